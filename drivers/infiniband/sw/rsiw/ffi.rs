@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The boundary to C: all `unsafe` code of the driver and all names of C items.
+//!
+//! Each file wraps one area in safe types, in the shape in which a `kernel::rdma` or `kernel::net`
+//! could offer it. Code outside this folder uses these types only.
+
+mod opaque;
+mod raw;
