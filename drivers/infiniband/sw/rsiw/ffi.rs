@@ -6,4 +6,9 @@
 //! could offer it. Code outside this folder uses these types only.
 
 mod opaque;
+pub(crate) mod page;
+pub(crate) mod random;
 mod raw;
+pub(crate) mod ring;
+pub(crate) mod shmem;
+pub(crate) mod sync;

@@ -4,7 +4,9 @@
 
 use kernel::prelude::*;
 
+mod abi;
 mod ffi;
+mod sync;
 
 module! {
     type: RsiwModule,

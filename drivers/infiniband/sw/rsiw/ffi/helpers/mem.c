@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/mm.h>
+#include <linux/rcupdate.h>
+#include <linux/scatterlist.h>
+#include <linux/vmalloc.h>
+#include <linux/xarray.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+
+void *rsiw_helper_page_address(struct page *page)
+{
+	return page_address(page);
+}
+
+struct ib_umem *rsiw_helper_ib_umem_get_va(struct ib_device *dev,
+					   unsigned long addr, size_t size,
+					   int access)
+{
+	return ib_umem_get_va(dev, addr, size, access);
+}
+
+size_t rsiw_helper_ib_umem_num_pages(struct ib_umem *umem)
+{
+	return ib_umem_num_pages(umem);
+}
+
+/* Lists the pages of @umem; returns how many were written, at most @max. */
+size_t rsiw_helper_ib_umem_pages(struct ib_umem *umem, struct page **pages,
+				 size_t max)
+{
+	struct sg_page_iter iter;
+	size_t n = 0;
+
+	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, 0) {
+		if (n == max)
+			break;
+		pages[n++] = sg_page_iter_page(&iter);
+	}
+	return n;
+}
+
+void *rsiw_helper_vmalloc_user(unsigned long size)
+{
+	return vmalloc_user(size);
+}
+
+void rsiw_helper_call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)
+{
+	call_rcu_hurry(head, func);
+}
+
+void rsiw_helper_xa_init_alloc_irq(struct xarray *xa)
+{
+	xa_init_flags(xa, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
+}
+
+int rsiw_helper_xa_insert_irq(struct xarray *xa, unsigned long index,
+			      void *entry, gfp_t gfp)
+{
+	return xa_insert_irq(xa, index, entry, gfp);
+}
+
+int rsiw_helper_xa_alloc_cyclic_irq(struct xarray *xa, u32 *id, void *entry,
+				    u32 min, u32 max, u32 *next, gfp_t gfp)
+{
+	return xa_alloc_cyclic_irq(xa, id, entry, XA_LIMIT(min, max), next,
+				   gfp);
+}
+
+void *rsiw_helper_xa_erase_irqsave(struct xarray *xa, unsigned long index)
+{
+	unsigned long flags;
+	void *entry;
+
+	xa_lock_irqsave(xa, flags);
+	entry = __xa_erase(xa, index);
+	xa_unlock_irqrestore(xa, flags);
+	return entry;
+}
+
+u64 rsiw_helper_rdma_user_mmap_get_offset(const struct rdma_user_mmap_entry *e)
+{
+	return rdma_user_mmap_get_offset(e);
+}

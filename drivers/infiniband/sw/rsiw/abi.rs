@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the driver shares with user space: the layouts, numbers and limits of rdma-core's `siw`
+//! provider (driver id `RDMA_DRIVER_SIW`, ABI version 1).
+//!
+//! These are the layouts of `include/uapi/rdma/siw-abi.h`. All fields are in host order. Entries
+//! of the rings are only ever copied (see `ffi::ring`).
+#![forbid(unsafe_code)]
+
+use crate::ffi::ring::RingEntry;
+use core::mem::{
+    offset_of,
+    size_of, //
+};
+use kernel::prelude::*;
+use zerocopy_derive::{
+    Immutable,
+    KnownLayout, //
+};
+
+/// Version of this ABI, `uverbs_abi_ver` of the device.
+pub(crate) const VERSION: u32 = 1;
+
+/// Scatter/gather elements that an entry has room for.
+pub(crate) const MAX_SGE: usize = 6;
+
+/// Octets of inline data: the room of all elements but the first.
+pub(crate) const MAX_INLINE: usize = size_of::<Sge>() * (MAX_SGE - 1);
+
+/// The mmap key by which the library knows that there is nothing to map. No ring may get it.
+pub(crate) const NO_MMAP_KEY: u64 = 0x9_0000;
+
+/// Response to creating a CQ.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct CreateCqResp {
+    pub(crate) cq_id: u32,
+    pub(crate) num_cqe: u32,
+    pub(crate) cq_key: u64,
+}
+
+/// Response to creating a QP.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct CreateQpResp {
+    pub(crate) qp_id: u32,
+    pub(crate) num_sqe: u32,
+    pub(crate) num_rqe: u32,
+    pub(crate) pad: u32,
+    pub(crate) sq_key: u64,
+    pub(crate) rq_key: u64,
+}
+
+/// Request of registering a region.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct RegMrReq {
+    pub(crate) stag_key: u8,
+    pub(crate) reserved: [u8; 3],
+    pub(crate) pad: u32,
+}
+
+/// Response to registering a region.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct RegMrResp {
+    pub(crate) stag: u32,
+    pub(crate) pad: u32,
+}
+
+/// Response to creating a shared receive queue.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct CreateSrqResp {
+    pub(crate) num_rqe: u32,
+    pub(crate) pad: u32,
+    pub(crate) srq_key: u64,
+}
+
+/// Response to opening a context.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct AllocContextResp {
+    pub(crate) dev_id: u32,
+    pub(crate) pad: u32,
+}
+
+/// Scatter/gather element.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Sge {
+    pub(crate) laddr: u64,
+    pub(crate) length: u32,
+    pub(crate) lkey: u32,
+}
+
+/// Send queue entry.
+///
+/// With [`wqe::INLINE`], `sge[0].length` octets of data start in the place of `sge[1]`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Sqe {
+    pub(crate) id: u64,
+    pub(crate) flags: u16,
+    pub(crate) num_sge: u8,
+    pub(crate) opcode: u8,
+    pub(crate) rkey: u32,
+    pub(crate) raddr: u64,
+    pub(crate) sge: [Sge; MAX_SGE],
+}
+
+/// Receive queue entry.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Rqe {
+    pub(crate) id: u64,
+    pub(crate) flags: u16,
+    pub(crate) num_sge: u8,
+    pub(crate) opcode: u8,
+    pub(crate) unused: u32,
+    pub(crate) sge: [Sge; MAX_SGE],
+}
+
+/// Completion queue entry.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Cqe {
+    pub(crate) id: u64,
+    pub(crate) flags: u8,
+    pub(crate) opcode: u8,
+    pub(crate) status: u16,
+    pub(crate) bytes: u32,
+    /// The STag that the peer invalidated, if [`wqe::REM_INVAL`] is set.
+    pub(crate) inval_stag: u64,
+    pub(crate) qp_id: u64,
+}
+
+/// What follows the entries of a CQ: how the consumer wants to be told of the next one.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct CqCtrl {
+    pub(crate) flags: u32,
+    pub(crate) pad: u32,
+}
+
+impl RingEntry for Sqe {
+    type Flags = u16;
+    const FLAGS_OFFSET: usize = offset_of!(Sqe, flags);
+}
+
+impl RingEntry for Rqe {
+    type Flags = u16;
+    const FLAGS_OFFSET: usize = offset_of!(Rqe, flags);
+}
+
+impl RingEntry for Cqe {
+    type Flags = u8;
+    const FLAGS_OFFSET: usize = offset_of!(Cqe, flags);
+}
+
+impl Sqe {
+    /// The inline data, if there is as much of it as the entry says.
+    ///
+    /// Returns `None` if `len` exceeds [`MAX_INLINE`].
+    pub(crate) fn inline_data(&self, len: usize) -> Option<&[u8]> {
+        self.sge.get(1..)?.as_bytes().get(..len)
+    }
+}
+
+/// Operations, as in `opcode` of queue entries and completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Opcode {
+    /// RDMA Write.
+    Write = 0,
+    /// RDMA Read.
+    Read = 1,
+    /// RDMA Read that invalidates its local STag (kernel consumers).
+    ReadLocalInv = 2,
+    /// Send.
+    Send = 3,
+    /// Send with immediate data.
+    SendWithImm = 4,
+    /// Send with Invalidate.
+    SendRemoteInv = 5,
+    /// Atomic fetch and add.
+    FetchAndAdd = 6,
+    /// Atomic compare and swap.
+    CompareAndSwap = 7,
+    /// Receive.
+    Receive = 8,
+    /// Read Response (internal).
+    ReadResponse = 9,
+    /// Local invalidate (kernel consumers).
+    InvalStag = 10,
+    /// Fast register (kernel consumers).
+    RegMr = 11,
+}
+
+impl Opcode {
+    /// The operation that a user process may post under this number (T-3), if there is one.
+    pub(crate) fn from_user(opcode: u8) -> Option<Self> {
+        Some(match opcode {
+            0 => Opcode::Write,
+            1 => Opcode::Read,
+            3 => Opcode::Send,
+            5 => Opcode::SendRemoteInv,
+            _ => return None,
+        })
+    }
+}
+
+/// Bits of the flags of queue entries and completions.
+pub(crate) mod wqe {
+    /// The entry is the kernel's (SQ, RQ) or the consumer's (CQ).
+    pub(crate) const VALID: u16 = 1;
+    /// The data is in the entry.
+    pub(crate) const INLINE: u16 = 1 << 1;
+    /// Success is to be reported too.
+    pub(crate) const SIGNALLED: u16 = 1 << 2;
+    /// The peer is to raise a solicited event.
+    pub(crate) const SOLICITED: u16 = 1 << 3;
+    /// Earlier Reads must be complete first.
+    pub(crate) const READ_FENCE: u16 = 1 << 4;
+    /// In a completion: the peer invalidated an STag.
+    pub(crate) const REM_INVAL: u16 = 1 << 5;
+    /// Set by the library while it reaps.
+    pub(crate) const COMPLETED: u16 = 1 << 6;
+}
+
+/// Values of [`CqCtrl::flags`](super::CqCtrl::flags).
+pub(crate) mod notify {
+    /// Nothing is asked for.
+    pub(crate) const NOT: u32 = 0;
+    /// Tell of the next solicited completion or completion in error.
+    pub(crate) const SOLICITED: u32 = 1;
+    /// Tell of the next completion.
+    pub(crate) const NEXT_COMPLETION: u32 = 1 << 1;
+}
+
+/// How a work request ended, as in [`Cqe::status`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum WcStatus {
+    /// Success.
+    Success = 0,
+    /// Message longer than the receive buffer.
+    LocLenErr = 1,
+    /// A local STag, its rights or bounds do not fit.
+    LocProtErr = 2,
+    /// The request is wrong in itself.
+    LocQpOpErr = 3,
+    /// Not executed: the QP was in error.
+    WrFlushErr = 4,
+    /// A response that does not fit the request.
+    BadRespErr = 5,
+    /// A local STag lacks the right for what the peer did.
+    LocAccessErr = 6,
+    /// The peer refused the access.
+    RemAccessErr = 7,
+    /// The peer refused the request.
+    RemInvReqErr = 8,
+    /// Any other error.
+    GeneralErr = 9,
+}
+
+const _: () = {
+    assert!(size_of::<CreateCqResp>() == 16);
+    assert!(size_of::<CreateQpResp>() == 32);
+    assert!(size_of::<RegMrReq>() == 8);
+    assert!(size_of::<RegMrResp>() == 8);
+    assert!(size_of::<CreateSrqResp>() == 16);
+    assert!(size_of::<AllocContextResp>() == 8);
+    assert!(size_of::<Sge>() == 16);
+    assert!(size_of::<Sqe>() == 120);
+    assert!(offset_of!(Sqe, flags) == 8 && offset_of!(Sqe, num_sge) == 10);
+    assert!(offset_of!(Sqe, opcode) == 11 && offset_of!(Sqe, rkey) == 12);
+    assert!(offset_of!(Sqe, raddr) == 16 && offset_of!(Sqe, sge) == 24);
+    assert!(size_of::<Rqe>() == 112);
+    assert!(offset_of!(Rqe, flags) == 8 && offset_of!(Rqe, num_sge) == 10);
+    assert!(offset_of!(Rqe, opcode) == 11 && offset_of!(Rqe, sge) == 16);
+    assert!(size_of::<Cqe>() == 32);
+    assert!(offset_of!(Cqe, flags) == 8 && offset_of!(Cqe, opcode) == 9);
+    assert!(offset_of!(Cqe, status) == 10 && offset_of!(Cqe, bytes) == 12);
+    assert!(offset_of!(Cqe, inval_stag) == 16 && offset_of!(Cqe, qp_id) == 24);
+    assert!(size_of::<CqCtrl>() == 8);
+    assert!(MAX_INLINE == 80);
+};

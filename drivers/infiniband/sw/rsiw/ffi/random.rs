@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Random numbers and a keyed hash. Any context.
+
+use super::raw::b;
+
+/// A random key of SipHash.
+pub(crate) struct SipKey(b::siphash_key_t);
+
+impl SipKey {
+    /// Draws a key.
+    pub(crate) fn random() -> Self {
+        let mut key = b::siphash_key_t { key: [0; 2] };
+        // SAFETY: the pointer and the length are those of a local array of integers.
+        unsafe {
+            b::get_random_bytes(
+                (&raw mut key.key).cast(),
+                core::mem::size_of_val(&key.key), //
+            )
+        };
+        Self(key)
+    }
+
+    /// Hashes a number; who does not know the key cannot tell the result from a random one.
+    pub(crate) fn hash(&self, value: u64) -> u64 {
+        // SAFETY: the key is a live object of the expected type.
+        unsafe { b::siphash_1u64(value, &raw const self.0) }
+    }
+}
+
+/// A random number.
+pub(crate) fn random_u32() -> u32 {
+    // SAFETY: the function has no preconditions.
+    unsafe { b::get_random_u32() }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Rings in memory that a user process shares: typed access by copy.
+//!
+//! A process may write any byte at any time (T-3). So nothing here returns a reference into the
+//! memory, each read is one volatile pass into private memory, and indices are masked, so that no
+//! value of theirs leads outside.
+//!
+//! Context: any. Whoever consumes or produces serialises with its peers in the kernel itself.
+
+use super::shmem::SharedMemory;
+use core::{
+    marker::PhantomData,
+    mem::{
+        align_of,
+        size_of,
+        MaybeUninit, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            atomic_load,
+            atomic_store,
+            Acquire,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
+};
+
+/// The unit of copying.
+const WORD: usize = size_of::<u64>();
+
+/// An integer that can carry an entry's flags.
+pub(crate) trait RingFlags: Copy {
+    /// Reads with acquire semantics.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` must be valid and aligned; concurrent stores by the kernel must be atomic.
+    unsafe fn load(ptr: *mut u8) -> Self;
+
+    /// Writes with release semantics.
+    ///
+    /// # Safety
+    ///
+    /// As [`RingFlags::load`].
+    unsafe fn store(ptr: *mut u8, value: Self);
+}
+
+/// Implements [`RingFlags`] through the signed type that the kernel's atomics have.
+macro_rules! impl_ring_flags {
+    ($unsigned:ty, $signed:ty) => {
+        impl RingFlags for $unsigned {
+            unsafe fn load(ptr: *mut u8) -> Self {
+                // SAFETY: by the caller's promise.
+                let v = unsafe { atomic_load(ptr.cast::<$signed>(), Acquire) };
+                // CAST: the same bits.
+                v as $unsigned
+            }
+
+            unsafe fn store(ptr: *mut u8, value: Self) {
+                // CAST: the same bits.
+                // SAFETY: by the caller's promise.
+                unsafe { atomic_store(ptr.cast::<$signed>(), value as $signed, Release) };
+            }
+        }
+    };
+}
+
+impl_ring_flags!(u8, i8);
+impl_ring_flags!(u16, i16);
+
+/// An entry of a ring: plain data with flags that say who owns it.
+///
+/// The layout is checked when a ring of the type is instantiated.
+pub(crate) trait RingEntry: FromBytes + IntoBytes + Copy {
+    /// Type of the flags.
+    type Flags: RingFlags;
+
+    /// Where the flags are, in bytes. Nothing else that user space writes shares their word.
+    const FLAGS_OFFSET: usize;
+}
+
+/// A ring of a power of two entries `T` at the start of shared memory.
+///
+/// # Invariants
+///
+/// `mem` has room for `mask + 1` entries; `mask + 1` is a power of two.
+pub(crate) struct SharedRing<T> {
+    mem: Arc<SharedMemory>,
+    mask: u32,
+    _entries: PhantomData<fn() -> T>,
+}
+
+impl<T: RingEntry> SharedRing<T> {
+    const WORDS: usize = {
+        assert!(size_of::<T>() % WORD == 0 && align_of::<T>() == WORD);
+        assert!(T::FLAGS_OFFSET + size_of::<T::Flags>() <= size_of::<T>());
+        assert!(T::FLAGS_OFFSET % align_of::<T::Flags>() == 0);
+        size_of::<T>() / WORD
+    };
+    const FLAGS_WORD: usize = T::FLAGS_OFFSET / WORD;
+
+    /// Bytes that `entries` entries take.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no such number.
+    pub(crate) fn bytes(entries: u32) -> Result<usize> {
+        size_of::<T>().checked_mul(entries as usize).ok_or(EINVAL)
+    }
+
+    /// Makes a ring of the first `entries` entries of `mem`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if `entries` is not a power of two or does not fit.
+    pub(crate) fn new(mem: Arc<SharedMemory>, entries: u32) -> Result<Self> {
+        if !entries.is_power_of_two() || Self::bytes(entries)? > mem.size() {
+            return Err(EINVAL);
+        }
+        // INVARIANT: just checked.
+        Ok(Self {
+            mem,
+            mask: entries.wrapping_sub(1),
+            _entries: PhantomData,
+        })
+    }
+
+    /// Number of entries.
+    pub(crate) fn len(&self) -> u32 {
+        self.mask.wrapping_add(1)
+    }
+
+    /// The memory that the ring is in.
+    pub(crate) fn memory(&self) -> &Arc<SharedMemory> {
+        &self.mem
+    }
+
+    /// Address of entry `index` modulo the ring's size.
+    fn entry(&self, index: u32) -> *mut u64 {
+        let at = (index & self.mask) as usize * size_of::<T>();
+        self.mem.as_ptr().wrapping_add(at).cast()
+    }
+
+    /// Copies an entry out, once. The flags in the copy are of no use: see [`SharedRing::flags`].
+    pub(crate) fn read(&self, index: u32) -> T {
+        let src = self.entry(index);
+        let mut copy = MaybeUninit::<T>::uninit();
+        let dst = copy.as_mut_ptr().cast::<u64>();
+        for i in 0..Self::WORDS {
+            // SAFETY: by the invariant the entry has this word; the memory is aligned as vmalloc
+            // and `T` are; concurrent writes are what volatile is for.
+            let word = unsafe { src.wrapping_add(i).read_volatile() };
+            // SAFETY: `T` has this word too and is aligned to words.
+            unsafe { dst.wrapping_add(i).write(word) };
+        }
+        // SAFETY: all words were written, and `T` takes any bytes (`FromBytes`).
+        unsafe { copy.assume_init() }
+    }
+
+    /// The flags of an entry; what its owner wrote before setting them is visible afterwards.
+    pub(crate) fn flags(&self, index: u32) -> T::Flags {
+        let ptr = self.entry(index).cast::<u8>();
+        // SAFETY: the flags are inside the entry and aligned (see `WORDS`); the kernel accesses
+        // them by atomic operations only.
+        unsafe { T::Flags::load(ptr.wrapping_add(T::FLAGS_OFFSET)) }
+    }
+
+    /// Sets the flags of an entry after all that was read from or written to it.
+    pub(crate) fn set_flags(&self, index: u32, flags: T::Flags) {
+        let ptr = self.entry(index).cast::<u8>();
+        // SAFETY: as in `flags`.
+        unsafe { T::Flags::store(ptr.wrapping_add(T::FLAGS_OFFSET), flags) };
+    }
+
+    /// Writes an entry, the word with the flags last: whoever sees them sees the rest.
+    pub(crate) fn publish(&self, index: u32, entry: &T) {
+        let dst = self.entry(index);
+        let src = core::ptr::from_ref(entry).cast::<u64>();
+        for i in (0..Self::WORDS).filter(|&i| i != Self::FLAGS_WORD) {
+            // SAFETY: `T` has this word, without padding (`IntoBytes`).
+            let word = unsafe { src.wrapping_add(i).read() };
+            // SAFETY: by the invariant the entry has this word.
+            unsafe { dst.wrapping_add(i).write_volatile(word) };
+        }
+        // SAFETY: as above.
+        let word = unsafe { src.wrapping_add(Self::FLAGS_WORD).read() };
+        // SAFETY: as above; the word is accessed by volatile and atomic operations only.
+        unsafe { atomic_store(dst.wrapping_add(Self::FLAGS_WORD), word, Release) };
+    }
+}
+
+/// A 32-bit word of shared memory, behind a ring.
+///
+/// # Invariants
+///
+/// `offset` is a multiple of four and inside `mem`.
+pub(crate) struct SharedWord {
+    mem: Arc<SharedMemory>,
+    offset: usize,
+}
+
+impl SharedWord {
+    /// Takes the word at byte `offset` of `mem`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is not aligned or not inside.
+    pub(crate) fn new(mem: Arc<SharedMemory>, offset: usize) -> Result<Self> {
+        let end = offset.checked_add(size_of::<u32>()).ok_or(EINVAL)?;
+        if offset % align_of::<u32>() != 0 || end > mem.size() {
+            return Err(EINVAL);
+        }
+        // INVARIANT: just checked.
+        Ok(Self { mem, offset })
+    }
+
+    fn ptr(&self) -> *mut u32 {
+        self.mem.as_ptr().wrapping_add(self.offset).cast()
+    }
+
+    /// Reads the word. No ordering.
+    pub(crate) fn load(&self) -> u32 {
+        // SAFETY: valid and aligned by the invariant; the kernel uses atomic operations only.
+        unsafe { atomic_load(self.ptr(), Relaxed) }
+    }
+
+    /// Writes the word. No ordering.
+    pub(crate) fn store(&self, value: u32) {
+        // SAFETY: as in `load`.
+        unsafe { atomic_store(self.ptr(), value, Relaxed) };
+    }
+}

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Synchronisation that the kernel crate does not offer.
+
+pub(crate) mod rcu_table;

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A table of reference-counted objects that is looked up without a lock.
+//!
+//! An xarray whose entries are small nodes with the object's reference. A lookup takes a reference
+//! of its own within an RCU read-side section; a removed node drops its reference a grace period
+//! later, by `call_rcu`, so that destroying a thousand objects waits for none of them.
+//!
+//! C headers: [`include/linux/xarray.h`](srctree/include/linux/xarray.h),
+//! [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
+
+use crate::ffi::raw::{
+    b,
+    h, //
+};
+use core::{
+    marker::PhantomData,
+    ops::RangeInclusive,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    },
+    types::Opaque, //
+};
+
+/// What the xarray points to.
+#[repr(C)]
+struct Node<T> {
+    rcu: Opaque<b::callback_head>,
+    value: Arc<T>,
+}
+
+/// A table from 32-bit indices to `Arc<T>`.
+///
+/// The table's own reference to a removed object is dropped in softirq: the `Drop` of `T`, should
+/// it be the last one, must neither sleep nor wait. The module has to keep an [`RcuCallbacks`].
+///
+/// # Invariants
+///
+/// Each entry of `xa` is null or came from `KBox::into_raw` of a [`Node`] and is freed a grace
+/// period after it was erased.
+#[pin_data(PinnedDrop)]
+pub(crate) struct RcuTable<T: Send + Sync + 'static> {
+    #[pin]
+    xa: Opaque<b::xarray>,
+    /// Where the search for a free index goes on; changes under the xarray's lock.
+    cursor: Opaque<u32>,
+    _values: PhantomData<Arc<T>>,
+}
+
+// SAFETY: the xarray has its own lock, and the values may go to any thread.
+unsafe impl<T: Send + Sync> Send for RcuTable<T> {}
+// SAFETY: see above.
+unsafe impl<T: Send + Sync> Sync for RcuTable<T> {}
+
+impl<T: Send + Sync + 'static> RcuTable<T> {
+    /// Makes an empty table.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            // INVARIANT: an empty xarray.
+            xa <- Opaque::ffi_init(|xa| {
+                // SAFETY: `xa` is valid for writes.
+                unsafe { h::xa_init_alloc_irq(xa) }
+            }),
+            cursor: Opaque::new(0),
+            _values: PhantomData,
+        })
+    }
+
+    fn node(value: Arc<T>) -> Result<*mut Node<T>> {
+        let node = Node {
+            rcu: Opaque::uninit(),
+            value,
+        };
+        Ok(KBox::into_raw(KBox::new(node, GFP_KERNEL)?))
+    }
+
+    /// Frees a node that never was in the table.
+    fn unnode(node: *mut Node<T>) {
+        // SAFETY: only called with what `node` returned and the table did not take.
+        drop(unsafe { KBox::from_raw(node) });
+    }
+
+    /// Puts `value` at `index`. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the index is taken, `ENOMEM`.
+    pub(crate) fn insert(&self, index: u32, value: Arc<T>) -> Result {
+        let node = Self::node(value)?;
+        // SAFETY: the xarray is initialised, and `node` is not a special entry.
+        // INVARIANT: a node, published after its initialisation.
+        let ret = to_result(unsafe {
+            h::xa_insert_irq(self.xa.get(), index as usize, node.cast(), b::GFP_KERNEL)
+        });
+        if ret.is_err() {
+            Self::unnode(node);
+        }
+        ret
+    }
+
+    /// Puts `value` at a free index of `range` and returns the index. Sleeps.
+    ///
+    /// Indices go round the range, so that none is taken again soon.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if no index is free, `ENOMEM`.
+    pub(crate) fn insert_free(&self, range: RangeInclusive<u32>, value: Arc<T>) -> Result<u32> {
+        let node = Self::node(value)?;
+        let mut index = 0;
+        // SAFETY: the xarray is initialised and tracks free entries; `node` is not a special entry;
+        // the cursor is accessed here only, under the xarray's lock.
+        // INVARIANT: a node, published after its initialisation.
+        let ret = unsafe {
+            h::xa_alloc_cyclic_irq(
+                self.xa.get(),
+                &mut index,
+                node.cast(),
+                *range.start(),
+                *range.end(),
+                self.cursor.get(),
+                b::GFP_KERNEL,
+            )
+        };
+        if let Err(e) = to_result(ret) {
+            Self::unnode(node);
+            return Err(e);
+        }
+        Ok(index)
+    }
+
+    /// Takes a reference to what is at `index`. Any context.
+    pub(crate) fn lookup(&self, index: u32) -> Option<Arc<T>> {
+        let _rcu = rcu::read_lock();
+        // SAFETY: the xarray is initialised.
+        let node = unsafe { b::xa_load(self.xa.get(), index as usize) };
+        let node = NonNull::new(node.cast::<Node<T>>())?;
+        // SAFETY: by the invariant a node found within a read-side section is not freed before its
+        // end; nodes are not changed while they are in the table.
+        Some(unsafe { node.as_ref() }.value.clone())
+    }
+
+    /// Takes a reference to what is at the first index in use that is not below `from`.
+    pub(crate) fn next(&self, from: u32) -> Option<(u32, Arc<T>)> {
+        let _rcu = rcu::read_lock();
+        let mut index = from as usize;
+        // SAFETY: the xarray is initialised.
+        let node = unsafe {
+            b::xa_find(
+                self.xa.get(),
+                &mut index,
+                u32::MAX as usize,
+                b::XA_PRESENT, //
+            )
+        };
+        let node = NonNull::new(node.cast::<Node<T>>())?;
+        // SAFETY: as in `lookup`.
+        let value = unsafe { node.as_ref() }.value.clone();
+        Some((u32::try_from(index).ok()?, value))
+    }
+
+    /// Empties `index` and returns what was there. Later lookups find nothing; earlier ones may
+    /// still hold references. Any context.
+    pub(crate) fn remove(&self, index: u32) -> Option<Arc<T>> {
+        // SAFETY: the xarray is initialised.
+        let node = unsafe { h::xa_erase_irqsave(self.xa.get(), index as usize) };
+        let node = NonNull::new(node.cast::<Node<T>>())?;
+        // SAFETY: erasing made us the one who frees the node, which has not happened yet.
+        let value = unsafe { node.as_ref() }.value.clone();
+        // SAFETY: the head is part of the node, which nobody else frees.
+        let head = unsafe { Opaque::cast_into(&raw const (*node.as_ptr()).rcu) };
+        // SAFETY: the head stays valid until the callback, which frees the node.
+        // INVARIANT: the node is freed a grace period after it was erased.
+        unsafe { h::call_rcu_hurry(head, Some(free_node::<T>)) };
+        Some(value)
+    }
+}
+
+/// Frees a [`Node`] after its grace period. Softirq.
+///
+/// # Safety
+///
+/// `head` must be the first field of a node that no longer is in a table.
+unsafe extern "C" fn free_node<T>(head: *mut b::callback_head) {
+    // SAFETY: the node came from `KBox::into_raw`, and this is the only place that frees it.
+    drop(unsafe { KBox::from_raw(head.cast::<Node<T>>()) });
+}
+
+#[pinned_drop]
+impl<T: Send + Sync + 'static> PinnedDrop for RcuTable<T> {
+    fn drop(self: Pin<&mut Self>) {
+        let mut index = 0;
+        loop {
+            // SAFETY: the xarray is initialised.
+            let node = unsafe { b::xa_find(self.xa.get(), &mut index, usize::MAX, b::XA_PRESENT) };
+            let Some(node) = NonNull::new(node.cast::<Node<T>>()) else {
+                break;
+            };
+            // SAFETY: the xarray is initialised.
+            unsafe { h::xa_erase_irqsave(self.xa.get(), index) };
+            // SAFETY: by the invariant from `KBox::into_raw`; the table is ours alone, so no lookup
+            // runs.
+            drop(unsafe { KBox::from_raw(node.as_ptr()) });
+        }
+        // SAFETY: the xarray is initialised and not used again.
+        unsafe { b::xa_destroy(self.xa.get()) };
+    }
+}
+
+/// Waits, when dropped, for all RCU callbacks of the module: their code must not go away first.
+///
+/// Part of the module's state, dropped after everything that has a table. Not part of the table,
+/// whose last reference may itself be dropped by such a callback.
+pub(crate) struct RcuCallbacks;
+
+impl Drop for RcuCallbacks {
+    fn drop(&mut self) {
+        rcu::rcu_barrier();
+    }
+}
