@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * rsiw_integrity: do the bytes arrive, all of them, in order, nowhere else?
+ *
+ * Two processes, connected over RDMA, post random work to each other: every
+ * opcode, one to six segments, odd places, sizes from nothing to megabytes,
+ * with all flags. Both derive the same plan from one seed, so each knows what
+ * its memory must hold afterwards, down to the bytes between the buffers.
+ * Sources are overwritten as soon as their work request is complete.
+ */
+#include "integrity.h"
+#include "rsiw_opt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+"usage: rsiw_integrity [options]\n"
+"Checks data integrity over a connected pair of RDMA queue pairs.\n"
+"Without --server or --client both ends run here, in two processes.\n"
+"\n"
+USAGE_WHERE
+"  --server, --client   run only this side; PORT + 1 is then a TCP control\n"
+"                       connection\n"
+"  --only PHASE         split, random or notify instead of all three\n"
+"  --seed N             of the random plans (default: by the clock; printed)\n"
+"  --iterations N       random rounds (200)\n"
+"  --seconds N          random rounds for N seconds instead\n"
+"  --max-size BYTES     of a random message (1048576)\n"
+"  --depth N            of the work queues, 4..48 (16)\n"
+"  --limit SECONDS      watchdog (300)\n"
+"  --help\n"
+"Exit status: 0 all contents right, 1 failure, 2 usage, 3 time limit.\n";
+
+enum { PHASE_SPLIT = 1, PHASE_RANDOM = 2, PHASE_NOTIFY = 4, PHASE_ALL = 7 };
+
+static unsigned int phase_of(const char *s)
+{
+	if (!strcmp(s, "split"))
+		return PHASE_SPLIT;
+	if (!strcmp(s, "random"))
+		return PHASE_RANDOM;
+	if (!strcmp(s, "notify"))
+		return PHASE_NOTIFY;
+	fprintf(stderr, "rsiw_integrity: no phase '%s'\n", s);
+	exit(2);
+}
+
+static void run_split(struct side *s)
+{
+	static struct plan mine, theirs;
+	unsigned int first = 0;
+	uint64_t round = 0;
+
+	while (plan_split(&mine, s->opt, first, s->pair->server)) {
+		plan_split(&theirs, s->opt, first, !s->pair->server);
+		run_round(s, &mine, &theirs, WAIT_POLL, round++);
+		first += SPLIT_PER_ROUND;
+	}
+}
+
+static void run_random(struct side *s)
+{
+	static struct plan mine, theirs;
+	uint64_t end = ep_now_ns() + s->opt->seconds * 1000000000ull;
+	uint64_t round;
+	char go, theirs_go;
+
+	for (round = 0;; round++) {
+		go = s->opt->seconds ? ep_now_ns() < end :
+				       round < s->opt->iterations;
+		/* Clocks differ a little: both go on or none. */
+		ep_exchange(s->pair, &go, &theirs_go, 1);
+		if (!go || !theirs_go)
+			return;
+		plan_random(&mine, s->opt, round, s->pair->server);
+		plan_random(&theirs, s->opt, round, !s->pair->server);
+		run_round(s, &mine, &theirs, round % WAIT_MODES, round);
+	}
+}
+
+static void report(const struct side *s, const char *what, uint64_t start)
+{
+	int k;
+
+	if (!s->pair->server)
+		return;
+	printf("%s: %lu rounds, %.1f MB in %.1f s;", what, s->st.rounds,
+	       s->st.bytes / 1e6, (ep_now_ns() - start) / 1e9);
+	for (k = 0; k < OP_KINDS; k++)
+		printf(" %s %lu", op_name(k), s->st.ops[k]);
+	printf("; inline %lu, unsignalled %lu\n", s->st.inlined,
+	       s->st.unsignaled);
+	fflush(stdout);
+}
+
+static void run_data(struct ep_pair *pair, const struct ep_where *w,
+		     struct ep_listener *l, const struct options *o,
+		     unsigned int phases)
+{
+	const struct ep_attr a = {
+		.send_wr = o->depth, .recv_wr = o->depth, .send_sge = MAX_SGE,
+		.recv_sge = MAX_SGE, .inline_data = INLINE_MAX, .ird = 4,
+		.ord = 4, .channel = true,
+	};
+	static struct side s;
+	uint64_t start = ep_now_ns();
+
+	s.pair = pair;
+	s.opt = o;
+	ep_phase("connect");
+	if (pair->server)
+		ep_accept(&s.ep, l, &a);
+	else
+		ep_connect(&s.ep, w->addr, w->port, &a);
+	side_init(&s);
+	if (phases & PHASE_SPLIT) {
+		run_split(&s);
+		report(&s, "split", start);
+		memset(&s.st, 0, sizeof(s.st));
+		start = ep_now_ns();
+	}
+	if (phases & PHASE_RANDOM) {
+		run_random(&s);
+		report(&s, "random", start);
+	}
+	ep_phase("disconnect");
+	ep_sync(pair);
+	if (!pair->server)
+		rdma_disconnect(s.ep.id);
+	ep_expect(s.ep.ec, RDMA_CM_EVENT_DISCONNECTED);
+	side_exit(&s);
+	ep_destroy(&s.ep);
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { .seed = ep_now_ns(), .max_size = 1 << 20,
+			     .depth = 16, .iterations = 200 };
+	struct ep_where w = { .addr = "127.0.0.1" };
+	struct ep_listener l = { 0 };
+	struct ep_pair pair = { 0 };
+	unsigned int phases = PHASE_ALL, limit = 300, port = 18600;
+	bool server = false, client = false;
+	const char *only = NULL;
+	const struct opt table[] = {
+		OPT_WHERE(w, port),
+		{ "server", .flag = &server },
+		{ "client", .flag = &client },
+		{ "only", .str = &only },
+		{ "seed", .num64 = &o.seed },
+		{ "iterations", .num = &o.iterations, .max = 1 << 30 },
+		{ "seconds", .num = &o.seconds, .min = 1, .max = 1 << 20 },
+		{ "max-size", .num = &o.max_size, .max = REGION / 2 },
+		{ "depth", .num = &o.depth, .min = 4, .max = MAX_OPS },
+		{ "limit", .num = &limit, .min = 1, .max = 1 << 20 },
+		{ }
+	};
+	int status = 0;
+	uint64_t seed;
+
+	opt_parse(argc, argv, usage, table);
+	w.port = port;
+	if (only)
+		phases = phase_of(only);
+	ep_watchdog(limit);
+	if (server || client)
+		ep_ctl_tcp(&pair, &w, server);
+	else
+		ep_fork(&pair, &w);
+	/* The child got no alarm of the parent. */
+	ep_watchdog(limit);
+	if (server || client)
+		ep_enter_netns(pair.server ? w.server_netns : w.client_netns);
+	ep_exchange(&pair, &o.seed, &seed, sizeof(seed));
+	if (pair.server)
+		printf("seed %lu\n", o.seed);
+	else
+		o.seed = seed;
+	ep_phase("listen");
+	if (pair.server)
+		ep_listen(&l, w.addr, w.port, 4);
+	ep_sync(&pair);
+	if (phases & (PHASE_SPLIT | PHASE_RANDOM))
+		run_data(&pair, &w, &l, &o, phases);
+	if (phases & PHASE_NOTIFY) {
+		run_notify(&pair, &w, &l);
+		if (pair.server)
+			puts("notify: right");
+	}
+	ep_sync(&pair);
+	if (pair.server)
+		ep_unlisten(&l);
+	if (pair.child)
+		status = ep_join(&pair);
+	if (pair.server)
+		puts(status ? "FAIL" : "PASS");
+	return status;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Long options from a table, for small programs. */
+#ifndef RSIW_OPT_H
+#define RSIW_OPT_H
+
+#include <stdint.h>
+
+#include "rsiw_ep.h"
+
+struct opt {
+	const char *name;
+	const char **str;	/* takes a string, */
+	unsigned int *num;	/* a number within [min, max], */
+	uint64_t *num64;	/* any number, */
+	bool *flag;		/* or nothing */
+	unsigned int min, max;
+};
+
+/* --addr, --port, --server-netns, --client-netns of an ep_where. */
+#define OPT_WHERE(w, portvar) \
+	{ "addr", .str = &(w).addr }, \
+	{ "port", .num = &(portvar), .min = 1, .max = 65534 }, \
+	{ "server-netns", .str = &(w).server_netns }, \
+	{ "client-netns", .str = &(w).client_netns }
+
+#define USAGE_WHERE \
+"  --addr ADDR          numeric address of the server side (127.0.0.1)\n" \
+"  --port PORT          RDMA port\n" \
+"  --server-netns NAME  network namespace of the server side\n" \
+"  --client-netns NAME  network namespace of the client side\n"
+
+/*
+ * Reads the command line; the table ends with an empty entry. Prints `usage`
+ * for --help (status 0) and for what it does not understand (status 2).
+ */
+void opt_parse(int argc, char **argv, const char *usage,
+	       const struct opt *table);
+
+#endif
