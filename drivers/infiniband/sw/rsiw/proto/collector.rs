@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Gathers one MPA Request or Reply frame from bytes that come in any cut, and says why
+//! connection set-up fails (RFC 5044 sections 7.1 and 8). Context as in `proto::conn`.
+#![forbid(unsafe_code)]
+
+use crate::wire::mpa::{
+    Enhanced,
+    FrameError,
+    Header,
+    ENHANCED_LEN,
+    HEADER_LEN,
+    MAX_FRAME, //
+};
+use crate::wire::terminate::TermError;
+
+/// Why set-up failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The peer's frame did not come in time: `-ETIMEDOUT`.
+    Timeout,
+    /// TCP ended before the frame was complete: `-ECONNRESET`.
+    Closed,
+    /// Neither key of MPA: `-EPROTO`, as all that follow.
+    Key,
+    /// A Request where a Reply was due, or the other way round: both sides are initiators.
+    Crossed,
+    /// Revision 0 of RDMAC.
+    Rdmac,
+    /// A revision this side does not do.
+    Revision,
+    /// Private data longer than allowed, or too short for the enhanced words.
+    PrivateData,
+    /// The answer to an enhanced Request is not enhanced although peer-to-peer mode needs it.
+    NotEnhanced,
+    /// The responder wants more inbound Reads than there can be.
+    InsufficientIrd,
+    /// There is no ready-to-receive message that both sides can do.
+    NoCommonRtr,
+}
+
+/// Set-up failed: send the Terminate, if any, then close TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// For the consumer.
+    pub(crate) reason: Reason,
+    /// For the peer; only where the RFC wants one (initiator, after an enhanced Reply).
+    pub(crate) terminate: Option<TermError>,
+}
+
+impl From<Reason> for Failure {
+    fn from(reason: Reason) -> Self {
+        Failure {
+            reason,
+            terminate: None,
+        }
+    }
+}
+
+impl From<FrameError> for Failure {
+    fn from(e: FrameError) -> Self {
+        match e {
+            FrameError::Key => Reason::Key.into(),
+            FrameError::PrivateDataLength => Reason::PrivateData.into(),
+        }
+    }
+}
+
+/// Gathers a frame.
+#[derive(Clone, Debug)]
+pub(super) struct Collector {
+    buf: [u8; MAX_FRAME],
+    have: usize,
+    header: Option<Header>,
+}
+
+impl Collector {
+    pub(super) const fn new() -> Self {
+        Collector {
+            buf: [0; MAX_FRAME],
+            have: 0,
+            header: None,
+        }
+    }
+
+    /// Octets of the frame, as far as that is known.
+    fn frame_len(&self) -> usize {
+        self.header.map_or(HEADER_LEN, |h| {
+            HEADER_LEN.saturating_add(usize::from(h.pd_len))
+        })
+    }
+
+    /// Octets still to come, as far as that is known.
+    pub(super) fn wanted(&self) -> usize {
+        self.frame_len().saturating_sub(self.have)
+    }
+
+    /// Takes what it needs of `bytes`; gives how much that was, and the header once the frame is
+    /// complete.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> (usize, Result<Option<Header>, FrameError>) {
+        let mut taken = 0usize;
+        loop {
+            let end = self.have.saturating_add(self.wanted());
+            let to = self.buf.get_mut(self.have..end).unwrap_or(&mut []);
+            let mut n = 0usize;
+            for (to, from) in to.iter_mut().zip(bytes.iter().skip(taken)) {
+                *to = *from;
+                n = n.saturating_add(1);
+            }
+            taken = taken.saturating_add(n);
+            self.have = self.have.saturating_add(n);
+            if self.wanted() > 0 {
+                return (taken, Ok(None));
+            }
+            if let Some(header) = self.header {
+                return (taken, Ok(Some(header)));
+            }
+            let Some(bytes) = self.buf.first_chunk::<HEADER_LEN>() else {
+                return (taken, Err(FrameError::PrivateDataLength));
+            };
+            match Header::parse(bytes) {
+                Ok(header) => self.header = Some(header),
+                Err(e) => return (taken, Err(e)),
+            }
+        }
+    }
+
+    /// The enhanced words, if the frame has them.
+    ///
+    /// # Errors
+    ///
+    /// It should have them, but is too short (T-9, X-ENH-4).
+    pub(super) fn enhanced(&self, header: &Header) -> Result<Option<Enhanced>, Failure> {
+        if !header.enhanced {
+            return Ok(None);
+        }
+        if usize::from(header.pd_len) < ENHANCED_LEN {
+            return Err(Reason::PrivateData.into());
+        }
+        match self
+            .buf
+            .get(HEADER_LEN..)
+            .and_then(|pd| pd.first_chunk::<ENHANCED_LEN>())
+        {
+            Some(words) => Ok(Some(Enhanced::parse(*words))),
+            None => Err(Reason::PrivateData.into()),
+        }
+    }
+
+    /// The consumer's private data, without the enhanced words.
+    pub(super) fn private_data(&self) -> &[u8] {
+        let Some(header) = self.header else {
+            return &[];
+        };
+        let skip = if header.enhanced { ENHANCED_LEN } else { 0 };
+        let end = self.frame_len().min(self.have);
+        self.buf
+            .get(HEADER_LEN.saturating_add(skip)..end)
+            .unwrap_or(&[])
+    }
+}

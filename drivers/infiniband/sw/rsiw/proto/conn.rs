@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connection set-up, both roles (RFC 5044 section 7, RFC 6581).
+//!
+//! Process context or softirq, under the lock of the endpoint. Fed with bytes as they come
+//! (T-42); never takes an octet that lies behind the peer's frame (T-25). Time-outs are the
+//! driver's: one timer per connection that calls `timeout`.
+#![forbid(unsafe_code)]
+
+use super::collector::{
+    Collector,
+    Failure,
+    Reason, //
+};
+use super::negotiate::{
+    self,
+    Depths,
+    EventDepths, //
+};
+use super::tx::Rtr;
+use crate::wire::mpa::{
+    self,
+    Enhanced,
+    Header,
+    Kind,
+    RtrSet,
+    ENHANCED_LEN, //
+};
+use crate::wire::terminate::TermError;
+use crate::wire::Short;
+
+/// What this device is configured to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    /// Highest MPA revision, 1 or 2. An initiator uses it and, with 2, the enhanced set-up.
+    pub(crate) rev: u8,
+    /// Ask for CRCs (the default, T-26).
+    pub(crate) crc: bool,
+    /// Initiator: ask for peer-to-peer mode; needs revision 2.
+    pub(crate) peer_to_peer: bool,
+    /// Ready-to-receive messages this side can do.
+    pub(crate) rtr: RtrSet,
+    /// Limits of the device.
+    pub(crate) cap: Depths,
+}
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Params {
+    /// Make and check CRCs, in both directions.
+    pub(crate) crc: bool,
+    /// Insert markers into what is sent. (They are never asked for.)
+    pub(crate) send_markers: bool,
+    /// Depth of the IRQ.
+    pub(crate) ird: u16,
+    /// Most Reads outstanding.
+    pub(crate) ord: u16,
+    /// Initiator in peer-to-peer mode: send this before anything else.
+    pub(crate) send_rtr: Option<Rtr>,
+    /// Responder in peer-to-peer mode: the consumer learns that the connection is established
+    /// with the first segment (`rx::Segment::first`), not before.
+    pub(crate) peer_to_peer: bool,
+    /// For `rx::Rx::new`.
+    pub(crate) expect_rtr: RtrSet,
+    /// Responder: send no FPDU before the first one came in (T-24, M-MPA-22).
+    pub(crate) wait_for_fpdu: bool,
+    /// For the iw_cm event of this side.
+    pub(crate) event: EventDepths,
+}
+
+impl Params {
+    /// Slots that the ORQ needs: ORD, and one for a ready-to-receive Read (X-ENH-18).
+    pub(crate) fn orq_slots(&self) -> u16 {
+        self.ord.max(u16::from(self.send_rtr == Some(Rtr::Read)))
+    }
+}
+
+/// What came of the peer's frame. The private data is at `private_data()` of the role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Responder: tell the consumer, then accept or reject.
+    Request(EventDepths),
+    /// Initiator: the connection is up.
+    Established(Params),
+    /// Initiator: the responder's consumer does not want it; TCP is still open.
+    Rejected(EventDepths),
+    /// Either: it is over.
+    Failed(Failure),
+}
+
+/// Result of feeding bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fed {
+    /// Octets taken; the rest is for the data path.
+    pub(crate) consumed: usize,
+    /// What came of it, once.
+    pub(crate) event: Option<Event>,
+}
+
+/// The side that connects.
+#[derive(Clone, Debug)]
+pub(crate) struct Initiator {
+    config: Config,
+    want: Depths,
+    reply: Collector,
+    over: bool,
+}
+
+impl Initiator {
+    /// `want` is the consumer's IRD and ORD.
+    pub(crate) fn new(config: Config, want: Depths) -> Self {
+        let want = want.capped(config.cap);
+        Initiator {
+            config,
+            want,
+            reply: Collector::new(),
+            over: false,
+        }
+    }
+
+    fn is_enhanced(&self) -> bool {
+        self.config.rev >= mpa::REV_2
+    }
+
+    /// Most private data that the Request can carry for the consumer.
+    pub(crate) fn max_private_data(&self) -> usize {
+        max_private_data(self.is_enhanced())
+    }
+
+    /// Writes the Request into `out` ([`mpa::MAX_FRAME`] octets are enough) and gives its length.
+    ///
+    /// # Errors
+    ///
+    /// [`Short`]: too much private data.
+    pub(crate) fn request(&self, private_data: &[u8], out: &mut [u8]) -> Result<usize, Short> {
+        let words = self.is_enhanced().then_some(Enhanced {
+            peer_to_peer: self.config.peer_to_peer.then_some(self.config.rtr),
+            ird: self.want.ird,
+            ord: self.want.ord,
+        });
+        let header = frame(Kind::Request, self.config.rev, self.config.crc);
+        mpa::emit(header, words, private_data, out)
+    }
+
+    /// Octets to read next; 0 once the Reply is complete. Reading no more than that leaves what
+    /// follows the Reply to the data path.
+    pub(crate) fn wanted(&self) -> usize {
+        if self.over {
+            0
+        } else {
+            self.reply.wanted()
+        }
+    }
+
+    /// Takes in what came from the responder.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Fed {
+        if self.over {
+            return Fed {
+                consumed: 0,
+                event: None,
+            };
+        }
+        let (consumed, result) = self.reply.feed(bytes);
+        let event = match result {
+            Ok(None) => None,
+            Ok(Some(header)) => Some(self.judge(&header).unwrap_or_else(Event::Failed)),
+            Err(e) => Some(Event::Failed(e.into())),
+        };
+        self.over = event.is_some();
+        Fed { consumed, event }
+    }
+
+    fn judge(&self, header: &Header) -> Result<Event, Failure> {
+        if header.kind != Kind::Reply {
+            return Err(Reason::Crossed.into());
+        }
+        check_rev(header.rev, self.config.rev)?;
+        let words = self.reply.enhanced(header)?;
+        let depths = words.map(|w| Depths {
+            ird: w.ird,
+            ord: w.ord,
+        });
+        if header.reject {
+            return Ok(Event::Rejected(negotiate::connect_reply_event(
+                depths, self.want,
+            )));
+        }
+        let mut own = self.want;
+        let mut send_rtr = None;
+        if let Some(words) = words.filter(|_| self.is_enhanced()) {
+            let reply = Depths {
+                ird: words.ird,
+                ord: words.ord,
+            };
+            own = negotiate::initiator(self.want, reply, self.config.cap)
+                .map_err(|e| failure(Reason::InsufficientIrd, e))?;
+            if self.config.peer_to_peer {
+                let answer = words.peer_to_peer.unwrap_or_default();
+                let rtr = negotiate::choose_rtr(self.config.rtr, answer)
+                    .map_err(|e| failure(Reason::NoCommonRtr, e))?;
+                send_rtr = Some(rtr);
+            }
+        } else if self.config.peer_to_peer && self.is_enhanced() {
+            return Err(Reason::NotEnhanced.into());
+        }
+        Ok(Event::Established(Params {
+            crc: self.config.crc || header.crc,
+            send_markers: header.markers,
+            ird: own.ird,
+            ord: own.ord,
+            send_rtr,
+            peer_to_peer: send_rtr.is_some(),
+            expect_rtr: RtrSet::default(),
+            wait_for_fpdu: false,
+            event: negotiate::connect_reply_event(depths, own),
+        }))
+    }
+
+    /// The timer has run out.
+    pub(crate) fn timeout(&mut self) -> Option<Event> {
+        give_up(&mut self.over, Reason::Timeout)
+    }
+
+    /// TCP was closed or reset. An old responder may do that on an enhanced Request; a new
+    /// connection with revision 1 may do better (X-ENH-5).
+    pub(crate) fn closed(&mut self) -> Option<Event> {
+        give_up(&mut self.over, Reason::Closed)
+    }
+
+    /// Private data of the Reply; at most 512 octets, more than an iw_cm event can tell (T-10).
+    pub(crate) fn private_data(&self) -> &[u8] {
+        self.reply.private_data()
+    }
+}
+
+/// The side that listens.
+#[derive(Clone, Debug)]
+pub(crate) struct Responder {
+    config: Config,
+    request: Collector,
+    /// The Request, from its arrival until it is answered.
+    open: Option<(Header, Option<Enhanced>)>,
+    over: bool,
+}
+
+impl Responder {
+    /// For a TCP connection just accepted.
+    pub(crate) const fn new(config: Config) -> Self {
+        Responder {
+            config,
+            request: Collector::new(),
+            open: None,
+            over: false,
+        }
+    }
+
+    /// Octets to read next; 0 once the Request is complete.
+    pub(crate) fn wanted(&self) -> usize {
+        if self.over {
+            0
+        } else {
+            self.request.wanted()
+        }
+    }
+
+    /// Takes in what came from the initiator.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Fed {
+        if self.over {
+            return Fed {
+                consumed: 0,
+                event: None,
+            };
+        }
+        let (consumed, result) = self.request.feed(bytes);
+        let event = match result {
+            Ok(None) => None,
+            Ok(Some(header)) => Some(self.judge(&header).unwrap_or_else(Event::Failed)),
+            Err(e) => Some(Event::Failed(e.into())),
+        };
+        self.over = event.is_some();
+        Fed { consumed, event }
+    }
+
+    fn judge(&mut self, header: &Header) -> Result<Event, Failure> {
+        if header.kind != Kind::Request {
+            return Err(Reason::Crossed.into());
+        }
+        check_rev(header.rev, self.config.rev)?;
+        let words = self.request.enhanced(header)?;
+        self.open = Some((*header, words));
+        let depths = words.map(|w| Depths {
+            ird: w.ird,
+            ord: w.ord,
+        });
+        Ok(Event::Request(negotiate::connect_request_event(
+            depths,
+            self.config.cap,
+        )))
+    }
+
+    /// Whether a Request waits for an answer.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Most private data that the Reply can carry for the consumer.
+    pub(crate) fn max_private_data(&self) -> usize {
+        max_private_data(matches!(self.open, Some((_, Some(_)))))
+    }
+
+    /// Answers the Request: writes the Reply into `out`, gives its length and what was agreed.
+    ///
+    /// `want` is the consumer's IRD and ORD. The flags are built fresh (T-28).
+    ///
+    /// # Errors
+    ///
+    /// [`Short`]: too much private data, or there is no Request; nothing has changed.
+    pub(crate) fn accept(
+        &mut self,
+        want: Depths,
+        private_data: &[u8],
+        out: &mut [u8],
+    ) -> Result<(usize, Params), Short> {
+        let (request, words) = self.open.ok_or(Short)?;
+        let crc = self.config.crc || request.crc;
+        let mut own = want.capped(self.config.cap);
+        let mut expect_rtr = RtrSet::default();
+        let reply = words.map(|words| {
+            let asked = Depths {
+                ird: words.ird,
+                ord: words.ord,
+            };
+            let (mut depths, mut reply) = negotiate::responder(want, asked, self.config.cap);
+            if let Some(offer) = words.peer_to_peer {
+                expect_rtr = negotiate::answer_rtr(self.config.rtr, offer);
+                if expect_rtr.read && depths.ird == 0 {
+                    depths.ird = 1;
+                    reply.ird = reply.ird.max(1);
+                }
+            }
+            own = depths;
+            Enhanced {
+                peer_to_peer: words.peer_to_peer.map(|_| expect_rtr),
+                ird: reply.ird,
+                ord: reply.ord,
+            }
+        });
+        let n = mpa::emit(
+            frame(Kind::Reply, request.rev, crc),
+            reply,
+            private_data,
+            out,
+        )?;
+        self.open = None;
+        let params = Params {
+            crc,
+            send_markers: request.markers,
+            ird: own.ird,
+            ord: own.ord,
+            send_rtr: None,
+            peer_to_peer: !expect_rtr.is_empty(),
+            expect_rtr,
+            wait_for_fpdu: true,
+            event: negotiate::connect_reply_event(None, own),
+        };
+        Ok((n, params))
+    }
+
+    /// Refuses the Request: writes the Reply into `out` and gives its length. TCP may be closed
+    /// once the Reply is sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Responder::accept`].
+    pub(crate) fn reject(&mut self, private_data: &[u8], out: &mut [u8]) -> Result<usize, Short> {
+        let (request, words) = self.open.ok_or(Short)?;
+        let words = words.map(|words| {
+            let asked = Depths {
+                ird: words.ird,
+                ord: words.ord,
+            };
+            let (_, reply) = negotiate::responder(self.config.cap, asked, self.config.cap);
+            Enhanced {
+                peer_to_peer: None,
+                ird: reply.ird,
+                ord: reply.ord,
+            }
+        });
+        let mut header = frame(Kind::Reply, request.rev, self.config.crc || request.crc);
+        header.reject = true;
+        let n = mpa::emit(header, words, private_data, out)?;
+        self.open = None;
+        Ok(n)
+    }
+
+    /// The timer has run out before the Request was complete. (Not for the time that the
+    /// consumer takes to answer.)
+    pub(crate) fn timeout(&mut self) -> Option<Event> {
+        give_up(&mut self.over, Reason::Timeout)
+    }
+
+    /// TCP was closed or reset before the Request was complete (T-42b).
+    pub(crate) fn closed(&mut self) -> Option<Event> {
+        give_up(&mut self.over, Reason::Closed)
+    }
+
+    /// Private data of the Request; at most 512 octets, more than an iw_cm event can tell (T-10).
+    pub(crate) fn private_data(&self) -> &[u8] {
+        self.request.private_data()
+    }
+}
+
+fn max_private_data(enhanced: bool) -> usize {
+    let words = if enhanced { ENHANCED_LEN } else { 0 };
+    mpa::MAX_PRIVATE_DATA.saturating_sub(words)
+}
+
+fn frame(kind: Kind, rev: u8, crc: bool) -> Header {
+    Header {
+        kind,
+        markers: false,
+        crc,
+        reject: false,
+        enhanced: false,
+        rev,
+        pd_len: 0,
+    }
+}
+
+fn failure(reason: Reason, terminate: TermError) -> Failure {
+    Failure {
+        reason,
+        terminate: Some(terminate),
+    }
+}
+
+fn check_rev(rev: u8, highest: u8) -> Result<(), Failure> {
+    match rev {
+        mpa::REV_RDMAC => Err(Reason::Rdmac.into()),
+        rev if rev > highest => Err(Reason::Revision.into()),
+        _ => Ok(()),
+    }
+}
+
+fn give_up(over: &mut bool, reason: Reason) -> Option<Event> {
+    if core::mem::replace(over, true) {
+        return None;
+    }
+    Some(Event::Failed(reason.into()))
+}

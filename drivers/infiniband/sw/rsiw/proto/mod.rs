@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Protocol behaviour: sans-IO state machines that return what to do.
+//!
+//! Pure: no kernel, no allocation, no lock, no clock. Bytes, time-outs and requests come in as
+//! arguments, actions go out as data. Whoever owns a state machine serialises its use; the
+//! receive half runs in softirq, the others in whatever context the driver calls them.
+#![forbid(unsafe_code)]
+// The state machines are complete, whether or not the driver uses every part yet.
+#![allow(dead_code)]
+
+pub(crate) mod collector;
+pub(crate) mod conn;
+pub(crate) mod deframer;
+pub(crate) mod negotiate;
+pub(crate) mod order;
+pub(crate) mod reads;
+pub(crate) mod ring;
+pub(crate) mod rx;
+pub(crate) mod state;
+pub(crate) mod tx;

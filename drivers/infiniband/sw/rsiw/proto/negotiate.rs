@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Read depths and ready-to-receive messages in enhanced connection set-up (RFC 6581 section 9).
+//!
+//! Pure functions, any context. Depths that a peer names are capped here, before anything is
+//! allocated for them (T-29).
+#![forbid(unsafe_code)]
+
+use super::tx::Rtr;
+use crate::wire::mpa::{
+    RtrSet,
+    NO_NEGOTIATION, //
+};
+use crate::wire::terminate::TermError;
+
+/// A pair of read depths, from the view of whoever names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Depths {
+    /// Inbound: Reads that the peer may have outstanding here.
+    pub(crate) ird: u16,
+    /// Outbound: Reads that may be outstanding at the peer.
+    pub(crate) ord: u16,
+}
+
+impl Depths {
+    /// Both depths, neither above that of `cap`.
+    #[must_use]
+    pub(crate) fn capped(self, cap: Depths) -> Depths {
+        Depths {
+            ird: self.ird.min(cap.ird),
+            ord: self.ord.min(cap.ord),
+        }
+    }
+}
+
+/// IRD and ORD as an iw_cm event carries them, cut to 8 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventDepths {
+    /// Field `ird` of the event.
+    pub(crate) ird: u8,
+    /// Field `ord` of the event.
+    pub(crate) ord: u8,
+}
+
+fn event_field(depth: u16, own: u16) -> u8 {
+    let depth = if depth == NO_NEGOTIATION { own } else { depth };
+    u8::try_from(depth).unwrap_or(u8::MAX)
+}
+
+/// The depths in a CONNECT_REQUEST: the peer's IRD as `ird`, its ORD as `ord` (T-30).
+///
+/// Where the peer does not negotiate, the limits `cap` of this device stand in: the consumer may
+/// take as much as the device can do.
+pub(crate) fn connect_request_event(peer: Option<Depths>, cap: Depths) -> EventDepths {
+    let peer = peer.unwrap_or(Depths {
+        ird: cap.ord,
+        ord: cap.ird,
+    });
+    EventDepths {
+        ird: event_field(peer.ird, cap.ord),
+        ord: event_field(peer.ord, cap.ird),
+    }
+}
+
+/// The depths in a CONNECT_REPLY: the responder's ORD as `ird`, its IRD as `ord`.
+///
+/// Consumers in the kernel count on this way round. Where the responder does not negotiate, the
+/// own values stand in.
+pub(crate) fn connect_reply_event(reply: Option<Depths>, own: Depths) -> EventDepths {
+    let reply = reply.unwrap_or(Depths {
+        ird: own.ord,
+        ord: own.ird,
+    });
+    EventDepths {
+        ird: event_field(reply.ord, own.ird),
+        ord: event_field(reply.ird, own.ord),
+    }
+}
+
+/// The responder's half: its own depths and those of its Reply.
+///
+/// `want` is what the consumer accepted with, `request` what the Request says, `cap` the limits
+/// of the device. The own ORD is at most the initiator's IRD, the own IRD at least the
+/// initiator's ORD (X-ENH-7), as far as the device can; the initiator lowers its ORD then. Where
+/// the initiator does not negotiate, the own value stays and the Reply says the same (X-ENH-11).
+pub(crate) fn responder(want: Depths, request: Depths, cap: Depths) -> (Depths, Depths) {
+    let mut own = want.capped(cap);
+    let mut reply = Depths {
+        ird: NO_NEGOTIATION,
+        ord: NO_NEGOTIATION,
+    };
+    if request.ird != NO_NEGOTIATION {
+        own.ord = own.ord.min(request.ird);
+        reply.ord = own.ord;
+    }
+    if request.ord != NO_NEGOTIATION {
+        own.ird = own.ird.max(request.ord).min(cap.ird);
+        reply.ird = own.ird;
+    }
+    (own, reply)
+}
+
+/// The initiator's half: its own depths, given the Reply (X-ENH-8, X-ENH-11).
+///
+/// # Errors
+///
+/// The responder wants to have more Reads outstanding than this device can take (X-ENH-9).
+pub(crate) fn initiator(want: Depths, reply: Depths, cap: Depths) -> Result<Depths, TermError> {
+    let mut own = want.capped(cap);
+    if reply.ird != NO_NEGOTIATION {
+        own.ord = own.ord.min(reply.ird);
+    }
+    if reply.ord != NO_NEGOTIATION {
+        if reply.ord > cap.ird {
+            return Err(TermError::MpaInsufficientIrd);
+        }
+        own.ird = own.ird.max(reply.ord);
+    }
+    Ok(own)
+}
+
+/// What a responder answers to the ready-to-receive messages on offer: the common ones, and
+/// something in any case (X-ENH-14).
+pub(crate) fn answer_rtr(own: RtrSet, offer: RtrSet) -> RtrSet {
+    let common = own.common(offer);
+    if common.is_empty() {
+        own
+    } else {
+        common
+    }
+}
+
+/// The ready-to-receive message that an initiator sends.
+///
+/// A Write needs no resources at either side, a Read needs some, a Send a message number on the
+/// receive queue.
+///
+/// # Errors
+///
+/// There is none that both can do (X-ENH-16).
+pub(crate) fn choose_rtr(own: RtrSet, answer: RtrSet) -> Result<Rtr, TermError> {
+    match own.common(answer) {
+        RtrSet { write: true, .. } => Ok(Rtr::Write),
+        RtrSet { read: true, .. } => Ok(Rtr::Read),
+        RtrSet { send: true, .. } => Ok(Rtr::Send),
+        _ => Err(TermError::MpaNoMatchingRtr),
+    }
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA Reads under way: ours (ORQ) and the peer's (IRQ) (RFC 5040 sections 5.2 and 6.1).
+//!
+//! Each queue under the lock of its owner; softirq for the receive half. The storage is the
+//! driver's and its length is the depth: ORD (one more never hurts) and IRD.
+#![forbid(unsafe_code)]
+
+use super::ring::{
+    Full,
+    Ring, //
+};
+use crate::wire::ddp::{
+    Msn,
+    Stag,
+    TaggedOffset, //
+};
+use crate::wire::rdmap::ReadRequest;
+use crate::wire::terminate::{
+    Quote,
+    TermError, //
+};
+use core::ops::DerefMut;
+
+/// One of our Reads that waits for its response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OrqEntry {
+    /// Where the response is to go.
+    pub(crate) sink_stag: Stag,
+    /// Offset in the sink.
+    pub(crate) sink_to: TaggedOffset,
+    /// Octets asked for.
+    pub(crate) len: u32,
+    /// Octets that have come.
+    pub(crate) done: u32,
+    /// The driver's handle, such as the token of `proto::order`.
+    pub(crate) id: u64,
+    /// The ready-to-receive Read of connection set-up, which completes no work request.
+    pub(crate) rtr: bool,
+}
+
+/// A segment of a response that fits the oldest Read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Response {
+    /// The Read as it was before this segment; the payload goes to
+    /// (`sink_stag`, `sink_to` + `done`).
+    pub(crate) entry: OrqEntry,
+    /// The Read is complete with this segment, and is not in the queue any more.
+    pub(crate) complete: bool,
+}
+
+/// Outbound Reads, oldest first.
+#[derive(Debug)]
+pub(crate) struct Orq<S>(Ring<S>);
+
+impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
+    /// An empty queue of `slots.len()` entries.
+    pub(crate) const fn new(slots: S) -> Self {
+        Orq(Ring::new(slots))
+    }
+
+    /// Reads outstanding, to be compared with ORD (`proto::tx::may_start`).
+    pub(crate) const fn outstanding(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Notes a Read; to be done before its request can reach the peer.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`], if the driver let more start than the queue has room for.
+    pub(crate) fn push(&mut self, entry: OrqEntry) -> Result<(), Full> {
+        self.0.push(entry)
+    }
+
+    /// Takes in a Read Response segment of `len` octets of payload.
+    ///
+    /// Responses come in the order of the requests (P-RDMAP-11); STag, offset, length and last
+    /// flag must be those asked for. A response without payload is not checked for STag and
+    /// offset (T-23).
+    ///
+    /// # Errors
+    ///
+    /// What the Terminate has to say; nothing may be placed.
+    pub(crate) fn response(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        len: u16,
+        last: bool,
+    ) -> Result<Response, TermError> {
+        let front = self.0.get_mut(0).ok_or(TermError::TaggedStag)?;
+        let entry = *front;
+        let left = entry.len.saturating_sub(entry.done);
+        if len > 0 {
+            if stag != entry.sink_stag {
+                return Err(TermError::TaggedStag);
+            }
+            if entry.sink_to.checked_add(entry.done) != Some(to) {
+                return Err(TermError::TaggedBounds);
+            }
+        }
+        let left = left
+            .checked_sub(u32::from(len))
+            .ok_or(TermError::TaggedBounds)?;
+        match (last, left) {
+            (true, 0) => {
+                self.0.pop();
+                Ok(Response {
+                    entry,
+                    complete: true,
+                })
+            }
+            // It ends early.
+            (true, _) => Err(TermError::TaggedBounds),
+            // All there, but the last flag is missing.
+            (false, 0) => Err(TermError::CatastrophicStream),
+            (false, _) => {
+                front.done = entry.len.saturating_sub(left);
+                Ok(Response {
+                    entry,
+                    complete: false,
+                })
+            }
+        }
+    }
+
+    /// Takes the oldest Read out, to flush it.
+    pub(crate) fn pop(&mut self) -> Option<OrqEntry> {
+        self.0.pop()
+    }
+
+    /// Gives the storage back.
+    pub(crate) fn into_slots(self) -> S {
+        self.0.into_slots()
+    }
+}
+
+/// One of the peer's Reads that has to be answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IrqEntry {
+    /// Number of the request.
+    pub(crate) msn: Msn,
+    /// What to send and where to.
+    pub(crate) request: ReadRequest,
+    /// Octets handed to TCP.
+    pub(crate) done: u32,
+}
+
+impl IrqEntry {
+    /// The request as a Terminate quotes it when the source breaks on the way (P-TERM-6).
+    pub(crate) fn quote(&self) -> Quote {
+        Quote::read_request(self.request, self.msn, self.done)
+    }
+}
+
+/// Inbound Reads, oldest first, at most IRD (T-29).
+#[derive(Debug)]
+pub(crate) struct Irq<S>(Ring<S>);
+
+impl<S: DerefMut<Target = [IrqEntry]>> Irq<S> {
+    /// An empty queue of `slots.len()` entries.
+    pub(crate) const fn new(slots: S) -> Self {
+        Irq(Ring::new(slots))
+    }
+
+    /// Whether another request fits: `proto::rx::Limits::irq_room`.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.0.is_full()
+    }
+
+    /// Whether nothing is to be answered.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Requests to be answered.
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Queues a request.
+    ///
+    /// # Errors
+    ///
+    /// The peer has more under way than IRD.
+    pub(crate) fn push(&mut self, msn: Msn, request: ReadRequest) -> Result<(), TermError> {
+        self.0
+            .push(IrqEntry {
+                msn,
+                request,
+                done: 0,
+            })
+            .map_err(|Full| TermError::UntaggedNoBuffer)
+    }
+
+    /// The request to answer next.
+    pub(crate) fn front(&self) -> Option<IrqEntry> {
+        self.0.get(0).copied()
+    }
+
+    /// Notes that `done` octets of the oldest request are handed to TCP.
+    pub(crate) fn set_done(&mut self, done: u32) {
+        if let Some(entry) = self.0.get_mut(0) {
+            entry.done = done;
+        }
+    }
+
+    /// Takes the oldest request out: its response is handed to TCP, or it is dropped. The slot
+    /// is free for the peer's next request then.
+    pub(crate) fn pop(&mut self) -> Option<IrqEntry> {
+        self.0.pop()
+    }
+
+    /// Gives the storage back.
+    pub(crate) fn into_slots(self) -> S {
+        self.0.into_slots()
+    }
+}

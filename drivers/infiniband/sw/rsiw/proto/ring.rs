@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A fixed ring over storage that its owner provides. Any context, the owner's lock.
+#![forbid(unsafe_code)]
+
+use core::ops::DerefMut;
+
+/// The ring has no free slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// First in, first out, over a `KVec`, a `Vec` or a `&mut [T]`; the capacity is its length.
+#[derive(Debug)]
+pub(crate) struct Ring<S> {
+    slots: S,
+    /// Slot of the oldest entry, below the capacity (or 0).
+    head: usize,
+    /// Entries held, at most the capacity.
+    len: usize,
+}
+
+impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
+    /// An empty ring; what `slots` holds does not matter.
+    pub(crate) const fn new(slots: S) -> Self {
+        Ring {
+            slots,
+            head: 0,
+            len: 0,
+        }
+    }
+
+    /// Number of slots.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Number of entries.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no entry.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether there is no free slot.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len >= self.slots.len()
+    }
+
+    /// Slot of the entry number `n`, counted from the oldest one.
+    fn slot(&self, n: usize) -> usize {
+        let at = self.head.wrapping_add(n);
+        match at.checked_sub(self.slots.len()) {
+            Some(wrapped) => wrapped,
+            None => at,
+        }
+    }
+
+    /// Appends an entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]; the ring is as before.
+    pub(crate) fn push(&mut self, entry: T) -> Result<(), Full> {
+        if self.is_full() {
+            return Err(Full);
+        }
+        let at = self.slot(self.len);
+        *self.slots.get_mut(at).ok_or(Full)? = entry;
+        self.len = self.len.saturating_add(1);
+        Ok(())
+    }
+
+    /// The entry number `n`, counted from the oldest one.
+    pub(crate) fn get(&self, n: usize) -> Option<&T> {
+        if n >= self.len {
+            return None;
+        }
+        self.slots.get(self.slot(n))
+    }
+
+    /// As [`Ring::get`], to be changed in place.
+    pub(crate) fn get_mut(&mut self, n: usize) -> Option<&mut T> {
+        if n >= self.len {
+            return None;
+        }
+        let at = self.slot(n);
+        self.slots.get_mut(at)
+    }
+
+    /// Takes the oldest entry out.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let entry = *self.get(0)?;
+        self.head = self.slot(1);
+        self.len = self.len.saturating_sub(1);
+        Some(entry)
+    }
+
+    /// Forgets all entries.
+    pub(crate) fn clear(&mut self) {
+        self.head = 0;
+        self.len = 0;
+    }
+
+    /// Gives the storage back.
+    pub(crate) fn into_slots(self) -> S {
+        self.slots
+    }
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One validated segment in, one action out (RFC 5041 section 7.1, RFC 5040 sections 5 and 7).
+//!
+//! Softirq, under the receive lock of the QP. Whatever the order of the segments that a peer
+//! sends, the actions are safe to follow (T-46). Buffers and rights are the driver's to check:
+//! for the whole segment, before it places any octet of it (T-8).
+#![forbid(unsafe_code)]
+
+use crate::wire::ddp::{
+    self,
+    qn,
+    Msn,
+    Stag,
+    Tagged,
+    TaggedOffset,
+    Untagged, //
+};
+use crate::wire::mpa::RtrSet;
+use crate::wire::rdmap::{
+    self,
+    Opcode,
+    ReadRequest,
+    READ_REQUEST_LEN, //
+};
+use crate::wire::terminate::{
+    self,
+    Received,
+    TermError, //
+};
+
+/// Octets at the front of the ULPDU that [`Rx::segment`] and a Terminate's quote want to see.
+pub(crate) const HEAD_LEN: usize = terminate::MAX_ULPDU;
+
+/// What the QP allows at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Inbound RDMA Reads are enabled.
+    pub(crate) read: bool,
+    /// Inbound RDMA Writes are enabled.
+    pub(crate) write: bool,
+    /// Another Read Request fits into the IRQ.
+    pub(crate) irq_room: bool,
+}
+
+/// What to do with the payload of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Nothing: the ready-to-receive Send of a peer-to-peer connection (X-ENH-20), or a segment
+    /// behind a Terminate or an error (D-DDP-23).
+    Ignore,
+    /// Place the payload at (`stag`, `to`), which needs the remote write right. Without payload
+    /// check nothing and place nothing (T-23).
+    Write {
+        /// Sink.
+        stag: Stag,
+        /// Offset of the payload; `to` + payload length does not wrap.
+        to: TaggedOffset,
+        /// Last segment of the message.
+        last: bool,
+    },
+    /// Give the segment to the ORQ, `proto::reads::Orq::response`, then place it.
+    ReadResponse {
+        /// Sink, as the peer says.
+        stag: Stag,
+        /// Offset, as the peer says.
+        to: TaggedOffset,
+        /// Last segment of the message.
+        last: bool,
+    },
+    /// Place the payload at offset `mo` of the receive in progress.
+    Send {
+        /// Number of the message.
+        msn: Msn,
+        /// Offset in the message; `mo` + payload length is at most `u32::MAX`.
+        mo: u32,
+        /// Begin of the message: take a receive; no receive is `TermError::UntaggedNoBuffer`.
+        first: bool,
+        /// End of the message: complete the receive with `mo` + payload length octets.
+        last: bool,
+        /// The peer asks for an event; counts at the end of the message.
+        solicited: bool,
+        /// STag to invalidate at the end of the message, before the completion.
+        invalidate: Option<Stag>,
+    },
+    /// Check the source (unless the length is 0) and put the request into the IRQ.
+    ReadRequest {
+        /// Number of the request on its queue.
+        msn: Msn,
+        /// What to read and where to send it; the source does not wrap.
+        request: ReadRequest,
+    },
+    /// The peer ends the stream; [`received_terminate`] tells more. Send none back.
+    Terminate {
+        /// `0xLTCC`.
+        code: u16,
+    },
+}
+
+/// A segment that passed all checks of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Octets of headers at the front of the ULPDU; the payload follows.
+    pub(crate) header_len: u16,
+    /// Octets of payload.
+    pub(crate) payload_len: u16,
+    /// This is the first segment of the connection: a responder may send from now on (T-24) and,
+    /// in peer-to-peer mode, tells its consumer that the connection is established (X-ENH-19).
+    pub(crate) first: bool,
+    /// What to do.
+    pub(crate) action: Action,
+}
+
+/// A Send in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Open {
+    opcode: Opcode,
+    mo: u32,
+}
+
+/// Receive state of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rx {
+    send_msn: Msn,
+    read_msn: Msn,
+    open: Option<Open>,
+    rtr: RtrSet,
+    first: bool,
+    stopped: bool,
+}
+
+/// What a segment means, with its number of header octets.
+type Parsed = Result<(usize, Action), TermError>;
+
+impl Rx {
+    /// The state of a new connection. `rtr` is `conn::Params::expect_rtr`: the ready-to-receive
+    /// messages that a responder in peer-to-peer mode expects, else the empty set.
+    pub(crate) const fn new(rtr: RtrSet) -> Self {
+        Rx {
+            send_msn: Msn::FIRST,
+            read_msn: Msn::FIRST,
+            open: None,
+            rtr,
+            first: true,
+            stopped: false,
+        }
+    }
+
+    /// Ignores all further segments: after a local error or the driver's own refusal.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Whether a Send is incomplete: its receive is taken but not completed.
+    pub(crate) const fn in_message(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Takes in one segment whose CRC is right.
+    ///
+    /// `head` are the first octets of the ULPDU, all of it or [`HEAD_LEN`]; `ulpdu_len` is its
+    /// real length.
+    ///
+    /// # Errors
+    ///
+    /// What the Terminate has to say. All further segments are ignored.
+    pub(crate) fn segment(
+        &mut self,
+        head: &[u8],
+        ulpdu_len: u16,
+        limits: &Limits,
+    ) -> Result<Segment, TermError> {
+        if self.stopped {
+            return Ok(Segment {
+                header_len: 0,
+                payload_len: 0,
+                first: false,
+                action: Action::Ignore,
+            });
+        }
+        let result = self.parse(head, ulpdu_len, limits);
+        let first = self.first;
+        self.first = false;
+        match result {
+            Ok((header_len, action)) => {
+                self.stopped = matches!(action, Action::Terminate { .. });
+                // CAST: a header has at most 46 octets.
+                let header_len = header_len as u16;
+                let payload_len = ulpdu_len.saturating_sub(header_len);
+                Ok(Segment {
+                    header_len,
+                    payload_len,
+                    first,
+                    action,
+                })
+            }
+            Err(e) => {
+                self.stopped = true;
+                Err(e)
+            }
+        }
+    }
+
+    fn parse(&mut self, head: &[u8], ulpdu_len: u16, limits: &Limits) -> Parsed {
+        let (header, rest) = ddp::Header::parse(head).ok_or(TermError::MpaFpdu)?;
+        let len = usize::from(ulpdu_len)
+            .checked_sub(header.control().header_len())
+            .ok_or(TermError::MpaFpdu)?;
+        // CAST: smaller than the u16 it comes from.
+        let len = len as u32;
+        if header.control().version() != ddp::VERSION {
+            return Err(match header {
+                ddp::Header::Tagged(_) => TermError::TaggedVersion,
+                ddp::Header::Untagged(_) => TermError::UntaggedVersion,
+            });
+        }
+        let control = rdmap::Control(header.rdmap());
+        if control.version() != rdmap::VERSION {
+            return Err(TermError::RdmapVersion);
+        }
+        let opcode = control.opcode().ok_or(TermError::UnexpectedOpcode)?;
+        match (&header, opcode) {
+            (ddp::Header::Tagged(h), Opcode::Write | Opcode::ReadResponse) => {
+                Self::tagged(opcode, h, len, limits)
+            }
+            (ddp::Header::Untagged(h), Opcode::ReadRequest) => {
+                self.read_request(h, rest, len, limits)
+            }
+            (
+                ddp::Header::Untagged(h),
+                Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate,
+            ) => self.send(opcode, h, len),
+            (ddp::Header::Untagged(h), Opcode::Terminate) => {
+                if h.qn.get() != qn::TERMINATE {
+                    return Err(TermError::UntaggedQn);
+                }
+                let rest = rest
+                    .get(..rest.len().min(usize::from(ulpdu_len)))
+                    .unwrap_or(rest);
+                let code = Received::parse(rest).map_or(0, |t| t.code);
+                Ok((ddp::UNTAGGED_LEN, Action::Terminate { code }))
+            }
+            _ => Err(TermError::UnexpectedOpcode),
+        }
+    }
+
+    fn tagged(opcode: Opcode, h: &Tagged, len: u32, limits: &Limits) -> Parsed {
+        let stag = Stag(h.stag.get());
+        let to = TaggedOffset(h.to.get());
+        let last = h.control.last();
+        if opcode == Opcode::ReadResponse {
+            return Ok((ddp::TAGGED_LEN, Action::ReadResponse { stag, to, last }));
+        }
+        if len > 0 && !limits.write {
+            return Err(TermError::TaggedNotAssociated);
+        }
+        if wraps(to, len) {
+            return Err(TermError::TaggedWrap);
+        }
+        Ok((ddp::TAGGED_LEN, Action::Write { stag, to, last }))
+    }
+
+    fn send(&mut self, opcode: Opcode, h: &Untagged, len: u32) -> Parsed {
+        if h.qn.get() != qn::SEND {
+            return Err(TermError::UntaggedQn);
+        }
+        let msn = Msn(h.msn.get());
+        if msn != self.send_msn {
+            return Err(TermError::UntaggedMsn);
+        }
+        let mo = h.mo.get();
+        if mo != self.open.map_or(0, |open| open.mo) {
+            return Err(TermError::UntaggedMo);
+        }
+        if self.open.is_some_and(|open| open.opcode != opcode) {
+            return Err(TermError::UnexpectedOpcode);
+        }
+        let end = mo.checked_add(len).ok_or(TermError::UntaggedTooLong)?;
+        let first = self.open.is_none();
+        let last = h.control.last();
+        if last {
+            self.open = None;
+            self.send_msn = msn.next();
+        } else {
+            self.open = Some(Open { opcode, mo: end });
+        }
+        if self.first && self.rtr.send && last && len == 0 && opcode == Opcode::Send {
+            return Ok((ddp::UNTAGGED_LEN, Action::Ignore));
+        }
+        let invalidate = opcode.invalidates().then(|| Stag(h.invalidate.get()));
+        let solicited = opcode.solicited();
+        Ok((
+            ddp::UNTAGGED_LEN,
+            Action::Send {
+                msn,
+                mo,
+                first,
+                last,
+                solicited,
+                invalidate,
+            },
+        ))
+    }
+
+    fn read_request(&mut self, h: &Untagged, rest: &[u8], len: u32, limits: &Limits) -> Parsed {
+        if h.qn.get() != qn::READ_REQUEST {
+            return Err(TermError::UntaggedQn);
+        }
+        let msn = Msn(h.msn.get());
+        if msn != self.read_msn {
+            return Err(TermError::UntaggedMsn);
+        }
+        if h.mo.get() != 0 {
+            return Err(TermError::UntaggedMo);
+        }
+        // CAST: 28.
+        match len.cmp(&(READ_REQUEST_LEN as u32)) {
+            core::cmp::Ordering::Less => return Err(TermError::UntaggedMo),
+            core::cmp::Ordering::Greater => return Err(TermError::UntaggedTooLong),
+            core::cmp::Ordering::Equal => {}
+        }
+        if !h.control.last() {
+            return Err(TermError::CatastrophicStream);
+        }
+        let request = ReadRequest::parse(rest).ok_or(TermError::MpaFpdu)?;
+        if request.len > 0 && !limits.read {
+            return Err(TermError::UntaggedQn);
+        }
+        if !limits.irq_room {
+            return Err(TermError::UntaggedNoBuffer);
+        }
+        if wraps(request.source_to, request.len) {
+            return Err(TermError::RemoteWrap);
+        }
+        self.read_msn = msn.next();
+        Ok((
+            ddp::UNTAGGED_LEN.saturating_add(READ_REQUEST_LEN),
+            Action::ReadRequest { msn, request },
+        ))
+    }
+}
+
+/// Whether the last of `len` octets from `to` on lies beyond the end of the offsets (T-18).
+fn wraps(to: TaggedOffset, len: u32) -> bool {
+    len > 0 && to.checked_add(len.saturating_sub(1)).is_none()
+}
+
+/// All that a received Terminate says; `head` as given to [`Rx::segment`].
+pub(crate) fn received_terminate(head: &[u8]) -> Option<Received> {
+    Received::parse(head.get(ddp::UNTAGGED_LEN..)?)
+}

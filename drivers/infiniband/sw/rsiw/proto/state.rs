@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! QP states: events in, the new state and what to do out (RDMAC verbs section 6.2, V-ST; T-33
+//! to T-37).
+//!
+//! Any context, under the lock that guards the QP's state. In Linux: Idle is RESET and INIT,
+//! Closing is SQD, Terminate is SQE.
+#![forbid(unsafe_code)]
+
+use crate::wire::terminate::TermError;
+
+/// The five states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No connection; posts wait.
+    #[default]
+    Idle,
+    /// Connected.
+    Rts,
+    /// Graceful close under way.
+    Closing,
+    /// A Terminate was sent or received; the connection is being closed.
+    Terminate,
+    /// No connection; everything is flushed.
+    Error,
+}
+
+/// What to do with a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Post {
+    /// Queue it; it waits, or is processed if the state is RTS.
+    Queue,
+    /// Queue it and flush it in its turn.
+    Flush,
+    /// Queue it and report [`Event::PostedInClosing`].
+    BadClose,
+}
+
+impl State {
+    /// Whether messages of the SQ and Read Responses may be sent.
+    pub(crate) const fn sends(self) -> bool {
+        matches!(self, State::Rts)
+    }
+
+    /// Whether inbound segments are processed.
+    pub(crate) const fn receives(self) -> bool {
+        matches!(self, State::Rts)
+    }
+
+    /// Whether TCP belongs to the QP.
+    pub(crate) const fn attached(self) -> bool {
+        matches!(self, State::Rts | State::Closing | State::Terminate)
+    }
+
+    /// What becomes of a work request posted to the SQ; never refused (T-34).
+    pub(crate) const fn post_send(self) -> Post {
+        match self {
+            // In Terminate the flush comes with the step to Error.
+            State::Idle | State::Rts | State::Terminate => Post::Queue,
+            State::Closing => Post::BadClose,
+            State::Error => Post::Flush,
+        }
+    }
+
+    /// What becomes of a receive.
+    pub(crate) const fn post_recv(self) -> Post {
+        match self {
+            State::Idle | State::Rts | State::Terminate => Post::Queue,
+            State::Closing | State::Error => Post::Flush,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Connection set-up is done; TCP is established.
+    Connected,
+    /// `modify_qp` asks for this state.
+    Modify {
+        /// The state.
+        to: State,
+        /// No work in the SQ, no Read of the peer to answer; counts from RTS to Closing.
+        idle: bool,
+        /// All is flushed; counts from Error to Idle.
+        flushed: bool,
+    },
+    /// The peer's FIN.
+    PeerFin {
+        /// As in `Modify`, and the stream was not cut inside an FPDU.
+        idle: bool,
+    },
+    /// The peer's RST.
+    PeerReset,
+    /// TCP gave up.
+    Lost,
+    /// An error on this side, found in the stream or in a work request.
+    LocalError {
+        /// For the Terminate.
+        error: TermError,
+        /// It is reported by a completion; then there is no event (T-33).
+        in_completion: bool,
+        /// A Terminate can go out: not inside a segment, and a responder that has not received
+        /// anything may not send.
+        can_send: bool,
+    },
+    /// The peer's Terminate.
+    TerminateReceived,
+    /// Both FINs are through.
+    Closed,
+    /// The timer of Closing or Terminate ran out.
+    Timeout,
+    /// A work request was posted to the SQ in Closing.
+    PostedInClosing,
+    /// Data other than a Terminate came in in Closing.
+    DataInClosing,
+}
+
+/// What to do with TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tcp {
+    /// Nothing; with [`Effects::close`], release the socket and let TCP finish.
+    #[default]
+    Keep,
+    /// Send FIN behind what is queued, the Terminate included; go on reading until the peer's
+    /// FIN, lest unread data turn the close into a RST (T-32).
+    Fin,
+    /// Reset.
+    Reset,
+}
+
+/// An asynchronous event of the QP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Async {
+    /// `IB_EVENT_QP_FATAL`.
+    Fatal,
+    /// `IB_EVENT_QP_REQ_ERR`.
+    Request,
+    /// `IB_EVENT_QP_ACCESS_ERR`.
+    Access,
+}
+
+/// What to do about a transition, in the order of the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// Send a Terminate at the next segment boundary.
+    pub(crate) terminate: Option<TermError>,
+    /// What to do with TCP.
+    pub(crate) tcp: Tcp,
+    /// Start the timer that ends in [`Event::Timeout`].
+    pub(crate) start_timer: bool,
+    /// Complete what is in the SQ as flushed, in order.
+    pub(crate) flush_sq: bool,
+    /// Complete what is in the RQ as flushed, in order. With a shared RQ in state Error:
+    /// the receive in progress, and `LAST_WQE_REACHED` (T-16).
+    pub(crate) flush_rq: bool,
+    /// Forget all protocol state: the QP is as new (T-35).
+    pub(crate) renew: bool,
+    /// Raise this.
+    pub(crate) event: Option<Async>,
+    /// Tell iw_cm that the peer disconnects.
+    pub(crate) disconnect: bool,
+    /// TCP does not belong to the QP any more: tell iw_cm, exactly once per connection.
+    pub(crate) close: bool,
+}
+
+/// The transition is not allowed; nothing changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Illegal;
+
+/// The event for an error of the stream (V-AE-5 to V-AE-28).
+pub(crate) const fn async_class(error: TermError) -> Async {
+    match error {
+        TermError::RemoteStag
+        | TermError::RemoteBounds
+        | TermError::RemoteAccess
+        | TermError::RemoteNotAssociated
+        | TermError::RemoteWrap
+        | TermError::RemoteCannotInvalidate
+        | TermError::RemoteUnspecified
+        | TermError::TaggedStag
+        | TermError::TaggedBounds
+        | TermError::TaggedNotAssociated
+        | TermError::TaggedWrap => Async::Access,
+        TermError::RdmapVersion
+        | TermError::UnexpectedOpcode
+        | TermError::OpCannotInvalidate
+        | TermError::OpUnspecified
+        | TermError::TaggedVersion
+        | TermError::UntaggedQn
+        | TermError::UntaggedNoBuffer
+        | TermError::UntaggedMsn
+        | TermError::UntaggedMo
+        | TermError::UntaggedTooLong
+        | TermError::UntaggedVersion => Async::Request,
+        _ => Async::Fatal,
+    }
+}
+
+/// The state that follows `state` when `event` happens, and what to do.
+///
+/// # Errors
+///
+/// [`Illegal`]: for `Modify`, refuse the call; for the other events, ignore them.
+pub(crate) fn next(state: State, event: Event) -> Result<(State, Effects), Illegal> {
+    match event {
+        Event::Modify { to, idle, flushed } => modify(state, to, idle, flushed),
+        _ => match state {
+            State::Idle => match event {
+                Event::Connected => Ok((State::Rts, Effects::default())),
+                _ => Err(Illegal),
+            },
+            State::Rts => rts(event),
+            State::Closing => closing(event),
+            State::Terminate => terminate(event),
+            State::Error => Err(Illegal),
+        },
+    }
+}
+
+/// To Error: TCP is given up, all is flushed.
+fn to_error(tcp: Tcp, event: Option<Async>) -> Result<(State, Effects), Illegal> {
+    let effects = Effects {
+        tcp,
+        flush_sq: true,
+        flush_rq: true,
+        event,
+        close: true,
+        ..Effects::default()
+    };
+    Ok((State::Error, effects))
+}
+
+/// To Terminate: the connection is being closed, the flush comes with the next step.
+fn to_terminate(
+    message: Option<TermError>,
+    event: Option<Async>,
+) -> Result<(State, Effects), Illegal> {
+    let effects = Effects {
+        terminate: message,
+        tcp: Tcp::Fin,
+        start_timer: true,
+        event,
+        ..Effects::default()
+    };
+    Ok((State::Terminate, effects))
+}
+
+fn to_closing(disconnect: bool) -> Result<(State, Effects), Illegal> {
+    let effects = Effects {
+        tcp: Tcp::Fin,
+        start_timer: true,
+        flush_rq: true,
+        disconnect,
+        ..Effects::default()
+    };
+    Ok((State::Closing, effects))
+}
+
+fn modify(state: State, to: State, idle: bool, flushed: bool) -> Result<(State, Effects), Illegal> {
+    match (state, to) {
+        (State::Idle, State::Idle) | (State::Rts, State::Rts) | (State::Error, State::Error) => {
+            Ok((state, Effects::default()))
+        }
+        (State::Idle, State::Error) => {
+            let (state, effects) = to_error(Tcp::Keep, None)?;
+            Ok((
+                state,
+                Effects {
+                    close: false,
+                    ..effects
+                },
+            ))
+        }
+        (State::Rts, State::Closing) if idle => to_closing(false),
+        // Work pending: "Bad Close" (V-ST-10, V-ST-34).
+        (State::Rts, State::Closing) => to_error(Tcp::Reset, Some(Async::Fatal)),
+        (State::Rts, State::Terminate) => to_terminate(Some(TermError::LocalCatastrophic), None),
+        (State::Rts, State::Error) => to_error(Tcp::Reset, None),
+        // Linux wants this to work (T-34). The FIN is on its way; a RST now could destroy what
+        // stands in front of it, the Terminate for one (T-32).
+        (State::Closing | State::Terminate, State::Error) => to_error(Tcp::Keep, None),
+        (State::Error, State::Idle) if flushed => Ok((
+            State::Idle,
+            Effects {
+                renew: true,
+                ..Effects::default()
+            },
+        )),
+        _ => Err(Illegal),
+    }
+}
+
+fn rts(event: Event) -> Result<(State, Effects), Illegal> {
+    match event {
+        Event::PeerFin { idle: true } => to_closing(true),
+        // "Bad LLP Close" (T-37).
+        Event::PeerFin { idle: false } => {
+            let (state, effects) =
+                to_terminate(Some(TermError::CatastrophicStream), Some(Async::Fatal))?;
+            Ok((
+                state,
+                Effects {
+                    disconnect: true,
+                    ..effects
+                },
+            ))
+        }
+        Event::PeerReset | Event::Lost => {
+            let (state, effects) = to_error(Tcp::Reset, Some(Async::Fatal))?;
+            Ok((
+                state,
+                Effects {
+                    disconnect: true,
+                    ..effects
+                },
+            ))
+        }
+        Event::LocalError {
+            error,
+            in_completion,
+            can_send,
+        } => {
+            let event = if in_completion {
+                None
+            } else {
+                Some(async_class(error))
+            };
+            if can_send {
+                to_terminate(Some(error), event)
+            } else {
+                to_error(Tcp::Reset, event)
+            }
+        }
+        Event::TerminateReceived => {
+            let (state, effects) = to_terminate(None, Some(Async::Fatal))?;
+            Ok((
+                state,
+                Effects {
+                    disconnect: true,
+                    ..effects
+                },
+            ))
+        }
+        // Both FINs at once, with nothing in between.
+        Event::Closed => {
+            let (state, effects) = to_error(Tcp::Keep, None)?;
+            Ok((
+                state,
+                Effects {
+                    disconnect: true,
+                    ..effects
+                },
+            ))
+        }
+        _ => Err(Illegal),
+    }
+}
+
+fn closing(event: Event) -> Result<(State, Effects), Illegal> {
+    match event {
+        Event::PeerFin { .. } => Ok((State::Closing, Effects::default())),
+        Event::Closed => {
+            let effects = Effects {
+                renew: true,
+                close: true,
+                ..Effects::default()
+            };
+            Ok((State::Idle, effects))
+        }
+        // "Bad Close" and "LLP Connection Lost".
+        Event::PostedInClosing
+        | Event::DataInClosing
+        | Event::Timeout
+        | Event::PeerReset
+        | Event::Lost
+        | Event::LocalError { .. } => to_error(Tcp::Reset, Some(Async::Fatal)),
+        Event::TerminateReceived => to_error(Tcp::Keep, Some(Async::Fatal)),
+        _ => Err(Illegal),
+    }
+}
+
+fn terminate(event: Event) -> Result<(State, Effects), Illegal> {
+    match event {
+        // The first error counts; what comes in meanwhile is dropped.
+        Event::PeerFin { .. } | Event::LocalError { .. } | Event::TerminateReceived => {
+            Ok((State::Terminate, Effects::default()))
+        }
+        Event::Closed => to_error(Tcp::Keep, None),
+        Event::Timeout | Event::PeerReset | Event::Lost => to_error(Tcp::Reset, None),
+        _ => Err(Illegal),
+    }
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Messages into FPDUs: headers, segmentation, packing into TCP segments, start conditions
+//! (RFC 5041 section 5.2, RFC 5040 section 5, RFC 5044 section 5.1).
+//!
+//! Under the transmit lock of the QP, wherever that is taken.
+#![forbid(unsafe_code)]
+
+use crate::wire::ddp::{
+    self,
+    qn,
+    Msn,
+    Stag,
+    Tagged,
+    TaggedOffset,
+    Untagged, //
+};
+use crate::wire::fpdu::{
+    self,
+    LEN_FIELD, //
+};
+use crate::wire::rdmap::{
+    Control,
+    Opcode,
+    ReadRequest,
+    READ_REQUEST_LEN, //
+};
+use crate::wire::terminate::{
+    self,
+    Terminate, //
+};
+use zerocopy::byteorder::big_endian::{
+    U32,
+    U64, //
+};
+use zerocopy::IntoBytes;
+
+/// Longest run of octets in front of the payload: length field, untagged header, Read Request.
+pub(crate) const MAX_HEADER: usize = LEN_FIELD + ddp::UNTAGGED_LEN + READ_REQUEST_LEN;
+/// The same for a Terminate, which has no payload of its own.
+pub(crate) const TERMINATE_HEADER: usize = LEN_FIELD + terminate::MAX_ULPDU;
+
+/// STag of the ready-to-receive Write and Read. Nobody checks it at length zero, but there are
+/// adapters that refuse an STag of zero.
+const RTR_STAG: Stag = Stag(1);
+
+/// What kind of message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A Send of one of the four kinds.
+    Send {
+        /// Ask the peer for an event.
+        solicited: bool,
+        /// Invalidate this STag at the peer.
+        invalidate: Option<Stag>,
+    },
+    /// An RDMA Write.
+    Write {
+        /// Sink.
+        stag: Stag,
+        /// Offset in the sink.
+        to: TaggedOffset,
+    },
+    /// A Read Request; all of it is header, its message length is 0.
+    ReadRequest(ReadRequest),
+    /// The answer to a Read Request, with sink STag and offset of that.
+    ReadResponse {
+        /// Sink.
+        stag: Stag,
+        /// Offset in the sink.
+        to: TaggedOffset,
+    },
+}
+
+/// The ready-to-receive message that an initiator in peer-to-peer mode sends first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rtr {
+    /// A Send of length zero.
+    Send,
+    /// An RDMA Write of length zero.
+    Write,
+    /// An RDMA Read of length zero; put an entry with `rtr` set into the ORQ first.
+    Read,
+}
+
+impl Rtr {
+    /// The message; its length is 0.
+    pub(crate) const fn kind(self) -> Kind {
+        match self {
+            Rtr::Send => Kind::Send {
+                solicited: false,
+                invalidate: None,
+            },
+            Rtr::Write => Kind::Write {
+                stag: RTR_STAG,
+                to: TaggedOffset(0),
+            },
+            Rtr::Read => Kind::ReadRequest(ReadRequest {
+                sink_stag: RTR_STAG,
+                sink_to: TaggedOffset(0),
+                len: 0,
+                source_stag: RTR_STAG,
+                source_to: TaggedOffset(0),
+            }),
+        }
+    }
+}
+
+/// Message numbers of one connection, sending direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tx {
+    send_msn: Msn,
+    read_msn: Msn,
+}
+
+impl Tx {
+    /// The state of a new connection.
+    pub(crate) const fn new() -> Self {
+        Tx {
+            send_msn: Msn::FIRST,
+            read_msn: Msn::FIRST,
+        }
+    }
+
+    /// Begins a message of `len` octets (ignored for a Read Request). Messages must be sent one
+    /// after the other, each up to its last FPDU.
+    pub(crate) fn message(&mut self, kind: Kind, len: u32) -> Message {
+        let (msn, len) = match kind {
+            Kind::Send { .. } => (self.send_msn.take(), len),
+            Kind::ReadRequest(_) => (self.read_msn.take(), 0),
+            Kind::Write { .. } | Kind::ReadResponse { .. } => (Msn::FIRST, len),
+        };
+        Message {
+            kind,
+            msn,
+            len,
+            sent: 0,
+            done: false,
+        }
+    }
+}
+
+/// One FPDU of a message. On the wire: the header octets, `payload` octets of the message from
+/// `offset` on, and `wire::fpdu::Trailer::new(ulpdu_len, …)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// Octets written into the header buffer, MPA's length field included.
+    pub(crate) header_len: usize,
+    /// Octets of payload.
+    pub(crate) payload: u16,
+    /// Where the payload begins in the message.
+    pub(crate) offset: u32,
+    /// The ULPDU_Length.
+    pub(crate) ulpdu_len: u16,
+    /// Octets of the whole FPDU without markers.
+    pub(crate) fpdu_len: usize,
+    /// The last FPDU of the message.
+    pub(crate) last: bool,
+}
+
+/// A message on its way out. Small and `Copy`: keep a copy to take a step back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    kind: Kind,
+    msn: Msn,
+    len: u32,
+    sent: u32,
+    done: bool,
+}
+
+impl Message {
+    /// Whether the last FPDU has been made.
+    pub(crate) const fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Octets of payload in the FPDUs made so far.
+    pub(crate) const fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// Octets of payload still to come.
+    pub(crate) const fn left(&self) -> u32 {
+        self.len.saturating_sub(self.sent)
+    }
+
+    /// Makes the next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`).
+    ///
+    /// Writes the octets in front of the payload into `out`. `None` once the message is done. A
+    /// message of length zero is one FPDU (D-DDP-10).
+    pub(crate) fn next(&mut self, mulpdu: u16, out: &mut [u8; MAX_HEADER]) -> Option<Frame> {
+        if self.done {
+            return None;
+        }
+        let ddp_len = match self.kind {
+            Kind::Send { .. } => ddp::UNTAGGED_LEN,
+            Kind::ReadRequest(_) => ddp::UNTAGGED_LEN.wrapping_add(READ_REQUEST_LEN),
+            Kind::Write { .. } | Kind::ReadResponse { .. } => ddp::TAGGED_LEN,
+        };
+        // CAST: 14, 18 or 46.
+        let ddp_len = ddp_len as u16;
+        let room = mulpdu
+            .clamp(fpdu::MIN_MULPDU, fpdu::MAX_MULPDU)
+            .saturating_sub(ddp_len);
+        let payload = u16::try_from(self.left()).map_or(room, |left| left.min(room));
+        let offset = self.sent;
+        let ulpdu_len = ddp_len.saturating_add(payload);
+        self.sent = offset.saturating_add(u32::from(payload));
+        self.done = self.sent >= self.len;
+        let header_len = self.header(offset, self.done, ulpdu_len, out);
+        Some(Frame {
+            header_len,
+            payload,
+            offset,
+            ulpdu_len,
+            fpdu_len: fpdu::fpdu_len(ulpdu_len),
+            last: self.done,
+        })
+    }
+
+    fn header(&self, offset: u32, last: bool, ulpdu_len: u16, out: &mut [u8; MAX_HEADER]) -> usize {
+        let len = ulpdu_len.to_be_bytes();
+        let tagged = |opcode, stag: Stag, to: TaggedOffset| Tagged {
+            control: ddp::Control::new(true, last),
+            rdmap: Control::new(opcode).0,
+            stag: U32::new(stag.0),
+            to: U64::new(to.0.wrapping_add(u64::from(offset))),
+        };
+        let untagged = |opcode, invalidate: Option<Stag>, qn| Untagged {
+            control: ddp::Control::new(false, last),
+            rdmap: Control::new(opcode).0,
+            invalidate: U32::new(invalidate.unwrap_or_default().0),
+            qn: U32::new(qn),
+            msn: U32::new(self.msn.0),
+            mo: U32::new(offset),
+        };
+        match self.kind {
+            Kind::Send {
+                solicited,
+                invalidate,
+            } => {
+                let opcode = Opcode::send(solicited, invalidate.is_some());
+                fill(
+                    out,
+                    &[&len, untagged(opcode, invalidate, qn::SEND).as_bytes()],
+                )
+            }
+            Kind::Write { stag, to } => {
+                fill(out, &[&len, tagged(Opcode::Write, stag, to).as_bytes()])
+            }
+            Kind::ReadResponse { stag, to } => fill(
+                out,
+                &[&len, tagged(Opcode::ReadResponse, stag, to).as_bytes()],
+            ),
+            Kind::ReadRequest(request) => {
+                let header = untagged(Opcode::ReadRequest, None, qn::READ_REQUEST);
+                fill(out, &[&len, header.as_bytes(), &request.to_wire()])
+            }
+        }
+    }
+}
+
+/// Copies `parts` one behind the other and gives the number of octets.
+fn fill(out: &mut [u8], parts: &[&[u8]]) -> usize {
+    let mut n = 0usize;
+    for part in parts {
+        let end = n.saturating_add(part.len());
+        if let Some(to) = out.get_mut(n..end) {
+            to.copy_from_slice(part);
+        }
+        n = end;
+    }
+    n
+}
+
+/// Makes the one FPDU of a Terminate; after it nothing may be sent (T-32, P-RDMAP-17).
+pub(crate) fn terminate(message: &Terminate, out: &mut [u8; TERMINATE_HEADER]) -> Frame {
+    let mut ulpdu = [0; terminate::MAX_ULPDU];
+    let ulpdu_len = message.emit(&mut ulpdu);
+    let body = ulpdu.get(..usize::from(ulpdu_len)).unwrap_or(&ulpdu);
+    let header_len = fill(out, &[&ulpdu_len.to_be_bytes(), body]);
+    Frame {
+        header_len,
+        payload: 0,
+        offset: 0,
+        ulpdu_len,
+        fpdu_len: fpdu::fpdu_len(ulpdu_len),
+        last: true,
+    }
+}
+
+/// Fills TCP segments of `emss` octets with FPDUs, so that each FPDU begins with a segment or
+/// shares one with others (RFC 5044 section 5.1, M-MPA-12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packer {
+    emss: u32,
+    used: u32,
+}
+
+impl Packer {
+    /// At the begin of a segment.
+    pub(crate) const fn new(emss: u32) -> Self {
+        Packer { emss, used: 0 }
+    }
+
+    /// The next FPDU has `len` octets, markers included. Gives whether TCP must be made to end
+    /// its segment in front of it ("end of record").
+    pub(crate) fn push(&mut self, len: u32) -> bool {
+        let end = self.used.saturating_add(len);
+        if end <= self.emss {
+            self.used = end;
+            return false;
+        }
+        let cut = self.used > 0 && self.used < self.emss;
+        self.used = match len.checked_rem(self.emss) {
+            Some(rest) if rest > 0 => rest,
+            _ => self.emss,
+        };
+        cut
+    }
+
+    /// A record was ended, or all that was sent has left: the next FPDU begins a segment.
+    pub(crate) fn end_record(&mut self) {
+        self.used = 0;
+    }
+
+    /// The segment size has changed.
+    pub(crate) fn set_emss(&mut self, emss: u32) {
+        self.emss = emss;
+        self.used = self.used.min(emss);
+    }
+}
+
+/// Work requests by what has to be waited for before they may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Sends and RDMA Writes.
+    Transfer,
+    /// RDMA Reads, with or without invalidation, and atomics.
+    Read,
+    /// Fast registration and memory window bind.
+    Register,
+    /// Local invalidation.
+    Invalidate,
+}
+
+/// Whether a work request may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// At once.
+    Now,
+    /// Not yet; the work requests behind it wait too (V-RD-2).
+    Wait,
+    /// Never: a Read with an ORD of zero, which completes in error (V-RD-3).
+    NoReadResources,
+}
+
+/// Tells whether the next work request of the SQ may start (V-FNC, V-RD-1 to 3, T-41).
+///
+/// `reads` are our Reads outstanding, `earlier` says whether any work request posted before this
+/// one is incomplete, `fence` is the request's own flag.
+pub(crate) const fn may_start(
+    class: Class,
+    fence: bool,
+    reads: usize,
+    ord: usize,
+    earlier: bool,
+) -> Start {
+    match class {
+        Class::Read if ord == 0 => Start::NoReadResources,
+        Class::Read if reads >= ord => Start::Wait,
+        Class::Transfer if fence && reads > 0 => Start::Wait,
+        Class::Invalidate if fence && earlier => Start::Wait,
+        _ => Start::Now,
+    }
+}

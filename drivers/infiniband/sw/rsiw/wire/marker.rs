@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Markers in the sent stream (RFC 5044 sections 4.2 to 4.4), for peers that ask for them.
+//!
+//! This side never asks, so there is no receive half. Any context; the state belongs to the
+//! connection's sender and needs its lock.
+//!
+//! Markers stand at each 512th octet of the stream, counted from the first FPDU and with the
+//! markers themselves included; the first octets of all are a marker. FPDUs and markers are
+//! multiples of four octets, hence a marker never cuts a 32-bit word.
+#![forbid(unsafe_code)]
+
+/// Octets of one marker.
+pub(crate) const MARKER_LEN: usize = 4;
+/// Octets from the start of one marker to the start of the next.
+pub(crate) const INTERVAL: u32 = 512;
+/// Octets of FPDU between two markers.
+const GAP: u32 = 508;
+
+/// A marker and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marker {
+    /// Octets of the FPDU (length field first, markers not counted) that come before it.
+    ///
+    /// 0: in front of the length field. The CRC covers it in every place (T-26, M-MPA-17).
+    pub(crate) at: u32,
+    /// The octets to insert: 16 zero bits and FPDUPTR.
+    pub(crate) bytes: [u8; MARKER_LEN],
+}
+
+/// Where the next marker of the stream is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Markers {
+    /// Octets of FPDU until the next marker, 0..=508; 0 means at once.
+    until: u32,
+}
+
+impl Markers {
+    /// The state before the first FPDU.
+    pub(crate) const fn new() -> Self {
+        Markers { until: 0 }
+    }
+
+    /// The markers of the next FPDU, which has `fpdu_len` octets without them; moves on.
+    pub(crate) fn next_fpdu(&mut self, fpdu_len: u32) -> FpduMarkers {
+        let it = FpduMarkers {
+            next: self.until,
+            end: fpdu_len,
+            inserted: 0,
+        };
+        // A marker that is due right at the end belongs to the next FPDU.
+        self.until = match fpdu_len.checked_sub(self.until) {
+            None | Some(0) => self.until.saturating_sub(fpdu_len),
+            Some(past) => match past % GAP {
+                0 => 0,
+                n => GAP.saturating_sub(n),
+            },
+        };
+        it
+    }
+
+    /// How many octets the markers add to an FPDU of `fpdu_len` octets that comes next.
+    pub(crate) fn overhead(&self, fpdu_len: u32) -> u32 {
+        match fpdu_len.checked_sub(self.until) {
+            None | Some(0) => 0,
+            Some(past) => past.div_ceil(GAP).saturating_mul(4),
+        }
+    }
+}
+
+/// The markers of one FPDU in rising order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FpduMarkers {
+    next: u32,
+    end: u32,
+    /// Octets of markers inserted behind the length field so far.
+    inserted: u16,
+}
+
+impl Iterator for FpduMarkers {
+    type Item = Marker;
+
+    fn next(&mut self) -> Option<Marker> {
+        let at = self.next;
+        if at >= self.end {
+            return None;
+        }
+        self.next = at.saturating_add(GAP);
+        // FPDUPTR counts octets of the stream, earlier markers of this FPDU included.
+        let ptr = match u16::try_from(at) {
+            Ok(at) => at.saturating_add(self.inserted),
+            Err(_) => u16::MAX,
+        };
+        if at > 0 {
+            self.inserted = self.inserted.saturating_add(4);
+        }
+        let [hi, lo] = ptr.to_be_bytes();
+        Some(Marker {
+            at,
+            bytes: [0, 0, hi, lo],
+        })
+    }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Wire formats: bytes to checked values and back.
+//!
+//! MPA (RFC 5044, RFC 6581), DDP (RFC 5041), RDMAP (RFC 5040, opcodes of RFC 7306).
+//! Pure: depends on `core` and `zerocopy` only and runs in any context. The module and the
+//! cargo crate of the tests compile these very files.
+#![forbid(unsafe_code)]
+// The formats are complete, whether or not the driver reads every field yet.
+#![allow(dead_code)]
+
+pub(crate) mod ddp;
+pub(crate) mod fpdu;
+pub(crate) mod marker;
+pub(crate) mod mpa;
+pub(crate) mod rdmap;
+pub(crate) mod terminate;
+
+/// A buffer was too short for what had to be read from or written to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Short;

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMAP control octet, opcodes and the Read Request header (RFC 5040 section 4; opcodes 8 to
+//! 11 of RFC 7306). Any context.
+#![forbid(unsafe_code)]
+
+use super::ddp::{
+    Stag,
+    TaggedOffset, //
+};
+use zerocopy::byteorder::big_endian::{
+    U32,
+    U64, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+/// RDMAP version of the RFCs; 0 would be RDMAC's.
+pub(crate) const VERSION: u8 = 1;
+/// Octets of the Read Request header behind the DDP header.
+pub(crate) const READ_REQUEST_LEN: usize = 28;
+/// Payload of an Immediate message (RFC 7306 section 6).
+pub(crate) const IMMEDIATE_LEN: usize = 8;
+/// Octets of the Atomic Request header (RFC 7306 section 5.2.1).
+pub(crate) const ATOMIC_REQUEST_LEN: usize = 52;
+/// Octets of the Atomic Response header (RFC 7306 section 5.2.2, T-40).
+pub(crate) const ATOMIC_RESPONSE_LEN: usize = 12;
+
+/// RDMAP opcodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Opcode {
+    /// RDMA Write.
+    Write = 0,
+    /// RDMA Read Request.
+    ReadRequest = 1,
+    /// RDMA Read Response.
+    ReadResponse = 2,
+    /// Send.
+    Send = 3,
+    /// Send with Invalidate.
+    SendInvalidate = 4,
+    /// Send with Solicited Event.
+    SendSe = 5,
+    /// Send with Solicited Event and Invalidate.
+    SendSeInvalidate = 6,
+    /// Terminate.
+    Terminate = 7,
+    /// Immediate Data (RFC 7306).
+    Immediate = 8,
+    /// Immediate Data with Solicited Event (RFC 7306).
+    ImmediateSe = 9,
+    /// Atomic Request (RFC 7306).
+    AtomicRequest = 10,
+    /// Atomic Response (RFC 7306).
+    AtomicResponse = 11,
+}
+
+impl Opcode {
+    /// The opcode numbered `n`; `None` for unassigned and experimental ones.
+    pub(crate) const fn from_bits(n: u8) -> Option<Self> {
+        Some(match n {
+            0 => Opcode::Write,
+            1 => Opcode::ReadRequest,
+            2 => Opcode::ReadResponse,
+            3 => Opcode::Send,
+            4 => Opcode::SendInvalidate,
+            5 => Opcode::SendSe,
+            6 => Opcode::SendSeInvalidate,
+            7 => Opcode::Terminate,
+            8 => Opcode::Immediate,
+            9 => Opcode::ImmediateSe,
+            10 => Opcode::AtomicRequest,
+            11 => Opcode::AtomicResponse,
+            _ => return None,
+        })
+    }
+
+    /// The kind of Send with these properties.
+    pub(crate) const fn send(solicited: bool, invalidate: bool) -> Self {
+        match (solicited, invalidate) {
+            (false, false) => Opcode::Send,
+            (false, true) => Opcode::SendInvalidate,
+            (true, false) => Opcode::SendSe,
+            (true, true) => Opcode::SendSeInvalidate,
+        }
+    }
+
+    /// Whether messages of this opcode are tagged (RFC 5040 figure 4).
+    pub(crate) const fn tagged(self) -> bool {
+        matches!(self, Opcode::Write | Opcode::ReadResponse)
+    }
+
+    /// Whether the header names an STag to invalidate.
+    pub(crate) const fn invalidates(self) -> bool {
+        matches!(self, Opcode::SendInvalidate | Opcode::SendSeInvalidate)
+    }
+
+    /// Whether the receiver is asked for an event.
+    pub(crate) const fn solicited(self) -> bool {
+        matches!(
+            self,
+            Opcode::SendSe | Opcode::SendSeInvalidate | Opcode::ImmediateSe
+        )
+    }
+}
+
+/// RDMAP control octet: RV, two reserved bits, opcode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Control(pub(crate) u8);
+
+impl Control {
+    /// The octet to send.
+    pub(crate) const fn new(opcode: Opcode) -> Self {
+        // CAST: the discriminant is the wire value.
+        Control(VERSION << 6 | opcode as u8)
+    }
+
+    /// The RV field; the reserved bits are not looked at (P-RDMAP-1).
+    pub(crate) const fn version(self) -> u8 {
+        self.0 >> 6
+    }
+
+    /// The opcode, if it is one of the RFCs'.
+    pub(crate) const fn opcode(self) -> Option<Opcode> {
+        Opcode::from_bits(self.0 & 0x0f)
+    }
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawReadRequest {
+    sink_stag: U32,
+    sink_to: U64,
+    len: U32,
+    source_stag: U32,
+    source_to: U64,
+}
+
+const _: () = assert!(size_of::<RawReadRequest>() == READ_REQUEST_LEN);
+
+/// The Read Request header: what to read and where to put it (RFC 5040 section 4.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadRequest {
+    /// STag of the buffer at the requester.
+    pub(crate) sink_stag: Stag,
+    /// Offset in that buffer.
+    pub(crate) sink_to: TaggedOffset,
+    /// Octets to read.
+    pub(crate) len: u32,
+    /// STag of the buffer at the responder.
+    pub(crate) source_stag: Stag,
+    /// Offset in that buffer.
+    pub(crate) source_to: TaggedOffset,
+}
+
+impl ReadRequest {
+    /// Reads the header from the front of `bytes`.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        use zerocopy::FromBytes;
+
+        let (raw, _) = RawReadRequest::read_from_prefix(bytes).ok()?;
+        Some(ReadRequest {
+            sink_stag: Stag(raw.sink_stag.get()),
+            sink_to: TaggedOffset(raw.sink_to.get()),
+            len: raw.len.get(),
+            source_stag: Stag(raw.source_stag.get()),
+            source_to: TaggedOffset(raw.source_to.get()),
+        })
+    }
+
+    /// The octets of the header.
+    pub(crate) fn to_wire(self) -> [u8; READ_REQUEST_LEN] {
+        zerocopy::transmute!(RawReadRequest {
+            sink_stag: U32::new(self.sink_stag.0),
+            sink_to: U64::new(self.sink_to.0),
+            len: U32::new(self.len),
+            source_stag: U32::new(self.source_stag.0),
+            source_to: U64::new(self.source_to.0),
+        })
+    }
+
+    /// The request for what is left after `done` octets, as a Terminate quotes a Read that
+    /// fails on the way (RFC 5040 section 4.8, P-TERM-6).
+    #[must_use]
+    pub(crate) const fn advanced(self, done: u32) -> Self {
+        // CAST: lossless; `From` is not const.
+        let n = done as u64;
+        ReadRequest {
+            sink_to: TaggedOffset(self.sink_to.0.wrapping_add(n)),
+            len: self.len.saturating_sub(done),
+            source_to: TaggedOffset(self.source_to.0.wrapping_add(n)),
+            ..self
+        }
+    }
+}
