@@ -309,7 +309,7 @@ void ep_enter_netns(const char *name)
 	close(fd);
 }
 
-void ep_fork(struct ep_pair *p, const struct ep_where *w)
+void ep_fork(struct ep_pair *p, const struct ep_where *w, bool parent_serves)
 {
 	int sv[2];
 
@@ -317,9 +317,9 @@ void ep_fork(struct ep_pair *p, const struct ep_where *w)
 	fflush(NULL);
 	p->child = fork();
 	CHECK(p->child >= 0, "fork: %m");
-	p->server = p->child > 0;
-	p->ctl = sv[p->server ? 0 : 1];
-	close(sv[p->server ? 1 : 0]);
+	p->server = parent_serves == (p->child > 0);
+	p->ctl = sv[p->child ? 0 : 1];
+	close(sv[p->child ? 1 : 0]);
 	role = p->server ? "server " : "client ";
 	ep_enter_netns(p->server ? w->server_netns : w->client_netns);
 }
@@ -329,6 +329,7 @@ int ep_join(struct ep_pair *p)
 	int status;
 
 	CHECK(waitpid(p->child, &status, 0) == p->child, "wait: %m");
+	close(p->ctl);
 	return WIFEXITED(status) ? WEXITSTATUS(status) :
 				   128 + WTERMSIG(status);
 }

@@ -48,12 +48,12 @@ struct ep_listener {
 struct ep_pair {
 	bool server;
 	int ctl;
-	pid_t child;			/* in the server only */
+	pid_t child;			/* in the parent only */
 };
 
 struct ep_where {
 	const char *addr;		/* numeric address of the server */
-	uint16_t port;
+	unsigned int port;
 	const char *server_netns;	/* name under /run/netns or NULL */
 	const char *client_netns;
 };
@@ -72,8 +72,9 @@ void ep_phase(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 uint64_t ep_now_ns(void);
 
 void ep_enter_netns(const char *name);
-void ep_fork(struct ep_pair *p, const struct ep_where *w);
-/* In the server: waits for the client; returns its exit status. */
+/* The parent is the server, or the child. */
+void ep_fork(struct ep_pair *p, const struct ep_where *w, bool parent_serves);
+/* In the parent: waits for the child; its exit status, or 128 + signal. */
 int ep_join(struct ep_pair *p);
 /* Both sides meet; ends the process when the other one is gone. */
 void ep_sync(struct ep_pair *p);

@@ -138,14 +138,13 @@ int main(int argc, char **argv)
 {
 	struct options o = { .seed = ep_now_ns(), .max_size = 1 << 20,
 			     .depth = 16, .iterations = 200 };
-	struct ep_where w = { .addr = "127.0.0.1" };
+	struct ep_where w = { .addr = "127.0.0.1", .port = 18600 };
 	struct ep_listener l = { 0 };
 	struct ep_pair pair = { 0 };
-	unsigned int phases = PHASE_ALL, limit = 300, port = 18600;
+	unsigned int phases = PHASE_ALL, limit = 300;
 	bool server = false, client = false;
 	const char *only = NULL;
 	const struct opt table[] = {
-		OPT_WHERE(w, port),
 		{ "server", .flag = &server },
 		{ "client", .flag = &client },
 		{ "only", .str = &only },
@@ -160,15 +159,14 @@ int main(int argc, char **argv)
 	int status = 0;
 	uint64_t seed;
 
-	opt_parse(argc, argv, usage, table);
-	w.port = port;
+	opt_parse(argc, argv, usage, &w, table);
 	if (only)
 		phases = phase_of(only);
 	ep_watchdog(limit);
 	if (server || client)
 		ep_ctl_tcp(&pair, &w, server);
 	else
-		ep_fork(&pair, &w);
+		ep_fork(&pair, &w, true);
 	/* The child got no alarm of the parent. */
 	ep_watchdog(limit);
 	if (server || client)

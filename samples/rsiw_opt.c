@@ -20,9 +20,16 @@ static const struct opt *find(const struct opt *t, const char *name)
 	return NULL;
 }
 
-void opt_parse(int argc, char **argv, const char *usage,
+void opt_parse(int argc, char **argv, const char *usage, struct ep_where *w,
 	       const struct opt *table)
 {
+	const struct opt where[] = {
+		{ "addr", .str = &w->addr },
+		{ "port", .num = &w->port, .min = 1, .max = 65534 },
+		{ "server-netns", .str = &w->server_netns },
+		{ "client-netns", .str = &w->client_netns },
+		{ }
+	};
 	const struct opt *t;
 	unsigned long long v;
 	char *end;
@@ -33,7 +40,11 @@ void opt_parse(int argc, char **argv, const char *usage,
 			fputs(usage, stdout);
 			exit(0);
 		}
-		t = strncmp(argv[i], "--", 2) ? NULL : find(table, argv[i] + 2);
+		t = NULL;
+		if (!strncmp(argv[i], "--", 2)) {
+			t = find(where, argv[i] + 2);
+			t = t ? t : find(table, argv[i] + 2);
+		}
 		if (!t)
 			bad(usage, "unknown argument", argv[i]);
 		if (t->flag) {

@@ -16,13 +16,7 @@ struct opt {
 	unsigned int min, max;
 };
 
-/* --addr, --port, --server-netns, --client-netns of an ep_where. */
-#define OPT_WHERE(w, portvar) \
-	{ "addr", .str = &(w).addr }, \
-	{ "port", .num = &(portvar), .min = 1, .max = 65534 }, \
-	{ "server-netns", .str = &(w).server_netns }, \
-	{ "client-netns", .str = &(w).client_netns }
-
+/* What to say about the options of an ep_where. */
 #define USAGE_WHERE \
 "  --addr ADDR          numeric address of the server side (127.0.0.1)\n" \
 "  --port PORT          RDMA port\n" \
@@ -30,10 +24,11 @@ struct opt {
 "  --client-netns NAME  network namespace of the client side\n"
 
 /*
- * Reads the command line; the table ends with an empty entry. Prints `usage`
- * for --help (status 0) and for what it does not understand (status 2).
+ * Reads the command line: the options of `w`, and those of the table, which
+ * ends with an empty entry. Prints `usage` for --help (status 0) and for what
+ * it does not understand (status 2).
  */
-void opt_parse(int argc, char **argv, const char *usage,
+void opt_parse(int argc, char **argv, const char *usage, struct ep_where *w,
 	       const struct opt *table);
 
 #endif

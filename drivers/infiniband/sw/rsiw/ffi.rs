@@ -13,3 +13,4 @@ mod raw;
 pub(crate) mod ring;
 pub(crate) mod shmem;
 pub(crate) mod sync;
+pub(crate) mod workqueue;

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * limits: queues of every size from nothing to what the device reports, what
+ * lies beyond, and queries that tell the truth about what was made.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsiw_opt.h"
+
+static const char usage[] =
+"usage: limits [options]\n"
+"Creates queues of all sizes and compares queries with what was asked for.\n"
+USAGE_WHERE
+"  --mtu BYTES          of the network interface under the device (0: any)\n"
+"  --limit SECONDS      watchdog (60)\n";
+
+static int failed;
+
+__attribute__((format(printf, 2, 3)))
+static void expect(bool good, const char *fmt, ...)
+{
+	va_list ap;
+
+	failed |= !good;
+	if (good)
+		return;
+	printf("not ok ");
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+}
+
+static const struct ep_attr small = { .send_wr = 4, .recv_wr = 4, .ird = 3,
+				      .ord = 2 };
+
+static struct ibv_qp *make_qp(struct ep *e, uint32_t sq, uint32_t rq,
+			      uint32_t sge, uint32_t inl, struct ibv_qp_cap *cap)
+{
+	struct ibv_qp_init_attr a = {
+		.send_cq = e->scq, .recv_cq = e->rcq, .qp_type = IBV_QPT_RC,
+		.cap = { sq, rq, sge, sge, inl },
+	};
+	struct ibv_qp *qp = ibv_create_qp(e->pd, &a);
+
+	*cap = a.cap;
+	return qp;
+}
+
+/* As many receives fit as the capability says, and one more does not. */
+static void fill_rq(struct ibv_qp *qp, uint32_t room)
+{
+	struct ibv_recv_wr *bad, wr = { .wr_id = 1 };
+	uint32_t n = 0;
+
+	while (n <= room + 1 && !ibv_post_recv(qp, &wr, &bad))
+		n++;
+	expect(n >= room, "receive queue of %u takes %u", room, n);
+	expect(n <= room, "receive queue of %u takes more", room);
+}
+
+static void queue_sizes(struct ep *e, const struct ibv_device_attr *d)
+{
+	const uint32_t size[] = { 0, 1, 2, 3, 7, 8, 9, 100, 1000, 4097,
+				  d->max_qp_wr };
+	struct ibv_qp_init_attr ia;
+	struct ibv_qp_attr qa;
+	struct ibv_qp_cap cap;
+	struct ibv_qp *qp;
+	unsigned int i;
+	uint32_t n;
+
+	for (i = 0; i < 2 * sizeof(size) / sizeof(size[0]); i++) {
+		uint32_t sq = i & 1 ? 5 : size[i / 2];
+		uint32_t rq = i & 1 ? size[i / 2] : 5;
+
+		ep_phase("queue pair of %u and %u", sq, rq);
+		n = size[i / 2];
+		qp = make_qp(e, sq, rq, 1, 0, &cap);
+		expect(qp, "queue pair of %u and %u: %s", sq, rq,
+		       strerror(errno));
+		if (!qp)
+			continue;
+		expect(cap.max_send_wr >= sq && cap.max_recv_wr >= rq,
+		       "asked for %u and %u, got %u and %u", sq, rq,
+		       cap.max_send_wr, cap.max_recv_wr);
+		expect(!ibv_query_qp(qp, &qa, IBV_QP_CAP, &ia) &&
+		       ia.cap.max_send_wr == cap.max_send_wr &&
+		       ia.cap.max_recv_wr == cap.max_recv_wr,
+		       "query_qp says %u and %u for %u and %u",
+		       ia.cap.max_send_wr, ia.cap.max_recv_wr,
+		       cap.max_send_wr, cap.max_recv_wr);
+		if (i & 1 && n)
+			fill_rq(qp, cap.max_recv_wr);
+		CHECK_SYS(ibv_destroy_qp(qp));
+	}
+	qp = make_qp(e, d->max_qp_wr + 1, 1, 1, 0, &cap);
+	expect(!qp, "send queue over the limit %d is made", d->max_qp_wr);
+	qp = make_qp(e, 1, d->max_qp_wr + 1, 1, 0, &cap);
+	expect(!qp, "receive queue over the limit %d is made", d->max_qp_wr);
+	qp = make_qp(e, 1, 1, d->max_sge + 1, 0, &cap);
+	expect(!qp, "%d segments over the limit", d->max_sge + 1);
+	for (n = 0; n <= (uint32_t)d->max_sge; n++) {
+		qp = make_qp(e, 2, 2, n, 0, &cap);
+		expect(qp && cap.max_send_sge >= n, "%u segments", n);
+		if (qp)
+			CHECK_SYS(ibv_destroy_qp(qp));
+	}
+	for (n = 0; n <= 80; n += 16) {
+		qp = make_qp(e, 2, 2, 1, n, &cap);
+		expect(qp && cap.max_inline_data >= n, "%u bytes inline", n);
+		if (qp)
+			CHECK_SYS(ibv_destroy_qp(qp));
+	}
+	qp = make_qp(e, 2, 2, 1, 65536, &cap);
+	expect(!qp || cap.max_inline_data < 65536, "65536 bytes inline");
+	if (qp)
+		CHECK_SYS(ibv_destroy_qp(qp));
+}
+
+static void cq_sizes(struct ep *e, const struct ibv_device_attr *d)
+{
+	const int size[] = { 1, 2, 3, 63, 64, 65, 1000, 65537, d->max_cqe };
+	struct ibv_cq *cq;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+		ep_phase("CQ of %d", size[i]);
+		cq = ibv_create_cq(e->id->verbs, size[i], NULL, NULL, 0);
+		expect(cq && cq->cqe >= size[i], "CQ of %d: %s", size[i],
+		       cq ? "smaller" : strerror(errno));
+		if (cq)
+			CHECK_SYS(ibv_destroy_cq(cq));
+	}
+	/* Nothing is either refused or works; it does not fault. */
+	cq = ibv_create_cq(e->id->verbs, 0, NULL, NULL, 0);
+	if (cq)
+		CHECK_SYS(ibv_destroy_cq(cq));
+}
+
+static void srq_sizes(struct ep *e, const struct ibv_device_attr *d)
+{
+	const uint32_t size[] = { 1, 2, 5, 256, 4097, d->max_srq_wr };
+	struct ibv_recv_wr *bad, wr = { .wr_id = 1 };
+	struct ibv_srq_attr got;
+	struct ibv_srq *srq;
+	unsigned int i;
+	uint32_t n;
+
+	for (i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+		struct ibv_srq_init_attr a = {
+			.attr = { .max_wr = size[i], .max_sge = 2 },
+		};
+
+		ep_phase("SRQ of %u", size[i]);
+		srq = ibv_create_srq(e->pd, &a);
+		expect(srq, "SRQ of %u: %s", size[i], strerror(errno));
+		if (!srq)
+			continue;
+		expect(!ibv_query_srq(srq, &got) && got.max_wr >= size[i] &&
+		       got.srq_limit == 0, "SRQ of %u says %u, limit %u",
+		       size[i], got.max_wr, got.srq_limit);
+		for (n = 0; n < size[i] && n < 5000; n++)
+			if (ibv_post_srq_recv(srq, &wr, &bad))
+				break;
+		expect(n == size[i] || n == 5000, "SRQ of %u takes %u",
+		       size[i], n);
+		a.attr.srq_limit = 1;
+		expect(!ibv_modify_srq(srq, &a.attr, IBV_SRQ_LIMIT) &&
+		       !ibv_query_srq(srq, &got) && got.srq_limit == 1,
+		       "SRQ limit is not kept");
+		CHECK_SYS(ibv_destroy_srq(srq));
+	}
+}
+
+static void device_truth(struct ep *e, const struct ibv_device_attr *d,
+			 unsigned int mtu)
+{
+	static const unsigned int bytes[] = { 0, 256, 512, 1024, 2048, 4096 };
+	struct ibv_device *dev = e->id->verbs->device;
+	const union ibv_gid zero = { { 0 } };
+	struct ibv_port_attr p;
+	union ibv_gid gid;
+
+	ep_phase("queries");
+	expect(dev->transport_type == IBV_TRANSPORT_IWARP &&
+	       dev->node_type == IBV_NODE_RNIC, "not an iWARP device");
+	expect(d->phys_port_cnt == 1, "%u ports", d->phys_port_cnt);
+	expect(d->max_sge >= 6 && d->max_qp_wr > 0 && d->max_cqe > 0 &&
+	       d->max_mr > 0 && d->max_qp > 0 && d->max_sge_rd >= 1 &&
+	       d->max_qp_rd_atom >= 1, "device limits");
+	expect(d->node_guid, "no node GUID");
+	CHECK_SYS(ibv_query_port(e->id->verbs, 1, &p));
+	expect(p.state == IBV_PORT_ACTIVE, "port state %d", p.state);
+	expect(p.max_msg_sz == UINT32_MAX, "max_msg_sz %u", p.max_msg_sz);
+	expect(p.active_mtu >= IBV_MTU_256 && p.active_mtu <= p.max_mtu,
+	       "active MTU %d, max %d", p.active_mtu, p.max_mtu);
+	if (mtu && p.active_mtu <= IBV_MTU_4096)
+		expect(bytes[p.active_mtu] <= mtu,
+		       "active MTU %u over an interface of %u",
+		       bytes[p.active_mtu], mtu);
+	expect(p.gid_tbl_len >= 1, "no GID");
+	expect(!ibv_query_gid(e->id->verbs, 1, 0, &gid) &&
+	       memcmp(&gid, &zero, sizeof(gid)), "GID 0 is zero");
+	expect(ibv_query_gid(e->id->verbs, 1, p.gid_tbl_len, &gid),
+	       "a GID behind the end of the table");
+	expect(ibv_query_port(e->id->verbs, 2, &p), "a second port");
+}
+
+static void qp_truth(struct ep *e, bool server)
+{
+	struct ibv_qp_init_attr ia;
+	struct ibv_qp_attr qa;
+
+	ep_phase("query of a connected queue pair");
+	CHECK_SYS(ibv_query_qp(e->id->qp, &qa, IBV_QP_STATE | IBV_QP_CAP |
+			       IBV_QP_MAX_QP_RD_ATOMIC |
+			       IBV_QP_MAX_DEST_RD_ATOMIC, &ia));
+	expect(qa.qp_state == IBV_QPS_RTS, "state %d", qa.qp_state);
+	expect(ia.qp_type == IBV_QPT_RC, "type %d", ia.qp_type);
+	expect(ia.cap.max_send_wr == e->cap.max_send_wr &&
+	       ia.cap.max_recv_wr == e->cap.max_recv_wr &&
+	       ia.cap.max_send_sge == e->cap.max_send_sge &&
+	       ia.cap.max_inline_data == e->cap.max_inline_data,
+	       "capabilities differ from those at creation");
+	/* Both sides: ORD 2, IRD 3 (T-30: max_rd_atomic is the ORD). */
+	expect(qa.max_rd_atomic == 2, "%s: ORD %u instead of 2",
+	       server ? "server" : "client", qa.max_rd_atomic);
+	expect(qa.max_dest_rd_atomic == 3, "%s: IRD %u instead of 3",
+	       server ? "server" : "client", qa.max_dest_rd_atomic);
+}
+
+int main(int argc, char **argv)
+{
+	struct ep_where w = { .addr = "127.0.0.1", .port = 18680 };
+	unsigned int limit = 60, mtu = 0;
+	struct ep_listener l = { 0 };
+	struct ibv_device_attr d;
+	struct ep_pair pair;
+	struct ep e;
+	const struct opt table[] = {
+		{ "mtu", .num = &mtu, .max = 1 << 20 },
+		{ "limit", .num = &limit, .min = 1, .max = 100000 },
+		{ }
+	};
+	int status = 0;
+
+	opt_parse(argc, argv, usage, &w, table);
+	ep_fork(&pair, &w, true);
+	ep_watchdog(limit);
+	if (pair.server)
+		ep_listen(&l, w.addr, w.port, 4);
+	ep_sync(&pair);
+	ep_phase("connect");
+	if (pair.server)
+		ep_accept(&e, &l, &small);
+	else
+		ep_connect(&e, w.addr, w.port, &small);
+	qp_truth(&e, pair.server);
+	if (!pair.server) {
+		CHECK_SYS(ibv_query_device(e.id->verbs, &d));
+		device_truth(&e, &d, mtu);
+		queue_sizes(&e, &d);
+		cq_sizes(&e, &d);
+		srq_sizes(&e, &d);
+	}
+	ep_phase("disconnect");
+	ep_sync(&pair);
+	if (!pair.server)
+		rdma_disconnect(e.id);
+	ep_expect(e.ec, RDMA_CM_EVENT_DISCONNECTED);
+	ep_destroy(&e);
+	if (pair.server) {
+		ep_unlisten(&l);
+		status = ep_join(&pair);
+		puts(status || failed ? "FAIL" : "ok sizes and queries");
+	}
+	return status ? status : failed;
+}

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * peerdeath: one of two processes is killed in each state of a connection;
+ * the other one must learn of it in time, get its work flushed and be able to
+ * clean up. What the kernel cleaned up of the dead one is for the caller to
+ * look at (`rdma res`).
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsiw_opt.h"
+
+static const char usage[] =
+"usage: peerdeath [options]\n"
+"Kills a process in each state of a connection and watches the other one.\n"
+USAGE_WHERE
+"  --only NAME          one case (see --list)\n"
+"  --list               names of the cases\n"
+"  --limit SECONDS      watchdog of each case (60)\n";
+
+#define RECVS 8
+#define SENDS RECVS	/* no more than the receives there are for sure */
+#define LEN 65536
+
+enum state { LISTENING, QP_ONLY, REQUESTED, IDLE, STREAMS, TARGET, CLOSING };
+
+struct pcase {
+	const char *name;
+	enum state state;
+	bool victim_serves;
+	enum ibv_wr_opcode op;	/* of the stream */
+};
+
+static const struct pcase cases[] = {
+	{ "server-listening", LISTENING, true, 0 },
+	{ "client-with-qp", QP_ONLY, false, 0 },
+	{ "client-connecting", REQUESTED, false, 0 },
+	{ "server-before-accept", REQUESTED, true, 0 },
+	{ "client-idle", IDLE, false, 0 },
+	{ "server-idle", IDLE, true, 0 },
+	{ "client-sends", STREAMS, false, IBV_WR_SEND },
+	{ "client-writes", STREAMS, false, IBV_WR_RDMA_WRITE },
+	{ "client-reads", STREAMS, false, IBV_WR_RDMA_READ },
+	{ "server-writes", STREAMS, true, IBV_WR_RDMA_WRITE },
+	{ "server-written-to", TARGET, true, IBV_WR_RDMA_WRITE },
+	{ "server-read-from", TARGET, true, IBV_WR_RDMA_READ },
+	{ "client-read-from", TARGET, false, IBV_WR_RDMA_READ },
+	{ "client-sent-to", TARGET, false, IBV_WR_SEND },
+	{ "client-disconnecting", CLOSING, false, 0 },
+	{ "server-disconnecting", CLOSING, true, 0 },
+};
+
+struct dance {
+	const struct pcase *c;
+	const struct ep_where *w;
+	struct ep_pair pair;
+	struct ep_listener l;
+	struct ep ep;
+	struct ibv_mr *mr;
+	uint8_t *buf;
+	unsigned int out;	/* requests in flight */
+	struct { uint64_t addr; uint32_t rkey; } me, peer;
+};
+
+static const struct ep_attr attr = { .send_wr = RECVS, .recv_wr = RECVS };
+
+static void post_recvs(struct dance *d)
+{
+	int i;
+
+	d->buf = ep_pages(LEN);
+	d->mr = ep_reg(&d->ep, d->buf, LEN, IBV_ACCESS_LOCAL_WRITE |
+		       IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	for (i = 0; i < RECVS; i++)
+		CHECK(!ep_post_recv(&d->ep, i, d->buf, LEN, d->mr->lkey),
+		      "post receive");
+	d->me.addr = (uintptr_t)d->buf;
+	d->me.rkey = d->mr->rkey;
+}
+
+static void establish(struct dance *d)
+{
+	if (d->pair.server)
+		ep_accept(&d->ep, &d->l, &attr);
+	else
+		ep_connect(&d->ep, d->w->addr, d->w->port, &attr);
+	post_recvs(d);
+	ep_exchange(&d->pair, &d->me, &d->peer, sizeof(d->me));
+}
+
+static int post_op(struct dance *d)
+{
+	return ep_post_send(&d->ep, 1, d->c->op, d->buf, LEN, d->mr->lkey,
+			    d->peer.addr, d->peer.rkey);
+}
+
+/* Takes the completions of all that is posted. */
+static void take_all(struct dance *d)
+{
+	struct ibv_wc wc;
+
+	for (; d->out; d->out--)
+		CHECK(ep_poll(d->ep.scq, &wc, EP_EVENT_MS),
+		      "a posted request never completes");
+}
+
+/* Keeps four requests in flight; false as soon as one of them failed. */
+static bool stream(struct dance *d, unsigned int rounds)
+{
+	struct ibv_wc wc;
+
+	while (rounds--) {
+		while (d->out < 4 && !post_op(d))
+			d->out++;
+		if (!d->out)
+			return false;
+		CHECK(ep_poll(d->ep.scq, &wc, EP_EVENT_MS),
+		      "a posted request never completes");
+		d->out--;
+		if (wc.status != IBV_WC_SUCCESS) {
+			take_all(d);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Takes what arrives for a while, then until everything is flushed. */
+static void drain_receives(struct dance *d)
+{
+	int left = RECVS;
+	struct ibv_wc wc;
+
+	while (left) {
+		CHECK(ep_poll(d->ep.rcq, &wc, EP_EVENT_MS),
+		      "%d receives are not flushed", left);
+		left--;
+		if (wc.status == IBV_WC_SUCCESS &&
+		    !ep_post_recv(&d->ep, wc.wr_id, d->buf, LEN, d->mr->lkey))
+			left++;
+	}
+}
+
+static void hold(struct dance *d)
+{
+	ep_sync(&d->pair);
+	for (;;)
+		pause();
+}
+
+static void victim(struct dance *d)
+{
+	struct rdma_cm_id *id;
+	struct ibv_wc wc;
+
+	if (d->pair.server)
+		ep_listen(&d->l, d->w->addr, d->w->port, 4);
+	ep_sync(&d->pair);
+	switch (d->c->state) {
+	case LISTENING:
+		hold(d);
+		break;
+	case QP_ONLY:
+	case REQUESTED:
+		if (d->pair.server) {
+			ep_expect(d->l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+			hold(d);
+		}
+		d->ep.ec = rdma_create_event_channel();
+		CHECK_SYS(rdma_create_id(d->ep.ec, &id, NULL, RDMA_PS_TCP));
+		ep_resolve(d->ep.ec, id, d->w->addr, d->w->port);
+		ep_setup(&d->ep, id, &attr);
+		post_recvs(d);
+		if (d->c->state == REQUESTED)
+			CHECK_SYS(rdma_connect(id, &d->ep.param));
+		hold(d);
+		break;
+	case IDLE:
+	case TARGET:
+		establish(d);
+		ep_sync(&d->pair);
+		/* Receives are answered with new ones until the end. */
+		for (;;)
+			if (ep_poll(d->ep.rcq, &wc, 1000) &&
+			    wc.status == IBV_WC_SUCCESS)
+				ep_post_recv(&d->ep, 0, d->buf, LEN,
+					     d->mr->lkey);
+		break;
+	case STREAMS:
+		establish(d);
+		ep_sync(&d->pair);
+		/* A Send without a receive would end it all too early. */
+		if (d->c->op == IBV_WR_SEND)
+			stream(d, SENDS - 3);
+		else
+			stream(d, ~0u);
+		break;
+	case CLOSING:
+		establish(d);
+		rdma_disconnect(d->ep.id);
+		hold(d);
+		break;
+	}
+	for (;;)
+		pause();
+}
+
+static void kill_victim(struct dance *d)
+{
+	int status;
+
+	CHECK_SYS(kill(d->pair.child, SIGKILL));
+	status = ep_join(&d->pair);
+	CHECK(status == 128 + SIGKILL, "victim ended with %d", status);
+}
+
+static void cleanup(struct dance *d)
+{
+	if (d->mr)
+		CHECK_SYS(ibv_dereg_mr(d->mr));
+	ep_destroy(&d->ep);
+}
+
+/* A client whose server is gone: a connect ends in an error in time. */
+static void connect_fails(struct dance *d, struct rdma_cm_id *id)
+{
+	struct rdma_cm_event *ev;
+
+	ev = ep_event(d->ep.ec, EP_EVENT_MS);
+	CHECK(ev, "connect to a dead server gives no event");
+	CHECK(ev->event == RDMA_CM_EVENT_REJECTED ||
+	      ev->event == RDMA_CM_EVENT_UNREACHABLE ||
+	      ev->event == RDMA_CM_EVENT_CONNECT_ERROR,
+	      "connect to a dead server: %s", rdma_event_str(ev->event));
+	rdma_ack_cm_event(ev);
+	(void)id;
+	cleanup(d);
+}
+
+static void survive_connecting(struct dance *d)
+{
+	struct rdma_cm_event *ev;
+	struct rdma_cm_id *id;
+
+	if (!d->pair.server) {
+		d->ep.ec = rdma_create_event_channel();
+		CHECK_SYS(rdma_create_id(d->ep.ec, &id, NULL, RDMA_PS_TCP));
+		if (d->c->state == LISTENING) {
+			ep_sync(&d->pair);
+			kill_victim(d);
+		}
+		ep_resolve(d->ep.ec, id, d->w->addr, d->w->port);
+		ep_setup(&d->ep, id, &attr);
+		CHECK_SYS(rdma_connect(id, &d->ep.param));
+		if (d->c->state == REQUESTED) {
+			ep_sync(&d->pair);
+			kill_victim(d);
+		}
+		connect_fails(d, id);
+		return;
+	}
+	ep_sync(&d->pair);
+	if (d->c->state == QP_ONLY) {
+		kill_victim(d);
+		return;
+	}
+	id = ep_expect(d->l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	kill_victim(d);
+	ep_setup(&d->ep, id, &attr);
+	d->ep.ec = NULL;
+	/* May still work, when the news of the death come a little later. */
+	if (!rdma_accept(id, &d->ep.param)) {
+		ev = ep_event(d->l.ec, EP_EVENT_MS);
+		CHECK(ev, "accept of a dead client gives no event");
+		if (ev->event == RDMA_CM_EVENT_ESTABLISHED) {
+			rdma_ack_cm_event(ev);
+			ep_expect(d->l.ec, RDMA_CM_EVENT_DISCONNECTED);
+		} else {
+			rdma_ack_cm_event(ev);
+		}
+	}
+	cleanup(d);
+}
+
+static void survive_established(struct dance *d)
+{
+	establish(d);
+	ep_sync(&d->pair);
+	if (d->c->state == STREAMS && d->c->op == IBV_WR_SEND) {
+		struct ibv_wc wc;
+
+		CHECK(ep_poll(d->ep.rcq, &wc, EP_EVENT_MS),
+		      "no message of the victim");
+		CHECK(!ep_post_recv(&d->ep, 0, d->buf, LEN, d->mr->lkey),
+		      "post receive");
+	} else if (d->c->state == STREAMS) {
+		usleep(50000);
+	} else if (d->c->state == TARGET) {
+		/* Then requests are in flight as it dies. */
+		CHECK(stream(d, d->c->op == IBV_WR_SEND ? SENDS - 3 : 20),
+		      "stream breaks early");
+	}
+	kill_victim(d);
+	while (d->c->state == TARGET && d->c->op != IBV_WR_SEND &&
+	       stream(d, 1))
+		;
+	take_all(d);
+	ep_expect(d->ep.ec, RDMA_CM_EVENT_DISCONNECTED);
+	drain_receives(d);
+	cleanup(d);
+}
+
+static void run_case(const struct pcase *c, const struct ep_where *w,
+		     unsigned int limit)
+{
+	struct dance d = { .c = c, .w = w };
+
+	ep_fork(&d.pair, w, !c->victim_serves);
+	ep_watchdog(limit);
+	ep_phase("%s", c->name);
+	if (!d.pair.child) {
+		victim(&d);
+		_exit(0);
+	}
+	if (d.pair.server)
+		ep_listen(&d.l, w->addr, w->port, 4);
+	ep_sync(&d.pair);
+	if (c->state < IDLE)
+		survive_connecting(&d);
+	else
+		survive_established(&d);
+	if (d.pair.server)
+		ep_unlisten(&d.l);
+	printf("ok %s\n", c->name);
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	struct ep_where w = { .addr = "127.0.0.1", .port = 18620 };
+	unsigned int i, limit = 60, port, ran = 0;
+	const char *only = NULL;
+	bool list = false;
+	const struct opt table[] = {
+		{ "only", .str = &only },
+		{ "list", .flag = &list },
+		{ "limit", .num = &limit, .min = 1, .max = 100000 },
+		{ }
+	};
+	int status = 0, rv;
+
+	opt_parse(argc, argv, usage, &w, table);
+	port = w.port;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (list)
+			puts(cases[i].name);
+		if (list || (only && strcmp(only, cases[i].name)))
+			continue;
+		/* A process of its own: namespaces and limits end with it. */
+		struct ep_pair p = { 0 };
+
+		w.port = port + i;
+		ran++;
+		fflush(NULL);
+		p.child = fork();
+		CHECK(p.child >= 0, "fork: %m");
+		if (!p.child) {
+			run_case(&cases[i], &w, limit);
+			exit(0);
+		}
+		p.ctl = -1;
+		rv = ep_join(&p);
+		if (rv) {
+			printf("not ok %s: status %d\n", cases[i].name, rv);
+			status = 1;
+		}
+	}
+	if (!list && !ran) {
+		fprintf(stderr, "no case '%s'\n", only);
+		return 2;
+	}
+	return status;
+}

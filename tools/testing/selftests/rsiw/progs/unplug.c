@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * unplug: holds devices open with all that a busy program has, while somebody
+ * removes them. Prints READY, then waits: every context must get its fatal
+ * event, every connection its end, every later call must return, and cleaning
+ * up must work. Nothing may hang, nothing may fault.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsiw_opt.h"
+
+static const char usage[] =
+"usage: unplug [options]\n"
+"Two connected processes; the device of one or both is removed after READY.\n"
+USAGE_WHERE
+"  --removed SIDE       whose device goes away: server, client or both (both)\n"
+"  --conns N            connections (4)\n"
+"  --idle               no traffic\n"
+"  --wait SECONDS       for the removal after READY (30)\n"
+"  --limit SECONDS      watchdog (90)\n";
+
+#define LEN 65536
+#define DEPTH 8
+
+struct conn {
+	struct ep ep;
+	uint8_t *buf;
+	struct ibv_mr *mr;
+	struct { uint64_t addr; uint32_t rkey; } me, peer;
+	bool removed, gone;
+};
+
+static const struct ep_attr attr = { .send_wr = DEPTH, .recv_wr = DEPTH,
+				     .channel = true };
+
+static void open_conn(struct conn *c, struct ep_pair *pair,
+		      struct ep_listener *l, const struct ep_where *w)
+{
+	int i;
+
+	if (pair->server)
+		ep_accept(&c->ep, l, &attr);
+	else
+		ep_connect(&c->ep, w->addr, w->port, &attr);
+	c->buf = ep_pages(LEN);
+	c->mr = ep_reg(&c->ep, c->buf, LEN, IBV_ACCESS_LOCAL_WRITE |
+		       IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	for (i = 0; i < DEPTH; i++)
+		CHECK(!ep_post_recv(&c->ep, i, c->buf, LEN, c->mr->lkey),
+		      "post receive");
+	CHECK_SYS(ibv_req_notify_cq(c->ep.rcq, 0));
+	c->me.addr = (uintptr_t)c->buf;
+	c->me.rkey = c->mr->rkey;
+	ep_exchange(pair, &c->me, &c->peer, sizeof(c->me));
+}
+
+static void traffic(struct conn *c, unsigned int i)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(c->ep.scq, 1, &wc) > 0)
+		;
+	/* A failing post is the news that everybody here waits for. */
+	ep_post_send(&c->ep, 1, i & 1 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+		     c->buf, LEN, c->mr->lkey, c->peer.addr, c->peer.rkey);
+}
+
+static void cm_event(struct conn *c, bool mine)
+{
+	struct rdma_cm_event *ev = ep_event(c->ep.ec, 0);
+
+	if (!ev)
+		return;
+	CHECK(ev->event == RDMA_CM_EVENT_DISCONNECTED ||
+	      (mine && ev->event == RDMA_CM_EVENT_DEVICE_REMOVAL),
+	      "unexpected event %s", rdma_event_str(ev->event));
+	c->removed |= ev->event == RDMA_CM_EVENT_DEVICE_REMOVAL;
+	c->gone = true;
+	rdma_ack_cm_event(ev);
+}
+
+static bool fatal_event(struct ibv_context *ctx, int ms)
+{
+	struct pollfd f = { .fd = ctx->async_fd, .events = POLLIN };
+	struct ibv_async_event ev;
+	bool fatal;
+
+	while (poll(&f, 1, ms) == 1) {
+		if (ibv_get_async_event(ctx, &ev)) {
+			/* Closed by the removal, as good as the event. */
+			return errno == EIO || errno == ENODEV;
+		}
+		fatal = ev.event_type == IBV_EVENT_DEVICE_FATAL;
+		ibv_ack_async_event(&ev);
+		if (fatal)
+			return true;
+	}
+	return false;
+}
+
+/* Calls on what is no more: any answer, but an answer. */
+static void prod(struct conn *c, bool mine)
+{
+	struct ibv_port_attr port;
+	struct ibv_qp_init_attr ia;
+	struct ibv_qp_attr qa;
+	struct ibv_wc wc;
+	struct ibv_mr *mr;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		ep_post_send(&c->ep, 1, IBV_WR_RDMA_WRITE, c->buf, LEN,
+			     c->mr->lkey, c->peer.addr, c->peer.rkey);
+		ep_post_recv(&c->ep, 1, c->buf, LEN, c->mr->lkey);
+		ibv_req_notify_cq(c->ep.rcq, 0);
+	}
+	for (i = 0; i < 4 * DEPTH; i++)
+		if (ibv_poll_cq(c->ep.rcq, 1, &wc) != 1)
+			break;
+	if (!mine)
+		return;
+	CHECK(ibv_query_port(c->ep.id->verbs, 1, &port),
+	      "query_port works on a removed device");
+	CHECK(ibv_query_qp(c->ep.id->qp, &qa, IBV_QP_STATE, &ia),
+	      "query_qp works on a removed device");
+	mr = ibv_reg_mr(c->ep.pd, c->buf, LEN, 0);
+	CHECK(!mr, "reg_mr works on a removed device");
+}
+
+static void take_down(struct conn *c)
+{
+	/* The kernel's part is gone already; results do not matter. */
+	ibv_dereg_mr(c->mr);
+	rdma_destroy_qp(c->ep.id);
+	ibv_destroy_cq(c->ep.scq);
+	ibv_destroy_cq(c->ep.rcq);
+	ibv_destroy_comp_channel(c->ep.cc);
+	ibv_dealloc_pd(c->ep.pd);
+	rdma_destroy_id(c->ep.id);
+	rdma_destroy_event_channel(c->ep.ec);
+}
+
+int main(int argc, char **argv)
+{
+	struct ep_where w = { .addr = "127.0.0.1", .port = 18660 };
+	unsigned int i, k, conns = 4, wait = 30, limit = 90, left;
+	const char *removed = "both";
+	struct ep_listener l = { 0 };
+	struct ibv_context *second;
+	struct ep_pair pair;
+	struct conn *conn;
+	bool idle = false, mine, end = false;
+	const struct opt table[] = {
+		{ "removed", .str = &removed },
+		{ "conns", .num = &conns, .min = 1, .max = 1000 },
+		{ "idle", .flag = &idle },
+		{ "wait", .num = &wait, .min = 1, .max = 1000 },
+		{ "limit", .num = &limit, .min = 1, .max = 100000 },
+		{ }
+	};
+	uint64_t until;
+	int status = 0;
+
+	opt_parse(argc, argv, usage, &w, table);
+	ep_fork(&pair, &w, true);
+	ep_watchdog(limit);
+	mine = !strcmp(removed, "both") ||
+	       !strcmp(removed, pair.server ? "server" : "client");
+	conn = calloc(conns, sizeof(*conn));
+	CHECK(conn, "no memory");
+	if (pair.server)
+		ep_listen(&l, w.addr, w.port, conns);
+	ep_sync(&pair);
+	ep_phase("connect");
+	for (i = 0; i < conns; i++)
+		open_conn(&conn[i], &pair, &l, &w);
+	/* A second context of the same device, with nothing in it. */
+	second = ibv_open_device(conn[0].ep.id->verbs->device);
+	CHECK(second, "open the device again: %m");
+	ep_sync(&pair);
+	ep_phase("waiting for the removal");
+	if (pair.server) {
+		puts("READY");
+		fflush(stdout);
+	}
+	until = ep_now_ns() + wait * 1000000000ull;
+	for (k = 0; !end; k++) {
+		end = true;
+		for (i = 0, left = 0; i < conns; i++) {
+			if (!idle && !conn[i].gone)
+				traffic(&conn[i], i + k);
+			cm_event(&conn[i], mine);
+			left += !conn[i].gone ||
+				(mine && !conn[i].removed);
+		}
+		end = !left;
+		CHECK(ep_now_ns() < until,
+		      "%u of %u connections got no %s event", left, conns,
+		      mine ? "removal" : "disconnect");
+		if (idle)
+			usleep(1000);
+	}
+	if (mine) {
+		ep_phase("fatal events");
+		CHECK(fatal_event(conn[0].ep.id->verbs, 10000),
+		      "no fatal event on the context in use");
+		CHECK(fatal_event(second, 10000),
+		      "no fatal event on the idle context");
+	}
+	ep_phase("calls on a removed device");
+	for (i = 0; i < conns; i++)
+		prod(&conn[i], mine);
+	ep_phase("taking down");
+	for (i = 0; i < conns; i++)
+		take_down(&conn[i]);
+	ibv_close_device(second);
+	ep_sync(&pair);
+	if (pair.server) {
+		rdma_destroy_id(l.id);
+		rdma_destroy_event_channel(l.ec);
+		status = ep_join(&pair);
+		puts(status ? "FAIL" : "GONE");
+	}
+	free(conn);
+	return status;
+}
