@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/bvec.h>
+#include <linux/mm.h>
+#include <linux/netdevice.h>
+#include <linux/ratelimit.h>
+#include <linux/skbuff.h>
+#include <linux/timer.h>
+#include <linux/uio.h>
+#include <net/ip.h>
+#include <net/ipv6.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+
+/* Network devices. */
+
+void rsiw_helper_dev_hold(struct net_device *dev)
+{
+	dev_hold(dev);
+}
+
+void rsiw_helper_dev_put(struct net_device *dev)
+{
+	dev_put(dev);
+}
+
+/* Copies the name, which can change at any time, into @to (IFNAMSIZ bytes). */
+void rsiw_helper_netdev_copy_name(struct net_device *dev, char *to)
+{
+	rcu_read_lock();
+	strscpy(to, dev->name, IFNAMSIZ);
+	rcu_read_unlock();
+}
+
+int rsiw_helper_netdev_ifindex(const struct net_device *dev)
+{
+	return READ_ONCE(dev->ifindex);
+}
+
+unsigned int rsiw_helper_netdev_mtu(const struct net_device *dev)
+{
+	return READ_ONCE(dev->mtu);
+}
+
+/* Copies up to @len octets of the hardware address; returns its true length. */
+unsigned int rsiw_helper_netdev_copy_addr(const struct net_device *dev, u8 *to,
+					  unsigned int len)
+{
+	memcpy(to, dev->dev_addr, min_t(unsigned int, len, dev->addr_len));
+	return dev->addr_len;
+}
+
+bool rsiw_helper_netdev_is_loopback(const struct net_device *dev)
+{
+	return dev->flags & IFF_LOOPBACK;
+}
+
+bool rsiw_helper_netif_running(const struct net_device *dev)
+{
+	return netif_running(dev);
+}
+
+bool rsiw_helper_netif_carrier_ok(const struct net_device *dev)
+{
+	return netif_carrier_ok(dev);
+}
+
+/* The device's namespace with a reference, NULL once that is going away. */
+struct net *rsiw_helper_netdev_get_net(const struct net_device *dev)
+{
+	struct net *net;
+
+	rcu_read_lock();
+	net = maybe_get_net(dev_net_rcu(dev));
+	rcu_read_unlock();
+	return net;
+}
+
+void rsiw_helper_put_net(struct net *net)
+{
+	put_net(net);
+}
+
+struct net_device *rsiw_helper_netdev_notifier_info_to_dev(void *info)
+{
+	return netdev_notifier_info_to_dev(info);
+}
+
+/* Sockets. */
+
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+static struct lock_class_key rsiw_sk_key[2];
+static struct lock_class_key rsiw_slock_key[2];
+#endif
+
+/*
+ * A consumer may hold locks under which it also uses TCP sockets of its own;
+ * ours are another class to lockdep.
+ */
+void rsiw_helper_sock_reclassify(struct sock *sk)
+{
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+	if (WARN_ON_ONCE(!sock_allow_reclassification(sk)))
+		return;
+	if (sk->sk_family == AF_INET)
+		sock_lock_init_class_and_name(sk, "slock-AF_INET-RSIW",
+					      &rsiw_slock_key[0],
+					      "sk_lock-AF_INET-RSIW",
+					      &rsiw_sk_key[0]);
+	else
+		sock_lock_init_class_and_name(sk, "slock-AF_INET6-RSIW",
+					      &rsiw_slock_key[1],
+					      "sk_lock-AF_INET6-RSIW",
+					      &rsiw_sk_key[1]);
+#endif
+}
+
+/*
+ * Consumers are block devices and file systems too: memory for sending must
+ * not be reclaimed through them.
+ */
+void rsiw_helper_sock_prepare(struct sock *sk)
+{
+	sk->sk_allocation = GFP_NOIO;
+	sk->sk_use_task_frag = false;
+	tcp_sock_set_nodelay(sk);
+	sock_set_reuseaddr(sk);
+}
+
+void rsiw_helper_lock_sock(struct sock *sk)
+{
+	lock_sock(sk);
+}
+
+void rsiw_helper_sk_callback_read_lock(struct sock *sk)
+{
+	read_lock_bh(&sk->sk_callback_lock);
+}
+
+void rsiw_helper_sk_callback_read_unlock(struct sock *sk)
+{
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+void rsiw_helper_sk_callback_write_lock(struct sock *sk)
+{
+	write_lock_bh(&sk->sk_callback_lock);
+}
+
+void rsiw_helper_sk_callback_write_unlock(struct sock *sk)
+{
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+/* Under sk_callback_lock. Accepted sockets do not inherit the pointer. */
+void rsiw_helper_sk_set_user_data(struct sock *sk, void *data)
+{
+	if (data)
+		__rcu_assign_sk_user_data_with_flags(sk, data,
+						     SK_USER_DATA_NOCOPY);
+	else
+		rcu_assign_sk_user_data(sk, NULL);
+}
+
+void *rsiw_helper_sk_user_data(const struct sock *sk)
+{
+	return __locked_read_sk_user_data_with_flags(sk, 0);
+}
+
+int rsiw_helper_sk_state(const struct sock *sk)
+{
+	return inet_sk_state_load(sk);
+}
+
+int rsiw_helper_sk_err(const struct sock *sk)
+{
+	return READ_ONCE(sk->sk_err);
+}
+
+bool rsiw_helper_sk_rcv_shutdown(const struct sock *sk)
+{
+	return READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN;
+}
+
+/*
+ * Whether a sender that was told "no space" may go on; then the socket stops
+ * reporting space until the next sender runs out of it.
+ */
+bool rsiw_helper_sk_space_again(struct sock *sk)
+{
+	if (!sk->sk_socket || !sk_stream_is_writeable(sk))
+		return false;
+	clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	return true;
+}
+
+int rsiw_helper_sk_stream_wspace(const struct sock *sk)
+{
+	return sk_stream_wspace(sk);
+}
+
+u32 rsiw_helper_tcp_mss(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->mss_cache);
+}
+
+bool rsiw_helper_tcp_all_acked(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->snd_una) == READ_ONCE(tcp_sk(sk)->write_seq);
+}
+
+int rsiw_helper_ip6_sock_set_v6only(struct sock *sk)
+{
+	return ip6_sock_set_v6only(sk);
+}
+
+void rsiw_helper_sock_set_tos(struct sock *sk, int tos)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sk->sk_family == AF_INET6) {
+		lock_sock(sk);
+		if (inet6_sk(sk)->tclass != tos) {
+			inet6_sk(sk)->tclass = tos;
+			sk_dst_reset(sk);
+		}
+		release_sock(sk);
+	}
+#endif
+	ip_sock_set_tos(sk, tos);
+}
+
+/*
+ * One non-blocking send of @len octets of a bvec list, of which @skip octets
+ * went out before. The octets are copied: the pages are free on return.
+ */
+int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
+			      unsigned int nr, size_t skip, size_t len, int flags)
+{
+	struct msghdr msg = {
+		.msg_flags = flags | MSG_DONTWAIT | MSG_NOSIGNAL,
+	};
+
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvec, nr, len);
+	msg.msg_iter.iov_offset = skip;
+	return tcp_sendmsg(sk, &msg, len);
+}
+
+int rsiw_helper_tcp_send(struct sock *sk, void *data, size_t len)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	struct kvec vec = { .iov_base = data, .iov_len = len };
+
+	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
+	return tcp_sendmsg(sk, &msg, len);
+}
+
+int rsiw_helper_tcp_recv(struct socket *sock, void *data, size_t len)
+{
+	struct msghdr msg = { };
+	struct kvec vec = { .iov_base = data, .iov_len = len };
+
+	return kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Memory of socket buffers and of sends. */
+
+struct page *rsiw_helper_virt_to_page(const void *addr)
+{
+	return virt_to_page(addr);
+}
+
+/* Timers and log. */
+
+void rsiw_helper_timer_setup(struct timer_list *timer,
+			     void (*function)(struct timer_list *))
+{
+	timer_setup(timer, function, 0);
+}
+
+/* Whether a message that a peer can provoke may be printed now. */
+bool rsiw_helper_log_allowed(void)
+{
+	static DEFINE_RATELIMIT_STATE(state, DEFAULT_RATELIMIT_INTERVAL,
+				      DEFAULT_RATELIMIT_BURST);
+
+	return __ratelimit(&state);
+}

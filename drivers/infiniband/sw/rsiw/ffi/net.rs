@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Kernel TCP sockets, socket buffers and network devices.
+//!
+//! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
+//! [`include/net/tcp.h`](srctree/include/net/tcp.h),
+//! [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
+
+mod addr;
+mod batch;
+mod callbacks;
+mod netdev;
+mod notifier;
+mod skb;
+mod socket;
+mod tcp;
+
+pub(in crate::ffi) use self::addr::Storage;
+pub(crate) use self::{
+    batch::TxBatch,
+    callbacks::{
+        Callbacks,
+        ListenCallbacks,
+        ListenHandler,
+        StreamEvent,
+        StreamHandler, //
+    },
+    netdev::{
+        DeviceName,
+        NetDevice, //
+    },
+    notifier::{
+        NetdevEvent,
+        NetdevHandler,
+        NetdevNotifier, //
+    },
+    skb::SkbChunk,
+    socket::{
+        SendFlags,
+        TcpSocket, //
+    },
+    tcp::{
+        LockedSock,
+        ReadResult,
+        TcpState, //
+    },
+};

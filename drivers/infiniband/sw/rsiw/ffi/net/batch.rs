@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A list of pieces of memory to be sent in one call. Process context.
+
+use crate::ffi::{
+    page::PageSlice,
+    raw::{
+        b,
+        h, //
+    },
+};
+use core::ptr::NonNull;
+use kernel::{
+    alloc::KVec,
+    prelude::*, //
+};
+
+/// Octets to be sent, in order: copies of small pieces in an arena, and stretches of pages.
+///
+/// The pages of [`TxBatch::push_page`] are read when the batch is sent. What keeps them is handed
+/// to [`TxBatch::keep`] before, and dropped when the batch is empty.
+///
+/// # Invariants
+///
+/// - Each element of `bvecs` is a readable stretch of the arena or of memory that an element of
+///   `owners`, or the work request being sent, keeps.
+/// - The arena is one allocation, physically contiguous; its first `used` octets are written.
+/// - `remaining` is the sum of the lengths from `bvecs[first]` on, less `skip`; `skip` is less
+///   than the length of `bvecs[first]`, or zero.
+/// - Neither vector grows beyond its capacity, so that nothing moves.
+pub(crate) struct TxBatch<K> {
+    bvecs: KVec<b::bio_vec>,
+    arena: KVec<u8>,
+    arena_page: NonNull<b::page>,
+    arena_offset: u32,
+    first: usize,
+    skip: usize,
+    remaining: usize,
+    owners: KVec<K>,
+}
+
+// SAFETY: the pages that the list names may be read from any thread.
+unsafe impl<K: Send> Send for TxBatch<K> {}
+
+impl<K> TxBatch<K> {
+    /// Creates a batch for `pieces` stretches and `copied` octets of small ones.
+    pub(crate) fn new(pieces: usize, copied: usize) -> Result<Self> {
+        let arena = KVec::<u8>::with_capacity(copied.max(1), GFP_KERNEL)?;
+        // SAFETY: the vector is `kmalloc` memory, which has page descriptors.
+        let page = unsafe { h::virt_to_page(arena.as_ptr().cast()) };
+        let offset = arena.as_ptr().addr() & (kernel::page::PAGE_SIZE - 1);
+        // INVARIANT: the list is empty; an allocation of `kmalloc` is physically contiguous.
+        Ok(Self {
+            bvecs: KVec::with_capacity(pieces, GFP_KERNEL)?,
+            arena_page: NonNull::new(page).ok_or(ENOMEM)?,
+            // CAST: less than a page.
+            arena_offset: offset as u32,
+            arena,
+            first: 0,
+            skip: 0,
+            remaining: 0,
+            owners: KVec::new(),
+        })
+    }
+
+    /// Octets left to send.
+    pub(crate) fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    /// Whether nothing is left to send.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.remaining == 0
+    }
+
+    /// How many stretches can still be added.
+    pub(crate) fn pieces_left(&self) -> usize {
+        self.bvecs.capacity().saturating_sub(self.bvecs.len())
+    }
+
+    /// How many octets can still be copied.
+    pub(crate) fn copy_left(&self) -> usize {
+        self.arena.capacity().saturating_sub(self.arena.len())
+    }
+
+    /// Keeps `owner` until the batch is empty.
+    pub(crate) fn keep(&mut self, owner: K) -> Result {
+        Ok(self.owners.push(owner, GFP_KERNEL)?)
+    }
+
+    /// Adds a copy of `bytes`. Pieces that follow one another take one stretch.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there is no room; nothing is added then.
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) -> Result {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if bytes.len() > self.copy_left() {
+            return Err(ENOSPC);
+        }
+        let start = u32::try_from(self.arena.len())?;
+        let offset = self.arena_offset.checked_add(start).ok_or(ENOSPC)?;
+        self.push_bvec(self.arena_page, offset, u32::try_from(bytes.len())?)?;
+        // There is room, so that nothing is allocated or moved.
+        Ok(self.arena.extend_from_slice(bytes, GFP_NOWAIT)?)
+    }
+
+    /// Adds a stretch of pages, which someone keeps: see [`TxBatch::keep`].
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there is no room.
+    pub(crate) fn push_page(&mut self, slice: &PageSlice<'_>) -> Result {
+        if slice.len() == 0 {
+            return Ok(());
+        }
+        self.push_bvec(slice.page(), slice.offset(), slice.len())
+    }
+
+    fn push_bvec(&mut self, page: NonNull<b::page>, offset: u32, len: u32) -> Result {
+        // CAST: 32 bits fit.
+        let remaining = self.remaining.checked_add(len as usize).ok_or(ENOSPC)?;
+        match self.bvecs.last_mut() {
+            Some(last)
+                if last.bv_page == page.as_ptr()
+                    && last.bv_offset.checked_add(last.bv_len) == Some(offset)
+                    && last.bv_len.checked_add(len).is_some() =>
+            {
+                last.bv_len = last.bv_len.saturating_add(len);
+            }
+            _ => self
+                .bvecs
+                .push_within_capacity(b::bio_vec {
+                    bv_page: page.as_ptr(),
+                    bv_len: len,
+                    bv_offset: offset,
+                })
+                .map_err(|_| ENOSPC)?,
+        }
+        // INVARIANT: the stretch is the callers', or a part of the arena they write next.
+        self.remaining = remaining;
+        Ok(())
+    }
+
+    /// The stretches left to send, how much of the first one is gone, and the octets left.
+    pub(super) fn as_raw(&self) -> (&[b::bio_vec], usize, usize) {
+        let bvecs = self.bvecs.get(self.first..).unwrap_or(&[]);
+        (bvecs, self.skip, self.remaining)
+    }
+
+    /// Takes `n` octets from the front; an empty batch is cleared.
+    pub(crate) fn advance(&mut self, n: usize) {
+        self.remaining = self.remaining.saturating_sub(n);
+        if self.remaining == 0 {
+            self.clear();
+            return;
+        }
+        // INVARIANT: walks over whole stretches, and into the one that is next.
+        self.skip = self.skip.saturating_add(n);
+        while let Some(bvec) = self.bvecs.get(self.first) {
+            // CAST: 32 bits fit.
+            let len = bvec.bv_len as usize;
+            if self.skip < len {
+                break;
+            }
+            self.skip = self.skip.saturating_sub(len);
+            self.first = self.first.saturating_add(1);
+        }
+    }
+
+    /// Forgets what was not sent and drops what was kept.
+    pub(crate) fn clear(&mut self) {
+        self.bvecs.clear();
+        self.arena.clear();
+        self.owners.clear();
+        self.first = 0;
+        self.skip = 0;
+        self.remaining = 0;
+    }
+}

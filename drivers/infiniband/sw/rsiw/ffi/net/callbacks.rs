@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Callbacks of sockets, as calls of a handler's methods.
+//!
+//! A socket points to its handler while a guard exists. Callbacks read the pointer, and use the
+//! handler, under the socket's `sk_callback_lock` taken for reading; a guard's `drop` takes it for
+//! writing, so that it waits for those in progress.
+//!
+//! Callbacks run in softirq, or in process context from the socket's backlog; bottom halves are
+//! off in both.
+
+use super::{
+    super::raw::{
+        b,
+        h, //
+    },
+    LockedSock,
+    TcpSocket,
+    TcpState, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+
+/// What happened to a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StreamEvent {
+    /// It was set up.
+    Connected,
+    /// The peer's FIN arrived; octets in front of it may still be unread. `data_ready` follows.
+    PeerFin,
+    /// It is gone; the error tells why, `None` after a regular close.
+    Closed(Option<Error>),
+}
+
+/// Receiver of the events of a connection. Methods must not sleep.
+pub(crate) trait StreamHandler: Send + Sync + 'static {
+    /// Data, or the peer's FIN, arrived.
+    fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>);
+
+    /// There is space again after a send that did not take everything.
+    fn write_space(this: ArcBorrow<'_, Self>);
+
+    /// The state of the connection changed. The same event may come more than once.
+    fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent);
+}
+
+/// Receiver of the events of a listener. Methods must not sleep.
+pub(crate) trait ListenHandler: Send + Sync + 'static {
+    /// A connection may be waiting to be accepted.
+    fn incoming(this: ArcBorrow<'_, Self>);
+}
+
+type Callback = Option<unsafe extern "C" fn(*mut b::sock)>;
+
+/// A set of callbacks of a socket.
+#[derive(Clone, Copy)]
+pub(super) struct Originals {
+    state_change: Callback,
+    data_ready: Callback,
+    write_space: Callback,
+    error_report: Callback,
+}
+
+impl Originals {
+    /// Those that a socket has now.
+    ///
+    /// # Safety
+    ///
+    /// `sk` is a live socket whose callbacks nobody changes.
+    pub(super) unsafe fn of(sk: NonNull<b::sock>) -> Self {
+        let sk = sk.as_ptr();
+        Self {
+            // SAFETY: the caller vouches for `sk`.
+            state_change: unsafe { (*sk).sk_state_change },
+            // SAFETY: as above.
+            data_ready: unsafe { (*sk).sk_data_ready },
+            // SAFETY: as above.
+            write_space: unsafe { (*sk).sk_write_space },
+            // SAFETY: as above.
+            error_report: unsafe { (*sk).sk_error_report },
+        }
+    }
+
+    /// Gives them to a socket. The caller holds `sk_callback_lock` for writing.
+    ///
+    /// # Safety
+    ///
+    /// `sk` is a live socket for which the functions are made, and the lock is held.
+    unsafe fn store(&self, sk: NonNull<b::sock>) {
+        let sk = sk.as_ptr();
+        // SAFETY: the caller vouches for `sk` and holds the lock that guards the fields.
+        unsafe { (*sk).sk_state_change = self.state_change };
+        // SAFETY: as above.
+        unsafe { (*sk).sk_data_ready = self.data_ready };
+        // SAFETY: as above.
+        unsafe { (*sk).sk_write_space = self.write_space };
+        // SAFETY: as above.
+        unsafe { (*sk).sk_error_report = self.error_report };
+    }
+
+    /// Gives them back to a socket and takes its handler away.
+    ///
+    /// # Safety
+    ///
+    /// `sk` is a live socket for which the functions are made; `sk_callback_lock` is not held.
+    pub(super) unsafe fn restore(&self, sk: NonNull<b::sock>) {
+        // SAFETY: `sk` is live, the lock not held.
+        unsafe { h::sk_callback_write_lock(sk.as_ptr()) };
+        // SAFETY: the lock was just taken.
+        unsafe { self.store(sk) };
+        // SAFETY: as above.
+        unsafe { h::sk_set_user_data(sk.as_ptr(), core::ptr::null_mut()) };
+        // SAFETY: as above.
+        unsafe { h::sk_callback_write_unlock(sk.as_ptr()) };
+    }
+}
+
+/// Callbacks installed on a socket for a handler; dropping this removes them.
+///
+/// Drop it in process context, outside the socket's lock and callbacks.
+///
+/// # Invariants
+///
+/// `sk_user_data` of the socket is a pointer from `Arc::into_raw` of an `Arc<H>`, owned by this
+/// value, and the socket's callbacks are those for `H`.
+pub(crate) struct Guard<H: 'static> {
+    sock: Arc<TcpSocket>,
+    handler: NonNull<H>,
+    _handler: PhantomData<Arc<H>>,
+}
+
+// SAFETY: the guard owns an `Arc<H>` and an `Arc<TcpSocket>`.
+unsafe impl<H: Send + Sync> Send for Guard<H> {}
+// SAFETY: nothing of the handler is accessible through a shared guard.
+unsafe impl<H: Send + Sync> Sync for Guard<H> {}
+
+impl<H: Send + Sync + 'static> Guard<H> {
+    fn install_all(sock: Arc<TcpSocket>, handler: Arc<H>, callbacks: &Originals) -> Result<Self> {
+        let sk = sock.sk();
+        let raw = Arc::into_raw(handler).cast_mut();
+        // SAFETY: the socket is live; the lock is not held here.
+        unsafe { h::sk_callback_write_lock(sk.as_ptr()) };
+        // SAFETY: the lock is held.
+        let free = unsafe { h::sk_user_data(sk.as_ptr()) }.is_null();
+        if free {
+            // SAFETY: the lock is held; the pointer stays good until `drop` takes it back.
+            unsafe { h::sk_set_user_data(sk.as_ptr(), raw.cast()) };
+            // SAFETY: the lock is held; the functions expect the handler that was just stored.
+            unsafe { callbacks.store(sk) };
+        }
+        // SAFETY: the lock is held.
+        unsafe { h::sk_callback_write_unlock(sk.as_ptr()) };
+        match NonNull::new(raw) {
+            // INVARIANT: pointer and callbacks were stored above.
+            Some(handler) if free => Ok(Self {
+                sock,
+                handler,
+                _handler: PhantomData,
+            }),
+            _ => {
+                // SAFETY: `raw` comes from `into_raw` above and was not stored.
+                drop(unsafe { Arc::from_raw(raw.cast_const()) });
+                Err(EBUSY)
+            }
+        }
+    }
+}
+
+impl<H: 'static> Drop for Guard<H> {
+    fn drop(&mut self) {
+        // SAFETY: the socket is live; no callback runs in this context.
+        unsafe { self.sock.originals().restore(self.sock.sk()) };
+        // SAFETY: by the type invariants the pointer comes from `into_raw` and is owned by this
+        // value; no callback uses it any more.
+        drop(unsafe { Arc::from_raw(self.handler.as_ptr().cast_const()) });
+    }
+}
+
+/// Calls `f` with the handler of `sk`, if it has one.
+///
+/// # Safety
+///
+/// Called from a callback of `sk` that is installed for handlers of type `H` only. A socket that
+/// inherited the callback has no handler.
+unsafe fn with_handler<H: 'static>(sk: *mut b::sock, f: impl FnOnce(ArcBorrow<'_, H>)) {
+    // SAFETY: `sk` is live during its callbacks.
+    unsafe { h::sk_callback_read_lock(sk) };
+    // SAFETY: the lock is held.
+    let handler = unsafe { h::sk_user_data(sk) }.cast::<H>();
+    if let Some(handler) = NonNull::new(handler) {
+        // SAFETY: the pointer comes from `Arc::into_raw` of an `Arc<H>` that the guard keeps until
+        // it got the lock for writing.
+        f(unsafe { ArcBorrow::from_raw(handler.as_ptr()) });
+    }
+    // SAFETY: the lock is held.
+    unsafe { h::sk_callback_read_unlock(sk) };
+}
+
+/// Callbacks of a connection.
+pub(crate) struct Callbacks<H: StreamHandler>(#[expect(dead_code)] Guard<H>);
+
+impl<H: StreamHandler> Callbacks<H> {
+    const TRAMPOLINES: Originals = Originals {
+        state_change: Some(Self::state_change),
+        data_ready: Some(Self::data_ready),
+        write_space: Some(Self::write_space),
+        error_report: Some(Self::state_change),
+    };
+
+    /// Directs the events of `sock` to `handler`.
+    ///
+    /// What happened before is not told: look at the state and drain the socket once, with
+    /// [`TcpSocket::with_lock`].
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the socket has a handler already.
+    pub(crate) fn install(sock: Arc<TcpSocket>, handler: Arc<H>) -> Result<Self> {
+        Ok(Self(Guard::install_all(sock, handler, &Self::TRAMPOLINES)?))
+    }
+
+    /// # Safety
+    ///
+    /// To be called as `sk_data_ready`, with the socket's lock held.
+    unsafe extern "C" fn data_ready(sk: *mut b::sock) {
+        let Some(locked) = NonNull::new(sk) else {
+            return;
+        };
+        // SAFETY: TCP calls this with the lock of the connected socket held.
+        let mut locked = unsafe { LockedSock::new(locked) };
+        // SAFETY: this function is installed for `H` only.
+        unsafe { with_handler::<H>(sk, |handler| H::data_ready(handler, &mut locked)) };
+    }
+
+    /// # Safety
+    ///
+    /// To be called as `sk_write_space`.
+    unsafe extern "C" fn write_space(sk: *mut b::sock) {
+        // SAFETY: `sk` is live during its callbacks.
+        if unsafe { h::sk_space_again(sk) } {
+            // SAFETY: this function is installed for `H` only.
+            unsafe { with_handler::<H>(sk, H::write_space) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// To be called as `sk_state_change` or `sk_error_report`.
+    unsafe extern "C" fn state_change(sk: *mut b::sock) {
+        // SAFETY: `sk` is live during its callbacks.
+        let state = TcpState::from_raw(unsafe { h::sk_state(sk) });
+        let event = match state {
+            TcpState::Established => StreamEvent::Connected,
+            // SAFETY: as above.
+            TcpState::Closed => StreamEvent::Closed(super::tcp::error_of(unsafe { h::sk_err(sk) })),
+            TcpState::CloseWait => StreamEvent::PeerFin,
+            // SAFETY: as above.
+            TcpState::Closing if unsafe { h::sk_rcv_shutdown(sk) } => StreamEvent::PeerFin,
+            _ => return,
+        };
+        // SAFETY: this function is installed for `H` only.
+        unsafe { with_handler::<H>(sk, |handler| H::state_change(handler, event)) };
+    }
+}
+
+/// Callbacks of a listener.
+pub(crate) struct ListenCallbacks<H: ListenHandler>(#[expect(dead_code)] Guard<H>);
+
+impl<H: ListenHandler> ListenCallbacks<H> {
+    /// Directs the events of the listener `sock` to `handler`.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the socket has a handler already.
+    pub(crate) fn install(sock: Arc<TcpSocket>, handler: Arc<H>) -> Result<Self> {
+        let callbacks = Originals {
+            data_ready: Some(Self::data_ready),
+            ..*sock.originals()
+        };
+        Ok(Self(Guard::install_all(sock, handler, &callbacks)?))
+    }
+
+    /// # Safety
+    ///
+    /// To be called as `sk_data_ready`, of the listener or of a socket it gave birth to.
+    unsafe extern "C" fn data_ready(sk: *mut b::sock) {
+        // SAFETY: this function is installed for `H` only; children inherit it without a handler.
+        unsafe { with_handler::<H>(sk, H::incoming) };
+    }
+}

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TCP sockets of the kernel. Process context; no call waits for a peer.
+
+use super::{
+    super::raw::{
+        b,
+        h, //
+    },
+    addr::Storage,
+    callbacks::Originals,
+    tcp::error_of,
+    NetDevice,
+    TcpState,
+    TxBatch, //
+};
+use core::{
+    net::SocketAddr,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// How a batch is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SendFlags {
+    /// More follows at once: TCP may hold back a last, short segment (`MSG_MORE`).
+    pub(crate) more: bool,
+    /// Nothing that follows shares a segment with the end of this batch (`MSG_EOR`).
+    pub(crate) eor: bool,
+}
+
+/// A TCP socket in the network namespace of a device.
+///
+/// Dropping the last reference closes the socket, which takes its lock: it has to happen in
+/// process context, outside the socket's callbacks. A close sends a FIN, or a RST if received
+/// data was not read; see [`TcpSocket::abort`] and [`TcpSocket::shutdown_write`].
+///
+/// # Invariants
+///
+/// `sock` is a TCP socket owned by this value, `sk` its `struct sock`.
+pub(crate) struct TcpSocket {
+    sock: NonNull<b::socket>,
+    sk: NonNull<b::sock>,
+    originals: Originals,
+}
+
+// SAFETY: sockets may be used and closed by any thread.
+unsafe impl Send for TcpSocket {}
+// SAFETY: the socket calls made here take the locks they need.
+unsafe impl Sync for TcpSocket {}
+
+impl TcpSocket {
+    /// Creates a socket for addresses like `addr` in the namespace of `ndev`.
+    pub(crate) fn new(ndev: &NetDevice, addr: &SocketAddr) -> Result<Arc<Self>> {
+        let family = if addr.is_ipv4() {
+            b::AF_INET
+        } else {
+            b::AF_INET6
+        };
+        let net = ndev.net()?;
+        let mut sock = core::ptr::null_mut();
+        // SAFETY: `net` is a live namespace; `sock` is a place for the result.
+        to_result(unsafe {
+            b::sock_create_kern(
+                net.as_raw(),
+                // CAST: small constants.
+                family as c_int,
+                b::sock_type_SOCK_STREAM as c_int,
+                b::IPPROTO_TCP as c_int,
+                &mut sock,
+            )
+        })?;
+        // SAFETY: the call above returned a new socket that nobody else knows.
+        let this = unsafe { Self::from_raw(sock, None)? };
+        let sk = this.sk.as_ptr();
+        // SAFETY: the socket is new: not locked and not visible to anyone else.
+        unsafe { h::sock_reclassify(sk) };
+        // A kernel socket without a reference to its namespace loses its timers when it is
+        // closed, and with them the FIN that was lost on the way.
+        //
+        // SAFETY: `net` keeps the namespace alive; the socket holds no reference to it yet.
+        unsafe { b::sk_net_refcnt_upgrade(sk) };
+        // SAFETY: the socket is live and unlocked.
+        unsafe { h::sock_prepare(sk) };
+        Arc::new(this, GFP_KERNEL).map_err(Error::from)
+    }
+
+    /// Takes over a socket; `originals` are its own callbacks if it has others now.
+    ///
+    /// # Safety
+    ///
+    /// `sock` is a TCP socket that the caller owns.
+    unsafe fn from_raw(sock: *mut b::socket, originals: Option<Originals>) -> Result<Self> {
+        let sock = NonNull::new(sock).ok_or(EINVAL)?;
+        // SAFETY: the caller owns the socket.
+        let sk = unsafe { (*sock.as_ptr()).sk };
+        // The kernel crate knows `struct sock` by name only: the cast is to the same C type.
+        let sk = NonNull::new(sk.cast::<b::sock>()).ok_or(EINVAL)?;
+        // INVARIANT: the caller hands over the socket.
+        Ok(Self {
+            sock,
+            sk,
+            originals: match originals {
+                Some(originals) => {
+                    // SAFETY: the socket is live.
+                    unsafe { originals.restore(sk) };
+                    originals
+                }
+                // SAFETY: the socket is live and has the callbacks it was created with.
+                None => unsafe { Originals::of(sk) },
+            },
+        })
+    }
+
+    pub(super) fn sk(&self) -> NonNull<b::sock> {
+        self.sk
+    }
+
+    pub(super) fn originals(&self) -> &Originals {
+        &self.originals
+    }
+
+    /// Binds to a local address.
+    pub(crate) fn bind(&self, addr: &SocketAddr) -> Result {
+        let (mut storage, len) = Storage::new(addr);
+        // SAFETY: the socket is live; `storage` holds an address of `len` octets.
+        to_result(unsafe {
+            // CAST: addresses are short.
+            b::kernel_bind(
+                self.sock.as_ptr(),
+                storage.as_mut_ptr().cast(),
+                len as c_int,
+            )
+        })
+    }
+
+    /// Restricts the socket to one interface.
+    pub(crate) fn bind_to_device(&self, ndev: &NetDevice) -> Result {
+        // SAFETY: the socket is live and unlocked.
+        to_result(unsafe { b::sock_bindtoindex(self.sk.as_ptr(), ndev.ifindex(), true) })
+    }
+
+    /// Keeps an IPv6 socket from taking IPv4 connections. Before the bind.
+    pub(crate) fn set_v6only(&self) -> Result {
+        // SAFETY: the socket is live and unlocked.
+        to_result(unsafe { h::ip6_sock_set_v6only(self.sk.as_ptr()) })
+    }
+
+    /// Sets the type of service, or traffic class, of what is sent.
+    pub(crate) fn set_tos(&self, tos: u8) {
+        // SAFETY: the socket is live and unlocked.
+        unsafe { h::sock_set_tos(self.sk.as_ptr(), c_int::from(tos)) };
+    }
+
+    /// Limits how long sent data may stay unacknowledged.
+    pub(crate) fn set_user_timeout(&self, ms: u32) -> Result {
+        // SAFETY: the socket is live.
+        to_result(unsafe { b::tcp_sock_set_user_timeout(self.sk.as_ptr(), c_int::try_from(ms)?) })
+    }
+
+    /// Starts to connect; the socket's callbacks tell how it ends.
+    pub(crate) fn connect(&self, addr: &SocketAddr) -> Result {
+        let (mut storage, len) = Storage::new(addr);
+        // SAFETY: the socket is live; `storage` holds an address of `len` octets.
+        let ret = unsafe {
+            b::kernel_connect(
+                self.sock.as_ptr(),
+                storage.as_mut_ptr().cast(),
+                // CAST: addresses are short, flags small.
+                len as c_int,
+                b::O_NONBLOCK as c_int,
+            )
+        };
+        match to_result(ret) {
+            Err(e) if e == EINPROGRESS => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Starts to listen.
+    pub(crate) fn listen(&self, backlog: u32) -> Result {
+        let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
+        // SAFETY: the socket is live.
+        to_result(unsafe { b::kernel_listen(self.sock.as_ptr(), backlog) })
+    }
+
+    /// Takes a connection from the queue of a listener, `None` if there is none.
+    pub(crate) fn accept(&self) -> Result<Option<Arc<Self>>> {
+        let mut sock = core::ptr::null_mut();
+        // SAFETY: the socket is live; `sock` is a place for the result.
+        let ret = unsafe {
+            // CAST: a small flag.
+            b::kernel_accept(self.sock.as_ptr(), &mut sock, b::O_NONBLOCK as c_int)
+        };
+        match to_result(ret) {
+            Ok(()) => {}
+            Err(e) if e == EAGAIN => return Ok(None),
+            Err(e) => return Err(e),
+        }
+        // The new socket inherited the listener's callbacks, though not the handler.
+        //
+        // SAFETY: the call above returned a new socket that nobody else knows.
+        let child = unsafe { Self::from_raw(sock, Some(self.originals)) }?;
+        Ok(Some(Arc::new(child, GFP_KERNEL)?))
+    }
+
+    /// Sends as much of `data` as there is space for.
+    pub(crate) fn send(&self, data: &[u8]) -> Result<usize> {
+        // SAFETY: the socket is live; the kernel only reads from `data`.
+        let ret = unsafe {
+            h::tcp_send(
+                self.sk.as_ptr(),
+                data.as_ptr().cast_mut().cast(),
+                data.len(),
+            )
+        };
+        accepted(ret)
+    }
+
+    /// Sends as much of `batch` as there is space for, in one call, and advances it. The octets
+    /// are copied. If some remain, the handler's `write_space` is called once there is space.
+    pub(crate) fn send_batch<K>(&self, batch: &mut TxBatch<K>, flags: SendFlags) -> Result<usize> {
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        let mut raw = 0;
+        if flags.more {
+            raw |= b::MSG_MORE;
+        }
+        if flags.eor {
+            raw |= b::MSG_EOR;
+        }
+        let (bvecs, skip, len) = batch.as_raw();
+        // SAFETY: the socket is live; the batch's invariants say that its pieces are readable and
+        // have `skip + len` octets.
+        let ret = unsafe {
+            h::tcp_send_bvec(
+                self.sk.as_ptr(),
+                bvecs.as_ptr(),
+                // CAST: the capacity of a batch is small, the flags too.
+                bvecs.len() as c_uint,
+                skip,
+                len,
+                raw as c_int,
+            )
+        };
+        let sent = accepted(ret)?;
+        batch.advance(sent);
+        Ok(sent)
+    }
+
+    /// Receives what is there, at most the length of `data`; zero octets mean the peer's FIN.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if nothing is there.
+    pub(crate) fn recv(&self, data: &mut [u8]) -> Result<usize> {
+        // SAFETY: the socket is live; `data` is writable for its length.
+        let ret = unsafe { h::tcp_recv(self.sock.as_ptr(), data.as_mut_ptr().cast(), data.len()) };
+        usize::try_from(ret).map_err(|_| Error::from_errno(ret))
+    }
+
+    /// The local address.
+    pub(crate) fn local_addr(&self) -> Result<Storage> {
+        let mut storage = Storage::zeroed();
+        // SAFETY: the socket is live; `storage` has room for any address.
+        let ret = unsafe { b::kernel_getsockname(self.sock.as_ptr(), storage.as_mut_ptr().cast()) };
+        usize::try_from(ret).map_err(|_| Error::from_errno(ret))?;
+        Ok(storage)
+    }
+
+    /// The peer's address.
+    pub(crate) fn peer_addr(&self) -> Result<Storage> {
+        let mut storage = Storage::zeroed();
+        // SAFETY: the socket is live; `storage` has room for any address.
+        let ret = unsafe { b::kernel_getpeername(self.sock.as_ptr(), storage.as_mut_ptr().cast()) };
+        usize::try_from(ret).map_err(|_| Error::from_errno(ret))?;
+        Ok(storage)
+    }
+
+    /// State of the connection. Any context; may be outdated at once.
+    pub(crate) fn state(&self) -> TcpState {
+        // SAFETY: the socket is live.
+        TcpState::from_raw(unsafe { h::sk_state(self.sk.as_ptr()) })
+    }
+
+    /// The error that ended the connection, if one did. Any context.
+    pub(crate) fn error(&self) -> Option<Error> {
+        // SAFETY: the socket is live.
+        error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
+    }
+
+    /// Octets of data that fit a segment now. Any context.
+    pub(crate) fn mss(&self) -> u32 {
+        // SAFETY: the socket is live.
+        unsafe { h::tcp_mss(self.sk.as_ptr()) }
+    }
+
+    /// Octets for which there is space in the send queue. Any context.
+    pub(crate) fn send_space(&self) -> usize {
+        // SAFETY: the socket is live.
+        usize::try_from(unsafe { h::sk_stream_wspace(self.sk.as_ptr()) }).unwrap_or(0)
+    }
+
+    /// Whether the peer acknowledged everything that was sent. Any context.
+    pub(crate) fn all_acked(&self) -> bool {
+        // SAFETY: the socket is live.
+        unsafe { h::tcp_all_acked(self.sk.as_ptr()) }
+    }
+
+    /// Sends a FIN behind what was sent before. Receiving goes on.
+    pub(crate) fn shutdown_write(&self) {
+        // An error means that the connection is gone already.
+        //
+        // SAFETY: the socket is live.
+        let _ =
+            unsafe { b::kernel_sock_shutdown(self.sock.as_ptr(), b::sock_shutdown_cmd_SHUT_WR) };
+    }
+
+    /// Ends the connection with a RST; what was not sent yet is lost.
+    pub(crate) fn abort(&self) {
+        // An error means that the connection is gone already.
+        //
+        // SAFETY: the socket is live and not locked by this context.
+        let _ = unsafe { b::tcp_abort(self.sk.as_ptr(), ECONNABORTED.to_errno().wrapping_neg()) };
+    }
+}
+
+impl Drop for TcpSocket {
+    fn drop(&mut self) {
+        // SAFETY: the socket is owned by the type invariants and nobody refers to it any more.
+        unsafe { b::sock_release(self.sock.as_ptr()) };
+    }
+}
+
+/// The result of a non-blocking send.
+fn accepted(ret: c_int) -> Result<usize> {
+    match usize::try_from(ret) {
+        Ok(n) => Ok(n),
+        Err(_) => match Error::from_errno(ret) {
+            e if e == EAGAIN => Ok(0),
+            e => Err(e),
+        },
+    }
+}
