@@ -5,6 +5,8 @@
 //! Each file wraps one area in safe types, in the shape in which a `kernel::rdma` or `kernel::net`
 //! could offer it. Code outside this folder uses these types only.
 
+pub(crate) mod iwcm;
+pub(crate) mod log;
 pub(crate) mod net;
 mod opaque;
 pub(crate) mod page;
@@ -13,4 +15,5 @@ mod raw;
 pub(crate) mod ring;
 pub(crate) mod shmem;
 pub(crate) mod sync;
+pub(crate) mod timer;
 pub(crate) mod workqueue;

@@ -9,7 +9,7 @@
 mod addr;
 mod batch;
 mod callbacks;
-mod netdev;
+pub(crate) mod netdev;
 mod notifier;
 mod skb;
 mod socket;

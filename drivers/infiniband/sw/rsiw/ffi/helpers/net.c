@@ -286,3 +286,9 @@ bool rsiw_helper_log_allowed(void)
 
 	return __ratelimit(&state);
 }
+
+/* Returns whether the timer was running. */
+bool rsiw_helper_mod_timer_ms(struct timer_list *timer, unsigned int ms)
+{
+	return mod_timer(timer, jiffies + msecs_to_jiffies(ms));
+}

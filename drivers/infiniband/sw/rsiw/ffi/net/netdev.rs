@@ -62,7 +62,7 @@ impl NetDevice {
     }
 
     /// The C device.
-    pub(in crate::ffi) fn as_raw(&self) -> *mut b::net_device {
+    pub(in crate::ffi) fn as_ptr(&self) -> *mut b::net_device {
         self.0.get()
     }
 

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connection manager of the RDMA core for iWARP: identifiers, parameters, events.
+//!
+//! C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
+
+use super::{
+    net::Storage,
+    raw::b, //
+};
+use core::{
+    marker::PhantomData,
+    net::SocketAddr,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::aref::AlwaysRefCounted,
+    types::Opaque, //
+};
+
+/// A `struct iw_cm_id`: one connection, or one listener, of a consumer.
+///
+/// A reference is held as long as events may be delivered.
+///
+/// # Invariants
+///
+/// References to this type point to an identifier whose reference count is not zero.
+#[repr(transparent)]
+pub(crate) struct CmId(Opaque<b::iw_cm_id>);
+
+// SAFETY: identifiers may be used and released from any thread.
+unsafe impl Send for CmId {}
+// SAFETY: the fields read here are set before the driver sees the identifier; `provider_data` is
+// the driver's own, and events may be delivered from any thread.
+unsafe impl Sync for CmId {}
+
+// SAFETY: `add_ref` and `rem_ref` count the references that keep an identifier alive.
+unsafe impl AlwaysRefCounted for CmId {
+    fn inc_ref(&self) {
+        // SAFETY: the identifier is live by the type invariants.
+        if let Some(add_ref) = unsafe { (*self.0.get()).add_ref } {
+            // SAFETY: as above.
+            unsafe { add_ref(self.0.get()) };
+        }
+    }
+
+    unsafe fn dec_ref(obj: NonNull<Self>) {
+        let id = obj.cast::<b::iw_cm_id>().as_ptr();
+        // SAFETY: the caller gives up a reference, so that the identifier is still live.
+        if let Some(rem_ref) = unsafe { (*id).rem_ref } {
+            // SAFETY: as above.
+            unsafe { rem_ref(id) };
+        }
+    }
+}
+
+impl CmId {
+    /// Borrows a C identifier.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is an identifier that lives during `'a`.
+    pub(in crate::ffi) unsafe fn from_raw<'a>(ptr: *mut b::iw_cm_id) -> &'a Self {
+        // SAFETY: the type is transparent; the caller vouches for the identifier.
+        unsafe { &*ptr.cast::<Self>() }
+    }
+
+    /// The local address to use.
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        // SAFETY: the identifier is live; the address is set before it is passed on.
+        Storage::from_raw(unsafe { (*self.0.get()).m_local_addr }).get()
+    }
+
+    /// The peer's address.
+    pub(crate) fn remote_addr(&self) -> Option<SocketAddr> {
+        // SAFETY: as for `local_addr`.
+        Storage::from_raw(unsafe { (*self.0.get()).m_remote_addr }).get()
+    }
+
+    /// Type of service, if the consumer chose one.
+    pub(crate) fn tos(&self) -> Option<u8> {
+        // SAFETY: the identifier is live; nobody writes these fields now.
+        let id = unsafe { &*self.0.get() };
+        id.tos_set().then_some(id.tos)
+    }
+
+    /// Whether an IPv6 listener leaves IPv4 alone.
+    pub(crate) fn afonly(&self) -> bool {
+        // SAFETY: the identifier is live; nobody writes this field now.
+        unsafe { &*self.0.get() }.afonly()
+    }
+
+    /// The driver's number for the connection or listener; zero if it has none yet.
+    pub(crate) fn provider_data(&self) -> usize {
+        // SAFETY: the identifier is live.
+        unsafe { (*self.0.get()).provider_data }.addr()
+    }
+
+    /// Stores the driver's number for the listener.
+    pub(crate) fn set_provider_data(&self, number: usize) {
+        // SAFETY: the identifier is live; only the driver uses this field.
+        unsafe { (*self.0.get()).provider_data = core::ptr::without_provenance_mut(number) };
+    }
+
+    /// Queues an event for the consumer. No lock that the driver's callbacks take may be held.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: the event is lost. It happens to events with private data, and to requests
+    /// beyond the backlog.
+    pub(crate) fn deliver(&self, event: &Event<'_>) -> Result {
+        let mut raw = event.to_raw();
+        // SAFETY: the identifier is live.
+        let handler = unsafe { (*self.0.get()).event_handler }.ok_or(EINVAL)?;
+        // SAFETY: the handler belongs to this identifier; it copies the event and what it
+        // points to.
+        to_result(unsafe { handler(self.0.get(), &mut raw) })
+    }
+}
+
+/// Local and remote address of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Addresses {
+    /// This side's.
+    pub(crate) local: SocketAddr,
+    /// The peer's.
+    pub(crate) remote: SocketAddr,
+}
+
+/// Read depths as events carry them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Depths {
+    /// Field `ird`.
+    pub(crate) ird: u8,
+    /// Field `ord`.
+    pub(crate) ord: u8,
+}
+
+/// What happened, for the consumer.
+pub(crate) enum Event<'a> {
+    /// A peer asks for a connection; delivered to the listener.
+    ConnectRequest {
+        /// What [`CmId::provider_data`] of the new identifier will be.
+        number: usize,
+        /// Both ends.
+        addresses: Addresses,
+        /// The peer's, from its own view.
+        depths: Depths,
+        /// For the consumer; the first 255 octets are told (T-10).
+        private_data: &'a [u8],
+    },
+    /// The answer to a connect; without an error the connection is up.
+    ConnectReply {
+        /// Why there is no connection.
+        error: Option<Error>,
+        /// Both ends, if known.
+        addresses: Option<Addresses>,
+        /// The responder's, from this side's view.
+        depths: Depths,
+        /// For the consumer; the first 255 octets are told (T-10).
+        private_data: &'a [u8],
+    },
+    /// The connection that the consumer accepted is up. Comes after each successful accept, with
+    /// an error if the connection failed before it could be used.
+    Established {
+        /// Why the connection is dead already.
+        error: Option<Error>,
+        /// As in `ConnectReply`.
+        depths: Depths,
+    },
+    /// The peer wants to end the connection.
+    Disconnect,
+    /// The connection has ended; nothing follows.
+    Close,
+}
+
+impl Event<'_> {
+    fn to_raw(&self) -> b::iw_cm_event {
+        let mut raw: b::iw_cm_event = pin_init::zeroed();
+        match *self {
+            Event::ConnectRequest {
+                number,
+                addresses,
+                depths,
+                private_data,
+            } => {
+                raw.event = b::iw_cm_event_type_IW_CM_EVENT_CONNECT_REQUEST;
+                raw.provider_data = core::ptr::without_provenance_mut(number);
+                set_addresses(&mut raw, Some(addresses));
+                set_depths(&mut raw, depths);
+                set_private_data(&mut raw, private_data);
+            }
+            Event::ConnectReply {
+                error,
+                addresses,
+                depths,
+                private_data,
+            } => {
+                raw.event = b::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY;
+                raw.status = error.map_or(0, |e| e.to_errno());
+                set_addresses(&mut raw, addresses);
+                set_depths(&mut raw, depths);
+                set_private_data(&mut raw, private_data);
+            }
+            Event::Established { error, depths } => {
+                raw.event = b::iw_cm_event_type_IW_CM_EVENT_ESTABLISHED;
+                raw.status = error.map_or(0, |e| e.to_errno());
+                set_depths(&mut raw, depths);
+            }
+            Event::Disconnect => raw.event = b::iw_cm_event_type_IW_CM_EVENT_DISCONNECT,
+            Event::Close => raw.event = b::iw_cm_event_type_IW_CM_EVENT_CLOSE,
+        }
+        raw
+    }
+}
+
+fn set_addresses(raw: &mut b::iw_cm_event, addresses: Option<Addresses>) {
+    if let Some(Addresses { local, remote }) = addresses {
+        raw.local_addr = Storage::new(&local).0.into_raw();
+        raw.remote_addr = Storage::new(&remote).0.into_raw();
+    }
+}
+
+fn set_depths(raw: &mut b::iw_cm_event, depths: Depths) {
+    raw.ird = depths.ird;
+    raw.ord = depths.ord;
+}
+
+/// Private data that an event can carry.
+pub(crate) const MAX_EVENT_DATA: usize = u8::MAX as usize;
+
+fn set_private_data(raw: &mut b::iw_cm_event, data: &[u8]) {
+    let data = data.get(..MAX_EVENT_DATA).unwrap_or(data);
+    // The handler only reads from it.
+    raw.private_data = data.as_ptr().cast_mut().cast();
+    raw.private_data_len = u8::try_from(data.len()).unwrap_or(u8::MAX);
+}
+
+/// What a consumer says to connect or to accept: a `struct iw_cm_conn_param`.
+pub(crate) struct ConnParam<'a> {
+    /// For the peer's consumer.
+    pub(crate) private_data: &'a [u8],
+    /// Reads that this side wants to have outstanding.
+    pub(crate) ord: u32,
+    /// Reads of the peer to be served at a time.
+    pub(crate) ird: u32,
+    /// Number of the queue pair.
+    pub(crate) qpn: u32,
+    _param: PhantomData<&'a b::iw_cm_conn_param>,
+}
+
+impl<'a> ConnParam<'a> {
+    /// Borrows C parameters.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` and the private data it points to are valid, and not written, during `'a`.
+    pub(in crate::ffi) unsafe fn from_raw(ptr: *const b::iw_cm_conn_param) -> Self {
+        // SAFETY: the caller vouches for the parameters.
+        let raw = unsafe { &*ptr };
+        // SAFETY: the caller vouches for the private data.
+        let private_data =
+            unsafe { private_data(raw.private_data, usize::from(raw.private_data_len)) };
+        Self {
+            private_data,
+            ord: raw.ord,
+            ird: raw.ird,
+            qpn: raw.qpn,
+            _param: PhantomData,
+        }
+    }
+}
+
+/// Borrows private data of C.
+///
+/// # Safety
+///
+/// `ptr` is null, or `len` octets from it on are valid and not written during `'a`.
+pub(in crate::ffi) unsafe fn private_data<'a>(ptr: *const c_void, len: usize) -> &'a [u8] {
+    if ptr.is_null() {
+        return &[];
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { core::slice::from_raw_parts(ptr.cast(), len) }
+}

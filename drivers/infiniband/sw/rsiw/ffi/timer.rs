@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Timers of reference-counted objects.
+//!
+//! C header: [`include/linux/timer.h`](srctree/include/linux/timer.h)
+
+use super::raw::{
+    b,
+    h, //
+};
+use core::marker::PhantomData;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    types::Opaque, //
+};
+
+/// An object that has a timer.
+pub(crate) trait Expires: Sized + Send + Sync + 'static {
+    /// The timer of the object.
+    fn timer(&self) -> &Timer<Self>;
+
+    /// The timer ran out. Softirq.
+    fn expired(this: Arc<Self>);
+}
+
+/// A timer that keeps its object alive while it runs.
+///
+/// # Invariants
+///
+/// While the timer is pending, and until its callback has taken it, `target` is from
+/// `Arc::into_raw` of a reference that the timer owns. It never has two different values.
+#[pin_data]
+#[repr(C)]
+pub(crate) struct Timer<T: Expires> {
+    #[pin]
+    timer: Opaque<b::timer_list>,
+    target: Atomic<*mut T>,
+    _target: PhantomData<Arc<T>>,
+}
+
+// SAFETY: C's timers may be set and stopped from any thread; the target is `Send` and `Sync`.
+unsafe impl<T: Expires> Send for Timer<T> {}
+// SAFETY: as above, and the target is accessed atomically.
+unsafe impl<T: Expires> Sync for Timer<T> {}
+
+impl<T: Expires> Timer<T> {
+    /// A timer that is not running.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        // INVARIANT: not pending.
+        pin_init!(Self {
+            timer <- Opaque::ffi_init(|timer| {
+                // SAFETY: `timer` is a place for a timer that does not move once initialised.
+                unsafe { h::timer_setup(timer, Some(Self::callback)) };
+            }),
+            target: Atomic::new(core::ptr::null_mut()),
+            _target: PhantomData,
+        })
+    }
+
+    /// Starts the timer of `this`, or sets it anew. Any context.
+    pub(crate) fn start(this: &Arc<T>, ms: u32) {
+        let timer = this.timer();
+        let target = Arc::into_raw(this.clone());
+        // INVARIANT: always the object itself.
+        timer.target.store(target.cast_mut(), Relaxed);
+        // SAFETY: the timer is initialised; the reference keeps it in place.
+        if unsafe { h::mod_timer_ms(timer.timer.get(), ms) } {
+            // It was pending and owns a reference already.
+            //
+            // SAFETY: `target` is from `into_raw` above.
+            drop(unsafe { Arc::from_raw(target) });
+        }
+    }
+
+    /// Stops the timer of `this` and waits for its callback. Not in softirq.
+    pub(crate) fn stop(this: &Arc<T>) {
+        let timer = this.timer();
+        // SAFETY: the timer is initialised; the callback takes no lock of the caller.
+        if unsafe { b::timer_delete_sync(timer.timer.get()) } != 0 {
+            // SAFETY: by the type invariants: it was pending and its callback will not come.
+            drop(unsafe { Arc::from_raw(timer.target.load(Relaxed).cast_const()) });
+        }
+    }
+
+    /// # Safety
+    ///
+    /// To be called by C as the function of the timer of a `Timer<T>`.
+    unsafe extern "C" fn callback(timer: *mut b::timer_list) {
+        // The timer is the first field.
+        //
+        // SAFETY: a timer that fires is alive by the type invariants.
+        let this = unsafe { &*timer.cast::<Self>() };
+        let target = this.target.load(Relaxed).cast_const();
+        // SAFETY: by the type invariants; this callback takes the reference.
+        T::expired(unsafe { Arc::from_raw(target) });
+    }
+}
