@@ -65,7 +65,7 @@ impl SharedMemory {
 
     /// The first byte. Valid for volatile and atomic access of [`SharedMemory::size`] bytes as long
     /// as `self` lives.
-    pub(super) fn as_ptr(&self) -> *mut u8 {
+    pub(in crate::ffi) fn as_ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
     }
 }

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Mapping rings into user processes.
+//!
+//! An entry at the core stands for a piece of [`SharedMemory`] under an offset of the device file.
+//! It holds a reference to the memory until nobody can map it any more, so that an `mmap` that runs
+//! beside the object's destruction finds it. Established mappings hold the pages themselves
+//! (`vm_insert_page`); they outlive the entry, the object and the device, and the core has nothing
+//! to take away from them when it disassociates a process: there is no device memory behind them.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//!
+//! Context: process context.
+
+use super::udata::Udata;
+use crate::ffi::{
+    raw::{
+        b,
+        h, //
+    },
+    shmem::SharedMemory,
+};
+use core::ptr::NonNull;
+use kernel::{
+    error::{
+        from_result,
+        to_result, //
+    },
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full, //
+        },
+        Arc, //
+    },
+    types::Opaque,
+};
+
+/// Offset of the first page that an entry may get. Page 0x90 is what the library takes for "nothing
+/// to map".
+const FIRST_PAGE: u32 = 0x91;
+
+/// What the core knows an entry by, and our memory.
+///
+/// # Invariants
+///
+/// Made by [`MmapEntry::insert`]; freed by [`mmap_free_callback`] once the core has no reference.
+#[repr(C)]
+struct Entry {
+    base: Opaque<b::rdma_user_mmap_entry>,
+    mem: Arc<SharedMemory>,
+}
+
+/// Memory that processes can map as long as this is not removed.
+///
+/// Must be removed before the verbs object it belongs to is destroyed, while the process's context
+/// exists.
+///
+/// # Invariants
+///
+/// `entry` is null or an [`Entry`] inserted at the core, with a reference that is ours.
+pub(crate) struct MmapEntry {
+    entry: Atomic<*mut Entry>,
+    key: u64,
+}
+
+impl MmapEntry {
+    /// Offers `mem` to the process that makes the call.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the call is none by a process with a context, `ENOMEM`.
+    pub(crate) fn insert(udata: &Udata<'_>, mem: Arc<SharedMemory>) -> Result<Self> {
+        let context = udata.ucontext().ok_or(EINVAL)?;
+        let len = mem.size();
+        let entry = KBox::new(
+            Entry {
+                base: Opaque::zeroed(),
+                mem,
+            },
+            GFP_KERNEL,
+        )?;
+        let entry = KBox::into_raw(entry);
+        // SAFETY: `context` is that of the running call; the entry is fresh and stays where it is
+        // until `mmap_free_callback`.
+        let ret = unsafe {
+            b::rdma_user_mmap_entry_insert_range(
+                context.as_ptr(),
+                entry.cast(),
+                len,
+                FIRST_PAGE,
+                u32::MAX,
+            )
+        };
+        if let Err(e) = to_result(ret) {
+            // SAFETY: the core did not take the entry, which came from `into_raw` above.
+            drop(unsafe { KBox::from_raw(entry) });
+            return Err(e);
+        }
+        // SAFETY: the entry was inserted and has our reference.
+        let key = unsafe { h::rdma_user_mmap_get_offset(entry.cast()) };
+        // INVARIANT: inserted, and the first reference is ours.
+        Ok(Self {
+            entry: Atomic::new(entry),
+            key,
+        })
+    }
+
+    /// The offset by which a process maps the memory.
+    pub(crate) fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// Ends the offer; mappings stay. Later calls do nothing.
+    pub(crate) fn remove(&self) {
+        // INVARIANT: null from here on; the reference goes to the core.
+        let entry = self.entry.xchg(core::ptr::null_mut(), Full);
+        // SAFETY: null, which the function ignores, or an entry with our reference.
+        unsafe { b::rdma_user_mmap_entry_remove(entry.cast()) };
+    }
+}
+
+impl Drop for MmapEntry {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// `ib_device_ops.mmap`: maps the memory of an entry.
+///
+/// # Safety
+///
+/// For the core only, with a valid context and a new mapping of its device file.
+pub(super) unsafe extern "C" fn mmap_callback(
+    context: *mut b::ib_ucontext,
+    vma: *mut b::vm_area_struct,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: both are valid, by the caller's promise. Checks that the mapping is shared and
+        // as long as the entry.
+        let entry = unsafe { b::rdma_user_mmap_entry_get(context, vma) };
+        let entry = NonNull::new(entry).ok_or(EINVAL)?;
+        // SAFETY: all entries of the device are ours, and we have a reference.
+        let mem = unsafe { &(*entry.cast::<Entry>().as_ptr()).mem };
+        // SAFETY: the mapping is new, the memory came from `vmalloc_user` and lives as long as the
+        // entry, which we have a reference to.
+        let ret = to_result(unsafe { b::remap_vmalloc_range(vma, mem.as_ptr().cast(), 0) });
+        // SAFETY: gives back the reference from above.
+        unsafe { b::rdma_user_mmap_entry_put(entry.as_ptr()) };
+        ret.map(|()| 0)
+    })
+}
+
+/// `ib_device_ops.mmap_free`: nobody can map the entry any more.
+///
+/// # Safety
+///
+/// For the core only, with an entry of this device that has no reference left.
+pub(super) unsafe extern "C" fn mmap_free_callback(entry: *mut b::rdma_user_mmap_entry) {
+    // SAFETY: all entries of the device came from `KBox::into_raw` in `MmapEntry::insert`; this is
+    // the only place that frees them after they were inserted.
+    drop(unsafe { KBox::from_raw(entry.cast::<Entry>()) });
+}

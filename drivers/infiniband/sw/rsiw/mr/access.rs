@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Checked access to a region's memory (draft-hilland-rddp-verbs sections 7.4 and 7.6.3).
+//!
+//! Context: any.
+#![forbid(unsafe_code)]
+
+use super::{
+    Kind,
+    Mr,
+    PdId, //
+};
+use crate::{
+    ffi::{
+        rdma::umem::Slices, //
+    },
+    sync::gate::{
+        GateGuard,
+        GatePtr, //
+    },
+    wire::ddp::Stag,
+};
+use core::ops::{
+    BitOr,
+    Deref, //
+};
+use kernel::prelude::*;
+
+/// Rights to a region, a set. Local read comes with every region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access(u32);
+
+impl Access {
+    /// Source of Sends and Writes of this side: granted by every region.
+    pub(crate) const LOCAL_READ: Self = Self(0);
+    /// Sink of receives and of this side's Reads (T-22).
+    pub(crate) const LOCAL_WRITE: Self = Self(1);
+    /// Sink of the peer's Writes.
+    pub(crate) const REMOTE_WRITE: Self = Self(1 << 1);
+    /// Source of the peer's Reads.
+    pub(crate) const REMOTE_READ: Self = Self(1 << 2);
+
+    const ALL: u32 = Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0;
+
+    /// The rights among `enum ib_access_flags`, whose values these are.
+    pub(crate) fn from_verbs(flags: u32) -> Self {
+        Self(flags & Self::ALL)
+    }
+
+    /// Whether all of `other` is in the set.
+    pub(crate) fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Access {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Why an access is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MrError {
+    /// There is no such region, its key is another, or it is not valid (any more).
+    Invalid,
+    /// The region belongs to another protection domain.
+    Pd,
+    /// The region does not grant the right.
+    Access,
+    /// The range is not inside the region.
+    Bounds,
+    /// The range goes beyond the end of the address space.
+    Wrap,
+}
+
+/// A range of a region that may be used in the way that was asked for, as long as this lives.
+///
+/// Keeps deregistration waiting: not to be held across anything that waits for a peer. Borrows or
+/// owns the region, depending on `P`.
+///
+/// # Invariants
+///
+/// The region grants the access to the `len` octets from byte `offset` on.
+pub(crate) struct MrAccess<P: GatePtr> {
+    guard: GateGuard<P>,
+    offset: u64,
+    len: u32,
+}
+
+impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
+    /// Checks the whole range before anything of it is used (T-8): `len` octets at `addr` of the
+    /// region `mr` found by `stag`, on behalf of protection domain `pd`, for `want`.
+    ///
+    /// For a length of zero there is nothing to ask (T-23).
+    pub(crate) fn new(
+        mr: P,
+        stag: Stag,
+        pd: PdId,
+        want: Access,
+        addr: u64,
+        len: u32,
+    ) -> Result<Self, MrError> {
+        let guard = GateGuard::new(mr).ok_or(MrError::Invalid)?;
+        let offset = guard.check(stag, pd, want, addr, len)?;
+        // INVARIANT: just checked.
+        Ok(Self { guard, offset, len })
+    }
+
+    /// Length of the range.
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// The pieces of `len` octets from octet `at` of the range on.
+    ///
+    /// # Errors
+    ///
+    /// [`MrError::Bounds`] if they are not all in the range.
+    pub(crate) fn slices(&self, at: u32, len: u32) -> Result<Slices<'_>, MrError> {
+        match at.checked_add(len) {
+            Some(end) if end <= self.len => {}
+            _ => return Err(MrError::Bounds),
+        }
+        let at = self
+            .offset
+            .checked_add(u64::from(at))
+            .ok_or(MrError::Bounds)?;
+        match &self.guard.kind {
+            Kind::User(umem) => umem.slices(&self.guard, at, len),
+        }
+        .ok_or(MrError::Bounds)
+    }
+
+    /// Writes `src` to the range from octet `at` on.
+    ///
+    /// # Errors
+    ///
+    /// [`MrError::Bounds`] if it does not fit; nothing is written then.
+    pub(crate) fn copy_in(&self, at: u32, mut src: &[u8]) -> Result<(), MrError> {
+        let len = u32::try_from(src.len()).map_err(|_| MrError::Bounds)?;
+        for piece in self.slices(at, len)? {
+            let (now, rest) = src
+                .split_at_checked(piece.len() as usize)
+                .ok_or(MrError::Bounds)?;
+            copy(piece.copy_in(0, now))?;
+            src = rest;
+        }
+        Ok(())
+    }
+
+    /// Reads the range from octet `at` on into `dst`.
+    ///
+    /// # Errors
+    ///
+    /// [`MrError::Bounds`] if there is less than that; nothing is read then.
+    pub(crate) fn copy_out(&self, at: u32, mut dst: &mut [u8]) -> Result<(), MrError> {
+        let len = u32::try_from(dst.len()).map_err(|_| MrError::Bounds)?;
+        for piece in self.slices(at, len)? {
+            let (now, rest) = dst
+                .split_at_mut_checked(piece.len() as usize)
+                .ok_or(MrError::Bounds)?;
+            copy(piece.copy_out(0, now))?;
+            dst = rest;
+        }
+        Ok(())
+    }
+}
+
+fn copy(result: Result) -> Result<(), MrError> {
+    result.map_err(|_| MrError::Bounds)
+}

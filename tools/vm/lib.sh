@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0
+# Shared by the scripts of tools/vm: where caches live, how a step is shown,
+# and how a cached result is made once and never half trusted. Sourced; sets
+# no options, needs "top" (the checkout) to be set by the caller.
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/rsiw
+vm=$top/tools/vm
+
+die()
+{
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	exit 1
+}
+
+# A line on stderr when a step starts and its time when it is over; the
+# result of a command stays alone on stdout.
+say()
+{
+	printf '%s\n' "$*" >&2
+}
+
+now()
+{
+	date +%s
+}
+
+# timed NAME LOG COMMAND...: runs COMMAND with its output in LOG, shows the
+# end of LOG when it fails.
+timed()
+{
+	timed_name=$1 timed_log=$2
+	shift 2
+	timed_start=$(now)
+	mkdir -p "${timed_log%/*}"
+	printf '%-44s ' "$timed_name" >&2
+	if "$@" >"$timed_log" 2>&1; then
+		say "$(($(now) - timed_start)) s"
+		return 0
+	fi
+	say "FAILED after $(($(now) - timed_start)) s, see $timed_log"
+	tail -n 25 "$timed_log" >&2
+	return 1
+}
+
+# The name of a result: a hash over everything that went into it.
+hash_of()
+{
+	cat "$@" | sha256sum | cut -c1-12
+}
+
+# once NAME DIR FUNCTION: makes DIR by calling FUNCTION DIR, unless an earlier
+# call did so to the end. The stamp is written last and removed first, so an
+# interrupted run leaves nothing that a later one would take for complete. The
+# lock makes a second run wait for the first instead of working beside it.
+once()
+{
+	[ -e "$2/.complete" ] && return 0
+	mkdir -p "$cache/lock" "${2%/*}"
+	(
+		if ! flock -n 9; then
+			say "$1: waiting for another run that does this"
+			flock 9
+		fi
+		[ -e "$2/.complete" ] && exit 0
+		[ -d "$2" ] && wipe "$2"
+		timed "$1" "$cache/log/${2##*/}.log" "$3" "$2" || exit 1
+		touch "$2/.complete"
+	) 9>"$cache/lock/${2##*/}"
+}
+
+# As a user the files of the root belong to subordinate ids, which only a user
+# namespace with all of them can remove.
+as_root()
+{
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		unshare --user --map-root-user --map-auto "$@"
+	fi
+}
+
+wipe()
+{
+	as_root rm -f "$1/.complete"
+	as_root rm -rf --one-file-system "$1"
+}
