@@ -169,6 +169,7 @@ impl Sqe {
 
 /// Operations, as in `opcode` of queue entries and completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "numbers of the ABI")]
 #[repr(u8)]
 pub(crate) enum Opcode {
     /// RDMA Write.
@@ -211,6 +212,7 @@ impl Opcode {
 }
 
 /// Bits of the flags of queue entries and completions.
+#[allow(dead_code, reason = "numbers of the ABI")]
 pub(crate) mod wqe {
     /// The entry is the kernel's (SQ, RQ) or the consumer's (CQ).
     pub(crate) const VALID: u16 = 1;
@@ -229,6 +231,7 @@ pub(crate) mod wqe {
 }
 
 /// Values of [`CqCtrl::flags`](super::CqCtrl::flags).
+#[allow(dead_code, reason = "numbers of the ABI")]
 pub(crate) mod notify {
     /// Nothing is asked for.
     pub(crate) const NOT: u32 = 0;
@@ -240,6 +243,7 @@ pub(crate) mod notify {
 
 /// How a work request ended, as in [`Cqe::status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "numbers of the ABI")]
 #[repr(u16)]
 pub(crate) enum WcStatus {
     /// Success.

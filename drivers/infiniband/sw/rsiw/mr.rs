@@ -12,6 +12,7 @@
 
 pub(crate) mod access;
 mod permute;
+mod range;
 pub(crate) mod table;
 
 use self::{
@@ -19,6 +20,7 @@ use self::{
         Access,
         MrError, //
     },
+    range::Range,
     table::StagTable, //
 };
 use crate::{
@@ -65,10 +67,7 @@ pub(crate) struct Mr {
     stag: Atomic<u32>,
     pd: PdId,
     access: Access,
-    /// Tagged offset of the first byte.
-    base: u64,
-    /// Length in octets.
-    len: u64,
+    range: Range,
     kind: Kind,
 }
 
@@ -94,21 +93,19 @@ impl Mr {
         init: &MrInit,
         key: u8,
     ) -> Result<Arc<Self>> {
-        let last = init.length.checked_sub(1).ok_or(EINVAL)?;
         let base = if init.access & ZERO_BASED == 0 {
             init.iova
         } else {
             0
         };
-        base.checked_add(last).ok_or(EINVAL)?;
+        let range = Range::new(base, init.length).ok_or(EINVAL)?;
         let umem = Umem::pin(device, init.start, init.length, init.access)?;
         let mr = Arc::new(
             Self {
                 stag: Atomic::new(0),
                 pd,
                 access: Access::from_verbs(init.access),
-                base,
-                len: init.length,
+                range,
                 kind: Kind::User(umem),
             },
             GFP_KERNEL,
@@ -151,13 +148,6 @@ impl Mr {
         if !self.access.contains(want) {
             return Err(MrError::Access);
         }
-        // The last byte may have the highest address there is.
-        addr.checked_add(u64::from(len.saturating_sub(1)))
-            .ok_or(MrError::Wrap)?;
-        let offset = addr.checked_sub(self.base).ok_or(MrError::Bounds)?;
-        match offset.checked_add(u64::from(len)) {
-            Some(end) if end <= self.len => Ok(offset),
-            _ => Err(MrError::Bounds),
-        }
+        Ok(self.range.locate(addr, len)?)
     }
 }

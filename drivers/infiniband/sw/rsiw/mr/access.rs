@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    range::RangeError,
     Kind,
     Mr,
     PdId, //
@@ -74,6 +75,15 @@ pub(crate) enum MrError {
     Bounds,
     /// The range goes beyond the end of the address space.
     Wrap,
+}
+
+impl From<RangeError> for MrError {
+    fn from(e: RangeError) -> Self {
+        match e {
+            RangeError::Wrap => Self::Wrap,
+            RangeError::Outside => Self::Bounds,
+        }
+    }
 }
 
 /// A range of a region that may be used in the way that was asked for, as long as this lives.

@@ -28,3 +28,34 @@ pub(super) fn permute(index: u32, hash: impl Fn(u64) -> u64) -> u32 {
     }
     left << HALF_BITS | right
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        permute,
+        INDEX_BITS, //
+    };
+
+    /// Not SipHash, but as mixed as a test needs.
+    fn hash(v: u64) -> u64 {
+        let v = (v ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (v ^ v >> 29).wrapping_mul(0x94d0_49bb_1331_11eb) >> 17
+    }
+
+    #[test]
+    fn each_index_comes_once() {
+        let mut seen = vec![false; 1 << INDEX_BITS];
+        for i in 0..1 << INDEX_BITS {
+            let slot = seen.get_mut(permute(i, hash) as usize).unwrap();
+            assert!(!core::mem::replace(slot, true), "{i}");
+        }
+    }
+
+    #[test]
+    fn neighbours_are_far_apart() {
+        let near = (0..1000)
+            .filter(|&i| permute(i, hash).abs_diff(permute(i + 1, hash)) < 1 << 12)
+            .count();
+        assert!(near < 10, "{near}");
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Bounds of a region (draft-hilland-rddp-verbs section 7.6.3). Pure.
+#![forbid(unsafe_code)]
+
+/// Why a range of tagged offsets is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RangeError {
+    /// It goes beyond the end of the address space.
+    Wrap,
+    /// It is not inside the region.
+    Outside,
+}
+
+/// The octets of a region, by tagged offset.
+#[derive(Clone, Copy)]
+pub(super) struct Range {
+    base: u64,
+    len: u64,
+}
+
+impl Range {
+    /// `len` octets of which the first has tagged offset `base`.
+    ///
+    /// Returns `None` if there are none, or if they go beyond the end of the address space.
+    pub(super) fn new(base: u64, len: u64) -> Option<Self> {
+        base.checked_add(len.checked_sub(1)?)?;
+        Some(Self { base, len })
+    }
+
+    /// Where in the region the `len` octets at `addr` start, if all of them are inside.
+    pub(super) fn locate(&self, addr: u64, len: u32) -> Result<u64, RangeError> {
+        let len = u64::from(len);
+        // The last octet may have the highest address there is.
+        if addr.checked_add(len.saturating_sub(1)).is_none() {
+            return Err(RangeError::Wrap);
+        }
+        let offset = addr.checked_sub(self.base).ok_or(RangeError::Outside)?;
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(offset),
+            _ => Err(RangeError::Outside),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Range,
+        RangeError::{
+            Outside,
+            Wrap, //
+        },
+    };
+
+    #[test]
+    fn regions_have_octets_and_do_not_wrap() {
+        assert!(Range::new(4, 0).is_none());
+        assert!(Range::new(u64::MAX, 1).is_some());
+        assert!(Range::new(u64::MAX, 2).is_none());
+        assert!(Range::new(0, u64::MAX).is_some());
+    }
+
+    #[test]
+    fn every_octet_counts() {
+        let r = Range::new(1000, 100).unwrap();
+        assert_eq!(r.locate(1000, 100), Ok(0));
+        assert_eq!(r.locate(1099, 1), Ok(99));
+        assert_eq!(r.locate(1099, 2), Err(Outside));
+        assert_eq!(r.locate(1100, 1), Err(Outside));
+        assert_eq!(r.locate(999, 1), Err(Outside));
+        assert_eq!(r.locate(999, 2), Err(Outside));
+        assert_eq!(r.locate(0, u32::MAX), Err(Outside));
+    }
+
+    #[test]
+    fn the_end_of_the_address_space() {
+        let r = Range::new(u64::MAX - 9, 10).unwrap();
+        assert_eq!(r.locate(u64::MAX, 1), Ok(9));
+        assert_eq!(r.locate(u64::MAX - 9, 10), Ok(0));
+        assert_eq!(r.locate(u64::MAX, 2), Err(Wrap));
+        assert_eq!(r.locate(u64::MAX - 9, 11), Err(Wrap));
+        let r = Range::new(0, 10).unwrap();
+        assert_eq!(r.locate(u64::MAX, 2), Err(Wrap));
+        assert_eq!(r.locate(u64::MAX, 1), Err(Outside));
+    }
+}
