@@ -38,6 +38,9 @@ use kernel::{
 const ACCEPT_BUDGET: usize = 64;
 /// Least and most connections that may have said nothing yet.
 const HALF_OPEN: (usize, usize) = (128, 4096);
+/// Least length of TCP's queue. Connections leave it at once, so that it says nothing about the
+/// consumer; but a burst that it cannot take loses a second.
+const TCP_BACKLOG: u32 = 128;
 
 /// A listener of a consumer.
 #[pin_data]
@@ -121,7 +124,7 @@ impl Listener {
     fn open(self: &Arc<Self>, sock: Arc<TcpSocket>, backlog: u32) -> Result {
         let mut open = self.state.lock();
         open.callbacks = Some(ListenCallbacks::install(sock.clone(), self.clone())?);
-        sock.listen(backlog)?;
+        sock.listen(backlog.max(TCP_BACKLOG))?;
         open.sock = Some(sock);
         drop(open);
         // Connections may have come before the socket was in its place.

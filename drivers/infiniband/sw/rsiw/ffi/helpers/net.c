@@ -126,6 +126,7 @@ void rsiw_helper_sock_prepare(struct sock *sk)
 	sk->sk_use_task_frag = false;
 	tcp_sock_set_nodelay(sk);
 	sock_set_reuseaddr(sk);
+	sock_set_keepalive(sk);
 }
 
 void rsiw_helper_lock_sock(struct sock *sk)
