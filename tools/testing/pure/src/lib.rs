@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pure layers of the driver, from the very files that the module compiles.
+//! The pure layers of the driver, from the very files that the module compiles, and what tests
+//! them: a complete protocol peer, and entry points for fuzzers.
 #![forbid(unsafe_code)]
 
 #[path = "../../../../drivers/infiniband/sw/rsiw/wire/mod.rs"]
@@ -8,3 +9,14 @@ mod wire;
 
 #[path = "../../../../drivers/infiniband/sw/rsiw/proto/mod.rs"]
 mod proto;
+
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+mod support;
+
+pub mod fuzz;
+
+#[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+mod tests;

@@ -234,9 +234,6 @@ impl Rx {
                 if h.qn.get() != qn::TERMINATE {
                     return Err(TermError::UntaggedQn);
                 }
-                let rest = rest
-                    .get(..rest.len().min(usize::from(ulpdu_len)))
-                    .unwrap_or(rest);
                 let code = Received::parse(rest).map_or(0, |t| t.code);
                 Ok((ddp::UNTAGGED_LEN, Action::Terminate { code }))
             }

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections: set-up by MPA (RFC 5044 section 7, RFC 6581), teardown, and the contract with
+//! iw_cm.
+//!
+//! Each connection has an endpoint: its state under a mutex, one timer, and one work item that
+//! does everything that takes time. Nothing waits for a peer (T-42). Socket callbacks, the timer
+//! and the QP leave a note and queue the work. All events go to iw_cm from the work, one after
+//! the other and with no lock held, so that their order is that of `events`.
+//!
+//! iw_cm knows endpoints and listeners by number: one that is gone is simply not found.
+//!
+//! Locks: endpoint mutex > listener mutex > registry mutex, and endpoint mutex > what the QP
+//! takes > socket lock. The QP never waits for an endpoint.
+//!
+//! Context: process context, if nothing else is said.
+#![forbid(unsafe_code)]
+
+mod active;
+mod endpoint;
+mod events;
+mod listen;
+mod passive;
+mod registry;
+mod teardown;
+
+pub(crate) use self::{
+    endpoint::{
+        Endpoint,
+        StreamEnd, //
+    },
+    registry::Registry, //
+};
+
+use crate::{
+    device::{
+        Device,
+        MAX_READS, //
+    },
+    ffi::iwcm::{
+        CmId,
+        ConnParam, //
+    },
+    params,
+    proto::{
+        conn::Config,
+        negotiate::Depths, //
+    },
+    wire::mpa, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
+};
+
+/// Milliseconds for TCP to connect.
+const CONNECT_MS: u32 = 20_000;
+/// Milliseconds for the peer's Request, from the accept of TCP.
+const REQUEST_MS: u32 = 15_000;
+/// Milliseconds for the consumer to answer a Request. A listener that is destroyed drops requests
+/// it has not told yet; this ends them.
+const ANSWER_MS: u32 = 60_000;
+/// Milliseconds for the peer's Reply, which its consumer decides about.
+const REPLY_MS: u32 = 30_000;
+/// Milliseconds for the first segment of an initiator in peer-to-peer mode.
+const RTR_MS: u32 = 15_000;
+/// Milliseconds for the peer's FIN once all is said.
+const LINGER_MS: u32 = 5_000;
+
+/// What the device can do.
+const CAP: Depths = Depths {
+    ird: MAX_READS,
+    ord: MAX_READS,
+};
+
+/// How connections are set up; `rev` is 2 unless the peer turned that down.
+fn config(rev: u8) -> Config {
+    Config {
+        rev,
+        crc: params::mpa_crc(),
+        peer_to_peer: rev >= mpa::REV_2,
+        rtr: mpa::RtrSet::ALL,
+        cap: CAP,
+    }
+}
+
+/// The depths that a consumer asks for, as far as the device can (T-29, T-30).
+fn depths(param: &ConnParam<'_>) -> Depths {
+    let field = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
+    Depths {
+        ird: field(param.ird),
+        ord: field(param.ord),
+    }
+    .capped(CAP)
+}
+
+/// Starts to connect. If it returns without an error, a reply event follows in bounded time.
+pub(crate) fn connect(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -> Result {
+    active::connect(dev, id, param)
+}
+
+/// Accepts a connection that an event told of. If it returns without an error, an established
+/// event follows in bounded time.
+pub(crate) fn accept(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -> Result {
+    passive::accept(dev, id, param)
+}
+
+/// Rejects a connection that an event told of. No event follows.
+pub(crate) fn reject(dev: &Device, id: &CmId, private_data: &[u8]) -> Result {
+    passive::reject(dev, id, private_data)
+}
+
+/// Starts to listen on the address of `id`; each connection request makes an event.
+pub(crate) fn create_listen(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result {
+    listen::create(dev, id, backlog)
+}
+
+/// Stops to listen. Connections that an event told of stay.
+pub(crate) fn destroy_listen(dev: &Device, id: &CmId) -> Result {
+    listen::destroy(dev, id)
+}
+
+/// Ends all connections and listeners of a device, and waits until they are gone. Later calls
+/// for this device fail.
+pub(crate) fn close_all(dev: &Device) {
+    dev.cm.close_all();
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The side that connects.
+#![forbid(unsafe_code)]
+
+use super::{
+    config,
+    depths,
+    endpoint::{
+        Link,
+        Phase,
+        State, //
+    },
+    events::{
+        event_depths,
+        private_data,
+        Reply, //
+    },
+    passive::{
+        read_frame,
+        Read, //
+    },
+    teardown::{
+        send_terminate,
+        send_whole, //
+    },
+    Endpoint,
+    CONNECT_MS,
+    REPLY_MS, //
+};
+use crate::{
+    device::Device,
+    ffi::{
+        iwcm::{
+            Addresses,
+            CmId,
+            ConnParam, //
+        },
+        net::{
+            Callbacks,
+            TcpSocket,
+            TcpState, //
+        },
+    },
+    proto::{
+        collector::{
+            Failure,
+            Reason, //
+        },
+        conn::{
+            Event,
+            Initiator,
+            Params, //
+        },
+        negotiate::{
+            Depths,
+            EventDepths, //
+        },
+    },
+    wire::mpa, //
+};
+use core::net::SocketAddr;
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
+};
+
+/// First port that is not reserved for privileged users.
+const FIRST_USER_PORT: u16 = 1024;
+
+/// What a consumer asked for, and how far that is.
+pub(super) struct Attempt {
+    local: SocketAddr,
+    remote: SocketAddr,
+    tos: Option<u8>,
+    want: Depths,
+    private_data: KVec<u8>,
+    rev: u8,
+    mpa: Initiator,
+    /// Octets of the Reply were received.
+    heard: bool,
+}
+
+impl Attempt {
+    fn new(id: &CmId, param: &ConnParam<'_>) -> Result<KBox<Self>> {
+        let want = depths(param);
+        let mut private_data = KVec::new();
+        private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
+        let mpa = Initiator::new(config(mpa::REV_2), want);
+        if private_data.len() > mpa.max_private_data() {
+            return Err(EINVAL);
+        }
+        let attempt = Attempt {
+            local: id.local_addr().ok_or(EAFNOSUPPORT)?,
+            remote: id.remote_addr().ok_or(EAFNOSUPPORT)?,
+            tos: id.tos(),
+            want,
+            private_data,
+            rev: mpa::REV_2,
+            mpa,
+            heard: false,
+        };
+        if attempt.local.is_ipv4() != attempt.remote.is_ipv4() {
+            return Err(EAFNOSUPPORT);
+        }
+        Ok(KBox::new(attempt, GFP_KERNEL)?)
+    }
+
+    /// Whether another attempt with the older set-up may do better (RFC 6581 section 10).
+    fn may_fall_back(&self, reason: Reason) -> bool {
+        self.rev >= mpa::REV_2
+            && match reason {
+                Reason::NotEnhanced | Reason::Revision => true,
+                Reason::Closed => !self.heard,
+                _ => false,
+            }
+    }
+
+    /// Prepares the attempt with the older set-up.
+    fn fall_back(&mut self) {
+        self.rev = mpa::REV_1;
+        self.mpa = Initiator::new(config(self.rev), self.want);
+        self.heard = false;
+    }
+}
+
+/// Creates a socket and starts to connect it; `port` is the local port.
+fn dial(
+    this: &Arc<Endpoint>,
+    st: &mut State,
+    attempt: &Attempt,
+    port: u16,
+) -> Result<Arc<TcpSocket>> {
+    let netdev = this.dev.netdev().ok_or(ENODEV)?;
+    let sock = TcpSocket::new(&netdev, &attempt.local)?;
+    if let Some(tos) = attempt.tos {
+        sock.set_tos(tos);
+    }
+    let mut local = attempt.local;
+    local.set_port(port);
+    sock.bind(&local)?;
+    st.callbacks = Some(Callbacks::install(sock.clone(), this.clone())?);
+    match sock.connect(&attempt.remote) {
+        // The peer's answer was there at once; the consumer learns of it as ever.
+        Err(e) if e == ECONNREFUSED || e == ECONNRESET => Ok(sock),
+        Err(e) => {
+            st.callbacks = None;
+            Err(e)
+        }
+        Ok(()) => Ok(sock),
+    }
+}
+
+/// Starts to connect.
+///
+/// Ports of RDMA consumers have a number space of their own, in which a port is free that TCP may
+/// be using. Then another is taken, unless the consumer wanted a privileged one.
+fn start(this: &Arc<Endpoint>, st: &mut State, attempt: &Attempt) -> Result {
+    let port = attempt.local.port();
+    let sock = match dial(this, st, attempt, port) {
+        Err(e) if (e == EADDRINUSE || e == EADDRNOTAVAIL) && port >= FIRST_USER_PORT => {
+            dial(this, st, attempt, 0)?
+        }
+        other => other?,
+    };
+    st.sock = Some(sock);
+    this.arm(CONNECT_MS);
+    Ok(())
+}
+
+/// See [`super::connect`].
+pub(super) fn connect(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -> Result {
+    let qp = dev.qp_by_num(param.qpn).ok_or(EINVAL)?;
+    let attempt = Attempt::new(&id, param)?;
+    let this = Endpoint::register(dev)?;
+    let mut st = this.state.lock();
+    st.phase = Phase::Closed;
+    let result = qp
+        .attach(this.clone())
+        .and_then(|()| start(&this, &mut st, &attempt).inspect_err(|_| qp.detach()));
+    if result.is_ok() {
+        st.phase = Phase::Connecting(attempt);
+        st.cm_id = Some(id);
+        st.qp = Some(qp);
+    }
+    drop(st);
+    // The endpoint goes on, or goes away.
+    Endpoint::kick(this);
+    result
+}
+
+/// TCP may have connected.
+pub(super) fn connecting(this: &Arc<Endpoint>, st: &mut State, mut attempt: KBox<Attempt>) {
+    let Some(sock) = st.sock.clone() else {
+        return this.connect_failed(st, Reply::failed(ECONNRESET));
+    };
+    match sock.state() {
+        TcpState::Connecting => {
+            st.phase = Phase::Connecting(attempt);
+            return;
+        }
+        TcpState::Closed | TcpState::Listen => {
+            let error = sock.error().unwrap_or(ECONNREFUSED);
+            this.connect_failed(st, Reply::failed(error));
+            this.reset(st);
+            return;
+        }
+        TcpState::Established | TcpState::CloseWait | TcpState::Closing => {}
+    }
+    match send_request(&sock, &mut attempt) {
+        Ok(()) => {
+            this.arm(REPLY_MS);
+            await_reply(this, st, attempt);
+        }
+        Err(error) => {
+            this.connect_failed(st, Reply::failed(error));
+            this.reset(st);
+        }
+    }
+}
+
+fn send_request(sock: &TcpSocket, attempt: &mut Attempt) -> Result {
+    let mut frame = [0; mpa::MAX_FRAME];
+    let n = attempt
+        .mpa
+        .request(&attempt.private_data, &mut frame)
+        .map_err(|_| EINVAL)?;
+    send_whole(sock, frame.get(..n).ok_or(EINVAL)?)
+}
+
+/// The Reply may have come.
+pub(super) fn await_reply(this: &Arc<Endpoint>, st: &mut State, mut attempt: KBox<Attempt>) {
+    let Some(sock) = st.sock.clone() else {
+        return this.connect_failed(st, Reply::failed(ECONNRESET));
+    };
+    let (read, heard) = read_frame(&sock, &mut attempt.mpa);
+    attempt.heard |= heard;
+    let event = match read {
+        Read::Pending => {
+            st.phase = Phase::AwaitReply(attempt);
+            return;
+        }
+        Read::Event(event) => event,
+        Read::Closed => match attempt.mpa.closed() {
+            Some(event) => event,
+            None => Event::Failed(Reason::Closed.into()),
+        },
+    };
+    match event {
+        Event::Established(params) => established(this, st, &sock, &attempt, &params),
+        Event::Rejected(depths) => rejected(this, st, &attempt, depths),
+        Event::Failed(failure) => failed(this, st, &sock, attempt, failure),
+        // Not an event of an initiator.
+        Event::Request(_) => {
+            this.connect_failed(st, Reply::failed(EPROTO));
+            this.reset(st);
+        }
+    }
+}
+
+/// The reply event of a connection that is up.
+fn success(sock: &TcpSocket, attempt: &Attempt, depths: EventDepths) -> Result<Reply> {
+    Ok(Reply {
+        error: None,
+        addresses: Some(Addresses {
+            local: sock.local_addr()?.get().ok_or(EAFNOSUPPORT)?,
+            remote: attempt.remote,
+        }),
+        depths: event_depths(depths),
+        data: private_data(attempt.mpa.private_data())?,
+    })
+}
+
+fn established(
+    this: &Arc<Endpoint>,
+    st: &mut State,
+    sock: &Arc<TcpSocket>,
+    attempt: &Attempt,
+    params: &Params,
+) {
+    this.disarm();
+    // The QP puts its own callbacks in the place of these, and drains the socket then (T-25).
+    st.callbacks = None;
+    let result = success(sock, attempt, params.event).and_then(|reply| {
+        let qp = st.qp.as_ref().ok_or(EINVAL)?;
+        qp.start(sock.clone(), params, this.clone())?;
+        Ok(reply)
+    });
+    match result {
+        Ok(reply) => {
+            st.outbox.reply = Some(reply);
+            st.link = Link::Up;
+            st.phase = Phase::Running;
+        }
+        Err(_) => {
+            this.connect_failed(st, Reply::failed(ECONNRESET));
+            this.reset(st);
+        }
+    }
+}
+
+/// The consumer of the other side does not want the connection.
+fn rejected(this: &Arc<Endpoint>, st: &mut State, attempt: &Attempt, depths: EventDepths) {
+    let reply = Reply {
+        depths: event_depths(depths),
+        data: private_data(attempt.mpa.private_data()).unwrap_or(KVec::new()),
+        ..Reply::failed(ECONNREFUSED)
+    };
+    this.connect_failed(st, reply);
+    this.close(st);
+}
+
+fn failed(
+    this: &Arc<Endpoint>,
+    st: &mut State,
+    sock: &TcpSocket,
+    mut attempt: KBox<Attempt>,
+    failure: Failure,
+) {
+    if attempt.may_fall_back(failure.reason) {
+        this.reset(st);
+        attempt.fall_back();
+        match start(this, st, &attempt) {
+            Ok(()) => st.phase = Phase::Connecting(attempt),
+            Err(error) => this.connect_failed(st, Reply::failed(error)),
+        }
+        return;
+    }
+    let error = match failure.reason {
+        Reason::Timeout => ETIMEDOUT,
+        Reason::Closed => ECONNRESET,
+        _ => EPROTO,
+    };
+    this.connect_failed(st, Reply::failed(error));
+    match failure.terminate {
+        Some(code) if send_terminate(sock, code).is_ok() => this.close(st),
+        _ => this.reset(st),
+    }
+}

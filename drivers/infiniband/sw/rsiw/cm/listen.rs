@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Listeners.
+#![forbid(unsafe_code)]
+
+use super::passive;
+use crate::{
+    device::Device,
+    ffi::{
+        iwcm::{
+            CmId,
+            Event, //
+        },
+        net::{
+            ListenCallbacks,
+            ListenHandler,
+            TcpSocket, //
+        },
+    },
+};
+use kernel::{
+    impl_has_work, new_work,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        new_mutex,
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// Connections taken from TCP before others get the worker.
+const ACCEPT_BUDGET: usize = 64;
+/// Least and most connections that may have said nothing yet.
+const HALF_OPEN: (usize, usize) = (128, 4096);
+
+/// A listener of a consumer.
+#[pin_data]
+pub(crate) struct Listener {
+    pub(super) dev: Arc<Device>,
+    number: usize,
+    cm_id: ARef<CmId>,
+    /// Most connections without a Request; the oldest goes for a new one (T-42).
+    half_open_max: usize,
+    #[pin]
+    state: Mutex<Open>,
+    #[pin]
+    work: Work<Self>,
+}
+
+#[derive(Default)]
+struct Open {
+    sock: Option<Arc<TcpSocket>>,
+    callbacks: Option<ListenCallbacks<Listener>>,
+    /// Numbers of the endpoints without a Request, oldest first.
+    half_open: KVec<usize>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Listener { self.work }
+}
+
+/// See [`super::create_listen`].
+pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result {
+    let addr = id.local_addr().ok_or(EAFNOSUPPORT)?;
+    let netdev = dev.netdev().ok_or(ENODEV)?;
+    let sock = TcpSocket::new(&netdev, &addr)?;
+    if addr.is_ipv6() && id.afonly() {
+        sock.set_v6only()?;
+    }
+    // A consumer that listens on the wildcard does so on every RDMA device.
+    if addr.ip().is_unspecified() {
+        sock.bind_to_device(&netdev)?;
+    }
+    if let Some(tos) = id.tos() {
+        sock.set_tos(tos);
+    }
+    sock.bind(&addr)?;
+
+    let (least, most) = HALF_OPEN;
+    let half_open_max = usize::try_from(backlog)
+        .unwrap_or(most)
+        .max(least)
+        .min(most);
+    let this = dev.cm.add_listener(|number| {
+        id.set_provider_data(number);
+        Arc::pin_init(
+            pin_init!(Listener {
+                dev: dev.clone(),
+                number,
+                cm_id: id,
+                half_open_max,
+                state <- new_mutex!(Open::default(), "rsiw::cm::Listener::state"),
+                work <- new_work!("rsiw::cm::Listener::work"),
+            }),
+            GFP_KERNEL,
+        )
+    })?;
+    let result = this.open(sock, backlog);
+    if result.is_err() {
+        dev.cm.remove_listener(this.number);
+        this.close();
+    }
+    result
+}
+
+/// See [`super::destroy_listen`].
+pub(super) fn destroy(dev: &Device, id: &CmId) -> Result {
+    if let Some(this) = dev.cm.remove_listener(id.provider_data()) {
+        this.close();
+    }
+    Ok(())
+}
+
+impl Listener {
+    fn open(self: &Arc<Self>, sock: Arc<TcpSocket>, backlog: u32) -> Result {
+        let mut open = self.state.lock();
+        open.callbacks = Some(ListenCallbacks::install(sock.clone(), self.clone())?);
+        sock.listen(backlog)?;
+        open.sock = Some(sock);
+        drop(open);
+        // Connections may have come before the socket was in its place.
+        let _ = self.dev.queue().enqueue(self.clone());
+        Ok(())
+    }
+
+    /// Closes the socket, so that its port is free, and ends the connections without a Request.
+    pub(super) fn close(&self) {
+        let Open {
+            sock,
+            callbacks,
+            half_open,
+        } = core::mem::take(&mut *self.state.lock());
+        drop(callbacks);
+        drop(sock);
+        for number in half_open {
+            if let Some(endpoint) = self.dev.cm.get(number) {
+                endpoint.shut();
+            }
+        }
+    }
+
+    /// Hands an event to the consumer. No lock may be held.
+    pub(super) fn deliver(&self, event: &Event<'_>) -> Result {
+        if self.state.lock().sock.is_none() {
+            return Err(ECONNABORTED);
+        }
+        self.cm_id.deliver(event)
+    }
+
+    /// An endpoint has got its Request, or is gone.
+    pub(super) fn forget(&self, number: usize) {
+        self.state.lock().half_open.retain(|n| *n != number);
+    }
+
+    /// Takes a connection from TCP. Under the mutex, so that `close` gets the last reference.
+    fn next(&self) -> Option<Arc<TcpSocket>> {
+        let open = self.state.lock();
+        open.sock.as_ref()?.accept().ok().flatten()
+    }
+
+    /// Counts a connection that has said nothing yet, and ends the oldest one if there are too
+    /// many.
+    pub(super) fn admit(&self, number: usize) -> Result {
+        let mut open = self.state.lock();
+        if open.sock.is_none() {
+            return Err(ECONNABORTED);
+        }
+        let oldest = if open.half_open.len() >= self.half_open_max {
+            open.half_open.remove(0).ok()
+        } else {
+            None
+        };
+        open.half_open.push(number, GFP_KERNEL)?;
+        drop(open);
+        if let Some(oldest) = oldest.and_then(|number| self.dev.cm.get(number)) {
+            oldest.shut();
+        }
+        Ok(())
+    }
+}
+
+impl WorkItem for Listener {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        for _ in 0..ACCEPT_BUDGET {
+            let Some(sock) = this.next() else {
+                return;
+            };
+            // An error closes the socket.
+            let _ = passive::create(&this, sock);
+        }
+        let dev = this.dev.clone();
+        let _ = dev.queue().enqueue(this);
+    }
+}
+
+impl ListenHandler for Listener {
+    fn incoming(this: ArcBorrow<'_, Self>) {
+        let this: Arc<Self> = this.into();
+        let dev = this.dev.clone();
+        let _ = dev.queue().enqueue(this);
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ends of a connection: failed set-up, the end of the stream, lingering.
+//!
+//! All under the endpoint's mutex.
+#![forbid(unsafe_code)]
+
+use super::{
+    endpoint::{
+        Link,
+        Phase,
+        State, //
+    },
+    events::{
+        Established,
+        Pending,
+        Reply, //
+    },
+    passive,
+    Endpoint,
+    StreamEnd,
+    LINGER_MS, //
+};
+use crate::{
+    ffi::{
+        crc::crc32c,
+        log::pr_ratelimited,
+        net::{
+            Callbacks,
+            TcpSocket,
+            TcpState, //
+        },
+    },
+    proto::tx,
+    wire::{
+        fpdu::{
+            Crc,
+            Trailer, //
+        },
+        terminate::{
+            TermError,
+            Terminate, //
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Octets that are read and dropped at a time.
+const DROP_BUDGET: usize = 1024 * 1024;
+
+impl Endpoint {
+    /// Ends a connection that the QP does not have; the peer gets a RST.
+    pub(super) fn give_up(self: &Arc<Self>, st: &mut State, error: Error) {
+        match core::mem::replace(&mut st.phase, Phase::Closed) {
+            Phase::Connecting(_) | Phase::AwaitReply(_) => {
+                self.connect_failed(st, Reply::failed(error));
+            }
+            Phase::AwaitRequest(_) | Phase::Requested(_) => st.outbox.request = None,
+            phase @ Phase::Running => {
+                st.phase = phase;
+                return;
+            }
+            Phase::New | Phase::Lingering | Phase::Closed => {}
+        }
+        self.reset(st);
+    }
+
+    /// There will be no connection: the QP is free again, and the consumer is told.
+    pub(super) fn connect_failed(self: &Arc<Self>, st: &mut State, reply: Reply) {
+        if let Some(qp) = st.qp.take() {
+            if let Some(error) = reply.error {
+                let dev = self.dev.handle();
+                pr_ratelimited!("{}: QP {}: connect failed: {:?}\n", dev, qp.num(), error);
+            }
+            qp.detach();
+        }
+        st.outbox.reply = Some(reply);
+    }
+
+    /// Resets TCP and lets go of the socket.
+    pub(super) fn reset(self: &Arc<Self>, st: &mut State) {
+        self.disarm();
+        st.callbacks = None;
+        if let Some(sock) = st.sock.take() {
+            sock.abort();
+        }
+        st.phase = Phase::Closed;
+    }
+
+    /// The QP has left the stream.
+    pub(super) fn stream_ended(self: &Arc<Self>, st: &mut State, end: StreamEnd) {
+        match core::mem::replace(&mut st.link, Link::Down) {
+            Link::Down => {}
+            Link::Accepted(depths) => {
+                st.outbox.established = Some(Established {
+                    error: Some(ECONNRESET),
+                    depths,
+                });
+                st.outbox.close = true;
+            }
+            Link::Up => st.outbox.close = true,
+        }
+        st.qp = None;
+        match end {
+            StreamEnd::Reset => self.reset(st),
+            StreamEnd::Graceful => self.close(st),
+        }
+    }
+
+    /// Sends a FIN and lingers until the peer's: data that nobody reads must not turn the close
+    /// into a RST, which could destroy what was sent last (T-32).
+    pub(super) fn close(self: &Arc<Self>, st: &mut State) {
+        self.disarm();
+        st.phase = Phase::Closed;
+        let Some(sock) = &st.sock else {
+            return;
+        };
+        sock.shutdown_write();
+        if st.callbacks.is_none() {
+            st.callbacks = Callbacks::install(sock.clone(), self.clone()).ok();
+        }
+        self.arm(LINGER_MS);
+        self.linger(st);
+    }
+
+    /// Drops what the peer sent; closed once its FIN is there.
+    pub(super) fn linger(self: &Arc<Self>, st: &mut State) {
+        let over = st.sock.as_ref().is_none_or(drained);
+        if over {
+            self.disarm();
+            st.callbacks = None;
+            st.sock = None;
+            st.phase = Phase::Closed;
+        } else {
+            st.phase = Phase::Lingering;
+        }
+    }
+
+    /// An event could not be delivered.
+    pub(super) fn undelivered(self: &Arc<Self>, st: &mut State, pending: &Pending) {
+        match pending {
+            Pending::Request(_) => {
+                pr_ratelimited!("{}: no room for a connection request\n", self.dev.handle());
+                passive::refuse(self, st, &[]);
+            }
+            // Private data takes memory; without it the event gets through.
+            Pending::Reply(reply) if !reply.data.is_empty() => {
+                if reply.error.is_none() {
+                    st.link = Link::Down;
+                    if let Some(qp) = &st.qp {
+                        qp.abort();
+                    }
+                }
+                st.outbox.disconnect = false;
+                st.outbox.close = false;
+                st.outbox.reply = Some(Reply::failed(reply.error.unwrap_or(ENOMEM)));
+            }
+            _ => pr_ratelimited!("{}: event lost\n", self.dev.handle()),
+        }
+    }
+}
+
+/// Takes what was received from the socket; returns whether the peer's FIN was there too, or TCP
+/// is gone.
+fn drained(sock: &Arc<TcpSocket>) -> bool {
+    sock.with_lock(|sk| loop {
+        match sk.read(DROP_BUDGET, |chunk| chunk.len()) {
+            Ok(result) if result.consumed > 0 => {}
+            _ => return sk.peer_fin() || sk.state() == TcpState::Closed,
+        }
+    })
+}
+
+/// Sends a Terminate as the first FPDU of a stream that will have no other.
+pub(super) fn send_terminate(sock: &TcpSocket, error: TermError) -> Result {
+    let mut header = [0; tx::TERMINATE_HEADER];
+    let message = Terminate { error, quote: None };
+    let frame = tx::terminate(&message, &mut header);
+    let header = header.get(..frame.header_len).ok_or(EINVAL)?;
+    // A peer that does not want CRCs ignores this one.
+    let crc = Crc::new().update(crc32c, header);
+    let trailer = Trailer::new(frame.ulpdu_len, Some(crc), crc32c);
+    let mut fpdu = KVec::new();
+    fpdu.extend_from_slice(header, GFP_KERNEL)?;
+    fpdu.extend_from_slice(trailer.as_bytes(), GFP_KERNEL)?;
+    send_whole(sock, &fpdu)
+}
+
+/// Sends a frame that fits the empty send queue of a new connection.
+///
+/// # Errors
+///
+/// `ENOBUFS` if it does not.
+pub(super) fn send_whole(sock: &TcpSocket, frame: &[u8]) -> Result {
+    if sock.send(frame)? == frame.len() {
+        Ok(())
+    } else {
+        Err(ENOBUFS)
+    }
+}
