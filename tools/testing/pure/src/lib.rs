@@ -10,6 +10,17 @@ mod wire;
 #[path = "../../../../drivers/infiniband/sw/rsiw/proto/mod.rs"]
 mod proto;
 
+// The pure parts of memory regions bring their tests with them.
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)]
+#[path = "../../../../drivers/infiniband/sw/rsiw/mr/permute.rs"]
+mod mr_permute;
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)]
+#[path = "../../../../drivers/infiniband/sw/rsiw/mr/range.rs"]
+mod mr_range;
+
 #[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 #[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod support;
