@@ -282,6 +282,7 @@ impl Peer {
             self.rx.stop();
             return self.fail(TermError::MpaCrc, None);
         }
+        self.gate = true;
         let ulpdu = &covered[2..2 + usize::from(fpdu.ulpdu_len)];
         let head = &ulpdu[..ulpdu.len().min(rx::HEAD_LEN)];
         let limits = Limits {

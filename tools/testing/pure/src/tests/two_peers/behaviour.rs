@@ -158,6 +158,18 @@ fn p_rdmap_17_error_and_flush() {
     assert_eq!(b.completions, [(0, Status::Flushed)]);
 }
 
+/// T-24, P-ERR-14: a first FPDU with the right CRC but wrong contents is answered.
+#[test]
+fn t_24_terminate_for_the_first_fpdu() {
+    let (mut a, mut b) = pair(config(1, true, false), config(2, true, false));
+    let (stag, to) = (Stag(9), 0);
+    let data = vec![1];
+    a.post(0, Wr::Write { data, stag, to }, false);
+    settle(&mut a, &mut b);
+    assert_eq!(a.got_terminate, Some(0x1100));
+    assert!(!b.reset && b.fin);
+}
+
 /// P-ERR-10, P-ERR-13, P-ERR-19, P-ERR-25: the codes for what only the driver can check.
 #[test]
 fn p_err_codes_across_the_wire() {
