@@ -6,11 +6,9 @@ use super::super::raw::{
     b,
     h, //
 };
-use core::{
-    fmt,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 use kernel::{
+    fmt,
     prelude::*,
     sync::aref::{
         ARef,
