@@ -59,7 +59,7 @@ def parse():
     p.add_argument("--cpus", type=int, default=2)
     p.add_argument("--memory", default="4G")
     p.add_argument("--icount", action="store_true")
-    p.add_argument("--accel", choices=["kvm", "tcg"])
+    p.add_argument("--accel", choices=["kvm", "tcg"], required=True)
     p.add_argument("--append", action="append", default=[])
     p.add_argument("--qemu", action="append", default=[])
     p.add_argument("--link-server")
@@ -223,6 +223,8 @@ def run_once(args, cmd):
             if not up:
                 up = booted(args.console)
                 if up:
+                    print(f"{f'boot Linux {args.release} ({args.accel})':44} {passed:.0f} s",
+                          file=sys.stderr)
                     start = time.monotonic()
                 elif passed > BOOT_SECONDS and not args.gdb:
                     return False, 125
