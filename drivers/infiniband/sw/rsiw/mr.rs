@@ -82,6 +82,8 @@ impl Gated for Mr {
 impl Mr {
     /// Registers memory of the calling process and makes it known under a new STag with `key`.
     ///
+    /// The table has a reference from here on: only [`Mr::deregister`] undoes this.
+    ///
     /// # Errors
     ///
     /// `EINVAL` for an empty region or one whose addresses wrap, `ENOMEM`, and what pinning says

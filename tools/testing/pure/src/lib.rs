@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pure layers of the driver, from the very files that the module compiles.
+//! The pure layers of the driver, from the very files that the module compiles, and what tests
+//! them: a complete protocol peer, and entry points for fuzzers.
 #![forbid(unsafe_code)]
 
 #[path = "../../../../drivers/infiniband/sw/rsiw/wire/mod.rs"]
@@ -8,3 +9,25 @@ mod wire;
 
 #[path = "../../../../drivers/infiniband/sw/rsiw/proto/mod.rs"]
 mod proto;
+
+// The pure parts of memory regions bring their tests with them.
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)]
+#[path = "../../../../drivers/infiniband/sw/rsiw/mr/permute.rs"]
+mod mr_permute;
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)]
+#[path = "../../../../drivers/infiniband/sw/rsiw/mr/range.rs"]
+mod mr_range;
+
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+mod support;
+
+pub mod fuzz;
+
+#[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+mod tests;

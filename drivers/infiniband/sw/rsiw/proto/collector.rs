@@ -102,8 +102,9 @@ impl Collector {
         loop {
             let end = self.have.saturating_add(self.wanted());
             let to = self.buf.get_mut(self.have..end).unwrap_or(&mut []);
+            let from = bytes.get(taken..).unwrap_or(&[]);
             let mut n = 0usize;
-            for (to, from) in to.iter_mut().zip(bytes.iter().skip(taken)) {
+            for (to, from) in to.iter_mut().zip(from) {
                 *to = *from;
                 n = n.saturating_add(1);
             }

@@ -62,7 +62,7 @@ pub(crate) struct Params {
     pub(crate) peer_to_peer: bool,
     /// For `rx::Rx::new`.
     pub(crate) expect_rtr: RtrSet,
-    /// Responder: send no FPDU before the first one came in (T-24, M-MPA-22).
+    /// Responder: send no FPDU before one came in and had the right CRC (T-24, M-MPA-22).
     pub(crate) wait_for_fpdu: bool,
     /// For the iw_cm event of this side.
     pub(crate) event: EventDepths,

@@ -104,8 +104,9 @@ pub(crate) struct Segment {
     pub(crate) header_len: u16,
     /// Octets of payload.
     pub(crate) payload_len: u16,
-    /// This is the first segment of the connection: a responder may send from now on (T-24) and,
-    /// in peer-to-peer mode, tells its consumer that the connection is established (X-ENH-19).
+    /// This is the first segment of the connection: a responder in peer-to-peer mode tells its
+    /// consumer now that the connection is established (X-ENH-19). (It may send, if only a
+    /// Terminate, once an FPDU has the right CRC, whatever is in it: T-24.)
     pub(crate) first: bool,
     /// What to do.
     pub(crate) action: Action,
@@ -234,9 +235,6 @@ impl Rx {
                 if h.qn.get() != qn::TERMINATE {
                     return Err(TermError::UntaggedQn);
                 }
-                let rest = rest
-                    .get(..rest.len().min(usize::from(ulpdu_len)))
-                    .unwrap_or(rest);
                 let code = Received::parse(rest).map_or(0, |t| t.code);
                 Ok((ddp::UNTAGGED_LEN, Action::Terminate { code }))
             }

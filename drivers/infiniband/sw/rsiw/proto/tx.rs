@@ -30,10 +30,20 @@ use crate::wire::terminate::{
     Terminate, //
 };
 use zerocopy::byteorder::big_endian::{
+    U16,
     U32,
     U64, //
 };
-use zerocopy::IntoBytes;
+use zerocopy::{
+    Immutable,
+    IntoBytes, //
+};
+use zerocopy_derive::{
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
 
 /// Longest run of octets in front of the payload: length field, untagged header, Read Request.
 pub(crate) const MAX_HEADER: usize = LEN_FIELD + ddp::UNTAGGED_LEN + READ_REQUEST_LEN;
@@ -219,20 +229,26 @@ impl Message {
     }
 
     fn header(&self, offset: u32, last: bool, ulpdu_len: u16, out: &mut [u8; MAX_HEADER]) -> usize {
-        let len = ulpdu_len.to_be_bytes();
-        let tagged = |opcode, stag: Stag, to: TaggedOffset| Tagged {
-            control: ddp::Control::new(true, last),
-            rdmap: Control::new(opcode).0,
-            stag: U32::new(stag.0),
-            to: U64::new(to.0.wrapping_add(u64::from(offset))),
+        let len = U16::new(ulpdu_len);
+        let tagged = |opcode, stag: Stag, to: TaggedOffset| TaggedFpdu {
+            len,
+            ddp: Tagged {
+                control: ddp::Control::new(true, last),
+                rdmap: Control::new(opcode).0,
+                stag: U32::new(stag.0),
+                to: U64::new(to.0.wrapping_add(u64::from(offset))),
+            },
         };
-        let untagged = |opcode, invalidate: Option<Stag>, qn| Untagged {
-            control: ddp::Control::new(false, last),
-            rdmap: Control::new(opcode).0,
-            invalidate: U32::new(invalidate.unwrap_or_default().0),
-            qn: U32::new(qn),
-            msn: U32::new(self.msn.0),
-            mo: U32::new(offset),
+        let untagged = |opcode, invalidate: Option<Stag>, qn| UntaggedFpdu {
+            len,
+            ddp: Untagged {
+                control: ddp::Control::new(false, last),
+                rdmap: Control::new(opcode).0,
+                invalidate: U32::new(invalidate.unwrap_or_default().0),
+                qn: U32::new(qn),
+                msn: U32::new(self.msn.0),
+                mo: U32::new(offset),
+            },
         };
         match self.kind {
             Kind::Send {
@@ -240,45 +256,71 @@ impl Message {
                 invalidate,
             } => {
                 let opcode = Opcode::send(solicited, invalidate.is_some());
-                fill(
-                    out,
-                    &[&len, untagged(opcode, invalidate, qn::SEND).as_bytes()],
-                )
+                put(out, &untagged(opcode, invalidate, qn::SEND))
             }
-            Kind::Write { stag, to } => {
-                fill(out, &[&len, tagged(Opcode::Write, stag, to).as_bytes()])
-            }
-            Kind::ReadResponse { stag, to } => fill(
-                out,
-                &[&len, tagged(Opcode::ReadResponse, stag, to).as_bytes()],
-            ),
+            Kind::Write { stag, to } => put(out, &tagged(Opcode::Write, stag, to)),
+            Kind::ReadResponse { stag, to } => put(out, &tagged(Opcode::ReadResponse, stag, to)),
             Kind::ReadRequest(request) => {
-                let header = untagged(Opcode::ReadRequest, None, qn::READ_REQUEST);
-                fill(out, &[&len, header.as_bytes(), &request.to_wire()])
+                let front = untagged(Opcode::ReadRequest, None, qn::READ_REQUEST);
+                put(
+                    out,
+                    &ReadRequestFpdu {
+                        front,
+                        request: request.to_wire(),
+                    },
+                )
             }
         }
     }
 }
 
-/// Copies `parts` one behind the other and gives the number of octets.
-fn fill(out: &mut [u8], parts: &[&[u8]]) -> usize {
-    let mut n = 0usize;
-    for part in parts {
-        let end = n.saturating_add(part.len());
-        if let Some(to) = out.get_mut(n..end) {
-            to.copy_from_slice(part);
-        }
-        n = end;
+/// Front of an FPDU with a tagged segment.
+#[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct TaggedFpdu {
+    len: U16,
+    ddp: Tagged,
+}
+
+/// Front of an FPDU with an untagged segment.
+#[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct UntaggedFpdu {
+    len: U16,
+    ddp: Untagged,
+}
+
+/// An FPDU with a Read Request, without trailer.
+#[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ReadRequestFpdu {
+    front: UntaggedFpdu,
+    request: [u8; READ_REQUEST_LEN],
+}
+
+const _: () = assert!(size_of::<ReadRequestFpdu>() == MAX_HEADER);
+
+/// Writes the front of an FPDU and gives its length, at most [`MAX_HEADER`].
+fn put<T: IntoBytes + Immutable>(out: &mut [u8; MAX_HEADER], front: &T) -> usize {
+    match front.write_to_prefix(out) {
+        Ok(()) => size_of::<T>(),
+        Err(_) => 0,
     }
-    n
 }
 
 /// Makes the one FPDU of a Terminate; after it nothing may be sent (T-32, P-RDMAP-17).
 pub(crate) fn terminate(message: &Terminate, out: &mut [u8; TERMINATE_HEADER]) -> Frame {
     let mut ulpdu = [0; terminate::MAX_ULPDU];
     let ulpdu_len = message.emit(&mut ulpdu);
-    let body = ulpdu.get(..usize::from(ulpdu_len)).unwrap_or(&ulpdu);
-    let header_len = fill(out, &[&ulpdu_len.to_be_bytes(), body]);
+    let body = ulpdu.iter().take(usize::from(ulpdu_len));
+    let mut header_len = 0usize;
+    for (to, from) in out
+        .iter_mut()
+        .zip(ulpdu_len.to_be_bytes().iter().chain(body))
+    {
+        *to = *from;
+        header_len = header_len.saturating_add(1);
+    }
     Frame {
         header_len,
         payload: 0,

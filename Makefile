@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0
+# What people type. The kernel's build system reads Kbuild instead, which it
+# prefers, so the two roles do not meet in one file.
+
+KDIR ?= /lib/modules/$(shell uname -r)/build
+MAKEFLAGS += --no-print-directory
+
+# A plain "make": the module for KDIR.
+module:
+	@tools/vm/kdir-check "$(KDIR)"
+	@mkdir -p build/module
+	$(MAKE) -C "$(KDIR)" M="$(CURDIR)" MO="$(CURDIR)/build/module" CONFIG_RDMA_RSIW=m modules
+	@echo "built build/module/drivers/infiniband/sw/rsiw/rsiw.ko"
+
+packaged:
+	@tools/vm/build
+
+modules_install:
+	@tools/vm/install "$(KDIR)"
+
+demo check shell:
+	@tools/vm/$@
+
+bench:
+	@tools/bench/run
+
+lint:
+	@tools/lint/run
+
+clean:
+	rm -rf build
+
+distclean: clean
+	@tools/vm/distclean
+
+help:
+	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
+	@echo "make check            all tests"
+	@echo "make bench            the benchmark, rsiw beside siw, rxe and plain TCP"
+	@echo "make shell            a guest with the module loaded"
+	@echo "make lint             formatting, lints and gates"
+	@echo "make                  rsiw.ko for KDIR (default: the running kernel)"
+	@echo "make packaged         rsiw.ko for Debian's newest packaged Linux 7.3"
+	@echo "make modules_install  installs what one of the two has built (INSTALL_MOD_PATH)"
+	@echo "make clean            removes build/"
+	@echo "make distclean        and the caches"
+
+.PHONY: module packaged modules_install demo check shell bench lint clean distclean help

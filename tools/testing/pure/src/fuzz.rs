@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Entry points for fuzzers: each takes any bytes and must neither panic nor hang.
+
+use crate::proto::conn::{Config, Initiator, Responder};
+use crate::proto::deframer::{Deframer, Place, Step};
+use crate::proto::negotiate::Depths;
+use crate::proto::rx::{Limits, Rx};
+use crate::support::peer::{Peer, Region, Wr};
+use crate::support::rng::{Choices, Input};
+use crate::wire::ddp::{self, Stag, TaggedOffset};
+use crate::wire::fpdu::MAX_FPDU;
+use crate::wire::mpa::{Header, RtrSet, HEADER_LEN, MAX_FRAME};
+use crate::wire::rdmap::ReadRequest;
+use crate::wire::terminate::{Quote, Received};
+
+/// An entry point.
+pub type Target = fn(&[u8]);
+
+/// All entry points, by the name of their fuzz target.
+pub const TARGETS: [(&str, Target); 5] = [
+    ("parsers", parsers),
+    ("deframer", deframer),
+    ("rx", rx),
+    ("conn", conn),
+    ("two_peers", two_peers),
+];
+
+fn config() -> Config {
+    Config {
+        rev: 2,
+        crc: true,
+        peer_to_peer: true,
+        rtr: RtrSet::ALL,
+        cap: Depths { ird: 8, ord: 8 },
+    }
+}
+
+/// The parsers of all headers.
+pub fn parsers(data: &[u8]) {
+    if let Some(frame) = data.first_chunk::<HEADER_LEN>() {
+        if let Ok(header) = Header::parse(frame) {
+            assert!(Header::parse(&header.to_wire()) == Ok(header));
+        }
+    }
+    let _ = ddp::Header::parse(data);
+    let _ = ReadRequest::parse(data);
+    let _ = Received::parse(data);
+    let len = u16::try_from(data.len()).unwrap_or(u16::MAX);
+    let _ = Quote::new(data, len);
+}
+
+/// A stream of FPDUs; the first octet chooses the size of the chunks.
+pub fn deframer(data: &[u8]) {
+    let Some((&size, stream)) = data.split_first() else {
+        return;
+    };
+    let mut deframer = Deframer::new();
+    let mut staged = 0usize;
+    for mut chunk in stream.chunks(usize::from(size).max(1)) {
+        loop {
+            match deframer.next(&chunk) {
+                Err(_) => return,
+                Ok(Step::NeedMore) => break,
+                Ok(Step::Stage { at, n }) => {
+                    assert!(n > 0 && n <= chunk.len() && at == staged);
+                    staged = staged.saturating_add(n);
+                    assert!(staged <= MAX_FPDU);
+                    chunk = chunk.get(n..).unwrap_or(&[]);
+                }
+                Ok(Step::Fpdu(fpdu)) if fpdu.place == Place::Chunk => {
+                    assert!(fpdu.len <= chunk.len());
+                    chunk = chunk.get(fpdu.len..).unwrap_or(&[]);
+                }
+                Ok(Step::Fpdu(fpdu)) => {
+                    assert!(fpdu.len == staged);
+                    staged = 0;
+                }
+            }
+        }
+    }
+}
+
+/// Segments behind each other: an octet of length each.
+pub fn rx(data: &[u8]) {
+    let mut rx = Rx::new(RtrSet::ALL);
+    let limits = Limits {
+        read: true,
+        write: true,
+        irq_room: true,
+    };
+    let mut rest = data;
+    while let Some((&len, tail)) = rest.split_first() {
+        let (head, tail) = tail.split_at(usize::from(len).min(tail.len()));
+        let ulpdu_len = u16::try_from(head.len()).unwrap_or(u16::MAX);
+        if rx.segment(head, ulpdu_len, &limits).is_err() {
+            return;
+        }
+        rest = tail;
+    }
+}
+
+/// Frames for both roles; the first octet chooses where the stream is cut.
+pub fn conn(data: &[u8]) {
+    let Some((&cut, stream)) = data.split_first() else {
+        return;
+    };
+    let (a, b) = stream.split_at(usize::from(cut).min(stream.len()));
+    let mut initiator = Initiator::new(config(), Depths { ird: 4, ord: 4 });
+    let mut responder = Responder::new(config());
+    for part in [a, b] {
+        assert!(initiator.feed(part).consumed <= part.len());
+        assert!(responder.feed(part).consumed <= part.len());
+    }
+    let mut out = [0; MAX_FRAME];
+    let _ = responder.accept(Depths { ird: 99, ord: 99 }, responder_data(data), &mut out);
+    let _ = (initiator.private_data(), responder.private_data());
+}
+
+fn responder_data(data: &[u8]) -> &[u8] {
+    data.get(..data.len().min(600)).unwrap_or(data)
+}
+
+/// Two peers; the input chooses operations, schedule, cuts and faults on the wire.
+pub fn two_peers(data: &[u8]) {
+    let mut input = Input(data);
+    let depths = Depths { ird: 2, ord: 2 };
+    let mut peers = [
+        Peer::initiator(config(), depths, b"pd", 200),
+        Peer::responder(config(), depths, 300),
+    ];
+    for peer in &mut peers {
+        let region = Region {
+            base: 0x1000,
+            bytes: vec![0; 4096],
+            remote_read: true,
+            remote_write: true,
+        };
+        peer.regions.insert(1, region);
+    }
+    let mut id = 0;
+    while !input.0.is_empty() {
+        let what = input.below(10);
+        let [a, b] = &mut peers;
+        let (x, y) = if input.one_in(2) { (a, b) } else { (b, a) };
+        let len = input.below(256).saturating_mul(5);
+        let to = 0x1000u64.saturating_add(input.bits());
+        match what {
+            0 => x.post_recv(len),
+            1 => {
+                let data = vec![7; len];
+                let invalidate = input.one_in(8).then_some(Stag(1));
+                let wr = Wr::Send {
+                    data,
+                    solicited: input.one_in(2),
+                    invalidate,
+                };
+                x.post(id, wr, input.one_in(2));
+            }
+            2 => {
+                let wr = Wr::Write {
+                    data: vec![8; len],
+                    stag: Stag(1),
+                    to,
+                };
+                x.post(id, wr, input.one_in(2));
+            }
+            3 => {
+                let request = ReadRequest {
+                    sink_stag: Stag(1),
+                    sink_to: TaggedOffset(0x1000),
+                    len: u32::try_from(len).unwrap_or(0),
+                    source_stag: Stag(1),
+                    source_to: TaggedOffset(to),
+                };
+                x.post(id, Wr::Read(request), input.one_in(2));
+            }
+            4 => x.transmit(len),
+            5 => {
+                // A fault on the wire.
+                if let Some(octet) = x.out.get_mut(len) {
+                    *octet ^= 1;
+                }
+            }
+            6 if x.fin && x.out.is_empty() => y.peer_fin(),
+            7 if input.one_in(8) => x.disconnect(),
+            8 if x.fin && y.fin => x.closed(),
+            _ => {
+                let chunk: Vec<u8> = x.out.drain(..len.min(x.out.len())).collect();
+                y.receive(&chunk);
+            }
+        }
+        id = id.saturating_add(1);
+    }
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Helpers of the tests and the fuzzers.
+
+pub(crate) mod crc;
+pub(crate) mod peer;
+pub(crate) mod rng;

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of the pure layers. Names and comments quote the rows of the requirements they show.
+
+mod conn;
+mod deframer;
+mod fuzz;
+mod golden;
+mod marker;
+mod queues;
+mod rx;
+mod state;
+mod terminate;
+mod two_peers;
+mod tx;

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! ORQ, IRQ and the completion order, over rings of every small capacity.
+
+use crate::proto::order::{Order, Record, Status, Token};
+use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry};
+use crate::proto::ring::{Full, Ring};
+use crate::support::rng::{Choices, Rng};
+use crate::wire::ddp::{Msn, Stag, TaggedOffset};
+use crate::wire::rdmap::ReadRequest;
+use crate::wire::terminate::TermError;
+use std::collections::VecDeque;
+
+#[test]
+fn ring_against_a_deque() {
+    for capacity in (0..=20).chain([255]) {
+        let mut rng = Rng::new(capacity as u64);
+        let mut ring = Ring::new(vec![0; capacity]);
+        let mut model = VecDeque::new();
+        for n in 0..5000u32 {
+            if rng.one_in(2) {
+                let want = if model.len() < capacity {
+                    model.push_back(n);
+                    Ok(())
+                } else {
+                    Err(Full)
+                };
+                assert_eq!(ring.push(n), want);
+            } else {
+                assert_eq!(ring.pop(), model.pop_front());
+            }
+            let at = rng.below(capacity + 2);
+            assert_eq!(ring.get(at), model.get(at));
+            assert_eq!(ring.get_mut(at), model.get_mut(at));
+            assert_eq!(
+                (ring.len(), ring.is_full()),
+                (model.len(), model.len() == capacity)
+            );
+            if rng.one_in(500) {
+                ring.clear();
+                model.clear();
+            }
+        }
+    }
+}
+
+fn read(n: u64, len: u32) -> OrqEntry {
+    OrqEntry {
+        sink_stag: Stag(n as u32),
+        sink_to: TaggedOffset(n * 1000),
+        len,
+        done: 0,
+        id: n,
+        rtr: false,
+    }
+}
+
+/// P-RDMAP-11: responses complete Reads in order, in segments of any size.
+#[test]
+fn p_rdmap_11_responses_in_order() {
+    let mut orq = Orq::new(vec![OrqEntry::default(); 2]);
+    orq.push(read(1, 100)).unwrap();
+    orq.push(read(2, 0)).unwrap();
+    assert_eq!(orq.push(read(3, 1)), Err(Full));
+    let got = orq
+        .response(Stag(1), TaggedOffset(1000), 60, false)
+        .unwrap();
+    assert_eq!((got.entry.done, got.complete), (0, false));
+    // T-46: an empty segment in the middle; STag and offset do not count then (T-23).
+    let got = orq.response(Stag(99), TaggedOffset(0), 0, false).unwrap();
+    assert_eq!((got.entry.done, got.complete), (60, false));
+    let got = orq.response(Stag(1), TaggedOffset(1060), 40, true).unwrap();
+    assert_eq!((got.entry.id, got.entry.done, got.complete), (1, 60, true));
+    let got = orq.response(Stag(77), TaggedOffset(5), 0, true).unwrap();
+    assert_eq!((got.entry.id, got.complete), (2, true));
+    assert_eq!(orq.outstanding(), 0);
+}
+
+/// P-RDMAP-12, P-RDMAP-13, P-ERR-24, V-AE-15, T-22: responses that do not fit.
+#[test]
+fn p_rdmap_12_13_wrong_responses() {
+    let respond = |entry: Option<OrqEntry>, stag, to, len, last| {
+        let mut orq = Orq::new(vec![OrqEntry::default(); 1]);
+        if let Some(entry) = entry {
+            orq.push(entry).unwrap();
+        }
+        orq.response(Stag(stag), TaggedOffset(to), len, last)
+            .map(|r| r.complete)
+    };
+    let entry = Some(read(1, 100));
+    assert_eq!(
+        respond(None, 1, 1000, 100, true),
+        Err(TermError::TaggedStag)
+    );
+    assert_eq!(respond(None, 1, 1000, 0, true), Err(TermError::TaggedStag));
+    assert_eq!(
+        respond(entry, 2, 1000, 100, true),
+        Err(TermError::TaggedStag)
+    );
+    assert_eq!(
+        respond(entry, 1, 1001, 99, true),
+        Err(TermError::TaggedBounds)
+    );
+    assert_eq!(
+        respond(entry, 1, 999, 100, true),
+        Err(TermError::TaggedBounds)
+    );
+    assert_eq!(
+        respond(entry, 1, 1000, 101, true),
+        Err(TermError::TaggedBounds)
+    );
+    assert_eq!(
+        respond(entry, 1, 1000, 99, true),
+        Err(TermError::TaggedBounds)
+    );
+    assert_eq!(
+        respond(entry, 1, 1000, 0, true),
+        Err(TermError::TaggedBounds)
+    );
+    assert_eq!(
+        respond(entry, 1, 1000, 100, false),
+        Err(TermError::CatastrophicStream)
+    );
+    assert_eq!(respond(entry, 1, 1000, 100, true), Ok(true));
+    let empty = Some(read(1, 0));
+    assert_eq!(
+        respond(empty, 1, 1000, 1, true),
+        Err(TermError::TaggedBounds)
+    );
+    assert_eq!(
+        respond(empty, 0, 0, 0, false),
+        Err(TermError::CatastrophicStream)
+    );
+    // A sink at the very end of the offsets, and one that would wrap.
+    let mut high = read(1, 2);
+    high.sink_to = TaggedOffset(u64::MAX);
+    assert_eq!(respond(Some(high), 1, u64::MAX, 1, false), Ok(false));
+    let mut orq = Orq::new(vec![OrqEntry { done: 0, ..high }; 1]);
+    orq.push(high).unwrap();
+    orq.response(Stag(1), TaggedOffset(u64::MAX), 1, false)
+        .unwrap();
+    assert_eq!(
+        orq.response(Stag(1), TaggedOffset(0), 1, true),
+        Err(TermError::TaggedBounds)
+    );
+}
+
+/// V-RD-9, V-RD-10, T-29: no more than IRD, in order.
+#[test]
+fn v_rd_9_irq_is_capped() {
+    for ird in [0, 1, 2, 16, 255] {
+        let mut irq = Irq::new(vec![IrqEntry::default(); ird]);
+        for n in 0..ird as u32 {
+            assert!(irq.has_room());
+            let request = ReadRequest {
+                len: n,
+                ..ReadRequest::default()
+            };
+            irq.push(Msn(n), request).unwrap();
+        }
+        assert!(!irq.has_room());
+        let more = irq.push(Msn(0), ReadRequest::default());
+        assert_eq!(more, Err(TermError::UntaggedNoBuffer));
+        for n in 0..ird as u32 {
+            irq.set_done(n / 2);
+            let front = irq.front().unwrap();
+            assert_eq!((front.msn, front.done), (Msn(n), n / 2));
+            assert_eq!(irq.pop(), Some(front));
+        }
+        assert!(irq.is_empty() && irq.pop().is_none());
+    }
+}
+
+/// T-4, V-ORD-2: a Send behind a Read completes after it.
+#[test]
+fn t_4_completion_order() {
+    let mut order = Order::new(vec![Record::<u8>::default(); 3]);
+    let read = order.push(1).unwrap();
+    let send = order.push(2).unwrap();
+    let write = order.push(3).unwrap();
+    assert_eq!(order.push(4), Err(Full));
+    order.done(write);
+    order.done(send);
+    assert_eq!(order.pop(), None);
+    order.done(read);
+    assert_eq!(order.pop(), Some((1, Status::Success)));
+    assert_eq!(order.pop(), Some((2, Status::Success)));
+    assert_eq!(order.pop(), Some((3, Status::Success)));
+    assert_eq!(order.pop(), None);
+    // A token of the past names nothing.
+    order.push(5).unwrap();
+    order.done(write);
+    assert_eq!(order.pop(), None);
+}
+
+/// T-33, V-ST-26: one error completion; V-ST-28: the flush keeps the order.
+#[test]
+fn t_33_one_failure() {
+    let mut order = Order::new(vec![Record::<u8>::default(); 8]);
+    let tokens: Vec<Token> = (0..5).map(|n| order.push(n).unwrap()).collect();
+    order.done(tokens[0]);
+    assert!(order.fail(tokens[2], 9));
+    assert!(!order.fail(tokens[2], 10));
+    assert!(!order.fail(tokens[3], 9));
+    order.done(tokens[4]);
+    order.done(tokens[2]);
+    assert_eq!(order.pop(), Some((0, Status::Success)));
+    assert_eq!(order.pop(), None);
+    let rest: Vec<_> = std::iter::from_fn(|| order.flush()).collect();
+    let want = [
+        (1, Status::Flushed),
+        (2, Status::Failed(9)),
+        (3, Status::Flushed),
+        (4, Status::Success),
+    ];
+    assert_eq!(rest, want);
+    let token = order.push(7).unwrap();
+    assert!(!order.fail(token, 1));
+    // T-35: as new.
+    order.reset();
+    let token = order.push(8).unwrap();
+    assert!(order.fail(token, 1));
+    assert_eq!(order.pop(), Some((8, Status::Failed(1))));
+}
+
+/// T-11: each request ends exactly once, whatever the order of the ends.
+#[test]
+fn t_11_exactly_one_end() {
+    for seed in 0..200 {
+        let mut rng = Rng::new(seed);
+        let mut order = Order::new(vec![Record::<u32>::default(); 1 + rng.below(16)]);
+        let mut live = Vec::new();
+        let mut next = 0;
+        let mut popped = Vec::new();
+        for _ in 0..500 {
+            if rng.one_in(2) {
+                if let Ok(token) = order.push(next) {
+                    live.push(token);
+                    next += 1;
+                }
+            } else if !live.is_empty() {
+                let token = live.swap_remove(rng.below(live.len()));
+                order.done(token);
+                order.done(token);
+            }
+            popped.extend(std::iter::from_fn(|| order.pop()).map(|(w, _)| w));
+        }
+        popped.extend(std::iter::from_fn(|| order.flush()).map(|(w, _)| w));
+        assert_eq!(popped, (0..next).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! QP states: all 25 pairs of `modify_qp`, and every event in every state (V-ST).
+
+use crate::proto::state::{async_class, next, Async, Effects, Event, Illegal, Post, State, Tcp};
+use crate::support::rng::{Choices, Rng};
+use crate::wire::terminate::TermError;
+use State::{Closing, Error, Idle, Rts, Terminate};
+
+const STATES: [State; 5] = [Idle, Rts, Closing, Terminate, Error];
+
+fn modify(from: State, to: State) -> Result<(State, Effects), Illegal> {
+    next(
+        from,
+        Event::Modify {
+            to,
+            idle: true,
+            flushed: true,
+        },
+    )
+}
+
+/// What all transitions to Error have in common.
+fn error(tcp: Tcp, event: Option<Async>, close: bool) -> Result<(State, Effects), Illegal> {
+    let effects = Effects {
+        tcp,
+        flush_sq: true,
+        flush_rq: true,
+        event,
+        close,
+        ..Effects::default()
+    };
+    Ok((Error, effects))
+}
+
+/// V-ST-1, V-ST-22, V-ST-38, T-34: the 25 pairs.
+#[test]
+fn v_st_1_modify_matrix() {
+    // Rows and columns: Idle, RTS, Closing, Terminate, Error; the target if it is legal.
+    let legal = [
+        [true, false, false, false, true],
+        [false, true, true, true, true],
+        [false, false, false, false, true],
+        [false, false, false, false, true],
+        [true, false, false, false, true],
+    ];
+    for (from, row) in STATES.into_iter().zip(legal) {
+        for (to, ok) in STATES.into_iter().zip(row) {
+            match modify(from, to) {
+                Ok((state, effects)) => {
+                    assert!(ok, "{from:?} -> {to:?}");
+                    assert_eq!(state, to);
+                    // V-QP-23: nothing happens on the way to where one is.
+                    assert!(from != to || effects == Effects::default());
+                }
+                Err(Illegal) => assert!(!ok, "{from:?} -> {to:?}"),
+            }
+        }
+    }
+}
+
+/// T-34: ERR always works; V-ST-7, V-ST-16, T-36, T-32: how TCP ends.
+#[test]
+fn t_36_to_error() {
+    assert_eq!(modify(Idle, Error), error(Tcp::Keep, None, false));
+    assert_eq!(modify(Rts, Error), error(Tcp::Reset, None, true));
+    assert_eq!(modify(Closing, Error), error(Tcp::Keep, None, true));
+    assert_eq!(modify(Terminate, Error), error(Tcp::Keep, None, true));
+    assert_eq!(modify(Error, Error), Ok((Error, Effects::default())));
+}
+
+/// V-ST-9, V-ST-10, V-ST-33, T-36: RTS to Closing.
+#[test]
+fn v_st_9_10_to_closing() {
+    let (state, effects) = modify(Rts, Closing).unwrap();
+    let want = Effects {
+        tcp: Tcp::Fin,
+        start_timer: true,
+        flush_rq: true,
+        ..Effects::default()
+    };
+    assert_eq!((state, effects), (Closing, want));
+    let busy = Event::Modify {
+        to: Closing,
+        idle: false,
+        flushed: false,
+    };
+    assert_eq!(next(Rts, busy), error(Tcp::Reset, Some(Async::Fatal), true));
+}
+
+/// V-ST-13: RTS to Terminate by the consumer: layer 0, type 0, and no event.
+#[test]
+fn v_st_13_to_terminate() {
+    let (state, effects) = modify(Rts, Terminate).unwrap();
+    let want = Effects {
+        terminate: Some(TermError::LocalCatastrophic),
+        tcp: Tcp::Fin,
+        start_timer: true,
+        ..Effects::default()
+    };
+    assert_eq!((state, effects), (Terminate, want));
+}
+
+/// V-ST-30, T-35: Error to Idle once all is flushed.
+#[test]
+fn v_st_30_error_to_idle() {
+    let flushing = Event::Modify {
+        to: Idle,
+        idle: true,
+        flushed: false,
+    };
+    assert_eq!(next(Error, flushing), Err(Illegal));
+    let want = Effects {
+        renew: true,
+        ..Effects::default()
+    };
+    assert_eq!(modify(Error, Idle), Ok((Idle, want)));
+}
+
+/// V-ST-3: only the connection manager brings a QP to RTS, only from Idle.
+#[test]
+fn v_st_3_connected() {
+    assert_eq!(next(Idle, Event::Connected), Ok((Rts, Effects::default())));
+    for state in [Rts, Closing, Terminate, Error] {
+        assert_eq!(next(state, Event::Connected), Err(Illegal));
+    }
+}
+
+/// V-ST-11, V-ST-12, V-ST-36, T-37: the peer's FIN.
+#[test]
+fn t_37_peer_fin() {
+    let (state, effects) = next(Rts, Event::PeerFin { idle: true }).unwrap();
+    assert_eq!(
+        (state, effects.tcp, effects.terminate),
+        (Closing, Tcp::Fin, None)
+    );
+    assert!(effects.disconnect && effects.event.is_none() && !effects.close);
+    let (state, effects) = next(state, Event::Closed).unwrap();
+    let want = Effects {
+        renew: true,
+        close: true,
+        ..Effects::default()
+    };
+    assert_eq!((state, effects), (Idle, want));
+
+    let (state, effects) = next(Rts, Event::PeerFin { idle: false }).unwrap();
+    assert_eq!((state, effects.tcp), (Terminate, Tcp::Fin));
+    assert_eq!(effects.terminate, Some(TermError::CatastrophicStream));
+    assert_eq!(effects.event, Some(Async::Fatal));
+}
+
+/// V-ST-14, V-ST-24, V-TM-3, T-33: an error on this side.
+#[test]
+fn t_33_local_errors() {
+    let local = |error, in_completion, can_send| {
+        let event = Event::LocalError {
+            error,
+            in_completion,
+            can_send,
+        };
+        next(Rts, event).unwrap()
+    };
+    let (state, effects) = local(TermError::TaggedBounds, false, true);
+    assert_eq!((state, effects.tcp), (Terminate, Tcp::Fin));
+    assert_eq!(effects.terminate, Some(TermError::TaggedBounds));
+    assert_eq!(effects.event, Some(Async::Access));
+    let (_, effects) = local(TermError::LocalCatastrophic, true, true);
+    assert_eq!(effects.event, None);
+    assert!(effects.terminate.is_some());
+    let (state, effects) = local(TermError::UntaggedMsn, false, false);
+    assert_eq!(
+        (state, effects.tcp, effects.terminate),
+        (Error, Tcp::Reset, None)
+    );
+    assert_eq!(effects.event, Some(Async::Request));
+}
+
+/// V-ST-15, V-ST-20, T-32: none in answer to a received Terminate.
+#[test]
+fn v_st_15_terminate_received() {
+    let (state, effects) = next(Rts, Event::TerminateReceived).unwrap();
+    assert_eq!(
+        (state, effects.tcp, effects.terminate),
+        (Terminate, Tcp::Fin, None)
+    );
+    assert_eq!(effects.event, Some(Async::Fatal));
+}
+
+/// V-ST-17, V-ST-18, V-ST-34, V-ST-35: resets, losses and time-outs.
+#[test]
+fn v_st_34_35_bad_close() {
+    let fatal = Some(Async::Fatal);
+    for event in [Event::PeerReset, Event::Lost] {
+        let (state, effects) = next(Rts, event).unwrap();
+        assert_eq!(
+            (state, effects.tcp, effects.event),
+            (Error, Tcp::Reset, fatal)
+        );
+        assert_eq!(next(Closing, event), error(Tcp::Reset, fatal, true));
+        assert_eq!(next(Terminate, event), error(Tcp::Reset, None, true));
+    }
+    for event in [Event::PostedInClosing, Event::DataInClosing, Event::Timeout] {
+        assert_eq!(next(Closing, event), error(Tcp::Reset, fatal, true));
+    }
+    assert_eq!(
+        next(Terminate, Event::Timeout),
+        error(Tcp::Reset, None, true)
+    );
+    assert_eq!(next(Terminate, Event::Closed), error(Tcp::Keep, None, true));
+    let fin = Event::PeerFin { idle: true };
+    assert_eq!(next(Closing, fin), Ok((Closing, Effects::default())));
+    assert_eq!(next(Terminate, fin), Ok((Terminate, Effects::default())));
+}
+
+/// V-ST-2, V-ST-19, V-ST-29, V-ST-32, V-ST-37, T-34: what becomes of posts and traffic.
+#[test]
+fn v_st_37_posts() {
+    let posts = STATES.map(|s| (s.post_send(), s.post_recv()));
+    let want = [
+        (Post::Queue, Post::Queue),
+        (Post::Queue, Post::Queue),
+        (Post::BadClose, Post::Flush),
+        (Post::Queue, Post::Queue),
+        (Post::Flush, Post::Flush),
+    ];
+    assert_eq!(posts, want);
+    let traffic = STATES.map(|s| (s.sends(), s.receives(), s.attached()));
+    let want = [
+        (false, false, false),
+        (true, true, true),
+        (false, false, true),
+        (false, false, true),
+        (false, false, false),
+    ];
+    assert_eq!(traffic, want);
+}
+
+/// V-AE-5 to V-AE-28.
+#[test]
+fn v_ae_classes() {
+    for (error, class) in [
+        (TermError::MpaCrc, Async::Fatal),
+        (TermError::MpaFpdu, Async::Fatal),
+        (TermError::CatastrophicStream, Async::Fatal),
+        (TermError::UntaggedVersion, Async::Request),
+        (TermError::RdmapVersion, Async::Request),
+        (TermError::UnexpectedOpcode, Async::Request),
+        (TermError::UntaggedNoBuffer, Async::Request),
+        (TermError::TaggedStag, Async::Access),
+        (TermError::TaggedWrap, Async::Access),
+        (TermError::RemoteAccess, Async::Access),
+    ] {
+        assert_eq!(async_class(error), class);
+    }
+}
+
+/// L-CORE-4, L-CORE-6: whatever happens, each connection is closed exactly once, a Terminate
+/// goes out at most once and stands before the close, and there is at most one event.
+#[test]
+fn l_core_4_one_close_per_connection() {
+    for seed in 0..20_000 {
+        let mut rng = Rng::new(seed);
+        let mut state = Idle;
+        let (mut connections, mut closes, mut events, mut terminates) = (0, 0, 0, 0);
+        for _ in 0..40 {
+            let event = match rng.below(12) {
+                0 | 1 => Event::Connected,
+                2 | 3 => Event::Modify {
+                    to: STATES[rng.below(5)],
+                    idle: rng.one_in(2),
+                    flushed: rng.one_in(2),
+                },
+                4 => Event::PeerFin {
+                    idle: rng.one_in(2),
+                },
+                5 => Event::PeerReset,
+                6 => Event::LocalError {
+                    error: TermError::TaggedStag,
+                    in_completion: rng.one_in(2),
+                    can_send: rng.one_in(2),
+                },
+                7 => Event::TerminateReceived,
+                8 => Event::Closed,
+                9 => Event::Timeout,
+                10 => Event::PostedInClosing,
+                _ => Event::DataInClosing,
+            };
+            let Ok((to, effects)) = next(state, event) else {
+                continue;
+            };
+            if event == Event::Connected {
+                connections += 1;
+                (events, terminates) = (0, 0);
+            }
+            assert!(effects.terminate.is_none() || to == Terminate);
+            terminates += u32::from(effects.terminate.is_some());
+            events += u32::from(effects.event.is_some());
+            closes += u32::from(effects.close);
+            // TCP belongs to the QP exactly between the two.
+            assert_eq!(to.attached(), connections > closes, "{state:?} {event:?}");
+            assert!(terminates <= 1 && events <= 1, "{state:?} {event:?}");
+            assert_eq!(effects.flush_sq, to == Error && state != Error);
+            assert_eq!(effects.renew, to == Idle && state != Idle);
+            state = to;
+        }
+    }
+}

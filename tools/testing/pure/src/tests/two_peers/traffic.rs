@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Traffic that works, cut and interleaved in every way.
+
+use super::*;
+
+/// Posts `n` work requests to `peer`; notes what it and the other side must see.
+fn post(
+    peer: &mut Peer,
+    other: &mut Peer,
+    own: &mut Expect,
+    theirs: &mut Expect,
+    rng: &mut Rng,
+    n: u64,
+) {
+    let mut sink_at = 0;
+    own.sink.resize(SIZE, 0);
+    theirs.target.resize(SIZE, 0);
+    for id in 0..n {
+        let len = match rng.below(8) {
+            0 => 0,
+            1 | 2 => 1 + rng.below(64),
+            3..=5 => rng.below(5000),
+            6 => 4096 - rng.below(3),
+            _ => rng.below(70_000),
+        };
+        let at = rng.below(SIZE - len);
+        let wr = match rng.below(3) {
+            0 => {
+                let data = rng.bytes(len);
+                let solicited = rng.one_in(2);
+                let invalidate = rng.one_in(4).then(|| {
+                    let stag = Stag(0x5000_0000 + (id as u32) * 256);
+                    other.regions.insert(stag.0, region(Vec::new(), true, true));
+                    stag
+                });
+                other.post_recv(len + rng.below(100));
+                theirs.received.push(Received {
+                    data: data.clone(),
+                    solicited,
+                    invalidated: invalidate,
+                });
+                Wr::Send {
+                    data,
+                    solicited,
+                    invalidate,
+                }
+            }
+            1 => {
+                let data = rng.bytes(len);
+                theirs.target[at..at + len].copy_from_slice(&data);
+                let to = BASE + at as u64;
+                // T-23: length zero needs no valid STag.
+                if len == 0 {
+                    let (stag, to) = (Stag(0xdead_beef), u64::MAX);
+                    Wr::Write { data, stag, to }
+                } else {
+                    Wr::Write {
+                        data,
+                        stag: TARGET,
+                        to,
+                    }
+                }
+            }
+            _ => {
+                let len = len.min(SIZE - sink_at);
+                let source = &other.regions[&SOURCE.0].bytes[at..at + len];
+                own.sink[sink_at..sink_at + len].copy_from_slice(source);
+                let request = ReadRequest {
+                    sink_stag: SINK,
+                    sink_to: TaggedOffset(BASE + sink_at as u64),
+                    len: len as u32,
+                    source_stag: if len == 0 { Stag(7) } else { SOURCE },
+                    source_to: TaggedOffset(BASE + at as u64),
+                };
+                sink_at += len;
+                Wr::Read(request)
+            }
+        };
+        peer.post(id, wr, rng.one_in(5));
+        own.completions.push((id, Status::Success));
+    }
+}
+
+/// Random operations, sizes, options, schedules and cuts (P-RDMAP-7 to 14, P-ORD, T-6, T-46,
+/// V-ORD-2, V-ORD-7, V-RD-12, T-47).
+#[test]
+fn random_traffic() {
+    for seed in 0..400 {
+        let mut rng = Rng::new(seed);
+        let what = format!("seed {seed}");
+        let rev = 1 + rng.below(2) as u8;
+        let p2p = rev == 2 && rng.one_in(2);
+        let mulpdus = [128, 132, 500, 1442, 1443, 8900, 64768];
+        let pick = |rng: &mut Rng| mulpdus[rng.below(mulpdus.len())];
+        let depth = |rng: &mut Rng| Depths {
+            ird: 1 + rng.below(4) as u16,
+            ord: 1 + rng.below(4) as u16,
+        };
+        let (a_crc, b_crc) = (rng.one_in(2), rng.one_in(2));
+        let mulpdu = pick(&mut rng);
+        // Revision 1 negotiates nothing: let the depths fit.
+        let (a_want, b_want) = if rev == 2 {
+            (depth(&mut rng), depth(&mut rng))
+        } else {
+            (Depths { ird: 3, ord: 2 }, Depths { ird: 2, ord: 3 })
+        };
+        let mut a = Peer::initiator(config(rev, a_crc, p2p), a_want, b"hello", mulpdu);
+        let mulpdu = pick(&mut rng);
+        let mut b = Peer::responder(config(2, b_crc, false), b_want, mulpdu);
+        add_regions(&mut a, &mut rng, SIZE);
+        add_regions(&mut b, &mut rng, SIZE);
+        let (mut a_want, mut b_want) = (Expect::default(), Expect::default());
+        let n = 1 + rng.below(25) as u64;
+        post(&mut a, &mut b, &mut a_want, &mut b_want, &mut rng, n);
+        let n = rng.below(25) as u64;
+        post(&mut b, &mut a, &mut b_want, &mut a_want, &mut rng, n);
+        let big = rng.one_in(2);
+        let mut still = 0;
+        while still < 200 {
+            let (x, y) = if rng.one_in(2) {
+                (&mut a, &mut b)
+            } else {
+                (&mut b, &mut a)
+            };
+            if rng.one_in(2) {
+                x.transmit(rng.below(5));
+            } else {
+                let n = match rng.below(if big { 4 } else { 3 }) {
+                    0 => rng.below(4),
+                    1 => rng.below(100),
+                    2 => rng.below(3000),
+                    _ => 100_000,
+                };
+                deliver(x, y, n);
+            }
+            let idle = a.out.is_empty() && b.out.is_empty() && a.is_idle() && b.is_idle();
+            still = if idle { still + 1 } else { 0 };
+        }
+        let (ap, bp) = (a.params.unwrap(), b.params.unwrap());
+        assert_eq!((ap.crc, bp.crc), (a_crc || b_crc, a_crc || b_crc));
+        assert!(
+            ap.ord <= bp.ird && bp.ord <= ap.ird,
+            "{what}: X-ENH-7, X-ENH-8"
+        );
+        assert_eq!(
+            (&a.private_data[..], &b.private_data[..]),
+            (&b"welcome"[..], &b"hello"[..])
+        );
+        assert!(a.established && b.established);
+        verify(&a, &a_want, &what);
+        verify(&b, &b_want, &what);
+    }
+}
+
+/// A small script with one of each operation, in both directions.
+fn script(p2p: bool, seed: u64) -> (Peer, Peer, Expect, Expect) {
+    let mut rng = Rng::new(seed);
+    let depths = Depths { ird: 2, ord: 2 };
+    let mut a = Peer::initiator(config(2, true, p2p), depths, b"", 128);
+    let mut b = Peer::responder(config(2, false, false), depths, 140);
+    add_regions(&mut a, &mut rng, 500);
+    add_regions(&mut b, &mut rng, 500);
+    let (mut a_want, mut b_want) = (Expect::default(), Expect::default());
+    for expect in [&mut a_want, &mut b_want] {
+        expect.target.resize(500, 0);
+        expect.sink.resize(500, 0);
+    }
+    script_side(&mut a, &mut b, &mut a_want, &mut b_want, &mut rng);
+    script_side(&mut b, &mut a, &mut b_want, &mut a_want, &mut rng);
+    (a, b, a_want, b_want)
+}
+
+fn script_side(x: &mut Peer, y: &mut Peer, own: &mut Expect, theirs: &mut Expect, rng: &mut Rng) {
+    let data = rng.bytes(150);
+    y.post_recv(150);
+    theirs.received.push(Received {
+        data: data.clone(),
+        solicited: true,
+        invalidated: None,
+    });
+    let send = Wr::Send {
+        data,
+        solicited: true,
+        invalidate: None,
+    };
+    let data = rng.bytes(130);
+    theirs.target[3..133].copy_from_slice(&data);
+    let write = Wr::Write {
+        data,
+        stag: TARGET,
+        to: BASE + 3,
+    };
+    own.sink[5..155].copy_from_slice(&y.regions[&SOURCE.0].bytes[100..250]);
+    let read = Wr::Read(ReadRequest {
+        sink_stag: SINK,
+        sink_to: TaggedOffset(BASE + 5),
+        len: 150,
+        source_stag: SOURCE,
+        source_to: TaggedOffset(BASE + 100),
+    });
+    let empty_read = Wr::Read(ReadRequest::default());
+    for (id, wr) in [read, send, empty_read, write].into_iter().enumerate() {
+        x.post(id as u64, wr, false);
+        own.completions.push((id as u64, Status::Success));
+    }
+}
+
+/// M-MPA-13, T-25, V-ST-6: each possible cut of each direction, and single octets.
+#[test]
+fn m_mpa_13_every_cut() {
+    for p2p in [false, true] {
+        // How much each side sends in all.
+        let (mut a, mut b, ..) = script(p2p, 1);
+        let (mut a_total, mut b_total) = (0, 0);
+        loop {
+            a.transmit(100);
+            b.transmit(100);
+            let (n, m) = (a.out.len(), b.out.len());
+            if n + m == 0 {
+                break;
+            }
+            (a_total, b_total) = (a_total + n, b_total + m);
+            deliver(&mut a, &mut b, n);
+            deliver(&mut b, &mut a, m);
+        }
+        for (cut_a, total) in [(true, a_total), (false, b_total)] {
+            for cut in 1..=total {
+                let (mut a, mut b, a_want, b_want) = script(p2p, 1);
+                run_with_cut(&mut a, &mut b, cut_a, cut);
+                let what = format!("cut {cut} of {total}, initiator {cut_a}");
+                verify(&a, &a_want, &what);
+                verify(&b, &b_want, &what);
+            }
+        }
+        for size in [1, 2, 3, 5, 7, 64] {
+            let (mut a, mut b, a_want, b_want) = script(p2p, 1);
+            loop {
+                a.transmit(1);
+                b.transmit(1);
+                let moved = deliver(&mut a, &mut b, size) | deliver(&mut b, &mut a, size);
+                if !moved {
+                    break;
+                }
+            }
+            verify(&a, &a_want, &format!("chunks of {size}"));
+            verify(&b, &b_want, &format!("chunks of {size}"));
+            assert!(size >= 64 || a.in_place + b.in_place == 0);
+        }
+    }
+}
+
+/// Everything is delivered as it comes, but one side's stream is cut once.
+fn run_with_cut(a: &mut Peer, b: &mut Peer, cut_a: bool, cut: usize) {
+    let mut seen = 0;
+    loop {
+        a.transmit(100);
+        b.transmit(100);
+        let mut moved = false;
+        for from_a in [true, false] {
+            let (x, y) = if from_a {
+                (&mut *a, &mut *b)
+            } else {
+                (&mut *b, &mut *a)
+            };
+            let n = x.out.len();
+            if from_a == cut_a && seen < cut && seen + n > cut {
+                deliver(x, y, cut - seen);
+                seen = cut;
+                // The other side may answer before the rest comes.
+                y.transmit(100);
+                moved = true;
+                continue;
+            }
+            if from_a == cut_a {
+                seen += n;
+            }
+            moved |= deliver(x, y, n);
+        }
+        if !moved {
+            return;
+        }
+    }
+}
