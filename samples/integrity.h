@@ -53,7 +53,9 @@ struct plan {
 
 struct options {
 	uint64_t seed;
-	uint32_t max_size;
+	unsigned int min_size, max_size;
+	unsigned int segments;	/* at most, of a request or receive */
+	unsigned int kinds;	/* bit mask of enum op_kind */
 	unsigned int depth;	/* of both work queues */
 	unsigned int iterations, seconds;
 };
@@ -71,10 +73,12 @@ int64_t pattern_check(const uint8_t *p, uint32_t from, uint32_t len,
 /* What one side does in a round; the same on both sides. */
 void plan_random(struct plan *p, const struct options *o, uint64_t round,
 		 bool server);
-/* Cases of T-6 from number `first` on; false when there are no more. */
+/*
+ * Cases of T-6 from number `first` on, one less than the queue's depth; false
+ * when there are no more.
+ */
 bool plan_split(struct plan *p, const struct options *o, unsigned int first,
 		bool server);
-#define SPLIT_PER_ROUND 24u
 const char *op_name(enum op_kind k);
 
 struct stats {

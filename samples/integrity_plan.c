@@ -100,7 +100,7 @@ static uint32_t skip_random(struct rng *r, uint32_t used, uint32_t len)
 	}
 }
 
-static uint32_t size_random(struct rng *r, uint32_t max)
+static uint32_t size_random(struct rng *r, uint32_t min, uint32_t max)
 {
 	static const uint32_t edge[] = {
 		80, 128, 1024, 1408, 1428, 1448, 1460, 2048, 2896, 4096, 8192,
@@ -131,7 +131,8 @@ static uint32_t size_random(struct rng *r, uint32_t max)
 	default:
 		n = rng_below(r, max + 1);
 	}
-	return n < max ? n : max;
+	n = n < max ? n : max;
+	return n > min ? n : min;
 }
 
 /* Cuts `len` bytes into 1..MAX_SGE segments at random places. */
@@ -163,11 +164,13 @@ static bool op_random(struct plan *p, struct op *op, struct rng *r,
 	unsigned int back;
 
 	memset(op, 0, sizeof(*op));
-	op->kind = rng_below(r, OP_KINDS);
+	do {
+		op->kind = rng_below(r, OP_KINDS);
+	} while (!(o->kinds & 1u << op->kind));
 	op->key = rng_next(r);
 	op->fence = !rng_below(r, 8);
 	op->signaled = rng_below(r, 3);
-	op->len = size_random(r, o->max_size);
+	op->len = size_random(r, o->min_size, o->max_size);
 	if (op->kind == OP_READBACK) {
 		/* The last Write of the round so far, and all of it. */
 		for (back = p->n; back && p->op[back - 1].kind != OP_WRITE;)
@@ -198,13 +201,13 @@ static bool op_random(struct plan *p, struct op *op, struct rng *r,
 		break;
 	default:
 		room = rng_below(r, 3) ? 0 : rng_below(r, 3000);
-		if (!segments(r, &used[1][R_RECV], op->len + room, MAX_SGE,
+		if (!segments(r, &used[1][R_RECV], op->len + room, o->segments,
 			      &op->nrsge, op->rsge))
 			return false;
 		p->sends++;
 	}
 	op->inlined = op->len <= INLINE_MAX && rng_below(r, 2);
-	return segments(r, &used[0][R_SRC], op->len, MAX_SGE, &op->nsge,
+	return segments(r, &used[0][R_SRC], op->len, o->segments, &op->nsge,
 			op->sge);
 }
 
@@ -260,7 +263,7 @@ bool plan_split(struct plan *p, const struct options *o, unsigned int first,
 	unsigned int c, i, len, split, other;
 
 	memset(p, 0, sizeof(*p));
-	for (c = first; c < first + SPLIT_PER_ROUND && c < 3 * per_kind; c++) {
+	for (c = first; c < first + o->depth - 1 && c < 3 * per_kind; c++) {
 		struct op *op = &p->op[p->n++];
 
 		for (i = c % per_kind, len = 1; i > len; len++)

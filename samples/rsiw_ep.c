@@ -150,7 +150,16 @@ void ep_resolve(struct rdma_event_channel *ec, struct rdma_cm_id *id,
 	ep_expect(ec, RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
 
-void ep_setup(struct ep *e, struct rdma_cm_id *id, const struct ep_attr *a)
+static void free_queues(struct ep *e)
+{
+	CHECK_SYS(ibv_destroy_cq(e->scq));
+	CHECK_SYS(ibv_destroy_cq(e->rcq));
+	if (e->cc)
+		CHECK_SYS(ibv_destroy_comp_channel(e->cc));
+	CHECK_SYS(ibv_dealloc_pd(e->pd));
+}
+
+bool ep_try_setup(struct ep *e, struct rdma_cm_id *id, const struct ep_attr *a)
 {
 	struct ibv_qp_init_attr qa = {
 		.cap = { .max_send_wr = a->send_wr, .max_recv_wr = a->recv_wr,
@@ -176,7 +185,13 @@ void ep_setup(struct ep *e, struct rdma_cm_id *id, const struct ep_attr *a)
 	CHECK(e->rcq, "create receive CQ: %m");
 	qa.send_cq = e->scq;
 	qa.recv_cq = e->rcq;
-	CHECK(!rdma_create_qp(id, e->pd, &qa), "create QP: %m");
+	if (rdma_create_qp(id, e->pd, &qa)) {
+		int err = errno;
+
+		free_queues(e);
+		errno = err;
+		return false;
+	}
 	e->cap = qa.cap;
 	e->param = (struct rdma_conn_param){
 		.responder_resources = a->ird ? a->ird : 8,
@@ -184,6 +199,12 @@ void ep_setup(struct ep *e, struct rdma_cm_id *id, const struct ep_attr *a)
 		.retry_count = 7,
 		.rnr_retry_count = 7,
 	};
+	return true;
+}
+
+void ep_setup(struct ep *e, struct rdma_cm_id *id, const struct ep_attr *a)
+{
+	CHECK(ep_try_setup(e, id, a), "create QP: %m");
 }
 
 void ep_connect(struct ep *e, const char *addr, uint16_t port,
@@ -216,11 +237,7 @@ void ep_accept(struct ep *e, struct ep_listener *l, const struct ep_attr *a)
 void ep_destroy(struct ep *e)
 {
 	rdma_destroy_qp(e->id);
-	CHECK_SYS(ibv_destroy_cq(e->scq));
-	CHECK_SYS(ibv_destroy_cq(e->rcq));
-	if (e->cc)
-		CHECK_SYS(ibv_destroy_comp_channel(e->cc));
-	CHECK_SYS(ibv_dealloc_pd(e->pd));
+	free_queues(e);
 	CHECK_SYS(rdma_destroy_id(e->id));
 	if (e->ec)
 		rdma_destroy_event_channel(e->ec);

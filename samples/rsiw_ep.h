@@ -96,6 +96,9 @@ void ep_resolve(struct rdma_event_channel *ec, struct rdma_cm_id *id,
 		const char *addr, uint16_t port);
 /* PD, CQs and QP for an id that is bound to a device. */
 void ep_setup(struct ep *e, struct rdma_cm_id *id, const struct ep_attr *a);
+/* The same where the connection may be gone already: false, nothing is left. */
+bool ep_try_setup(struct ep *e, struct rdma_cm_id *id,
+		  const struct ep_attr *a);
 void ep_connect(struct ep *e, const char *addr, uint16_t port,
 		const struct ep_attr *a);
 void ep_accept(struct ep *e, struct ep_listener *l, const struct ep_attr *a);

@@ -28,6 +28,9 @@ USAGE_WHERE
 "  --iterations N       random rounds (200)\n"
 "  --seconds N          random rounds for N seconds instead\n"
 "  --max-size BYTES     of a random message (1048576)\n"
+"  --min-size BYTES     of a random message (0)\n"
+"  --kinds LIST         of send, send-se, send-inv, write, read, readback\n"
+"  --segments N         at most, of a request, 1..6 (6)\n"
 "  --depth N            of the work queues, 4..48 (16)\n"
 "  --limit SECONDS      watchdog (300)\n"
 "  --help\n"
@@ -47,6 +50,25 @@ static unsigned int phase_of(const char *s)
 	exit(2);
 }
 
+/* Bit mask of the kinds of operations in a list with commas. */
+static unsigned int kinds_of(const char *list)
+{
+	unsigned int k, mask = 0;
+	char copy[128], *word;
+
+	snprintf(copy, sizeof(copy), "%s", list);
+	for (word = strtok(copy, ","); word; word = strtok(NULL, ",")) {
+		for (k = 0; k < OP_KINDS && strcmp(word, op_name(k)); k++)
+			;
+		if (k == OP_KINDS) {
+			fprintf(stderr, "rsiw_integrity: no kind '%s'\n", word);
+			exit(2);
+		}
+		mask |= 1u << k;
+	}
+	return mask;
+}
+
 static void run_split(struct side *s)
 {
 	static struct plan mine, theirs;
@@ -56,7 +78,7 @@ static void run_split(struct side *s)
 	while (plan_split(&mine, s->opt, first, s->pair->server)) {
 		plan_split(&theirs, s->opt, first, !s->pair->server);
 		run_round(s, &mine, &theirs, WAIT_POLL, round++);
-		first += SPLIT_PER_ROUND;
+		first += s->opt->depth - 1;
 	}
 }
 
@@ -137,13 +159,14 @@ static void run_data(struct ep_pair *pair, const struct ep_where *w,
 int main(int argc, char **argv)
 {
 	struct options o = { .seed = ep_now_ns(), .max_size = 1 << 20,
-			     .depth = 16, .iterations = 200 };
+			     .kinds = (1u << OP_KINDS) - 1,
+			     .segments = MAX_SGE, .depth = 16, .iterations = 200 };
 	struct ep_where w = { .addr = "127.0.0.1", .port = 18600 };
 	struct ep_listener l = { 0 };
 	struct ep_pair pair = { 0 };
 	unsigned int phases = PHASE_ALL, limit = 300;
 	bool server = false, client = false;
-	const char *only = NULL;
+	const char *only = NULL, *kinds = NULL;
 	const struct opt table[] = {
 		{ "server", .flag = &server },
 		{ "client", .flag = &client },
@@ -151,7 +174,10 @@ int main(int argc, char **argv)
 		{ "seed", .num64 = &o.seed },
 		{ "iterations", .num = &o.iterations, .max = 1 << 30 },
 		{ "seconds", .num = &o.seconds, .min = 1, .max = 1 << 20 },
+		{ "kinds", .str = &kinds },
+		{ "min-size", .num = &o.min_size, .max = REGION / 2 },
 		{ "max-size", .num = &o.max_size, .max = REGION / 2 },
+		{ "segments", .num = &o.segments, .min = 1, .max = MAX_SGE },
 		{ "depth", .num = &o.depth, .min = 4, .max = MAX_OPS },
 		{ "limit", .num = &limit, .min = 1, .max = 1 << 20 },
 		{ }
@@ -162,6 +188,12 @@ int main(int argc, char **argv)
 	opt_parse(argc, argv, usage, &w, table);
 	if (only)
 		phases = phase_of(only);
+	if (kinds)
+		o.kinds = kinds_of(kinds);
+	if (!o.kinds || o.min_size > o.max_size) {
+		fputs(usage, stderr);
+		return 2;
+	}
 	ep_watchdog(limit);
 	if (server || client)
 		ep_ctl_tcp(&pair, &w, server);

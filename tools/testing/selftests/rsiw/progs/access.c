@@ -29,7 +29,7 @@ enum target { RW, NO_WRITE, NO_READ, OTHER_PD, DEREGISTERED, BAD_KEY_BYTE,
 /* Where the request goes, relative to a region of 2 * LEN bytes. */
 enum place { INSIDE, BEFORE, BEHIND, ACROSS_END, WRAPS };
 enum local { FINE, BAD_LKEY, OUTSIDE_LKEY, SINK_READONLY, RECV_READONLY,
-	     RECV_SHORT, RECV_NONE };
+	     RECV_SHORT, RECV_NONE, INLINE_MANY };
 enum outcome { ENDS, LIVES, MUST_FAIL };
 
 struct acase {
@@ -50,6 +50,8 @@ static const struct acase cases[] = {
 	/* What is right works, and a QP that met nothing wrong lives on. */
 	{ "write", W, RW, INSIDE, FINE, LEN, LIVES },
 	{ "read", R, RW, INSIDE, FINE, LEN, LIVES },
+	/* Inline data is copied by the library, from as many as one likes. */
+	{ "inline-10-segments", S, RW, INSIDE, INLINE_MANY, 80, LIVES },
 	/* Nothing is checked for no bytes (T-23). */
 	{ "write-empty-garbage-key", W, KEY_GARBAGE, INSIDE, FINE, 0, LIVES },
 	{ "read-empty-garbage-key", R, KEY_GARBAGE, INSIDE, FINE, 0, LIVES },
@@ -91,7 +93,8 @@ struct party {
 	struct ibv_pd *other_pd;
 };
 
-static const struct ep_attr attr = { .send_wr = 4, .recv_wr = RECVS };
+static const struct ep_attr attr = { .send_wr = 4, .recv_wr = RECVS,
+				     .inline_data = 80 };
 
 static void setup(struct party *p, const struct acase *c)
 {
@@ -187,6 +190,21 @@ static void expect_end(struct party *p, const struct acase *c)
 	CHECK(!good, "a receive is completed as good");
 }
 
+static int post_inline(struct party *p, const struct acase *c)
+{
+	struct ibv_sge sge[10];
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = 7, .sg_list = sge, .num_sge = 10, .opcode = c->op,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+	};
+	int i;
+
+	for (i = 0; i < 10; i++)
+		sge[i] = (struct ibv_sge){ (uintptr_t)p->area + LEN,
+					   c->len / 10, 0 };
+	return ibv_post_send(p->ep.id->qp, &wr, &bad);
+}
+
 static void active(struct party *p, const struct acase *c)
 {
 	uint32_t lkey = p->mr->lkey;
@@ -200,8 +218,11 @@ static void active(struct party *p, const struct acase *c)
 		buf = p->area + LEN / 2;
 	if (c->local == SINK_READONLY)
 		lkey = p->ro->lkey;
-	rv = ep_post_send(&p->ep, 7, c->op, buf, c->len, lkey, address(p, c),
-			  key(p, c));
+	if (c->local == INLINE_MANY)
+		rv = post_inline(p, c);
+	else
+		rv = ep_post_send(&p->ep, 7, c->op, buf, c->len, lkey,
+				  address(p, c), key(p, c));
 	CHECK(!rv, "post: %s", strerror(rv));
 	CHECK(ep_poll(p->ep.scq, &wc, EP_EVENT_MS), "no completion");
 	printf("  %s: %s\n", c->name, ibv_wc_status_str(wc.status));

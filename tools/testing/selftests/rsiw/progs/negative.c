@@ -75,6 +75,22 @@ static void qp_types(struct ep *e)
 		    ibv_create_qp_ex(e->id->verbs, &xrc));
 }
 
+/* A CQ of its own: the library unmaps it even where the kernel refuses. */
+static void cq_in_use(struct ep *e)
+{
+	struct ibv_cq *cq = ibv_create_cq(e->id->verbs, 4, NULL, NULL, 0);
+	struct ibv_qp_init_attr ia = {
+		.send_cq = cq, .recv_cq = e->rcq, .cap = { 4, 4, 1, 1, 0 },
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_qp *qp = cq ? ibv_create_qp(e->pd, &ia) : NULL;
+
+	CHECK(qp, "create CQ and QP: %m");
+	refused("destroy a CQ in use", ibv_destroy_cq(cq));
+	CHECK_SYS(ibv_destroy_qp(qp));
+	CHECK_SYS(ibv_destroy_cq(cq));
+}
+
 static void objects(struct ep *e)
 {
 	struct ibv_ah_attr ah = { .port_num = 1 };
@@ -87,8 +103,8 @@ static void objects(struct ep *e)
 	unsupported("memory window", ibv_alloc_mw(e->pd, IBV_MW_TYPE_1));
 	errno = 0;
 	verdict("address handle", !ibv_create_ah(e->pd, &ah), strerror(errno));
-	refused("destroy a CQ in use", ibv_destroy_cq(e->scq));
 	refused("free a PD in use", ibv_dealloc_pd(e->pd));
+	cq_in_use(e);
 	mr = ibv_reg_mr(e->pd, unmapped, LEN, IBV_ACCESS_LOCAL_WRITE);
 	verdict("region of unmapped memory", !mr, strerror(errno));
 	mr = ibv_reg_mr(e->pd, ep_pages(LEN), LEN, IBV_ACCESS_REMOTE_WRITE);

@@ -128,20 +128,15 @@ static bool stream(struct dance *d, unsigned int rounds)
 	return true;
 }
 
-/* Takes what arrives for a while, then until everything is flushed. */
+/* All that is posted completes; a receive posted by now never would. */
 static void drain_receives(struct dance *d)
 {
-	int left = RECVS;
 	struct ibv_wc wc;
+	int i;
 
-	while (left) {
+	for (i = 0; i < RECVS; i++)
 		CHECK(ep_poll(d->ep.rcq, &wc, EP_EVENT_MS),
-		      "%d receives are not flushed", left);
-		left--;
-		if (wc.status == IBV_WC_SUCCESS &&
-		    !ep_post_recv(&d->ep, wc.wr_id, d->buf, LEN, d->mr->lkey))
-			left++;
-	}
+		      "%d receives are not flushed", RECVS - i);
 }
 
 static void hold(struct dance *d)
@@ -225,7 +220,7 @@ static void cleanup(struct dance *d)
 }
 
 /* A client whose server is gone: a connect ends in an error in time. */
-static void connect_fails(struct dance *d, struct rdma_cm_id *id)
+static void connect_fails(struct dance *d)
 {
 	struct rdma_cm_event *ev;
 
@@ -236,8 +231,6 @@ static void connect_fails(struct dance *d, struct rdma_cm_id *id)
 	      ev->event == RDMA_CM_EVENT_CONNECT_ERROR,
 	      "connect to a dead server: %s", rdma_event_str(ev->event));
 	rdma_ack_cm_event(ev);
-	(void)id;
-	cleanup(d);
 }
 
 static void survive_connecting(struct dance *d)
@@ -254,12 +247,18 @@ static void survive_connecting(struct dance *d)
 		}
 		ep_resolve(d->ep.ec, id, d->w->addr, d->w->port);
 		ep_setup(&d->ep, id, &attr);
-		CHECK_SYS(rdma_connect(id, &d->ep.param));
-		if (d->c->state == REQUESTED) {
-			ep_sync(&d->pair);
-			kill_victim(d);
+		if (d->c->state == LISTENING) {
+			/* Refused at once or by an event. */
+			if (!rdma_connect(id, &d->ep.param))
+				connect_fails(d);
+			cleanup(d);
+			return;
 		}
-		connect_fails(d, id);
+		CHECK_SYS(rdma_connect(id, &d->ep.param));
+		ep_sync(&d->pair);
+		kill_victim(d);
+		connect_fails(d);
+		cleanup(d);
 		return;
 	}
 	ep_sync(&d->pair);
@@ -269,8 +268,11 @@ static void survive_connecting(struct dance *d)
 	}
 	id = ep_expect(d->l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
 	kill_victim(d);
-	ep_setup(&d->ep, id, &attr);
 	d->ep.ec = NULL;
+	if (!ep_try_setup(&d->ep, id, &attr)) {
+		CHECK_SYS(rdma_destroy_id(id));
+		return;
+	}
 	/* May still work, when the news of the death come a little later. */
 	if (!rdma_accept(id, &d->ep.param)) {
 		ev = ep_event(d->l.ec, EP_EVENT_MS);

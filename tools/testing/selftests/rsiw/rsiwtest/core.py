@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The registry of tests, their verdicts, and how they are chosen."""
+
+import fnmatch
+import importlib
+import pkgutil
+
+
+class Fail(Exception):
+    """The test found something wrong."""
+
+
+class Skip(Exception):
+    """The test cannot run here; the reason is the message."""
+
+
+class TimedOut(Fail):
+    """Something took longer than it may; stacks are worth having."""
+
+
+class Test:
+    """One test: a function that gets a Context and raises Fail or Skip."""
+
+    def __init__(self, func, name, limit, cost, only_type):
+        self.func = func
+        self.name = name
+        self.limit = limit          # seconds until it counts as hanging
+        self.cost = cost            # seconds it usually takes, for shards
+        self.only_type = only_type  # link type it is made for, or None
+        self.doc = (func.__doc__ or "").strip().split("\n")[0]
+
+
+_tests = []
+
+
+def test(name, limit=60, cost=3, only_type=None):
+    """Registers the decorated function as a test."""
+    def register(func):
+        _tests.append(Test(func, name, limit, cost, only_type))
+        return func
+    return register
+
+
+def collect():
+    """All tests of the `tests` package, in the order of their files."""
+    import tests
+    for info in sorted(pkgutil.iter_modules(tests.__path__),
+                       key=lambda m: m.name):
+        importlib.import_module("tests." + info.name)
+    names = [t.name for t in _tests]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError("two tests are called %s" % name)
+    return list(_tests)
+
+
+def select(tests, patterns, shard):
+    """The tests that match a pattern and belong to the shard (i, n)."""
+    if patterns:
+        tests = [t for t in tests
+                 if any(fnmatch.fnmatch(t.name, p) for p in patterns)]
+    if not shard:
+        return tests
+    index, count = shard
+    load = [0.0] * count
+    mine = []
+    # The longest first, each to the shard with the least to do.
+    for t in sorted(tests, key=lambda t: -t.cost):
+        to = load.index(min(load))
+        load[to] += t.cost
+        if to == index - 1:
+            mine.append(t)
+    return [t for t in tests if t in mine]

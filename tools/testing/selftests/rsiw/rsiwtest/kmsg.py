@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernel's log as part of the verdict, and stacks when a test hangs."""
+
+import os
+import re
+import time
+
+BAD = re.compile(
+    r"KASAN|UBSAN|\bBUG\b|WARNING|refcount|possible (circular|recursive)|"
+    r"INFO: task|\bhung\b|leaked|unregister_netdevice: waiting|"
+    r"general protection|\bOops\b|Call Trace|rcu.*stall|restrack|"
+    r"inconsistent lock state|suspicious RCU|sleeping function")
+
+
+class Kmsg:
+    """A reader of /dev/kmsg that starts at the end of the log."""
+
+    def __init__(self):
+        self.fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        os.lseek(self.fd, 0, os.SEEK_END)
+
+    def read(self):
+        """The records since the last call, as text."""
+        lines = []
+        while True:
+            try:
+                record = os.read(self.fd, 16384).decode(errors="replace")
+            except BlockingIOError:
+                return lines
+            except BrokenPipeError:
+                lines.append("(records overwritten before they were read)")
+                continue
+            head, _, body = record.partition(";")
+            stamp = head.split(",")[2] if head.count(",") >= 2 else "0"
+            lines.append("[%.3f] %s" % (int(stamp) / 1e6,
+                                        body.split("\n")[0]))
+
+
+def bad_lines(lines, around=12):
+    """The lines that fail a test, with what follows the first of them."""
+    hits = [i for i, line in enumerate(lines) if BAD.search(line)]
+    if not hits:
+        return []
+    shown = set(hits)
+    shown.update(range(hits[0], min(len(lines), hits[0] + around)))
+    return [lines[i] for i in sorted(shown)]
+
+
+def say(text):
+    """Puts a line into the kernel's log."""
+    try:
+        with open("/dev/kmsg", "w") as f:
+            f.write("rsiw-selftest: %s\n" % text)
+    except OSError:
+        pass
+
+
+def _proc(path):
+    try:
+        with open(path) as f:
+            return f.read()
+    except OSError:
+        return ""
+
+
+def dump_stacks(path, kmsg):
+    """Writes the kernel stacks of all tasks to the file `path`."""
+    with open(path, "w") as out:
+        for pid in sorted((p for p in os.listdir("/proc") if p.isdigit()),
+                          key=int):
+            try:
+                tasks = os.listdir("/proc/%s/task" % pid)
+            except OSError:
+                continue
+            for tid in tasks:
+                base = "/proc/%s/task/%s/" % (pid, tid)
+                stat = _proc(base + "stat")
+                state = stat.rpartition(")")[2].split()[:1]
+                out.write("== %s/%s %s state %s\n%s" % (
+                    pid, tid, _proc(base + "comm").strip(),
+                    "".join(state), _proc(base + "stack")))
+        # Blocked tasks with their locks, and what the CPUs do.
+        level = _proc("/proc/sys/kernel/printk").split()
+        for key in "wl":
+            try:
+                if level:
+                    with open("/proc/sys/kernel/printk", "w") as f:
+                        f.write("1")
+                with open("/proc/sysrq-trigger", "w") as f:
+                    f.write(key)
+                time.sleep(0.5)
+                out.write("== sysrq-%s\n%s\n" % (key, "\n".join(kmsg.read())))
+            except OSError as err:
+                out.write("== sysrq-%s: %s\n" % (key, err))
+            finally:
+                if level:
+                    with open("/proc/sys/kernel/printk", "w") as f:
+                        f.write(level[0])

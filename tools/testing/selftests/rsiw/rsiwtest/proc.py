@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Child processes: each a session of its own, so that none is left behind."""
+
+import os
+import signal
+import subprocess
+import time
+
+from .core import Fail, TimedOut
+
+NETNS_DIR = "/run/netns"
+
+
+class Proc:
+    """A started program; its output goes to a file."""
+
+    def __init__(self, argv, log, netns=None, env=None, cwd=None):
+        self.argv = [str(a) for a in argv]
+        self.log = log
+        self._ns = None
+
+        def enter():
+            if self._ns is not None:
+                os.setns(self._ns, os.CLONE_NEWNET)
+
+        if netns:
+            self._ns = os.open(os.path.join(NETNS_DIR, netns), os.O_RDONLY)
+        try:
+            with open(log, "wb") as out:
+                self.popen = subprocess.Popen(
+                    self.argv, stdin=subprocess.DEVNULL, stdout=out,
+                    stderr=subprocess.STDOUT, start_new_session=True,
+                    preexec_fn=enter if netns else None, cwd=cwd,
+                    env={**os.environ, **(env or {})})
+        except FileNotFoundError as err:
+            raise Fail("cannot start %s: %s" % (self.argv[0], err)) from err
+        finally:
+            if self._ns is not None:
+                os.close(self._ns)
+        self.pid = self.popen.pid
+
+    def __str__(self):
+        return " ".join([os.path.basename(self.argv[0])] + self.argv[1:])
+
+    def poll(self):
+        """Exit status, or None while it runs."""
+        return self.popen.poll()
+
+    def output(self):
+        """What it has printed so far."""
+        with open(self.log, "rb") as f:
+            return f.read().decode(errors="replace")
+
+    def wait(self, timeout):
+        """Exit status; TimedOut when it takes longer."""
+        try:
+            return self.popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise TimedOut("%s does not end within %.0f s; its output:\n%s" %
+                           (self, timeout, self.tail())) from None
+
+    def expect(self, timeout, status=0):
+        """Waits, checks the exit status and returns the output."""
+        rv = self.wait(timeout)
+        if rv != status:
+            raise Fail("%s ends with status %d; its output:\n%s" %
+                       (self, rv, self.tail()))
+        return self.output()
+
+    def wait_output(self, text, timeout):
+        """Waits until it has printed `text`."""
+        end = time.monotonic() + timeout
+        while text not in self.output():
+            if self.poll() is not None and text not in self.output():
+                raise Fail("%s ends with status %s before it says '%s':\n%s" %
+                           (self, self.poll(), text, self.tail()))
+            if time.monotonic() > end:
+                raise TimedOut("%s does not say '%s' within %.0f s:\n%s" %
+                               (self, text, timeout, self.tail()))
+            time.sleep(0.05)
+
+    def wait_listening(self, port, timeout=15):
+        """Waits until a TCP socket of its network namespace listens."""
+        end = time.monotonic() + timeout
+        while not listening(self.pid, port):
+            if self.poll() is not None:
+                raise Fail("%s ends with status %s instead of listening:\n%s" %
+                           (self, self.poll(), self.tail()))
+            if time.monotonic() > end:
+                raise TimedOut("%s does not listen on port %d:\n%s" %
+                               (self, port, self.tail()))
+            time.sleep(0.03)
+
+    def tail(self, lines=25):
+        """The end of its output, indented."""
+        return "\n".join("  | " + line
+                         for line in self.output().splitlines()[-lines:])
+
+    def kill(self, sig=signal.SIGKILL):
+        """Signals the whole session."""
+        try:
+            os.killpg(self.pid, sig)
+        except ProcessLookupError:
+            pass
+
+    def reap(self, timeout=10):
+        """Kills the session; False when it does not even die of that."""
+        self.kill()
+        try:
+            self.popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+
+def listening(pid, port):
+    """Whether TCP port `port` is in LISTEN in the namespace of `pid`."""
+    want = "%04X" % port
+    for name in ("tcp", "tcp6"):
+        try:
+            with open("/proc/%d/net/%s" % (pid, name)) as f:
+                for line in f:
+                    field = line.split()
+                    if field[3] == "0A" and field[1].endswith(":" + want):
+                        return True
+        except OSError:
+            pass
+    return False

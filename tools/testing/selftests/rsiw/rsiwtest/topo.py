@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The network under test.
+
+Two network namespaces joined by a veth pair (MTU 1500, IPv4 and IPv6) with
+one device in each: the path "wire". One device on `lo`: the path "loopback".
+"""
+
+import json
+import os
+import stat
+import subprocess
+
+from .core import Fail
+
+NS_A, NS_B = "rsiw-a", "rsiw-b"
+IF_A, IF_B = "veth_a", "veth_b"
+A4, B4 = "10.77.0.1", "10.77.0.2"
+A6, B6 = "fd77::1", "fd77::2"
+
+
+class Path:
+    """Where the two ends of a test are, and how they reach each other."""
+
+    def __init__(self, name, server_ns, client_ns, server_dev, client_dev,
+                 addr4, addr6, client4):
+        self.name = name
+        self.server_ns, self.client_ns = server_ns, client_ns
+        self.server_dev, self.client_dev = server_dev, client_dev
+        self.addr4, self.addr6 = addr4, addr6
+        self.client4 = client4
+
+    def args(self):
+        """For the C programs, which do both sides themselves."""
+        argv = ["--addr", self.addr4]
+        if self.server_ns:
+            argv += ["--server-netns", self.server_ns]
+        if self.client_ns:
+            argv += ["--client-netns", self.client_ns]
+        return argv
+
+
+def sh(*argv, netns=None, check=True, timeout=30):
+    """A short administrative command; returns its output."""
+    if netns:
+        argv = ("ip", "netns", "exec", netns) + argv
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True,
+                              timeout=timeout, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        raise Fail("'%s' hangs" % " ".join(argv)) from None
+    if check and done.returncode:
+        raise Fail("'%s' ends with status %d: %s" % (
+            " ".join(argv), done.returncode,
+            (done.stderr + done.stdout).strip()))
+    return done.stdout
+
+
+def status(*argv, timeout=30):
+    """Exit status of a command, and all it said."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True,
+                              timeout=timeout, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        raise Fail("'%s' hangs" % " ".join(argv)) from None
+    return done.returncode, done.stdout + done.stderr
+
+
+def make_nodes():
+    """The character devices, where neither devtmpfs nor udev made them."""
+    os.makedirs("/dev/infiniband", exist_ok=True)
+    nodes = []
+    for cls in ("infiniband_verbs", "misc"):
+        base = "/sys/class/" + cls
+        if os.path.isdir(base):
+            nodes += [os.path.join(base, n) for n in os.listdir(base)
+                      if n.startswith("uverbs") or n == "rdma_cm"]
+    for path in nodes:
+        node = "/dev/infiniband/" + os.path.basename(path)
+        try:
+            with open(path + "/dev") as f:
+                major, minor = map(int, f.read().split(":"))
+            try:
+                if os.stat(node).st_rdev == os.makedev(major, minor):
+                    continue
+                os.unlink(node)
+            except FileNotFoundError:
+                pass
+            os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+        except OSError:
+            continue
+
+
+class Topology:
+    """Sets the network up once and again after a test has changed it."""
+
+    def __init__(self, link_type):
+        self.type = link_type
+        self.dev_a = link_type + "_a"
+        self.dev_b = link_type + "_b"
+        self.dev_lo = link_type + "_lo"
+        self.wire = Path("wire", NS_A, NS_B, self.dev_a, self.dev_b,
+                         A4, A6, B4)
+        self.loopback = Path("loopback", None, None, self.dev_lo, self.dev_lo,
+                             "127.0.0.1", "::1", "127.0.0.1")
+        self.paths = (self.wire, self.loopback)
+        self.baseline = None
+
+    def links(self):
+        """Names of our devices that exist, with the state of their ports."""
+        out = json.loads(sh("rdma", "-j", "link", "show") or "[]")
+        return {link["ifname"]: link.get("state") for link in out}
+
+    def resources(self):
+        """Counts of every kind of object per device."""
+        out = json.loads(sh("rdma", "-j", "resource", "show") or "[]")
+        return {r["ifname"]: {k: v for k, v in r.items()
+                              if k not in ("ifindex", "ifname")}
+                for r in out}
+
+    def add_link(self, name, netdev, netns=None, link_type=None):
+        """`rdma link add`, then the character device where needed."""
+        sh("rdma", "link", "add", name, "type", link_type or self.type,
+           "netdev", netdev, netns=netns)
+        make_nodes()
+
+    def ensure(self):
+        """Everything is there afterwards; `baseline` is what it uses."""
+        links = self.links()
+        if self.baseline is not None and all(
+                links.get(d) == "ACTIVE"
+                for d in (self.dev_a, self.dev_b, self.dev_lo)):
+            return
+        self.drop()
+        sh("ip", "link", "set", "lo", "up")
+        for ns in (NS_A, NS_B):
+            sh("ip", "netns", "add", ns)
+            sh("ip", "link", "set", "lo", "up", netns=ns)
+        sh("ip", "link", "add", IF_A, "netns", NS_A, "mtu", "1500",
+           "type", "veth", "peer", "name", IF_B, "netns", NS_B, "mtu", "1500")
+        for ns, netdev, v4, v6 in ((NS_A, IF_A, A4, A6), (NS_B, IF_B, B4, B6)):
+            sh("ip", "addr", "add", v4 + "/24", "dev", netdev, netns=ns)
+            sh("ip", "addr", "add", v6 + "/64", "dev", netdev, "nodad",
+               netns=ns)
+            sh("ip", "link", "set", netdev, "up", netns=ns)
+        # The first device: rdma_cm takes that one for 127.0.0.1 and ::1.
+        self.add_link(self.dev_lo, "lo")
+        self.add_link(self.dev_a, IF_A, NS_A)
+        self.add_link(self.dev_b, IF_B, NS_B)
+        self.baseline = self.resources()
+
+    def drop(self):
+        """Takes down whatever is there of it."""
+        self.baseline = None
+        for dev in self.links():
+            if dev.startswith(self.type + "_"):
+                sh("rdma", "link", "del", dev, check=False)
+        for ns in (NS_A, NS_B):
+            if os.path.exists("/run/netns/" + ns):
+                sh("ip", "netns", "del", ns)
+
+    def leftovers(self):
+        """What devices hold beyond the baseline, as text; "" when nothing."""
+        if self.baseline is None:
+            return ""
+        found = []
+        for dev, now in self.resources().items():
+            base = self.baseline.get(dev)
+            if base is None:
+                continue
+            more = ["%s %d" % (k, v - base.get(k, 0)) for k, v in now.items()
+                    if v > base.get(k, 0)]
+            if more:
+                found.append("%s: %s" % (dev, ", ".join(more)))
+        return "; ".join(found)
