@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Rules of this tree that no other tool knows. Run at the top of the checkout."""
+
+import os
+import re
+import sys
+
+DRIVER = "drivers/infiniband/sw/rsiw"
+# Where unsafe code may be.
+UNSAFE_HOMES = (f"{DRIVER}/ffi/", f"{DRIVER}/ffi.rs", f"{DRIVER}/rsiw_main.rs")
+MAX_LINES = 500
+# Whole texts of others, generated files and test inputs.
+NOT_OURS = re.compile(r"(^LICENSE|Cargo\.lock|/corpus/.*|/snapshots/.*|\.(json|pcap|png|svg))$")
+LICENSED = re.compile(r"(\.(rs|py|sh|c|h|toml)|/?(Makefile|Kbuild|Kconfig))$")
+LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX)\b|\b(unimplemented|todo)!")
+# A string or a comment, to be dropped before looking for code.
+RUST_NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
+
+
+def files():
+    for where, dirs, names in os.walk("."):
+        dirs[:] = [d for d in dirs if d not in (".git", "build", "target", "__pycache__")]
+        for name in names:
+            path = os.path.relpath(os.path.join(where, name), ".")
+            if not NOT_OURS.search(path) and os.path.isfile(path):
+                yield path
+
+
+def check(path, text):
+    lines = text.splitlines()
+    if len(lines) > MAX_LINES:
+        yield f"{len(lines)} lines, at most {MAX_LINES}"
+    if LICENSED.search(path) and not any("SPDX-License-Identifier:" in x for x in lines[:3]):
+        yield "no SPDX-License-Identifier in its first lines"
+    if path != "tools/lint/gates.py":
+        for n, line in enumerate(lines, 1):
+            if LEFTOVER.search(line):
+                yield f"line {n}: leftover: {line.strip()}"
+    if path.startswith(DRIVER) and path.endswith(".rs"):
+        if not path.startswith(UNSAFE_HOMES):
+            code = RUST_NOISE.sub(" ", text)
+            if "#![forbid(unsafe_code)]" not in code:
+                yield "no #![forbid(unsafe_code)]"
+            if re.search(r"\bunsafe\b", code):
+                yield "unsafe code outside ffi/"
+
+
+def main():
+    if sys.argv[1:]:
+        print("usage: gates.py    (in the checkout)")
+        return 0 if sys.argv[1] == "--help" else 2
+    bad = 0
+    for path in sorted(files()):
+        try:
+            with open(path, encoding="utf-8") as f:
+                text = f.read()
+        except UnicodeDecodeError:
+            continue
+        for message in check(path, text):
+            print(f"{path}: {message}")
+            bad += 1
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
