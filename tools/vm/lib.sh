@@ -48,6 +48,15 @@ hash_of()
 	cat "$@" | sha256sum | cut -c1-12
 }
 
+# Held, through an inherited descriptor, by whatever runs in the caches; what
+# removes them takes it for itself.
+use_cache()
+{
+	mkdir -p "$cache"
+	exec 8>"$cache/in-use"
+	flock -s -n 8 || die "the caches ($cache) are being removed"
+}
+
 # once NAME DIR FUNCTION: makes DIR by calling FUNCTION DIR, unless an earlier
 # call did so to the end. The stamp is written last and removed first, so an
 # interrupted run leaves nothing that a later one would take for complete. The
@@ -55,6 +64,7 @@ hash_of()
 once()
 {
 	[ -e "$2/.complete" ] && return 0
+	use_cache
 	mkdir -p "$cache/lock" "${2%/*}"
 	(
 		if ! flock -n 9; then
