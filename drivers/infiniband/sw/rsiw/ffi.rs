@@ -5,13 +5,16 @@
 //! Each file wraps one area in safe types, in the shape in which a `kernel::rdma` or `kernel::net`
 //! could offer it. Code outside this folder uses these types only.
 
+pub(crate) mod crc;
 pub(crate) mod iwcm;
 pub(crate) mod log;
+pub(crate) mod modules;
 pub(crate) mod net;
 mod opaque;
 pub(crate) mod page;
 pub(crate) mod random;
 mod raw;
+pub(crate) mod rdma;
 pub(crate) mod ring;
 pub(crate) mod shmem;
 pub(crate) mod sync;

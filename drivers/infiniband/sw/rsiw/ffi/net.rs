@@ -26,7 +26,6 @@ pub(crate) use self::{
         StreamHandler, //
     },
     netdev::{
-        DeviceName,
         NetDevice, //
     },
     notifier::{
@@ -41,7 +40,6 @@ pub(crate) use self::{
     },
     tcp::{
         LockedSock,
-        ReadResult,
         TcpState, //
     },
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Workqueues of our own, and taking back delayed work.
+//! Workqueues of our own.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h).
 
@@ -13,12 +13,7 @@ use kernel::{
     prelude::*,
     str::CStr,
     sync::Arc,
-    workqueue::{
-        HasDelayedWork,
-        Queue,
-        Work,
-        WorkItem, //
-    },
+    workqueue::Queue, //
 };
 
 /// A workqueue that is destroyed when it is dropped, after all work on it is done.
@@ -72,27 +67,48 @@ impl Drop for OwnedQueue {
     }
 }
 
-/// Takes back delayed work of `item` that has not begun, and waits for it if it has.
-///
-/// Gives whether it was taken back. Sleeps; must not be called from the work itself, nor with a
-/// lock held that the work takes.
-pub(crate) fn cancel_delayed_sync<T, const ID: u64>(item: &Arc<T>) -> bool
-where
-    T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID>,
-{
-    let ptr = Arc::as_ptr(item);
-    // SAFETY: `item` is alive.
-    let work = unsafe { T::raw_get_work(ptr.cast_mut()) };
-    // SAFETY: `work` is alive.
-    let work = unsafe { Work::raw_get(work) };
-    // SAFETY: `HasDelayedWork` promises that the work is part of a delayed work.
-    let dwork = unsafe { kernel::container_of!(work, b::delayed_work, work) };
-    // SAFETY: the delayed work was initialised with `item`.
-    let taken = unsafe { b::cancel_delayed_work_sync(dwork) };
-    if taken {
-        // SAFETY: queueing had turned a reference into the pending work; the work will not run, so
-        // the reference is ours.
-        drop(unsafe { Arc::from_raw(ptr) });
+impl OwnedQueue {
+    /// Waits until the queue is empty, work queued by its own work included.
+    pub(crate) fn drain(&self) {
+        // SAFETY: by the invariant the queue is valid.
+        unsafe { b::drain_workqueue(self.0.as_ptr()) };
     }
-    taken
+}
+
+kernel::sync::global_lock! {
+    // SAFETY: Initialised by `SharedQueue::new`, before anybody can ask for it.
+    unsafe(uninit) static SHARED: Mutex<Option<Arc<OwnedQueue>>> = None;
+}
+
+/// The one queue of the module, while this exists.
+pub(crate) struct SharedQueue(Arc<OwnedQueue>);
+
+impl SharedQueue {
+    /// Makes the queue. To be called once, when the module is loaded.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(name: &'static CStr) -> Result<Self> {
+        let queue = Arc::new(OwnedQueue::new(name)?, GFP_KERNEL)?;
+        // SAFETY: called once, by the initialisation of the module.
+        unsafe { SHARED.init() };
+        *SHARED.lock() = Some(queue.clone());
+        Ok(Self(queue))
+    }
+
+    /// The queue, while it exists. Process context.
+    pub(crate) fn get() -> Option<Arc<OwnedQueue>> {
+        SHARED.lock().clone()
+    }
+}
+
+impl Drop for SharedQueue {
+    fn drop(&mut self) {
+        drop(SHARED.lock().take());
+        // What is dropped in RCU callbacks may queue work, and the other way round.
+        self.0.drain();
+        kernel::sync::rcu::rcu_barrier();
+        self.0.drain();
+    }
 }

@@ -43,6 +43,11 @@ unsigned int rsiw_helper_netdev_mtu(const struct net_device *dev)
 	return READ_ONCE(dev->mtu);
 }
 
+unsigned int rsiw_helper_netdev_max_mtu(const struct net_device *dev)
+{
+	return READ_ONCE(dev->max_mtu);
+}
+
 /* Copies up to @len octets of the hardware address; returns its true length. */
 unsigned int rsiw_helper_netdev_copy_addr(const struct net_device *dev, u8 *to,
 					  unsigned int len)
@@ -236,15 +241,24 @@ void rsiw_helper_sock_set_tos(struct sock *sk, int tos)
  * went out before. The octets are copied: the pages are free on return.
  */
 int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
-			      unsigned int nr, size_t skip, size_t len, int flags)
+			      unsigned int nr, size_t skip, size_t len, int flags,
+			      bool cut)
 {
+	struct sk_buff *skb;
+	int ret;
+
 	struct msghdr msg = {
 		.msg_flags = flags | MSG_DONTWAIT | MSG_NOSIGNAL,
 	};
 
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvec, nr, len);
 	msg.msg_iter.iov_offset = skip;
-	return tcp_sendmsg(sk, &msg, len);
+	lock_sock(sk);
+	if (cut && (skb = tcp_write_queue_tail(sk)))
+		TCP_SKB_CB(skb)->eor = 1;
+	ret = tcp_sendmsg_locked(sk, &msg, len);
+	release_sock(sk);
+	return ret;
 }
 
 int rsiw_helper_tcp_send(struct sock *sk, void *data, size_t len)
@@ -292,4 +306,20 @@ bool rsiw_helper_log_allowed(void)
 bool rsiw_helper_mod_timer_ms(struct timer_list *timer, unsigned int ms)
 {
 	return mod_timer(timer, jiffies + msecs_to_jiffies(ms));
+}
+
+struct page *rsiw_helper_vmalloc_or_virt_to_page(const void *addr)
+{
+	return is_vmalloc_addr(addr) ? vmalloc_to_page(addr) :
+				       virt_to_page(addr);
+}
+
+size_t rsiw_helper_bvec_copy_out(void *to, const struct bio_vec *bvec,
+				 unsigned int nr, size_t skip, size_t len)
+{
+	struct iov_iter iter;
+
+	iov_iter_bvec(&iter, ITER_SOURCE, bvec, nr, len);
+	iter.iov_offset = skip;
+	return copy_from_iter(to, len, &iter);
 }

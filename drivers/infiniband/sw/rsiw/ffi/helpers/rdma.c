@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/ethtool.h>
+#include <linux/kobject.h>
+#include <linux/module.h>
+#include <linux/netdevice.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_netlink.h>
@@ -13,4 +17,41 @@ int rsiw_helper_ib_no_udata_io(struct ib_udata *udata)
 void rsiw_helper_ib_mark_name_assigned_by_user(struct ib_device *dev)
 {
 	ib_mark_name_assigned_by_user(dev);
+}
+
+struct ib_ucontext *rsiw_helper_udata_ucontext(struct ib_udata *udata)
+{
+	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
+}
+
+struct ib_udata *
+rsiw_helper_uverbs_attr_bundle_udata(struct uverbs_attr_bundle *attrs)
+{
+	return attrs ? &attrs->driver_udata : NULL;
+}
+
+/*
+ * Speed and width of a port, without the core's warning for interfaces that
+ * have no speed. Takes the RTNL.
+ */
+int rsiw_helper_ib_port_speed(struct ib_device *dev, struct net_device *ndev,
+			      u16 *speed, u8 *width)
+{
+	if (!ndev->ethtool_ops->get_link_ksettings) {
+		*speed = IB_SPEED_SDR;
+		*width = IB_WIDTH_1X;
+		return 0;
+	}
+	return ib_get_eth_speed(dev, 1, speed, width);
+}
+
+/* Modules are the kobjects of the set that this one is in. */
+bool rsiw_helper_module_is_loaded(const char *name)
+{
+	struct kobject *kobj = kset_find_obj(THIS_MODULE->mkobj.kobj.kset, name);
+
+	if (!kobj)
+		return false;
+	kobject_put(kobj);
+	return true;
 }

@@ -11,7 +11,7 @@ use crate::ffi::{
 };
 use core::ptr::NonNull;
 use kernel::{
-    alloc::KVec,
+    page::PAGE_SIZE,
     prelude::*, //
 };
 
@@ -37,6 +37,8 @@ pub(crate) struct TxBatch<K> {
     skip: usize,
     remaining: usize,
     owners: KVec<K>,
+    /// Memory of stretches that were copied to free their owners.
+    copy: KVVec<u8>,
 }
 
 // SAFETY: the pages that the list names may be read from any thread.
@@ -48,7 +50,7 @@ impl<K> TxBatch<K> {
         let arena = KVec::<u8>::with_capacity(copied.max(1), GFP_KERNEL)?;
         // SAFETY: the vector is `kmalloc` memory, which has page descriptors.
         let page = unsafe { h::virt_to_page(arena.as_ptr().cast()) };
-        let offset = arena.as_ptr().addr() & (kernel::page::PAGE_SIZE - 1);
+        let offset = arena.as_ptr().addr() & (PAGE_SIZE - 1);
         // INVARIANT: the list is empty; an allocation of `kmalloc` is physically contiguous.
         Ok(Self {
             bvecs: KVec::with_capacity(pieces, GFP_KERNEL)?,
@@ -60,6 +62,7 @@ impl<K> TxBatch<K> {
             skip: 0,
             remaining: 0,
             owners: KVec::new(),
+            copy: KVVec::new(),
         })
     }
 
@@ -170,11 +173,60 @@ impl<K> TxBatch<K> {
         }
     }
 
+    /// Copies what was not sent, so that nothing needs to be kept for it any more.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; nothing has changed then.
+    pub(crate) fn detach(&mut self) -> Result {
+        let mut copy = KVVec::<u8>::with_capacity(self.remaining, GFP_KERNEL)?;
+        let (bvecs, skip, len) = self.as_raw();
+        // SAFETY: by the type invariants the pieces are readable and have `skip + len` octets;
+        // the vector has room for `len`.
+        let copied = unsafe {
+            h::bvec_copy_out(
+                copy.as_mut_ptr().cast(),
+                bvecs.as_ptr(),
+                bvecs.len() as c_uint, // CAST: the capacity of a batch is small.
+                skip,
+                len,
+            )
+        };
+        if copied != len {
+            return Err(EFAULT);
+        }
+        // SAFETY: that many octets were written.
+        unsafe { copy.inc_len(len) };
+        self.replace(copy)
+    }
+
+    /// Makes `copy` all that is left to send.
+    fn replace(&mut self, copy: KVVec<u8>) -> Result {
+        let len = copy.len();
+        let mut at = 0;
+        self.clear();
+        while at < len {
+            let ptr = copy.as_ptr().wrapping_add(at);
+            let offset = ptr.addr() & (PAGE_SIZE - 1);
+            let n = PAGE_SIZE.saturating_sub(offset).min(len.saturating_sub(at));
+            // SAFETY: the octet is part of the vector, which is `kmalloc` or `vmalloc` memory.
+            let page = unsafe { h::vmalloc_or_virt_to_page(ptr.cast()) };
+            let page = NonNull::new(page).ok_or(EFAULT)?;
+            // CAST: less than a page.
+            self.push_bvec(page, offset as u32, n as u32)?;
+            at = at.saturating_add(n);
+        }
+        // INVARIANT: the stretches are those of the copy, which is kept until the next clearing.
+        self.copy = copy;
+        Ok(())
+    }
+
     /// Forgets what was not sent and drops what was kept.
     pub(crate) fn clear(&mut self) {
         self.bvecs.clear();
         self.arena.clear();
         self.owners.clear();
+        self.copy = KVVec::new();
         self.first = 0;
         self.skip = 0;
         self.remaining = 0;

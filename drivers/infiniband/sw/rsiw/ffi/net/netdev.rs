@@ -84,6 +84,12 @@ impl NetDevice {
         unsafe { h::netdev_mtu(self.0.get()) }
     }
 
+    /// The largest MTU that the interface can have, in octets.
+    pub(crate) fn max_mtu(&self) -> u32 {
+        // SAFETY: `self` is live.
+        unsafe { h::netdev_max_mtu(self.0.get()) }
+    }
+
     /// The hardware address, if it has six octets and is not zero.
     pub(crate) fn mac(&self) -> Option<[u8; 6]> {
         let mut mac = [0; 6];

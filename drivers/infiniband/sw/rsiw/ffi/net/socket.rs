@@ -31,6 +31,8 @@ pub(crate) struct SendFlags {
     pub(crate) more: bool,
     /// Nothing that follows shares a segment with the end of this batch (`MSG_EOR`).
     pub(crate) eor: bool,
+    /// The same for what was sent before this batch, as far as TCP has not sent it yet.
+    pub(crate) cut: bool,
 }
 
 /// A TCP socket in the network namespace of a device.
@@ -246,6 +248,7 @@ impl TcpSocket {
                 skip,
                 len,
                 raw as c_int,
+                flags.cut,
             )
         };
         let sent = accepted(ret)?;

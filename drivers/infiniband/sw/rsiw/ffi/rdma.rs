@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RDMA core: devices, verbs objects and their callbacks.
+//!
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h).
+
+pub(crate) mod attr;
+mod callbacks;
+pub(crate) mod device;
+pub(crate) mod driver;
+pub(crate) mod handle;
+pub(crate) mod link;
+pub(crate) mod mmap;
+mod object;
+pub(crate) mod udata;
+pub(crate) mod umem;

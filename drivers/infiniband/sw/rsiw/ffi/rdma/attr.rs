@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Attributes of devices, ports and queues, as plain values.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
+
+use crate::ffi::raw::b;
+use kernel::prelude::*;
+
+/// Asynchronous events (`enum ib_event_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventType {
+    /// A completion queue overflowed.
+    CqError,
+    /// A QP failed for a reason that no work completion tells.
+    QpFatal,
+    /// The peer sent a request that cannot be served.
+    QpRequestError,
+    /// The peer violated the rights of a region.
+    QpAccessError,
+    /// The addresses of the port changed.
+    GidChange,
+}
+
+impl EventType {
+    /// An event of this type for the element to be filled in.
+    pub(super) fn to_event(self) -> b::ib_event {
+        // SAFETY: integers and pointers may be zero.
+        let mut event: b::ib_event = unsafe { core::mem::zeroed() };
+        event.event = self.to_raw();
+        event
+    }
+
+    /// The C value.
+    fn to_raw(self) -> b::ib_event_type {
+        match self {
+            Self::CqError => b::ib_event_type_IB_EVENT_CQ_ERR,
+            Self::QpFatal => b::ib_event_type_IB_EVENT_QP_FATAL,
+            Self::QpRequestError => b::ib_event_type_IB_EVENT_QP_REQ_ERR,
+            Self::QpAccessError => b::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
+            Self::GidChange => b::ib_event_type_IB_EVENT_GID_CHANGE,
+        }
+    }
+}
+
+/// What a device can do (`struct ib_device_attr`); counts are maxima.
+#[derive(Clone, Copy)]
+pub(crate) struct DeviceAttr {
+    /// EUI-64 in network byte order.
+    pub(crate) sys_image_guid: u64,
+    /// Vendor identifier.
+    pub(crate) vendor_id: u32,
+    /// Queue pairs.
+    pub(crate) max_qp: u32,
+    /// Work requests of one queue.
+    pub(crate) max_qp_wr: u32,
+    /// Scatter/gather entries of a Send, a Write or a receive.
+    pub(crate) max_sge: u32,
+    /// Scatter/gather entries of an RDMA Read.
+    pub(crate) max_sge_rd: u32,
+    /// Completion queues.
+    pub(crate) max_cq: u32,
+    /// Entries of a completion queue.
+    pub(crate) max_cqe: u32,
+    /// Memory regions.
+    pub(crate) max_mr: u32,
+    /// Protection domains.
+    pub(crate) max_pd: u32,
+    /// Inbound RDMA Reads of a QP (IRD).
+    pub(crate) max_ird: u32,
+    /// Outbound RDMA Reads of a QP (ORD).
+    pub(crate) max_ord: u32,
+}
+
+impl DeviceAttr {
+    /// Writes the attributes where the core wants them.
+    pub(super) fn store(&self, attr: &mut b::ib_device_attr) {
+        attr.sys_image_guid = self.sys_image_guid;
+        attr.max_mr_size = u64::MAX;
+        attr.page_size_cap = kernel::page::PAGE_SIZE as u64; // CAST: a page size fits.
+        attr.vendor_id = self.vendor_id;
+        attr.max_qp = self.max_qp;
+        attr.max_qp_wr = self.max_qp_wr;
+        attr.kernel_cap_flags = u64::from(b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
+        attr.max_send_sge = self.max_sge;
+        attr.max_recv_sge = self.max_sge;
+        attr.max_sge_rd = self.max_sge_rd;
+        attr.max_cq = self.max_cq;
+        attr.max_cqe = self.max_cqe;
+        attr.max_mr = self.max_mr;
+        attr.max_pd = self.max_pd;
+        attr.max_qp_rd_atom = self.max_ird;
+        attr.max_res_rd_atom = self.max_ird.saturating_mul(self.max_qp);
+        attr.max_qp_init_rd_atom = self.max_ord;
+        attr.atomic_cap = b::ib_atomic_cap_IB_ATOMIC_NONE;
+    }
+}
+
+/// `IB_PORT_CM_SUP` (`enum ib_port_capability_mask_bits`).
+const PORT_CM_SUP: u32 = 1 << 16;
+/// `IB_PORT_DEVICE_MGMT_SUP`.
+const PORT_DEVICE_MGMT_SUP: u32 = 1 << 19;
+
+/// The state of the port.
+#[derive(Clone, Copy)]
+pub(crate) struct PortAttr {
+    /// Link up and carrier present.
+    pub(crate) active: bool,
+    /// Largest MTU of the interface in octets.
+    pub(crate) max_mtu: u32,
+    /// Current MTU of the interface in octets.
+    pub(crate) mtu: u32,
+}
+
+/// The enumerated MTU nearest to and not above `octets` (`ib_mtu_int_to_enum`).
+fn mtu_enum(octets: u32) -> b::ib_mtu {
+    match octets {
+        4096.. => b::ib_mtu_IB_MTU_4096,
+        2048.. => b::ib_mtu_IB_MTU_2048,
+        1024.. => b::ib_mtu_IB_MTU_1024,
+        512.. => b::ib_mtu_IB_MTU_512,
+        _ => b::ib_mtu_IB_MTU_256,
+    }
+}
+
+impl PortAttr {
+    /// Writes the attributes where the core wants them; speed and width are left alone.
+    pub(super) fn store(&self, attr: &mut b::ib_port_attr) {
+        attr.gid_tbl_len = 1;
+        attr.max_msg_sz = u32::MAX;
+        attr.max_mtu = mtu_enum(self.max_mtu);
+        attr.active_mtu = mtu_enum(self.mtu);
+        attr.phys_mtu = self.mtu;
+        attr.port_cap_flags = PORT_CM_SUP | PORT_DEVICE_MGMT_SUP;
+        let (state, phys) = if self.active {
+            (
+                b::ib_port_state_IB_PORT_ACTIVE,
+                b::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP,
+            )
+        } else {
+            (
+                b::ib_port_state_IB_PORT_DOWN,
+                b::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED,
+            )
+        };
+        attr.state = state;
+        attr.phys_state = phys as u8; // CAST: the states are 1 to 7.
+    }
+}
+
+/// Depths and widths of the queues of a QP (`struct ib_qp_cap`).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct QpCap {
+    /// Work requests of the send queue.
+    pub(crate) max_send_wr: u32,
+    /// Work requests of the receive queue.
+    pub(crate) max_recv_wr: u32,
+    /// Scatter/gather entries of a send request.
+    pub(crate) max_send_sge: u32,
+    /// Scatter/gather entries of a receive request.
+    pub(crate) max_recv_sge: u32,
+    /// Octets that a send request can carry inline.
+    pub(crate) max_inline_data: u32,
+}
+
+impl QpCap {
+    /// Reads the C structure.
+    pub(super) fn load(cap: &b::ib_qp_cap) -> Self {
+        Self {
+            max_send_wr: cap.max_send_wr,
+            max_recv_wr: cap.max_recv_wr,
+            max_send_sge: cap.max_send_sge,
+            max_recv_sge: cap.max_recv_sge,
+            max_inline_data: cap.max_inline_data,
+        }
+    }
+
+    /// Writes the C structure; what the driver does not know stays.
+    pub(super) fn store(&self, cap: &mut b::ib_qp_cap) {
+        cap.max_send_wr = self.max_send_wr;
+        cap.max_recv_wr = self.max_recv_wr;
+        cap.max_send_sge = self.max_send_sge;
+        cap.max_recv_sge = self.max_recv_sge;
+        cap.max_inline_data = self.max_inline_data;
+    }
+}
+
+/// States of a QP in verbs terms (`enum ib_qp_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IbQpState {
+    /// No stream; RDMAC Idle.
+    Reset,
+    /// No stream, receives may be posted; RDMAC Idle.
+    Init,
+    /// A step of InfiniBand connections that iWARP does not have.
+    Rtr,
+    /// Connected.
+    Rts,
+    /// RDMAC Closing.
+    Sqd,
+    /// RDMAC Terminate.
+    Sqe,
+    /// RDMAC Error.
+    Err,
+}
+
+impl IbQpState {
+    /// Reads the C value.
+    pub(super) fn from_raw(raw: b::ib_qp_state) -> Result<Self> {
+        Ok(match raw {
+            b::ib_qp_state_IB_QPS_RESET => Self::Reset,
+            b::ib_qp_state_IB_QPS_INIT => Self::Init,
+            b::ib_qp_state_IB_QPS_RTR => Self::Rtr,
+            b::ib_qp_state_IB_QPS_RTS => Self::Rts,
+            b::ib_qp_state_IB_QPS_SQD => Self::Sqd,
+            b::ib_qp_state_IB_QPS_SQE => Self::Sqe,
+            b::ib_qp_state_IB_QPS_ERR => Self::Err,
+            _ => return Err(EINVAL),
+        })
+    }
+
+    /// The C value.
+    pub(super) fn to_raw(self) -> b::ib_qp_state {
+        match self {
+            Self::Reset => b::ib_qp_state_IB_QPS_RESET,
+            Self::Init => b::ib_qp_state_IB_QPS_INIT,
+            Self::Rtr => b::ib_qp_state_IB_QPS_RTR,
+            Self::Rts => b::ib_qp_state_IB_QPS_RTS,
+            Self::Sqd => b::ib_qp_state_IB_QPS_SQD,
+            Self::Sqe => b::ib_qp_state_IB_QPS_SQE,
+            Self::Err => b::ib_qp_state_IB_QPS_ERR,
+        }
+    }
+}
+
+/// What a consumer asks to change in a QP; `None` leaves it as it is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct QpModify {
+    /// The next state.
+    pub(crate) state: Option<IbQpState>,
+    /// The state that the consumer believes the QP to be in.
+    pub(crate) cur_state: Option<IbQpState>,
+    /// `enum ib_access_flags` of inbound operations.
+    pub(crate) access: Option<u32>,
+    /// ORD: reads this side may have outstanding.
+    pub(crate) max_rd_atomic: Option<u8>,
+    /// IRD: reads the peer may have outstanding here.
+    pub(crate) max_dest_rd_atomic: Option<u8>,
+    /// Queue sizes are to change.
+    pub(crate) resize: bool,
+}
+
+/// What a QP is at the moment.
+#[derive(Clone, Copy)]
+pub(crate) struct QpQuery {
+    /// State.
+    pub(crate) state: IbQpState,
+    /// Queue sizes.
+    pub(crate) cap: QpCap,
+    /// `enum ib_access_flags` of inbound operations.
+    pub(crate) access: u32,
+    /// ORD.
+    pub(crate) max_rd_atomic: u8,
+    /// IRD.
+    pub(crate) max_dest_rd_atomic: u8,
+    /// Whether each send request makes a completion.
+    pub(crate) sig_all: bool,
+    /// MTU of the interface in octets.
+    pub(crate) mtu: u32,
+}
+
+impl QpQuery {
+    /// Writes the attributes where the core wants them.
+    pub(super) fn store(&self, attr: &mut b::ib_qp_attr, init: &mut b::ib_qp_init_attr) {
+        attr.qp_state = self.state.to_raw();
+        attr.cur_qp_state = self.state.to_raw();
+        attr.path_mtu = mtu_enum(self.mtu);
+        attr.qp_access_flags = self.access as _; // CAST: flag bits in a C int.
+        attr.max_rd_atomic = self.max_rd_atomic;
+        attr.max_dest_rd_atomic = self.max_dest_rd_atomic;
+        attr.port_num = 1;
+        self.cap.store(&mut attr.cap);
+        self.cap.store(&mut init.cap);
+        init.sq_sig_type = if self.sig_all {
+            b::ib_sig_type_IB_SIGNAL_ALL_WR
+        } else {
+            b::ib_sig_type_IB_SIGNAL_REQ_WR
+        };
+    }
+}

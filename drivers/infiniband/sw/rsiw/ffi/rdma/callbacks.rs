@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From `struct ib_device_ops` to [`Driver`]: each callback converts, calls one method of the
+//! driver and converts back.
+//!
+//! Context: process context unless a callback says otherwise.
+
+mod cm;
+mod device;
+mod kernel;
+mod qp;
+mod queue;
+
+use super::{
+    driver::Driver,
+    object::Object, //
+};
+use crate::ffi::raw::b;
+use ::kernel::module::this_module;
+use core::marker::PhantomData;
+
+/// The driver's part of each kind of object.
+type DeviceObject<D> = Object<b::ib_device, <D as Driver>::Device>;
+type UcontextObject<D> = Object<b::ib_ucontext, <D as Driver>::Ucontext>;
+type PdObject<D> = Object<b::ib_pd, <D as Driver>::Pd>;
+type CqObject<D> = Object<b::ib_cq, <D as Driver>::Cq>;
+type QpObject<D> = Object<b::ib_qp, <D as Driver>::Qp>;
+
+/// The operations table of a driver.
+pub(super) struct Vtable<D>(PhantomData<D>);
+
+impl<D: Driver> Vtable<D> {
+    /// Size of the memory of a device.
+    pub(super) const DEVICE_SIZE: usize = DeviceObject::<D>::SIZE;
+
+    /// The table itself.
+    pub(super) const OPS: &'static b::ib_device_ops = &b::ib_device_ops {
+        owner: this_module::<crate::LocalModule>().as_ptr(),
+        driver_id: D::DRIVER_ID.0,
+        uverbs_abi_ver: D::ABI_VERSION,
+
+        query_device: Some(device::query_device::<D>),
+        query_port: Some(device::query_port::<D>),
+        get_port_immutable: Some(device::get_port_immutable),
+        query_gid: Some(device::query_gid::<D>),
+        dealloc_driver: Some(device::dealloc_driver::<D>),
+        alloc_ucontext: Some(device::alloc_ucontext::<D>),
+        dealloc_ucontext: Some(device::dealloc_ucontext::<D>),
+        disassociate_ucontext: Some(device::disassociate_ucontext),
+        mmap: Some(super::mmap::mmap_callback),
+        mmap_free: Some(super::mmap::mmap_free_callback),
+        alloc_pd: Some(device::alloc_pd::<D>),
+        dealloc_pd: Some(device::dealloc_pd::<D>),
+
+        create_cq: Some(queue::create_cq::<D>),
+        destroy_cq: Some(queue::destroy_cq::<D>),
+        reg_user_mr: Some(queue::reg_user_mr::<D>),
+        dereg_mr: Some(queue::dereg_mr::<D>),
+
+        create_qp: Some(qp::create_qp::<D>),
+        modify_qp: Some(qp::modify_qp::<D>),
+        query_qp: Some(qp::query_qp::<D>),
+        destroy_qp: Some(qp::destroy_qp::<D>),
+        post_send: Some(qp::post_send::<D>),
+
+        get_dma_mr: Some(kernel::get_dma_mr),
+        post_recv: Some(kernel::post_recv),
+        poll_cq: Some(kernel::poll_cq),
+        req_notify_cq: Some(kernel::req_notify_cq),
+
+        iw_add_ref: Some(cm::iw_add_ref::<D>),
+        iw_rem_ref: Some(cm::iw_rem_ref::<D>),
+        iw_get_qp: Some(cm::iw_get_qp::<D>),
+        iw_connect: Some(cm::iw_connect::<D>),
+        iw_accept: Some(cm::iw_accept::<D>),
+        iw_reject: Some(cm::iw_reject::<D>),
+        iw_create_listen: Some(cm::iw_create_listen::<D>),
+        iw_destroy_listen: Some(cm::iw_destroy_listen::<D>),
+
+        size_ib_ucontext: UcontextObject::<D>::SIZE,
+        size_ib_pd: PdObject::<D>::SIZE,
+        size_ib_cq: CqObject::<D>::SIZE,
+        size_ib_qp: QpObject::<D>::SIZE,
+        ..pin_init::zeroed()
+    };
+}

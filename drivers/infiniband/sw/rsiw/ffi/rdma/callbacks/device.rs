@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Callbacks of devices, process contexts and protection domains.
+
+use super::{
+    DeviceObject,
+    PdObject,
+    UcontextObject, //
+};
+use crate::ffi::{
+    raw::{
+        b,
+        h, //
+    },
+    rdma::{
+        driver::{
+            Driver,
+            HasDeviceHandle, //
+        },
+        udata::Udata, //
+    },
+};
+use kernel::{
+    error::{
+        from_result,
+        to_result, //
+    },
+    prelude::*,
+};
+
+/// # Safety
+///
+/// Called by the core with a registered device of `D`.
+pub(super) unsafe extern "C" fn query_device<D: Driver>(
+    dev: *mut b::ib_device,
+    attr: *mut b::ib_device_attr,
+    udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the core passes null or the udata of this call.
+        if let Some(mut udata) = unsafe { Udata::from_raw(udata) } {
+            udata.no_io()?;
+        }
+        // SAFETY: the device is one of `D`.
+        let dev = unsafe { DeviceObject::<D>::get(dev) };
+        // SAFETY: the core passes a structure to fill.
+        D::query_device(&dev).store(unsafe { &mut *attr });
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with a device of `D`; takes the RTNL.
+pub(super) unsafe extern "C" fn query_port<D: Driver>(
+    raw: *mut b::ib_device,
+    _port: u32,
+    attr: *mut b::ib_port_attr,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the device is one of `D`.
+        let dev = unsafe { DeviceObject::<D>::get(raw) };
+        let port = D::query_port(&dev)?;
+        // SAFETY: the core passes a structure to fill.
+        let attr = unsafe { &mut *attr };
+        // What the core filled in beforehand describes a port that needs an address.
+        *attr = pin_init::zeroed();
+        port.store(attr);
+        let netdev = dev.handle().netdev().ok_or(ENODEV)?;
+        // SAFETY: both devices live; the out pointers are valid.
+        to_result(unsafe {
+            h::ib_port_speed(
+                raw,
+                netdev.as_ptr(),
+                &raw mut attr.active_speed,
+                &raw mut attr.active_width,
+            )
+        })?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core while it registers a device.
+pub(super) unsafe extern "C" fn get_port_immutable(
+    _dev: *mut b::ib_device,
+    _port: u32,
+    immutable: *mut b::ib_port_immutable,
+) -> c_int {
+    // SAFETY: the core passes a structure to fill.
+    let immutable = unsafe { &mut *immutable };
+    immutable.gid_tbl_len = 1;
+    immutable.core_cap_flags = b::RDMA_CORE_CAP_PROT_IWARP | b::RDMA_CORE_CAP_IW_CM;
+    0
+}
+
+/// # Safety
+///
+/// Called by the core with a device of `D`.
+pub(super) unsafe extern "C" fn query_gid<D: Driver>(
+    dev: *mut b::ib_device,
+    _port: u32,
+    _index: c_int,
+    gid: *mut b::ib_gid,
+) -> c_int {
+    // SAFETY: the device is one of `D`.
+    let dev = unsafe { DeviceObject::<D>::get(dev) };
+    // SAFETY: the core passes a GID to fill; every bit pattern is one.
+    unsafe { gid.cast::<[u8; 16]>().write(D::query_gid(&dev)) };
+    0
+}
+
+/// # Safety
+///
+/// Called by the core once, when nothing of the device is in use any more.
+pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(dev: *mut b::ib_device) {
+    // SAFETY: the device is one of `D`; it is not used through the core any more.
+    if let Some(dev) = unsafe { DeviceObject::<D>::take(dev) } {
+        D::close(&dev);
+        dev.handle().revoke();
+    }
+}
+
+/// # Safety
+///
+/// Called by the core with zeroed memory of the size in the operations table.
+pub(super) unsafe extern "C" fn alloc_ucontext<D: Driver>(
+    uctx: *mut b::ib_ucontext,
+    udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the core has set the device, which is one of `D`.
+        let dev = unsafe { DeviceObject::<D>::get((*uctx).device) };
+        // SAFETY: the core passes the udata of this call.
+        let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
+        let inner = D::alloc_ucontext(dev, &mut udata)?;
+        // SAFETY: the memory is fresh.
+        unsafe { UcontextObject::<D>::install(uctx, inner) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core for the last time with this context.
+pub(super) unsafe extern "C" fn dealloc_ucontext<D: Driver>(uctx: *mut b::ib_ucontext) {
+    // SAFETY: the context is one of `D`; the core frees it next.
+    drop(unsafe { UcontextObject::<D>::take(uctx) });
+}
+
+/// Lets the core take a device away from processes that hold it open: it destroys their objects
+/// through the usual callbacks. Their mapped rings stay readable memory until they unmap them,
+/// because a ring's memory belongs to its mapping as much as to the driver.
+///
+/// # Safety
+///
+/// None; the type is the core's.
+pub(super) unsafe extern "C" fn disassociate_ucontext(_uctx: *mut b::ib_ucontext) {}
+
+/// # Safety
+///
+/// Called by the core with zeroed memory of the size in the operations table.
+pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
+    pd: *mut b::ib_pd,
+    udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the core has set the device, which is one of `D`.
+        let dev = unsafe { DeviceObject::<D>::get((*pd).device) };
+        // SAFETY: the core passes null or the udata of this call.
+        let mut udata = unsafe { Udata::from_raw(udata) };
+        let inner = D::alloc_pd(dev, udata.as_mut())?;
+        // SAFETY: the memory is fresh.
+        unsafe { PdObject::<D>::install(pd, inner) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core for the last time with this domain.
+pub(super) unsafe extern "C" fn dealloc_pd<D: Driver>(
+    pd: *mut b::ib_pd,
+    _udata: *mut b::ib_udata,
+) -> c_int {
+    // SAFETY: the domain is one of `D`; the core frees it next.
+    drop(unsafe { PdObject::<D>::take(pd) });
+    0
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Callbacks of queue pairs.
+
+use super::{
+    CqObject,
+    DeviceObject,
+    PdObject,
+    QpObject, //
+};
+use crate::ffi::{
+    raw::b,
+    rdma::{
+        attr::{
+            IbQpState,
+            QpCap,
+            QpModify, //
+        },
+        driver::{
+            Driver,
+            HasQpHandle,
+            QpInit, //
+        },
+        handle::Handle,
+        udata::Udata, //
+    },
+};
+use core::ptr::NonNull;
+use kernel::{
+    error::from_result,
+    prelude::*, //
+};
+
+/// # Safety
+///
+/// Called by the core with zeroed memory of the size in the operations table, in which it has set
+/// the device and the protection domain.
+pub(super) unsafe extern "C" fn create_qp<D: Driver>(
+    qp: *mut b::ib_qp,
+    attr: *mut b::ib_qp_init_attr,
+    udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        let obj = NonNull::new(qp).ok_or(EINVAL)?;
+        // SAFETY: the core has set the device, which is one of `D`.
+        let dev = unsafe { DeviceObject::<D>::get((*qp).device) };
+        // SAFETY: the core passes the attributes.
+        let attr = unsafe { &mut *attr };
+        if attr.qp_type != b::ib_qp_type_IB_QPT_RC {
+            return Err(EOPNOTSUPP);
+        }
+        // SAFETY: a reliable connection always has a protection domain.
+        let pd = unsafe { PdObject::<D>::get((*qp).pd) };
+        // SAFETY: null or the udata of this call.
+        let mut udata = unsafe { Udata::from_raw(udata) };
+        let mut init = QpInit::<D> {
+            // SAFETY: null or a queue of this device.
+            send_cq: unsafe { CqObject::<D>::get_opt(attr.send_cq) },
+            // SAFETY: null or a queue of this device.
+            recv_cq: unsafe { CqObject::<D>::get_opt(attr.recv_cq) },
+            has_srq: !attr.srq.is_null(),
+            cap: QpCap::load(&attr.cap),
+            sig_all: attr.sq_sig_type == b::ib_sig_type_IB_SIGNAL_ALL_WR,
+            flags: attr.create_flags,
+        };
+        // SAFETY: revoked in `destroy_qp`, or never used if creation fails.
+        let handle = unsafe { Handle::new(obj) }?;
+        let (inner, num) = D::create_qp(dev, pd, handle, &mut init, udata.as_mut())?;
+        init.cap.store(&mut attr.cap);
+        // SAFETY: `qp` is the core's object of this call.
+        unsafe { (*qp).qp_num = num };
+        // SAFETY: the memory is fresh.
+        unsafe { QpObject::<D>::install(qp, inner) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with a queue pair of `D`.
+pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
+    qp: *mut b::ib_qp,
+    attr: *mut b::ib_qp_attr,
+    mask: c_int,
+    _udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the queue pair is one of `D`.
+        let qp = unsafe { QpObject::<D>::get(qp) };
+        // SAFETY: the core passes the attributes.
+        let attr = unsafe { &*attr };
+        let mask = mask as u32; // CAST: flag bits in a C int.
+        if mask & !b::ib_qp_attr_mask_IB_QP_ATTR_STANDARD_BITS != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let has = |bit: b::ib_qp_attr_mask| mask & bit != 0;
+        let mut change = QpModify::default();
+        if has(b::ib_qp_attr_mask_IB_QP_STATE) {
+            change.state = Some(IbQpState::from_raw(attr.qp_state)?);
+        }
+        if has(b::ib_qp_attr_mask_IB_QP_CUR_STATE) {
+            change.cur_state = Some(IbQpState::from_raw(attr.cur_qp_state)?);
+        }
+        if has(b::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS) {
+            change.access = Some(attr.qp_access_flags as u32); // CAST: flag bits in a C int.
+        }
+        if has(b::ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC) {
+            change.max_rd_atomic = Some(attr.max_rd_atomic);
+        }
+        if has(b::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC) {
+            change.max_dest_rd_atomic = Some(attr.max_dest_rd_atomic);
+        }
+        change.resize = has(b::ib_qp_attr_mask_IB_QP_CAP);
+        D::modify_qp(qp, &change)?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with a queue pair of `D`.
+pub(super) unsafe extern "C" fn query_qp<D: Driver>(
+    raw: *mut b::ib_qp,
+    attr: *mut b::ib_qp_attr,
+    _mask: c_int,
+    init: *mut b::ib_qp_init_attr,
+) -> c_int {
+    // SAFETY: the queue pair is one of `D`.
+    let qp = unsafe { QpObject::<D>::get(raw) };
+    // SAFETY: the core passes a structure to fill.
+    let attr = unsafe { &mut *attr };
+    // SAFETY: the core passes a structure to fill.
+    let init = unsafe { &mut *init };
+    D::query_qp(&qp).store(attr, init);
+    // SAFETY: the core's object lives during the call.
+    let raw = unsafe { &*raw };
+    init.qp_type = raw.qp_type;
+    init.send_cq = raw.send_cq;
+    init.recv_cq = raw.recv_cq;
+    init.srq = raw.srq;
+    init.qp_context = raw.qp_context;
+    init.event_handler = raw.event_handler;
+    0
+}
+
+/// # Safety
+///
+/// Called by the core for the last time with this queue pair.
+pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
+    qp: *mut b::ib_qp,
+    _udata: *mut b::ib_udata,
+) -> c_int {
+    // SAFETY: the queue pair is one of `D` and is not taken out yet.
+    let inner = unsafe { QpObject::<D>::get(qp) };
+    D::destroy_qp(inner);
+    // `iw_get_qp` and the `iw_add_ref` that follows run under a spin lock with interrupts off: after
+    // a grace period every reference that was found through the number is counted.
+    // SAFETY: may be called in process context with nothing held.
+    unsafe { b::synchronize_rcu_expedited() };
+    inner.handle().revoke();
+    // SAFETY: the core frees the queue pair next; all references are gone.
+    drop(unsafe { QpObject::<D>::take(qp) });
+    0
+}
+
+/// # Safety
+///
+/// Called by the core with a queue pair of `D`; for a process it is the doorbell, without requests.
+pub(super) unsafe extern "C" fn post_send<D: Driver>(
+    qp: *mut b::ib_qp,
+    wr: *const b::ib_send_wr,
+    bad_wr: *mut *const b::ib_send_wr,
+) -> c_int {
+    from_result(|| {
+        if !wr.is_null() {
+            // SAFETY: the core passes a place for the request that failed.
+            unsafe { *bad_wr = wr };
+            return Err(EINVAL);
+        }
+        // SAFETY: the queue pair is one of `D`.
+        D::doorbell(unsafe { QpObject::<D>::get(qp) })?;
+        Ok(0)
+    })
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Devices: making, finding and removing them.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
+//!
+//! Context: process context, where nothing else is said.
+
+use super::{
+    attr::EventType,
+    callbacks::Vtable,
+    driver::Driver,
+    handle::{
+        DeviceHandle,
+        Handle, //
+    },
+    object::Object,
+};
+use crate::ffi::{
+    net::netdev::NetDevice,
+    raw::{
+        b,
+        h, //
+    },
+};
+use core::{
+    mem::ManuallyDrop,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    str::CStr,
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
+    types::ScopeGuard,
+};
+
+/// What the core has to know of a new device.
+pub(crate) struct Spec<'a> {
+    /// The name that the administrator chose.
+    pub(crate) name: &'a CStr,
+    /// The interface it runs over.
+    pub(crate) netdev: &'a NetDevice,
+    /// EUI-64 in network byte order.
+    pub(crate) node_guid: u64,
+    /// Completion vectors offered.
+    pub(crate) comp_vectors: u32,
+}
+
+/// Makes a device and registers it with the core; `make` makes the driver's part.
+///
+/// # Errors
+///
+/// What the core or `make` says; nothing is left behind then.
+pub(crate) fn add<D: Driver>(
+    spec: &Spec<'_>,
+    make: impl FnOnce(Arc<DeviceHandle>) -> Result<Arc<D::Device>>,
+) -> Result {
+    // SAFETY: the size is that of the object, which starts with the core's structure. The core
+    // wants devices of all namespaces to start in the initial one.
+    let raw = unsafe { b::_ib_alloc_device(Vtable::<D>::DEVICE_SIZE, &raw mut b::init_net) };
+    let obj = NonNull::new(raw).ok_or(ENOMEM)?;
+    // SAFETY: until it is registered the device is ours to free; the driver's part goes with it.
+    let unwind = ScopeGuard::new(move || unsafe { b::ib_dealloc_device(raw) });
+
+    // SAFETY: the device is valid; the table is static.
+    unsafe { b::ib_set_device_ops(raw, Vtable::<D>::OPS) };
+    // SAFETY: revoked in `dealloc_driver`, which the core calls before it frees the device.
+    let handle = unsafe { Handle::new(obj) }?;
+    let inner = make(handle)?;
+    // SAFETY: the device's memory is fresh.
+    unsafe { Object::<b::ib_device, D::Device>::install(raw, inner) };
+
+    {
+        // SAFETY: nobody else knows the device yet.
+        let dev = unsafe { &mut *raw };
+        dev.node_type = b::RDMA_NODE_RNIC as u8; // CAST: a small enumeration.
+        dev.node_guid = spec.node_guid;
+        dev.phys_port_cnt = 1;
+        dev.num_comp_vectors = spec.comp_vectors as c_int; // CAST: at most the number of CPUs.
+        dev.uverbs_cmd_mask |= 1 << b::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
+        dev.iw_driver_flags = b::iw_flags_IW_F_NO_PORT_MAP;
+        for (to, from) in dev.node_desc.iter_mut().zip(D::NODE_DESC) {
+            *to = *from as _; // CAST: plain ASCII.
+        }
+        let name = spec.netdev.name();
+        for (to, from) in dev.iw_ifname.iter_mut().zip(name.as_bytes()) {
+            *to = *from as _; // CAST: bytes of a C string.
+        }
+    }
+    // SAFETY: both devices are valid; the core takes its own reference.
+    to_result(unsafe { b::ib_device_set_netdev(raw, spec.netdev.as_ptr(), 1) })?;
+    // SAFETY: the device is not registered yet.
+    unsafe { h::ib_mark_name_assigned_by_user(raw) };
+    // SAFETY: the device is complete; no DMA device means that addresses are kernel addresses.
+    to_result(unsafe {
+        b::ib_register_device(raw, spec.name.as_char_ptr(), core::ptr::null_mut())
+    })?;
+    unwind.dismiss();
+    Ok(())
+}
+
+/// A registered device found by its interface; keeps it registered while it is held.
+pub(crate) struct Found(NonNull<b::ib_device>);
+
+impl Found {
+    /// Finds the device that the driver `D` has over `netdev`.
+    pub(crate) fn by_netdev<D: Driver>(netdev: &NetDevice) -> Option<Self> {
+        // SAFETY: `netdev` is valid; the result carries a reference.
+        let raw = unsafe { b::ib_device_get_by_netdev(netdev.as_ptr(), D::DRIVER_ID.0) };
+        NonNull::new(raw).map(Self)
+    }
+
+    /// Removes the device, later and in another context: for callers that hold the RTNL.
+    pub(crate) fn unregister_queued(&self) {
+        // SAFETY: the reference keeps the device registered; it has a `dealloc_driver`.
+        unsafe { b::ib_unregister_device_queued(self.0.as_ptr()) };
+    }
+
+    /// Tells consumers that the port's addresses changed.
+    pub(crate) fn gid_changed(&self) {
+        let mut event = EventType::GidChange.to_event();
+        event.device = self.0.as_ptr();
+        event.element.port_num = ManuallyDrop::new(1);
+        // SAFETY: the reference keeps the device registered; the event lives across the call.
+        unsafe { b::ib_dispatch_event(&raw const event) };
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // SAFETY: gives back the reference of `by_netdev`.
+        unsafe { b::ib_device_put(self.0.as_ptr()) };
+    }
+}
+
+/// Removes all devices of the driver and waits until they are gone.
+pub(crate) fn remove_all<D: Driver>() {
+    // SAFETY: may be called at any time in process context.
+    unsafe { b::ib_unregister_driver(D::DRIVER_ID.0) };
+}
+
+impl DeviceHandle {
+    /// The interface of the device, unless it is going away.
+    pub(crate) fn netdev(&self) -> Option<ARef<NetDevice>> {
+        self.with(|dev| {
+            // SAFETY: the gate keeps the device alive; the result carries a reference.
+            let raw = unsafe { b::ib_device_get_netdev(dev, 1) };
+            // SAFETY: the reference of the call becomes that of the `ARef`.
+            NonNull::new(raw).map(|raw| unsafe { ARef::from_raw(raw.cast()) })
+        })
+        .flatten()
+    }
+}
+
+impl kernel::fmt::Display for DeviceHandle {
+    fn fmt(&self, f: &mut kernel::fmt::Formatter<'_>) -> kernel::fmt::Result {
+        self.with(|dev| {
+            // SAFETY: the gate keeps the device alive, and with it its name.
+            let name = unsafe { b::dev_name((&raw const (*dev).__bindgen_anon_1.dev).cast()) };
+            // SAFETY: a device's name is a C string.
+            kernel::fmt::Display::fmt(unsafe { CStr::from_char_ptr(name) }, f)
+        })
+        .unwrap_or_else(|| f.write_str("(removed)"))
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a driver implements to offer RDMA devices.
+//!
+//! [`Driver`] is the safe counterpart of `struct ib_device_ops`: `callbacks` converts between the
+//! two. All methods run in process context and may sleep unless they say otherwise.
+
+use super::{
+    attr::{
+        DeviceAttr,
+        PortAttr,
+        QpCap,
+        QpModify,
+        QpQuery, //
+    },
+    handle::{
+        CqHandle,
+        DeviceHandle,
+        QpHandle, //
+    },
+    udata::Udata,
+};
+use crate::ffi::{
+    iwcm::{
+        CmId,
+        ConnParam, //
+    },
+    raw::b,
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+
+/// The driver's device knows the core's.
+pub(crate) trait HasDeviceHandle {
+    /// The handle given when the device was made.
+    fn handle(&self) -> &DeviceHandle;
+}
+
+/// The driver's CQ knows the core's.
+pub(crate) trait HasCqHandle {
+    /// The handle given to [`Driver::create_cq`].
+    fn handle(&self) -> &CqHandle;
+}
+
+/// The driver's QP knows the core's.
+pub(crate) trait HasQpHandle {
+    /// The handle given to [`Driver::create_qp`].
+    fn handle(&self) -> &QpHandle;
+}
+
+/// What is asked of a new completion queue.
+pub(crate) struct CqInit {
+    /// Least number of entries.
+    pub(crate) cqe: u32,
+    /// `enum ib_uverbs_ex_create_cq_flags`.
+    pub(crate) flags: u32,
+}
+
+/// What is asked of a new queue pair.
+pub(crate) struct QpInit<D: Driver> {
+    /// Completions of the send queue.
+    pub(crate) send_cq: Option<Arc<D::Cq>>,
+    /// Completions of the receive queue.
+    pub(crate) recv_cq: Option<Arc<D::Cq>>,
+    /// A shared receive queue was named.
+    pub(crate) has_srq: bool,
+    /// Sizes asked; replaced by what is given.
+    pub(crate) cap: QpCap,
+    /// Each send request makes a completion.
+    pub(crate) sig_all: bool,
+    /// `enum ib_qp_create_flags`.
+    pub(crate) flags: u32,
+}
+
+/// What is asked of a new user memory region.
+pub(crate) struct MrInit {
+    /// First byte in the process.
+    pub(crate) start: u64,
+    /// Length in octets.
+    pub(crate) length: u64,
+    /// The address by which requests name the first byte.
+    pub(crate) iova: u64,
+    /// `enum ib_access_flags`.
+    pub(crate) access: u32,
+}
+
+/// Identifies the user-space provider of a device (`enum rdma_driver_id`).
+#[derive(Clone, Copy)]
+pub(crate) struct DriverId(pub(super) b::rdma_driver_id);
+
+impl DriverId {
+    /// Software iWARP.
+    pub(crate) const SIW: Self = Self(b::rdma_driver_id_RDMA_DRIVER_SIW);
+}
+
+/// A software RDMA driver.
+pub(crate) trait Driver: Sized + 'static {
+    /// Identifies the user-space provider (`enum rdma_driver_id`).
+    const DRIVER_ID: DriverId;
+    /// Version of the ABI between driver and provider.
+    const ABI_VERSION: u32;
+    /// Octets of the description that a device shows.
+    const NODE_DESC: &'static [u8];
+
+    /// One device.
+    type Device: HasDeviceHandle + Send + Sync;
+    /// One process that has a device open.
+    type Ucontext: Send + Sync;
+    /// Protection domain.
+    type Pd: Send + Sync;
+    /// Completion queue.
+    type Cq: HasCqHandle + Send + Sync;
+    /// Queue pair.
+    type Qp: HasQpHandle + Send + Sync;
+    /// Memory region.
+    type Mr: Send + Sync;
+
+    /// The core is done with the device: ends what the driver does on its own.
+    fn close(dev: &Self::Device);
+
+    /// Limits and abilities of the device.
+    fn query_device(dev: &Self::Device) -> DeviceAttr;
+
+    /// State of the port.
+    fn query_port(dev: &Self::Device) -> Result<PortAttr>;
+
+    /// The only GID of the port.
+    fn query_gid(dev: &Self::Device) -> [u8; 16];
+
+    /// A process opens the device.
+    fn alloc_ucontext(
+        dev: ArcBorrow<'_, Self::Device>,
+        udata: &mut Udata<'_>,
+    ) -> Result<Arc<Self::Ucontext>>;
+
+    /// Creates a protection domain.
+    fn alloc_pd(
+        dev: ArcBorrow<'_, Self::Device>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self::Pd>>;
+
+    /// Creates a completion queue; also returns how many entries it has.
+    fn create_cq(
+        dev: ArcBorrow<'_, Self::Device>,
+        handle: Arc<CqHandle>,
+        init: &CqInit,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<(Arc<Self::Cq>, u32)>;
+
+    /// No completion may be added after this returns.
+    fn destroy_cq(cq: &Self::Cq);
+
+    /// Creates a queue pair; also returns its number.
+    fn create_qp(
+        dev: ArcBorrow<'_, Self::Device>,
+        pd: ArcBorrow<'_, Self::Pd>,
+        handle: Arc<QpHandle>,
+        init: &mut QpInit<Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<(Arc<Self::Qp>, u32)>;
+
+    /// Changes a queue pair, all or nothing.
+    fn modify_qp(qp: ArcBorrow<'_, Self::Qp>, attr: &QpModify) -> Result;
+
+    /// Tells what a queue pair is at the moment.
+    fn query_qp(qp: &Self::Qp) -> QpQuery;
+
+    /// Ends the connection, makes the number unknown and stops all use of the consumer's queues,
+    /// memory and handlers before it returns.
+    fn destroy_qp(qp: ArcBorrow<'_, Self::Qp>);
+
+    /// A process rang the doorbell of its send queue.
+    fn doorbell(qp: ArcBorrow<'_, Self::Qp>) -> Result;
+
+    /// The queue pair of that number. Any context.
+    fn qp_by_num(dev: &Self::Device, num: u32) -> Option<Arc<Self::Qp>>;
+
+    /// Registers memory of the calling process; also returns the STag.
+    fn reg_user_mr(
+        pd: ArcBorrow<'_, Self::Pd>,
+        init: &MrInit,
+        udata: &mut Udata<'_>,
+    ) -> Result<(Arc<Self::Mr>, u32)>;
+
+    /// No access to the memory happens after this returns.
+    fn dereg_mr(dev: &Self::Device, mr: &Self::Mr);
+
+    /// Begins to set up a connection. If this succeeds, an event tells how it ends.
+    fn connect(dev: ArcBorrow<'_, Self::Device>, id: &CmId, param: &ConnParam<'_>) -> Result;
+
+    /// Accepts a connection. Events follow only if this succeeds.
+    fn accept(dev: ArcBorrow<'_, Self::Device>, id: &CmId, param: &ConnParam<'_>) -> Result;
+
+    /// Refuses a connection.
+    fn reject(dev: ArcBorrow<'_, Self::Device>, id: &CmId, private_data: &[u8]) -> Result;
+
+    /// Listens for connections.
+    fn create_listen(dev: ArcBorrow<'_, Self::Device>, id: &CmId, backlog: u32) -> Result;
+
+    /// Ends listening.
+    fn destroy_listen(dev: ArcBorrow<'_, Self::Device>, id: &CmId) -> Result;
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Revocable handles to objects that the RDMA core owns.
+//!
+//! The core frees the memory of a verbs object as soon as the driver's destroy callback returns, so
+//! the driver's own reference-counted object never keeps a plain pointer to it. It keeps a
+//! [`Handle`], whose operations enter a [`Gate`] that the destroy callback closes.
+//!
+//! Context: upcalls run in any context; [`Handle::revoke`] sleeps.
+
+use super::attr::EventType;
+use crate::{
+    ffi::raw::b,
+    sync::gate::Gate, //
+};
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ptr::NonNull, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A handle to the core's object of type `B`, usable until the core destroys that object.
+///
+/// # Invariants
+///
+/// `obj` points to a live object as long as `gate` is open or has users inside.
+#[pin_data]
+pub(crate) struct Handle<B> {
+    obj: NonNull<B>,
+    #[pin]
+    gate: Gate,
+    _type: PhantomData<B>,
+}
+
+// SAFETY: the core's objects may be used from any thread; what the handle does to them is what the
+// core documents as callable from any context.
+unsafe impl<B> Send for Handle<B> {}
+// SAFETY: see above.
+unsafe impl<B> Sync for Handle<B> {}
+
+/// Handle to a completion queue.
+pub(crate) type CqHandle = Handle<b::ib_cq>;
+/// Handle to a queue pair.
+pub(crate) type QpHandle = Handle<b::ib_qp>;
+/// Handle to a device.
+pub(crate) type DeviceHandle = Handle<b::ib_device>;
+
+impl<B> Handle<B> {
+    /// Makes a handle for a live object.
+    ///
+    /// # Safety
+    ///
+    /// `obj` must stay valid until [`Handle::revoke`] has returned.
+    pub(super) unsafe fn new(obj: NonNull<B>) -> Result<Arc<Self>> {
+        // INVARIANT: by the caller's promise the object lives until the gate is closed and empty.
+        Arc::pin_init(
+            pin_init!(Self {
+                obj,
+                gate <- Gate::new(),
+                _type: PhantomData,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Ends the use of the object: waits for those who use it now and refuses all later ones.
+    ///
+    /// Sleeps.
+    pub(super) fn revoke(&self) {
+        self.gate.close_and_wait();
+    }
+
+    /// Runs `f` on the object, if it still exists.
+    pub(super) fn with<R>(&self, f: impl FnOnce(*mut B) -> R) -> Option<R> {
+        let _guard = self.gate.enter()?;
+        Some(f(self.obj.as_ptr()))
+    }
+
+    /// Takes a reference that keeps the core's object alive until [`Handle::release`]: destroying
+    /// it waits for that.
+    ///
+    /// Returns the object, or `None` if it is being destroyed.
+    pub(super) fn hold(&self) -> Option<NonNull<B>> {
+        core::mem::forget(self.gate.enter()?);
+        Some(self.obj)
+    }
+
+    /// Gives back a reference taken with [`Handle::hold`]. Any context.
+    pub(super) fn release(&self) {
+        self.gate.leave();
+    }
+
+    /// The address, for comparison and for lookups that the core orders itself.
+    pub(super) fn as_ptr(&self) -> *mut B {
+        self.obj.as_ptr()
+    }
+}
+
+impl CqHandle {
+    /// Calls the consumer's completion handler. Any context; the caller holds no lock that polling
+    /// or arming this queue takes.
+    pub(crate) fn notify(&self) {
+        self.with(|cq| {
+            // SAFETY: the gate keeps the queue alive.
+            let handler = unsafe { (*cq).comp_handler };
+            // SAFETY: the gate keeps the queue alive.
+            let context = unsafe { (*cq).cq_context };
+            if let Some(handler) = handler {
+                // SAFETY: this is how the core documents the call of `comp_handler`.
+                unsafe { handler(cq, context) };
+            }
+        });
+    }
+
+    /// Reports an asynchronous event of this queue. Any context.
+    pub(crate) fn event(&self, event: EventType) {
+        self.with(|cq| {
+            let mut ev = event.to_event();
+            ev.element.cq = ManuallyDrop::new(cq);
+            // SAFETY: the gate keeps the queue alive.
+            ev.device = unsafe { (*cq).device };
+            // SAFETY: the gate keeps the queue alive.
+            let handler = unsafe { (*cq).event_handler };
+            // SAFETY: the gate keeps the queue alive.
+            let context = unsafe { (*cq).cq_context };
+            if let Some(handler) = handler {
+                // SAFETY: the event lives across the call and names the queue whose handler it is.
+                unsafe { handler(&raw mut ev, context) };
+            }
+        });
+    }
+}
+
+impl QpHandle {
+    /// Reports an asynchronous event of this queue pair. Any context.
+    pub(crate) fn event(&self, event: EventType) {
+        self.with(|qp| {
+            let mut ev = event.to_event();
+            ev.element.qp = ManuallyDrop::new(qp);
+            // SAFETY: the gate keeps the queue pair alive.
+            ev.device = unsafe { (*qp).device };
+            // SAFETY: the gate keeps the queue pair alive.
+            let handler = unsafe { (*qp).event_handler };
+            // SAFETY: the gate keeps the queue pair alive.
+            let context = unsafe { (*qp).qp_context };
+            if let Some(handler) = handler {
+                // SAFETY: the event lives across the call and names the QP whose handler it is.
+                unsafe { handler(&raw mut ev, context) };
+            }
+        });
+    }
+}

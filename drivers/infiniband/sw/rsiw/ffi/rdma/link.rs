@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Link types: what `rdma link add NAME type TYPE netdev DEV` makes.
+//!
+//! C header: [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h).
+
+use crate::ffi::{
+    net::netdev::NetDevice,
+    raw::b, //
+};
+use core::marker::PhantomData;
+use kernel::{
+    error::from_result,
+    prelude::*,
+    str::CStr,
+    types::Opaque, //
+};
+
+/// What makes devices on the administrator's request.
+pub(crate) trait LinkOps: 'static {
+    /// Makes a device called `name` over `netdev`. Process context, nothing held.
+    fn new_link(name: &CStr, netdev: &NetDevice) -> Result;
+}
+
+/// A registered link type; dropping it makes the core forget the type.
+#[pin_data]
+pub(crate) struct Registration<T: LinkOps> {
+    #[pin]
+    ops: Opaque<b::rdma_link_ops>,
+    _ops: PhantomData<fn() -> T>,
+    _registered: Registered,
+}
+
+// SAFETY: the core guards its list of link types itself.
+unsafe impl<T: LinkOps> Send for Registration<T> {}
+// SAFETY: there is nothing to do with a shared reference.
+unsafe impl<T: LinkOps> Sync for Registration<T> {}
+
+/// Undoes the registration; apart because `pin_data` types have no plain `Drop`.
+struct Registered(*mut b::rdma_link_ops);
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // SAFETY: made only for operations that are registered and still in place: the field is
+        // dropped before the memory goes away.
+        unsafe { b::rdma_link_unregister(self.0) };
+    }
+}
+
+impl<T: LinkOps> Registration<T> {
+    /// Registers the link type `name`.
+    pub(crate) fn new(name: &'static CStr) -> impl PinInit<Self, Error> {
+        try_pin_init!(&this in Self {
+            ops <- Opaque::ffi_init(|slot: *mut b::rdma_link_ops| {
+                // SAFETY: `slot` is the place of the structure.
+                unsafe {
+                    slot.write(b::rdma_link_ops {
+                        type_: name.as_char_ptr(),
+                        newlink: Some(new_link::<T>),
+                        ..pin_init::zeroed()
+                    })
+                };
+                // SAFETY: the structure is complete and pinned until it is unregistered.
+                unsafe { b::rdma_link_register(slot) };
+            }),
+            _ops: PhantomData,
+            _registered: Registered(
+                // SAFETY: `this` points to the memory being initialised.
+                Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).ops }),
+            ),
+        })
+    }
+}
+
+/// # Safety
+///
+/// Called by the core with a C string and an interface that it holds a reference to.
+unsafe extern "C" fn new_link<T: LinkOps>(
+    name: *const c_char,
+    netdev: *mut b::net_device,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the core passes a C string that outlives the call.
+        let name = unsafe { CStr::from_char_ptr(name) };
+        // SAFETY: the core holds a reference during the call.
+        let netdev = unsafe { NetDevice::from_raw(netdev) };
+        T::new_link(name, netdev)?;
+        Ok(0)
+    })
+}

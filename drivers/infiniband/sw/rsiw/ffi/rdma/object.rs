@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory that the core allocates for a verbs object: the core's part and the driver's pointer.
+//!
+//! The core allocates it zeroed with the size that the operations table names, and frees it right
+//! after the destroy callback. So it holds no more than a reference to the driver's object.
+
+use core::ptr::NonNull;
+use kernel::{
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+    types::Opaque,
+};
+
+/// The core's `B` followed by the driver's reference to its `T`.
+///
+/// # Invariants
+///
+/// `inner` is null or came from [`Arc::into_raw`] and stands for one reference.
+#[repr(C)]
+pub(super) struct Object<B, T> {
+    base: Opaque<B>,
+    inner: *const T,
+}
+
+impl<B, T> Object<B, T> {
+    /// What the operations table has to name as the object's size.
+    pub(super) const SIZE: usize = {
+        assert!(core::mem::offset_of!(Self, base) == 0);
+        assert!(core::mem::align_of::<Self>() <= 8);
+        core::mem::size_of::<Self>()
+    };
+
+    /// Stores the driver's object; the core's object now owns the reference.
+    ///
+    /// # Safety
+    ///
+    /// `base` must be the start of an `Object<B, T>` that has no driver object yet.
+    pub(super) unsafe fn install(base: *mut B, inner: Arc<T>) {
+        let this = base.cast::<Self>();
+        // SAFETY: `base` starts an `Object`, by the caller's promise.
+        // INVARIANT: the pointer comes from `into_raw` and carries its reference.
+        unsafe { (*this).inner = inner.into_raw() };
+    }
+
+    /// Borrows the driver's object.
+    ///
+    /// # Safety
+    ///
+    /// `base` must be the start of an `Object<B, T>` with a driver object, which must not be taken
+    /// out during `'a`.
+    pub(super) unsafe fn get<'a>(base: *mut B) -> ArcBorrow<'a, T> {
+        let this = base.cast::<Self>();
+        // SAFETY: `base` starts an `Object`, by the caller's promise.
+        let inner = unsafe { (*this).inner };
+        // SAFETY: the invariant says where the pointer is from; it is not taken out meanwhile.
+        unsafe { ArcBorrow::from_raw(inner) }
+    }
+
+    /// As [`Object::get`] where `base` may be null (an optional relation of another object).
+    ///
+    /// # Safety
+    ///
+    /// As [`Object::get`], if `base` is not null.
+    pub(super) unsafe fn get_opt(base: *mut B) -> Option<Arc<T>> {
+        let base = NonNull::new(base)?;
+        // SAFETY: by the caller's promise.
+        Some(unsafe { Self::get(base.as_ptr()) }.into())
+    }
+
+    /// Takes the driver's object back.
+    ///
+    /// # Safety
+    ///
+    /// As [`Object::get`]; nobody may use the object through the core afterwards.
+    pub(super) unsafe fn take(base: *mut B) -> Option<Arc<T>> {
+        let this = base.cast::<Self>();
+        // SAFETY: `base` starts an `Object`, by the caller's promise.
+        let inner = unsafe { (*this).inner };
+        // SAFETY: as above.
+        // INVARIANT: null stands for "no object".
+        unsafe { (*this).inner = core::ptr::null() };
+        if inner.is_null() {
+            return None;
+        }
+        // SAFETY: by the invariant the pointer came from `into_raw`; the reference is ours now.
+        Some(unsafe { Arc::from_raw(inner) })
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The driver-private part of a verbs call by a user process.
+//!
+//! C header: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h).
+
+use crate::ffi::raw::{
+    b,
+    h, //
+};
+use core::{
+    marker::PhantomData,
+    mem::size_of,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes, //
+};
+
+/// The call's private input and output buffers, and the process context it belongs to.
+///
+/// # Invariants
+///
+/// The pointer is valid for `'a`, which lies within the call.
+pub(crate) struct Udata<'a> {
+    raw: NonNull<b::ib_udata>,
+    _call: PhantomData<&'a mut b::ib_udata>,
+}
+
+impl Udata<'_> {
+    /// Wraps what the core hands to a callback; `None` for kernel consumers.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be null or valid for the lifetime of the result.
+    pub(super) unsafe fn from_raw(raw: *mut b::ib_udata) -> Option<Self> {
+        // INVARIANT: by the caller's promise.
+        NonNull::new(raw).map(|raw| Self {
+            raw,
+            _call: PhantomData,
+        })
+    }
+
+    /// Refuses private input and clears private output, for calls that have neither.
+    pub(crate) fn no_io(&mut self) -> Result {
+        // SAFETY: the invariant makes the pointer valid.
+        to_result(unsafe { h::ib_no_udata_io(self.raw.as_ptr()) })
+    }
+
+    /// Reads the call's private input.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is shorter than `T` or longer with something set beyond, `EFAULT` if it
+    /// cannot be read.
+    pub(crate) fn read<T: FromBytes + IntoBytes + Immutable>(&mut self) -> Result<T> {
+        let mut req = T::new_zeroed();
+        // SAFETY: the invariant makes the pointer valid; `req` has room for the size given.
+        to_result(unsafe {
+            b::_ib_copy_validate_udata_in(
+                self.raw.as_ptr(),
+                (&raw mut req).cast(),
+                size_of::<T>(),
+                size_of::<T>(),
+            )
+        })?;
+        Ok(req)
+    }
+
+    /// Whether the process gave room for a whole `T`.
+    pub(crate) fn has_room_for<T>(&self) -> bool {
+        // SAFETY: the invariant makes the pointer valid.
+        unsafe { (*self.raw.as_ptr()).outlen >= size_of::<T>() }
+    }
+
+    /// Writes the call's private output.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the process gave too little room, `EFAULT` if the buffer cannot be written.
+    pub(crate) fn respond<T: IntoBytes + Immutable>(&mut self, resp: &T) -> Result {
+        if !self.has_room_for::<T>() {
+            return Err(EINVAL);
+        }
+        let bytes = resp.as_bytes();
+        // SAFETY: the invariant makes the pointer valid; `bytes` is readable for its length.
+        to_result(unsafe {
+            b::_ib_respond_udata(self.raw.as_ptr(), bytes.as_ptr().cast(), bytes.len())
+        })
+    }
+
+    /// The process context that makes the call.
+    pub(crate) fn ucontext(&self) -> Option<NonNull<b::ib_ucontext>> {
+        // SAFETY: an udata of a driver callback is always the `driver_udata` of a bundle.
+        NonNull::new(unsafe { h::udata_ucontext(self.raw.as_ptr()) })
+    }
+}
