@@ -153,12 +153,13 @@ impl Cq {
         self.entry.remove();
     }
 
-    /// Adds a completion and tells the consumer if it waits for one like this. Any context.
+    /// Adds a completion. Gives whether the consumer waits for one like this: then the caller is to
+    /// call [`Cq::notify`] once it holds no lock. Any context.
     ///
     /// # Errors
     ///
     /// [`Overflow`] if the queue is full. The consumer is told by an event, once.
-    pub(crate) fn push(&self, completion: &Completion) -> Result<(), Overflow> {
+    pub(crate) fn add(&self, completion: &Completion) -> Result<bool, Overflow> {
         let mut state = self.state.lock();
         let index = state.put;
         if self.ring.flags(index) != 0 {
@@ -179,11 +180,12 @@ impl Cq {
             // One call per arming.
             self.armed.store(notify::NOT);
         }
-        drop(state);
-        if notify {
-            self.handle.notify();
-        }
-        Ok(())
+        Ok(notify)
+    }
+
+    /// Calls the consumer's handler. Any context, without a lock that the handler might take.
+    pub(crate) fn notify(&self) {
+        self.handle.notify();
     }
 }
 

@@ -40,6 +40,7 @@ use kernel::{
     sync::{
         atomic::{
             Atomic,
+            AtomicFlag,
             Relaxed, //
         },
         Arc, //
@@ -68,6 +69,8 @@ pub(crate) struct Mr {
     pd: PdId,
     access: Access,
     range: Range,
+    /// The peer invalidated the STag.
+    invalid: AtomicFlag,
     kind: Kind,
 }
 
@@ -108,6 +111,7 @@ impl Mr {
                 pd,
                 access: Access::from_verbs(init.access),
                 range,
+                invalid: AtomicFlag::new(false),
                 kind: Kind::User(umem),
             },
             GFP_KERNEL,
@@ -130,6 +134,27 @@ impl Mr {
         Stag(self.stag.load(Relaxed))
     }
 
+    /// Makes the STag invalid on behalf of a peer (T-21): key, domain and a remote right must be
+    /// there. Accesses in progress end as they began. Any context.
+    ///
+    /// # Errors
+    ///
+    /// Which of them is not.
+    fn invalidate(&self, stag: Stag, pd: PdId) -> Result<(), MrError> {
+        if stag != self.stag() {
+            return Err(MrError::Invalid);
+        }
+        if pd != self.pd {
+            return Err(MrError::Pd);
+        }
+        let remote = [Access::REMOTE_READ, Access::REMOTE_WRITE];
+        if !remote.iter().any(|right| self.access.contains(*right)) {
+            return Err(MrError::Access);
+        }
+        self.invalid.store(true, Relaxed);
+        Ok(())
+    }
+
     /// Whether the `len` octets at `addr` may be used like this. Returns their offset.
     ///
     /// The caller is inside the gate. Lengths of zero are not for this function (T-23).
@@ -141,7 +166,7 @@ impl Mr {
         addr: u64,
         len: u32,
     ) -> Result<u64, MrError> {
-        if stag != self.stag() {
+        if stag != self.stag() || self.invalid.load(Relaxed) {
             return Err(MrError::Invalid);
         }
         if pd != self.pd {
