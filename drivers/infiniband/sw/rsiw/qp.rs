@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs (draft-hilland-rddp-verbs section 6).
+//!
+//! What a QP consists of, and how its parts may be used:
+//!
+//! - `inner`, a mutex: state, connection, transmission. Process context. All state transitions
+//!   happen under it.
+//! - `sq`, `irq`, `rq`: spin locks around what softirq shares with it.
+//! - the [`stream::Stream`]: receiving, under the socket's lock.
+//! - `pending`: what softirq found out and the QP's work item has to act upon.
+//!
+//! Handlers of consumers and of the connection manager are called without any of these held.
+#![forbid(unsafe_code)]
+
+mod complete;
+mod control;
+mod create;
+mod effects;
+mod failure;
+mod frame;
+mod outgoing;
+mod place;
+mod rq;
+mod rx;
+mod sq;
+mod start;
+mod stream;
+mod tx;
+mod work;
+
+use self::{
+    control::Inner,
+    failure::Failure,
+    rq::Rq,
+    sq::Sq, //
+};
+use crate::{
+    cm::Endpoint,
+    cq::Cq,
+    device::{
+        Device,
+        Quota, //
+    },
+    ffi::{
+        rdma::{
+            attr::QpCap,
+            driver::HasQpHandle,
+            handle::QpHandle,
+            mmap::MmapEntry, //
+        },
+        timer::Timer, //
+    },
+    mr::{
+        access::{
+            Access,
+            MrAccess,
+            MrError, //
+        },
+        Mr, //
+    },
+    pd::Pd,
+    proto::{
+        reads::{
+            Irq,
+            IrqEntry, //
+        },
+        rx::Limits,
+        state::State, //
+    },
+    wire::{
+        ddp::Stag,
+        terminate::TermError, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc,
+        Mutex,
+        SpinLockIrq, //
+    },
+    workqueue::Work,
+};
+
+/// What softirq found out, for the work item to act upon.
+#[derive(Default)]
+struct Pending {
+    /// Data may be waiting in the socket, or the state of TCP changed.
+    rx: bool,
+    /// The stream must end.
+    failure: Option<Failure>,
+    /// The peer's Terminate.
+    terminate: Option<u16>,
+    /// Data came in although this side is closing.
+    data_in_closing: bool,
+    /// The timer of Closing or Terminate ran out.
+    timeout: bool,
+}
+
+/// A queue pair.
+#[pin_data]
+pub(crate) struct Qp {
+    /// Set once, when the QP gets into the device's table.
+    num: Atomic<u32>,
+    pub(crate) dev: Arc<Device>,
+    pd: Arc<Pd>,
+    handle: Arc<QpHandle>,
+    send_cq: Arc<Cq>,
+    recv_cq: Arc<Cq>,
+    cap: QpCap,
+    sig_all: bool,
+    /// Rights of the peer, `enum ib_access_flags`.
+    access: Atomic<u32>,
+    /// Copy of the state for those who do not hold `inner`.
+    state: Atomic<u32>,
+    /// The peer has sent an FPDU.
+    heard: Atomic<u32>,
+    sq_entry: MmapEntry,
+    rq_entry: MmapEntry,
+    #[pin]
+    inner: Mutex<Inner>,
+    #[pin]
+    sq: SpinLockIrq<Sq>,
+    #[pin]
+    irq: SpinLockIrq<Irq<KVec<IrqEntry>>>,
+    #[pin]
+    rq: SpinLockIrq<Rq>,
+    #[pin]
+    pending: SpinLockIrq<Pending>,
+    /// The connection, from the request to connect or accept on until it is closed.
+    #[pin]
+    endpoint: SpinLockIrq<Option<Arc<Endpoint>>>,
+    #[pin]
+    work: Work<Qp>,
+    #[pin]
+    timer: Timer<Qp>,
+    _quota: Quota,
+}
+
+impl HasQpHandle for Qp {
+    fn handle(&self) -> &QpHandle {
+        &self.handle
+    }
+}
+
+impl Qp {
+    /// The QP's number.
+    pub(crate) fn num(&self) -> u32 {
+        self.num.load(Relaxed)
+    }
+
+    /// The state, which may be another by now. Any context.
+    fn state(&self) -> State {
+        match self.state.load(Acquire) {
+            1 => State::Rts,
+            2 => State::Closing,
+            3 => State::Terminate,
+            4 => State::Error,
+            _ => State::Idle,
+        }
+    }
+
+    /// Publishes the state. Under `inner`.
+    fn set_state(&self, state: State) {
+        let value = match state {
+            State::Idle => 0,
+            State::Rts => 1,
+            State::Closing => 2,
+            State::Terminate => 3,
+            State::Error => 4,
+        };
+        self.state.store(value, Release);
+    }
+
+    /// Checks and keeps an access to memory on behalf of this QP. Any context.
+    fn access(
+        &self,
+        stag: Stag,
+        want: Access,
+        addr: u64,
+        len: u32,
+    ) -> Result<MrAccess<Arc<Mr>>, MrError> {
+        self.dev.stags.access(stag, self.pd.id(), want, addr, len)
+    }
+
+    /// What the peer may do.
+    fn rights(&self) -> Access {
+        Access::from_verbs(self.access.load(Relaxed))
+    }
+
+    /// What the peer may do, for the receiver.
+    fn rx_limits(&self) -> Limits {
+        let rights = self.rights();
+        Limits {
+            read: rights.contains(Access::REMOTE_READ),
+            write: rights.contains(Access::REMOTE_WRITE),
+            irq_room: self.irq.lock().has_room(),
+        }
+    }
+
+    /// Whether the peer has sent an FPDU.
+    fn heard_of_peer(&self) -> bool {
+        self.heard.load(Acquire) != 0
+    }
+
+    /// Notes the first FPDU of the connection. Softirq.
+    fn first_segment(self: &Arc<Self>) {
+        self.heard.store(1, Release);
+        let endpoint = self.endpoint.lock().clone();
+        if let Some(endpoint) = endpoint {
+            endpoint.rtr_received();
+        }
+        // A responder may have requests that waited for this (T-24).
+        self.kick();
+    }
+
+    /// Invalidates an STag for the peer (T-7, T-21): a region that only this stream can reach, and
+    /// to which the peer has a right.
+    fn invalidate_remotely(&self, stag: Stag) -> Result<(), TermError> {
+        let remote = [Access::REMOTE_READ, Access::REMOTE_WRITE];
+        let rights = self.rights();
+        if !remote.iter().any(|right| rights.contains(*right)) {
+            return Err(TermError::RemoteAccess);
+        }
+        if !self.pd.is_single_stream() {
+            return Err(TermError::RemoteCannotInvalidate);
+        }
+        self.dev
+            .stags
+            .invalidate_remotely(stag, self.pd.id())
+            .map_err(failure::remote)
+    }
+
+    /// Names the endpoint that sets up a connection for this QP.
+    ///
+    /// # Errors
+    ///
+    /// `EISCONN` if there is one, or the QP is in a state that cannot be connected.
+    pub(crate) fn attach(&self, endpoint: Arc<Endpoint>) -> Result {
+        let mut slot = self.endpoint.lock();
+        if slot.is_some() || self.state() != State::Idle {
+            return Err(EISCONN);
+        }
+        *slot = Some(endpoint);
+        Ok(())
+    }
+
+    /// Forgets the endpoint: its connection did not come about.
+    pub(crate) fn detach(&self) {
+        drop(self.take_endpoint());
+    }
+
+    /// Takes the endpoint out of its slot.
+    fn take_endpoint(&self) -> Option<Arc<Endpoint>> {
+        self.endpoint.lock().take()
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completions: sends in post order (T-4), receives as they come.
+//!
+//! The send queue's lock is held from taking a record to adding its completion, so that nobody gets
+//! in between; handlers are called without it.
+//!
+//! Context: any.
+#![forbid(unsafe_code)]
+
+use super::{
+    failure::Refusal,
+    rq::{
+        BadRecv,
+        Recv, //
+    },
+    sq::{
+        Sq,
+        Work, //
+    },
+    Qp, //
+};
+use crate::{
+    abi::{
+        Opcode,
+        WcStatus, //
+    },
+    cq::{
+        Completion,
+        Overflow, //
+    },
+    proto::order::{
+        Status,
+        Token, //
+    },
+    wire::terminate::TermError,
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The status behind the number that `proto::order` keeps.
+fn status_of(code: u8) -> WcStatus {
+    match code {
+        1 => WcStatus::LocLenErr,
+        2 => WcStatus::LocProtErr,
+        3 => WcStatus::LocQpOpErr,
+        5 => WcStatus::BadRespErr,
+        6 => WcStatus::LocAccessErr,
+        7 => WcStatus::RemAccessErr,
+        8 => WcStatus::RemInvReqErr,
+        _ => WcStatus::GeneralErr,
+    }
+}
+
+impl Qp {
+    /// Adds the completion of a send request, if it has one. Gives whether a handler is to be
+    /// called. An overflow is noted for the work item.
+    pub(super) fn complete_work(&self, work: &Work, status: Status) -> bool {
+        let status = match status {
+            Status::Success if !work.signalled => return false,
+            Status::Success => WcStatus::Success,
+            Status::Failed(code) => status_of(code),
+            Status::Flushed => WcStatus::WrFlushErr,
+        };
+        let completion = Completion {
+            id: work.id,
+            opcode: work.opcode,
+            status,
+            bytes: work.bytes,
+            invalidated: None,
+            qp: self.num(),
+            solicited: false,
+        };
+        match self.send_cq.add(&completion) {
+            Ok(notify) => notify,
+            Err(Overflow) => {
+                self.note_failure(TermError::CatastrophicStream.into());
+                false
+            }
+        }
+    }
+
+    /// Changes the records under way and completes those that are due.
+    fn with_sends<R>(self: &Arc<Self>, change: impl FnOnce(&mut Sq) -> R) -> R {
+        let mut notify = false;
+        let mut sq = self.sq.lock();
+        let result = change(&mut sq);
+        while let Some((work, status)) = sq.order.pop() {
+            notify |= self.complete_work(&work, status);
+        }
+        drop(sq);
+        if notify {
+            self.send_cq.notify();
+        }
+        self.kick_if_failed();
+        result
+    }
+
+    /// TCP has these requests.
+    pub(super) fn sends_done(self: &Arc<Self>, tokens: &[Token]) {
+        self.with_sends(|sq| {
+            for token in tokens {
+                sq.order.done(*token);
+            }
+        });
+    }
+
+    /// The response of the oldest Read is placed; `None` for one that is no request's.
+    pub(super) fn read_done(self: &Arc<Self>, token: Option<Token>) {
+        let stalled = self.with_sends(|sq| {
+            if let Some(token) = token {
+                sq.order.done(token);
+            }
+            core::mem::replace(&mut sq.stalled, false)
+        });
+        if stalled {
+            self.kick();
+        }
+    }
+
+    /// A request under way failed. Gives whether its completion tells so (T-33).
+    pub(super) fn fail_send(self: &Arc<Self>, token: Token, status: WcStatus) -> bool {
+        // CAST: the numbers are 0 to 9.
+        self.with_sends(|sq| sq.order.fail(token, status as u8))
+    }
+
+    /// A request failed before it began. Gives whether its completion tells so.
+    pub(super) fn fail_new_send(self: &Arc<Self>, work: Work, status: WcStatus) -> bool {
+        self.with_sends(|sq| match sq.order.push(work) {
+            // CAST: the numbers are 0 to 9.
+            Ok(token) => sq.order.fail(token, status as u8),
+            Err(_) => false,
+        })
+    }
+
+    /// Takes a receive for a message that begins.
+    pub(super) fn take_recv(self: &Arc<Self>) -> Result<Recv, Refusal> {
+        let taken = self.rq.lock().take();
+        match taken {
+            Some(Ok(recv)) => Ok(recv),
+            Some(Err(BadRecv { id })) => Err(Refusal {
+                error: TermError::LocalCatastrophic,
+                in_completion: self.fail_recv(id, WcStatus::LocQpOpErr),
+            }),
+            None => Err(TermError::UntaggedNoBuffer.into()),
+        }
+    }
+
+    /// Completes a receive.
+    ///
+    /// # Errors
+    ///
+    /// The queue is full, which ends the stream (V-CQ-7).
+    pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Refusal> {
+        match self.recv_cq.add(completion) {
+            Ok(notify) => {
+                if notify {
+                    self.recv_cq.notify();
+                }
+                Ok(())
+            }
+            Err(Overflow) => Err(TermError::CatastrophicStream.into()),
+        }
+    }
+
+    /// Completes a receive in error. Gives whether the completion tells so (T-33).
+    pub(super) fn fail_recv(&self, id: u64, status: WcStatus) -> bool {
+        self.complete_recv(&Completion {
+            id,
+            opcode: Opcode::Receive,
+            status,
+            bytes: 0,
+            invalidated: None,
+            qp: self.num(),
+            solicited: false,
+        })
+        .is_ok()
+    }
+}

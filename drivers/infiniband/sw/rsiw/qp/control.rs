@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! State of a QP and its connection: what may change it, and the verbs that ask for a change.
+//!
+//! `proto::state` says what follows from what; `effects` carries it out.
+//!
+//! Context: process.
+#![forbid(unsafe_code)]
+
+use super::{
+    effects::After,
+    failure::Failure,
+    rx::RxState,
+    sq::SqRing,
+    stream::Stream,
+    tx::{
+        Outcome,
+        TxState, //
+    },
+    Qp, //
+};
+use crate::{
+    device::MAX_READS,
+    ffi::{
+        net::{
+            Callbacks,
+            TcpSocket, //
+        },
+        rdma::attr::{
+            IbQpState,
+            QpModify,
+            QpQuery, //
+        },
+    },
+    proto::{
+        conn::Params,
+        reads::{
+            Irq,
+            IrqEntry,
+            Orq,
+            OrqEntry, //
+        },
+        state::{
+            self,
+            Event,
+            Post,
+            State, //
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
+};
+
+/// Rights of the peer unless the consumer sets others: RDMA Writes and Reads
+/// (`enum ib_access_flags`).
+const DEFAULT_RIGHTS: u32 = 1 << 1 | 1 << 2;
+
+/// A connection, while TCP belongs to the QP.
+pub(super) struct Conn {
+    pub(super) callbacks: Callbacks<Stream>,
+    pub(super) stream: Arc<Stream>,
+    pub(super) sock: Arc<TcpSocket>,
+    pub(super) tx: TxState,
+}
+
+/// What the QP's mutex protects.
+pub(super) struct Inner {
+    pub(super) state: State,
+    pub(super) ring: SqRing,
+    pub(super) conn: Option<Conn>,
+    /// ORD and IRD: those of the connection, or those that the consumer wants for the next.
+    pub(super) ord: u16,
+    pub(super) ird: u16,
+}
+
+impl Inner {
+    /// A QP without connection.
+    pub(super) fn new(ring: SqRing) -> Self {
+        Self {
+            state: State::Idle,
+            ring,
+            conn: None,
+            ord: MAX_READS,
+            ird: MAX_READS,
+        }
+    }
+}
+
+impl Qp {
+    /// Takes over an established TCP connection after MPA set-up.
+    ///
+    /// Data that waits in the socket is taken in once this returned (T-25).
+    ///
+    /// # Errors
+    ///
+    /// `EISCONN` if the QP is connected or in error, `ENOMEM`; the socket is untouched then.
+    pub(crate) fn start(self: &Arc<Self>, sock: &Arc<TcpSocket>, params: &Params) -> Result {
+        let irq = KVec::from_elem(IrqEntry::default(), params.ird.into(), GFP_KERNEL)?;
+        let orq = KVec::from_elem(OrqEntry::default(), params.orq_slots().into(), GFP_KERNEL)?;
+        let tx = TxState::new(params, sock.mss())?;
+        let stream = Stream::new(self.clone(), params)?;
+
+        let mut inner = self.inner.lock();
+        let (state, _) = state::next(inner.state, Event::Connected).map_err(|_| EISCONN)?;
+        let idle_irq = core::mem::replace(&mut *self.irq.lock(), Irq::new(irq));
+        let old_orq = {
+            let mut sq = self.sq.lock();
+            sq.ord = params.ord.into();
+            core::mem::replace(&mut sq.orq, Orq::new(orq))
+        };
+        self.heard.store(0, Release);
+        // The connection manager sets no rights on the connecting side before there is a
+        // connection. What the peer may do is up to the regions then.
+        let _ = self.access.cmpxchg(0, DEFAULT_RIGHTS, Relaxed);
+        inner.conn = Some(Conn {
+            callbacks: Callbacks::install(sock.clone(), stream.clone())?,
+            stream,
+            sock: sock.clone(),
+            tx,
+        });
+        inner.ord = params.ord;
+        inner.ird = params.ird;
+        inner.state = state;
+        self.set_state(state);
+        drop(inner);
+        drop((idle_irq, old_orq));
+        self.kick_rx();
+        Ok(())
+    }
+
+    /// Ends the connection abruptly, or its set-up. Used by the connection manager.
+    pub(crate) fn abort(self: &Arc<Self>) {
+        self.transition(Event::Modify {
+            to: State::Error,
+            idle: false,
+            flushed: false,
+        });
+    }
+
+    /// Feeds an event and does what follows from it.
+    fn transition(self: &Arc<Self>, event: Event) {
+        let mut after = After::default();
+        let mut inner = self.inner.lock();
+        let _ = self.apply(&mut inner, event, None, &mut after);
+        self.progress(&mut inner, &mut after);
+        drop(inner);
+        after.run(self);
+    }
+
+    /// Transmits what can be; failures of requests and responses change the state.
+    pub(super) fn progress(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        loop {
+            let state = inner.state;
+            let Some(conn) = &mut inner.conn else {
+                return;
+            };
+            match conn.tx.run(self, &conn.sock, &mut inner.ring, state) {
+                Outcome::Idle => return,
+                Outcome::Again => {
+                    self.kick();
+                    return;
+                }
+                Outcome::Failed(failure) => self.local_error(inner, failure, after),
+            }
+        }
+    }
+
+    /// An error of this side ends the stream.
+    pub(super) fn local_error(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        failure: Failure,
+        after: &mut After,
+    ) {
+        let can_send = inner.conn.as_ref().is_some_and(|c| c.tx.may_send(self));
+        let event = Event::LocalError {
+            error: failure.error,
+            in_completion: failure.in_completion,
+            can_send,
+        };
+        if inner.state == State::Rts {
+            self.log_failure(&failure);
+        }
+        let _ = self.apply(inner, event, Some(failure), after);
+    }
+
+    /// Whether the connection may be closed in good order: nothing to send and nothing to answer.
+    pub(super) fn is_idle(&self, inner: &Inner) -> bool {
+        let busy = inner.conn.as_ref().is_some_and(|conn| conn.tx.is_busy());
+        !busy
+            && inner.ring.is_empty()
+            && self.sq.lock().order.is_empty()
+            && self.irq.lock().is_empty()
+    }
+
+    /// Changes attributes as a consumer asks, all or nothing.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a transition that is not allowed or a value that is not possible, `EOPNOTSUPP`
+    /// for queue sizes.
+    pub(crate) fn modify(self: &Arc<Self>, attr: &QpModify) -> Result {
+        if attr.resize {
+            return Err(EOPNOTSUPP);
+        }
+        let mut after = After::default();
+        let mut inner = self.inner.lock();
+        let ord = attr.max_rd_atomic.map(u16::from);
+        let ird = attr.max_dest_rd_atomic.map(u16::from);
+        self.check_depths(&inner, ord, ird)?;
+        if let Some(state) = attr.cur_state {
+            if rdmac_state(state) != inner.state {
+                return Err(EINVAL);
+            }
+        }
+        if let Some(target) = attr.state {
+            let to = rdmac_state(target);
+            // The step between INIT and RTS that iWARP does not have.
+            let is_step =
+                target == IbQpState::Rtr && matches!(inner.state, State::Idle | State::Rts);
+            if !is_step {
+                let event = Event::Modify {
+                    to,
+                    idle: self.is_idle(&inner),
+                    flushed: true,
+                };
+                self.apply(&mut inner, event, None, &mut after)?;
+                self.progress(&mut inner, &mut after);
+            }
+        }
+        if let Some(ord) = ord {
+            inner.ord = ord;
+            self.sq.lock().ord = ord.into();
+        }
+        if let Some(ird) = ird {
+            inner.ird = ird;
+        }
+        if let Some(access) = attr.access {
+            self.access.store(access, Relaxed);
+        }
+        drop(inner);
+        after.run(self);
+        Ok(())
+    }
+
+    /// Whether ORD and IRD may be set so now.
+    fn check_depths(&self, inner: &Inner, ord: Option<u16>, ird: Option<u16>) -> Result {
+        let connected = inner.state != State::Idle && inner.state != State::Error;
+        let (max_ord, max_ird) = if connected {
+            (inner.ord, inner.ird)
+        } else {
+            (MAX_READS, MAX_READS)
+        };
+        if ord.is_some_and(|ord| ord > max_ord) || ird.is_some_and(|ird| ird > max_ird) {
+            return Err(EINVAL);
+        }
+        // The peer was told how many it may have.
+        if connected && ird.is_some_and(|ird| ird != inner.ird) {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
+    /// Tells how the QP is.
+    pub(crate) fn query(&self) -> QpQuery {
+        let (state, ord, ird) = {
+            let inner = self.inner.lock();
+            (inner.state, inner.ord, inner.ird)
+        };
+        QpQuery {
+            state: verbs_state(state),
+            cap: self.cap,
+            access: self.access.load(Relaxed),
+            // CAST: at most 128.
+            max_rd_atomic: ord as u8,
+            max_dest_rd_atomic: ird as u8,
+            sig_all: self.sig_all,
+            mtu: self.dev.netdev().map_or(0, |netdev| netdev.mtu()),
+        }
+    }
+
+    /// A process rang the doorbell: sends on its behalf.
+    pub(crate) fn doorbell(self: &Arc<Self>) -> Result {
+        let mut after = After::default();
+        let mut inner = self.inner.lock();
+        match inner.state.post_send() {
+            Post::Queue => self.progress(&mut inner, &mut after),
+            Post::Flush => self.flush(&mut inner, None),
+            Post::BadClose => {
+                let _ = self.apply(&mut inner, Event::PostedInClosing, None, &mut after);
+            }
+        }
+        drop(inner);
+        after.run(self);
+        Ok(())
+    }
+
+    /// Ends the connection and whatever the QP does, for good.
+    pub(crate) fn destroy(self: &Arc<Self>) {
+        self.dev.qps.remove(self.num());
+        self.abort();
+        self.cancel_timer();
+        self.sq_entry.remove();
+        self.rq_entry.remove();
+        self.pd.leave();
+    }
+
+    /// Takes the connection apart: no callback runs and nothing is received afterwards. Gives back
+    /// what the receiver held.
+    pub(super) fn dismantle(conn: Conn) -> (Arc<TcpSocket>, Option<KBox<RxState>>) {
+        let Conn {
+            callbacks,
+            stream,
+            sock,
+            tx: _,
+        } = conn;
+        drop(callbacks);
+        let rx = sock.with_lock(|sk| stream.end(sk));
+        (sock, rx)
+    }
+}
+
+/// The state that a verbs state stands for.
+fn rdmac_state(state: IbQpState) -> State {
+    match state {
+        IbQpState::Reset | IbQpState::Init => State::Idle,
+        IbQpState::Rtr | IbQpState::Rts => State::Rts,
+        IbQpState::Sqd => State::Closing,
+        IbQpState::Sqe => State::Terminate,
+        IbQpState::Err => State::Error,
+    }
+}
+
+/// The verbs state that stands for a state.
+fn verbs_state(state: State) -> IbQpState {
+    match state {
+        State::Idle => IbQpState::Init,
+        State::Rts => IbQpState::Rts,
+        State::Closing => IbQpState::Sqd,
+        State::Terminate => IbQpState::Sqe,
+        State::Error => IbQpState::Err,
+    }
+}

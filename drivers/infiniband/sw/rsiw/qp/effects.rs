@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Carrying out state transitions.
+//!
+//! Context: process. What calls out of the driver is collected in [`After`] and done once the QP's
+//! mutex is released.
+#![forbid(unsafe_code)]
+
+use super::{
+    control::{
+        Conn,
+        Inner, //
+    },
+    failure::Failure,
+    rx::RxState,
+    Qp, //
+};
+use crate::{
+    abi::{
+        Opcode,
+        WcStatus, //
+    },
+    cm::StreamEnd,
+    cq::Completion,
+    ffi::rdma::attr::EventType,
+    proto::{
+        order::Status,
+        state::{
+            self,
+            Async,
+            Effects,
+            Event,
+            State,
+            Tcp, //
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// How long Closing and Terminate wait for TCP, in milliseconds (V-ST-18, V-ST-35).
+const CLOSE_TIMEOUT_MS: u32 = 5_000;
+
+/// What is to be told to others without the QP's mutex.
+#[derive(Default)]
+pub(super) struct After {
+    event: Option<Async>,
+    disconnect: bool,
+    close: Option<StreamEnd>,
+    abort_setup: bool,
+    notify: Notify,
+}
+
+/// Completion queues whose handlers are to be called.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Notify {
+    pub(super) send: bool,
+    pub(super) recv: bool,
+}
+
+impl Notify {
+    pub(super) fn run(self, qp: &Qp) {
+        if self.send {
+            qp.send_cq.notify();
+        }
+        if self.recv {
+            qp.recv_cq.notify();
+        }
+    }
+}
+
+impl After {
+    /// Tells them.
+    pub(super) fn run(self, qp: &Arc<Qp>) {
+        self.notify.run(qp);
+        if let Some(event) = self.event {
+            qp.handle.event(match event {
+                Async::Fatal => EventType::QpFatal,
+                Async::Request => EventType::QpRequestError,
+                Async::Access => EventType::QpAccessError,
+            });
+        }
+        if self.disconnect {
+            let endpoint = qp.endpoint.lock().clone();
+            if let Some(endpoint) = endpoint {
+                endpoint.peer_closing();
+            }
+        }
+        if let Some(end) = self.close {
+            if let Some(endpoint) = qp.take_endpoint() {
+                endpoint.stream_closed(end);
+            }
+        }
+        if self.abort_setup {
+            if let Some(endpoint) = qp.take_endpoint() {
+                endpoint.abort();
+            }
+        }
+    }
+}
+
+impl Qp {
+    /// Changes the state as `event` demands; `failure` is what a Terminate is to say.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the event does not fit the state; nothing has changed then.
+    pub(super) fn apply(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        event: Event,
+        failure: Option<Failure>,
+        after: &mut After,
+    ) -> Result {
+        let (state, effects) = state::next(inner.state, event).map_err(|_| EINVAL)?;
+        if state == State::Error && inner.state == State::Idle {
+            after.abort_setup = true;
+        }
+        inner.state = state;
+        self.set_state(state);
+        self.carry_out(inner, &effects, failure, after);
+        Ok(())
+    }
+
+    fn carry_out(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        effects: &Effects,
+        failure: Option<Failure>,
+        after: &mut After,
+    ) {
+        if let Some(conn) = &mut inner.conn {
+            if let Some(error) = effects.terminate {
+                conn.tx
+                    .set_terminate(&failure.unwrap_or_else(|| error.into()));
+            }
+            match effects.tcp {
+                Tcp::Keep => {}
+                Tcp::Fin => conn.tx.set_fin(),
+                Tcp::Reset => conn.sock.abort(),
+            }
+        }
+        if effects.start_timer {
+            self.start_timer(CLOSE_TIMEOUT_MS);
+        }
+        let mut rx = None;
+        if effects.close {
+            if let Some(conn) = inner.conn.take() {
+                self.cancel_timer();
+                rx = self.release(conn);
+            }
+        }
+        if effects.flush_sq {
+            after.notify.send |= self.flush_sq(inner);
+        }
+        if effects.flush_rq {
+            after.notify.recv |= self.flush_rq(rx);
+        }
+        if effects.renew {
+            let mut sq = self.sq.lock();
+            sq.order.reset();
+            sq.stalled = false;
+        }
+        if effects.event.is_some() {
+            after.event = effects.event;
+        }
+        after.disconnect |= effects.disconnect;
+        if effects.close {
+            after.close = Some(match effects.tcp {
+                Tcp::Reset => StreamEnd::Reset,
+                Tcp::Keep | Tcp::Fin => StreamEnd::Graceful,
+            });
+        }
+    }
+
+    /// Gives TCP back to the endpoint, which releases it.
+    fn release(&self, conn: Conn) -> Option<KBox<RxState>> {
+        let (_sock, rx) = Qp::dismantle(conn);
+        rx
+    }
+
+    /// Flushes both queues, for requests that were posted in state Error (T-34).
+    pub(super) fn flush(self: &Arc<Self>, inner: &mut Inner, rx: Option<KBox<RxState>>) {
+        let notify = Notify {
+            send: self.flush_sq(inner),
+            recv: self.flush_rq(rx),
+        };
+        notify.run(self);
+    }
+
+    /// Completes all send requests as flushed, in post order; at most a ring full of new ones.
+    /// Gives whether a handler is to be called.
+    fn flush_sq(&self, inner: &mut Inner) -> bool {
+        let mut notify = false;
+        let mut sq = self.sq.lock();
+        while let Some((work, status)) = sq.order.flush() {
+            notify |= self.complete_work(&work, status);
+        }
+        while sq.orq.pop().is_some() {}
+        for _ in 0..inner.ring.len() {
+            let work = match inner.ring.peek() {
+                None => break,
+                Some(Ok(wqe)) => wqe.work,
+                Some(Err(bad)) => bad.work,
+            };
+            inner.ring.consume();
+            notify |= self.complete_work(&work, Status::Flushed);
+        }
+        notify
+    }
+
+    /// Completes all receives as flushed, in post order; at most a ring full. Gives whether a
+    /// handler is to be called.
+    fn flush_rq(&self, rx: Option<KBox<RxState>>) -> bool {
+        let mut notify = false;
+        let flushed = |id| Completion {
+            id,
+            opcode: Opcode::Receive,
+            status: WcStatus::WrFlushErr,
+            bytes: 0,
+            invalidated: None,
+            qp: self.num(),
+            solicited: false,
+        };
+        if let Some(recv) = rx.and_then(|mut rx| rx.take_recv()) {
+            notify |= self.recv_cq.add(&flushed(recv.id)).unwrap_or(false);
+        }
+        let mut rq = self.rq.lock();
+        for _ in 0..rq.len() {
+            let id = match rq.take() {
+                None => break,
+                Some(Ok(recv)) => recv.id,
+                Some(Err(bad)) => bad.id,
+            };
+            notify |= self.recv_cq.add(&flushed(id)).unwrap_or(false);
+        }
+        notify
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What ends a stream from this side, and how refused accesses are told to the peer.
+//!
+//! Context: any.
+#![forbid(unsafe_code)]
+
+use crate::{
+    mr::access::MrError,
+    wire::terminate::{
+        Quote,
+        TermError, //
+    },
+};
+
+/// An error that ends the stream.
+#[derive(Clone, Copy)]
+pub(super) struct Failure {
+    /// For the Terminate.
+    pub(super) error: TermError,
+    /// The segment it is about.
+    pub(super) quote: Option<Quote>,
+    /// A completion tells of it, so that no event must (T-33).
+    pub(super) in_completion: bool,
+}
+
+impl From<TermError> for Failure {
+    fn from(error: TermError) -> Self {
+        Self {
+            error,
+            quote: None,
+            in_completion: false,
+        }
+    }
+}
+
+/// A refused segment, before it is known how to quote it.
+#[derive(Clone, Copy)]
+pub(super) struct Refusal {
+    /// For the Terminate.
+    pub(super) error: TermError,
+    /// A completion tells of it.
+    pub(super) in_completion: bool,
+}
+
+impl From<TermError> for Refusal {
+    fn from(error: TermError) -> Self {
+        Self {
+            error,
+            in_completion: false,
+        }
+    }
+}
+
+/// A refused RDMA Write as the peer is told (RFC 5041 section 7.2). There is no code for missing
+/// rights; RDMAC's verbs use that of a foreign STag.
+pub(super) fn tagged(error: MrError) -> TermError {
+    match error {
+        MrError::Invalid => TermError::TaggedStag,
+        MrError::Pd | MrError::Access => TermError::TaggedNotAssociated,
+        MrError::Bounds => TermError::TaggedBounds,
+        MrError::Wrap => TermError::TaggedWrap,
+    }
+}
+
+/// A refused Read source or invalidation as the peer is told (RFC 5040 section 4.8).
+pub(super) fn remote(error: MrError) -> TermError {
+    match error {
+        MrError::Invalid => TermError::RemoteStag,
+        MrError::Pd => TermError::RemoteNotAssociated,
+        MrError::Access => TermError::RemoteAccess,
+        MrError::Bounds => TermError::RemoteBounds,
+        MrError::Wrap => TermError::RemoteWrap,
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copying payload to where it belongs.
+//!
+//! Context: softirq or process, with the socket's lock held.
+#![forbid(unsafe_code)]
+
+use super::{
+    rq::{
+        Piece,
+        Recv, //
+    },
+    Qp, //
+};
+use crate::{
+    abi::MAX_SGE,
+    ffi::{
+        crc::crc32c,
+        net::SkbChunk, //
+    },
+    mr::{
+        access::{
+            Access,
+            MrAccess, //
+        },
+        Mr, //
+    },
+    wire::ddp::Stag,
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Where a complete FPDU is.
+pub(super) enum Source<'a> {
+    /// In a socket buffer.
+    Chunk {
+        /// The buffer.
+        chunk: &'a SkbChunk<'a>,
+        /// Where it begins there.
+        at: usize,
+    },
+    /// In memory of ours.
+    Bytes(&'a [u8]),
+}
+
+impl Source<'_> {
+    /// Copies octets of the FPDU from `at` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there are not that many.
+    pub(super) fn copy_to(&self, at: usize, out: &mut [u8]) -> Result {
+        match self {
+            Source::Chunk { chunk, at: base } => {
+                chunk.copy_to(base.checked_add(at).ok_or(EINVAL)?, out)
+            }
+            Source::Bytes(bytes) => {
+                let end = at.checked_add(out.len()).ok_or(EINVAL)?;
+                out.copy_from_slice(bytes.get(at..end).ok_or(EINVAL)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Continues the CRC32c `crc` over `len` octets from `at` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there are not that many.
+    pub(super) fn crc32c(&self, at: usize, len: usize, crc: u32) -> Result<u32> {
+        match self {
+            Source::Chunk { chunk, at: base } => {
+                chunk.crc32c(base.checked_add(at).ok_or(EINVAL)?, len, crc)
+            }
+            Source::Bytes(bytes) => {
+                let end = at.checked_add(len).ok_or(EINVAL)?;
+                Ok(crc32c(crc, bytes.get(at..end).ok_or(EINVAL)?))
+            }
+        }
+    }
+
+    /// Copies `len` octets from `at` on to the range of `access` from its octet `to` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there are not that many on either side.
+    pub(super) fn place(
+        &self,
+        access: &MrAccess<Arc<Mr>>,
+        mut at: usize,
+        to: u32,
+        len: u32,
+    ) -> Result {
+        for slice in access.slices(to, len).map_err(|_| EINVAL)? {
+            // CAST: 32 bits fit.
+            let n = slice.len() as usize;
+            match self {
+                Source::Chunk { chunk, at: base } => {
+                    chunk.copy_to_page(base.checked_add(at).ok_or(EINVAL)?, &slice)?;
+                }
+                Source::Bytes(bytes) => {
+                    let end = at.checked_add(n).ok_or(EINVAL)?;
+                    slice.copy_in(0, bytes.get(at..end).ok_or(EINVAL)?)?;
+                }
+            }
+            at = at.checked_add(n).ok_or(EINVAL)?;
+        }
+        Ok(())
+    }
+
+    /// Places `len` octets from `at` on at `offset` of a receive. All elements concerned are checked
+    /// before anything is placed (V-ACC-17).
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` if an element does not allow it.
+    pub(super) fn place_recv(
+        &self,
+        qp: &Qp,
+        recv: &Recv,
+        mut at: usize,
+        offset: u32,
+        len: u32,
+    ) -> Result {
+        let open = |piece: Piece| {
+            let addr = piece.sge.laddr.checked_add(piece.at.into()).ok_or(EACCES)?;
+            qp.access(Stag(piece.sge.lkey), Access::LOCAL_WRITE, addr, piece.len)
+                .map_err(|_| EACCES)
+        };
+        let mut open_pieces: [Option<MrAccess<Arc<Mr>>>; MAX_SGE] = [const { None }; MAX_SGE];
+        for (slot, piece) in open_pieces.iter_mut().zip(recv.pieces(offset, len)) {
+            *slot = Some(open(piece)?);
+        }
+        for access in open_pieces.iter().flatten() {
+            self.place(access, at, 0, access.len())?;
+            // CAST: 32 bits fit.
+            at = at.checked_add(access.len() as usize).ok_or(EINVAL)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receiving: from octets of the socket to placed data and completions (RFC 5040, 5041, 5044).
+//!
+//! Nothing is placed before the whole segment is validated, CRC included (T-8). A segment that lies
+//! in one piece is placed from where it is; others are collected in a buffer first.
+//!
+//! Context: softirq or process, with the socket's lock held.
+#![forbid(unsafe_code)]
+
+use super::{
+    failure::{
+        Failure,
+        Refusal, //
+    },
+    place::Source,
+    rq::Recv,
+    stream::Stream,
+    Qp, //
+};
+use crate::{
+    abi::{
+        Opcode,
+        WcStatus, //
+    },
+    cq::Completion,
+    ffi::net::SkbChunk,
+    mr::access::Access,
+    proto::{
+        conn::Params,
+        deframer::{
+            ByteSource,
+            Deframer,
+            Fpdu,
+            Place,
+            Step, //
+        },
+        order::Token,
+        rx::{
+            Action,
+            Rx,
+            Segment,
+            HEAD_LEN, //
+        },
+        state::State,
+    },
+    wire::{
+        ddp::{
+            Msn,
+            Stag,
+            TaggedOffset, //
+        },
+        fpdu::{
+            Crc,
+            CRC_LEN,
+            LEN_FIELD, //
+        },
+        rdmap::ReadRequest,
+        terminate::{
+            Quote,
+            TermError, //
+        },
+        Short,
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Receive state of a connection.
+pub(super) struct RxState {
+    deframer: Deframer,
+    rx: Rx,
+    crc: bool,
+    /// Segments that come in pieces; made when the first one does.
+    staging: Option<KVVec<u8>>,
+    wants_staging: bool,
+    /// The receive that a Send is being placed into.
+    recv: Option<Recv>,
+    /// Everything that still comes is dropped.
+    stopped: bool,
+}
+
+/// The rest of a chunk.
+struct Rest<'a> {
+    chunk: &'a SkbChunk<'a>,
+    at: usize,
+}
+
+impl ByteSource for Rest<'_> {
+    fn len(&self) -> usize {
+        self.chunk.len().saturating_sub(self.at)
+    }
+
+    fn copy_to(&self, offset: usize, out: &mut [u8]) -> Result<(), Short> {
+        let at = self.at.checked_add(offset).ok_or(Short)?;
+        self.chunk.copy_to(at, out).map_err(|_| Short)
+    }
+}
+
+impl RxState {
+    /// For a new connection.
+    pub(super) fn new(params: &Params) -> Self {
+        Self {
+            deframer: Deframer::new(),
+            rx: Rx::new(params.expect_rtr),
+            crc: params.crc,
+            staging: None,
+            wants_staging: false,
+            recv: None,
+            stopped: false,
+        }
+    }
+
+    /// Whether receiving waits for a buffer.
+    pub(super) fn wants_staging(&self) -> bool {
+        self.wants_staging && self.staging.is_none()
+    }
+
+    /// The buffer, of `wire::fpdu::MAX_FPDU` octets.
+    pub(super) fn set_staging(&mut self, buffer: KVVec<u8>) {
+        self.staging = Some(buffer);
+    }
+
+    /// Whether an FPDU or a message is incomplete.
+    pub(super) fn is_cut(&self) -> bool {
+        self.deframer.staged() != 0 || self.rx.in_message()
+    }
+
+    /// The receive in progress, to be flushed.
+    pub(super) fn take_recv(&mut self) -> Option<Recv> {
+        self.recv.take()
+    }
+
+    /// Takes octets from the front of a chunk and gives how many.
+    pub(super) fn consume(&mut self, stream: &Stream, chunk: &SkbChunk<'_>) -> usize {
+        let mut at = 0;
+        while !self.stopped {
+            match self.step(stream, chunk, at) {
+                Ok(Some(n)) => at = at.saturating_add(n),
+                Ok(None) => return at,
+                Err(failure) => {
+                    self.stopped = true;
+                    self.rx.stop();
+                    stream.qp.fail(failure);
+                }
+            }
+        }
+        // What is not read would turn the close into a RST (T-32).
+        chunk.len()
+    }
+
+    /// One step of [`RxState::consume`]: octets used, `None` if no more can be.
+    fn step(
+        &mut self,
+        stream: &Stream,
+        chunk: &SkbChunk<'_>,
+        at: usize,
+    ) -> Result<Option<usize>, Failure> {
+        let before = self.deframer;
+        let rest = Rest { chunk, at };
+        match self.deframer.next(&rest)? {
+            Step::NeedMore => Ok(None),
+            Step::Stage { at: to, n } => {
+                let Some(staging) = &mut self.staging else {
+                    // A buffer of this size is not to be had in softirq.
+                    self.deframer = before;
+                    self.wants_staging = true;
+                    return Ok(None);
+                };
+                let end = to.saturating_add(n);
+                let out = staging.get_mut(to..end).ok_or(TermError::MpaFpdu)?;
+                rest.copy_to(0, out)
+                    .map_err(|Short| TermError::LocalCatastrophic)?;
+                Ok(Some(n))
+            }
+            Step::Fpdu(fpdu) => match fpdu.place {
+                Place::Chunk => {
+                    self.fpdu(stream, &Source::Chunk { chunk, at }, &fpdu)?;
+                    Ok(Some(fpdu.len))
+                }
+                Place::Staging => {
+                    let Some(staging) = self.staging.take() else {
+                        return Err(TermError::LocalCatastrophic.into());
+                    };
+                    let bytes = staging.get(..fpdu.len).unwrap_or(&[]);
+                    let result = self.fpdu(stream, &Source::Bytes(bytes), &fpdu);
+                    self.staging = Some(staging);
+                    result.map(|()| Some(0))
+                }
+            },
+        }
+    }
+
+    /// Takes in a complete FPDU.
+    fn fpdu(&mut self, stream: &Stream, src: &Source<'_>, fpdu: &Fpdu) -> Result<(), Failure> {
+        let qp = &stream.qp;
+        let fault = |_| TermError::LocalCatastrophic;
+        if self.crc {
+            let crc = src
+                .crc32c(0, fpdu.crc_covers(), Crc::new().0)
+                .map_err(fault)?;
+            let mut wire = [0; CRC_LEN];
+            src.copy_to(fpdu.crc_covers(), &mut wire).map_err(fault)?;
+            if !Crc(crc).matches(wire) {
+                return Err(TermError::MpaCrc.into());
+            }
+        }
+        let mut head = [0; HEAD_LEN];
+        let len = HEAD_LEN.min(usize::from(fpdu.ulpdu_len));
+        let head = head.get_mut(..len).unwrap_or(&mut []);
+        src.copy_to(LEN_FIELD, head).map_err(fault)?;
+
+        let state = qp.state();
+        let result = self
+            .rx
+            .segment(head, fpdu.ulpdu_len, &qp.rx_limits())
+            .map_err(Refusal::from)
+            .and_then(|segment| {
+                if segment.first {
+                    qp.first_segment();
+                }
+                if state == State::Closing && !matches!(segment.action, Action::Terminate { .. }) {
+                    qp.data_in_closing();
+                    self.stopped = true;
+                    return Ok(());
+                }
+                self.act(qp, src, &segment)
+            });
+        result.map_err(|refusal| Failure {
+            error: refusal.error,
+            quote: Quote::new(head, fpdu.ulpdu_len),
+            in_completion: refusal.in_completion,
+        })
+    }
+
+    /// Does what a segment asks for.
+    fn act(&mut self, qp: &Arc<Qp>, src: &Source<'_>, segment: &Segment) -> Result<(), Refusal> {
+        let at = LEN_FIELD.saturating_add(segment.header_len.into());
+        let len = u32::from(segment.payload_len);
+        match segment.action {
+            Action::Ignore => Ok(()),
+            Action::Write { stag, to, .. } => write(qp, src, at, stag, to, len),
+            Action::ReadResponse { stag, to, last } => {
+                read_response(qp, src, at, stag, to, segment.payload_len, last)
+            }
+            Action::Send {
+                mo,
+                first,
+                last,
+                solicited,
+                invalidate,
+                ..
+            } => {
+                if first {
+                    self.recv = Some(qp.take_recv()?);
+                }
+                let end = self.place(qp, src, at, mo, len)?;
+                if last {
+                    self.complete(qp, end, solicited, invalidate)?;
+                }
+                Ok(())
+            }
+            Action::ReadRequest { msn, request } => read_request(qp, msn, request),
+            Action::Terminate { code } => {
+                self.stopped = true;
+                qp.terminate_received(code);
+                Ok(())
+            }
+        }
+    }
+
+    /// Places a segment of a Send; gives the octets of the message so far.
+    fn place(
+        &mut self,
+        qp: &Arc<Qp>,
+        src: &Source<'_>,
+        at: usize,
+        mo: u32,
+        len: u32,
+    ) -> Result<u32, Refusal> {
+        let Some(recv) = &self.recv else {
+            return Err(TermError::UntaggedNoBuffer.into());
+        };
+        let end = mo.checked_add(len).ok_or(TermError::UntaggedTooLong)?;
+        let (status, error) = if u64::from(end) > recv.len {
+            (WcStatus::LocLenErr, TermError::UntaggedTooLong)
+        } else {
+            match src.place_recv(qp, recv, at, mo, len) {
+                Ok(()) => return Ok(end),
+                Err(_) => (WcStatus::LocProtErr, TermError::LocalCatastrophic),
+            }
+        };
+        Err(self.refuse(qp, status, error))
+    }
+
+    /// Completes the receive in progress in error.
+    fn refuse(&mut self, qp: &Arc<Qp>, status: WcStatus, error: TermError) -> Refusal {
+        let in_completion = self
+            .recv
+            .take()
+            .is_some_and(|recv| qp.fail_recv(recv.id, status));
+        Refusal {
+            error,
+            in_completion,
+        }
+    }
+
+    /// Completes the receive in progress, `len` octets long.
+    fn complete(
+        &mut self,
+        qp: &Arc<Qp>,
+        len: u32,
+        solicited: bool,
+        invalidate: Option<Stag>,
+    ) -> Result<(), Refusal> {
+        if let Some(stag) = invalidate {
+            if let Err(error) = qp.invalidate_remotely(stag) {
+                return Err(self.refuse(qp, WcStatus::RemInvReqErr, error));
+            }
+        }
+        let Some(recv) = self.recv.take() else {
+            return Ok(());
+        };
+        qp.complete_recv(&Completion {
+            id: recv.id,
+            opcode: Opcode::Receive,
+            status: WcStatus::Success,
+            bytes: len,
+            invalidated: invalidate,
+            qp: qp.num(),
+            solicited,
+        })
+    }
+}
+
+/// Places a segment of an RDMA Write.
+fn write(
+    qp: &Arc<Qp>,
+    src: &Source<'_>,
+    at: usize,
+    stag: Stag,
+    to: TaggedOffset,
+    len: u32,
+) -> Result<(), Refusal> {
+    if len == 0 {
+        return Ok(());
+    }
+    let access = qp
+        .access(stag, Access::REMOTE_WRITE, to.0, len)
+        .map_err(super::failure::tagged)?;
+    src.place(&access, at, 0, len)
+        .map_err(|_| TermError::LocalCatastrophic.into())
+}
+
+/// Places a segment of a Read Response; completes the Read with the last one.
+fn read_response(
+    qp: &Arc<Qp>,
+    src: &Source<'_>,
+    at: usize,
+    stag: Stag,
+    to: TaggedOffset,
+    len: u16,
+    last: bool,
+) -> Result<(), Refusal> {
+    let response = qp.sq.lock().orq.response(stag, to, len, last)?;
+    // CAST: the token that was put in.
+    let token = Token(response.entry.id as u32);
+    let len = u32::from(len);
+    if len > 0 {
+        let placed = qp
+            .access(stag, Access::LOCAL_WRITE, to.0, len)
+            .map_err(|_| ())
+            .and_then(|access| src.place(&access, at, 0, len).map_err(|_| ()));
+        if placed.is_err() {
+            return Err(Refusal {
+                error: TermError::LocalCatastrophic,
+                in_completion: qp.fail_send(token, WcStatus::LocProtErr),
+            });
+        }
+    }
+    if response.complete {
+        qp.read_done((!response.entry.rtr).then_some(token));
+    }
+    Ok(())
+}
+
+/// Queues a Read Request of the peer.
+fn read_request(qp: &Arc<Qp>, msn: Msn, request: ReadRequest) -> Result<(), Refusal> {
+    if request.len > 0 {
+        qp.access(
+            request.source_stag,
+            Access::REMOTE_READ,
+            request.source_to.0,
+            request.len,
+        )
+        .map_err(super::failure::remote)?;
+    }
+    qp.irq.lock().push(msn, request)?;
+    qp.kick();
+    Ok(())
+}

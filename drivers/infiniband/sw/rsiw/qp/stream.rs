@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A QP's end of its TCP connection: what the socket's callbacks find.
+//!
+//! The state of receiving belongs to whoever holds the socket's lock; it is taken out of its slot
+//! while it is used, so that no spin lock is held over the copying.
+//!
+//! Context: callbacks run in softirq or process context with the socket's lock held.
+#![forbid(unsafe_code)]
+
+use super::{
+    rx::RxState,
+    Qp, //
+};
+use crate::{
+    ffi::net::{
+        LockedSock,
+        StreamEvent,
+        StreamHandler,
+        TcpSocket,
+        TcpState, //
+    },
+    proto::conn::Params,
+    wire::fpdu::MAX_FPDU,
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        new_spinlock_irq,
+        Arc,
+        ArcBorrow,
+        SpinLockIrq, //
+    },
+};
+
+/// Octets taken in at a time in softirq; the rest is left to the workqueue.
+const SOFTIRQ_BUDGET: usize = 256 * 1024;
+/// Octets taken in at a time by the workqueue, before others get the socket.
+const WORK_BUDGET: usize = 1024 * 1024;
+
+/// What became of a connection, as seen with the socket locked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Octets were left for later.
+    pub(super) more: bool,
+    /// The peer's FIN was received and all in front of it was read.
+    pub(super) fin: bool,
+    /// The stream ended inside an FPDU or a message.
+    pub(super) cut: bool,
+    /// TCP is done with the connection, in good order or not.
+    pub(super) closed: Option<Option<Error>>,
+}
+
+/// The receiving side of a connection.
+#[pin_data]
+pub(crate) struct Stream {
+    /// The QP; its reference to this is emptied when the connection ends.
+    pub(super) qp: Arc<Qp>,
+    /// `None` while in use, and after the end.
+    #[pin]
+    rx: SpinLockIrq<Option<KBox<RxState>>>,
+}
+
+impl Stream {
+    /// For a new connection.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(qp: Arc<Qp>, params: &Params) -> Result<Arc<Self>> {
+        let rx = KBox::new(RxState::new(params), GFP_KERNEL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                qp,
+                rx <- new_spinlock_irq!(Some(rx), "rsiw::Stream::rx"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Takes in what was received, at most `budget` octets. Gives whether there is more to do.
+    fn receive(&self, sk: &mut LockedSock<'_>, budget: usize) -> bool {
+        // A statement of its own, so that the lock is not held any longer.
+        let taken = self.rx.lock().take();
+        let Some(mut rx) = taken else {
+            return false;
+        };
+        let result = sk.read(budget, |chunk| rx.consume(self, chunk));
+        let more = result.map_or(false, |r| r.more) || rx.wants_staging();
+        *self.rx.lock() = Some(rx);
+        more
+    }
+
+    /// Takes in what was received and tells how the connection is. Process context, no lock held.
+    pub(super) fn drain(&self, sock: &TcpSocket) -> Seen {
+        self.prepare_staging();
+        sock.with_lock(|sk| {
+            let more = self.receive(sk, WORK_BUDGET);
+            let cut = self.rx.lock().as_ref().is_some_and(|rx| rx.is_cut());
+            let closed = (sk.state() == TcpState::Closed).then(|| sk.error());
+            Seen {
+                more,
+                fin: sk.peer_fin() && !more,
+                cut,
+                closed,
+            }
+        })
+    }
+
+    /// Gives the receiver the buffer that it asked for. Failing means to be asked again.
+    fn prepare_staging(&self) {
+        if !self.rx.lock().as_ref().is_some_and(|rx| rx.wants_staging()) {
+            return;
+        }
+        if let Ok(buffer) = KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL) {
+            let mut slot = self.rx.lock();
+            if let Some(rx) = &mut *slot {
+                rx.set_staging(buffer);
+            }
+        }
+    }
+
+    /// Ends receiving, with the callbacks gone and the socket's lock held; gives the state back.
+    pub(super) fn end(&self, _sk: &mut LockedSock<'_>) -> Option<KBox<RxState>> {
+        self.rx.lock().take()
+    }
+}
+
+impl StreamHandler for Stream {
+    fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>) {
+        let more = this.receive(sk, SOFTIRQ_BUDGET);
+        if more || sk.peer_fin() {
+            this.qp.kick_rx();
+        }
+    }
+
+    fn write_space(this: ArcBorrow<'_, Self>) {
+        this.qp.kick();
+    }
+
+    fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent) {
+        match event {
+            StreamEvent::Connected => {}
+            StreamEvent::PeerFin | StreamEvent::Closed(_) => this.qp.kick_rx(),
+        }
+    }
+}

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transmission: requests and Read Responses into batches of FPDUs, batches into TCP.
+//!
+//! As many FPDUs as fit are handed to TCP in one call, which copies them: the consumer's memory is
+//! free again when its request completes (T-19). Read Responses have their own way out (T-47);
+//! they take turns with the send queue, message by message.
+//!
+//! Context: process, under the QP's mutex. Nothing here waits: what TCP does not take stays in the
+//! batch, copied, until there is space.
+#![forbid(unsafe_code)]
+
+use super::{
+    failure::{
+        remote,
+        Failure, //
+    },
+    frame::{
+        Room,
+        Writer, //
+    },
+    outgoing::{
+        Origin,
+        Outgoing, //
+    },
+    sq::SqRing,
+    Qp, //
+};
+use crate::{
+    ffi::net::{
+        SendFlags,
+        TcpSocket,
+        TxBatch, //
+    },
+    mr::{
+        access::MrAccess,
+        Mr, //
+    },
+    proto::{
+        conn::Params,
+        order::Token,
+        reads::OrqEntry,
+        state::State,
+        tx::{
+            self,
+            Kind,
+            Packer,
+            Rtr,
+            Tx,
+            MAX_HEADER,
+            TERMINATE_HEADER, //
+        },
+    },
+    wire::{
+        fpdu::mulpdu,
+        marker::Markers,
+        terminate::{
+            TermError, //
+            Terminate,
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Stretches of memory in a batch.
+const BATCH_PIECES: usize = 512;
+/// Octets of headers, trailers and inline data in a batch.
+const BATCH_COPIED: usize = 8 * 1024;
+/// Octets of a batch, where that many fit into the socket.
+const BATCH_BYTES: usize = 128 * 1024;
+/// Requests that may end with one batch.
+const BATCH_ENDS: usize = 128;
+/// Octets that one caller sends before it leaves the rest to the workqueue.
+const BUDGET: usize = 1024 * 1024;
+
+/// The sending side of a connection.
+pub(super) struct TxState {
+    batch: TxBatch<MrAccess<Arc<Mr>>>,
+    flags: SendFlags,
+    /// Requests whose last octet is in the batch.
+    ends: KVec<Token>,
+    current: Option<Outgoing>,
+    tx: Tx,
+    packer: Packer,
+    markers: Option<Markers>,
+    emss: u32,
+    mulpdu: u16,
+    crc: bool,
+    rtr: Option<Rtr>,
+    /// Responder: nothing may be sent before the first FPDU came in (T-24).
+    wait_for_fpdu: bool,
+    /// The send queue has the next turn.
+    sq_turn: bool,
+    terminate: Option<Terminate>,
+    fin: Fin,
+}
+
+/// What became of this side's FIN.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fin {
+    No,
+    Wanted,
+    Sent,
+}
+
+/// Why [`TxState::run`] came back.
+pub(super) enum Outcome {
+    /// There is nothing to send, or no space for it; a callback tells when that changes.
+    Idle,
+    /// There is more to send; come back later.
+    Again,
+    /// A request or a response failed.
+    Failed(Failure),
+}
+
+impl TxState {
+    /// For a new connection.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(params: &Params, emss: u32) -> Result<Self> {
+        Ok(Self {
+            batch: TxBatch::new(BATCH_PIECES, BATCH_COPIED)?,
+            flags: SendFlags::default(),
+            ends: KVec::with_capacity(BATCH_ENDS, GFP_KERNEL)?,
+            current: None,
+            tx: Tx::new(),
+            packer: Packer::new(emss),
+            markers: params.send_markers.then(Markers::new),
+            emss,
+            mulpdu: mulpdu(emss, params.send_markers),
+            crc: params.crc,
+            rtr: params.send_rtr,
+            wait_for_fpdu: params.wait_for_fpdu,
+            sq_turn: true,
+            terminate: None,
+            fin: Fin::No,
+        })
+    }
+
+    /// Whether a message is on its way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.current.is_some() || !self.batch.is_empty()
+    }
+
+    /// Whether this side may send: a responder must have heard of its peer first.
+    pub(super) fn may_send(&self, qp: &Qp) -> bool {
+        !self.wait_for_fpdu || qp.heard_of_peer()
+    }
+
+    /// Sends a Terminate behind what TCP has or the batch holds.
+    pub(super) fn set_terminate(&mut self, failure: &Failure) {
+        self.terminate = Some(Terminate {
+            error: failure.error,
+            quote: failure.quote,
+        });
+    }
+
+    /// Sends a FIN behind everything else.
+    pub(super) fn set_fin(&mut self) {
+        if self.fin == Fin::No {
+            self.fin = Fin::Wanted;
+        }
+    }
+
+    /// Sends what there is to send.
+    pub(super) fn run(
+        &mut self,
+        qp: &Arc<Qp>,
+        sock: &TcpSocket,
+        ring: &mut SqRing,
+        state: State,
+    ) -> Outcome {
+        let mut budget = BUDGET;
+        loop {
+            match self.flush(qp, sock) {
+                Ok(true) => {}
+                Ok(false) => return Outcome::Idle,
+                Err(failure) => return Outcome::Failed(failure),
+            }
+            if let Some(message) = self.terminate.take() {
+                if self.put_terminate(&message).is_ok() {
+                    continue;
+                }
+            }
+            if self.fin == Fin::Wanted {
+                sock.shutdown_write();
+                self.fin = Fin::Sent;
+            }
+            if !state.sends() || !self.may_send(qp) {
+                return Outcome::Idle;
+            }
+            if budget == 0 {
+                return Outcome::Again;
+            }
+            let filled = self.fill(qp, sock, ring);
+            budget = budget.saturating_sub(self.batch.remaining());
+            if let Err(failure) = filled {
+                // The segments in front of the bad one go out (V-TM-1).
+                if let Err(first) = self.flush(qp, sock) {
+                    return Outcome::Failed(first);
+                }
+                self.current = None;
+                return Outcome::Failed(failure);
+            }
+            if self.batch.is_empty() {
+                return Outcome::Idle;
+            }
+        }
+    }
+
+    /// Hands the batch to TCP. Gives whether TCP took all of it.
+    fn flush(&mut self, qp: &Arc<Qp>, sock: &TcpSocket) -> Result<bool, Failure> {
+        if !self.batch.is_empty() {
+            let sent = sock.send_batch(&mut self.batch, self.flags);
+            // A broken connection is reported by its callbacks.
+            if sent.is_err() {
+                return Ok(false);
+            }
+            self.flags = SendFlags::default();
+            if !self.batch.is_empty() {
+                // No region may be kept from its owner while the peer is awaited (T-20).
+                if let Some(current) = &mut self.current {
+                    current.close();
+                }
+                self.batch
+                    .detach()
+                    .map_err(|_| TermError::LocalCatastrophic)?;
+                return Ok(false);
+            }
+        }
+        if !self.ends.is_empty() {
+            qp.sends_done(&self.ends);
+            self.ends.clear();
+        }
+        Ok(true)
+    }
+
+    fn put_terminate(&mut self, message: &Terminate) -> Result {
+        let mut header = [0; TERMINATE_HEADER];
+        let frame = tx::terminate(message, &mut header);
+        let bytes = header.get(..frame.header_len).ok_or(EINVAL)?;
+        self.flags.cut = self.packer.push(frame.fpdu_len as u32); // CAST: small.
+        let mut writer = Writer::new(&mut self.batch, &frame, self.crc, self.markers.as_mut());
+        writer.bytes(bytes)?;
+        writer.finish(frame.ulpdu_len)
+    }
+
+    /// Puts FPDUs into the empty batch, as many as are ready and fit.
+    fn fill(&mut self, qp: &Arc<Qp>, sock: &TcpSocket, ring: &mut SqRing) -> Result<(), Failure> {
+        let emss = sock.mss();
+        if emss != self.emss {
+            self.emss = emss;
+            self.packer.set_emss(emss);
+            self.mulpdu = mulpdu(emss, self.markers.is_some());
+        }
+        let limit = sock.send_space().min(BATCH_BYTES);
+        while self.batch.is_empty() || self.batch.remaining() < limit {
+            if self.current.is_none() {
+                if self.ends.len() >= BATCH_ENDS {
+                    self.flags.more = true;
+                    break;
+                }
+                self.current = self.next_message(qp, ring)?;
+            }
+            let Some(mut current) = self.current.take() else {
+                break;
+            };
+            let fits = self.put_fpdu(qp, &mut current)?;
+            if !current.message.is_done() || !fits {
+                self.current = Some(current);
+            } else {
+                self.end_message(qp, current)?;
+            }
+            if !fits {
+                self.flags.more = !self.flags.cut;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the next FPDU of a message into the batch, unless it does not fit.
+    fn put_fpdu(&mut self, qp: &Arc<Qp>, current: &mut Outgoing) -> Result<bool, Failure> {
+        current.open(qp)?;
+        let mut message = current.message;
+        let mut header = [0; MAX_HEADER];
+        let Some(frame) = message.next(self.mulpdu, &mut header) else {
+            return Ok(true);
+        };
+        // CAST: at most 65544.
+        let len = frame.fpdu_len as u32;
+        let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
+        let room = Room::of(&frame, current.elements(), overhead);
+        if !room.is_in(&self.batch, current.inline_len()) && !self.batch.is_empty() {
+            return Ok(false);
+        }
+        let mut packer = self.packer;
+        if packer.push(len.saturating_add(overhead)) {
+            if !self.batch.is_empty() {
+                // The batch ends its TCP segment; this FPDU begins the next.
+                self.packer.end_record();
+                self.flags.eor = true;
+                return Ok(false);
+            }
+            self.flags.cut = true;
+        }
+        self.packer = packer;
+        let mut writer = Writer::new(&mut self.batch, &frame, self.crc, self.markers.as_mut());
+        let bytes = header.get(..frame.header_len).unwrap_or(&header);
+        writer
+            .bytes(bytes)
+            .and_then(|()| current.write_payload(&mut writer, &frame))
+            .and_then(|()| writer.finish(frame.ulpdu_len))
+            .map_err(|_| TermError::LocalCatastrophic)?;
+        current.message = message;
+        Ok(true)
+    }
+
+    /// All of a message is in the batch.
+    fn end_message(&mut self, qp: &Arc<Qp>, mut current: Outgoing) -> Result<(), Failure> {
+        for access in current.take_accesses() {
+            self.batch
+                .keep(access)
+                .map_err(|_| TermError::LocalCatastrophic)?;
+        }
+        match current.origin {
+            Origin::Request(_, token) => self
+                .ends
+                .push_within_capacity(token)
+                .map_err(|_| TermError::LocalCatastrophic)?,
+            // The slot is free before the peer can have the response and send its next request.
+            Origin::Response(_) => {
+                qp.irq.lock().pop();
+            }
+            Origin::Bare => {}
+        }
+        Ok(())
+    }
+
+    /// Chooses what to send next.
+    fn next_message(
+        &mut self,
+        qp: &Arc<Qp>,
+        ring: &mut SqRing,
+    ) -> Result<Option<Outgoing>, Failure> {
+        if let Some(rtr) = self.rtr.take() {
+            return self.ready_to_receive(qp, rtr).map(Some);
+        }
+        let sq_first = self.sq_turn;
+        self.sq_turn = !sq_first;
+        if sq_first {
+            if let Some(message) = self.next_request(qp, ring)? {
+                return Ok(Some(message));
+            }
+        }
+        if let Some(message) = self.next_response(qp) {
+            return Ok(Some(message));
+        }
+        if sq_first {
+            return Ok(None);
+        }
+        self.next_request(qp, ring)
+    }
+
+    /// The first message of a peer-to-peer connection (RFC 6581 section 9.2).
+    fn ready_to_receive(&mut self, qp: &Qp, rtr: Rtr) -> Result<Outgoing, Failure> {
+        let kind = rtr.kind();
+        if let Kind::ReadRequest(request) = kind {
+            let entry = OrqEntry {
+                sink_stag: request.sink_stag,
+                sink_to: request.sink_to,
+                rtr: true,
+                ..OrqEntry::default()
+            };
+            let pushed = qp.sq.lock().orq.push(entry);
+            pushed.map_err(|_| TermError::LocalCatastrophic)?;
+        }
+        Ok(Outgoing::new(self.tx.message(kind, 0), Origin::Bare))
+    }
+
+    /// The answer to the peer's oldest Read.
+    fn next_response(&mut self, qp: &Qp) -> Option<Outgoing> {
+        let entry = qp.irq.lock().front()?;
+        let kind = Kind::ReadResponse {
+            stag: entry.request.sink_stag,
+            to: entry.request.sink_to,
+        };
+        let message = self.tx.message(kind, entry.request.len);
+        Some(Outgoing::new(message, Origin::Response(entry)))
+    }
+
+    /// The oldest request of the send queue, if it may start.
+    fn next_request(
+        &mut self,
+        qp: &Arc<Qp>,
+        ring: &mut SqRing,
+    ) -> Result<Option<Outgoing>, Failure> {
+        super::start::next_request(qp, ring, &mut self.tx)
+    }
+}
+
+/// The failure of a response whose source is not to be read (any more).
+pub(super) fn response_failure(
+    entry: &crate::proto::reads::IrqEntry,
+    error: crate::mr::access::MrError,
+    done: u32,
+) -> Failure {
+    let mut entry = *entry;
+    entry.done = done;
+    Failure {
+        error: remote(error),
+        quote: Some(entry.quote()),
+        in_completion: false,
+    }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The QP's work item and timer: acting upon what callbacks found out, and sending what the posting
+//! thread could not.
+//!
+//! Context: the kicks in any context, the work itself in process context.
+#![forbid(unsafe_code)]
+
+use super::{
+    control::Inner,
+    effects::After,
+    failure::Failure,
+    stream::Seen,
+    Pending,
+    Qp, //
+};
+use crate::{
+    ffi::{
+        log::pr_ratelimited,
+        timer::{
+            Expires,
+            Timer, //
+        },
+    },
+    proto::state::Event,
+};
+use kernel::{
+    impl_has_work,
+    prelude::*,
+    sync::Arc,
+    workqueue::WorkItem, //
+};
+
+impl_has_work! {
+    impl HasWork<Self> for Qp { self.work }
+}
+
+impl WorkItem for Qp {
+    type Pointer = Arc<Qp>;
+
+    fn run(this: Arc<Qp>) {
+        this.act();
+    }
+}
+
+impl Expires for Qp {
+    fn timer(&self) -> &Timer<Self> {
+        &self.timer
+    }
+
+    fn expired(this: Arc<Self>) {
+        this.pending.lock().timeout = true;
+        this.kick();
+    }
+}
+
+impl Qp {
+    /// Lets the work item run.
+    pub(super) fn kick(self: &Arc<Self>) {
+        // Failing means that it is queued already and will see whatever there is to see.
+        let _ = self.dev.queue().enqueue(self.clone());
+    }
+
+    /// Lets the work item look at the socket.
+    pub(super) fn kick_rx(self: &Arc<Self>) {
+        self.pending.lock().rx = true;
+        self.kick();
+    }
+
+    /// The stream must end. The first cause counts.
+    pub(super) fn fail(self: &Arc<Self>, failure: Failure) {
+        self.note_failure(failure);
+        self.kick();
+    }
+
+    /// As [`Qp::fail`] for callers that let the work item run themselves.
+    pub(super) fn note_failure(&self, failure: Failure) {
+        self.pending.lock().failure.get_or_insert(failure);
+    }
+
+    /// Lets the work item run if a failure was noted.
+    pub(super) fn kick_if_failed(self: &Arc<Self>) {
+        let failed = self.pending.lock().failure.is_some();
+        if failed {
+            self.kick();
+        }
+    }
+
+    /// The peer ended the stream.
+    pub(super) fn terminate_received(self: &Arc<Self>, code: u16) {
+        self.pending.lock().terminate.get_or_insert(code);
+        self.kick();
+    }
+
+    /// The peer sent data although this side is closing.
+    pub(super) fn data_in_closing(self: &Arc<Self>) {
+        self.pending.lock().data_in_closing = true;
+        self.kick();
+    }
+
+    /// Lets [`Event::Timeout`] happen in `ms` milliseconds.
+    pub(super) fn start_timer(self: &Arc<Self>, ms: u32) {
+        Timer::start(self, ms);
+    }
+
+    /// Stops the timer. The timer takes no lock that is held across this.
+    pub(super) fn cancel_timer(self: &Arc<Self>) {
+        Timer::stop(self);
+        self.pending.lock().timeout = false;
+    }
+
+    fn act(self: &Arc<Self>) {
+        let seen = self.look();
+        let pending = core::mem::take(&mut *self.pending.lock());
+        let mut after = After::default();
+        let mut inner = self.inner.lock();
+        self.handle(&mut inner, &pending, seen.as_ref(), &mut after);
+        self.progress(&mut inner, &mut after);
+        drop(inner);
+        after.run(self);
+        if pending.rx || seen.is_some_and(|seen| seen.more) {
+            self.kick_rx();
+        }
+    }
+
+    /// Takes in what waits in the socket, if there is any sign of something.
+    fn look(self: &Arc<Self>) -> Option<Seen> {
+        if !core::mem::take(&mut self.pending.lock().rx) {
+            return None;
+        }
+        let (sock, stream) = {
+            let inner = self.inner.lock();
+            let conn = inner.conn.as_ref()?;
+            (conn.sock.clone(), conn.stream.clone())
+        };
+        Some(stream.drain(&sock))
+    }
+
+    /// Feeds what happened to the state machine, in the order in which it happened.
+    fn handle(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        pending: &Pending,
+        seen: Option<&Seen>,
+        after: &mut After,
+    ) {
+        if let Some(failure) = pending.failure {
+            self.local_error(inner, failure, after);
+        }
+        let mut feed = |event| {
+            let idle = self.is_idle(inner);
+            let event = match event {
+                Event::PeerFin { idle: whole } => Event::PeerFin {
+                    idle: whole && idle,
+                },
+                event => event,
+            };
+            // What does not fit the state any more does not matter any more.
+            let _ = self.apply(inner, event, None, after);
+        };
+        if let Some(code) = pending.terminate {
+            self.log_terminate(code);
+            feed(Event::TerminateReceived);
+        }
+        if pending.data_in_closing {
+            feed(Event::DataInClosing);
+        }
+        if let Some(seen) = seen {
+            if seen.fin {
+                feed(Event::PeerFin { idle: !seen.cut });
+            }
+            match seen.closed {
+                None => {}
+                Some(None) => feed(Event::Closed),
+                Some(Some(e)) if e == ETIMEDOUT || e == EHOSTUNREACH || e == ENETUNREACH => {
+                    feed(Event::Lost);
+                }
+                Some(Some(_)) => feed(Event::PeerReset),
+            }
+        }
+        if pending.timeout {
+            feed(Event::Timeout);
+        }
+    }
+
+    /// One line for an error of this side.
+    pub(super) fn log_failure(&self, failure: &Failure) {
+        pr_ratelimited!(
+            "{}: QP {}: ends the stream: {:?} (Terminate {:#06x})\n",
+            self.dev.handle(),
+            self.num(),
+            failure.error,
+            failure.error.code(),
+        );
+    }
+
+    fn log_terminate(&self, code: u16) {
+        pr_ratelimited!(
+            "{}: QP {}: the peer ends the stream (Terminate {:#06x})\n",
+            self.dev.handle(),
+            self.num(),
+            code,
+        );
+    }
+}
