@@ -1,12 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! rsiw: RDMA over any network interface (iWARP on kernel TCP sockets).
+//!
+//! Layers, each using only those before it: `wire` and `proto` (pure protocol), `ffi` (C and all
+//! unsafe code), the objects (`device`, `pd`, `mr`, `cq`, `qp`, `cm`), `verbs` (what the RDMA core
+//! calls), and `link` (what makes and removes devices).
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    InPlaceModule, //
+};
 
 mod abi;
+mod cm;
+mod cq;
+mod device;
 mod ffi;
+mod link;
+mod mr;
+mod params;
+mod pd;
+mod proto;
+mod qp;
 mod sync;
+mod verbs;
+mod wire;
 
 module! {
     type: RsiwModule,
@@ -15,12 +33,29 @@ module! {
     description: "Software iWARP RDMA driver",
     license: "GPL",
     alias: ["rdma-link-rsiw"],
+    params: {
+        mpa_crc: bool {
+            default: true,
+            description: "Ask for CRCs on connections (default: Y)",
+        },
+        siw_link_type: bool {
+            default: false,
+            description: "Register the link type siw as well (default: N)",
+        },
+    },
 }
 
-struct RsiwModule;
+/// The module's state.
+#[pin_data]
+struct RsiwModule {
+    #[pin]
+    links: link::Links,
+}
 
-impl kernel::Module for RsiwModule {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self)
+impl InPlaceModule for RsiwModule {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            links <- link::Links::new(),
+        })
     }
 }

@@ -286,7 +286,7 @@ fn established(
     st.callbacks = None;
     let result = success(sock, attempt, params.event).and_then(|reply| {
         let qp = st.qp.as_ref().ok_or(EINVAL)?;
-        qp.start(sock.clone(), params, this.clone())?;
+        qp.start(sock, params)?;
         Ok(reply)
     });
     match result {

@@ -302,7 +302,7 @@ fn run(
     let frame = frame.get(..n).ok_or(EINVAL)?;
     qp.attach(this.clone())?;
     st.callbacks = None;
-    let result = send_whole(&sock, frame).and_then(|()| qp.start(sock, &params, this.clone()));
+    let result = send_whole(&sock, frame).and_then(|()| qp.start(&sock, &params));
     match result {
         Ok(()) => {
             st.qp = Some(qp);

@@ -27,8 +27,8 @@
 )]
 pub(crate) mod b {
     use super::super::opaque::*;
-    use kernel::ffi;
     pub(crate) use kernel::bindings::*;
+    use kernel::ffi;
     use pin_init::{
         MaybeZeroable,
         Zeroable, //

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device: what is shared by all objects over one network interface.
+//!
+//! Context: process context unless a method says otherwise.
+#![forbid(unsafe_code)]
+
+use crate::{
+    cm, cq,
+    ffi::{
+        net::netdev::NetDevice,
+        random,
+        rdma::{
+            attr::{
+                DeviceAttr,
+                PortAttr, //
+            },
+            device::{
+                self as core_device,
+                Spec, //
+            },
+            driver::HasDeviceHandle,
+            handle::DeviceHandle, //
+        },
+        sync::rcu_table::RcuTable,
+        workqueue::OwnedQueue,
+    },
+    mr::{
+        table::{
+            StagTable,
+            MAX_MR, //
+        },
+        PdId, //
+    },
+    qp::Qp,
+    verbs::Rsiw,
+};
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::{
+        aref::ARef,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    workqueue::Queue,
+};
+
+/// Queue pairs of a device.
+const MAX_QP: u32 = 100 * 1024;
+/// Completion queues of a device.
+const MAX_CQ: u32 = 100 * 1024;
+/// Protection domains of a device.
+const MAX_PD: u32 = 100 * 1024;
+/// Entries of a send or receive queue.
+pub(crate) const MAX_WR: u32 = 32 * 1024;
+/// RDMA Reads under way per QP, in each direction.
+pub(crate) const MAX_READS: u16 = 128;
+/// Vendor and part are those that rdma-core knows as software iWARP.
+const VENDOR_ID: u32 = 0x626d74;
+
+/// What a device may run out of.
+pub(crate) struct Limits {
+    /// Queue pairs.
+    pub(crate) qps: Limit,
+    /// Completion queues.
+    pub(crate) cqs: Limit,
+    /// Protection domains.
+    pub(crate) pds: Limit,
+}
+
+/// A count with a maximum.
+pub(crate) struct Limit {
+    used: Atomic<u32>,
+    max: u32,
+}
+
+impl Limit {
+    const fn new(max: u32) -> Self {
+        Self {
+            used: Atomic::new(0),
+            max,
+        }
+    }
+}
+
+/// One of a limited number of objects; given back when dropped.
+pub(crate) struct Quota {
+    dev: Arc<Device>,
+    of: fn(&Limits) -> &Limit,
+}
+
+impl Quota {
+    /// Takes one.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if all are taken.
+    pub(crate) fn take(dev: &Arc<Device>, of: fn(&Limits) -> &Limit) -> Result<Self> {
+        let limit = of(&dev.limits);
+        if limit.used.fetch_add(1, Relaxed) >= limit.max {
+            limit.used.fetch_sub(1, Relaxed);
+            return Err(ENOMEM);
+        }
+        Ok(Self {
+            dev: dev.clone(),
+            of,
+        })
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        (self.of)(&self.dev.limits).used.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A device.
+#[pin_data]
+pub(crate) struct Device {
+    handle: Arc<DeviceHandle>,
+    queue: Arc<OwnedQueue>,
+    /// EUI-64: made from the interface's address, or random where it has none.
+    guid: [u8; 8],
+    limits: Limits,
+    pd_ids: Atomic<u32>,
+    /// Memory regions by STag.
+    #[pin]
+    pub(crate) stags: StagTable,
+    /// Queue pairs by number.
+    #[pin]
+    pub(crate) qps: RcuTable<Qp>,
+    /// Connections and listeners.
+    #[pin]
+    pub(crate) cm: cm::Registry,
+}
+
+impl HasDeviceHandle for Device {
+    fn handle(&self) -> &DeviceHandle {
+        &self.handle
+    }
+}
+
+impl Device {
+    /// Makes the device `name` over `netdev`.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the interface has one already, otherwise what the core says.
+    pub(crate) fn add(name: &CStr, netdev: &NetDevice, queue: &Arc<OwnedQueue>) -> Result {
+        if core_device::Found::by_netdev::<Rsiw>(netdev).is_some() {
+            return Err(EEXIST);
+        }
+        let guid = guid(netdev);
+        let spec = Spec {
+            name,
+            netdev,
+            node_guid: u64::from_ne_bytes(guid),
+            comp_vectors: kernel::cpu::nr_cpu_ids(),
+        };
+        core_device::add::<Rsiw>(&spec, |handle| {
+            Arc::pin_init(
+                pin_init!(Self {
+                    handle,
+                    queue: queue.clone(),
+                    guid,
+                    limits: Limits {
+                        qps: Limit::new(MAX_QP),
+                        cqs: Limit::new(MAX_CQ),
+                        pds: Limit::new(MAX_PD),
+                    },
+                    pd_ids: Atomic::new(0),
+                    stags <- StagTable::new(),
+                    qps <- RcuTable::new(),
+                    cm <- cm::Registry::new(),
+                }),
+                GFP_KERNEL,
+            )
+        })
+    }
+
+    /// The handle of the core's device: its name, its interface.
+    pub(crate) fn handle(&self) -> &DeviceHandle {
+        &self.handle
+    }
+
+    /// The interface, unless the device is going away.
+    pub(crate) fn netdev(&self) -> Option<ARef<NetDevice>> {
+        self.handle.netdev()
+    }
+
+    /// The queue for all work of the driver. Any context.
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// A number for a new protection domain.
+    pub(crate) fn next_pd_id(&self) -> PdId {
+        PdId(self.pd_ids.fetch_add(1, Relaxed))
+    }
+
+    /// The QP of that number. Any context.
+    pub(crate) fn qp_by_num(&self, num: u32) -> Option<Arc<Qp>> {
+        self.qps.lookup(num)
+    }
+
+    /// The GID: the link-local prefix and the EUI-64.
+    pub(crate) fn gid(&self) -> [u8; 16] {
+        let mut gid = [0; 16];
+        let prefix = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
+        for (to, from) in gid
+            .iter_mut()
+            .zip(Iterator::chain(prefix.iter(), &self.guid))
+        {
+            *to = *from;
+        }
+        gid
+    }
+
+    /// Limits and abilities.
+    pub(crate) fn attributes(&self) -> DeviceAttr {
+        DeviceAttr {
+            sys_image_guid: u64::from_ne_bytes(self.guid),
+            vendor_id: VENDOR_ID,
+            max_qp: MAX_QP,
+            max_qp_wr: MAX_WR,
+            max_sge: crate::abi::MAX_SGE as u32, // CAST: 6.
+            max_sge_rd: 1,
+            max_cq: MAX_CQ,
+            max_cqe: cq::MAX_CQE,
+            max_mr: MAX_MR,
+            max_pd: MAX_PD,
+            max_ird: MAX_READS.into(),
+            max_ord: MAX_READS.into(),
+        }
+    }
+
+    /// State of the port.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the interface is going away.
+    pub(crate) fn port(&self) -> Result<PortAttr> {
+        let netdev = self.netdev().ok_or(ENODEV)?;
+        Ok(PortAttr {
+            active: netdev.is_running() && netdev.has_carrier(),
+            max_mtu: netdev.max_mtu(),
+            mtu: netdev.mtu(),
+        })
+    }
+}
+
+/// The EUI-64 of an interface: from its address, or a random local one.
+fn guid(netdev: &NetDevice) -> [u8; 8] {
+    let [a, b, c, d, e, f] = netdev.mac().unwrap_or_else(|| {
+        let [lo, hi] = [random::random_u32(), random::random_u32()];
+        let [a, b, c, _] = lo.to_ne_bytes();
+        let [d, e, f, _] = hi.to_ne_bytes();
+        // A unicast address that is nobody's by assignment.
+        [(a & 0xfc) | 0x02, b, c, d, e, f]
+    });
+    [a ^ 0x02, b, c, 0xff, 0xfe, d, e, f]
+}

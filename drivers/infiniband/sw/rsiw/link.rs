@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Making and removing devices: link types, the end of interfaces, the module's life.
+//!
+//! Context: process; events of interfaces come with the RTNL held.
+#![forbid(unsafe_code)]
+
+use crate::{
+    device::Device,
+    ffi::{
+        modules,
+        net::{
+            netdev::NetDevice,
+            NetdevEvent,
+            NetdevHandler,
+            NetdevNotifier, //
+        },
+        rdma::{
+            device::{
+                self as core_device,
+                Found, //
+            },
+            link::{
+                LinkOps,
+                Registration, //
+            },
+        },
+        workqueue::SharedQueue,
+    },
+    params,
+    verbs::Rsiw,
+};
+use kernel::{
+    prelude::*,
+    str::CStr, //
+};
+
+/// What makes and removes devices, in the order in which it has to end: first no new devices, then
+/// none at all, then nothing that they left behind.
+#[pin_data]
+pub(crate) struct Links {
+    #[pin]
+    own: Registration<Maker>,
+    siw: Option<Pin<KBox<Registration<Maker>>>>,
+    #[pin]
+    notifier: NetdevNotifier<Watcher>,
+    devices: AllDevices,
+    queue: SharedQueue,
+}
+
+impl Links {
+    /// Starts to offer devices.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the driver that user space takes this one for is loaded, `ENOMEM`.
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            queue: refuse_siw().and_then(|()| SharedQueue::new(c"rsiw"))?,
+            devices: AllDevices,
+            notifier <- NetdevNotifier::new(),
+            siw: if params::siw_link_type() {
+                Some(KBox::pin_init(Registration::new(c"siw"), GFP_KERNEL)?)
+            } else {
+                None
+            },
+            own <- Registration::new(c"rsiw"),
+        })
+    }
+}
+
+/// The provider of user space knows its devices by a number that both drivers use. Each would take
+/// the other's devices for its own, so they must not live in one kernel.
+fn refuse_siw() -> Result {
+    if modules::is_loaded(c"siw") {
+        pr_err!(
+            "the module siw is loaded; unload it first: both serve the same user-space provider\n"
+        );
+        return Err(EBUSY);
+    }
+    Ok(())
+}
+
+/// Makes devices for `rdma link add`.
+struct Maker;
+
+impl LinkOps for Maker {
+    fn new_link(name: &CStr, netdev: &NetDevice) -> Result {
+        let queue = SharedQueue::get().ok_or(ENODEV)?;
+        Device::add(name, netdev, &queue)
+    }
+}
+
+/// Follows the interfaces that devices run over.
+struct Watcher;
+
+impl NetdevHandler for Watcher {
+    fn event(event: NetdevEvent, netdev: &NetDevice) {
+        match event {
+            NetdevEvent::Unregister => {
+                if let Some(device) = Found::by_netdev::<Rsiw>(netdev) {
+                    device.unregister_queued();
+                }
+            }
+            NetdevEvent::ChangeAddr => {
+                if let Some(device) = Found::by_netdev::<Rsiw>(netdev) {
+                    device.gid_changed();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Dropping this removes all devices.
+struct AllDevices;
+
+impl Drop for AllDevices {
+    fn drop(&mut self) {
+        core_device::remove_all::<Rsiw>();
+    }
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The verbs: from what the core asks for to the objects that do it.
+//!
+//! Context: process, unless [`Driver`] says otherwise.
+#![forbid(unsafe_code)]
+
+use crate::{
+    abi::{
+        self,
+        AllocContextResp,
+        CreateCqResp,
+        RegMrReq,
+        RegMrResp, //
+    },
+    cm,
+    cq::Cq,
+    device::{
+        Device,
+        Quota, //
+    },
+    ffi::{
+        iwcm::{
+            CmId,
+            ConnParam, //
+        },
+        rdma::{
+            attr::{
+                DeviceAttr,
+                PortAttr,
+                QpModify,
+                QpQuery, //
+            },
+            driver::{
+                CqInit,
+                Driver,
+                DriverId,
+                HasCqHandle,
+                MrInit,
+                QpInit, //
+            },
+            handle::{
+                CqHandle,
+                QpHandle, //
+            },
+            udata::Udata, //
+        },
+    },
+    mr::Mr,
+    pd::{
+        Pd,
+        Ucontext, //
+    },
+    qp::Qp,
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+
+/// This driver.
+pub(crate) struct Rsiw;
+
+/// A completion queue that counts against the device's limit.
+pub(crate) struct CountedCq {
+    cq: Arc<Cq>,
+    _quota: Quota,
+}
+
+impl HasCqHandle for CountedCq {
+    fn handle(&self) -> &CqHandle {
+        self.cq.handle()
+    }
+}
+
+impl CountedCq {
+    /// The queue.
+    pub(crate) fn cq(&self) -> &Arc<Cq> {
+        &self.cq
+    }
+}
+
+impl Driver for Rsiw {
+    const DRIVER_ID: DriverId = DriverId::SIW;
+    const ABI_VERSION: u32 = abi::VERSION;
+    const NODE_DESC: &'static [u8] = b"rsiw: software iWARP";
+
+    type Device = Device;
+    type Ucontext = Ucontext;
+    type Pd = Pd;
+    type Cq = CountedCq;
+    type Qp = Qp;
+    type Mr = Mr;
+
+    fn close(dev: &Device) {
+        cm::close_all(dev);
+    }
+
+    fn query_device(dev: &Device) -> DeviceAttr {
+        dev.attributes()
+    }
+
+    fn query_port(dev: &Device) -> Result<PortAttr> {
+        dev.port()
+    }
+
+    fn query_gid(dev: &Device) -> [u8; 16] {
+        dev.gid()
+    }
+
+    fn alloc_ucontext(_dev: ArcBorrow<'_, Device>, udata: &mut Udata<'_>) -> Result<Arc<Ucontext>> {
+        let context = Arc::new(Ucontext, GFP_KERNEL)?;
+        udata.respond(&AllocContextResp::default())?;
+        Ok(context)
+    }
+
+    fn alloc_pd(dev: ArcBorrow<'_, Device>, udata: Option<&mut Udata<'_>>) -> Result<Arc<Pd>> {
+        if let Some(udata) = udata {
+            udata.no_io()?;
+        }
+        Pd::new(dev.into())
+    }
+
+    fn create_cq(
+        dev: ArcBorrow<'_, Device>,
+        handle: Arc<CqHandle>,
+        init: &CqInit,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<(Arc<CountedCq>, u32)> {
+        if init.flags != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let udata = udata.ok_or(EOPNOTSUPP)?;
+        let dev: Arc<Device> = dev.into();
+        let quota = Quota::take(&dev, |limits| &limits.cqs)?;
+        let cq = Cq::new(handle, init.cqe, udata)?;
+        let len = cq.len();
+        let counted = Arc::new(CountedCq { cq, _quota: quota }, GFP_KERNEL)?;
+        udata.respond(&CreateCqResp {
+            cq_id: 0,
+            num_cqe: len,
+            cq_key: counted.cq.mmap_key(),
+        })?;
+        Ok((counted, len))
+    }
+
+    fn destroy_cq(cq: &CountedCq) {
+        cq.cq.close();
+    }
+
+    fn create_qp(
+        _dev: ArcBorrow<'_, Device>,
+        pd: ArcBorrow<'_, Pd>,
+        handle: Arc<QpHandle>,
+        init: &mut QpInit<Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<(Arc<Qp>, u32)> {
+        Qp::create(&pd.into(), handle, init, udata)
+    }
+
+    fn modify_qp(qp: ArcBorrow<'_, Qp>, attr: &QpModify) -> Result {
+        Arc::from(qp).modify(attr)
+    }
+
+    fn query_qp(qp: &Qp) -> QpQuery {
+        qp.query()
+    }
+
+    fn destroy_qp(qp: ArcBorrow<'_, Qp>) {
+        Arc::from(qp).destroy();
+    }
+
+    fn doorbell(qp: ArcBorrow<'_, Qp>) -> Result {
+        Arc::from(qp).doorbell()
+    }
+
+    fn qp_by_num(dev: &Device, num: u32) -> Option<Arc<Qp>> {
+        dev.qp_by_num(num)
+    }
+
+    fn reg_user_mr(
+        pd: ArcBorrow<'_, Pd>,
+        init: &MrInit,
+        udata: &mut Udata<'_>,
+    ) -> Result<(Arc<Mr>, u32)> {
+        let key = udata.read::<RegMrReq>()?.stag_key;
+        let dev = pd.device();
+        let mr = Mr::register_user(dev.handle(), &dev.stags, pd.id(), init, key)?;
+        let stag = mr.stag().0;
+        if let Err(e) = udata.respond(&RegMrResp { stag, pad: 0 }) {
+            mr.deregister(&dev.stags);
+            return Err(e);
+        }
+        Ok((mr, stag))
+    }
+
+    fn dereg_mr(dev: &Device, mr: &Mr) {
+        mr.deregister(&dev.stags);
+    }
+
+    fn connect(dev: ArcBorrow<'_, Device>, id: &CmId, param: &ConnParam<'_>) -> Result {
+        cm::connect(&dev.into(), id.into(), param)
+    }
+
+    fn accept(dev: ArcBorrow<'_, Device>, id: &CmId, param: &ConnParam<'_>) -> Result {
+        cm::accept(&dev.into(), id.into(), param)
+    }
+
+    fn reject(dev: ArcBorrow<'_, Device>, id: &CmId, private_data: &[u8]) -> Result {
+        cm::reject(&dev, id, private_data)
+    }
+
+    fn create_listen(dev: ArcBorrow<'_, Device>, id: &CmId, backlog: u32) -> Result {
+        cm::create_listen(&dev.into(), id.into(), backlog)
+    }
+
+    fn destroy_listen(dev: ArcBorrow<'_, Device>, id: &CmId) -> Result {
+        cm::destroy_listen(&dev, id)
+    }
+}
