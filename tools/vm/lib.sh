@@ -5,12 +5,18 @@
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/rsiw
 vm=$top/tools/vm
+tab=$(printf '\t')
 
 die()
 {
 	printf '%s: %s\n' "${0##*/}" "$*" >&2
 	exit 1
 }
+
+# The kernel's make, and lists in these scripts, cannot have such names.
+case $top$cache in
+*[" $tab:,'\"\\"]*) die "no spaces, colons, commas or quotes, please, in the paths $top and $cache" ;;
+esac
 
 # A line on stderr when a step starts and its time when it is over; the
 # result of a command stays alone on stdout.
