@@ -27,9 +27,6 @@ pub(crate) const MAX_SGE: usize = 6;
 /// Octets of inline data: the room of all elements but the first.
 pub(crate) const MAX_INLINE: usize = size_of::<Sge>() * (MAX_SGE - 1);
 
-/// The mmap key by which the library knows that there is nothing to map. No ring may get it.
-pub(crate) const NO_MMAP_KEY: u64 = 0x9_0000;
-
 /// Response to creating a CQ.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -25,6 +25,7 @@ use crate::{
                 Registration, //
             },
         },
+        sync::rcu_table::RcuCallbacks,
         workqueue::SharedQueue,
     },
     params,
@@ -45,6 +46,8 @@ pub(crate) struct Links {
     #[pin]
     notifier: NetdevNotifier<Watcher>,
     devices: AllDevices,
+    /// Before the queue: what the callbacks drop may be the last to need it, and it ends asleep.
+    callbacks: RcuCallbacks,
     queue: SharedQueue,
 }
 
@@ -57,6 +60,7 @@ impl Links {
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             queue: refuse_siw().and_then(|()| SharedQueue::new(c"rsiw"))?,
+            callbacks: RcuCallbacks,
             devices: AllDevices,
             notifier <- NetdevNotifier::new(),
             siw: if params::siw_link_type() {

@@ -111,18 +111,6 @@ impl<'a> PageSlice<'a> {
         Ok(())
     }
 
-    /// Reads the memory from byte `at` on into `dst`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if there is less than that; nothing is read then.
-    pub(crate) fn copy_out(&self, at: u32, dst: &mut [u8]) -> Result {
-        let ptr = self.range(at, dst.len())?;
-        // SAFETY: as in `copy_in`; whatever bytes are read are valid ones for `dst`.
-        unsafe { b::memcpy(dst.as_mut_ptr().cast(), ptr.cast(), dst.len()) };
-        Ok(())
-    }
-
     /// The address of byte `at` if `len` bytes follow.
     fn range(&self, at: u32, len: usize) -> Result<*mut u8> {
         let end = (at as usize).checked_add(len).ok_or(EINVAL)?;

@@ -136,11 +136,6 @@ impl<T: RingEntry> SharedRing<T> {
         self.mask.wrapping_add(1)
     }
 
-    /// The memory that the ring is in.
-    pub(crate) fn memory(&self) -> &Arc<SharedMemory> {
-        &self.mem
-    }
-
     /// Address of entry `index` modulo the ring's size.
     fn entry(&self, index: u32) -> *mut u64 {
         let at = (index & self.mask) as usize * size_of::<T>();

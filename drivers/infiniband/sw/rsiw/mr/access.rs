@@ -143,42 +143,4 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         }
         .ok_or(MrError::Bounds)
     }
-
-    /// Writes `src` to the range from octet `at` on.
-    ///
-    /// # Errors
-    ///
-    /// [`MrError::Bounds`] if it does not fit; nothing is written then.
-    pub(crate) fn copy_in(&self, at: u32, mut src: &[u8]) -> Result<(), MrError> {
-        let len = u32::try_from(src.len()).map_err(|_| MrError::Bounds)?;
-        for piece in self.slices(at, len)? {
-            let (now, rest) = src
-                .split_at_checked(piece.len() as usize)
-                .ok_or(MrError::Bounds)?;
-            copy(piece.copy_in(0, now))?;
-            src = rest;
-        }
-        Ok(())
-    }
-
-    /// Reads the range from octet `at` on into `dst`.
-    ///
-    /// # Errors
-    ///
-    /// [`MrError::Bounds`] if there is less than that; nothing is read then.
-    pub(crate) fn copy_out(&self, at: u32, mut dst: &mut [u8]) -> Result<(), MrError> {
-        let len = u32::try_from(dst.len()).map_err(|_| MrError::Bounds)?;
-        for piece in self.slices(at, len)? {
-            let (now, rest) = dst
-                .split_at_mut_checked(piece.len() as usize)
-                .ok_or(MrError::Bounds)?;
-            copy(piece.copy_out(0, now))?;
-            dst = rest;
-        }
-        Ok(())
-    }
-}
-
-fn copy(result: Result) -> Result<(), MrError> {
-    result.map_err(|_| MrError::Bounds)
 }

@@ -61,11 +61,6 @@ impl Gate {
         }
     }
 
-    /// Whether the gate was closed; users may still be inside.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.state.load(Relaxed) & CLOSED != 0
-    }
-
     /// Closes the gate and sleeps until all users have left. Later calls wait as well.
     ///
     /// The caller must not be inside.

@@ -2,7 +2,9 @@
 """The network under test.
 
 Two network namespaces joined by a veth pair (MTU 1500, IPv4 and IPv6) with
-one device in each: the path "wire". One device on `lo`: the path "loopback".
+one device in each: the path "wire". One device on `lo`, with addresses of its
+own there: the path "loopback" (127.0.0.1 is special to rdma_cm, which listens
+on all devices for it).
 """
 
 import json
@@ -16,6 +18,7 @@ NS_A, NS_B = "rsiw-a", "rsiw-b"
 IF_A, IF_B = "veth_a", "veth_b"
 A4, B4 = "10.77.0.1", "10.77.0.2"
 A6, B6 = "fd77::1", "fd77::2"
+LO4, LO6 = "10.78.0.1", "fd78::1"
 
 
 class Path:
@@ -101,7 +104,9 @@ class Topology:
         self.wire = Path("wire", NS_A, NS_B, self.dev_a, self.dev_b,
                          A4, A6, B4)
         self.loopback = Path("loopback", None, None, self.dev_lo, self.dev_lo,
-                             "127.0.0.1", "::1", "127.0.0.1")
+                             LO4, LO6, LO4)
+        # Other drivers give no GID to an interface without a MAC address.
+        self.lo = "lo" if link_type == "rsiw" else "rsdummy"
         self.paths = (self.wire, self.loopback)
         self.baseline = None
 
@@ -132,6 +137,11 @@ class Topology:
             return
         self.drop()
         sh("ip", "link", "set", "lo", "up")
+        if self.lo != "lo":
+            sh("ip", "link", "add", self.lo, "mtu", "65535", "type", "dummy")
+            sh("ip", "link", "set", self.lo, "up")
+        sh("ip", "addr", "add", LO4 + "/32", "dev", self.lo)
+        sh("ip", "addr", "add", LO6 + "/128", "dev", self.lo, "nodad")
         for ns in (NS_A, NS_B):
             sh("ip", "netns", "add", ns)
             sh("ip", "link", "set", "lo", "up", netns=ns)
@@ -143,7 +153,7 @@ class Topology:
                netns=ns)
             sh("ip", "link", "set", netdev, "up", netns=ns)
         # The first device: rdma_cm takes that one for 127.0.0.1 and ::1.
-        self.add_link(self.dev_lo, "lo")
+        self.add_link(self.dev_lo, self.lo)
         self.add_link(self.dev_a, IF_A, NS_A)
         self.add_link(self.dev_b, IF_B, NS_B)
         self.baseline = self.resources()
@@ -157,6 +167,11 @@ class Topology:
         for ns in (NS_A, NS_B):
             if os.path.exists("/run/netns/" + ns):
                 sh("ip", "netns", "del", ns)
+        if self.lo != "lo":
+            sh("ip", "link", "del", self.lo, check=False)
+        else:
+            sh("ip", "addr", "del", LO4 + "/32", "dev", "lo", check=False)
+            sh("ip", "addr", "del", LO6 + "/128", "dev", "lo", check=False)
 
     def leftovers(self):
         """What devices hold beyond the baseline, as text; "" when nothing."""

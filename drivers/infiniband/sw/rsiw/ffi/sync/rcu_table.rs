@@ -146,25 +146,6 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         Some(unsafe { node.as_ref() }.value.clone())
     }
 
-    /// Takes a reference to what is at the first index in use that is not below `from`.
-    pub(crate) fn next(&self, from: u32) -> Option<(u32, Arc<T>)> {
-        let _rcu = rcu::read_lock();
-        let mut index = from as usize;
-        // SAFETY: the xarray is initialised.
-        let node = unsafe {
-            b::xa_find(
-                self.xa.get(),
-                &mut index,
-                u32::MAX as usize,
-                b::XA_PRESENT, //
-            )
-        };
-        let node = NonNull::new(node.cast::<Node<T>>())?;
-        // SAFETY: as in `lookup`.
-        let value = unsafe { node.as_ref() }.value.clone();
-        Some((u32::try_from(index).ok()?, value))
-    }
-
     /// Empties `index` and returns what was there. Later lookups find nothing; earlier ones may
     /// still hold references. Any context.
     pub(crate) fn remove(&self, index: u32) -> Option<Arc<T>> {

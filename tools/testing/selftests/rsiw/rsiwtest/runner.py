@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The command line, the loop over the tests, and what is printed (KTAP)."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+
+from . import core, kmsg
+from .context import Context
+from .core import Fail, Skip, TimedOut
+from .topo import Topology, make_nodes, sh, status
+
+USAGE = """\
+Runs the rsiw kselftests as root, in a guest or on a machine to spare, and
+prints KTAP. RESULTS_DIR gets the output of every program, the stacks of all
+tasks when something hangs, and results.json."""
+
+# How long what a closed process held may take to go away.
+SETTLE_SECONDS = 3
+
+
+class Env:
+    """What all tests of a run share."""
+
+    def __init__(self, args):
+        self.type = args.type
+        self.module = args.module or args.type
+        self.bin = os.path.abspath(args.bin)
+        self.results = os.path.abspath(args.results)
+        self.topo = Topology(args.type)
+        self._port = 20000
+
+    def next_port(self):
+        """Two ports are used up: some programs take the next one as well."""
+        self._port += 2
+        return self._port
+
+
+def parse(argv):
+    p = argparse.ArgumentParser(prog="run", description=USAGE)
+    p.add_argument("--type", default="rsiw", help="link type (rsiw)")
+    p.add_argument("--module", help="module of that type (the type's name)")
+    p.add_argument("--bin", help="where our programs are (bin beside this)")
+    p.add_argument("--list", action="store_true", help="only name the tests")
+    p.add_argument("--only", action="append", metavar="PATTERN",
+                   help="names or shell patterns; may be repeated")
+    p.add_argument("--shard", metavar="I/N",
+                   help="only the I-th of N parts of about the same length")
+    p.add_argument("results", nargs="?", metavar="RESULTS_DIR")
+    args = p.parse_args(argv)
+    if not args.bin:
+        here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        args.bin = os.path.join(here, "bin")
+    if args.shard:
+        try:
+            i, n = map(int, args.shard.split("/"))
+        except ValueError:
+            p.error("--shard takes I/N")
+        if not 1 <= i <= n:
+            p.error("--shard: %d is not in 1..%d" % (i, n))
+        args.shard = (i, n)
+    if not args.list and not args.results:
+        p.error("RESULTS_DIR is missing")
+    return args
+
+
+def settle(topo):
+    """Waits a little for closed objects; what stays is text."""
+    end = time.monotonic() + SETTLE_SECONDS
+    while True:
+        left = topo.leftovers()
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.1)
+
+
+class Result:
+    """The outcome of one test."""
+
+    def __init__(self, test):
+        self.test = test
+        self.state = "pass"
+        self.notes = []
+        self.subtests = []
+        self.seconds = 0.0
+
+    def fail(self, note):
+        self.state = "fail"
+        self.notes.append(note)
+
+
+def on_alarm(_sig, _frame):
+    raise TimedOut("the test does not come to its end")
+
+
+def call(ctx, res, log):
+    """Runs the function of the test; everything it can throw is a result."""
+    # A little later than the deadline that the test itself looks at.
+    signal.alarm(ctx.test.limit + 20)
+    try:
+        ctx.topo.ensure()
+        ctx.test.func(ctx)
+        bad = [name for name, ok, _ in ctx.subtests if not ok]
+        if bad:
+            res.fail("%d of %d parts: %s" % (
+                len(bad), len(ctx.subtests), ", ".join(bad)))
+    except Skip as err:
+        res.state = "skip"
+        res.notes.append(str(err))
+    except TimedOut as err:
+        res.fail(str(err))
+        signal.alarm(0)
+        path = os.path.join(ctx.env.results, ctx.test.name + ".stacks")
+        kmsg.dump_stacks(path, log)
+        res.notes.append("stacks of all tasks: %s" % os.path.basename(path))
+    except Fail as err:
+        res.fail(str(err))
+    except Exception:  # a bug of the test is a failure of the test
+        res.fail(traceback.format_exc())
+    finally:
+        signal.alarm(0)
+
+
+def run_one(env, test, log):
+    """Runs one test and looks at what it left behind."""
+    res = Result(test)
+    ctx = Context(env, test)
+    start = time.monotonic()
+    kmsg.say("begin " + test.name)
+    lines = log.read()
+    call(ctx, res, log)
+    for step in (ctx.reap, lambda: leftovers(env, res)):
+        try:
+            step()
+        except Fail as err:
+            res.fail(str(err))
+            env.topo.baseline = None
+    lines = [line for line in lines + log.read()
+             if not any(a in line for a in ctx.allowed)]
+    bad = kmsg.bad_lines(lines)
+    if bad:
+        res.fail("the kernel says:\n" + "\n".join("  | " + b for b in bad))
+    kmsg.say("end %s: %s" % (test.name, res.state))
+    res.subtests = ctx.subtests
+    res.seconds = time.monotonic() - start
+    return res
+
+
+def leftovers(env, res):
+    left = settle(env.topo)
+    if left:
+        res.fail("left behind in %d s: %s" % (SETTLE_SECONDS, left))
+        # Count from here, or every later test would fail as well.
+        env.topo.baseline = env.topo.resources()
+
+
+def print_result(number, res):
+    if res.subtests:
+        print("    KTAP version 1\n    # Subtest: %s\n    1..%d" % (
+            res.test.name, len(res.subtests)))
+        for i, (name, ok, detail) in enumerate(res.subtests, 1):
+            for line in detail.splitlines():
+                print("    # " + line)
+            print("    %sok %d %s" % ("" if ok else "not ", i, name))
+    for note in res.notes:
+        for line in note.splitlines():
+            print("# " + line)
+    print("%sok %d %s%s # time=%.1fs" % (
+        "not " if res.state == "fail" else "", number, res.test.name,
+        " # SKIP" if res.state == "skip" else "", res.seconds), flush=True)
+
+
+def prepare(env):
+    """What must hold before any test can run."""
+    os.makedirs(env.results, exist_ok=True)
+    rv, out = status("modprobe", env.module)
+    if rv:
+        raise Fail("cannot load %s: %s" % (env.module, out.strip()))
+    for module in ("ib_uverbs", "rdma_ucm"):
+        sh("modprobe", module)
+    make_nodes()
+    env.topo.ensure()
+
+
+def main(argv=None):
+    args = parse(argv)
+    tests = core.select(core.collect(), args.only, args.shard)
+    if args.list:
+        for t in tests:
+            print("%-28s %4ds  %s" % (t.name, t.cost, t.doc))
+        return 0
+    if not tests:
+        print("no test matches", file=sys.stderr)
+        return 2
+    env = Env(args)
+    log = kmsg.Kmsg()
+    signal.signal(signal.SIGALRM, on_alarm)
+    print("KTAP version 1\n1..%d" % len(tests), flush=True)
+    count = {"pass": 0, "fail": 0, "skip": 0}
+    records = []
+    try:
+        prepare(env)
+    except Fail as err:
+        print("Bail out! %s" % err)
+        return 1
+    for number, test in enumerate(tests, 1):
+        if test.only_type and test.only_type != env.type:
+            res = Result(test)
+            res.state = "skip"
+            res.notes.append("only for %s" % test.only_type)
+        else:
+            res = run_one(env, test, log)
+        print_result(number, res)
+        count[res.state] += 1
+        records.append({"name": test.name, "state": res.state,
+                        "seconds": round(res.seconds, 1), "notes": res.notes,
+                        "subtests": res.subtests})
+        with open(os.path.join(env.results, "results.json"), "w") as f:
+            json.dump(records, f, indent=1)
+    env.topo.drop()
+    print("# Totals: pass:%(pass)d fail:%(fail)d xfail:0 xpass:0 "
+          "skip:%(skip)d error:0" % count)
+    return 1 if count["fail"] else 0

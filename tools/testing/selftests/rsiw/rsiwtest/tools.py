@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0
+"""How the packaged RDMA programs are run as pairs."""
+
+import re
+
+from .core import Fail
+
+
+def rping(t, path, count=1000, size=64, v6=False, timeout=60):
+    """rping with validation; both ends must end well."""
+    addr, port = path.addr6 if v6 else path.addr4, t.port()
+    args = ["-a", addr, "-p", port, "-V", "-C", count, "-S", size]
+    server = t.start("rping", "-s", *args, netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start("rping", "-c", *args, netns=path.client_ns)
+    client.expect(t.left(timeout))
+    server.expect(t.left(10))
+
+
+# One line per size: #bytes #iterations and figures.
+_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+([\d.]+)", re.M)
+
+
+def perftest(t, path, tool, size, iters, *extra, qps=1, events=False, v6=False,
+             timeout=60):
+    """One run of a perftest program over rdma_cm; the client's output."""
+    port = t.port()
+    args = [tool, "-R", "-p", port, "-s", size, "-n", iters, *extra]
+    if qps > 1:
+        args += ["-q", qps]
+    if events:
+        args += ["-e"]
+    if v6:
+        args += ["--ipv6-addr"]
+    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start(*args, "-d", path.client_dev,
+                     path.addr6 if v6 else path.addr4, netns=path.client_ns)
+    out = client.expect(t.left(timeout))
+    server.expect(t.left(15))
+    rows = [r for r in _ROW.findall(out) if int(r[0]) == size]
+    if not rows:
+        raise Fail("%s prints no result:\n%s" % (client, client.tail()))
+    if int(rows[-1][1]) < iters:
+        raise Fail("%s did %s of %d iterations:\n%s" % (
+            client, rows[-1][1], iters, client.tail()))
+    if float(rows[-1][2]) <= 0:
+        raise Fail("%s measured nothing:\n%s" % (client, client.tail()))
+    return out

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The device as the tools see it."""
+
+import json
+
+from rsiwtest.core import Fail, test
+from rsiwtest.topo import IF_A, NS_A, sh, status
+
+
+@test("devinfo", cost=2)
+def devinfo(t):
+    """ibv_devices and ibv_devinfo show the devices as iWARP."""
+    out = t.run("ibv_devices")
+    for dev in (t.topo.dev_a, t.topo.dev_b, t.topo.dev_lo):
+        if dev not in out:
+            raise Fail("ibv_devices does not list %s:\n%s" % (dev, out))
+    out = t.run("ibv_devinfo", "-v", "-d", t.topo.dev_a)
+    for want in ("PORT_ACTIVE", "iWARP", "phys_port_cnt", "GID["):
+        if want not in out:
+            raise Fail("ibv_devinfo -v does not say %s:\n%s" % (want, out))
+
+
+@test("rdma-tool", cost=2)
+def rdma_tool(t):
+    """rdma dev, link, resource and system answer and tell the truth."""
+    links = {link["ifname"]: link
+             for link in json.loads(sh("rdma", "-j", "link", netns=NS_A))}
+    mine = links.get(t.topo.dev_a, {})
+    if mine.get("netdev") != IF_A or mine.get("state") != "ACTIVE" or \
+            mine.get("physical_state") != "LINK_UP":
+        raise Fail("rdma link: %s" % mine)
+    devs = {d["ifname"]: d for d in json.loads(sh("rdma", "-j", "dev"))}
+    if devs[t.topo.dev_a].get("node_type") not in ("rnic", "4"):
+        raise Fail("rdma dev: %s" % devs[t.topo.dev_a])
+    sh("rdma", "system")
+    sh("rdma", "resource")
+    port = t.port()
+    server = t.start("rping", "-s", "-a", t.topo.wire.addr4, "-p", port,
+                     netns=NS_A)
+    server.wait_listening(port)
+    cms = json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))
+    if not any(c.get("state") == "LISTEN" and c.get("pid") == server.pid
+               for c in cms):
+        raise Fail("rdma resource shows no listening cm_id: %s" % cms)
+
+
+@test("link-add-del", cost=6)
+def link_add_del(t):
+    """Devices come and go; what cannot be is refused."""
+    sh("ip", "link", "add", "rsdum", "type", "dummy")
+    try:
+        sh("ip", "link", "set", "rsdum", "up")
+        for i in range(20):
+            name = "%s_x%d" % (t.type, i)
+            t.topo.add_link(name, "rsdum")
+            if name not in t.topo.links():
+                raise Fail("%s is not there" % name)
+            sh("rdma", "link", "del", name)
+        rv, out = status("rdma", "link", "add", t.topo.dev_lo, "type", t.type,
+                         "netdev", "rsdum")
+        if not rv:
+            raise Fail("a name was given twice")
+        rv, out = status("rdma", "link", "add", t.type + "_y", "type", t.type,
+                         "netdev", "nosuchdev")
+        if not rv:
+            raise Fail("a device without an interface")
+        # Removal of the interface removes the device.
+        t.topo.add_link(t.type + "_z", "rsdum")
+        sh("ip", "link", "del", "rsdum")
+        if t.type + "_z" in t.topo.links():
+            raise Fail("the device outlives its interface")
+    finally:
+        status("ip", "link", "del", "rsdum")
+
+
+@test("limits", cost=5)
+def limits(t):
+    """Queues of all sizes; queries that tell the truth."""
+    t.own("limits", t.topo.wire, "--mtu", 1500)
+
+
+@test("negative", limit=90, cost=4)
+def negative(t):
+    """What iWARP cannot do ends in a clean error (verbs)."""
+    t.own("negative", t.topo.loopback)

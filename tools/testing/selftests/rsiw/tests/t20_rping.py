@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0
+"""rping: both address families, both paths, many sizes."""
+
+from rsiwtest.core import Fail, test
+from rsiwtest.tools import rping
+
+
+@test("rping-wire-v4", cost=6)
+def rping_wire(t):
+    """1,000 iterations with validation over veth."""
+    rping(t, t.topo.wire)
+
+
+@test("rping-wire-v6", cost=6)
+def rping_wire6(t):
+    """The same with IPv6."""
+    rping(t, t.topo.wire, v6=True)
+
+
+@test("rping-loopback-v4", cost=6)
+def rping_loopback(t):
+    """The same on lo."""
+    rping(t, t.topo.loopback)
+
+
+@test("rping-loopback-v6", cost=6)
+def rping_loopback6(t):
+    """The same on lo with IPv6."""
+    rping(t, t.topo.loopback, v6=True)
+
+
+@test("rping-sizes", cost=10)
+def rping_sizes(t):
+    """Sizes around segments and pages, up to the largest."""
+    for size in (23, 1408, 1449, 4096, 4097, 65535):
+        with t.sub("size %d" % size):
+            rping(t, t.topo.wire, count=100, size=size)
+
+
+@test("rping-persistent", cost=12)
+def rping_persistent(t):
+    """One persistent server, ten clients, five of them at once."""
+    path, port = t.topo.wire, t.port()
+    args = ["-a", path.addr4, "-p", port, "-V", "-C", 50, "-S", 1000]
+    server = t.start("rping", "-s", "-P", *args, netns=path.server_ns)
+    server.wait_listening(port)
+    for many in (1, 1, 3, 5):
+        clients = [t.start("rping", "-c", *args, netns=path.client_ns)
+                   for _ in range(many)]
+        for c in clients:
+            c.expect(t.left(40))
+    if server.poll() is not None:
+        raise Fail("the persistent server ended:\n%s" % server.tail())
+
+
+@test("rping-127", cost=4)
+def rping_127(t):
+    """127.0.0.1 and ::1: the core listens on every device for these."""
+    for addr in ("127.0.0.1", "::1"):
+        with t.sub(addr):
+            port = t.port()
+            args = ["-a", addr, "-p", port, "-V", "-C", 100]
+            server = t.start("rping", "-s", *args)
+            server.wait_listening(port)
+            t.run("rping", "-c", *args, timeout=40)
+            server.expect(t.left(10))

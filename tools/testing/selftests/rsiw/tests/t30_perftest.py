@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The perftest matrix, on both paths.
+
+Every size runs with every operation on both paths, by events and by polling
+in turns, so that each value of each dimension meets each operation. Numbers
+are not the subject here: every run must end, on both sides, with a result.
+"""
+
+from rsiwtest.core import test
+from rsiwtest.tools import perftest
+
+# Bytes and iterations: enough to go around the rings, little enough for TCG.
+BW_SIZES = ((1, 300), (64, 300), (4096, 200), (65536, 40), (1 << 20, 8),
+            (8 << 20, 5))
+LAT_SIZES = ((1, 100), (64, 100), (4096, 60), (65536, 20), (1 << 20, 5),
+             (8 << 20, 5))
+
+
+def matrix(t, path, op, kind):
+    sizes = BW_SIZES if kind == "bw" else LAT_SIZES
+    tool = "ib_%s_%s" % (op, kind)
+    turn = 0 if path is t.topo.wire else 1
+    for i, (size, iters) in enumerate(sizes):
+        # RDMA Writes have no receiver that could wait for an event.
+        events = (i + turn) % 2 == 0 and (op, kind) != ("write", "lat")
+        with t.sub("%d bytes%s" % (size, " -e" if events else "")):
+            perftest(t, path, tool, size, iters, events=events)
+    if kind == "lat":
+        if op != "read":
+            with t.sub("inline -I 64"):
+                perftest(t, path, tool, 64, 100, "-I", 64)
+        return
+    if op != "read":
+        with t.sub("inline -I 64"):
+            perftest(t, path, tool, 64, 200, "-I", 64)
+    with t.sub("bidirectional"):
+        perftest(t, path, tool, 65536, 30, "-b")
+    with t.sub("16 queue pairs"):
+        perftest(t, path, tool, 4096, 50, qps=16)
+
+
+def _register(path_name, op, kind):
+    @test("perftest-%s-%s-%s" % (op, kind, path_name), limit=150,
+          cost=18 if kind == "bw" else 12)
+    def run(t):
+        matrix(t, getattr(t.topo, path_name), op, kind)
+    run.__doc__ = "ib_%s_%s, all sizes" % (op, kind)
+
+
+for _path in ("wire", "loopback"):
+    for _op in ("send", "write", "read"):
+        for _kind in ("bw", "lat"):
+            _register(_path, _op, _kind)
+
+
+@test("perftest-16qp-large", limit=120, cost=12)
+def qp16_large(t):
+    """16 queue pairs at once with large messages, both directions."""
+    for op in ("send", "write", "read"):
+        with t.sub(op):
+            perftest(t, t.topo.wire, "ib_%s_bw" % op, 65536, 10, "-b", qps=16)
+
+
+@test("perftest-ipv6", cost=4)
+def ipv6(t):
+    """perftest over IPv6."""
+    perftest(t, t.topo.wire, "ib_write_bw", 65536, 20, v6=True)
+
+
+@test("read-bw-200", limit=400, cost=60)
+def read_bw_200(t):
+    """ib_read_bw 200 times in a row, two pairs side by side."""
+    path = t.topo.wire
+    for i in range(100):
+        pairs = []
+        for events in ([], ["-e"]):
+            port = t.port()
+            args = ["ib_read_bw", "-R", "-p", port, "-s", 65536, "-n", 5,
+                    *events]
+            server = t.start(*args, "-d", path.server_dev,
+                             netns=path.server_ns)
+            pairs.append((server, args, port))
+        clients = []
+        for server, args, port in pairs:
+            server.wait_listening(port)
+            clients.append(t.start(*args, "-d", path.client_dev, path.addr4,
+                                   netns=path.client_ns))
+        for client in clients:
+            client.expect(t.left(30))
+        for server, _, _ in pairs:
+            server.expect(t.left(15))
+        t.forget()

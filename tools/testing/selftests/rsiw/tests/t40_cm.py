@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Connections: the packaged programs, loops, many at once, hostile TCP."""
+
+import os
+import socket
+import time
+
+from rsiwtest.core import Fail, test
+from rsiwtest.tools import rping
+from rsiwtest.topo import NS_A
+
+
+def ucmatose(t, path, count):
+    port = t.port()
+    args = ["-p", port, "-c", count, "-C", 10]
+    server = t.start("ucmatose", "-b", path.addr4, *args,
+                     netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start("ucmatose", "-s", path.addr4, *args,
+                     netns=path.client_ns)
+    out = client.expect(t.left())
+    if "return status 0" not in out:
+        raise Fail("%s:\n%s" % (client, client.tail()))
+    server.expect(t.left(30))
+
+
+@test("ucmatose-10", cost=3)
+def ucmatose_10(t):
+    """ucmatose -c 10 on both paths."""
+    for path in t.topo.paths:
+        with t.sub(path.name):
+            ucmatose(t, path, 10)
+
+
+@test("ucmatose-500", limit=120, cost=15)
+def ucmatose_500(t):
+    """ucmatose -c 500: that many connections of one process."""
+    ucmatose(t, t.topo.wire, 500)
+
+
+@test("rdma-client-server", cost=4)
+def rdma_client_server(t):
+    """rdma_server and rdma_client: the synchronous API, inline data."""
+    for path in t.topo.paths:
+        with t.sub(path.name):
+            port = t.port()
+            server = t.start("rdma_server", "-s", path.addr4, "-p", port,
+                             netns=path.server_ns)
+            server.wait_listening(port)
+            t.run("rdma_client", "-s", path.addr4, "-p", port,
+                  netns=path.client_ns, timeout=20)
+            server.expect(t.left(10))
+
+
+@test("xclient-rc", cost=3)
+def xclient(t):
+    """rdma_xserver and rdma_xclient with RC queue pairs."""
+    path, port = t.topo.wire, t.port()
+    server = t.start("rdma_xserver", "-p", port, "-c", "r",
+                     netns=path.server_ns)
+    server.wait_listening(port)
+    t.run("rdma_xclient", "-s", path.addr4, "-p", port, "-c", "r",
+          netns=path.client_ns, timeout=20)
+    server.expect(t.left(10))
+
+
+@test("connect-500", limit=120, cost=15)
+def connect_500(t):
+    """500 connects and disconnects in a row."""
+    t.own("conns", t.topo.wire, "--count", 500)
+
+
+@test("connect-storm", limit=120, cost=12)
+def connect_storm(t):
+    """Bursts of 50 connections, ended by one side, the other, and both."""
+    for side in ("client", "server", "both"):
+        with t.sub("disconnected by " + side):
+            t.own("conns", t.topo.loopback, "--count", 150, "--parallel", 50,
+                  "--disconnect", side)
+
+
+@test("qps-200", limit=120, cost=10)
+def qps_200(t):
+    """200 connected queue pairs in one process, each used (mmap keys)."""
+    for path in t.topo.paths:
+        with t.sub(path.name):
+            t.own("conns", path, "--count", 200, "--parallel", 200,
+                  "--ping", 256)
+
+
+@test("peer-death", limit=200, cost=20)
+def peer_death(t):
+    """A process is killed in each state of a connection."""
+    for name in t.run(t.bin("peerdeath"), "--list").split():
+        with t.sub(name):
+            t.own("peerdeath", t.topo.wire, "--only", name, timeout=40)
+
+
+@test("kill-perftest", limit=60, cost=8)
+def kill_perftest(t):
+    """kill -9 of ib_write_bw and ib_send_bw in mid-transfer, either side."""
+    path = t.topo.wire
+    for tool in ("ib_write_bw", "ib_send_bw", "ib_read_bw"):
+        for victim in ("server", "client"):
+            port = t.port()
+            args = [tool, "-R", "-p", port, "-D", "30", "-s", 65536]
+            server = t.start(*args, "-d", path.server_dev,
+                             netns=path.server_ns)
+            server.wait_listening(port)
+            client = t.start(*args, "-d", path.client_dev, path.addr4,
+                             netns=path.client_ns)
+            time.sleep(1)
+            for p in (server, client):
+                if p.poll() is not None:
+                    raise Fail("%s ended early:\n%s" % (p, p.tail()))
+            first, second = (server, client) if victim == "server" \
+                else (client, server)
+            # Whether the other one notices is its own affair; it must die.
+            if not first.reap() or not second.reap():
+                raise Fail("%s: kill -9 of the %s does not end it" % (
+                    tool, victim))
+
+
+@test("tcp-noise", limit=60, cost=5)
+def tcp_noise(t):
+    """Bare TCP connections do not disturb a listener (T-42, T-42b)."""
+    path, port = t.topo.wire, t.port()
+    args = ["-a", path.addr4, "-p", port, "-V", "-C", 20]
+    server = t.start("rping", "-s", "-P", *args, netns=path.server_ns)
+    server.wait_listening(port)
+    silent = []
+    noise = (b"", b"GET / HTTP/1.0\r\n\r\n", b"MPA ID Req Frame",
+             b"MPA ID Req Frame\x40\x01\x00", os.urandom(400),
+             b"MPA ID Req Frame\x40\x01\xff\xff" + bytes(1000))
+    here = os.open("/proc/self/ns/net", os.O_RDONLY)
+    there = os.open("/run/netns/" + path.client_ns, os.O_RDONLY)
+    try:
+        os.setns(there, os.CLONE_NEWNET)
+        for i in range(60):
+            s = socket.create_connection((path.addr4, port), timeout=10)
+            data = noise[i % len(noise)]
+            if data:
+                s.sendall(data)
+            if i % 3:
+                s.close()
+            else:
+                silent.append(s)
+    finally:
+        os.setns(here, os.CLONE_NEWNET)
+        os.close(here)
+        os.close(there)
+    # The silent ones are still there: nobody else may have to wait for them.
+    start = time.monotonic()
+    t.run("rping", "-c", *args, netns=path.client_ns, timeout=20)
+    took = time.monotonic() - start
+    for s in silent:
+        s.close()
+    if took > 8:
+        raise Fail("a connect beside silent ones took %.1f s" % took)
+    t.run("rping", "-c", *args, netns=path.client_ns, timeout=20)
+    if server.poll() is not None:
+        raise Fail("the server ended:\n%s" % server.tail())
+
+
+@test("refused", cost=4)
+def refused(t):
+    """Nobody listens, a wildcard listener, and a port that is taken."""
+    path = t.topo.wire
+    rv = t.start("rping", "-c", "-a", path.addr4, "-p", t.port(), "-C", 1,
+                 netns=path.client_ns)
+    if rv.wait(t.left(20)) == 0:
+        raise Fail("rping without a server succeeds")
+    port = t.port()
+    server = t.start("rping", "-s", "-p", port, "-C", 5,
+                     netns=path.server_ns)
+    server.wait_listening(port)
+    second = t.start("rping", "-s", "-p", port, "-C", 5, netns=NS_A)
+    if second.wait(t.left(20)) == 0:
+        raise Fail("two wildcard listeners on one port")
+    t.run("rping", "-c", "-a", path.addr4, "-p", port, "-C", 5,
+          netns=path.client_ns, timeout=20)
+    server.expect(t.left(10))
+    rping(t, path, count=5)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Contents, rights and order: our own programs on both paths."""
+
+from rsiwtest.core import test
+
+
+@test("integrity-split", limit=150, cost=15)
+def split(t):
+    """Payloads of 1..64 bytes over a page border at every point (T-6)."""
+    for path in t.topo.paths:
+        with t.sub(path.name):
+            t.own("rsiw_integrity", path, "--only", "split", "--depth", 48)
+
+
+@test("integrity-random", limit=150, cost=25)
+def random(t):
+    """Random operations of all kinds; every byte compared."""
+    for path in t.topo.paths:
+        with t.sub(path.name):
+            t.own("rsiw_integrity", path, "--only", "random", "--seconds", 10)
+
+
+@test("integrity-small", limit=60, cost=12)
+def small(t):
+    """The same with messages up to 200 bytes and short queues."""
+    for path in t.topo.paths:
+        with t.sub(path.name):
+            t.own("rsiw_integrity", path, "--only", "random", "--seconds", 4,
+                  "--max-size", 200, "--depth", 4)
+
+
+@test("notify", limit=60, cost=8)
+def notify(t):
+    """Completion events: next, solicited, one per arming (T-14)."""
+    for path in t.topo.paths:
+        with t.sub(path.name):
+            t.own("rsiw_integrity", path, "--only", "notify")
+
+
+@test("access", limit=200, cost=12)
+def access(t):
+    """Wrong keys, bounds, rights and sizes: refused, told in time."""
+    t.own("access", t.topo.wire)
+
+
+@test("dereg", limit=120, cost=10)
+def dereg(t):
+    """Deregistration under RDMA Writes and Reads (T-20)."""
+    for path in t.topo.paths:
+        with t.sub(path.name):
+            t.own("dereg", path, "--rounds", 5)

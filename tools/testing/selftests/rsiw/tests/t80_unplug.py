@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Devices that go away under programs, and the module with them."""
+
+import time
+
+from rsiwtest.core import Fail, test
+from rsiwtest.topo import IF_A, NS_A, NS_B, sh, status
+
+
+def unplug(t, path, removed, action, *args):
+    """Runs `unplug` over `path`; `action` removes the device at READY."""
+    limit = int(t.left(80))
+    prog = t.start(t.bin("unplug"), *path.args(), "--port", t.port(),
+                   "--removed", removed, "--limit", limit, *args)
+    prog.wait_output("READY", t.left(40))
+    time.sleep(0.3)
+    start = time.monotonic()
+    action()
+    took = time.monotonic() - start
+    prog.expect(t.left(60))
+    if took > 20:
+        raise Fail("the removal took %.1f s" % took)
+    t.topo.baseline = None
+
+
+@test("unplug-rdma-link-del", limit=120, cost=6)
+def link_del(t):
+    """`rdma link del` with connections, regions and queues in use."""
+    unplug(t, t.topo.loopback, "both",
+           lambda: sh("rdma", "link", "del", t.topo.dev_lo))
+    if t.topo.dev_lo in t.topo.links():
+        raise Fail("the device is still there")
+
+
+@test("unplug-idle", limit=120, cost=6)
+def link_del_idle(t):
+    """The same without traffic, 100 connections."""
+    unplug(t, t.topo.loopback, "both",
+           lambda: sh("rdma", "link", "del", t.topo.dev_lo),
+           "--idle", "--conns", 100)
+
+
+@test("unplug-one-side", limit=120, cost=6)
+def link_del_one(t):
+    """One side's device goes; the other side gets a disconnect."""
+    unplug(t, t.topo.wire, "client",
+           lambda: sh("rdma", "link", "del", t.topo.dev_b))
+
+
+@test("unplug-ip-link-del", limit=120, cost=6)
+def ip_link_del(t):
+    """`ip link del` of the veth pair under traffic takes both devices."""
+    unplug(t, t.topo.wire, "both",
+           lambda: sh("ip", "link", "del", IF_A, netns=NS_A))
+    for dev in (t.topo.dev_a, t.topo.dev_b):
+        if dev in t.topo.links():
+            raise Fail("%s outlives its interface" % dev)
+
+
+@test("unplug-netns-del", limit=120, cost=8)
+def netns_del(t):
+    """Deleting both network namespaces ends their devices."""
+    server = t.start("rping", "-s", "-P", "-a", t.topo.wire.addr4, "-p",
+                     t.port(), netns=NS_A)
+    time.sleep(0.5)
+    for ns in (NS_A, NS_B):
+        sh("ip", "netns", "del", ns)
+    # The process keeps its namespace alive: it goes with the process.
+    server.reap()
+    end = time.monotonic() + 15
+    while {t.topo.dev_a, t.topo.dev_b} & set(t.topo.links()):
+        if time.monotonic() > end:
+            raise Fail("devices outlive their namespaces: %s" % t.topo.links())
+        time.sleep(0.2)
+    t.topo.baseline = None
+
+
+@test("reload", limit=120, cost=10)
+def reload(t):
+    """The module unloads with its devices and loads again, 5 times."""
+    for _ in range(5):
+        t.unload()
+        if t.topo.links():
+            raise Fail("devices after unloading: %s" % t.topo.links())
+        t.load()
+        t.topo.ensure()
+    # With devices: they go with the module, or unloading is refused.
+    rv, _ = status("rmmod", t.env.module, timeout=60)
+    if rv == 0:
+        t.load()
+    t.topo.baseline = None
+
+
+@test("unload-in-use", limit=90, cost=8)
+def unload_in_use(t):
+    """rmmod while a program holds the device: refused or clean."""
+    path, port = t.topo.wire, t.port()
+    args = ["ib_write_bw", "-R", "-p", port, "-D", "20", "-s", 65536]
+    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
+    server.wait_listening(port)
+    t.start(*args, "-d", path.client_dev, path.addr4, netns=path.client_ns)
+    time.sleep(1)
+    rv, out = status("rmmod", t.env.module, timeout=30)
+    t.reap()
+    if rv == 0:
+        t.load()
+    elif "in use" not in out:
+        raise Fail("rmmod: %s" % out)
+    t.topo.baseline = None
+
+
+@test("beside-siw", limit=60, cost=6, only_type="rsiw")
+def beside_siw(t):
+    """The module refuses to load while siw is loaded, and says so."""
+    t.need_module("siw")
+    t.unload()
+    sh("modprobe", "siw")
+    try:
+        rv, _ = t.try_load()
+        if rv == 0:
+            raise Fail("loaded beside siw")
+        out = sh("dmesg")
+        if not any("rsiw" in line and "siw" in line.replace("rsiw", "")
+                   for line in out.splitlines()):
+            raise Fail("no word in the log about siw")
+    finally:
+        sh("modprobe", "-r", "siw")
+        t.load()
+
+
+@test("siw-link-type", limit=60, cost=6, only_type="rsiw")
+def siw_link_type(t):
+    """With siw_link_type the link type `siw` works as well."""
+    t.unload()
+    rv, out = status("rdma", "link", "add", "x0", "type", "rsiw", "netdev",
+                     "lo")
+    # Loaded again by its alias, where the tables know it.
+    if rv == 0:
+        sh("rdma", "link", "del", "x0")
+        sh("modprobe", "-r", t.env.module)
+    t.load("siw_link_type=1")
+    try:
+        for i, link_type in enumerate(("siw", "rsiw")):
+            t.topo.add_link("x%d" % i, "lo", link_type=link_type)
+            sh("rdma", "link", "del", "x%d" % i)
+    finally:
+        t.unload()
+        t.load()

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Interfaces of all kinds, and what happens to them under a device."""
+
+import fcntl
+import os
+import struct
+import time
+
+from rsiwtest.core import Fail, test
+from rsiwtest.tools import perftest, rping
+from rsiwtest.topo import (IF_A, IF_B, NS_A, NS_B, Path, sh, status)
+
+TUNSETIFF = 0x400454ca
+IFF_TUN, IFF_NO_PI = 1, 0x1000
+
+
+def local_rping(t, dev, addr, v6=False):
+    """Both ends on one address of a device of its own."""
+    path = Path("local", None, None, dev, dev, addr, addr, addr)
+    rping(t, path, count=50, size=1000, v6=v6)
+
+
+@test("tun", cost=5, only_type="rsiw")
+def tun(t):
+    """A device on an interface without a MAC address."""
+    fd = os.open("/dev/net/tun", os.O_RDWR)
+    try:
+        fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", b"rstun",
+                                               IFF_TUN | IFF_NO_PI))
+        sh("ip", "addr", "add", "10.79.0.1/24", "dev", "rstun")
+        sh("ip", "link", "set", "rstun", "up")
+        t.topo.add_link(t.type + "_tun", "rstun")
+        t.run("ibv_devinfo", "-v", "-d", t.type + "_tun")
+        local_rping(t, t.type + "_tun", "10.79.0.1")
+    finally:
+        os.close(fd)
+    time.sleep(0.5)
+    if t.type + "_tun" in t.topo.links():
+        raise Fail("the device outlives its interface")
+
+
+@test("ipv6-only", cost=5)
+def ipv6_only(t):
+    """A device on an interface that has no IPv4 address."""
+    sh("ip", "link", "add", "rsdum", "type", "dummy")
+    try:
+        sh("ip", "link", "set", "rsdum", "up")
+        sh("ip", "addr", "add", "fd79::1/64", "dev", "rsdum", "nodad")
+        t.topo.add_link(t.type + "_v6", "rsdum")
+        local_rping(t, t.type + "_v6", "fd79::1", v6=True)
+    finally:
+        sh("ip", "link", "del", "rsdum")
+
+
+@test("down-up", limit=90, cost=10)
+def down_up(t):
+    """The interface goes down and up under traffic; then all works."""
+    path, port = t.topo.wire, t.port()
+    args = ["ib_write_bw", "-R", "-p", port, "-D", "6", "-s", 65536]
+    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start(*args, "-d", path.client_dev, path.addr4,
+                     netns=path.client_ns)
+    time.sleep(1)
+    sh("ip", "link", "set", IF_B, "down", netns=NS_B)
+    state = t.topo.links().get(t.topo.dev_b)
+    if state == "ACTIVE":
+        raise Fail("the port of a device is ACTIVE, its interface is down")
+    time.sleep(0.5)
+    sh("ip", "link", "set", IF_B, "up", netns=NS_B)
+    # IPv6 addresses went with the link.
+    sh("ip", "addr", "replace", "fd77::2/64", "dev", IF_B, "nodad",
+       netns=NS_B)
+    # TCP goes on where it was.
+    client.expect(t.left(40))
+    server.expect(t.left(20))
+    end = time.monotonic() + 5
+    while t.topo.links().get(t.topo.dev_b) != "ACTIVE":
+        if time.monotonic() > end:
+            raise Fail("the port does not come back")
+        time.sleep(0.1)
+    rping(t, path, count=50)
+
+
+@test("address-change", limit=60, cost=6)
+def address_change(t):
+    """New IP and MAC addresses under a device with connections."""
+    path, port = t.topo.wire, t.port()
+    server = t.start("rping", "-s", "-P", "-p", port, netns=path.server_ns)
+    server.wait_listening(port)
+    sh("ip", "addr", "add", "10.77.1.1/24", "dev", IF_A, netns=NS_A)
+    sh("ip", "addr", "add", "10.77.1.2/24", "dev", IF_B, netns=NS_B)
+    for addr in ("10.77.1.1", path.addr4):
+        t.run("rping", "-c", "-a", addr, "-p", port, "-C", 10,
+              netns=path.client_ns, timeout=20)
+    sh("ip", "addr", "del", "10.77.1.1/24", "dev", IF_A, netns=NS_A)
+    sh("ip", "link", "set", IF_A, "address", "02:00:00:12:34:56", netns=NS_A)
+    t.run("rping", "-c", "-a", path.addr4, "-p", port, "-C", 10,
+          netns=path.client_ns, timeout=20)
+    sh("ip", "addr", "del", "10.77.1.2/24", "dev", IF_B, netns=NS_B)
+
+
+@test("mtu", limit=90, cost=10)
+def mtu(t):
+    """Path MTUs of 576 and 9000, with and without offloads, and a change."""
+    def set_mtu(size):
+        sh("ip", "link", "set", IF_A, "mtu", str(size), netns=NS_A)
+        sh("ip", "link", "set", IF_B, "mtu", str(size), netns=NS_B)
+
+    try:
+        for size in (576, 9000):
+            with t.sub("%d" % size):
+                set_mtu(size)
+                t.own("rsiw_integrity", t.topo.wire, "--only", "random",
+                      "--seconds", 2, "--max-size", 100000)
+        with t.sub("1500 without segmentation offload"):
+            set_mtu(1500)
+            for ns, netdev in ((NS_A, IF_A), (NS_B, IF_B)):
+                sh("ethtool", "-K", netdev, "tso", "off", "gso", "off",
+                   "gro", "off", "tx", "off", netns=ns, check=False)
+            t.own("rsiw_integrity", t.topo.wire, "--only", "random",
+                  "--seconds", 2)
+    finally:
+        t.topo.baseline = None
+
+
+@test("loss", limit=90, cost=12)
+def loss(t):
+    """Delay, loss, reordering and duplicates on the way."""
+    rv, out = status("ip", "netns", "exec", NS_A, "tc", "qdisc", "add", "dev",
+                     IF_A, "root", "netem", "delay", "2ms", "1ms", "loss",
+                     "1%", "duplicate", "1%", "reorder", "5%")
+    if rv:
+        raise Fail("netem: %s" % out)
+    t.topo.baseline = None
+    t.own("rsiw_integrity", t.topo.wire, "--only", "random", "--iterations",
+          20, "--max-size", 100000)
+
+
+@test("vanishing-peer", limit=90, cost=12)
+def vanishing_peer(t):
+    """Packets of a connection disappear: killing still cleans up."""
+    path, port = t.topo.wire, t.port()
+    args = ["ib_send_bw", "-R", "-p", port, "-D", "30", "-s", 65536]
+    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start(*args, "-d", path.client_dev, path.addr4,
+                     netns=path.client_ns)
+    time.sleep(1)
+    sh("tc", "qdisc", "add", "dev", IF_A, "root", "netem", "loss", "100%",
+       netns=NS_A)
+    t.topo.baseline = None
+    time.sleep(0.5)
+    for p in (client, server):
+        if not p.reap():
+            raise Fail("%s does not die of kill -9" % p)
+
+
+@test("perftest-jumbo", cost=5)
+def jumbo(t):
+    """A large MTU, large messages."""
+    sh("ip", "link", "set", IF_A, "mtu", "9000", netns=NS_A)
+    sh("ip", "link", "set", IF_B, "mtu", "9000", netns=NS_B)
+    t.topo.baseline = None
+    perftest(t, t.topo.wire, "ib_send_bw", 1 << 20, 10)
