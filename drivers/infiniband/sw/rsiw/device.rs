@@ -247,7 +247,11 @@ impl Device {
         let netdev = self.netdev().ok_or(ENODEV)?;
         Ok(PortAttr {
             active: netdev.is_running() && netdev.has_carrier(),
-            max_mtu: netdev.max_mtu(),
+            // Zero stands for no limit, as the loopback interface has none.
+            max_mtu: match netdev.max_mtu() {
+                0 => u32::MAX,
+                mtu => mtu,
+            },
             mtu: netdev.mtu(),
         })
     }

@@ -86,7 +86,7 @@ impl Stream {
             return false;
         };
         let result = sk.read(budget, |chunk| rx.consume(self, chunk));
-        let more = result.map_or(false, |r| r.more) || rx.wants_staging();
+        let more = result.is_ok_and(|r| r.more) || rx.wants_staging();
         *self.rx.lock() = Some(rx);
         more
     }

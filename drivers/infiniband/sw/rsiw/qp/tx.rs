@@ -217,16 +217,16 @@ impl TxState {
     fn flush(&mut self, qp: &Arc<Qp>, sock: &TcpSocket) -> Result<bool, Failure> {
         if !self.batch.is_empty() {
             let sent = sock.send_batch(&mut self.batch, self.flags);
-            // A broken connection is reported by its callbacks.
             if sent.is_err() {
+                // The connection is broken, of which its callbacks tell.
+                self.batch.clear();
+                self.close_current();
                 return Ok(false);
             }
             self.flags = SendFlags::default();
             if !self.batch.is_empty() {
                 // No region may be kept from its owner while the peer is awaited (T-20).
-                if let Some(current) = &mut self.current {
-                    current.close();
-                }
+                self.close_current();
                 self.batch
                     .detach()
                     .map_err(|_| TermError::LocalCatastrophic)?;
@@ -238,6 +238,12 @@ impl TxState {
             self.ends.clear();
         }
         Ok(true)
+    }
+
+    fn close_current(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.close();
+        }
     }
 
     fn put_terminate(&mut self, message: &Terminate) -> Result {
@@ -262,7 +268,6 @@ impl TxState {
         while self.batch.is_empty() || self.batch.remaining() < limit {
             if self.current.is_none() {
                 if self.ends.len() >= BATCH_ENDS {
-                    self.flags.more = true;
                     break;
                 }
                 self.current = self.next_message(qp, ring)?;

@@ -275,7 +275,7 @@ impl QpQuery {
         attr.qp_state = self.state.to_raw();
         attr.cur_qp_state = self.state.to_raw();
         attr.path_mtu = mtu_enum(self.mtu);
-        attr.qp_access_flags = self.access as _; // CAST: flag bits in a C int.
+        attr.qp_access_flags = self.access as c_int; // CAST: flag bits.
         attr.max_rd_atomic = self.max_rd_atomic;
         attr.max_dest_rd_atomic = self.max_dest_rd_atomic;
         attr.port_num = 1;

@@ -84,11 +84,11 @@ pub(crate) fn add<D: Driver>(
         dev.uverbs_cmd_mask |= 1 << b::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
         dev.iw_driver_flags = b::iw_flags_IW_F_NO_PORT_MAP;
         for (to, from) in dev.node_desc.iter_mut().zip(D::NODE_DESC) {
-            *to = *from as _; // CAST: plain ASCII.
+            *to = *from;
         }
         let name = spec.netdev.name();
         for (to, from) in dev.iw_ifname.iter_mut().zip(name.as_bytes()) {
-            *to = *from as _; // CAST: bytes of a C string.
+            *to = *from;
         }
     }
     // SAFETY: both devices are valid; the core takes its own reference.
