@@ -141,7 +141,7 @@ impl StreamHandler for Stream {
     fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent) {
         match event {
             StreamEvent::Connected => {}
-            StreamEvent::PeerFin | StreamEvent::Closed(_) => this.qp.kick_rx(),
+            StreamEvent::PeerFin | StreamEvent::Closed => this.qp.kick_rx(),
         }
     }
 }

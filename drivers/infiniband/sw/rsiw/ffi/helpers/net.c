@@ -56,11 +56,6 @@ unsigned int rsiw_helper_netdev_copy_addr(const struct net_device *dev, u8 *to,
 	return dev->addr_len;
 }
 
-bool rsiw_helper_netdev_is_loopback(const struct net_device *dev)
-{
-	return dev->flags & IFF_LOOPBACK;
-}
-
 bool rsiw_helper_netif_running(const struct net_device *dev)
 {
 	return netif_running(dev);
@@ -209,11 +204,6 @@ int rsiw_helper_sk_stream_wspace(const struct sock *sk)
 u32 rsiw_helper_tcp_mss(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->mss_cache);
-}
-
-bool rsiw_helper_tcp_all_acked(const struct sock *sk)
-{
-	return READ_ONCE(tcp_sk(sk)->snd_una) == READ_ONCE(tcp_sk(sk)->write_seq);
 }
 
 int rsiw_helper_ip6_sock_set_v6only(struct sock *sk)

@@ -37,8 +37,8 @@ pub(crate) enum StreamEvent {
     Connected,
     /// The peer's FIN arrived; octets in front of it may still be unread. `data_ready` follows.
     PeerFin,
-    /// It is gone; the error tells why, `None` after a regular close.
-    Closed(Option<Error>),
+    /// It is gone; the socket's error tells why.
+    Closed,
 }
 
 /// Receiver of the events of a connection. Methods must not sleep.
@@ -260,8 +260,7 @@ impl<H: StreamHandler> Callbacks<H> {
         let state = TcpState::from_raw(unsafe { h::sk_state(sk) });
         let event = match state {
             TcpState::Established => StreamEvent::Connected,
-            // SAFETY: as above.
-            TcpState::Closed => StreamEvent::Closed(super::tcp::error_of(unsafe { h::sk_err(sk) })),
+            TcpState::Closed => StreamEvent::Closed,
             TcpState::CloseWait => StreamEvent::PeerFin,
             // SAFETY: as above.
             TcpState::Closing if unsafe { h::sk_rcv_shutdown(sk) } => StreamEvent::PeerFin,
