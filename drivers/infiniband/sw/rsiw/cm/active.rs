@@ -12,6 +12,7 @@ use super::{
         State, //
     },
     events::{
+        copy,
         event_depths,
         private_data,
         Reply, //
@@ -87,8 +88,7 @@ pub(super) struct Attempt {
 impl Attempt {
     fn new(id: &CmId, param: &ConnParam<'_>) -> Result<KBox<Self>> {
         let want = depths(param);
-        let mut private_data = KVec::new();
-        private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
+        let private_data = copy(param.private_data)?;
         let mpa = Initiator::new(config(mpa::REV_2), want);
         if private_data.len() > mpa.max_private_data() {
             return Err(EINVAL);

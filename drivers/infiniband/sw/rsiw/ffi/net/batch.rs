@@ -24,7 +24,7 @@ use kernel::{
 ///
 /// - Each element of `bvecs` is a readable stretch of the arena or of memory that an element of
 ///   `owners`, or the work request being sent, keeps.
-/// - The arena is one allocation, physically contiguous; its first `used` octets are written.
+/// - The arena is one allocation, physically contiguous, of which `used` octets are taken.
 /// - `remaining` is the sum of the lengths from `bvecs[first]` on, less `skip`; `skip` is less
 ///   than the length of `bvecs[first]`, or zero.
 /// - Neither vector grows beyond its capacity, so that nothing moves.
@@ -33,6 +33,7 @@ pub(crate) struct TxBatch<K> {
     arena: KVec<u8>,
     arena_page: NonNull<b::page>,
     arena_offset: u32,
+    used: usize,
     first: usize,
     skip: usize,
     remaining: usize,
@@ -47,7 +48,7 @@ unsafe impl<K: Send> Send for TxBatch<K> {}
 impl<K> TxBatch<K> {
     /// Creates a batch for `pieces` stretches and `copied` octets of small ones.
     pub(crate) fn new(pieces: usize, copied: usize) -> Result<Self> {
-        let arena = KVec::<u8>::with_capacity(copied.max(1), GFP_KERNEL)?;
+        let arena = KVec::<u8>::from_elem(0, copied.max(1), GFP_KERNEL)?;
         // SAFETY: the vector is `kmalloc` memory, which has page descriptors.
         let page = unsafe { h::virt_to_page(arena.as_ptr().cast()) };
         let offset = arena.as_ptr().addr() & (PAGE_SIZE - 1);
@@ -58,6 +59,7 @@ impl<K> TxBatch<K> {
             // CAST: less than a page.
             arena_offset: offset as u32,
             arena,
+            used: 0,
             first: 0,
             skip: 0,
             remaining: 0,
@@ -83,7 +85,7 @@ impl<K> TxBatch<K> {
 
     /// How many octets can still be copied.
     pub(crate) fn copy_left(&self) -> usize {
-        self.arena.capacity().saturating_sub(self.arena.len())
+        self.arena.len().saturating_sub(self.used)
     }
 
     /// Keeps `owner` until the batch is empty.
@@ -100,14 +102,15 @@ impl<K> TxBatch<K> {
         if bytes.is_empty() {
             return Ok(());
         }
-        if bytes.len() > self.copy_left() {
-            return Err(ENOSPC);
-        }
-        let start = u32::try_from(self.arena.len())?;
+        let end = self.used.checked_add(bytes.len()).ok_or(ENOSPC)?;
+        let space = self.arena.get_mut(self.used..end).ok_or(ENOSPC)?;
+        // SAFETY: `space` has the length of `bytes`, which cannot be part of the arena.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), space.as_mut_ptr(), bytes.len()) };
+        let start = u32::try_from(self.used)?;
         let offset = self.arena_offset.checked_add(start).ok_or(ENOSPC)?;
         self.push_bvec(self.arena_page, offset, u32::try_from(bytes.len())?)?;
-        // There is room, so that nothing is allocated or moved.
-        Ok(self.arena.extend_from_slice(bytes, GFP_NOWAIT)?)
+        self.used = end;
+        Ok(())
     }
 
     /// Adds a stretch of pages, which someone keeps: see [`TxBatch::keep`].
@@ -224,7 +227,7 @@ impl<K> TxBatch<K> {
     /// Forgets what was not sent and drops what was kept.
     pub(crate) fn clear(&mut self) {
         self.bvecs.clear();
-        self.arena.clear();
+        self.used = 0;
         self.owners.clear();
         self.copy = KVVec::new();
         self.first = 0;
