@@ -20,7 +20,8 @@ use crate::{
                 Spec, //
             },
             driver::HasDeviceHandle,
-            handle::DeviceHandle, //
+            handle::DeviceHandle,
+            link::LinkName, //
         },
         sync::rcu_table::RcuTable,
         workqueue::OwnedQueue,
@@ -37,7 +38,6 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    str::CStr,
     sync::{
         aref::ARef,
         atomic::{
@@ -150,7 +150,7 @@ impl Device {
     /// # Errors
     ///
     /// `EEXIST` if the interface has one already, otherwise what the core says.
-    pub(crate) fn add(name: &CStr, netdev: &NetDevice, queue: &Arc<OwnedQueue>) -> Result {
+    pub(crate) fn add(name: LinkName<'_>, netdev: &NetDevice, queue: &Arc<OwnedQueue>) -> Result {
         if core_device::Found::by_netdev::<Rsiw>(netdev).is_some() {
             return Err(EEXIST);
         }

@@ -21,6 +21,7 @@ use crate::{
                 Found, //
             },
             link::{
+                LinkName,
                 LinkOps,
                 Registration, //
             },
@@ -31,10 +32,7 @@ use crate::{
     params,
     verbs::Rsiw,
 };
-use kernel::{
-    prelude::*,
-    str::CStr, //
-};
+use kernel::prelude::*;
 
 /// What makes and removes devices, in the order in which it has to end: first no new devices, then
 /// none at all, then nothing that they left behind.
@@ -89,7 +87,7 @@ fn refuse_siw() -> Result {
 struct Maker;
 
 impl LinkOps for Maker {
-    fn new_link(name: &CStr, netdev: &NetDevice) -> Result {
+    fn new_link(name: LinkName<'_>, netdev: &NetDevice) -> Result {
         let queue = SharedQueue::get().ok_or(ENODEV)?;
         Device::add(name, netdev, &queue)
     }

@@ -186,7 +186,10 @@ pub(super) fn send_terminate(sock: &TcpSocket, error: TermError) -> Result {
     let trailer = Trailer::new(frame.ulpdu_len, Some(crc), crc32c);
     let mut fpdu = [0; tx::TERMINATE_HEADER + MAX_TRAILER];
     let mut len = 0usize;
-    for (to, from) in fpdu.iter_mut().zip(header.iter().chain(trailer.as_bytes())) {
+    for (to, from) in fpdu
+        .iter_mut()
+        .zip(Iterator::chain(header.iter(), trailer.as_bytes()))
+    {
         *to = *from;
         len = len.saturating_add(1);
     }

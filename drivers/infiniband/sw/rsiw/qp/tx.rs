@@ -27,6 +27,7 @@ use super::{
     Qp, //
 };
 use crate::{
+    abi::MAX_SGE,
     ffi::net::{
         SendFlags,
         TcpSocket,
@@ -69,6 +70,8 @@ use kernel::{
 const BATCH_PIECES: usize = 512;
 /// Octets of headers, trailers and inline data in a batch.
 const BATCH_COPIED: usize = 8 * 1024;
+/// Regions that a batch may be taken from.
+const BATCH_OWNERS: usize = 128;
 /// Octets of a batch, where that many fit into the socket.
 const BATCH_BYTES: usize = 128 * 1024;
 /// Requests that may end with one batch.
@@ -124,7 +127,7 @@ impl TxState {
     /// `ENOMEM`.
     pub(super) fn new(params: &Params, emss: u32) -> Result<Self> {
         Ok(Self {
-            batch: TxBatch::new(BATCH_PIECES, BATCH_COPIED)?,
+            batch: TxBatch::new(BATCH_PIECES, BATCH_COPIED, BATCH_OWNERS)?,
             flags: SendFlags::default(),
             ends: KVec::with_capacity(BATCH_ENDS, GFP_KERNEL)?,
             current: None,
@@ -267,7 +270,7 @@ impl TxState {
         let limit = sock.send_space().min(BATCH_BYTES);
         while self.batch.is_empty() || self.batch.remaining() < limit {
             if self.current.is_none() {
-                if self.ends.len() >= BATCH_ENDS {
+                if self.ends.len() >= BATCH_ENDS || self.batch.owners_left() < MAX_SGE {
                     break;
                 }
                 self.current = self.next_message(qp, ring)?;

@@ -24,16 +24,16 @@ use kernel::{
 ///
 /// - Each element of `bvecs` is a readable stretch of the arena or of memory that an element of
 ///   `owners`, or the work request being sent, keeps.
-/// - The arena is one allocation, physically contiguous, of which `used` octets are taken.
+/// - The arena is one allocation, physically contiguous; its first `used` octets are taken.
 /// - `remaining` is the sum of the lengths from `bvecs[first]` on, less `skip`; `skip` is less
 ///   than the length of `bvecs[first]`, or zero.
 /// - Neither vector grows beyond its capacity, so that nothing moves.
 pub(crate) struct TxBatch<K> {
     bvecs: KVec<b::bio_vec>,
     arena: KVec<u8>,
+    used: usize,
     arena_page: NonNull<b::page>,
     arena_offset: u32,
-    used: usize,
     first: usize,
     skip: usize,
     remaining: usize,
@@ -46,9 +46,10 @@ pub(crate) struct TxBatch<K> {
 unsafe impl<K: Send> Send for TxBatch<K> {}
 
 impl<K> TxBatch<K> {
-    /// Creates a batch for `pieces` stretches and `copied` octets of small ones.
-    pub(crate) fn new(pieces: usize, copied: usize) -> Result<Self> {
-        let arena = KVec::<u8>::from_elem(0, copied.max(1), GFP_KERNEL)?;
+    /// Creates a batch for `pieces` stretches, `copied` octets of small ones, and `owners` of what
+    /// is kept.
+    pub(crate) fn new(pieces: usize, copied: usize, owners: usize) -> Result<Self> {
+        let arena = KVec::from_elem(0u8, copied.max(1), GFP_KERNEL)?;
         // SAFETY: the vector is `kmalloc` memory, which has page descriptors.
         let page = unsafe { h::virt_to_page(arena.as_ptr().cast()) };
         let offset = arena.as_ptr().addr() & (PAGE_SIZE - 1);
@@ -63,7 +64,7 @@ impl<K> TxBatch<K> {
             first: 0,
             skip: 0,
             remaining: 0,
-            owners: KVec::new(),
+            owners: KVec::with_capacity(owners, GFP_KERNEL)?,
             copy: KVVec::new(),
         })
     }
@@ -88,9 +89,18 @@ impl<K> TxBatch<K> {
         self.arena.len().saturating_sub(self.used)
     }
 
+    /// How many owners can still be kept.
+    pub(crate) fn owners_left(&self) -> usize {
+        self.owners.capacity().saturating_sub(self.owners.len())
+    }
+
     /// Keeps `owner` until the batch is empty.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there is no room.
     pub(crate) fn keep(&mut self, owner: K) -> Result {
-        Ok(self.owners.push(owner, GFP_KERNEL)?)
+        self.owners.push_within_capacity(owner).map_err(|_| ENOSPC)
     }
 
     /// Adds a copy of `bytes`. Pieces that follow one another take one stretch.
@@ -103,9 +113,10 @@ impl<K> TxBatch<K> {
             return Ok(());
         }
         let end = self.used.checked_add(bytes.len()).ok_or(ENOSPC)?;
-        let space = self.arena.get_mut(self.used..end).ok_or(ENOSPC)?;
-        // SAFETY: `space` has the length of `bytes`, which cannot be part of the arena.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), space.as_mut_ptr(), bytes.len()) };
+        let place = self.arena.get_mut(self.used..end).ok_or(ENOSPC)?;
+        for (to, from) in place.iter_mut().zip(bytes) {
+            *to = *from;
+        }
         let start = u32::try_from(self.used)?;
         let offset = self.arena_offset.checked_add(start).ok_or(ENOSPC)?;
         self.push_bvec(self.arena_page, offset, u32::try_from(bytes.len())?)?;
