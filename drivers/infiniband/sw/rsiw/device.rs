@@ -24,7 +24,7 @@ use crate::{
             link::LinkName, //
         },
         sync::rcu_table::RcuTable,
-        workqueue::OwnedQueue,
+        workqueue::Queues,
     },
     mr::{
         table::{
@@ -122,7 +122,7 @@ impl Drop for Quota {
 #[pin_data]
 pub(crate) struct Device {
     handle: Arc<DeviceHandle>,
-    queue: Arc<OwnedQueue>,
+    queues: Arc<Queues>,
     /// EUI-64: made from the interface's address, or random where it has none.
     guid: [u8; 8],
     limits: Limits,
@@ -150,7 +150,7 @@ impl Device {
     /// # Errors
     ///
     /// `EEXIST` if the interface has one already, otherwise what the core says.
-    pub(crate) fn add(name: LinkName<'_>, netdev: &NetDevice, queue: &Arc<OwnedQueue>) -> Result {
+    pub(crate) fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
         if core_device::Found::by_netdev::<Rsiw>(netdev).is_some() {
             return Err(EEXIST);
         }
@@ -165,7 +165,7 @@ impl Device {
             Arc::pin_init(
                 pin_init!(Self {
                     handle,
-                    queue: queue.clone(),
+                    queues: queues.clone(),
                     guid,
                     limits: Limits {
                         qps: Limit::new(MAX_QP),
@@ -192,9 +192,14 @@ impl Device {
         self.handle.netdev()
     }
 
-    /// The queue for all work of the driver. Any context.
+    /// The queue for the work of queue pairs. Any context.
     pub(crate) fn queue(&self) -> &Queue {
-        &self.queue
+        &self.queues.data
+    }
+
+    /// The queue for the work of connections, which is done in order. Any context.
+    pub(crate) fn cm_queue(&self) -> &Queue {
+        &self.queues.cm
     }
 
     /// A number for a new protection domain.

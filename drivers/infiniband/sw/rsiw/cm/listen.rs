@@ -130,7 +130,7 @@ impl Listener {
         open.sock = Some(sock);
         drop(open);
         // Connections may have come before the socket was in its place.
-        let _ = self.dev.queue().enqueue(self.clone());
+        let _ = self.dev.cm_queue().enqueue(self.clone());
         Ok(())
     }
 
@@ -205,7 +205,7 @@ impl WorkItem for Listener {
             let _ = passive::create(&this, sock);
         }
         let dev = this.dev.clone();
-        let _ = dev.queue().enqueue(this);
+        let _ = dev.cm_queue().enqueue(this);
     }
 }
 
@@ -213,6 +213,6 @@ impl ListenHandler for Listener {
     fn incoming(this: ArcBorrow<'_, Self>) {
         let this: Arc<Self> = this.into();
         let dev = this.dev.clone();
-        let _ = dev.queue().enqueue(this);
+        let _ = dev.cm_queue().enqueue(this);
     }
 }
