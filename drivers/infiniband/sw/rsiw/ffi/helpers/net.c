@@ -289,7 +289,8 @@ bool rsiw_helper_log_allowed(void)
 	static DEFINE_RATELIMIT_STATE(state, DEFAULT_RATELIMIT_INTERVAL,
 				      DEFAULT_RATELIMIT_BURST);
 
-	return __ratelimit(&state);
+	/* The name is what the line about suppressed messages begins with. */
+	return ___ratelimit(&state, "rsiw");
 }
 
 /* Returns whether the timer was running. */
