@@ -79,6 +79,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            AtomicFlag,
             Relaxed,
             Release, //
         },
@@ -122,6 +123,8 @@ pub(crate) struct Qp {
     state: Atomic<u32>,
     /// The peer has sent an FPDU.
     heard: Atomic<u32>,
+    /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
+    destroyed: AtomicFlag,
     sq_entry: MmapEntry,
     rq_entry: MmapEntry,
     #[pin]

@@ -306,6 +306,7 @@ impl Qp {
     /// Ends the connection and whatever the QP does, for good.
     pub(crate) fn destroy(self: &Arc<Self>) {
         self.dev.qps.remove(self.num());
+        self.destroyed.store(true, Relaxed);
         self.abort();
         self.cancel_timer();
         self.sq_entry.remove();

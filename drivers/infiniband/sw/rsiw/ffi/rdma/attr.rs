@@ -127,6 +127,7 @@ impl PortAttr {
     /// Writes the attributes where the core wants them; speed and width are left alone.
     pub(super) fn store(&self, attr: &mut b::ib_port_attr) {
         attr.gid_tbl_len = 1;
+        attr.pkey_tbl_len = 1;
         attr.max_msg_sz = u32::MAX;
         attr.max_mtu = mtu_enum(self.max_mtu);
         attr.active_mtu = mtu_enum(self.mtu);
