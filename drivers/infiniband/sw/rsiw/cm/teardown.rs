@@ -76,7 +76,7 @@ impl Endpoint {
                 let dev = self.dev.handle();
                 pr_ratelimited!("{}: QP {}: connect failed: {:?}\n", dev, qp.num(), error);
             }
-            qp.detach();
+            qp.detach(self);
         }
         st.outbox.reply = Some(reply);
     }
