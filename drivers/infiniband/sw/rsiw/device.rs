@@ -20,10 +20,11 @@ use crate::{
                 Spec, //
             },
             driver::HasDeviceHandle,
-            handle::DeviceHandle, //
+            handle::DeviceHandle,
+            link::LinkName, //
         },
         sync::rcu_table::RcuTable,
-        workqueue::OwnedQueue,
+        workqueue::Queues,
     },
     mr::{
         table::{
@@ -37,7 +38,6 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    str::CStr,
     sync::{
         aref::ARef,
         atomic::{
@@ -122,7 +122,7 @@ impl Drop for Quota {
 #[pin_data]
 pub(crate) struct Device {
     handle: Arc<DeviceHandle>,
-    queue: Arc<OwnedQueue>,
+    queues: Arc<Queues>,
     /// EUI-64: made from the interface's address, or random where it has none.
     guid: [u8; 8],
     limits: Limits,
@@ -150,7 +150,7 @@ impl Device {
     /// # Errors
     ///
     /// `EEXIST` if the interface has one already, otherwise what the core says.
-    pub(crate) fn add(name: &CStr, netdev: &NetDevice, queue: &Arc<OwnedQueue>) -> Result {
+    pub(crate) fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
         if core_device::Found::by_netdev::<Rsiw>(netdev).is_some() {
             return Err(EEXIST);
         }
@@ -165,7 +165,7 @@ impl Device {
             Arc::pin_init(
                 pin_init!(Self {
                     handle,
-                    queue: queue.clone(),
+                    queues: queues.clone(),
                     guid,
                     limits: Limits {
                         qps: Limit::new(MAX_QP),
@@ -192,9 +192,14 @@ impl Device {
         self.handle.netdev()
     }
 
-    /// The queue for all work of the driver. Any context.
+    /// The queue for the work of queue pairs. Any context.
     pub(crate) fn queue(&self) -> &Queue {
-        &self.queue
+        &self.queues.data
+    }
+
+    /// The queue for the work of connections, which is done in order. Any context.
+    pub(crate) fn cm_queue(&self) -> &Queue {
+        &self.queues.cm
     }
 
     /// A number for a new protection domain.
@@ -247,7 +252,11 @@ impl Device {
         let netdev = self.netdev().ok_or(ENODEV)?;
         Ok(PortAttr {
             active: netdev.is_running() && netdev.has_carrier(),
-            max_mtu: netdev.max_mtu(),
+            // Zero stands for no limit, as the loopback interface has none.
+            max_mtu: match netdev.max_mtu() {
+                0 => u32::MAX,
+                mtu => mtu,
+            },
             mtu: netdev.mtu(),
         })
     }

@@ -21,20 +21,18 @@ use crate::{
                 Found, //
             },
             link::{
+                LinkName,
                 LinkOps,
                 Registration, //
             },
         },
         sync::rcu_table::RcuCallbacks,
-        workqueue::SharedQueue,
+        workqueue::SharedQueues,
     },
     params,
     verbs::Rsiw,
 };
-use kernel::{
-    prelude::*,
-    str::CStr, //
-};
+use kernel::prelude::*;
 
 /// What makes and removes devices, in the order in which it has to end: first no new devices, then
 /// none at all, then nothing that they left behind.
@@ -48,7 +46,7 @@ pub(crate) struct Links {
     devices: AllDevices,
     /// Before the queue: what the callbacks drop may be the last to need it, and it ends asleep.
     callbacks: RcuCallbacks,
-    queue: SharedQueue,
+    queues: SharedQueues,
 }
 
 impl Links {
@@ -59,7 +57,7 @@ impl Links {
     /// `EBUSY` if the driver that user space takes this one for is loaded, `ENOMEM`.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            queue: refuse_siw().and_then(|()| SharedQueue::new(c"rsiw"))?,
+            queues: refuse_siw().and_then(|()| SharedQueues::new())?,
             callbacks: RcuCallbacks,
             devices: AllDevices,
             notifier <- NetdevNotifier::new(),
@@ -89,9 +87,9 @@ fn refuse_siw() -> Result {
 struct Maker;
 
 impl LinkOps for Maker {
-    fn new_link(name: &CStr, netdev: &NetDevice) -> Result {
-        let queue = SharedQueue::get().ok_or(ENODEV)?;
-        Device::add(name, netdev, &queue)
+    fn new_link(name: LinkName<'_>, netdev: &NetDevice) -> Result {
+        let queues = SharedQueues::get().ok_or(ENODEV)?;
+        Device::add(name, netdev, &queues)
     }
 }
 

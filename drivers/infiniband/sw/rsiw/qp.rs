@@ -79,6 +79,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            AtomicFlag,
             Relaxed,
             Release, //
         },
@@ -122,6 +123,8 @@ pub(crate) struct Qp {
     state: Atomic<u32>,
     /// The peer has sent an FPDU.
     heard: Atomic<u32>,
+    /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
+    destroyed: AtomicFlag,
     sq_entry: MmapEntry,
     rq_entry: MmapEntry,
     #[pin]
@@ -252,9 +255,20 @@ impl Qp {
         Ok(())
     }
 
-    /// Forgets the endpoint: its connection did not come about.
-    pub(crate) fn detach(&self) {
-        drop(self.take_endpoint());
+    /// Forgets `endpoint`, whose connection did not come about. The QP may have another one since.
+    pub(crate) fn detach(&self, endpoint: &Arc<Endpoint>) {
+        let old = {
+            let mut slot = self.endpoint.lock();
+            slot.take_if(|attached| Arc::ptr_eq(attached, endpoint))
+        };
+        drop(old);
+    }
+
+    /// Whether `endpoint` is the one that sets up a connection for this QP.
+    fn is_attached(&self, endpoint: &Arc<Endpoint>) -> bool {
+        let slot = self.endpoint.lock();
+        slot.as_ref()
+            .is_some_and(|attached| Arc::ptr_eq(attached, endpoint))
     }
 
     /// Takes the endpoint out of its slot.

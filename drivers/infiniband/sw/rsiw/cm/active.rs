@@ -12,6 +12,7 @@ use super::{
         State, //
     },
     events::{
+        copy,
         event_depths,
         private_data,
         Reply, //
@@ -87,8 +88,7 @@ pub(super) struct Attempt {
 impl Attempt {
     fn new(id: &CmId, param: &ConnParam<'_>) -> Result<KBox<Self>> {
         let want = depths(param);
-        let mut private_data = KVec::new();
-        private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
+        let private_data = copy(param.private_data)?;
         let mpa = Initiator::new(config(mpa::REV_2), want);
         if private_data.len() > mpa.max_private_data() {
             return Err(EINVAL);
@@ -180,7 +180,7 @@ pub(super) fn connect(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) 
     st.phase = Phase::Closed;
     let result = qp
         .attach(this.clone())
-        .and_then(|()| start(&this, &mut st, &attempt).inspect_err(|_| qp.detach()));
+        .and_then(|()| start(&this, &mut st, &attempt).inspect_err(|_| qp.detach(&this)));
     if result.is_ok() {
         st.phase = Phase::Connecting(attempt);
         st.cm_id = Some(id);
@@ -286,7 +286,7 @@ fn established(
     st.callbacks = None;
     let result = success(sock, attempt, params.event).and_then(|reply| {
         let qp = st.qp.as_ref().ok_or(EINVAL)?;
-        qp.start(sock, params)?;
+        qp.start(sock, params, this)?;
         Ok(reply)
     });
     match result {

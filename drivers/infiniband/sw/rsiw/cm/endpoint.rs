@@ -188,7 +188,7 @@ impl Endpoint {
         let this: Arc<Self> = this.into();
         let dev = this.dev.clone();
         // If it is queued already it will see what the caller noted.
-        let _ = dev.queue().enqueue(this);
+        let _ = dev.cm_queue().enqueue(this);
     }
 
     fn note(self: &Arc<Self>, note: impl FnOnce(&mut Notes)) {

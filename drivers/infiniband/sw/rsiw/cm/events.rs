@@ -23,12 +23,18 @@ use kernel::{
     sync::Arc, //
 };
 
+/// A copy of private data.
+pub(super) fn copy(data: &[u8]) -> Result<KVec<u8>> {
+    let mut copy = KVec::from_elem(0, data.len(), GFP_KERNEL)?;
+    for (to, from) in copy.iter_mut().zip(data) {
+        *to = *from;
+    }
+    Ok(copy)
+}
+
 /// Private data for an event, cut to what one can tell (T-10).
 pub(super) fn private_data(data: &[u8]) -> Result<KVec<u8>> {
-    let data = data.get(..MAX_EVENT_DATA).unwrap_or(data);
-    let mut copy = KVec::with_capacity(data.len(), GFP_KERNEL)?;
-    copy.extend_from_slice(data, GFP_KERNEL)?;
-    Ok(copy)
+    copy(data.get(..MAX_EVENT_DATA).unwrap_or(data))
 }
 
 /// Read depths for an event.

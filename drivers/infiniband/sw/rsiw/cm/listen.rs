@@ -37,7 +37,7 @@ use kernel::{
 /// Connections taken from TCP before others get the worker.
 const ACCEPT_BUDGET: usize = 64;
 /// Least and most connections that may have said nothing yet.
-const HALF_OPEN: (usize, usize) = (128, 4096);
+const HALF_OPEN: (usize, usize) = (128, 1024);
 /// Least length of TCP's queue. Connections leave it at once, so that it says nothing about the
 /// consumer; but a burst that it cannot take loses a second.
 const TCP_BACKLOG: u32 = 128;
@@ -48,19 +48,17 @@ pub(crate) struct Listener {
     pub(super) dev: Arc<Device>,
     number: usize,
     cm_id: ARef<CmId>,
-    /// Most connections without a Request; the oldest goes for a new one (T-42).
-    half_open_max: usize,
     #[pin]
     state: Mutex<Open>,
     #[pin]
     work: Work<Self>,
 }
 
-#[derive(Default)]
 struct Open {
     sock: Option<Arc<TcpSocket>>,
     callbacks: Option<ListenCallbacks<Listener>>,
-    /// Numbers of the endpoints without a Request, oldest first.
+    /// Numbers of the endpoints without a Request, and zeros. If there is no room for another
+    /// one, the oldest goes (T-42).
     half_open: KVec<usize>,
 }
 
@@ -86,10 +84,15 @@ pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result 
     sock.bind(&addr)?;
 
     let (least, most) = HALF_OPEN;
-    let half_open_max = usize::try_from(backlog)
+    let half_open = usize::try_from(backlog)
         .unwrap_or(most)
         .max(least)
         .min(most);
+    let open = Open {
+        sock: None,
+        callbacks: None,
+        half_open: KVec::from_elem(0, half_open, GFP_KERNEL)?,
+    };
     let this = dev.cm.add_listener(|number| {
         id.set_provider_data(number);
         Arc::pin_init(
@@ -97,8 +100,7 @@ pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result 
                 dev: dev.clone(),
                 number,
                 cm_id: id,
-                half_open_max,
-                state <- new_mutex!(Open::default(), "rsiw::cm::Listener::state"),
+                state <- new_mutex!(open, "rsiw::cm::Listener::state"),
                 work <- new_work!("rsiw::cm::Listener::work"),
             }),
             GFP_KERNEL,
@@ -128,23 +130,21 @@ impl Listener {
         open.sock = Some(sock);
         drop(open);
         // Connections may have come before the socket was in its place.
-        let _ = self.dev.queue().enqueue(self.clone());
+        let _ = self.dev.cm_queue().enqueue(self.clone());
         Ok(())
     }
 
     /// Closes the socket, so that its port is free, and ends the connections without a Request.
     pub(super) fn close(&self) {
-        let Open {
-            sock,
-            callbacks,
-            half_open,
-        } = core::mem::take(&mut *self.state.lock());
+        let mut open = self.state.lock();
+        let sock = open.sock.take();
+        let callbacks = open.callbacks.take();
+        let half_open = core::mem::replace(&mut open.half_open, KVec::new());
+        drop(open);
         drop(callbacks);
         drop(sock);
         for number in half_open {
-            if let Some(endpoint) = self.dev.cm.get(number) {
-                endpoint.shut();
-            }
+            self.end(number);
         }
     }
 
@@ -158,7 +158,10 @@ impl Listener {
 
     /// An endpoint has got its Request, or is gone.
     pub(super) fn forget(&self, number: usize) {
-        self.state.lock().half_open.retain(|n| *n != number);
+        let mut open = self.state.lock();
+        if let Some(place) = open.half_open.iter_mut().find(|n| **n == number) {
+            *place = 0;
+        }
     }
 
     /// Takes a connection from TCP. Under the mutex, so that `close` gets the last reference.
@@ -174,17 +177,19 @@ impl Listener {
         if open.sock.is_none() {
             return Err(ECONNABORTED);
         }
-        let oldest = if open.half_open.len() >= self.half_open_max {
-            open.half_open.remove(0).ok()
-        } else {
-            None
-        };
-        open.half_open.push(number, GFP_KERNEL)?;
+        // Numbers grow, so that the least is a free place or the oldest.
+        let place = open.half_open.iter_mut().min().ok_or(ENOSPC)?;
+        let oldest = core::mem::replace(place, number);
         drop(open);
-        if let Some(oldest) = oldest.and_then(|number| self.dev.cm.get(number)) {
-            oldest.shut();
-        }
+        self.end(oldest);
         Ok(())
+    }
+
+    /// Ends a connection without a Request; zero is none.
+    fn end(&self, number: usize) {
+        if let Some(endpoint) = self.dev.cm.get(number) {
+            endpoint.shut();
+        }
     }
 }
 
@@ -200,7 +205,7 @@ impl WorkItem for Listener {
             let _ = passive::create(&this, sock);
         }
         let dev = this.dev.clone();
-        let _ = dev.queue().enqueue(this);
+        let _ = dev.cm_queue().enqueue(this);
     }
 }
 
@@ -208,6 +213,6 @@ impl ListenHandler for Listener {
     fn incoming(this: ArcBorrow<'_, Self>) {
         let this: Arc<Self> = this.into();
         let dev = this.dev.clone();
-        let _ = dev.queue().enqueue(this);
+        let _ = dev.cm_queue().enqueue(this);
     }
 }

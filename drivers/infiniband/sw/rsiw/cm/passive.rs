@@ -302,14 +302,14 @@ fn run(
     let frame = frame.get(..n).ok_or(EINVAL)?;
     qp.attach(this.clone())?;
     st.callbacks = None;
-    let result = send_whole(&sock, frame).and_then(|()| qp.start(&sock, &params));
+    let result = send_whole(&sock, frame).and_then(|()| qp.start(&sock, &params, this));
     match result {
         Ok(()) => {
             st.qp = Some(qp);
             Ok(params)
         }
         Err(e) => {
-            qp.detach();
+            qp.detach(this);
             pr_ratelimited!("{}: accept failed: {:?}\n", this.dev.handle(), e);
             Err(ECONNRESET)
         }

@@ -35,7 +35,8 @@ use crate::{
     wire::{
         fpdu::{
             Crc,
-            Trailer, //
+            Trailer,
+            MAX_TRAILER, //
         },
         terminate::{
             TermError,
@@ -75,7 +76,7 @@ impl Endpoint {
                 let dev = self.dev.handle();
                 pr_ratelimited!("{}: QP {}: connect failed: {:?}\n", dev, qp.num(), error);
             }
-            qp.detach();
+            qp.detach(self);
         }
         st.outbox.reply = Some(reply);
     }
@@ -183,10 +184,16 @@ pub(super) fn send_terminate(sock: &TcpSocket, error: TermError) -> Result {
     // A peer that does not want CRCs ignores this one.
     let crc = Crc::new().update(crc32c, header);
     let trailer = Trailer::new(frame.ulpdu_len, Some(crc), crc32c);
-    let mut fpdu = KVec::new();
-    fpdu.extend_from_slice(header, GFP_KERNEL)?;
-    fpdu.extend_from_slice(trailer.as_bytes(), GFP_KERNEL)?;
-    send_whole(sock, &fpdu)
+    let mut fpdu = [0; tx::TERMINATE_HEADER + MAX_TRAILER];
+    let mut len = 0usize;
+    for (to, from) in fpdu
+        .iter_mut()
+        .zip(Iterator::chain(header.iter(), trailer.as_bytes()))
+    {
+        *to = *from;
+        len = len.saturating_add(1);
+    }
+    send_whole(sock, fpdu.get(..len).ok_or(EINVAL)?)
 }
 
 /// Sends a frame that fits the empty send queue of a new connection.

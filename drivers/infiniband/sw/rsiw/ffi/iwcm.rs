@@ -81,15 +81,16 @@ impl CmId {
 
     /// Type of service, if the consumer chose one.
     pub(crate) fn tos(&self) -> Option<u8> {
-        // SAFETY: the identifier is live; nobody writes these fields now.
-        let id = unsafe { &*self.0.get() };
-        id.tos_set().then_some(id.tos)
+        // SAFETY: the identifier is live; nobody writes this field now.
+        let is_set = unsafe { b::iw_cm_id::tos_set_raw(self.0.get()) };
+        // SAFETY: as above.
+        is_set.then_some(unsafe { (*self.0.get()).tos })
     }
 
     /// Whether an IPv6 listener leaves IPv4 alone.
     pub(crate) fn afonly(&self) -> bool {
         // SAFETY: the identifier is live; nobody writes this field now.
-        unsafe { &*self.0.get() }.afonly()
+        unsafe { b::iw_cm_id::afonly_raw(self.0.get()) }
     }
 
     /// The driver's number for the connection or listener; zero if it has none yet.

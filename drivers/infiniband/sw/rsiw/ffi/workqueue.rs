@@ -31,18 +31,32 @@ unsafe impl Send for OwnedQueue {}
 unsafe impl Sync for OwnedQueue {}
 
 impl OwnedQueue {
-    /// Makes a queue whose work may run on any CPU and while memory is being reclaimed.
+    /// Makes a queue whose work may run on any CPU, at the same time, and while memory is being
+    /// reclaimed.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn new(name: &'static CStr) -> Result<Self> {
+        Self::with_flags(name, 0, 0)
+    }
+
+    /// Makes a queue whose work runs one by one, in the order in which it was queued.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new_ordered(name: &'static CStr) -> Result<Self> {
+        Self::with_flags(name, b::wq_flags___WQ_ORDERED, 1)
+    }
+
+    fn with_flags(name: &'static CStr, flags: u32, max_active: c_int) -> Result<Self> {
         // SAFETY: the format takes one string, which is given.
         let raw = unsafe {
             b::alloc_workqueue_noprof(
                 c"%s".as_char_ptr(),
-                b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM,
-                0,
+                b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM | flags,
+                max_active,
                 name.as_char_ptr(),
             )
         };
@@ -77,33 +91,52 @@ impl OwnedQueue {
 
 kernel::sync::global_lock! {
     // SAFETY: Initialised by `SharedQueue::new`, before anybody can ask for it.
-    unsafe(uninit) static SHARED: Mutex<Option<Arc<OwnedQueue>>> = None;
+    unsafe(uninit) static SHARED: Mutex<Option<Arc<Queues>>> = None;
 }
 
-/// The one queue of the module, while this exists.
-pub(crate) struct SharedQueue(Arc<OwnedQueue>);
+/// The queues of the module.
+pub(crate) struct Queues {
+    /// For queue pairs.
+    pub(crate) data: OwnedQueue,
+    /// For connections: requests reach the consumer in the order in which they came.
+    pub(crate) cm: OwnedQueue,
+}
 
-impl SharedQueue {
-    /// Makes the queue. To be called once, when the module is loaded.
+impl Queues {
+    fn drain(&self) {
+        self.cm.drain();
+        self.data.drain();
+    }
+}
+
+/// Keeps the queues of the module while it exists.
+pub(crate) struct SharedQueues(Arc<Queues>);
+
+impl SharedQueues {
+    /// Makes the queues. To be called once, when the module is loaded.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(name: &'static CStr) -> Result<Self> {
-        let queue = Arc::new(OwnedQueue::new(name)?, GFP_KERNEL)?;
+    pub(crate) fn new() -> Result<Self> {
+        let queues = Queues {
+            data: OwnedQueue::new(c"rsiw")?,
+            cm: OwnedQueue::new_ordered(c"rsiw-cm")?,
+        };
+        let queues = Arc::new(queues, GFP_KERNEL)?;
         // SAFETY: called once, by the initialisation of the module.
         unsafe { SHARED.init() };
-        *SHARED.lock() = Some(queue.clone());
-        Ok(Self(queue))
+        *SHARED.lock() = Some(queues.clone());
+        Ok(Self(queues))
     }
 
-    /// The queue, while it exists. Process context.
-    pub(crate) fn get() -> Option<Arc<OwnedQueue>> {
+    /// The queues, while they exist. Process context.
+    pub(crate) fn get() -> Option<Arc<Queues>> {
         SHARED.lock().clone()
     }
 }
 
-impl Drop for SharedQueue {
+impl Drop for SharedQueues {
     fn drop(&mut self) {
         drop(SHARED.lock().take());
         // What is dropped in RCU callbacks may queue work, and the other way round.

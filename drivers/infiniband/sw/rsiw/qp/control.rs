@@ -20,6 +20,7 @@ use super::{
     Qp, //
 };
 use crate::{
+    cm::Endpoint,
     device::MAX_READS,
     ffi::{
         net::{
@@ -101,8 +102,14 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// `EISCONN` if the QP is connected or in error, `ENOMEM`; the socket is untouched then.
-    pub(crate) fn start(self: &Arc<Self>, sock: &Arc<TcpSocket>, params: &Params) -> Result {
+    /// `EISCONN` if the QP is connected or in error, `ECONNRESET` if it does not wait for
+    /// `endpoint` any more, `ENOMEM`; the socket is untouched then.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        sock: &Arc<TcpSocket>,
+        params: &Params,
+        endpoint: &Arc<Endpoint>,
+    ) -> Result {
         let irq = KVec::from_elem(IrqEntry::default(), params.ird.into(), GFP_KERNEL)?;
         let orq = KVec::from_elem(OrqEntry::default(), params.orq_slots().into(), GFP_KERNEL)?;
         let tx = TxState::new(params, sock.mss())?;
@@ -110,6 +117,9 @@ impl Qp {
 
         let mut inner = self.inner.lock();
         let (state, _) = state::next(inner.state, Event::Connected).map_err(|_| EISCONN)?;
+        if !self.is_attached(endpoint) {
+            return Err(ECONNRESET);
+        }
         let idle_irq = core::mem::replace(&mut *self.irq.lock(), Irq::new(irq));
         let old_orq = {
             let mut sq = self.sq.lock();
@@ -306,6 +316,7 @@ impl Qp {
     /// Ends the connection and whatever the QP does, for good.
     pub(crate) fn destroy(self: &Arc<Self>) {
         self.dev.qps.remove(self.num());
+        self.destroyed.store(true, Relaxed);
         self.abort();
         self.cancel_timer();
         self.sq_entry.remove();

@@ -51,6 +51,7 @@ use kernel::{
     sync::{
         atomic::{
             Atomic,
+            AtomicFlag,
             Relaxed, //
         },
         Arc, //
@@ -134,6 +135,7 @@ impl Qp {
                 access: Atomic::new(0),
                 state: Atomic::new(0),
                 heard: Atomic::new(0),
+                destroyed: AtomicFlag::new(false),
                 sq_entry,
                 rq_entry,
                 inner <- new_mutex!(inner, "rsiw::Qp::inner"),

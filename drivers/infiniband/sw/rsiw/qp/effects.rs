@@ -37,7 +37,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 /// How long Closing and Terminate wait for TCP, in milliseconds (V-ST-18, V-ST-35).
@@ -193,6 +196,9 @@ impl Qp {
     /// Completes all send requests as flushed, in post order; at most a ring full of new ones.
     /// Gives whether a handler is to be called.
     fn flush_sq(&self, inner: &mut Inner) -> bool {
+        if self.destroyed.load(Relaxed) {
+            return false;
+        }
         let mut notify = false;
         let mut sq = self.sq.lock();
         while let Some((work, status)) = sq.order.flush() {
@@ -214,6 +220,9 @@ impl Qp {
     /// Completes all receives as flushed, in post order; at most a ring full. Gives whether a
     /// handler is to be called.
     fn flush_rq(&self, rx: Option<KBox<RxState>>) -> bool {
+        if self.destroyed.load(Relaxed) {
+            return false;
+        }
         let mut notify = false;
         let flushed = |id| Completion {
             id,

@@ -5,6 +5,7 @@
 //! Context: any, under the QP's receive queue lock.
 #![forbid(unsafe_code)]
 
+use super::sq::total_len;
 use crate::{
     abi::{
         wqe,
@@ -47,8 +48,7 @@ impl Recv {
             .ok_or(BadRecv { id: rqe.id })?;
         Ok(Self {
             id: rqe.id,
-            // At most 6 summands of 32 bits (T-18).
-            len: sges.iter().map(|sge| u64::from(sge.length)).sum(),
+            len: total_len(sges),
             sges: rqe.sge,
             count,
         })
@@ -64,7 +64,8 @@ impl Recv {
 /// The pieces of `len` octets from `offset` on of what `sges` describe.
 pub(super) fn pieces(sges: &[Sge], offset: u32, len: u32) -> Pieces<'_> {
     Pieces {
-        sges: sges.iter().enumerate(),
+        sges: sges.iter(),
+        index: 0,
         skip: offset,
         left: len,
     }
@@ -72,7 +73,9 @@ pub(super) fn pieces(sges: &[Sge], offset: u32, len: u32) -> Pieces<'_> {
 
 /// Iterator over the pieces of a message.
 pub(super) struct Pieces<'a> {
-    sges: core::iter::Enumerate<core::slice::Iter<'a, Sge>>,
+    sges: core::slice::Iter<'a, Sge>,
+    /// Which element comes next.
+    index: usize,
     /// Octets in front of the range that are still to be passed over.
     skip: u32,
     /// Octets of the range to come.
@@ -97,7 +100,9 @@ impl Iterator for Pieces<'_> {
 
     fn next(&mut self) -> Option<Piece> {
         while self.left > 0 {
-            let (index, sge) = self.sges.next()?;
+            let sge = self.sges.next()?;
+            let index = self.index;
+            self.index = index.saturating_add(1);
             let Some(rest) = sge.length.checked_sub(self.skip).filter(|rest| *rest > 0) else {
                 self.skip = self.skip.saturating_sub(sge.length);
                 continue;

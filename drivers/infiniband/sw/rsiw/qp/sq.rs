@@ -94,6 +94,12 @@ pub(super) struct Wqe {
     pub(super) data: Data,
 }
 
+/// Octets of all elements: at most 6 summands of 32 bits (T-18).
+pub(super) fn total_len(sges: &[Sge]) -> u64 {
+    sges.iter()
+        .fold(0, |sum, sge| sum.saturating_add(sge.length.into()))
+}
+
 /// What is needed to complete a request.
 #[derive(Clone, Copy)]
 pub(super) struct Work {
@@ -167,8 +173,7 @@ impl Wqe {
             let Some(sges) = sqe.sge.get(..count).filter(|_| count <= limit as usize) else {
                 return bad(work, WcStatus::LocQpOpErr);
             };
-            // At most 6 summands of 32 bits (T-18).
-            let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
+            let len = total_len(sges);
             (len, Data::Sges(sqe.sge, count))
         };
         let Ok(len) = u32::try_from(len) else {

@@ -86,7 +86,7 @@ impl Stream {
             return false;
         };
         let result = sk.read(budget, |chunk| rx.consume(self, chunk));
-        let more = result.map_or(false, |r| r.more) || rx.wants_staging();
+        let more = result.is_ok_and(|r| r.more) || rx.wants_staging();
         *self.rx.lock() = Some(rx);
         more
     }
@@ -141,7 +141,7 @@ impl StreamHandler for Stream {
     fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent) {
         match event {
             StreamEvent::Connected => {}
-            StreamEvent::PeerFin | StreamEvent::Closed(_) => this.qp.kick_rx(),
+            StreamEvent::PeerFin | StreamEvent::Closed => this.qp.kick_rx(),
         }
     }
 }

@@ -27,6 +27,7 @@ use super::{
     Qp, //
 };
 use crate::{
+    abi::MAX_SGE,
     ffi::net::{
         SendFlags,
         TcpSocket,
@@ -69,6 +70,8 @@ use kernel::{
 const BATCH_PIECES: usize = 512;
 /// Octets of headers, trailers and inline data in a batch.
 const BATCH_COPIED: usize = 8 * 1024;
+/// Regions that a batch may be taken from.
+const BATCH_OWNERS: usize = 128;
 /// Octets of a batch, where that many fit into the socket.
 const BATCH_BYTES: usize = 128 * 1024;
 /// Requests that may end with one batch.
@@ -124,7 +127,7 @@ impl TxState {
     /// `ENOMEM`.
     pub(super) fn new(params: &Params, emss: u32) -> Result<Self> {
         Ok(Self {
-            batch: TxBatch::new(BATCH_PIECES, BATCH_COPIED)?,
+            batch: TxBatch::new(BATCH_PIECES, BATCH_COPIED, BATCH_OWNERS)?,
             flags: SendFlags::default(),
             ends: KVec::with_capacity(BATCH_ENDS, GFP_KERNEL)?,
             current: None,
@@ -217,16 +220,16 @@ impl TxState {
     fn flush(&mut self, qp: &Arc<Qp>, sock: &TcpSocket) -> Result<bool, Failure> {
         if !self.batch.is_empty() {
             let sent = sock.send_batch(&mut self.batch, self.flags);
-            // A broken connection is reported by its callbacks.
             if sent.is_err() {
+                // The connection is broken, of which its callbacks tell.
+                self.batch.clear();
+                self.close_current();
                 return Ok(false);
             }
             self.flags = SendFlags::default();
             if !self.batch.is_empty() {
                 // No region may be kept from its owner while the peer is awaited (T-20).
-                if let Some(current) = &mut self.current {
-                    current.close();
-                }
+                self.close_current();
                 self.batch
                     .detach()
                     .map_err(|_| TermError::LocalCatastrophic)?;
@@ -238,6 +241,12 @@ impl TxState {
             self.ends.clear();
         }
         Ok(true)
+    }
+
+    fn close_current(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.close();
+        }
     }
 
     fn put_terminate(&mut self, message: &Terminate) -> Result {
@@ -261,8 +270,7 @@ impl TxState {
         let limit = sock.send_space().min(BATCH_BYTES);
         while self.batch.is_empty() || self.batch.remaining() < limit {
             if self.current.is_none() {
-                if self.ends.len() >= BATCH_ENDS {
-                    self.flags.more = true;
+                if self.ends.len() >= BATCH_ENDS || self.batch.owners_left() < MAX_SGE {
                     break;
                 }
                 self.current = self.next_message(qp, ring)?;

@@ -42,9 +42,11 @@ class Env:
 
 def parse(argv):
     p = argparse.ArgumentParser(prog="run", description=USAGE)
-    p.add_argument("--type", default="rsiw", help="link type (rsiw)")
+    p.add_argument("--type", "--device-type", default="rsiw",
+                   help="link type (rsiw)")
     p.add_argument("--module", help="module of that type (the type's name)")
-    p.add_argument("--bin", help="where our programs are (bin beside this)")
+    p.add_argument("--bin", help="where our programs are ($RSIW_BIN, or "
+                   "bin beside this)")
     p.add_argument("--list", action="store_true", help="only name the tests")
     p.add_argument("--only", action="append", metavar="PATTERN",
                    help="names or shell patterns; may be repeated")
@@ -54,7 +56,7 @@ def parse(argv):
     args = p.parse_args(argv)
     if not args.bin:
         here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        args.bin = os.path.join(here, "bin")
+        args.bin = os.environ.get("RSIW_BIN", os.path.join(here, "bin"))
     if args.shard:
         try:
             i, n = map(int, args.shard.split("/"))
@@ -183,6 +185,10 @@ def prepare(env):
     for module in ("ib_uverbs", "rdma_ucm"):
         sh("modprobe", module)
     make_nodes()
+    # Some tools crash when they are refused what they want (a tool's bug);
+    # only the kernel's own faults are to be in its log.
+    with open("/proc/sys/debug/exception-trace", "w") as f:
+        f.write("0")
     env.topo.ensure()
 
 

@@ -142,21 +142,32 @@ class Topology:
             sh("ip", "link", "set", self.lo, "up")
         sh("ip", "addr", "add", LO4 + "/32", "dev", self.lo)
         sh("ip", "addr", "add", LO6 + "/128", "dev", self.lo, "nodad")
+        self.make_wire()
+        # The first device: rdma_cm takes that one for 127.0.0.1 and ::1.
+        self.add_link(self.dev_lo, self.lo)
+        self.add_wire_links()
+        self.baseline = self.resources()
+
+    def make_wire(self):
+        """The two namespaces and the veth pair between them."""
         for ns in (NS_A, NS_B):
             sh("ip", "netns", "add", ns)
             sh("ip", "link", "set", "lo", "up", netns=ns)
-        sh("ip", "link", "add", IF_A, "netns", NS_A, "mtu", "1500",
-           "type", "veth", "peer", "name", IF_B, "netns", NS_B, "mtu", "1500")
+        # Different indices: some drivers take an index for the device's in
+        # whatever namespace the caller happens to be.
+        sh("ip", "link", "add", IF_A, "index", "101", "netns", NS_A, "mtu",
+           "1500", "type", "veth", "peer", "name", IF_B, "index", "102",
+           "netns", NS_B, "mtu", "1500")
         for ns, netdev, v4, v6 in ((NS_A, IF_A, A4, A6), (NS_B, IF_B, B4, B6)):
             sh("ip", "addr", "add", v4 + "/24", "dev", netdev, netns=ns)
             sh("ip", "addr", "add", v6 + "/64", "dev", netdev, "nodad",
                netns=ns)
             sh("ip", "link", "set", netdev, "up", netns=ns)
-        # The first device: rdma_cm takes that one for 127.0.0.1 and ::1.
-        self.add_link(self.dev_lo, self.lo)
+
+    def add_wire_links(self):
+        """A device on each end of the veth pair."""
         self.add_link(self.dev_a, IF_A, NS_A)
         self.add_link(self.dev_b, IF_B, NS_B)
-        self.baseline = self.resources()
 
     def drop(self):
         """Takes down whatever is there of it."""

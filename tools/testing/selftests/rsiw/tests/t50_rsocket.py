@@ -52,7 +52,8 @@ def rcopy(t):
         os.unlink(target)
     server = t.start("rcopy", "-p", port, netns=path.server_ns)
     server.wait_listening(port)
-    t.run("rcopy", "-p", port, source, path.addr4 + ":" + target,
+    # Its options come last, or it takes itself for the server.
+    t.run("rcopy", source, path.addr4 + ":" + target, "-p", port,
           netns=path.client_ns, timeout=40)
     sums = []
     for name in (source, target):

@@ -56,11 +56,6 @@ unsigned int rsiw_helper_netdev_copy_addr(const struct net_device *dev, u8 *to,
 	return dev->addr_len;
 }
 
-bool rsiw_helper_netdev_is_loopback(const struct net_device *dev)
-{
-	return dev->flags & IFF_LOOPBACK;
-}
-
 bool rsiw_helper_netif_running(const struct net_device *dev)
 {
 	return netif_running(dev);
@@ -211,11 +206,6 @@ u32 rsiw_helper_tcp_mss(const struct sock *sk)
 	return READ_ONCE(tcp_sk(sk)->mss_cache);
 }
 
-bool rsiw_helper_tcp_all_acked(const struct sock *sk)
-{
-	return READ_ONCE(tcp_sk(sk)->snd_una) == READ_ONCE(tcp_sk(sk)->write_seq);
-}
-
 int rsiw_helper_ip6_sock_set_v6only(struct sock *sk)
 {
 	return ip6_sock_set_v6only(sk);
@@ -299,7 +289,8 @@ bool rsiw_helper_log_allowed(void)
 	static DEFINE_RATELIMIT_STATE(state, DEFAULT_RATELIMIT_INTERVAL,
 				      DEFAULT_RATELIMIT_BURST);
 
-	return __ratelimit(&state);
+	/* The name is what the line about suppressed messages begins with. */
+	return ___ratelimit(&state, "rsiw");
 }
 
 /* Returns whether the timer was running. */

@@ -24,13 +24,14 @@ use kernel::{
 ///
 /// - Each element of `bvecs` is a readable stretch of the arena or of memory that an element of
 ///   `owners`, or the work request being sent, keeps.
-/// - The arena is one allocation, physically contiguous; its first `used` octets are written.
+/// - The arena is one allocation, physically contiguous; its first `used` octets are taken.
 /// - `remaining` is the sum of the lengths from `bvecs[first]` on, less `skip`; `skip` is less
 ///   than the length of `bvecs[first]`, or zero.
 /// - Neither vector grows beyond its capacity, so that nothing moves.
 pub(crate) struct TxBatch<K> {
     bvecs: KVec<b::bio_vec>,
     arena: KVec<u8>,
+    used: usize,
     arena_page: NonNull<b::page>,
     arena_offset: u32,
     first: usize,
@@ -45,9 +46,10 @@ pub(crate) struct TxBatch<K> {
 unsafe impl<K: Send> Send for TxBatch<K> {}
 
 impl<K> TxBatch<K> {
-    /// Creates a batch for `pieces` stretches and `copied` octets of small ones.
-    pub(crate) fn new(pieces: usize, copied: usize) -> Result<Self> {
-        let arena = KVec::<u8>::with_capacity(copied.max(1), GFP_KERNEL)?;
+    /// Creates a batch for `pieces` stretches, `copied` octets of small ones, and `owners` of what
+    /// is kept.
+    pub(crate) fn new(pieces: usize, copied: usize, owners: usize) -> Result<Self> {
+        let arena = KVec::from_elem(0u8, copied.max(1), GFP_KERNEL)?;
         // SAFETY: the vector is `kmalloc` memory, which has page descriptors.
         let page = unsafe { h::virt_to_page(arena.as_ptr().cast()) };
         let offset = arena.as_ptr().addr() & (PAGE_SIZE - 1);
@@ -58,10 +60,11 @@ impl<K> TxBatch<K> {
             // CAST: less than a page.
             arena_offset: offset as u32,
             arena,
+            used: 0,
             first: 0,
             skip: 0,
             remaining: 0,
-            owners: KVec::new(),
+            owners: KVec::with_capacity(owners, GFP_KERNEL)?,
             copy: KVVec::new(),
         })
     }
@@ -83,12 +86,21 @@ impl<K> TxBatch<K> {
 
     /// How many octets can still be copied.
     pub(crate) fn copy_left(&self) -> usize {
-        self.arena.capacity().saturating_sub(self.arena.len())
+        self.arena.len().saturating_sub(self.used)
+    }
+
+    /// How many owners can still be kept.
+    pub(crate) fn owners_left(&self) -> usize {
+        self.owners.capacity().saturating_sub(self.owners.len())
     }
 
     /// Keeps `owner` until the batch is empty.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there is no room.
     pub(crate) fn keep(&mut self, owner: K) -> Result {
-        Ok(self.owners.push(owner, GFP_KERNEL)?)
+        self.owners.push_within_capacity(owner).map_err(|_| ENOSPC)
     }
 
     /// Adds a copy of `bytes`. Pieces that follow one another take one stretch.
@@ -100,14 +112,16 @@ impl<K> TxBatch<K> {
         if bytes.is_empty() {
             return Ok(());
         }
-        if bytes.len() > self.copy_left() {
-            return Err(ENOSPC);
+        let end = self.used.checked_add(bytes.len()).ok_or(ENOSPC)?;
+        let place = self.arena.get_mut(self.used..end).ok_or(ENOSPC)?;
+        for (to, from) in place.iter_mut().zip(bytes) {
+            *to = *from;
         }
-        let start = u32::try_from(self.arena.len())?;
+        let start = u32::try_from(self.used)?;
         let offset = self.arena_offset.checked_add(start).ok_or(ENOSPC)?;
         self.push_bvec(self.arena_page, offset, u32::try_from(bytes.len())?)?;
-        // There is room, so that nothing is allocated or moved.
-        Ok(self.arena.extend_from_slice(bytes, GFP_NOWAIT)?)
+        self.used = end;
+        Ok(())
     }
 
     /// Adds a stretch of pages, which someone keeps: see [`TxBatch::keep`].
@@ -224,7 +238,7 @@ impl<K> TxBatch<K> {
     /// Forgets what was not sent and drops what was kept.
     pub(crate) fn clear(&mut self) {
         self.bvecs.clear();
-        self.arena.clear();
+        self.used = 0;
         self.owners.clear();
         self.copy = KVVec::new();
         self.first = 0;

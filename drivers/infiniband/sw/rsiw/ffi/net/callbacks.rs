@@ -6,6 +6,10 @@
 //! handler, under the socket's `sk_callback_lock` taken for reading; a guard's `drop` takes it for
 //! writing, so that it waits for those in progress.
 //!
+//! Handlers of different types follow one another on a socket. TCP fetches a callback and calls it
+//! with the socket's lock held, so callbacks are exchanged under that lock as well: none is called
+//! that belongs to another type than the handler it finds.
+//!
 //! Callbacks run in softirq, or in process context from the socket's backlog; bottom halves are
 //! off in both.
 
@@ -37,8 +41,8 @@ pub(crate) enum StreamEvent {
     Connected,
     /// The peer's FIN arrived; octets in front of it may still be unread. `data_ready` follows.
     PeerFin,
-    /// It is gone; the error tells why, `None` after a regular close.
-    Closed(Option<Error>),
+    /// It is gone; the socket's error tells why.
+    Closed,
 }
 
 /// Receiver of the events of a connection. Methods must not sleep.
@@ -90,11 +94,12 @@ impl Originals {
         }
     }
 
-    /// Gives them to a socket. The caller holds `sk_callback_lock` for writing.
+    /// Gives them to a socket.
     ///
     /// # Safety
     ///
-    /// `sk` is a live socket for which the functions are made, and the lock is held.
+    /// `sk` is a live socket for which the functions are made, and its locks are held: see
+    /// [`lock`].
     unsafe fn store(&self, sk: NonNull<b::sock>) {
         let sk = sk.as_ptr();
         // SAFETY: the caller vouches for `sk` and holds the lock that guards the fields.
@@ -111,22 +116,47 @@ impl Originals {
     ///
     /// # Safety
     ///
-    /// `sk` is a live socket for which the functions are made; `sk_callback_lock` is not held.
+    /// `sk` is a live socket for which the functions are made; this is process context, in which
+    /// neither of its locks is held.
     pub(super) unsafe fn restore(&self, sk: NonNull<b::sock>) {
-        // SAFETY: `sk` is live, the lock not held.
-        unsafe { h::sk_callback_write_lock(sk.as_ptr()) };
-        // SAFETY: the lock was just taken.
+        // SAFETY: by the caller's promise.
+        unsafe { lock(sk) };
+        // SAFETY: the locks were just taken.
         unsafe { self.store(sk) };
         // SAFETY: as above.
         unsafe { h::sk_set_user_data(sk.as_ptr(), core::ptr::null_mut()) };
         // SAFETY: as above.
-        unsafe { h::sk_callback_write_unlock(sk.as_ptr()) };
+        unsafe { unlock(sk) };
     }
+}
+
+/// Takes the locks under which callbacks and handler of a socket are exchanged.
+///
+/// # Safety
+///
+/// `sk` is a live socket; this is process context, in which neither of its locks is held.
+unsafe fn lock(sk: NonNull<b::sock>) {
+    // SAFETY: by the caller's promise.
+    unsafe { h::lock_sock(sk.as_ptr()) };
+    // SAFETY: as above.
+    unsafe { h::sk_callback_write_lock(sk.as_ptr()) };
+}
+
+/// Drops the locks; what arrived meanwhile is taken in, and callbacks run in this context.
+///
+/// # Safety
+///
+/// The locks are held by [`lock`].
+unsafe fn unlock(sk: NonNull<b::sock>) {
+    // SAFETY: by the caller's promise.
+    unsafe { h::sk_callback_write_unlock(sk.as_ptr()) };
+    // SAFETY: as above.
+    unsafe { b::release_sock(sk.as_ptr()) };
 }
 
 /// Callbacks installed on a socket for a handler; dropping this removes them.
 ///
-/// Drop it in process context, outside the socket's lock and callbacks.
+/// Make and drop it in process context, outside the socket's lock and callbacks.
 ///
 /// # Invariants
 ///
@@ -147,18 +177,18 @@ impl<H: Send + Sync + 'static> Guard<H> {
     fn install_all(sock: Arc<TcpSocket>, handler: Arc<H>, callbacks: &Originals) -> Result<Self> {
         let sk = sock.sk();
         let raw = Arc::into_raw(handler).cast_mut();
-        // SAFETY: the socket is live; the lock is not held here.
-        unsafe { h::sk_callback_write_lock(sk.as_ptr()) };
-        // SAFETY: the lock is held.
+        // SAFETY: the socket is live; guards are made in process context, without these locks.
+        unsafe { lock(sk) };
+        // SAFETY: the locks are held.
         let free = unsafe { h::sk_user_data(sk.as_ptr()) }.is_null();
         if free {
-            // SAFETY: the lock is held; the pointer stays good until `drop` takes it back.
+            // SAFETY: the locks are held; the pointer stays good until `drop` takes it back.
             unsafe { h::sk_set_user_data(sk.as_ptr(), raw.cast()) };
-            // SAFETY: the lock is held; the functions expect the handler that was just stored.
+            // SAFETY: the locks are held; the functions expect the handler that was just stored.
             unsafe { callbacks.store(sk) };
         }
-        // SAFETY: the lock is held.
-        unsafe { h::sk_callback_write_unlock(sk.as_ptr()) };
+        // SAFETY: the locks are held.
+        unsafe { unlock(sk) };
         match NonNull::new(raw) {
             // INVARIANT: pointer and callbacks were stored above.
             Some(handler) if free => Ok(Self {
@@ -177,7 +207,7 @@ impl<H: Send + Sync + 'static> Guard<H> {
 
 impl<H: 'static> Drop for Guard<H> {
     fn drop(&mut self) {
-        // SAFETY: the socket is live; no callback runs in this context.
+        // SAFETY: the socket is live; guards are dropped in process context, without its locks.
         unsafe { self.sock.originals().restore(self.sock.sk()) };
         // SAFETY: by the type invariants the pointer comes from `into_raw` and is owned by this
         // value; no callback uses it any more.
@@ -189,7 +219,8 @@ impl<H: 'static> Drop for Guard<H> {
 ///
 /// # Safety
 ///
-/// Called from a callback of `sk` that is installed for handlers of type `H` only. A socket that
+/// Called from a callback of `sk` that is installed for handlers of type `H` only: by TCP with the
+/// socket's lock held, or on a listener, which never has a handler of another type. A socket that
 /// inherited the callback has no handler.
 unsafe fn with_handler<H: 'static>(sk: *mut b::sock, f: impl FnOnce(ArcBorrow<'_, H>)) {
     // SAFETY: `sk` is live during its callbacks.
@@ -260,8 +291,7 @@ impl<H: StreamHandler> Callbacks<H> {
         let state = TcpState::from_raw(unsafe { h::sk_state(sk) });
         let event = match state {
             TcpState::Established => StreamEvent::Connected,
-            // SAFETY: as above.
-            TcpState::Closed => StreamEvent::Closed(super::tcp::error_of(unsafe { h::sk_err(sk) })),
+            TcpState::Closed => StreamEvent::Closed,
             TcpState::CloseWait => StreamEvent::PeerFin,
             // SAFETY: as above.
             TcpState::Closing if unsafe { h::sk_rcv_shutdown(sk) } => StreamEvent::PeerFin,

@@ -10,10 +10,7 @@ use core::ptr::NonNull;
 use kernel::{
     fmt,
     prelude::*,
-    sync::aref::{
-        ARef,
-        AlwaysRefCounted, //
-    },
+    sync::aref::AlwaysRefCounted,
     types::Opaque, //
 };
 
@@ -98,12 +95,6 @@ impl NetDevice {
         (len == 6 && mac != [0; 6]).then_some(mac)
     }
 
-    /// Whether it is the loopback device of a namespace.
-    pub(crate) fn is_loopback(&self) -> bool {
-        // SAFETY: `self` is live.
-        unsafe { h::netdev_is_loopback(self.0.get()) }
-    }
-
     /// Whether the interface is up.
     pub(crate) fn is_running(&self) -> bool {
         // SAFETY: `self` is live.
@@ -126,11 +117,6 @@ impl NetDevice {
         let net = unsafe { h::netdev_get_net(self.0.get()) };
         // INVARIANT: the helper took a reference.
         NonNull::new(net).map(Net).ok_or(ENODEV)
-    }
-
-    /// A counted reference.
-    pub(crate) fn hold(&self) -> ARef<NetDevice> {
-        self.into()
     }
 }
 

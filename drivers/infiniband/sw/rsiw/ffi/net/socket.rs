@@ -158,12 +158,6 @@ impl TcpSocket {
         unsafe { h::sock_set_tos(self.sk.as_ptr(), c_int::from(tos)) };
     }
 
-    /// Limits how long sent data may stay unacknowledged.
-    pub(crate) fn set_user_timeout(&self, ms: u32) -> Result {
-        // SAFETY: the socket is live.
-        to_result(unsafe { b::tcp_sock_set_user_timeout(self.sk.as_ptr(), c_int::try_from(ms)?) })
-    }
-
     /// Starts to connect; the socket's callbacks tell how it ends.
     pub(crate) fn connect(&self, addr: &SocketAddr) -> Result {
         let (mut storage, len) = Storage::new(addr);
@@ -307,12 +301,6 @@ impl TcpSocket {
     pub(crate) fn send_space(&self) -> usize {
         // SAFETY: the socket is live.
         usize::try_from(unsafe { h::sk_stream_wspace(self.sk.as_ptr()) }).unwrap_or(0)
-    }
-
-    /// Whether the peer acknowledged everything that was sent. Any context.
-    pub(crate) fn all_acked(&self) -> bool {
-        // SAFETY: the socket is live.
-        unsafe { h::tcp_all_acked(self.sk.as_ptr()) }
     }
 
     /// Sends a FIN behind what was sent before. Receiving goes on.

@@ -127,6 +127,7 @@ impl PortAttr {
     /// Writes the attributes where the core wants them; speed and width are left alone.
     pub(super) fn store(&self, attr: &mut b::ib_port_attr) {
         attr.gid_tbl_len = 1;
+        attr.pkey_tbl_len = 1;
         attr.max_msg_sz = u32::MAX;
         attr.max_mtu = mtu_enum(self.max_mtu);
         attr.active_mtu = mtu_enum(self.mtu);
@@ -275,7 +276,7 @@ impl QpQuery {
         attr.qp_state = self.state.to_raw();
         attr.cur_qp_state = self.state.to_raw();
         attr.path_mtu = mtu_enum(self.mtu);
-        attr.qp_access_flags = self.access as _; // CAST: flag bits in a C int.
+        attr.qp_access_flags = self.access as c_int; // CAST: flag bits.
         attr.max_rd_atomic = self.max_rd_atomic;
         attr.max_dest_rd_atomic = self.max_dest_rd_atomic;
         attr.port_num = 1;

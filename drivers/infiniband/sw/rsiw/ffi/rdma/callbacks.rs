@@ -43,6 +43,7 @@ impl<D: Driver> Vtable<D> {
         query_port: Some(device::query_port::<D>),
         get_port_immutable: Some(device::get_port_immutable),
         query_gid: Some(device::query_gid::<D>),
+        query_pkey: Some(device::query_pkey),
         dealloc_driver: Some(device::dealloc_driver::<D>),
         alloc_ucontext: Some(device::alloc_ucontext::<D>),
         dealloc_ucontext: Some(device::dealloc_ucontext::<D>),

@@ -14,6 +14,7 @@ use super::{
         DeviceHandle,
         Handle, //
     },
+    link::LinkName,
     object::Object,
 };
 use crate::ffi::{
@@ -30,7 +31,6 @@ use core::{
 use kernel::{
     error::to_result,
     prelude::*,
-    str::CStr,
     sync::{
         aref::ARef,
         Arc, //
@@ -38,10 +38,13 @@ use kernel::{
     types::ScopeGuard,
 };
 
+/// Octets of a device's name at the most (`IB_DEVICE_NAME_MAX`).
+const NAME_MAX: usize = 64;
+
 /// What the core has to know of a new device.
 pub(crate) struct Spec<'a> {
     /// The name that the administrator chose.
-    pub(crate) name: &'a CStr,
+    pub(crate) name: LinkName<'a>,
     /// The interface it runs over.
     pub(crate) netdev: &'a NetDevice,
     /// EUI-64 in network byte order.
@@ -84,11 +87,11 @@ pub(crate) fn add<D: Driver>(
         dev.uverbs_cmd_mask |= 1 << b::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
         dev.iw_driver_flags = b::iw_flags_IW_F_NO_PORT_MAP;
         for (to, from) in dev.node_desc.iter_mut().zip(D::NODE_DESC) {
-            *to = *from as _; // CAST: plain ASCII.
+            *to = *from;
         }
         let name = spec.netdev.name();
         for (to, from) in dev.iw_ifname.iter_mut().zip(name.as_bytes()) {
-            *to = *from as _; // CAST: bytes of a C string.
+            *to = *from;
         }
     }
     // SAFETY: both devices are valid; the core takes its own reference.
@@ -97,7 +100,7 @@ pub(crate) fn add<D: Driver>(
     unsafe { h::ib_mark_name_assigned_by_user(raw) };
     // SAFETY: the device is complete; no DMA device means that addresses are kernel addresses.
     to_result(unsafe {
-        b::ib_register_device(raw, spec.name.as_char_ptr(), core::ptr::null_mut())
+        b::ib_register_device(raw, spec.name.as_ptr(), core::ptr::null_mut())
     })?;
     unwind.dismiss();
     Ok(())
@@ -161,8 +164,14 @@ impl kernel::fmt::Display for DeviceHandle {
         self.with(|dev| {
             // SAFETY: the gate keeps the device alive, and with it its name.
             let name = unsafe { b::dev_name((&raw const (*dev).__bindgen_anon_1.dev).cast()) };
-            // SAFETY: a device's name is a C string.
-            kernel::fmt::Display::fmt(unsafe { CStr::from_char_ptr(name) }, f)
+            for i in 0..NAME_MAX {
+                // SAFETY: a device's name is a C string, of which no end was seen yet.
+                match unsafe { *name.wrapping_add(i) } {
+                    0 => break,
+                    c => kernel::fmt::Write::write_char(f, char::from(c))?,
+                }
+            }
+            Ok(())
         })
         .unwrap_or_else(|| f.write_str("(removed)"))
     }

@@ -16,10 +16,25 @@ use kernel::{
     types::Opaque, //
 };
 
+/// The name that the administrator chose for a device.
+///
+/// # Invariants
+///
+/// A C string, valid for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct LinkName<'a>(*const c_char, PhantomData<&'a c_char>);
+
+impl LinkName<'_> {
+    /// The C string.
+    pub(super) fn as_ptr(self) -> *const c_char {
+        self.0
+    }
+}
+
 /// What makes devices on the administrator's request.
 pub(crate) trait LinkOps: 'static {
     /// Makes a device called `name` over `netdev`. Process context, nothing held.
-    fn new_link(name: &CStr, netdev: &NetDevice) -> Result;
+    fn new_link(name: LinkName<'_>, netdev: &NetDevice) -> Result;
 }
 
 /// A registered link type; dropping it makes the core forget the type.
@@ -80,8 +95,8 @@ unsafe extern "C" fn new_link<T: LinkOps>(
     netdev: *mut b::net_device,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: the core passes a C string that outlives the call.
-        let name = unsafe { CStr::from_char_ptr(name) };
+        // INVARIANT: the core passes a C string that outlives the call.
+        let name = LinkName(name, PhantomData);
         // SAFETY: the core holds a reference during the call.
         let netdev = unsafe { NetDevice::from_raw(netdev) };
         T::new_link(name, netdev)?;

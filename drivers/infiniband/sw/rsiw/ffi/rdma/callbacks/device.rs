@@ -91,6 +91,7 @@ pub(super) unsafe extern "C" fn get_port_immutable(
     // SAFETY: the core passes a structure to fill.
     let immutable = unsafe { &mut *immutable };
     immutable.gid_tbl_len = 1;
+    immutable.pkey_tbl_len = 1;
     immutable.core_cap_flags = b::RDMA_CORE_CAP_PROT_IWARP | b::RDMA_CORE_CAP_IW_CM;
     0
 }
@@ -108,6 +109,23 @@ pub(super) unsafe extern "C" fn query_gid<D: Driver>(
     let dev = unsafe { DeviceObject::<D>::get(dev) };
     // SAFETY: the core passes a GID to fill; every bit pattern is one.
     unsafe { gid.cast::<[u8; 16]>().write(D::query_gid(&dev)) };
+    0
+}
+
+/// iWARP has no partition keys, but the connection manager wants to see one before it binds to a
+/// loopback address.
+///
+/// # Safety
+///
+/// Called by the core with a key to fill.
+pub(super) unsafe extern "C" fn query_pkey(
+    _dev: *mut b::ib_device,
+    _port: u32,
+    _index: u16,
+    pkey: *mut u16,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { pkey.write(0) };
     0
 }
 

@@ -21,7 +21,10 @@ use crate::ffi::{
             HasQpHandle,
             QpInit, //
         },
-        handle::Handle,
+        handle::{
+            Handle,
+            QpHandle, //
+        },
         udata::Udata, //
     },
 };
@@ -63,9 +66,10 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
             sig_all: attr.sq_sig_type == b::ib_sig_type_IB_SIGNAL_ALL_WR,
             flags: attr.create_flags,
         };
-        // SAFETY: revoked in `destroy_qp`, or never used if creation fails.
+        // SAFETY: revoked in `destroy_qp`, or below if creation fails.
         let handle = unsafe { Handle::new(obj) }?;
-        let (inner, num) = D::create_qp(dev, pd, handle, &mut init, udata.as_mut())?;
+        let created = D::create_qp(dev, pd, handle.clone(), &mut init, udata.as_mut());
+        let (inner, num) = created.inspect_err(|_| end_of_use(&handle))?;
         init.cap.store(&mut attr.cap);
         // SAFETY: `qp` is the core's object of this call.
         unsafe { (*qp).qp_num = num };
@@ -143,6 +147,16 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     0
 }
 
+/// Waits until nobody uses a queue pair whose number is unknown by now.
+///
+/// `iw_get_qp` and the `iw_add_ref` that follows run under a spin lock with interrupts off: after a
+/// grace period every reference that was found through the number is counted.
+fn end_of_use(handle: &QpHandle) {
+    // SAFETY: may be called in process context with nothing held.
+    unsafe { b::synchronize_rcu_expedited() };
+    handle.revoke();
+}
+
 /// # Safety
 ///
 /// Called by the core for the last time with this queue pair.
@@ -153,11 +167,7 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     // SAFETY: the queue pair is one of `D` and is not taken out yet.
     let inner = unsafe { QpObject::<D>::get(qp) };
     D::destroy_qp(inner);
-    // `iw_get_qp` and the `iw_add_ref` that follows run under a spin lock with interrupts off: after
-    // a grace period every reference that was found through the number is counted.
-    // SAFETY: may be called in process context with nothing held.
-    unsafe { b::synchronize_rcu_expedited() };
-    inner.handle().revoke();
+    end_of_use(inner.handle());
     // SAFETY: the core frees the queue pair next; all references are gone.
     drop(unsafe { QpObject::<D>::take(qp) });
     0

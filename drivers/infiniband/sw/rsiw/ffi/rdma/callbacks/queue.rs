@@ -56,7 +56,7 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
         let handle = unsafe { Handle::new(obj) }?;
         let (inner, cqe) = D::create_cq(dev, handle, &init, udata.as_mut())?;
         // SAFETY: `cq` is the core's object of this call.
-        unsafe { (*cq).cqe = cqe as _ }; // CAST: at most the maximum the driver reports.
+        unsafe { (*cq).cqe = cqe as c_int }; // CAST: at most the maximum reported.
                                          // SAFETY: the memory is fresh.
         unsafe { CqObject::<D>::install(cq, inner) };
         Ok(0)
