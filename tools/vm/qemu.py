@@ -41,7 +41,9 @@ QMP = "/tmp/qmp.sock"
 BOOTED = b"rsiw-guest: booted"
 # Plain boots take 5 to 15 s. One in some thirty hangs early and silently on
 # machines without KVM; nothing of ours runs by then, so trying again is right.
-BOOT_SECONDS = 120
+# Such a guest is known by a console that says nothing new for so long.
+SILENT_SECONDS = 45
+BOOT_SECONDS = 240
 BOOT_TRIES = 3
 
 
@@ -190,12 +192,33 @@ def dump_tasks():
         print(f"boot: cannot ask the guest for its tasks: {e}", file=sys.stderr)
 
 
-def booted(console):
-    try:
-        with open(console, "rb") as f:
-            return BOOTED in f.read()
-    except FileNotFoundError:
-        return False
+class Watch:
+    """Is the guest up, or does its console show that it never will be?"""
+
+    def __init__(self, console):
+        self.console = console
+        self.start = self.changed = time.monotonic()
+        self.size = 0
+        self.up = False
+
+    def look(self):
+        """Whether the guest has come up since the last look."""
+        try:
+            with open(self.console, "rb") as f:
+                text = f.read()
+        except FileNotFoundError:
+            return False
+        if len(text) != self.size:
+            self.size, self.changed = len(text), time.monotonic()
+        if self.up or BOOTED not in text:
+            return False
+        self.up = True
+        return True
+
+    def hopeless(self):
+        now = time.monotonic()
+        return (now - self.changed > SILENT_SECONDS or
+                now - self.start > BOOT_SECONDS)
 
 
 def kill(proc):
@@ -208,27 +231,25 @@ def kill(proc):
 
 def run_once(args, cmd):
     """One guest: whether it booted, and its status."""
-    start = time.monotonic()
+    watch = Watch(args.console)
     proc = subprocess.Popen(cmd, start_new_session=True,
                             stdin=subprocess.PIPE)
-    up = False
     try:
         while True:
             try:
                 proc.wait(timeout=0.25)
-                return up or booted(args.console), guest_status(args)
+                watch.look()
+                return watch.up, guest_status(args)
             except subprocess.TimeoutExpired:
                 pass
-            passed = time.monotonic() - start
-            if not up:
-                up = booted(args.console)
-                if up:
-                    print(f"{f'boot Linux {args.release} ({args.accel})':44} {passed:.0f} s",
-                          file=sys.stderr)
+            if not watch.up:
+                if watch.look():
                     start = time.monotonic()
-                elif passed > BOOT_SECONDS and not args.gdb:
+                    print(f"{f'boot Linux {args.release} ({args.accel})':44} "
+                          f"{start - watch.start:.0f} s", file=sys.stderr)
+                elif watch.hopeless() and not args.gdb:
                     return False, 125
-            elif passed > args.time:
+            elif time.monotonic() - start > args.time:
                 print(f"boot: no end after {args.time:.0f} s, the guest's tasks are in "
                       f"{args.console}", file=sys.stderr)
                 dump_tasks()
