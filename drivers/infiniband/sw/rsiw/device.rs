@@ -244,7 +244,6 @@ impl Device {
     }
 
     /// State of the port.
-    ///
     pub(crate) fn port(&self) -> PortAttr {
         let Some(netdev) = self.netdev() else {
             // The interface is gone, the device will follow.
