@@ -244,13 +244,16 @@ impl Device {
     }
 
     /// State of the port.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the interface is going away.
-    pub(crate) fn port(&self) -> Result<PortAttr> {
-        let netdev = self.netdev().ok_or(ENODEV)?;
-        Ok(PortAttr {
+    pub(crate) fn port(&self) -> PortAttr {
+        let Some(netdev) = self.netdev() else {
+            // The interface is gone, the device will follow.
+            return PortAttr {
+                active: false,
+                max_mtu: 0,
+                mtu: 0,
+            };
+        };
+        PortAttr {
             active: netdev.is_running() && netdev.has_carrier(),
             // Zero stands for no limit, as the loopback interface has none.
             max_mtu: match netdev.max_mtu() {
@@ -258,7 +261,7 @@ impl Device {
                 mtu => mtu,
             },
             mtu: netdev.mtu(),
-        })
+        }
     }
 }
 

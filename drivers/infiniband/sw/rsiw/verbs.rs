@@ -103,7 +103,7 @@ impl Driver for Rsiw {
         dev.attributes()
     }
 
-    fn query_port(dev: &Device) -> Result<PortAttr> {
+    fn query_port(dev: &Device) -> PortAttr {
         dev.port()
     }
 

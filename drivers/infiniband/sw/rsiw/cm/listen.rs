@@ -70,6 +70,11 @@ impl_has_work! {
 pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result {
     let addr = id.local_addr().ok_or(EAFNOSUPPORT)?;
     let netdev = dev.netdev().ok_or(ENODEV)?;
+    // A consumer that listens on the wildcard listens on the devices of all namespaces. Nobody can
+    // reach it through those of others, where the port may be somebody else's.
+    if addr.ip().is_unspecified() && !netdev.is_in_current_netns() {
+        return Ok(());
+    }
     let sock = TcpSocket::new(&netdev, &addr)?;
     if addr.is_ipv6() && id.afonly() {
         sock.set_v6only()?;

@@ -154,7 +154,8 @@ static void srq_sizes(struct ep *e, const struct ibv_device_attr *d)
 	unsigned int i;
 	uint32_t n;
 
-	for (i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+	/* A device without shared receive queues says so. */
+	for (i = 0; d->max_srq && i < sizeof(size) / sizeof(size[0]); i++) {
 		struct ibv_srq_init_attr a = {
 			.attr = { .max_wr = size[i], .max_sge = 2 },
 		};

@@ -18,14 +18,16 @@ def rping(t, path, count=1000, size=64, v6=False, timeout=60):
 
 
 # One line per size: #bytes #iterations and figures.
-_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+([\d.]+)", re.M)
+# perftest finds the clock's rate by sampling. Where a busy host spoils that, -F
+# makes it go on, with "inf" or zeros for figures; only the count is looked at.
+_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(inf|[\d.]+)", re.M)
 
 
 def perftest(t, path, tool, size, iters, *extra, qps=1, events=False, v6=False,
              timeout=60):
     """One run of a perftest program over rdma_cm; the client's output."""
     port = t.port()
-    args = [tool, "-R", "-p", port, "-s", size, "-n", iters, *extra]
+    args = [tool, "-R", "-F", "-p", port, "-s", size, "-n", iters, *extra]
     if qps > 1:
         args += ["-q", qps]
     if events:
@@ -44,6 +46,4 @@ def perftest(t, path, tool, size, iters, *extra, qps=1, events=False, v6=False,
     if int(rows[-1][1]) < iters:
         raise Fail("%s did %s of %d iterations:\n%s" % (
             client, rows[-1][1], iters, client.tail()))
-    if float(rows[-1][2]) <= 0:
-        raise Fail("%s measured nothing:\n%s" % (client, client.tail()))
     return out

@@ -51,16 +51,3 @@ def rping_persistent(t):
             c.expect(t.left(40))
     if server.poll() is not None:
         raise Fail("the persistent server ended:\n%s" % server.tail())
-
-
-@test("rping-127", cost=4)
-def rping_127(t):
-    """127.0.0.1 and ::1: the core listens on every device for these."""
-    for addr in ("127.0.0.1", "::1"):
-        with t.sub(addr):
-            port = t.port()
-            args = ["-a", addr, "-p", port, "-V", "-C", 100]
-            server = t.start("rping", "-s", *args)
-            server.wait_listening(port)
-            t.run("rping", "-c", *args, timeout=40)
-            server.expect(t.left(10))

@@ -75,7 +75,7 @@ def read_bw_200(t):
         pairs = []
         for events in ([], ["-e"]):
             port = t.port()
-            args = ["ib_read_bw", "-R", "-p", port, "-s", 65536, "-n", 5,
+            args = ["ib_read_bw", "-R", "-F", "-p", port, "-s", 65536, "-n", 5,
                     *events]
             server = t.start(*args, "-d", path.server_dev,
                              netns=path.server_ns)

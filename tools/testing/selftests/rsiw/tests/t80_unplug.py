@@ -95,7 +95,7 @@ def reload(t):
 def unload_in_use(t):
     """rmmod while a program holds the device: refused or clean."""
     path, port = t.topo.wire, t.port()
-    args = ["ib_write_bw", "-R", "-p", port, "-D", "20", "-s", 65536]
+    args = ["ib_write_bw", "-R", "-F", "-p", port, "-D", "20", "-s", 65536]
     server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
     server.wait_listening(port)
     t.start(*args, "-d", path.client_dev, path.addr4, netns=path.client_ns)

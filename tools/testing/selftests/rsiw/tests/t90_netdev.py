@@ -23,6 +23,7 @@ def local_rping(t, dev, addr, v6=False):
 @test("tun", cost=5, only_type="rsiw")
 def tun(t):
     """A device on an interface without a MAC address."""
+    sh("modprobe", "tun")
     fd = os.open("/dev/net/tun", os.O_RDWR)
     try:
         fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", b"rstun",
@@ -52,16 +53,25 @@ def ipv6_only(t):
         sh("ip", "link", "del", "rsdum")
 
 
+def connected(t):
+    """The QPs that are connected."""
+    _, out = status("rdma", "res", "show", "qp")
+    return [line for line in out.splitlines() if "state RTS" in line]
+
+
 @test("down-up", limit=90, cost=10)
 def down_up(t):
     """The interface goes down and up under traffic; then all works."""
     path, port = t.topo.wire, t.port()
-    args = ["ib_write_bw", "-R", "-p", port, "-D", "6", "-s", 65536]
+    args = ["ib_write_bw", "-R", "-F", "-p", port, "-D", "6", "-s", 65536]
     server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
     server.wait_listening(port)
     client = t.start(*args, "-d", path.client_dev, path.addr4,
                      netns=path.client_ns)
-    time.sleep(1)
+    # Both have a QP of their own once the data flows.
+    end = time.monotonic() + 20
+    while time.monotonic() < end and len(connected(t)) < 2:
+        time.sleep(0.2)
     sh("ip", "link", "set", IF_B, "down", netns=NS_B)
     state = t.topo.links().get(t.topo.dev_b)
     if state == "ACTIVE":
@@ -95,6 +105,8 @@ def address_change(t):
               netns=path.client_ns, timeout=20)
     sh("ip", "addr", "del", "10.77.1.1/24", "dev", IF_A, netns=NS_A)
     sh("ip", "link", "set", IF_A, "address", "02:00:00:12:34:56", netns=NS_A)
+    # The other side would go on with the old address for half a minute.
+    sh("ip", "neigh", "flush", "dev", IF_B, netns=NS_B)
     t.run("rping", "-c", "-a", path.addr4, "-p", port, "-C", 10,
           netns=path.client_ns, timeout=20)
     sh("ip", "addr", "del", "10.77.1.2/24", "dev", IF_B, netns=NS_B)
@@ -141,7 +153,7 @@ def loss(t):
 def vanishing_peer(t):
     """Packets of a connection disappear: killing still cleans up."""
     path, port = t.topo.wire, t.port()
-    args = ["ib_send_bw", "-R", "-p", port, "-D", "30", "-s", 65536]
+    args = ["ib_send_bw", "-R", "-F", "-p", port, "-D", "30", "-s", 65536]
     server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
     server.wait_listening(port)
     client = t.start(*args, "-d", path.client_dev, path.addr4,

@@ -3,6 +3,7 @@
 #include <linux/bvec.h>
 #include <linux/mm.h>
 #include <linux/netdevice.h>
+#include <linux/nsproxy.h>
 #include <linux/ratelimit.h>
 #include <linux/skbuff.h>
 #include <linux/timer.h>
@@ -36,6 +37,12 @@ void rsiw_helper_netdev_copy_name(struct net_device *dev, char *to)
 int rsiw_helper_netdev_ifindex(const struct net_device *dev)
 {
 	return READ_ONCE(dev->ifindex);
+}
+
+bool rsiw_helper_netdev_in_current_netns(const struct net_device *dev)
+{
+	return current->nsproxy &&
+	       net_eq(dev_net(dev), current->nsproxy->net_ns);
 }
 
 unsigned int rsiw_helper_netdev_mtu(const struct net_device *dev)

@@ -127,7 +127,7 @@ pub(crate) trait Driver: Sized + 'static {
     fn query_device(dev: &Self::Device) -> DeviceAttr;
 
     /// State of the port.
-    fn query_port(dev: &Self::Device) -> Result<PortAttr>;
+    fn query_port(dev: &Self::Device) -> PortAttr;
 
     /// The only GID of the port.
     fn query_gid(dev: &Self::Device) -> [u8; 16];
