@@ -91,10 +91,12 @@ class Proc:
                                (self, port, self.tail()))
             time.sleep(0.03)
 
-    def tail(self, lines=25):
-        """The end of its output, indented."""
-        return "\n".join("  | " + line
-                         for line in self.output().splitlines()[-lines:])
+    def tail(self, head=5, tail=20):
+        """The beginning and the end of its output, indented."""
+        lines = self.output().splitlines()
+        if len(lines) > head + tail:
+            lines[head:-tail] = ["..."]
+        return "\n".join("  | " + line for line in lines)
 
     def kill(self, sig=signal.SIGKILL):
         """Signals the whole session."""

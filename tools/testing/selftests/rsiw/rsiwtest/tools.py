@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """How the packaged RDMA programs are run as pairs."""
 
+import json
 import re
+import time
 
-from .core import Fail
+from .core import Fail, TimedOut
+from .topo import sh
 
 
 def rping(t, path, count=1000, size=64, v6=False, timeout=60):
@@ -34,10 +37,7 @@ def perftest(t, path, tool, size, iters, *extra, qps=1, events=False, v6=False,
         args += ["-e"]
     if v6:
         args += ["--ipv6-addr"]
-    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
-    server.wait_listening(port)
-    client = t.start(*args, "-d", path.client_dev,
-                     path.addr6 if v6 else path.addr4, netns=path.client_ns)
+    server, client = start_perftest(t, path, args, port, v6)
     out = client.expect(t.left(timeout))
     server.expect(t.left(15))
     rows = [r for r in _ROW.findall(out) if int(r[0]) == size]
@@ -47,3 +47,44 @@ def perftest(t, path, tool, size, iters, *extra, qps=1, events=False, v6=False,
         raise Fail("%s did %s of %d iterations:\n%s" % (
             client, rows[-1][1], iters, client.tail()))
     return out
+
+
+def start_perftest(t, path, args, port, v6=False):
+    """Starts both sides of a perftest program; server and client."""
+    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start(*args, "-d", path.client_dev,
+                     path.addr6 if v6 else path.addr4, netns=path.client_ns)
+    return server, client
+
+
+def stream(t, path, tool, seconds):
+    """A perftest that runs for long, returned when its data flows."""
+    port = t.port()
+    server, client = start_perftest(
+        t, path, [tool, "-R", "-F", "-p", port, "-s", 65536, "-D", seconds],
+        port)
+    for proc in (server, client):
+        wait_connected(t, proc)
+    # So that there is data on the way, not only a connection.
+    time.sleep(0.5)
+    for proc in (server, client):
+        if proc.poll() is not None:
+            raise Fail("%s ended early:\n%s" % (proc, proc.tail()))
+    return server, client
+
+
+def wait_connected(t, proc, timeout=20):
+    """Waits until the process has a connection."""
+    end = time.monotonic() + t.left(timeout)
+    while True:
+        cms = json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))
+        if any(c.get("pid") == proc.pid and c.get("state") == "CONNECT"
+               for c in cms):
+            return
+        if proc.poll() is not None:
+            raise Fail("%s ends with status %s instead of connecting:\n%s" % (
+                proc, proc.poll(), proc.tail()))
+        if time.monotonic() > end:
+            raise TimedOut("%s does not connect:\n%s" % (proc, proc.tail()))
+        time.sleep(0.1)

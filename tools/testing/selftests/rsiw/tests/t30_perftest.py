@@ -7,7 +7,7 @@ are not the subject here: every run must end, on both sides, with a result.
 """
 
 from rsiwtest.core import test
-from rsiwtest.tools import perftest
+from rsiwtest.tools import perftest, start_perftest
 
 # Bytes and iterations: enough to go around the rings, little enough for TCG.
 BW_SIZES = ((1, 300), (64, 300), (4096, 200), (65536, 40), (1 << 20, 8),
@@ -77,16 +77,8 @@ def read_bw_200(t):
             port = t.port()
             args = ["ib_read_bw", "-R", "-F", "-p", port, "-s", 65536, "-n", 5,
                     *events]
-            server = t.start(*args, "-d", path.server_dev,
-                             netns=path.server_ns)
-            pairs.append((server, args, port))
-        clients = []
-        for server, args, port in pairs:
-            server.wait_listening(port)
-            clients.append(t.start(*args, "-d", path.client_dev, path.addr4,
-                                   netns=path.client_ns))
-        for client in clients:
+            pairs.append(start_perftest(t, path, args, port))
+        for server, client in pairs:
             client.expect(t.left(30))
-        for server, _, _ in pairs:
             server.expect(t.left(15))
         t.forget()

@@ -6,7 +6,7 @@ import socket
 import time
 
 from rsiwtest.core import Fail, test
-from rsiwtest.tools import rping
+from rsiwtest.tools import rping, stream
 from rsiwtest.topo import NS_A, NS_B
 
 
@@ -102,17 +102,7 @@ def kill_perftest(t):
     path = t.topo.wire
     for tool in ("ib_write_bw", "ib_send_bw", "ib_read_bw"):
         for victim in ("server", "client"):
-            port = t.port()
-            args = [tool, "-R", "-p", port, "-D", "30", "-s", 65536]
-            server = t.start(*args, "-d", path.server_dev,
-                             netns=path.server_ns)
-            server.wait_listening(port)
-            client = t.start(*args, "-d", path.client_dev, path.addr4,
-                             netns=path.client_ns)
-            time.sleep(1)
-            for p in (server, client):
-                if p.poll() is not None:
-                    raise Fail("%s ended early:\n%s" % (p, p.tail()))
+            server, client = stream(t, path, tool, 30)
             first, second = (server, client) if victim == "server" \
                 else (client, server)
             # Whether the other one notices is its own affair; it must die.

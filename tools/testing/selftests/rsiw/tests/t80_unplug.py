@@ -4,6 +4,7 @@
 import time
 
 from rsiwtest.core import Fail, test
+from rsiwtest.tools import stream
 from rsiwtest.topo import IF_A, NS_A, NS_B, sh, status
 
 
@@ -94,12 +95,7 @@ def reload(t):
 @test("unload-in-use", limit=90, cost=8)
 def unload_in_use(t):
     """rmmod while a program holds the device: refused or clean."""
-    path, port = t.topo.wire, t.port()
-    args = ["ib_write_bw", "-R", "-F", "-p", port, "-D", "20", "-s", 65536]
-    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
-    server.wait_listening(port)
-    t.start(*args, "-d", path.client_dev, path.addr4, netns=path.client_ns)
-    time.sleep(1)
+    stream(t, t.topo.wire, "ib_write_bw", 20)
     rv, out = status("rmmod", t.env.module, timeout=30)
     t.reap()
     if rv == 0:

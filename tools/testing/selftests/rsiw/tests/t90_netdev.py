@@ -7,7 +7,7 @@ import struct
 import time
 
 from rsiwtest.core import Fail, test
-from rsiwtest.tools import perftest, rping
+from rsiwtest.tools import perftest, rping, stream
 from rsiwtest.topo import (IF_A, IF_B, NS_A, NS_B, Path, sh, status)
 
 TUNSETIFF = 0x400454ca
@@ -53,25 +53,11 @@ def ipv6_only(t):
         sh("ip", "link", "del", "rsdum")
 
 
-def connected(t):
-    """The QPs that are connected."""
-    _, out = status("rdma", "res", "show", "qp")
-    return [line for line in out.splitlines() if "state RTS" in line]
-
-
 @test("down-up", limit=90, cost=10)
 def down_up(t):
     """The interface goes down and up under traffic; then all works."""
-    path, port = t.topo.wire, t.port()
-    args = ["ib_write_bw", "-R", "-F", "-p", port, "-D", "6", "-s", 65536]
-    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
-    server.wait_listening(port)
-    client = t.start(*args, "-d", path.client_dev, path.addr4,
-                     netns=path.client_ns)
-    # Both have a QP of their own once the data flows.
-    end = time.monotonic() + 20
-    while time.monotonic() < end and len(connected(t)) < 2:
-        time.sleep(0.2)
+    path = t.topo.wire
+    server, client = stream(t, path, "ib_write_bw", 6)
     sh("ip", "link", "set", IF_B, "down", netns=NS_B)
     state = t.topo.links().get(t.topo.dev_b)
     if state == "ACTIVE":
@@ -152,13 +138,7 @@ def loss(t):
 @test("vanishing-peer", limit=90, cost=12)
 def vanishing_peer(t):
     """Packets of a connection disappear: killing still cleans up."""
-    path, port = t.topo.wire, t.port()
-    args = ["ib_send_bw", "-R", "-F", "-p", port, "-D", "30", "-s", 65536]
-    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
-    server.wait_listening(port)
-    client = t.start(*args, "-d", path.client_dev, path.addr4,
-                     netns=path.client_ns)
-    time.sleep(1)
+    server, client = stream(t, t.topo.wire, "ib_send_bw", 30)
     sh("tc", "qdisc", "add", "dev", IF_A, "root", "netem", "loss", "100%",
        netns=NS_A)
     t.topo.baseline = None
