@@ -59,10 +59,10 @@ class Proc:
             raise TimedOut("%s does not end within %.0f s; its output:\n%s" %
                            (self, timeout, self.tail())) from None
 
-    def expect(self, timeout, status=0):
-        """Waits, checks the exit status and returns the output."""
+    def expect(self, timeout, *statuses):
+        """Waits, checks the exit status (0 unless given), returns the output."""
         rv = self.wait(timeout)
-        if rv != status:
+        if rv not in (statuses or (0,)):
             raise Fail("%s ends with status %d; its output:\n%s" %
                        (self, rv, self.tail()))
         return self.output()

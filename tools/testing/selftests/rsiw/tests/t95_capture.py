@@ -41,8 +41,8 @@ def capture_test(t):
     t.need("tshark", "tcpdump")
     pcap = capture(t, "capture", lambda: (
         rping(t, t.topo.wire, count=5, size=3000),
-        perftest(t, t.topo.wire, "ib_write_bw", 65536, 3),
-        perftest(t, t.topo.wire, "ib_read_bw", 65536, 3)))
+        perftest(t, t.topo.wire, "ib_write_bw", 65536, 5),
+        perftest(t, t.topo.wire, "ib_read_bw", 65536, 5)))
     text = dissect(t, pcap)
     with t.sub("no malformed frame"):
         if "Malformed" in text:
