@@ -19,14 +19,14 @@ const ROUNDS: u64 = 6;
 /// Permutes the numbers of [`INDEX_BITS`] bits; the rest of `index` is ignored. `hash` is the keyed
 /// function.
 pub(super) fn permute(index: u32, hash: impl Fn(u64) -> u64) -> u32 {
-    let mut left = index >> HALF_BITS & HALF_MASK;
+    let mut left = (index >> HALF_BITS) & HALF_MASK;
     let mut right = index & HALF_MASK;
     for round in 0..ROUNDS {
         // CAST: the low bits are all that is wanted.
-        let mix = hash(round << 32 | u64::from(right)) as u32 & HALF_MASK;
+        let mix = hash((round << 32) | u64::from(right)) as u32 & HALF_MASK;
         (left, right) = (right, left ^ mix);
     }
-    left << HALF_BITS | right
+    (left << HALF_BITS) | right
 }
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ mod tests {
     /// Not SipHash, but as mixed as a test needs.
     fn hash(v: u64) -> u64 {
         let v = (v ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (v ^ v >> 29).wrapping_mul(0x94d0_49bb_1331_11eb) >> 17
+        (v ^ (v >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 17
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Stag {
     /// Puts an STag together; the upper 8 bits of `index` are lost.
     pub(crate) const fn new(index: u32, key: u8) -> Self {
         // CAST: lossless; `From` is not const.
-        Stag(index << 8 | key as u32)
+        Stag((index << 8) | key as u32)
     }
 
     /// The part that the device chose.

@@ -118,7 +118,7 @@ impl Control {
     /// The octet to send.
     pub(crate) const fn new(opcode: Opcode) -> Self {
         // CAST: the discriminant is the wire value.
-        Control(VERSION << 6 | opcode as u8)
+        Control((VERSION << 6) | opcode as u8)
     }
 
     /// The RV field; the reserved bits are not looked at (P-RDMAP-1).

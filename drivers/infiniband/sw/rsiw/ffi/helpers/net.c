@@ -251,7 +251,8 @@ int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvec, nr, len);
 	msg.msg_iter.iov_offset = skip;
 	lock_sock(sk);
-	if (cut && (skb = tcp_write_queue_tail(sk)))
+	skb = cut ? tcp_write_queue_tail(sk) : NULL;
+	if (skb)
 		TCP_SKB_CB(skb)->eor = 1;
 	ret = tcp_sendmsg_locked(sk, &msg, len);
 	release_sock(sk);

@@ -99,9 +99,7 @@ pub(crate) fn add<D: Driver>(
     // SAFETY: the device is not registered yet.
     unsafe { h::ib_mark_name_assigned_by_user(raw) };
     // SAFETY: the device is complete; no DMA device means that addresses are kernel addresses.
-    to_result(unsafe {
-        b::ib_register_device(raw, spec.name.as_ptr(), core::ptr::null_mut())
-    })?;
+    to_result(unsafe { b::ib_register_device(raw, spec.name.as_ptr(), core::ptr::null_mut()) })?;
     unwind.dismiss();
     Ok(())
 }

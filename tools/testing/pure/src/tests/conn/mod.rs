@@ -51,8 +51,8 @@ pub(super) fn frame(key: &[u8; 16], flags: u8, rev: u8, pd: &[u8]) -> Vec<u8> {
 
 pub(super) fn words(ird: u16, ord: u16, bits: [bool; 4]) -> Vec<u8> {
     let [a, b, c, d] = bits.map(u16::from);
-    let first = a << 15 | b << 14 | ird;
-    let second = c << 15 | d << 14 | ord;
+    let first = (a << 15) | (b << 14) | ird;
+    let second = (c << 15) | (d << 14) | ord;
     [first.to_be_bytes(), second.to_be_bytes()].concat()
 }
 

@@ -55,9 +55,11 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
         // SAFETY: revoked in `destroy_cq`, or never used if creation fails.
         let handle = unsafe { Handle::new(obj) }?;
         let (inner, cqe) = D::create_cq(dev, handle, &init, udata.as_mut())?;
+        // CAST: at most the maximum reported.
+        let cqe = cqe as c_int;
         // SAFETY: `cq` is the core's object of this call.
-        unsafe { (*cq).cqe = cqe as c_int }; // CAST: at most the maximum reported.
-                                         // SAFETY: the memory is fresh.
+        unsafe { (*cq).cqe = cqe };
+        // SAFETY: the memory is fresh.
         unsafe { CqObject::<D>::install(cq, inner) };
         Ok(0)
     })
