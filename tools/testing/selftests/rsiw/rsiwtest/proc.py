@@ -82,7 +82,12 @@ class Proc:
     def wait_listening(self, port, timeout=15):
         """Waits until a TCP socket of its network namespace listens."""
         end = time.monotonic() + timeout
-        while not listening(self.pid, port):
+        seen = 0
+        while True:
+            # A wildcard has one socket per RDMA device, made one by one.
+            before, seen = seen, listening(self.pid, port)
+            if seen and seen == before:
+                return
             if self.poll() is not None:
                 raise Fail("%s ends with status %s instead of listening:\n%s" %
                            (self, self.poll(), self.tail()))
@@ -116,15 +121,15 @@ class Proc:
 
 
 def listening(pid, port):
-    """Whether TCP port `port` is in LISTEN in the namespace of `pid`."""
-    want = "%04X" % port
+    """How many sockets listen on `port` in the namespace of `pid`."""
+    want, count = "%04X" % port, 0
     for name in ("tcp", "tcp6"):
         try:
             with open("/proc/%d/net/%s" % (pid, name)) as f:
                 for line in f:
                     field = line.split()
                     if field[3] == "0A" and field[1].endswith(":" + want):
-                        return True
+                        count += 1
         except OSError:
             pass
-    return False
+    return count
