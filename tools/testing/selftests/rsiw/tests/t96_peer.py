@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The raw peer (tools/testing/peer): scripted scenarios, octet by octet.
+
+Each row of the conformance matrix that a scenario shows is a subtest of its
+own, "ID text".
+"""
+
+import re
+
+from rsiwtest.core import Fail, test
+from rsiwtest.topo import B4
+
+LINE = re.compile(r"(not )?ok \d+ (.*?)(?: # time=(\d+)ms)?$")
+
+
+def peer(t, command, *args, limit):
+    """Runs the raw peer in the client's namespace; its output."""
+    path = t.topo.wire
+    proc = t.start(
+        t.bin("peer"), command, *args, "--ep", t.bin("peer_ep"),
+        "--ep-netns", path.server_ns, "--addr", path.addr4, "--own", B4,
+        "--port", t.port(), "--limit", limit, netns=path.client_ns)
+    status = proc.wait(t.left(limit))
+    return status, proc.output()
+
+
+def scenarios(t, *args, limit):
+    """Turns the lines of TAP into subtests."""
+    status, text = peer(t, "run", *args, limit=limit)
+    notes, plan, seen = [], 0, 0
+    for line in text.splitlines():
+        found = LINE.match(line)
+        if found:
+            seen += 1
+            t.subtests.append((found.group(2), not found.group(1),
+                               "\n".join(notes)))
+            # The next row may be shown by the same scenario.
+            if not found.group(1):
+                notes = []
+        elif line.startswith("# "):
+            notes.append(line[2:])
+        elif line.startswith("1.."):
+            plan = int(line[3:])
+        elif line.startswith("Bail out!"):
+            raise Fail("\n".join([line] + notes))
+    if not seen or seen != plan:
+        raise Fail("%d of %d scenarios were reported; the last lines:\n%s" % (
+            seen, plan, "\n".join(text.splitlines()[-20:])))
+    if status and all(ok for _, ok, _ in t.subtests):
+        raise Fail("the peer ends with status %d" % status)
+
+
+@test("peer", limit=180, cost=30, only_type="rsiw")
+def quick(t):
+    """Every scenario of the raw peer that takes less than a second."""
+    scenarios(t, limit=170)
+
+
+@test("peer-random", limit=60, cost=12, only_type="rsiw")
+def random(t):
+    """Valid traffic of the raw peer, changed at random."""
+    status, text = peer(t, "random", "--seed", 1, "--seconds", 5, limit=50)
+    if status:
+        raise Fail("\n".join(text.splitlines()[-30:]))
