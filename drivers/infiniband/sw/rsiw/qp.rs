@@ -227,9 +227,13 @@ impl Qp {
         self.heard.load(Acquire) != 0
     }
 
-    /// Notes the first FPDU of the connection. Softirq.
-    fn first_segment(self: &Arc<Self>) {
+    /// Notes the first FPDU of the connection whose CRC is right. Softirq.
+    fn first_fpdu(&self) {
         self.heard.store(1, Release);
+    }
+
+    /// Notes the first segment of the connection, which has passed the protocol's checks. Softirq.
+    fn first_segment(self: &Arc<Self>) {
         let endpoint = self.endpoint.lock().clone();
         if let Some(endpoint) = endpoint {
             endpoint.rtr_received();

@@ -34,7 +34,6 @@ pub struct Wc {
 
 /// `enum ibv_wc_status`.
 pub mod status {
-    pub const SUCCESS: u32 = 0;
     pub const LOC_LEN_ERR: u32 = 1;
     pub const LOC_QP_OP_ERR: u32 = 2;
     pub const LOC_PROT_ERR: u32 = 4;

@@ -73,6 +73,8 @@ pub(super) struct RxState {
     deframer: Deframer,
     rx: Rx,
     crc: bool,
+    /// An FPDU has come in whole.
+    heard: bool,
     /// Segments that come in pieces; made when the first one does.
     staging: Option<KVVec<u8>>,
     wants_staging: bool,
@@ -106,6 +108,7 @@ impl RxState {
             deframer: Deframer::new(),
             rx: Rx::new(params.expect_rtr),
             crc: params.crc,
+            heard: false,
             staging: None,
             wants_staging: false,
             recv: None,
@@ -206,6 +209,11 @@ impl RxState {
             if !Crc(crc).matches(wire) {
                 return Err(TermError::MpaCrc.into());
             }
+        }
+        // Before it is looked into: what is wrong with it can be told (T-24).
+        if !self.heard {
+            self.heard = true;
+            qp.first_fpdu();
         }
         let mut head = [0; HEAD_LEN];
         let len = HEAD_LEN.min(usize::from(fpdu.ulpdu_len));

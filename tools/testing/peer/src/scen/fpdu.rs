@@ -26,6 +26,13 @@ pub fn add(list: &mut List) {
         }
         Ok(())
     });
+    list.add("M-MPA-22 M-MPA-31", "the first FPDU of all has a wrong CRC: closed without an FPDU", |w| {
+        let mut c = w.conn()?;
+        c.tcp.send(&fpdu_odd(&write(c.stag, c.to, &[1; 64]), 0, 4))?;
+        c.tcp.expect_closed()?;
+        c.expect_untouched(0, 64)?;
+        c.expect_async(event::FATAL)
+    });
     list.add("P-ERR-1 M-MPA-4 M-MPA-7", "each octet of a Write changed on the way: 0x2002, nothing placed", |w| {
         // The length field apart, which moves the CRC.
         for at in 2..(2 + 14 + 8 + 4) {
@@ -94,6 +101,7 @@ pub fn add(list: &mut List) {
     });
     list.add("M-MPA-31 V-TM-4 D-DDP-23", "what follows a bad FPDU in the same segment is ignored", |w| {
         let mut c = w.conn()?;
+        c.sync()?;
         let mut bytes = fpdu_odd(&write(c.stag, c.to, &[1; 64]), 0, 4);
         bytes.extend(fpdu(&write(c.stag, c.to, &[2; 64])));
         bytes.extend(fpdu(&send(1, b"x")));
@@ -150,6 +158,8 @@ pub fn add(list: &mut List) {
 /// An FPDU that ends the stream with a Terminate that quotes nothing.
 fn bad_frame(w: &mut World, code: u16, make: impl Fn(&Conn) -> Vec<u8>) -> Res {
     let mut c = w.conn()?;
+    // A responder does not answer before it has seen a good FPDU (M-MPA-22).
+    c.sync()?;
     let bytes = make(&c);
     c.tcp.send(&bytes)?;
     c.tcp.expect_terminate(code, None)?;

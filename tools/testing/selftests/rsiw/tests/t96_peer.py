@@ -34,9 +34,8 @@ def scenarios(t, *args, limit):
             seen += 1
             t.subtests.append((found.group(2), not found.group(1),
                                "\n".join(notes)))
-            # The next row may be shown by the same scenario.
-            if not found.group(1):
-                notes = []
+            # Further rows of the same scenario say no more than this one.
+            notes = []
         elif line.startswith("# "):
             notes.append(line[2:])
         elif line.startswith("1.."):
