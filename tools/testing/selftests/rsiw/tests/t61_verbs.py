@@ -28,3 +28,9 @@ def srq_perftest(t):
 def states(t):
     """All transitions of QP states and what they do (V-ST)."""
     t.parts("states", t.topo.wire)
+
+
+@test("errors", limit=150, cost=20)
+def errors(t):
+    """Completion statuses and events, each at its own cause (V-WC, V-AE)."""
+    t.parts("errors", t.topo.loopback)
