@@ -14,6 +14,7 @@ use super::{
         BadRecv,
         Recv, //
     },
+    sgl::SgList,
     sq::{
         Sq,
         Work, //
@@ -73,7 +74,7 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        match self.send_cq.add(&completion) {
+        match self.send_cq.add(&completion, &self.handle) {
             Ok(notify) => notify,
             Err(Overflow) => {
                 self.note_failure(TermError::CatastrophicStream.into());
@@ -136,8 +137,8 @@ impl Qp {
     }
 
     /// Takes a receive for a message that begins.
-    pub(super) fn take_recv(self: &Arc<Self>) -> Result<Recv, Refusal> {
-        let taken = self.rq.lock().take();
+    pub(super) fn take_recv(self: &Arc<Self>, sgl: &mut SgList) -> Result<Recv, Refusal> {
+        let taken = self.rq.lock().take(sgl);
         match taken {
             Some(Ok(recv)) => Ok(recv),
             Some(Err(BadRecv { id })) => Err(Refusal {
@@ -154,7 +155,7 @@ impl Qp {
     ///
     /// The queue is full, which ends the stream (V-CQ-7).
     pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Refusal> {
-        match self.recv_cq.add(completion) {
+        match self.recv_cq.add(completion, &self.handle) {
             Ok(notify) => {
                 if notify {
                     self.recv_cq.notify();

@@ -30,6 +30,7 @@ use crate::{
             Async,
             Effects,
             Event,
+            Post,
             State,
             Tcp, //
         },
@@ -206,12 +207,9 @@ impl Qp {
         }
         while sq.orq.pop().is_some() {}
         for _ in 0..inner.ring.len() {
-            let work = match inner.ring.peek() {
-                None => break,
-                Some(Ok(wqe)) => wqe.work,
-                Some(Err(bad)) => bad.work,
+            let Some(work) = inner.ring.discard() else {
+                break;
             };
-            inner.ring.consume();
             notify |= self.complete_work(&work, Status::Flushed);
         }
         notify
@@ -234,17 +232,40 @@ impl Qp {
             solicited: false,
         };
         if let Some(recv) = rx.and_then(|mut rx| rx.take_recv()) {
-            notify |= self.recv_cq.add(&flushed(recv.id)).unwrap_or(false);
+            notify |= self.add_flushed(&flushed(recv.id));
         }
         let mut rq = self.rq.lock();
         for _ in 0..rq.len() {
-            let id = match rq.take() {
-                None => break,
-                Some(Ok(recv)) => recv.id,
-                Some(Err(bad)) => bad.id,
+            let Some(id) = rq.discard() else {
+                break;
             };
-            notify |= self.recv_cq.add(&flushed(id)).unwrap_or(false);
+            notify |= self.add_flushed(&flushed(id));
         }
         notify
+    }
+
+    fn add_flushed(&self, completion: &Completion) -> bool {
+        self.recv_cq
+            .add(completion, &self.handle)
+            .unwrap_or(false)
+    }
+
+    /// Completes what a kernel consumer posted in a state in which nothing is sent or received any
+    /// more.
+    pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        if self.posted.is_none() {
+            return;
+        }
+        match inner.state.post_send() {
+            Post::Queue => {}
+            Post::Flush => after.notify.send |= self.flush_sq(inner),
+            Post::BadClose if inner.ring.is_empty() => {}
+            Post::BadClose => {
+                let _ = self.apply(inner, Event::PostedInClosing, None, after);
+            }
+        }
+        if inner.state.post_recv() == Post::Flush {
+            after.notify.recv |= self.flush_rq(None);
+        }
     }
 }

@@ -116,6 +116,7 @@ impl Qp {
         let mut inner = self.inner.lock();
         self.handle(&mut inner, &pending, seen.as_ref(), &mut after);
         self.progress(&mut inner, &mut after);
+        self.flush_posted(&mut inner, &mut after);
         drop(inner);
         after.run(self);
         if pending.rx || seen.is_some_and(|seen| seen.more) {

@@ -66,6 +66,8 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_mr: u32,
     /// Protection domains.
     pub(crate) max_pd: u32,
+    /// Pages, or stretches, of a fast-register region.
+    pub(crate) max_fast_reg: u32,
     /// Inbound RDMA Reads of a QP (IRD).
     pub(crate) max_ird: u32,
     /// Outbound RDMA Reads of a QP (ORD).
@@ -81,7 +83,12 @@ impl DeviceAttr {
         attr.vendor_id = self.vendor_id;
         attr.max_qp = self.max_qp;
         attr.max_qp_wr = self.max_qp_wr;
-        attr.kernel_cap_flags = u64::from(b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
+        attr.kernel_cap_flags = u64::from(
+            b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG | b::ib_kernel_cap_flags_IBK_SG_GAPS_REG,
+        );
+        // CAST: 64 bits.
+        attr.device_cap_flags = b::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        attr.max_fast_reg_page_list_len = self.max_fast_reg;
         attr.max_send_sge = self.max_sge;
         attr.max_recv_sge = self.max_sge;
         attr.max_sge_rd = self.max_sge_rd;

@@ -13,12 +13,19 @@ use super::{
         QpModify,
         QpQuery, //
     },
+    extent::Staging,
     handle::{
         CqHandle,
         DeviceHandle,
         QpHandle, //
     },
+    kmr::DmaMemory,
     udata::Udata,
+    wc::WcRoom,
+    wr::{
+        RecvChain,
+        SendChain, //
+    },
 };
 use crate::ffi::{
     iwcm::{
@@ -51,6 +58,12 @@ pub(crate) trait HasCqHandle {
 pub(crate) trait HasQpHandle {
     /// The handle given to [`Driver::create_qp`].
     fn handle(&self) -> &QpHandle;
+}
+
+/// The driver's region tells where its fast-register list is.
+pub(crate) trait Mappable {
+    /// The place of the list, unless the region is of another kind. Any context.
+    fn staging(&self) -> Option<&Staging>;
 }
 
 /// What is asked of a new completion queue.
@@ -118,13 +131,13 @@ pub(crate) trait Driver: Sized + 'static {
     /// Queue pair.
     type Qp: HasQpHandle + Send + Sync;
     /// Memory region.
-    type Mr: Send + Sync;
+    type Mr: Mappable + Send + Sync;
 
     /// The core is done with the device: ends what the driver does on its own.
     fn close(dev: &Self::Device);
 
-    /// Limits and abilities of the device.
-    fn query_device(dev: &Self::Device) -> DeviceAttr;
+    /// Limits and abilities of the device, for a process or for the kernel.
+    fn query_device(dev: &Self::Device, for_process: bool) -> DeviceAttr;
 
     /// State of the port.
     fn query_port(dev: &Self::Device) -> PortAttr;
@@ -155,6 +168,13 @@ pub(crate) trait Driver: Sized + 'static {
     /// No completion may be added after this returns.
     fn destroy_cq(cq: &Self::Cq);
 
+    /// Takes completions out of the queue of a kernel consumer. Any context.
+    fn poll_cq(cq: &Self::Cq, room: &mut WcRoom<'_>) -> Result;
+
+    /// Asks for a call of the handler at the next completion, or the next solicited one. Returns
+    /// whether completions wait already. Any context.
+    fn arm_cq(cq: &Self::Cq, solicited: bool) -> Result<bool>;
+
     /// Creates a queue pair; also returns its number.
     fn create_qp(
         dev: ArcBorrow<'_, Self::Device>,
@@ -177,6 +197,12 @@ pub(crate) trait Driver: Sized + 'static {
     /// A process rang the doorbell of its send queue.
     fn doorbell(qp: ArcBorrow<'_, Self::Qp>) -> Result;
 
+    /// Posts the requests of a kernel consumer, up to the first bad one. Any context.
+    fn post_send(qp: ArcBorrow<'_, Self::Qp>, chain: &mut SendChain<'_>) -> Result;
+
+    /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
+    fn post_recv(qp: ArcBorrow<'_, Self::Qp>, chain: &mut RecvChain<'_>) -> Result;
+
     /// The queue pair of that number. Any context.
     fn qp_by_num(dev: &Self::Device, num: u32) -> Option<Arc<Self::Qp>>;
 
@@ -185,6 +211,20 @@ pub(crate) trait Driver: Sized + 'static {
         pd: ArcBorrow<'_, Self::Pd>,
         init: &MrInit,
         udata: &mut Udata<'_>,
+    ) -> Result<(Arc<Self::Mr>, u32)>;
+
+    /// Makes a region of all memory of the kernel; also returns the STag.
+    fn get_dma_mr(
+        pd: ArcBorrow<'_, Self::Pd>,
+        memory: Pin<KBox<DmaMemory>>,
+    ) -> Result<(Arc<Self::Mr>, u32)>;
+
+    /// Makes a fast-register region for `max` pages, or stretches of any size with `gaps`; also
+    /// returns the STag.
+    fn alloc_mr(
+        pd: ArcBorrow<'_, Self::Pd>,
+        gaps: bool,
+        max: u32,
     ) -> Result<(Arc<Self::Mr>, u32)>;
 
     /// No access to the memory happens after this returns.
