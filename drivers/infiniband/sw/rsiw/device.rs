@@ -232,16 +232,16 @@ impl Device {
 
     /// Limits and abilities, for a process or for the kernel.
     pub(crate) fn attributes(&self, for_process: bool) -> DeviceAttr {
-        let max_sge = match for_process {
-            true => crate::abi::MAX_SGE as u32, // CAST: 6.
-            false => KERNEL_MAX_SGE,
-        };
+        let max_sge = crate::abi::MAX_SGE as u32; // CAST: 6.
         DeviceAttr {
             sys_image_guid: u64::from_ne_bytes(self.guid),
             vendor_id: VENDOR_ID,
             max_qp: MAX_QP,
             max_qp_wr: MAX_WR,
-            max_sge,
+            max_send_sge: if for_process { max_sge } else { KERNEL_MAX_SGE },
+            // A process that asks in the old way is told the smaller number of what the kernel is
+            // told. So this must be what a process can have; kernel consumers can have more.
+            max_recv_sge: max_sge,
             max_sge_rd: 1,
             max_cq: MAX_CQ,
             max_cqe: cq::MAX_CQE,

@@ -220,10 +220,7 @@ impl Driver for Rsiw {
         Ok((mr, stag))
     }
 
-    fn get_dma_mr(
-        pd: ArcBorrow<'_, Pd>,
-        memory: Pin<KBox<DmaMemory>>,
-    ) -> Result<(Arc<Mr>, u32)> {
+    fn get_dma_mr(pd: ArcBorrow<'_, Pd>, memory: Pin<KBox<DmaMemory>>) -> Result<(Arc<Mr>, u32)> {
         let mr = Mr::new_dma(&pd.device().stags, pd.id(), memory)?;
         let stag = mr.stag().0;
         Ok((mr, stag))

@@ -34,7 +34,7 @@ pub(crate) enum FastError {
     Valid,
     /// A combination of rights that a region cannot have.
     Access,
-    /// The length is not that of the list, or nothing was mapped.
+    /// More than the list holds, or nothing at all.
     Length,
     /// The address is not at the same place in a page as the first byte, or wraps.
     Address,
@@ -81,7 +81,7 @@ impl Mr {
             })
         };
         loop {
-            match memory.try_register(&grant) {
+            match memory.try_register(grant) {
                 Some(Ok(())) => break,
                 Some(Err(e)) => return Err(e),
                 None if memory.is_closed() => return Err(FastError::Stag),

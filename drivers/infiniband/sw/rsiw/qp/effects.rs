@@ -245,9 +245,7 @@ impl Qp {
     }
 
     fn add_flushed(&self, completion: &Completion) -> bool {
-        self.recv_cq
-            .add(completion, &self.handle)
-            .unwrap_or(false)
+        self.recv_cq.add(completion, &self.handle).unwrap_or(false)
     }
 
     /// Completes what a kernel consumer posted in a state in which nothing is sent or received any

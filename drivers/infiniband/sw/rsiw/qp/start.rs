@@ -194,11 +194,7 @@ pub(super) fn next_request(
 
 /// The sink of a Read, which this side must be allowed to write (T-22) if there is anything to
 /// write.
-fn read_sink(
-    qp: &Qp,
-    sgl: &SgList,
-    invalidate: bool,
-) -> Result<(Stag, TaggedOffset), WcStatus> {
+fn read_sink(qp: &Qp, sgl: &SgList, invalidate: bool) -> Result<(Stag, TaggedOffset), WcStatus> {
     let is_used = |sge: &&Sge| sge.length > 0 || invalidate;
     let Some(sge) = sgl.elements().first().filter(is_used) else {
         return Ok((NO_SINK, TaggedOffset(0)));
@@ -238,7 +234,11 @@ fn invalidate(qp: &Qp, stag: Stag) -> Result<(), WcStatus> {
 
 /// Carries out a fast registration (V-MR-17, V-MR-18).
 fn register(qp: &Qp, wr: &Registration) -> Result<(), WcStatus> {
-    let mr = qp.dev.stags.lookup(Stag(wr.stag)).ok_or(WcStatus::LocProtErr)?;
+    let mr = qp
+        .dev
+        .stags
+        .lookup(Stag(wr.stag))
+        .ok_or(WcStatus::LocProtErr)?;
     mr.register_fast(qp.pd.id(), wr).map_err(|e| match e {
         FastError::Stag | FastError::Pd => WcStatus::LocProtErr,
         _ => WcStatus::LocQpOpErr,

@@ -272,8 +272,7 @@ impl TxState {
         let limit = sock.send_space().min(BATCH_BYTES);
         while self.batch.is_empty() || self.batch.remaining() < limit {
             if self.current.is_none() {
-                if self.ends.len() >= BATCH_ENDS
-                    || self.batch.owners_left() < self.payload.width()
+                if self.ends.len() >= BATCH_ENDS || self.batch.owners_left() < self.payload.width()
                 {
                     break;
                 }

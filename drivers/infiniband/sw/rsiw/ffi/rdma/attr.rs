@@ -54,8 +54,10 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_qp: u32,
     /// Work requests of one queue.
     pub(crate) max_qp_wr: u32,
-    /// Scatter/gather entries of a Send, a Write or a receive.
-    pub(crate) max_sge: u32,
+    /// Scatter/gather entries of a Send or a Write.
+    pub(crate) max_send_sge: u32,
+    /// Scatter/gather entries of a receive.
+    pub(crate) max_recv_sge: u32,
     /// Scatter/gather entries of an RDMA Read.
     pub(crate) max_sge_rd: u32,
     /// Completion queues.
@@ -89,8 +91,8 @@ impl DeviceAttr {
         // CAST: 64 bits.
         attr.device_cap_flags = b::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
         attr.max_fast_reg_page_list_len = self.max_fast_reg;
-        attr.max_send_sge = self.max_sge;
-        attr.max_recv_sge = self.max_sge;
+        attr.max_send_sge = self.max_send_sge;
+        attr.max_recv_sge = self.max_recv_sge;
         attr.max_sge_rd = self.max_sge_rd;
         attr.max_cq = self.max_cq;
         attr.max_cqe = self.max_cqe;

@@ -221,11 +221,7 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// Makes a fast-register region for `max` pages, or stretches of any size with `gaps`; also
     /// returns the STag.
-    fn alloc_mr(
-        pd: ArcBorrow<'_, Self::Pd>,
-        gaps: bool,
-        max: u32,
-    ) -> Result<(Arc<Self::Mr>, u32)>;
+    fn alloc_mr(pd: ArcBorrow<'_, Self::Pd>, gaps: bool, max: u32) -> Result<(Arc<Self::Mr>, u32)>;
 
     /// No access to the memory happens after this returns.
     fn dereg_mr(dev: &Self::Device, mr: &Self::Mr);

@@ -92,10 +92,7 @@ impl Layout {
             return None;
         }
         let after = self.extents.partition_point(|extent| extent.at <= at);
-        let (first, rest) = self
-            .extents
-            .get(after.checked_sub(1)?..)?
-            .split_first()?;
+        let (first, rest) = self.extents.get(after.checked_sub(1)?..)?.split_first()?;
         let skip = u32::try_from(at.checked_sub(first.at)?).ok()?;
         Some((first, skip, rest))
     }
@@ -224,8 +221,7 @@ impl Staging {
         // SAFETY: by the caller's promise the region is valid; the lock makes this the only writer.
         unsafe { (*mr).filler = Some(NonNull::from(&mut filler)) };
         // SAFETY: the arguments are the core's own.
-        let mapped =
-            unsafe { b::ib_sg_to_pages(mr.cast(), sg, count, offset, Some(set_page)) };
+        let mapped = unsafe { b::ib_sg_to_pages(mr.cast(), sg, count, offset, Some(set_page)) };
         // SAFETY: as above.
         unsafe { (*mr).filler = None };
         // SAFETY: as above.
@@ -295,7 +291,9 @@ unsafe fn map_elements(
         // SAFETY: there are `count` elements, of which this is one.
         let addr = unsafe { b::sg_dma_address(sg) };
         // SAFETY: as above.
-        let len = unsafe { b::sg_dma_len(sg) }.checked_sub(skip).ok_or(EINVAL)?;
+        let len = unsafe { b::sg_dma_len(sg) }
+            .checked_sub(skip)
+            .ok_or(EINVAL)?;
         let addr = addr.checked_add(skip.into()).ok_or(EINVAL)?;
         if mapped == 0 {
             // SAFETY: by the caller's promise the region is valid.

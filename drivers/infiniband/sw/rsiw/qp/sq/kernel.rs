@@ -131,11 +131,7 @@ impl KernelSq {
     }
 
     /// Validates a request, and copies its elements or octets to `room`; gives how many elements.
-    fn request(
-        &self,
-        wr: &SendWr<'_>,
-        room: &mut [Sge],
-    ) -> Result<(Result<Wqe, BadWqe>, usize)> {
+    fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Result<Wqe, BadWqe>, usize)> {
         let (operation, opcode) = match wr.request().ok_or(EINVAL)? {
             Request::Send { invalidate } => (
                 Operation::Send {
@@ -162,12 +158,11 @@ impl KernelSq {
                 },
                 Opcode::Read,
             ),
-            Request::Invalidate { stag } => {
-                (Operation::Invalidate { stag: Stag(stag) }, Opcode::InvalStag)
-            }
-            Request::Register(registration) => {
-                (Operation::Register(registration), Opcode::RegMr)
-            }
+            Request::Invalidate { stag } => (
+                Operation::Invalidate { stag: Stag(stag) },
+                Opcode::InvalStag,
+            ),
+            Request::Register(registration) => (Operation::Register(registration), Opcode::RegMr),
         };
         let is_local = matches!(
             operation,

@@ -94,7 +94,7 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
 ) -> *mut b::ib_mr {
     new_mr(|| {
         // CAST: flag bits in a C int.
-        if access as u32 & !b::ib_access_flags_IB_ACCESS_LOCAL_WRITE as u32 != 0 {
+        if access as u32 & !b::ib_access_flags_IB_ACCESS_LOCAL_WRITE != 0 {
             // All memory of the kernel is not for peers.
             return Err(EOPNOTSUPP);
         }
