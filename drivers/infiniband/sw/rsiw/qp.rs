@@ -63,7 +63,8 @@ use crate::{
             MrError, //
         },
         By,
-        Mr, //
+        Mr,
+        PdId, //
     },
     pd::Pd,
     proto::{
@@ -74,8 +75,12 @@ use crate::{
         rx::Limits,
         state::State, //
     },
+    srq::Srq,
     wire::{
-        ddp::Stag,
+        ddp::{
+            Msn,
+            Stag, //
+        },
         terminate::TermError, //
     },
 };
@@ -93,6 +98,7 @@ use kernel::{
         Mutex,
         SpinLockIrq, //
     },
+    task::Pid,
     workqueue::Work,
 };
 
@@ -104,11 +110,20 @@ struct Pending {
     /// The stream must end.
     failure: Option<Failure>,
     /// The peer's Terminate.
-    terminate: Option<u16>,
+    terminate: Option<RemoteEnd>,
     /// Data came in although this side is closing.
     data_in_closing: bool,
     /// The timer of Closing or Terminate ran out.
     timeout: bool,
+}
+
+/// What the peer's Terminate says.
+#[derive(Clone, Copy)]
+struct RemoteEnd {
+    /// `0xLTCC`.
+    code: u16,
+    /// The Read Request that it refuses.
+    read: Option<Msn>,
 }
 
 /// A queue pair.
@@ -123,6 +138,8 @@ pub(crate) struct Qp {
     recv_cq: Arc<Cq>,
     cap: QpCap,
     sig_all: bool,
+    /// The process that made it; none for kernel consumers.
+    owner: Option<Pid>,
     /// Rights of the peer, `enum ib_access_flags`.
     access: Atomic<u32>,
     /// Copy of the state for those who do not hold `inner`.
@@ -133,9 +150,12 @@ pub(crate) struct Qp {
     destroyed: AtomicFlag,
     /// Offers to map the rings; none for kernel consumers.
     sq_entry: Option<MmapEntry>,
+    /// None with a shared receive queue either.
     rq_entry: Option<MmapEntry>,
     /// Where a kernel consumer posts.
     posted: Option<Arc<KernelSq>>,
+    /// The shared receive queue, if receives come from one.
+    srq: Option<Arc<Srq>>,
     #[pin]
     inner: Mutex<Inner>,
     #[pin]
@@ -143,7 +163,7 @@ pub(crate) struct Qp {
     #[pin]
     irq: SpinLockIrq<Irq<KVec<IrqEntry>>>,
     #[pin]
-    rq: SpinLockIrq<Rq>,
+    rq: SpinLockIrq<Option<Rq>>,
     #[pin]
     pending: SpinLockIrq<Pending>,
     /// The connection, from the request to connect or accept on until it is closed.
@@ -202,6 +222,15 @@ impl Qp {
         self.dev.stags.access(stag, self.pd.id(), want, addr, len)
     }
 
+    /// The protection domain of the memory that receives name: that of the queue they come from
+    /// (V-PD-7).
+    fn recv_pd(&self) -> PdId {
+        match &self.srq {
+            Some(srq) => srq.pd(),
+            None => self.pd.id(),
+        }
+    }
+
     /// What the peer may do.
     fn rights(&self) -> Access {
         Access::from_verbs(self.access.load(Relaxed))
@@ -235,7 +264,10 @@ impl Qp {
 
     /// Most elements of a receive.
     fn max_recv_sge(&self) -> u32 {
-        self.cap.max_recv_sge
+        match &self.srq {
+            Some(srq) => srq.max_sge(),
+            None => self.cap.max_recv_sge,
+        }
     }
 
     /// Invalidates an STag for the peer (T-7, T-21): one to which the peer has a right. A region of
@@ -262,6 +294,12 @@ impl Qp {
         mr.invalidate(stag, self.pd.id(), By::Consumer)
             .map_err(|_| ())?;
         Ok(mr)
+    }
+
+    /// Whether the calling process may connect the QP: others must not get hold of it by its number.
+    /// A kernel consumer's QP has no owner to compare with.
+    pub(crate) fn is_callers(&self) -> bool {
+        self.owner.is_none_or(|owner| owner == current!().tgid())
     }
 
     /// Names the endpoint that sets up a connection for this QP.

@@ -29,7 +29,8 @@ use crate::{
                 DeviceAttr,
                 PortAttr,
                 QpModify,
-                QpQuery, //
+                QpQuery,
+                SrqAttr, //
             },
             driver::{
                 CqInit,
@@ -37,11 +38,14 @@ use crate::{
                 DriverId,
                 HasCqHandle,
                 MrInit,
-                QpInit, //
+                QpInit,
+                SrqChange,
+                SrqInit, //
             },
             handle::{
                 CqHandle,
-                QpHandle, //
+                QpHandle,
+                SrqHandle, //
             },
             kmr::DmaMemory,
             udata::Udata,
@@ -58,6 +62,7 @@ use crate::{
         Ucontext, //
     },
     qp::Qp,
+    srq::Srq,
 };
 use kernel::{
     prelude::*,
@@ -99,6 +104,7 @@ impl Driver for Rsiw {
     type Pd = Pd;
     type Cq = CountedCq;
     type Qp = Qp;
+    type Srq = Srq;
     type Mr = Mr;
 
     fn close(dev: &Device) {
@@ -164,6 +170,31 @@ impl Driver for Rsiw {
 
     fn arm_cq(cq: &CountedCq, solicited: bool) -> Result<bool> {
         cq.cq.arm(solicited)
+    }
+
+    fn create_srq(
+        pd: ArcBorrow<'_, Pd>,
+        handle: Arc<SrqHandle>,
+        init: &mut SrqInit,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Srq>> {
+        Srq::create(&pd.into(), handle, init, udata)
+    }
+
+    fn modify_srq(srq: &Srq, change: &SrqChange) -> Result {
+        srq.modify(change)
+    }
+
+    fn query_srq(srq: &Srq) -> SrqAttr {
+        srq.query()
+    }
+
+    fn post_srq_recv(srq: &Srq, chain: &mut RecvChain<'_>) -> Result {
+        srq.post(chain)
+    }
+
+    fn destroy_srq(srq: &Srq) {
+        srq.close();
     }
 
     fn create_qp(

@@ -138,7 +138,10 @@ impl Qp {
 
     /// Takes a receive for a message that begins.
     pub(super) fn take_recv(self: &Arc<Self>, sgl: &mut SgList) -> Result<Recv, Refusal> {
-        let taken = self.rq.lock().take(sgl);
+        let taken = match &self.srq {
+            Some(srq) => srq.take(sgl),
+            None => (*self.rq.lock()).as_mut().and_then(|rq| rq.take(sgl)),
+        };
         match taken {
             Some(Ok(recv)) => Ok(recv),
             Some(Err(BadRecv { id })) => Err(Refusal {

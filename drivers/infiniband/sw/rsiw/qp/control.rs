@@ -206,6 +206,9 @@ impl Qp {
             self.log_failure(&failure);
         }
         let _ = self.apply(inner, event, Some(failure), after);
+        if failure.denied {
+            after.is_about_access();
+        }
     }
 
     /// Whether the connection may be closed in good order: nothing to send and nothing to answer.
@@ -312,7 +315,7 @@ impl Qp {
         let mut inner = self.inner.lock();
         match inner.state.post_send() {
             Post::Queue => self.progress(&mut inner, &mut after),
-            Post::Flush => self.flush(&mut inner, None),
+            Post::Flush => self.flush(&mut inner),
             Post::BadClose => {
                 let _ = self.apply(&mut inner, Event::PostedInClosing, None, &mut after);
             }
@@ -344,7 +347,14 @@ impl Qp {
     ///
     /// See [`Rq::post`](super::rq::Rq::post).
     pub(crate) fn post_recv(self: &Arc<Self>, chain: &mut RecvChain<'_>) -> Result {
-        let result = self.rq.lock().post(chain);
+        let result = match &mut *self.rq.lock() {
+            Some(rq) => rq.post(chain),
+            // Receives go to the shared queue (V-SRQ-8).
+            None => {
+                let _ = chain.next();
+                Err(EINVAL)
+            }
+        };
         // Whoever flushes the queue changed the state before: he sees what is in the queue, or his
         // state is seen here.
         if self.state().post_recv() == Post::Flush {

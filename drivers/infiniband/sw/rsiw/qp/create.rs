@@ -82,7 +82,8 @@ fn ring<T: RingEntry>(depth: u32, udata: &Udata<'_>) -> Result<(SharedRing<T>, M
 /// The queues of a new QP.
 struct Queues {
     ring: SqRing,
-    rq: Rq,
+    /// None with a shared receive queue.
+    rq: Option<Rq>,
     sq_entry: Option<MmapEntry>,
     rq_entry: Option<MmapEntry>,
     posted: Option<Arc<KernelSq>>,
@@ -90,36 +91,53 @@ struct Queues {
 
 impl Queues {
     /// Makes the queues of a process; replaces what was asked by what is given.
-    fn of_process(cap: &mut QpCap, sig_all: bool, udata: &Udata<'_>) -> Result<Self> {
+    fn of_process(
+        cap: &mut QpCap,
+        has_srq: bool,
+        sig_all: bool,
+        udata: &Udata<'_>,
+    ) -> Result<Self> {
         // CAST: 6 and 80.
-        check(cap, MAX_SGE as u32, MAX_INLINE as u32)?;
+        check(cap, has_srq, MAX_SGE as u32, MAX_INLINE as u32)?;
         let (sq, sq_entry) = ring::<Sqe>(cap.max_send_wr, udata)?;
-        let (rq, rq_entry) = ring::<Rqe>(cap.max_recv_wr, udata)?;
+        let (rq, rq_entry) = if has_srq {
+            (None, None)
+        } else {
+            let (ring, entry) = ring::<Rqe>(cap.max_recv_wr, udata)?;
+            cap.max_recv_wr = ring.len();
+            let rq = UserRq::new(ring, cap.max_recv_sge);
+            (Some(Rq::User(rq)), Some(entry))
+        };
         cap.max_send_wr = sq.len();
-        cap.max_recv_wr = rq.len();
         // CAST: 80.
         cap.max_inline_data = MAX_INLINE as u32;
         Ok(Self {
             ring: SqRing::User(UserSq::new(sq, sig_all, cap.max_send_sge)),
-            rq: Rq::User(UserRq::new(rq, cap.max_recv_sge)),
+            rq,
             sq_entry: Some(sq_entry),
-            rq_entry: Some(rq_entry),
+            rq_entry,
             posted: None,
         })
     }
 
     /// Makes the queues of a kernel consumer.
-    fn of_kernel(cap: &mut QpCap, sig_all: bool) -> Result<Self> {
-        check(cap, KERNEL_MAX_SGE, KERNEL_MAX_INLINE)?;
+    fn of_kernel(cap: &mut QpCap, has_srq: bool, sig_all: bool) -> Result<Self> {
+        check(cap, has_srq, KERNEL_MAX_SGE, KERNEL_MAX_INLINE)?;
         let posted = KernelSq::new(
             cap.max_send_wr,
             sig_all,
             cap.max_send_sge,
             cap.max_inline_data,
         )?;
+        let rq = if has_srq {
+            None
+        } else {
+            let rq = KernelRq::new(cap.max_recv_wr, cap.max_recv_sge)?;
+            Some(Rq::Kernel(rq))
+        };
         Ok(Self {
             ring: SqRing::Kernel(posted.clone()),
-            rq: Rq::Kernel(KernelRq::new(cap.max_recv_wr, cap.max_recv_sge)?),
+            rq,
             sq_entry: None,
             rq_entry: None,
             posted: Some(posted),
@@ -128,7 +146,14 @@ impl Queues {
 }
 
 /// Checks sizes against the maxima; each request may have an element.
-fn check(cap: &mut QpCap, max_sge: u32, max_inline: u32) -> Result {
+fn check(cap: &mut QpCap, has_srq: bool, max_sge: u32, max_inline: u32) -> Result {
+    if has_srq {
+        // Whatever was asked of a queue that there will not be (V-QP-3).
+        cap.max_recv_wr = 0;
+        cap.max_recv_sge = 0;
+    } else {
+        cap.max_recv_sge = cap.max_recv_sge.max(1);
+    }
     if cap.max_send_wr > MAX_WR
         || cap.max_recv_wr > MAX_WR
         || cap.max_send_sge > max_sge
@@ -138,7 +163,6 @@ fn check(cap: &mut QpCap, max_sge: u32, max_inline: u32) -> Result {
         return Err(EINVAL);
     }
     cap.max_send_sge = cap.max_send_sge.max(1);
-    cap.max_recv_sge = cap.max_recv_sge.max(1);
     Ok(())
 }
 
@@ -155,16 +179,18 @@ impl Qp {
         init: &mut QpInit<Rsiw>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<(Arc<Self>, u32)> {
-        if init.flags != 0 || init.has_srq {
+        if init.flags != 0 {
             return Err(EOPNOTSUPP);
         }
         let send_cq = init.send_cq.as_ref().ok_or(EINVAL)?.cq().clone();
         let recv_cq = init.recv_cq.as_ref().ok_or(EINVAL)?.cq().clone();
         let quota = Quota::take(pd.device(), |limits| &limits.qps)?;
+        let srq = init.srq.clone();
         let queues = match &udata {
-            Some(udata) => Queues::of_process(&mut init.cap, init.sig_all, udata)?,
-            None => Queues::of_kernel(&mut init.cap, init.sig_all)?,
+            Some(udata) => Queues::of_process(&mut init.cap, srq.is_some(), init.sig_all, udata)?,
+            None => Queues::of_kernel(&mut init.cap, srq.is_some(), init.sig_all)?,
         };
+        let owner = udata.as_ref().map(|_| current!().tgid());
         let Queues {
             ring,
             rq,
@@ -194,12 +220,14 @@ impl Qp {
                 recv_cq,
                 cap,
                 sig_all,
+                owner,
                 access: Atomic::new(0),
                 state: Atomic::new(0),
                 heard: Atomic::new(0),
                 destroyed: AtomicFlag::new(false),
                 sq_entry,
                 rq_entry,
+                srq,
                 posted,
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 sq <- new_spinlock_irq!(under_way, "rsiw::Qp::sq"),

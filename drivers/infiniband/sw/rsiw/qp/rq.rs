@@ -86,6 +86,15 @@ impl Rq {
         }
     }
 
+    /// Whether at least `count` receives wait; `count` is not 0.
+    pub(crate) fn holds(&self, count: u32) -> bool {
+        match self {
+            Self::User(ring) => ring.holds(count),
+            // CAST: 32 bits fit.
+            Self::Kernel(ring) => ring.posted.len() >= count as usize,
+        }
+    }
+
     /// Posts the receives of a kernel consumer, up to the first bad one.
     ///
     /// # Errors

@@ -18,7 +18,8 @@ use super::{
     sgl::SgList,
     start::read_of,
     stream::Stream,
-    Qp, //
+    Qp,
+    RemoteEnd, //
 };
 use crate::{
     abi::{
@@ -266,6 +267,7 @@ impl RxState {
             error: refusal.error,
             quote: Quote::new(head, fpdu.ulpdu_len),
             in_completion: refusal.in_completion,
+            denied: self.rx.denied(),
         })
     }
 
@@ -297,9 +299,9 @@ impl RxState {
                 Ok(())
             }
             Action::ReadRequest { msn, request } => read_request(qp, msn, request),
-            Action::Terminate { code } => {
+            Action::Terminate { code, read } => {
                 self.stopped = true;
-                qp.terminate_received(code);
+                qp.terminate_received(RemoteEnd { code, read });
                 Ok(())
             }
         }

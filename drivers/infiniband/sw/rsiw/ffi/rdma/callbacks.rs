@@ -11,6 +11,7 @@ mod kernel;
 mod mr;
 mod qp;
 mod queue;
+mod srq;
 
 use super::{
     driver::Driver,
@@ -25,6 +26,7 @@ type DeviceObject<D> = Object<b::ib_device, <D as Driver>::Device>;
 type UcontextObject<D> = Object<b::ib_ucontext, <D as Driver>::Ucontext>;
 type PdObject<D> = Object<b::ib_pd, <D as Driver>::Pd>;
 type CqObject<D> = Object<b::ib_cq, <D as Driver>::Cq>;
+type SrqObject<D> = Object<b::ib_srq, <D as Driver>::Srq>;
 type QpObject<D> = Object<b::ib_qp, <D as Driver>::Qp>;
 
 /// The operations table of a driver.
@@ -65,6 +67,12 @@ impl<D: Driver> Vtable<D> {
         map_mr_sg: Some(mr::map_mr_sg::<D>),
         dereg_mr: Some(mr::dereg_mr::<D>),
 
+        create_srq: Some(srq::create_srq::<D>),
+        modify_srq: Some(srq::modify_srq::<D>),
+        query_srq: Some(srq::query_srq::<D>),
+        destroy_srq: Some(srq::destroy_srq::<D>),
+        post_srq_recv: Some(kernel::post_srq_recv::<D>),
+
         create_qp: Some(qp::create_qp::<D>),
         modify_qp: Some(qp::modify_qp::<D>),
         query_qp: Some(qp::query_qp::<D>),
@@ -84,6 +92,7 @@ impl<D: Driver> Vtable<D> {
         size_ib_ucontext: UcontextObject::<D>::SIZE,
         size_ib_pd: PdObject::<D>::SIZE,
         size_ib_cq: CqObject::<D>::SIZE,
+        size_ib_srq: SrqObject::<D>::SIZE,
         size_ib_qp: QpObject::<D>::SIZE,
         ..pin_init::zeroed()
     };

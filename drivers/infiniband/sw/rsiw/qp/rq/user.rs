@@ -48,6 +48,13 @@ impl UserRq {
         self.ring.len()
     }
 
+    /// As [`super::Rq::holds`].
+    pub(super) fn holds(&self, count: u32) -> bool {
+        // They are added in order: it does if the last one is there.
+        let last = self.get.wrapping_add(count).wrapping_sub(1);
+        count <= self.len() && self.ring.flags(last) & wqe::VALID != 0
+    }
+
     /// Takes the oldest receive, if there is one; its slot goes back to the process.
     fn next(&mut self) -> Option<Rqe> {
         if self.ring.flags(self.get) & wqe::VALID == 0 {

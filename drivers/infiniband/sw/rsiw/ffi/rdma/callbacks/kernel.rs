@@ -7,7 +7,8 @@
 
 use super::{
     CqObject,
-    QpObject, //
+    QpObject,
+    SrqObject, //
 };
 use crate::ffi::{
     raw::b,
@@ -62,6 +63,27 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
         // SAFETY: the consumer passes a list of requests.
         let mut chain = unsafe { Chain::from_raw(wr) };
         D::post_recv(qp, &mut chain).inspect_err(|_| {
+            // SAFETY: the core passes a place for the request that failed.
+            unsafe { *bad_wr = chain.current() };
+        })?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with a shared receive queue of `D` and a list of requests.
+pub(super) unsafe extern "C" fn post_srq_recv<D: Driver>(
+    srq: *mut b::ib_srq,
+    wr: *const b::ib_recv_wr,
+    bad_wr: *mut *const b::ib_recv_wr,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the queue is one of `D`.
+        let srq = unsafe { SrqObject::<D>::get(srq) };
+        // SAFETY: the consumer passes a list of requests.
+        let mut chain = unsafe { Chain::from_raw(wr) };
+        D::post_srq_recv(&srq, &mut chain).inspect_err(|_| {
             // SAFETY: the core passes a place for the request that failed.
             unsafe { *bad_wr = chain.current() };
         })?;

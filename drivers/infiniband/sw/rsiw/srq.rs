@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shared receive queues (draft-hilland-rddp-verbs section 6.3).
+//!
+//! A queue of receives that many QPs take from, each as its messages arrive. What a QP has taken is
+//! its own: it completes or flushes it. What is still in the queue when a QP fails stays there for
+//! the others (V-SRQ-17).
+//!
+//! Context: taking in any context, under no lock but the socket's; the rest sleeps.
+#![forbid(unsafe_code)]
+
+use crate::{
+    abi::{
+        CreateSrqResp,
+        Rqe,
+        MAX_SGE, //
+    },
+    device::{
+        Quota,
+        KERNEL_MAX_SGE, //
+    },
+    ffi::{
+        rdma::{
+            attr::{
+                EventType,
+                SrqAttr, //
+            },
+            driver::{
+                HasSrqHandle,
+                SrqChange,
+                SrqInit, //
+            },
+            handle::SrqHandle,
+            mmap::MmapEntry,
+            udata::Udata,
+            wr::RecvChain, //
+        },
+        ring::SharedRing,
+        shmem::SharedMemory,
+    },
+    mr::PdId,
+    pd::Pd,
+    qp::{
+        rq::{
+            BadRecv,
+            KernelRq,
+            Recv,
+            Rq,
+            UserRq, //
+        },
+        sgl::SgList, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        new_spinlock_irq,
+        Arc,
+        SpinLockIrq, //
+    },
+};
+
+/// Largest number of entries.
+pub(crate) const MAX_SRQ_WR: u32 = 1 << 18;
+
+/// What the queue's lock protects.
+struct State {
+    rq: Rq,
+    /// The consumer wants to be told when fewer receives than this wait; 0 if it does not.
+    limit: u32,
+}
+
+/// A shared receive queue.
+#[pin_data]
+pub(crate) struct Srq {
+    pd: Arc<Pd>,
+    handle: Arc<SrqHandle>,
+    depth: u32,
+    max_sge: u32,
+    /// None for kernel consumers.
+    entry: Option<MmapEntry>,
+    #[pin]
+    state: SpinLockIrq<State>,
+    _quota: Quota,
+}
+
+impl HasSrqHandle for Srq {
+    fn handle(&self) -> &SrqHandle {
+        &self.handle
+    }
+}
+
+impl Srq {
+    /// Makes a queue for the process that makes the call, or for a kernel consumer; replaces the
+    /// sizes in `init` by the real ones.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for sizes beyond the maxima or a limit above the
+    /// depth (V-SRQ-3, V-SRQ-20), `ENOMEM`.
+    pub(crate) fn create(
+        pd: &Arc<Pd>,
+        handle: Arc<SrqHandle>,
+        init: &mut SrqInit,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self>> {
+        let limit = match udata {
+            Some(_) => MAX_SGE as u32, // CAST: 6.
+            None => KERNEL_MAX_SGE,
+        };
+        if !(1..=MAX_SRQ_WR).contains(&init.max_wr) || init.max_sge > limit {
+            return Err(EINVAL);
+        }
+        let max_sge = init.max_sge.max(1);
+        let quota = Quota::take(pd.device(), |limits| &limits.srqs)?;
+        let (rq, depth, entry) = match &udata {
+            Some(udata) => {
+                let depth = init.max_wr.checked_next_power_of_two().ok_or(EINVAL)?;
+                let mem = SharedMemory::new(SharedRing::<Rqe>::bytes(depth)?)?;
+                let ring = SharedRing::new(mem.clone(), depth)?;
+                let entry = MmapEntry::insert(udata, mem)?;
+                (Rq::User(UserRq::new(ring, max_sge)), depth, Some(entry))
+            }
+            None => {
+                let rq = KernelRq::new(init.max_wr, max_sge)?;
+                (Rq::Kernel(rq), init.max_wr, None)
+            }
+        };
+        if init.limit > depth {
+            return Err(EINVAL);
+        }
+        let state = State {
+            rq,
+            limit: init.limit,
+        };
+        let srq = Arc::pin_init(
+            pin_init!(Self {
+                pd: pd.clone(),
+                handle,
+                depth,
+                max_sge,
+                entry,
+                state <- new_spinlock_irq!(state, "rsiw::Srq::state"),
+                _quota: quota,
+            }),
+            GFP_KERNEL,
+        )?;
+        if let Some(udata) = udata {
+            udata.respond(&CreateSrqResp {
+                num_rqe: depth,
+                pad: 0,
+                srq_key: srq.entry.as_ref().map_or(0, MmapEntry::key),
+            })?;
+        }
+        init.max_wr = depth;
+        init.max_sge = max_sge;
+        Ok(srq)
+    }
+
+    /// Ends the offer to map the queue. No QP uses it any more. Sleeps.
+    pub(crate) fn close(&self) {
+        if let Some(entry) = &self.entry {
+            entry.remove();
+        }
+    }
+
+    /// Most elements of a receive.
+    pub(crate) fn max_sge(&self) -> u32 {
+        self.max_sge
+    }
+
+    /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
+    ///
+    /// # Errors
+    ///
+    /// See [`Rq::post`].
+    pub(crate) fn post(&self, chain: &mut RecvChain<'_>) -> Result {
+        self.state.lock().rq.post(chain)
+    }
+
+    /// The protection domain by which the elements of its receives are checked (T-38).
+    pub(crate) fn pd(&self) -> PdId {
+        self.pd.id()
+    }
+
+    /// Changes the queue, all or nothing.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a limit above the depth. `EOPNOTSUPP` for another depth: the call has no way to
+    /// tell the process of a new mapping.
+    pub(crate) fn modify(&self, change: &SrqChange) -> Result {
+        if change.max_wr.is_some() {
+            return Err(EOPNOTSUPP);
+        }
+        if let Some(limit) = change.limit {
+            if limit > self.depth {
+                return Err(EINVAL);
+            }
+            self.state.lock().limit = limit;
+        }
+        Ok(())
+    }
+
+    /// Tells how the queue is. The limit is 0 once it was reached.
+    pub(crate) fn query(&self) -> SrqAttr {
+        SrqAttr {
+            max_wr: self.depth,
+            max_sge: self.max_sge,
+            limit: self.state.lock().limit,
+        }
+    }
+
+    /// Takes the oldest receive, if there is one, for a message that begins. Any context.
+    pub(crate) fn take(&self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
+        let mut state = self.state.lock();
+        let taken = state.rq.take(sgl);
+        // Receives are added without a call, so this is where their number can be looked at.
+        let reached = state.limit != 0 && !state.rq.holds(state.limit);
+        if reached {
+            state.limit = 0;
+        }
+        drop(state);
+        if reached {
+            self.handle.event(EventType::SrqLimitReached);
+        }
+        taken
+    }
+}
