@@ -34,3 +34,9 @@ def states(t):
 def errors(t):
     """Completion statuses and events, each at its own cause (V-WC, V-AE)."""
     t.parts("errors", t.topo.loopback)
+
+
+@test("depths", limit=150, cost=15)
+def depths(t):
+    """Read depths, fences, attributes, immediate errors (V-RD, V-QP, V-IMM)."""
+    t.parts("depths", t.topo.loopback)
