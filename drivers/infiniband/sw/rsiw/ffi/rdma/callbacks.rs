@@ -62,6 +62,8 @@ impl<D: Driver> Vtable<D> {
         req_notify_cq: Some(kernel::req_notify_cq::<D>),
 
         reg_user_mr: Some(mr::reg_user_mr::<D>),
+        reg_user_mr_dmabuf: Some(mr::reg_user_mr_dmabuf::<D>),
+        rereg_user_mr: Some(mr::rereg_user_mr::<D>),
         get_dma_mr: Some(mr::get_dma_mr::<D>),
         alloc_mr: Some(mr::alloc_mr::<D>),
         map_mr_sg: Some(mr::map_mr_sg::<D>),
