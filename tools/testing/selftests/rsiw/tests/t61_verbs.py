@@ -40,3 +40,9 @@ def errors(t):
 def depths(t):
     """Read depths, fences, attributes, immediate errors (V-RD, V-QP, V-IMM)."""
     t.parts("depths", t.topo.loopback)
+
+
+@test("regions", limit=150, cost=15)
+def regions(t):
+    """Regions: addresses, registered again, DMA buffers, size (V-MR)."""
+    t.parts("regions", t.topo.loopback)
