@@ -185,12 +185,9 @@ impl Qp {
     }
 
     /// Flushes both queues, for requests that were posted in state Error (T-34).
-    pub(super) fn flush(self: &Arc<Self>, inner: &mut Inner, rx: Option<KBox<RxState>>) {
-        let notify = Notify {
-            send: self.flush_sq(inner),
-            recv: self.flush_rq(rx),
-        };
-        notify.run(self);
+    pub(super) fn flush_posted(&self, inner: &mut Inner, after: &mut After) {
+        after.notify.send |= self.flush_sq(inner);
+        after.notify.recv |= self.flush_rq(None);
     }
 
     /// Completes all send requests as flushed, in post order; at most a ring full of new ones.

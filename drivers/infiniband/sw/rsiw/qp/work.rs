@@ -22,7 +22,10 @@ use crate::{
             Timer, //
         },
     },
-    proto::state::Event,
+    proto::state::{
+        Event,
+        Post, //
+    },
 };
 use kernel::{
     impl_has_work,
@@ -116,6 +119,10 @@ impl Qp {
         let mut inner = self.inner.lock();
         self.handle(&mut inner, &pending, seen.as_ref(), &mut after);
         self.progress(&mut inner, &mut after);
+        // A doorbell may have been left to us just before the state changed.
+        if inner.state.post_send() == Post::Flush && !inner.ring.is_empty() {
+            self.flush_posted(&mut inner, &mut after);
+        }
         drop(inner);
         after.run(self);
         if pending.rx || seen.is_some_and(|seen| seen.more) {
