@@ -24,6 +24,9 @@ demo check shell:
 bench:
 	@tools/bench/run
 
+conformance-report:
+	@tools/vm/enter tools/testing/conformance/report
+
 lint:
 	@tools/lint/run
 
@@ -36,6 +39,7 @@ distclean: clean
 help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
 	@echo "make check            all tests"
+	@echo "make conformance-report  what of the requirement matrix the last tests showed"
 	@echo "make bench            the benchmark, rsiw beside siw, rxe and plain TCP"
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints and gates"
@@ -45,4 +49,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check shell bench lint clean distclean help
+.PHONY: module packaged modules_install demo check shell bench conformance-report lint clean distclean help

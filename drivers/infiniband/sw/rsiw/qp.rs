@@ -21,7 +21,7 @@ mod failure;
 mod frame;
 mod outgoing;
 mod place;
-mod rq;
+pub(crate) mod rq;
 mod rx;
 mod sq;
 mod start;
@@ -57,7 +57,8 @@ use crate::{
             MrAccess,
             MrError, //
         },
-        Mr, //
+        Mr,
+        PdId, //
     },
     pd::Pd,
     proto::{
@@ -68,6 +69,7 @@ use crate::{
         rx::Limits,
         state::State, //
     },
+    srq::Srq,
     wire::{
         ddp::Stag,
         terminate::TermError, //
@@ -128,7 +130,10 @@ pub(crate) struct Qp {
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     destroyed: AtomicFlag,
     sq_entry: MmapEntry,
-    rq_entry: MmapEntry,
+    /// None with a shared receive queue.
+    rq_entry: Option<MmapEntry>,
+    /// The shared receive queue, if receives come from one.
+    srq: Option<Arc<Srq>>,
     #[pin]
     inner: Mutex<Inner>,
     #[pin]
@@ -136,7 +141,7 @@ pub(crate) struct Qp {
     #[pin]
     irq: SpinLockIrq<Irq<KVec<IrqEntry>>>,
     #[pin]
-    rq: SpinLockIrq<Rq>,
+    rq: SpinLockIrq<Option<Rq>>,
     #[pin]
     pending: SpinLockIrq<Pending>,
     /// The connection, from the request to connect or accept on until it is closed.
@@ -193,6 +198,15 @@ impl Qp {
         len: u32,
     ) -> Result<MrAccess<Arc<Mr>>, MrError> {
         self.dev.stags.access(stag, self.pd.id(), want, addr, len)
+    }
+
+    /// The protection domain of the memory that receives name: that of the queue they come from
+    /// (V-PD-7).
+    fn recv_pd(&self) -> PdId {
+        match &self.srq {
+            Some(srq) => srq.pd(),
+            None => self.pd.id(),
+        }
     }
 
     /// What the peer may do.

@@ -367,8 +367,7 @@ impl Qp {
         self.destroyed.store(true, Relaxed);
         self.abort();
         self.cancel_timer();
-        self.sq_entry.remove();
-        self.rq_entry.remove();
+        self.forget_rings();
         self.pd.leave();
     }
 
