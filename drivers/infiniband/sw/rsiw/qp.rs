@@ -71,7 +71,10 @@ use crate::{
     },
     srq::Srq,
     wire::{
-        ddp::Stag,
+        ddp::{
+            Msn,
+            Stag, //
+        },
         terminate::TermError, //
     },
 };
@@ -89,6 +92,7 @@ use kernel::{
         Mutex,
         SpinLockIrq, //
     },
+    task::Pid,
     workqueue::Work,
 };
 
@@ -100,11 +104,20 @@ struct Pending {
     /// The stream must end.
     failure: Option<Failure>,
     /// The peer's Terminate.
-    terminate: Option<u16>,
+    terminate: Option<RemoteEnd>,
     /// Data came in although this side is closing.
     data_in_closing: bool,
     /// The timer of Closing or Terminate ran out.
     timeout: bool,
+}
+
+/// What the peer's Terminate says.
+#[derive(Clone, Copy)]
+struct RemoteEnd {
+    /// `0xLTCC`.
+    code: u16,
+    /// The Read Request that it refuses.
+    read: Option<Msn>,
 }
 
 /// A queue pair.
@@ -119,6 +132,8 @@ pub(crate) struct Qp {
     recv_cq: Arc<Cq>,
     cap: QpCap,
     sig_all: bool,
+    /// The process that made it; none for kernel consumers.
+    owner: Option<Pid>,
     /// Rights of the peer, `enum ib_access_flags`.
     access: Atomic<u32>,
     /// Copy of the state for those who do not hold `inner`.
@@ -255,6 +270,12 @@ impl Qp {
             .stags
             .invalidate_remotely(stag, self.pd.id())
             .map_err(failure::remote)
+    }
+
+    /// Whether the calling process may connect the QP: others must not get hold of it by its number.
+    /// A kernel consumer's QP has no owner to compare with.
+    pub(crate) fn is_callers(&self) -> bool {
+        self.owner.is_none_or(|owner| owner == current!().tgid())
     }
 
     /// Names the endpoint that sets up a connection for this QP.

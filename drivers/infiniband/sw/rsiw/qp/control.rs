@@ -227,6 +227,9 @@ impl Qp {
             self.log_failure(&failure);
         }
         let _ = self.apply(inner, event, Some(failure), after);
+        if failure.denied {
+            after.is_about_access();
+        }
     }
 
     /// Whether the connection may be closed in good order: nothing to send and nothing to answer.

@@ -143,6 +143,7 @@ impl Qp {
                 recv_cq,
                 cap,
                 sig_all,
+                owner: Some(current!().tgid()),
                 access: Atomic::new(0),
                 state: Atomic::new(0),
                 heard: Atomic::new(0),

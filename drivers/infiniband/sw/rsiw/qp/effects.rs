@@ -76,6 +76,13 @@ impl Notify {
 }
 
 impl After {
+    /// The event to be told, if there is one, is about missing rights.
+    pub(super) fn is_about_access(&mut self) {
+        if self.event.is_some() {
+            self.event = Some(Async::Access);
+        }
+    }
+
     /// Tells them.
     pub(super) fn run(self, qp: &Arc<Qp>) {
         self.notify.run(qp);

@@ -22,3 +22,9 @@ def srq_perftest(t):
             perftest(t, path, "ib_send_bw", 4096, 500, "--use-srq")
         with t.sub("V-SRQ-1 ib_send_lat --use-srq, %s" % path.name):
             perftest(t, path, "ib_send_lat", 64, 200, "--use-srq")
+
+
+@test("states", limit=150, cost=25)
+def states(t):
+    """All transitions of QP states and what they do (V-ST)."""
+    t.parts("states", t.topo.wire)
