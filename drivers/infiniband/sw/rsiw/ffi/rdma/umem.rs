@@ -144,7 +144,12 @@ impl Umem {
     /// `EINVAL` for an empty range or one that is not in the buffer, `EBADF`, `EACCES` for writing
     /// to a buffer that is only to be read, `EOPNOTSUPP` for a buffer that is no memory of this
     /// machine's, `ENOMEM`.
-    pub(crate) fn map_dmabuf(fd: i32, offset: u64, len: u64, writable: bool) -> Result<Pin<KBox<Self>>> {
+    pub(crate) fn map_dmabuf(
+        fd: i32,
+        offset: u64,
+        len: u64,
+        writable: bool,
+    ) -> Result<Pin<KBox<Self>>> {
         let end = offset.checked_add(len).filter(|_| len > 0).ok_or(EINVAL)?;
         let mut addr = core::ptr::null_mut();
         // SAFETY: any descriptor may be asked for; the out pointer is valid.
@@ -243,7 +248,10 @@ impl Pinned {
         // SAFETY: that many pointers were written, none of them null.
         unsafe { pages.inc_len(count) };
         // INVARIANT: `fill` listed the pages that `pin` keeps.
-        Ok(Self { pages, _holder: pin })
+        Ok(Self {
+            pages,
+            _holder: pin,
+        })
     }
 }
 
