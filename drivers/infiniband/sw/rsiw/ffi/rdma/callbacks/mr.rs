@@ -90,7 +90,6 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
 /// # Safety
 ///
 /// Called by the core with a protection domain of `D`.
-#[expect(clippy::too_many_arguments, reason = "the core's")]
 pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<D: Driver>(
     pd: *mut b::ib_pd,
     offset: u64,
@@ -121,7 +120,6 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<D: Driver>(
 ///
 /// Called by the core with a region of a process and a protection domain of `D`, for the last time
 /// but for `dereg_mr` if it succeeds.
-#[expect(clippy::too_many_arguments, reason = "the core's")]
 pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
     mr: *mut b::ib_mr,
     flags: c_int,
