@@ -200,6 +200,9 @@ impl Qp {
             self.log_failure(&failure);
         }
         let _ = self.apply(inner, event, Some(failure), after);
+        if failure.denied {
+            after.is_about_access();
+        }
     }
 
     /// Whether the connection may be closed in good order: nothing to send and nothing to answer.
@@ -303,7 +306,7 @@ impl Qp {
         let mut inner = self.inner.lock();
         match inner.state.post_send() {
             Post::Queue => self.progress(&mut inner, &mut after),
-            Post::Flush => self.flush(&mut inner, None),
+            Post::Flush => self.flush(&mut inner),
             Post::BadClose => {
                 let _ = self.apply(&mut inner, Event::PostedInClosing, None, &mut after);
             }
@@ -319,8 +322,7 @@ impl Qp {
         self.destroyed.store(true, Relaxed);
         self.abort();
         self.cancel_timer();
-        self.sq_entry.remove();
-        self.rq_entry.remove();
+        self.forget_rings();
         self.pd.leave();
     }
 

@@ -424,5 +424,6 @@ pub(super) fn response_failure(
         error: remote(error),
         quote: Some(entry.quote()),
         in_completion: false,
+        denied: false,
     }
 }

@@ -78,6 +78,32 @@ class Context:
                 if part:
                     self.subtests.append((part[2], not part[1], ""))
 
+    def parts(self, name, path, *args, timeout=None):
+        """The same for programs of several parts; each becomes a subtest."""
+        limit = int(self.left(timeout))
+        proc = self.start(self.bin(name), *path.args(), "--port", self.port(),
+                          "--limit", limit, *args)
+        try:
+            status = proc.wait(limit + 5)
+        except TimedOut as err:
+            status = err
+        begun = None
+        for line in proc.output().splitlines():
+            verdict, _, what = line.partition(" ")
+            if line.startswith("# part "):
+                begun = line[len("# part "):]
+            elif verdict == "ok":
+                self.subtests.append((what, True, ""))
+                begun = None
+            elif line.startswith("not ok "):
+                what, _, why = line[len("not ok "):].partition(": ")
+                self.subtests.append((what, False, why))
+                begun = None
+        if status and all(ok for _, ok, _ in self.subtests):
+            self.subtests.append((begun or name, False, proc.tail()))
+        if isinstance(status, TimedOut):
+            raise status
+
     @contextlib.contextmanager
     def sub(self, name):
         """A subtest; what fails in it does not end the test."""
