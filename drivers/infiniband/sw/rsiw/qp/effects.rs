@@ -30,6 +30,7 @@ use crate::{
             Async,
             Effects,
             Event,
+            Post,
             State,
             Tcp, //
         },
@@ -221,12 +222,9 @@ impl Qp {
         }
         while sq.orq.pop().is_some() {}
         for _ in 0..inner.ring.len() {
-            let work = match inner.ring.peek() {
-                None => break,
-                Some(Ok(wqe)) => wqe.work,
-                Some(Err(bad)) => bad.work,
+            let Some(work) = inner.ring.discard() else {
+                break;
             };
-            inner.ring.consume();
             notify |= self.complete_work(&work, Status::Flushed);
         }
         notify
@@ -251,10 +249,8 @@ impl Qp {
             return false;
         }
         for _ in 0..rq.len() {
-            let id = match rq.take() {
-                None => break,
-                Some(Ok(recv)) => recv.id,
-                Some(Err(bad)) => bad.id,
+            let Some(id) = rq.discard() else {
+                break;
             };
             notify |= self.flush_recv(id);
         }
@@ -275,6 +271,25 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        self.recv_cq.add(&flushed).unwrap_or(false)
+        self.recv_cq.add(&flushed, &self.handle).unwrap_or(false)
+    }
+
+    /// Completes what a kernel consumer posted in a state in which nothing is sent or received any
+    /// more.
+    pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        if self.posted.is_none() {
+            return;
+        }
+        match inner.state.post_send() {
+            Post::Queue => {}
+            Post::Flush => after.notify.send |= self.flush_sq(inner),
+            Post::BadClose if inner.ring.is_empty() => {}
+            Post::BadClose => {
+                let _ = self.apply(inner, Event::PostedInClosing, None, after);
+            }
+        }
+        if inner.state.post_recv() == Post::Flush {
+            after.notify.recv |= self.flush_rq();
+        }
     }
 }

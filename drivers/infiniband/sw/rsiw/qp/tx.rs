@@ -21,13 +21,17 @@ use super::{
     },
     outgoing::{
         Origin,
-        Outgoing, //
+        Outgoing,
+        Payload, //
     },
     sq::SqRing,
+    start::{
+        self,
+        Next, //
+    },
     Qp, //
 };
 use crate::{
-    abi::MAX_SGE,
     ffi::net::{
         SendFlags,
         TcpSocket,
@@ -86,6 +90,8 @@ pub(super) struct TxState {
     /// Requests whose last octet is in the batch.
     ends: KVec<Token>,
     current: Option<Outgoing>,
+    /// The memory of `current`.
+    payload: Payload,
     tx: Tx,
     packer: Packer,
     markers: Option<Markers>,
@@ -125,12 +131,13 @@ impl TxState {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(params: &Params, emss: u32) -> Result<Self> {
+    pub(super) fn new(qp: &Qp, params: &Params, emss: u32) -> Result<Self> {
         Ok(Self {
             batch: TxBatch::new(BATCH_PIECES, BATCH_COPIED, BATCH_OWNERS)?,
             flags: SendFlags::default(),
             ends: KVec::with_capacity(BATCH_ENDS, GFP_KERNEL)?,
             current: None,
+            payload: Payload::new(qp.cap.max_send_sge, qp.cap.max_inline_data)?,
             tx: Tx::new(),
             packer: Packer::new(emss),
             markers: params.send_markers.then(Markers::new),
@@ -207,6 +214,7 @@ impl TxState {
                 if let Err(first) = self.flush(qp, sock) {
                     return Outcome::Failed(first);
                 }
+                self.payload.close();
                 self.current = None;
                 return Outcome::Failed(failure);
             }
@@ -223,13 +231,13 @@ impl TxState {
             if sent.is_err() {
                 // The connection is broken, of which its callbacks tell.
                 self.batch.clear();
-                self.close_current();
+                self.payload.close();
                 return Ok(false);
             }
             self.flags = SendFlags::default();
             if !self.batch.is_empty() {
                 // No region may be kept from its owner while the peer is awaited (T-20).
-                self.close_current();
+                self.payload.close();
                 self.batch
                     .detach()
                     .map_err(|_| TermError::LocalCatastrophic)?;
@@ -241,12 +249,6 @@ impl TxState {
             self.ends.clear();
         }
         Ok(true)
-    }
-
-    fn close_current(&mut self) {
-        if let Some(current) = &mut self.current {
-            current.close();
-        }
     }
 
     fn put_terminate(&mut self, message: &Terminate) -> Result {
@@ -270,7 +272,8 @@ impl TxState {
         let limit = sock.send_space().min(BATCH_BYTES);
         while self.batch.is_empty() || self.batch.remaining() < limit {
             if self.current.is_none() {
-                if self.ends.len() >= BATCH_ENDS || self.batch.owners_left() < MAX_SGE {
+                if self.ends.len() >= BATCH_ENDS || self.batch.owners_left() < self.payload.width()
+                {
                     break;
                 }
                 self.current = self.next_message(qp, ring)?;
@@ -294,7 +297,7 @@ impl TxState {
 
     /// Puts the next FPDU of a message into the batch, unless it does not fit.
     fn put_fpdu(&mut self, qp: &Arc<Qp>, current: &mut Outgoing) -> Result<bool, Failure> {
-        current.open(qp)?;
+        current.open(qp, &mut self.payload)?;
         let mut message = current.message;
         let mut header = [0; MAX_HEADER];
         let Some(frame) = message.next(self.mulpdu, &mut header) else {
@@ -303,7 +306,7 @@ impl TxState {
         // CAST: at most 65544.
         let len = frame.fpdu_len as u32;
         let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
-        let room = Room::of(&frame, current.elements(), overhead);
+        let room = Room::of(&frame, current.elements(&self.payload), overhead);
         if !room.is_in(&self.batch, current.inline_len()) && !self.batch.is_empty() {
             return Ok(false);
         }
@@ -322,7 +325,7 @@ impl TxState {
         let bytes = header.get(..frame.header_len).unwrap_or(&header);
         writer
             .bytes(bytes)
-            .and_then(|()| current.write_payload(&mut writer, &frame))
+            .and_then(|()| current.write_payload(&self.payload, &mut writer, &frame))
             .and_then(|()| writer.finish(frame.ulpdu_len))
             .map_err(|_| TermError::LocalCatastrophic)?;
         current.message = message;
@@ -330,8 +333,8 @@ impl TxState {
     }
 
     /// All of a message is in the batch.
-    fn end_message(&mut self, qp: &Arc<Qp>, mut current: Outgoing) -> Result<(), Failure> {
-        for access in current.take_accesses() {
+    fn end_message(&mut self, qp: &Arc<Qp>, current: Outgoing) -> Result<(), Failure> {
+        for access in self.payload.take_accesses() {
             self.batch
                 .keep(access)
                 .map_err(|_| TermError::LocalCatastrophic)?;
@@ -408,7 +411,16 @@ impl TxState {
         qp: &Arc<Qp>,
         ring: &mut SqRing,
     ) -> Result<Option<Outgoing>, Failure> {
-        super::start::next_request(qp, ring, &mut self.tx)
+        let is_flushed = self.batch.is_empty();
+        match start::next_request(qp, ring, &mut self.tx, &mut self.payload.sgl, is_flushed)? {
+            Next::Message(message) => Ok(Some(message)),
+            Next::Nothing => Ok(None),
+            Next::AfterFlush => {
+                // It is the first thing to be looked at with the next batch.
+                self.sq_turn = true;
+                Ok(None)
+            }
+        }
     }
 }
 
