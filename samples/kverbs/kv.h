@@ -15,6 +15,7 @@
 #include <linux/scatterlist.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
+#include <rdma/rsiw_verbs.h>
 
 /* How long anything may take: guests are emulated, and share their hosts. */
 #define KV_WAIT_MS	10000
@@ -40,6 +41,7 @@ extern const struct kv_case kv_state_cases[];
 extern const struct kv_case kv_cq_cases[];
 extern const struct kv_case kv_event_cases[];
 extern const struct kv_case kv_dma_cases[];
+extern const struct kv_case kv_mw_cases[];
 
 /* One running case. */
 struct kv {
@@ -156,8 +158,10 @@ struct kv_wr {
 	u32 key;
 	int flags;		/* IB_SEND_SIGNALED is added unless quiet */
 	bool quiet;
-	struct ib_mr *mr;	/* REG_MR: with key and access */
+	struct ib_mr *mr;	/* REG_MR, BIND_MW: with key and access */
 	int access;
+	struct ib_mw *mw;	/* BIND_MW: remote and length of mr */
+	u64 length;
 };
 
 /* Posts @n requests as one list. */

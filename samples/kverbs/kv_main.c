@@ -23,6 +23,7 @@ static const struct {
 	{ "status", kv_status_cases }, { "ctx", kv_ctx_cases },
 	{ "state", kv_state_cases }, { "cq", kv_cq_cases },
 	{ "event", kv_event_cases }, { "dma", kv_dma_cases },
+	{ "mw", kv_mw_cases },
 };
 
 struct owned {

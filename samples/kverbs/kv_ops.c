@@ -11,6 +11,7 @@ union any_wr {
 	struct ib_send_wr wr;
 	struct ib_rdma_wr rdma;
 	struct ib_reg_wr reg;
+	struct rsiw_bind_mw_wr bind;
 };
 
 static void fill(union any_wr *to, const struct kv_wr *wr)
@@ -38,6 +39,14 @@ static void fill(union any_wr *to, const struct kv_wr *wr)
 		to->reg.mr = wr->mr;
 		to->reg.key = wr->key;
 		to->reg.access = wr->access;
+		break;
+	case IB_WR_BIND_MW:
+		to->bind.mw = wr->mw;
+		to->bind.mr = wr->mr;
+		to->bind.rkey = wr->key;
+		to->bind.access = wr->access;
+		to->bind.addr = wr->remote;
+		to->bind.length = wr->length;
 		break;
 	default:
 		break;

@@ -214,8 +214,8 @@ impl Device {
     }
 
     /// A number for a new protection domain.
-    pub(crate) fn next_pd_id(&self) -> PdId {
-        PdId(self.pd_ids.fetch_add(1, Relaxed))
+    pub(crate) fn next_pd_id(&self, of_kernel: bool) -> PdId {
+        PdId::new(self.pd_ids.fetch_add(1, Relaxed), of_kernel)
     }
 
     /// The QP of that number. Any context.
@@ -254,6 +254,8 @@ impl Device {
             max_mr: MAX_MR,
             max_pd: MAX_PD,
             max_fast_reg: MAX_FAST_REG,
+            // The library of processes has no request to bind one.
+            max_mw: if for_process { 0 } else { MAX_MR },
             max_srq: MAX_SRQ,
             max_srq_wr: srq::MAX_SRQ_WR,
             max_ird: MAX_READS.into(),

@@ -117,12 +117,14 @@ impl Completion {
             WcStatus::RemAccessErr => wc::Status::RemoteAccess,
             WcStatus::RemInvReqErr => wc::Status::RemoteInvalidRequest,
             WcStatus::GeneralErr => wc::Status::General,
+            WcStatus::MwBindErr => wc::Status::Bind,
         };
         let opcode = match self.opcode {
             Opcode::Write => wc::Opcode::Write,
             Opcode::Read | Opcode::ReadLocalInv | Opcode::ReadResponse => wc::Opcode::Read,
             Opcode::InvalStag => wc::Opcode::LocalInvalidate,
             Opcode::RegMr => wc::Opcode::Register,
+            Opcode::BindMw => wc::Opcode::Bind,
             Opcode::Receive => wc::Opcode::Receive,
             _ => wc::Opcode::Send,
         };

@@ -50,6 +50,7 @@ use crate::{
         shmem::SharedMemory,
         timer::Timer,
     },
+    mr::window::Binder,
     pd::Pd,
     proto::reads::Irq,
     verbs::Rsiw,
@@ -209,6 +210,7 @@ impl Qp {
             rq_key: key(&rq_entry),
         };
 
+        let binder = Binder::new()?;
         let under_way = Sq::new(cap.max_send_wr.max(1))?;
         let qp = Arc::pin_init(
             pin_init!(Self {
@@ -221,6 +223,7 @@ impl Qp {
                 cap,
                 sig_all,
                 owner,
+                binder,
                 access: Atomic::new(0),
                 state: Atomic::new(0),
                 heard: Atomic::new(0),
@@ -252,7 +255,7 @@ impl Qp {
         qp.num.store(num, Relaxed);
         resp.qp_id = num;
         if let Some(Err(e)) = udata.map(|udata| udata.respond(&resp)) {
-            qp.destroy();
+            qp.destroy()?;
             return Err(e);
         }
         Ok((qp, num))

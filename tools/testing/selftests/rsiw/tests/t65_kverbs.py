@@ -17,6 +17,7 @@ FAMILIES = {
     "cq": "arming",
     "event": "asynchronous events",
     "dma": "the DMA key",
+    "mw": "memory windows",
 }
 
 

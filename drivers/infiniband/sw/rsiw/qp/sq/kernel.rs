@@ -163,10 +163,11 @@ impl KernelSq {
                 Opcode::InvalStag,
             ),
             Request::Register(registration) => (Operation::Register(registration), Opcode::RegMr),
+            Request::Bind(binding) => (Operation::Bind(binding), Opcode::BindMw),
         };
         let is_local = matches!(
             operation,
-            Operation::Invalidate { .. } | Operation::Register(_)
+            Operation::Invalidate { .. } | Operation::Register(_) | Operation::Bind(_)
         );
         let is_read = matches!(operation, Operation::Read { .. });
         let is_inline = wr.is_inline() && !is_local && !is_read;
