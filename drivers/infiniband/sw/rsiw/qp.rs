@@ -149,6 +149,8 @@ pub(crate) struct Qp {
     state: Atomic<u32>,
     /// The peer has sent an FPDU.
     heard: Atomic<u32>,
+    /// Data came in since the last doorbell.
+    answered: AtomicFlag,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     destroyed: AtomicFlag,
     /// Offers to map the rings; none for kernel consumers.

@@ -51,6 +51,7 @@ fn status_of(code: u8) -> WcStatus {
         6 => WcStatus::LocAccessErr,
         7 => WcStatus::RemAccessErr,
         8 => WcStatus::RemInvReqErr,
+        10 => WcStatus::MwBindErr,
         _ => WcStatus::GeneralErr,
     }
 }
@@ -123,14 +124,14 @@ impl Qp {
 
     /// A request under way failed. Gives whether its completion tells so (T-33).
     pub(super) fn fail_send(self: &Arc<Self>, token: Token, status: WcStatus) -> bool {
-        // CAST: the numbers are 0 to 9.
+        // CAST: the numbers are 0 to 10.
         self.with_sends(|sq| sq.order.fail(token, status as u8))
     }
 
     /// A request failed before it began. Gives whether its completion tells so.
     pub(super) fn fail_new_send(self: &Arc<Self>, work: Work, status: WcStatus) -> bool {
         self.with_sends(|sq| match sq.order.push(work) {
-            // CAST: the numbers are 0 to 9.
+            // CAST: the numbers are 0 to 10.
             Ok(token) => sq.order.fail(token, status as u8),
             Err(_) => false,
         })

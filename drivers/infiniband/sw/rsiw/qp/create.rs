@@ -227,6 +227,7 @@ impl Qp {
                 access: Atomic::new(0),
                 state: Atomic::new(0),
                 heard: Atomic::new(0),
+                answered: AtomicFlag::new(false),
                 destroyed: AtomicFlag::new(false),
                 sq_entry,
                 rq_entry,

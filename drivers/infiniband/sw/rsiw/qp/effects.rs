@@ -200,13 +200,19 @@ impl Qp {
         rx
     }
 
-    /// Flushes both queues, for requests that were posted in state Error (T-34).
-    pub(super) fn flush(self: &Arc<Self>, inner: &mut Inner) {
-        let notify = Notify {
-            send: self.flush_sq(inner),
-            recv: self.flush_rq(),
-        };
-        notify.run(self);
+    /// Completes what was posted in a state in which nothing is sent or received any more (T-34).
+    pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        match inner.state.post_send() {
+            Post::Queue => {}
+            Post::Flush => after.notify.send |= self.flush_sq(inner),
+            Post::BadClose if inner.ring.is_empty() => {}
+            Post::BadClose => {
+                let _ = self.apply(inner, Event::PostedInClosing, None, after);
+            }
+        }
+        if inner.state.post_recv() == Post::Flush {
+            after.notify.recv |= self.flush_rq();
+        }
     }
 
     /// Completes all send requests as flushed, in post order; at most a ring full of new ones.
@@ -272,24 +278,5 @@ impl Qp {
             solicited: false,
         };
         self.recv_cq.add(&flushed, &self.handle).unwrap_or(false)
-    }
-
-    /// Completes what a kernel consumer posted in a state in which nothing is sent or received any
-    /// more.
-    pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
-        if self.posted.is_none() {
-            return;
-        }
-        match inner.state.post_send() {
-            Post::Queue => {}
-            Post::Flush => after.notify.send |= self.flush_sq(inner),
-            Post::BadClose if inner.ring.is_empty() => {}
-            Post::BadClose => {
-                let _ = self.apply(inner, Event::PostedInClosing, None, after);
-            }
-        }
-        if inner.state.post_recv() == Post::Flush {
-            after.notify.recv |= self.flush_rq();
-        }
     }
 }

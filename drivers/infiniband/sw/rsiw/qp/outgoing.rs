@@ -56,10 +56,6 @@ pub(super) struct Outgoing {
     pub(super) message: Message,
     /// Where it comes from.
     pub(super) origin: Origin,
-}
-
-/// The memory that the message being sent is taken from: that of one message at a time.
-pub(super) struct Payload {
     /// The elements or octets of a request.
     pub(super) sgl: SgList,
     /// The regions of the elements, or that of a response.
@@ -68,8 +64,8 @@ pub(super) struct Payload {
     is_open: bool,
 }
 
-impl Payload {
-    /// For requests of at most `max_sge` elements or `max_inline` octets.
+impl Outgoing {
+    /// No message; there will be ones of at most `max_sge` elements or `max_inline` octets.
     ///
     /// # Errors
     ///
@@ -80,6 +76,8 @@ impl Payload {
             accesses.push(None, GFP_KERNEL)?;
         }
         Ok(Self {
+            message: Message::none(),
+            origin: Origin::Bare,
             sgl: SgList::new(max_sge, max_inline)?,
             accesses,
             is_open: false,
@@ -91,45 +89,11 @@ impl Payload {
         self.accesses.len()
     }
 
-    /// Lets go of the memory.
-    pub(super) fn close(&mut self) {
-        for access in &mut self.accesses {
-            *access = None;
-        }
+    /// Becomes a message of which nothing is sent yet, and whose elements are there already.
+    pub(super) fn begin(&mut self, message: Message, origin: Origin) {
+        self.message = message;
+        self.origin = origin;
         self.is_open = false;
-    }
-
-    /// Hands the accesses over.
-    pub(super) fn take_accesses(&mut self) -> impl Iterator<Item = MrAccess<Arc<Mr>>> + '_ {
-        self.is_open = false;
-        self.accesses.iter_mut().filter_map(Option::take)
-    }
-
-    fn write_slices<K>(
-        &self,
-        writer: &mut Writer<'_, K>,
-        index: usize,
-        at: u32,
-        len: u32,
-    ) -> Result {
-        let access = self.accesses.get(index).and_then(Option::as_ref);
-        let slices = access.ok_or(EINVAL)?.slices(at, len).map_err(|_| EINVAL)?;
-        let mut left = len;
-        for slice in slices {
-            left = left.checked_sub(slice.len()).ok_or(EINVAL)?;
-            writer.pages(slice)?;
-        }
-        if left != 0 {
-            return Err(EFAULT);
-        }
-        Ok(())
-    }
-}
-
-impl Outgoing {
-    /// A message of which nothing is sent yet.
-    pub(super) fn new(message: Message, origin: Origin) -> Self {
-        Self { message, origin }
     }
 
     /// Checks that the memory may be read and keeps it readable.
@@ -137,14 +101,14 @@ impl Outgoing {
     /// # Errors
     ///
     /// The request completes in error, or the peer's Read is refused.
-    pub(super) fn open(&self, qp: &Arc<Qp>, payload: &mut Payload) -> Result<(), Failure> {
-        if payload.is_open {
+    pub(super) fn open(&mut self, qp: &Arc<Qp>) -> Result<(), Failure> {
+        if self.is_open {
             return Ok(());
         }
         match &self.origin {
             Origin::Request(wqe, token) if !wqe.is_inline => {
-                let sges = payload.sgl.elements();
-                for (slot, sge) in payload.accesses.iter_mut().zip(sges) {
+                let sges = self.sgl.elements();
+                for (slot, sge) in self.accesses.iter_mut().zip(sges) {
                     if sge.length == 0 {
                         continue;
                     }
@@ -166,20 +130,33 @@ impl Outgoing {
                         request.len,
                     )
                     .map_err(|e| response_failure(entry, e, self.message.sent()))?;
-                if let Some(first) = payload.accesses.first_mut() {
+                if let Some(first) = self.accesses.first_mut() {
                     *first = Some(access);
                 }
             }
             _ => {}
         }
-        payload.is_open = true;
+        self.is_open = true;
         Ok(())
     }
 
+    /// Lets go of the memory.
+    pub(super) fn close(&mut self) {
+        for access in &mut self.accesses {
+            *access = None;
+        }
+        self.is_open = false;
+    }
+
+    /// Hands the accesses over.
+    pub(super) fn take_accesses(&mut self) -> impl Iterator<Item = MrAccess<Arc<Mr>>> + '_ {
+        self.accesses.iter_mut().filter_map(Option::take)
+    }
+
     /// Elements that the payload may lie in.
-    pub(super) fn elements(&self, payload: &Payload) -> usize {
+    pub(super) fn elements(&self) -> usize {
         match &self.origin {
-            Origin::Request(wqe, _) if !wqe.is_inline => payload.sgl.elements().len(),
+            Origin::Request(wqe, _) if !wqe.is_inline => self.sgl.elements().len(),
             Origin::Response(_) => 1,
             _ => 0,
         }
@@ -198,12 +175,7 @@ impl Outgoing {
     /// # Errors
     ///
     /// Those of the batch; there are none if it has the room.
-    pub(super) fn write_payload<K>(
-        &self,
-        payload: &Payload,
-        writer: &mut Writer<'_, K>,
-        frame: &Frame,
-    ) -> Result {
+    pub(super) fn write_payload<K>(&self, writer: &mut Writer<'_, K>, frame: &Frame) -> Result {
         let len = u32::from(frame.payload);
         if len == 0 {
             return Ok(());
@@ -211,17 +183,38 @@ impl Outgoing {
         match &self.origin {
             Origin::Request(wqe, _) if wqe.is_inline => {
                 // CAST: 32 bits fit.
-                let octets = payload.sgl.octets(frame.offset as usize, len as usize);
+                let octets = self.sgl.octets(frame.offset as usize, len as usize);
                 writer.bytes(octets.ok_or(EINVAL)?)
             }
             Origin::Request(..) => {
-                for piece in payload.sgl.pieces(frame.offset, len) {
-                    payload.write_slices(writer, piece.index, piece.at, piece.len)?;
+                for piece in self.sgl.pieces(frame.offset, len) {
+                    self.write_slices(writer, piece.index, piece.at, piece.len)?;
                 }
                 Ok(())
             }
-            Origin::Response(_) => payload.write_slices(writer, 0, frame.offset, len),
+            Origin::Response(_) => self.write_slices(writer, 0, frame.offset, len),
             Origin::Bare => Err(EINVAL),
         }
+    }
+
+    fn write_slices<K>(
+        &self,
+        writer: &mut Writer<'_, K>,
+        index: usize,
+        at: u32,
+        len: u32,
+    ) -> Result {
+        let access = self.accesses.get(index).and_then(Option::as_ref);
+        let slices = access.ok_or(EINVAL)?.slices(at, len).map_err(|_| EINVAL)?;
+        let mut left = len;
+        for slice in slices {
+            left = left.checked_sub(slice.len()).ok_or(EINVAL)?;
+            writer.pages(slice)?;
+        }
+        // Memory of the kernel ends where its owner named what is none.
+        if left != 0 {
+            return Err(EFAULT);
+        }
+        Ok(())
     }
 }

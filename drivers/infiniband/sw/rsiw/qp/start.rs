@@ -59,16 +59,16 @@ const NO_SINK: Stag = Stag(1);
 
 /// What is to be sent next.
 pub(super) enum Next {
-    /// A message.
-    Message(Outgoing),
+    /// The message that was begun.
+    Message,
     /// Nothing, or nothing that may start.
     Nothing,
     /// Nothing before TCP has what was made so far.
     AfterFlush,
 }
 
-/// Takes the oldest request that may start and is to be sent; carries out those that are not.
-/// `is_flushed` says that TCP has all there was to send.
+/// Takes the oldest request that may start and is to be sent, and puts it into `out`; carries out
+/// those that are not. `is_flushed` says that TCP has all there was to send.
 ///
 /// # Errors
 ///
@@ -77,11 +77,11 @@ pub(super) fn next_request(
     qp: &Arc<Qp>,
     ring: &mut SqRing,
     tx: &mut Tx,
-    sgl: &mut SgList,
+    out: &mut Outgoing,
     is_flushed: bool,
 ) -> Result<Next, Failure> {
     loop {
-        let wqe = match ring.peek(sgl) {
+        let wqe = match ring.peek(&mut out.sgl) {
             None => return Ok(Next::Nothing),
             Some(Ok(wqe)) => wqe,
             Some(Err(BadWqe { work, status })) => {
@@ -98,7 +98,7 @@ pub(super) fn next_request(
             return Ok(Next::AfterFlush);
         }
         let sink = match wqe.operation {
-            Operation::Read { invalidate, .. } => Some(read_sink(qp, sgl, invalidate)),
+            Operation::Read { invalidate, .. } => Some(read_sink(qp, &out.sgl, invalidate)),
             _ => None,
         };
         let mut sq = qp.sq.lock();
@@ -128,7 +128,7 @@ pub(super) fn next_request(
         }
         let full = |_| Failure::from(TermError::LocalCatastrophic);
         let token = sq.order.push(wqe.work).map_err(full)?;
-        let (kind, origin) = match (wqe.operation, sink) {
+        let kind = match (wqe.operation, sink) {
             (
                 Operation::Read {
                     stag,
@@ -154,12 +154,9 @@ pub(super) fn next_request(
                     source_stag: stag,
                     source_to: to,
                 };
-                // It completes with its response.
-                (Kind::ReadRequest(request), Origin::Bare)
+                Kind::ReadRequest(request)
             }
-            (Operation::Write { stag, to }, _) => {
-                (Kind::Write { stag, to }, Origin::Request(wqe, token))
-            }
+            (Operation::Write { stag, to }, _) => Kind::Write { stag, to },
             (Operation::Invalidate { stag }, _) => {
                 drop(sq);
                 ring.consume();
@@ -183,20 +180,24 @@ pub(super) fn next_request(
                     Operation::Send { invalidate } => invalidate,
                     _ => None,
                 };
-                let solicited = wqe.solicited;
-                (
-                    Kind::Send {
-                        solicited,
-                        invalidate,
-                    },
-                    Origin::Request(wqe, token),
-                )
+                Kind::Send {
+                    solicited: wqe.solicited,
+                    invalidate,
+                }
             }
         };
         drop(sq);
         ring.consume();
         let message = tx.message(kind, wqe.len);
-        return Ok(Next::Message(Outgoing::new(message, origin)));
+        out.begin(
+            message,
+            match kind {
+                // It completes with its response.
+                Kind::ReadRequest(_) => Origin::Bare,
+                _ => Origin::Request(wqe, token),
+            },
+        );
+        return Ok(Next::Message);
     }
 }
 
