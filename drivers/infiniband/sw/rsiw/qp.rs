@@ -31,6 +31,7 @@ mod stream;
 mod tx;
 mod work;
 
+pub(crate) use self::posted::Slots;
 use self::{
     control::Inner,
     failure::Failure,
@@ -159,6 +160,9 @@ pub(crate) struct Qp {
     rq_entry: Option<MmapEntry>,
     /// Where a kernel consumer posts.
     posted: Option<Arc<KernelSq>>,
+    /// Of kernel consumers' queues.
+    send_slots: Option<Arc<Slots>>,
+    recv_slots: Option<Arc<Slots>>,
     /// The shared receive queue, if receives come from one.
     srq: Option<Arc<Srq>>,
     #[pin]

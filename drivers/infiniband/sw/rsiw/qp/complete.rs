@@ -61,7 +61,12 @@ impl Qp {
     /// called. An overflow is noted for the work item.
     pub(super) fn complete_work(&self, work: &Work, status: Status) -> bool {
         let status = match status {
-            Status::Success if !work.signalled => return false,
+            Status::Success if !work.signalled => {
+                if let Some(slots) = &self.send_slots {
+                    slots.free();
+                }
+                return false;
+            }
             Status::Success => WcStatus::Success,
             Status::Failed(code) => status_of(code),
             Status::Flushed => WcStatus::WrFlushErr,
@@ -75,7 +80,8 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        match self.send_cq.add(&completion, &self.handle) {
+        let slots = self.send_slots.as_ref();
+        match self.send_cq.add(&completion, &self.handle, slots) {
             Ok(notify) => notify,
             Err(Overflow) => {
                 self.note_failure(TermError::CatastrophicStream.into());
@@ -159,7 +165,8 @@ impl Qp {
     ///
     /// The queue is full, which ends the stream (V-CQ-7).
     pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Refusal> {
-        match self.recv_cq.add(completion, &self.handle) {
+        let slots = self.recv_slots.as_ref();
+        match self.recv_cq.add(completion, &self.handle, slots) {
             Ok(notify) => {
                 if notify {
                     self.recv_cq.notify();

@@ -211,6 +211,11 @@ impl Qp {
         };
 
         let binder = Binder::new()?;
+        let send_slots = posted.as_ref().map(|sq| sq.slots());
+        let recv_slots = match &srq {
+            Some(srq) => srq.slots(),
+            None => rq.as_ref().and_then(Rq::slots),
+        };
         let under_way = Sq::new(cap.max_send_wr.max(1))?;
         let qp = Arc::pin_init(
             pin_init!(Self {
@@ -233,6 +238,8 @@ impl Qp {
                 rq_entry,
                 srq,
                 posted,
+                send_slots,
+                recv_slots,
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 sq <- new_spinlock_irq!(under_way, "rsiw::Qp::sq"),
                 irq <- new_spinlock_irq!(Irq::new(KVec::new()), "rsiw::Qp::irq"),

@@ -28,7 +28,8 @@ use crate::{
     qp::{
         posted::{
             copy_elements,
-            Posted, //
+            Posted,
+            Slots, //
         },
         sgl::SgList, //
     },
@@ -94,6 +95,11 @@ impl KernelSq {
             posted.push(request, used);
         }
         Ok(())
+    }
+
+    /// The slots, to be freed as requests complete.
+    pub(in crate::qp) fn slots(&self) -> Arc<Slots> {
+        self.posted.lock().slots().clone()
     }
 
     /// Number of slots.
