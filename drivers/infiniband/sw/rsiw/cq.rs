@@ -212,6 +212,15 @@ impl Cq {
         }
     }
 
+    /// Whether the consumer, a process, waits for a notification rather than looking for completions
+    /// all the time. Any context.
+    pub(crate) fn is_awaited(&self) -> bool {
+        match &self.state.lock().ring {
+            Ring::User(ring) => ring.is_armed(),
+            Ring::Kernel(_) => false,
+        }
+    }
+
     /// Forgets the completions of a QP that is being destroyed, if they are a kernel consumer's. No
     /// more of them must come. Any context.
     pub(crate) fn forget(&self, qp: &QpHandle) {

@@ -56,6 +56,7 @@ use crate::{
     },
 };
 use kernel::{
+    cpu::nr_cpu_ids,
     prelude::*,
     sync::{
         atomic::{
@@ -356,7 +357,9 @@ impl Qp {
             Post::Queue => {
                 let answered = self.answered.load(Relaxed);
                 self.answered.store(false, Relaxed);
-                if !inner.sends_directly(answered) {
+                // On a lone processor, who polls keeps the work item from running.
+                let may_leave = nr_cpu_ids() > 1 || self.send_cq.is_awaited();
+                if !inner.sends_directly(answered) && may_leave {
                     drop(inner);
                     self.kick();
                     return Ok(());
