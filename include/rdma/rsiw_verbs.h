@@ -3,8 +3,9 @@
  * Memory windows of rsiw, for consumers in the kernel.
  *
  * The RDMA core has windows (ib_mw) but no request that binds one, as no
- * service of the kernel does so. A consumer makes a window by the device's
- * alloc_mw, type IB_MW_TYPE_2, and posts this to bind it. It becomes invalid
+ * service of the kernel does so, and the library of processes has none either:
+ * that is why devices say that they have no windows (max_mw). A consumer makes
+ * a window by the device's alloc_mw, type IB_MW_TYPE_2, and posts this to bind it. It becomes invalid
  * again by IB_WR_LOCAL_INV, by a Send with Invalidate of the peer, or by
  * dealloc_mw. Only the queue pair that bound a window can be used to reach it.
  */

@@ -254,8 +254,6 @@ impl Device {
             max_mr: MAX_MR,
             max_pd: MAX_PD,
             max_fast_reg: MAX_FAST_REG,
-            // The library of processes has no request to bind one.
-            max_mw: if for_process { 0 } else { MAX_MR },
             max_srq: MAX_SRQ,
             max_srq_wr: srq::MAX_SRQ_WR,
             max_ird: MAX_READS.into(),

@@ -239,12 +239,7 @@ impl Qp {
 
     /// As [`Qp::access`] for the sink of a Read of ours, which may be a window that the peer may
     /// write to (V-ACC-13).
-    fn access_sink(
-        &self,
-        stag: Stag,
-        addr: u64,
-        len: u32,
-    ) -> Result<MrAccess<Arc<Mr>>, MrError> {
+    fn access_sink(&self, stag: Stag, addr: u64, len: u32) -> Result<MrAccess<Arc<Mr>>, MrError> {
         let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
         match mr.window() {
             Some(window) => window.access(stag, &self.binder, Access::REMOTE_WRITE, addr, len),

@@ -120,7 +120,10 @@ impl KernelRing {
         for n in 0..self.len {
             let index = self.index(n);
             if let Some(slot) = self.slots.get_mut(index) {
-                free(slot.take_if(|(wc, _)| wc.is_of(qp)).and_then(|entry| entry.1));
+                free(
+                    slot.take_if(|(wc, _)| wc.is_of(qp))
+                        .and_then(|entry| entry.1),
+                );
             }
         }
     }

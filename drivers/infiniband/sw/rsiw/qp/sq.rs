@@ -144,11 +144,7 @@ impl Wqe {
 
     /// Whether its fence means something (V-FNC-5).
     pub(super) fn is_fenced(&self) -> bool {
-        self.fence
-            && !matches!(
-                self.operation,
-                Operation::Register(_) | Operation::Bind(_)
-            )
+        self.fence && !matches!(self.operation, Operation::Register(_) | Operation::Bind(_))
     }
 }
 

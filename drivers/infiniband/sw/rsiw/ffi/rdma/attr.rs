@@ -76,8 +76,6 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_pd: u32,
     /// Pages, or stretches, of a fast-register region.
     pub(crate) max_fast_reg: u32,
-    /// Memory windows.
-    pub(crate) max_mw: u32,
     /// Shared receive queues.
     pub(crate) max_srq: u32,
     /// Work requests of a shared receive queue.
@@ -110,11 +108,9 @@ impl DeviceAttr {
         attr.max_cqe = self.max_cqe;
         attr.max_mr = self.max_mr;
         attr.max_pd = self.max_pd;
-        attr.max_mw = self.max_mw;
-        if self.max_mw > 0 {
-            // CAST: 64 bits.
-            attr.device_cap_flags |= b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64;
-        }
+        // Processes read this too, and their library has no request to bind a window. Consumers in
+        // the kernel see that there is `alloc_mw`.
+        attr.max_mw = 0;
         attr.max_srq = self.max_srq;
         attr.max_srq_wr = self.max_srq_wr;
         attr.max_srq_sge = self.max_recv_sge;
