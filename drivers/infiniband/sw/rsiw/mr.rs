@@ -15,6 +15,7 @@ pub(crate) mod fast;
 mod permute;
 mod range;
 pub(crate) mod table;
+pub(crate) mod window;
 
 use self::{
     access::{
@@ -22,7 +23,11 @@ use self::{
         MrError, //
     },
     range::Range,
-    table::StagTable, //
+    table::StagTable,
+    window::{
+        Window,
+        Windows, //
+    },
 };
 use crate::{
     ffi::rdma::{
@@ -75,7 +80,21 @@ const ZERO_BASED: u32 = 1 << 5;
 
 /// Number of a protection domain, unique in its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PdId(pub(crate) u32);
+pub(crate) struct PdId(u32);
+
+impl PdId {
+    const OF_KERNEL: u32 = 1 << 31;
+
+    /// The domain `n`, of a process or of a consumer in the kernel.
+    pub(crate) fn new(n: u32, of_kernel: bool) -> Self {
+        let kind = if of_kernel { Self::OF_KERNEL } else { 0 };
+        Self(n & !Self::OF_KERNEL | kind)
+    }
+
+    fn is_of_kernel(self) -> bool {
+        self.0 & Self::OF_KERNEL != 0
+    }
+}
 
 /// What a region consists of.
 enum Kind {
@@ -91,6 +110,8 @@ enum Kind {
     Dma(Pin<KBox<DmaMemory>>),
     /// What a fast-register request of a kernel consumer names.
     Fast(Pin<KBox<FastMemory<Grant>>>),
+    /// A part of another region.
+    Window(Pin<KBox<Window>>),
 }
 
 /// What may be done with a region, and how it is named.
@@ -119,6 +140,8 @@ pub(crate) struct Mr {
     pd: PdId,
     /// RDMAC's state Valid. Written with the gate empty, or to false.
     valid: AtomicFlag,
+    /// Bound to it.
+    windows: Windows,
     kind: Kind,
 }
 
@@ -128,6 +151,7 @@ impl Gated for Mr {
             Kind::User { umem, .. } => umem.gate(),
             Kind::Dma(memory) => memory.gate(),
             Kind::Fast(memory) => memory.gate(),
+            Kind::Window(window) => window.gate(),
         }
     }
 }
@@ -184,7 +208,8 @@ impl Mr {
     /// # Errors
     ///
     /// As [`Mr::register_user`]. With nothing changed, `EINVAL` for a region that is no process's,
-    /// `EOPNOTSUPP` for a DMA buffer, which is known by a descriptor only while it is registered.
+    /// `EBUSY` while windows are bound (V-MR-9), `EOPNOTSUPP` for a DMA buffer, which is known by a
+    /// descriptor only while it is registered.
     pub(crate) fn reregister(
         &self,
         device: &DeviceHandle,
@@ -211,7 +236,7 @@ impl Mr {
         if let Some(access) = change.access {
             init.access = access;
         }
-        self.deregister(table);
+        self.deregister(table)?;
         let mr = Self::register_user(device, table, pd, &init, key)?;
         Ok((mr, init))
     }
@@ -250,6 +275,7 @@ impl Mr {
                 stag: Atomic::new(0),
                 pd,
                 valid: AtomicFlag::new(!matches!(kind, Kind::Fast(_))),
+                windows: Windows::new(),
                 kind,
             },
             GFP_KERNEL,
@@ -258,9 +284,31 @@ impl Mr {
         Ok(mr)
     }
 
+    /// Makes a window, which is not bound to anything (V-MW-1).
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new_window(table: &StagTable, pd: PdId) -> Result<Arc<Self>> {
+        Self::add(table, pd, Kind::Window(Window::new(pd)?), 0)
+    }
+
+    /// The window, if it is one.
+    pub(crate) fn window(&self) -> Option<&Window> {
+        match &self.kind {
+            Kind::Window(window) => Some(window),
+            _ => None,
+        }
+    }
+
     /// Ends all access: takes the STag away and waits for those who use the memory now, then gives
     /// the memory back. A second time, nothing happens. Sleeps.
-    pub(crate) fn deregister(&self, table: &StagTable) {
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`, and nothing is changed, while windows are bound to the region.
+    pub(crate) fn deregister(&self, table: &StagTable) -> Result {
+        self.windows.end()?;
         // A second time, the STag may be another's.
         let known = table.lookup(self.stag());
         if known.is_some_and(|known| core::ptr::eq(&*known, self)) {
@@ -270,7 +318,9 @@ impl Mr {
             Kind::User { umem, .. } => umem.release(),
             Kind::Dma(memory) => memory.release(),
             Kind::Fast(memory) => memory.release(),
+            Kind::Window(window) => window.unbind(),
         }
+        Ok(())
     }
 
     /// The STag that the region was made with; local and remote key at once.
@@ -297,6 +347,7 @@ impl Mr {
                 range: Range::ALL,
             },
             Kind::Fast(memory) => *memory.grant(guard)?,
+            Kind::Window(_) => return None,
         })
     }
 
@@ -315,6 +366,7 @@ impl Mr {
         match self.kind {
             Kind::Dma(_) => return Err(MrError::Access),
             Kind::User { .. } if by == By::Consumer => return Err(MrError::Access),
+            _ if self.windows.any() => return Err(MrError::Bound),
             _ => {}
         }
         if !self.valid.load(Relaxed) {
@@ -364,7 +416,9 @@ impl Mr {
         if stag != grant.stag {
             return Err(MrError::Invalid);
         }
-        if pd != guard.pd {
+        // The key to all memory of the kernel is every kernel consumer's (V-STAG0-2).
+        let everywhere = matches!(guard.kind, Kind::Dma(_)) && pd.is_of_kernel();
+        if pd != guard.pd && !everywhere {
             return Err(MrError::Pd);
         }
         if !grant.access.contains(want) {

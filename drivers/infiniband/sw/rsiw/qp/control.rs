@@ -415,7 +415,14 @@ impl Qp {
     }
 
     /// Ends the connection and whatever the QP does, for good.
-    pub(crate) fn destroy(self: &Arc<Self>) {
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`, and nothing is changed, while windows are bound through it (V-QP-24).
+    pub(crate) fn destroy(self: &Arc<Self>) -> Result {
+        if self.binder.is_in_use() {
+            return Err(EBUSY);
+        }
         self.dev.qps.remove(self.num());
         self.destroyed.store(true, Relaxed);
         self.abort();
@@ -424,6 +431,7 @@ impl Qp {
         self.recv_cq.forget(&self.handle);
         self.forget_rings();
         self.pd.leave();
+        Ok(())
     }
 
     /// Takes the connection apart: no callback runs and nothing is received afterwards. Gives back

@@ -265,7 +265,12 @@ impl Qp {
 
     /// Completes a receive as flushed. Gives whether a handler is to be called.
     fn flush_recv(&self, id: u64) -> bool {
+        let slots = self.recv_slots.as_ref();
         if self.destroyed.load(Relaxed) {
+            // It may be a shared queue's, which lives on.
+            if let Some(slots) = slots {
+                slots.free();
+            }
             return false;
         }
         let flushed = Completion {
@@ -277,6 +282,8 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        self.recv_cq.add(&flushed, &self.handle).unwrap_or(false)
+        self.recv_cq
+            .add(&flushed, &self.handle, slots)
+            .unwrap_or(false)
     }
 }
