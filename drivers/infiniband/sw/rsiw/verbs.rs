@@ -162,6 +162,10 @@ impl Driver for Rsiw {
         Ok((counted, len))
     }
 
+    fn resize_cq(cq: &CountedCq, entries: u32, udata: &mut Udata<'_>) -> Result<u32> {
+        cq.cq.resize(entries, udata)
+    }
+
     fn destroy_cq(cq: &CountedCq) {
         cq.cq.close();
     }

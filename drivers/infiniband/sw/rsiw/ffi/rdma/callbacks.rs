@@ -58,6 +58,7 @@ impl<D: Driver> Vtable<D> {
         dealloc_pd: Some(device::dealloc_pd::<D>),
 
         create_cq: Some(queue::create_cq::<D>),
+        resize_user_cq: Some(queue::resize_user_cq::<D>),
         destroy_cq: Some(queue::destroy_cq::<D>),
         poll_cq: Some(kernel::poll_cq::<D>),
         req_notify_cq: Some(kernel::req_notify_cq::<D>),

@@ -205,6 +205,9 @@ pub(crate) trait Driver: Sized + 'static {
         udata: Option<&mut Udata<'_>>,
     ) -> Result<(Arc<Self::Cq>, u32)>;
 
+    /// Gives the completion queue of a process another size; returns how many entries it has.
+    fn resize_cq(cq: &Self::Cq, entries: u32, udata: &mut Udata<'_>) -> Result<u32>;
+
     /// No completion may be added after this returns.
     fn destroy_cq(cq: &Self::Cq);
 
