@@ -2,6 +2,8 @@
 /* Verbs straight from uverbs, see raw.h. */
 #include "raw.h"
 
+#include "../../../../../include/uapi/rdma/rsiw-abi.h"
+
 #include <errno.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
@@ -39,6 +41,30 @@ int raw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 	attr->max_wr = resp.max_wr;
 	attr->max_sge = resp.max_sge;
 	attr->srq_limit = resp.srq_limit;
+	return err;
+}
+
+int raw_resize_cq(struct ibv_cq *cq, uint32_t *entries, uint64_t *key)
+{
+	struct {
+		/* Its flexible end is the driver's part. */
+		__u32 cqe, reserved;
+		struct rsiw_uresp_resize_cq drv;
+	} resp = { 0 };
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_resize_cq body;
+	} cmd = {
+		.hdr = HEADER(cmd, resp, RESIZE_CQ),
+		.body = { .response = (uintptr_t)&resp,
+			  .cq_handle = cq->handle, .cqe = *entries },
+	};
+	int err = command(cq->context, &cmd, sizeof(cmd));
+
+	if (!err) {
+		*entries = resp.drv.num_cqe;
+		*key = resp.drv.cq_key;
+	}
 	return err;
 }
 

@@ -46,3 +46,9 @@ def depths(t):
 def regions(t):
     """Regions: addresses, registered again, DMA buffers, size (V-MR)."""
     t.parts("regions", t.topo.loopback)
+
+
+@test("cqresize", limit=100, cost=8)
+def cqresize(t):
+    """Completion queues resized under load (V-CQ-11 to V-CQ-13)."""
+    t.parts("cqresize", t.topo.loopback)
