@@ -193,6 +193,8 @@ pub(crate) enum Opcode {
     InvalStag = 10,
     /// Fast register (kernel consumers).
     RegMr = 11,
+    /// Bind of a memory window (kernel consumers).
+    BindMw = 12,
 }
 
 impl Opcode {
@@ -263,6 +265,8 @@ pub(crate) enum WcStatus {
     RemInvReqErr = 8,
     /// Any other error.
     GeneralErr = 9,
+    /// A bind that cannot be (kernel consumers).
+    MwBindErr = 10,
 }
 
 const _: () = {

@@ -32,6 +32,7 @@ use crate::{
         udata::Udata,
         wc::WcRoom, //
     },
+    qp::Slots,
     wire::ddp::Stag,
 };
 use ::kernel::{
@@ -165,17 +166,23 @@ impl Cq {
         }
     }
 
-    /// Adds a completion of a request of `qp`. Gives whether the consumer waits for one like this:
-    /// then the caller is to call [`Cq::notify`] once it holds no lock. Any context.
+    /// Adds a completion of a request of `qp`, which frees one of `slots` when it is polled. Gives
+    /// whether the consumer waits for one like this: then the caller is to call [`Cq::notify`] once
+    /// it holds no lock. Any context.
     ///
     /// # Errors
     ///
     /// [`Overflow`] if the queue is full; see [`Cq::report`].
-    pub(crate) fn add(&self, completion: &Completion, qp: &QpHandle) -> Result<bool, Overflow> {
+    pub(crate) fn add(
+        &self,
+        completion: &Completion,
+        qp: &QpHandle,
+        slots: Option<&Arc<Slots>>,
+    ) -> Result<bool, Overflow> {
         let mut state = self.state.lock();
         let added = match &mut state.ring {
             Ring::User(ring) => ring.add(completion),
-            Ring::Kernel(ring) => ring.add(completion, qp),
+            Ring::Kernel(ring) => ring.add(completion, qp, slots),
         };
         if added.is_err() && state.overflow == Lost::No {
             state.overflow = Lost::Yes;
@@ -217,6 +224,15 @@ impl Cq {
         match &mut self.state.lock().ring {
             Ring::User(_) => Err(EINVAL),
             Ring::Kernel(ring) => Ok(ring.arm(solicited)),
+        }
+    }
+
+    /// Whether the consumer, a process, waits for a notification rather than looking for completions
+    /// all the time. Any context.
+    pub(crate) fn is_awaited(&self) -> bool {
+        match &self.state.lock().ring {
+            Ring::User(ring) => ring.is_armed(),
+            Ring::Kernel(_) => false,
         }
     }
 

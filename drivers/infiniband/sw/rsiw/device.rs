@@ -214,8 +214,8 @@ impl Device {
     }
 
     /// A number for a new protection domain.
-    pub(crate) fn next_pd_id(&self) -> PdId {
-        PdId(self.pd_ids.fetch_add(1, Relaxed))
+    pub(crate) fn next_pd_id(&self, of_kernel: bool) -> PdId {
+        PdId::new(self.pd_ids.fetch_add(1, Relaxed), of_kernel)
     }
 
     /// The QP of that number. Any context.

@@ -15,6 +15,7 @@ pub(crate) mod fast;
 mod permute;
 mod range;
 pub(crate) mod table;
+pub(crate) mod window;
 
 use self::{
     access::{
@@ -22,7 +23,11 @@ use self::{
         MrError, //
     },
     range::Range,
-    table::StagTable, //
+    table::StagTable,
+    window::{
+        Window,
+        Windows, //
+    },
 };
 use crate::{
     ffi::rdma::{
@@ -74,7 +79,21 @@ const ZERO_BASED: u32 = 1 << 5;
 
 /// Number of a protection domain, unique in its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PdId(pub(crate) u32);
+pub(crate) struct PdId(u32);
+
+impl PdId {
+    const OF_KERNEL: u32 = 1 << 31;
+
+    /// The domain `n`, of a process or of a consumer in the kernel.
+    pub(crate) fn new(n: u32, of_kernel: bool) -> Self {
+        let kind = if of_kernel { Self::OF_KERNEL } else { 0 };
+        Self(n & !Self::OF_KERNEL | kind)
+    }
+
+    fn is_of_kernel(self) -> bool {
+        self.0 & Self::OF_KERNEL != 0
+    }
+}
 
 /// What a region consists of.
 enum Kind {
@@ -88,6 +107,8 @@ enum Kind {
     Dma(Pin<KBox<DmaMemory>>),
     /// What a fast-register request of a kernel consumer names.
     Fast(Pin<KBox<FastMemory<Grant>>>),
+    /// A part of another region.
+    Window(Pin<KBox<Window>>),
 }
 
 /// What may be done with a region, and how it is named.
@@ -116,6 +137,8 @@ pub(crate) struct Mr {
     pd: PdId,
     /// RDMAC's state Valid. Written with the gate empty, or to false.
     valid: AtomicFlag,
+    /// Bound to it.
+    windows: Windows,
     kind: Kind,
 }
 
@@ -125,6 +148,7 @@ impl Gated for Mr {
             Kind::User { umem, .. } => umem.gate(),
             Kind::Dma(memory) => memory.gate(),
             Kind::Fast(memory) => memory.gate(),
+            Kind::Window(window) => window.gate(),
         }
     }
 }
@@ -203,6 +227,7 @@ impl Mr {
                 stag: Atomic::new(0),
                 pd,
                 valid: AtomicFlag::new(!matches!(kind, Kind::Fast(_))),
+                windows: Windows::new(),
                 kind,
             },
             GFP_KERNEL,
@@ -211,15 +236,39 @@ impl Mr {
         Ok(mr)
     }
 
+    /// Makes a window, which is not bound to anything (V-MW-1).
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new_window(table: &StagTable, pd: PdId) -> Result<Arc<Self>> {
+        Self::add(table, pd, Kind::Window(Window::new(pd)?), 0)
+    }
+
+    /// The window, if it is one.
+    pub(crate) fn window(&self) -> Option<&Window> {
+        match &self.kind {
+            Kind::Window(window) => Some(window),
+            _ => None,
+        }
+    }
+
     /// Ends all access: takes the STag away and waits for those who use the memory now, then gives
     /// the memory back. Sleeps.
-    pub(crate) fn deregister(&self, table: &StagTable) {
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`, and nothing is changed, while windows are bound to the region.
+    pub(crate) fn deregister(&self, table: &StagTable) -> Result {
+        self.windows.end()?;
         table.remove(self.stag());
         match &self.kind {
             Kind::User { umem, .. } => umem.release(),
             Kind::Dma(memory) => memory.release(),
             Kind::Fast(memory) => memory.release(),
+            Kind::Window(window) => window.unbind(),
         }
+        Ok(())
     }
 
     /// The STag that the region was made with; local and remote key at once.
@@ -246,6 +295,7 @@ impl Mr {
                 range: Range::ALL,
             },
             Kind::Fast(memory) => *memory.grant(guard)?,
+            Kind::Window(_) => return None,
         })
     }
 
@@ -264,6 +314,7 @@ impl Mr {
         match self.kind {
             Kind::Dma(_) => return Err(MrError::Access),
             Kind::User { .. } if by == By::Consumer => return Err(MrError::Access),
+            _ if self.windows.any() => return Err(MrError::Bound),
             _ => {}
         }
         if !self.valid.load(Relaxed) {
@@ -313,7 +364,9 @@ impl Mr {
         if stag != grant.stag {
             return Err(MrError::Invalid);
         }
-        if pd != guard.pd {
+        // The key to all memory of the kernel is every kernel consumer's (V-STAG0-2).
+        let everywhere = matches!(guard.kind, Kind::Dma(_)) && pd.is_of_kernel();
+        if pd != guard.pd && !everywhere {
             return Err(MrError::Pd);
         }
         if !grant.access.contains(want) {

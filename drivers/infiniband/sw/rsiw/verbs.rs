@@ -130,10 +130,11 @@ impl Driver for Rsiw {
     }
 
     fn alloc_pd(dev: ArcBorrow<'_, Device>, udata: Option<&mut Udata<'_>>) -> Result<Arc<Pd>> {
+        let of_kernel = udata.is_none();
         if let Some(udata) = udata {
             udata.no_io()?;
         }
-        Pd::new(dev.into())
+        Pd::new(dev.into(), of_kernel)
     }
 
     fn create_cq(
@@ -215,8 +216,8 @@ impl Driver for Rsiw {
         qp.query()
     }
 
-    fn destroy_qp(qp: ArcBorrow<'_, Qp>) {
-        Arc::from(qp).destroy();
+    fn destroy_qp(qp: ArcBorrow<'_, Qp>) -> Result {
+        Arc::from(qp).destroy()
     }
 
     fn doorbell(qp: ArcBorrow<'_, Qp>) -> Result {
@@ -245,7 +246,7 @@ impl Driver for Rsiw {
         let mr = Mr::register_user(dev.handle(), &dev.stags, pd.id(), init, key)?;
         let stag = mr.stag().0;
         if let Err(e) = udata.respond(&RegMrResp { stag, pad: 0 }) {
-            mr.deregister(&dev.stags);
+            mr.deregister(&dev.stags)?;
             return Err(e);
         }
         Ok((mr, stag))
@@ -263,8 +264,14 @@ impl Driver for Rsiw {
         Ok((mr, stag))
     }
 
-    fn dereg_mr(dev: &Device, mr: &Mr) {
-        mr.deregister(&dev.stags);
+    fn dereg_mr(dev: &Device, mr: &Mr) -> Result {
+        mr.deregister(&dev.stags)
+    }
+
+    fn alloc_mw(pd: ArcBorrow<'_, Pd>) -> Result<(Arc<Mr>, u32)> {
+        let window = Mr::new_window(&pd.device().stags, pd.id())?;
+        let stag = window.stag().0;
+        Ok((window, stag))
     }
 
     fn connect(dev: ArcBorrow<'_, Device>, id: &CmId, param: &ConnParam<'_>) -> Result {

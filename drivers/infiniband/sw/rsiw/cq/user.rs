@@ -64,6 +64,11 @@ impl UserRing {
         Ok((ring, MmapEntry::insert(udata, mem)?))
     }
 
+    /// Whether the process waits for a notification.
+    pub(super) fn is_armed(&self) -> bool {
+        self.armed.load() != notify::NOT
+    }
+
     /// Adds a completion. Gives whether the process waits for one like this.
     pub(super) fn add(&mut self, completion: &Completion) -> Result<bool, Overflow> {
         let index = self.put;

@@ -272,7 +272,12 @@ impl Qp {
 
     /// Completes a receive as flushed. Gives whether a handler is to be called.
     fn flush_recv(&self, id: u64) -> bool {
+        let slots = self.recv_slots.as_ref();
         if self.destroyed.load(Relaxed) {
+            // It may be a shared queue's, which lives on.
+            if let Some(slots) = slots {
+                slots.free();
+            }
             return false;
         }
         let flushed = Completion {
@@ -284,7 +289,7 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        match self.recv_cq.add(&flushed, &self.handle) {
+        match self.recv_cq.add(&flushed, &self.handle, slots) {
             Ok(notify) => notify,
             Err(Overflow) => {
                 self.note_failure(TermError::CatastrophicStream.into());

@@ -240,8 +240,9 @@ pub(crate) trait Driver: Sized + 'static {
     fn query_qp(qp: &Self::Qp) -> QpQuery;
 
     /// Ends the connection, makes the number unknown and stops all use of the consumer's queues,
-    /// memory and handlers before it returns.
-    fn destroy_qp(qp: ArcBorrow<'_, Self::Qp>);
+    /// memory and handlers before it returns. Fails, and changes nothing, while windows are bound
+    /// through it.
+    fn destroy_qp(qp: ArcBorrow<'_, Self::Qp>) -> Result;
 
     /// A process rang the doorbell of its send queue.
     fn doorbell(qp: ArcBorrow<'_, Self::Qp>) -> Result;
@@ -272,8 +273,12 @@ pub(crate) trait Driver: Sized + 'static {
     /// returns the STag.
     fn alloc_mr(pd: ArcBorrow<'_, Self::Pd>, gaps: bool, max: u32) -> Result<(Arc<Self::Mr>, u32)>;
 
-    /// No access to the memory happens after this returns.
-    fn dereg_mr(dev: &Self::Device, mr: &Self::Mr);
+    /// No access to the memory happens after this returns. Fails, and changes nothing, while windows
+    /// are bound to the region.
+    fn dereg_mr(dev: &Self::Device, mr: &Self::Mr) -> Result;
+
+    /// Makes a memory window for a consumer in the kernel; also returns the STag.
+    fn alloc_mw(pd: ArcBorrow<'_, Self::Pd>) -> Result<(Arc<Self::Mr>, u32)>;
 
     /// Begins to set up a connection. If this succeeds, an event tells how it ends.
     fn connect(dev: ArcBorrow<'_, Self::Device>, id: &CmId, param: &ConnParam<'_>) -> Result;

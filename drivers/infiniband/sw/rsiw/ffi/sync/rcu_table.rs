@@ -156,10 +156,11 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
                 // SAFETY: the xarray is initialised.
                 let node =
                     unsafe { b::xa_find(self.xa.get(), &mut index, usize::MAX, b::XA_PRESENT) };
-                // SAFETY: by the invariant a node found within a read-side section is not freed
-                // before its end; nodes are not changed while they are in the table.
-                NonNull::new(node.cast::<Node<T>>())
-                    .map(|node| unsafe { node.as_ref() }.value.clone())
+                NonNull::new(node.cast::<Node<T>>()).map(|node| {
+                    // SAFETY: by the invariant a node found within a read-side section is not freed
+                    // before its end; nodes are not changed while they are in the table.
+                    unsafe { node.as_ref() }.value.clone()
+                })
             };
             let Some(value) = found else {
                 return;

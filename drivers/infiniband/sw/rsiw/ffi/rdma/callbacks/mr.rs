@@ -4,6 +4,7 @@
 
 use super::{
     DeviceObject,
+    MwObject,
     PdObject, //
 };
 use crate::ffi::{
@@ -21,6 +22,7 @@ use crate::ffi::{
 };
 use core::ptr::NonNull;
 use kernel::{
+    error::from_result,
     prelude::*,
     sync::Arc, //
 };
@@ -155,10 +157,51 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
 ) -> c_int {
     // SAFETY: the region is one of a device of `D`.
     let dev = unsafe { DeviceObject::<D>::get((*mr).device) };
+    let raw = mr.cast::<MrMemory<D::Mr>>();
     // SAFETY: `new_mr` made the region in this way.
-    let mr = unsafe { KBox::from_raw(mr.cast::<MrMemory<D::Mr>>()) };
-    if let Some(inner) = &mr.inner {
-        D::dereg_mr(&dev, inner);
+    let inner = unsafe { &(*raw).inner };
+    if let Some(Err(e)) = inner.as_ref().map(|inner| D::dereg_mr(&dev, inner)) {
+        return e.to_errno();
+    }
+    // SAFETY: as above; the core knows the region no more.
+    drop(unsafe { KBox::from_raw(raw) });
+    0
+}
+
+/// # Safety
+///
+/// Called, by the core or by a consumer in the kernel, with zeroed memory of the size in the
+/// operations table, in which device and protection domain are set.
+pub(super) unsafe extern "C" fn alloc_mw<D: Driver>(
+    mw: *mut b::ib_mw,
+    udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the caller has filled it in.
+        let raw = unsafe { &mut *mw };
+        // Processes could not bind it: their library has no request for that.
+        if !udata.is_null() || raw.type_ != b::ib_mw_type_IB_MW_TYPE_2 {
+            return Err(EOPNOTSUPP);
+        }
+        // SAFETY: the domain is one of `D`.
+        let (inner, stag) = D::alloc_mw(unsafe { PdObject::<D>::get(raw.pd) })?;
+        raw.rkey = stag;
+        // SAFETY: the memory is fresh.
+        unsafe { MwObject::<D>::install(mw, inner) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called, by the core or by a consumer in the kernel, for the last time with this window of `D`.
+pub(super) unsafe extern "C" fn dealloc_mw<D: Driver>(mw: *mut b::ib_mw) -> c_int {
+    // SAFETY: the window is one of a device of `D`.
+    let dev = unsafe { DeviceObject::<D>::get((*mw).device) };
+    // SAFETY: the window is one of `D`, and is freed next.
+    if let Some(inner) = unsafe { MwObject::<D>::take(mw) } {
+        // Nothing is bound to a window.
+        let _ = D::dereg_mr(&dev, &inner);
     }
     0
 }
