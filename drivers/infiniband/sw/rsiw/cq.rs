@@ -86,8 +86,16 @@ enum Ring {
 /// What the queue's lock protects.
 struct State {
     ring: Ring,
-    /// The event was raised.
-    overflowed: bool,
+    overflow: Lost,
+}
+
+/// Whether completions were lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    No,
+    /// The consumer is to be told.
+    Yes,
+    Told,
 }
 
 /// A completion queue.
@@ -133,7 +141,7 @@ impl Cq {
         };
         let state = State {
             ring,
-            overflowed: false,
+            overflow: Lost::No,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -212,7 +220,7 @@ impl Cq {
     ///
     /// # Errors
     ///
-    /// [`Overflow`] if the queue is full. The consumer is told by an event, once.
+    /// [`Overflow`] if the queue is full; see [`Cq::report`].
     pub(crate) fn add(
         &self,
         completion: &Completion,
@@ -224,14 +232,21 @@ impl Cq {
             Ring::User(ring) => ring.add(completion),
             Ring::Kernel(ring) => ring.add(completion, qp, slots),
         };
-        if added.is_err() {
-            let first = !core::mem::replace(&mut state.overflowed, true);
-            drop(state);
-            if first {
-                self.handle.event(EventType::CqError);
-            }
+        if added.is_err() && state.overflow == Lost::No {
+            state.overflow = Lost::Yes;
         }
         added
+    }
+
+    /// Tells the consumer, once, that completions were lost. Any context, without a lock.
+    pub(crate) fn report(&self) {
+        let mut state = self.state.lock();
+        if state.overflow != Lost::Yes {
+            return;
+        }
+        state.overflow = Lost::Told;
+        drop(state);
+        self.handle.event(EventType::CqError);
     }
 
     /// Moves completions to a kernel consumer. Any context.
