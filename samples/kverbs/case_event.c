@@ -48,7 +48,9 @@ static void access(struct kv *k, u64 more, u32 key_xor, int rights, u64 iova)
 			.op = IB_WR_RDMA_WRITE, .id = 1, KV_LOCAL(&p->a, m),
 			.remote = iova ?: mr->mr->iova + more,
 			.key = mr->mr->rkey ^ key_xor }), "post"))
-		events(k, &p->b, IB_EVENT_QP_ACCESS_ERR, 1);
+		/* Here by the check, there by the Terminate. */
+		if (events(k, &p->b, IB_EVENT_QP_ACCESS_ERR, 1))
+			events(k, &p->a, IB_EVENT_QP_ACCESS_ERR, 1);
 }
 
 static void event_key(struct kv *k)
@@ -205,7 +207,7 @@ static void event_srq_limit(struct kv *k)
 }
 
 const struct kv_case kv_event_cases[] = {
-	{ "event-key", "V-AE-16", event_key },
+	{ "event-key", "V-AE-16 V-AE-2", event_key },
 	{ "event-bounds", "V-AE-17", event_bounds },
 	{ "event-rights", "V-AE-18", event_rights },
 	{ "event-pd", "V-AE-19", event_pd },
