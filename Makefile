@@ -21,6 +21,9 @@ modules_install:
 demo check shell:
 	@tools/vm/$@
 
+check-debug:
+	@tools/vm/check --debug
+
 bench:
 	@tools/bench/run
 
@@ -40,6 +43,7 @@ help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
 	@echo "make check            all tests"
 	@echo "make conformance-report  what of the requirement matrix the last tests showed"
+	@echo "make check-debug      the same tests on a kernel with KASAN, lockdep and kmemleak"
 	@echo "make bench            the benchmark, rsiw beside siw, rxe and plain TCP"
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints and gates"
@@ -49,4 +53,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check shell bench conformance-report lint clean distclean help
+.PHONY: module packaged modules_install demo check check-debug shell bench conformance-report lint clean distclean help

@@ -7,11 +7,13 @@
 
 pub(crate) mod crc;
 pub(crate) mod iwcm;
+mod kmem;
 pub(crate) mod log;
 pub(crate) mod modules;
 pub(crate) mod net;
 mod opaque;
 pub(crate) mod page;
+pub(crate) mod process;
 pub(crate) mod random;
 mod raw;
 pub(crate) mod rdma;

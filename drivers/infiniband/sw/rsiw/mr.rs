@@ -11,9 +11,11 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod access;
+pub(crate) mod fast;
 mod permute;
 mod range;
 pub(crate) mod table;
+pub(crate) mod window;
 
 use self::{
     access::{
@@ -21,20 +23,36 @@ use self::{
         MrError, //
     },
     range::Range,
-    table::StagTable, //
+    table::StagTable,
+    window::{
+        Window,
+        Windows, //
+    },
 };
 use crate::{
     ffi::rdma::{
-        driver::MrInit,
+        driver::{
+            Mappable,
+            MrChange,
+            MrInit, //
+        },
+        extent::Staging,
         handle::DeviceHandle,
+        kmr::{
+            DmaMemory,
+            FastMemory, //
+        },
         umem::Umem, //
     },
     sync::gate::{
         Gate,
+        GateGuard,
+        GatePtr,
         Gated, //
     },
     wire::ddp::Stag,
 };
+use core::ops::Deref;
 use kernel::{
     prelude::*,
     sync::{
@@ -45,52 +63,117 @@ use kernel::{
         },
         Arc, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
 };
+
+/// Pages, or stretches, of a fast-register region.
+pub(crate) const MAX_FAST_REG: u32 = 1024;
+
+/// How long to wait for others to be done with a region before looking again.
+const PAUSE: Delta = Delta::from_micros(20);
 
 /// Zero-based addressing: the first byte has tagged offset 0 (`IB_ZERO_BASED`).
 const ZERO_BASED: u32 = 1 << 5;
 
 /// Number of a protection domain, unique in its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PdId(pub(crate) u32);
+pub(crate) struct PdId(u32);
+
+impl PdId {
+    const OF_KERNEL: u32 = 1 << 31;
+
+    /// The domain `n`, of a process or of a consumer in the kernel.
+    pub(crate) fn new(n: u32, of_kernel: bool) -> Self {
+        let kind = if of_kernel { Self::OF_KERNEL } else { 0 };
+        Self(n & !Self::OF_KERNEL | kind)
+    }
+
+    fn is_of_kernel(self) -> bool {
+        self.0 & Self::OF_KERNEL != 0
+    }
+}
 
 /// What a region consists of.
 enum Kind {
     /// Memory of a process.
-    User(Pin<KBox<Umem>>),
+    User {
+        umem: Pin<KBox<Umem>>,
+        access: Access,
+        range: Range,
+        /// As it was asked for.
+        init: MrInit,
+    },
+    /// All memory of the kernel, for this side only (V-STAG0).
+    Dma(Pin<KBox<DmaMemory>>),
+    /// What a fast-register request of a kernel consumer names.
+    Fast(Pin<KBox<FastMemory<Grant>>>),
+    /// A part of another region.
+    Window(Pin<KBox<Window>>),
+}
+
+/// What may be done with a region, and how it is named.
+#[derive(Clone, Copy)]
+struct Grant {
+    stag: Stag,
+    access: Access,
+    range: Range,
+}
+
+/// Who wants to invalidate a region.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The peer of a stream.
+    Peer,
+    /// This side's consumer.
+    Consumer,
 }
 
 /// A memory region.
 ///
 /// May be dropped in softirq once it was deregistered.
 pub(crate) struct Mr {
-    /// Set before the region gets into the table.
+    /// Set before the region gets into the table. A fast-register region has another key later.
     stag: Atomic<u32>,
     pd: PdId,
-    access: Access,
-    range: Range,
-    /// The peer invalidated the STag.
-    invalid: AtomicFlag,
+    /// RDMAC's state Valid. Written with the gate empty, or to false.
+    valid: AtomicFlag,
+    /// Bound to it.
+    windows: Windows,
     kind: Kind,
 }
 
 impl Gated for Mr {
     fn gate(&self) -> &Gate {
         match &self.kind {
-            Kind::User(umem) => umem.gate(),
+            Kind::User { umem, .. } => umem.gate(),
+            Kind::Dma(memory) => memory.gate(),
+            Kind::Fast(memory) => memory.gate(),
+            Kind::Window(window) => window.gate(),
+        }
+    }
+}
+
+impl Mappable for Mr {
+    fn staging(&self) -> Option<&Staging> {
+        match &self.kind {
+            Kind::Fast(memory) => Some(memory.staging()),
+            _ => None,
         }
     }
 }
 
 impl Mr {
-    /// Registers memory of the calling process and makes it known under a new STag with `key`.
+    /// Registers memory of the calling process, or a DMA buffer of its, and makes it known under a new STag with `key`.
     ///
     /// The table has a reference from here on: only [`Mr::deregister`] undoes this.
     ///
     /// # Errors
     ///
     /// `EINVAL` for an empty region or one whose addresses wrap, `ENOMEM`, and what pinning says
-    /// (see [`Umem::pin`]).
+    /// (see [`Umem::pin`] and [`Umem::map_dmabuf`]).
     pub(crate) fn register_user(
         device: &DeviceHandle,
         table: &StagTable,
@@ -104,15 +187,96 @@ impl Mr {
             0
         };
         let range = Range::new(base, init.length).ok_or(EINVAL)?;
-        let umem = Umem::pin(device, init.start, init.length, init.access)?;
+        let access = Access::from_verbs(init.access);
+        let umem = match init.fd {
+            None => Umem::pin(device, init.start, init.length, init.access)?,
+            Some(fd) => Umem::map_dmabuf(fd, init.start, init.length, access.writes())?,
+        };
+        let kind = Kind::User {
+            umem,
+            access,
+            range,
+            init: *init,
+        };
+        Self::add(table, pd, kind, key)
+    }
+
+    /// Registers the memory of this region again, or other memory in its place (V-MR-8). The region
+    /// ends first, so that a peer sees nothing but a deregistration and a registration (V-MR-12);
+    /// also if the rest fails (V-MR-10).
+    ///
+    /// # Errors
+    ///
+    /// As [`Mr::register_user`]. With nothing changed, `EINVAL` for a region that is no process's,
+    /// `EBUSY` while windows are bound (V-MR-9), `EOPNOTSUPP` for a DMA buffer, which is known by a
+    /// descriptor only while it is registered.
+    pub(crate) fn reregister(
+        &self,
+        device: &DeviceHandle,
+        table: &StagTable,
+        pd: PdId,
+        change: &MrChange,
+        key: u8,
+    ) -> Result<(Arc<Self>, MrInit)> {
+        let Kind::User { init, .. } = &self.kind else {
+            return Err(EINVAL);
+        };
+        let mut init = *init;
+        if let Some((start, length, iova)) = change.memory {
+            init = MrInit {
+                fd: None,
+                start,
+                length,
+                iova,
+                access: init.access,
+            };
+        } else if init.fd.is_some() {
+            return Err(EOPNOTSUPP);
+        }
+        if let Some(access) = change.access {
+            init.access = access;
+        }
+        self.deregister(table)?;
+        let mr = Self::register_user(device, table, pd, &init, key)?;
+        Ok((mr, init))
+    }
+
+    /// Makes the region by which a kernel consumer names all memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new_dma(
+        table: &StagTable,
+        pd: PdId,
+        memory: Pin<KBox<DmaMemory>>,
+    ) -> Result<Arc<Self>> {
+        Self::add(table, pd, Kind::Dma(memory), 0)
+    }
+
+    /// Makes a region for fast registration of up to `max` pages, or of stretches of any size with
+    /// `gaps`. It is not valid yet (V-MR-1).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for more than [`MAX_FAST_REG`] or none, `ENOMEM`.
+    pub(crate) fn new_fast(table: &StagTable, pd: PdId, max: u32, gaps: bool) -> Result<Arc<Self>> {
+        if !(1..=MAX_FAST_REG).contains(&max) {
+            return Err(EINVAL);
+        }
+        // CAST: 32 bits fit.
+        let memory = FastMemory::new(max as usize, gaps)?;
+        Self::add(table, pd, Kind::Fast(memory), 0)
+    }
+
+    fn add(table: &StagTable, pd: PdId, kind: Kind, key: u8) -> Result<Arc<Self>> {
         let mr = Arc::new(
             Self {
                 stag: Atomic::new(0),
                 pd,
-                access: Access::from_verbs(init.access),
-                range,
-                invalid: AtomicFlag::new(false),
-                kind: Kind::User(umem),
+                valid: AtomicFlag::new(!matches!(kind, Kind::Fast(_))),
+                windows: Windows::new(),
+                kind,
             },
             GFP_KERNEL,
         )?;
@@ -120,61 +284,146 @@ impl Mr {
         Ok(mr)
     }
 
-    /// Ends all access: takes the STag away and waits for those who use the memory now, then gives
-    /// the memory back. Sleeps.
-    pub(crate) fn deregister(&self, table: &StagTable) {
-        table.remove(self.stag());
+    /// Makes a window, which is not bound to anything (V-MW-1).
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new_window(table: &StagTable, pd: PdId) -> Result<Arc<Self>> {
+        Self::add(table, pd, Kind::Window(Window::new(pd)?), 0)
+    }
+
+    /// The window, if it is one.
+    pub(crate) fn window(&self) -> Option<&Window> {
         match &self.kind {
-            Kind::User(umem) => umem.release(),
+            Kind::Window(window) => Some(window),
+            _ => None,
         }
     }
 
-    /// The STag; local and remote key at once.
+    /// Ends all access: takes the STag away and waits for those who use the memory now, then gives
+    /// the memory back. A second time, nothing happens. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`, and nothing is changed, while windows are bound to the region.
+    pub(crate) fn deregister(&self, table: &StagTable) -> Result {
+        self.windows.end()?;
+        // A second time, the STag may be another's.
+        let known = table.lookup(self.stag());
+        if known.is_some_and(|known| core::ptr::eq(&*known, self)) {
+            table.remove(self.stag());
+        }
+        match &self.kind {
+            Kind::User { umem, .. } => umem.release(),
+            Kind::Dma(memory) => memory.release(),
+            Kind::Fast(memory) => memory.release(),
+            Kind::Window(window) => window.unbind(),
+        }
+        Ok(())
+    }
+
+    /// The STag that the region was made with; local and remote key at once.
     pub(crate) fn stag(&self) -> Stag {
         Stag(self.stag.load(Relaxed))
     }
 
-    /// Makes the STag invalid on behalf of a peer (T-21): key, domain and a remote right must be
-    /// there. Accesses in progress end as they began. Any context.
+    /// Whether it is memory of a process.
+    pub(crate) fn is_user(&self) -> bool {
+        matches!(self.kind, Kind::User { .. })
+    }
+
+    /// What may be done with the region, for someone inside its gate.
+    fn grant<P: GatePtr + Deref<Target = Self>>(guard: &GateGuard<P>) -> Option<Grant> {
+        Some(match &guard.kind {
+            Kind::User { access, range, .. } => Grant {
+                stag: guard.stag(),
+                access: *access,
+                range: *range,
+            },
+            Kind::Dma(_) => Grant {
+                stag: guard.stag(),
+                access: Access::LOCAL_WRITE,
+                range: Range::ALL,
+            },
+            Kind::Fast(memory) => *memory.grant(guard)?,
+            Kind::Window(_) => return None,
+        })
+    }
+
+    /// Makes the STag invalid (T-21): domain, key and, for a peer, a remote right must be there. An
+    /// STag that is invalid already may be invalidated again (V-INV-4). Accesses in progress end as
+    /// they began: see [`Mr::is_quiet`]. Any context.
     ///
     /// # Errors
     ///
-    /// Which of them is not.
-    fn invalidate(&self, stag: Stag, pd: PdId) -> Result<(), MrError> {
-        if stag != self.stag() {
-            return Err(MrError::Invalid);
-        }
+    /// Which of them is not; `Access` for a region that may not be invalidated.
+    pub(crate) fn invalidate(&self, stag: Stag, pd: PdId, by: By) -> Result<(), MrError> {
+        let guard = GateGuard::new(self).ok_or(MrError::Invalid)?;
         if pd != self.pd {
             return Err(MrError::Pd);
         }
-        let remote = [Access::REMOTE_READ, Access::REMOTE_WRITE];
-        if !remote.iter().any(|right| self.access.contains(*right)) {
+        match self.kind {
+            Kind::Dma(_) => return Err(MrError::Access),
+            Kind::User { .. } if by == By::Consumer => return Err(MrError::Access),
+            _ if self.windows.any() => return Err(MrError::Bound),
+            _ => {}
+        }
+        if !self.valid.load(Relaxed) {
+            return Ok(());
+        }
+        let grant = Self::grant(&guard).ok_or(MrError::Invalid)?;
+        if stag != grant.stag {
+            return Err(MrError::Invalid);
+        }
+        if by == By::Peer && !grant.access.is_remote() {
             return Err(MrError::Access);
         }
-        self.invalid.store(true, Relaxed);
+        self.valid.store(false, Relaxed);
         Ok(())
+    }
+
+    /// Whether nobody uses the memory now: after an invalidation, nobody will before the next
+    /// registration. Any context.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.gate().is_empty()
+    }
+
+    /// Waits for the region to be quiet. Nobody uses memory for longer than it takes to copy it.
+    /// Sleeps.
+    pub(crate) fn wait_quiet(&self) {
+        while !self.is_quiet() {
+            fsleep(PAUSE);
+        }
     }
 
     /// Whether the `len` octets at `addr` may be used like this. Returns their offset.
     ///
-    /// The caller is inside the gate. Lengths of zero are not for this function (T-23).
-    fn check(
-        &self,
+    /// Lengths of zero are not for this function (T-23).
+    fn check<P: GatePtr + Deref<Target = Self>>(
+        guard: &GateGuard<P>,
         stag: Stag,
         pd: PdId,
         want: Access,
         addr: u64,
         len: u32,
     ) -> Result<u64, MrError> {
-        if stag != self.stag() || self.invalid.load(Relaxed) {
+        // Going in comes first: who invalidates sees us inside, or we see that it is invalid.
+        if !guard.valid.load(Relaxed) {
             return Err(MrError::Invalid);
         }
-        if pd != self.pd {
+        let grant = Self::grant(guard).ok_or(MrError::Invalid)?;
+        if stag != grant.stag {
+            return Err(MrError::Invalid);
+        }
+        // The key to all memory of the kernel is every kernel consumer's (V-STAG0-2).
+        let everywhere = matches!(guard.kind, Kind::Dma(_)) && pd.is_of_kernel();
+        if pd != guard.pd && !everywhere {
             return Err(MrError::Pd);
         }
-        if !self.access.contains(want) {
+        if !grant.access.contains(want) {
             return Err(MrError::Access);
         }
-        Ok(self.range.locate(addr, len)?)
+        Ok(grant.range.locate(addr, len)?)
     }
 }

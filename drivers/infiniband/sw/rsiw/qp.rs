@@ -21,19 +21,25 @@ mod failure;
 mod frame;
 mod outgoing;
 mod place;
+mod posted;
 pub(crate) mod rq;
 mod rx;
+pub(crate) mod sgl;
 mod sq;
 mod start;
 mod stream;
 mod tx;
 mod work;
 
+pub(crate) use self::posted::Slots;
 use self::{
     control::Inner,
     failure::Failure,
     rq::Rq,
-    sq::Sq, //
+    sq::{
+        kernel::KernelSq,
+        Sq, //
+    },
 };
 use crate::{
     cm::Endpoint,
@@ -57,6 +63,8 @@ use crate::{
             MrAccess,
             MrError, //
         },
+        window::Binder,
+        By,
         Mr,
         PdId, //
     },
@@ -71,7 +79,10 @@ use crate::{
     },
     srq::Srq,
     wire::{
-        ddp::Stag,
+        ddp::{
+            Msn,
+            Stag, //
+        },
         terminate::TermError, //
     },
 };
@@ -89,6 +100,7 @@ use kernel::{
         Mutex,
         SpinLockIrq, //
     },
+    task::Pid,
     workqueue::Work,
 };
 
@@ -100,11 +112,20 @@ struct Pending {
     /// The stream must end.
     failure: Option<Failure>,
     /// The peer's Terminate.
-    terminate: Option<u16>,
+    terminate: Option<RemoteEnd>,
     /// Data came in although this side is closing.
     data_in_closing: bool,
     /// The timer of Closing or Terminate ran out.
     timeout: bool,
+}
+
+/// What the peer's Terminate says.
+#[derive(Clone, Copy)]
+struct RemoteEnd {
+    /// `0xLTCC`.
+    code: u16,
+    /// The Read Request that it refuses.
+    read: Option<Msn>,
 }
 
 /// A queue pair.
@@ -119,17 +140,29 @@ pub(crate) struct Qp {
     recv_cq: Arc<Cq>,
     cap: QpCap,
     sig_all: bool,
+    /// The process that made it; none for kernel consumers.
+    owner: Option<Pid>,
+    /// By which windows know the QP.
+    binder: Arc<Binder>,
     /// Rights of the peer, `enum ib_access_flags`.
     access: Atomic<u32>,
     /// Copy of the state for those who do not hold `inner`.
     state: Atomic<u32>,
     /// The peer has sent an FPDU.
     heard: Atomic<u32>,
+    /// Data came in since the last doorbell.
+    answered: AtomicFlag,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     destroyed: AtomicFlag,
-    sq_entry: MmapEntry,
-    /// None with a shared receive queue.
+    /// Offers to map the rings; none for kernel consumers.
+    sq_entry: Option<MmapEntry>,
+    /// None with a shared receive queue either.
     rq_entry: Option<MmapEntry>,
+    /// Where a kernel consumer posts.
+    posted: Option<Arc<KernelSq>>,
+    /// Of kernel consumers' queues.
+    send_slots: Option<Arc<Slots>>,
+    recv_slots: Option<Arc<Slots>>,
     /// The shared receive queue, if receives come from one.
     srq: Option<Arc<Srq>>,
     #[pin]
@@ -195,7 +228,38 @@ impl Qp {
         addr: u64,
         len: u32,
     ) -> Result<MrAccess<Arc<Mr>>, MrError> {
-        self.dev.stags.access(stag, self.pd.id(), want, addr, len)
+        let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
+        if want.is_remote() {
+            if let Some(window) = mr.window() {
+                return window.access(stag, &self.binder, want, addr, len);
+            }
+        }
+        MrAccess::new(mr, stag, self.pd.id(), want, addr, len)
+    }
+
+    /// As [`Qp::access`] for the sink of a Read of ours, which may be a window that the peer may
+    /// write to (V-ACC-13).
+    fn access_sink(&self, stag: Stag, addr: u64, len: u32) -> Result<MrAccess<Arc<Mr>>, MrError> {
+        let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
+        match mr.window() {
+            Some(window) => window.access(stag, &self.binder, Access::REMOTE_WRITE, addr, len),
+            None => self.access(stag, Access::LOCAL_WRITE, addr, len),
+        }
+    }
+
+    /// Makes an STag invalid. Gives the region whose users may be waited for.
+    fn invalidate(&self, mr: Arc<Mr>, stag: Stag, by: By) -> Result<Arc<Mr>, MrError> {
+        let pd = self.pd.id();
+        match mr.window() {
+            Some(window) => {
+                let region = window.invalidate(stag, &self.binder, pd)?;
+                Ok(region.unwrap_or_else(|| mr.clone()))
+            }
+            None => {
+                mr.invalidate(stag, pd, by)?;
+                Ok(mr)
+            }
+        }
     }
 
     /// The protection domain of the memory that receives name: that of the queue they come from
@@ -242,21 +306,40 @@ impl Qp {
         self.kick();
     }
 
-    /// Invalidates an STag for the peer (T-7, T-21): a region that only this stream can reach, and
-    /// to which the peer has a right.
-    fn invalidate_remotely(&self, stag: Stag) -> Result<(), TermError> {
-        let remote = [Access::REMOTE_READ, Access::REMOTE_WRITE];
+    /// Most elements of a receive.
+    fn max_recv_sge(&self) -> u32 {
+        match &self.srq {
+            Some(srq) => srq.max_sge(),
+            None => self.cap.max_recv_sge,
+        }
+    }
+
+    /// Invalidates an STag for the peer (T-7, T-21): one to which the peer has a right. A region of
+    /// a process must be one that only this stream can reach; kernel consumers, who have several
+    /// streams in a domain, name the region of a request to the peer of that request only.
+    fn invalidate_remotely(&self, stag: Stag) -> Result<Arc<Mr>, TermError> {
         let rights = self.rights();
-        if !remote.iter().any(|right| rights.contains(*right)) {
+        if !rights.is_remote() {
             return Err(TermError::RemoteAccess);
         }
-        if !self.pd.is_single_stream() {
+        let found = self.dev.stags.lookup(stag).ok_or(MrError::Invalid);
+        let mr = found.map_err(failure::remote)?;
+        if mr.is_user() && !self.pd.is_single_stream() {
             return Err(TermError::RemoteCannotInvalidate);
         }
-        self.dev
-            .stags
-            .invalidate_remotely(stag, self.pd.id())
-            .map_err(failure::remote)
+        self.invalidate(mr, stag, By::Peer).map_err(failure::remote)
+    }
+
+    /// Invalidates the sink of a Read of ours.
+    fn invalidate_locally(&self, stag: Stag) -> Result<Arc<Mr>, ()> {
+        let mr = self.dev.stags.lookup(stag).ok_or(())?;
+        self.invalidate(mr, stag, By::Consumer).map_err(|_| ())
+    }
+
+    /// Whether the calling process may connect the QP: others must not get hold of it by its number.
+    /// A kernel consumer's QP has no owner to compare with.
+    pub(crate) fn is_callers(&self) -> bool {
+        self.owner.is_none_or(|owner| owner == current!().tgid())
     }
 
     /// Names the endpoint that sets up a connection for this QP.

@@ -37,6 +37,7 @@ use crate::{
                 Driver,
                 DriverId,
                 HasCqHandle,
+                MrChange,
                 MrInit,
                 QpInit,
                 SrqChange,
@@ -47,7 +48,13 @@ use crate::{
                 QpHandle,
                 SrqHandle, //
             },
-            udata::Udata, //
+            kmr::DmaMemory,
+            udata::Udata,
+            wc::WcRoom,
+            wr::{
+                RecvChain,
+                SendChain, //
+            },
         },
     },
     mr::Mr,
@@ -105,8 +112,8 @@ impl Driver for Rsiw {
         cm::close_all(dev);
     }
 
-    fn query_device(dev: &Device) -> DeviceAttr {
-        dev.attributes()
+    fn query_device(dev: &Device, for_process: bool) -> DeviceAttr {
+        dev.attributes(for_process)
     }
 
     fn query_port(dev: &Device) -> PortAttr {
@@ -124,10 +131,11 @@ impl Driver for Rsiw {
     }
 
     fn alloc_pd(dev: ArcBorrow<'_, Device>, udata: Option<&mut Udata<'_>>) -> Result<Arc<Pd>> {
+        let of_kernel = udata.is_none();
         if let Some(udata) = udata {
             udata.no_io()?;
         }
-        Pd::new(dev.into())
+        Pd::new(dev.into(), of_kernel)
     }
 
     fn create_cq(
@@ -139,22 +147,35 @@ impl Driver for Rsiw {
         if init.flags != 0 {
             return Err(EOPNOTSUPP);
         }
-        let udata = udata.ok_or(EOPNOTSUPP)?;
         let dev: Arc<Device> = dev.into();
         let quota = Quota::take(&dev, |limits| &limits.cqs)?;
-        let cq = Cq::new(handle, init.cqe, udata)?;
+        let cq = Cq::new(handle, init.cqe, udata.as_deref())?;
         let len = cq.len();
         let counted = Arc::new(CountedCq { cq, _quota: quota }, GFP_KERNEL)?;
-        udata.respond(&CreateCqResp {
-            cq_id: 0,
-            num_cqe: len,
-            cq_key: counted.cq.mmap_key(),
-        })?;
+        if let Some(udata) = udata {
+            udata.respond(&CreateCqResp {
+                cq_id: 0,
+                num_cqe: len,
+                cq_key: counted.cq.mmap_key(),
+            })?;
+        }
         Ok((counted, len))
+    }
+
+    fn resize_cq(cq: &CountedCq, entries: u32, udata: &mut Udata<'_>) -> Result<u32> {
+        cq.cq.resize(entries, udata)
     }
 
     fn destroy_cq(cq: &CountedCq) {
         cq.cq.close();
+    }
+
+    fn poll_cq(cq: &CountedCq, room: &mut WcRoom<'_>) -> Result {
+        cq.cq.poll(room)
+    }
+
+    fn arm_cq(cq: &CountedCq, solicited: bool) -> Result<bool> {
+        cq.cq.arm(solicited)
     }
 
     fn create_srq(
@@ -172,6 +193,10 @@ impl Driver for Rsiw {
 
     fn query_srq(srq: &Srq) -> SrqAttr {
         srq.query()
+    }
+
+    fn post_srq_recv(srq: &Srq, chain: &mut RecvChain<'_>) -> Result {
+        srq.post(chain)
     }
 
     fn destroy_srq(srq: &Srq) {
@@ -196,12 +221,20 @@ impl Driver for Rsiw {
         qp.query()
     }
 
-    fn destroy_qp(qp: ArcBorrow<'_, Qp>) {
-        Arc::from(qp).destroy();
+    fn destroy_qp(qp: ArcBorrow<'_, Qp>) -> Result {
+        Arc::from(qp).destroy()
     }
 
     fn doorbell(qp: ArcBorrow<'_, Qp>) -> Result {
         Arc::from(qp).doorbell()
+    }
+
+    fn post_send(qp: ArcBorrow<'_, Qp>, chain: &mut SendChain<'_>) -> Result {
+        Arc::from(qp).post_send(chain)
+    }
+
+    fn post_recv(qp: ArcBorrow<'_, Qp>, chain: &mut RecvChain<'_>) -> Result {
+        Arc::from(qp).post_recv(chain)
     }
 
     fn qp_by_num(dev: &Device, num: u32) -> Option<Arc<Qp>> {
@@ -218,14 +251,57 @@ impl Driver for Rsiw {
         let mr = Mr::register_user(dev.handle(), &dev.stags, pd.id(), init, key)?;
         let stag = mr.stag().0;
         if let Err(e) = udata.respond(&RegMrResp { stag, pad: 0 }) {
-            mr.deregister(&dev.stags);
+            mr.deregister(&dev.stags)?;
             return Err(e);
         }
         Ok((mr, stag))
     }
 
-    fn dereg_mr(dev: &Device, mr: &Mr) {
-        mr.deregister(&dev.stags);
+    fn reg_dmabuf_mr(pd: ArcBorrow<'_, Pd>, init: &MrInit) -> Result<(Arc<Mr>, u32)> {
+        let dev = pd.device();
+        let mr = Mr::register_user(dev.handle(), &dev.stags, pd.id(), init, 0)?;
+        let stag = mr.stag().0;
+        Ok((mr, stag))
+    }
+
+    fn rereg_user_mr(
+        pd: ArcBorrow<'_, Pd>,
+        mr: &Mr,
+        change: &MrChange,
+        udata: &mut Udata<'_>,
+    ) -> Result<(Arc<Mr>, u32, MrInit)> {
+        // The key may be chosen as at registration.
+        let key = if udata.is_empty() {
+            mr.stag().key()
+        } else {
+            udata.read::<RegMrReq>()?.stag_key
+        };
+        let dev = pd.device();
+        let (mr, init) = mr.reregister(dev.handle(), &dev.stags, pd.id(), change, key)?;
+        let stag = mr.stag().0;
+        Ok((mr, stag, init))
+    }
+
+    fn get_dma_mr(pd: ArcBorrow<'_, Pd>, memory: Pin<KBox<DmaMemory>>) -> Result<(Arc<Mr>, u32)> {
+        let mr = Mr::new_dma(&pd.device().stags, pd.id(), memory)?;
+        let stag = mr.stag().0;
+        Ok((mr, stag))
+    }
+
+    fn alloc_mr(pd: ArcBorrow<'_, Pd>, gaps: bool, max: u32) -> Result<(Arc<Mr>, u32)> {
+        let mr = Mr::new_fast(&pd.device().stags, pd.id(), max, gaps)?;
+        let stag = mr.stag().0;
+        Ok((mr, stag))
+    }
+
+    fn dereg_mr(dev: &Device, mr: &Mr) -> Result {
+        mr.deregister(&dev.stags)
+    }
+
+    fn alloc_mw(pd: ArcBorrow<'_, Pd>) -> Result<(Arc<Mr>, u32)> {
+        let window = Mr::new_window(&pd.device().stags, pd.id())?;
+        let stag = window.stag().0;
+        Ok((window, stag))
     }
 
     fn connect(dev: ArcBorrow<'_, Device>, id: &CmId, param: &ConnParam<'_>) -> Result {

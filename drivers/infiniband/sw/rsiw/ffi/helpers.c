@@ -4,6 +4,8 @@
  * area; each helper is named rsiw_helper_<name of what it wraps>.
  */
 
+#include "helpers/dmabuf.c"
 #include "helpers/mem.c"
 #include "helpers/net.c"
+#include "helpers/process.c"
 #include "helpers/rdma.c"

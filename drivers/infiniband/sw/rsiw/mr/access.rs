@@ -13,7 +13,11 @@ use super::{
 };
 use crate::{
     ffi::{
-        rdma::umem::Slices, //
+        page::PageSlice,
+        rdma::{
+            kmr,
+            umem, //
+        },
     },
     sync::gate::{
         GateGuard,
@@ -25,7 +29,10 @@ use core::ops::{
     BitOr,
     Deref, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed, //
+};
 
 /// Rights to a region, a set. Local read comes with every region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +48,45 @@ impl Access {
     /// Source of the peer's Reads.
     pub(crate) const REMOTE_READ: Self = Self(1 << 2);
 
-    const ALL: u32 = Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0;
+    /// Windows may be bound to it.
+    pub(crate) const BIND: Self = Self(1 << 4);
+
+    /// `IB_ACCESS_OPTIONAL`: what a device may ignore.
+    const OPTIONAL: u32 = 0x3ff << 20;
+    const REMOTE: u32 = Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0;
+    const ALL: u32 = Self::LOCAL_WRITE.0 | Self::REMOTE | Self::BIND.0;
+
+    /// Whether the combination is one that a region may have: what the peer may write, this side may
+    /// too (draft-hilland-rddp-verbs figure 18; local read is always granted).
+    pub(crate) fn is_legal(self) -> bool {
+        self.contains(Self::LOCAL_WRITE) || !self.contains(Self::REMOTE_WRITE)
+    }
+
+    /// Whether the memory may be changed.
+    pub(crate) fn writes(self) -> bool {
+        self.contains(Self::LOCAL_WRITE) || self.contains(Self::REMOTE_WRITE)
+    }
+
+    /// Whether the peer has a right.
+    pub(crate) fn is_remote(self) -> bool {
+        self.0 & Self::REMOTE != 0
+    }
+
+    /// Whether these are rights that a window may have: one for the peer, and no others.
+    pub(crate) fn is_window(self) -> bool {
+        self.is_remote() && self.0 & !Self::REMOTE == 0
+    }
+
+    /// Whether all of `flags` mean something to a window.
+    pub(crate) fn are_of_window(flags: u32) -> bool {
+        flags & !(Self::REMOTE | Self::OPTIONAL) == 0
+    }
+
+    /// Whether all of `flags` mean something to a fast registration: rights, and what
+    /// a device may ignore.
+    pub(crate) fn are_known(flags: u32) -> bool {
+        flags & !(Self::ALL | Self::OPTIONAL) == 0
+    }
 
     /// The rights among `enum ib_access_flags`, whose values these are.
     pub(crate) fn from_verbs(flags: u32) -> Self {
@@ -67,7 +112,7 @@ impl BitOr for Access {
 pub(crate) enum MrError {
     /// There is no such region, its key is another, or it is not valid (any more).
     Invalid,
-    /// The region belongs to another protection domain.
+    /// The region belongs to another protection domain, the window to another queue pair.
     Pd,
     /// The region does not grant the right.
     Access,
@@ -75,6 +120,8 @@ pub(crate) enum MrError {
     Bounds,
     /// The range goes beyond the end of the address space.
     Wrap,
+    /// Windows are bound to the region, which cannot be invalidated now.
+    Bound,
 }
 
 impl From<RangeError> for MrError {
@@ -114,8 +161,18 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         len: u32,
     ) -> Result<Self, MrError> {
         let guard = GateGuard::new(mr).ok_or(MrError::Invalid)?;
-        let offset = guard.check(stag, pd, want, addr, len)?;
+        let offset = Mr::check(&guard, stag, pd, want, addr, len)?;
         // INVARIANT: just checked.
+        Ok(Self { guard, offset, len })
+    }
+
+    /// For a window, which has its own rights: `len` octets from `offset` on of a valid region.
+    pub(super) fn within(mr: P, offset: u64, len: u32) -> Result<Self, MrError> {
+        let guard = GateGuard::new(mr).ok_or(MrError::Invalid)?;
+        if !guard.valid.load(Relaxed) {
+            return Err(MrError::Invalid);
+        }
+        // INVARIANT: the region granted the part to the window, which stands in for it.
         Ok(Self { guard, offset, len })
     }
 
@@ -139,8 +196,32 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
             .checked_add(u64::from(at))
             .ok_or(MrError::Bounds)?;
         match &self.guard.kind {
-            Kind::User(umem) => umem.slices(&self.guard, at, len),
+            Kind::User { umem, .. } => umem.slices(&self.guard, at, len).map(Slices::User),
+            Kind::Dma(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
+            Kind::Fast(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
+            // It is its region that is accessed.
+            Kind::Window(_) => None,
         }
         .ok_or(MrError::Bounds)
+    }
+}
+
+/// The pieces of a range, of whatever kind of memory.
+pub(crate) enum Slices<'a> {
+    /// Pinned memory of a process.
+    User(umem::Slices<'a>),
+    /// Memory of the kernel. Ends early if its owner named what is no memory.
+    Kernel(kmr::Slices<'a>),
+}
+
+impl<'a> Iterator for Slices<'a> {
+    type Item = PageSlice<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<PageSlice<'a>> {
+        match self {
+            Self::User(slices) => slices.next(),
+            Self::Kernel(slices) => slices.next(),
+        }
     }
 }

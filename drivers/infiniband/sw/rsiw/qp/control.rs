@@ -27,10 +27,16 @@ use crate::{
             Callbacks,
             TcpSocket, //
         },
-        rdma::attr::{
-            IbQpState,
-            QpModify,
-            QpQuery, //
+        rdma::{
+            attr::{
+                IbQpState,
+                QpModify,
+                QpQuery, //
+            },
+            wr::{
+                RecvChain,
+                SendChain, //
+            },
         },
     },
     proto::{
@@ -50,6 +56,7 @@ use crate::{
     },
 };
 use kernel::{
+    cpu::nr_cpu_ids,
     prelude::*,
     sync::{
         atomic::{
@@ -58,11 +65,21 @@ use kernel::{
         },
         Arc, //
     },
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    },
 };
 
 /// Rights of the peer unless the consumer sets others: RDMA Writes and Reads
 /// (`enum ib_access_flags`).
 const DEFAULT_RIGHTS: u32 = 1 << 1 | 1 << 2;
+
+/// Doorbells in a row, without an answer of the peer, by which the posting thread sends itself.
+const MAX_DIRECT: u32 = 2;
+/// A pause between doorbells that begins a new row.
+const ROW_PAUSE: Delta = Delta::from_micros(100);
 
 /// A connection, while TCP belongs to the QP.
 pub(super) struct Conn {
@@ -80,6 +97,10 @@ pub(super) struct Inner {
     /// ORD and IRD: those of the connection, or those that the consumer wants for the next.
     pub(super) ord: u16,
     pub(super) ird: u16,
+    /// Doorbells in a row.
+    row: u32,
+    /// When the last of them was.
+    last_doorbell: Instant<Monotonic>,
 }
 
 impl Inner {
@@ -91,7 +112,20 @@ impl Inner {
             conn: None,
             ord: MAX_READS,
             ird: MAX_READS,
+            row: 0,
+            last_doorbell: Instant::now(),
         }
+    }
+
+    /// Whether the thread that rings the doorbell is to send itself.
+    fn sends_directly(&mut self, answered: bool) -> bool {
+        let now = Instant::now();
+        if answered || now - self.last_doorbell > ROW_PAUSE {
+            self.row = 0;
+        }
+        self.last_doorbell = now;
+        self.row = self.row.saturating_add(1);
+        self.row <= MAX_DIRECT
     }
 }
 
@@ -112,7 +146,7 @@ impl Qp {
     ) -> Result {
         let irq = KVec::from_elem(IrqEntry::default(), params.ird.into(), GFP_KERNEL)?;
         let orq = KVec::from_elem(OrqEntry::default(), params.orq_slots().into(), GFP_KERNEL)?;
-        let tx = TxState::new(params, sock.mss())?;
+        let tx = TxState::new(self, params, sock.mss())?;
         let stream = Stream::new(self.clone(), params)?;
 
         let mut inner = self.inner.lock();
@@ -153,6 +187,11 @@ impl Qp {
             idle: false,
             flushed: false,
         });
+    }
+
+    /// The peer is out of reach for good.
+    pub(crate) fn lost(self: &Arc<Self>) {
+        self.transition(Event::Lost);
     }
 
     /// Feeds an event and does what follows from it.
@@ -200,6 +239,9 @@ impl Qp {
             self.log_failure(&failure);
         }
         let _ = self.apply(inner, event, Some(failure), after);
+        if failure.denied {
+            after.is_about_access();
+        }
     }
 
     /// Whether the connection may be closed in good order: nothing to send and nothing to answer.
@@ -297,13 +339,39 @@ impl Qp {
         }
     }
 
-    /// A process rang the doorbell: sends on its behalf.
+    /// A process rang the doorbell: sends on its behalf, or lets the work item do so.
+    ///
+    /// Who waits for an answer has nothing on the way, and gets it soonest if the posting thread
+    /// sends. Who posts one request after the other is better served by the work item: the library
+    /// rings no more while a request waits, and many go to TCP in one call.
     pub(crate) fn doorbell(self: &Arc<Self>) -> Result {
+        if self.posted.is_some() {
+            return Err(EINVAL);
+        }
+        let mut inner = match self.inner.try_lock() {
+            Some(inner) => inner,
+            // Whoever has the mutex may have looked at the ring already.
+            None if self.state() == State::Rts => {
+                self.kick();
+                return Ok(());
+            }
+            None => self.inner.lock(),
+        };
         let mut after = After::default();
-        let mut inner = self.inner.lock();
         match inner.state.post_send() {
-            Post::Queue => self.progress(&mut inner, &mut after),
-            Post::Flush => self.flush(&mut inner),
+            Post::Queue => {
+                let answered = self.answered.load(Relaxed);
+                self.answered.store(false, Relaxed);
+                // On a lone processor, who polls keeps the work item from running.
+                let may_leave = nr_cpu_ids() > 1 || self.send_cq.is_awaited();
+                if !inner.sends_directly(answered) && may_leave {
+                    drop(inner);
+                    self.kick();
+                    return Ok(());
+                }
+                self.progress(&mut inner, &mut after);
+            }
+            Post::Flush => self.flush_posted(&mut inner, &mut after),
             Post::BadClose => {
                 let _ = self.apply(&mut inner, Event::PostedInClosing, None, &mut after);
             }
@@ -313,14 +381,62 @@ impl Qp {
         Ok(())
     }
 
+    /// Posts the requests of a kernel consumer, up to the first bad one. The work item sends them or
+    /// flushes them. Any context.
+    ///
+    /// # Errors
+    ///
+    /// See [`KernelSq::post`](super::sq::kernel::KernelSq::post).
+    pub(crate) fn post_send(self: &Arc<Self>, chain: &mut SendChain<'_>) -> Result {
+        let Some(posted) = &self.posted else {
+            let _ = chain.next();
+            return Err(EINVAL);
+        };
+        let result = posted.post(chain);
+        self.kick();
+        result
+    }
+
+    /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
+    ///
+    /// # Errors
+    ///
+    /// See [`Rq::post`](super::rq::Rq::post).
+    pub(crate) fn post_recv(self: &Arc<Self>, chain: &mut RecvChain<'_>) -> Result {
+        let result = match &mut *self.rq.lock() {
+            Some(rq) => rq.post(chain),
+            // Receives go to the shared queue (V-SRQ-8).
+            None => {
+                let _ = chain.next();
+                Err(EINVAL)
+            }
+        };
+        // Whoever flushes the queue changed the state before: he sees what is in the queue, or his
+        // state is seen here.
+        if self.state().post_recv() == Post::Flush {
+            self.kick();
+        }
+        result
+    }
+
     /// Ends the connection and whatever the QP does, for good.
-    pub(crate) fn destroy(self: &Arc<Self>) {
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`, and nothing is changed, while windows are bound through it (V-QP-24).
+    pub(crate) fn destroy(self: &Arc<Self>) -> Result {
+        if self.binder.is_in_use() {
+            return Err(EBUSY);
+        }
         self.dev.qps.remove(self.num());
         self.destroyed.store(true, Relaxed);
         self.abort();
         self.cancel_timer();
+        self.send_cq.forget(&self.handle);
+        self.recv_cq.forget(&self.handle);
         self.forget_rings();
         self.pd.leave();
+        Ok(())
     }
 
     /// Takes the connection apart: no callback runs and nothing is received afterwards. Gives back

@@ -21,7 +21,10 @@ use crate::{
         WcStatus, //
     },
     cm::StreamEnd,
-    cq::Completion,
+    cq::{
+        Completion,
+        Overflow, //
+    },
     ffi::rdma::attr::EventType,
     proto::{
         order::Status,
@@ -30,10 +33,12 @@ use crate::{
             Async,
             Effects,
             Event,
+            Post,
             State,
             Tcp, //
         },
     },
+    wire::terminate::TermError,
 };
 use kernel::{
     prelude::*,
@@ -76,6 +81,13 @@ impl Notify {
 }
 
 impl After {
+    /// The event to be told, if there is one, is about missing rights.
+    pub(super) fn is_about_access(&mut self) {
+        if self.event.is_some() {
+            self.event = Some(Async::Access);
+        }
+    }
+
     /// Tells them.
     pub(super) fn run(self, qp: &Arc<Qp>) {
         self.notify.run(qp);
@@ -177,6 +189,8 @@ impl Qp {
         if effects.event.is_some() {
             after.event = effects.event;
         }
+        // Flushing may have filled a completion queue.
+        self.kick_if_failed();
         after.disconnect |= effects.disconnect;
         if effects.close {
             after.close = Some(match effects.tcp {
@@ -192,13 +206,20 @@ impl Qp {
         rx
     }
 
-    /// Flushes both queues, for requests that were posted in state Error (T-34).
-    pub(super) fn flush(self: &Arc<Self>, inner: &mut Inner) {
-        let notify = Notify {
-            send: self.flush_sq(inner),
-            recv: self.flush_rq(),
-        };
-        notify.run(self);
+    /// Completes what was posted in a state in which nothing is sent or received any more (T-34).
+    pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        match inner.state.post_send() {
+            Post::Queue => {}
+            Post::Flush => after.notify.send |= self.flush_sq(inner),
+            Post::BadClose if inner.ring.is_empty() => {}
+            Post::BadClose => {
+                let _ = self.apply(inner, Event::PostedInClosing, None, after);
+            }
+        }
+        if inner.state.post_recv() == Post::Flush {
+            after.notify.recv |= self.flush_rq();
+            self.kick_if_failed();
+        }
     }
 
     /// Completes all send requests as flushed, in post order; at most a ring full of new ones.
@@ -214,12 +235,9 @@ impl Qp {
         }
         while sq.orq.pop().is_some() {}
         for _ in 0..inner.ring.len() {
-            let work = match inner.ring.peek() {
-                None => break,
-                Some(Ok(wqe)) => wqe.work,
-                Some(Err(bad)) => bad.work,
+            let Some(work) = inner.ring.discard() else {
+                break;
             };
-            inner.ring.consume();
             notify |= self.complete_work(&work, Status::Flushed);
         }
         notify
@@ -244,10 +262,8 @@ impl Qp {
             return false;
         }
         for _ in 0..rq.len() {
-            let id = match rq.take() {
-                None => break,
-                Some(Ok(recv)) => recv.id,
-                Some(Err(bad)) => bad.id,
+            let Some(id) = rq.discard() else {
+                break;
             };
             notify |= self.flush_recv(id);
         }
@@ -256,7 +272,12 @@ impl Qp {
 
     /// Completes a receive as flushed. Gives whether a handler is to be called.
     fn flush_recv(&self, id: u64) -> bool {
+        let slots = self.recv_slots.as_ref();
         if self.destroyed.load(Relaxed) {
+            // It may be a shared queue's, which lives on.
+            if let Some(slots) = slots {
+                slots.free();
+            }
             return false;
         }
         let flushed = Completion {
@@ -268,6 +289,12 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        self.recv_cq.add(&flushed).unwrap_or(false)
+        match self.recv_cq.add(&flushed, &self.handle, slots) {
+            Ok(notify) => notify,
+            Err(Overflow) => {
+                self.note_failure(TermError::CatastrophicStream.into());
+                false
+            }
+        }
     }
 }

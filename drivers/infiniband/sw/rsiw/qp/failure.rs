@@ -22,6 +22,8 @@ pub(super) struct Failure {
     pub(super) quote: Option<Quote>,
     /// A completion tells of it, so that no event must (T-33).
     pub(super) in_completion: bool,
+    /// The peer lacks a right, although the code says something else (V-AE-12).
+    pub(super) denied: bool,
 }
 
 impl From<TermError> for Failure {
@@ -30,6 +32,7 @@ impl From<TermError> for Failure {
             error,
             quote: None,
             in_completion: false,
+            denied: false,
         }
     }
 }
@@ -56,7 +59,7 @@ impl From<TermError> for Refusal {
 /// rights; RDMAC's verbs use that of a foreign STag.
 pub(super) fn tagged(error: MrError) -> TermError {
     match error {
-        MrError::Invalid => TermError::TaggedStag,
+        MrError::Invalid | MrError::Bound => TermError::TaggedStag,
         MrError::Pd | MrError::Access => TermError::TaggedNotAssociated,
         MrError::Bounds => TermError::TaggedBounds,
         MrError::Wrap => TermError::TaggedWrap,
@@ -71,5 +74,6 @@ pub(super) fn remote(error: MrError) -> TermError {
         MrError::Access => TermError::RemoteAccess,
         MrError::Bounds => TermError::RemoteBounds,
         MrError::Wrap => TermError::RemoteWrap,
+        MrError::Bound => TermError::RemoteCannotInvalidate,
     }
 }

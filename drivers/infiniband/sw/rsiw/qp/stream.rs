@@ -26,6 +26,7 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
+        atomic::Relaxed,
         new_spinlock_irq,
         Arc,
         ArcBorrow,
@@ -68,7 +69,7 @@ impl Stream {
     ///
     /// `ENOMEM`.
     pub(super) fn new(qp: Arc<Qp>, params: &Params) -> Result<Arc<Self>> {
-        let rx = KBox::new(RxState::new(params), GFP_KERNEL)?;
+        let rx = KBox::new(RxState::new(params, qp.max_recv_sge())?, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 qp,
@@ -85,8 +86,10 @@ impl Stream {
         let Some(mut rx) = taken else {
             return false;
         };
+        rx.resume(self);
         let result = sk.read(budget, |chunk| rx.consume(self, chunk));
-        let more = result.is_ok_and(|r| r.more) || rx.wants_staging();
+        let waits = rx.wants_staging() || rx.waits_for().is_some();
+        let more = result.is_ok_and(|r| r.more) || waits;
         *self.rx.lock() = Some(rx);
         more
     }
@@ -94,6 +97,7 @@ impl Stream {
     /// Takes in what was received and tells how the connection is. Process context, no lock held.
     pub(super) fn drain(&self, sock: &TcpSocket) -> Seen {
         self.prepare_staging();
+        self.wait_quiet();
         sock.with_lock(|sk| {
             let more = self.receive(sk, WORK_BUDGET);
             let cut = self.rx.lock().as_ref().is_some_and(|rx| rx.is_cut());
@@ -120,6 +124,18 @@ impl Stream {
         }
     }
 
+    /// Waits for those who use a region that the receiver wants to be quiet. One of them may be this
+    /// side's sender, who needs the socket.
+    fn wait_quiet(&self) {
+        let mr = {
+            let slot = self.rx.lock();
+            slot.as_ref().and_then(|rx| rx.waits_for().cloned())
+        };
+        if let Some(mr) = mr {
+            mr.wait_quiet();
+        }
+    }
+
     /// Ends receiving, with the callbacks gone and the socket's lock held; gives the state back.
     pub(super) fn end(&self, _sk: &mut LockedSock<'_>) -> Option<KBox<RxState>> {
         self.rx.lock().take()
@@ -129,6 +145,7 @@ impl Stream {
 impl StreamHandler for Stream {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>) {
         let more = this.receive(sk, SOFTIRQ_BUDGET);
+        this.qp.answered.store(true, Relaxed);
         if more || sk.peer_fin() {
             this.qp.kick_rx();
         }

@@ -5,15 +5,27 @@
 #include <poll.h>
 #include <unistd.h>
 
-void both_connect(struct both *b, struct ep_listener *l, const char *addr,
-		  const struct ep_attr *active, const struct ep_attr *passive)
+struct rdma_cm_id *active_id(struct rdma_event_channel *ec,
+			     struct ep_listener *l, const struct ep_where *w)
+{
+	struct rdma_cm_id *id;
+
+	ep_enter_netns(w->client_netns);
+	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
+	ep_resolve(ec, id, w->addr, l->port);
+	ep_enter_netns(w->server_netns);
+	return id;
+}
+
+void both_connect(struct both *b, struct ep_listener *l,
+		  const struct ep_where *w, const struct ep_attr *active,
+		  const struct ep_attr *passive)
 {
 	struct rdma_cm_id *id;
 
 	b->a.ec = rdma_create_event_channel();
 	CHECK(b->a.ec, "event channel: %m");
-	CHECK_SYS(rdma_create_id(b->a.ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(b->a.ec, id, addr, l->port);
+	id = active_id(b->a.ec, l, w);
 	ep_setup(&b->a, id, active);
 	CHECK_SYS(rdma_connect(id, &b->a.param));
 	ep_accept(&b->p, l, passive);

@@ -10,13 +10,24 @@ struct both {
 	struct ep a, p;
 };
 
-/* Establishes a connection through the listener, which is bound to `addr`. */
-void both_connect(struct both *b, struct ep_listener *l, const char *addr,
-		  const struct ep_attr *active, const struct ep_attr *passive);
+/*
+ * Establishes a connection through the listener, which is bound to `w->addr`;
+ * both ends in the network namespaces that `w` says.
+ */
+void both_connect(struct both *b, struct ep_listener *l,
+		  const struct ep_where *w, const struct ep_attr *active,
+		  const struct ep_attr *passive);
 /* Disconnects, waits for both events and destroys. */
 void both_close(struct both *b);
 /* Destroys both ends, whatever state they are in. */
 void both_destroy(struct both *b);
+
+/*
+ * An id of the connecting side for a QP that is not the id's own: the route is
+ * resolved, the rest is the caller's.
+ */
+struct rdma_cm_id *active_id(struct rdma_event_channel *ec,
+			     struct ep_listener *l, const struct ep_where *w);
 
 /* The next asynchronous event, acknowledged; false after `ms` milliseconds. */
 bool async_event(struct ibv_context *ctx, struct ibv_async_event *ev, int ms);

@@ -116,7 +116,7 @@ static void join(struct both *b, struct ibv_srq *srq, struct ibv_pd *pd)
 					 .cqe = 2 * DEPTH, .srq = srq,
 					 .pd = pd };
 
-	both_connect(b, &l, w.addr, &active, &passive);
+	both_connect(b, &l, &w, &active, &passive);
 }
 
 static void send_one(struct both *b, uint64_t id, uint32_t lkey, uint32_t val)

@@ -25,15 +25,16 @@ class Context:
         self.subtests = []          # (name, ok, detail)
         self.procs = []
         self.started = 0
-        self.end = time.monotonic() + test.limit
+        self.end = time.monotonic() + test.limit * env.slow
         self.allowed = []           # kernel messages this test provokes
 
     def left(self, at_most=None):
         """Seconds of the test's time, or of `at_most` if that is less."""
         left = self.end - time.monotonic()
         if left <= 0:
-            raise TimedOut("the test's %d s are over" % self.test.limit)
-        return left if at_most is None else min(left, at_most)
+            raise TimedOut("the test's %d s are over" %
+                           (self.test.limit * self.env.slow))
+        return left if at_most is None else min(left, at_most * self.env.slow)
 
     def port(self):
         """A TCP port that nothing in this run has used."""

@@ -19,6 +19,9 @@ Runs the rsiw kselftests as root, in a guest or on a machine to spare, and
 prints KTAP. RESULTS_DIR gets the output of every program, the stacks of all
 tasks when something hangs, and results.json."""
 
+# A debugging kernel takes so many times as long for everything.
+SLOW = 6
+
 # How long what a closed process held may take to go away.
 SETTLE_SECONDS = 3
 
@@ -32,6 +35,7 @@ class Env:
         self.bin = os.path.abspath(args.bin)
         self.results = os.path.abspath(args.results)
         self.topo = Topology(args.type)
+        self.slow = SLOW if args.debug else 1
         self._port = 20000
 
     def next_port(self):
@@ -52,6 +56,9 @@ def parse(argv):
                    help="names or shell patterns; may be repeated")
     p.add_argument("--shard", metavar="I/N",
                    help="only the I-th of N parts of about the same length")
+    p.add_argument("--debug", action="store_true",
+                   help="on a debugging kernel: give everything more time, "
+                   "look for leaked memory at the end")
     p.add_argument("results", nargs="?", metavar="RESULTS_DIR")
     args = p.parse_args(argv)
     if not args.bin:
@@ -102,7 +109,7 @@ def on_alarm(_sig, _frame):
 def call(ctx, res, log):
     """Runs the function of the test; everything it can throw is a result."""
     # A little later than the deadline that the test itself looks at.
-    signal.alarm(ctx.test.limit + 20)
+    signal.alarm((ctx.test.limit + 20) * ctx.env.slow)
     try:
         ctx.topo.ensure()
         ctx.test.func(ctx)
@@ -176,6 +183,24 @@ def print_result(number, res):
         " # SKIP" if res.state == "skip" else "", res.seconds), flush=True)
 
 
+def leak_check(env, number):
+    """Unloads the module and asks kmemleak; what it says is printed."""
+    rv, out = status("modprobe", "-r", env.module)
+    if not rv:
+        # What was freed a moment ago may still be in a register or on a stack:
+        # only what two scans find is leaked.
+        for _ in range(2):
+            time.sleep(6)
+            with open("/sys/kernel/debug/kmemleak", "w") as f:
+                f.write("scan")
+        with open("/sys/kernel/debug/kmemleak") as f:
+            out = f.read()
+    for line in out.splitlines():
+        print("# " + line)
+    print("%sok %d kmemleak" % ("not " if out else "", number), flush=True)
+    return not out
+
+
 def prepare(env):
     """What must hold before any test can run."""
     os.makedirs(env.results, exist_ok=True)
@@ -205,7 +230,7 @@ def main(argv=None):
     env = Env(args)
     log = kmsg.Kmsg()
     signal.signal(signal.SIGALRM, on_alarm)
-    print("KTAP version 1\n1..%d" % len(tests), flush=True)
+    print("KTAP version 1\n1..%d" % (len(tests) + args.debug), flush=True)
     count = {"pass": 0, "fail": 0, "skip": 0}
     records = []
     try:
@@ -228,6 +253,8 @@ def main(argv=None):
         with open(os.path.join(env.results, "results.json"), "w") as f:
             json.dump(records, f, indent=1)
     env.topo.drop()
+    if args.debug and not leak_check(env, len(tests) + 1):
+        count["fail"] += 1
     print("# Totals: pass:%(pass)d fail:%(fail)d xfail:0 xpass:0 "
           "skip:%(skip)d error:0" % count)
     return 1 if count["fail"] else 0

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue of requests that kernel consumers post: private memory of a fixed size.
+//!
+//! Context: any, under the lock of whoever has the queue; creation sleeps.
+#![forbid(unsafe_code)]
+
+use super::sgl::slots;
+use crate::{
+    abi::Sge,
+    ffi::rdma::wr::{
+        Element,
+        Elements, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
+
+/// Slots of a queue that are taken. A request has one until the consumer has polled its completion,
+/// or until it succeeded if it makes none (V-WR-6 to 8, V-SRQ-10).
+pub(crate) struct Slots(Atomic<u32>);
+
+impl Slots {
+    fn taken(&self) -> usize {
+        // CAST: 32 bits fit.
+        self.0.load(Relaxed) as usize
+    }
+
+    fn take(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Frees a slot. Any context.
+    pub(crate) fn free(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Requests, each with its list of elements.
+pub(super) struct Posted<T> {
+    requests: KVVec<Option<(T, usize)>>,
+    /// `width` for each request.
+    elements: KVVec<Sge>,
+    width: usize,
+    /// Slot of the oldest request.
+    head: usize,
+    /// Requests that wait.
+    len: usize,
+    /// Those, and what became of others.
+    slots: Arc<Slots>,
+}
+
+impl<T: Copy> Posted<T> {
+    /// Makes a queue of `depth` requests with room for `max_sge` elements or `max_inline` octets
+    /// each.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(depth: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
+        // CAST: 32 bits fit.
+        let depth = depth as usize;
+        let width = slots(max_sge, max_inline);
+        let all = depth.checked_mul(width).ok_or(ENOMEM)?;
+        Ok(Self {
+            requests: KVVec::from_elem(None, depth, GFP_KERNEL)?,
+            elements: KVVec::from_elem(Sge::default(), all, GFP_KERNEL)?,
+            width,
+            head: 0,
+            len: 0,
+            slots: Arc::new(Slots(Atomic::new(0)), GFP_KERNEL)?,
+        })
+    }
+
+    /// Number of slots.
+    pub(super) fn depth(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// The slots, to be freed one by one.
+    pub(super) fn slots(&self) -> &Arc<Slots> {
+        &self.slots
+    }
+
+    /// Requests that wait.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn row(&self, slot: usize) -> core::ops::Range<usize> {
+        // The queue was made with this many elements.
+        let start = slot.wrapping_mul(self.width);
+        start..start.wrapping_add(self.width)
+    }
+
+    fn tail(&self) -> usize {
+        let at = self.head.wrapping_add(self.len);
+        at.checked_sub(self.requests.len()).unwrap_or(at)
+    }
+
+    /// The room for the elements of the next request.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if the queue is full (V-WR-5).
+    pub(super) fn room(&mut self) -> Result<&mut [Sge]> {
+        if self.len.max(self.slots.taken()) >= self.requests.len() {
+            return Err(ENOMEM);
+        }
+        let row = self.row(self.tail());
+        self.elements.get_mut(row).ok_or(ENOMEM)
+    }
+
+    /// Adds a request, of whose room `used` elements are filled.
+    pub(super) fn push(&mut self, request: T, used: usize) {
+        let tail = self.tail();
+        if let Some(slot) = self.requests.get_mut(tail) {
+            *slot = Some((request, used));
+            self.len = self.len.saturating_add(1);
+            self.slots.take();
+        }
+    }
+
+    /// The oldest request, and the room of its elements with those used in front.
+    pub(super) fn front(&self) -> Option<(&T, &[Sge], &[Sge])> {
+        if self.len == 0 {
+            return None;
+        }
+        let (request, used) = self.requests.get(self.head)?.as_ref()?;
+        let room = self.elements.get(self.row(self.head))?;
+        Some((request, room.get(..*used)?, room))
+    }
+
+    /// Moves all requests, and the slots, to the new queue `to`, which takes lists as long as this.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it has less room than is taken (V-SRQ-5); nothing has changed then.
+    pub(super) fn move_to(&mut self, to: &mut Self) -> Result {
+        if self.len.max(self.slots.taken()) > to.requests.len() {
+            return Err(EINVAL);
+        }
+        to.slots = self.slots.clone();
+        while let Some((request, elements, _)) = self.front() {
+            let (request, used) = (*request, elements.len());
+            let (slot, row) = (to.tail(), to.row(to.tail()));
+            let room = to.elements.get_mut(row).unwrap_or(&mut []);
+            for (to, from) in room.iter_mut().zip(elements) {
+                *to = *from;
+            }
+            if let Some(slot) = to.requests.get_mut(slot) {
+                *slot = Some((request, used));
+                to.len = to.len.saturating_add(1);
+            }
+            self.pop();
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest request out.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let (request, _) = self.requests.get_mut(self.head)?.take()?;
+        self.len = self.len.saturating_sub(1);
+        self.head = match self.head.wrapping_add(1) {
+            next if next == self.requests.len() => 0,
+            next => next,
+        };
+        Some(request)
+    }
+}
+
+/// Copies the elements of a request. Gives how many there are and the octets of all.
+///
+/// # Errors
+///
+/// `EINVAL` if there are more than `max` (V-IMM-13).
+pub(super) fn copy_elements(
+    from: Elements<'_>,
+    room: &mut [Sge],
+    max: u32,
+) -> Result<(usize, u64)> {
+    let count = from.len();
+    // CAST: 32 bits fit.
+    if count > (max as usize).min(room.len()) {
+        return Err(EINVAL);
+    }
+    let mut total = 0u64;
+    for (to, Element { addr, len, lkey }) in room.iter_mut().zip(from) {
+        *to = Sge {
+            laddr: addr,
+            length: len,
+            lkey,
+        };
+        total = total.saturating_add(len.into());
+    }
+    Ok((count, total))
+}
