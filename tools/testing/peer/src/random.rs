@@ -134,7 +134,8 @@ fn pieces(rng: &mut Rng, tcp: &mut Tcp, mut bytes: &[u8]) {
 
 /// A segment that fits the state of the connection, often with one field changed.
 fn segment(rng: &mut Rng, c: &mut Conn) -> Vec<u8> {
-    let payload = pattern(rng.below(if rng.one_in(8) { 5000 } else { 80 }) as usize, 1);
+    let most = if rng.one_in(8) { 5000 } else { 80 };
+    let payload = pattern(rng.below(most) as usize, 1);
     let at = c.to + rng.below((BUFFER_LEN - 5000) as u64);
     let msn = c.send_msn;
     let mut v = match rng.below(12) {
