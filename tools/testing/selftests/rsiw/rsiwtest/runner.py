@@ -50,6 +50,8 @@ def parse(argv):
     p.add_argument("--list", action="store_true", help="only name the tests")
     p.add_argument("--only", action="append", metavar="PATTERN",
                    help="names or shell patterns; may be repeated")
+    p.add_argument("--long", action="store_true",
+                   help="the long tests instead of those of make check")
     p.add_argument("--shard", metavar="I/N",
                    help="only the I-th of N parts of about the same length")
     p.add_argument("results", nargs="?", metavar="RESULTS_DIR")
@@ -194,7 +196,7 @@ def prepare(env):
 
 def main(argv=None):
     args = parse(argv)
-    tests = core.select(core.collect(), args.only, args.shard)
+    tests = core.select(core.collect(), args.only, args.shard, args.long)
     if args.list:
         for t in tests:
             print("%-28s %4ds  %s" % (t.name, t.cost, t.doc))
