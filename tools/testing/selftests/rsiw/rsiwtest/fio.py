@@ -3,7 +3,7 @@
 
 # Block sizes with what each job writes of them: from one sector to the
 # largest request, little enough for an emulated CPU.
-SIZES = (("512", "128k"), ("4k", "1m"), ("64k", "4m"), ("1m", "12m"))
+SIZES = (("512", "64k"), ("4k", "512k"), ("64k", "2m"), ("1m", "8m"))
 # Where each job works on a common device.
 REGION_MIB = 64
 
