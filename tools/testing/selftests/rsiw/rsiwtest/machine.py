@@ -9,7 +9,7 @@ import os
 import time
 
 from .core import Fail
-from .topo import sh, status
+from .topo import make_nodes, sh, status
 
 
 class Machine:
@@ -86,6 +86,10 @@ class Machine:
             pass
         except OSError as err:
             raise Fail("cannot remove %s: %s" % (path, err)) from None
+
+    def nodes(self):
+        """Makes the character devices of new RDMA devices."""
+        make_nodes()
 
     def modprobe(self, *names):
         self.sh("modprobe", "-a", *names, timeout=120)

@@ -8,7 +8,8 @@ from .machine import wait_until
 
 EXPORT = "/srv/rsiw"
 MOUNTPOINT = "/mnt/rsiw"
-PIPEFS = "/var/lib/nfs/rpc_pipefs"
+PIPEFS = "/run/rpc_pipefs"
+CLD = "/var/lib/nfs/nfsdcld"
 NFSD = "/proc/fs/nfsd"
 PORT = 20049
 OPTIONS = "vers=4.2,proto=rdma,port=%d,rsize=1048576,wsize=1048576" % PORT
@@ -41,6 +42,7 @@ class Server:
         self.drop()
         m.mkdir(EXPORT)
         m.mkdir(PIPEFS)
+        m.mkdir(CLD)
         for path, fs in ((EXPORT, "tmpfs"), (PIPEFS, "rpc_pipefs"),
                          (NFSD, "nfsd")):
             self.sh("mount", "-t", fs, fs, path)

@@ -42,6 +42,10 @@ class Proc:
     def __str__(self):
         return " ".join([os.path.basename(self.argv[0])] + self.argv[1:])
 
+    def forget(self):
+        """Drops its output."""
+        os.unlink(self.log)
+
     def poll(self):
         """Exit status, or None while it runs."""
         return self.popen.poll()
@@ -85,7 +89,7 @@ class Proc:
         seen = 0
         while True:
             # A wildcard has one socket per RDMA device, made one by one.
-            before, seen = seen, listening(self.pid, port)
+            before, seen = seen, self.listeners(port)
             if seen and seen == before:
                 return
             if self.poll() is not None:
@@ -95,6 +99,10 @@ class Proc:
                 raise TimedOut("%s does not listen on port %d:\n%s" %
                                (self, port, self.tail()))
             time.sleep(0.03)
+
+    def listeners(self, port):
+        """How many sockets listen on `port` where it runs."""
+        return listening(self.pid, port)
 
     def tail(self, head=5, tail=20):
         """The beginning and the end of its output, indented."""
