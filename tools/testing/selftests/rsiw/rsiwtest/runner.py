@@ -207,23 +207,27 @@ def print_result(number, res):
 def prepare(env):
     """What must hold before any test can run."""
     os.makedirs(env.results, exist_ok=True)
-    rv, out = status("modprobe", env.module)
+    load_modules(env.module)
+    env.topo.ensure()
+
+
+def load_modules(module):
+    """The driver and what its users need."""
+    rv, out = status("modprobe", module)
     if rv:
-        raise Fail("cannot load %s: %s" % (env.module, out.strip()))
-    for module in ("ib_uverbs", "rdma_ucm"):
-        sh("modprobe", module)
+        raise Fail("cannot load %s: %s" % (module, out.strip()))
+    for name in ("ib_uverbs", "rdma_ucm"):
+        sh("modprobe", name)
     make_nodes()
     # Some tools crash when they are refused what they want (a tool's bug);
     # only the kernel's own faults are to be in its log.
     with open("/proc/sys/debug/exception-trace", "w") as f:
         f.write("0")
-    env.topo.ensure()
 
 
 def be_agent(args):
     """Serves the tests in the other guest."""
-    for module in (args.module or args.type, "ib_uverbs", "rdma_ucm"):
-        sh("modprobe", module)
+    load_modules(args.module or args.type)
     set_up(LOCAL, PEER4, PEER6)
     return peer.serve(args.type, PEER4, os.path.abspath(args.results))
 

@@ -29,7 +29,11 @@ def captured(t, name):
     try:
         yield
     finally:
-        time.sleep(0.5)
+        # It is behind when there is much to do.
+        size = -1
+        while size != os.path.getsize(pcap):
+            size = os.path.getsize(pcap)
+            time.sleep(1)
         dump.kill(2)
         dump.wait(t.left(10))
 
