@@ -156,7 +156,8 @@ static void free_queues(struct ep *e)
 	CHECK_SYS(ibv_destroy_cq(e->rcq));
 	if (e->cc)
 		CHECK_SYS(ibv_destroy_comp_channel(e->cc));
-	CHECK_SYS(ibv_dealloc_pd(e->pd));
+	if (e->own_pd)
+		CHECK_SYS(ibv_dealloc_pd(e->pd));
 }
 
 bool ep_try_setup(struct ep *e, struct rdma_cm_id *id, const struct ep_attr *a)
@@ -167,10 +168,12 @@ bool ep_try_setup(struct ep *e, struct rdma_cm_id *id, const struct ep_attr *a)
 			 .max_recv_sge = a->recv_sge ? a->recv_sge : 1,
 			 .max_inline_data = a->inline_data },
 		.qp_type = IBV_QPT_RC,
+		.srq = a->srq,
 	};
 
 	e->id = id;
-	e->pd = ibv_alloc_pd(id->verbs);
+	e->own_pd = !a->pd;
+	e->pd = a->pd ? a->pd : ibv_alloc_pd(id->verbs);
 	CHECK(e->pd, "alloc PD: %m");
 	e->cc = NULL;
 	if (a->channel) {

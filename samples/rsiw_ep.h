@@ -25,12 +25,15 @@ struct ep_attr {
 	uint32_t cqe;			/* depth of each CQ, 0: enough */
 	uint8_t ird, ord;
 	bool channel;			/* completion channel on both CQs */
+	struct ibv_srq *srq;		/* shared receive queue, or NULL */
+	struct ibv_pd *pd;		/* the caller's PD; NULL: a new one */
 };
 
 struct ep {
 	struct rdma_event_channel *ec;	/* NULL while shared with others */
 	struct rdma_cm_id *id;
 	struct ibv_pd *pd;
+	bool own_pd;
 	struct ibv_comp_channel *cc;
 	struct ibv_cq *scq, *rcq;
 	struct ibv_qp_cap cap;		/* what creation returned */

@@ -46,6 +46,7 @@ use crate::{
         conn::Config,
         negotiate::Depths, //
     },
+    qp::Qp,
     wire::mpa, //
 };
 use kernel::{
@@ -56,6 +57,8 @@ use kernel::{
     },
 };
 
+/// Milliseconds after which an initiator that waits looks whether its process still exists.
+const TICK_MS: u32 = 200;
 /// Milliseconds for TCP to connect.
 const CONNECT_MS: u32 = 20_000;
 /// Milliseconds for the peer's Request, from the accept of TCP.
@@ -95,6 +98,13 @@ fn depths(param: &ConnParam<'_>) -> Depths {
         ord: field(param.ord),
     }
     .capped(CAP)
+}
+
+/// The QP of that number, if the caller may connect it.
+fn own_qp(dev: &Device, num: u32) -> Result<Arc<Qp>> {
+    dev.qp_by_num(num)
+        .filter(|qp| qp.is_callers())
+        .ok_or(EINVAL)
 }
 
 /// Starts to connect. If it returns without an error, a reply event follows in bounded time.

@@ -34,6 +34,7 @@ use crate::{
         PdId, //
     },
     qp::Qp,
+    srq,
     verbs::Rsiw,
 };
 use kernel::{
@@ -53,6 +54,8 @@ use kernel::{
 const MAX_QP: u32 = 100 * 1024;
 /// Completion queues of a device.
 const MAX_CQ: u32 = 100 * 1024;
+/// Shared receive queues of a device.
+const MAX_SRQ: u32 = 100 * 1024;
 /// Protection domains of a device.
 const MAX_PD: u32 = 100 * 1024;
 /// Entries of a send or receive queue.
@@ -70,6 +73,8 @@ pub(crate) struct Limits {
     pub(crate) cqs: Limit,
     /// Protection domains.
     pub(crate) pds: Limit,
+    /// Shared receive queues.
+    pub(crate) srqs: Limit,
 }
 
 /// A count with a maximum.
@@ -171,6 +176,7 @@ impl Device {
                         qps: Limit::new(MAX_QP),
                         cqs: Limit::new(MAX_CQ),
                         pds: Limit::new(MAX_PD),
+                        srqs: Limit::new(MAX_SRQ),
                     },
                     pd_ids: Atomic::new(0),
                     stags <- StagTable::new(),
@@ -238,6 +244,8 @@ impl Device {
             max_cqe: cq::MAX_CQE,
             max_mr: MAX_MR,
             max_pd: MAX_PD,
+            max_srq: MAX_SRQ,
+            max_srq_wr: srq::MAX_SRQ_WR,
             max_ird: MAX_READS.into(),
             max_ord: MAX_READS.into(),
         }

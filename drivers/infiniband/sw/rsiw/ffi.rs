@@ -12,6 +12,7 @@ pub(crate) mod modules;
 pub(crate) mod net;
 mod opaque;
 pub(crate) mod page;
+pub(crate) mod process;
 pub(crate) mod random;
 mod raw;
 pub(crate) mod rdma;

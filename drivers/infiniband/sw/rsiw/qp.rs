@@ -21,7 +21,7 @@ mod failure;
 mod frame;
 mod outgoing;
 mod place;
-mod rq;
+pub(crate) mod rq;
 mod rx;
 mod sq;
 mod start;
@@ -57,7 +57,8 @@ use crate::{
             MrAccess,
             MrError, //
         },
-        Mr, //
+        Mr,
+        PdId, //
     },
     pd::Pd,
     proto::{
@@ -68,8 +69,12 @@ use crate::{
         rx::Limits,
         state::State, //
     },
+    srq::Srq,
     wire::{
-        ddp::Stag,
+        ddp::{
+            Msn,
+            Stag, //
+        },
         terminate::TermError, //
     },
 };
@@ -87,6 +92,7 @@ use kernel::{
         Mutex,
         SpinLockIrq, //
     },
+    task::Pid,
     workqueue::Work,
 };
 
@@ -98,11 +104,20 @@ struct Pending {
     /// The stream must end.
     failure: Option<Failure>,
     /// The peer's Terminate.
-    terminate: Option<u16>,
+    terminate: Option<RemoteEnd>,
     /// Data came in although this side is closing.
     data_in_closing: bool,
     /// The timer of Closing or Terminate ran out.
     timeout: bool,
+}
+
+/// What the peer's Terminate says.
+#[derive(Clone, Copy)]
+struct RemoteEnd {
+    /// `0xLTCC`.
+    code: u16,
+    /// The Read Request that it refuses.
+    read: Option<Msn>,
 }
 
 /// A queue pair.
@@ -117,16 +132,23 @@ pub(crate) struct Qp {
     recv_cq: Arc<Cq>,
     cap: QpCap,
     sig_all: bool,
+    /// The process that made it; none for kernel consumers.
+    owner: Option<Pid>,
     /// Rights of the peer, `enum ib_access_flags`.
     access: Atomic<u32>,
     /// Copy of the state for those who do not hold `inner`.
     state: Atomic<u32>,
     /// The peer has sent an FPDU.
     heard: Atomic<u32>,
+    /// Data came in since the last doorbell.
+    answered: AtomicFlag,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     destroyed: AtomicFlag,
     sq_entry: MmapEntry,
-    rq_entry: MmapEntry,
+    /// None with a shared receive queue.
+    rq_entry: Option<MmapEntry>,
+    /// The shared receive queue, if receives come from one.
+    srq: Option<Arc<Srq>>,
     #[pin]
     inner: Mutex<Inner>,
     #[pin]
@@ -134,7 +156,7 @@ pub(crate) struct Qp {
     #[pin]
     irq: SpinLockIrq<Irq<KVec<IrqEntry>>>,
     #[pin]
-    rq: SpinLockIrq<Rq>,
+    rq: SpinLockIrq<Option<Rq>>,
     #[pin]
     pending: SpinLockIrq<Pending>,
     /// The connection, from the request to connect or accept on until it is closed.
@@ -193,6 +215,15 @@ impl Qp {
         self.dev.stags.access(stag, self.pd.id(), want, addr, len)
     }
 
+    /// The protection domain of the memory that receives name: that of the queue they come from
+    /// (V-PD-7).
+    fn recv_pd(&self) -> PdId {
+        match &self.srq {
+            Some(srq) => srq.pd(),
+            None => self.pd.id(),
+        }
+    }
+
     /// What the peer may do.
     fn rights(&self) -> Access {
         Access::from_verbs(self.access.load(Relaxed))
@@ -239,6 +270,12 @@ impl Qp {
             .stags
             .invalidate_remotely(stag, self.pd.id())
             .map_err(failure::remote)
+    }
+
+    /// Whether the calling process may connect the QP: others must not get hold of it by its number.
+    /// A kernel consumer's QP has no owner to compare with.
+    pub(crate) fn is_callers(&self) -> bool {
+        self.owner.is_none_or(|owner| owner == current!().tgid())
     }
 
     /// Names the endpoint that sets up a connection for this QP.

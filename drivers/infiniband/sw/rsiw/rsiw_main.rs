@@ -22,6 +22,7 @@ mod params;
 mod pd;
 mod proto;
 mod qp;
+mod srq;
 mod sync;
 mod verbs;
 mod wire;

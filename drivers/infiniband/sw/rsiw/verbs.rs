@@ -29,7 +29,8 @@ use crate::{
                 DeviceAttr,
                 PortAttr,
                 QpModify,
-                QpQuery, //
+                QpQuery,
+                SrqAttr, //
             },
             driver::{
                 CqInit,
@@ -37,11 +38,14 @@ use crate::{
                 DriverId,
                 HasCqHandle,
                 MrInit,
-                QpInit, //
+                QpInit,
+                SrqChange,
+                SrqInit, //
             },
             handle::{
                 CqHandle,
-                QpHandle, //
+                QpHandle,
+                SrqHandle, //
             },
             udata::Udata, //
         },
@@ -52,6 +56,7 @@ use crate::{
         Ucontext, //
     },
     qp::Qp,
+    srq::Srq,
 };
 use kernel::{
     prelude::*,
@@ -93,6 +98,7 @@ impl Driver for Rsiw {
     type Pd = Pd;
     type Cq = CountedCq;
     type Qp = Qp;
+    type Srq = Srq;
     type Mr = Mr;
 
     fn close(dev: &Device) {
@@ -149,6 +155,27 @@ impl Driver for Rsiw {
 
     fn destroy_cq(cq: &CountedCq) {
         cq.cq.close();
+    }
+
+    fn create_srq(
+        pd: ArcBorrow<'_, Pd>,
+        handle: Arc<SrqHandle>,
+        init: &mut SrqInit,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Srq>> {
+        Srq::create(&pd.into(), handle, init, udata)
+    }
+
+    fn modify_srq(srq: &Srq, change: &SrqChange) -> Result {
+        srq.modify(change)
+    }
+
+    fn query_srq(srq: &Srq) -> SrqAttr {
+        srq.query()
+    }
+
+    fn destroy_srq(srq: &Srq) {
+        srq.close();
     }
 
     fn create_qp(

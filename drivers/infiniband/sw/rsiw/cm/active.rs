@@ -17,6 +17,7 @@ use super::{
         private_data,
         Reply, //
     },
+    own_qp,
     passive::{
         read_frame,
         Read, //
@@ -27,7 +28,8 @@ use super::{
     },
     Endpoint,
     CONNECT_MS,
-    REPLY_MS, //
+    REPLY_MS,
+    TICK_MS, //
 };
 use crate::{
     device::Device,
@@ -42,6 +44,7 @@ use crate::{
             TcpSocket,
             TcpState, //
         },
+        process::Process,
     },
     proto::{
         collector::{
@@ -58,7 +61,10 @@ use crate::{
             EventDepths, //
         },
     },
-    wire::mpa, //
+    wire::{
+        mpa,
+        terminate::TermError, //
+    },
 };
 use core::net::SocketAddr;
 use kernel::{
@@ -83,6 +89,10 @@ pub(super) struct Attempt {
     mpa: Initiator,
     /// Octets of the Reply were received.
     heard: bool,
+    /// On whose behalf.
+    process: Process,
+    /// Milliseconds that the step may still take.
+    left: u32,
 }
 
 impl Attempt {
@@ -102,11 +112,25 @@ impl Attempt {
             rev: mpa::REV_2,
             mpa,
             heard: false,
+            process: Process::current(),
+            left: 0,
         };
         if attempt.local.is_ipv4() != attempt.remote.is_ipv4() {
             return Err(EAFNOSUPPORT);
         }
         Ok(KBox::new(attempt, GFP_KERNEL)?)
+    }
+
+    /// Begins a step of at most `ms` milliseconds.
+    fn wait_for(&mut self, ms: u32) {
+        self.left = ms;
+    }
+
+    /// Whether to go on waiting after [`TICK_MS`]. A process that ends waits for the connection
+    /// manager, which waits for the reply event.
+    pub(super) fn goes_on(&mut self) -> bool {
+        self.left = self.left.saturating_sub(TICK_MS);
+        self.left > 0 && !self.process.is_ending()
     }
 
     /// Whether another attempt with the older set-up may do better (RFC 6581 section 10).
@@ -158,7 +182,7 @@ fn dial(
 ///
 /// Ports of RDMA consumers have a number space of their own, in which a port is free that TCP may
 /// be using. Then another is taken, unless the consumer wanted a privileged one.
-fn start(this: &Arc<Endpoint>, st: &mut State, attempt: &Attempt) -> Result {
+fn start(this: &Arc<Endpoint>, st: &mut State, attempt: &mut Attempt) -> Result {
     let port = attempt.local.port();
     let sock = match dial(this, st, attempt, port) {
         Err(e) if (e == EADDRINUSE || e == EADDRNOTAVAIL) && port >= FIRST_USER_PORT => {
@@ -167,20 +191,21 @@ fn start(this: &Arc<Endpoint>, st: &mut State, attempt: &Attempt) -> Result {
         other => other?,
     };
     st.sock = Some(sock);
-    this.arm(CONNECT_MS);
+    attempt.wait_for(CONNECT_MS);
+    this.arm(TICK_MS);
     Ok(())
 }
 
 /// See [`super::connect`].
 pub(super) fn connect(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -> Result {
-    let qp = dev.qp_by_num(param.qpn).ok_or(EINVAL)?;
-    let attempt = Attempt::new(&id, param)?;
+    let qp = own_qp(dev, param.qpn)?;
+    let mut attempt = Attempt::new(&id, param)?;
     let this = Endpoint::register(dev)?;
     let mut st = this.state.lock();
     st.phase = Phase::Closed;
     let result = qp
         .attach(this.clone())
-        .and_then(|()| start(&this, &mut st, &attempt).inspect_err(|_| qp.detach(&this)));
+        .and_then(|()| start(&this, &mut st, &mut attempt).inspect_err(|_| qp.detach(&this)));
     if result.is_ok() {
         st.phase = Phase::Connecting(attempt);
         st.cm_id = Some(id);
@@ -212,7 +237,8 @@ pub(super) fn connecting(this: &Arc<Endpoint>, st: &mut State, mut attempt: KBox
     }
     match send_request(&sock, &mut attempt) {
         Ok(()) => {
-            this.arm(REPLY_MS);
+            attempt.wait_for(REPLY_MS);
+            this.arm(TICK_MS);
             await_reply(this, st, attempt);
         }
         Err(error) => {
@@ -297,7 +323,11 @@ fn established(
         }
         Err(_) => {
             this.connect_failed(st, Reply::failed(ECONNRESET));
-            this.reset(st);
+            // X-ENH-17.
+            match send_terminate(sock, TermError::MpaLocalCatastrophic) {
+                Ok(()) => this.close(st),
+                Err(_) => this.reset(st),
+            }
         }
     }
 }
@@ -323,7 +353,7 @@ fn failed(
     if attempt.may_fall_back(failure.reason) {
         this.reset(st);
         attempt.fall_back();
-        match start(this, st, &attempt) {
+        match start(this, st, &mut attempt) {
             Ok(()) => st.phase = Phase::Connecting(attempt),
             Err(error) => this.connect_failed(st, Reply::failed(error)),
         }

@@ -14,7 +14,8 @@ use super::{
         Pending, //
     },
     listen::Listener,
-    passive, //
+    passive,
+    TICK_MS, //
 };
 use crate::{
     device::Device,
@@ -286,6 +287,11 @@ impl Endpoint {
 
     /// The timer of a step before or after the connection ran out.
     fn expire(self: &Arc<Self>, st: &mut State) {
+        if let Phase::Connecting(attempt) | Phase::AwaitReply(attempt) = &mut st.phase {
+            if attempt.goes_on() {
+                return self.arm(TICK_MS);
+            }
+        }
         match st.phase {
             Phase::Connecting(_) | Phase::AwaitReply(_) => {
                 pr_ratelimited!("{}: no answer to a connect\n", self.dev.handle());

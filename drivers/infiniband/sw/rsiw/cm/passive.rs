@@ -18,6 +18,7 @@ use super::{
         Request, //
     },
     listen::Listener,
+    own_qp,
     teardown::send_whole,
     Endpoint,
     ANSWER_MS,
@@ -255,10 +256,7 @@ pub(super) fn accept(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -
         st.phase = phase;
         return Err(ECONNRESET);
     };
-    let result = dev
-        .qp_by_num(param.qpn)
-        .ok_or(EINVAL)
-        .and_then(|qp| run(&this, &mut st, &mut mpa, qp, param));
+    let result = own_qp(dev, param.qpn).and_then(|qp| run(&this, &mut st, &mut mpa, qp, param));
     match result {
         Ok(params) => {
             let depths = event_depths(params.event);

@@ -6,4 +6,5 @@
 
 #include "helpers/mem.c"
 #include "helpers/net.c"
+#include "helpers/process.c"
 #include "helpers/rdma.c"

@@ -51,17 +51,24 @@ pub(crate) struct Response {
 
 /// Outbound Reads, oldest first.
 #[derive(Debug)]
-pub(crate) struct Orq<S>(Ring<S>);
+pub(crate) struct Orq<S> {
+    ring: Ring<S>,
+    /// Number of the oldest request.
+    oldest: Msn,
+}
 
 impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
     /// An empty queue of `slots.len()` entries.
     pub(crate) const fn new(slots: S) -> Self {
-        Orq(Ring::new(slots))
+        Orq {
+            ring: Ring::new(slots),
+            oldest: Msn::FIRST,
+        }
     }
 
     /// Reads outstanding, to be compared with ORD (`proto::tx::may_start`).
     pub(crate) const fn outstanding(&self) -> usize {
-        self.0.len()
+        self.ring.len()
     }
 
     /// Notes a Read; to be done before its request can reach the peer.
@@ -70,7 +77,7 @@ impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
     ///
     /// [`Full`], if the driver let more start than the queue has room for.
     pub(crate) fn push(&mut self, entry: OrqEntry) -> Result<(), Full> {
-        self.0.push(entry)
+        self.ring.push(entry)
     }
 
     /// Takes in a Read Response segment of `len` octets of payload.
@@ -89,7 +96,7 @@ impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
         len: u16,
         last: bool,
     ) -> Result<Response, TermError> {
-        let front = self.0.get_mut(0).ok_or(TermError::TaggedStag)?;
+        let front = self.ring.get_mut(0).ok_or(TermError::TaggedStag)?;
         let entry = *front;
         let left = entry.len.saturating_sub(entry.done);
         if len > 0 {
@@ -105,7 +112,7 @@ impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
             .ok_or(TermError::TaggedBounds)?;
         match (last, left) {
             (true, 0) => {
-                self.0.pop();
+                self.pop();
                 Ok(Response {
                     entry,
                     complete: true,
@@ -125,14 +132,21 @@ impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
         }
     }
 
+    /// The Read whose request has this number, as a Terminate names it.
+    pub(crate) fn find(&self, msn: Msn) -> Option<&OrqEntry> {
+        // CAST: u32 fits into usize on all targets.
+        self.ring.get(msn.0.wrapping_sub(self.oldest.0) as usize)
+    }
+
     /// Takes the oldest Read out, to flush it.
     pub(crate) fn pop(&mut self) -> Option<OrqEntry> {
-        self.0.pop()
+        self.oldest = self.oldest.next();
+        self.ring.pop()
     }
 
     /// Gives the storage back.
     pub(crate) fn into_slots(self) -> S {
-        self.0.into_slots()
+        self.ring.into_slots()
     }
 }
 

@@ -94,6 +94,8 @@ pub(crate) enum Action {
     Terminate {
         /// `0xLTCC`.
         code: u16,
+        /// The Read Request that it is about.
+        read: Option<Msn>,
     },
 }
 
@@ -128,6 +130,7 @@ pub(crate) struct Rx {
     rtr: RtrSet,
     first: bool,
     stopped: bool,
+    denied: bool,
 }
 
 /// What a segment means, with its number of header octets.
@@ -144,12 +147,19 @@ impl Rx {
             rtr,
             first: true,
             stopped: false,
+            denied: false,
         }
     }
 
     /// Ignores all further segments: after a local error or the driver's own refusal.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
+    }
+
+    /// Whether the refused segment was a Read Request that the consumer has not enabled. The code
+    /// does not tell it from a wrong queue number (V-AE-12).
+    pub(crate) const fn denied(&self) -> bool {
+        self.denied
     }
 
     /// Whether a Send is incomplete: its receive is taken but not completed.
@@ -235,8 +245,14 @@ impl Rx {
                 if h.qn.get() != qn::TERMINATE {
                     return Err(TermError::UntaggedQn);
                 }
-                let code = Received::parse(rest).map_or(0, |t| t.code);
-                Ok((ddp::UNTAGGED_LEN, Action::Terminate { code }))
+                let terminate = Received::parse(rest);
+                Ok((
+                    ddp::UNTAGGED_LEN,
+                    Action::Terminate {
+                        code: terminate.map_or(0, |t| t.code),
+                        read: terminate.and_then(|t| t.refused_read()),
+                    },
+                ))
             }
             _ => Err(TermError::UnexpectedOpcode),
         }
@@ -322,6 +338,7 @@ impl Rx {
         }
         let request = ReadRequest::parse(rest).ok_or(TermError::MpaFpdu)?;
         if request.len > 0 && !limits.read {
+            self.denied = true;
             return Err(TermError::UntaggedQn);
         }
         if !limits.irq_room {

@@ -105,7 +105,10 @@ pub(crate) enum Event {
         can_send: bool,
     },
     /// The peer's Terminate.
-    TerminateReceived,
+    TerminateReceived {
+        /// What to raise; none if a completion tells of it (T-33).
+        event: Option<Async>,
+    },
     /// Both FINs are through.
     Closed,
     /// The timer of Closing or Terminate ran out.
@@ -193,6 +196,15 @@ pub(crate) const fn async_class(error: TermError) -> Async {
         | TermError::UntaggedMo
         | TermError::UntaggedTooLong
         | TermError::UntaggedVersion => Async::Request,
+        _ => Async::Fatal,
+    }
+}
+
+/// The event for an error that the peer tells of by a Terminate with this code (V-AE-2).
+pub(crate) const fn remote_class(code: u16) -> Async {
+    match code >> 8 {
+        0x01 | 0x11 => Async::Access,
+        0x02 | 0x12 => Async::Request,
         _ => Async::Fatal,
     }
 }
@@ -332,8 +344,8 @@ fn rts(event: Event) -> Result<(State, Effects), Illegal> {
                 to_error(Tcp::Reset, event)
             }
         }
-        Event::TerminateReceived => {
-            let (state, effects) = to_terminate(None, Some(Async::Fatal))?;
+        Event::TerminateReceived { event } => {
+            let (state, effects) = to_terminate(None, event)?;
             Ok((
                 state,
                 Effects {
@@ -375,7 +387,7 @@ fn closing(event: Event) -> Result<(State, Effects), Illegal> {
         | Event::PeerReset
         | Event::Lost
         | Event::LocalError { .. } => to_error(Tcp::Reset, Some(Async::Fatal)),
-        Event::TerminateReceived => to_error(Tcp::Keep, Some(Async::Fatal)),
+        Event::TerminateReceived { event } => to_error(Tcp::Keep, event),
         _ => Err(Illegal),
     }
 }
@@ -383,7 +395,7 @@ fn closing(event: Event) -> Result<(State, Effects), Illegal> {
 fn terminate(event: Event) -> Result<(State, Effects), Illegal> {
     match event {
         // The first error counts; what comes in meanwhile is dropped.
-        Event::PeerFin { .. } | Event::LocalError { .. } | Event::TerminateReceived => {
+        Event::PeerFin { .. } | Event::LocalError { .. } | Event::TerminateReceived { .. } => {
             Ok((State::Terminate, Effects::default()))
         }
         Event::Closed => to_error(Tcp::Keep, None),

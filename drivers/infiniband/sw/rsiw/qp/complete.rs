@@ -12,7 +12,8 @@ use super::{
     failure::Refusal,
     rq::{
         BadRecv,
-        Recv, //
+        Recv,
+        Rq, //
     },
     sq::{
         Sq,
@@ -137,7 +138,10 @@ impl Qp {
 
     /// Takes a receive for a message that begins.
     pub(super) fn take_recv(self: &Arc<Self>) -> Result<Recv, Refusal> {
-        let taken = self.rq.lock().take();
+        let taken = match &self.srq {
+            Some(srq) => srq.take(),
+            None => (*self.rq.lock()).as_mut().and_then(Rq::take),
+        };
         match taken {
             Some(Ok(recv)) => Ok(recv),
             Some(Err(BadRecv { id })) => Err(Refusal {

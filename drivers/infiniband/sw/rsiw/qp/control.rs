@@ -58,11 +58,21 @@ use kernel::{
         },
         Arc, //
     },
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    },
 };
 
 /// Rights of the peer unless the consumer sets others: RDMA Writes and Reads
 /// (`enum ib_access_flags`).
 const DEFAULT_RIGHTS: u32 = 1 << 1 | 1 << 2;
+
+/// Doorbells in a row, without an answer of the peer, by which the posting thread sends itself.
+const MAX_DIRECT: u32 = 2;
+/// A pause between doorbells that begins a new row.
+const ROW_PAUSE: Delta = Delta::from_micros(100);
 
 /// A connection, while TCP belongs to the QP.
 pub(super) struct Conn {
@@ -80,6 +90,10 @@ pub(super) struct Inner {
     /// ORD and IRD: those of the connection, or those that the consumer wants for the next.
     pub(super) ord: u16,
     pub(super) ird: u16,
+    /// Doorbells in a row.
+    row: u32,
+    /// When the last of them was.
+    last_doorbell: Instant<Monotonic>,
 }
 
 impl Inner {
@@ -91,7 +105,20 @@ impl Inner {
             conn: None,
             ord: MAX_READS,
             ird: MAX_READS,
+            row: 0,
+            last_doorbell: Instant::now(),
         }
+    }
+
+    /// Whether the thread that rings the doorbell is to send itself.
+    fn sends_directly(&mut self, answered: bool) -> bool {
+        let now = Instant::now();
+        if answered || now - self.last_doorbell > ROW_PAUSE {
+            self.row = 0;
+        }
+        self.last_doorbell = now;
+        self.row = self.row.saturating_add(1);
+        self.row <= MAX_DIRECT
     }
 }
 
@@ -200,6 +227,9 @@ impl Qp {
             self.log_failure(&failure);
         }
         let _ = self.apply(inner, event, Some(failure), after);
+        if failure.denied {
+            after.is_about_access();
+        }
     }
 
     /// Whether the connection may be closed in good order: nothing to send and nothing to answer.
@@ -297,13 +327,34 @@ impl Qp {
         }
     }
 
-    /// A process rang the doorbell: sends on its behalf.
+    /// A process rang the doorbell: sends on its behalf, or lets the work item do so.
+    ///
+    /// Who waits for an answer has nothing on the way, and gets it soonest if the posting thread
+    /// sends. Who posts one request after the other is better served by the work item: the library
+    /// rings no more while a request waits, and many go to TCP in one call.
     pub(crate) fn doorbell(self: &Arc<Self>) -> Result {
+        let mut inner = match self.inner.try_lock() {
+            Some(inner) => inner,
+            // Whoever has the mutex may have looked at the ring already.
+            None if self.state() == State::Rts => {
+                self.kick();
+                return Ok(());
+            }
+            None => self.inner.lock(),
+        };
         let mut after = After::default();
-        let mut inner = self.inner.lock();
         match inner.state.post_send() {
-            Post::Queue => self.progress(&mut inner, &mut after),
-            Post::Flush => self.flush(&mut inner, None),
+            Post::Queue => {
+                let answered = self.answered.load(Relaxed);
+                self.answered.store(false, Relaxed);
+                if !inner.sends_directly(answered) {
+                    drop(inner);
+                    self.kick();
+                    return Ok(());
+                }
+                self.progress(&mut inner, &mut after);
+            }
+            Post::Flush => self.flush_posted(&mut inner, &mut after),
             Post::BadClose => {
                 let _ = self.apply(&mut inner, Event::PostedInClosing, None, &mut after);
             }
@@ -319,8 +370,7 @@ impl Qp {
         self.destroyed.store(true, Relaxed);
         self.abort();
         self.cancel_timer();
-        self.sq_entry.remove();
-        self.rq_entry.remove();
+        self.forget_rings();
         self.pd.leave();
     }
 

@@ -83,7 +83,7 @@ impl Qp {
         init: &mut QpInit<Rsiw>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<(Arc<Self>, u32)> {
-        if init.flags != 0 || init.has_srq {
+        if init.flags != 0 {
             return Err(EOPNOTSUPP);
         }
         let udata = udata.ok_or(EOPNOTSUPP)?;
@@ -91,11 +91,17 @@ impl Qp {
         // CAST: 6 and 80.
         let (max_sge, max_inline) = (MAX_SGE as u32, MAX_INLINE as u32);
         if cap.max_send_wr > MAX_WR
-            || cap.max_recv_wr > MAX_WR
             || cap.max_send_sge > max_sge
-            || cap.max_recv_sge > max_sge
             || cap.max_inline_data > max_inline
         {
+            return Err(EINVAL);
+        }
+        let srq = init.srq.clone();
+        if srq.is_some() {
+            // Whatever was asked of a queue that there will not be (V-QP-3).
+            cap.max_recv_wr = 0;
+            cap.max_recv_sge = 0;
+        } else if cap.max_recv_wr > MAX_WR || cap.max_recv_sge > max_sge {
             return Err(EINVAL);
         }
         let send_cq = init.send_cq.as_ref().ok_or(EINVAL)?.cq().clone();
@@ -103,24 +109,29 @@ impl Qp {
         let quota = Quota::take(pd.device(), |limits| &limits.qps)?;
 
         let (sq, sq_entry) = ring::<Sqe>(cap.max_send_wr, udata)?;
-        let (rq, rq_entry) = ring::<Rqe>(cap.max_recv_wr, udata)?;
+        let (rq, rq_entry) = match srq {
+            Some(_) => (None, None),
+            None => {
+                let (ring, entry) = ring::<Rqe>(cap.max_recv_wr, udata)?;
+                cap.max_recv_wr = ring.len();
+                cap.max_recv_sge = cap.max_recv_sge.max(1);
+                (Some(Rq::new(ring, cap.max_recv_sge)), Some(entry))
+            }
+        };
         cap.max_send_wr = sq.len();
-        cap.max_recv_wr = rq.len();
         cap.max_send_sge = cap.max_send_sge.max(1);
-        cap.max_recv_sge = cap.max_recv_sge.max(1);
         cap.max_inline_data = max_inline;
         let mut resp = CreateQpResp {
             qp_id: 0,
             num_sqe: sq.len(),
-            num_rqe: rq.len(),
+            num_rqe: cap.max_recv_wr,
             pad: 0,
             sq_key: sq_entry.key(),
-            rq_key: rq_entry.key(),
+            rq_key: rq_entry.as_ref().map_or(0, MmapEntry::key),
         };
 
         let under_way = Sq::new(sq.len())?;
         let inner = Inner::new(SqRing::new(sq, init.sig_all, cap.max_send_sge));
-        let rq = Rq::new(rq, cap.max_recv_sge);
         let (cap, sig_all) = (*cap, init.sig_all);
         let qp = Arc::pin_init(
             pin_init!(Self {
@@ -132,12 +143,15 @@ impl Qp {
                 recv_cq,
                 cap,
                 sig_all,
+                owner: Some(current!().tgid()),
                 access: Atomic::new(0),
                 state: Atomic::new(0),
                 heard: Atomic::new(0),
+                answered: AtomicFlag::new(false),
                 destroyed: AtomicFlag::new(false),
                 sq_entry,
                 rq_entry,
+                srq,
                 inner <- new_mutex!(inner, "rsiw::Qp::inner"),
                 sq <- new_spinlock_irq!(under_way, "rsiw::Qp::sq"),
                 irq <- new_spinlock_irq!(Irq::new(KVec::new()), "rsiw::Qp::irq"),
@@ -167,10 +181,17 @@ impl Qp {
         Ok((qp, num))
     }
 
+    /// Ends the offers to map the rings.
+    pub(super) fn forget_rings(&self) {
+        self.sq_entry.remove();
+        if let Some(entry) = &self.rq_entry {
+            entry.remove();
+        }
+    }
+
     /// Undoes what creation did outside the object itself.
     fn discard(&self) {
-        self.sq_entry.remove();
-        self.rq_entry.remove();
+        self.forget_rings();
         self.pd.leave();
     }
 }

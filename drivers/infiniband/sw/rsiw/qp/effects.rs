@@ -50,6 +50,7 @@ const CLOSE_TIMEOUT_MS: u32 = 5_000;
 #[derive(Default)]
 pub(super) struct After {
     event: Option<Async>,
+    last_wqe: bool,
     disconnect: bool,
     close: Option<StreamEnd>,
     abort_setup: bool,
@@ -75,6 +76,13 @@ impl Notify {
 }
 
 impl After {
+    /// The event to be told, if there is one, is about missing rights.
+    pub(super) fn is_about_access(&mut self) {
+        if self.event.is_some() {
+            self.event = Some(Async::Access);
+        }
+    }
+
     /// Tells them.
     pub(super) fn run(self, qp: &Arc<Qp>) {
         self.notify.run(qp);
@@ -84,6 +92,9 @@ impl After {
                 Async::Request => EventType::QpRequestError,
                 Async::Access => EventType::QpAccessError,
             });
+        }
+        if self.last_wqe {
+            qp.handle.event(EventType::QpLastWqeReached);
         }
         if self.disconnect {
             let endpoint = qp.endpoint.lock().clone();
@@ -158,8 +169,12 @@ impl Qp {
         if effects.flush_sq {
             after.notify.send |= self.flush_sq(inner);
         }
+        after.notify.recv |= self.flush_message(rx);
         if effects.flush_rq {
-            after.notify.recv |= self.flush_rq(rx);
+            after.notify.recv |= self.flush_rq();
+            // It takes no more receives, and what it had taken is flushed (T-16).
+            after.last_wqe |=
+                inner.state == State::Error && self.srq.is_some() && !self.destroyed.load(Relaxed);
         }
         if effects.renew {
             let mut sq = self.sq.lock();
@@ -185,12 +200,9 @@ impl Qp {
     }
 
     /// Flushes both queues, for requests that were posted in state Error (T-34).
-    pub(super) fn flush(self: &Arc<Self>, inner: &mut Inner, rx: Option<KBox<RxState>>) {
-        let notify = Notify {
-            send: self.flush_sq(inner),
-            recv: self.flush_rq(rx),
-        };
-        notify.run(self);
+    pub(super) fn flush_posted(&self, inner: &mut Inner, after: &mut After) {
+        after.notify.send |= self.flush_sq(inner);
+        after.notify.recv |= self.flush_rq();
     }
 
     /// Completes all send requests as flushed, in post order; at most a ring full of new ones.
@@ -217,14 +229,41 @@ impl Qp {
         notify
     }
 
-    /// Completes all receives as flushed, in post order; at most a ring full. Gives whether a
+    /// Completes the receive of a message that did not come to its end as flushed. Gives whether a
     /// handler is to be called.
-    fn flush_rq(&self, rx: Option<KBox<RxState>>) -> bool {
+    fn flush_message(&self, rx: Option<KBox<RxState>>) -> bool {
+        let recv = rx.and_then(|mut rx| rx.take_recv());
+        recv.is_some_and(|recv| self.flush_recv(recv.id))
+    }
+
+    /// Completes all receives of the QP's own queue as flushed, in post order; at most a ring full.
+    /// Those of a shared queue stay for others (V-SRQ-17). Gives whether a handler is to be called.
+    fn flush_rq(&self) -> bool {
+        let mut notify = false;
+        let mut rq = self.rq.lock();
+        let Some(rq) = &mut *rq else {
+            return false;
+        };
         if self.destroyed.load(Relaxed) {
             return false;
         }
-        let mut notify = false;
-        let flushed = |id| Completion {
+        for _ in 0..rq.len() {
+            let id = match rq.take() {
+                None => break,
+                Some(Ok(recv)) => recv.id,
+                Some(Err(bad)) => bad.id,
+            };
+            notify |= self.flush_recv(id);
+        }
+        notify
+    }
+
+    /// Completes a receive as flushed. Gives whether a handler is to be called.
+    fn flush_recv(&self, id: u64) -> bool {
+        if self.destroyed.load(Relaxed) {
+            return false;
+        }
+        let flushed = Completion {
             id,
             opcode: Opcode::Receive,
             status: WcStatus::WrFlushErr,
@@ -233,18 +272,6 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        if let Some(recv) = rx.and_then(|mut rx| rx.take_recv()) {
-            notify |= self.recv_cq.add(&flushed(recv.id)).unwrap_or(false);
-        }
-        let mut rq = self.rq.lock();
-        for _ in 0..rq.len() {
-            let id = match rq.take() {
-                None => break,
-                Some(Ok(recv)) => recv.id,
-                Some(Err(bad)) => bad.id,
-            };
-            notify |= self.recv_cq.add(&flushed(id)).unwrap_or(false);
-        }
-        notify
+        self.recv_cq.add(&flushed).unwrap_or(false)
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Failure {
     pub(super) quote: Option<Quote>,
     /// A completion tells of it, so that no event must (T-33).
     pub(super) in_completion: bool,
+    /// The peer lacks a right, although the code says something else (V-AE-12).
+    pub(super) denied: bool,
 }
 
 impl From<TermError> for Failure {
@@ -30,6 +32,7 @@ impl From<TermError> for Failure {
             error,
             quote: None,
             in_completion: false,
+            denied: false,
         }
     }
 }

@@ -69,14 +69,21 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// A message of which nothing is sent yet.
-    pub(super) fn new(message: Message, origin: Origin) -> Self {
+    /// No message.
+    pub(super) fn new() -> Self {
         Self {
-            message,
-            origin,
+            message: Message::none(),
+            origin: Origin::Bare,
             is_open: false,
             accesses: [const { None }; MAX_SGE],
         }
+    }
+
+    /// Becomes a message of which nothing is sent yet.
+    pub(super) fn begin(&mut self, message: Message, origin: Origin) {
+        self.message = message;
+        self.origin = origin;
+        self.is_open = false;
     }
 
     /// Checks that the memory may be read and keeps it readable.
@@ -123,7 +130,9 @@ impl Outgoing {
 
     /// Lets go of the memory.
     pub(super) fn close(&mut self) {
-        self.accesses = [const { None }; MAX_SGE];
+        for access in &mut self.accesses {
+            *access = None;
+        }
         self.is_open = false;
     }
 

@@ -126,7 +126,10 @@ impl Source<'_> {
     ) -> Result {
         let open = |piece: Piece| {
             let addr = piece.sge.laddr.checked_add(piece.at.into()).ok_or(EACCES)?;
-            qp.access(Stag(piece.sge.lkey), Access::LOCAL_WRITE, addr, piece.len)
+            let (stag, want) = (Stag(piece.sge.lkey), Access::LOCAL_WRITE);
+            qp.dev
+                .stags
+                .access(stag, qp.recv_pd(), want, addr, piece.len)
                 .map_err(|_| EACCES)
         };
         let mut open_pieces: [Option<MrAccess<Arc<Mr>>>; MAX_SGE] = [const { None }; MAX_SGE];

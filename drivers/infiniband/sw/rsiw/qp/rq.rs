@@ -2,7 +2,7 @@
 
 //! The receive queue: requests out of the process's ring.
 //!
-//! Context: any, under the QP's receive queue lock.
+//! Context: any, under the lock of the QP's receive queue or the shared one.
 #![forbid(unsafe_code)]
 
 use super::sq::total_len;
@@ -22,9 +22,9 @@ use kernel::sync::barrier::{
 
 /// A receive that was taken from the queue.
 #[derive(Clone, Copy)]
-pub(super) struct Recv {
+pub(crate) struct Recv {
     /// The consumer's name for it.
-    pub(super) id: u64,
+    pub(crate) id: u64,
     sges: [Sge; MAX_SGE],
     count: usize,
     /// Octets that it has room for.
@@ -32,9 +32,9 @@ pub(super) struct Recv {
 }
 
 /// A receive whose list of elements makes no sense.
-pub(super) struct BadRecv {
+pub(crate) struct BadRecv {
     /// The consumer's name for it.
-    pub(super) id: u64,
+    pub(crate) id: u64,
 }
 
 impl Recv {
@@ -122,7 +122,7 @@ impl Iterator for Pieces<'_> {
 }
 
 /// The process's ring of receives.
-pub(super) struct Rq {
+pub(crate) struct Rq {
     ring: SharedRing<Rqe>,
     /// Number of the next entry; wraps.
     get: u32,
@@ -131,7 +131,7 @@ pub(super) struct Rq {
 
 impl Rq {
     /// Takes the consuming end of a ring.
-    pub(super) fn new(ring: SharedRing<Rqe>, max_sge: u32) -> Self {
+    pub(crate) fn new(ring: SharedRing<Rqe>, max_sge: u32) -> Self {
         Self {
             ring,
             get: 0,
@@ -144,8 +144,15 @@ impl Rq {
         self.ring.len()
     }
 
+    /// Whether at least `count` receives wait; `count` is not 0.
+    pub(crate) fn holds(&self, count: u32) -> bool {
+        // They are added in order: it does if the last one is there.
+        let last = self.get.wrapping_add(count).wrapping_sub(1);
+        count <= self.len() && self.ring.flags(last) & wqe::VALID != 0
+    }
+
     /// Takes the oldest receive, if there is one; its slot goes back to the process.
-    pub(super) fn take(&mut self) -> Option<Result<Recv, BadRecv>> {
+    pub(crate) fn take(&mut self) -> Option<Result<Recv, BadRecv>> {
         if self.ring.flags(self.get) & wqe::VALID == 0 {
             return None;
         }

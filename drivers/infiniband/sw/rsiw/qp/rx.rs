@@ -16,7 +16,8 @@ use super::{
     place::Source,
     rq::Recv,
     stream::Stream,
-    Qp, //
+    Qp,
+    RemoteEnd, //
 };
 use crate::{
     abi::{
@@ -232,6 +233,7 @@ impl RxState {
             error: refusal.error,
             quote: Quote::new(head, fpdu.ulpdu_len),
             in_completion: refusal.in_completion,
+            denied: self.rx.denied(),
         })
     }
 
@@ -263,9 +265,9 @@ impl RxState {
                 Ok(())
             }
             Action::ReadRequest { msn, request } => read_request(qp, msn, request),
-            Action::Terminate { code } => {
+            Action::Terminate { code, read } => {
                 self.stopped = true;
-                qp.terminate_received(code);
+                qp.terminate_received(RemoteEnd { code, read });
                 Ok(())
             }
         }

@@ -46,7 +46,7 @@ use kernel::sync::Arc;
 /// The sink that a Read of nothing names: nobody checks it, but some adapters refuse zero.
 const NO_SINK: Stag = Stag(1);
 
-/// Takes the oldest request, if it may start.
+/// Takes the oldest request, if it may start, and puts it into `to`. Gives whether it did.
 ///
 /// # Errors
 ///
@@ -55,9 +55,10 @@ pub(super) fn next_request(
     qp: &Arc<Qp>,
     ring: &mut SqRing,
     tx: &mut Tx,
-) -> Result<Option<Outgoing>, Failure> {
+    to: &mut Outgoing,
+) -> Result<bool, Failure> {
     let wqe = match ring.peek() {
-        None => return Ok(None),
+        None => return Ok(false),
         Some(Ok(wqe)) => wqe,
         Some(Err(BadWqe { work, status })) => {
             ring.consume();
@@ -74,7 +75,7 @@ pub(super) fn next_request(
     let mut sq = qp.sq.lock();
     if sq.order.is_full() {
         sq.stalled = true;
-        return Ok(None);
+        return Ok(false);
     }
     let earlier = !sq.order.is_empty();
     let reads = sq.orq.outstanding();
@@ -82,7 +83,7 @@ pub(super) fn next_request(
     let failed = match (start, &sink) {
         (Start::Wait, _) => {
             sq.stalled = true;
-            return Ok(None);
+            return Ok(false);
         }
         (Start::NoReadResources, _) => Some(WcStatus::LocQpOpErr),
         (Start::Now, Some(Err(status))) => Some(*status),
@@ -98,7 +99,7 @@ pub(super) fn next_request(
     }
     let full = |_| Failure::from(TermError::LocalCatastrophic);
     let token = sq.order.push(wqe.work).map_err(full)?;
-    let (kind, origin) = match (wqe.operation, sink) {
+    let kind = match (wqe.operation, sink) {
         (Operation::Read { stag, to }, Some(Ok((sink_stag, sink_to)))) => {
             sq.orq
                 .push(OrqEntry {
@@ -117,30 +118,29 @@ pub(super) fn next_request(
                 source_stag: stag,
                 source_to: to,
             };
-            // It completes with its response.
-            (Kind::ReadRequest(request), Origin::Bare)
+            Kind::ReadRequest(request)
         }
-        (Operation::Write { stag, to }, _) => {
-            (Kind::Write { stag, to }, Origin::Request(wqe, token))
-        }
+        (Operation::Write { stag, to }, _) => Kind::Write { stag, to },
         (operation, _) => {
             let invalidate = match operation {
                 Operation::Send { invalidate } => invalidate,
                 _ => None,
             };
-            let solicited = wqe.solicited;
-            (
-                Kind::Send {
-                    solicited,
-                    invalidate,
-                },
-                Origin::Request(wqe, token),
-            )
+            Kind::Send {
+                solicited: wqe.solicited,
+                invalidate,
+            }
         }
     };
     drop(sq);
     ring.consume();
-    Ok(Some(Outgoing::new(tx.message(kind, wqe.len), origin)))
+    let message = tx.message(kind, wqe.len);
+    match kind {
+        // It completes with its response.
+        Kind::ReadRequest(_) => to.begin(message, Origin::Bare),
+        _ => to.begin(message, Origin::Request(wqe, token)),
+    }
+    Ok(true)
 }
 
 /// The sink of a Read, which this side must be allowed to write (T-22).

@@ -26,6 +26,7 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
+        atomic::Relaxed,
         new_spinlock_irq,
         Arc,
         ArcBorrow,
@@ -129,6 +130,7 @@ impl Stream {
 impl StreamHandler for Stream {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>) {
         let more = this.receive(sk, SOFTIRQ_BUDGET);
+        this.qp.answered.store(true, Relaxed);
         if more || sk.peer_fin() {
             this.qp.kick_rx();
         }

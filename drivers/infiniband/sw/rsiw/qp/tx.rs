@@ -24,6 +24,7 @@ use super::{
         Outgoing, //
     },
     sq::SqRing,
+    start,
     Qp, //
 };
 use crate::{
@@ -85,7 +86,10 @@ pub(super) struct TxState {
     flags: SendFlags,
     /// Requests whose last octet is in the batch.
     ends: KVec<Token>,
-    current: Option<Outgoing>,
+    current: Option<KBox<Outgoing>>,
+    /// The memory of the current message while there is none: moving it costs more than small
+    /// messages do.
+    spare: Option<KBox<Outgoing>>,
     tx: Tx,
     packer: Packer,
     markers: Option<Markers>,
@@ -131,6 +135,7 @@ impl TxState {
             flags: SendFlags::default(),
             ends: KVec::with_capacity(BATCH_ENDS, GFP_KERNEL)?,
             current: None,
+            spare: Some(KBox::new(Outgoing::new(), GFP_KERNEL)?),
             tx: Tx::new(),
             packer: Packer::new(emss),
             markers: params.send_markers.then(Markers::new),
@@ -207,7 +212,9 @@ impl TxState {
                 if let Err(first) = self.flush(qp, sock) {
                     return Outcome::Failed(first);
                 }
-                self.current = None;
+                if let Some(current) = self.current.take() {
+                    self.recycle(current);
+                }
                 return Outcome::Failed(failure);
             }
             if self.batch.is_empty() {
@@ -243,6 +250,12 @@ impl TxState {
         Ok(true)
     }
 
+    /// Keeps the memory of a message that is over.
+    fn recycle(&mut self, mut message: KBox<Outgoing>) {
+        message.close();
+        self.spare = Some(message);
+    }
+
     fn close_current(&mut self) {
         if let Some(current) = &mut self.current {
             current.close();
@@ -273,17 +286,21 @@ impl TxState {
                 if self.ends.len() >= BATCH_ENDS || self.batch.owners_left() < MAX_SGE {
                     break;
                 }
-                self.current = self.next_message(qp, ring)?;
+                self.begin_message(qp, ring)?;
             }
             let Some(mut current) = self.current.take() else {
                 break;
             };
-            let fits = self.put_fpdu(qp, &mut current)?;
-            if !current.message.is_done() || !fits {
-                self.current = Some(current);
+            let put = self.put_fpdu(qp, &mut current);
+            let is_done = current.message.is_done();
+            if is_done && put.as_ref().is_ok_and(|fits| *fits) {
+                let ended = self.end_message(qp, &mut current);
+                self.recycle(current);
+                ended?;
             } else {
-                self.end_message(qp, current)?;
+                self.current = Some(current);
             }
+            let fits = put?;
             if !fits {
                 self.flags.more = !self.flags.cut;
                 break;
@@ -330,16 +347,16 @@ impl TxState {
     }
 
     /// All of a message is in the batch.
-    fn end_message(&mut self, qp: &Arc<Qp>, mut current: Outgoing) -> Result<(), Failure> {
+    fn end_message(&mut self, qp: &Arc<Qp>, current: &mut Outgoing) -> Result<(), Failure> {
         for access in current.take_accesses() {
             self.batch
                 .keep(access)
                 .map_err(|_| TermError::LocalCatastrophic)?;
         }
-        match current.origin {
+        match &current.origin {
             Origin::Request(_, token) => self
                 .ends
-                .push_within_capacity(token)
+                .push_within_capacity(*token)
                 .map_err(|_| TermError::LocalCatastrophic)?,
             // The slot is free before the peer can have the response and send its next request.
             Origin::Response(_) => {
@@ -350,33 +367,45 @@ impl TxState {
         Ok(())
     }
 
-    /// Chooses what to send next.
+    /// Begins the next message, if there is one that may be sent.
+    fn begin_message(&mut self, qp: &Arc<Qp>, ring: &mut SqRing) -> Result<(), Failure> {
+        let Some(mut message) = self.spare.take() else {
+            return Ok(());
+        };
+        match self.next_message(qp, ring, &mut message) {
+            Ok(true) => self.current = Some(message),
+            Ok(false) => self.spare = Some(message),
+            Err(failure) => {
+                self.spare = Some(message);
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses what to send next and puts it into `to`. Gives whether there is anything.
     fn next_message(
         &mut self,
         qp: &Arc<Qp>,
         ring: &mut SqRing,
-    ) -> Result<Option<Outgoing>, Failure> {
+        to: &mut Outgoing,
+    ) -> Result<bool, Failure> {
         if let Some(rtr) = self.rtr.take() {
-            return self.ready_to_receive(qp, rtr).map(Some);
+            return self.ready_to_receive(qp, rtr, to).map(|()| true);
         }
         let sq_first = self.sq_turn;
         self.sq_turn = !sq_first;
-        if sq_first {
-            if let Some(message) = self.next_request(qp, ring)? {
-                return Ok(Some(message));
-            }
+        if sq_first && start::next_request(qp, ring, &mut self.tx, to)? {
+            return Ok(true);
         }
-        if let Some(message) = self.next_response(qp) {
-            return Ok(Some(message));
+        if self.next_response(qp, to) {
+            return Ok(true);
         }
-        if sq_first {
-            return Ok(None);
-        }
-        self.next_request(qp, ring)
+        Ok(!sq_first && start::next_request(qp, ring, &mut self.tx, to)?)
     }
 
     /// The first message of a peer-to-peer connection (RFC 6581 section 9.2).
-    fn ready_to_receive(&mut self, qp: &Qp, rtr: Rtr) -> Result<Outgoing, Failure> {
+    fn ready_to_receive(&mut self, qp: &Qp, rtr: Rtr, to: &mut Outgoing) -> Result<(), Failure> {
         let kind = rtr.kind();
         if let Kind::ReadRequest(request) = kind {
             let entry = OrqEntry {
@@ -388,27 +417,22 @@ impl TxState {
             let pushed = qp.sq.lock().orq.push(entry);
             pushed.map_err(|_| TermError::LocalCatastrophic)?;
         }
-        Ok(Outgoing::new(self.tx.message(kind, 0), Origin::Bare))
+        to.begin(self.tx.message(kind, 0), Origin::Bare);
+        Ok(())
     }
 
     /// The answer to the peer's oldest Read.
-    fn next_response(&mut self, qp: &Qp) -> Option<Outgoing> {
-        let entry = qp.irq.lock().front()?;
+    fn next_response(&mut self, qp: &Qp, to: &mut Outgoing) -> bool {
+        let Some(entry) = qp.irq.lock().front() else {
+            return false;
+        };
         let kind = Kind::ReadResponse {
             stag: entry.request.sink_stag,
             to: entry.request.sink_to,
         };
         let message = self.tx.message(kind, entry.request.len);
-        Some(Outgoing::new(message, Origin::Response(entry)))
-    }
-
-    /// The oldest request of the send queue, if it may start.
-    fn next_request(
-        &mut self,
-        qp: &Arc<Qp>,
-        ring: &mut SqRing,
-    ) -> Result<Option<Outgoing>, Failure> {
-        super::start::next_request(qp, ring, &mut self.tx)
+        to.begin(message, Origin::Response(entry));
+        true
     }
 }
 
@@ -424,5 +448,6 @@ pub(super) fn response_failure(
         error: remote(error),
         quote: Some(entry.quote()),
         in_completion: false,
+        denied: false,
     }
 }

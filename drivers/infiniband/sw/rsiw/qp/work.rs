@@ -12,9 +12,11 @@ use super::{
     failure::Failure,
     stream::Seen,
     Pending,
-    Qp, //
+    Qp,
+    RemoteEnd, //
 };
 use crate::{
+    abi::WcStatus,
     ffi::{
         log::pr_ratelimited,
         timer::{
@@ -22,7 +24,15 @@ use crate::{
             Timer, //
         },
     },
-    proto::state::Event,
+    proto::{
+        order::Token,
+        state::{
+            remote_class,
+            Async,
+            Event,
+            Post, //
+        },
+    },
 };
 use kernel::{
     impl_has_work,
@@ -87,8 +97,8 @@ impl Qp {
     }
 
     /// The peer ended the stream.
-    pub(super) fn terminate_received(self: &Arc<Self>, code: u16) {
-        self.pending.lock().terminate.get_or_insert(code);
+    pub(super) fn terminate_received(self: &Arc<Self>, end: RemoteEnd) {
+        self.pending.lock().terminate.get_or_insert(end);
         self.kick();
     }
 
@@ -116,6 +126,10 @@ impl Qp {
         let mut inner = self.inner.lock();
         self.handle(&mut inner, &pending, seen.as_ref(), &mut after);
         self.progress(&mut inner, &mut after);
+        // A doorbell may have been left to us just before the state changed.
+        if inner.state.post_send() == Post::Flush && !inner.ring.is_empty() {
+            self.flush_posted(&mut inner, &mut after);
+        }
         drop(inner);
         after.run(self);
         if pending.rx || seen.is_some_and(|seen| seen.more) {
@@ -158,9 +172,12 @@ impl Qp {
             // What does not fit the state any more does not matter any more.
             let _ = self.apply(inner, event, None, after);
         };
-        if let Some(code) = pending.terminate {
-            self.log_terminate(code);
-            feed(Event::TerminateReceived);
+        if let Some(end) = pending.terminate {
+            self.log_terminate(end.code);
+            let told = self.fail_refused(&end);
+            feed(Event::TerminateReceived {
+                event: (!told).then_some(remote_class(end.code)),
+            });
         }
         if pending.data_in_closing {
             feed(Event::DataInClosing);
@@ -181,6 +198,22 @@ impl Qp {
         if pending.timeout {
             feed(Event::Timeout);
         }
+    }
+
+    /// Completes the Read that the peer refuses in error (V-WC-5). Gives whether it tells of that.
+    fn fail_refused(self: &Arc<Self>, end: &RemoteEnd) -> bool {
+        let read = end.read.and_then(|msn| {
+            let sq = self.sq.lock();
+            let entry = sq.orq.find(msn).filter(|entry| !entry.rtr)?;
+            // CAST: the token that was put in.
+            Some(Token(entry.id as u32))
+        });
+        let status = match remote_class(end.code) {
+            Async::Access => WcStatus::RemAccessErr,
+            Async::Request => WcStatus::RemInvReqErr,
+            Async::Fatal => WcStatus::GeneralErr,
+        };
+        read.is_some_and(|token| self.fail_send(token, status))
     }
 
     /// One line for an error of this side.

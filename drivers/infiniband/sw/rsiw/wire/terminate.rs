@@ -278,6 +278,19 @@ pub(crate) struct Received {
 }
 
 impl Received {
+    /// The number of the Read Request that the peer refuses, if it is about one.
+    pub(crate) fn refused_read(&self) -> Option<Msn> {
+        match self.quoted? {
+            Quoted::Untagged {
+                opcode: Some(Opcode::ReadRequest),
+                qn: qn::READ_REQUEST,
+                msn,
+                ..
+            } => Some(msn),
+            _ => None,
+        }
+    }
+
     /// Reads what follows the DDP header. Parts that are announced but missing are left out.
     ///
     /// `None` if there is no whole control word.

@@ -375,6 +375,23 @@ fn p_rdmap_5_read_requests() {
     action(&mut rx, &read_request(2, 0, 0), 0);
 }
 
+/// V-WC-5: a Terminate names the Read Request that it refuses.
+#[test]
+fn v_wc_5_refused_read() {
+    let mut rx = rx();
+    let mut head = untagged(7, 2, 1, 0, true);
+    head.extend_from_slice(&[0x01, 0x02, 0xe0, 0x00, 0, 46]);
+    head.extend_from_slice(&untagged(1, 1, 5, 0, true));
+    let segment = feed(&mut rx, &head, 0).unwrap();
+    assert_eq!(
+        segment.action,
+        Action::Terminate {
+            code: 0x0102,
+            read: Some(Msn(5))
+        }
+    );
+}
+
 /// T-32, V-ST-15: a Terminate ends the stream; none is to be sent back.
 #[test]
 fn v_st_15_terminate() {
@@ -382,7 +399,13 @@ fn v_st_15_terminate() {
     let mut head = untagged(7, 2, 1, 0, true);
     head.extend_from_slice(&[0x11, 0x00, 0x00, 0x00]);
     let segment = feed(&mut rx, &head, 0).unwrap();
-    assert_eq!(segment.action, Action::Terminate { code: 0x1100 });
+    assert_eq!(
+        segment.action,
+        Action::Terminate {
+            code: 0x1100,
+            read: None
+        }
+    );
     assert_eq!(received_terminate(&head).unwrap().code, 0x1100);
     // P-ERR-29.
     assert_eq!(

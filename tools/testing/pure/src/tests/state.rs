@@ -178,7 +178,13 @@ fn t_33_local_errors() {
 /// V-ST-15, V-ST-20, T-32: none in answer to a received Terminate.
 #[test]
 fn v_st_15_terminate_received() {
-    let (state, effects) = next(Rts, Event::TerminateReceived).unwrap();
+    let (state, effects) = next(
+        Rts,
+        Event::TerminateReceived {
+            event: Some(Async::Fatal),
+        },
+    )
+    .unwrap();
     assert_eq!(
         (state, effects.tcp, effects.terminate),
         (Terminate, Tcp::Fin, None)
@@ -279,7 +285,9 @@ fn l_core_4_one_close_per_connection() {
                     in_completion: rng.one_in(2),
                     can_send: rng.one_in(2),
                 },
-                7 => Event::TerminateReceived,
+                7 => Event::TerminateReceived {
+                    event: Some(Async::Fatal),
+                },
                 8 => Event::Closed,
                 9 => Event::Timeout,
                 10 => Event::PostedInClosing,

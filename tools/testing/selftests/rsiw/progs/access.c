@@ -40,6 +40,7 @@ struct acase {
 	enum local local;
 	uint32_t len;
 	enum outcome outcome;
+	const char *rows;		/* of the requirement matrix */
 };
 
 #define W IBV_WR_RDMA_WRITE
@@ -48,40 +49,72 @@ struct acase {
 
 static const struct acase cases[] = {
 	/* What is right works, and a QP that met nothing wrong lives on. */
-	{ "write", W, RW, INSIDE, FINE, LEN, LIVES },
-	{ "read", R, RW, INSIDE, FINE, LEN, LIVES },
+	{ "write", W, RW, INSIDE, FINE, LEN, LIVES,
+	  "V-WC-1" },
+	{ "read", R, RW, INSIDE, FINE, LEN, LIVES,
+	  "V-WC-1" },
 	/* Inline data is copied by the library, from as many as one likes. */
-	{ "inline-10-segments", S, RW, INSIDE, INLINE_MANY, 80, LIVES },
+	{ "inline-10-segments", S, RW, INSIDE, INLINE_MANY, 80, LIVES,
+	  "" },
 	/* Nothing is checked for no bytes (T-23). */
-	{ "write-empty-garbage-key", W, KEY_GARBAGE, INSIDE, FINE, 0, LIVES },
-	{ "read-empty-garbage-key", R, KEY_GARBAGE, INSIDE, FINE, 0, LIVES },
-	{ "write-readonly", W, NO_WRITE, INSIDE, FINE, LEN, ENDS },
-	{ "read-writeonly", R, NO_READ, INSIDE, FINE, LEN, MUST_FAIL },
-	{ "write-other-pd", W, OTHER_PD, INSIDE, FINE, LEN, ENDS },
-	{ "read-other-pd", R, OTHER_PD, INSIDE, FINE, LEN, MUST_FAIL },
-	{ "write-deregistered", W, DEREGISTERED, INSIDE, FINE, LEN, ENDS },
-	{ "read-deregistered", R, DEREGISTERED, INSIDE, FINE, LEN, MUST_FAIL },
-	{ "write-key-byte", W, BAD_KEY_BYTE, INSIDE, FINE, LEN, ENDS },
-	{ "read-key-byte", R, BAD_KEY_BYTE, INSIDE, FINE, LEN, MUST_FAIL },
-	{ "write-key-zero", W, KEY_ZERO, INSIDE, FINE, LEN, ENDS },
-	{ "read-key-zero", R, KEY_ZERO, INSIDE, FINE, LEN, MUST_FAIL },
-	{ "write-key-garbage", W, KEY_GARBAGE, INSIDE, FINE, 1, ENDS },
-	{ "write-before", W, RW, BEFORE, FINE, LEN, ENDS },
-	{ "read-before", R, RW, BEFORE, FINE, LEN, MUST_FAIL },
-	{ "write-behind", W, RW, BEHIND, FINE, 1, ENDS },
-	{ "read-behind", R, RW, BEHIND, FINE, 1, MUST_FAIL },
-	{ "write-across-end", W, RW, ACROSS_END, FINE, LEN, ENDS },
-	{ "read-across-end", R, RW, ACROSS_END, FINE, LEN, MUST_FAIL },
-	{ "write-wraps", W, RW, WRAPS, FINE, LEN, ENDS },
-	{ "read-wraps", R, RW, WRAPS, FINE, LEN, MUST_FAIL },
-	{ "send-bad-lkey", S, RW, INSIDE, BAD_LKEY, LEN, MUST_FAIL },
-	{ "write-bad-lkey", W, RW, INSIDE, BAD_LKEY, LEN, MUST_FAIL },
-	{ "send-outside-lkey", S, RW, INSIDE, OUTSIDE_LKEY, LEN, MUST_FAIL },
-	{ "read-sink-bad-lkey", R, RW, INSIDE, BAD_LKEY, LEN, MUST_FAIL },
-	{ "read-sink-readonly", R, RW, INSIDE, SINK_READONLY, LEN, MUST_FAIL },
-	{ "recv-readonly", S, RW, INSIDE, RECV_READONLY, LEN, ENDS },
-	{ "recv-too-small", S, RW, INSIDE, RECV_SHORT, LEN, ENDS },
-	{ "recv-missing", S, RW, INSIDE, RECV_NONE, LEN, ENDS },
+	{ "write-empty-garbage-key", W, KEY_GARBAGE, INSIDE, FINE, 0, LIVES,
+	  "V-ACC-16" },
+	{ "read-empty-garbage-key", R, KEY_GARBAGE, INSIDE, FINE, 0, LIVES,
+	  "V-ACC-16 V-ORD-14 V-WR-15" },
+	{ "write-readonly", W, NO_WRITE, INSIDE, FINE, LEN, ENDS,
+	  "V-ACC-6 S-5042-5" },
+	{ "read-writeonly", R, NO_READ, INSIDE, FINE, LEN, MUST_FAIL,
+	  "V-ACC-7 V-SEC-4 S-5042-5" },
+	{ "write-other-pd", W, OTHER_PD, INSIDE, FINE, LEN, ENDS,
+	  "S-5042-1" },
+	{ "read-other-pd", R, OTHER_PD, INSIDE, FINE, LEN, MUST_FAIL,
+	  "S-5042-1" },
+	{ "write-deregistered", W, DEREGISTERED, INSIDE, FINE, LEN, ENDS,
+	  "V-ACC-18" },
+	{ "read-deregistered", R, DEREGISTERED, INSIDE, FINE, LEN, MUST_FAIL,
+	  "V-ACC-18" },
+	{ "write-key-byte", W, BAD_KEY_BYTE, INSIDE, FINE, LEN, ENDS,
+	  "V-STAG-5" },
+	{ "read-key-byte", R, BAD_KEY_BYTE, INSIDE, FINE, LEN, MUST_FAIL,
+	  "V-STAG-5" },
+	{ "write-key-zero", W, KEY_ZERO, INSIDE, FINE, LEN, ENDS,
+	  "" },
+	{ "read-key-zero", R, KEY_ZERO, INSIDE, FINE, LEN, MUST_FAIL,
+	  "" },
+	{ "write-key-garbage", W, KEY_GARBAGE, INSIDE, FINE, 1, ENDS,
+	  "" },
+	{ "write-before", W, RW, BEFORE, FINE, LEN, ENDS,
+	  "V-ACC-14" },
+	{ "read-before", R, RW, BEFORE, FINE, LEN, MUST_FAIL,
+	  "V-ACC-14" },
+	{ "write-behind", W, RW, BEHIND, FINE, 1, ENDS,
+	  "V-ACC-14 V-SEC-3" },
+	{ "read-behind", R, RW, BEHIND, FINE, 1, MUST_FAIL,
+	  "V-ACC-14 V-SEC-3" },
+	{ "write-across-end", W, RW, ACROSS_END, FINE, LEN, ENDS,
+	  "V-ACC-14 S-5042-3" },
+	{ "read-across-end", R, RW, ACROSS_END, FINE, LEN, MUST_FAIL,
+	  "V-ACC-14 S-5042-3" },
+	{ "write-wraps", W, RW, WRAPS, FINE, LEN, ENDS,
+	  "V-ACC-15" },
+	{ "read-wraps", R, RW, WRAPS, FINE, LEN, MUST_FAIL,
+	  "V-ACC-15" },
+	{ "send-bad-lkey", S, RW, INSIDE, BAD_LKEY, LEN, MUST_FAIL,
+	  "V-WC-6 V-WR-21" },
+	{ "write-bad-lkey", W, RW, INSIDE, BAD_LKEY, LEN, MUST_FAIL,
+	  "V-WC-6 V-WR-21" },
+	{ "send-outside-lkey", S, RW, INSIDE, OUTSIDE_LKEY, LEN, MUST_FAIL,
+	  "V-WC-7" },
+	{ "read-sink-bad-lkey", R, RW, INSIDE, BAD_LKEY, LEN, MUST_FAIL,
+	  "V-WC-6" },
+	{ "read-sink-readonly", R, RW, INSIDE, SINK_READONLY, LEN, MUST_FAIL,
+	  "" },
+	{ "recv-readonly", S, RW, INSIDE, RECV_READONLY, LEN, ENDS,
+	  "V-ACC-4 V-WC-8" },
+	{ "recv-too-small", S, RW, INSIDE, RECV_SHORT, LEN, ENDS,
+	  "V-WC-11 V-WR-17" },
+	{ "recv-missing", S, RW, INSIDE, RECV_NONE, LEN, ENDS,
+	  "V-WR-19" },
 };
 
 struct party {
@@ -174,19 +207,46 @@ static uint32_t key(const struct party *p, const struct acase *c)
 	}
 }
 
+/* How the one request or receive fails whose own side is to blame. */
+static bool as_it_should(enum local local, enum ibv_wc_status status)
+{
+	switch (local) {
+	case BAD_LKEY:
+	case OUTSIDE_LKEY:
+		return status == IBV_WC_LOC_PROT_ERR;
+	case RECV_READONLY:
+		return status == IBV_WC_LOC_PROT_ERR ||
+		       status == IBV_WC_LOC_ACCESS_ERR;
+	case RECV_SHORT:
+		return status == IBV_WC_LOC_LEN_ERR;
+	default:
+		return true;
+	}
+}
+
 /* The connection is over: told in time, and everything flushed. */
 static void expect_end(struct party *p, const struct acase *c)
 {
 	int i, n = p->pair->server && c->local == RECV_NONE ? 0 : RECVS;
 	struct ibv_wc wc;
 	bool good = false;
+	int failed = 0;
 
 	ep_expect(p->ep.ec, RDMA_CM_EVENT_DISCONNECTED);
 	for (i = 0; i < n; i++) {
 		CHECK(ep_poll(p->ep.rcq, &wc, 5000),
 		      "receive %d of %d is not flushed", i, n);
 		good |= wc.status == IBV_WC_SUCCESS;
+		if (wc.status == IBV_WC_SUCCESS ||
+		    wc.status == IBV_WC_WR_FLUSH_ERR)
+			continue;
+		failed++;
+		CHECK(p->pair->server && as_it_should(c->local, wc.status),
+		      "a receive fails with %s", ibv_wc_status_str(wc.status));
 	}
+	CHECK(failed == (p->pair->server && (c->local == RECV_READONLY ||
+					     c->local == RECV_SHORT)),
+	      "%d receives failed", failed);
 	CHECK(!good, "a receive is completed as good");
 }
 
@@ -230,6 +290,9 @@ static void active(struct party *p, const struct acase *c)
 	      "fails with %s", ibv_wc_status_str(wc.status));
 	CHECK(c->outcome != MUST_FAIL || wc.status != IBV_WC_SUCCESS,
 	      "is reported as done");
+	CHECK(wc.status == IBV_WC_SUCCESS || c->local >= RECV_READONLY ||
+	      as_it_should(c->local, wc.status),
+	      "fails with %s", ibv_wc_status_str(wc.status));
 	if (c->outcome == LIVES) {
 		/* Something behind it still arrives. */
 		CHECK(!ep_post_send(&p->ep, 8, S, p->area + LEN, 64,
@@ -303,7 +366,7 @@ static void run_case(struct ep_pair *pair, struct ep_listener *l,
 	CHECK_SYS(ibv_dealloc_pd(p.other_pd));
 	ep_destroy(&p.ep);
 	if (pair->server)
-		printf("ok %s\n", c->name);
+		printf("ok %s %s\n", c->name, c->rows);
 	fflush(stdout);
 }
 

@@ -44,7 +44,7 @@ static void refused(const char *what, int rv)
 static void qp_types(struct ep *e)
 {
 	static const struct { const char *name; enum ibv_qp_type type; } t[] = {
-		{ "UD queue pair", IBV_QPT_UD },
+		{ "UD queue pair V-IMM-15 V-QP-1", IBV_QPT_UD },
 		{ "UC queue pair", IBV_QPT_UC },
 		{ "XRC send queue pair", IBV_QPT_XRC_SEND },
 		{ "raw packet queue pair", IBV_QPT_RAW_PACKET },
@@ -86,7 +86,7 @@ static void cq_in_use(struct ep *e)
 	struct ibv_qp *qp = cq ? ibv_create_qp(e->pd, &ia) : NULL;
 
 	CHECK(qp, "create CQ and QP: %m");
-	refused("destroy a CQ in use", ibv_destroy_cq(cq));
+	refused("destroy a CQ in use V-CQ-14 V-IMM-3", ibv_destroy_cq(cq));
 	CHECK_SYS(ibv_destroy_qp(qp));
 	CHECK_SYS(ibv_destroy_cq(cq));
 }
@@ -103,17 +103,20 @@ static void objects(struct ep *e)
 	unsupported("memory window", ibv_alloc_mw(e->pd, IBV_MW_TYPE_1));
 	errno = 0;
 	verdict("address handle", !ibv_create_ah(e->pd, &ah), strerror(errno));
-	refused("free a PD in use", ibv_dealloc_pd(e->pd));
+	refused("free a PD in use V-PD-3 V-IMM-3", ibv_dealloc_pd(e->pd));
 	cq_in_use(e);
 	mr = ibv_reg_mr(e->pd, unmapped, LEN, IBV_ACCESS_LOCAL_WRITE);
-	verdict("region of unmapped memory", !mr, strerror(errno));
+	verdict("region of unmapped memory V-IMM-9",
+		!mr && errno == EFAULT, strerror(errno));
 	mr = ibv_reg_mr(e->pd, ep_pages(LEN), LEN, IBV_ACCESS_REMOTE_WRITE);
-	verdict("remote write without local write", !mr, strerror(errno));
+	verdict("remote write without local write V-ACC-1",
+		!mr && errno == EINVAL, strerror(errno));
 	mr = ibv_reg_mr(e->pd, (void *)(UINTPTR_MAX - LEN), 4 * LEN, 0);
 	verdict("region across the end of memory", !mr, strerror(errno));
 	CHECK_SYS(ibv_query_device(e->id->verbs, &attr));
 	cq = ibv_create_cq(e->id->verbs, attr.max_cqe + 1, NULL, NULL, 0);
-	verdict("CQ over the limit", !cq, strerror(errno));
+	verdict("CQ over the limit V-CQ-2 V-IMM-2", !cq && errno == EINVAL,
+		strerror(errno));
 	cq = ibv_create_cq(e->id->verbs, 4, NULL, NULL, 100000);
 	verdict("completion vector out of range", !cq, strerror(errno));
 	verdict("atomics are not announced", attr.atomic_cap == IBV_ATOMIC_NONE,
@@ -149,11 +152,12 @@ static void requests(struct ep *e, struct ibv_mr *mr)
 		post(e, mr, IBV_WR_SEND_WITH_IMM, 1, 8, 0));
 	refused("write with immediate",
 		post(e, mr, IBV_WR_RDMA_WRITE_WITH_IMM, 1, 8, 0));
-	refused("send of 7 segments", post(e, mr, IBV_WR_SEND, 7, 8, 0));
+	refused("send of 7 segments V-WR-13 V-IMM-13",
+		post(e, mr, IBV_WR_SEND, 7, 8, 0));
 	refused("81 bytes inline",
 		post(e, mr, IBV_WR_SEND, 1, 81, IBV_SEND_INLINE));
 	rwr.sg_list = sge;
-	refused("receive of 7 segments",
+	refused("receive of 7 segments V-WR-13 V-IMM-13",
 		ibv_post_recv(e->id->qp, &rwr, &bad));
 }
 
@@ -183,11 +187,11 @@ static void by_hand(struct ep *e, struct ibv_mr *mr)
 	rv = rv ? rv : ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT |
 				     IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-	refused("connection by modify_qp alone", rv);
+	refused("connection by modify_qp alone V-QP-17 V-ST-3", rv);
 	a.qp_state = 77;
 	refused("unknown state", ibv_modify_qp(qp, &a, IBV_QP_STATE));
 	CHECK_SYS(ibv_destroy_qp(qp));
-	verdict("no completion of a destroyed QP (V-CQ-29)",
+	verdict("no completion of a destroyed QP V-CQ-29",
 		ibv_poll_cq(e->scq, 1, &wc) == 0, "none");
 	(void)mr;
 }

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import re
 import time
 
 from .core import Fail, Skip, TimedOut
@@ -10,6 +11,9 @@ from .machine import LOCAL
 from .peer import PEER, RemoteProc
 from .proc import Proc
 from .topo import status
+
+# What a program says of a part of it that shows a row: "ok NAME V-CQ-1".
+_PART = re.compile(r"(not )?ok (.*\b(?:[VPDMXL]-[A-Z]+\d?|S-5042)-\d+.*)")
 
 
 class Context:
@@ -23,15 +27,16 @@ class Context:
         self.subtests = []          # (name, ok, detail)
         self.procs = []
         self.started = 0
-        self.end = time.monotonic() + test.limit
+        self.end = time.monotonic() + test.limit * env.slow
         self.allowed = []           # kernel messages this test provokes
 
     def left(self, at_most=None):
         """Seconds of the test's time, or of `at_most` if that is less."""
         left = self.end - time.monotonic()
         if left <= 0:
-            raise TimedOut("the test's %d s are over" % self.test.limit)
-        return left if at_most is None else min(left, at_most)
+            raise TimedOut("the test's %d s are over" %
+                           (self.test.limit * self.env.slow))
+        return left if at_most is None else min(left, at_most * self.env.slow)
 
     def port(self):
         """A TCP port that nothing in this run has used."""
@@ -67,10 +72,47 @@ class Context:
         return proc.expect(self.left(timeout), expect)
 
     def own(self, name, path, *args, timeout=None):
-        """Runs one of our programs, which does both sides of `path`."""
+        """Runs one of our programs, which does both sides of `path`.
+
+        Lines "ok ..." and "not ok ..." that name rows of the requirement matrix
+        become subtests.
+        """
         limit = int(self.left(timeout))
-        return self.run(self.bin(name), *path.args(), "--port", self.port(),
-                        "--limit", limit, *args, timeout=limit + 5)
+        proc = self.start(self.bin(name), *path.args(), "--port", self.port(),
+                          "--limit", limit, *args)
+        try:
+            return proc.expect(self.left(limit + 5), 0)
+        finally:
+            for line in proc.output().splitlines():
+                part = _PART.match(line)
+                if part:
+                    self.subtests.append((part[2], not part[1], ""))
+
+    def parts(self, name, path, *args, timeout=None):
+        """The same for programs of several parts; each becomes a subtest."""
+        limit = int(self.left(timeout))
+        proc = self.start(self.bin(name), *path.args(), "--port", self.port(),
+                          "--limit", limit, *args)
+        try:
+            status = proc.wait(limit + 5)
+        except TimedOut as err:
+            status = err
+        begun = None
+        for line in proc.output().splitlines():
+            verdict, _, what = line.partition(" ")
+            if line.startswith("# part "):
+                begun = line[len("# part "):]
+            elif verdict == "ok":
+                self.subtests.append((what, True, ""))
+                begun = None
+            elif line.startswith("not ok "):
+                what, _, why = line[len("not ok "):].partition(": ")
+                self.subtests.append((what, False, why))
+                begun = None
+        if status and all(ok for _, ok, _ in self.subtests):
+            self.subtests.append((begun or name, False, proc.tail()))
+        if isinstance(status, TimedOut):
+            raise status
 
     @contextlib.contextmanager
     def sub(self, name):

@@ -21,6 +21,9 @@ Runs the rsiw kselftests as root, in a guest or on a machine to spare, and
 prints KTAP. RESULTS_DIR gets the output of every program, the stacks of all
 tasks when something hangs, and results.json."""
 
+# A debugging kernel takes so many times as long for everything.
+SLOW = 6
+
 # How long what a closed process held may take to go away.
 SETTLE_SECONDS = 3
 
@@ -40,6 +43,7 @@ class Env:
             self.topo = PairTopology(args.type, self.peer)
         else:
             self.topo = Topology(args.type)
+        self.slow = SLOW if args.debug else 1
         self._port = 20000
 
     def next_port(self):
@@ -65,6 +69,9 @@ def parse(argv):
     p.add_argument("--agent", action="store_true", help="be that agent")
     p.add_argument("--shard", metavar="I/N",
                    help="only the I-th of N parts of about the same length")
+    p.add_argument("--debug", action="store_true",
+                   help="on a debugging kernel: give everything more time, "
+                   "look for leaked memory at the end")
     p.add_argument("results", nargs="?", metavar="RESULTS_DIR")
     args = p.parse_args(argv)
     if not args.bin:
@@ -128,7 +135,7 @@ def on_alarm(_sig, _frame):
 def call(ctx, res, log):
     """Runs the function of the test; everything it can throw is a result."""
     # A little later than the deadline that the test itself looks at.
-    signal.alarm(ctx.test.limit + 20)
+    signal.alarm((ctx.test.limit + 20) * ctx.env.slow)
     try:
         ctx.topo.ensure()
         ctx.test.func(ctx)
@@ -204,6 +211,24 @@ def print_result(number, res):
         " # SKIP" if res.state == "skip" else "", res.seconds), flush=True)
 
 
+def leak_check(env, number):
+    """Unloads the module and asks kmemleak; what it says is printed."""
+    rv, out = status("modprobe", "-r", env.module)
+    if not rv:
+        # What was freed a moment ago may still be in a register or on a stack:
+        # only what two scans find is leaked.
+        for _ in range(2):
+            time.sleep(6)
+            with open("/sys/kernel/debug/kmemleak", "w") as f:
+                f.write("scan")
+        with open("/sys/kernel/debug/kmemleak") as f:
+            out = f.read()
+    for line in out.splitlines():
+        print("# " + line)
+    print("%sok %d kmemleak" % ("not " if out else "", number), flush=True)
+    return not out
+
+
 def prepare(env):
     """What must hold before any test can run."""
     os.makedirs(env.results, exist_ok=True)
@@ -252,7 +277,7 @@ def main(argv=None):
         return 1
     log = Log(env.peer)
     signal.signal(signal.SIGALRM, on_alarm)
-    print("KTAP version 1\n1..%d" % len(tests), flush=True)
+    print("KTAP version 1\n1..%d" % (len(tests) + args.debug), flush=True)
     count = {"pass": 0, "fail": 0, "skip": 0}
     records = []
     try:
@@ -277,6 +302,8 @@ def main(argv=None):
     env.topo.drop()
     if env.peer:
         env.peer.end()
+    if args.debug and not leak_check(env, len(tests) + 1):
+        count["fail"] += 1
     print("# Totals: pass:%(pass)d fail:%(fail)d xfail:0 xpass:0 "
           "skip:%(skip)d error:0" % count)
     return 1 if count["fail"] else 0

@@ -9,7 +9,10 @@ from rsiwtest.topo import IF_A, NS_A, sh, status
 
 @test("devinfo", cost=2)
 def devinfo(t):
-    """ibv_devices and ibv_devinfo show the devices as iWARP."""
+    """ibv_devices and ibv_devinfo show the devices as iWARP.
+
+    L-CORE-2, L-CORE-18
+    """
     out = t.run("ibv_devices")
     for dev in (t.topo.dev_a, t.topo.dev_b, t.topo.dev_lo):
         if dev not in out:
@@ -46,7 +49,7 @@ def rdma_tool(t):
 
 @test("link-add-del", cost=6)
 def link_add_del(t):
-    """Devices come and go; what cannot be is refused."""
+    """Devices come and go; what cannot be is refused (V-RNIC-2)."""
     sh("ip", "link", "add", "rsdum", "type", "dummy")
     try:
         sh("ip", "link", "set", "rsdum", "up")
@@ -66,6 +69,10 @@ def link_add_del(t):
             raise Fail("a device without an interface")
         # Removal of the interface removes the device.
         t.topo.add_link(t.type + "_z", "rsdum")
+        rv, out = status("rdma", "link", "add", t.type + "_w", "type", t.type,
+                         "netdev", "rsdum")
+        if not rv or "File exists" not in out:
+            raise Fail("a second device of one interface: %s" % out.strip())
         sh("ip", "link", "del", "rsdum")
         if t.type + "_z" in t.topo.links():
             raise Fail("the device outlives its interface")
@@ -75,7 +82,11 @@ def link_add_del(t):
 
 @test("limits", cost=5)
 def limits(t):
-    """Queues of all sizes; queries that tell the truth."""
+    """Queues of all sizes; queries that tell the truth.
+
+    V-CQ-1, V-CQ-9, V-QP-2, V-QP-6, V-QP-11, V-RNIC-7, V-RNIC-8, V-RNIC-10,
+    V-RNIC-13
+    """
     t.own("limits", t.topo.wire, "--mtu", 1500)
 
 

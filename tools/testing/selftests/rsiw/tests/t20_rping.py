@@ -7,7 +7,7 @@ from rsiwtest.tools import rping
 
 @test("rping-wire-v4", cost=6)
 def rping_wire(t):
-    """1,000 iterations with validation over veth."""
+    """1,000 iterations with validation over veth (L-CORE-1, V-CM-2)."""
     rping(t, t.topo.wire)
 
 

@@ -40,8 +40,7 @@ def matrix(t, path, op, kind):
 
 
 def _register(path_name, op, kind):
-    @test("perftest-%s-%s-%s" % (op, kind, path_name), limit=150,
-          cost=18 if kind == "bw" else 12)
+    @test("perftest-%s-%s-%s" % (op, kind, path_name), limit=150, cost=22)
     def run(t):
         matrix(t, getattr(t.topo, path_name), op, kind)
     run.__doc__ = "ib_%s_%s, all sizes" % (op, kind)
@@ -67,7 +66,7 @@ def ipv6(t):
     perftest(t, t.topo.wire, "ib_write_bw", 65536, 20, v6=True)
 
 
-@test("read-bw-200", limit=400, cost=60)
+@test("read-bw-200", limit=400, cost=140)
 def read_bw_200(t):
     """ib_read_bw 200 times in a row, two pairs side by side."""
     path = t.topo.wire

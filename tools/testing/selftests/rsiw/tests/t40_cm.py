@@ -74,7 +74,8 @@ def connect_500(t):
 def connect_storm(t):
     """Bursts of 50 connections, ended by one side, the other, and both."""
     for side in ("client", "server", "both"):
-        with t.sub("disconnected by " + side):
+        with t.sub("disconnected by %s%s" % (
+                side, " (L-CORE-3)" if side == "both" else "")):
             t.own("conns", t.topo.loopback, "--count", 150, "--parallel", 50,
                   "--disconnect", side)
 

@@ -14,7 +14,11 @@ def split(t):
 
 @test("integrity-random", limit=150, cost=25)
 def random(t):
-    """Random operations of all kinds; every byte compared."""
+    """Random operations of all kinds; every byte compared.
+
+    V-ACC-11, V-CQ-8, V-FNC-4, V-FNC-5, V-ORD-2, V-ORD-7, V-ORD-8, V-ORD-10,
+    V-ST-8, V-WC-1, V-WR-9 to 12, V-WR-17, V-WR-18
+    """
     for path in t.topo.paths:
         with t.sub(path.name):
             t.own("rsiw_integrity", path, "--only", "random", "--seconds", 10)
@@ -31,7 +35,10 @@ def small(t):
 
 @test("notify", limit=60, cost=8)
 def notify(t):
-    """Completion events: next, solicited, one per arming (T-14)."""
+    """Completion events: next, solicited, one per arming (T-14).
+
+    V-CQ-16, V-CQ-18 to 22
+    """
     for path in t.topo.paths:
         with t.sub(path.name):
             t.own("rsiw_integrity", path, "--only", "notify")
@@ -45,7 +52,10 @@ def access(t):
 
 @test("dereg", limit=120, cost=10)
 def dereg(t):
-    """Deregistration under RDMA Writes and Reads (T-20)."""
+    """Deregistration under RDMA Writes and Reads (T-20).
+
+    V-DEA-2, V-DEA-3, V-MR-26, S-5042-4
+    """
     for path in t.topo.paths:
         with t.sub(path.name):
             t.own("dereg", path, "--rounds", 5)

@@ -26,7 +26,10 @@ def unplug(t, path, removed, action, *args):
 
 @test("unplug-rdma-link-del", limit=120, cost=6)
 def link_del(t):
-    """`rdma link del` with connections, regions and queues in use."""
+    """`rdma link del` with connections, regions and queues in use.
+
+    V-RNIC-25, L-CORE-15
+    """
     unplug(t, t.topo.loopback, "both",
            lambda: sh("rdma", "link", "del", t.topo.dev_lo))
     if t.topo.dev_lo in t.topo.links():
@@ -50,7 +53,10 @@ def link_del_one(t):
 
 @test("unplug-ip-link-del", limit=120, cost=6)
 def ip_link_del(t):
-    """`ip link del` of the veth pair under traffic takes both devices."""
+    """`ip link del` of the veth pair under traffic takes both devices.
+
+    V-RNIC-25
+    """
     unplug(t, t.topo.wire, "both",
            lambda: sh("ip", "link", "del", IF_A, netns=NS_A))
     for dev in (t.topo.dev_a, t.topo.dev_b):

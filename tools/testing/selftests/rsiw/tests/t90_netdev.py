@@ -80,7 +80,10 @@ def down_up(t):
 
 @test("address-change", limit=60, cost=6)
 def address_change(t):
-    """New IP and MAC addresses under a device with connections."""
+    """New IP and MAC addresses under a device with connections.
+
+    L-CORE-16
+    """
     path, port = t.topo.wire, t.port()
     server = t.start("rping", "-s", "-P", "-p", port, netns=path.server_ns)
     server.wait_listening(port)

@@ -44,11 +44,11 @@ def capture_test(t):
         perftest(t, t.topo.wire, "ib_write_bw", 65536, 5),
         perftest(t, t.topo.wire, "ib_read_bw", 65536, 5)))
     text = dissect(t, pcap)
-    with t.sub("no malformed frame"):
+    with t.sub("no malformed frame (P-RDMAP-21, V-CM-3)"):
         if "Malformed" in text:
             raise Fail("malformed: %s" % text[text.index("Malformed") - 500:][
                 :600])
-    with t.sub("connection set-up"):
+    with t.sub("connection set-up (M-MPA-20)"):
         frames = len(re.findall(r"(Request|Reply) frame header", text))
         if frames < 6:
             raise Fail("only %d MPA frames" % frames)
@@ -57,7 +57,7 @@ def capture_test(t):
             raise Fail("MPA revisions %s" % revisions)
         if re.search(r"Marker flag: (True|Set)|1\.*= Marker flag", text):
             raise Fail("markers were asked for")
-    with t.sub("FPDU sizes"):
+    with t.sub("FPDU sizes (M-MPA-10)"):
         sizes = numbers(r"ULPDU length: (\d+)", text)
         if not sizes:
             raise Fail("no FPDU was found")
@@ -68,14 +68,14 @@ def capture_test(t):
         if max(sizes) < 1300:
             raise Fail("the largest ULPDU has %d bytes: segments are not used"
                        % max(sizes))
-    with t.sub("opcodes"):
+    with t.sub("opcodes (P-RDMAP-2)"):
         ops = set(numbers(r"OpCode: .*\((0x[0-9a-f]+)\)", text))
         # Write, Read Request, Read Response, Send (RFC 5040 section 4.2).
         if not {0, 1, 2, 3} <= ops:
             raise Fail("opcodes seen: %s" % sorted(ops))
         if 7 in ops:
             raise Fail("a Terminate in a clean run")
-    with t.sub("CRC"):
+    with t.sub("CRC (M-MPA-5)"):
         good, bad = text.count("Good CRC32"), text.count("Bad CRC32")
         if bad:
             raise Fail("%d of %d CRCs are wrong" % (bad, good + bad))

@@ -18,6 +18,10 @@ pub(crate) enum EventType {
     QpRequestError,
     /// The peer violated the rights of a region.
     QpAccessError,
+    /// A QP in error takes no more receives from its shared queue.
+    QpLastWqeReached,
+    /// A shared receive queue holds fewer receives than its limit.
+    SrqLimitReached,
     /// The addresses of the port changed.
     GidChange,
 }
@@ -38,6 +42,8 @@ impl EventType {
             Self::QpFatal => b::ib_event_type_IB_EVENT_QP_FATAL,
             Self::QpRequestError => b::ib_event_type_IB_EVENT_QP_REQ_ERR,
             Self::QpAccessError => b::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
+            Self::QpLastWqeReached => b::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
+            Self::SrqLimitReached => b::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED,
             Self::GidChange => b::ib_event_type_IB_EVENT_GID_CHANGE,
         }
     }
@@ -66,6 +72,10 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_mr: u32,
     /// Protection domains.
     pub(crate) max_pd: u32,
+    /// Shared receive queues.
+    pub(crate) max_srq: u32,
+    /// Work requests of a shared receive queue.
+    pub(crate) max_srq_wr: u32,
     /// Inbound RDMA Reads of a QP (IRD).
     pub(crate) max_ird: u32,
     /// Outbound RDMA Reads of a QP (ORD).
@@ -89,6 +99,9 @@ impl DeviceAttr {
         attr.max_cqe = self.max_cqe;
         attr.max_mr = self.max_mr;
         attr.max_pd = self.max_pd;
+        attr.max_srq = self.max_srq;
+        attr.max_srq_wr = self.max_srq_wr;
+        attr.max_srq_sge = self.max_sge;
         attr.max_qp_rd_atom = self.max_ird;
         attr.max_res_rd_atom = self.max_ird.saturating_mul(self.max_qp);
         attr.max_qp_init_rd_atom = self.max_ord;
@@ -183,6 +196,26 @@ impl QpCap {
         cap.max_send_sge = self.max_send_sge;
         cap.max_recv_sge = self.max_recv_sge;
         cap.max_inline_data = self.max_inline_data;
+    }
+}
+
+/// Sizes of a shared receive queue (`struct ib_srq_attr`).
+#[derive(Clone, Copy)]
+pub(crate) struct SrqAttr {
+    /// Work requests.
+    pub(crate) max_wr: u32,
+    /// Scatter/gather entries of a work request.
+    pub(crate) max_sge: u32,
+    /// The limit, if it is armed.
+    pub(crate) limit: u32,
+}
+
+impl SrqAttr {
+    /// Writes the C structure.
+    pub(super) fn store(&self, attr: &mut b::ib_srq_attr) {
+        attr.max_wr = self.max_wr;
+        attr.max_sge = self.max_sge;
+        attr.srq_limit = self.limit;
     }
 }
 

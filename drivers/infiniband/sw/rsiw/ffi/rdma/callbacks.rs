@@ -10,6 +10,7 @@ mod device;
 mod kernel;
 mod qp;
 mod queue;
+mod srq;
 
 use super::{
     driver::Driver,
@@ -24,6 +25,7 @@ type DeviceObject<D> = Object<b::ib_device, <D as Driver>::Device>;
 type UcontextObject<D> = Object<b::ib_ucontext, <D as Driver>::Ucontext>;
 type PdObject<D> = Object<b::ib_pd, <D as Driver>::Pd>;
 type CqObject<D> = Object<b::ib_cq, <D as Driver>::Cq>;
+type SrqObject<D> = Object<b::ib_srq, <D as Driver>::Srq>;
 type QpObject<D> = Object<b::ib_qp, <D as Driver>::Qp>;
 
 /// The operations table of a driver.
@@ -58,6 +60,11 @@ impl<D: Driver> Vtable<D> {
         reg_user_mr: Some(queue::reg_user_mr::<D>),
         dereg_mr: Some(queue::dereg_mr::<D>),
 
+        create_srq: Some(srq::create_srq::<D>),
+        modify_srq: Some(srq::modify_srq::<D>),
+        query_srq: Some(srq::query_srq::<D>),
+        destroy_srq: Some(srq::destroy_srq::<D>),
+
         create_qp: Some(qp::create_qp::<D>),
         modify_qp: Some(qp::modify_qp::<D>),
         query_qp: Some(qp::query_qp::<D>),
@@ -81,6 +88,7 @@ impl<D: Driver> Vtable<D> {
         size_ib_ucontext: UcontextObject::<D>::SIZE,
         size_ib_pd: PdObject::<D>::SIZE,
         size_ib_cq: CqObject::<D>::SIZE,
+        size_ib_srq: SrqObject::<D>::SIZE,
         size_ib_qp: QpObject::<D>::SIZE,
         ..pin_init::zeroed()
     };

@@ -11,12 +11,14 @@ use super::{
         PortAttr,
         QpCap,
         QpModify,
-        QpQuery, //
+        QpQuery,
+        SrqAttr, //
     },
     handle::{
         CqHandle,
         DeviceHandle,
-        QpHandle, //
+        QpHandle,
+        SrqHandle, //
     },
     udata::Udata,
 };
@@ -53,6 +55,12 @@ pub(crate) trait HasQpHandle {
     fn handle(&self) -> &QpHandle;
 }
 
+/// The driver's shared receive queue knows the core's.
+pub(crate) trait HasSrqHandle {
+    /// The handle given to [`Driver::create_srq`].
+    fn handle(&self) -> &SrqHandle;
+}
+
 /// What is asked of a new completion queue.
 pub(crate) struct CqInit {
     /// Least number of entries.
@@ -67,14 +75,33 @@ pub(crate) struct QpInit<D: Driver> {
     pub(crate) send_cq: Option<Arc<D::Cq>>,
     /// Completions of the receive queue.
     pub(crate) recv_cq: Option<Arc<D::Cq>>,
-    /// A shared receive queue was named.
-    pub(crate) has_srq: bool,
+    /// The shared receive queue, if one was named.
+    pub(crate) srq: Option<Arc<D::Srq>>,
     /// Sizes asked; replaced by what is given.
     pub(crate) cap: QpCap,
     /// Each send request makes a completion.
     pub(crate) sig_all: bool,
     /// `enum ib_qp_create_flags`.
     pub(crate) flags: u32,
+}
+
+/// What is asked of a new shared receive queue; sizes are replaced by what is given.
+pub(crate) struct SrqInit {
+    /// Work requests.
+    pub(crate) max_wr: u32,
+    /// Scatter/gather entries of a work request.
+    pub(crate) max_sge: u32,
+    /// Fewer receives than this raise an event; 0 for none.
+    pub(crate) limit: u32,
+}
+
+/// What a consumer asks to change in a shared receive queue; `None` leaves it as it is.
+#[derive(Default)]
+pub(crate) struct SrqChange {
+    /// Work requests.
+    pub(crate) max_wr: Option<u32>,
+    /// As in [`SrqInit`].
+    pub(crate) limit: Option<u32>,
 }
 
 /// What is asked of a new user memory region.
@@ -117,6 +144,8 @@ pub(crate) trait Driver: Sized + 'static {
     type Cq: HasCqHandle + Send + Sync;
     /// Queue pair.
     type Qp: HasQpHandle + Send + Sync;
+    /// Shared receive queue.
+    type Srq: HasSrqHandle + Send + Sync;
     /// Memory region.
     type Mr: Send + Sync;
 
@@ -154,6 +183,23 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// No completion may be added after this returns.
     fn destroy_cq(cq: &Self::Cq);
+
+    /// Creates a shared receive queue.
+    fn create_srq(
+        pd: ArcBorrow<'_, Self::Pd>,
+        handle: Arc<SrqHandle>,
+        init: &mut SrqInit,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self::Srq>>;
+
+    /// Changes a shared receive queue, all or nothing.
+    fn modify_srq(srq: &Self::Srq, change: &SrqChange) -> Result;
+
+    /// Tells what a shared receive queue is at the moment.
+    fn query_srq(srq: &Self::Srq) -> SrqAttr;
+
+    /// Nobody uses the shared receive queue any more.
+    fn destroy_srq(srq: &Self::Srq);
 
     /// Creates a queue pair; also returns its number.
     fn create_qp(

@@ -46,6 +46,8 @@ unsafe impl<B> Sync for Handle<B> {}
 pub(crate) type CqHandle = Handle<b::ib_cq>;
 /// Handle to a queue pair.
 pub(crate) type QpHandle = Handle<b::ib_qp>;
+/// Handle to a shared receive queue.
+pub(crate) type SrqHandle = Handle<b::ib_srq>;
 /// Handle to a device.
 pub(crate) type DeviceHandle = Handle<b::ib_device>;
 
@@ -149,6 +151,26 @@ impl QpHandle {
             let context = unsafe { (*qp).qp_context };
             if let Some(handler) = handler {
                 // SAFETY: the event lives across the call and names the QP whose handler it is.
+                unsafe { handler(&raw mut ev, context) };
+            }
+        });
+    }
+}
+
+impl SrqHandle {
+    /// Reports an asynchronous event of this shared receive queue. Any context.
+    pub(crate) fn event(&self, event: EventType) {
+        self.with(|srq| {
+            let mut ev = event.to_event();
+            ev.element.srq = ManuallyDrop::new(srq);
+            // SAFETY: the gate keeps the queue alive.
+            ev.device = unsafe { (*srq).device };
+            // SAFETY: the gate keeps the queue alive.
+            let handler = unsafe { (*srq).event_handler };
+            // SAFETY: the gate keeps the queue alive.
+            let context = unsafe { (*srq).srq_context };
+            if let Some(handler) = handler {
+                // SAFETY: the event lives across the call and names the queue whose handler it is.
                 unsafe { handler(&raw mut ev, context) };
             }
         });

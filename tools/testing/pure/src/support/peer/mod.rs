@@ -10,7 +10,7 @@ use crate::proto::negotiate::Depths;
 use crate::proto::order::{Order, Record, Status, Token};
 use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry};
 use crate::proto::rx::{self, Action, Limits, Rx};
-use crate::proto::state::{self, Effects, Event, State, Tcp};
+use crate::proto::state::{self, remote_class, Effects, Event, State, Tcp};
 use crate::proto::tx::{self, Message, Rtr, Tx};
 use crate::wire::ddp::Stag;
 use crate::wire::fpdu::{Crc, MAX_FPDU};
@@ -380,9 +380,11 @@ impl Peer {
                 }
                 self.irq.push(msn, request)?;
             }
-            Action::Terminate { code } => {
+            Action::Terminate { code, .. } => {
                 self.got_terminate = Some(code);
-                self.apply(Event::TerminateReceived);
+                self.apply(Event::TerminateReceived {
+                    event: Some(remote_class(code)),
+                });
             }
         }
         Ok(())

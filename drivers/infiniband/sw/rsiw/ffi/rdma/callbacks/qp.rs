@@ -6,7 +6,8 @@ use super::{
     CqObject,
     DeviceObject,
     PdObject,
-    QpObject, //
+    QpObject,
+    SrqObject, //
 };
 use crate::ffi::{
     raw::b,
@@ -61,7 +62,8 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
             send_cq: unsafe { CqObject::<D>::get_opt(attr.send_cq) },
             // SAFETY: null or a queue of this device.
             recv_cq: unsafe { CqObject::<D>::get_opt(attr.recv_cq) },
-            has_srq: !attr.srq.is_null(),
+            // SAFETY: null or a queue of this device.
+            srq: unsafe { SrqObject::<D>::get_opt(attr.srq) },
             cap: QpCap::load(&attr.cap),
             sig_all: attr.sq_sig_type == b::ib_sig_type_IB_SIGNAL_ALL_WR,
             flags: attr.create_flags,

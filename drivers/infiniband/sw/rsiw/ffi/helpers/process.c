@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/sched/signal.h>
+
+bool rsiw_helper_process_is_ending(struct task_struct *task)
+{
+	const struct signal_struct *sig = task->signal;
+
+	return READ_ONCE(sig->flags) & SIGNAL_GROUP_EXIT ||
+	       !atomic_read(&sig->live);
+}

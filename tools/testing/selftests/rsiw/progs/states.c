@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * states: all 25 transitions between the states of a QP, what they do to work
+ * requests and to the other side, and queue pairs that are used again.
+ *
+ * Closing and Terminate last as long as TCP needs: a route to nowhere keeps
+ * them until their timer ends them.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "both.h"
+#include "parts.h"
+#include "rsiw_opt.h"
+
+static const char usage[] =
+"usage: states [options]\n"
+"State transitions of queue pairs; both ends are in this process.\n"
+USAGE_WHERE
+"  --limit SECONDS      watchdog (120)\n";
+
+#define IDLE IBV_QPS_INIT
+#define RTS IBV_QPS_RTS
+#define CLOSING IBV_QPS_SQD
+#define TERMINATE IBV_QPS_SQE
+#define ERROR IBV_QPS_ERR
+#define LEN 4096
+
+static struct ep_where w = { .addr = "127.0.0.1", .port = 18720 };
+static struct ep_listener l;
+static const struct ep_attr plain = { .send_wr = 16, .recv_wr = 16 };
+static char *buf, client[32];		/* the address of that side */
+
+static const char *name(enum ibv_qp_state s)
+{
+	switch (s) {
+	case IBV_QPS_RESET:
+	case IDLE: return "Idle";
+	case RTS: return "RTS";
+	case CLOSING: return "Closing";
+	case TERMINATE: return "Terminate";
+	case ERROR: return "Error";
+	default: return "?";
+	}
+}
+
+static enum ibv_qp_state now(struct ibv_qp *qp)
+{
+	return wait_state(qp, IBV_QPS_RESET, 0);
+}
+
+static void refused(struct ibv_qp *qp, enum ibv_qp_state from,
+		    enum ibv_qp_state to)
+{
+	expect(to_state(qp, to), "%s to %s is accepted", name(from), name(to));
+	expect(now(qp) == from, "%s to %s: now %s", name(from), name(to),
+	       name(now(qp)));
+}
+
+static void accepted(struct ibv_qp *qp, enum ibv_qp_state from,
+		     enum ibv_qp_state to)
+{
+	int err = to_state(qp, to);
+
+	expect(!err, "%s to %s: %s", name(from), name(to), strerror(err));
+	expect(now(qp) == to, "%s to %s: now %s", name(from), name(to),
+	       name(now(qp)));
+}
+
+/* Nothing of side `p` gets to the other one any more, or all does again. */
+static void cut(bool on)
+{
+	char cmd[128];
+
+	snprintf(cmd, sizeof(cmd), "ip route %s blackhole %s/32",
+		 on ? "add" : "del", client);
+	CHECK(!system(cmd), "%s", cmd);
+}
+
+static void connected(struct both *b)
+{
+	struct sockaddr_in *sin;
+
+	both_connect(b, &l, &w, &plain, &plain);
+	sin = (void *)rdma_get_peer_addr(b->p.id);
+	inet_ntop(AF_INET, &sin->sin_addr, client, sizeof(client));
+	async_drain(l.id->verbs);
+}
+
+static unsigned int events(struct ibv_qp *qp)
+{
+	struct ibv_async_event ev;
+	unsigned int n = 0;
+
+	while (async_event(l.id->verbs, &ev, 100))
+		n += ev.element.qp == qp;
+	return n;
+}
+
+static void idle_and_rts(void)
+{
+	struct both b;
+
+	part("V-ST-1 V-ST-3 V-QP-17 from Idle");
+	connected(&b);
+	/* A QP of the same kind without a connection. */
+	struct ibv_qp_init_attr ia = {
+		.send_cq = b.p.scq, .recv_cq = b.p.rcq, .qp_type = IBV_QPT_RC,
+		.cap = { 4, 4, 1, 1, 0 },
+	};
+	struct ibv_qp *qp = ibv_create_qp(b.p.pd, &ia);
+
+	CHECK(qp, "create QP: %m");
+	refused(qp, IDLE, RTS);
+	refused(qp, IDLE, CLOSING);
+	refused(qp, IDLE, TERMINATE);
+	accepted(qp, IDLE, IDLE);
+	expect(!to_state(qp, IBV_QPS_RESET), "Idle to RESET");
+	accepted(qp, IDLE, ERROR);
+	part("V-ST-38 V-IMM-6 from Error");
+	refused(qp, ERROR, RTS);
+	refused(qp, ERROR, CLOSING);
+	refused(qp, ERROR, TERMINATE);
+	accepted(qp, ERROR, ERROR);
+	part("V-ST-30 Error to Idle");
+	accepted(qp, ERROR, IDLE);
+	CHECK_SYS(ibv_destroy_qp(qp));
+	part("V-ST-1 from RTS to Idle and RTS");
+	refused(b.p.id->qp, RTS, IDLE);
+	refused(b.p.id->qp, RTS, IBV_QPS_RTS + 100);
+	accepted(b.p.id->qp, RTS, RTS);
+	part("V-ST-9 V-ST-36 V-CM-5 RTS to Closing: both sides become Idle");
+	CHECK_SYS(to_state(b.p.id->qp, CLOSING));
+	expect(wait_state(b.p.id->qp, IDLE, 5000) == IDLE, "this side is %s",
+	       name(now(b.p.id->qp)));
+	expect(wait_state(b.a.id->qp, IDLE, 5000) == IDLE, "the other is %s",
+	       name(now(b.a.id->qp)));
+	expect(!events(b.p.id->qp), "an event");
+	both_destroy(&b);
+}
+
+static void closing(void)
+{
+	struct ibv_wc wc;
+	struct both b;
+
+	part("V-ST-1 V-ST-22 from Closing");
+	connected(&b);
+	CHECK_SYS(ep_post_recv(&b.p, 5, buf, 0, 0));
+	cut(true);
+	accepted(b.p.id->qp, RTS, CLOSING);
+	refused(b.p.id->qp, CLOSING, IDLE);
+	refused(b.p.id->qp, CLOSING, RTS);
+	refused(b.p.id->qp, CLOSING, CLOSING);
+	refused(b.p.id->qp, CLOSING, TERMINATE);
+	part("V-ST-33 receives are flushed in Closing");
+	expect(ep_poll(b.p.rcq, &wc, 1000) && wc.wr_id == 5 &&
+	       wc.status == IBV_WC_WR_FLUSH_ERR, "no flushed receive");
+	part("V-ST-35 Closing ends in Error when TCP gets nowhere");
+	expect(wait_state(b.p.id->qp, ERROR, 15000) == ERROR, "now %s",
+	       name(now(b.p.id->qp)));
+	cut(false);
+	both_destroy(&b);
+	part("V-ST-22 T-34 Closing to Error");
+	connected(&b);
+	cut(true);
+	CHECK_SYS(to_state(b.p.id->qp, CLOSING));
+	accepted(b.p.id->qp, CLOSING, ERROR);
+	cut(false);
+	both_destroy(&b);
+	part("V-ST-34 V-ST-37 a Send in Closing: Error, flushed, an event");
+	connected(&b);
+	cut(true);
+	CHECK_SYS(to_state(b.p.id->qp, CLOSING));
+	CHECK_SYS(ep_post_send(&b.p, 6, IBV_WR_SEND, buf, 0, 0, 0, 0));
+	expect(ep_poll(b.p.scq, &wc, 1000) && wc.wr_id == 6 &&
+	       wc.status == IBV_WC_WR_FLUSH_ERR, "not flushed");
+	expect(now(b.p.id->qp) == ERROR, "now %s", name(now(b.p.id->qp)));
+	expect(events(b.p.id->qp) == 1, "not one event");
+	cut(false);
+	both_destroy(&b);
+}
+
+static void terminate(void)
+{
+	struct ibv_async_event ev;
+	struct both b;
+
+	part("V-ST-1 V-ST-22 from Terminate");
+	connected(&b);
+	cut(true);
+	accepted(b.p.id->qp, RTS, TERMINATE);
+	refused(b.p.id->qp, TERMINATE, IDLE);
+	refused(b.p.id->qp, TERMINATE, RTS);
+	refused(b.p.id->qp, TERMINATE, CLOSING);
+	refused(b.p.id->qp, TERMINATE, TERMINATE);
+	part("V-ST-18 Terminate lasts a bounded time");
+	expect(wait_state(b.p.id->qp, ERROR, 15000) == ERROR, "now %s",
+	       name(now(b.p.id->qp)));
+	part("V-ST-23 Terminate by modify raises no event");
+	expect(!events(b.p.id->qp), "an event");
+	cut(false);
+	both_destroy(&b);
+	part("V-ST-13 V-ST-15 V-CM-6 V-AE-2 the other side gets a Terminate");
+	connected(&b);
+	async_drain(b.a.id->verbs);
+	CHECK_SYS(to_state(b.p.id->qp, TERMINATE));
+	expect(wait_state(b.a.id->qp, ERROR, 5000) == ERROR, "the other is %s",
+	       name(now(b.a.id->qp)));
+	expect(async_event(b.a.id->verbs, &ev, 1000) &&
+	       ev.event_type == IBV_EVENT_QP_FATAL &&
+	       ev.element.qp == b.a.id->qp, "no event there");
+	expect(wait_state(b.p.id->qp, ERROR, 5000) == ERROR, "this side is %s",
+	       name(now(b.p.id->qp)));
+	both_destroy(&b);
+}
+
+/* `n` completions, flushed, with these numbers in this order. */
+static void flushed(struct ibv_cq *cq, uint64_t first, unsigned int n)
+{
+	struct ibv_wc wc;
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		if (!expect(ep_poll(cq, &wc, 2000), "%u of %u flushed", i, n))
+			return;
+		expect(wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == first + i,
+		       "%lu: %s", wc.wr_id, ibv_wc_status_str(wc.status));
+	}
+	expect(!ep_poll(cq, &wc, 20), "one too many");
+}
+
+static void flushing(void)
+{
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+	struct both b;
+	int i;
+
+	part("V-ST-2 Idle: posts are accepted, nothing happens");
+	connected(&b);
+	struct ibv_qp_init_attr ia = {
+		.send_cq = b.p.scq, .recv_cq = b.p.rcq, .qp_type = IBV_QPT_RC,
+		.cap = { 8, 8, 1, 1, 0 },
+	};
+	struct rdma_cm_id id = { .qp = ibv_create_qp(b.p.pd, &ia) };
+	struct ep idle = { .id = &id };
+
+	CHECK(id.qp, "create QP: %m");
+	for (i = 0; i < 4; i++) {
+		CHECK_SYS(ep_post_send(&idle, i, IBV_WR_SEND, buf, 0, 0, 0, 0));
+		CHECK_SYS(ep_post_recv(&idle, 10 + i, buf, 0, 0));
+	}
+	expect(!ep_poll(b.p.scq, &wc, 50) && !ep_poll(b.p.rcq, &wc, 0),
+	       "a completion");
+	part("V-ST-7 V-ST-28 V-WC-2 Idle to Error flushes in post order");
+	CHECK_SYS(to_state(id.qp, ERROR));
+	flushed(b.p.scq, 0, 4);
+	flushed(b.p.rcq, 10, 4);
+	part("V-ST-29 posts in Error are flushed");
+	for (i = 0; i < 20; i++) {
+		CHECK_SYS(ep_post_send(&idle, i, IBV_WR_SEND, buf, 0, 0, 0, 0));
+		flushed(b.p.scq, i, 1);
+	}
+	CHECK_SYS(ibv_destroy_qp(id.qp));
+	part("V-ST-16 V-ST-25 V-CM-7 RTS to Error: all flushed, once");
+	mr = ep_reg(&b.p, buf, LEN, IBV_ACCESS_LOCAL_WRITE);
+	for (i = 0; i < 4; i++)
+		CHECK_SYS(ep_post_recv(&b.p, i, buf, LEN, mr->lkey));
+	CHECK_SYS(to_state(b.p.id->qp, ERROR));
+	flushed(b.p.rcq, 0, 4);
+	expect(wait_state(b.a.id->qp, ERROR, 5000) == ERROR, "the other is %s",
+	       name(now(b.a.id->qp)));
+	CHECK_SYS(ibv_dereg_mr(mr));
+	both_destroy(&b);
+	part("V-ST-10 V-AE-21 RTS to Closing with work ends in Error");
+	connected(&b);
+	mr = ep_reg(&b.p, buf, LEN, 0);
+	cut(true);
+	/* A Read that is never answered. */
+	CHECK_SYS(ep_post_send(&b.p, 1, IBV_WR_RDMA_READ, buf, 0, 0, 0, 0));
+	CHECK_SYS(to_state(b.p.id->qp, CLOSING));
+	expect(wait_state(b.p.id->qp, ERROR, 1000) == ERROR, "now %s",
+	       name(now(b.p.id->qp)));
+	flushed(b.p.scq, 1, 1);
+	expect(events(b.p.id->qp) == 1, "not one event");
+	cut(false);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	both_destroy(&b);
+}
+
+/* Connects a QP of ours, without an id of its own, and sends a message. */
+static void once_more(struct ep *e, struct ibv_qp *qp)
+{
+	struct rdma_event_channel *ec = rdma_create_event_channel();
+	struct rdma_conn_param param = { .qp_num = qp->qp_num,
+					 .responder_resources = 1,
+					 .initiator_depth = 1 };
+	struct rdma_cm_id *id = active_id(ec, &l, &w), own = { .qp = qp };
+	struct ep p, me = { .id = &own };
+	struct ibv_wc wc;
+
+	CHECK_SYS(rdma_connect(id, &param));
+	ep_accept(&p, &l, &plain);
+	ep_expect(ec, RDMA_CM_EVENT_ESTABLISHED);
+	expect(now(qp) == RTS, "now %s", name(now(qp)));
+	CHECK_SYS(ep_post_recv(&p, 1, buf, 0, 0));
+	CHECK_SYS(ep_post_send(&me, 2, IBV_WR_SEND, buf, 0, 0, 0, 0));
+	expect(ep_poll(e->scq, &wc, EP_EVENT_MS) && !wc.status, "Send");
+	expect(ep_poll(p.rcq, &wc, EP_EVENT_MS) && !wc.status, "receive");
+	CHECK_SYS(to_state(qp, ERROR));
+	ep_expect(ec, RDMA_CM_EVENT_DISCONNECTED);
+	CHECK_SYS(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ec);
+	ep_destroy(&p);
+}
+
+static void reuse(void)
+{
+	struct both b;
+	int i;
+
+	part("V-ST-30 V-ST-4 V-CM-10 T-35 connected again after Error");
+	connected(&b);
+	struct ibv_qp_init_attr ia = {
+		.send_cq = b.a.scq, .recv_cq = b.a.rcq, .qp_type = IBV_QPT_RC,
+		.cap = { 8, 8, 1, 1, 0 },
+	};
+	struct ibv_qp *qp = ibv_create_qp(b.a.pd, &ia);
+
+	CHECK(qp, "create QP: %m");
+	for (i = 0; i < 5; i++) {
+		once_more(&b.a, qp);
+		accepted(qp, ERROR, IDLE);
+	}
+	part("V-QP-24 destroyed in every state");
+	CHECK_SYS(ibv_destroy_qp(qp));
+	both_destroy(&b);
+	for (i = 0; i < 4; i++) {
+		static const enum ibv_qp_state state[] = { RTS, CLOSING,
+							   TERMINATE, ERROR };
+
+		connected(&b);
+		cut(true);
+		if (state[i] != RTS)
+			CHECK_SYS(to_state(b.p.id->qp, state[i]));
+		both_destroy(&b);
+		cut(false);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int seconds = 120;
+	const struct opt table[] = {
+		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
+		{ }
+	};
+
+	opt_parse(argc, argv, usage, &w, table);
+	ep_watchdog(seconds);
+	ep_enter_netns(w.server_netns);
+	ep_listen(&l, w.addr, w.port, 8);
+	CHECK(l.id->verbs, "%s is the address of no device", w.addr);
+	buf = ep_pages(LEN);
+	idle_and_rts();
+	closing();
+	terminate();
+	flushing();
+	reuse();
+	ep_unlisten(&l);
+	return parts_end();
+}
