@@ -48,7 +48,7 @@ def copies(mount, count, size):
         os.unlink(name)
 
 
-@test("nfs-verify", limit=120, cost=25)
+@test("nfs-verify", limit=120, cost=25, long=True)
 def nfs_verify(t):
     """fio through NFS, verified, and copied files."""
     with service(t) as (wire, _), nfs.Mount(LOCAL, wire.path.addr4) as mount:
