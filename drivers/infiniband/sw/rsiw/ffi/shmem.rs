@@ -19,13 +19,14 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Zeroed pages from `vmalloc_user`, freed when the last reference is dropped.
+/// Zeroed pages, freed when the last reference is dropped. They count for the memory cgroup of the
+/// process that asked for them.
 ///
 /// A process that maps them holds references on the pages of its own.
 ///
 /// # Invariants
 ///
-/// `ptr` came from `vmalloc_user` and has `size` bytes, a multiple of the page size. Processes may
+/// `ptr` came from `__vmalloc` and has `size` bytes, a multiple of the page size. Processes may
 /// read and write them at any time.
 pub(crate) struct SharedMemory {
     ptr: NonNull<u8>,
@@ -49,7 +50,7 @@ impl SharedMemory {
             return Err(EINVAL);
         }
         // SAFETY: any size may be asked for.
-        let ptr = unsafe { h::vmalloc_user(size) };
+        let ptr = unsafe { h::vmalloc_account(size) };
         // INVARIANT: freshly allocated with this size, which was rounded up above.
         let this = Self {
             ptr: NonNull::new(ptr.cast()).ok_or(ENOMEM)?,
@@ -72,7 +73,7 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: by the invariant this is what `vmalloc_user` returned, and nobody has `self`.
+        // SAFETY: by the invariant this is what `__vmalloc` returned, and nobody has `self`.
         unsafe { b::vfree(self.ptr.as_ptr().cast()) };
     }
 }

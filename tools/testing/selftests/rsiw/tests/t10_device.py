@@ -2,6 +2,8 @@
 """The device as the tools see it."""
 
 import json
+import os
+import time
 
 from rsiwtest.core import Fail, test
 from rsiwtest.topo import IF_A, NS_A, sh, status
@@ -94,3 +96,43 @@ def limits(t):
 def negative(t):
     """What iWARP cannot do ends in a clean error (verbs)."""
     t.own("negative", t.topo.loopback)
+
+
+GROUP = "/sys/fs/cgroup/rsiw"
+
+
+def charged(name):
+    """Octets of a kind that the group's processes are charged with."""
+    with open(GROUP + "/memory.stat") as f:
+        return {k: int(v) for k, v in map(str.split, f)}[name]
+
+
+@test("memory-cgroup", cost=5)
+def memory_cgroup(t):
+    """Rings count for the memory cgroup of the process (S-5042-10)."""
+    with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as f:
+        f.write("+memory")
+    os.makedirs(GROUP, exist_ok=True)
+    path, port, depth = t.topo.wire, t.port(), 4096
+    args = ["ib_write_bw", "-R", "-F", "-p", port, "-D", "30", "-t", depth]
+    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start("sh", "-c", "echo $$ >%s/cgroup.procs && exec \"$@\"" % GROUP,
+                     "sh", *args, "-d", path.client_dev, path.addr4,
+                     netns=path.client_ns)
+    # Entries of the send queue have 120 octets.
+    want, most = depth * 120, 0
+    while most < want:
+        if client.poll() is not None:
+            raise Fail("the program ends: %s" % client.tail())
+        t.left()
+        time.sleep(0.1)
+        most = max(most, charged("vmalloc"))
+    client.reap()
+    server.reap()
+    end = time.monotonic() + 10
+    while charged("vmalloc"):
+        if time.monotonic() > end:
+            raise Fail("%d octets stay charged" % charged("vmalloc"))
+        time.sleep(0.1)
+    os.rmdir(GROUP)

@@ -40,9 +40,29 @@ size_t rsiw_helper_ib_umem_pages(struct ib_umem *umem, struct page **pages,
 	return n;
 }
 
-void *rsiw_helper_vmalloc_user(unsigned long size)
+/* Zeroed pages that count for the memory cgroup of who asks for them. */
+void *rsiw_helper_vmalloc_account(unsigned long size)
 {
-	return vmalloc_user(size);
+	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+}
+
+/* Maps the @size bytes of __vmalloc() at @from as the whole of a new @vma. */
+int rsiw_helper_vma_map_vmalloc(struct vm_area_struct *vma, void *from,
+				unsigned long size)
+{
+	unsigned long at;
+	int ret;
+
+	if (vma->vm_end - vma->vm_start != size)
+		return -EINVAL;
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	for (at = 0; at < size; at += PAGE_SIZE) {
+		ret = vm_insert_page(vma, vma->vm_start + at,
+				     vmalloc_to_page(from + at));
+		if (ret)
+			return ret;
+	}
+	return 0;
 }
 
 void rsiw_helper_call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)

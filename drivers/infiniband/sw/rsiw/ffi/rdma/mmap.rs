@@ -143,9 +143,10 @@ pub(super) unsafe extern "C" fn mmap_callback(
         let entry = NonNull::new(entry).ok_or(EINVAL)?;
         // SAFETY: all entries of the device are ours, and we have a reference.
         let mem = unsafe { &(*entry.cast::<Entry>().as_ptr()).mem };
-        // SAFETY: the mapping is new, the memory came from `vmalloc_user` and lives as long as the
-        // entry, which we have a reference to.
-        let ret = to_result(unsafe { b::remap_vmalloc_range(vma, mem.as_ptr().cast(), 0) });
+        // SAFETY: the mapping is new, the memory came from `__vmalloc` with this size and lives as
+        // long as the entry, which we have a reference to.
+        let ret = unsafe { h::vma_map_vmalloc(vma, mem.as_ptr().cast(), mem.size()) };
+        let ret = to_result(ret);
         // SAFETY: gives back the reference from above.
         unsafe { b::rdma_user_mmap_entry_put(entry.as_ptr()) };
         ret.map(|()| 0)
