@@ -2,48 +2,41 @@
 
 //! Completion queues (draft-hilland-rddp-verbs section 5.3).
 //!
-//! The ring is the process's as much as ours: it polls and arms by writing to it. The index of the
-//! next entry to fill is private, entries are never read back, and the flags of user space decide
-//! nothing but whether there is room and whether someone waits (T-43).
+//! A process has its queue in shared memory ([`user`]), a kernel consumer polls ([`kernel`]).
 //!
-//! Context: [`Cq::push`] in any context without a lock of the consumer's; creation and destruction
-//! sleep. Lock order: the queue's lock comes after those of QPs and regions; handlers are called
+//! Context: any, without a lock of the consumer's; creation and destruction sleep. Lock order: the queue's lock comes after those of QPs and regions; handlers are called
 //! without it.
 #![forbid(unsafe_code)]
 
+mod kernel;
+mod user;
+
+use self::{
+    kernel::KernelRing,
+    user::UserRing, //
+};
 use crate::{
     abi::{
         notify,
-        wqe,
-        CqCtrl,
-        Cqe,
         Opcode,
         WcStatus, //
     },
-    ffi::{
-        rdma::{
-            attr::EventType,
-            driver::HasCqHandle,
-            handle::CqHandle,
-            mmap::MmapEntry,
-            udata::Udata, //
+    ffi::rdma::{
+        attr::EventType,
+        driver::HasCqHandle,
+        handle::{
+            CqHandle,
+            QpHandle, //
         },
-        ring::{
-            SharedRing,
-            SharedWord, //
-        },
-        shmem::SharedMemory,
+        mmap::MmapEntry,
+        udata::Udata,
+        wc::WcRoom, //
     },
     wire::ddp::Stag,
 };
-use core::mem::size_of;
-use kernel::{
+use ::kernel::{
     prelude::*,
     sync::{
-        barrier::{
-            smp_mb,
-            Full, //
-        },
         new_spinlock_irq,
         Arc,
         SpinLockIrq, //
@@ -76,22 +69,26 @@ pub(crate) struct Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overflow;
 
+/// Where completions wait.
+enum Ring {
+    User(UserRing),
+    Kernel(KernelRing),
+}
+
 /// What the queue's lock protects.
 struct State {
-    /// Number of the next entry; wraps.
-    put: u32,
+    ring: Ring,
     /// The event was raised.
     overflowed: bool,
 }
 
-/// A completion queue of a process.
+/// A completion queue.
 #[pin_data]
 pub(crate) struct Cq {
     handle: Arc<CqHandle>,
-    ring: SharedRing<Cqe>,
-    /// [`CqCtrl::flags`].
-    armed: SharedWord,
-    entry: MmapEntry,
+    len: u32,
+    /// None for kernel consumers.
+    entry: Option<MmapEntry>,
     #[pin]
     state: SpinLockIrq<State>,
 }
@@ -103,31 +100,36 @@ impl HasCqHandle for Cq {
 }
 
 impl Cq {
-    /// Makes a queue of at least `entries` entries for the process that makes the call.
+    /// Makes a queue of at least `entries` entries, for the process that makes the call or a kernel
+    /// consumer.
     ///
     /// # Errors
     ///
     /// `EINVAL` for none or too many entries, `ENOMEM`.
-    pub(crate) fn new(handle: Arc<CqHandle>, entries: u32, udata: &Udata<'_>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        handle: Arc<CqHandle>,
+        entries: u32,
+        udata: Option<&Udata<'_>>,
+    ) -> Result<Arc<Self>> {
         if !(1..=MAX_CQE).contains(&entries) {
             return Err(EINVAL);
         }
-        let entries = entries.checked_next_power_of_two().ok_or(EINVAL)?;
-        let ctrl = SharedRing::<Cqe>::bytes(entries)?;
-        let len = ctrl.checked_add(size_of::<CqCtrl>()).ok_or(EINVAL)?;
-        let mem = SharedMemory::new(len)?;
-        let ring = SharedRing::new(mem.clone(), entries)?;
-        let armed = SharedWord::new(mem.clone(), ctrl)?;
-        let entry = MmapEntry::insert(udata, mem)?;
+        let len = entries.checked_next_power_of_two().ok_or(EINVAL)?;
+        let (ring, entry) = match udata {
+            Some(udata) => {
+                let (ring, entry) = UserRing::new(len, udata)?;
+                (Ring::User(ring), Some(entry))
+            }
+            None => (Ring::Kernel(KernelRing::new(len)?), None),
+        };
         let state = State {
-            put: 0,
+            ring,
             overflowed: false,
         };
         Arc::pin_init(
             pin_init!(Self {
                 handle,
-                ring,
-                armed,
+                len,
                 entry,
                 state <- new_spinlock_irq!(state, "rsiw::Cq::state"),
             }),
@@ -137,12 +139,12 @@ impl Cq {
 
     /// Number of entries.
     pub(crate) fn len(&self) -> u32 {
-        self.ring.len()
+        self.len
     }
 
     /// The offset by which the process maps the queue.
     pub(crate) fn mmap_key(&self) -> u64 {
-        self.entry.key()
+        self.entry.as_ref().map_or(0, MmapEntry::key)
     }
 
     /// Ends the offer to map the queue. Sleeps.
@@ -150,37 +152,65 @@ impl Cq {
     /// To be called when the queue is destroyed. Late completions are harmless: the memory stays,
     /// and the handle lets no handler be called.
     pub(crate) fn close(&self) {
-        self.entry.remove();
+        if let Some(entry) = &self.entry {
+            entry.remove();
+        }
     }
 
-    /// Adds a completion. Gives whether the consumer waits for one like this: then the caller is to
-    /// call [`Cq::notify`] once it holds no lock. Any context.
+    /// Adds a completion of a request of `qp`. Gives whether the consumer waits for one like this:
+    /// then the caller is to call [`Cq::notify`] once it holds no lock. Any context.
     ///
     /// # Errors
     ///
     /// [`Overflow`] if the queue is full. The consumer is told by an event, once.
-    pub(crate) fn add(&self, completion: &Completion) -> Result<bool, Overflow> {
+    pub(crate) fn add(&self, completion: &Completion, qp: &QpHandle) -> Result<bool, Overflow> {
         let mut state = self.state.lock();
-        let index = state.put;
-        if self.ring.flags(index) != 0 {
+        let added = match &mut state.ring {
+            Ring::User(ring) => ring.add(completion),
+            Ring::Kernel(ring) => ring.add(completion, qp),
+        };
+        if added.is_err() {
             let first = !core::mem::replace(&mut state.overflowed, true);
             drop(state);
             if first {
                 self.handle.event(EventType::CqError);
             }
-            return Err(Overflow);
         }
-        self.ring.publish(index, &completion.to_cqe());
-        state.put = index.wrapping_add(1);
-        // The consumer arms, then polls; we publish, then look whether it armed. One of the two
-        // sees the other.
-        smp_mb(Full);
-        let notify = completion.fires(self.armed.load());
-        if notify {
-            // One call per arming.
-            self.armed.store(notify::NOT);
+        added
+    }
+
+    /// Moves completions to a kernel consumer. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for the queue of a process.
+    pub(crate) fn poll(&self, room: &mut WcRoom<'_>) -> Result {
+        match &mut self.state.lock().ring {
+            Ring::User(_) => return Err(EINVAL),
+            Ring::Kernel(ring) => ring.poll(room),
         }
-        Ok(notify)
+        Ok(())
+    }
+
+    /// Asks for one call of the handler, at the next completion or the next solicited one. Gives
+    /// whether completions wait already. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for the queue of a process.
+    pub(crate) fn arm(&self, solicited: bool) -> Result<bool> {
+        match &mut self.state.lock().ring {
+            Ring::User(_) => Err(EINVAL),
+            Ring::Kernel(ring) => Ok(ring.arm(solicited)),
+        }
+    }
+
+    /// Forgets the completions of a QP that is being destroyed, if they are a kernel consumer's. No
+    /// more of them must come. Any context.
+    pub(crate) fn forget(&self, qp: &QpHandle) {
+        if let Ring::Kernel(ring) = &mut self.state.lock().ring {
+            ring.forget(qp);
+        }
     }
 
     /// Calls the consumer's handler. Any context, without a lock that the handler might take.
@@ -190,23 +220,6 @@ impl Cq {
 }
 
 impl Completion {
-    /// The entry that reports this.
-    fn to_cqe(self) -> Cqe {
-        let mut flags = wqe::VALID;
-        if self.invalidated.is_some() {
-            flags |= wqe::REM_INVAL;
-        }
-        Cqe {
-            id: self.id,
-            flags: flags as u8,         // CAST: the bits used are below 8.
-            opcode: self.opcode as u8,  // CAST: the enumeration's representation.
-            status: self.status as u16, // CAST: the enumeration's representation.
-            bytes: self.bytes,
-            inval_stag: self.invalidated.map_or(0, |stag| u64::from(stag.0)),
-            qp_id: u64::from(self.qp),
-        }
-    }
-
     /// Whether a consumer that armed the queue with `armed` is to be told of this (T-14).
     fn fires(&self, armed: u32) -> bool {
         if armed & notify::NEXT_COMPLETION != 0 {

@@ -31,7 +31,8 @@ use crate::{
             StagTable,
             MAX_MR, //
         },
-        PdId, //
+        PdId,
+        MAX_FAST_REG, //
     },
     qp::Qp,
     srq,
@@ -60,6 +61,10 @@ const MAX_SRQ: u32 = 100 * 1024;
 const MAX_PD: u32 = 100 * 1024;
 /// Entries of a send or receive queue.
 pub(crate) const MAX_WR: u32 = 32 * 1024;
+/// Elements of a request of a kernel consumer. For a process it is what an entry has room for.
+pub(crate) const KERNEL_MAX_SGE: u32 = 32;
+/// Octets of inline data of a request of a kernel consumer.
+pub(crate) const KERNEL_MAX_INLINE: u32 = 512;
 /// RDMA Reads under way per QP, in each direction.
 pub(crate) const MAX_READS: u16 = 128;
 /// Vendor and part are those that rdma-core knows as software iWARP.
@@ -231,19 +236,24 @@ impl Device {
         gid
     }
 
-    /// Limits and abilities.
-    pub(crate) fn attributes(&self) -> DeviceAttr {
+    /// Limits and abilities, for a process or for the kernel.
+    pub(crate) fn attributes(&self, for_process: bool) -> DeviceAttr {
+        let max_sge = crate::abi::MAX_SGE as u32; // CAST: 6.
         DeviceAttr {
             sys_image_guid: u64::from_ne_bytes(self.guid),
             vendor_id: VENDOR_ID,
             max_qp: MAX_QP,
             max_qp_wr: MAX_WR,
-            max_sge: crate::abi::MAX_SGE as u32, // CAST: 6.
+            max_send_sge: if for_process { max_sge } else { KERNEL_MAX_SGE },
+            // A process that asks in the old way is told the smaller number of what the kernel is
+            // told. So this must be what a process can have; kernel consumers can have more.
+            max_recv_sge: max_sge,
             max_sge_rd: 1,
             max_cq: MAX_CQ,
             max_cqe: cq::MAX_CQE,
             max_mr: MAX_MR,
             max_pd: MAX_PD,
+            max_fast_reg: MAX_FAST_REG,
             max_srq: MAX_SRQ,
             max_srq_wr: srq::MAX_SRQ_WR,
             max_ird: MAX_READS.into(),

@@ -7,6 +7,7 @@
 
 pub(crate) mod crc;
 pub(crate) mod iwcm;
+mod kmem;
 pub(crate) mod log;
 pub(crate) mod modules;
 pub(crate) mod net;

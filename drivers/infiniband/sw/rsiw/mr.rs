@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod access;
+pub(crate) mod fast;
 mod permute;
 mod range;
 pub(crate) mod table;
@@ -25,16 +26,27 @@ use self::{
 };
 use crate::{
     ffi::rdma::{
-        driver::MrInit,
+        driver::{
+            Mappable,
+            MrInit, //
+        },
+        extent::Staging,
         handle::DeviceHandle,
+        kmr::{
+            DmaMemory,
+            FastMemory, //
+        },
         umem::Umem, //
     },
     sync::gate::{
         Gate,
+        GateGuard,
+        GatePtr,
         Gated, //
     },
     wire::ddp::Stag,
 };
+use core::ops::Deref;
 use kernel::{
     prelude::*,
     sync::{
@@ -45,7 +57,17 @@ use kernel::{
         },
         Arc, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
 };
+
+/// Pages, or stretches, of a fast-register region.
+pub(crate) const MAX_FAST_REG: u32 = 1024;
+
+/// How long to wait for others to be done with a region before looking again.
+const PAUSE: Delta = Delta::from_micros(20);
 
 /// Zero-based addressing: the first byte has tagged offset 0 (`IB_ZERO_BASED`).
 const ZERO_BASED: u32 = 1 << 5;
@@ -57,27 +79,61 @@ pub(crate) struct PdId(pub(crate) u32);
 /// What a region consists of.
 enum Kind {
     /// Memory of a process.
-    User(Pin<KBox<Umem>>),
+    User {
+        umem: Pin<KBox<Umem>>,
+        access: Access,
+        range: Range,
+    },
+    /// All memory of the kernel, for this side only (V-STAG0).
+    Dma(Pin<KBox<DmaMemory>>),
+    /// What a fast-register request of a kernel consumer names.
+    Fast(Pin<KBox<FastMemory<Grant>>>),
+}
+
+/// What may be done with a region, and how it is named.
+#[derive(Clone, Copy)]
+struct Grant {
+    stag: Stag,
+    access: Access,
+    range: Range,
+}
+
+/// Who wants to invalidate a region.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The peer of a stream.
+    Peer,
+    /// This side's consumer.
+    Consumer,
 }
 
 /// A memory region.
 ///
 /// May be dropped in softirq once it was deregistered.
 pub(crate) struct Mr {
-    /// Set before the region gets into the table.
+    /// Set before the region gets into the table. A fast-register region has another key later.
     stag: Atomic<u32>,
     pd: PdId,
-    access: Access,
-    range: Range,
-    /// The peer invalidated the STag.
-    invalid: AtomicFlag,
+    /// RDMAC's state Valid. Written with the gate empty, or to false.
+    valid: AtomicFlag,
     kind: Kind,
 }
 
 impl Gated for Mr {
     fn gate(&self) -> &Gate {
         match &self.kind {
-            Kind::User(umem) => umem.gate(),
+            Kind::User { umem, .. } => umem.gate(),
+            Kind::Dma(memory) => memory.gate(),
+            Kind::Fast(memory) => memory.gate(),
+        }
+    }
+}
+
+impl Mappable for Mr {
+    fn staging(&self) -> Option<&Staging> {
+        match &self.kind {
+            Kind::Fast(memory) => Some(memory.staging()),
+            _ => None,
         }
     }
 }
@@ -105,14 +161,49 @@ impl Mr {
         };
         let range = Range::new(base, init.length).ok_or(EINVAL)?;
         let umem = Umem::pin(device, init.start, init.length, init.access)?;
+        let kind = Kind::User {
+            umem,
+            access: Access::from_verbs(init.access),
+            range,
+        };
+        Self::add(table, pd, kind, key)
+    }
+
+    /// Makes the region by which a kernel consumer names all memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new_dma(
+        table: &StagTable,
+        pd: PdId,
+        memory: Pin<KBox<DmaMemory>>,
+    ) -> Result<Arc<Self>> {
+        Self::add(table, pd, Kind::Dma(memory), 0)
+    }
+
+    /// Makes a region for fast registration of up to `max` pages, or of stretches of any size with
+    /// `gaps`. It is not valid yet (V-MR-1).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for more than [`MAX_FAST_REG`] or none, `ENOMEM`.
+    pub(crate) fn new_fast(table: &StagTable, pd: PdId, max: u32, gaps: bool) -> Result<Arc<Self>> {
+        if !(1..=MAX_FAST_REG).contains(&max) {
+            return Err(EINVAL);
+        }
+        // CAST: 32 bits fit.
+        let memory = FastMemory::new(max as usize, gaps)?;
+        Self::add(table, pd, Kind::Fast(memory), 0)
+    }
+
+    fn add(table: &StagTable, pd: PdId, kind: Kind, key: u8) -> Result<Arc<Self>> {
         let mr = Arc::new(
             Self {
                 stag: Atomic::new(0),
                 pd,
-                access: Access::from_verbs(init.access),
-                range,
-                invalid: AtomicFlag::new(false),
-                kind: Kind::User(umem),
+                valid: AtomicFlag::new(!matches!(kind, Kind::Fast(_))),
+                kind,
             },
             GFP_KERNEL,
         )?;
@@ -125,56 +216,109 @@ impl Mr {
     pub(crate) fn deregister(&self, table: &StagTable) {
         table.remove(self.stag());
         match &self.kind {
-            Kind::User(umem) => umem.release(),
+            Kind::User { umem, .. } => umem.release(),
+            Kind::Dma(memory) => memory.release(),
+            Kind::Fast(memory) => memory.release(),
         }
     }
 
-    /// The STag; local and remote key at once.
+    /// The STag that the region was made with; local and remote key at once.
     pub(crate) fn stag(&self) -> Stag {
         Stag(self.stag.load(Relaxed))
     }
 
-    /// Makes the STag invalid on behalf of a peer (T-21): key, domain and a remote right must be
-    /// there. Accesses in progress end as they began. Any context.
+    /// Whether it is memory of a process.
+    pub(crate) fn is_user(&self) -> bool {
+        matches!(self.kind, Kind::User { .. })
+    }
+
+    /// What may be done with the region, for someone inside its gate.
+    fn grant<P: GatePtr + Deref<Target = Self>>(guard: &GateGuard<P>) -> Option<Grant> {
+        Some(match &guard.kind {
+            Kind::User { access, range, .. } => Grant {
+                stag: guard.stag(),
+                access: *access,
+                range: *range,
+            },
+            Kind::Dma(_) => Grant {
+                stag: guard.stag(),
+                access: Access::LOCAL_WRITE,
+                range: Range::ALL,
+            },
+            Kind::Fast(memory) => *memory.grant(guard)?,
+        })
+    }
+
+    /// Makes the STag invalid (T-21): domain, key and, for a peer, a remote right must be there. An
+    /// STag that is invalid already may be invalidated again (V-INV-4). Accesses in progress end as
+    /// they began: see [`Mr::is_quiet`]. Any context.
     ///
     /// # Errors
     ///
-    /// Which of them is not.
-    fn invalidate(&self, stag: Stag, pd: PdId) -> Result<(), MrError> {
-        if stag != self.stag() {
-            return Err(MrError::Invalid);
-        }
+    /// Which of them is not; `Access` for a region that may not be invalidated.
+    pub(crate) fn invalidate(&self, stag: Stag, pd: PdId, by: By) -> Result<(), MrError> {
+        let guard = GateGuard::new(self).ok_or(MrError::Invalid)?;
         if pd != self.pd {
             return Err(MrError::Pd);
         }
-        let remote = [Access::REMOTE_READ, Access::REMOTE_WRITE];
-        if !remote.iter().any(|right| self.access.contains(*right)) {
+        match self.kind {
+            Kind::Dma(_) => return Err(MrError::Access),
+            Kind::User { .. } if by == By::Consumer => return Err(MrError::Access),
+            _ => {}
+        }
+        if !self.valid.load(Relaxed) {
+            return Ok(());
+        }
+        let grant = Self::grant(&guard).ok_or(MrError::Invalid)?;
+        if stag != grant.stag {
+            return Err(MrError::Invalid);
+        }
+        if by == By::Peer && !grant.access.is_remote() {
             return Err(MrError::Access);
         }
-        self.invalid.store(true, Relaxed);
+        self.valid.store(false, Relaxed);
         Ok(())
+    }
+
+    /// Whether nobody uses the memory now: after an invalidation, nobody will before the next
+    /// registration. Any context.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.gate().is_empty()
+    }
+
+    /// Waits for the region to be quiet. Nobody uses memory for longer than it takes to copy it.
+    /// Sleeps.
+    pub(crate) fn wait_quiet(&self) {
+        while !self.is_quiet() {
+            fsleep(PAUSE);
+        }
     }
 
     /// Whether the `len` octets at `addr` may be used like this. Returns their offset.
     ///
-    /// The caller is inside the gate. Lengths of zero are not for this function (T-23).
-    fn check(
-        &self,
+    /// Lengths of zero are not for this function (T-23).
+    fn check<P: GatePtr + Deref<Target = Self>>(
+        guard: &GateGuard<P>,
         stag: Stag,
         pd: PdId,
         want: Access,
         addr: u64,
         len: u32,
     ) -> Result<u64, MrError> {
-        if stag != self.stag() || self.invalid.load(Relaxed) {
+        // Going in comes first: who invalidates sees us inside, or we see that it is invalid.
+        if !guard.valid.load(Relaxed) {
             return Err(MrError::Invalid);
         }
-        if pd != self.pd {
+        let grant = Self::grant(guard).ok_or(MrError::Invalid)?;
+        if stag != grant.stag {
+            return Err(MrError::Invalid);
+        }
+        if pd != guard.pd {
             return Err(MrError::Pd);
         }
-        if !self.access.contains(want) {
+        if !grant.access.contains(want) {
             return Err(MrError::Access);
         }
-        Ok(self.range.locate(addr, len)?)
+        Ok(grant.range.locate(addr, len)?)
     }
 }

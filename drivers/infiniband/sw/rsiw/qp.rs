@@ -21,8 +21,10 @@ mod failure;
 mod frame;
 mod outgoing;
 mod place;
+mod posted;
 pub(crate) mod rq;
 mod rx;
+pub(crate) mod sgl;
 mod sq;
 mod start;
 mod stream;
@@ -33,7 +35,10 @@ use self::{
     control::Inner,
     failure::Failure,
     rq::Rq,
-    sq::Sq, //
+    sq::{
+        kernel::KernelSq,
+        Sq, //
+    },
 };
 use crate::{
     cm::Endpoint,
@@ -57,6 +62,7 @@ use crate::{
             MrAccess,
             MrError, //
         },
+        By,
         Mr,
         PdId, //
     },
@@ -144,9 +150,12 @@ pub(crate) struct Qp {
     answered: AtomicFlag,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     destroyed: AtomicFlag,
-    sq_entry: MmapEntry,
-    /// None with a shared receive queue.
+    /// Offers to map the rings; none for kernel consumers.
+    sq_entry: Option<MmapEntry>,
+    /// None with a shared receive queue either.
     rq_entry: Option<MmapEntry>,
+    /// Where a kernel consumer posts.
+    posted: Option<Arc<KernelSq>>,
     /// The shared receive queue, if receives come from one.
     srq: Option<Arc<Srq>>,
     #[pin]
@@ -255,21 +264,38 @@ impl Qp {
         self.kick();
     }
 
-    /// Invalidates an STag for the peer (T-7, T-21): a region that only this stream can reach, and
-    /// to which the peer has a right.
-    fn invalidate_remotely(&self, stag: Stag) -> Result<(), TermError> {
-        let remote = [Access::REMOTE_READ, Access::REMOTE_WRITE];
+    /// Most elements of a receive.
+    fn max_recv_sge(&self) -> u32 {
+        match &self.srq {
+            Some(srq) => srq.max_sge(),
+            None => self.cap.max_recv_sge,
+        }
+    }
+
+    /// Invalidates an STag for the peer (T-7, T-21): one to which the peer has a right. A region of
+    /// a process must be one that only this stream can reach; kernel consumers, who have several
+    /// streams in a domain, name the region of a request to the peer of that request only.
+    fn invalidate_remotely(&self, stag: Stag) -> Result<Arc<Mr>, TermError> {
         let rights = self.rights();
-        if !remote.iter().any(|right| rights.contains(*right)) {
+        if !rights.is_remote() {
             return Err(TermError::RemoteAccess);
         }
-        if !self.pd.is_single_stream() {
+        let found = self.dev.stags.lookup(stag).ok_or(MrError::Invalid);
+        let mr = found.map_err(failure::remote)?;
+        if mr.is_user() && !self.pd.is_single_stream() {
             return Err(TermError::RemoteCannotInvalidate);
         }
-        self.dev
-            .stags
-            .invalidate_remotely(stag, self.pd.id())
-            .map_err(failure::remote)
+        mr.invalidate(stag, self.pd.id(), By::Peer)
+            .map_err(failure::remote)?;
+        Ok(mr)
+    }
+
+    /// Invalidates the sink of a Read of ours.
+    fn invalidate_locally(&self, stag: Stag) -> Result<Arc<Mr>, ()> {
+        let mr = self.dev.stags.lookup(stag).ok_or(())?;
+        mr.invalidate(stag, self.pd.id(), By::Consumer)
+            .map_err(|_| ())?;
+        Ok(mr)
     }
 
     /// Whether the calling process may connect the QP: others must not get hold of it by its number.

@@ -15,7 +15,10 @@ use crate::{
         Rqe,
         MAX_SGE, //
     },
-    device::Quota,
+    device::{
+        Quota,
+        KERNEL_MAX_SGE, //
+    },
     ffi::{
         rdma::{
             attr::{
@@ -29,17 +32,23 @@ use crate::{
             },
             handle::SrqHandle,
             mmap::MmapEntry,
-            udata::Udata, //
+            udata::Udata,
+            wr::RecvChain, //
         },
         ring::SharedRing,
         shmem::SharedMemory,
     },
     mr::PdId,
     pd::Pd,
-    qp::rq::{
-        BadRecv,
-        Recv,
-        Rq, //
+    qp::{
+        rq::{
+            BadRecv,
+            KernelRq,
+            Recv,
+            Rq,
+            UserRq, //
+        },
+        sgl::SgList, //
     },
 };
 use kernel::{
@@ -61,14 +70,15 @@ struct State {
     limit: u32,
 }
 
-/// A shared receive queue of a process.
+/// A shared receive queue.
 #[pin_data]
 pub(crate) struct Srq {
     pd: Arc<Pd>,
     handle: Arc<SrqHandle>,
     depth: u32,
     max_sge: u32,
-    entry: MmapEntry,
+    /// None for kernel consumers.
+    entry: Option<MmapEntry>,
     #[pin]
     state: SpinLockIrq<State>,
     _quota: Quota,
@@ -81,12 +91,12 @@ impl HasSrqHandle for Srq {
 }
 
 impl Srq {
-    /// Makes a queue for the process that makes the call; replaces the sizes in `init` by the real
-    /// ones.
+    /// Makes a queue for the process that makes the call, or for a kernel consumer; replaces the
+    /// sizes in `init` by the real ones.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for kernel consumers, `EINVAL` for sizes beyond the maxima or a limit above the
+    /// `EINVAL` for sizes beyond the maxima or a limit above the
     /// depth (V-SRQ-3, V-SRQ-20), `ENOMEM`.
     pub(crate) fn create(
         pd: &Arc<Pd>,
@@ -94,22 +104,33 @@ impl Srq {
         init: &mut SrqInit,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self>> {
-        let udata = udata.ok_or(EOPNOTSUPP)?;
-        // CAST: 6.
-        if !(1..=MAX_SRQ_WR).contains(&init.max_wr) || init.max_sge > MAX_SGE as u32 {
-            return Err(EINVAL);
-        }
-        let depth = init.max_wr.checked_next_power_of_two().ok_or(EINVAL)?;
-        if init.limit > depth {
+        let limit = match udata {
+            Some(_) => MAX_SGE as u32, // CAST: 6.
+            None => KERNEL_MAX_SGE,
+        };
+        if !(1..=MAX_SRQ_WR).contains(&init.max_wr) || init.max_sge > limit {
             return Err(EINVAL);
         }
         let max_sge = init.max_sge.max(1);
         let quota = Quota::take(pd.device(), |limits| &limits.srqs)?;
-        let mem = SharedMemory::new(SharedRing::<Rqe>::bytes(depth)?)?;
-        let ring = SharedRing::new(mem.clone(), depth)?;
-        let entry = MmapEntry::insert(udata, mem)?;
+        let (rq, depth, entry) = match &udata {
+            Some(udata) => {
+                let depth = init.max_wr.checked_next_power_of_two().ok_or(EINVAL)?;
+                let mem = SharedMemory::new(SharedRing::<Rqe>::bytes(depth)?)?;
+                let ring = SharedRing::new(mem.clone(), depth)?;
+                let entry = MmapEntry::insert(udata, mem)?;
+                (Rq::User(UserRq::new(ring, max_sge)), depth, Some(entry))
+            }
+            None => {
+                let rq = KernelRq::new(init.max_wr, max_sge)?;
+                (Rq::Kernel(rq), init.max_wr, None)
+            }
+        };
+        if init.limit > depth {
+            return Err(EINVAL);
+        }
         let state = State {
-            rq: Rq::new(ring, max_sge),
+            rq,
             limit: init.limit,
         };
         let srq = Arc::pin_init(
@@ -124,11 +145,13 @@ impl Srq {
             }),
             GFP_KERNEL,
         )?;
-        udata.respond(&CreateSrqResp {
-            num_rqe: depth,
-            pad: 0,
-            srq_key: srq.entry.key(),
-        })?;
+        if let Some(udata) = udata {
+            udata.respond(&CreateSrqResp {
+                num_rqe: depth,
+                pad: 0,
+                srq_key: srq.entry.as_ref().map_or(0, MmapEntry::key),
+            })?;
+        }
         init.max_wr = depth;
         init.max_sge = max_sge;
         Ok(srq)
@@ -136,7 +159,23 @@ impl Srq {
 
     /// Ends the offer to map the queue. No QP uses it any more. Sleeps.
     pub(crate) fn close(&self) {
-        self.entry.remove();
+        if let Some(entry) = &self.entry {
+            entry.remove();
+        }
+    }
+
+    /// Most elements of a receive.
+    pub(crate) fn max_sge(&self) -> u32 {
+        self.max_sge
+    }
+
+    /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
+    ///
+    /// # Errors
+    ///
+    /// See [`Rq::post`].
+    pub(crate) fn post(&self, chain: &mut RecvChain<'_>) -> Result {
+        self.state.lock().rq.post(chain)
     }
 
     /// The protection domain by which the elements of its receives are checked (T-38).
@@ -173,9 +212,9 @@ impl Srq {
     }
 
     /// Takes the oldest receive, if there is one, for a message that begins. Any context.
-    pub(crate) fn take(&self) -> Option<Result<Recv, BadRecv>> {
+    pub(crate) fn take(&self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         let mut state = self.state.lock();
-        let taken = state.rq.take();
+        let taken = state.rq.take(sgl);
         // Receives are added without a call, so this is where their number can be looked at.
         let reached = state.limit != 0 && !state.rq.holds(state.limit);
         if reached {

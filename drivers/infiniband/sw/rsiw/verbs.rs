@@ -47,7 +47,13 @@ use crate::{
                 QpHandle,
                 SrqHandle, //
             },
-            udata::Udata, //
+            kmr::DmaMemory,
+            udata::Udata,
+            wc::WcRoom,
+            wr::{
+                RecvChain,
+                SendChain, //
+            },
         },
     },
     mr::Mr,
@@ -105,8 +111,8 @@ impl Driver for Rsiw {
         cm::close_all(dev);
     }
 
-    fn query_device(dev: &Device) -> DeviceAttr {
-        dev.attributes()
+    fn query_device(dev: &Device, for_process: bool) -> DeviceAttr {
+        dev.attributes(for_process)
     }
 
     fn query_port(dev: &Device) -> PortAttr {
@@ -139,22 +145,31 @@ impl Driver for Rsiw {
         if init.flags != 0 {
             return Err(EOPNOTSUPP);
         }
-        let udata = udata.ok_or(EOPNOTSUPP)?;
         let dev: Arc<Device> = dev.into();
         let quota = Quota::take(&dev, |limits| &limits.cqs)?;
-        let cq = Cq::new(handle, init.cqe, udata)?;
+        let cq = Cq::new(handle, init.cqe, udata.as_deref())?;
         let len = cq.len();
         let counted = Arc::new(CountedCq { cq, _quota: quota }, GFP_KERNEL)?;
-        udata.respond(&CreateCqResp {
-            cq_id: 0,
-            num_cqe: len,
-            cq_key: counted.cq.mmap_key(),
-        })?;
+        if let Some(udata) = udata {
+            udata.respond(&CreateCqResp {
+                cq_id: 0,
+                num_cqe: len,
+                cq_key: counted.cq.mmap_key(),
+            })?;
+        }
         Ok((counted, len))
     }
 
     fn destroy_cq(cq: &CountedCq) {
         cq.cq.close();
+    }
+
+    fn poll_cq(cq: &CountedCq, room: &mut WcRoom<'_>) -> Result {
+        cq.cq.poll(room)
+    }
+
+    fn arm_cq(cq: &CountedCq, solicited: bool) -> Result<bool> {
+        cq.cq.arm(solicited)
     }
 
     fn create_srq(
@@ -172,6 +187,10 @@ impl Driver for Rsiw {
 
     fn query_srq(srq: &Srq) -> SrqAttr {
         srq.query()
+    }
+
+    fn post_srq_recv(srq: &Srq, chain: &mut RecvChain<'_>) -> Result {
+        srq.post(chain)
     }
 
     fn destroy_srq(srq: &Srq) {
@@ -204,6 +223,14 @@ impl Driver for Rsiw {
         Arc::from(qp).doorbell()
     }
 
+    fn post_send(qp: ArcBorrow<'_, Qp>, chain: &mut SendChain<'_>) -> Result {
+        Arc::from(qp).post_send(chain)
+    }
+
+    fn post_recv(qp: ArcBorrow<'_, Qp>, chain: &mut RecvChain<'_>) -> Result {
+        Arc::from(qp).post_recv(chain)
+    }
+
     fn qp_by_num(dev: &Device, num: u32) -> Option<Arc<Qp>> {
         dev.qp_by_num(num)
     }
@@ -221,6 +248,18 @@ impl Driver for Rsiw {
             mr.deregister(&dev.stags);
             return Err(e);
         }
+        Ok((mr, stag))
+    }
+
+    fn get_dma_mr(pd: ArcBorrow<'_, Pd>, memory: Pin<KBox<DmaMemory>>) -> Result<(Arc<Mr>, u32)> {
+        let mr = Mr::new_dma(&pd.device().stags, pd.id(), memory)?;
+        let stag = mr.stag().0;
+        Ok((mr, stag))
+    }
+
+    fn alloc_mr(pd: ArcBorrow<'_, Pd>, gaps: bool, max: u32) -> Result<(Arc<Mr>, u32)> {
+        let mr = Mr::new_fast(&pd.device().stags, pd.id(), max, gaps)?;
+        let stag = mr.stag().0;
         Ok((mr, stag))
     }
 

@@ -13,7 +13,11 @@ use super::{
 };
 use crate::{
     ffi::{
-        rdma::umem::Slices, //
+        page::PageSlice,
+        rdma::{
+            kmr,
+            umem, //
+        },
     },
     sync::gate::{
         GateGuard,
@@ -41,7 +45,26 @@ impl Access {
     /// Source of the peer's Reads.
     pub(crate) const REMOTE_READ: Self = Self(1 << 2);
 
+    /// `IB_ACCESS_OPTIONAL`: what a device may ignore.
+    const OPTIONAL: u32 = 0x3ff << 20;
     const ALL: u32 = Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0;
+
+    /// Whether the combination is one that a region may have: what the peer may write, this side may
+    /// too (draft-hilland-rddp-verbs figure 18; local read is always granted).
+    pub(crate) fn is_legal(self) -> bool {
+        self.contains(Self::LOCAL_WRITE) || !self.contains(Self::REMOTE_WRITE)
+    }
+
+    /// Whether the peer has a right.
+    pub(crate) fn is_remote(self) -> bool {
+        self.contains(Self::REMOTE_READ) || self.contains(Self::REMOTE_WRITE)
+    }
+
+    /// Whether all of `flags` mean something to a fast registration: rights, and what
+    /// a device may ignore.
+    pub(crate) fn are_known(flags: u32) -> bool {
+        flags & !(Self::ALL | Self::OPTIONAL) == 0
+    }
 
     /// The rights among `enum ib_access_flags`, whose values these are.
     pub(crate) fn from_verbs(flags: u32) -> Self {
@@ -114,7 +137,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         len: u32,
     ) -> Result<Self, MrError> {
         let guard = GateGuard::new(mr).ok_or(MrError::Invalid)?;
-        let offset = guard.check(stag, pd, want, addr, len)?;
+        let offset = Mr::check(&guard, stag, pd, want, addr, len)?;
         // INVARIANT: just checked.
         Ok(Self { guard, offset, len })
     }
@@ -139,8 +162,30 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
             .checked_add(u64::from(at))
             .ok_or(MrError::Bounds)?;
         match &self.guard.kind {
-            Kind::User(umem) => umem.slices(&self.guard, at, len),
+            Kind::User { umem, .. } => umem.slices(&self.guard, at, len).map(Slices::User),
+            Kind::Dma(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
+            Kind::Fast(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
         }
         .ok_or(MrError::Bounds)
+    }
+}
+
+/// The pieces of a range, of whatever kind of memory.
+pub(crate) enum Slices<'a> {
+    /// Pinned memory of a process.
+    User(umem::Slices<'a>),
+    /// Memory of the kernel. Ends early if its owner named what is no memory.
+    Kernel(kmr::Slices<'a>),
+}
+
+impl<'a> Iterator for Slices<'a> {
+    type Item = PageSlice<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<PageSlice<'a>> {
+        match self {
+            Self::User(slices) => slices.next(),
+            Self::Kernel(slices) => slices.next(),
+        }
     }
 }

@@ -20,6 +20,12 @@ pub(super) struct Range {
 }
 
 impl Range {
+    /// All addresses but the last.
+    pub(super) const ALL: Self = Self {
+        base: 0,
+        len: u64::MAX,
+    };
+
     /// `len` octets of which the first has tagged offset `base`.
     ///
     /// Returns `None` if there are none, or if they go beyond the end of the address space.

@@ -124,14 +124,4 @@ impl StagTable {
         let mr = self.lookup(stag).ok_or(MrError::Invalid)?;
         MrAccess::new(mr, stag, pd, want, addr, len)
     }
-
-    /// Invalidates a region for the peer of a stream in protection domain `pd`. Any context.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be.
-    pub(crate) fn invalidate_remotely(&self, stag: Stag, pd: PdId) -> Result<(), MrError> {
-        let mr = self.lookup(stag).ok_or(MrError::Invalid)?;
-        mr.invalidate(stag, pd)
-    }
 }

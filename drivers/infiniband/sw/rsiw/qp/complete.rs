@@ -12,9 +12,9 @@ use super::{
     failure::Refusal,
     rq::{
         BadRecv,
-        Recv,
-        Rq, //
+        Recv, //
     },
+    sgl::SgList,
     sq::{
         Sq,
         Work, //
@@ -74,7 +74,7 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        match self.send_cq.add(&completion) {
+        match self.send_cq.add(&completion, &self.handle) {
             Ok(notify) => notify,
             Err(Overflow) => {
                 self.note_failure(TermError::CatastrophicStream.into());
@@ -137,10 +137,10 @@ impl Qp {
     }
 
     /// Takes a receive for a message that begins.
-    pub(super) fn take_recv(self: &Arc<Self>) -> Result<Recv, Refusal> {
+    pub(super) fn take_recv(self: &Arc<Self>, sgl: &mut SgList) -> Result<Recv, Refusal> {
         let taken = match &self.srq {
-            Some(srq) => srq.take(),
-            None => (*self.rq.lock()).as_mut().and_then(Rq::take),
+            Some(srq) => srq.take(sgl),
+            None => (*self.rq.lock()).as_mut().and_then(|rq| rq.take(sgl)),
         };
         match taken {
             Some(Ok(recv)) => Ok(recv),
@@ -158,7 +158,7 @@ impl Qp {
     ///
     /// The queue is full, which ends the stream (V-CQ-7).
     pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Refusal> {
-        match self.recv_cq.add(completion) {
+        match self.recv_cq.add(completion, &self.handle) {
             Ok(notify) => {
                 if notify {
                     self.recv_cq.notify();

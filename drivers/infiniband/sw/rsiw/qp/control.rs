@@ -27,10 +27,16 @@ use crate::{
             Callbacks,
             TcpSocket, //
         },
-        rdma::attr::{
-            IbQpState,
-            QpModify,
-            QpQuery, //
+        rdma::{
+            attr::{
+                IbQpState,
+                QpModify,
+                QpQuery, //
+            },
+            wr::{
+                RecvChain,
+                SendChain, //
+            },
         },
     },
     proto::{
@@ -139,7 +145,7 @@ impl Qp {
     ) -> Result {
         let irq = KVec::from_elem(IrqEntry::default(), params.ird.into(), GFP_KERNEL)?;
         let orq = KVec::from_elem(OrqEntry::default(), params.orq_slots().into(), GFP_KERNEL)?;
-        let tx = TxState::new(params, sock.mss())?;
+        let tx = TxState::new(self, params, sock.mss())?;
         let stream = Stream::new(self.clone(), params)?;
 
         let mut inner = self.inner.lock();
@@ -333,6 +339,9 @@ impl Qp {
     /// sends. Who posts one request after the other is better served by the work item: the library
     /// rings no more while a request waits, and many go to TCP in one call.
     pub(crate) fn doorbell(self: &Arc<Self>) -> Result {
+        if self.posted.is_some() {
+            return Err(EINVAL);
+        }
         let mut inner = match self.inner.try_lock() {
             Some(inner) => inner,
             // Whoever has the mutex may have looked at the ring already.
@@ -364,12 +373,52 @@ impl Qp {
         Ok(())
     }
 
+    /// Posts the requests of a kernel consumer, up to the first bad one. The work item sends them or
+    /// flushes them. Any context.
+    ///
+    /// # Errors
+    ///
+    /// See [`KernelSq::post`](super::sq::kernel::KernelSq::post).
+    pub(crate) fn post_send(self: &Arc<Self>, chain: &mut SendChain<'_>) -> Result {
+        let Some(posted) = &self.posted else {
+            let _ = chain.next();
+            return Err(EINVAL);
+        };
+        let result = posted.post(chain);
+        self.kick();
+        result
+    }
+
+    /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
+    ///
+    /// # Errors
+    ///
+    /// See [`Rq::post`](super::rq::Rq::post).
+    pub(crate) fn post_recv(self: &Arc<Self>, chain: &mut RecvChain<'_>) -> Result {
+        let result = match &mut *self.rq.lock() {
+            Some(rq) => rq.post(chain),
+            // Receives go to the shared queue (V-SRQ-8).
+            None => {
+                let _ = chain.next();
+                Err(EINVAL)
+            }
+        };
+        // Whoever flushes the queue changed the state before: he sees what is in the queue, or his
+        // state is seen here.
+        if self.state().post_recv() == Post::Flush {
+            self.kick();
+        }
+        result
+    }
+
     /// Ends the connection and whatever the QP does, for good.
     pub(crate) fn destroy(self: &Arc<Self>) {
         self.dev.qps.remove(self.num());
         self.destroyed.store(true, Relaxed);
         self.abort();
         self.cancel_timer();
+        self.send_cq.forget(&self.handle);
+        self.recv_cq.forget(&self.handle);
         self.forget_rings();
         self.pd.leave();
     }

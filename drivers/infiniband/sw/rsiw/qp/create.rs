@@ -7,8 +7,14 @@
 
 use super::{
     control::Inner,
-    rq::Rq,
+    rq::{
+        KernelRq,
+        Rq,
+        UserRq, //
+    },
     sq::{
+        kernel::KernelSq,
+        user::UserSq,
         Sq,
         SqRing, //
     },
@@ -25,10 +31,13 @@ use crate::{
     },
     device::{
         Quota,
+        KERNEL_MAX_INLINE,
+        KERNEL_MAX_SGE,
         MAX_WR, //
     },
     ffi::{
         rdma::{
+            attr::QpCap,
             driver::QpInit,
             handle::QpHandle,
             mmap::MmapEntry,
@@ -70,8 +79,95 @@ fn ring<T: RingEntry>(depth: u32, udata: &Udata<'_>) -> Result<(SharedRing<T>, M
     Ok((ring, MmapEntry::insert(udata, mem)?))
 }
 
+/// The queues of a new QP.
+struct Queues {
+    ring: SqRing,
+    /// None with a shared receive queue.
+    rq: Option<Rq>,
+    sq_entry: Option<MmapEntry>,
+    rq_entry: Option<MmapEntry>,
+    posted: Option<Arc<KernelSq>>,
+}
+
+impl Queues {
+    /// Makes the queues of a process; replaces what was asked by what is given.
+    fn of_process(
+        cap: &mut QpCap,
+        has_srq: bool,
+        sig_all: bool,
+        udata: &Udata<'_>,
+    ) -> Result<Self> {
+        // CAST: 6 and 80.
+        check(cap, has_srq, MAX_SGE as u32, MAX_INLINE as u32)?;
+        let (sq, sq_entry) = ring::<Sqe>(cap.max_send_wr, udata)?;
+        let (rq, rq_entry) = if has_srq {
+            (None, None)
+        } else {
+            let (ring, entry) = ring::<Rqe>(cap.max_recv_wr, udata)?;
+            cap.max_recv_wr = ring.len();
+            let rq = UserRq::new(ring, cap.max_recv_sge);
+            (Some(Rq::User(rq)), Some(entry))
+        };
+        cap.max_send_wr = sq.len();
+        // CAST: 80.
+        cap.max_inline_data = MAX_INLINE as u32;
+        Ok(Self {
+            ring: SqRing::User(UserSq::new(sq, sig_all, cap.max_send_sge)),
+            rq,
+            sq_entry: Some(sq_entry),
+            rq_entry,
+            posted: None,
+        })
+    }
+
+    /// Makes the queues of a kernel consumer.
+    fn of_kernel(cap: &mut QpCap, has_srq: bool, sig_all: bool) -> Result<Self> {
+        check(cap, has_srq, KERNEL_MAX_SGE, KERNEL_MAX_INLINE)?;
+        let posted = KernelSq::new(
+            cap.max_send_wr,
+            sig_all,
+            cap.max_send_sge,
+            cap.max_inline_data,
+        )?;
+        let rq = if has_srq {
+            None
+        } else {
+            let rq = KernelRq::new(cap.max_recv_wr, cap.max_recv_sge)?;
+            Some(Rq::Kernel(rq))
+        };
+        Ok(Self {
+            ring: SqRing::Kernel(posted.clone()),
+            rq,
+            sq_entry: None,
+            rq_entry: None,
+            posted: Some(posted),
+        })
+    }
+}
+
+/// Checks sizes against the maxima; each request may have an element.
+fn check(cap: &mut QpCap, has_srq: bool, max_sge: u32, max_inline: u32) -> Result {
+    if has_srq {
+        // Whatever was asked of a queue that there will not be (V-QP-3).
+        cap.max_recv_wr = 0;
+        cap.max_recv_sge = 0;
+    } else {
+        cap.max_recv_sge = cap.max_recv_sge.max(1);
+    }
+    if cap.max_send_wr > MAX_WR
+        || cap.max_recv_wr > MAX_WR
+        || cap.max_send_sge > max_sge
+        || cap.max_recv_sge > max_sge
+        || cap.max_inline_data > max_inline
+    {
+        return Err(EINVAL);
+    }
+    cap.max_send_sge = cap.max_send_sge.max(1);
+    Ok(())
+}
+
 impl Qp {
-    /// Creates a queue pair for the process that makes the call.
+    /// Creates a queue pair for the process that makes the call, or for a kernel consumer.
     ///
     /// # Errors
     ///
@@ -86,53 +182,34 @@ impl Qp {
         if init.flags != 0 {
             return Err(EOPNOTSUPP);
         }
-        let udata = udata.ok_or(EOPNOTSUPP)?;
-        let cap = &mut init.cap;
-        // CAST: 6 and 80.
-        let (max_sge, max_inline) = (MAX_SGE as u32, MAX_INLINE as u32);
-        if cap.max_send_wr > MAX_WR
-            || cap.max_send_sge > max_sge
-            || cap.max_inline_data > max_inline
-        {
-            return Err(EINVAL);
-        }
-        let srq = init.srq.clone();
-        if srq.is_some() {
-            // Whatever was asked of a queue that there will not be (V-QP-3).
-            cap.max_recv_wr = 0;
-            cap.max_recv_sge = 0;
-        } else if cap.max_recv_wr > MAX_WR || cap.max_recv_sge > max_sge {
-            return Err(EINVAL);
-        }
         let send_cq = init.send_cq.as_ref().ok_or(EINVAL)?.cq().clone();
         let recv_cq = init.recv_cq.as_ref().ok_or(EINVAL)?.cq().clone();
         let quota = Quota::take(pd.device(), |limits| &limits.qps)?;
-
-        let (sq, sq_entry) = ring::<Sqe>(cap.max_send_wr, udata)?;
-        let (rq, rq_entry) = match srq {
-            Some(_) => (None, None),
-            None => {
-                let (ring, entry) = ring::<Rqe>(cap.max_recv_wr, udata)?;
-                cap.max_recv_wr = ring.len();
-                cap.max_recv_sge = cap.max_recv_sge.max(1);
-                (Some(Rq::new(ring, cap.max_recv_sge)), Some(entry))
-            }
+        let srq = init.srq.clone();
+        let queues = match &udata {
+            Some(udata) => Queues::of_process(&mut init.cap, srq.is_some(), init.sig_all, udata)?,
+            None => Queues::of_kernel(&mut init.cap, srq.is_some(), init.sig_all)?,
         };
-        cap.max_send_wr = sq.len();
-        cap.max_send_sge = cap.max_send_sge.max(1);
-        cap.max_inline_data = max_inline;
+        let owner = udata.as_ref().map(|_| current!().tgid());
+        let Queues {
+            ring,
+            rq,
+            sq_entry,
+            rq_entry,
+            posted,
+        } = queues;
+        let (cap, sig_all) = (init.cap, init.sig_all);
+        let key = |entry: &Option<MmapEntry>| entry.as_ref().map_or(0, MmapEntry::key);
         let mut resp = CreateQpResp {
             qp_id: 0,
-            num_sqe: sq.len(),
+            num_sqe: cap.max_send_wr,
             num_rqe: cap.max_recv_wr,
             pad: 0,
-            sq_key: sq_entry.key(),
-            rq_key: rq_entry.as_ref().map_or(0, MmapEntry::key),
+            sq_key: key(&sq_entry),
+            rq_key: key(&rq_entry),
         };
 
-        let under_way = Sq::new(sq.len())?;
-        let inner = Inner::new(SqRing::new(sq, init.sig_all, cap.max_send_sge));
-        let (cap, sig_all) = (*cap, init.sig_all);
+        let under_way = Sq::new(cap.max_send_wr.max(1))?;
         let qp = Arc::pin_init(
             pin_init!(Self {
                 num: Atomic::new(0),
@@ -143,7 +220,7 @@ impl Qp {
                 recv_cq,
                 cap,
                 sig_all,
-                owner: Some(current!().tgid()),
+                owner,
                 access: Atomic::new(0),
                 state: Atomic::new(0),
                 heard: Atomic::new(0),
@@ -152,7 +229,8 @@ impl Qp {
                 sq_entry,
                 rq_entry,
                 srq,
-                inner <- new_mutex!(inner, "rsiw::Qp::inner"),
+                posted,
+                inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 sq <- new_spinlock_irq!(under_way, "rsiw::Qp::sq"),
                 irq <- new_spinlock_irq!(Irq::new(KVec::new()), "rsiw::Qp::irq"),
                 rq <- new_spinlock_irq!(rq, "rsiw::Qp::rq"),
@@ -174,7 +252,7 @@ impl Qp {
         };
         qp.num.store(num, Relaxed);
         resp.qp_id = num;
-        if let Err(e) = udata.respond(&resp) {
+        if let Some(Err(e)) = udata.map(|udata| udata.respond(&resp)) {
             qp.destroy();
             return Err(e);
         }
@@ -183,8 +261,7 @@ impl Qp {
 
     /// Ends the offers to map the rings.
     pub(super) fn forget_rings(&self) {
-        self.sq_entry.remove();
-        if let Some(entry) = &self.rq_entry {
+        for entry in [&self.sq_entry, &self.rq_entry].into_iter().flatten() {
             entry.remove();
         }
     }

@@ -30,6 +30,7 @@ use crate::{
             Async,
             Effects,
             Event,
+            Post,
             State,
             Tcp, //
         },
@@ -199,10 +200,19 @@ impl Qp {
         rx
     }
 
-    /// Flushes both queues, for requests that were posted in state Error (T-34).
-    pub(super) fn flush_posted(&self, inner: &mut Inner, after: &mut After) {
-        after.notify.send |= self.flush_sq(inner);
-        after.notify.recv |= self.flush_rq();
+    /// Completes what was posted in a state in which nothing is sent or received any more (T-34).
+    pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        match inner.state.post_send() {
+            Post::Queue => {}
+            Post::Flush => after.notify.send |= self.flush_sq(inner),
+            Post::BadClose if inner.ring.is_empty() => {}
+            Post::BadClose => {
+                let _ = self.apply(inner, Event::PostedInClosing, None, after);
+            }
+        }
+        if inner.state.post_recv() == Post::Flush {
+            after.notify.recv |= self.flush_rq();
+        }
     }
 
     /// Completes all send requests as flushed, in post order; at most a ring full of new ones.
@@ -218,12 +228,9 @@ impl Qp {
         }
         while sq.orq.pop().is_some() {}
         for _ in 0..inner.ring.len() {
-            let work = match inner.ring.peek() {
-                None => break,
-                Some(Ok(wqe)) => wqe.work,
-                Some(Err(bad)) => bad.work,
+            let Some(work) = inner.ring.discard() else {
+                break;
             };
-            inner.ring.consume();
             notify |= self.complete_work(&work, Status::Flushed);
         }
         notify
@@ -248,10 +255,8 @@ impl Qp {
             return false;
         }
         for _ in 0..rq.len() {
-            let id = match rq.take() {
-                None => break,
-                Some(Ok(recv)) => recv.id,
-                Some(Err(bad)) => bad.id,
+            let Some(id) = rq.discard() else {
+                break;
             };
             notify |= self.flush_recv(id);
         }
@@ -272,6 +277,6 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        self.recv_cq.add(&flushed).unwrap_or(false)
+        self.recv_cq.add(&flushed, &self.handle).unwrap_or(false)
     }
 }

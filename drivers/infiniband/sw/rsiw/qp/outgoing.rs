@@ -8,20 +8,13 @@
 use super::{
     failure::Failure,
     frame::Writer,
-    rq::pieces,
-    sq::{
-        Data,
-        Wqe, //
-    },
+    sgl::SgList,
+    sq::Wqe,
     tx::response_failure,
     Qp, //
 };
 use crate::{
-    abi::{
-        Sge,
-        WcStatus,
-        MAX_SGE, //
-    },
+    abi::WcStatus,
     mr::{
         access::{
             Access,
@@ -63,23 +56,40 @@ pub(super) struct Outgoing {
     pub(super) message: Message,
     /// Where it comes from.
     pub(super) origin: Origin,
+    /// The elements or octets of a request.
+    pub(super) sgl: SgList,
+    /// The regions of the elements, or that of a response.
+    accesses: KVec<Option<MrAccess<Arc<Mr>>>>,
     /// Whether the accesses are there.
     is_open: bool,
-    accesses: [Option<MrAccess<Arc<Mr>>>; MAX_SGE],
 }
 
 impl Outgoing {
-    /// No message.
-    pub(super) fn new() -> Self {
-        Self {
+    /// No message; there will be ones of at most `max_sge` elements or `max_inline` octets.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(max_sge: u32, max_inline: u32) -> Result<Self> {
+        let mut accesses = KVec::new();
+        for _ in 0..max_sge.max(1) {
+            accesses.push(None, GFP_KERNEL)?;
+        }
+        Ok(Self {
             message: Message::none(),
             origin: Origin::Bare,
+            sgl: SgList::new(max_sge, max_inline)?,
+            accesses,
             is_open: false,
-            accesses: [const { None }; MAX_SGE],
-        }
+        })
     }
 
-    /// Becomes a message of which nothing is sent yet.
+    /// Most regions that a message may take.
+    pub(super) fn width(&self) -> usize {
+        self.accesses.len()
+    }
+
+    /// Becomes a message of which nothing is sent yet, and whose elements are there already.
     pub(super) fn begin(&mut self, message: Message, origin: Origin) {
         self.message = message;
         self.origin = origin;
@@ -96,8 +106,9 @@ impl Outgoing {
             return Ok(());
         }
         match &self.origin {
-            Origin::Request(wqe, token) => {
-                for (slot, sge) in self.accesses.iter_mut().zip(wqe.sges()) {
+            Origin::Request(wqe, token) if !wqe.is_inline => {
+                let sges = self.sgl.elements();
+                for (slot, sge) in self.accesses.iter_mut().zip(sges) {
                     if sge.length == 0 {
                         continue;
                     }
@@ -119,8 +130,9 @@ impl Outgoing {
                         request.len,
                     )
                     .map_err(|e| response_failure(entry, e, self.message.sent()))?;
-                let [first, ..] = &mut self.accesses;
-                *first = Some(access);
+                if let Some(first) = self.accesses.first_mut() {
+                    *first = Some(access);
+                }
             }
             _ => {}
         }
@@ -144,23 +156,16 @@ impl Outgoing {
     /// Elements that the payload may lie in.
     pub(super) fn elements(&self) -> usize {
         match &self.origin {
-            Origin::Request(wqe, _) => wqe.sges().len(),
+            Origin::Request(wqe, _) if !wqe.is_inline => self.sgl.elements().len(),
             Origin::Response(_) => 1,
-            Origin::Bare => 0,
+            _ => 0,
         }
     }
 
     /// Octets of the payload that have to be copied.
     pub(super) fn inline_len(&self) -> usize {
         match &self.origin {
-            Origin::Request(
-                Wqe {
-                    data: Data::Inline(_),
-                    len,
-                    ..
-                },
-                _,
-            ) => *len as usize, // CAST: small.
+            Origin::Request(wqe, _) if wqe.is_inline => wqe.len as usize, // CAST: small.
             _ => 0,
         }
     }
@@ -176,35 +181,20 @@ impl Outgoing {
             return Ok(());
         }
         match &self.origin {
-            Origin::Request(
-                Wqe {
-                    data: Data::Inline(data),
-                    ..
-                },
-                _,
-            ) => {
+            Origin::Request(wqe, _) if wqe.is_inline => {
                 // CAST: 32 bits fit.
-                let at = frame.offset as usize;
-                let end = at.checked_add(len as usize).ok_or(EINVAL)?;
-                writer.bytes(data.get(at..end).ok_or(EINVAL)?)
+                let octets = self.sgl.octets(frame.offset as usize, len as usize);
+                writer.bytes(octets.ok_or(EINVAL)?)
             }
-            Origin::Request(wqe, _) => self.write_pieces(writer, wqe.sges(), frame.offset, len),
+            Origin::Request(..) => {
+                for piece in self.sgl.pieces(frame.offset, len) {
+                    self.write_slices(writer, piece.index, piece.at, piece.len)?;
+                }
+                Ok(())
+            }
             Origin::Response(_) => self.write_slices(writer, 0, frame.offset, len),
             Origin::Bare => Err(EINVAL),
         }
-    }
-
-    fn write_pieces<K>(
-        &self,
-        writer: &mut Writer<'_, K>,
-        sges: &[Sge],
-        offset: u32,
-        len: u32,
-    ) -> Result {
-        for piece in pieces(sges, offset, len) {
-            self.write_slices(writer, piece.index, piece.at, piece.len)?;
-        }
-        Ok(())
     }
 
     fn write_slices<K>(
@@ -216,8 +206,14 @@ impl Outgoing {
     ) -> Result {
         let access = self.accesses.get(index).and_then(Option::as_ref);
         let slices = access.ok_or(EINVAL)?.slices(at, len).map_err(|_| EINVAL)?;
+        let mut left = len;
         for slice in slices {
+            left = left.checked_sub(slice.len()).ok_or(EINVAL)?;
             writer.pages(slice)?;
+        }
+        // Memory of the kernel ends where its owner named what is none.
+        if left != 0 {
+            return Err(EFAULT);
         }
         Ok(())
     }

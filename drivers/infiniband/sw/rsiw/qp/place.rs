@@ -6,9 +6,9 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    rq::{
+    sgl::{
         Piece,
-        Recv, //
+        SgList, //
     },
     Qp, //
 };
@@ -93,6 +93,7 @@ impl Source<'_> {
         to: u32,
         len: u32,
     ) -> Result {
+        let end = at.checked_add(len as usize).ok_or(EINVAL)?; // CAST: 32 bits fit.
         for slice in access.slices(to, len).map_err(|_| EINVAL)? {
             // CAST: 32 bits fit.
             let n = slice.len() as usize;
@@ -107,6 +108,10 @@ impl Source<'_> {
             }
             at = at.checked_add(n).ok_or(EINVAL)?;
         }
+        // Memory of the kernel ends where its owner named what is none.
+        if at != end {
+            return Err(EFAULT);
+        }
         Ok(())
     }
 
@@ -119,7 +124,7 @@ impl Source<'_> {
     pub(super) fn place_recv(
         &self,
         qp: &Qp,
-        recv: &Recv,
+        sgl: &SgList,
         mut at: usize,
         offset: u32,
         len: u32,
@@ -132,8 +137,21 @@ impl Source<'_> {
                 .access(stag, qp.recv_pd(), want, addr, piece.len)
                 .map_err(|_| EACCES)
         };
+        let pieces = sgl.pieces(offset, len);
+        if sgl.elements().len() > MAX_SGE {
+            // Too many to be kept on the stack of a softirq: look at them twice.
+            for piece in pieces.clone() {
+                open(piece)?;
+            }
+            for piece in pieces {
+                self.place(&open(piece)?, at, 0, piece.len)?;
+                // CAST: 32 bits fit.
+                at = at.checked_add(piece.len as usize).ok_or(EINVAL)?;
+            }
+            return Ok(());
+        }
         let mut open_pieces: [Option<MrAccess<Arc<Mr>>>; MAX_SGE] = [const { None }; MAX_SGE];
-        for (slot, piece) in open_pieces.iter_mut().zip(recv.pieces(offset, len)) {
+        for (slot, piece) in open_pieces.iter_mut().zip(pieces) {
             *slot = Some(open(piece)?);
         }
         for access in open_pieces.iter().flatten() {

@@ -15,6 +15,8 @@ use super::{
     },
     place::Source,
     rq::Recv,
+    sgl::SgList,
+    start::read_of,
     stream::Stream,
     Qp,
     RemoteEnd, //
@@ -26,7 +28,10 @@ use crate::{
     },
     cq::Completion,
     ffi::net::SkbChunk,
-    mr::access::Access,
+    mr::{
+        access::Access,
+        Mr, //
+    },
     proto::{
         conn::Params,
         deframer::{
@@ -79,8 +84,26 @@ pub(super) struct RxState {
     wants_staging: bool,
     /// The receive that a Send is being placed into.
     recv: Option<Recv>,
+    /// Its elements.
+    sgl: SgList,
+    /// What waits for others to be done with a region that was invalidated.
+    pending: Option<Pending>,
     /// Everything that still comes is dropped.
     stopped: bool,
+}
+
+/// What waits for a region to be quiet.
+struct Pending {
+    mr: Arc<Mr>,
+    then: Then,
+}
+
+/// What is done then.
+enum Then {
+    /// The receive in progress completes.
+    Receive(Completion),
+    /// A Read of ours completes.
+    Read(Token),
 }
 
 /// The rest of a chunk.
@@ -101,17 +124,23 @@ impl ByteSource for Rest<'_> {
 }
 
 impl RxState {
-    /// For a new connection.
-    pub(super) fn new(params: &Params) -> Self {
-        Self {
+    /// For a new connection, with receives of at most `max_sge` elements.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(params: &Params, max_sge: u32) -> Result<Self> {
+        Ok(Self {
             deframer: Deframer::new(),
             rx: Rx::new(params.expect_rtr),
             crc: params.crc,
             staging: None,
             wants_staging: false,
             recv: None,
+            sgl: SgList::new(max_sge, 0)?,
+            pending: None,
             stopped: false,
-        }
+        })
     }
 
     /// Whether receiving waits for a buffer.
@@ -138,18 +167,23 @@ impl RxState {
     pub(super) fn consume(&mut self, stream: &Stream, chunk: &SkbChunk<'_>) -> usize {
         let mut at = 0;
         while !self.stopped {
+            if !self.resume(stream) {
+                return at;
+            }
             match self.step(stream, chunk, at) {
                 Ok(Some(n)) => at = at.saturating_add(n),
                 Ok(None) => return at,
-                Err(failure) => {
-                    self.stopped = true;
-                    self.rx.stop();
-                    stream.qp.fail(failure);
-                }
+                Err(failure) => self.fail(stream, failure),
             }
         }
         // What is not read would turn the close into a RST (T-32).
         chunk.len()
+    }
+
+    fn fail(&mut self, stream: &Stream, failure: Failure) {
+        self.stopped = true;
+        self.rx.stop();
+        stream.qp.fail(failure);
     }
 
     /// One step of [`RxState::consume`]: octets used, `None` if no more can be.
@@ -245,7 +279,7 @@ impl RxState {
             Action::Ignore => Ok(()),
             Action::Write { stag, to, .. } => write(qp, src, at, stag, to, len),
             Action::ReadResponse { stag, to, last } => {
-                read_response(qp, src, at, stag, to, segment.payload_len, last)
+                self.read_response(qp, src, at, (stag, to), segment.payload_len, last)
             }
             Action::Send {
                 mo,
@@ -256,7 +290,7 @@ impl RxState {
                 ..
             } => {
                 if first {
-                    self.recv = Some(qp.take_recv()?);
+                    self.recv = Some(qp.take_recv(&mut self.sgl)?);
                 }
                 let end = self.place(qp, src, at, mo, len)?;
                 if last {
@@ -289,7 +323,7 @@ impl RxState {
         let (status, error) = if u64::from(end) > recv.len {
             (WcStatus::LocLenErr, TermError::UntaggedTooLong)
         } else {
-            match src.place_recv(qp, recv, at, mo, len) {
+            match src.place_recv(qp, &self.sgl, at, mo, len) {
                 Ok(()) => return Ok(end),
                 Err(_) => (WcStatus::LocProtErr, TermError::LocalCatastrophic),
             }
@@ -309,7 +343,8 @@ impl RxState {
         }
     }
 
-    /// Completes the receive in progress, `len` octets long.
+    /// Completes the receive in progress, `len` octets long, and invalidates what the peer wants to
+    /// be invalidated before (V-INV-14).
     fn complete(
         &mut self,
         qp: &Arc<Qp>,
@@ -317,15 +352,10 @@ impl RxState {
         solicited: bool,
         invalidate: Option<Stag>,
     ) -> Result<(), Refusal> {
-        if let Some(stag) = invalidate {
-            if let Err(error) = qp.invalidate_remotely(stag) {
-                return Err(self.refuse(qp, WcStatus::RemInvReqErr, error));
-            }
-        }
-        let Some(recv) = self.recv.take() else {
+        let Some(recv) = self.recv else {
             return Ok(());
         };
-        qp.complete_recv(&Completion {
+        let completion = Completion {
             id: recv.id,
             opcode: Opcode::Receive,
             status: WcStatus::Success,
@@ -333,7 +363,89 @@ impl RxState {
             invalidated: invalidate,
             qp: qp.num(),
             solicited,
-        })
+        };
+        if let Some(stag) = invalidate {
+            match qp.invalidate_remotely(stag) {
+                Ok(mr) => return self.when_quiet(qp, mr, Then::Receive(completion)),
+                Err(error) => return Err(self.refuse(qp, WcStatus::RemInvReqErr, error)),
+            }
+        }
+        self.recv = None;
+        qp.complete_recv(&completion)
+    }
+
+    /// Places a segment of a Read Response; completes the Read with the last one.
+    fn read_response(
+        &mut self,
+        qp: &Arc<Qp>,
+        src: &Source<'_>,
+        at: usize,
+        (stag, to): (Stag, TaggedOffset),
+        len: u16,
+        last: bool,
+    ) -> Result<(), Refusal> {
+        let response = qp.sq.lock().orq.response(stag, to, len, last)?;
+        let (token, invalidate) = read_of(response.entry.id);
+        let len = u32::from(len);
+        let refuse = |()| Refusal {
+            error: TermError::LocalCatastrophic,
+            in_completion: qp.fail_send(token, WcStatus::LocProtErr),
+        };
+        if len > 0 {
+            qp.access(stag, Access::LOCAL_WRITE, to.0, len)
+                .map_err(|_| ())
+                .and_then(|access| src.place(&access, at, 0, len).map_err(|_| ()))
+                .map_err(refuse)?;
+        }
+        if !response.complete {
+            return Ok(());
+        }
+        if !invalidate {
+            qp.read_done((!response.entry.rtr).then_some(token));
+            return Ok(());
+        }
+        let sink = response.entry.sink_stag;
+        let mr = qp.invalidate_locally(sink).map_err(refuse)?;
+        self.when_quiet(qp, mr, Then::Read(token))
+    }
+
+    /// Goes on once nobody uses `mr`, which was invalidated. Others may be reading from it or
+    /// writing to it on other processors; they are not waited for here.
+    fn when_quiet(&mut self, qp: &Arc<Qp>, mr: Arc<Mr>, then: Then) -> Result<(), Refusal> {
+        if mr.is_quiet() {
+            return self.finish(qp, &then);
+        }
+        self.pending = Some(Pending { mr, then });
+        Ok(())
+    }
+
+    fn finish(&mut self, qp: &Arc<Qp>, then: &Then) -> Result<(), Refusal> {
+        match then {
+            Then::Receive(completion) => {
+                self.recv = None;
+                qp.complete_recv(completion)
+            }
+            Then::Read(token) => {
+                qp.read_done(Some(*token));
+                Ok(())
+            }
+        }
+    }
+
+    /// Does what had to wait. Gives whether receiving may go on.
+    pub(super) fn resume(&mut self, stream: &Stream) -> bool {
+        let Some(pending) = self.pending.take_if(|pending| pending.mr.is_quiet()) else {
+            return self.pending.is_none();
+        };
+        if let Err(refusal) = self.finish(&stream.qp, &pending.then) {
+            self.fail(stream, refusal.error.into());
+        }
+        true
+    }
+
+    /// The region whose users receiving waits for.
+    pub(super) fn waits_for(&self) -> Option<&Arc<Mr>> {
+        self.pending.as_ref().map(|pending| &pending.mr)
     }
 }
 
@@ -354,38 +466,6 @@ fn write(
         .map_err(super::failure::tagged)?;
     src.place(&access, at, 0, len)
         .map_err(|_| TermError::LocalCatastrophic.into())
-}
-
-/// Places a segment of a Read Response; completes the Read with the last one.
-fn read_response(
-    qp: &Arc<Qp>,
-    src: &Source<'_>,
-    at: usize,
-    stag: Stag,
-    to: TaggedOffset,
-    len: u16,
-    last: bool,
-) -> Result<(), Refusal> {
-    let response = qp.sq.lock().orq.response(stag, to, len, last)?;
-    // CAST: the token that was put in.
-    let token = Token(response.entry.id as u32);
-    let len = u32::from(len);
-    if len > 0 {
-        let placed = qp
-            .access(stag, Access::LOCAL_WRITE, to.0, len)
-            .map_err(|_| ())
-            .and_then(|access| src.place(&access, at, 0, len).map_err(|_| ()));
-        if placed.is_err() {
-            return Err(Refusal {
-                error: TermError::LocalCatastrophic,
-                in_completion: qp.fail_send(token, WcStatus::LocProtErr),
-            });
-        }
-    }
-    if response.complete {
-        qp.read_done((!response.entry.rtr).then_some(token));
-    }
-    Ok(())
 }
 
 /// Queues a Read Request of the peer.

@@ -12,18 +12,27 @@ use super::{
         Origin,
         Outgoing, //
     },
+    sgl::SgList,
     sq::{
         BadWqe,
         Operation,
-        SqRing,
-        Wqe, //
+        SqRing, //
     },
     Qp, //
 };
 use crate::{
-    abi::WcStatus,
-    mr::access::Access,
+    abi::{
+        Sge,
+        WcStatus, //
+    },
+    ffi::rdma::wr::Registration,
+    mr::{
+        access::Access,
+        fast::FastError,
+        By, //
+    },
     proto::{
+        order::Token,
         reads::OrqEntry,
         tx::{
             may_start,
@@ -46,7 +55,18 @@ use kernel::sync::Arc;
 /// The sink that a Read of nothing names: nobody checks it, but some adapters refuse zero.
 const NO_SINK: Stag = Stag(1);
 
-/// Takes the oldest request, if it may start, and puts it into `to`. Gives whether it did.
+/// What is to be sent next.
+pub(super) enum Next {
+    /// The message that was begun.
+    Message,
+    /// Nothing, or nothing that may start.
+    Nothing,
+    /// Nothing before TCP has what was made so far.
+    AfterFlush,
+}
+
+/// Takes the oldest request that may start and is to be sent, and puts it into `out`; carries out
+/// those that are not. `is_flushed` says that TCP has all there was to send.
 ///
 /// # Errors
 ///
@@ -55,102 +75,187 @@ pub(super) fn next_request(
     qp: &Arc<Qp>,
     ring: &mut SqRing,
     tx: &mut Tx,
-    to: &mut Outgoing,
-) -> Result<bool, Failure> {
-    let wqe = match ring.peek() {
-        None => return Ok(false),
-        Some(Ok(wqe)) => wqe,
-        Some(Err(BadWqe { work, status })) => {
+    out: &mut Outgoing,
+    is_flushed: bool,
+) -> Result<Next, Failure> {
+    loop {
+        let wqe = match ring.peek(&mut out.sgl) {
+            None => return Ok(Next::Nothing),
+            Some(Ok(wqe)) => wqe,
+            Some(Err(BadWqe { work, status })) => {
+                ring.consume();
+                return Err(Failure {
+                    in_completion: qp.fail_new_send(work, status),
+                    ..TermError::LocalCatastrophic.into()
+                });
+            }
+        };
+        let is_invalidation = matches!(wqe.operation, Operation::Invalidate { .. });
+        // What is in front of it may be read from the region.
+        if is_invalidation && !is_flushed {
+            return Ok(Next::AfterFlush);
+        }
+        let sink = match wqe.operation {
+            Operation::Read { invalidate, .. } => Some(read_sink(qp, &out.sgl, invalidate)),
+            _ => None,
+        };
+        let mut sq = qp.sq.lock();
+        if sq.order.is_full() {
+            sq.stalled = true;
+            return Ok(Next::Nothing);
+        }
+        let earlier = !sq.order.is_empty();
+        let reads = sq.orq.outstanding();
+        let start = may_start(wqe.class(), wqe.is_fenced(), reads, sq.ord, earlier);
+        let failed = match (start, &sink) {
+            (Start::Wait, _) => {
+                sq.stalled = true;
+                return Ok(Next::Nothing);
+            }
+            (Start::NoReadResources, _) => Some(WcStatus::LocQpOpErr),
+            (Start::Now, Some(Err(status))) => Some(*status),
+            (Start::Now, _) => None,
+        };
+        if let Some(status) = failed {
+            drop(sq);
             ring.consume();
             return Err(Failure {
-                in_completion: qp.fail_new_send(work, status),
+                in_completion: qp.fail_new_send(wqe.work, status),
                 ..TermError::LocalCatastrophic.into()
             });
         }
-    };
-    let sink = match wqe.operation {
-        Operation::Read { .. } => Some(read_sink(qp, &wqe)),
-        _ => None,
-    };
-    let mut sq = qp.sq.lock();
-    if sq.order.is_full() {
-        sq.stalled = true;
-        return Ok(false);
-    }
-    let earlier = !sq.order.is_empty();
-    let reads = sq.orq.outstanding();
-    let start = may_start(wqe.class(), wqe.fence, reads, sq.ord, earlier);
-    let failed = match (start, &sink) {
-        (Start::Wait, _) => {
-            sq.stalled = true;
-            return Ok(false);
-        }
-        (Start::NoReadResources, _) => Some(WcStatus::LocQpOpErr),
-        (Start::Now, Some(Err(status))) => Some(*status),
-        (Start::Now, _) => None,
-    };
-    if let Some(status) = failed {
-        drop(sq);
-        ring.consume();
-        return Err(Failure {
-            in_completion: qp.fail_new_send(wqe.work, status),
-            ..TermError::LocalCatastrophic.into()
-        });
-    }
-    let full = |_| Failure::from(TermError::LocalCatastrophic);
-    let token = sq.order.push(wqe.work).map_err(full)?;
-    let kind = match (wqe.operation, sink) {
-        (Operation::Read { stag, to }, Some(Ok((sink_stag, sink_to)))) => {
-            sq.orq
-                .push(OrqEntry {
+        let full = |_| Failure::from(TermError::LocalCatastrophic);
+        let token = sq.order.push(wqe.work).map_err(full)?;
+        let kind = match (wqe.operation, sink) {
+            (
+                Operation::Read {
+                    stag,
+                    to,
+                    invalidate,
+                },
+                Some(Ok((sink_stag, sink_to))),
+            ) => {
+                sq.orq
+                    .push(OrqEntry {
+                        sink_stag,
+                        sink_to,
+                        len: wqe.len,
+                        done: 0,
+                        id: read_id(token, invalidate),
+                        rtr: false,
+                    })
+                    .map_err(full)?;
+                let request = ReadRequest {
                     sink_stag,
                     sink_to,
                     len: wqe.len,
-                    done: 0,
-                    id: token.0.into(),
-                    rtr: false,
-                })
-                .map_err(full)?;
-            let request = ReadRequest {
-                sink_stag,
-                sink_to,
-                len: wqe.len,
-                source_stag: stag,
-                source_to: to,
-            };
-            Kind::ReadRequest(request)
-        }
-        (Operation::Write { stag, to }, _) => Kind::Write { stag, to },
-        (operation, _) => {
-            let invalidate = match operation {
-                Operation::Send { invalidate } => invalidate,
-                _ => None,
-            };
-            Kind::Send {
-                solicited: wqe.solicited,
-                invalidate,
+                    source_stag: stag,
+                    source_to: to,
+                };
+                Kind::ReadRequest(request)
             }
-        }
-    };
-    drop(sq);
-    ring.consume();
-    let message = tx.message(kind, wqe.len);
-    match kind {
-        // It completes with its response.
-        Kind::ReadRequest(_) => to.begin(message, Origin::Bare),
-        _ => to.begin(message, Origin::Request(wqe, token)),
+            (Operation::Write { stag, to }, _) => Kind::Write { stag, to },
+            (Operation::Invalidate { stag }, _) => {
+                drop(sq);
+                ring.consume();
+                finish(qp, token, invalidate(qp, stag))?;
+                continue;
+            }
+            (Operation::Register(wr), _) => {
+                drop(sq);
+                ring.consume();
+                finish(qp, token, register(qp, &wr))?;
+                continue;
+            }
+            (operation, _) => {
+                let invalidate = match operation {
+                    Operation::Send { invalidate } => invalidate,
+                    _ => None,
+                };
+                Kind::Send {
+                    solicited: wqe.solicited,
+                    invalidate,
+                }
+            }
+        };
+        drop(sq);
+        ring.consume();
+        let message = tx.message(kind, wqe.len);
+        out.begin(
+            message,
+            match kind {
+                // It completes with its response.
+                Kind::ReadRequest(_) => Origin::Bare,
+                _ => Origin::Request(wqe, token),
+            },
+        );
+        return Ok(Next::Message);
     }
-    Ok(true)
 }
 
-/// The sink of a Read, which this side must be allowed to write (T-22).
-fn read_sink(qp: &Qp, wqe: &Wqe) -> Result<(Stag, TaggedOffset), WcStatus> {
-    let Some(sge) = wqe.sges().first().filter(|sge| sge.length > 0) else {
+/// The sink of a Read, which this side must be allowed to write (T-22) if there is anything to
+/// write.
+fn read_sink(qp: &Qp, sgl: &SgList, invalidate: bool) -> Result<(Stag, TaggedOffset), WcStatus> {
+    let is_used = |sge: &&Sge| sge.length > 0 || invalidate;
+    let Some(sge) = sgl.elements().first().filter(is_used) else {
         return Ok((NO_SINK, TaggedOffset(0)));
     };
     let stag = Stag(sge.lkey);
+    if sge.length == 0 {
+        return Ok((stag, TaggedOffset(sge.laddr)));
+    }
     match qp.access(stag, Access::LOCAL_WRITE, sge.laddr, sge.length) {
         Ok(_) => Ok((stag, TaggedOffset(sge.laddr))),
         Err(_) => Err(WcStatus::LocProtErr),
     }
+}
+
+/// Ends a request that is not sent.
+fn finish(qp: &Arc<Qp>, token: Token, result: Result<(), WcStatus>) -> Result<(), Failure> {
+    match result {
+        Ok(()) => {
+            qp.sends_done(&[token]);
+            Ok(())
+        }
+        Err(status) => Err(Failure {
+            in_completion: qp.fail_send(token, status),
+            ..TermError::LocalCatastrophic.into()
+        }),
+    }
+}
+
+/// Carries out a local invalidation (V-INV). When it completes, nobody uses the memory.
+fn invalidate(qp: &Qp, stag: Stag) -> Result<(), WcStatus> {
+    let mr = qp.dev.stags.lookup(stag).ok_or(WcStatus::LocQpOpErr)?;
+    mr.invalidate(stag, qp.pd.id(), By::Consumer)
+        .map_err(|_| WcStatus::LocProtErr)?;
+    mr.wait_quiet();
+    Ok(())
+}
+
+/// Carries out a fast registration (V-MR-17, V-MR-18).
+fn register(qp: &Qp, wr: &Registration) -> Result<(), WcStatus> {
+    let mr = qp
+        .dev
+        .stags
+        .lookup(Stag(wr.stag))
+        .ok_or(WcStatus::LocProtErr)?;
+    mr.register_fast(qp.pd.id(), wr).map_err(|e| match e {
+        FastError::Stag | FastError::Pd => WcStatus::LocProtErr,
+        _ => WcStatus::LocQpOpErr,
+    })
+}
+
+/// Marks a Read that is to invalidate its sink.
+const INVALIDATES: u64 = 1 << 32;
+
+/// The name of a Read among those outstanding.
+fn read_id(token: Token, invalidate: bool) -> u64 {
+    u64::from(token.0) | if invalidate { INVALIDATES } else { 0 }
+}
+
+/// What the name of a Read stands for: its request, and whether it invalidates its sink.
+pub(super) fn read_of(id: u64) -> (Token, bool) {
+    // CAST: the low half.
+    (Token(id as u32), id & INVALIDATES != 0)
 }

@@ -69,7 +69,7 @@ impl Stream {
     ///
     /// `ENOMEM`.
     pub(super) fn new(qp: Arc<Qp>, params: &Params) -> Result<Arc<Self>> {
-        let rx = KBox::new(RxState::new(params), GFP_KERNEL)?;
+        let rx = KBox::new(RxState::new(params, qp.max_recv_sge())?, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 qp,
@@ -86,8 +86,10 @@ impl Stream {
         let Some(mut rx) = taken else {
             return false;
         };
+        rx.resume(self);
         let result = sk.read(budget, |chunk| rx.consume(self, chunk));
-        let more = result.is_ok_and(|r| r.more) || rx.wants_staging();
+        let waits = rx.wants_staging() || rx.waits_for().is_some();
+        let more = result.is_ok_and(|r| r.more) || waits;
         *self.rx.lock() = Some(rx);
         more
     }
@@ -95,6 +97,7 @@ impl Stream {
     /// Takes in what was received and tells how the connection is. Process context, no lock held.
     pub(super) fn drain(&self, sock: &TcpSocket) -> Seen {
         self.prepare_staging();
+        self.wait_quiet();
         sock.with_lock(|sk| {
             let more = self.receive(sk, WORK_BUDGET);
             let cut = self.rx.lock().as_ref().is_some_and(|rx| rx.is_cut());
@@ -118,6 +121,18 @@ impl Stream {
             if let Some(rx) = &mut *slot {
                 rx.set_staging(buffer);
             }
+        }
+    }
+
+    /// Waits for those who use a region that the receiver wants to be quiet. One of them may be this
+    /// side's sender, who needs the socket.
+    fn wait_quiet(&self) {
+        let mr = {
+            let slot = self.rx.lock();
+            slot.as_ref().and_then(|rx| rx.waits_for().cloned())
+        };
+        if let Some(mr) = mr {
+            mr.wait_quiet();
         }
     }
 

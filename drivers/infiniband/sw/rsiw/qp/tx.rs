@@ -24,11 +24,13 @@ use super::{
         Outgoing, //
     },
     sq::SqRing,
-    start,
+    start::{
+        self,
+        Next, //
+    },
     Qp, //
 };
 use crate::{
-    abi::MAX_SGE,
     ffi::net::{
         SendFlags,
         TcpSocket,
@@ -90,6 +92,8 @@ pub(super) struct TxState {
     /// The memory of the current message while there is none: moving it costs more than small
     /// messages do.
     spare: Option<KBox<Outgoing>>,
+    /// Most regions that a message may take.
+    width: usize,
     tx: Tx,
     packer: Packer,
     markers: Option<Markers>,
@@ -129,13 +133,15 @@ impl TxState {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(params: &Params, emss: u32) -> Result<Self> {
+    pub(super) fn new(qp: &Qp, params: &Params, emss: u32) -> Result<Self> {
+        let message = Outgoing::new(qp.cap.max_send_sge, qp.cap.max_inline_data)?;
         Ok(Self {
+            width: message.width(),
             batch: TxBatch::new(BATCH_PIECES, BATCH_COPIED, BATCH_OWNERS)?,
             flags: SendFlags::default(),
             ends: KVec::with_capacity(BATCH_ENDS, GFP_KERNEL)?,
             current: None,
-            spare: Some(KBox::new(Outgoing::new(), GFP_KERNEL)?),
+            spare: Some(KBox::new(message, GFP_KERNEL)?),
             tx: Tx::new(),
             packer: Packer::new(emss),
             markers: params.send_markers.then(Markers::new),
@@ -283,7 +289,7 @@ impl TxState {
         let limit = sock.send_space().min(BATCH_BYTES);
         while self.batch.is_empty() || self.batch.remaining() < limit {
             if self.current.is_none() {
-                if self.ends.len() >= BATCH_ENDS || self.batch.owners_left() < MAX_SGE {
+                if self.ends.len() >= BATCH_ENDS || self.batch.owners_left() < self.width {
                     break;
                 }
                 self.begin_message(qp, ring)?;
@@ -395,13 +401,32 @@ impl TxState {
         }
         let sq_first = self.sq_turn;
         self.sq_turn = !sq_first;
-        if sq_first && start::next_request(qp, ring, &mut self.tx, to)? {
+        if sq_first && self.next_request(qp, ring, to)? {
             return Ok(true);
         }
         if self.next_response(qp, to) {
             return Ok(true);
         }
-        Ok(!sq_first && start::next_request(qp, ring, &mut self.tx, to)?)
+        Ok(!sq_first && self.next_request(qp, ring, to)?)
+    }
+
+    /// The oldest request of the send queue, if it may start.
+    fn next_request(
+        &mut self,
+        qp: &Arc<Qp>,
+        ring: &mut SqRing,
+        to: &mut Outgoing,
+    ) -> Result<bool, Failure> {
+        let is_flushed = self.batch.is_empty();
+        match start::next_request(qp, ring, &mut self.tx, to, is_flushed)? {
+            Next::Message => Ok(true),
+            Next::Nothing => Ok(false),
+            Next::AfterFlush => {
+                // It is the first thing to be looked at with the next batch.
+                self.sq_turn = true;
+                Ok(false)
+            }
+        }
     }
 
     /// The first message of a peer-to-peer connection (RFC 6581 section 9.2).

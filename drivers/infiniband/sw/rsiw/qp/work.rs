@@ -10,6 +10,7 @@ use super::{
     control::Inner,
     effects::After,
     failure::Failure,
+    start::read_of,
     stream::Seen,
     Pending,
     Qp,
@@ -24,14 +25,10 @@ use crate::{
             Timer, //
         },
     },
-    proto::{
-        order::Token,
-        state::{
-            remote_class,
-            Async,
-            Event,
-            Post, //
-        },
+    proto::state::{
+        remote_class,
+        Async,
+        Event, //
     },
 };
 use kernel::{
@@ -126,10 +123,7 @@ impl Qp {
         let mut inner = self.inner.lock();
         self.handle(&mut inner, &pending, seen.as_ref(), &mut after);
         self.progress(&mut inner, &mut after);
-        // A doorbell may have been left to us just before the state changed.
-        if inner.state.post_send() == Post::Flush && !inner.ring.is_empty() {
-            self.flush_posted(&mut inner, &mut after);
-        }
+        self.flush_posted(&mut inner, &mut after);
         drop(inner);
         after.run(self);
         if pending.rx || seen.is_some_and(|seen| seen.more) {
@@ -205,8 +199,7 @@ impl Qp {
         let read = end.read.and_then(|msn| {
             let sq = self.sq.lock();
             let entry = sq.orq.find(msn).filter(|entry| !entry.rtr)?;
-            // CAST: the token that was put in.
-            Some(Token(entry.id as u32))
+            Some(read_of(entry.id).0)
         });
         let status = match remote_class(end.code) {
             Async::Access => WcStatus::RemAccessErr,

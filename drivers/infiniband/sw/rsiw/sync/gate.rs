@@ -7,7 +7,7 @@
 //! (no upcall after destroy).
 //!
 //! Unsafe code in `ffi/` relies on this file: after [`Gate::close_and_wait`] returned, no guard of
-//! the gate exists and [`Gate::enter`] gives out none.
+//! the gate exists and [`Gate::enter`] gives out none; and the same while [`Gate::exclusively`] runs.
 //!
 //! Context: [`Gate::enter`] and [`Gate::leave`] in any context, [`Gate::close_and_wait`] sleeps.
 #![forbid(unsafe_code)]
@@ -23,13 +23,17 @@ use kernel::{
             Relaxed,
             Release, //
         },
+        barrier::smp_mb,
         Arc,
         Completion, //
     },
 };
 
-/// Set in [`Gate::state`] once the gate is closed; the bits below count the users inside.
+/// Set in [`Gate::state`] once the gate is closed.
 const CLOSED: u32 = 1 << 31;
+/// Set in [`Gate::state`] while someone has the place behind it for himself. The bits below count
+/// the users inside.
+const EXCLUSIVE: u32 = 1 << 30;
 
 /// A count of users that can be shut and waited for.
 #[pin_data]
@@ -82,9 +86,35 @@ impl Gate {
         self.state.load(Acquire);
     }
 
+    /// Whether the gate was closed. Any context.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.load(Relaxed) & CLOSED != 0
+    }
+
+    /// Whether nobody is inside at this moment. Any context.
+    ///
+    /// Fully ordered: what the caller wrote before is seen by whoever goes in afterwards.
+    pub(crate) fn is_empty(&self) -> bool {
+        smp_mb(Full);
+        self.state.load(Acquire) & !CLOSED == 0
+    }
+
+    /// Runs `f` with nobody inside; who wants to go in meanwhile is turned away. Any context.
+    ///
+    /// Returns `None`, without having run `f`, if somebody is inside or the gate is closed.
+    pub(crate) fn exclusively<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
+        self.state.cmpxchg(0, EXCLUSIVE, Full).ok()?;
+        let result = f();
+        // Release: what `f` did comes before what the next user does.
+        if self.state.fetch_sub(EXCLUSIVE, Release) == CLOSED | EXCLUSIVE {
+            self.empty.complete_all();
+        }
+        Some(result)
+    }
+
     /// Counts a user in. Must be undone by [`Gate::leave`] if it returns true.
     fn try_enter(&self) -> bool {
-        if self.state.fetch_add(1, Acquire) & CLOSED == 0 {
+        if self.state.fetch_add(1, Full) & (CLOSED | EXCLUSIVE) == 0 {
             return true;
         }
         self.leave();

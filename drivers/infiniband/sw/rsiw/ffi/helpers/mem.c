@@ -13,6 +13,18 @@ void *rsiw_helper_page_address(struct page *page)
 	return page_address(page);
 }
 
+/*
+ * The page that a kernel address lies in, NULL if there is none; @linear tells
+ * whether the pages that follow it in memory follow it in the page map, too.
+ */
+struct page *rsiw_helper_kernel_page(const void *addr, bool *linear)
+{
+	*linear = !is_vmalloc_or_module_addr(addr);
+	if (!*linear)
+		return vmalloc_to_page(addr);
+	return virt_addr_valid(addr) ? virt_to_page(addr) : NULL;
+}
+
 struct ib_umem *rsiw_helper_ib_umem_get_va(struct ib_device *dev,
 					   unsigned long addr, size_t size,
 					   int access)

@@ -60,8 +60,10 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_qp: u32,
     /// Work requests of one queue.
     pub(crate) max_qp_wr: u32,
-    /// Scatter/gather entries of a Send, a Write or a receive.
-    pub(crate) max_sge: u32,
+    /// Scatter/gather entries of a Send or a Write.
+    pub(crate) max_send_sge: u32,
+    /// Scatter/gather entries of a receive.
+    pub(crate) max_recv_sge: u32,
     /// Scatter/gather entries of an RDMA Read.
     pub(crate) max_sge_rd: u32,
     /// Completion queues.
@@ -72,6 +74,8 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_mr: u32,
     /// Protection domains.
     pub(crate) max_pd: u32,
+    /// Pages, or stretches, of a fast-register region.
+    pub(crate) max_fast_reg: u32,
     /// Shared receive queues.
     pub(crate) max_srq: u32,
     /// Work requests of a shared receive queue.
@@ -91,9 +95,14 @@ impl DeviceAttr {
         attr.vendor_id = self.vendor_id;
         attr.max_qp = self.max_qp;
         attr.max_qp_wr = self.max_qp_wr;
-        attr.kernel_cap_flags = u64::from(b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
-        attr.max_send_sge = self.max_sge;
-        attr.max_recv_sge = self.max_sge;
+        attr.kernel_cap_flags = u64::from(
+            b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG | b::ib_kernel_cap_flags_IBK_SG_GAPS_REG,
+        );
+        // CAST: 64 bits.
+        attr.device_cap_flags = b::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        attr.max_fast_reg_page_list_len = self.max_fast_reg;
+        attr.max_send_sge = self.max_send_sge;
+        attr.max_recv_sge = self.max_recv_sge;
         attr.max_sge_rd = self.max_sge_rd;
         attr.max_cq = self.max_cq;
         attr.max_cqe = self.max_cqe;
@@ -101,7 +110,7 @@ impl DeviceAttr {
         attr.max_pd = self.max_pd;
         attr.max_srq = self.max_srq;
         attr.max_srq_wr = self.max_srq_wr;
-        attr.max_srq_sge = self.max_sge;
+        attr.max_srq_sge = self.max_recv_sge;
         attr.max_qp_rd_atom = self.max_ird;
         attr.max_res_rd_atom = self.max_ird.saturating_mul(self.max_qp);
         attr.max_qp_init_rd_atom = self.max_ord;

@@ -8,6 +8,7 @@
 mod cm;
 mod device;
 mod kernel;
+mod mr;
 mod qp;
 mod queue;
 mod srq;
@@ -57,24 +58,27 @@ impl<D: Driver> Vtable<D> {
 
         create_cq: Some(queue::create_cq::<D>),
         destroy_cq: Some(queue::destroy_cq::<D>),
-        reg_user_mr: Some(queue::reg_user_mr::<D>),
-        dereg_mr: Some(queue::dereg_mr::<D>),
+        poll_cq: Some(kernel::poll_cq::<D>),
+        req_notify_cq: Some(kernel::req_notify_cq::<D>),
+
+        reg_user_mr: Some(mr::reg_user_mr::<D>),
+        get_dma_mr: Some(mr::get_dma_mr::<D>),
+        alloc_mr: Some(mr::alloc_mr::<D>),
+        map_mr_sg: Some(mr::map_mr_sg::<D>),
+        dereg_mr: Some(mr::dereg_mr::<D>),
 
         create_srq: Some(srq::create_srq::<D>),
         modify_srq: Some(srq::modify_srq::<D>),
         query_srq: Some(srq::query_srq::<D>),
         destroy_srq: Some(srq::destroy_srq::<D>),
+        post_srq_recv: Some(kernel::post_srq_recv::<D>),
 
         create_qp: Some(qp::create_qp::<D>),
         modify_qp: Some(qp::modify_qp::<D>),
         query_qp: Some(qp::query_qp::<D>),
         destroy_qp: Some(qp::destroy_qp::<D>),
-        post_send: Some(qp::post_send::<D>),
-
-        get_dma_mr: Some(kernel::get_dma_mr),
-        post_recv: Some(kernel::post_recv),
-        poll_cq: Some(kernel::poll_cq),
-        req_notify_cq: Some(kernel::req_notify_cq),
+        post_send: Some(kernel::post_send::<D>),
+        post_recv: Some(kernel::post_recv::<D>),
 
         iw_add_ref: Some(cm::iw_add_ref::<D>),
         iw_rem_ref: Some(cm::iw_rem_ref::<D>),

@@ -14,13 +14,20 @@ use super::{
         QpQuery,
         SrqAttr, //
     },
+    extent::Staging,
     handle::{
         CqHandle,
         DeviceHandle,
         QpHandle,
         SrqHandle, //
     },
+    kmr::DmaMemory,
     udata::Udata,
+    wc::WcRoom,
+    wr::{
+        RecvChain,
+        SendChain, //
+    },
 };
 use crate::ffi::{
     iwcm::{
@@ -53,6 +60,12 @@ pub(crate) trait HasCqHandle {
 pub(crate) trait HasQpHandle {
     /// The handle given to [`Driver::create_qp`].
     fn handle(&self) -> &QpHandle;
+}
+
+/// The driver's region tells where its fast-register list is.
+pub(crate) trait Mappable {
+    /// The place of the list, unless the region is of another kind. Any context.
+    fn staging(&self) -> Option<&Staging>;
 }
 
 /// The driver's shared receive queue knows the core's.
@@ -147,13 +160,13 @@ pub(crate) trait Driver: Sized + 'static {
     /// Shared receive queue.
     type Srq: HasSrqHandle + Send + Sync;
     /// Memory region.
-    type Mr: Send + Sync;
+    type Mr: Mappable + Send + Sync;
 
     /// The core is done with the device: ends what the driver does on its own.
     fn close(dev: &Self::Device);
 
-    /// Limits and abilities of the device.
-    fn query_device(dev: &Self::Device) -> DeviceAttr;
+    /// Limits and abilities of the device, for a process or for the kernel.
+    fn query_device(dev: &Self::Device, for_process: bool) -> DeviceAttr;
 
     /// State of the port.
     fn query_port(dev: &Self::Device) -> PortAttr;
@@ -184,6 +197,13 @@ pub(crate) trait Driver: Sized + 'static {
     /// No completion may be added after this returns.
     fn destroy_cq(cq: &Self::Cq);
 
+    /// Takes completions out of the queue of a kernel consumer. Any context.
+    fn poll_cq(cq: &Self::Cq, room: &mut WcRoom<'_>) -> Result;
+
+    /// Asks for a call of the handler at the next completion, or the next solicited one. Returns
+    /// whether completions wait already. Any context.
+    fn arm_cq(cq: &Self::Cq, solicited: bool) -> Result<bool>;
+
     /// Creates a shared receive queue.
     fn create_srq(
         pd: ArcBorrow<'_, Self::Pd>,
@@ -197,6 +217,9 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// Tells what a shared receive queue is at the moment.
     fn query_srq(srq: &Self::Srq) -> SrqAttr;
+
+    /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
+    fn post_srq_recv(srq: &Self::Srq, chain: &mut RecvChain<'_>) -> Result;
 
     /// Nobody uses the shared receive queue any more.
     fn destroy_srq(srq: &Self::Srq);
@@ -223,6 +246,12 @@ pub(crate) trait Driver: Sized + 'static {
     /// A process rang the doorbell of its send queue.
     fn doorbell(qp: ArcBorrow<'_, Self::Qp>) -> Result;
 
+    /// Posts the requests of a kernel consumer, up to the first bad one. Any context.
+    fn post_send(qp: ArcBorrow<'_, Self::Qp>, chain: &mut SendChain<'_>) -> Result;
+
+    /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
+    fn post_recv(qp: ArcBorrow<'_, Self::Qp>, chain: &mut RecvChain<'_>) -> Result;
+
     /// The queue pair of that number. Any context.
     fn qp_by_num(dev: &Self::Device, num: u32) -> Option<Arc<Self::Qp>>;
 
@@ -232,6 +261,16 @@ pub(crate) trait Driver: Sized + 'static {
         init: &MrInit,
         udata: &mut Udata<'_>,
     ) -> Result<(Arc<Self::Mr>, u32)>;
+
+    /// Makes a region of all memory of the kernel; also returns the STag.
+    fn get_dma_mr(
+        pd: ArcBorrow<'_, Self::Pd>,
+        memory: Pin<KBox<DmaMemory>>,
+    ) -> Result<(Arc<Self::Mr>, u32)>;
+
+    /// Makes a fast-register region for `max` pages, or stretches of any size with `gaps`; also
+    /// returns the STag.
+    fn alloc_mr(pd: ArcBorrow<'_, Self::Pd>, gaps: bool, max: u32) -> Result<(Arc<Self::Mr>, u32)>;
 
     /// No access to the memory happens after this returns.
     fn dereg_mr(dev: &Self::Device, mr: &Self::Mr);

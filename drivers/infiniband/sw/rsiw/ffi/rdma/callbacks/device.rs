@@ -38,13 +38,14 @@ pub(super) unsafe extern "C" fn query_device<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: the core passes null or the udata of this call.
-        if let Some(mut udata) = unsafe { Udata::from_raw(udata) } {
+        let mut udata = unsafe { Udata::from_raw(udata) };
+        if let Some(udata) = &mut udata {
             udata.no_io()?;
         }
         // SAFETY: the device is one of `D`.
         let dev = unsafe { DeviceObject::<D>::get(dev) };
         // SAFETY: the core passes a structure to fill.
-        D::query_device(&dev).store(unsafe { &mut *attr });
+        D::query_device(&dev, udata.is_some()).store(unsafe { &mut *attr });
         Ok(0)
     })
 }

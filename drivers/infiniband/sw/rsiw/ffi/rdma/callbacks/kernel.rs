@@ -1,51 +1,128 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks for consumers in the kernel, which this driver does not serve.
+//! Callbacks for posting, polling and arming. For a process there is the doorbell only: it uses its
+//! rings.
 //!
-//! The core shows a device to the connection manager only if these exist. No kernel consumer can
-//! get a protection domain, a completion queue or a queue pair, so that the others are called for
-//! objects of processes at most, which use their rings instead.
+//! Context: any, interrupts off included.
 
-use crate::ffi::raw::b;
-use kernel::prelude::*;
+use super::{
+    CqObject,
+    QpObject,
+    SrqObject, //
+};
+use crate::ffi::{
+    raw::b,
+    rdma::{
+        driver::Driver,
+        wc::WcRoom,
+        wr::Chain, //
+    },
+};
+use kernel::{
+    error::from_result,
+    prelude::*, //
+};
 
 /// # Safety
 ///
-/// None; the type is the core's.
-pub(super) unsafe extern "C" fn get_dma_mr(_pd: *mut b::ib_pd, _access: c_int) -> *mut b::ib_mr {
-    EOPNOTSUPP.to_ptr()
+/// Called by the core with a queue pair of `D`; for a process it is the doorbell, without requests
+/// and in process context.
+pub(super) unsafe extern "C" fn post_send<D: Driver>(
+    qp: *mut b::ib_qp,
+    wr: *const b::ib_send_wr,
+    bad_wr: *mut *const b::ib_send_wr,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the queue pair is one of `D`.
+        let qp = unsafe { QpObject::<D>::get(qp) };
+        if wr.is_null() {
+            D::doorbell(qp)?;
+            return Ok(0);
+        }
+        // SAFETY: the consumer passes a list of requests.
+        let mut chain = unsafe { Chain::from_raw(wr) };
+        D::post_send(qp, &mut chain).inspect_err(|_| {
+            // SAFETY: the core passes a place for the request that failed.
+            unsafe { *bad_wr = chain.current() };
+        })?;
+        Ok(0)
+    })
 }
 
 /// # Safety
 ///
-/// Called by the core with a place for the request that failed.
-pub(super) unsafe extern "C" fn post_recv(
-    _qp: *mut b::ib_qp,
+/// Called by the core with a queue pair of `D` and a list of requests.
+pub(super) unsafe extern "C" fn post_recv<D: Driver>(
+    qp: *mut b::ib_qp,
     wr: *const b::ib_recv_wr,
     bad_wr: *mut *const b::ib_recv_wr,
 ) -> c_int {
-    // SAFETY: by the caller's promise.
-    unsafe { *bad_wr = wr };
-    EOPNOTSUPP.to_errno()
+    from_result(|| {
+        // SAFETY: the queue pair is one of `D`.
+        let qp = unsafe { QpObject::<D>::get(qp) };
+        // SAFETY: the consumer passes a list of requests.
+        let mut chain = unsafe { Chain::from_raw(wr) };
+        D::post_recv(qp, &mut chain).inspect_err(|_| {
+            // SAFETY: the core passes a place for the request that failed.
+            unsafe { *bad_wr = chain.current() };
+        })?;
+        Ok(0)
+    })
 }
 
 /// # Safety
 ///
-/// None; the type is the core's.
-pub(super) unsafe extern "C" fn poll_cq(
-    _cq: *mut b::ib_cq,
-    _entries: c_int,
-    _wc: *mut b::ib_wc,
+/// Called by the core with a shared receive queue of `D` and a list of requests.
+pub(super) unsafe extern "C" fn post_srq_recv<D: Driver>(
+    srq: *mut b::ib_srq,
+    wr: *const b::ib_recv_wr,
+    bad_wr: *mut *const b::ib_recv_wr,
 ) -> c_int {
-    EOPNOTSUPP.to_errno()
+    from_result(|| {
+        // SAFETY: the queue is one of `D`.
+        let srq = unsafe { SrqObject::<D>::get(srq) };
+        // SAFETY: the consumer passes a list of requests.
+        let mut chain = unsafe { Chain::from_raw(wr) };
+        D::post_srq_recv(&srq, &mut chain).inspect_err(|_| {
+            // SAFETY: the core passes a place for the request that failed.
+            unsafe { *bad_wr = chain.current() };
+        })?;
+        Ok(0)
+    })
 }
 
 /// # Safety
 ///
-/// None; the type is the core's.
-pub(super) unsafe extern "C" fn req_notify_cq(
-    _cq: *mut b::ib_cq,
-    _flags: b::ib_cq_notify_flags,
+/// Called by the core with a completion queue of `D` and room for `count` completions.
+pub(super) unsafe extern "C" fn poll_cq<D: Driver>(
+    cq: *mut b::ib_cq,
+    count: c_int,
+    wc: *mut b::ib_wc,
 ) -> c_int {
-    EOPNOTSUPP.to_errno()
+    from_result(|| {
+        // SAFETY: the queue is one of `D`.
+        let cq = unsafe { CqObject::<D>::get(cq) };
+        // SAFETY: by the caller's promise.
+        let mut room = unsafe { WcRoom::from_raw(wc, count) };
+        D::poll_cq(&cq, &mut room)?;
+        Ok(room.used())
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with a completion queue of `D`.
+pub(super) unsafe extern "C" fn req_notify_cq<D: Driver>(
+    cq: *mut b::ib_cq,
+    flags: b::ib_cq_notify_flags,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the queue is one of `D`.
+        let cq = unsafe { CqObject::<D>::get(cq) };
+        let solicited = flags & b::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK
+            == b::ib_cq_notify_flags_IB_CQ_SOLICITED;
+        let waiting = D::arm_cq(&cq, solicited)?;
+        let report = flags & b::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
+        Ok(c_int::from(report && waiting))
+    })
 }

@@ -174,23 +174,3 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     drop(unsafe { QpObject::<D>::take(qp) });
     0
 }
-
-/// # Safety
-///
-/// Called by the core with a queue pair of `D`; for a process it is the doorbell, without requests.
-pub(super) unsafe extern "C" fn post_send<D: Driver>(
-    qp: *mut b::ib_qp,
-    wr: *const b::ib_send_wr,
-    bad_wr: *mut *const b::ib_send_wr,
-) -> c_int {
-    from_result(|| {
-        if !wr.is_null() {
-            // SAFETY: the core passes a place for the request that failed.
-            unsafe { *bad_wr = wr };
-            return Err(EINVAL);
-        }
-        // SAFETY: the queue pair is one of `D`.
-        D::doorbell(unsafe { QpObject::<D>::get(qp) })?;
-        Ok(0)
-    })
-}

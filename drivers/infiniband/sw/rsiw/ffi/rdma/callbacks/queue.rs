@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks of completion queues and memory regions.
+//! Callbacks of completion queues.
 
 use super::{
     CqObject,
-    DeviceObject,
-    PdObject, //
+    DeviceObject, //
 };
 use crate::ffi::{
     raw::{
@@ -16,8 +15,7 @@ use crate::ffi::{
         driver::{
             CqInit,
             Driver,
-            HasCqHandle,
-            MrInit, //
+            HasCqHandle, //
         },
         handle::Handle,
         udata::Udata, //
@@ -78,74 +76,4 @@ pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
         inner.handle().revoke();
     }
     0
-}
-
-/// # Safety
-///
-/// Called by the core with a protection domain of `D`.
-pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
-    pd: *mut b::ib_pd,
-    start: u64,
-    length: u64,
-    iova: u64,
-    access: c_int,
-    dmah: *mut b::ib_dmah,
-    udata: *mut b::ib_udata,
-) -> *mut b::ib_mr {
-    let reg = || -> Result<*mut b::ib_mr> {
-        if !dmah.is_null() {
-            return Err(EOPNOTSUPP);
-        }
-        // SAFETY: the domain is one of `D`.
-        let pd = unsafe { PdObject::<D>::get(pd) };
-        // SAFETY: the core passes the udata of this call.
-        let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
-        let mut mr = KBox::new(
-            MrMemory {
-                // SAFETY: integers and pointers may be zero; the core fills in the rest.
-                object: unsafe { core::mem::zeroed::<b::ib_mr>() },
-                inner: None::<kernel::sync::Arc<D::Mr>>,
-            },
-            GFP_KERNEL,
-        )?;
-        let init = MrInit {
-            start,
-            length,
-            iova,
-            access: access as u32, // CAST: flag bits in a C int.
-        };
-        let (inner, stag) = D::reg_user_mr(pd, &init, &mut udata)?;
-        mr.object.lkey = stag;
-        mr.object.rkey = stag;
-        mr.inner = Some(inner);
-        Ok(KBox::into_raw(mr).cast())
-    };
-    match reg() {
-        Ok(mr) => mr,
-        Err(e) => e.to_ptr(),
-    }
-}
-
-/// # Safety
-///
-/// Called by the core for the last time with this region.
-pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
-    mr: *mut b::ib_mr,
-    _udata: *mut b::ib_udata,
-) -> c_int {
-    // SAFETY: the region is one of a device of `D`.
-    let dev = unsafe { DeviceObject::<D>::get((*mr).device) };
-    // SAFETY: `reg_user_mr` made the region in this way.
-    let mr = unsafe { KBox::from_raw(mr.cast::<MrMemory<D::Mr>>()) };
-    if let Some(inner) = &mr.inner {
-        D::dereg_mr(&dev, inner);
-    }
-    0
-}
-
-/// Regions are the one object whose memory the driver allocates.
-#[repr(C)]
-struct MrMemory<T> {
-    object: b::ib_mr,
-    inner: Option<kernel::sync::Arc<T>>,
 }

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues of kernel consumers.
+//!
+//! Context: any, under the queue's lock; creation sleeps.
+#![forbid(unsafe_code)]
+
+use super::{
+    Completion,
+    Overflow, //
+};
+use crate::{
+    abi::{
+        notify,
+        Opcode,
+        WcStatus, //
+    },
+    ffi::rdma::{
+        handle::QpHandle,
+        wc::{
+            self,
+            Wc,
+            WcRoom, //
+        },
+    },
+};
+use kernel::prelude::*;
+
+/// Completions that were not polled yet, in order.
+pub(super) struct KernelRing {
+    /// `None` for a slot without a completion, and for one whose QP is gone.
+    slots: KVVec<Option<Wc>>,
+    /// Slot of the oldest completion.
+    head: usize,
+    /// Slots in use from there on.
+    len: usize,
+    /// What the consumer waits for: flags of [`notify`].
+    armed: u32,
+}
+
+impl KernelRing {
+    /// Makes a ring of `entries` entries.
+    pub(super) fn new(entries: u32) -> Result<Self> {
+        Ok(Self {
+            // CAST: 32 bits fit.
+            slots: KVVec::from_elem(None, entries as usize, GFP_KERNEL)?,
+            head: 0,
+            len: 0,
+            armed: notify::NOT,
+        })
+    }
+
+    /// The slot `n` after the oldest one, `n` being at most their number.
+    fn index(&self, n: usize) -> usize {
+        let at = self.head.wrapping_add(n);
+        at.checked_sub(self.slots.len()).unwrap_or(at)
+    }
+
+    /// Adds a completion of a request of `qp`. Gives whether the consumer waits for one like this.
+    pub(super) fn add(&mut self, completion: &Completion, qp: &QpHandle) -> Result<bool, Overflow> {
+        if self.len >= self.slots.len() {
+            return Err(Overflow);
+        }
+        let index = self.index(self.len);
+        *self.slots.get_mut(index).ok_or(Overflow)? = Some(completion.to_wc(qp));
+        self.len = self.len.saturating_add(1);
+        let notify = completion.fires(self.armed);
+        if notify {
+            // One call per arming.
+            self.armed = notify::NOT;
+        }
+        Ok(notify)
+    }
+
+    /// Moves completions to the consumer.
+    pub(super) fn poll(&mut self, room: &mut WcRoom<'_>) {
+        while self.len > 0 && !room.is_full() {
+            if let Some(wc) = self.slots.get_mut(self.head).and_then(Option::take) {
+                room.push(&wc);
+            }
+            self.head = self.index(1);
+            self.len = self.len.saturating_sub(1);
+        }
+    }
+
+    /// Arms the queue; "next" wins over "solicited" (V-CQ-22). Gives whether completions wait.
+    pub(super) fn arm(&mut self, solicited: bool) -> bool {
+        self.armed |= if solicited {
+            notify::SOLICITED
+        } else {
+            notify::NEXT_COMPLETION
+        };
+        (0..self.len).any(|n| self.slots.get(self.index(n)).is_some_and(Option::is_some))
+    }
+
+    /// Forgets the completions of a QP that is being destroyed: they name it (V-CQ-29).
+    pub(super) fn forget(&mut self, qp: &QpHandle) {
+        for n in 0..self.len {
+            let index = self.index(n);
+            if let Some(slot) = self.slots.get_mut(index) {
+                slot.take_if(|wc| wc.is_of(qp));
+            }
+        }
+    }
+}
+
+impl Completion {
+    fn to_wc(self, qp: &QpHandle) -> Wc {
+        let status = match self.status {
+            WcStatus::Success => wc::Status::Success,
+            WcStatus::LocLenErr => wc::Status::LocalLength,
+            WcStatus::LocProtErr => wc::Status::LocalProtection,
+            WcStatus::LocQpOpErr => wc::Status::LocalOperation,
+            WcStatus::WrFlushErr => wc::Status::Flushed,
+            WcStatus::BadRespErr => wc::Status::BadResponse,
+            WcStatus::LocAccessErr => wc::Status::LocalAccess,
+            WcStatus::RemAccessErr => wc::Status::RemoteAccess,
+            WcStatus::RemInvReqErr => wc::Status::RemoteInvalidRequest,
+            WcStatus::GeneralErr => wc::Status::General,
+        };
+        let opcode = match self.opcode {
+            Opcode::Write => wc::Opcode::Write,
+            Opcode::Read | Opcode::ReadLocalInv | Opcode::ReadResponse => wc::Opcode::Read,
+            Opcode::InvalStag => wc::Opcode::LocalInvalidate,
+            Opcode::RegMr => wc::Opcode::Register,
+            Opcode::Receive => wc::Opcode::Receive,
+            _ => wc::Opcode::Send,
+        };
+        let invalidated = self.invalidated.map(|stag| stag.0);
+        Wc::new(self.id, (status, 0), opcode, self.bytes, invalidated, qp)
+    }
+}

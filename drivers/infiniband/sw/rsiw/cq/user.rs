@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues of processes, which poll and arm them in shared memory.
+//!
+//! The index of the next entry to fill is private, entries are never read back, and the flags of
+//! user space decide nothing but whether there is room and whether someone waits (T-43).
+//!
+//! Context: any, under the queue's lock; creation and closing sleep.
+#![forbid(unsafe_code)]
+
+use super::{
+    Completion,
+    Overflow, //
+};
+use crate::{
+    abi::{
+        notify,
+        wqe,
+        CqCtrl,
+        Cqe, //
+    },
+    ffi::{
+        rdma::{
+            mmap::MmapEntry,
+            udata::Udata, //
+        },
+        ring::{
+            SharedRing,
+            SharedWord, //
+        },
+        shmem::SharedMemory,
+    },
+};
+use core::mem::size_of;
+use kernel::{
+    prelude::*,
+    sync::barrier::{
+        smp_mb,
+        Full, //
+    },
+};
+
+/// The kernel's end of a process's queue.
+pub(super) struct UserRing {
+    ring: SharedRing<Cqe>,
+    /// [`CqCtrl::flags`].
+    armed: SharedWord,
+    /// Number of the next entry; wraps.
+    put: u32,
+}
+
+impl UserRing {
+    /// Makes a ring of `entries` entries, a power of two, for the process that makes the call, and
+    /// the offer to map it.
+    pub(super) fn new(entries: u32, udata: &Udata<'_>) -> Result<(Self, MmapEntry)> {
+        let ctrl = SharedRing::<Cqe>::bytes(entries)?;
+        let len = ctrl.checked_add(size_of::<CqCtrl>()).ok_or(EINVAL)?;
+        let mem = SharedMemory::new(len)?;
+        let ring = Self {
+            ring: SharedRing::new(mem.clone(), entries)?,
+            armed: SharedWord::new(mem.clone(), ctrl)?,
+            put: 0,
+        };
+        Ok((ring, MmapEntry::insert(udata, mem)?))
+    }
+
+    /// Adds a completion. Gives whether the process waits for one like this.
+    pub(super) fn add(&mut self, completion: &Completion) -> Result<bool, Overflow> {
+        let index = self.put;
+        if self.ring.flags(index) != 0 {
+            return Err(Overflow);
+        }
+        self.ring.publish(index, &completion.to_cqe());
+        self.put = index.wrapping_add(1);
+        // The consumer arms, then polls; we publish, then look whether it armed. One of the two
+        // sees the other.
+        smp_mb(Full);
+        let notify = completion.fires(self.armed.load());
+        if notify {
+            // One call per arming.
+            self.armed.store(notify::NOT);
+        }
+        Ok(notify)
+    }
+}
+
+impl Completion {
+    /// The entry that reports this.
+    fn to_cqe(self) -> Cqe {
+        let mut flags = wqe::VALID;
+        if self.invalidated.is_some() {
+            flags |= wqe::REM_INVAL;
+        }
+        Cqe {
+            id: self.id,
+            flags: flags as u8,         // CAST: the bits used are below 8.
+            opcode: self.opcode as u8,  // CAST: the enumeration's representation.
+            status: self.status as u16, // CAST: the enumeration's representation.
+            bytes: self.bytes,
+            inval_stag: self.invalidated.map_or(0, |stag| u64::from(stag.0)),
+            qp_id: u64::from(self.qp),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Callbacks of memory regions. Mapping happens in any context, the rest in process context.
+
+use super::{
+    DeviceObject,
+    PdObject, //
+};
+use crate::ffi::{
+    raw::b,
+    rdma::{
+        driver::{
+            Driver,
+            Mappable,
+            MrInit, //
+        },
+        extent::MrHead,
+        kmr::DmaMemory,
+        udata::Udata, //
+    },
+};
+use core::ptr::NonNull;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Regions are the one object whose memory the driver allocates.
+#[repr(C)]
+struct MrMemory<T> {
+    head: MrHead,
+    inner: Option<Arc<T>>,
+}
+
+/// Makes what the core knows as a region of the driver's one.
+fn new_mr<T>(make: impl FnOnce() -> Result<(Arc<T>, u32)>) -> *mut b::ib_mr {
+    let new = || -> Result<*mut b::ib_mr> {
+        let mut mr = KBox::new(
+            MrMemory {
+                head: MrHead {
+                    // SAFETY: integers and pointers may be zero; the core fills in the rest.
+                    object: unsafe { core::mem::zeroed::<b::ib_mr>() },
+                    filler: None,
+                },
+                inner: None::<Arc<T>>,
+            },
+            GFP_KERNEL,
+        )?;
+        let (inner, stag) = make()?;
+        mr.head.object.lkey = stag;
+        mr.head.object.rkey = stag;
+        mr.inner = Some(inner);
+        Ok(KBox::into_raw(mr).cast())
+    };
+    new().unwrap_or_else(|e| e.to_ptr())
+}
+
+/// # Safety
+///
+/// Called by the core with a protection domain of `D`.
+pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
+    pd: *mut b::ib_pd,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: c_int,
+    dmah: *mut b::ib_dmah,
+    udata: *mut b::ib_udata,
+) -> *mut b::ib_mr {
+    new_mr(|| {
+        if !dmah.is_null() {
+            return Err(EOPNOTSUPP);
+        }
+        // SAFETY: the domain is one of `D`.
+        let pd = unsafe { PdObject::<D>::get(pd) };
+        // SAFETY: the core passes the udata of this call.
+        let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
+        let init = MrInit {
+            start,
+            length,
+            iova,
+            access: access as u32, // CAST: flag bits in a C int.
+        };
+        D::reg_user_mr(pd, &init, &mut udata)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with a protection domain of `D`, for a consumer in the kernel.
+pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
+    pd: *mut b::ib_pd,
+    access: c_int,
+) -> *mut b::ib_mr {
+    new_mr(|| {
+        // CAST: flag bits in a C int.
+        if access as u32 & !b::ib_access_flags_IB_ACCESS_LOCAL_WRITE != 0 {
+            // All memory of the kernel is not for peers.
+            return Err(EOPNOTSUPP);
+        }
+        // SAFETY: the domain is one of `D`.
+        let pd = unsafe { PdObject::<D>::get(pd) };
+        // SAFETY: the domain is one of a consumer in the kernel.
+        D::get_dma_mr(pd, unsafe { DmaMemory::new() }?)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with a protection domain of `D`.
+pub(super) unsafe extern "C" fn alloc_mr<D: Driver>(
+    pd: *mut b::ib_pd,
+    kind: b::ib_mr_type,
+    max: u32,
+) -> *mut b::ib_mr {
+    new_mr(|| {
+        let gaps = match kind {
+            b::ib_mr_type_IB_MR_TYPE_MEM_REG => false,
+            b::ib_mr_type_IB_MR_TYPE_SG_GAPS => true,
+            _ => return Err(EOPNOTSUPP),
+        };
+        // SAFETY: the domain is one of `D`.
+        D::alloc_mr(unsafe { PdObject::<D>::get(pd) }, gaps, max)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core, in any context, with a region of `D` and a mapped list of `count` elements.
+pub(super) unsafe extern "C" fn map_mr_sg<D: Driver>(
+    mr: *mut b::ib_mr,
+    sg: *mut b::scatterlist,
+    count: c_int,
+    offset: *mut c_uint,
+) -> c_int {
+    let Some(raw) = NonNull::new(mr.cast::<MrMemory<D::Mr>>()) else {
+        return EINVAL.to_errno();
+    };
+    // SAFETY: `new_mr` made the region, whose driver's part does not change.
+    let inner = unsafe { &(*raw.as_ptr()).inner };
+    let Some(staging) = inner.as_ref().and_then(|inner| inner.staging()) else {
+        return EINVAL.to_errno();
+    };
+    // SAFETY: the list is this region's, which is the consumer's alone during the call; the rest
+    // is the core's.
+    unsafe { staging.map(raw.cast(), sg, count, offset) }
+}
+
+/// # Safety
+///
+/// Called by the core for the last time with this region.
+pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
+    mr: *mut b::ib_mr,
+    _udata: *mut b::ib_udata,
+) -> c_int {
+    // SAFETY: the region is one of a device of `D`.
+    let dev = unsafe { DeviceObject::<D>::get((*mr).device) };
+    // SAFETY: `new_mr` made the region in this way.
+    let mr = unsafe { KBox::from_raw(mr.cast::<MrMemory<D::Mr>>()) };
+    if let Some(inner) = &mr.inner {
+        D::dereg_mr(&dev, inner);
+    }
+    0
+}

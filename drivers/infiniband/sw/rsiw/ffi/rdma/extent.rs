@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a fast-register region consists of: a list of stretches of kernel memory, made from a
+//! scatterlist.
+//!
+//! The list is byte-granular whatever the consumer's page size: pages that follow one another are
+//! one stretch.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//!
+//! Context: any, but for allocation and release.
+
+use crate::ffi::raw::b;
+use core::ptr::NonNull;
+use kernel::{
+    prelude::*,
+    sync::{
+        new_spinlock_irq,
+        SpinLockIrq, //
+    },
+};
+
+/// A stretch of kernel memory.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    /// Its address.
+    pub(super) addr: u64,
+    /// Where it begins in the region.
+    at: u64,
+    /// Its length.
+    pub(super) len: u32,
+}
+
+/// The stretches of a region, in order.
+pub(super) struct Layout {
+    extents: KVVec<Extent>,
+    /// Entries as the consumer counts them: pages, or elements of a scatterlist.
+    entries: usize,
+    len: u64,
+    /// Zero if the stretches may begin anywhere.
+    page_size: u64,
+    /// Not used for a registration yet.
+    fresh: bool,
+}
+
+impl Layout {
+    /// No stretches at all.
+    pub(super) const NONE: &'static [Extent] = &[];
+
+    /// Room for `max` stretches.
+    pub(super) fn new(max: usize) -> Result<Self> {
+        Ok(Self {
+            extents: KVVec::with_capacity(max, GFP_KERNEL)?,
+            ..Self::empty()
+        })
+    }
+
+    /// A list that never will hold anything.
+    pub(super) const fn empty() -> Self {
+        Self {
+            extents: KVVec::new(),
+            entries: 0,
+            len: 0,
+            page_size: 0,
+            fresh: false,
+        }
+    }
+
+    /// Length in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The offset of the first byte in a page, and the mask of such offsets.
+    pub(super) fn page_offset(&self) -> Option<(u64, u64)> {
+        let first = self.extents.first()?;
+        let mask = self.page_size.checked_sub(1)?;
+        Some((first.addr & mask, mask))
+    }
+
+    /// Gives this list to `active`, unless that has it already.
+    pub(super) fn activate(&mut self, active: &mut Layout) {
+        if core::mem::replace(&mut self.fresh, false) {
+            core::mem::swap(self, active);
+        }
+    }
+
+    /// The stretch in which byte `at` of the region lies, where it lies there, and the stretches
+    /// that follow. `None` if the `len` bytes are not all in the region.
+    pub(super) fn find(&self, at: u64, len: u32) -> Option<(&Extent, u32, &[Extent])> {
+        if at.checked_add(len.into())? > self.len {
+            return None;
+        }
+        let after = self.extents.partition_point(|extent| extent.at <= at);
+        let (first, rest) = self.extents.get(after.checked_sub(1)?..)?.split_first()?;
+        let skip = u32::try_from(at.checked_sub(first.at)?).ok()?;
+        Some((first, skip, rest))
+    }
+
+    fn clear(&mut self, page_size: u64) {
+        self.extents.clear();
+        self.entries = 0;
+        self.len = 0;
+        self.page_size = page_size;
+        self.fresh = false;
+    }
+
+    /// Adds `len` bytes at `addr` behind the others.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if there is no room for another stretch.
+    fn push(&mut self, addr: u64, len: u32) -> Result {
+        let at = self.len;
+        let end = at.checked_add(len.into()).ok_or(EINVAL)?;
+        let joined = self.extents.last_mut().and_then(|last| {
+            let adjacent = last.addr.checked_add(last.len.into()) == Some(addr);
+            last.len
+                .checked_add(len)
+                .filter(|_| adjacent)
+                .map(|len| last.len = len)
+        });
+        if joined.is_none() {
+            self.extents
+                .push_within_capacity(Extent { addr, at, len })
+                .map_err(|_| ENOMEM)?;
+        }
+        self.len = end;
+        Ok(())
+    }
+
+    /// Drops what is beyond `len` bytes.
+    fn truncate(&mut self, len: u64) {
+        while let Some(last) = self.extents.last_mut() {
+            match len.checked_sub(last.at).filter(|rest| *rest > 0) {
+                Some(rest) => {
+                    last.len = last.len.min(u32::try_from(rest).unwrap_or(u32::MAX));
+                    break;
+                }
+                None => drop(self.extents.pop()),
+            }
+        }
+        self.len = self.len.min(len);
+    }
+}
+
+/// Where a region's next list is written.
+#[pin_data]
+pub(crate) struct Staging {
+    max: usize,
+    gaps: bool,
+    #[pin]
+    layout: SpinLockIrq<Layout>,
+}
+
+/// The front of what the core knows as a region, which leads `ib_sg_to_pages` back to us.
+#[repr(C)]
+pub(super) struct MrHead {
+    pub(super) object: b::ib_mr,
+    /// Set during a call of `ib_sg_to_pages` only.
+    pub(super) filler: Option<NonNull<Filler>>,
+}
+
+/// A list being written.
+pub(super) struct Filler {
+    layout: NonNull<Layout>,
+    max: usize,
+}
+
+impl Staging {
+    /// With room for `max` stretches in `layout`.
+    pub(super) fn new(layout: Layout, max: usize, gaps: bool) -> impl PinInit<Self> {
+        pin_init!(Self {
+            max,
+            gaps,
+            layout <- new_spinlock_irq!(layout, "rsiw::Staging::layout"),
+        })
+    }
+
+    /// The list.
+    pub(super) fn lock(&self) -> impl core::ops::DerefMut<Target = Layout> + '_ {
+        self.layout.lock()
+    }
+
+    /// Takes the list away, for good.
+    pub(super) fn take(&self) -> Layout {
+        core::mem::replace(&mut *self.layout.lock(), Layout::empty())
+    }
+
+    /// Writes the list of as many elements of `sg` as fit. Returns how many, or an error as
+    /// `map_mr_sg` does.
+    ///
+    /// # Safety
+    ///
+    /// `mr` must be the region of this list, whose address, length and page size nobody else uses
+    /// during the call; the rest must be the arguments of `map_mr_sg`.
+    pub(super) unsafe fn map(
+        &self,
+        mr: NonNull<MrHead>,
+        sg: *mut b::scatterlist,
+        count: c_int,
+        offset: *mut c_uint,
+    ) -> c_int {
+        let mr = mr.as_ptr();
+        let mut layout = self.layout.lock();
+        if self.gaps {
+            // SAFETY: by the caller's promise.
+            let mapped = unsafe { map_elements(&mut layout, self.max, mr, sg, count, offset) };
+            return mapped.unwrap_or_else(|e| e.to_errno());
+        }
+        // SAFETY: by the caller's promise the region is valid.
+        let page_size = u64::from(unsafe { (*mr).object.page_size });
+        if !page_size.is_power_of_two() {
+            return EINVAL.to_errno();
+        }
+        layout.clear(page_size);
+        let mut filler = Filler {
+            layout: NonNull::from(&mut *layout),
+            max: self.max,
+        };
+        // SAFETY: by the caller's promise the region is valid; the lock makes this the only writer.
+        unsafe { (*mr).filler = Some(NonNull::from(&mut filler)) };
+        // SAFETY: the arguments are the core's own.
+        let mapped = unsafe { b::ib_sg_to_pages(mr.cast(), sg, count, offset, Some(set_page)) };
+        // SAFETY: as above.
+        unsafe { (*mr).filler = None };
+        // SAFETY: as above.
+        let len = unsafe { (*mr).object.length };
+        layout.truncate(len);
+        layout.fresh = mapped > 0;
+        mapped
+    }
+}
+
+/// Adds a page.
+///
+/// # Safety
+///
+/// Called by `ib_sg_to_pages` from [`Staging::map`].
+unsafe extern "C" fn set_page(mr: *mut b::ib_mr, addr: u64) -> c_int {
+    // SAFETY: `map` passed the front of a region.
+    let head = unsafe { &*mr.cast::<MrHead>() };
+    let Some(filler) = head.filler else {
+        return EINVAL.to_errno();
+    };
+    // SAFETY: `map` keeps the filler during the call.
+    let filler = unsafe { filler.as_ref() };
+    let mut layout = filler.layout;
+    // SAFETY: `map` holds the lock of the list and does not use it during the call.
+    let layout = unsafe { layout.as_mut() };
+    if layout.entries >= filler.max {
+        return ENOMEM.to_errno();
+    }
+    // The first page counts from the first byte on.
+    let (start, page_size) = (addr.max(head.object.iova), layout.page_size);
+    let start = if layout.entries == 0 { start } else { addr };
+    let skip = start & page_size.wrapping_sub(1);
+    let pushed = u32::try_from(page_size.wrapping_sub(skip))
+        .map_err(|_| EINVAL)
+        .and_then(|len| layout.push(start, len));
+    match pushed {
+        Ok(()) => {
+            layout.entries = layout.entries.saturating_add(1);
+            0
+        }
+        Err(e) => e.to_errno(),
+    }
+}
+
+/// As `ib_sg_to_pages`, for elements that begin and end anywhere.
+///
+/// # Safety
+///
+/// As [`Staging::map`].
+unsafe fn map_elements(
+    layout: &mut Layout,
+    max: usize,
+    mr: *mut MrHead,
+    mut sg: *mut b::scatterlist,
+    count: c_int,
+    offset: *mut c_uint,
+) -> Result<c_int> {
+    layout.clear(0);
+    let mut skip = match NonNull::new(offset) {
+        // SAFETY: the caller of `map_mr_sg` passes null or its offset.
+        Some(offset) => unsafe { offset.read() },
+        None => 0,
+    };
+    let mut mapped = 0;
+    while mapped < count && layout.entries < max && !sg.is_null() {
+        // SAFETY: there are `count` elements, of which this is one.
+        let addr = unsafe { b::sg_dma_address(sg) };
+        // SAFETY: as above.
+        let len = unsafe { b::sg_dma_len(sg) }
+            .checked_sub(skip)
+            .ok_or(EINVAL)?;
+        let addr = addr.checked_add(skip.into()).ok_or(EINVAL)?;
+        if mapped == 0 {
+            // SAFETY: by the caller's promise the region is valid.
+            unsafe { (*mr).object.iova = addr };
+        }
+        if len > 0 {
+            layout.push(addr, len)?;
+        }
+        skip = 0;
+        layout.entries = layout.entries.saturating_add(1);
+        mapped = mapped.wrapping_add(1);
+        // SAFETY: as above.
+        sg = unsafe { b::sg_next(sg) };
+    }
+    if mapped == 0 {
+        return Err(EINVAL);
+    }
+    if let Some(offset) = NonNull::new(offset) {
+        // SAFETY: as above.
+        unsafe { offset.write(0) };
+    }
+    // SAFETY: by the caller's promise the region is valid.
+    unsafe { (*mr).object.length = layout.len };
+    layout.fresh = true;
+    Ok(mapped)
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of kernel consumers: all of it under one key, or what a fast-register request names.
+//!
+//! A fast-register region has two lists of its memory. `map_mr_sg` writes the *staged* one, whenever
+//! the consumer likes; a request that registers the region makes it the *active* one, with nobody
+//! inside the gate, so that whoever is inside may read the active list without a lock.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//!
+//! Context: any, but for creation and release, which sleep.
+
+use super::extent::{
+    Layout,
+    Staging, //
+};
+use crate::{
+    ffi::{
+        kmem::KernelPieces,
+        page::PageSlice, //
+    },
+    sync::gate::{
+        Gate,
+        GateGuard,
+        GatePtr,
+        Gated, //
+    },
+};
+use core::{
+    cell::UnsafeCell,
+    slice, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Full, //
+    },
+};
+
+/// All memory of the kernel, named by its addresses (STag 0 of RDMAC, `get_dma_mr`).
+///
+/// There is one only for consumers in the kernel, which are trusted to name what they own.
+#[pin_data]
+pub(crate) struct DmaMemory {
+    #[pin]
+    gate: Gate,
+}
+
+impl DmaMemory {
+    /// For a protection domain of a kernel consumer.
+    ///
+    /// # Safety
+    ///
+    /// No user process may be able to use what this becomes a part of.
+    pub(super) unsafe fn new() -> Result<Pin<KBox<Self>>> {
+        KBox::pin_init(
+            pin_init!(Self {
+                gate <- Gate::new(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The pieces of `len` bytes from address `addr` on, for the holder of a guard of the gate.
+    ///
+    /// Returns `None` if the guard is another gate's.
+    pub(crate) fn slices<'a, P: GatePtr>(
+        &'a self,
+        guard: &'a GateGuard<P>,
+        addr: u64,
+        len: u32,
+    ) -> Option<Slices<'a>> {
+        if !core::ptr::eq(guard.gate(), &self.gate) {
+            return None;
+        }
+        // SAFETY: only requests of kernel consumers get here, who keep the memory until their
+        // request completes.
+        let current = unsafe { KernelPieces::new(addr, len) };
+        Some(Slices {
+            current,
+            rest: Layout::NONE.iter(),
+            left: 0,
+        })
+    }
+
+    /// Refuses later use and waits for present one. Sleeps.
+    pub(crate) fn release(&self) {
+        self.gate.close_and_wait();
+    }
+}
+
+impl Gated for DmaMemory {
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+/// What those inside the gate may read.
+struct Active<R> {
+    layout: Layout,
+    grant: Option<R>,
+}
+
+/// Memory of a fast-register region, with what its registration grants.
+///
+/// # Invariants
+///
+/// `active` changes only within [`Gate::exclusively`], and once `gate` is closed and empty. While
+/// it grants something, the consumer keeps the memory of its list until the region is invalidated
+/// or deregistered and everybody has left the gate.
+#[pin_data]
+pub(crate) struct FastMemory<R> {
+    #[pin]
+    gate: Gate,
+    released: Atomic<bool>,
+    #[pin]
+    staging: Staging,
+    active: UnsafeCell<Active<R>>,
+}
+
+// SAFETY: the memory belongs to no thread; the invariants order all changes of `active` after all
+// its uses.
+unsafe impl<R: Send> Send for FastMemory<R> {}
+// SAFETY: see above.
+unsafe impl<R: Send + Sync> Sync for FastMemory<R> {}
+
+impl<R: Send + Sync> FastMemory<R> {
+    /// For lists of at most `max` stretches; with `gaps` these may begin and end anywhere.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(max: usize, gaps: bool) -> Result<Pin<KBox<Self>>> {
+        let active = Active {
+            layout: Layout::new(max)?,
+            grant: None,
+        };
+        let staged = Layout::new(max)?;
+        KBox::pin_init(
+            pin_init!(Self {
+                gate <- Gate::new(),
+                released: Atomic::new(false),
+                staging <- Staging::new(staged, max, gaps),
+                active: UnsafeCell::new(active),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Where `map_mr_sg` puts its list.
+    pub(crate) fn staging(&self) -> &Staging {
+        &self.staging
+    }
+
+    /// Makes the staged list the active one. `grant` is told its length, the offset of its first
+    /// byte in a page and the mask of such offsets (`None` if it may begin anywhere), and says what
+    /// the registration grants or why there is none.
+    ///
+    /// Returns `None` if somebody is inside the gate or it is closed. Any context.
+    pub(crate) fn try_register<E>(
+        &self,
+        grant: impl FnOnce(u64, Option<(u64, u64)>) -> Result<R, E>,
+    ) -> Option<Result<(), E>> {
+        self.gate.exclusively(|| {
+            // SAFETY: by the gate nobody is inside, so that nobody reads `active`.
+            // INVARIANT: as described.
+            let active = unsafe { &mut *self.active.get() };
+            active.grant = None;
+            let mut staged = self.staging.lock();
+            staged.activate(&mut active.layout);
+            drop(staged);
+            active.grant = Some(grant(active.layout.len(), active.layout.page_offset())?);
+            Ok(())
+        })
+    }
+
+    /// Whether the memory was released.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.gate.is_closed()
+    }
+
+    /// What the latest registration grants, for the holder of a guard of the gate.
+    pub(crate) fn grant<'a, P: GatePtr>(&'a self, guard: &'a GateGuard<P>) -> Option<&'a R> {
+        self.active(guard)?.grant.as_ref()
+    }
+
+    /// The pieces of `len` bytes from byte `at` on, for the holder of a guard of the gate.
+    ///
+    /// Returns `None` if the range is not inside or the guard is another gate's.
+    pub(crate) fn slices<'a, P: GatePtr>(
+        &'a self,
+        guard: &'a GateGuard<P>,
+        at: u64,
+        len: u32,
+    ) -> Option<Slices<'a>> {
+        let active = self.active(guard)?;
+        active.grant.as_ref()?;
+        let (first, skip, rest) = active.layout.find(at, len)?;
+        let left = len.checked_sub(first.len.checked_sub(skip)?.min(len))?;
+        // SAFETY: by the type invariants, the guard being held for `'a`.
+        let current = unsafe {
+            KernelPieces::new(
+                first.addr.checked_add(skip.into())?,
+                len.saturating_sub(left),
+            )
+        };
+        Some(Slices {
+            current,
+            rest: rest.iter(),
+            left,
+        })
+    }
+
+    fn active<'a, P: GatePtr>(&'a self, guard: &'a GateGuard<P>) -> Option<&'a Active<R>> {
+        if !core::ptr::eq(guard.gate(), &self.gate) {
+            return None;
+        }
+        // SAFETY: the guard counts its holder into the gate for `'a`, so nothing changes `active`.
+        Some(unsafe { &*self.active.get() })
+    }
+
+    /// Refuses later use, waits for present one and gives up the lists. Sleeps.
+    pub(crate) fn release(&self) {
+        self.gate.close_and_wait();
+        if self.released.xchg(true, Full) {
+            return;
+        }
+        drop(self.staging.take());
+        // SAFETY: the gate is closed and empty, so that nobody reads `active`; `released` makes
+        // this the only caller that gets here.
+        // INVARIANT: as described.
+        let active = unsafe { &mut *self.active.get() };
+        active.grant = None;
+        active.layout = Layout::empty();
+    }
+}
+
+impl<R> Gated for FastMemory<R> {
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+/// The pieces of a range of kernel memory. Ends early where the consumer named what is no memory.
+pub(crate) struct Slices<'a> {
+    current: KernelPieces<'a>,
+    /// Stretches after the current one.
+    rest: slice::Iter<'a, super::extent::Extent>,
+    /// Bytes of the range in these.
+    left: u32,
+}
+
+impl<'a> Iterator for Slices<'a> {
+    type Item = PageSlice<'a>;
+
+    fn next(&mut self) -> Option<PageSlice<'a>> {
+        loop {
+            if let Some(piece) = self.current.next() {
+                return Some(piece);
+            }
+            if self.left == 0 || !self.current.is_done() {
+                return None;
+            }
+            let extent = self.rest.next()?;
+            let len = extent.len.min(self.left);
+            self.left = self.left.saturating_sub(len);
+            // SAFETY: the stretch is part of the range that the iterator was made for.
+            self.current = unsafe { KernelPieces::new(extent.addr, len) };
+        }
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Fast registration (draft-hilland-rddp-verbs section 7.3.2.5).
+//!
+//! Context: process.
+#![forbid(unsafe_code)]
+
+use super::{
+    access::Access,
+    range::Range,
+    Grant,
+    Kind,
+    Mr,
+    PdId, //
+};
+use crate::{
+    ffi::rdma::wr::Registration,
+    wire::ddp::Stag, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed,
+    time::delay::fsleep, //
+};
+
+/// Why a registration is refused (V-WC-9, V-WC-17 to 19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FastError {
+    /// The STag is no fast-register region's, or names another region.
+    Stag,
+    /// The region belongs to another protection domain.
+    Pd,
+    /// The region is valid already.
+    Valid,
+    /// A combination of rights that a region cannot have.
+    Access,
+    /// More than the list holds, or nothing at all.
+    Length,
+    /// The address is not at the same place in a page as the first byte, or wraps.
+    Address,
+}
+
+impl Mr {
+    /// Registers what was mapped last, on behalf of a QP in `pd`. Waits for those who still use the
+    /// memory of an earlier registration.
+    ///
+    /// # Errors
+    ///
+    /// Why not; the region is as it was.
+    pub(crate) fn register_fast(&self, pd: PdId, wr: &Registration) -> Result<(), FastError> {
+        let Kind::Fast(memory) = &self.kind else {
+            return Err(FastError::Stag);
+        };
+        let stag = Stag(wr.stag);
+        let same = |other: Stag| other.index() == self.stag().index();
+        if !same(stag) || !same(Stag(wr.region)) {
+            return Err(FastError::Stag);
+        }
+        if pd != self.pd {
+            return Err(FastError::Pd);
+        }
+        if self.valid.load(Relaxed) {
+            return Err(FastError::Valid);
+        }
+        let access = Access::from_verbs(wr.access);
+        if !access.is_legal() || !Access::are_known(wr.access) {
+            return Err(FastError::Access);
+        }
+        let range = Range::new(wr.iova, wr.len).ok_or(FastError::Length)?;
+        let grant = |len: u64, page_offset: Option<(u64, u64)>| {
+            if wr.len > len {
+                return Err(FastError::Length);
+            }
+            if page_offset.is_some_and(|(offset, mask)| wr.iova & mask != offset) {
+                return Err(FastError::Address);
+            }
+            Ok(Grant {
+                stag,
+                access,
+                range,
+            })
+        };
+        loop {
+            match memory.try_register(grant) {
+                Some(Ok(())) => break,
+                Some(Err(e)) => return Err(e),
+                None if memory.is_closed() => return Err(FastError::Stag),
+                None => fsleep(super::PAUSE),
+            }
+        }
+        self.valid.store(true, Relaxed);
+        Ok(())
+    }
+}

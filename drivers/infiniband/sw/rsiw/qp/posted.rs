@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue of requests that kernel consumers post: private memory of a fixed size.
+//!
+//! Context: any, under the lock of whoever has the queue; creation sleeps.
+#![forbid(unsafe_code)]
+
+use super::sgl::slots;
+use crate::{
+    abi::Sge,
+    ffi::rdma::wr::{
+        Element,
+        Elements, //
+    },
+};
+use kernel::prelude::*;
+
+/// Requests, each with its list of elements.
+pub(super) struct Posted<T> {
+    requests: KVVec<Option<(T, usize)>>,
+    /// `width` for each request.
+    elements: KVVec<Sge>,
+    width: usize,
+    /// Slot of the oldest request.
+    head: usize,
+    /// Requests that wait.
+    len: usize,
+}
+
+impl<T: Copy> Posted<T> {
+    /// Makes a queue of `depth` requests with room for `max_sge` elements or `max_inline` octets
+    /// each.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(depth: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
+        // CAST: 32 bits fit.
+        let depth = depth as usize;
+        let width = slots(max_sge, max_inline);
+        let all = depth.checked_mul(width).ok_or(ENOMEM)?;
+        Ok(Self {
+            requests: KVVec::from_elem(None, depth, GFP_KERNEL)?,
+            elements: KVVec::from_elem(Sge::default(), all, GFP_KERNEL)?,
+            width,
+            head: 0,
+            len: 0,
+        })
+    }
+
+    /// Number of slots.
+    pub(super) fn depth(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Requests that wait.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn row(&self, slot: usize) -> core::ops::Range<usize> {
+        // The queue was made with this many elements.
+        let start = slot.wrapping_mul(self.width);
+        start..start.wrapping_add(self.width)
+    }
+
+    fn tail(&self) -> usize {
+        let at = self.head.wrapping_add(self.len);
+        at.checked_sub(self.requests.len()).unwrap_or(at)
+    }
+
+    /// The room for the elements of the next request.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if the queue is full (V-WR-5).
+    pub(super) fn room(&mut self) -> Result<&mut [Sge]> {
+        if self.len >= self.requests.len() {
+            return Err(ENOMEM);
+        }
+        let row = self.row(self.tail());
+        self.elements.get_mut(row).ok_or(ENOMEM)
+    }
+
+    /// Adds a request, of whose room `used` elements are filled.
+    pub(super) fn push(&mut self, request: T, used: usize) {
+        let tail = self.tail();
+        if let Some(slot) = self.requests.get_mut(tail) {
+            *slot = Some((request, used));
+            self.len = self.len.saturating_add(1);
+        }
+    }
+
+    /// The oldest request, and the room of its elements with those used in front.
+    pub(super) fn front(&self) -> Option<(&T, &[Sge], &[Sge])> {
+        if self.len == 0 {
+            return None;
+        }
+        let (request, used) = self.requests.get(self.head)?.as_ref()?;
+        let room = self.elements.get(self.row(self.head))?;
+        Some((request, room.get(..*used)?, room))
+    }
+
+    /// Takes the oldest request out.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let (request, _) = self.requests.get_mut(self.head)?.take()?;
+        self.len = self.len.saturating_sub(1);
+        self.head = match self.head.wrapping_add(1) {
+            next if next == self.requests.len() => 0,
+            next => next,
+        };
+        Some(request)
+    }
+}
+
+/// Copies the elements of a request. Gives how many there are and the octets of all.
+///
+/// # Errors
+///
+/// `EINVAL` if there are more than `max` (V-IMM-13).
+pub(super) fn copy_elements(
+    from: Elements<'_>,
+    room: &mut [Sge],
+    max: u32,
+) -> Result<(usize, u64)> {
+    let count = from.len();
+    // CAST: 32 bits fit.
+    if count > (max as usize).min(room.len()) {
+        return Err(EINVAL);
+    }
+    let mut total = 0u64;
+    for (to, Element { addr, len, lkey }) in room.iter_mut().zip(from) {
+        *to = Sge {
+            laddr: addr,
+            length: len,
+            lkey,
+        };
+        total = total.saturating_add(len.into());
+    }
+    Ok((count, total))
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send queue of a kernel consumer.
+//!
+//! A request is validated when it is posted, and what is wrong with it is told at once (V-IMM); what
+//! depends on regions is told by its completion (V-WR-21).
+//!
+//! Context: any; creation sleeps.
+#![forbid(unsafe_code)]
+
+use super::{
+    BadWqe,
+    Operation,
+    Work,
+    Wqe, //
+};
+use crate::{
+    abi::{
+        Opcode,
+        Sge,
+        WcStatus, //
+    },
+    ffi::rdma::wr::{
+        Request,
+        SendChain,
+        SendWr, //
+    },
+    qp::{
+        posted::{
+            copy_elements,
+            Posted, //
+        },
+        sgl::SgList, //
+    },
+    wire::ddp::{
+        Stag,
+        TaggedOffset, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        new_spinlock_irq,
+        Arc,
+        SpinLockIrq, //
+    },
+};
+use zerocopy::IntoBytes;
+
+/// A send queue in private memory: the consumer posts, the QP's work item takes.
+#[pin_data]
+pub(in crate::qp) struct KernelSq {
+    sig_all: bool,
+    max_sge: u32,
+    max_inline: u32,
+    #[pin]
+    posted: SpinLockIrq<Posted<Result<Wqe, BadWqe>>>,
+}
+
+impl KernelSq {
+    /// Makes a queue of `depth` requests.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(in crate::qp) fn new(
+        depth: u32,
+        sig_all: bool,
+        max_sge: u32,
+        max_inline: u32,
+    ) -> Result<Arc<Self>> {
+        let posted = Posted::new(depth, max_sge, max_inline)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                sig_all,
+                max_sge,
+                max_inline,
+                posted <- new_spinlock_irq!(posted, "rsiw::KernelSq::posted"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Posts requests, up to the first bad one. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if the queue is full, `EINVAL` for what this driver does not do, too many elements
+    /// or too much inline data. Those in front of it stay posted (V-WR-3).
+    pub(in crate::qp) fn post(&self, chain: &mut SendChain<'_>) -> Result {
+        let mut posted = self.posted.lock();
+        for wr in chain {
+            let (request, used) = self.request(&wr, posted.room()?)?;
+            posted.push(request, used);
+        }
+        Ok(())
+    }
+
+    /// Number of slots.
+    pub(super) fn len(&self) -> usize {
+        self.posted.lock().depth()
+    }
+
+    /// Whether no request waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.posted.lock().len() == 0
+    }
+
+    /// Looks at the oldest request, which stays where it is, and copies its elements or octets.
+    pub(super) fn peek(&self, sgl: &mut SgList) -> Option<Result<Wqe, BadWqe>> {
+        let posted = self.posted.lock();
+        let (request, elements, room) = posted.front()?;
+        if let Ok(wqe) = request {
+            if wqe.is_inline {
+                // CAST: 32 bits fit.
+                sgl.set_octets(room.as_bytes().get(..wqe.len as usize).unwrap_or(&[]));
+            } else {
+                sgl.set(elements);
+            }
+        }
+        Some(*request)
+    }
+
+    /// Takes the oldest request out.
+    pub(super) fn pop(&self) -> Option<Work> {
+        let request = self.posted.lock().pop()?;
+        Some(match request {
+            Ok(wqe) => wqe.work,
+            Err(bad) => bad.work,
+        })
+    }
+
+    /// Validates a request, and copies its elements or octets to `room`; gives how many elements.
+    fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Result<Wqe, BadWqe>, usize)> {
+        let (operation, opcode) = match wr.request().ok_or(EINVAL)? {
+            Request::Send { invalidate } => (
+                Operation::Send {
+                    invalidate: invalidate.map(Stag),
+                },
+                Opcode::Send,
+            ),
+            Request::Write { rkey, addr } => (
+                Operation::Write {
+                    stag: Stag(rkey),
+                    to: TaggedOffset(addr),
+                },
+                Opcode::Write,
+            ),
+            Request::Read {
+                rkey,
+                addr,
+                invalidate,
+            } => (
+                Operation::Read {
+                    stag: Stag(rkey),
+                    to: TaggedOffset(addr),
+                    invalidate,
+                },
+                Opcode::Read,
+            ),
+            Request::Invalidate { stag } => (
+                Operation::Invalidate { stag: Stag(stag) },
+                Opcode::InvalStag,
+            ),
+            Request::Register(registration) => (Operation::Register(registration), Opcode::RegMr),
+        };
+        let is_local = matches!(
+            operation,
+            Operation::Invalidate { .. } | Operation::Register(_)
+        );
+        let is_read = matches!(operation, Operation::Read { .. });
+        let is_inline = wr.is_inline() && !is_local && !is_read;
+        let (used, len) = if is_local {
+            (0, 0)
+        } else if is_inline {
+            // CAST: 32 bits fit.
+            let room = room.as_mut_bytes().get_mut(..self.max_inline as usize);
+            let len = wr.copy_inline(room.ok_or(EINVAL)?)?;
+            // CAST: 64 bits.
+            (0, len as u64)
+        } else {
+            let max = if is_read { 1 } else { self.max_sge };
+            copy_elements(wr.elements()?, room, max)?
+        };
+        if used == 0
+            && matches!(
+                operation,
+                Operation::Read {
+                    invalidate: true,
+                    ..
+                }
+            )
+        {
+            // There is nothing to invalidate.
+            return Err(EINVAL);
+        }
+        let mut work = Work {
+            id: wr.id(),
+            opcode,
+            signalled: self.sig_all || wr.is_signalled(),
+            bytes: 0,
+        };
+        let Ok(len) = u32::try_from(len) else {
+            let status = WcStatus::LocLenErr;
+            return Ok((Err(BadWqe { work, status }), 0));
+        };
+        work.bytes = len;
+        let wqe = Wqe {
+            work,
+            operation,
+            solicited: wr.is_solicited(),
+            fence: wr.is_fenced(),
+            len,
+            is_inline,
+        };
+        Ok((Ok(wqe), used))
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send queue of a process: a ring in shared memory.
+//!
+//! A request is copied out of shared memory once, validated, and only the copy is used (T-3). Its
+//! slot goes back to the process at that moment.
+//!
+//! Context: process, under the QP's mutex.
+#![forbid(unsafe_code)]
+
+use super::{
+    BadWqe,
+    Operation,
+    Work,
+    Wqe, //
+};
+use crate::{
+    abi::{
+        wqe,
+        Opcode,
+        Sqe,
+        WcStatus, //
+    },
+    ffi::ring::SharedRing,
+    qp::sgl::{
+        total_len,
+        SgList, //
+    },
+    wire::ddp::{
+        Stag,
+        TaggedOffset, //
+    },
+};
+use kernel::sync::barrier::{
+    smp_mb,
+    Full, //
+};
+
+/// The consuming end of a process's ring.
+pub(in crate::qp) struct UserSq {
+    ring: SharedRing<Sqe>,
+    /// Number of the next entry; wraps.
+    get: u32,
+    sig_all: bool,
+    max_sge: u32,
+}
+
+impl UserSq {
+    /// Takes the consuming end of a ring.
+    pub(in crate::qp) fn new(ring: SharedRing<Sqe>, sig_all: bool, max_sge: u32) -> Self {
+        Self {
+            ring,
+            get: 0,
+            sig_all,
+            max_sge,
+        }
+    }
+
+    /// Number of slots.
+    pub(super) fn len(&self) -> u32 {
+        self.ring.len()
+    }
+
+    /// Whether no request waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ring.flags(self.get) & wqe::VALID == 0
+    }
+
+    /// Looks at the oldest request, which stays where it is, and copies its elements or octets.
+    pub(super) fn peek(&self, sgl: &mut SgList) -> Option<Result<Wqe, BadWqe>> {
+        let flags = self.ring.flags(self.get);
+        if flags & wqe::VALID == 0 {
+            return None;
+        }
+        let sqe = self.ring.read(self.get);
+        Some(self.validate(&sqe, flags, sgl))
+    }
+
+    /// Gives the slot of the oldest request back to the process.
+    pub(super) fn consume(&mut self) {
+        self.ring.set_flags(self.get, 0);
+        self.get = self.get.wrapping_add(1);
+        // The library rings the doorbell only if it finds the slot before its own cleared. So clear,
+        // then look at the next slot: one of the two sees the other.
+        smp_mb(Full);
+    }
+
+    /// Takes the oldest request out, of which only the completion is wanted.
+    pub(super) fn discard(&mut self) -> Option<Work> {
+        let flags = self.ring.flags(self.get);
+        if flags & wqe::VALID == 0 {
+            return None;
+        }
+        let sqe = self.ring.read(self.get);
+        let work = self.work(&sqe, flags);
+        self.consume();
+        Some(work)
+    }
+
+    fn work(&self, sqe: &Sqe, flags: u16) -> Work {
+        Work {
+            id: sqe.id,
+            opcode: Opcode::from_user(sqe.opcode).unwrap_or(Opcode::Send),
+            signalled: self.sig_all || flags & wqe::SIGNALLED != 0,
+            bytes: 0,
+        }
+    }
+
+    /// Validates a private copy of an entry.
+    fn validate(&self, sqe: &Sqe, flags: u16, sgl: &mut SgList) -> Result<Wqe, BadWqe> {
+        let mut work = self.work(sqe, flags);
+        let bad = |work, status| Err(BadWqe { work, status });
+        let Some(opcode) = Opcode::from_user(sqe.opcode) else {
+            return bad(work, WcStatus::LocQpOpErr);
+        };
+        let stag = Stag(sqe.rkey);
+        let to = TaggedOffset(sqe.raddr);
+        let operation = match opcode {
+            Opcode::Write => Operation::Write { stag, to },
+            Opcode::Read => Operation::Read {
+                stag,
+                to,
+                invalidate: false,
+            },
+            Opcode::SendRemoteInv => Operation::Send {
+                invalidate: Some(stag),
+            },
+            _ => Operation::Send { invalidate: None },
+        };
+        let is_read = matches!(operation, Operation::Read { .. });
+        let is_inline = flags & wqe::INLINE != 0 && !is_read;
+        let len = if is_inline {
+            let [first, ..] = sqe.sge;
+            // CAST: 32 bits fit.
+            match sqe.inline_data(first.length as usize) {
+                Some(octets) => sgl.set_octets(octets),
+                None => return bad(work, WcStatus::LocLenErr),
+            }
+            u64::from(first.length)
+        } else {
+            let count = usize::from(sqe.num_sge);
+            let limit = if is_read { 1 } else { self.max_sge };
+            // CAST: 32 bits fit.
+            let Some(sges) = sqe.sge.get(..count).filter(|_| count <= limit as usize) else {
+                return bad(work, WcStatus::LocQpOpErr);
+            };
+            sgl.set(sges);
+            total_len(sges)
+        };
+        let Ok(len) = u32::try_from(len) else {
+            return bad(work, WcStatus::LocLenErr);
+        };
+        work.bytes = len;
+        Ok(Wqe {
+            work,
+            operation,
+            solicited: flags & wqe::SOLICITED != 0,
+            fence: flags & wqe::READ_FENCE != 0,
+            len,
+            is_inline,
+        })
+    }
+}
