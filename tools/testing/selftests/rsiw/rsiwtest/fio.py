@@ -4,6 +4,8 @@
 # Block sizes with what each job writes of them: from one sector to the
 # largest request, little enough for an emulated CPU.
 SIZES = (("512", "64k"), ("4k", "512k"), ("64k", "2m"), ("1m", "8m"))
+# For `make check`.
+FEW = (("512", "32k"), ("4k", "256k"), ("64k", "1m"), ("1m", "4m"))
 # Where each job works on a common device.
 REGION_MIB = 64
 

@@ -65,7 +65,12 @@ class Server:
 
     def serve(self):
         """Listens."""
-        self.sh("nfsdctl", "listener", "+rdma:%s:%d" % (self.addr, PORT))
+        if self.netns:
+            self.sh("nfsdctl", "listener", "+rdma:%s:%d" % (self.addr, PORT))
+        else:
+            # On all devices: an identifier bound to one would hold up the
+            # removal of that device until the server ends.
+            self.m.write(NFSD + "/portlist", "rdma %d" % PORT)
         self.sh("nfsdctl", "threads", "4")
         wait_until("the server's threads", 20, lambda: int(
             self.m.read(NFSD + "/threads") or "0") > 0)

@@ -45,6 +45,11 @@ class PairTopology(Topology):
         if self.baseline is not None:
             return
         self.drop()
+        if self.peer.type != self.type:
+            # Not every driver looks for what came before it began to listen
+            # to the socket: a wire of some length keeps the order.
+            LOCAL.status("tc", "qdisc", "replace", "dev", NETDEV, "root",
+                         "netem", "delay", "20ms", "limit", "100000")
         for machine, link_type, dev in self.sides():
             machine.sh("rdma", "link", "add", dev, "type", link_type,
                        "netdev", NETDEV)

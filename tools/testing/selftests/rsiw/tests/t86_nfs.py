@@ -48,12 +48,12 @@ def copies(mount, count, size):
         os.unlink(name)
 
 
-@test("nfs-verify", limit=120, cost=25, long=True)
+@test("nfs-verify", limit=120, cost=25)
 def nfs_verify(t):
     """fio through NFS, verified, and copied files."""
     with service(t) as (wire, _), nfs.Mount(LOCAL, wire.path.addr4) as mount:
-        fio.verify(t, mount.path)
-        copies(mount, 2, 3000000)
+        fio.verify(t, mount.path, fio.FEW)
+        copies(mount, 1, 3000000)
 
 
 @test("nfs-verify-long", limit=400, cost=90, long=True)
