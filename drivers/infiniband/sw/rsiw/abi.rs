@@ -36,6 +36,15 @@ pub(crate) struct CreateCqResp {
     pub(crate) cq_key: u64,
 }
 
+/// Response to resizing a CQ: an extension of ours, see `include/uapi/rdma/rsiw-abi.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct ResizeCqResp {
+    pub(crate) num_cqe: u32,
+    pub(crate) pad: u32,
+    pub(crate) cq_key: u64,
+}
+
 /// Response to creating a QP.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -193,6 +202,8 @@ pub(crate) enum Opcode {
     InvalStag = 10,
     /// Fast register (kernel consumers).
     RegMr = 11,
+    /// Bind of a memory window (kernel consumers).
+    BindMw = 12,
 }
 
 impl Opcode {
@@ -263,10 +274,13 @@ pub(crate) enum WcStatus {
     RemInvReqErr = 8,
     /// Any other error.
     GeneralErr = 9,
+    /// A bind that cannot be (kernel consumers).
+    MwBindErr = 10,
 }
 
 const _: () = {
     assert!(size_of::<CreateCqResp>() == 16);
+    assert!(size_of::<ResizeCqResp>() == 16);
     assert!(size_of::<CreateQpResp>() == 32);
     assert!(size_of::<RegMrReq>() == 8);
     assert!(size_of::<RegMrResp>() == 8);

@@ -15,6 +15,7 @@ pub(crate) mod fast;
 mod permute;
 mod range;
 pub(crate) mod table;
+pub(crate) mod window;
 
 use self::{
     access::{
@@ -22,12 +23,17 @@ use self::{
         MrError, //
     },
     range::Range,
-    table::StagTable, //
+    table::StagTable,
+    window::{
+        Window,
+        Windows, //
+    },
 };
 use crate::{
     ffi::rdma::{
         driver::{
             Mappable,
+            MrChange,
             MrInit, //
         },
         extent::Staging,
@@ -74,7 +80,21 @@ const ZERO_BASED: u32 = 1 << 5;
 
 /// Number of a protection domain, unique in its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PdId(pub(crate) u32);
+pub(crate) struct PdId(u32);
+
+impl PdId {
+    const OF_KERNEL: u32 = 1 << 31;
+
+    /// The domain `n`, of a process or of a consumer in the kernel.
+    pub(crate) fn new(n: u32, of_kernel: bool) -> Self {
+        let kind = if of_kernel { Self::OF_KERNEL } else { 0 };
+        Self(n & !Self::OF_KERNEL | kind)
+    }
+
+    fn is_of_kernel(self) -> bool {
+        self.0 & Self::OF_KERNEL != 0
+    }
+}
 
 /// What a region consists of.
 enum Kind {
@@ -83,11 +103,15 @@ enum Kind {
         umem: Pin<KBox<Umem>>,
         access: Access,
         range: Range,
+        /// As it was asked for.
+        init: MrInit,
     },
     /// All memory of the kernel, for this side only (V-STAG0).
     Dma(Pin<KBox<DmaMemory>>),
     /// What a fast-register request of a kernel consumer names.
     Fast(Pin<KBox<FastMemory<Grant>>>),
+    /// A part of another region.
+    Window(Pin<KBox<Window>>),
 }
 
 /// What may be done with a region, and how it is named.
@@ -116,6 +140,8 @@ pub(crate) struct Mr {
     pd: PdId,
     /// RDMAC's state Valid. Written with the gate empty, or to false.
     valid: AtomicFlag,
+    /// Bound to it.
+    windows: Windows,
     kind: Kind,
 }
 
@@ -125,6 +151,7 @@ impl Gated for Mr {
             Kind::User { umem, .. } => umem.gate(),
             Kind::Dma(memory) => memory.gate(),
             Kind::Fast(memory) => memory.gate(),
+            Kind::Window(window) => window.gate(),
         }
     }
 }
@@ -139,14 +166,14 @@ impl Mappable for Mr {
 }
 
 impl Mr {
-    /// Registers memory of the calling process and makes it known under a new STag with `key`.
+    /// Registers memory of the calling process, or a DMA buffer of its, and makes it known under a new STag with `key`.
     ///
     /// The table has a reference from here on: only [`Mr::deregister`] undoes this.
     ///
     /// # Errors
     ///
     /// `EINVAL` for an empty region or one whose addresses wrap, `ENOMEM`, and what pinning says
-    /// (see [`Umem::pin`]).
+    /// (see [`Umem::pin`] and [`Umem::map_dmabuf`]).
     pub(crate) fn register_user(
         device: &DeviceHandle,
         table: &StagTable,
@@ -160,13 +187,58 @@ impl Mr {
             0
         };
         let range = Range::new(base, init.length).ok_or(EINVAL)?;
-        let umem = Umem::pin(device, init.start, init.length, init.access)?;
+        let access = Access::from_verbs(init.access);
+        let umem = match init.fd {
+            None => Umem::pin(device, init.start, init.length, init.access)?,
+            Some(fd) => Umem::map_dmabuf(fd, init.start, init.length, access.writes())?,
+        };
         let kind = Kind::User {
             umem,
-            access: Access::from_verbs(init.access),
+            access,
             range,
+            init: *init,
         };
         Self::add(table, pd, kind, key)
+    }
+
+    /// Registers the memory of this region again, or other memory in its place (V-MR-8). The region
+    /// ends first, so that a peer sees nothing but a deregistration and a registration (V-MR-12);
+    /// also if the rest fails (V-MR-10).
+    ///
+    /// # Errors
+    ///
+    /// As [`Mr::register_user`]. With nothing changed, `EINVAL` for a region that is no process's,
+    /// `EBUSY` while windows are bound (V-MR-9), `EOPNOTSUPP` for a DMA buffer, which is known by a
+    /// descriptor only while it is registered.
+    pub(crate) fn reregister(
+        &self,
+        device: &DeviceHandle,
+        table: &StagTable,
+        pd: PdId,
+        change: &MrChange,
+        key: u8,
+    ) -> Result<(Arc<Self>, MrInit)> {
+        let Kind::User { init, .. } = &self.kind else {
+            return Err(EINVAL);
+        };
+        let mut init = *init;
+        if let Some((start, length, iova)) = change.memory {
+            init = MrInit {
+                fd: None,
+                start,
+                length,
+                iova,
+                access: init.access,
+            };
+        } else if init.fd.is_some() {
+            return Err(EOPNOTSUPP);
+        }
+        if let Some(access) = change.access {
+            init.access = access;
+        }
+        self.deregister(table)?;
+        let mr = Self::register_user(device, table, pd, &init, key)?;
+        Ok((mr, init))
     }
 
     /// Makes the region by which a kernel consumer names all memory.
@@ -203,6 +275,7 @@ impl Mr {
                 stag: Atomic::new(0),
                 pd,
                 valid: AtomicFlag::new(!matches!(kind, Kind::Fast(_))),
+                windows: Windows::new(),
                 kind,
             },
             GFP_KERNEL,
@@ -211,15 +284,43 @@ impl Mr {
         Ok(mr)
     }
 
+    /// Makes a window, which is not bound to anything (V-MW-1).
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new_window(table: &StagTable, pd: PdId) -> Result<Arc<Self>> {
+        Self::add(table, pd, Kind::Window(Window::new(pd)?), 0)
+    }
+
+    /// The window, if it is one.
+    pub(crate) fn window(&self) -> Option<&Window> {
+        match &self.kind {
+            Kind::Window(window) => Some(window),
+            _ => None,
+        }
+    }
+
     /// Ends all access: takes the STag away and waits for those who use the memory now, then gives
-    /// the memory back. Sleeps.
-    pub(crate) fn deregister(&self, table: &StagTable) {
-        table.remove(self.stag());
+    /// the memory back. A second time, nothing happens. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`, and nothing is changed, while windows are bound to the region.
+    pub(crate) fn deregister(&self, table: &StagTable) -> Result {
+        self.windows.end()?;
+        // A second time, the STag may be another's.
+        let known = table.lookup(self.stag());
+        if known.is_some_and(|known| core::ptr::eq(&*known, self)) {
+            table.remove(self.stag());
+        }
         match &self.kind {
             Kind::User { umem, .. } => umem.release(),
             Kind::Dma(memory) => memory.release(),
             Kind::Fast(memory) => memory.release(),
+            Kind::Window(window) => window.unbind(),
         }
+        Ok(())
     }
 
     /// The STag that the region was made with; local and remote key at once.
@@ -246,6 +347,7 @@ impl Mr {
                 range: Range::ALL,
             },
             Kind::Fast(memory) => *memory.grant(guard)?,
+            Kind::Window(_) => return None,
         })
     }
 
@@ -264,6 +366,7 @@ impl Mr {
         match self.kind {
             Kind::Dma(_) => return Err(MrError::Access),
             Kind::User { .. } if by == By::Consumer => return Err(MrError::Access),
+            _ if self.windows.any() => return Err(MrError::Bound),
             _ => {}
         }
         if !self.valid.load(Relaxed) {
@@ -313,7 +416,9 @@ impl Mr {
         if stag != grant.stag {
             return Err(MrError::Invalid);
         }
-        if pd != guard.pd {
+        // The key to all memory of the kernel is every kernel consumer's (V-STAG0-2).
+        let everywhere = matches!(guard.kind, Kind::Dma(_)) && pd.is_of_kernel();
+        if pd != guard.pd && !everywhere {
             return Err(MrError::Pd);
         }
         if !grant.access.contains(want) {

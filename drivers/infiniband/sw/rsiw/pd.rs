@@ -37,14 +37,14 @@ pub(crate) struct Pd {
 }
 
 impl Pd {
-    /// Makes a domain.
+    /// Makes a domain of a process or of a consumer in the kernel.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, also if the device has all the domains it may have.
-    pub(crate) fn new(dev: Arc<Device>) -> Result<Arc<Self>> {
+    pub(crate) fn new(dev: Arc<Device>, of_kernel: bool) -> Result<Arc<Self>> {
         let quota = Quota::take(&dev, |limits| &limits.pds)?;
-        let id = dev.next_pd_id();
+        let id = dev.next_pd_id(of_kernel);
         Ok(Arc::new(
             Self {
                 dev,

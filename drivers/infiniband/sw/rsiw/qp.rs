@@ -31,6 +31,7 @@ mod stream;
 mod tx;
 mod work;
 
+pub(crate) use self::posted::Slots;
 use self::{
     control::Inner,
     failure::Failure,
@@ -62,6 +63,7 @@ use crate::{
             MrAccess,
             MrError, //
         },
+        window::Binder,
         By,
         Mr,
         PdId, //
@@ -140,6 +142,8 @@ pub(crate) struct Qp {
     sig_all: bool,
     /// The process that made it; none for kernel consumers.
     owner: Option<Pid>,
+    /// By which windows know the QP.
+    binder: Arc<Binder>,
     /// Rights of the peer, `enum ib_access_flags`.
     access: Atomic<u32>,
     /// Copy of the state for those who do not hold `inner`.
@@ -156,6 +160,9 @@ pub(crate) struct Qp {
     rq_entry: Option<MmapEntry>,
     /// Where a kernel consumer posts.
     posted: Option<Arc<KernelSq>>,
+    /// Of kernel consumers' queues.
+    send_slots: Option<Arc<Slots>>,
+    recv_slots: Option<Arc<Slots>>,
     /// The shared receive queue, if receives come from one.
     srq: Option<Arc<Srq>>,
     #[pin]
@@ -221,7 +228,38 @@ impl Qp {
         addr: u64,
         len: u32,
     ) -> Result<MrAccess<Arc<Mr>>, MrError> {
-        self.dev.stags.access(stag, self.pd.id(), want, addr, len)
+        let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
+        if want.is_remote() {
+            if let Some(window) = mr.window() {
+                return window.access(stag, &self.binder, want, addr, len);
+            }
+        }
+        MrAccess::new(mr, stag, self.pd.id(), want, addr, len)
+    }
+
+    /// As [`Qp::access`] for the sink of a Read of ours, which may be a window that the peer may
+    /// write to (V-ACC-13).
+    fn access_sink(&self, stag: Stag, addr: u64, len: u32) -> Result<MrAccess<Arc<Mr>>, MrError> {
+        let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
+        match mr.window() {
+            Some(window) => window.access(stag, &self.binder, Access::REMOTE_WRITE, addr, len),
+            None => self.access(stag, Access::LOCAL_WRITE, addr, len),
+        }
+    }
+
+    /// Makes an STag invalid. Gives the region whose users may be waited for.
+    fn invalidate(&self, mr: Arc<Mr>, stag: Stag, by: By) -> Result<Arc<Mr>, MrError> {
+        let pd = self.pd.id();
+        match mr.window() {
+            Some(window) => {
+                let region = window.invalidate(stag, &self.binder, pd)?;
+                Ok(region.unwrap_or_else(|| mr.clone()))
+            }
+            None => {
+                mr.invalidate(stag, pd, by)?;
+                Ok(mr)
+            }
+        }
     }
 
     /// The protection domain of the memory that receives name: that of the queue they come from
@@ -285,17 +323,13 @@ impl Qp {
         if mr.is_user() && !self.pd.is_single_stream() {
             return Err(TermError::RemoteCannotInvalidate);
         }
-        mr.invalidate(stag, self.pd.id(), By::Peer)
-            .map_err(failure::remote)?;
-        Ok(mr)
+        self.invalidate(mr, stag, By::Peer).map_err(failure::remote)
     }
 
     /// Invalidates the sink of a Read of ours.
     fn invalidate_locally(&self, stag: Stag) -> Result<Arc<Mr>, ()> {
         let mr = self.dev.stags.lookup(stag).ok_or(())?;
-        mr.invalidate(stag, self.pd.id(), By::Consumer)
-            .map_err(|_| ())?;
-        Ok(mr)
+        self.invalidate(mr, stag, By::Consumer).map_err(|_| ())
     }
 
     /// Whether the calling process may connect the QP: others must not get hold of it by its number.

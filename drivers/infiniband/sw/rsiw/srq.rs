@@ -48,7 +48,8 @@ use crate::{
             Rq,
             UserRq, //
         },
-        sgl::SgList, //
+        sgl::SgList,
+        Slots, //
     },
 };
 use kernel::{
@@ -176,6 +177,11 @@ impl Srq {
     /// See [`Rq::post`].
     pub(crate) fn post(&self, chain: &mut RecvChain<'_>) -> Result {
         self.state.lock().rq.post(chain)
+    }
+
+    /// The slots of a kernel consumer's queue.
+    pub(crate) fn slots(&self) -> Option<Arc<Slots>> {
+        self.state.lock().rq.slots()
     }
 
     /// The protection domain by which the elements of its receives are checked (T-38).

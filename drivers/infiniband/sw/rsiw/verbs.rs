@@ -37,6 +37,7 @@ use crate::{
                 Driver,
                 DriverId,
                 HasCqHandle,
+                MrChange,
                 MrInit,
                 QpInit,
                 SrqChange,
@@ -130,10 +131,11 @@ impl Driver for Rsiw {
     }
 
     fn alloc_pd(dev: ArcBorrow<'_, Device>, udata: Option<&mut Udata<'_>>) -> Result<Arc<Pd>> {
+        let of_kernel = udata.is_none();
         if let Some(udata) = udata {
             udata.no_io()?;
         }
-        Pd::new(dev.into())
+        Pd::new(dev.into(), of_kernel)
     }
 
     fn create_cq(
@@ -158,6 +160,10 @@ impl Driver for Rsiw {
             })?;
         }
         Ok((counted, len))
+    }
+
+    fn resize_cq(cq: &CountedCq, entries: u32, udata: &mut Udata<'_>) -> Result<u32> {
+        cq.cq.resize(entries, udata)
     }
 
     fn destroy_cq(cq: &CountedCq) {
@@ -215,8 +221,8 @@ impl Driver for Rsiw {
         qp.query()
     }
 
-    fn destroy_qp(qp: ArcBorrow<'_, Qp>) {
-        Arc::from(qp).destroy();
+    fn destroy_qp(qp: ArcBorrow<'_, Qp>) -> Result {
+        Arc::from(qp).destroy()
     }
 
     fn doorbell(qp: ArcBorrow<'_, Qp>) -> Result {
@@ -245,10 +251,35 @@ impl Driver for Rsiw {
         let mr = Mr::register_user(dev.handle(), &dev.stags, pd.id(), init, key)?;
         let stag = mr.stag().0;
         if let Err(e) = udata.respond(&RegMrResp { stag, pad: 0 }) {
-            mr.deregister(&dev.stags);
+            mr.deregister(&dev.stags)?;
             return Err(e);
         }
         Ok((mr, stag))
+    }
+
+    fn reg_dmabuf_mr(pd: ArcBorrow<'_, Pd>, init: &MrInit) -> Result<(Arc<Mr>, u32)> {
+        let dev = pd.device();
+        let mr = Mr::register_user(dev.handle(), &dev.stags, pd.id(), init, 0)?;
+        let stag = mr.stag().0;
+        Ok((mr, stag))
+    }
+
+    fn rereg_user_mr(
+        pd: ArcBorrow<'_, Pd>,
+        mr: &Mr,
+        change: &MrChange,
+        udata: &mut Udata<'_>,
+    ) -> Result<(Arc<Mr>, u32, MrInit)> {
+        // The key may be chosen as at registration.
+        let key = if udata.is_empty() {
+            mr.stag().key()
+        } else {
+            udata.read::<RegMrReq>()?.stag_key
+        };
+        let dev = pd.device();
+        let (mr, init) = mr.reregister(dev.handle(), &dev.stags, pd.id(), change, key)?;
+        let stag = mr.stag().0;
+        Ok((mr, stag, init))
     }
 
     fn get_dma_mr(pd: ArcBorrow<'_, Pd>, memory: Pin<KBox<DmaMemory>>) -> Result<(Arc<Mr>, u32)> {
@@ -263,8 +294,14 @@ impl Driver for Rsiw {
         Ok((mr, stag))
     }
 
-    fn dereg_mr(dev: &Device, mr: &Mr) {
-        mr.deregister(&dev.stags);
+    fn dereg_mr(dev: &Device, mr: &Mr) -> Result {
+        mr.deregister(&dev.stags)
+    }
+
+    fn alloc_mw(pd: ArcBorrow<'_, Pd>) -> Result<(Arc<Mr>, u32)> {
+        let window = Mr::new_window(&pd.device().stags, pd.id())?;
+        let stag = window.stag().0;
+        Ok((window, stag))
     }
 
     fn connect(dev: ArcBorrow<'_, Device>, id: &CmId, param: &ConnParam<'_>) -> Result {

@@ -23,13 +23,26 @@ use crate::{
             WcRoom, //
         },
     },
+    qp::Slots,
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A completion, and what has one of its slots free once it is polled.
+type Entry = (Wc, Option<Arc<Slots>>);
+
+fn free(slots: Option<Arc<Slots>>) {
+    if let Some(slots) = slots {
+        slots.free();
+    }
+}
 
 /// Completions that were not polled yet, in order.
 pub(super) struct KernelRing {
     /// `None` for a slot without a completion, and for one whose QP is gone.
-    slots: KVVec<Option<Wc>>,
+    slots: KVVec<Option<Entry>>,
     /// Slot of the oldest completion.
     head: usize,
     /// Slots in use from there on.
@@ -57,12 +70,20 @@ impl KernelRing {
     }
 
     /// Adds a completion of a request of `qp`. Gives whether the consumer waits for one like this.
-    pub(super) fn add(&mut self, completion: &Completion, qp: &QpHandle) -> Result<bool, Overflow> {
-        if self.len >= self.slots.len() {
-            return Err(Overflow);
-        }
+    pub(super) fn add(
+        &mut self,
+        completion: &Completion,
+        qp: &QpHandle,
+        slots: Option<&Arc<Slots>>,
+    ) -> Result<bool, Overflow> {
         let index = self.index(self.len);
-        *self.slots.get_mut(index).ok_or(Overflow)? = Some(completion.to_wc(qp));
+        let full = self.len >= self.slots.len();
+        let Some(room) = self.slots.get_mut(index).filter(|_| !full) else {
+            // Nobody will poll it.
+            free(slots.cloned());
+            return Err(Overflow);
+        };
+        *room = Some((completion.to_wc(qp), slots.cloned()));
         self.len = self.len.saturating_add(1);
         let notify = completion.fires(self.armed);
         if notify {
@@ -75,8 +96,9 @@ impl KernelRing {
     /// Moves completions to the consumer.
     pub(super) fn poll(&mut self, room: &mut WcRoom<'_>) {
         while self.len > 0 && !room.is_full() {
-            if let Some(wc) = self.slots.get_mut(self.head).and_then(Option::take) {
+            if let Some((wc, slots)) = self.slots.get_mut(self.head).and_then(Option::take) {
                 room.push(&wc);
+                free(slots);
             }
             self.head = self.index(1);
             self.len = self.len.saturating_sub(1);
@@ -98,7 +120,10 @@ impl KernelRing {
         for n in 0..self.len {
             let index = self.index(n);
             if let Some(slot) = self.slots.get_mut(index) {
-                slot.take_if(|wc| wc.is_of(qp));
+                free(
+                    slot.take_if(|(wc, _)| wc.is_of(qp))
+                        .and_then(|entry| entry.1),
+                );
             }
         }
     }
@@ -117,12 +142,14 @@ impl Completion {
             WcStatus::RemAccessErr => wc::Status::RemoteAccess,
             WcStatus::RemInvReqErr => wc::Status::RemoteInvalidRequest,
             WcStatus::GeneralErr => wc::Status::General,
+            WcStatus::MwBindErr => wc::Status::Bind,
         };
         let opcode = match self.opcode {
             Opcode::Write => wc::Opcode::Write,
             Opcode::Read | Opcode::ReadLocalInv | Opcode::ReadResponse => wc::Opcode::Read,
             Opcode::InvalStag => wc::Opcode::LocalInvalidate,
             Opcode::RegMr => wc::Opcode::Register,
+            Opcode::BindMw => wc::Opcode::Bind,
             Opcode::Receive => wc::Opcode::Receive,
             _ => wc::Opcode::Send,
         };

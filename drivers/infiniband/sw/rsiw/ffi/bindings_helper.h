@@ -23,4 +23,5 @@
 #include <rdma/iw_cm.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/restrack.h>
+#include <rdma/rsiw_verbs.h>
 #include <rdma/uverbs_ioctl.h>

@@ -29,7 +29,10 @@ use core::ops::{
     BitOr,
     Deref, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed, //
+};
 
 /// Rights to a region, a set. Local read comes with every region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +48,13 @@ impl Access {
     /// Source of the peer's Reads.
     pub(crate) const REMOTE_READ: Self = Self(1 << 2);
 
+    /// Windows may be bound to it.
+    pub(crate) const BIND: Self = Self(1 << 4);
+
     /// `IB_ACCESS_OPTIONAL`: what a device may ignore.
     const OPTIONAL: u32 = 0x3ff << 20;
-    const ALL: u32 = Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0;
+    const REMOTE: u32 = Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0;
+    const ALL: u32 = Self::LOCAL_WRITE.0 | Self::REMOTE | Self::BIND.0;
 
     /// Whether the combination is one that a region may have: what the peer may write, this side may
     /// too (draft-hilland-rddp-verbs figure 18; local read is always granted).
@@ -55,9 +62,24 @@ impl Access {
         self.contains(Self::LOCAL_WRITE) || !self.contains(Self::REMOTE_WRITE)
     }
 
+    /// Whether the memory may be changed.
+    pub(crate) fn writes(self) -> bool {
+        self.contains(Self::LOCAL_WRITE) || self.contains(Self::REMOTE_WRITE)
+    }
+
     /// Whether the peer has a right.
     pub(crate) fn is_remote(self) -> bool {
-        self.contains(Self::REMOTE_READ) || self.contains(Self::REMOTE_WRITE)
+        self.0 & Self::REMOTE != 0
+    }
+
+    /// Whether these are rights that a window may have: one for the peer, and no others.
+    pub(crate) fn is_window(self) -> bool {
+        self.is_remote() && self.0 & !Self::REMOTE == 0
+    }
+
+    /// Whether all of `flags` mean something to a window.
+    pub(crate) fn are_of_window(flags: u32) -> bool {
+        flags & !(Self::REMOTE | Self::OPTIONAL) == 0
     }
 
     /// Whether all of `flags` mean something to a fast registration: rights, and what
@@ -90,7 +112,7 @@ impl BitOr for Access {
 pub(crate) enum MrError {
     /// There is no such region, its key is another, or it is not valid (any more).
     Invalid,
-    /// The region belongs to another protection domain.
+    /// The region belongs to another protection domain, the window to another queue pair.
     Pd,
     /// The region does not grant the right.
     Access,
@@ -98,6 +120,8 @@ pub(crate) enum MrError {
     Bounds,
     /// The range goes beyond the end of the address space.
     Wrap,
+    /// Windows are bound to the region, which cannot be invalidated now.
+    Bound,
 }
 
 impl From<RangeError> for MrError {
@@ -142,6 +166,16 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         Ok(Self { guard, offset, len })
     }
 
+    /// For a window, which has its own rights: `len` octets from `offset` on of a valid region.
+    pub(super) fn within(mr: P, offset: u64, len: u32) -> Result<Self, MrError> {
+        let guard = GateGuard::new(mr).ok_or(MrError::Invalid)?;
+        if !guard.valid.load(Relaxed) {
+            return Err(MrError::Invalid);
+        }
+        // INVARIANT: the region granted the part to the window, which stands in for it.
+        Ok(Self { guard, offset, len })
+    }
+
     /// Length of the range.
     pub(crate) fn len(&self) -> u32 {
         self.len
@@ -165,6 +199,8 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
             Kind::User { umem, .. } => umem.slices(&self.guard, at, len).map(Slices::User),
             Kind::Dma(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
             Kind::Fast(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
+            // It is its region that is accessed.
+            Kind::Window(_) => None,
         }
         .ok_or(MrError::Bounds)
     }

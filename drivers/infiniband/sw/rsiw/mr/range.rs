@@ -34,9 +34,18 @@ impl Range {
         Some(Self { base, len })
     }
 
+    /// Tagged offset of the first octet.
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
     /// Where in the region the `len` octets at `addr` start, if all of them are inside.
     pub(super) fn locate(&self, addr: u64, len: u32) -> Result<u64, RangeError> {
-        let len = u64::from(len);
+        self.locate_long(addr, len.into())
+    }
+
+    /// As [`Range::locate`], for what is longer than a message.
+    pub(super) fn locate_long(&self, addr: u64, len: u64) -> Result<u64, RangeError> {
         // The last octet may have the highest address there is.
         if addr.checked_add(len.saturating_sub(1)).is_none() {
             return Err(RangeError::Wrap);

@@ -51,6 +51,7 @@ fn status_of(code: u8) -> WcStatus {
         6 => WcStatus::LocAccessErr,
         7 => WcStatus::RemAccessErr,
         8 => WcStatus::RemInvReqErr,
+        10 => WcStatus::MwBindErr,
         _ => WcStatus::GeneralErr,
     }
 }
@@ -60,7 +61,12 @@ impl Qp {
     /// called. An overflow is noted for the work item.
     pub(super) fn complete_work(&self, work: &Work, status: Status) -> bool {
         let status = match status {
-            Status::Success if !work.signalled => return false,
+            Status::Success if !work.signalled => {
+                if let Some(slots) = &self.send_slots {
+                    slots.free();
+                }
+                return false;
+            }
             Status::Success => WcStatus::Success,
             Status::Failed(code) => status_of(code),
             Status::Flushed => WcStatus::WrFlushErr,
@@ -74,7 +80,8 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        match self.send_cq.add(&completion, &self.handle) {
+        let slots = self.send_slots.as_ref();
+        match self.send_cq.add(&completion, &self.handle, slots) {
             Ok(notify) => notify,
             Err(Overflow) => {
                 self.note_failure(TermError::CatastrophicStream.into());
@@ -123,14 +130,14 @@ impl Qp {
 
     /// A request under way failed. Gives whether its completion tells so (T-33).
     pub(super) fn fail_send(self: &Arc<Self>, token: Token, status: WcStatus) -> bool {
-        // CAST: the numbers are 0 to 9.
+        // CAST: the numbers are 0 to 10.
         self.with_sends(|sq| sq.order.fail(token, status as u8))
     }
 
     /// A request failed before it began. Gives whether its completion tells so.
     pub(super) fn fail_new_send(self: &Arc<Self>, work: Work, status: WcStatus) -> bool {
         self.with_sends(|sq| match sq.order.push(work) {
-            // CAST: the numbers are 0 to 9.
+            // CAST: the numbers are 0 to 10.
             Ok(token) => sq.order.fail(token, status as u8),
             Err(_) => false,
         })
@@ -158,7 +165,8 @@ impl Qp {
     ///
     /// The queue is full, which ends the stream (V-CQ-7).
     pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Refusal> {
-        match self.recv_cq.add(completion, &self.handle) {
+        let slots = self.recv_slots.as_ref();
+        match self.recv_cq.add(completion, &self.handle, slots) {
             Ok(notify) => {
                 if notify {
                     self.recv_cq.notify();

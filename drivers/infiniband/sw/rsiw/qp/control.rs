@@ -56,6 +56,7 @@ use crate::{
     },
 };
 use kernel::{
+    cpu::nr_cpu_ids,
     prelude::*,
     sync::{
         atomic::{
@@ -186,6 +187,11 @@ impl Qp {
             idle: false,
             flushed: false,
         });
+    }
+
+    /// The peer is out of reach for good.
+    pub(crate) fn lost(self: &Arc<Self>) {
+        self.transition(Event::Lost);
     }
 
     /// Feeds an event and does what follows from it.
@@ -356,7 +362,9 @@ impl Qp {
             Post::Queue => {
                 let answered = self.answered.load(Relaxed);
                 self.answered.store(false, Relaxed);
-                if !inner.sends_directly(answered) {
+                // On a lone processor, who polls keeps the work item from running.
+                let may_leave = nr_cpu_ids() > 1 || self.send_cq.is_awaited();
+                if !inner.sends_directly(answered) && may_leave {
                     drop(inner);
                     self.kick();
                     return Ok(());
@@ -412,7 +420,14 @@ impl Qp {
     }
 
     /// Ends the connection and whatever the QP does, for good.
-    pub(crate) fn destroy(self: &Arc<Self>) {
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`, and nothing is changed, while windows are bound through it (V-QP-24).
+    pub(crate) fn destroy(self: &Arc<Self>) -> Result {
+        if self.binder.is_in_use() {
+            return Err(EBUSY);
+        }
         self.dev.qps.remove(self.num());
         self.destroyed.store(true, Relaxed);
         self.abort();
@@ -421,6 +436,7 @@ impl Qp {
         self.recv_cq.forget(&self.handle);
         self.forget_rings();
         self.pd.leave();
+        Ok(())
     }
 
     /// Takes the connection apart: no callback runs and nothing is received afterwards. Gives back

@@ -50,6 +50,7 @@ use crate::{
         shmem::SharedMemory,
         timer::Timer,
     },
+    mr::window::Binder,
     pd::Pd,
     proto::reads::Irq,
     verbs::Rsiw,
@@ -209,6 +210,12 @@ impl Qp {
             rq_key: key(&rq_entry),
         };
 
+        let binder = Binder::new()?;
+        let send_slots = posted.as_ref().map(|sq| sq.slots());
+        let recv_slots = match &srq {
+            Some(srq) => srq.slots(),
+            None => rq.as_ref().and_then(Rq::slots),
+        };
         let under_way = Sq::new(cap.max_send_wr.max(1))?;
         let qp = Arc::pin_init(
             pin_init!(Self {
@@ -221,6 +228,7 @@ impl Qp {
                 cap,
                 sig_all,
                 owner,
+                binder,
                 access: Atomic::new(0),
                 state: Atomic::new(0),
                 heard: Atomic::new(0),
@@ -230,6 +238,8 @@ impl Qp {
                 rq_entry,
                 srq,
                 posted,
+                send_slots,
+                recv_slots,
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 sq <- new_spinlock_irq!(under_way, "rsiw::Qp::sq"),
                 irq <- new_spinlock_irq!(Irq::new(KVec::new()), "rsiw::Qp::irq"),
@@ -253,7 +263,7 @@ impl Qp {
         qp.num.store(num, Relaxed);
         resp.qp_id = num;
         if let Some(Err(e)) = udata.map(|udata| udata.respond(&resp)) {
-            qp.destroy();
+            qp.destroy()?;
             return Err(e);
         }
         Ok((qp, num))

@@ -21,7 +21,10 @@ use crate::{
         WcStatus, //
     },
     cm::StreamEnd,
-    cq::Completion,
+    cq::{
+        Completion,
+        Overflow, //
+    },
     ffi::rdma::attr::EventType,
     proto::{
         order::Status,
@@ -35,6 +38,7 @@ use crate::{
             Tcp, //
         },
     },
+    wire::terminate::TermError,
 };
 use kernel::{
     prelude::*,
@@ -185,6 +189,8 @@ impl Qp {
         if effects.event.is_some() {
             after.event = effects.event;
         }
+        // Flushing may have filled a completion queue.
+        self.kick_if_failed();
         after.disconnect |= effects.disconnect;
         if effects.close {
             after.close = Some(match effects.tcp {
@@ -212,6 +218,7 @@ impl Qp {
         }
         if inner.state.post_recv() == Post::Flush {
             after.notify.recv |= self.flush_rq();
+            self.kick_if_failed();
         }
     }
 
@@ -265,7 +272,12 @@ impl Qp {
 
     /// Completes a receive as flushed. Gives whether a handler is to be called.
     fn flush_recv(&self, id: u64) -> bool {
+        let slots = self.recv_slots.as_ref();
         if self.destroyed.load(Relaxed) {
+            // It may be a shared queue's, which lives on.
+            if let Some(slots) = slots {
+                slots.free();
+            }
             return false;
         }
         let flushed = Completion {
@@ -277,6 +289,12 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        self.recv_cq.add(&flushed, &self.handle).unwrap_or(false)
+        match self.recv_cq.add(&flushed, &self.handle, slots) {
+            Ok(notify) => notify,
+            Err(Overflow) => {
+                self.note_failure(TermError::CatastrophicStream.into());
+                false
+            }
+        }
     }
 }

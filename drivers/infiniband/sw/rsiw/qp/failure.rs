@@ -59,7 +59,7 @@ impl From<TermError> for Refusal {
 /// rights; RDMAC's verbs use that of a foreign STag.
 pub(super) fn tagged(error: MrError) -> TermError {
     match error {
-        MrError::Invalid => TermError::TaggedStag,
+        MrError::Invalid | MrError::Bound => TermError::TaggedStag,
         MrError::Pd | MrError::Access => TermError::TaggedNotAssociated,
         MrError::Bounds => TermError::TaggedBounds,
         MrError::Wrap => TermError::TaggedWrap,
@@ -74,5 +74,6 @@ pub(super) fn remote(error: MrError) -> TermError {
         MrError::Access => TermError::RemoteAccess,
         MrError::Bounds => TermError::RemoteBounds,
         MrError::Wrap => TermError::RemoteWrap,
+        MrError::Bound => TermError::RemoteCannotInvalidate,
     }
 }

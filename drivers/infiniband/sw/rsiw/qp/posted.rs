@@ -13,7 +13,36 @@ use crate::{
         Elements, //
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
+
+/// Slots of a queue that are taken. A request has one until the consumer has polled its completion,
+/// or until it succeeded if it makes none (V-WR-6 to 8, V-SRQ-10).
+pub(crate) struct Slots(Atomic<u32>);
+
+impl Slots {
+    fn taken(&self) -> usize {
+        // CAST: 32 bits fit.
+        self.0.load(Relaxed) as usize
+    }
+
+    fn take(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Frees a slot. Any context.
+    pub(crate) fn free(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
 
 /// Requests, each with its list of elements.
 pub(super) struct Posted<T> {
@@ -25,6 +54,8 @@ pub(super) struct Posted<T> {
     head: usize,
     /// Requests that wait.
     len: usize,
+    /// Those, and what became of others.
+    slots: Arc<Slots>,
 }
 
 impl<T: Copy> Posted<T> {
@@ -45,12 +76,18 @@ impl<T: Copy> Posted<T> {
             width,
             head: 0,
             len: 0,
+            slots: Arc::new(Slots(Atomic::new(0)), GFP_KERNEL)?,
         })
     }
 
     /// Number of slots.
     pub(super) fn depth(&self) -> usize {
         self.requests.len()
+    }
+
+    /// The slots, to be freed one by one.
+    pub(super) fn slots(&self) -> &Arc<Slots> {
+        &self.slots
     }
 
     /// Requests that wait.
@@ -75,7 +112,7 @@ impl<T: Copy> Posted<T> {
     ///
     /// `ENOMEM` if the queue is full (V-WR-5).
     pub(super) fn room(&mut self) -> Result<&mut [Sge]> {
-        if self.len >= self.requests.len() {
+        if self.len.max(self.slots.taken()) >= self.requests.len() {
             return Err(ENOMEM);
         }
         let row = self.row(self.tail());
@@ -88,6 +125,7 @@ impl<T: Copy> Posted<T> {
         if let Some(slot) = self.requests.get_mut(tail) {
             *slot = Some((request, used));
             self.len = self.len.saturating_add(1);
+            self.slots.take();
         }
     }
 

@@ -11,12 +11,16 @@ pub(crate) use self::user::UserRq;
 use super::{
     posted::{
         copy_elements,
-        Posted, //
+        Posted,
+        Slots, //
     },
     sgl::SgList, //
 };
 use crate::ffi::rdma::wr::RecvChain;
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// A receive that was taken from the queue, its elements aside.
 #[derive(Clone, Copy)]
@@ -83,6 +87,14 @@ impl Rq {
             // CAST: 32 bits fit.
             Self::User(ring) => ring.len() as usize,
             Self::Kernel(ring) => ring.posted.depth(),
+        }
+    }
+
+    /// The slots of a kernel consumer's queue.
+    pub(crate) fn slots(&self) -> Option<Arc<Slots>> {
+        match self {
+            Self::User(_) => None,
+            Self::Kernel(ring) => Some(ring.posted.slots().clone()),
         }
     }
 

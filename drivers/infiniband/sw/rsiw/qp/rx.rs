@@ -392,7 +392,7 @@ impl RxState {
             in_completion: qp.fail_send(token, WcStatus::LocProtErr),
         };
         if len > 0 {
-            qp.access(stag, Access::LOCAL_WRITE, to.0, len)
+            qp.access_sink(stag, to.0, len)
                 .map_err(|_| ())
                 .and_then(|access| src.place(&access, at, 0, len).map_err(|_| ()))
                 .map_err(refuse)?;

@@ -22,7 +22,10 @@ use crate::{
         Opcode,
         WcStatus, //
     },
-    ffi::rdma::wr::Registration,
+    ffi::rdma::wr::{
+        Binding,
+        Registration, //
+    },
     proto::{
         order::{
             Order,
@@ -75,6 +78,8 @@ pub(super) enum Operation {
     },
     /// Fast registration.
     Register(Registration),
+    /// Bind of a memory window.
+    Bind(Binding),
 }
 
 /// A validated send request.
@@ -139,7 +144,7 @@ impl Wqe {
 
     /// Whether its fence means something (V-FNC-5).
     pub(super) fn is_fenced(&self) -> bool {
-        self.fence && !matches!(self.operation, Operation::Register(_))
+        self.fence && !matches!(self.operation, Operation::Register(_) | Operation::Bind(_))
     }
 }
 

@@ -25,9 +25,11 @@ use crate::{
         Sge,
         WcStatus, //
     },
-    ffi::rdma::wr::Registration,
+    ffi::rdma::wr::{
+        Binding,
+        Registration, //
+    },
     mr::{
-        access::Access,
         fast::FastError,
         By, //
     },
@@ -167,6 +169,12 @@ pub(super) fn next_request(
                 finish(qp, token, register(qp, &wr))?;
                 continue;
             }
+            (Operation::Bind(wr), _) => {
+                drop(sq);
+                ring.consume();
+                finish(qp, token, bind(qp, &wr))?;
+                continue;
+            }
             (operation, _) => {
                 let invalidate = match operation {
                     Operation::Send { invalidate } => invalidate,
@@ -204,7 +212,7 @@ fn read_sink(qp: &Qp, sgl: &SgList, invalidate: bool) -> Result<(Stag, TaggedOff
     if sge.length == 0 {
         return Ok((stag, TaggedOffset(sge.laddr)));
     }
-    match qp.access(stag, Access::LOCAL_WRITE, sge.laddr, sge.length) {
+    match qp.access_sink(stag, sge.laddr, sge.length) {
         Ok(_) => Ok((stag, TaggedOffset(sge.laddr))),
         Err(_) => Err(WcStatus::LocProtErr),
     }
@@ -227,9 +235,9 @@ fn finish(qp: &Arc<Qp>, token: Token, result: Result<(), WcStatus>) -> Result<()
 /// Carries out a local invalidation (V-INV). When it completes, nobody uses the memory.
 fn invalidate(qp: &Qp, stag: Stag) -> Result<(), WcStatus> {
     let mr = qp.dev.stags.lookup(stag).ok_or(WcStatus::LocQpOpErr)?;
-    mr.invalidate(stag, qp.pd.id(), By::Consumer)
-        .map_err(|_| WcStatus::LocProtErr)?;
-    mr.wait_quiet();
+    qp.invalidate(mr, stag, By::Consumer)
+        .map_err(|_| WcStatus::LocProtErr)?
+        .wait_quiet();
     Ok(())
 }
 
@@ -244,6 +252,17 @@ fn register(qp: &Qp, wr: &Registration) -> Result<(), WcStatus> {
         FastError::Stag | FastError::Pd => WcStatus::LocProtErr,
         _ => WcStatus::LocQpOpErr,
     })
+}
+
+/// Carries out a bind of a window (V-MW-2, V-MW-4).
+fn bind(qp: &Qp, wr: &Binding) -> Result<(), WcStatus> {
+    let find = |stag| qp.dev.stags.lookup(Stag(stag)).ok_or(WcStatus::MwBindErr);
+    let (window, region) = (find(wr.window)?, find(wr.region)?);
+    window
+        .window()
+        .ok_or(WcStatus::MwBindErr)?
+        .bind(window.stag(), wr, region, qp.pd.id(), &qp.binder)
+        .map_err(|_| WcStatus::MwBindErr)
 }
 
 /// Marks a Read that is to invalidate its sink.

@@ -21,7 +21,8 @@ from rsiwtest.wire import IF_C, IF_S, Wire
 def service(t, inline=None):
     """Wire and target."""
     t.need("fio")
-    t.need_module("nvme-rdma")
+    for name in ("nvme-rdma", "nvmet-rdma", "null_blk"):
+        t.need_module(name)
     with Wire(t) as wire, Target(LOCAL, wire.path.addr4, inline) as target:
         yield wire, target
 

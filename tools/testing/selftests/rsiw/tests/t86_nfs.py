@@ -20,7 +20,8 @@ SOFT = "soft,timeo=30,retrans=1"
 def service(t):
     """Wire and server."""
     t.need("fio", "nfsdctl", "rpc.mountd")
-    t.need_module("rpcrdma")
+    for name in ("rpcrdma", "nfsd", "nfsv4"):
+        t.need_module(name)
     with Wire(t) as wire, nfs.Server(t, LOCAL, wire.path.addr4) as server:
         yield wire, server
 

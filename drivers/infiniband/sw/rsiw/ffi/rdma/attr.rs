@@ -108,6 +108,9 @@ impl DeviceAttr {
         attr.max_cqe = self.max_cqe;
         attr.max_mr = self.max_mr;
         attr.max_pd = self.max_pd;
+        // Processes read this too, and their library has no request to bind a window. Consumers in
+        // the kernel see that there is `alloc_mw`.
+        attr.max_mw = 0;
         attr.max_srq = self.max_srq;
         attr.max_srq_wr = self.max_srq_wr;
         attr.max_srq_sge = self.max_recv_sge;

@@ -27,6 +27,7 @@ type UcontextObject<D> = Object<b::ib_ucontext, <D as Driver>::Ucontext>;
 type PdObject<D> = Object<b::ib_pd, <D as Driver>::Pd>;
 type CqObject<D> = Object<b::ib_cq, <D as Driver>::Cq>;
 type SrqObject<D> = Object<b::ib_srq, <D as Driver>::Srq>;
+type MwObject<D> = Object<b::ib_mw, <D as Driver>::Mr>;
 type QpObject<D> = Object<b::ib_qp, <D as Driver>::Qp>;
 
 /// The operations table of a driver.
@@ -57,15 +58,20 @@ impl<D: Driver> Vtable<D> {
         dealloc_pd: Some(device::dealloc_pd::<D>),
 
         create_cq: Some(queue::create_cq::<D>),
+        resize_user_cq: Some(queue::resize_user_cq::<D>),
         destroy_cq: Some(queue::destroy_cq::<D>),
         poll_cq: Some(kernel::poll_cq::<D>),
         req_notify_cq: Some(kernel::req_notify_cq::<D>),
 
         reg_user_mr: Some(mr::reg_user_mr::<D>),
+        reg_user_mr_dmabuf: Some(mr::reg_user_mr_dmabuf::<D>),
+        rereg_user_mr: Some(mr::rereg_user_mr::<D>),
         get_dma_mr: Some(mr::get_dma_mr::<D>),
         alloc_mr: Some(mr::alloc_mr::<D>),
         map_mr_sg: Some(mr::map_mr_sg::<D>),
         dereg_mr: Some(mr::dereg_mr::<D>),
+        alloc_mw: Some(mr::alloc_mw::<D>),
+        dealloc_mw: Some(mr::dealloc_mw::<D>),
 
         create_srq: Some(srq::create_srq::<D>),
         modify_srq: Some(srq::modify_srq::<D>),
@@ -92,6 +98,7 @@ impl<D: Driver> Vtable<D> {
         size_ib_ucontext: UcontextObject::<D>::SIZE,
         size_ib_pd: PdObject::<D>::SIZE,
         size_ib_cq: CqObject::<D>::SIZE,
+        size_ib_mw: MwObject::<D>::SIZE,
         size_ib_srq: SrqObject::<D>::SIZE,
         size_ib_qp: QpObject::<D>::SIZE,
         ..pin_init::zeroed()

@@ -37,6 +37,8 @@ pub(crate) enum Status {
     RemoteInvalidRequest,
     /// Any other error.
     General,
+    /// A window cannot be bound.
+    Bind,
 }
 
 /// What a request was (`enum ib_wc_opcode`).
@@ -52,6 +54,8 @@ pub(crate) enum Opcode {
     LocalInvalidate,
     /// Fast registration.
     Register,
+    /// Bind of a window.
+    Bind,
     /// A receive.
     Receive,
 }
@@ -127,6 +131,7 @@ impl Status {
             Self::RemoteAccess => b::ib_wc_status_IB_WC_REM_ACCESS_ERR,
             Self::RemoteInvalidRequest => b::ib_wc_status_IB_WC_REM_INV_REQ_ERR,
             Self::General => b::ib_wc_status_IB_WC_GENERAL_ERR,
+            Self::Bind => b::ib_wc_status_IB_WC_MW_BIND_ERR,
         }
     }
 }
@@ -139,6 +144,7 @@ impl Opcode {
             Self::Read => b::ib_wc_opcode_IB_WC_RDMA_READ,
             Self::LocalInvalidate => b::ib_wc_opcode_IB_WC_LOCAL_INV,
             Self::Register => b::ib_wc_opcode_IB_WC_REG_MR,
+            Self::Bind => b::ib_wc_opcode_IB_WC_BIND_MW,
             Self::Receive => b::ib_wc_opcode_IB_WC_RECV,
         }
     }

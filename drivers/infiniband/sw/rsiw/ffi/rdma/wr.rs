@@ -56,6 +56,25 @@ pub(crate) enum Request {
     },
     /// Fast registration.
     Register(Registration),
+    /// Bind of a memory window.
+    Bind(Binding),
+}
+
+/// A bind of a memory window (`struct rsiw_bind_mw_wr`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Binding {
+    /// The STag that the window was made with.
+    pub(crate) window: u32,
+    /// The window's STag with its new key.
+    pub(crate) stag: u32,
+    /// The region.
+    pub(crate) region: u32,
+    /// `enum ib_access_flags`.
+    pub(crate) access: u32,
+    /// The address by which requests name the first byte in the region.
+    pub(crate) addr: u64,
+    /// Octets.
+    pub(crate) len: u64,
 }
 
 /// A fast registration.
@@ -124,6 +143,7 @@ impl SendWr<'_> {
             }
             b::ib_wr_opcode_IB_WR_LOCAL_INV => Request::Invalidate { stag: key },
             b::ib_wr_opcode_IB_WR_REG_MR => Request::Register(self.registration()?),
+            b::ib_wr_opcode_IB_WR_BIND_MW => Request::Bind(self.binding()?),
             _ => return None,
         })
     }
@@ -149,6 +169,23 @@ impl SendWr<'_> {
             access: wr.access as u32, // CAST: flag bits in a C int.
             iova: mr.iova,
             len: mr.length,
+        })
+    }
+
+    fn binding(&self) -> Option<Binding> {
+        // SAFETY: by the invariant, for this operation.
+        let wr = unsafe { self.0.cast::<b::rsiw_bind_mw_wr>().as_ref() };
+        // SAFETY: null, or a window of the consumer's own.
+        let mw = unsafe { wr.mw.as_ref() }?;
+        // SAFETY: null, or a region of the consumer's own.
+        let mr = unsafe { wr.mr.as_ref() }?;
+        Some(Binding {
+            window: mw.rkey,
+            stag: wr.rkey,
+            region: mr.lkey,
+            access: wr.access as u32, // CAST: flag bits in a C int.
+            addr: wr.addr,
+            len: wr.length,
         })
     }
 

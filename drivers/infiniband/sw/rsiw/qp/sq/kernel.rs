@@ -28,7 +28,8 @@ use crate::{
     qp::{
         posted::{
             copy_elements,
-            Posted, //
+            Posted,
+            Slots, //
         },
         sgl::SgList, //
     },
@@ -94,6 +95,11 @@ impl KernelSq {
             posted.push(request, used);
         }
         Ok(())
+    }
+
+    /// The slots, to be freed as requests complete.
+    pub(in crate::qp) fn slots(&self) -> Arc<Slots> {
+        self.posted.lock().slots().clone()
     }
 
     /// Number of slots.
@@ -163,10 +169,11 @@ impl KernelSq {
                 Opcode::InvalStag,
             ),
             Request::Register(registration) => (Operation::Register(registration), Opcode::RegMr),
+            Request::Bind(binding) => (Operation::Bind(binding), Opcode::BindMw),
         };
         let is_local = matches!(
             operation,
-            Operation::Invalidate { .. } | Operation::Register(_)
+            Operation::Invalidate { .. } | Operation::Register(_) | Operation::Bind(_)
         );
         let is_read = matches!(operation, Operation::Read { .. });
         let is_inline = wr.is_inline() && !is_local && !is_read;

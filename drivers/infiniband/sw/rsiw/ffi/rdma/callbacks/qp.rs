@@ -168,7 +168,9 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
 ) -> c_int {
     // SAFETY: the queue pair is one of `D` and is not taken out yet.
     let inner = unsafe { QpObject::<D>::get(qp) };
-    D::destroy_qp(inner);
+    if let Err(e) = D::destroy_qp(inner) {
+        return e.to_errno();
+    }
     end_of_use(inner.handle());
     // SAFETY: the core frees the queue pair next; all references are gone.
     drop(unsafe { QpObject::<D>::take(qp) });

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory windows of type 2 (draft-hilland-rddp-verbs section 7.10): a part of a region that one
+//! stream of the peer may use, for as long as it is bound.
+//!
+//! A window has no memory. An access through it is one to its region, whose gate counts it; who
+//! unbinds the window then waits for the region to be quiet. The region and the queue pair stay as
+//! long as windows are bound to them.
+//!
+//! Context: any, but for creation.
+#![forbid(unsafe_code)]
+
+use super::{
+    access::{
+        Access,
+        MrAccess,
+        MrError, //
+    },
+    range::Range,
+    Kind,
+    Mr,
+    PdId, //
+};
+use crate::{
+    ffi::rdma::wr::Binding,
+    sync::gate::{
+        Gate,
+        GateGuard, //
+    },
+    wire::ddp::Stag,
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        new_spinlock_irq,
+        Arc,
+        SpinLockIrq, //
+    },
+};
+
+/// Offsets below this are no addresses of the kernel: a region that has some is zero-based.
+const NO_ADDRESS: u64 = 4096;
+
+/// Zero-based addressing: the first byte has tagged offset 0 (`IB_ZERO_BASED`).
+const ZERO_BASED: u32 = 1 << 5;
+
+/// What windows are bound through: a queue pair, known by its identity.
+pub(crate) struct Binder {
+    /// Windows that are bound.
+    windows: Atomic<u32>,
+}
+
+impl Binder {
+    /// Without windows.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Ok(Arc::new(
+            Self {
+                windows: Atomic::new(0),
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Whether a window is bound (V-QP-24).
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.windows.load(Relaxed) != 0
+    }
+}
+
+/// Why a bind is refused (V-WC-17, V-WC-20). The window is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BindError {
+    /// The STag is no window's, or names another one.
+    Window,
+    /// The window is bound already.
+    Valid,
+    /// There is no such region, or it cannot have windows.
+    Region,
+    /// Queue pair, region and window are not of the same protection domain.
+    Pd,
+    /// Rights that a window cannot have, or not on this region.
+    Access,
+    /// Not a part of the region.
+    Bounds,
+}
+
+/// What a window stands for while it is valid.
+struct Bound {
+    region: Arc<Mr>,
+    binder: Arc<Binder>,
+    stag: Stag,
+    access: Access,
+    range: Range,
+    /// Where in the region the window begins.
+    offset: u64,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.region.windows.unbind();
+        self.binder.windows.fetch_sub(1, Relaxed);
+    }
+}
+
+struct State {
+    /// Of the window while it is not bound; a queue pair that invalidates it passes on its own
+    /// (V-MW-14).
+    pd: PdId,
+    bound: Option<Bound>,
+}
+
+/// A memory window.
+#[pin_data]
+pub(crate) struct Window {
+    #[pin]
+    gate: Gate,
+    #[pin]
+    state: SpinLockIrq<State>,
+}
+
+impl Window {
+    /// A window that is not bound.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(pd: PdId) -> Result<Pin<KBox<Self>>> {
+        KBox::pin_init(
+            pin_init!(Self {
+                gate <- Gate::new(),
+                state <- new_spinlock_irq!(State { pd, bound: None }, "rsiw::Window::state"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Nobody is ever inside.
+    pub(super) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Binds the window `own` for `binder`, a queue pair in `pd` (V-MW-2, V-MW-4).
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub(crate) fn bind(
+        &self,
+        own: Stag,
+        wr: &Binding,
+        region: Arc<Mr>,
+        pd: PdId,
+        binder: &Arc<Binder>,
+    ) -> Result<(), BindError> {
+        let stag = Stag(wr.stag);
+        if stag.index() != own.index() || Stag(wr.window).index() != own.index() {
+            return Err(BindError::Window);
+        }
+        let access = Access::from_verbs(wr.access);
+        if !access.is_window() || !Access::are_of_window(wr.access & !ZERO_BASED) {
+            return Err(BindError::Access);
+        }
+        let zero_based = wr.access & ZERO_BASED != 0;
+        let base = if zero_based { 0 } else { wr.addr };
+        let range = Range::new(base, wr.len).ok_or(BindError::Bounds)?;
+        // From here on the region stays as it is found.
+        let bound = Bound::new(region, binder, |region| {
+            Ok((stag, access, range, region.part(wr, pd, access)?))
+        })?;
+        let mut state = self.state.lock();
+        if state.bound.is_some() {
+            drop(state);
+            return Err(BindError::Valid);
+        }
+        if state.pd != pd {
+            drop(state);
+            return Err(BindError::Pd);
+        }
+        state.bound = Some(bound);
+        Ok(())
+    }
+
+    /// Where an access to the window leads to (V-MW-8); the rights of the region do not count.
+    fn locate(
+        &self,
+        stag: Stag,
+        binder: &Arc<Binder>,
+        want: Access,
+        addr: u64,
+        len: u32,
+    ) -> Result<(Arc<Mr>, u64), MrError> {
+        let state = self.state.lock();
+        let bound = state.bound.as_ref().ok_or(MrError::Invalid)?;
+        if bound.stag != stag {
+            return Err(MrError::Invalid);
+        }
+        if !Arc::ptr_eq(&bound.binder, binder) {
+            return Err(MrError::Pd);
+        }
+        if !bound.access.contains(want) {
+            return Err(MrError::Access);
+        }
+        let offset = bound.range.locate(addr, len)?;
+        let offset = bound.offset.checked_add(offset).ok_or(MrError::Bounds)?;
+        Ok((bound.region.clone(), offset))
+    }
+
+    /// Checks and keeps an access of the peer of `binder`'s stream.
+    ///
+    /// # Errors
+    ///
+    /// Why it is refused.
+    pub(crate) fn access(
+        &self,
+        stag: Stag,
+        binder: &Arc<Binder>,
+        want: Access,
+        addr: u64,
+        len: u32,
+    ) -> Result<MrAccess<Arc<Mr>>, MrError> {
+        let (region, offset) = self.locate(stag, binder, want, addr, len)?;
+        let access = MrAccess::within(region.clone(), offset, len)?;
+        // Being inside comes first: who unbinds the window sees us there, or we see that it is not
+        // bound any more.
+        match self.locate(stag, binder, want, addr, len)? {
+            (again, at) if Arc::ptr_eq(&again, &region) && at == offset => Ok(access),
+            _ => Err(MrError::Invalid),
+        }
+    }
+
+    /// Ends the binding for `binder`, a queue pair in `pd` (V-MW-13). Gives the region that it was
+    /// bound to, which the caller may wait for to be quiet.
+    ///
+    /// # Errors
+    ///
+    /// `Pd` for another's window, `Invalid` for a wrong key.
+    pub(crate) fn invalidate(
+        &self,
+        stag: Stag,
+        binder: &Arc<Binder>,
+        pd: PdId,
+    ) -> Result<Option<Arc<Mr>>, MrError> {
+        let mut state = self.state.lock();
+        let Some(bound) = &state.bound else {
+            return if state.pd == pd {
+                Ok(None)
+            } else {
+                Err(MrError::Pd)
+            };
+        };
+        if !Arc::ptr_eq(&bound.binder, binder) {
+            return Err(MrError::Pd);
+        }
+        if bound.stag != stag {
+            return Err(MrError::Invalid);
+        }
+        let old = state.bound.take();
+        state.pd = pd;
+        drop(state);
+        Ok(old.map(|bound| bound.region.clone()))
+    }
+
+    /// Ends the binding, whoever has it. Sleeps until nobody uses it any more.
+    pub(super) fn unbind(&self) {
+        let old = self.state.lock().bound.take();
+        let region = old.map(|bound| bound.region.clone());
+        if let Some(region) = region {
+            region.wait_quiet();
+        }
+    }
+}
+
+impl Bound {
+    /// Holds on to region and queue pair, then looks at the region by `look`.
+    fn new(
+        region: Arc<Mr>,
+        binder: &Arc<Binder>,
+        look: impl FnOnce(&Mr) -> Result<(Stag, Access, Range, u64), BindError>,
+    ) -> Result<Self, BindError> {
+        if !region.windows.bind() {
+            return Err(BindError::Region);
+        }
+        binder.windows.fetch_add(1, Relaxed);
+        // Dropping it undoes both.
+        let mut bound = Self {
+            region,
+            binder: binder.clone(),
+            stag: Stag(0),
+            access: Access::LOCAL_READ,
+            range: Range::ALL,
+            offset: 0,
+        };
+        let (stag, access, range, offset) = look(&bound.region)?;
+        bound.stag = stag;
+        bound.access = access;
+        bound.range = range;
+        bound.offset = offset;
+        Ok(bound)
+    }
+}
+
+impl Mr {
+    /// Where in the region the part begins that a window with `access` is to have, if it may.
+    fn part(&self, wr: &Binding, pd: PdId, access: Access) -> Result<u64, BindError> {
+        if matches!(self.kind, Kind::Dma(_) | Kind::Window(_)) {
+            return Err(BindError::Region);
+        }
+        if pd != self.pd {
+            return Err(BindError::Pd);
+        }
+        let guard = GateGuard::new(self).ok_or(BindError::Region)?;
+        if !guard.valid.load(Relaxed) {
+            return Err(BindError::Region);
+        }
+        let grant = Self::grant(&guard).ok_or(BindError::Region)?;
+        if grant.stag != Stag(wr.region) || grant.range.base() < NO_ADDRESS {
+            return Err(BindError::Region);
+        }
+        let needs_write = access.contains(Access::REMOTE_WRITE);
+        if !grant.access.contains(Access::BIND)
+            || (needs_write && !grant.access.contains(Access::LOCAL_WRITE))
+        {
+            return Err(BindError::Access);
+        }
+        grant
+            .range
+            .locate_long(wr.addr, wr.len)
+            .map_err(|_| BindError::Bounds)
+    }
+}
+
+/// Windows bound to a region. While there are any, it can neither be invalidated nor deregistered.
+pub(super) struct Windows(Atomic<u32>);
+
+/// The region goes away: there will be no more windows.
+const GOING: u32 = 1 << 31;
+
+impl Windows {
+    /// None.
+    pub(super) fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Whether there are any.
+    pub(super) fn any(&self) -> bool {
+        self.0.load(Relaxed) & !GOING != 0
+    }
+
+    /// No more windows from now on.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if there are some (V-DEA-4).
+    pub(super) fn end(&self) -> Result {
+        match self.0.cmpxchg(0, GOING, Relaxed) {
+            Ok(_) | Err(GOING) => Ok(()),
+            Err(_) => Err(EBUSY),
+        }
+    }
+
+    /// Counts one, unless the region goes away.
+    fn bind(&self) -> bool {
+        if self.0.fetch_add(1, Relaxed) & GOING == 0 {
+            return true;
+        }
+        self.unbind();
+        false
+    }
+
+    fn unbind(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Asynchronous events: each at its own cause, and only there. */
+#include <linux/delay.h>
+
+#include "kv.h"
+
+#define LEN 64
+
+static int total(const struct kv_ep *ep)
+{
+	unsigned int i;
+	int n = 0;
+
+	for (i = 0; i < ARRAY_SIZE(ep->events); i++)
+		n += atomic_read(&ep->events[i]);
+	return n;
+}
+
+/* After a while: @n of the event, and no other. */
+static bool events(struct kv *k, struct kv_ep *ep, enum ib_event_type event,
+		   int n)
+{
+	int i;
+
+	for (i = 0; i < KV_WAIT_MS / 20 && atomic_read(&ep->events[event]) < n;
+	     i++)
+		msleep(20);
+	msleep(KV_QUIET_MS);
+	return kv_ok(k, atomic_read(&ep->events[event]) == n &&
+		     total(ep) == n, "%d of event %s, %d in all",
+		     atomic_read(&ep->events[event]), ib_event_msg(event),
+		     total(ep));
+}
+
+static bool no_events(struct kv *k, struct kv_ep *ep)
+{
+	return events(k, ep, IB_EVENT_QP_FATAL, 0);
+}
+
+/* An access of the peer that the region does not grant. */
+static void access(struct kv *k, u64 more, u32 key_xor, int rights, u64 iova)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct kv_mr *mr = p ? kv_region(k, &p->b, 1, rights) : NULL;
+	struct kv_mem *m = mr ? kv_mem(k, &p->a, LEN, 1) : NULL;
+
+	if (m && kv_ok(k, !kv_post(&p->a, &(struct kv_wr) {
+			.op = IB_WR_RDMA_WRITE, .id = 1, KV_LOCAL(&p->a, m),
+			.remote = iova ?: mr->mr->iova + more,
+			.key = mr->mr->rkey ^ key_xor }), "post"))
+		events(k, &p->b, IB_EVENT_QP_ACCESS_ERR, 1);
+}
+
+static void event_key(struct kv *k)
+{
+	access(k, 0, 0x5a5a5a00, KV_REMOTE, 0);
+}
+
+static void event_bounds(struct kv *k)
+{
+	access(k, PAGE_SIZE, 0, KV_REMOTE, 0);
+}
+
+static void event_rights(struct kv *k)
+{
+	access(k, 0, 0, IB_ACCESS_REMOTE_READ, 0);
+}
+
+static void event_wrap(struct kv *k)
+{
+	access(k, 0, 0, KV_REMOTE, U64_MAX - LEN / 2);
+}
+
+static void event_pd(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct kv_mr *mr = p ? kv_region(k, &p->a, 1, KV_REMOTE) : NULL;
+	struct kv_mem *m = mr ? kv_mem(k, &p->a, LEN, 1) : NULL;
+
+	/* The key of this end's PD, used at the other end. */
+	if (m && kv_ok(k, !kv_post(&p->a, &(struct kv_wr) {
+			.op = IB_WR_RDMA_WRITE, .id = 1, KV_LOCAL(&p->a, m),
+			.remote = mr->mr->iova, .key = mr->mr->rkey }), "post"))
+		events(k, &p->b, IB_EVENT_QP_ACCESS_ERR, 1);
+}
+
+static void event_read(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct kv_mem *m = p ? kv_mem(k, &p->a, LEN, 1) : NULL;
+
+	if (m && kv_do(k, &p->a, &(struct kv_wr) {
+			.op = IB_WR_RDMA_READ, .id = 1, KV_LOCAL(&p->a, m),
+			.remote = 4096, .key = 0x5a5a5a00 }, KV_FAILS))
+		events(k, &p->b, IB_EVENT_QP_ACCESS_ERR, 1);
+}
+
+static void event_no_receive(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct kv_mem *m = p ? kv_mem(k, &p->a, LEN, 1) : NULL;
+
+	if (m && kv_ok(k, !kv_post(&p->a, &(struct kv_wr) {
+			.op = IB_WR_SEND, .id = 1, KV_LOCAL(&p->a, m) }), "post"))
+		events(k, &p->b, IB_EVENT_QP_REQ_ERR, 1);
+}
+
+/* What a completion tells is not told again. */
+static void event_not_twice(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+
+	if (p && kv_do(k, &p->a, &(struct kv_wr) {
+			.op = IB_WR_SEND, .id = 1, .sges = 1,
+			.sge = { { 0, 16, 0x5a5a5a00 } } }, KV_PROT) &&
+	    kv_is_down(k, &p->a))
+		no_events(k, &p->a);
+}
+
+/* Flushing and closing are no events of a queue pair. */
+static void event_none(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct kv_pair *q = p ? kv_connect(k, NULL) : NULL;
+
+	if (!q || !kv_ok(k, !kv_recv(&p->a, 1, 0, 0, 0), "receive") ||
+	    !kv_ok(k, !kv_modify(&p->a, IB_QPS_ERR), "to Error") ||
+	    !kv_want(k, p->a.rcq, 1, KV_FLUSH) ||
+	    !kv_ok(k, !rdma_disconnect(q->a.id), "disconnect") ||
+	    !kv_is_down(k, &q->a) || !kv_is_down(k, &q->b))
+		return;
+	if (no_events(k, &p->a) && no_events(k, &q->a))
+		no_events(k, &q->b);
+}
+
+/* A queue pair of an SRQ that is done with it says so, once. */
+static void event_last_wqe(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .srq = true });
+
+	if (p && kv_ok(k, !kv_recv(&p->b, 1, 0, 0, 0), "receive") &&
+	    kv_ok(k, !kv_modify(&p->b, IB_QPS_ERR), "to Error") &&
+	    events(k, &p->b, IB_EVENT_QP_LAST_WQE_REACHED, 1))
+		/* The receive stays the SRQ's. */
+		kv_quiet(k, p->b.rcq);
+}
+
+/* Armed once, told once: fewer receives left than the limit. */
+static void event_srq_limit(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .srq = true });
+	struct ib_srq_attr attr = { .srq_limit = 3 };
+	int i;
+
+	for (i = 0; p && i < 6; i++)
+		if (!kv_ok(k, !kv_recv(&p->b, i, 0, 0, 0), "receive"))
+			return;
+	if (!p || !kv_ok(k, !ib_modify_srq(p->b.srq, &attr, IB_SRQ_LIMIT),
+			 "set the limit"))
+		return;
+	for (i = 0; i < 6; i++)
+		if (!kv_do(k, &p->a, &(struct kv_wr) { .op = IB_WR_SEND,
+						       .id = i }, KV_OK) ||
+		    !kv_want(k, p->b.rcq, i, KV_OK) ||
+		    (i == 2 && !no_events(k, &p->b)))
+			return;
+	events(k, &p->b, IB_EVENT_SRQ_LIMIT_REACHED, 1);
+}
+
+const struct kv_case kv_event_cases[] = {
+	{ "event-key", "V-AE-16", event_key },
+	{ "event-bounds", "V-AE-17", event_bounds },
+	{ "event-rights", "V-AE-18", event_rights },
+	{ "event-pd", "V-AE-19", event_pd },
+	{ "event-wrap", "V-AE-20", event_wrap },
+	{ "event-read", "V-AE-25", event_read },
+	{ "event-no-receive", "V-AE-23", event_no_receive },
+	{ "event-not-twice", "V-ST-24", event_not_twice },
+	{ "event-none", "V-AE-1 V-AE-38", event_none },
+	{ "event-last-wqe", "V-AE-34 V-SRQ-24", event_last_wqe },
+	{ "event-srq-limit", "V-AE-30 V-SRQ-19", event_srq_limit },
+	{ }
+};

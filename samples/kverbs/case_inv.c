@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Invalidating: by the owner's send queue, by the peer's Send, by a Read. Where
+ * it has to fail, a second connection over the same PD shows that the region
+ * is as good as before.
+ */
+#include "kv.h"
+
+#define LEN 128
+
+struct two {
+	struct kv_pair *p, *q;		/* q: over the PD of p's end b */
+	struct kv_mr *mr;		/* of p's end b */
+	struct kv_mem *m;
+};
+
+static bool begin(struct kv *k, struct two *t, int access)
+{
+	struct kv_opts o = { };
+
+	t->p = kv_connect(k, NULL);
+	if (!t->p)
+		return false;
+	o.pd = t->p->b.pd;
+	t->q = kv_connect(k, &o);
+	t->mr = t->q ? kv_region(k, &t->p->b, 1, access) : NULL;
+	t->m = t->mr ? kv_mem(k, &t->p->a, LEN, 0) : NULL;
+	return t->m;
+}
+
+/* Reads from the region of end b. */
+static bool reads(struct kv *k, struct kv_pair *p, struct two *t, u32 want)
+{
+	return kv_do(k, &p->a, &(struct kv_wr) {
+		.op = IB_WR_RDMA_READ, .id = 7, KV_LOCAL(&p->a, t->m),
+		.remote = t->mr->mr->iova, .key = t->mr->mr->rkey }, want);
+}
+
+static bool inv(struct kv *k, struct kv_ep *ep, u32 key, u32 want)
+{
+	return kv_do(k, ep, &(struct kv_wr) {
+		.op = IB_WR_LOCAL_INV, .id = 3, .key = key }, want);
+}
+
+/* A Send with Invalidate from end a, and what the receive at b is told. */
+static bool send_inv(struct kv *k, struct two *t, u32 key, u32 want,
+		     struct ib_wc *wc)
+{
+	struct kv_ep *b = &t->p->b;
+	struct kv_mem *in = kv_mem(k, b, LEN, 0);
+	int rv;
+
+	if (!in)
+		return false;
+	rv = kv_recv(b, 9, in->addr, LEN, b->pd->local_dma_lkey);
+	if (!kv_ok(k, !rv, "post receive: %d", rv))
+		return false;
+	/* What this side is told depends on when the other complains. */
+	rv = kv_post(&t->p->a, &(struct kv_wr) {
+		.op = IB_WR_SEND_WITH_INV, .id = 4, KV_LOCAL(&t->p->a, t->m),
+		.key = key });
+	return kv_ok(k, !rv, "post: %d", rv) && kv_wc(k, b->rcq, wc) &&
+	       kv_ok(k, wc->wr_id == 9 && want & BIT(wc->status),
+		     "receive: %s", ib_wc_status_msg(wc->status));
+}
+
+static void inv_local(struct kv *k)
+{
+	struct two t;
+
+	if (!begin(k, &t, KV_REMOTE) ||
+	    !inv(k, &t.p->b, t.mr->mr->rkey, KV_OK) ||
+	    !reads(k, t.p, &t, KV_FAILS))
+		return;
+	/* Nor can its owner use it. */
+	kv_do(k, &t.q->b, &(struct kv_wr) {
+		.op = IB_WR_SEND, .id = 5, .sges = 1,
+		.sge = { { t.mr->mr->iova, LEN, t.mr->mr->lkey } } }, KV_PROT);
+}
+
+static void inv_twice(struct kv *k)
+{
+	struct two t;
+
+	if (begin(k, &t, KV_REMOTE) &&
+	    inv(k, &t.p->b, t.mr->mr->rkey, KV_OK) &&
+	    inv(k, &t.p->b, t.mr->mr->rkey, KV_OK) &&
+	    kv_reg(k, &t.p->b, t.mr, t.mr->mr->rkey, KV_REMOTE, KV_OK))
+		reads(k, t.p, &t, KV_OK);
+}
+
+/* Fails, ends the connection, and the region lives on. */
+static void inv_fails(struct kv *k, struct two *t, u32 key)
+{
+	if (inv(k, &t->p->b, key, KV_QP_OP | KV_PROT) &&
+	    kv_is_down(k, &t->p->a))
+		reads(k, t->q, t, KV_OK);
+}
+
+static void inv_wrong_key(struct kv *k)
+{
+	struct two t;
+
+	if (begin(k, &t, KV_REMOTE))
+		inv_fails(k, &t, t.mr->mr->rkey ^ 1);
+}
+
+static void inv_unknown(struct kv *k)
+{
+	struct two t;
+
+	if (begin(k, &t, KV_REMOTE))
+		inv_fails(k, &t, t.mr->mr->rkey ^ 0x5a5a5a00);
+}
+
+static void inv_zero(struct kv *k)
+{
+	struct two t;
+
+	if (begin(k, &t, KV_REMOTE))
+		inv_fails(k, &t, 0);
+}
+
+static void inv_dma_key(struct kv *k)
+{
+	struct two t;
+
+	/* The Read that follows uses the key. */
+	if (begin(k, &t, KV_REMOTE))
+		inv_fails(k, &t, t.p->b.pd->local_dma_lkey);
+}
+
+static void inv_other_pd(struct kv *k)
+{
+	struct kv_mr *mr;
+	struct two t;
+
+	if (!begin(k, &t, KV_REMOTE))
+		return;
+	/* End a of the same connection has another PD. */
+	mr = kv_region(k, &t.p->a, 1, KV_REMOTE);
+	if (mr)
+		inv_fails(k, &t, mr->mr->rkey);
+}
+
+/* Done before the receive completes, which tells of it. */
+static void inv_by_send(struct kv *k)
+{
+	struct ib_wc wc;
+	struct two t;
+
+	if (begin(k, &t, KV_REMOTE) && send_inv(k, &t, t.mr->mr->rkey, KV_OK,
+						   &wc) &&
+	    kv_ok(k, wc.wc_flags & IB_WC_WITH_INVALIDATE &&
+		  wc.ex.invalidate_rkey == t.mr->mr->rkey &&
+		  wc.opcode == IB_WC_RECV && wc.byte_len == LEN &&
+		  wc.qp == t.p->b.qp, "fields of the completion") &&
+	    kv_want(k, t.p->a.scq, 4, KV_OK))
+		reads(k, t.p, &t, KV_FAILS);
+}
+
+/* A refused one: the receive fails, the stream ends, the region lives on. */
+static void send_inv_fails(struct kv *k, struct two *t, u32 key)
+{
+	struct ib_wc wc;
+
+	if (send_inv(k, t, key, KV_REM_INV, &wc) &&
+	    kv_is_down(k, &t->p->a) && kv_is_down(k, &t->p->b))
+		reads(k, t->q, t, KV_OK);
+}
+
+static void inv_by_send_wrong_key(struct kv *k)
+{
+	struct two t;
+
+	if (begin(k, &t, KV_REMOTE))
+		send_inv_fails(k, &t, t.mr->mr->rkey ^ 1);
+}
+
+static void inv_by_send_unknown(struct kv *k)
+{
+	struct two t;
+
+	if (begin(k, &t, KV_REMOTE))
+		send_inv_fails(k, &t, t.mr->mr->rkey ^ 0x5a5a5a00);
+}
+
+static void inv_by_send_dma_key(struct kv *k)
+{
+	struct two t;
+
+	if (begin(k, &t, KV_REMOTE))
+		send_inv_fails(k, &t, t.p->b.pd->local_dma_lkey);
+}
+
+static void inv_by_send_other_pd(struct kv *k)
+{
+	struct kv_mr *mr;
+	struct two t;
+
+	if (!begin(k, &t, KV_REMOTE))
+		return;
+	mr = kv_region(k, &t.p->a, 1, KV_REMOTE);
+	if (mr)
+		send_inv_fails(k, &t, mr->mr->rkey);
+}
+
+/* The peer has no right to it at all. */
+static void inv_by_send_local_only(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct two t = { .p = p };
+	struct ib_wc wc;
+
+	t.mr = p ? kv_region(k, &p->b, 1, IB_ACCESS_LOCAL_WRITE) : NULL;
+	t.m = t.mr ? kv_mem(k, &p->a, LEN, 0) : NULL;
+	if (t.m && send_inv(k, &t, t.mr->mr->rkey, KV_REM_INV, &wc))
+		kv_is_down(k, &p->a);
+}
+
+/* The sink of a Read is invalid when the Read completes. */
+static void inv_by_read(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct kv_mr *from = p ? kv_region(k, &p->b, 1, KV_REMOTE) : NULL;
+	struct kv_mr *to = from ? kv_region(k, &p->a, 1, IB_ACCESS_LOCAL_WRITE |
+					    IB_ACCESS_REMOTE_WRITE) : NULL;
+
+	if (!to)
+		return;
+	memset(from->va, 0x77, PAGE_SIZE);
+	if (!kv_do(k, &p->a, &(struct kv_wr) {
+			.op = IB_WR_RDMA_READ_WITH_INV, .id = 6, .sges = 1,
+			.sge = { { to->mr->iova, PAGE_SIZE, to->mr->lkey } },
+			.remote = from->mr->iova, .key = from->mr->rkey },
+		   KV_OK) ||
+	    !kv_ok(k, !memcmp(from->va, to->va, PAGE_SIZE), "contents"))
+		return;
+	kv_do(k, &p->a, &(struct kv_wr) {
+		.op = IB_WR_SEND, .id = 5, .sges = 1,
+		.sge = { { to->mr->iova, LEN, to->mr->lkey } } }, KV_PROT);
+}
+
+/* Freed in either state, and its key whatever it is. */
+static void dealloc_states(struct kv *k)
+{
+	struct two t;
+
+	if (!begin(k, &t, KV_REMOTE))
+		return;
+	kv_ok(k, !ib_dereg_mr(t.mr->mr), "deregister a valid region");
+	t.mr->mr = NULL;
+	t.mr = kv_region(k, &t.p->b, 1, KV_REMOTE);
+	if (!t.mr || !inv(k, &t.p->b, t.mr->mr->rkey, KV_OK))
+		return;
+	kv_ok(k, !ib_dereg_mr(t.mr->mr), "deregister an invalid region");
+	t.mr->mr = NULL;
+}
+
+const struct kv_case kv_inv_cases[] = {
+	{ "inv-local", "V-INV-2 V-STAG-6", inv_local },
+	{ "inv-twice", "V-INV-3 V-INV-4", inv_twice },
+	{ "inv-wrong-key", "V-INV-9 V-INV-13 V-WC-22 V-STAG-5", inv_wrong_key },
+	{ "inv-unknown", "V-INV-13 V-WC-22", inv_unknown },
+	{ "inv-zero", "V-INV-6", inv_zero },
+	{ "inv-dma-key", "V-INV-6 V-STAG0-7", inv_dma_key },
+	{ "inv-other-pd", "V-INV-7 V-WC-22", inv_other_pd },
+	{ "inv-by-send", "V-INV-1 V-INV-14 V-CQ-26", inv_by_send },
+	{ "inv-by-send-wrong-key", "V-INV-9 V-INV-12", inv_by_send_wrong_key },
+	{ "inv-by-send-unknown", "V-INV-11 V-INV-12 V-WC-13",
+	  inv_by_send_unknown },
+	{ "inv-by-send-dma-key", "V-STAG0-6", inv_by_send_dma_key },
+	{ "inv-by-send-other-pd", "V-INV-7 V-WC-12", inv_by_send_other_pd },
+	{ "inv-by-send-local-only", "V-INV-10 V-WC-12", inv_by_send_local_only },
+	{ "inv-by-read", "V-INV-1 V-INV-15 L-CORE-9", inv_by_read },
+	{ "dealloc-states", "V-DEA-1", dealloc_states },
+	{ }
+};

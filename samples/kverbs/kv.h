@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * rsiw_kverbs: kernel verbs, driven case by case from user space.
+ *
+ * A case connects pairs of endpoints of one device, posts work and looks at
+ * what completes. Whatever it makes belongs to its struct kv and is released,
+ * last made first, when the case returns; so a case may return at any point.
+ */
+#ifndef RSIW_KVERBS_H
+#define RSIW_KVERBS_H
+
+#include <linux/bits.h>
+#include <linux/completion.h>
+#include <linux/list.h>
+#include <linux/scatterlist.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/rdma_cm.h>
+#include <rdma/rsiw_verbs.h>
+
+/* How long anything may take: guests are emulated, and share their hosts. */
+#define KV_WAIT_MS	10000
+/* How long one waits to see that nothing happens. */
+#define KV_QUIET_MS	150
+
+struct kv;
+
+struct kv_case {
+	const char *name;
+	const char *rows;	/* of the requirement matrix */
+	void (*run)(struct kv *k);
+};
+
+/* One family per file; the last entry of each has no name. */
+extern const struct kv_case kv_reg_cases[];
+extern const struct kv_case kv_map_cases[];
+extern const struct kv_case kv_inv_cases[];
+extern const struct kv_case kv_order_cases[];
+extern const struct kv_case kv_status_cases[];
+extern const struct kv_case kv_ctx_cases[];
+extern const struct kv_case kv_state_cases[];
+extern const struct kv_case kv_cq_cases[];
+extern const struct kv_case kv_event_cases[];
+extern const struct kv_case kv_dma_cases[];
+extern const struct kv_case kv_mw_cases[];
+
+/* One running case. */
+struct kv {
+	struct list_head owned;
+	bool failed;
+	char text[256];		/* of the first failure */
+};
+
+/* Notes a failure unless @good; returns @good. */
+__printf(3, 4) bool kv_ok(struct kv *k, bool good, const char *fmt, ...);
+/* @release(@obj) when the case is over; at once, with false, if out of memory. */
+bool kv_own(struct kv *k, void *obj, void (*release)(void *obj));
+
+/* One end of a connection. */
+struct kv_ep {
+	struct rdma_cm_id *id;
+	struct ib_pd *pd;
+	struct ib_cq *scq, *rcq;
+	struct ib_srq *srq;
+	struct ib_qp *qp;
+	struct kv_pair *pair;
+	struct completion step;		/* the next event of the CM */
+	struct completion down;		/* disconnected */
+	enum rdma_cm_event_type last;
+	bool own_pd;
+	atomic_t calls;			/* of the handler of completions */
+	struct ib_cq *called;		/* the CQ of the last one */
+	void (*on_call)(struct kv_ep *ep, struct ib_cq *cq);
+	atomic_t events[IB_EVENT_WQ_FATAL + 1];
+};
+
+/* What a pair is made with; zero is the usual. */
+struct kv_opts {
+	u32 depth;			/* of all queues (16) */
+	u32 cqe;			/* of CQs (4 * depth) */
+	struct ib_pd *pd;		/* of both ends (one of each's own) */
+	u8 depth_reads;			/* IRD and ORD (4) */
+	bool no_reads;			/* ORD 0 */
+	bool srq;			/* end b receives by an SRQ */
+	bool core_cq;			/* CQs that the core polls */
+	bool silent_cq;			/* CQs without a handler */
+	bool all_signaled;		/* whatever the requests say */
+	bool unconnected;		/* queue pair at end a only */
+	/* Called for each end once it has its queue pair, before connecting. */
+	void (*prepare)(struct kv *k, struct kv_ep *ep);
+};
+
+struct kv_pair {
+	struct kv *k;
+	struct kv_opts o;
+	struct rdma_cm_id *listen;
+	struct kv_ep a, b;		/* a connects to b */
+};
+
+/* Two connected ends, or NULL and a noted failure. */
+struct kv_pair *kv_connect(struct kv *k, const struct kv_opts *o);
+/* Waits until an end knows that the connection is over. */
+bool kv_is_down(struct kv *k, struct kv_ep *ep);
+/* The device that cases run on, for as long as the pair lives. */
+static inline struct ib_device *kv_dev(const struct kv_pair *p)
+{
+	return p->a.id->device;
+}
+
+/* Memory by the kilobyte, for local keys that cover everything. */
+struct kv_mem {
+	struct ib_device *dev;
+	void *va;
+	u64 addr;
+	u32 len;
+};
+
+struct kv_mem *kv_mem(struct kv *k, struct kv_ep *ep, u32 len, u8 fill);
+
+/* A region of single pages that lie anywhere. */
+struct kv_mr {
+	struct ib_mr *mr;
+	struct ib_device *dev;
+	unsigned int pages;
+	struct page **page;
+	struct scatterlist *sg;
+	u8 *va;			/* all pages in a row */
+};
+
+/* Allocates and maps, does not register. */
+struct kv_mr *kv_alloc_mr(struct kv *k, struct kv_ep *ep, unsigned int pages,
+			  enum ib_mr_type type);
+/* Also registers, which takes a connected queue pair. */
+struct kv_mr *kv_region(struct kv *k, struct kv_ep *ep, unsigned int pages,
+			int access);
+struct ib_pd *kv_pd(struct kv *k, struct ib_device *dev);
+
+/* Completion statuses as sets. */
+#define KV_OK		BIT(IB_WC_SUCCESS)
+#define KV_FLUSH	BIT(IB_WC_WR_FLUSH_ERR)
+#define KV_PROT		BIT(IB_WC_LOC_PROT_ERR)
+#define KV_LEN		BIT(IB_WC_LOC_LEN_ERR)
+#define KV_ACCESS	BIT(IB_WC_LOC_ACCESS_ERR)
+#define KV_QP_OP	BIT(IB_WC_LOC_QP_OP_ERR)
+#define KV_BIND		BIT(IB_WC_MW_BIND_ERR)
+#define KV_REM_ACCESS	BIT(IB_WC_REM_ACCESS_ERR)
+#define KV_REM_INV	BIT(IB_WC_REM_INV_REQ_ERR)
+#define KV_REM_OP	BIT(IB_WC_REM_OP_ERR)
+/* What became of a Read that the other end refused. */
+#define KV_FAILS	((u32)~KV_OK)
+
+/* A work request in few words; @key is what to access or to invalidate. */
+struct kv_wr {
+	enum ib_wr_opcode op;
+	u64 id;
+	struct ib_sge sge[3];
+	int sges;
+	u64 remote;
+	u32 key;
+	int flags;		/* IB_SEND_SIGNALED is added unless quiet */
+	bool quiet;
+	struct ib_mr *mr;	/* REG_MR, BIND_MW: with key and access */
+	int access;
+	struct ib_mw *mw;	/* BIND_MW: remote and length of mr */
+	u64 length;
+};
+
+/* Posts @n requests as one list. */
+int kv_post_list(struct kv_ep *ep, const struct kv_wr *wr, int n);
+int kv_post(struct kv_ep *ep, const struct kv_wr *wr);
+int kv_recv(struct kv_ep *ep, u64 id, u64 addr, u32 len, u32 key);
+/* Waits for one completion. */
+bool kv_wc(struct kv *k, struct ib_cq *cq, struct ib_wc *wc);
+/* Waits for one; it must be of @id and have one of the statuses of @want. */
+bool kv_want(struct kv *k, struct ib_cq *cq, u64 id, u32 want);
+/* Posts and waits. */
+bool kv_do(struct kv *k, struct kv_ep *ep, const struct kv_wr *wr, u32 want);
+bool kv_reg(struct kv *k, struct kv_ep *ep, struct kv_mr *mr, u32 key,
+	    int access, u32 want);
+/* Nothing completes for a while. */
+bool kv_quiet(struct kv *k, struct ib_cq *cq);
+bool kv_state(struct kv *k, struct kv_ep *ep, enum ib_qp_state want);
+int kv_modify(struct kv_ep *ep, enum ib_qp_state to);
+
+static inline struct ib_sge kv_sge(const struct kv_mem *m)
+{
+	return (struct ib_sge){ .addr = m->addr, .length = m->len };
+}
+
+/* All of @m under the DMA key. */
+#define KV_LOCAL(ep, m) \
+	.sges = 1, .sge = { { (m)->addr, (m)->len, (ep)->pd->local_dma_lkey } }
+
+#define KV_REMOTE (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | \
+		   IB_ACCESS_REMOTE_WRITE)
+
+#endif

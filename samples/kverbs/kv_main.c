@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * rsiw_kverbs: an example of kernel verbs, and the kernel's half of the
+ * conformance tests. Under /sys/kernel/debug/rsiw_kverbs:
+ *   cases   (read) one line for each case: its family, its name, its rows
+ *   run     (write) the name of a case; the write returns when it is over
+ *   result  (read) of the last case: "ok", or what failed
+ */
+#include <linux/debugfs.h>
+#include <linux/module.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "kv.h"
+
+static const struct {
+	const char *name;
+	const struct kv_case *cases;
+} families[] = {
+	{ "reg", kv_reg_cases }, { "map", kv_map_cases },
+	{ "inv", kv_inv_cases }, { "order", kv_order_cases },
+	{ "status", kv_status_cases }, { "ctx", kv_ctx_cases },
+	{ "state", kv_state_cases }, { "cq", kv_cq_cases },
+	{ "event", kv_event_cases }, { "dma", kv_dma_cases },
+	{ "mw", kv_mw_cases },
+};
+
+struct owned {
+	struct list_head list;
+	void *obj;
+	void (*release)(void *obj);
+};
+
+static DEFINE_MUTEX(running);
+static struct kv last;
+static struct dentry *dir;
+
+bool kv_own(struct kv *k, void *obj, void (*release)(void *obj))
+{
+	struct owned *o = kmalloc_obj(*o, GFP_KERNEL);
+
+	if (!kv_ok(k, o, "out of memory")) {
+		release(obj);
+		return false;
+	}
+	o->obj = obj;
+	o->release = release;
+	list_add(&o->list, &k->owned);
+	return true;
+}
+
+bool kv_ok(struct kv *k, bool good, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (good || k->failed)
+		return good;
+	k->failed = true;
+	va_start(ap, fmt);
+	vscnprintf(k->text, sizeof(k->text), fmt, ap);
+	va_end(ap);
+	return false;
+}
+
+static const struct kv_case *find(const char *name)
+{
+	const struct kv_case *c;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(families); i++)
+		for (c = families[i].cases; c->name; c++)
+			if (!strcmp(c->name, name))
+				return c;
+	return NULL;
+}
+
+static void run_case(const struct kv_case *c)
+{
+	struct owned *o, *next;
+
+	memset(&last, 0, sizeof(last));
+	INIT_LIST_HEAD(&last.owned);
+	c->run(&last);
+	list_for_each_entry_safe(o, next, &last.owned, list) {
+		o->release(o->obj);
+		kfree(o);
+	}
+}
+
+static ssize_t run_write(struct file *file, const char __user *buf, size_t len,
+			 loff_t *pos)
+{
+	const struct kv_case *c;
+	char name[64];
+
+	if (*pos || len >= sizeof(name))
+		return -EINVAL;
+	if (copy_from_user(name, buf, len))
+		return -EFAULT;
+	name[len] = 0;
+	c = find(strim(name));
+	if (!c)
+		return -ENOENT;
+	if (mutex_lock_interruptible(&running))
+		return -EINTR;
+	run_case(c);
+	mutex_unlock(&running);
+	*pos += len;
+	return len;
+}
+
+static const struct file_operations run_fops = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.write = run_write,
+};
+
+static int cases_show(struct seq_file *s, void *unused)
+{
+	const struct kv_case *c;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(families); i++)
+		for (c = families[i].cases; c->name; c++)
+			seq_printf(s, "%s %s %s\n", families[i].name, c->name,
+				   c->rows);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(cases);
+
+static int result_show(struct seq_file *s, void *unused)
+{
+	mutex_lock(&running);
+	seq_printf(s, "%s\n", last.failed ? last.text : "ok");
+	mutex_unlock(&running);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(result);
+
+static int __init kv_init(void)
+{
+	dir = debugfs_create_dir("rsiw_kverbs", NULL);
+	debugfs_create_file("cases", 0400, dir, NULL, &cases_fops);
+	debugfs_create_file("run", 0200, dir, NULL, &run_fops);
+	debugfs_create_file("result", 0400, dir, NULL, &result_fops);
+	return 0;
+}
+
+static void __exit kv_exit(void)
+{
+	debugfs_remove(dir);
+}
+
+module_init(kv_init);
+module_exit(kv_exit);
+MODULE_DESCRIPTION("Kernel verbs, driven case by case");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Posting and polling. */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+
+#include "kv.h"
+
+#define MAX_LIST 8
+
+union any_wr {
+	struct ib_send_wr wr;
+	struct ib_rdma_wr rdma;
+	struct ib_reg_wr reg;
+	struct rsiw_bind_mw_wr bind;
+};
+
+static void fill(union any_wr *to, const struct kv_wr *wr)
+{
+	memset(to, 0, sizeof(*to));
+	to->wr.wr_id = wr->id;
+	to->wr.opcode = wr->op;
+	to->wr.sg_list = (struct ib_sge *)wr->sge;
+	to->wr.num_sge = wr->sges;
+	to->wr.send_flags = wr->flags | (wr->quiet ? 0 : IB_SEND_SIGNALED);
+	switch (wr->op) {
+	case IB_WR_RDMA_WRITE:
+	case IB_WR_RDMA_READ:
+	case IB_WR_RDMA_READ_WITH_INV:
+		to->rdma.remote_addr = wr->remote;
+		to->rdma.rkey = wr->key;
+		if (wr->op == IB_WR_RDMA_READ_WITH_INV)
+			to->wr.ex.invalidate_rkey = wr->sge[0].lkey;
+		break;
+	case IB_WR_SEND_WITH_INV:
+	case IB_WR_LOCAL_INV:
+		to->wr.ex.invalidate_rkey = wr->key;
+		break;
+	case IB_WR_REG_MR:
+		to->reg.mr = wr->mr;
+		to->reg.key = wr->key;
+		to->reg.access = wr->access;
+		break;
+	case IB_WR_BIND_MW:
+		to->bind.mw = wr->mw;
+		to->bind.mr = wr->mr;
+		to->bind.rkey = wr->key;
+		to->bind.access = wr->access;
+		to->bind.addr = wr->remote;
+		to->bind.length = wr->length;
+		break;
+	default:
+		break;
+	}
+}
+
+int kv_post_list(struct kv_ep *ep, const struct kv_wr *wr, int n)
+{
+	union any_wr any[MAX_LIST];
+	int i;
+
+	if (n > MAX_LIST)
+		return -E2BIG;
+	for (i = 0; i < n; i++) {
+		fill(&any[i], &wr[i]);
+		any[i].wr.next = i + 1 < n ? &any[i + 1].wr : NULL;
+	}
+	return ib_post_send(ep->qp, &any[0].wr, NULL);
+}
+
+int kv_post(struct kv_ep *ep, const struct kv_wr *wr)
+{
+	return kv_post_list(ep, wr, 1);
+}
+
+int kv_recv(struct kv_ep *ep, u64 id, u64 addr, u32 len, u32 key)
+{
+	struct ib_sge sge = { addr, len, key };
+	struct ib_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
+
+	if (ep->srq)
+		return ib_post_srq_recv(ep->srq, &wr, NULL);
+	return ib_post_recv(ep->qp, &wr, NULL);
+}
+
+bool kv_wc(struct kv *k, struct ib_cq *cq, struct ib_wc *wc)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(KV_WAIT_MS);
+
+	while (ib_poll_cq(cq, 1, wc) != 1) {
+		if (time_after(jiffies, end))
+			return kv_ok(k, false, "no completion");
+		usleep_range(200, 1000);
+	}
+	return true;
+}
+
+bool kv_want(struct kv *k, struct ib_cq *cq, u64 id, u32 want)
+{
+	struct ib_wc wc;
+
+	return kv_wc(k, cq, &wc) &&
+	       kv_ok(k, wc.wr_id == id, "completion of %llu (%s), not %llu",
+		     wc.wr_id, ib_wc_status_msg(wc.status), id) &&
+	       kv_ok(k, want & BIT(wc.status), "request %llu: %s (%#x)", id,
+		     ib_wc_status_msg(wc.status), wc.vendor_err);
+}
+
+bool kv_do(struct kv *k, struct kv_ep *ep, const struct kv_wr *wr, u32 want)
+{
+	int rv = kv_post(ep, wr);
+
+	return kv_ok(k, !rv, "post: %d", rv) &&
+	       kv_want(k, ep->scq, wr->id, want);
+}
+
+bool kv_reg(struct kv *k, struct kv_ep *ep, struct kv_mr *mr, u32 key,
+	    int access, u32 want)
+{
+	const struct kv_wr wr = { .op = IB_WR_REG_MR, .id = 0x4e6, .mr = mr->mr,
+				  .key = key, .access = access };
+
+	return kv_do(k, ep, &wr, want);
+}
+
+bool kv_quiet(struct kv *k, struct ib_cq *cq)
+{
+	struct ib_wc wc;
+
+	msleep(KV_QUIET_MS);
+	if (ib_poll_cq(cq, 1, &wc) != 1)
+		return true;
+	return kv_ok(k, false, "request %llu completes: %s", wc.wr_id,
+		     ib_wc_status_msg(wc.status));
+}
+
+bool kv_state(struct kv *k, struct kv_ep *ep, enum ib_qp_state want)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(KV_WAIT_MS);
+	struct ib_qp_init_attr init;
+	struct ib_qp_attr attr;
+	int rv;
+
+	do {
+		rv = ib_query_qp(ep->qp, &attr, IB_QP_STATE, &init);
+		if (rv)
+			return kv_ok(k, false, "query: %d", rv);
+		if (attr.qp_state == want)
+			return true;
+		usleep_range(500, 2000);
+	} while (time_before(jiffies, end));
+	return kv_ok(k, false, "state %d instead of %d", attr.qp_state, want);
+}
+
+int kv_modify(struct kv_ep *ep, enum ib_qp_state to)
+{
+	struct ib_qp_attr attr = { .qp_state = to };
+
+	return ib_modify_qp(ep->qp, &attr, IB_QP_STATE);
+}

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kernel verbs, by our own kernel consumer (samples/kverbs)."""
+
+from rsiwtest.core import Fail, test
+from rsiwtest.topo import LO4, sh
+
+MODULE = "rsiw_kverbs"
+CONTROL = "/sys/kernel/debug/" + MODULE
+FAMILIES = {
+    "reg": "registering by the send queue",
+    "map": "page lists",
+    "inv": "invalidating",
+    "order": "fences and order",
+    "status": "statuses of failed requests",
+    "ctx": "posting where nothing may sleep",
+    "state": "states, flushes, draining",
+    "cq": "arming",
+    "event": "asynchronous events",
+    "dma": "the DMA key",
+    "mw": "memory windows",
+}
+
+
+def control(name, text=None):
+    """Reads a file of the module, or writes to it."""
+    try:
+        with open("%s/%s" % (CONTROL, name), "r" if text is None else "w") as f:
+            return f.read() if text is None else f.write(text)
+    except OSError as err:
+        raise Fail("%s/%s: %s" % (CONTROL, name, err.strerror)) from err
+
+
+def run_family(t, family):
+    t.need_module(MODULE)
+    sh("modprobe", MODULE, "addr=" + LO4)
+    try:
+        cases = [line.split(None, 2) for line in control("cases").splitlines()]
+        cases = [c for c in cases if c[0] == family]
+        if not cases:
+            raise Fail("no cases")
+        for _, name, rows in cases:
+            with t.sub("%s %s" % (name, rows)):
+                control("run", name)
+                result = control("result").strip()
+                if result != "ok":
+                    raise Fail(result)
+    finally:
+        sh("modprobe", "-r", MODULE)
+
+
+def _register(family, what):
+    @test("kverbs-" + family, limit=240, cost=10)
+    def run(t):
+        run_family(t, family)
+    run.__doc__ = "Kernel verbs: %s." % what
+
+
+for _family, _what in FAMILIES.items():
+    _register(_family, _what)
