@@ -52,3 +52,9 @@ def regions(t):
 def cqresize(t):
     """Completion queues resized under load (V-CQ-11 to V-CQ-13)."""
     t.parts("cqresize", t.topo.loopback)
+
+
+@test("owner", limit=90, cost=8)
+def owner(t):
+    """Connections and processes: others' numbers, ends of processes."""
+    t.parts("owner", t.topo.loopback)
