@@ -57,7 +57,7 @@ pub fn words(abcd: u8, ird: u16, ord: u16) -> [u8; 4] {
 pub fn read_words(w: &[u8]) -> (u8, u16, u16) {
     let first = u16::from_be_bytes([w[0], w[1]]);
     let second = u16::from_be_bytes([w[2], w[3]]);
-    let abcd = ((first >> 14) << 2 | second >> 14) as u8;
+    let abcd = (((first >> 14) << 2) | (second >> 14)) as u8;
     (abcd, first & 0x3fff, second & 0x3fff)
 }
 
@@ -168,20 +168,32 @@ pub fn terminate(code: u16, bad: Option<&[u8]>) -> Vec<u8> {
 /// `n` octets that tell where they belong.
 pub fn pattern(n: usize, seed: u8) -> Vec<u8> {
     (0..n)
-        .map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8).wrapping_add(seed))
+        .map(|i| {
+            (i as u8)
+                .wrapping_mul(31)
+                .wrapping_add((i >> 8) as u8)
+                .wrapping_add(seed)
+        })
         .collect()
 }
 
 /// As it is printed.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or('?');
+    bytes
+        .iter()
+        .flat_map(|b| [digit(b >> 4), digit(b & 15)])
+        .collect()
 }
 
 /// What `hex` has printed; `-` is nothing.
 pub fn unhex(text: &str) -> Vec<u8> {
     let digits = text.trim_matches('-').as_bytes();
     let nibble = |c: u8| (c as char).to_digit(16).unwrap_or(0) as u8;
-    digits.chunks_exact(2).map(|p| nibble(p[0]) << 4 | nibble(p[1])).collect()
+    digits
+        .chunks_exact(2)
+        .map(|p| (nibble(p[0]) << 4) | nibble(p[1]))
+        .collect()
 }
 
 #[cfg(test)]

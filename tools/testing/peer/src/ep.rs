@@ -87,7 +87,12 @@ impl Ep {
             return Err("no pipes".into());
         };
         let from = BufReader::new(from);
-        let ep = Ep(Rc::new(RefCell::new(Inner { child, to, from, log })));
+        let ep = Ep(Rc::new(RefCell::new(Inner {
+            child,
+            to,
+            from,
+            log,
+        })));
         let port = ep.reply("start")?;
         let port = port.parse().map_err(|_| format!("no port: {port}"))?;
         Ok((ep, port))
@@ -177,7 +182,9 @@ impl Ep {
     pub fn async_event(&self, slot: usize, ms: u64) -> Res<i32> {
         let line = format!("async {slot} {ms}");
         let answer = self.say(&line)?;
-        answer.parse().map_err(|_| format!("'{line}' says {answer}"))
+        answer
+            .parse()
+            .map_err(|_| format!("'{line}' says {answer}"))
     }
 
     /// The state of the QP.

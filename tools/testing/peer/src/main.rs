@@ -124,7 +124,10 @@ fn run(o: &Options) -> Res<bool> {
         return Err("no scenario fits".into());
     }
     let mut world = world(o)?;
-    println!("TAP version 13\n1..{}", chosen.iter().map(|s| s.ids.len()).sum::<usize>());
+    println!(
+        "TAP version 13\n1..{}",
+        chosen.iter().map(|s| s.ids.len()).sum::<usize>()
+    );
     let (mut number, mut good) = (0, true);
     for scenario in chosen {
         good &= scenario.report(&mut world, &mut number, o.verbose)?;
@@ -135,7 +138,12 @@ fn run(o: &Options) -> Res<bool> {
 fn list(o: &Options) {
     for s in scen::all().0 {
         if s.fits(&o.patterns) {
-            println!("{:8} {:30} {}", format!("{:?}", s.kind), s.ids.join(" "), s.text);
+            println!(
+                "{:8} {:30} {}",
+                format!("{:?}", s.kind),
+                s.ids.join(" "),
+                s.text
+            );
         }
     }
 }

@@ -80,7 +80,9 @@ impl Tcp {
     /// Sends each octet in a segment of its own.
     pub fn drip(&mut self, bytes: &[u8]) -> Res {
         for b in bytes {
-            self.tcp.write_all(&[*b]).map_err(|e| format!("send: {e}"))?;
+            self.tcp
+                .write_all(&[*b])
+                .map_err(|e| format!("send: {e}"))?;
         }
         self.log.bytes("-> (one by one)", bytes);
         Ok(())
@@ -102,7 +104,9 @@ impl Tcp {
             return Ok(false);
         }
         let limit = Duration::from_millis(ms.max(1));
-        self.tcp.set_read_timeout(Some(limit)).map_err(|e| e.to_string())?;
+        self.tcp
+            .set_read_timeout(Some(limit))
+            .map_err(|e| e.to_string())?;
         let mut buf = [0; 65536];
         match self.tcp.read(&mut buf) {
             Ok(0) => {
@@ -162,11 +166,17 @@ impl Tcp {
             };
             if at % 512 == 0 {
                 let marker = self.take(4)?;
-                let back = if all.is_empty() { 0 } else { (at - start) as u16 };
+                let back = if all.is_empty() {
+                    0
+                } else {
+                    (at - start) as u16
+                };
                 let [hi, lo] = back.to_be_bytes();
                 if marker != [0, 0, hi, lo] {
                     return Err(format!(
-                        "marker at {at}: {} instead of a pointer {back}", hex(&marker)));
+                        "marker at {at}: {} instead of a pointer {back}",
+                        hex(&marker)
+                    ));
                 }
                 all.extend(&marker);
                 self.markers = Some(at + 4);
@@ -244,7 +254,11 @@ impl Tcp {
     pub fn expect_end(&mut self, want: End) -> Res {
         let (rest, end) = self.rest(SOON)?;
         if !rest.is_empty() {
-            return Err(format!("{} octets before the end: {}", rest.len(), short(&rest)));
+            return Err(format!(
+                "{} octets before the end: {}",
+                rest.len(),
+                short(&rest)
+            ));
         }
         match end {
             Some(end) if end == want => Ok(()),
@@ -257,9 +271,14 @@ impl Tcp {
     pub fn expect_closed(&mut self) -> Res {
         let (rest, end) = self.rest(SOON)?;
         if !rest.is_empty() {
-            return Err(format!("{} octets before the end: {}", rest.len(), short(&rest)));
+            return Err(format!(
+                "{} octets before the end: {}",
+                rest.len(),
+                short(&rest)
+            ));
         }
-        end.map(|_| ()).ok_or(format!("the stream does not end within {SOON} ms"))
+        end.map(|_| ())
+            .ok_or(format!("the stream does not end within {SOON} ms"))
     }
 
     /// What comes until the end, or until nothing has come for `ms`.
@@ -273,7 +292,11 @@ impl Tcp {
         if self.unread.is_empty() && !self.fill(ms)? && self.end.is_none() {
             return Ok(());
         }
-        Err(format!("not silent: {} {:?}", short(&self.unread), self.end))
+        Err(format!(
+            "not silent: {} {:?}",
+            short(&self.unread),
+            self.end
+        ))
     }
 
     /// Lets no more than about `bytes` come in before they are read.

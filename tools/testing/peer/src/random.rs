@@ -5,11 +5,17 @@
 #![forbid(unsafe_code)]
 
 use crate::bytes::{self, fpdu, fpdu_odd, mpa, pattern, send, tagged, untagged, words, write};
-use crate::bytes::{hex, C, READ_RESP, REQ, S, SEND, SEND_INV, T, T_LAST, TERMINATE, U, U_LAST, WRITE};
+use crate::bytes::{
+    hex, C, READ_RESP, REQ, S, SEND, SEND_INV, T, TERMINATE, T_LAST, U, U_LAST, WRITE,
+};
 use crate::net::{Res, Tcp};
 use crate::wire::{ddp, rdmap, terminate};
 use crate::world::{op, Conn, World, BUFFER_LEN};
 use std::time::{Duration, Instant};
+
+/// Where the Reads begin. Writes stay below: a peer that changes what it reads at that moment gets
+/// octets that do not fit their CRC, if the change comes between the CRC and TCP's copy.
+const READ_FROM: u64 = BUFFER_LEN as u64 - 8192;
 
 /// The xorshift64* generator.
 pub struct Rng(u64);
@@ -82,19 +88,30 @@ fn round(w: &mut World, rng: &mut Rng, closed: &mut u64) -> Res {
     let mut c = if rng.one_in(2) {
         w.conn_with("ird=4 recv=16")?
     } else {
-        w.enhanced(rng.below(16) as u8, 4, 4, "ird=4 ord=4 recv=16")?.0
+        w.enhanced(rng.below(16) as u8, 4, 4, "ird=4 ord=4 recv=16")?
+            .0
     };
     c.sync()?;
     if rng.one_in(3) {
         for id in 0..1 + rng.below(6) {
             let opcode = [op::SEND, op::WRITE, op::READ][rng.below(3) as usize];
-            c.post(id, opcode, 131_072, rng.below(70_000) as usize, "raddr=4096 rkey=77")?;
+            c.post(
+                id,
+                opcode,
+                131_072,
+                rng.below(70_000) as usize,
+                "raddr=4096 rkey=77",
+            )?;
         }
     }
     let mut stream = Vec::new();
     for _ in 0..1 + rng.below(12) {
         let ulpdu = segment(rng, &mut c);
-        let bad_crc = if rng.one_in(40) { 1 << rng.below(32) } else { 0 };
+        let bad_crc = if rng.one_in(40) {
+            1 << rng.below(32)
+        } else {
+            0
+        };
         stream.extend(fpdu_odd(&ulpdu, 0, bad_crc));
     }
     if rng.one_in(6) {
@@ -136,7 +153,7 @@ fn pieces(rng: &mut Rng, tcp: &mut Tcp, mut bytes: &[u8]) {
 fn segment(rng: &mut Rng, c: &mut Conn) -> Vec<u8> {
     let most = if rng.one_in(8) { 5000 } else { 80 };
     let payload = pattern(rng.below(most) as usize, 1);
-    let at = c.to + rng.below((BUFFER_LEN - 5000) as u64);
+    let at = c.to + rng.below(READ_FROM - 6000);
     let msn = c.send_msn;
     let mut v = match rng.below(12) {
         0..=2 => write(c.stag, at, &payload),
@@ -148,7 +165,8 @@ fn segment(rng: &mut Rng, c: &mut Conn) -> Vec<u8> {
         6 => untagged(U, SEND, 0, [0, msn, 0], &payload),
         7 | 8 => {
             c.read_msn += 1;
-            c.read(rng.below(1000), rng.below(3000) as u32).request(c.read_msn - 1)
+            c.read(READ_FROM + rng.below(1000), rng.below(3000) as u32)
+                .request(c.read_msn - 1)
         }
         9 => tagged(T_LAST, READ_RESP, rng.bits() as u32, at, &payload),
         10 => {
@@ -217,7 +235,8 @@ fn judge(ulpdu: &[u8]) -> Res<bool> {
     }
     match opcode {
         Some(rdmap::Opcode::Terminate) => {
-            let told = terminate::Received::parse(rest).ok_or("a Terminate without control word")?;
+            let told =
+                terminate::Received::parse(rest).ok_or("a Terminate without control word")?;
             let code = told.code;
             // Codes that the RFCs have assigned (X-IANA-1).
             let known = matches!(code, 0x0000 | 0x0100..=0x0104 | 0x0109 | 0x0205..=0x0209
@@ -236,7 +255,12 @@ fn judge(ulpdu: &[u8]) -> Res<bool> {
 fn frame(w: &mut World, rng: &mut Rng) -> Res {
     let mut data = words(rng.below(16) as u8, rng.bits() as u16, rng.bits() as u16).to_vec();
     data.extend(pattern(rng.below(300) as usize, 3));
-    let mut bytes = mpa(REQ, C | if rng.one_in(2) { S } else { 0 }, 1 + rng.below(2) as u8, &data);
+    let mut bytes = mpa(
+        REQ,
+        C | if rng.one_in(2) { S } else { 0 },
+        1 + rng.below(2) as u8,
+        &data,
+    );
     for _ in 0..rng.below(3) {
         let at = rng.below(24) as usize;
         bytes[at] ^= 1 << rng.below(8);

@@ -43,7 +43,13 @@ pub struct Conn {
 
 impl World {
     pub fn new(ep: Ep, log: Log, server: SocketAddr, own: IpAddr) -> Self {
-        World { ep, log, server, own, slots: 0 }
+        World {
+            ep,
+            log,
+            server,
+            own,
+            slots: 0,
+        }
     }
 
     /// After a scenario.
@@ -61,8 +67,8 @@ impl World {
     /// A TCP connection to the driver.
     pub fn tcp(&self) -> Res<Tcp> {
         let limit = Duration::from_millis(SOON);
-        let tcp = TcpStream::connect_timeout(&self.server, limit)
-            .map_err(|e| format!("connect: {e}"))?;
+        let tcp =
+            TcpStream::connect_timeout(&self.server, limit).map_err(|e| format!("connect: {e}"))?;
         Tcp::new(tcp, self.log.clone())
     }
 
@@ -95,11 +101,17 @@ impl World {
 
     /// An enhanced set-up with these flags (A=8, B=4, C=2, D=1) and depths; gives those of the
     /// Reply too.
-    pub fn enhanced(&mut self, abcd: u8, ird: u16, ord: u16, options: &str)
-        -> Res<(Conn, (u8, u16, u16))> {
+    pub fn enhanced(
+        &mut self,
+        abcd: u8,
+        ird: u16,
+        ord: u16,
+        options: &str,
+    ) -> Res<(Conn, (u8, u16, u16))> {
         let request = mpa(REQ, C | S, 2, &words(abcd, ird, ord));
         let mut c = self.serve(&request, options)?;
-        c.tcp.expect("Reply header", &mpa(REP, C | S, 2, &[0; 4])[..20])?;
+        c.tcp
+            .expect("Reply header", &mpa(REP, C | S, 2, &[0; 4])[..20])?;
         let w = c.tcp.take(4)?;
         Ok((c, bytes::read_words(&w)))
     }
@@ -111,11 +123,11 @@ impl World {
 
     /// Lets the verbs program connect to `listener`; gives this end with its Request read, the
     /// slot, and what creation printed.
-    pub fn dialled(&mut self, listener: &TcpListener, options: &str)
-        -> Res<(Conn, Vec<u8>)> {
+    pub fn dialled(&mut self, listener: &TcpListener, options: &str) -> Res<(Conn, Vec<u8>)> {
         let port = listener.local_addr().map_err(|e| e.to_string())?.port();
         let slot = self.slot();
-        self.ep.say(&format!("resolve {slot} {} {port}", self.own))?;
+        self.ep
+            .say(&format!("resolve {slot} {} {port}", self.own))?;
         let n = self.ep.numbers(&format!("create {slot} {options}"))?;
         self.ep.say(&format!("connect {slot} {options}"))?;
         let tcp = self.take(listener)?;
@@ -139,12 +151,7 @@ impl World {
     }
 
     /// The driver connected to us in peer-to-peer mode, with a Write as the first message, and
-    /// nothing of it is left to be read.
-    pub fn active(&mut self, options: &str) -> Res<Conn> {
-        self.active_with(options, C | S, 16, 16)
-    }
-
-    /// The same with flags and depths of the Reply.
+    /// nothing of it is left to be read. `flags` and the depths are those of the Reply.
     pub fn active_with(&mut self, options: &str, flags: u8, ird: u16, ord: u16) -> Res<Conn> {
         let listener = self.listen()?;
         let (mut c, _) = self.dialled(&listener, options)?;
@@ -204,7 +211,9 @@ impl Conn {
         if (wc.id, wc.status, wc.len) == (id, 0, len as u32) {
             return Ok(wc);
         }
-        Err(format!("receive: {wc:?} instead of number {id} with {len} octets"))
+        Err(format!(
+            "receive: {wc:?} instead of number {id} with {len} octets"
+        ))
     }
 
     /// A completion that has to come.
@@ -219,7 +228,9 @@ impl Conn {
         if (wc.id, wc.status) == (id, status) {
             return Ok(wc);
         }
-        Err(format!("{wc:?} instead of number {id} with status {status}"))
+        Err(format!(
+            "{wc:?} instead of number {id} with status {status}"
+        ))
     }
 
     /// No completion comes.
@@ -247,12 +258,20 @@ impl Conn {
 
     /// The next asynchronous event is this one, and there is no other.
     pub fn expect_async(&self, want: i32) -> Res {
-        let got = self.ep.async_event(self.slot, if want < 0 { QUIET } else { SOON })?;
-        let more = if got < 0 { got } else { self.ep.async_event(self.slot, 1)? };
+        let got = self
+            .ep
+            .async_event(self.slot, if want < 0 { QUIET } else { SOON })?;
+        let more = if got < 0 {
+            got
+        } else {
+            self.ep.async_event(self.slot, 1)?
+        };
         if got == want && more < 0 {
             return Ok(());
         }
-        Err(format!("asynchronous events {got}, {more} instead of {want}"))
+        Err(format!(
+            "asynchronous events {got}, {more} instead of {want}"
+        ))
     }
 
     /// A Read Request for `len` octets of region 0 that names a sink of ours.
@@ -281,8 +300,11 @@ impl Conn {
             let control = if last { bytes::T_LAST } else { bytes::T };
             let want = bytes::tagged(control, bytes::READ_RESP, read.sink.0, to, &[]);
             if seg.len() < 14 || seg[..14] != want[..] {
-                return Err(format!("Read Response {} instead of {}",
-                    hex(&seg[..seg.len().min(18)]), hex(&want)));
+                return Err(format!(
+                    "Read Response {} instead of {}",
+                    hex(&seg[..seg.len().min(18)]),
+                    hex(&want)
+                ));
             }
             data.extend(&seg[14..]);
             if last && data.len() == read.len as usize {
@@ -314,8 +336,12 @@ impl Conn {
         let got = self.buffer(at, want.len())?;
         match got.iter().zip(want).position(|(a, b)| a != b) {
             None => Ok(()),
-            Some(n) => Err(format!("memory differs at {}: {:02x} instead of {:02x}",
-                at + n, got[n], want[n])),
+            Some(n) => Err(format!(
+                "memory differs at {}: {:02x} instead of {:02x}",
+                at + n,
+                got[n],
+                want[n]
+            )),
         }
     }
 
@@ -327,12 +353,17 @@ impl Conn {
 
     /// Posts a request with number `id`; `rest` are options.
     pub fn post(&self, id: u64, opcode: u32, at: usize, len: usize, rest: &str) -> Res {
-        self.say("send", &format!("{id} {opcode} {at} {len} {rest}")).map(|_| ())
+        self.say("send", &format!("{id} {opcode} {at} {len} {rest}"))
+            .map(|_| ())
     }
 }
 
 /// A Read of nothing, whose keys nobody may look at (T-23).
-const NOTHING: Read = Read { sink: (7, 9), len: 0, source: (0xdead_beef, u64::MAX) };
+const NOTHING: Read = Read {
+    sink: (7, 9),
+    len: 0,
+    source: (0xdead_beef, u64::MAX),
+};
 
 /// `enum ibv_wr_opcode`.
 pub mod op {

@@ -38,119 +38,167 @@ fn reply(data: &[u8]) -> Vec<u8> {
 }
 
 pub fn add(list: &mut List) {
-    list.add("X-ENH-1 X-ENH-6 X-ENH-13 M-MPA-5 M-MPA-20", "the Request, octet by octet", |w| {
-        let (c, request) = dialled(w, &with_data("ird=3 ord=5", b"hello"))?;
-        let mut data = words(15, 3, 5).to_vec();
-        data.extend(b"hello");
-        let want = mpa(REQ, C | S, 2, &data);
-        if request != want {
-            return Err(format!("Request {} instead of {}", bytes::hex(&request), bytes::hex(&want)));
-        }
-        drop(c);
-        Ok(())
-    });
+    list.add(
+        "X-ENH-1 X-ENH-6 X-ENH-13 M-MPA-5 M-MPA-20",
+        "the Request, octet by octet",
+        |w| {
+            let (c, request) = dialled(w, &with_data("ird=3 ord=5", b"hello"))?;
+            let mut data = words(15, 3, 5).to_vec();
+            data.extend(b"hello");
+            let want = mpa(REQ, C | S, 2, &data);
+            if request != want {
+                return Err(format!(
+                    "Request {} instead of {}",
+                    bytes::hex(&request),
+                    bytes::hex(&want)
+                ));
+            }
+            drop(c);
+            Ok(())
+        },
+    );
     for (name, flag) in [("Send", 4u8), ("Write", 2), ("Read", 1)] {
         let text = format!("the initiator's first message: a {name} of nothing, told to nobody");
         list.add("X-ENH-15", text, move |w| rtr(w, flag));
     }
-    list.add("X-ENH-15", "the first message is one of those that both can do", |w| {
-        for abcd in [12, 10, 9, 14, 13, 11, 15] {
-            let (mut c, _) = dialled(w, "")?;
-            c.tcp.send(&mpa(REP, C | S, 2, &words(abcd, 4, 4)))?;
-            let first = c.tcp.ulpdu()?;
-            let flag = match first[1] {
-                bytes::SEND => 4,
-                bytes::WRITE => 2,
-                bytes::READ_REQ => 1,
-                other => return Err(format!("opcode {other:02x}")),
+    list.add(
+        "X-ENH-15",
+        "the first message is one of those that both can do",
+        |w| {
+            for abcd in [12, 10, 9, 14, 13, 11, 15] {
+                let (mut c, _) = dialled(w, "")?;
+                c.tcp.send(&mpa(REP, C | S, 2, &words(abcd, 4, 4)))?;
+                let first = c.tcp.ulpdu()?;
+                let flag = match first[1] {
+                    bytes::SEND => 4,
+                    bytes::WRITE => 2,
+                    bytes::READ_REQ => 1,
+                    other => return Err(format!("opcode {other:02x}")),
+                };
+                if abcd & flag == 0 {
+                    return Err(format!("flags {abcd:x}: message {}", bytes::hex(&first)));
+                }
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "X-ENH-16",
+        "no message that both can do: Terminate 0x2007",
+        |w| {
+            for abcd in [8, 0] {
+                let (mut c, _) = dialled(w, "")?;
+                c.tcp.send(&mpa(REP, C | S, 2, &words(abcd, 4, 4)))?;
+                c.tcp.expect_terminate(0x2007, None)?;
+                failed(&c)?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "X-ENH-9",
+        "the responder wants more than there can be: Terminate 0x2006",
+        |w| {
+            for ord in [129, 200, 16382] {
+                let (mut c, _) = dialled(w, "")?;
+                c.tcp.send(&mpa(REP, C | S, 2, &words(10, 4, ord)))?;
+                c.tcp.expect_terminate(0x2006, None)?;
+                failed(&c)?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "X-ENH-4",
+        "enhanced Reply with 0 to 3 octets: closed (T-9)",
+        |w| {
+            for n in 0..4 {
+                refused(w, &mpa(REP, C | S, 2, &vec![0; n])).map_err(|e| format!("{n}: {e}"))?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "X-ENH-5",
+        "an old responder closes: revision 1 is tried",
+        |w| {
+            let listener = w.listen()?;
+            let (mut c, _) = w.dialled(&listener, "")?;
+            c.tcp = {
+                c.tcp.fin();
+                w.take(&listener)?
             };
-            if abcd & flag == 0 {
-                return Err(format!("flags {abcd:x}: message {}", bytes::hex(&first)));
+            let request = c.request()?;
+            if request != mpa(REQ, C, 1, &[]) {
+                return Err(format!("second Request {}", bytes::hex(&request)));
             }
-        }
-        Ok(())
-    });
-    list.add("X-ENH-16", "no message that both can do: Terminate 0x2007", |w| {
-        for abcd in [8, 0] {
-            let (mut c, _) = dialled(w, "")?;
-            c.tcp.send(&mpa(REP, C | S, 2, &words(abcd, 4, 4)))?;
-            c.tcp.expect_terminate(0x2007, None)?;
-            failed(&c)?;
-        }
-        Ok(())
-    });
-    list.add("X-ENH-9", "the responder wants more than there can be: Terminate 0x2006", |w| {
-        for ord in [129, 200, 16382] {
-            let (mut c, _) = dialled(w, "")?;
-            c.tcp.send(&mpa(REP, C | S, 2, &words(10, 4, ord)))?;
-            c.tcp.expect_terminate(0x2006, None)?;
-            failed(&c)?;
-        }
-        Ok(())
-    });
-    list.add("X-ENH-4", "enhanced Reply with 0 to 3 octets: closed (T-9)", |w| {
-        for n in 0..4 {
-            refused(w, &mpa(REP, C | S, 2, &vec![0; n])).map_err(|e| format!("{n}: {e}"))?;
-        }
-        Ok(())
-    });
-    list.add("X-ENH-5", "an old responder closes: revision 1 is tried", |w| {
-        let listener = w.listen()?;
-        let (mut c, _) = w.dialled(&listener, "")?;
-        c.tcp = {
-            c.tcp.fin();
-            w.take(&listener)?
-        };
-        let request = c.request()?;
-        if request != mpa(REQ, C, 1, &[]) {
-            return Err(format!("second Request {}", bytes::hex(&request)));
-        }
-        c.tcp.send(&mpa(REP, C, 1, &[]))?;
-        c.expect_event("ESTABLISHED", 0)?;
-        c.sync()
-    });
-    list.add("X-ENH-8 V-RD-1 V-RD-2 P-RDMAP-20", "Reply with IRD 1: one Read outstanding, the rest waits", |w| {
-        let mut c = w.active_with("ord=8", C | S, 1, 0)?;
-        for id in 0..3 {
-            c.post(id, op::READ, 8192 + id as usize * 64, 64, "raddr=4096 rkey=77")?;
-        }
-        c.post(3, op::SEND, 0, 4, "")?;
-        for msn in 1..4u32 {
-            let ask = c.tcp.ulpdu()?;
-            if ask[..14] != bytes::untagged(bytes::U_LAST, bytes::READ_REQ, 0, [1, msn, 0], &[])[..14] {
-                return Err(format!("request {}", bytes::hex(&ask)));
+            c.tcp.send(&mpa(REP, C, 1, &[]))?;
+            c.expect_event("ESTABLISHED", 0)?;
+            c.sync()
+        },
+    );
+    list.add(
+        "X-ENH-8 V-RD-1 V-RD-2 P-RDMAP-20",
+        "Reply with IRD 1: one Read outstanding, the rest waits",
+        |w| {
+            let mut c = w.active_with("ord=8", C | S, 1, 0)?;
+            for id in 0..3 {
+                c.post(
+                    id,
+                    op::READ,
+                    8192 + id as usize * 64,
+                    64,
+                    "raddr=4096 rkey=77",
+                )?;
             }
-            if msn < 3 {
-                c.tcp.expect_silence(30)?;
+            c.post(3, op::SEND, 0, 4, "")?;
+            for msn in 1..4u32 {
+                let ask = c.tcp.ulpdu()?;
+                if ask[..14]
+                    != bytes::untagged(bytes::U_LAST, bytes::READ_REQ, 0, [1, msn, 0], &[])[..14]
+                {
+                    return Err(format!("request {}", bytes::hex(&ask)));
+                }
+                if msn < 3 {
+                    c.tcp.expect_silence(30)?;
+                }
+                let (stag, to) = sink(&ask);
+                c.tcp.fpdu(&bytes::read_resp(stag, to, &[msn as u8; 64]))?;
             }
-            let (stag, to) = sink(&ask);
-            c.tcp.fpdu(&bytes::read_resp(stag, to, &[msn as u8; 64]))?;
-        }
-        let last = c.tcp.ulpdu()?;
-        if last != send(1, &[0xee; 4]) {
-            return Err(format!("after the Reads: {}", bytes::hex(&last)));
-        }
-        for id in 0..4 {
-            c.expect_wc("s", id, 0)?;
-        }
-        Ok(())
-    });
-    list.add("X-ENH-11 X-ENH-21", "Reply without negotiation: the own values stay", |w| {
-        let c = w.active_with("ird=5 ord=6", C | S, 0x3fff, 0x3fff)?;
-        let state = w.ep.numbers(&format!("state {}", c.slot))?;
-        if state[1..] != [6, 5] {
-            return Err(format!("ORD, IRD {:?}", &state[1..]));
-        }
-        Ok(())
-    });
-    list.add("X-ENH-21", "Reply with IRD 16382: nothing is allocated for it", |w| {
-        let c = w.active_with("ird=5 ord=6", C | S, 16382, 1)?;
-        let state = w.ep.numbers(&format!("state {}", c.slot))?;
-        if state[1] > 6 {
-            return Err(format!("ORD {}", state[1]));
-        }
-        Ok(())
-    });
+            let last = c.tcp.ulpdu()?;
+            if last != send(1, &[0xee; 4]) {
+                return Err(format!("after the Reads: {}", bytes::hex(&last)));
+            }
+            for id in 0..4 {
+                c.expect_wc("s", id, 0)?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "X-ENH-11 X-ENH-21",
+        "Reply without negotiation: the own values stay",
+        |w| {
+            let c = w.active_with("ird=5 ord=6", C | S, 0x3fff, 0x3fff)?;
+            let state = w.ep.numbers(&format!("state {}", c.slot))?;
+            if state[1..] != [6, 5] {
+                return Err(format!("ORD, IRD {:?}", &state[1..]));
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "X-ENH-21",
+        "Reply with IRD 16382: nothing is allocated for it",
+        |w| {
+            let c = w.active_with("ird=5 ord=6", C | S, 16382, 1)?;
+            let state = w.ep.numbers(&format!("state {}", c.slot))?;
+            if state[1] > 6 {
+                return Err(format!("ORD {}", state[1]));
+            }
+            Ok(())
+        },
+    );
     list.add("M-MPA-23 V-ST-6", "Reply and FPDU in one segment", |w| {
         for i in 0..10 {
             let (mut c, _) = dialled(w, "recv=1")?;
@@ -162,15 +210,19 @@ pub fn add(list: &mut List) {
         }
         Ok(())
     });
-    list.add("M-MPA-25 P-ERR-28", "Reply with a wrong key, and a Request instead: closed", |w| {
-        for i in 0..16 {
-            let mut frame = reply(b"");
-            frame[i] ^= 0x20;
-            refused(w, &frame).map_err(|e| format!("octet {i}: {e}"))?;
-            w.clean()?;
-        }
-        refused(w, &mpa(REQ, C | S, 2, &words(15, 4, 4)))
-    });
+    list.add(
+        "M-MPA-25 P-ERR-28",
+        "Reply with a wrong key, and a Request instead: closed",
+        |w| {
+            for i in 0..16 {
+                let mut frame = reply(b"");
+                frame[i] ^= 0x20;
+                refused(w, &frame).map_err(|e| format!("octet {i}: {e}"))?;
+                w.clean()?;
+            }
+            refused(w, &mpa(REQ, C | S, 2, &words(15, 4, 4)))
+        },
+    );
     list.add("M-MPA-26", "Reply of revision 0, 3 and 255: closed", |w| {
         for rev in [0, 3, 255] {
             refused(w, &mpa(REP, C | S, rev, &words(10, 4, 4)))
@@ -178,81 +230,102 @@ pub fn add(list: &mut List) {
         }
         Ok(())
     });
-    list.add("M-MPA-27 M-MPA-36", "private data of the Reply: up to 512 octets in all", |w| {
-        for n in [0usize, 1, 251, 252, 255, 256, 508] {
-            let data = bytes::pattern(n, 2);
-            let (mut c, _) = dialled(w, "")?;
-            c.tcp.send(&reply(&data))?;
-            let event = c.expect_event("ESTABLISHED", 0)?;
-            if event.data != data[..n.min(255)] {
-                return Err(format!("{n} octets: {} came", event.data.len()));
-            }
-            w.clean()?;
-        }
-        for n in [513, 0xffff] {
-            refused(w, &mpa_len(REP, C | S, 2, n, &[0; 520])).map_err(|e| format!("{n}: {e}"))?;
-        }
-        Ok(())
-    });
-    list.add("M-MPA-28", "a refusal reaches the consumer with its private data", |w| {
-        let (mut c, _) = dialled(w, "")?;
-        let mut data = words(0, 4, 4).to_vec();
-        data.extend(b"not you");
-        c.tcp.send(&mpa(REP, C | R | S, 2, &data))?;
-        let event = c.event()?;
-        if event.name != "REJECTED" || event.data != b"not you" {
-            return Err(format!("event {event:?}"));
-        }
-        c.tcp.expect_closed()
-    });
-    list.add("M-MPA-13", "a Reply one octet per segment, and cut at every octet", |w| {
-        let frame = reply(b"ab");
-        let (mut c, _) = dialled(w, "")?;
-        c.tcp.drip(&frame)?;
-        c.expect_event("ESTABLISHED", 0)?;
-        for cut in 1..frame.len() {
-            w.clean()?;
-            let (mut c, _) = dialled(w, "")?;
-            c.tcp.send(&frame[..cut])?;
-            c.tcp.send(&frame[cut..])?;
-            c.expect_event("ESTABLISHED", 0)?;
-        }
-        Ok(())
-    });
-    list.add("M-MPA-29 M-MPA-30", "a Reply that ends early, at every octet: FIN and RST", |w| {
-        let frame = reply(b"");
-        for cut in 1..frame.len() {
-            for reset in [false, true] {
+    list.add(
+        "M-MPA-27 M-MPA-36",
+        "private data of the Reply: up to 512 octets in all",
+        |w| {
+            for n in [0usize, 1, 251, 252, 255, 256, 508] {
+                let data = bytes::pattern(n, 2);
                 let (mut c, _) = dialled(w, "")?;
-                c.tcp.send(&frame[..cut])?;
-                if reset {
-                    let spare = w.tcp()?;
-                    std::mem::replace(&mut c.tcp, spare).reset();
-                } else {
-                    c.tcp.fin();
+                c.tcp.send(&reply(&data))?;
+                let event = c.expect_event("ESTABLISHED", 0)?;
+                if event.data != data[..n.min(255)] {
+                    return Err(format!("{n} octets: {} came", event.data.len()));
                 }
-                failed(&c).map_err(|e| format!("{cut}, reset {reset}: {e}"))?;
                 w.clean()?;
             }
-        }
-        Ok(())
-    });
+            for n in [513, 0xffff] {
+                refused(w, &mpa_len(REP, C | S, 2, n, &[0; 520]))
+                    .map_err(|e| format!("{n}: {e}"))?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "M-MPA-28",
+        "a refusal reaches the consumer with its private data",
+        |w| {
+            let (mut c, _) = dialled(w, "")?;
+            let mut data = words(0, 4, 4).to_vec();
+            data.extend(b"not you");
+            c.tcp.send(&mpa(REP, C | R | S, 2, &data))?;
+            let event = c.event()?;
+            if event.name != "REJECTED" || event.data != b"not you" {
+                return Err(format!("event {event:?}"));
+            }
+            c.tcp.expect_closed()
+        },
+    );
+    list.add(
+        "M-MPA-13",
+        "a Reply one octet per segment, and cut at every octet",
+        |w| {
+            let frame = reply(b"ab");
+            let (mut c, _) = dialled(w, "")?;
+            c.tcp.drip(&frame)?;
+            c.expect_event("ESTABLISHED", 0)?;
+            for cut in 1..frame.len() {
+                w.clean()?;
+                let (mut c, _) = dialled(w, "")?;
+                c.tcp.send(&frame[..cut])?;
+                c.tcp.send(&frame[cut..])?;
+                c.expect_event("ESTABLISHED", 0)?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "M-MPA-29 M-MPA-30",
+        "a Reply that ends early, at every octet: FIN and RST",
+        |w| {
+            let frame = reply(b"");
+            for cut in 1..frame.len() {
+                for reset in [false, true] {
+                    let (mut c, _) = dialled(w, "")?;
+                    c.tcp.send(&frame[..cut])?;
+                    if reset {
+                        let spare = w.tcp()?;
+                        std::mem::replace(&mut c.tcp, spare).reset();
+                    } else {
+                        c.tcp.fin();
+                    }
+                    failed(&c).map_err(|e| format!("{cut}, reset {reset}: {e}"))?;
+                    w.clean()?;
+                }
+            }
+            Ok(())
+        },
+    );
     list.add("M-MPA-24", "reserved bits of a Reply are ignored", |w| {
         let mut c = w.active_with("", C | S | 0x0f, 4, 4)?;
         c.send(b"x")?;
         c.received(0, 1).map(|_| ())
     });
-    list.add("M-MPA-14 M-MPA-18", "Reply with M=1: the initiator inserts markers", |w| {
-        let mut c = w.active_with("", C | S | M, 4, 4)?;
-        for id in 0..8 {
-            c.post(id, op::SEND, 4096, 700 + 3 * id as usize, "")?;
-            let seg = c.tcp.ulpdu()?;
-            if seg.len() != 18 + 700 + 3 * id as usize {
-                return Err(format!("{} octets", seg.len()));
+    list.add(
+        "M-MPA-14 M-MPA-18",
+        "Reply with M=1: the initiator inserts markers",
+        |w| {
+            let mut c = w.active_with("", C | S | M, 4, 4)?;
+            for id in 0..8 {
+                c.post(id, op::SEND, 4096, 700 + 3 * id as usize, "")?;
+                let seg = c.tcp.ulpdu()?;
+                if seg.len() != 18 + 700 + 3 * id as usize {
+                    return Err(format!("{} octets", seg.len()));
+                }
             }
-        }
-        Ok(())
-    });
+            Ok(())
+        },
+    );
     list.add_long("M-MPA-29", "a responder that never answers", |w| {
         let (c, _) = dialled(w, "")?;
         for _ in 0..5 {
@@ -267,7 +340,9 @@ pub fn add(list: &mut List) {
 /// STag and offset of the sink in a Read Request.
 pub fn sink(request: &[u8]) -> (u32, u64) {
     let n = |at: usize, n: usize| {
-        request[at..at + n].iter().fold(0u64, |v, b| v << 8 | u64::from(*b))
+        request[at..at + n]
+            .iter()
+            .fold(0u64, |v, b| (v << 8) | u64::from(*b))
     };
     (n(18, 4) as u32, n(22, 8))
 }

@@ -17,7 +17,9 @@ const PATIENCE: Duration = Duration::from_millis(6500);
 /// The next event of the slot that is not ESTABLISHED is the end, told once.
 fn disconnected(w: &World, slot: usize) -> Res {
     let mut events = Vec::new();
-    while let Some(event) = w.ep.event(slot, if events.is_empty() { SOON } else { 30 })? {
+    while let Some(event) =
+        w.ep.event(slot, if events.is_empty() { SOON } else { 30 })?
+    {
         if event.name != "ESTABLISHED" {
             events.push(event.name);
         }
@@ -29,129 +31,170 @@ fn disconnected(w: &World, slot: usize) -> Res {
 }
 
 pub fn add(list: &mut List) {
-    list.add("V-ST-11 V-CM-5 V-AE-1 D-DDP-16", "FIN on an idle QP: FIN back, Idle, told once, no event", |w| {
-        let mut c = w.conn_with("recv=1")?;
-        c.sync()?;
-        c.tcp.fin();
-        c.tcp.expect_end(End::Fin)?;
-        c.expect_wc("r", 0, status::FLUSHED)?;
-        c.expect_async(event::NONE)?;
-        disconnected(w, c.slot)?;
-        match w.ep.state(c.slot)? {
-            state::INIT => Ok(()),
-            other => Err(format!("state {other}")),
-        }
-    });
-    list.add("V-ST-11", "FIN right behind the last message: it is delivered", |w| {
-        let mut c = w.conn()?;
-        c.send(b"last")?;
-        c.tcp.fin();
-        c.received(0, 4)?;
-        c.tcp.expect_end(End::Fin)
-    });
-    list.add("V-ST-12 P-ERR-27 D-DDP-19 V-AE-22", "FIN while a Read of the driver waits: 0x0207", |w| {
-        let mut c = w.conn_with("recv=0")?;
-        c.sync()?;
-        c.post(1, op::READ, 131_072, 64, "raddr=1 rkey=1")?;
-        c.tcp.ulpdu()?;
-        c.tcp.fin();
-        c.tcp.expect_terminate(0x0207, None)?;
-        c.expect_async(event::FATAL)?;
-        c.expect_wc("s", 1, status::FLUSHED)?;
-        disconnected(w, c.slot)
-    });
-    list.add("V-ST-17 V-AE-3 V-TM-9 V-CM-9", "RST: Error, flushed, told once", |w| {
-        let mut c = w.conn_with("recv=1")?;
-        c.sync()?;
-        let (ep, slot) = (w.ep.clone(), c.slot);
-        c.tcp.reset();
-        disconnected(w, slot)?;
-        let wc = ep.wc(slot, "r", SOON)?.ok_or("not flushed")?;
-        if wc.status != status::FLUSHED || ep.state(slot)? != state::ERR {
-            return Err(format!("{wc:?}, state {}", ep.state(slot)?));
-        }
-        match ep.async_event(slot, SOON)? {
-            event::FATAL => Ok(()),
-            other => Err(format!("asynchronous event {other}")),
-        }
-    });
-    list.add("V-ST-34 V-AE-21 V-ST-32", "data after the driver's FIN: Bad Close, RST", |w| {
-        let mut c = w.conn()?;
-        c.sync()?;
-        c.say("modify", &format!("state={}", state::SQD))?;
-        c.tcp.expect_end(End::Fin)?;
-        c.tcp.fpdu(&write(c.stag, c.to, b"late"))?;
-        c.expect_async(event::FATAL)?;
-        c.expect_untouched(0, 8)?;
-        match w.ep.state(c.slot)? {
-            state::ERR => Ok(()),
-            other => Err(format!("state {other}")),
-        }
-    });
-    list.add("V-ST-32 V-ST-34", "a Terminate after the driver's FIN is read", |w| {
-        let mut c = w.conn()?;
-        c.sync()?;
-        c.say("modify", &format!("state={}", state::SQD))?;
-        c.tcp.expect_end(End::Fin)?;
-        c.tcp.fpdu(&crate::bytes::terminate(0x1100, None))?;
-        c.expect_async(event::FATAL)
-    });
-    list.add("V-ST-10 V-ST-34", "modify to SQD with work pending: Error", |w| {
-        let mut c = w.conn_with("recv=0")?;
-        c.sync()?;
-        c.post(1, op::READ, 131_072, 64, "raddr=1 rkey=1")?;
-        c.tcp.ulpdu()?;
-        c.say("modify", &format!("state={}", state::SQD))?;
-        c.tcp.expect_closed()?;
-        c.expect_wc("s", 1, status::FLUSHED)?;
-        c.expect_async(event::FATAL)
-    });
-    list.add("M-MPA-30 V-SEC-1 T-42", "RST at every octet of a connection's life, the driver as responder", |w| {
-        let mut bytes = mpa(REQ, C, 1, &[]);
-        bytes.extend(fpdu(&send(1, b"12345")));
-        for cut in 0..=bytes.len() {
-            let mut tcp = w.tcp()?;
-            tcp.send(&bytes[..cut.min(20)])?;
-            if cut < 20 {
-                tcp.reset();
-                continue;
+    list.add(
+        "V-ST-11 V-CM-5 V-AE-1 D-DDP-16",
+        "FIN on an idle QP: FIN back, Idle, told once, no event",
+        |w| {
+            let mut c = w.conn_with("recv=1")?;
+            c.sync()?;
+            c.tcp.fin();
+            c.tcp.expect_end(End::Fin)?;
+            c.expect_wc("r", 0, status::FLUSHED)?;
+            c.expect_async(event::NONE)?;
+            disconnected(w, c.slot)?;
+            match w.ep.state(c.slot)? {
+                state::INIT => Ok(()),
+                other => Err(format!("state {other}")),
             }
-            let mut c = w.answer(tcp, "")?;
-            c.tcp.expect("Reply", &mpa(REP, C, 1, &[]))?;
-            c.tcp.send(&bytes[20..cut])?;
+        },
+    );
+    list.add(
+        "V-ST-11",
+        "FIN right behind the last message: it is delivered",
+        |w| {
+            let mut c = w.conn()?;
+            c.send(b"last")?;
+            c.tcp.fin();
+            c.received(0, 4)?;
+            c.tcp.expect_end(End::Fin)
+        },
+    );
+    list.add(
+        "V-ST-12 P-ERR-27 D-DDP-19 V-AE-22",
+        "FIN while a Read of the driver waits: 0x0207",
+        |w| {
+            let mut c = w.conn_with("recv=0")?;
+            c.sync()?;
+            c.post(1, op::READ, 131_072, 64, "raddr=1 rkey=1")?;
+            c.tcp.ulpdu()?;
+            c.tcp.fin();
+            c.tcp.expect_terminate(0x0207, None)?;
+            c.expect_async(event::FATAL)?;
+            c.expect_wc("s", 1, status::FLUSHED)?;
+            disconnected(w, c.slot)
+        },
+    );
+    list.add(
+        "V-ST-17 V-AE-3 V-TM-9 V-CM-9",
+        "RST: Error, flushed, told once",
+        |w| {
+            let mut c = w.conn_with("recv=1")?;
+            c.sync()?;
+            let (ep, slot) = (w.ep.clone(), c.slot);
             c.tcp.reset();
-            disconnected(w, c.slot).map_err(|e| format!("octet {cut}: {e}"))?;
-            w.clean()?;
-        }
-        super::mpa::works(w)
-    });
-    list.add("L-CORE-4 V-CM-9", "the peer is gone before the consumer accepts", |w| {
-        for reset in [true, false] {
-            let mut tcp = w.tcp()?;
-            tcp.send(&mpa(REQ, C, 1, &[]))?;
-            let slot = w.slot();
-            let port = tcp.port();
-            w.ep.request(slot, SOON, port)?.ok_or("no request")?;
-            if reset {
-                tcp.reset();
-            } else {
-                drop(tcp);
+            disconnected(w, slot)?;
+            let wc = ep.wc(slot, "r", SOON)?.ok_or("not flushed")?;
+            if wc.status != status::FLUSHED || ep.state(slot)? != state::ERR {
+                return Err(format!("{wc:?}, state {}", ep.state(slot)?));
             }
-            w.ep.say(&format!("create {slot}"))?;
-            // It may fail, or succeed and be followed by the end.
-            if w.ep.say(&format!("accept {slot}")).is_ok() {
-                let mut last = None;
-                while let Some(event) = w.ep.event(slot, if last.is_none() { SOON } else { 50 })? {
-                    last = Some(event.name);
-                }
-                if !matches!(last.as_deref(), Some("DISCONNECTED" | "CONNECT_ERROR" | "REJECTED")) {
-                    return Err(format!("last event {last:?}"));
-                }
+            match ep.async_event(slot, SOON)? {
+                event::FATAL => Ok(()),
+                other => Err(format!("asynchronous event {other}")),
             }
-            w.clean()?;
-        }
-        Ok(())
-    });
+        },
+    );
+    list.add(
+        "V-ST-34 V-AE-21 V-ST-32",
+        "data after the driver's FIN: Bad Close, RST",
+        |w| {
+            let mut c = w.conn()?;
+            c.sync()?;
+            c.say("modify", &format!("state={}", state::SQD))?;
+            c.tcp.expect_end(End::Fin)?;
+            c.tcp.fpdu(&write(c.stag, c.to, b"late"))?;
+            c.expect_async(event::FATAL)?;
+            c.expect_untouched(0, 8)?;
+            match w.ep.state(c.slot)? {
+                state::ERR => Ok(()),
+                other => Err(format!("state {other}")),
+            }
+        },
+    );
+    list.add(
+        "V-ST-32 V-ST-34",
+        "a Terminate after the driver's FIN is read",
+        |w| {
+            let mut c = w.conn()?;
+            c.sync()?;
+            c.say("modify", &format!("state={}", state::SQD))?;
+            c.tcp.expect_end(End::Fin)?;
+            c.tcp.fpdu(&crate::bytes::terminate(0x2002, None))?;
+            c.expect_async(event::FATAL)
+        },
+    );
+    list.add(
+        "V-ST-10 V-ST-34",
+        "modify to SQD with work pending: Error",
+        |w| {
+            let mut c = w.conn_with("recv=0")?;
+            c.sync()?;
+            c.post(1, op::READ, 131_072, 64, "raddr=1 rkey=1")?;
+            c.tcp.ulpdu()?;
+            c.say("modify", &format!("state={}", state::SQD))?;
+            c.tcp.expect_closed()?;
+            c.expect_wc("s", 1, status::FLUSHED)?;
+            c.expect_async(event::FATAL)
+        },
+    );
+    list.add(
+        "M-MPA-30 V-SEC-1 T-42",
+        "RST at every octet of a connection's life, the driver as responder",
+        |w| {
+            let mut bytes = mpa(REQ, C, 1, &[]);
+            bytes.extend(fpdu(&send(1, b"12345")));
+            for cut in 0..=bytes.len() {
+                let mut tcp = w.tcp()?;
+                tcp.send(&bytes[..cut.min(20)])?;
+                if cut < 20 {
+                    tcp.reset();
+                    continue;
+                }
+                let mut c = w.answer(tcp, "")?;
+                c.tcp.expect("Reply", &mpa(REP, C, 1, &[]))?;
+                c.tcp.send(&bytes[20..cut])?;
+                c.tcp.reset();
+                disconnected(w, c.slot).map_err(|e| format!("octet {cut}: {e}"))?;
+                w.clean()?;
+            }
+            super::mpa::works(w)
+        },
+    );
+    list.add(
+        "L-CORE-4 V-CM-9",
+        "the peer is gone before the consumer accepts",
+        |w| {
+            for reset in [true, false] {
+                let mut tcp = w.tcp()?;
+                tcp.send(&mpa(REQ, C, 1, &[]))?;
+                let slot = w.slot();
+                let port = tcp.port();
+                w.ep.request(slot, SOON, port)?.ok_or("no request")?;
+                if reset {
+                    tcp.reset();
+                } else {
+                    drop(tcp);
+                }
+                w.ep.say(&format!("create {slot}"))?;
+                // It may fail, or succeed and be followed by the end.
+                if w.ep.say(&format!("accept {slot}")).is_ok() {
+                    let mut last = None;
+                    while let Some(event) =
+                        w.ep.event(slot, if last.is_none() { SOON } else { 50 })?
+                    {
+                        last = Some(event.name);
+                    }
+                    if !matches!(
+                        last.as_deref(),
+                        Some("DISCONNECTED" | "CONNECT_ERROR" | "REJECTED")
+                    ) {
+                        return Err(format!("last event {last:?}"));
+                    }
+                }
+                w.clean()?;
+            }
+            Ok(())
+        },
+    );
     list.add("L-CORE-3", "both ends close at the same moment", |w| {
         for _ in 0..20 {
             let mut c = w.conn()?;
@@ -164,30 +207,34 @@ pub fn add(list: &mut List) {
         }
         Ok(())
     });
-    list.add_long("V-ST-18 V-ST-35 V-AE-4", "a peer that never closes: Terminate and Closing end in time", |w| {
-        let mut terminated = w.conn()?;
-        terminated.sync()?;
-        let ulpdu = write(0, 0, b"bad");
-        terminated.tcp.fpdu(&ulpdu)?;
-        terminated.tcp.expect_terminate(0x1100, Some(&ulpdu))?;
-        let mut closing = w.conn()?;
-        closing.sync()?;
-        closing.say("modify", &format!("state={}", state::SQD))?;
-        closing.tcp.expect_end(End::Fin)?;
-        let mut stuck = w.conn()?;
-        stuck.sync()?;
-        stuck.tcp.small_window(2048);
-        for id in 0..12 {
-            stuck.post(id, op::WRITE, 131_072, 262_144, "raddr=4096 rkey=1")?;
-        }
-        stuck.tcp.fpdu(&ulpdu)?;
-        sleep(PATIENCE);
-        for c in [&terminated, &closing, &stuck] {
-            let now = w.ep.state(c.slot)?;
-            if now != state::ERR {
-                return Err(format!("state {now} after {PATIENCE:?}"));
+    list.add_long(
+        "V-ST-18 V-ST-35 V-AE-4",
+        "a peer that never closes: Terminate and Closing end in time",
+        |w| {
+            let mut terminated = w.conn()?;
+            terminated.sync()?;
+            let ulpdu = write(0, 0, b"bad");
+            terminated.tcp.fpdu(&ulpdu)?;
+            terminated.tcp.expect_terminate(0x1100, Some(&ulpdu))?;
+            let mut closing = w.conn()?;
+            closing.sync()?;
+            closing.say("modify", &format!("state={}", state::SQD))?;
+            closing.tcp.expect_end(End::Fin)?;
+            let mut stuck = w.conn()?;
+            stuck.sync()?;
+            stuck.tcp.small_window(2048);
+            for id in 0..12 {
+                stuck.post(id, op::WRITE, 131_072, 262_144, "raddr=4096 rkey=1")?;
             }
-        }
-        Ok(())
-    });
+            stuck.tcp.fpdu(&ulpdu)?;
+            sleep(PATIENCE);
+            for c in [&terminated, &closing, &stuck] {
+                let now = w.ep.state(c.slot)?;
+                if now != state::ERR {
+                    return Err(format!("state {now} after {PATIENCE:?}"));
+                }
+            }
+            Ok(())
+        },
+    );
 }

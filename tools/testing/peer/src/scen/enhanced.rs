@@ -20,11 +20,15 @@ fn check(what: &str, good: bool, got: impl std::fmt::Debug) -> Res {
 }
 
 pub fn add(list: &mut List) {
-    list.add("X-ENH-1 X-ENH-3 X-ENH-7", "IRD 2, ORD 5: Reply with ORD at most 2, IRD at least 5", |w| {
-        let (mut c, (abcd, ird, ord)) = w.enhanced(0, 2, 5, "ird=3 ord=7")?;
-        check("Reply", (abcd, ord) == (0, 2) && ird >= 5, (abcd, ird, ord))?;
-        c.sync()
-    });
+    list.add(
+        "X-ENH-1 X-ENH-3 X-ENH-7",
+        "IRD 2, ORD 5: Reply with ORD at most 2, IRD at least 5",
+        |w| {
+            let (mut c, (abcd, ird, ord)) = w.enhanced(0, 2, 5, "ird=3 ord=7")?;
+            check("Reply", (abcd, ord) == (0, 2) && ird >= 5, (abcd, ird, ord))?;
+            c.sync()
+        },
+    );
     list.add("X-ENH-7", "depths 0, 1 and beyond the device's", |w| {
         for (ird, ord) in [(0, 0), (0, 1), (1, 0), (300, 300), (16382, 16382)] {
             let (mut c, (_, got_ird, got_ord)) = w.enhanced(0, ird, ord, "ird=4 ord=4")?;
@@ -36,119 +40,175 @@ pub fn add(list: &mut List) {
         }
         Ok(())
     });
-    list.add("X-ENH-11", "no negotiation of IRD, of ORD, of both: answered in kind", |w| {
-        const NO: u16 = 0x3fff;
-        for (ird, ord) in [(NO, 4), (4, NO), (NO, NO)] {
-            let (mut c, (_, got_ird, got_ord)) = w.enhanced(0, ird, ord, "ird=3 ord=7")?;
-            let fits = (got_ord == NO) == (ird == NO) && (got_ird == NO) == (ord == NO);
-            check("Reply", fits, (ird, ord, got_ird, got_ord))?;
-            // What the consumer chose stays.
-            let state = w.ep.numbers(&format!("state {}", c.slot))?;
-            check("own depths", (ird != NO || state[1] == 7) && (ord != NO || state[2] == 3), state)?;
+    list.add(
+        "X-ENH-11",
+        "no negotiation of IRD, of ORD, of both: answered in kind",
+        |w| {
+            const NO: u16 = 0x3fff;
+            for (ird, ord) in [(NO, 4), (4, NO), (NO, NO)] {
+                let (mut c, (_, got_ird, got_ord)) = w.enhanced(0, ird, ord, "ird=3 ord=7")?;
+                let fits = (got_ord == NO) == (ird == NO) && (got_ird == NO) == (ord == NO);
+                check("Reply", fits, (ird, ord, got_ird, got_ord))?;
+                // What the consumer chose stays.
+                let state = w.ep.numbers(&format!("state {}", c.slot))?;
+                check(
+                    "own depths",
+                    (ird != NO || state[1] == 7) && (ord != NO || state[2] == 3),
+                    state,
+                )?;
+                c.sync()?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "X-ENH-12",
+        "A=0: B, C and D are ignored and answered with zero",
+        |w| {
+            for abcd in [4, 2, 1, 7] {
+                let (mut c, (got, _, _)) = w.enhanced(abcd, 4, 4, "")?;
+                check("flags", got == 0, got)?;
+                c.expect_event("ESTABLISHED", 0)?;
+                c.sync()?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "X-ENH-14 X-ENH-12",
+        "A=1 with each choice of B, C and D: the common ones, at least one",
+        |w| {
+            for abcd in 8..16 {
+                let (mut c, (got, _, _)) = w.enhanced(abcd, 4, 4, "")?;
+                let common = if abcd == 8 { got > 8 } else { got == abcd };
+                check("flags", common, (abcd, got))?;
+                c.sync()?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "X-ENH-18",
+        "ready-to-receive Read with ORD 0: the responder takes one",
+        |w| {
+            let (mut c, (_, ird, _)) = w.enhanced(9, 4, 0, "ird=0 ord=1")?;
+            check("IRD", ird == 1, ird)?;
             c.sync()?;
-        }
-        Ok(())
-    });
-    list.add("X-ENH-12", "A=0: B, C and D are ignored and answered with zero", |w| {
-        for abcd in [4, 2, 1, 7] {
-            let (mut c, (got, _, _)) = w.enhanced(abcd, 4, 4, "")?;
-            check("flags", got == 0, got)?;
-            c.expect_event("ESTABLISHED", 0)?;
-            c.sync()?;
-        }
-        Ok(())
-    });
-    list.add("X-ENH-14 X-ENH-12", "A=1 with each choice of B, C and D: the common ones, at least one", |w| {
-        for abcd in 8..16 {
-            let (mut c, (got, _, _)) = w.enhanced(abcd, 4, 4, "")?;
-            let common = if abcd == 8 { got > 8 } else { got == abcd };
-            check("flags", common, (abcd, got))?;
-            c.sync()?;
-        }
-        Ok(())
-    });
-    list.add("X-ENH-18", "ready-to-receive Read with ORD 0: the responder takes one", |w| {
-        let (mut c, (_, ird, _)) = w.enhanced(9, 4, 0, "ird=0 ord=1")?;
-        check("IRD", ird == 1, ird)?;
-        c.sync()?;
-        c.expect_event("ESTABLISHED", 0).map(|_| ())
-    });
+            c.expect_event("ESTABLISHED", 0).map(|_| ())
+        },
+    );
     for (name, kind) in [("Send", 4), ("Write", 2), ("Read", 1)] {
         let text = format!("peer-to-peer: a {name} of nothing establishes, and costs no receive");
         list.add("X-ENH-19 X-ENH-20", text, move |w| rtr(w, kind));
     }
-    list.add("X-ENH-19", "peer-to-peer: a first message that is not empty establishes as well", |w| {
-        let (mut c, _) = w.enhanced(15, 4, 4, "")?;
-        c.send(b"hello")?;
-        c.expect_event("ESTABLISHED", 0)?;
-        c.received(0, 5).map(|_| ())
-    });
+    list.add(
+        "X-ENH-19",
+        "peer-to-peer: a first message that is not empty establishes as well",
+        |w| {
+            let (mut c, _) = w.enhanced(15, 4, 4, "")?;
+            c.send(b"hello")?;
+            c.expect_event("ESTABLISHED", 0)?;
+            c.received(0, 5).map(|_| ())
+        },
+    );
     list.add("X-ENH-20", "only the first Send of nothing is free", |w| {
         let (mut c, _) = w.enhanced(12, 4, 4, "")?;
         c.send(&[])?;
         c.send(&[])?;
         c.received(0, 0).map(|_| ())
     });
-    list.add("X-ENH-4", "enhanced Request with 0 to 3 octets: closed (T-9)", |w| {
-        for n in 0..4 {
+    list.add(
+        "X-ENH-4",
+        "enhanced Request with 0 to 3 octets: closed (T-9)",
+        |w| {
+            for n in 0..4 {
+                let mut tcp = w.tcp()?;
+                tcp.send_anyway(&mpa(REQ, C | S, 2, &vec![0; n]));
+                tcp.expect_closed().map_err(|e| format!("{n}: {e}"))?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "X-ENH-1 M-MPA-27",
+        "enhanced words and private data: up to 508 octets, not one more",
+        |w| {
+            for n in [0usize, 1, 251, 255, 504, 508] {
+                let mut data = words(0, 1, 1).to_vec();
+                data.extend(pattern(n, 1));
+                let mut tcp = w.tcp()?;
+                tcp.send(&mpa(REQ, C | S, 2, &data))?;
+                let slot = w.slot();
+                let request = w.ep.request(slot, SOON, tcp.port())?.ok_or("no request")?;
+                check(
+                    "data",
+                    request.data == data[4..][..n.min(255)],
+                    (n, request.data.len()),
+                )?;
+                w.clean()?;
+            }
             let mut tcp = w.tcp()?;
-            tcp.send_anyway(&mpa(REQ, C | S, 2, &vec![0; n]));
-            tcp.expect_closed().map_err(|e| format!("{n}: {e}"))?;
-        }
-        Ok(())
-    });
-    list.add("X-ENH-1 M-MPA-27", "enhanced words and private data: up to 508 octets, not one more", |w| {
-        for n in [0usize, 1, 251, 255, 504, 508] {
-            let mut data = words(0, 1, 1).to_vec();
-            data.extend(pattern(n, 1));
+            tcp.send_anyway(&mpa_len(REQ, C | S, 2, 513, &[0; 513]));
+            tcp.expect_closed()
+        },
+    );
+    list.add(
+        "X-ENH-1",
+        "private data of the Reply stands behind the words",
+        |w| {
+            let request = mpa(REQ, C | S, 2, &words(0, 4, 4));
+            let mut c = w.serve(&request, &with_data("ird=4 ord=4", b"answer"))?;
+            let mut want = words(0, 4, 4).to_vec();
+            want.extend(b"answer");
+            c.tcp.expect("Reply", &mpa(REP, C | S, 2, &want))?;
+            c.sync()
+        },
+    );
+    list.add(
+        "X-ENH-10 L-CORE-5",
+        "depths of the Request reach the consumer, cut to 8 bits",
+        |w| {
+            for (ird, ord) in [(2, 5), (0, 1), (255, 255), (300, 16382)] {
+                let mut tcp = w.tcp()?;
+                tcp.send(&mpa(REQ, C | S, 2, &words(0, ird, ord)))?;
+                let slot = w.slot();
+                let got = w.ep.request(slot, SOON, tcp.port())?.ok_or("no request")?;
+                // The acceptor's view: what it may serve is what the peer asks for (T-30).
+                let want = (ord.min(255), ird.min(255));
+                check("event", (got.ird, got.ord) == want, (ird, ord, &got))?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "X-ENH-22 M-MPA-28",
+        "an enhanced Request is refused with an enhanced Reply",
+        |w| {
             let mut tcp = w.tcp()?;
-            tcp.send(&mpa(REQ, C | S, 2, &data))?;
+            tcp.send(&mpa(REQ, C | S, 2, &words(15, 4, 4)))?;
             let slot = w.slot();
-            let request = w.ep.request(slot, SOON, tcp.port())?.ok_or("no request")?;
-            check("data", request.data == data[4..][..n.min(255)], (n, request.data.len()))?;
-            w.clean()?;
-        }
-        let mut tcp = w.tcp()?;
-        tcp.send_anyway(&mpa_len(REQ, C | S, 2, 513, &[0; 513]));
-        tcp.expect_closed()
-    });
-    list.add("X-ENH-1", "private data of the Reply stands behind the words", |w| {
-        let request = mpa(REQ, C | S, 2, &words(0, 4, 4));
-        let mut c = w.serve(&request, &with_data("ird=4 ord=4", b"answer"))?;
-        let mut want = words(0, 4, 4).to_vec();
-        want.extend(b"answer");
-        c.tcp.expect("Reply", &mpa(REP, C | S, 2, &want))?;
-        c.sync()
-    });
-    list.add("X-ENH-10 L-CORE-5", "depths of the Request reach the consumer, cut to 8 bits", |w| {
-        for (ird, ord) in [(2, 5), (0, 1), (255, 255), (300, 16382)] {
-            let mut tcp = w.tcp()?;
-            tcp.send(&mpa(REQ, C | S, 2, &words(0, ird, ord)))?;
-            let slot = w.slot();
-            let got = w.ep.request(slot, SOON, tcp.port())?.ok_or("no request")?;
-            // The acceptor's view: what it may serve is what the peer asks for (T-30).
-            let want = (ord.min(255), ird.min(255));
-            check("event", (got.ird, got.ord) == want, (ird, ord, &got))?;
-        }
-        Ok(())
-    });
-    list.add("X-ENH-22 M-MPA-28", "an enhanced Request is refused with an enhanced Reply", |w| {
-        let mut tcp = w.tcp()?;
-        tcp.send(&mpa(REQ, C | S, 2, &words(15, 4, 4)))?;
-        let slot = w.slot();
-        w.ep.request(slot, SOON, tcp.port())?.ok_or("no request")?;
-        w.ep.say(&format!("reject {slot}{}", crate::ep::pd(b"no")))?;
-        tcp.expect("Reply header", &mpa(REP, C | R | S, 2, &[0; 6])[..20])?;
-        let data = tcp.take(6)?;
-        let (abcd, _, _) = read_words(&data);
-        check("Reply", abcd == 0 && data[4..] == *b"no", data)?;
-        tcp.expect_closed()
-    });
-    list.add("X-ENH-21", "depths from the wire are capped before anything is allocated (T-29)", |w| {
-        let (c, (_, ird, _)) = w.enhanced(0, 16382, 16382, "ird=255 ord=255")?;
-        let state = w.ep.numbers(&format!("state {}", c.slot))?;
-        check("depths", ird <= CAP && state[1..] == [128, 128], (ird, state))
-    });
+            w.ep.request(slot, SOON, tcp.port())?.ok_or("no request")?;
+            w.ep.say(&format!("reject {slot}{}", crate::ep::pd(b"no")))?;
+            tcp.expect("Reply header", &mpa(REP, C | R | S, 2, &[0; 6])[..20])?;
+            let data = tcp.take(6)?;
+            let (abcd, _, _) = read_words(&data);
+            check("Reply", abcd == 0 && data[4..] == *b"no", data)?;
+            tcp.expect_closed()
+        },
+    );
+    list.add(
+        "X-ENH-21",
+        "depths from the wire are capped before anything is allocated (T-29)",
+        |w| {
+            let (c, (_, ird, _)) = w.enhanced(0, 16382, 16382, "ird=255 ord=255")?;
+            let state = w.ep.numbers(&format!("state {}", c.slot))?;
+            check(
+                "depths",
+                ird <= CAP && state[1..] == [128, 128],
+                (ird, state),
+            )
+        },
+    );
 }
 
 /// The ready-to-receive message of a kind.
@@ -169,7 +229,11 @@ fn first(c: &mut Conn, kind: u8) -> Res {
         4 => c.send(&[]),
         2 => c.tcp.fpdu(&bytes::write(0, 0, &[])),
         _ => {
-            let read = Read { sink: (0, 0), len: 0, source: (0, 0) };
+            let read = Read {
+                sink: (0, 0),
+                len: 0,
+                source: (0, 0),
+            };
             c.ask(&read)?;
             c.response(&read).map(|_| ())
         }

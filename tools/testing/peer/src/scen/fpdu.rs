@@ -10,149 +10,212 @@ use crate::scenario::List;
 use crate::world::{Conn, World, BUFFER_LEN, RECEIVES};
 
 pub fn add(list: &mut List) {
-    list.add("M-MPA-2 M-MPA-1", "a pad that is not zero is accepted with the right CRC", |w| {
-        let mut c = w.conn()?;
-        for n in 0..4 {
-            c.tcp.send(&fpdu_odd(&send(n + 1, &pattern(n as usize, 0)), 0xff, 0))?;
-            c.received(u64::from(n), n as usize)?;
-        }
-        Ok(())
-    });
-    list.add("P-ERR-1 M-MPA-6 M-MPA-7 M-MPA-32 V-AE-6", "a Write with a wrong CRC: 0x2002, nothing placed", |w| {
-        for bit in [0, 7, 8, 15, 16, 23, 24, 31] {
-            bad_frame(w, 0x2002, |c| {
-                fpdu_odd(&write(c.stag, c.to, &pattern(100, 1)), 0, 1 << bit)
-            })?;
-        }
-        Ok(())
-    });
-    list.add("M-MPA-22 M-MPA-31", "the first FPDU of all has a wrong CRC: closed without an FPDU", |w| {
-        let mut c = w.conn()?;
-        c.tcp.send(&fpdu_odd(&write(c.stag, c.to, &[1; 64]), 0, 4))?;
-        c.tcp.expect_closed()?;
-        c.expect_untouched(0, 64)?;
-        c.expect_async(event::FATAL)
-    });
-    list.add("P-ERR-1 M-MPA-4 M-MPA-7", "each octet of a Write changed on the way: 0x2002, nothing placed", |w| {
-        // The length field apart, which moves the CRC.
-        for at in 2..(2 + 14 + 8 + 4) {
-            bad_frame(w, 0x2002, |c| {
-                let mut bytes = fpdu(&write(c.stag, c.to, &pattern(8, 1)));
-                bytes[at] ^= 1 << (at % 8);
-                bytes
-            })
-            .map_err(|e| format!("octet {at}: {e}"))?;
-            w.clean()?;
-        }
-        Ok(())
-    });
-    list.add("P-ERR-3 M-MPA-30", "ULPDUs of 0 to 17 octets, shorter than their header: 0x2003", |w| {
-        for len in 0..18 {
-            bad_frame(w, 0x2003, |_| fpdu(&send(1, &[])[..len]))
-                .map_err(|e| format!("untagged {len}: {e}"))?;
-            if (1..14).contains(&len) {
-                bad_frame(w, 0x2003, |c| fpdu(&write(c.stag, c.to, &[])[..len]))
-                    .map_err(|e| format!("tagged {len}: {e}"))?;
+    list.add(
+        "M-MPA-2 M-MPA-1",
+        "a pad that is not zero is accepted with the right CRC",
+        |w| {
+            let mut c = w.conn()?;
+            for n in 0..4 {
+                c.tcp
+                    .send(&fpdu_odd(&send(n + 1, &pattern(n as usize, 0)), 0xff, 0))?;
+                c.received(u64::from(n), n as usize)?;
             }
-            w.clean()?;
-        }
-        Ok(())
-    });
-    list.add("M-MPA-11", "FPDUs of 64768 and 65535 octets over small segments", |w| {
-        let mut c = w.conn()?;
-        for len in [64768, 65535] {
-            let data = pattern(len - 14, len as u8);
-            c.tcp.fpdu(&write(c.stag, c.to, &data))?;
+            Ok(())
+        },
+    );
+    list.add(
+        "P-ERR-1 M-MPA-6 M-MPA-7 M-MPA-32 V-AE-6",
+        "a Write with a wrong CRC: 0x2002, nothing placed",
+        |w| {
+            for bit in [0, 7, 8, 15, 16, 23, 24, 31] {
+                bad_frame(w, 0x2002, |c| {
+                    fpdu_odd(&write(c.stag, c.to, &pattern(100, 1)), 0, 1 << bit)
+                })?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "M-MPA-22 M-MPA-31",
+        "the first FPDU of all has a wrong CRC: closed without an FPDU",
+        |w| {
+            let mut c = w.conn()?;
+            c.tcp
+                .send(&fpdu_odd(&write(c.stag, c.to, &[1; 64]), 0, 4))?;
+            c.tcp.expect_closed()?;
+            c.expect_untouched(0, 64)?;
+            c.expect_async(event::FATAL)
+        },
+    );
+    list.add(
+        "P-ERR-1 M-MPA-4 M-MPA-7",
+        "each octet of a Write changed on the way: 0x2002, nothing placed",
+        |w| {
+            // The length field apart, which moves the CRC.
+            for at in 2..(2 + 14 + 8 + 4) {
+                bad_frame(w, 0x2002, |c| {
+                    let mut bytes = fpdu(&write(c.stag, c.to, &pattern(8, 1)));
+                    bytes[at] ^= 1 << (at % 8);
+                    bytes
+                })
+                .map_err(|e| format!("octet {at}: {e}"))?;
+                w.clean()?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "P-ERR-3 M-MPA-30",
+        "ULPDUs of 0 to 17 octets, shorter than their header: 0x2003",
+        |w| {
+            for len in 0..18 {
+                bad_frame(w, 0x2003, |_| fpdu(&send(1, &[])[..len]))
+                    .map_err(|e| format!("untagged {len}: {e}"))?;
+                if (1..14).contains(&len) {
+                    bad_frame(w, 0x2003, |c| fpdu(&write(c.stag, c.to, &[])[..len]))
+                        .map_err(|e| format!("tagged {len}: {e}"))?;
+                }
+                w.clean()?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "M-MPA-11",
+        "FPDUs of 64768 and 65535 octets over small segments",
+        |w| {
+            let mut c = w.conn()?;
+            for len in [64768, 65535] {
+                let data = pattern(len - 14, len as u8);
+                c.tcp.fpdu(&write(c.stag, c.to, &data))?;
+                c.sync()?;
+                c.expect_buffer(0, &data)?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "M-MPA-11 M-MPA-13",
+        "a Send of 65000 octets in one FPDU",
+        |w| {
+            let mut c = w.conn_with("recv=1 rsize=65536")?;
+            let data = pattern(65000, 1);
+            c.send(&data)?;
+            c.received(0, data.len())?;
+            let got = w.ep.peek(c.slot, RECEIVES, 2000)?;
+            if got != data[..2000] {
+                return Err("other octets".into());
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "M-MPA-13 M-MPA-12",
+        "a stream of all messages, cut at every octet",
+        cuts,
+    );
+    list.add(
+        "M-MPA-13",
+        "a stream of all messages, one octet per segment",
+        |w| {
+            let mut c = w.conn()?;
+            let (bytes, _) = group(&mut c, 1);
+            c.tcp.drip(&bytes)?;
+            check_group(&mut c, 0, 1)
+        },
+    );
+    list.add(
+        "M-MPA-12 M-MPA-13",
+        "100 FPDUs in one segment after the other",
+        |w| {
+            let mut c = w.conn()?;
+            let mut bytes = Vec::new();
+            for i in 0..100u64 {
+                bytes.extend(fpdu(&write(c.stag, c.to + i * 7, &pattern(7, i as u8))));
+            }
+            c.tcp.send(&bytes)?;
             c.sync()?;
-            c.expect_buffer(0, &data)?;
-        }
-        Ok(())
-    });
-    list.add("M-MPA-11 M-MPA-13", "a Send of 65000 octets in one FPDU", |w| {
-        let mut c = w.conn_with("recv=1 rsize=65536")?;
-        let data = pattern(65000, 1);
-        c.send(&data)?;
-        c.received(0, data.len())?;
-        let got = w.ep.peek(c.slot, RECEIVES, 2000)?;
-        if got != data[..2000] {
-            return Err("other octets".into());
-        }
-        Ok(())
-    });
-    list.add("M-MPA-13 M-MPA-12", "a stream of all messages, cut at every octet", cuts);
-    list.add("M-MPA-13", "a stream of all messages, one octet per segment", |w| {
-        let mut c = w.conn()?;
-        let (bytes, _) = group(&mut c, 1);
-        c.tcp.drip(&bytes)?;
-        check_group(&mut c, 0, 1)
-    });
-    list.add("M-MPA-12 M-MPA-13", "100 FPDUs in one segment after the other", |w| {
-        let mut c = w.conn()?;
-        let mut bytes = Vec::new();
-        for i in 0..100u64 {
-            bytes.extend(fpdu(&write(c.stag, c.to + i * 7, &pattern(7, i as u8))));
-        }
-        c.tcp.send(&bytes)?;
-        c.sync()?;
-        for i in 0..100 {
-            c.expect_buffer(i * 7, &pattern(7, i as u8))?;
-        }
-        c.expect_untouched(700, 100)
-    });
-    list.add("M-MPA-31 V-TM-4 D-DDP-23", "what follows a bad FPDU in the same segment is ignored", |w| {
-        let mut c = w.conn()?;
-        c.sync()?;
-        let mut bytes = fpdu_odd(&write(c.stag, c.to, &[1; 64]), 0, 4);
-        bytes.extend(fpdu(&write(c.stag, c.to, &[2; 64])));
-        bytes.extend(fpdu(&send(1, b"x")));
-        c.tcp.send(&bytes)?;
-        c.tcp.expect_terminate(0x2002, None)?;
-        c.expect_untouched(0, 100)
-    });
-    list.add("V-ST-12 P-ERR-27", "FIN inside an FPDU, at every octet: 0x0207", |w| {
-        for cut in 1..44 {
+            for i in 0..100 {
+                c.expect_buffer(i * 7, &pattern(7, i as u8))?;
+            }
+            c.expect_untouched(700, 100)
+        },
+    );
+    list.add(
+        "M-MPA-31 V-TM-4 D-DDP-23",
+        "what follows a bad FPDU in the same segment is ignored",
+        |w| {
             let mut c = w.conn()?;
             c.sync()?;
-            let bytes = fpdu(&send(1, &[0; 20]));
-            c.tcp.send(&bytes[..cut])?;
+            let mut bytes = fpdu_odd(&write(c.stag, c.to, &[1; 64]), 0, 4);
+            bytes.extend(fpdu(&write(c.stag, c.to, &[2; 64])));
+            bytes.extend(fpdu(&send(1, b"x")));
+            c.tcp.send(&bytes)?;
+            c.tcp.expect_terminate(0x2002, None)?;
+            c.expect_untouched(0, 100)
+        },
+    );
+    list.add(
+        "V-ST-12 P-ERR-27",
+        "FIN inside an FPDU, at every octet: 0x0207",
+        |w| {
+            for cut in 1..44 {
+                let mut c = w.conn()?;
+                c.sync()?;
+                let bytes = fpdu(&send(1, &[0; 20]));
+                c.tcp.send(&bytes[..cut])?;
+                c.tcp.fin();
+                c.tcp
+                    .expect_terminate(0x0207, None)
+                    .map_err(|e| format!("octet {cut}: {e}"))?;
+                w.clean()?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "V-ST-12 V-ST-31",
+        "FIN inside a message: 0x0207, it is never delivered",
+        |w| {
+            let mut c = w.conn()?;
+            c.sync()?;
+            c.tcp.fpdu(&untagged(U, SEND, 0, [0, 1, 0], &[1; 20]))?;
             c.tcp.fin();
-            c.tcp.expect_terminate(0x0207, None).map_err(|e| format!("octet {cut}: {e}"))?;
-            w.clean()?;
-        }
-        Ok(())
-    });
-    list.add("V-ST-12 V-ST-31", "FIN inside a message: 0x0207, it is never delivered", |w| {
-        let mut c = w.conn()?;
-        c.sync()?;
-        c.tcp.fpdu(&untagged(U, SEND, 0, [0, 1, 0], &[1; 20]))?;
-        c.tcp.fin();
-        c.tcp.expect_terminate(0x0207, None)?;
-        drop(c.tcp);
-        let wc = w.ep.wc(c.slot, "r", crate::net::SOON)?.ok_or("no completion")?;
-        if (wc.id, wc.status) != (0, crate::ep::status::FLUSHED) {
-            return Err(format!("{wc:?}"));
-        }
-        Ok(())
-    });
-    list.add("V-ST-17 V-AE-3 M-MPA-30", "RST inside an FPDU, at every octet", |w| {
-        for cut in 0..44 {
-            let mut c = w.conn()?;
-            c.sync()?;
-            c.tcp.send(&fpdu(&untagged(U_LAST, SEND, 0, [0, 1, 0], &[0; 20]))[..cut])?;
-            let (ep, slot) = (w.ep.clone(), c.slot);
-            c.expect_event("ESTABLISHED", 0)?;
-            c.tcp.reset();
-            let event = ep.event(slot, crate::net::SOON)?.ok_or("no event")?;
-            if event.name != "DISCONNECTED" {
-                return Err(format!("octet {cut}: {event:?}"));
+            c.tcp.expect_terminate(0x0207, None)?;
+            drop(c.tcp);
+            let wc =
+                w.ep.wc(c.slot, "r", crate::net::SOON)?
+                    .ok_or("no completion")?;
+            if (wc.id, wc.status) != (0, crate::ep::status::FLUSHED) {
+                return Err(format!("{wc:?}"));
             }
-            if ep.state(slot)? != crate::ep::state::ERR {
-                return Err(format!("octet {cut}: state {}", ep.state(slot)?));
+            Ok(())
+        },
+    );
+    list.add(
+        "V-ST-17 V-AE-3 M-MPA-30",
+        "RST inside an FPDU, at every octet",
+        |w| {
+            for cut in 0..44 {
+                let mut c = w.conn()?;
+                c.sync()?;
+                c.tcp
+                    .send(&fpdu(&untagged(U_LAST, SEND, 0, [0, 1, 0], &[0; 20]))[..cut])?;
+                let (ep, slot) = (w.ep.clone(), c.slot);
+                c.expect_event("ESTABLISHED", 0)?;
+                c.tcp.reset();
+                let event = ep.event(slot, crate::net::SOON)?.ok_or("no event")?;
+                if event.name != "DISCONNECTED" {
+                    return Err(format!("octet {cut}: {event:?}"));
+                }
+                if ep.state(slot)? != crate::ep::state::ERR {
+                    return Err(format!("octet {cut}: state {}", ep.state(slot)?));
+                }
+                w.clean()?;
             }
-            w.clean()?;
-        }
-        Ok(())
-    });
+            Ok(())
+        },
+    );
 }
 
 /// An FPDU that ends the stream with a Terminate that quotes nothing.
@@ -174,7 +237,13 @@ fn group(c: &mut Conn, seed: u8) -> (Vec<u8>, bytes::Read) {
     let read = c.read(0, 33);
     let mut v = fpdu(&write(c.stag, c.to, &pattern(33, seed)));
     v.extend(fpdu(&untagged(U, SEND, 0, [0, msn, 0], &pattern(5, seed))));
-    v.extend(fpdu(&untagged(U_LAST, SEND, 0, [0, msn, 5], &pattern(6, seed))));
+    v.extend(fpdu(&untagged(
+        U_LAST,
+        SEND,
+        0,
+        [0, msn, 5],
+        &pattern(6, seed),
+    )));
     v.extend(fpdu(&read.request(c.read_msn)));
     c.read_msn += 1;
     v.extend(fpdu(&write(0, 0, &[])));

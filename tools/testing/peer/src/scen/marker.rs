@@ -9,23 +9,31 @@ use crate::scenario::List;
 use crate::world::{op, Conn, World, BUFFER};
 
 pub fn add(list: &mut List) {
-    list.add("M-MPA-14 M-MPA-15 M-MPA-16 M-MPA-17", "markers in Sends of all sizes mod 512", |w| {
-        let mut c = marked(w)?;
-        // Sizes that move the markers over every word of an FPDU.
-        let sizes: Vec<usize> = (0..150).map(|n| n * 4 + n % 4).collect();
-        sends(&mut c, &sizes)
-    });
-    list.add("M-MPA-15 M-MPA-16", "markers in Read Responses of several segments", |w| {
-        let mut c = marked(w)?;
-        for len in [1, 400, 1448, 5000, 20000] {
-            let read = c.read(0, len);
-            c.ask(&read)?;
-            if c.response(&read)? != vec![0xee; len as usize] {
-                return Err("other octets".into());
+    list.add(
+        "M-MPA-14 M-MPA-15 M-MPA-16 M-MPA-17",
+        "markers in Sends of all sizes mod 512",
+        |w| {
+            let mut c = marked(w)?;
+            // Sizes that move the markers over every word of an FPDU.
+            let sizes: Vec<usize> = (0..150).map(|n| n * 4 + n % 4).collect();
+            sends(&mut c, &sizes)
+        },
+    );
+    list.add(
+        "M-MPA-15 M-MPA-16",
+        "markers in Read Responses of several segments",
+        |w| {
+            let mut c = marked(w)?;
+            for len in [1, 400, 1448, 5000, 20000] {
+                let read = c.read(0, len);
+                c.ask(&read)?;
+                if c.response(&read)? != vec![0xee; len as usize] {
+                    return Err("other octets".into());
+                }
             }
-        }
-        Ok(())
-    });
+            Ok(())
+        },
+    );
     list.add_long("M-MPA-15", "markers over 10^5 FPDUs with odd sizes", |w| {
         let mut c = marked(w)?;
         let sizes: Vec<usize> = (0..100_000).map(|n| (n * 7 + n / 13) % 900).collect();
@@ -44,7 +52,8 @@ fn marked(w: &mut World) -> Res<Conn> {
 /// The driver sends messages of these sizes.
 fn sends(c: &mut Conn, sizes: &[usize]) -> Res {
     let data = pattern(2000, 1);
-    c.tcp.fpdu(&crate::bytes::write(c.stag, c.to, &data[..1400]))?;
+    c.tcp
+        .fpdu(&crate::bytes::write(c.stag, c.to, &data[..1400]))?;
     c.sync()?;
     let mut msn = 0;
     for some in sizes.chunks(64) {
@@ -53,7 +62,10 @@ fn sends(c: &mut Conn, sizes: &[usize]) -> Res {
         }
         for n in some {
             msn += 1;
-            let seg = c.tcp.ulpdu().map_err(|e| format!("message {msn}, {n} octets: {e}"))?;
+            let seg = c
+                .tcp
+                .ulpdu()
+                .map_err(|e| format!("message {msn}, {n} octets: {e}"))?;
             if seg != send(msn, &data[..*n]) {
                 return Err(format!("message {msn}: {}", hex(&seg)));
             }

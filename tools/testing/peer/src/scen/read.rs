@@ -10,88 +10,135 @@ use crate::scenario::List;
 use crate::world::{op, Conn, World};
 
 pub fn add(list: &mut List) {
-    list.add("P-RDMAP-8 P-RDMAP-11 D-DDP-3", "Reads of all sizes: octets, STag and offset of the responses", |w| {
-        let mut c = w.conn()?;
-        let data = pattern(60000, 3);
-        c.tcp.fpdu(&write(c.stag, c.to, &data))?;
-        for (at, len) in [(0, 1), (1, 2), (5, 63), (4095, 2), (3, 1428), (9, 1500), (0, 4096), (7, 59993)] {
-            let mut read = c.read(at, len);
-            read.sink = (0xffff_ffff, u64::MAX - u64::from(len));
+    list.add(
+        "P-RDMAP-8 P-RDMAP-11 D-DDP-3",
+        "Reads of all sizes: octets, STag and offset of the responses",
+        |w| {
+            let mut c = w.conn()?;
+            let data = pattern(60000, 3);
+            c.tcp.fpdu(&write(c.stag, c.to, &data))?;
+            for (at, len) in [
+                (0, 1),
+                (1, 2),
+                (5, 63),
+                (4095, 2),
+                (3, 1428),
+                (9, 1500),
+                (0, 4096),
+                (7, 59993),
+            ] {
+                let mut read = c.read(at, len);
+                read.sink = (0xffff_ffff, u64::MAX - u64::from(len));
+                c.ask(&read)?;
+                if c.response(&read)? != data[at as usize..at as usize + len as usize] {
+                    return Err(format!("{len} octets at {at}: others came"));
+                }
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "V-RD-10 V-QP-26 P-RDMAP-11",
+        "Reads are answered in the order in which they came",
+        |w| {
+            let mut c = w.conn_with("ird=8")?;
+            c.tcp.fpdu(&write(c.stag, c.to, &pattern(9000, 1)))?;
+            let sizes = [3000u32, 1, 0, 1448, 7, 5000, 0, 2];
+            let reads: Vec<Read> = sizes
+                .iter()
+                .map(|len| c.read(u64::from(*len), *len))
+                .collect();
+            let mut burst = Vec::new();
+            for (n, read) in reads.iter().enumerate() {
+                burst.extend(fpdu(&read.request(n as u32 + 1)));
+            }
+            c.tcp.send(&burst)?;
+            for read in &reads {
+                let got = c.response(read)?;
+                if got
+                    != pattern(9000 * 2, 1)[read.len as usize..2 * read.len as usize][..got.len()]
+                    && read.len < 4000
+                {
+                    return Err(format!("Read of {}: other octets", read.len));
+                }
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "P-RDMAP-10",
+        "a Read of nothing while the driver sends other data (T-5)",
+        |w| {
+            let mut c = w.conn()?;
+            c.sync()?;
+            for id in 0..4 {
+                c.post(id, op::SEND, 4096, 3000, "")?;
+            }
+            let read = Read {
+                sink: (7, 9),
+                len: 0,
+                source: (1, 1),
+            };
             c.ask(&read)?;
-            if c.response(&read)? != data[at as usize..at as usize + len as usize] {
-                return Err(format!("{len} octets at {at}: others came"));
+            let mut responses = 0;
+            let mut sends = 0;
+            while responses < 1 || sends < 4 {
+                let seg = c.tcp.ulpdu()?;
+                match seg[1] {
+                    bytes::READ_RESP if seg == bytes::read_resp(7, 9, &[]) => responses += 1,
+                    bytes::SEND => sends += usize::from(seg[0] & 0x40 != 0),
+                    _ => return Err(bytes::hex(&seg[..seg.len().min(30)])),
+                }
             }
-        }
-        Ok(())
-    });
-    list.add("V-RD-10 V-QP-26 P-RDMAP-11", "Reads are answered in the order in which they came", |w| {
-        let mut c = w.conn_with("ird=8")?;
-        c.tcp.fpdu(&write(c.stag, c.to, &pattern(9000, 1)))?;
-        let sizes = [3000u32, 1, 0, 1448, 7, 5000, 0, 2];
-        let reads: Vec<Read> = sizes.iter().map(|len| c.read(u64::from(*len), *len)).collect();
-        let mut burst = Vec::new();
-        for (n, read) in reads.iter().enumerate() {
-            burst.extend(fpdu(&read.request(n as u32 + 1)));
-        }
-        c.tcp.send(&burst)?;
-        for read in &reads {
-            let got = c.response(read)?;
-            if got != pattern(9000 * 2, 1)[read.len as usize..2 * read.len as usize][..got.len()] && read.len < 4000 {
-                return Err(format!("Read of {}: other octets", read.len));
+            Ok(())
+        },
+    );
+    list.add(
+        "P-ERR-20 V-RD-9 P-RDMAP-20 S-5042-9 V-AE-24",
+        "more Reads than IRD: 0x1202 behind whole segments",
+        too_many,
+    );
+    list.add(
+        "V-RD-11 P-RDMAP-20",
+        "IRD Reads at once, again and again",
+        |w| {
+            let (mut c, (_, ird, _)) = w.enhanced(0, 4, 4, "ird=4 ord=4")?;
+            if ird != 4 {
+                return Err(format!("IRD {ird}"));
             }
-        }
-        Ok(())
-    });
-    list.add("P-RDMAP-10", "a Read of nothing while the driver sends other data (T-5)", |w| {
-        let mut c = w.conn()?;
-        c.sync()?;
-        for id in 0..4 {
-            c.post(id, op::SEND, 4096, 3000, "")?;
-        }
-        let read = Read { sink: (7, 9), len: 0, source: (1, 1) };
-        c.ask(&read)?;
-        let mut responses = 0;
-        let mut sends = 0;
-        while responses < 1 || sends < 4 {
-            let seg = c.tcp.ulpdu()?;
-            match seg[1] {
-                bytes::READ_RESP if seg == bytes::read_resp(7, 9, &[]) => responses += 1,
-                bytes::SEND => sends += usize::from(seg[0] & 0x40 != 0),
-                _ => return Err(bytes::hex(&seg[..seg.len().min(30)])),
+            for _ in 0..20 {
+                let read = c.read(0, 2000);
+                for _ in 0..4 {
+                    c.ask(&read)?;
+                }
+                for _ in 0..4 {
+                    c.response(&read)?;
+                }
             }
-        }
-        Ok(())
-    });
-    list.add("P-ERR-20 V-RD-9 P-RDMAP-20 S-5042-9 V-AE-24", "more Reads than IRD: 0x1202 behind whole segments", too_many);
-    list.add("V-RD-11 P-RDMAP-20", "IRD Reads at once, again and again", |w| {
-        let (mut c, (_, ird, _)) = w.enhanced(0, 4, 4, "ird=4 ord=4")?;
-        if ird != 4 {
-            return Err(format!("IRD {ird}"));
-        }
-        for _ in 0..20 {
-            let read = c.read(0, 2000);
-            for _ in 0..4 {
+            Ok(())
+        },
+    );
+    list.add(
+        "P-TERM-6 V-DEA-3 V-INV-16 S-5042-4",
+        "the source is deregistered in the middle of a Read: the Terminate quotes the rest",
+        broken,
+    );
+    list.add(
+        "V-ST-19 V-TM-1 P-TERM-11",
+        "an error while the driver sends a long Read Response: whole segments, then the Terminate",
+        |w| {
+            let mut c = w.conn()?;
+            c.tcp.small_window(4096);
+            let read = c.read(0, 65536);
+            for _ in 0..8 {
                 c.ask(&read)?;
             }
-            for _ in 0..4 {
-                c.response(&read)?;
-            }
-        }
-        Ok(())
-    });
-    list.add("P-TERM-6 V-DEA-3 V-INV-16 S-5042-4", "the source is deregistered in the middle of a Read: the Terminate quotes the rest", broken);
-    list.add("V-ST-19 V-TM-1 P-TERM-11", "an error while the driver sends a long Read Response: whole segments, then the Terminate", |w| {
-        let mut c = w.conn()?;
-        c.tcp.small_window(4096);
-        let read = c.read(0, 65536);
-        for _ in 0..8 {
-            c.ask(&read)?;
-        }
-        let ulpdu = write(0, 0, b"bad");
-        c.tcp.fpdu(&ulpdu)?;
-        c.expect_async(event::ACCESS)?;
-        whole_segments(&mut c, &terminate(0x1100, Some(&ulpdu)))
-    });
+            let ulpdu = write(0, 0, b"bad");
+            c.tcp.fpdu(&ulpdu)?;
+            c.expect_async(event::ACCESS)?;
+            whole_segments(&mut c, &terminate(0x1100, Some(&ulpdu)))
+        },
+    );
 }
 
 /// Everything up to the Terminate is whole FPDUs; behind it comes the FIN.
@@ -100,7 +147,11 @@ pub fn whole_segments(c: &mut Conn, last: &[u8]) -> Res {
         let seg = c.tcp.ulpdu()?;
         if seg[1] == bytes::TERMINATE {
             if seg != last {
-                return Err(format!("Terminate\n  got  {}\n  want {}", bytes::hex(&seg), bytes::hex(last)));
+                return Err(format!(
+                    "Terminate\n  got  {}\n  want {}",
+                    bytes::hex(&seg),
+                    bytes::hex(last)
+                ));
             }
             return c.tcp.expect_end(End::Fin);
         }
@@ -140,7 +191,11 @@ fn too_many(w: &mut World) -> Res {
     }
     want[36..40].copy_from_slice(&seg[36..40]);
     if seg != want {
-        return Err(format!("Terminate\n  got  {}\n  want {}", bytes::hex(&seg), bytes::hex(&want)));
+        return Err(format!(
+            "Terminate\n  got  {}\n  want {}",
+            bytes::hex(&seg),
+            bytes::hex(&want)
+        ));
     }
     c.tcp.expect_end(End::Fin)
 }
@@ -153,7 +208,11 @@ fn broken(w: &mut World) -> Res {
     let mut c = w.answer(tcp, "ird=8 ord=8")?;
     c.tcp.take(24)?;
     let (stag, to) = super::access::region(&c, 4096, 1 << 18, 7, "")?;
-    let read = Read { sink: (0x55, 0x9000), len: 1 << 18, source: (stag, to) };
+    let read = Read {
+        sink: (0x55, 0x9000),
+        len: 1 << 18,
+        source: (stag, to),
+    };
     for msn in 1..9 {
         c.tcp.fpdu(&read.request(msn))?;
     }
@@ -175,7 +234,11 @@ fn broken(w: &mut World) -> Res {
         };
         let want = terminate(0x0100, Some(&rest.request(msn)));
         if seg != want {
-            return Err(format!("Terminate\n  got  {}\n  want {}", bytes::hex(&seg), bytes::hex(&want)));
+            return Err(format!(
+                "Terminate\n  got  {}\n  want {}",
+                bytes::hex(&seg),
+                bytes::hex(&want)
+            ));
         }
         c.tcp.expect_end(End::Fin)?;
         return match w.ep.async_event(c.slot, SOON)? {

@@ -464,14 +464,17 @@ static bool free_command(const char *cmd, struct slot *s)
 		destroy_all();
 		puts("ok");
 	} else if (!strcmp(cmd, "resolve")) {
+		destroy(s);
 		resolve(s, word(2), num(3));
 	} else if (!strcmp(cmd, "request")) {
+		destroy(s);
 		if (!take_request(s, num(2), num(3)))
 			puts("ok none");
 		else
 			print_event(&s->ev[0]);
 	} else if (!strcmp(cmd, "serve")) {
 		/* request, create and accept in one. */
+		destroy(s);
 		if (!take_request(s, num(2), num(3))) {
 			puts("err no request");
 			return true;

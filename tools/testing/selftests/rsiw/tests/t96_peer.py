@@ -49,15 +49,21 @@ def scenarios(t, *args, limit):
         raise Fail("the peer ends with status %d" % status)
 
 
-@test("peer", limit=180, cost=30, only_type="rsiw")
+@test("peer", limit=120, cost=40, only_type="rsiw")
 def quick(t):
     """Every scenario of the raw peer that takes less than a second."""
-    scenarios(t, limit=170)
+    scenarios(t, limit=110)
 
 
-@test("peer-random", limit=60, cost=12, only_type="rsiw")
+@test("peer-storm", limit=400, cost=120, only_type="rsiw", long=True)
+def storm(t):
+    """The scenarios of the raw peer that take long, storms among them."""
+    scenarios(t, "--kind", "long", limit=390)
+
+
+@test("peer-random", limit=120, cost=70, only_type="rsiw", long=True)
 def random(t):
     """Valid traffic of the raw peer, changed at random."""
-    status, text = peer(t, "random", "--seed", 1, "--seconds", 5, limit=50)
+    status, text = peer(t, "random", "--seed", 1, "--seconds", 60, limit=110)
     if status:
         raise Fail("\n".join(text.splitlines()[-30:]))
