@@ -103,7 +103,7 @@ static bool range(uint64_t at, uint64_t len)
 {
 	if (at <= ARENA && len <= ARENA - at)
 		return true;
-	puts("err range");
+	puts("err beyond the arena");
 	return false;
 }
 
@@ -236,7 +236,7 @@ static void command(const char *cmd, struct slot *s)
 			puts("ok");
 		}
 	} else {
-		puts("err unknown command");
+		puts("err what is that");
 	}
 }
 

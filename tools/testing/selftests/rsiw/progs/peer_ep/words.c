@@ -14,8 +14,8 @@ void split_line(char *line)
 {
 	char *w;
 
-	for (word_count = 0, w = strtok(line, " \n"); w && word_count < 32;
-	     w = strtok(NULL, " \n"))
+	for (word_count = 0, w = strtok(line, "\n "); w && word_count < 32;
+	     w = strtok(NULL, "\n "))
 		words[word_count++] = w;
 }
 
