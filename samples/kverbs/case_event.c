@@ -48,7 +48,9 @@ static void access(struct kv *k, u64 more, u32 key_xor, int rights, u64 iova)
 			.op = IB_WR_RDMA_WRITE, .id = 1, KV_LOCAL(&p->a, m),
 			.remote = iova ?: mr->mr->iova + more,
 			.key = mr->mr->rkey ^ key_xor }), "post"))
-		events(k, &p->b, IB_EVENT_QP_ACCESS_ERR, 1);
+		/* Here by the check, there by the Terminate. */
+		if (events(k, &p->b, IB_EVENT_QP_ACCESS_ERR, 1))
+			events(k, &p->a, IB_EVENT_QP_ACCESS_ERR, 1);
 }
 
 static void event_key(struct kv *k)
@@ -145,6 +147,43 @@ static void event_last_wqe(struct kv *k)
 		kv_quiet(k, p->b.rcq);
 }
 
+static int srq_depth(struct kv_pair *p, u32 max_wr, u32 limit)
+{
+	struct ib_srq_attr attr = { .max_wr = max_wr, .srq_limit = limit };
+
+	return ib_modify_srq(p->b.srq, &attr,
+			     IB_SRQ_MAX_WR | (limit ? IB_SRQ_LIMIT : 0));
+}
+
+/* Another depth with receives in the queue: none is lost, none comes twice. */
+static void srq_resize(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .srq = true });
+	struct ib_srq_attr attr;
+	int i;
+
+	for (i = 0; p && i < 6; i++)
+		if (!kv_ok(k, !kv_recv(&p->b, i, 0, 0, 0), "receive"))
+			return;
+	if (!p ||
+	    !kv_ok(k, srq_depth(p, 5, 0) == -EINVAL, "less than there are") ||
+	    !kv_ok(k, srq_depth(p, 100, 101) == -EINVAL, "a limit above") ||
+	    !kv_ok(k, !srq_depth(p, 500, 0), "more") ||
+	    !kv_ok(k, !ib_query_srq(p->b.srq, &attr) && attr.max_wr == 500,
+		   "query") ||
+	    !kv_ok(k, !srq_depth(p, 6, 0), "as many as there are") ||
+	    !kv_ok(k, kv_recv(&p->b, 6, 0, 0, 0) == -ENOMEM, "one too many"))
+		return;
+	for (i = 0; i < 6; i++)
+		if (!kv_do(k, &p->a, &(struct kv_wr) { .op = IB_WR_SEND,
+						       .id = i }, KV_OK) ||
+		    !kv_want(k, p->b.rcq, i, KV_OK))
+			return;
+	if (kv_ok(k, !kv_recv(&p->b, 6, 0, 0, 0), "receive") &&
+	    kv_do(k, &p->a, &(struct kv_wr) { .op = IB_WR_SEND, .id = 6 }, KV_OK))
+		kv_want(k, p->b.rcq, 6, KV_OK);
+}
+
 /* Armed once, told once: fewer receives left than the limit. */
 static void event_srq_limit(struct kv *k)
 {
@@ -168,7 +207,7 @@ static void event_srq_limit(struct kv *k)
 }
 
 const struct kv_case kv_event_cases[] = {
-	{ "event-key", "V-AE-16", event_key },
+	{ "event-key", "V-AE-16 V-AE-2", event_key },
 	{ "event-bounds", "V-AE-17", event_bounds },
 	{ "event-rights", "V-AE-18", event_rights },
 	{ "event-pd", "V-AE-19", event_pd },
@@ -178,6 +217,7 @@ const struct kv_case kv_event_cases[] = {
 	{ "event-not-twice", "V-ST-24", event_not_twice },
 	{ "event-none", "V-AE-1 V-AE-38", event_none },
 	{ "event-last-wqe", "V-AE-34 V-SRQ-24", event_last_wqe },
+	{ "srq-resize", "V-SRQ-5 V-SRQ-20", srq_resize },
 	{ "event-srq-limit", "V-AE-30 V-SRQ-19", event_srq_limit },
 	{ }
 };

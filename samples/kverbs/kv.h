@@ -42,6 +42,8 @@ extern const struct kv_case kv_cq_cases[];
 extern const struct kv_case kv_event_cases[];
 extern const struct kv_case kv_dma_cases[];
 extern const struct kv_case kv_mw_cases[];
+extern const struct kv_case kv_object_cases[];
+extern const struct kv_case kv_request_cases[];
 
 /* One running case. */
 struct kv {
@@ -78,6 +80,8 @@ struct kv_opts {
 	u32 depth;			/* of all queues (16) */
 	u32 cqe;			/* of CQs (4 * depth) */
 	struct ib_pd *pd;		/* of both ends (one of each's own) */
+	struct ib_cq *cq;		/* of both ends (two of each's own) */
+	u32 inline_data;
 	u8 depth_reads;			/* IRD and ORD (4) */
 	bool no_reads;			/* ORD 0 */
 	bool srq;			/* end b receives by an SRQ */

@@ -45,6 +45,8 @@ static struct ib_cq *make_cq(struct kv_ep *ep, const struct kv_opts *o)
 	struct ib_cq_init_attr attr = { .cqe = o->cqe };
 	struct ib_device *dev = ep->id->device;
 
+	if (o->cq)
+		return o->cq;
 	if (o->core_cq)
 		return ib_alloc_cq(dev, ep, o->cqe, 0, IB_POLL_WORKQUEUE);
 	return ib_create_cq(dev, o->silent_cq ? NULL : on_completion, on_event,
@@ -53,7 +55,7 @@ static struct ib_cq *make_cq(struct kv_ep *ep, const struct kv_opts *o)
 
 static void free_cq(struct ib_cq *cq, const struct kv_opts *o)
 {
-	if (IS_ERR_OR_NULL(cq))
+	if (IS_ERR_OR_NULL(cq) || o->cq)
 		return;
 	if (o->core_cq)
 		ib_free_cq(cq);
@@ -92,7 +94,8 @@ static int ep_setup(struct kv_ep *ep)
 		.sq_sig_type = o->all_signaled ? IB_SIGNAL_ALL_WR :
 						 IB_SIGNAL_REQ_WR,
 		.cap = { .max_send_wr = o->depth, .max_recv_wr = o->depth,
-			 .max_send_sge = 3, .max_recv_sge = 2 },
+			 .max_send_sge = 3, .max_recv_sge = 2,
+			 .max_inline_data = o->inline_data },
 	};
 	int rv;
 

@@ -36,6 +36,15 @@ pub(crate) struct CreateCqResp {
     pub(crate) cq_key: u64,
 }
 
+/// Response to resizing a CQ: an extension of ours, see `include/uapi/rdma/rsiw-abi.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct ResizeCqResp {
+    pub(crate) num_cqe: u32,
+    pub(crate) pad: u32,
+    pub(crate) cq_key: u64,
+}
+
 /// Response to creating a QP.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -271,6 +280,7 @@ pub(crate) enum WcStatus {
 
 const _: () = {
     assert!(size_of::<CreateCqResp>() == 16);
+    assert!(size_of::<ResizeCqResp>() == 16);
     assert!(size_of::<CreateQpResp>() == 32);
     assert!(size_of::<RegMrReq>() == 8);
     assert!(size_of::<RegMrResp>() == 8);

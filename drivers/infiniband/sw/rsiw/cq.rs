@@ -19,6 +19,7 @@ use crate::{
     abi::{
         notify,
         Opcode,
+        ResizeCqResp,
         WcStatus, //
     },
     ffi::rdma::{
@@ -38,8 +39,14 @@ use crate::{
 use ::kernel::{
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        new_mutex,
         new_spinlock_irq,
         Arc,
+        Mutex,
         SpinLockIrq, //
     },
 };
@@ -79,17 +86,26 @@ enum Ring {
 /// What the queue's lock protects.
 struct State {
     ring: Ring,
-    /// The event was raised.
-    overflowed: bool,
+    overflow: Lost,
+}
+
+/// Whether completions were lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    No,
+    /// The consumer is to be told.
+    Yes,
+    Told,
 }
 
 /// A completion queue.
 #[pin_data]
 pub(crate) struct Cq {
     handle: Arc<CqHandle>,
-    len: u32,
-    /// None for kernel consumers.
-    entry: Option<MmapEntry>,
+    len: Atomic<u32>,
+    /// None for kernel consumers. Held while the queue is resized.
+    #[pin]
+    entry: Mutex<Option<MmapEntry>>,
     #[pin]
     state: SpinLockIrq<State>,
 }
@@ -125,13 +141,13 @@ impl Cq {
         };
         let state = State {
             ring,
-            overflowed: false,
+            overflow: Lost::No,
         };
         Arc::pin_init(
             pin_init!(Self {
                 handle,
-                len,
-                entry,
+                len: Atomic::new(len),
+                entry <- new_mutex!(entry, "rsiw::Cq::entry"),
                 state <- new_spinlock_irq!(state, "rsiw::Cq::state"),
             }),
             GFP_KERNEL,
@@ -140,12 +156,52 @@ impl Cq {
 
     /// Number of entries.
     pub(crate) fn len(&self) -> u32 {
-        self.len
+        self.len.load(Relaxed)
     }
 
     /// The offset by which the process maps the queue.
     pub(crate) fn mmap_key(&self) -> u64 {
-        self.entry.as_ref().map_or(0, MmapEntry::key)
+        self.entry.lock().as_ref().map_or(0, MmapEntry::key)
+    }
+
+    /// Gives the queue of a process room for at least `entries` entries, in a ring of its own: what
+    /// was not polled and the arming move there, and nothing gets lost (V-CQ-11). The old ring stays
+    /// memory for as long as it is mapped, but nothing comes there any more. Returns the number of
+    /// entries. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if more than that wait (V-CQ-12), for none or too many entries, or if the process
+    /// has no room for the answer, `EOPNOTSUPP` for kernel consumers, `ENOMEM`. Nothing has changed
+    /// then (V-CQ-13).
+    pub(crate) fn resize(&self, entries: u32, udata: &mut Udata<'_>) -> Result<u32> {
+        if !(1..=MAX_CQE).contains(&entries) {
+            return Err(EINVAL);
+        }
+        let len = entries.checked_next_power_of_two().ok_or(EINVAL)?;
+        let mut entry = self.entry.lock();
+        if entry.is_none() {
+            return Err(EOPNOTSUPP);
+        }
+        let (mut ring, offer) = UserRing::new(len, udata)?;
+        udata.respond(&ResizeCqResp {
+            num_cqe: len,
+            pad: 0,
+            cq_key: offer.key(),
+        })?;
+        match &mut self.state.lock().ring {
+            Ring::Kernel(_) => return Err(EOPNOTSUPP),
+            Ring::User(old) => {
+                old.move_to(&mut ring)?;
+                core::mem::swap(old, &mut ring);
+            }
+        }
+        self.len.store(len, Relaxed);
+        let old = entry.replace(offer);
+        // Memory is given up without a lock.
+        drop(entry);
+        drop((old, ring));
+        Ok(len)
     }
 
     /// Ends the offer to map the queue. Sleeps.
@@ -153,7 +209,7 @@ impl Cq {
     /// To be called when the queue is destroyed. Late completions are harmless: the memory stays,
     /// and the handle lets no handler be called.
     pub(crate) fn close(&self) {
-        if let Some(entry) = &self.entry {
+        if let Some(entry) = &*self.entry.lock() {
             entry.remove();
         }
     }
@@ -164,7 +220,7 @@ impl Cq {
     ///
     /// # Errors
     ///
-    /// [`Overflow`] if the queue is full. The consumer is told by an event, once.
+    /// [`Overflow`] if the queue is full; see [`Cq::report`].
     pub(crate) fn add(
         &self,
         completion: &Completion,
@@ -176,14 +232,21 @@ impl Cq {
             Ring::User(ring) => ring.add(completion),
             Ring::Kernel(ring) => ring.add(completion, qp, slots),
         };
-        if added.is_err() {
-            let first = !core::mem::replace(&mut state.overflowed, true);
-            drop(state);
-            if first {
-                self.handle.event(EventType::CqError);
-            }
+        if added.is_err() && state.overflow == Lost::No {
+            state.overflow = Lost::Yes;
         }
         added
+    }
+
+    /// Tells the consumer, once, that completions were lost. Any context, without a lock.
+    pub(crate) fn report(&self) {
+        let mut state = self.state.lock();
+        if state.overflow != Lost::Yes {
+            return;
+        }
+        state.overflow = Lost::Told;
+        drop(state);
+        self.handle.event(EventType::CqError);
     }
 
     /// Moves completions to a kernel consumer. Any context.

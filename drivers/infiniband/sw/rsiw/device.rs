@@ -161,7 +161,7 @@ impl Device {
     ///
     /// `EEXIST` if the interface has one already, otherwise what the core says.
     pub(crate) fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
-        if core_device::Found::by_netdev::<Rsiw>(netdev).is_some() {
+        if core_device::Found::<Rsiw>::by_netdev(netdev).is_some() {
             return Err(EEXIST);
         }
         let guid = guid(netdev);
@@ -221,6 +221,12 @@ impl Device {
     /// The QP of that number. Any context.
     pub(crate) fn qp_by_num(&self, num: u32) -> Option<Arc<Qp>> {
         self.qps.lookup(num)
+    }
+
+    /// The interface is gone for good: no stream will hear of its peer any more, so all end. May be
+    /// called with the RTNL held.
+    pub(crate) fn interface_gone(&self) {
+        self.qps.for_each(|qp| qp.lost());
     }
 
     /// The GID: the link-local prefix and the EUI-64.

@@ -100,12 +100,15 @@ impl NetdevHandler for Watcher {
     fn event(event: NetdevEvent, netdev: &NetDevice) {
         match event {
             NetdevEvent::Unregister => {
-                if let Some(device) = Found::by_netdev::<Rsiw>(netdev) {
+                if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
+                    // Consumers get rid of what they have under way before they are asked to let
+                    // go of the device.
+                    device.inner().interface_gone();
                     device.unregister_queued();
                 }
             }
             NetdevEvent::ChangeAddr => {
-                if let Some(device) = Found::by_netdev::<Rsiw>(netdev) {
+                if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
                     device.gid_changed();
                 }
             }

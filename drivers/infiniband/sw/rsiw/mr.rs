@@ -33,6 +33,7 @@ use crate::{
     ffi::rdma::{
         driver::{
             Mappable,
+            MrChange,
             MrInit, //
         },
         extent::Staging,
@@ -102,6 +103,8 @@ enum Kind {
         umem: Pin<KBox<Umem>>,
         access: Access,
         range: Range,
+        /// As it was asked for.
+        init: MrInit,
     },
     /// All memory of the kernel, for this side only (V-STAG0).
     Dma(Pin<KBox<DmaMemory>>),
@@ -163,14 +166,14 @@ impl Mappable for Mr {
 }
 
 impl Mr {
-    /// Registers memory of the calling process and makes it known under a new STag with `key`.
+    /// Registers memory of the calling process, or a DMA buffer of its, and makes it known under a new STag with `key`.
     ///
     /// The table has a reference from here on: only [`Mr::deregister`] undoes this.
     ///
     /// # Errors
     ///
     /// `EINVAL` for an empty region or one whose addresses wrap, `ENOMEM`, and what pinning says
-    /// (see [`Umem::pin`]).
+    /// (see [`Umem::pin`] and [`Umem::map_dmabuf`]).
     pub(crate) fn register_user(
         device: &DeviceHandle,
         table: &StagTable,
@@ -184,13 +187,58 @@ impl Mr {
             0
         };
         let range = Range::new(base, init.length).ok_or(EINVAL)?;
-        let umem = Umem::pin(device, init.start, init.length, init.access)?;
+        let access = Access::from_verbs(init.access);
+        let umem = match init.fd {
+            None => Umem::pin(device, init.start, init.length, init.access)?,
+            Some(fd) => Umem::map_dmabuf(fd, init.start, init.length, access.writes())?,
+        };
         let kind = Kind::User {
             umem,
-            access: Access::from_verbs(init.access),
+            access,
             range,
+            init: *init,
         };
         Self::add(table, pd, kind, key)
+    }
+
+    /// Registers the memory of this region again, or other memory in its place (V-MR-8). The region
+    /// ends first, so that a peer sees nothing but a deregistration and a registration (V-MR-12);
+    /// also if the rest fails (V-MR-10).
+    ///
+    /// # Errors
+    ///
+    /// As [`Mr::register_user`]. With nothing changed, `EINVAL` for a region that is no process's,
+    /// `EBUSY` while windows are bound (V-MR-9), `EOPNOTSUPP` for a DMA buffer, which is known by a
+    /// descriptor only while it is registered.
+    pub(crate) fn reregister(
+        &self,
+        device: &DeviceHandle,
+        table: &StagTable,
+        pd: PdId,
+        change: &MrChange,
+        key: u8,
+    ) -> Result<(Arc<Self>, MrInit)> {
+        let Kind::User { init, .. } = &self.kind else {
+            return Err(EINVAL);
+        };
+        let mut init = *init;
+        if let Some((start, length, iova)) = change.memory {
+            init = MrInit {
+                fd: None,
+                start,
+                length,
+                iova,
+                access: init.access,
+            };
+        } else if init.fd.is_some() {
+            return Err(EOPNOTSUPP);
+        }
+        if let Some(access) = change.access {
+            init.access = access;
+        }
+        self.deregister(table)?;
+        let mr = Self::register_user(device, table, pd, &init, key)?;
+        Ok((mr, init))
     }
 
     /// Makes the region by which a kernel consumer names all memory.
@@ -254,14 +302,18 @@ impl Mr {
     }
 
     /// Ends all access: takes the STag away and waits for those who use the memory now, then gives
-    /// the memory back. Sleeps.
+    /// the memory back. A second time, nothing happens. Sleeps.
     ///
     /// # Errors
     ///
     /// `EBUSY`, and nothing is changed, while windows are bound to the region.
     pub(crate) fn deregister(&self, table: &StagTable) -> Result {
         self.windows.end()?;
-        table.remove(self.stag());
+        // A second time, the STag may be another's.
+        let known = table.lookup(self.stag());
+        if known.is_some_and(|known| core::ptr::eq(&*known, self)) {
+            table.remove(self.stag());
+        }
         match &self.kind {
             Kind::User { umem, .. } => umem.release(),
             Kind::Dma(memory) => memory.release(),

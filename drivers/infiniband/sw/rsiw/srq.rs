@@ -67,6 +67,8 @@ pub(crate) const MAX_SRQ_WR: u32 = 1 << 18;
 /// What the queue's lock protects.
 struct State {
     rq: Rq,
+    /// Number of slots.
+    depth: u32,
     /// The consumer wants to be told when fewer receives than this wait; 0 if it does not.
     limit: u32,
 }
@@ -76,7 +78,6 @@ struct State {
 pub(crate) struct Srq {
     pd: Arc<Pd>,
     handle: Arc<SrqHandle>,
-    depth: u32,
     max_sge: u32,
     /// None for kernel consumers.
     entry: Option<MmapEntry>,
@@ -132,13 +133,13 @@ impl Srq {
         }
         let state = State {
             rq,
+            depth,
             limit: init.limit,
         };
         let srq = Arc::pin_init(
             pin_init!(Self {
                 pd: pd.clone(),
                 handle,
-                depth,
                 max_sge,
                 entry,
                 state <- new_spinlock_irq!(state, "rsiw::Srq::state"),
@@ -189,31 +190,45 @@ impl Srq {
         self.pd.id()
     }
 
-    /// Changes the queue, all or nothing.
+    /// Changes the queue, all or nothing. The depth of a kernel consumer's queue can be changed with
+    /// receives in it (V-SRQ-5). Sleeps.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a limit above the depth. `EOPNOTSUPP` for another depth: the call has no way to
-    /// tell the process of a new mapping.
+    /// `EINVAL` for a limit above the depth, for more receives than the depth asked for, and for a
+    /// depth beyond the maximum. `ENOMEM`. `EOPNOTSUPP` for another depth of a process's queue: the
+    /// call has no way to tell it of a new mapping.
     pub(crate) fn modify(&self, change: &SrqChange) -> Result {
-        if change.max_wr.is_some() {
-            return Err(EOPNOTSUPP);
+        let mut new = match change.max_wr {
+            None => None,
+            Some(_) if self.entry.is_some() => return Err(EOPNOTSUPP),
+            Some(depth) if !(1..=MAX_SRQ_WR).contains(&depth) => return Err(EINVAL),
+            Some(depth) => Some((KernelRq::new(depth, self.max_sge)?, depth)),
+        };
+        let mut state = self.state.lock();
+        let depth = new.as_ref().map_or(state.depth, |(_, depth)| *depth);
+        let limit = change.limit.unwrap_or(state.limit);
+        if limit > depth {
+            return Err(EINVAL);
         }
-        if let Some(limit) = change.limit {
-            if limit > self.depth {
-                return Err(EINVAL);
-            }
-            self.state.lock().limit = limit;
+        if let Some((queue, _)) = &mut new {
+            state.rq.replace(queue)?;
         }
+        state.depth = depth;
+        state.limit = limit;
+        drop(state);
+        // The old queue is given up without the lock.
+        drop(new);
         Ok(())
     }
 
     /// Tells how the queue is. The limit is 0 once it was reached.
     pub(crate) fn query(&self) -> SrqAttr {
+        let state = self.state.lock();
         SrqAttr {
-            max_wr: self.depth,
+            max_wr: state.depth,
             max_sge: self.max_sge,
-            limit: self.state.lock().limit,
+            limit: state.limit,
         }
     }
 

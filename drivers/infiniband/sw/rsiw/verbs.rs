@@ -37,6 +37,7 @@ use crate::{
                 Driver,
                 DriverId,
                 HasCqHandle,
+                MrChange,
                 MrInit,
                 QpInit,
                 SrqChange,
@@ -161,6 +162,10 @@ impl Driver for Rsiw {
         Ok((counted, len))
     }
 
+    fn resize_cq(cq: &CountedCq, entries: u32, udata: &mut Udata<'_>) -> Result<u32> {
+        cq.cq.resize(entries, udata)
+    }
+
     fn destroy_cq(cq: &CountedCq) {
         cq.cq.close();
     }
@@ -250,6 +255,31 @@ impl Driver for Rsiw {
             return Err(e);
         }
         Ok((mr, stag))
+    }
+
+    fn reg_dmabuf_mr(pd: ArcBorrow<'_, Pd>, init: &MrInit) -> Result<(Arc<Mr>, u32)> {
+        let dev = pd.device();
+        let mr = Mr::register_user(dev.handle(), &dev.stags, pd.id(), init, 0)?;
+        let stag = mr.stag().0;
+        Ok((mr, stag))
+    }
+
+    fn rereg_user_mr(
+        pd: ArcBorrow<'_, Pd>,
+        mr: &Mr,
+        change: &MrChange,
+        udata: &mut Udata<'_>,
+    ) -> Result<(Arc<Mr>, u32, MrInit)> {
+        // The key may be chosen as at registration.
+        let key = if udata.is_empty() {
+            mr.stag().key()
+        } else {
+            udata.read::<RegMrReq>()?.stag_key
+        };
+        let dev = pd.device();
+        let (mr, init) = mr.reregister(dev.handle(), &dev.stags, pd.id(), change, key)?;
+        let stag = mr.stag().0;
+        Ok((mr, stag, init))
     }
 
     fn get_dma_mr(pd: ArcBorrow<'_, Pd>, memory: Pin<KBox<DmaMemory>>) -> Result<(Arc<Mr>, u32)> {

@@ -69,6 +69,42 @@ impl UserRing {
         self.armed.load() != notify::NOT
     }
 
+    /// Completions that the process has not polled. It polls them in order, and clears their flags.
+    fn held(&self) -> u32 {
+        let mut held = 0;
+        while held < self.ring.len() {
+            let last = self.put.wrapping_sub(held).wrapping_sub(1);
+            if self.ring.flags(last) == 0 {
+                break;
+            }
+            held = held.saturating_add(1);
+        }
+        held
+    }
+
+    /// Moves what was not polled, and the arming, to the empty ring `to`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if that is too small (V-CQ-12); nothing has changed then.
+    pub(super) fn move_to(&mut self, to: &mut Self) -> Result {
+        let held = self.held();
+        if held > to.ring.len() {
+            return Err(EINVAL);
+        }
+        let first = self.put.wrapping_sub(held);
+        for n in 0..held {
+            let index = first.wrapping_add(n);
+            let mut cqe = self.ring.read(index);
+            cqe.flags |= wqe::VALID as u8; // CAST: 1.
+            to.ring.publish(n, &cqe);
+            self.ring.set_flags(index, 0);
+        }
+        to.put = held;
+        to.armed.store(self.armed.load());
+        Ok(())
+    }
+
     /// Adds a completion. Gives whether the process waits for one like this.
     pub(super) fn add(&mut self, completion: &Completion) -> Result<bool, Overflow> {
         let index = self.put;

@@ -62,6 +62,11 @@ impl Access {
         self.contains(Self::LOCAL_WRITE) || !self.contains(Self::REMOTE_WRITE)
     }
 
+    /// Whether the memory may be changed.
+    pub(crate) fn writes(self) -> bool {
+        self.contains(Self::LOCAL_WRITE) || self.contains(Self::REMOTE_WRITE)
+    }
+
     /// Whether the peer has a right.
     pub(crate) fn is_remote(self) -> bool {
         self.0 & Self::REMOTE != 0

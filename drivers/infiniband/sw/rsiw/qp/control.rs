@@ -189,6 +189,11 @@ impl Qp {
         });
     }
 
+    /// The peer is out of reach for good.
+    pub(crate) fn lost(self: &Arc<Self>) {
+        self.transition(Event::Lost);
+    }
+
     /// Feeds an event and does what follows from it.
     fn transition(self: &Arc<Self>, event: Event) {
         let mut after = After::default();

@@ -21,7 +21,10 @@ use crate::{
         WcStatus, //
     },
     cm::StreamEnd,
-    cq::Completion,
+    cq::{
+        Completion,
+        Overflow, //
+    },
     ffi::rdma::attr::EventType,
     proto::{
         order::Status,
@@ -35,6 +38,7 @@ use crate::{
             Tcp, //
         },
     },
+    wire::terminate::TermError,
 };
 use kernel::{
     prelude::*,
@@ -185,6 +189,8 @@ impl Qp {
         if effects.event.is_some() {
             after.event = effects.event;
         }
+        // Flushing may have filled a completion queue.
+        self.kick_if_failed();
         after.disconnect |= effects.disconnect;
         if effects.close {
             after.close = Some(match effects.tcp {
@@ -212,6 +218,7 @@ impl Qp {
         }
         if inner.state.post_recv() == Post::Flush {
             after.notify.recv |= self.flush_rq();
+            self.kick_if_failed();
         }
     }
 
@@ -282,8 +289,12 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        self.recv_cq
-            .add(&flushed, &self.handle, slots)
-            .unwrap_or(false)
+        match self.recv_cq.add(&flushed, &self.handle, slots) {
+            Ok(notify) => notify,
+            Err(Overflow) => {
+                self.note_failure(TermError::CatastrophicStream.into());
+                false
+            }
+        }
     }
 }

@@ -139,6 +139,32 @@ impl<T: Copy> Posted<T> {
         Some((request, room.get(..*used)?, room))
     }
 
+    /// Moves all requests, and the slots, to the new queue `to`, which takes lists as long as this.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it has less room than is taken (V-SRQ-5); nothing has changed then.
+    pub(super) fn move_to(&mut self, to: &mut Self) -> Result {
+        if self.len.max(self.slots.taken()) > to.requests.len() {
+            return Err(EINVAL);
+        }
+        to.slots = self.slots.clone();
+        while let Some((request, elements, _)) = self.front() {
+            let (request, used) = (*request, elements.len());
+            let (slot, row) = (to.tail(), to.row(to.tail()));
+            let room = to.elements.get_mut(row).unwrap_or(&mut []);
+            for (to, from) in room.iter_mut().zip(elements) {
+                *to = *from;
+            }
+            if let Some(slot) = to.requests.get_mut(slot) {
+                *slot = Some((request, used));
+                to.len = to.len.saturating_add(1);
+            }
+            self.pop();
+        }
+        Ok(())
+    }
+
     /// Takes the oldest request out.
     pub(super) fn pop(&mut self) -> Option<T> {
         let (request, _) = self.requests.get_mut(self.head)?.take()?;

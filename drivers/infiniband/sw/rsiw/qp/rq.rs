@@ -81,6 +81,24 @@ impl KernelRq {
 }
 
 impl Rq {
+    /// Puts the new queue `to` of a kernel consumer in the place of this one, with all receives. The
+    /// old one is in `to` afterwards, to be dropped without a lock.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if more receives are there than `to` has room for, `EOPNOTSUPP` for a process's.
+    /// Nothing has changed then.
+    pub(crate) fn replace(&mut self, to: &mut KernelRq) -> Result {
+        match self {
+            Self::User(_) => Err(EOPNOTSUPP),
+            Self::Kernel(queue) => {
+                queue.posted.move_to(&mut to.posted)?;
+                core::mem::swap(queue, to);
+                Ok(())
+            }
+        }
+    }
+
     /// Number of slots.
     pub(super) fn len(&self) -> usize {
         match self {

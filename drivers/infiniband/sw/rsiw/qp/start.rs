@@ -114,6 +114,13 @@ pub(super) fn next_request(
                 sq.stalled = true;
                 return Ok(Next::Nothing);
             }
+            // STag 0 is nobody's: the peer need not be asked (V-STAG0-8).
+            (Start::Now, _)
+                if matches!(wqe.operation, Operation::Write { stag: Stag(0), .. })
+                    && wqe.len > 0 =>
+            {
+                Some(WcStatus::LocProtErr)
+            }
             (Start::NoReadResources, _) => Some(WcStatus::LocQpOpErr),
             (Start::Now, Some(Err(status))) => Some(*status),
             (Start::Now, _) => None,

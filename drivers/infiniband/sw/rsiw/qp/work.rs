@@ -126,6 +126,10 @@ impl Qp {
         self.flush_posted(&mut inner, &mut after);
         drop(inner);
         after.run(self);
+        if pending.failure.is_some() {
+            self.send_cq.report();
+            self.recv_cq.report();
+        }
         if pending.rx || seen.is_some_and(|seen| seen.more) {
             self.kick_rx();
         }

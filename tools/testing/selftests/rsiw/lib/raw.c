@@ -2,8 +2,15 @@
 /* Verbs straight from uverbs, see raw.h. */
 #include "raw.h"
 
+#include "../../../../../include/uapi/rdma/rsiw-abi.h"
+
 #include <errno.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define HEADER(cmd, resp, number) {			\
@@ -34,5 +41,151 @@ int raw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 	attr->max_wr = resp.max_wr;
 	attr->max_sge = resp.max_sge;
 	attr->srq_limit = resp.srq_limit;
+	return err;
+}
+
+int raw_resize_cq(struct ibv_cq *cq, uint32_t *entries, uint64_t *key)
+{
+	struct {
+		/* Its flexible end is the driver's part. */
+		__u32 cqe, reserved;
+		struct rsiw_uresp_resize_cq drv;
+	} resp = { 0 };
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_resize_cq body;
+	} cmd = {
+		.hdr = HEADER(cmd, resp, RESIZE_CQ),
+		.body = { .response = (uintptr_t)&resp,
+			  .cq_handle = cq->handle, .cqe = *entries },
+	};
+	int err = command(cq->context, &cmd, sizeof(cmd));
+
+	if (!err) {
+		*entries = resp.drv.num_cqe;
+		*key = resp.drv.cq_key;
+	}
+	return err;
+}
+
+int raw_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+		 size_t len, uint64_t iova, int access)
+{
+	struct ib_uverbs_rereg_mr_resp resp;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_rereg_mr body;
+	} cmd = {
+		.hdr = HEADER(cmd, resp, REREG_MR),
+		.body = { .response = (uintptr_t)&resp,
+			  .mr_handle = mr->handle, .flags = flags,
+			  .start = (uintptr_t)addr, .length = len,
+			  .hca_va = iova, .access_flags = access,
+			  .pd_handle = pd ? pd->handle : 0 },
+	};
+	int err = command(mr->context, &cmd, sizeof(cmd));
+
+	if (!err) {
+		mr->lkey = resp.lkey;
+		mr->rkey = resp.rkey;
+	}
+	return err;
+}
+
+static struct ib_uverbs_attr attr(unsigned int id, const void *data,
+				  unsigned int len)
+{
+	struct ib_uverbs_attr a = {
+		.attr_id = id, .len = len,
+		.flags = UVERBS_ATTR_F_MANDATORY,
+	};
+
+	/* Small values go into the attribute itself. */
+	if (len <= sizeof(a.data))
+		memcpy(&a.data, data, len);
+	else
+		a.data = (uintptr_t)data;
+	return a;
+}
+
+static struct ib_uverbs_attr out(unsigned int id, void *data, unsigned int len)
+{
+	struct ib_uverbs_attr a = attr(id, &data, sizeof(data));
+
+	a.len = len;
+	return a;
+}
+
+static int call(struct ibv_context *ctx, unsigned int object,
+		unsigned int method, struct ib_uverbs_attr *attrs,
+		unsigned int n, uint32_t *handle)
+{
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attrs[16];
+	} cmd = {
+		.hdr = {
+			.length = sizeof(cmd.hdr) + n * sizeof(*attrs),
+			.object_id = object, .method_id = method,
+			.num_attrs = n, .driver_id = RDMA_DRIVER_SIW,
+		},
+	};
+
+	memcpy(cmd.attrs, attrs, n * sizeof(*attrs));
+	if (ioctl(ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd))
+		return errno;
+	/* The first attribute is the object, whose number comes back there. */
+	*handle = cmd.attrs[0].data;
+	return 0;
+}
+
+struct ibv_mr *raw_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len,
+			      uint64_t iova, int fd, int access)
+{
+	uint64_t length = len;
+	uint32_t handle = 0, flags = access;
+	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+	struct ib_uverbs_attr attrs[] = {
+		{ .attr_id = UVERBS_ATTR_REG_DMABUF_MR_HANDLE,
+		  .flags = UVERBS_ATTR_F_MANDATORY },
+		{ .attr_id = UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE,
+		  .flags = UVERBS_ATTR_F_MANDATORY, .data = pd->handle },
+		attr(UVERBS_ATTR_REG_DMABUF_MR_OFFSET, &offset, 8),
+		attr(UVERBS_ATTR_REG_DMABUF_MR_LENGTH, &length, 8),
+		attr(UVERBS_ATTR_REG_DMABUF_MR_IOVA, &iova, 8),
+		attr(UVERBS_ATTR_REG_DMABUF_MR_FD, &fd, 4),
+		attr(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, &flags, 4),
+		out(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, &mr->lkey, 4),
+		out(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, &mr->rkey, 4),
+	};
+	int err = call(pd->context, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR,
+		       attrs, sizeof(attrs) / sizeof(attrs[0]), &handle);
+
+	if (err) {
+		free(mr);
+		errno = err;
+		return NULL;
+	}
+	mr->context = pd->context;
+	mr->pd = pd;
+	mr->length = len;
+	mr->handle = handle;
+	return mr;
+}
+
+int raw_dereg_dmabuf(struct ibv_mr *mr)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_dereg_mr body;
+	} cmd = {
+		.hdr = { .command = IB_USER_VERBS_CMD_DEREG_MR,
+			 .in_words = sizeof(cmd) / 4 },
+		.body = { .mr_handle = mr->handle },
+	};
+	int err = command(mr->context, &cmd, sizeof(cmd));
+
+	if (!err)
+		free(mr);
 	return err;
 }

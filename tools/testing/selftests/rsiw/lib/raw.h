@@ -10,4 +10,19 @@
 
 int raw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 
+/*
+ * Another size for `cq`, of which the library learns nothing: `key` is where
+ * the ring of `entries` entries is mapped from, see rsiw-abi.h.
+ */
+int raw_resize_cq(struct ibv_cq *cq, uint32_t *entries, uint64_t *key);
+
+/* Changes `mr` in place: its keys are those of the new region. */
+int raw_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+		 size_t len, uint64_t iova, int access);
+
+/* A region of a DMA buffer; NULL with errno. */
+struct ibv_mr *raw_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len,
+			      uint64_t iova, int fd, int access);
+int raw_dereg_dmabuf(struct ibv_mr *mr);
+
 #endif

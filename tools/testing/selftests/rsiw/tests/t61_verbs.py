@@ -28,3 +28,33 @@ def srq_perftest(t):
 def states(t):
     """All transitions of QP states and what they do (V-ST)."""
     t.parts("states", t.topo.wire)
+
+
+@test("errors", limit=150, cost=20)
+def errors(t):
+    """Completion statuses and events, each at its own cause (V-WC, V-AE)."""
+    t.parts("errors", t.topo.loopback)
+
+
+@test("depths", limit=150, cost=15)
+def depths(t):
+    """Read depths, fences, attributes, immediate errors (V-RD, V-QP, V-IMM)."""
+    t.parts("depths", t.topo.loopback)
+
+
+@test("regions", limit=150, cost=15)
+def regions(t):
+    """Regions: addresses, registered again, DMA buffers, size (V-MR)."""
+    t.parts("regions", t.topo.loopback)
+
+
+@test("cqresize", limit=100, cost=8)
+def cqresize(t):
+    """Completion queues resized under load (V-CQ-11 to V-CQ-13)."""
+    t.parts("cqresize", t.topo.loopback)
+
+
+@test("owner", limit=90, cost=8)
+def owner(t):
+    """Connections and processes: others' numbers, ends of processes."""
+    t.parts("owner", t.topo.loopback)

@@ -18,6 +18,8 @@ FAMILIES = {
     "event": "asynchronous events",
     "dma": "the DMA key",
     "mw": "memory windows",
+    "object": "devices, queues and what queries tell of them",
+    "request": "work requests of all kinds",
 }
 
 

@@ -58,11 +58,14 @@ impl<D: Driver> Vtable<D> {
         dealloc_pd: Some(device::dealloc_pd::<D>),
 
         create_cq: Some(queue::create_cq::<D>),
+        resize_user_cq: Some(queue::resize_user_cq::<D>),
         destroy_cq: Some(queue::destroy_cq::<D>),
         poll_cq: Some(kernel::poll_cq::<D>),
         req_notify_cq: Some(kernel::req_notify_cq::<D>),
 
         reg_user_mr: Some(mr::reg_user_mr::<D>),
+        reg_user_mr_dmabuf: Some(mr::reg_user_mr_dmabuf::<D>),
+        rereg_user_mr: Some(mr::rereg_user_mr::<D>),
         get_dma_mr: Some(mr::get_dma_mr::<D>),
         alloc_mr: Some(mr::alloc_mr::<D>),
         map_mr_sg: Some(mr::map_mr_sg::<D>),

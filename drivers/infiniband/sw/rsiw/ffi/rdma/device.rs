@@ -25,6 +25,7 @@ use crate::ffi::{
     },
 };
 use core::{
+    marker::PhantomData,
     mem::ManuallyDrop,
     ptr::NonNull, //
 };
@@ -33,7 +34,8 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
-        Arc, //
+        Arc,
+        ArcBorrow, //
     },
     types::ScopeGuard,
 };
@@ -105,14 +107,25 @@ pub(crate) fn add<D: Driver>(
 }
 
 /// A registered device found by its interface; keeps it registered while it is held.
-pub(crate) struct Found(NonNull<b::ib_device>);
+///
+/// # Invariants
+///
+/// The device is one of `D`, and there is a reference to its registration.
+pub(crate) struct Found<D: Driver>(NonNull<b::ib_device>, PhantomData<D>);
 
-impl Found {
-    /// Finds the device that the driver `D` has over `netdev`.
-    pub(crate) fn by_netdev<D: Driver>(netdev: &NetDevice) -> Option<Self> {
+impl<D: Driver> Found<D> {
+    /// Finds the device that the driver has over `netdev`.
+    pub(crate) fn by_netdev(netdev: &NetDevice) -> Option<Self> {
         // SAFETY: `netdev` is valid; the result carries a reference.
         let raw = unsafe { b::ib_device_get_by_netdev(netdev.as_ptr(), D::DRIVER_ID.0) };
-        NonNull::new(raw).map(Self)
+        // INVARIANT: the driver's number is its own.
+        NonNull::new(raw).map(|raw| Self(raw, PhantomData))
+    }
+
+    /// The driver's part.
+    pub(crate) fn inner(&self) -> ArcBorrow<'_, D::Device> {
+        // SAFETY: by the invariant; the core gives up a device after its registration.
+        unsafe { Object::get(self.0.as_ptr()) }
     }
 
     /// Removes the device, later and in another context: for callers that hold the RTNL.
@@ -131,7 +144,7 @@ impl Found {
     }
 }
 
-impl Drop for Found {
+impl<D: Driver> Drop for Found<D> {
     fn drop(&mut self) {
         // SAFETY: gives back the reference of `by_netdev`.
         unsafe { b::ib_device_put(self.0.as_ptr()) };

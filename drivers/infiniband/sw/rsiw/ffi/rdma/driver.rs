@@ -118,8 +118,11 @@ pub(crate) struct SrqChange {
 }
 
 /// What is asked of a new user memory region.
+#[derive(Clone, Copy)]
 pub(crate) struct MrInit {
-    /// First byte in the process.
+    /// The DMA buffer, by the process's file descriptor; none for its own memory.
+    pub(crate) fd: Option<i32>,
+    /// First byte in the process, or in the buffer.
     pub(crate) start: u64,
     /// Length in octets.
     pub(crate) length: u64,
@@ -127,6 +130,14 @@ pub(crate) struct MrInit {
     pub(crate) iova: u64,
     /// `enum ib_access_flags`.
     pub(crate) access: u32,
+}
+
+/// What a process asks to change in a region; `None` leaves it as it is.
+pub(crate) struct MrChange {
+    /// The memory: address, length, and the address by which requests name it.
+    pub(crate) memory: Option<(u64, u64, u64)>,
+    /// `enum ib_access_flags`.
+    pub(crate) access: Option<u32>,
 }
 
 /// Identifies the user-space provider of a device (`enum rdma_driver_id`).
@@ -194,6 +205,9 @@ pub(crate) trait Driver: Sized + 'static {
         udata: Option<&mut Udata<'_>>,
     ) -> Result<(Arc<Self::Cq>, u32)>;
 
+    /// Gives the completion queue of a process another size; returns how many entries it has.
+    fn resize_cq(cq: &Self::Cq, entries: u32, udata: &mut Udata<'_>) -> Result<u32>;
+
     /// No completion may be added after this returns.
     fn destroy_cq(cq: &Self::Cq);
 
@@ -255,6 +269,18 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// The queue pair of that number. Any context.
     fn qp_by_num(dev: &Self::Device, num: u32) -> Option<Arc<Self::Qp>>;
+
+    /// Registers a DMA buffer of the calling process; also returns the STag.
+    fn reg_dmabuf_mr(pd: ArcBorrow<'_, Self::Pd>, init: &MrInit) -> Result<(Arc<Self::Mr>, u32)>;
+
+    /// Makes a new region of an old one, which is still to be deregistered; also returns the new
+    /// STag and what was registered. The old STag is dead then, also on most errors.
+    fn rereg_user_mr(
+        pd: ArcBorrow<'_, Self::Pd>,
+        mr: &Self::Mr,
+        change: &MrChange,
+        udata: &mut Udata<'_>,
+    ) -> Result<(Arc<Self::Mr>, u32, MrInit)>;
 
     /// Registers memory of the calling process; also returns the STag.
     fn reg_user_mr(

@@ -53,6 +53,12 @@ impl Udata<'_> {
         to_result(unsafe { h::ib_no_udata_io(self.raw.as_ptr()) })
     }
 
+    /// Whether there is no private input.
+    pub(crate) fn is_empty(&self) -> bool {
+        // SAFETY: the invariant makes the pointer valid.
+        unsafe { (*self.raw.as_ptr()).inlen == 0 }
+    }
+
     /// Reads the call's private input.
     ///
     /// # Errors

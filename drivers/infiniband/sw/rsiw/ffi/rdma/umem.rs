@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory of a process, pinned for as long as it is registered.
+//! Memory of a process, or of a DMA buffer, pinned for as long as it is registered.
 //!
 //! The core pins the pages, counts them against the process's limit and refuses what the process
-//! may not access itself. Here they become a list that finds the page of any offset at once, and a
+//! may not access itself. DMA buffers are mapped for the CPU instead: there is no DMA, and importers
+//! must not look into the lists of pages that exporters make for it. Here both become a list that finds the page of any offset at once, and a
 //! gate that guards it: pieces are handed out only to those inside, and [`Umem::release`] unpins
 //! the pages when all have left.
 //!
-//! C header: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h)
+//! C headers: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h),
+//! [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h)
 //!
 //! Context: pieces in any context, everything else sleeps.
 
@@ -28,6 +30,7 @@ use crate::{
 };
 use core::{
     cell::UnsafeCell,
+    mem::MaybeUninit,
     ptr::NonNull, //
 };
 use kernel::{
@@ -40,22 +43,36 @@ use kernel::{
     },
 };
 
+/// What has pages pinned.
+///
+/// # Invariants
+///
+/// A `Umem` came from `ib_umem_get_va`, a `DmaBuf` with its address from `dma_buf_map`; they are
+/// released when this is dropped.
+enum Holder {
+    Umem(NonNull<b::ib_umem>),
+    DmaBuf(NonNull<c_void>, *mut c_void),
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        match self {
+            // SAFETY: by the invariant; this is the only release.
+            Self::Umem(umem) => unsafe { b::ib_umem_release(umem.as_ptr()) },
+            // SAFETY: by the invariant; this is the only release.
+            Self::DmaBuf(buf, addr) => unsafe { h::dma_buf_unmap(buf.as_ptr(), *addr) },
+        }
+    }
+}
+
 /// The pages and what has them pinned.
 ///
 /// # Invariants
 ///
-/// `umem` came from `ib_umem_get_va` and is released when this is dropped; `pages` are its pages in
-/// order.
+/// `pages` are pages that `_holder` keeps, in order.
 struct Pinned {
-    umem: NonNull<b::ib_umem>,
     pages: KVVec<NonNull<b::page>>,
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        // SAFETY: by the invariant; this is the only release.
-        unsafe { b::ib_umem_release(self.umem.as_ptr()) };
-    }
+    _holder: Holder,
 }
 
 /// Pinned memory of a process.
@@ -107,14 +124,54 @@ impl Umem {
                 from_err_ptr(unsafe { h::ib_umem_get_va(dev, start, size, access as c_int) })
             })
             .ok_or(ENODEV)??;
-        // INVARIANT: `fill` lists the pages.
-        let mut pinned = Pinned {
-            umem: NonNull::new(umem).ok_or(ENOMEM)?,
-            pages: KVVec::new(),
-        };
-        pinned.fill()?;
-        // INVARIANT: `pinned` is set and the gate open; the core pinned all pages of the range,
-        // whose first page the range starts in.
+        let umem = NonNull::new(umem).ok_or(ENOMEM)?;
+        // INVARIANT: where it came from is above.
+        let pin = Holder::Umem(umem);
+        // SAFETY: the object is valid.
+        let count = unsafe { h::ib_umem_num_pages(umem.as_ptr()) };
+        let pinned = Pinned::new(pin, count, |room| {
+            // SAFETY: the object is valid, and `room` has room for as many pointers as it has
+            // elements; `NonNull<T>` is laid out as a pointer.
+            unsafe { h::ib_umem_pages(umem.as_ptr(), room.as_mut_ptr().cast(), room.len()) }
+        })?;
+        Self::new(pinned, offset, len)
+    }
+
+    /// Takes `len` bytes from `offset` on of the DMA buffer behind the calling process's `fd`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an empty range or one that is not in the buffer, `EBADF`, `EACCES` for writing
+    /// to a buffer that is only to be read, `EOPNOTSUPP` for a buffer that is no memory of this
+    /// machine's, `ENOMEM`.
+    pub(crate) fn map_dmabuf(
+        fd: i32,
+        offset: u64,
+        len: u64,
+        writable: bool,
+    ) -> Result<Pin<KBox<Self>>> {
+        let end = offset.checked_add(len).filter(|_| len > 0).ok_or(EINVAL)?;
+        let mut addr = core::ptr::null_mut();
+        // SAFETY: any descriptor may be asked for; the out pointer is valid.
+        let buf = from_err_ptr(unsafe { h::dma_buf_map(fd, end, writable, &raw mut addr) })?;
+        // INVARIANT: where it came from is above.
+        let pin = Holder::DmaBuf(NonNull::new(buf).ok_or(EINVAL)?, addr);
+        let page = PAGE_SIZE as u64; // CAST: a page's size fits.
+        let first = offset.wrapping_sub(offset % page);
+        let count = usize::try_from(end.wrapping_sub(first).div_ceil(page))?;
+        let start = addr.wrapping_byte_add(usize::try_from(first)?);
+        let pinned = Pinned::new(pin, count, |room| {
+            // SAFETY: the buffer is mapped, of a size in whole pages, and `room` has room for as
+            // many pointers as it has elements; `NonNull<T>` is laid out as a pointer.
+            unsafe { h::kernel_pages(start, room.as_mut_ptr().cast(), room.len()) }
+        })?;
+        Self::new(pinned, offset % page, len)
+    }
+
+    /// `len` bytes of which the first is at `offset` in the first page.
+    fn new(pinned: Pinned, offset: u64, len: u64) -> Result<Pin<KBox<Self>>> {
+        // INVARIANT: `pinned` is set and the gate open; all pages of the range are pinned, and it
+        // starts in the first.
         KBox::pin_init(
             pin_init!(Self {
                 gate <- Gate::new(),
@@ -173,28 +230,28 @@ impl Umem {
 }
 
 impl Pinned {
-    /// Lists the pages.
-    fn fill(&mut self) -> Result {
-        // SAFETY: by the invariant the object is valid.
-        let count = unsafe { h::ib_umem_num_pages(self.umem.as_ptr()) };
+    /// Lists the `count` pages of `pin`; `fill` writes them and gives how many it wrote.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if not all of it are pages, `ENOMEM`.
+    fn new(
+        pin: Holder,
+        count: usize,
+        fill: impl FnOnce(&mut [MaybeUninit<NonNull<b::page>>]) -> usize,
+    ) -> Result<Self> {
         let mut pages = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
-        let room: &mut [_] = pages.spare_capacity_mut();
-        // SAFETY: the object is valid, and `room` has room for as many pointers as it has elements;
-        // `NonNull<T>` is laid out as a pointer.
-        let n = unsafe {
-            h::ib_umem_pages(
-                self.umem.as_ptr(),
-                room.as_mut_ptr().cast(),
-                count.min(room.len()), //
-            )
-        };
-        if n != count {
-            return Err(EINVAL);
+        let room = pages.spare_capacity_mut().get_mut(..count).ok_or(ENOMEM)?;
+        if fill(room) != count {
+            return Err(EOPNOTSUPP);
         }
-        // SAFETY: the helper wrote that many pointers, none of them null.
-        unsafe { pages.inc_len(n) };
-        self.pages = pages;
-        Ok(())
+        // SAFETY: that many pointers were written, none of them null.
+        unsafe { pages.inc_len(count) };
+        // INVARIANT: `fill` listed the pages that `pin` keeps.
+        Ok(Self {
+            pages,
+            _holder: pin,
+        })
     }
 }
 

@@ -146,6 +146,33 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         Some(unsafe { node.as_ref() }.value.clone())
     }
 
+    /// Calls `f` for everything in the table. What is put in or taken out meanwhile may be seen or
+    /// not. Process context, if `f` is.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(Arc<T>)) {
+        let mut index = 0;
+        loop {
+            let found = {
+                let _rcu = rcu::read_lock();
+                // SAFETY: the xarray is initialised.
+                let node =
+                    unsafe { b::xa_find(self.xa.get(), &mut index, usize::MAX, b::XA_PRESENT) };
+                NonNull::new(node.cast::<Node<T>>()).map(|node| {
+                    // SAFETY: by the invariant a node found within a read-side section is not freed
+                    // before its end; nodes are not changed while they are in the table.
+                    unsafe { node.as_ref() }.value.clone()
+                })
+            };
+            let Some(value) = found else {
+                return;
+            };
+            f(value);
+            let Some(next) = index.checked_add(1) else {
+                return;
+            };
+            index = next;
+        }
+    }
+
     /// Empties `index` and returns what was there. Later lookups find nothing; earlier ones may
     /// still hold references. Any context.
     pub(crate) fn remove(&self, index: u32) -> Option<Arc<T>> {

@@ -13,6 +13,7 @@ use crate::ffi::{
         driver::{
             Driver,
             Mappable,
+            MrChange,
             MrInit, //
         },
         extent::MrHead,
@@ -78,6 +79,7 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
         // SAFETY: the core passes the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
         let init = MrInit {
+            fd: None,
             start,
             length,
             iova,
@@ -85,6 +87,78 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
         };
         D::reg_user_mr(pd, &init, &mut udata)
     })
+}
+
+/// # Safety
+///
+/// Called by the core with a protection domain of `D`.
+pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<D: Driver>(
+    pd: *mut b::ib_pd,
+    offset: u64,
+    length: u64,
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+    dmah: *mut b::ib_dmah,
+    _attrs: *mut b::uverbs_attr_bundle,
+) -> *mut b::ib_mr {
+    new_mr(|| {
+        if !dmah.is_null() {
+            return Err(EOPNOTSUPP);
+        }
+        let init = MrInit {
+            fd: Some(fd),
+            start: offset,
+            length,
+            iova,
+            access: access as u32, // CAST: flag bits in a C int.
+        };
+        // SAFETY: the domain is one of `D`.
+        D::reg_dmabuf_mr(unsafe { PdObject::<D>::get(pd) }, &init)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with a region of a process and a protection domain of `D`, for the last time
+/// but for `dereg_mr` if it succeeds.
+pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
+    mr: *mut b::ib_mr,
+    flags: c_int,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: c_int,
+    pd: *mut b::ib_pd,
+    udata: *mut b::ib_udata,
+) -> *mut b::ib_mr {
+    let mut made = None;
+    let new = new_mr(|| {
+        // SAFETY: `new_mr` made the region.
+        let old = unsafe { &(*mr.cast::<MrMemory<D::Mr>>()).inner };
+        let old = old.as_ref().ok_or(EINVAL)?;
+        // SAFETY: the domain is one of `D`.
+        let pd = unsafe { PdObject::<D>::get(pd) };
+        // SAFETY: the core passes the udata of this call.
+        let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
+        let flags = flags as u32; // CAST: flag bits in a C int.
+        let has = |bit: b::ib_mr_rereg_flags| flags & bit != 0;
+        let change = MrChange {
+            memory: has(b::ib_mr_rereg_flags_IB_MR_REREG_TRANS).then_some((start, length, iova)),
+            // CAST: flag bits in a C int.
+            access: has(b::ib_mr_rereg_flags_IB_MR_REREG_ACCESS).then_some(access as u32),
+        };
+        let (inner, stag, init) = D::rereg_user_mr(pd, old, &change, &mut udata)?;
+        made = Some(init);
+        Ok((inner, stag))
+    });
+    if let Some(init) = made {
+        // SAFETY: the region was made, and the core does not know it yet.
+        let object = unsafe { &mut *new };
+        object.iova = init.iova;
+        object.length = init.length;
+    }
+    new
 }
 
 /// # Safety

@@ -65,6 +65,27 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
 
 /// # Safety
 ///
+/// Called by the core with the completion queue of a process.
+pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
+    cq: *mut b::ib_cq,
+    entries: c_uint,
+    udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the core passes the udata of this call.
+        let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
+        // SAFETY: the queue is one of `D`.
+        let inner = unsafe { CqObject::<D>::get(cq) };
+        // CAST: at most the maximum reported.
+        let cqe = D::resize_cq(&inner, entries, &mut udata)? as c_int;
+        // SAFETY: the core's object lives during the call.
+        unsafe { (*cq).cqe = cqe };
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
 /// Called by the core for the last time with this queue.
 pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
     cq: *mut b::ib_cq,

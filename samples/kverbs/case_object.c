@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The device, queues and regions as objects: limits, queries, changes. */
+#include <linux/delay.h>
+#include <linux/slab.h>
+
+#include "kv.h"
+
+#define MANY 200
+
+static int query(struct kv_ep *ep, struct ib_qp_attr *attr,
+		 struct ib_qp_init_attr *init)
+{
+	return ib_query_qp(ep->qp, attr, IB_QP_STATE | IB_QP_ACCESS_FLAGS |
+			   IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC |
+			   IB_QP_CAP, init);
+}
+
+static void device_limits(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) {
+		.unconnected = true });
+	const struct ib_device_attr *a;
+
+	if (!p)
+		return;
+	a = &kv_dev(p)->attrs;
+	kv_ok(k, a->max_send_sge >= 4 && a->max_recv_sge >= 4, "elements");
+	kv_ok(k, a->max_sge_rd == 1, "elements of a Read: %d", a->max_sge_rd);
+	kv_ok(k, a->max_mr > 0 && a->max_fast_reg_page_list_len >= 1024,
+	      "regions, page list");
+	kv_ok(k, a->max_pd > 0, "PDs");
+	kv_ok(k, a->max_qp_rd_atom > 0 && a->max_qp_init_rd_atom > 0,
+	      "IRD, ORD");
+	kv_ok(k, a->max_res_rd_atom >= a->max_qp_rd_atom, "pool of IRD");
+	kv_ok(k, a->page_size_cap & PAGE_SIZE, "page sizes");
+	kv_ok(k, a->vendor_id, "vendor");
+}
+
+/* Each vector that the device has, and not one more. */
+static void device_vectors(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) {
+		.unconnected = true });
+	struct ib_cq_init_attr attr = { .cqe = 4 };
+	struct ib_cq *cq;
+	int i, n;
+
+	if (!p)
+		return;
+	n = kv_dev(p)->num_comp_vectors;
+	kv_ok(k, n >= 1, "%d vectors", n);
+	for (i = 0; i < n; i++) {
+		attr.comp_vector = i;
+		cq = ib_create_cq(kv_dev(p), NULL, NULL, NULL, &attr);
+		if (!kv_ok(k, !IS_ERR(cq), "vector %d: %pe", i, cq))
+			return;
+		ib_destroy_cq(cq);
+	}
+}
+
+/* Many queues report to one CQ, which is smaller than all of them. */
+static void cq_shared(struct kv *k)
+{
+	struct kv_pair *first = kv_connect(k, NULL), *p[3];
+	struct ib_wc wc;
+	int i, n = 0, rv;
+
+	for (i = 0; first && i < ARRAY_SIZE(p); i++) {
+		p[i] = kv_connect(k, &(struct kv_opts) {
+			.cq = first->a.scq, .depth = 256 });
+		if (!p[i])
+			return;
+		rv = kv_recv(&p[i]->b, 100 + i, 0, 0, 0);
+		rv = rv ?: kv_post(&p[i]->a, &(struct kv_wr) {
+			.op = IB_WR_SEND, .id = i });
+		if (!kv_ok(k, !rv, "post: %d", rv))
+			return;
+	}
+	/* Each twice: the Send and the receive, with the QP it is of. */
+	while (first && n++ < 2 * ARRAY_SIZE(p)) {
+		if (!kv_wc(k, first->a.scq, &wc) ||
+		    !kv_ok(k, wc.status == IB_WC_SUCCESS, "status"))
+			return;
+		i = wc.wr_id % 100;
+		if (!kv_ok(k, wc.qp == (wc.wr_id < 100 ? p[i]->a.qp :
+							p[i]->b.qp), "QP"))
+			return;
+	}
+}
+
+/* A full CQ ends the queue pairs that report to it, and no others. */
+static void cq_overflow(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .cqe = 4 });
+	struct kv_pair *q = p ? kv_connect(k, NULL) : NULL;
+	int i;
+
+	for (i = 0; q && i < 12; i++)
+		if (kv_post(&p->a, &(struct kv_wr) { .op = IB_WR_RDMA_WRITE }))
+			break;
+	if (!q || !kv_is_down(k, &p->b))
+		return;
+	kv_ok(k, atomic_read(&p->a.events[IB_EVENT_CQ_ERR]) == 1, "CQ event");
+	kv_ok(k, atomic_read(&p->a.events[IB_EVENT_QP_FATAL]) == 1, "QP event");
+	if (kv_ok(k, !kv_recv(&q->b, 1, 0, 0, 0), "receive") &&
+	    kv_do(k, &q->a, &(struct kv_wr) { .op = IB_WR_SEND }, KV_OK))
+		kv_want(k, q->b.rcq, 1, KV_OK);
+}
+
+static void qp_query(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct kv_pair *q = p ? kv_connect(k, &(struct kv_opts) {
+		.unconnected = true }) : NULL;
+	struct ib_qp_init_attr init;
+	struct ib_qp_attr attr;
+
+	if (!q || !kv_ok(k, !query(&p->a, &attr, &init), "query"))
+		return;
+	kv_ok(k, attr.qp_state == IB_QPS_RTS, "state %d", attr.qp_state);
+	kv_ok(k, init.send_cq == p->a.scq && init.recv_cq == p->a.rcq &&
+	      !init.srq, "queues");
+	kv_ok(k, init.cap.max_send_wr >= 16 && init.cap.max_recv_wr >= 16 &&
+	      init.cap.max_send_sge >= 3 && init.cap.max_recv_sge >= 2, "sizes");
+	kv_ok(k, attr.max_rd_atomic == 4 && attr.max_dest_rd_atomic == 4,
+	      "ORD %u, IRD %u", attr.max_rd_atomic, attr.max_dest_rd_atomic);
+	kv_ok(k, p->a.qp->qp_num != p->b.qp->qp_num &&
+	      p->a.qp->qp_num != q->a.qp->qp_num, "numbers");
+	/* A new one. */
+	if (kv_ok(k, !query(&q->a, &attr, &init), "query"))
+		kv_ok(k, attr.qp_state == IB_QPS_INIT ||
+		      attr.qp_state == IB_QPS_RESET, "new: state %d",
+		      attr.qp_state);
+}
+
+/* Done when it returns; all of it, or nothing. */
+static void qp_modify(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct ib_qp_attr attr = { .max_rd_atomic = 2 };
+	struct ib_qp_init_attr init;
+
+	if (!p || !kv_ok(k, !ib_modify_qp(p->a.qp, &attr,
+					  IB_QP_MAX_QP_RD_ATOMIC), "lower ORD") ||
+	    !kv_ok(k, !query(&p->a, &attr, &init) && attr.max_rd_atomic == 2,
+		   "ORD is %u", attr.max_rd_atomic))
+		return;
+	/* A good attribute beside an illegal transition. */
+	attr.max_rd_atomic = 1;
+	attr.qp_state = IB_QPS_INIT;
+	if (!kv_ok(k, ib_modify_qp(p->a.qp, &attr, IB_QP_STATE |
+				   IB_QP_MAX_QP_RD_ATOMIC), "illegal") ||
+	    !kv_ok(k, !query(&p->a, &attr, &init) && attr.max_rd_atomic == 2 &&
+		   attr.qp_state == IB_QPS_RTS, "something was changed"))
+		return;
+	/* Sizes are fixed. */
+	attr.cap = init.cap;
+	if (!kv_ok(k, ib_modify_qp(p->a.qp, &attr, IB_QP_CAP) &&
+		   !(kv_dev(p)->attrs.device_cap_flags &
+		     IB_DEVICE_RESIZE_MAX_WR), "resize") ||
+	    !kv_ok(k, !kv_modify(&p->a, IB_QPS_ERR), "to Error"))
+		return;
+	kv_ok(k, !query(&p->a, &attr, &init) && attr.qp_state == IB_QPS_ERR,
+	      "state %d", attr.qp_state);
+}
+
+static void qp_modify_idle(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) {
+		.unconnected = true });
+	struct ib_qp_attr attr = { .max_rd_atomic = 3 };
+	struct ib_qp_init_attr init;
+
+	if (p && kv_ok(k, !ib_modify_qp(p->a.qp, &attr,
+					IB_QP_MAX_QP_RD_ATOMIC), "set ORD"))
+		kv_ok(k, !query(&p->a, &attr, &init) &&
+		      attr.max_rd_atomic == 3, "ORD is %u", attr.max_rd_atomic);
+}
+
+/* What the peer may do at all: the region grants both. */
+static void enable(struct kv *k, int access, enum ib_wr_opcode op)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct kv_mr *mr = p ? kv_region(k, &p->b, 1, KV_REMOTE) : NULL;
+	struct kv_mem *m = mr ? kv_mem(k, &p->a, 64, 1) : NULL;
+	struct ib_qp_attr attr = { .qp_access_flags = access };
+
+	if (!m || !kv_ok(k, !ib_modify_qp(p->b.qp, &attr, IB_QP_ACCESS_FLAGS),
+			 "set the enables") ||
+	    !kv_ok(k, !kv_post(&p->a, &(struct kv_wr) {
+			.op = op, .id = 1, KV_LOCAL(&p->a, m),
+			.remote = mr->mr->iova, .key = mr->mr->rkey }), "post") ||
+	    !kv_is_down(k, &p->a))
+		return;
+	msleep(KV_QUIET_MS);
+	kv_ok(k, !mr->va[0] && *(u8 *)m->va == 1, "data went through");
+	kv_ok(k, atomic_read(&p->b.events[IB_EVENT_QP_ACCESS_ERR]) +
+	      atomic_read(&p->b.events[IB_EVENT_QP_REQ_ERR]) == 1, "no event");
+}
+
+static void qp_no_reads(struct kv *k)
+{
+	enable(k, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
+	       IB_WR_RDMA_READ);
+}
+
+static void qp_no_writes(struct kv *k)
+{
+	enable(k, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ,
+	       IB_WR_RDMA_WRITE);
+}
+
+/* Indices: never zero, none twice, none soon again, in no order. */
+static void stag_indices(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) {
+		.unconnected = true });
+	u32 *seen = kcalloc(MANY, sizeof(*seen), GFP_KERNEL);
+	int i, j, neighbours = 0;
+	struct ib_mr *mr;
+
+	for (i = 0; p && seen && i < MANY && !k->failed; i++) {
+		mr = ib_alloc_mr(p->a.pd, IB_MR_TYPE_MEM_REG, 1);
+		if (!kv_ok(k, !IS_ERR(mr), "allocate: %pe", mr))
+			break;
+		seen[i] = mr->rkey >> 8;
+		kv_ok(k, seen[i], "index 0");
+		for (j = 0; j < i; j++)
+			kv_ok(k, seen[i] != seen[j], "index %#x again", seen[i]);
+		neighbours += i && abs((int)(seen[i] - seen[i - 1])) < 16;
+		ib_dereg_mr(mr);
+	}
+	kv_ok(k, neighbours < MANY / 20, "%d neighbours", neighbours);
+	kfree(seen);
+}
+
+/* One memory, two regions: what happens to one does not touch the other. */
+static void mr_twice(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct kv_mr *one = p ? kv_region(k, &p->b, 1, KV_REMOTE) : NULL;
+	struct kv_mr *two = one ? kv_alloc_mr(k, &p->b, 1, IB_MR_TYPE_MEM_REG) :
+				  NULL;
+	struct kv_mem *m = two ? kv_mem(k, &p->a, 64, 0) : NULL;
+
+	if (!m || !kv_ok(k, ib_map_mr_sg(two->mr, one->sg, 1, NULL,
+					 PAGE_SIZE) == 1, "map") ||
+	    !kv_reg(k, &p->b, two, two->mr->rkey, KV_REMOTE, KV_OK) ||
+	    !kv_do(k, &p->b, &(struct kv_wr) { .op = IB_WR_LOCAL_INV, .id = 3,
+					       .key = one->mr->rkey }, KV_OK))
+		return;
+	ib_dereg_mr(one->mr);
+	one->mr = NULL;
+	memset(one->va, 0x5f, PAGE_SIZE);
+	if (kv_do(k, &p->a, &(struct kv_wr) {
+			.op = IB_WR_RDMA_READ, .id = 4, KV_LOCAL(&p->a, m),
+			.remote = two->mr->iova + PAGE_SIZE - 64,
+			.key = two->mr->rkey }, KV_OK))
+		kv_ok(k, *(u8 *)m->va == 0x5f, "contents");
+}
+
+/* Offsets of the consumer's choice: zero-based, or at the address. */
+static void mr_zero_based(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct kv_mr *mr = p ? kv_alloc_mr(k, &p->b, 2, IB_MR_TYPE_MEM_REG) :
+			       NULL;
+	struct kv_mem *m = mr ? kv_mem(k, &p->a, 64, 0) : NULL;
+
+	if (!m || !kv_ok(k, mr->mr->iova >> 63, "address %llx", mr->mr->iova) ||
+	    !kv_ok(k, ib_map_mr_sg_zbva(mr->mr, mr->sg, 2, NULL,
+					PAGE_SIZE) == 2, "map") ||
+	    !kv_ok(k, !mr->mr->iova, "iova %llx", mr->mr->iova) ||
+	    !kv_reg(k, &p->b, mr, mr->mr->rkey, KV_REMOTE, KV_OK))
+		return;
+	memset(mr->va, 0x4d, 2 * PAGE_SIZE);
+	if (kv_do(k, &p->a, &(struct kv_wr) {
+			.op = IB_WR_RDMA_READ, .id = 4, KV_LOCAL(&p->a, m),
+			.remote = 0, .key = mr->mr->rkey }, KV_OK) &&
+	    kv_ok(k, *(u8 *)m->va == 0x4d, "contents"))
+		kv_do(k, &p->a, &(struct kv_wr) {
+			.op = IB_WR_RDMA_READ, .id = 4, KV_LOCAL(&p->a, m),
+			.remote = 2 * PAGE_SIZE - 63, .key = mr->mr->rkey },
+			KV_FAILS);
+}
+
+const struct kv_case kv_object_cases[] = {
+	{ "device-limits", "V-RNIC-6 V-RNIC-11 V-RNIC-15 to 18 V-RNIC-22",
+	  device_limits },
+	{ "device-vectors", "V-RNIC-14", device_vectors },
+	{ "cq-shared", "V-CQ-3 V-CQ-4 V-QP-5", cq_shared },
+	{ "cq-overflow", "V-CQ-5 V-CQ-6 V-AE-26 V-AE-29", cq_overflow },
+	{ "qp-query", "V-QP-9 V-QP-10 V-QP-12 V-CQ-10", qp_query },
+	{ "qp-modify", "V-QP-15 V-QP-18 V-QP-23 V-RD-6 V-IMM-5 V-RNIC-21 V-RNIC-27",
+	  qp_modify },
+	{ "qp-modify-idle", "V-QP-16 V-RD-6", qp_modify_idle },
+	{ "qp-no-reads", "V-ACC-9 V-AE-12 V-QP-7", qp_no_reads },
+	{ "qp-no-writes", "V-ACC-10 V-AE-13 V-QP-7", qp_no_writes },
+	{ "stag-indices", "V-STAG-2 V-STAG-7", stag_indices },
+	{ "mr-twice", "V-MR-7 V-DEA-6 V-MR-20", mr_twice },
+	{ "mr-zero-based", "V-MR-4 V-MR-23 V-MR-24", mr_zero_based },
+	{ }
+};

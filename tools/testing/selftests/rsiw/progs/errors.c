@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * errors: every status of a completion and every asynchronous event that verbs
+ * can provoke, each at its own cause, at the right side, once, and nothing
+ * else.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "both.h"
+#include "parts.h"
+#include "rsiw_opt.h"
+
+static const char usage[] =
+"usage: errors [options]\n"
+"Completion statuses and events; both ends are in this process.\n"
+USAGE_WHERE
+"  --limit SECONDS      watchdog (120)\n";
+
+#define LEN 4096
+#define NO_EVENT ((enum ibv_event_type)-1)
+#define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
+	     IBV_ACCESS_REMOTE_READ)
+
+static struct ep_where w = { .addr = "127.0.0.1", .port = 18740 };
+static struct ep_listener l;
+static char *mem;			/* LEN here, 4 * LEN there */
+static struct both b;
+static struct ibv_mr *here;		/* at the active side */
+static struct ibv_mr *there;		/* LEN..3 * LEN at the passive side */
+static struct ibv_pd *other;		/* another PD */
+
+static void begin(int rights, bool other_pd)
+{
+	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
+
+	both_connect(&b, &l, &w, &attr, &attr);
+	here = ep_reg(&b.a, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
+	there = ibv_reg_mr(other_pd ? other : b.p.pd, mem + 2 * LEN, 2 * LEN,
+			   rights);
+	CHECK(there, "register: %m");
+	async_drain(l.id->verbs);
+}
+
+static void end(void)
+{
+	CHECK_SYS(ibv_dereg_mr(here));
+	CHECK_SYS(ibv_dereg_mr(there));
+	both_destroy(&b);
+}
+
+/* The stream has ended: one event of this type at each side, or none. */
+static void over(enum ibv_event_type a, enum ibv_event_type p)
+{
+	unsigned int na = 0, np = 0;
+	struct ibv_async_event ev;
+
+	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, 8000) == IBV_QPS_ERR,
+	       "the active side is not in error");
+	expect(wait_state(b.p.id->qp, IBV_QPS_ERR, 8000) == IBV_QPS_ERR,
+	       "the passive side is not in error");
+	while (async_event(l.id->verbs, &ev, 50)) {
+		bool at_a = ev.element.qp == b.a.id->qp;
+
+		expect(ev.event_type == (at_a ? a : p), "%s at the %s side",
+		       ibv_event_type_str(ev.event_type),
+		       at_a ? "active" : "passive");
+		at_a ? na++ : np++;
+	}
+	expect(na == (a != NO_EVENT) && np == (p != NO_EVENT),
+	       "%u and %u events", na, np);
+}
+
+static void status(struct ibv_cq *cq, enum ibv_wc_status want)
+{
+	struct ibv_wc wc = { .status = 0 };
+
+	expect(ep_poll(cq, &wc, EP_EVENT_MS) && wc.status == want,
+	       "%s instead of %s", ibv_wc_status_str(wc.status),
+	       ibv_wc_status_str(want));
+}
+
+static int request(enum ibv_wr_opcode op, uint32_t len, uint64_t raddr,
+		   uint32_t rkey)
+{
+	return ep_post_send(&b.a, 1, op, mem, len, here->lkey, raddr, rkey);
+}
+
+struct target {
+	const char *write, *read;
+	int rights;
+	bool other_pd;
+	int64_t offset;
+	uint32_t key;			/* to be changed in the key */
+	bool wrap;
+};
+
+static const struct target targets[] = {
+	{ "V-AE-16 Write to an invalid STag",
+	  "V-AE-25 V-WC-5 Read of an invalid STag", ALL, .key = 0x5a5a00 },
+	{ "V-AE-17 Write behind the end",
+	  "V-AE-25 V-WC-5 Read behind the end", ALL, .offset = 2 * LEN - 1 },
+	{ "V-AE-18 V-ACC-6 Write without the right",
+	  "V-AE-25 V-WC-5 V-ACC-7 Read without the right",
+	  .rights = IBV_ACCESS_LOCAL_WRITE },
+	{ "V-AE-19 V-PD-4 Write to another PD",
+	  "V-AE-25 V-WC-5 V-PD-4 Read of another PD", ALL, .other_pd = true },
+	{ "V-AE-20 V-ACC-15 Write that wraps",
+	  "V-AE-25 V-WC-5 V-ACC-15 Read that wraps", ALL, .wrap = true },
+};
+
+static void remote(const struct target *t, bool read)
+{
+	uint64_t to;
+
+	part("%s", read ? t->read : t->write);
+	begin(t->rights, t->other_pd);
+	to = t->wrap ? UINT64_MAX : (uintptr_t)(mem + 2 * LEN) + t->offset;
+	CHECK_SYS(request(read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 64, to,
+			  there->rkey ^ t->key));
+	status(b.a.scq, read ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
+	over(read ? NO_EVENT : IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+	end();
+}
+
+static void enable(int access)
+{
+	struct ibv_qp_attr qa = { .qp_access_flags = access }, now;
+	struct ibv_qp_init_attr ia;
+
+	CHECK_SYS(ibv_modify_qp(b.p.id->qp, &qa, IBV_QP_ACCESS_FLAGS));
+	CHECK_SYS(ibv_query_qp(b.p.id->qp, &now, IBV_QP_ACCESS_FLAGS, &ia));
+	expect((int)now.qp_access_flags == access, "query says %#x",
+	       now.qp_access_flags);
+}
+
+static void enables(void)
+{
+	part("V-ACC-9 V-AE-12 V-WC-5 Read that the QP has not enabled");
+	begin(ALL, false);
+	enable(IBV_ACCESS_REMOTE_WRITE);
+	CHECK_SYS(request(IBV_WR_RDMA_WRITE, 64, (uintptr_t)mem + 2 * LEN,
+			  there->rkey));
+	status(b.a.scq, IBV_WC_SUCCESS);
+	CHECK_SYS(request(IBV_WR_RDMA_READ, 64, (uintptr_t)mem + 2 * LEN,
+			  there->rkey));
+	status(b.a.scq, IBV_WC_REM_INV_REQ_ERR);
+	over(NO_EVENT, IBV_EVENT_QP_ACCESS_ERR);
+	end();
+	part("V-ACC-10 V-AE-13 Write that the QP has not enabled");
+	begin(ALL, false);
+	enable(IBV_ACCESS_REMOTE_READ);
+	CHECK_SYS(request(IBV_WR_RDMA_READ, 64, (uintptr_t)mem + 2 * LEN,
+			  there->rkey));
+	status(b.a.scq, IBV_WC_SUCCESS);
+	CHECK_SYS(request(IBV_WR_RDMA_WRITE, 64, (uintptr_t)mem + 2 * LEN,
+			  there->rkey));
+	status(b.a.scq, IBV_WC_SUCCESS);
+	over(IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+	end();
+	part("V-ACC-11 enables do not matter to local elements");
+	begin(ALL, false);
+	enable(0);
+	CHECK_SYS(ep_post_recv(&b.p, 1, mem + 2 * LEN, LEN, there->lkey));
+	CHECK_SYS(request(IBV_WR_SEND, 64, 0, 0));
+	status(b.p.rcq, IBV_WC_SUCCESS);
+	end();
+}
+
+/* A bad receive: its own side is told by the completion, the other by event. */
+static void receive(const char *name, void *at, uint32_t len, uint32_t lkey,
+		    enum ibv_wc_status want, enum ibv_event_type peer)
+{
+	part("%s", name);
+	CHECK_SYS(ep_post_recv(&b.p, 1, at, len, lkey));
+	CHECK_SYS(ep_post_recv(&b.p, 2, NULL, 0, 0));
+	CHECK_SYS(request(IBV_WR_SEND, 64, 0, 0));
+	status(b.a.scq, IBV_WC_SUCCESS);
+	status(b.p.rcq, want);
+	status(b.p.rcq, IBV_WC_WR_FLUSH_ERR);
+	over(peer, NO_EVENT);
+	end();
+}
+
+static void receives(void)
+{
+	struct ibv_mr *foreign = ibv_reg_mr(other, mem, LEN, ALL);
+	char *at = mem + 2 * LEN;
+
+	part("V-AE-23 V-WR-19 no receive");
+	begin(ALL, false);
+	CHECK_SYS(request(IBV_WR_SEND, 64, 0, 0));
+	over(IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
+	end();
+	begin(ALL, false);
+	receive("V-WC-6 receive with an invalid STag", at, LEN,
+		there->lkey ^ 0x5a5a00, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
+	begin(ALL, false);
+	receive("V-WC-7 receive beyond the region", at + 2 * LEN - 1, LEN,
+		there->lkey, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
+	begin(0, false);
+	receive("V-WC-8 V-ACC-4 receive into a region that is only read", at,
+		LEN, there->lkey, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
+	begin(ALL, false);
+	receive("V-WC-9 V-PD-4 receive into another PD", mem, LEN, foreign->lkey,
+		IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
+	begin(ALL, false);
+	receive("V-WC-10 receive that wraps", (void *)UINTPTR_MAX, 64,
+		there->lkey, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
+	begin(ALL, false);
+	receive("V-WC-11 V-WR-17 message longer than the receive", at, 63,
+		there->lkey, IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR);
+	CHECK_SYS(ibv_dereg_mr(foreign));
+}
+
+/* A bad send: its side is told by the completion; the rest is flushed. */
+static void send_(const char *name, struct ibv_sge *sge, int n,
+		  enum ibv_wc_status want)
+{
+	struct ibv_send_wr wr[3], *bad;
+	int i;
+
+	part("%s", name);
+	for (i = 0; i < 3; i++)
+		wr[i] = (struct ibv_send_wr){
+			.wr_id = i, .next = i < 2 ? &wr[i + 1] : NULL,
+			.sg_list = sge, .num_sge = n, .opcode = IBV_WR_SEND,
+		};
+	CHECK_SYS(ibv_post_send(b.a.id->qp, wr, &bad));
+	status(b.a.scq, want);
+	status(b.a.scq, IBV_WC_WR_FLUSH_ERR);
+	status(b.a.scq, IBV_WC_WR_FLUSH_ERR);
+	over(NO_EVENT, IBV_EVENT_QP_FATAL);
+	end();
+}
+
+static void sends(void)
+{
+	struct ibv_mr *foreign = ibv_reg_mr(other, mem, LEN, ALL);
+	struct ibv_sge sge = { (uintptr_t)mem, 64, 0 };
+
+	begin(ALL, false);
+	sge.lkey = here->lkey ^ 0x5a5a00;
+	send_("V-WC-6 V-ST-26 Send with an invalid STag", &sge, 1,
+	      IBV_WC_LOC_PROT_ERR);
+	begin(ALL, false);
+	sge.lkey = 0;
+	send_("V-STAG0-3 Send with STag 0", &sge, 1, IBV_WC_LOC_PROT_ERR);
+	begin(ALL, false);
+	sge.lkey = foreign->lkey;
+	send_("V-WC-9 V-PD-4 Send from another PD", &sge, 1,
+	      IBV_WC_LOC_PROT_ERR);
+	begin(ALL, false);
+	sge = (struct ibv_sge){ (uintptr_t)mem + LEN - 1, 2, here->lkey };
+	send_("V-WC-7 Send beyond the region", &sge, 1, IBV_WC_LOC_PROT_ERR);
+	begin(ALL, false);
+	sge = (struct ibv_sge){ UINT64_MAX, 2, here->lkey };
+	send_("V-WC-10 Send that wraps", &sge, 1, IBV_WC_LOC_PROT_ERR);
+	CHECK_SYS(ibv_dereg_mr(foreign));
+}
+
+static void invalidation(const char *name, int rights, bool other_pd,
+			 uint32_t change, enum ibv_event_type peer)
+{
+	part("%s", name);
+	begin(rights, other_pd);
+	CHECK_SYS(ep_post_recv(&b.p, 1, NULL, 0, 0));
+	/* The library takes the STag from here. */
+	CHECK_SYS(request(IBV_WR_SEND_WITH_INV, 0, 0, there->rkey ^ change));
+	status(b.p.rcq, IBV_WC_REM_INV_REQ_ERR);
+	over(peer, NO_EVENT);
+	end();
+}
+
+static void invalidations(void)
+{
+	const enum ibv_event_type access = IBV_EVENT_QP_ACCESS_ERR;
+
+	invalidation("V-WC-13 V-INV-11 V-INV-12 invalidation of an unknown STag",
+		     ALL, false, 0x5a5a00, access);
+	invalidation("V-WC-13 V-INV-9 invalidation with another key", ALL, false,
+		     1, access);
+	invalidation("V-WC-12 V-INV-10 invalidation without remote rights",
+		     IBV_ACCESS_LOCAL_WRITE, false, 0, access);
+	invalidation("V-WC-12 V-INV-7 invalidation in another PD", ALL, true, 0,
+		     access);
+	part("V-INV-2 V-INV-14 an invalidated STag is dead");
+	begin(ALL, false);
+	CHECK_SYS(ep_post_recv(&b.p, 1, NULL, 0, 0));
+	CHECK_SYS(request(IBV_WR_SEND_WITH_INV, 0, 0, there->rkey));
+	status(b.a.scq, IBV_WC_SUCCESS);
+	status(b.p.rcq, IBV_WC_SUCCESS);
+	memset(mem + 2 * LEN, 7, LEN);
+	CHECK_SYS(request(IBV_WR_RDMA_WRITE, 64, (uintptr_t)mem + 2 * LEN,
+			  there->rkey));
+	over(access, access);
+	expect(mem[2 * LEN] == 7, "written");
+	end();
+}
+
+static void overflow(void)
+{
+	static const struct ep_attr tiny = { .send_wr = 16, .recv_wr = 16,
+					     .cqe = 1 };
+	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
+	unsigned int cq = 0, fatal = 0, i;
+	struct ibv_async_event ev;
+	struct both fine;
+	int room;
+
+	part("V-CQ-7 V-AE-26 V-AE-29 T-43 a CQ that overflows ends its QP");
+	both_connect(&fine, &l, &w, &attr, &attr);
+	both_connect(&b, &l, &w, &tiny, &attr);
+	room = b.a.scq->cqe;
+	async_drain(l.id->verbs);
+	for (i = 0; i < 16; i++)
+		CHECK_SYS(ep_post_recv(&b.p, i, NULL, 0, 0));
+	for (i = 0; (int)i < room + 1; i++)
+		CHECK_SYS(ep_post_send(&b.a, i, IBV_WR_SEND, NULL, 0, 0, 0, 0));
+	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, 8000) == IBV_QPS_ERR, "state");
+	while (async_event(l.id->verbs, &ev, 100)) {
+		cq += ev.event_type == IBV_EVENT_CQ_ERR &&
+		      ev.element.cq == b.a.scq;
+		fatal += ev.event_type == IBV_EVENT_QP_FATAL &&
+			 ev.element.qp == b.a.id->qp;
+	}
+	expect(cq == 1 && fatal == 1, "%u CQ_ERR, %u QP_FATAL", cq, fatal);
+	part("V-CQ-6 S-5042-8 others do not notice");
+	CHECK_SYS(ep_post_recv(&fine.p, 1, NULL, 0, 0));
+	CHECK_SYS(ep_post_send(&fine.a, 1, IBV_WR_SEND, NULL, 0, 0, 0, 0));
+	status(fine.a.scq, IBV_WC_SUCCESS);
+	status(fine.p.rcq, IBV_WC_SUCCESS);
+	both_close(&fine);
+	both_destroy(&b);
+}
+
+/* The send queue in the mapped memory of this process, by a post in it. */
+static uint8_t *find_sqe(uint64_t magic)
+{
+	char line[512];
+	FILE *f = fopen("/proc/self/maps", "r");
+	uint8_t *found = NULL;
+
+	CHECK(f, "maps: %m");
+	while (!found && fgets(line, sizeof(line), f)) {
+		uintptr_t from, to, at;
+
+		if (!strstr(line, "uverbs") ||
+		    sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) != 2)
+			continue;
+		for (at = from; !found && at + 120 <= to; at += 120)
+			if (*(volatile uint64_t *)at == magic)
+				found = (uint8_t *)at;
+	}
+	fclose(f);
+	CHECK(found, "no such entry in the mapped queues");
+	return found;
+}
+
+/* An entry that no library writes, in a QP that is connected afterwards. */
+static void forged(const char *name, unsigned int at, uint8_t value,
+		   enum ibv_wc_status want)
+{
+	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
+	const uint64_t magic = 0x5157a9b1c3d5e7f9;
+	struct rdma_cm_id *id;
+
+	part("%s", name);
+	b.a.ec = rdma_create_event_channel();
+	id = active_id(b.a.ec, &l, &w);
+	ep_setup(&b.a, id, &attr);
+	CHECK_SYS(ep_post_send(&b.a, magic, IBV_WR_SEND, NULL, 0, 0, 0, 0));
+	find_sqe(magic)[at] = value;
+	async_drain(l.id->verbs);
+	CHECK_SYS(rdma_connect(id, &b.a.param));
+	ep_accept(&b.p, &l, &attr);
+	ep_expect(b.a.ec, RDMA_CM_EVENT_ESTABLISHED);
+	status(b.a.scq, want);
+	over(NO_EVENT, IBV_EVENT_QP_FATAL);
+	both_destroy(&b);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int seconds = 120, i;
+	const struct opt table[] = {
+		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
+		{ }
+	};
+
+	opt_parse(argc, argv, usage, &w, table);
+	ep_watchdog(seconds);
+	ep_enter_netns(w.server_netns);
+	ep_listen(&l, w.addr, w.port, 8);
+	CHECK(l.id->verbs, "%s is the address of no device", w.addr);
+	other = ibv_alloc_pd(l.id->verbs);
+	CHECK(other, "alloc PD: %m");
+	mem = ep_pages(4 * LEN);
+	for (i = 0; i < 2 * sizeof(targets) / sizeof(targets[0]); i++)
+		remote(&targets[i / 2], i & 1);
+	enables();
+	receives();
+	sends();
+	invalidations();
+	overflow();
+	forged("V-WC-3 T-3 an unknown operation", 11, 99, IBV_WC_LOC_QP_OP_ERR);
+	forged("V-WC-16 V-QP-8 fast registration by a process", 11, 11,
+	       IBV_WC_LOC_QP_OP_ERR);
+	forged("V-WC-3 T-3 more elements than there are", 10, 200,
+	       IBV_WC_LOC_QP_OP_ERR);
+	CHECK_SYS(ibv_dealloc_pd(other));
+	ep_unlisten(&l);
+	return parts_end();
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * regions: memory regions whose addresses are chosen, that are registered
+ * again, that are DMA buffers, and that are larger than 32 bits can tell.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/udmabuf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "both.h"
+#include "parts.h"
+#include "raw.h"
+#include "rsiw_opt.h"
+
+static const char usage[] =
+"usage: regions [options]\n"
+"Kinds of memory regions; both ends are in this process.\n"
+USAGE_WHERE
+"  --big MIB            also messages of this size and 4 GiB - 1 (0)\n"
+"  --limit SECONDS      watchdog (120)\n";
+
+#define LEN 16384
+#define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
+	     IBV_ACCESS_REMOTE_READ)
+#define ZERO_BASED 32			/* IBV_ACCESS_ZERO_BASED */
+#define TRANS 1
+#define PD 2
+#define ACCESS 4
+
+static struct ep_where w = { .addr = "127.0.0.1", .port = 18780 };
+static struct ep_listener l;
+static char *here, *there;		/* memory of the two sides */
+static struct both b;
+static struct ibv_pd *keep;		/* of the passive side */
+static struct ibv_mr *local;
+
+static void connected(void)
+{
+	static const struct ep_attr active = { .send_wr = 8, .recv_wr = 8 };
+	const struct ep_attr passive = { .send_wr = 8, .recv_wr = 8,
+					 .pd = keep };
+
+	both_connect(&b, &l, &w, &active, &passive);
+	local = ep_reg(&b.a, here, LEN, ALL);
+}
+
+static void disconnected(void)
+{
+	CHECK_SYS(ibv_dereg_mr(local));
+	both_destroy(&b);
+}
+
+/* The status of a request of `len` bytes at `to`. */
+static enum ibv_wc_status request(enum ibv_wr_opcode op, uint32_t len,
+				  uint64_t to, uint32_t rkey)
+{
+	struct ibv_wc wc;
+
+	CHECK_SYS(ep_post_send(&b.a, 1, op, here, len, local->lkey, to, rkey));
+	CHECK(ep_poll(b.a.scq, &wc, EP_EVENT_MS), "no completion");
+	return wc.status;
+}
+
+/* Writes and reads all of a region of LEN bytes at `mem` through `to`. */
+static void works(const char *what, char *mem, uint64_t to, uint32_t rkey)
+{
+	static char mark;
+	int i;
+
+	memset(here, ++mark, LEN);
+	expect(!request(IBV_WR_RDMA_WRITE, LEN, to, rkey), "%s: Write", what);
+	/* A Read behind it: all is placed (V-ORD-10). */
+	memset(here, 0, LEN);
+	expect(!request(IBV_WR_RDMA_READ, LEN, to, rkey), "%s: Read", what);
+	for (i = 0; i < LEN; i++)
+		if (!expect(here[i] == mark && mem[i] == mark,
+			    "%s: byte %d", what, i))
+			return;
+}
+
+/* A Read of a byte there is refused; ends the connection. */
+static void dead(const char *what, uint64_t to, uint32_t rkey)
+{
+	enum ibv_wc_status s = request(IBV_WR_RDMA_READ, 1, to, rkey);
+
+	expect(s == IBV_WC_REM_ACCESS_ERR, "%s: %s", what, ibv_wc_status_str(s));
+	disconnected();
+}
+
+static void addresses(void)
+{
+	static const uint64_t iova[] = { 0, 4096, 0x8000000000000000,
+					 UINT64_MAX - LEN + 1 };
+	struct ibv_mr *mr;
+	unsigned int i;
+
+	connected();
+	part("V-MR-4 V-MR-24 V-RNIC-26 addresses that the consumer chooses");
+	for (i = 0; i < sizeof(iova) / sizeof(iova[0]); i++) {
+		mr = ibv_reg_mr_iova(b.p.pd, there, LEN, iova[i], ALL);
+		CHECK(mr, "register at %#lx: %m", iova[i]);
+		works("iova", there, iova[i], mr->rkey);
+		CHECK_SYS(ibv_dereg_mr(mr));
+	}
+	part("V-MR-23 V-MR-4 zero-based");
+	mr = ibv_reg_mr(b.p.pd, there, LEN, ALL | ZERO_BASED);
+	CHECK(mr, "register: %m");
+	works("zero-based", there, 0, mr->rkey);
+	part("V-MR-23 a zero-based region has no other addresses");
+	dead("address", (uintptr_t)there, mr->rkey);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	part("V-MR-5 any start and length");
+	connected();
+	for (i = 1; i < 5000; i += 977) {
+		uint64_t at = (uintptr_t)there + i;
+
+		mr = ep_reg(&b.p, there + i, i, ALL);
+		expect(!request(IBV_WR_RDMA_WRITE, i, at, mr->rkey), "%u", i);
+		expect(!request(IBV_WR_RDMA_READ, 1, at + i - 1, mr->rkey),
+		       "last of %u", i);
+		CHECK_SYS(ibv_dereg_mr(mr));
+	}
+	part("V-MR-7 V-DEA-6 the same memory many times");
+	struct ibv_mr *one = ep_reg(&b.p, there, LEN, ALL);
+	struct ibv_mr *two = ep_reg(&b.p, there, LEN, ALL);
+
+	CHECK_SYS(ibv_dereg_mr(one));
+	works("the other", there, (uintptr_t)there, two->rkey);
+	CHECK_SYS(ibv_dereg_mr(two));
+	part("V-DEA-1 V-DEA-2 V-ACC-18 a deregistered STag is dead");
+	mr = ep_reg(&b.p, there, LEN, ALL);
+	works("before", there, (uintptr_t)there, mr->rkey);
+	i = mr->rkey;
+	CHECK_SYS(ibv_dereg_mr(mr));
+	dead("after", (uintptr_t)there, i);
+}
+
+static void again(void)
+{
+	char *other = ep_pages(LEN);
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	uint32_t old;
+	int i;
+
+	part("V-MR-8 V-MR-11 other memory, any number of times");
+	connected();
+	mr = ep_reg(&b.p, there, LEN, ALL);
+	for (i = 0; i < 20; i++) {
+		char *at = i & 1 ? there : other;
+
+		CHECK_SYS(raw_rereg_mr(mr, TRANS, NULL, at, LEN,
+				       (uintptr_t)at, 0));
+		works("reregistered", at, (uintptr_t)at, mr->rkey);
+	}
+	part("V-MR-8 other rights");
+	CHECK_SYS(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0,
+			       IBV_ACCESS_REMOTE_READ));
+	expect(!request(IBV_WR_RDMA_READ, 1, (uintptr_t)there, mr->rkey), "Read");
+	memset(there, 3, LEN);
+	request(IBV_WR_RDMA_WRITE, 1, (uintptr_t)there, mr->rkey);
+	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, 5000) == IBV_QPS_ERR &&
+	       there[0] == 3, "a Write is not refused");
+	part("V-MR-8 V-MR-21 more rights");
+	CHECK_SYS(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0, ALL));
+	pd = ibv_alloc_pd(b.p.id->verbs);
+	CHECK(pd, "alloc PD: %m");
+	part("V-MR-8 another PD");
+	CHECK_SYS(raw_rereg_mr(mr, PD, pd, NULL, 0, 0, 0));
+	disconnected();
+	connected();
+	dead("the old PD", (uintptr_t)there, mr->rkey);
+	expect(ibv_dealloc_pd(pd) == EBUSY, "the PD is not in use");
+	part("V-MR-12 the old STag is dead");
+	connected();
+	CHECK_SYS(raw_rereg_mr(mr, PD | TRANS, b.p.pd, there, LEN,
+			       (uintptr_t)there, 0));
+	expect(!ibv_dealloc_pd(pd), "the PD is still in use");
+	works("back", there, (uintptr_t)there, mr->rkey);
+	old = mr->rkey;
+	CHECK_SYS(raw_rereg_mr(mr, TRANS, NULL, other, LEN, (uintptr_t)other, 0));
+	expect(mr->rkey != old, "the same STag");
+	dead("old", (uintptr_t)there, old);
+	part("V-MR-10 a bad address deallocates");
+	connected();
+	CHECK_SYS(ibv_dereg_mr(mr));
+	mr = ep_reg(&b.p, there, LEN, ALL);
+	works("before", there, (uintptr_t)there, mr->rkey);
+	expect(raw_rereg_mr(mr, TRANS, NULL, (void *)4096, LEN, 4096, 0) ==
+	       EFAULT, "not refused");
+	dead("STag", (uintptr_t)there, mr->rkey);
+	part("V-MR-8 what was deallocated is registered again");
+	connected();
+	CHECK_SYS(ibv_dereg_mr(mr));
+	mr = ep_reg(&b.p, there, LEN, ALL);
+	raw_rereg_mr(mr, TRANS, NULL, (void *)4096, LEN, 4096, 0);
+	CHECK_SYS(raw_rereg_mr(mr, TRANS, NULL, there, LEN, (uintptr_t)there,
+			       0));
+	works("again", there, (uintptr_t)there, mr->rkey);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	disconnected();
+	munmap(other, LEN);
+}
+
+static void dma_buffers(void)
+{
+	struct udmabuf_create create = { .flags = UDMABUF_FLAGS_CLOEXEC,
+					 .size = 4 * LEN };
+	int dev = open("/dev/udmabuf", O_RDWR), fd;
+	struct ibv_mr *mr;
+	char *mem;
+
+	if (dev < 0)
+		return;
+	part("V-MR-3 C-004-8 a DMA buffer as a region");
+	create.memfd = memfd_create("buffer", MFD_ALLOW_SEALING);
+	CHECK_SYS(ftruncate(create.memfd, 4 * LEN));
+	CHECK_SYS(fcntl(create.memfd, F_ADD_SEALS, F_SEAL_SHRINK));
+	fd = ioctl(dev, UDMABUF_CREATE, &create);
+	CHECK(fd >= 0, "udmabuf: %m");
+	mem = mmap(NULL, 4 * LEN, PROT_READ | PROT_WRITE, MAP_SHARED,
+		   create.memfd, 0);
+	CHECK(mem != MAP_FAILED, "map: %m");
+	connected();
+	mr = raw_reg_dmabuf(b.p.pd, LEN, LEN, 0, fd, ALL);
+	if (expect(mr, "register: %s", strerror(errno))) {
+		works("buffer", mem + LEN, 0, mr->rkey);
+		part("V-IMM-9 beyond a DMA buffer");
+		expect(!raw_reg_dmabuf(b.p.pd, LEN, 4 * LEN, 0, fd, ALL) &&
+		       errno == EINVAL, "beyond: %s", strerror(errno));
+		expect(!raw_reg_dmabuf(b.p.pd, 0, LEN, 0, 0, ALL),
+		       "no DMA buffer");
+		part("V-MR-26 a DMA buffer outlives its descriptors");
+		close(fd);
+		close(create.memfd);
+		fd = create.memfd = -1;
+		works("closed", mem + LEN, 0, mr->rkey);
+		part("V-MR-8 a DMA buffer becomes other memory");
+		CHECK_SYS(raw_rereg_mr(mr, TRANS, NULL, there, LEN,
+				       (uintptr_t)there, 0));
+		works("memory", there, (uintptr_t)there, mr->rkey);
+		CHECK_SYS(raw_dereg_dmabuf(mr));
+	}
+	disconnected();
+	close(fd);
+	close(create.memfd);
+	close(dev);
+	munmap(mem, 4 * LEN);
+}
+
+/* `len` bytes of address space over one piece of 64 MiB. */
+static char *huge(size_t len)
+{
+	const size_t piece = 64 << 20;
+	int fd = memfd_create("huge", 0);
+	char *mem = mmap(NULL, len, PROT_NONE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	size_t at;
+
+	CHECK(fd >= 0 && mem != MAP_FAILED, "%zu bytes: %m", len);
+	CHECK_SYS(ftruncate(fd, piece));
+	for (at = 0; at < len; at += piece)
+		CHECK(mmap(mem + at, piece, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) !=
+		      MAP_FAILED, "map: %m");
+	close(fd);
+	return mem;
+}
+
+/* A list of elements that is longer than a message can be. */
+static void sized(char *mem, size_t size)
+{
+	static const struct ep_attr attr = { .send_wr = 8, .recv_wr = 8,
+					     .send_sge = 2 };
+	struct ibv_sge sge[2];
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = sge, .num_sge = 2, .opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+
+	part("V-WC-21 V-WR-16 more than 2^32-1 bytes");
+	both_connect(&b, &l, &w, &attr, &attr);
+	mr = ep_reg(&b.a, mem, size, ALL);
+	sge[0] = (struct ibv_sge){ (uintptr_t)mem, UINT32_MAX, mr->lkey };
+	sge[1] = (struct ibv_sge){ (uintptr_t)mem, 1, mr->lkey };
+	CHECK_SYS(ibv_post_send(b.a.id->qp, &wr, &bad));
+	expect(ep_poll(b.a.scq, &wc, EP_EVENT_MS) &&
+	       wc.status == IBV_WC_LOC_LEN_ERR, "%s",
+	       ibv_wc_status_str(wc.status));
+	CHECK_SYS(ibv_dereg_mr(mr));
+	both_destroy(&b);
+}
+
+static void big_messages(uint32_t len)
+{
+	const size_t size = 5ull << 30;
+	uint64_t from = (4ull << 30) - 8192;
+	struct ibv_mr *a, *p;
+	struct ibv_wc wc;
+	char *mem;
+
+	part("V-MR-5 V-MR-24 a region of 5 GiB, used across 4 GiB");
+	mem = huge(size);
+	connected();
+	p = ep_reg(&b.p, mem, size, ALL);
+	a = ep_reg(&b.a, mem, size, ALL);
+	memset(here, 9, LEN);
+	expect(!request(IBV_WR_RDMA_WRITE, LEN, (uintptr_t)mem + from, p->rkey),
+	       "Write");
+	expect(!request(IBV_WR_RDMA_READ, LEN, (uintptr_t)mem + from, p->rkey),
+	       "Read");
+	expect(mem[from] == 9 && mem[from + LEN - 1] == 9, "bytes");
+	if (len) {
+		uint32_t sizes[] = { len, UINT32_MAX };
+		int i;
+
+		part("V-WR-16 V-ORD-8 messages of %u and 2^32-1 bytes", len);
+		for (i = 0; i < 2; i++) {
+			/* A receive behind a Write sees all of it. */
+			CHECK_SYS(ep_post_recv(&b.p, 1, NULL, 0, 0));
+			CHECK_SYS(ep_post_send(&b.a, 2, IBV_WR_RDMA_WRITE, mem,
+					       sizes[i], a->lkey,
+					       (uintptr_t)mem, p->rkey));
+			CHECK_SYS(ep_post_send(&b.a, 3, IBV_WR_SEND, NULL, 0, 0,
+					       0, 0));
+			expect(ep_poll(b.p.rcq, &wc, 300000) && !wc.status,
+			       "%u: %s", sizes[i], ibv_wc_status_str(wc.status));
+			expect(ep_poll(b.a.scq, &wc, 1000) && !wc.status, "Write");
+			expect(ep_poll(b.a.scq, &wc, 1000) && !wc.status, "Send");
+		}
+	}
+	CHECK_SYS(ibv_dereg_mr(a));
+	CHECK_SYS(ibv_dereg_mr(p));
+	disconnected();
+	sized(mem, size);
+	CHECK_SYS(munmap(mem, size));
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int seconds = 120, big = 0;
+	const struct opt table[] = {
+		{ "big", .num = &big, .max = 4095 },
+		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
+		{ }
+	};
+
+	opt_parse(argc, argv, usage, &w, table);
+	ep_watchdog(seconds);
+	ep_enter_netns(w.server_netns);
+	ep_listen(&l, w.addr, w.port, 8);
+	CHECK(l.id->verbs, "%s is the address of no device", w.addr);
+	keep = ibv_alloc_pd(l.id->verbs);
+	CHECK(keep, "alloc PD: %m");
+	here = ep_pages(LEN);
+	there = ep_pages(LEN);
+	addresses();
+	again();
+	dma_buffers();
+	big_messages(big << 20);
+	CHECK_SYS(ibv_dealloc_pd(keep));
+	ep_unlisten(&l);
+	return parts_end();
+}
