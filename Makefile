@@ -18,7 +18,7 @@ packaged:
 modules_install:
 	@tools/vm/install "$(KDIR)"
 
-demo check shell:
+demo check check-long shell:
 	@tools/vm/$@
 
 check-debug:
@@ -42,6 +42,7 @@ distclean: clean
 help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
 	@echo "make check            all tests"
+	@echo "make check-long       what takes longer: kernel services, two guests"
 	@echo "make conformance-report  what of the requirement matrix the last tests showed"
 	@echo "make check-debug      the same tests on a kernel with KASAN, lockdep and kmemleak"
 	@echo "make bench            the benchmark, rsiw beside siw, rxe and plain TCP"
@@ -53,4 +54,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check check-debug shell bench conformance-report lint clean distclean help
+.PHONY: module packaged modules_install demo check check-long check-debug shell bench conformance-report lint clean distclean help

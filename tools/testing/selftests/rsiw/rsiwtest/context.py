@@ -7,6 +7,8 @@ import re
 import time
 
 from .core import Fail, Skip, TimedOut
+from .machine import LOCAL
+from .peer import PEER, RemoteProc
 from .proc import Proc
 from .topo import status
 
@@ -48,13 +50,20 @@ class Context:
         return path
 
     def start(self, *argv, netns=None, env=None, cwd=None):
-        """Starts a program."""
+        """Starts a program, in a network namespace or on the peer."""
         self.started += 1
-        log = os.path.join(self.env.results, "%s.%d.log" % (
-            self.test.name, self.started))
-        proc = Proc(argv, log, netns, env, cwd)
+        name = "%s.%d.log" % (self.test.name, self.started)
+        if netns == PEER:
+            proc = RemoteProc(self.env.peer, argv, name, env, cwd)
+        else:
+            proc = Proc(argv, os.path.join(self.env.results, name), netns,
+                        env, cwd)
         self.procs.append(proc)
         return proc
+
+    def machine(self, netns=None):
+        """The machine that `netns` (of a Path) is on."""
+        return self.env.peer if netns == PEER else LOCAL
 
     def run(self, *argv, netns=None, timeout=None, expect=0, env=None,
             cwd=None):
@@ -133,7 +142,7 @@ class Context:
         """Drops what has ended, with its output, in long series."""
         for proc in self.procs:
             if proc.poll() is not None:
-                os.unlink(proc.log)
+                proc.forget()
         self.procs = [p for p in self.procs if p.poll() is None]
 
     def need(self, *programs):

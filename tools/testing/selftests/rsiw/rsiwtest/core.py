@@ -21,22 +21,24 @@ class TimedOut(Fail):
 class Test:
     """One test: a function that gets a Context and raises Fail or Skip."""
 
-    def __init__(self, func, name, limit, cost, only_type):
+    def __init__(self, func, name, limit, cost, only_type, long, pair):
         self.func = func
         self.name = name
         self.limit = limit          # seconds until it counts as hanging
         self.cost = cost            # seconds it usually takes, for shards
         self.only_type = only_type  # link type it is made for, or None
+        self.long = long            # for `make check-long`
+        self.pair = pair            # needs a peer in another guest
         self.doc = (func.__doc__ or "").strip().split("\n")[0]
 
 
 _tests = []
 
 
-def test(name, limit=60, cost=3, only_type=None):
+def test(name, limit=60, cost=3, only_type=None, long=False, pair=False):
     """Registers the decorated function as a test."""
     def register(func):
-        _tests.append(Test(func, name, limit, cost, only_type))
+        _tests.append(Test(func, name, limit, cost, only_type, long, pair))
         return func
     return register
 
@@ -54,8 +56,12 @@ def collect():
     return list(_tests)
 
 
-def select(tests, patterns, shard):
-    """The tests that match a pattern and belong to the shard (i, n)."""
+def select(tests, patterns, shard, long=False, pair=False):
+    """The tests that match a pattern and belong to the shard (i, n). Without
+    patterns either those of `make check` or the long ones."""
+    tests = [t for t in tests if t.pair == pair]
+    if not patterns and not pair:
+        tests = [t for t in tests if t.long == long]
     if patterns:
         tests = [t for t in tests
                  if any(fnmatch.fnmatch(t.name, p) for p in patterns)]

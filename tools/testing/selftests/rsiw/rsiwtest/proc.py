@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Child processes: each a session of its own, so that none is left behind."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -42,14 +43,24 @@ class Proc:
     def __str__(self):
         return " ".join([os.path.basename(self.argv[0])] + self.argv[1:])
 
+    def forget(self):
+        """Drops its output."""
+        os.unlink(self.log)
+
     def poll(self):
         """Exit status, or None while it runs."""
         return self.popen.poll()
 
     def output(self):
         """What it has printed so far."""
-        with open(self.log, "rb") as f:
-            return f.read().decode(errors="replace")
+        try:
+            with open(self.log, "rb") as f:
+                return f.read().decode(errors="replace")
+        except OSError as err:
+            # A shared directory may say so of a file that just grows.
+            if err.errno != errno.ENODATA:
+                raise
+            return ""
 
     def wait(self, timeout):
         """Exit status; TimedOut when it takes longer."""
@@ -85,7 +96,7 @@ class Proc:
         seen = 0
         while True:
             # A wildcard has one socket per RDMA device, made one by one.
-            before, seen = seen, listening(self.pid, port)
+            before, seen = seen, self.listeners(port)
             if seen and seen == before:
                 return
             if self.poll() is not None:
@@ -95,6 +106,10 @@ class Proc:
                 raise TimedOut("%s does not listen on port %d:\n%s" %
                                (self, port, self.tail()))
             time.sleep(0.03)
+
+    def listeners(self, port):
+        """How many sockets listen on `port` where it runs."""
+        return listening(self.pid, port)
 
     def tail(self, head=5, tail=20):
         """The beginning and the end of its output, indented."""

@@ -9,9 +9,11 @@ import sys
 import time
 import traceback
 
-from . import core, kmsg
+from . import core, kmsg, peer
 from .context import Context
 from .core import Fail, Skip, TimedOut
+from .machine import LOCAL
+from .pairtopo import HERE4, HERE6, PEER4, PEER6, PairTopology, set_up
 from .topo import Topology, make_nodes, sh, status
 
 USAGE = """\
@@ -34,7 +36,17 @@ class Env:
         self.module = args.module or args.type
         self.bin = os.path.abspath(args.bin)
         self.results = os.path.abspath(args.results)
-        self.topo = Topology(args.type)
+        self.peer = None
+        self.params = []            # of the module
+        if args.peer:
+            set_up(LOCAL, HERE4, HERE6)
+            self.peer = peer.Peer(PEER4)
+            # What both drivers do when left alone is a subject of its own.
+            if self.peer.type != self.type:
+                self.params = ["mpa_crc=0"]
+            self.topo = PairTopology(args.type, self.peer)
+        else:
+            self.topo = Topology(args.type)
         self.slow = SLOW if args.debug else 1
         self._port = 20000
 
@@ -54,6 +66,11 @@ def parse(argv):
     p.add_argument("--list", action="store_true", help="only name the tests")
     p.add_argument("--only", action="append", metavar="PATTERN",
                    help="names or shell patterns; may be repeated")
+    p.add_argument("--long", action="store_true",
+                   help="the long tests instead of those of make check")
+    p.add_argument("--peer", action="store_true", help="the tests with a "
+                   "second guest, in which an agent runs")
+    p.add_argument("--agent", action="store_true", help="be that agent")
     p.add_argument("--shard", metavar="I/N",
                    help="only the I-th of N parts of about the same length")
     p.add_argument("--debug", action="store_true",
@@ -102,6 +119,19 @@ class Result:
         self.notes.append(note)
 
 
+class Log:
+    """The kernel's log, with that of the peer."""
+
+    def __init__(self, other):
+        self.own, self.other = kmsg.Kmsg(), other
+
+    def read(self):
+        lines = self.own.read()
+        if self.other:
+            lines += ["peer " + line for line in self.other.kernel()]
+        return lines
+
+
 def on_alarm(_sig, _frame):
     raise TimedOut("the test does not come to its end")
 
@@ -124,7 +154,9 @@ def call(ctx, res, log):
         res.fail(str(err))
         signal.alarm(0)
         path = os.path.join(ctx.env.results, ctx.test.name + ".stacks")
-        kmsg.dump_stacks(path, log)
+        kmsg.dump_stacks(path, log.own)
+        if ctx.env.peer:
+            ctx.env.peer.stacks(ctx.test.name)
         res.notes.append("stacks of all tasks: %s" % os.path.basename(path))
     except Fail as err:
         res.fail(str(err))
@@ -204,22 +236,39 @@ def leak_check(env, number):
 def prepare(env):
     """What must hold before any test can run."""
     os.makedirs(env.results, exist_ok=True)
-    rv, out = status("modprobe", env.module)
+    if env.params:
+        status("modprobe", "-r", env.module)
+    load_modules(env.module, *env.params)
+    env.topo.ensure()
+
+
+def load_modules(module, *params):
+    """The driver and what its users need."""
+    rv, out = status("modprobe", module, *params)
     if rv:
-        raise Fail("cannot load %s: %s" % (env.module, out.strip()))
-    for module in ("ib_uverbs", "rdma_ucm"):
-        sh("modprobe", module)
+        raise Fail("cannot load %s: %s" % (module, out.strip()))
+    for name in ("ib_uverbs", "rdma_ucm"):
+        sh("modprobe", name)
     make_nodes()
     # Some tools crash when they are refused what they want (a tool's bug);
     # only the kernel's own faults are to be in its log.
     with open("/proc/sys/debug/exception-trace", "w") as f:
         f.write("0")
-    env.topo.ensure()
+
+
+def be_agent(args):
+    """Serves the tests in the other guest."""
+    load_modules(args.module or args.type)
+    set_up(LOCAL, PEER4, PEER6)
+    return peer.serve(args.type, PEER4, os.path.abspath(args.results))
 
 
 def main(argv=None):
     args = parse(argv)
-    tests = core.select(core.collect(), args.only, args.shard)
+    if args.agent:
+        return be_agent(args)
+    tests = core.select(core.collect(), args.only, args.shard, args.long,
+                        args.peer)
     if args.list:
         for t in tests:
             print("%-28s %4ds  %s" % (t.name, t.cost, t.doc))
@@ -227,8 +276,12 @@ def main(argv=None):
     if not tests:
         print("no test matches", file=sys.stderr)
         return 2
-    env = Env(args)
-    log = kmsg.Kmsg()
+    try:
+        env = Env(args)
+    except Fail as err:
+        print("Bail out! %s" % err)
+        return 1
+    log = Log(env.peer)
     signal.signal(signal.SIGALRM, on_alarm)
     print("KTAP version 1\n1..%d" % (len(tests) + args.debug), flush=True)
     count = {"pass": 0, "fail": 0, "skip": 0}
@@ -253,6 +306,8 @@ def main(argv=None):
         with open(os.path.join(env.results, "results.json"), "w") as f:
             json.dump(records, f, indent=1)
     env.topo.drop()
+    if env.peer:
+        env.peer.end()
     if args.debug and not leak_check(env, len(tests) + 1):
         count["fail"] += 1
     print("# Totals: pass:%(pass)d fail:%(fail)d xfail:0 xpass:0 "

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0
+"""fio, as the one who checks what comes back from a storage service."""
+
+# Block sizes with what each job writes of them: from one sector to the
+# largest request, little enough for an emulated CPU.
+SIZES = (("512", "64k"), ("4k", "512k"), ("64k", "2m"), ("1m", "8m"))
+# For `make check`.
+FEW = (("512", "32k"), ("4k", "256k"), ("64k", "1m"), ("1m", "4m"))
+# Where each job works on a common device.
+REGION_MIB = 64
+
+
+def jobs(target, sizes):
+    """Arguments for one job per block size on a block device or directory."""
+    argv = []
+    for i, (bs, size) in enumerate(sizes):
+        argv += ["--name=b" + bs, "--bs=" + bs, "--size=" + size]
+        if target.startswith("/dev/"):
+            argv += ["--filename=" + target,
+                     "--offset=%dm" % (i * REGION_MIB)]
+        else:
+            argv += ["--directory=" + target]
+    return argv
+
+
+def start(t, target, rw, sizes=SIZES, depth=8, netns=None, extra=()):
+    """Starts fio with one job per size, all at once, verifying."""
+    return t.start("fio", "--direct=1", "--ioengine=libaio", "--thread",
+                   "--iodepth=%d" % depth, "--rw=" + rw, "--verify=crc32c",
+                   "--verify_fatal=1", "--verify_state_save=0",
+                   "--randrepeat=0", *extra, *jobs(target, sizes),
+                   netns=netns)
+
+
+def verify(t, target, sizes=SIZES, depth=8, netns=None, timeout=None):
+    """Writes and reads back, then mixes reads and writes of the same."""
+    for rw in ("write", "randrw"):
+        start(t, target, rw, sizes, depth, netns).expect(t.left(timeout))
+
+
+def endless(t, target, seconds, sizes=SIZES, netns=None):
+    """Mixed traffic that is verified for so many seconds."""
+    # Reads find what this very run has written, and nothing else.
+    return start(t, target, "randwrite", sizes, netns=netns, extra=(
+        "--time_based", "--runtime=%d" % seconds, "--verify_backlog=16"))

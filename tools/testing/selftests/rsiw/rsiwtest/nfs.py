@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0
+"""NFS over RDMA: the kernel's server and client, version 4.2."""
+
+import os
+
+from .core import Fail
+from .machine import wait_until
+
+EXPORT = "/srv/rsiw"
+MOUNTPOINT = "/mnt/rsiw"
+PIPEFS = "/run/rpc_pipefs"
+CLD = "/var/lib/nfs/nfsdcld"
+NFSD = "/proc/fs/nfsd"
+PORT = 20049
+OPTIONS = "vers=4.2,proto=rdma,port=%d,rsize=1048576,wsize=1048576" % PORT
+
+
+def within(netns, *argv):
+    """A command in a network namespace that shares all else."""
+    if not netns:
+        return argv
+    return ("nsenter", "--net=/run/netns/" + netns) + argv
+
+
+class Server:
+    """A server that exports a file system in memory."""
+
+    def __init__(self, t, machine, addr, netns=None, where=None):
+        self.t = t
+        self.m = machine
+        self.addr = addr
+        self.netns = netns          # the service's, a name
+        self.where = where          # what t.start calls that
+        self.procs = []
+
+    def sh(self, *argv):
+        return self.m.sh(*within(self.netns, *argv))
+
+    def __enter__(self):
+        m = self.m
+        m.modprobe("nfsd", "rpcrdma")
+        self.drop()
+        m.mkdir(EXPORT)
+        m.mkdir(PIPEFS)
+        m.mkdir(CLD)
+        for path, fs in ((EXPORT, "tmpfs"), (PIPEFS, "rpc_pipefs"),
+                         (NFSD, "nfsd")):
+            self.sh("mount", "-t", fs, fs, path)
+        # Without one that keeps the clients' names the server makes them
+        # wait for others that never existed.
+        self.procs = [
+            self.t.start("nfsdcld", "-F", netns=self.where),
+            self.t.start("rpc.mountd", "-N", "3", "--foreground",
+                         netns=self.where)]
+        self.procs[1].wait_output("starting", self.t.left(20))
+        # The default depends on the size of the machine's memory.
+        m.write(NFSD + "/max_block_size", "1048576")
+        m.write(NFSD + "/nfsv4leasetime", "10")
+        m.write(NFSD + "/nfsv4gracetime", "10")
+        self.sh("exportfs", "-o", "rw,no_root_squash,fsid=0,insecure,"
+                "no_subtree_check,async", "*:" + EXPORT)
+        self.sh("nfsdctl", "version", "-3", "+4.1", "+4.2")
+        self.serve()
+        return self
+
+    def serve(self):
+        """Listens."""
+        if self.netns:
+            self.sh("nfsdctl", "listener", "+rdma:%s:%d" % (self.addr, PORT))
+        else:
+            # On all devices: an identifier bound to one would hold up the
+            # removal of that device until the server ends.
+            self.m.write(NFSD + "/portlist", "rdma %d" % PORT)
+        self.sh("nfsdctl", "threads", "4")
+        wait_until("the server's threads", 20, lambda: int(
+            self.m.read(NFSD + "/threads") or "0") > 0)
+
+    def stop(self):
+        """Ends all connections and the service."""
+        self.sh("nfsdctl", "threads", "0")
+        wait_until("the end of the server's threads", 30, lambda: int(
+            self.m.read(NFSD + "/threads") or "0") == 0)
+
+    def drop(self):
+        """Takes down whatever is there of it."""
+        m = self.m
+        if m.exists(NFSD + "/threads"):
+            self.stop()
+            m.status(*within(self.netns, "exportfs", "-ua"))
+        for proc in self.procs:
+            proc.reap()
+        self.procs = []
+        for path in (NFSD, PIPEFS, EXPORT):
+            if " %s " % path in m.read("/proc/self/mounts"):
+                m.sh("umount", path)
+
+    def __exit__(self, *_):
+        self.drop()
+
+
+class Mount:
+    """The client's mount."""
+
+    def __init__(self, machine, addr, netns=None, options=""):
+        self.m = machine
+        self.addr = addr
+        self.netns = netns
+        self.options = ",".join([OPTIONS] + ([options] if options else []))
+        self.path = MOUNTPOINT
+
+    def __enter__(self):
+        m = self.m
+        m.modprobe("nfsv4", "rpcrdma")
+        m.mkdir(self.path)
+        m.sh(*within(self.netns, "mount", "-t", "nfs4", "-o", self.options,
+                     "%s:/" % self.addr, self.path), timeout=60)
+        line = [x for x in m.read("/proc/mounts").splitlines()
+                if " %s " % self.path in x]
+        for want in ("proto=rdma", "rsize=1048576", "wsize=1048576",
+                     "vers=4.2"):
+            if not line or want not in line[0]:
+                self.__exit__()
+                raise Fail("the mount is not as wanted (%s): %s" % (
+                    want, line))
+        return self
+
+    def __exit__(self, *_):
+        self.m.sh("umount", self.path, timeout=60)
+
+    def file(self, name):
+        return os.path.join(self.path, name)

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Two guests, each other's peer, with programs of user space.
+
+Every test runs both ways: with the server in the other guest and with the
+server here. The other guest has rsiw as well, or siw.
+"""
+
+import json
+import time
+
+from rsiwtest.core import Fail, test
+from rsiwtest.pairtopo import NETDEV
+from rsiwtest.tools import perftest, rping
+from tests.t40_cm import ucmatose
+
+
+def both(t, work, *args):
+    """Does the work both ways, a subtest each."""
+    for path in t.topo.paths:
+        with t.sub(path.name):
+            t.topo.ensure()
+            work(t, path, *args)
+
+
+@test("pair-rping", limit=120, cost=15, pair=True)
+def pair_rping(t):
+    """rping with validation, IPv4 and IPv6, small and large."""
+    def work(t, path):
+        for v6 in (False, True):
+            for count, size in ((300, 64), (15, 60000)):
+                rping(t, path, count=count, size=size, v6=v6)
+
+    both(t, work)
+
+
+BW = ((1, 200), (4096, 100), (65536, 20), (1 << 20, 5))
+LAT = ((64, 100), (65536, 10))
+
+
+def _perftest(op, kind):
+    @test("pair-%s-%s" % (op, kind), limit=200, cost=25, pair=True)
+    def run(t):
+        def work(t, path):
+            for i, (size, iters) in enumerate(BW if kind == "bw" else LAT):
+                perftest(t, path, "ib_%s_%s" % (op, kind), size, iters,
+                         events=i % 2 == 0 and op != "write")
+            if kind == "bw":
+                perftest(t, path, "ib_%s_bw" % op, 65536, 10, "-b")
+                perftest(t, path, "ib_%s_bw" % op, 4096, 20, qps=8)
+
+        both(t, work)
+    run.__doc__ = "ib_%s_%s, several sizes" % (op, kind)
+
+
+for _op in ("send", "write", "read"):
+    for _kind in ("bw", "lat"):
+        _perftest(_op, _kind)
+
+
+@test("pair-private-data", limit=60, cost=10, pair=True)
+def private_data(t):
+    """rstream and rcopy: their private data and that of rdma_cm arrive."""
+    def work(t, path):
+        port = t.port()
+        server = t.start("rstream", "-p", port, "-b", path.addr4, "-T", "v",
+                         "-S", 4096, "-C", 50, "-k", 1, netns=path.server_ns)
+        server.wait_listening(port)
+        t.run("rstream", "-p", port, "-s", path.addr4, "-T", "v", "-S", 4096,
+              "-C", 50, "-k", 1, netns=path.client_ns, timeout=40)
+        server.expect(t.left(10))
+
+    both(t, work)
+
+
+@test("pair-crc", limit=200, cost=40, pair=True, only_type="rsiw")
+def crc(t):
+    """With and without CRC on this side: what is agreed works."""
+    def work(t, path):
+        rping(t, path, count=100, size=1000)
+        rping(t, path, count=20, size=5000)
+        perftest(t, path, "ib_send_lat", 4096, 50)
+
+    try:
+        for value in ("0", "1"):
+            with t.sub("mpa_crc=%s" % value):
+                t.unload()
+                t.load("mpa_crc=" + value)
+                t.topo.ensure()
+                for path in t.topo.paths:
+                    work(t, path)
+    finally:
+        t.unload()
+        t.load(*t.env.params)
+
+
+@test("pair-disconnect", limit=200, cost=40, pair=True)
+def disconnect(t):
+    """A side that is killed takes the connection of the other with it."""
+    def work(t, path):
+        for victim in ("server", "client"):
+            port = t.port()
+            args = ["rping", "-a", path.addr4, "-p", port, "-C", 100000]
+            server = t.start(*args, "-s", netns=path.server_ns)
+            server.wait_listening(port)
+            client = t.start(*args, "-c", netns=path.client_ns)
+            time.sleep(2)
+            first, second = (server, client) if victim == "server" \
+                else (client, server)
+            if client.poll() is not None:
+                raise Fail("%s ended early:\n%s" % (client, client.tail()))
+            first.reap()
+            second.wait(t.left(30))
+
+    both(t, work)
+
+
+@test("pair-connect-500", limit=400, cost=90, pair=True)
+def connect_500(t):
+    """500 connects and disconnects, each way."""
+    # How many a process can have at once depends on the driver.
+    at_once = 500 if t.topo.peer.type == t.type else 25
+    def work(t, path):
+        for _ in range(500 // at_once):
+            ucmatose(t, path, at_once)
+        t.forget()
+
+    both(t, work)
+
+
+@test("pair-unplug", limit=120, cost=15, pair=True)
+def unplug(t):
+    """The device here goes under traffic; the other side notices."""
+    def work(t, path):
+        port = t.port()
+        args = ["-R", "-F", "-p", port, "-s", 65536, "-D", 40]
+        server = t.start("ib_write_bw", *args, netns=path.server_ns)
+        server.wait_listening(port)
+        client = t.start("ib_write_bw", *args, path.addr4,
+                         netns=path.client_ns)
+        time.sleep(4)
+        if client.poll() is not None:
+            raise Fail("%s ended early:\n%s" % (client, client.tail()))
+        t.topo.sides()[0][0].sh("rdma", "link", "del", t.topo.dev)
+        t.topo.baseline = None
+        t.reap()
+        links = json.loads(t.topo.peer.sh("rdma", "-j", "resource", "show"))
+        if any(r.get("qp") for r in links):
+            raise Fail("queue pairs on %s after the end: %s" % (
+                NETDEV, links))
+
+    both(t, work)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Two guests: what is on the wire between them.
+
+The captures stay in the results directory; `dissect` judges them once the
+guests are gone, where tshark takes seconds instead of minutes.
+"""
+
+import contextlib
+import os
+import time
+
+from rsiwtest import fio, nfs
+from rsiwtest.core import test
+from rsiwtest.pairtopo import NETDEV
+from rsiwtest.tools import perftest, rping
+from tests.u10_pair import both
+from tests.u20_pair_services import nvme
+
+SMALL = (("4k", "64k"), ("64k", "256k"))
+
+
+@contextlib.contextmanager
+def captured(t, name):
+    """Captures all but the agent's own connection."""
+    pcap = os.path.join(t.env.results, "%s-%s.pcap" % (t.test.name, name))
+    dump = t.start("tcpdump", "-i", NETDEV, "-s", "0", "-U", "-w", pcap,
+                   "tcp and not port 4791")
+    dump.wait_output("listening on", t.left(20))
+    try:
+        yield
+    finally:
+        # It is behind when there is much to do.
+        size = -1
+        while size != os.path.getsize(pcap):
+            size = os.path.getsize(pcap)
+            time.sleep(1)
+        dump.kill(2)
+        dump.wait(t.left(10))
+
+
+@test("pair-capture-user", limit=150, cost=30, pair=True)
+def capture_user(t):
+    """rping and perftest, captured."""
+    def work(t, path):
+        with captured(t, path.name):
+            rping(t, path, count=5, size=60000)
+            for op in ("send", "write", "read"):
+                perftest(t, path, "ib_%s_bw" % op, 65536, 5)
+
+    both(t, work)
+
+
+@test("pair-capture-nvme", limit=150, cost=30, pair=True)
+def capture_nvme(t):
+    """NVMe-oF, captured."""
+    def work(t, path):
+        target, host = nvme(t, path)
+        with captured(t, path.name), target, host:
+            fio.verify(t, host.disk(), SMALL, netns=path.client_ns)
+
+    both(t, work)
+
+
+@test("pair-capture-nfs", limit=150, cost=40, pair=True)
+def capture_nfs(t):
+    """NFS, captured."""
+    def work(t, path):
+        with captured(t, path.name), \
+                nfs.Server(t, t.machine(path.server_ns), path.addr4, None,
+                           path.server_ns), \
+                nfs.Mount(t.machine(path.client_ns), path.addr4) as mount:
+            fio.verify(t, mount.path, SMALL, netns=path.client_ns)
+
+    both(t, work)
