@@ -284,7 +284,53 @@ static void mr_zero_based(struct kv *k)
 			KV_FAILS);
 }
 
+/* Several domains, each of several queue pairs and regions. */
+static void pd_many(struct kv *k)
+{
+	struct kv_pair *first = kv_connect(k, NULL), *p[4];
+	struct ib_pd *pd[2];
+	struct kv_mr *mr;
+	int i;
+
+	for (i = 0; first && i < 2; i++) {
+		pd[i] = kv_pd(k, kv_dev(first));
+		if (!pd[i])
+			return;
+	}
+	if (!first || !kv_ok(k, pd[0]->local_dma_lkey != pd[1]->local_dma_lkey,
+			     "one key for two domains"))
+		return;
+	for (i = 0; i < ARRAY_SIZE(p); i++) {
+		p[i] = kv_connect(k, &(struct kv_opts) {
+			.pd = pd[i % 2], .srq = i > 1 });
+		mr = p[i] ? kv_region(k, &p[i]->b, 1, KV_REMOTE) : NULL;
+		if (!mr || !kv_do(k, &p[i]->a, &(struct kv_wr) {
+				.op = IB_WR_RDMA_WRITE, .id = i, .sges = 1,
+				.sge = { { mr->mr->iova, 64, mr->mr->lkey } },
+				.remote = mr->mr->iova + 64,
+				.key = mr->mr->rkey }, KV_OK))
+			return;
+	}
+}
+
+/* What is fixed at a shared receive queue and its queue pair. */
+static void srq_fixed(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .srq = true });
+	struct ib_srq_attr limit = { .srq_limit = 1000 };
+	struct ib_qp_attr attr = { .cap = { .max_recv_wr = 32 } };
+	int rv;
+
+	if (!p)
+		return;
+	kv_ok(k, ib_modify_qp(p->b.qp, &attr, IB_QP_CAP), "size of a receive queue");
+	rv = ib_modify_srq(p->b.srq, &limit, IB_SRQ_LIMIT);
+	kv_ok(k, rv == -EINVAL, "limit above the depth: %d", rv);
+}
+
 const struct kv_case kv_object_cases[] = {
+	{ "pd-many", "V-PD-1 V-PD-2 V-SRQ-2", pd_many },
+	{ "srq-fixed", "V-QP-22 V-IMM-7", srq_fixed },
 	{ "device-limits", "V-RNIC-6 V-RNIC-11 V-RNIC-15 to 18 V-RNIC-22",
 	  device_limits },
 	{ "device-vectors", "V-RNIC-14", device_vectors },
