@@ -68,5 +68,6 @@ class PairTopology(Topology):
                                              "show") or "[]"):
                 found["%s: %s" % (side, res["ifname"])] = {
                     k: v for k, v in res.items()
-                    if k not in ("ifindex", "ifname")}
+                    # The core keeps completion queues for kernel services.
+                    if k not in ("ifindex", "ifname", "cq")}
         return found
