@@ -2,8 +2,8 @@
 """The perftest matrix, on both paths.
 
 A run costs its start more than its data, so one run takes all the sizes from
-2 bytes to 8 MiB (-a). Events and polling meet each operation. Numbers are not the subject
-here: every run must end, on both sides, with a result for every size.
+2 bytes to 8 MiB (-a). Events and polling meet each operation. Numbers are not
+the subject here: every run must end, on both sides, with a result.
 """
 
 from rsiwtest.core import test
