@@ -131,7 +131,8 @@ class Context:
 
     def reap(self):
         """Ends all processes; complains about those that do not die."""
-        stuck = [p for p in self.procs if not p.reap()]
+        limit = 10 * self.env.slow
+        stuck = [p for p in self.procs if not p.reap(limit)]
         self.procs = []
         if stuck:
             raise TimedOut("cannot be killed: %s" %
