@@ -16,16 +16,6 @@ pub fn add(list: &mut List) {
         "300 half-open connections, then normal ones",
         |w| half_open(w, 300),
     );
-    list.add_long(
-        "S-5042-13 V-SEC-1",
-        "10000 half-open connections, then normal ones",
-        |w| {
-            for _ in 0..50 {
-                half_open(w, 200)?;
-            }
-            Ok(())
-        },
-    );
     list.add(
         "S-5042-13 V-SEC-1",
         "bad frames and bad segments in a row do not slow others down",

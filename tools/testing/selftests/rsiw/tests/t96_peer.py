@@ -55,9 +55,9 @@ def quick(t):
     scenarios(t, limit=110)
 
 
-@test("peer-storm", limit=400, cost=120, only_type="rsiw", long=True)
-def storm(t):
-    """The scenarios of the raw peer that take long, storms among them."""
+@test("peer-long", limit=400, cost=120, only_type="rsiw", long=True)
+def long(t):
+    """The scenarios of the raw peer that take long."""
     scenarios(t, "--kind", "long", limit=390)
 
 
