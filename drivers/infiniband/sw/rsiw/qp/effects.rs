@@ -20,7 +20,10 @@ use crate::{
         Opcode,
         WcStatus, //
     },
-    cm::StreamEnd,
+    cm::{
+        Endpoint,
+        StreamEnd, //
+    },
     cq::{
         Completion,
         Overflow, //
@@ -56,9 +59,9 @@ const CLOSE_TIMEOUT_MS: u32 = 5_000;
 pub(super) struct After {
     event: Option<Async>,
     last_wqe: bool,
-    disconnect: bool,
-    close: Option<StreamEnd>,
-    abort_setup: bool,
+    disconnect: Option<Arc<Endpoint>>,
+    close: Option<(StreamEnd, Arc<Endpoint>)>,
+    abort_setup: Option<Arc<Endpoint>>,
     notify: Notify,
 }
 
@@ -101,21 +104,14 @@ impl After {
         if self.last_wqe {
             qp.handle.event(EventType::QpLastWqeReached);
         }
-        if self.disconnect {
-            let endpoint = qp.endpoint.lock().clone();
-            if let Some(endpoint) = endpoint {
-                endpoint.peer_closing();
-            }
+        if let Some(endpoint) = self.disconnect {
+            endpoint.peer_closing();
         }
-        if let Some(end) = self.close {
-            if let Some(endpoint) = qp.take_endpoint() {
-                endpoint.stream_closed(end);
-            }
+        if let Some((end, endpoint)) = self.close {
+            endpoint.stream_closed(end);
         }
-        if self.abort_setup {
-            if let Some(endpoint) = qp.take_endpoint() {
-                endpoint.abort();
-            }
+        if let Some(endpoint) = self.abort_setup {
+            endpoint.abort();
         }
     }
 }
@@ -135,7 +131,7 @@ impl Qp {
     ) -> Result {
         let (state, effects) = state::next(inner.state, event).map_err(|_| EINVAL)?;
         if state == State::Error && inner.state == State::Idle {
-            after.abort_setup = true;
+            after.abort_setup = self.take_endpoint();
         }
         inner.state = state;
         self.set_state(state);
@@ -191,12 +187,17 @@ impl Qp {
         }
         // Flushing may have filled a completion queue.
         self.kick_if_failed();
-        after.disconnect |= effects.disconnect;
+        if effects.disconnect {
+            after.disconnect = self.endpoint.lock().clone();
+        }
         if effects.close {
-            after.close = Some(match effects.tcp {
+            let end = match effects.tcp {
                 Tcp::Reset => StreamEnd::Reset,
                 Tcp::Keep | Tcp::Fin => StreamEnd::Graceful,
-            });
+            };
+            // Taken with the state: whoever changes that next must not find, and tell something
+            // else, an endpoint that is owed this.
+            after.close = self.take_endpoint().map(|endpoint| (end, endpoint));
         }
     }
 
