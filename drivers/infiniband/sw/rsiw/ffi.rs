@@ -5,6 +5,7 @@
 //! Each file wraps one area in safe types, in the shape in which a `kernel::rdma` or `kernel::net`
 //! could offer it. Code outside this folder uses these types only.
 
+pub(crate) mod clock;
 pub(crate) mod crc;
 pub(crate) mod iwcm;
 mod kmem;

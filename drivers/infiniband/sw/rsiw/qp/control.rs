@@ -23,6 +23,7 @@ use crate::{
     cm::Endpoint,
     device::MAX_READS,
     ffi::{
+        clock::Nanos,
         net::{
             Callbacks,
             TcpSocket, //
@@ -65,11 +66,6 @@ use kernel::{
         },
         Arc, //
     },
-    time::{
-        Delta,
-        Instant,
-        Monotonic, //
-    },
 };
 
 /// Rights of the peer unless the consumer sets others: RDMA Writes and Reads
@@ -79,7 +75,7 @@ const DEFAULT_RIGHTS: u32 = 1 << 1 | 1 << 2;
 /// Doorbells in a row, without an answer of the peer, by which the posting thread sends itself.
 const MAX_DIRECT: u32 = 2;
 /// A pause between doorbells that begins a new row.
-const ROW_PAUSE: Delta = Delta::from_micros(100);
+const ROW_PAUSE: u64 = 100_000; // Nanoseconds.
 
 /// A connection, while TCP belongs to the QP.
 pub(super) struct Conn {
@@ -100,7 +96,7 @@ pub(super) struct Inner {
     /// Doorbells in a row.
     row: u32,
     /// When the last of them was.
-    last_doorbell: Instant<Monotonic>,
+    last_doorbell: Nanos,
 }
 
 impl Inner {
@@ -113,14 +109,14 @@ impl Inner {
             ord: MAX_READS,
             ird: MAX_READS,
             row: 0,
-            last_doorbell: Instant::now(),
+            last_doorbell: Nanos::now(),
         }
     }
 
     /// Whether the thread that rings the doorbell is to send itself.
     fn sends_directly(&mut self, answered: bool) -> bool {
-        let now = Instant::now();
-        if answered || now - self.last_doorbell > ROW_PAUSE {
+        let now = Nanos::now();
+        if answered || now.since(self.last_doorbell) > ROW_PAUSE {
             self.row = 0;
         }
         self.last_doorbell = now;
@@ -363,8 +359,8 @@ impl Qp {
                 let answered = self.answered.load(Relaxed);
                 self.answered.store(false, Relaxed);
                 // On a lone processor, who polls keeps the work item from running.
-                let may_leave = nr_cpu_ids() > 1 || self.send_cq.is_awaited();
-                if !inner.sends_directly(answered) && may_leave {
+                let may_leave = || nr_cpu_ids() > 1 || self.send_cq.is_awaited();
+                if !inner.sends_directly(answered) && may_leave() {
                     drop(inner);
                     self.kick();
                     return Ok(());
