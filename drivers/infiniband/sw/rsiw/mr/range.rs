@@ -77,6 +77,14 @@ mod tests {
     }
 
     #[test]
+    fn all_addresses_but_the_last() {
+        assert_eq!(Range::ALL.base(), 0);
+        assert_eq!(Range::ALL.locate(0, 0), Ok(0));
+        assert_eq!(Range::ALL.locate(u64::MAX - 1, 1), Ok(u64::MAX - 1));
+        assert_eq!(Range::ALL.locate(u64::MAX, 1), Err(Outside));
+    }
+
+    #[test]
     fn every_octet_counts() {
         let r = Range::new(1000, 100).unwrap();
         assert_eq!(r.locate(1000, 100), Ok(0));

@@ -71,9 +71,10 @@ impl Outgoing {
     ///
     /// `ENOMEM`.
     pub(super) fn new(max_sge: u32, max_inline: u32) -> Result<Self> {
-        let mut accesses = KVec::new();
-        for _ in 0..max_sge.max(1) {
-            accesses.push(None, GFP_KERNEL)?;
+        let width = max_sge.max(1);
+        let mut accesses = KVec::with_capacity(width as usize, GFP_KERNEL)?; // CAST: u32 fits.
+        for _ in 0..width {
+            accesses.push_within_capacity(None).map_err(|_| ENOMEM)?;
         }
         Ok(Self {
             message: Message::none(),

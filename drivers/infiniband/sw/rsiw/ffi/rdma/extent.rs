@@ -91,8 +91,17 @@ impl Layout {
         if at.checked_add(len.into())? > self.len {
             return None;
         }
-        let after = self.extents.partition_point(|extent| extent.at <= at);
-        let (first, rest) = self.extents.get(after.checked_sub(1)?..)?.split_first()?;
+        // Between them lies the first stretch beyond `at`. The library's search adds with a check
+        // that panics.
+        let (mut low, mut high) = (0, self.extents.len());
+        while low < high {
+            let mid = low.midpoint(high);
+            match self.extents.get(mid) {
+                Some(extent) if extent.at <= at => low = mid.saturating_add(1),
+                _ => high = mid,
+            }
+        }
+        let (first, rest) = self.extents.get(low.checked_sub(1)?..)?.split_first()?;
         let skip = u32::try_from(at.checked_sub(first.at)?).ok()?;
         Some((first, skip, rest))
     }
