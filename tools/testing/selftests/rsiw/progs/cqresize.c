@@ -29,7 +29,7 @@ USAGE_WHERE
 
 struct cqe {
 	uint64_t id;
-	volatile uint8_t flags;
+	uint8_t flags;
 	uint8_t opcode;
 	uint16_t status;
 	uint32_t bytes;
@@ -73,14 +73,12 @@ static bool take(uint64_t *id, int ms)
 	uint64_t end = ep_now_ns() + ms * 1000000ull;
 	struct cqe *c = &ring.cqe[ring.get % ring.len];
 
-	while (!c->flags)
+	while (!__atomic_load_n(&c->flags, __ATOMIC_ACQUIRE))
 		if (ep_now_ns() > end)
 			return false;
-	__sync_synchronize();
 	*id = c->id;
 	expect(!c->status, "status %u", c->status);
-	__sync_synchronize();
-	c->flags = 0;
+	__atomic_store_n(&c->flags, 0, __ATOMIC_RELEASE);
 	ring.get++;
 	return true;
 }
@@ -138,7 +136,8 @@ static void arming(void)
 	void *ctx;
 
 	part("V-CQ-11 V-CQ-16 a queue that is armed stays so");
-	*(volatile uint32_t *)&ring.cqe[ring.len] = 3;	/* next completion */
+	/* The next completion. */
+	__atomic_store_n((uint32_t *)&ring.cqe[ring.len], 3, __ATOMIC_RELEASE);
 	CHECK_SYS(resize(b.p.rcq, 32));
 	expect(poll(&p, 1, 100) == 0, "an event at once");
 	CHECK_SYS(ep_post_recv(&b.p, 9, NULL, 0, 0));

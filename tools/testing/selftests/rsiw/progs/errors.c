@@ -352,7 +352,7 @@ static uint8_t *find_sqe(uint64_t magic)
 		    sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) != 2)
 			continue;
 		for (at = from; !found && at + 120 <= to; at += 120)
-			if (*(volatile uint64_t *)at == magic)
+			if (__atomic_load_n((uint64_t *)at, __ATOMIC_RELAXED) == magic)
 				found = (uint8_t *)at;
 	}
 	fclose(f);
