@@ -8,7 +8,10 @@
 use crate::{
     cm, cq,
     ffi::{
-        net::netdev::NetDevice,
+        net::{
+            netdev::NetDevice,
+            ChunkPool, //
+        },
         random,
         rdma::{
             attr::{
@@ -137,6 +140,8 @@ pub(crate) struct Device {
     guid: [u8; 8],
     limits: Limits,
     pd_ids: Atomic<u32>,
+    /// Memory for sending.
+    pub(crate) chunks: Arc<ChunkPool>,
     /// Memory regions by STag.
     #[pin]
     pub(crate) stags: StagTable,
@@ -172,6 +177,7 @@ impl Device {
             comp_vectors: kernel::cpu::nr_cpu_ids(),
         };
         core_device::add::<Rsiw>(&spec, |handle| {
+            let chunks = Arc::pin_init(ChunkPool::new(), GFP_KERNEL)?;
             Arc::pin_init(
                 pin_init!(Self {
                     handle,
@@ -184,6 +190,7 @@ impl Device {
                         srqs: Limit::new(MAX_SRQ),
                     },
                     pd_ids: Atomic::new(0),
+                    chunks,
                     stags <- StagTable::new(),
                     qps <- RcuTable::new(),
                     cm <- cm::Registry::new(),

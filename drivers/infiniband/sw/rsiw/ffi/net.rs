@@ -9,6 +9,7 @@
 mod addr;
 mod batch;
 mod callbacks;
+mod chunk;
 pub(crate) mod netdev;
 mod notifier;
 mod skb;
@@ -17,7 +18,10 @@ mod tcp;
 
 pub(in crate::ffi) use self::addr::Storage;
 pub(crate) use self::{
-    batch::TxBatch,
+    batch::{
+        Mark,
+        TxBatch, //
+    },
     callbacks::{
         Callbacks,
         ListenCallbacks,
@@ -25,6 +29,7 @@ pub(crate) use self::{
         StreamEvent,
         StreamHandler, //
     },
+    chunk::ChunkPool,
     netdev::{
         NetDevice, //
     },

@@ -2,86 +2,50 @@
 
 //! Putting one FPDU into a batch: pieces in stream order, with markers and CRC (RFC 5044).
 //!
+//! The CRC is that of the octets in the batch: it is right whoever writes the sources meanwhile.
+//!
 //! Context: process, under the QP's mutex.
 #![forbid(unsafe_code)]
 
 use crate::{
     ffi::{
-        crc::{
-            crc32c,
-            crc32c_pages, //
+        crc::crc32c,
+        net::{
+            Mark,
+            TxBatch, //
         },
-        net::TxBatch,
         page::PageSlice, //
     },
-    proto::tx::{
-        Frame,
-        MAX_HEADER, //
-    },
+    proto::tx::Frame,
     wire::{
         fpdu::{
             pad_len,
-            Crc,
-            MAX_TRAILER, //
+            Crc, //
         },
         marker::{
             FpduMarkers,
             Marker,
-            Markers,
-            MARKER_LEN, //
+            Markers, //
         },
     },
 };
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
-};
-
-/// What the parts of an FPDU can take in a batch at the most.
-pub(super) struct Room {
-    pieces: usize,
-    copied: usize,
-}
-
-impl Room {
-    /// For a frame whose payload lies in `elements` elements, with so many octets of markers.
-    pub(super) fn of(frame: &Frame, elements: usize, overhead: u32) -> Self {
-        // CAST: at most one marker in 508 octets of 65544.
-        let markers = overhead as usize / MARKER_LEN;
-        let pages = usize::from(frame.payload) / PAGE_SIZE;
-        Self {
-            // Each element adds a begun page at both ends, each marker splits what it falls into.
-            pieces: pages
-                .saturating_add(elements.saturating_mul(2))
-                .saturating_add(markers.saturating_mul(2))
-                .saturating_add(2),
-            copied: MAX_HEADER
-                .saturating_add(MAX_TRAILER)
-                .saturating_add(markers.saturating_mul(MARKER_LEN)),
-        }
-    }
-
-    /// Whether the batch has it, with `inline` more octets to be copied.
-    pub(super) fn is_in<K>(&self, batch: &TxBatch<K>, inline: usize) -> bool {
-        batch.pieces_left() >= self.pieces
-            && batch.copy_left() >= self.copied.saturating_add(inline)
-    }
-}
+use kernel::prelude::*;
 
 /// Writes one FPDU into a batch that has room for it.
-pub(super) struct Writer<'a, K> {
-    batch: &'a mut TxBatch<K>,
-    crc: Option<Crc>,
+pub(super) struct Writer<'a> {
+    batch: &'a mut TxBatch,
+    /// Where the FPDU begins, if it is to have a CRC.
+    crc_from: Option<Mark>,
     markers: Option<FpduMarkers>,
     next: Option<Marker>,
     /// Octets of the FPDU so far, without markers.
     pos: u32,
 }
 
-impl<'a, K> Writer<'a, K> {
+impl<'a> Writer<'a> {
     /// Begins the FPDU of `frame`.
     pub(super) fn new(
-        batch: &'a mut TxBatch<K>,
+        batch: &'a mut TxBatch,
         frame: &Frame,
         crc: bool,
         markers: Option<&mut Markers>,
@@ -89,8 +53,8 @@ impl<'a, K> Writer<'a, K> {
         // CAST: at most 65544.
         let mut markers = markers.map(|m| m.next_fpdu(frame.fpdu_len as u32));
         Self {
+            crc_from: crc.then(|| batch.mark()),
             batch,
-            crc: crc.then(Crc::new),
             next: markers.as_mut().and_then(Iterator::next),
             markers,
             pos: 0,
@@ -103,16 +67,9 @@ impl<'a, K> Writer<'a, K> {
         marker.at.checked_sub(self.pos).filter(|n| *n < len)
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result {
-        if let Some(crc) = &mut self.crc {
-            *crc = crc.update(crc32c, bytes);
-        }
-        self.batch.push_bytes(bytes)
-    }
-
     fn put_marker(&mut self) -> Result {
         if let Some(marker) = self.next.take() {
-            self.put(&marker.bytes)?;
+            self.batch.push_bytes(&marker.bytes)?;
             self.next = self.markers.as_mut().and_then(Iterator::next);
         }
         Ok(())
@@ -123,17 +80,17 @@ impl<'a, K> Writer<'a, K> {
         // CAST: the parts of an FPDU are far below 4 GiB.
         while let Some(n) = self.until_marker(bytes.len() as u32) {
             let (front, rest) = bytes.split_at_checked(n as usize).ok_or(EINVAL)?;
-            self.put(front)?;
+            self.batch.push_bytes(front)?;
             self.put_marker()?;
             self.pos = self.pos.saturating_add(n);
             bytes = rest;
         }
-        self.put(bytes)?;
+        self.batch.push_bytes(bytes)?;
         self.pos = self.pos.saturating_add(bytes.len() as u32);
         Ok(())
     }
 
-    /// Adds a stretch of pages, which the batch or its sender keeps.
+    /// Adds a copy of a stretch of pages.
     pub(super) fn pages(&mut self, mut pages: PageSlice<'_>) -> Result {
         while let Some(n) = self.until_marker(pages.len()) {
             let front = pages.sub(0, n).ok_or(EINVAL)?;
@@ -145,11 +102,8 @@ impl<'a, K> Writer<'a, K> {
     }
 
     fn put_pages(&mut self, pages: &PageSlice<'_>) -> Result {
-        if let Some(crc) = &mut self.crc {
-            *crc = Crc(crc32c_pages(crc.0, pages));
-        }
         self.pos = self.pos.saturating_add(pages.len());
-        self.batch.push_page(pages)
+        self.batch.push_pages(pages)
     }
 
     /// Ends the FPDU with pad and CRC field.
@@ -160,7 +114,11 @@ impl<'a, K> Writer<'a, K> {
         if self.until_marker(1).is_some() {
             self.put_marker()?;
         }
-        let field = self.crc.take().map_or([0; 4], |crc| crc.to_wire());
+        let field = self.crc_from.map_or([0; 4], |from| {
+            let octets = self.batch.since(from);
+            let crc = octets.fold(Crc::new(), |crc, octets| crc.update(crc32c, octets));
+            crc.to_wire()
+        });
         self.batch.push_bytes(&field)
     }
 }

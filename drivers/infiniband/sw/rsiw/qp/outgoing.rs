@@ -85,11 +85,6 @@ impl Outgoing {
         })
     }
 
-    /// Most regions that a message may take.
-    pub(super) fn width(&self) -> usize {
-        self.accesses.len()
-    }
-
     /// Becomes a message of which nothing is sent yet, and whose elements are there already.
     pub(super) fn begin(&mut self, message: Message, origin: Origin) {
         self.message = message;
@@ -149,34 +144,12 @@ impl Outgoing {
         self.is_open = false;
     }
 
-    /// Hands the accesses over.
-    pub(super) fn take_accesses(&mut self) -> impl Iterator<Item = MrAccess<Arc<Mr>>> + '_ {
-        self.accesses.iter_mut().filter_map(Option::take)
-    }
-
-    /// Elements that the payload may lie in.
-    pub(super) fn elements(&self) -> usize {
-        match &self.origin {
-            Origin::Request(wqe, _) if !wqe.is_inline => self.sgl.elements().len(),
-            Origin::Response(_) => 1,
-            _ => 0,
-        }
-    }
-
-    /// Octets of the payload that have to be copied.
-    pub(super) fn inline_len(&self) -> usize {
-        match &self.origin {
-            Origin::Request(wqe, _) if wqe.is_inline => wqe.len as usize, // CAST: small.
-            _ => 0,
-        }
-    }
-
     /// Adds the payload of `frame`.
     ///
     /// # Errors
     ///
-    /// Those of the batch; there are none if it has the room.
-    pub(super) fn write_payload<K>(&self, writer: &mut Writer<'_, K>, frame: &Frame) -> Result {
+    /// Those of the batch; there are none if it has the room. `EFAULT` if there is no memory any more.
+    pub(super) fn write_payload(&self, writer: &mut Writer<'_>, frame: &Frame) -> Result {
         let len = u32::from(frame.payload);
         if len == 0 {
             return Ok(());
@@ -198,13 +171,7 @@ impl Outgoing {
         }
     }
 
-    fn write_slices<K>(
-        &self,
-        writer: &mut Writer<'_, K>,
-        index: usize,
-        at: u32,
-        len: u32,
-    ) -> Result {
+    fn write_slices(&self, writer: &mut Writer<'_>, index: usize, at: u32, len: u32) -> Result {
         let access = self.accesses.get(index).and_then(Option::as_ref);
         let slices = access.ok_or(EINVAL)?.slices(at, len).map_err(|_| EINVAL)?;
         let mut left = len;

@@ -2,12 +2,13 @@
 
 //! Transmission: requests and Read Responses into batches of FPDUs, batches into TCP.
 //!
-//! As many FPDUs as fit are handed to TCP in one call, which copies them: the consumer's memory is
-//! free again when its request completes (T-19). Read Responses have their own way out (T-47);
-//! they take turns with the send queue, message by message.
+//! As many FPDUs as fit are copied into a batch and handed to TCP in one call: the consumer's memory
+//! is free again when its request completes (T-19), and no region is kept from its owner while the
+//! peer is awaited (T-20). Read Responses have their own way out (T-47); they take turns with the
+//! send queue, message by message.
 //!
 //! Context: process, under the QP's mutex. Nothing here waits: what TCP does not take stays in the
-//! batch, copied, until there is space.
+//! batch until there is space.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -15,10 +16,7 @@ use super::{
         remote,
         Failure, //
     },
-    frame::{
-        Room,
-        Writer, //
-    },
+    frame::Writer,
     outgoing::{
         Origin,
         Outgoing, //
@@ -36,10 +34,6 @@ use crate::{
         TcpSocket,
         TxBatch, //
     },
-    mr::{
-        access::MrAccess,
-        Mr, //
-    },
     proto::{
         conn::Params,
         order::Token,
@@ -56,7 +50,10 @@ use crate::{
         },
     },
     wire::{
-        fpdu::mulpdu,
+        fpdu::{
+            mulpdu,
+            MAX_FPDU, //
+        },
         marker::Markers,
         terminate::{
             TermError, //
@@ -65,18 +62,16 @@ use crate::{
     },
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
 
-/// Stretches of memory in a batch.
-const BATCH_PIECES: usize = 512;
-/// Octets of headers, trailers and inline data in a batch.
-const BATCH_COPIED: usize = 8 * 1024;
-/// Regions that a batch may be taken from.
-const BATCH_OWNERS: usize = 128;
 /// Octets of a batch, where that many fit into the socket.
 const BATCH_BYTES: usize = 128 * 1024;
+/// Chunks of a batch, if each is a page: the last FPDU may go beyond `BATCH_BYTES`, with markers,
+/// and the first and last chunk may be begun.
+const BATCH_CHUNKS: usize = (BATCH_BYTES + MAX_FPDU + MAX_FPDU / 128) / PAGE_SIZE + 2;
 /// Requests that may end with one batch.
 const BATCH_ENDS: usize = 128;
 /// Octets that one caller sends before it leaves the rest to the workqueue.
@@ -84,7 +79,7 @@ const BUDGET: usize = 1024 * 1024;
 
 /// The sending side of a connection.
 pub(super) struct TxState {
-    batch: TxBatch<MrAccess<Arc<Mr>>>,
+    batch: TxBatch,
     flags: SendFlags,
     /// Requests whose last octet is in the batch.
     ends: KVec<Token>,
@@ -92,8 +87,6 @@ pub(super) struct TxState {
     /// The memory of the current message while there is none: moving it costs more than small
     /// messages do.
     spare: Option<KBox<Outgoing>>,
-    /// Most regions that a message may take.
-    width: usize,
     tx: Tx,
     packer: Packer,
     markers: Option<Markers>,
@@ -136,8 +129,7 @@ impl TxState {
     pub(super) fn new(qp: &Qp, params: &Params, emss: u32) -> Result<Self> {
         let message = Outgoing::new(qp.cap.max_send_sge, qp.cap.max_inline_data)?;
         Ok(Self {
-            width: message.width(),
-            batch: TxBatch::new(BATCH_PIECES, BATCH_COPIED, BATCH_OWNERS)?,
+            batch: TxBatch::new(qp.dev.chunks.clone(), BATCH_CHUNKS)?,
             flags: SendFlags::default(),
             ends: KVec::with_capacity(BATCH_ENDS, GFP_KERNEL)?,
             current: None,
@@ -243,9 +235,6 @@ impl TxState {
             if !self.batch.is_empty() {
                 // No region may be kept from its owner while the peer is awaited (T-20).
                 self.close_current();
-                self.batch
-                    .detach()
-                    .map_err(|_| TermError::LocalCatastrophic)?;
                 return Ok(false);
             }
         }
@@ -272,7 +261,10 @@ impl TxState {
         let mut header = [0; TERMINATE_HEADER];
         let frame = tx::terminate(message, &mut header);
         let bytes = header.get(..frame.header_len).ok_or(EINVAL)?;
-        self.flags.cut = self.packer.push(frame.fpdu_len as u32); // CAST: small.
+        let len = frame.fpdu_len as u32; // CAST: small.
+        let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
+        self.batch.reserve(len.saturating_add(overhead))?;
+        self.flags.cut = self.packer.push(len);
         let mut writer = Writer::new(&mut self.batch, &frame, self.crc, self.markers.as_mut());
         writer.bytes(bytes)?;
         writer.finish(frame.ulpdu_len)
@@ -289,7 +281,7 @@ impl TxState {
         let limit = sock.send_space().min(BATCH_BYTES);
         while self.batch.is_empty() || self.batch.remaining() < limit {
             if self.current.is_none() {
-                if self.ends.len() >= BATCH_ENDS || self.batch.owners_left() < self.width {
+                if self.ends.len() >= BATCH_ENDS {
                     break;
                 }
                 self.begin_message(qp, ring)?;
@@ -326,12 +318,15 @@ impl TxState {
         // CAST: at most 65544.
         let len = frame.fpdu_len as u32;
         let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
-        let room = Room::of(&frame, current.elements(), overhead);
-        if !room.is_in(&self.batch, current.inline_len()) && !self.batch.is_empty() {
+        let len = len.saturating_add(overhead);
+        if self.batch.reserve(len).is_err() {
+            if self.batch.is_empty() {
+                return Err(TermError::LocalCatastrophic.into());
+            }
             return Ok(false);
         }
         let mut packer = self.packer;
-        if packer.push(len.saturating_add(overhead)) {
+        if packer.push(len) {
             if !self.batch.is_empty() {
                 // The batch ends its TCP segment; this FPDU begins the next.
                 self.packer.end_record();
@@ -340,25 +335,26 @@ impl TxState {
             }
             self.flags.cut = true;
         }
-        self.packer = packer;
+        let before = (self.batch.mark(), self.markers);
         let mut writer = Writer::new(&mut self.batch, &frame, self.crc, self.markers.as_mut());
         let bytes = header.get(..frame.header_len).unwrap_or(&header);
-        writer
+        let written = writer
             .bytes(bytes)
             .and_then(|()| current.write_payload(&mut writer, &frame))
-            .and_then(|()| writer.finish(frame.ulpdu_len))
-            .map_err(|_| TermError::LocalCatastrophic)?;
+            .and_then(|()| writer.finish(frame.ulpdu_len));
+        if written.is_err() {
+            // What is in front of it, and a Terminate, can go out.
+            self.batch.truncate(before.0);
+            self.markers = before.1;
+            return Err(TermError::LocalCatastrophic.into());
+        }
+        self.packer = packer;
         current.message = message;
         Ok(true)
     }
 
     /// All of a message is in the batch.
     fn end_message(&mut self, qp: &Arc<Qp>, current: &mut Outgoing) -> Result<(), Failure> {
-        for access in current.take_accesses() {
-            self.batch
-                .keep(access)
-                .map_err(|_| TermError::LocalCatastrophic)?;
-        }
         match &current.origin {
             Origin::Request(_, token) => self
                 .ends

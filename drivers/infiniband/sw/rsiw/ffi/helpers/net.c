@@ -234,22 +234,21 @@ void rsiw_helper_sock_set_tos(struct sock *sk, int tos)
 }
 
 /*
- * One non-blocking send of @len octets of a bvec list, of which @skip octets
- * went out before. The octets are copied: the pages are free on return.
+ * One non-blocking send of @len octets of a bvec list. TCP takes references to
+ * the pages, to which nobody may write as long as it has them.
  */
 int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
-			      unsigned int nr, size_t skip, size_t len, int flags,
-			      bool cut)
+			      unsigned int nr, size_t len, int flags, bool cut)
 {
 	struct sk_buff *skb;
 	int ret;
 
 	struct msghdr msg = {
-		.msg_flags = flags | MSG_DONTWAIT | MSG_NOSIGNAL,
+		.msg_flags = flags | MSG_DONTWAIT | MSG_NOSIGNAL |
+			     MSG_SPLICE_PAGES | MSG_NO_SHARED_FRAGS,
 	};
 
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvec, nr, len);
-	msg.msg_iter.iov_offset = skip;
 	lock_sock(sk);
 	skb = cut ? tcp_write_queue_tail(sk) : NULL;
 	if (skb)
@@ -276,11 +275,40 @@ int rsiw_helper_tcp_recv(struct socket *sock, void *data, size_t len)
 	return kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Memory of socket buffers and of sends. */
+/* Memory of sends. */
 
-struct page *rsiw_helper_virt_to_page(const void *addr)
+/*
+ * Zeroed pages of which @len is the length, or NULL. The consumer may be a block
+ * device or a file system: no waiting for those.
+ */
+struct page *rsiw_helper_tx_pages_alloc(u32 *len)
 {
-	return virt_to_page(addr);
+	unsigned int order = get_order(SZ_32K);
+	struct page *page;
+
+	page = alloc_pages((GFP_NOIO & ~__GFP_DIRECT_RECLAIM) | __GFP_COMP |
+			   __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY, order);
+	if (!page) {
+		order = 0;
+		page = alloc_page(GFP_NOIO | __GFP_ZERO);
+	}
+	*len = PAGE_SIZE << order;
+	return page;
+}
+
+/* Whether the caller's reference is the only one; then the page is its own. */
+bool rsiw_helper_page_is_sole(struct page *page)
+{
+	if (page_ref_count(page) != 1)
+		return false;
+	/* Whoever had the others has read what it wanted before. */
+	smp_acquire__after_ctrl_dep();
+	return true;
+}
+
+void rsiw_helper_put_page(struct page *page)
+{
+	put_page(page);
 }
 
 /* Timers and log. */
@@ -305,20 +333,4 @@ bool rsiw_helper_log_allowed(void)
 bool rsiw_helper_mod_timer_ms(struct timer_list *timer, unsigned int ms)
 {
 	return mod_timer(timer, jiffies + msecs_to_jiffies(ms));
-}
-
-struct page *rsiw_helper_vmalloc_or_virt_to_page(const void *addr)
-{
-	return is_vmalloc_addr(addr) ? vmalloc_to_page(addr) :
-				       virt_to_page(addr);
-}
-
-size_t rsiw_helper_bvec_copy_out(void *to, const struct bio_vec *bvec,
-				 unsigned int nr, size_t skip, size_t len)
-{
-	struct iov_iter iter;
-
-	iov_iter_bvec(&iter, ITER_SOURCE, bvec, nr, len);
-	iter.iov_offset = skip;
-	return copy_from_iter(to, len, &iter);
 }

@@ -1,71 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A list of pieces of memory to be sent in one call. Process context.
+//! Octets to be sent in one call. Process context.
 
+use super::chunk::{
+    Chunk,
+    ChunkPool, //
+};
 use crate::ffi::{
     page::PageSlice,
-    raw::{
-        b,
-        h, //
-    },
+    raw::b, //
 };
-use core::ptr::NonNull;
 use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
 
-/// Octets to be sent, in order: copies of small pieces in an arena, and stretches of pages.
+/// Octets to be sent, in order, each copied once: what TCP sends, and may have to send again, is
+/// what a checksum over [`TxBatch::since`] was made of, whoever changes the sources meanwhile.
 ///
-/// The pages of [`TxBatch::push_page`] are read when the batch is sent. What keeps them is handed
-/// to [`TxBatch::keep`] before, and dropped when the batch is empty.
-///
-/// # Invariants
-///
-/// - Each element of `bvecs` is a readable stretch of the arena or of memory that an element of
-///   `owners`, or the work request being sent, keeps.
-/// - The arena is one allocation, physically contiguous; its first `used` octets are taken.
-/// - `remaining` is the sum of the lengths from `bvecs[first]` on, less `skip`; `skip` is less
-///   than the length of `bvecs[first]`, or zero.
-/// - Neither vector grows beyond its capacity, so that nothing moves.
-pub(crate) struct TxBatch<K> {
-    bvecs: KVec<b::bio_vec>,
-    arena: KVec<u8>,
-    used: usize,
-    arena_page: NonNull<b::page>,
-    arena_offset: u32,
-    first: usize,
-    skip: usize,
+/// The octets lie in chunks of which TCP takes a reference instead of a copy.
+pub(crate) struct TxBatch {
+    pool: Arc<ChunkPool>,
+    /// In order: what is left to send, from octet `begin` of the first chunk to octet `end` of the
+    /// chunk `last`, and room for more behind that.
+    chunks: KVec<Chunk>,
+    begin: u32,
+    last: usize,
+    end: u32,
+    /// Octets left to send.
     remaining: usize,
-    owners: KVec<K>,
-    /// Memory of stretches that were copied to free their owners.
-    copy: KVVec<u8>,
+    /// The same for C; rebuilt for each call.
+    bvecs: KVec<b::bio_vec>,
 }
 
-// SAFETY: the pages that the list names may be read from any thread.
-unsafe impl<K: Send> Send for TxBatch<K> {}
+// SAFETY: the pages that the list for C names may be used from any thread.
+unsafe impl Send for TxBatch {}
 
-impl<K> TxBatch<K> {
-    /// Creates a batch for `pieces` stretches, `copied` octets of small ones, and `owners` of what
-    /// is kept.
-    pub(crate) fn new(pieces: usize, copied: usize, owners: usize) -> Result<Self> {
-        let arena = KVec::from_elem(0u8, copied.max(1), GFP_KERNEL)?;
-        // SAFETY: the vector is `kmalloc` memory, which has page descriptors.
-        let page = unsafe { h::virt_to_page(arena.as_ptr().cast()) };
-        let offset = arena.as_ptr().addr() & (PAGE_SIZE - 1);
-        // INVARIANT: the list is empty; an allocation of `kmalloc` is physically contiguous.
+/// A place in a batch, until something of it is sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    chunk: usize,
+    at: u32,
+}
+
+impl TxBatch {
+    /// An empty batch with room for `chunks` chunks, which come from `pool`.
+    pub(crate) fn new(pool: Arc<ChunkPool>, chunks: usize) -> Result<Self> {
         Ok(Self {
-            bvecs: KVec::with_capacity(pieces, GFP_KERNEL)?,
-            arena_page: NonNull::new(page).ok_or(ENOMEM)?,
-            // CAST: less than a page.
-            arena_offset: offset as u32,
-            arena,
-            used: 0,
-            first: 0,
-            skip: 0,
+            pool,
+            chunks: KVec::with_capacity(chunks, GFP_KERNEL)?,
+            begin: 0,
+            last: 0,
+            end: 0,
             remaining: 0,
-            owners: KVec::with_capacity(owners, GFP_KERNEL)?,
-            copy: KVVec::new(),
+            bvecs: KVec::with_capacity(chunks, GFP_KERNEL)?,
         })
     }
 
@@ -79,170 +67,181 @@ impl<K> TxBatch<K> {
         self.remaining == 0
     }
 
-    /// How many stretches can still be added.
-    pub(crate) fn pieces_left(&self) -> usize {
-        self.bvecs.capacity().saturating_sub(self.bvecs.len())
+    /// Room in the chunk that is being filled.
+    fn room(&self) -> u32 {
+        let len = self.chunks.get(self.last).map_or(0, Chunk::len);
+        len.saturating_sub(self.end)
     }
 
-    /// How many octets can still be copied.
-    pub(crate) fn copy_left(&self) -> usize {
-        self.arena.len().saturating_sub(self.used)
-    }
-
-    /// How many owners can still be kept.
-    pub(crate) fn owners_left(&self) -> usize {
-        self.owners.capacity().saturating_sub(self.owners.len())
-    }
-
-    /// Keeps `owner` until the batch is empty.
+    /// Makes room for `len` more octets.
     ///
     /// # Errors
     ///
-    /// `ENOSPC` if there is no room.
-    pub(crate) fn keep(&mut self, owner: K) -> Result {
-        self.owners.push_within_capacity(owner).map_err(|_| ENOSPC)
-    }
-
-    /// Adds a copy of `bytes`. Pieces that follow one another take one stretch.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC` if there is no room; nothing is added then.
-    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) -> Result {
-        if bytes.is_empty() {
-            return Ok(());
+    /// `ENOMEM`, `ENOSPC` if it would take too many chunks.
+    pub(crate) fn reserve(&mut self, len: u32) -> Result {
+        let behind = self.chunks.get(self.last.saturating_add(1)..);
+        let mut room = self.room();
+        for chunk in behind.unwrap_or(&[]) {
+            room = room.saturating_add(chunk.len());
         }
-        let end = self.used.checked_add(bytes.len()).ok_or(ENOSPC)?;
-        let place = self.arena.get_mut(self.used..end).ok_or(ENOSPC)?;
-        for (to, from) in place.iter_mut().zip(bytes) {
-            *to = *from;
+        while room < len {
+            if self.chunks.len() >= self.chunks.capacity() {
+                return Err(ENOSPC);
+            }
+            let chunk = self.pool.take()?;
+            room = room.saturating_add(chunk.len());
+            self.chunks
+                .push_within_capacity(chunk)
+                .map_err(|_| ENOSPC)?;
         }
-        let start = u32::try_from(self.used)?;
-        let offset = self.arena_offset.checked_add(start).ok_or(ENOSPC)?;
-        self.push_bvec(self.arena_page, offset, u32::try_from(bytes.len())?)?;
-        self.used = end;
         Ok(())
     }
 
-    /// Adds a stretch of pages, which someone keeps: see [`TxBatch::keep`].
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC` if there is no room.
-    pub(crate) fn push_page(&mut self, slice: &PageSlice<'_>) -> Result {
-        if slice.len() == 0 {
-            return Ok(());
+    /// Where the next octet will be.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            chunk: self.last,
+            at: self.end,
         }
-        self.push_bvec(slice.page(), slice.offset(), slice.len())
     }
 
-    fn push_bvec(&mut self, page: NonNull<b::page>, offset: u32, len: u32) -> Result {
+    /// Forgets the octets from `mark` on, of which nothing was sent.
+    pub(crate) fn truncate(&mut self, mark: Mark) {
+        let forgotten: usize = self
+            .since(mark)
+            .map(<[u8]>::len)
+            .fold(0, usize::saturating_add);
+        self.remaining = self.remaining.saturating_sub(forgotten);
+        self.last = mark.chunk;
+        self.end = mark.at;
+    }
+
+    /// The octets from `mark` on, in pieces.
+    pub(crate) fn since(&self, mark: Mark) -> impl Iterator<Item = &[u8]> {
+        let chunks = self.chunks.iter().enumerate().skip(mark.chunk);
+        chunks.map_while(move |(i, chunk)| {
+            let from = if i == mark.chunk { mark.at } else { 0 };
+            self.end_of(i).and_then(|to| chunk.octets(from, to).ok())
+        })
+    }
+
+    /// Where the octets of chunk `i` end.
+    fn end_of(&self, i: usize) -> Option<u32> {
+        match i.cmp(&self.last) {
+            core::cmp::Ordering::Less => self.chunks.get(i).map(Chunk::len),
+            core::cmp::Ordering::Equal => Some(self.end),
+            core::cmp::Ordering::Greater => None,
+        }
+    }
+
+    /// Has `write` write up to `len` octets at an offset of a chunk. Gives how many those are.
+    fn put(&mut self, len: u32, write: impl FnOnce(&mut Chunk, u32, u32) -> Result) -> Result<u32> {
+        if self.room() == 0 {
+            let next = self.last.saturating_add(1);
+            if next >= self.chunks.len() {
+                return Err(ENOSPC);
+            }
+            self.last = next;
+            self.end = 0;
+        }
+        let len = len.min(self.room());
+        let chunk = self.chunks.get_mut(self.last).ok_or(ENOSPC)?;
+        write(chunk, self.end, len)?;
+        self.end = self.end.saturating_add(len);
         // CAST: 32 bits fit.
-        let remaining = self.remaining.checked_add(len as usize).ok_or(ENOSPC)?;
-        match self.bvecs.last_mut() {
-            Some(last)
-                if last.bv_page == page.as_ptr()
-                    && last.bv_offset.checked_add(last.bv_len) == Some(offset)
-                    && last.bv_len.checked_add(len).is_some() =>
-            {
-                last.bv_len = last.bv_len.saturating_add(len);
-            }
-            _ => self
-                .bvecs
-                .push_within_capacity(b::bio_vec {
-                    bv_page: page.as_ptr(),
-                    bv_len: len,
-                    bv_offset: offset,
-                })
-                .map_err(|_| ENOSPC)?,
-        }
-        // INVARIANT: the stretch is the callers', or a part of the arena they write next.
-        self.remaining = remaining;
-        Ok(())
+        self.remaining = self.remaining.saturating_add(len as usize);
+        Ok(len)
     }
 
-    /// The stretches left to send, how much of the first one is gone, and the octets left.
-    pub(super) fn as_raw(&self) -> (&[b::bio_vec], usize, usize) {
-        let bvecs = self.bvecs.get(self.first..).unwrap_or(&[]);
-        (bvecs, self.skip, self.remaining)
-    }
-
-    /// Takes `n` octets from the front; an empty batch is cleared.
-    pub(crate) fn advance(&mut self, n: usize) {
-        self.remaining = self.remaining.saturating_sub(n);
-        if self.remaining == 0 {
-            self.clear();
-            return;
-        }
-        // INVARIANT: walks over whole stretches, and into the one that is next.
-        self.skip = self.skip.saturating_add(n);
-        while let Some(bvec) = self.bvecs.get(self.first) {
-            // CAST: 32 bits fit.
-            let len = bvec.bv_len as usize;
-            if self.skip < len {
-                break;
-            }
-            self.skip = self.skip.saturating_sub(len);
-            self.first = self.first.saturating_add(1);
-        }
-    }
-
-    /// Copies what was not sent, so that nothing needs to be kept for it any more.
+    /// Adds a copy of `bytes`.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; nothing has changed then.
-    pub(crate) fn detach(&mut self) -> Result {
-        let mut copy = KVVec::<u8>::with_capacity(self.remaining, GFP_KERNEL)?;
-        let (bvecs, skip, len) = self.as_raw();
-        // SAFETY: by the type invariants the pieces are readable and have `skip + len` octets;
-        // the vector has room for `len`.
-        let copied = unsafe {
-            h::bvec_copy_out(
-                copy.as_mut_ptr().cast(),
-                bvecs.as_ptr(),
-                bvecs.len() as c_uint, // CAST: the capacity of a batch is small.
-                skip,
-                len,
-            )
-        };
-        if copied != len {
-            return Err(EFAULT);
+    /// `ENOSPC` if they are more than was reserved; not all were added then.
+    pub(crate) fn push_bytes(&mut self, mut bytes: &[u8]) -> Result {
+        while !bytes.is_empty() {
+            let n = self.put(u32::try_from(bytes.len())?, |chunk, at, n| {
+                // CAST: 32 bits fit.
+                chunk.write(at, bytes.get(..n as usize).ok_or(EINVAL)?)
+            })?;
+            bytes = bytes.get(n as usize..).ok_or(EINVAL)?; // CAST: 32 bits fit.
         }
-        // SAFETY: that many octets were written.
-        unsafe { copy.inc_len(len) };
-        self.replace(copy)
+        Ok(())
     }
 
-    /// Makes `copy` all that is left to send.
-    fn replace(&mut self, copy: KVVec<u8>) -> Result {
-        let len = copy.len();
+    /// Adds a copy of a stretch of pages.
+    ///
+    /// # Errors
+    ///
+    /// As [`TxBatch::push_bytes`].
+    pub(crate) fn push_pages(&mut self, pages: &PageSlice<'_>) -> Result {
         let mut at = 0;
-        self.clear();
-        while at < len {
-            let ptr = copy.as_ptr().wrapping_add(at);
-            let offset = ptr.addr() & (PAGE_SIZE - 1);
-            let n = PAGE_SIZE.saturating_sub(offset).min(len.saturating_sub(at));
-            // SAFETY: the octet is part of the vector, which is `kmalloc` or `vmalloc` memory.
-            let page = unsafe { h::vmalloc_or_virt_to_page(ptr.cast()) };
-            let page = NonNull::new(page).ok_or(EFAULT)?;
-            // CAST: less than a page.
-            self.push_bvec(page, offset as u32, n as u32)?;
+        while at < pages.len() {
+            let left = pages.len().saturating_sub(at);
+            let n = self.put(left, |chunk, to, n| {
+                chunk.write_pages(to, &pages.sub(at, n).ok_or(EINVAL)?)
+            })?;
             at = at.saturating_add(n);
         }
-        // INVARIANT: the stretches are those of the copy, which is kept until the next clearing.
-        self.copy = copy;
         Ok(())
     }
 
-    /// Forgets what was not sent and drops what was kept.
-    pub(crate) fn clear(&mut self) {
+    /// What is left to send: stretches of pages, and the octets in them.
+    pub(super) fn as_raw(&mut self) -> (&[b::bio_vec], usize) {
         self.bvecs.clear();
-        self.used = 0;
-        self.owners.clear();
-        self.copy = KVVec::new();
-        self.first = 0;
-        self.skip = 0;
+        for (i, chunk) in self.chunks.iter().enumerate() {
+            let Some(end) = self.end_of(i) else {
+                break;
+            };
+            let begin = if i == 0 { self.begin } else { 0 };
+            let len = end.saturating_sub(begin);
+            if len == 0 {
+                continue;
+            }
+            let bvec = b::bio_vec {
+                bv_page: chunk.page(),
+                bv_len: len,
+                bv_offset: begin,
+            };
+            // The list has as much room as that of the chunks.
+            if self.bvecs.push_within_capacity(bvec).is_err() {
+                break;
+            }
+        }
+        (&self.bvecs, self.remaining)
+    }
+
+    /// Takes `n` octets from the front.
+    pub(super) fn advance(&mut self, n: usize) {
+        let n = n.min(self.remaining);
+        self.remaining = self.remaining.saturating_sub(n);
+        let mut left = u32::try_from(n).unwrap_or(u32::MAX);
+        loop {
+            let len = self.end_of(0).unwrap_or(0).saturating_sub(self.begin);
+            if self.last == 0 || left < len {
+                self.begin = self.begin.saturating_add(left.min(len));
+                return;
+            }
+            left = left.saturating_sub(len);
+            self.drop_first();
+        }
+    }
+
+    /// Forgets what was not sent.
+    pub(crate) fn clear(&mut self) {
+        while self.last > 0 {
+            self.drop_first();
+        }
+        self.begin = self.end;
         self.remaining = 0;
+    }
+
+    /// Gives the first chunk away, which is not the last.
+    fn drop_first(&mut self) {
+        self.last = self.last.saturating_sub(1);
+        self.begin = 0;
+        if let Ok(chunk) = self.chunks.remove(0) {
+            self.pool.give(chunk);
+        }
     }
 }

@@ -217,9 +217,9 @@ impl TcpSocket {
         accepted(ret)
     }
 
-    /// Sends as much of `batch` as there is space for, in one call, and advances it. The octets
-    /// are copied. If some remain, the handler's `write_space` is called once there is space.
-    pub(crate) fn send_batch<K>(&self, batch: &mut TxBatch<K>, flags: SendFlags) -> Result<usize> {
+    /// Sends as much of `batch` as there is space for, in one call, and advances it. If some
+    /// remains, the handler's `write_space` is called once there is space.
+    pub(crate) fn send_batch(&self, batch: &mut TxBatch, flags: SendFlags) -> Result<usize> {
         if batch.is_empty() {
             return Ok(0);
         }
@@ -230,16 +230,15 @@ impl TcpSocket {
         if flags.eor {
             raw |= b::MSG_EOR;
         }
-        let (bvecs, skip, len) = batch.as_raw();
-        // SAFETY: the socket is live; the batch's invariants say that its pieces are readable and
-        // have `skip + len` octets.
+        let (bvecs, len) = batch.as_raw();
+        // SAFETY: the socket is live; the list names initialised pages that have `len` octets, and
+        // which nobody writes as long as TCP has a reference to them.
         let ret = unsafe {
             h::tcp_send_bvec(
                 self.sk.as_ptr(),
                 bvecs.as_ptr(),
                 // CAST: the capacity of a batch is small, the flags too.
                 bvecs.len() as c_uint,
-                skip,
                 len,
                 raw as c_int,
                 flags.cut,

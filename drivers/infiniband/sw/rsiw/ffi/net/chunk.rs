@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pages that hold octets on their way through TCP, and come back when TCP is done with them.
+//!
+//! C header: [`include/linux/gfp.h`](srctree/include/linux/gfp.h)
+//!
+//! Context: process.
+
+use crate::ffi::{
+    page::PageSlice,
+    raw::{
+        b,
+        h, //
+    },
+};
+use core::ptr::NonNull;
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::SpinLock, //
+};
+
+/// Chunks that a pool keeps: what that many TCP connections at full speed have under way.
+const MAX_POOLED: usize = 128;
+
+/// A run of pages.
+///
+/// # Invariants
+///
+/// `page` is the head of a run of `len` octets of initialised memory, to which this value has a
+/// reference. Others with a reference only read, and only what [`Chunk::page`] was used for.
+pub(super) struct Chunk {
+    page: NonNull<b::page>,
+    len: u32,
+}
+
+// SAFETY: pages may be used from any thread.
+unsafe impl Send for Chunk {}
+
+impl Chunk {
+    /// Allocates one, of eight pages if they are easily had. May sleep, but does not wait for block
+    /// devices and file systems: they may be who sends.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn new() -> Result<Self> {
+        let mut len = 0;
+        // SAFETY: `len` is writable.
+        let page = unsafe { h::tx_pages_alloc(&mut len) };
+        // INVARIANT: the run is new and zeroed, and the reference to it is ours.
+        Ok(Self {
+            page: NonNull::new(page).ok_or(ENOMEM)?,
+            len,
+        })
+    }
+
+    /// Length in octets.
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Head of the run, for one who takes a reference of its own.
+    pub(super) fn page(&self) -> *mut b::page {
+        self.page.as_ptr()
+    }
+
+    /// Whether nobody else has a reference: what the chunk holds may be replaced.
+    fn is_unused(&self) -> bool {
+        // SAFETY: the page is live by the type invariants.
+        unsafe { h::page_is_sole(self.page.as_ptr()) }
+    }
+
+    /// The address of octet `at`, if the chunk has `len` octets from there on.
+    fn range(&self, at: u32, len: u32) -> Result<*mut u8> {
+        if at.checked_add(len).ok_or(EINVAL)? > self.len {
+            return Err(EINVAL);
+        }
+        // SAFETY: the page is live by the type invariants, and not in high memory.
+        let base = unsafe { h::page_address(self.page.as_ptr()) };
+        // CAST: 32 bits fit.
+        Ok(base.cast::<u8>().wrapping_add(at as usize))
+    }
+
+    /// The octets from `from` up to `to`.
+    pub(super) fn octets(&self, from: u32, to: u32) -> Result<&[u8]> {
+        let len = to.checked_sub(from).ok_or(EINVAL)?;
+        let ptr = self.range(from, len)?;
+        // SAFETY: the run is initialised; who else has a reference only reads, and this value
+        // writes through `&mut self` only.
+        // CAST: 32 bits fit.
+        Ok(unsafe { core::slice::from_raw_parts(ptr, len as usize) })
+    }
+
+    /// Writes `bytes` from octet `at` on, which nobody may be reading.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if they do not fit; nothing is written then.
+    pub(super) fn write(&mut self, at: u32, bytes: &[u8]) -> Result {
+        let ptr = self.range(at, u32::try_from(bytes.len())?)?;
+        // SAFETY: the chunk has that many octets there, none of which is part of `bytes`, as this
+        // value is borrowed mutably.
+        unsafe { ptr.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// The same with memory that others may write meanwhile: each octet is read once.
+    pub(super) fn write_pages(&mut self, at: u32, from: &PageSlice<'_>) -> Result {
+        let ptr = self.range(at, from.len())?;
+        // SAFETY: the chunk has that many octets there; it is no memory of a region, so that the
+        // two do not overlap. C's `memcpy` bears concurrent writes.
+        // CAST: 32 bits fit.
+        unsafe { b::memcpy(ptr.cast(), from.as_mut_ptr().cast(), from.len() as usize) };
+        Ok(())
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // SAFETY: the reference is this value's, and not used any more.
+        unsafe { h::put_page(self.page.as_ptr()) };
+    }
+}
+
+/// Chunks that were sent, oldest first. Once TCP has let go of them they are sent again, which
+/// saves the allocator the work of clearing them.
+#[pin_data]
+pub(crate) struct ChunkPool {
+    #[pin]
+    sent: SpinLock<Sent>,
+}
+
+/// A ring.
+struct Sent {
+    slots: KVec<Option<Chunk>>,
+    /// Slot of the oldest chunk.
+    oldest: usize,
+    /// Slots in use.
+    used: usize,
+}
+
+impl ChunkPool {
+    /// An empty pool.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            sent <- new_spinlock!(Sent::new()?, "rsiw::ChunkPool::sent"),
+        })
+    }
+
+    /// A chunk for new octets.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn take(&self) -> Result<Chunk> {
+        let reused = self.sent.lock().reuse();
+        reused.map_or_else(Chunk::new, Ok)
+    }
+
+    /// Takes a chunk back that TCP may still have.
+    pub(super) fn give(&self, chunk: Chunk) {
+        let oldest = self.sent.lock().replace(chunk);
+        // Not under the lock.
+        drop(oldest);
+    }
+}
+
+impl Sent {
+    fn new() -> Result<Self> {
+        let mut slots = KVec::with_capacity(MAX_POOLED, GFP_KERNEL)?;
+        for _ in 0..MAX_POOLED {
+            slots.push_within_capacity(None).map_err(|_| ENOMEM)?;
+        }
+        Ok(Self {
+            slots,
+            oldest: 0,
+            used: 0,
+        })
+    }
+
+    /// Takes the oldest chunk out, if TCP is done with it.
+    fn reuse(&mut self) -> Option<Chunk> {
+        let slot = self.slots.get_mut(self.oldest)?;
+        let chunk = slot.take_if(|chunk| chunk.is_unused())?;
+        self.oldest = self.oldest.wrapping_add(1) % MAX_POOLED;
+        self.used = self.used.saturating_sub(1);
+        Some(chunk)
+    }
+
+    /// Puts a chunk in; the oldest has to leave if there is no room.
+    fn replace(&mut self, chunk: Chunk) -> Option<Chunk> {
+        let at = self.oldest.wrapping_add(self.used) % MAX_POOLED;
+        let left = self.slots.get_mut(at)?.replace(chunk);
+        if left.is_some() {
+            self.oldest = self.oldest.wrapping_add(1) % MAX_POOLED;
+        } else {
+            self.used = self.used.saturating_add(1);
+        }
+        left
+    }
+}
