@@ -66,6 +66,24 @@ pub fn add(list: &mut List) {
         },
     );
     list.add(
+        "M-MPA-4 M-MPA-6",
+        "Reads of memory that the peer writes meanwhile carry the right CRC",
+        |w| {
+            let mut c = w.conn()?;
+            for round in 0..40 {
+                let read = c.read(0, 60000);
+                let mut burst = fpdu(&read.request(round + 1));
+                for at in (0..56000).step_by(1400) {
+                    let octets = pattern(1400, round as u8);
+                    burst.extend(fpdu(&write(c.stag, c.to + at, &octets)));
+                }
+                c.tcp.send(&burst)?;
+                c.response(&read)?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
         "P-RDMAP-10",
         "a Read of nothing while the driver sends other data (T-5)",
         |w| {
