@@ -61,6 +61,12 @@ def long(t):
     scenarios(t, "--kind", "long", limit=390)
 
 
+@test("peer-storm", limit=400, cost=100, only_type="rsiw", long=True)
+def storm(t):
+    """The scenarios of the raw peer with many connections or much data."""
+    scenarios(t, "--kind", "storm", limit=390)
+
+
 @test("peer-random", limit=120, cost=70, only_type="rsiw", long=True)
 def random(t):
     """Valid traffic of the raw peer, changed at random."""
