@@ -7,34 +7,8 @@ import socket
 import time
 
 from rsiwtest.core import Fail, test
-from rsiwtest.kmsg import Kmsg
+from rsiwtest.kmsg import Quiet
 from rsiwtest.tools import rping
-
-# What one burst of the driver's rate limit lets through, and how often.
-BURST, INTERVAL = 10, 5
-
-
-class Quiet:
-    """Counts the driver's lines in the log of a `with` block (T-44)."""
-
-    def __init__(self, t, what):
-        self.t, self.what = t, what
-
-    def __enter__(self):
-        self.log, self.start = Kmsg(), time.monotonic()
-        return self
-
-    def __exit__(self, failure, *_):
-        took = time.monotonic() - self.start
-        lines = [li for li in self.log.read() if "rsiw" in li and
-                 "rsiw-selftest" not in li]
-        os.close(self.log.fd)
-        # One more line tells how many were left out.
-        most = (BURST + 1) * (int(took / INTERVAL) + 2)
-        name = "T-44 %s: %d lines in %.0f s" % (self.what, len(lines), took)
-        self.t.subtests.append((name, len(lines) <= most,
-                                "\n".join(lines[-40:])))
-
 
 class In:
     """A `with` block in a network namespace."""
