@@ -57,16 +57,6 @@ impl<'a> PageSlice<'a> {
         self.len
     }
 
-    /// The first page.
-    pub(in crate::ffi) fn page(&self) -> NonNull<b::page> {
-        self.page
-    }
-
-    /// Where the piece starts, in bytes from the start of the first page.
-    pub(in crate::ffi) fn offset(&self) -> u32 {
-        self.offset
-    }
-
     /// The kernel address of the first byte.
     ///
     /// Valid for reads and writes of [`PageSlice::len`] bytes during `'a`, but only for accesses

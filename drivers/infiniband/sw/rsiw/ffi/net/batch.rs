@@ -4,7 +4,8 @@
 
 use super::chunk::{
     Chunk,
-    ChunkPool, //
+    ChunkPool,
+    ChunkRing, //
 };
 use crate::ffi::{
     page::PageSlice,
@@ -23,7 +24,7 @@ pub(crate) struct TxBatch {
     pool: Arc<ChunkPool>,
     /// In order: what is left to send, from octet `begin` of the first chunk to octet `end` of the
     /// chunk `last`, and room for more behind that.
-    chunks: KVec<Chunk>,
+    chunks: ChunkRing,
     begin: u32,
     last: usize,
     end: u32,
@@ -48,12 +49,12 @@ impl TxBatch {
     pub(crate) fn new(pool: Arc<ChunkPool>, chunks: usize) -> Result<Self> {
         Ok(Self {
             pool,
-            chunks: KVec::with_capacity(chunks, GFP_KERNEL)?,
+            chunks: ChunkRing::new(chunks)?,
             begin: 0,
             last: 0,
             end: 0,
             remaining: 0,
-            bvecs: KVec::with_capacity(chunks, GFP_KERNEL)?,
+            bvecs: KVec::from_elem(pin_init::zeroed(), chunks, GFP_KERNEL)?,
         })
     }
 
@@ -79,20 +80,17 @@ impl TxBatch {
     ///
     /// `ENOMEM`, `ENOSPC` if it would take too many chunks.
     pub(crate) fn reserve(&mut self, len: u32) -> Result {
-        let behind = self.chunks.get(self.last.saturating_add(1)..);
         let mut room = self.room();
-        for chunk in behind.unwrap_or(&[]) {
-            room = room.saturating_add(chunk.len());
+        for i in self.last.saturating_add(1)..self.chunks.len() {
+            room = room.saturating_add(self.chunks.get(i).map_or(0, Chunk::len));
         }
         while room < len {
-            if self.chunks.len() >= self.chunks.capacity() {
+            if self.chunks.is_full() {
                 return Err(ENOSPC);
             }
             let chunk = self.pool.take()?;
             room = room.saturating_add(chunk.len());
-            self.chunks
-                .push_within_capacity(chunk)
-                .map_err(|_| ENOSPC)?;
+            self.chunks.push(chunk);
         }
         Ok(())
     }
@@ -118,10 +116,10 @@ impl TxBatch {
 
     /// The octets from `mark` on, in pieces.
     pub(crate) fn since(&self, mark: Mark) -> impl Iterator<Item = &[u8]> {
-        let chunks = self.chunks.iter().enumerate().skip(mark.chunk);
-        chunks.map_while(move |(i, chunk)| {
+        (mark.chunk..self.chunks.len()).map_while(move |i| {
             let from = if i == mark.chunk { mark.at } else { 0 };
-            self.end_of(i).and_then(|to| chunk.octets(from, to).ok())
+            let to = self.end_of(i)?;
+            self.chunks.get(i)?.octets(from, to).ok()
         })
     }
 
@@ -188,27 +186,22 @@ impl TxBatch {
 
     /// What is left to send: stretches of pages, and the octets in them.
     pub(super) fn as_raw(&mut self) -> (&[b::bio_vec], usize) {
-        self.bvecs.clear();
-        for (i, chunk) in self.chunks.iter().enumerate() {
-            let Some(end) = self.end_of(i) else {
+        let mut n = 0;
+        for i in 0..self.chunks.len() {
+            let (Some(chunk), Some(end)) = (self.chunks.get(i), self.end_of(i)) else {
                 break;
             };
             let begin = if i == 0 { self.begin } else { 0 };
             let len = end.saturating_sub(begin);
-            if len == 0 {
-                continue;
-            }
-            let bvec = b::bio_vec {
-                bv_page: chunk.page(),
-                bv_len: len,
-                bv_offset: begin,
-            };
             // The list has as much room as that of the chunks.
-            if self.bvecs.push_within_capacity(bvec).is_err() {
-                break;
+            if let Some(bvec) = self.bvecs.get_mut(n).filter(|_| len > 0) {
+                bvec.bv_page = chunk.page();
+                bvec.bv_len = len;
+                bvec.bv_offset = begin;
+                n = n.saturating_add(1);
             }
         }
-        (&self.bvecs, self.remaining)
+        (self.bvecs.get(..n).unwrap_or(&[]), self.remaining)
     }
 
     /// Takes `n` octets from the front.
@@ -240,7 +233,7 @@ impl TxBatch {
     fn drop_first(&mut self) {
         self.last = self.last.saturating_sub(1);
         self.begin = 0;
-        if let Ok(chunk) = self.chunks.remove(0) {
+        if let Some(chunk) = self.chunks.pop_if(|_| true) {
             self.pool.give(chunk);
         }
     }

@@ -123,21 +123,90 @@ impl Drop for Chunk {
     }
 }
 
-/// Chunks that were sent, oldest first. Once TCP has let go of them they are sent again, which
-/// saves the allocator the work of clearing them.
-#[pin_data]
-pub(crate) struct ChunkPool {
-    #[pin]
-    sent: SpinLock<Sent>,
-}
-
-/// A ring.
-struct Sent {
+/// A ring of chunks.
+pub(super) struct ChunkRing {
     slots: KVec<Option<Chunk>>,
     /// Slot of the oldest chunk.
     oldest: usize,
     /// Slots in use.
-    used: usize,
+    len: usize,
+}
+
+impl ChunkRing {
+    /// An empty ring for `max` chunks.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(max: usize) -> Result<Self> {
+        let mut slots = KVec::with_capacity(max, GFP_KERNEL)?;
+        for _ in 0..max {
+            slots.push_within_capacity(None).map_err(|_| ENOMEM)?;
+        }
+        Ok(Self {
+            slots,
+            oldest: 0,
+            len: 0,
+        })
+    }
+
+    /// How many chunks there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether another chunk would push the oldest out.
+    pub(super) fn is_full(&self) -> bool {
+        self.len >= self.slots.len()
+    }
+
+    /// Slot of chunk `i`, counted from the oldest.
+    fn slot(&self, i: usize) -> usize {
+        let slot = self.oldest.wrapping_add(i);
+        slot.checked_sub(self.slots.len()).unwrap_or(slot)
+    }
+
+    /// Chunk `i`, counted from the oldest.
+    pub(super) fn get(&self, i: usize) -> Option<&Chunk> {
+        self.slots.get(self.slot(i))?.as_ref()
+    }
+
+    /// The same, to be written.
+    pub(super) fn get_mut(&mut self, i: usize) -> Option<&mut Chunk> {
+        let slot = self.slot(i);
+        self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// Puts a chunk in. Gives the oldest if there was no room.
+    pub(super) fn push(&mut self, chunk: Chunk) -> Option<Chunk> {
+        let slot = self.slot(self.len);
+        let left = self.slots.get_mut(slot)?.replace(chunk);
+        if left.is_some() {
+            self.oldest = self.slot(1);
+        } else {
+            self.len = self.len.saturating_add(1);
+        }
+        left
+    }
+
+    /// Takes the oldest chunk out, if `may` says so.
+    pub(super) fn pop_if(&mut self, may: impl FnOnce(&Chunk) -> bool) -> Option<Chunk> {
+        let chunk = self
+            .slots
+            .get_mut(self.oldest)?
+            .take_if(|chunk| may(chunk))?;
+        self.oldest = self.slot(1);
+        self.len = self.len.saturating_sub(1);
+        Some(chunk)
+    }
+}
+
+/// Chunks that were sent, oldest first. Once TCP has let go of them they are filled again, which
+/// saves the allocator the work of clearing them.
+#[pin_data]
+pub(crate) struct ChunkPool {
+    #[pin]
+    sent: SpinLock<ChunkRing>,
 }
 
 impl ChunkPool {
@@ -148,7 +217,7 @@ impl ChunkPool {
     /// `ENOMEM`.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            sent <- new_spinlock!(Sent::new()?, "rsiw::ChunkPool::sent"),
+            sent <- new_spinlock!(ChunkRing::new(MAX_POOLED)?, "rsiw::ChunkPool::sent"),
         })
     }
 
@@ -158,49 +227,14 @@ impl ChunkPool {
     ///
     /// `ENOMEM`.
     pub(super) fn take(&self) -> Result<Chunk> {
-        let reused = self.sent.lock().reuse();
-        reused.map_or_else(Chunk::new, Ok)
+        let unused = self.sent.lock().pop_if(Chunk::is_unused);
+        unused.map_or_else(Chunk::new, Ok)
     }
 
     /// Takes a chunk back that TCP may still have.
     pub(super) fn give(&self, chunk: Chunk) {
-        let oldest = self.sent.lock().replace(chunk);
+        let oldest = self.sent.lock().push(chunk);
         // Not under the lock.
         drop(oldest);
-    }
-}
-
-impl Sent {
-    fn new() -> Result<Self> {
-        let mut slots = KVec::with_capacity(MAX_POOLED, GFP_KERNEL)?;
-        for _ in 0..MAX_POOLED {
-            slots.push_within_capacity(None).map_err(|_| ENOMEM)?;
-        }
-        Ok(Self {
-            slots,
-            oldest: 0,
-            used: 0,
-        })
-    }
-
-    /// Takes the oldest chunk out, if TCP is done with it.
-    fn reuse(&mut self) -> Option<Chunk> {
-        let slot = self.slots.get_mut(self.oldest)?;
-        let chunk = slot.take_if(|chunk| chunk.is_unused())?;
-        self.oldest = self.oldest.wrapping_add(1) % MAX_POOLED;
-        self.used = self.used.saturating_sub(1);
-        Some(chunk)
-    }
-
-    /// Puts a chunk in; the oldest has to leave if there is no room.
-    fn replace(&mut self, chunk: Chunk) -> Option<Chunk> {
-        let at = self.oldest.wrapping_add(self.used) % MAX_POOLED;
-        let left = self.slots.get_mut(at)?.replace(chunk);
-        if left.is_some() {
-            self.oldest = self.oldest.wrapping_add(1) % MAX_POOLED;
-        } else {
-            self.used = self.used.saturating_add(1);
-        }
-        left
     }
 }
