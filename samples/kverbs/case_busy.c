@@ -114,6 +114,42 @@ static void busy_destroy(struct kv *k)
 	kv_ok(k, all, "no call at all");
 }
 
+/*
+ * The id goes while events about it are on their way: none gets to it any more,
+ * and the other end hears of it.
+ */
+static void busy_id(struct kv *k)
+{
+	struct kv_pair *p;
+	int round;
+
+	for (round = 0; round < 20 && !k->failed; round++) {
+		p = kv_connect(k, NULL);
+		if (!p)
+			return;
+		if (round & 1)
+			rdma_disconnect(p->a.id);
+		else
+			rdma_disconnect(p->b.id);
+		udelay(50 * round);
+		rdma_destroy_qp(p->a.id);
+		p->a.qp = NULL;
+		rdma_destroy_id(p->a.id);
+		p->a.id = NULL;
+		ib_destroy_cq(p->a.scq);
+		ib_destroy_cq(p->a.rcq);
+		p->a.scq = NULL;
+		p->a.rcq = NULL;
+		reinit_completion(&p->a.down);
+		p->a.last = RDMA_CM_EVENT_TIMEWAIT_EXIT;
+		kv_is_down(k, &p->b);
+		msleep(10);
+		kv_ok(k, !completion_done(&p->a.down) &&
+		      p->a.last == RDMA_CM_EVENT_TIMEWAIT_EXIT,
+		      "an event for an id that is gone");
+	}
+}
+
 /* ORD becomes less than what is under way; others do not notice. */
 static void busy_depth(struct kv *k)
 {
@@ -147,6 +183,7 @@ static void busy_depth(struct kv *k)
 const struct kv_case kv_busy_cases[] = {
 	{ "busy-window", "V-MW-15 V-INV-16", busy_window },
 	{ "busy-destroy", "L-CORE-13 V-CQ-15", busy_destroy },
+	{ "busy-id", "L-CORE-6", busy_id },
 	{ "busy-depth", "V-RD-8", busy_depth },
 	{ }
 };
