@@ -143,7 +143,7 @@ static void busy_id(struct kv *k)
 		reinit_completion(&p->a.down);
 		p->a.last = RDMA_CM_EVENT_TIMEWAIT_EXIT;
 		kv_is_down(k, &p->b);
-		msleep(10);
+		msleep(20);
 		kv_ok(k, !completion_done(&p->a.down) &&
 		      p->a.last == RDMA_CM_EVENT_TIMEWAIT_EXIT,
 		      "an event for an id that is gone");
