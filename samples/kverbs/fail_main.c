@@ -13,7 +13,6 @@
 #include <linux/debugfs.h>
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
-#include <linux/linkage.h>
 #include <linux/module.h>
 #include <linux/seq_file.h>
 #include <linux/string.h>
@@ -40,14 +39,10 @@ static struct dentry *dir;
 static atomic_t space = ATOMIC_INIT(0), times = ATOMIC_INIT(0);
 static struct kprobe *last;
 
-/* What the caller returns to instead of running the function. */
-void rsiw_fail_return(void);
-asm(".pushsection .text\n"
-    ".type rsiw_fail_return, @function\n"
-    "rsiw_fail_return:\n"
-    ASM_RET
-    ".size rsiw_fail_return, .-rsiw_fail_return\n"
-    ".popsection\n");
+/* Run instead of the function: leaves all registers as they are. */
+static noinline notrace void return_only(void)
+{
+}
 
 /* At the first instruction: the return address is on top of the stack. */
 static int before(struct kprobe *probe, struct pt_regs *regs)
@@ -60,7 +55,7 @@ static int before(struct kprobe *probe, struct pt_regs *regs)
 		return 0;
 	WRITE_ONCE(last, probe);
 	regs->ax = container_of(probe, struct point, probe)->answer;
-	regs->ip = (unsigned long)rsiw_fail_return;
+	regs->ip = (unsigned long)return_only;
 	return 1;
 }
 NOKPROBE_SYMBOL(before);

@@ -89,7 +89,7 @@ const char *last_failure(void)
 	snprintf(path, sizeof(path), "%s/last", dir);
 	f = fopen(path, "r");
 	if (!f || !fgets(name, sizeof(name), f))
-		strcpy(name, "?");
+		snprintf(name, sizeof(name), "?");
 	if (f)
 		fclose(f);
 	name[strcspn(name, "\n")] = 0;
@@ -105,6 +105,7 @@ static bool clear(int err)
 	case ENFILE:		/* what there is no socket for */
 	case EAGAIN:
 	case EFAULT:
+	case EADDRINUSE:	/* what there is no memory for the port of */
 	case ENOSPC:
 	case ECONNREFUSED:
 	case ECONNRESET:
@@ -127,7 +128,7 @@ void sweep(const struct step *s)
 
 	if (only && fnmatch(only, s->name, 0))
 		return;
-	part("V-IMM-1 what fails inside: %s", s->name);
+	part("V-IMM-1 failures while to %s", s->name);
 	for (n = 0; fired && n < MOST; n++) {
 		if (s->prepare)
 			s->prepare();

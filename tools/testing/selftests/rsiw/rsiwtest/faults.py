@@ -70,10 +70,10 @@ class Failures:
         self.set("times", 0)
         return left == 0
 
-    def within(self, start, end):
-        """Only where the stack has an address of this range."""
-        self.set("require-start", hex(start))
-        self.set("require-end", hex(end))
+    def stack(self, what, start, end):
+        """What the stack needs ("require") or must not have ("reject")."""
+        self.set(what + "-start", hex(start))
+        self.set(what + "-end", hex(end))
 
 
 def symbols():
@@ -110,7 +110,9 @@ def failures(kind, where, depth=DEEP):
     f.set("verbose", 0)
     f.set("task-filter", "N")
     f.set("stacktrace-depth", depth)
-    f.within(*where)
+    f.stack("require", *where)
+    # It says so in the log when there is no memory for what it is told of.
+    f.stack("reject", *function("ref_tracker_alloc"))
     if kind == "allocations":
         for name, answer in ALLOCATIONS.items():
             LOCAL.write(FUNCTIONS + "/inject", name)

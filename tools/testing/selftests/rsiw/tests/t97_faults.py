@@ -20,7 +20,7 @@ def sweep(t, what, failing, run, undo=None, succeeds=False):
     """Runs the step until nothing in it fails any more. `run` returns what it
     complains about, "" for nothing."""
     seen = 0
-    with t.sub("V-IMM-1 what fails inside: " + what):
+    with t.sub("V-IMM-1 failures while to " + what):
         for n in range(MOST):
             t.left()
             say("%s, failure %d" % (what, n))
@@ -59,8 +59,14 @@ def program(t, kind, *args):
 
 @test("faults-objects", limit=150, cost=30, only_type="rsiw", where=FUNCTIONS)
 def objects(t):
-    """Allocations that fail while programs make objects."""
+    """Allocations that fail in verbs, transfers and ends of connections."""
     program(t, "allocations", "--only", "[!c]*")
+
+
+@test("faults-connect", limit=300, cost=60, only_type="rsiw", where=FUNCTIONS)
+def connect(t):
+    """Allocations that fail while connections are made."""
+    program(t, "allocations", "--only", "c*")
 
 
 @test("faults-copies", limit=150, cost=30, only_type="rsiw", where=FUNCTIONS)
@@ -89,8 +95,8 @@ def link(t):
     try:
         # A device is thousands of allocations of the core.
         with failures("allocations", text_of(t.env.module), NEAR) as failing:
-            sweep(t, "a new device", failing, tried(*add), remove)
-            sweep(t, "removing a device", failing, deleted, succeeds=True)
+            sweep(t, "add a device", failing, tried(*add), remove)
+            sweep(t, "remove a device", failing, deleted, succeeds=True)
         sh(*add)
         if t.topo.links().get(name) != "ACTIVE":
             raise Fail("the device is not active afterwards")
@@ -106,7 +112,7 @@ def module(t):
         # Nothing knows where the module's code will be.
         with failures("allocations", function("do_one_initcall"),
                       NEAR) as failing:
-            sweep(t, "loading the module", failing,
+            sweep(t, "load the module", failing,
                   tried("modprobe", t.env.module), t.unload)
     finally:
         status("modprobe", t.env.module)

@@ -117,21 +117,27 @@ static int requested(struct rdma_cm_event *ev, struct rdma_cm_id *id)
 /* What an event says of the attempt: 0 or an error number. */
 static int verdict(struct rdma_cm_event *ev, unsigned int *ends)
 {
+	int err = 0;
+
 	switch (ev->event) {
 	case RDMA_CM_EVENT_ESTABLISHED:
 		*ends += 1;
-		return 0;
+		break;
 	case RDMA_CM_EVENT_REJECTED:
-		return ECONNREFUSED;
+		err = ECONNREFUSED;
+		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		return ECONNRESET;
+		err = ECONNRESET;
+		break;
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
-		return ev->status < 0 ? -ev->status : EPROTO;
+		err = ev->status < 0 ? -ev->status : EPROTO;
+		break;
 	default:
 		DIE("event %s status %d", rdma_event_str(ev->event),
 		    ev->status);
 	}
+	return err;
 }
 
 static int establish(void)
@@ -313,7 +319,7 @@ static int transfer(void)
 
 static const struct step steps[] = {
 	{ "listen", bound, listen_run, unlisten, false },
-	{ "listen no more", listening, listen_end, NULL, true },
+	{ "stop listening", listening, listen_end, NULL, true },
 };
 
 static const struct step more[] = {

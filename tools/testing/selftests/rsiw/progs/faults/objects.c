@@ -149,17 +149,19 @@ static int rereg_run(void)
 END(open) END(pd) END(cq) END(srq) END(qp) END(mr)
 MAKE(open) MAKE(pd) MAKE(cq) MAKE(srq) MAKE(qp) MAKE(mr)
 
-#define LIFE(name, what)						\
-	{ "make " what, NULL, name ## _run, name ## _undo, false },	\
-	{ "destroy " what, name ## _make, name ## _end, NULL, true }
-
 static const struct step lives[] = {
-	LIFE(open, "a context"),
-	LIFE(pd, "a protection domain"),
-	LIFE(cq, "a completion queue"),
-	LIFE(srq, "a shared receive queue"),
-	LIFE(qp, "a queue pair"),
-	LIFE(mr, "a region"),
+	{ "make a context", NULL, open_run, open_undo, false },
+	{ "destroy a context", open_make, open_end, NULL, true },
+	{ "make a protection domain", NULL, pd_run, pd_undo, false },
+	{ "destroy a protection domain", pd_make, pd_end, NULL, true },
+	{ "make a completion queue", NULL, cq_run, cq_undo, false },
+	{ "destroy a completion queue", cq_make, cq_end, NULL, true },
+	{ "make a shared receive queue", NULL, srq_run, srq_undo, false },
+	{ "destroy a shared receive queue", srq_make, srq_end, NULL, true },
+	{ "make a queue pair", NULL, qp_run, qp_undo, false },
+	{ "destroy a queue pair", qp_make, qp_end, NULL, true },
+	{ "make a region", NULL, mr_run, mr_undo, false },
+	{ "destroy a region", mr_make, mr_end, NULL, true },
 };
 
 static const struct step changes[] = {
