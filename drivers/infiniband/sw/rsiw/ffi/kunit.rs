@@ -89,7 +89,9 @@ mod tables {
         let value = Arc::new(7, GFP_KERNEL)?;
         table.insert(MAX_MR, value.clone())?;
         assert_eq!(table.insert(MAX_MR, value.clone()), Err(EBUSY));
-        assert!(table.lookup(MAX_MR).is_some_and(|v| Arc::ptr_eq(&v, &value)));
+        assert!(table
+            .lookup(MAX_MR)
+            .is_some_and(|v| Arc::ptr_eq(&v, &value)));
         assert!(table.lookup(0).is_none());
         assert!(table.remove(MAX_MR).is_some());
         assert!(table.remove(MAX_MR).is_none());

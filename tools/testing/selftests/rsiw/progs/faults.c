@@ -30,6 +30,7 @@ USAGE_WHERE;
 struct ep_where w = { .addr = "127.0.0.1", .port = 18840 };
 struct ibv_context *ctx;
 static const char *dir, *only;
+static unsigned int injected;
 
 void bind_id(struct rdma_cm_id *id, uint16_t port)
 {
@@ -154,6 +155,7 @@ void sweep(const struct step *s)
 			s->undo();
 	}
 	expect(!fired, "no end after %u failures", n);
+	injected += n - 1;
 	printf("# %s: %u failures inside, %u seen by the program; at most %lu ms, by failure %u (%s)\n",
 	       s->name, n - 1, reported, most / 1000000, slowest, why);
 }
@@ -185,5 +187,7 @@ int main(int argc, char **argv)
 	sweep_connections();
 	CHECK_SYS(rdma_destroy_id(id));
 	rdma_destroy_event_channel(ec);
+	part("V-IMM-1 there were failures");
+	expect(injected, "none");
 	return parts_end();
 }
