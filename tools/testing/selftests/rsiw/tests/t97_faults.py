@@ -16,7 +16,7 @@ EACH, MOST = 50, 3000
 REASONS = ("Cannot allocate memory", "No buffer space", "Bad address")
 
 
-def sweep(t, what, failing, run, undo=None, succeeds=False):
+def sweep(t, what, failing, run, prepare=None, undo=None, succeeds=False):
     """Runs the step until nothing in it fails any more. `run` returns what it
     complains about, "" for nothing. A device is a thousand allocations of the
     core; the driver's own are among the first."""
@@ -25,6 +25,8 @@ def sweep(t, what, failing, run, undo=None, succeeds=False):
         for n in [*range(EACH), *range(EACH, MOST, 10)]:
             t.left()
             say("%s, failure %d" % (what, n))
+            if prepare:
+                prepare()
             failing.arm(n)
             try:
                 error = run()
@@ -82,22 +84,15 @@ def link(t):
     """Allocations that fail while devices come and go (V-RNIC-2)."""
     name = t.type + "_f"
     add = ("rdma", "link", "add", name, "type", t.type, "netdev", "rsdum")
+    delete = ("rdma", "link", "del", name)
     sh("ip", "link", "add", "rsdum", "type", "dummy")
     sh("ip", "link", "set", "rsdum", "up")
-
-    def remove():
-        if name in t.topo.links():
-            sh("rdma", "link", "del", name)
-
-    def deleted():
-        if name not in t.topo.links():
-            sh(*add)
-        return tried("rdma", "link", "del", name)()
-
     try:
         with failures("allocations", text_of(t.env.module), NEAR) as failing:
-            sweep(t, "add a device", failing, tried(*add), remove)
-            sweep(t, "remove a device", failing, deleted, succeeds=True)
+            sweep(t, "add a device", failing, tried(*add),
+                  undo=lambda: sh(*delete))
+            sweep(t, "remove a device", failing, tried(*delete),
+                  prepare=lambda: sh(*add), succeeds=True)
         sh(*add)
         if t.topo.links().get(name) != "ACTIVE":
             raise Fail("the device is not active afterwards")
@@ -114,7 +109,7 @@ def module(t):
         with failures("allocations", function("do_one_initcall"),
                       NEAR) as failing:
             sweep(t, "load the module", failing,
-                  tried("modprobe", t.env.module), t.unload)
+                  tried("modprobe", t.env.module), undo=t.unload)
     finally:
         status("modprobe", t.env.module)
     t.topo.ensure()
