@@ -129,7 +129,7 @@ void sweep(const struct step *s)
 
 	if (only && fnmatch(only, s->name, 0))
 		return;
-	part("V-IMM-1 failures while to %s", s->name);
+	part("failures to %s", s->name);
 	for (n = 0; fired && n < MOST; n++) {
 		if (s->prepare)
 			s->prepare();
@@ -187,7 +187,7 @@ int main(int argc, char **argv)
 	sweep_connections();
 	CHECK_SYS(rdma_destroy_id(id));
 	rdma_destroy_event_channel(ec);
-	part("V-IMM-1 there were failures");
+	part("there were failures");
 	expect(injected, "none");
 	return parts_end();
 }

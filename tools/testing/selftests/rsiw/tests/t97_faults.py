@@ -21,7 +21,7 @@ def sweep(t, what, failing, run, prepare=None, undo=None, succeeds=False):
     complains about, "" for nothing. A device is a thousand allocations of the
     core; the driver's own are among the first."""
     seen = 0
-    with t.sub("V-IMM-1 failures while to " + what):
+    with t.sub("failures to " + what):
         for n in [*range(EACH), *range(EACH, MOST, 10)]:
             t.left()
             say("%s, failure %d" % (what, n))
@@ -81,7 +81,7 @@ def copies(t):
 
 @test("faults-link", limit=150, cost=40, only_type="rsiw", where=FUNCTIONS)
 def link(t):
-    """Allocations that fail while devices come and go (V-RNIC-2)."""
+    """Allocations that fail while devices come and go."""
     name = t.type + "_f"
     add = ("rdma", "link", "add", name, "type", t.type, "netdev", "rsdum")
     delete = ("rdma", "link", "del", name)

@@ -377,7 +377,7 @@ void sweep_connections(void)
 	each(steps, sizeof(steps) / sizeof(steps[0]));
 	listening();
 	each(more, sizeof(more) / sizeof(more[0]));
-	part("V-SEC-1 the device works afterwards");
+	part("the device works afterwards");
 	ready();
 	expect(!transfer(), "no transfer");
 	disconnected();

@@ -150,26 +150,26 @@ END(open) END(pd) END(cq) END(srq) END(qp) END(mr)
 MAKE(open) MAKE(pd) MAKE(cq) MAKE(srq) MAKE(qp) MAKE(mr)
 
 static const struct step lives[] = {
-	{ "make a context", NULL, open_run, open_undo, false },
+	{ "make a context V-IMM-1", NULL, open_run, open_undo, false },
 	{ "destroy a context", open_make, open_end, NULL, true },
-	{ "make a protection domain", NULL, pd_run, pd_undo, false },
+	{ "make a protection domain V-IMM-1", NULL, pd_run, pd_undo, false },
 	{ "destroy a protection domain", pd_make, pd_end, NULL, true },
-	{ "make a completion queue", NULL, cq_run, cq_undo, false },
+	{ "make a completion queue V-IMM-1", NULL, cq_run, cq_undo, false },
 	{ "destroy a completion queue", cq_make, cq_end, NULL, true },
-	{ "make a shared receive queue", NULL, srq_run, srq_undo, false },
+	{ "make a shared receive queue V-IMM-1", NULL, srq_run, srq_undo, false },
 	{ "destroy a shared receive queue", srq_make, srq_end, NULL, true },
-	{ "make a queue pair", NULL, qp_run, qp_undo, false },
+	{ "make a queue pair V-IMM-1", NULL, qp_run, qp_undo, false },
 	{ "destroy a queue pair", qp_make, qp_end, NULL, true },
-	{ "make a region", NULL, mr_run, mr_undo, false },
+	{ "make a region V-IMM-1", NULL, mr_run, mr_undo, false },
 	{ "destroy a region", mr_make, mr_end, NULL, true },
 };
 
 static const struct step changes[] = {
-	{ "resize a completion queue", NULL, resize_run, NULL, false },
-	{ "limit of a shared receive queue", NULL, limit_run, NULL, false },
+	{ "resize a completion queue V-IMM-1", NULL, resize_run, NULL, false },
+	{ "limit a shared receive queue", NULL, limit_run, NULL, false },
 	{ "query a queue pair", NULL, query_run, NULL, false },
 	{ "end a queue pair", NULL, modify_run, NULL, false },
-	{ "register a region again", NULL, rereg_run, NULL, false },
+	{ "register a region again V-IMM-1", NULL, rereg_run, NULL, false },
 };
 
 void sweep_objects(void)
