@@ -61,25 +61,25 @@ def program(t, kind, *args):
         t.parts("faults", t.topo.loopback, "--dir", failing.dir, *args)
 
 
-@test("faults-objects", limit=150, cost=30, only_type="rsiw", where=FUNCTIONS)
+@test("faults-objects", limit=150, cost=8, only_type="rsiw", where=FUNCTIONS)
 def objects(t):
     """Allocations that fail in verbs, transfers and ends of connections."""
     program(t, "allocations", "--only", "[!c]*")
 
 
-@test("faults-connect", limit=300, cost=60, only_type="rsiw", where=FUNCTIONS)
+@test("faults-connect", limit=300, cost=8, only_type="rsiw", where=FUNCTIONS)
 def connect(t):
     """Allocations that fail while connections are made."""
     program(t, "allocations", "--only", "c*")
 
 
-@test("faults-copies", limit=150, cost=30, only_type="rsiw", where=FUNCTIONS)
+@test("faults-copies", limit=150, cost=3, only_type="rsiw", where=FUNCTIONS)
 def copies(t):
     """Copies from and to programs that fail."""
     program(t, "copies")
 
 
-@test("faults-link", limit=150, cost=40, only_type="rsiw", where=FUNCTIONS)
+@test("faults-link", limit=150, cost=12, only_type="rsiw", where=FUNCTIONS)
 def link(t):
     """Allocations that fail while devices come and go."""
     name = t.type + "_f"
@@ -100,7 +100,7 @@ def link(t):
         status("ip", "link", "del", "rsdum")
 
 
-@test("faults-module", limit=150, cost=40, only_type="rsiw", where=FUNCTIONS)
+@test("faults-module", limit=150, cost=8, only_type="rsiw", where=FUNCTIONS)
 def module(t):
     """Allocations that fail while the module is loaded."""
     t.unload()
@@ -115,7 +115,7 @@ def module(t):
     t.topo.ensure()
 
 
-@test("faults-leaks", limit=60, cost=20, only_type="rsiw", where=FUNCTIONS)
+@test("faults-leaks", limit=60, cost=12, only_type="rsiw", where=FUNCTIONS)
 def leaks(t):
     """Nothing of all that is left: the module goes, and no memory is lost."""
     t.unload()
@@ -125,7 +125,7 @@ def leaks(t):
         raise Fail(found)
 
 
-@test("faults-calls", limit=150, cost=30, only_type="rsiw")
+@test("faults-calls", limit=150, cost=6, only_type="rsiw")
 def calls(t):
     """Calls of the network and of the RDMA core that fail."""
     t.need_module(CALLS)
