@@ -9,6 +9,7 @@ pub(crate) mod clock;
 pub(crate) mod crc;
 pub(crate) mod iwcm;
 mod kmem;
+mod kunit;
 pub(crate) mod log;
 pub(crate) mod modules;
 pub(crate) mod net;

@@ -114,15 +114,23 @@ impl Ep {
         }
     }
 
+    fn tell(&self, lines: &str) -> Res {
+        let mut inner = self.0.borrow_mut();
+        writeln!(inner.to, "{lines}")
+            .and_then(|()| inner.to.flush())
+            .map_err(|e| format!("the verbs program is gone: {e}"))
+    }
+
     /// Says a line and gives what follows the "ok".
     pub fn say(&self, line: &str) -> Res<String> {
-        {
-            let mut inner = self.0.borrow_mut();
-            writeln!(inner.to, "{line}")
-                .and_then(|()| inner.to.flush())
-                .map_err(|e| format!("the verbs program is gone: {e}"))?;
-        }
+        self.tell(line)?;
         self.reply(line)
+    }
+
+    /// Says some lines before it looks at the answers: what fits into a pipe.
+    pub fn say_all(&self, lines: &[String]) -> Res<Vec<String>> {
+        self.tell(&lines.join("\n"))?;
+        lines.iter().map(|line| self.reply(line)).collect()
     }
 
     /// The words of the answer, as numbers.

@@ -16,6 +16,10 @@ use crate::{
             ListenHandler,
             TcpSocket, //
         },
+        timer::{
+            Expires,
+            Timer, //
+        },
     },
 };
 use kernel::{
@@ -41,6 +45,8 @@ const HALF_OPEN: (usize, usize) = (128, 1024);
 /// Least length of TCP's queue. Connections leave it at once, so that it says nothing about the
 /// consumer; but a burst that it cannot take loses a second.
 const TCP_BACKLOG: u32 = 128;
+/// Milliseconds until what could not be taken from TCP is tried again.
+const RETRY_MS: u32 = 100;
 
 /// A listener of a consumer.
 #[pin_data]
@@ -52,6 +58,8 @@ pub(crate) struct Listener {
     state: Mutex<Open>,
     #[pin]
     work: Work<Self>,
+    #[pin]
+    timer: Timer<Self>,
 }
 
 struct Open {
@@ -107,6 +115,7 @@ pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result 
                 cm_id: id,
                 state <- new_mutex!(open, "rsiw::cm::Listener::state"),
                 work <- new_work!("rsiw::cm::Listener::work"),
+                timer <- Timer::new(),
             }),
             GFP_KERNEL,
         )
@@ -140,12 +149,14 @@ impl Listener {
     }
 
     /// Closes the socket, so that its port is free, and ends the connections without a Request.
-    pub(super) fn close(&self) {
+    pub(super) fn close(self: &Arc<Self>) {
         let mut open = self.state.lock();
         let sock = open.sock.take();
         let callbacks = open.callbacks.take();
         let half_open = core::mem::replace(&mut open.half_open, KVec::new());
         drop(open);
+        // Without a socket nobody starts it.
+        Timer::stop(self);
         drop(callbacks);
         drop(sock);
         for number in half_open {
@@ -169,10 +180,14 @@ impl Listener {
         }
     }
 
-    /// Takes a connection from TCP. Under the mutex, so that `close` gets the last reference.
-    fn next(&self) -> Option<Arc<TcpSocket>> {
+    /// Takes a connection from TCP. Under the mutex, so that `close` gets the last reference. What
+    /// there is no memory for stays in TCP's queue, which does not tell of it again.
+    fn next(self: &Arc<Self>) -> Option<Arc<TcpSocket>> {
         let open = self.state.lock();
-        open.sock.as_ref()?.accept().ok().flatten()
+        open.sock.as_ref()?.accept().unwrap_or_else(|_| {
+            Timer::start(self, RETRY_MS);
+            None
+        })
     }
 
     /// Counts a connection that has said nothing yet, and ends the oldest one if there are too
@@ -209,6 +224,17 @@ impl WorkItem for Listener {
             // An error closes the socket.
             let _ = passive::create(&this, sock);
         }
+        let dev = this.dev.clone();
+        let _ = dev.cm_queue().enqueue(this);
+    }
+}
+
+impl Expires for Listener {
+    fn timer(&self) -> &Timer<Self> {
+        &self.timer
+    }
+
+    fn expired(this: Arc<Self>) {
         let dev = this.dev.clone();
         let _ = dev.cm_queue().enqueue(this);
     }

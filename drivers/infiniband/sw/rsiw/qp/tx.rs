@@ -226,7 +226,9 @@ impl TxState {
         if !self.batch.is_empty() {
             let sent = sock.send_batch(&mut self.batch, self.flags);
             if sent.is_err() {
-                // The connection is broken, of which its callbacks tell.
+                // If the connection is not broken yet, it has to be: FPDUs are whole without these,
+                // so that the peer would not miss them. The socket's callbacks tell of it.
+                sock.abort();
                 self.batch.clear();
                 self.close_current();
                 return Ok(false);

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::bytes::{hex, mpa, pattern, send, C, M, REP, REQ};
-use crate::net::Res;
+use crate::net::{Res, SOON};
 use crate::scenario::List;
 use crate::world::{op, Conn, World, BUFFER};
 
@@ -57,9 +57,10 @@ fn sends(c: &mut Conn, sizes: &[usize]) -> Res {
     c.sync()?;
     let mut msn = 0;
     for some in sizes.chunks(64) {
-        for (id, n) in some.iter().enumerate() {
-            c.post(id as u64, op::SEND, BUFFER, *n, "")?;
-        }
+        // All at once: 10^5 turns between two processes are slow.
+        let post = |(id, n)| format!("send {} {id} {} {BUFFER} {n}", c.slot, op::SEND);
+        let posts: Vec<String> = some.iter().enumerate().map(post).collect();
+        c.ep.say_all(&posts)?;
         for n in some {
             msn += 1;
             let seg = c
@@ -70,8 +71,11 @@ fn sends(c: &mut Conn, sizes: &[usize]) -> Res {
                 return Err(format!("message {msn}: {}", hex(&seg)));
             }
         }
-        for (id, _) in some.iter().enumerate() {
-            c.expect_wc("s", id as u64, 0)?;
+        let wcs = vec![format!("wc {} s {SOON}", c.slot); some.len()];
+        for (id, wc) in c.ep.say_all(&wcs)?.iter().enumerate() {
+            if !wc.starts_with(&format!("{id} 0 ")) {
+                return Err(format!("completion {wc} instead of number {id}"));
+            }
         }
     }
     Ok(())

@@ -38,6 +38,11 @@ class Context:
                            (self.test.limit * self.env.slow))
         return left if at_most is None else min(left, at_most * self.env.slow)
 
+    def rounds(self, count):
+        """How often to do what is done `count` times: a debugging kernel looks
+        closer at each, and takes its time."""
+        return max(count // self.env.slow, min(count, 50))
+
     def port(self):
         """A TCP port that nothing in this run has used."""
         return self.env.next_port()
@@ -57,7 +62,7 @@ class Context:
             proc = RemoteProc(self.env.peer, argv, name, env, cwd)
         else:
             proc = Proc(argv, os.path.join(self.env.results, name), netns,
-                        env, cwd)
+                        env, cwd, self.env.slow)
         self.procs.append(proc)
         return proc
 

@@ -3,6 +3,7 @@
 
 import fnmatch
 import importlib
+import os
 import pkgutil
 
 
@@ -21,7 +22,8 @@ class TimedOut(Fail):
 class Test:
     """One test: a function that gets a Context and raises Fail or Skip."""
 
-    def __init__(self, func, name, limit, cost, only_type, long, pair):
+    def __init__(self, func, name, limit, cost, only_type, long, pair,
+                 where):
         self.func = func
         self.name = name
         self.limit = limit          # seconds until it counts as hanging
@@ -29,16 +31,19 @@ class Test:
         self.only_type = only_type  # link type it is made for, or None
         self.long = long            # for `make check-long`
         self.pair = pair            # needs a peer in another guest
+        self.where = where          # only where there is such a file
         self.doc = (func.__doc__ or "").strip().split("\n")[0]
 
 
 _tests = []
 
 
-def test(name, limit=60, cost=3, only_type=None, long=False, pair=False):
+def test(name, limit=60, cost=3, only_type=None, long=False, pair=False,
+         where="/"):
     """Registers the decorated function as a test."""
     def register(func):
-        _tests.append(Test(func, name, limit, cost, only_type, long, pair))
+        _tests.append(Test(func, name, limit, cost, only_type, long, pair,
+                           where))
         return func
     return register
 
@@ -57,9 +62,10 @@ def collect():
 
 
 def select(tests, patterns, shard, long=False, pair=False):
-    """The tests that match a pattern and belong to the shard (i, n). Without
-    patterns either those of `make check` or the long ones."""
-    tests = [t for t in tests if t.pair == pair]
+    """The tests that match a pattern and belong to the shard (i, n), if they are
+    for this kernel. Without patterns either those of `make check` or the long
+    ones."""
+    tests = [t for t in tests if t.pair == pair and os.path.exists(t.where)]
     if not patterns and not pair:
         tests = [t for t in tests if t.long == long]
     if patterns:

@@ -15,7 +15,8 @@ NETNS_DIR = "/run/netns"
 class Proc:
     """A started program; its output goes to a file."""
 
-    def __init__(self, argv, log, netns=None, env=None, cwd=None):
+    def __init__(self, argv, log, netns=None, env=None, cwd=None, slow=1):
+        self.slow = slow            # how many times as long all takes here
         self.argv = [str(a) for a in argv]
         self.log = log
         self._ns = None
@@ -92,7 +93,7 @@ class Proc:
 
     def wait_listening(self, port, timeout=15):
         """Waits until a TCP socket of its network namespace listens."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + timeout * self.slow
         seen = 0
         while True:
             # A wildcard has one socket per RDMA device, made one by one.
@@ -116,7 +117,7 @@ class Proc:
         lines = self.output().splitlines()
         if len(lines) > head + tail:
             lines[head:-tail] = ["..."]
-        return "\n".join("  | " + line for line in lines)
+        return "\n".join("  | " + line[:200] for line in lines)
 
     def kill(self, sig=signal.SIGKILL):
         """Signals the whole session."""

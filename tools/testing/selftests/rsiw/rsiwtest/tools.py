@@ -12,6 +12,7 @@ from .topo import sh
 def rping(t, path, count=1000, size=64, v6=False, timeout=60):
     """rping with validation; both ends must end well."""
     addr, port = path.addr6 if v6 else path.addr4, t.port()
+    count = t.rounds(count)
     args = ["-a", addr, "-p", port, "-V", "-C", count, "-S", size]
     # Its status is 0 too when the connection ends early: count, if there is
     # not too much to print.
@@ -38,7 +39,7 @@ _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(inf|[\d.]+)", re.M)
 def perftest(t, path, tool, size, iters, *extra, qps=1, events=False, v6=False,
              timeout=60):
     """One run of a perftest program over rdma_cm; the client's output."""
-    port = t.port()
+    port, iters = t.port(), t.rounds(iters)
     args = [tool, "-R", "-F", "-p", port, "-s", size, "-n", iters, *extra]
     if qps > 1:
         args += ["-q", qps]

@@ -3,9 +3,11 @@
 
 import json
 import os
+import re
 import time
 
 from rsiwtest.core import Fail, test
+from rsiwtest.machine import LOCAL
 from rsiwtest.topo import IF_A, NS_A, sh, status
 
 
@@ -168,3 +170,21 @@ def memory_cgroup(t):
             raise Fail("%d octets stay charged" % charged("vmalloc"))
         time.sleep(0.1)
     os.rmdir(GROUP)
+
+
+KUNIT = "/sys/kernel/debug/kunit"
+
+
+@test("kunit", cost=1, only_type="rsiw", where=KUNIT)
+def kunit(t):
+    """The driver's KUnit suites, which ran when it was loaded."""
+    suites = [s for s in LOCAL.listdir(KUNIT) if s.startswith("rsiw_")]
+    if not suites:
+        raise Fail("the driver has none")
+    for suite in suites:
+        results = LOCAL.read("%s/%s/results" % (KUNIT, suite))
+        cases = re.findall(r"^    (not )?ok \d+ (\S+)", results, re.M)
+        if not cases or not re.search(r"^ok ", results, re.M):
+            raise Fail("%s:\n%s" % (suite, results))
+        for bad, name in cases:
+            t.subtests.append(("%s.%s" % (suite, name), not bad, results))

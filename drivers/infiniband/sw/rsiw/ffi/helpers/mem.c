@@ -55,7 +55,8 @@ size_t rsiw_helper_ib_umem_pages(struct ib_umem *umem, struct page **pages,
 /* Zeroed pages that count for the memory cgroup of who asks for them. */
 void *rsiw_helper_vmalloc_account(unsigned long size)
 {
-	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	/* Processes choose the size and have a limit: not for the log. */
+	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN);
 }
 
 /* Maps the @size bytes of __vmalloc() at @from as the whole of a new @vma. */

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What needs a kernel to be tested, as KUnit suites: they run when the module is loaded into a
+//! kernel with `CONFIG_KUNIT=y`, and are not there in others.
+//!
+//! The pure layers are tested in user space, at length and from the same files; here is one test
+//! of each of those that decide about order and states, to see them work in the kernel too.
+//!
+//! In this folder because the macro's code is unsafe; the tests are not.
+
+/// Rings in shared memory.
+#[kernel::macros::kunit_tests(rsiw_rings)]
+mod rings {
+    use crate::{
+        abi::Cqe,
+        ffi::{
+            ring::{
+                SharedRing,
+                SharedWord, //
+            },
+            shmem::SharedMemory, //
+        },
+    };
+    use kernel::prelude::*;
+
+    #[test]
+    fn sizes() -> Result {
+        let mem = SharedMemory::new(4096)?;
+        assert_eq!(mem.size(), 4096);
+        assert!(SharedMemory::new(0).is_err());
+        assert!(SharedMemory::new(usize::MAX).is_err());
+        // Not a power of two, none, too many.
+        for entries in [0, 3, 256, 1 << 31] {
+            assert!(SharedRing::<Cqe>::new(mem.clone(), entries).is_err());
+        }
+        assert_eq!(SharedRing::<Cqe>::new(mem, 128)?.len(), 128);
+        Ok(())
+    }
+
+    #[test]
+    fn indices_wrap() -> Result {
+        let ring = SharedRing::<Cqe>::new(SharedMemory::new(1)?, 4)?;
+        let entry = Cqe {
+            id: 0x1234_5678_9abc_def0,
+            flags: 1,
+            ..Cqe::default()
+        };
+        ring.publish(u32::MAX, &entry);
+        assert_eq!(ring.flags(3), 1);
+        assert_eq!(ring.read(7).id, entry.id);
+        for other in 0..3 {
+            assert_eq!(ring.flags(other), 0);
+            assert_eq!(ring.read(other).id, 0);
+        }
+        ring.set_flags(3, 0);
+        assert_eq!(ring.flags(u32::MAX), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn words() -> Result {
+        let mem = SharedMemory::new(4096)?;
+        assert!(SharedWord::new(mem.clone(), 4096).is_err());
+        assert!(SharedWord::new(mem.clone(), 4093).is_err());
+        assert!(SharedWord::new(mem.clone(), 2).is_err());
+        let word = SharedWord::new(mem, 4092)?;
+        assert_eq!(word.load(), 0);
+        word.store(u32::MAX);
+        assert_eq!(word.load(), u32::MAX);
+        Ok(())
+    }
+}
+
+/// What regions and queue pairs are found in.
+#[kernel::macros::kunit_tests(rsiw_tables)]
+mod tables {
+    use crate::{
+        ffi::sync::rcu_table::RcuTable,
+        mr::table::MAX_MR, //
+    };
+    use kernel::{
+        prelude::*,
+        sync::Arc, //
+    };
+
+    #[test]
+    fn entries_come_and_go() -> Result {
+        let table = KBox::pin_init(RcuTable::<u32>::new(), GFP_KERNEL)?;
+        let value = Arc::new(7, GFP_KERNEL)?;
+        table.insert(MAX_MR, value.clone())?;
+        assert_eq!(table.insert(MAX_MR, value.clone()), Err(EBUSY));
+        assert!(table
+            .lookup(MAX_MR)
+            .is_some_and(|v| Arc::ptr_eq(&v, &value)));
+        assert!(table.lookup(0).is_none());
+        assert!(table.remove(MAX_MR).is_some());
+        assert!(table.remove(MAX_MR).is_none());
+        assert!(table.lookup(MAX_MR).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn free_indices() -> Result {
+        let table = KBox::pin_init(RcuTable::<u32>::new(), GFP_KERNEL)?;
+        for n in 0..3 {
+            let value = Arc::new(n, GFP_KERNEL)?;
+            let index = table.insert_free(10..=12, value)?;
+            assert!((10..=12).contains(&index));
+        }
+        let value = Arc::new(3, GFP_KERNEL)?;
+        assert!(table.insert_free(10..=12, value.clone()).is_err());
+        table.remove(11);
+        assert_eq!(table.insert_free(10..=12, value)?, 11);
+        let mut seen = 0;
+        table.for_each(|_| seen += 1);
+        assert_eq!(seen, 3);
+        Ok(())
+    }
+}
+
+/// The order of completions, and the states of a queue pair.
+#[kernel::macros::kunit_tests(rsiw_queue_pair)]
+mod queue_pair {
+    use crate::proto::{
+        order::{
+            Order,
+            Record,
+            Status, //
+        },
+        state::{
+            next,
+            Event,
+            State, //
+        },
+    };
+    use kernel::prelude::*;
+
+    #[test]
+    fn completions_in_order() -> Result {
+        let slots = KVec::from_elem(Record::<u32>::default(), 2, GFP_KERNEL)?;
+        let mut order = Order::new(slots);
+        let first = order.push(1).map_err(|_| ENOSPC)?;
+        let second = order.push(2).map_err(|_| ENOSPC)?;
+        assert!(order.push(3).is_err());
+        order.done(second);
+        // Not before what was posted before it.
+        assert!(order.pop().is_none());
+        order.done(first);
+        assert!(order.pop() == Some((1, Status::Success)));
+        assert!(order.pop() == Some((2, Status::Success)));
+        assert!(order.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn states() {
+        let modify = |from, to| {
+            let event = Event::Modify {
+                to,
+                idle: true,
+                flushed: true,
+            };
+            next(from, event).is_ok()
+        };
+        assert!(modify(State::Rts, State::Error));
+        assert!(modify(State::Error, State::Idle));
+        assert!(!modify(State::Error, State::Rts));
+        assert!(!modify(State::Idle, State::Closing));
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * rsiw_fail: calls that a module makes fail, one after the other, where the
+ * kernel's own fault injection has no hold: the network's and the RDMA core's.
+ *
+ *	modprobe rsiw_fail calls=kernel_bind:-12,... start=ADDRESS end=ADDRESS
+ *
+ * Calls from that range of addresses count, in any context. The controls in
+ * debugfs are called like those of fault injection: `space` calls pass, then,
+ * while `times` is not 0, one fails without being made. `last` names it.
+ */
+#include <linux/atomic.h>
+#include <linux/debugfs.h>
+#include <linux/kernel.h>
+#include <linux/kprobes.h>
+#include <linux/module.h>
+#include <linux/seq_file.h>
+#include <linux/string.h>
+
+#define MOST 32
+
+struct point {
+	struct kprobe probe;
+	long answer;
+};
+
+static char *calls[MOST];
+static int count;
+module_param_array(calls, charp, &count, 0);
+MODULE_PARM_DESC(calls, "functions, each with what it answers instead: NAME:NUMBER");
+static ulong start, end;
+module_param(start, ulong, 0);
+MODULE_PARM_DESC(start, "where the code of the caller begins");
+module_param(end, ulong, 0);
+MODULE_PARM_DESC(end, "where it ends");
+
+static struct point points[MOST];
+static struct dentry *dir;
+static atomic_t space = ATOMIC_INIT(0), times = ATOMIC_INIT(0);
+static struct kprobe *last;
+
+/* Run instead of the function: leaves all registers as they are. */
+static noinline notrace void return_only(void)
+{
+}
+
+/* At the first instruction: the return address is on top of the stack. */
+static int before(struct kprobe *probe, struct pt_regs *regs)
+{
+	unsigned long caller = *(unsigned long *)regs->sp;
+
+	if (!atomic_read(&times) || caller < start || caller >= end)
+		return 0;
+	if (atomic_dec_return(&space) >= 0 || !atomic_add_unless(&times, -1, 0))
+		return 0;
+	WRITE_ONCE(last, probe);
+	regs->ax = container_of(probe, struct point, probe)->answer;
+	regs->ip = (unsigned long)return_only;
+	return 1;
+}
+NOKPROBE_SYMBOL(before);
+
+/* Keeps the probe from being optimised: such a one cannot skip the function. */
+static void after(struct kprobe *probe, struct pt_regs *regs,
+		  unsigned long flags)
+{
+}
+NOKPROBE_SYMBOL(after);
+
+static int last_show(struct seq_file *file, void *unused)
+{
+	struct kprobe *probe = READ_ONCE(last);
+
+	seq_printf(file, "%s\n", probe ? probe->symbol_name : "none");
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(last);
+
+/* NAME:NUMBER, cut in two. */
+static int parse(struct point *p, char *text)
+{
+	char *number = strchr(text, ':');
+
+	if (!number)
+		return -EINVAL;
+	*number++ = 0;
+	p->probe.symbol_name = text;
+	p->probe.pre_handler = before;
+	p->probe.post_handler = after;
+	return kstrtol(number, 0, &p->answer);
+}
+
+static void unregister(int n)
+{
+	while (n--)
+		unregister_kprobe(&points[n].probe);
+}
+
+static int __init fail_init(void)
+{
+	int i, err;
+
+	if (!count || start >= end)
+		return -EINVAL;
+	for (i = 0; i < count; i++) {
+		err = parse(&points[i], calls[i]);
+		if (!err)
+			err = register_kprobe(&points[i].probe);
+		if (err) {
+			pr_err("cannot make %s fail: %d\n", calls[i], err);
+			unregister(i);
+			return err;
+		}
+	}
+	dir = debugfs_create_dir(KBUILD_MODNAME, NULL);
+	debugfs_create_atomic_t("space", 0600, dir, &space);
+	debugfs_create_atomic_t("times", 0600, dir, &times);
+	debugfs_create_file("last", 0400, dir, NULL, &last_fops);
+	return 0;
+}
+
+static void __exit fail_exit(void)
+{
+	debugfs_remove(dir);
+	unregister(count);
+}
+
+module_init(fail_init);
+module_exit(fail_exit);
+MODULE_DESCRIPTION("Makes calls of a module fail, for tests");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * faults: each thing in the driver that can fail fails once: an allocation, a
+ * copy to or from the program, a call of the network's. What is made to fail
+ * and where is set up by the caller (see rsiwtest/faults.py); here it is only
+ * counted off: the file `space` says how many pass, `times` that one fails.
+ */
+#include "faults/faults.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] =
+"usage: faults --dir DIR [options]\n"
+"Makes what the driver does fail, one thing after the other.\n"
+"  --dir DIR            controls of the failures\n"
+"  --only PATTERN       only the steps with such names\n"
+"  --limit SECONDS      watchdog (300)\n"
+USAGE_WHERE;
+
+/* More than this in one step is a loop. */
+#define MOST 2000
+
+struct ep_where w = { .addr = "127.0.0.1", .port = 18840 };
+struct ibv_context *ctx;
+static const char *dir, *only;
+static unsigned int injected;
+
+void bind_id(struct rdma_cm_id *id, uint16_t port)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET,
+				   .sin_port = htons(port) };
+
+	CHECK(inet_pton(AF_INET, w.addr, &sin.sin_addr) == 1, "address");
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&sin), "bind: %m");
+}
+
+/* These files can be read and written once each time they are opened. */
+static int control(const char *name, int mode)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, mode | O_CLOEXEC);
+	CHECK(fd >= 0, "%s: %m", path);
+	return fd;
+}
+
+static void set(const char *name, unsigned int value)
+{
+	int fd = control(name, O_WRONLY);
+
+	CHECK(dprintf(fd, "%u", value) > 0, "write to %s: %m", name);
+	close(fd);
+}
+
+/* From now on `pass` things work and the next one fails. */
+static void arm(unsigned int pass)
+{
+	set("space", pass);
+	set("times", 1);
+}
+
+/* No failures any more; whether there was one. */
+static bool disarm(void)
+{
+	char text[16] = "";
+	int fd = control("times", O_RDONLY);
+
+	CHECK(read(fd, text, sizeof(text) - 1) > 0, "read: %m");
+	close(fd);
+	set("times", 0);
+	return atoi(text) == 0;
+}
+
+/* What failed last, where that is known. */
+const char *last_failure(void)
+{
+	static char name[64];
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/last", dir);
+	f = fopen(path, "r");
+	if (!f || !fgets(name, sizeof(name), f))
+		snprintf(name, sizeof(name), "?");
+	if (f)
+		fclose(f);
+	name[strcspn(name, "\n")] = 0;
+	return name;
+}
+
+/* What a program can make sense of after something ran out. */
+static bool clear(int err)
+{
+	switch (err) {
+	case ENOMEM:
+	case ENOBUFS:
+	case ENFILE:		/* what there is no socket for */
+	case EAGAIN:
+	case EFAULT:
+	case EADDRINUSE:	/* what there is no memory for the port of */
+	case ENOSPC:
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case ECONNABORTED:
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return true;
+	}
+	return false;
+}
+
+void sweep(const struct step *s)
+{
+	unsigned int n, reported = 0, slowest = 0;
+	uint64_t start, most = 0, took;
+	char why[64] = "?";
+	bool fired = true;
+	int err;
+
+	if (only && fnmatch(only, s->name, 0))
+		return;
+	part("failures to %s", s->name);
+	for (n = 0; fired && n < MOST; n++) {
+		if (s->prepare)
+			s->prepare();
+		ep_phase("%s, failure %u", s->name, n);
+		start = ep_now_ns();
+		arm(n);
+		err = s->run();
+		fired = disarm();
+		took = ep_now_ns() - start;
+		if (took > most) {
+			most = took;
+			slowest = n;
+			snprintf(why, sizeof(why), "%s", last_failure());
+		}
+		reported += err != 0;
+		expect(fired || !err, "nothing failed, and yet: %s",
+		       strerror(err));
+		expect(!err || !s->succeeds, "failure %u (%s): %s", n, last_failure(),
+		       strerror(err));
+		expect(!err || clear(err), "failure %u (%s) is told as: %s", n,
+		       last_failure(), strerror(err));
+		if (!err && s->undo)
+			s->undo();
+	}
+	expect(!fired, "no end after %u failures", n);
+	injected += n - 1;
+	printf("# %s: %u failures inside, %u seen by the program; at most %lu ms, by failure %u (%s)\n",
+	       s->name, n - 1, reported, most / 1000000, slowest, why);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int seconds = 300;
+	const struct opt table[] = {
+		{ "dir", .str = &dir },
+		{ "only", .str = &only },
+		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
+		{ }
+	};
+	struct rdma_event_channel *ec;
+	struct rdma_cm_id *id;
+
+	opt_parse(argc, argv, usage, &w, table);
+	CHECK(dir, "--dir is missing");
+	ep_watchdog(seconds);
+	set("times", 0);
+	/* An id that is bound names the device. */
+	ec = rdma_create_event_channel();
+	CHECK(ec, "event channel: %m");
+	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
+	bind_id(id, 0);
+	ctx = id->verbs;
+	CHECK(ctx, "%s is the address of no device", w.addr);
+	sweep_objects();
+	sweep_connections();
+	CHECK_SYS(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ec);
+	part("there were failures");
+	expect(injected, "none");
+	return parts_end();
+}

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Failures inside of the driver, by the kernel's own fault injection.
+
+Of everything that can be made to fail only what has the driver in its stack
+counts, whoever does it: a program's system call, a work item, a softirq. The
+controls are exact: `space` things pass, then `times` fail.
+"""
+
+import contextlib
+import os
+
+from .core import Fail
+from .machine import LOCAL
+from .topo import sh
+
+DEBUGFS = "/sys/kernel/debug"
+FUNCTIONS = DEBUGFS + "/fail_function"
+COPIES = DEBUGFS + "/fail_usercopy"
+# How many frames of the stack are looked at: the most there can be, which takes
+# in what the core and the network allocate for the driver; and few, for what it
+# and who it calls allocate. A third of either are of the injection itself.
+DEEP, NEAR = 32, 16
+ENOMEM = -12
+
+# What the slab and the page allocator ask, with the answer that means no.
+ALLOCATIONS = {"should_failslab": ENOMEM, "should_fail_alloc_page": 1}
+
+# Our own module (samples/kverbs) makes these fail, which is what they answer.
+CALLS = "rsiw_fail"
+ENOBUFS, ENOTCONN, EFAULT = -105, -107, -14
+ANSWERS = {
+    "sock_create_kern": ENOBUFS,
+    "kernel_bind": ENOBUFS,
+    "kernel_listen": ENOBUFS,
+    "kernel_accept": ENOBUFS,
+    "kernel_connect": ENOBUFS,
+    "kernel_getsockname": ENOBUFS,
+    "kernel_getpeername": ENOTCONN,
+    "kernel_recvmsg": ENOBUFS,
+    "tcp_sendmsg": ENOMEM,
+    "tcp_sendmsg_locked": ENOMEM,
+    "_ib_copy_validate_udata_in": EFAULT,
+    "_ib_respond_udata": EFAULT,
+    "ib_umem_get_attr_or_va": ENOMEM,
+    "rdma_user_mmap_entry_insert_range": ENOMEM,
+    "vm_insert_page": ENOMEM,
+    "__xa_alloc_cyclic": ENOMEM,
+    "__xa_insert": ENOMEM,
+    "__vmalloc_noprof": 0,
+}
+
+
+class Failures:
+    """The controls of one kind of failure; see `failures`."""
+
+    def __init__(self, directory):
+        self.dir = directory
+
+    def set(self, name, value):
+        LOCAL.write(os.path.join(self.dir, name), str(value))
+
+    def arm(self, passes):
+        """The next but `passes` fails."""
+        self.set("space", passes)
+        self.set("times", 1)
+
+    def disarm(self):
+        """No more failures; whether there was one."""
+        left = int(LOCAL.read(os.path.join(self.dir, "times")))
+        self.set("times", 0)
+        return left == 0
+
+    def stack(self, what, start, end):
+        """What the stack needs ("require") or must not have ("reject")."""
+        self.set(what + "-start", hex(start))
+        self.set(what + "-end", hex(end))
+
+
+def symbols():
+    """Address, type, name and module of each piece of the kernel's code."""
+    for line in LOCAL.read("/proc/kallsyms").splitlines():
+        field = line.split()
+        if field[1] in "tT":
+            yield int(field[0], 16), field[2], field[3:]
+
+
+def text_of(module):
+    """The addresses of a module's code: first, and behind the last."""
+    mine = [a for a, _, where in symbols() if where == ["[%s]" % module]]
+    if not mine:
+        raise Fail("%s is not loaded" % module)
+    return min(mine), (max(mine) | 0xfff) + 1
+
+
+def function(name):
+    """The same of a function of the kernel."""
+    all_of_them = sorted((a, n) for a, n, where in symbols() if not where)
+    for i, (start, known) in enumerate(all_of_them[:-1]):
+        if known == name:
+            return start, all_of_them[i + 1][0]
+    raise Fail("the kernel has no %s" % name)
+
+
+@contextlib.contextmanager
+def failures(kind, where, depth=DEEP):
+    """Failures of a kind, "allocations" or "copies", within an address range;
+    none is armed yet."""
+    f = Failures(FUNCTIONS if kind == "allocations" else COPIES)
+    f.set("times", 0)
+    f.set("verbose", 0)
+    f.set("task-filter", "N")
+    f.set("stacktrace-depth", depth)
+    f.stack("require", *where)
+    # It says so in the log when there is no memory for what it is told of.
+    f.stack("reject", *function("ref_tracker_alloc"))
+    if kind == "allocations":
+        for name, answer in ALLOCATIONS.items():
+            LOCAL.write(FUNCTIONS + "/inject", name)
+            LOCAL.write("%s/%s/retval" % (FUNCTIONS, name),
+                        str(answer & (1 << 64) - 1))
+    f.set("probability", 100)
+    try:
+        yield f
+    finally:
+        f.set("probability", 0)
+        if kind == "allocations":
+            LOCAL.write(FUNCTIONS + "/inject", " ")
+
+
+@contextlib.contextmanager
+def failing_calls(where):
+    """Failures of the driver's calls, made within an address range."""
+    sh("modprobe", CALLS, "start=%#x" % where[0], "end=%#x" % where[1],
+       "calls=" + ",".join("%s:%d" % pair for pair in ANSWERS.items()))
+    try:
+        yield Failures("%s/%s" % (DEBUGFS, CALLS))
+    finally:
+        sh("modprobe", "-r", CALLS)
+
+
+def leaked():
+    """What kmemleak finds; unreferenced memory of a moment ago is not leaked,
+    so only what a second scan finds as well."""
+    for _ in range(2):
+        sh("sleep", "6")
+        LOCAL.write(DEBUGFS + "/kmemleak", "scan")
+    return LOCAL.read(DEBUGFS + "/kmemleak")

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Failures inside of the driver, one after the other, each once.
+
+For allocations and copies the kernel has to be one with fault injection, like
+the debugging kernel; calls can be made to fail in any.
+"""
+
+from rsiwtest.core import Fail, test
+from rsiwtest.faults import (CALLS, FUNCTIONS, NEAR, failing_calls, failures,
+                             function, leaked, text_of)
+from rsiwtest.kmsg import say
+from rsiwtest.topo import sh, status
+
+# Failures that are all tried, and how many in one step are a loop.
+EACH, MOST = 50, 3000
+REASONS = ("Cannot allocate memory", "No buffer space", "Bad address")
+
+
+def sweep(t, what, failing, run, prepare=None, undo=None, succeeds=False):
+    """Runs the step until nothing in it fails any more. `run` returns what it
+    complains about, "" for nothing. A device is a thousand allocations of the
+    core; the driver's own are among the first."""
+    seen = 0
+    with t.sub("failures to " + what):
+        for n in [*range(EACH), *range(EACH, MOST, 10)]:
+            t.left()
+            say("%s, failure %d" % (what, n))
+            if prepare:
+                prepare()
+            failing.arm(n)
+            try:
+                error = run()
+            finally:
+                fired = failing.disarm()
+            if error and (not fired or succeeds):
+                raise Fail("failure %d: %s" % (n, error))
+            if error and not any(r in error for r in REASONS):
+                raise Fail("failure %d is told as: %s" % (n, error))
+            seen += error != ""
+            if not error and undo:
+                undo()
+            if not fired:
+                say("%s: %d failures inside, %d told" % (what, n, seen))
+                if not n and not succeeds:
+                    raise Fail("nothing can be made to fail")
+                return
+        raise Fail("no end after %d failures" % MOST)
+
+
+def tried(*argv):
+    """A command, for `sweep`."""
+    def run():
+        rv, out = status(*argv, timeout=120)
+        return (out.strip() or "status %d" % rv) if rv else ""
+    return run
+
+
+def program(t, kind, *args):
+    """The failures of a kind in what programs do."""
+    with failures(kind, text_of(t.env.module)) as failing:
+        t.parts("faults", t.topo.loopback, "--dir", failing.dir, *args)
+
+
+@test("faults-objects", limit=150, cost=8, only_type="rsiw", where=FUNCTIONS)
+def objects(t):
+    """Allocations that fail in verbs, transfers and ends of connections."""
+    program(t, "allocations", "--only", "[!c]*")
+
+
+@test("faults-connect", limit=300, cost=8, only_type="rsiw", where=FUNCTIONS)
+def connect(t):
+    """Allocations that fail while connections are made."""
+    program(t, "allocations", "--only", "c*")
+
+
+@test("faults-copies", limit=150, cost=3, only_type="rsiw", where=FUNCTIONS)
+def copies(t):
+    """Copies from and to programs that fail."""
+    program(t, "copies")
+
+
+@test("faults-link", limit=150, cost=12, only_type="rsiw", where=FUNCTIONS)
+def link(t):
+    """Allocations that fail while devices come and go."""
+    name = t.type + "_f"
+    add = ("rdma", "link", "add", name, "type", t.type, "netdev", "rsdum")
+    delete = ("rdma", "link", "del", name)
+    sh("ip", "link", "add", "rsdum", "type", "dummy")
+    sh("ip", "link", "set", "rsdum", "up")
+    try:
+        with failures("allocations", text_of(t.env.module), NEAR) as failing:
+            sweep(t, "add a device", failing, tried(*add),
+                  undo=lambda: sh(*delete))
+            sweep(t, "remove a device", failing, tried(*delete),
+                  prepare=lambda: sh(*add), succeeds=True)
+        sh(*add)
+        if t.topo.links().get(name) != "ACTIVE":
+            raise Fail("the device is not active afterwards")
+    finally:
+        status("ip", "link", "del", "rsdum")
+
+
+@test("faults-module", limit=150, cost=8, only_type="rsiw", where=FUNCTIONS)
+def module(t):
+    """Allocations that fail while the module is loaded."""
+    t.unload()
+    try:
+        # Nothing knows where the module's code will be.
+        with failures("allocations", function("do_one_initcall"),
+                      NEAR) as failing:
+            sweep(t, "load the module", failing,
+                  tried("modprobe", t.env.module), undo=t.unload)
+    finally:
+        status("modprobe", t.env.module)
+    t.topo.ensure()
+
+
+@test("faults-leaks", limit=60, cost=12, only_type="rsiw", where=FUNCTIONS)
+def leaks(t):
+    """Nothing of all that is left: the module goes, and no memory is lost."""
+    t.unload()
+    found = leaked()
+    t.load()
+    if found:
+        raise Fail(found)
+
+
+@test("faults-calls", limit=150, cost=6, only_type="rsiw")
+def calls(t):
+    """Calls of the network and of the RDMA core that fail."""
+    t.need_module(CALLS)
+    with failing_calls(text_of(t.env.module)) as failing:
+        t.parts("faults", t.topo.loopback, "--dir", failing.dir)
