@@ -24,6 +24,9 @@ demo check check-long shell:
 check-debug:
 	@tools/vm/check --debug
 
+fuzz:
+	@tools/vm/fuzz $(if $(SECONDS),--seconds $(SECONDS))
+
 bench:
 	@tools/bench/run
 
@@ -45,6 +48,7 @@ help:
 	@echo "make check-long       what takes longer: kernel services, two guests"
 	@echo "make conformance-report  what of the requirement matrix the last tests showed"
 	@echo "make check-debug      the same tests on a kernel with KASAN, lockdep and kmemleak"
+	@echo "make fuzz             the fuzz targets, a minute each (SECONDS=N)"
 	@echo "make bench            the benchmark, rsiw beside siw, rxe and plain TCP"
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints and gates"
@@ -54,4 +58,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check check-long check-debug shell bench conformance-report lint clean distclean help
+.PHONY: module packaged modules_install demo check check-long check-debug fuzz shell bench conformance-report lint clean distclean help
