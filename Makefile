@@ -2,6 +2,7 @@
 # What people type. The kernel's build system reads Kbuild instead, which it
 # prefers, so the two roles do not meet in one file.
 
+SECONDS ?= 1800
 KDIR ?= /lib/modules/$(shell uname -r)/build
 MAKEFLAGS += --no-print-directory
 
@@ -20,6 +21,9 @@ modules_install:
 
 demo check check-long shell:
 	@tools/vm/$@
+
+check-soak:
+	@tools/vm/check --soak "$(SECONDS)"
 
 check-debug:
 	@tools/vm/check --debug
@@ -47,6 +51,7 @@ help:
 	@echo "make check            all tests"
 	@echo "make check-long       what takes longer: kernel services, two guests"
 	@echo "make conformance-report  what of the requirement matrix the last tests showed"
+	@echo "make check-soak       traffic and disturbances for half an hour (SECONDS=1800)"
 	@echo "make check-debug      the same tests on a kernel with KASAN, lockdep and kmemleak"
 	@echo "make fuzz             the fuzz targets, a minute each (SECONDS=N)"
 	@echo "make bench            the benchmark, rsiw beside siw, rxe and plain TCP"
@@ -58,4 +63,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check check-long check-debug fuzz shell bench conformance-report lint clean distclean help
+.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz shell bench conformance-report lint clean distclean help

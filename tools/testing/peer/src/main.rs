@@ -34,7 +34,8 @@ conformance matrix. A PATTERN is a row (P-ERR-7), or its beginning (P-ERR-*).
   --own ADDR         address of this side (10.0.0.2)
   --port PORT        port the verbs program listens on (18700)
   --ep-netns NAME    network namespace of the driver's side
-  --kind KIND        which scenarios: quick, long, crc-off (quick)
+  --kind KIND        which scenarios: quick, long, storm, crc-off
+                     (quick)
   --verbose          show all that goes over the wire
   --limit SECONDS    time for the whole run (600)
   --seed S           for random (1)
@@ -83,6 +84,7 @@ fn parse(args: &mut std::env::Args) -> Res<Options> {
                 o.kind = match value()?.as_str() {
                     "quick" => Kind::Quick,
                     "long" => Kind::Long,
+                    "storm" => Kind::Storm,
                     "crc-off" => Kind::CrcOff,
                     other => return Err(format!("unknown kind {other}")),
                 }

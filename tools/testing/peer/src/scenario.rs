@@ -14,6 +14,8 @@ pub enum Kind {
     Quick,
     /// Takes longer.
     Long,
+    /// Takes long, and is many connections or much data.
+    Storm,
     /// Wants a driver that does not ask for CRCs.
     CrcOff,
 }
@@ -57,6 +59,17 @@ impl List {
     ) {
         self.add(ids, text, run);
         self.last_is(Kind::Long);
+    }
+
+    /// Adds a storm.
+    pub fn add_storm(
+        &mut self,
+        ids: &'static str,
+        text: impl Into<String>,
+        run: impl Fn(&mut World) -> Res + 'static,
+    ) {
+        self.add(ids, text, run);
+        self.last_is(Kind::Storm);
     }
 
     /// What was added last is of this kind.

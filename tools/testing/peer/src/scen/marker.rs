@@ -34,6 +34,11 @@ pub fn add(list: &mut List) {
             Ok(())
         },
     );
+    list.add_storm("M-MPA-15", "markers over 10^5 FPDUs with odd sizes", |w| {
+        let mut c = marked(w)?;
+        let sizes: Vec<usize> = (0..100_000).map(|n| (n * 7 + n / 13) % 900).collect();
+        sends(&mut c, &sizes)
+    });
 }
 
 fn marked(w: &mut World) -> Res<Conn> {

@@ -35,6 +35,7 @@ struct run {
 	struct conn *conn;
 	unsigned int parallel, ping;
 	bool i_disconnect;
+	uint64_t slowest;		/* ns for a batch to be up */
 };
 
 static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
@@ -147,6 +148,7 @@ static void ping(struct run *r)
 
 static void batch(struct run *r, bool want_data)
 {
+	uint64_t start = ep_now_ns(), ns;
 	unsigned int i;
 
 	if (!r->pair.server)
@@ -159,6 +161,8 @@ static void batch(struct run *r, bool want_data)
 					       &r->conn[i].ep.param));
 	gather(r, true);
 	ep_sync(&r->pair);
+	ns = ep_now_ns() - start;
+	r->slowest = ns > r->slowest ? ns : r->slowest;
 	if (want_data) {
 		ping(r);
 		ep_sync(&r->pair);
@@ -217,6 +221,7 @@ int main(int argc, char **argv)
 		status = ep_join(&r.pair);
 		printf("connections %u seconds %.3f rate %.1f /s\n", count,
 		       ns / 1e9, count * 1e9 / ns);
+		printf("slowest batch %.3f s\n", r.slowest / 1e9);
 	} else {
 		rdma_destroy_event_channel(r.ec);
 	}

@@ -11,6 +11,9 @@ BAD = re.compile(
     r"general protection|\bOops\b|Call Trace|rcu.*stall|restrack|"
     r"inconsistent lock state|suspicious RCU|sleeping function")
 
+# What one burst of the driver's rate limit lets through, and how often, in s.
+BURST, INTERVAL = 10, 5
+
 
 class Kmsg:
     """A reader of /dev/kmsg that starts at the end of the log."""
@@ -44,6 +47,29 @@ def bad_lines(lines, around=12):
     shown = set(hits)
     shown.update(range(hits[0], min(len(lines), hits[0] + around)))
     return [lines[i] for i in sorted(shown)]
+
+
+class Quiet:
+    """Counts the driver's lines in the log of a `with` block (T-44)."""
+
+    def __init__(self, t, what):
+        self.t, self.what = t, what
+
+    def __enter__(self):
+        self.log, self.start = Kmsg(), time.monotonic()
+        return self
+
+    def __exit__(self, failure, *_):
+        took = time.monotonic() - self.start
+        lines = [li for li in self.log.read() if "rsiw" in li and
+                 "rsiw-selftest" not in li]
+        os.close(self.log.fd)
+        # One more line tells how many were left out.
+        most = (BURST + 1) * (int(took / INTERVAL) + 2)
+        name = "T-44 %s: %d lines in %.0f s" % (self.what, len(lines), took)
+        good = len(lines) <= most
+        self.t.subtests.append((name, good,
+                                "" if good else "\n".join(lines[-40:])))
 
 
 def say(text):

@@ -48,6 +48,7 @@ class Env:
         else:
             self.topo = Topology(args.type)
         self.slow = args.slow or (SLOW if args.debug else 1)
+        self.seconds, self.seed = args.seconds, args.seed
         self._port = 20000
 
     def next_port(self):
@@ -74,6 +75,10 @@ def parse(argv):
     p.add_argument("--queue", metavar="DIR",
                    help="share the tests with others who are given this "
                    "directory, which is empty at first")
+    p.add_argument("--seconds", type=int, metavar="N",
+                   help="how long the test `soak` runs (60)")
+    p.add_argument("--seed", type=int, metavar="S",
+                   help="of the test `soak` (random; it is printed)")
     p.add_argument("--debug", action="store_true",
                    help="on a debugging kernel: give everything %d times the "
                    "time, look for leaked memory at the end" % SLOW)
@@ -264,6 +269,8 @@ def main(argv=None):
     if args.agent:
         return be_agent(args)
     tests = core.select(core.collect(), args.only, args.long, args.peer)
+    for t in tests:
+        t.limit += args.seconds or 0
     if args.list:
         for t in tests:
             print("%-28s %4ds  %s" % (t.name, t.cost, t.doc))

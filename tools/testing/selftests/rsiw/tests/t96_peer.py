@@ -8,6 +8,7 @@ own, "ID text".
 import re
 
 from rsiwtest.core import Fail, test
+from rsiwtest.kmsg import Quiet
 from rsiwtest.topo import B4
 
 LINE = re.compile(r"(not )?ok \d+ (.*?)(?: # time=(\d+)ms)?$")
@@ -59,6 +60,13 @@ def quick(t):
 def long(t):
     """The scenarios of the raw peer that take long."""
     scenarios(t, "--kind", "long", limit=390)
+
+
+@test("peer-storm", limit=400, cost=100, only_type="rsiw", long=True)
+def storm(t):
+    """The scenarios of the raw peer with many connections or much data."""
+    with Quiet(t, "storms"):
+        scenarios(t, "--kind", "storm", limit=390)
 
 
 @test("peer-random", limit=120, cost=70, only_type="rsiw", long=True)

@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * scribble: what a process can do with the queues it has mapped. Connections
+ * carry traffic while two threads, and a forked child, write whatever they like
+ * into the rings of both ends, also while these go away. Memory that nobody
+ * granted has to stay as it is; whoever uses the device beside this process
+ * must not notice (others look after that).
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <rdma/ib_user_verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "both.h"
+#include "rsiw_opt.h"
+#include "scribble/ring.h"
+
+static const char usage[] =
+"usage: scribble [options]\n"
+"Writes nonsense into its own mapped queues while they carry traffic.\n"
+USAGE_WHERE
+"  --seed N             of all that is written (default: by the clock; printed)\n"
+"  --seconds N          how long at least (5)\n"
+"  --rounds N           how many connections at least (20)\n"
+"  --limit SECONDS      watchdog (120)\n";
+
+#define PAGE 4096
+#define REGION (16 * PAGE)
+#define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
+	     IBV_ACCESS_REMOTE_READ)
+/* Depths that give rings of different numbers of pages: 4, 2, 3 and 7. */
+#define SQ_DEPTH 128
+#define RQ_DEPTH 64
+#define CQ_DEPTH 256
+#define SRQ_DEPTH 256
+/* One connection is attacked for so long if it lasts. */
+#define ROUND_MS 100
+
+/*
+ * Of each end, in one piece: memory nobody registered, the region, memory
+ * nobody registered, a region nobody may write to, one of another domain.
+ */
+enum {
+	CANARY = 0,
+	GRANTED = PAGE,
+	BEHIND = GRANTED + REGION,
+	LOCKED = BEHIND + PAGE,
+	FOREIGN = LOCKED + PAGE,
+	TOTAL = FOREIGN + PAGE
+};
+
+struct side {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd, *other;
+	uint8_t *mem;
+	struct ibv_mr *mr, *locked, *foreign;
+	struct ibv_srq *srq;
+	/* Of the round: */
+	struct ep *ep;
+	struct ring *sq, *rq;
+	struct ring *cq[2];
+	uint32_t put, rput, get[2];
+};
+
+static struct ep_where w = { .addr = "127.0.0.1", .port = 18760 };
+static struct ep_listener l;
+static struct side side[2];		/* the connecting one first */
+static uint64_t seed;
+static struct pool pool;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ring rings[MAX_RINGS];	/* under the lock */
+static unsigned int ring_count;
+/* The shared receive queues, which come first and stay: of side 0, of side 1. */
+static unsigned int shared;
+static unsigned int live;		/* how many of them are attacked */
+static bool gentle;			/* with values that may be right */
+static bool over;
+static unsigned long acts[2], posted, completed, failed, rounds, forks;
+
+static void *vandal(void *arg)
+{
+	unsigned int me = (uintptr_t)arg, i;
+	uint64_t s = seed * 2 + me + 1;
+
+	while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
+		/* In turns, quiet and not: an error ends a connection at once. */
+		unsigned int burst = 1u << rnd(&s) % 8;
+
+		pthread_mutex_lock(&lock);
+		for (i = 0; live && i < burst; i++, acts[me]++)
+			(gentle ? swap_right : scribble)(
+				&rings[rnd(&s) % live], &pool, &s);
+		pthread_mutex_unlock(&lock);
+		if (rnd(&s) % 4 == 0)
+			usleep(rnd(&s) % 3000);
+		else
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void check(const struct side *s, size_t from, size_t len,
+		  const char *what)
+{
+	size_t i;
+
+	for (i = from; i < from + len; i++)
+		CHECK(s->mem[i] == 0xc5, "%s was written to, byte %zu", what,
+		      i - from);
+}
+
+static void check_all(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		check(&side[i], CANARY, PAGE, "memory before the region");
+		check(&side[i], BEHIND, PAGE, "memory behind the region");
+		check(&side[i], LOCKED, PAGE, "a region without any right");
+		check(&side[i], FOREIGN, PAGE, "a region of another domain");
+	}
+}
+
+static void open_side(struct side *s, struct ibv_context *ctx)
+{
+	struct ibv_srq_init_attr sa = { .attr = { SRQ_DEPTH, 6, 0 } };
+
+	s->ctx = ctx;
+	s->pd = ibv_alloc_pd(ctx);
+	s->other = ibv_alloc_pd(ctx);
+	CHECK(s->pd && s->other, "alloc PD: %m");
+	s->mem = ep_pages(TOTAL);
+	memset(s->mem, 0xc5, TOTAL);
+	s->mr = ibv_reg_mr(s->pd, s->mem + GRANTED, REGION, ALL);
+	s->locked = ibv_reg_mr(s->pd, s->mem + LOCKED, PAGE, 0);
+	s->foreign = ibv_reg_mr(s->other, s->mem + FOREIGN, PAGE, ALL);
+	CHECK(s->mr && s->locked && s->foreign, "register: %m");
+	s->srq = ibv_create_srq(s->pd, &sa);
+	CHECK(s->srq, "create SRQ: %m");
+}
+
+static void close_side(struct side *s)
+{
+	CHECK_SYS(ibv_destroy_srq(s->srq));
+	CHECK_SYS(ibv_dereg_mr(s->mr));
+	CHECK_SYS(ibv_dereg_mr(s->locked));
+	CHECK_SYS(ibv_dereg_mr(s->foreign));
+	CHECK_SYS(ibv_dealloc_pd(s->pd));
+	CHECK_SYS(ibv_dealloc_pd(s->other));
+}
+
+static void fill_pool(void)
+{
+	const struct pool p = {
+		.key = {
+			side[0].mr->lkey, side[1].mr->lkey, side[0].mr->lkey,
+			side[1].mr->lkey, side[0].locked->lkey,
+			side[1].locked->lkey, side[0].foreign->lkey,
+			side[1].foreign->lkey,
+		},
+		.addr = {
+			(uintptr_t)side[0].mem + GRANTED,
+			(uintptr_t)side[1].mem + GRANTED,
+			(uintptr_t)side[0].mem + GRANTED + PAGE - 32,
+			(uintptr_t)side[1].mem + GRANTED + 3 * PAGE,
+			(uintptr_t)side[0].mem + BEHIND - 64,
+			(uintptr_t)side[1].mem + LOCKED,
+			(uintptr_t)side[0].mem + LOCKED,
+			(uintptr_t)side[1].mem + FOREIGN,
+			(uintptr_t)side[0].mem + FOREIGN,
+			0, UINT64_MAX - 63, 0xffff888000000000,
+		},
+	};
+
+	pool = p;
+}
+
+/* Adds the mappings that came to be, as queues of an end. */
+static void adopt(struct side *s)
+{
+	struct ring found[MAX_RINGS];
+	unsigned int i, n = new_mappings(found, rings, ring_count), cqs = 0;
+
+	CHECK(ring_count + n <= MAX_RINGS, "too many rings");
+	for (i = 0; i < n; i++) {
+		struct ring *r = &rings[ring_count++];
+
+		*r = found[i];
+		switch (r->len / PAGE) {
+		case 4:
+			r->kind = SQ;
+			r->entries = SQ_DEPTH;
+			s->sq = r;
+			break;
+		case 2:
+			r->kind = RQ;
+			r->entries = RQ_DEPTH;
+			s->rq = r;
+			break;
+		case 3:
+			r->kind = CQ;
+			r->entries = CQ_DEPTH;
+			if (cqs < 2)
+				s->cq[cqs++] = r;
+			break;
+		case 7:
+			r->kind = SRQ;
+			r->entries = SRQ_DEPTH;
+			s->rq = r;
+			break;
+		default:
+			DIE("a ring of %zu bytes", r->len);
+		}
+	}
+}
+
+/* A doorbell: without requests, or with one that the kernel has to ignore. */
+static void ring_bell(struct side *s, uint64_t *state)
+{
+	struct ib_uverbs_post_send_resp resp;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_post_send body;
+		struct ib_uverbs_send_wr wr;
+		struct ib_uverbs_sge sge;
+	} cmd = {
+		.hdr = { .command = IB_USER_VERBS_CMD_POST_SEND,
+			 .out_words = sizeof(resp) / 4 },
+		.body = { .response = (uintptr_t)&resp,
+			  .qp_handle = s->ep->id->qp->handle,
+			  .wqe_size = sizeof(cmd.wr) },
+	};
+	size_t len = sizeof(cmd.hdr) + sizeof(cmd.body);
+	ssize_t rv;
+
+	if (rnd(state) % 8 == 0) {
+		cmd.body.wr_count = cmd.body.sge_count = 1;
+		cmd.wr = (struct ib_uverbs_send_wr){
+			.wr_id = rnd(state), .num_sge = 1,
+			.opcode = rnd(state) % 16, .send_flags = rnd(state),
+			.wr.rdma = { pool.addr[11], pool.key[0] },
+		};
+		cmd.sge = (struct ib_uverbs_sge){ pool.addr[11], 64, 0 };
+		len = sizeof(cmd);
+	}
+	cmd.hdr.in_words = len / 4;
+	/* Refused, for all we know. */
+	rv = write(s->ctx->cmd_fd, &cmd, len);
+	(void)rv;
+}
+
+static void post(struct side *s, struct side *to, bool forged, uint64_t *state)
+{
+	static const uint8_t op[] = { SEND_, WRITE_, READ_, SEND_ };
+	uint32_t len = 1 + rnd(state) % 2048, at = rnd(state) % (REGION - len);
+	struct sqe e = {
+		.id = s->put, .num_sge = 1, .opcode = op[rnd(state) % 4],
+		.rkey = to->mr->rkey,
+		.raddr = (uintptr_t)to->mem + GRANTED + at,
+		.sge = { { (uintptr_t)s->mem + GRANTED + at, len, s->mr->lkey } },
+	};
+	struct sqe *slot = (struct sqe *)s->sq->at + s->put++ % SQ_DEPTH;
+
+	if (forged)
+		forge_sqe(&e, &pool, state);
+	e.flags |= SIGNALLED;
+	memcpy((char *)slot + 16, (char *)&e + 16, sizeof(e) - 16);
+	slot->num_sge = e.num_sge;
+	slot->opcode = e.opcode;
+	slot->rkey = e.rkey;
+	slot->id = e.id;
+	__atomic_store_n(&slot->flags, e.flags | VALID, __ATOMIC_RELEASE);
+	posted++;
+}
+
+static void receives(struct side *s, unsigned int n)
+{
+	while (n--) {
+		struct rqe *slot = (struct rqe *)s->rq->at +
+				   s->rput % s->rq->entries;
+
+		if (__atomic_load_n(&slot->flags, __ATOMIC_ACQUIRE) & VALID)
+			return;
+		slot->id = s->rput++;
+		slot->num_sge = 1;
+		slot->sge[0] = (struct sge){ (uintptr_t)s->mem + GRANTED, 4096,
+					     s->mr->lkey };
+		__atomic_store_n(&slot->flags, VALID, __ATOMIC_RELEASE);
+	}
+}
+
+static void reap(struct side *s, uint64_t *state)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		struct cqe *c = (struct cqe *)s->cq[i]->at +
+				s->get[i] % CQ_DEPTH;
+
+		while (__atomic_load_n(&c->flags, __ATOMIC_ACQUIRE) & VALID) {
+			c->status ? failed++ : completed++;
+			c->flags = 0;
+			c = (struct cqe *)s->cq[i]->at +
+			    ++s->get[i] % CQ_DEPTH;
+			/* What is forged as valid has no end. */
+			if (rnd(state) % 64 == 0)
+				break;
+		}
+	}
+}
+
+/* A child has the rings as well, and keeps them beyond the end of the QPs. */
+static pid_t heir(uint64_t s, unsigned int ms)
+{
+	uint64_t end = ep_now_ns() + ms * 1000000ull;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0, "fork: %m");
+	if (pid)
+		return pid;
+	alarm(30);
+	while (ep_now_ns() < end)
+		scribble(&rings[rnd(&s) % ring_count], &pool, &s);
+	_exit(0);
+}
+
+static void begin(struct both *b, uint64_t *state)
+{
+	struct ep_attr attr[2];
+	/* Before there is a connection, or once it has been used. */
+	bool early = rnd(state) % 8 == 0;
+	struct rdma_cm_id *id;
+	unsigned int i;
+
+	memset(b, 0, sizeof(*b));
+	for (i = 0; i < 2; i++)
+		attr[i] = (struct ep_attr){
+			.send_wr = SQ_DEPTH, .recv_wr = RQ_DEPTH,
+			.send_sge = 6, .recv_sge = 6, .cqe = CQ_DEPTH,
+			.pd = side[i].pd,
+			.srq = rnd(state) % 2 ? side[i].srq : NULL,
+		};
+	b->a.ec = rdma_create_event_channel();
+	CHECK(b->a.ec, "event channel: %m");
+	id = active_id(b->a.ec, &l, &w);
+	side[0].ep = &b->a;
+	side[1].ep = &b->p;
+	pthread_mutex_lock(&lock);
+	ep_setup(&b->a, id, &attr[0]);
+	adopt(&side[0]);
+	live = early ? ring_count : 0;
+	pthread_mutex_unlock(&lock);
+	CHECK_SYS(rdma_connect(id, &b->a.param));
+	/* As ep_accept does it, with the rings taken as they come. */
+	id = ep_expect(l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	b->p.ec = rdma_create_event_channel();
+	CHECK(b->p.ec, "event channel: %m");
+	CHECK_SYS(rdma_migrate_id(id, b->p.ec));
+	pthread_mutex_lock(&lock);
+	ep_setup(&b->p, id, &attr[1]);
+	adopt(&side[1]);
+	live = early ? ring_count : 0;
+	pthread_mutex_unlock(&lock);
+	for (i = 0; i < 2; i++) {
+		if (attr[i].srq)
+			side[i].rq = &rings[i];
+		side[i].put = side[i].get[0] = side[i].get[1] = 0;
+		if (!attr[i].srq)
+			side[i].rput = 0;
+		receives(&side[i], 32);
+	}
+	/* An attack on one end may end the set-up of the other. */
+	(void)!rdma_accept(id, &b->p.param);
+}
+
+static bool in_error(struct side *s)
+{
+	struct ibv_qp_init_attr ia;
+	struct ibv_qp_attr qa;
+
+	return !ibv_query_qp(s->ep->id->qp, &qa, IBV_QP_STATE, &ia) &&
+	       qa.qp_state == IBV_QPS_ERR;
+}
+
+static void round_(uint64_t *state)
+{
+	uint64_t end, n = 0;
+	struct both b;
+	pid_t child = 0;
+	unsigned int i;
+
+	gentle = rnd(state) % 2;
+	begin(&b, state);
+	end = ep_now_ns() + ROUND_MS * 1000000ull;
+	if (rnd(state) % 8 == 0) {
+		child = heir(rnd(state), ROUND_MS);
+		forks++;
+	}
+	while (ep_now_ns() < end) {
+		bool forged = !gentle && n > 4 && rnd(state) % 32 == 0;
+
+		for (i = 0; i < 2; i++) {
+			reap(&side[i], state);
+			receives(&side[i], 8);
+			post(&side[i], &side[!i], forged, state);
+			ring_bell(&side[i], state);
+		}
+		if (++n == 4) {
+			pthread_mutex_lock(&lock);
+			live = ring_count;
+			pthread_mutex_unlock(&lock);
+		}
+		if (n % 16 == 0 && in_error(&side[0]) && in_error(&side[1]))
+			break;
+	}
+	/* Sometimes in an order, sometimes just gone. */
+	if (rnd(state) % 2)
+		rdma_disconnect(b.a.id);
+	pthread_mutex_lock(&lock);
+	ring_count = shared;
+	live = 0;
+	pthread_mutex_unlock(&lock);
+	both_destroy(&b);
+	if (child)
+		CHECK(waitpid(child, NULL, 0) == child, "wait: %m");
+	async_drain(side[0].ctx);
+	async_drain(side[1].ctx);
+	check_all();
+	rounds++;
+}
+
+static void open_sides(void)
+{
+	struct rdma_event_channel *ec = rdma_create_event_channel();
+	struct rdma_cm_id *id = active_id(ec, &l, &w);
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		open_side(&side[i], i ? l.id->verbs : id->verbs);
+		adopt(&side[i]);
+	}
+	shared = ring_count;
+	CHECK(shared == 2, "%u shared receive queues", shared);
+	CHECK_SYS(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ec);
+	fill_pool();
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int limit = 120, seconds = 5, least = 20;
+	pthread_t thread[2];
+	uint64_t end, state;
+	uintptr_t i;
+	const struct opt table[] = {
+		{ "seed", .num64 = &seed },
+		{ "seconds", .num = &seconds, .min = 1, .max = 100000 },
+		{ "rounds", .num = &least, .min = 1, .max = 1000000 },
+		{ "limit", .num = &limit, .min = 1, .max = 100000 },
+		{ }
+	};
+
+	opt_parse(argc, argv, usage, &w, table);
+	ep_watchdog(limit);
+	seed = seed ? seed : (uint64_t)time(NULL);
+	printf("seed %lu\n", seed);
+	fflush(stdout);
+	state = seed;
+	ep_enter_netns(w.server_netns);
+	ep_listen(&l, w.addr, w.port, 8);
+	CHECK(l.id->verbs, "%s is the address of no device", w.addr);
+	open_sides();
+	for (i = 0; i < 2; i++)
+		CHECK(!pthread_create(&thread[i], NULL, vandal, (void *)i),
+		      "thread");
+	end = ep_now_ns() + seconds * 1000000000ull;
+	while (rounds < least || ep_now_ns() < end) {
+		ep_phase("round %lu of seed %lu", rounds, seed);
+		round_(&state);
+	}
+	over = true;
+	for (i = 0; i < 2; i++)
+		pthread_join(thread[i], NULL);
+	for (i = 0; i < 2; i++)
+		close_side(&side[i]);
+	ep_unlisten(&l);
+	printf("%lu rounds, %lu forks, %lu and %lu acts\n", rounds, forks,
+	       acts[0], acts[1]);
+	printf("%lu requests, %lu completions, %lu in error\n", posted,
+	       completed, failed);
+	CHECK(rounds && acts[0] && acts[1] && posted && completed,
+	      "nothing was attacked");
+	return 0;
+}

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Attacks from user space: on the mapped queues, by mappings, by limits.
+
+Each beside a program that moves data and looks at every byte of it.
+"""
+
+import os
+import random
+import signal
+import time
+
+from rsiwtest.core import Fail, test
+from rsiwtest.tools import rping
+
+
+def bystander(t, path, seconds, *args):
+    """Verified traffic on the devices of the attack, once it flows."""
+    proc = t.start(t.bin("rsiw_integrity"), *path.args(), "--port", t.port(),
+                   "--only", "random", "--seconds", seconds, "--max-size",
+                   100000, "--limit", int(t.left()), *args)
+    time.sleep(0.5)
+    return proc
+
+
+def attack(t, path, seconds, seed):
+    """The program that scribbles, started."""
+    return t.start(t.bin("scribble"), *path.args(), "--port", t.port(),
+                   "--seconds", seconds, "--rounds", 8, "--seed", seed, "--limit",
+                   int(t.left()))
+
+
+def scribble(t, path, seconds, seed):
+    """One attack to its end and one that is killed, beside a bystander."""
+    beside = bystander(t, path, seconds + 1)
+    whole = attack(t, path, seconds, seed)
+    time.sleep(seconds / 2)
+    killed = attack(t, path, 1000, seed + 1)
+    whole.expect(t.left())
+    if killed.poll() is not None:
+        raise Fail("%s ends with status %s:\n%s" % (
+            killed, killed.poll(), killed.tail()))
+    if not killed.reap():
+        raise Fail("%s cannot be killed" % killed)
+    beside.expect(t.left(60))
+    rping(t, path, count=20)
+
+
+@test("scribble", limit=120, cost=9)
+def quick(t):
+    """A process writes into its mapped queues (V-PRIV-1, V-PRIV-3, T-3)."""
+    for path in t.topo.paths:
+        with t.sub("V-PRIV-1 V-PRIV-3 on " + path.name):
+            scribble(t, path, 2, 1)
+
+
+@test("scribble-long", limit=240, cost=140, long=True)
+def long(t):
+    """The same for a minute on each path, with seeds of its own."""
+    for path in t.topo.paths:
+        with t.sub("V-PRIV-1 V-PRIV-3 on " + path.name):
+            scribble(t, path, 60, random.randrange(1, 1 << 32))
+
+
+@test("mappings", limit=90, cost=6)
+def mappings(t):
+    """Mappings wrong, gone, changed, inherited; limits (V-PRIV-2, V-PRIV-3)."""
+    t.parts("mappings", t.topo.loopback)
+
+
+GROUP = "/sys/fs/cgroup/rsiw-greedy"
+
+
+@test("greedy", limit=90, cost=5)
+def greedy(t):
+    """A process that wants all memory for its rings gets what it may have.
+
+    S-5042-10
+    """
+    with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as f:
+        f.write("+memory")
+    os.makedirs(GROUP, exist_ok=True)
+    with open(GROUP + "/memory.max", "w") as f:
+        f.write(str(24 << 20))
+    # It is the victim of the group's own limit, with a report in the log.
+    t.allowed += ["Call Trace"]
+    path = t.topo.loopback
+    beside = bystander(t, path, 3)
+    try:
+        proc = t.start("sh", "-c",
+                       "echo $$ >%s/cgroup.procs && exec \"$@\"" % GROUP, "sh",
+                       t.bin("mappings"), "--greedy", *path.args(), "--port",
+                       t.port())
+        rv = proc.wait(t.left(40))
+        if rv not in (0, -signal.SIGKILL):
+            raise Fail("status %d:\n%s" % (rv, proc.tail()))
+        rows = [int(n) for n in proc.output().split() if n.isdigit()]
+        # 16 would be as many as all of it holds.
+        if not rows or max(rows) > 24:
+            raise Fail("it got %s queue pairs" % rows[-1:])
+        end = time.monotonic() + 10
+        while charged() > 1 << 20:
+            if time.monotonic() > end:
+                raise Fail("%d octets stay charged" % charged())
+            time.sleep(0.1)
+        beside.expect(t.left(60))
+    finally:
+        t.reap()
+        os.rmdir(GROUP)
+
+
+def charged():
+    """Octets of rings that the group is charged with."""
+    with open(GROUP + "/memory.stat") as f:
+        return {k: int(v) for k, v in map(str.split, f)}["vmalloc"]

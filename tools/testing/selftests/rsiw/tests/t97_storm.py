@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Storms: more connections, errors and slow peers than anyone should have."""
+
+import errno
+import os
+import socket
+import time
+
+from rsiwtest.core import Fail, test
+from rsiwtest.kmsg import Quiet
+from rsiwtest.tools import rping
+
+class In:
+    """A `with` block in a network namespace."""
+
+    def __init__(self, netns):
+        self.there = os.open("/run/netns/" + netns, os.O_RDONLY)
+
+    def __enter__(self):
+        self.here = os.open("/proc/self/ns/net", os.O_RDONLY)
+        os.setns(self.there, os.CLONE_NEWNET)
+
+    def __exit__(self, *_):
+        os.setns(self.here, os.CLONE_NEWNET)
+        os.close(self.here)
+        os.close(self.there)
+
+
+def server_of(t, path):
+    """An rping server for any number of clients; its port."""
+    port = t.port()
+    proc = t.start("rping", "-s", "-P", "-a", path.addr4, "-p", port, "-V",
+                   "-C", 5, netns=path.server_ns)
+    proc.wait_listening(port)
+    return proc, port
+
+
+def connect_times(t, path, port, count=10):
+    """Seconds that rping takes for a connection with five exchanges."""
+    times = []
+    for _ in range(count):
+        start = time.monotonic()
+        t.run("rping", "-c", "-a", path.addr4, "-p", port, "-V", "-C", 5,
+              netns=path.client_ns, timeout=30)
+        times.append(time.monotonic() - start)
+    return sorted(times)
+
+
+def told(times):
+    return "median %.3f s, slowest %.3f s" % (times[len(times) // 2],
+                                              times[-1])
+
+
+@test("storm-slow-peers", limit=150, cost=40, long=True)
+def slow_peers(t):
+    """300 peers of an octet a second do not slow normal clients down.
+
+    S-5042-13, T-42
+    """
+    path = t.topo.wire
+    server, port = server_of(t, path)
+    alone = connect_times(t, path, port)
+    request = b"MPA ID Req Frame\x40\x01\x02\x00" + bytes(512)
+    with Quiet(t, "slow peers"):
+        with In(path.client_ns):
+            slow = [socket.create_connection((path.addr4, port), timeout=10)
+                    for _ in range(300)]
+        beside, sent = [], 0
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            for s in slow:
+                try:
+                    s.send(request[sent:sent + 1], socket.MSG_NOSIGNAL)
+                except OSError:
+                    pass    # closed by now, as it may be
+            sent += 1
+            beside += connect_times(t, path, port, 1)
+            t.forget()
+            time.sleep(max(0, end - 20 + sent - time.monotonic()))
+        beside.sort()
+        # Each has its own 15 s, however much it says.
+        left = sum(1 for s in slow if not closed(s))
+        for s in slow:
+            s.close()
+    what = "alone %s; beside slow peers %s" % (told(alone), told(beside))
+    t.subtests.append(("S-5042-13 T-42 " + what,
+                       beside[len(beside) // 2] < 2 * alone[-1] + 0.5 and
+                       beside[-1] < 3 * alone[-1] + 2, ""))
+    if left:
+        raise Fail("%d of 300 slow peers are still connected" % left)
+    if server.poll() is not None:
+        raise Fail("the server ended:\n%s" % server.tail())
+
+
+def closed(sock):
+    """Whether the other side has closed it."""
+    sock.setblocking(False)
+    try:
+        return not sock.recv(1)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+@test("storm-log", limit=200, cost=40, long=True)
+def log(t):
+    """3,000 bad set-ups leave a bounded number of lines (T-44)."""
+    path = t.topo.wire
+    server, port = server_of(t, path)
+    noise = (b"GET / HTTP/1.0\r\n\r\n" * 3, b"MPA ID Req Frame",
+             b"MPA ID Req Frame\x40\x07\x00\x00", os.urandom(400),
+             b"MPA ID Req Frame\x40\x01\xff\xff" + bytes(1000),
+             b"MPA ID Rep Frame\x40\x01\x00\x00")
+    with Quiet(t, "3000 bad set-ups"):
+        with In(path.client_ns):
+            for i in range(3000):
+                s = socket.create_connection((path.addr4, port), timeout=20)
+                try:
+                    s.sendall(noise[i % len(noise)])
+                    if i % 2:
+                        s.shutdown(socket.SHUT_WR)
+                except OSError as err:
+                    if err.errno not in (errno.ECONNRESET, errno.EPIPE,
+                                         errno.ENOTCONN):
+                        raise
+                s.close()
+        connect_times(t, path, port, 3)
+    if server.poll() is not None:
+        raise Fail("the server ended:\n%s" % server.tail())
+
+
+@test("storm-abrupt", limit=600, cost=120, long=True)
+def abrupt(t):
+    """5,000 connections that end in every way but the usual one."""
+    for path in t.topo.paths:
+        with t.sub("S-5042-13 V-ST-35 2500 abrupt ends on " + path.name), \
+                Quiet(t, "abrupt ends on " + path.name):
+            t.own("abrupt", path, "--count", 2500)
+        rping(t, path, count=20)
+
+
+@test("abrupt", limit=90, cost=5)
+def abrupt_few(t):
+    """100 connections that end abruptly, at any moment, by either side."""
+    t.own("abrupt", t.topo.wire, "--count", 100, "--batch", 25, "--seed", 1)
+
+
+@test("storm-qps-1000", limit=300, cost=40, long=True)
+def qps_1000(t):
+    """1,000 connected queue pairs in one process, each used, twice."""
+    t.own("conns", t.topo.wire, "--count", 2000, "--parallel", 1000,
+          "--ping", 256)
