@@ -214,7 +214,7 @@ const struct kv_case kv_event_cases[] = {
 	{ "event-wrap", "V-AE-20", event_wrap },
 	{ "event-read", "V-AE-25", event_read },
 	{ "event-no-receive", "V-AE-23", event_no_receive },
-	{ "event-not-twice", "V-ST-24", event_not_twice },
+	{ "event-not-twice", "V-ST-24 T-33", event_not_twice },
 	{ "event-none", "V-AE-1 V-AE-38", event_none },
 	{ "event-last-wqe", "V-AE-34 V-SRQ-24", event_last_wqe },
 	{ "srq-resize", "V-SRQ-5 V-SRQ-20", srq_resize },

@@ -186,8 +186,8 @@ const struct kv_case kv_map_cases[] = {
 	{ "map-gap", "V-MR-22 L-CORE-11", map_gap },
 	{ "map-gap-in-front", "V-MR-22 L-CORE-11", map_gap_in_front },
 	{ "map-sg-gaps", "L-CORE-11", map_sg_gaps },
-	{ "map-offset", "L-CORE-11", map_offset },
+	{ "map-offset", "L-CORE-11 T-17", map_offset },
 	{ "map-too-many", "L-CORE-11", map_too_many },
-	{ "map-64k", "V-MR-22", map_64k },
+	{ "map-64k", "V-MR-22 T-17", map_64k },
 	{ }
 };

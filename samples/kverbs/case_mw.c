@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory windows: a part of a region for one stream, bound and taken back by
- * the send queue. The RDMA core leaves making them to the consumer.
+ * the send queue.
  */
-#include <linux/slab.h>
-
 #include "kv.h"
 
 #define LEN 256
@@ -21,38 +19,6 @@ struct lab {
 	u32 key;			/* of the window once bound */
 };
 
-static void mw_release(void *obj)
-{
-	struct ib_mw *mw = obj;
-
-	mw->device->ops.dealloc_mw(mw);
-	atomic_dec(&mw->pd->usecnt);
-	kfree(mw);
-}
-
-static struct ib_mw *new_mw(struct kv *k, struct ib_pd *pd)
-{
-	struct ib_device *dev = pd->device;
-	struct ib_mw *mw;
-	int rv;
-
-	if (!kv_ok(k, dev->ops.alloc_mw, "the device has no windows"))
-		return NULL;
-	mw = rdma_zalloc_drv_obj(dev, ib_mw);
-	if (!kv_ok(k, mw, "out of memory"))
-		return NULL;
-	mw->device = dev;
-	mw->pd = pd;
-	mw->type = IB_MW_TYPE_2;
-	rv = dev->ops.alloc_mw(mw, NULL);
-	if (!kv_ok(k, !rv, "allocate window: %d", rv)) {
-		kfree(mw);
-		return NULL;
-	}
-	atomic_inc(&pd->usecnt);
-	return kv_own(k, mw, mw_release) ? mw : NULL;
-}
-
 static bool begin_with(struct kv *k, struct lab *l, int of_region)
 {
 	struct kv_opts o = { };
@@ -64,7 +30,7 @@ static bool begin_with(struct kv *k, struct lab *l, int of_region)
 	o.pd = l->p->b.pd;
 	l->q = kv_connect(k, &o);
 	l->mr = l->q ? kv_region(k, &l->p->b, 2, of_region) : NULL;
-	l->mw = l->mr ? new_mw(k, l->p->b.pd) : NULL;
+	l->mw = l->mr ? kv_mw(k, l->p->b.pd) : NULL;
 	l->m = l->mw ? kv_mem(k, &l->p->a, LEN, 0x99) : NULL;
 	if (!l->m)
 		return false;
@@ -196,7 +162,7 @@ static void mw_many(struct kv *k)
 	if (!begin(k, &l))
 		return;
 	for (i = 0; i < ARRAY_SIZE(mw); i++) {
-		mw[i] = new_mw(k, l.p->b.pd);
+		mw[i] = kv_mw(k, l.p->b.pd);
 		if (!mw[i] || !kv_do(k, &l.p->b, &BIND(&l, .mw = mw[i],
 				.key = mw[i]->rkey,
 				.remote = l.mr->mr->iova + 10 * i), KV_OK))
@@ -284,7 +250,7 @@ static void bind_window_pd(struct kv *k)
 
 	if (!begin(k, &l))
 		return;
-	l.mw = new_mw(k, l.p->a.pd);
+	l.mw = kv_mw(k, l.p->a.pd);
 	if (l.mw)
 		refused(k, &l, &BIND(&l, .key = l.mw->rkey));
 }
@@ -456,7 +422,7 @@ static void mw_as_sink(struct kv *k)
 }
 
 const struct kv_case kv_mw_cases[] = {
-	{ "mw-use", "V-MW-2 V-MW-5 V-MW-8", mw_use },
+	{ "mw-use", "V-MW-2 V-MW-5 V-MW-8 T-39", mw_use },
 	{ "mw-unbound", "V-MW-1", mw_unbound },
 	{ "mw-before", "V-MW-8", mw_before },
 	{ "mw-behind", "V-MW-8", mw_behind },
@@ -482,7 +448,7 @@ const struct kv_case kv_mw_cases[] = {
 	{ "mw-inv-other-stream", "V-MW-13", mw_inv_other_stream },
 	{ "mw-inv-other-pd", "V-MW-13", mw_inv_other_pd },
 	{ "mw-inv-by-send", "V-MW-13 V-INV-1", mw_inv_by_send },
-	{ "mw-holds", "V-DEA-4 V-INV-8 V-MW-16 V-QP-24 V-IMM-8", mw_holds },
+	{ "mw-holds", "V-DEA-4 V-INV-8 V-MW-16 V-QP-24 V-IMM-8 T-39", mw_holds },
 	{ "mw-holds-remote", "V-INV-8 V-WC-14", mw_holds_remote },
 	{ "mw-as-local", "V-ACC-12", mw_as_local },
 	{ "mw-as-sink", "V-ACC-13", mw_as_sink },

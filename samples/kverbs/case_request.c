@@ -272,7 +272,7 @@ const struct kv_case kv_request_cases[] = {
 	{ "read-two-sinks", "V-RNIC-12 V-IMM-13", read_two_sinks },
 	{ "inline-data", "V-WR-23", inline_data },
 	{ "buffer-reuse", "V-WC-1", buffer_reuse },
-	{ "slots-receive", "V-WR-8 V-WR-5", slots_receive },
+	{ "slots-receive", "V-WR-8 V-WR-5 T-15", slots_receive },
 	{ "slots-srq", "V-SRQ-9 V-SRQ-10", slots_srq },
 	{ "slots-unsignaled", "V-WR-7", slots_unsignaled },
 	{ "srq-post", "V-SRQ-8 V-IMM-14", srq_post },

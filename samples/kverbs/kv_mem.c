@@ -123,3 +123,35 @@ struct kv_mr *kv_region(struct kv *k, struct kv_ep *ep, unsigned int pages,
 		return NULL;
 	return m;
 }
+
+static void mw_release(void *obj)
+{
+	struct ib_mw *mw = obj;
+
+	mw->device->ops.dealloc_mw(mw);
+	atomic_dec(&mw->pd->usecnt);
+	kfree(mw);
+}
+
+struct ib_mw *kv_mw(struct kv *k, struct ib_pd *pd)
+{
+	struct ib_device *dev = pd->device;
+	struct ib_mw *mw;
+	int rv;
+
+	if (!kv_ok(k, dev->ops.alloc_mw, "the device has no windows"))
+		return NULL;
+	mw = rdma_zalloc_drv_obj(dev, ib_mw);
+	if (!kv_ok(k, mw, "out of memory"))
+		return NULL;
+	mw->device = dev;
+	mw->pd = pd;
+	mw->type = IB_MW_TYPE_2;
+	rv = dev->ops.alloc_mw(mw, NULL);
+	if (!kv_ok(k, !rv, "allocate window: %d", rv)) {
+		kfree(mw);
+		return NULL;
+	}
+	atomic_inc(&pd->usecnt);
+	return kv_own(k, mw, mw_release) ? mw : NULL;
+}

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The matrix, its reasons, and how tests name rows."""
+"""The matrix, its reasons, how tests name rows, and which driver this is."""
 
+import hashlib
 import os
 import re
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
-PARTS = {"A": "rows-verbs", "B": "rows-wire"}
+PARTS = {"A": "rows-verbs", "B": "rows-wire", "T": "rows-traps"}
 REASONS = "Documentation/infiniband/rsiw-conformance-reasons"
 LEVELS = {"M": "mandatory", "S": "recommended", "O": "optional",
           "N": "undefined"}
 SEEN_BY = ("V", "K", "RP", "W", "I")
 
-_ID = r"(?:V-[A-Z]+\d?|L-CORE|P-[A-Z]+|D-DDP|M-MPA|X-[A-Z]+|S-5042)-\d+"
+# What the driver is made of.
+SOURCES = ("drivers/infiniband/sw/rsiw", "include")
+
+_ID = (r"(?:(?:V-[A-Z]+\d?|L-CORE|P-[A-Z]+|D-DDP|M-MPA|X-[A-Z]+|S-5042)-\d+"
+       r"|T-\d+b?)")
 # One row, or from one to another: "V-FNC-1", "V-FNC-1 to 5".
 _NAMED = re.compile(r"(?<![\w-])(%s)(?:\s+to\s+(%s|\d+)\b)?" % (_ID, _ID))
 
@@ -28,6 +33,8 @@ class Row:
         self.part, self.ident, self.level = part, ident, level
         self.vantage, self.title = vantage, title
         self.reason = ""
+        # A row can stand for others, which its title names then.
+        self.sum_of = named(title)
 
     @property
     def expressible(self):
@@ -41,6 +48,20 @@ class Row:
         """
         return any(set(way.split("+")) <= {"RP", "W"}
                    for way in self.vantage.split("/"))
+
+
+def driver(top=TOP):
+    """What tells this driver's sources from others: a hash over them."""
+    found = hashlib.sha256()
+    for base in SOURCES:
+        for where, dirs, names in os.walk(os.path.join(top, base)):
+            dirs.sort()
+            for name in sorted(names):
+                path = os.path.join(where, name)
+                found.update(os.path.relpath(path, top).encode() + b"\0")
+                with open(path, "rb") as f:
+                    found.update(hashlib.sha256(f.read()).digest())
+    return found.hexdigest()[:16]
 
 
 def lines(path):

@@ -2,9 +2,11 @@
 """The last results of all tests, and the rows that these name.
 
 build/verdicts.json has, per test, what `collect` took out of the runs:
-  {"guest": {TEST: {"state": "pass" | "fail" | "skip",
-                    "subtests": [[NAME, true | false], ...]}},
-   "pure": {TEST: "ok" | "FAILED" | "ignored"}}
+  {"guest": {TEST: {KIND of run: {"state": "pass" | "fail" | "skip",
+                                  "when": seconds, "driver": hash,
+                                  "subtests": [[NAME, true | false], ...]}}},
+   "pure": {"when": seconds, "driver": hash,
+            "tests": {TEST: "ok" | "FAILED" | "ignored"}}}
 """
 
 import importlib
@@ -29,9 +31,10 @@ _PURE_TEST = re.compile(
 class Claim:
     """A test says that it shows a row; and what came of it."""
 
-    def __init__(self, ident, test, verdict, device):
+    def __init__(self, ident, test, verdict, device, driver):
         self.ident, self.test, self.verdict = ident, test, verdict
         self.device = device
+        self.driver = driver        # hash of the driver that it was run with
 
 
 def read(top):
@@ -59,22 +62,36 @@ def guest_tests(top):
         sys.path.remove(base)
 
 
+def of_newest(kinds):
+    """The runs that tell about the newest driver that a test was run with.
+
+    A test runs in several ways: on the debugging kernel, against several
+    peers. All of them count, but not what an earlier driver did.
+    """
+    if not kinds:
+        return [("plain", {"state": None, "driver": "", "subtests": []})]
+    newest = max(kinds.values(), key=lambda run: run["when"])
+    return [(kind, run) for kind, run in kinds.items()
+            if run["driver"] == newest["driver"]]
+
+
 def guest_claims(top, results):
     """What the tests in guests claim, in words and names of subtests."""
     for name, words in guest_tests(top).items():
-        got = results.get(name)
-        state = got["state"] if got else None
-        subtests = got["subtests"] if got else []
-        # What fails beside its parts takes them along: a fault in the kernel's
-        # log, something left behind.
-        spoilt = state == "fail" and all(ok for _, ok in subtests)
-        whole = {"pass": PASS, "fail": FAIL}.get(state, NONE)
-        for ident in named(words):
-            yield Claim(ident, name, whole, True)
-        for sub, ok in subtests:
-            for ident in named(sub):
-                yield Claim(ident, "%s: %s" % (name, sub),
-                            PASS if ok and not spoilt else FAIL, True)
+        for kind, run in of_newest(results.get(name)):
+            title = name if kind == "plain" else "%s (%s)" % (name, kind)
+            subtests = run["subtests"]
+            # What fails beside its parts takes them along: a fault in the
+            # kernel's log, something left behind.
+            spoilt = run["state"] == "fail" and all(ok for _, ok in subtests)
+            whole = {"pass": PASS, "fail": FAIL}.get(run["state"], NONE)
+            for ident in named(words):
+                yield Claim(ident, title, whole, True, run["driver"])
+            for sub, ok in subtests:
+                for ident in named(sub):
+                    yield Claim(ident, "%s: %s" % (title, sub),
+                                PASS if ok and not spoilt else FAIL, True,
+                                run["driver"])
 
 
 def pure_tests(top):
@@ -97,9 +114,9 @@ def pure_claims(top, results):
     """What the tests of the protocol layers claim in their comments."""
     verdict = {"ok": PASS, "FAILED": FAIL}
     for name, words in pure_tests(top):
+        got = verdict.get(results.get("tests", {}).get(name), NONE)
         for ident in named(re.sub(r"\s+", " ", words)):
-            yield Claim(ident, name, verdict.get(results.get(name), NONE),
-                        False)
+            yield Claim(ident, name, got, False, results.get("driver", ""))
 
 
 def claims(top):

@@ -12,6 +12,7 @@ mod fpdu;
 mod invalidate;
 mod marker;
 mod mpa;
+mod order;
 mod read;
 mod reader;
 mod send;
@@ -37,6 +38,7 @@ pub fn all() -> List {
     invalidate::add(&mut list);
     terminate::add(&mut list);
     stop::add(&mut list);
+    order::add(&mut list);
     close::add(&mut list);
     storm::add(&mut list);
     list

@@ -33,7 +33,7 @@ fn disconnected(w: &World, slot: usize) -> Res {
 pub fn add(list: &mut List) {
     list.add(
         "V-ST-11 V-CM-5 V-AE-1 D-DDP-16",
-        "FIN on an idle QP: FIN back, Idle, told once, no event",
+        "FIN on an idle QP: FIN back, Idle, told once, no event (T-37)",
         |w| {
             let mut c = w.conn_with("recv=1")?;
             c.sync()?;

@@ -331,9 +331,13 @@ pub fn add(list: &mut List) {
             c.tcp.expect_terminate(0x1100, Some(&ulpdu))
         },
     );
-    list.add("P-TERM-4", "a non-last segment is quoted as it was", |w| {
-        bad(w, "", 0x1100, event::ACCESS, |_| {
-            tagged(T, WRITE, 0x100, 5, &[1; 9])
-        })
-    });
+    list.add(
+        "P-TERM-4",
+        "a non-last segment is quoted as it was (T-1)",
+        |w| {
+            bad(w, "", 0x1100, event::ACCESS, |_| {
+                tagged(T, WRITE, 0x100, 5, &[1; 9])
+            })
+        },
+    );
 }

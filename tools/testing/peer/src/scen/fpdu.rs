@@ -65,7 +65,7 @@ pub fn add(list: &mut List) {
         },
     );
     list.add(
-        "P-ERR-3 M-MPA-30",
+        "P-ERR-3 M-MPA-30 V-AE-5 V-AE-7",
         "ULPDUs of 0 to 17 octets, shorter than their header: 0x2003",
         |w| {
             for len in 0..18 {

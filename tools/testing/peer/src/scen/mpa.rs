@@ -74,7 +74,7 @@ pub fn add(list: &mut List) {
     });
     list.add(
         "M-MPA-27 M-MPA-36",
-        "0 to 512 octets of private data reach the consumer",
+        "0 to 512 octets of private data reach the consumer (T-10)",
         |w| {
             for n in [0usize, 1, 251, 252, 255, 256, 257, 508, 511, 512] {
                 let data = pattern(n, 3);

@@ -95,7 +95,7 @@ pub fn add(list: &mut List) {
     );
     list.add(
         "P-ERR-20 V-RD-9 P-RDMAP-20 S-5042-9 V-AE-24",
-        "more Reads than IRD: 0x1202 behind whole segments",
+        "more Reads than IRD: 0x1202 behind whole segments (T-31)",
         too_many,
     );
     list.add(

@@ -139,6 +139,22 @@ static int call(struct ibv_context *ctx, unsigned int object,
 	return 0;
 }
 
+int raw_query_mr(struct ibv_context *ctx, uint32_t handle,
+		 struct raw_mr_info *info)
+{
+	struct ib_uverbs_attr attrs[] = {
+		{ .attr_id = UVERBS_ATTR_QUERY_MR_HANDLE,
+		  .flags = UVERBS_ATTR_F_MANDATORY, .data = handle },
+		out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, &info->lkey, 4),
+		out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, &info->rkey, 4),
+		out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, &info->length, 8),
+		out(UVERBS_ATTR_QUERY_MR_RESP_IOVA, &info->iova, 8),
+	};
+
+	return call(ctx, UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, attrs,
+		    sizeof(attrs) / sizeof(attrs[0]), &handle);
+}
+
 struct ibv_mr *raw_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len,
 			      uint64_t iova, int fd, int access)
 {
@@ -173,7 +189,7 @@ struct ibv_mr *raw_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len,
 	return mr;
 }
 
-int raw_dereg_dmabuf(struct ibv_mr *mr)
+int raw_dereg(struct ibv_context *ctx, uint32_t handle)
 {
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
@@ -181,11 +197,46 @@ int raw_dereg_dmabuf(struct ibv_mr *mr)
 	} cmd = {
 		.hdr = { .command = IB_USER_VERBS_CMD_DEREG_MR,
 			 .in_words = sizeof(cmd) / 4 },
-		.body = { .mr_handle = mr->handle },
+		.body = { .mr_handle = handle },
 	};
-	int err = command(mr->context, &cmd, sizeof(cmd));
+
+	return command(ctx, &cmd, sizeof(cmd));
+}
+
+int raw_dereg_dmabuf(struct ibv_mr *mr)
+{
+	int err = raw_dereg(mr->context, mr->handle);
 
 	if (!err)
 		free(mr);
 	return err;
+}
+
+int raw_doorbell(struct ibv_context *ctx, uint32_t handle)
+{
+	struct ib_uverbs_post_send_resp resp;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_post_send body;
+	} cmd = {
+		.hdr = HEADER(cmd, resp, POST_SEND),
+		.body = { .response = (uintptr_t)&resp, .qp_handle = handle,
+			  .wqe_size = sizeof(struct ib_uverbs_send_wr) },
+	};
+
+	return command(ctx, &cmd, sizeof(cmd));
+}
+
+int raw_command(struct ibv_context *ctx, unsigned int number)
+{
+	/* As long as any of them; what it answers goes nowhere. */
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		uint64_t body[16];
+	} cmd = {
+		.hdr = { .command = number, .in_words = sizeof(cmd) / 4,
+			 .out_words = 16 },
+	};
+
+	return command(ctx, &cmd, sizeof(cmd));
 }

@@ -25,4 +25,18 @@ struct ibv_mr *raw_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len,
 			      uint64_t iova, int fd, int access);
 int raw_dereg_dmabuf(struct ibv_mr *mr);
 
+/* By the number that the file knows the region by, whosever it is. */
+struct raw_mr_info {
+	uint32_t lkey, rkey;
+	uint64_t length, iova;
+};
+
+int raw_query_mr(struct ibv_context *ctx, uint32_t handle,
+		 struct raw_mr_info *info);
+int raw_dereg(struct ibv_context *ctx, uint32_t handle);
+/* What a post of the library ends with, for the QP of this number. */
+int raw_doorbell(struct ibv_context *ctx, uint32_t handle);
+/* A command of this number without anything meaningful in it. */
+int raw_command(struct ibv_context *ctx, unsigned int number);
+
 #endif

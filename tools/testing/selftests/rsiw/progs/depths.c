@@ -214,7 +214,7 @@ static void refusals(struct ep *e)
 	part("V-IMM-5 V-QP-20 V-RNIC-21 queue sizes cannot be changed");
 	expect(ibv_modify_qp(e->id->qp, &qa, IBV_QP_CAP) == EOPNOTSUPP &&
 	       !(dev.device_cap_flags & IBV_DEVICE_RESIZE_MAX_WR), "accepted");
-	part("V-IMM-9 V-MR-6 V-MR-25 memory that is not there, or only read");
+	part("V-IMM-9 V-MR-6 V-MR-25 S-5042-11 memory that is not there, or only read");
 	expect(fails_with(ibv_reg_mr(e->pd, mem, 0, 0), EINVAL), "empty: %s",
 	       strerror(errno));
 	expect(fails_with(ibv_reg_mr(e->pd, (void *)4096, 4096, 0), EFAULT),

@@ -99,7 +99,7 @@ struct target {
 };
 
 static const struct target targets[] = {
-	{ "V-AE-16 Write to an invalid STag",
+	{ "V-AE-16 P-RDMAP-22 Write to an invalid STag",
 	  "V-AE-25 V-WC-5 Read of an invalid STag", ALL, .key = 0x5a5a00 },
 	{ "V-AE-17 Write behind the end",
 	  "V-AE-25 V-WC-5 Read behind the end", ALL, .offset = 2 * LEN - 1 },

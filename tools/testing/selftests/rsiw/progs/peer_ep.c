@@ -116,6 +116,9 @@ static bool free_command(const char *cmd, struct slot *s)
 	if (!strcmp(cmd, "reset")) {
 		destroy_all();
 		puts("ok");
+	} else if (!strcmp(cmd, "destroy")) {
+		destroy(s);
+		puts("ok");
 	} else if (!strcmp(cmd, "resolve")) {
 		destroy(s);
 		resolve(s, word(2), num(3));

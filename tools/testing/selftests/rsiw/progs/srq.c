@@ -247,11 +247,11 @@ static void domains(void)
 	struct ibv_srq *srq = make(pd, DEPTH, 1, 0, NULL);
 	struct ibv_mr *mr = ibv_reg_mr(pd, buf, (DEPTH + 1) * MSG,
 				       IBV_ACCESS_LOCAL_WRITE), *own, *src;
+	struct both b, fine;
 	struct ibv_wc wc;
-	struct both b;
 
 	CHECK(srq && mr, "SRQ or MR: %m");
-	part("V-PD-7 receives are checked by the queue's PD, not the QP's");
+	part("V-PD-7 T-38 receives are checked by the queue's PD, not the QP's");
 	join(&b, srq, NULL);
 	own = ep_reg(&b.p, buf, DEPTH * MSG, IBV_ACCESS_LOCAL_WRITE);
 	src = ep_reg(&b.a, buf, (DEPTH + 1) * MSG, 0);
@@ -267,6 +267,25 @@ static void domains(void)
 	expect(*(uint32_t *)buf == 0x1234, "placed all the same");
 	CHECK_SYS(ibv_dereg_mr(own));
 	CHECK_SYS(ibv_dereg_mr(src));
+	both_destroy(&b);
+	part("V-SRQ-16 V-STAG0-3 T-38 no STag 0 for the queue pair of a process");
+	join(&b, srq, pd);
+	join(&fine, srq, pd);
+	src = ep_reg(&b.a, buf, (DEPTH + 1) * MSG, 0);
+	own = ep_reg(&fine.a, buf, (DEPTH + 1) * MSG, 0);
+	CHECK_SYS(post(srq, 3, buf, MSG, 0));
+	send_one(&b, 3, src->lkey, 0x9abc);
+	CHECK(ep_poll(b.p.rcq, &wc, EP_EVENT_MS), "no completion");
+	expect(wc.status == IBV_WC_LOC_PROT_ERR && wc.wr_id == 3, "%s",
+	       ibv_wc_status_str(wc.status));
+	expect(*(uint32_t *)buf == 0x1234, "placed all the same");
+	CHECK_SYS(post(srq, 4, buf, MSG, mr->lkey));
+	send_one(&fine, 4, own->lkey, 0xdef0);
+	expect(ep_poll(fine.p.rcq, &wc, EP_EVENT_MS) && !wc.status &&
+	       *(uint32_t *)buf == 0xdef0, "another QP of the queue");
+	CHECK_SYS(ibv_dereg_mr(own));
+	CHECK_SYS(ibv_dereg_mr(src));
+	both_destroy(&fine);
 	both_destroy(&b);
 	CHECK_SYS(ibv_dereg_mr(mr));
 	CHECK_SYS(ibv_destroy_srq(srq));
@@ -289,12 +308,13 @@ static void limit(void)
 	join(&b, srq, pd);
 	src = ep_reg(&b.a, buf, (DEPTH + 1) * MSG, 0);
 	async_drain(ctx);
-	part("V-SRQ-19 one event when fewer receives than the limit wait");
+	part("V-SRQ-19 S-5042-12 one event below the limit, and who took what");
 	for (i = 0; i < 8; i++)
 		CHECK_SYS(post(srq, i, buf, MSG, mr->lkey));
 	for (i = 0; i < 6; i++) {
 		send_one(&b, i, src->lkey, i);
 		CHECK(ep_poll(b.p.rcq, &wc, EP_EVENT_MS), "no receive");
+		expect(wc.qp_num == b.p.id->qp->qp_num, "who took %d", i);
 		if (i < 4)
 			expect(!async_event(ctx, &ev, 20), "early: %d left", 7 - i);
 		else if (i == 4)
@@ -353,7 +373,7 @@ static void failures(void)
 	CHECK(srq && mr, "SRQ or MR: %m");
 	for (i = 0; i < 3; i++)
 		CHECK_SYS(post(srq, i, mem, big, mr->lkey));
-	part("V-SRQ-24 LAST_WQE_REACHED once for a QP that enters error");
+	part("V-SRQ-24 T-16 LAST_WQE_REACHED once for a QP that enters error");
 	join(&b, srq, pd);
 	async_drain(ctx);
 	CHECK_SYS(to_state(b.p.id->qp, IBV_QPS_ERR));

@@ -125,14 +125,14 @@ static void idle_and_rts(void)
 	refused(qp, ERROR, CLOSING);
 	refused(qp, ERROR, TERMINATE);
 	accepted(qp, ERROR, ERROR);
-	part("V-ST-30 Error to Idle");
+	part("V-ST-30 V-QP-19 Error to Idle");
 	accepted(qp, ERROR, IDLE);
 	CHECK_SYS(ibv_destroy_qp(qp));
 	part("V-ST-1 from RTS to Idle and RTS");
 	refused(b.p.id->qp, RTS, IDLE);
 	refused(b.p.id->qp, RTS, IBV_QPS_RTS + 100);
 	accepted(b.p.id->qp, RTS, RTS);
-	part("V-ST-9 V-ST-36 V-CM-5 RTS to Closing: both sides become Idle");
+	part("V-ST-9 V-ST-36 V-CM-5 V-QP-19 RTS to Closing: both sides become Idle");
 	CHECK_SYS(to_state(b.p.id->qp, CLOSING));
 	expect(wait_state(b.p.id->qp, IDLE, 5000) == IDLE, "this side is %s",
 	       name(now(b.p.id->qp)));
@@ -171,7 +171,7 @@ static void closing(void)
 	accepted(b.p.id->qp, CLOSING, ERROR);
 	cut(false);
 	both_destroy(&b);
-	part("V-ST-34 V-ST-37 a Send in Closing: Error, flushed, an event");
+	part("V-ST-34 V-ST-37 D-DDP-17 a Send in Closing: Error, flushed, an event");
 	connected(&b);
 	cut(true);
 	CHECK_SYS(to_state(b.p.id->qp, CLOSING));
@@ -187,9 +187,11 @@ static void closing(void)
 static void terminate(void)
 {
 	struct ibv_async_event ev;
+	struct ibv_wc wc;
 	struct both b;
+	int send, recv;
 
-	part("V-ST-1 V-ST-22 from Terminate");
+	part("V-ST-1 V-ST-22 V-QP-19 from Terminate");
 	connected(&b);
 	cut(true);
 	accepted(b.p.id->qp, RTS, TERMINATE);
@@ -197,9 +199,20 @@ static void terminate(void)
 	refused(b.p.id->qp, TERMINATE, RTS);
 	refused(b.p.id->qp, TERMINATE, CLOSING);
 	refused(b.p.id->qp, TERMINATE, TERMINATE);
+	send = ep_post_send(&b.p, 7, IBV_WR_SEND, buf, 0, 0, 0, 0);
+	recv = ep_post_recv(&b.p, 8, buf, 0, 0);
 	part("V-ST-18 Terminate lasts a bounded time");
 	expect(wait_state(b.p.id->qp, ERROR, 15000) == ERROR, "now %s",
 	       name(now(b.p.id->qp)));
+	part("V-ST-21 posts in Terminate are refused, or flushed once");
+	expect(send ? !ep_poll(b.p.scq, &wc, 50) :
+	       ep_poll(b.p.scq, &wc, 1000) && wc.wr_id == 7 &&
+	       wc.status == IBV_WC_WR_FLUSH_ERR, "Send (%d)", send);
+	expect(recv ? !ep_poll(b.p.rcq, &wc, 50) :
+	       ep_poll(b.p.rcq, &wc, 1000) && wc.wr_id == 8 &&
+	       wc.status == IBV_WC_WR_FLUSH_ERR, "receive (%d)", recv);
+	expect(!ep_poll(b.p.scq, &wc, 20) && !ep_poll(b.p.rcq, &wc, 0),
+	       "one too many");
 	part("V-ST-23 Terminate by modify raises no event");
 	expect(!events(b.p.id->qp), "an event");
 	cut(false);
@@ -256,7 +269,7 @@ static void flushing(void)
 	}
 	expect(!ep_poll(b.p.scq, &wc, 50) && !ep_poll(b.p.rcq, &wc, 0),
 	       "a completion");
-	part("V-ST-7 V-ST-28 V-WC-2 Idle to Error flushes in post order");
+	part("V-ST-7 V-ST-28 V-WC-2 V-QP-19 Idle to Error flushes in post order");
 	CHECK_SYS(to_state(id.qp, ERROR));
 	flushed(b.p.scq, 0, 4);
 	flushed(b.p.rcq, 10, 4);
@@ -266,7 +279,7 @@ static void flushing(void)
 		flushed(b.p.scq, i, 1);
 	}
 	CHECK_SYS(ibv_destroy_qp(id.qp));
-	part("V-ST-16 V-ST-25 V-CM-7 RTS to Error: all flushed, once");
+	part("V-ST-16 V-ST-25 V-CM-7 V-QP-19 RTS to Error: all flushed, once");
 	mr = ep_reg(&b.p, buf, LEN, IBV_ACCESS_LOCAL_WRITE);
 	for (i = 0; i < 4; i++)
 		CHECK_SYS(ep_post_recv(&b.p, i, buf, LEN, mr->lkey));

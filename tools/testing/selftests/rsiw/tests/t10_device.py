@@ -25,9 +25,38 @@ def devinfo(t):
             raise Fail("ibv_devinfo -v does not say %s:\n%s" % (want, out))
 
 
+def objects(kind, pid):
+    """What `rdma resource show` tells of a process's objects."""
+    return [o for o in json.loads(sh("rdma", "-j", "resource", "show", kind))
+            if o.get("pid") == pid]
+
+
+def used(t, pid):
+    """A connected program's objects are shown as they are."""
+    end = time.monotonic() + 10
+    while not any(q["state"] == "RTS" for q in objects("qp", pid)):
+        if time.monotonic() > end:
+            raise Fail("no QP in RTS: %s" % objects("qp", pid))
+        t.left()
+        time.sleep(0.1)
+    qp = objects("qp", pid)[0]
+    if not 0 < qp["lqpn"] < 1 << 24 or qp["type"] != "RC":
+        raise Fail("QP: %s" % qp)
+    if not any(cm.get("state") == "CONNECT" and cm.get("lqpn") == qp["lqpn"]
+               for cm in objects("cm_id", pid)):
+        raise Fail("cm_id: %s" % objects("cm_id", pid))
+    for kind, key in (("cq", "cqe"), ("mr", "mrlen"), ("pd", "users")):
+        found = objects(kind, pid)
+        if not found or not all(o[key] for o in found):
+            raise Fail("%s: %s" % (kind, found))
+
+
 @test("rdma-tool", cost=2)
 def rdma_tool(t):
-    """rdma dev, link, resource and system answer and tell the truth."""
+    """rdma dev, link, resource and system answer and tell the truth.
+
+    L-CORE-17
+    """
     links = {link["ifname"]: link
              for link in json.loads(sh("rdma", "-j", "link", netns=NS_A))}
     mine = links.get(t.topo.dev_a, {})
@@ -47,6 +76,9 @@ def rdma_tool(t):
     if not any(c.get("state") == "LISTEN" and c.get("pid") == server.pid
                for c in cms):
         raise Fail("rdma resource shows no listening cm_id: %s" % cms)
+    client = t.start("rping", "-c", "-a", t.topo.wire.addr4, "-p", port, "-C",
+                     1000000, netns=t.topo.wire.client_ns)
+    used(t, client.pid)
 
 
 @test("link-add-del", cost=6)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Connections: the packaged programs, loops, many at once, hostile TCP."""
 
+import contextlib
 import os
 import socket
 import time
 
+from rsiwtest import kmsg
 from rsiwtest.core import Fail, test
 from rsiwtest.tools import rping, stream
 from rsiwtest.topo import NS_A, NS_B
@@ -112,6 +114,20 @@ def kill_perftest(t):
                     tool, victim))
 
 
+@contextlib.contextmanager
+def inside(netns):
+    """This process is in a network namespace for a while."""
+    here = os.open("/proc/self/ns/net", os.O_RDONLY)
+    there = os.open("/run/netns/" + netns, os.O_RDONLY)
+    try:
+        os.setns(there, os.CLONE_NEWNET)
+        yield
+    finally:
+        os.setns(here, os.CLONE_NEWNET)
+        os.close(here)
+        os.close(there)
+
+
 @test("tcp-noise", limit=60, cost=5)
 def tcp_noise(t):
     """Bare TCP connections do not disturb a listener (T-42, T-42b)."""
@@ -123,10 +139,7 @@ def tcp_noise(t):
     noise = (b"", b"GET / HTTP/1.0\r\n\r\n", b"MPA ID Req Frame",
              b"MPA ID Req Frame\x40\x01\x00", os.urandom(400),
              b"MPA ID Req Frame\x40\x01\xff\xff" + bytes(1000))
-    here = os.open("/proc/self/ns/net", os.O_RDONLY)
-    there = os.open("/run/netns/" + path.client_ns, os.O_RDONLY)
-    try:
-        os.setns(there, os.CLONE_NEWNET)
+    with inside(path.client_ns):
         for i in range(60):
             s = socket.create_connection((path.addr4, port), timeout=10)
             data = noise[i % len(noise)]
@@ -136,10 +149,6 @@ def tcp_noise(t):
                 s.close()
             else:
                 silent.append(s)
-    finally:
-        os.setns(here, os.CLONE_NEWNET)
-        os.close(here)
-        os.close(there)
     # The silent ones are still there: nobody else may have to wait for them.
     start = time.monotonic()
     t.run("rping", "-c", *args, netns=path.client_ns, timeout=20)
@@ -151,6 +160,27 @@ def tcp_noise(t):
     t.run("rping", "-c", *args, netns=path.client_ns, timeout=20)
     if server.poll() is not None:
         raise Fail("the server ended:\n%s" % server.tail())
+
+
+@test("log-limit", limit=90, cost=6, only_type="rsiw")
+def log_limit(t):
+    """A peer has the kernel say something, but not as often as it likes."""
+    path, port = t.topo.wire, t.port()
+    server = t.start("rping", "-s", "-P", "-a", path.addr4, "-p", port,
+                     netns=path.server_ns)
+    server.wait_listening(port)
+    log = kmsg.Kmsg()
+    with inside(path.client_ns), kmsg.Quiet(t, "bad Requests"):
+        for _ in range(150):
+            s = socket.create_connection((path.addr4, port), timeout=10)
+            s.sendall(b"GET / HTTP/1.0\r\n\r\n" * 4)
+            try:
+                s.recv(1)
+            except ConnectionResetError:
+                pass
+            s.close()
+    if not any("bad MPA Request" in line for line in log.read()):
+        raise Fail("not a word about bad Requests")
 
 
 @test("refused", cost=4)

@@ -69,3 +69,9 @@ def cqresize(t):
 def owner(t):
     """Connections and processes: others' numbers, ends of processes."""
     t.parts("owner", t.topo.loopback)
+
+
+@test("uverbs", limit=60, cost=4)
+def uverbs(t):
+    """Numbers of objects, commands that are not offered, locked memory."""
+    t.parts("uverbs", t.topo.loopback)

@@ -20,6 +20,8 @@ FAMILIES = {
     "mw": "memory windows",
     "object": "devices, queues and what queries tell of them",
     "request": "work requests of all kinds",
+    "busy": "what is taken away or changed while it is used",
+    "apart": "what must not get in each other's way",
 }
 
 

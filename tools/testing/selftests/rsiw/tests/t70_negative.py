@@ -29,7 +29,7 @@ def fails(t, server_argv, client_argv=None, server_ns=None, client_ns=None,
 
 @test("tools-negative", limit=150, cost=15)
 def tools_negative(t):
-    """UD, XRC, atomics, connections without a manager: clean errors."""
+    """UD, XRC, atomics, connections without a manager: clean errors (T-45)."""
     path = t.topo.wire
 
     def pair(*argv, manager=True):

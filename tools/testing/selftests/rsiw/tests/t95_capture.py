@@ -68,6 +68,10 @@ def capture_test(t):
         if max(sizes) < 1300:
             raise Fail("the largest ULPDU has %d bytes: segments are not used"
                        % max(sizes))
+    with t.sub("versions (D-DDP-2)"):
+        versions = set(numbers(r"DDP protocol version: (\d+)", text))
+        if versions != {1}:
+            raise Fail("DDP versions %s" % versions)
     with t.sub("opcodes (P-RDMAP-2)"):
         ops = set(numbers(r"OpCode: .*\((0x[0-9a-f]+)\)", text))
         # Write, Read Request, Read Response, Send (RFC 5040 section 4.2).
@@ -75,11 +79,14 @@ def capture_test(t):
             raise Fail("opcodes seen: %s" % sorted(ops))
         if 7 in ops:
             raise Fail("a Terminate in a clean run")
-    with t.sub("CRC (M-MPA-5)"):
+    with t.sub("CRC (M-MPA-5, D-DDP-27)"):
         good, bad = text.count("Good CRC32"), text.count("Bad CRC32")
         if bad:
             raise Fail("%d of %d CRCs are wrong" % (bad, good + bad))
         if not good and t.type == "rsiw":
             raise Fail("no CRC although it is on by default (T-26)")
+        fpdus = len(numbers(r"ULPDU length: (\d+)", text))
+        if good != fpdus and t.type == "rsiw":
+            raise Fail("%d right CRCs for %d FPDUs" % (good, fpdus))
     if all(ok for _, ok, _ in t.subtests):
         os.unlink(pcap)

@@ -7,7 +7,7 @@ own, "ID text".
 
 import re
 
-from rsiwtest.core import Fail, test
+from rsiwtest.core import Fail, TimedOut, test
 from rsiwtest.kmsg import Quiet
 from rsiwtest.topo import B4
 
@@ -15,13 +15,17 @@ LINE = re.compile(r"(not )?ok \d+ (.*?)(?: # time=(\d+)ms)?$")
 
 
 def peer(t, command, *args, limit):
-    """Runs the raw peer in the client's namespace; its output."""
+    """Runs the raw peer in the client's namespace; its exit status, or that it
+    takes too long, and its output."""
     path = t.topo.wire
     proc = t.start(
         t.bin("peer"), command, *args, "--ep", t.bin("peer_ep"),
         "--ep-netns", path.server_ns, "--addr", path.addr4, "--own", B4,
         "--port", t.port(), "--limit", limit, netns=path.client_ns)
-    status = proc.wait(t.left(limit))
+    try:
+        status = proc.wait(t.left(limit))
+    except TimedOut as err:
+        status = err
     return status, proc.output()
 
 
@@ -43,6 +47,8 @@ def scenarios(t, *args, limit):
             plan = int(line[3:])
         elif line.startswith("Bail out!"):
             raise Fail("\n".join([line] + notes))
+    if isinstance(status, TimedOut):
+        raise status
     if not seen or seen != plan:
         raise Fail("%d of %d scenarios were reported; the last lines:\n%s" % (
             seen, plan, "\n".join(text.splitlines()[-20:])))
@@ -50,16 +56,30 @@ def scenarios(t, *args, limit):
         raise Fail("the peer ends with status %d" % status)
 
 
-@test("peer", limit=120, cost=50, only_type="rsiw")
+@test("peer", limit=300, cost=50, only_type="rsiw")
 def quick(t):
     """Every scenario of the raw peer that takes less than a second."""
-    scenarios(t, limit=110)
+    scenarios(t, limit=290)
 
 
-@test("peer-long", limit=400, cost=120, only_type="rsiw", long=True)
+@test("peer-crc-off", limit=60, cost=4, only_type="rsiw")
+def crc_off(t):
+    """The scenarios in which neither side asks for CRCs."""
+    t.unload()
+    t.load("mpa_crc=0")
+    try:
+        t.topo.ensure()
+        scenarios(t, "--kind", "crc-off", limit=50)
+    finally:
+        t.reap()
+        t.unload()
+        t.load()
+
+
+@test("peer-long", limit=900, cost=120, only_type="rsiw", long=True)
 def long(t):
     """The scenarios of the raw peer that take long."""
-    scenarios(t, "--kind", "long", limit=390)
+    scenarios(t, "--kind", "long", limit=890)
 
 
 @test("peer-storm", limit=400, cost=100, only_type="rsiw", long=True)
@@ -73,5 +93,7 @@ def storm(t):
 def random(t):
     """Valid traffic of the raw peer, changed at random."""
     status, text = peer(t, "random", "--seed", 1, "--seconds", 60, limit=110)
+    if isinstance(status, TimedOut):
+        raise status
     if status:
         raise Fail("\n".join(text.splitlines()[-30:]))

@@ -35,6 +35,24 @@ use kernel::{
     prelude::*, //
 };
 
+/// Whether all queues that a queue pair is to use are of device `dev` (V-RNIC-1), as the core does
+/// not look at that. Only then do they have the types of this driver.
+///
+/// # Safety
+///
+/// The queues in `attr` are null or live.
+unsafe fn of_device(attr: &b::ib_qp_init_attr, dev: *const b::ib_device) -> bool {
+    let cq = |cq: *const b::ib_cq| {
+        // SAFETY: not null, so that it is live.
+        cq.is_null() || core::ptr::eq(unsafe { (*cq).device }, dev)
+    };
+    let srq = |srq: *const b::ib_srq| {
+        // SAFETY: not null, so that it is live.
+        srq.is_null() || core::ptr::eq(unsafe { (*srq).device }, dev)
+    };
+    cq(attr.send_cq) && cq(attr.recv_cq) && srq(attr.srq)
+}
+
 /// # Safety
 ///
 /// Called by the core with zeroed memory of the size in the operations table, in which it has set
@@ -53,16 +71,22 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         if attr.qp_type != b::ib_qp_type_IB_QPT_RC {
             return Err(EOPNOTSUPP);
         }
+        // SAFETY: the core has set the device.
+        let device = unsafe { (*qp).device };
+        // SAFETY: the consumer gives queues that it has, or none.
+        if !unsafe { of_device(attr, device) } {
+            return Err(EINVAL);
+        }
         // SAFETY: a reliable connection always has a protection domain.
         let pd = unsafe { PdObject::<D>::get((*qp).pd) };
         // SAFETY: null or the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) };
         let mut init = QpInit::<D> {
-            // SAFETY: null or a queue of this device.
+            // SAFETY: null or a queue of this device, see above.
             send_cq: unsafe { CqObject::<D>::get_opt(attr.send_cq) },
-            // SAFETY: null or a queue of this device.
+            // SAFETY: null or a queue of this device, see above.
             recv_cq: unsafe { CqObject::<D>::get_opt(attr.recv_cq) },
-            // SAFETY: null or a queue of this device.
+            // SAFETY: null or a queue of this device, see above.
             srq: unsafe { SrqObject::<D>::get_opt(attr.srq) },
             cap: QpCap::load(&attr.cap),
             sig_all: attr.sq_sig_type == b::ib_sig_type_IB_SIGNAL_ALL_WR,
