@@ -28,6 +28,9 @@ check-soak:
 check-debug:
 	@tools/vm/check --debug
 
+fuzz:
+	@tools/vm/fuzz $(if $(SECONDS),--seconds $(SECONDS))
+
 bench:
 	@tools/bench/run
 
@@ -50,6 +53,7 @@ help:
 	@echo "make conformance-report  what of the requirement matrix the last tests showed"
 	@echo "make check-soak       traffic and disturbances for half an hour (SECONDS=1800)"
 	@echo "make check-debug      the same tests on a kernel with KASAN, lockdep and kmemleak"
+	@echo "make fuzz             the fuzz targets, a minute each (SECONDS=N)"
 	@echo "make bench            the benchmark, rsiw beside siw, rxe and plain TCP"
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints and gates"
@@ -59,4 +63,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check check-long check-soak check-debug shell bench conformance-report lint clean distclean help
+.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz shell bench conformance-report lint clean distclean help

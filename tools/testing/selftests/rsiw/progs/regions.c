@@ -23,10 +23,12 @@ static const char usage[] =
 "usage: regions [options]\n"
 "Kinds of memory regions; both ends are in this process.\n"
 USAGE_WHERE
-"  --big MIB            also messages of this size and 4 GiB - 1 (0)\n"
+"  --big MIB            also messages of this size and 4 GiB - 1 (0),\n"
+"                       which takes 5 GiB of memory\n"
 "  --limit SECONDS      watchdog (120)\n";
 
 #define LEN 16384
+#define PIECE (64 << 20)		/* of huge memory, which repeats it */
 #define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
 	     IBV_ACCESS_REMOTE_READ)
 #define ZERO_BASED 32			/* IBV_ACCESS_ZERO_BASED */
@@ -258,7 +260,7 @@ static void dma_buffers(void)
 /* `len` bytes of address space over one piece of 64 MiB. */
 static char *huge(size_t len)
 {
-	const size_t piece = 64 << 20;
+	const size_t piece = PIECE;
 	int fd = memfd_create("huge", 0);
 	char *mem = mmap(NULL, len, PROT_NONE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -300,46 +302,86 @@ static void sized(char *mem, size_t size)
 	both_destroy(&b);
 }
 
+/* `len` bytes by each operation, from memory that repeats itself to memory that
+ * does not: every byte has to come from the right place to the right one. */
+static void big_message(char *from, struct ibv_mr *from_mr[2], char *to,
+			struct ibv_mr *to_mr[2], uint32_t len)
+{
+	static const enum ibv_wr_opcode ops[] = {
+		IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND
+	};
+	static unsigned int round;
+	struct ibv_wc wc;
+	size_t i;
+	int o;
+
+	for (o = 0; o < 3; o++) {
+		bool read = ops[o] == IBV_WR_RDMA_READ;
+		struct ibv_mr *mr = read ? to_mr[0] : from_mr[0];
+
+		/* Nothing of the round before is taken for this one's. */
+		round++;
+		for (i = 0; i < PIECE / sizeof(uint32_t); i++)
+			((uint32_t *)from)[i] = i * 2654435761u + round;
+		to[len] = 77;
+		if (ops[o] == IBV_WR_SEND)
+			CHECK_SYS(ep_post_recv(&b.p, 1, to, len, to_mr[1]->lkey));
+		CHECK_SYS(ep_post_send(&b.a, 2, ops[o], read ? to : from, len,
+				       mr->lkey, (uintptr_t)(read ? from : to),
+				       read ? from_mr[1]->rkey : to_mr[1]->rkey));
+		expect(ep_poll(b.a.scq, &wc, 300000) && !wc.status, "%d: %s",
+		       ops[o], ibv_wc_status_str(wc.status));
+		/* A Send behind a Write arrives when all of it has. */
+		if (ops[o] == IBV_WR_RDMA_WRITE) {
+			CHECK_SYS(ep_post_recv(&b.p, 1, NULL, 0, 0));
+			CHECK_SYS(ep_post_send(&b.a, 3, IBV_WR_SEND, NULL, 0, 0,
+					       0, 0));
+			expect(ep_poll(b.a.scq, &wc, 300000) && !wc.status,
+			       "Send");
+		}
+		if (!read)
+			expect(ep_poll(b.p.rcq, &wc, 300000) && !wc.status,
+			       "receive: %s", ibv_wc_status_str(wc.status));
+		if (ops[o] == IBV_WR_SEND)
+			expect(wc.byte_len == len, "%u received", wc.byte_len);
+		expect(!memcmp(from, to, len), "%d: bytes", ops[o]);
+		expect(to[len] == 77, "%d: beyond the end", ops[o]);
+	}
+}
+
 static void big_messages(uint32_t len)
 {
-	const size_t size = 5ull << 30;
+	const size_t size = 5ull << 30, real = (4ull << 30) + 4096;
 	uint64_t from = (4ull << 30) - 8192;
-	struct ibv_mr *a, *p;
-	struct ibv_wc wc;
-	char *mem;
+	struct ibv_mr *mem_mr[2], *to_mr[2];
+	char *mem, *to;
 
 	part("V-MR-5 V-MR-24 a region of 5 GiB, used across 4 GiB");
 	mem = huge(size);
 	connected();
-	p = ep_reg(&b.p, mem, size, ALL);
-	a = ep_reg(&b.a, mem, size, ALL);
+	mem_mr[0] = ep_reg(&b.a, mem, size, ALL);
+	mem_mr[1] = ep_reg(&b.p, mem, size, ALL);
 	memset(here, 9, LEN);
-	expect(!request(IBV_WR_RDMA_WRITE, LEN, (uintptr_t)mem + from, p->rkey),
-	       "Write");
-	expect(!request(IBV_WR_RDMA_READ, LEN, (uintptr_t)mem + from, p->rkey),
-	       "Read");
+	expect(!request(IBV_WR_RDMA_WRITE, LEN, (uintptr_t)mem + from,
+			mem_mr[1]->rkey), "Write");
+	expect(!request(IBV_WR_RDMA_READ, LEN, (uintptr_t)mem + from,
+			mem_mr[1]->rkey), "Read");
 	expect(mem[from] == 9 && mem[from + LEN - 1] == 9, "bytes");
 	if (len) {
-		uint32_t sizes[] = { len, UINT32_MAX };
-		int i;
-
 		part("V-WR-16 V-ORD-8 messages of %u and 2^32-1 bytes", len);
-		for (i = 0; i < 2; i++) {
-			/* A receive behind a Write sees all of it. */
-			CHECK_SYS(ep_post_recv(&b.p, 1, NULL, 0, 0));
-			CHECK_SYS(ep_post_send(&b.a, 2, IBV_WR_RDMA_WRITE, mem,
-					       sizes[i], a->lkey,
-					       (uintptr_t)mem, p->rkey));
-			CHECK_SYS(ep_post_send(&b.a, 3, IBV_WR_SEND, NULL, 0, 0,
-					       0, 0));
-			expect(ep_poll(b.p.rcq, &wc, 300000) && !wc.status,
-			       "%u: %s", sizes[i], ibv_wc_status_str(wc.status));
-			expect(ep_poll(b.a.scq, &wc, 1000) && !wc.status, "Write");
-			expect(ep_poll(b.a.scq, &wc, 1000) && !wc.status, "Send");
-		}
+		to = mmap(NULL, real, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		CHECK(to != MAP_FAILED, "%zu bytes: %m", real);
+		to_mr[0] = ep_reg(&b.a, to, real, ALL);
+		to_mr[1] = ep_reg(&b.p, to, real, ALL);
+		big_message(mem, mem_mr, to, to_mr, len);
+		big_message(mem, mem_mr, to, to_mr, UINT32_MAX);
+		CHECK_SYS(ibv_dereg_mr(to_mr[0]));
+		CHECK_SYS(ibv_dereg_mr(to_mr[1]));
+		CHECK_SYS(munmap(to, real));
 	}
-	CHECK_SYS(ibv_dereg_mr(a));
-	CHECK_SYS(ibv_dereg_mr(p));
+	CHECK_SYS(ibv_dereg_mr(mem_mr[0]));
+	CHECK_SYS(ibv_dereg_mr(mem_mr[1]));
 	disconnected();
 	sized(mem, size);
 	CHECK_SYS(munmap(mem, size));

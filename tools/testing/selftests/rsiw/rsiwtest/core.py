@@ -27,7 +27,7 @@ class Test:
         self.func = func
         self.name = name
         self.limit = limit          # seconds until it counts as hanging
-        self.cost = cost            # seconds it usually takes, for shards
+        self.cost = cost            # seconds it usually takes
         self.only_type = only_type  # link type it is made for, or None
         self.long = long            # for `make check-long`
         self.pair = pair            # needs a peer in another guest
@@ -61,25 +61,35 @@ def collect():
     return list(_tests)
 
 
-def select(tests, patterns, shard, long=False, pair=False):
-    """The tests that match a pattern and belong to the shard (i, n), if they are
-    for this kernel. Without patterns either those of `make check` or the long
-    ones."""
+def select(tests, patterns, long=False, pair=False):
+    """The tests that match a pattern, if they are for this kernel. Without
+    patterns either those of `make check` or the long ones."""
     tests = [t for t in tests if t.pair == pair and os.path.exists(t.where)]
     if not patterns and not pair:
         tests = [t for t in tests if t.long == long]
     if patterns:
         tests = [t for t in tests
                  if any(fnmatch.fnmatch(t.name, p) for p in patterns)]
-    if not shard:
-        return tests
-    index, count = shard
-    load = [0.0] * count
-    mine = []
-    # The longest first, each to the shard with the least to do.
-    for t in sorted(tests, key=lambda t: -t.cost):
-        to = load.index(min(load))
-        load[to] += t.cost
-        if to == index - 1:
-            mine.append(t)
-    return [t for t in tests if t in mine]
+    return tests
+
+
+class Queue:
+    """The tests, taken by several guests out of one directory they share:
+    what a guest does, it has claimed there."""
+
+    # What takes longer comes first, so that nobody begins with it at the end.
+    LONG = 12
+
+    def __init__(self, tests, path):
+        self.tests, self.path = tests, path
+
+    def __iter__(self):
+        """The tests that nobody else has, one after the other."""
+        long = [t for t in self.tests if t.cost >= self.LONG]
+        short = [t for t in self.tests if t.cost < self.LONG]
+        for t in sorted(long, key=lambda t: -t.cost) + short:
+            try:
+                os.mkdir(os.path.join(self.path, t.name))
+            except FileExistsError:
+                continue
+            yield t

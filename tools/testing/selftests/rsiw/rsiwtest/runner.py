@@ -47,7 +47,7 @@ class Env:
             self.topo = PairTopology(args.type, self.peer)
         else:
             self.topo = Topology(args.type)
-        self.slow = SLOW if args.debug else 1
+        self.slow = args.slow or (SLOW if args.debug else 1)
         self.seconds, self.seed = args.seconds, args.seed
         self._port = 20000
 
@@ -72,28 +72,24 @@ def parse(argv):
     p.add_argument("--peer", action="store_true", help="the tests with a "
                    "second guest, in which an agent runs")
     p.add_argument("--agent", action="store_true", help="be that agent")
-    p.add_argument("--shard", metavar="I/N",
-                   help="only the I-th of N parts of about the same length")
+    p.add_argument("--queue", metavar="DIR",
+                   help="share the tests with others who are given this "
+                   "directory, which is empty at first")
     p.add_argument("--seconds", type=int, metavar="N",
                    help="how long the test `soak` runs (60)")
     p.add_argument("--seed", type=int, metavar="S",
                    help="of the test `soak` (random; it is printed)")
     p.add_argument("--debug", action="store_true",
-                   help="on a debugging kernel: give everything more time, "
-                   "look for leaked memory at the end")
+                   help="on a debugging kernel: give everything %d times the "
+                   "time, look for leaked memory at the end" % SLOW)
+    p.add_argument("--slow", type=int, metavar="N",
+                   help="give everything N times the time, as on a host that "
+                   "is busy with other things")
     p.add_argument("results", nargs="?", metavar="RESULTS_DIR")
     args = p.parse_args(argv)
     if not args.bin:
         here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         args.bin = os.environ.get("RSIW_BIN", os.path.join(here, "bin"))
-    if args.shard:
-        try:
-            i, n = map(int, args.shard.split("/"))
-        except ValueError:
-            p.error("--shard takes I/N")
-        if not 1 <= i <= n:
-            p.error("--shard: %d is not in 1..%d" % (i, n))
-        args.shard = (i, n)
     if not args.list and not args.results:
         p.error("RESULTS_DIR is missing")
     return args
@@ -272,8 +268,7 @@ def main(argv=None):
     args = parse(argv)
     if args.agent:
         return be_agent(args)
-    tests = core.select(core.collect(), args.only, args.shard, args.long,
-                        args.peer)
+    tests = core.select(core.collect(), args.only, args.long, args.peer)
     for t in tests:
         t.limit += args.seconds or 0
     if args.list:
@@ -290,7 +285,11 @@ def main(argv=None):
         return 1
     log = Log(env.peer)
     signal.signal(signal.SIGALRM, on_alarm)
-    print("KTAP version 1\n1..%d" % (len(tests) + args.debug), flush=True)
+    print("KTAP version 1")
+    if args.queue:
+        tests = core.Queue(tests, os.path.abspath(args.queue))
+    else:
+        print("1..%d" % (len(tests) + args.debug), flush=True)
     count = {"pass": 0, "fail": 0, "skip": 0}
     records = []
     try:
@@ -298,6 +297,7 @@ def main(argv=None):
     except Fail as err:
         print("Bail out! %s" % err)
         return 1
+    number = 0
     for number, test in enumerate(tests, 1):
         if test.only_type and test.only_type != env.type:
             res = Result(test)
@@ -315,8 +315,10 @@ def main(argv=None):
     env.topo.drop()
     if env.peer:
         env.peer.end()
-    if args.debug and not leak_check(env, len(tests) + 1):
+    if args.debug and not leak_check(env, number + 1):
         count["fail"] += 1
+    if args.queue:
+        print("1..%d" % (number + args.debug))
     print("# Totals: pass:%(pass)d fail:%(fail)d xfail:0 xpass:0 "
           "skip:%(skip)d error:0" % count)
     return 1 if count["fail"] else 0

@@ -68,6 +68,22 @@ def start_perftest(t, path, args, port, v6=False):
     return server, client
 
 
+def start_perftests(t, path, tool, runs):
+    """Starts several pairs at once; a list of (server, client)."""
+    servers = []
+    for args in runs:
+        port = t.port()
+        args = [tool, "-R", "-F", "-p", port, *args]
+        servers.append((port, args, t.start(
+            *args, "-d", path.server_dev, netns=path.server_ns)))
+    pairs = []
+    for port, args, server in servers:
+        server.wait_listening(port)
+        pairs.append((server, t.start(*args, "-d", path.client_dev, path.addr4,
+                                      netns=path.client_ns)))
+    return pairs
+
+
 def stream(t, path, tool, seconds):
     """A perftest that runs for long, returned when its data flows."""
     port = t.port()

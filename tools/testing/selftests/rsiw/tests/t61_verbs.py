@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """The verbs, one program per family of rows (V-SRQ, ...)."""
 
-from rsiwtest.core import test
+import os
+
+from rsiwtest.core import Skip, test
 from rsiwtest.tools import perftest
 
 
@@ -46,6 +48,15 @@ def depths(t):
 def regions(t):
     """Regions: addresses, registered again, DMA buffers, size (V-MR)."""
     t.parts("regions", t.topo.loopback)
+
+
+@test("regions-big", limit=900, cost=200, long=True)
+def regions_big(t):
+    """Messages of 2.5 GiB and of 2^32-1 bytes by each operation (V-WR-16)."""
+    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    if have < 6000:
+        raise Skip("%d MiB of memory, 6000 are needed" % have)
+    t.parts("regions", t.topo.loopback, "--big", 2560)
 
 
 @test("cqresize", limit=100, cost=8)

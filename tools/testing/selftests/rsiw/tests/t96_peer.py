@@ -56,7 +56,7 @@ def scenarios(t, *args, limit):
         raise Fail("the peer ends with status %d" % status)
 
 
-@test("peer", limit=300, cost=40, only_type="rsiw")
+@test("peer", limit=300, cost=50, only_type="rsiw")
 def quick(t):
     """Every scenario of the raw peer that takes less than a second."""
     scenarios(t, limit=290)

@@ -72,6 +72,32 @@ def private_data(t):
     both(t, work)
 
 
+def meet(t, path, *options):
+    """Both sides of our own program: set-up, Reads, the end."""
+    args = [t.bin("meet"), "--addr", path.addr4, "--port", t.port(), "--limit",
+            int(t.left(60)), *options]
+    sides = [t.start(*args, "--server", netns=path.server_ns),
+             t.start(*args, netns=path.client_ns)]
+    for side in sides:
+        side.expect(t.left(65))
+
+
+@test("pair-set-up", limit=200, cost=40, pair=True)
+def set_up(t):
+    """Private data, read depths, rejection, and who ends a connection."""
+    cases = [("private data of %d" % n, "--private", n)
+             for n in (0, 1, 57, 255)]
+    cases += [("read depths %d and %d" % d, "--ord", d[0], "--ird", d[1])
+              for d in ((1, 1), (1, 16), (16, 1), (16, 16))]
+    cases += [("ended by the " + side, "--disconnect", side)
+              for side in ("client", "server")]
+    cases.append(("rejected", "--reject", "--private", 40))
+    for path in t.topo.paths:
+        for name, *options in cases:
+            with t.sub("%s, %s" % (name, path.name)):
+                meet(t, path, *options)
+
+
 @test("pair-crc", limit=200, cost=40, pair=True, only_type="rsiw")
 def crc(t):
     """With and without CRC on this side: what is agreed works."""
