@@ -26,6 +26,7 @@ use crate::{
                 Registration, //
             },
         },
+        shmem::LateFrees,
         sync::rcu_table::RcuCallbacks,
         workqueue::SharedQueues,
     },
@@ -47,6 +48,7 @@ pub(crate) struct Links {
     /// Before the queue: what the callbacks drop may be the last to need it, and it ends asleep.
     callbacks: RcuCallbacks,
     queues: SharedQueues,
+    late_frees: LateFrees,
 }
 
 impl Links {
@@ -57,6 +59,7 @@ impl Links {
     /// `EBUSY` if the driver that user space takes this one for is loaded, `ENOMEM`.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
+            late_frees: LateFrees,
             queues: refuse_siw().and_then(|()| SharedQueues::new())?,
             callbacks: RcuCallbacks,
             devices: AllDevices,

@@ -5,10 +5,7 @@
 //! Context: allocation and release sleep; [`SharedMemory`] may also be dropped in softirq, but not
 //! with interrupts disabled or under a spinlock (`vfree`).
 
-use super::raw::{
-    b,
-    h, //
-};
+use super::raw::h;
 use core::ptr::NonNull;
 use kernel::{
     page::{
@@ -27,8 +24,9 @@ use kernel::{
 /// # Invariants
 ///
 /// `ptr` came from `__vmalloc` and has `size` bytes, a multiple of the page size. Processes may
-/// read and write them at any time.
+/// read and write them at any time, also after they were freed. `owner` frees them.
 pub(crate) struct SharedMemory {
+    owner: NonNull<c_void>,
     ptr: NonNull<u8>,
     size: usize,
 }
@@ -49,10 +47,12 @@ impl SharedMemory {
         if size < PAGE_SIZE {
             return Err(EINVAL);
         }
-        // SAFETY: any size may be asked for.
-        let ptr = unsafe { h::vmalloc_account(size) };
+        let mut ptr = core::ptr::null_mut();
+        // SAFETY: any size may be asked for; `ptr` is writable.
+        let owner = unsafe { h::shared_alloc(size, &mut ptr) };
         // INVARIANT: freshly allocated with this size, which was rounded up above.
         let this = Self {
+            owner: NonNull::new(owner).ok_or(ENOMEM)?,
             ptr: NonNull::new(ptr.cast()).ok_or(ENOMEM)?,
             size,
         };
@@ -73,7 +73,21 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: by the invariant this is what `__vmalloc` returned, and nobody has `self`.
-        unsafe { b::vfree(self.ptr.as_ptr().cast()) };
+        // SAFETY: by the invariant it frees the memory, of which nobody in the kernel has a
+        // reference any more.
+        unsafe { h::shared_free(self.owner.as_ptr()) };
+    }
+}
+
+/// Waits, when dropped, for memory that was dropped in softirq to be freed: the code that does it
+/// must not go away first.
+///
+/// Part of the module's state, dropped after everything that has [`SharedMemory`].
+pub(crate) struct LateFrees;
+
+impl Drop for LateFrees {
+    fn drop(&mut self) {
+        // SAFETY: no requirements; process context.
+        unsafe { h::shared_flush() };
     }
 }

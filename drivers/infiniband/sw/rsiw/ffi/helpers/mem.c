@@ -52,11 +52,72 @@ size_t rsiw_helper_ib_umem_pages(struct ib_umem *umem, struct page **pages,
 	return n;
 }
 
-/* Zeroed pages that count for the memory cgroup of who asks for them. */
-void *rsiw_helper_vmalloc_account(unsigned long size)
+/*
+ * Memory that processes map. When vfree() is called in softirq it makes a list
+ * node of the memory itself, which a process may still have mapped, and write.
+ * So there is another node for that case.
+ */
+struct rsiw_shared {
+	struct llist_node node;
+	void *mem;
+};
+
+static LLIST_HEAD(rsiw_shared_late);
+
+static void rsiw_shared_free_now(struct rsiw_shared *shared)
 {
+	vfree(shared->mem);
+	kfree(shared);
+}
+
+static void rsiw_shared_free_late(struct work_struct *work)
+{
+	struct rsiw_shared *shared, *next;
+
+	llist_for_each_entry_safe(shared, next,
+				  llist_del_all(&rsiw_shared_late), node)
+		rsiw_shared_free_now(shared);
+}
+
+static DECLARE_WORK(rsiw_shared_work, rsiw_shared_free_late);
+
+/*
+ * Zeroed pages that count for the memory cgroup of who asks for them: @mem gets
+ * their address. Returns what to free them by.
+ */
+void *rsiw_helper_shared_alloc(unsigned long size, void **mem)
+{
+	struct rsiw_shared *shared;
+
+	shared = kmalloc_obj(*shared, GFP_KERNEL_ACCOUNT);
+	if (!shared)
+		return NULL;
 	/* Processes choose the size and have a limit: not for the log. */
-	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN);
+	shared->mem = __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
+				      __GFP_NOWARN);
+	if (!shared->mem) {
+		kfree(shared);
+		return NULL;
+	}
+	*mem = shared->mem;
+	return shared;
+}
+
+/* Process context or softirq. */
+void rsiw_helper_shared_free(void *data)
+{
+	struct rsiw_shared *shared = data;
+
+	if (!in_interrupt())
+		rsiw_shared_free_now(shared);
+	else if (llist_add(&shared->node, &rsiw_shared_late))
+		schedule_work(&rsiw_shared_work);
+}
+
+/* Waits until what was freed in softirq is gone. */
+void rsiw_helper_shared_flush(void)
+{
+	flush_work(&rsiw_shared_work);
 }
 
 /* Maps the @size bytes of __vmalloc() at @from as the whole of a new @vma. */
