@@ -213,6 +213,42 @@ static void rings_gone(void)
 	usleep(200000);
 }
 
+static uint64_t *noted[32];
+static unsigned int notes;
+
+static void note(void *at, size_t len)
+{
+	(void)len;
+	noted[notes++] = at;
+}
+
+/* A child keeps the queues mapped, and writes them while they are freed. */
+static void queues_gone(void)
+{
+	static const struct ep_attr attr = { .send_wr = 8, .recv_wr = 8 };
+	unsigned int i, n;
+	struct both c;
+	pid_t child;
+
+	begin();
+	for (i = 0; i < 20; i++) {
+		both_connect(&c, &l, &w, &attr, &attr);
+		child = fork();
+		CHECK(child >= 0, "fork: %m");
+		if (!child) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			each(note);
+			for (n = 0;; n = (n + 1) % notes)
+				__atomic_store_n(noted[n], 1, __ATOMIC_RELAXED);
+		}
+		usleep(30000);
+		both_close(&c);
+		usleep(30000);
+		CHECK_SYS(kill(child, SIGKILL));
+		CHECK(waitpid(child, NULL, 0) == child, "wait: %m");
+	}
+}
+
 static void memory_gone(void)
 {
 	begin();
@@ -392,6 +428,7 @@ static const struct {
 	{ "V-PRIV-2 offsets, lengths and kinds of mappings", offsets },
 	{ "V-PRIV-3 mappings are changed while they are used", changes },
 	{ "V-PRIV-3 the rings are unmapped in mid-transfer", rings_gone },
+	{ "V-PRIV-3 queues are freed while a process writes them", queues_gone },
 	{ "V-DEA-2 registered memory is unmapped in mid-transfer", memory_gone },
 	{ "V-DEA-2 a registered file is cut off in mid-transfer", file_gone },
 	{ "V-PRIV-3 forks in mid-transfer", forks },

@@ -302,8 +302,10 @@ static void sized(char *mem, size_t size)
 	both_destroy(&b);
 }
 
-/* `len` bytes by each operation, from memory that repeats itself to memory that
- * does not: every byte has to come from the right place to the right one. */
+/*
+ * `len` bytes by each operation, from memory that repeats itself to memory that
+ * does not: every byte has to come from the right place to the right one.
+ */
 static void big_message(char *from, struct ibv_mr *from_mr[2], char *to,
 			struct ibv_mr *to_mr[2], uint32_t len)
 {
