@@ -29,6 +29,7 @@ import ctypes
 import json
 import mmap
 import os
+import platform
 import shlex
 import shutil
 import signal
@@ -181,7 +182,7 @@ def tsc_khz():
 def clock(args):
     """Kernel arguments. Emulated, the HPET that is to watch the TSC is what is
     late; without the TSC, every look at the clock would leave the processor."""
-    if args.icount or args.accel == "kvm":
+    if args.icount or args.accel == "kvm" or platform.machine() != "x86_64":
         return []
     return ["tsc=nowatchdog", f"tsc_early_khz={tsc_khz()}"]
 
