@@ -128,7 +128,11 @@ static void ctx_hardirq(struct kv *k)
 
 	if (!begin(k, &j))
 		return;
-	j.irq = IRQ_WORK_INIT_HARD(on_irq);
+	/*
+	 * In hard interrupt context, but for kernels with PREEMPT_RT, where
+	 * spinlocks may not be taken there.
+	 */
+	init_irq_work(&j.irq, on_irq);
 	for (; j.round < ROUNDS; j.round++) {
 		irq_work_queue(&j.irq);
 		if (!wait_over(k, &j) || !arrived(k, &j))
