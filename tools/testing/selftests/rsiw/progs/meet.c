@@ -39,12 +39,12 @@ static const struct ep_attr attr = { .send_wr = READS + 2, .recv_wr = 2 };
 /* What a side sends as private data: both know it. */
 static const void *private_data(bool of_server)
 {
-	static uint8_t data[255];
+	static uint8_t data[2][255];
 	unsigned int i;
 
-	for (i = 0; i < sizeof(data); i++)
-		data[i] = i * 7 + (of_server ? 100 : 3);
-	return data;
+	for (i = 0; i < sizeof(data[0]); i++)
+		data[of_server][i] = i * 7 + (of_server ? 100 : 3);
+	return data[of_server];
 }
 
 /* Other drivers and the core may show more room than was used. */

@@ -134,6 +134,8 @@ class Peer:
 class RemoteProc(Proc):
     """A program in the other guest."""
 
+    slow = 1
+
     def __init__(self, peer, argv, name, env=None, cwd=None):
         self.argv = [str(a) for a in argv]
         self.peer = peer
