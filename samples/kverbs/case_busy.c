@@ -8,6 +8,14 @@
 #define LEN (PAGES * PAGE_SIZE)
 #define READS 8
 
+static void destroy_cqs(struct kv_ep *ep)
+{
+	ib_destroy_cq(ep->scq);
+	ib_destroy_cq(ep->rcq);
+	ep->scq = NULL;
+	ep->rcq = NULL;
+}
+
 /* @n Reads of all of @mr through @key, into the same memory. */
 static bool reads(struct kv *k, struct kv_ep *a, struct kv_mem *m,
 		  struct kv_mr *mr, u32 key, int n)
@@ -100,10 +108,7 @@ static void busy_destroy(struct kv *k)
 		usleep_range(500 * round, 500 * round + 100);
 		rdma_destroy_qp(p->a.id);
 		p->a.qp = NULL;
-		ib_destroy_cq(p->a.scq);
-		ib_destroy_cq(p->a.rcq);
-		p->a.scq = NULL;
-		p->a.rcq = NULL;
+		destroy_cqs(&p->a);
 		calls = atomic_read(&p->a.calls);
 		msleep(20);
 		kv_ok(k, atomic_read(&p->a.calls) == calls,
@@ -136,10 +141,7 @@ static void busy_id(struct kv *k)
 		p->a.qp = NULL;
 		rdma_destroy_id(p->a.id);
 		p->a.id = NULL;
-		ib_destroy_cq(p->a.scq);
-		ib_destroy_cq(p->a.rcq);
-		p->a.scq = NULL;
-		p->a.rcq = NULL;
+		destroy_cqs(&p->a);
 		reinit_completion(&p->a.down);
 		p->a.last = RDMA_CM_EVENT_TIMEWAIT_EXIT;
 		kv_is_down(k, &p->b);
