@@ -252,23 +252,19 @@ impl Tcp {
 
     /// The stream ends this way, and no further octet comes.
     pub fn expect_end(&mut self, want: End) -> Res {
-        let (rest, end) = self.rest(SOON)?;
-        if !rest.is_empty() {
-            return Err(format!(
-                "{} octets before the end: {}",
-                rest.len(),
-                short(&rest)
-            ));
-        }
-        match end {
-            Some(end) if end == want => Ok(()),
-            Some(end) => Err(format!("the stream ends with {end:?} instead of {want:?}")),
-            None => Err(format!("the stream does not end within {SOON} ms")),
+        match self.end()? {
+            end if end == want => Ok(()),
+            end => Err(format!("the stream ends with {end:?} instead of {want:?}")),
         }
     }
 
     /// The stream ends one way or the other, and no further octet comes.
     pub fn expect_closed(&mut self) -> Res {
+        self.end().map(|_| ())
+    }
+
+    /// How the stream ends, with no further octet.
+    fn end(&mut self) -> Res<End> {
         let (rest, end) = self.rest(SOON)?;
         if !rest.is_empty() {
             return Err(format!(
@@ -277,8 +273,7 @@ impl Tcp {
                 short(&rest)
             ));
         }
-        end.map(|_| ())
-            .ok_or(format!("the stream does not end within {SOON} ms"))
+        end.ok_or(format!("the stream does not end within {SOON} ms"))
     }
 
     /// What comes until the end, or until nothing has come for `ms`.

@@ -50,6 +50,16 @@ fn no_read(
     })
 }
 
+/// Keys and offsets of which none, or not both, are those of a region.
+fn nowhere(c: &Conn) -> [(u32, u64); 4] {
+    [
+        (0xdead_beef, 0),
+        (0, u64::MAX),
+        (c.stag, 0),
+        (c.stag ^ 1, c.to),
+    ]
+}
+
 pub fn add(list: &mut List) {
     list.add(
         "V-ACC-14 D-DDP-22 S-5042-3 V-SEC-3",
@@ -139,12 +149,7 @@ pub fn add(list: &mut List) {
         "Writes of nothing: neither key nor offset counts (T-23)",
         |w| {
             let mut c = w.conn_with("rights=1")?;
-            for (stag, to) in [
-                (0xdead_beef, 0),
-                (0, u64::MAX),
-                (c.stag, 0),
-                (c.stag ^ 1, c.to),
-            ] {
+            for (stag, to) in nowhere(&c) {
                 c.tcp.fpdu(&write(stag, to, &[]))?;
                 c.sync()?;
             }
@@ -158,12 +163,7 @@ pub fn add(list: &mut List) {
         "Reads of nothing: neither key nor offset counts (T-23)",
         |w| {
             let mut c = w.conn_with("rights=1")?;
-            for (stag, to) in [
-                (0xdead_beef, 0),
-                (0, u64::MAX),
-                (c.stag, 0),
-                (c.stag ^ 1, c.to),
-            ] {
+            for (stag, to) in nowhere(&c) {
                 let read = Read {
                     sink: (5, u64::MAX),
                     len: 0,
