@@ -13,6 +13,9 @@ MODULES = {"rsiw": "rsiw", "siw": "siw", "rxe": "rdma_rxe", "tcp": None}
 # Guest seconds after which a case counts as hung.
 LIMIT = 30
 
+# The most receives that perftest posts in advance.
+MAX_RECEIVES = 16384
+
 
 class Case:
     """One line of the table."""

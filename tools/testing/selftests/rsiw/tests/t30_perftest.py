@@ -7,7 +7,7 @@ are not the subject here: every run must end, on both sides, with a result.
 """
 
 from rsiwtest.core import test
-from rsiwtest.tools import perftest, start_perftests
+from rsiwtest.tools import by_events, perftest, start_perftests
 
 # Bytes and iterations: enough to go around the rings, little enough for TCG.
 BW_SIZES = ((1, 300), (64, 300), (4096, 200), (65536, 40), (1 << 20, 8),
@@ -21,11 +21,7 @@ def matrix(t, path, op, kind):
     tool = "ib_%s_%s" % (op, kind)
     turn = 0 if path is t.topo.wire else 1
     for i, (size, iters) in enumerate(sizes):
-        # perftest has no events for RDMA Writes. After few Sends by events it
-        # may wait for a completion that none of them makes, while it is the
-        # peer's credit that it lacks.
-        events = (i + turn) % 2 == 0 and (
-            op == "read" or op == "send" and (kind == "lat" or iters >= 200))
+        iters, events = by_events(tool, size, iters, (i + turn) % 2 == 0)
         with t.sub("%d bytes%s" % (size, " -e" if events else "")):
             perftest(t, path, tool, size, iters, events=events)
     if kind == "lat":

@@ -10,7 +10,7 @@ import time
 
 from rsiwtest.core import Fail, test
 from rsiwtest.pairtopo import NETDEV
-from rsiwtest.tools import perftest, rping
+from rsiwtest.tools import by_events, perftest, rping
 from tests.t40_cm import ucmatose
 
 
@@ -42,8 +42,9 @@ def _perftest(op, kind):
     def run(t):
         def work(t, path):
             for i, (size, iters) in enumerate(BW if kind == "bw" else LAT):
-                perftest(t, path, "ib_%s_%s" % (op, kind), size, iters,
-                         events=i % 2 == 0 and op != "write")
+                tool = "ib_%s_%s" % (op, kind)
+                iters, events = by_events(tool, size, iters, i % 2 == 0)
+                perftest(t, path, tool, size, iters, events=events)
             if kind == "bw":
                 perftest(t, path, "ib_%s_bw" % op, 65536, 10, "-b")
                 perftest(t, path, "ib_%s_bw" % op, 4096, 20, qps=8)
