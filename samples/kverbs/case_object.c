@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The device, queues and regions as objects: limits, queries, changes. */
+#include <linux/cpumask.h>
 #include <linux/delay.h>
+#include <linux/iopoll.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "kv.h"
@@ -49,12 +52,54 @@ static void device_vectors(struct kv *k)
 		return;
 	n = kv_dev(p)->num_comp_vectors;
 	kv_ok(k, n >= 1, "%d vectors", n);
-	for (i = 0; i < n; i++) {
+	for (i = 0; i <= n; i++) {
 		attr.comp_vector = i;
 		cq = ib_create_cq(kv_dev(p), NULL, NULL, NULL, &attr);
-		if (!kv_ok(k, !IS_ERR(cq), "vector %d: %pe", i, cq))
+		kv_ok(k, IS_ERR(cq) == (i == n), "vector %d: %pe", i, cq);
+		if (!IS_ERR(cq))
+			ib_destroy_cq(cq);
+	}
+}
+
+static void on_call(struct kv_ep *ep, struct ib_cq *cq)
+{
+	WRITE_ONCE(ep->cpu, raw_smp_processor_id());
+}
+
+/* Handlers are called on the processor of the vector, whoever posts where. */
+static void device_vector_cpu(struct kv *k)
+{
+	unsigned int vector, from;
+	struct kv_pair *p;
+	struct kv_ep *a;
+	int i, rv;
+
+	for_each_online_cpu(vector) {
+		p = kv_connect(k, &(struct kv_opts) { .vector = vector });
+		if (!p)
 			return;
-		ib_destroy_cq(cq);
+		a = &p->a;
+		a->on_call = on_call;
+		for (i = 0; i < 20; i++) {
+			/* From each processor in turn; afterwards from anywhere. */
+			from = i % num_online_cpus();
+			set_cpus_allowed_ptr(current, cpumask_of(from));
+			a->cpu = -1;
+			rv = kv_recv(&p->b, i, 0, 0, 0);
+			rv = rv ?: ib_req_notify_cq(a->scq, IB_CQ_NEXT_COMP);
+			rv = rv ?: kv_post(a, &(struct kv_wr) {
+				.op = IB_WR_SEND, .id = i });
+			set_cpus_allowed_ptr(current, cpu_possible_mask);
+			if (!kv_ok(k, !rv, "post: %d", rv) ||
+			    !kv_want(k, a->scq, i, KV_OK) ||
+			    !kv_want(k, p->b.rcq, i, KV_OK))
+				return;
+			read_poll_timeout(READ_ONCE, rv, rv != -1, 1000,
+					  KV_WAIT_MS * 1000, false, a->cpu);
+			if (!kv_ok(k, rv == vector, "%d instead of %u", rv,
+				   vector))
+				return;
+		}
 	}
 }
 
@@ -334,6 +379,7 @@ const struct kv_case kv_object_cases[] = {
 	{ "device-limits", "V-RNIC-6 V-RNIC-11 V-RNIC-15 to 18 V-RNIC-22",
 	  device_limits },
 	{ "device-vectors", "V-RNIC-14", device_vectors },
+	{ "device-vector-cpu", "V-RNIC-14 V-RNIC-26", device_vector_cpu },
 	{ "cq-shared", "V-CQ-3 V-CQ-4 V-QP-5", cq_shared },
 	{ "cq-overflow", "V-CQ-5 V-CQ-6 V-AE-26 V-AE-29", cq_overflow },
 	{ "qp-query", "V-QP-9 V-QP-10 V-QP-12 V-CQ-10", qp_query },

@@ -74,6 +74,7 @@ struct kv_ep {
 	atomic_t calls;			/* of the handler of completions */
 	struct ib_cq *called;		/* the CQ of the last one */
 	void (*on_call)(struct kv_ep *ep, struct ib_cq *cq);
+	int cpu;			/* for on_call */
 	atomic_t events[IB_EVENT_WQ_FATAL + 1];
 };
 
@@ -81,6 +82,7 @@ struct kv_ep {
 struct kv_opts {
 	u32 depth;			/* of all queues (16) */
 	u32 cqe;			/* of CQs (4 * depth) */
+	u32 vector;			/* of CQs */
 	struct ib_pd *pd;		/* of both ends (one of each's own) */
 	struct ib_cq *cq;		/* of both ends (two of each's own) */
 	u32 inline_data;

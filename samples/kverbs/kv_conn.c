@@ -42,13 +42,15 @@ static void on_event(struct ib_event *ev, void *ctx)
 
 static struct ib_cq *make_cq(struct kv_ep *ep, const struct kv_opts *o)
 {
-	struct ib_cq_init_attr attr = { .cqe = o->cqe };
+	struct ib_cq_init_attr attr = {
+		.cqe = o->cqe, .comp_vector = o->vector };
 	struct ib_device *dev = ep->id->device;
 
 	if (o->cq)
 		return o->cq;
 	if (o->core_cq)
-		return ib_alloc_cq(dev, ep, o->cqe, 0, IB_POLL_WORKQUEUE);
+		return ib_alloc_cq(dev, ep, o->cqe, o->vector,
+				   IB_POLL_WORKQUEUE);
 	return ib_create_cq(dev, o->silent_cq ? NULL : on_completion, on_event,
 			    ep, &attr);
 }

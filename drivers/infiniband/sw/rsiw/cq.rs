@@ -10,10 +10,12 @@
 
 mod kernel;
 mod user;
+mod vector;
 
 use self::{
     kernel::KernelRing,
-    user::UserRing, //
+    user::UserRing,
+    vector::Vector, //
 };
 use crate::{
     abi::{
@@ -22,16 +24,22 @@ use crate::{
         ResizeCqResp,
         WcStatus, //
     },
-    ffi::rdma::{
-        attr::EventType,
-        driver::HasCqHandle,
-        handle::{
-            CqHandle,
-            QpHandle, //
+    ffi::{
+        rdma::{
+            attr::EventType,
+            driver::{
+                CqInit,
+                HasCqHandle, //
+            },
+            handle::{
+                CqHandle,
+                QpHandle, //
+            },
+            mmap::MmapEntry,
+            udata::Udata,
+            wc::WcRoom, //
         },
-        mmap::MmapEntry,
-        udata::Udata,
-        wc::WcRoom, //
+        workqueue::Queues, //
     },
     qp::Slots,
     wire::ddp::Stag,
@@ -102,6 +110,8 @@ enum Lost {
 #[pin_data]
 pub(crate) struct Cq {
     handle: Arc<CqHandle>,
+    /// None for processes.
+    vector: Option<Arc<Vector>>,
     len: Atomic<u32>,
     /// None for kernel consumers. Held while the queue is resized.
     #[pin]
@@ -117,27 +127,32 @@ impl HasCqHandle for Cq {
 }
 
 impl Cq {
-    /// Makes a queue of at least `entries` entries, for the process that makes the call or a kernel
-    /// consumer.
+    /// Makes a queue of at least `init.cqe` entries, for the process that makes the call or a kernel
+    /// consumer, whose handler `init` wants called on one processor.
     ///
     /// # Errors
     ///
     /// `EINVAL` for none or too many entries, `ENOMEM`.
     pub(crate) fn new(
         handle: Arc<CqHandle>,
-        entries: u32,
+        init: &CqInit,
+        queues: &Arc<Queues>,
         udata: Option<&Udata<'_>>,
     ) -> Result<Arc<Self>> {
-        if !(1..=MAX_CQE).contains(&entries) {
+        if !(1..=MAX_CQE).contains(&init.cqe) {
             return Err(EINVAL);
         }
-        let len = entries.checked_next_power_of_two().ok_or(EINVAL)?;
+        let len = init.cqe.checked_next_power_of_two().ok_or(EINVAL)?;
         let (ring, entry) = match udata {
             Some(udata) => {
                 let (ring, entry) = UserRing::new(len, udata)?;
                 (Ring::User(ring), Some(entry))
             }
             None => (Ring::Kernel(KernelRing::new(len)?), None),
+        };
+        let vector = match udata {
+            Some(_) => None,
+            None => Some(Vector::new(handle.clone(), queues, init.vector)?),
         };
         let state = State {
             ring,
@@ -146,6 +161,7 @@ impl Cq {
         Arc::pin_init(
             pin_init!(Self {
                 handle,
+                vector,
                 len: Atomic::new(len),
                 entry <- new_mutex!(entry, "rsiw::Cq::entry"),
                 state <- new_spinlock_irq!(state, "rsiw::Cq::state"),
@@ -294,7 +310,10 @@ impl Cq {
 
     /// Calls the consumer's handler. Any context, without a lock that the handler might take.
     pub(crate) fn notify(&self) {
-        self.handle.notify();
+        match &self.vector {
+            Some(vector) => Vector::notify(vector),
+            None => self.handle.notify(),
+        }
     }
 }
 

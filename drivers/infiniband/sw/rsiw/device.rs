@@ -215,6 +215,11 @@ impl Device {
         &self.queues.data
     }
 
+    /// The module's queues. Any context.
+    pub(crate) fn queues(&self) -> &Arc<Queues> {
+        &self.queues
+    }
+
     /// The queue for the work of connections, which is done in order. Any context.
     pub(crate) fn cm_queue(&self) -> &Queue {
         &self.queues.cm

@@ -147,9 +147,12 @@ impl Driver for Rsiw {
         if init.flags != 0 {
             return Err(EOPNOTSUPP);
         }
+        if init.vector >= kernel::cpu::nr_cpu_ids() {
+            return Err(EINVAL);
+        }
         let dev: Arc<Device> = dev.into();
         let quota = Quota::take(&dev, |limits| &limits.cqs)?;
-        let cq = Cq::new(handle, init.cqe, udata.as_deref())?;
+        let cq = Cq::new(handle, init, dev.queues(), udata.as_deref())?;
         let len = cq.len();
         let counted = Arc::new(CountedCq { cq, _quota: quota }, GFP_KERNEL)?;
         if let Some(udata) = udata {

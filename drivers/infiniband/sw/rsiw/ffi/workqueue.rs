@@ -4,17 +4,28 @@
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h).
 
-use super::raw::b;
+use super::raw::{
+    b,
+    h, //
+};
 use core::{
     ops::Deref,
     ptr::NonNull, //
 };
 use kernel::{
+    cpu::CpuId,
+    interrupt::local_interrupt_disable,
     prelude::*,
     str::CStr,
     sync::Arc,
-    workqueue::Queue, //
+    workqueue::{
+        Queue,
+        RawWorkItem, //
+    },
 };
+
+/// For work that sleeps, and may be waited for while memory is reclaimed.
+const UNBOUND: u32 = b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM;
 
 /// A workqueue that is destroyed when it is dropped, after all work on it is done.
 ///
@@ -38,7 +49,7 @@ impl OwnedQueue {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(name: &'static CStr) -> Result<Self> {
-        Self::with_flags(name, 0, 0)
+        Self::with_flags(name, UNBOUND, 0)
     }
 
     /// Makes a queue whose work runs one by one, in the order in which it was queued.
@@ -47,7 +58,16 @@ impl OwnedQueue {
     ///
     /// `ENOMEM`.
     pub(crate) fn new_ordered(name: &'static CStr) -> Result<Self> {
-        Self::with_flags(name, b::wq_flags___WQ_ORDERED, 1)
+        Self::with_flags(name, UNBOUND | b::wq_flags___WQ_ORDERED, 1)
+    }
+
+    /// Makes a queue whose work runs in softirq, on the processor that it is queued for.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new_softirq(name: &'static CStr) -> Result<Self> {
+        Self::with_flags(name, b::wq_flags_WQ_BH | b::wq_flags_WQ_PERCPU, 0)
     }
 
     fn with_flags(name: &'static CStr, flags: u32, max_active: c_int) -> Result<Self> {
@@ -55,7 +75,7 @@ impl OwnedQueue {
         let raw = unsafe {
             b::alloc_workqueue_noprof(
                 c"%s".as_char_ptr(),
-                b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM | flags,
+                flags,
                 max_active,
                 name.as_char_ptr(),
             )
@@ -82,11 +102,42 @@ impl Drop for OwnedQueue {
 }
 
 impl OwnedQueue {
+    /// Queues work for the processor `cpu`, unless that is the one that this runs on, or none that
+    /// runs. Gives whether it did; work that was queued already is not queued again, and counts as
+    /// queued. Any context.
+    pub(crate) fn enqueue_elsewhere<W, const ID: u64>(&self, cpu: u32, work: W) -> bool
+    where
+        W: RawWorkItem<ID> + Send + 'static,
+    {
+        // Neither this work nor that processor goes away meanwhile.
+        let _here = local_interrupt_disable();
+        let Some(cpu) = CpuId::from_u32(cpu) else {
+            return false;
+        };
+        if cpu == CpuId::current() || !is_online(cpu) {
+            return false;
+        }
+        // CAST: numbers of processors are small.
+        let raw = cpu.as_u32() as c_int;
+        let queue = self.0.as_ptr();
+        // SAFETY: the queue is valid by the type invariant, and the item by what `__enqueue`
+        // guarantees; `queue_work_on` returns false only for what is queued. The work is `Send` and
+        // static. The processor runs, and does not stop while interrupts are disabled here.
+        unsafe { work.__enqueue(move |item| b::queue_work_on(raw, queue, item)) };
+        true
+    }
+
     /// Waits until the queue is empty, work queued by its own work included.
     pub(crate) fn drain(&self) {
         // SAFETY: by the invariant the queue is valid.
         unsafe { b::drain_workqueue(self.0.as_ptr()) };
     }
+}
+
+/// Whether the processor runs.
+fn is_online(cpu: CpuId) -> bool {
+    // SAFETY: the number is that of a processor that there may be.
+    unsafe { h::cpu_online(cpu.as_u32()) }
 }
 
 kernel::sync::global_lock! {
@@ -98,6 +149,8 @@ kernel::sync::global_lock! {
 pub(crate) struct Queues {
     /// For queue pairs.
     pub(crate) data: OwnedQueue,
+    /// For handlers of completions.
+    pub(crate) completions: OwnedQueue,
     /// For connections: requests reach the consumer in the order in which they came.
     pub(crate) cm: OwnedQueue,
 }
@@ -106,6 +159,7 @@ impl Queues {
     fn drain(&self) {
         self.cm.drain();
         self.data.drain();
+        self.completions.drain();
     }
 }
 
@@ -121,6 +175,7 @@ impl SharedQueues {
     pub(crate) fn new() -> Result<Self> {
         let queues = Queues {
             data: OwnedQueue::new(c"rsiw")?,
+            completions: OwnedQueue::new_softirq(c"rsiw-comp")?,
             cm: OwnedQueue::new_ordered(c"rsiw-cm")?,
         };
         let queues = Arc::new(queues, GFP_KERNEL)?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/cpumask.h>
 #include <linux/sched/signal.h>
 
 bool rsiw_helper_process_is_ending(struct task_struct *task)
@@ -8,4 +9,9 @@ bool rsiw_helper_process_is_ending(struct task_struct *task)
 
 	return READ_ONCE(sig->flags) & SIGNAL_GROUP_EXIT ||
 	       !atomic_read(&sig->live);
+}
+
+bool rsiw_helper_cpu_online(unsigned int cpu)
+{
+	return cpu_online(cpu);
 }

@@ -80,6 +80,8 @@ pub(crate) struct CqInit {
     pub(crate) cqe: u32,
     /// `enum ib_uverbs_ex_create_cq_flags`.
     pub(crate) flags: u32,
+    /// Completion vector: the processor where the handler is called.
+    pub(crate) vector: u32,
 }
 
 /// What is asked of a new queue pair.

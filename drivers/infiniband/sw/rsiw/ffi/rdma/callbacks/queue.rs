@@ -49,6 +49,7 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
         let init = CqInit {
             cqe: attr.cqe,
             flags: attr.flags,
+            vector: attr.comp_vector,
         };
         // SAFETY: revoked in `destroy_cq`, or never used if creation fails.
         let handle = unsafe { Handle::new(obj) }?;
