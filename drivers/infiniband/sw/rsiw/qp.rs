@@ -22,6 +22,7 @@ mod frame;
 mod outgoing;
 mod place;
 mod posted;
+mod resize;
 pub(crate) mod rq;
 mod rx;
 pub(crate) mod sgl;

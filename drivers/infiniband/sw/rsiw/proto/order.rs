@@ -111,6 +111,14 @@ impl<W: Copy, S: DerefMut<Target = [Record<W>]>> Order<S> {
         first
     }
 
+    /// Goes on in the storage of `other`, in which nothing is noted, if that is larger. Tokens stay
+    /// good. `other` gets the old storage.
+    pub(crate) fn swap_if_larger(&mut self, other: &mut Self) {
+        if other.ring.capacity() > self.ring.capacity() {
+            self.ring.swap_slots(&mut other.ring);
+        }
+    }
+
     /// Takes the oldest work request out, if it has ended.
     pub(crate) fn pop(&mut self) -> Option<(W, Status)> {
         let status = self.ring.get(0)?.status?;

@@ -104,6 +104,15 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
         self.len = 0;
     }
 
+    /// Moves all entries to `to`, which is empty and no smaller, and takes its place.
+    pub(crate) fn swap_slots(&mut self, to: &mut Self) {
+        while let Some(entry) = self.pop() {
+            // There is room.
+            let _ = to.push(entry);
+        }
+        core::mem::swap(self, to);
+    }
+
     /// Gives the storage back.
     pub(crate) fn into_slots(self) -> S {
         self.slots

@@ -253,11 +253,19 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a transition that is not allowed or a value that is not possible, `EOPNOTSUPP`
-    /// for queue sizes.
+    /// `EINVAL` for a transition that is not allowed, a value that is not possible, and for queue
+    /// sizes together with anything else; see also [`Qp::resize`].
     pub(crate) fn modify(self: &Arc<Self>, attr: &QpModify) -> Result {
-        if attr.resize {
-            return Err(EOPNOTSUPP);
+        if let Some(cap) = &attr.cap {
+            let alone = QpModify {
+                cap: attr.cap,
+                ..QpModify::default()
+            };
+            return if *attr == alone {
+                self.resize(cap)
+            } else {
+                Err(EINVAL)
+            };
         }
         let mut after = After::default();
         let mut inner = self.inner.lock();
@@ -325,7 +333,7 @@ impl Qp {
         };
         QpQuery {
             state: verbs_state(state),
-            cap: self.cap,
+            cap: self.current_cap(),
             access: self.access.load(Relaxed),
             // CAST: at most 128.
             max_rd_atomic: ord as u8,

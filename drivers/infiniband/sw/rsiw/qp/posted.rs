@@ -139,15 +139,26 @@ impl<T: Copy> Posted<T> {
         Some((request, room.get(..*used)?, room))
     }
 
+    /// Whether the new queue `to` has room for all that is taken here; slots may become free
+    /// meanwhile, but none is taken without the lock.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if not.
+    pub(super) fn check_fits(&self, to: &Self) -> Result {
+        if self.len.max(self.slots.taken()) > to.requests.len() {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
     /// Moves all requests, and the slots, to the new queue `to`, which takes lists as long as this.
     ///
     /// # Errors
     ///
     /// `EINVAL` if it has less room than is taken (V-SRQ-5); nothing has changed then.
     pub(super) fn move_to(&mut self, to: &mut Self) -> Result {
-        if self.len.max(self.slots.taken()) > to.requests.len() {
-            return Err(EINVAL);
-        }
+        self.check_fits(to)?;
         to.slots = self.slots.clone();
         while let Some((request, elements, _)) = self.front() {
             let (request, used) = (*request, elements.len());

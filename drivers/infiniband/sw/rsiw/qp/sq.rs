@@ -227,4 +227,10 @@ impl Sq {
             stalled: false,
         })
     }
+
+    /// Goes on with the records of `other`, which has none in use, if it has more of them; `other`
+    /// gets those that are not used any more.
+    pub(super) fn swap_if_larger(&mut self, other: &mut Self) {
+        self.order.swap_if_larger(&mut other.order);
+    }
 }

@@ -249,3 +249,41 @@ fn t_11_exactly_one_end() {
         assert_eq!(popped, (0..next).collect::<Vec<_>>());
     }
 }
+
+/// V-QP-21: requests under way move to a larger ring, their tokens stay good.
+#[test]
+fn v_qp_21_more_records() {
+    for seed in 0..100 {
+        let mut rng = Rng::new(seed);
+        let mut order = Order::new(vec![Record::<u32>::default(); 1 + rng.below(4)]);
+        let (mut live, mut next, mut popped) = (Vec::new(), 0, Vec::new());
+        for _ in 0..200 {
+            match rng.below(8) {
+                0 => {
+                    let depth = 1 + rng.below(16);
+                    let before = order.len();
+                    let mut other = Order::new(vec![Record::default(); depth]);
+                    order.swap_if_larger(&mut other);
+                    assert_eq!(order.len(), before);
+                    assert!(other.is_empty());
+                    assert!(depth <= before || !order.is_full());
+                }
+                1..=4 => {
+                    if let Ok(token) = order.push(next) {
+                        live.push(token);
+                        next += 1;
+                    }
+                }
+                _ if !live.is_empty() => order.done(live.swap_remove(rng.below(live.len()))),
+                _ => (),
+            }
+            popped.extend(std::iter::from_fn(|| order.pop()).map(|(w, _)| w));
+        }
+        assert!(live.into_iter().all(|token| {
+            order.done(token);
+            true
+        }));
+        popped.extend(std::iter::from_fn(|| order.pop()).map(|(w, _)| w));
+        assert_eq!(popped, (0..next).collect::<Vec<_>>());
+    }
+}

@@ -175,7 +175,7 @@ impl PortAttr {
 }
 
 /// Depths and widths of the queues of a QP (`struct ib_qp_cap`).
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct QpCap {
     /// Work requests of the send queue.
     pub(crate) max_send_wr: u32,
@@ -280,7 +280,7 @@ impl IbQpState {
 }
 
 /// What a consumer asks to change in a QP; `None` leaves it as it is.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct QpModify {
     /// The next state.
     pub(crate) state: Option<IbQpState>,
@@ -292,8 +292,8 @@ pub(crate) struct QpModify {
     pub(crate) max_rd_atomic: Option<u8>,
     /// IRD: reads the peer may have outstanding here.
     pub(crate) max_dest_rd_atomic: Option<u8>,
-    /// Queue sizes are to change.
-    pub(crate) resize: bool,
+    /// Queue sizes.
+    pub(crate) cap: Option<QpCap>,
 }
 
 /// What a QP is at the moment.

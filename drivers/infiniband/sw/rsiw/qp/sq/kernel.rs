@@ -48,6 +48,9 @@ use kernel::{
 };
 use zerocopy::IntoBytes;
 
+/// Requests, and what is wrong with them.
+pub(in crate::qp) type Requests = Posted<Result<Wqe, BadWqe>>;
+
 /// A send queue in private memory: the consumer posts, the QP's work item takes.
 #[pin_data]
 pub(in crate::qp) struct KernelSq {
@@ -55,7 +58,7 @@ pub(in crate::qp) struct KernelSq {
     max_sge: u32,
     max_inline: u32,
     #[pin]
-    posted: SpinLockIrq<Posted<Result<Wqe, BadWqe>>>,
+    posted: SpinLockIrq<Requests>,
 }
 
 impl KernelSq {
@@ -102,8 +105,36 @@ impl KernelSq {
         self.posted.lock().slots().clone()
     }
 
+    /// Makes what this queue keeps its requests in, for `depth` of them.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(in crate::qp) fn another(&self, depth: u32) -> Result<Requests> {
+        Posted::new(depth, self.max_sge, self.max_inline)
+    }
+
+    /// Goes on with `new`, to which all requests move, if `also` succeeds, too. The old one is in
+    /// `new` afterwards, to be dropped without a lock. `also` is called under the queue's lock.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if more slots are taken than `new` has, what `also` says; nothing has changed then.
+    pub(in crate::qp) fn replace(
+        &self,
+        new: &mut Requests,
+        also: impl FnOnce() -> Result,
+    ) -> Result {
+        let mut posted = self.posted.lock();
+        posted.check_fits(new)?;
+        also()?;
+        posted.move_to(new)?;
+        core::mem::swap(&mut *posted, new);
+        Ok(())
+    }
+
     /// Number of slots.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::qp) fn len(&self) -> usize {
         self.posted.lock().depth()
     }
 

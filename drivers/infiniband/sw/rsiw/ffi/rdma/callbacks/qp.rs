@@ -140,7 +140,9 @@ pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
         if has(b::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC) {
             change.max_dest_rd_atomic = Some(attr.max_dest_rd_atomic);
         }
-        change.resize = has(b::ib_qp_attr_mask_IB_QP_CAP);
+        if has(b::ib_qp_attr_mask_IB_QP_CAP) {
+            change.cap = Some(QpCap::load(&attr.cap));
+        }
         D::modify_qp(qp, &change)?;
         Ok(0)
     })
