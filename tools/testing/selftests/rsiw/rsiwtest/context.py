@@ -145,10 +145,10 @@ class Context:
 
     def forget(self):
         """Drops what has ended, with its output, in long series."""
-        for proc in self.procs:
-            if proc.poll() is not None:
-                proc.forget()
-        self.procs = [p for p in self.procs if p.poll() is None]
+        ended = [p for p in self.procs if p.poll() is not None]
+        self.procs = [p for p in self.procs if p not in ended]
+        for proc in ended:
+            proc.forget()
 
     def need(self, *programs):
         """Skips the test where a program is missing."""

@@ -12,7 +12,8 @@ LARGEST = 1448 - 6
 
 def command(pcap):
     """The command that has tshark say all it knows of the iWARP layers."""
-    argv = ["tshark", "-n"]
+    # MPA is told by its contents, not by ports that NVMe has over TCP as well.
+    argv = ["tshark", "-n", "-o", "tcp.try_heuristic_first:TRUE"]
     for name in UPPER[:2]:
         argv += ["--disable-protocol", name]
     return argv + ["-r", pcap, "-V", "-O", "iwarp_mpa,iwarp_ddp_rdmap"]

@@ -76,7 +76,9 @@ class Server:
             self.m.read(NFSD + "/threads") or "0") > 0)
 
     def stop(self):
-        """Ends all connections and the service."""
+        """Ends all connections and the service, unless that was done."""
+        if int(self.m.read(NFSD + "/threads") or "0") == 0:
+            return
         self.sh("nfsdctl", "threads", "0")
         wait_until("the end of the server's threads", 30, lambda: int(
             self.m.read(NFSD + "/threads") or "0") == 0)
