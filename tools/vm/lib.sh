@@ -66,12 +66,10 @@ use_cache()
 # once NAME DIR FUNCTION: makes DIR by calling FUNCTION DIR, unless an earlier
 # call did so to the end. The stamp is written last and removed first, so an
 # interrupted run leaves nothing that a later one would take for complete. The
-# lock makes a second run wait for the first instead of working beside it. With
-# RSIW_CACHED set in the environment nothing is made, it only is there or not.
+# lock makes a second run wait for the first instead of working beside it.
 once()
 {
 	[ -e "$2/.complete" ] && return 0
-	[ -z "${RSIW_CACHED:-}" ] || return 1
 	use_cache
 	mkdir -p "$cache/lock" "${2%/*}"
 	(

@@ -259,13 +259,20 @@ impl TxState {
         }
     }
 
+    /// Octets of the stream that the FPDU of `frame` takes now, with markers.
+    fn octets(&self, frame: &tx::Frame) -> u32 {
+        // CAST: at most 65544.
+        let len = frame.fpdu_len as u32;
+        let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
+        len.saturating_add(overhead)
+    }
+
     fn put_terminate(&mut self, message: &Terminate) -> Result {
         let mut header = [0; TERMINATE_HEADER];
         let frame = tx::terminate(message, &mut header);
         let bytes = header.get(..frame.header_len).ok_or(EINVAL)?;
-        let len = frame.fpdu_len as u32; // CAST: small.
-        let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
-        self.batch.reserve(len.saturating_add(overhead))?;
+        let len = self.octets(&frame);
+        self.batch.reserve(len)?;
         self.flags.cut = self.packer.push(len);
         let mut writer = Writer::new(&mut self.batch, &frame, self.crc, self.markers.as_mut());
         writer.bytes(bytes)?;
@@ -317,10 +324,7 @@ impl TxState {
         let Some(frame) = message.next(self.mulpdu, &mut header) else {
             return Ok(true);
         };
-        // CAST: at most 65544.
-        let len = frame.fpdu_len as u32;
-        let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
-        let len = len.saturating_add(overhead);
+        let len = self.octets(&frame);
         if self.batch.reserve(len).is_err() {
             if self.batch.is_empty() {
                 return Err(TermError::LocalCatastrophic.into());
