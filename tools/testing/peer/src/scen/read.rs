@@ -231,17 +231,16 @@ fn broken(w: &mut World) -> Res {
         len: 1 << 18,
         source: (stag, to),
     };
-    for msn in 1..9 {
-        c.tcp.fpdu(&read.request(msn))?;
-    }
+    // One alone: of others behind it the driver might know before or after.
+    c.tcp.fpdu(&read.request(1))?;
+    let mut done = c.tcp.ulpdu()?.len() as u32 - 14;
     c.say("dereg", "1")?;
-    let (mut msn, mut done) = (1u32, 0u32);
     loop {
         let seg = c.tcp.ulpdu()?;
         if seg[1] == bytes::READ_RESP {
             done += seg.len() as u32 - 14;
-            if done == read.len {
-                (msn, done) = (msn + 1, 0);
+            if done >= read.len {
+                return Err("all of it fits into the window".into());
             }
             continue;
         }
@@ -250,7 +249,7 @@ fn broken(w: &mut World) -> Res {
             len: read.len - done,
             source: (stag, to + u64::from(done)),
         };
-        let want = terminate(0x0100, Some(&rest.request(msn)));
+        let want = terminate(0x0100, Some(&rest.request(1)));
         if seg != want {
             return Err(format!(
                 "Terminate\n  got  {}\n  want {}",

@@ -6,7 +6,7 @@
 use super::active::sink;
 use crate::bytes::{self, hex, pattern, read_resp, send, tagged, terminate, READ_RESP, T, T_LAST};
 use crate::ep::{event, status};
-use crate::net::{Res, QUIET};
+use crate::net::{Res, QUIET, SOON};
 use crate::scenario::List;
 use crate::world::{op, Conn, World};
 
@@ -47,15 +47,13 @@ fn bad(w: &mut World, code: u16, make: impl Fn(u32, u64) -> Vec<u8>) -> Res {
     if w.ep.peek(c.slot, SINK - 64, 228)? != vec![0x55; 228] {
         return Err("something was placed".into());
     }
-    // A completion that says why, or an event, never both (T-33).
-    let quiet = w.ep.async_event(c.slot, 0)?;
     drop(c.tcp);
-    let wc =
-        w.ep.wc(c.slot, "s", crate::net::SOON)?
-            .ok_or("no completion")?;
+    let wc = w.ep.wc(c.slot, "s", SOON)?.ok_or("no completion")?;
+    // A completion that says why, or an event, never both (T-33).
     let told = wc.status != status::FLUSHED;
-    if wc.id != 1 || wc.status == 0 || told == (quiet != event::NONE) {
-        return Err(format!("{wc:?}, asynchronous event {quiet}"));
+    let event = w.ep.async_event(c.slot, if told { 1 } else { SOON })?;
+    if wc.id != 1 || wc.status == 0 || told == (event != event::NONE) {
+        return Err(format!("{wc:?}, asynchronous event {event}"));
     }
     w.clean()
 }

@@ -34,9 +34,6 @@ class PairTopology(Topology):
                             self.dev, PEER4, PEER6, HERE4)
         self.from_peer = Path("server-here", None, PEER, self.dev,
                               self.peer_dev, HERE4, HERE6, PEER4)
-        # Not every driver looks for what came before it began to listen to
-        # the socket: a wire of some length keeps the order.
-        self.delayed = peer.type != link_type
         self.paths = (self.to_peer, self.from_peer)
         self.wire = self.to_peer
 
@@ -48,7 +45,9 @@ class PairTopology(Topology):
         if self.baseline is not None:
             return
         self.drop()
-        if self.delayed:
+        if self.peer.type != self.type:
+            # Not every driver looks for what came before it began to listen
+            # to the socket: a wire of some length keeps the order.
             LOCAL.status("tc", "qdisc", "replace", "dev", NETDEV, "root",
                          "netem", "delay", "20ms", "limit", "100000")
         for machine, link_type, dev in self.sides():

@@ -36,18 +36,12 @@ def rping(t, path, count=1000, size=64, v6=False, timeout=60):
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(inf|[\d.]+)", re.M)
 
 
-# The sender of ib_send_bw -e waits for an event when it lacks credit, and none
-# announces credit: it sleeps for ever once the receiver is two thirds of the
-# iterations behind. Here that is tens of milliseconds, so it never is.
-SEND_BW_EVENTS = {65536: 400, 1 << 20: 60}
-
-
-def by_events(tool, size, iters, wanted):
-    """The iterations of a case, and whether it can wait for events."""
-    if tool == "ib_send_bw":
-        return SEND_BW_EVENTS.get(size, iters), size in SEND_BW_EVENTS
-    # perftest has no events for RDMA Writes.
-    return iters, wanted and not tool.startswith("ib_write")
+def has_events(tool):
+    """Whether a perftest program can wait for events. There are none for RDMA
+    Writes, and the sender of ib_send_bw does not wait for all that it waits
+    for: when it lacks credit none announces that, and once the receiver is two
+    thirds of the messages behind, it sleeps for ever."""
+    return not tool.startswith("ib_write") and tool != "ib_send_bw"
 
 
 def perftest(t, path, tool, size, iters, *extra, qps=1, events=False, v6=False,

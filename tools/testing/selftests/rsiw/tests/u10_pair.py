@@ -10,7 +10,7 @@ import time
 
 from rsiwtest.core import Fail, test
 from rsiwtest.pairtopo import NETDEV
-from rsiwtest.tools import by_events, perftest, rping
+from rsiwtest.tools import has_events, perftest, rping
 from tests.t40_cm import ucmatose
 
 
@@ -53,11 +53,8 @@ def _perftest(op, kind):
         def work(t, path):
             for i, (size, iters) in enumerate(BW if kind == "bw" else LAT):
                 tool = "ib_%s_%s" % (op, kind)
-                iters, events = by_events(tool, size, iters, i % 2 == 0)
-                if tool == "ib_send_bw" and t.topo.delayed:
-                    # Credit is late, see by_events().
-                    events = False
-                perftest(t, path, tool, size, iters, events=events)
+                perftest(t, path, tool, size, iters,
+                         events=i % 2 == 0 and has_events(tool))
             if kind == "bw":
                 perftest(t, path, "ib_%s_bw" % op, 65536, 10, "-b")
                 perftest(t, path, "ib_%s_bw" % op, 4096, 20, qps=8)
