@@ -48,11 +48,7 @@ impl WorkItem for Vector {
 
 impl Vector {
     /// The vector `cpu` of the queue that `handle` is of.
-    pub(super) fn new(
-        handle: Arc<CqHandle>,
-        queues: &Arc<Queues>,
-        cpu: u32,
-    ) -> Result<Arc<Self>> {
+    pub(super) fn new(handle: Arc<CqHandle>, queues: &Arc<Queues>, cpu: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 handle,
@@ -68,7 +64,8 @@ impl Vector {
     /// that runs. Calls that are still to come become one. Any context, without a lock that the
     /// handler might take.
     pub(super) fn notify(this: &Arc<Self>) {
-        if !this.queues.completions.enqueue_elsewhere(this.cpu, this.clone()) {
+        let queue = &this.queues.completions;
+        if !queue.enqueue_elsewhere(this.cpu, this.clone()) {
             this.handle.notify();
         }
     }

@@ -73,12 +73,7 @@ impl OwnedQueue {
     fn with_flags(name: &'static CStr, flags: u32, max_active: c_int) -> Result<Self> {
         // SAFETY: the format takes one string, which is given.
         let raw = unsafe {
-            b::alloc_workqueue_noprof(
-                c"%s".as_char_ptr(),
-                flags,
-                max_active,
-                name.as_char_ptr(),
-            )
+            b::alloc_workqueue_noprof(c"%s".as_char_ptr(), flags, max_active, name.as_char_ptr())
         };
         // INVARIANT: it was just made.
         NonNull::new(raw).map(Self).ok_or(ENOMEM)

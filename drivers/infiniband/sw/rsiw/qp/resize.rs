@@ -47,11 +47,9 @@ impl Qp {
         };
         // Room for as many requests under way comes first, and is never taken back.
         let grown = self.make_room(cap.max_send_wr)?;
-        let result = posted.replace(&mut new_sq, || {
-            match (&mut *self.rq.lock(), &mut new_rq) {
-                (Some(rq), Some(new)) => rq.replace(new),
-                _ => Ok(()),
-            }
+        let result = posted.replace(&mut new_sq, || match (&mut *self.rq.lock(), &mut new_rq) {
+            (Some(rq), Some(new)) => rq.replace(new),
+            _ => Ok(()),
         });
         // What was replaced is given up without a lock.
         drop((grown, new_sq, new_rq));
