@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 
-from . import core, kmsg, peer
+from . import core, kmsg, peer, topo
 from .context import Context
 from .core import Fail, Skip, TimedOut
 from .machine import LOCAL
@@ -47,7 +47,7 @@ class Env:
             self.topo = PairTopology(args.type, self.peer)
         else:
             self.topo = Topology(args.type)
-        self.slow = args.slow or (SLOW if args.debug else 1)
+        self.slow = topo.slow = args.slow or (SLOW if args.debug else 1)
         self.seconds, self.seed = args.seconds, args.seed
         self._port = 20000
 

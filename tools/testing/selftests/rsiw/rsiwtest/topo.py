@@ -42,13 +42,17 @@ class Path:
         return argv
 
 
+# How many times as long all takes here; the runner says so.
+slow = 1
+
+
 def sh(*argv, netns=None, check=True, timeout=30):
     """A short administrative command; returns its output."""
     if netns:
         argv = ("ip", "netns", "exec", netns) + argv
     try:
         done = subprocess.run(argv, capture_output=True, text=True,
-                              timeout=timeout, stdin=subprocess.DEVNULL)
+                              timeout=timeout * slow, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
         raise Fail("'%s' hangs" % " ".join(argv)) from None
     if check and done.returncode:
@@ -62,7 +66,7 @@ def status(*argv, timeout=30):
     """Exit status of a command, and all it said."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True,
-                              timeout=timeout, stdin=subprocess.DEVNULL)
+                              timeout=timeout * slow, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
         raise Fail("'%s' hangs" % " ".join(argv)) from None
     return done.returncode, done.stdout + done.stderr
