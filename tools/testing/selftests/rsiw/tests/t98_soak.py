@@ -24,6 +24,9 @@ class Load:
     def __str__(self):
         return "%s on %s" % (self.what, self.path.name)
 
+    def runs(self):
+        return all(proc.poll() is None for proc in self.procs)
+
     def end(self, seconds):
         """Waits; what was meant to end well must."""
         for proc in reversed(self.procs):
@@ -89,9 +92,8 @@ class Soak:
                 procs = getattr(self, what)(path, seconds)
                 loads.append(Load(what, path, procs))
         end = time.monotonic() + self.t.left(30)
-        while self.connections() < 2 * len(loads):
-            if any(p.poll() is not None for lo in loads for p in lo.procs):
-                break           # the first ones are at their end already
+        # Some may be at their end already when others are not connected yet.
+        while self.connections() < 2 * sum(lo.runs() for lo in loads):
             if time.monotonic() > end:
                 raise TimedOut("not connected: %s" % ", ".join(
                     map(str, loads)))
