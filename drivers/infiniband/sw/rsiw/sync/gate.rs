@@ -124,7 +124,7 @@ impl Gate {
 
 /// What has a gate.
 ///
-/// Implementations must return the same gate each time; unsafe code relies on it.
+/// Implementations must return the same gate each time; `ffi/` relies on it.
 pub(crate) trait Gated {
     /// The gate.
     fn gate(&self) -> &Gate;

@@ -72,16 +72,19 @@ class Server:
             # removal of that device until the server ends.
             self.m.write(NFSD + "/portlist", "rdma %d" % PORT)
         self.sh("nfsdctl", "threads", "4")
-        wait_until("the server's threads", 20, lambda: int(
-            self.m.read(NFSD + "/threads") or "0") > 0)
+        wait_until("the server's threads", 20, lambda: self.threads() > 0)
+
+    def threads(self):
+        """How many there are."""
+        return int(self.m.read(NFSD + "/threads") or "0")
 
     def stop(self):
         """Ends all connections and the service, unless that was done."""
-        if int(self.m.read(NFSD + "/threads") or "0") == 0:
+        if self.threads() == 0:
             return
         self.sh("nfsdctl", "threads", "0")
-        wait_until("the end of the server's threads", 30, lambda: int(
-            self.m.read(NFSD + "/threads") or "0") == 0)
+        wait_until("the end of the server's threads", 30,
+                   lambda: self.threads() == 0)
 
     def drop(self):
         """Takes down whatever is there of it."""

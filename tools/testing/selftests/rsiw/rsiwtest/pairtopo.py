@@ -37,6 +37,10 @@ class PairTopology(Topology):
         self.paths = (self.to_peer, self.from_peer)
         self.wire = self.to_peer
 
+    def is_alike(self):
+        """Whether the other guest has the same driver."""
+        return self.peer.type == self.type
+
     def sides(self):
         return ((LOCAL, self.type, self.dev),
                 (self.peer, self.peer.type, self.peer_dev))
@@ -45,7 +49,7 @@ class PairTopology(Topology):
         if self.baseline is not None:
             return
         self.drop()
-        if self.peer.type != self.type:
+        if not self.is_alike():
             # Not every driver looks for what came before it began to listen
             # to the socket: a wire of some length keeps the order.
             LOCAL.status("tc", "qdisc", "replace", "dev", NETDEV, "root",

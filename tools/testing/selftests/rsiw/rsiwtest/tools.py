@@ -38,9 +38,8 @@ _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(inf|[\d.]+)", re.M)
 
 def has_events(tool):
     """Whether a perftest program can wait for events. There are none for RDMA
-    Writes, and the sender of ib_send_bw does not wait for all that it waits
-    for: when it lacks credit none announces that, and once the receiver is two
-    thirds of the messages behind, it sleeps for ever."""
+    Writes. The sender of ib_send_bw also needs credit, which none announces:
+    it sleeps for ever once the receiver is two thirds of the messages behind."""
     return not tool.startswith("ib_write") and tool != "ib_send_bw"
 
 

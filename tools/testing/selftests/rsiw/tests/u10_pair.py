@@ -18,7 +18,7 @@ def server_may_begin(t, path):
     """Whether a server's program can send first: that takes a client that
     agreed to send something before (T-24, RFC 6581 section 9), or a server
     that does not care, and siw is neither."""
-    return path is t.topo.to_peer or t.topo.peer.type == t.topo.type
+    return path is t.topo.to_peer or t.topo.is_alike()
 
 
 def both(t, work, *args, begins=False):
@@ -97,7 +97,7 @@ def meet(t, path, *options):
 def set_up(t):
     """Private data, read depths, rejection, and who ends a connection."""
     # Some keep room for the enhanced set-up within 256 octets.
-    most = 255 if t.topo.peer.type == t.topo.type else 251
+    most = 255 if t.topo.is_alike() else 251
     cases = [("private data of %d" % n, "--private", n)
              for n in (0, 1, 57, most)]
     cases += [("read depths %d and %d" % d, "--ord", d[0], "--ird", d[1])
@@ -157,7 +157,7 @@ def disconnect(t):
 def connect_500(t):
     """500 connects and disconnects, each way."""
     # How many a process can have at once depends on the driver.
-    at_once = 500 if t.topo.peer.type == t.topo.type else 25
+    at_once = 500 if t.topo.is_alike() else 25
 
     def work(t, path):
         if not server_may_begin(t, path):
