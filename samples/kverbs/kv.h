@@ -3,8 +3,10 @@
  * rsiw_kverbs: kernel verbs, driven case by case from user space.
  *
  * A case connects pairs of endpoints of one device, posts work and looks at
- * what completes. Whatever it makes belongs to its struct kv and is released,
- * last made first, when the case returns; so a case may return at any point.
+ * what completes. Whatever it makes belongs to its struct kv. When the case
+ * returns, which it may at any point, all queue pairs are brought to Error,
+ * because the DMA key keeps nobody from memory that is freed; then everything
+ * is released, last made first.
  */
 #ifndef RSIW_KVERBS_H
 #define RSIW_KVERBS_H
@@ -50,6 +52,7 @@ extern const struct kv_case kv_apart_cases[];
 /* One running case. */
 struct kv {
 	struct list_head owned;
+	struct list_head pairs;
 	bool failed;
 	char text[256];		/* of the first failure */
 };
@@ -98,6 +101,7 @@ struct kv_opts {
 };
 
 struct kv_pair {
+	struct list_head list;		/* in pairs */
 	struct kv *k;
 	struct kv_opts o;
 	struct rdma_cm_id *listen;
@@ -106,6 +110,8 @@ struct kv_pair {
 
 /* Two connected ends, or NULL and a noted failure. */
 struct kv_pair *kv_connect(struct kv *k, const struct kv_opts *o);
+/* Nothing arrives and nothing leaves any more. */
+void kv_stop(struct kv_pair *p);
 /* Waits until an end knows that the connection is over. */
 bool kv_is_down(struct kv *k, struct kv_ep *ep);
 /* The device that cases run on, for as long as the pair lives. */

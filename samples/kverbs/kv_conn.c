@@ -65,6 +65,18 @@ static void free_cq(struct ib_cq *cq, const struct kv_opts *o)
 		ib_destroy_cq(cq);
 }
 
+void kv_stop(struct kv_pair *p)
+{
+	if (p->listen)
+		rdma_destroy_id(p->listen);
+	p->listen = NULL;
+	/* What cannot get there is there, or gone. */
+	if (p->a.qp)
+		kv_modify(&p->a, IB_QPS_ERR);
+	if (p->b.qp)
+		kv_modify(&p->b, IB_QPS_ERR);
+}
+
 static void ep_release(struct kv_ep *ep)
 {
 	struct kv_opts *o = &ep->pair->o;
@@ -188,6 +200,7 @@ static void pair_release(void *obj)
 {
 	struct kv_pair *p = obj;
 
+	list_del(&p->list);
 	if (p->listen)
 		rdma_destroy_id(p->listen);
 	ep_release(&p->a);
@@ -256,6 +269,7 @@ struct kv_pair *kv_connect(struct kv *k, const struct kv_opts *o)
 	p->o.depth_reads = p->o.depth_reads ?: 4;
 	ep_init(&p->a, p);
 	ep_init(&p->b, p);
+	list_add(&p->list, &k->pairs);
 	if (!kv_own(k, p, pair_release))
 		return NULL;
 	snprintf(text, sizeof(text), "%u", port);

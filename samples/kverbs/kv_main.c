@@ -80,10 +80,15 @@ static const struct kv_case *find(const char *name)
 static void run_case(const struct kv_case *c)
 {
 	struct owned *o, *next;
+	struct kv_pair *p;
 
 	memset(&last, 0, sizeof(last));
 	INIT_LIST_HEAD(&last.owned);
+	INIT_LIST_HEAD(&last.pairs);
 	c->run(&last);
+	/* Messages may still arrive in memory that is about to be freed. */
+	list_for_each_entry(p, &last.pairs, list)
+		kv_stop(p);
 	list_for_each_entry_safe(o, next, &last.owned, list) {
 		o->release(o->obj);
 		kfree(o);
