@@ -23,7 +23,7 @@ class Test:
     """One test: a function that gets a Context and raises Fail or Skip."""
 
     def __init__(self, func, name, limit, cost, only_type, long, pair,
-                 where):
+                 where, last):
         self.func = func
         self.name = name
         self.limit = limit          # seconds until it counts as hanging
@@ -32,6 +32,8 @@ class Test:
         self.long = long            # for `make check-long`
         self.pair = pair            # needs a peer in another guest
         self.where = where          # only where there is such a file
+        # After it, lockdep is off: it reports once, and not only on us.
+        self.last = last and os.path.exists("/proc/lockdep_stats")
         self.doc = (func.__doc__ or "").strip().split("\n")[0]
 
 
@@ -39,11 +41,11 @@ _tests = []
 
 
 def test(name, limit=60, cost=3, only_type=None, long=False, pair=False,
-         where="/"):
+         where="/", last=False):
     """Registers the decorated function as a test."""
     def register(func):
         _tests.append(Test(func, name, limit, cost, only_type, long, pair,
-                           where))
+                           where, last))
         return func
     return register
 
@@ -85,9 +87,11 @@ class Queue:
 
     def __iter__(self):
         """The tests that nobody else has, one after the other."""
-        long = [t for t in self.tests if t.cost >= self.LONG]
-        short = [t for t in self.tests if t.cost < self.LONG]
-        for t in sorted(long, key=lambda t: -t.cost) + short:
+        last = [t for t in self.tests if t.last]
+        tests = [t for t in self.tests if not t.last]
+        long = [t for t in tests if t.cost >= self.LONG]
+        short = [t for t in tests if t.cost < self.LONG]
+        for t in sorted(long, key=lambda t: -t.cost) + short + last:
             try:
                 os.mkdir(os.path.join(self.path, t.name))
             except FileExistsError:

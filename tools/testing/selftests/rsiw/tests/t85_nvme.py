@@ -38,7 +38,7 @@ def use_srq(on):
         sh("modprobe", "-r", "nvmet_rdma")
 
 
-@test("nvme-verify", limit=120, cost=25)
+@test("nvme-verify", limit=120, cost=25, last=True)
 def nvme_verify(t):
     """All block sizes through NVMe-oF, verified; in-capsule data."""
     with service(t, inline=16384) as (wire, _), \
