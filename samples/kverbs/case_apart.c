@@ -168,7 +168,7 @@ static void apart_wire(struct kv *k)
 	struct kv_pair *p = kv_connect(k, NULL);
 	struct kv_mr *mr = p ? kv_region(k, &p->a, 1, IB_ACCESS_MW_BIND |
 					 IB_ACCESS_LOCAL_WRITE) : NULL;
-	struct ib_mw *mw = mr ? kv_mw(k, p->a.pd) : NULL;
+	struct ib_mw *mw = mr ? kv_mw(k, p->a.pd, IB_MW_TYPE_2) : NULL;
 	struct net_device *netdev = mw ? ib_device_get_netdev(kv_dev(p), 1) :
 					 NULL;
 	u64 before;
@@ -206,7 +206,7 @@ static void apart_wire(struct kv *k)
 static void apart_window(struct kv *k)
 {
 	struct kv_pair *p = kv_connect(k, NULL);
-	struct ib_mw *mw = p ? kv_mw(k, p->b.pd) : NULL;
+	struct ib_mw *mw = p ? kv_mw(k, p->b.pd, IB_MW_TYPE_2) : NULL;
 	static const enum ib_wr_opcode op[] = { IB_WR_RDMA_READ,
 						IB_WR_RDMA_WRITE };
 	int i;

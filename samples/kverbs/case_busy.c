@@ -38,7 +38,7 @@ static void busy_window(struct kv *k)
 	struct kv_pair *p = kv_connect(k, NULL);
 	struct kv_mr *mr = p ? kv_region(k, &p->b, PAGES, IB_ACCESS_MW_BIND |
 					 IB_ACCESS_LOCAL_WRITE) : NULL;
-	struct ib_mw *mw = mr ? kv_mw(k, p->b.pd) : NULL;
+	struct ib_mw *mw = mr ? kv_mw(k, p->b.pd, IB_MW_TYPE_2) : NULL;
 	struct kv_mem *m = mw ? kv_mem(k, &p->a, LEN, 0) : NULL;
 	struct ib_wc wc;
 	int i, failed = 0;

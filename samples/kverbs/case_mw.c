@@ -30,7 +30,7 @@ static bool begin_with(struct kv *k, struct lab *l, int of_region)
 	o.pd = l->p->b.pd;
 	l->q = kv_connect(k, &o);
 	l->mr = l->q ? kv_region(k, &l->p->b, 2, of_region) : NULL;
-	l->mw = l->mr ? kv_mw(k, l->p->b.pd) : NULL;
+	l->mw = l->mr ? kv_mw(k, l->p->b.pd, IB_MW_TYPE_2) : NULL;
 	l->m = l->mw ? kv_mem(k, &l->p->a, LEN, 0x99) : NULL;
 	if (!l->m)
 		return false;
@@ -162,7 +162,7 @@ static void mw_many(struct kv *k)
 	if (!begin(k, &l))
 		return;
 	for (i = 0; i < ARRAY_SIZE(mw); i++) {
-		mw[i] = kv_mw(k, l.p->b.pd);
+		mw[i] = kv_mw(k, l.p->b.pd, IB_MW_TYPE_2);
 		if (!mw[i] || !kv_do(k, &l.p->b, &BIND(&l, .mw = mw[i],
 				.key = mw[i]->rkey,
 				.remote = l.mr->mr->iova + 10 * i), KV_OK))
@@ -250,7 +250,7 @@ static void bind_window_pd(struct kv *k)
 
 	if (!begin(k, &l))
 		return;
-	l.mw = kv_mw(k, l.p->a.pd);
+	l.mw = kv_mw(k, l.p->a.pd, IB_MW_TYPE_2);
 	if (l.mw)
 		refused(k, &l, &BIND(&l, .key = l.mw->rkey));
 }

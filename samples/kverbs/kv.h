@@ -44,6 +44,7 @@ extern const struct kv_case kv_cq_cases[];
 extern const struct kv_case kv_event_cases[];
 extern const struct kv_case kv_dma_cases[];
 extern const struct kv_case kv_mw_cases[];
+extern const struct kv_case kv_mw1_cases[];
 extern const struct kv_case kv_object_cases[];
 extern const struct kv_case kv_request_cases[];
 extern const struct kv_case kv_busy_cases[];
@@ -148,7 +149,7 @@ struct kv_mr *kv_region(struct kv *k, struct kv_ep *ep, unsigned int pages,
 			int access);
 struct ib_pd *kv_pd(struct kv *k, struct ib_device *dev);
 /* A window, which the RDMA core leaves to the consumer to make. */
-struct ib_mw *kv_mw(struct kv *k, struct ib_pd *pd);
+struct ib_mw *kv_mw(struct kv *k, struct ib_pd *pd, enum ib_mw_type type);
 
 /* Completion statuses as sets. */
 #define KV_OK		BIT(IB_WC_SUCCESS)

@@ -23,7 +23,8 @@ static const struct {
 	{ "status", kv_status_cases }, { "ctx", kv_ctx_cases },
 	{ "state", kv_state_cases }, { "cq", kv_cq_cases },
 	{ "event", kv_event_cases }, { "dma", kv_dma_cases },
-	{ "mw", kv_mw_cases }, { "object", kv_object_cases },
+	{ "mw", kv_mw_cases }, { "mw1", kv_mw1_cases },
+	{ "object", kv_object_cases },
 	{ "request", kv_request_cases }, { "busy", kv_busy_cases },
 	{ "apart", kv_apart_cases },
 };

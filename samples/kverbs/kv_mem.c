@@ -133,7 +133,7 @@ static void mw_release(void *obj)
 	kfree(mw);
 }
 
-struct ib_mw *kv_mw(struct kv *k, struct ib_pd *pd)
+struct ib_mw *kv_mw(struct kv *k, struct ib_pd *pd, enum ib_mw_type type)
 {
 	struct ib_device *dev = pd->device;
 	struct ib_mw *mw;
@@ -146,7 +146,7 @@ struct ib_mw *kv_mw(struct kv *k, struct ib_pd *pd)
 		return NULL;
 	mw->device = dev;
 	mw->pd = pd;
-	mw->type = IB_MW_TYPE_2;
+	mw->type = type;
 	rv = dev->ops.alloc_mw(mw, NULL);
 	if (!kv_ok(k, !rv, "allocate window: %d", rv)) {
 		kfree(mw);

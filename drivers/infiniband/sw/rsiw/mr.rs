@@ -34,7 +34,8 @@ use crate::{
         driver::{
             Mappable,
             MrChange,
-            MrInit, //
+            MrInit,
+            MwType, //
         },
         extent::Staging,
         handle::DeviceHandle,
@@ -289,8 +290,8 @@ impl Mr {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new_window(table: &StagTable, pd: PdId) -> Result<Arc<Self>> {
-        Self::add(table, pd, Kind::Window(Window::new(pd)?), 0)
+    pub(crate) fn new_window(table: &StagTable, pd: PdId, kind: MwType) -> Result<Arc<Self>> {
+        Self::add(table, pd, Kind::Window(Window::new(pd, kind)?), 0)
     }
 
     /// The window, if it is one.

@@ -64,7 +64,10 @@ use crate::{
             MrAccess,
             MrError, //
         },
-        window::Binder,
+        window::{
+            Binder,
+            Party, //
+        },
         By,
         Mr,
         PdId, //
@@ -221,6 +224,14 @@ impl Qp {
         self.state.store(value, Release);
     }
 
+    /// As whom windows know the QP.
+    fn party(&self) -> Party<'_> {
+        Party {
+            binder: &self.binder,
+            pd: self.pd.id(),
+        }
+    }
+
     /// Checks and keeps an access to memory on behalf of this QP. Any context.
     fn access(
         &self,
@@ -232,7 +243,7 @@ impl Qp {
         let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
         if want.is_remote() {
             if let Some(window) = mr.window() {
-                return window.access(stag, &self.binder, want, addr, len);
+                return window.access(stag, self.party(), want, addr, len);
             }
         }
         MrAccess::new(mr, stag, self.pd.id(), want, addr, len)
@@ -243,7 +254,7 @@ impl Qp {
     fn access_sink(&self, stag: Stag, addr: u64, len: u32) -> Result<MrAccess<Arc<Mr>>, MrError> {
         let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
         match mr.window() {
-            Some(window) => window.access(stag, &self.binder, Access::REMOTE_WRITE, addr, len),
+            Some(window) => window.access(stag, self.party(), Access::REMOTE_WRITE, addr, len),
             None => self.access(stag, Access::LOCAL_WRITE, addr, len),
         }
     }
@@ -253,7 +264,7 @@ impl Qp {
         let pd = self.pd.id();
         match mr.window() {
             Some(window) => {
-                let region = window.invalidate(stag, &self.binder, pd)?;
+                let region = window.invalidate(stag, self.party())?;
                 Ok(region.unwrap_or_else(|| mr.clone()))
             }
             None => {

@@ -39,6 +39,7 @@ use crate::{
                 HasCqHandle,
                 MrChange,
                 MrInit,
+                MwType,
                 QpInit,
                 SrqChange,
                 SrqInit, //
@@ -301,8 +302,8 @@ impl Driver for Rsiw {
         mr.deregister(&dev.stags)
     }
 
-    fn alloc_mw(pd: ArcBorrow<'_, Pd>) -> Result<(Arc<Mr>, u32)> {
-        let window = Mr::new_window(&pd.device().stags, pd.id())?;
+    fn alloc_mw(pd: ArcBorrow<'_, Pd>, kind: MwType) -> Result<(Arc<Mr>, u32)> {
+        let window = Mr::new_window(&pd.device().stags, pd.id(), kind)?;
         let stag = window.stag().0;
         Ok((window, stag))
     }

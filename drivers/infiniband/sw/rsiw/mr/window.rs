@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory windows of type 2 (draft-hilland-rddp-verbs section 7.10): a part of a region that one
-//! stream of the peer may use, for as long as it is bound.
+//! Memory windows (draft-hilland-rddp-verbs section 7.10): a part of a region that one stream of the
+//! peer may use for as long as it is bound (type 2), or every stream of the protection domain until
+//! it is bound to something else (type 1, which is InfiniBand's).
 //!
 //! A window has no memory. An access through it is one to its region, whose gate counts it; who
 //! unbinds the window then waits for the region to be quiet. The region and the queue pair stay as
 //! long as windows are bound to them.
 //!
-//! Context: any, but for creation.
+//! Context: any, but for creation and binds, which sleep.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -22,7 +23,10 @@ use super::{
     PdId, //
 };
 use crate::{
-    ffi::rdma::wr::Binding,
+    ffi::rdma::{
+        driver::MwType,
+        wr::Binding, //
+    },
     sync::gate::{
         Gate,
         GateGuard, //
@@ -75,10 +79,19 @@ impl Binder {
     }
 }
 
+/// A queue pair that binds, invalidates or uses a window.
+#[derive(Clone, Copy)]
+pub(crate) struct Party<'a> {
+    /// Its identity.
+    pub(crate) binder: &'a Arc<Binder>,
+    /// Its protection domain.
+    pub(crate) pd: PdId,
+}
+
 /// Why a bind is refused (V-WC-17, V-WC-20). The window is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BindError {
-    /// The STag is no window's, or names another one.
+    /// The STag is no window's, names another one, or has the key of the bind before (V-MW-17).
     Window,
     /// The window is bound already.
     Valid,
@@ -95,7 +108,8 @@ pub(crate) enum BindError {
 /// What a window stands for while it is valid.
 struct Bound {
     region: Arc<Mr>,
-    binder: Arc<Binder>,
+    /// For whom; `None` for the whole protection domain.
+    binder: Option<Arc<Binder>>,
     stag: Stag,
     access: Access,
     range: Range,
@@ -106,20 +120,33 @@ struct Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         self.region.windows.unbind();
-        self.binder.windows.fetch_sub(1, Relaxed);
+        if let Some(binder) = &self.binder {
+            binder.windows.fetch_sub(1, Relaxed);
+        }
     }
 }
 
 struct State {
-    /// Of the window while it is not bound; a queue pair that invalidates it passes on its own
-    /// (V-MW-14).
+    /// Of the window while it is not bound to a queue pair; one that invalidates it passes on its
+    /// own (V-MW-14).
     pd: PdId,
     bound: Option<Bound>,
+}
+
+impl State {
+    /// Whether the binding is for `party`.
+    fn is_for(&self, bound: &Bound, party: Party<'_>) -> bool {
+        match &bound.binder {
+            Some(binder) => Arc::ptr_eq(binder, party.binder),
+            None => self.pd == party.pd,
+        }
+    }
 }
 
 /// A memory window.
 #[pin_data]
 pub(crate) struct Window {
+    kind: MwType,
     #[pin]
     gate: Gate,
     #[pin]
@@ -132,9 +159,10 @@ impl Window {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(pd: PdId) -> Result<Pin<KBox<Self>>> {
+    pub(super) fn new(pd: PdId, kind: MwType) -> Result<Pin<KBox<Self>>> {
         KBox::pin_init(
             pin_init!(Self {
+                kind,
                 gate <- Gate::new(),
                 state <- new_spinlock_irq!(State { pd, bound: None }, "rsiw::Window::state"),
             }),
@@ -147,7 +175,9 @@ impl Window {
         &self.gate
     }
 
-    /// Binds the window `own` for `binder`, a queue pair in `pd` (V-MW-2, V-MW-4).
+    /// Binds the window `own` for `party` (V-MW-2, V-MW-4). One of type 1 may be bound already: once
+    /// this returns, nobody uses what it was bound to. A bind of nothing only ends that (V-MW-17).
+    /// Sleeps.
     ///
     /// # Errors
     ///
@@ -157,13 +187,31 @@ impl Window {
         own: Stag,
         wr: &Binding,
         region: Arc<Mr>,
-        pd: PdId,
-        binder: &Arc<Binder>,
+        party: Party<'_>,
     ) -> Result<(), BindError> {
         let stag = Stag(wr.stag);
         if stag.index() != own.index() || Stag(wr.window).index() != own.index() {
             return Err(BindError::Window);
         }
+        let bound = if self.kind == MwType::One && wr.len == 0 {
+            None
+        } else {
+            Some(self.bound(wr, region, party)?)
+        };
+        let old = self.replace(bound, stag, party)?;
+        if let Some(region) = old {
+            region.wait_quiet();
+        }
+        Ok(())
+    }
+
+    /// What the window is to stand for.
+    fn bound(
+        &self,
+        wr: &Binding,
+        region: Arc<Mr>,
+        party: Party<'_>,
+    ) -> Result<Bound, BindError> {
         let access = Access::from_verbs(wr.access);
         if !access.is_window() || !Access::are_of_window(wr.access & !ZERO_BASED) {
             return Err(BindError::Access);
@@ -171,28 +219,42 @@ impl Window {
         let zero_based = wr.access & ZERO_BASED != 0;
         let base = if zero_based { 0 } else { wr.addr };
         let range = Range::new(base, wr.len).ok_or(BindError::Bounds)?;
+        let binder = (self.kind == MwType::Two).then_some(party.binder);
         // From here on the region stays as it is found.
-        let bound = Bound::new(region, binder, |region| {
-            Ok((stag, access, range, region.part(wr, pd, access)?))
-        })?;
+        Bound::new(region, binder, |region| {
+            let offset = region.part(wr, party.pd, access)?;
+            Ok((Stag(wr.stag), access, range, offset))
+        })
+    }
+
+    /// Lets the window stand for `bound`, under `stag`. Gives the region that it stood for.
+    fn replace(
+        &self,
+        bound: Option<Bound>,
+        stag: Stag,
+        party: Party<'_>,
+    ) -> Result<Option<Arc<Mr>>, BindError> {
         let mut state = self.state.lock();
-        if state.bound.is_some() {
-            drop(state);
-            return Err(BindError::Valid);
-        }
-        if state.pd != pd {
-            drop(state);
-            return Err(BindError::Pd);
-        }
-        state.bound = Some(bound);
-        Ok(())
+        let refusal = match &state.bound {
+            Some(_) if self.kind == MwType::Two => Some(BindError::Valid),
+            Some(old) if old.stag == stag => Some(BindError::Window),
+            _ if state.pd != party.pd => Some(BindError::Pd),
+            _ => None,
+        };
+        let old = match refusal {
+            None => core::mem::replace(&mut state.bound, bound),
+            Some(_) => bound,
+        };
+        drop(state);
+        let region = old.map(|old| old.region.clone());
+        refusal.map_or(Ok(region), Err)
     }
 
     /// Where an access to the window leads to (V-MW-8); the rights of the region do not count.
     fn locate(
         &self,
         stag: Stag,
-        binder: &Arc<Binder>,
+        party: Party<'_>,
         want: Access,
         addr: u64,
         len: u32,
@@ -202,7 +264,7 @@ impl Window {
         if bound.stag != stag {
             return Err(MrError::Invalid);
         }
-        if !Arc::ptr_eq(&bound.binder, binder) {
+        if !state.is_for(bound, party) {
             return Err(MrError::Pd);
         }
         if !bound.access.contains(want) {
@@ -213,7 +275,7 @@ impl Window {
         Ok((bound.region.clone(), offset))
     }
 
-    /// Checks and keeps an access of the peer of `binder`'s stream.
+    /// Checks and keeps an access of the peer of `party`.
     ///
     /// # Errors
     ///
@@ -221,49 +283,51 @@ impl Window {
     pub(crate) fn access(
         &self,
         stag: Stag,
-        binder: &Arc<Binder>,
+        party: Party<'_>,
         want: Access,
         addr: u64,
         len: u32,
     ) -> Result<MrAccess<Arc<Mr>>, MrError> {
-        let (region, offset) = self.locate(stag, binder, want, addr, len)?;
+        let (region, offset) = self.locate(stag, party, want, addr, len)?;
         let access = MrAccess::within(region.clone(), offset, len)?;
         // Being inside comes first: who unbinds the window sees us there, or we see that it is not
         // bound any more.
-        match self.locate(stag, binder, want, addr, len)? {
+        match self.locate(stag, party, want, addr, len)? {
             (again, at) if Arc::ptr_eq(&again, &region) && at == offset => Ok(access),
             _ => Err(MrError::Invalid),
         }
     }
 
-    /// Ends the binding for `binder`, a queue pair in `pd` (V-MW-13). Gives the region that it was
-    /// bound to, which the caller may wait for to be quiet.
+    /// Ends the binding for `party` (V-MW-13). Gives the region that it was bound to, which the
+    /// caller may wait for to be quiet.
     ///
     /// # Errors
     ///
-    /// `Pd` for another's window, `Invalid` for a wrong key.
+    /// `Pd` for another's window, `Invalid` for a wrong key, `Access` for one of type 1.
     pub(crate) fn invalidate(
         &self,
         stag: Stag,
-        binder: &Arc<Binder>,
-        pd: PdId,
+        party: Party<'_>,
     ) -> Result<Option<Arc<Mr>>, MrError> {
         let mut state = self.state.lock();
         let Some(bound) = &state.bound else {
-            return if state.pd == pd {
-                Ok(None)
-            } else {
-                Err(MrError::Pd)
+            return match state.pd == party.pd {
+                false => Err(MrError::Pd),
+                true if self.kind == MwType::One => Err(MrError::Access),
+                true => Ok(None),
             };
         };
-        if !Arc::ptr_eq(&bound.binder, binder) {
+        if !state.is_for(bound, party) {
             return Err(MrError::Pd);
+        }
+        if self.kind == MwType::One {
+            return Err(MrError::Access);
         }
         if bound.stag != stag {
             return Err(MrError::Invalid);
         }
         let old = state.bound.take();
-        state.pd = pd;
+        state.pd = party.pd;
         drop(state);
         Ok(old.map(|bound| bound.region.clone()))
     }
@@ -279,20 +343,22 @@ impl Window {
 }
 
 impl Bound {
-    /// Holds on to region and queue pair, then looks at the region by `look`.
+    /// Holds on to region and, if there is one, queue pair, then looks at the region by `look`.
     fn new(
         region: Arc<Mr>,
-        binder: &Arc<Binder>,
+        binder: Option<&Arc<Binder>>,
         look: impl FnOnce(&Mr) -> Result<(Stag, Access, Range, u64), BindError>,
     ) -> Result<Self, BindError> {
         if !region.windows.bind() {
             return Err(BindError::Region);
         }
-        binder.windows.fetch_add(1, Relaxed);
+        if let Some(binder) = binder {
+            binder.windows.fetch_add(1, Relaxed);
+        }
         // Dropping it undoes both.
         let mut bound = Self {
             region,
-            binder: binder.clone(),
+            binder: binder.cloned(),
             stag: Stag(0),
             access: Access::LOCAL_READ,
             range: Range::ALL,

@@ -92,9 +92,12 @@ pub(super) fn next_request(
                 });
             }
         };
-        let is_invalidation = matches!(wqe.operation, Operation::Invalidate { .. });
+        let takes_back = matches!(
+            wqe.operation,
+            Operation::Invalidate { .. } | Operation::Bind(_)
+        );
         // What is in front of it may be read from the region.
-        if is_invalidation && !is_flushed {
+        if takes_back && !is_flushed {
             return Ok(Next::AfterFlush);
         }
         let sink = match wqe.operation {
@@ -268,7 +271,7 @@ fn bind(qp: &Qp, wr: &Binding) -> Result<(), WcStatus> {
     window
         .window()
         .ok_or(WcStatus::MwBindErr)?
-        .bind(window.stag(), wr, region, qp.pd.id(), &qp.binder)
+        .bind(window.stag(), wr, region, qp.party())
         .map_err(|_| WcStatus::MwBindErr)
 }
 

@@ -18,6 +18,7 @@ FAMILIES = {
     "event": "asynchronous events",
     "dma": "the DMA key",
     "mw": "memory windows",
+    "mw1": "memory windows of type 1",
     "object": "devices, queues and what queries tell of them",
     "request": "work requests of all kinds",
     "busy": "what is taken away or changed while it is used",

@@ -134,6 +134,15 @@ pub(crate) struct MrInit {
     pub(crate) access: u32,
 }
 
+/// Kind of a memory window (`enum ib_mw_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MwType {
+    /// For all queue pairs of a protection domain; a bind replaces the one before.
+    One,
+    /// For the queue pair that binds it; it is invalidated before it is bound again.
+    Two,
+}
+
 /// What a process asks to change in a region; `None` leaves it as it is.
 pub(crate) struct MrChange {
     /// The memory: address, length, and the address by which requests name it.
@@ -306,7 +315,7 @@ pub(crate) trait Driver: Sized + 'static {
     fn dereg_mr(dev: &Self::Device, mr: &Self::Mr) -> Result;
 
     /// Makes a memory window for a consumer in the kernel; also returns the STag.
-    fn alloc_mw(pd: ArcBorrow<'_, Self::Pd>) -> Result<(Arc<Self::Mr>, u32)>;
+    fn alloc_mw(pd: ArcBorrow<'_, Self::Pd>, kind: MwType) -> Result<(Arc<Self::Mr>, u32)>;
 
     /// Begins to set up a connection. If this succeeds, an event tells how it ends.
     fn connect(dev: ArcBorrow<'_, Self::Device>, id: &CmId, param: &ConnParam<'_>) -> Result;
