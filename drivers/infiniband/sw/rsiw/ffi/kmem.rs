@@ -76,6 +76,6 @@ impl<'a> Iterator for KernelPieces<'a> {
         // SAFETY: the piece starts in `page`; it ends there too, or lies in the direct map, where
         // descriptors are adjacent. By the invariant it stays allocated.
         // CAST: less than a page's size.
-        Some(unsafe { PageSlice::from_raw(page, offset as u32, len) })
+        unsafe { PageSlice::from_raw(page, offset as u32, len) }
     }
 }

@@ -16,40 +16,43 @@ use core::{
     marker::PhantomData,
     ptr::NonNull, //
 };
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 /// A physically contiguous piece of memory, possibly of several pages.
 ///
 /// # Invariants
 ///
-/// `page` is the first of a run of pages of the kernel's direct map with adjacent descriptors; the
-/// `len` bytes from `offset` on lie within the run; `offset` lies within the first page. The pages
-/// stay allocated during `'a`.
+/// The `len` bytes from `start` on are memory of the kernel's direct map that stays allocated
+/// during `'a`.
 #[derive(Clone, Copy)]
 pub(crate) struct PageSlice<'a> {
-    page: NonNull<b::page>,
-    offset: u32,
+    start: NonNull<u8>,
     len: u32,
     _pages: PhantomData<&'a b::page>,
 }
 
 impl<'a> PageSlice<'a> {
-    /// Wraps a piece of memory.
+    /// Wraps the `len` bytes from byte `offset` of `page` on. `None` if that has no address.
     ///
     /// # Safety
     ///
-    /// The arguments must fulfil the type's invariants.
-    pub(in crate::ffi) unsafe fn from_raw(page: NonNull<b::page>, offset: u32, len: u32) -> Self {
-        // INVARIANT: by the caller's promise.
-        Self {
-            page,
-            offset,
+    /// The bytes must lie in a run of pages with adjacent descriptors that begins with `page` and
+    /// stays allocated during `'a`.
+    pub(in crate::ffi) unsafe fn from_raw(
+        page: NonNull<b::page>,
+        offset: u32,
+        len: u32,
+    ) -> Option<Self> {
+        // SAFETY: by the caller's promise the page is allocated.
+        let base = unsafe { h::page_address(page.as_ptr()) }.cast::<u8>();
+        // INVARIANT: pages with adjacent descriptors are adjacent in the direct map; the rest is
+        // the caller's promise.
+        // CAST: 32 bits fit.
+        Some(Self {
+            start: NonNull::new(base.wrapping_add(offset as usize))?,
             len,
             _pages: PhantomData,
-        }
+        })
     }
 
     /// Length in bytes.
@@ -62,9 +65,7 @@ impl<'a> PageSlice<'a> {
     /// Valid for reads and writes of [`PageSlice::len`] bytes during `'a`, but only for accesses
     /// that put up with concurrent ones: C code, or volatile ones.
     pub(in crate::ffi) fn as_mut_ptr(&self) -> *mut u8 {
-        // SAFETY: by the invariants the page is allocated and part of the direct map.
-        let base = unsafe { h::page_address(self.page.as_ptr()) };
-        base.cast::<u8>().wrapping_add(self.offset as usize)
+        self.start.as_ptr()
     }
 
     /// The part of `len` bytes from byte `at` on, or `None` if it is not inside.
@@ -72,17 +73,10 @@ impl<'a> PageSlice<'a> {
         if at.checked_add(len)? > self.len {
             return None;
         }
-        let start = self.offset.checked_add(at)?;
-        // CAST: a page's size fits 32 bits.
-        let page_size = PAGE_SIZE as u32;
-        let page = self
-            .page
-            .as_ptr()
-            .wrapping_add((start / page_size) as usize);
-        // INVARIANT: the descriptors of the run are adjacent, and the part lies within it.
+        // INVARIANT: a part of what the invariant holds for.
+        // CAST: 32 bits fit.
         Some(Self {
-            page: NonNull::new(page)?,
-            offset: start % page_size,
+            start: NonNull::new(self.start.as_ptr().wrapping_add(at as usize))?,
             len,
             _pages: PhantomData,
         })
@@ -111,7 +105,7 @@ impl<'a> PageSlice<'a> {
     }
 }
 
-// Walking a run by its page descriptors needs them to be adjacent.
+// Pages with adjacent descriptors must be adjacent in memory.
 #[cfg(all(CONFIG_SPARSEMEM, not(CONFIG_SPARSEMEM_VMEMMAP)))]
 compile_error!("page descriptors must be virtually contiguous (SPARSEMEM_VMEMMAP)");
 #[cfg(not(CONFIG_64BIT))]

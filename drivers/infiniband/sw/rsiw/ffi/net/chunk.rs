@@ -27,10 +27,12 @@ const MAX_POOLED: usize = 128;
 ///
 /// # Invariants
 ///
-/// `page` is the head of a run of `len` octets of initialised memory, to which this value has a
-/// reference. Others with a reference only read, and only what [`Chunk::page`] was used for.
+/// `page` is the head of a run of `len` octets of initialised memory from `base` on, to which this
+/// value has a reference. Others with a reference only read, and only what [`Chunk::page`] was used
+/// for.
 pub(super) struct Chunk {
     page: NonNull<b::page>,
+    base: NonNull<u8>,
     len: u32,
 }
 
@@ -47,12 +49,11 @@ impl Chunk {
     fn new() -> Result<Self> {
         let mut len = 0;
         // SAFETY: `len` is writable.
-        let page = unsafe { h::tx_pages_alloc(&mut len) };
+        let page = NonNull::new(unsafe { h::tx_pages_alloc(&mut len) }).ok_or(ENOMEM)?;
+        // SAFETY: the page is new, and not in high memory: it has an address.
+        let base = unsafe { NonNull::new_unchecked(h::page_address(page.as_ptr())) }.cast();
         // INVARIANT: the run is new and zeroed, and the reference to it is ours.
-        Ok(Self {
-            page: NonNull::new(page).ok_or(ENOMEM)?,
-            len,
-        })
+        Ok(Self { page, base, len })
     }
 
     /// Length in octets.
@@ -76,10 +77,8 @@ impl Chunk {
         if at.checked_add(len).ok_or(EINVAL)? > self.len {
             return Err(EINVAL);
         }
-        // SAFETY: the page is live by the type invariants, and not in high memory.
-        let base = unsafe { h::page_address(self.page.as_ptr()) };
         // CAST: 32 bits fit.
-        Ok(base.cast::<u8>().wrapping_add(at as usize))
+        Ok(self.base.as_ptr().wrapping_add(at as usize))
     }
 
     /// The octets from `from` up to `to`.

@@ -290,7 +290,7 @@ impl<'a> Iterator for Slices<'a> {
         let len = len.min(self.left);
         // SAFETY: `first` starts a run of pages with adjacent descriptors, all pinned as long as
         // the guard is held that `'a` borrows; `len` stays within the run.
-        let slice = unsafe { PageSlice::from_raw(first, self.offset, len) };
+        let slice = unsafe { PageSlice::from_raw(first, self.offset, len) }?;
         self.pages = rest;
         self.offset = 0;
         self.left = self.left.saturating_sub(len);
