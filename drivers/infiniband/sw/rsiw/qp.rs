@@ -23,6 +23,7 @@ mod outgoing;
 mod place;
 mod posted;
 mod resize;
+mod rest;
 pub(crate) mod rq;
 mod rx;
 pub(crate) mod sgl;

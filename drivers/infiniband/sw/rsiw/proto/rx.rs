@@ -32,6 +32,21 @@ use crate::wire::terminate::{
 /// Octets at the front of the ULPDU that [`Rx::segment`] and a Terminate's quote want to see.
 pub(crate) const HEAD_LEN: usize = terminate::MAX_ULPDU;
 
+/// As many are enough for most segments: see [`is_enough`].
+pub(crate) const FRONT_LEN: usize = ddp::UNTAGGED_LEN;
+
+/// Whether the first [`FRONT_LEN`] octets of an ULPDU tell as much as the first [`HEAD_LEN`].
+pub(crate) fn is_enough(front: &[u8]) -> bool {
+    match ddp::Header::parse(front) {
+        Some((ddp::Header::Tagged(_), _)) => true,
+        Some((header, _)) => matches!(
+            rdmap::Control(header.rdmap()).opcode(),
+            Some(Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate)
+        ),
+        None => false,
+    }
+}
+
 /// What the QP allows at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -169,8 +184,8 @@ impl Rx {
 
     /// Takes in one segment whose CRC is right.
     ///
-    /// `head` are the first octets of the ULPDU, all of it or [`HEAD_LEN`]; `ulpdu_len` is its
-    /// real length.
+    /// `head` are the first octets of the ULPDU, all of it or [`HEAD_LEN`], or fewer if they are
+    /// enough; `ulpdu_len` is its real length.
     ///
     /// # Errors
     ///

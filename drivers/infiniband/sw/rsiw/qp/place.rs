@@ -138,6 +138,10 @@ impl Source<'_> {
                 .map_err(|_| EACCES)
         };
         let pieces = sgl.pieces(offset, len);
+        // Nothing has to be kept of the usual one.
+        if let Some(piece) = pieces.clone().next().filter(|piece| piece.len == len) {
+            return self.place(&open(piece)?, at, 0, len);
+        }
         if sgl.elements().len() > MAX_SGE {
             // Too many to be kept on the stack of a softirq: look at them twice.
             for piece in pieces.clone() {

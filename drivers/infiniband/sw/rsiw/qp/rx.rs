@@ -14,6 +14,7 @@ use super::{
         Refusal, //
     },
     place::Source,
+    rest::Rest,
     rq::Recv,
     sgl::SgList,
     start::read_of,
@@ -43,9 +44,11 @@ use crate::{
         },
         order::Token,
         rx::{
+            is_enough,
             Action,
             Rx,
             Segment,
+            FRONT_LEN,
             HEAD_LEN, //
         },
         state::State,
@@ -66,7 +69,6 @@ use crate::{
             Quote,
             TermError, //
         },
-        Short,
     },
 };
 use kernel::{
@@ -88,7 +90,7 @@ pub(super) struct RxState {
     recv: Option<Recv>,
     /// Its elements.
     sgl: SgList,
-    /// What waits for others to be done with a region that was invalidated.
+    /// What waits for others to be done with an invalidated region.
     pending: Option<Pending>,
     /// Everything that still comes is dropped.
     stopped: bool,
@@ -106,23 +108,6 @@ enum Then {
     Receive(Completion),
     /// A Read of ours completes.
     Read(Token),
-}
-
-/// The rest of a chunk.
-struct Rest<'a> {
-    chunk: &'a SkbChunk<'a>,
-    at: usize,
-}
-
-impl ByteSource for Rest<'_> {
-    fn len(&self) -> usize {
-        self.chunk.len().saturating_sub(self.at)
-    }
-
-    fn copy_to(&self, offset: usize, out: &mut [u8]) -> Result<(), Short> {
-        let at = self.at.checked_add(offset).ok_or(Short)?;
-        self.chunk.copy_to(at, out).map_err(|_| Short)
-    }
 }
 
 impl RxState {
@@ -197,7 +182,7 @@ impl RxState {
         at: usize,
     ) -> Result<Option<usize>, Failure> {
         let before = self.deframer;
-        let rest = Rest { chunk, at };
+        let rest = Rest::new(chunk, at).map_err(|_| TermError::LocalCatastrophic)?;
         match self.deframer.next(&rest)? {
             Step::NeedMore => Ok(None),
             Step::Stage { at: to, n } => {
@@ -210,12 +195,12 @@ impl RxState {
                 let end = to.saturating_add(n);
                 let out = staging.get_mut(to..end).ok_or(TermError::MpaFpdu)?;
                 rest.copy_to(0, out)
-                    .map_err(|Short| TermError::LocalCatastrophic)?;
+                    .map_err(|_| TermError::LocalCatastrophic)?;
                 Ok(Some(n))
             }
             Step::Fpdu(fpdu) => match fpdu.place {
                 Place::Chunk => {
-                    self.fpdu(stream, &Source::Chunk { chunk, at }, &fpdu)?;
+                    self.fpdu(stream, &Source::Chunk { chunk, at }, rest.front(), &fpdu)?;
                     Ok(Some(fpdu.len))
                 }
                 Place::Staging => {
@@ -223,7 +208,7 @@ impl RxState {
                         return Err(TermError::LocalCatastrophic.into());
                     };
                     let bytes = staging.get(..fpdu.len).unwrap_or(&[]);
-                    let result = self.fpdu(stream, &Source::Bytes(bytes), &fpdu);
+                    let result = self.fpdu(stream, &Source::Bytes(bytes), bytes, &fpdu);
                     self.staging = Some(staging);
                     result.map(|()| Some(0))
                 }
@@ -231,8 +216,15 @@ impl RxState {
         }
     }
 
-    /// Takes in a complete FPDU.
-    fn fpdu(&mut self, stream: &Stream, src: &Source<'_>, fpdu: &Fpdu) -> Result<(), Failure> {
+    /// Takes in a complete FPDU of which `front` are the first octets, at least
+    /// [`FRONT_LEN`] of the ULPDU too if it has as many.
+    fn fpdu(
+        &mut self,
+        stream: &Stream,
+        src: &Source<'_>,
+        front: &[u8],
+        fpdu: &Fpdu,
+    ) -> Result<(), Failure> {
         let qp = &stream.qp;
         let fault = |_| TermError::LocalCatastrophic;
         if self.crc {
@@ -250,11 +242,27 @@ impl RxState {
             self.heard = true;
             qp.first_fpdu();
         }
+        let ulpdu_len = usize::from(fpdu.ulpdu_len);
+        let front = front.get(LEN_FIELD..).unwrap_or(&[]);
+        let front = front.get(..FRONT_LEN.min(ulpdu_len)).unwrap_or(&[]);
+        if is_enough(front) {
+            return self.ulpdu(stream, src, front, fpdu);
+        }
         let mut head = [0; HEAD_LEN];
-        let len = HEAD_LEN.min(usize::from(fpdu.ulpdu_len));
-        let head = head.get_mut(..len).unwrap_or(&mut []);
+        let head = head.get_mut(..HEAD_LEN.min(ulpdu_len)).unwrap_or(&mut []);
         src.copy_to(LEN_FIELD, head).map_err(fault)?;
+        self.ulpdu(stream, src, head, fpdu)
+    }
 
+    /// Takes in the ULPDU of an FPDU, given its first octets.
+    fn ulpdu(
+        &mut self,
+        stream: &Stream,
+        src: &Source<'_>,
+        head: &[u8],
+        fpdu: &Fpdu,
+    ) -> Result<(), Failure> {
+        let qp = &stream.qp;
         let state = qp.state();
         let result = self
             .rx
@@ -417,8 +425,7 @@ impl RxState {
         self.when_quiet(qp, mr, Then::Read(token))
     }
 
-    /// Goes on once nobody uses `mr`, which was invalidated. Others may be reading from it or
-    /// writing to it on other processors; they are not waited for here.
+    /// Goes on once nobody uses `mr`, which was invalidated; whoever still does is not waited for.
     fn when_quiet(&mut self, qp: &Arc<Qp>, mr: Arc<Mr>, then: Then) -> Result<(), Refusal> {
         if mr.is_quiet() {
             return self.finish(qp, &then);

@@ -9,6 +9,7 @@ mod golden;
 mod marker;
 mod queues;
 mod rx;
+mod rx_front;
 mod state;
 mod terminate;
 mod two_peers;
