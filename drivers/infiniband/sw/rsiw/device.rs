@@ -215,6 +215,11 @@ impl Device {
         &self.queues.data
     }
 
+    /// The same for sending that does not have to be done at once. Any context.
+    pub(crate) fn patient_queue(&self) -> &Queue {
+        &self.queues.patient
+    }
+
     /// The module's queues. Any context.
     pub(crate) fn queues(&self) -> &Arc<Queues> {
         &self.queues

@@ -157,6 +157,8 @@ pub(crate) struct Qp {
     heard: Atomic<u32>,
     /// Data came in since the last doorbell.
     answered: AtomicFlag,
+    /// A failure waits for the work item in `pending`.
+    failed: AtomicFlag,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     destroyed: AtomicFlag,
     /// Offers to map the rings; none for kernel consumers.
@@ -185,6 +187,8 @@ pub(crate) struct Qp {
     endpoint: SpinLockIrq<Option<Arc<Endpoint>>>,
     #[pin]
     work: Work<Qp>,
+    #[pin]
+    posts: Work<Qp, { work::POSTS }>,
     #[pin]
     timer: Timer<Qp>,
     _quota: Quota,

@@ -52,6 +52,17 @@ impl OwnedQueue {
         Self::with_flags(name, UNBOUND, 0)
     }
 
+    /// As [`OwnedQueue::new`], but the work runs before what others have to do. The administrator
+    /// can change that, and choose the CPUs, in `/sys/devices/virtual/workqueue/NAME`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new_urgent(name: &'static CStr) -> Result<Self> {
+        let urgent = b::wq_flags_WQ_HIGHPRI | b::wq_flags_WQ_SYSFS;
+        Self::with_flags(name, UNBOUND | urgent, 0)
+    }
+
     /// Makes a queue whose work runs one by one, in the order in which it was queued.
     ///
     /// # Errors
@@ -142,8 +153,11 @@ kernel::sync::global_lock! {
 
 /// The queues of the module.
 pub(crate) struct Queues {
-    /// For queue pairs.
+    /// For queue pairs. Urgent, because who polls for a completion would keep the work item that is
+    /// to bring it off the processor.
     pub(crate) data: OwnedQueue,
+    /// For sending what can wait a little while more of it comes.
+    pub(crate) patient: OwnedQueue,
     /// For handlers of completions.
     pub(crate) completions: OwnedQueue,
     /// For connections: requests reach the consumer in the order in which they came.
@@ -153,6 +167,7 @@ pub(crate) struct Queues {
 impl Queues {
     fn drain(&self) {
         self.cm.drain();
+        self.patient.drain();
         self.data.drain();
         self.completions.drain();
     }
@@ -169,7 +184,8 @@ impl SharedQueues {
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
         let queues = Queues {
-            data: OwnedQueue::new(c"rsiw")?,
+            data: OwnedQueue::new_urgent(c"rsiw")?,
+            patient: OwnedQueue::new(c"rsiw-post")?,
             completions: OwnedQueue::new_softirq(c"rsiw-comp")?,
             cm: OwnedQueue::new_ordered(c"rsiw-cm")?,
         };

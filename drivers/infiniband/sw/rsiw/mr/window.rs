@@ -206,12 +206,7 @@ impl Window {
     }
 
     /// What the window is to stand for.
-    fn bound(
-        &self,
-        wr: &Binding,
-        region: Arc<Mr>,
-        party: Party<'_>,
-    ) -> Result<Bound, BindError> {
+    fn bound(&self, wr: &Binding, region: Arc<Mr>, party: Party<'_>) -> Result<Bound, BindError> {
         let access = Access::from_verbs(wr.access);
         if !access.is_window() || !Access::are_of_window(wr.access & !ZERO_BASED) {
             return Err(BindError::Access);

@@ -124,7 +124,7 @@ impl Qp {
             core::mem::replace(&mut sq.stalled, false)
         });
         if stalled {
-            self.kick();
+            self.kick_for_posts();
         }
     }
 

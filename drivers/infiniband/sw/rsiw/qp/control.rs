@@ -57,7 +57,6 @@ use crate::{
     },
 };
 use kernel::{
-    cpu::nr_cpu_ids,
     prelude::*,
     sync::{
         atomic::{
@@ -356,7 +355,7 @@ impl Qp {
             Some(inner) => inner,
             // Whoever has the mutex may have looked at the ring already.
             None if self.state() == State::Rts => {
-                self.kick();
+                self.kick_for_posts();
                 return Ok(());
             }
             None => self.inner.lock(),
@@ -366,11 +365,9 @@ impl Qp {
             Post::Queue => {
                 let answered = self.answered.load(Relaxed);
                 self.answered.store(false, Relaxed);
-                // On a lone processor, who polls keeps the work item from running.
-                let may_leave = || nr_cpu_ids() > 1 || self.send_cq.is_awaited();
-                if !inner.sends_directly(answered) && may_leave() {
+                if !inner.sends_directly(answered) {
                     drop(inner);
-                    self.kick();
+                    self.kick_for_posts();
                     return Ok(());
                 }
                 self.progress(&mut inner, &mut after);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The QP's work item and timer: acting upon what callbacks found out, and sending what the posting
+//! The QP's work items and timer: acting upon what callbacks found out, and sending what the posting
 //! thread could not.
 //!
 //! Context: the kicks in any context, the work itself in process context.
@@ -34,19 +34,38 @@ use crate::{
 use kernel::{
     impl_has_work,
     prelude::*,
-    sync::Arc,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
     workqueue::WorkItem, //
 };
 
 impl_has_work! {
     impl HasWork<Self> for Qp { self.work }
+    impl HasWork<Self, POSTS> for Qp { self.posts }
 }
+
+/// Of the work item that only sends, beside the other one.
+pub(super) const POSTS: u64 = 1;
 
 impl WorkItem for Qp {
     type Pointer = Arc<Qp>;
 
     fn run(this: Arc<Qp>) {
         this.act();
+    }
+}
+
+impl WorkItem<POSTS> for Qp {
+    type Pointer = Arc<Qp>;
+
+    fn run(this: Arc<Qp>) {
+        let mut after = After::default();
+        let mut inner = this.inner.lock();
+        this.send_posts(&mut inner, &mut after);
+        drop(inner);
+        after.run(&this);
     }
 }
 
@@ -65,7 +84,17 @@ impl Qp {
     /// Lets the work item run.
     pub(super) fn kick(self: &Arc<Self>) {
         // Failing means that it is queued already and will see whatever there is to see.
-        let _ = self.dev.queue().enqueue(self.clone());
+        let _ = self.dev.queue().enqueue::<_, 0>(self.clone());
+    }
+
+    /// As [`Qp::kick`] for requests that were posted. Who waits for a completion event will post
+    /// more before; who polls would keep a patient work item off the processor.
+    pub(super) fn kick_for_posts(self: &Arc<Self>) {
+        if self.send_cq.is_awaited() {
+            let _ = self.dev.patient_queue().enqueue::<_, POSTS>(self.clone());
+        } else {
+            self.kick();
+        }
     }
 
     /// Lets the work item look at the socket.
@@ -83,12 +112,12 @@ impl Qp {
     /// As [`Qp::fail`] for callers that let the work item run themselves.
     pub(super) fn note_failure(&self, failure: Failure) {
         self.pending.lock().failure.get_or_insert(failure);
+        self.failed.store(true, Relaxed);
     }
 
     /// Lets the work item run if a failure was noted.
     pub(super) fn kick_if_failed(self: &Arc<Self>) {
-        let failed = self.pending.lock().failure.is_some();
-        if failed {
+        if self.failed.load(Relaxed) {
             self.kick();
         }
     }
@@ -118,12 +147,12 @@ impl Qp {
 
     fn act(self: &Arc<Self>) {
         let seen = self.look();
+        self.failed.store(false, Relaxed);
         let pending = core::mem::take(&mut *self.pending.lock());
         let mut after = After::default();
         let mut inner = self.inner.lock();
         self.handle(&mut inner, &pending, seen.as_ref(), &mut after);
-        self.progress(&mut inner, &mut after);
-        self.flush_posted(&mut inner, &mut after);
+        self.send_posts(&mut inner, &mut after);
         drop(inner);
         after.run(self);
         if pending.failure.is_some() {
@@ -133,6 +162,12 @@ impl Qp {
         if pending.rx || seen.is_some_and(|seen| seen.more) {
             self.kick_rx();
         }
+    }
+
+    /// Sends what was posted, or flushes it.
+    fn send_posts(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        self.progress(inner, after);
+        self.flush_posted(inner, after);
     }
 
     /// Takes in what waits in the socket, if there is any sign of something.
