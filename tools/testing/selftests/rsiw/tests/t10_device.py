@@ -8,6 +8,7 @@ import time
 
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import LOCAL
+from rsiwtest.tools import perftest
 from rsiwtest.topo import IF_A, NS_A, sh, status
 
 
@@ -173,6 +174,22 @@ def memory_cgroup(t):
 
 
 KUNIT = "/sys/kernel/debug/kunit"
+
+
+@test("workqueue", cost=2, only_type="rsiw")
+def workqueue(t):
+    """The priority of the work items that send can be looked at and changed."""
+    path = "/sys/devices/virtual/workqueue/%s/nice" % t.env.module
+    usual = LOCAL.read(path).strip()
+    if usual != "-20":
+        raise Fail("nice is %s" % usual)
+    try:
+        LOCAL.write(path, "5")
+        perftest(t, t.topo.wire, "ib_write_bw", 65536, 200)
+        if LOCAL.read(path).strip() != "5":
+            raise Fail("nice is not what was written")
+    finally:
+        LOCAL.write(path, usual)
 
 
 @test("kunit", cost=1, only_type="rsiw", where=KUNIT)

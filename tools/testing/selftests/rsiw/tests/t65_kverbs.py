@@ -2,10 +2,8 @@
 """Kernel verbs, by our own kernel consumer (samples/kverbs)."""
 
 from rsiwtest.core import Fail, test
-from rsiwtest.topo import LO4, sh
+from rsiwtest.kverbs import complaint, loaded
 
-MODULE = "rsiw_kverbs"
-CONTROL = "/sys/kernel/debug/" + MODULE
 FAMILIES = {
     "reg": "registering by the send queue",
     "map": "page lists",
@@ -26,31 +24,16 @@ FAMILIES = {
 }
 
 
-def control(name, text=None):
-    """Reads a file of the module, or writes to it."""
-    try:
-        with open("%s/%s" % (CONTROL, name), "r" if text is None else "w") as f:
-            return f.read() if text is None else f.write(text)
-    except OSError as err:
-        raise Fail("%s/%s: %s" % (CONTROL, name, err.strerror)) from err
-
-
 def run_family(t, family):
-    t.need_module(MODULE)
-    sh("modprobe", MODULE, "addr=" + LO4)
-    try:
-        cases = [line.split(None, 2) for line in control("cases").splitlines()]
+    with loaded(t) as cases:
         cases = [c for c in cases if c[0] == family]
         if not cases:
             raise Fail("no cases")
         for _, name, rows in cases:
             with t.sub("%s %s" % (name, rows)):
-                control("run", name)
-                result = control("result").strip()
-                if result != "ok":
-                    raise Fail(result)
-    finally:
-        sh("modprobe", "-r", MODULE)
+                error = complaint(name)
+                if error:
+                    raise Fail(error)
 
 
 def _register(family, what):

@@ -9,10 +9,15 @@ from rsiwtest.core import Fail, test
 from rsiwtest.faults import (CALLS, FUNCTIONS, NEAR, failing_calls, failures,
                              function, leaked, text_of)
 from rsiwtest.kmsg import say
+from rsiwtest.kverbs import complaint, loaded
+from rsiwtest.machine import wait_until
 from rsiwtest.topo import sh, status
 
 # Failures that are all tried, and how many in one step are a loop.
 EACH, MOST = 50, 3000
+# Cases of a kernel consumer that together use all there is.
+CASES = ("reg-use", "map-sg-gaps", "inv-by-send", "fence-send", "drain-srq",
+         "mw-use", "mw1-again", "qp-resize", "cq-next", "ctx-softirq")
 REASONS = ("Cannot allocate memory", "No buffer space", "Bad address")
 
 
@@ -98,6 +103,57 @@ def link(t):
             raise Fail("the device is not active afterwards")
     finally:
         status("ip", "link", "del", "rsdum")
+
+
+@test("faults-netdev", limit=150, cost=12, only_type="rsiw", where=FUNCTIONS)
+def netdev(t):
+    """Allocations that fail while the interface of a device goes away."""
+    name = t.type + "_f"
+
+    def prepare():
+        sh("ip", "link", "add", "rsdum", "type", "dummy")
+        sh("ip", "link", "set", "rsdum", "up")
+        sh("rdma", "link", "add", name, "type", t.type, "netdev", "rsdum")
+
+    def run():
+        error = tried("ip", "link", "del", "rsdum")()
+        wait_until("the device to go", 20, lambda: name not in t.topo.links())
+        return error
+
+    with failures("allocations", text_of(t.env.module), NEAR) as failing:
+        sweep(t, "remove an interface", failing, run, prepare=prepare,
+              succeeds=True)
+
+
+@test("faults-kernel", limit=600, cost=100, only_type="rsiw", where=FUNCTIONS)
+def kernel(t):
+    """Allocations that fail in what consumers in the kernel do."""
+    with loaded(t), failures("allocations", text_of(t.env.module)) as failing:
+        for name in CASES:
+            with t.sub("failures in %s" % name):
+                every_failure(t, name, failing)
+
+
+def every_failure(t, name, failing):
+    """After each failure, and whatever the case then says, it ends well."""
+    for n in [*range(EACH), *range(EACH, MOST, 10)]:
+        t.left()
+        say("%s, failure %d" % (name, n))
+        failing.arm(n)
+        try:
+            error = complaint(name)
+        finally:
+            fired = failing.disarm()
+        if not fired:
+            if error:
+                raise Fail("without a failure: %s" % error)
+            say("%s: %d failures inside" % (name, n))
+            return
+        say("%s, failure %d: %s" % (name, n, error or "ok"))
+        error = complaint(name)
+        if error:
+            raise Fail("after failure %d: %s" % (n, error))
+    raise Fail("no end after %d failures" % MOST)
 
 
 @test("faults-module", limit=150, cost=8, only_type="rsiw", where=FUNCTIONS)
