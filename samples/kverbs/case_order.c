@@ -4,6 +4,7 @@
 
 #define LEN 32768
 #define READS 60
+#define BUSY 300
 
 /* A region to read from at each end, and a sink. */
 struct sides {
@@ -85,6 +86,50 @@ static void fence_send(struct kv *k)
 		    !kv_ok(k, *(u8 *)s.to_b->va == 0x20 + i,
 			   "the Send went out before the Read was over"))
 			return;
+	}
+}
+
+/*
+ * Nor what the end of its last segment brought, while the other end's Reads keep
+ * this one sending all the time.
+ */
+static void fence_busy(struct kv *k)
+{
+	const struct kv_opts o = { .depth = 2 * READS, .depth_reads = 16 };
+	struct ib_sge end = { .length = 64 };
+	struct sides s;
+	u8 *got;
+	int i, n, rv;
+
+	if (!begin(k, &s, &o))
+		return;
+	end.addr = s.to_a->addr + LEN - end.length;
+	end.lkey = s.p->a.pd->local_dma_lkey;
+	got = s.to_b->va;
+	for (i = 0; i < BUSY; i++) {
+		memset(s.from_b->va, i, LEN);
+		rv = kv_recv(&s.p->b, 100, s.to_b->addr, end.length,
+			     s.p->b.pd->local_dma_lkey);
+		for (n = 0; n < 8 && !rv; n++)
+			rv = kv_post(&s.p->b, &(struct kv_wr) {
+				.op = IB_WR_RDMA_READ, .id = n, .sges = 1,
+				.sge = { { s.to_b->addr + LEN / 2, 4096,
+					   s.p->b.pd->local_dma_lkey } },
+				.remote = s.from_a->mr->iova,
+				.key = s.from_a->mr->rkey });
+		rv = rv ?: kv_post_list(&s.p->a, (struct kv_wr[]) {
+			READ_B(&s, 1, .quiet = true),
+			{ .op = IB_WR_SEND, .id = 2, .sges = 1, .sge = { end },
+			  .flags = IB_SEND_FENCE } }, 2);
+		if (!kv_ok(k, !rv, "post: %d", rv) ||
+		    !kv_want(k, s.p->a.scq, 2, KV_OK) ||
+		    !kv_want(k, s.p->b.rcq, 100, KV_OK) ||
+		    !kv_ok(k, got[0] == (u8)i && got[end.length - 1] == (u8)i,
+			   "the Send went out before the Read was over"))
+			return;
+		for (n = 0; n < 8; n++)
+			if (!kv_want(k, s.p->b.scq, n, KV_OK))
+				return;
 	}
 }
 
@@ -229,6 +274,7 @@ static void unsignaled(struct kv *k)
 const struct kv_case kv_order_cases[] = {
 	{ "order-behind-read", "V-ORD-2", order_behind_read },
 	{ "fence-send", "V-FNC-1", fence_send },
+	{ "fence-busy", "V-FNC-1", fence_busy },
 	{ "fence-empty-read", "V-FNC-4 V-ORD-14", fence_empty_read },
 	{ "fence-invalidate", "V-FNC-3 T-41", fence_invalidate },
 	{ "fence-anywhere", "V-FNC-5 V-WR-10 T-41", fence_anywhere },

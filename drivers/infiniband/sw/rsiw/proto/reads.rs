@@ -45,7 +45,8 @@ pub(crate) struct Response {
     /// The Read as it was before this segment; the payload goes to
     /// (`sink_stag`, `sink_to` + `done`).
     pub(crate) entry: OrqEntry,
-    /// The Read is complete with this segment, and is not in the queue any more.
+    /// The Read is complete once this segment is placed: [`Orq::pop`] takes it out then. Until then
+    /// it is outstanding, so that what is fenced waits for it (V-FNC-1).
     pub(crate) complete: bool,
 }
 
@@ -112,7 +113,7 @@ impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
             .ok_or(TermError::TaggedBounds)?;
         match (last, left) {
             (true, 0) => {
-                self.pop();
+                front.done = entry.len;
                 Ok(Response {
                     entry,
                     complete: true,
@@ -138,7 +139,7 @@ impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
         self.ring.get(msn.0.wrapping_sub(self.oldest.0) as usize)
     }
 
-    /// Takes the oldest Read out, to flush it.
+    /// Takes the oldest Read out: its response is placed, or it is flushed.
     pub(crate) fn pop(&mut self) -> Option<OrqEntry> {
         self.oldest = self.oldest.next();
         self.ring.pop()

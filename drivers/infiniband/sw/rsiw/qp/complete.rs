@@ -118,6 +118,7 @@ impl Qp {
     /// The response of the oldest Read is placed; `None` for one that is no request's.
     pub(super) fn read_done(self: &Arc<Self>, token: Option<Token>) {
         let stalled = self.with_sends(|sq| {
+            sq.orq.pop();
             if let Some(token) = token {
                 sq.order.done(token);
             }

@@ -71,8 +71,12 @@ fn p_rdmap_11_responses_in_order() {
     assert_eq!((got.entry.done, got.complete), (60, false));
     let got = orq.response(Stag(1), TaggedOffset(1060), 40, true).unwrap();
     assert_eq!((got.entry.id, got.entry.done, got.complete), (1, 60, true));
+    // V-FNC-1: it is outstanding until the segment is placed.
+    assert_eq!(orq.outstanding(), 2);
+    assert_eq!(orq.pop().map(|entry| entry.id), Some(1));
     let got = orq.response(Stag(77), TaggedOffset(5), 0, true).unwrap();
     assert_eq!((got.entry.id, got.complete), (2, true));
+    assert_eq!(orq.pop().map(|entry| entry.id), Some(2));
     assert_eq!(orq.outstanding(), 0);
 }
 

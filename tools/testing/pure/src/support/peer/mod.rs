@@ -331,6 +331,9 @@ impl Peer {
                     let range = range.ok_or(TermError::TaggedBounds)?;
                     region.bytes[range].copy_from_slice(payload);
                 }
+                if got.complete {
+                    self.orq.pop();
+                }
                 if got.complete && !got.entry.rtr {
                     self.order.done(Token(got.entry.id as u32));
                     self.complete();
