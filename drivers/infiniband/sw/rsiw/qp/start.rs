@@ -38,6 +38,7 @@ use crate::{
         reads::OrqEntry,
         tx::{
             may_start,
+            Class,
             Kind,
             Start,
             Tx, //
@@ -67,8 +68,16 @@ pub(super) enum Next {
     AfterFlush,
 }
 
+/// What holds at the moment.
+pub(super) struct Now {
+    /// TCP has all there was to send.
+    pub(super) is_flushed: bool,
+    /// The peer may be sent to. What concerns this side only does not wait for that.
+    pub(super) may_send: bool,
+}
+
 /// Takes the oldest request that may start and is to be sent, and puts it into `out`; carries out
-/// those that are not. `is_flushed` says that TCP has all there was to send.
+/// those that are not to be sent.
 ///
 /// # Errors
 ///
@@ -78,7 +87,7 @@ pub(super) fn next_request(
     ring: &mut SqRing,
     tx: &mut Tx,
     out: &mut Outgoing,
-    is_flushed: bool,
+    now: &Now,
 ) -> Result<Next, Failure> {
     loop {
         let wqe = match ring.peek(&mut out.sgl) {
@@ -97,8 +106,11 @@ pub(super) fn next_request(
             Operation::Invalidate { .. } | Operation::Bind(_)
         );
         // What is in front of it may be read from the region.
-        if takes_back && !is_flushed {
+        if takes_back && !now.is_flushed {
             return Ok(Next::AfterFlush);
+        }
+        if !now.may_send && matches!(wqe.class(), Class::Transfer | Class::Read) {
+            return Ok(Next::Nothing);
         }
         let sink = match wqe.operation {
             Operation::Read { invalidate, .. } => Some(read_sink(qp, &out.sgl, invalidate)),

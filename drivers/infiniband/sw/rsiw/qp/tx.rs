@@ -24,7 +24,8 @@ use super::{
     sq::SqRing,
     start::{
         self,
-        Next, //
+        Next,
+        Now, //
     },
     Qp, //
 };
@@ -197,7 +198,7 @@ impl TxState {
                 sock.shutdown_write();
                 self.fin = Fin::Sent;
             }
-            if !state.sends() || !self.may_send(qp) {
+            if !state.sends() {
                 return Outcome::Idle;
             }
             if budget == 0 {
@@ -419,8 +420,11 @@ impl TxState {
         ring: &mut SqRing,
         to: &mut Outgoing,
     ) -> Result<bool, Failure> {
-        let is_flushed = self.batch.is_empty();
-        match start::next_request(qp, ring, &mut self.tx, to, is_flushed)? {
+        let now = Now {
+            is_flushed: self.batch.is_empty(),
+            may_send: self.may_send(qp),
+        };
+        match start::next_request(qp, ring, &mut self.tx, to, &now)? {
             Next::Message => Ok(true),
             Next::Nothing => Ok(false),
             Next::AfterFlush => {
