@@ -189,24 +189,20 @@ impl<S: DerefMut<Target = [IrqEntry]>> Irq<S> {
         self.0.is_empty()
     }
 
-    /// Requests to be answered.
-    pub(crate) const fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Queues a request.
+    /// Queues a request. Gives how many there are then.
     ///
     /// # Errors
     ///
     /// The peer has more under way than IRD.
-    pub(crate) fn push(&mut self, msn: Msn, request: ReadRequest) -> Result<(), TermError> {
+    pub(crate) fn push(&mut self, msn: Msn, request: ReadRequest) -> Result<usize, TermError> {
         self.0
             .push(IrqEntry {
                 msn,
                 request,
                 done: 0,
             })
-            .map_err(|Full| TermError::UntaggedNoBuffer)
+            .map_err(|Full| TermError::UntaggedNoBuffer)?;
+        Ok(self.0.len())
     }
 
     /// The request to answer next.

@@ -494,7 +494,7 @@ fn read_request(qp: &Arc<Qp>, msn: Msn, request: ReadRequest) -> Result<(), Refu
         )
         .map_err(super::failure::remote)?;
     }
-    qp.irq.lock().push(msn, request)?;
-    qp.kick();
+    let waiting = qp.irq.lock().push(msn, request)?;
+    qp.kick_for_read(request.len, waiting);
     Ok(())
 }

@@ -49,6 +49,12 @@ impl_has_work! {
 /// Of the work item that only sends, beside the other one.
 pub(super) const POSTS: u64 = 1;
 
+/// Octets of a Read of the peer that is answered at once.
+const LARGE_READ: u32 = 16 * 1024;
+
+/// Reads of the peer that are answered at once, however small.
+const MANY_READS: usize = 8;
+
 impl WorkItem for Qp {
     type Pointer = Arc<Qp>;
 
@@ -91,10 +97,25 @@ impl Qp {
     /// more before; who polls would keep a patient work item off the processor.
     pub(super) fn kick_for_posts(self: &Arc<Self>) {
         if self.send_cq.is_awaited() {
-            let _ = self.dev.patient_queue().enqueue::<_, POSTS>(self.clone());
+            self.kick_patiently();
         } else {
             self.kick();
         }
+    }
+
+    /// As [`Qp::kick`] for a Read of the peer of `len` octets, one of `waiting`. An urgent work item
+    /// would answer small ones one by one, with a change of task for each.
+    pub(super) fn kick_for_read(self: &Arc<Self>, len: u32, waiting: usize) {
+        if len >= LARGE_READ || waiting >= MANY_READS {
+            self.kick();
+        } else {
+            self.kick_patiently();
+        }
+    }
+
+    /// Lets a patient work item send what there is to send.
+    fn kick_patiently(self: &Arc<Self>) {
+        let _ = self.dev.patient_queue().enqueue::<_, POSTS>(self.clone());
     }
 
     /// Lets the work item look at the socket.

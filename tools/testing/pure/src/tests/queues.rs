@@ -160,7 +160,7 @@ fn v_rd_9_irq_is_capped() {
                 len: n,
                 ..ReadRequest::default()
             };
-            irq.push(Msn(n), request).unwrap();
+            assert_eq!(irq.push(Msn(n), request), Ok(n as usize + 1));
         }
         assert!(!irq.has_room());
         let more = irq.push(Msn(0), ReadRequest::default());
