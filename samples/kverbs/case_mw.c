@@ -345,22 +345,11 @@ static void mw_inv_other_pd(struct kv *k)
 		inv(k, &l.p->a, l.mw->rkey, KV_PROT | KV_QP_OP);
 }
 
-static bool send_inv(struct kv *k, struct lab *l, u32 key, u32 want)
-{
-	struct kv_ep *b = &l->p->b;
-
-	return kv_ok(k, !kv_recv(b, 9, 0, 0, 0), "receive") &&
-	       kv_ok(k, !kv_post(&l->p->a, &(struct kv_wr) {
-			.op = IB_WR_SEND_WITH_INV, .id = 4, .key = key,
-			.quiet = true }), "post") &&
-	       kv_want(k, b->rcq, 9, want);
-}
-
 static void mw_inv_by_send(struct kv *k)
 {
 	struct lab l;
 
-	if (begin(k, &l) && bound(k, &l) && send_inv(k, &l, l.key, KV_OK))
+	if (begin(k, &l) && bound(k, &l) && kv_send_inv(k, l.p, l.key, KV_OK))
 		reads(k, &l, l.key, KV_FAILS);
 }
 
@@ -386,7 +375,7 @@ static void mw_holds_remote(struct kv *k)
 	struct lab l;
 
 	if (begin_with(k, &l, KV_REMOTE | IB_ACCESS_MW_BIND) && bound(k, &l) &&
-	    send_inv(k, &l, l.mr->mr->rkey, KV_REM_INV))
+	    kv_send_inv(k, l.p, l.mr->mr->rkey, KV_REM_INV))
 		kv_is_down(k, &l.p->a);
 }
 

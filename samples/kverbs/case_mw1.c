@@ -141,17 +141,10 @@ static void mw1_inv(struct kv *k)
 
 static void mw1_inv_by_send(struct kv *k)
 {
-	struct kv_ep *b;
 	struct lab l;
 
-	if (!begin(k, &l) || !bound(k, &l))
-		return;
-	b = &l.p->b;
-	if (kv_ok(k, !kv_recv(b, 9, 0, 0, 0), "receive") &&
-	    kv_ok(k, !kv_post(&l.p->a, &(struct kv_wr) {
-			.op = IB_WR_SEND_WITH_INV, .id = 4, .key = l.key,
-			.quiet = true }), "post") &&
-	    kv_want(k, b->rcq, 9, KV_REM_INV))
+	if (begin(k, &l) && bound(k, &l) &&
+	    kv_send_inv(k, l.p, l.key, KV_REM_INV))
 		reads(k, &l, l.q, 0, l.key, KV_OK);
 }
 

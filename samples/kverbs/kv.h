@@ -193,6 +193,8 @@ bool kv_want(struct kv *k, struct ib_cq *cq, u64 id, u32 want);
 bool kv_do(struct kv *k, struct kv_ep *ep, const struct kv_wr *wr, u32 want);
 bool kv_reg(struct kv *k, struct kv_ep *ep, struct kv_mr *mr, u32 key,
 	    int access, u32 want);
+/* From a to b, invalidating @key; the receive of b completes with @want. */
+bool kv_send_inv(struct kv *k, struct kv_pair *p, u32 key, u32 want);
 /* Nothing completes for a while. */
 bool kv_quiet(struct kv *k, struct ib_cq *cq);
 bool kv_state(struct kv *k, struct kv_ep *ep, enum ib_qp_state want);

@@ -122,6 +122,15 @@ bool kv_reg(struct kv *k, struct kv_ep *ep, struct kv_mr *mr, u32 key,
 	return kv_do(k, ep, &wr, want);
 }
 
+bool kv_send_inv(struct kv *k, struct kv_pair *p, u32 key, u32 want)
+{
+	return kv_ok(k, !kv_recv(&p->b, 9, 0, 0, 0), "receive") &&
+	       kv_ok(k, !kv_post(&p->a, &(struct kv_wr) {
+			.op = IB_WR_SEND_WITH_INV, .id = 4, .key = key,
+			.quiet = true }), "post") &&
+	       kv_want(k, p->b.rcq, 9, want);
+}
+
 bool kv_quiet(struct kv *k, struct ib_cq *cq)
 {
 	struct ib_wc wc;

@@ -143,16 +143,16 @@ impl Cq {
             return Err(EINVAL);
         }
         let len = init.cqe.checked_next_power_of_two().ok_or(EINVAL)?;
-        let (ring, entry) = match udata {
+        let (ring, entry, vector) = match udata {
             Some(udata) => {
                 let (ring, entry) = UserRing::new(len, udata)?;
-                (Ring::User(ring), Some(entry))
+                (Ring::User(ring), Some(entry), None)
             }
-            None => (Ring::Kernel(KernelRing::new(len)?), None),
-        };
-        let vector = match udata {
-            Some(_) => None,
-            None => Some(Vector::new(handle.clone(), queues, init.vector)?),
+            None => {
+                let ring = Ring::Kernel(KernelRing::new(len)?);
+                let vector = Vector::new(handle.clone(), queues, init.vector)?;
+                (ring, None, Some(vector))
+            }
         };
         let state = State {
             ring,

@@ -305,20 +305,17 @@ impl Window {
         party: Party<'_>,
     ) -> Result<Option<Arc<Mr>>, MrError> {
         let mut state = self.state.lock();
-        let Some(bound) = &state.bound else {
-            return match state.pd == party.pd {
-                false => Err(MrError::Pd),
-                true if self.kind == MwType::One => Err(MrError::Access),
-                true => Ok(None),
-            };
+        let is_theirs = match &state.bound {
+            Some(bound) => state.is_for(bound, party),
+            None => state.pd == party.pd,
         };
-        if !state.is_for(bound, party) {
+        if !is_theirs {
             return Err(MrError::Pd);
         }
         if self.kind == MwType::One {
             return Err(MrError::Access);
         }
-        if bound.stag != stag {
+        if state.bound.as_ref().is_some_and(|bound| bound.stag != stag) {
             return Err(MrError::Invalid);
         }
         let old = state.bound.take();
