@@ -49,6 +49,7 @@ extern const struct kv_case kv_object_cases[];
 extern const struct kv_case kv_request_cases[];
 extern const struct kv_case kv_busy_cases[];
 extern const struct kv_case kv_apart_cases[];
+extern const struct kv_case kv_first_cases[];
 
 /* One running case. */
 struct kv {
@@ -97,6 +98,7 @@ struct kv_opts {
 	bool silent_cq;			/* CQs without a handler */
 	bool all_signaled;		/* whatever the requests say */
 	bool unconnected;		/* queue pair at end a only */
+	bool mute;			/* end a is TCP that asks by MPA, no more */
 	/* Called for each end once it has its queue pair, before connecting. */
 	void (*prepare)(struct kv *k, struct kv_ep *ep);
 };
@@ -107,6 +109,7 @@ struct kv_pair {
 	struct kv_opts o;
 	struct rdma_cm_id *listen;
 	struct kv_ep a, b;		/* a connects to b */
+	struct socket *mute;
 };
 
 /* Two connected ends, or NULL and a noted failure. */

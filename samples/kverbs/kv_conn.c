@@ -5,7 +5,9 @@
  */
 #include <linux/inet.h>
 #include <linux/module.h>
+#include <linux/net.h>
 #include <linux/slab.h>
+#include <net/net_namespace.h>
 
 #include "kv.h"
 
@@ -205,6 +207,8 @@ static void pair_release(void *obj)
 		rdma_destroy_id(p->listen);
 	ep_release(&p->a);
 	ep_release(&p->b);
+	if (p->mute)
+		sock_release(p->mute);
 	kfree(p);
 }
 
@@ -252,6 +256,28 @@ static bool connect(struct kv_pair *p, struct sockaddr *sa)
 	       step(p, &p->b, 0, RDMA_CM_EVENT_ESTABLISHED, "accept");
 }
 
+/* An initiator of revision 1 (RFC 5044 section 7.1), which says no more. */
+static bool ask(struct kv_pair *p, struct sockaddr *sa)
+{
+	static const u8 request[20] = "MPA ID Req Frame\0\1";
+	struct kvec vec = { .iov_base = (void *)request,
+			    .iov_len = sizeof(request) };
+	struct msghdr msg = { };
+	int rv;
+
+	rv = sock_create_kern(&init_net, AF_INET, SOCK_STREAM, IPPROTO_TCP,
+			      &p->mute);
+	if (rv)
+		p->mute = NULL;
+	else
+		rv = kernel_connect(p->mute, (struct sockaddr_unsized *)sa,
+				    sizeof(struct sockaddr_in), 0);
+	if (!rv)
+		rv = kernel_sendmsg(p->mute, &msg, &vec, 1, sizeof(request));
+	return kv_ok(p->k, rv == sizeof(request), "TCP: %d", rv) &&
+	       step(p, &p->b, 0, RDMA_CM_EVENT_ESTABLISHED, "accept");
+}
+
 struct kv_pair *kv_connect(struct kv *k, const struct kv_opts *o)
 {
 	struct sockaddr_storage ss;
@@ -276,8 +302,9 @@ struct kv_pair *kv_connect(struct kv *k, const struct kv_opts *o)
 	port = port < 60000 ? port + 1 : 31000;
 	if (!kv_ok(k, !inet_pton_with_scope(&init_net, AF_INET, addr, text, &ss),
 		   "address %s", addr) ||
-	    !listen(p, (struct sockaddr *)&ss) ||
-	    !connect(p, (struct sockaddr *)&ss))
+	    !listen(p, (struct sockaddr *)&ss))
+		return NULL;
+	if (!(p->o.mute ? ask : connect)(p, (struct sockaddr *)&ss))
 		return NULL;
 	return p;
 }

@@ -26,7 +26,7 @@ static const struct {
 	{ "mw", kv_mw_cases }, { "mw1", kv_mw1_cases },
 	{ "object", kv_object_cases },
 	{ "request", kv_request_cases }, { "busy", kv_busy_cases },
-	{ "apart", kv_apart_cases },
+	{ "apart", kv_apart_cases }, { "first", kv_first_cases },
 };
 
 struct owned {

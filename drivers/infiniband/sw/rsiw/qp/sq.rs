@@ -138,13 +138,9 @@ impl Wqe {
         match self.operation {
             Operation::Read { .. } => Class::Read,
             Operation::Invalidate { .. } => Class::Invalidate,
-            _ => Class::Transfer,
+            Operation::Register(_) | Operation::Bind(_) => Class::Register,
+            Operation::Send { .. } | Operation::Write { .. } => Class::Transfer,
         }
-    }
-
-    /// Whether its fence means something (V-FNC-5).
-    pub(super) fn is_fenced(&self) -> bool {
-        self.fence && !matches!(self.operation, Operation::Register(_) | Operation::Bind(_))
     }
 }
 

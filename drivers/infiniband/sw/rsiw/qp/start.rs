@@ -123,7 +123,7 @@ pub(super) fn next_request(
         }
         let earlier = !sq.order.is_empty();
         let reads = sq.orq.outstanding();
-        let start = may_start(wqe.class(), wqe.is_fenced(), reads, sq.ord, earlier);
+        let start = may_start(wqe.class(), wqe.fence, reads, sq.ord, earlier);
         let failed = match (start, &sink) {
             (Start::Wait, _) => {
                 sq.stalled = true;
