@@ -7,6 +7,8 @@
 #[path = "../../../../drivers/infiniband/sw/rsiw/wire/mod.rs"]
 mod wire;
 
+// The driver uses what the peers here do not.
+#[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/sw/rsiw/proto/mod.rs"]
 mod proto;
 

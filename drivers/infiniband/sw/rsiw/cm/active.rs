@@ -360,7 +360,6 @@ fn failed(
         return;
     }
     let error = match failure.reason {
-        Reason::Timeout => ETIMEDOUT,
         Reason::Closed => ECONNRESET,
         _ => EPROTO,
     };

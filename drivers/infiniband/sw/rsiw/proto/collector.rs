@@ -17,8 +17,6 @@ use crate::wire::terminate::TermError;
 /// Why set-up failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The peer's frame did not come in time: `-ETIMEDOUT`.
-    Timeout,
     /// TCP ended before the frame was complete: `-ECONNRESET`.
     Closed,
     /// Neither key of MPA: `-EPROTO`, as all that follow.

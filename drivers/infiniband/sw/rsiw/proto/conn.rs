@@ -216,15 +216,13 @@ impl Initiator {
         }))
     }
 
-    /// The timer has run out.
-    pub(crate) fn timeout(&mut self) -> Option<Event> {
-        give_up(&mut self.over, Reason::Timeout)
-    }
-
     /// TCP was closed or reset. An old responder may do that on an enhanced Request; a new
     /// connection with revision 1 may do better (X-ENH-5).
     pub(crate) fn closed(&mut self) -> Option<Event> {
-        give_up(&mut self.over, Reason::Closed)
+        if core::mem::replace(&mut self.over, true) {
+            return None;
+        }
+        Some(Event::Failed(Reason::Closed.into()))
     }
 
     /// Private data of the Reply; at most 512 octets, more than an iw_cm event can tell (T-10).
@@ -296,16 +294,6 @@ impl Responder {
             depths,
             self.config.cap,
         )))
-    }
-
-    /// Whether a Request waits for an answer.
-    pub(crate) const fn is_open(&self) -> bool {
-        self.open.is_some()
-    }
-
-    /// Most private data that the Reply can carry for the consumer.
-    pub(crate) fn max_private_data(&self) -> usize {
-        max_private_data(matches!(self.open, Some((_, Some(_)))))
     }
 
     /// Answers the Request: writes the Reply into `out`, gives its length and what was agreed.
@@ -393,17 +381,6 @@ impl Responder {
         Ok(n)
     }
 
-    /// The timer has run out before the Request was complete. (Not for the time that the
-    /// consumer takes to answer.)
-    pub(crate) fn timeout(&mut self) -> Option<Event> {
-        give_up(&mut self.over, Reason::Timeout)
-    }
-
-    /// TCP was closed or reset before the Request was complete (T-42b).
-    pub(crate) fn closed(&mut self) -> Option<Event> {
-        give_up(&mut self.over, Reason::Closed)
-    }
-
     /// Private data of the Request; at most 512 octets, more than an iw_cm event can tell (T-10).
     pub(crate) fn private_data(&self) -> &[u8] {
         self.request.private_data()
@@ -440,11 +417,4 @@ fn check_rev(rev: u8, highest: u8) -> Result<(), Failure> {
         rev if rev > highest => Err(Reason::Revision.into()),
         _ => Ok(()),
     }
-}
-
-fn give_up(over: &mut bool, reason: Reason) -> Option<Event> {
-    if core::mem::replace(over, true) {
-        return None;
-    }
-    Some(Event::Failed(reason.into()))
 }

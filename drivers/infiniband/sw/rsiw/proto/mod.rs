@@ -6,8 +6,6 @@
 //! arguments, actions go out as data. Whoever owns a state machine serialises its use; the
 //! receive half runs in softirq, the others in whatever context the driver calls them.
 #![forbid(unsafe_code)]
-// The state machines are complete, whether or not the driver uses every part yet.
-#![allow(dead_code)]
 
 pub(crate) mod collector;
 pub(crate) mod conn;

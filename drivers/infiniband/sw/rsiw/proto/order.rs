@@ -63,11 +63,6 @@ impl<W: Copy, S: DerefMut<Target = [Record<W>]>> Order<S> {
         self.ring.is_full()
     }
 
-    /// Work requests under way or waiting for an older one.
-    pub(crate) const fn len(&self) -> usize {
-        self.ring.len()
-    }
-
     /// Notes a work request that begins.
     ///
     /// # Errors
@@ -132,12 +127,6 @@ impl<W: Copy, S: DerefMut<Target = [Record<W>]>> Order<S> {
         let record = self.ring.pop()?;
         self.base = self.base.wrapping_add(1);
         Some((record.work, record.status.unwrap_or(Status::Flushed)))
-    }
-
-    /// Looks at the oldest work request.
-    pub(crate) fn front(&self) -> Option<(&W, Option<Status>)> {
-        let record = self.ring.get(0)?;
-        Some((&record.work, record.status))
     }
 
     /// As new: for another connection on the same QP (T-35). The ring must be empty, what is

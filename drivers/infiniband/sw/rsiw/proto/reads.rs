@@ -144,11 +144,6 @@ impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
         self.oldest = self.oldest.next();
         self.ring.pop()
     }
-
-    /// Gives the storage back.
-    pub(crate) fn into_slots(self) -> S {
-        self.ring.into_slots()
-    }
 }
 
 /// One of the peer's Reads that has to be answered.
@@ -158,14 +153,12 @@ pub(crate) struct IrqEntry {
     pub(crate) msn: Msn,
     /// What to send and where to.
     pub(crate) request: ReadRequest,
-    /// Octets handed to TCP.
-    pub(crate) done: u32,
 }
 
 impl IrqEntry {
-    /// The request as a Terminate quotes it when the source breaks on the way (P-TERM-6).
-    pub(crate) fn quote(&self) -> Quote {
-        Quote::read_request(self.request, self.msn, self.done)
+    /// The request as a Terminate quotes it when the source breaks after `done` octets (P-TERM-6).
+    pub(crate) fn quote(&self, done: u32) -> Quote {
+        Quote::read_request(self.request, self.msn, done)
     }
 }
 
@@ -196,11 +189,7 @@ impl<S: DerefMut<Target = [IrqEntry]>> Irq<S> {
     /// The peer has more under way than IRD.
     pub(crate) fn push(&mut self, msn: Msn, request: ReadRequest) -> Result<usize, TermError> {
         self.0
-            .push(IrqEntry {
-                msn,
-                request,
-                done: 0,
-            })
+            .push(IrqEntry { msn, request })
             .map_err(|Full| TermError::UntaggedNoBuffer)?;
         Ok(self.0.len())
     }
@@ -210,21 +199,9 @@ impl<S: DerefMut<Target = [IrqEntry]>> Irq<S> {
         self.0.get(0).copied()
     }
 
-    /// Notes that `done` octets of the oldest request are handed to TCP.
-    pub(crate) fn set_done(&mut self, done: u32) {
-        if let Some(entry) = self.0.get_mut(0) {
-            entry.done = done;
-        }
-    }
-
     /// Takes the oldest request out: its response is handed to TCP, or it is dropped. The slot
     /// is free for the peer's next request then.
     pub(crate) fn pop(&mut self) -> Option<IrqEntry> {
         self.0.pop()
-    }
-
-    /// Gives the storage back.
-    pub(crate) fn into_slots(self) -> S {
-        self.0.into_slots()
     }
 }

@@ -112,9 +112,4 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
         }
         core::mem::swap(self, to);
     }
-
-    /// Gives the storage back.
-    pub(crate) fn into_slots(self) -> S {
-        self.slots
-    }
 }

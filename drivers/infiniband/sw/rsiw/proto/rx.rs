@@ -374,8 +374,3 @@ impl Rx {
 fn wraps(to: TaggedOffset, len: u32) -> bool {
     len > 0 && to.checked_add(len.saturating_sub(1)).is_none()
 }
-
-/// All that a received Terminate says; `head` as given to [`Rx::segment`].
-pub(crate) fn received_terminate(head: &[u8]) -> Option<Received> {
-    Received::parse(head.get(ddp::UNTAGGED_LEN..)?)
-}

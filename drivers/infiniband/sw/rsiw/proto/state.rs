@@ -42,16 +42,6 @@ impl State {
         matches!(self, State::Rts)
     }
 
-    /// Whether inbound segments are processed.
-    pub(crate) const fn receives(self) -> bool {
-        matches!(self, State::Rts)
-    }
-
-    /// Whether TCP belongs to the QP.
-    pub(crate) const fn attached(self) -> bool {
-        matches!(self, State::Rts | State::Closing | State::Terminate)
-    }
-
     /// What becomes of a work request posted to the SQ; never refused (T-34).
     pub(crate) const fn post_send(self) -> Post {
         match self {

@@ -473,11 +473,9 @@ pub(super) fn response_failure(
     error: crate::mr::access::MrError,
     done: u32,
 ) -> Failure {
-    let mut entry = *entry;
-    entry.done = done;
     Failure {
         error: remote(error),
-        quote: Some(entry.quote()),
+        quote: Some(entry.quote(done)),
         in_completion: false,
         denied: false,
     }

@@ -6,7 +6,7 @@
 //! Pure: depends on `core` and `zerocopy` only and runs in any context. The module and the
 //! cargo crate of the tests compile these very files.
 #![forbid(unsafe_code)]
-// The formats are complete, whether or not the driver reads every field yet.
+// The raw peer and the tests use what the driver does not.
 #![allow(dead_code)]
 
 pub(crate) mod ddp;

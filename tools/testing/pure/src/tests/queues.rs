@@ -166,9 +166,8 @@ fn v_rd_9_irq_is_capped() {
         let more = irq.push(Msn(0), ReadRequest::default());
         assert_eq!(more, Err(TermError::UntaggedNoBuffer));
         for n in 0..ird as u32 {
-            irq.set_done(n / 2);
             let front = irq.front().unwrap();
-            assert_eq!((front.msn, front.done), (Msn(n), n / 2));
+            assert_eq!((front.msn, front.request.len), (Msn(n), n));
             assert_eq!(irq.pop(), Some(front));
         }
         assert!(irq.is_empty() && irq.pop().is_none());
@@ -265,12 +264,13 @@ fn v_qp_21_more_records() {
             match rng.below(8) {
                 0 => {
                     let depth = 1 + rng.below(16);
-                    let before = order.len();
                     let mut other = Order::new(vec![Record::default(); depth]);
                     order.swap_if_larger(&mut other);
-                    assert_eq!(order.len(), before);
                     assert!(other.is_empty());
-                    assert!(depth <= before || !order.is_full());
+                    // A larger ring has room; a smaller one changes nothing.
+                    if depth > next as usize - popped.len() {
+                        assert!(!order.is_full());
+                    }
                 }
                 1..=4 => {
                     if let Ok(token) = order.push(next) {

@@ -72,7 +72,6 @@ fn p_term_6_read_under_way() {
     let entry = IrqEntry {
         msn: Msn(3),
         request: ReadRequest::parse(&read_request()[18..]).unwrap(),
-        done: 0x800,
     };
     let mut quoted = read_request();
     // Sink TO 0x2800, size 0x800, source TO 0x3800.
@@ -80,7 +79,7 @@ fn p_term_6_read_under_way() {
     quoted[18 + 14] = 0x08;
     quoted[18 + 26] = 0x38;
     let want = [&[0x01, 0x00, 0xe0, 0x00, 0x00, 0x2e][..], &quoted].concat();
-    assert_eq!(sent(TermError::RemoteStag, Some(entry.quote())), want);
+    assert_eq!(sent(TermError::RemoteStag, Some(entry.quote(0x800))), want);
 }
 
 /// P-TERM-5: layer 0 type 2: length and DDP header, never the RDMAP header.

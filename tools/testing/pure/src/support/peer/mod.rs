@@ -189,7 +189,7 @@ impl Peer {
     /// Takes in a piece of the stream.
     pub(crate) fn receive(&mut self, chunk: &[u8]) {
         let n = self.set_up(chunk);
-        if self.state.receives() {
+        if self.state == State::Rts {
             self.data(&chunk[n..]);
         }
     }
@@ -252,7 +252,7 @@ impl Peer {
     }
 
     fn data(&mut self, mut chunk: &[u8]) {
-        while self.state.receives() {
+        while self.state == State::Rts {
             match self.deframer.next(&chunk) {
                 Ok(Step::NeedMore) => return,
                 Ok(Step::Stage { at, n }) => {

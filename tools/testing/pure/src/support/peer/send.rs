@@ -29,10 +29,8 @@ impl Peer {
             let start = frame.offset as usize;
             let payload = &outgoing.data[start..start + usize::from(frame.payload)];
             self.emit(&header[..frame.header_len], payload, frame.ulpdu_len);
-            match (frame.last, outgoing.response) {
-                (false, true) => self.irq.set_done(outgoing.message.sent()),
-                (true, true) => drop(self.irq.pop()),
-                _ => {}
+            if frame.last && outgoing.response {
+                self.irq.pop();
             }
             if !frame.last {
                 self.outgoing = Some(outgoing);
@@ -55,7 +53,7 @@ impl Peer {
             });
             // T-5: a length of zero is zero octets, whatever else there is.
             let Some(data) = (if r.len == 0 { Some(Vec::new()) } else { data }) else {
-                self.fail(TermError::RemoteStag, Some(entry.quote()));
+                self.fail(TermError::RemoteStag, Some(entry.quote(0)));
                 return false;
             };
             let kind = Kind::ReadResponse {
