@@ -75,6 +75,11 @@ pub(crate) enum Event {
         /// All is flushed; counts from Error to Idle.
         flushed: bool,
     },
+    /// The QP is destroyed.
+    Destroy {
+        /// As in `Modify`, and the consumer wants it.
+        idle: bool,
+    },
     /// The peer's FIN.
     PeerFin {
         /// As in `Modify`, and the stream was not cut inside an FPDU.
@@ -207,6 +212,10 @@ pub(crate) const fn remote_class(code: u16) -> Async {
 pub(crate) fn next(state: State, event: Event) -> Result<(State, Effects), Illegal> {
     match event {
         Event::Modify { to, idle, flushed } => modify(state, to, idle, flushed),
+        // What has completed may still be in TCP. Nothing asks for a reset that would destroy it
+        // (V-QP-25), and consumers such as rsockets count on its arrival.
+        Event::Destroy { idle: true } if state == State::Rts => to_error(Tcp::Keep, None),
+        Event::Destroy { idle } => modify(state, State::Error, idle, false),
         _ => match state {
             State::Idle => match event {
                 Event::Connected => Ok((State::Rts, Effects::default())),

@@ -28,6 +28,7 @@ use crate::{
             Callbacks,
             TcpSocket, //
         },
+        process::Process,
         rdma::{
             attr::{
                 IbQpState,
@@ -177,7 +178,7 @@ impl Qp {
 
     /// Ends the connection abruptly, or its set-up. Used by the connection manager.
     pub(crate) fn abort(self: &Arc<Self>) {
-        self.transition(Event::Modify {
+        self.transition(|_| Event::Modify {
             to: State::Error,
             idle: false,
             flushed: false,
@@ -186,13 +187,14 @@ impl Qp {
 
     /// The peer is out of reach for good.
     pub(crate) fn lost(self: &Arc<Self>) {
-        self.transition(Event::Lost);
+        self.transition(|_| Event::Lost);
     }
 
     /// Feeds an event and does what follows from it.
-    fn transition(self: &Arc<Self>, event: Event) {
+    fn transition(self: &Arc<Self>, event: impl FnOnce(&Inner) -> Event) {
         let mut after = After::default();
         let mut inner = self.inner.lock();
+        let event = event(&inner);
         let _ = self.apply(&mut inner, event, None, &mut after);
         self.progress(&mut inner, &mut after);
         drop(inner);
@@ -420,7 +422,9 @@ impl Qp {
         result
     }
 
-    /// Ends the connection and whatever the QP does, for good.
+    /// Ends the connection and whatever the QP does, for good. What has completed still goes out,
+    /// unless the process has died: its peer must not take that for an end in good order, after
+    /// which what it posts waits for another connection.
     ///
     /// # Errors
     ///
@@ -431,7 +435,9 @@ impl Qp {
         }
         self.dev.qps.remove(self.num());
         self.destroyed.store(true, Relaxed);
-        self.abort();
+        self.transition(|inner| Event::Destroy {
+            idle: self.is_idle(inner) && !Process::current().is_ending(),
+        });
         self.cancel_timer();
         self.send_cq.forget(&self.handle);
         self.recv_cq.forget(&self.handle);

@@ -103,6 +103,15 @@ pub fn add(list: &mut List) {
             c.tcp.expect_end(End::Fin)
         },
     );
+    list.add("V-QP-25", "what completed arrives after destruction", |w| {
+        let mut c = stalled(w)?;
+        w.ep.say(&format!("fill {} {FROM} 9000 0", c.slot))?;
+        c.post(1, op::WRITE, FROM, 9000, &to())?;
+        c.expect_wc("s", 1, 0)?;
+        c.say("destroy", "")?;
+        long_write(&mut c, 9000)?;
+        c.tcp.expect_end(End::Fin)
+    });
     list.add("V-QP-25", "destruction ends the connection", |w| {
         for busy in [false, true] {
             let mut c = if busy { stalled(w)? } else { w.conn()? };

@@ -69,6 +69,19 @@ fn t_36_to_error() {
     assert_eq!(modify(Error, Error), Ok((Error, Effects::default())));
 }
 
+/// V-QP-25: destruction resets TCP only if something is cut off by it.
+#[test]
+fn v_qp_25_destroy() {
+    for idle in [false, true] {
+        let destroy = |state| next(state, Event::Destroy { idle });
+        let tcp = if idle { Tcp::Keep } else { Tcp::Reset };
+        assert_eq!(destroy(Rts), error(tcp, None, true));
+        for state in [Idle, Closing, Terminate, Error] {
+            assert_eq!(destroy(state), modify(state, Error));
+        }
+    }
+}
+
 /// V-ST-9, V-ST-10, V-ST-33, T-36: RTS to Closing.
 #[test]
 fn v_st_9_10_to_closing() {
