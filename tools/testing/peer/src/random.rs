@@ -13,9 +13,9 @@ use crate::wire::{ddp, rdmap, terminate};
 use crate::world::{op, Conn, World, BUFFER_LEN};
 use std::time::{Duration, Instant};
 
-/// Where the Reads begin. Writes stay below: a peer that changes what it reads at that moment gets
-/// octets that do not fit their CRC, if the change comes between the CRC and TCP's copy.
-const READ_FROM: u64 = BUFFER_LEN as u64 - 8192;
+/// Where Writes and Reads, of the same memory, begin at the latest: no payload is longer than the
+/// rest.
+const ROOM: u64 = BUFFER_LEN as u64 - 8192;
 
 /// The xorshift64* generator.
 pub struct Rng(u64);
@@ -153,7 +153,7 @@ fn pieces(rng: &mut Rng, tcp: &mut Tcp, mut bytes: &[u8]) {
 fn segment(rng: &mut Rng, c: &mut Conn) -> Vec<u8> {
     let most = if rng.one_in(8) { 5000 } else { 80 };
     let payload = pattern(rng.below(most) as usize, 1);
-    let at = c.to + rng.below(READ_FROM - 6000);
+    let at = c.to + rng.below(ROOM);
     let msn = c.send_msn;
     let mut v = match rng.below(12) {
         0..=2 => write(c.stag, at, &payload),
@@ -165,7 +165,7 @@ fn segment(rng: &mut Rng, c: &mut Conn) -> Vec<u8> {
         6 => untagged(U, SEND, 0, [0, msn, 0], &payload),
         7 | 8 => {
             c.read_msn += 1;
-            c.read(READ_FROM + rng.below(1000), rng.below(3000) as u32)
+            c.read(rng.below(ROOM), rng.below(3000) as u32)
                 .request(c.read_msn - 1)
         }
         9 => tagged(T_LAST, READ_RESP, rng.bits() as u32, at, &payload),

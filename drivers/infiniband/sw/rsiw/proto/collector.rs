@@ -70,6 +70,8 @@ pub(super) struct Collector {
     buf: [u8; MAX_FRAME],
     have: usize,
     header: Option<Header>,
+    /// The frame is complete, wrong, or not to come any more.
+    over: bool,
 }
 
 impl Collector {
@@ -78,6 +80,7 @@ impl Collector {
             buf: [0; MAX_FRAME],
             have: 0,
             header: None,
+            over: false,
         }
     }
 
@@ -89,16 +92,41 @@ impl Collector {
     }
 
     /// Octets still to come, as far as that is known.
-    pub(super) fn wanted(&self) -> usize {
+    fn missing(&self) -> usize {
         self.frame_len().saturating_sub(self.have)
     }
 
-    /// Takes what it needs of `bytes`; gives how much that was, and the header once the frame is
-    /// complete.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> (usize, Result<Option<Header>, FrameError>) {
+    /// Octets to read next; 0 once it is over. Reading no more than that leaves what follows the
+    /// frame to the data path.
+    pub(super) fn wanted(&self) -> usize {
+        if self.over {
+            0
+        } else {
+            self.missing()
+        }
+    }
+
+    /// Nothing more comes. Gives whether that is news.
+    pub(super) fn end(&mut self) -> bool {
+        !core::mem::replace(&mut self.over, true)
+    }
+
+    /// Takes what it needs of `bytes`; gives how much that was, and once the header of the complete
+    /// frame or what is wrong with it.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> (usize, Option<Result<Header, Failure>>) {
+        if self.over {
+            return (0, None);
+        }
+        let (taken, result) = self.gather(bytes);
+        let result = result.map_err(Failure::from).transpose();
+        self.over = result.is_some();
+        (taken, result)
+    }
+
+    fn gather(&mut self, bytes: &[u8]) -> (usize, Result<Option<Header>, FrameError>) {
         let mut taken = 0usize;
         loop {
-            let end = self.have.saturating_add(self.wanted());
+            let end = self.have.saturating_add(self.missing());
             let to = self.buf.get_mut(self.have..end).unwrap_or(&mut []);
             let from = bytes.get(taken..).unwrap_or(&[]);
             let mut n = 0usize;
@@ -108,7 +136,7 @@ impl Collector {
             }
             taken = taken.saturating_add(n);
             self.have = self.have.saturating_add(n);
-            if self.wanted() > 0 {
+            if self.missing() > 0 {
                 return (taken, Ok(None));
             }
             if let Some(header) = self.header {

@@ -97,13 +97,21 @@ pub(crate) struct Fed {
     pub(crate) event: Option<Event>,
 }
 
+impl Fed {
+    fn new(consumed: usize, judged: Option<Result<Event, Failure>>) -> Self {
+        Self {
+            consumed,
+            event: judged.map(|event| event.unwrap_or_else(Event::Failed)),
+        }
+    }
+}
+
 /// The side that connects.
 #[derive(Clone, Debug)]
 pub(crate) struct Initiator {
     config: Config,
     want: Depths,
     reply: Collector,
-    over: bool,
 }
 
 impl Initiator {
@@ -114,7 +122,6 @@ impl Initiator {
             config,
             want,
             reply: Collector::new(),
-            over: false,
         }
     }
 
@@ -145,29 +152,14 @@ impl Initiator {
     /// Octets to read next; 0 once the Reply is complete. Reading no more than that leaves what
     /// follows the Reply to the data path.
     pub(crate) fn wanted(&self) -> usize {
-        if self.over {
-            0
-        } else {
-            self.reply.wanted()
-        }
+        self.reply.wanted()
     }
 
     /// Takes in what came from the responder.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Fed {
-        if self.over {
-            return Fed {
-                consumed: 0,
-                event: None,
-            };
-        }
-        let (consumed, result) = self.reply.feed(bytes);
-        let event = match result {
-            Ok(None) => None,
-            Ok(Some(header)) => Some(self.judge(&header).unwrap_or_else(Event::Failed)),
-            Err(e) => Some(Event::Failed(e.into())),
-        };
-        self.over = event.is_some();
-        Fed { consumed, event }
+        let (consumed, frame) = self.reply.feed(bytes);
+        let judged = frame.map(|header| self.judge(&header?));
+        Fed::new(consumed, judged)
     }
 
     fn judge(&self, header: &Header) -> Result<Event, Failure> {
@@ -219,10 +211,9 @@ impl Initiator {
     /// TCP was closed or reset. An old responder may do that on an enhanced Request; a new
     /// connection with revision 1 may do better (X-ENH-5).
     pub(crate) fn closed(&mut self) -> Option<Event> {
-        if core::mem::replace(&mut self.over, true) {
-            return None;
-        }
-        Some(Event::Failed(Reason::Closed.into()))
+        self.reply
+            .end()
+            .then(|| Event::Failed(Reason::Closed.into()))
     }
 
     /// Private data of the Reply; at most 512 octets, more than an iw_cm event can tell (T-10).
@@ -238,7 +229,6 @@ pub(crate) struct Responder {
     request: Collector,
     /// The Request, from its arrival until it is answered.
     open: Option<(Header, Option<Enhanced>)>,
-    over: bool,
 }
 
 impl Responder {
@@ -248,35 +238,19 @@ impl Responder {
             config,
             request: Collector::new(),
             open: None,
-            over: false,
         }
     }
 
     /// Octets to read next; 0 once the Request is complete.
     pub(crate) fn wanted(&self) -> usize {
-        if self.over {
-            0
-        } else {
-            self.request.wanted()
-        }
+        self.request.wanted()
     }
 
     /// Takes in what came from the initiator.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Fed {
-        if self.over {
-            return Fed {
-                consumed: 0,
-                event: None,
-            };
-        }
-        let (consumed, result) = self.request.feed(bytes);
-        let event = match result {
-            Ok(None) => None,
-            Ok(Some(header)) => Some(self.judge(&header).unwrap_or_else(Event::Failed)),
-            Err(e) => Some(Event::Failed(e.into())),
-        };
-        self.over = event.is_some();
-        Fed { consumed, event }
+        let (consumed, frame) = self.request.feed(bytes);
+        let judged = frame.map(|header| self.judge(&header?));
+        Fed::new(consumed, judged)
     }
 
     fn judge(&mut self, header: &Header) -> Result<Event, Failure> {

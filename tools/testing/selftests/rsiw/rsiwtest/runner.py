@@ -76,9 +76,10 @@ def parse(argv):
                    help="share the tests with others who are given this "
                    "directory, which is empty at first")
     p.add_argument("--seconds", type=int, metavar="N",
-                   help="how long the test `soak` runs (60)")
+                   help="how long `soak` and `peer-random` run (60)")
     p.add_argument("--seed", type=int, metavar="S",
-                   help="of the test `soak` (random; it is printed)")
+                   help="of `soak` (random; it is printed) and "
+                   "`peer-random` (1)")
     p.add_argument("--debug", action="store_true",
                    help="on a debugging kernel: give everything %d times the "
                    "time, look for leaked memory at the end" % SLOW)

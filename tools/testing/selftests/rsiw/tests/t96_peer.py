@@ -92,7 +92,9 @@ def storm(t):
 @test("peer-random", limit=120, cost=70, only_type="rsiw", long=True)
 def random(t):
     """Valid traffic of the raw peer, changed at random."""
-    status, text = peer(t, "random", "--seed", 1, "--seconds", 60, limit=110)
+    seconds = t.env.seconds or 60
+    status, text = peer(t, "random", "--seed", t.env.seed or 1, "--seconds",
+                        seconds, limit=seconds + 50)
     if isinstance(status, TimedOut):
         raise status
     if status:

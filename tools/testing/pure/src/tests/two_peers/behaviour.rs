@@ -4,6 +4,15 @@
 
 use super::*;
 
+/// To where the peer allows it.
+fn write_octet(octet: u8) -> Wr {
+    Wr::Write {
+        data: vec![octet],
+        stag: TARGET,
+        to: BASE,
+    }
+}
+
 /// T-24, M-MPA-22: the responder is silent until the first FPDU.
 #[test]
 fn t_24_responder_waits() {
@@ -79,25 +88,9 @@ fn t_8_bad_crc_places_nothing() {
         assert_eq!(b.state, State::Error);
     }
     let (mut a, mut b) = pair(config(1, true, false), config(2, true, false));
-    a.post(
-        0,
-        Wr::Write {
-            data: vec![1],
-            stag: TARGET,
-            to: BASE,
-        },
-        false,
-    );
+    a.post(0, write_octet(1), false);
     settle(&mut a, &mut b);
-    a.post(
-        0,
-        Wr::Write {
-            data: vec![2],
-            stag: TARGET,
-            to: BASE,
-        },
-        false,
-    );
+    a.post(0, write_octet(2), false);
     a.transmit(1);
     *a.out.back_mut().unwrap() ^= 1;
     settle(&mut a, &mut b);
@@ -111,15 +104,7 @@ fn t_8_bad_crc_places_nothing() {
 fn m_mpa_3_crc_off() {
     let (mut a, mut b) = pair(config(1, false, false), config(2, false, false));
     settle(&mut a, &mut b);
-    a.post(
-        0,
-        Wr::Write {
-            data: vec![1],
-            stag: TARGET,
-            to: BASE,
-        },
-        false,
-    );
+    a.post(0, write_octet(1), false);
     a.transmit(1);
     *a.out.back_mut().unwrap() ^= 0x5a;
     settle(&mut a, &mut b);
@@ -217,15 +202,7 @@ fn p_err_codes_across_the_wire() {
     ];
     for (wr, recv, code) in cases {
         let (mut a, mut b) = pair(config(2, true, false), config(2, true, false));
-        a.post(
-            0,
-            Wr::Write {
-                data: vec![1],
-                stag: TARGET,
-                to: BASE,
-            },
-            false,
-        );
+        a.post(0, write_octet(1), false);
         settle(&mut a, &mut b);
         if recv > 0 {
             b.post_recv(recv);
@@ -242,15 +219,7 @@ fn p_err_codes_across_the_wire() {
 #[test]
 fn t_37_close() {
     let (mut a, mut b) = pair(config(2, true, false), config(2, true, false));
-    a.post(
-        0,
-        Wr::Write {
-            data: vec![1],
-            stag: TARGET,
-            to: BASE,
-        },
-        false,
-    );
+    a.post(0, write_octet(1), false);
     settle(&mut a, &mut b);
     a.disconnect();
     assert!(a.fin && a.state == State::Closing);
@@ -260,15 +229,7 @@ fn t_37_close() {
     assert_eq!((a.state, a.closes), (State::Idle, 1));
 
     let (mut a, mut b) = pair(config(2, true, false), config(2, true, false));
-    a.post(
-        0,
-        Wr::Write {
-            data: vec![1],
-            stag: TARGET,
-            to: BASE,
-        },
-        false,
-    );
+    a.post(0, write_octet(1), false);
     settle(&mut a, &mut b);
     b.post(0, Wr::Read(ReadRequest::default()), false);
     b.transmit(1);
