@@ -123,6 +123,8 @@ pub(crate) enum Tcp {
     /// Send FIN behind what is queued, the Terminate included; go on reading until the peer's
     /// FIN, lest unread data turn the close into a RST (T-32).
     Fin,
+    /// Reset, unless the peer has not acknowledged all that was sent: then go on as for `Keep`.
+    ResetIfDelivered,
     /// Reset.
     Reset,
 }
@@ -379,13 +381,15 @@ fn closing(event: Event) -> Result<(State, Effects), Illegal> {
             };
             Ok((State::Idle, effects))
         }
-        // "Bad Close" and "LLP Connection Lost".
-        Event::PostedInClosing
-        | Event::DataInClosing
-        | Event::Timeout
-        | Event::PeerReset
-        | Event::Lost
-        | Event::LocalError { .. } => to_error(Tcp::Reset, Some(Async::Fatal)),
+        // "Bad Close". The FIN is behind requests that have completed: a reset now could destroy
+        // them. rsockets close while their peer still sends.
+        Event::PostedInClosing | Event::DataInClosing => {
+            to_error(Tcp::ResetIfDelivered, Some(Async::Fatal))
+        }
+        // "LLP Connection Lost".
+        Event::Timeout | Event::PeerReset | Event::Lost | Event::LocalError { .. } => {
+            to_error(Tcp::Reset, Some(Async::Fatal))
+        }
         Event::TerminateReceived { event } => to_error(Tcp::Keep, event),
         _ => Err(Illegal),
     }

@@ -146,15 +146,21 @@ impl Qp {
         failure: Option<Failure>,
         after: &mut After,
     ) {
+        let end = match (effects.tcp, &inner.conn) {
+            (Tcp::Reset, _) => StreamEnd::Reset,
+            (Tcp::ResetIfDelivered, Some(conn)) if conn.sock.is_acknowledged() => StreamEnd::Reset,
+            _ => StreamEnd::Graceful,
+        };
         if let Some(conn) = &mut inner.conn {
             if let Some(error) = effects.terminate {
                 conn.tx
                     .set_terminate(&failure.unwrap_or_else(|| error.into()));
             }
-            match effects.tcp {
-                Tcp::Keep => {}
-                Tcp::Fin => conn.tx.set_fin(),
-                Tcp::Reset => conn.sock.abort(),
+            if effects.tcp == Tcp::Fin {
+                conn.tx.set_fin();
+            }
+            if end == StreamEnd::Reset {
+                conn.sock.abort();
             }
         }
         if effects.start_timer {
@@ -191,10 +197,6 @@ impl Qp {
             after.disconnect = self.endpoint.lock().clone();
         }
         if effects.close {
-            let end = match effects.tcp {
-                Tcp::Reset => StreamEnd::Reset,
-                Tcp::Keep | Tcp::Fin => StreamEnd::Graceful,
-            };
             // Taken with the state: whoever changes that next must not find, and tell something
             // else, an endpoint that is owed this.
             after.close = self.take_endpoint().map(|endpoint| (end, endpoint));

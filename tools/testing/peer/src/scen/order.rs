@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::bytes::{self, hex, send, tagged, terminate, write, T, T_LAST, WRITE};
-use crate::ep::state;
+use crate::ep::{event, state};
 use crate::net::{End, Res, SOON};
 use crate::scenario::List;
 use crate::world::{op, Conn, World};
@@ -16,6 +16,8 @@ const FROM: usize = 131_072;
 /// What they write to.
 const TO: u64 = 4096;
 const KEY: u32 = 0x0102_0304;
+/// More than what a peer takes in that reads nothing; TCP takes it nevertheless.
+const LONG: usize = 40_000;
 
 pub fn add(list: &mut List) {
     list.add(
@@ -112,6 +114,21 @@ pub fn add(list: &mut List) {
         long_write(&mut c, 9000)?;
         c.tcp.expect_end(End::Fin)
     });
+    list.add(
+        "V-ST-34",
+        "what completed arrives although data comes behind the FIN",
+        |w| {
+            let mut c = stalled(w)?;
+            w.ep.say(&format!("fill {} {FROM} {LONG} 0", c.slot))?;
+            c.post(1, op::WRITE, FROM, LONG, &to())?;
+            c.expect_wc("s", 1, 0)?;
+            c.say("modify", &format!("state={}", state::SQD))?;
+            c.tcp.fpdu(&write(c.stag, c.to, b"late"))?;
+            c.expect_async(event::FATAL)?;
+            long_write(&mut c, LONG)?;
+            c.tcp.expect_end(End::Fin)
+        },
+    );
     list.add("V-QP-25", "destruction ends the connection", |w| {
         for busy in [false, true] {
             let mut c = if busy { stalled(w)? } else { w.conn()? };

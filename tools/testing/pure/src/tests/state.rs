@@ -218,9 +218,16 @@ fn v_st_34_35_bad_close() {
         assert_eq!(next(Closing, event), error(Tcp::Reset, fatal, true));
         assert_eq!(next(Terminate, event), error(Tcp::Reset, None, true));
     }
-    for event in [Event::PostedInClosing, Event::DataInClosing, Event::Timeout] {
-        assert_eq!(next(Closing, event), error(Tcp::Reset, fatal, true));
+    for event in [Event::PostedInClosing, Event::DataInClosing] {
+        assert_eq!(
+            next(Closing, event),
+            error(Tcp::ResetIfDelivered, fatal, true)
+        );
     }
+    assert_eq!(
+        next(Closing, Event::Timeout),
+        error(Tcp::Reset, fatal, true)
+    );
     assert_eq!(
         next(Terminate, Event::Timeout),
         error(Tcp::Reset, None, true)

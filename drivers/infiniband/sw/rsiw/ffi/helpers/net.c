@@ -213,6 +213,13 @@ u32 rsiw_helper_tcp_mss(const struct sock *sk)
 	return READ_ONCE(tcp_sk(sk)->mss_cache);
 }
 
+bool rsiw_helper_tcp_all_acked(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return READ_ONCE(tp->snd_una) == READ_ONCE(tp->write_seq);
+}
+
 int rsiw_helper_ip6_sock_set_v6only(struct sock *sk)
 {
 	return ip6_sock_set_v6only(sk);

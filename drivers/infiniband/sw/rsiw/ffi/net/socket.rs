@@ -311,6 +311,12 @@ impl TcpSocket {
             unsafe { b::kernel_sock_shutdown(self.sock.as_ptr(), b::sock_shutdown_cmd_SHUT_WR) };
     }
 
+    /// Whether the peer has acknowledged all that was sent, the FIN included. Any context.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        // SAFETY: the socket is live.
+        unsafe { h::tcp_all_acked(self.sk.as_ptr()) }
+    }
+
     /// Ends the connection with a RST; what was not sent yet is lost.
     pub(crate) fn abort(&self) {
         // An error means that the connection is gone already.

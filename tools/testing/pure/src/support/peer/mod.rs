@@ -446,7 +446,7 @@ impl Peer {
         match effects.tcp {
             Tcp::Keep => {}
             Tcp::Fin => self.fin = true,
-            Tcp::Reset => self.reset = true,
+            Tcp::Reset | Tcp::ResetIfDelivered => self.reset = true,
         }
         if effects.flush_sq {
             self.outgoing = None;
