@@ -21,7 +21,8 @@ def peer(t, command, *args, limit):
     proc = t.start(
         t.bin("peer"), command, *args, "--ep", t.bin("peer_ep"),
         "--ep-netns", path.server_ns, "--addr", path.addr4, "--own", B4,
-        "--port", t.port(), "--limit", limit, netns=path.client_ns)
+        "--port", t.port(), "--limit", int(t.left(limit)),
+        netns=path.client_ns)
     try:
         status = proc.wait(t.left(limit))
     except TimedOut as err:
