@@ -177,6 +177,19 @@ class Context:
         if rv:
             raise Fail("modprobe %s: %s" % (self.env.module, out.strip()))
 
+    @contextlib.contextmanager
+    def loaded_with(self, *params):
+        """Within, the module is loaded with these parameters, devices too."""
+        self.unload()
+        self.load(*params)
+        try:
+            self.topo.ensure()
+            yield
+        finally:
+            self.reap()
+            self.unload()
+            self.load()
+
     def try_load(self, *params):
         """Status and words of modprobe."""
         return status("modprobe", self.env.module, *params, timeout=60)

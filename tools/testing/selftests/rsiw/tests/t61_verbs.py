@@ -57,15 +57,8 @@ def regions_big(t):
     if have < 6000:
         raise Skip("%d MiB of memory, 6000 are needed" % have)
     # CRCs of 20 GB take long where the processor is emulated.
-    t.unload()
-    t.load("mpa_crc=0")
-    try:
-        t.topo.ensure()
+    with t.loaded_with("mpa_crc=0"):
         t.parts("regions", t.topo.loopback, "--big", 2560)
-    finally:
-        t.reap()
-        t.unload()
-        t.load()
 
 
 @test("cqresize", limit=100, cost=8)

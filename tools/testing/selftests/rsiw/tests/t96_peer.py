@@ -66,15 +66,8 @@ def quick(t):
 @test("peer-crc-off", limit=60, cost=4, only_type="rsiw")
 def crc_off(t):
     """The scenarios in which neither side asks for CRCs."""
-    t.unload()
-    t.load("mpa_crc=0")
-    try:
-        t.topo.ensure()
+    with t.loaded_with("mpa_crc=0"):
         scenarios(t, "--kind", "crc-off", limit=50)
-    finally:
-        t.reap()
-        t.unload()
-        t.load()
 
 
 @test("peer-long", limit=900, cost=120, only_type="rsiw", long=True)
