@@ -155,10 +155,7 @@ void run_notify(struct ep_pair *pair, const struct ep_where *w,
 	struct ep e;
 
 	ep_phase("notify: connect");
-	if (pair->server)
-		ep_accept(&e, l, &a);
-	else
-		ep_connect(&e, w->addr, w->port, &a);
+	ep_open(&e, pair, l, w, &a);
 	mr = ep_reg(&e, buf, SMALL_PAGE, IBV_ACCESS_LOCAL_WRITE);
 	if (pair->server) {
 		receiver(pair, &e, mr);

@@ -237,6 +237,15 @@ void ep_accept(struct ep *e, struct ep_listener *l, const struct ep_attr *a)
 	ep_expect(e->ec, RDMA_CM_EVENT_ESTABLISHED);
 }
 
+void ep_open(struct ep *e, const struct ep_pair *p, struct ep_listener *l,
+	     const struct ep_where *w, const struct ep_attr *a)
+{
+	if (p->server)
+		ep_accept(e, l, a);
+	else
+		ep_connect(e, w->addr, w->port, a);
+}
+
 void ep_destroy(struct ep *e)
 {
 	rdma_destroy_qp(e->id);
@@ -352,6 +361,22 @@ int ep_join(struct ep_pair *p)
 	close(p->ctl);
 	return WIFEXITED(status) ? WEXITSTATUS(status) :
 				   128 + WTERMSIG(status);
+}
+
+void ep_begin(struct ep_pair *p, struct ep_listener *l, const struct ep_where *w,
+	      unsigned int limit)
+{
+	ep_fork(p, w, true);
+	ep_watchdog(limit);
+	if (p->server)
+		ep_listen(l, w->addr, w->port, 4);
+	ep_sync(p);
+}
+
+int ep_end(struct ep_pair *p, struct ep_listener *l)
+{
+	ep_unlisten(l);
+	return ep_join(p);
 }
 
 void ep_ctl_tcp(struct ep_pair *p, const struct ep_where *w, bool server)

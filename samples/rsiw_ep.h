@@ -94,6 +94,11 @@ struct rdma_cm_id *ep_expect(struct rdma_event_channel *ec,
 void ep_listen(struct ep_listener *l, const char *addr, uint16_t port,
 	       int backlog);
 void ep_unlisten(struct ep_listener *l);
+/* What a test begins with: forks, sets the watchdog; the server listens. */
+void ep_begin(struct ep_pair *p, struct ep_listener *l, const struct ep_where *w,
+	      unsigned int limit);
+/* The server's end of that: the client's status, as of ep_join(). */
+int ep_end(struct ep_pair *p, struct ep_listener *l);
 /* Address and route of `id` resolved; dies when that fails. */
 void ep_resolve(struct rdma_event_channel *ec, struct rdma_cm_id *id,
 		const char *addr, uint16_t port);
@@ -105,6 +110,9 @@ bool ep_try_setup(struct ep *e, struct rdma_cm_id *id,
 void ep_connect(struct ep *e, const char *addr, uint16_t port,
 		const struct ep_attr *a);
 void ep_accept(struct ep *e, struct ep_listener *l, const struct ep_attr *a);
+/* The server accepts, the client connects. */
+void ep_open(struct ep *e, const struct ep_pair *p, struct ep_listener *l,
+	     const struct ep_where *w, const struct ep_attr *a);
 /* QP, CQs, channel, PD and id, in this order; no disconnect. */
 void ep_destroy(struct ep *e);
 /* Disconnects, waits for the event and destroys. */

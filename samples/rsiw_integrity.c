@@ -132,10 +132,7 @@ static void run_data(struct ep_pair *pair, const struct ep_where *w,
 	s.pair = pair;
 	s.opt = o;
 	ep_phase("connect");
-	if (pair->server)
-		ep_accept(&s.ep, l, &a);
-	else
-		ep_connect(&s.ep, w->addr, w->port, &a);
+	ep_open(&s.ep, pair, l, w, &a);
 	side_init(&s);
 	if (phases & PHASE_SPLIT) {
 		run_split(&s);

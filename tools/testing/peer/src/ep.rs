@@ -201,6 +201,14 @@ impl Ep {
         Ok(n.first().map_or(u32::MAX, |n| *n as u32))
     }
 
+    /// The QP is in this state.
+    pub fn expect_state(&self, slot: usize, want: u32) -> Res {
+        match self.state(slot)? {
+            state if state == want => Ok(()),
+            other => Err(format!("state {other} instead of {want}")),
+        }
+    }
+
     /// Octets of the arena.
     pub fn peek(&self, slot: usize, at: usize, len: usize) -> Res<Vec<u8>> {
         Ok(unhex(&self.say(&format!("peek {slot} {at} {len}"))?))

@@ -19,16 +19,15 @@ pub fn add(list: &mut List) {
             let mut c = w.conn_with("recv=1")?;
             c.sync()?;
             c.say("modify", &format!("state={}", state::SQE))?;
-            if w.ep.state(c.slot)? != state::SQE {
-                return Err(format!("state {}", w.ep.state(c.slot)?));
-            }
+            w.ep.expect_state(c.slot, state::SQE)?;
             c.tcp.expect_terminate(0x0000, None)?;
             let (ep, slot) = (w.ep.clone(), c.slot);
             drop(c.tcp);
             let wc = ep.wc(slot, "r", SOON)?.ok_or("not flushed")?;
-            if wc.status != status::FLUSHED || ep.state(slot)? != state::ERR {
-                return Err(format!("{wc:?}, state {}", ep.state(slot)?));
+            if wc.status != status::FLUSHED {
+                return Err(format!("{wc:?}"));
             }
+            ep.expect_state(slot, state::ERR)?;
             match ep.async_event(slot, 20)? {
                 event::NONE => Ok(()),
                 other => Err(format!("asynchronous event {other}")),
@@ -149,9 +148,7 @@ pub fn add(list: &mut List) {
             c.tcp.fpdu(&ulpdu)?;
             c.tcp.expect_terminate(0x1100, Some(&ulpdu))?;
             c.expect_async(event::ACCESS)?;
-            if w.ep.state(c.slot)? != state::SQE {
-                return Err(format!("state {}", w.ep.state(c.slot)?));
-            }
+            w.ep.expect_state(c.slot, state::SQE)?;
             let (ep, slot) = (w.ep.clone(), c.slot);
             drop(c.tcp);
             for id in 0..3 {
@@ -160,10 +157,7 @@ pub fn add(list: &mut List) {
                     return Err(format!("{wc:?}"));
                 }
             }
-            if ep.state(slot)? != state::ERR {
-                return Err(format!("state {}", ep.state(slot)?));
-            }
-            Ok(())
+            ep.expect_state(slot, state::ERR)
         },
     );
     list.add(

@@ -36,10 +36,7 @@ fn over(mut c: Conn, class: i32) -> Res {
     if (wc.id, wc.status) != (0, status::FLUSHED) {
         return Err(format!("{wc:?}"));
     }
-    match ep.state(slot)? {
-        state::ERR => Ok(()),
-        other => Err(format!("state {other}")),
-    }
+    ep.expect_state(slot, state::ERR)
 }
 
 pub fn add(list: &mut List) {

@@ -343,10 +343,7 @@ static void run_case(struct ep_pair *pair, struct ep_listener *l,
 	struct party p = { .pair = pair };
 
 	ep_phase("%s", c->name);
-	if (pair->server)
-		ep_accept(&p.ep, l, &attr);
-	else
-		ep_connect(&p.ep, w->addr, w->port, &attr);
+	ep_open(&p.ep, pair, l, w, &attr);
 	setup(&p, c);
 	post_recvs(&p, c);
 	ep_exchange(pair, &p.me, &p.peer, sizeof(p.me));
@@ -385,11 +382,7 @@ int main(int argc, char **argv)
 	int status = 0;
 
 	opt_parse(argc, argv, usage, &w, table);
-	ep_fork(&pair, &w, true);
-	ep_watchdog(limit);
-	if (pair.server)
-		ep_listen(&l, w.addr, w.port, 4);
-	ep_sync(&pair);
+	ep_begin(&pair, &l, &w, limit);
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		if (only && strcmp(only, cases[i].name))
 			continue;
@@ -397,9 +390,7 @@ int main(int argc, char **argv)
 		ran++;
 	}
 	CHECK(ran, "no case '%s'", only);
-	if (pair.server) {
-		ep_unlisten(&l);
-		status = ep_join(&pair);
-	}
+	if (pair.server)
+		status = ep_end(&pair, &l);
 	return status;
 }

@@ -113,11 +113,7 @@ int main(int argc, char **argv)
 	int status = 0;
 
 	opt_parse(argc, argv, usage, &w, table);
-	ep_fork(&pair, &w, true);
-	ep_watchdog(limit);
-	if (pair.server)
-		ep_listen(&l, w.addr, w.port, 4);
-	ep_sync(&pair);
+	ep_begin(&pair, &l, &w, limit);
 	for (i = 0; i < 2 * rounds; i++) {
 		ep_phase("round %u, %s", i / 2, i % 2 ? "reads" : "writes");
 		if (pair.server)
@@ -126,8 +122,7 @@ int main(int argc, char **argv)
 			peer(&pair, &w, i % 2);
 	}
 	if (pair.server) {
-		ep_unlisten(&l);
-		status = ep_join(&pair);
+		status = ep_end(&pair, &l);
 		printf("rounds %u of writes and of reads\n", rounds);
 	}
 	return status;

@@ -254,16 +254,9 @@ int main(int argc, char **argv)
 	int status = 0;
 
 	opt_parse(argc, argv, usage, &w, table);
-	ep_fork(&pair, &w, true);
-	ep_watchdog(limit);
-	if (pair.server)
-		ep_listen(&l, w.addr, w.port, 4);
-	ep_sync(&pair);
+	ep_begin(&pair, &l, &w, limit);
 	ep_phase("connect");
-	if (pair.server)
-		ep_accept(&e, &l, &small);
-	else
-		ep_connect(&e, w.addr, w.port, &small);
+	ep_open(&e, &pair, &l, &w, &small);
 	qp_truth(&e, pair.server);
 	if (!pair.server) {
 		CHECK_SYS(ibv_query_device(e.id->verbs, &d));
@@ -279,8 +272,7 @@ int main(int argc, char **argv)
 	ep_expect(e.ec, RDMA_CM_EVENT_DISCONNECTED);
 	ep_destroy(&e);
 	if (pair.server) {
-		ep_unlisten(&l);
-		status = ep_join(&pair);
+		status = ep_end(&pair, &l);
 		puts(status || failed ? "FAIL" : "ok sizes and queries");
 	}
 	return status ? status : failed;

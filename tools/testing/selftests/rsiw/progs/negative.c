@@ -235,16 +235,9 @@ int main(int argc, char **argv)
 	int status = 0;
 
 	opt_parse(argc, argv, usage, &w, table);
-	ep_fork(&pair, &w, true);
-	ep_watchdog(limit);
-	if (pair.server)
-		ep_listen(&l, w.addr, w.port, 4);
-	ep_sync(&pair);
+	ep_begin(&pair, &l, &w, limit);
 	ep_phase("connect");
-	if (pair.server)
-		ep_accept(&e, &l, &attr);
-	else
-		ep_connect(&e, w.addr, w.port, &attr);
+	ep_open(&e, &pair, &l, &w, &attr);
 	buf = ep_pages(LEN);
 	mr = ep_reg(&e, buf, LEN, IBV_ACCESS_LOCAL_WRITE);
 	for (i = 0; i < DEPTH && pair.server; i++)
@@ -264,9 +257,7 @@ int main(int argc, char **argv)
 	ep_expect(e.ec, RDMA_CM_EVENT_DISCONNECTED);
 	CHECK_SYS(ibv_dereg_mr(mr));
 	ep_destroy(&e);
-	if (pair.server) {
-		ep_unlisten(&l);
-		status = ep_join(&pair);
-	}
+	if (pair.server)
+		status = ep_end(&pair, &l);
 	return status ? status : failed;
 }

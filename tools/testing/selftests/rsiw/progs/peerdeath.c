@@ -83,10 +83,7 @@ static void post_recvs(struct dance *d)
 
 static void establish(struct dance *d)
 {
-	if (d->pair.server)
-		ep_accept(&d->ep, &d->l, &attr);
-	else
-		ep_connect(&d->ep, d->w->addr, d->w->port, &attr);
+	ep_open(&d->ep, &d->pair, &d->l, d->w, &attr);
 	post_recvs(d);
 	ep_exchange(&d->pair, &d->me, &d->peer, sizeof(d->me));
 }

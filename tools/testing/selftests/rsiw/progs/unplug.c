@@ -44,10 +44,7 @@ static void open_conn(struct conn *c, struct ep_pair *pair,
 {
 	int i;
 
-	if (pair->server)
-		ep_accept(&c->ep, l, &attr);
-	else
-		ep_connect(&c->ep, w->addr, w->port, &attr);
+	ep_open(&c->ep, pair, l, w, &attr);
 	c->buf = ep_pages(LEN);
 	c->mr = ep_reg(&c->ep, c->buf, LEN, IBV_ACCESS_LOCAL_WRITE |
 		       IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);

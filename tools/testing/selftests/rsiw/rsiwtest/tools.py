@@ -47,85 +47,96 @@ def has_events(tool):
 def perftest(t, path, tool, size, iters, *extra, qps=1, events=False, v6=False,
              timeout=60):
     """One run of a perftest program over rdma_cm; the client's output."""
-    port, iters = t.port(), t.rounds(iters)
-    args = [tool, "-R", "-F", "-p", port, "-s", size, "-n", iters, *extra]
+    iters = t.rounds(iters)
+    args = ["-s", size, "-n", iters, *extra]
     if qps > 1:
         args += ["-q", qps]
     if events:
         args += ["-e"]
     if v6:
         args += ["--ipv6-addr"]
-    server, client = start_perftest(t, path, args, port, v6)
-    client.wait(t.left(timeout))
-    if lost_its_race(client):
-        server.reap()
-        server, client = start_perftest(t, path, args, port, v6)
-    out = client.expect(t.left(timeout))
-    server.expect(t.left(15))
+    pair = Perftest(t, path, tool, *args, v6=v6)
+    pair.connect()
+    out = pair.finish(timeout)
     rows = [r for r in _ROW.findall(out) if int(r[0]) == size]
     if not rows:
-        raise Fail("%s prints no result:\n%s" % (client, client.tail()))
+        raise Fail("%s prints no result:\n%s" % (
+            pair.client, pair.client.tail()))
     if int(rows[-1][1]) < iters:
         raise Fail("%s did %s of %d iterations:\n%s" % (
-            client, rows[-1][1], iters, client.tail()))
+            pair.client, rows[-1][1], iters, pair.client.tail()))
     return out
 
 
-def lost_its_race(client):
-    """Whether a perftest client came too early for its server, which listens
-    anew between the two connections that they make. Nothing keeps the client
-    from being faster (create_rdma_cm_connection). Refused, it tries again, and
-    crashes: rdma_cm_destroy_cma() has freed what it uses then. A refusal that
-    is not of this kind ends otherwise."""
-    return (client.poll() == -signal.SIGSEGV and
-            "RDMA_CM_EVENT_REJECTED; error: -111" in client.output())
+class Perftest:
+    """Both sides of a perftest program over rdma_cm."""
+
+    def __init__(self, t, path, tool, *args, v6=False):
+        self.t = t
+        self.path = path
+        self.port = t.port()
+        self.args = [tool, "-R", "-F", "-p", self.port, *args]
+        self.addr = path.addr6 if v6 else path.addr4
+        self.client = None
+        self.serve()
+
+    def serve(self):
+        """Starts the server."""
+        self.server = self.t.start(*self.args, "-d", self.path.server_dev,
+                                   netns=self.path.server_ns)
+
+    def connect(self):
+        """Starts the client, once the server listens."""
+        self.server.wait_listening(self.port)
+        self.client = self.t.start(*self.args, "-d", self.path.client_dev,
+                                   self.addr, netns=self.path.client_ns)
+
+    def lost_its_race(self):
+        """Whether the client came too early for its server, which listens anew
+        between the two connections that they make; both are started again
+        then. Nothing keeps the client from being faster
+        (create_rdma_cm_connection). Refused, it tries again, and crashes:
+        rdma_cm_destroy_cma() has freed what it uses then. A refusal that is not
+        of this kind ends otherwise."""
+        if (self.client.poll() != -signal.SIGSEGV or
+                "RDMA_CM_EVENT_REJECTED; error: -111"
+                not in self.client.output()):
+            return False
+        self.server.reap()
+        self.serve()
+        self.connect()
+        return True
+
+    def finish(self, timeout):
+        """Waits for both to end well; the client's output."""
+        self.client.wait(self.t.left(timeout))
+        self.lost_its_race()
+        out = self.client.expect(self.t.left(timeout))
+        self.server.expect(self.t.left(15))
+        return out
+
+    def wait_connected(self):
+        """Waits until both have a connection."""
+        for proc in (self.server, self.client):
+            wait_connected(self.t, proc)
 
 
-def start_perftest(t, path, args, port, v6=False):
-    """Starts both sides of a perftest program; server and client."""
-    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
-    server.wait_listening(port)
-    client = t.start(*args, "-d", path.client_dev,
-                     path.addr6 if v6 else path.addr4, netns=path.client_ns)
-    return server, client
-
-
-def start_perftests(t, path, tool, runs):
-    """Starts several pairs at once; a list of (server, client)."""
-    servers = []
-    for args in runs:
-        port = t.port()
-        args = [tool, "-R", "-F", "-p", port, *args]
-        servers.append((port, args, t.start(
-            *args, "-d", path.server_dev, netns=path.server_ns)))
-    pairs = []
-    for port, args, server in servers:
-        server.wait_listening(port)
-        pairs.append((server, t.start(*args, "-d", path.client_dev, path.addr4,
-                                      netns=path.client_ns)))
-    return pairs
-
-
-def stream(t, path, tool, seconds, again=True):
+def stream(t, path, tool, seconds):
     """A perftest that runs for long, returned when its data flows."""
-    port = t.port()
-    server, client = start_perftest(
-        t, path, [tool, "-R", "-F", "-p", port, "-s", 65536, "-D", seconds],
-        port)
+    pair = Perftest(t, path, tool, "-s", 65536, "-D", seconds)
+    pair.connect()
     try:
-        for proc in (server, client):
-            wait_connected(t, proc)
+        pair.wait_connected()
     except Fail:
-        if not again or not lost_its_race(client):
+        if not pair.lost_its_race():
             raise
-        server.reap()
-        return stream(t, path, tool, seconds, again=False)
+        pair.wait_connected()
     # So that there is data on the way, not only a connection.
     time.sleep(0.5)
-    for proc in (server, client):
+    for proc in (pair.server, pair.client):
         if proc.poll() is not None:
             raise Fail("%s ended early:\n%s" % (proc, proc.tail()))
-    return server, client
+    return pair.server, pair.client
 
 
 def wait_connected(t, proc, timeout=20):

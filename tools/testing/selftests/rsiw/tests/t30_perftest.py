@@ -7,8 +7,7 @@ are not the subject here: every run must end, on both sides, with a result.
 """
 
 from rsiwtest.core import test
-from rsiwtest.tools import (has_events, lost_its_race, perftest,
-                            start_perftests)
+from rsiwtest.tools import Perftest, has_events, perftest
 
 # Bytes and iterations: enough to go around the rings, little enough for TCG.
 BW_SIZES = ((1, 300), (64, 300), (4096, 200), (65536, 40), (1 << 20, 8),
@@ -71,15 +70,11 @@ def read_bw_200(t):
     """ib_read_bw 200 times in a row, four pairs side by side."""
     path = t.topo.wire
     for _ in range(50):
-        events = (False, True, False, True)
-        pairs = start_perftests(t, path, "ib_read_bw", [
-            ["-s", 65536, "-n", 5, *(["-e"] if e else [])] for e in events])
-        for (server, client), e in zip(pairs, events):
-            client.wait(t.left(30))
-            if lost_its_race(client):
-                server.reap()
-                perftest(t, path, "ib_read_bw", 65536, 5, events=e)
-                continue
-            client.expect(t.left(30))
-            server.expect(t.left(15))
+        pairs = [Perftest(t, path, "ib_read_bw", "-s", 65536, "-n", 5,
+                          *(["-e"] if e else []))
+                 for e in (False, True, False, True)]
+        for pair in pairs:
+            pair.connect()
+        for pair in pairs:
+            pair.finish(30)
         t.forget()
