@@ -151,8 +151,18 @@ static void conn_param(const struct kv_opts *o, struct rdma_conn_param *param)
 	};
 }
 
-static int noted(struct kv_ep *ep, enum rdma_cm_event_type event)
+/* Consumers such as NFS take any pointer for private data. */
+static void look_at_data(struct kv_ep *ep, const struct rdma_conn_param *conn)
 {
+	if (conn->private_data && !conn->private_data_len)
+		ep->bad_data = true;
+}
+
+static int noted(struct kv_ep *ep, const struct rdma_cm_event *ev)
+{
+	const enum rdma_cm_event_type event = ev->event;
+
+	look_at_data(ep, &ev->param.conn);
 	if (event == RDMA_CM_EVENT_TIMEWAIT_EXIT)
 		return 0;
 	if (event == RDMA_CM_EVENT_DISCONNECTED) {
@@ -166,7 +176,7 @@ static int noted(struct kv_ep *ep, enum rdma_cm_event_type event)
 
 static int on_active(struct rdma_cm_id *id, struct rdma_cm_event *ev)
 {
-	return noted(id->context, ev->event);
+	return noted(id->context, ev);
 }
 
 static int on_passive(struct rdma_cm_id *id, struct rdma_cm_event *ev)
@@ -175,11 +185,12 @@ static int on_passive(struct rdma_cm_id *id, struct rdma_cm_event *ev)
 	struct rdma_conn_param param;
 
 	if (ev->event != RDMA_CM_EVENT_CONNECT_REQUEST)
-		return noted(&p->b, ev->event);
+		return noted(&p->b, ev);
 	/* A second one would be somebody else's. */
 	if (p->b.id)
 		return -EBUSY;
 	p->b.id = id;
+	look_at_data(&p->b, &ev->param.conn);
 	conn_param(&p->o, &param);
 	/* The initiator is told so, and its case ends. */
 	if (ep_setup(&p->b) || rdma_accept(id, &param))
@@ -195,7 +206,9 @@ static bool step(struct kv_pair *p, struct kv_ep *ep, int rv,
 	if (!wait_for_completion_timeout(&ep->step, msecs_to_jiffies(KV_WAIT_MS)))
 		return kv_ok(p->k, false, "%s: no event", what);
 	return kv_ok(p->k, ep->last == want, "%s: event %s", what,
-		     rdma_event_msg(ep->last));
+		     rdma_event_msg(ep->last)) &&
+	       kv_ok(p->k, !ep->bad_data, "%s: a pointer to no private data",
+		     what);
 }
 
 static void pair_release(void *obj)

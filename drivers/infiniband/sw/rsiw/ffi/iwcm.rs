@@ -245,6 +245,10 @@ pub(crate) struct ConnParam<'a> {
     pub(crate) private_data: &'a [u8],
     /// Reads that this side wants to have outstanding.
     pub(crate) ord: u32,
+    // Consumers take a pointer that is not null for data, whatever the length.
+    if data.is_empty() {
+        return;
+    }
     /// Reads of the peer to be served at a time.
     pub(crate) ird: u32,
     /// Number of the queue pair.
