@@ -78,9 +78,10 @@ impl_has_work! {
 pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result {
     let addr = id.local_addr().ok_or(EAFNOSUPPORT)?;
     let netdev = dev.netdev().ok_or(ENODEV)?;
-    // A consumer that listens on the wildcard listens on the devices of all namespaces. Nobody can
-    // reach it through those of others, where the port may be somebody else's.
-    if addr.ip().is_unspecified() && !netdev.is_in_current_netns() {
+    // A consumer that listens on the wildcard listens on the devices of all namespaces, also on those
+    // that others add later. Nobody can reach it through those of others, where the port may be
+    // somebody else's.
+    if addr.ip().is_unspecified() && !id.sees(&netdev) {
         return Ok(());
     }
     let sock = TcpSocket::new(&netdev, &addr)?;

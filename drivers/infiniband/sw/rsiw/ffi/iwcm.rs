@@ -5,8 +5,14 @@
 //! C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
 
 use super::{
-    net::Storage,
-    raw::b, //
+    net::{
+        netdev::NetDevice,
+        Storage, //
+    },
+    raw::{
+        b,
+        h, //
+    },
 };
 use core::{
     marker::PhantomData,
@@ -91,6 +97,12 @@ impl CmId {
     pub(crate) fn afonly(&self) -> bool {
         // SAFETY: the identifier is live; nobody writes this field now.
         unsafe { b::iw_cm_id::afonly_raw(self.0.get()) }
+    }
+
+    /// Whether `netdev` is in the network namespace of the consumer, for a listener.
+    pub(crate) fn sees(&self, netdev: &NetDevice) -> bool {
+        // SAFETY: both are live; the RDMA CM's identifier outlives its listener.
+        unsafe { h::iw_cm_id_sees_netdev(self.0.get(), netdev.as_ptr()) }
     }
 
     /// The driver's number for the connection or listener; zero if it has none yet.
@@ -233,6 +245,10 @@ fn set_depths(raw: &mut b::iw_cm_event, depths: Depths) {
 pub(crate) const MAX_EVENT_DATA: usize = u8::MAX as usize;
 
 fn set_private_data(raw: &mut b::iw_cm_event, data: &[u8]) {
+    // Consumers take a pointer that is not null for data, whatever the length.
+    if data.is_empty() {
+        return;
+    }
     let data = data.get(..MAX_EVENT_DATA).unwrap_or(data);
     // The handler only reads from it.
     raw.private_data = data.as_ptr().cast_mut().cast();
@@ -245,10 +261,6 @@ pub(crate) struct ConnParam<'a> {
     pub(crate) private_data: &'a [u8],
     /// Reads that this side wants to have outstanding.
     pub(crate) ord: u32,
-    // Consumers take a pointer that is not null for data, whatever the length.
-    if data.is_empty() {
-        return;
-    }
     /// Reads of the peer to be served at a time.
     pub(crate) ird: u32,
     /// Number of the queue pair.

@@ -7,6 +7,7 @@ own there: the path "loopback" (127.0.0.1 is special to rdma_cm, which listens
 on all devices for it).
 """
 
+import contextlib
 import json
 import os
 import stat
@@ -19,6 +20,20 @@ IF_A, IF_B = "veth_a", "veth_b"
 A4, B4 = "10.77.0.1", "10.77.0.2"
 A6, B6 = "fd77::1", "fd77::2"
 LO4, LO6 = "10.78.0.1", "fd78::1"
+
+
+@contextlib.contextmanager
+def inside(netns):
+    """This process is in a network namespace for a while."""
+    here = os.open("/proc/self/ns/net", os.O_RDONLY)
+    there = os.open("/run/netns/" + netns, os.O_RDONLY)
+    try:
+        os.setns(there, os.CLONE_NEWNET)
+        yield
+    finally:
+        os.setns(here, os.CLONE_NEWNET)
+        os.close(here)
+        os.close(there)
 
 
 class Path:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Connections: the packaged programs, loops, many at once, hostile TCP."""
 
-import contextlib
 import os
 import socket
 import time
@@ -9,7 +8,7 @@ import time
 from rsiwtest import kmsg
 from rsiwtest.core import Fail, test
 from rsiwtest.tools import rping, stream
-from rsiwtest.topo import NS_A, NS_B
+from rsiwtest.topo import IF_B, NS_A, NS_B, inside, sh
 
 
 def ucmatose(t, path, count):
@@ -114,20 +113,6 @@ def kill_perftest(t):
                     tool, victim))
 
 
-@contextlib.contextmanager
-def inside(netns):
-    """This process is in a network namespace for a while."""
-    here = os.open("/proc/self/ns/net", os.O_RDONLY)
-    there = os.open("/run/netns/" + netns, os.O_RDONLY)
-    try:
-        os.setns(there, os.CLONE_NEWNET)
-        yield
-    finally:
-        os.setns(here, os.CLONE_NEWNET)
-        os.close(here)
-        os.close(there)
-
-
 @test("tcp-noise", limit=60, cost=5)
 def tcp_noise(t):
     """Bare TCP connections do not disturb a listener (T-42, T-42b)."""
@@ -207,15 +192,32 @@ def refused(t):
     rping(t, path, count=5)
 
 
-@test("netns-wildcard", cost=4, only_type="rsiw")
+@test("netns-wildcard", cost=6, only_type="rsiw")
 def netns_wildcard(t):
     """Wildcard listeners on the same port in two network namespaces."""
     path, port = t.topo.wire, t.port()
     args = ["-p", port, "-V", "-C", 20]
-    servers = [t.start("rping", "-s", *args, netns=ns) for ns in (NS_A, NS_B)]
-    for server in servers:
+
+    def serve(ns):
+        server = t.start("rping", "-s", *args, netns=ns)
         server.wait_listening(port)
-    for addr, ns in ((path.addr4, NS_B), (path.client4, NS_A)):
+        return server
+
+    def ping(addr, ns):
         t.run("rping", "-c", "-a", addr, *args, netns=ns, timeout=20)
-    for server in servers:
-        server.expect(t.left(10))
+
+    with t.sub("two listeners"):
+        servers = [serve(NS_A), serve(NS_B)]
+        ping(path.addr4, NS_B)
+        ping(path.client4, NS_A)
+        for server in servers:
+            server.expect(t.left(10))
+    with t.sub("a device that comes later"):
+        sh("rdma", "link", "del", path.client_dev)
+        first = serve(NS_A)
+        t.topo.add_link(path.client_dev, IF_B, netns=NS_B)
+        second = serve(NS_B)
+        ping(path.client4, NS_A)
+        second.expect(t.left(10))
+        ping(path.addr4, NS_B)
+        first.expect(t.left(10))

@@ -39,12 +39,6 @@ int rsiw_helper_netdev_ifindex(const struct net_device *dev)
 	return READ_ONCE(dev->ifindex);
 }
 
-bool rsiw_helper_netdev_in_current_netns(const struct net_device *dev)
-{
-	return current->nsproxy &&
-	       net_eq(dev_net(dev), current->nsproxy->net_ns);
-}
-
 unsigned int rsiw_helper_netdev_mtu(const struct net_device *dev)
 {
 	return READ_ONCE(dev->mtu);

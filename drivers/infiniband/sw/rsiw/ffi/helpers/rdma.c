@@ -6,6 +6,8 @@
 #include <linux/netdevice.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/iw_cm.h>
+#include <rdma/rdma_cm.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -17,6 +19,18 @@ int rsiw_helper_ib_no_udata_io(struct ib_udata *udata)
 void rsiw_helper_ib_mark_name_assigned_by_user(struct ib_device *dev)
 {
 	ib_mark_name_assigned_by_user(dev);
+}
+
+/*
+ * Whether @ndev is in the network namespace of the consumer of @id, a listener.
+ * The only user of iw_cm is the RDMA CM, which names its own identifier.
+ */
+bool rsiw_helper_iw_cm_id_sees_netdev(const struct iw_cm_id *id,
+				      const struct net_device *ndev)
+{
+	const struct rdma_cm_id *cm_id = id->context;
+
+	return net_eq(dev_net(ndev), cm_id->route.addr.dev_addr.net);
 }
 
 struct ib_ucontext *rsiw_helper_udata_ucontext(struct ib_udata *udata)

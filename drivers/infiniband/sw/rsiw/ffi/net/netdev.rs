@@ -95,12 +95,6 @@ impl NetDevice {
         (len == 6 && mac != [0; 6]).then_some(mac)
     }
 
-    /// Whether it is in the network namespace of the calling process.
-    pub(crate) fn is_in_current_netns(&self) -> bool {
-        // SAFETY: `self` is live.
-        unsafe { h::netdev_in_current_netns(self.0.get()) }
-    }
-
     /// Whether the interface is up.
     pub(crate) fn is_running(&self) -> bool {
         // SAFETY: `self` is live.
