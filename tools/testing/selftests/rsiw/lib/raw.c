@@ -68,6 +68,30 @@ int raw_resize_cq(struct ibv_cq *cq, uint32_t *entries, uint64_t *key)
 	return err;
 }
 
+int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, void *answer,
+		  uint32_t *num)
+{
+	struct ib_uverbs_create_qp_resp *resp = answer;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_create_qp body;
+	} cmd = {
+		.hdr = { .command = IB_USER_VERBS_CMD_CREATE_QP,
+			 .in_words = sizeof(cmd) / 4,
+			 .out_words = RAW_ANSWER / 4 },
+		.body = { .response = (uintptr_t)answer,
+			  .pd_handle = pd->handle, .send_cq_handle = cq->handle,
+			  .recv_cq_handle = cq->handle, .max_send_wr = 1,
+			  .max_recv_wr = 1, .max_send_sge = 1,
+			  .max_recv_sge = 1, .qp_type = IBV_QPT_RC },
+	};
+	int err = command(pd->context, &cmd, sizeof(cmd));
+
+	if (!err)
+		*num = resp->qpn;
+	return err;
+}
+
 int raw_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 		 size_t len, uint64_t iova, int access)
 {

@@ -34,6 +34,13 @@ struct raw_mr_info {
 int raw_query_mr(struct ibv_context *ctx, uint32_t handle,
 		 struct raw_mr_info *info);
 int raw_dereg(struct ibv_context *ctx, uint32_t handle);
+/*
+ * Creates a QP of one request each, whose number is in `*num`; the driver's part
+ * of the answer goes to `answer` at last.
+ */
+#define RAW_ANSWER 1024
+int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, void *answer,
+		  uint32_t *num);
 /* What a post of the library ends with, for the QP of this number. */
 int raw_doorbell(struct ibv_context *ctx, uint32_t handle);
 /* A command of this number without anything meaningful in it. */

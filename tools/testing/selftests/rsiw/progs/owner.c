@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * owner: connections and the processes they belong to: nobody connects the
- * queue pair of another process, and a process that ends while it connects to
- * a peer that does not answer is gone at once.
+ * queue pair of another process, or one that is still being created, and a
+ * process that ends while it connects to a peer that does not answer is gone at
+ * once.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "both.h"
 #include "parts.h"
+#include "raw.h"
 #include "rsiw_opt.h"
 
 static const char usage[] =
@@ -84,6 +92,80 @@ static void foreign(void)
 	ep_unlisten(&l);
 }
 
+struct creation {
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	void *answer;
+	uint32_t num;
+	int err;
+};
+
+static void *create(void *arg)
+{
+	struct creation *c = arg;
+
+	c->err = raw_create_qp(c->pd, c->cq, c->answer, &c->num);
+	return NULL;
+}
+
+/* Memory that is not there until it is given; the descriptor that tells of use. */
+static int withhold(void *page, size_t len)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range = { (uintptr_t)page, len },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	CHECK(fd >= 0, "userfaultfd: %m");
+	CHECK_SYS(ioctl(fd, UFFDIO_API, &api));
+	CHECK_SYS(ioctl(fd, UFFDIO_REGISTER, &reg));
+	return fd;
+}
+
+/*
+ * The creation stops at the answer, which the process keeps back: the number is
+ * known to the driver then, though not to anybody else.
+ */
+static void unfinished(void)
+{
+	const size_t len = sysconf(_SC_PAGESIZE);
+	struct uffdio_zeropage zero = { .range = { .len = len } };
+	struct ep_listener l;
+	struct creation c;
+	struct uffd_msg msg;
+	pthread_t thread;
+	uint32_t n, last;
+	int fd, err = 0;
+
+	part("V-QP-1 rdma_connect with the number of a queue pair in creation");
+	ep_listen(&l, w.addr, w.port, 4);
+	c.pd = ibv_alloc_pd(l.id->verbs);
+	c.cq = ibv_create_cq(l.id->verbs, 4, NULL, NULL, 0);
+	CHECK(c.pd && c.cq, "PD and CQ: %m");
+	c.answer = ep_pages(len);
+	CHECK_SYS(raw_create_qp(c.pd, c.cq, c.answer, &last));
+	c.answer = mmap(NULL, len, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(c.answer != MAP_FAILED, "mmap: %m");
+	fd = withhold(c.answer, len);
+	CHECK(!pthread_create(&thread, NULL, create, &c), "thread");
+	CHECK(read(fd, &msg, sizeof(msg)) == sizeof(msg), "userfaultfd: %m");
+	for (n = last + 1; n <= last + 4 && (!err || err == EINVAL); n++)
+		err = begin(w.port, n);
+	expect(err == EINVAL, "%s", strerror(err));
+	zero.range.start = (uintptr_t)c.answer;
+	CHECK_SYS(ioctl(fd, UFFDIO_ZEROPAGE, &zero));
+	pthread_join(thread, NULL);
+	expect(!c.err, "creation: %s", strerror(c.err));
+	part("V-QP-1 the same once it is there");
+	expect(c.num == last + 1, "number %u after %u", c.num, last);
+	expect(!begin(w.port, c.num), "%s", strerror(errno));
+	close(fd);
+	ep_unlisten(&l);
+}
+
 /* A process that ends by itself, or is killed, once it waits for an answer. */
 static void silent(const char *name, bool killed)
 {
@@ -135,5 +217,6 @@ int main(int argc, char **argv)
 	silent("a process that ends while it connects", false);
 	silent("a process that is killed while it connects", true);
 	foreign();
+	unfinished();
 	return parts_end();
 }

@@ -4,10 +4,18 @@
 //!
 //! The core allocates it zeroed with the size that the operations table names, and frees it right
 //! after the destroy callback. So it holds no more than a reference to the driver's object.
+//!
+//! Context: any.
 
 use core::ptr::NonNull;
 use kernel::{
     sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Release, //
+        },
         Arc,
         ArcBorrow, //
     },
@@ -22,7 +30,7 @@ use kernel::{
 #[repr(C)]
 pub(super) struct Object<B, T> {
     base: Opaque<B>,
-    inner: *const T,
+    inner: Atomic<*const T>,
 }
 
 impl<B, T> Object<B, T> {
@@ -42,7 +50,19 @@ impl<B, T> Object<B, T> {
         let this = base.cast::<Self>();
         // SAFETY: `base` starts an `Object`, by the caller's promise.
         // INVARIANT: the pointer comes from `into_raw` and carries its reference.
-        unsafe { (*this).inner = inner.into_raw() };
+        unsafe { &(*this).inner }.store(inner.into_raw(), Release);
+    }
+
+    /// Whether there is a driver's object: before that the core may know an object only by a number
+    /// that the driver gave it.
+    ///
+    /// # Safety
+    ///
+    /// `base` must be the start of an `Object<B, T>`.
+    pub(super) unsafe fn is_installed(base: *mut B) -> bool {
+        let this = base.cast::<Self>();
+        // SAFETY: `base` starts an `Object`, by the caller's promise.
+        !unsafe { &(*this).inner }.load(Acquire).is_null()
     }
 
     /// Borrows the driver's object.
@@ -54,7 +74,7 @@ impl<B, T> Object<B, T> {
     pub(super) unsafe fn get<'a>(base: *mut B) -> ArcBorrow<'a, T> {
         let this = base.cast::<Self>();
         // SAFETY: `base` starts an `Object`, by the caller's promise.
-        let inner = unsafe { (*this).inner };
+        let inner = unsafe { &(*this).inner }.load(Acquire);
         // SAFETY: the invariant says where the pointer is from; it is not taken out meanwhile.
         unsafe { ArcBorrow::from_raw(inner) }
     }
@@ -78,10 +98,8 @@ impl<B, T> Object<B, T> {
     pub(super) unsafe fn take(base: *mut B) -> Option<Arc<T>> {
         let this = base.cast::<Self>();
         // SAFETY: `base` starts an `Object`, by the caller's promise.
-        let inner = unsafe { (*this).inner };
-        // SAFETY: as above.
         // INVARIANT: null stands for "no object".
-        unsafe { (*this).inner = core::ptr::null() };
+        let inner = unsafe { &(*this).inner }.xchg(core::ptr::null(), Full);
         if inner.is_null() {
             return None;
         }

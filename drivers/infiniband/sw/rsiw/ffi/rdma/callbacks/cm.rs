@@ -22,7 +22,8 @@ use crate::ffi::{
 };
 use kernel::{
     error::from_result,
-    prelude::*, //
+    prelude::*,
+    sync::ArcBorrow, //
 };
 
 /// # Safety
@@ -54,10 +55,37 @@ pub(super) unsafe extern "C" fn iw_get_qp<D: Driver>(
     // SAFETY: the device is one of `D`.
     let dev = unsafe { DeviceObject::<D>::get(dev) };
     // CAST: the core carries the number through as it is.
-    match D::qp_by_num(&dev, qpn as u32) {
-        Some(qp) => qp.handle().as_ptr(),
-        None => core::ptr::null_mut(),
+    let Some(qp) = D::qp_by_num(&dev, qpn as u32) else {
+        return core::ptr::null_mut();
+    };
+    let qp = qp.handle().as_ptr();
+    // SAFETY: a QP that has a number has a core's object, which is not freed before the grace period
+    // that follows the end of that. It is complete a little after it has the number.
+    if unsafe { QpObject::<D>::is_installed(qp) } {
+        qp
+    } else {
+        core::ptr::null_mut()
     }
+}
+
+/// Connects or accepts.
+///
+/// # Safety
+///
+/// `id` and `param` are valid during the call, and `id` names a device of `D`.
+unsafe fn set_up<D: Driver>(
+    id: *mut b::iw_cm_id,
+    param: *mut b::iw_cm_conn_param,
+    verb: fn(ArcBorrow<'_, D::Device>, &CmId, &ConnParam<'_>) -> Result,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the identifier names a device of `D`.
+        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
+        // SAFETY: both live during the call.
+        let (id, param) = unsafe { (CmId::from_raw(id), ConnParam::from_raw(param)) };
+        verb(dev, id, &param)?;
+        Ok(0)
+    })
 }
 
 /// # Safety
@@ -67,14 +95,8 @@ pub(super) unsafe extern "C" fn iw_connect<D: Driver>(
     id: *mut b::iw_cm_id,
     param: *mut b::iw_cm_conn_param,
 ) -> c_int {
-    from_result(|| {
-        // SAFETY: the identifier names a device of `D`.
-        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
-        // SAFETY: both live during the call.
-        let (id, param) = unsafe { (CmId::from_raw(id), ConnParam::from_raw(param)) };
-        D::connect(dev, id, &param)?;
-        Ok(0)
-    })
+    // SAFETY: as the caller says.
+    unsafe { set_up::<D>(id, param, D::connect) }
 }
 
 /// # Safety
@@ -84,14 +106,8 @@ pub(super) unsafe extern "C" fn iw_accept<D: Driver>(
     id: *mut b::iw_cm_id,
     param: *mut b::iw_cm_conn_param,
 ) -> c_int {
-    from_result(|| {
-        // SAFETY: the identifier names a device of `D`.
-        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
-        // SAFETY: both live during the call.
-        let (id, param) = unsafe { (CmId::from_raw(id), ConnParam::from_raw(param)) };
-        D::accept(dev, id, &param)?;
-        Ok(0)
-    })
+    // SAFETY: as the caller says.
+    unsafe { set_up::<D>(id, param, D::accept) }
 }
 
 /// # Safety
