@@ -59,7 +59,9 @@ impl<D: Driver> Vtable<D> {
 
         create_cq: Some(queue::create_cq::<D>),
         resize_user_cq: Some(queue::resize_user_cq::<D>),
+        pre_destroy_cq: Some(queue::pre_destroy_cq::<D>),
         destroy_cq: Some(queue::destroy_cq::<D>),
+        post_destroy_cq: Some(queue::post_destroy_cq::<D>),
         poll_cq: Some(kernel::poll_cq::<D>),
         req_notify_cq: Some(kernel::req_notify_cq::<D>),
 

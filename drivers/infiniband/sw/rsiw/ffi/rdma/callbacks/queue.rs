@@ -51,9 +51,10 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
             flags: attr.flags,
             vector: attr.comp_vector,
         };
-        // SAFETY: revoked in `destroy_cq`, or never used if creation fails.
+        // SAFETY: revoked in `pre_destroy_cq`, or below if creation fails.
         let handle = unsafe { Handle::new(obj) }?;
-        let (inner, cqe) = D::create_cq(dev, handle, &init, udata.as_mut())?;
+        let created = D::create_cq(dev, handle.clone(), &init, udata.as_mut());
+        let (inner, cqe) = created.inspect_err(|_| handle.revoke())?;
         // CAST: at most the maximum reported.
         let cqe = cqe as c_int;
         // SAFETY: `cq` is the core's object of this call.
@@ -85,6 +86,28 @@ pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
     })
 }
 
+/// Ends all calls of the queue's handler; the consumer may poll it still. The core waits for the
+/// handler's work after this: without it, a late call could queue that work once more.
+///
+/// # Safety
+///
+/// Called by the core with a queue of a kernel consumer that is about to be destroyed.
+pub(super) unsafe extern "C" fn pre_destroy_cq<D: Driver>(cq: *mut b::ib_cq) -> c_int {
+    // SAFETY: the queue is one of `D`.
+    let inner = unsafe { CqObject::<D>::get(cq) };
+    D::destroy_cq(&inner);
+    inner.handle().revoke();
+    0
+}
+
+/// # Safety
+///
+/// Called by the core for the last time with this queue, after [`pre_destroy_cq`].
+pub(super) unsafe extern "C" fn post_destroy_cq<D: Driver>(cq: *mut b::ib_cq) {
+    // SAFETY: the queue is one of `D`; the core frees it next.
+    drop(unsafe { CqObject::<D>::take(cq) });
+}
+
 /// # Safety
 ///
 /// Called by the core for the last time with this queue.
@@ -92,10 +115,9 @@ pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
     cq: *mut b::ib_cq,
     _udata: *mut b::ib_udata,
 ) -> c_int {
-    // SAFETY: the queue is one of `D`; the core frees it next.
-    if let Some(inner) = unsafe { CqObject::<D>::take(cq) } {
-        D::destroy_cq(&inner);
-        inner.handle().revoke();
-    }
-    0
+    // SAFETY: as the caller says.
+    let ret = unsafe { pre_destroy_cq::<D>(cq) };
+    // SAFETY: as above.
+    unsafe { post_destroy_cq::<D>(cq) };
+    ret
 }

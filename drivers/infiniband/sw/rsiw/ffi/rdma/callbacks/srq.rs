@@ -50,9 +50,10 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
             max_sge: attr.attr.max_sge,
             limit: attr.attr.srq_limit,
         };
-        // SAFETY: revoked in `destroy_srq`, or never used if creation fails.
+        // SAFETY: revoked in `destroy_srq`, or below if creation fails.
         let handle = unsafe { Handle::new(obj) }?;
-        let inner = D::create_srq(pd, handle, &mut init, udata.as_mut())?;
+        let created = D::create_srq(pd, handle.clone(), &mut init, udata.as_mut());
+        let inner = created.inspect_err(|_| handle.revoke())?;
         attr.attr.max_wr = init.max_wr;
         attr.attr.max_sge = init.max_sge;
         // SAFETY: the memory is fresh.
@@ -114,10 +115,11 @@ pub(super) unsafe extern "C" fn destroy_srq<D: Driver>(
     srq: *mut b::ib_srq,
     _udata: *mut b::ib_udata,
 ) -> c_int {
-    // SAFETY: the queue is one of `D`; the core frees it next.
-    if let Some(inner) = unsafe { SrqObject::<D>::take(srq) } {
-        D::destroy_srq(&inner);
-        inner.handle().revoke();
-    }
+    // SAFETY: the queue is one of `D` and is not taken out yet.
+    let inner = unsafe { SrqObject::<D>::get(srq) };
+    D::destroy_srq(&inner);
+    inner.handle().revoke();
+    // SAFETY: the core frees the queue next; nobody uses it.
+    drop(unsafe { SrqObject::<D>::take(srq) });
     0
 }
