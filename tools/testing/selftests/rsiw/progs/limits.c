@@ -222,6 +222,9 @@ static void qp_truth(struct ep *e, bool server)
 	CHECK_SYS(ibv_query_qp(e->id->qp, &qa, IBV_QP_STATE | IBV_QP_CAP |
 			       IBV_QP_MAX_QP_RD_ATOMIC |
 			       IBV_QP_MAX_DEST_RD_ATOMIC, &ia));
+	expect(!qa.qkey && !qa.rq_psn && !qa.sq_psn && !qa.dest_qp_num &&
+	       !qa.ah_attr.dlid && !qa.ah_attr.is_global && !qa.min_rnr_timer &&
+	       !qa.alt_timeout, "what iWARP does not have is not zero");
 	expect(qa.qp_state == IBV_QPS_RTS, "state %d", qa.qp_state);
 	expect(ia.qp_type == IBV_QPT_RC, "type %d", ia.qp_type);
 	expect(ia.cap.max_send_wr == e->cap.max_send_wr &&

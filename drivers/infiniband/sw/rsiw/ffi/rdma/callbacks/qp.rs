@@ -159,9 +159,15 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
 ) -> c_int {
     // SAFETY: the queue pair is one of `D`.
     let qp = unsafe { QpObject::<D>::get(raw) };
-    // SAFETY: the core passes a structure to fill.
+    // What is not set below goes to the process too.
+    //
+    // SAFETY: the core passes memory for a structure of C, which all zeros are a value of.
+    unsafe { attr.write_bytes(0, 1) };
+    // SAFETY: as above.
+    unsafe { init.write_bytes(0, 1) };
+    // SAFETY: the structure was just written.
     let attr = unsafe { &mut *attr };
-    // SAFETY: the core passes a structure to fill.
+    // SAFETY: as above.
     let init = unsafe { &mut *init };
     D::query_qp(&qp).store(attr, init);
     // SAFETY: the core's object lives during the call.
