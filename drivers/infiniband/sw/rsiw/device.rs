@@ -166,7 +166,7 @@ impl Device {
     ///
     /// `EEXIST` if the interface has one already, otherwise what the core says.
     pub(crate) fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
-        if core_device::Found::<Rsiw>::by_netdev(netdev).is_some() {
+        if core_device::is_taken::<Rsiw>(netdev) {
             return Err(EEXIST);
         }
         let guid = guid(netdev);

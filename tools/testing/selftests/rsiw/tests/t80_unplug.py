@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Devices that go away under programs, and the module with them."""
 
+import socket
 import time
 
 from rsiwtest.core import Fail, test
 from rsiwtest.tools import stream
-from rsiwtest.topo import IF_A, NS_A, NS_B, sh, status
+from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, inside, sh, status
 
 
 def unplug(t, path, removed, action, *args):
@@ -62,6 +63,28 @@ def ip_link_del(t):
     for dev in (t.topo.dev_a, t.topo.dev_b):
         if dev in t.topo.links():
             raise Fail("%s outlives its interface" % dev)
+
+
+@test("unplug-connecting", limit=90, cost=5, only_type="rsiw")
+def connecting(t):
+    """`ip link del` does not wait for an answer to a connect."""
+    path, port = t.topo.wire, t.port()
+    with inside(path.server_ns):
+        silent = socket.create_server((path.addr4, port))
+    silent.settimeout(t.left(20))
+    client = t.start("rping", "-c", "-a", path.addr4, "-p", port,
+                     netns=path.client_ns)
+    conn, _ = silent.accept()
+    conn.settimeout(t.left(20))
+    if not conn.recv(64).startswith(b"MPA ID Req Frame"):
+        raise Fail("no MPA Request")
+    start = time.monotonic()
+    sh("ip", "link", "del", IF_B, netns=NS_B)
+    took = time.monotonic() - start
+    if took > 8 * t.env.slow:
+        raise Fail("the removal took %.1f s" % took)
+    client.wait(t.left(20))
+    t.topo.baseline = None
 
 
 @test("unplug-netns-del", limit=120, cost=8)
@@ -128,6 +151,31 @@ def beside_siw(t):
     finally:
         sh("modprobe", "-r", "siw")
         t.load()
+
+
+@test("before-siw", limit=60, cost=5, only_type="rsiw")
+def before_siw(t):
+    """The module leaves the devices of siw alone, which came after it."""
+    t.need_module("siw")
+    t.topo.drop()
+    netdev, dev = "rsd0", "siw_x"
+    sh("modprobe", "siw")
+    try:
+        sh("ip", "link", "add", netdev, "type", "dummy")
+        sh("ip", "link", "set", netdev, "up")
+        t.topo.add_link(dev, netdev, link_type="siw")
+        rv, out = status("rdma", "link", "add", "rsiw_x", "type", "rsiw",
+                         "netdev", netdev)
+        if rv == 0 or "exists" not in out:
+            raise Fail("a second device on %s: %s" % (netdev, out))
+        sh("ip", "link", "set", netdev, "address", "02:00:00:00:00:07")
+        sh("ip", "addr", "add", "10.79.0.1/24", "dev", netdev)
+        if dev not in t.topo.links():
+            raise Fail("siw's device is gone")
+        sh("ip", "link", "del", netdev)
+    finally:
+        status("ip", "link", "del", netdev)
+        sh("modprobe", "-r", "siw")
 
 
 @test("siw-link-type", limit=60, cost=6, only_type="rsiw")

@@ -186,22 +186,23 @@ impl TxBatch {
 
     /// What is left to send: stretches of pages, and the octets in them.
     pub(super) fn as_raw(&mut self) -> (&[b::bio_vec], usize) {
-        let mut n = 0;
+        let (mut n, mut octets) = (0, 0_usize);
         for i in 0..self.chunks.len() {
             let (Some(chunk), Some(end)) = (self.chunks.get(i), self.end_of(i)) else {
                 break;
             };
             let begin = if i == 0 { self.begin } else { 0 };
-            let len = end.saturating_sub(begin);
+            let len = end.min(chunk.len()).saturating_sub(begin);
             // The list has as much room as that of the chunks.
             if let Some(bvec) = self.bvecs.get_mut(n).filter(|_| len > 0) {
                 bvec.bv_page = chunk.page();
                 bvec.bv_len = len;
                 bvec.bv_offset = begin;
                 n = n.saturating_add(1);
+                octets = octets.saturating_add(len as usize); // CAST: 32 bits fit.
             }
         }
-        (self.bvecs.get(..n).unwrap_or(&[]), self.remaining)
+        (self.bvecs.get(..n).unwrap_or(&[]), octets.min(self.remaining))
     }
 
     /// Takes `n` octets from the front.

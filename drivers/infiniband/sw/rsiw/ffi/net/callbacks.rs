@@ -112,7 +112,7 @@ impl Originals {
         unsafe { (*sk).sk_error_report = self.error_report };
     }
 
-    /// Gives them back to a socket and takes its handler away.
+    /// Gives them back to a socket.
     ///
     /// # Safety
     ///
@@ -123,8 +123,6 @@ impl Originals {
         unsafe { lock(sk) };
         // SAFETY: the locks were just taken.
         unsafe { self.store(sk) };
-        // SAFETY: as above.
-        unsafe { h::sk_set_user_data(sk.as_ptr(), core::ptr::null_mut()) };
         // SAFETY: as above.
         unsafe { unlock(sk) };
     }
@@ -207,8 +205,15 @@ impl<H: Send + Sync + 'static> Guard<H> {
 
 impl<H: 'static> Drop for Guard<H> {
     fn drop(&mut self) {
+        let sk = self.sock.sk();
         // SAFETY: the socket is live; guards are dropped in process context, without its locks.
-        unsafe { self.sock.originals().restore(self.sock.sk()) };
+        unsafe { lock(sk) };
+        // SAFETY: the locks are held.
+        unsafe { self.sock.originals().store(sk) };
+        // SAFETY: the locks are held; the pointer is this guard's.
+        unsafe { h::sk_set_user_data(sk.as_ptr(), core::ptr::null_mut()) };
+        // SAFETY: the locks are held.
+        unsafe { unlock(sk) };
         // SAFETY: by the type invariants the pointer comes from `into_raw` and is owned by this
         // value; no callback uses it any more.
         drop(unsafe { Arc::from_raw(self.handler.as_ptr().cast_const()) });
@@ -220,8 +225,7 @@ impl<H: 'static> Drop for Guard<H> {
 /// # Safety
 ///
 /// Called from a callback of `sk` that is installed for handlers of type `H` only: by TCP with the
-/// socket's lock held, or on a listener, which never has a handler of another type. A socket that
-/// inherited the callback has no handler.
+/// socket's lock held, or on a listener, which never has a handler of another type.
 unsafe fn with_handler<H: 'static>(sk: *mut b::sock, f: impl FnOnce(ArcBorrow<'_, H>)) {
     // SAFETY: `sk` is live during its callbacks.
     unsafe { h::sk_callback_read_lock(sk) };
@@ -323,7 +327,13 @@ impl<H: ListenHandler> ListenCallbacks<H> {
     ///
     /// To be called as `sk_data_ready`, of the listener or of a socket it gave birth to.
     unsafe extern "C" fn data_ready(sk: *mut b::sock) {
-        // SAFETY: this function is installed for `H` only; children inherit it without a handler.
+        // A child may have got user data from others, such as a BPF program.
+        //
+        // SAFETY: `sk` is live during its callbacks.
+        if TcpState::from_raw(unsafe { h::sk_state(sk) }) != TcpState::Listen {
+            return;
+        }
+        // SAFETY: this function is installed for `H` only, and this is no child.
         unsafe { with_handler::<H>(sk, H::incoming) };
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn add<D: Driver>(
     unsafe { b::ib_set_device_ops(raw, Vtable::<D>::OPS) };
     // SAFETY: revoked in `dealloc_driver`, which the core calls before it frees the device.
     let handle = unsafe { Handle::new(obj) }?;
-    let inner = make(handle)?;
+    let inner = make(handle.clone()).inspect_err(|_| handle.revoke())?;
     // SAFETY: the device's memory is fresh.
     unsafe { Object::<b::ib_device, D::Device>::install(raw, inner) };
 
@@ -106,6 +106,22 @@ pub(crate) fn add<D: Driver>(
     Ok(())
 }
 
+/// Whether `netdev` has a device of this driver, or of another one with its number.
+pub(crate) fn is_taken<D: Driver>(netdev: &NetDevice) -> bool {
+    let raw = lookup::<D>(netdev);
+    if let Some(raw) = raw {
+        // SAFETY: gives back the reference of the lookup.
+        unsafe { b::ib_device_put(raw.as_ptr()) };
+    }
+    raw.is_some()
+}
+
+/// The device over `netdev` whose driver has the number of `D`, with a reference to its registration.
+fn lookup<D: Driver>(netdev: &NetDevice) -> Option<NonNull<b::ib_device>> {
+    // SAFETY: `netdev` is valid; the result carries a reference.
+    NonNull::new(unsafe { b::ib_device_get_by_netdev(netdev.as_ptr(), D::DRIVER_ID.0) })
+}
+
 /// A registered device found by its interface; keeps it registered while it is held.
 ///
 /// # Invariants
@@ -116,10 +132,17 @@ pub(crate) struct Found<D: Driver>(NonNull<b::ib_device>, PhantomData<D>);
 impl<D: Driver> Found<D> {
     /// Finds the device that the driver has over `netdev`.
     pub(crate) fn by_netdev(netdev: &NetDevice) -> Option<Self> {
-        // SAFETY: `netdev` is valid; the result carries a reference.
-        let raw = unsafe { b::ib_device_get_by_netdev(netdev.as_ptr(), D::DRIVER_ID.0) };
-        // INVARIANT: the driver's number is its own.
-        NonNull::new(raw).map(|raw| Self(raw, PhantomData))
+        let raw = lookup::<D>(netdev)?;
+        // Another driver may have the same number, as siw has for the sake of its provider.
+        //
+        // SAFETY: there is a reference to the device.
+        if unsafe { (*raw.as_ptr()).ops.owner } != Vtable::<D>::OPS.owner {
+            // SAFETY: gives the reference back.
+            unsafe { b::ib_device_put(raw.as_ptr()) };
+            return None;
+        }
+        // INVARIANT: its operations belong to this module, which has one driver.
+        Some(Self(raw, PhantomData))
     }
 
     /// The driver's part.
@@ -173,11 +196,13 @@ impl DeviceHandle {
 impl kernel::fmt::Display for DeviceHandle {
     fn fmt(&self, f: &mut kernel::fmt::Formatter<'_>) -> kernel::fmt::Result {
         self.with(|dev| {
-            // SAFETY: the gate keeps the device alive, and with it its name.
-            let name = unsafe { b::dev_name((&raw const (*dev).__bindgen_anon_1.dev).cast()) };
+            // The administrator may change it meanwhile: then it is a mixture of both.
+            //
+            // SAFETY: the gate keeps the device alive; this is the address of one of its fields.
+            let name = unsafe { &raw const (*dev).name }.cast::<u8>();
             for i in 0..NAME_MAX {
-                // SAFETY: a device's name is a C string, of which no end was seen yet.
-                match unsafe { *name.wrapping_add(i) } {
+                // SAFETY: as above; the array has this length.
+                match unsafe { name.add(i).read_volatile() } {
                     0 => break,
                     c => kernel::fmt::Write::write_char(f, char::from(c))?,
                 }
