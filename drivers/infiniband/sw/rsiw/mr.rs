@@ -64,17 +64,10 @@ use kernel::{
         },
         Arc, //
     },
-    time::{
-        delay::fsleep,
-        Delta, //
-    },
 };
 
 /// Pages, or stretches, of a fast-register region.
 pub(crate) const MAX_FAST_REG: u32 = 1024;
-
-/// How long to wait for others to be done with a region before looking again.
-const PAUSE: Delta = Delta::from_micros(20);
 
 /// Zero-based addressing: the first byte has tagged offset 0 (`IB_ZERO_BASED`).
 const ZERO_BASED: u32 = 1 << 5;
@@ -393,9 +386,7 @@ impl Mr {
     /// Waits for the region to be quiet. Nobody uses memory for longer than it takes to copy it.
     /// Sleeps.
     pub(crate) fn wait_quiet(&self) {
-        while !self.is_quiet() {
-            fsleep(PAUSE);
-        }
+        self.gate().wait_empty();
     }
 
     /// Whether the `len` octets at `addr` may be used like this. Returns their offset.

@@ -248,7 +248,7 @@ impl Qp {
         let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
         if want.is_remote() {
             if let Some(window) = mr.window() {
-                return window.access(stag, self.party(), want, addr, len);
+                return window.access(mr.clone(), stag, self.party(), want, addr, len);
             }
         }
         MrAccess::new(mr, stag, self.pd.id(), want, addr, len)
@@ -259,24 +259,22 @@ impl Qp {
     fn access_sink(&self, stag: Stag, addr: u64, len: u32) -> Result<MrAccess<Arc<Mr>>, MrError> {
         let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
         match mr.window() {
-            Some(window) => window.access(stag, self.party(), Access::REMOTE_WRITE, addr, len),
+            Some(window) => {
+                let (party, want) = (self.party(), Access::REMOTE_WRITE);
+                window.access(mr.clone(), stag, party, want, addr, len)
+            }
             None => self.access(stag, Access::LOCAL_WRITE, addr, len),
         }
     }
 
-    /// Makes an STag invalid. Gives the region whose users may be waited for.
+    /// Makes an STag invalid. Gives the region or window whose users may be waited for.
     fn invalidate(&self, mr: Arc<Mr>, stag: Stag, by: By) -> Result<Arc<Mr>, MrError> {
         let pd = self.pd.id();
         match mr.window() {
-            Some(window) => {
-                let region = window.invalidate(stag, self.party())?;
-                Ok(region.unwrap_or_else(|| mr.clone()))
-            }
-            None => {
-                mr.invalidate(stag, pd, by)?;
-                Ok(mr)
-            }
+            Some(window) => window.invalidate(stag, self.party())?,
+            None => mr.invalidate(stag, pd, by)?,
         }
+        Ok(mr)
     }
 
     /// The protection domain of the memory that receives name: that of the queue they come from

@@ -143,6 +143,8 @@ impl From<RangeError> for MrError {
 /// The region grants the access to the `len` octets from byte `offset` on.
 pub(crate) struct MrAccess<P: GatePtr> {
     guard: GateGuard<P>,
+    /// The window through which it is used.
+    _window: Option<GateGuard<P>>,
     offset: u64,
     len: u32,
 }
@@ -163,17 +165,33 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         let guard = GateGuard::new(mr).ok_or(MrError::Invalid)?;
         let offset = Mr::check(&guard, stag, pd, want, addr, len)?;
         // INVARIANT: just checked.
-        Ok(Self { guard, offset, len })
+        Ok(Self {
+            guard,
+            _window: None,
+            offset,
+            len,
+        })
     }
 
-    /// For a window, which has its own rights: `len` octets from `offset` on of a valid region.
-    pub(super) fn within(mr: P, offset: u64, len: u32) -> Result<Self, MrError> {
+    /// For a window, which has its own rights and its own users: `len` octets from `offset` on of a
+    /// valid region.
+    pub(super) fn within(
+        window: GateGuard<P>,
+        mr: P,
+        offset: u64,
+        len: u32,
+    ) -> Result<Self, MrError> {
         let guard = GateGuard::new(mr).ok_or(MrError::Invalid)?;
         if !guard.valid.load(Relaxed) {
             return Err(MrError::Invalid);
         }
         // INVARIANT: the region granted the part to the window, which stands in for it.
-        Ok(Self { guard, offset, len })
+        Ok(Self {
+            guard,
+            _window: Some(window),
+            offset,
+            len,
+        })
     }
 
     /// Length of the range.

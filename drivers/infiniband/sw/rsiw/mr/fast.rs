@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     ffi::rdma::wr::Registration,
+    sync::gate::PAUSE,
     wire::ddp::Stag, //
 };
 use kernel::{
@@ -85,7 +86,7 @@ impl Mr {
                 Some(Ok(())) => break,
                 Some(Err(e)) => return Err(e),
                 None if memory.is_closed() => return Err(FastError::Stag),
-                None => fsleep(super::PAUSE),
+                None => fsleep(PAUSE),
             }
         }
         self.valid.store(true, Relaxed);

@@ -170,7 +170,7 @@ impl Window {
         )
     }
 
-    /// Nobody is ever inside.
+    /// Inside are those who use memory through the window; others use its region, too.
     pub(super) fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -199,8 +199,8 @@ impl Window {
             Some(self.bound(wr, region, party)?)
         };
         let old = self.replace(bound, stag, party)?;
-        if let Some(region) = old {
-            region.wait_quiet();
+        if old.is_some() {
+            self.gate.wait_empty();
         }
         Ok(())
     }
@@ -222,13 +222,13 @@ impl Window {
         })
     }
 
-    /// Lets the window stand for `bound`, under `stag`. Gives the region that it stood for.
+    /// Lets the window stand for `bound`, under `stag`. Gives what it stood for.
     fn replace(
         &self,
         bound: Option<Bound>,
         stag: Stag,
         party: Party<'_>,
-    ) -> Result<Option<Arc<Mr>>, BindError> {
+    ) -> Result<Option<Bound>, BindError> {
         let mut state = self.state.lock();
         let refusal = match &state.bound {
             Some(_) if self.kind == MwType::Two => Some(BindError::Valid),
@@ -241,8 +241,7 @@ impl Window {
             Some(_) => bound,
         };
         drop(state);
-        let region = old.map(|old| old.region.clone());
-        refusal.map_or(Ok(region), Err)
+        refusal.map_or(Ok(old), Err)
     }
 
     /// Where an access to the window leads to (V-MW-8); the rights of the region do not count.
@@ -270,40 +269,37 @@ impl Window {
         Ok((bound.region.clone(), offset))
     }
 
-    /// Checks and keeps an access of the peer of `party`.
+    /// Checks and keeps an access of the peer of `party` through the window `own`.
     ///
     /// # Errors
     ///
     /// Why it is refused.
     pub(crate) fn access(
         &self,
+        own: Arc<Mr>,
         stag: Stag,
         party: Party<'_>,
         want: Access,
         addr: u64,
         len: u32,
     ) -> Result<MrAccess<Arc<Mr>>, MrError> {
+        let inside = GateGuard::new(own).ok_or(MrError::Invalid)?;
         let (region, offset) = self.locate(stag, party, want, addr, len)?;
-        let access = MrAccess::within(region.clone(), offset, len)?;
-        // Being inside comes first: who unbinds the window sees us there, or we see that it is not
-        // bound any more.
+        let access = MrAccess::within(inside, region.clone(), offset, len)?;
+        // Being inside of both comes first: who unbinds the window, and then may take the region
+        // back, sees us there, or we see that it is not bound any more.
         match self.locate(stag, party, want, addr, len)? {
             (again, at) if Arc::ptr_eq(&again, &region) && at == offset => Ok(access),
             _ => Err(MrError::Invalid),
         }
     }
 
-    /// Ends the binding for `party` (V-MW-13). Gives the region that it was bound to, which the
-    /// caller may wait for to be quiet.
+    /// Ends the binding for `party` (V-MW-13). The caller may wait for the window to be quiet.
     ///
     /// # Errors
     ///
     /// `Pd` for another's window, `Invalid` for a wrong key, `Access` for one of type 1.
-    pub(crate) fn invalidate(
-        &self,
-        stag: Stag,
-        party: Party<'_>,
-    ) -> Result<Option<Arc<Mr>>, MrError> {
+    pub(crate) fn invalidate(&self, stag: Stag, party: Party<'_>) -> Result<(), MrError> {
         let mut state = self.state.lock();
         let is_theirs = match &state.bound {
             Some(bound) => state.is_for(bound, party),
@@ -321,16 +317,15 @@ impl Window {
         let old = state.bound.take();
         state.pd = party.pd;
         drop(state);
-        Ok(old.map(|bound| bound.region.clone()))
+        drop(old);
+        Ok(())
     }
 
     /// Ends the binding, whoever has it. Sleeps until nobody uses it any more.
     pub(super) fn unbind(&self) {
         let old = self.state.lock().bound.take();
-        let region = old.map(|bound| bound.region.clone());
-        if let Some(region) = region {
-            region.wait_quiet();
-        }
+        drop(old);
+        self.gate.wait_empty();
     }
 }
 

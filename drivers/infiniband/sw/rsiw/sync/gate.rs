@@ -27,6 +27,10 @@ use kernel::{
         Arc,
         Completion, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
 };
 
 /// Set in [`Gate::state`] once the gate is closed.
@@ -34,6 +38,9 @@ const CLOSED: u32 = 1 << 31;
 /// Set in [`Gate::state`] while someone has the place behind it for himself. The bits below count
 /// the users inside.
 const EXCLUSIVE: u32 = 1 << 30;
+
+/// How long to wait for others before looking again.
+pub(crate) const PAUSE: Delta = Delta::from_micros(20);
 
 /// A count of users that can be shut and waited for.
 #[pin_data]
@@ -97,6 +104,14 @@ impl Gate {
     pub(crate) fn is_empty(&self) -> bool {
         smp_mb(Full);
         self.state.load(Acquire) & !CLOSED == 0
+    }
+
+    /// Waits for a moment in which nobody is inside. For gates that nobody stays behind for longer
+    /// than it takes to copy something, and which new users do not enter. Sleeps.
+    pub(crate) fn wait_empty(&self) {
+        while !self.is_empty() {
+            fsleep(PAUSE);
+        }
     }
 
     /// Runs `f` with nobody inside; who wants to go in meanwhile is turned away. Any context.
