@@ -139,7 +139,7 @@ pub(crate) struct Device {
     /// EUI-64: made from the interface's address, or random where it has none.
     guid: [u8; 8],
     limits: Limits,
-    pd_ids: Atomic<u32>,
+    pd_ids: Atomic<u64>,
     /// Memory for sending.
     pub(crate) chunks: Arc<ChunkPool>,
     /// Memory regions by STag.

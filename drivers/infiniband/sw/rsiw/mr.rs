@@ -74,13 +74,13 @@ const ZERO_BASED: u32 = 1 << 5;
 
 /// Number of a protection domain, unique in its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PdId(u32);
+pub(crate) struct PdId(u64);
 
 impl PdId {
-    const OF_KERNEL: u32 = 1 << 31;
+    const OF_KERNEL: u64 = 1 << 63;
 
     /// The domain `n`, of a process or of a consumer in the kernel.
-    pub(crate) fn new(n: u32, of_kernel: bool) -> Self {
+    pub(crate) fn new(n: u64, of_kernel: bool) -> Self {
         let kind = if of_kernel { Self::OF_KERNEL } else { 0 };
         Self(n & !Self::OF_KERNEL | kind)
     }
