@@ -4,6 +4,8 @@
  * it has to fail, a second connection over the same PD shows that the region
  * is as good as before.
  */
+#include <linux/delay.h>
+
 #include "kv.h"
 
 #define LEN 128
@@ -241,6 +243,59 @@ static void inv_by_read(struct kv *k)
 		.sge = { { to->mr->iova, LEN, to->mr->lkey } } }, KV_PROT);
 }
 
+/* Pages of a Read that takes its responder several turns. */
+#define MANY 1024
+
+/*
+ * The region that the peer invalidates is just being read from: the responder's
+ * sender and its receiver must not wait for each other.
+ */
+static bool inv_in_read(struct kv *k, unsigned int us)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	struct kv_mr *from = p ? kv_region(k, &p->b, MANY, KV_REMOTE) : NULL;
+	struct kv_mr *to = from ? kv_region(k, &p->a, MANY,
+					    IB_ACCESS_LOCAL_WRITE |
+					    IB_ACCESS_REMOTE_WRITE) : NULL;
+	struct kv_mem *in = to ? kv_mem(k, &p->b, LEN, 0) : NULL;
+	struct kv_wr read;
+	struct ib_wc wc;
+	int i, rv;
+
+	if (!in)
+		return false;
+	read = (struct kv_wr) {
+		.op = IB_WR_RDMA_READ, .id = 6, .sges = 1,
+		.sge = { { to->mr->iova, MANY * PAGE_SIZE, to->mr->lkey } },
+		.remote = from->mr->iova, .key = from->mr->rkey };
+	/* TCP takes as much at a time as it has seen go through. */
+	for (i = 0; i < 4; i++)
+		if (!kv_do(k, &p->a, &read, KV_OK))
+			return false;
+	rv = kv_recv(&p->b, 9, in->addr, LEN, p->b.pd->local_dma_lkey);
+	if (!rv)
+		rv = kv_post(&p->a, &read);
+	fsleep(us);
+	if (!rv)
+		rv = kv_post(&p->a, &(struct kv_wr) {
+			.op = IB_WR_SEND_WITH_INV, .id = 4, .sges = 1,
+			.sge = { { to->mr->iova, LEN, to->mr->lkey } },
+			.key = from->mr->rkey });
+	/* Whether the Read ends well depends on who was first. */
+	return kv_ok(k, !rv, "post: %d", rv) && kv_wc(k, p->a.scq, &wc) &&
+	       kv_wc(k, p->b.rcq, &wc) &&
+	       kv_ok(k, wc.wr_id == 9 && (KV_OK | KV_FLUSH) & BIT(wc.status),
+		     "receive: %s", ib_wc_status_msg(wc.status));
+}
+
+static void inv_during_read(struct kv *k)
+{
+	unsigned int us;
+
+	for (us = 500; us < 20000 && inv_in_read(k, us); us += us / 2)
+		;
+}
+
 /* Freed in either state, and its key whatever it is. */
 static void dealloc_states(struct kv *k)
 {
@@ -273,6 +328,7 @@ const struct kv_case kv_inv_cases[] = {
 	{ "inv-by-send-other-pd", "V-INV-7 V-WC-12", inv_by_send_other_pd },
 	{ "inv-by-send-local-only", "V-INV-10 V-WC-12", inv_by_send_local_only },
 	{ "inv-by-read", "V-INV-1 V-INV-15 L-CORE-9", inv_by_read },
+	{ "inv-during-read", "V-INV-14 T-20", inv_during_read },
 	{ "dealloc-states", "V-DEA-1", dealloc_states },
 	{ }
 };

@@ -13,6 +13,7 @@ mod kunit;
 pub(crate) mod log;
 pub(crate) mod modules;
 pub(crate) mod net;
+pub(crate) mod noio;
 mod opaque;
 pub(crate) mod page;
 pub(crate) mod process;

@@ -182,6 +182,22 @@ impl TxState {
         ring: &mut SqRing,
         state: State,
     ) -> Outcome {
+        let outcome = self.send(qp, sock, ring, state);
+        // No region may be kept from its owner while the peer is awaited (T-20), nor while the caller
+        // waits for the owner.
+        if let Some(current) = &mut self.current {
+            current.close();
+        }
+        outcome
+    }
+
+    fn send(
+        &mut self,
+        qp: &Arc<Qp>,
+        sock: &TcpSocket,
+        ring: &mut SqRing,
+        state: State,
+    ) -> Outcome {
         let mut budget = BUDGET;
         loop {
             match self.flush(qp, sock) {
@@ -231,13 +247,10 @@ impl TxState {
                 // so that the peer would not miss them. The socket's callbacks tell of it.
                 sock.abort();
                 self.batch.clear();
-                self.close_current();
                 return Ok(false);
             }
             self.flags = SendFlags::default();
             if !self.batch.is_empty() {
-                // No region may be kept from its owner while the peer is awaited (T-20).
-                self.close_current();
                 return Ok(false);
             }
         }
@@ -252,12 +265,6 @@ impl TxState {
     fn recycle(&mut self, mut message: KBox<Outgoing>) {
         message.close();
         self.spare = Some(message);
-    }
-
-    fn close_current(&mut self) {
-        if let Some(current) = &mut self.current {
-            current.close();
-        }
     }
 
     /// Octets of the stream that the FPDU of `frame` takes now, with markers.
@@ -404,13 +411,18 @@ impl TxState {
         }
         let sq_first = self.sq_turn;
         self.sq_turn = !sq_first;
-        if sq_first && self.next_request(qp, ring, to)? {
-            return Ok(true);
+        if sq_first {
+            match self.next_request(qp, ring, to)? {
+                Next::Message => return Ok(true),
+                Next::Nothing => {}
+                // Another response in the same batch, and another, could go on for ever.
+                Next::AfterFlush => return Ok(false),
+            }
         }
         if self.next_response(qp, to) {
             return Ok(true);
         }
-        Ok(!sq_first && self.next_request(qp, ring, to)?)
+        Ok(!sq_first && matches!(self.next_request(qp, ring, to)?, Next::Message))
     }
 
     /// The oldest request of the send queue, if it may start.
@@ -419,20 +431,17 @@ impl TxState {
         qp: &Arc<Qp>,
         ring: &mut SqRing,
         to: &mut Outgoing,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Next, Failure> {
         let now = Now {
             is_flushed: self.batch.is_empty(),
             may_send: self.may_send(qp),
         };
-        match start::next_request(qp, ring, &mut self.tx, to, &now)? {
-            Next::Message => Ok(true),
-            Next::Nothing => Ok(false),
-            Next::AfterFlush => {
-                // It is the first thing to be looked at with the next batch.
-                self.sq_turn = true;
-                Ok(false)
-            }
+        let next = start::next_request(qp, ring, &mut self.tx, to, &now)?;
+        if matches!(next, Next::AfterFlush) {
+            // It is the first thing to be looked at with the next batch.
+            self.sq_turn = true;
         }
+        Ok(next)
     }
 
     /// The first message of a peer-to-peer connection (RFC 6581 section 9.2).

@@ -20,6 +20,7 @@ use crate::{
     abi::WcStatus,
     ffi::{
         log::pr_ratelimited,
+        noio::NoIo,
         timer::{
             Expires,
             Timer, //
@@ -59,6 +60,7 @@ impl WorkItem for Qp {
     type Pointer = Arc<Qp>;
 
     fn run(this: Arc<Qp>) {
+        let _scope = NoIo::enter();
         this.act();
     }
 }
@@ -67,6 +69,7 @@ impl WorkItem<POSTS> for Qp {
     type Pointer = Arc<Qp>;
 
     fn run(this: Arc<Qp>) {
+        let _scope = NoIo::enter();
         let mut after = After::default();
         let mut inner = this.inner.lock();
         this.send_posts(&mut inner, &mut after);
@@ -215,6 +218,8 @@ impl Qp {
         if let Some(failure) = pending.failure {
             self.local_error(inner, failure, after);
         }
+        // Without a connection the requests are flushed, or nobody's any more.
+        let connected = inner.conn.is_some();
         let mut feed = |event| {
             let idle = self.is_idle(inner);
             let event = match event {
@@ -228,7 +233,7 @@ impl Qp {
         };
         if let Some(end) = pending.terminate {
             self.log_terminate(end.code);
-            let told = self.fail_refused(&end);
+            let told = connected && self.fail_refused(&end);
             feed(Event::TerminateReceived {
                 event: (!told).then_some(remote_class(end.code)),
             });

@@ -3,10 +3,21 @@
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
+#include <linux/sched/mm.h>
 #include <linux/vmalloc.h>
 #include <linux/xarray.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+
+unsigned int rsiw_helper_memalloc_noio_save(void)
+{
+	return memalloc_noio_save();
+}
+
+void rsiw_helper_memalloc_noio_restore(unsigned int flags)
+{
+	memalloc_noio_restore(flags);
+}
 
 void *rsiw_helper_page_address(struct page *page)
 {
