@@ -363,11 +363,13 @@ impl Qp {
     ///
     /// `EISCONN` if there is one, or the QP is in a state that cannot be connected.
     pub(crate) fn attach(&self, endpoint: Arc<Endpoint>) -> Result {
+        let mut inner = self.inner.lock();
         let mut slot = self.endpoint.lock();
-        if slot.is_some() || self.state() != State::Idle {
+        if slot.is_some() || inner.state != State::Idle {
             return Err(EISCONN);
         }
         *slot = Some(endpoint);
+        inner.was_closed = false;
         Ok(())
     }
 

@@ -32,8 +32,8 @@ pub(crate) enum Post {
     Queue,
     /// Queue it and flush it in its turn.
     Flush,
-    /// Queue it and report [`Event::PostedInClosing`].
-    BadClose,
+    /// Queue it and report [`Event::PostedTooLate`].
+    TooLate,
 }
 
 impl State {
@@ -42,12 +42,15 @@ impl State {
         matches!(self, State::Rts)
     }
 
-    /// What becomes of a work request posted to the SQ; never refused (T-34).
-    pub(crate) const fn post_send(self) -> Post {
+    /// What becomes of a work request posted to the SQ; never refused (T-34). `was_closed`: in Idle,
+    /// the connection was closed and the consumer has not asked for another since.
+    pub(crate) const fn post_send(self, was_closed: bool) -> Post {
         match self {
+            // Who only polls would wait for ever, and whether Closing is over he cannot know.
+            State::Idle if was_closed => Post::TooLate,
             // In Terminate the flush comes with the step to Error.
             State::Idle | State::Rts | State::Terminate => Post::Queue,
-            State::Closing => Post::BadClose,
+            State::Closing => Post::TooLate,
             State::Error => Post::Flush,
         }
     }
@@ -108,8 +111,8 @@ pub(crate) enum Event {
     Closed,
     /// The timer of Closing or Terminate ran out.
     Timeout,
-    /// A work request was posted to the SQ in Closing.
-    PostedInClosing,
+    /// A work request was posted to the SQ in Closing, or in Idle after it.
+    PostedTooLate,
     /// Data other than a Terminate came in in Closing.
     DataInClosing,
 }
@@ -221,6 +224,7 @@ pub(crate) fn next(state: State, event: Event) -> Result<(State, Effects), Illeg
         _ => match state {
             State::Idle => match event {
                 Event::Connected => Ok((State::Rts, Effects::default())),
+                Event::PostedTooLate => idle_to_error(),
                 _ => Err(Illegal),
             },
             State::Rts => rts(event),
@@ -242,6 +246,18 @@ fn to_error(tcp: Tcp, event: Option<Async>) -> Result<(State, Effects), Illegal>
         ..Effects::default()
     };
     Ok((State::Error, effects))
+}
+
+/// As [`to_error`] without a connection.
+fn idle_to_error() -> Result<(State, Effects), Illegal> {
+    let (state, effects) = to_error(Tcp::Keep, None)?;
+    Ok((
+        state,
+        Effects {
+            close: false,
+            ..effects
+        },
+    ))
 }
 
 /// To Terminate: the connection is being closed, the flush comes with the next step.
@@ -275,16 +291,7 @@ fn modify(state: State, to: State, idle: bool, flushed: bool) -> Result<(State, 
         (State::Idle, State::Idle) | (State::Rts, State::Rts) | (State::Error, State::Error) => {
             Ok((state, Effects::default()))
         }
-        (State::Idle, State::Error) => {
-            let (state, effects) = to_error(Tcp::Keep, None)?;
-            Ok((
-                state,
-                Effects {
-                    close: false,
-                    ..effects
-                },
-            ))
-        }
+        (State::Idle, State::Error) => idle_to_error(),
         (State::Rts, State::Closing) if idle => to_closing(false),
         // Work pending: "Bad Close" (V-ST-10, V-ST-34).
         (State::Rts, State::Closing) => to_error(Tcp::Reset, Some(Async::Fatal)),
@@ -383,7 +390,7 @@ fn closing(event: Event) -> Result<(State, Effects), Illegal> {
         }
         // "Bad Close". The FIN is behind requests that have completed: a reset now could destroy
         // them. rsockets close while their peer still sends.
-        Event::PostedInClosing | Event::DataInClosing => {
+        Event::PostedTooLate | Event::DataInClosing => {
             to_error(Tcp::ResetIfDelivered, Some(Async::Fatal))
         }
         // "LLP Connection Lost".

@@ -90,6 +90,8 @@ pub(super) struct Inner {
     pub(super) state: State,
     pub(super) ring: SqRing,
     pub(super) conn: Option<Conn>,
+    /// The connection was closed, and nothing has happened since.
+    pub(super) was_closed: bool,
     /// ORD and IRD: those of the connection, or those that the consumer wants for the next.
     pub(super) ord: u16,
     pub(super) ird: u16,
@@ -106,11 +108,17 @@ impl Inner {
             state: State::Idle,
             ring,
             conn: None,
+            was_closed: false,
             ord: MAX_READS,
             ird: MAX_READS,
             row: 0,
             last_doorbell: Nanos::now(),
         }
+    }
+
+    /// What to do with a request that is in the send queue.
+    pub(super) fn post_send(&self) -> Post {
+        self.state.post_send(self.was_closed)
     }
 
     /// Whether the thread that rings the doorbell is to send itself.
@@ -363,7 +371,7 @@ impl Qp {
             None => self.inner.lock(),
         };
         let mut after = After::default();
-        match inner.state.post_send() {
+        match inner.post_send() {
             Post::Queue => {
                 let answered = self.answered.load(Relaxed);
                 self.answered.store(false, Relaxed);
@@ -374,10 +382,7 @@ impl Qp {
                 }
                 self.progress(&mut inner, &mut after);
             }
-            Post::Flush => self.flush_posted(&mut inner, &mut after),
-            Post::BadClose => {
-                let _ = self.apply(&mut inner, Event::PostedInClosing, None, &mut after);
-            }
+            Post::Flush | Post::TooLate => self.flush_posted(&mut inner, &mut after),
         }
         drop(inner);
         after.run(self);
@@ -423,8 +428,7 @@ impl Qp {
     }
 
     /// Ends the connection and whatever the QP does, for good. What has completed still goes out,
-    /// unless the process has died: its peer must not take that for an end in good order, after
-    /// which what it posts waits for another connection.
+    /// unless the process has died: its peer must not take that for an end in good order.
     ///
     /// # Errors
     ///

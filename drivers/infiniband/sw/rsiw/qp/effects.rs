@@ -135,6 +135,7 @@ impl Qp {
         }
         inner.state = state;
         self.set_state(state);
+        inner.was_closed = effects.close;
         self.carry_out(inner, &effects, failure, after);
         Ok(())
     }
@@ -211,12 +212,12 @@ impl Qp {
 
     /// Completes what was posted in a state in which nothing is sent or received any more (T-34).
     pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
-        match inner.state.post_send() {
+        match inner.post_send() {
             Post::Queue => {}
             Post::Flush => after.notify.send |= self.flush_sq(inner),
-            Post::BadClose if inner.ring.is_empty() => {}
-            Post::BadClose => {
-                let _ = self.apply(inner, Event::PostedInClosing, None, after);
+            Post::TooLate if inner.ring.is_empty() => {}
+            Post::TooLate => {
+                let _ = self.apply(inner, Event::PostedTooLate, None, after);
             }
         }
         if inner.state.post_recv() == Post::Flush {

@@ -42,10 +42,23 @@ pub fn add(list: &mut List) {
             c.expect_wc("r", 0, status::FLUSHED)?;
             c.expect_async(event::NONE)?;
             disconnected(w, c.slot)?;
-            match w.ep.state(c.slot)? {
-                state::INIT => Ok(()),
-                other => Err(format!("state {other}")),
-            }
+            w.ep.expect_state(c.slot, state::INIT)
+        },
+    );
+    list.add(
+        "V-ST-37",
+        "a request posted after a close in good order is flushed, not kept",
+        |w| {
+            let mut c = w.conn()?;
+            c.sync()?;
+            c.tcp.fin();
+            c.tcp.expect_end(End::Fin)?;
+            disconnected(w, c.slot)?;
+            w.ep.expect_state(c.slot, state::INIT)?;
+            c.post(1, op::WRITE, 131_072, 64, "raddr=4096 rkey=1")?;
+            c.expect_wc("s", 1, status::FLUSHED)?;
+            c.expect_async(event::NONE)?;
+            w.ep.expect_state(c.slot, state::ERR)
         },
     );
     list.add(
@@ -84,9 +97,10 @@ pub fn add(list: &mut List) {
             c.tcp.reset();
             disconnected(w, slot)?;
             let wc = ep.wc(slot, "r", SOON)?.ok_or("not flushed")?;
-            if wc.status != status::FLUSHED || ep.state(slot)? != state::ERR {
-                return Err(format!("{wc:?}, state {}", ep.state(slot)?));
+            if wc.status != status::FLUSHED {
+                return Err(format!("{wc:?}"));
             }
+            ep.expect_state(slot, state::ERR)?;
             match ep.async_event(slot, SOON)? {
                 event::FATAL => Ok(()),
                 other => Err(format!("asynchronous event {other}")),
@@ -104,10 +118,7 @@ pub fn add(list: &mut List) {
             c.tcp.fpdu(&write(c.stag, c.to, b"late"))?;
             c.expect_async(event::FATAL)?;
             c.expect_untouched(0, 8)?;
-            match w.ep.state(c.slot)? {
-                state::ERR => Ok(()),
-                other => Err(format!("state {other}")),
-            }
+            w.ep.expect_state(c.slot, state::ERR)
         },
     );
     list.add(

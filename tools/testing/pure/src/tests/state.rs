@@ -218,7 +218,7 @@ fn v_st_34_35_bad_close() {
         assert_eq!(next(Closing, event), error(Tcp::Reset, fatal, true));
         assert_eq!(next(Terminate, event), error(Tcp::Reset, None, true));
     }
-    for event in [Event::PostedInClosing, Event::DataInClosing] {
+    for event in [Event::PostedTooLate, Event::DataInClosing] {
         assert_eq!(
             next(Closing, event),
             error(Tcp::ResetIfDelivered, fatal, true)
@@ -238,14 +238,27 @@ fn v_st_34_35_bad_close() {
     assert_eq!(next(Terminate, fin), Ok((Terminate, Effects::default())));
 }
 
+/// V-ST-37: a post finds a closed connection, whether Closing is over or not.
+#[test]
+fn v_st_37_post_after_close() {
+    assert_eq!(Idle.post_send(true), Post::TooLate);
+    assert_eq!(
+        next(Idle, Event::PostedTooLate),
+        error(Tcp::Keep, None, false)
+    );
+    for state in [Rts, Terminate, Error] {
+        assert_eq!(next(state, Event::PostedTooLate), Err(Illegal));
+    }
+}
+
 /// V-ST-2, V-ST-19, V-ST-29, V-ST-32, V-ST-37, T-34: what becomes of posts and traffic.
 #[test]
 fn v_st_37_posts() {
-    let posts = STATES.map(|s| (s.post_send(), s.post_recv()));
+    let posts = STATES.map(|s| (s.post_send(false), s.post_recv()));
     let want = [
         (Post::Queue, Post::Queue),
         (Post::Queue, Post::Queue),
-        (Post::BadClose, Post::Flush),
+        (Post::TooLate, Post::Flush),
         (Post::Queue, Post::Queue),
         (Post::Flush, Post::Flush),
     ];
@@ -302,7 +315,7 @@ fn l_core_4_one_close_per_connection() {
                 },
                 8 => Event::Closed,
                 9 => Event::Timeout,
-                10 => Event::PostedInClosing,
+                10 => Event::PostedTooLate,
                 _ => Event::DataInClosing,
             };
             let Ok((to, effects)) = next(state, event) else {
