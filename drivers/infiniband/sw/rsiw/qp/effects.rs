@@ -12,6 +12,7 @@ use super::{
         Inner, //
     },
     failure::Failure,
+    rq::Rq,
     rx::RxState,
     Qp, //
 };
@@ -134,8 +135,8 @@ impl Qp {
             after.abort_setup = self.take_endpoint();
         }
         inner.state = state;
-        self.set_state(state);
         inner.was_closed = effects.close;
+        self.set_state(state);
         self.carry_out(inner, &effects, failure, after);
         Ok(())
     }
@@ -233,11 +234,18 @@ impl Qp {
             return false;
         }
         let mut notify = false;
-        let mut sq = self.sq.lock();
-        while let Some((work, status)) = sq.order.flush() {
+        // Softirq adds nothing any more. A lock for all would keep interrupts off for long.
+        loop {
+            let flushed = self.sq.lock().order.flush();
+            let Some((work, status)) = flushed else {
+                break;
+            };
             notify |= self.complete_work(&work, status);
         }
-        while sq.orq.pop().is_some() {}
+        {
+            let mut sq = self.sq.lock();
+            while sq.orq.pop().is_some() {}
+        }
         for _ in 0..inner.ring.len() {
             let Some(work) = inner.ring.discard() else {
                 break;
@@ -258,15 +266,13 @@ impl Qp {
     /// Those of a shared queue stay for others (V-SRQ-17). Gives whether a handler is to be called.
     fn flush_rq(&self) -> bool {
         let mut notify = false;
-        let mut rq = self.rq.lock();
-        let Some(rq) = &mut *rq else {
-            return false;
-        };
         if self.destroyed.load(Relaxed) {
             return false;
         }
-        for _ in 0..rq.len() {
-            let Some(id) = rq.discard() else {
+        let most = self.rq.lock().as_ref().map_or(0, Rq::len);
+        for _ in 0..most {
+            let discarded = (*self.rq.lock()).as_mut().and_then(|rq| rq.discard());
+            let Some(id) = discarded else {
                 break;
             };
             notify |= self.flush_recv(id);
