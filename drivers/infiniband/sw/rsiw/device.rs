@@ -62,6 +62,8 @@ const MAX_CQ: u32 = 100 * 1024;
 const MAX_SRQ: u32 = 100 * 1024;
 /// Protection domains of a device.
 const MAX_PD: u32 = 100 * 1024;
+/// Most connections that are refused and wait for their peer to close. They cost a peer nothing.
+const MAX_REFUSED: u32 = 1024;
 /// Entries of a send or receive queue.
 pub(crate) const MAX_WR: u32 = 32 * 1024;
 /// Elements of a request of a kernel consumer. For a process it is what an entry has room for.
@@ -83,6 +85,8 @@ pub(crate) struct Limits {
     pub(crate) pds: Limit,
     /// Shared receive queues.
     pub(crate) srqs: Limit,
+    /// Refused connections whose peer has not closed yet.
+    pub(crate) refused: Limit,
 }
 
 /// A count with a maximum.
@@ -188,6 +192,7 @@ impl Device {
                         cqs: Limit::new(MAX_CQ),
                         pds: Limit::new(MAX_PD),
                         srqs: Limit::new(MAX_SRQ),
+                        refused: Limit::new(MAX_REFUSED),
                     },
                     pd_ids: Atomic::new(0),
                     chunks,
@@ -240,10 +245,11 @@ impl Device {
         self.qps.lookup(num)
     }
 
-    /// The interface is gone for good: no stream will hear of its peer any more, so all end. May be
-    /// called with the RTNL held.
+    /// The interface is gone for good: no stream will hear of its peer any more, so all end, and so do
+    /// those that are being set up. May be called with the RTNL held.
     pub(crate) fn interface_gone(&self) {
         self.qps.for_each(|qp| qp.lost());
+        self.cm.abort_setups();
     }
 
     /// The GID: the link-local prefix and the EUI-64.

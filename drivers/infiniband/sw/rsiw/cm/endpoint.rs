@@ -18,7 +18,10 @@ use super::{
     TICK_MS, //
 };
 use crate::{
-    device::Device,
+    device::{
+        Device,
+        Quota, //
+    },
     ffi::{
         iwcm::{
             CmId,
@@ -110,6 +113,8 @@ pub(super) struct State {
     pub(super) listener: Option<Arc<Listener>>,
     pub(super) cm_id: Option<ARef<CmId>>,
     pub(super) qp: Option<Arc<Qp>>,
+    /// A refused connection's place among those that linger.
+    pub(super) refused: Option<Quota>,
     pub(super) outbox: Outbox,
 }
 
@@ -123,6 +128,7 @@ impl State {
             listener: None,
             cm_id: None,
             qp: None,
+            refused: None,
             outbox: Outbox::default(),
         }
     }

@@ -26,7 +26,10 @@ use super::{
     RTR_MS, //
 };
 use crate::{
-    device::Device,
+    device::{
+        Device,
+        Quota, //
+    },
     ffi::{
         iwcm::{
             Addresses,
@@ -214,7 +217,7 @@ pub(super) fn requested(_this: &Arc<Endpoint>, st: &mut State, mpa: KBox<Respond
     st.phase = Phase::Requested(mpa);
 }
 
-/// Refuses a request: Reply, FIN, and then the peer's FIN is waited for.
+/// Refuses a request: Reply, FIN, and then the peer's FIN is waited for, unless too many wait.
 pub(super) fn refuse(this: &Arc<Endpoint>, st: &mut State, data: &[u8]) {
     let phase = core::mem::replace(&mut st.phase, Phase::Closed);
     let Phase::Requested(mut mpa) = phase else {
@@ -230,9 +233,11 @@ pub(super) fn refuse(this: &Arc<Endpoint>, st: &mut State, data: &[u8]) {
             let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
             send_whole(sock, frame.get(..n).ok_or(EINVAL)?)
         });
-    match sent {
-        Ok(()) => this.close(st),
-        Err(_) => this.reset(st),
+    st.refused = Quota::take(&this.dev, |limits| &limits.refused).ok();
+    if sent.is_ok() && st.refused.is_some() {
+        this.close(st);
+    } else {
+        this.reset(st);
     }
 }
 

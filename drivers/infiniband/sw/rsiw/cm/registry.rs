@@ -132,6 +132,13 @@ impl Registry {
         inner.listeners.remove(&number)
     }
 
+    /// Ends all connections that are being set up, or that wait for TCP to finish.
+    pub(crate) fn abort_setups(&self) {
+        for endpoint in self.inner.lock().endpoints.values() {
+            endpoint.abort();
+        }
+    }
+
     /// Ends everything and waits until no endpoint is left.
     pub(super) fn close_all(&self) {
         self.inner.lock().closed = true;

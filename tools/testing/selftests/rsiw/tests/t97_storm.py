@@ -3,27 +3,14 @@
 
 import errno
 import os
+import signal
 import socket
 import time
 
 from rsiwtest.core import Fail, test
 from rsiwtest.kmsg import Quiet
 from rsiwtest.tools import rping
-
-class In:
-    """A `with` block in a network namespace."""
-
-    def __init__(self, netns):
-        self.there = os.open("/run/netns/" + netns, os.O_RDONLY)
-
-    def __enter__(self):
-        self.here = os.open("/proc/self/ns/net", os.O_RDONLY)
-        os.setns(self.there, os.CLONE_NEWNET)
-
-    def __exit__(self, *_):
-        os.setns(self.here, os.CLONE_NEWNET)
-        os.close(self.here)
-        os.close(self.there)
+from rsiwtest.topo import inside, sh
 
 
 def server_of(t, path):
@@ -62,7 +49,7 @@ def slow_peers(t):
     alone = connect_times(t, path, port)
     request = b"MPA ID Req Frame\x40\x01\x02\x00" + bytes(512)
     with Quiet(t, "slow peers"):
-        with In(path.client_ns):
+        with inside(path.client_ns):
             slow = [socket.create_connection((path.addr4, port), timeout=10)
                     for _ in range(300)]
         beside, sent = [], 0
@@ -103,6 +90,41 @@ def closed(sock):
         return True
 
 
+@test("storm-refused", limit=150, cost=30, long=True)
+def refused(t):
+    """2,500 refused connections that their peer does not close.
+
+    A refusal waits for the peer's FIN, lest the Reply be lost; many do not.
+    """
+    path = t.topo.wire
+    server, port = server_of(t, path)
+    server.popen.send_signal(signal.SIGSTOP)
+    request = b"MPA ID Req Frame\x40\x01\x00\x00"
+    waiting, socks = 0, []
+    with Quiet(t, "refused connections"):
+        with inside(path.client_ns):
+            for i in range(2500):
+                s = socket.create_connection((path.addr4, port), timeout=20)
+                s.sendall(request)
+                socks.append(s)
+                if i % 250 == 249:
+                    waiting = max(waiting, fin_wait(path.server_ns, port))
+        for s in socks:
+            s.close()
+        server.popen.send_signal(signal.SIGCONT)
+        rping(t, path, count=20)
+    t.subtests.append(("T-42 at most %d wait for the peer" % waiting,
+                       0 < waiting <= 1100, ""))
+
+
+def fin_wait(netns, port):
+    """Connections to a port that wait for the peer's FIN."""
+    table = sh("cat", "/proc/net/tcp", netns=netns)
+    return sum(1 for line in table.splitlines()[1:]
+               if line.split()[1].endswith(":%04X" % port) and
+               line.split()[3] in ("04", "05"))
+
+
 @test("storm-log", limit=200, cost=40, long=True)
 def log(t):
     """3,000 bad set-ups leave a bounded number of lines (T-44)."""
@@ -113,7 +135,7 @@ def log(t):
              b"MPA ID Req Frame\x40\x01\xff\xff" + bytes(1000),
              b"MPA ID Rep Frame\x40\x01\x00\x00")
     with Quiet(t, "3000 bad set-ups"):
-        with In(path.client_ns):
+        with inside(path.client_ns):
             for i in range(3000):
                 s = socket.create_connection((path.addr4, port), timeout=20)
                 try:
