@@ -191,13 +191,7 @@ impl TxState {
         outcome
     }
 
-    fn send(
-        &mut self,
-        qp: &Arc<Qp>,
-        sock: &TcpSocket,
-        ring: &mut SqRing,
-        state: State,
-    ) -> Outcome {
+    fn send(&mut self, qp: &Arc<Qp>, sock: &TcpSocket, ring: &mut SqRing, state: State) -> Outcome {
         let mut budget = BUDGET;
         loop {
             match self.flush(qp, sock) {

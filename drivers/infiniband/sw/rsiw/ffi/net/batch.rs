@@ -202,7 +202,10 @@ impl TxBatch {
                 octets = octets.saturating_add(len as usize); // CAST: 32 bits fit.
             }
         }
-        (self.bvecs.get(..n).unwrap_or(&[]), octets.min(self.remaining))
+        (
+            self.bvecs.get(..n).unwrap_or(&[]),
+            octets.min(self.remaining),
+        )
     }
 
     /// Takes `n` octets from the front.
