@@ -136,12 +136,3 @@ def failing_calls(where):
         yield Failures("%s/%s" % (DEBUGFS, CALLS))
     finally:
         sh("modprobe", "-r", CALLS)
-
-
-def leaked():
-    """What kmemleak finds; unreferenced memory of a moment ago is not leaked,
-    so only what a second scan finds as well."""
-    for _ in range(2):
-        sh("sleep", "6")
-        LOCAL.write(DEBUGFS + "/kmemleak", "scan")
-    return LOCAL.read(DEBUGFS + "/kmemleak")

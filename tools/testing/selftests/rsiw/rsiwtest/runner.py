@@ -12,6 +12,7 @@ import traceback
 from . import core, kmsg, peer, topo
 from .context import Context
 from .core import Fail, Skip, TimedOut
+from .leaks import leaked
 from .machine import LOCAL
 from .pairtopo import HERE4, HERE6, PEER4, PEER6, PairTopology, set_up
 from .topo import Topology, make_nodes, sh, status
@@ -221,14 +222,7 @@ def leak_check(env, number):
     """Unloads the module and asks kmemleak; what it says is printed."""
     rv, out = status("modprobe", "-r", env.module)
     if not rv:
-        # What was freed a moment ago may still be in a register or on a stack:
-        # only what two scans find is leaked.
-        for _ in range(2):
-            time.sleep(6)
-            with open("/sys/kernel/debug/kmemleak", "w") as f:
-                f.write("scan")
-        with open("/sys/kernel/debug/kmemleak") as f:
-            out = f.read()
+        out = leaked()
     for line in out.splitlines():
         print("# " + line)
     print("%sok %d kmemleak" % ("not " if out else "", number), flush=True)

@@ -7,9 +7,10 @@ the debugging kernel; calls can be made to fail in any.
 
 from rsiwtest.core import Fail, test
 from rsiwtest.faults import (CALLS, FUNCTIONS, NEAR, failing_calls, failures,
-                             function, leaked, text_of)
+                             function, text_of)
 from rsiwtest.kmsg import say
 from rsiwtest.kverbs import complaint, loaded
+from rsiwtest.leaks import leaked
 from rsiwtest.machine import wait_until
 from rsiwtest.topo import sh, status
 
