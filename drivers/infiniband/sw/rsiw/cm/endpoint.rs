@@ -35,6 +35,7 @@ use crate::{
             StreamHandler,
             TcpSocket, //
         },
+        noio::NoIo,
         timer::{
             Expires,
             Timer, //
@@ -350,6 +351,7 @@ impl WorkItem for Endpoint {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        let _scope = NoIo::enter();
         loop {
             let pending = {
                 let mut st = this.state.lock();

@@ -16,6 +16,7 @@ use crate::{
             ListenHandler,
             TcpSocket, //
         },
+        noio::NoIo,
         timer::{
             Expires,
             Timer, //
@@ -218,6 +219,7 @@ impl WorkItem for Listener {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        let _scope = NoIo::enter();
         for _ in 0..ACCEPT_BUDGET {
             let Some(sock) = this.next() else {
                 return;

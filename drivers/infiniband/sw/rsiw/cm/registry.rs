@@ -7,6 +7,7 @@ use super::{
     listen::Listener,
     Endpoint, //
 };
+use crate::ffi::noio::NoIo;
 use kernel::{
     prelude::*,
     rbtree::{
@@ -75,6 +76,8 @@ impl Registry {
         &self,
         make: impl FnOnce(usize) -> Result<Arc<Endpoint>>,
     ) -> Result<Arc<Endpoint>> {
+        // Who removes an interface waits for the mutex, with the RTNL.
+        let _scope = NoIo::enter();
         let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let mut inner = self.inner.lock();
         let number = inner.next_number()?;
@@ -110,6 +113,7 @@ impl Registry {
         &self,
         make: impl FnOnce(usize) -> Result<Arc<Listener>>,
     ) -> Result<Arc<Listener>> {
+        let _scope = NoIo::enter();
         let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let mut inner = self.inner.lock();
         let number = inner.next_number()?;
