@@ -4,9 +4,9 @@
 //! peer may use for as long as it is bound (type 2), or every stream of the protection domain until
 //! it is bound to something else (type 1, which is InfiniBand's).
 //!
-//! A window has no memory. An access through it is one to its region, whose gate counts it; who
-//! unbinds the window then waits for the region to be quiet. The region and the queue pair stay as
-//! long as windows are bound to them.
+//! A window has no memory. An access through it is counted by its own gate and by that of its
+//! region; who unbinds the window waits for its own to be empty. The region and the queue pair stay
+//! as long as windows are bound to them.
 //!
 //! Context: any, but for creation and binds, which sleep.
 #![forbid(unsafe_code)]

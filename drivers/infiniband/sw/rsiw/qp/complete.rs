@@ -3,7 +3,8 @@
 //! Completions: sends in post order (T-4), receives as they come.
 //!
 //! The send queue's lock is held from taking a record to adding its completion, so that nobody gets
-//! in between; handlers are called without it.
+//! in between, but for a flush, beside which nobody completes anything; handlers are called without
+//! it.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]

@@ -94,6 +94,13 @@ pub(super) fn next_request(
             None => return Ok(Next::Nothing),
             Some(Ok(wqe)) => wqe,
             Some(Err(BadWqe { work, status })) => {
+                {
+                    let mut sq = qp.sq.lock();
+                    if sq.order.is_full() {
+                        sq.stalled = true;
+                        return Ok(Next::Nothing);
+                    }
+                }
                 ring.consume();
                 return Err(Failure {
                     in_completion: qp.fail_new_send(work, status),
@@ -105,10 +112,6 @@ pub(super) fn next_request(
             wqe.operation,
             Operation::Invalidate { .. } | Operation::Bind(_)
         );
-        // What is in front of it may be read from the region.
-        if takes_back && !now.is_flushed {
-            return Ok(Next::AfterFlush);
-        }
         if !now.may_send && matches!(wqe.class(), Class::Transfer | Class::Read) {
             return Ok(Next::Nothing);
         }
@@ -129,6 +132,8 @@ pub(super) fn next_request(
                 sq.stalled = true;
                 return Ok(Next::Nothing);
             }
+            // What is in front of it may be read from the region.
+            (Start::Now, _) if takes_back && !now.is_flushed => return Ok(Next::AfterFlush),
             // STag 0 is nobody's: the peer need not be asked (V-STAG0-8).
             (Start::Now, _)
                 if matches!(wqe.operation, Operation::Write { stag: Stag(0), .. })
