@@ -205,13 +205,17 @@ impl Cq {
             pad: 0,
             cq_key: offer.key(),
         })?;
+        let waiting = match &self.state.lock().ring {
+            Ring::Kernel(_) => return Err(EOPNOTSUPP),
+            Ring::User(old) => old.waiting(),
+        };
+        // There may be many: not with the lock, which keeps interrupts off.
+        let first = waiting.copy_to(&mut ring)?;
         match &mut self.state.lock().ring {
             Ring::Kernel(_) => return Err(EOPNOTSUPP),
-            Ring::User(old) => {
-                old.move_to(&mut ring)?;
-                core::mem::swap(old, &mut ring);
-            }
+            Ring::User(old) => old.go_on_in(&mut ring, &waiting)?,
         }
+        ring.forget_from(first);
         self.len.store(len, Relaxed);
         let old = entry.replace(offer);
         // Memory is given up without a lock.

@@ -69,39 +69,48 @@ impl UserRing {
         self.armed.load() != notify::NOT
     }
 
-    /// Completions that the process has not polled. It polls them in order, and clears their flags.
-    fn held(&self) -> u32 {
-        let mut held = 0;
-        while held < self.ring.len() {
-            let last = self.put.wrapping_sub(held).wrapping_sub(1);
-            if self.ring.flags(last) == 0 {
-                break;
-            }
-            held = held.saturating_add(1);
+    /// What waits for the process at this moment. The process does not poll while it resizes the
+    /// queue.
+    pub(super) fn waiting(&self) -> Waiting {
+        Waiting {
+            ring: self.ring.clone(),
+            end: self.put,
         }
-        held
     }
 
-    /// Moves what was not polled, and the arming, to the empty ring `to`.
+    /// Goes on in `other`, to which `waiting` was copied, with what came since and with the arming;
+    /// `other` becomes the old ring.
     ///
     /// # Errors
     ///
     /// `EINVAL` if that is too small (V-CQ-12); nothing has changed then.
-    pub(super) fn move_to(&mut self, to: &mut Self) -> Result {
-        let held = self.held();
-        if held > to.ring.len() {
-            return Err(EINVAL);
+    pub(super) fn go_on_in(&mut self, other: &mut Self, waiting: &Waiting) -> Result {
+        let since = self.put.wrapping_sub(waiting.end);
+        other.append(&self.ring, waiting.end, since)?;
+        other.armed.store(self.armed.load());
+        core::mem::swap(self, other);
+        Ok(())
+    }
+
+    /// Makes an old ring empty: its entries from number `first` on live on elsewhere.
+    pub(super) fn forget_from(&self, first: u32) {
+        for n in 0..self.put.wrapping_sub(first).min(self.ring.len()) {
+            self.ring.set_flags(first.wrapping_add(n), 0);
         }
-        let first = self.put.wrapping_sub(held);
-        for n in 0..held {
-            let index = first.wrapping_add(n);
-            let mut cqe = self.ring.read(index);
+    }
+
+    /// Appends `n` entries of `from`, from number `first` on.
+    fn append(&mut self, from: &SharedRing<Cqe>, first: u32, n: u32) -> Result {
+        match self.put.checked_add(n) {
+            Some(end) if end <= self.ring.len() => {}
+            _ => return Err(EINVAL),
+        }
+        for i in 0..n {
+            let mut cqe = from.read(first.wrapping_add(i));
             cqe.flags |= wqe::VALID as u8; // CAST: 1.
-            to.ring.publish(n, &cqe);
-            self.ring.set_flags(index, 0);
+            self.ring.publish(self.put, &cqe);
+            self.put = self.put.wrapping_add(1);
         }
-        to.put = held;
-        to.armed.store(self.armed.load());
         Ok(())
     }
 
@@ -122,6 +131,35 @@ impl UserRing {
             self.armed.store(notify::NOT);
         }
         Ok(notify)
+    }
+}
+
+/// Completions that wait in a ring, up to the moment in which this was made.
+pub(super) struct Waiting {
+    ring: SharedRing<Cqe>,
+    /// Number of the entry behind the last.
+    end: u32,
+}
+
+impl Waiting {
+    /// Copies them to the empty ring `to`; gives the number of the first. Process context, no lock.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if that is too small (V-CQ-12); nothing has changed then.
+    pub(super) fn copy_to(&self, to: &mut UserRing) -> Result<u32> {
+        // The process polls them in order, and clears their flags.
+        let mut held: u32 = 0;
+        while held < self.ring.len() {
+            let last = self.end.wrapping_sub(held).wrapping_sub(1);
+            if self.ring.flags(last) == 0 {
+                break;
+            }
+            held = held.saturating_add(1);
+        }
+        let first = self.end.wrapping_sub(held);
+        to.append(&self.ring, first, held)?;
+        Ok(first)
     }
 }
 

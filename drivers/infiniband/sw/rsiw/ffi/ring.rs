@@ -96,6 +96,17 @@ pub(crate) struct SharedRing<T> {
     _entries: PhantomData<fn() -> T>,
 }
 
+impl<T> Clone for SharedRing<T> {
+    fn clone(&self) -> Self {
+        // INVARIANT: as of `self`.
+        Self {
+            mem: self.mem.clone(),
+            mask: self.mask,
+            _entries: PhantomData,
+        }
+    }
+}
+
 impl<T: RingEntry> SharedRing<T> {
     const WORDS: usize = {
         assert!(size_of::<T>() % WORD == 0 && align_of::<T>() == WORD);

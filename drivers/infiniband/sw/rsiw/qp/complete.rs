@@ -42,6 +42,9 @@ use kernel::{
     sync::Arc, //
 };
 
+/// Completions that are added with interrupts off. Many may wait for the oldest.
+const AT_A_TIME: u32 = 64;
+
 /// The status behind the number that `proto::order` keeps.
 fn status_of(code: u8) -> WcStatus {
     match code {
@@ -96,8 +99,15 @@ impl Qp {
         let mut notify = false;
         let mut sq = self.sq.lock();
         let result = change(&mut sq);
+        let mut left = AT_A_TIME;
         while let Some((work, status)) = sq.order.pop() {
             notify |= self.complete_work(&work, status);
+            left = left.saturating_sub(1);
+            if left == 0 {
+                drop(sq);
+                left = AT_A_TIME;
+                sq = self.sq.lock();
+            }
         }
         drop(sq);
         if notify {
