@@ -216,7 +216,11 @@ impl Qp {
             Some(srq) => srq.slots(),
             None => rq.as_ref().and_then(Rq::slots),
         };
-        let under_way = Sq::new(cap.max_send_wr.max(1))?;
+        let flags = match &udata {
+            Some(_) => GFP_KERNEL_ACCOUNT,
+            None => GFP_KERNEL,
+        };
+        let under_way = Sq::new(cap.max_send_wr.max(1), flags)?;
         let qp = Arc::pin_init(
             pin_init!(Self {
                 num: Atomic::new(0),

@@ -43,6 +43,7 @@ use crate::{
     },
 };
 use ::kernel::{
+    alloc::Flags,
     prelude::*,
     sync::Arc, //
 };
@@ -208,14 +209,14 @@ pub(super) struct Sq {
 }
 
 impl Sq {
-    /// For `depth` requests under way.
+    /// For `depth` requests under way, in memory that is allocated with `flags`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(depth: u32) -> Result<Self> {
+    pub(super) fn new(depth: u32, flags: Flags) -> Result<Self> {
         // CAST: 32 bits fit.
-        let records = KVVec::from_elem(Record::default(), depth as usize, GFP_KERNEL)?;
+        let records = KVVec::from_elem(Record::default(), depth as usize, flags)?;
         Ok(Self {
             order: Order::new(records),
             orq: Orq::new(KVec::new()),
