@@ -197,6 +197,44 @@ static void cq_poll(struct kv *k)
 		kv_quiet(k, l.p->b.rcq);
 }
 
+static int writes(struct kv_ep *ep, struct kv_mem *m, struct kv_mr *to, int n)
+{
+	int rv = 0;
+
+	while (!rv && n--)
+		rv = kv_post(ep, &(struct kv_wr) {
+			.op = IB_WR_RDMA_WRITE, .id = 5, KV_LOCAL(ep, m),
+			.remote = to->mr->iova, .key = to->mr->rkey });
+	msleep(KV_QUIET_MS);
+	return rv;
+}
+
+/* What a destroyed queue pair leaves in a queue takes no place there. */
+static void cq_forget(struct kv *k)
+{
+	enum { SIZE = 16, MANY = 12 };
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .cqe = SIZE });
+	struct kv_opts o = { .cq = p ? p->a.scq : NULL };
+	struct kv_pair *q = p ? kv_connect(k, &o) : NULL;
+	struct kv_mr *pto = q ? kv_region(k, &p->b, 1, KV_REMOTE) : NULL;
+	struct kv_mr *qto = pto ? kv_region(k, &q->b, 1, KV_REMOTE) : NULL;
+	struct kv_mem *pm = qto ? kv_mem(k, &p->a, LEN, 1) : NULL;
+	struct kv_mem *qm = pm ? kv_mem(k, &q->a, LEN, 2) : NULL;
+	int i, rv;
+
+	if (!qm)
+		return;
+	rv = writes(&p->a, pm, pto, MANY);
+	rdma_destroy_qp(p->a.id);
+	p->a.qp = NULL;
+	rv = rv ?: writes(&q->a, qm, qto, MANY);
+	if (!kv_ok(k, !rv, "post: %d", rv))
+		return;
+	for (i = 0; i < MANY && kv_want(k, o.cq, 5, KV_OK); i++)
+		;
+	kv_quiet(k, o.cq);
+}
+
 const struct kv_case kv_cq_cases[] = {
 	{ "cq-next", "V-CQ-16 V-CQ-18 V-CQ-24", cq_next },
 	{ "cq-there", "V-CQ-17", cq_there },
@@ -208,5 +246,6 @@ const struct kv_case kv_cq_cases[] = {
 	{ "cq-solicited-then-next", "V-CQ-22", cq_solicited_then_next },
 	{ "cq-no-handler", "V-CQ-25", cq_no_handler },
 	{ "cq-poll", "V-CQ-8 V-CQ-9", cq_poll },
+	{ "cq-forget", "V-CQ-29", cq_forget },
 	{ }
 };

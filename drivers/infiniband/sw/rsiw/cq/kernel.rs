@@ -41,7 +41,7 @@ fn free(slots: Option<Arc<Slots>>) {
 
 /// Completions that were not polled yet, in order.
 pub(super) struct KernelRing {
-    /// `None` for a slot without a completion, and for one whose QP is gone.
+    /// `None` for a slot without a completion.
     slots: KVVec<Option<Entry>>,
     /// Slot of the oldest completion.
     head: usize,
@@ -112,20 +112,25 @@ impl KernelRing {
         } else {
             notify::NEXT_COMPLETION
         };
-        (0..self.len).any(|n| self.slots.get(self.index(n)).is_some_and(Option::is_some))
+        self.len > 0
     }
 
     /// Forgets the completions of a QP that is being destroyed: they name it (V-CQ-29).
     pub(super) fn forget(&mut self, qp: &QpHandle) {
+        let mut kept: usize = 0;
         for n in 0..self.len {
-            let index = self.index(n);
-            if let Some(slot) = self.slots.get_mut(index) {
-                free(
-                    slot.take_if(|(wc, _)| wc.is_of(qp))
-                        .and_then(|entry| entry.1),
-                );
+            let (from, to) = (self.index(n), self.index(kept));
+            match self.slots.get_mut(from).and_then(Option::take) {
+                Some((wc, slots)) if wc.is_of(qp) => free(slots),
+                entry => {
+                    if let Some(slot) = self.slots.get_mut(to) {
+                        *slot = entry;
+                    }
+                    kept = kept.saturating_add(1);
+                }
             }
         }
+        self.len = kept;
     }
 }
 
