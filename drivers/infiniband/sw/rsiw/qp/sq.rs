@@ -225,6 +225,12 @@ impl Sq {
         })
     }
 
+    /// Whether one more request may be under way; if not, transmission waits.
+    pub(super) fn has_room(&mut self) -> bool {
+        self.stalled |= self.order.is_full();
+        !self.order.is_full()
+    }
+
     /// Goes on with the records of `other`, which has none in use, if it has more of them; `other`
     /// gets those that are not used any more.
     pub(super) fn swap_if_larger(&mut self, other: &mut Self) {

@@ -94,12 +94,8 @@ pub(super) fn next_request(
             None => return Ok(Next::Nothing),
             Some(Ok(wqe)) => wqe,
             Some(Err(BadWqe { work, status })) => {
-                {
-                    let mut sq = qp.sq.lock();
-                    if sq.order.is_full() {
-                        sq.stalled = true;
-                        return Ok(Next::Nothing);
-                    }
+                if !qp.sq.lock().has_room() {
+                    return Ok(Next::Nothing);
                 }
                 ring.consume();
                 return Err(Failure {
@@ -120,8 +116,7 @@ pub(super) fn next_request(
             _ => None,
         };
         let mut sq = qp.sq.lock();
-        if sq.order.is_full() {
-            sq.stalled = true;
+        if !sq.has_room() {
             return Ok(Next::Nothing);
         }
         let earlier = !sq.order.is_empty();
