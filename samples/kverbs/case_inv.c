@@ -220,6 +220,35 @@ static void inv_by_send_local_only(struct kv *k)
 		kv_is_down(k, &p->a);
 }
 
+/*
+ * The next key, which the owner is about to register: the peer may know it
+ * beforehand, and the owner would take the memory back before it is registered.
+ */
+static void inv_by_send_early(struct kv *k)
+{
+	struct ib_wc wc;
+	struct two t;
+
+	if (begin(k, &t, KV_REMOTE) &&
+	    inv(k, &t.p->b, t.mr->mr->rkey, KV_OK) &&
+	    send_inv(k, &t, ib_inc_rkey(t.mr->mr->rkey), KV_REM_INV, &wc))
+		kv_is_down(k, &t.p->a);
+}
+
+/* The same with a window that is about to be bound. */
+static void inv_by_send_early_window(struct kv *k)
+{
+	struct ib_wc wc;
+	struct ib_mw *mw;
+	struct two t;
+
+	if (!begin(k, &t, KV_REMOTE))
+		return;
+	mw = kv_mw(k, t.p->b.pd, IB_MW_TYPE_2);
+	if (mw && send_inv(k, &t, ib_inc_rkey(mw->rkey), KV_REM_INV, &wc))
+		kv_is_down(k, &t.p->a);
+}
+
 /* The sink of a Read is invalid when the Read completes. */
 static void inv_by_read(struct kv *k)
 {
@@ -327,6 +356,9 @@ const struct kv_case kv_inv_cases[] = {
 	{ "inv-by-send-dma-key", "V-STAG0-6", inv_by_send_dma_key },
 	{ "inv-by-send-other-pd", "V-INV-7 V-WC-12", inv_by_send_other_pd },
 	{ "inv-by-send-local-only", "V-INV-10 V-WC-12", inv_by_send_local_only },
+	{ "inv-by-send-early", "V-INV-9 V-INV-12", inv_by_send_early },
+	{ "inv-by-send-early-window", "V-INV-9 V-INV-12",
+	  inv_by_send_early_window },
 	{ "inv-by-read", "V-INV-1 V-INV-15 L-CORE-9", inv_by_read },
 	{ "inv-during-read", "V-INV-14 T-20", inv_during_read },
 	{ "dealloc-states", "V-DEA-1", dealloc_states },

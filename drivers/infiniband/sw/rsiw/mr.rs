@@ -346,8 +346,9 @@ impl Mr {
     }
 
     /// Makes the STag invalid (T-21): domain, key and, for a peer, a remote right must be there. An
-    /// STag that is invalid already may be invalidated again (V-INV-4). Accesses in progress end as
-    /// they began: see [`Mr::is_quiet`]. Any context.
+    /// STag that is invalid already may be invalidated again (V-INV-4), but not one that is yet to
+    /// be registered: whose consumer believed that would go on to give the memory to others.
+    /// Accesses in progress end as they began: see [`Mr::is_quiet`]. Any context.
     ///
     /// # Errors
     ///
@@ -363,18 +364,16 @@ impl Mr {
             _ if self.windows.any() => return Err(MrError::Bound),
             _ => {}
         }
-        if !self.valid.load(Relaxed) {
-            return Ok(());
+        let grant = Self::grant(&guard).filter(|grant| grant.stag == stag);
+        match (grant, by) {
+            (Some(grant), By::Peer) if !grant.access.is_remote() => Err(MrError::Access),
+            (Some(_), _) => {
+                self.valid.store(false, Relaxed);
+                Ok(())
+            }
+            (None, By::Consumer) if !self.valid.load(Relaxed) => Ok(()),
+            (None, _) => Err(MrError::Invalid),
         }
-        let grant = Self::grant(&guard).ok_or(MrError::Invalid)?;
-        if stag != grant.stag {
-            return Err(MrError::Invalid);
-        }
-        if by == By::Peer && !grant.access.is_remote() {
-            return Err(MrError::Access);
-        }
-        self.valid.store(false, Relaxed);
-        Ok(())
     }
 
     /// Whether nobody uses the memory now: after an invalidation, nobody will before the next

@@ -271,7 +271,7 @@ impl Qp {
     fn invalidate(&self, mr: Arc<Mr>, stag: Stag, by: By) -> Result<Arc<Mr>, MrError> {
         let pd = self.pd.id();
         match mr.window() {
-            Some(window) => window.invalidate(stag, self.party())?,
+            Some(window) => window.invalidate(stag, self.party(), by)?,
             None => mr.invalidate(stag, pd, by)?,
         }
         Ok(mr)

@@ -47,7 +47,8 @@ impl Mr {
     ///
     /// # Errors
     ///
-    /// Why not; the region is as it was.
+    /// Why not. The region stays as it is, but that after `Length` and `Address` it has no key any
+    /// more that a peer may invalidate.
     pub(crate) fn register_fast(&self, pd: PdId, wr: &Registration) -> Result<(), FastError> {
         let Kind::Fast(memory) = &self.kind else {
             return Err(FastError::Stag);
@@ -60,7 +61,9 @@ impl Mr {
         if pd != self.pd {
             return Err(FastError::Pd);
         }
-        if self.valid.load(Relaxed) {
+        // A window that was being bound while the peer invalidated the region stands for what the
+        // region was.
+        if self.valid.load(Relaxed) || self.windows.any() {
             return Err(FastError::Valid);
         }
         let access = Access::from_verbs(wr.access);
@@ -75,6 +78,8 @@ impl Mr {
             if page_offset.is_some_and(|(offset, mask)| wr.iova & mask != offset) {
                 return Err(FastError::Address);
             }
+            // Nobody is inside: who comes in next, to invalidate it perhaps, finds both.
+            self.valid.store(true, Relaxed);
             Ok(Grant {
                 stag,
                 access,
@@ -83,13 +88,10 @@ impl Mr {
         };
         loop {
             match memory.try_register(grant) {
-                Some(Ok(())) => break,
-                Some(Err(e)) => return Err(e),
+                Some(result) => return result,
                 None if memory.is_closed() => return Err(FastError::Stag),
                 None => fsleep(PAUSE),
             }
         }
-        self.valid.store(true, Relaxed);
-        Ok(())
     }
 }

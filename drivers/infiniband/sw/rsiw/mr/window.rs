@@ -18,6 +18,7 @@ use super::{
         MrError, //
     },
     range::Range,
+    By,
     Kind,
     Mr,
     PdId, //
@@ -131,6 +132,8 @@ struct State {
     /// own (V-MW-14).
     pd: PdId,
     bound: Option<Bound>,
+    /// The key of the last binding.
+    last: Option<Stag>,
 }
 
 impl State {
@@ -164,7 +167,10 @@ impl Window {
             pin_init!(Self {
                 kind,
                 gate <- Gate::new(),
-                state <- new_spinlock_irq!(State { pd, bound: None }, "rsiw::Window::state"),
+                state <- new_spinlock_irq!(
+                    State { pd, bound: None, last: None },
+                    "rsiw::Window::state"
+                ),
             }),
             GFP_KERNEL,
         )
@@ -237,7 +243,10 @@ impl Window {
             _ => None,
         };
         let old = match refusal {
-            None => core::mem::replace(&mut state.bound, bound),
+            None => {
+                state.last = Some(stag);
+                core::mem::replace(&mut state.bound, bound)
+            }
             Some(_) => bound,
         };
         drop(state);
@@ -294,12 +303,13 @@ impl Window {
         }
     }
 
-    /// Ends the binding for `party` (V-MW-13). The caller may wait for the window to be quiet.
+    /// Ends the binding for `party` (V-MW-13). As with regions, a peer cannot end one that is yet to
+    /// be made. The caller may wait for the window to be quiet.
     ///
     /// # Errors
     ///
     /// `Pd` for another's window, `Invalid` for a wrong key, `Access` for one of type 1.
-    pub(crate) fn invalidate(&self, stag: Stag, party: Party<'_>) -> Result<(), MrError> {
+    pub(crate) fn invalidate(&self, stag: Stag, party: Party<'_>, by: By) -> Result<(), MrError> {
         let mut state = self.state.lock();
         let is_theirs = match &state.bound {
             Some(bound) => state.is_for(bound, party),
@@ -311,7 +321,7 @@ impl Window {
         if self.kind == MwType::One {
             return Err(MrError::Access);
         }
-        if state.bound.as_ref().is_some_and(|bound| bound.stag != stag) {
+        if state.last != Some(stag) && (state.bound.is_some() || by == By::Peer) {
             return Err(MrError::Invalid);
         }
         let old = state.bound.take();
