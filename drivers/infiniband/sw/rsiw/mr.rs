@@ -95,6 +95,8 @@ enum Kind {
     /// Memory of a process.
     User {
         umem: Pin<KBox<Umem>>,
+        /// The process may write it, or gave the right to when it was pinned.
+        writable: bool,
         access: Access,
         range: Range,
         /// As it was asked for.
@@ -106,6 +108,16 @@ enum Kind {
     Fast(Pin<KBox<FastMemory<Grant>>>),
     /// A part of another region.
     Window(Pin<KBox<Window>>),
+}
+
+/// The addresses of a process's region.
+fn user_range(init: &MrInit) -> Result<Range> {
+    let base = if init.access & ZERO_BASED == 0 {
+        init.iova
+    } else {
+        0
+    };
+    Range::new(base, init.length).ok_or(EINVAL)
 }
 
 /// What may be done with a region, and how it is named.
@@ -175,20 +187,27 @@ impl Mr {
         init: &MrInit,
         key: u8,
     ) -> Result<Arc<Self>> {
-        let base = if init.access & ZERO_BASED == 0 {
-            init.iova
-        } else {
-            0
-        };
-        let range = Range::new(base, init.length).ok_or(EINVAL)?;
-        let access = Access::from_verbs(init.access);
+        let range = user_range(init)?;
+        let writable = Access::from_verbs(init.access).writes();
         let umem = match init.fd {
             None => Umem::pin(device, init.start, init.length, init.access)?,
-            Some(fd) => Umem::map_dmabuf(fd, init.start, init.length, access.writes())?,
+            Some(fd) => Umem::map_dmabuf(device, fd, init.start, init.length, writable)?,
         };
+        Self::add_user(table, pd, init, (umem, writable, range), key)
+    }
+
+    /// Adds a region of memory that is pinned, for writing or not.
+    fn add_user(
+        table: &StagTable,
+        pd: PdId,
+        init: &MrInit,
+        (umem, writable, range): (Pin<KBox<Umem>>, bool, Range),
+        key: u8,
+    ) -> Result<Arc<Self>> {
         let kind = Kind::User {
             umem,
-            access,
+            writable,
+            access: Access::from_verbs(init.access),
             range,
             init: *init,
         };
@@ -197,13 +216,16 @@ impl Mr {
 
     /// Registers the memory of this region again, or other memory in its place (V-MR-8). The region
     /// ends first, so that a peer sees nothing but a deregistration and a registration (V-MR-12);
-    /// also if the rest fails (V-MR-10).
+    /// also if the rest fails (V-MR-10). Its memory stays the same, whatever is at its addresses by
+    /// now and whoever calls; only if it is to be written to for the first time, it has to be pinned
+    /// once more.
     ///
     /// # Errors
     ///
     /// As [`Mr::register_user`]. With nothing changed, `EINVAL` for a region that is no process's,
-    /// `EBUSY` while windows are bound (V-MR-9), `EOPNOTSUPP` for a DMA buffer, which is known by a
-    /// descriptor only while it is registered.
+    /// or whose memory is to stay but went when this failed before, `EBUSY` while windows are bound
+    /// (V-MR-9), `EOPNOTSUPP` for memory that would have to be pinned once more and is another
+    /// process's, or a DMA buffer, which is known by a descriptor only while it is registered.
     pub(crate) fn reregister(
         &self,
         device: &DeviceHandle,
@@ -212,7 +234,13 @@ impl Mr {
         change: &MrChange,
         key: u8,
     ) -> Result<(Arc<Self>, MrInit)> {
-        let Kind::User { init, .. } = &self.kind else {
+        let Kind::User {
+            umem,
+            writable,
+            init,
+            ..
+        } = &self.kind
+        else {
             return Err(EINVAL);
         };
         let mut init = *init;
@@ -224,14 +252,27 @@ impl Mr {
                 iova,
                 access: init.access,
             };
-        } else if init.fd.is_some() {
-            return Err(EOPNOTSUPP);
         }
         if let Some(access) = change.access {
             init.access = access;
         }
-        self.deregister(table)?;
-        let mr = Self::register_user(device, table, pd, &init, key)?;
+        let is_same = change.memory.is_none();
+        if is_same && umem.gate().is_closed() {
+            return Err(EINVAL);
+        }
+        let suffices = *writable || !Access::from_verbs(init.access).writes();
+        if is_same && !suffices && !umem.is_callers() {
+            return Err(EOPNOTSUPP);
+        }
+        self.end(table)?;
+        let mr = if is_same && suffices {
+            let umem = umem.renew()?;
+            let range = user_range(&init)?;
+            Self::add_user(table, pd, &init, (umem, *writable, range), key)?
+        } else {
+            self.release();
+            Self::register_user(device, table, pd, &init, key)?
+        };
         Ok((mr, init))
     }
 
@@ -302,19 +343,30 @@ impl Mr {
     ///
     /// `EBUSY`, and nothing is changed, while windows are bound to the region.
     pub(crate) fn deregister(&self, table: &StagTable) -> Result {
+        self.end(table)?;
+        self.release();
+        Ok(())
+    }
+
+    /// Takes the STag away; see [`Mr::deregister`].
+    fn end(&self, table: &StagTable) -> Result {
         self.windows.end()?;
         // A second time, the STag may be another's.
         let known = table.lookup(self.stag());
         if known.is_some_and(|known| core::ptr::eq(&*known, self)) {
             table.remove(self.stag());
         }
+        Ok(())
+    }
+
+    /// Waits for those who use the memory, and gives it back.
+    fn release(&self) {
         match &self.kind {
             Kind::User { umem, .. } => umem.release(),
             Kind::Dma(memory) => memory.release(),
             Kind::Fast(memory) => memory.release(),
             Kind::Window(window) => window.unbind(),
         }
-        Ok(())
     }
 
     /// The STag that the region was made with; local and remote key at once.

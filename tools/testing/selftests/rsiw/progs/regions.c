@@ -146,7 +146,7 @@ static void addresses(void)
 
 static void again(void)
 {
-	char *other = ep_pages(LEN);
+	char *other = ep_pages(LEN), *moved;
 	struct ibv_pd *pd;
 	struct ibv_mr *mr;
 	uint32_t old;
@@ -174,6 +174,25 @@ static void again(void)
 	CHECK_SYS(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0, ALL));
 	pd = ibv_alloc_pd(b.p.id->verbs);
 	CHECK(pd, "alloc PD: %m");
+	part("V-MR-8 other rights keep memory that left its addresses");
+	disconnected();
+	connected();
+	memset(there, 5, LEN);
+	moved = mremap(there, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED,
+		       ep_pages(LEN));
+	CHECK(moved != MAP_FAILED, "mremap: %m");
+	CHECK(mmap(there, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE |
+		   MAP_ANONYMOUS | MAP_FIXED, -1, 0) == there, "mmap: %m");
+	memset(there, 6, LEN);
+	CHECK_SYS(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0,
+			       IBV_ACCESS_REMOTE_READ));
+	expect(!request(IBV_WR_RDMA_READ, LEN, (uintptr_t)there, mr->rkey) &&
+	       here[0] == 5 && here[LEN - 1] == 5, "%d was read", here[0]);
+	CHECK_SYS(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0, ALL));
+	works("moved", moved, (uintptr_t)there, mr->rkey);
+	munmap(moved, LEN);
+	CHECK_SYS(raw_rereg_mr(mr, TRANS, NULL, there, LEN, (uintptr_t)there,
+			       0));
 	part("V-MR-8 another PD");
 	CHECK_SYS(raw_rereg_mr(mr, PD, pd, NULL, 0, 0, 0));
 	disconnected();
@@ -198,6 +217,8 @@ static void again(void)
 	expect(raw_rereg_mr(mr, TRANS, NULL, (void *)4096, LEN, 4096, 0) ==
 	       EFAULT, "not refused");
 	dead("STag", (uintptr_t)there, mr->rkey);
+	expect(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0, ALL) == EINVAL,
+	       "rights of no memory");
 	part("V-MR-8 what was deallocated is registered again");
 	connected();
 	CHECK_SYS(ibv_dereg_mr(mr));

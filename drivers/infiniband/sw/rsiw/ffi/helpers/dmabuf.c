@@ -6,15 +6,20 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/vmalloc.h>
+#include <rdma/ib_verbs.h>
 
 MODULE_IMPORT_NS("DMA_BUF");
 
 /*
- * Maps the buffer behind @fd, which must have @end bytes, for the kernel; it
- * stays where it is as long as it is mapped. Sets @vaddr to its first byte.
+ * Maps the buffer behind @fd, which must have @end bytes, for the kernel, on
+ * behalf of @dev. Many exporters keep a buffer where it is only while somebody
+ * is attached to it; those that move buffers even then are left out. Sets
+ * @vaddr to its first byte.
  */
-void *rsiw_helper_dma_buf_map(int fd, u64 end, bool writable, void **vaddr)
+void *rsiw_helper_dma_buf_map(struct ib_device *dev, int fd, u64 end,
+			      bool writable, void **vaddr)
 {
+	struct dma_buf_attachment *attach;
 	struct iosys_map map;
 	struct dma_buf *buf;
 	int ret;
@@ -28,9 +33,17 @@ void *rsiw_helper_dma_buf_map(int fd, u64 end, bool writable, void **vaddr)
 	ret = -EINVAL;
 	if (end > buf->size)
 		goto put;
+	ret = -EOPNOTSUPP;
+	if (buf->ops->pin)
+		goto put;
+	attach = dma_buf_attach(buf, &dev->dev);
+	if (IS_ERR(attach)) {
+		ret = PTR_ERR(attach);
+		goto put;
+	}
 	ret = dma_buf_begin_cpu_access(buf, DMA_BIDIRECTIONAL);
 	if (ret)
-		goto put;
+		goto detach;
 	ret = dma_buf_vmap_unlocked(buf, &map);
 	if (ret)
 		goto end_access;
@@ -38,29 +51,35 @@ void *rsiw_helper_dma_buf_map(int fd, u64 end, bool writable, void **vaddr)
 	if (map.is_iomem)
 		goto vunmap;
 	*vaddr = map.vaddr;
-	return buf;
+	return attach;
 
 vunmap:
 	dma_buf_vunmap_unlocked(buf, &map);
 end_access:
 	dma_buf_end_cpu_access(buf, DMA_BIDIRECTIONAL);
+detach:
+	dma_buf_detach(buf, attach);
 put:
 	dma_buf_put(buf);
 	return ERR_PTR(ret);
 }
 
-void rsiw_helper_dma_buf_unmap(void *buf, void *vaddr)
+void rsiw_helper_dma_buf_unmap(void *mapped, void *vaddr)
 {
 	struct iosys_map map = IOSYS_MAP_INIT_VADDR(vaddr);
+	struct dma_buf_attachment *attach = mapped;
+	struct dma_buf *buf = attach->dmabuf;
 
 	dma_buf_vunmap_unlocked(buf, &map);
 	dma_buf_end_cpu_access(buf, DMA_BIDIRECTIONAL);
+	dma_buf_detach(buf, attach);
 	dma_buf_put(buf);
 }
 
 /*
  * Lists @count pages of mapped kernel memory from @vaddr on; returns how many
- * were written, less if some of it has no pages.
+ * were written, less if some of it has no pages that the kernel can reach by
+ * the addresses of its own memory.
  */
 size_t rsiw_helper_kernel_pages(void *vaddr, struct page **pages, size_t count)
 {
@@ -71,7 +90,9 @@ size_t rsiw_helper_kernel_pages(void *vaddr, struct page **pages, size_t count)
 				    vmalloc_to_page(vaddr) :
 				    virt_to_page(vaddr);
 
-		if (!page || !pfn_valid(page_to_pfn(page)))
+		if (!page || !pfn_valid(page_to_pfn(page)) ||
+		    PageReserved(page) || is_zone_device_page(page) ||
+		    !virt_addr_valid(page_address(page)))
 			break;
 		pages[n] = page;
 	}

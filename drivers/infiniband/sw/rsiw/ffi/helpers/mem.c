@@ -48,6 +48,12 @@ size_t rsiw_helper_ib_umem_num_pages(struct ib_umem *umem)
 	return ib_umem_num_pages(umem);
 }
 
+/* Whether @umem was pinned by a caller with the memory map of this one. */
+bool rsiw_helper_ib_umem_is_callers(const struct ib_umem *umem)
+{
+	return umem->owning_mm == current->mm;
+}
+
 /* Lists the pages of @umem; returns how many were written, at most @max. */
 size_t rsiw_helper_ib_umem_pages(struct ib_umem *umem, struct page **pages,
 				 size_t max)
@@ -59,6 +65,8 @@ size_t rsiw_helper_ib_umem_pages(struct ib_umem *umem, struct page **pages,
 		if (n == max)
 			break;
 		pages[n++] = sg_page_iter_page(&iter);
+		if (!(n % (1 << 20)))
+			cond_resched();
 	}
 	return n;
 }

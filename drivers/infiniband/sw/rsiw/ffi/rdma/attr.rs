@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
-use crate::ffi::raw::b;
+use crate::ffi::{
+    raw::b,
+    rdma::umem, //
+};
 use kernel::prelude::*;
 
 /// Asynchronous events (`enum ib_event_type`).
@@ -90,7 +93,7 @@ impl DeviceAttr {
     /// Writes the attributes where the core wants them.
     pub(super) fn store(&self, attr: &mut b::ib_device_attr) {
         attr.sys_image_guid = self.sys_image_guid;
-        attr.max_mr_size = u64::MAX;
+        attr.max_mr_size = umem::MAX_LEN;
         attr.page_size_cap = kernel::page::PAGE_SIZE as u64; // CAST: a page size fits.
         attr.vendor_id = self.vendor_id;
         attr.max_qp = self.max_qp;

@@ -4,9 +4,9 @@
 //!
 //! The core pins the pages, counts them against the process's limit and refuses what the process
 //! may not access itself. DMA buffers are mapped for the CPU instead: there is no DMA, and importers
-//! must not look into the lists of pages that exporters make for it. Here both become a list that finds the page of any offset at once, and a
-//! gate that guards it: pieces are handed out only to those inside, and [`Umem::release`] unpins
-//! the pages when all have left.
+//! must not look into the lists of pages that exporters make for it. Here both become a list that
+//! finds the page of any offset at once, and a gate that guards it: pieces are handed out only to
+//! those inside, and [`Umem::release`] unpins the pages when all have left.
 //!
 //! C headers: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h),
 //! [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h)
@@ -34,6 +34,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
     error::from_err_ptr,
     page::PAGE_SIZE,
     prelude::*,
@@ -43,12 +44,18 @@ use kernel::{
     },
 };
 
+/// Most pages of a region: their list is one allocation, of up to 2 GiB.
+const MAX_PAGES: usize = i32::MAX as usize / size_of::<NonNull<b::page>>();
+
+/// Most bytes of a region, wherever in a page it begins.
+pub(crate) const MAX_LEN: u64 = (MAX_PAGES as u64 - 1) * PAGE_SIZE as u64; // CAST: they fit.
+
 /// What has pages pinned.
 ///
 /// # Invariants
 ///
-/// A `Umem` came from `ib_umem_get_va`, a `DmaBuf` with its address from `dma_buf_map`; they are
-/// released when this is dropped.
+/// A `Umem` came from `ib_umem_get_va`, a `DmaBuf`, which is the attachment, with its address from
+/// `dma_buf_map`; they are released when this is dropped.
 enum Holder {
     Umem(NonNull<b::ib_umem>),
     DmaBuf(NonNull<c_void>, *mut c_void),
@@ -69,10 +76,10 @@ impl Drop for Holder {
 ///
 /// # Invariants
 ///
-/// `pages` are pages that `_holder` keeps, in order.
+/// `pages` are pages that `holder` keeps, in order.
 struct Pinned {
     pages: KVVec<NonNull<b::page>>,
-    _holder: Holder,
+    holder: Holder,
 }
 
 /// Pinned memory of a process.
@@ -82,7 +89,7 @@ struct Pinned {
 ///
 /// # Invariants
 ///
-/// `pinned` changes only in [`Umem::release`], after `gate` was closed and left by all. While it is
+/// `pinned` changes only in [`Umem::take`], after `gate` was closed and left by all. While it is
 /// set, its pages hold the `len` bytes from `offset` in the first page on.
 #[pin_data]
 pub(crate) struct Umem {
@@ -107,13 +114,17 @@ impl Umem {
     /// # Errors
     ///
     /// `EINVAL` for an empty range or one that wraps, `EFAULT` for memory that the process does not
-    /// have or may not write, `ENOMEM` for no memory or too much pinned already, `ENODEV`.
+    /// have or may not write, `ENOMEM` for no memory, too much pinned already or more than
+    /// [`MAX_LEN`], `ENODEV`.
     pub(crate) fn pin(
         device: &DeviceHandle,
         start: u64,
         len: u64,
         access: u32,
     ) -> Result<Pin<KBox<Self>>> {
+        if len > MAX_LEN && start.checked_add(len).is_some() {
+            return Err(ENOMEM);
+        }
         let offset = start % PAGE_SIZE as u64; // CAST: a page's size fits.
         let start = usize::try_from(start)?;
         let size = usize::try_from(len)?;
@@ -143,17 +154,26 @@ impl Umem {
     ///
     /// `EINVAL` for an empty range or one that is not in the buffer, `EBADF`, `EACCES` for writing
     /// to a buffer that is only to be read, `EOPNOTSUPP` for a buffer that is no memory of this
-    /// machine's, `ENOMEM`.
+    /// machine's or is moved while it is in use, `ENOMEM`, `ENODEV`.
     pub(crate) fn map_dmabuf(
+        device: &DeviceHandle,
         fd: i32,
         offset: u64,
         len: u64,
         writable: bool,
     ) -> Result<Pin<KBox<Self>>> {
         let end = offset.checked_add(len).filter(|_| len > 0).ok_or(EINVAL)?;
+        if len > MAX_LEN {
+            return Err(ENOMEM);
+        }
         let mut addr = core::ptr::null_mut();
-        // SAFETY: any descriptor may be asked for; the out pointer is valid.
-        let buf = from_err_ptr(unsafe { h::dma_buf_map(fd, end, writable, &raw mut addr) })?;
+        let buf = device
+            .with(|dev| {
+                // SAFETY: any descriptor may be asked for; the handle keeps the device alive for the
+                // call, and the core until its regions are gone; the out pointer is valid.
+                from_err_ptr(unsafe { h::dma_buf_map(dev, fd, end, writable, &raw mut addr) })
+            })
+            .ok_or(ENODEV)??;
         // INVARIANT: where it came from is above.
         let pin = Holder::DmaBuf(NonNull::new(buf).ok_or(EINVAL)?, addr);
         let page = PAGE_SIZE as u64; // CAST: a page's size fits.
@@ -186,14 +206,47 @@ impl Umem {
 
     /// Unpins the memory. Waits for those inside the gate and refuses all later ones; sleeps.
     pub(crate) fn release(&self) {
+        drop(self.take());
+    }
+
+    /// As [`Umem::release`], but the memory stays pinned, under a gate of its own.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for what was released before, `ENOMEM`, with which it is released.
+    pub(crate) fn renew(&self) -> Result<Pin<KBox<Self>>> {
+        Self::new(self.take().ok_or(EINVAL)?, self.offset, self.len)
+    }
+
+    /// Whether the memory is the calling process's, at the addresses at which it was pinned, as far
+    /// as the process did not change them since.
+    pub(crate) fn is_callers(&self) -> bool {
+        let Some(_inside) = self.gate.enter() else {
+            return false;
+        };
+        // SAFETY: the guard counts its holder into the gate, so nothing changes `pinned`.
+        match unsafe { &*self.pinned.get() } {
+            Some(Pinned {
+                holder: Holder::Umem(umem),
+                ..
+            }) => {
+                // SAFETY: by the invariant of `Holder` the object is valid.
+                unsafe { h::ib_umem_is_callers(umem.as_ptr()) }
+            }
+            _ => false,
+        }
+    }
+
+    /// Closes the gate, waits for those inside, and gives what is pinned, the first time.
+    fn take(&self) -> Option<Pinned> {
         self.gate.close_and_wait();
         if self.released.xchg(true, Full) {
-            return;
+            return None;
         }
         // SAFETY: the gate is closed and empty, so that nobody reads `pinned`; `released` makes
         // this the only caller that gets here.
         // INVARIANT: as described.
-        drop(unsafe { (*self.pinned.get()).take() });
+        unsafe { (*self.pinned.get()).take() }
     }
 
     /// The gate of the memory.
@@ -240,7 +293,7 @@ impl Pinned {
         count: usize,
         fill: impl FnOnce(&mut [MaybeUninit<NonNull<b::page>>]) -> usize,
     ) -> Result<Self> {
-        let mut pages = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
+        let mut pages = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
         let room = pages.spare_capacity_mut().get_mut(..count).ok_or(ENOMEM)?;
         if fill(room) != count {
             return Err(EOPNOTSUPP);
@@ -248,10 +301,7 @@ impl Pinned {
         // SAFETY: that many pointers were written, none of them null.
         unsafe { pages.inc_len(count) };
         // INVARIANT: `fill` listed the pages that `pin` keeps.
-        Ok(Self {
-            pages,
-            _holder: pin,
-        })
+        Ok(Self { pages, holder: pin })
     }
 }
 
