@@ -91,8 +91,8 @@ struct Maker;
 
 impl LinkOps for Maker {
     fn new_link(name: LinkName<'_>, netdev: &NetDevice) -> Result {
-        let queues = SharedQueues::get().ok_or(ENODEV)?;
-        Device::add(name, netdev, &queues)
+        // One at a time, lest two find the interface without a device.
+        SharedQueues::with(|queues| Device::add(name, netdev, queues)).ok_or(ENODEV)?
     }
 }
 

@@ -196,9 +196,9 @@ impl SharedQueues {
         Ok(Self(queues))
     }
 
-    /// The queues, while they exist. Process context.
-    pub(crate) fn get() -> Option<Arc<Queues>> {
-        SHARED.lock().clone()
+    /// Calls `f` with the queues, while they exist; one call at a time. Process context.
+    pub(crate) fn with<R>(f: impl FnOnce(&Arc<Queues>) -> R) -> Option<R> {
+        SHARED.lock().as_ref().map(f)
     }
 }
 

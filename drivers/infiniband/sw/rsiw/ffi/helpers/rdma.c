@@ -4,6 +4,7 @@
 #include <linux/kobject.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>
@@ -51,7 +52,16 @@ rsiw_helper_uverbs_attr_bundle_udata(struct uverbs_attr_bundle *attrs)
 int rsiw_helper_ib_port_speed(struct ib_device *dev, struct net_device *ndev,
 			      u16 *speed, u8 *width)
 {
-	if (!ndev->ethtool_ops->get_link_ksettings) {
+	struct ethtool_link_ksettings settings;
+	int ret;
+
+	/* One on top of others may not know it although it has the operation. */
+	rtnl_lock();
+	ret = -ENODEV;
+	if (READ_ONCE(ndev->reg_state) == NETREG_REGISTERED)
+		ret = __ethtool_get_link_ksettings(ndev, &settings);
+	rtnl_unlock();
+	if (ret) {
 		*speed = IB_SPEED_SDR;
 		*width = IB_WIDTH_1X;
 		return 0;
@@ -59,13 +69,20 @@ int rsiw_helper_ib_port_speed(struct ib_device *dev, struct net_device *ndev,
 	return ib_get_eth_speed(dev, 1, speed, width);
 }
 
-/* Modules are the kobjects of the set that this one is in. */
+/*
+ * Modules are the kobjects of the set that this one is in. When this one is
+ * built in, it comes before all of them.
+ */
 bool rsiw_helper_module_is_loaded(const char *name)
 {
+#ifdef MODULE
 	struct kobject *kobj = kset_find_obj(THIS_MODULE->mkobj.kobj.kset, name);
 
 	if (!kobj)
 		return false;
 	kobject_put(kobj);
 	return true;
+#else
+	return false;
+#endif
 }

@@ -33,7 +33,8 @@ impl LinkName<'_> {
 
 /// What makes devices on the administrator's request.
 pub(crate) trait LinkOps: 'static {
-    /// Makes a device called `name` over `netdev`. Process context, nothing held.
+    /// Makes a device called `name` over `netdev`. Process context; the core keeps
+    /// link types from being removed meanwhile (`link_ops_rwsem`).
     fn new_link(name: LinkName<'_>, netdev: &NetDevice) -> Result;
 }
 
