@@ -375,6 +375,11 @@ static bool depths(struct kv *k, struct kv_ep *ep, u32 send, u32 recv)
 		     attr.cap.max_send_wr, attr.cap.max_recv_wr);
 }
 
+static bool gives(struct kv *k, int rv, int want, const char *what)
+{
+	return kv_ok(k, rv == want, "%s: %d", what, rv);
+}
+
 /* Never less than what is in use, and then nothing changes. */
 static void qp_resize(struct kv *k)
 {
@@ -395,17 +400,17 @@ static void qp_resize(struct kv *k)
 		if (!kv_want(k, b->rcq, i, KV_OK))
 			return;
 	/* Nobody has seen the completions of a's requests. */
-	if (!kv_ok(k, resize(a, 9, 16) == -EINVAL, "sends in use") ||
+	if (!gives(k, resize(a, 9, 16), -EINVAL, "sends in use") ||
 	    !depths(k, a, 16, 16) ||
-	    !kv_ok(k, resize(a, INT_MAX, 16) == -EINVAL, "too many") ||
+	    !gives(k, resize(a, INT_MAX, 16), -EINVAL, "too many") ||
 	    !kv_ok(k, !kv_recv(a, 1, 0, 0, 0), "receive") ||
-	    !kv_ok(k, resize(a, 300, 0) == -EINVAL, "receive in use") ||
+	    !gives(k, resize(a, 300, 0), -EINVAL, "receive in use") ||
 	    !depths(k, a, 16, 16) ||
-	    !kv_ok(k, !resize(a, 10, 1), "as many as there are") ||
+	    !gives(k, resize(a, 10, 1), 0, "as many as there are") ||
 	    !depths(k, a, 10, 1) ||
 	    !kv_ok(k, kv_post(a, &send) == -ENOMEM, "one too many") ||
 	    !kv_ok(k, kv_recv(a, 2, 0, 0, 0) == -ENOMEM, "one too many") ||
-	    !kv_ok(k, !resize(a, 300, 2) && !resize(b, 0, 300), "more") ||
+	    !gives(k, resize(a, 300, 2) ?: resize(b, 0, 300), 0, "more") ||
 	    !depths(k, a, 300, 2) || !depths(k, b, 0, 300) ||
 	    !kv_ok(k, kv_post(b, &send) == -ENOMEM, "queue without slots"))
 		return;

@@ -7,7 +7,9 @@
  *
  * Calls from that range of addresses count, in any context. The controls in
  * debugfs are called like those of fault injection: `space` calls pass, then,
- * while `times` is not 0, one fails without being made. `last` names it.
+ * while `times` is not 0, one fails without being made. `last` names it, `fired`
+ * says how often each did; what is written to `only` is the name of the one that
+ * counts, or empty.
  */
 #include <linux/atomic.h>
 #include <linux/debugfs.h>
@@ -16,12 +18,14 @@
 #include <linux/module.h>
 #include <linux/seq_file.h>
 #include <linux/string.h>
+#include <linux/uaccess.h>
 
 #define MOST 32
 
 struct point {
 	struct kprobe probe;
 	long answer;
+	atomic_t fired;
 };
 
 static char *calls[MOST];
@@ -38,6 +42,7 @@ static struct point points[MOST];
 static struct dentry *dir;
 static atomic_t space = ATOMIC_INIT(0), times = ATOMIC_INIT(0);
 static struct kprobe *last;
+static struct point *only;
 
 /* Run instead of the function: leaves all registers as they are. */
 static noinline notrace void return_only(void)
@@ -47,14 +52,19 @@ static noinline notrace void return_only(void)
 /* At the first instruction: the return address is on top of the stack. */
 static int before(struct kprobe *probe, struct pt_regs *regs)
 {
+	struct point *point = container_of(probe, struct point, probe);
+	struct point *wanted = READ_ONCE(only);
 	unsigned long caller = *(unsigned long *)regs->sp;
 
+	if (wanted && wanted != point)
+		return 0;
 	if (!atomic_read(&times) || caller < start || caller >= end)
 		return 0;
 	if (atomic_dec_return(&space) >= 0 || !atomic_add_unless(&times, -1, 0))
 		return 0;
 	WRITE_ONCE(last, probe);
-	regs->ax = container_of(probe, struct point, probe)->answer;
+	atomic_inc(&point->fired);
+	regs->ax = point->answer;
 	regs->ip = (unsigned long)return_only;
 	return 1;
 }
@@ -75,6 +85,42 @@ static int last_show(struct seq_file *file, void *unused)
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(last);
+
+static int fired_show(struct seq_file *file, void *unused)
+{
+	int i;
+
+	for (i = 0; i < count; i++)
+		seq_printf(file, "%s %d\n", points[i].probe.symbol_name,
+			   atomic_read(&points[i].fired));
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(fired);
+
+static ssize_t only_write(struct file *file, const char __user *from, size_t len,
+			  loff_t *pos)
+{
+	struct point *found = NULL;
+	char name[64] = "";
+	int i;
+
+	if (len >= sizeof(name))
+		return -EINVAL;
+	if (copy_from_user(name, from, len))
+		return -EFAULT;
+	for (i = 0; i < count; i++)
+		if (sysfs_streq(name, points[i].probe.symbol_name))
+			found = &points[i];
+	if (!found && !sysfs_streq(name, ""))
+		return -ENOENT;
+	WRITE_ONCE(only, found);
+	return len;
+}
+
+static const struct file_operations only_fops = {
+	.owner = THIS_MODULE,
+	.write = only_write,
+};
 
 /* NAME:NUMBER, cut in two. */
 static int parse(struct point *p, char *text)
@@ -116,6 +162,8 @@ static int __init fail_init(void)
 	debugfs_create_atomic_t("space", 0600, dir, &space);
 	debugfs_create_atomic_t("times", 0600, dir, &times);
 	debugfs_create_file("last", 0400, dir, NULL, &last_fops);
+	debugfs_create_file("only", 0200, dir, NULL, &only_fops);
+	debugfs_create_file("fired", 0400, dir, NULL, &fired_fops);
 	return 0;
 }
 

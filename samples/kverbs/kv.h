@@ -75,6 +75,7 @@ struct kv_ep {
 	struct completion step;		/* the next event of the CM */
 	struct completion down;		/* disconnected */
 	enum rdma_cm_event_type last;
+	int refused;			/* why there was no accept */
 	bool bad_data;			/* no private data, but a pointer */
 	bool own_pd;
 	atomic_t calls;			/* of the handler of completions */

@@ -183,6 +183,7 @@ static int on_passive(struct rdma_cm_id *id, struct rdma_cm_event *ev)
 {
 	struct kv_pair *p = id->context;
 	struct rdma_conn_param param;
+	int rv;
 
 	if (ev->event != RDMA_CM_EVENT_CONNECT_REQUEST)
 		return noted(&p->b, ev);
@@ -192,9 +193,15 @@ static int on_passive(struct rdma_cm_id *id, struct rdma_cm_event *ev)
 	p->b.id = id;
 	look_at_data(&p->b, &ev->param.conn);
 	conn_param(&p->o, &param);
+	rv = ep_setup(&p->b);
+	if (!rv)
+		rv = rdma_accept(id, &param);
+	if (!rv)
+		return 0;
 	/* The initiator is told so, and its case ends. */
-	if (ep_setup(&p->b) || rdma_accept(id, &param))
-		rdma_reject(id, NULL, 0, 0);
+	rdma_reject(id, NULL, 0, 0);
+	p->b.refused = rv;
+	complete(&p->b.step);
 	return 0;
 }
 
@@ -205,6 +212,8 @@ static bool step(struct kv_pair *p, struct kv_ep *ep, int rv,
 		return false;
 	if (!wait_for_completion_timeout(&ep->step, msecs_to_jiffies(KV_WAIT_MS)))
 		return kv_ok(p->k, false, "%s: no event", what);
+	if (!kv_ok(p->k, !ep->refused, "%s: %d", what, ep->refused))
+		return false;
 	return kv_ok(p->k, ep->last == want, "%s: event %s", what,
 		     rdma_event_msg(ep->last)) &&
 	       kv_ok(p->k, !ep->bad_data, "%s: a pointer to no private data",

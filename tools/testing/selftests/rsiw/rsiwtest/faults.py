@@ -36,6 +36,8 @@ ANSWERS = {
     "kernel_connect": ENOBUFS,
     "kernel_getsockname": ENOBUFS,
     "kernel_getpeername": ENOTCONN,
+    "kernel_sock_shutdown": ENOTCONN,
+    "sock_bindtoindex": ENOMEM,
     "kernel_recvmsg": ENOBUFS,
     "tcp_sendmsg": ENOMEM,
     "tcp_sendmsg_locked": ENOMEM,
@@ -69,6 +71,12 @@ class Failures:
         left = int(LOCAL.read(os.path.join(self.dir, "times")))
         self.set("times", 0)
         return left == 0
+
+    def never(self):
+        """The calls of which none was made to fail, of those in ANSWERS."""
+        fired = dict(line.split() for line in LOCAL.read(
+            os.path.join(self.dir, "fired")).splitlines())
+        return [name for name in ANSWERS if fired[name] == "0"]
 
     def stack(self, what, start, end):
         """What the stack needs ("require") or must not have ("reject")."""

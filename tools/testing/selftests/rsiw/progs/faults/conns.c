@@ -33,6 +33,16 @@ static void bound(void)
 	bind_id(listener, w.port);
 }
 
+/* At all addresses of all devices. */
+static void bound_anywhere(void)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET,
+				   .sin_port = htons(w.port) };
+
+	CHECK_SYS(rdma_create_id(ec, &listener, NULL, RDMA_PS_TCP));
+	CHECK_SYS(rdma_bind_addr(listener, (struct sockaddr *)&sin));
+}
+
 static int listen_run(void)
 {
 	int err = rdma_listen(listener, 16) ? errno : 0;
@@ -319,6 +329,7 @@ static int transfer(void)
 
 static const struct step steps[] = {
 	{ "listen", bound, listen_run, unlisten, false },
+	{ "listen anywhere", bound_anywhere, listen_run, unlisten, false },
 	{ "stop listening", listening, listen_end, NULL, true },
 };
 
