@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::bytes::{self, fpdu, mpa, mpa_len, send, words, C, M, R, REP, REQ, S};
+use crate::ep::CmEvent;
 use crate::net::{Res, SOON};
 use crate::scenario::List;
 use crate::world::{op, with_data, Conn, World};
@@ -23,7 +24,11 @@ fn refused(w: &mut World, reply: &[u8]) -> Res {
 
 /// The consumer learns that there is no connection.
 fn failed(c: &Conn) -> Res {
-    let event = c.event()?;
+    no_connection(&c.event()?)
+}
+
+/// Whether an event says so.
+fn no_connection(event: &CmEvent) -> Res {
     match event.name.as_str() {
         "CONNECT_ERROR" | "REJECTED" | "UNREACHABLE" => Ok(()),
         _ => Err(format!("event {event:?}")),
@@ -328,9 +333,10 @@ pub fn add(list: &mut List) {
     );
     list.add_long("M-MPA-29", "a responder that never answers", |w| {
         let (c, _) = dialled(w, "")?;
+        // It has 15 s or more.
         for _ in 0..5 {
-            if w.ep.event(c.slot, SOON)?.is_some() {
-                return Ok(());
+            if let Some(event) = w.ep.event(c.slot, SOON)? {
+                return no_connection(&event);
             }
         }
         Err("the set-up does not end".into())

@@ -3,7 +3,8 @@
 //! Ends of connections: FIN, RST, silence, at any moment (002 sections 6.2.2.2 to 6.2.5; T-37).
 #![forbid(unsafe_code)]
 
-use crate::bytes::{fpdu, mpa, send, write, C, REP, REQ};
+use crate::bytes::{fpdu, hex, mpa, send, terminate, words, write};
+use crate::bytes::{Read, C, READ_RESP, REP, REQ, S};
 use crate::ep::{event, state, status};
 use crate::net::{End, Res, SOON};
 use crate::scenario::List;
@@ -88,6 +89,46 @@ pub fn add(list: &mut List) {
         },
     );
     list.add(
+        "V-ST-12 P-ERR-27 D-DDP-19",
+        "FIN while the driver answers Reads: what is on its way, then 0x0207",
+        |w| {
+            let mut c = w.conn_with("ird=8")?;
+            c.sync()?;
+            c.tcp.small_window(2048);
+            let reads: Vec<Read> = (0..8).map(|_| c.read(0, 65536)).collect();
+            for read in &reads {
+                c.ask(read)?;
+            }
+            c.tcp.fin();
+            // TCP has not taken all of them by then: the rest of one message is missing.
+            let mut octets = 0;
+            loop {
+                let seg = c.tcp.ulpdu()?;
+                if seg[1] != READ_RESP {
+                    let want = terminate(0x0207, None);
+                    if seg != want {
+                        return Err(format!("{} instead of {}", hex(&seg), hex(&want)));
+                    }
+                    break;
+                }
+                let want = octets % 65536 + reads[0].sink.1;
+                if seg[6..14] != want.to_be_bytes() {
+                    return Err(format!(
+                        "offset {} behind {octets} octets",
+                        hex(&seg[6..14])
+                    ));
+                }
+                octets += seg.len() as u64 - 14;
+            }
+            c.tcp.expect_end(End::Fin)?;
+            if octets == 0 || octets >= 8 * 65536 {
+                return Err(format!("{octets} octets of responses"));
+            }
+            c.expect_async(event::FATAL)?;
+            disconnected(w, c.slot)
+        },
+    );
+    list.add(
         "V-ST-17 V-AE-3 V-TM-9 V-CM-9",
         "RST: Error, flushed, told once",
         |w| {
@@ -109,7 +150,7 @@ pub fn add(list: &mut List) {
     );
     list.add(
         "V-ST-34 V-AE-21 V-ST-32",
-        "data after the driver's FIN: Bad Close, RST",
+        "data after the driver's FIN: Bad Close",
         |w| {
             let mut c = w.conn()?;
             c.sync()?;
@@ -129,7 +170,7 @@ pub fn add(list: &mut List) {
             c.sync()?;
             c.say("modify", &format!("state={}", state::SQD))?;
             c.tcp.expect_end(End::Fin)?;
-            c.tcp.fpdu(&crate::bytes::terminate(0x2002, None))?;
+            c.tcp.fpdu(&terminate(0x2002, None))?;
             c.expect_async(event::FATAL)
         },
     );
@@ -148,7 +189,7 @@ pub fn add(list: &mut List) {
         },
     );
     list.add(
-        "M-MPA-30 V-SEC-1 T-42",
+        "M-MPA-30 T-42",
         "RST at every octet of a connection's life, the driver as responder",
         |w| {
             let mut bytes = mpa(REQ, C, 1, &[]);
@@ -157,6 +198,8 @@ pub fn add(list: &mut List) {
                 let mut tcp = w.tcp()?;
                 tcp.send(&bytes[..cut.min(20)])?;
                 if cut < 20 {
+                    // The driver is to see the octets first.
+                    sleep(Duration::from_millis(2));
                     tcp.reset();
                     continue;
                 }
@@ -165,6 +208,56 @@ pub fn add(list: &mut List) {
                 c.tcp.send(&bytes[20..cut])?;
                 c.tcp.reset();
                 disconnected(w, c.slot).map_err(|e| format!("octet {cut}: {e}"))?;
+                w.clean()?;
+            }
+            super::mpa::works(w)
+        },
+    );
+    list.add(
+        "M-MPA-30 V-CM-9",
+        "RST at every octet behind the Reply, the driver as initiator",
+        |w| {
+            let mut bytes = mpa(REP, C | S, 2, &words(8 | 2, 4, 4));
+            let reply = bytes.len();
+            bytes.extend(fpdu(&send(1, b"12345")));
+            for cut in reply..=bytes.len() {
+                let listener = w.listen()?;
+                let (mut c, _) = w.dialled(&listener, "")?;
+                c.tcp.send(&bytes[..cut])?;
+                sleep(Duration::from_millis(2));
+                let (ep, slot) = (w.ep.clone(), c.slot);
+                c.tcp.reset();
+                let event = ep.event(slot, SOON)?.ok_or(format!("{cut}: no event"))?;
+                if event.name != "ESTABLISHED" {
+                    return Err(format!("octet {cut}: {event:?}"));
+                }
+                disconnected(w, slot).map_err(|e| format!("octet {cut}: {e}"))?;
+                w.clean()?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
+        "V-ST-17 V-CM-9",
+        "RST while the QP closes or terminates",
+        |w| {
+            let ulpdu = write(0, 0, b"bad");
+            for end in ["the driver's FIN", "its Terminate", "a bad segment"] {
+                let mut c = w.conn()?;
+                c.sync()?;
+                if end == "the driver's FIN" {
+                    c.say("modify", &format!("state={}", state::SQD))?;
+                    c.tcp.expect_end(End::Fin)?;
+                } else {
+                    c.tcp.fpdu(&ulpdu)?;
+                }
+                if end == "its Terminate" {
+                    c.tcp.expect_terminate(0x1100, Some(&ulpdu))?;
+                }
+                let (ep, slot) = (w.ep.clone(), c.slot);
+                c.tcp.reset();
+                disconnected(w, slot).map_err(|e| format!("RST behind {end}: {e}"))?;
+                ep.expect_state(slot, state::ERR)?;
                 w.clean()?;
             }
             super::mpa::works(w)
@@ -219,7 +312,7 @@ pub fn add(list: &mut List) {
         Ok(())
     });
     list.add_long(
-        "V-ST-18 V-ST-35 V-AE-4",
+        "V-ST-18 V-ST-35",
         "a peer that never closes: Terminate and Closing end in time",
         |w| {
             let mut terminated = w.conn()?;
@@ -244,6 +337,7 @@ pub fn add(list: &mut List) {
                 if now != state::ERR {
                     return Err(format!("state {now} after {PATIENCE:?}"));
                 }
+                disconnected(w, c.slot)?;
             }
             Ok(())
         },

@@ -110,7 +110,7 @@ pub fn add(list: &mut List) {
         },
     );
     list.add(
-        "M-MPA-13 M-MPA-12",
+        "M-MPA-13",
         "a stream of all messages, cut at every octet",
         cuts,
     );
@@ -125,7 +125,7 @@ pub fn add(list: &mut List) {
         },
     );
     list.add(
-        "M-MPA-12 M-MPA-13",
+        "M-MPA-13",
         "100 FPDUs in one segment after the other",
         |w| {
             let mut c = w.conn()?;

@@ -177,18 +177,36 @@ pub fn add(list: &mut List) {
     );
     list.add_long("V-ST-6", "the same 2000 times", |w| early(w, 2000));
     list.add(
-        "V-ST-6 V-SEC-10",
-        "first FPDU right behind the Reply",
+        "V-SEC-10",
+        "an FPDU right behind the Request waits for the consumer to accept",
         |w| {
-            for _ in 0..20 {
-                let mut c = w.conn_with("recv=1")?;
-                c.send(b"first")?;
-                c.received(0, 5)?;
-                w.clean()?;
+            let mut tcp = w.tcp()?;
+            let mut bytes = mpa(REQ, C, 1, &[]);
+            bytes.extend(fpdu(&send(1, b"early")));
+            tcp.send(&bytes)?;
+            let (slot, port) = (w.slot(), tcp.port());
+            w.ep.request(slot, SOON, port)?.ok_or("no request")?;
+            w.ep.say(&format!("create {slot} recv=1"))?;
+            if let Some(wc) = w.ep.wc(slot, "r", QUIET)? {
+                return Err(format!("before the accept: {wc:?}"));
             }
-            Ok(())
+            w.ep.say(&format!("accept {slot}"))?;
+            tcp.expect("Reply", &mpa(REP, C, 1, &[]))?;
+            match w.ep.wc(slot, "r", SOON)? {
+                Some(wc) if (wc.status, wc.len) == (0, 5) => Ok(()),
+                other => Err(format!("after the accept: {other:?}")),
+            }
         },
     );
+    list.add("V-ST-6", "first FPDU right behind the Reply", |w| {
+        for _ in 0..20 {
+            let mut c = w.conn_with("recv=1")?;
+            c.send(b"first")?;
+            c.received(0, 5)?;
+            w.clean()?;
+        }
+        Ok(())
+    });
     list.add(
         "M-MPA-22",
         "a responder sends nothing before the first FPDU",

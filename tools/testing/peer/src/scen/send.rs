@@ -170,7 +170,7 @@ pub fn add(list: &mut List) {
         },
     );
     list.add(
-        "V-ST-31 V-SRQ-18",
+        "V-ST-31",
         "a message that is broken off by an error is flushed, not delivered",
         |w| {
             let mut c = w.conn_with("recv=2")?;

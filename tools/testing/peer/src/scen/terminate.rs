@@ -82,7 +82,7 @@ pub fn add(list: &mut List) {
         ended(w, event::ACCESS, &terminate_raw(&[0x11, 0, 0x1f, 0xff]))
     });
     list.add(
-        "P-TERM-2 V-SEC-1",
+        "P-TERM-2",
         "parts that are announced but missing, or cut, or too much",
         |w| {
             let mut long = vec![0x01, 0x00, 0xe0, 0];
@@ -154,7 +154,7 @@ pub fn add(list: &mut List) {
         },
     );
     list.add(
-        "P-RDMAP-17 V-SEC-1",
+        "P-RDMAP-17",
         "a Terminate with odd number, offset or without the last flag ends all the same",
         |w| {
             for (control, at) in [

@@ -6,6 +6,7 @@ own, "ID text".
 """
 
 import re
+import secrets
 
 from rsiwtest.core import Fail, TimedOut, test
 from rsiwtest.kmsg import Quiet
@@ -87,8 +88,10 @@ def storm(t):
 def random(t):
     """Valid traffic of the raw peer, changed at random."""
     seconds = t.env.seconds or 60
-    status, text = peer(t, "random", "--seed", t.env.seed or 1, "--seconds",
-                        seconds, limit=seconds + 50)
+    seed = t.env.seed or secrets.randbelow(1 << 31) + 1
+    status, text = peer(t, "random", "--seed", seed, "--seconds", seconds,
+                        limit=seconds + 50)
+    t.subtests.append(("seed %d" % seed, not status, ""))
     if isinstance(status, TimedOut):
         raise status
     if status:
