@@ -217,6 +217,10 @@ int main(int argc, char **argv)
 	silent("a process that ends while it connects", false);
 	silent("a process that is killed while it connects", true);
 	foreign();
-	unfinished();
+	/* The packaged kernel has it, the debugging kernel has not. */
+	if (syscall(SYS_userfaultfd, O_CLOEXEC) < 0 && errno == ENOSYS)
+		printf("# no userfaultfd here: nothing is left unfinished\n");
+	else
+		unfinished();
 	return parts_end();
 }

@@ -63,10 +63,12 @@ def collect():
     return list(_tests)
 
 
-def select(tests, patterns, long=False, pair=False):
-    """The tests that match a pattern, if they are for this kernel. Without
-    patterns either those of `make check` or the long ones."""
-    tests = [t for t in tests if t.pair == pair and os.path.exists(t.where)]
+def select(tests, patterns, long=False, pair=False, debug=False):
+    """The tests that match a pattern, if they are for this kernel; all are for
+    a debugging kernel. Without patterns either those of `make check` or the
+    long ones."""
+    tests = [t for t in tests if t.pair == pair and
+             (debug or os.path.exists(t.where))]
     if not patterns and not pair:
         tests = [t for t in tests if t.long == long]
     if patterns:

@@ -1,28 +1,103 @@
 # SPDX-License-Identifier: GPL-2.0
 """iWARP frames of a capture, as an independent dissector reads them."""
 
+import contextlib
+import itertools
+import os
 import re
 import subprocess
+import time
 
 # The dissectors of upper layers guess at the contents of small Sends.
 UPPER = ("rpcordma", "smb_direct", "nvme-rdma", "iser", "rpc", "nfs")
-# A segment of 1448 bytes holds length, ULPDU and CRC.
-LARGEST = 1448 - 6
+# Payload of a segment; length field and CRC of an FPDU are in it, too.
+SEGMENT = 1448
+LARGEST = SEGMENT - 6
+# Of a packet: whose it is, its payload, the ULPDUs that end in it, and whether
+# the peer's window ends there.
+FIELDS = ("ip.src", "tcp.stream", "tcp.len", "iwarp_mpa.ulpdulength",
+          "tcp.analysis.window_full")
 
 
-def command(pcap):
-    """The command that has tshark say all it knows of the iWARP layers."""
+@contextlib.contextmanager
+def captured(t, netdev, pcap, *what, netns=None):
+    """Captures what matches, all TCP by default, on an interface meanwhile."""
+    dump = t.start("tcpdump", "-i", netdev, "-s", "0", "-U", "-w", pcap,
+                   *(what or ("tcp",)), netns=netns)
+    dump.wait_output("listening on", t.left(20))
+    try:
+        yield
+    finally:
+        # It is behind when there is much to do.
+        size = -1
+        while size != os.path.getsize(pcap):
+            size = os.path.getsize(pcap)
+            time.sleep(1)
+        dump.kill(2)
+        dump.wait(t.left(10))
+
+
+def tshark(pcap, *how):
+    """What tshark says of a capture."""
     # MPA is told by its contents, not by ports that NVMe has over TCP as well.
     argv = ["tshark", "-n", "-o", "tcp.try_heuristic_first:TRUE"]
     for name in UPPER[:2]:
         argv += ["--disable-protocol", name]
-    return argv + ["-r", pcap, "-V", "-O", "iwarp_mpa,iwarp_ddp_rdmap"]
+    return subprocess.run([*argv, "-r", pcap, *how], capture_output=True,
+                          text=True, errors="replace", check=True).stdout
 
 
 def dissect(pcap):
-    """What it says."""
-    return subprocess.run(command(pcap), capture_output=True, text=True,
-                          errors="replace", check=True).stdout
+    """All it knows of the iWARP layers."""
+    return tshark(pcap, "-V", "-O", "iwarp_mpa,iwarp_ddp_rdmap")
+
+
+def are_whole(length, fpdus):
+    """Whether none of a packet's FPDUs is in two of its segments: it may be many,
+    of one length but for the last."""
+    ends = list(itertools.accumulate(fpdus))
+    return length <= SEGMENT or any(
+        all((end - size) // unit == (end - 1) // unit
+            for end, size in zip(ends, fpdus))
+        for unit in ends if unit <= SEGMENT)
+
+
+def misaligned(pcap, sources):
+    """Complaints about FPDUs that are in more than one segment (M-MPA-12).
+
+    TCP fills the peer's window to the octet; what it cuts there stays out of
+    step up to the end of what it was given in one piece.
+    """
+    how = ["-Y", "tcp.len > 0 && !iwarp_mpa.req && !iwarp_mpa.rep && "
+           "!tcp.analysis.retransmission", "-T", "fields", "-E",
+           "occurrence=a"]
+    for field in FIELDS:
+        how += ["-e", field]
+    begun, good, behind, bad = {}, 0, 0, []
+    for line in tshark(pcap, *how).splitlines():
+        source, stream, length, sizes, is_full = line.split("\t")
+        if source not in sources:
+            continue
+        # Length field and ULPDU, padded, and the CRC.
+        fpdus = [(int(n) + 5) // 4 * 4 + 4 for n in sizes.split(",") if n]
+        before = begun.get((source, stream), 0)
+        after = before + int(length) - sum(fpdus)
+        begun[source, stream] = after
+        if before or (after and is_full):
+            behind += 1
+        elif after == 0 and are_whole(int(length), fpdus):
+            good += 1
+        else:
+            bad.append("%s octets: %s" % (length, fpdus))
+    print("# %s: of %d packets %d hold whole FPDUs, %d are behind a full "
+          "window" % (os.path.basename(pcap), good + behind + len(bad), good,
+                      behind))
+    if not good:
+        return ["no packet of %s holds whole FPDUs" % " and ".join(sources)]
+    if bad:
+        return ["%d packets do not hold whole FPDUs, so %s" % (
+            len(bad), "; ".join(bad[:5]))]
+    return []
 
 
 def numbers(pattern, text):
@@ -49,10 +124,12 @@ def judge(text):
     elif max(sizes) > LARGEST:
         found.append("an ULPDU of %d bytes does not fit a segment" %
                      max(sizes))
-    bad = text.count("Bad CRC32")
+    bad, good = text.count("Bad CRC32"), text.count("Good CRC32")
     if bad:
-        found.append("%d CRCs are wrong, %d right" % (
-            bad, text.count("Good CRC32")))
+        found.append("%d CRCs are wrong, %d right" % (bad, good))
+    flags = re.findall(r"CRC flag: (\w+)", text)
+    if flags and set(flags) <= {"True", "Set"} and good != len(sizes):
+        found.append("%d right CRCs for %d FPDUs" % (good, len(sizes)))
     if 7 in numbers(r"OpCode: .*\((0x[0-9a-f]+)\)", text):
         found.append("a Terminate")
     return found

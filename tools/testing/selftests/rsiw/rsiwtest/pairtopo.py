@@ -46,7 +46,7 @@ class PairTopology(Topology):
                 (self.peer, self.peer.type, self.peer_dev))
 
     def ensure(self):
-        if self.baseline is not None:
+        if self.baseline is not None and not self.changed:
             return
         self.drop()
         if not self.is_alike():
@@ -61,7 +61,7 @@ class PairTopology(Topology):
         self.baseline = self.resources()
 
     def drop(self):
-        self.baseline = None
+        self.baseline, self.changed = None, False
         for machine, _, dev in self.sides():
             machine.status("rdma", "link", "del", dev)
 

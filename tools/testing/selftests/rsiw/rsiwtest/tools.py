@@ -121,9 +121,9 @@ class Perftest:
             wait_connected(self.t, proc)
 
 
-def stream(t, path, tool, seconds):
+def stream(t, path, tool, seconds, *extra):
     """A perftest that runs for long, returned when its data flows."""
-    pair = Perftest(t, path, tool, "-s", 65536, "-D", seconds)
+    pair = Perftest(t, path, tool, "-s", 65536, "-D", seconds, *extra)
     pair.connect()
     try:
         pair.wait_connected()

@@ -127,7 +127,8 @@ class Topology:
         # Other drivers give no GID to an interface without a MAC address.
         self.lo = "lo" if link_type == "rsiw" else "rsdummy"
         self.paths = (self.wire, self.loopback)
-        self.baseline = None
+        self.baseline = None    # what is in use between tests
+        self.changed = False    # by a test: to be made again
 
     def links(self):
         """Names of our devices that exist, with the state of their ports."""
@@ -150,7 +151,7 @@ class Topology:
     def ensure(self):
         """Everything is there afterwards; `baseline` is what it uses."""
         links = self.links()
-        if self.baseline is not None and all(
+        if self.baseline is not None and not self.changed and all(
                 links.get(d) == "ACTIVE"
                 for d in (self.dev_a, self.dev_b, self.dev_lo)):
             return
@@ -190,7 +191,7 @@ class Topology:
 
     def drop(self):
         """Takes down whatever is there of it."""
-        self.baseline = None
+        self.baseline, self.changed = None, False
         for dev in self.links():
             if dev.startswith(self.type + "_"):
                 sh("rdma", "link", "del", dev, check=False)

@@ -23,7 +23,7 @@ def unplug(t, path, removed, action, *args):
     prog.expect(t.left(60))
     if took > 20 * t.env.slow:
         raise Fail("the removal took %.1f s" % took)
-    t.topo.baseline = None
+    t.topo.changed = True
 
 
 @test("unplug-rdma-link-del", limit=120, cost=6)
@@ -88,7 +88,7 @@ def connecting(t):
         raise Fail("the removal took %.1f s" % took)
     client.popen.send_signal(signal.SIGCONT)
     client.wait(t.left(20))
-    t.topo.baseline = None
+    t.topo.changed = True
 
 
 @test("unplug-netns-del", limit=120, cost=8)
@@ -106,7 +106,7 @@ def netns_del(t):
         if time.monotonic() > end:
             raise Fail("devices outlive their namespaces: %s" % t.topo.links())
         time.sleep(0.2)
-    t.topo.baseline = None
+    t.topo.changed = True
 
 
 @test("reload", limit=120, cost=10)
@@ -122,7 +122,7 @@ def reload(t):
     rv, _ = status("rmmod", t.env.module, timeout=60)
     if rv == 0:
         t.load()
-    t.topo.baseline = None
+    t.topo.changed = True
 
 
 @test("unload-in-use", limit=90, cost=8)
@@ -135,7 +135,7 @@ def unload_in_use(t):
         t.load()
     elif "in use" not in out:
         raise Fail("rmmod: %s" % out)
-    t.topo.baseline = None
+    t.topo.changed = True
 
 
 @test("beside-siw", limit=60, cost=6, only_type="rsiw")

@@ -87,7 +87,7 @@ def port_events(t):
     for state, want in (("down", "PORT_ERR"), ("up", "PORT_ACTIVE")):
         sh("ip", "link", "set", IF_B, state, netns=NS_B)
         watch.wait_output(want, t.left(10))
-    t.topo.baseline = None
+    t.topo.changed = True
 
 
 # ESP by AES-GCM: 16 octets of key and 4 of salt.
@@ -110,7 +110,7 @@ def secured(netns, here, there, out_spi, in_spi):
 def ipsec(t):
     """RDMA through IPsec; without its keys nothing gets through (M-MPA-35)."""
     path = t.topo.wire
-    t.topo.baseline = None
+    t.topo.changed = True
     secured(NS_A, path.addr4, path.client4, "0x100", "0x200")
     secured(NS_B, path.client4, path.addr4, "0x200", "0x100")
     rping(t, path, count=50, size=5000)
@@ -166,7 +166,7 @@ def mtu(t):
             t.own("rsiw_integrity", t.topo.wire, "--only", "random",
                   "--seconds", 2)
     finally:
-        t.topo.baseline = None
+        t.topo.changed = True
 
 
 @test("loss", limit=90, cost=12)
@@ -181,7 +181,7 @@ def loss(t):
                      "1%", "duplicate", "1%", "reorder", "5%")
     if rv:
         raise Fail("netem: %s" % out)
-    t.topo.baseline = None
+    t.topo.changed = True
     t.own("rsiw_integrity", t.topo.wire, "--only", "random", "--iterations",
           20, "--max-size", 100000)
 
@@ -192,11 +192,27 @@ def vanishing_peer(t):
     server, client = stream(t, t.topo.wire, "ib_send_bw", 30)
     sh("tc", "qdisc", "add", "dev", IF_A, "root", "netem", "loss", "100%",
        netns=NS_A)
-    t.topo.baseline = None
+    t.topo.changed = True
     time.sleep(0.5)
     for p in (client, server):
         if not p.reap():
             raise Fail("%s does not die of kill -9" % p)
+
+
+@test("lost-peer", limit=60, cost=8)
+def lost_peer(t):
+    """TCP gives a peer up that does not answer: both sides are told (V-AE-4)."""
+    for ns in (NS_A, NS_B):
+        sh("sh", "-c", "echo 3 >/proc/sys/net/ipv4/tcp_retries2", netns=ns)
+    t.topo.changed = True
+    both = stream(t, t.topo.wire, "ib_send_bw", 50, "-b")
+    sh("tc", "qdisc", "add", "dev", IF_A, "root", "netem", "loss", "100%",
+       netns=NS_A)
+    sh("tc", "qdisc", "add", "dev", IF_B, "root", "netem", "loss", "100%",
+       netns=NS_B)
+    for proc in both:
+        if proc.wait(t.left(20)) == 0:
+            raise Fail("%s ends well:\n%s" % (proc, proc.tail()))
 
 
 @test("perftest-jumbo", cost=5)
@@ -204,5 +220,5 @@ def jumbo(t):
     """A large MTU, large messages."""
     sh("ip", "link", "set", IF_A, "mtu", "9000", netns=NS_A)
     sh("ip", "link", "set", IF_B, "mtu", "9000", netns=NS_B)
-    t.topo.baseline = None
+    t.topo.changed = True
     perftest(t, t.topo.wire, "ib_send_bw", 1 << 20, 10)

@@ -3,47 +3,25 @@
 
 import os
 import re
-import time
 
 from rsiwtest.core import Fail, test
+from rsiwtest.frames import (LARGEST, captured, dissect, misaligned, numbers)
 from rsiwtest.tools import perftest, rping
-from rsiwtest.topo import IF_A, NS_A
-
-
-def capture(t, name, work):
-    """Captures what `work` does on the server's veth; the file's name."""
-    pcap = os.path.join(t.env.results, name + ".pcap")
-    dump = t.start("tcpdump", "-i", IF_A, "-s", "0", "-U", "-w", pcap, "tcp",
-                   netns=NS_A)
-    dump.wait_output("listening on", t.left(15))
-    work()
-    time.sleep(0.5)
-    dump.kill(2)
-    dump.wait(t.left(10))
-    return pcap
-
-
-def dissect(t, pcap):
-    """All that tshark has to say about the iWARP layers, as text."""
-    # The dissectors of upper layers guess at the contents of small Sends.
-    return t.run("tshark", "-n", "--disable-protocol", "rpcordma",
-                 "--disable-protocol", "smb_direct", "-r", pcap, "-V", "-O",
-                 "iwarp_mpa,iwarp_ddp_rdmap", timeout=90)
-
-
-def numbers(pattern, text):
-    return [int(v, 0) for v in re.findall(pattern, text)]
+from rsiwtest.topo import A4, B4, IF_A, NS_A
 
 
 @test("capture", limit=150, cost=15)
 def capture_test(t):
     """The iWARP dissectors find no fault in rping and perftest."""
     t.need("tshark", "tcpdump")
-    pcap = capture(t, "capture", lambda: (
-        rping(t, t.topo.wire, count=5, size=3000),
-        perftest(t, t.topo.wire, "ib_write_bw", 65536, 5),
-        perftest(t, t.topo.wire, "ib_read_bw", 65536, 5)))
-    text = dissect(t, pcap)
+    pcap = os.path.join(t.env.results, "capture.pcap")
+    with captured(t, IF_A, pcap, netns=NS_A):
+        rping(t, t.topo.wire, count=5, size=3000)
+        perftest(t, t.topo.wire, "ib_write_bw", 65536, 5)
+        perftest(t, t.topo.wire, "ib_read_bw", 65536, 5)
+        # Messages that do not fill segments.
+        perftest(t, t.topo.wire, "ib_send_bw", 2000, 50)
+    text = dissect(pcap)
     with t.sub("no malformed frame (P-RDMAP-21, V-CM-3)"):
         if "Malformed" in text:
             raise Fail("malformed: %s" % text[text.index("Malformed") - 500:][
@@ -61,13 +39,16 @@ def capture_test(t):
         sizes = numbers(r"ULPDU length: (\d+)", text)
         if not sizes:
             raise Fail("no FPDU was found")
-        # A segment of 1448 bytes holds length, ULPDU and CRC.
-        if max(sizes) > 1448 - 6:
+        if max(sizes) > LARGEST:
             raise Fail("an ULPDU of %d bytes does not fit a segment" %
                        max(sizes))
         if max(sizes) < 1300:
             raise Fail("the largest ULPDU has %d bytes: segments are not used"
                        % max(sizes))
+    with t.sub("FPDUs lie whole in segments (M-MPA-12)"):
+        found = misaligned(pcap, (A4, B4))
+        if found:
+            raise Fail("\n".join(found))
     with t.sub("versions (D-DDP-2)"):
         versions = set(numbers(r"DDP protocol version: (\d+)", text))
         if versions != {1}:

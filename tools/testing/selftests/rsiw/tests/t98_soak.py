@@ -134,14 +134,14 @@ class Soak:
             if dev in (load.path.server_dev, load.path.client_dev):
                 load.spared = False
         sh("rdma", "link", "del", dev, timeout=60)
-        topo.baseline = None
+        topo.changed = True
 
     def unplug(self, loads):
         """The interfaces go away under their devices."""
         for load in loads:
             load.spared = load.path is not self.t.topo.wire
         sh("ip", "link", "del", IF_A, netns=NS_A, timeout=60)
-        self.t.topo.baseline = None
+        self.t.topo.changed = True
 
     def reload(self, loads):
         """The traffic ends, the module goes and comes."""

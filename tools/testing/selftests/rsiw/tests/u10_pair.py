@@ -6,8 +6,10 @@ server here. The other guest has rsiw as well, or siw.
 """
 
 import json
+import os
 import time
 
+from rsiwtest import frames
 from rsiwtest.core import Fail, test
 from rsiwtest.pairtopo import NETDEV
 from rsiwtest.tools import has_events, perftest, rping
@@ -111,6 +113,12 @@ def set_up(t):
                 meet(t, path, *options)
 
 
+def captured(t, name):
+    """Captures all but the agent's own connection."""
+    pcap = os.path.join(t.env.results, "%s-%s.pcap" % (t.test.name, name))
+    return frames.captured(t, NETDEV, pcap, "tcp and not port 4791")
+
+
 @test("pair-crc", limit=200, cost=40, pair=True, only_type="rsiw")
 def crc(t):
     """With and without CRC on this side: what is agreed works."""
@@ -126,7 +134,8 @@ def crc(t):
                 t.load("mpa_crc=" + value)
                 t.topo.ensure()
                 for path in t.topo.paths:
-                    work(t, path)
+                    with captured(t, "%s-%s" % (path.name, value)):
+                        work(t, path)
     finally:
         t.unload()
         t.load(*t.env.params)
@@ -198,7 +207,7 @@ def unplug(t):
         if client.poll() is not None:
             raise Fail("%s ended early:\n%s" % (client, client.tail()))
         t.topo.sides()[0][0].sh("rdma", "link", "del", t.topo.dev)
-        t.topo.baseline = None
+        t.topo.changed = True
         t.reap()
         links = json.loads(t.topo.peer.sh("rdma", "-j", "resource", "show"))
         if any(r.get("qp") for r in links):

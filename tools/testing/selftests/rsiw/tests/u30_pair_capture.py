@@ -5,37 +5,13 @@ The captures stay in the results directory; `dissect` judges them once the
 guests are gone, where tshark takes seconds instead of minutes.
 """
 
-import contextlib
-import os
-import time
-
 from rsiwtest import fio, nfs
 from rsiwtest.core import test
-from rsiwtest.pairtopo import NETDEV
 from rsiwtest.tools import perftest, rping
-from tests.u10_pair import both
+from tests.u10_pair import both, captured
 from tests.u20_pair_services import nvme
 
 SMALL = (("4k", "64k"), ("64k", "256k"))
-
-
-@contextlib.contextmanager
-def captured(t, name):
-    """Captures all but the agent's own connection."""
-    pcap = os.path.join(t.env.results, "%s-%s.pcap" % (t.test.name, name))
-    dump = t.start("tcpdump", "-i", NETDEV, "-s", "0", "-U", "-w", pcap,
-                   "tcp and not port 4791")
-    dump.wait_output("listening on", t.left(20))
-    try:
-        yield
-    finally:
-        # It is behind when there is much to do.
-        size = -1
-        while size != os.path.getsize(pcap):
-            size = os.path.getsize(pcap)
-            time.sleep(1)
-        dump.kill(2)
-        dump.wait(t.left(10))
 
 
 @test("pair-capture-user", limit=150, cost=30, pair=True)
