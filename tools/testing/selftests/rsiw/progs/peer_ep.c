@@ -190,8 +190,8 @@ static void command(const char *cmd, struct slot *s)
 		verbs = s->id->verbs;
 		end = now_ms() + num(2);
 		do
-			take_async(end > now_ms() ? end - now_ms() : 0);
-		while (!s->asyncs && now_ms() < end);
+			take_async(ms_left(end));
+		while (!s->asyncs && ms_left(end));
 		printf("ok %d\n", s->asyncs ? s->async[0] : -1);
 		if (s->asyncs)
 			memmove(s->async, s->async + 1,

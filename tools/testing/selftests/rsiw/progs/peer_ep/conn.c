@@ -80,6 +80,7 @@ bool take_request(struct slot *s, int ms, uint16_t port)
 {
 	uint64_t end = now_ms() + ms;
 	unsigned int i;
+	int left;
 
 	for (;;) {
 		for (i = 0; i < waitings; i++) {
@@ -96,9 +97,10 @@ bool take_request(struct slot *s, int ms, uint16_t port)
 				(waitings - i) * sizeof(waiting_ev[0]));
 			return true;
 		}
-		if (now_ms() >= end)
+		left = ms_left(end);
+		if (!left)
 			return false;
-		take_event(end - now_ms());
+		take_event(left);
 	}
 }
 
@@ -218,9 +220,10 @@ void destroy_all(void)
 bool wait_event(struct slot *s, int ms)
 {
 	uint64_t end = now_ms() + ms;
+	int left;
 
-	while (!s->evs && now_ms() < end)
-		take_event(end - now_ms());
+	while (!s->evs && (left = ms_left(end)))
+		take_event(left);
 	return s->evs;
 }
 

@@ -48,6 +48,7 @@ bool error(const char *what);
 void put_hex(const uint8_t *p, size_t n);
 size_t get_hex(const char *s, uint8_t *out, size_t max);
 uint64_t now_ms(void);
+int ms_left(uint64_t end);
 
 void print_event(const struct cm_ev *v);
 void take_async(int ms);

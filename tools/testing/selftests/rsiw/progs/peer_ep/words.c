@@ -78,3 +78,11 @@ uint64_t now_ms(void)
 {
 	return ep_now_ns() / 1000000;
 }
+
+/* Time until `end`; 0 if it is over, as poll() takes less for no limit. */
+int ms_left(uint64_t end)
+{
+	uint64_t now = now_ms();
+
+	return end > now ? end - now : 0;
+}
