@@ -111,7 +111,6 @@ struct Bound {
     region: Arc<Mr>,
     /// For whom; `None` for the whole protection domain.
     binder: Option<Arc<Binder>>,
-    stag: Stag,
     access: Access,
     range: Range,
     /// Where in the region the window begins.
@@ -132,7 +131,7 @@ struct State {
     /// own (V-MW-14).
     pd: PdId,
     bound: Option<Bound>,
-    /// The key of the last binding.
+    /// The key of that binding, or of the one before.
     last: Option<Stag>,
 }
 
@@ -224,7 +223,7 @@ impl Window {
         // From here on the region stays as it is found.
         Bound::new(region, binder, |region| {
             let offset = region.part(wr, party.pd, access)?;
-            Ok((Stag(wr.stag), access, range, offset))
+            Ok((access, range, offset))
         })
     }
 
@@ -238,7 +237,7 @@ impl Window {
         let mut state = self.state.lock();
         let refusal = match &state.bound {
             Some(_) if self.kind == MwType::Two => Some(BindError::Valid),
-            Some(old) if old.stag == stag => Some(BindError::Window),
+            Some(_) if state.last == Some(stag) => Some(BindError::Window),
             _ if state.pd != party.pd => Some(BindError::Pd),
             _ => None,
         };
@@ -264,7 +263,7 @@ impl Window {
     ) -> Result<(Arc<Mr>, u64), MrError> {
         let state = self.state.lock();
         let bound = state.bound.as_ref().ok_or(MrError::Invalid)?;
-        if bound.stag != stag {
+        if state.last != Some(stag) {
             return Err(MrError::Invalid);
         }
         if !state.is_for(bound, party) {
@@ -344,7 +343,7 @@ impl Bound {
     fn new(
         region: Arc<Mr>,
         binder: Option<&Arc<Binder>>,
-        look: impl FnOnce(&Mr) -> Result<(Stag, Access, Range, u64), BindError>,
+        look: impl FnOnce(&Mr) -> Result<(Access, Range, u64), BindError>,
     ) -> Result<Self, BindError> {
         if !region.windows.bind() {
             return Err(BindError::Region);
@@ -356,13 +355,11 @@ impl Bound {
         let mut bound = Self {
             region,
             binder: binder.cloned(),
-            stag: Stag(0),
             access: Access::LOCAL_READ,
             range: Range::ALL,
             offset: 0,
         };
-        let (stag, access, range, offset) = look(&bound.region)?;
-        bound.stag = stag;
+        let (access, range, offset) = look(&bound.region)?;
         bound.access = access;
         bound.range = range;
         bound.offset = offset;
