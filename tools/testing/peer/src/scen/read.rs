@@ -42,7 +42,10 @@ pub fn add(list: &mut List) {
         "Reads are answered in the order in which they came",
         |w| {
             let mut c = w.conn_with("ird=8")?;
-            c.tcp.fpdu(&write(c.stag, c.to, &pattern(9000, 1)))?;
+            let mut memory = pattern(9000, 1);
+            c.tcp.fpdu(&write(c.stag, c.to, &memory))?;
+            // Behind are those that nobody wrote to.
+            memory.resize(2 * 5000, 0xee);
             let sizes = [3000u32, 1, 0, 1448, 7, 5000, 0, 2];
             let reads: Vec<Read> = sizes
                 .iter()
@@ -56,10 +59,7 @@ pub fn add(list: &mut List) {
             for read in &reads {
                 let got = c.response(read)?;
                 let at = read.len as usize;
-                // Of the longest, the last are those that nobody wrote to.
-                let mut want = pattern(9000, 1);
-                want.resize(2 * 5000, 0xee);
-                if got != want[at..2 * at] {
+                if got != memory[at..2 * at] {
                     return Err(format!("Read of {}: other octets", read.len));
                 }
             }
