@@ -17,6 +17,7 @@ LARGEST = SEGMENT - 6
 # the peer's window ends there.
 FIELDS = ("ip.src", "tcp.stream", "tcp.len", "iwarp_mpa.ulpdulength",
           "tcp.analysis.window_full")
+SIZE = r"ULPDU length: (\d+)"
 
 
 @contextlib.contextmanager
@@ -104,32 +105,67 @@ def numbers(pattern, text):
     return [int(v, 0) for v in re.findall(pattern, text)]
 
 
-def judge(text):
-    """Complaints about a capture of connections that ended well."""
-    found = []
+def malformed(text):
     if "Malformed" in text:
         at = text.index("Malformed")
-        found.append("malformed: %s" % text[max(0, at - 300):at + 60])
+        yield "malformed: %s" % text[max(0, at - 300):at + 60]
+
+
+def set_up(text):
     if not re.search(r"Request frame header", text) or \
             not re.search(r"Reply frame header", text):
-        found.append("no connection set-up")
-    if not set(numbers(r"Revision: (\d+)", text)) <= {1, 2}:
-        found.append("MPA revisions %s" % set(
-            numbers(r"Revision: (\d+)", text)))
+        yield "no connection set-up"
+    revisions = set(numbers(r"Revision: (\d+)", text))
+    if not revisions <= {1, 2}:
+        yield "MPA revisions %s" % revisions
     if re.search(r"Marker flag: (True|Set)|1\.*= Marker flag", text):
-        found.append("markers were asked for")
-    sizes = numbers(r"ULPDU length: (\d+)", text)
-    if not sizes:
-        found.append("no FPDU")
-    elif max(sizes) > LARGEST:
-        found.append("an ULPDU of %d bytes does not fit a segment" %
-                     max(sizes))
+        yield "markers were asked for"
+
+
+def sizes(text):
+    found = numbers(SIZE, text)
+    if not found:
+        yield "no FPDU"
+    elif max(found) > LARGEST:
+        yield "an ULPDU of %d bytes does not fit a segment" % max(found)
+
+
+def versions(text):
+    found = set(numbers(r"DDP protocol version: (\d+)", text))
+    if found != {1}:
+        yield "DDP versions %s" % found
+
+
+def opcodes(text):
+    return set(numbers(r"OpCode: .*\((0x[0-9a-f]+)\)", text))
+
+
+def no_terminate(text):
+    if 7 in opcodes(text):
+        yield "a Terminate"
+
+
+def crcs(text):
     bad, good = text.count("Bad CRC32"), text.count("Good CRC32")
     if bad:
-        found.append("%d CRCs are wrong, %d right" % (bad, good))
+        yield "%d CRCs are wrong, %d right" % (bad, good)
     flags = re.findall(r"CRC flag: (\w+)", text)
-    if flags and set(flags) <= {"True", "Set"} and good != len(sizes):
-        found.append("%d right CRCs for %d FPDUs" % (good, len(sizes)))
-    if 7 in numbers(r"OpCode: .*\((0x[0-9a-f]+)\)", text):
-        found.append("a Terminate")
-    return found
+    fpdus = len(numbers(SIZE, text))
+    if flags and set(flags) <= {"True", "Set"} and good != fpdus:
+        yield "%d right CRCs for %d FPDUs" % (good, fpdus)
+
+
+# What holds for connections that ended well: each gives complaints.
+CHECKS = (
+    ("no malformed frame (P-RDMAP-21, V-CM-3)", malformed),
+    ("connection set-up (M-MPA-20)", set_up),
+    ("FPDU sizes (M-MPA-10)", sizes),
+    ("versions (D-DDP-2)", versions),
+    ("no Terminate", no_terminate),
+    ("CRC (M-MPA-5, D-DDP-27)", crcs),
+)
+
+
+def judge(text):
+    """Complaints about a capture of connections that ended well."""
+    return [line for _, check in CHECKS for line in check(text)]
