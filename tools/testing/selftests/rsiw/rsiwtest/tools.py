@@ -116,7 +116,7 @@ class Perftest:
         return out
 
     def wait_connected(self):
-        """Waits until both have a connection."""
+        """Waits until both have their connections."""
         for proc in (self.server, self.client):
             wait_connected(self.t, proc)
 
@@ -140,12 +140,12 @@ def stream(t, path, tool, seconds, *extra):
 
 
 def wait_connected(t, proc, timeout=20):
-    """Waits until the process has a connection."""
+    """Waits until a perftest has its connections: one to agree, one for data."""
     end = time.monotonic() + t.left(timeout)
     while True:
         cms = json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))
-        if any(c.get("pid") == proc.pid and c.get("state") == "CONNECT"
-               for c in cms):
+        if sum(c.get("pid") == proc.pid and c.get("state") == "CONNECT"
+               for c in cms) >= 2:
             return
         if proc.poll() is not None:
             raise Fail("%s ends with status %s instead of connecting:\n%s" % (
