@@ -7,7 +7,7 @@ import re
 import time
 
 from rsiwtest.core import Fail, test
-from rsiwtest.machine import LOCAL
+from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tools import perftest
 from rsiwtest.topo import IF_A, NS_A, sh, status
 
@@ -36,12 +36,8 @@ def objects(kind, pid):
 
 def used(t, pid):
     """A connected program's objects are shown as they are."""
-    end = time.monotonic() + 10
-    while not any(q["state"] == "RTS" for q in objects("qp", pid)):
-        if time.monotonic() > end:
-            raise Fail("no QP in RTS: %s" % objects("qp", pid))
-        t.left()
-        time.sleep(0.1)
+    wait_until("a QP is in RTS", t.left(10), lambda: any(
+        q["state"] == "RTS" for q in objects("qp", pid)))
     qp = objects("qp", pid)[0]
     if not 0 < qp["lqpn"] < 1 << 24 or qp["type"] != "RC":
         raise Fail("QP: %s" % qp)
@@ -165,11 +161,7 @@ def memory_cgroup(t):
         most = max(most, charged("vmalloc"))
     client.reap()
     server.reap()
-    end = time.monotonic() + 10
-    while charged("vmalloc"):
-        if time.monotonic() > end:
-            raise Fail("%d octets stay charged" % charged("vmalloc"))
-        time.sleep(0.1)
+    wait_until("nothing stays charged", 10, lambda: not charged("vmalloc"))
     os.rmdir(GROUP)
 
 

@@ -10,6 +10,7 @@ import signal
 import time
 
 from rsiwtest.core import Fail, test
+from rsiwtest.machine import wait_until
 from rsiwtest.tools import rping
 
 
@@ -97,11 +98,8 @@ def greedy(t):
         # 16 would be as many as all of it holds.
         if not rows or max(rows) > 24:
             raise Fail("it got %s queue pairs" % rows[-1:])
-        end = time.monotonic() + 10
-        while charged() > 1 << 20:
-            if time.monotonic() > end:
-                raise Fail("%d octets stay charged" % charged())
-            time.sleep(0.1)
+        wait_until("next to nothing stays charged", 10,
+                   lambda: charged() <= 1 << 20)
         beside.expect(t.left(60))
     finally:
         t.reap()

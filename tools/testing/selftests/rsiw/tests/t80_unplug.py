@@ -6,6 +6,7 @@ import socket
 import time
 
 from rsiwtest.core import Fail, test
+from rsiwtest.machine import wait_until
 from rsiwtest.tools import stream
 from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, inside, sh, status
 
@@ -94,18 +95,16 @@ def connecting(t):
 @test("unplug-netns-del", limit=120, cost=8)
 def netns_del(t):
     """Deleting both network namespaces ends their devices."""
-    server = t.start("rping", "-s", "-P", "-a", t.topo.wire.addr4, "-p",
-                     t.port(), netns=NS_A)
-    time.sleep(0.5)
+    port = t.port()
+    server = t.start("rping", "-s", "-P", "-a", t.topo.wire.addr4, "-p", port,
+                     netns=NS_A)
+    server.wait_listening(port)
     for ns in (NS_A, NS_B):
         sh("ip", "netns", "del", ns)
     # The process keeps its namespace alive: it goes with the process.
     server.reap()
-    end = time.monotonic() + 15
-    while {t.topo.dev_a, t.topo.dev_b} & set(t.topo.links()):
-        if time.monotonic() > end:
-            raise Fail("devices outlive their namespaces: %s" % t.topo.links())
-        time.sleep(0.2)
+    wait_until("the devices go with their namespaces", 15, lambda: not (
+        {t.topo.dev_a, t.topo.dev_b} & set(t.topo.links())))
     t.topo.changed = True
 
 

@@ -8,6 +8,7 @@ import struct
 import time
 
 from rsiwtest.core import Fail, test
+from rsiwtest.machine import wait_until
 from rsiwtest.tools import perftest, rping, stream
 from rsiwtest.topo import (IF_A, IF_B, NS_A, NS_B, Path, sh, status)
 
@@ -36,9 +37,8 @@ def tun(t):
         local_rping(t, t.type + "_tun", "10.79.0.1")
     finally:
         os.close(fd)
-    time.sleep(0.5)
-    if t.type + "_tun" in t.topo.links():
-        raise Fail("the device outlives its interface")
+    wait_until("the device goes with its interface", 5,
+               lambda: t.type + "_tun" not in t.topo.links())
 
 
 @test("ipv6-only", cost=5)
@@ -71,11 +71,8 @@ def down_up(t):
     # TCP goes on where it was.
     client.expect(t.left(40))
     server.expect(t.left(20))
-    end = time.monotonic() + 5
-    while t.topo.links().get(t.topo.dev_b) != "ACTIVE":
-        if time.monotonic() > end:
-            raise Fail("the port does not come back")
-        time.sleep(0.1)
+    wait_until("the port comes back", 5,
+               lambda: t.topo.links().get(t.topo.dev_b) == "ACTIVE")
     rping(t, path, count=50)
 
 
