@@ -13,10 +13,11 @@ UPPER = ("rpcordma", "smb_direct", "nvme-rdma", "iser", "rpc", "nfs")
 # Payload of a segment; length field and CRC of an FPDU are in it, too.
 SEGMENT = 1448
 LARGEST = SEGMENT - 6
-# Of a packet: whose it is, its payload, the ULPDUs that end in it, and whether
-# the peer's window ends there.
-FIELDS = ("ip.src", "tcp.stream", "tcp.len", "iwarp_mpa.ulpdulength",
-          "tcp.analysis.window_full")
+# Of a packet: whose it is, up to where the other one may send, the payload and
+# where it ends, the ULPDUs that end in it, and whether it is one that counts.
+FIELDS = ("ip.src", "ip.dst", "tcp.stream", "tcp.ack", "tcp.window_size",
+          "tcp.len", "tcp.nxtseq", "iwarp_mpa.ulpdulength", "iwarp_mpa.req",
+          "iwarp_mpa.rep", "tcp.analysis.retransmission")
 SIZE = r"ULPDU length: (\d+)"
 
 
@@ -66,24 +67,28 @@ def are_whole(length, fpdus):
 def misaligned(pcap, sources):
     """Complaints about FPDUs that are in more than one segment (M-MPA-12).
 
-    TCP fills the peer's window to the octet; what it cuts there stays out of
-    step up to the end of what it was given in one piece.
+    TCP fills the peer's window to the octet, also one that has become larger by
+    the time it sends; what it cuts there stays out of step up to the end of what
+    it was given in one piece.
     """
-    how = ["-Y", "tcp.len > 0 && !iwarp_mpa.req && !iwarp_mpa.rep && "
-           "!tcp.analysis.retransmission", "-T", "fields", "-E",
-           "occurrence=a"]
+    how = ["-Y", "tcp", "-T", "fields", "-E", "occurrence=a"]
     for field in FIELDS:
         how += ["-e", field]
-    begun, good, behind, bad = {}, 0, 0, []
+    windows, begun, good, behind, bad = {}, {}, 0, 0, []
     for line in tshark(pcap, *how).splitlines():
-        source, stream, length, sizes, is_full = line.split("\t")
-        if source not in sources:
+        (source, dest, stream, ack, window, length, end, sizes,
+         *other) = line.split("\t")
+        if ack:
+            ends = windows.setdefault((dest, stream), set())
+            ends.add(int(ack) + int(window))
+        if source not in sources or length == "0" or any(other):
             continue
         # Length field and ULPDU, padded, and the CRC.
         fpdus = [(int(n) + 5) // 4 * 4 + 4 for n in sizes.split(",") if n]
         before = begun.get((source, stream), 0)
         after = before + int(length) - sum(fpdus)
         begun[source, stream] = after
+        is_full = int(end) in windows.get((source, stream), ())
         if before or (after and is_full):
             behind += 1
         elif after == 0 and are_whole(int(length), fpdus):
