@@ -40,6 +40,8 @@ def verify(t, target, sizes=SIZES, depth=8, netns=None, timeout=None):
 
 def endless(t, target, seconds, sizes=SIZES, netns=None):
     """Mixed traffic that is verified for so many seconds."""
-    # Reads find what this very run has written, and nothing else.
+    # Reads find what this very run has written, and nothing else. Of two writes
+    # of the same block at once either may be the last, or the last of a part.
     return start(t, target, "randwrite", sizes, netns=netns, extra=(
-        "--time_based", "--runtime=%d" % seconds, "--verify_backlog=16"))
+        "--time_based", "--runtime=%d" % seconds, "--verify_backlog=16",
+        "--serialize_overlap=1"))
