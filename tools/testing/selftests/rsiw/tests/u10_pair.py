@@ -23,11 +23,13 @@ def server_may_begin(t, path):
     return path is t.topo.to_peer or t.topo.is_alike()
 
 
-def both(t, work, *args, begins=False):
+def both(t, work, *args, begins=False, ours=False):
     """Does the work both ways, a subtest each; only the way that can be where
-    the server begins."""
+    the server begins, and only with a server of our driver if it is to be ours."""
     for path in t.topo.paths:
         if begins and not server_may_begin(t, path):
+            continue
+        if ours and path is t.topo.to_peer and not t.topo.is_alike():
             continue
         with t.sub(path.name):
             t.topo.ensure()
