@@ -69,8 +69,7 @@ static void dma_remote(struct kv *k, enum ib_wr_opcode op, u32 want)
 	a = m->va;
 	b = n->va;
 	kv_ok(k, a[0] == 0x29 && !b[0], "data went through");
-	kv_ok(k, atomic_read(&p->b.events[IB_EVENT_QP_ACCESS_ERR]) == 1,
-	      "no event");
+	kv_events(k, &p->b, IB_EVENT_QP_ACCESS_ERR, 1);
 }
 
 static void dma_remote_write(struct kv *k)

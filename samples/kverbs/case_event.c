@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Asynchronous events: each at its own cause, and only there. */
-#include <linux/delay.h>
-
 #include "kv.h"
 
 #define LEN 64
@@ -20,16 +18,8 @@ static int total(const struct kv_ep *ep)
 static bool events(struct kv *k, struct kv_ep *ep, enum ib_event_type event,
 		   int n)
 {
-	int i;
-
-	for (i = 0; i < KV_WAIT_MS / 20 && atomic_read(&ep->events[event]) < n;
-	     i++)
-		msleep(20);
-	msleep(KV_QUIET_MS);
-	return kv_ok(k, atomic_read(&ep->events[event]) == n &&
-		     total(ep) == n, "%d of event %s, %d in all",
-		     atomic_read(&ep->events[event]), ib_event_msg(event),
-		     total(ep));
+	return kv_events(k, ep, event, n) &&
+	       kv_ok(k, total(ep) == n, "%d events in all", total(ep));
 }
 
 static bool no_events(struct kv *k, struct kv_ep *ep)

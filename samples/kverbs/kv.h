@@ -202,6 +202,8 @@ bool kv_reg(struct kv *k, struct kv_ep *ep, struct kv_mr *mr, u32 key,
 bool kv_send_inv(struct kv *k, struct kv_pair *p, u32 key, u32 want);
 /* Nothing completes for a while. */
 bool kv_quiet(struct kv *k, struct ib_cq *cq);
+/* After a while: @n of the event. */
+bool kv_events(struct kv *k, struct kv_ep *ep, enum ib_event_type event, int n);
 bool kv_state(struct kv *k, struct kv_ep *ep, enum ib_qp_state want);
 int kv_modify(struct kv_ep *ep, enum ib_qp_state to);
 

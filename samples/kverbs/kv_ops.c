@@ -142,6 +142,18 @@ bool kv_quiet(struct kv *k, struct ib_cq *cq)
 		     ib_wc_status_msg(wc.status));
 }
 
+bool kv_events(struct kv *k, struct kv_ep *ep, enum ib_event_type event, int n)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(KV_WAIT_MS);
+
+	while (atomic_read(&ep->events[event]) < n && time_before(jiffies, end))
+		msleep(20);
+	msleep(KV_QUIET_MS);
+	return kv_ok(k, atomic_read(&ep->events[event]) == n,
+		     "%d of event %s", atomic_read(&ep->events[event]),
+		     ib_event_msg(event));
+}
+
 bool kv_state(struct kv *k, struct kv_ep *ep, enum ib_qp_state want)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(KV_WAIT_MS);
