@@ -99,11 +99,12 @@ pub fn add(list: &mut List) {
             for read in &reads {
                 c.ask(read)?;
             }
+            // Before a response begins, a FIN prevents it.
+            let mut seg = c.tcp.ulpdu()?;
             c.tcp.fin();
             // TCP has not taken all of them by then: the rest of one message is missing.
             let mut octets = 0;
             loop {
-                let seg = c.tcp.ulpdu()?;
                 if seg[1] != READ_RESP {
                     let want = terminate(0x0207, None);
                     if seg != want {
@@ -119,6 +120,7 @@ pub fn add(list: &mut List) {
                     ));
                 }
                 octets += seg.len() as u64 - 14;
+                seg = c.tcp.ulpdu()?;
             }
             c.tcp.expect_end(End::Fin)?;
             if octets == 0 || octets >= 8 * 65536 {
