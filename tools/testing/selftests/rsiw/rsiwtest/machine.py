@@ -99,12 +99,16 @@ LOCAL = Machine()
 
 
 def wait_until(what, seconds, condition):
-    """Waits until `condition` returns something true, and returns it."""
+    """Waits until `condition` returns something true, and returns it.
+
+    `what` is what is waited for, or a function that says it when it did not come.
+    """
     end = time.monotonic() + seconds
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > end:
-            raise Fail("not within %.0f s: %s" % (seconds, what))
+            raise Fail("not within %.0f s: %s"
+                       % (seconds, what() if callable(what) else what))
         time.sleep(0.1)

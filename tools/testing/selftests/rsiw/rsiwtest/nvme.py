@@ -130,13 +130,13 @@ class Host:
 
     def gone(self, seconds):
         """Waits until the controller is no more."""
-        wait_until("the end of %s (%s)" % (self.name, self.state()), seconds,
-                   lambda: not self.there())
+        wait_until(lambda: "the end of %s (%s)" % (self.name, self.state()),
+                   seconds, lambda: not self.there())
 
     def live(self, seconds):
         """Waits until the controller works."""
-        wait_until("%s is live (%s)" % (self.name, self.state()), seconds,
-                   lambda: self.state() == "live")
+        wait_until(lambda: "%s is live (%s)" % (self.name, self.state()),
+                   seconds, lambda: self.state() == "live")
 
     def disk(self):
         """The block device of the namespace, once it has been found."""

@@ -161,7 +161,8 @@ def memory_cgroup(t):
         most = max(most, charged("vmalloc"))
     client.reap()
     server.reap()
-    wait_until("nothing stays charged", 10, lambda: not charged("vmalloc"))
+    wait_until(lambda: "nothing of %d octets stays charged" % charged("vmalloc"),
+               10, lambda: not charged("vmalloc"))
     os.rmdir(GROUP)
 
 

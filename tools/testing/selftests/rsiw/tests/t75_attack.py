@@ -98,8 +98,8 @@ def greedy(t):
         # 16 would be as many as all of it holds.
         if not rows or max(rows) > 24:
             raise Fail("it got %s queue pairs" % rows[-1:])
-        wait_until("next to nothing stays charged", 10,
-                   lambda: charged() <= 1 << 20)
+        wait_until(lambda: "little of %d octets stays charged" % charged(),
+                   10, lambda: charged() <= 1 << 20)
         beside.expect(t.left(60))
     finally:
         t.reap()

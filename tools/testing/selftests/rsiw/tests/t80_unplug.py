@@ -103,8 +103,12 @@ def netns_del(t):
         sh("ip", "netns", "del", ns)
     # The process keeps its namespace alive: it goes with the process.
     server.reap()
-    wait_until("the devices go with their namespaces", 15, lambda: not (
-        {t.topo.dev_a, t.topo.dev_b} & set(t.topo.links())))
+
+    def left():
+        return {t.topo.dev_a, t.topo.dev_b} & set(t.topo.links())
+
+    wait_until(lambda: "the namespaces take along %s" % ", ".join(sorted(left())),
+               15, lambda: not left())
     t.topo.changed = True
 
 
