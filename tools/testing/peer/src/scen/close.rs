@@ -10,13 +10,13 @@ use crate::net::{End, Res, SOON};
 use crate::scenario::List;
 use crate::world::{op, World};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// More than the driver gives Closing and Terminate.
-const PATIENCE: Duration = Duration::from_millis(6500);
+/// More than the 5 s that the driver gives Closing and Terminate.
+const PATIENCE: Duration = Duration::from_secs(12);
 
-/// The next event of the slot that is not ESTABLISHED is the end, told once.
-fn disconnected(w: &World, slot: usize) -> Res {
+/// The events of the slot but ESTABLISHED, until no more come.
+fn events_to_end(w: &World, slot: usize) -> Res<Vec<String>> {
     let mut events = Vec::new();
     while let Some(event) =
         w.ep.event(slot, if events.is_empty() { SOON } else { 30 })?
@@ -25,6 +25,12 @@ fn disconnected(w: &World, slot: usize) -> Res {
             events.push(event.name);
         }
     }
+    Ok(events)
+}
+
+/// The next event of the slot that is not ESTABLISHED is the end, told once.
+fn disconnected(w: &World, slot: usize) -> Res {
+    let events = events_to_end(w, slot)?;
     if events != ["DISCONNECTED"] {
         return Err(format!("events {events:?}"));
     }
@@ -283,17 +289,10 @@ pub fn add(list: &mut List) {
                 w.ep.say(&format!("create {slot}"))?;
                 // It may fail, or succeed and be followed by the end.
                 if w.ep.say(&format!("accept {slot}")).is_ok() {
-                    let mut last = None;
-                    while let Some(event) =
-                        w.ep.event(slot, if last.is_none() { SOON } else { 50 })?
-                    {
-                        last = Some(event.name);
-                    }
-                    if !matches!(
-                        last.as_deref(),
-                        Some("DISCONNECTED" | "CONNECT_ERROR" | "REJECTED")
-                    ) {
-                        return Err(format!("last event {last:?}"));
+                    let events = events_to_end(w, slot)?;
+                    let ends = ["DISCONNECTED", "CONNECT_ERROR", "REJECTED"];
+                    if events.len() != 1 || !ends.contains(&events[0].as_str()) {
+                        return Err(format!("events {events:?}"));
                     }
                 }
                 w.clean()?;
@@ -333,13 +332,13 @@ pub fn add(list: &mut List) {
                 stuck.post(id, op::WRITE, 131_072, 262_144, "raddr=4096 rkey=1")?;
             }
             stuck.tcp.fpdu(&ulpdu)?;
-            sleep(PATIENCE);
+            let start = Instant::now();
             for c in [&terminated, &closing, &stuck] {
-                let now = w.ep.state(c.slot)?;
-                if now != state::ERR {
-                    return Err(format!("state {now} after {PATIENCE:?}"));
-                }
                 disconnected(w, c.slot)?;
+                w.ep.expect_state(c.slot, state::ERR)?;
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(format!("{:?} until the end", start.elapsed()));
             }
             Ok(())
         },

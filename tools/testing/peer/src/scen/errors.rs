@@ -7,7 +7,7 @@
 use crate::bytes::{self, tagged, untagged, write, READ_REQ, READ_RESP, SEND, TERMINATE, WRITE};
 use crate::bytes::{T, T_LAST, U, U_LAST};
 use crate::ep::{event, status};
-use crate::net::Res;
+use crate::net::{Res, SOON};
 use crate::scenario::List;
 use crate::world::{Conn, World};
 
@@ -223,7 +223,7 @@ pub fn add(list: &mut List) {
                 bad_on(&mut c, 0x1205, event::NONE, |_| ulpdu.clone())?;
                 c.expect_wc("r", 0, status::LOC_LEN_ERR)?;
                 drop(c.tcp);
-                if w.ep.wc(c.slot, "r", 5000)?.map(|wc| wc.status) != Some(status::FLUSHED) {
+                if w.ep.wc(c.slot, "r", SOON)?.map(|wc| wc.status) != Some(status::FLUSHED) {
                     return Err("the other receive is not flushed".into());
                 }
                 w.clean()?;

@@ -6,7 +6,7 @@
 
 use crate::bytes::{self, hex, send, tagged, terminate, write, T, T_LAST, WRITE};
 use crate::ep::{event, state};
-use crate::net::{End, Res, SOON};
+use crate::net::{End, Res, END};
 use crate::scenario::List;
 use crate::world::{op, Conn, World};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ pub fn add(list: &mut List) {
             for id in 0..12 {
                 let start = Instant::now();
                 c.post(id, op::WRITE, FROM, 262_144, &to())?;
-                if start.elapsed() > Duration::from_secs(2) {
+                if start.elapsed() > Duration::from_secs(8) {
                     return Err(format!("{:?} for post {id}", start.elapsed()));
                 }
             }
@@ -138,9 +138,9 @@ pub fn add(list: &mut List) {
                 }
             }
             c.say("destroy", "")?;
-            let (rest, end) = c.tcp.rest(SOON)?;
+            let (rest, end) = c.tcp.rest(END)?;
             if end.is_none() {
-                return Err(format!("no end within {SOON} ms, busy: {busy}"));
+                return Err(format!("no end within {END} ms, busy: {busy}"));
             }
             if !busy && !rest.is_empty() {
                 return Err(format!("{} octets before the end", rest.len()));

@@ -99,7 +99,7 @@ pub fn add(list: &mut List) {
             let start = Instant::now();
             beside.send(b"x")?;
             beside.received(0, 1)?;
-            if start.elapsed() > Duration::from_secs(2) {
+            if start.elapsed() > Duration::from_secs(8) {
                 return Err(format!("{:?} for a Send", start.elapsed()));
             }
             works(w)
@@ -119,7 +119,7 @@ pub fn add(list: &mut List) {
                 slow.post(id, op::WRITE, 131_072, 262_144, "raddr=4096 rkey=1")?;
             }
             let took = five(&mut beside, &read)?;
-            if took > 4 * alone + Duration::from_secs(1) {
+            if took > 4 * alone + Duration::from_secs(8) {
                 return Err(format!("{took:?} for five Reads, {alone:?} without it"));
             }
             Ok(())
@@ -187,9 +187,9 @@ fn five(c: &mut Conn, read: &Read) -> Res<Duration> {
     Ok(start.elapsed())
 }
 
-/// A connection has been served in time.
+/// A connection has been served in time: not behind one that has 15 s to say something.
 fn soon(start: Instant) -> Res {
-    if start.elapsed() > Duration::from_secs(3) {
+    if start.elapsed() > Duration::from_secs(12) {
         return Err(format!("{:?} for a connection", start.elapsed()));
     }
     Ok(())

@@ -7,7 +7,7 @@ use crate::bytes::{
     self, fpdu, fpdu_odd, terminate, terminate_raw, untagged, write, TERMINATE, U, U_LAST,
 };
 use crate::ep::{event, state, status};
-use crate::net::{End, Res, SOON};
+use crate::net::{End, Res, END, SOON};
 use crate::scenario::List;
 use crate::world::{op, Conn, World};
 
@@ -167,7 +167,7 @@ pub fn add(list: &mut List) {
                 c.sync()?;
                 c.tcp
                     .fpdu(&untagged(control, TERMINATE, 0, at, &[0x11, 0, 0, 0]))?;
-                let (_, end) = c.tcp.rest(SOON)?;
+                let (_, end) = c.tcp.rest(END)?;
                 end.ok_or(format!("{at:?}: the stream does not end"))?;
             }
             Ok(())
