@@ -40,7 +40,7 @@ class Test:
 _tests = []
 
 
-def test(name, limit=60, cost=3, only_type=None, long=False, pair=False,
+def test(name, limit=300, cost=3, only_type=None, long=False, pair=False,
          where="/", last=False):
     """Registers the decorated function as a test."""
     def register(func):

@@ -8,6 +8,7 @@ be asked for the same over XML-RPC (see agent and peer).
 import os
 import time
 
+from . import topo
 from .core import Fail
 from .topo import make_nodes, sh, status
 
@@ -101,8 +102,10 @@ LOCAL = Machine()
 def wait_until(what, seconds, condition):
     """Waits until `condition` returns something true, and returns it.
 
-    `what` is what is waited for, or a function that says it when it did not come.
+    On a debugging kernel it may take longer than `seconds`. `what` is what is
+    waited for, or a function that says it when it did not come.
     """
+    seconds *= topo.slow
     end = time.monotonic() + seconds
     while True:
         value = condition()

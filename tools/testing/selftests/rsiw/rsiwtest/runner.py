@@ -26,7 +26,7 @@ tasks when something hangs, and results.json."""
 SLOW = 6
 
 # How long what a closed process held may take to go away.
-SETTLE_SECONDS = 3
+SETTLE_SECONDS = 10
 
 
 class Env:
@@ -96,11 +96,11 @@ def parse(argv):
     return args
 
 
-def settle(topo):
+def settle(env):
     """Waits a little for closed objects; what stays is text."""
-    end = time.monotonic() + SETTLE_SECONDS
+    end = time.monotonic() + SETTLE_SECONDS * env.slow
     while True:
-        left = topo.leftovers()
+        left = env.topo.leftovers()
         if not left or time.monotonic() > end:
             return left
         time.sleep(0.1)
@@ -194,9 +194,9 @@ def run_one(env, test, log):
 
 
 def leftovers(env, res):
-    left = settle(env.topo)
+    left = settle(env)
     if left:
-        res.fail("left behind in %d s: %s" % (SETTLE_SECONDS, left))
+        res.fail("left behind: %s" % left)
         # Count from here, or every later test would fail as well.
         env.topo.baseline = env.topo.resources()
 

@@ -7,10 +7,11 @@ import signal
 import time
 
 from .core import Fail, TimedOut
+from .machine import wait_until
 from .topo import sh
 
 
-def rping(t, path, count=1000, size=64, v6=False, timeout=60):
+def rping(t, path, count=1000, size=64, v6=False):
     """rping with validation; both ends must end well."""
     addr, port = path.addr6 if v6 else path.addr4, t.port()
     count = t.rounds(count)
@@ -23,8 +24,8 @@ def rping(t, path, count=1000, size=64, v6=False, timeout=60):
     server = t.start("rping", "-s", *args, netns=path.server_ns)
     server.wait_listening(port)
     client = t.start("rping", "-c", *args, netns=path.client_ns)
-    out = client.expect(t.left(timeout))
-    server.expect(t.left(10))
+    out = client.expect(t.left())
+    server.expect(t.left(30))
     # What it says of the end is written in between.
     done = out.replace("client DISCONNECT EVENT...\n", "").count("rdma-ping-")
     if counted and done != count:
@@ -44,8 +45,8 @@ def has_events(tool):
     return not tool.startswith("ib_write") and tool != "ib_send_bw"
 
 
-def perftest(t, path, tool, size, iters, *extra, qps=1, events=False, v6=False,
-             timeout=60):
+def perftest(t, path, tool, size, iters, *extra, qps=1, events=False,
+             v6=False):
     """One run of a perftest program over rdma_cm; the client's output."""
     iters = t.rounds(iters)
     args = ["-s", size, "-n", iters, *extra]
@@ -57,7 +58,7 @@ def perftest(t, path, tool, size, iters, *extra, qps=1, events=False, v6=False,
         args += ["--ipv6-addr"]
     pair = Perftest(t, path, tool, *args, v6=v6)
     pair.connect()
-    out = pair.finish(timeout)
+    out = pair.finish()
     rows = [r for r in _ROW.findall(out) if int(r[0]) == size]
     if not rows:
         raise Fail("%s prints no result:\n%s" % (
@@ -107,49 +108,54 @@ class Perftest:
         self.connect()
         return True
 
-    def finish(self, timeout):
+    def finish(self):
         """Waits for both to end well; the client's output."""
-        self.client.wait(self.t.left(timeout))
-        self.lost_its_race()
-        out = self.client.expect(self.t.left(timeout))
-        self.server.expect(self.t.left(15))
+        self.client.wait(self.t.left())
+        while self.lost_its_race():
+            self.client.wait(self.t.left())
+        out = self.client.expect(self.t.left())
+        self.server.expect(self.t.left(30))
         return out
 
-    def wait_connected(self):
-        """Waits until both have their connections."""
-        for proc in (self.server, self.client):
-            wait_connected(self.t, proc)
+    def wait_flowing(self):
+        """Waits until there is data on the way, not only a connection."""
+        netns = self.path.server_ns
+        flowing = octets(netns) + (1 << 20)
+        end = time.monotonic() + self.t.left(30)
+        while octets(netns) < flowing:
+            both = (self.server, self.client)
+            if any(proc.poll() is not None for proc in both):
+                if not self.lost_its_race():
+                    raise Fail("\n".join("%s, status %s, before data flows:\n%s"
+                                         % (proc, proc.poll(), proc.tail())
+                                         for proc in both))
+            elif time.monotonic() > end:
+                raise TimedOut("no data flows:\n%s\n%s" % (
+                    self.server.tail(), self.client.tail()))
+            time.sleep(0.1)
+
+
+def wait_connected(t, path):
+    """Waits until both ends, which are in two guests, have a connection."""
+    def connected(machine):
+        qps = json.loads(machine.sh("rdma", "-j", "resource", "show", "qp"))
+        return any(qp["state"] == "RTS" for qp in qps)
+
+    for netns in (path.server_ns, path.client_ns):
+        wait_until("a connection", 20, lambda: connected(t.machine(netns)))
+
+
+def octets(netns):
+    """What IPv4 received in a network namespace."""
+    names, values = (line.split() for line in sh(
+        "cat", "/proc/net/netstat", netns=netns).splitlines()
+        if line.startswith("IpExt:"))
+    return int(values[names.index("InOctets")])
 
 
 def stream(t, path, tool, seconds, *extra):
     """A perftest that runs for long, returned when its data flows."""
     pair = Perftest(t, path, tool, "-s", 65536, "-D", seconds, *extra)
     pair.connect()
-    try:
-        pair.wait_connected()
-    except Fail:
-        if not pair.lost_its_race():
-            raise
-        pair.wait_connected()
-    # So that there is data on the way, not only a connection.
-    time.sleep(0.5)
-    for proc in (pair.server, pair.client):
-        if proc.poll() is not None:
-            raise Fail("%s ended early:\n%s" % (proc, proc.tail()))
+    pair.wait_flowing()
     return pair.server, pair.client
-
-
-def wait_connected(t, proc, timeout=20):
-    """Waits until a perftest has its connections: one to agree, one for data."""
-    end = time.monotonic() + t.left(timeout)
-    while True:
-        cms = json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))
-        if sum(c.get("pid") == proc.pid and c.get("state") == "CONNECT"
-               for c in cms) >= 2:
-            return
-        if proc.poll() is not None:
-            raise Fail("%s ends with status %s instead of connecting:\n%s" % (
-                proc, proc.poll(), proc.tail()))
-        if time.monotonic() > end:
-            raise TimedOut("%s does not connect:\n%s" % (proc, proc.tail()))
-        time.sleep(0.1)

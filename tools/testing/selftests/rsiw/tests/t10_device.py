@@ -36,7 +36,7 @@ def objects(kind, pid):
 
 def used(t, pid):
     """A connected program's objects are shown as they are."""
-    wait_until("a QP is in RTS", t.left(10), lambda: any(
+    wait_until("a QP is in RTS", 10, lambda: any(
         q["state"] == "RTS" for q in objects("qp", pid)))
     qp = objects("qp", pid)[0]
     if not 0 < qp["lqpn"] < 1 << 24 or qp["type"] != "RC":
@@ -123,7 +123,7 @@ def limits(t):
     t.own("limits", t.topo.wire, "--mtu", 1500)
 
 
-@test("negative", limit=90, cost=4)
+@test("negative", cost=4)
 def negative(t):
     """What iWARP cannot do ends in a clean error (verbs)."""
     t.own("negative", t.topo.loopback)

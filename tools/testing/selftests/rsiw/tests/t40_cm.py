@@ -33,7 +33,7 @@ def ucmatose_10(t):
             ucmatose(t, path, 10)
 
 
-@test("ucmatose-500", limit=120, cost=15)
+@test("ucmatose-500", cost=15)
 def ucmatose_500(t):
     """ucmatose -c 500: that many connections of one process."""
     ucmatose(t, t.topo.wire, 500)
@@ -65,13 +65,13 @@ def xclient(t):
     server.expect(t.left(10))
 
 
-@test("connect-500", limit=120, cost=15)
+@test("connect-500", cost=15)
 def connect_500(t):
     """500 connects and disconnects in a row."""
     t.own("conns", t.topo.wire, "--count", 500)
 
 
-@test("connect-storm", limit=120, cost=12)
+@test("connect-storm", cost=12)
 def connect_storm(t):
     """Bursts of 50 connections, ended by one side, the other, and both."""
     for side in ("client", "server", "both"):
@@ -81,7 +81,7 @@ def connect_storm(t):
                   "--disconnect", side)
 
 
-@test("qps-200", limit=120, cost=10)
+@test("qps-200", cost=10)
 def qps_200(t):
     """200 connected queue pairs in one process, each used (mmap keys)."""
     for path in t.topo.paths:
@@ -90,7 +90,7 @@ def qps_200(t):
                   "--ping", 256)
 
 
-@test("peer-death", limit=200, cost=20)
+@test("peer-death", cost=20)
 def peer_death(t):
     """A process is killed in each state of a connection."""
     for name in t.run(t.bin("peerdeath"), "--list").split():
@@ -98,7 +98,7 @@ def peer_death(t):
             t.own("peerdeath", t.topo.wire, "--only", name, timeout=40)
 
 
-@test("kill-perftest", limit=60, cost=8)
+@test("kill-perftest", cost=8)
 def kill_perftest(t):
     """kill -9 of ib_write_bw and ib_send_bw in mid-transfer, either side."""
     path = t.topo.wire
@@ -113,7 +113,7 @@ def kill_perftest(t):
                     tool, victim))
 
 
-@test("tcp-noise", limit=60, cost=5)
+@test("tcp-noise", cost=5)
 def tcp_noise(t):
     """Bare TCP connections do not disturb a listener (T-42, T-42b)."""
     path, port = t.topo.wire, t.port()
@@ -140,14 +140,15 @@ def tcp_noise(t):
     took = time.monotonic() - start
     for s in silent:
         s.close()
-    if took > 8:
+    # Behind the silent ones it would be 15 s.
+    if took > 12:
         raise Fail("a connect beside silent ones took %.1f s" % took)
     t.run("rping", "-c", *args, netns=path.client_ns, timeout=20)
     if server.poll() is not None:
         raise Fail("the server ended:\n%s" % server.tail())
 
 
-@test("log-limit", limit=90, cost=6, only_type="rsiw")
+@test("log-limit", cost=6, only_type="rsiw")
 def log_limit(t):
     """A peer has the kernel say something, but not as often as it likes."""
     path, port = t.topo.wire, t.port()

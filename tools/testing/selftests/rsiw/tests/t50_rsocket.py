@@ -22,7 +22,7 @@ def stream(t, tool, path, *options):
     server.expect(t.left(20))
 
 
-@test("rstream", limit=150, cost=20)
+@test("rstream", cost=20)
 def rstream(t):
     """rstream with -T verify in each of its modes."""
     for mode in ("b", "n", "a", "r", "f"):
@@ -35,7 +35,7 @@ def rstream(t):
                    "-C", 10, "-I", 5)
 
 
-@test("riostream", limit=100, cost=10)
+@test("riostream", cost=10)
 def riostream(t):
     """riostream -T verify: direct placement by riowrite."""
     for path, size in ((t.topo.wire, 4096), (t.topo.loopback, 65536)):
@@ -44,7 +44,7 @@ def riostream(t):
                    "-I", 10)
 
 
-@test("rcopy", limit=60, cost=8)
+@test("rcopy", cost=8)
 def rcopy(t):
     """A file copied by rcopy arrives unchanged."""
     path, port = t.topo.wire, t.port()

@@ -4,7 +4,7 @@
 from rsiwtest.core import test
 
 
-@test("integrity-split", limit=150, cost=15)
+@test("integrity-split", cost=15)
 def split(t):
     """Payloads of 1..64 bytes over a page border at every point (T-6)."""
     for path in t.topo.paths:
@@ -12,7 +12,7 @@ def split(t):
             t.own("rsiw_integrity", path, "--only", "split", "--depth", 48)
 
 
-@test("integrity-random", limit=150, cost=25)
+@test("integrity-random", cost=25)
 def random(t):
     """Random operations of all kinds; every byte compared.
 
@@ -24,7 +24,7 @@ def random(t):
             t.own("rsiw_integrity", path, "--only", "random", "--seconds", 10)
 
 
-@test("integrity-small", limit=60, cost=12)
+@test("integrity-small", cost=12)
 def small(t):
     """The same with messages up to 200 bytes and short queues."""
     for path in t.topo.paths:
@@ -33,7 +33,7 @@ def small(t):
                   "--max-size", 200, "--depth", 4)
 
 
-@test("notify", limit=60, cost=8)
+@test("notify", cost=8)
 def notify(t):
     """Completion events: next, solicited, one per arming (T-14).
 
@@ -44,13 +44,13 @@ def notify(t):
             t.own("rsiw_integrity", path, "--only", "notify")
 
 
-@test("access", limit=200, cost=12)
+@test("access", cost=12)
 def access(t):
     """Wrong keys, bounds, rights and sizes: refused, told in time."""
     t.own("access", t.topo.wire)
 
 
-@test("dereg", limit=120, cost=10)
+@test("dereg", cost=10)
 def dereg(t):
     """Deregistration under RDMA Writes and Reads (T-20).
 

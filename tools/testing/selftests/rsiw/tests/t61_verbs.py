@@ -7,13 +7,13 @@ from rsiwtest.core import Skip, test
 from rsiwtest.tools import perftest
 
 
-@test("srq", limit=90, cost=8)
+@test("srq", cost=8)
 def srq(t):
     """Shared receive queues: sizes, limit event, PDs, failures (V-SRQ)."""
     t.parts("srq", t.topo.loopback)
 
 
-@test("srq-perftest", limit=90, cost=10)
+@test("srq-perftest", cost=10)
 def srq_perftest(t):
     """perftest on a shared receive queue.
 
@@ -26,25 +26,25 @@ def srq_perftest(t):
             perftest(t, path, "ib_send_lat", 64, 200, "--use-srq")
 
 
-@test("states", limit=150, cost=25)
+@test("states", cost=25)
 def states(t):
     """All transitions of QP states and what they do (V-ST)."""
     t.parts("states", t.topo.wire)
 
 
-@test("errors", limit=150, cost=20)
+@test("errors", cost=20)
 def errors(t):
     """Completion statuses and events, each at its own cause (V-WC, V-AE)."""
     t.parts("errors", t.topo.loopback)
 
 
-@test("depths", limit=150, cost=15)
+@test("depths", cost=15)
 def depths(t):
     """Read depths, fences, attributes, immediate errors (V-RD, V-QP, V-IMM)."""
     t.parts("depths", t.topo.loopback)
 
 
-@test("regions", limit=150, cost=15)
+@test("regions", cost=15)
 def regions(t):
     """Regions: addresses, registered again, DMA buffers, size (V-MR)."""
     t.parts("regions", t.topo.loopback)
@@ -61,19 +61,19 @@ def regions_big(t):
         t.parts("regions", t.topo.loopback, "--big", 2560)
 
 
-@test("cqresize", limit=100, cost=8)
+@test("cqresize", cost=8)
 def cqresize(t):
     """Completion queues resized under load (V-CQ-11 to V-CQ-13)."""
     t.parts("cqresize", t.topo.loopback)
 
 
-@test("owner", limit=90, cost=8)
+@test("owner", cost=8)
 def owner(t):
     """Connections and processes: others' numbers, ends of processes."""
     t.parts("owner", t.topo.loopback)
 
 
-@test("uverbs", limit=60, cost=4)
+@test("uverbs", cost=4)
 def uverbs(t):
     """Numbers of objects, commands that are not offered, locked memory."""
     t.parts("uverbs", t.topo.loopback)

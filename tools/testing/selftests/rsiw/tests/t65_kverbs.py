@@ -38,7 +38,7 @@ def run_family(t, family):
 
 
 def _register(family, what):
-    @test("kverbs-" + family, limit=240, cost=10)
+    @test("kverbs-" + family, cost=10)
     def run(t):
         run_family(t, family)
     run.__doc__ = "Kernel verbs: %s." % what

@@ -27,7 +27,7 @@ def fails(t, server_argv, client_argv=None, server_ns=None, client_ns=None,
         raise Fail("%s succeeds" % procs[-1])
 
 
-@test("tools-negative", limit=150, cost=15)
+@test("tools-negative", cost=15)
 def tools_negative(t):
     """UD, XRC, atomics, connections without a manager: clean errors (T-45)."""
     path = t.topo.wire

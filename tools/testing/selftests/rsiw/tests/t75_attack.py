@@ -46,7 +46,7 @@ def scribble(t, path, seconds, seed):
     rping(t, path, count=20)
 
 
-@test("scribble", limit=120, cost=9)
+@test("scribble", cost=9)
 def quick(t):
     """A process writes into its mapped queues (V-PRIV-1, V-PRIV-3, T-3)."""
     for path in t.topo.paths:
@@ -54,7 +54,7 @@ def quick(t):
             scribble(t, path, 2, 1)
 
 
-@test("scribble-long", limit=240, cost=140, long=True)
+@test("scribble-long", cost=140, long=True)
 def long(t):
     """The same for a minute on each path, with seeds of its own."""
     for path in t.topo.paths:
@@ -62,7 +62,7 @@ def long(t):
             scribble(t, path, 60, random.randrange(1, 1 << 32))
 
 
-@test("mappings", limit=90, cost=6)
+@test("mappings", cost=6)
 def mappings(t):
     """Mappings wrong, gone, changed, inherited; limits (V-PRIV-2, V-PRIV-3)."""
     t.parts("mappings", t.topo.loopback)
@@ -71,7 +71,7 @@ def mappings(t):
 GROUP = "/sys/fs/cgroup/rsiw-greedy"
 
 
-@test("greedy", limit=90, cost=5)
+@test("greedy", cost=5)
 def greedy(t):
     """A process that wants all memory for its rings gets what it may have.
 

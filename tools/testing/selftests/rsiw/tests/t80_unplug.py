@@ -27,7 +27,7 @@ def unplug(t, path, removed, action, *args):
     t.topo.changed = True
 
 
-@test("unplug-rdma-link-del", limit=120, cost=6)
+@test("unplug-rdma-link-del", cost=6)
 def link_del(t):
     """`rdma link del` with connections, regions and queues in use.
 
@@ -39,7 +39,7 @@ def link_del(t):
         raise Fail("the device is still there")
 
 
-@test("unplug-idle", limit=120, cost=6)
+@test("unplug-idle", cost=6)
 def link_del_idle(t):
     """The same without traffic, 100 connections."""
     unplug(t, t.topo.loopback, "both",
@@ -47,14 +47,14 @@ def link_del_idle(t):
            "--idle", "--conns", 100)
 
 
-@test("unplug-one-side", limit=120, cost=6)
+@test("unplug-one-side", cost=6)
 def link_del_one(t):
     """One side's device goes; the other side gets a disconnect."""
     unplug(t, t.topo.wire, "client",
            lambda: sh("rdma", "link", "del", t.topo.dev_b))
 
 
-@test("unplug-ip-link-del", limit=120, cost=6)
+@test("unplug-ip-link-del", cost=6)
 def ip_link_del(t):
     """`ip link del` of the veth pair under traffic takes both devices.
 
@@ -67,7 +67,7 @@ def ip_link_del(t):
             raise Fail("%s outlives its interface" % dev)
 
 
-@test("unplug-connecting", limit=90, cost=5, only_type="rsiw")
+@test("unplug-connecting", cost=5, only_type="rsiw")
 def connecting(t):
     """`ip link del` does not wait for an answer to a connect."""
     path, port = t.topo.wire, t.port()
@@ -85,14 +85,14 @@ def connecting(t):
     start = time.monotonic()
     sh("ip", "link", "del", IF_B, netns=NS_B)
     took = time.monotonic() - start
-    if took > 8 * t.env.slow:
+    if took > 20 * t.env.slow:
         raise Fail("the removal took %.1f s" % took)
     client.popen.send_signal(signal.SIGCONT)
     client.wait(t.left(20))
     t.topo.changed = True
 
 
-@test("unplug-netns-del", limit=120, cost=8)
+@test("unplug-netns-del", cost=8)
 def netns_del(t):
     """Deleting both network namespaces ends their devices."""
     port = t.port()
@@ -112,7 +112,7 @@ def netns_del(t):
     t.topo.changed = True
 
 
-@test("reload", limit=120, cost=10)
+@test("reload", cost=10)
 def reload(t):
     """The module unloads with its devices and loads again, 5 times."""
     for _ in range(5):
@@ -128,7 +128,7 @@ def reload(t):
     t.topo.changed = True
 
 
-@test("unload-in-use", limit=90, cost=8)
+@test("unload-in-use", cost=8)
 def unload_in_use(t):
     """rmmod while a program holds the device: refused or clean."""
     stream(t, t.topo.wire, "ib_write_bw", 20)
@@ -141,7 +141,7 @@ def unload_in_use(t):
     t.topo.changed = True
 
 
-@test("beside-siw", limit=60, cost=6, only_type="rsiw")
+@test("beside-siw", cost=6, only_type="rsiw")
 def beside_siw(t):
     """The module refuses to load while siw is loaded, and says so."""
     t.need_module("siw")
@@ -160,7 +160,7 @@ def beside_siw(t):
         t.load()
 
 
-@test("before-siw", limit=60, cost=5, only_type="rsiw")
+@test("before-siw", cost=5, only_type="rsiw")
 def before_siw(t):
     """The module leaves the devices of siw alone, which came after it."""
     t.need_module("siw")
@@ -185,7 +185,7 @@ def before_siw(t):
         sh("modprobe", "-r", "siw")
 
 
-@test("siw-link-type", limit=60, cost=6, only_type="rsiw")
+@test("siw-link-type", cost=6, only_type="rsiw")
 def siw_link_type(t):
     """With siw_link_type the link type `siw` works as well."""
     t.unload()

@@ -38,7 +38,7 @@ def use_srq(on):
         sh("modprobe", "-r", "nvmet_rdma")
 
 
-@test("nvme-verify", limit=120, cost=25, last=True)
+@test("nvme-verify", cost=25, last=True)
 def nvme_verify(t):
     """All block sizes through NVMe-oF, verified; in-capsule data."""
     with service(t, inline=16384) as (wire, _), \
@@ -62,7 +62,7 @@ def nvme_verify_long(t):
                 ("256k", "8m"), ("1m", "24m")))
 
 
-@test("nvme-srq", limit=120, cost=20, long=True)
+@test("nvme-srq", cost=20, long=True)
 def nvme_srq(t):
     """The target takes its commands from a shared receive queue."""
     with use_srq(1), service(t) as (wire, _), \
@@ -74,7 +74,7 @@ def nvme_srq(t):
         fio.verify(t, host.disk())
 
 
-@test("nvme-connect-50", limit=200, cost=30, long=True)
+@test("nvme-connect-50", cost=30, long=True)
 def nvme_connect_50(t):
     """50 connects and disconnects, each with a read of the disk."""
     with service(t) as (wire, _):
@@ -86,7 +86,7 @@ def nvme_connect_50(t):
             t.forget()
 
 
-@test("nvme-cli", limit=90, cost=8, long=True)
+@test("nvme-cli", cost=8, long=True)
 def nvme_cli(t):
     """nvme connect, list, disconnect as an administrator does."""
     t.need("nvme")
@@ -118,7 +118,7 @@ def works(t, wire):
               "oflag=direct", timeout=30)
 
 
-@test("nvme-target-restart", limit=150, cost=25, long=True)
+@test("nvme-target-restart", cost=25, long=True)
 def nvme_target_restart(t):
     """The target disconnects everybody in mid-transfer and comes back."""
     with service(t) as (wire, target), Host(LOCAL, wire.path.addr4) as host:
@@ -133,7 +133,7 @@ def nvme_target_restart(t):
         job.expect(t.left(90))
 
 
-@test("nvme-target-gone", limit=150, cost=25, long=True)
+@test("nvme-target-gone", cost=25, long=True)
 def nvme_target_gone(t):
     """The target goes in mid-transfer for good: I/O ends in errors."""
     with service(t) as (wire, target), \
@@ -147,7 +147,7 @@ def nvme_target_gone(t):
         works(t, wire)
 
 
-@test("nvme-link-flap", limit=150, cost=25, long=True)
+@test("nvme-link-flap", cost=25, long=True)
 def nvme_link_flap(t):
     """The interface goes down and up under I/O, either side's."""
     with service(t) as (wire, _), Host(LOCAL, wire.path.addr4) as host:
@@ -162,7 +162,7 @@ def nvme_link_flap(t):
         host.live(30)
 
 
-@test("nvme-link-down", limit=200, cost=60, long=True)
+@test("nvme-link-down", cost=60, long=True)
 def nvme_link_down(t):
     """The interface goes down for good: keep-alive ends the controller."""
     with service(t) as (wire, _), \
@@ -198,21 +198,21 @@ def unplug(t, action, again):
             works(t, wire)
 
 
-@test("nvme-unplug-host", limit=200, cost=20, long=True)
+@test("nvme-unplug-host", cost=20, long=True)
 def unplug_host(t):
     """rdma link del of the host's device under I/O."""
     unplug(t, lambda w: sh("rdma", "link", "del", w.dev_c, timeout=90),
            lambda w: t.topo.add_link(w.dev_c, IF_C))
 
 
-@test("nvme-unplug-target", limit=200, cost=20, long=True)
+@test("nvme-unplug-target", cost=20, long=True)
 def unplug_target(t):
     """rdma link del of the target's device under I/O."""
     unplug(t, lambda w: sh("rdma", "link", "del", w.dev_s, timeout=90),
            lambda w: t.topo.add_link(w.dev_s, IF_S))
 
 
-@test("nvme-unplug-netdev", limit=200, cost=20, long=True)
+@test("nvme-unplug-netdev", cost=20, long=True)
 def unplug_netdev(t):
     """ip link del of the wire under I/O takes both devices at once."""
     # The host waits for its commands' time to be over: nothing tells it that

@@ -49,7 +49,7 @@ def copies(mount, count, size):
         os.unlink(name)
 
 
-@test("nfs-verify", limit=120, cost=25)
+@test("nfs-verify", cost=25)
 def nfs_verify(t):
     """fio through NFS, verified, and copied files."""
     with service(t) as (wire, _), nfs.Mount(LOCAL, wire.path.addr4) as mount:
@@ -78,7 +78,7 @@ def nfs_verify_long(t):
                         raise Fail("small%d" % i)
 
 
-@test("nfs-netns", limit=120, cost=20, long=True, only_type="rsiw")
+@test("nfs-netns", cost=20, long=True, only_type="rsiw")
 def nfs_netns(t):
     """Server and client in network namespaces of their own."""
     path = t.topo.wire
@@ -87,7 +87,7 @@ def nfs_netns(t):
         copies(mount, 2, 3000000)
 
 
-@test("nfs-mount-50", limit=200, cost=40, long=True)
+@test("nfs-mount-50", cost=40, long=True)
 def nfs_mount_50(t):
     """50 mounts and unmounts, each with a file."""
     with service(t) as (wire, _):
@@ -106,7 +106,7 @@ def running(t, mount, seconds):
     return job
 
 
-@test("nfs-server-restart", limit=200, cost=45, long=True)
+@test("nfs-server-restart", cost=45, long=True)
 def nfs_server_restart(t):
     """The server stops in mid-transfer and comes back: no error."""
     with service(t) as (wire, server), \
@@ -119,7 +119,7 @@ def nfs_server_restart(t):
         copies(mount, 1, 100000)
 
 
-@test("nfs-server-gone", limit=200, cost=45, long=True)
+@test("nfs-server-gone", cost=45, long=True)
 def nfs_server_gone(t):
     """The server stops in mid-transfer for good: I/O ends in errors."""
     with service(t) as (wire, server):
@@ -153,21 +153,21 @@ def unplug(t, action, again):
                 copies(mount, 1, 100000)
 
 
-@test("nfs-unplug-client", limit=240, cost=45, long=True)
+@test("nfs-unplug-client", cost=45, long=True)
 def unplug_client(t):
     """rdma link del of the client's device under I/O."""
     unplug(t, lambda w: sh("rdma", "link", "del", w.dev_c, timeout=90),
            lambda w: t.topo.add_link(w.dev_c, IF_C))
 
 
-@test("nfs-unplug-server", limit=240, cost=45, long=True)
+@test("nfs-unplug-server", cost=45, long=True)
 def unplug_server(t):
     """rdma link del of the server's device under I/O."""
     unplug(t, lambda w: sh("rdma", "link", "del", w.dev_s, timeout=90),
            lambda w: t.topo.add_link(w.dev_s, IF_S))
 
 
-@test("nfs-unplug-netdev", limit=240, cost=45, long=True)
+@test("nfs-unplug-netdev", cost=45, long=True)
 def unplug_netdev(t):
     """ip link del of the wire under I/O takes both devices at once."""
     unplug(t, lambda w: sh("ip", "link", "del", IF_S, timeout=90), None)

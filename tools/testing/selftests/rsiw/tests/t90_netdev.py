@@ -37,7 +37,7 @@ def tun(t):
         local_rping(t, t.type + "_tun", "10.79.0.1")
     finally:
         os.close(fd)
-    wait_until("the device goes with its interface", 5,
+    wait_until("the device goes with its interface", 20,
                lambda: t.type + "_tun" not in t.topo.links())
 
 
@@ -54,11 +54,11 @@ def ipv6_only(t):
         sh("ip", "link", "del", "rsdum")
 
 
-@test("down-up", limit=90, cost=10)
+@test("down-up", cost=10)
 def down_up(t):
     """The interface goes down and up under traffic; then all works."""
     path = t.topo.wire
-    server, client = stream(t, path, "ib_write_bw", 6)
+    server, client = stream(t, path, "ib_write_bw", 10)
     sh("ip", "link", "set", IF_B, "down", netns=NS_B)
     state = t.topo.links().get(t.topo.dev_b)
     if state == "ACTIVE":
@@ -71,12 +71,12 @@ def down_up(t):
     # TCP goes on where it was.
     client.expect(t.left(40))
     server.expect(t.left(20))
-    wait_until("the port comes back", 5,
+    wait_until("the port comes back", 20,
                lambda: t.topo.links().get(t.topo.dev_b) == "ACTIVE")
     rping(t, path, count=50)
 
 
-@test("port-events", limit=40, cost=3)
+@test("port-events", cost=3)
 def port_events(t):
     """The link goes down and comes up: programs are told (V-AE-36)."""
     watch = t.start("ibv_asyncwatch", "-d", t.topo.dev_b)
@@ -103,7 +103,7 @@ def secured(netns, here, there, out_spi, in_spi):
            "transport", netns=netns)
 
 
-@test("ipsec", limit=60, cost=6)
+@test("ipsec", cost=6)
 def ipsec(t):
     """RDMA through IPsec; without its keys nothing gets through (M-MPA-35)."""
     path = t.topo.wire
@@ -119,7 +119,7 @@ def ipsec(t):
         raise Fail("the traffic did not go through IPsec:\n%s" % used)
 
 
-@test("address-change", limit=60, cost=6)
+@test("address-change", cost=6)
 def address_change(t):
     """New IP and MAC addresses under a device with connections.
 
@@ -142,7 +142,7 @@ def address_change(t):
     sh("ip", "addr", "del", "10.77.1.2/24", "dev", IF_B, netns=NS_B)
 
 
-@test("mtu", limit=90, cost=10)
+@test("mtu", cost=10)
 def mtu(t):
     """Path MTUs of 576 and 9000, with and without offloads, and a change."""
     def set_mtu(size):
@@ -166,7 +166,7 @@ def mtu(t):
         t.topo.changed = True
 
 
-@test("loss", limit=90, cost=12)
+@test("loss", cost=12)
 def loss(t):
     """Delay, loss, reordering and duplicates on the way.
 
@@ -183,7 +183,7 @@ def loss(t):
           20, "--max-size", 100000)
 
 
-@test("vanishing-peer", limit=90, cost=12)
+@test("vanishing-peer", cost=12)
 def vanishing_peer(t):
     """Packets of a connection disappear: killing still cleans up."""
     server, client = stream(t, t.topo.wire, "ib_send_bw", 30)
@@ -196,7 +196,7 @@ def vanishing_peer(t):
             raise Fail("%s does not die of kill -9" % p)
 
 
-@test("lost-peer", limit=60, cost=8)
+@test("lost-peer", cost=8)
 def lost_peer(t):
     """TCP gives a peer up that does not answer: both sides are told (V-AE-4)."""
     for ns in (NS_A, NS_B):
@@ -208,7 +208,7 @@ def lost_peer(t):
     sh("tc", "qdisc", "add", "dev", IF_B, "root", "netem", "loss", "100%",
        netns=NS_B)
     for proc in both:
-        if proc.wait(t.left(20)) == 0:
+        if proc.wait(t.left(60)) == 0:
             raise Fail("%s ends well:\n%s" % (proc, proc.tail()))
 
 

@@ -11,7 +11,7 @@ from rsiwtest.tools import perftest, rping
 from rsiwtest.topo import A4, B4, IF_A, NS_A
 
 
-@test("capture", limit=150, cost=15)
+@test("capture", cost=15)
 def capture_test(t):
     """The iWARP dissectors find no fault in rping and perftest."""
     t.need("tshark", "tcpdump")

@@ -15,27 +15,27 @@ from rsiwtest.topo import B4
 LINE = re.compile(r"(not )?ok \d+ (.*?)(?: # time=(\d+)ms)?$")
 
 
-def peer(t, command, *args, limit):
+def peer(t, command, *args):
     """Runs the raw peer in the client's namespace; its exit status, or that it
     takes too long, and its output."""
     path = t.topo.wire
     # A verbs program that hangs ends itself before, so that its command is named.
-    own = max(1, int(t.left(limit)) - 5)
+    own = max(1, int(t.left()) - 5)
     proc = t.start(
         t.bin("peer"), command, *args, "--ep", t.bin("peer_ep"),
         "--ep-netns", path.server_ns, "--addr", path.addr4, "--own", B4,
         "--port", t.port(), "--limit", own,
         netns=path.client_ns)
     try:
-        status = proc.wait(t.left(limit))
+        status = proc.wait(t.left())
     except TimedOut as err:
         status = err
     return status, proc.output()
 
 
-def scenarios(t, *args, limit):
+def scenarios(t, *args):
     """Turns the lines of TAP into subtests."""
-    status, text = peer(t, "run", *args, limit=limit)
+    status, text = peer(t, "run", *args)
     notes, plan, seen = [], 0, 0
     for line in text.splitlines():
         found = LINE.match(line)
@@ -60,39 +60,38 @@ def scenarios(t, *args, limit):
         raise Fail("the peer ends with status %d" % status)
 
 
-@test("peer", limit=300, cost=50, only_type="rsiw")
+@test("peer", limit=600, cost=50, only_type="rsiw")
 def quick(t):
     """Every scenario of the raw peer that takes less than a second."""
-    scenarios(t, limit=290)
+    scenarios(t)
 
 
-@test("peer-crc-off", limit=60, cost=4, only_type="rsiw")
+@test("peer-crc-off", cost=4, only_type="rsiw")
 def crc_off(t):
     """The scenarios in which neither side asks for CRCs."""
     with t.loaded_with("mpa_crc=0"):
-        scenarios(t, "--kind", "crc-off", limit=50)
+        scenarios(t, "--kind", "crc-off")
 
 
 @test("peer-long", limit=900, cost=120, only_type="rsiw", long=True)
 def long(t):
     """The scenarios of the raw peer that take long."""
-    scenarios(t, "--kind", "long", limit=890)
+    scenarios(t, "--kind", "long")
 
 
 @test("peer-storm", limit=400, cost=100, only_type="rsiw", long=True)
 def storm(t):
     """The scenarios of the raw peer with many connections or much data."""
     with Quiet(t, "storms"):
-        scenarios(t, "--kind", "storm", limit=390)
+        scenarios(t, "--kind", "storm")
 
 
-@test("peer-random", limit=120, cost=70, only_type="rsiw", long=True)
+@test("peer-random", cost=70, only_type="rsiw", long=True)
 def random(t):
     """Valid traffic of the raw peer, changed at random."""
     seconds = t.env.seconds or 60
     seed = t.env.seed or secrets.randbelow(1 << 31) + 1
-    status, text = peer(t, "random", "--seed", seed, "--seconds", seconds,
-                        limit=seconds + 50)
+    status, text = peer(t, "random", "--seed", seed, "--seconds", seconds)
     t.subtests.append(("seed %d" % seed, not status, ""))
     if isinstance(status, TimedOut):
         raise status

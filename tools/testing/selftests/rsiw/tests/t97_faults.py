@@ -75,25 +75,25 @@ def program(t, kind, *args):
         t.parts("faults", t.topo.loopback, "--dir", failing.dir, *args)
 
 
-@test("faults-objects", limit=150, cost=8, only_type="rsiw", where=FUNCTIONS)
+@test("faults-objects", cost=8, only_type="rsiw", where=FUNCTIONS)
 def objects(t):
     """Allocations that fail in verbs, transfers and ends of connections."""
     program(t, "allocations", "--only", "[!c]*")
 
 
-@test("faults-connect", limit=300, cost=8, only_type="rsiw", where=FUNCTIONS)
+@test("faults-connect", cost=8, only_type="rsiw", where=FUNCTIONS)
 def connect(t):
     """Allocations that fail while connections are made."""
     program(t, "allocations", "--only", "c*")
 
 
-@test("faults-copies", limit=150, cost=3, only_type="rsiw", where=FUNCTIONS)
+@test("faults-copies", cost=3, only_type="rsiw", where=FUNCTIONS)
 def copies(t):
     """Copies from and to programs that fail."""
     program(t, "copies")
 
 
-@test("faults-link", limit=150, cost=12, only_type="rsiw", where=FUNCTIONS)
+@test("faults-link", cost=12, only_type="rsiw", where=FUNCTIONS)
 def link(t):
     """Allocations that fail while devices come and go."""
     name = t.type + "_f"
@@ -114,7 +114,7 @@ def link(t):
         status("ip", "link", "del", "rsdum")
 
 
-@test("faults-netdev", limit=150, cost=12, only_type="rsiw", where=FUNCTIONS)
+@test("faults-netdev", cost=12, only_type="rsiw", where=FUNCTIONS)
 def netdev(t):
     """Allocations that fail while the interface of a device goes away."""
     name = t.type + "_f"
@@ -169,7 +169,7 @@ def every_failure(t, name, failing):
     raise Fail("no end after %d failures" % MOST)
 
 
-@test("faults-module", limit=150, cost=8, only_type="rsiw", where=FUNCTIONS)
+@test("faults-module", cost=8, only_type="rsiw", where=FUNCTIONS)
 def module(t):
     """Allocations that fail while the module is loaded."""
     t.unload()
@@ -184,7 +184,7 @@ def module(t):
     t.topo.ensure()
 
 
-@test("faults-leaks", limit=60, cost=12, only_type="rsiw", where=FUNCTIONS)
+@test("faults-leaks", cost=12, only_type="rsiw", where=FUNCTIONS)
 def leaks(t):
     """Nothing of all that is left: the module goes, and no memory is lost."""
     t.unload()
@@ -194,7 +194,7 @@ def leaks(t):
         raise Fail(found)
 
 
-@test("faults-calls", limit=150, cost=6, only_type="rsiw")
+@test("faults-calls", cost=6, only_type="rsiw")
 def calls(t):
     """Calls of the network and of the RDMA core that fail."""
     t.need_module(CALLS)

@@ -12,7 +12,7 @@ import time
 from rsiwtest import frames
 from rsiwtest.core import Fail, test
 from rsiwtest.pairtopo import NETDEV
-from rsiwtest.tools import has_events, perftest, rping
+from rsiwtest.tools import has_events, perftest, rping, wait_connected
 from tests.t40_cm import ucmatose
 
 
@@ -36,7 +36,7 @@ def both(t, work, *args, begins=False, ours=False):
             work(t, path, *args)
 
 
-@test("pair-rping", limit=120, cost=15, pair=True)
+@test("pair-rping", cost=15, pair=True)
 def pair_rping(t):
     """rping with validation, IPv4 and IPv6, small and large."""
     def work(t, path):
@@ -52,7 +52,7 @@ LAT = ((64, 100), (65536, 10))
 
 
 def _perftest(op, kind):
-    @test("pair-%s-%s" % (op, kind), limit=200, cost=25, pair=True)
+    @test("pair-%s-%s" % (op, kind), cost=25, pair=True)
     def run(t):
         def work(t, path):
             for i, (size, iters) in enumerate(BW if kind == "bw" else LAT):
@@ -72,7 +72,7 @@ for _op in ("send", "write", "read"):
         _perftest(_op, _kind)
 
 
-@test("pair-private-data", limit=60, cost=10, pair=True)
+@test("pair-private-data", cost=10, pair=True)
 def private_data(t):
     """rstream and rcopy: their private data and that of rdma_cm arrive."""
     def work(t, path):
@@ -97,7 +97,7 @@ def meet(t, path, *options):
         side.expect(t.left(65))
 
 
-@test("pair-set-up", limit=200, cost=40, pair=True)
+@test("pair-set-up", cost=40, pair=True)
 def set_up(t):
     """Private data, read depths, rejection, and who ends a connection."""
     # Some keep room for the enhanced set-up within 256 octets.
@@ -121,7 +121,7 @@ def captured(t, name):
     return frames.captured(t, NETDEV, pcap, "tcp and not port 4791")
 
 
-@test("pair-crc", limit=200, cost=40, pair=True, only_type="rsiw")
+@test("pair-crc", cost=40, pair=True, only_type="rsiw")
 def crc(t):
     """With and without CRC on this side: what is agreed works."""
     def work(t, path):
@@ -143,7 +143,7 @@ def crc(t):
         t.load(*t.env.params)
 
 
-@test("pair-disconnect", limit=200, cost=40, pair=True)
+@test("pair-disconnect", cost=40, pair=True)
 def disconnect(t):
     """A side that is killed takes the connection of the other with it."""
     def work(t, path):
@@ -153,7 +153,7 @@ def disconnect(t):
             server = t.start(*args, "-s", netns=path.server_ns)
             server.wait_listening(port)
             client = t.start(*args, "-c", netns=path.client_ns)
-            time.sleep(2)
+            wait_connected(t, path)
             first, second = (server, client) if victim == "server" \
                 else (client, server)
             if client.poll() is not None:
@@ -195,7 +195,7 @@ def rpings(t, path, count, at_once):
     server.kill()
 
 
-@test("pair-unplug", limit=120, cost=15, pair=True)
+@test("pair-unplug", cost=15, pair=True)
 def unplug(t):
     """The device here goes under traffic; the other side notices."""
     def work(t, path):

@@ -12,7 +12,7 @@ import time
 from rsiwtest.core import Fail, Skip, test
 from rsiwtest.pairtopo import NETDEV
 from rsiwtest.machine import LOCAL
-from rsiwtest.tools import perftest, rping
+from rsiwtest.tools import perftest, rping, wait_connected
 from tests.u10_pair import both
 
 # What the wire does, and how it is said to tc.
@@ -71,7 +71,7 @@ def traffic(t, path):
 
 
 def _bad(name, *how):
-    @test("pair-netem-" + name, limit=150, cost=30, pair=True)
+    @test("pair-netem-" + name, cost=30, pair=True)
     def run(t):
         two_of_a_kind(t)
         with netem(*how):
@@ -83,7 +83,7 @@ for _how in BAD:
     _bad(*_how)
 
 
-@test("pair-netem-delay", limit=150, cost=30, pair=True)
+@test("pair-netem-delay", cost=30, pair=True)
 def delay(t):
     """100 ms one way."""
     two_of_a_kind(t)
@@ -97,7 +97,7 @@ def delay(t):
         both(t, work)
 
 
-@test("pair-mtu", limit=200, cost=60, pair=True)
+@test("pair-mtu", cost=60, pair=True)
 def mtu(t):
     """Both interfaces from 576 to 9000 octets."""
     two_of_a_kind(t)
@@ -126,7 +126,7 @@ def path_loss(t):
     server = t.start(*args, "-s", netns=path.server_ns)
     server.wait_listening(port)
     client = t.start(*args, "-c", netns=path.client_ns)
-    time.sleep(2)
+    wait_connected(t, path)
     if client.poll() is not None:
         raise Fail("%s is done before its wire goes:\n%s" % (
             client, client.tail()))

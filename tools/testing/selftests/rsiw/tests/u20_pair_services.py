@@ -15,7 +15,7 @@ def nvme(t, path, **options):
             Host(t.machine(path.client_ns), path.addr4, **options))
 
 
-@test("pair-nvme", limit=200, cost=40, pair=True)
+@test("pair-nvme", cost=40, pair=True)
 def pair_nvme(t):
     """NVMe-oF in both roles, verified."""
     def work(t, path):
@@ -26,7 +26,7 @@ def pair_nvme(t):
     both(t, work)
 
 
-@test("pair-nvme-connect-20", limit=200, cost=40, pair=True)
+@test("pair-nvme-connect-20", cost=40, pair=True)
 def pair_nvme_connect(t):
     """20 connects and disconnects, in both roles."""
     def work(t, path):
@@ -39,7 +39,7 @@ def pair_nvme_connect(t):
     both(t, work)
 
 
-@test("pair-nvme-restart", limit=200, cost=40, pair=True)
+@test("pair-nvme-restart", cost=40, pair=True)
 def pair_nvme_restart(t):
     """A target of our driver leaves in mid-transfer and comes back; what
     another one does then is not ours to judge."""
@@ -57,7 +57,7 @@ def pair_nvme_restart(t):
     both(t, work, ours=True)
 
 
-@test("pair-nfs", limit=240, cost=60, pair=True)
+@test("pair-nfs", cost=60, pair=True)
 def pair_nfs(t):
     """NFS in both roles, verified."""
     def work(t, path):
@@ -70,7 +70,7 @@ def pair_nfs(t):
     both(t, work)
 
 
-@test("pair-nfs-stop", limit=240, cost=60, pair=True)
+@test("pair-nfs-stop", cost=60, pair=True)
 def pair_nfs_stop(t):
     """The server stops in mid-transfer: the client's I/O ends in errors."""
     def work(t, path):

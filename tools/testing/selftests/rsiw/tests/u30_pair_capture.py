@@ -14,7 +14,7 @@ from tests.u20_pair_services import nvme
 SMALL = (("4k", "64k"), ("64k", "256k"))
 
 
-@test("pair-capture-user", limit=150, cost=30, pair=True)
+@test("pair-capture-user", cost=30, pair=True)
 def capture_user(t):
     """rping and perftest, captured."""
     def work(t, path):
@@ -26,7 +26,7 @@ def capture_user(t):
     both(t, work)
 
 
-@test("pair-capture-nvme", limit=150, cost=30, pair=True)
+@test("pair-capture-nvme", cost=30, pair=True)
 def capture_nvme(t):
     """NVMe-oF, captured."""
     def work(t, path):
@@ -37,7 +37,7 @@ def capture_nvme(t):
     both(t, work)
 
 
-@test("pair-capture-nfs", limit=150, cost=40, pair=True)
+@test("pair-capture-nfs", cost=40, pair=True)
 def capture_nfs(t):
     """NFS, captured."""
     def work(t, path):
