@@ -11,6 +11,7 @@ pub(crate) mod iwcm;
 mod kmem;
 mod kunit;
 pub(crate) mod log;
+pub(crate) mod migration;
 pub(crate) mod modules;
 pub(crate) mod net;
 pub(crate) mod noio;

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use crate::ffi::{
+    migration::NoMigration,
     rdma::handle::CqHandle,
     workqueue::Queues, //
 };
@@ -64,6 +65,8 @@ impl Vector {
     /// that runs. Calls that are still to come become one. Any context, without a lock that the
     /// handler might take.
     pub(super) fn notify(this: &Arc<Self>) {
+        // From the look at the processor to the handler's end.
+        let _here = NoMigration::enter();
         let queue = &this.queues.completions;
         if !queue.enqueue_elsewhere(this.cpu, this.clone()) {
             this.handle.notify();

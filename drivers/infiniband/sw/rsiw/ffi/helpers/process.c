@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/cpumask.h>
+#include <linux/preempt.h>
 #include <linux/sched/signal.h>
 
 bool rsiw_helper_process_is_ending(struct task_struct *task)
@@ -9,6 +10,16 @@ bool rsiw_helper_process_is_ending(struct task_struct *task)
 
 	return READ_ONCE(sig->flags) & SIGNAL_GROUP_EXIT ||
 	       !atomic_read(&sig->live);
+}
+
+void rsiw_helper_migrate_disable(void)
+{
+	migrate_disable();
+}
+
+void rsiw_helper_migrate_enable(void)
+{
+	migrate_enable();
 }
 
 bool rsiw_helper_cpu_online(unsigned int cpu)
