@@ -20,7 +20,7 @@
 #include <rdma/rsiw_verbs.h>
 
 /* How long anything may take: guests are emulated, and share their hosts. */
-#define KV_WAIT_MS	10000
+#define KV_WAIT_MS	30000
 /* How long one waits to see that nothing happens. */
 #define KV_QUIET_MS	150
 

@@ -27,11 +27,13 @@ static void ep_init(struct kv_ep *ep, struct kv_pair *p)
 static void on_completion(struct ib_cq *cq, void *ctx)
 {
 	struct kv_ep *ep = ctx;
+	void (*on_call)(struct kv_ep *ep, struct ib_cq *cq) =
+		READ_ONCE(ep->on_call);
 
 	WRITE_ONCE(ep->called, cq);
 	atomic_inc(&ep->calls);
-	if (ep->on_call)
-		ep->on_call(ep, cq);
+	if (on_call)
+		on_call(ep, cq);
 }
 
 static void on_event(struct ib_event *ev, void *ctx)

@@ -154,6 +154,8 @@ static void batch(struct run *r, bool want_data)
 	if (!r->pair.server)
 		for (i = 0; i < r->parallel; i++)
 			request(r, i);
+	/* That may take long; the server waits for what follows only. */
+	ep_sync(&r->pair);
 	/* All requests leave at once. */
 	if (!r->pair.server)
 		for (i = 0; i < r->parallel; i++)
@@ -171,6 +173,8 @@ static void batch(struct run *r, bool want_data)
 		/* May come second when both do it. */
 		rdma_disconnect(r->conn[i].ep.id);
 	gather(r, false);
+	/* Or the next batch's requests would meet a side that waits for ends. */
+	ep_sync(&r->pair);
 	for (i = 0; i < r->parallel; i++)
 		close_conn(&r->conn[i]);
 }

@@ -119,7 +119,7 @@ static void idle(void)
 	CHECK_SYS(resize(b.p.rcq, 100));
 	expect(ring.len >= 100, "%u entries", ring.len);
 	for (i = 1; i < 5; i++)
-		expect(take(&id, 1000) && id == i, "%u: %lu", i, id);
+		expect(take(&id, EP_EVENT_MS) && id == i, "%u: %lu", i, id);
 	expect(!take(&id, 20), "one too many");
 	part("V-CQ-11 the old ring is memory and empty");
 	expect(ibv_poll_cq(b.p.rcq, 1, &wc) == 0, "a completion");
@@ -129,13 +129,13 @@ static void idle(void)
 	expect(waiting(3, EP_EVENT_MS), "no completions");
 	expect(resize(b.p.rcq, 2) == EINVAL, "not refused");
 	for (i = 5; i < 8; i++)
-		expect(take(&id, 1000) && id == i, "%u: %lu", i, id);
+		expect(take(&id, EP_EVENT_MS) && id == i, "%u: %lu", i, id);
 	part("V-CQ-13 V-IMM-2 impossible sizes change nothing");
 	expect(resize(b.p.rcq, 0) == EINVAL, "none");
 	expect(resize(b.p.rcq, UINT32_MAX) == EINVAL, "too many");
 	CHECK_SYS(ep_post_recv(&b.p, 8, NULL, 0, 0));
 	send_one();
-	expect(take(&id, 1000) && id == 8, "%lu", id);
+	expect(take(&id, EP_EVENT_MS) && id == 8, "%lu", id);
 }
 
 static void arming(void)
@@ -152,11 +152,11 @@ static void arming(void)
 	expect(poll(&p, 1, 100) == 0, "an event at once");
 	CHECK_SYS(ep_post_recv(&b.p, 9, NULL, 0, 0));
 	send_one();
-	if (expect(poll(&p, 1, 2000) == 1, "no event")) {
+	if (expect(poll(&p, 1, EP_EVENT_MS) == 1, "no event")) {
 		CHECK_SYS(ibv_get_cq_event(b.p.cc, &cq, &ctx));
 		ibv_ack_cq_events(cq, 1);
 	}
-	expect(take(&id, 1000) && id == 9, "completion");
+	expect(take(&id, EP_EVENT_MS) && id == 9, "completion");
 }
 
 static atomic_ulong credits, sent;
@@ -193,7 +193,7 @@ static void load(unsigned int rounds)
 	CHECK_SYS(resize(b.p.rcq, RECVS));
 	credits = RECVS;
 	CHECK_SYS(pthread_create(&thread, NULL, sender, NULL));
-	for (r = 0; r < rounds; r++) {
+	for (r = 0; r < rounds || sent <= rounds; r++) {
 		for (i = 0; i < 100; i++) {
 			if (!take(&id, 0))
 				continue;
@@ -208,13 +208,12 @@ static void load(unsigned int rounds)
 	ended = true;
 	CHECK_SYS(pthread_join(thread, NULL));
 	while (next < 1000 + sent) {
-		if (!expect(take(&id, 5000), "%lu lost", next))
+		if (!expect(take(&id, EP_EVENT_MS), "%lu lost", next))
 			return;
 		expect(id == next, "%lu instead of %lu", id, next);
 		next++;
 	}
 	expect(!take(&id, 20), "one too many");
-	expect(sent > rounds, "only %lu messages", sent);
 }
 
 int main(int argc, char **argv)

@@ -71,11 +71,14 @@ static int post(struct ep *e, uint64_t id, enum ibv_wr_opcode op, int flags,
 /* `n` successes, numbered from 0, in order, at both queues. */
 static void in_order(struct ibv_cq *a, struct ibv_cq *p, unsigned int n)
 {
-	unsigned int na = 0, np = 0;
-	uint64_t end = ep_now_ns() + 20000000000ull;
+	unsigned int na = 0, np = 0, before = n + n;
+	uint64_t end = 0;
 	struct ibv_wc wc;
 
 	while (na < n || np < n) {
+		if (na + np != before)
+			end = ep_now_ns() + EP_EVENT_MS * 1000000ull;
+		before = na + np;
 		if (!expect(ep_now_ns() < end, "stuck: %u and %u of %u", na, np, n))
 			return;
 		if (ep_poll(a, &wc, 0))

@@ -58,9 +58,9 @@ static void over(enum ibv_event_type a, enum ibv_event_type p)
 	unsigned int na = 0, np = 0;
 	struct ibv_async_event ev;
 
-	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, 8000) == IBV_QPS_ERR,
+	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR,
 	       "the active side is not in error");
-	expect(wait_state(b.p.id->qp, IBV_QPS_ERR, 8000) == IBV_QPS_ERR,
+	expect(wait_state(b.p.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR,
 	       "the passive side is not in error");
 	while (async_event(l.id->verbs, &ev, 50)) {
 		bool at_a = ev.element.qp == b.a.id->qp;
@@ -320,7 +320,7 @@ static void overflow(void)
 		CHECK_SYS(ep_post_recv(&b.p, i, NULL, 0, 0));
 	for (i = 0; (int)i < room + 1; i++)
 		CHECK_SYS(ep_post_send(&b.a, i, IBV_WR_SEND, NULL, 0, 0, 0, 0));
-	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, 8000) == IBV_QPS_ERR, "state");
+	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR, "state");
 	while (async_event(l.id->verbs, &ev, 100)) {
 		cq += ev.event_type == IBV_EVENT_CQ_ERR &&
 		      ev.element.cq == b.a.scq;

@@ -168,7 +168,7 @@ static void again(void)
 	expect(!request(IBV_WR_RDMA_READ, 1, (uintptr_t)there, mr->rkey), "Read");
 	memset(there, 3, LEN);
 	request(IBV_WR_RDMA_WRITE, 1, (uintptr_t)there, mr->rkey);
-	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, 5000) == IBV_QPS_ERR &&
+	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR &&
 	       there[0] == 3, "a Write is not refused");
 	part("V-MR-8 V-MR-21 more rights");
 	CHECK_SYS(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0, ALL));

@@ -134,9 +134,9 @@ static void idle_and_rts(void)
 	accepted(b.p.id->qp, RTS, RTS);
 	part("V-ST-9 V-ST-36 V-CM-5 V-QP-19 RTS to Closing: both sides become Idle");
 	CHECK_SYS(to_state(b.p.id->qp, CLOSING));
-	expect(wait_state(b.p.id->qp, IDLE, 5000) == IDLE, "this side is %s",
+	expect(wait_state(b.p.id->qp, IDLE, EP_EVENT_MS) == IDLE, "this side is %s",
 	       name(now(b.p.id->qp)));
-	expect(wait_state(b.a.id->qp, IDLE, 5000) == IDLE, "the other is %s",
+	expect(wait_state(b.a.id->qp, IDLE, EP_EVENT_MS) == IDLE, "the other is %s",
 	       name(now(b.a.id->qp)));
 	expect(!events(b.p.id->qp), "an event");
 	both_destroy(&b);
@@ -221,12 +221,12 @@ static void terminate(void)
 	connected(&b);
 	async_drain(b.a.id->verbs);
 	CHECK_SYS(to_state(b.p.id->qp, TERMINATE));
-	expect(wait_state(b.a.id->qp, ERROR, 5000) == ERROR, "the other is %s",
+	expect(wait_state(b.a.id->qp, ERROR, EP_EVENT_MS) == ERROR, "the other is %s",
 	       name(now(b.a.id->qp)));
 	expect(async_event(b.a.id->verbs, &ev, 1000) &&
 	       ev.event_type == IBV_EVENT_QP_FATAL &&
 	       ev.element.qp == b.a.id->qp, "no event there");
-	expect(wait_state(b.p.id->qp, ERROR, 5000) == ERROR, "this side is %s",
+	expect(wait_state(b.p.id->qp, ERROR, EP_EVENT_MS) == ERROR, "this side is %s",
 	       name(now(b.p.id->qp)));
 	both_destroy(&b);
 }
@@ -285,7 +285,7 @@ static void flushing(void)
 		CHECK_SYS(ep_post_recv(&b.p, i, buf, LEN, mr->lkey));
 	CHECK_SYS(to_state(b.p.id->qp, ERROR));
 	flushed(b.p.rcq, 0, 4);
-	expect(wait_state(b.a.id->qp, ERROR, 5000) == ERROR, "the other is %s",
+	expect(wait_state(b.a.id->qp, ERROR, EP_EVENT_MS) == ERROR, "the other is %s",
 	       name(now(b.a.id->qp)));
 	CHECK_SYS(ibv_dereg_mr(mr));
 	both_destroy(&b);

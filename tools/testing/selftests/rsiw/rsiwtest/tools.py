@@ -146,11 +146,12 @@ def wait_connected(t, path):
 
 
 def octets(netns):
-    """What IPv4 received in a network namespace."""
+    """What IPv4 sent and received in a network namespace."""
     names, values = (line.split() for line in sh(
         "cat", "/proc/net/netstat", netns=netns).splitlines()
         if line.startswith("IpExt:"))
-    return int(values[names.index("InOctets")])
+    return sum(int(values[names.index(name)])
+               for name in ("InOctets", "OutOctets"))
 
 
 def stream(t, path, tool, seconds, *extra):

@@ -13,9 +13,10 @@ from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, inside, sh, status
 
 def unplug(t, path, removed, action, *args):
     """Runs `unplug` over `path`; `action` removes the device at READY."""
-    limit = int(t.left(80))
+    limit = int(t.left(200))
     prog = t.start(t.bin("unplug"), *path.args(), "--port", t.port(),
-                   "--removed", removed, "--limit", limit, *args)
+                   "--removed", removed, "--limit", limit, "--wait",
+                   30 * t.env.slow, *args)
     prog.wait_output("READY", t.left(40))
     time.sleep(0.3)
     start = time.monotonic()

@@ -250,13 +250,13 @@ void resolve(struct slot *s, const char *addr, uint16_t port)
 
 	inet_pton(AF_INET, addr, &sin.sin_addr);
 	if (rdma_create_id(ec, &s->id, NULL, RDMA_PS_TCP) ||
-	    rdma_resolve_addr(s->id, NULL, (struct sockaddr *)&sin, 20000)) {
+	    rdma_resolve_addr(s->id, NULL, (struct sockaddr *)&sin, 5000)) {
 		error("resolve");
 		return;
 	}
 	if (!expect(s, RDMA_CM_EVENT_ADDR_RESOLVED))
 		return;
-	if (rdma_resolve_route(s->id, 20000))
+	if (rdma_resolve_route(s->id, 5000))
 		error("route");
 	else if (expect(s, RDMA_CM_EVENT_ROUTE_RESOLVED))
 		puts("ok");
