@@ -368,8 +368,9 @@ static bool cut_short(struct ibv_srq *srq, struct ibv_pd *pd, struct ibv_mr *mr,
 	struct ibv_srq_attr attr = { .srq_limit = 3 };
 	struct ibv_async_event ev;
 	struct ibv_mr *src;
-	struct ibv_wc wc = { 0 };
+	struct ibv_wc wc;
 	struct both b;
+	bool got;
 
 	join(&b, srq, pd);
 	async_drain(ctx);
@@ -383,15 +384,16 @@ static bool cut_short(struct ibv_srq *srq, struct ibv_pd *pd, struct ibv_mr *mr,
 	CHECK_SYS(to_state(b.a.id->qp, IBV_QPS_ERR));
 	expect(wait_state(b.p.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR,
 	       "state");
-	expect(ep_poll(b.p.rcq, &wc, EP_EVENT_MS) && wc.wr_id == id &&
+	got = ep_poll(b.p.rcq, &wc, EP_EVENT_MS);
+	expect(got && wc.wr_id == id &&
 	       (!wc.status || wc.status == IBV_WC_WR_FLUSH_ERR),
-	       "receive %lu: %s", wc.wr_id, ibv_wc_status_str(wc.status));
+	       "no flushed receive");
 	expect(!ep_poll(b.p.rcq, &(struct ibv_wc){ 0 }, 50), "a second one");
 	expect(events(b.p.id->qp, IBV_EVENT_QP_LAST_WQE_REACHED) == 1,
 	       "not one LAST_WQE_REACHED");
 	CHECK_SYS(ibv_dereg_mr(src));
 	both_destroy(&b);
-	return wc.status != IBV_WC_SUCCESS;
+	return !got || wc.status;
 }
 
 static void failures(void)
