@@ -118,11 +118,13 @@ class Perftest:
         return out
 
     def wait_flowing(self):
-        """Waits until there is data on the way, not only a connection."""
+        """Waits until there is data on the way, not only a connection; both
+        ways if the program is told to send both ways."""
         netns = self.path.server_ns
-        flowing = octets(netns) + (1 << 20)
+        enough = all if "-b" in self.args else any
+        flowing = [n + (1 << 20) for n in octets(netns)]
         end = time.monotonic() + self.t.left(30)
-        while octets(netns) < flowing:
+        while not enough(n >= m for n, m in zip(octets(netns), flowing)):
             both = (self.server, self.client)
             if any(proc.poll() is not None for proc in both):
                 if not self.lost_its_race():
@@ -146,12 +148,12 @@ def wait_connected(t, path):
 
 
 def octets(netns):
-    """What IPv4 sent and received in a network namespace."""
+    """What IPv4 received and sent in a network namespace."""
     names, values = (line.split() for line in sh(
         "cat", "/proc/net/netstat", netns=netns).splitlines()
         if line.startswith("IpExt:"))
-    return sum(int(values[names.index(name)])
-               for name in ("InOctets", "OutOctets"))
+    return [int(values[names.index(name)])
+            for name in ("InOctets", "OutOctets")]
 
 
 def stream(t, path, tool, seconds, *extra):
