@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <rdma/ib_user_verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +37,10 @@ USAGE_WHERE
 #define RQ_DEPTH 64
 #define CQ_DEPTH 256
 #define SRQ_DEPTH 256
-/* One connection is attacked for so long if it lasts. */
+/* One connection is attacked for so long if it lasts, longer on a slow machine. */
 #define ROUND_MS 100
+/* What is sent before, each way. */
+#define BEFORE 4
 
 /*
  * Of each end, in one piece: memory nobody registered, the region, memory
@@ -220,41 +221,6 @@ static void adopt(struct side *s)
 	}
 }
 
-/* A doorbell: without requests, or with one that the kernel has to ignore. */
-static void ring_bell(struct side *s, uint64_t *state)
-{
-	struct ib_uverbs_post_send_resp resp;
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		struct ib_uverbs_post_send body;
-		struct ib_uverbs_send_wr wr;
-		struct ib_uverbs_sge sge;
-	} cmd = {
-		.hdr = { .command = IB_USER_VERBS_CMD_POST_SEND,
-			 .out_words = sizeof(resp) / 4 },
-		.body = { .response = (uintptr_t)&resp,
-			  .qp_handle = s->ep->id->qp->handle,
-			  .wqe_size = sizeof(cmd.wr) },
-	};
-	size_t len = sizeof(cmd.hdr) + sizeof(cmd.body);
-	ssize_t rv;
-
-	if (rnd(state) % 8 == 0) {
-		cmd.body.wr_count = cmd.body.sge_count = 1;
-		cmd.wr = (struct ib_uverbs_send_wr){
-			.wr_id = rnd(state), .num_sge = 1,
-			.opcode = rnd(state) % 16, .send_flags = rnd(state),
-			.wr.rdma = { pool.addr[11], pool.key[0] },
-		};
-		cmd.sge = (struct ib_uverbs_sge){ pool.addr[11], 64, 0 };
-		len = sizeof(cmd);
-	}
-	cmd.hdr.in_words = len / 4;
-	/* Refused, for all we know. */
-	rv = write(s->ctx->cmd_fd, &cmd, len);
-	(void)rv;
-}
-
 static void post(struct side *s, struct side *to, bool forged, uint64_t *state)
 {
 	static const uint8_t op[] = { SEND_, WRITE_, READ_, SEND_ };
@@ -388,30 +354,43 @@ static bool in_error(struct side *s)
 	       qa.qp_state == IBV_QPS_ERR;
 }
 
+/* Whether both threads have done something since `before`. */
+static bool attacked(const unsigned long before[2])
+{
+	bool both;
+
+	pthread_mutex_lock(&lock);
+	both = acts[0] > before[0] && acts[1] > before[1];
+	pthread_mutex_unlock(&lock);
+	return both;
+}
+
 static void round_(uint64_t *state)
 {
-	uint64_t end, n = 0;
+	unsigned long before[2] = { acts[0], acts[1] };
+	uint64_t end = 0, n = 0;
 	struct both b;
 	pid_t child = 0;
 	unsigned int i;
 
 	gentle = rnd(state) % 2;
 	begin(&b, state);
-	end = ep_now_ns() + ROUND_MS * 1000000ull;
 	if (rnd(state) % 8 == 0) {
 		child = heir(rnd(state), ROUND_MS);
 		forks++;
 	}
-	while (ep_now_ns() < end) {
-		bool forged = !gentle && n > 4 && rnd(state) % 32 == 0;
+	while (n < BEFORE || ep_now_ns() < end || !attacked(before)) {
+		bool forged = !gentle && n > BEFORE && rnd(state) % 32 == 0;
 
 		for (i = 0; i < 2; i++) {
 			reap(&side[i], state);
 			receives(&side[i], 8);
 			post(&side[i], &side[!i], forged, state);
-			ring_bell(&side[i], state);
+			ring_bell(side[i].ctx->cmd_fd, side[i].ep->id->qp->handle,
+				  &pool, state);
 		}
-		if (++n == 4) {
+		if (++n == BEFORE) {
+			end = ep_now_ns() + ROUND_MS * 1000000ull;
 			pthread_mutex_lock(&lock);
 			live = ring_count;
 			pthread_mutex_unlock(&lock);

@@ -74,5 +74,10 @@ void scribble(const struct ring *r, const struct pool *p, uint64_t *state);
 void swap_right(const struct ring *r, const struct pool *p, uint64_t *state);
 /* A whole entry of the send queue, nearly right or not at all. */
 void forge_sqe(struct sqe *e, const struct pool *p, uint64_t *state);
+/*
+ * A doorbell of a QP, given by its handle: without requests, or with one that the
+ * kernel has to ignore.
+ */
+void ring_bell(int fd, uint32_t qp, const struct pool *p, uint64_t *state);
 
 #endif
