@@ -164,7 +164,7 @@ def disconnect(t):
     both(t, work)
 
 
-@test("pair-connect-500", limit=400, cost=90, pair=True)
+@test("pair-connect-500", limit=1200, cost=90, pair=True)
 def connect_500(t):
     """500 connects and disconnects, each way."""
     # How many a process can have at once depends on the driver.
