@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """fio, as the one who checks what comes back from a storage service."""
 
+from .core import Fail
+from .machine import wait_until
+from .tools import flowing
+
 # Block sizes with what each job writes of them: from one sector to the
 # largest request, little enough for an emulated CPU.
 SIZES = (("512", "64k"), ("4k", "512k"), ("64k", "2m"), ("1m", "8m"))
@@ -38,10 +42,15 @@ def verify(t, target, sizes=SIZES, depth=8, netns=None, timeout=None):
         start(t, target, rw, sizes, depth, netns).expect(t.left(timeout))
 
 
-def endless(t, target, seconds, sizes=SIZES, netns=None):
-    """Mixed traffic that is verified for so many seconds."""
+def running(t, target, seconds, sizes=SIZES, netns=None):
+    """Mixed traffic that is verified for so many seconds, once it flows."""
+    is_flowing = flowing(t, netns)
     # Reads find what this very run has written, and nothing else. Of two writes
     # of the same block at once either may be the last, or the last of a part.
-    return start(t, target, "randwrite", sizes, netns=netns, extra=(
+    job = start(t, target, "randwrite", sizes, netns=netns, extra=(
         "--time_based", "--runtime=%d" % seconds, "--verify_backlog=16",
         "--serialize_overlap=1"))
+    wait_until("I/O", 60, lambda: job.poll() is not None or is_flowing())
+    if job.poll() is not None:
+        raise Fail("fio ends early:\n%s" % job.tail())
+    return job

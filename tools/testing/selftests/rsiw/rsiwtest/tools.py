@@ -8,6 +8,7 @@ import time
 
 from .core import Fail, TimedOut
 from .machine import wait_until
+from .peer import PEER
 from .topo import sh
 
 
@@ -120,11 +121,9 @@ class Perftest:
     def wait_flowing(self):
         """Waits until there is data on the way, not only a connection; both
         ways if the program is told to send both ways."""
-        netns = self.path.server_ns
-        enough = all if "-b" in self.args else any
-        flowing = [n + (1 << 20) for n in octets(netns)]
+        is_flowing = flowing(self.t, self.path.server_ns, "-b" in self.args)
         end = time.monotonic() + self.t.left(30)
-        while not enough(n >= m for n, m in zip(octets(netns), flowing)):
+        while not is_flowing():
             both = (self.server, self.client)
             if any(proc.poll() is not None for proc in both):
                 if not self.lost_its_race():
@@ -147,13 +146,23 @@ def wait_connected(t, path):
         wait_until("a connection", 20, lambda: connected(t.machine(netns)))
 
 
-def octets(netns):
-    """What IPv4 received and sent in a network namespace."""
-    names, values = (line.split() for line in sh(
-        "cat", "/proc/net/netstat", netns=netns).splitlines()
-        if line.startswith("IpExt:"))
+def octets(t, netns):
+    """What IPv4 received and sent in a network namespace, or on the peer."""
+    path = "/proc/net/netstat"
+    text = t.machine(netns).read(path) if netns == PEER else \
+        sh("cat", path, netns=netns)
+    names, values = (line.split() for line in text.splitlines()
+                     if line.startswith("IpExt:"))
     return [int(values[names.index(name)])
             for name in ("InOctets", "OutOctets")]
+
+
+def flowing(t, netns, both_ways=False):
+    """A function that says whether a MiB went by since, in or out, or both."""
+    enough = all if both_ways else any
+    before = octets(t, netns)
+    return lambda: enough(now - then >= 1 << 20
+                          for now, then in zip(octets(t, netns), before))
 
 
 def stream(t, path, tool, seconds, *extra):

@@ -102,15 +102,6 @@ def nvme_cli(t):
             t.run("nvme", "disconnect", "-n", nqn, timeout=30)
 
 
-def running(t, disk, seconds):
-    """fio under way."""
-    job = fio.endless(t, disk, seconds)
-    time.sleep(3)
-    if job.poll() is not None:
-        raise Fail("fio ends early:\n%s" % job.tail())
-    return job
-
-
 def works(t, wire):
     """A new connection serves."""
     with Host(LOCAL, wire.path.addr4) as host:
@@ -122,7 +113,7 @@ def works(t, wire):
 def nvme_target_restart(t):
     """The target disconnects everybody in mid-transfer and comes back."""
     with service(t) as (wire, target), Host(LOCAL, wire.path.addr4) as host:
-        job = running(t, host.disk(), 12)
+        job = fio.running(t, host.disk(), 12)
         for _ in range(2):
             target.refuse()
             wait_until("a reconnect", 10, lambda: host.state() != "live")
@@ -138,7 +129,7 @@ def nvme_target_gone(t):
     """The target goes in mid-transfer for good: I/O ends in errors."""
     with service(t) as (wire, target), \
             Host(LOCAL, wire.path.addr4, ctrl_loss_tmo=4) as host:
-        job = running(t, host.disk(), 60)
+        job = fio.running(t, host.disk(), 60)
         target.refuse()
         host.gone(60)
         if job.wait(t.left(40)) == 0:
@@ -151,7 +142,7 @@ def nvme_target_gone(t):
 def nvme_link_flap(t):
     """The interface goes down and up under I/O, either side's."""
     with service(t) as (wire, _), Host(LOCAL, wire.path.addr4) as host:
-        job = running(t, host.disk(), 15)
+        job = fio.running(t, host.disk(), 15)
         for netdev in (IF_C, IF_S):
             wire.up(netdev, False)
             time.sleep(1)
@@ -168,7 +159,7 @@ def nvme_link_down(t):
     with service(t) as (wire, _), \
             Host(LOCAL, wire.path.addr4, ctrl_loss_tmo=4,
                  keep_alive_tmo=2) as host:
-        job = running(t, host.disk(), 100)
+        job = fio.running(t, host.disk(), 100)
         wire.up(IF_S, False)
         host.gone(120)
         if job.wait(t.left(40)) == 0:
@@ -182,7 +173,7 @@ def unplug(t, action, again):
     with service(t) as (wire, target):
         host = Host(LOCAL, wire.path.addr4, ctrl_loss_tmo=4)
         with host:
-            job = running(t, host.disk(), 100)
+            job = fio.running(t, host.disk(), 100)
             start = time.monotonic()
             action(wire)
             took = time.monotonic() - start

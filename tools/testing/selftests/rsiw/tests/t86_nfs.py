@@ -98,12 +98,8 @@ def nfs_mount_50(t):
 
 def running(t, mount, seconds):
     """fio under way."""
-    job = fio.endless(t, mount.path, seconds, sizes=(
-        ("64k", "4m"), ("1m", "16m")))
-    time.sleep(3)
-    if job.poll() is not None:
-        raise Fail("fio ends early:\n%s" % job.tail())
-    return job
+    return fio.running(t, mount.path, seconds,
+                       sizes=(("64k", "4m"), ("1m", "16m")))
 
 
 @test("nfs-server-restart", cost=45, long=True)

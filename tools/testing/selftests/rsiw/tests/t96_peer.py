@@ -79,7 +79,7 @@ def long(t):
     scenarios(t, "--kind", "long")
 
 
-@test("peer-storm", limit=400, cost=100, only_type="rsiw", long=True)
+@test("peer-storm", limit=1200, cost=100, only_type="rsiw", long=True)
 def storm(t):
     """The scenarios of the raw peer with many connections or much data."""
     with Quiet(t, "storms"):

@@ -46,8 +46,7 @@ def pair_nvme_restart(t):
     def work(t, path):
         target, host = nvme(t, path)
         with target, host:
-            job = fio.endless(t, host.disk(), 8, netns=path.client_ns)
-            time.sleep(3)
+            job = fio.running(t, host.disk(), 8, netns=path.client_ns)
             target.refuse()
             time.sleep(1)
             target.serve()
@@ -79,9 +78,8 @@ def pair_nfs_stop(t):
                         path.server_ns) as server, \
                 nfs.Mount(client, path.addr4,
                           options="soft,timeo=30,retrans=1") as mount:
-            job = fio.endless(t, mount.path, 60, netns=path.client_ns,
+            job = fio.running(t, mount.path, 60, netns=path.client_ns,
                               sizes=(("64k", "4m"),))
-            time.sleep(3)
             server.stop()
             if job.wait(t.left(90)) == 0:
                 raise Fail("fio noticed nothing")
