@@ -12,13 +12,13 @@ use super::ring::{
 };
 use core::ops::DerefMut;
 
-/// How a work request ended.
+/// How a work request ended; `E` says what went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum Status<E> {
     /// As asked for.
     Success,
-    /// In error; the code is the driver's own.
-    Failed(u8),
+    /// In error.
+    Failed(E),
     /// Not carried out.
     Flushed,
 }
@@ -28,10 +28,19 @@ pub(crate) enum Status {
 pub(crate) struct Token(pub(crate) u32);
 
 /// A slot of the ring. `W` is what the driver wants to know at completion.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Record<W> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<W, E> {
     work: W,
-    status: Option<Status>,
+    status: Option<Status<E>>,
+}
+
+impl<W: Default, E> Default for Record<W, E> {
+    fn default() -> Self {
+        Record {
+            work: W::default(),
+            status: None,
+        }
+    }
 }
 
 /// Work requests under way, in post order.
@@ -43,7 +52,7 @@ pub(crate) struct Order<S> {
     failed: bool,
 }
 
-impl<W: Copy, S: DerefMut<Target = [Record<W>]>> Order<S> {
+impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     /// An empty ring of `slots.len()` records, which may be the depth of the SQ.
     pub(crate) const fn new(slots: S) -> Self {
         Order {
@@ -75,7 +84,7 @@ impl<W: Copy, S: DerefMut<Target = [Record<W>]>> Order<S> {
         Ok(token)
     }
 
-    fn record(&mut self, token: Token) -> Option<&mut Record<W>> {
+    fn record(&mut self, token: Token) -> Option<&mut Record<W, E>> {
         // CAST: u32 fits into usize on all targets.
         self.ring.get_mut(token.0.wrapping_sub(self.base) as usize)
     }
@@ -91,11 +100,11 @@ impl<W: Copy, S: DerefMut<Target = [Record<W>]>> Order<S> {
 
     /// Notes that a work request failed. Gives whether this is the QP's one error completion;
     /// if another came first, the work request is flushed instead (T-33).
-    pub(crate) fn fail(&mut self, token: Token, code: u8) -> bool {
+    pub(crate) fn fail(&mut self, token: Token, error: E) -> bool {
         let status = if self.failed {
             Status::Flushed
         } else {
-            Status::Failed(code)
+            Status::Failed(error)
         };
         match self.record(token) {
             Some(record) if record.status.is_none() => record.status = Some(status),
@@ -115,7 +124,7 @@ impl<W: Copy, S: DerefMut<Target = [Record<W>]>> Order<S> {
     }
 
     /// Takes the oldest work request out, if it has ended.
-    pub(crate) fn pop(&mut self) -> Option<(W, Status)> {
+    pub(crate) fn pop(&mut self) -> Option<(W, Status<E>)> {
         let status = self.ring.get(0)?.status?;
         let record = self.ring.pop()?;
         self.base = self.base.wrapping_add(1);
@@ -123,7 +132,7 @@ impl<W: Copy, S: DerefMut<Target = [Record<W>]>> Order<S> {
     }
 
     /// Takes the oldest work request out, flushing it if it has not ended (T-34).
-    pub(crate) fn flush(&mut self) -> Option<(W, Status)> {
+    pub(crate) fn flush(&mut self) -> Option<(W, Status<E>)> {
         let record = self.ring.pop()?;
         self.base = self.base.wrapping_add(1);
         Some((record.work, record.status.unwrap_or(Status::Flushed)))

@@ -6,6 +6,7 @@
 //! driver's and its length is the depth: ORD (one more never hurts) and IRD.
 #![forbid(unsafe_code)]
 
+use super::order::Token;
 use super::ring::{
     Full,
     Ring, //
@@ -33,10 +34,34 @@ pub(crate) struct OrqEntry {
     pub(crate) len: u32,
     /// Octets that have come.
     pub(crate) done: u32,
-    /// The driver's handle, such as the token of `proto::order`.
-    pub(crate) id: u64,
-    /// The ready-to-receive Read of connection set-up, which completes no work request.
-    pub(crate) rtr: bool,
+    /// What it was sent for.
+    pub(crate) purpose: Purpose,
+}
+
+/// What one of our Reads was sent for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The ready-to-receive message of connection set-up (RFC 6581 section 9.2), which completes no
+    /// work request.
+    #[default]
+    ReadyToReceive,
+    /// A work request.
+    Request {
+        /// Its record in `proto::order`.
+        token: Token,
+        /// The sink is to be invalidated once the data is there.
+        invalidate: bool,
+    },
+}
+
+impl Purpose {
+    /// The record of the work request, if there is one.
+    pub(crate) const fn token(self) -> Option<Token> {
+        match self {
+            Purpose::ReadyToReceive => None,
+            Purpose::Request { token, .. } => Some(token),
+        }
+    }
 }
 
 /// A segment of a response that fits the oldest Read.

@@ -45,25 +45,10 @@ use kernel::{
 /// Completions that are added with interrupts off. Many may wait for the oldest.
 const AT_A_TIME: u32 = 64;
 
-/// The status behind the number that `proto::order` keeps.
-fn status_of(code: u8) -> WcStatus {
-    match code {
-        1 => WcStatus::LocLenErr,
-        2 => WcStatus::LocProtErr,
-        3 => WcStatus::LocQpOpErr,
-        5 => WcStatus::BadRespErr,
-        6 => WcStatus::LocAccessErr,
-        7 => WcStatus::RemAccessErr,
-        8 => WcStatus::RemInvReqErr,
-        10 => WcStatus::MwBindErr,
-        _ => WcStatus::GeneralErr,
-    }
-}
-
 impl Qp {
     /// Adds the completion of a send request, if it has one. Gives whether a handler is to be
     /// called. An overflow is noted for the work item.
-    pub(super) fn complete_work(&self, work: &Work, status: Status) -> bool {
+    pub(super) fn complete_work(&self, work: &Work, status: Status<WcStatus>) -> bool {
         let status = match status {
             Status::Success if !work.signalled => {
                 if let Some(slots) = &self.send_slots {
@@ -72,7 +57,7 @@ impl Qp {
                 return false;
             }
             Status::Success => WcStatus::Success,
-            Status::Failed(code) => status_of(code),
+            Status::Failed(status) => status,
             Status::Flushed => WcStatus::WrFlushErr,
         };
         let completion = Completion {
@@ -142,15 +127,13 @@ impl Qp {
 
     /// A request under way failed. Gives whether its completion tells so (T-33).
     pub(super) fn fail_send(self: &Arc<Self>, token: Token, status: WcStatus) -> bool {
-        // CAST: the numbers are 0 to 10.
-        self.with_sends(|sq| sq.order.fail(token, status as u8))
+        self.with_sends(|sq| sq.order.fail(token, status))
     }
 
     /// A request failed before it began. Gives whether its completion tells so.
     pub(super) fn fail_new_send(self: &Arc<Self>, work: Work, status: WcStatus) -> bool {
         self.with_sends(|sq| match sq.order.push(work) {
-            // CAST: the numbers are 0 to 10.
-            Ok(token) => sq.order.fail(token, status as u8),
+            Ok(token) => sq.order.fail(token, status),
             Err(_) => false,
         })
     }

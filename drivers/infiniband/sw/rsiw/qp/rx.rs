@@ -17,7 +17,6 @@ use super::{
     rest::Rest,
     rq::Recv,
     sgl::SgList,
-    start::read_of,
     stream::Stream,
     Qp,
     RemoteEnd, //
@@ -43,6 +42,7 @@ use crate::{
             Step, //
         },
         order::Token,
+        reads::Purpose,
         rx::{
             is_enough,
             Action,
@@ -401,11 +401,13 @@ impl RxState {
         last: bool,
     ) -> Result<(), Refusal> {
         let response = qp.sq.lock().orq.response(stag, to, len, last)?;
-        let (token, invalidate) = read_of(response.entry.id);
+        let purpose = response.entry.purpose;
         let len = u32::from(len);
         let refuse = |()| Refusal {
             error: TermError::LocalCatastrophic,
-            in_completion: qp.fail_send(token, WcStatus::LocProtErr),
+            in_completion: purpose
+                .token()
+                .is_some_and(|token| qp.fail_send(token, WcStatus::LocProtErr)),
         };
         if len > 0 {
             qp.access_sink(stag, to.0, len)
@@ -416,10 +418,14 @@ impl RxState {
         if !response.complete {
             return Ok(());
         }
-        if !invalidate {
-            qp.read_done((!response.entry.rtr).then_some(token));
+        let Purpose::Request {
+            token,
+            invalidate: true,
+        } = purpose
+        else {
+            qp.read_done(purpose.token());
             return Ok(());
-        }
+        };
         let sink = response.entry.sink_stag;
         let mr = qp.invalidate_locally(sink).map_err(refuse)?;
         self.when_quiet(qp, mr, Then::Read(token))

@@ -199,7 +199,7 @@ impl SqRing {
 /// Send requests under way.
 pub(super) struct Sq {
     /// In post order.
-    pub(super) order: Order<KVVec<Record<Work>>>,
+    pub(super) order: Order<KVVec<Record<Work, WcStatus>>>,
     /// Our RDMA Reads.
     pub(super) orq: Orq<KVec<OrqEntry>>,
     /// Most Reads that may be outstanding.

@@ -35,7 +35,10 @@ use crate::{
     },
     proto::{
         order::Token,
-        reads::OrqEntry,
+        reads::{
+            OrqEntry,
+            Purpose, //
+        },
         tx::{
             may_start,
             Class,
@@ -165,8 +168,7 @@ pub(super) fn next_request(
                         sink_to,
                         len: wqe.len,
                         done: 0,
-                        id: read_id(token, invalidate),
-                        rtr: false,
+                        purpose: Purpose::Request { token, invalidate },
                     })
                     .map_err(full)?;
                 let request = ReadRequest {
@@ -285,18 +287,4 @@ fn bind(qp: &Qp, wr: &Binding) -> Result<(), WcStatus> {
         .ok_or(WcStatus::MwBindErr)?
         .bind(window.stag(), wr, region, qp.party())
         .map_err(|_| WcStatus::MwBindErr)
-}
-
-/// Marks a Read that is to invalidate its sink.
-const INVALIDATES: u64 = 1 << 32;
-
-/// The name of a Read among those outstanding.
-fn read_id(token: Token, invalidate: bool) -> u64 {
-    u64::from(token.0) | if invalidate { INVALIDATES } else { 0 }
-}
-
-/// What the name of a Read stands for: its request, and whether it invalidates its sink.
-pub(super) fn read_of(id: u64) -> (Token, bool) {
-    // CAST: the low half.
-    (Token(id as u32), id & INVALIDATES != 0)
 }

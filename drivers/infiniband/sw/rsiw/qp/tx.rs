@@ -38,7 +38,10 @@ use crate::{
     proto::{
         conn::Params,
         order::Token,
-        reads::OrqEntry,
+        reads::{
+            OrqEntry,
+            Purpose, //
+        },
         state::State,
         tx::{
             self,
@@ -445,7 +448,7 @@ impl TxState {
             let entry = OrqEntry {
                 sink_stag: request.sink_stag,
                 sink_to: request.sink_to,
-                rtr: true,
+                purpose: Purpose::ReadyToReceive,
                 ..OrqEntry::default()
             };
             let pushed = qp.sq.lock().orq.push(entry);

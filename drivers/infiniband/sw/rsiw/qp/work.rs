@@ -10,7 +10,6 @@ use super::{
     control::Inner,
     effects::After,
     failure::Failure,
-    start::read_of,
     stream::Seen,
     Pending,
     Qp,
@@ -263,8 +262,7 @@ impl Qp {
     fn fail_refused(self: &Arc<Self>, end: &RemoteEnd) -> bool {
         let read = end.read.and_then(|msn| {
             let sq = self.sq.lock();
-            let entry = sq.orq.find(msn).filter(|entry| !entry.rtr)?;
-            Some(read_of(entry.id).0)
+            sq.orq.find(msn)?.purpose.token()
         });
         let status = match remote_class(end.code) {
             Async::Access => WcStatus::RemAccessErr,

@@ -3,7 +3,7 @@
 //! ORQ, IRQ and the completion order, over rings of every small capacity.
 
 use crate::proto::order::{Order, Record, Status, Token};
-use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry};
+use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry, Purpose};
 use crate::proto::ring::{Full, Ring};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
@@ -50,8 +50,14 @@ fn read(n: u64, len: u32) -> OrqEntry {
         sink_to: TaggedOffset(n * 1000),
         len,
         done: 0,
-        id: n,
-        rtr: false,
+        purpose: request(n),
+    }
+}
+
+fn request(n: u64) -> Purpose {
+    Purpose::Request {
+        token: Token(n as u32),
+        invalidate: false,
     }
 }
 
@@ -70,13 +76,14 @@ fn p_rdmap_11_responses_in_order() {
     let got = orq.response(Stag(99), TaggedOffset(0), 0, false).unwrap();
     assert_eq!((got.entry.done, got.complete), (60, false));
     let got = orq.response(Stag(1), TaggedOffset(1060), 40, true).unwrap();
-    assert_eq!((got.entry.id, got.entry.done, got.complete), (1, 60, true));
+    assert_eq!(got.entry.purpose, request(1));
+    assert_eq!((got.entry.done, got.complete), (60, true));
     // V-FNC-1: it is outstanding until the segment is placed.
     assert_eq!(orq.outstanding(), 2);
-    assert_eq!(orq.pop().map(|entry| entry.id), Some(1));
+    assert_eq!(orq.pop().map(|entry| entry.purpose), Some(request(1)));
     let got = orq.response(Stag(77), TaggedOffset(5), 0, true).unwrap();
-    assert_eq!((got.entry.id, got.complete), (2, true));
-    assert_eq!(orq.pop().map(|entry| entry.id), Some(2));
+    assert_eq!((got.entry.purpose, got.complete), (request(2), true));
+    assert_eq!(orq.pop().map(|entry| entry.purpose), Some(request(2)));
     assert_eq!(orq.outstanding(), 0);
 }
 
@@ -177,7 +184,7 @@ fn v_rd_9_irq_is_capped() {
 /// T-4, V-ORD-2: a Send behind a Read completes after it.
 #[test]
 fn t_4_completion_order() {
-    let mut order = Order::new(vec![Record::<u8>::default(); 3]);
+    let mut order = Order::new(vec![Record::<u8, u8>::default(); 3]);
     let read = order.push(1).unwrap();
     let send = order.push(2).unwrap();
     let write = order.push(3).unwrap();
@@ -199,7 +206,7 @@ fn t_4_completion_order() {
 /// T-33, V-ST-26: one error completion; V-ST-28: the flush keeps the order.
 #[test]
 fn t_33_one_failure() {
-    let mut order = Order::new(vec![Record::<u8>::default(); 8]);
+    let mut order = Order::new(vec![Record::<u8, u8>::default(); 8]);
     let tokens: Vec<Token> = (0..5).map(|n| order.push(n).unwrap()).collect();
     order.done(tokens[0]);
     assert!(order.fail(tokens[2], 9));
@@ -231,7 +238,7 @@ fn t_33_one_failure() {
 fn t_11_exactly_one_end() {
     for seed in 0..200 {
         let mut rng = Rng::new(seed);
-        let mut order = Order::new(vec![Record::<u32>::default(); 1 + rng.below(16)]);
+        let mut order = Order::new(vec![Record::<u32, u8>::default(); 1 + rng.below(16)]);
         let mut live = Vec::new();
         let mut next = 0;
         let mut popped = Vec::new();
@@ -258,7 +265,7 @@ fn t_11_exactly_one_end() {
 fn v_qp_21_more_records() {
     for seed in 0..100 {
         let mut rng = Rng::new(seed);
-        let mut order = Order::new(vec![Record::<u32>::default(); 1 + rng.below(4)]);
+        let mut order = Order::new(vec![Record::<u32, u8>::default(); 1 + rng.below(4)]);
         let (mut live, mut next, mut popped) = (Vec::new(), 0, Vec::new());
         for _ in 0..200 {
             match rng.below(8) {

@@ -8,7 +8,7 @@ use crate::proto::conn::{Config, Event as Setup, Initiator, Params, Responder};
 use crate::proto::deframer::{Deframer, Fpdu, Place, Step};
 use crate::proto::negotiate::Depths;
 use crate::proto::order::{Order, Record, Status, Token};
-use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry};
+use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry, Purpose};
 use crate::proto::rx::{self, Action, Limits, Rx};
 use crate::proto::state::{self, remote_class, Effects, Event, State, Tcp};
 use crate::proto::tx::{self, Message, Rtr, Tx};
@@ -98,7 +98,7 @@ pub(crate) struct Peer {
     gate: bool,
     orq: Orq<Vec<OrqEntry>>,
     irq: Irq<Vec<IrqEntry>>,
-    order: Order<Vec<Record<u64>>>,
+    order: Order<Vec<Record<u64, u8>>>,
     sq: VecDeque<Posted>,
     rq: VecDeque<usize>,
     open: Option<Vec<u8>>,
@@ -110,7 +110,7 @@ pub(crate) struct Peer {
     pub(crate) fin: bool,
     pub(crate) reset: bool,
     pub(crate) established: bool,
-    pub(crate) completions: Vec<(u64, Status)>,
+    pub(crate) completions: Vec<(u64, Status<u8>)>,
     pub(crate) received: Vec<Received>,
     pub(crate) sent_terminate: Option<TermError>,
     pub(crate) got_terminate: Option<u16>,
@@ -237,7 +237,7 @@ impl Peer {
         if let Some(rtr) = params.send_rtr {
             if rtr == Rtr::Read {
                 let entry = OrqEntry {
-                    rtr: true,
+                    purpose: Purpose::ReadyToReceive,
                     ..OrqEntry::default()
                 };
                 self.orq.push(entry).expect("room for the RTR");
@@ -334,8 +334,9 @@ impl Peer {
                 if got.complete {
                     self.orq.pop();
                 }
-                if got.complete && !got.entry.rtr {
-                    self.order.done(Token(got.entry.id as u32));
+                let token = got.entry.purpose.token();
+                if let Some(token) = token.filter(|_| got.complete) {
+                    self.order.done(token);
                     self.complete();
                 }
             }

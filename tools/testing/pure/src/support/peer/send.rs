@@ -3,7 +3,7 @@
 //! The sending half of the peer.
 
 use super::{Outgoing, Peer, Wr};
-use crate::proto::reads::OrqEntry;
+use crate::proto::reads::{OrqEntry, Purpose};
 use crate::proto::state::Event;
 use crate::proto::tx::{self, may_start, Class, Kind, Start};
 use crate::support::crc::crc32c;
@@ -119,7 +119,10 @@ impl Peer {
                     sink_stag: request.sink_stag,
                     sink_to: request.sink_to,
                     len: request.len,
-                    id: token.0.into(),
+                    purpose: Purpose::Request {
+                        token,
+                        invalidate: false,
+                    },
                     ..OrqEntry::default()
                 };
                 self.orq.push(entry).expect("`may_start` keeps to ORD");

@@ -55,7 +55,7 @@ pub(super) fn add_regions(peer: &mut Peer, rng: &mut Rng, size: usize) {
 /// What one side must see in the end.
 #[derive(Default)]
 pub(super) struct Expect {
-    pub(super) completions: Vec<(u64, Status)>,
+    pub(super) completions: Vec<(u64, Status<u8>)>,
     pub(super) received: Vec<Received>,
     pub(super) target: Vec<u8>,
     pub(super) sink: Vec<u8>,
