@@ -96,7 +96,7 @@ impl<B> Handle<B> {
         self.gate.leave();
     }
 
-    /// The address, for comparison and for lookups that the core orders itself.
+    /// The address, for comparison.
     pub(super) fn as_ptr(&self) -> *mut B {
         self.obj.as_ptr()
     }

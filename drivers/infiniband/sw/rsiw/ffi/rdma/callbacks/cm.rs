@@ -26,18 +26,17 @@ use kernel::{
     sync::ArcBorrow, //
 };
 
+/// Takes no reference: [`iw_get_qp`] has taken it already.
+///
 /// # Safety
 ///
-/// Called by the core with a queue pair that it got from [`iw_get_qp`] under the same spin lock, or
-/// has a reference to. Any context.
-pub(super) unsafe extern "C" fn iw_add_ref<D: Driver>(qp: *mut b::ib_qp) {
-    // SAFETY: the queue pair is one of `D`, and is not freed as long as the caller says.
-    unsafe { QpObject::<D>::get(qp) }.handle().hold();
-}
+/// Called by the core once for each queue pair that it got from [`iw_get_qp`], under the same spin
+/// lock.
+pub(super) unsafe extern "C" fn iw_add_ref<D: Driver>(_qp: *mut b::ib_qp) {}
 
 /// # Safety
 ///
-/// Called by the core with a queue pair that it has a reference to. Any context.
+/// Called by the core with a queue pair that it has a reference to, which it gives up. Any context.
 pub(super) unsafe extern "C" fn iw_rem_ref<D: Driver>(qp: *mut b::ib_qp) {
     // SAFETY: the queue pair is one of `D`; the reference that is given up kept it. The driver's
     // object outlives the release, which may let the core free `qp`.
@@ -45,9 +44,17 @@ pub(super) unsafe extern "C" fn iw_rem_ref<D: Driver>(qp: *mut b::ib_qp) {
     inner.handle().release();
 }
 
+/// Finds a queue pair and takes a reference to it.
+///
+/// `iw_cm` asks for the reference in a second call, [`iw_add_ref`], before which nothing would keep
+/// what this one returns but the grace period that destroying it would have to wait for. Both of its
+/// callers, `iw_cm_connect` and `iw_cm_accept`, make the second call at once, exactly one for each
+/// queue pair they get, and [`iw_rem_ref`] for each of those. So the reference can be taken here.
+///
 /// # Safety
 ///
-/// Called by the core with a device of `D`, under a spin lock with interrupts off.
+/// Called by the core with a device of `D`, under a spin lock with interrupts off. The core calls
+/// [`iw_add_ref`] with what it gets, once, and then [`iw_rem_ref`], once.
 pub(super) unsafe extern "C" fn iw_get_qp<D: Driver>(
     dev: *mut b::ib_device,
     qpn: c_int,
@@ -55,15 +62,18 @@ pub(super) unsafe extern "C" fn iw_get_qp<D: Driver>(
     // SAFETY: the device is one of `D`.
     let dev = unsafe { DeviceObject::<D>::get(dev) };
     // CAST: the core carries the number through as it is.
-    let Some(qp) = D::qp_by_num(&dev, qpn as u32) else {
+    let Some(inner) = D::qp_by_num(&dev, qpn as u32) else {
         return core::ptr::null_mut();
     };
-    let qp = qp.handle().as_ptr();
-    // SAFETY: a QP that has a number has a core's object, which is not freed before the grace period
-    // that follows the end of that. It is complete a little after it has the number.
-    if unsafe { QpObject::<D>::is_installed(qp) } {
-        qp
+    let Some(qp) = inner.handle().hold() else {
+        return core::ptr::null_mut();
+    };
+    // SAFETY: a QP with a number has a core's object, which is not freed before the reference just
+    // taken is given back. It is complete a little after it has the number.
+    if unsafe { QpObject::<D>::is_installed(qp.as_ptr()) } {
+        qp.as_ptr()
     } else {
+        inner.handle().release();
         core::ptr::null_mut()
     }
 }

@@ -22,10 +22,7 @@ use crate::ffi::{
             HasQpHandle,
             QpInit, //
         },
-        handle::{
-            Handle,
-            QpHandle, //
-        },
+        handle::Handle,
         udata::Udata, //
     },
 };
@@ -95,7 +92,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         // SAFETY: revoked in `destroy_qp`, or below if creation fails.
         let handle = unsafe { Handle::new(obj) }?;
         let created = D::create_qp(dev, pd, handle.clone(), &mut init, udata.as_mut());
-        let (inner, num) = created.inspect_err(|_| end_of_use(&handle))?;
+        let (inner, num) = created.inspect_err(|_| handle.revoke())?;
         init.cap.store(&mut attr.cap);
         // SAFETY: `qp` is the core's object of this call.
         unsafe { (*qp).qp_num = num };
@@ -181,16 +178,6 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     0
 }
 
-/// Waits until nobody uses a queue pair whose number is unknown by now.
-///
-/// `iw_get_qp` and the `iw_add_ref` that follows run under a spin lock with interrupts off: after a
-/// grace period every reference that was found through the number is counted.
-fn end_of_use(handle: &QpHandle) {
-    // SAFETY: may be called in process context with nothing held.
-    unsafe { b::synchronize_rcu_expedited() };
-    handle.revoke();
-}
-
 /// # Safety
 ///
 /// Called by the core for the last time with this queue pair.
@@ -203,7 +190,9 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     if let Err(e) = D::destroy_qp(inner) {
         return e.to_errno();
     }
-    end_of_use(inner.handle());
+    // Who found it by its number before that became unknown has a reference by now, which this waits
+    // for, or gets none.
+    inner.handle().revoke();
     // SAFETY: the core frees the queue pair next; all references are gone.
     drop(unsafe { QpObject::<D>::take(qp) });
     0
