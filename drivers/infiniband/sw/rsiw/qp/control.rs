@@ -92,6 +92,8 @@ pub(super) struct Inner {
     pub(super) conn: Option<Conn>,
     /// The connection was closed, and nothing has happened since.
     pub(super) was_closed: bool,
+    /// `LAST_WQE_REACHED` was raised, since the QP was made or last connected.
+    pub(super) last_wqe_told: bool,
     /// ORD and IRD: those of the connection, or those that the consumer wants for the next.
     pub(super) ord: u16,
     pub(super) ird: u16,
@@ -109,6 +111,7 @@ impl Inner {
             ring,
             conn: None,
             was_closed: false,
+            last_wqe_told: false,
             ord: MAX_READS,
             ird: MAX_READS,
             row: 0,
@@ -176,6 +179,7 @@ impl Qp {
         });
         inner.ord = params.ord;
         inner.ird = params.ird;
+        inner.last_wqe_told = false;
         inner.state = state;
         self.set_state(state);
         drop(inner);

@@ -181,9 +181,7 @@ impl Qp {
         after.notify.recv |= self.flush_message(rx);
         if effects.flush_rq {
             after.notify.recv |= self.flush_rq();
-            // It takes no more receives, and what it had taken is flushed (T-16).
-            after.last_wqe |=
-                inner.state == State::Error && self.srq.is_some() && !self.destroyed.load(Relaxed);
+            after.last_wqe |= self.is_last_wqe(inner);
         }
         if effects.renew {
             let mut sq = self.sq.lock();
@@ -203,6 +201,20 @@ impl Qp {
             // else, an endpoint that is owed this.
             after.close = self.take_endpoint().map(|endpoint| (end, endpoint));
         }
+    }
+
+    /// Whether to tell that the QP takes no more receives of a shared queue, and that what it had
+    /// taken is flushed (T-16).
+    ///
+    /// A process is told once between connections: it could have the QP enter Error as often as it
+    /// likes, and uverbs keeps all events that it does not fetch. For a kernel consumer the core
+    /// waits for an event each time that it drains the QP.
+    fn is_last_wqe(&self, inner: &mut Inner) -> bool {
+        if inner.state != State::Error || self.srq.is_none() || self.destroyed.load(Relaxed) {
+            return false;
+        }
+        let is_told = core::mem::replace(&mut inner.last_wqe_told, true);
+        !is_told || self.owner.is_none()
     }
 
     /// Gives TCP back to the endpoint, which releases it.
