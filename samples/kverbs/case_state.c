@@ -216,6 +216,12 @@ static void drain(struct kv *k, const struct kv_opts *o)
 		return;
 	start = ktime_get();
 	ib_drain_qp(o->srq ? p->b.qp : p->a.qp);
+	/* For a shared queue it waits for an event, each time. */
+	if (o->srq) {
+		if (!kv_ok(k, !kv_modify(&p->b, IB_QPS_INIT), "to Idle"))
+			return;
+		ib_drain_qp(p->b.qp);
+	}
 	ms = ktime_ms_delta(ktime_get(), start);
 	kv_ok(k, ms < 30000, "%lld ms", ms);
 }

@@ -396,6 +396,51 @@ static bool cut_short(struct ibv_srq *srq, struct ibv_pd *pd, struct ibv_mr *mr,
 	return !got || wc.status;
 }
 
+/* To Error, again and again; how many events that makes. */
+static unsigned int to_error(struct ibv_qp *qp)
+{
+	unsigned int i;
+
+	for (i = 0; i < 50; i++) {
+		CHECK_SYS(to_state(qp, IBV_QPS_ERR));
+		if (i < 49)
+			CHECK_SYS(to_state(qp, IBV_QPS_INIT));
+	}
+	return events(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+}
+
+static void repetition(void)
+{
+	const struct ep_attr active = { .send_wr = 1, .recv_wr = 1 };
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_srq *srq = make(pd, DEPTH, 1, 0, NULL);
+	const struct ep_attr passive = { .send_wr = 1, .srq = srq, .pd = pd };
+	struct rdma_cm_id *id;
+	struct both b = { 0 };
+
+	CHECK(srq, "SRQ: %m");
+	part("V-SRQ-24 LAST_WQE_REACHED once before the QP is connected");
+	b.a.ec = rdma_create_event_channel();
+	b.p.ec = rdma_create_event_channel();
+	CHECK(b.a.ec && b.p.ec, "event channel: %m");
+	ep_setup(&b.a, active_id(b.a.ec, &l, &w), &active);
+	CHECK_SYS(rdma_connect(b.a.id, &b.a.param));
+	id = ep_expect(l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK_SYS(rdma_migrate_id(id, b.p.ec));
+	ep_setup(&b.p, id, &passive);
+	async_drain(ctx);
+	expect(to_error(id->qp) == 1, "not one event");
+	part("V-SRQ-24 once more after it was connected");
+	CHECK_SYS(to_state(id->qp, IBV_QPS_INIT));
+	CHECK_SYS(rdma_accept(id, &b.p.param));
+	ep_expect(b.p.ec, RDMA_CM_EVENT_ESTABLISHED);
+	ep_expect(b.a.ec, RDMA_CM_EVENT_ESTABLISHED);
+	expect(to_error(id->qp) == 1, "not one event");
+	both_destroy(&b);
+	CHECK_SYS(ibv_destroy_srq(srq));
+	CHECK_SYS(ibv_dealloc_pd(pd));
+}
+
 static void failures(void)
 {
 	const size_t big = 8 << 20;
@@ -460,6 +505,7 @@ int main(int argc, char **argv)
 	sharing();
 	domains();
 	limit();
+	repetition();
 	failures();
 	ep_unlisten(&l);
 	return parts_end();
