@@ -116,6 +116,8 @@ struct kv_pair {
 
 /* Two connected ends, or NULL and a noted failure. */
 struct kv_pair *kv_connect(struct kv *k, const struct kv_opts *o);
+/* Connects what was made with `unconnected`. */
+bool kv_join(struct kv_pair *p);
 /* Nothing arrives and nothing leaves any more. */
 void kv_stop(struct kv_pair *p);
 /* Waits until an end knows that the connection is over. */

@@ -257,9 +257,18 @@ static bool listen(struct kv_pair *p, struct sockaddr *sa)
 	return kv_ok(p->k, !rv, "port of %s: %d", addr, rv);
 }
 
-static bool connect(struct kv_pair *p, struct sockaddr *sa)
+bool kv_join(struct kv_pair *p)
 {
 	struct rdma_conn_param param;
+
+	conn_param(&p->o, &param);
+	return step(p, &p->a, rdma_connect(p->a.id, &param),
+		    RDMA_CM_EVENT_ESTABLISHED, "connect") &&
+	       step(p, &p->b, 0, RDMA_CM_EVENT_ESTABLISHED, "accept");
+}
+
+static bool connect(struct kv_pair *p, struct sockaddr *sa)
+{
 	struct kv_ep *a = &p->a;
 	int rv;
 
@@ -274,10 +283,7 @@ static bool connect(struct kv_pair *p, struct sockaddr *sa)
 	rv = ep_setup(a);
 	if (!kv_ok(p->k, !rv, "create queue pair: %d", rv) || p->o.unconnected)
 		return !rv;
-	conn_param(&p->o, &param);
-	return step(p, a, rdma_connect(a->id, &param),
-		    RDMA_CM_EVENT_ESTABLISHED, "connect") &&
-	       step(p, &p->b, 0, RDMA_CM_EVENT_ESTABLISHED, "accept");
+	return kv_join(p);
 }
 
 /* An initiator of revision 1 (RFC 5044 section 7.1), which says no more. */

@@ -5,6 +5,9 @@
  *   cases   (read) one line for each case: its family, its name, its rows
  *   run     (write) the name of a case; the write returns when it is over
  *   result  (read) of the last case: "ok", or what failed
+ *   held    (open) a queue pair that is not connected, until it is closed
+ *           (read) its number, or what failed
+ *           (write) connects it
  */
 #include <linux/debugfs.h>
 #include <linux/module.h>
@@ -78,22 +81,32 @@ static const struct kv_case *find(const char *name)
 	return NULL;
 }
 
-static void run_case(const struct kv_case *c)
+static void begin(struct kv *k)
+{
+	memset(k, 0, sizeof(*k));
+	INIT_LIST_HEAD(&k->owned);
+	INIT_LIST_HEAD(&k->pairs);
+}
+
+static void finish(struct kv *k)
 {
 	struct owned *o, *next;
 	struct kv_pair *p;
 
-	memset(&last, 0, sizeof(last));
-	INIT_LIST_HEAD(&last.owned);
-	INIT_LIST_HEAD(&last.pairs);
-	c->run(&last);
 	/* Messages may still arrive in memory that is about to be freed. */
-	list_for_each_entry(p, &last.pairs, list)
+	list_for_each_entry(p, &k->pairs, list)
 		kv_stop(p);
-	list_for_each_entry_safe(o, next, &last.owned, list) {
+	list_for_each_entry_safe(o, next, &k->owned, list) {
 		o->release(o->obj);
 		kfree(o);
 	}
+}
+
+static void run_case(const struct kv_case *c)
+{
+	begin(&last);
+	c->run(&last);
+	finish(&last);
 }
 
 static ssize_t run_write(struct file *file, const char __user *buf, size_t len,
@@ -146,12 +159,71 @@ static int result_show(struct seq_file *s, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(result);
 
+struct held {
+	struct kv k;
+	struct kv_pair *pair;
+};
+
+static int held_open(struct inode *inode, struct file *file)
+{
+	struct held *h = kzalloc_obj(*h, GFP_KERNEL);
+
+	if (!h)
+		return -ENOMEM;
+	begin(&h->k);
+	mutex_lock(&running);
+	h->pair = kv_connect(&h->k, &(struct kv_opts) { .unconnected = true });
+	mutex_unlock(&running);
+	file->private_data = h;
+	return 0;
+}
+
+static ssize_t held_read(struct file *file, char __user *to, size_t len,
+			 loff_t *pos)
+{
+	struct held *h = file->private_data;
+	char text[sizeof(h->k.text) + 1];
+	int n;
+
+	if (h->k.failed)
+		n = scnprintf(text, sizeof(text), "%s\n", h->k.text);
+	else
+		n = scnprintf(text, sizeof(text), "%u\n", h->pair->a.qp->qp_num);
+	return simple_read_from_buffer(to, len, pos, text, n);
+}
+
+static ssize_t held_write(struct file *file, const char __user *from, size_t len,
+			  loff_t *pos)
+{
+	struct held *h = file->private_data;
+
+	return !h->k.failed && kv_join(h->pair) ? len : -EIO;
+}
+
+static int held_release(struct inode *inode, struct file *file)
+{
+	struct held *h = file->private_data;
+
+	finish(&h->k);
+	kfree(h);
+	return 0;
+}
+
+static const struct file_operations held_fops = {
+	.owner = THIS_MODULE,
+	.open = held_open,
+	.read = held_read,
+	.write = held_write,
+	.release = held_release,
+};
+
 static int __init kv_init(void)
 {
 	dir = debugfs_create_dir("rsiw_kverbs", NULL);
 	debugfs_create_file("cases", 0400, dir, NULL, &cases_fops);
 	debugfs_create_file("run", 0200, dir, NULL, &run_fops);
 	debugfs_create_file("result", 0400, dir, NULL, &result_fops);
+	debugfs_create_file("held", 0600, dir, NULL, &held_fops);
 	return 0;
 }
 

@@ -37,9 +37,12 @@ use crate::{
         Device,
         MAX_READS, //
     },
-    ffi::iwcm::{
-        CmId,
-        ConnParam, //
+    ffi::{
+        iwcm::{
+            CmId,
+            ConnParam, //
+        },
+        log::pr_ratelimited,
     },
     params,
     proto::{
@@ -100,11 +103,14 @@ fn depths(param: &ConnParam<'_>) -> Depths {
     .capped(CAP)
 }
 
-/// The QP of that number, if the caller may connect it.
-fn own_qp(dev: &Device, num: u32) -> Result<Arc<Qp>> {
-    dev.qp_by_num(num)
-        .filter(|qp| qp.is_callers())
-        .ok_or(EINVAL)
+/// The QP of that number, if the caller may connect it by `id`.
+fn own_qp(dev: &Device, num: u32, id: &CmId) -> Result<Arc<Qp>> {
+    let qp = dev.qp_by_num(num).ok_or(EINVAL)?;
+    if !qp.is_callers(id) {
+        pr_ratelimited!("{}: QP {num}: not the caller's to connect\n", dev.handle());
+        return Err(EINVAL);
+    }
+    Ok(qp)
 }
 
 /// Starts to connect. If it returns without an error, a reply event follows in bounded time.

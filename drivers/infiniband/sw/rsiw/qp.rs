@@ -51,6 +51,7 @@ use crate::{
         Quota, //
     },
     ffi::{
+        iwcm::CmId,
         rdma::{
             attr::QpCap,
             driver::HasQpHandle,
@@ -351,10 +352,14 @@ impl Qp {
         self.invalidate(mr, stag, By::Consumer).map_err(|_| ())
     }
 
-    /// Whether the calling process may connect the QP: others must not get hold of it by its number.
-    /// A kernel consumer's QP has no owner to compare with.
-    pub(crate) fn is_callers(&self) -> bool {
-        self.owner.is_none_or(|owner| owner == current!().tgid())
+    /// Whether the caller may connect the QP by `id`: others must not get hold of it by its number.
+    /// A QP of the kernel has no owner to compare with, but an identifier that it was made for.
+    pub(crate) fn is_callers(&self, id: &CmId) -> bool {
+        match (self.owner, id.made(&self.handle)) {
+            (Some(owner), None) => owner == current!().tgid(),
+            (None, Some(made)) => made,
+            _ => false,
+        }
     }
 
     /// Names the endpoint that sets up a connection for this QP.

@@ -198,7 +198,7 @@ fn start(this: &Arc<Endpoint>, st: &mut State, attempt: &mut Attempt) -> Result 
 
 /// See [`super::connect`].
 pub(super) fn connect(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -> Result {
-    let qp = own_qp(dev, param.qpn)?;
+    let qp = own_qp(dev, param.qpn, &id)?;
     let mut attempt = Attempt::new(&id, param)?;
     let this = Endpoint::register(dev)?;
     let mut st = this.state.lock();

@@ -261,7 +261,8 @@ pub(super) fn accept(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -
         st.phase = phase;
         return Err(ECONNRESET);
     };
-    let result = own_qp(dev, param.qpn).and_then(|qp| run(&this, &mut st, &mut mpa, qp, param));
+    let result = own_qp(dev, param.qpn, &id)
+        .and_then(|qp| run(&this, &mut st, &mut mpa, qp, param));
     match result {
         Ok(params) => {
             let depths = event_depths(params.event);

@@ -13,6 +13,7 @@ use super::{
         b,
         h, //
     },
+    rdma::handle::QpHandle,
 };
 use core::{
     marker::PhantomData,
@@ -99,10 +100,20 @@ impl CmId {
         unsafe { b::iw_cm_id::afonly_raw(self.0.get()) }
     }
 
-    /// Whether `netdev` is in the network namespace of the consumer, for a listener.
+    /// Whether `netdev` is in the network namespace of the consumer. While it listens, connects or
+    /// accepts.
     pub(crate) fn sees(&self, netdev: &NetDevice) -> bool {
-        // SAFETY: both are live; the RDMA CM's identifier outlives its listener.
+        // SAFETY: both are live; the RDMA CM's identifier lives while one of its calls is carried
+        // out.
         unsafe { h::iw_cm_id_sees_netdev(self.0.get(), netdev.as_ptr()) }
+    }
+
+    /// Whether the consumer made `qp` for this connection, as those in the kernel do; `None` if it
+    /// made none for it, which is a process. While it connects or accepts.
+    pub(crate) fn made(&self, qp: &QpHandle) -> Option<bool> {
+        // SAFETY: the identifier is live, and so is the RDMA CM's, as above.
+        let made = NonNull::new(unsafe { h::iw_cm_id_qp(self.0.get()) })?;
+        Some(made.as_ptr() == qp.as_ptr())
     }
 
     /// The driver's number for the connection or listener; zero if it has none yet.

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Kernel verbs, by our own kernel consumer (samples/kverbs)."""
 
+import signal
+
 from rsiwtest.core import Fail, test
-from rsiwtest.kverbs import complaint, loaded
+from rsiwtest.kverbs import Held, complaint, loaded
 
 FAMILIES = {
     "reg": "registering by the send queue",
@@ -46,3 +48,17 @@ def _register(family, what):
 
 for _family, _what in FAMILIES.items():
     _register(_family, _what)
+
+
+@test("owner-kernel", cost=8, only_type="rsiw")
+def owner_kernel(t):
+    """A process does not get hold of a queue pair of the kernel's."""
+    path, port, _ = t.topo.loopback, t.port(), t.port()
+    with loaded(t), Held() as held:
+        thief = t.start(t.bin("foreign"), *path.args(), "--port", port,
+                        "--num", held.num, "--limit", int(t.left(60)))
+        thief.wait_output("LOOPING", t.left(30))
+        with t.sub("V-PRIV-2 the kernel connects its own queue pair"):
+            held.connect()
+        thief.popen.send_signal(signal.SIGTERM)
+        thief.expect(t.left(30))

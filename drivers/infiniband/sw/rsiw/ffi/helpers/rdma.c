@@ -23,15 +23,28 @@ void rsiw_helper_ib_mark_name_assigned_by_user(struct ib_device *dev)
 }
 
 /*
- * Whether @ndev is in the network namespace of the consumer of @id, a listener.
- * The only user of iw_cm is the RDMA CM, which names its own identifier.
+ * The consumer's identifier, while one of its calls listens, connects or accepts:
+ * the only user of iw_cm is the RDMA CM, whose own identifiers begin with it.
  */
+static const struct rdma_cm_id *consumer_of(const struct iw_cm_id *id)
+{
+	return id->context;
+}
+
+/* Whether @ndev is in the network namespace of the consumer of @id. */
 bool rsiw_helper_iw_cm_id_sees_netdev(const struct iw_cm_id *id,
 				      const struct net_device *ndev)
 {
-	const struct rdma_cm_id *cm_id = id->context;
+	return net_eq(dev_net(ndev), consumer_of(id)->route.addr.dev_addr.net);
+}
 
-	return net_eq(dev_net(ndev), cm_id->route.addr.dev_addr.net);
+/*
+ * The queue pair that the consumer of @id made for this connection. Those of
+ * processes have none: their queue pairs are known to uverbs only.
+ */
+struct ib_qp *rsiw_helper_iw_cm_id_qp(const struct iw_cm_id *id)
+{
+	return READ_ONCE(consumer_of(id)->qp);
 }
 
 struct ib_ucontext *rsiw_helper_udata_ucontext(struct ib_udata *udata)

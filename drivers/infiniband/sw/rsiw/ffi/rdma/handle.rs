@@ -97,7 +97,7 @@ impl<B> Handle<B> {
     }
 
     /// The address, for comparison.
-    pub(super) fn as_ptr(&self) -> *mut B {
+    pub(in crate::ffi) fn as_ptr(&self) -> *mut B {
         self.obj.as_ptr()
     }
 }

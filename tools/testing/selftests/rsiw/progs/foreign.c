@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * foreign: a process that would connect a queue pair of somebody else, whose
+ * number it knows: as the side that connects, and as the one that accepts.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "both.h"
+#include "parts.h"
+#include "rsiw_opt.h"
+
+static const char usage[] =
+"usage: foreign --num N [options]\n"
+"Tries once, says LOOPING, and goes on until it gets SIGTERM.\n"
+USAGE_WHERE
+"  --num N              number of the queue pair\n"
+"  --limit SECONDS      watchdog (60)\n";
+
+static struct ep_where w = { .addr = "127.0.0.1", .port = 18840 };
+static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
+static unsigned int num;
+static volatile sig_atomic_t over;
+
+static void on_term(int sig)
+{
+	(void)sig;
+	over = 1;
+}
+
+/* rdma_connect, to a port where nobody listens; 0 or an error number. */
+static int connect_it(void)
+{
+	struct rdma_event_channel *ec = rdma_create_event_channel();
+	struct rdma_conn_param param = { .qp_num = num };
+	struct rdma_cm_id *id;
+	int err;
+
+	CHECK(ec, "event channel: %m");
+	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
+	ep_resolve(ec, id, w.addr, w.port + 1);
+	err = rdma_connect(id, &param) ? errno : 0;
+	CHECK_SYS(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ec);
+	return err;
+}
+
+/* rdma_accept of a connection that this process asks itself for. */
+static int accept_it(struct ep_listener *l)
+{
+	struct rdma_conn_param param = { .qp_num = num };
+	struct ep e = { .ec = rdma_create_event_channel() };
+	struct rdma_cm_id *id, *asked;
+	int err;
+
+	CHECK(e.ec, "event channel: %m");
+	CHECK_SYS(rdma_create_id(e.ec, &id, NULL, RDMA_PS_TCP));
+	ep_resolve(e.ec, id, w.addr, l->port);
+	ep_setup(&e, id, &attr);
+	CHECK_SYS(rdma_connect(id, &e.param));
+	asked = ep_expect(l->ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	err = rdma_accept(asked, &param) ? errno : 0;
+	CHECK_SYS(rdma_destroy_id(asked));
+	ep_destroy(&e);
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int seconds = 60, rounds = 0;
+	struct ep_listener l;
+	const struct opt table[] = {
+		{ "num", .num = &num, .min = 1, .max = ~0u },
+		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
+		{ }
+	};
+	int err;
+
+	opt_parse(argc, argv, usage, &w, table);
+	CHECK(num, "--num is missing");
+	CHECK(signal(SIGTERM, on_term) != SIG_ERR, "signal: %m");
+	ep_watchdog(seconds);
+	ep_enter_netns(w.server_netns);
+	ep_listen(&l, w.addr, w.port, 4);
+	part("V-PRIV-2 rdma_connect with the number of a kernel's queue pair");
+	err = connect_it();
+	expect(err == EINVAL, "%s", strerror(err));
+	part("V-PRIV-2 rdma_accept with the number of a kernel's queue pair");
+	err = accept_it(&l);
+	expect(err == EINVAL, "%s", strerror(err));
+	part("V-PRIV-2 the same again and again");
+	puts("LOOPING");
+	fflush(stdout);
+	do {
+		err = connect_it();
+		expect(err == EINVAL, "connect: %s", strerror(err));
+		err = accept_it(&l);
+		expect(err == EINVAL, "accept: %s", strerror(err));
+		rounds++;
+	} while (!over);
+	printf("%u rounds\n", rounds);
+	ep_unlisten(&l);
+	return parts_end();
+}
