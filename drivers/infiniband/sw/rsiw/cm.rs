@@ -113,6 +113,13 @@ fn own_qp(dev: &Device, num: u32, id: &CmId) -> Result<Arc<Qp>> {
     Ok(qp)
 }
 
+/// The error of a consumer whose network namespace is not the device's: the device's addresses are
+/// others than those that it means.
+fn not_in_namespace(dev: &Device) -> Error {
+    pr_ratelimited!("{}: used from another network namespace\n", dev.handle());
+    EADDRNOTAVAIL
+}
+
 /// Starts to connect. If it returns without an error, a reply event follows in bounded time.
 pub(crate) fn connect(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -> Result {
     active::connect(dev, id, param)

@@ -17,6 +17,7 @@ use super::{
         private_data,
         Reply, //
     },
+    not_in_namespace,
     own_qp,
     passive::{
         read_frame,
@@ -198,6 +199,10 @@ fn start(this: &Arc<Endpoint>, st: &mut State, attempt: &mut Attempt) -> Result 
 
 /// See [`super::connect`].
 pub(super) fn connect(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -> Result {
+    // The RDMA CM takes whatever device comes first for a loopback address.
+    if !id.sees(&*dev.netdev().ok_or(ENODEV)?) {
+        return Err(not_in_namespace(dev));
+    }
     let qp = own_qp(dev, param.qpn, &id)?;
     let mut attempt = Attempt::new(&id, param)?;
     let this = Endpoint::register(dev)?;

@@ -3,7 +3,10 @@
 //! Listeners.
 #![forbid(unsafe_code)]
 
-use super::passive;
+use super::{
+    not_in_namespace,
+    passive, //
+};
 use crate::{
     device::Device,
     ffi::{
@@ -79,10 +82,20 @@ impl_has_work! {
 pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result {
     let addr = id.local_addr().ok_or(EAFNOSUPPORT)?;
     let netdev = dev.netdev().ok_or(ENODEV)?;
-    // A consumer that listens on the wildcard listens on the devices of all namespaces, also on those
-    // that others add later. Nobody can reach it through those of others, where the port may be
-    // somebody else's.
-    if addr.ip().is_unspecified() && !id.sees(&netdev) {
+    // A consumer that listens on the wildcard, or on a loopback address, listens on the devices of
+    // all namespaces, also on those that others add later. Nobody can reach it through those of
+    // others, where the port may be somebody else's.
+    let ip = addr.ip();
+    let on_all = ip.is_unspecified() || ip.is_loopback();
+    if !id.sees(&netdev) {
+        return if on_all {
+            Ok(())
+        } else {
+            Err(not_in_namespace(dev))
+        };
+    }
+    // What comes to a loopback address is for the device over the loopback interface.
+    if ip.is_loopback() && !netdev.is_loopback() {
         return Ok(());
     }
     let sock = TcpSocket::new(&netdev, &addr)?;
@@ -90,7 +103,7 @@ pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result 
         sock.set_v6only()?;
     }
     // A consumer that listens on the wildcard does so on every RDMA device.
-    if addr.ip().is_unspecified() {
+    if ip.is_unspecified() {
         sock.bind_to_device(&netdev)?;
     }
     if let Some(tos) = id.tos() {

@@ -7,6 +7,7 @@ import time
 
 from rsiwtest import kmsg
 from rsiwtest.core import Fail, test
+from rsiwtest.proc import listening
 from rsiwtest.tools import rping, stream
 from rsiwtest.topo import IF_B, NS_A, NS_B, inside, sh
 
@@ -231,3 +232,71 @@ def netns_wildcard(t):
         second.expect(t.left(10))
         ping(path.addr4, NS_B)
         first.expect(t.left(10))
+
+
+def one_transfer(t, addr, port, ns=None):
+    """Exit status of a client of `one_server`."""
+    client = t.start("rdma_client", "-s", addr, "-p", port, netns=ns)
+    return client.wait(t.left(20))
+
+
+def one_server(t, addr, port, ns=None):
+    """Serves one client."""
+    server = t.start("rdma_server", "-s", addr, "-p", port, netns=ns)
+    server.wait_listening(port)
+    return server
+
+
+@test("netns-loopback", cost=12, only_type="rsiw")
+def netns_loopback(t):
+    """127.0.0.1 and ::1 are those of the caller's network namespace.
+
+    rdma_cm takes them for addresses of all devices: it listens on each, and
+    connects by the first one, which here is one of the initial namespace.
+    """
+    t.topo.add_link("rsiw_lo_b", "lo", netns=NS_B)
+    try:
+        for addr in ("127.0.0.1", "::1"):
+            port = t.port()
+            with t.sub("a listener on %s is in its own namespace" % addr):
+                one_server(t, addr, port, NS_B)
+                if listening(os.getpid(), port):
+                    raise Fail("it listens in another one as well")
+            t.reap()
+            with t.sub("the same port of %s in two namespaces" % addr):
+                elsewhere = one_server(t, addr, port, NS_B)
+                server = one_server(t, addr, port)
+                if one_transfer(t, addr, port):
+                    raise Fail("no connection")
+                server.expect(t.left(10))
+                if elsewhere.poll() is not None:
+                    raise Fail("the other one ended:\n%s" % elsewhere.tail())
+            t.reap()
+    finally:
+        sh("rdma", "link", "del", "rsiw_lo_b")
+    with t.sub("loopback addresses of others are out of reach"):
+        for addr in ("127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"):
+            listener = "::1" if addr == "::1" else "127.0.0.1"
+            if addr == "127.1.2.3":
+                listener = addr
+            port = t.port()
+            server = one_server(t, listener, port)
+            if not one_transfer(t, addr, port, NS_B):
+                raise Fail("%s reaches it" % addr)
+            if server.poll() is not None:
+                raise Fail("the server ended:\n%s" % server.tail())
+            t.reap()
+    with t.sub("two devices in one namespace"):
+        sh("ip", "link", "add", "rsd1", "type", "dummy")
+        try:
+            sh("ip", "link", "set", "rsd1", "up")
+            t.topo.add_link("rsiw_second", "rsd1")
+            for addr in ("127.0.0.1", "::1"):
+                port = t.port()
+                server = one_server(t, addr, port)
+                if one_transfer(t, addr, port):
+                    raise Fail("no connection to " + addr)
+                server.expect(t.left(10))
+        finally:
+            t.reap()
+            sh("ip", "link", "del", "rsd1")

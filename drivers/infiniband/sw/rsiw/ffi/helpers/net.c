@@ -57,6 +57,11 @@ unsigned int rsiw_helper_netdev_copy_addr(const struct net_device *dev, u8 *to,
 	return dev->addr_len;
 }
 
+bool rsiw_helper_netif_is_loopback(const struct net_device *dev)
+{
+	return READ_ONCE(dev->flags) & IFF_LOOPBACK;
+}
+
 bool rsiw_helper_netif_running(const struct net_device *dev)
 {
 	return netif_running(dev);

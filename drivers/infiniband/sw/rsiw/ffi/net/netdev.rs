@@ -95,6 +95,12 @@ impl NetDevice {
         (len == 6 && mac != [0; 6]).then_some(mac)
     }
 
+    /// Whether this is the loopback interface.
+    pub(crate) fn is_loopback(&self) -> bool {
+        // SAFETY: `self` is live.
+        unsafe { h::netif_is_loopback(self.0.get()) }
+    }
+
     /// Whether the interface is up.
     pub(crate) fn is_running(&self) -> bool {
         // SAFETY: `self` is live.
