@@ -139,7 +139,8 @@ static void cq_overflow(struct kv *k)
 	struct kv_pair *q = p ? kv_connect(k, NULL) : NULL;
 	int i;
 
-	for (i = 0; q && i < 12; i++)
+	/* Twice as many as were asked for, which is more than it can take. */
+	for (i = 0; q && i < 32; i++)
 		if (kv_post(&p->a, &(struct kv_wr) { .op = IB_WR_RDMA_WRITE }))
 			break;
 	if (q && kv_is_down(k, &p->b) &&
@@ -352,110 +353,6 @@ static void pd_many(struct kv *k)
 	}
 }
 
-static int resize(struct kv_ep *ep, u32 send, u32 recv)
-{
-	struct ib_qp_attr attr = {
-		.cap = { .max_send_wr = send, .max_recv_wr = recv } };
-
-	return ib_modify_qp(ep->qp, &attr, IB_QP_CAP);
-}
-
-static bool depths(struct kv *k, struct kv_ep *ep, u32 send, u32 recv)
-{
-	struct ib_qp_init_attr init;
-	struct ib_qp_attr attr;
-
-	return kv_ok(k, !query(ep, &attr, &init) &&
-		     attr.cap.max_send_wr == send &&
-		     attr.cap.max_recv_wr == recv, "depths %u, %u",
-		     attr.cap.max_send_wr, attr.cap.max_recv_wr);
-}
-
-static bool gives(struct kv *k, int rv, int want, const char *what)
-{
-	return kv_ok(k, rv == want, "%s: %d", what, rv);
-}
-
-/* Never less than what is in use, and then nothing changes. */
-static void qp_resize(struct kv *k)
-{
-	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .cqe = 2048 });
-	const struct kv_wr send = { .op = IB_WR_SEND };
-	struct kv_ep *a, *b;
-	int i;
-
-	if (!p)
-		return;
-	a = &p->a;
-	b = &p->b;
-	for (i = 0; i < 10; i++)
-		if (!kv_ok(k, !kv_recv(b, i, 0, 0, 0), "receive") ||
-		    !kv_ok(k, !kv_post(a, &send), "send"))
-			return;
-	for (i = 0; i < 10; i++)
-		if (!kv_want(k, b->rcq, i, KV_OK))
-			return;
-	/* Nobody has seen the completions of a's requests. */
-	if (!gives(k, resize(a, 9, 16), -EINVAL, "sends in use") ||
-	    !depths(k, a, 16, 16) ||
-	    !gives(k, resize(a, INT_MAX, 16), -EINVAL, "too many") ||
-	    !kv_ok(k, !kv_recv(a, 1, 0, 0, 0), "receive") ||
-	    !gives(k, resize(a, 300, 0), -EINVAL, "receive in use") ||
-	    !depths(k, a, 16, 16) ||
-	    !gives(k, resize(a, 10, 1), 0, "as many as there are") ||
-	    !depths(k, a, 10, 1) ||
-	    !kv_ok(k, kv_post(a, &send) == -ENOMEM, "one too many") ||
-	    !kv_ok(k, kv_recv(a, 2, 0, 0, 0) == -ENOMEM, "one too many") ||
-	    !gives(k, resize(a, 300, 2) ?: resize(b, 0, 300), 0, "more") ||
-	    !depths(k, a, 300, 2) || !depths(k, b, 0, 300) ||
-	    !kv_ok(k, kv_post(b, &send) == -ENOMEM, "queue without slots"))
-		return;
-	for (i = 0; i < 290; i++)
-		if (!kv_ok(k, !kv_recv(b, i, 0, 0, 0), "receive %d", i) ||
-		    !kv_ok(k, !kv_post(a, &send), "send %d", i))
-			return;
-	kv_ok(k, kv_post(a, &send) == -ENOMEM, "one too many");
-	for (i = 0; i < 290; i++)
-		if (!kv_want(k, b->rcq, i, KV_OK) ||
-		    !kv_want(k, a->scq, 0, KV_OK))
-			return;
-}
-
-/* Sizes that change all the time beside messages: none lost, none twice. */
-static void qp_resize_busy(struct kv *k)
-{
-	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .cqe = 512 });
-	int i, n, from = 0, got = 0;
-	struct kv_mem *out, *in;
-
-	if (!p)
-		return;
-	out = kv_mem(k, &p->a, 20000, 0x5a);
-	in = kv_mem(k, &p->b, 20000, 0);
-	for (n = 0; out && in && n < 150; n++) {
-		for (i = 0; i <= n % 13; i++, from++)
-			if (!kv_ok(k, !kv_recv(&p->b, from, in->addr, in->len,
-					       p->b.pd->local_dma_lkey),
-				   "receive %d", from) ||
-			    !kv_ok(k, !kv_post(&p->a, &(struct kv_wr) {
-				   .op = IB_WR_SEND, .id = from,
-				   KV_LOCAL(&p->a, out) }), "send %d", from))
-				return;
-		/* Some of these are too small for what is under way. */
-		resize(&p->a, 1 + (n * 7) % 31, 16);
-		resize(&p->b, 16, 1 + (n * 11) % 31);
-		for (; got < from; got++)
-			if (!kv_want(k, p->a.scq, got, KV_OK) ||
-			    !kv_want(k, p->b.rcq, got, KV_OK))
-				return;
-		if (!kv_ok(k, !resize(&p->a, 16, 16) && !resize(&p->b, 16, 16),
-			   "resize"))
-			return;
-	}
-	if (out && in)
-		kv_ok(k, !memcmp(in->va, out->va, in->len), "contents");
-}
-
 /* What is fixed at a shared receive queue and its queue pair. */
 static void srq_fixed(struct kv *k)
 {
@@ -474,8 +371,6 @@ static void srq_fixed(struct kv *k)
 
 const struct kv_case kv_object_cases[] = {
 	{ "pd-many", "V-PD-1 V-PD-2 V-SRQ-2", pd_many },
-	{ "qp-resize", "V-QP-21 V-IMM-5", qp_resize },
-	{ "qp-resize-busy", "V-QP-21", qp_resize_busy },
 	{ "srq-fixed", "V-QP-22 V-IMM-7", srq_fixed },
 	{ "device-limits", "V-RNIC-6 V-RNIC-11 V-RNIC-15 to 18 V-RNIC-22",
 	  device_limits },

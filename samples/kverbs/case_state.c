@@ -241,10 +241,14 @@ static void drain_unconnected(struct kv *k)
 	drain(k, &(struct kv_opts) { .core_cq = true, .unconnected = true });
 }
 
-/* A full queue refuses; what completes and is polled makes room. */
+/*
+ * A full queue refuses; what completes and is polled makes room. A send queue takes
+ * at least as many as it is said to have, a receive queue no more.
+ */
 static void queue_full(struct kv *k)
 {
-	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .depth = 8 });
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .depth = 8,
+							      .cqe = 128 });
 	struct ib_qp_init_attr init;
 	struct ib_qp_attr attr;
 	int i, rv, depth;
@@ -261,10 +265,12 @@ static void queue_full(struct kv *k)
 		   "one receive too many"))
 		return;
 	/* Empty Writes, which need no receive; not polled. */
-	for (i = 0; i < depth; i++)
-		if (!kv_ok(k, !kv_post(&p->a, &(struct kv_wr) {
-				.op = IB_WR_RDMA_WRITE, .id = i }), "post %d", i))
-			return;
+	for (i = 0; !rv && i < 8 * depth; i++)
+		rv = kv_post(&p->a, &(struct kv_wr) {
+			.op = IB_WR_RDMA_WRITE, .id = i });
+	if (!kv_ok(k, rv == -ENOMEM && i > depth, "request %d: %d", i, rv))
+		return;
+	depth = i - 1;
 	msleep(KV_QUIET_MS);
 	rv = kv_post(&p->a, &(struct kv_wr) { .op = IB_WR_RDMA_WRITE,
 					      .id = depth });

@@ -50,6 +50,7 @@ extern const struct kv_case kv_request_cases[];
 extern const struct kv_case kv_busy_cases[];
 extern const struct kv_case kv_apart_cases[];
 extern const struct kv_case kv_first_cases[];
+extern const struct kv_case kv_depth_cases[];
 
 /* One running case. */
 struct kv {

@@ -224,6 +224,23 @@ impl Cq {
         Ok(len)
     }
 
+    /// Makes room for `more` completions. Sleeps.
+    fn add_spare(&self, more: u32) -> Result {
+        // One at a time: what is allocated for one is enough for that one.
+        let _resizing = self.entry.lock();
+        let lacks = match &self.state.lock().ring {
+            Ring::User(_) => return Ok(()),
+            Ring::Kernel(ring) => ring.lacks(more),
+        };
+        let mut memory = lacks.map(KernelRing::memory).transpose()?;
+        if let Ring::Kernel(ring) = &mut self.state.lock().ring {
+            ring.add_spare(more, memory.as_mut());
+        }
+        // What was replaced is given up without the lock.
+        drop(memory);
+        Ok(())
+    }
+
     /// Ends the offer to map the queue. Sleeps.
     ///
     /// To be called when the queue is destroyed. Late completions are harmless: the memory stays,
@@ -317,6 +334,47 @@ impl Cq {
         match &self.vector {
             Some(vector) => Vector::notify(vector),
             None => self.handle.notify(),
+        }
+    }
+}
+
+/// Entries of a queue beyond those that a kernel consumer asked for.
+///
+/// The consumer counts requests that complete, as many as it asks for in its send queue, which has
+/// more slots than that. Each of these makes a completion if it is flushed.
+pub(crate) struct Spare {
+    cq: Arc<Cq>,
+    entries: Atomic<u32>,
+}
+
+impl Spare {
+    /// Has none yet.
+    pub(crate) fn new(cq: Arc<Cq>) -> Self {
+        Self {
+            cq,
+            entries: Atomic::new(0),
+        }
+    }
+
+    /// Has at least `entries`. Nothing is done for the queue of a process. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn extend(&self, entries: u32) -> Result {
+        let more = entries.saturating_sub(self.entries.load(Relaxed));
+        if more > 0 {
+            self.cq.add_spare(more)?;
+            self.entries.fetch_add(more, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        if let Ring::Kernel(ring) = &mut self.cq.state.lock().ring {
+            ring.drop_spare(self.entries.load(Relaxed));
         }
     }
 }

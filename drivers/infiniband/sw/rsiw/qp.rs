@@ -45,7 +45,10 @@ use self::{
 };
 use crate::{
     cm::Endpoint,
-    cq::Cq,
+    cq::{
+        Cq,
+        Spare, //
+    },
     device::{
         Device,
         Quota, //
@@ -171,6 +174,8 @@ pub(crate) struct Qp {
     /// Of kernel consumers' queues.
     send_slots: Option<Arc<Slots>>,
     recv_slots: Option<Arc<Slots>>,
+    /// Room for completions of requests that a kernel consumer did not count.
+    spare: Spare,
     /// The shared receive queue, if receives come from one.
     srq: Option<Arc<Srq>>,
     #[pin]

@@ -33,6 +33,9 @@ use kernel::{
 /// A completion, and what has one of its slots free once it is polled.
 type Entry = (Wc, Option<Arc<Slots>>);
 
+/// Where entries are.
+type Memory = KVVec<Option<Entry>>;
+
 fn free(slots: Option<Arc<Slots>>) {
     if let Some(slots) = slots {
         slots.free();
@@ -42,7 +45,11 @@ fn free(slots: Option<Arc<Slots>>) {
 /// Completions that were not polled yet, in order.
 pub(super) struct KernelRing {
     /// `None` for a slot without a completion.
-    slots: KVVec<Option<Entry>>,
+    slots: Memory,
+    /// Entries that the consumer asked for.
+    asked: usize,
+    /// Entries that its queue pairs need beyond those.
+    spare: usize,
     /// Slot of the oldest completion.
     head: usize,
     /// Slots in use from there on.
@@ -54,13 +61,52 @@ pub(super) struct KernelRing {
 impl KernelRing {
     /// Makes a ring of `entries` entries.
     pub(super) fn new(entries: u32) -> Result<Self> {
+        // CAST: 32 bits fit.
+        let asked = entries as usize;
         Ok(Self {
-            // CAST: 32 bits fit.
-            slots: KVVec::from_elem(None, entries as usize, GFP_KERNEL)?,
+            slots: Self::memory(asked)?,
+            asked,
+            spare: 0,
             head: 0,
             len: 0,
             armed: notify::NOT,
         })
+    }
+
+    /// Makes the memory of a ring of `entries` entries. Sleeps.
+    pub(super) fn memory(entries: usize) -> Result<Memory> {
+        Ok(KVVec::from_elem(None, entries, GFP_KERNEL)?)
+    }
+
+    /// Number of entries that it takes to have `more` to spare, if that is more than there are.
+    pub(super) fn lacks(&self, more: u32) -> Option<usize> {
+        // CAST: 32 bits fit.
+        let spare = self.spare.saturating_add(more as usize);
+        Some(self.asked.saturating_add(spare)).filter(|needed| *needed > self.slots.len())
+    }
+
+    /// Notes `more` entries to spare; `memory` is what they take, and what is not used any more
+    /// afterwards.
+    pub(super) fn add_spare(&mut self, more: u32, memory: Option<&mut Memory>) {
+        if let Some(memory) = memory {
+            for n in 0..self.len {
+                let from = self.index(n);
+                let entry = self.slots.get_mut(from).and_then(Option::take);
+                if let Some(to) = memory.get_mut(n) {
+                    *to = entry;
+                }
+            }
+            core::mem::swap(&mut self.slots, memory);
+            self.head = 0;
+        }
+        // CAST: 32 bits fit.
+        self.spare = self.spare.saturating_add(more as usize);
+    }
+
+    /// Notes that `less` entries to spare are not needed any more. The memory is kept for others.
+    pub(super) fn drop_spare(&mut self, less: u32) {
+        // CAST: 32 bits fit.
+        self.spare = self.spare.saturating_sub(less as usize);
     }
 
     /// The slot `n` after the oldest one, `n` being at most their number.

@@ -29,6 +29,7 @@ use crate::{
         MAX_INLINE,
         MAX_SGE, //
     },
+    cq::Spare,
     device::{
         Quota,
         KERNEL_MAX_INLINE,
@@ -210,6 +211,10 @@ impl Qp {
             rq_key: key(&rq_entry),
         };
 
+        let spare = Spare::new(send_cq.clone());
+        if let Some(posted) = &posted {
+            spare.extend(posted.asked_and_spare().1)?;
+        }
         let binder = Binder::new()?;
         let send_slots = posted.as_ref().map(|sq| sq.slots());
         let recv_slots = match &srq {
@@ -220,7 +225,8 @@ impl Qp {
             Some(_) => GFP_KERNEL_ACCOUNT,
             None => GFP_KERNEL,
         };
-        let under_way = Sq::new(cap.max_send_wr.max(1), flags)?;
+        // CAST: at most [`MAX_WR`].
+        let under_way = Sq::new((ring.len() as u32).max(1), flags)?;
         let qp = Arc::pin_init(
             pin_init!(Self {
                 num: Atomic::new(0),
@@ -245,6 +251,7 @@ impl Qp {
                 posted,
                 send_slots,
                 recv_slots,
+                spare,
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 sq <- new_spinlock_irq!(under_way, "rsiw::Qp::sq"),
                 irq <- new_spinlock_irq!(Irq::new(KVec::new()), "rsiw::Qp::irq"),

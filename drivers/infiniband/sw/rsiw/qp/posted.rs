@@ -2,12 +2,16 @@
 
 //! A queue of requests that kernel consumers post: private memory of a fixed size.
 //!
+//! A send queue has more slots than the consumer asked for ([`send_slots`]), a receive queue has as
+//! many as that.
+//!
 //! Context: any, under the lock of whoever has the queue; creation sleeps.
 #![forbid(unsafe_code)]
 
 use super::sgl::slots;
 use crate::{
     abi::Sge,
+    device::MAX_WR,
     ffi::rdma::wr::{
         Element,
         Elements, //
@@ -41,6 +45,22 @@ impl Slots {
     /// Frees a slot. Any context.
     pub(crate) fn free(&self) {
         self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Slots of a send queue for which a kernel consumer has asked for `asked`.
+///
+/// What services count are their transfers, one of which may take any number of requests of which
+/// only the last makes a completion. Adapters have slots to spare, as their queues are a power of
+/// two long; so services get along with a rough estimate. A receive queue needs no such thing: each
+/// receive makes a completion, so they count them one by one.
+pub(super) fn send_slots(asked: u32) -> u32 {
+    match asked {
+        0 => 0,
+        _ => asked
+            .saturating_mul(2)
+            .checked_next_power_of_two()
+            .map_or(MAX_WR, |slots| slots.min(MAX_WR)),
     }
 }
 

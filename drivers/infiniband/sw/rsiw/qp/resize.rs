@@ -45,8 +45,9 @@ impl Qp {
             Some(_) => None,
             None => Some(KernelRq::new(cap.max_recv_wr, self.cap.max_recv_sge)?),
         };
-        // Room for as many requests under way comes first, and is never taken back.
-        let grown = self.make_room(cap.max_send_wr)?;
+        // Room for as many requests under way, and completions, comes first, and is never taken back.
+        let grown = self.make_room(new_sq.depth())?;
+        self.spare.extend(new_sq.spare())?;
         let result = posted.replace(&mut new_sq, || match (&mut *self.rq.lock(), &mut new_rq) {
             (Some(rq), Some(new)) => rq.replace(new),
             _ => Ok(()),
@@ -67,8 +68,7 @@ impl Qp {
     pub(super) fn current_cap(&self) -> QpCap {
         let mut cap = self.cap;
         if let Some(posted) = &self.posted {
-            // CAST: at most [`MAX_WR`].
-            cap.max_send_wr = posted.len() as u32;
+            cap.max_send_wr = posted.asked_and_spare().0;
             // CAST: at most [`MAX_WR`].
             cap.max_recv_wr = self.rq.lock().as_ref().map_or(0, Rq::len) as u32;
         }

@@ -23,6 +23,7 @@ FAMILIES = {
     "request": "work requests of all kinds",
     "busy": "what is taken away or changed while it is used",
     "apart": "what must not get in each other's way",
+    "depth": "depths of queues, and who posts more than it counted",
     "first": "a responder whose peer has not sent anything",
 }
 

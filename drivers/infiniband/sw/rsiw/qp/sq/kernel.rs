@@ -28,6 +28,7 @@ use crate::{
     qp::{
         posted::{
             copy_elements,
+            send_slots,
             Posted,
             Slots, //
         },
@@ -49,7 +50,30 @@ use kernel::{
 use zerocopy::IntoBytes;
 
 /// Requests, and what is wrong with them.
-pub(in crate::qp) type Requests = Posted<Result<Wqe, BadWqe>>;
+pub(in crate::qp) struct Requests {
+    posted: Posted<Result<Wqe, BadWqe>>,
+    /// Depth that the consumer asked for; there are [`send_slots`] of that.
+    asked: u32,
+}
+
+impl Requests {
+    fn new(asked: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
+        Ok(Self {
+            posted: Posted::new(send_slots(asked), max_sge, max_inline)?,
+            asked,
+        })
+    }
+
+    /// Number of slots.
+    pub(in crate::qp) fn depth(&self) -> u32 {
+        send_slots(self.asked)
+    }
+
+    /// Number of slots that the consumer did not ask for.
+    pub(in crate::qp) fn spare(&self) -> u32 {
+        self.depth().saturating_sub(self.asked)
+    }
+}
 
 /// A send queue in private memory: the consumer posts, the QP's work item takes.
 #[pin_data]
@@ -58,28 +82,28 @@ pub(in crate::qp) struct KernelSq {
     max_sge: u32,
     max_inline: u32,
     #[pin]
-    posted: SpinLockIrq<Requests>,
+    requests: SpinLockIrq<Requests>,
 }
 
 impl KernelSq {
-    /// Makes a queue of `depth` requests.
+    /// Makes a queue for `asked` requests, with slots to spare.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(in crate::qp) fn new(
-        depth: u32,
+        asked: u32,
         sig_all: bool,
         max_sge: u32,
         max_inline: u32,
     ) -> Result<Arc<Self>> {
-        let posted = Posted::new(depth, max_sge, max_inline)?;
+        let requests = Requests::new(asked, max_sge, max_inline)?;
         Arc::pin_init(
             pin_init!(Self {
                 sig_all,
                 max_sge,
                 max_inline,
-                posted <- new_spinlock_irq!(posted, "rsiw::KernelSq::posted"),
+                requests <- new_spinlock_irq!(requests, "rsiw::KernelSq::requests"),
             }),
             GFP_KERNEL,
         )
@@ -92,7 +116,8 @@ impl KernelSq {
     /// `ENOMEM` if the queue is full, `EINVAL` for what this driver does not do, too many elements
     /// or too much inline data. Those in front of it stay posted (V-WR-3).
     pub(in crate::qp) fn post(&self, chain: &mut SendChain<'_>) -> Result {
-        let mut posted = self.posted.lock();
+        let mut requests = self.requests.lock();
+        let posted = &mut requests.posted;
         for wr in chain {
             let (request, used) = self.request(&wr, posted.room()?)?;
             posted.push(request, used);
@@ -102,16 +127,16 @@ impl KernelSq {
 
     /// The slots, to be freed as requests complete.
     pub(in crate::qp) fn slots(&self) -> Arc<Slots> {
-        self.posted.lock().slots().clone()
+        self.requests.lock().posted.slots().clone()
     }
 
-    /// Makes what this queue keeps its requests in, for `depth` of them.
+    /// Makes what this queue keeps its requests in, for `asked` of them, with slots to spare.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(in crate::qp) fn another(&self, depth: u32) -> Result<Requests> {
-        Posted::new(depth, self.max_sge, self.max_inline)
+    pub(in crate::qp) fn another(&self, asked: u32) -> Result<Requests> {
+        Requests::new(asked, self.max_sge, self.max_inline)
     }
 
     /// Goes on with `new`, to which all requests move, if `also` succeeds, too. The old one is in
@@ -125,28 +150,34 @@ impl KernelSq {
         new: &mut Requests,
         also: impl FnOnce() -> Result,
     ) -> Result {
-        let mut posted = self.posted.lock();
-        posted.check_fits(new)?;
+        let mut requests = self.requests.lock();
+        requests.posted.check_fits(&new.posted)?;
         also()?;
-        posted.move_to(new)?;
-        core::mem::swap(&mut *posted, new);
+        requests.posted.move_to(&mut new.posted)?;
+        core::mem::swap(&mut *requests, new);
         Ok(())
     }
 
     /// Number of slots.
     pub(in crate::qp) fn len(&self) -> usize {
-        self.posted.lock().depth()
+        self.requests.lock().posted.depth()
+    }
+
+    /// The depth that the consumer asked for, and the number of slots beyond that.
+    pub(in crate::qp) fn asked_and_spare(&self) -> (u32, u32) {
+        let requests = self.requests.lock();
+        (requests.asked, requests.spare())
     }
 
     /// Whether no request waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.posted.lock().len() == 0
+        self.requests.lock().posted.len() == 0
     }
 
     /// Looks at the oldest request, which stays where it is, and copies its elements or octets.
     pub(super) fn peek(&self, sgl: &mut SgList) -> Option<Result<Wqe, BadWqe>> {
-        let posted = self.posted.lock();
-        let (request, elements, room) = posted.front()?;
+        let requests = self.requests.lock();
+        let (request, elements, room) = requests.posted.front()?;
         if let Ok(wqe) = request {
             if wqe.is_inline {
                 // CAST: 32 bits fit.
@@ -160,7 +191,7 @@ impl KernelSq {
 
     /// Takes the oldest request out.
     pub(super) fn pop(&self) -> Option<Work> {
-        let request = self.posted.lock().pop()?;
+        let request = self.requests.lock().posted.pop()?;
         Some(match request {
             Ok(wqe) => wqe.work,
             Err(bad) => bad.work,
