@@ -30,26 +30,28 @@ use self::{
     },
 };
 use crate::{
-    ffi::rdma::{
-        driver::{
-            Mappable,
-            MrChange,
-            MrInit,
-            MwType, //
+    ffi::{
+        rdma::{
+            driver::{
+                Mappable,
+                MrChange,
+                MrInit,
+                MwType, //
+            },
+            extent::Staging,
+            handle::DeviceHandle,
+            kmr::{
+                DmaMemory,
+                FastMemory, //
+            },
+            umem::Umem, //
         },
-        extent::Staging,
-        handle::DeviceHandle,
-        kmr::{
-            DmaMemory,
-            FastMemory, //
+        sync::gate::{
+            Gate,
+            GateGuard,
+            GatePtr,
+            Gated, //
         },
-        umem::Umem, //
-    },
-    sync::gate::{
-        Gate,
-        GateGuard,
-        GatePtr,
-        Gated, //
     },
     wire::ddp::Stag,
 };

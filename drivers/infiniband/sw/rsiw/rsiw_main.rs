@@ -23,7 +23,6 @@ mod pd;
 mod proto;
 mod qp;
 mod srq;
-mod sync;
 mod verbs;
 mod wire;
 

@@ -118,6 +118,76 @@ mod tables {
     }
 }
 
+/// Gates, and what has them.
+#[kernel::macros::kunit_tests(rsiw_gates)]
+mod gates {
+    use crate::ffi::sync::gate::{
+        Gate,
+        GateGuard,
+        Gated, //
+    };
+    use kernel::{
+        prelude::*,
+        sync::atomic::{
+            Atomic,
+            Relaxed, //
+        },
+    };
+
+    /// Has another gate each time it is asked.
+    #[pin_data]
+    struct Fickle {
+        asked: Atomic<u32>,
+        #[pin]
+        even: Gate,
+        #[pin]
+        odd: Gate,
+    }
+
+    impl Gated for Fickle {
+        fn gate(&self) -> &Gate {
+            if self.asked.fetch_add(1, Relaxed) % 2 == 0 {
+                &self.even
+            } else {
+                &self.odd
+            }
+        }
+    }
+
+    #[test]
+    fn guards_leave_by_the_gate_they_came_through() -> Result {
+        let fickle = KBox::pin_init(
+            pin_init!(Fickle {
+                asked: Atomic::new(0),
+                even <- Gate::new(),
+                odd <- Gate::new(),
+            }),
+            GFP_KERNEL,
+        )?;
+        let guard = GateGuard::new(&*fickle).ok_or(EINVAL)?;
+        assert!(core::ptr::eq(guard.gate(), &fickle.even));
+        assert!(!fickle.even.is_empty());
+        drop(guard);
+        assert!(fickle.even.is_empty());
+        assert!(fickle.odd.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn closed_for_good() -> Result {
+        let gate = KBox::pin_init(Gate::new(), GFP_KERNEL)?;
+        assert!(gate.exclusively(|| gate.enter().is_none()) == Some(true));
+        let guard = gate.enter().ok_or(EINVAL)?;
+        assert!(gate.exclusively(|| ()).is_none());
+        drop(guard);
+        gate.close_and_wait();
+        assert!(gate.enter().is_none());
+        assert!(gate.exclusively(|| ()).is_none());
+        assert!(gate.is_closed() && gate.is_empty());
+        Ok(())
+    }
+}
+
 /// The order of completions, and the states of a queue pair.
 #[kernel::macros::kunit_tests(rsiw_queue_pair)]
 mod queue_pair {

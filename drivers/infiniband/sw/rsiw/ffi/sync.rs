@@ -2,4 +2,5 @@
 
 //! Synchronisation that the kernel crate does not offer.
 
+pub(crate) mod gate;
 pub(crate) mod rcu_table;

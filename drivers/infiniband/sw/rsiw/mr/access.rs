@@ -18,10 +18,10 @@ use crate::{
             kmr,
             umem, //
         },
-    },
-    sync::gate::{
-        GateGuard,
-        GatePtr, //
+        sync::gate::{
+            GateGuard,
+            GatePtr, //
+        },
     },
     wire::ddp::Stag,
 };

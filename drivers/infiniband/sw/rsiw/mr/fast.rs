@@ -14,8 +14,10 @@ use super::{
     PdId, //
 };
 use crate::{
-    ffi::rdma::wr::Registration,
-    sync::gate::PAUSE,
+    ffi::{
+        rdma::wr::Registration,
+        sync::gate::PAUSE, //
+    },
     wire::ddp::Stag, //
 };
 use kernel::{

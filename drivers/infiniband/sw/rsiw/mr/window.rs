@@ -24,13 +24,15 @@ use super::{
     PdId, //
 };
 use crate::{
-    ffi::rdma::{
-        driver::MwType,
-        wr::Binding, //
-    },
-    sync::gate::{
-        Gate,
-        GateGuard, //
+    ffi::{
+        rdma::{
+            driver::MwType,
+            wr::Binding, //
+        },
+        sync::gate::{
+            Gate,
+            GateGuard, //
+        },
     },
     wire::ddp::Stag,
 };

@@ -9,8 +9,8 @@
 //! Context: upcalls run in any context; [`Handle::revoke`] sleeps.
 
 use super::attr::EventType;
-use crate::{
-    ffi::raw::b,
+use crate::ffi::{
+    raw::b,
     sync::gate::Gate, //
 };
 use core::{
@@ -91,9 +91,14 @@ impl<B> Handle<B> {
         Some(self.obj)
     }
 
-    /// Gives back a reference taken with [`Handle::hold`]. Any context.
-    pub(super) fn release(&self) {
-        self.gate.leave();
+    /// Gives back a reference. Any context.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns a reference that was taken with [`Handle::hold`].
+    pub(super) unsafe fn release(&self) {
+        // SAFETY: the reference is a guard that `hold` has forgotten.
+        unsafe { self.gate.leave() };
     }
 
     /// The address, for comparison.

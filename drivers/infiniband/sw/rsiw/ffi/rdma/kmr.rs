@@ -14,11 +14,9 @@ use super::extent::{
     Layout,
     Staging, //
 };
-use crate::{
-    ffi::{
-        kmem::KernelPieces,
-        page::PageSlice, //
-    },
+use crate::ffi::{
+    kmem::KernelPieces,
+    page::PageSlice,
     sync::gate::{
         Gate,
         GateGuard,

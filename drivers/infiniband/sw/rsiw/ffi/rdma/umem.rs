@@ -14,13 +14,11 @@
 //! Context: pieces in any context, everything else sleeps.
 
 use super::handle::DeviceHandle;
-use crate::{
-    ffi::{
-        page::PageSlice,
-        raw::{
-            b,
-            h, //
-        },
+use crate::ffi::{
+    page::PageSlice,
+    raw::{
+        b,
+        h, //
     },
     sync::gate::{
         Gate,

@@ -41,7 +41,8 @@ pub(super) unsafe extern "C" fn iw_rem_ref<D: Driver>(qp: *mut b::ib_qp) {
     // SAFETY: the queue pair is one of `D`; the reference that is given up kept it. The driver's
     // object outlives the release, which may let the core free `qp`.
     let inner: kernel::sync::Arc<D::Qp> = unsafe { QpObject::<D>::get(qp) }.into();
-    inner.handle().release();
+    // SAFETY: the core gives up a reference that it took by `iw_add_ref`.
+    unsafe { inner.handle().release() };
 }
 
 /// Finds a queue pair and takes a reference to it.

@@ -6,13 +6,16 @@
 //! have one (deregistration ends all access, T-20), and so have handles to objects of the RDMA core
 //! (no upcall after destroy).
 //!
-//! Unsafe code in `ffi/` relies on this file: after [`Gate::close_and_wait`] returned, no guard of
-//! the gate exists and [`Gate::enter`] gives out none; and the same while [`Gate::exclusively`] runs.
+//! Unsafe code relies on this file: after [`Gate::close_and_wait`] returned, no guard of the gate
+//! exists and [`Gate::enter`] gives out none; and the same while [`Gate::exclusively`] runs. Guards
+//! that were forgotten count as if they existed.
 //!
 //! Context: [`Gate::enter`] and [`Gate::leave`] in any context, [`Gate::close_and_wait`] sleeps.
-#![forbid(unsafe_code)]
 
-use core::ops::Deref;
+use core::{
+    ops::Deref,
+    ptr::NonNull, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -64,8 +67,13 @@ impl Gate {
         GateGuard::new(self)
     }
 
-    /// Goes out without a guard: for one whose guard was forgotten.
-    pub(crate) fn leave(&self) {
+    /// Goes out without a guard.
+    ///
+    /// # Safety
+    ///
+    /// Stands for the drop of a guard that was forgotten, or for a user that was counted by
+    /// [`Gate::try_enter`]. Whoever was inside by it is not any more.
+    pub(in crate::ffi) unsafe fn leave(&self) {
         // Release: what the user did inside comes before what the closer does afterwards.
         if self.state.fetch_sub(1, Release) == CLOSED | 1 {
             self.empty.complete_all();
@@ -128,20 +136,23 @@ impl Gate {
     }
 
     /// Counts a user in. Must be undone by [`Gate::leave`] if it returns true.
+    ///
+    /// As many forgotten guards as there are numbers below [`EXCLUSIVE`] set that bit, and from then
+    /// on everybody is turned away: the count does not overflow.
     fn try_enter(&self) -> bool {
         if self.state.fetch_add(1, Full) & (CLOSED | EXCLUSIVE) == 0 {
             return true;
         }
-        self.leave();
+        // SAFETY: the user was just counted, and is not let in.
+        unsafe { self.leave() };
         false
     }
 }
 
 /// What has a gate.
-///
-/// Implementations must return the same gate each time; `ffi/` relies on it.
 pub(crate) trait Gated {
-    /// The gate.
+    /// The gate by which one goes in. It may be another one each time: a guard keeps the one that it
+    /// went through.
     fn gate(&self) -> &Gate;
 }
 
@@ -151,36 +162,58 @@ impl Gated for Gate {
     }
 }
 
-/// A pointer to something gated that always leads to the same object.
-pub(crate) trait GatePtr: Deref<Target: Gated> {}
+/// A pointer to something gated.
+///
+/// # Safety
+///
+/// As long as the pointer lives, also when it is moved, `deref` leads to the same object, which
+/// lives and may be borrowed.
+pub(crate) unsafe trait GatePtr: Deref<Target: Gated> {}
 
-impl<T: Gated> GatePtr for &T {}
-impl<T: Gated> GatePtr for Arc<T> {}
+// SAFETY: it borrows the object.
+unsafe impl<T: Gated> GatePtr for &T {}
+// SAFETY: it has a reference to the object, to which nobody gets exclusive access meanwhile.
+unsafe impl<T: Gated> GatePtr for Arc<T> {}
 
 /// Proof that its holder is inside a gate; going out when dropped. Owns or borrows what has the
 /// gate, depending on `P`.
 ///
 /// # Invariants
 ///
-/// The gate of `ptr` counts this guard as a user.
+/// `gate` lives as long as `ptr`, and counts this guard as a user.
 pub(crate) struct GateGuard<P: GatePtr> {
+    gate: NonNull<Gate>,
     ptr: P,
 }
+
+// SAFETY: what the guard has is a pointer that may be sent and a reference to a gate, which any
+// thread may use.
+unsafe impl<P: GatePtr + Send> Send for GateGuard<P> {}
+// SAFETY: as above.
+unsafe impl<P: GatePtr + Sync> Sync for GateGuard<P> {}
 
 impl<P: GatePtr> GateGuard<P> {
     /// Goes in through `ptr`, unless the gate is closed.
     pub(crate) fn new(ptr: P) -> Option<Self> {
-        if ptr.gate().try_enter() {
-            // INVARIANT: the user was just counted.
-            Some(Self { ptr })
-        } else {
-            None
+        let gate = ptr.gate();
+        if !gate.try_enter() {
+            return None;
         }
+        // The gate is borrowed from the object. That borrow could be as long as `ptr` lives: `gate`
+        // does not know better.
+        //
+        // INVARIANT: the object and what is borrowed from it live as long as `ptr`, by the promise
+        // of `GatePtr`; the user was just counted.
+        Some(Self {
+            gate: NonNull::from(gate),
+            ptr,
+        })
     }
 
     /// The gate that this guard is inside of.
     pub(crate) fn gate(&self) -> &Gate {
-        self.ptr.gate()
+        // SAFETY: by the type invariants the gate lives as long as `self`.
+        unsafe { self.gate.as_ref() }
     }
 }
 
@@ -194,6 +227,8 @@ impl<P: GatePtr> Deref for GateGuard<P> {
 
 impl<P: GatePtr> Drop for GateGuard<P> {
     fn drop(&mut self) {
-        self.ptr.gate().leave();
+        // SAFETY: by the type invariants the gate counts this user, who leaves. Fields are dropped
+        // afterwards.
+        unsafe { self.gate().leave() };
     }
 }
