@@ -27,10 +27,7 @@ use crate::{
     ffi::{
         rdma::{
             attr::EventType,
-            driver::{
-                CqInit,
-                HasCqHandle, //
-            },
+            driver::CqInit,
             handle::{
                 CqHandle,
                 QpHandle, //
@@ -118,12 +115,6 @@ pub(crate) struct Cq {
     entry: Mutex<Option<MmapEntry>>,
     #[pin]
     state: SpinLockIrq<State>,
-}
-
-impl HasCqHandle for Cq {
-    fn handle(&self) -> &CqHandle {
-        &self.handle
-    }
 }
 
 impl Cq {

@@ -22,7 +22,6 @@ use crate::{
                 self as core_device,
                 Spec, //
             },
-            driver::HasDeviceHandle,
             handle::DeviceHandle,
             link::LinkName, //
         },
@@ -155,12 +154,6 @@ pub(crate) struct Device {
     /// Connections and listeners.
     #[pin]
     pub(crate) cm: cm::Registry,
-}
-
-impl HasDeviceHandle for Device {
-    fn handle(&self) -> &DeviceHandle {
-        &self.handle
-    }
 }
 
 impl Device {

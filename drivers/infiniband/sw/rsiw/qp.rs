@@ -57,7 +57,6 @@ use crate::{
         iwcm::CmId,
         rdma::{
             attr::QpCap,
-            driver::HasQpHandle,
             handle::QpHandle,
             mmap::MmapEntry, //
         },
@@ -144,7 +143,8 @@ pub(crate) struct Qp {
     num: Atomic<u32>,
     pub(crate) dev: Arc<Device>,
     pd: Arc<Pd>,
-    handle: Arc<QpHandle>,
+    /// The core's QP.
+    pub(crate) handle: Arc<QpHandle>,
     send_cq: Arc<Cq>,
     recv_cq: Arc<Cq>,
     cap: QpCap,
@@ -198,12 +198,6 @@ pub(crate) struct Qp {
     #[pin]
     timer: Timer<Qp>,
     _quota: Quota,
-}
-
-impl HasQpHandle for Qp {
-    fn handle(&self) -> &QpHandle {
-        &self.handle
-    }
 }
 
 impl Qp {

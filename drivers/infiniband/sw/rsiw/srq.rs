@@ -26,7 +26,6 @@ use crate::{
                 SrqAttr, //
             },
             driver::{
-                HasSrqHandle,
                 SrqChange,
                 SrqInit, //
             },
@@ -84,12 +83,6 @@ pub(crate) struct Srq {
     #[pin]
     state: SpinLockIrq<State>,
     _quota: Quota,
-}
-
-impl HasSrqHandle for Srq {
-    fn handle(&self) -> &SrqHandle {
-        &self.handle
-    }
 }
 
 impl Srq {

@@ -36,7 +36,6 @@ use crate::{
                 CqInit,
                 Driver,
                 DriverId,
-                HasCqHandle,
                 MrChange,
                 MrInit,
                 MwType,
@@ -81,12 +80,6 @@ pub(crate) struct Rsiw;
 pub(crate) struct CountedCq {
     cq: Arc<Cq>,
     _quota: Quota,
-}
-
-impl HasCqHandle for CountedCq {
-    fn handle(&self) -> &CqHandle {
-        self.cq.handle()
-    }
 }
 
 impl CountedCq {
@@ -241,8 +234,8 @@ impl Driver for Rsiw {
         Arc::from(qp).post_recv(chain)
     }
 
-    fn qp_by_num(dev: &Device, num: u32) -> Option<Arc<Qp>> {
-        dev.qp_by_num(num)
+    fn qp_by_num(dev: &Device, num: u32) -> Option<Arc<QpHandle>> {
+        Some(dev.qp_by_num(num)?.handle.clone())
     }
 
     fn reg_user_mr(

@@ -77,7 +77,7 @@ pub(crate) fn add<D: Driver>(
     let handle = unsafe { Handle::new(obj) }?;
     let inner = make(handle.clone()).inspect_err(|_| handle.revoke())?;
     // SAFETY: the device's memory is fresh.
-    unsafe { Object::<b::ib_device, D::Device>::install(raw, inner) };
+    unsafe { Object::<b::ib_device, D::Device>::install_with(raw, inner, handle) };
 
     {
         // SAFETY: nobody else knows the device yet.

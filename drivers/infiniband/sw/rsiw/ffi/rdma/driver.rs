@@ -17,7 +17,6 @@ use super::{
     extent::Staging,
     handle::{
         CqHandle,
-        DeviceHandle,
         QpHandle,
         SrqHandle, //
     },
@@ -44,34 +43,10 @@ use kernel::{
     },
 };
 
-/// The driver's device knows the core's.
-pub(crate) trait HasDeviceHandle {
-    /// The handle given when the device was made.
-    fn handle(&self) -> &DeviceHandle;
-}
-
-/// The driver's CQ knows the core's.
-pub(crate) trait HasCqHandle {
-    /// The handle given to [`Driver::create_cq`].
-    fn handle(&self) -> &CqHandle;
-}
-
-/// The driver's QP knows the core's.
-pub(crate) trait HasQpHandle {
-    /// The handle given to [`Driver::create_qp`].
-    fn handle(&self) -> &QpHandle;
-}
-
 /// The driver's region tells where its fast-register list is.
 pub(crate) trait Mappable {
     /// The place of the list, unless the region is of another kind. Any context.
     fn staging(&self) -> Option<&Staging>;
-}
-
-/// The driver's shared receive queue knows the core's.
-pub(crate) trait HasSrqHandle {
-    /// The handle given to [`Driver::create_srq`].
-    fn handle(&self) -> &SrqHandle;
 }
 
 /// What is asked of a new completion queue.
@@ -170,17 +145,17 @@ pub(crate) trait Driver: Sized + 'static {
     const NODE_DESC: &'static [u8];
 
     /// One device.
-    type Device: HasDeviceHandle + Send + Sync;
+    type Device: Send + Sync;
     /// One process that has a device open.
     type Ucontext: Send + Sync;
     /// Protection domain.
     type Pd: Send + Sync;
     /// Completion queue.
-    type Cq: HasCqHandle + Send + Sync;
+    type Cq: Send + Sync;
     /// Queue pair.
-    type Qp: HasQpHandle + Send + Sync;
+    type Qp: Send + Sync;
     /// Shared receive queue.
-    type Srq: HasSrqHandle + Send + Sync;
+    type Srq: Send + Sync;
     /// Memory region.
     type Mr: Mappable + Send + Sync;
 
@@ -278,8 +253,8 @@ pub(crate) trait Driver: Sized + 'static {
     /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
     fn post_recv(qp: ArcBorrow<'_, Self::Qp>, chain: &mut RecvChain<'_>) -> Result;
 
-    /// The queue pair of that number. Any context.
-    fn qp_by_num(dev: &Self::Device, num: u32) -> Option<Arc<Self::Qp>>;
+    /// What the queue pair of that number got from [`Driver::create_qp`]. Any context.
+    fn qp_by_num(dev: &Self::Device, num: u32) -> Option<Arc<QpHandle>>;
 
     /// Registers a DMA buffer of the calling process; also returns the STag.
     fn reg_dmabuf_mr(pd: ArcBorrow<'_, Self::Pd>, init: &MrInit) -> Result<(Arc<Self::Mr>, u32)>;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory that the core allocates for a verbs object: the core's part and the driver's pointer.
+//! The memory that the core allocates for a verbs object: the core's part and our pointers.
 //!
 //! The core allocates it zeroed with the size that the operations table names, and frees it right
-//! after the destroy callback. So it holds no more than a reference to the driver's object.
+//! after the destroy callback. So it holds no more than references: to the driver's object, and to
+//! the handle by which that one knows the core's.
 //!
 //! Context: any.
 
+use super::handle::Handle;
 use core::ptr::NonNull;
 use kernel::{
     sync::{
@@ -22,15 +24,16 @@ use kernel::{
     types::Opaque,
 };
 
-/// The core's `B` followed by the driver's reference to its `T`.
+/// The core's `B` followed by the driver's `T` and the handle to the `B`, if it has one.
 ///
 /// # Invariants
 ///
-/// `inner` is null or came from [`Arc::into_raw`] and stands for one reference.
+/// `inner` and `handle` are null or came from [`Arc::into_raw`] and stand for one reference each.
 #[repr(C)]
 pub(super) struct Object<B, T> {
     base: Opaque<B>,
     inner: Atomic<*const T>,
+    handle: Atomic<*const Handle<B>>,
 }
 
 impl<B, T> Object<B, T> {
@@ -51,6 +54,20 @@ impl<B, T> Object<B, T> {
         // SAFETY: `base` starts an `Object`, by the caller's promise.
         // INVARIANT: the pointer comes from `into_raw` and carries its reference.
         unsafe { &(*this).inner }.store(inner.into_raw(), Release);
+    }
+
+    /// As [`Object::install`], with the handle to the core's object.
+    ///
+    /// # Safety
+    ///
+    /// As [`Object::install`]; `handle` is that of `base`.
+    pub(super) unsafe fn install_with(base: *mut B, inner: Arc<T>, handle: Arc<Handle<B>>) {
+        let this = base.cast::<Self>();
+        // SAFETY: `base` starts an `Object`, by the caller's promise.
+        // INVARIANT: the pointer comes from `into_raw` and carries its reference.
+        unsafe { &(*this).handle }.store(handle.into_raw(), Release);
+        // SAFETY: by the caller's promise.
+        unsafe { Self::install(base, inner) };
     }
 
     /// Whether there is a driver's object: before that the core may know an object only by a number
@@ -90,11 +107,42 @@ impl<B, T> Object<B, T> {
         Some(unsafe { Self::get(base.as_ptr()) }.into())
     }
 
+    /// The handle to the core's object.
+    ///
+    /// # Safety
+    ///
+    /// `base` must be the start of an `Object<B, T>` that was installed with a handle, which must
+    /// not be taken out during `'a`.
+    pub(super) unsafe fn handle<'a>(base: *mut B) -> ArcBorrow<'a, Handle<B>> {
+        let this = base.cast::<Self>();
+        // SAFETY: `base` starts an `Object`, by the caller's promise.
+        let handle = unsafe { &(*this).handle }.load(Acquire);
+        // SAFETY: the invariant says where the pointer is from; it is not taken out meanwhile.
+        unsafe { ArcBorrow::from_raw(handle) }
+    }
+
+    /// Takes the handle out, which has no use any more.
+    ///
+    /// # Safety
+    ///
+    /// As [`Object::take`]; the handle was revoked.
+    pub(super) unsafe fn drop_handle(base: *mut B) {
+        let this = base.cast::<Self>();
+        // SAFETY: `base` starts an `Object`, by the caller's promise.
+        // INVARIANT: null stands for "no handle".
+        let handle = unsafe { &(*this).handle }.xchg(core::ptr::null(), Full);
+        if !handle.is_null() {
+            // SAFETY: by the invariant the pointer came from `into_raw`; the reference is ours now.
+            drop(unsafe { Arc::from_raw(handle) });
+        }
+    }
+
     /// Takes the driver's object back.
     ///
     /// # Safety
     ///
-    /// As [`Object::get`]; nobody may use the object through the core afterwards.
+    /// `base` must be the start of an `Object<B, T>`; nobody may use the driver's object through
+    /// the core afterwards.
     pub(super) unsafe fn take(base: *mut B) -> Option<Arc<T>> {
         let this = base.cast::<Self>();
         // SAFETY: `base` starts an `Object`, by the caller's promise.

@@ -15,15 +15,18 @@ use crate::ffi::{
         ConnParam, //
     },
     raw::b,
-    rdma::driver::{
-        Driver,
-        HasQpHandle, //
+    rdma::{
+        driver::Driver,
+        handle::QpHandle, //
     },
 };
 use kernel::{
     error::from_result,
     prelude::*,
-    sync::ArcBorrow, //
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
 };
 
 /// Takes no reference: [`iw_get_qp`] has taken it already.
@@ -39,10 +42,12 @@ pub(super) unsafe extern "C" fn iw_add_ref<D: Driver>(_qp: *mut b::ib_qp) {}
 /// Called by the core with a queue pair that it has a reference to, which it gives up. Any context.
 pub(super) unsafe extern "C" fn iw_rem_ref<D: Driver>(qp: *mut b::ib_qp) {
     // SAFETY: the queue pair is one of `D`; the reference that is given up kept it. The driver's
-    // object outlives the release, which may let the core free `qp`.
-    let inner: kernel::sync::Arc<D::Qp> = unsafe { QpObject::<D>::get(qp) }.into();
-    // SAFETY: the core gives up a reference that it took by `iw_add_ref`.
-    unsafe { inner.handle().release() };
+    // part is not touched.
+    let handle = unsafe { QpObject::<D>::handle(qp) };
+    // The release may let the core free `qp`, and what it has of the handle.
+    let handle: Arc<QpHandle> = handle.into();
+    // SAFETY: the reference was taken in `iw_get_qp`.
+    unsafe { handle.release() };
 }
 
 /// Finds a queue pair and takes a reference to it.
@@ -61,20 +66,24 @@ pub(super) unsafe extern "C" fn iw_get_qp<D: Driver>(
     qpn: c_int,
 ) -> *mut b::ib_qp {
     // SAFETY: the device is one of `D`.
-    let dev = unsafe { DeviceObject::<D>::get(dev) };
+    let inner = unsafe { DeviceObject::<D>::get(dev) };
     // CAST: the core carries the number through as it is.
-    let Some(inner) = D::qp_by_num(&dev, qpn as u32) else {
+    let Some(handle) = D::qp_by_num(&inner, qpn as u32) else {
         return core::ptr::null_mut();
     };
-    let Some(qp) = inner.handle().hold() else {
+    let Some(qp) = handle.hold() else {
         return core::ptr::null_mut();
     };
-    // SAFETY: a QP with a number has a core's object, which is not freed before the reference just
-    // taken is given back. It is complete a little after it has the number.
-    if unsafe { QpObject::<D>::is_installed(qp.as_ptr()) } {
+    // SAFETY: the reference keeps the queue pair.
+    let is_ours = core::ptr::eq(unsafe { (*qp.as_ptr()).device }, dev);
+    // It is complete a little after it has its number.
+    //
+    // SAFETY: as above; one of this device is one of `D`.
+    if is_ours && unsafe { QpObject::<D>::is_installed(qp.as_ptr()) } {
         qp.as_ptr()
     } else {
-        inner.handle().release();
+        // SAFETY: the reference was just taken, and is not passed on.
+        unsafe { handle.release() };
         core::ptr::null_mut()
     }
 }

@@ -13,10 +13,7 @@ use crate::ffi::{
         h, //
     },
     rdma::{
-        driver::{
-            Driver,
-            HasDeviceHandle, //
-        },
+        driver::Driver,
         udata::Udata, //
     },
 };
@@ -67,7 +64,8 @@ pub(super) unsafe extern "C" fn query_port<D: Driver>(
         // What the core filled in beforehand describes a port that needs an address.
         *attr = pin_init::zeroed();
         port.store(attr);
-        let Some(netdev) = dev.handle().netdev() else {
+        // SAFETY: the device is one of `D`, and has a handle.
+        let Some(netdev) = unsafe { DeviceObject::<D>::handle(raw) }.netdev() else {
             return Ok(0);
         };
         // SAFETY: both devices live; the out pointers are valid.
@@ -137,9 +135,12 @@ pub(super) unsafe extern "C" fn query_pkey(
 /// Called by the core once, when nothing of the device is in use any more.
 pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(dev: *mut b::ib_device) {
     // SAFETY: the device is one of `D`; it is not used through the core any more.
-    if let Some(dev) = unsafe { DeviceObject::<D>::take(dev) } {
-        D::close(&dev);
-        dev.handle().revoke();
+    if let Some(inner) = unsafe { DeviceObject::<D>::take(dev) } {
+        D::close(&inner);
+        // SAFETY: a device that has a driver's part has a handle.
+        unsafe { DeviceObject::<D>::handle(dev) }.revoke();
+        // SAFETY: just revoked.
+        unsafe { DeviceObject::<D>::drop_handle(dev) };
     }
 }
 

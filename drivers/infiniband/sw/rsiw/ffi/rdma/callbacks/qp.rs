@@ -19,7 +19,6 @@ use crate::ffi::{
         },
         driver::{
             Driver,
-            HasQpHandle,
             QpInit, //
         },
         handle::Handle,
@@ -97,7 +96,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         // SAFETY: `qp` is the core's object of this call.
         unsafe { (*qp).qp_num = num };
         // SAFETY: the memory is fresh.
-        unsafe { QpObject::<D>::install(qp, inner) };
+        unsafe { QpObject::<D>::install_with(qp, inner, handle) };
         Ok(0)
     })
 }
@@ -190,10 +189,13 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     if let Err(e) = D::destroy_qp(inner) {
         return e.to_errno();
     }
-    // Who found it by its number before that became unknown has a reference by now, which this waits
-    // for, or gets none.
-    inner.handle().revoke();
-    // SAFETY: the core frees the queue pair next; all references are gone.
+    // Who found it by its number has a reference by now, which this waits for, or gets none.
+    //
+    // SAFETY: the queue pair has a handle until it is dropped below.
+    unsafe { QpObject::<D>::handle(qp) }.revoke();
+    // SAFETY: the core frees the queue pair next; nobody uses it.
     drop(unsafe { QpObject::<D>::take(qp) });
+    // SAFETY: as above; it was just revoked.
+    unsafe { QpObject::<D>::drop_handle(qp) };
     0
 }

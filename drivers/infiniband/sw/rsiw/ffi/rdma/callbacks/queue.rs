@@ -14,8 +14,7 @@ use crate::ffi::{
     rdma::{
         driver::{
             CqInit,
-            Driver,
-            HasCqHandle, //
+            Driver, //
         },
         handle::Handle,
         udata::Udata, //
@@ -60,7 +59,7 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
         // SAFETY: `cq` is the core's object of this call.
         unsafe { (*cq).cqe = cqe };
         // SAFETY: the memory is fresh.
-        unsafe { CqObject::<D>::install(cq, inner) };
+        unsafe { CqObject::<D>::install_with(cq, inner, handle) };
         Ok(0)
     })
 }
@@ -96,7 +95,8 @@ pub(super) unsafe extern "C" fn pre_destroy_cq<D: Driver>(cq: *mut b::ib_cq) -> 
     // SAFETY: the queue is one of `D`.
     let inner = unsafe { CqObject::<D>::get(cq) };
     D::destroy_cq(&inner);
-    inner.handle().revoke();
+    // SAFETY: the queue has a handle until it is destroyed.
+    unsafe { CqObject::<D>::handle(cq) }.revoke();
     0
 }
 
@@ -106,6 +106,8 @@ pub(super) unsafe extern "C" fn pre_destroy_cq<D: Driver>(cq: *mut b::ib_cq) -> 
 pub(super) unsafe extern "C" fn post_destroy_cq<D: Driver>(cq: *mut b::ib_cq) {
     // SAFETY: the queue is one of `D`; the core frees it next.
     drop(unsafe { CqObject::<D>::take(cq) });
+    // SAFETY: as above; `pre_destroy_cq` has revoked it.
+    unsafe { CqObject::<D>::drop_handle(cq) };
 }
 
 /// # Safety

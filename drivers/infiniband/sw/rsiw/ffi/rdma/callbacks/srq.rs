@@ -11,7 +11,6 @@ use crate::ffi::{
     rdma::{
         driver::{
             Driver,
-            HasSrqHandle,
             SrqChange,
             SrqInit, //
         },
@@ -57,7 +56,7 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
         attr.attr.max_wr = init.max_wr;
         attr.attr.max_sge = init.max_sge;
         // SAFETY: the memory is fresh.
-        unsafe { SrqObject::<D>::install(srq, inner) };
+        unsafe { SrqObject::<D>::install_with(srq, inner, handle) };
         Ok(0)
     })
 }
@@ -118,8 +117,11 @@ pub(super) unsafe extern "C" fn destroy_srq<D: Driver>(
     // SAFETY: the queue is one of `D` and is not taken out yet.
     let inner = unsafe { SrqObject::<D>::get(srq) };
     D::destroy_srq(&inner);
-    inner.handle().revoke();
+    // SAFETY: the queue has a handle until it is taken below.
+    unsafe { SrqObject::<D>::handle(srq) }.revoke();
     // SAFETY: the core frees the queue next; nobody uses it.
     drop(unsafe { SrqObject::<D>::take(srq) });
+    // SAFETY: as above; it was just revoked.
+    unsafe { SrqObject::<D>::drop_handle(srq) };
     0
 }
