@@ -188,6 +188,53 @@ mod gates {
     }
 }
 
+/// Timers, and what has them.
+#[kernel::macros::kunit_tests(rsiw_timers)]
+mod timers {
+    use crate::ffi::timer::{
+        Expires,
+        Timer, //
+    };
+    use kernel::{
+        prelude::*,
+        sync::Arc, //
+    };
+
+    /// Names the timer of another one, if there is one.
+    #[pin_data]
+    struct Borrower {
+        other: Option<Arc<Borrower>>,
+        #[pin]
+        timer: Timer<Self>,
+    }
+
+    impl Expires for Borrower {
+        fn timer(&self) -> &Timer<Self> {
+            match &self.other {
+                Some(other) => &other.timer,
+                None => &self.timer,
+            }
+        }
+
+        fn expired(_this: Arc<Self>) {}
+    }
+
+    #[test]
+    fn only_their_own() -> Result {
+        let make = |other| {
+            Arc::pin_init(
+                pin_init!(Borrower { other, timer <- Timer::new() }),
+                GFP_KERNEL,
+            )
+        };
+        let own = make(None)?;
+        assert!(Timer::of(&own).is_some_and(|timer| core::ptr::eq(timer, &own.timer)));
+        let other = make(Some(own))?;
+        assert!(Timer::of(&other).is_none());
+        Ok(())
+    }
+}
+
 /// The order of completions, and the states of a queue pair.
 #[kernel::macros::kunit_tests(rsiw_queue_pair)]
 mod queue_pair {

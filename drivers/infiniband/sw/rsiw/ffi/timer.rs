@@ -23,7 +23,7 @@ use kernel::{
 
 /// An object that has a timer.
 pub(crate) trait Expires: Sized + Send + Sync + 'static {
-    /// The timer of the object.
+    /// The timer of the object, which must be a part of it: any other is not started.
     fn timer(&self) -> &Timer<Self>;
 
     /// The timer ran out. Softirq.
@@ -35,7 +35,8 @@ pub(crate) trait Expires: Sized + Send + Sync + 'static {
 /// # Invariants
 ///
 /// While the timer is pending, and until its callback has taken it, `target` is from
-/// `Arc::into_raw` of a reference that the timer owns. It never has two different values.
+/// `Arc::into_raw` of a reference that the timer owns. The timer is a part of the object that
+/// `target` leads to, so that it never has two different values, and the object keeps the timer.
 #[pin_data]
 #[repr(C)]
 pub(crate) struct Timer<T: Expires> {
@@ -64,11 +65,23 @@ impl<T: Expires> Timer<T> {
         })
     }
 
+    /// The timer of `this`, if it is a part of it.
+    pub(in crate::ffi) fn of(this: &Arc<T>) -> Option<&Self> {
+        let timer = this.timer();
+        let object: *const T = &raw const **this;
+        let at = (&raw const *timer).addr().checked_sub(object.addr())?;
+        let last = size_of::<T>().checked_sub(size_of::<Self>())?;
+        (at <= last).then_some(timer)
+    }
+
     /// Starts the timer of `this`, or sets it anew. Any context.
     pub(crate) fn start(this: &Arc<T>, ms: u32) {
-        let timer = this.timer();
+        let Some(timer) = Self::of(this) else {
+            kernel::pr_err_once!("BUG: an object names a timer that is not its own\n");
+            return;
+        };
         let target = Arc::into_raw(this.clone());
-        // INVARIANT: always the object itself.
+        // INVARIANT: always the object that the timer is a part of, and owned by the timer, below.
         timer.target.store(target.cast_mut(), Relaxed);
         // SAFETY: the timer is initialised; the reference keeps it in place.
         if unsafe { h::mod_timer_ms(timer.timer.get(), ms) } {
@@ -81,7 +94,9 @@ impl<T: Expires> Timer<T> {
 
     /// Stops the timer of `this` and waits for its callback. Not in softirq.
     pub(crate) fn stop(this: &Arc<T>) {
-        let timer = this.timer();
+        let Some(timer) = Self::of(this) else {
+            return;
+        };
         // SAFETY: the timer is initialised; the callback takes no lock of the caller.
         if unsafe { b::timer_delete_sync(timer.timer.get()) } != 0 {
             // SAFETY: by the type invariants: it was pending and its callback will not come.
