@@ -33,12 +33,10 @@ use crate::{
     ffi::{
         rdma::{
             driver::{
-                Mappable,
                 MrChange,
                 MrInit,
                 MwType, //
             },
-            extent::Staging,
             handle::DeviceHandle,
             kmr::{
                 DmaMemory,
@@ -105,9 +103,9 @@ enum Kind {
         init: MrInit,
     },
     /// All memory of the kernel, for this side only (V-STAG0).
-    Dma(Pin<KBox<DmaMemory>>),
+    Dma(Arc<DmaMemory>),
     /// What a fast-register request of a kernel consumer names.
-    Fast(Pin<KBox<FastMemory<Grant>>>),
+    Fast(Arc<FastMemory<Grant>>),
     /// A part of another region.
     Window(Pin<KBox<Window>>),
 }
@@ -124,7 +122,7 @@ fn user_range(init: &MrInit) -> Result<Range> {
 
 /// What may be done with a region, and how it is named.
 #[derive(Clone, Copy)]
-struct Grant {
+pub(crate) struct Grant {
     stag: Stag,
     access: Access,
     range: Range,
@@ -160,15 +158,6 @@ impl Gated for Mr {
             Kind::Dma(memory) => memory.gate(),
             Kind::Fast(memory) => memory.gate(),
             Kind::Window(window) => window.gate(),
-        }
-    }
-}
-
-impl Mappable for Mr {
-    fn staging(&self) -> Option<&Staging> {
-        match &self.kind {
-            Kind::Fast(memory) => Some(memory.staging()),
-            _ => None,
         }
     }
 }
@@ -286,23 +275,21 @@ impl Mr {
     pub(crate) fn new_dma(
         table: &StagTable,
         pd: PdId,
-        memory: Pin<KBox<DmaMemory>>,
+        memory: Arc<DmaMemory>,
     ) -> Result<Arc<Self>> {
         Self::add(table, pd, Kind::Dma(memory), 0)
     }
 
-    /// Makes a region for fast registration of up to `max` pages, or of stretches of any size with
-    /// `gaps`. It is not valid yet (V-MR-1).
+    /// Makes a region for fast registration. It is not valid yet (V-MR-1).
     ///
     /// # Errors
     ///
-    /// `EINVAL` for more than [`MAX_FAST_REG`] or none, `ENOMEM`.
-    pub(crate) fn new_fast(table: &StagTable, pd: PdId, max: u32, gaps: bool) -> Result<Arc<Self>> {
-        if !(1..=MAX_FAST_REG).contains(&max) {
-            return Err(EINVAL);
-        }
-        // CAST: 32 bits fit.
-        let memory = FastMemory::new(max as usize, gaps)?;
+    /// `ENOMEM`.
+    pub(crate) fn new_fast(
+        table: &StagTable,
+        pd: PdId,
+        memory: Arc<FastMemory<Grant>>,
+    ) -> Result<Arc<Self>> {
         Self::add(table, pd, Kind::Fast(memory), 0)
     }
 

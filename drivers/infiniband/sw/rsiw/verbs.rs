@@ -48,7 +48,10 @@ use crate::{
                 QpHandle,
                 SrqHandle, //
             },
-            kmr::DmaMemory,
+            kmr::{
+                DmaMemory,
+                FastMemory, //
+            },
             udata::Udata,
             wc::WcRoom,
             wr::{
@@ -57,7 +60,11 @@ use crate::{
             },
         },
     },
-    mr::Mr,
+    mr::{
+        Grant,
+        Mr,
+        MAX_FAST_REG, //
+    },
     pd::{
         Pd,
         Ucontext, //
@@ -93,6 +100,7 @@ impl Driver for Rsiw {
     const DRIVER_ID: DriverId = DriverId::SIW;
     const ABI_VERSION: u32 = abi::VERSION;
     const NODE_DESC: &'static [u8] = b"rsiw: software iWARP";
+    const MAX_FAST_REG: u32 = MAX_FAST_REG;
 
     type Device = Device;
     type Ucontext = Ucontext;
@@ -101,6 +109,7 @@ impl Driver for Rsiw {
     type Qp = Qp;
     type Srq = Srq;
     type Mr = Mr;
+    type Grant = Grant;
 
     fn close(dev: &Device) {
         cm::close_all(dev);
@@ -279,14 +288,14 @@ impl Driver for Rsiw {
         Ok((mr, stag, init))
     }
 
-    fn get_dma_mr(pd: ArcBorrow<'_, Pd>, memory: Pin<KBox<DmaMemory>>) -> Result<(Arc<Mr>, u32)> {
+    fn get_dma_mr(pd: ArcBorrow<'_, Pd>, memory: Arc<DmaMemory>) -> Result<(Arc<Mr>, u32)> {
         let mr = Mr::new_dma(&pd.device().stags, pd.id(), memory)?;
         let stag = mr.stag().0;
         Ok((mr, stag))
     }
 
-    fn alloc_mr(pd: ArcBorrow<'_, Pd>, gaps: bool, max: u32) -> Result<(Arc<Mr>, u32)> {
-        let mr = Mr::new_fast(&pd.device().stags, pd.id(), max, gaps)?;
+    fn alloc_mr(pd: ArcBorrow<'_, Pd>, memory: Arc<FastMemory<Grant>>) -> Result<(Arc<Mr>, u32)> {
+        let mr = Mr::new_fast(&pd.device().stags, pd.id(), memory)?;
         let stag = mr.stag().0;
         Ok((mr, stag))
     }

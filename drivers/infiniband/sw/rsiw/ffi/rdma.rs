@@ -9,7 +9,7 @@ pub(crate) mod attr;
 mod callbacks;
 pub(crate) mod device;
 pub(crate) mod driver;
-pub(crate) mod extent;
+mod extent;
 pub(crate) mod handle;
 pub(crate) mod kmr;
 pub(crate) mod link;

@@ -14,13 +14,15 @@ use super::{
         QpQuery,
         SrqAttr, //
     },
-    extent::Staging,
     handle::{
         CqHandle,
         QpHandle,
         SrqHandle, //
     },
-    kmr::DmaMemory,
+    kmr::{
+        DmaMemory,
+        FastMemory, //
+    },
     udata::Udata,
     wc::WcRoom,
     wr::{
@@ -42,12 +44,6 @@ use kernel::{
         ArcBorrow, //
     },
 };
-
-/// The driver's region tells where its fast-register list is.
-pub(crate) trait Mappable {
-    /// The place of the list, unless the region is of another kind. Any context.
-    fn staging(&self) -> Option<&Staging>;
-}
 
 /// What is asked of a new completion queue.
 pub(crate) struct CqInit {
@@ -143,6 +139,8 @@ pub(crate) trait Driver: Sized + 'static {
     const ABI_VERSION: u32;
     /// Octets of the description that a device shows.
     const NODE_DESC: &'static [u8];
+    /// Most pages, or stretches, of a fast-register region.
+    const MAX_FAST_REG: u32;
 
     /// One device.
     type Device: Send + Sync;
@@ -157,7 +155,9 @@ pub(crate) trait Driver: Sized + 'static {
     /// Shared receive queue.
     type Srq: Send + Sync;
     /// Memory region.
-    type Mr: Mappable + Send + Sync;
+    type Mr: Send + Sync;
+    /// What a fast registration grants.
+    type Grant: Send + Sync;
 
     /// The core is done with the device: ends what the driver does on its own.
     fn close(dev: &Self::Device);
@@ -278,15 +278,17 @@ pub(crate) trait Driver: Sized + 'static {
     /// Makes a region of all memory of the kernel; also returns the STag.
     fn get_dma_mr(
         pd: ArcBorrow<'_, Self::Pd>,
-        memory: Pin<KBox<DmaMemory>>,
+        memory: Arc<DmaMemory>,
     ) -> Result<(Arc<Self::Mr>, u32)>;
 
-    /// Makes a fast-register region for `max` pages, or stretches of any size with `gaps`; also
-    /// returns the STag.
-    fn alloc_mr(pd: ArcBorrow<'_, Self::Pd>, gaps: bool, max: u32) -> Result<(Arc<Self::Mr>, u32)>;
+    /// Makes a fast-register region; also returns the STag.
+    fn alloc_mr(
+        pd: ArcBorrow<'_, Self::Pd>,
+        memory: Arc<FastMemory<Self::Grant>>,
+    ) -> Result<(Arc<Self::Mr>, u32)>;
 
-    /// No access to the memory happens after this returns. Fails, and changes nothing, while windows
-    /// are bound to the region.
+    /// Takes the STag away. What memory of the kernel the region was given is released afterwards.
+    /// Fails, and changes nothing, while windows are bound to the region.
     fn dereg_mr(dev: &Self::Device, mr: &Self::Mr) -> Result;
 
     /// Makes a memory window for a consumer in the kernel; also returns the STag.

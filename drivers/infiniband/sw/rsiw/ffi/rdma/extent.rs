@@ -155,7 +155,7 @@ impl Layout {
 
 /// Where a region's next list is written.
 #[pin_data]
-pub(crate) struct Staging {
+pub(super) struct Staging {
     max: usize,
     gaps: bool,
     #[pin]

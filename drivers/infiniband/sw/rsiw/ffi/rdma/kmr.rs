@@ -30,9 +30,12 @@ use core::{
 };
 use kernel::{
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Full, //
+    sync::{
+        atomic::{
+            Atomic,
+            Full, //
+        },
+        Arc, //
     },
 };
 
@@ -47,12 +50,8 @@ pub(crate) struct DmaMemory {
 
 impl DmaMemory {
     /// For a protection domain of a kernel consumer.
-    ///
-    /// # Safety
-    ///
-    /// No user process may be able to use what this becomes a part of.
-    pub(super) unsafe fn new() -> Result<Pin<KBox<Self>>> {
-        KBox::pin_init(
+    pub(super) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
             pin_init!(Self {
                 gate <- Gate::new(),
             }),
@@ -129,13 +128,13 @@ impl<R: Send + Sync> FastMemory<R> {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(max: usize, gaps: bool) -> Result<Pin<KBox<Self>>> {
+    pub(super) fn new(max: usize, gaps: bool) -> Result<Arc<Self>> {
         let active = Active {
             layout: Layout::new(max)?,
             grant: None,
         };
         let staged = Layout::new(max)?;
-        KBox::pin_init(
+        Arc::pin_init(
             pin_init!(Self {
                 gate <- Gate::new(),
                 released: Atomic::new(false),
@@ -147,7 +146,7 @@ impl<R: Send + Sync> FastMemory<R> {
     }
 
     /// Where `map_mr_sg` puts its list.
-    pub(crate) fn staging(&self) -> &Staging {
+    pub(super) fn staging(&self) -> &Staging {
         &self.staging
     }
 

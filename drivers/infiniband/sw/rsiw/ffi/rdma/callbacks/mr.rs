@@ -12,51 +12,77 @@ use crate::ffi::{
     rdma::{
         driver::{
             Driver,
-            Mappable,
             MrChange,
             MrInit,
             MwType, //
         },
         extent::MrHead,
-        kmr::DmaMemory,
+        kmr::{
+            DmaMemory,
+            FastMemory, //
+        },
         udata::Udata, //
     },
 };
 use core::ptr::NonNull;
 use kernel::{
     error::from_result,
+    num::casts::FromSafeCast,
     prelude::*,
     sync::Arc, //
 };
 
-/// Regions are the one object whose memory the driver allocates.
-#[repr(C)]
-struct MrMemory<T> {
-    head: MrHead,
-    inner: Option<Arc<T>>,
+/// Memory of the kernel that a region was given, for as long as the core knows the region.
+enum KernelMemory<R> {
+    Dma(Arc<DmaMemory>),
+    Fast(Arc<FastMemory<R>>),
 }
 
-/// Makes what the core knows as a region of the driver's one.
-fn new_mr<T>(make: impl FnOnce() -> Result<(Arc<T>, u32)>) -> *mut b::ib_mr {
-    let new = || -> Result<*mut b::ib_mr> {
-        let mut mr = KBox::new(
-            MrMemory {
-                head: MrHead {
-                    // SAFETY: integers and pointers may be zero; the core fills in the rest.
-                    object: unsafe { core::mem::zeroed::<b::ib_mr>() },
-                    filler: None,
-                },
-                inner: None::<Arc<T>>,
+impl<R: Send + Sync> KernelMemory<R> {
+    /// Ends all use, whatever the driver still has of it.
+    fn release(&self) {
+        match self {
+            Self::Dma(memory) => memory.release(),
+            Self::Fast(memory) => memory.release(),
+        }
+    }
+}
+
+/// Regions are the one object whose memory the driver allocates.
+#[repr(C)]
+struct MrMemory<D: Driver> {
+    head: MrHead,
+    inner: Option<Arc<D::Mr>>,
+    memory: Option<KernelMemory<D::Grant>>,
+}
+
+/// Makes what the core knows as a region of the driver's one, which uses `memory`.
+fn new_mr<D: Driver>(
+    memory: Option<KernelMemory<D::Grant>>,
+    make: impl FnOnce() -> Result<(Arc<D::Mr>, u32)>,
+) -> Result<*mut b::ib_mr> {
+    let mut mr = KBox::new(
+        MrMemory::<D> {
+            head: MrHead {
+                // SAFETY: integers and pointers may be zero; the core fills in the rest.
+                object: unsafe { core::mem::zeroed::<b::ib_mr>() },
+                filler: None,
             },
-            GFP_KERNEL,
-        )?;
-        let (inner, stag) = make()?;
-        mr.head.object.lkey = stag;
-        mr.head.object.rkey = stag;
-        mr.inner = Some(inner);
-        Ok(KBox::into_raw(mr).cast())
-    };
-    new().unwrap_or_else(|e| e.to_ptr())
+            inner: None,
+            memory,
+        },
+        GFP_KERNEL,
+    )?;
+    let (inner, stag) = make()?;
+    mr.head.object.lkey = stag;
+    mr.head.object.rkey = stag;
+    mr.inner = Some(inner);
+    Ok(KBox::into_raw(mr).cast())
+}
+
+/// A result as the core wants it.
+fn to_ptr(result: Result<*mut b::ib_mr>) -> *mut b::ib_mr {
+    result.unwrap_or_else(|e| e.to_ptr())
 }
 
 /// # Safety
@@ -71,7 +97,7 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
     dmah: *mut b::ib_dmah,
     udata: *mut b::ib_udata,
 ) -> *mut b::ib_mr {
-    new_mr(|| {
+    to_ptr(new_mr::<D>(None, || {
         if !dmah.is_null() {
             return Err(EOPNOTSUPP);
         }
@@ -87,7 +113,7 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
             access: access as u32, // CAST: flag bits in a C int.
         };
         D::reg_user_mr(pd, &init, &mut udata)
-    })
+    }))
 }
 
 /// # Safety
@@ -103,7 +129,7 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<D: Driver>(
     dmah: *mut b::ib_dmah,
     _attrs: *mut b::uverbs_attr_bundle,
 ) -> *mut b::ib_mr {
-    new_mr(|| {
+    to_ptr(new_mr::<D>(None, || {
         if !dmah.is_null() {
             return Err(EOPNOTSUPP);
         }
@@ -116,7 +142,7 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<D: Driver>(
         };
         // SAFETY: the domain is one of `D`.
         D::reg_dmabuf_mr(unsafe { PdObject::<D>::get(pd) }, &init)
-    })
+    }))
 }
 
 /// # Safety
@@ -134,9 +160,9 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
     udata: *mut b::ib_udata,
 ) -> *mut b::ib_mr {
     let mut made = None;
-    let new = new_mr(|| {
+    let new = to_ptr(new_mr::<D>(None, || {
         // SAFETY: `new_mr` made the region.
-        let old = unsafe { &(*mr.cast::<MrMemory<D::Mr>>()).inner };
+        let old = unsafe { &(*mr.cast::<MrMemory<D>>()).inner };
         let old = old.as_ref().ok_or(EINVAL)?;
         // SAFETY: the domain is one of `D`.
         let pd = unsafe { PdObject::<D>::get(pd) };
@@ -152,7 +178,7 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
         let (inner, stag, init) = D::rereg_user_mr(pd, old, &change, &mut udata)?;
         made = Some(init);
         Ok((inner, stag))
-    });
+    }));
     if let Some(init) = made {
         // SAFETY: the region was made, and the core does not know it yet.
         let object = unsafe { &mut *new };
@@ -169,17 +195,19 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
     pd: *mut b::ib_pd,
     access: c_int,
 ) -> *mut b::ib_mr {
-    new_mr(|| {
+    let new = || {
         // CAST: flag bits in a C int.
         if access as u32 & !b::ib_access_flags_IB_ACCESS_LOCAL_WRITE != 0 {
             // All memory of the kernel is not for peers.
             return Err(EOPNOTSUPP);
         }
-        // SAFETY: the domain is one of `D`.
-        let pd = unsafe { PdObject::<D>::get(pd) };
-        // SAFETY: the domain is one of a consumer in the kernel.
-        D::get_dma_mr(pd, unsafe { DmaMemory::new() }?)
-    })
+        let memory = DmaMemory::new()?;
+        new_mr::<D>(Some(KernelMemory::Dma(memory.clone())), || {
+            // SAFETY: the domain is one of `D`.
+            D::get_dma_mr(unsafe { PdObject::<D>::get(pd) }, memory)
+        })
+    };
+    to_ptr(new())
 }
 
 /// # Safety
@@ -190,15 +218,22 @@ pub(super) unsafe extern "C" fn alloc_mr<D: Driver>(
     kind: b::ib_mr_type,
     max: u32,
 ) -> *mut b::ib_mr {
-    new_mr(|| {
+    let new = || {
         let gaps = match kind {
             b::ib_mr_type_IB_MR_TYPE_MEM_REG => false,
             b::ib_mr_type_IB_MR_TYPE_SG_GAPS => true,
             _ => return Err(EOPNOTSUPP),
         };
-        // SAFETY: the domain is one of `D`.
-        D::alloc_mr(unsafe { PdObject::<D>::get(pd) }, gaps, max)
-    })
+        if !(1..=D::MAX_FAST_REG).contains(&max) {
+            return Err(EINVAL);
+        }
+        let memory = FastMemory::new(usize::from_safe_cast(max), gaps)?;
+        new_mr::<D>(Some(KernelMemory::Fast(memory.clone())), || {
+            // SAFETY: the domain is one of `D`.
+            D::alloc_mr(unsafe { PdObject::<D>::get(pd) }, memory)
+        })
+    };
+    to_ptr(new())
 }
 
 /// # Safety
@@ -210,17 +245,17 @@ pub(super) unsafe extern "C" fn map_mr_sg<D: Driver>(
     count: c_int,
     offset: *mut c_uint,
 ) -> c_int {
-    let Some(raw) = NonNull::new(mr.cast::<MrMemory<D::Mr>>()) else {
+    let Some(raw) = NonNull::new(mr.cast::<MrMemory<D>>()) else {
         return EINVAL.to_errno();
     };
-    // SAFETY: `new_mr` made the region, whose driver's part does not change.
-    let inner = unsafe { &(*raw.as_ptr()).inner };
-    let Some(staging) = inner.as_ref().and_then(|inner| inner.staging()) else {
+    // SAFETY: `new_mr` made the region, whose memory does not become another.
+    let memory = unsafe { &(*raw.as_ptr()).memory };
+    let Some(KernelMemory::Fast(memory)) = memory else {
         return EINVAL.to_errno();
     };
     // SAFETY: the list is this region's, which is the consumer's alone during the call; the rest
     // is the core's.
-    unsafe { staging.map(raw.cast(), sg, count, offset) }
+    unsafe { memory.staging().map(raw.cast(), sg, count, offset) }
 }
 
 /// # Safety
@@ -232,14 +267,18 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
 ) -> c_int {
     // SAFETY: the region is one of a device of `D`.
     let dev = unsafe { DeviceObject::<D>::get((*mr).device) };
-    let raw = mr.cast::<MrMemory<D::Mr>>();
+    let raw = mr.cast::<MrMemory<D>>();
     // SAFETY: `new_mr` made the region in this way.
     let inner = unsafe { &(*raw).inner };
     if let Some(Err(e)) = inner.as_ref().map(|inner| D::dereg_mr(&dev, inner)) {
         return e.to_errno();
     }
     // SAFETY: as above; the core knows the region no more.
-    drop(unsafe { KBox::from_raw(raw) });
+    let mr = unsafe { KBox::from_raw(raw) };
+    // The consumer does with its memory what it likes from here on.
+    if let Some(memory) = &mr.memory {
+        memory.release();
+    }
     0
 }
 
