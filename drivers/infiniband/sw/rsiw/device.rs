@@ -23,6 +23,7 @@ use crate::{
                 Spec, //
             },
             handle::DeviceHandle,
+            kmr::KernelConsumer,
             link::LinkName, //
         },
         sync::rcu_table::RcuTable,
@@ -229,8 +230,8 @@ impl Device {
     }
 
     /// A number for a new protection domain.
-    pub(crate) fn next_pd_id(&self, of_kernel: bool) -> PdId {
-        PdId::new(self.pd_ids.fetch_add(1, Relaxed), of_kernel)
+    pub(crate) fn next_pd_id(&self, kernel: Option<KernelConsumer>) -> PdId {
+        PdId::new(self.pd_ids.fetch_add(1, Relaxed), kernel)
     }
 
     /// The QP of that number. Any context.

@@ -40,7 +40,8 @@ use crate::{
             handle::DeviceHandle,
             kmr::{
                 DmaMemory,
-                FastMemory, //
+                FastMemory,
+                KernelConsumer, //
             },
             umem::Umem, //
         },
@@ -74,19 +75,20 @@ const ZERO_BASED: u32 = 1 << 5;
 
 /// Number of a protection domain, unique in its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PdId(u64);
+pub(crate) struct PdId {
+    n: u64,
+    kernel: Option<KernelConsumer>,
+}
 
 impl PdId {
-    const OF_KERNEL: u64 = 1 << 63;
-
-    /// The domain `n`, of a process or of a consumer in the kernel.
-    pub(crate) fn new(n: u64, of_kernel: bool) -> Self {
-        let kind = if of_kernel { Self::OF_KERNEL } else { 0 };
-        Self(n & !Self::OF_KERNEL | kind)
+    /// The domain `n`, of a process or of the consumer `kernel`.
+    pub(crate) fn new(n: u64, kernel: Option<KernelConsumer>) -> Self {
+        Self { n, kernel }
     }
 
-    fn is_of_kernel(self) -> bool {
-        self.0 & Self::OF_KERNEL != 0
+    /// The consumer, unless it is a process.
+    fn kernel(self) -> Option<KernelConsumer> {
+        self.kernel
     }
 }
 
@@ -449,7 +451,7 @@ impl Mr {
             return Err(MrError::Invalid);
         }
         // The key to all memory of the kernel is every kernel consumer's (V-STAG0-2).
-        let everywhere = matches!(guard.kind, Kind::Dma(_)) && pd.is_of_kernel();
+        let everywhere = matches!(guard.kind, Kind::Dma(_)) && pd.kernel().is_some();
         if pd != guard.pd && !everywhere {
             return Err(MrError::Pd);
         }

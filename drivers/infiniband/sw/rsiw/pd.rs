@@ -10,7 +10,8 @@ use crate::{
         Device,
         Quota, //
     },
-    mr::PdId,
+    ffi::rdma::kmr::KernelConsumer,
+    mr::PdId, //
 };
 use kernel::{
     prelude::*,
@@ -37,14 +38,14 @@ pub(crate) struct Pd {
 }
 
 impl Pd {
-    /// Makes a domain of a process or of a consumer in the kernel.
+    /// Makes a domain of a process, or of the consumer `kernel`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, also if the device has all the domains it may have.
-    pub(crate) fn new(dev: Arc<Device>, of_kernel: bool) -> Result<Arc<Self>> {
+    pub(crate) fn new(dev: Arc<Device>, kernel: Option<KernelConsumer>) -> Result<Arc<Self>> {
         let quota = Quota::take(&dev, |limits| &limits.pds)?;
-        let id = dev.next_pd_id(of_kernel);
+        let id = dev.next_pd_id(kernel);
         Ok(Arc::new(
             Self {
                 dev,

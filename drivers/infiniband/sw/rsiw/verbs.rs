@@ -33,6 +33,7 @@ use crate::{
                 SrqAttr, //
             },
             driver::{
+                Consumer,
                 CqInit,
                 Driver,
                 DriverId,
@@ -133,12 +134,15 @@ impl Driver for Rsiw {
         Ok(context)
     }
 
-    fn alloc_pd(dev: ArcBorrow<'_, Device>, udata: Option<&mut Udata<'_>>) -> Result<Arc<Pd>> {
-        let of_kernel = udata.is_none();
-        if let Some(udata) = udata {
-            udata.no_io()?;
-        }
-        Pd::new(dev.into(), of_kernel)
+    fn alloc_pd(dev: ArcBorrow<'_, Device>, consumer: Consumer<'_, '_>) -> Result<Arc<Pd>> {
+        let kernel = match consumer {
+            Consumer::Process(udata) => {
+                udata.no_io()?;
+                None
+            }
+            Consumer::Kernel(kernel) => Some(kernel),
+        };
+        Pd::new(dev.into(), kernel)
     }
 
     fn create_cq(

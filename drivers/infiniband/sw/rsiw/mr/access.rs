@@ -15,7 +15,10 @@ use crate::{
     ffi::{
         page::PageSlice,
         rdma::{
-            kmr,
+            kmr::{
+                self,
+                KernelConsumer, //
+            },
             umem, //
         },
         sync::gate::{
@@ -145,6 +148,8 @@ pub(crate) struct MrAccess<P: GatePtr> {
     guard: GateGuard<P>,
     /// The window through which it is used.
     _window: Option<GateGuard<P>>,
+    /// On whose behalf, unless it is a process.
+    kernel: Option<KernelConsumer>,
     offset: u64,
     len: u32,
 }
@@ -168,6 +173,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         Ok(Self {
             guard,
             _window: None,
+            kernel: pd.kernel(),
             offset,
             len,
         })
@@ -189,6 +195,8 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         Ok(Self {
             guard,
             _window: Some(window),
+            // It is not all memory of the kernel that has windows.
+            kernel: None,
             offset,
             len,
         })
@@ -215,7 +223,10 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
             .ok_or(MrError::Bounds)?;
         match &self.guard.kind {
             Kind::User { umem, .. } => umem.slices(&self.guard, at, len).map(Slices::User),
-            Kind::Dma(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
+            Kind::Dma(memory) => self
+                .kernel
+                .and_then(|kernel| memory.slices(&self.guard, kernel, at, len))
+                .map(Slices::Kernel),
             Kind::Fast(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
             // It is its region that is accessed.
             Kind::Window(_) => None,

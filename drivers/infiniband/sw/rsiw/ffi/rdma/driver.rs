@@ -21,7 +21,8 @@ use super::{
     },
     kmr::{
         DmaMemory,
-        FastMemory, //
+        FastMemory,
+        KernelConsumer, //
     },
     udata::Udata,
     wc::WcRoom,
@@ -44,6 +45,14 @@ use kernel::{
         ArcBorrow, //
     },
 };
+
+/// Who asks for an object.
+pub(crate) enum Consumer<'a, 'b> {
+    /// A process, by a call of its.
+    Process(&'a mut Udata<'b>),
+    /// The kernel.
+    Kernel(KernelConsumer),
+}
 
 /// What is asked of a new completion queue.
 pub(crate) struct CqInit {
@@ -180,7 +189,7 @@ pub(crate) trait Driver: Sized + 'static {
     /// Creates a protection domain.
     fn alloc_pd(
         dev: ArcBorrow<'_, Self::Device>,
-        udata: Option<&mut Udata<'_>>,
+        consumer: Consumer<'_, '_>,
     ) -> Result<Arc<Self::Pd>>;
 
     /// Creates a completion queue; also returns how many entries it has.

@@ -39,9 +39,26 @@ use kernel::{
     },
 };
 
-/// All memory of the kernel, named by its addresses (STag 0 of RDMAC, `get_dma_mr`).
+/// Stands for a consumer in the kernel, which is trusted to name memory that it owns.
 ///
-/// There is one only for consumers in the kernel, which are trusted to name what they own.
+/// What serves the requests of processes gets none: see [`Driver::alloc_pd`].
+///
+/// [`Driver::alloc_pd`]: super::driver::Driver::alloc_pd
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KernelConsumer(());
+
+impl KernelConsumer {
+    /// For a protection domain of a consumer in the kernel.
+    ///
+    /// # Safety
+    ///
+    /// No process may be able to use what this is given to.
+    pub(super) unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+/// All memory of the kernel, named by its addresses (STag 0 of RDMAC, `get_dma_mr`).
 #[pin_data]
 pub(crate) struct DmaMemory {
     #[pin]
@@ -59,20 +76,22 @@ impl DmaMemory {
         )
     }
 
-    /// The pieces of `len` bytes from address `addr` on, for the holder of a guard of the gate.
+    /// The pieces of `len` bytes from address `addr` on, which a consumer in the kernel has named, for
+    /// the holder of a guard of the gate.
     ///
     /// Returns `None` if the guard is another gate's.
     pub(crate) fn slices<'a, P: GatePtr>(
         &'a self,
         guard: &'a GateGuard<P>,
+        _consumer: KernelConsumer,
         addr: u64,
         len: u32,
     ) -> Option<Slices<'a>> {
         if !core::ptr::eq(guard.gate(), &self.gate) {
             return None;
         }
-        // SAFETY: only requests of kernel consumers get here, who keep the memory until their
-        // request completes.
+        // SAFETY: only what serves a kernel consumer has a `KernelConsumer`; that one keeps the
+        // memory until its request completes.
         let current = unsafe { KernelPieces::new(addr, len) };
         Some(Slices {
             current,

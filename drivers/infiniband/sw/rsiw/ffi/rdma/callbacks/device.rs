@@ -13,7 +13,11 @@ use crate::ffi::{
         h, //
     },
     rdma::{
-        driver::Driver,
+        driver::{
+            Consumer,
+            Driver, //
+        },
+        kmr::KernelConsumer,
         udata::Udata, //
     },
 };
@@ -192,7 +196,13 @@ pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
         let dev = unsafe { DeviceObject::<D>::get((*pd).device) };
         // SAFETY: the core passes null or the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) };
-        let inner = D::alloc_pd(dev, udata.as_mut())?;
+        let consumer = match &mut udata {
+            Some(udata) => Consumer::Process(udata),
+            // SAFETY: the core gives no udata for a domain of the kernel, which processes have no
+            // way to name.
+            None => Consumer::Kernel(unsafe { KernelConsumer::new() }),
+        };
+        let inner = D::alloc_pd(dev, consumer)?;
         // SAFETY: the memory is fresh.
         unsafe { PdObject::<D>::install(pd, inner) };
         Ok(0)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Callbacks for posting, polling and arming. For a process there is the doorbell only: it uses its
-//! rings.
+//! rings. Requests that a process has the core post for it end here: they name its addresses, where
+//! those of the kernel are copied from and to.
 //!
 //! Context: any, interrupts off included.
 
@@ -28,18 +29,24 @@ use kernel::{
 /// Called by the core with a queue pair of `D`; for a process it is the doorbell, without requests
 /// and in process context.
 pub(super) unsafe extern "C" fn post_send<D: Driver>(
-    qp: *mut b::ib_qp,
+    raw: *mut b::ib_qp,
     wr: *const b::ib_send_wr,
     bad_wr: *mut *const b::ib_send_wr,
 ) -> c_int {
     from_result(|| {
         // SAFETY: the queue pair is one of `D`.
-        let qp = unsafe { QpObject::<D>::get(qp) };
+        let qp = unsafe { QpObject::<D>::get(raw) };
         if wr.is_null() {
             D::doorbell(qp)?;
             return Ok(0);
         }
-        // SAFETY: the consumer passes a list of requests.
+        // SAFETY: as above; the core sets it before the driver sees the queue pair.
+        if !unsafe { (*raw).uobject }.is_null() {
+            // SAFETY: the core passes a place for the request that failed.
+            unsafe { *bad_wr = wr };
+            return Err(EINVAL);
+        }
+        // SAFETY: a consumer in the kernel passes a list of requests.
         let mut chain = unsafe { Chain::from_raw(wr) };
         D::post_send(qp, &mut chain).inspect_err(|_| {
             // SAFETY: the core passes a place for the request that failed.
@@ -53,14 +60,20 @@ pub(super) unsafe extern "C" fn post_send<D: Driver>(
 ///
 /// Called by the core with a queue pair of `D` and a list of requests.
 pub(super) unsafe extern "C" fn post_recv<D: Driver>(
-    qp: *mut b::ib_qp,
+    raw: *mut b::ib_qp,
     wr: *const b::ib_recv_wr,
     bad_wr: *mut *const b::ib_recv_wr,
 ) -> c_int {
     from_result(|| {
         // SAFETY: the queue pair is one of `D`.
-        let qp = unsafe { QpObject::<D>::get(qp) };
-        // SAFETY: the consumer passes a list of requests.
+        let qp = unsafe { QpObject::<D>::get(raw) };
+        // SAFETY: as above; the core sets it before the driver sees the queue pair.
+        if !unsafe { (*raw).uobject }.is_null() {
+            // SAFETY: the core passes a place for the request that failed.
+            unsafe { *bad_wr = wr };
+            return Err(EINVAL);
+        }
+        // SAFETY: a consumer in the kernel passes a list of requests.
         let mut chain = unsafe { Chain::from_raw(wr) };
         D::post_recv(qp, &mut chain).inspect_err(|_| {
             // SAFETY: the core passes a place for the request that failed.
@@ -74,14 +87,20 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
 ///
 /// Called by the core with a shared receive queue of `D` and a list of requests.
 pub(super) unsafe extern "C" fn post_srq_recv<D: Driver>(
-    srq: *mut b::ib_srq,
+    raw: *mut b::ib_srq,
     wr: *const b::ib_recv_wr,
     bad_wr: *mut *const b::ib_recv_wr,
 ) -> c_int {
     from_result(|| {
         // SAFETY: the queue is one of `D`.
-        let srq = unsafe { SrqObject::<D>::get(srq) };
-        // SAFETY: the consumer passes a list of requests.
+        let srq = unsafe { SrqObject::<D>::get(raw) };
+        // SAFETY: as above; the core sets it before the driver sees the queue.
+        if !unsafe { (*raw).uobject }.is_null() {
+            // SAFETY: the core passes a place for the request that failed.
+            unsafe { *bad_wr = wr };
+            return Err(EINVAL);
+        }
+        // SAFETY: a consumer in the kernel passes a list of requests.
         let mut chain = unsafe { Chain::from_raw(wr) };
         D::post_srq_recv(&srq, &mut chain).inspect_err(|_| {
             // SAFETY: the core passes a place for the request that failed.
