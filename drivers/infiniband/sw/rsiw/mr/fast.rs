@@ -89,7 +89,7 @@ impl Mr {
             })
         };
         loop {
-            match memory.try_register(grant) {
+            match memory.try_register(wr, grant) {
                 Some(result) => return result,
                 None if memory.is_closed() => return Err(FastError::Stag),
                 None => fsleep(PAUSE),

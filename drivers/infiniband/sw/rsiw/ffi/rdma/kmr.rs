@@ -10,9 +10,12 @@
 //!
 //! Context: any, but for creation and release, which sleep.
 
-use super::extent::{
-    Layout,
-    Staging, //
+use super::{
+    extent::{
+        Layout,
+        Staging, //
+    },
+    wr::Registration,
 };
 use crate::ffi::{
     kmem::KernelPieces,
@@ -169,13 +172,14 @@ impl<R: Send + Sync> FastMemory<R> {
         &self.staging
     }
 
-    /// Makes the staged list the active one. `grant` is told its length, the offset of its first
+    /// Makes the staged list the active one, as the consumer asked by `_wr`. `grant` is told its length, the offset of its first
     /// byte in a page and the mask of such offsets (`None` if it may begin anywhere), and says what
     /// the registration grants or why there is none.
     ///
     /// Returns `None` if somebody is inside the gate or it is closed. Any context.
     pub(crate) fn try_register<E>(
         &self,
+        _wr: &Registration,
         grant: impl FnOnce(u64, Option<(u64, u64)>) -> Result<R, E>,
     ) -> Option<Result<(), E>> {
         self.gate.exclusively(|| {

@@ -77,7 +77,7 @@ pub(crate) struct Binding {
     pub(crate) len: u64,
 }
 
-/// A fast registration.
+/// A fast registration. Only a request that was posted makes one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registration {
     /// The STag that the region has now.
@@ -90,6 +90,7 @@ pub(crate) struct Registration {
     pub(crate) iova: u64,
     /// Octets.
     pub(crate) len: u64,
+    _posted: (),
 }
 
 /// A send request.
@@ -169,6 +170,7 @@ impl SendWr<'_> {
             access: wr.access as u32, // CAST: flag bits in a C int.
             iova: mr.iova,
             len: mr.length,
+            _posted: (),
         })
     }
 
