@@ -17,6 +17,7 @@ use crate::{
         net::{
             ListenCallbacks,
             ListenHandler,
+            ListenSocket,
             TcpSocket, //
         },
         noio::NoIo,
@@ -67,7 +68,7 @@ pub(crate) struct Listener {
 }
 
 struct Open {
-    sock: Option<Arc<TcpSocket>>,
+    sock: Option<ListenSocket<Listener>>,
     callbacks: Option<ListenCallbacks<Listener>>,
     /// Numbers of the endpoints without a Request, and zeros. If there is no room for another
     /// one, the oldest goes (T-42).
@@ -98,7 +99,7 @@ pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result 
     if ip.is_loopback() && !netdev.is_loopback() {
         return Ok(());
     }
-    let sock = TcpSocket::new(&netdev, &addr)?;
+    let sock = ListenSocket::new(&netdev, &addr)?;
     if addr.is_ipv6() && id.afonly() {
         sock.set_v6only()?;
     }
@@ -152,9 +153,9 @@ pub(super) fn destroy(dev: &Device, id: &CmId) -> Result {
 }
 
 impl Listener {
-    fn open(self: &Arc<Self>, sock: Arc<TcpSocket>, backlog: u32) -> Result {
+    fn open(self: &Arc<Self>, sock: ListenSocket<Self>, backlog: u32) -> Result {
         let mut open = self.state.lock();
-        open.callbacks = Some(ListenCallbacks::install(sock.clone(), self.clone())?);
+        open.callbacks = Some(ListenCallbacks::install(&sock, self.clone())?);
         sock.listen(backlog.max(TCP_BACKLOG))?;
         open.sock = Some(sock);
         drop(open);

@@ -10,6 +10,7 @@ mod addr;
 mod batch;
 mod callbacks;
 mod chunk;
+mod listen;
 pub(crate) mod netdev;
 mod notifier;
 mod skb;
@@ -30,6 +31,7 @@ pub(crate) use self::{
         StreamHandler, //
     },
     chunk::ChunkPool,
+    listen::ListenSocket,
     netdev::{
         NetDevice, //
     },

@@ -6,9 +6,10 @@
 //! handler, under the socket's `sk_callback_lock` taken for reading; a guard's `drop` takes it for
 //! writing, so that it waits for those in progress.
 //!
-//! Handlers of different types follow one another on a socket. TCP fetches a callback and calls it
-//! with the socket's lock held, so callbacks are exchanged under that lock as well: none is called
-//! that belongs to another type than the handler it finds.
+//! Handlers of different types follow one another on a connection's socket. TCP fetches a callback and
+//! calls it with the socket's lock held, so callbacks are exchanged under that lock as well: none is
+//! called that belongs to another type than the handler it finds. For a listener it does that without
+//! the lock: a [`ListenSocket`] has handlers of one type only, and no other socket listens.
 //!
 //! Callbacks run in softirq, or in process context from the socket's backlog; bottom halves are
 //! off in both.
@@ -18,6 +19,7 @@ use super::{
         b,
         h, //
     },
+    ListenSocket,
     LockedSock,
     TcpSocket,
     TcpState, //
@@ -225,7 +227,7 @@ impl<H: 'static> Drop for Guard<H> {
 /// # Safety
 ///
 /// Called from a callback of `sk` that is installed for handlers of type `H` only: by TCP with the
-/// socket's lock held, or on a listener, which never has a handler of another type.
+/// socket's lock held, or on a listener, which has handlers of that type only.
 unsafe fn with_handler<H: 'static>(sk: *mut b::sock, f: impl FnOnce(ArcBorrow<'_, H>)) {
     // SAFETY: `sk` is live during its callbacks.
     unsafe { h::sk_callback_read_lock(sk) };
@@ -315,7 +317,8 @@ impl<H: ListenHandler> ListenCallbacks<H> {
     /// # Errors
     ///
     /// `EBUSY` if the socket has a handler already.
-    pub(crate) fn install(sock: Arc<TcpSocket>, handler: Arc<H>) -> Result<Self> {
+    pub(crate) fn install(sock: &ListenSocket<H>, handler: Arc<H>) -> Result<Self> {
+        let sock = sock.sock().clone();
         let callbacks = Originals {
             data_ready: Some(Self::data_ready),
             ..*sock.originals()
@@ -333,7 +336,7 @@ impl<H: ListenHandler> ListenCallbacks<H> {
         if TcpState::from_raw(unsafe { h::sk_state(sk) }) != TcpState::Listen {
             return;
         }
-        // SAFETY: this function is installed for `H` only, and this is no child.
+        // SAFETY: this function is installed for `H` only, and what listens is the `ListenSocket<H>`.
         unsafe { with_handler::<H>(sk, H::incoming) };
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct SendFlags {
     pub(crate) cut: bool,
 }
 
-/// A TCP socket in the network namespace of a device.
+/// A TCP socket in the network namespace of a device, which does not listen.
 ///
 /// Dropping the last reference closes the socket, which takes its lock: it has to happen in
 /// process context, outside the socket's callbacks. A close sends a FIN, or a RST if received
@@ -43,7 +43,10 @@ pub(crate) struct SendFlags {
 ///
 /// # Invariants
 ///
-/// `sock` is a TCP socket owned by this value, `sk` its `struct sock`.
+/// `sock` is a TCP socket owned by this value, `sk` its `struct sock`. It listens only as a part of a
+/// [`ListenSocket`].
+///
+/// [`ListenSocket`]: super::ListenSocket
 pub(crate) struct TcpSocket {
     sock: NonNull<b::socket>,
     sk: NonNull<b::sock>,
@@ -96,7 +99,10 @@ impl TcpSocket {
     /// # Safety
     ///
     /// `sock` is a TCP socket that the caller owns.
-    unsafe fn from_raw(sock: *mut b::socket, originals: Option<Originals>) -> Result<Self> {
+    pub(super) unsafe fn from_raw(
+        sock: *mut b::socket,
+        originals: Option<Originals>,
+    ) -> Result<Self> {
         let sock = NonNull::new(sock).ok_or(EINVAL)?;
         // SAFETY: the caller owns the socket.
         let sk = unsafe { (*sock.as_ptr()).sk };
@@ -116,6 +122,10 @@ impl TcpSocket {
                 None => unsafe { Originals::of(sk) },
             },
         })
+    }
+
+    pub(super) fn sock(&self) -> NonNull<b::socket> {
+        self.sock
     }
 
     pub(super) fn sk(&self) -> NonNull<b::sock> {
@@ -175,33 +185,6 @@ impl TcpSocket {
             Err(e) if e == EINPROGRESS => Ok(()),
             other => other,
         }
-    }
-
-    /// Starts to listen.
-    pub(crate) fn listen(&self, backlog: u32) -> Result {
-        let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
-        // SAFETY: the socket is live.
-        to_result(unsafe { b::kernel_listen(self.sock.as_ptr(), backlog) })
-    }
-
-    /// Takes a connection from the queue of a listener, `None` if there is none.
-    pub(crate) fn accept(&self) -> Result<Option<Arc<Self>>> {
-        let mut sock = core::ptr::null_mut();
-        // SAFETY: the socket is live; `sock` is a place for the result.
-        let ret = unsafe {
-            // CAST: a small flag.
-            b::kernel_accept(self.sock.as_ptr(), &mut sock, b::O_NONBLOCK as c_int)
-        };
-        match to_result(ret) {
-            Ok(()) => {}
-            Err(e) if e == EAGAIN => return Ok(None),
-            Err(e) => return Err(e),
-        }
-        // The new socket inherited the listener's callbacks, though not the handler.
-        //
-        // SAFETY: the call above returned a new socket that nobody else knows.
-        let child = unsafe { Self::from_raw(sock, Some(self.originals)) }?;
-        Ok(Some(Arc::new(child, GFP_KERNEL)?))
     }
 
     /// Sends as much of `data` as there is space for.
