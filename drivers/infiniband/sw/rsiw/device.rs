@@ -27,7 +27,10 @@ use crate::{
             link::LinkName, //
         },
         sync::rcu_table::RcuTable,
-        workqueue::Queues,
+        workqueue::{
+            OwnedQueue,
+            Queues, //
+        },
     },
     mr::{
         table::{
@@ -51,7 +54,6 @@ use kernel::{
         },
         Arc, //
     },
-    workqueue::Queue,
 };
 
 /// Queue pairs of a device.
@@ -210,12 +212,12 @@ impl Device {
     }
 
     /// The queue for the work of queue pairs. Any context.
-    pub(crate) fn queue(&self) -> &Queue {
+    pub(crate) fn queue(&self) -> &OwnedQueue {
         &self.queues.data
     }
 
     /// The same for sending that does not have to be done at once. Any context.
-    pub(crate) fn patient_queue(&self) -> &Queue {
+    pub(crate) fn patient_queue(&self) -> &OwnedQueue {
         &self.queues.patient
     }
 
@@ -225,7 +227,7 @@ impl Device {
     }
 
     /// The queue for the work of connections, which is done in order. Any context.
-    pub(crate) fn cm_queue(&self) -> &Queue {
+    pub(crate) fn cm_queue(&self) -> &OwnedQueue {
         &self.queues.cm
     }
 

@@ -8,16 +8,21 @@ use super::raw::{
     b,
     h, //
 };
-use core::{
-    ops::Deref,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 use kernel::{
     cpu::CpuId,
     interrupt::local_interrupt_disable,
     prelude::*,
     str::CStr,
-    sync::Arc,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
     workqueue::{
         Queue,
         RawWorkItem, //
@@ -29,7 +34,8 @@ const UNBOUND: u32 = b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM;
 
 /// A workqueue that is destroyed when it is dropped, after all work on it is done.
 ///
-/// Delayed work must not be put on it: the queue would not wait for the timer.
+/// It does not show the [`Queue`] that it is: that takes delayed work too, for whose timer destroying
+/// a queue does not wait.
 ///
 /// # Invariants
 ///
@@ -91,15 +97,6 @@ impl OwnedQueue {
     }
 }
 
-impl Deref for OwnedQueue {
-    type Target = Queue;
-
-    fn deref(&self) -> &Queue {
-        // SAFETY: by the invariant the queue is valid as long as `self`.
-        unsafe { Queue::from_raw(self.0.as_ptr()) }
-    }
-}
-
 impl Drop for OwnedQueue {
     fn drop(&mut self) {
         // SAFETY: the queue is valid; nobody can reach it any more.
@@ -108,6 +105,15 @@ impl Drop for OwnedQueue {
 }
 
 impl OwnedQueue {
+    /// Queues work, unless it is queued already. Any context.
+    pub(crate) fn enqueue<W, const ID: u64>(&self, work: W) -> W::EnqueueOutput
+    where
+        W: RawWorkItem<ID> + Send + 'static,
+    {
+        // SAFETY: by the invariant the queue is valid as long as `self`.
+        unsafe { Queue::from_raw(self.0.as_ptr()) }.enqueue(work)
+    }
+
     /// Queues work for the processor `cpu`, unless that is the one that this runs on, or none that
     /// runs. Gives whether it did; work that was queued already is not queued again, and counts as
     /// queued. Any context.
@@ -147,9 +153,15 @@ fn is_online(cpu: CpuId) -> bool {
 }
 
 kernel::sync::global_lock! {
-    // SAFETY: Initialised by `SharedQueue::new`, before anybody can ask for it.
+    // SAFETY: nobody looks at it before `SHARED_STATE` says that it is initialised.
     unsafe(uninit) static SHARED: Mutex<Option<Arc<Queues>>> = None;
 }
+
+/// What became of [`SHARED`]: nothing, being initialised, or initialised for good.
+static SHARED_STATE: Atomic<u32> = Atomic::new(UNUSED);
+const UNUSED: u32 = 0;
+const BEGUN: u32 = 1;
+const READY: u32 = 2;
 
 /// The queues of the module.
 pub(crate) struct Queues {
@@ -177,12 +189,27 @@ impl Queues {
 pub(crate) struct SharedQueues(Arc<Queues>);
 
 impl SharedQueues {
-    /// Makes the queues. To be called once, when the module is loaded.
+    /// Makes the queues, when the module is loaded.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// `EBUSY` if there are some, `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
+        match SHARED_STATE.cmpxchg(UNUSED, BEGUN, Relaxed) {
+            Ok(_) => {
+                // SAFETY: only one caller gets here, once, and nobody looks at it before the store.
+                unsafe { SHARED.init() };
+                SHARED_STATE.store(READY, Release);
+            }
+            Err(READY) => {}
+            Err(_) => return Err(EBUSY),
+        }
+        // Pairs with the release above, where another call made it.
+        SHARED_STATE.load(Acquire);
+        let mut shared = SHARED.lock();
+        if shared.is_some() {
+            return Err(EBUSY);
+        }
         let queues = Queues {
             data: OwnedQueue::new_urgent(c"rsiw")?,
             patient: OwnedQueue::new(c"rsiw-post")?,
@@ -190,14 +217,15 @@ impl SharedQueues {
             cm: OwnedQueue::new_ordered(c"rsiw-cm")?,
         };
         let queues = Arc::new(queues, GFP_KERNEL)?;
-        // SAFETY: called once, by the initialisation of the module.
-        unsafe { SHARED.init() };
-        *SHARED.lock() = Some(queues.clone());
+        *shared = Some(queues.clone());
         Ok(Self(queues))
     }
 
     /// Calls `f` with the queues, while they exist; one call at a time. Process context.
     pub(crate) fn with<R>(f: impl FnOnce(&Arc<Queues>) -> R) -> Option<R> {
+        if SHARED_STATE.load(Acquire) != READY {
+            return None;
+        }
         SHARED.lock().as_ref().map(f)
     }
 }
