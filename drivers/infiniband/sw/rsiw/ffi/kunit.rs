@@ -235,6 +235,86 @@ mod timers {
     }
 }
 
+/// The queues of the module.
+#[kernel::macros::kunit_tests(rsiw_queues)]
+mod queues {
+    use crate::ffi::workqueue::SharedQueues;
+    use kernel::prelude::*;
+
+    #[test]
+    fn once() {
+        // The module has made them.
+        assert!(SharedQueues::with(|_| ()).is_some());
+        assert!(SharedQueues::new().is_err_and(|e| e == EBUSY));
+        assert!(SharedQueues::with(|_| ()).is_some());
+    }
+}
+
+/// Octets to be sent.
+#[kernel::macros::kunit_tests(rsiw_batches)]
+mod batches {
+    use crate::ffi::net::{
+        ChunkPool,
+        Mark,
+        TxBatch, //
+    };
+    use kernel::{
+        prelude::*,
+        sync::Arc, //
+    };
+
+    /// More than a chunk, of any size.
+    const LEN: u32 = 40_000;
+
+    fn batch() -> Result<TxBatch> {
+        let pool = Arc::pin_init(ChunkPool::new(), GFP_KERNEL)?;
+        TxBatch::new(pool, 20)
+    }
+
+    fn count(batch: &TxBatch, mark: Mark) -> Result<usize> {
+        Ok(batch.since(mark)?.map(<[u8]>::len).sum())
+    }
+
+    #[test]
+    fn marks() -> Result {
+        let mut batch = batch()?;
+        let octets = KVec::from_elem(7u8, 1000, GFP_KERNEL)?;
+        batch.reserve(LEN)?;
+        let begin = batch.mark();
+        for _ in 0..40 {
+            batch.push_bytes(&octets)?;
+        }
+        let end = batch.mark();
+        assert_eq!(count(&batch, begin)?, 40_000);
+        assert_eq!(count(&batch, end)?, 0);
+        batch.reserve(8)?;
+        batch.push_bytes(b"and more")?;
+        batch.truncate(end)?;
+        assert_eq!(batch.remaining(), 40_000);
+        batch.truncate(begin)?;
+        assert!(batch.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_sent_is_not_written_again() -> Result {
+        let mut batch = batch()?;
+        batch.reserve(LEN)?;
+        batch.push_bytes(b"first")?;
+        let mark = batch.mark();
+        batch.push_bytes(b"second")?;
+        batch.advance(5)?;
+        assert_eq!(count(&batch, mark)?, 6);
+        batch.advance(1)?;
+        assert!(batch.truncate(mark).is_err());
+        assert!(batch.since(mark).is_err());
+        assert_eq!(batch.remaining(), 5);
+        batch.clear();
+        assert!(batch.is_empty() && batch.truncate(mark).is_err());
+        Ok(())
+    }
+}
+
 /// The order of completions, and the states of a queue pair.
 #[kernel::macros::kunit_tests(rsiw_queue_pair)]
 mod queue_pair {

@@ -114,11 +114,14 @@ impl<'a> Writer<'a> {
         if self.until_marker(1).is_some() {
             self.put_marker()?;
         }
-        let field = self.crc_from.map_or([0; 4], |from| {
-            let octets = self.batch.since(from);
-            let crc = octets.fold(Crc::new(), |crc, octets| crc.update(crc32c, octets));
-            crc.to_wire()
-        });
+        let field = match self.crc_from {
+            Some(from) => {
+                let octets = self.batch.since(from)?;
+                let crc = octets.fold(Crc::new(), |crc, octets| crc.update(crc32c, octets));
+                crc.to_wire()
+            }
+            None => [0; 4],
+        };
         self.batch.push_bytes(&field)
     }
 }

@@ -355,7 +355,11 @@ impl TxState {
             .and_then(|()| writer.finish(frame.ulpdu_len));
         if written.is_err() {
             // What is in front of it, and a Terminate, can go out.
-            self.batch.truncate(before.0);
+            if self.batch.truncate(before.0).is_err() {
+                // Nothing of it, then, nor do its requests complete.
+                self.batch.clear();
+                self.ends.clear();
+            }
             self.markers = before.1;
             return Err(TermError::LocalCatastrophic.into());
         }

@@ -12,6 +12,10 @@ use crate::ffi::{
     raw::b, //
 };
 use kernel::{
+    num::casts::{
+        FromSafeCast,
+        IntoSafeCast, //
+    },
     prelude::*,
     sync::Arc, //
 };
@@ -19,7 +23,8 @@ use kernel::{
 /// Octets to be sent, in order, each copied once: what TCP sends, and may have to send again, is
 /// what a checksum over [`TxBatch::since`] was made of, whoever changes the sources meanwhile.
 ///
-/// The octets lie in chunks of which TCP takes a reference instead of a copy.
+/// The octets lie in chunks of which TCP takes a reference instead of a copy. Octets that left the
+/// batch are not written again as long as TCP may read them.
 pub(crate) struct TxBatch {
     pool: Arc<ChunkPool>,
     /// In order: what is left to send, from octet `begin` of the first chunk to octet `end` of the
@@ -30,6 +35,8 @@ pub(crate) struct TxBatch {
     end: u32,
     /// Octets left to send.
     remaining: usize,
+    /// Octets that left the batch, as a sequence number.
+    gone: u64,
     /// The same for C; rebuilt for each call.
     bvecs: KVec<b::bio_vec>,
 }
@@ -37,11 +44,14 @@ pub(crate) struct TxBatch {
 // SAFETY: the pages that the list for C names may be used from any thread.
 unsafe impl Send for TxBatch {}
 
-/// A place in a batch, until something of it is sent.
+/// A place in a batch, until something behind it has left: the sequence number of its octet.
 #[derive(Clone, Copy)]
-pub(crate) struct Mark {
-    chunk: usize,
-    at: u32,
+pub(crate) struct Mark(u64);
+
+/// The counts of a batch contradict one another, or what TCP says: who finds that ends the stream.
+fn broken() -> Error {
+    kernel::pr_err_once!("BUG: a batch of octets to send has lost count\n");
+    EIO
 }
 
 impl TxBatch {
@@ -54,6 +64,7 @@ impl TxBatch {
             last: 0,
             end: 0,
             remaining: 0,
+            gone: 0,
             bvecs: KVec::from_elem(pin_init::zeroed(), chunks, GFP_KERNEL)?,
         })
     }
@@ -69,9 +80,9 @@ impl TxBatch {
     }
 
     /// Room in the chunk that is being filled.
-    fn room(&self) -> u32 {
+    fn room(&self) -> Result<u32> {
         let len = self.chunks.get(self.last).map_or(0, Chunk::len);
-        len.saturating_sub(self.end)
+        len.checked_sub(self.end).ok_or_else(broken)
     }
 
     /// Makes room for `len` more octets.
@@ -80,7 +91,7 @@ impl TxBatch {
     ///
     /// `ENOMEM`, `ENOSPC` if it would take too many chunks.
     pub(crate) fn reserve(&mut self, len: u32) -> Result {
-        let mut room = self.room();
+        let mut room = self.room()?;
         for i in self.last.saturating_add(1)..self.chunks.len() {
             room = room.saturating_add(self.chunks.get(i).map_or(0, Chunk::len));
         }
@@ -90,64 +101,104 @@ impl TxBatch {
             }
             let chunk = self.pool.take()?;
             room = room.saturating_add(chunk.len());
-            self.chunks.push(chunk);
+            if self.chunks.push(chunk).is_some() {
+                return Err(broken());
+            }
         }
         Ok(())
     }
 
     /// Where the next octet will be.
     pub(crate) fn mark(&self) -> Mark {
-        Mark {
-            chunk: self.last,
-            at: self.end,
-        }
+        Mark(self.gone.wrapping_add(self.remaining.into_safe_cast()))
     }
 
-    /// Forgets the octets from `mark` on, of which nothing was sent.
-    pub(crate) fn truncate(&mut self, mark: Mark) {
-        let forgotten: usize = self
-            .since(mark)
-            .map(<[u8]>::len)
-            .fold(0, usize::saturating_add);
-        self.remaining = self.remaining.saturating_sub(forgotten);
-        self.last = mark.chunk;
-        self.end = mark.at;
+    /// The chunk and the octet in it where `mark` is.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the place is no part of what is left to send, nor its end.
+    fn locate(&self, mark: Mark) -> Result<(usize, u32)> {
+        let mut left = mark.0.wrapping_sub(self.gone);
+        if left > self.remaining.into_safe_cast() {
+            return Err(EINVAL);
+        }
+        for i in 0..=self.last {
+            let begin = self.begin_of(i);
+            let len = self.end_of(i)?.checked_sub(begin).ok_or_else(broken)?;
+            if left <= len.into() {
+                let at = begin.checked_add(u32::try_from(left)?);
+                return Ok((i, at.ok_or_else(broken)?));
+            }
+            left = left.wrapping_sub(len.into());
+        }
+        Err(broken())
+    }
+
+    /// Forgets the octets from `mark` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if something behind `mark` has left the batch; nothing has changed then.
+    pub(crate) fn truncate(&mut self, mark: Mark) -> Result {
+        let (chunk, at) = self.locate(mark)?;
+        // Not more than there are, so that they fit.
+        self.remaining = usize::try_from(mark.0.wrapping_sub(self.gone))?;
+        self.last = chunk;
+        self.end = at;
+        Ok(())
     }
 
     /// The octets from `mark` on, in pieces.
-    pub(crate) fn since(&self, mark: Mark) -> impl Iterator<Item = &[u8]> {
-        (mark.chunk..self.chunks.len()).map_while(move |i| {
-            let from = if i == mark.chunk { mark.at } else { 0 };
-            let to = self.end_of(i)?;
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if something behind `mark` has left the batch.
+    pub(crate) fn since(&self, mark: Mark) -> Result<impl Iterator<Item = &[u8]>> {
+        let (first, at) = self.locate(mark)?;
+        Ok((first..self.chunks.len()).map_while(move |i| {
+            let from = if i == first { at } else { 0 };
+            let to = self.end_of(i).ok()?;
             self.chunks.get(i)?.octets(from, to).ok()
-        })
+        }))
     }
 
-    /// Where the octets of chunk `i` end.
-    fn end_of(&self, i: usize) -> Option<u32> {
+    /// Where the octets of chunk `i` begin.
+    fn begin_of(&self, i: usize) -> u32 {
+        if i == 0 {
+            self.begin
+        } else {
+            0
+        }
+    }
+
+    /// Where the octets of chunk `i` end, which is not behind the last.
+    fn end_of(&self, i: usize) -> Result<u32> {
         match i.cmp(&self.last) {
-            core::cmp::Ordering::Less => self.chunks.get(i).map(Chunk::len),
-            core::cmp::Ordering::Equal => Some(self.end),
-            core::cmp::Ordering::Greater => None,
+            core::cmp::Ordering::Less => self.chunks.get(i).map(Chunk::len).ok_or_else(broken),
+            core::cmp::Ordering::Equal => Ok(self.end),
+            core::cmp::Ordering::Greater => Err(EINVAL),
         }
     }
 
     /// Has `write` write up to `len` octets at an offset of a chunk. Gives how many those are.
     fn put(&mut self, len: u32, write: impl FnOnce(&mut Chunk, u32, u32) -> Result) -> Result<u32> {
-        if self.room() == 0 {
-            let next = self.last.saturating_add(1);
+        if self.room()? == 0 {
+            let next = self.last.checked_add(1).ok_or(ENOSPC)?;
             if next >= self.chunks.len() {
                 return Err(ENOSPC);
             }
             self.last = next;
             self.end = 0;
         }
-        let len = len.min(self.room());
+        let len = len.min(self.room()?);
+        let end = self.end.checked_add(len).ok_or_else(broken)?;
+        let remaining = self.remaining.checked_add(len.into_safe_cast());
+        let remaining = remaining.ok_or_else(broken)?;
         let chunk = self.chunks.get_mut(self.last).ok_or(ENOSPC)?;
         write(chunk, self.end, len)?;
-        self.end = self.end.saturating_add(len);
-        // CAST: 32 bits fit.
-        self.remaining = self.remaining.saturating_add(len as usize);
+        self.end = end;
+        self.remaining = remaining;
         Ok(len)
     }
 
@@ -159,10 +210,9 @@ impl TxBatch {
     pub(crate) fn push_bytes(&mut self, mut bytes: &[u8]) -> Result {
         while !bytes.is_empty() {
             let n = self.put(u32::try_from(bytes.len())?, |chunk, at, n| {
-                // CAST: 32 bits fit.
-                chunk.write(at, bytes.get(..n as usize).ok_or(EINVAL)?)
+                chunk.write(at, bytes.get(..n.into_safe_cast()).ok_or_else(broken)?)
             })?;
-            bytes = bytes.get(n as usize..).ok_or(EINVAL)?; // CAST: 32 bits fit.
+            bytes = bytes.get(n.into_safe_cast()..).ok_or_else(broken)?;
         }
         Ok(())
     }
@@ -174,71 +224,84 @@ impl TxBatch {
     /// As [`TxBatch::push_bytes`].
     pub(crate) fn push_pages(&mut self, pages: &PageSlice<'_>) -> Result {
         let mut at = 0;
-        while at < pages.len() {
-            let left = pages.len().saturating_sub(at);
+        while let Some(left) = pages.len().checked_sub(at).filter(|left| *left > 0) {
             let n = self.put(left, |chunk, to, n| {
-                chunk.write_pages(to, &pages.sub(at, n).ok_or(EINVAL)?)
+                chunk.write_pages(to, &pages.sub(at, n).ok_or_else(broken)?)
             })?;
-            at = at.saturating_add(n);
+            at = at.checked_add(n).ok_or_else(broken)?;
         }
         Ok(())
     }
 
     /// What is left to send: stretches of pages, and the octets in them.
-    pub(super) fn as_raw(&mut self) -> (&[b::bio_vec], usize) {
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if these are not what was put in.
+    pub(super) fn as_raw(&mut self) -> Result<(&[b::bio_vec], usize)> {
         let (mut n, mut octets) = (0, 0_usize);
-        for i in 0..self.chunks.len() {
-            let (Some(chunk), Some(end)) = (self.chunks.get(i), self.end_of(i)) else {
-                break;
-            };
-            let begin = if i == 0 { self.begin } else { 0 };
-            let len = end.min(chunk.len()).saturating_sub(begin);
-            // The list has as much room as that of the chunks.
-            if let Some(bvec) = self.bvecs.get_mut(n).filter(|_| len > 0) {
-                bvec.bv_page = chunk.page();
-                bvec.bv_len = len;
-                bvec.bv_offset = begin;
-                n = n.saturating_add(1);
-                octets = octets.saturating_add(len as usize); // CAST: 32 bits fit.
+        for i in 0..=self.last {
+            let (begin, end) = (self.begin_of(i), self.end_of(i)?);
+            let len = end.checked_sub(begin).ok_or_else(broken)?;
+            if len == 0 {
+                continue;
             }
+            let chunk = self.chunks.get(i).filter(|chunk| end <= chunk.len());
+            // The list has as much room as that of the chunks.
+            let bvec = self.bvecs.get_mut(n).ok_or_else(broken)?;
+            bvec.bv_page = chunk.ok_or_else(broken)?.page();
+            bvec.bv_len = len;
+            bvec.bv_offset = begin;
+            n = n.checked_add(1).ok_or_else(broken)?;
+            octets = octets
+                .checked_add(usize::from_safe_cast(len))
+                .ok_or_else(broken)?;
         }
-        (
-            self.bvecs.get(..n).unwrap_or(&[]),
-            octets.min(self.remaining),
-        )
+        if octets != self.remaining {
+            return Err(broken());
+        }
+        Ok((self.bvecs.get(..n).ok_or_else(broken)?, octets))
     }
 
-    /// Takes `n` octets from the front.
-    pub(super) fn advance(&mut self, n: usize) {
-        let n = n.min(self.remaining);
-        self.remaining = self.remaining.saturating_sub(n);
-        let mut left = u32::try_from(n).unwrap_or(u32::MAX);
+    /// Takes `n` octets from the front, which TCP has now.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if there are not that many. Nothing can be sent after that.
+    pub(in crate::ffi) fn advance(&mut self, n: usize) -> Result {
+        self.remaining = self.remaining.checked_sub(n).ok_or_else(broken)?;
+        self.gone = self.gone.wrapping_add(n.into_safe_cast());
+        let mut left = u32::try_from(n).map_err(|_| broken())?;
         loop {
-            let len = self.end_of(0).unwrap_or(0).saturating_sub(self.begin);
+            let end = self.end_of(0)?;
+            let len = end.checked_sub(self.begin).ok_or_else(broken)?;
             if self.last == 0 || left < len {
-                self.begin = self.begin.saturating_add(left.min(len));
-                return;
+                let begin = self.begin.checked_add(left).filter(|begin| *begin <= end);
+                self.begin = begin.ok_or_else(broken)?;
+                return Ok(());
             }
-            left = left.saturating_sub(len);
-            self.drop_first();
+            left = left.checked_sub(len).ok_or_else(broken)?;
+            self.drop_first()?;
         }
     }
 
     /// Forgets what was not sent.
     pub(crate) fn clear(&mut self) {
-        while self.last > 0 {
-            self.drop_first();
-        }
+        while self.drop_first().is_ok() {}
         self.begin = self.end;
+        self.gone = self.gone.wrapping_add(self.remaining.into_safe_cast());
         self.remaining = 0;
     }
 
-    /// Gives the first chunk away, which is not the last.
-    fn drop_first(&mut self) {
-        self.last = self.last.saturating_sub(1);
+    /// Gives the first chunk away.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it is the last.
+    fn drop_first(&mut self) -> Result {
+        self.last = self.last.checked_sub(1).ok_or(ENOENT)?;
         self.begin = 0;
-        if let Some(chunk) = self.chunks.pop_if(|_| true) {
-            self.pool.give(chunk);
-        }
+        self.pool.give(self.chunks.pop().ok_or_else(broken)?);
+        Ok(())
     }
 }

@@ -16,6 +16,10 @@ use crate::ffi::{
 use core::ptr::NonNull;
 use kernel::{
     new_spinlock,
+    num::casts::{
+        FromSafeCast,
+        IntoSafeCast, //
+    },
     prelude::*,
     sync::SpinLock, //
 };
@@ -77,8 +81,7 @@ impl Chunk {
         if at.checked_add(len).ok_or(EINVAL)? > self.len {
             return Err(EINVAL);
         }
-        // CAST: 32 bits fit.
-        Ok(self.base.as_ptr().wrapping_add(at as usize))
+        Ok(self.base.as_ptr().wrapping_add(at.into_safe_cast()))
     }
 
     /// The octets from `from` up to `to`.
@@ -87,8 +90,7 @@ impl Chunk {
         let ptr = self.range(from, len)?;
         // SAFETY: the run is initialised; who else has a reference only reads, and this value
         // writes through `&mut self` only.
-        // CAST: 32 bits fit.
-        Ok(unsafe { core::slice::from_raw_parts(ptr, len as usize) })
+        Ok(unsafe { core::slice::from_raw_parts(ptr, len.into_safe_cast()) })
     }
 
     /// Writes `bytes` from octet `at` on, which nobody may be reading.
@@ -109,8 +111,13 @@ impl Chunk {
         let ptr = self.range(at, from.len())?;
         // SAFETY: the chunk has that many octets there; it is no memory of a region, so that the
         // two do not overlap. C's `memcpy` bears concurrent writes.
-        // CAST: 32 bits fit.
-        unsafe { b::memcpy(ptr.cast(), from.as_mut_ptr().cast(), from.len() as usize) };
+        unsafe {
+            b::memcpy(
+                ptr.cast(),
+                from.as_mut_ptr().cast(),
+                usize::from_safe_cast(from.len()),
+            )
+        };
         Ok(())
     }
 }
@@ -123,6 +130,10 @@ impl Drop for Chunk {
 }
 
 /// A ring of chunks.
+///
+/// # Invariants
+///
+/// The `len` slots from `oldest` on have chunks, and no others.
 pub(super) struct ChunkRing {
     slots: KVec<Option<Chunk>>,
     /// Slot of the oldest chunk.
@@ -183,7 +194,8 @@ impl ChunkRing {
         if left.is_some() {
             self.oldest = self.slot(1);
         } else {
-            self.len = self.len.saturating_add(1);
+            // INVARIANT: the slot had none; there are at most as many as slots.
+            self.len = self.len.wrapping_add(1);
         }
         left
     }
@@ -194,9 +206,15 @@ impl ChunkRing {
             .slots
             .get_mut(self.oldest)?
             .take_if(|chunk| may(chunk))?;
+        // INVARIANT: the oldest is gone, and was counted.
         self.oldest = self.slot(1);
-        self.len = self.len.saturating_sub(1);
+        self.len = self.len.wrapping_sub(1);
         Some(chunk)
+    }
+
+    /// Takes the oldest chunk out.
+    pub(super) fn pop(&mut self) -> Option<Chunk> {
+        self.pop_if(|_| true)
     }
 }
 

@@ -202,6 +202,10 @@ impl TcpSocket {
 
     /// Sends as much of `batch` as there is space for, in one call, and advances it. If some
     /// remains, the handler's `write_space` is called once there is space.
+    ///
+    /// # Errors
+    ///
+    /// Those of TCP, `EIO`. The stream cannot go on, and the batch not be sent, after any of them.
     pub(crate) fn send_batch(&self, batch: &mut TxBatch, flags: SendFlags) -> Result<usize> {
         if batch.is_empty() {
             return Ok(0);
@@ -213,7 +217,7 @@ impl TcpSocket {
         if flags.eor {
             raw |= b::MSG_EOR;
         }
-        let (bvecs, len) = batch.as_raw();
+        let (bvecs, len) = batch.as_raw()?;
         // SAFETY: the socket is live; the list names initialised pages that have `len` octets, and
         // which nobody writes as long as TCP has a reference to them.
         let ret = unsafe {
@@ -228,7 +232,7 @@ impl TcpSocket {
             )
         };
         let sent = accepted(ret)?;
-        batch.advance(sent);
+        batch.advance(sent)?;
         Ok(sent)
     }
 
