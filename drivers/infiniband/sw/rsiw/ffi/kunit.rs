@@ -334,7 +334,7 @@ mod queue_pair {
 
     #[test]
     fn completions_in_order() -> Result {
-        let slots = KVec::from_elem(Record::<u32>::default(), 2, GFP_KERNEL)?;
+        let slots = KVec::from_elem(Record::<u32, ()>::default(), 2, GFP_KERNEL)?;
         let mut order = Order::new(slots);
         let first = order.push(1).map_err(|_| ENOSPC)?;
         let second = order.push(2).map_err(|_| ENOSPC)?;
