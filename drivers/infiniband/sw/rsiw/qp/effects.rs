@@ -12,8 +12,10 @@ use super::{
         Inner, //
     },
     failure::Failure,
-    rq::Rq,
-    rx::RxState,
+    rq::{
+        Recv,
+        Rq, //
+    },
     Qp, //
 };
 use crate::{
@@ -168,17 +170,22 @@ impl Qp {
         if effects.start_timer {
             self.start_timer(CLOSE_TIMEOUT_MS);
         }
-        let mut rx = None;
+        let mut recv = None;
         if effects.close {
             if let Some(conn) = inner.conn.take() {
                 self.cancel_timer();
-                rx = self.release(conn);
+                recv = self.release(conn);
             }
+        } else if effects.flush_rq {
+            // It stands in front of those in the queue. What still comes of its message finds the
+            // new state.
+            let conn = inner.conn.as_ref();
+            recv = conn.and_then(|conn| conn.sock.with_lock(|sk| conn.stream.take_recv(sk)));
         }
         if effects.flush_sq {
             after.notify.send |= self.flush_sq(inner);
         }
-        after.notify.recv |= self.flush_message(rx);
+        after.notify.recv |= recv.is_some_and(|recv| self.flush_recv(recv.id));
         if effects.flush_rq {
             after.notify.recv |= self.flush_rq();
             after.last_wqe |= self.is_last_wqe(inner);
@@ -217,10 +224,11 @@ impl Qp {
         !is_told || self.owner.is_none()
     }
 
-    /// Gives TCP back to the endpoint, which releases it.
-    fn release(&self, conn: Conn) -> Option<KBox<RxState>> {
-        let (_sock, rx) = Qp::dismantle(conn);
-        rx
+    /// Gives TCP back to the endpoint, which releases it. Gives the receive of a message that did not
+    /// come to its end.
+    fn release(&self, conn: Conn) -> Option<Recv> {
+        let (_sock, mut rx) = Qp::dismantle(conn);
+        rx.as_mut()?.take_recv()
     }
 
     /// Completes what was posted in a state in which nothing is sent or received any more (T-34).
@@ -265,13 +273,6 @@ impl Qp {
             notify |= self.complete_work(&work, Status::Flushed);
         }
         notify
-    }
-
-    /// Completes the receive of a message that did not come to its end as flushed. Gives whether a
-    /// handler is to be called.
-    fn flush_message(&self, rx: Option<KBox<RxState>>) -> bool {
-        let recv = rx.and_then(|mut rx| rx.take_recv());
-        recv.is_some_and(|recv| self.flush_recv(recv.id))
     }
 
     /// Completes all receives of the QP's own queue as flushed, in post order; at most a ring full.

@@ -146,8 +146,9 @@ impl RxState {
         self.deframer.staged() != 0 || self.rx.in_message()
     }
 
-    /// The receive in progress, to be flushed.
+    /// The receive in progress, to be flushed, also if only an invalidation is waited for.
     pub(super) fn take_recv(&mut self) -> Option<Recv> {
+        let _ = self.pending.take_if(|p| matches!(p.then, Then::Receive(_)));
         self.recv.take()
     }
 
@@ -204,9 +205,7 @@ impl RxState {
                     Ok(Some(fpdu.len))
                 }
                 Place::Staging => {
-                    let Some(staging) = self.staging.take() else {
-                        return Err(TermError::LocalCatastrophic.into());
-                    };
+                    let staging = self.staging.take().ok_or(TermError::LocalCatastrophic)?;
                     let bytes = staging.get(..fpdu.len).unwrap_or(&[]);
                     let result = self.fpdu(stream, &Source::Bytes(bytes), bytes, &fpdu);
                     self.staging = Some(staging);

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    rq::Recv,
     rx::RxState,
     Qp, //
 };
@@ -134,6 +135,15 @@ impl Stream {
         if let Some(mr) = mr {
             mr.wait_quiet();
         }
+    }
+
+    /// The receive in progress, to be flushed. Receiving goes on.
+    pub(super) fn take_recv(&self, _sk: &mut LockedSock<'_>) -> Option<Recv> {
+        let taken = self.rx.lock().take();
+        let mut rx = taken?;
+        let recv = rx.take_recv();
+        *self.rx.lock() = Some(rx);
+        recv
     }
 
     /// Ends receiving, with the callbacks gone and the socket's lock held; gives the state back.

@@ -3,8 +3,8 @@
 //! Ends of connections: FIN, RST, silence, at any moment (002 sections 6.2.2.2 to 6.2.5; T-37).
 #![forbid(unsafe_code)]
 
-use crate::bytes::{fpdu, hex, mpa, send, terminate, words, write};
-use crate::bytes::{Read, C, READ_RESP, REP, REQ, S};
+use crate::bytes::{fpdu, hex, mpa, send, terminate, untagged, words, write};
+use crate::bytes::{Read, C, READ_RESP, REP, REQ, S, SEND, U, U_LAST};
 use crate::ep::{event, state, status};
 use crate::net::{End, Res, SOON};
 use crate::scenario::List;
@@ -194,6 +194,24 @@ pub fn add(list: &mut List) {
             c.tcp.expect_closed()?;
             c.expect_wc("s", 1, status::FLUSHED)?;
             c.expect_async(event::FATAL)
+        },
+    );
+    list.add(
+        "V-ST-33 V-ST-28 V-ST-31 V-ST-34",
+        "SQD inside a message: its receive is flushed first, its rest is Bad Close",
+        |w| {
+            let mut c = w.conn_with("recv=3")?;
+            c.tcp.fpdu(&untagged(U, SEND, 0, [0, 1, 0], b"be"))?;
+            c.sync()?;
+            c.say("modify", &format!("state={}", state::SQD))?;
+            c.tcp.expect_end(End::Fin)?;
+            for id in 0..3 {
+                c.expect_wc("r", id, status::FLUSHED)?;
+            }
+            c.tcp.fpdu(&untagged(U_LAST, SEND, 0, [0, 1, 2], b"gun"))?;
+            c.expect_async(event::FATAL)?;
+            w.ep.expect_state(c.slot, state::ERR)?;
+            c.no_wc("r")
         },
     );
     list.add(
