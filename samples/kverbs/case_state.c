@@ -193,13 +193,15 @@ static void state_illegal(struct kv *k)
 	if (!q)
 		return;
 	if (!kv_ok(k, kv_modify(&p->a, IB_QPS_RTS), "Idle to RTS") ||
-	    !kv_ok(k, kv_modify(&p->a, IB_QPS_SQD), "Idle to Closing") ||
+	    /* A disconnect of what is not connected. */
+	    !kv_ok(k, !kv_modify(&p->a, IB_QPS_SQD), "Idle to Closing") ||
+	    !kv_ok(k, kv_modify(&p->a, IB_QPS_RTS), "Idle to RTS after it") ||
 	    !kv_ok(k, kv_modify(&p->a, IB_QPS_SQE), "Idle to Terminate") ||
 	    !kv_ok(k, kv_modify(&q->a, IB_QPS_INIT), "RTS to Idle") ||
 	    !kv_state(k, &q->a, IB_QPS_RTS) ||
 	    !kv_ok(k, !kv_modify(&q->a, IB_QPS_ERR), "RTS to Error") ||
 	    !kv_ok(k, kv_modify(&q->a, IB_QPS_RTS), "Error to RTS") ||
-	    !kv_ok(k, kv_modify(&q->a, IB_QPS_SQD), "Error to Closing") ||
+	    !kv_ok(k, !kv_modify(&q->a, IB_QPS_SQD), "Error to Closing") ||
 	    !kv_ok(k, kv_modify(&q->a, IB_QPS_SQE), "Error to Terminate"))
 		return;
 	kv_state(k, &q->a, IB_QPS_ERR);

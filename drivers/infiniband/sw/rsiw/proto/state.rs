@@ -295,6 +295,9 @@ fn modify(state: State, to: State, idle: bool, flushed: bool) -> Result<(State, 
         (State::Rts, State::Closing) if idle => to_closing(false),
         // Work pending: "Bad Close" (V-ST-10, V-ST-34).
         (State::Rts, State::Closing) => to_error(Tcp::Reset, Some(Async::Fatal)),
+        // A disconnect of what is not connected, or is about to end, is done: both sides may
+        // disconnect at once, and programs do so when they are told that the peer has.
+        (_, State::Closing) => Ok((state, Effects::default())),
         (State::Rts, State::Terminate) => to_terminate(Some(TermError::LocalCatastrophic), None),
         (State::Rts, State::Error) => to_error(Tcp::Reset, None),
         // Linux wants this to work (T-34). The FIN is on its way; a RST now could destroy what

@@ -137,7 +137,15 @@ impl Qp {
             after.abort_setup = self.take_endpoint();
         }
         inner.state = state;
-        inner.was_closed = effects.close;
+        // A disconnect of what is closed already is no sign that it is to be used again.
+        let disconnects = matches!(
+            event,
+            Event::Modify {
+                to: State::Closing,
+                ..
+            }
+        );
+        inner.was_closed = effects.close || (inner.was_closed && disconnects);
         self.set_state(state);
         self.carry_out(inner, &effects, failure, after);
         Ok(())

@@ -215,6 +215,36 @@ pub fn add(list: &mut List) {
         },
     );
     list.add(
+        "L-CORE-3 V-ST-37",
+        "a disconnect after the peer's, and after a reset, is done; a post is flushed then",
+        |w| {
+            for (reset, last) in [(false, state::INIT), (true, state::ERR)] {
+                let mut c = w.conn()?;
+                c.sync()?;
+                let (ep, slot) = (w.ep.clone(), c.slot);
+                if reset {
+                    c.tcp.reset();
+                } else {
+                    c.tcp.fin();
+                    c.tcp.expect_end(End::Fin)?;
+                }
+                while ep.event(slot, SOON)?.ok_or("no end")?.name != "DISCONNECTED" {}
+                for _ in 0..2 {
+                    ep.say(&format!("disconnect {slot}"))?;
+                }
+                ep.expect_state(slot, last)?;
+                ep.say(&format!("send {slot} 1 {} 131072 0", op::SEND))?;
+                match ep.wc(slot, "s", SOON)? {
+                    Some(wc) if wc.id == 1 && wc.status == status::FLUSHED => {}
+                    other => return Err(format!("{other:?} instead of a flush")),
+                }
+                ep.expect_state(slot, state::ERR)?;
+                w.clean()?;
+            }
+            Ok(())
+        },
+    );
+    list.add(
         "M-MPA-30 T-42",
         "RST at every octet of a connection's life, the driver as responder",
         |w| {

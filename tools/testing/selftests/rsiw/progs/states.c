@@ -60,6 +60,16 @@ static void refused(struct ibv_qp *qp, enum ibv_qp_state from,
 	       name(now(qp)));
 }
 
+/* A disconnect of what has no connection, or is about to end it. */
+static void disconnected(struct ibv_qp *qp, enum ibv_qp_state from)
+{
+	int err = to_state(qp, CLOSING);
+
+	expect(!err, "%s to Closing: %s", name(from), strerror(err));
+	expect(now(qp) == from, "%s to Closing: now %s", name(from),
+	       name(now(qp)));
+}
+
 static void accepted(struct ibv_qp *qp, enum ibv_qp_state from,
 		     enum ibv_qp_state to)
 {
@@ -115,14 +125,14 @@ static void idle_and_rts(void)
 
 	CHECK(qp, "create QP: %m");
 	refused(qp, IDLE, RTS);
-	refused(qp, IDLE, CLOSING);
+	disconnected(qp, IDLE);
 	refused(qp, IDLE, TERMINATE);
 	accepted(qp, IDLE, IDLE);
 	expect(!to_state(qp, IBV_QPS_RESET), "Idle to RESET");
 	accepted(qp, IDLE, ERROR);
 	part("V-ST-38 V-IMM-6 from Error");
 	refused(qp, ERROR, RTS);
-	refused(qp, ERROR, CLOSING);
+	disconnected(qp, ERROR);
 	refused(qp, ERROR, TERMINATE);
 	accepted(qp, ERROR, ERROR);
 	part("V-ST-30 V-QP-19 Error to Idle");
@@ -154,7 +164,7 @@ static void closing(void)
 	accepted(b.p.id->qp, RTS, CLOSING);
 	refused(b.p.id->qp, CLOSING, IDLE);
 	refused(b.p.id->qp, CLOSING, RTS);
-	refused(b.p.id->qp, CLOSING, CLOSING);
+	disconnected(b.p.id->qp, CLOSING);
 	refused(b.p.id->qp, CLOSING, TERMINATE);
 	part("V-ST-33 receives are flushed in Closing");
 	expect(ep_poll(b.p.rcq, &wc, 1000) && wc.wr_id == 5 &&
@@ -197,7 +207,7 @@ static void terminate(void)
 	accepted(b.p.id->qp, RTS, TERMINATE);
 	refused(b.p.id->qp, TERMINATE, IDLE);
 	refused(b.p.id->qp, TERMINATE, RTS);
-	refused(b.p.id->qp, TERMINATE, CLOSING);
+	disconnected(b.p.id->qp, TERMINATE);
 	refused(b.p.id->qp, TERMINATE, TERMINATE);
 	send = ep_post_send(&b.p, 7, IBV_WR_SEND, buf, 0, 0, 0, 0);
 	recv = ep_post_recv(&b.p, 8, buf, 0, 0);
@@ -305,6 +315,34 @@ static void flushing(void)
 	both_destroy(&b);
 }
 
+/* What librdmacm makes of a disconnect is a modification to SQD. */
+static void disconnects(void)
+{
+	struct both b;
+	int i;
+
+	part("L-CORE-3 disconnects of both sides, twice each");
+	connected(&b);
+	expect(!rdma_disconnect(b.a.id), "the first: %m");
+	ep_expect(b.p.ec, RDMA_CM_EVENT_DISCONNECTED);
+	for (i = 0; i < 2; i++)
+		expect(!rdma_disconnect(b.p.id), "after the peer's: %m");
+	ep_expect(b.a.ec, RDMA_CM_EVENT_DISCONNECTED);
+	for (i = 0; i < 2; i++)
+		expect(!rdma_disconnect(b.a.id), "after the own: %m");
+	expect(now(b.a.id->qp) == IDLE && now(b.p.id->qp) == IDLE,
+	       "now %s and %s", name(now(b.a.id->qp)), name(now(b.p.id->qp)));
+	both_destroy(&b);
+	part("L-CORE-3 a disconnect after an abrupt end");
+	connected(&b);
+	CHECK_SYS(to_state(b.a.id->qp, ERROR));
+	ep_expect(b.p.ec, RDMA_CM_EVENT_DISCONNECTED);
+	expect(!rdma_disconnect(b.p.id), "at this side: %m");
+	expect(!rdma_disconnect(b.a.id), "at the other: %m");
+	expect(now(b.p.id->qp) == ERROR, "now %s", name(now(b.p.id->qp)));
+	both_destroy(&b);
+}
+
 /* Connects a QP of ours, without an id of its own, and sends a message. */
 static void once_more(struct ep *e, struct ibv_qp *qp)
 {
@@ -383,6 +421,7 @@ int main(int argc, char **argv)
 	closing();
 	terminate();
 	flushing();
+	disconnects();
 	reuse();
 	ep_unlisten(&l);
 	return parts_end();
