@@ -183,6 +183,26 @@ static void state_disconnect(struct kv *k)
 		flushed(k, p->b.rcq, 0, MANY);
 }
 
+/* A target's last answers: posted, disconnected, drained. They arrive. */
+static void state_last_words(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, NULL);
+	int i, rv;
+
+	if (!p)
+		return;
+	rv = post_recvs(&p->b, 0, MANY) ?: post_sends(&p->a, 0, MANY);
+	if (!kv_ok(k, !rv, "post: %d", rv) ||
+	    !kv_ok(k, !rdma_disconnect(p->a.id), "disconnect") ||
+	    !kv_ok(k, !kv_modify(&p->a, IB_QPS_ERR), "to Error"))
+		return;
+	for (i = 0; i < MANY; i++)
+		if (!kv_want(k, p->b.rcq, i, KV_OK))
+			return;
+	kv_is_down(k, &p->b);
+	kv_ok(k, !rdma_disconnect(p->b.id), "disconnect of the other end");
+}
+
 /* Only the connection manager makes it RTS; Error leads to Idle only. */
 static void state_illegal(struct kv *k)
 {
@@ -297,6 +317,7 @@ const struct kv_case kv_state_cases[] = {
 	{ "state-error-in-flight", "V-ST-28", state_error_in_flight },
 	{ "state-closing", "V-ST-33 V-ST-37", state_closing },
 	{ "state-disconnect", "V-ST-33", state_disconnect },
+	{ "state-last-words", "V-ST-10 L-CORE-3", state_last_words },
 	{ "state-illegal", "V-ST-38 V-IMM-6", state_illegal },
 	{ "drain-idle", "L-CORE-7", drain_idle },
 	{ "drain-srq", "V-SRQ-24 L-CORE-8 T-16", drain_srq },

@@ -123,7 +123,7 @@ struct Pending {
     terminate: Option<RemoteEnd>,
     /// Data came in although this side is closing.
     data_in_closing: bool,
-    /// The timer of Closing or Terminate ran out.
+    /// The timer of Draining, Closing or Terminate ran out.
     timeout: bool,
 }
 
@@ -213,6 +213,7 @@ impl Qp {
             2 => State::Closing,
             3 => State::Terminate,
             4 => State::Error,
+            5 => State::Draining,
             _ => State::Idle,
         }
     }
@@ -225,6 +226,7 @@ impl Qp {
             State::Closing => 2,
             State::Terminate => 3,
             State::Error => 4,
+            State::Draining => 5,
         };
         self.state.store(value, Release);
     }

@@ -6,6 +6,7 @@
 mod access;
 mod active;
 mod close;
+mod drain;
 mod enhanced;
 mod errors;
 mod fpdu;
@@ -40,6 +41,7 @@ pub fn all() -> List {
     stop::add(&mut list);
     order::add(&mut list);
     close::add(&mut list);
+    drain::add(&mut list);
     storm::add(&mut list);
     list
 }

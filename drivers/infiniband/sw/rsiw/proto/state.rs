@@ -4,12 +4,12 @@
 //! to T-37).
 //!
 //! Any context, under the lock that guards the QP's state. In Linux: Idle is RESET and INIT,
-//! Closing is SQD, Terminate is SQE.
+//! Closing is SQD, Terminate is SQE. Closing begins with Draining where there is work to do.
 #![forbid(unsafe_code)]
 
 use crate::wire::terminate::TermError;
 
-/// The five states.
+/// The five states, of which one has two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
     /// No connection; posts wait.
@@ -17,6 +17,9 @@ pub(crate) enum State {
     Idle,
     /// Connected.
     Rts,
+    /// The consumer wants a graceful close, which begins once all work is done: verbs call this
+    /// Closing.
+    Draining,
     /// Graceful close under way.
     Closing,
     /// A Terminate was sent or received; the connection is being closed.
@@ -39,7 +42,7 @@ pub(crate) enum Post {
 impl State {
     /// Whether messages of the SQ and Read Responses may be sent.
     pub(crate) const fn sends(self) -> bool {
-        matches!(self, State::Rts)
+        matches!(self, State::Rts | State::Draining)
     }
 
     /// What becomes of a work request posted to the SQ; never refused (T-34). `was_closed`: in Idle,
@@ -49,7 +52,7 @@ impl State {
             // Who only polls would wait for ever, and whether Closing is over he cannot know.
             State::Idle if was_closed => Post::TooLate,
             // In Terminate the flush comes with the step to Error.
-            State::Idle | State::Rts | State::Terminate => Post::Queue,
+            State::Idle | State::Rts | State::Draining | State::Terminate => Post::Queue,
             State::Closing => Post::TooLate,
             State::Error => Post::Flush,
         }
@@ -58,8 +61,16 @@ impl State {
     /// What becomes of a receive.
     pub(crate) const fn post_recv(self) -> Post {
         match self {
-            State::Idle | State::Rts | State::Terminate => Post::Queue,
+            State::Idle | State::Rts | State::Draining | State::Terminate => Post::Queue,
             State::Closing | State::Error => Post::Flush,
+        }
+    }
+
+    /// The state as the verbs know it.
+    pub(crate) const fn in_verbs(self) -> State {
+        match self {
+            State::Draining => State::Closing,
+            state => state,
         }
     }
 }
@@ -71,13 +82,15 @@ pub(crate) enum Event {
     Connected,
     /// `modify_qp` asks for this state.
     Modify {
-        /// The state.
+        /// The state, one that verbs know.
         to: State,
-        /// No work in the SQ, no Read of the peer to answer; counts from RTS to Closing.
+        /// No work in the SQ, no Read of either side to answer; counts from RTS to Closing.
         idle: bool,
         /// All is flushed; counts from Error to Idle.
         flushed: bool,
     },
+    /// The work that Draining waits for is done: `idle` as in `Modify`.
+    Drained,
     /// The QP is destroyed.
     Destroy {
         /// As in `Modify`, and the consumer wants it.
@@ -109,7 +122,7 @@ pub(crate) enum Event {
     },
     /// Both FINs are through.
     Closed,
-    /// The timer of Closing or Terminate ran out.
+    /// The timer of Draining, Closing or Terminate ran out.
     Timeout,
     /// A work request was posted to the SQ in Closing, or in Idle after it.
     PostedTooLate,
@@ -228,6 +241,7 @@ pub(crate) fn next(state: State, event: Event) -> Result<(State, Effects), Illeg
                 _ => Err(Illegal),
             },
             State::Rts => rts(event),
+            State::Draining => draining(event),
             State::Closing => closing(event),
             State::Terminate => terminate(event),
             State::Error => Err(Illegal),
@@ -293,16 +307,24 @@ fn modify(state: State, to: State, idle: bool, flushed: bool) -> Result<(State, 
         }
         (State::Idle, State::Error) => idle_to_error(),
         (State::Rts, State::Closing) if idle => to_closing(false),
-        // Work pending: "Bad Close" (V-ST-10, V-ST-34).
-        (State::Rts, State::Closing) => to_error(Tcp::Reset, Some(Async::Fatal)),
+        // Consumers disconnect right behind their last answer, which is to arrive (V-ST-10).
+        (State::Rts, State::Closing) => {
+            let effects = Effects {
+                start_timer: true,
+                ..Effects::default()
+            };
+            Ok((State::Draining, effects))
+        }
         // A disconnect of what is not connected, or is about to end, is done: both sides may
         // disconnect at once, and programs do so when they are told that the peer has.
         (_, State::Closing) => Ok((state, Effects::default())),
         (State::Rts, State::Terminate) => to_terminate(Some(TermError::LocalCatastrophic), None),
         (State::Rts, State::Error) => to_error(Tcp::Reset, None),
-        // Linux wants this to work (T-34). The FIN is on its way; a RST now could destroy what
-        // stands in front of it, the Terminate for one (T-32).
-        (State::Closing | State::Terminate, State::Error) => to_error(Tcp::Keep, None),
+        // Linux wants this to work (T-34). The FIN is on its way, or wanted; a RST now could
+        // destroy what stands in front of it, the Terminate for one (T-32).
+        (State::Draining | State::Closing | State::Terminate, State::Error) => {
+            to_error(Tcp::Keep, None)
+        }
         (State::Error, State::Idle) if flushed => Ok((
             State::Idle,
             Effects {
@@ -377,6 +399,16 @@ fn rts(event: Event) -> Result<(State, Effects), Illegal> {
             ))
         }
         _ => Err(Illegal),
+    }
+}
+
+/// As in RTS, but that there is an end.
+fn draining(event: Event) -> Result<(State, Effects), Illegal> {
+    match event {
+        Event::Drained => to_closing(false),
+        // "Bad Close": what was posted does not get done.
+        Event::Timeout => to_error(Tcp::Reset, Some(Async::Fatal)),
+        event => rts(event),
     }
 }
 

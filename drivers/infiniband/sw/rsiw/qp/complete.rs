@@ -31,9 +31,12 @@ use crate::{
         Completion,
         Overflow, //
     },
-    proto::order::{
-        Status,
-        Token, //
+    proto::{
+        order::{
+            Status,
+            Token, //
+        },
+        state::State,
     },
     wire::terminate::TermError,
 };
@@ -120,7 +123,11 @@ impl Qp {
             }
             core::mem::replace(&mut sq.stalled, false)
         });
-        if stalled {
+        // It may be what the FIN waits for. Whoever made the state Draining has looked at the Reads
+        // afterwards.
+        if self.state() == State::Draining {
+            self.kick();
+        } else if stalled {
             self.kick_for_posts();
         }
     }

@@ -221,6 +221,9 @@ impl Qp {
                 return;
             };
             match conn.tx.run(self, &conn.sock, &mut inner.ring, state) {
+                Outcome::Idle if state == State::Draining && self.is_drained(inner) => {
+                    let _ = self.apply(inner, Event::Drained, None, after);
+                }
                 Outcome::Idle => return,
                 Outcome::Again => {
                     self.kick();
@@ -244,7 +247,7 @@ impl Qp {
             in_completion: failure.in_completion,
             can_send,
         };
-        if inner.state == State::Rts {
+        if inner.state.sends() {
             self.log_failure(&failure);
         }
         let _ = self.apply(inner, event, Some(failure), after);
@@ -260,6 +263,12 @@ impl Qp {
             && inner.ring.is_empty()
             && self.sq.lock().order.is_empty()
             && self.irq.lock().is_empty()
+    }
+
+    /// Whether nothing is left to do before the FIN: [`Qp::is_idle`], and the peer has answered even
+    /// a Read that is no request's.
+    fn is_drained(&self, inner: &Inner) -> bool {
+        self.is_idle(inner) && self.sq.lock().orq.outstanding() == 0
     }
 
     /// Changes attributes as a consumer asks, all or nothing.
@@ -286,7 +295,7 @@ impl Qp {
         let ird = attr.max_dest_rd_atomic.map(u16::from);
         self.check_depths(&inner, ord, ird)?;
         if let Some(state) = attr.cur_state {
-            if rdmac_state(state) != inner.state {
+            if rdmac_state(state) != inner.state.in_verbs() {
                 return Err(EINVAL);
             }
         }
@@ -298,7 +307,7 @@ impl Qp {
             if !is_step {
                 let event = Event::Modify {
                     to,
-                    idle: self.is_idle(&inner),
+                    idle: self.is_drained(&inner),
                     flushed: true,
                 };
                 self.apply(&mut inner, event, None, &mut after)?;
@@ -368,7 +377,7 @@ impl Qp {
         let mut inner = match self.inner.try_lock() {
             Some(inner) => inner,
             // Whoever has the mutex may have looked at the ring already.
-            None if self.state() == State::Rts => {
+            None if self.state().sends() => {
                 self.kick_for_posts();
                 return Ok(());
             }
@@ -482,10 +491,10 @@ fn rdmac_state(state: IbQpState) -> State {
 
 /// The verbs state that stands for a state.
 fn verbs_state(state: State) -> IbQpState {
-    match state {
+    match state.in_verbs() {
         State::Idle => IbQpState::Init,
         State::Rts => IbQpState::Rts,
-        State::Closing => IbQpState::Sqd,
+        State::Draining | State::Closing => IbQpState::Sqd,
         State::Terminate => IbQpState::Sqe,
         State::Error => IbQpState::Err,
     }

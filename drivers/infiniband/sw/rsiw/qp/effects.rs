@@ -54,7 +54,7 @@ use kernel::{
     },
 };
 
-/// How long Closing and Terminate wait for TCP, in milliseconds (V-ST-18, V-ST-35).
+/// How long Draining, Closing and Terminate may last each, in milliseconds (V-ST-18, V-ST-35).
 const CLOSE_TIMEOUT_MS: u32 = 5_000;
 
 /// What is to be told to others without the QP's mutex.

@@ -157,8 +157,9 @@ impl Qp {
         self.kick();
     }
 
-    /// Lets [`Event::Timeout`] happen in `ms` milliseconds.
+    /// Lets [`Event::Timeout`] happen in `ms` milliseconds, and not before.
     pub(super) fn start_timer(self: &Arc<Self>, ms: u32) {
+        self.cancel_timer();
         Timer::start(self, ms);
     }
 

@@ -183,20 +183,6 @@ pub fn add(list: &mut List) {
         },
     );
     list.add(
-        "V-ST-10 V-ST-34",
-        "modify to SQD with work pending: Error",
-        |w| {
-            let mut c = w.conn_with("recv=0")?;
-            c.sync()?;
-            c.post(1, op::READ, 131_072, 64, "raddr=1 rkey=1")?;
-            c.tcp.ulpdu()?;
-            c.say("modify", &format!("state={}", state::SQD))?;
-            c.tcp.expect_closed()?;
-            c.expect_wc("s", 1, status::FLUSHED)?;
-            c.expect_async(event::FATAL)
-        },
-    );
-    list.add(
         "V-ST-33 V-ST-28 V-ST-31 V-ST-34",
         "SQD inside a message: its receive is flushed first, its rest is Bad Close",
         |w| {

@@ -5,8 +5,9 @@
 use crate::proto::state::{async_class, next, Async, Effects, Event, Illegal, Post, State, Tcp};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::terminate::TermError;
-use State::{Closing, Error, Idle, Rts, Terminate};
+use State::{Closing, Draining, Error, Idle, Rts, Terminate};
 
+/// Those of the verbs.
 const STATES: [State; 5] = [Idle, Rts, Closing, Terminate, Error];
 
 fn modify(from: State, to: State) -> Result<(State, Effects), Illegal> {
@@ -67,6 +68,7 @@ fn v_st_1_modify_matrix() {
 fn t_36_to_error() {
     assert_eq!(modify(Idle, Error), error(Tcp::Keep, None, false));
     assert_eq!(modify(Rts, Error), error(Tcp::Reset, None, true));
+    assert_eq!(modify(Draining, Error), error(Tcp::Keep, None, true));
     assert_eq!(modify(Closing, Error), error(Tcp::Keep, None, true));
     assert_eq!(modify(Terminate, Error), error(Tcp::Keep, None, true));
     assert_eq!(modify(Error, Error), Ok((Error, Effects::default())));
@@ -79,7 +81,7 @@ fn v_qp_25_destroy() {
         let destroy = |state| next(state, Event::Destroy { idle });
         let tcp = if idle { Tcp::Keep } else { Tcp::Reset };
         assert_eq!(destroy(Rts), error(tcp, None, true));
-        for state in [Idle, Closing, Terminate, Error] {
+        for state in [Idle, Draining, Closing, Terminate, Error] {
             assert_eq!(destroy(state), modify(state, Error));
         }
     }
@@ -96,12 +98,74 @@ fn v_st_9_10_to_closing() {
         ..Effects::default()
     };
     assert_eq!((state, effects), (Closing, want));
-    let busy = Event::Modify {
-        to: Closing,
-        idle: false,
-        flushed: false,
-    };
-    assert_eq!(next(Rts, busy), error(Tcp::Reset, Some(Async::Fatal), true));
+    assert_eq!(next(Rts, BUSY), Ok((Draining, STARTED)));
+}
+
+/// SQD with work under way.
+const BUSY: Event = Event::Modify {
+    to: Closing,
+    idle: false,
+    flushed: false,
+};
+
+/// What Draining begins with.
+const STARTED: Effects = Effects {
+    terminate: None,
+    tcp: Tcp::Keep,
+    start_timer: true,
+    flush_sq: false,
+    flush_rq: false,
+    renew: false,
+    event: None,
+    disconnect: false,
+    close: false,
+};
+
+/// V-ST-10, V-ST-22, V-ST-37: as RTS while there is work, Closing for the verbs; then a FIN.
+#[test]
+fn v_st_10_draining() {
+    assert_eq!(Draining.in_verbs(), Closing);
+    assert!(Draining.sends());
+    assert_eq!(Draining.post_send(false), Post::Queue);
+    assert_eq!(Draining.post_recv(), Post::Queue);
+    assert_eq!(next(Draining, Event::Drained), modify(Rts, Closing));
+    for to in [Idle, Rts, Terminate] {
+        assert_eq!(modify(Draining, to), Err(Illegal));
+    }
+    for idle in [false, true] {
+        let again = Event::Modify {
+            to: Closing,
+            idle,
+            flushed: false,
+        };
+        assert_eq!(next(Draining, again), Ok((Draining, Effects::default())));
+    }
+    for event in [
+        Event::PeerFin { idle: true },
+        Event::PeerFin { idle: false },
+        Event::PeerReset,
+        Event::Lost,
+        Event::Closed,
+        Event::TerminateReceived { event: None },
+        Event::LocalError {
+            error: TermError::TaggedStag,
+            in_completion: false,
+            can_send: true,
+        },
+        Event::Connected,
+        Event::PostedTooLate,
+        Event::DataInClosing,
+    ] {
+        assert_eq!(next(Draining, event), next(Rts, event), "{event:?}");
+    }
+    let fatal = Some(Async::Fatal);
+    assert_eq!(
+        next(Draining, Event::Timeout),
+        error(Tcp::Reset, fatal, true)
+    );
+    for state in STATES {
+        assert_eq!(next(state, Event::Drained), Err(Illegal));
+    }
 }
 
 /// V-ST-13: RTS to Terminate by the consumer: layer 0, type 0, and no event.
@@ -137,7 +201,7 @@ fn v_st_30_error_to_idle() {
 #[test]
 fn v_st_3_connected() {
     assert_eq!(next(Idle, Event::Connected), Ok((Rts, Effects::default())));
-    for state in [Rts, Closing, Terminate, Error] {
+    for state in [Rts, Draining, Closing, Terminate, Error] {
         assert_eq!(next(state, Event::Connected), Err(Illegal));
     }
 }
@@ -297,7 +361,7 @@ fn l_core_4_one_close_per_connection() {
         let mut state = Idle;
         let (mut connections, mut closes, mut events, mut terminates) = (0, 0, 0, 0);
         for _ in 0..40 {
-            let event = match rng.below(12) {
+            let event = match rng.below(13) {
                 0 | 1 => Event::Connected,
                 2 | 3 => Event::Modify {
                     to: STATES[rng.below(5)],
@@ -319,6 +383,7 @@ fn l_core_4_one_close_per_connection() {
                 8 => Event::Closed,
                 9 => Event::Timeout,
                 10 => Event::PostedTooLate,
+                11 => Event::Drained,
                 _ => Event::DataInClosing,
             };
             let Ok((to, effects)) = next(state, event) else {
@@ -333,7 +398,7 @@ fn l_core_4_one_close_per_connection() {
             events += u32::from(effects.event.is_some());
             closes += u32::from(effects.close);
             // TCP belongs to the QP exactly between the two.
-            let attached = matches!(to, Rts | Closing | Terminate);
+            let attached = matches!(to, Rts | Draining | Closing | Terminate);
             assert_eq!(attached, connections > closes, "{state:?} {event:?}");
             assert!(terminates <= 1 && events <= 1, "{state:?} {event:?}");
             assert_eq!(effects.flush_sq, to == Error && state != Error);

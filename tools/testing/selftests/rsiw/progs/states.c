@@ -299,20 +299,59 @@ static void flushing(void)
 	       name(now(b.a.id->qp)));
 	CHECK_SYS(ibv_dereg_mr(mr));
 	both_destroy(&b);
-	part("V-ST-10 V-AE-21 RTS to Closing with work ends in Error");
-	connected(&b);
-	mr = ep_reg(&b.p, buf, LEN, 0);
+}
+
+/* A Read is under way that is not answered before cut(false). */
+static void busy(struct both *b)
+{
+	connected(b);
 	cut(true);
-	/* A Read that is never answered. */
-	CHECK_SYS(ep_post_send(&b.p, 1, IBV_WR_RDMA_READ, buf, 0, 0, 0, 0));
-	CHECK_SYS(to_state(b.p.id->qp, CLOSING));
-	expect(wait_state(b.p.id->qp, ERROR, 1000) == ERROR, "now %s",
+	CHECK_SYS(ep_post_send(&b->p, 1, IBV_WR_RDMA_READ, buf, 0, 0, 0, 0));
+	accepted(b->p.id->qp, RTS, CLOSING);
+}
+
+static void draining(void)
+{
+	struct ibv_wc wc;
+	struct both b;
+
+	part("V-ST-10 V-ST-9 Closing with work: it is done first");
+	busy(&b);
+	CHECK_SYS(ep_post_recv(&b.p, 5, buf, 0, 0));
+	expect(!ep_poll(b.p.scq, &wc, 20) && !ep_poll(b.p.rcq, &wc, 0),
+	       "a completion");
+	cut(false);
+	expect(ep_poll(b.p.scq, &wc, EP_EVENT_MS) && wc.wr_id == 1 &&
+	       !wc.status, "the Read: %s", ibv_wc_status_str(wc.status));
+	flushed(b.p.rcq, 5, 1);
+	ep_expect(b.p.ec, RDMA_CM_EVENT_DISCONNECTED);
+	expect(now(b.p.id->qp) == IDLE, "now %s", name(now(b.p.id->qp)));
+	expect(!events(b.p.id->qp), "an event");
+	both_destroy(&b);
+	part("V-ST-1 V-ST-22 from Closing with work");
+	busy(&b);
+	refused(b.p.id->qp, CLOSING, IDLE);
+	refused(b.p.id->qp, CLOSING, RTS);
+	refused(b.p.id->qp, CLOSING, TERMINATE);
+	disconnected(b.p.id->qp, CLOSING);
+	part("V-ST-22 T-34 Closing with work to Error: flushed, no event");
+	accepted(b.p.id->qp, CLOSING, ERROR);
+	flushed(b.p.scq, 1, 1);
+	expect(!events(b.p.id->qp), "an event");
+	cut(false);
+	both_destroy(&b);
+	part("V-ST-10 V-ST-35 V-AE-21 Closing with work ends in time, in Error");
+	busy(&b);
+	expect(wait_state(b.p.id->qp, ERROR, 15000) == ERROR, "now %s",
 	       name(now(b.p.id->qp)));
 	flushed(b.p.scq, 1, 1);
 	expect(events(b.p.id->qp) == 1, "not one event");
 	cut(false);
-	CHECK_SYS(ibv_dereg_mr(mr));
 	both_destroy(&b);
+	part("V-QP-24 destroyed in Closing with work");
+	busy(&b);
+	both_destroy(&b);
+	cut(false);
 }
 
 /* What librdmacm makes of a disconnect is a modification to SQD. */
@@ -421,6 +460,7 @@ int main(int argc, char **argv)
 	closing();
 	terminate();
 	flushing();
+	draining();
 	disconnects();
 	reuse();
 	ep_unlisten(&l);

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A disconnect with work under way: it goes on, then comes the FIN (V-ST-10).
+#![forbid(unsafe_code)]
+
+use crate::bytes::{hex, read_resp, send, tagged, READ_REQ, T, T_LAST, WRITE};
+use crate::ep::{event, state, status};
+use crate::net::{End, Res, END, QUIET, SOON};
+use crate::scenario::List;
+use crate::world::{op, Conn, World};
+
+/// Where the requests' memory is in the arena.
+const FROM: usize = 131_072;
+/// What they name at this side.
+const TO: u64 = 4096;
+const KEY: u32 = 0x0102_0304;
+/// Octets of a Write that may be held up.
+const LEN: usize = 65_536;
+
+pub fn add(list: &mut List) {
+    list.add(
+        "V-ST-10 V-CM-5 V-ST-36",
+        "SQD while a Read waits: it is answered, then FIN, and Idle",
+        |w| {
+            let mut c = w.conn_with("recv=2")?;
+            let sink = reading(&mut c)?;
+            disconnect(w, &c)?;
+            c.tcp.expect_silence(QUIET)?;
+            answer(&mut c, sink)?;
+            c.expect_wc("s", 1, 0)?;
+            c.tcp.expect_end(End::Fin)?;
+            c.expect_wc("r", 0, status::FLUSHED)?;
+            c.expect_wc("r", 1, status::FLUSHED)?;
+            c.tcp.fin();
+            ended(w, &c)?;
+            c.expect_async(event::NONE)?;
+            w.ep.expect_state(c.slot, state::INIT)
+        },
+    );
+    list.add(
+        "V-ST-10 V-ST-33",
+        "SQD while a Read waits: messages and Reads of the peer go on",
+        |w| {
+            let mut c = w.conn_with("recv=2")?;
+            let sink = reading(&mut c)?;
+            disconnect(w, &c)?;
+            c.send(b"still")?;
+            c.received(0, 5)?;
+            let read = c.read(0, 3000);
+            c.ask(&read)?;
+            c.response(&read)?;
+            c.sync()?;
+            answer(&mut c, sink)?;
+            c.expect_wc("s", 1, 0)?;
+            c.tcp.expect_end(End::Fin)?;
+            c.expect_wc("r", 1, status::FLUSHED)?;
+            c.expect_async(event::NONE)
+        },
+    );
+    list.add(
+        "V-ST-37 V-ST-10",
+        "what is posted before the FIN goes out before it",
+        |w| {
+            let mut c = w.conn()?;
+            let sink = reading(&mut c)?;
+            disconnect(w, &c)?;
+            c.post(2, op::SEND, FROM, 0, "")?;
+            c.tcp.expect_ulpdu("Send", &send(1, &[]))?;
+            answer(&mut c, sink)?;
+            c.expect_wc("s", 1, 0)?;
+            c.expect_wc("s", 2, 0)?;
+            c.tcp.expect_end(End::Fin)?;
+            c.expect_async(event::NONE)
+        },
+    );
+    list.add(
+        "V-ST-10",
+        "SQD before the peer has taken what was posted: it goes out, then FIN",
+        |w| {
+            let (mut c, posted) = held_up(w)?;
+            disconnect(w, &c)?;
+            c.tcp.small_window(1 << 20);
+            for n in 0..posted {
+                long_write(&mut c).map_err(|e| format!("Write {n}: {e}"))?;
+            }
+            c.tcp.expect_end(End::Fin)?;
+            c.expect_wc("s", posted - 1, 0)?;
+            c.expect_async(event::NONE)
+        },
+    );
+    list.add(
+        "V-ST-10 L-CORE-3 V-ST-28",
+        "SQD, then ERR: flushed at once, and what completed arrives (T-34)",
+        |w| {
+            let (mut c, posted) = held_up(w)?;
+            disconnect(w, &c)?;
+            c.say("modify", &format!("state={}", state::ERR))?;
+            c.expect_wc("s", posted - 1, status::FLUSHED)?;
+            c.expect_async(event::NONE)?;
+            c.tcp.small_window(1 << 20);
+            for n in 0..posted - 1 {
+                long_write(&mut c).map_err(|e| format!("Write {n}: {e}"))?;
+            }
+            match c.tcp.rest(END)? {
+                (_, Some(End::Fin)) => Ok(()),
+                (rest, end) => Err(format!("{end:?} behind {} octets", rest.len())),
+            }
+        },
+    );
+    list.add(
+        "V-ST-12 V-ST-10",
+        "SQD while a Read waits, and the peer's FIN: 0x0207",
+        |w| {
+            let mut c = w.conn_with("recv=0")?;
+            reading(&mut c)?;
+            disconnect(w, &c)?;
+            c.tcp.fin();
+            c.tcp.expect_terminate(0x0207, None)?;
+            c.expect_async(event::FATAL)?;
+            c.expect_wc("s", 1, status::FLUSHED).map(|_| ())
+        },
+    );
+    list.add_long(
+        "V-ST-10 V-ST-35 V-AE-21",
+        "SQD with a Read that is never answered: Bad Close in time",
+        |w| {
+            let mut c = w.conn()?;
+            reading(&mut c)?;
+            disconnect(w, &c)?;
+            c.tcp.expect_end(End::Reset)?;
+            c.expect_wc("s", 1, status::FLUSHED)?;
+            c.expect_async(event::FATAL)?;
+            w.ep.expect_state(c.slot, state::ERR)
+        },
+    );
+}
+
+/// Asks for SQD, which the QP is in then.
+fn disconnect(w: &World, c: &Conn) -> Res {
+    c.say("disconnect", "")?;
+    w.ep.expect_state(c.slot, state::SQD)
+}
+
+/// The end is told.
+fn ended(w: &World, c: &Conn) -> Res {
+    while w.ep.event(c.slot, SOON)?.ok_or("no end")?.name != "DISCONNECTED" {}
+    Ok(())
+}
+
+/// A Read, number 1, of 64 octets waits for its response; gives the sink.
+fn reading(c: &mut Conn) -> Res<(u32, u64)> {
+    c.sync()?;
+    let to = format!("raddr={TO} rkey={KEY}");
+    c.post(1, op::READ, FROM, 64, &to)?;
+    let seg = c.tcp.ulpdu()?;
+    let (stag, offset) = (seg.get(18..22), seg.get(22..30));
+    match (seg.get(1), stag, offset) {
+        (Some(&READ_REQ), Some(stag), Some(offset)) => {
+            let number = |bytes: &[u8]| bytes.iter().fold(0, |n, b| (n << 8) | u64::from(*b));
+            Ok((number(stag) as u32, number(offset)))
+        }
+        _ => Err(format!("Read Request {}", hex(&seg))),
+    }
+}
+
+fn answer(c: &mut Conn, sink: (u32, u64)) -> Res {
+    c.tcp.fpdu(&read_resp(sink.0, sink.1, &[7; 64]))
+}
+
+/// Writes that have completed, but the last one: TCP has no room for it. Gives how many.
+fn held_up(w: &mut World) -> Res<(Conn, u64)> {
+    let mut c = w.conn_with("swr=64")?;
+    c.sync()?;
+    c.tcp.small_window(2048);
+    w.ep.say(&format!("fill {} {FROM} {LEN} 0", c.slot))?;
+    for id in 0..64 {
+        c.post(id, op::WRITE, FROM, LEN, &format!("raddr={TO} rkey={KEY}"))?;
+        if w.ep.wc(c.slot, "s", 300)?.is_none() {
+            return Ok((c, id + 1));
+        }
+    }
+    Err("all completed: nothing was held up".into())
+}
+
+/// A Write of zeros in segments, whose offsets rise.
+fn long_write(c: &mut Conn) -> Res {
+    let mut at = 0;
+    while at < LEN {
+        let seg = c.tcp.ulpdu()?;
+        let n = seg.len().saturating_sub(14);
+        let control = if at + n == LEN { T_LAST } else { T };
+        if n == 0 || seg != tagged(control, WRITE, KEY, TO + at as u64, &vec![0; n]) {
+            return Err(format!("at {at}: {}", hex(&seg[..seg.len().min(40)])));
+        }
+        at += n;
+    }
+    Ok(())
+}
