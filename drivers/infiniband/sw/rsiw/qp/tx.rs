@@ -30,10 +30,14 @@ use super::{
     Qp, //
 };
 use crate::{
-    ffi::net::{
-        SendFlags,
-        TcpSocket,
-        TxBatch, //
+    ffi::{
+        log::pr_ratelimited,
+        net::{
+            SendFlags,
+            TcpSocket,
+            TcpState,
+            TxBatch, //
+        },
     },
     proto::{
         conn::Params,
@@ -104,6 +108,8 @@ pub(super) struct TxState {
     sq_turn: bool,
     terminate: Option<Terminate>,
     fin: Fin,
+    /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
+    refused: bool,
 }
 
 /// What became of this side's FIN.
@@ -149,12 +155,13 @@ impl TxState {
             sq_turn: true,
             terminate: None,
             fin: Fin::No,
+            refused: false,
         })
     }
 
     /// Whether a message is on its way.
     pub(super) fn is_busy(&self) -> bool {
-        self.current.is_some() || !self.batch.is_empty()
+        self.current.is_some() || !self.batch.is_empty() || self.refused
     }
 
     /// Whether this side may send: a responder must have heard of its peer first.
@@ -237,13 +244,26 @@ impl TxState {
 
     /// Hands the batch to TCP. Gives whether TCP took all of it.
     fn flush(&mut self, qp: &Arc<Qp>, sock: &TcpSocket) -> Result<bool, Failure> {
+        if self.refused {
+            return Ok(false);
+        }
         if !self.batch.is_empty() {
-            let sent = sock.send_batch(&mut self.batch, self.flags);
-            if sent.is_err() {
+            if let Err(error) = sock.send_batch(&mut self.batch, self.flags) {
                 // If the connection is not broken yet, it has to be: FPDUs are whole without these,
-                // so that the peer would not miss them. The socket's callbacks tell of it.
-                sock.abort();
+                // so that the peer would not miss them. The socket's callbacks tell of it, and the
+                // requests are flushed then.
+                self.refused = true;
                 self.batch.clear();
+                self.ends.clear();
+                if sock.state() != TcpState::Closed {
+                    pr_ratelimited!(
+                        "{}: QP {}: TCP does not send: {:?}\n",
+                        qp.dev.handle(),
+                        qp.num(),
+                        error,
+                    );
+                }
+                sock.abort();
                 return Ok(false);
             }
             self.flags = SendFlags::default();
