@@ -119,6 +119,12 @@ impl Inner {
         }
     }
 
+    /// Whether `stream` is of the connection that the QP has.
+    pub(super) fn is_on(&self, stream: &Arc<Stream>) -> bool {
+        let conn = self.conn.as_ref();
+        conn.is_some_and(|conn| Arc::ptr_eq(&conn.stream, stream))
+    }
+
     /// What to do with a request that is in the send queue.
     pub(super) fn post_send(&self) -> Post {
         self.state.post_send(self.was_closed)
@@ -168,6 +174,7 @@ impl Qp {
             core::mem::replace(&mut sq.orq, Orq::new(orq))
         };
         self.heard.store(0, Release);
+        self.forget_pending();
         // The connection manager sets no rights on the connecting side before there is a
         // connection. What the peer may do is up to the regions then.
         let _ = self.access.cmpxchg(0, DEFAULT_RIGHTS, Relaxed);

@@ -10,7 +10,10 @@ use super::{
     control::Inner,
     effects::After,
     failure::Failure,
-    stream::Seen,
+    stream::{
+        Seen,
+        Stream, //
+    },
     Pending,
     Qp,
     RemoteEnd, //
@@ -157,6 +160,12 @@ impl Qp {
         self.kick();
     }
 
+    /// Forgets what was noted about an earlier connection, of which nothing more comes. Under `inner`.
+    pub(super) fn forget_pending(&self) {
+        *self.pending.lock() = Pending::default();
+        self.failed.store(false, Relaxed);
+    }
+
     /// Lets [`Event::Timeout`] happen in `ms` milliseconds, and not before.
     pub(super) fn start_timer(self: &Arc<Self>, ms: u32) {
         self.cancel_timer();
@@ -170,11 +179,14 @@ impl Qp {
     }
 
     fn act(self: &Arc<Self>) {
-        let seen = self.look();
-        self.failed.store(false, Relaxed);
-        let pending = core::mem::take(&mut *self.pending.lock());
+        let looked = self.look();
         let mut after = After::default();
         let mut inner = self.inner.lock();
+        // The QP may have another connection by now: what is noted is of that one, what was seen may
+        // be of the one before.
+        let seen = looked.and_then(|(stream, seen)| inner.is_on(&stream).then_some(seen));
+        self.failed.store(false, Relaxed);
+        let pending = core::mem::take(&mut *self.pending.lock());
         self.handle(&mut inner, &pending, seen.as_ref(), &mut after);
         self.send_posts(&mut inner, &mut after);
         drop(inner);
@@ -194,8 +206,9 @@ impl Qp {
         self.flush_posted(inner, after);
     }
 
-    /// Takes in what waits in the socket, if there is any sign of something.
-    fn look(self: &Arc<Self>) -> Option<Seen> {
+    /// Takes in what waits in the socket, if there is any sign of something. Gives which connection
+    /// that was, too.
+    fn look(self: &Arc<Self>) -> Option<(Arc<Stream>, Seen)> {
         if !core::mem::take(&mut self.pending.lock().rx) {
             return None;
         }
@@ -204,7 +217,8 @@ impl Qp {
             let conn = inner.conn.as_ref()?;
             (conn.sock.clone(), conn.stream.clone())
         };
-        Some(stream.drain(&sock))
+        let seen = stream.drain(&sock);
+        Some((stream, seen))
     }
 
     /// Feeds what happened to the state machine, in the order in which it happened.
