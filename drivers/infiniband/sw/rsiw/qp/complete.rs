@@ -47,6 +47,9 @@ use kernel::{
 
 /// Completions that are added with interrupts off. Many may wait for the oldest.
 const AT_A_TIME: u32 = 64;
+/// How often so many are added by who completes the oldest, perhaps in softirq. What is left is the
+/// work item's.
+const TIMES: u32 = 4;
 
 impl Qp {
     /// Adds the completion of a send request, if it has one. Gives whether a handler is to be
@@ -82,27 +85,59 @@ impl Qp {
         }
     }
 
-    /// Changes the records under way and completes those that are due.
+    /// Changes the records under way and completes those that are due, or lets the work item do so
+    /// if they are many.
     fn with_sends<R>(self: &Arc<Self>, change: impl FnOnce(&mut Sq) -> R) -> R {
-        let mut notify = false;
         let mut sq = self.sq.lock();
         let result = change(&mut sq);
-        let mut left = AT_A_TIME;
-        while let Some((work, status)) = sq.order.pop() {
-            notify |= self.complete_work(&work, status);
-            left = left.saturating_sub(1);
-            if left == 0 {
-                drop(sq);
-                left = AT_A_TIME;
-                sq = self.sq.lock();
+        let (mut notify, mut more) = self.complete_some(&mut sq);
+        drop(sq);
+        for _ in 1..TIMES {
+            if !more {
+                break;
+            }
+            let (called, left) = self.complete_some(&mut self.sq.lock());
+            notify |= called;
+            more = left;
+        }
+        if notify {
+            self.send_cq.notify();
+        }
+        if more {
+            self.kick();
+        }
+        self.kick_if_failed();
+        result
+    }
+
+    /// Completes all that is due: a queue full at most, as only who has `inner` adds to it. Process
+    /// context, under `inner`.
+    pub(super) fn complete_due(self: &Arc<Self>) {
+        let mut notify = false;
+        loop {
+            let (called, more) = self.complete_some(&mut self.sq.lock());
+            notify |= called;
+            if !more {
+                break;
             }
         }
-        drop(sq);
         if notify {
             self.send_cq.notify();
         }
         self.kick_if_failed();
-        result
+    }
+
+    /// Completes the oldest requests that are due, [`AT_A_TIME`] at most. Gives whether a handler is
+    /// to be called, and whether there may be more.
+    fn complete_some(&self, sq: &mut Sq) -> (bool, bool) {
+        let mut notify = false;
+        for _ in 0..AT_A_TIME {
+            let Some((work, status)) = sq.order.pop() else {
+                return (notify, false);
+            };
+            notify |= self.complete_work(&work, status);
+        }
+        (notify, true)
     }
 
     /// TCP has these requests.

@@ -264,7 +264,8 @@ impl Qp {
     }
 
     /// Whether the connection may be closed in good order: nothing to send and nothing to answer.
-    pub(super) fn is_idle(&self, inner: &Inner) -> bool {
+    pub(super) fn is_idle(self: &Arc<Self>, inner: &Inner) -> bool {
+        self.complete_due();
         let busy = inner.conn.as_ref().is_some_and(|conn| conn.tx.is_busy());
         !busy
             && inner.ring.is_empty()

@@ -187,6 +187,7 @@ impl Qp {
         let seen = looked.and_then(|(stream, seen)| inner.is_on(&stream).then_some(seen));
         self.failed.store(false, Relaxed);
         let pending = core::mem::take(&mut *self.pending.lock());
+        self.complete_due();
         self.handle(&mut inner, &pending, seen.as_ref(), &mut after);
         self.send_posts(&mut inner, &mut after);
         drop(inner);
