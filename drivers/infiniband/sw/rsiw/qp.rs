@@ -13,6 +13,7 @@
 //! Handlers of consumers and of the connection manager are called without any of these held.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod complete;
 mod control;
 mod create;

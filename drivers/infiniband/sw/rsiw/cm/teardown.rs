@@ -49,9 +49,6 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Octets that are read and dropped at a time.
-const DROP_BUDGET: usize = 1024 * 1024;
-
 impl Endpoint {
     /// Ends a connection that the QP does not have; the peer gets a RST.
     pub(super) fn give_up(self: &Arc<Self>, st: &mut State, error: Error) {
@@ -168,8 +165,8 @@ impl Endpoint {
 /// is gone.
 fn drained(sock: &Arc<TcpSocket>) -> bool {
     sock.with_lock(|sk| loop {
-        match sk.read(DROP_BUDGET, |chunk| chunk.len()) {
-            Ok(result) if result.consumed > 0 => {}
+        match sk.read(|chunk| chunk.len()) {
+            Ok(dropped) if dropped > 0 => {}
             _ => return sk.peer_fin() || sk.state() == TcpState::Closed,
         }
     })

@@ -40,6 +40,7 @@ use crate::{
                 SendChain, //
             },
         },
+        timer::Timer,
     },
     proto::{
         conn::Params,
@@ -482,6 +483,8 @@ impl Qp {
         } = conn;
         drop(callbacks);
         let rx = sock.with_lock(|sk| stream.end(sk));
+        // Only who finds a receiver starts it.
+        Timer::stop(&stream);
         (sock, rx)
     }
 }

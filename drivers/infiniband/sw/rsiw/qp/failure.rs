@@ -24,6 +24,18 @@ pub(super) struct Failure {
     pub(super) in_completion: bool,
     /// The peer lacks a right, although the code says something else (V-AE-12).
     pub(super) denied: bool,
+    /// What the log says beside the error.
+    pub(super) cause: Option<&'static str>,
+}
+
+impl Failure {
+    /// An error of which the log tells the cause.
+    pub(super) fn new(error: TermError, cause: &'static str) -> Self {
+        Self {
+            cause: Some(cause),
+            ..error.into()
+        }
+    }
 }
 
 impl From<TermError> for Failure {
@@ -33,6 +45,7 @@ impl From<TermError> for Failure {
             quote: None,
             in_completion: false,
             denied: false,
+            cause: None,
         }
     }
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    budget::Budget,
     sgl::{
         Piece,
         SgList, //
@@ -81,7 +82,7 @@ impl Source<'_> {
         }
     }
 
-    /// Copies `len` octets from `at` on to the range of `access` from its octet `to` on.
+    /// Copies `len` octets from `at` on to the front of the range of `access`.
     ///
     /// # Errors
     ///
@@ -90,13 +91,14 @@ impl Source<'_> {
         &self,
         access: &MrAccess<Arc<Mr>>,
         mut at: usize,
-        to: u32,
         len: u32,
+        budget: &mut Budget,
     ) -> Result {
         let end = at.checked_add(len as usize).ok_or(EINVAL)?; // CAST: 32 bits fit.
-        for slice in access.slices(to, len).map_err(|_| EINVAL)? {
+        for slice in access.slices(0, len).map_err(|_| EINVAL)? {
             // CAST: 32 bits fit.
             let n = slice.len() as usize;
+            budget.piece();
             match self {
                 Source::Chunk { chunk, at: base } => {
                     chunk.copy_to_page(base.checked_add(at).ok_or(EINVAL)?, &slice)?;
@@ -128,6 +130,7 @@ impl Source<'_> {
         mut at: usize,
         offset: u32,
         len: u32,
+        budget: &mut Budget,
     ) -> Result {
         let open = |piece: Piece| {
             let addr = piece.sge.laddr.checked_add(piece.at.into()).ok_or(EACCES)?;
@@ -140,7 +143,7 @@ impl Source<'_> {
         let pieces = sgl.pieces(offset, len);
         // Nothing has to be kept of the usual one.
         if let Some(piece) = pieces.clone().next().filter(|piece| piece.len == len) {
-            return self.place(&open(piece)?, at, 0, len);
+            return self.place(&open(piece)?, at, len, budget);
         }
         if sgl.elements().len() > MAX_SGE {
             // Too many to be kept on the stack of a softirq: look at them twice.
@@ -148,7 +151,7 @@ impl Source<'_> {
                 open(piece)?;
             }
             for piece in pieces {
-                self.place(&open(piece)?, at, 0, piece.len)?;
+                self.place(&open(piece)?, at, piece.len, budget)?;
                 // CAST: 32 bits fit.
                 at = at.checked_add(piece.len as usize).ok_or(EINVAL)?;
             }
@@ -159,7 +162,7 @@ impl Source<'_> {
             *slot = Some(open(piece)?);
         }
         for access in open_pieces.iter().flatten() {
-            self.place(access, at, 0, access.len())?;
+            self.place(access, at, access.len(), budget)?;
             // CAST: 32 bits fit.
             at = at.checked_add(access.len() as usize).ok_or(EINVAL)?;
         }

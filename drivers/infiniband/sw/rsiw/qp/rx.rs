@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    budget::Budget,
     failure::{
         Failure,
         Refusal, //
@@ -83,9 +84,13 @@ pub(super) struct RxState {
     crc: bool,
     /// An FPDU has come in whole.
     heard: bool,
+    /// What may still be done this time.
+    budget: Budget,
     /// Segments that come in pieces; made when the first one does.
     staging: Option<KVVec<u8>>,
     wants_staging: bool,
+    /// How often there was no memory for it.
+    tries: u32,
     /// The receive that a Send is being placed into.
     recv: Option<Recv>,
     /// Its elements.
@@ -122,8 +127,10 @@ impl RxState {
             rx: Rx::new(params.expect_rtr),
             crc: params.crc,
             heard: false,
+            budget: Budget::NONE,
             staging: None,
             wants_staging: false,
+            tries: 0,
             recv: None,
             sgl: SgList::new(max_sge, 0)?,
             pending: None,
@@ -131,9 +138,30 @@ impl RxState {
         })
     }
 
+    /// Begins to take in as much as `budget` allows.
+    pub(super) fn begin(&mut self, budget: Budget) {
+        self.budget = budget;
+    }
+
+    /// Whether that was done, and there may be more.
+    pub(super) fn is_spent(&self) -> bool {
+        self.budget.is_spent()
+    }
+
     /// Whether receiving waits for a buffer.
     pub(super) fn wants_staging(&self) -> bool {
-        self.wants_staging && self.staging.is_none()
+        self.wants_staging && self.staging.is_none() && !self.stopped
+    }
+
+    /// How often there was no memory for it.
+    pub(super) fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// Notes that there was none; gives how often.
+    pub(super) fn tried(&mut self) -> u32 {
+        self.tries = self.tries.saturating_add(1);
+        self.tries
     }
 
     /// The buffer, of `wire::fpdu::MAX_FPDU` octets.
@@ -155,24 +183,32 @@ impl RxState {
     /// Takes octets from the front of a chunk and gives how many.
     pub(super) fn consume(&mut self, stream: &Stream, chunk: &SkbChunk<'_>) -> usize {
         let mut at = 0;
-        while !self.stopped {
+        while !self.budget.is_spent() {
+            if self.stopped {
+                // What is not read would turn the close into a RST (T-32).
+                self.budget.octets(chunk.len());
+                return chunk.len();
+            }
             if !self.resume(stream) {
                 return at;
             }
             match self.step(stream, chunk, at) {
-                Ok(Some(n)) => at = at.saturating_add(n),
+                Ok(Some(n)) => {
+                    at = at.saturating_add(n);
+                    self.budget.octets(n);
+                }
                 Ok(None) => return at,
-                Err(failure) => self.fail(stream, failure),
+                Err(failure) => self.fail(&stream.qp, failure),
             }
         }
-        // What is not read would turn the close into a RST (T-32).
-        chunk.len()
+        at
     }
 
-    fn fail(&mut self, stream: &Stream, failure: Failure) {
+    /// Ends the stream.
+    pub(super) fn fail(&mut self, qp: &Arc<Qp>, failure: Failure) {
         self.stopped = true;
         self.rx.stop();
-        stream.qp.fail(failure);
+        qp.fail(failure);
     }
 
     /// One step of [`RxState::consume`]: octets used, `None` if no more can be.
@@ -226,6 +262,7 @@ impl RxState {
     ) -> Result<(), Failure> {
         let qp = &stream.qp;
         let fault = |_| TermError::LocalCatastrophic;
+        self.budget.fpdu();
         if self.crc {
             let crc = src
                 .crc32c(0, fpdu.crc_covers(), Crc::new().0)
@@ -283,6 +320,7 @@ impl RxState {
             quote: Quote::new(head, fpdu.ulpdu_len),
             in_completion: refusal.in_completion,
             denied: self.rx.denied(),
+            cause: None,
         })
     }
 
@@ -292,7 +330,7 @@ impl RxState {
         let len = u32::from(segment.payload_len);
         match segment.action {
             Action::Ignore => Ok(()),
-            Action::Write { stag, to, .. } => write(qp, src, at, stag, to, len),
+            Action::Write { stag, to, .. } => self.write(qp, src, at, (stag, to), len),
             Action::ReadResponse { stag, to, last } => {
                 self.read_response(qp, src, at, (stag, to), segment.payload_len, last)
             }
@@ -322,6 +360,25 @@ impl RxState {
         }
     }
 
+    /// Places a segment of an RDMA Write.
+    fn write(
+        &mut self,
+        qp: &Arc<Qp>,
+        src: &Source<'_>,
+        at: usize,
+        (stag, to): (Stag, TaggedOffset),
+        len: u32,
+    ) -> Result<(), Refusal> {
+        if len == 0 {
+            return Ok(());
+        }
+        let access = qp
+            .access(stag, Access::REMOTE_WRITE, to.0, len)
+            .map_err(super::failure::tagged)?;
+        src.place(&access, at, len, &mut self.budget)
+            .map_err(|_| TermError::LocalCatastrophic.into())
+    }
+
     /// Places a segment of a Send; gives the octets of the message so far.
     fn place(
         &mut self,
@@ -338,7 +395,7 @@ impl RxState {
         let (status, error) = if u64::from(end) > recv.len {
             (WcStatus::LocLenErr, TermError::UntaggedTooLong)
         } else {
-            match src.place_recv(qp, &self.sgl, at, mo, len) {
+            match src.place_recv(qp, &self.sgl, at, mo, len, &mut self.budget) {
                 Ok(()) => return Ok(end),
                 Err(_) => (WcStatus::LocProtErr, TermError::LocalCatastrophic),
             }
@@ -411,7 +468,10 @@ impl RxState {
         if len > 0 {
             qp.access_sink(stag, to.0, len)
                 .map_err(|_| ())
-                .and_then(|access| src.place(&access, at, 0, len).map_err(|_| ()))
+                .and_then(|access| {
+                    let placed = src.place(&access, at, len, &mut self.budget);
+                    placed.map_err(|_| ())
+                })
                 .map_err(refuse)?;
         }
         if !response.complete {
@@ -458,7 +518,7 @@ impl RxState {
             return self.pending.is_none();
         };
         if let Err(refusal) = self.finish(&stream.qp, &pending.then) {
-            self.fail(stream, refusal.error.into());
+            self.fail(&stream.qp, refusal.error.into());
         }
         true
     }
@@ -467,25 +527,6 @@ impl RxState {
     pub(super) fn waits_for(&self) -> Option<&Arc<Mr>> {
         self.pending.as_ref().map(|pending| &pending.mr)
     }
-}
-
-/// Places a segment of an RDMA Write.
-fn write(
-    qp: &Arc<Qp>,
-    src: &Source<'_>,
-    at: usize,
-    stag: Stag,
-    to: TaggedOffset,
-    len: u32,
-) -> Result<(), Refusal> {
-    if len == 0 {
-        return Ok(());
-    }
-    let access = qp
-        .access(stag, Access::REMOTE_WRITE, to.0, len)
-        .map_err(super::failure::tagged)?;
-    src.place(&access, at, 0, len)
-        .map_err(|_| TermError::LocalCatastrophic.into())
 }
 
 /// Queues a Read Request of the peer.

@@ -9,22 +9,34 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    budget::Budget,
+    failure::Failure,
     rq::Recv,
     rx::RxState,
     Qp, //
 };
 use crate::{
-    ffi::net::{
-        LockedSock,
-        StreamEvent,
-        StreamHandler,
-        TcpSocket,
-        TcpState, //
+    ffi::{
+        net::{
+            LockedSock,
+            StreamEvent,
+            StreamHandler,
+            TcpSocket,
+            TcpState, //
+        },
+        timer::{
+            Expires,
+            Timer, //
+        },
     },
     proto::conn::Params,
-    wire::fpdu::MAX_FPDU,
+    wire::{
+        fpdu::MAX_FPDU,
+        terminate::TermError, //
+    },
 };
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
     prelude::*,
     sync::{
         atomic::Relaxed,
@@ -35,10 +47,10 @@ use kernel::{
     },
 };
 
-/// Octets taken in at a time in softirq; the rest is left to the workqueue.
-const SOFTIRQ_BUDGET: usize = 256 * 1024;
-/// Octets taken in at a time by the workqueue, before others get the socket.
-const WORK_BUDGET: usize = 1024 * 1024;
+/// How often memory for a buffer is asked for again before the stream ends, and how long it takes
+/// from one time to the next, in milliseconds.
+const RETRIES: u32 = 50;
+const RETRY_MS: u32 = 100;
 
 /// What became of a connection, as seen with the socket locked.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +73,17 @@ pub(crate) struct Stream {
     /// `None` while in use, and after the end.
     #[pin]
     rx: SpinLockIrq<Option<KBox<RxState>>>,
+    /// Runs while there is no memory to receive with.
+    #[pin]
+    retry: Timer<Stream>,
+}
+
+/// What was left for the work item.
+struct Left {
+    /// There is more to do.
+    more: bool,
+    /// There is none to be done before the timer has run out.
+    starved: bool,
 }
 
 impl Stream {
@@ -75,52 +98,72 @@ impl Stream {
             pin_init!(Self {
                 qp,
                 rx <- new_spinlock_irq!(Some(rx), "rsiw::Stream::rx"),
+                retry <- Timer::new(),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Takes in what was received, at most `budget` octets. Gives whether there is more to do.
-    fn receive(&self, sk: &mut LockedSock<'_>, budget: usize) -> bool {
+    /// Takes in what was received, as much as `budget` allows.
+    fn receive(&self, sk: &mut LockedSock<'_>, budget: Budget) -> Left {
         // A statement of its own, so that the lock is not held any longer.
         let taken = self.rx.lock().take();
         let Some(mut rx) = taken else {
-            return false;
+            return Left {
+                more: false,
+                starved: false,
+            };
         };
+        rx.begin(budget);
         rx.resume(self);
-        let result = sk.read(budget, |chunk| rx.consume(self, chunk));
-        let waits = rx.wants_staging() || rx.waits_for().is_some();
-        let more = result.is_ok_and(|r| r.more) || waits;
+        // What cannot be read is not there: the connection is over, or a listener's.
+        let _ = sk.read(|chunk| rx.consume(self, chunk));
+        let starved = rx.wants_staging() && rx.tries() > 0;
+        let left = Left {
+            more: rx.is_spent() || rx.wants_staging() || rx.waits_for().is_some(),
+            starved,
+        };
         *self.rx.lock() = Some(rx);
-        more
+        left
     }
 
     /// Takes in what was received and tells how the connection is. Process context, no lock held.
-    pub(super) fn drain(&self, sock: &TcpSocket) -> Seen {
+    pub(super) fn drain(self: &Arc<Self>, sock: &TcpSocket) -> Seen {
         self.prepare_staging();
         self.wait_quiet();
         sock.with_lock(|sk| {
-            let more = self.receive(sk, WORK_BUDGET);
+            let left = self.receive(sk, Budget::WORK);
+            if left.starved {
+                Timer::start(self, RETRY_MS);
+            }
             let cut = self.rx.lock().as_ref().is_some_and(|rx| rx.is_cut());
             let closed = (sk.state() == TcpState::Closed).then(|| sk.error());
             Seen {
-                more,
-                fin: sk.peer_fin() && !more,
+                more: left.more && !left.starved,
+                fin: sk.peer_fin() && !left.more,
                 cut,
                 closed,
             }
         })
     }
 
-    /// Gives the receiver the buffer that it asked for. Failing means to be asked again.
+    /// Gives the receiver the buffer that it asked for. Without memory for it the timer lets it be
+    /// asked for again, for a while.
     fn prepare_staging(&self) {
         if !self.rx.lock().as_ref().is_some_and(|rx| rx.wants_staging()) {
             return;
         }
-        if let Ok(buffer) = KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL) {
-            let mut slot = self.rx.lock();
-            if let Some(rx) = &mut *slot {
-                rx.set_staging(buffer);
+        let buffer = KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL | __GFP_NOWARN);
+        let mut slot = self.rx.lock();
+        let Some(rx) = &mut *slot else {
+            return;
+        };
+        match buffer {
+            Ok(buffer) => rx.set_staging(buffer),
+            Err(_) if rx.tried() <= RETRIES => {}
+            Err(_) => {
+                let failure = Failure::new(TermError::LocalCatastrophic, "no memory to receive with");
+                rx.fail(&self.qp, failure);
             }
         }
     }
@@ -152,11 +195,21 @@ impl Stream {
     }
 }
 
+impl Expires for Stream {
+    fn timer(&self) -> &Timer<Self> {
+        &self.retry
+    }
+
+    fn expired(this: Arc<Self>) {
+        this.qp.kick_rx();
+    }
+}
+
 impl StreamHandler for Stream {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>) {
-        let more = this.receive(sk, SOFTIRQ_BUDGET);
+        let left = this.receive(sk, Budget::SOFTIRQ);
         this.qp.answered.store(true, Relaxed);
-        if more || sk.peer_fin() {
+        if left.more && !left.starved || sk.peer_fin() {
             this.qp.kick_rx();
         }
     }

@@ -508,5 +508,6 @@ pub(super) fn response_failure(
         quote: Some(entry.quote(done)),
         in_completion: false,
         denied: false,
+        cause: None,
     }
 }

@@ -291,9 +291,11 @@ impl Qp {
     /// One line for an error of this side.
     pub(super) fn log_failure(&self, failure: &Failure) {
         pr_ratelimited!(
-            "{}: QP {}: ends the stream: {:?} (Terminate {:#06x})\n",
+            "{}: QP {}: ends the stream: {}{}{:?} (Terminate {:#06x})\n",
             self.dev.handle(),
             self.num(),
+            failure.cause.unwrap_or(""),
+            failure.cause.map_or("", |_| ": "),
             failure.error,
             failure.error.code(),
         );

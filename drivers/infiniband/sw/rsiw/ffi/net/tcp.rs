@@ -58,15 +58,6 @@ impl TcpState {
     }
 }
 
-/// What a [`LockedSock::read`] did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ReadResult {
-    /// Octets taken from the socket.
-    pub(crate) consumed: usize,
-    /// The budget ended the reading; there may be more.
-    pub(crate) more: bool,
-}
-
 /// Proof that the lock of a TCP socket is held, and access to what the lock protects.
 ///
 /// # Invariants
@@ -81,7 +72,6 @@ pub(crate) struct LockedSock<'a> {
 
 struct ReadContext<'f, F> {
     take: &'f mut F,
-    left: usize,
     stopped: bool,
 }
 
@@ -116,21 +106,20 @@ impl LockedSock<'_> {
         error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
     }
 
-    /// Hands received octets to `take`, at most `budget` of them, in order.
+    /// Hands received octets to `take`, in order. Gives how many it took.
     ///
-    /// `take` returns how many it took; with less than the whole chunk the reading stops and the
-    /// rest stays in the socket. The reading also stops behind the peer's FIN.
+    /// `take` returns how many it took of a chunk; with less than all of them the reading stops and
+    /// the rest stays in the socket. The reading also stops behind the peer's FIN.
     ///
     /// # Errors
     ///
     /// Those of `tcp_read_sock()`.
-    pub(crate) fn read<F>(&mut self, budget: usize, mut take: F) -> Result<ReadResult>
+    pub(crate) fn read<F>(&mut self, mut take: F) -> Result<usize>
     where
         F: FnMut(&SkbChunk<'_>) -> usize,
     {
         let mut context = ReadContext {
             take: &mut take,
-            left: budget,
             stopped: false,
         };
         let mut desc = b::read_descriptor_t {
@@ -141,10 +130,7 @@ impl LockedSock<'_> {
         // SAFETY: the socket is live and locked by the type invariants; `actor::<F>` gets the
         // context it expects, which outlives the call.
         let n = unsafe { b::tcp_read_sock(self.sk.as_ptr(), &mut desc, Some(actor::<F>)) };
-        Ok(ReadResult {
-            consumed: usize::try_from(n).or_else(|_| to_result(n).map(|()| 0))?,
-            more: !context.stopped && context.left == 0,
-        })
+        usize::try_from(n).or_else(|_| to_result(n).map(|()| 0))
     }
 }
 
@@ -166,7 +152,6 @@ where
     let data = unsafe { (*desc).arg.data };
     // SAFETY: `data` is the context of `read`, borrowed there for nothing else meanwhile.
     let context = unsafe { &mut *data.cast::<ReadContext<'_, F>>() };
-    let len = len.min(context.left);
     let (false, Ok(chunk_len), Some(skb)) =
         (context.stopped, u32::try_from(len), NonNull::new(skb))
     else {
@@ -179,7 +164,6 @@ where
     // length is a `c_uint` that TCP keeps far below `c_int::MAX`.
     let chunk = unsafe { SkbChunk::new(skb, offset, chunk_len) };
     let taken = (context.take)(&chunk).min(len);
-    context.left = context.left.saturating_sub(taken);
     context.stopped = taken < len;
     c_int::try_from(taken).unwrap_or(0)
 }

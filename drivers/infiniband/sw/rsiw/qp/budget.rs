@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How much receiving does at a time.
+//!
+//! Octets alone are no measure: an FPDU of nothing takes as long as hundreds of octets, and so does
+//! each piece of memory that a payload is spread over. What is left when a budget is spent is for
+//! the work item. An FPDU that was begun is finished: it is at most 64 KiB long and has as many
+//! pieces as a receive has elements and its regions have stretches.
+//!
+//! Context: softirq or process.
+#![forbid(unsafe_code)]
+
+/// What an FPDU costs beside its octets.
+const FPDU: usize = 512;
+/// What a piece of memory costs beside its octets.
+const PIECE: usize = 256;
+
+/// What may still be done, in octets or what takes as long.
+#[derive(Clone, Copy)]
+pub(super) struct Budget(usize);
+
+impl Budget {
+    /// Nothing.
+    pub(super) const NONE: Self = Self(0);
+    /// For softirq.
+    pub(super) const SOFTIRQ: Self = Self(256 * 1024);
+    /// For the work item, before others get the socket.
+    pub(super) const WORK: Self = Self(1024 * 1024);
+
+    /// Whether nothing more may be begun.
+    pub(super) fn is_spent(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Counts octets that are copied, or dropped.
+    pub(super) fn octets(&mut self, n: usize) {
+        self.0 = self.0.saturating_sub(n);
+    }
+
+    /// Counts an FPDU.
+    pub(super) fn fpdu(&mut self) {
+        self.octets(FPDU);
+    }
+
+    /// Counts a piece of memory.
+    pub(super) fn piece(&mut self) {
+        self.octets(PIECE);
+    }
+}
