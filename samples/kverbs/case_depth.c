@@ -314,10 +314,51 @@ static void qp_resize_busy(struct kv *k)
 		kv_ok(k, !memcmp(in->va, out->va, in->len), "contents");
 }
 
+/* Octets of a request that waits, in the queue's own memory. */
+static u8 waiting_octets[48];
+static struct kv_mem *waiting_sink;
+
+static void wait_and_resize(struct kv *k, struct kv_ep *ep)
+{
+	const struct kv_wr send = {
+		.op = IB_WR_SEND, .id = 1, .sges = 1, .flags = IB_SEND_INLINE,
+		.sge = { { (uintptr_t)waiting_octets, sizeof(waiting_octets) } } };
+
+	if (ep == &ep->pair->b) {
+		waiting_sink = kv_mem(k, ep, sizeof(waiting_octets), 0);
+		kv_ok(k, waiting_sink &&
+		      !kv_recv(ep, 1, waiting_sink->addr, waiting_sink->len,
+			       ep->pd->local_dma_lkey), "receive");
+		return;
+	}
+	memset(waiting_octets, 0x77, sizeof(waiting_octets));
+	if (kv_ok(k, !kv_post(ep, &send), "send"))
+		gives(k, resize(ep, 40, 16), 0, "more");
+	memset(waiting_octets, 0, sizeof(waiting_octets));
+}
+
+/* A request that waits for a connection moves with the octets it came with. */
+static void qp_resize_inline(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) {
+		.inline_data = sizeof(waiting_octets),
+		.prepare = wait_and_resize });
+	int i;
+
+	if (!p || !kv_want(k, p->b.rcq, 1, KV_OK) ||
+	    !kv_want(k, p->a.scq, 1, KV_OK))
+		return;
+	for (i = 0; i < waiting_sink->len; i++)
+		if (!kv_ok(k, ((u8 *)waiting_sink->va)[i] == 0x77,
+			   "octet %d is %#x", i, ((u8 *)waiting_sink->va)[i]))
+			return;
+}
+
 const struct kv_case kv_depth_cases[] = {
 	{ "depth-chains", "V-WR-5 V-WR-7", depth_chains },
 	{ "depth-flush", "V-WR-7 V-CQ-28", depth_flush },
 	{ "qp-resize", "V-QP-21 V-IMM-5", qp_resize },
 	{ "qp-resize-busy", "V-QP-21", qp_resize_busy },
+	{ "qp-resize-inline", "V-QP-21 V-WR-23", qp_resize_inline },
 	{ }
 };

@@ -180,11 +180,12 @@ impl<T: Copy> Posted<T> {
     pub(super) fn move_to(&mut self, to: &mut Self) -> Result {
         self.check_fits(to)?;
         to.slots = self.slots.clone();
-        while let Some((request, elements, _)) = self.front() {
+        while let Some((request, elements, octets)) = self.front() {
             let (request, used) = (*request, elements.len());
             let (slot, row) = (to.tail(), to.row(to.tail()));
             let room = to.elements.get_mut(row).unwrap_or(&mut []);
-            for (to, from) in room.iter_mut().zip(elements) {
+            // All of it: there may be octets in the place of elements.
+            for (to, from) in room.iter_mut().zip(octets) {
                 *to = *from;
             }
             if let Some(slot) = to.requests.get_mut(slot) {
