@@ -276,7 +276,7 @@ impl Qp {
 
     /// Whether nothing is left to do before the FIN: [`Qp::is_idle`], and the peer has answered even
     /// a Read that is no request's.
-    fn is_drained(&self, inner: &Inner) -> bool {
+    fn is_drained(self: &Arc<Self>, inner: &Inner) -> bool {
         self.is_idle(inner) && self.sq.lock().orq.outstanding() == 0
     }
 
