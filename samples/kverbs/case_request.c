@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Work requests of all kinds, lists of them, and slots in queues. */
 #include <linux/delay.h>
+#include <linux/slab.h>
 
 #include "kv.h"
 
@@ -266,6 +267,64 @@ static void key_zero_sink(struct kv *k)
 	key_zero(k, IB_WR_RDMA_READ, 0, 1);
 }
 
+/* Receives of as many elements as there can be, an octet each, filled at once. */
+#define PIECES 32
+#define MANY 240
+
+static void free_it(void *obj)
+{
+	kfree(obj);
+}
+
+static void receive_pieces(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) {
+		.depth = MANY, .recv_sge = PIECES });
+	struct kv_mem *from = p ? kv_mem(k, &p->a, MANY * PIECES, 0) : NULL;
+	struct kv_mem *to = from ? kv_mem(k, &p->b, MANY * PIECES, 0) : NULL;
+	struct {
+		struct ib_send_wr wr;
+		struct ib_sge sge;
+	} *send = to ? kcalloc(MANY, sizeof(*send), GFP_KERNEL) : NULL;
+	struct ib_sge sge[PIECES];
+	int n, i, rv = 0;
+
+	if (!kv_ok(k, !!send, "no memory") || !kv_own(k, send, free_it))
+		return;
+	for (n = 0; n < MANY && !rv; n++) {
+		/* The last octet comes first. */
+		for (i = 0; i < PIECES; i++)
+			sge[i] = (struct ib_sge) {
+				to->addr + n * PIECES + PIECES - 1 - i, 1,
+				p->b.pd->local_dma_lkey };
+		rv = ib_post_recv(p->b.qp, &(struct ib_recv_wr) {
+			.wr_id = n, .sg_list = sge, .num_sge = PIECES }, NULL);
+		for (i = 0; i < PIECES; i++)
+			((u8 *)from->va)[n * PIECES + i] = n * 7 + i;
+		send[n].sge = (struct ib_sge) { from->addr + n * PIECES, PIECES,
+						p->a.pd->local_dma_lkey };
+		send[n].wr = (struct ib_send_wr) {
+			.next = n + 1 < MANY ? &send[n + 1].wr : NULL,
+			.wr_id = n, .sg_list = &send[n].sge, .num_sge = 1,
+			.opcode = IB_WR_SEND,
+			.send_flags = IB_SEND_SIGNALED };
+	}
+	if (!kv_ok(k, !rv, "posting receives: %d", rv))
+		return;
+	rv = ib_post_send(p->a.qp, &send[0].wr, NULL);
+	if (!kv_ok(k, !rv, "posting sends: %d", rv))
+		return;
+	for (n = 0; n < MANY; n++)
+		if (!kv_want(k, p->b.rcq, n, KV_OK) ||
+		    !kv_want(k, p->a.scq, n, KV_OK))
+			return;
+	for (i = 0; i < MANY * PIECES; i++)
+		if (!kv_ok(k, ((u8 *)to->va)[i] ==
+			   (u8)(i / PIECES * 7 + PIECES - 1 - i % PIECES),
+			   "octet %d is %#x", i, ((u8 *)to->va)[i]))
+			return;
+}
+
 const struct kv_case kv_request_cases[] = {
 	{ "all-kinds", "V-WR-1 V-WR-15", all_kinds },
 	{ "bad-kinds", "V-WR-2 V-WR-3 V-IMM-11", bad_kinds },
@@ -278,5 +337,6 @@ const struct kv_case kv_request_cases[] = {
 	{ "srq-post", "V-SRQ-8 V-IMM-14", srq_post },
 	{ "key-zero-write", "V-STAG0-8", key_zero_write },
 	{ "key-zero-sink", "V-STAG0-8", key_zero_sink },
+	{ "receive-pieces", "V-RNIC-10", receive_pieces },
 	{ }
 };

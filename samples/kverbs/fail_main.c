@@ -10,12 +10,19 @@
  * while `times` is not 0, one fails without being made. `last` names it, `fired`
  * says how often each did; what is written to `only` is the name of the one that
  * counts, or empty.
+ *
+ * With `hold` for a number the call is mutex_lock(), in a work item, and waits,
+ * `held` being 1, until that becomes 0 or 20 seconds are over.
  */
 #include <linux/atomic.h>
 #include <linux/debugfs.h>
+#include <linux/delay.h>
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
 #include <linux/seq_file.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -25,13 +32,14 @@
 struct point {
 	struct kprobe probe;
 	long answer;
+	bool hold;
 	atomic_t fired;
 };
 
 static char *calls[MOST];
 static int count;
 module_param_array(calls, charp, &count, 0);
-MODULE_PARM_DESC(calls, "functions, each with what it answers instead: NAME:NUMBER");
+MODULE_PARM_DESC(calls, "functions, each with what it answers instead: NAME:NUMBER, or NAME:hold");
 static ulong start, end;
 module_param(start, ulong, 0);
 MODULE_PARM_DESC(start, "where the code of the caller begins");
@@ -41,12 +49,25 @@ MODULE_PARM_DESC(end, "where it ends");
 static struct point points[MOST];
 static struct dentry *dir;
 static atomic_t space = ATOMIC_INIT(0), times = ATOMIC_INIT(0);
+static atomic_t held = ATOMIC_INIT(0), waiting = ATOMIC_INIT(0);
 static struct kprobe *last;
 static struct point *only;
 
 /* Run instead of the function: leaves all registers as they are. */
 static noinline notrace void return_only(void)
 {
+}
+
+/* Run instead of mutex_lock(). */
+static noinline notrace void lock_later(struct mutex *mutex)
+{
+	int left = 1000;
+
+	atomic_set(&held, 1);
+	while (atomic_read(&held) && left--)
+		msleep(20);
+	mutex_lock(mutex);
+	atomic_dec(&waiting);
 }
 
 /* At the first instruction: the return address is on top of the stack. */
@@ -60,10 +81,17 @@ static int before(struct kprobe *probe, struct pt_regs *regs)
 		return 0;
 	if (!atomic_read(&times) || caller < start || caller >= end)
 		return 0;
+	if (point->hold && !(current->flags & PF_WQ_WORKER))
+		return 0;
 	if (atomic_dec_return(&space) >= 0 || !atomic_add_unless(&times, -1, 0))
 		return 0;
 	WRITE_ONCE(last, probe);
 	atomic_inc(&point->fired);
+	if (point->hold) {
+		atomic_inc(&waiting);
+		regs->ip = (unsigned long)lock_later;
+		return 1;
+	}
 	regs->ax = point->answer;
 	regs->ip = (unsigned long)return_only;
 	return 1;
@@ -122,7 +150,7 @@ static const struct file_operations only_fops = {
 	.write = only_write,
 };
 
-/* NAME:NUMBER, cut in two. */
+/* NAME:NUMBER or NAME:hold, cut in two. */
 static int parse(struct point *p, char *text)
 {
 	char *number = strchr(text, ':');
@@ -133,7 +161,8 @@ static int parse(struct point *p, char *text)
 	p->probe.symbol_name = text;
 	p->probe.pre_handler = before;
 	p->probe.post_handler = after;
-	return kstrtol(number, 0, &p->answer);
+	p->hold = !strcmp(number, "hold");
+	return p->hold ? 0 : kstrtol(number, 0, &p->answer);
 }
 
 static void unregister(int n)
@@ -161,6 +190,7 @@ static int __init fail_init(void)
 	dir = debugfs_create_dir(KBUILD_MODNAME, NULL);
 	debugfs_create_atomic_t("space", 0600, dir, &space);
 	debugfs_create_atomic_t("times", 0600, dir, &times);
+	debugfs_create_atomic_t("held", 0600, dir, &held);
 	debugfs_create_file("last", 0400, dir, NULL, &last_fops);
 	debugfs_create_file("only", 0200, dir, NULL, &only_fops);
 	debugfs_create_file("fired", 0400, dir, NULL, &fired_fops);
@@ -171,6 +201,11 @@ static void __exit fail_exit(void)
 {
 	debugfs_remove(dir);
 	unregister(count);
+	atomic_set(&held, 0);
+	while (atomic_read(&waiting))
+		msleep(20);
+	/* Who waited has left this code. */
+	synchronize_rcu_tasks();
 }
 
 module_init(fail_init);

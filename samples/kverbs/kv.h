@@ -94,6 +94,7 @@ struct kv_opts {
 	struct ib_pd *pd;		/* of both ends (one of each's own) */
 	struct ib_cq *cq;		/* of both ends (two of each's own) */
 	u32 inline_data;
+	u32 recv_sge;			/* elements of a receive (2) */
 	u8 depth_reads;			/* IRD and ORD (4) */
 	bool no_reads;			/* ORD 0 */
 	bool srq;			/* end b receives by an SRQ */

@@ -112,7 +112,7 @@ static int ep_setup(struct kv_ep *ep)
 		.sq_sig_type = o->all_signaled ? IB_SIGNAL_ALL_WR :
 						 IB_SIGNAL_REQ_WR,
 		.cap = { .max_send_wr = o->depth, .max_recv_wr = o->depth,
-			 .max_send_sge = 3, .max_recv_sge = 2,
+			 .max_send_sge = 3, .max_recv_sge = o->recv_sge ?: 2,
 			 .max_inline_data = o->inline_data },
 	};
 	int rv;

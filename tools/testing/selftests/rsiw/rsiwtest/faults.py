@@ -8,6 +8,7 @@ controls are exact: `space` things pass, then `times` fail.
 
 import contextlib
 import os
+import re
 
 from .core import Fail
 from .machine import LOCAL
@@ -27,6 +28,8 @@ ALLOCATIONS = {"should_failslab": ENOMEM, "should_fail_alloc_page": 1}
 
 # Our own module (samples/kverbs) makes these fail, which is what they answer.
 CALLS = "rsiw_fail"
+# This one too; it counts.
+WATCH = "rsiw_watch"
 ENOBUFS, ENOTCONN, EFAULT = -105, -107, -14
 ANSWERS = {
     "sock_create_kern": ENOBUFS,
@@ -100,8 +103,35 @@ def text_of(module):
     return min(mine), (max(mine) | 0xfff) + 1
 
 
+def has(name):
+    """Whether the kernel has this function."""
+    return any(n == name and not where for _, n, where in symbols())
+
+
+def text_like(module, pattern):
+    """The addresses of a module's functions with such names: where the first
+    begins and the last ends."""
+    mine = sorted((a, n) for a, n, where in symbols()
+                  if where == ["[%s]" % module] and not n.startswith("__pfx"))
+    found = [i for i, (_, n) in enumerate(mine) if re.search(pattern, n)]
+    if not found:
+        raise Fail("no function is %s" % pattern)
+    behind = [a for a, _ in mine[found[-1] + 1:] if a > mine[found[-1]][0]]
+    return mine[found[0]][0], (behind or [mine[-1][0] | 0xfff])[0]
+
+
+def address(module, pattern):
+    """Where the one function of a module with such a name begins."""
+    found = [a for a, n, where in symbols()
+             if where == ["[%s]" % module] and re.search(pattern, n)
+             and not n.startswith("__pfx")]
+    if len(found) != 1:
+        raise Fail("%d functions are %s" % (len(found), pattern))
+    return found[0]
+
+
 def function(name):
-    """The same of a function of the kernel."""
+    """The same as `text_of` of a function of the kernel."""
     all_of_them = sorted((a, n) for a, n, where in symbols() if not where)
     for i, (start, known) in enumerate(all_of_them[:-1]):
         if known == name:
@@ -136,11 +166,23 @@ def failures(kind, where, depth=DEEP):
 
 
 @contextlib.contextmanager
-def failing_calls(where):
-    """Failures of the driver's calls, made within an address range."""
+def failing_calls(where, answers=None):
+    """Failures of the driver's calls, made within an address range; `answers`
+    are others than ANSWERS."""
+    answers = answers or ANSWERS
     sh("modprobe", CALLS, "start=%#x" % where[0], "end=%#x" % where[1],
-       "calls=" + ",".join("%s:%d" % pair for pair in ANSWERS.items()))
+       "calls=" + ",".join("%s:%s" % pair for pair in answers.items()))
     try:
         yield Failures("%s/%s" % (DEBUGFS, CALLS))
     finally:
         sh("modprobe", "-r", CALLS)
+
+
+@contextlib.contextmanager
+def watched(each, since):
+    """Counts, in softirq, the calls of one function after those of another."""
+    sh("modprobe", WATCH, "each=%#x" % each, "since=%#x" % since)
+    try:
+        yield lambda name: int(LOCAL.read("%s/%s/%s" % (DEBUGFS, WATCH, name)))
+    finally:
+        sh("modprobe", "-r", WATCH)

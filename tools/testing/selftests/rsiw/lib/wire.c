@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A peer without verbs, see wire.h. */
+#include "wire.h"
+
+#include "rsiw_ep.h"
+
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define REQUEST "MPA ID Req Frame"
+#define KEY_LEN 16
+#define FRAME_LEN 20
+#define CRC_FLAG 0x40
+
+static uint32_t crc32c(const uint8_t *data, size_t len)
+{
+	uint32_t crc = ~0u;
+
+	while (len--) {
+		crc ^= *data++;
+		for (int i = 0; i < 8; i++)
+			crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+	}
+	return ~crc;
+}
+
+static uint8_t *put(uint8_t *to, uint64_t value, int octets)
+{
+	while (octets--)
+		*to++ = value >> 8 * octets;
+	return to;
+}
+
+int wire_connect(const char *addr, uint16_t port)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET,
+				   .sin_port = htons(port) };
+	uint8_t frame[FRAME_LEN] = REQUEST;
+	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0, "socket: %m");
+	CHECK(inet_pton(AF_INET, addr, &sin.sin_addr) == 1, "address");
+	CHECK(!connect(fd, (struct sockaddr *)&sin, sizeof(sin)),
+	      "connect to %s port %u: %m", addr, port);
+	CHECK_SYS(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)));
+	frame[KEY_LEN] = CRC_FLAG;
+	frame[KEY_LEN + 1] = 1;
+	put(frame + KEY_LEN + 2, 0, 2);
+	wire_send(fd, frame, sizeof(frame));
+	return fd;
+}
+
+/* Whether so many octets came. */
+static bool take(int fd, void *to, size_t len, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	uint8_t *at = to;
+	ssize_t n;
+
+	while (len) {
+		if (poll(&p, 1, ms) <= 0)
+			return false;
+		n = recv(fd, at, len, 0);
+		if (n <= 0)
+			return false;
+		at += n;
+		len -= n;
+	}
+	return true;
+}
+
+void wire_reply(int fd)
+{
+	uint8_t frame[FRAME_LEN], rest[512];
+	size_t len;
+
+	CHECK(take(fd, frame, sizeof(frame), EP_EVENT_MS), "no Reply");
+	len = frame[KEY_LEN + 2] << 8 | frame[KEY_LEN + 3];
+	CHECK(len <= sizeof(rest) && take(fd, rest, len, EP_EVENT_MS),
+	      "private data of %zu octets", len);
+}
+
+/* Adds what MPA wants around an ULPDU, which is in its place already. */
+static size_t frame(uint8_t *out, size_t ulpdu)
+{
+	size_t len = 2 + ulpdu, pad = -len & 3;
+	uint32_t crc;
+
+	put(out, ulpdu, 2);
+	memset(out + len, 0, pad);
+	len += pad;
+	crc = crc32c(out, len);
+	/* Low octet first, unlike everything else. */
+	for (int i = 0; i < 4; i++)
+		out[len++] = crc >> 8 * i;
+	return len;
+}
+
+size_t wire_tagged(uint8_t *out, enum wire_opcode opcode, uint32_t stag,
+		   uint64_t to, const void *payload, size_t len)
+{
+	uint8_t *at = out + 2;
+
+	at = put(at, 0xc1, 1);
+	at = put(at, 0x40 | opcode, 1);
+	at = put(at, stag, 4);
+	at = put(at, to, 8);
+	memcpy(at, payload, len);
+	return frame(out, at - out - 2 + len);
+}
+
+size_t wire_untagged(uint8_t *out, enum wire_opcode opcode, uint32_t qn,
+		     uint32_t msn, const void *payload, size_t len)
+{
+	uint8_t *at = out + 2;
+
+	at = put(at, 0x41, 1);
+	at = put(at, 0x40 | opcode, 1);
+	at = put(at, 0, 4);
+	at = put(at, qn, 4);
+	at = put(at, msn, 4);
+	at = put(at, 0, 4);
+	memcpy(at, payload, len);
+	return frame(out, at - out - 2 + len);
+}
+
+size_t wire_read(uint8_t *out, uint32_t msn, uint32_t len, uint32_t stag,
+		 uint64_t to)
+{
+	uint8_t request[28], *at = request;
+
+	at = put(at, 0x1234, 4);
+	at = put(at, 0, 8);
+	at = put(at, len, 4);
+	at = put(at, stag, 4);
+	put(at, to, 8);
+	return wire_untagged(out, WIRE_READ_REQUEST, 1, msn, request,
+			     sizeof(request));
+}
+
+void wire_send(int fd, const void *data, size_t len)
+{
+	const uint8_t *at = data;
+	ssize_t n;
+
+	while (len) {
+		n = send(fd, at, len, MSG_NOSIGNAL);
+		CHECK(n > 0, "send: %m");
+		at += n;
+		len -= n;
+	}
+}
+
+size_t wire_fpdu(int fd, uint8_t *ulpdu, int ms)
+{
+	uint8_t head[2], rest[8];
+	size_t len;
+
+	if (!take(fd, head, sizeof(head), ms))
+		return 0;
+	len = head[0] << 8 | head[1];
+	if (!take(fd, ulpdu, len, ms) || !take(fd, rest, (-(2 + len) & 3) + 4, ms))
+		return 0;
+	return len;
+}

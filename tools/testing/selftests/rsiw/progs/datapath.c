@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * datapath: what happens between a request and its completion where TCP or
+ * memory fail, where much ends at once, and where one connection of a QP
+ * follows the other. The caller sets up what fails, waits or is traced (see
+ * tests/t62_datapath.py); the controls are those of samples/kverbs/fail_main.c.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "both.h"
+#include "parts.h"
+#include "rsiw_opt.h"
+#include "wire.h"
+
+static const char usage[] =
+"usage: datapath --step NAME [options]\n"
+"One of refused, starved, starved-for-ever, stale-fin, stale-terminate, ends, tiny.\n"
+"  --step NAME          what to do\n"
+"  --dir DIR            controls of what fails\n"
+"  --limit SECONDS      watchdog (120)\n"
+USAGE_WHERE;
+
+#define LEN 65536
+/* Requests behind a Read. */
+#define ENDS 4096
+/* FPDUs without payload, in one write. */
+#define TINY 20000
+/* More often than this no work item may look for memory. */
+#define TRIES 200
+
+static struct ep_where w = { .addr = "127.0.0.1", .port = 18860 };
+static struct ep_listener l;
+static const char *dir;
+static char *mem;
+static uint8_t wire[LEN + WIRE_EXTRA + 64];
+
+/* ---- controls ----------------------------------------------------------- */
+
+static int control(const char *name, int mode)
+{
+	char path[256];
+	int fd;
+
+	CHECK(dir, "--dir is missing");
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, mode | O_CLOEXEC);
+	CHECK(fd >= 0, "%s: %m", path);
+	return fd;
+}
+
+static void set(const char *name, unsigned int value)
+{
+	int fd = control(name, O_WRONLY);
+
+	CHECK(dprintf(fd, "%u", value) > 0, "write to %s: %m", name);
+	close(fd);
+}
+
+static unsigned int get(const char *name)
+{
+	char text[16] = "";
+	int fd = control(name, O_RDONLY);
+
+	CHECK(read(fd, text, sizeof(text) - 1) > 0, "read %s: %m", name);
+	close(fd);
+	return atoi(text);
+}
+
+/* After `pass` calls the next `times` fail, or wait. */
+static void arm(unsigned int pass, unsigned int times)
+{
+	set("space", pass);
+	set("times", times);
+}
+
+/* The watchdog ends what does not come. */
+static void wait_for(const char *name, unsigned int value)
+{
+	ep_phase("%s to become %u", name, value);
+	while (get(name) != value)
+		usleep(1000);
+}
+
+/* ---- connections -------------------------------------------------------- */
+
+static const struct ep_attr plain = { .send_wr = 16, .recv_wr = 16,
+				      .ird = 4, .ord = 4 };
+
+/* A connection of ours with a peer by hand, which has sent nothing yet. */
+static int accepted(struct ep *e, const struct ep_attr *attr)
+{
+	int fd = wire_connect(w.addr, l.port);
+
+	ep_accept(e, &l, attr);
+	wire_reply(fd);
+	return fd;
+}
+
+/* The same for a QP that has had another connection; gives its id. */
+static int accepted_again(struct ep *e, struct rdma_cm_id **id)
+{
+	struct rdma_conn_param param = e->param;
+	int fd = wire_connect(w.addr, l.port);
+
+	*id = ep_expect(l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	param.qp_num = e->id->qp->qp_num;
+	CHECK_SYS(rdma_accept(*id, &param));
+	CHECK(ep_expect(l.ec, RDMA_CM_EVENT_ESTABLISHED) == *id, "another id");
+	wire_reply(fd);
+	return fd;
+}
+
+static void expect_wc(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc;
+
+	if (!expect(ep_poll(cq, &wc, EP_EVENT_MS), "no completion of %lu", id))
+		return;
+	expect(wc.wr_id == id && wc.status == status,
+	       "completion of %lu, %s, instead of %lu, %s", wc.wr_id,
+	       ibv_wc_status_str(wc.status), id, ibv_wc_status_str(status));
+}
+
+/* ---- steps -------------------------------------------------------------- */
+
+/* TCP refuses a batch, and the reset of the connection takes its time. */
+static void refused(void)
+{
+	struct ibv_mr *mr;
+	struct both b;
+	uint64_t id;
+
+	part("requests of a batch that TCP refused are flushed");
+	both_connect(&b, &l, &w, &plain, &plain);
+	mr = ep_reg(&b.a, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
+	arm(0, 2);
+	for (id = 1; id <= 4; id++)
+		CHECK(!ep_post_send(&b.a, id, IBV_WR_SEND, mem, 64, mr->lkey, 0, 0),
+		      "post");
+	expect(!get("times"), "nothing failed");
+	CHECK_SYS(to_state(b.a.id->qp, IBV_QPS_ERR));
+	for (id = 1; id <= 4; id++)
+		expect_wc(b.a.scq, id, IBV_WC_WR_FLUSH_ERR);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	both_destroy(&b);
+}
+
+/* An FPDU in two pieces, and no memory to put it together. */
+static void starved(bool for_ever)
+{
+	char text[] = "twice as long as it looks";
+	struct ibv_mr *mr;
+	unsigned int left;
+	struct ep e;
+	size_t len;
+	int fd;
+
+	part("no memory to receive with, %s", for_ever ? "for ever" : "for a while");
+	fd = accepted(&e, &plain);
+	mr = ep_reg(&e, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
+	CHECK_SYS(ep_post_recv(&e, 1, mem, LEN, mr->lkey));
+	/* A whole one first: before it there may be no Terminate. */
+	wire_send(fd, wire, wire_tagged(wire, WIRE_WRITE, 1, 0, "", 0));
+	arm(0, for_ever ? 1000000000 : 5);
+	len = wire_untagged(wire, WIRE_SEND, 0, 1, text, sizeof(text));
+	wire_send(fd, wire, len / 2);
+	if (for_ever) {
+		expect(wait_state(e.id->qp, IBV_QPS_SQE, 2 * EP_EVENT_MS) ==
+		       IBV_QPS_SQE, "the stream goes on");
+		left = get("times");
+		expect(left >= 1000000000 - TRIES, "memory was asked for %u times",
+		       1000000000 - left);
+		CHECK_SYS(shutdown(fd, SHUT_WR));
+		expect_wc(e.rcq, 1, IBV_WC_WR_FLUSH_ERR);
+	} else {
+		wait_for("times", 0);
+		wire_send(fd, wire + len / 2, len - len / 2);
+		expect_wc(e.rcq, 1, IBV_WC_SUCCESS);
+		expect(!memcmp(mem, text, sizeof(text)), "other octets");
+	}
+	set("times", 0);
+	close(fd);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	ep_destroy(&e);
+}
+
+/*
+ * What the work item has found out about a connection waits for the QP's mutex
+ * while that gets another connection.
+ */
+static void stale(bool terminate)
+{
+	uint8_t code[4] = { 0 };
+	struct ibv_mr *mr;
+	struct rdma_cm_id *id;
+	struct ep e;
+	size_t len;
+	int fd, first;
+
+	part("%s of an earlier connection", terminate ? "the Terminate" : "the FIN");
+	first = accepted(&e, &plain);
+	mr = ep_reg(&e, mem, LEN, IBV_ACCESS_REMOTE_READ);
+	/* The mutex is taken to find the socket, too, if it is looked at. */
+	arm(terminate ? 0 : 1, 1);
+	if (terminate) {
+		len = wire_untagged(wire, WIRE_TERMINATE, 2, 1, code,
+				    sizeof(code));
+		wire_send(first, wire, len);
+	} else {
+		CHECK_SYS(shutdown(first, SHUT_WR));
+	}
+	wait_for("held", 1);
+	CHECK_SYS(to_state(e.id->qp, IBV_QPS_ERR));
+	CHECK_SYS(to_state(e.id->qp, IBV_QPS_RESET));
+	CHECK_SYS(to_state(e.id->qp, IBV_QPS_INIT));
+	fd = accepted_again(&e, &id);
+	set("held", 0);
+	/* One so large is answered by the work item that waited. */
+	len = wire_read(wire, 1, 32768, mr->rkey, (uintptr_t)mem);
+	wire_send(fd, wire, len);
+	expect(wire_fpdu(fd, wire, EP_EVENT_MS) > 14, "no Read Response");
+	expect(wait_state(e.id->qp, IBV_QPS_RTS, 0) == IBV_QPS_RTS,
+	       "the new connection ends");
+	close(fd);
+	close(first);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	CHECK_SYS(to_state(e.id->qp, IBV_QPS_ERR));
+	CHECK_SYS(rdma_destroy_id(id));
+	ep_destroy(&e);
+}
+
+/* Many Writes end with the Read in front of them. */
+static void ends(void)
+{
+	const struct ep_attr deep = { .send_wr = ENDS + 1, .recv_wr = 1,
+				      .ird = 4, .ord = 4 };
+	unsigned int id, writes = 0;
+	struct ibv_mr *mr;
+	struct ep e;
+	size_t len;
+	int fd;
+
+	part("%u Writes behind a Read end in order", ENDS);
+	fd = accepted(&e, &deep);
+	mr = ep_reg(&e, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
+	/* Who accepts may not begin. */
+	wire_send(fd, wire, wire_tagged(wire, WIRE_WRITE, 1, 0, "", 0));
+	CHECK(!ep_post_send(&e, 0, IBV_WR_RDMA_READ, mem, 8, mr->lkey, 0, 1),
+	      "post");
+	for (id = 1; id <= ENDS; id++)
+		CHECK(!ep_post_send(&e, id, IBV_WR_RDMA_WRITE, mem, 8, mr->lkey,
+				    0, 1), "post %u", id);
+	/* All are on the way, so that only the Read keeps them. */
+	while (writes <= ENDS) {
+		len = wire_fpdu(fd, wire, EP_EVENT_MS);
+		CHECK(len, "no more after %u FPDUs", writes);
+		writes++;
+	}
+	len = wire_tagged(wire, WIRE_READ_RESPONSE, mr->lkey, (uintptr_t)mem,
+			  "response", 8);
+	wire_send(fd, wire, len);
+	for (id = 0; id <= ENDS; id++)
+		expect_wc(e.scq, id, IBV_WC_SUCCESS);
+	expect(!memcmp(mem, "response", 8), "other octets");
+	close(fd);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	ep_destroy(&e);
+}
+
+/* As many FPDUs as there can be in so many octets. */
+static void tiny(void)
+{
+	uint8_t *burst = malloc(TINY * 32), *at = burst;
+	struct ibv_mr *mr;
+	struct ep e;
+	size_t len;
+	int fd;
+
+	CHECK(burst, "memory");
+	part("%u FPDUs of nothing at once", TINY);
+	fd = accepted(&e, &plain);
+	mr = ep_reg(&e, mem, LEN, IBV_ACCESS_REMOTE_READ);
+	for (int i = 0; i < TINY; i++)
+		at += wire_tagged(at, WIRE_WRITE, 1, 0, "", 0);
+	wire_send(fd, burst, at - burst);
+	/* What is behind them is taken in, too. */
+	len = wire_read(wire, 1, 16, mr->rkey, (uintptr_t)mem);
+	wire_send(fd, wire, len);
+	expect(wire_fpdu(fd, wire, 3 * EP_EVENT_MS) == 14 + 16,
+	       "no Read Response");
+	close(fd);
+	free(burst);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	ep_destroy(&e);
+}
+
+int main(int argc, char **argv)
+{
+	const char *step = NULL;
+	unsigned int seconds = 120;
+	const struct opt table[] = {
+		{ "step", .str = &step },
+		{ "dir", .str = &dir },
+		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
+		{ }
+	};
+
+	opt_parse(argc, argv, usage, &w, table);
+	CHECK(step, "--step is missing");
+	ep_watchdog(seconds);
+	mem = ep_pages(LEN);
+	ep_listen(&l, w.addr, w.port, 16);
+	if (!strcmp(step, "refused"))
+		refused();
+	else if (!strcmp(step, "starved"))
+		starved(false);
+	else if (!strcmp(step, "starved-for-ever"))
+		starved(true);
+	else if (!strcmp(step, "stale-fin"))
+		stale(false);
+	else if (!strcmp(step, "stale-terminate"))
+		stale(true);
+	else if (!strcmp(step, "ends"))
+		ends();
+	else if (!strcmp(step, "tiny"))
+		tiny();
+	else
+		DIE("no step %s", step);
+	ep_unlisten(&l);
+	return parts_end();
+}

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The data path where something fails, waits, or comes in masses.
+
+What is made to fail or to wait, and what is counted, is done by our own modules
+(samples/kverbs): the programs only say when.
+"""
+
+from rsiwtest.core import Fail, test
+from rsiwtest.faults import (CALLS, WATCH, address, failing_calls, has, text_like,
+                             text_of, watched)
+from rsiwtest.kverbs import complaint, loaded
+
+# What TCP and its reset answer when they do nothing.
+REFUSED = {"tcp_sendmsg_locked": -12, "tcp_abort": 0}
+STARVED = {"rust_helper_kvrealloc_node_align": 0}
+# As programs and kernels with lock debugging call it.
+LOCKS = ("mutex_lock_nested", "mutex_lock")
+
+# Called for each segment, each end of a request, and once for what TCP has.
+FPDU = r"2qp2rx.*RxState4fpdu$"
+END = r"2qp8complete.*13complete_work$"
+WORK = r"2qp4work.*(WorkItem3run|3act)$"
+READY = r"9Callbacks.*6StreamE10data_ready"
+
+# What one softirq may do (qp/budget.rs): this much, and a last FPDU or request.
+MOST_FPDUS = 256 * 1024 // 512 + 1
+MOST_WITH_PIECES = 256 * 1024 // (512 + 32 * 256) + 1
+MOST_ENDS = 256
+# The case of a kernel consumer that has them.
+PIECES = "receive-pieces"
+
+
+def step(t, name, answers, where=None):
+    """A step of the program, in which calls of the driver fail or wait."""
+    t.need_module(CALLS)
+    where = where or text_of(t.env.module)
+    with failing_calls(where, answers) as failing:
+        t.parts("datapath", t.topo.loopback, "--step", name, "--dir",
+                failing.dir)
+
+
+def count(t, pattern, most, run):
+    """What is run calls a function at most so often in one softirq."""
+    t.need_module(WATCH)
+    module = t.env.module
+    with watched(address(module, pattern), address(module, READY)) as seen:
+        run()
+        with t.sub("at most %d in one softirq" % most):
+            if not seen("total"):
+                raise Fail("nothing was done in softirq")
+            if seen("most") > most:
+                raise Fail("%d" % seen("most"))
+
+
+@test("path-refused", only_type="rsiw")
+def refused(t):
+    """Requests of a batch that TCP refuses do not complete as if it had not."""
+    step(t, "refused", REFUSED)
+
+
+@test("path-starved", cost=15, only_type="rsiw")
+def starved(t):
+    """No memory to receive with: the stream waits, and does not wait for ever."""
+    step(t, "starved", STARVED)
+    step(t, "starved-for-ever", STARVED)
+
+
+@test("path-stale", cost=5, only_type="rsiw")
+def stale(t):
+    """What was seen of one connection is not taken for the next one's."""
+    lock = next(name for name in LOCKS if has(name))
+    for name in ("stale-fin", "stale-terminate"):
+        step(t, name, {lock: "hold"}, text_like(t.env.module, WORK))
+
+
+@test("path-ends", cost=5, only_type="rsiw")
+def ends(t):
+    """Thousands of requests that end at once are not completed in softirq."""
+    count(t, END, MOST_ENDS, lambda: t.parts(
+        "datapath", t.topo.loopback, "--step", "ends"))
+
+
+@test("path-tiny", cost=5, only_type="rsiw")
+def tiny(t):
+    """Thousands of FPDUs in one piece are not all taken in in softirq."""
+    count(t, FPDU, MOST_FPDUS, lambda: t.parts(
+        "datapath", t.topo.loopback, "--step", "tiny"))
+
+
+@test("path-pieces", cost=5, only_type="rsiw")
+def pieces(t):
+    """Receives of many elements are not all filled in softirq."""
+    def run():
+        with t.sub("V-RNIC-10 receives of 32 elements"):
+            error = complaint(PIECES)
+            if error:
+                raise Fail(error)
+
+    with loaded(t):
+        count(t, FPDU, MOST_WITH_PIECES, run)
