@@ -117,10 +117,15 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
 
     /// Goes on in the storage of `other`, in which nothing is noted, if that is larger. Tokens stay
     /// good. `other` gets the old storage.
-    pub(crate) fn swap_if_larger(&mut self, other: &mut Self) {
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if something is noted in `other`, for which there is no room; nothing has changed.
+    pub(crate) fn swap_if_larger(&mut self, other: &mut Self) -> Result<(), Full> {
         if other.ring.capacity() > self.ring.capacity() {
-            self.ring.swap_slots(&mut other.ring);
+            self.ring.swap_slots(&mut other.ring)?;
         }
+        Ok(())
     }
 
     /// Takes the oldest work request out, if it has ended.

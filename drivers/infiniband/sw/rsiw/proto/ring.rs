@@ -68,8 +68,9 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
             return Err(Full);
         }
         let at = self.slot(self.len);
+        let len = self.len.checked_add(1).ok_or(Full)?;
         *self.slots.get_mut(at).ok_or(Full)? = entry;
-        self.len = self.len.saturating_add(1);
+        self.len = len;
         Ok(())
     }
 
@@ -93,8 +94,8 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
     /// Takes the oldest entry out.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let entry = *self.get(0)?;
+        self.len = self.len.checked_sub(1)?;
         self.head = self.slot(1);
-        self.len = self.len.saturating_sub(1);
         Some(entry)
     }
 
@@ -104,12 +105,20 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
         self.len = 0;
     }
 
-    /// Moves all entries to `to`, which is empty and no smaller, and takes its place.
-    pub(crate) fn swap_slots(&mut self, to: &mut Self) {
+    /// Moves all entries to `to` and takes its place.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if they do not fit; nothing has changed.
+    pub(crate) fn swap_slots(&mut self, to: &mut Self) -> Result<(), Full> {
+        let all = self.len.checked_add(to.len).ok_or(Full)?;
+        if all > to.capacity() {
+            return Err(Full);
+        }
         while let Some(entry) = self.pop() {
-            // There is room.
-            let _ = to.push(entry);
+            to.push(entry)?;
         }
         core::mem::swap(self, to);
+        Ok(())
     }
 }

@@ -149,7 +149,12 @@ pub(crate) struct Rx {
 }
 
 /// What a segment means, with its number of header octets.
-type Parsed = Result<(usize, Action), TermError>;
+type Parsed = Result<(u16, Action), TermError>;
+
+// CAST: 14, 18 and 46.
+const TAGGED_LEN: u16 = ddp::TAGGED_LEN as u16;
+const UNTAGGED_LEN: u16 = ddp::UNTAGGED_LEN as u16;
+const REQUEST_LEN: u16 = (ddp::UNTAGGED_LEN + READ_REQUEST_LEN) as u16;
 
 impl Rx {
     /// The state of a new connection. `rtr` is `conn::Params::expect_rtr`: the ready-to-receive
@@ -210,9 +215,11 @@ impl Rx {
         match result {
             Ok((header_len, action)) => {
                 self.stopped = matches!(action, Action::Terminate { .. });
-                // CAST: a header has at most 46 octets.
-                let header_len = header_len as u16;
-                let payload_len = ulpdu_len.saturating_sub(header_len);
+                // Only a defect of this driver would take more for the header than there is.
+                let payload_len = ulpdu_len.checked_sub(header_len).ok_or_else(|| {
+                    self.stopped = true;
+                    TermError::LocalCatastrophic
+                })?;
                 Ok(Segment {
                     header_len,
                     payload_len,
@@ -262,7 +269,7 @@ impl Rx {
                 }
                 let terminate = Received::parse(rest);
                 Ok((
-                    ddp::UNTAGGED_LEN,
+                    UNTAGGED_LEN,
                     Action::Terminate {
                         code: terminate.map_or(0, |t| t.code),
                         read: terminate.and_then(|t| t.refused_read()),
@@ -278,7 +285,7 @@ impl Rx {
         let to = TaggedOffset(h.to.get());
         let last = h.control.last();
         if opcode == Opcode::ReadResponse {
-            return Ok((ddp::TAGGED_LEN, Action::ReadResponse { stag, to, last }));
+            return Ok((TAGGED_LEN, Action::ReadResponse { stag, to, last }));
         }
         if len > 0 && !limits.write {
             return Err(TermError::TaggedNotAssociated);
@@ -286,7 +293,7 @@ impl Rx {
         if wraps(to, len) {
             return Err(TermError::TaggedWrap);
         }
-        Ok((ddp::TAGGED_LEN, Action::Write { stag, to, last }))
+        Ok((TAGGED_LEN, Action::Write { stag, to, last }))
     }
 
     fn send(&mut self, opcode: Opcode, h: &Untagged, len: u32) -> Parsed {
@@ -314,12 +321,12 @@ impl Rx {
             self.open = Some(Open { opcode, mo: end });
         }
         if self.first && self.rtr.send && last && len == 0 && opcode == Opcode::Send {
-            return Ok((ddp::UNTAGGED_LEN, Action::Ignore));
+            return Ok((UNTAGGED_LEN, Action::Ignore));
         }
         let invalidate = opcode.invalidates().then(|| Stag(h.invalidate.get()));
         let solicited = opcode.solicited();
         Ok((
-            ddp::UNTAGGED_LEN,
+            UNTAGGED_LEN,
             Action::Send {
                 msn,
                 mo,
@@ -363,14 +370,12 @@ impl Rx {
             return Err(TermError::RemoteWrap);
         }
         self.read_msn = msn.next();
-        Ok((
-            ddp::UNTAGGED_LEN.saturating_add(READ_REQUEST_LEN),
-            Action::ReadRequest { msn, request },
-        ))
+        Ok((REQUEST_LEN, Action::ReadRequest { msn, request }))
     }
 }
 
 /// Whether the last of `len` octets from `to` on lies beyond the end of the offsets (T-18).
 fn wraps(to: TaggedOffset, len: u32) -> bool {
-    len > 0 && to.checked_add(len.saturating_sub(1)).is_none()
+    let last = len.checked_sub(1);
+    last.is_some_and(|last| to.checked_add(last).is_none())
 }

@@ -34,10 +34,7 @@ use zerocopy::byteorder::big_endian::{
     U32,
     U64, //
 };
-use zerocopy::{
-    Immutable,
-    IntoBytes, //
-};
+use zerocopy::transmute;
 use zerocopy_derive::{
     Immutable,
     IntoBytes,
@@ -143,8 +140,8 @@ impl Tx {
         Message {
             kind,
             msn,
-            len,
             sent: 0,
+            left: len,
             done: false,
         }
     }
@@ -173,8 +170,10 @@ pub(crate) struct Frame {
 pub(crate) struct Message {
     kind: Kind,
     msn: Msn,
-    len: u32,
+    /// Octets of payload in the FPDUs made so far,
     sent: u32,
+    /// and those still to come.
+    left: u32,
     done: bool,
 }
 
@@ -187,8 +186,8 @@ impl Message {
                 to: TaggedOffset(0),
             },
             msn: Msn(0),
-            len: 0,
             sent: 0,
+            left: 0,
             done: true,
         }
     }
@@ -205,33 +204,34 @@ impl Message {
 
     /// Octets of payload still to come.
     pub(crate) const fn left(&self) -> u32 {
-        self.len.saturating_sub(self.sent)
+        self.left
     }
 
     /// Makes the next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`).
     ///
-    /// Writes the octets in front of the payload into `out`. `None` once the message is done. A
-    /// message of length zero is one FPDU (D-DDP-10).
+    /// Writes the octets in front of the payload into `out`. `None` once the message is done; of
+    /// one that is not, only a defect of this driver can make it. A message of length zero is one
+    /// FPDU (D-DDP-10).
     pub(crate) fn next(&mut self, mulpdu: u16, out: &mut [u8; MAX_HEADER]) -> Option<Frame> {
         if self.done {
             return None;
         }
-        let ddp_len = match self.kind {
-            Kind::Send { .. } => ddp::UNTAGGED_LEN,
-            Kind::ReadRequest(_) => ddp::UNTAGGED_LEN.wrapping_add(READ_REQUEST_LEN),
-            Kind::Write { .. } | Kind::ReadResponse { .. } => ddp::TAGGED_LEN,
+        let header_len = match self.kind {
+            Kind::Send { .. } => size_of::<UntaggedFpdu>(),
+            Kind::ReadRequest(_) => size_of::<ReadRequestFpdu>(),
+            Kind::Write { .. } | Kind::ReadResponse { .. } => size_of::<TaggedFpdu>(),
         };
-        // CAST: 14, 18 or 46.
-        let ddp_len = ddp_len as u16;
+        let ddp_len = u16::try_from(header_len.checked_sub(LEN_FIELD)?).ok()?;
         let room = mulpdu
             .clamp(fpdu::MIN_MULPDU, fpdu::MAX_MULPDU)
-            .saturating_sub(ddp_len);
-        let payload = u16::try_from(self.left()).map_or(room, |left| left.min(room));
+            .checked_sub(ddp_len)?;
+        let payload = u16::try_from(self.left).map_or(room, |left| left.min(room));
         let offset = self.sent;
-        let ulpdu_len = ddp_len.saturating_add(payload);
-        self.sent = offset.saturating_add(u32::from(payload));
-        self.done = self.sent >= self.len;
-        let header_len = self.header(offset, self.done, ulpdu_len, out);
+        let ulpdu_len = ddp_len.checked_add(payload)?;
+        self.sent = offset.checked_add(payload.into())?;
+        self.left = self.left.checked_sub(payload.into())?;
+        self.done = self.left == 0;
+        *out = self.header(offset, self.done, ulpdu_len);
         Some(Frame {
             header_len,
             payload,
@@ -242,27 +242,38 @@ impl Message {
         })
     }
 
-    fn header(&self, offset: u32, last: bool, ulpdu_len: u16, out: &mut [u8; MAX_HEADER]) -> usize {
+    /// The front of an FPDU; what is behind it is zero.
+    fn header(&self, offset: u32, last: bool, ulpdu_len: u16) -> [u8; MAX_HEADER] {
         let len = U16::new(ulpdu_len);
-        let tagged = |opcode, stag: Stag, to: TaggedOffset| TaggedFpdu {
-            len,
-            ddp: Tagged {
-                control: ddp::Control::new(true, last),
-                rdmap: Control::new(opcode).0,
-                stag: U32::new(stag.0),
-                to: U64::new(to.0.wrapping_add(u64::from(offset))),
-            },
+        let tagged = |opcode, stag: Stag, to: TaggedOffset| {
+            transmute!(TaggedFront {
+                fpdu: TaggedFpdu {
+                    len,
+                    ddp: Tagged {
+                        control: ddp::Control::new(true, last),
+                        rdmap: Control::new(opcode).0,
+                        stag: U32::new(stag.0),
+                        to: U64::new(to.0.wrapping_add(u64::from(offset))),
+                    },
+                },
+                rest: [0; MAX_HEADER - size_of::<TaggedFpdu>()],
+            })
         };
-        let untagged = |opcode, invalidate: Option<Stag>, qn| UntaggedFpdu {
-            len,
-            ddp: Untagged {
-                control: ddp::Control::new(false, last),
-                rdmap: Control::new(opcode).0,
-                invalidate: U32::new(invalidate.unwrap_or_default().0),
-                qn: U32::new(qn),
-                msn: U32::new(self.msn.0),
-                mo: U32::new(offset),
-            },
+        let untagged = |opcode, invalidate: Option<Stag>, qn, request| {
+            transmute!(ReadRequestFpdu {
+                front: UntaggedFpdu {
+                    len,
+                    ddp: Untagged {
+                        control: ddp::Control::new(false, last),
+                        rdmap: Control::new(opcode).0,
+                        invalidate: U32::new(invalidate.unwrap_or_default().0),
+                        qn: U32::new(qn),
+                        msn: U32::new(self.msn.0),
+                        mo: U32::new(offset),
+                    },
+                },
+                request,
+            })
         };
         match self.kind {
             Kind::Send {
@@ -270,19 +281,13 @@ impl Message {
                 invalidate,
             } => {
                 let opcode = Opcode::send(solicited, invalidate.is_some());
-                put(out, &untagged(opcode, invalidate, qn::SEND))
+                untagged(opcode, invalidate, qn::SEND, [0; READ_REQUEST_LEN])
             }
-            Kind::Write { stag, to } => put(out, &tagged(Opcode::Write, stag, to)),
-            Kind::ReadResponse { stag, to } => put(out, &tagged(Opcode::ReadResponse, stag, to)),
+            Kind::Write { stag, to } => tagged(Opcode::Write, stag, to),
+            Kind::ReadResponse { stag, to } => tagged(Opcode::ReadResponse, stag, to),
             Kind::ReadRequest(request) => {
-                let front = untagged(Opcode::ReadRequest, None, qn::READ_REQUEST);
-                put(
-                    out,
-                    &ReadRequestFpdu {
-                        front,
-                        request: request.to_wire(),
-                    },
-                )
+                let opcode = Opcode::ReadRequest;
+                untagged(opcode, None, qn::READ_REQUEST, request.to_wire())
             }
         }
     }
@@ -312,31 +317,27 @@ struct ReadRequestFpdu {
     request: [u8; READ_REQUEST_LEN],
 }
 
-const _: () = assert!(size_of::<ReadRequestFpdu>() == MAX_HEADER);
-
-/// Writes the front of an FPDU and gives its length, at most [`MAX_HEADER`].
-fn put<T: IntoBytes + Immutable>(out: &mut [u8; MAX_HEADER], front: &T) -> usize {
-    match front.write_to_prefix(out) {
-        Ok(()) => size_of::<T>(),
-        Err(_) => 0,
-    }
+/// The front of an FPDU with a tagged segment, and room for those that are longer.
+#[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct TaggedFront {
+    fpdu: TaggedFpdu,
+    rest: [u8; MAX_HEADER - size_of::<TaggedFpdu>()],
 }
+
+const _: () = assert!(size_of::<ReadRequestFpdu>() == MAX_HEADER);
 
 /// Makes the one FPDU of a Terminate; after it nothing may be sent (T-32, P-RDMAP-17).
 pub(crate) fn terminate(message: &Terminate, out: &mut [u8; TERMINATE_HEADER]) -> Frame {
     let mut ulpdu = [0; terminate::MAX_ULPDU];
     let ulpdu_len = message.emit(&mut ulpdu);
-    let body = ulpdu.iter().take(usize::from(ulpdu_len));
-    let mut header_len = 0usize;
-    for (to, from) in out
-        .iter_mut()
-        .zip(ulpdu_len.to_be_bytes().iter().chain(body))
-    {
-        *to = *from;
-        header_len = header_len.saturating_add(1);
+    // As many octets on both sides.
+    let all = ulpdu_len.to_be_bytes().into_iter().chain(ulpdu);
+    for (to, from) in out.iter_mut().zip(all) {
+        *to = from;
     }
     Frame {
-        header_len,
+        header_len: usize::from(ulpdu_len).wrapping_add(LEN_FIELD),
         payload: 0,
         offset: 0,
         ulpdu_len,

@@ -12,6 +12,7 @@ use crate::{
         TermError, //
     },
 };
+use kernel::pr_warn_once;
 
 /// An error that ends the stream.
 #[derive(Clone, Copy)]
@@ -48,6 +49,14 @@ impl From<TermError> for Failure {
             cause: None,
         }
     }
+}
+
+/// What only a defect of this driver can bring about: it is told of, and ends the stream before
+/// wrong octets get anywhere.
+#[cold]
+pub(super) fn defect(what: &'static str) -> TermError {
+    pr_warn_once!("BUG: {what}\n");
+    TermError::LocalCatastrophic
 }
 
 /// A refused segment, before it is known how to quote it.

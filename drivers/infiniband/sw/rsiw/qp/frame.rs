@@ -20,7 +20,8 @@ use crate::{
     wire::{
         fpdu::{
             pad_len,
-            Crc, //
+            Crc,
+            LEN_FIELD, //
         },
         marker::{
             FpduMarkers,
@@ -29,7 +30,10 @@ use crate::{
         },
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    num::casts::u32_as_usize,
+    prelude::*, //
+};
 
 /// Writes one FPDU into a batch that has room for it.
 pub(super) struct Writer<'a> {
@@ -40,25 +44,38 @@ pub(super) struct Writer<'a> {
     next: Option<Marker>,
     /// Octets of the FPDU so far, without markers.
     pos: u32,
+    /// The ULPDU_Length that it will have had to have.
+    ulpdu_len: u16,
 }
 
 impl<'a> Writer<'a> {
     /// Begins the FPDU of `frame`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there can be no such FPDU.
     pub(super) fn new(
         batch: &'a mut TxBatch,
         frame: &Frame,
         crc: bool,
         markers: Option<&mut Markers>,
-    ) -> Self {
-        // CAST: at most 65544.
-        let mut markers = markers.map(|m| m.next_fpdu(frame.fpdu_len as u32));
-        Self {
+    ) -> Result<Self> {
+        let len = u32::try_from(frame.fpdu_len)?;
+        let mut markers = markers.map(|m| m.next_fpdu(len));
+        Ok(Self {
             crc_from: crc.then(|| batch.mark()),
             batch,
             next: markers.as_mut().and_then(Iterator::next),
             markers,
             pos: 0,
-        }
+            ulpdu_len: frame.ulpdu_len,
+        })
+    }
+
+    /// Counts octets of the FPDU.
+    fn count(&mut self, n: u32) -> Result {
+        self.pos = self.pos.checked_add(n).ok_or(EINVAL)?;
+        Ok(())
     }
 
     /// Octets until the next marker is due, if that is before `len` octets from here.
@@ -77,24 +94,23 @@ impl<'a> Writer<'a> {
 
     /// Adds a copy of `bytes`.
     pub(super) fn bytes(&mut self, mut bytes: &[u8]) -> Result {
-        // CAST: the parts of an FPDU are far below 4 GiB.
-        while let Some(n) = self.until_marker(bytes.len() as u32) {
-            let (front, rest) = bytes.split_at_checked(n as usize).ok_or(EINVAL)?;
+        while let Some(n) = self.until_marker(u32::try_from(bytes.len())?) {
+            let (front, rest) = bytes.split_at_checked(u32_as_usize(n)).ok_or(EINVAL)?;
             self.batch.push_bytes(front)?;
             self.put_marker()?;
-            self.pos = self.pos.saturating_add(n);
+            self.count(n)?;
             bytes = rest;
         }
         self.batch.push_bytes(bytes)?;
-        self.pos = self.pos.saturating_add(bytes.len() as u32);
-        Ok(())
+        self.count(u32::try_from(bytes.len())?)
     }
 
     /// Adds a copy of a stretch of pages.
     pub(super) fn pages(&mut self, mut pages: PageSlice<'_>) -> Result {
         while let Some(n) = self.until_marker(pages.len()) {
             let front = pages.sub(0, n).ok_or(EINVAL)?;
-            pages = pages.sub(n, pages.len().saturating_sub(n)).ok_or(EINVAL)?;
+            let rest = pages.len().checked_sub(n).ok_or(EINVAL)?;
+            pages = pages.sub(n, rest).ok_or(EINVAL)?;
             self.put_pages(&front)?;
             self.put_marker()?;
         }
@@ -102,14 +118,23 @@ impl<'a> Writer<'a> {
     }
 
     fn put_pages(&mut self, pages: &PageSlice<'_>) -> Result {
-        self.pos = self.pos.saturating_add(pages.len());
+        self.count(pages.len())?;
         self.batch.push_pages(pages)
     }
 
     /// Ends the FPDU with pad and CRC field.
-    pub(super) fn finish(mut self, ulpdu_len: u16) -> Result {
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it has not as many octets as its header says.
+    pub(super) fn finish(mut self) -> Result {
+        let len = usize::from(self.ulpdu_len).checked_add(LEN_FIELD);
+        if len != Some(u32_as_usize(self.pos)) {
+            return Err(EINVAL);
+        }
         let zeros = [0; 3];
-        self.bytes(zeros.get(..pad_len(ulpdu_len)).unwrap_or(&[]))?;
+        let pad = zeros.get(..pad_len(self.ulpdu_len));
+        self.bytes(pad.ok_or(EINVAL)?)?;
         // A marker right in front of the CRC field belongs to this FPDU and its CRC.
         if self.until_marker(1).is_some() {
             self.put_marker()?;

@@ -6,7 +6,10 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    failure::Failure,
+    failure::{
+        defect,
+        Failure, //
+    },
     frame::Writer,
     sgl::SgList,
     sq::Wqe,
@@ -36,6 +39,7 @@ use crate::{
     },
 };
 use kernel::{
+    num::casts::u32_as_usize,
     prelude::*,
     sync::Arc, //
 };
@@ -72,7 +76,7 @@ impl Outgoing {
     /// `ENOMEM`.
     pub(super) fn new(max_sge: u32, max_inline: u32) -> Result<Self> {
         let width = max_sge.max(1);
-        let mut accesses = KVec::with_capacity(width as usize, GFP_KERNEL)?; // CAST: u32 fits.
+        let mut accesses = KVec::with_capacity(u32_as_usize(width), GFP_KERNEL)?;
         for _ in 0..width {
             accesses.push_within_capacity(None).map_err(|_| ENOMEM)?;
         }
@@ -104,6 +108,9 @@ impl Outgoing {
         match &self.origin {
             Origin::Request(wqe, token) if !wqe.is_inline => {
                 let sges = self.sgl.elements();
+                if sges.len() > self.accesses.len() {
+                    return Err(defect("no room for the accesses of a request").into());
+                }
                 for (slot, sge) in self.accesses.iter_mut().zip(sges) {
                     if sge.length == 0 {
                         continue;
@@ -126,9 +133,8 @@ impl Outgoing {
                         request.len,
                     )
                     .map_err(|e| response_failure(entry, e, self.message.sent()))?;
-                if let Some(first) = self.accesses.first_mut() {
-                    *first = Some(access);
-                }
+                let first = self.accesses.first_mut();
+                *first.ok_or_else(|| defect("no room for an access"))? = Some(access);
             }
             _ => {}
         }
@@ -156,8 +162,9 @@ impl Outgoing {
         }
         match &self.origin {
             Origin::Request(wqe, _) if wqe.is_inline => {
-                // CAST: 32 bits fit.
-                let octets = self.sgl.octets(frame.offset as usize, len as usize);
+                let octets = self
+                    .sgl
+                    .octets(u32_as_usize(frame.offset), u32_as_usize(len));
                 writer.bytes(octets.ok_or(EINVAL)?)
             }
             Origin::Request(..) => {

@@ -29,6 +29,7 @@ use crate::{
     wire::ddp::Stag,
 };
 use kernel::{
+    num::casts::u32_as_usize,
     prelude::*,
     sync::Arc, //
 };
@@ -94,10 +95,9 @@ impl Source<'_> {
         len: u32,
         budget: &mut Budget,
     ) -> Result {
-        let end = at.checked_add(len as usize).ok_or(EINVAL)?; // CAST: 32 bits fit.
+        let end = at.checked_add(u32_as_usize(len)).ok_or(EINVAL)?;
         for slice in access.slices(0, len).map_err(|_| EINVAL)? {
-            // CAST: 32 bits fit.
-            let n = slice.len() as usize;
+            let n = u32_as_usize(slice.len());
             budget.piece();
             match self {
                 Source::Chunk { chunk, at: base } => {
@@ -122,7 +122,7 @@ impl Source<'_> {
     ///
     /// # Errors
     ///
-    /// `EACCES` if an element does not allow it.
+    /// `EACCES` if an element does not allow it, `EINVAL` if the elements are too short.
     pub(super) fn place_recv(
         &self,
         qp: &Qp,
@@ -141,6 +141,13 @@ impl Source<'_> {
                 .map_err(|_| EACCES)
         };
         let pieces = sgl.pieces(offset, len);
+        // A receive is as long as its elements, in which this lies.
+        let octets = pieces
+            .clone()
+            .try_fold(0, |sum: u32, piece| sum.checked_add(piece.len));
+        if octets != Some(len) {
+            return Err(EINVAL);
+        }
         // Nothing has to be kept of the usual one.
         if let Some(piece) = pieces.clone().next().filter(|piece| piece.len == len) {
             return self.place(&open(piece)?, at, len, budget);
@@ -152,8 +159,7 @@ impl Source<'_> {
             }
             for piece in pieces {
                 self.place(&open(piece)?, at, piece.len, budget)?;
-                // CAST: 32 bits fit.
-                at = at.checked_add(piece.len as usize).ok_or(EINVAL)?;
+                at = at.checked_add(u32_as_usize(piece.len)).ok_or(EINVAL)?;
             }
             return Ok(());
         }
@@ -163,8 +169,7 @@ impl Source<'_> {
         }
         for access in open_pieces.iter().flatten() {
             self.place(access, at, access.len(), budget)?;
-            // CAST: 32 bits fit.
-            at = at.checked_add(access.len() as usize).ok_or(EINVAL)?;
+            at = at.checked_add(u32_as_usize(access.len())).ok_or(EINVAL)?;
         }
         Ok(())
     }

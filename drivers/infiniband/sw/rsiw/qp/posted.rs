@@ -18,6 +18,7 @@ use crate::{
     },
 };
 use kernel::{
+    num::casts::u32_as_usize,
     prelude::*,
     sync::{
         atomic::{
@@ -34,8 +35,7 @@ pub(crate) struct Slots(Atomic<u32>);
 
 impl Slots {
     fn taken(&self) -> usize {
-        // CAST: 32 bits fit.
-        self.0.load(Relaxed) as usize
+        u32_as_usize(self.0.load(Relaxed))
     }
 
     fn take(&self) {
@@ -86,8 +86,7 @@ impl<T: Copy> Posted<T> {
     ///
     /// `ENOMEM`.
     pub(super) fn new(depth: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
-        // CAST: 32 bits fit.
-        let depth = depth as usize;
+        let depth = u32_as_usize(depth);
         let width = slots(max_sge, max_inline);
         let all = depth.checked_mul(width).ok_or(ENOMEM)?;
         Ok(Self {
@@ -140,13 +139,24 @@ impl<T: Copy> Posted<T> {
     }
 
     /// Adds a request, of whose room `used` elements are filled.
-    pub(super) fn push(&mut self, request: T, used: usize) {
+    ///
+    /// # Errors
+    ///
+    /// As [`Posted::room`], which was asked before.
+    pub(super) fn push(&mut self, request: T, used: usize) -> Result {
+        self.put(request, used)?;
+        self.slots.take();
+        Ok(())
+    }
+
+    /// Adds a request that has a slot.
+    fn put(&mut self, request: T, used: usize) -> Result {
         let tail = self.tail();
-        if let Some(slot) = self.requests.get_mut(tail) {
-            *slot = Some((request, used));
-            self.len = self.len.saturating_add(1);
-            self.slots.take();
-        }
+        let len = self.len.checked_add(1).ok_or(ENOMEM)?;
+        let slot = self.requests.get_mut(tail).filter(|slot| slot.is_none());
+        *slot.ok_or(ENOMEM)? = Some((request, used));
+        self.len = len;
+        Ok(())
     }
 
     /// The oldest request, and the room of its elements with those used in front.
@@ -166,7 +176,7 @@ impl<T: Copy> Posted<T> {
     ///
     /// `EINVAL` if not.
     pub(super) fn check_fits(&self, to: &Self) -> Result {
-        if self.len.max(self.slots.taken()) > to.requests.len() {
+        if self.len.max(self.slots.taken()) > to.requests.len() || self.width != to.width {
             return Err(EINVAL);
         }
         Ok(())
@@ -182,16 +192,11 @@ impl<T: Copy> Posted<T> {
         to.slots = self.slots.clone();
         while let Some((request, elements, octets)) = self.front() {
             let (request, used) = (*request, elements.len());
-            let (slot, row) = (to.tail(), to.row(to.tail()));
-            let room = to.elements.get_mut(row).unwrap_or(&mut []);
+            let row = to.row(to.tail());
+            let room = to.elements.get_mut(row).ok_or(EINVAL)?;
             // All of it: there may be octets in the place of elements.
-            for (to, from) in room.iter_mut().zip(octets) {
-                *to = *from;
-            }
-            if let Some(slot) = to.requests.get_mut(slot) {
-                *slot = Some((request, used));
-                to.len = to.len.saturating_add(1);
-            }
+            room.copy_from_slice(octets);
+            to.put(request, used)?;
             self.pop();
         }
         Ok(())
@@ -199,8 +204,9 @@ impl<T: Copy> Posted<T> {
 
     /// Takes the oldest request out.
     pub(super) fn pop(&mut self) -> Option<T> {
+        let len = self.len.checked_sub(1)?;
         let (request, _) = self.requests.get_mut(self.head)?.take()?;
-        self.len = self.len.saturating_sub(1);
+        self.len = len;
         self.head = match self.head.wrapping_add(1) {
             next if next == self.requests.len() => 0,
             next => next,
@@ -220,8 +226,7 @@ pub(super) fn copy_elements(
     max: u32,
 ) -> Result<(usize, u64)> {
     let count = from.len();
-    // CAST: 32 bits fit.
-    if count > (max as usize).min(room.len()) {
+    if count > u32_as_usize(max).min(room.len()) {
         return Err(EINVAL);
     }
     let mut total = 0u64;

@@ -60,7 +60,7 @@ impl Qp {
     /// Has room for `depth` requests under way; gives what is not used any more.
     fn make_room(&self, depth: u32) -> Result<Sq> {
         let mut spare = Sq::new(depth.max(1), GFP_KERNEL)?;
-        self.sq.lock().swap_if_larger(&mut spare);
+        self.sq.lock().swap_if_larger(&mut spare)?;
         Ok(spare)
     }
 

@@ -25,6 +25,7 @@ const FPDU_FRONT: usize = LEN_FIELD + FRONT_LEN;
 pub(super) struct Rest<'a> {
     chunk: &'a SkbChunk<'a>,
     at: usize,
+    len: usize,
     /// Its first octets, which are looked at more than once.
     front: [u8; FPDU_FRONT],
 }
@@ -34,14 +35,15 @@ impl<'a> Rest<'a> {
     ///
     /// # Errors
     ///
-    /// Those of reading it.
+    /// Those of reading it; `EINVAL` if the chunk ends in front of `at`.
     pub(super) fn new(chunk: &'a SkbChunk<'a>, at: usize) -> Result<Self> {
         let mut rest = Self {
             chunk,
             at,
+            len: chunk.len().checked_sub(at).ok_or(EINVAL)?,
             front: [0; FPDU_FRONT],
         };
-        let len = rest.len().min(FPDU_FRONT);
+        let len = rest.len.min(FPDU_FRONT);
         if let Some(front) = rest.front.get_mut(..len).filter(|front| !front.is_empty()) {
             chunk.copy_to(at, front)?;
         }
@@ -56,7 +58,7 @@ impl<'a> Rest<'a> {
 
 impl ByteSource for Rest<'_> {
     fn len(&self) -> usize {
-        self.chunk.len().saturating_sub(self.at)
+        self.len
     }
 
     fn copy_to(&self, offset: usize, out: &mut [u8]) -> Result<(), Short> {

@@ -68,15 +68,20 @@ impl KernelRq {
         for wr in chain {
             let room = self.posted.room()?;
             let (used, len) = copy_elements(wr.elements()?, room, self.max_sge)?;
-            self.posted.push(Recv { id: wr.id(), len }, used);
+            self.posted.push(Recv { id: wr.id(), len }, used)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, sgl: &mut SgList) -> Option<Recv> {
+    fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         let (_, elements, _) = self.posted.front()?;
-        sgl.set(elements);
-        self.posted.pop()
+        let fits = sgl.set(elements);
+        let recv = self.posted.pop()?;
+        Some(if fits {
+            Ok(recv)
+        } else {
+            Err(BadRecv { id: recv.id })
+        })
     }
 }
 
@@ -144,7 +149,7 @@ impl Rq {
     pub(crate) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         match self {
             Self::User(ring) => ring.take(sgl),
-            Self::Kernel(ring) => ring.take(sgl).map(Ok),
+            Self::Kernel(ring) => ring.take(sgl),
         }
     }
 

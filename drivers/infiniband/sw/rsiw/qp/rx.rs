@@ -11,6 +11,7 @@
 use super::{
     budget::Budget,
     failure::{
+        defect,
         Failure,
         Refusal, //
     },
@@ -194,8 +195,11 @@ impl RxState {
             }
             match self.step(stream, chunk, at) {
                 Ok(Some(n)) => {
-                    at = at.saturating_add(n);
                     self.budget.octets(n);
+                    match at.checked_add(n) {
+                        Some(next) if next <= chunk.len() => at = next,
+                        _ => self.fail(&stream.qp, defect("more is read than there is").into()),
+                    }
                 }
                 Ok(None) => return at,
                 Err(failure) => self.fail(&stream.qp, failure),
@@ -219,7 +223,8 @@ impl RxState {
         at: usize,
     ) -> Result<Option<usize>, Failure> {
         let before = self.deframer;
-        let rest = Rest::new(chunk, at).map_err(|_| TermError::LocalCatastrophic)?;
+        let fault = |_| defect("the stream cannot be read");
+        let rest = Rest::new(chunk, at).map_err(fault)?;
         match self.deframer.next(&rest)? {
             Step::NeedMore => Ok(None),
             Step::Stage { at: to, n } => {
@@ -229,10 +234,11 @@ impl RxState {
                     self.wants_staging = true;
                     return Ok(None);
                 };
-                let end = to.saturating_add(n);
-                let out = staging.get_mut(to..end).ok_or(TermError::MpaFpdu)?;
-                rest.copy_to(0, out)
-                    .map_err(|_| TermError::LocalCatastrophic)?;
+                let range = to.checked_add(n).map(|end| to..end);
+                let out = range.and_then(|range| staging.get_mut(range));
+                let out = out.ok_or_else(|| defect("an FPDU does not fit its buffer"))?;
+                let copied = rest.copy_to(0, out);
+                copied.map_err(|_| defect("the stream cannot be read"))?;
                 Ok(Some(n))
             }
             Step::Fpdu(fpdu) => match fpdu.place {
@@ -241,9 +247,12 @@ impl RxState {
                     Ok(Some(fpdu.len))
                 }
                 Place::Staging => {
-                    let staging = self.staging.take().ok_or(TermError::LocalCatastrophic)?;
-                    let bytes = staging.get(..fpdu.len).unwrap_or(&[]);
-                    let result = self.fpdu(stream, &Source::Bytes(bytes), bytes, &fpdu);
+                    let staging = self.staging.take();
+                    let staging = staging.ok_or_else(|| defect("the buffer of FPDUs is gone"))?;
+                    let result = match staging.get(..fpdu.len) {
+                        Some(bytes) => self.fpdu(stream, &Source::Bytes(bytes), bytes, &fpdu),
+                        None => Err(defect("an FPDU does not fit its buffer").into()),
+                    };
                     self.staging = Some(staging);
                     result.map(|()| Some(0))
                 }
@@ -261,7 +270,8 @@ impl RxState {
         fpdu: &Fpdu,
     ) -> Result<(), Failure> {
         let qp = &stream.qp;
-        let fault = |_| TermError::LocalCatastrophic;
+        let fault = |_| defect("an FPDU is shorter than it was");
+        let short = || defect("the front of an FPDU is not there");
         self.budget.fpdu();
         if self.crc {
             let crc = src
@@ -279,13 +289,14 @@ impl RxState {
             qp.first_fpdu();
         }
         let ulpdu_len = usize::from(fpdu.ulpdu_len);
-        let front = front.get(LEN_FIELD..).unwrap_or(&[]);
-        let front = front.get(..FRONT_LEN.min(ulpdu_len)).unwrap_or(&[]);
+        let front = front.get(LEN_FIELD..).ok_or_else(short)?;
+        let front = front.get(..FRONT_LEN.min(ulpdu_len)).ok_or_else(short)?;
         if is_enough(front) {
             return self.ulpdu(stream, src, front, fpdu);
         }
         let mut head = [0; HEAD_LEN];
-        let head = head.get_mut(..HEAD_LEN.min(ulpdu_len)).unwrap_or(&mut []);
+        let head = head.get_mut(..HEAD_LEN.min(ulpdu_len));
+        let head = head.ok_or_else(short)?;
         src.copy_to(LEN_FIELD, head).map_err(fault)?;
         self.ulpdu(stream, src, head, fpdu)
     }
@@ -326,7 +337,8 @@ impl RxState {
 
     /// Does what a segment asks for.
     fn act(&mut self, qp: &Arc<Qp>, src: &Source<'_>, segment: &Segment) -> Result<(), Refusal> {
-        let at = LEN_FIELD.saturating_add(segment.header_len.into());
+        let at = LEN_FIELD.checked_add(segment.header_len.into());
+        let at = at.ok_or_else(|| defect("a header is too long"))?;
         let len = u32::from(segment.payload_len);
         match segment.action {
             Action::Ignore => Ok(()),

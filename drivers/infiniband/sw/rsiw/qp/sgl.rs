@@ -10,7 +10,10 @@
 
 use crate::abi::Sge;
 use core::mem::size_of;
-use kernel::prelude::*;
+use kernel::{
+    num::casts::u32_as_usize,
+    prelude::*, //
+};
 use zerocopy::IntoBytes;
 
 /// A list of elements, or of octets in their place.
@@ -34,25 +37,32 @@ impl SgList {
 
     /// The elements.
     pub(super) fn elements(&self) -> &[Sge] {
+        // There are as many. Whoever uses them counts their octets.
         self.room.get(..self.count).unwrap_or(&[])
     }
 
-    /// Replaces the elements. What does not fit is left out: queues have as much room as they said.
-    pub(super) fn set(&mut self, elements: &[Sge]) {
+    /// Replaces the elements. Gives whether they fit, which they do: queues have as much room as
+    /// they said. There are none otherwise.
+    #[must_use]
+    pub(super) fn set(&mut self, elements: &[Sge]) -> bool {
         self.count = 0;
-        for (to, from) in self.room.iter_mut().zip(elements) {
-            *to = *from;
-            self.count = self.count.saturating_add(1);
-        }
+        let Some(room) = self.room.get_mut(..elements.len()) else {
+            return false;
+        };
+        room.copy_from_slice(elements);
+        self.count = elements.len();
+        true
     }
 
-    /// Replaces the elements by octets.
-    pub(super) fn set_octets(&mut self, octets: &[u8]) {
+    /// Replaces the elements by octets. Gives whether they fit, as [`SgList::set`].
+    #[must_use]
+    pub(super) fn set_octets(&mut self, octets: &[u8]) -> bool {
         self.count = 0;
-        let room = self.room.as_mut_bytes();
-        if let Some(room) = room.get_mut(..octets.len()) {
-            room.copy_from_slice(octets);
-        }
+        let Some(room) = self.room.as_mut_bytes().get_mut(..octets.len()) else {
+            return false;
+        };
+        room.copy_from_slice(octets);
+        true
     }
 
     /// The `len` octets from `at` on, if that is what the list holds.
@@ -61,7 +71,7 @@ impl SgList {
     }
 
     /// The pieces of `len` octets from `offset` of the message on: an element, an offset in it, and
-    /// a length.
+    /// a length. They are fewer octets if the elements are.
     pub(super) fn pieces(&self, offset: u32, len: u32) -> Pieces<'_> {
         Pieces {
             sges: self.elements().iter(),
@@ -74,9 +84,8 @@ impl SgList {
 
 /// Elements that hold `max_sge` elements or `max_inline` octets.
 pub(super) fn slots(max_sge: u32, max_inline: u32) -> usize {
-    // CAST: 32 bits fit.
-    let octets = (max_inline as usize).div_ceil(size_of::<Sge>());
-    octets.max(max_sge as usize)
+    let octets = u32_as_usize(max_inline).div_ceil(size_of::<Sge>());
+    octets.max(u32_as_usize(max_sge))
 }
 
 /// Octets of all elements (T-18).
@@ -117,11 +126,12 @@ impl Iterator for Pieces<'_> {
         while self.left > 0 {
             let sge = self.sges.next()?;
             let index = self.index;
-            self.index = index.saturating_add(1);
-            let Some(rest) = sge.length.checked_sub(self.skip).filter(|rest| *rest > 0) else {
-                self.skip = self.skip.saturating_sub(sge.length);
+            self.index = index.checked_add(1)?;
+            if let Some(skip) = self.skip.checked_sub(sge.length) {
+                self.skip = skip;
                 continue;
-            };
+            }
+            let rest = sge.length.checked_sub(self.skip)?;
             let piece = Piece {
                 index,
                 sge: *sge,
@@ -129,7 +139,7 @@ impl Iterator for Pieces<'_> {
                 len: rest.min(self.left),
             };
             self.skip = 0;
-            self.left = self.left.saturating_sub(piece.len);
+            self.left = self.left.checked_sub(piece.len)?;
             return Some(piece);
         }
         None

@@ -233,7 +233,12 @@ impl Sq {
 
     /// Goes on with the records of `other`, which has none in use, if it has more of them; `other`
     /// gets those that are not used any more.
-    pub(super) fn swap_if_larger(&mut self, other: &mut Self) {
-        self.order.swap_if_larger(&mut other.order);
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if `other` has some in use, for which there is no room.
+    pub(super) fn swap_if_larger(&mut self, other: &mut Self) -> Result {
+        let swapped = self.order.swap_if_larger(&mut other.order);
+        swapped.map_err(|_| EINVAL)
     }
 }

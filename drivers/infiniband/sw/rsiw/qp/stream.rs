@@ -162,7 +162,8 @@ impl Stream {
             Ok(buffer) => rx.set_staging(buffer),
             Err(_) if rx.tried() <= RETRIES => {}
             Err(_) => {
-                let failure = Failure::new(TermError::LocalCatastrophic, "no memory to receive with");
+                let failure =
+                    Failure::new(TermError::LocalCatastrophic, "no memory to receive with");
                 rx.fail(&self.qp, failure);
             }
         }

@@ -13,6 +13,7 @@
 
 use super::{
     failure::{
+        defect,
         remote,
         Failure, //
     },
@@ -285,23 +286,26 @@ impl TxState {
     }
 
     /// Octets of the stream that the FPDU of `frame` takes now, with markers.
-    fn octets(&self, frame: &tx::Frame) -> u32 {
-        // CAST: at most 65544.
-        let len = frame.fpdu_len as u32;
+    fn octets(&self, frame: &tx::Frame) -> Result<u32> {
+        let len = u32::try_from(frame.fpdu_len)?;
         let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
-        len.saturating_add(overhead)
+        len.checked_add(overhead).ok_or(EINVAL)
     }
 
     fn put_terminate(&mut self, message: &Terminate) -> Result {
         let mut header = [0; TERMINATE_HEADER];
         let frame = tx::terminate(message, &mut header);
         let bytes = header.get(..frame.header_len).ok_or(EINVAL)?;
-        let len = self.octets(&frame);
+        let len = self.octets(&frame)?;
         self.batch.reserve(len)?;
         self.flags.cut = self.packer.push(len);
-        let mut writer = Writer::new(&mut self.batch, &frame, self.crc, self.markers.as_mut());
-        writer.bytes(bytes)?;
-        writer.finish(frame.ulpdu_len)
+        let before = self.batch.mark();
+        let mut writer = Writer::new(&mut self.batch, &frame, self.crc, self.markers.as_mut())?;
+        let written = writer.bytes(bytes).and_then(|()| writer.finish());
+        if written.is_err() {
+            self.batch.truncate(before);
+        }
+        written
     }
 
     /// Puts FPDUs into the empty batch, as many as are ready and fit.
@@ -347,9 +351,12 @@ impl TxState {
         let mut message = current.message;
         let mut header = [0; MAX_HEADER];
         let Some(frame) = message.next(self.mulpdu, &mut header) else {
-            return Ok(true);
+            return Err(defect("a message has no FPDU").into());
         };
+        let bytes = header.get(..frame.header_len);
+        let bytes = bytes.ok_or_else(|| defect("a header is too long"))?;
         let len = self.octets(&frame);
+        let len = len.map_err(|_| defect("an FPDU is too long"))?;
         if self.batch.reserve(len).is_err() {
             if self.batch.is_empty() {
                 return Err(TermError::LocalCatastrophic.into());
@@ -367,13 +374,13 @@ impl TxState {
             self.flags.cut = true;
         }
         let before = (self.batch.mark(), self.markers);
-        let mut writer = Writer::new(&mut self.batch, &frame, self.crc, self.markers.as_mut());
-        let bytes = header.get(..frame.header_len).unwrap_or(&header);
-        let written = writer
-            .bytes(bytes)
-            .and_then(|()| current.write_payload(&mut writer, &frame))
-            .and_then(|()| writer.finish(frame.ulpdu_len));
-        if written.is_err() {
+        let writer = Writer::new(&mut self.batch, &frame, self.crc, self.markers.as_mut());
+        let written = writer.and_then(|mut writer| {
+            writer.bytes(bytes)?;
+            current.write_payload(&mut writer, &frame)?;
+            writer.finish()
+        });
+        if let Err(error) = written {
             // What is in front of it, and a Terminate, can go out.
             if self.batch.truncate(before.0).is_err() {
                 // Nothing of it, then, nor do its requests complete.
@@ -381,7 +388,13 @@ impl TxState {
                 self.ends.clear();
             }
             self.markers = before.1;
-            return Err(TermError::LocalCatastrophic.into());
+            // `EFAULT` is for memory of the kernel that its owner named, and that is none.
+            let error = if error == EFAULT {
+                TermError::LocalCatastrophic
+            } else {
+                defect("an FPDU is not what its header says")
+            };
+            return Err(error.into());
         }
         self.packer = packer;
         current.message = message;
@@ -394,10 +407,11 @@ impl TxState {
             Origin::Request(_, token) => self
                 .ends
                 .push_within_capacity(*token)
-                .map_err(|_| TermError::LocalCatastrophic)?,
+                .map_err(|_| defect("a batch ends too many requests"))?,
             // The slot is free before the peer can have the response and send its next request.
             Origin::Response(_) => {
-                qp.irq.lock().pop();
+                let answered = qp.irq.lock().pop();
+                answered.ok_or_else(|| defect("a Read that is answered was not there"))?;
             }
             Origin::Bare => {}
         }

@@ -79,7 +79,9 @@ impl UserRq {
         let Some(sges) = sges else {
             return Some(Err(BadRecv { id: rqe.id }));
         };
-        sgl.set(sges);
+        if !sgl.set(sges) {
+            return Some(Err(BadRecv { id: rqe.id }));
+        }
         Some(Ok(Recv {
             id: rqe.id,
             len: total_len(sges),

@@ -26,6 +26,7 @@ use crate::{
         SendWr, //
     },
     qp::{
+        failure::defect,
         posted::{
             copy_elements,
             send_slots,
@@ -40,6 +41,7 @@ use crate::{
     },
 };
 use kernel::{
+    num::casts::u32_as_usize,
     prelude::*,
     sync::{
         new_spinlock_irq,
@@ -120,7 +122,7 @@ impl KernelSq {
         let posted = &mut requests.posted;
         for wr in chain {
             let (request, used) = self.request(&wr, posted.room()?)?;
-            posted.push(request, used);
+            posted.push(request, used)?;
         }
         Ok(())
     }
@@ -179,11 +181,18 @@ impl KernelSq {
         let requests = self.requests.lock();
         let (request, elements, room) = requests.posted.front()?;
         if let Ok(wqe) = request {
-            if wqe.is_inline {
-                // CAST: 32 bits fit.
-                sgl.set_octets(room.as_bytes().get(..wqe.len as usize).unwrap_or(&[]));
+            let fits = if wqe.is_inline {
+                let octets = room.as_bytes().get(..u32_as_usize(wqe.len));
+                octets.is_some_and(|octets| sgl.set_octets(octets))
             } else {
-                sgl.set(elements);
+                sgl.set(elements)
+            };
+            if !fits {
+                defect("a request does not fit the list it is sent from");
+                return Some(Err(BadWqe {
+                    work: wqe.work,
+                    status: WcStatus::GeneralErr,
+                }));
             }
         }
         Some(*request)

@@ -133,8 +133,8 @@ impl UserSq {
             let [first, ..] = sqe.sge;
             // CAST: 32 bits fit.
             match sqe.inline_data(first.length as usize) {
-                Some(octets) => sgl.set_octets(octets),
-                None => return bad(work, WcStatus::LocLenErr),
+                Some(octets) if sgl.set_octets(octets) => {}
+                _ => return bad(work, WcStatus::LocLenErr),
             }
             u64::from(first.length)
         } else {
@@ -144,7 +144,9 @@ impl UserSq {
             let Some(sges) = sqe.sge.get(..count).filter(|_| count <= limit as usize) else {
                 return bad(work, WcStatus::LocQpOpErr);
             };
-            sgl.set(sges);
+            if !sgl.set(sges) {
+                return bad(work, WcStatus::LocQpOpErr);
+            }
             total_len(sges)
         };
         let Ok(len) = u32::try_from(len) else {
