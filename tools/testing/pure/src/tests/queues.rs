@@ -260,6 +260,32 @@ fn t_11_exactly_one_end() {
     }
 }
 
+/// A ring moves with all its entries, in their order, or not at all.
+#[test]
+fn ring_moves_all_or_nothing() {
+    let filled = |capacity: usize, entries: u8| {
+        let mut ring = Ring::new(vec![0u8; capacity]);
+        for entry in 0..entries {
+            ring.push(entry).unwrap();
+        }
+        ring
+    };
+    for (capacity, taken) in [(2, 0), (3, 1), (0, 0)] {
+        let (mut ring, mut to) = (filled(3, 3), filled(capacity, taken));
+        assert_eq!(ring.swap_slots(&mut to), Err(Full));
+        assert_eq!((ring.len(), to.len()), (3, usize::from(taken)));
+    }
+    let (mut ring, mut to) = (filled(4, 4), filled(3, 0));
+    // The oldest is not in the first slot any more.
+    ring.pop();
+    ring.swap_slots(&mut to).unwrap();
+    assert_eq!((ring.capacity(), to.len()), (3, 0));
+    assert_eq!(
+        std::iter::from_fn(|| ring.pop()).collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+}
+
 /// V-QP-21: requests under way move to a larger ring, their tokens stay good.
 #[test]
 fn v_qp_21_more_records() {
