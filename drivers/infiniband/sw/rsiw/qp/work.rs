@@ -31,7 +31,8 @@ use crate::{
     proto::state::{
         remote_class,
         Async,
-        Event, //
+        Event,
+        State, //
     },
 };
 use kernel::{
@@ -232,6 +233,10 @@ impl Qp {
     ) {
         if let Some(failure) = pending.failure {
             self.local_error(inner, failure, after);
+        }
+        if pending.timeout && inner.state == State::Draining {
+            let (dev, num) = (self.dev.handle(), self.num());
+            pr_ratelimited!("{dev}: QP {num}: disconnects with requests not done in time\n");
         }
         // Without a connection the requests are flushed, or nobody's any more.
         let connected = inner.conn.is_some();
