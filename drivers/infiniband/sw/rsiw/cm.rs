@@ -73,6 +73,9 @@ const ANSWER_MS: u32 = 60_000;
 const REPLY_MS: u32 = 30_000;
 /// Milliseconds for the first segment of an initiator in peer-to-peer mode.
 const RTR_MS: u32 = 15_000;
+/// Milliseconds for which this side's FIN waits until what stands in front of it is acknowledged:
+/// longer than TCP delays an acknowledgement where the way is short, and little for a close.
+pub(crate) const FIN_WAIT_MS: u32 = 200;
 /// Milliseconds for the peer's FIN once all is said.
 const LINGER_MS: u32 = 5_000;
 

@@ -19,6 +19,7 @@ mod control;
 mod create;
 mod effects;
 mod failure;
+mod fin;
 mod frame;
 mod outgoing;
 mod place;

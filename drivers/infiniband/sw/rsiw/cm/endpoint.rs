@@ -86,6 +86,8 @@ pub(super) enum Phase {
     Requested(KBox<Responder>),
     /// The QP has the stream.
     Running,
+    /// The connection is over; the FIN waits until the peer has what stands in front of it.
+    Finishing,
     /// The connection is over; what the peer still sends is dropped until its FIN comes.
     Lingering,
     /// Nothing is left but events to deliver.
@@ -261,7 +263,14 @@ impl Endpoint {
             Phase::AwaitReply(attempt) => active::await_reply(self, st, attempt),
             Phase::AwaitRequest(mpa) => passive::await_request(self, st, mpa),
             Phase::Requested(mpa) => passive::requested(self, st, mpa),
-            Phase::Lingering => self.linger(st),
+            Phase::Finishing => {
+                st.phase = Phase::Finishing;
+                self.finish(st);
+            }
+            Phase::Lingering => {
+                st.phase = Phase::Lingering;
+                self.linger(st);
+            }
             other => st.phase = other,
         }
     }
@@ -294,6 +303,9 @@ impl Endpoint {
 
     /// The timer of a step before or after the connection ran out.
     fn expire(self: &Arc<Self>, st: &mut State) {
+        if matches!(st.phase, Phase::Finishing) {
+            return self.send_fin(st);
+        }
         if let Phase::Connecting(attempt) | Phase::AwaitReply(attempt) = &mut st.phase {
             if attempt.goes_on() {
                 return self.arm(TICK_MS);
@@ -309,7 +321,11 @@ impl Endpoint {
             Phase::Requested(_) => {
                 pr_ratelimited!("{}: request not answered in time\n", self.dev.handle());
             }
-            Phase::New | Phase::Running | Phase::Lingering | Phase::Closed => {}
+            Phase::New
+            | Phase::Running
+            | Phase::Finishing
+            | Phase::Lingering
+            | Phase::Closed => {}
         }
         self.give_up(st, ETIMEDOUT);
     }
@@ -385,7 +401,9 @@ impl StreamHandler for Endpoint {
         Self::kick(this);
     }
 
-    fn write_space(_this: ArcBorrow<'_, Self>) {}
+    fn write_space(this: ArcBorrow<'_, Self>) {
+        Self::kick(this);
+    }
 
     fn state_change(this: ArcBorrow<'_, Self>, _event: StreamEvent) {
         Self::kick(this);

@@ -19,6 +19,7 @@ use super::{
     passive,
     Endpoint,
     StreamEnd,
+    FIN_WAIT_MS,
     LINGER_MS, //
 };
 use crate::{
@@ -61,7 +62,7 @@ impl Endpoint {
                 st.phase = phase;
                 return;
             }
-            Phase::New | Phase::Lingering | Phase::Closed => {}
+            Phase::New | Phase::Finishing | Phase::Lingering | Phase::Closed => {}
         }
         self.reset(st);
     }
@@ -108,20 +109,38 @@ impl Endpoint {
         }
     }
 
-    /// Sends a FIN and lingers until the peer's: data that nobody reads must not turn the close
-    /// into a RST, which could destroy what was sent last (T-32).
+    /// Sends a FIN, if the peer has what stands in front of it or does not acknowledge that in
+    /// [`FIN_WAIT_MS`] (see `qp::fin`), and lingers until the peer's: data that nobody reads must not
+    /// turn the close into a RST, which could destroy what was sent last (T-32).
     pub(super) fn close(self: &Arc<Self>, st: &mut State) {
         self.disarm();
         st.phase = Phase::Closed;
         let Some(sock) = &st.sock else {
             return;
         };
-        sock.shutdown_write();
         if st.callbacks.is_none() {
             st.callbacks = Callbacks::install(sock.clone(), self.clone()).ok();
         }
-        self.arm(LINGER_MS);
+        st.phase = Phase::Finishing;
+        self.arm(FIN_WAIT_MS);
+        self.finish(st);
+    }
+
+    /// Sends the FIN if it is time.
+    pub(super) fn finish(self: &Arc<Self>, st: &mut State) {
+        if st.sock.as_ref().is_none_or(|sock| sock.may_finish()) {
+            self.send_fin(st);
+        }
         self.linger(st);
+    }
+
+    /// Sends the FIN.
+    pub(super) fn send_fin(self: &Arc<Self>, st: &mut State) {
+        if let Some(sock) = &st.sock {
+            sock.shutdown_write();
+        }
+        st.phase = Phase::Lingering;
+        self.arm(LINGER_MS);
     }
 
     /// Drops what the peer sent; closed once its FIN is there.
@@ -132,8 +151,6 @@ impl Endpoint {
             st.callbacks = None;
             st.sock = None;
             st.phase = Phase::Closed;
-        } else {
-            st.phase = Phase::Lingering;
         }
     }
 

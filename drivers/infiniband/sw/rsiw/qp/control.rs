@@ -10,6 +10,7 @@
 use super::{
     effects::After,
     failure::Failure,
+    fin::Fin,
     rx::RxState,
     sq::SqRing,
     stream::Stream,
@@ -84,6 +85,13 @@ pub(super) struct Conn {
     pub(super) stream: Arc<Stream>,
     pub(super) sock: Arc<TcpSocket>,
     pub(super) tx: TxState,
+}
+
+impl Conn {
+    /// Whether the peer has all there is, the FIN included.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.tx.fin == Fin::Sent && self.sock.is_acknowledged()
+    }
 }
 
 /// What the QP's mutex protects.

@@ -55,7 +55,7 @@ use kernel::{
 };
 
 /// How long Draining, Closing and Terminate may last each, in milliseconds (V-ST-18, V-ST-35).
-const CLOSE_TIMEOUT_MS: u32 = 5_000;
+pub(super) const CLOSE_TIMEOUT_MS: u32 = 5_000;
 
 /// What is to be told to others without the QP's mutex.
 #[derive(Default)]
@@ -160,7 +160,7 @@ impl Qp {
     ) {
         let end = match (effects.tcp, &inner.conn) {
             (Tcp::Reset, _) => StreamEnd::Reset,
-            (Tcp::ResetIfDelivered, Some(conn)) if conn.sock.is_acknowledged() => StreamEnd::Reset,
+            (Tcp::ResetIfDelivered, Some(conn)) if conn.is_delivered() => StreamEnd::Reset,
             _ => StreamEnd::Graceful,
         };
         if let Some(conn) = &mut inner.conn {
@@ -169,7 +169,7 @@ impl Qp {
                     .set_terminate(&failure.unwrap_or_else(|| error.into()));
             }
             if effects.tcp == Tcp::Fin {
-                conn.tx.set_fin();
+                conn.tx.fin.want();
             }
             if end == StreamEnd::Reset {
                 conn.sock.abort();

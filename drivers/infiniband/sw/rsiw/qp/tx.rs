@@ -17,6 +17,7 @@ use super::{
         remote,
         Failure, //
     },
+    fin::Fin,
     frame::Writer,
     outgoing::{
         Origin,
@@ -108,17 +109,12 @@ pub(super) struct TxState {
     /// The send queue has the next turn.
     sq_turn: bool,
     terminate: Option<Terminate>,
-    fin: Fin,
+    /// Something was sent that the peer is to have before the FIN: more than set-up takes, and Read
+    /// Requests, which are answered.
+    has_spoken: bool,
+    pub(super) fin: Fin,
     /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
     refused: bool,
-}
-
-/// What became of this side's FIN.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fin {
-    No,
-    Wanted,
-    Sent,
 }
 
 /// Why [`TxState::run`] came back.
@@ -155,6 +151,7 @@ impl TxState {
             wait_for_fpdu: params.wait_for_fpdu,
             sq_turn: true,
             terminate: None,
+            has_spoken: false,
             fin: Fin::No,
             refused: false,
         })
@@ -176,13 +173,6 @@ impl TxState {
             error: failure.error,
             quote: failure.quote,
         });
-    }
-
-    /// Sends a FIN behind everything else.
-    pub(super) fn set_fin(&mut self) {
-        if self.fin == Fin::No {
-            self.fin = Fin::Wanted;
-        }
     }
 
     /// Sends what there is to send.
@@ -215,10 +205,7 @@ impl TxState {
                     continue;
                 }
             }
-            if self.fin == Fin::Wanted {
-                sock.shutdown_write();
-                self.fin = Fin::Sent;
-            }
+            self.fin.send(qp, sock, self.has_spoken);
             if !state.sends() {
                 return Outcome::Idle;
             }
@@ -293,6 +280,7 @@ impl TxState {
     }
 
     fn put_terminate(&mut self, message: &Terminate) -> Result {
+        self.has_spoken = true;
         let mut header = [0; TERMINATE_HEADER];
         let frame = tx::terminate(message, &mut header);
         let bytes = header.get(..frame.header_len).ok_or(EINVAL)?;
@@ -403,6 +391,7 @@ impl TxState {
 
     /// All of a message is in the batch.
     fn end_message(&mut self, qp: &Arc<Qp>, current: &mut Outgoing) -> Result<(), Failure> {
+        self.has_spoken |= !matches!(current.origin, Origin::Bare);
         match &current.origin {
             Origin::Request(_, token) => self
                 .ends

@@ -167,7 +167,8 @@ impl Qp {
         self.failed.store(false, Relaxed);
     }
 
-    /// Lets [`Event::Timeout`] happen in `ms` milliseconds, and not before.
+    /// Lets [`Event::Timeout`] happen in `ms` milliseconds and not before, or a FIN that waits go out
+    /// then.
     pub(super) fn start_timer(self: &Arc<Self>, ms: u32) {
         self.cancel_timer();
         Timer::start(self, ms);
@@ -234,7 +235,10 @@ impl Qp {
         if let Some(failure) = pending.failure {
             self.local_error(inner, failure, after);
         }
-        if pending.timeout && inner.state == State::Draining {
+        let conn = inner.conn.as_mut();
+        let is_timeout =
+            pending.timeout && !conn.is_some_and(|c| c.tx.fin.waits_no_more(self, &c.sock));
+        if is_timeout && inner.state == State::Draining {
             let (dev, num) = (self.dev.handle(), self.num());
             pr_ratelimited!("{dev}: QP {num}: disconnects with requests not done in time\n");
         }
@@ -274,7 +278,7 @@ impl Qp {
                 Some(Some(_)) => feed(Event::PeerReset),
             }
         }
-        if pending.timeout {
+        if is_timeout {
             feed(Event::Timeout);
         }
     }

@@ -106,6 +106,31 @@ def misaligned(pcap, sources):
     return []
 
 
+def first_fins(pcap, sources):
+    """Of the FINs of these sources that are the first of their connection: how
+    many there are, and those that are sent with what stands in front of them not
+    acknowledged."""
+    fields = ("ip.src", "tcp.stream", "tcp.seq", "tcp.len", "tcp.ack",
+              "tcp.flags.fin")
+    how = ["-Y", "tcp and not tcp.flags.reset == 1", "-T", "fields"]
+    for field in fields:
+        how += ["-e", field]
+    acked, ended, early = {}, set(), []
+    for line in tshark(pcap, *how).splitlines():
+        source, stream, seq, length, ack, fin = line.split("\t")
+        # What the other side has acknowledged.
+        have = max([a for (who, s), a in acked.items()
+                    if s == stream and who != source], default=0)
+        acked[source, stream] = int(ack or 0)
+        if fin not in ("1", "True") or stream in ended:
+            continue
+        ended.add(stream)
+        end = int(seq) + int(length)
+        if source in sources and have < end:
+            early.append("stream %s: %d octets" % (stream, end - have))
+    return len(ended), early
+
+
 def numbers(pattern, text):
     return [int(v, 0) for v in re.findall(pattern, text)]
 

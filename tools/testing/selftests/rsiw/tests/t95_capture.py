@@ -5,10 +5,11 @@ import os
 import re
 
 from rsiwtest.core import Fail, test
-from rsiwtest.frames import (CHECKS, SIZE, captured, dissect, misaligned,
-                             numbers, opcodes)
+from rsiwtest.frames import (CHECKS, SIZE, captured, dissect, first_fins,
+                             misaligned, numbers, opcodes)
 from rsiwtest.tools import perftest, rping
 from rsiwtest.topo import A4, B4, IF_A, NS_A
+from tests.t50_rsocket import stream
 
 
 @test("capture", cost=15)
@@ -49,3 +50,24 @@ def capture_test(t):
             raise Fail("%d right CRCs for %d FPDUs" % (good, fpdus))
     if all(ok for _, ok, _ in t.subtests):
         os.unlink(pcap)
+
+
+@test("capture-fin", cost=15, only_type="rsiw")
+def capture_fin(t):
+    """A FIN waits until the peer has acknowledged what stands in front of it."""
+    t.need("tshark", "tcpdump")
+    pcap = os.path.join(t.env.results, "fin.pcap")
+    with captured(t, IF_A, pcap, netns=NS_A):
+        # Both end right behind their last message.
+        for _ in range(6):
+            stream(t, "rstream", t.topo.wire, "-T", "b", "-S", 4096, "-C", 5,
+                   "-I", 2)
+        rping(t, t.topo.wire, count=5, size=3000)
+    fins, early = first_fins(pcap, (A4, B4))
+    if fins < 7:
+        raise Fail("only %d connections end" % fins)
+    # It waits 200 ms at most, which a busy machine may need.
+    if len(early) > fins // 4:
+        raise Fail("%d of %d FINs come early, %s" % (len(early), fins,
+                                                     "; ".join(early[:5])))
+    os.unlink(pcap)

@@ -219,6 +219,20 @@ bool rsiw_helper_tcp_all_acked(const struct sock *sk)
 	return READ_ONCE(tp->snd_una) == READ_ONCE(tp->write_seq);
 }
 
+/*
+ * The same. If not all is, the next acknowledgement is reported as space: it
+ * has to look as if a sender had found none.
+ */
+bool rsiw_helper_tcp_all_acked_or_tell(struct sock *sk)
+{
+	if (sk->sk_socket) {
+		set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+		/* Pairs with the barrier of tcp_check_space(). */
+		smp_mb__after_atomic();
+	}
+	return rsiw_helper_tcp_all_acked(sk);
+}
+
 int rsiw_helper_ip6_sock_set_v6only(struct sock *sk)
 {
 	return ip6_sock_set_v6only(sk);

@@ -52,7 +52,8 @@ pub(crate) trait StreamHandler: Send + Sync + 'static {
     /// Data, or the peer's FIN, arrived.
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>);
 
-    /// There is space again after a send that did not take everything.
+    /// There is space again after a send that did not take everything, or the peer has acknowledged
+    /// something that [`TcpSocket::may_finish`] missed.
     fn write_space(this: ArcBorrow<'_, Self>);
 
     /// The state of the connection changed. The same event may come more than once.

@@ -304,6 +304,16 @@ impl TcpSocket {
         unsafe { h::tcp_all_acked(self.sk.as_ptr()) }
     }
 
+    /// Whether a FIN need not wait: the peer has acknowledged all that was sent, or ended its own
+    /// direction, or a FIN was sent. If not, the handler's `write_space` is called when the peer
+    /// acknowledges more.
+    pub(crate) fn may_finish(&self) -> bool {
+        self.state() != TcpState::Established || {
+            // SAFETY: the socket is live.
+            unsafe { h::tcp_all_acked_or_tell(self.sk.as_ptr()) }
+        }
+    }
+
     /// Ends the connection with a RST; what was not sent yet is lost.
     pub(crate) fn abort(&self) {
         // An error means that the connection is gone already.
