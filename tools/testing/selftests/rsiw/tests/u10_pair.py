@@ -80,11 +80,27 @@ def private_data(t):
         server = t.start("rstream", "-p", port, "-b", path.addr4, "-T", "v",
                          "-S", 4096, "-C", 50, "-k", 1, netns=path.server_ns)
         server.wait_listening(port)
-        t.run("rstream", "-p", port, "-s", path.addr4, "-T", "v", "-S", 4096,
-              "-C", 50, "-k", 1, netns=path.client_ns, timeout=40)
-        server.expect(t.left(10))
+        client = t.start("rstream", "-p", port, "-s", path.addr4, "-T", "v",
+                         "-S", 4096, "-C", 50, "-k", 1, netns=path.client_ns)
+        all_arrives(t, path, client, server)
 
     both(t, work)
+
+
+def all_arrives(t, path, client, server):
+    """Both sides end well; if not, it is told of each what it missed and which
+    driver it was that did not deliver it, or did not send it."""
+    here, there = t.type, t.topo.peer.type
+    drivers = (here, there) if path is t.topo.to_peer else (there, here)
+    lost = []
+    for name, side, driver in zip(("client", "server"), (client, server),
+                                  drivers):
+        try:
+            side.expect(t.left(40))
+        except Fail as err:
+            lost.append("the %s, with %s: %s" % (name, driver, err))
+    if lost:
+        raise Fail("\n".join(lost))
 
 
 def meet(t, path, *options):
