@@ -25,6 +25,7 @@ use crate::{
         WcStatus, //
     },
     ffi::{
+        process::memory_for,
         rdma::{
             attr::EventType,
             driver::CqInit,
@@ -157,7 +158,7 @@ impl Cq {
                 entry <- new_mutex!(entry, "rsiw::Cq::entry"),
                 state <- new_spinlock_irq!(state, "rsiw::Cq::state"),
             }),
-            GFP_KERNEL,
+            memory_for(udata.is_some()),
         )
     }
 

@@ -31,6 +31,7 @@ use self::{
 };
 use crate::{
     ffi::{
+        process::memory_for,
         rdma::{
             driver::{
                 MrChange,
@@ -56,6 +57,7 @@ use crate::{
 };
 use core::ops::Deref;
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::{
         atomic::{
@@ -89,6 +91,11 @@ impl PdId {
     /// The consumer, unless it is a process.
     fn kernel(self) -> Option<KernelConsumer> {
         self.kernel
+    }
+
+    /// How to allocate what belongs to the domain.
+    pub(crate) fn memory(self) -> Flags {
+        memory_for(self.kernel.is_none())
     }
 }
 
@@ -304,9 +311,9 @@ impl Mr {
                 windows: Windows::new(),
                 kind,
             },
-            GFP_KERNEL,
+            pd.memory(),
         )?;
-        table.insert(&mr, key)?;
+        table.insert(&mr, key, pd.memory())?;
         Ok(mr)
     }
 

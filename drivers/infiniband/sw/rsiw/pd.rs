@@ -53,7 +53,7 @@ impl Pd {
                 qps: Atomic::new(0),
                 _quota: quota,
             },
-            GFP_KERNEL,
+            id.memory(),
         )?)
     }
 

@@ -20,6 +20,7 @@ use crate::{
         KERNEL_MAX_SGE, //
     },
     ffi::{
+        process::memory_for,
         rdma::{
             attr::{
                 EventType,
@@ -138,7 +139,7 @@ impl Srq {
                 state <- new_spinlock_irq!(state, "rsiw::Srq::state"),
                 _quota: quota,
             }),
-            GFP_KERNEL,
+            memory_for(udata.is_some()),
         )?;
         if let Some(udata) = udata {
             udata.respond(&CreateSrqResp {

@@ -24,6 +24,7 @@ use crate::{
             CmId,
             ConnParam, //
         },
+        process::memory_for,
         rdma::{
             attr::{
                 DeviceAttr,
@@ -129,7 +130,7 @@ impl Driver for Rsiw {
     }
 
     fn alloc_ucontext(_dev: ArcBorrow<'_, Device>, udata: &mut Udata<'_>) -> Result<Arc<Ucontext>> {
-        let context = Arc::new(Ucontext, GFP_KERNEL)?;
+        let context = Arc::new(Ucontext, GFP_KERNEL_ACCOUNT)?;
         udata.respond(&AllocContextResp::default())?;
         Ok(context)
     }
@@ -161,7 +162,7 @@ impl Driver for Rsiw {
         let quota = Quota::take(&dev, |limits| &limits.cqs)?;
         let cq = Cq::new(handle, init, dev.queues(), udata.as_deref())?;
         let len = cq.len();
-        let counted = Arc::new(CountedCq { cq, _quota: quota }, GFP_KERNEL)?;
+        let counted = Arc::new(CountedCq { cq, _quota: quota }, memory_for(udata.is_some()))?;
         if let Some(udata) = udata {
             udata.respond(&CreateCqResp {
                 cq_id: 0,

@@ -119,7 +119,7 @@ impl Attempt {
         if attempt.local.is_ipv4() != attempt.remote.is_ipv4() {
             return Err(EAFNOSUPPORT);
         }
-        Ok(KBox::new(attempt, GFP_KERNEL)?)
+        Ok(KBox::new(attempt, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// Begins a step of at most `ms` milliseconds.

@@ -189,7 +189,7 @@ impl Endpoint {
                 state <- new_mutex!(State::new(), "rsiw::cm::Endpoint::state"),
                 work <- new_work!("rsiw::cm::Endpoint::work"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

@@ -25,7 +25,7 @@ use kernel::{
 
 /// A copy of private data.
 pub(super) fn copy(data: &[u8]) -> Result<KVec<u8>> {
-    let mut copy = KVec::from_elem(0, data.len(), GFP_KERNEL)?;
+    let mut copy = KVec::from_elem(0, data.len(), GFP_KERNEL_ACCOUNT)?;
     for (to, from) in copy.iter_mut().zip(data) {
         *to = *from;
     }

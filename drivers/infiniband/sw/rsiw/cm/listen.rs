@@ -120,7 +120,7 @@ pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result 
     let open = Open {
         sock: None,
         callbacks: None,
-        half_open: KVec::from_elem(0, half_open, GFP_KERNEL)?,
+        half_open: KVec::from_elem(0, half_open, GFP_KERNEL_ACCOUNT)?,
     };
     let this = dev.cm.add_listener(|number| {
         id.set_provider_data(number);
@@ -133,7 +133,7 @@ pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result 
                 work <- new_work!("rsiw::cm::Listener::work"),
                 timer <- Timer::new(),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     })?;
     let result = this.open(sock, backlog);

@@ -78,7 +78,7 @@ impl Registry {
     ) -> Result<Arc<Endpoint>> {
         // Who removes an interface waits for the mutex, with the RTNL.
         let _scope = NoIo::enter();
-        let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let mut inner = self.inner.lock();
         let number = inner.next_number()?;
         let endpoint = make(number)?;
@@ -114,7 +114,7 @@ impl Registry {
         make: impl FnOnce(usize) -> Result<Arc<Listener>>,
     ) -> Result<Arc<Listener>> {
         let _scope = NoIo::enter();
-        let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let mut inner = self.inner.lock();
         let number = inner.next_number()?;
         let listener = make(number)?;

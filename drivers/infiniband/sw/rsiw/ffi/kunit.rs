@@ -87,8 +87,8 @@ mod tables {
     fn entries_come_and_go() -> Result {
         let table = KBox::pin_init(RcuTable::<u32>::new(), GFP_KERNEL)?;
         let value = Arc::new(7, GFP_KERNEL)?;
-        table.insert(MAX_MR, value.clone())?;
-        assert_eq!(table.insert(MAX_MR, value.clone()), Err(EBUSY));
+        table.insert(MAX_MR, value.clone(), GFP_KERNEL)?;
+        assert_eq!(table.insert(MAX_MR, value.clone(), GFP_KERNEL), Err(EBUSY));
         assert!(table
             .lookup(MAX_MR)
             .is_some_and(|v| Arc::ptr_eq(&v, &value)));
@@ -104,13 +104,15 @@ mod tables {
         let table = KBox::pin_init(RcuTable::<u32>::new(), GFP_KERNEL)?;
         for n in 0..3 {
             let value = Arc::new(n, GFP_KERNEL)?;
-            let index = table.insert_free(10..=12, value)?;
+            let index = table.insert_free(10..=12, value, GFP_KERNEL)?;
             assert!((10..=12).contains(&index));
         }
         let value = Arc::new(3, GFP_KERNEL)?;
-        assert!(table.insert_free(10..=12, value.clone()).is_err());
+        assert!(table
+            .insert_free(10..=12, value.clone(), GFP_KERNEL)
+            .is_err());
         table.remove(11);
-        assert_eq!(table.insert_free(10..=12, value)?, 11);
+        assert_eq!(table.insert_free(10..=12, value, GFP_KERNEL)?, 11);
         let mut seen = 0;
         table.for_each(|_| seen += 1);
         assert_eq!(seen, 3);

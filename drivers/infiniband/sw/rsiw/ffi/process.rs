@@ -8,10 +8,22 @@
 
 use super::raw::h;
 use kernel::{
+    alloc::Flags,
     current,
+    prelude::*,
     sync::aref::ARef,
     task::Task, //
 };
+
+/// How to allocate in a call of a process, whose memory cgroup is charged with it, or else in one of
+/// a consumer in the kernel, where nobody is. Process context.
+pub(crate) const fn memory_for(is_process: bool) -> Flags {
+    if is_process {
+        GFP_KERNEL_ACCOUNT
+    } else {
+        GFP_KERNEL
+    }
+}
 
 /// A process, which may have ended.
 pub(crate) struct Process(ARef<Task>);

@@ -56,7 +56,7 @@ impl SharedMemory {
             ptr: NonNull::new(ptr.cast()).ok_or(ENOMEM)?,
             size,
         };
-        Ok(Arc::new(this, GFP_KERNEL)?)
+        Ok(Arc::new(this, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// Length in bytes, whole pages.

@@ -29,6 +29,7 @@ use crate::{
     wire::ddp::Stag,
 };
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::{
         atomic::{
@@ -68,31 +69,31 @@ impl StagTable {
         })
     }
 
-    /// Gives `mr` an STag with `key` and makes it known.
+    /// Gives `mr` an STag with `key` and makes it known, in memory of `flags`.
     ///
     /// # Errors
     ///
     /// `ENOMEM` if there is no memory or there are [`MAX_MR`] regions.
-    pub(super) fn insert(&self, mr: &Arc<Mr>, key: u8) -> Result {
+    pub(super) fn insert(&self, mr: &Arc<Mr>, key: u8, flags: Flags) -> Result {
         if self.count.fetch_add(1, Relaxed) >= MAX_MR {
             self.count.fetch_sub(1, Relaxed);
             return Err(ENOMEM);
         }
-        let ret = self.try_insert(mr, key);
+        let ret = self.try_insert(mr, key, flags);
         if ret.is_err() {
             self.count.fetch_sub(1, Relaxed);
         }
         ret
     }
 
-    fn try_insert(&self, mr: &Arc<Mr>, key: u8) -> Result {
+    fn try_insert(&self, mr: &Arc<Mr>, key: u8, flags: Flags) -> Result {
         for _ in 0..ATTEMPTS {
             let index = permute(self.next.fetch_add(1, Relaxed), |v| self.key.hash(v));
             if index == 0 {
                 continue;
             }
             mr.stag.store(Stag::new(index, key).0, Relaxed);
-            match self.regions.insert(index, mr.clone()) {
+            match self.regions.insert(index, mr.clone(), flags) {
                 Err(e) if e == EBUSY => {}
                 done => return done,
             }

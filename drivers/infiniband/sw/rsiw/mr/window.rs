@@ -37,6 +37,7 @@ use crate::{
     wire::ddp::Stag,
 };
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::{
         atomic::{
@@ -62,17 +63,17 @@ pub(crate) struct Binder {
 }
 
 impl Binder {
-    /// Without windows.
+    /// Without windows, in memory of `flags`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new(flags: Flags) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
                 windows: Atomic::new(0),
             },
-            GFP_KERNEL,
+            flags,
         )?)
     }
 

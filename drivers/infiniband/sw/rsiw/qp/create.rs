@@ -37,6 +37,7 @@ use crate::{
         MAX_WR, //
     },
     ffi::{
+        process::memory_for,
         rdma::{
             attr::QpCap,
             driver::QpInit,
@@ -215,15 +216,12 @@ impl Qp {
         if let Some(posted) = &posted {
             spare.extend(posted.asked_and_spare().1)?;
         }
-        let binder = Binder::new()?;
+        let flags = memory_for(udata.is_some());
+        let binder = Binder::new(flags)?;
         let send_slots = posted.as_ref().map(|sq| sq.slots());
         let recv_slots = match &srq {
             Some(srq) => srq.slots(),
             None => rq.as_ref().and_then(Rq::slots),
-        };
-        let flags = match &udata {
-            Some(_) => GFP_KERNEL_ACCOUNT,
-            None => GFP_KERNEL,
         };
         // CAST: at most [`MAX_WR`].
         let under_way = Sq::new((ring.len() as u32).max(1), flags)?;
@@ -263,10 +261,10 @@ impl Qp {
                 timer <- Timer::new(),
                 _quota: quota,
             }),
-            GFP_KERNEL,
+            flags,
         )?;
         pd.join();
-        let num = match qp.dev.qps.insert_free(NUMBERS, qp.clone()) {
+        let num = match qp.dev.qps.insert_free(NUMBERS, qp.clone(), flags) {
             Ok(num) => num,
             Err(e) => {
                 qp.discard();

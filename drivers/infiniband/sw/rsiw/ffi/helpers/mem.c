@@ -163,9 +163,9 @@ void rsiw_helper_call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)
 	call_rcu_hurry(head, func);
 }
 
-void rsiw_helper_xa_init_alloc_irq(struct xarray *xa)
+void rsiw_helper_xa_init_alloc_irq_account(struct xarray *xa)
 {
-	xa_init_flags(xa, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(xa, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 }
 
 int rsiw_helper_xa_insert_irq(struct xarray *xa, unsigned long index,

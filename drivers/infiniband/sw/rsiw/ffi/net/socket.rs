@@ -91,7 +91,7 @@ impl TcpSocket {
         unsafe { b::sk_net_refcnt_upgrade(sk) };
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_prepare(sk) };
-        Arc::new(this, GFP_KERNEL).map_err(Error::from)
+        Arc::new(this, GFP_KERNEL_ACCOUNT).map_err(Error::from)
     }
 
     /// Takes over a socket; `originals` are its own callbacks if it has others now.

@@ -74,7 +74,7 @@ pub(crate) fn add<D: Driver>(
     // SAFETY: the device is valid; the table is static.
     unsafe { b::ib_set_device_ops(raw, Vtable::<D>::OPS) };
     // SAFETY: revoked in `dealloc_driver`, which the core calls before it frees the device.
-    let handle = unsafe { Handle::new(obj) }?;
+    let handle = unsafe { Handle::new(obj, GFP_KERNEL) }?;
     let inner = make(handle.clone()).inspect_err(|_| handle.revoke())?;
     // SAFETY: the device's memory is fresh.
     unsafe { Object::<b::ib_device, D::Device>::install_with(raw, inner, handle) };

@@ -19,6 +19,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::Arc, //
 };
@@ -52,12 +53,12 @@ pub(crate) type SrqHandle = Handle<b::ib_srq>;
 pub(crate) type DeviceHandle = Handle<b::ib_device>;
 
 impl<B> Handle<B> {
-    /// Makes a handle for a live object.
+    /// Makes a handle for a live object, in memory of `flags`.
     ///
     /// # Safety
     ///
     /// `obj` must stay valid until [`Handle::revoke`] has returned.
-    pub(super) unsafe fn new(obj: NonNull<B>) -> Result<Arc<Self>> {
+    pub(super) unsafe fn new(obj: NonNull<B>, flags: Flags) -> Result<Arc<Self>> {
         // INVARIANT: by the caller's promise the object lives until the gate is closed and empty.
         Arc::pin_init(
             pin_init!(Self {
@@ -65,7 +66,7 @@ impl<B> Handle<B> {
                 gate <- Gate::new(),
                 _type: PhantomData,
             }),
-            GFP_KERNEL,
+            flags,
         )
     }
 

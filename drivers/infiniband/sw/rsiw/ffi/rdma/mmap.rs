@@ -79,7 +79,7 @@ impl MmapEntry {
                 base: Opaque::zeroed(),
                 mem,
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let entry = KBox::into_raw(entry);
         // SAFETY: `context` is that of the running call; the entry is fresh and stays where it is

@@ -198,7 +198,7 @@ impl Umem {
                 len,
                 pinned: UnsafeCell::new(Some(pinned)),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

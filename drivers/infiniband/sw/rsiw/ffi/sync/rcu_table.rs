@@ -6,6 +6,9 @@
 //! of its own within an RCU read-side section; a removed node drops its reference a grace period
 //! later, by `call_rcu`, so that destroying a thousand objects waits for none of them.
 //!
+//! The memory of the xarray itself, which neighbours share, counts for the memory cgroup of the
+//! process that makes an insertion need it.
+//!
 //! C headers: [`include/linux/xarray.h`](srctree/include/linux/xarray.h),
 //! [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 
@@ -19,6 +22,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
+    alloc::Flags,
     error::to_result,
     prelude::*,
     sync::{
@@ -65,19 +69,19 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             // INVARIANT: an empty xarray.
             xa <- Opaque::ffi_init(|xa| {
                 // SAFETY: `xa` is valid for writes.
-                unsafe { h::xa_init_alloc_irq(xa) }
+                unsafe { h::xa_init_alloc_irq_account(xa) }
             }),
             cursor: Opaque::new(0),
             _values: PhantomData,
         })
     }
 
-    fn node(value: Arc<T>) -> Result<*mut Node<T>> {
+    fn node(value: Arc<T>, flags: Flags) -> Result<*mut Node<T>> {
         let node = Node {
             rcu: Opaque::uninit(),
             value,
         };
-        Ok(KBox::into_raw(KBox::new(node, GFP_KERNEL)?))
+        Ok(KBox::into_raw(KBox::new(node, flags)?))
     }
 
     /// Frees a node that never was in the table.
@@ -86,13 +90,13 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         drop(unsafe { KBox::from_raw(node) });
     }
 
-    /// Puts `value` at `index`. Sleeps.
+    /// Puts `value` at `index`, in memory of `flags`. Sleeps.
     ///
     /// # Errors
     ///
     /// `EBUSY` if the index is taken, `ENOMEM`.
-    pub(crate) fn insert(&self, index: u32, value: Arc<T>) -> Result {
-        let node = Self::node(value)?;
+    pub(crate) fn insert(&self, index: u32, value: Arc<T>, flags: Flags) -> Result {
+        let node = Self::node(value, flags)?;
         // SAFETY: the xarray is initialised, and `node` is not a special entry.
         // INVARIANT: a node, published after its initialisation.
         let ret = to_result(unsafe {
@@ -104,15 +108,20 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         ret
     }
 
-    /// Puts `value` at a free index of `range` and returns the index. Sleeps.
+    /// Puts `value` at a free index of `range`, in memory of `flags`, and returns the index. Sleeps.
     ///
     /// Indices go round the range, so that none is taken again soon.
     ///
     /// # Errors
     ///
     /// `EBUSY` if no index is free, `ENOMEM`.
-    pub(crate) fn insert_free(&self, range: RangeInclusive<u32>, value: Arc<T>) -> Result<u32> {
-        let node = Self::node(value)?;
+    pub(crate) fn insert_free(
+        &self,
+        range: RangeInclusive<u32>,
+        value: Arc<T>,
+        flags: Flags,
+    ) -> Result<u32> {
+        let node = Self::node(value, flags)?;
         let mut index = 0;
         // SAFETY: the xarray is initialised and tracks free entries; `node` is not a special entry;
         // the cursor is accessed here only, under the xarray's lock.

@@ -8,6 +8,7 @@ use super::{
     PdObject, //
 };
 use crate::ffi::{
+    process::memory_for,
     raw::b,
     rdma::{
         driver::{
@@ -61,6 +62,8 @@ fn new_mr<D: Driver>(
     memory: Option<KernelMemory<D::Grant>>,
     make: impl FnOnce() -> Result<(Arc<D::Mr>, u32)>,
 ) -> Result<*mut b::ib_mr> {
+    // A region without memory of the kernel is one of a process.
+    let flags = memory_for(memory.is_none());
     let mut mr = KBox::new(
         MrMemory::<D> {
             head: MrHead {
@@ -71,7 +74,7 @@ fn new_mr<D: Driver>(
             inner: None,
             memory,
         },
-        GFP_KERNEL,
+        flags,
     )?;
     let (inner, stag) = make()?;
     mr.head.object.lkey = stag;

@@ -10,6 +10,7 @@ use super::{
     SrqObject, //
 };
 use crate::ffi::{
+    process::memory_for,
     raw::b,
     rdma::{
         attr::{
@@ -89,7 +90,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
             flags: attr.create_flags,
         };
         // SAFETY: revoked in `destroy_qp`, or below if creation fails.
-        let handle = unsafe { Handle::new(obj) }?;
+        let handle = unsafe { Handle::new(obj, memory_for(udata.is_some())) }?;
         let created = D::create_qp(dev, pd, handle.clone(), &mut init, udata.as_mut());
         let (inner, num) = created.inspect_err(|_| handle.revoke())?;
         init.cap.store(&mut attr.cap);

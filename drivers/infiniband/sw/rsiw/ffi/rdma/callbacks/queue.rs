@@ -7,6 +7,7 @@ use super::{
     DeviceObject, //
 };
 use crate::ffi::{
+    process::memory_for,
     raw::{
         b,
         h, //
@@ -51,7 +52,7 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
             vector: attr.comp_vector,
         };
         // SAFETY: revoked in `pre_destroy_cq`, or below if creation fails.
-        let handle = unsafe { Handle::new(obj) }?;
+        let handle = unsafe { Handle::new(obj, memory_for(udata.is_some())) }?;
         let created = D::create_cq(dev, handle.clone(), &init, udata.as_mut());
         let (inner, cqe) = created.inspect_err(|_| handle.revoke())?;
         // CAST: at most the maximum reported.

@@ -7,6 +7,7 @@ use super::{
     SrqObject, //
 };
 use crate::ffi::{
+    process::memory_for,
     raw::b,
     rdma::{
         driver::{
@@ -50,7 +51,7 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
             limit: attr.attr.srq_limit,
         };
         // SAFETY: revoked in `destroy_srq`, or below if creation fails.
-        let handle = unsafe { Handle::new(obj) }?;
+        let handle = unsafe { Handle::new(obj, memory_for(udata.is_some())) }?;
         let created = D::create_srq(pd, handle.clone(), &mut init, udata.as_mut());
         let inner = created.inspect_err(|_| handle.revoke())?;
         attr.attr.max_wr = init.max_wr;
