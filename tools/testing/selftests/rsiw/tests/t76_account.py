@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0
 """What many objects of one process cost others."""
 
+import re
 import signal
 
 from rsiwtest.core import Fail, test
+from rsiwtest.groups import Group
+from rsiwtest.machine import wait_until
 from rsiwtest.probes import counted
 
 
 def hoard(t, kind, count, *args, group=None):
-    """The program that makes objects of a kind, started; in a cgroup."""
+    """The program that makes objects of a kind, started; in a group."""
     argv = [t.bin("hoard"), *t.topo.loopback.args(), "--port", t.port(),
             "--kind", kind, "--count", count, "--limit", int(t.left()), *args]
-    if group:
-        argv = ["sh", "-c", "echo $$ >%s/cgroup.procs && exec \"$@\"" % group,
-                "sh", *argv]
-    return t.start(*argv)
+    return t.start(*(group.within(argv) if group else argv))
+
+
+def made(proc):
+    """How many objects it says it has made, at the least."""
+    return max(map(int, re.findall(r"^(?:made|all) (\d+)", proc.output(), re.M)),
+               default=0)
 
 
 WAITS = ("synchronize_rcu", "synchronize_rcu_expedited", "rcu_barrier")
@@ -40,3 +46,70 @@ def many_qps(t):
             proc.reap()
             if sum(waits.values()) > count // 20:
                 raise Fail("for %d queue pairs: %s" % (count, waits))
+
+
+# How many objects of a kind to make, and what the driver has for each of them at the
+# least, in octets: together more than what a program and the core account for.
+OWN = {"pd": (16000, 56), "cq": (2000, 500), "srq": (2000, 500), "qp": (2000, 1200),
+       "mr": (2000, 1200), "listener": (1000, 4200)}
+
+
+@test("charged", cost=15)
+def charged(t):
+    """What objects take counts for the memory cgroup of their process."""
+    for kind, (count, each) in OWN.items():
+        with t.sub(kind), Group("rsiw-account", "memory") as group:
+            proc = hoard(t, kind, count, "--hold", group=group)
+            proc.wait_output("all %d: asked for" % count, t.left())
+            wait_until(lambda: "%d octets for %d" % (group.stat("slab"), count),
+                       5, lambda: group.stat("slab") >= count * each)
+            proc.reap()
+
+
+@test("memory-cgroup-regions", cost=10)
+def regions(t):
+    """One page, registered as often as the memory of the group allows."""
+    limit = 24 << 20
+    # It is the victim of the group's own limit, with a report in the log.
+    t.allowed += ["Call Trace"]
+    with Group("rsiw-account", "memory", memory_max=limit) as group:
+        proc = hoard(t, "mr", 1 << 20, group=group)
+        rv = proc.wait(t.left())
+        if rv not in (0, -signal.SIGKILL):
+            raise Fail("status %d:\n%s" % (rv, proc.tail()))
+        if rv == 0 and ": ENOMEM" not in proc.output():
+            raise Fail(proc.tail())
+        if not 1000 <= made(proc) <= limit // OWN["mr"][1]:
+            raise Fail("%d regions" % made(proc))
+
+
+OBJECTS = 100
+
+
+@test("rdma-cgroup", cost=5)
+def rdma_cgroup(t):
+    """A group has as many objects as it may have; others are not concerned."""
+    most = "%s hca_object=%d" % (t.topo.dev_lo, OBJECTS)
+    for kind in ("pd", "cq", "srq", "qp", "mr"):
+        with t.sub(kind), Group("rsiw-account", "rdma", rdma_max=most) as group:
+            proc = hoard(t, kind, 2 * OBJECTS, "--hold", group=group)
+            proc.wait_output("all ", t.left())
+            beside = hoard(t, kind, 2 * OBJECTS)
+            beside.expect(t.left())
+            if ": EAGAIN" not in proc.output():
+                raise Fail(proc.tail())
+            # What all of them need counts, too.
+            if not OBJECTS - 10 <= made(proc) <= OBJECTS:
+                raise Fail("%d of %d" % (made(proc), OBJECTS))
+            if made(beside) != 2 * OBJECTS:
+                raise Fail("outside: " + beside.tail())
+            proc.reap()
+    most = "%s hca_handle=1" % t.topo.dev_lo
+    with t.sub("handle"), Group("rsiw-account", "rdma", rdma_max=most) as group:
+        first = hoard(t, "pd", 1, "--hold", group=group)
+        first.wait_output("all 1", t.left())
+        if not hoard(t, "pd", 1, group=group).wait(t.left()):
+            raise Fail("the device is open twice")
+        hoard(t, "pd", 1).expect(t.left())
+        first.reap()
+        hoard(t, "pd", 1, group=group).expect(t.left())
