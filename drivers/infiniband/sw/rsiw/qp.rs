@@ -24,6 +24,7 @@ mod frame;
 mod outgoing;
 mod place;
 mod posted;
+mod published;
 mod resize;
 mod rest;
 pub(crate) mod rq;
@@ -39,6 +40,7 @@ pub(crate) use self::posted::Slots;
 use self::{
     control::Inner,
     failure::Failure,
+    published::Published,
     rq::Rq,
     sq::{
         kernel::KernelSq,
@@ -158,7 +160,7 @@ pub(crate) struct Qp {
     /// Rights of the peer, `enum ib_access_flags`.
     access: Atomic<u32>,
     /// Copy of the state for those who do not hold `inner`.
-    state: Atomic<u32>,
+    state: Published,
     /// The peer has sent an FPDU.
     heard: Atomic<u32>,
     /// Data came in since the last doorbell.
@@ -210,27 +212,7 @@ impl Qp {
 
     /// The state, which may be another by now. Any context.
     fn state(&self) -> State {
-        match self.state.load(Acquire) {
-            1 => State::Rts,
-            2 => State::Closing,
-            3 => State::Terminate,
-            4 => State::Error,
-            5 => State::Draining,
-            _ => State::Idle,
-        }
-    }
-
-    /// Publishes the state. Under `inner`.
-    fn set_state(&self, state: State) {
-        let value = match state {
-            State::Idle => 0,
-            State::Rts => 1,
-            State::Closing => 2,
-            State::Terminate => 3,
-            State::Error => 4,
-            State::Draining => 5,
-        };
-        self.state.store(value, Release);
+        self.state.load()
     }
 
     /// As whom windows know the QP.

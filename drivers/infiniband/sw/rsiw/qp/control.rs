@@ -197,7 +197,7 @@ impl Qp {
         inner.ird = params.ird;
         inner.last_wqe_told = false;
         inner.state = state;
-        self.set_state(state);
+        self.state.store(state);
         drop(inner);
         drop((idle_irq, old_orq));
         self.kick_rx();

@@ -7,6 +7,7 @@
 
 use super::{
     control::Inner,
+    published::Published,
     rq::{
         KernelRq,
         Rq,
@@ -238,7 +239,7 @@ impl Qp {
                 owner,
                 binder,
                 access: Atomic::new(0),
-                state: Atomic::new(0),
+                state: Published::new(),
                 heard: Atomic::new(0),
                 answered: AtomicFlag::new(false),
                 failed: AtomicFlag::new(false),

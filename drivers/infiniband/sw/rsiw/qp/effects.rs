@@ -146,7 +146,7 @@ impl Qp {
             }
         );
         inner.was_closed = effects.close || (inner.was_closed && disconnects);
-        self.set_state(state);
+        self.state.store(state);
         self.carry_out(inner, &effects, failure, after);
         Ok(())
     }
