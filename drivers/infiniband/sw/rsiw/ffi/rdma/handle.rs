@@ -49,6 +49,8 @@ pub(crate) type CqHandle = Handle<b::ib_cq>;
 pub(crate) type QpHandle = Handle<b::ib_qp>;
 /// Handle to a shared receive queue.
 pub(crate) type SrqHandle = Handle<b::ib_srq>;
+/// Handle to a process context.
+pub(super) type UcontextHandle = Handle<b::ib_ucontext>;
 /// Handle to a device.
 pub(crate) type DeviceHandle = Handle<b::ib_device>;
 

@@ -12,7 +12,11 @@
 //!
 //! Context: process context.
 
-use super::udata::Udata;
+use super::{
+    handle::UcontextHandle,
+    object::Object,
+    udata::Udata, //
+};
 use crate::ffi::{
     raw::{
         b,
@@ -55,13 +59,14 @@ struct Entry {
 /// Memory that processes can map as long as this is not removed.
 ///
 /// Must be removed before the verbs object it belongs to is destroyed, while the process's context
-/// exists.
+/// exists: the entry cannot be freed afterwards.
 ///
 /// # Invariants
 ///
-/// `entry` is null or an [`Entry`] inserted at the core, with a reference that is ours.
+/// `entry` is null or an [`Entry`] inserted at the core, in `context`, with a reference that is ours.
 pub(crate) struct MmapEntry {
     entry: Atomic<*mut Entry>,
+    context: Arc<UcontextHandle>,
     key: u64,
 }
 
@@ -73,6 +78,8 @@ impl MmapEntry {
     /// `EINVAL` if the call is none by a process with a context, `ENOMEM`.
     pub(crate) fn insert(udata: &Udata<'_>, mem: Arc<SharedMemory>) -> Result<Self> {
         let context = udata.ucontext().ok_or(EINVAL)?;
+        // SAFETY: the context is that of the running call, one of this driver, which stays meanwhile.
+        let handle = unsafe { Object::<_, ()>::handle_of_any(context.as_ptr()) }.ok_or(EINVAL)?;
         let len = mem.size();
         let entry = KBox::new(
             Entry {
@@ -103,6 +110,7 @@ impl MmapEntry {
         // INVARIANT: inserted, and the first reference is ours.
         Ok(Self {
             entry: Atomic::new(entry),
+            context: handle,
             key,
         })
     }
@@ -116,8 +124,16 @@ impl MmapEntry {
     pub(crate) fn remove(&self) {
         // INVARIANT: null from here on; the reference goes to the core.
         let entry = self.entry.xchg(core::ptr::null_mut(), Full);
-        // SAFETY: null, which the function ignores, or an entry with our reference.
-        unsafe { b::rdma_user_mmap_entry_remove(entry.cast()) };
+        if entry.is_null() {
+            return;
+        }
+        let removed = self.context.with(|_| {
+            // SAFETY: an entry with our reference, whose context exists.
+            unsafe { b::rdma_user_mmap_entry_remove(entry.cast()) };
+        });
+        if removed.is_none() {
+            kernel::pr_err_once!("BUG: an offer to map memory has outlived its process\n");
+        }
     }
 }
 

@@ -121,6 +121,23 @@ impl<B, T> Object<B, T> {
         unsafe { ArcBorrow::from_raw(handle) }
     }
 
+    /// The handle to the core's object, if that is installed.
+    ///
+    /// # Safety
+    ///
+    /// `base` must be the start of an `Object<B, U>`, whatever `U` is, whose handle is not taken out
+    /// meanwhile. (The place of the handle does not depend on `U`.)
+    pub(super) unsafe fn handle_of_any(base: *mut B) -> Option<Arc<Handle<B>>> {
+        let this = base.cast::<Self>();
+        // SAFETY: `base` starts an object of the same layout, by the caller's promise.
+        let handle = unsafe { &(*this).handle }.load(Acquire);
+        if handle.is_null() {
+            return None;
+        }
+        // SAFETY: the invariant says where the pointer is from; it is not taken out meanwhile.
+        Some(unsafe { ArcBorrow::from_raw(handle) }.into())
+    }
+
     /// Takes the handle out, which has no use any more.
     ///
     /// # Safety

@@ -102,7 +102,7 @@ impl Udata<'_> {
     }
 
     /// The process context that makes the call.
-    pub(crate) fn ucontext(&self) -> Option<NonNull<b::ib_ucontext>> {
+    pub(super) fn ucontext(&self) -> Option<NonNull<b::ib_ucontext>> {
         // SAFETY: an udata of a driver callback is always the `driver_udata` of a bundle.
         NonNull::new(unsafe { h::udata_ucontext(self.raw.as_ptr()) })
     }

@@ -17,10 +17,12 @@ use crate::ffi::{
             Consumer,
             Driver, //
         },
+        handle::Handle,
         kmr::KernelConsumer,
         udata::Udata, //
     },
 };
+use core::ptr::NonNull;
 use kernel::{
     error::{
         from_result,
@@ -156,13 +158,16 @@ pub(super) unsafe extern "C" fn alloc_ucontext<D: Driver>(
     udata: *mut b::ib_udata,
 ) -> c_int {
     from_result(|| {
+        let obj = NonNull::new(uctx).ok_or(EINVAL)?;
         // SAFETY: the core has set the device, which is one of `D`.
         let dev = unsafe { DeviceObject::<D>::get((*uctx).device) };
         // SAFETY: the core passes the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
+        // SAFETY: revoked in `dealloc_ucontext`; nobody else has it before it is installed.
+        let handle = unsafe { Handle::new(obj, GFP_KERNEL_ACCOUNT) }?;
         let inner = D::alloc_ucontext(dev, &mut udata)?;
         // SAFETY: the memory is fresh.
-        unsafe { UcontextObject::<D>::install(uctx, inner) };
+        unsafe { UcontextObject::<D>::install_with(uctx, inner, handle) };
         Ok(0)
     })
 }
@@ -171,8 +176,12 @@ pub(super) unsafe extern "C" fn alloc_ucontext<D: Driver>(
 ///
 /// Called by the core for the last time with this context.
 pub(super) unsafe extern "C" fn dealloc_ucontext<D: Driver>(uctx: *mut b::ib_ucontext) {
+    // SAFETY: the context has a handle until it is dropped below.
+    unsafe { UcontextObject::<D>::handle(uctx) }.revoke();
     // SAFETY: the context is one of `D`; the core frees it next.
     drop(unsafe { UcontextObject::<D>::take(uctx) });
+    // SAFETY: as above; it was just revoked.
+    unsafe { UcontextObject::<D>::drop_handle(uctx) };
 }
 
 /// Lets the core take a device away from processes that hold it open: it destroys their objects
