@@ -25,6 +25,7 @@ use crate::ffi::{
     },
 };
 use core::{
+    any::TypeId,
     marker::PhantomData,
     mem::ManuallyDrop,
     ptr::NonNull, //
@@ -35,7 +36,8 @@ use kernel::{
     sync::{
         aref::ARef,
         Arc,
-        ArcBorrow, //
+        ArcBorrow,
+        SetOnce, //
     },
     types::ScopeGuard,
 };
@@ -55,6 +57,15 @@ pub(crate) struct Spec<'a> {
     pub(crate) comp_vectors: u32,
 }
 
+/// The driver of this module, by which devices are told from those of other modules.
+static DRIVER: SetOnce<TypeId> = SetOnce::new();
+
+/// Whether `D` is the only driver of this module. The first one to ask is it.
+fn is_only<D: Driver>() -> bool {
+    let id = TypeId::of::<D>();
+    DRIVER.populate(id) || DRIVER.as_ref() == Some(&id)
+}
+
 /// Makes a device and registers it with the core; `make` makes the driver's part.
 ///
 /// # Errors
@@ -64,6 +75,10 @@ pub(crate) fn add<D: Driver>(
     spec: &Spec<'_>,
     make: impl FnOnce(Arc<DeviceHandle>) -> Result<Arc<D::Device>>,
 ) -> Result {
+    let comp_vectors = c_int::try_from(spec.comp_vectors)?;
+    if comp_vectors == 0 || !is_only::<D>() {
+        return Err(EINVAL);
+    }
     // SAFETY: the size is that of the object, which starts with the core's structure. The core
     // wants devices of all namespaces to start in the initial one.
     let raw = unsafe { b::_ib_alloc_device(Vtable::<D>::DEVICE_SIZE, &raw mut b::init_net) };
@@ -85,7 +100,7 @@ pub(crate) fn add<D: Driver>(
         dev.node_type = b::RDMA_NODE_RNIC as u8; // CAST: a small enumeration.
         dev.node_guid = spec.node_guid;
         dev.phys_port_cnt = 1;
-        dev.num_comp_vectors = spec.comp_vectors as c_int; // CAST: at most the number of CPUs.
+        dev.num_comp_vectors = comp_vectors;
         dev.uverbs_cmd_mask |= 1 << b::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
         dev.iw_driver_flags = b::iw_flags_IW_F_NO_PORT_MAP;
         for (to, from) in dev.node_desc.iter_mut().zip(D::NODE_DESC) {
@@ -136,12 +151,13 @@ impl<D: Driver> Found<D> {
         // Another driver may have the same number, as siw has for the sake of its provider.
         //
         // SAFETY: there is a reference to the device.
-        if unsafe { (*raw.as_ptr()).ops.owner } != Vtable::<D>::OPS.owner {
+        let owner = unsafe { (*raw.as_ptr()).ops.owner };
+        if owner != Vtable::<D>::OPS.owner || !is_only::<D>() {
             // SAFETY: gives the reference back.
             unsafe { b::ib_device_put(raw.as_ptr()) };
             return None;
         }
-        // INVARIANT: its operations belong to this module, which has one driver.
+        // INVARIANT: its operations belong to this module, whose only driver is `D`.
         Some(Self(raw, PhantomData))
     }
 
