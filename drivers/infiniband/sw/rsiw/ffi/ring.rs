@@ -131,6 +131,8 @@ impl<T: RingEntry> SharedRing<T> {
     ///
     /// `EINVAL` if `entries` is not a power of two or does not fit.
     pub(crate) fn new(mem: Arc<SharedMemory>, entries: u32) -> Result<Self> {
+        // Whatever is done with the ring, its layout has been checked.
+        const { assert!(Self::WORDS > 0 && Self::FLAGS_WORD < Self::WORDS) };
         if !entries.is_power_of_two() || Self::bytes(entries)? > mem.size() {
             return Err(EINVAL);
         }

@@ -76,6 +76,18 @@ impl<T: LinkOps> Registration<T> {
                         ..pin_init::zeroed()
                     })
                 };
+                // The core takes no type whose name it has already, but takes any out of its list
+                // again: so let this be a list, of one.
+                //
+                // SAFETY: this is the place of one of its members, which was just written.
+                let list = unsafe { &raw mut (*slot).list };
+                // SAFETY: as above.
+                unsafe {
+                    list.write(b::list_head {
+                        next: list,
+                        prev: list,
+                    })
+                };
                 // SAFETY: the structure is complete and pinned until it is unregistered.
                 unsafe { b::rdma_link_register(slot) };
             }),
