@@ -39,10 +39,12 @@ use crate::{
     },
     ffi::{
         iwcm::{
+            CallId,
             CmId,
             ConnParam, //
         },
         log::pr_ratelimited,
+        rdma::attr::Qpn,
     },
     params,
     proto::{
@@ -54,10 +56,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::{
-        aref::ARef,
-        Arc, //
-    },
+    sync::Arc, //
 };
 
 /// Milliseconds after which an initiator that waits looks whether its process still exists.
@@ -107,7 +106,7 @@ fn depths(param: &ConnParam<'_>) -> Depths {
 }
 
 /// The QP of that number, if the caller may connect it by `id`.
-fn own_qp(dev: &Device, num: u32, id: &CmId) -> Result<Arc<Qp>> {
+fn own_qp(dev: &Device, num: Qpn, id: CallId<'_>) -> Result<Arc<Qp>> {
     let qp = dev.qp_by_num(num).ok_or(EINVAL)?;
     if !qp.is_callers(id) {
         pr_ratelimited!("{}: QP {num}: not the caller's to connect\n", dev.handle());
@@ -124,13 +123,13 @@ fn not_in_namespace(dev: &Device) -> Error {
 }
 
 /// Starts to connect. If it returns without an error, a reply event follows in bounded time.
-pub(crate) fn connect(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -> Result {
+pub(crate) fn connect(dev: &Arc<Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     active::connect(dev, id, param)
 }
 
 /// Accepts a connection that an event told of. If it returns without an error, an established
 /// event follows in bounded time.
-pub(crate) fn accept(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -> Result {
+pub(crate) fn accept(dev: &Arc<Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     passive::accept(dev, id, param)
 }
 
@@ -140,7 +139,7 @@ pub(crate) fn reject(dev: &Device, id: &CmId, private_data: &[u8]) -> Result {
 }
 
 /// Starts to listen on the address of `id`; each connection request makes an event.
-pub(crate) fn create_listen(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result {
+pub(crate) fn create_listen(dev: &Arc<Device>, id: CallId<'_>, backlog: u32) -> Result {
     listen::create(dev, id, backlog)
 }
 

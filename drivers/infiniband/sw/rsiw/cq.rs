@@ -27,7 +27,10 @@ use crate::{
     ffi::{
         process::memory_for,
         rdma::{
-            attr::EventType,
+            attr::{
+                EventType,
+                Qpn, //
+            },
             driver::CqInit,
             handle::{
                 CqHandle,
@@ -74,7 +77,7 @@ pub(crate) struct Completion {
     /// The STag that the peer's Send invalidated.
     pub(crate) invalidated: Option<Stag>,
     /// Number of the QP.
-    pub(crate) qp: u32,
+    pub(crate) qp: Qpn,
     /// A receive that the peer wants noticed (Send with Solicited Event).
     pub(crate) solicited: bool,
 }

@@ -16,7 +16,8 @@ use crate::{
         rdma::{
             attr::{
                 DeviceAttr,
-                PortAttr, //
+                PortAttr,
+                Qpn, //
             },
             device::{
                 self as core_device,
@@ -237,8 +238,8 @@ impl Device {
     }
 
     /// The QP of that number. Any context.
-    pub(crate) fn qp_by_num(&self, num: u32) -> Option<Arc<Qp>> {
-        self.qps.lookup(num)
+    pub(crate) fn qp_by_num(&self, num: Qpn) -> Option<Arc<Qp>> {
+        self.qps.lookup(num.0)
     }
 
     /// The interface is gone for good: no stream will hear of its peer any more, so all end, and so do

@@ -33,6 +33,7 @@ use crate::{
     ffi::{
         process::memory_for,
         rdma::{
+            attr::AccessFlags,
             driver::{
                 MrChange,
                 MrInit,
@@ -71,9 +72,6 @@ use kernel::{
 
 /// Pages, or stretches, of a fast-register region.
 pub(crate) const MAX_FAST_REG: u32 = 1024;
-
-/// Zero-based addressing: the first byte has tagged offset 0 (`IB_ZERO_BASED`).
-const ZERO_BASED: u32 = 1 << 5;
 
 /// Number of a protection domain, unique in its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +119,10 @@ enum Kind {
 
 /// The addresses of a process's region.
 fn user_range(init: &MrInit) -> Result<Range> {
-    let base = if init.access & ZERO_BASED == 0 {
-        init.iova
-    } else {
+    let base = if init.access.contains(AccessFlags::ZERO_BASED) {
         0
+    } else {
+        init.iova
     };
     Range::new(base, init.length).ok_or(EINVAL)
 }

@@ -58,9 +58,13 @@ use crate::{
         Quota, //
     },
     ffi::{
-        iwcm::CmId,
+        iwcm::CallId,
         rdma::{
-            attr::QpCap,
+            attr::{
+                AccessFlags,
+                QpCap,
+                Qpn, //
+            },
             handle::QpHandle,
             mmap::MmapEntry, //
         },
@@ -144,7 +148,7 @@ struct RemoteEnd {
 #[pin_data]
 pub(crate) struct Qp {
     /// Set once, when the QP gets into the device's table.
-    num: Atomic<u32>,
+    num: Atomic<Qpn>,
     pub(crate) dev: Arc<Device>,
     pd: Arc<Pd>,
     /// The core's QP.
@@ -157,8 +161,8 @@ pub(crate) struct Qp {
     owner: Option<Pid>,
     /// By which windows know the QP.
     binder: Arc<Binder>,
-    /// Rights of the peer, `enum ib_access_flags`.
-    access: Atomic<u32>,
+    /// Rights of the peer.
+    access: Atomic<AccessFlags>,
     /// Copy of the state for those who do not hold `inner`.
     state: Published,
     /// The peer has sent an FPDU.
@@ -206,7 +210,7 @@ pub(crate) struct Qp {
 
 impl Qp {
     /// The QP's number.
-    pub(crate) fn num(&self) -> u32 {
+    pub(crate) fn num(&self) -> Qpn {
         self.num.load(Relaxed)
     }
 
@@ -339,7 +343,7 @@ impl Qp {
 
     /// Whether the caller may connect the QP by `id`: others must not get hold of it by its number.
     /// A QP of the kernel has no owner to compare with, but an identifier that it was made for.
-    pub(crate) fn is_callers(&self, id: &CmId) -> bool {
+    pub(crate) fn is_callers(&self, id: CallId<'_>) -> bool {
         match (self.owner, id.made(&self.handle)) {
             (Some(owner), None) => owner == current!().tgid(),
             (None, Some(made)) => made,

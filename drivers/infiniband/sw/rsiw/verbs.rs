@@ -21,6 +21,7 @@ use crate::{
     },
     ffi::{
         iwcm::{
+            CallId,
             CmId,
             ConnParam, //
         },
@@ -31,6 +32,7 @@ use crate::{
                 PortAttr,
                 QpModify,
                 QpQuery,
+                Qpn,
                 SrqAttr, //
             },
             driver::{
@@ -220,7 +222,7 @@ impl Driver for Rsiw {
         handle: Arc<QpHandle>,
         init: &mut QpInit<Self>,
         udata: Option<&mut Udata<'_>>,
-    ) -> Result<(Arc<Qp>, u32)> {
+    ) -> Result<(Arc<Qp>, Qpn)> {
         Qp::create(&pd.into(), handle, init, udata)
     }
 
@@ -248,7 +250,7 @@ impl Driver for Rsiw {
         Arc::from(qp).post_recv(chain)
     }
 
-    fn qp_by_num(dev: &Device, num: u32) -> Option<Arc<QpHandle>> {
+    fn qp_by_num(dev: &Device, num: Qpn) -> Option<Arc<QpHandle>> {
         Some(dev.qp_by_num(num)?.handle.clone())
     }
 
@@ -315,20 +317,20 @@ impl Driver for Rsiw {
         Ok((window, stag))
     }
 
-    fn connect(dev: ArcBorrow<'_, Device>, id: &CmId, param: &ConnParam<'_>) -> Result {
-        cm::connect(&dev.into(), id.into(), param)
+    fn connect(dev: ArcBorrow<'_, Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+        cm::connect(&dev.into(), id, param)
     }
 
-    fn accept(dev: ArcBorrow<'_, Device>, id: &CmId, param: &ConnParam<'_>) -> Result {
-        cm::accept(&dev.into(), id.into(), param)
+    fn accept(dev: ArcBorrow<'_, Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+        cm::accept(&dev.into(), id, param)
     }
 
     fn reject(dev: ArcBorrow<'_, Device>, id: &CmId, private_data: &[u8]) -> Result {
         cm::reject(&dev, id, private_data)
     }
 
-    fn create_listen(dev: ArcBorrow<'_, Device>, id: &CmId, backlog: u32) -> Result {
-        cm::create_listen(&dev.into(), id.into(), backlog)
+    fn create_listen(dev: ArcBorrow<'_, Device>, id: CallId<'_>, backlog: u32) -> Result {
+        cm::create_listen(&dev.into(), id, backlog)
     }
 
     fn destroy_listen(dev: ArcBorrow<'_, Device>, id: &CmId) -> Result {

@@ -37,6 +37,7 @@ use crate::{
     ffi::{
         iwcm::{
             Addresses,
+            CallId,
             CmId,
             ConnParam, //
         },
@@ -71,7 +72,6 @@ use core::net::SocketAddr;
 use kernel::{
     prelude::*,
     sync::{
-        aref::ARef,
         Arc, //
     },
 };
@@ -198,12 +198,12 @@ fn start(this: &Arc<Endpoint>, st: &mut State, attempt: &mut Attempt) -> Result 
 }
 
 /// See [`super::connect`].
-pub(super) fn connect(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -> Result {
+pub(super) fn connect(dev: &Arc<Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     // The RDMA CM takes whatever device comes first for a loopback address.
     if !id.sees(&*dev.netdev().ok_or(ENODEV)?) {
         return Err(not_in_namespace(dev));
     }
-    let qp = own_qp(dev, param.qpn, &id)?;
+    let qp = own_qp(dev, param.qpn, id)?;
     let mut attempt = Attempt::new(&id, param)?;
     let this = Endpoint::register(dev)?;
     let mut st = this.state.lock();
@@ -213,7 +213,7 @@ pub(super) fn connect(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) 
         .and_then(|()| start(&this, &mut st, &mut attempt).inspect_err(|_| qp.detach(&this)));
     if result.is_ok() {
         st.phase = Phase::Connecting(attempt);
-        st.cm_id = Some(id);
+        st.cm_id = Some(id.into());
         st.qp = Some(qp);
     }
     drop(st);

@@ -11,6 +11,7 @@ use crate::{
     device::Device,
     ffi::{
         iwcm::{
+            CallId,
             CmId,
             Event, //
         },
@@ -80,7 +81,7 @@ impl_has_work! {
 }
 
 /// See [`super::create_listen`].
-pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result {
+pub(super) fn create(dev: &Arc<Device>, id: CallId<'_>, backlog: u32) -> Result {
     let addr = id.local_addr().ok_or(EAFNOSUPPORT)?;
     let netdev = dev.netdev().ok_or(ENODEV)?;
     // A consumer that listens on the wildcard, or on a loopback address, listens on the devices of
@@ -128,7 +129,7 @@ pub(super) fn create(dev: &Arc<Device>, id: ARef<CmId>, backlog: u32) -> Result 
             pin_init!(Listener {
                 dev: dev.clone(),
                 number,
-                cm_id: id,
+                cm_id: id.into(),
                 state <- new_mutex!(open, "rsiw::cm::Listener::state"),
                 work <- new_work!("rsiw::cm::Listener::work"),
                 timer <- Timer::new(),

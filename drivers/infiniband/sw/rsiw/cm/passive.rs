@@ -33,6 +33,7 @@ use crate::{
     ffi::{
         iwcm::{
             Addresses,
+            CallId,
             CmId,
             ConnParam, //
         },
@@ -60,7 +61,6 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
-        aref::ARef,
         Arc, //
     },
 };
@@ -253,7 +253,7 @@ pub(super) fn reject(dev: &Device, id: &CmId, private_data: &[u8]) -> Result {
 }
 
 /// See [`super::accept`].
-pub(super) fn accept(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -> Result {
+pub(super) fn accept(dev: &Arc<Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     let this = dev.cm.get(id.provider_data()).ok_or(ECONNRESET)?;
     let mut st = this.state.lock();
     let phase = core::mem::replace(&mut st.phase, Phase::Closed);
@@ -261,8 +261,7 @@ pub(super) fn accept(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -
         st.phase = phase;
         return Err(ECONNRESET);
     };
-    let result = own_qp(dev, param.qpn, &id)
-        .and_then(|qp| run(&this, &mut st, &mut mpa, qp, param));
+    let result = own_qp(dev, param.qpn, id).and_then(|qp| run(&this, &mut st, &mut mpa, qp, param));
     match result {
         Ok(params) => {
             let depths = event_depths(params.event);
@@ -277,7 +276,7 @@ pub(super) fn accept(dev: &Arc<Device>, id: ARef<CmId>, param: &ConnParam<'_>) -
                     depths,
                 });
             }
-            st.cm_id = Some(id);
+            st.cm_id = Some(id.into());
             st.phase = Phase::Running;
         }
         // iw_cm is through with the connection.

@@ -177,7 +177,7 @@ impl Completion {
             status: self.status as u16, // CAST: the enumeration's representation.
             bytes: self.bytes,
             inval_stag: self.invalidated.map_or(0, |stag| u64::from(stag.0)),
-            qp_id: u64::from(self.qp),
+            qp_id: u64::from(self.qp.0),
         }
     }
 }

@@ -13,17 +13,24 @@ use super::{
         b,
         h, //
     },
-    rdma::handle::QpHandle,
+    rdma::{
+        attr::Qpn,
+        handle::QpHandle, //
+    },
 };
 use core::{
     marker::PhantomData,
     net::SocketAddr,
+    ops::Deref,
     ptr::NonNull, //
 };
 use kernel::{
     error::to_result,
     prelude::*,
-    sync::aref::AlwaysRefCounted,
+    sync::aref::{
+        ARef,
+        AlwaysRefCounted, //
+    },
     types::Opaque, //
 };
 
@@ -100,22 +107,6 @@ impl CmId {
         unsafe { b::iw_cm_id::afonly_raw(self.0.get()) }
     }
 
-    /// Whether `netdev` is in the network namespace of the consumer. While it listens, connects or
-    /// accepts.
-    pub(crate) fn sees(&self, netdev: &NetDevice) -> bool {
-        // SAFETY: both are live; the RDMA CM's identifier lives while one of its calls is carried
-        // out.
-        unsafe { h::iw_cm_id_sees_netdev(self.0.get(), netdev.as_ptr()) }
-    }
-
-    /// Whether the consumer made `qp` for this connection, as those in the kernel do; `None` if it
-    /// made none for it, which is a process. While it connects or accepts.
-    pub(crate) fn made(&self, qp: &QpHandle) -> Option<bool> {
-        // SAFETY: the identifier is live, and so is the RDMA CM's, as above.
-        let made = NonNull::new(unsafe { h::iw_cm_id_qp(self.0.get()) })?;
-        Some(made.as_ptr() == qp.as_ptr())
-    }
-
     /// The driver's number for the connection or listener; zero if it has none yet.
     pub(crate) fn provider_data(&self) -> usize {
         // SAFETY: the identifier is live.
@@ -141,6 +132,56 @@ impl CmId {
         // SAFETY: the handler belongs to this identifier; it copies the event and what it
         // points to.
         to_result(unsafe { handler(self.0.get(), &mut raw) })
+    }
+}
+
+/// An identifier during a call of its consumer: to listen, to connect or to accept.
+///
+/// # Invariants
+///
+/// What the consumer knows the identifier by, which is an identifier of the RDMA CM, lives during `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct CallId<'a>(&'a CmId);
+
+impl<'a> CallId<'a> {
+    /// Borrows a C identifier.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is an identifier that lives during `'a`, and with it what its consumer, which is the RDMA
+    /// CM, knows it by.
+    pub(in crate::ffi) unsafe fn from_raw(ptr: *mut b::iw_cm_id) -> Self {
+        // SAFETY: by the caller's promise.
+        // INVARIANT: as above.
+        Self(unsafe { CmId::from_raw(ptr) })
+    }
+
+    /// Whether `netdev` is in the network namespace of the consumer.
+    pub(crate) fn sees(self, netdev: &NetDevice) -> bool {
+        // SAFETY: both are live; the RDMA CM's identifier is by the type invariants.
+        unsafe { h::iw_cm_id_sees_netdev(self.0 .0.get(), netdev.as_ptr()) }
+    }
+
+    /// Whether the consumer made `qp` for this connection, as those in the kernel do; `None` if it
+    /// made none for it, which is a process.
+    pub(crate) fn made(self, qp: &QpHandle) -> Option<bool> {
+        // SAFETY: the identifier is live, and so is the RDMA CM's by the type invariants.
+        let made = NonNull::new(unsafe { h::iw_cm_id_qp(self.0 .0.get()) })?;
+        Some(made.as_ptr() == qp.as_ptr())
+    }
+}
+
+impl Deref for CallId<'_> {
+    type Target = CmId;
+
+    fn deref(&self) -> &CmId {
+        self.0
+    }
+}
+
+impl From<CallId<'_>> for ARef<CmId> {
+    fn from(id: CallId<'_>) -> Self {
+        id.0.into()
     }
 }
 
@@ -275,7 +316,7 @@ pub(crate) struct ConnParam<'a> {
     /// Reads of the peer to be served at a time.
     pub(crate) ird: u32,
     /// Number of the queue pair.
-    pub(crate) qpn: u32,
+    pub(crate) qpn: Qpn,
     _param: PhantomData<&'a b::iw_cm_conn_param>,
 }
 
@@ -295,7 +336,7 @@ impl<'a> ConnParam<'a> {
             private_data,
             ord: raw.ord,
             ird: raw.ird,
-            qpn: raw.qpn,
+            qpn: Qpn(raw.qpn),
             _param: PhantomData,
         }
     }

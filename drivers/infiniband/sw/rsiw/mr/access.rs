@@ -15,6 +15,7 @@ use crate::{
     ffi::{
         page::PageSlice,
         rdma::{
+            attr::AccessFlags,
             kmr::{
                 self,
                 KernelConsumer, //
@@ -39,25 +40,23 @@ use kernel::{
 
 /// Rights to a region, a set. Local read comes with every region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Access(u32);
+pub(crate) struct Access(AccessFlags);
 
 impl Access {
     /// Source of Sends and Writes of this side: granted by every region.
-    pub(crate) const LOCAL_READ: Self = Self(0);
+    pub(crate) const LOCAL_READ: Self = Self(AccessFlags::NONE);
     /// Sink of receives and of this side's Reads (T-22).
-    pub(crate) const LOCAL_WRITE: Self = Self(1);
+    pub(crate) const LOCAL_WRITE: Self = Self(AccessFlags::LOCAL_WRITE);
     /// Sink of the peer's Writes.
-    pub(crate) const REMOTE_WRITE: Self = Self(1 << 1);
+    pub(crate) const REMOTE_WRITE: Self = Self(AccessFlags::REMOTE_WRITE);
     /// Source of the peer's Reads.
-    pub(crate) const REMOTE_READ: Self = Self(1 << 2);
+    pub(crate) const REMOTE_READ: Self = Self(AccessFlags::REMOTE_READ);
 
     /// Windows may be bound to it.
-    pub(crate) const BIND: Self = Self(1 << 4);
+    pub(crate) const BIND: Self = Self(AccessFlags::MW_BIND);
 
-    /// `IB_ACCESS_OPTIONAL`: what a device may ignore.
-    const OPTIONAL: u32 = 0x3ff << 20;
-    const REMOTE: u32 = Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0;
-    const ALL: u32 = Self::LOCAL_WRITE.0 | Self::REMOTE | Self::BIND.0;
+    const REMOTE: AccessFlags = Self::REMOTE_WRITE.0.union(Self::REMOTE_READ.0);
+    const ALL: AccessFlags = Self::REMOTE.union(Self::LOCAL_WRITE.0).union(Self::BIND.0);
 
     /// Whether the combination is one that a region may have: what the peer may write, this side may
     /// too (draft-hilland-rddp-verbs figure 18; local read is always granted).
@@ -72,33 +71,34 @@ impl Access {
 
     /// Whether the peer has a right.
     pub(crate) fn is_remote(self) -> bool {
-        self.0 & Self::REMOTE != 0
+        self.0.common(Self::REMOTE) != AccessFlags::NONE
     }
 
     /// Whether these are rights that a window may have: one for the peer, and no others.
     pub(crate) fn is_window(self) -> bool {
-        self.is_remote() && self.0 & !Self::REMOTE == 0
+        self.is_remote() && self.0.is_within(Self::REMOTE)
     }
 
     /// Whether all of `flags` mean something to a window.
-    pub(crate) fn are_of_window(flags: u32) -> bool {
-        flags & !(Self::REMOTE | Self::OPTIONAL) == 0
+    pub(crate) fn are_of_window(flags: AccessFlags) -> bool {
+        let known = Self::REMOTE.union(AccessFlags::ZERO_BASED);
+        flags.is_within(known.union(AccessFlags::OPTIONAL))
     }
 
     /// Whether all of `flags` mean something to a fast registration: rights, and what
     /// a device may ignore.
-    pub(crate) fn are_known(flags: u32) -> bool {
-        flags & !(Self::ALL | Self::OPTIONAL) == 0
+    pub(crate) fn are_known(flags: AccessFlags) -> bool {
+        flags.is_within(Self::ALL.union(AccessFlags::OPTIONAL))
     }
 
-    /// The rights among `enum ib_access_flags`, whose values these are.
-    pub(crate) fn from_verbs(flags: u32) -> Self {
-        Self(flags & Self::ALL)
+    /// The rights among `flags`.
+    pub(crate) fn from_verbs(flags: AccessFlags) -> Self {
+        Self(flags.common(Self::ALL))
     }
 
     /// Whether all of `other` is in the set.
     pub(crate) fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
+        self.0.contains(other.0)
     }
 }
 
@@ -106,7 +106,7 @@ impl BitOr for Access {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self(self.0.union(other.0))
     }
 }
 

@@ -26,6 +26,7 @@ use super::{
 use crate::{
     ffi::{
         rdma::{
+            attr::AccessFlags,
             driver::MwType,
             wr::Binding, //
         },
@@ -52,9 +53,6 @@ use kernel::{
 
 /// Offsets below this are no addresses of the kernel: a region that has some is zero-based.
 const NO_ADDRESS: u64 = 4096;
-
-/// Zero-based addressing: the first byte has tagged offset 0 (`IB_ZERO_BASED`).
-const ZERO_BASED: u32 = 1 << 5;
 
 /// What windows are bound through: a queue pair, known by its identity.
 pub(crate) struct Binder {
@@ -216,10 +214,10 @@ impl Window {
     /// What the window is to stand for.
     fn bound(&self, wr: &Binding, region: Arc<Mr>, party: Party<'_>) -> Result<Bound, BindError> {
         let access = Access::from_verbs(wr.access);
-        if !access.is_window() || !Access::are_of_window(wr.access & !ZERO_BASED) {
+        if !access.is_window() || !Access::are_of_window(wr.access) {
             return Err(BindError::Access);
         }
-        let zero_based = wr.access & ZERO_BASED != 0;
+        let zero_based = wr.access.contains(AccessFlags::ZERO_BASED);
         let base = if zero_based { 0 } else { wr.addr };
         let range = Range::new(base, wr.len).ok_or(BindError::Bounds)?;
         let binder = (self.kind == MwType::Two).then_some(party.binder);

@@ -32,6 +32,7 @@ use crate::{
         process::Process,
         rdma::{
             attr::{
+                AccessFlags,
                 IbQpState,
                 QpModify,
                 QpQuery, //
@@ -70,9 +71,8 @@ use kernel::{
     },
 };
 
-/// Rights of the peer unless the consumer sets others: RDMA Writes and Reads
-/// (`enum ib_access_flags`).
-const DEFAULT_RIGHTS: u32 = 1 << 1 | 1 << 2;
+/// Rights of the peer unless the consumer sets others: RDMA Writes and Reads.
+const DEFAULT_RIGHTS: AccessFlags = AccessFlags::REMOTE_WRITE.union(AccessFlags::REMOTE_READ);
 
 /// Doorbells in a row, without an answer of the peer, by which the posting thread sends itself.
 const MAX_DIRECT: u32 = 2;
@@ -186,7 +186,9 @@ impl Qp {
         self.forget_pending();
         // The connection manager sets no rights on the connecting side before there is a
         // connection. What the peer may do is up to the regions then.
-        let _ = self.access.cmpxchg(0, DEFAULT_RIGHTS, Relaxed);
+        let _ = self
+            .access
+            .cmpxchg(AccessFlags::NONE, DEFAULT_RIGHTS, Relaxed);
         inner.conn = Some(Conn {
             callbacks: Callbacks::install(sock.clone(), stream.clone())?,
             stream,
@@ -467,7 +469,7 @@ impl Qp {
         if self.binder.is_in_use() {
             return Err(EBUSY);
         }
-        self.dev.qps.remove(self.num());
+        self.dev.qps.remove(self.num().0);
         self.destroyed.store(true, Relaxed);
         self.transition(|inner| Event::Destroy {
             idle: self.is_idle(inner) && !Process::current().is_ending(),

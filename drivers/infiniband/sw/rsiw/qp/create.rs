@@ -40,7 +40,11 @@ use crate::{
     ffi::{
         process::memory_for,
         rdma::{
-            attr::QpCap,
+            attr::{
+                AccessFlags,
+                QpCap,
+                Qpn, //
+            },
             driver::QpInit,
             handle::QpHandle,
             mmap::MmapEntry,
@@ -182,7 +186,7 @@ impl Qp {
         handle: Arc<QpHandle>,
         init: &mut QpInit<Rsiw>,
         udata: Option<&mut Udata<'_>>,
-    ) -> Result<(Arc<Self>, u32)> {
+    ) -> Result<(Arc<Self>, Qpn)> {
         if init.flags != 0 {
             return Err(EOPNOTSUPP);
         }
@@ -228,7 +232,7 @@ impl Qp {
         let under_way = Sq::new((ring.len() as u32).max(1), flags)?;
         let qp = Arc::pin_init(
             pin_init!(Self {
-                num: Atomic::new(0),
+                num: Atomic::new(Qpn(0)),
                 dev: pd.device().clone(),
                 pd: pd.clone(),
                 handle,
@@ -238,7 +242,7 @@ impl Qp {
                 sig_all,
                 owner,
                 binder,
-                access: Atomic::new(0),
+                access: Atomic::new(AccessFlags::NONE),
                 state: Published::new(),
                 heard: Atomic::new(0),
                 answered: AtomicFlag::new(false),
@@ -266,14 +270,14 @@ impl Qp {
         )?;
         pd.join();
         let num = match qp.dev.qps.insert_free(NUMBERS, qp.clone(), flags) {
-            Ok(num) => num,
+            Ok(num) => Qpn(num),
             Err(e) => {
                 qp.discard();
                 return Err(e);
             }
         };
         qp.num.store(num, Relaxed);
-        resp.qp_id = num;
+        resp.qp_id = num.0;
         if let Some(Err(e)) = udata.map(|udata| udata.respond(&resp)) {
             qp.destroy()?;
             return Err(e);

@@ -8,7 +8,85 @@ use crate::ffi::{
     raw::b,
     rdma::umem, //
 };
-use kernel::prelude::*;
+use kernel::{
+    fmt,
+    prelude::*,
+    sync::atomic::AtomicType, //
+};
+
+/// Number of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Qpn(pub(crate) u32);
+
+// SAFETY: a transparent integer, of which any value is one of the type.
+unsafe impl AtomicType for Qpn {
+    type Repr = i32;
+}
+
+impl fmt::Display for Qpn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// What a region, a window or a queue pair is asked to allow, and how it is named (`enum
+/// ib_access_flags`): a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct AccessFlags(u32);
+
+// SAFETY: a transparent integer, of which any value is one of the type.
+unsafe impl AtomicType for AccessFlags {
+    type Repr = i32;
+}
+
+impl AccessFlags {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self(0);
+    /// This side may write.
+    pub(crate) const LOCAL_WRITE: Self = Self(b::ib_access_flags_IB_ACCESS_LOCAL_WRITE);
+    /// The peer may write.
+    pub(crate) const REMOTE_WRITE: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_WRITE);
+    /// The peer may read.
+    pub(crate) const REMOTE_READ: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_READ);
+    /// Windows may be bound to it.
+    pub(crate) const MW_BIND: Self = Self(b::ib_access_flags_IB_ACCESS_MW_BIND);
+    /// The first byte has tagged offset 0.
+    pub(crate) const ZERO_BASED: Self = Self(b::ib_access_flags_IB_ZERO_BASED);
+    /// All that a device may ignore.
+    pub(crate) const OPTIONAL: Self = Self(b::ib_access_flags_IB_ACCESS_OPTIONAL);
+
+    /// What C says in an integer.
+    pub(in crate::ffi) fn from_raw(flags: c_int) -> Self {
+        Self(flags as u32) // CAST: the same bits.
+    }
+
+    /// What C wants to see.
+    pub(in crate::ffi) fn to_raw(self) -> c_int {
+        self.0 as c_int // CAST: the same bits.
+    }
+
+    /// What is in one of both.
+    pub(crate) const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// What is in both.
+    pub(crate) const fn common(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether all of `other` is in the set.
+    pub(crate) fn contains(self, other: Self) -> bool {
+        self.common(other) == other
+    }
+
+    /// Whether all of the set is in `other`.
+    pub(crate) fn is_within(self, other: Self) -> bool {
+        other.contains(self)
+    }
+}
 
 /// Asynchronous events (`enum ib_event_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,8 +367,8 @@ pub(crate) struct QpModify {
     pub(crate) state: Option<IbQpState>,
     /// The state that the consumer believes the QP to be in.
     pub(crate) cur_state: Option<IbQpState>,
-    /// `enum ib_access_flags` of inbound operations.
-    pub(crate) access: Option<u32>,
+    /// Rights of inbound operations.
+    pub(crate) access: Option<AccessFlags>,
     /// ORD: reads this side may have outstanding.
     pub(crate) max_rd_atomic: Option<u8>,
     /// IRD: reads the peer may have outstanding here.
@@ -306,8 +384,8 @@ pub(crate) struct QpQuery {
     pub(crate) state: IbQpState,
     /// Queue sizes.
     pub(crate) cap: QpCap,
-    /// `enum ib_access_flags` of inbound operations.
-    pub(crate) access: u32,
+    /// Rights of inbound operations.
+    pub(crate) access: AccessFlags,
     /// ORD.
     pub(crate) max_rd_atomic: u8,
     /// IRD.
@@ -324,7 +402,7 @@ impl QpQuery {
         attr.qp_state = self.state.to_raw();
         attr.cur_qp_state = self.state.to_raw();
         attr.path_mtu = mtu_enum(self.mtu);
-        attr.qp_access_flags = self.access as c_int; // CAST: flag bits.
+        attr.qp_access_flags = self.access.to_raw();
         attr.max_rd_atomic = self.max_rd_atomic;
         attr.max_dest_rd_atomic = self.max_dest_rd_atomic;
         attr.port_num = 1;

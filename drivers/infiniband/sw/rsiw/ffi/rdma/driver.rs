@@ -7,11 +7,13 @@
 
 use super::{
     attr::{
+        AccessFlags,
         DeviceAttr,
         PortAttr,
         QpCap,
         QpModify,
         QpQuery,
+        Qpn,
         SrqAttr, //
     },
     handle::{
@@ -33,6 +35,7 @@ use super::{
 };
 use crate::ffi::{
     iwcm::{
+        CallId,
         CmId,
         ConnParam, //
     },
@@ -110,8 +113,8 @@ pub(crate) struct MrInit {
     pub(crate) length: u64,
     /// The address by which requests name the first byte.
     pub(crate) iova: u64,
-    /// `enum ib_access_flags`.
-    pub(crate) access: u32,
+    /// What is to be allowed.
+    pub(crate) access: AccessFlags,
 }
 
 /// Kind of a memory window (`enum ib_mw_type`).
@@ -127,8 +130,8 @@ pub(crate) enum MwType {
 pub(crate) struct MrChange {
     /// The memory: address, length, and the address by which requests name it.
     pub(crate) memory: Option<(u64, u64, u64)>,
-    /// `enum ib_access_flags`.
-    pub(crate) access: Option<u32>,
+    /// What is to be allowed.
+    pub(crate) access: Option<AccessFlags>,
 }
 
 /// Identifies the user-space provider of a device (`enum rdma_driver_id`).
@@ -240,7 +243,7 @@ pub(crate) trait Driver: Sized + 'static {
         handle: Arc<QpHandle>,
         init: &mut QpInit<Self>,
         udata: Option<&mut Udata<'_>>,
-    ) -> Result<(Arc<Self::Qp>, u32)>;
+    ) -> Result<(Arc<Self::Qp>, Qpn)>;
 
     /// Changes a queue pair, all or nothing.
     fn modify_qp(qp: ArcBorrow<'_, Self::Qp>, attr: &QpModify) -> Result;
@@ -263,7 +266,7 @@ pub(crate) trait Driver: Sized + 'static {
     fn post_recv(qp: ArcBorrow<'_, Self::Qp>, chain: &mut RecvChain<'_>) -> Result;
 
     /// What the queue pair of that number got from [`Driver::create_qp`]. Any context.
-    fn qp_by_num(dev: &Self::Device, num: u32) -> Option<Arc<QpHandle>>;
+    fn qp_by_num(dev: &Self::Device, num: Qpn) -> Option<Arc<QpHandle>>;
 
     /// Registers a DMA buffer of the calling process; also returns the STag.
     fn reg_dmabuf_mr(pd: ArcBorrow<'_, Self::Pd>, init: &MrInit) -> Result<(Arc<Self::Mr>, u32)>;
@@ -304,16 +307,16 @@ pub(crate) trait Driver: Sized + 'static {
     fn alloc_mw(pd: ArcBorrow<'_, Self::Pd>, kind: MwType) -> Result<(Arc<Self::Mr>, u32)>;
 
     /// Begins to set up a connection. If this succeeds, an event tells how it ends.
-    fn connect(dev: ArcBorrow<'_, Self::Device>, id: &CmId, param: &ConnParam<'_>) -> Result;
+    fn connect(dev: ArcBorrow<'_, Self::Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result;
 
     /// Accepts a connection. Events follow only if this succeeds.
-    fn accept(dev: ArcBorrow<'_, Self::Device>, id: &CmId, param: &ConnParam<'_>) -> Result;
+    fn accept(dev: ArcBorrow<'_, Self::Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result;
 
     /// Refuses a connection.
     fn reject(dev: ArcBorrow<'_, Self::Device>, id: &CmId, private_data: &[u8]) -> Result;
 
     /// Listens for connections.
-    fn create_listen(dev: ArcBorrow<'_, Self::Device>, id: &CmId, backlog: u32) -> Result;
+    fn create_listen(dev: ArcBorrow<'_, Self::Device>, id: CallId<'_>, backlog: u32) -> Result;
 
     /// Ends listening.
     fn destroy_listen(dev: ArcBorrow<'_, Self::Device>, id: &CmId) -> Result;

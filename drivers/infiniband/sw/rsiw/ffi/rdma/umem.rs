@@ -13,7 +13,10 @@
 //!
 //! Context: pieces in any context, everything else sleeps.
 
-use super::handle::DeviceHandle;
+use super::{
+    attr::AccessFlags,
+    handle::DeviceHandle, //
+};
 use crate::ffi::{
     page::PageSlice,
     raw::{
@@ -106,8 +109,7 @@ unsafe impl Send for Umem {}
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Pins `len` bytes from `start` on of the calling process, for `access` (`enum
-    /// ib_access_flags`).
+    /// Pins `len` bytes from `start` on of the calling process, for `access`.
     ///
     /// # Errors
     ///
@@ -118,7 +120,7 @@ impl Umem {
         device: &DeviceHandle,
         start: u64,
         len: u64,
-        access: u32,
+        access: AccessFlags,
     ) -> Result<Pin<KBox<Self>>> {
         if len > MAX_LEN && start.checked_add(len).is_some() {
             return Err(ENOMEM);
@@ -129,8 +131,7 @@ impl Umem {
         let umem = device
             .with(|dev| {
                 // SAFETY: the handle keeps the device alive; the function checks the rest.
-                // CAST: flag bits in a C int.
-                from_err_ptr(unsafe { h::ib_umem_get_va(dev, start, size, access as c_int) })
+                from_err_ptr(unsafe { h::ib_umem_get_va(dev, start, size, access.to_raw()) })
             })
             .ok_or(ENODEV)??;
         let umem = NonNull::new(umem).ok_or(ENOMEM)?;

@@ -7,6 +7,7 @@
 //! Context: any, interrupts off included; the requests are the consumer's and do not change during
 //! the call.
 
+use super::attr::AccessFlags;
 use crate::ffi::raw::b;
 use core::{
     marker::PhantomData,
@@ -69,8 +70,8 @@ pub(crate) struct Binding {
     pub(crate) stag: u32,
     /// The region.
     pub(crate) region: u32,
-    /// `enum ib_access_flags`.
-    pub(crate) access: u32,
+    /// What is to be allowed.
+    pub(crate) access: AccessFlags,
     /// The address by which requests name the first byte in the region.
     pub(crate) addr: u64,
     /// Octets.
@@ -84,8 +85,8 @@ pub(crate) struct Registration {
     pub(crate) region: u32,
     /// The STag with its new key.
     pub(crate) stag: u32,
-    /// `enum ib_access_flags`.
-    pub(crate) access: u32,
+    /// What is to be allowed.
+    pub(crate) access: AccessFlags,
     /// The address by which requests name the first byte.
     pub(crate) iova: u64,
     /// Octets.
@@ -167,7 +168,7 @@ impl SendWr<'_> {
         Some(Registration {
             region: mr.lkey,
             stag: wr.key,
-            access: wr.access as u32, // CAST: flag bits in a C int.
+            access: AccessFlags::from_raw(wr.access),
             iova: mr.iova,
             len: mr.length,
             _posted: (),
@@ -185,7 +186,7 @@ impl SendWr<'_> {
             window: mw.rkey,
             stag: wr.rkey,
             region: mr.lkey,
-            access: wr.access as u32, // CAST: flag bits in a C int.
+            access: AccessFlags::from_raw(wr.access),
             addr: wr.addr,
             len: wr.length,
         })

@@ -11,11 +11,13 @@ use super::{
 use crate::ffi::{
     iwcm::{
         private_data,
+        CallId,
         CmId,
         ConnParam, //
     },
     raw::b,
     rdma::{
+        attr::Qpn,
         driver::Driver,
         handle::QpHandle, //
     },
@@ -68,7 +70,7 @@ pub(super) unsafe extern "C" fn iw_get_qp<D: Driver>(
     // SAFETY: the device is one of `D`.
     let inner = unsafe { DeviceObject::<D>::get(dev) };
     // CAST: the core carries the number through as it is.
-    let Some(handle) = D::qp_by_num(&inner, qpn as u32) else {
+    let Some(handle) = D::qp_by_num(&inner, Qpn(qpn as u32)) else {
         return core::ptr::null_mut();
     };
     let Some(qp) = handle.hold() else {
@@ -96,13 +98,13 @@ pub(super) unsafe extern "C" fn iw_get_qp<D: Driver>(
 unsafe fn set_up<D: Driver>(
     id: *mut b::iw_cm_id,
     param: *mut b::iw_cm_conn_param,
-    verb: fn(ArcBorrow<'_, D::Device>, &CmId, &ConnParam<'_>) -> Result,
+    verb: fn(ArcBorrow<'_, D::Device>, CallId<'_>, &ConnParam<'_>) -> Result,
 ) -> c_int {
     from_result(|| {
         // SAFETY: the identifier names a device of `D`.
         let dev = unsafe { DeviceObject::<D>::get((*id).device) };
-        // SAFETY: both live during the call.
-        let (id, param) = unsafe { (CmId::from_raw(id), ConnParam::from_raw(param)) };
+        // SAFETY: both, and the RDMA CM's identifier, live during the call.
+        let (id, param) = unsafe { (CallId::from_raw(id), ConnParam::from_raw(param)) };
         verb(dev, id, &param)?;
         Ok(0)
     })
@@ -159,8 +161,8 @@ pub(super) unsafe extern "C" fn iw_create_listen<D: Driver>(
     from_result(|| {
         // SAFETY: the identifier names a device of `D`.
         let dev = unsafe { DeviceObject::<D>::get((*id).device) };
-        // SAFETY: the identifier lives during the call.
-        let id = unsafe { CmId::from_raw(id) };
+        // SAFETY: the identifier, and the RDMA CM's, live during the call.
+        let id = unsafe { CallId::from_raw(id) };
         D::create_listen(dev, id, u32::try_from(backlog).unwrap_or(0))?;
         Ok(0)
     })

@@ -11,6 +11,7 @@ use crate::ffi::{
     process::memory_for,
     raw::b,
     rdma::{
+        attr::AccessFlags,
         driver::{
             Driver,
             MrChange,
@@ -113,7 +114,7 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
             start,
             length,
             iova,
-            access: access as u32, // CAST: flag bits in a C int.
+            access: AccessFlags::from_raw(access),
         };
         D::reg_user_mr(pd, &init, &mut udata)
     }))
@@ -141,7 +142,7 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<D: Driver>(
             start: offset,
             length,
             iova,
-            access: access as u32, // CAST: flag bits in a C int.
+            access: AccessFlags::from_raw(access),
         };
         // SAFETY: the domain is one of `D`.
         D::reg_dmabuf_mr(unsafe { PdObject::<D>::get(pd) }, &init)
@@ -175,8 +176,8 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
         let has = |bit: b::ib_mr_rereg_flags| flags & bit != 0;
         let change = MrChange {
             memory: has(b::ib_mr_rereg_flags_IB_MR_REREG_TRANS).then_some((start, length, iova)),
-            // CAST: flag bits in a C int.
-            access: has(b::ib_mr_rereg_flags_IB_MR_REREG_ACCESS).then_some(access as u32),
+            access: has(b::ib_mr_rereg_flags_IB_MR_REREG_ACCESS)
+                .then_some(AccessFlags::from_raw(access)),
         };
         let (inner, stag, init) = D::rereg_user_mr(pd, old, &change, &mut udata)?;
         made = Some(init);
@@ -199,8 +200,7 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
     access: c_int,
 ) -> *mut b::ib_mr {
     let new = || {
-        // CAST: flag bits in a C int.
-        if access as u32 & !b::ib_access_flags_IB_ACCESS_LOCAL_WRITE != 0 {
+        if !AccessFlags::from_raw(access).is_within(AccessFlags::LOCAL_WRITE) {
             // All memory of the kernel is not for peers.
             return Err(EOPNOTSUPP);
         }

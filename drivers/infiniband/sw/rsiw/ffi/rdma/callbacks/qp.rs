@@ -14,6 +14,7 @@ use crate::ffi::{
     raw::b,
     rdma::{
         attr::{
+            AccessFlags,
             IbQpState,
             QpCap,
             QpModify, //
@@ -95,7 +96,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         let (inner, num) = created.inspect_err(|_| handle.revoke())?;
         init.cap.store(&mut attr.cap);
         // SAFETY: `qp` is the core's object of this call.
-        unsafe { (*qp).qp_num = num };
+        unsafe { (*qp).qp_num = num.0 };
         // SAFETY: the memory is fresh.
         unsafe { QpObject::<D>::install_with(qp, inner, handle) };
         Ok(0)
@@ -129,7 +130,7 @@ pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
             change.cur_state = Some(IbQpState::from_raw(attr.cur_qp_state)?);
         }
         if has(b::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS) {
-            change.access = Some(attr.qp_access_flags as u32); // CAST: flag bits in a C int.
+            change.access = Some(AccessFlags::from_raw(attr.qp_access_flags));
         }
         if has(b::ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC) {
             change.max_rd_atomic = Some(attr.max_rd_atomic);
