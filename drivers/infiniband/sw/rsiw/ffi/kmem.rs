@@ -75,7 +75,8 @@ impl<'a> Iterator for KernelPieces<'a> {
         self.left = self.left.saturating_sub(len);
         // SAFETY: the piece starts in `page`; it ends there too, or lies in the direct map, where
         // descriptors are adjacent. By the invariant it stays allocated.
+        // What its consumer names it may have written to.
         // CAST: less than a page's size.
-        unsafe { PageSlice::from_raw(page, offset as u32, len) }
+        unsafe { PageSlice::from_raw(page, offset as u32, len, true) }
     }
 }

@@ -23,11 +23,12 @@ use kernel::prelude::*;
 /// # Invariants
 ///
 /// The `len` bytes from `start` on are memory of the kernel's direct map that stays allocated
-/// during `'a`.
+/// during `'a`, and that may be written if `writable`.
 #[derive(Clone, Copy)]
 pub(crate) struct PageSlice<'a> {
     start: NonNull<u8>,
     len: u32,
+    writable: bool,
     _pages: PhantomData<&'a b::page>,
 }
 
@@ -37,11 +38,12 @@ impl<'a> PageSlice<'a> {
     /// # Safety
     ///
     /// The bytes must lie in a run of pages with adjacent descriptors that begins with `page` and
-    /// stays allocated during `'a`.
+    /// stays allocated during `'a`; they are for this side to write if `writable`.
     pub(in crate::ffi) unsafe fn from_raw(
         page: NonNull<b::page>,
         offset: u32,
         len: u32,
+        writable: bool,
     ) -> Option<Self> {
         // SAFETY: by the caller's promise the page is allocated.
         let base = unsafe { h::page_address(page.as_ptr()) }.cast::<u8>();
@@ -51,6 +53,7 @@ impl<'a> PageSlice<'a> {
         Some(Self {
             start: NonNull::new(base.wrapping_add(offset as usize))?,
             len,
+            writable,
             _pages: PhantomData,
         })
     }
@@ -62,10 +65,22 @@ impl<'a> PageSlice<'a> {
 
     /// The kernel address of the first byte.
     ///
-    /// Valid for reads and writes of [`PageSlice::len`] bytes during `'a`, but only for accesses
-    /// that put up with concurrent ones: C code, or volatile ones.
-    pub(in crate::ffi) fn as_mut_ptr(&self) -> *mut u8 {
-        self.start.as_ptr()
+    /// Valid for reads of [`PageSlice::len`] bytes during `'a`, but only for accesses that put up
+    /// with concurrent writes: C code, or volatile ones.
+    pub(in crate::ffi) fn as_ptr(&self) -> *const u8 {
+        self.start.as_ptr().cast_const()
+    }
+
+    /// The same for writes.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` if the memory is only to be read.
+    pub(in crate::ffi) fn as_mut_ptr(&self) -> Result<*mut u8> {
+        if !self.writable {
+            return Err(EACCES);
+        }
+        Ok(self.start.as_ptr())
     }
 
     /// The part of `len` bytes from byte `at` on, or `None` if it is not inside.
@@ -78,6 +93,7 @@ impl<'a> PageSlice<'a> {
         Some(Self {
             start: NonNull::new(self.start.as_ptr().wrapping_add(at as usize))?,
             len,
+            writable: self.writable,
             _pages: PhantomData,
         })
     }
@@ -86,7 +102,8 @@ impl<'a> PageSlice<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it does not fit; nothing is written then.
+    /// `EINVAL` if it does not fit, `EACCES` if the memory is only to be read; nothing is written
+    /// then.
     pub(crate) fn copy_in(&self, at: u32, src: &[u8]) -> Result {
         let ptr = self.range(at, src.len())?;
         // SAFETY: `range` returned memory that holds as many bytes as `src`; others may write them
@@ -95,13 +112,13 @@ impl<'a> PageSlice<'a> {
         Ok(())
     }
 
-    /// The address of byte `at` if `len` bytes follow.
+    /// The address of byte `at`, to be written, if `len` bytes follow.
     fn range(&self, at: u32, len: usize) -> Result<*mut u8> {
         let end = (at as usize).checked_add(len).ok_or(EINVAL)?;
         if end > self.len as usize {
             return Err(EINVAL);
         }
-        Ok(self.as_mut_ptr().wrapping_add(at as usize))
+        Ok(self.as_mut_ptr()?.wrapping_add(at as usize))
     }
 }
 

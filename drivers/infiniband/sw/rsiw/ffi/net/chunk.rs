@@ -114,7 +114,7 @@ impl Chunk {
         unsafe {
             b::memcpy(
                 ptr.cast(),
-                from.as_mut_ptr().cast(),
+                from.as_ptr().cast(),
                 usize::from_safe_cast(from.len()),
             )
         };

@@ -77,16 +77,16 @@ impl SkbChunk<'_> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the chunk is too short, `EFAULT` if its memory is not readable.
+    /// `EINVAL` if the chunk is too short, `EFAULT` if its memory is not readable, `EACCES` if `to` is
+    /// not to be written.
     #[inline]
     pub(crate) fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result {
         // CAST: 32 bits fit.
         let (offset, len) = self.range(at, to.len() as usize)?;
+        let to = to.as_mut_ptr()?;
         // SAFETY: by the type invariants the range lies in the buffer; the slice's address is
         // good for raw copies of its length.
-        to_result(unsafe {
-            b::skb_copy_bits(self.skb.as_ptr(), offset, to.as_mut_ptr().cast(), len)
-        })
+        to_result(unsafe { b::skb_copy_bits(self.skb.as_ptr(), offset, to.cast(), len) })
     }
 
     /// Continues the CRC32C `crc` over `len` octets from `at` on.

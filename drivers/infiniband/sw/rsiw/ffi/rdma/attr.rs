@@ -82,6 +82,15 @@ impl AccessFlags {
         self.common(other) == other
     }
 
+    /// Whether memory is to be written, as the core sees it when it pins memory.
+    pub(super) fn writes(self) -> bool {
+        let writing = Self::LOCAL_WRITE
+            .union(Self::REMOTE_WRITE)
+            .union(Self(b::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC))
+            .union(Self::MW_BIND);
+        self.common(writing) != Self::NONE
+    }
+
     /// Whether all of the set is in `other`.
     pub(crate) fn is_within(self, other: Self) -> bool {
         other.contains(self)

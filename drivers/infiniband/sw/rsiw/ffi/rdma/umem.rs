@@ -99,6 +99,8 @@ pub(crate) struct Umem {
     released: Atomic<bool>,
     offset: u64,
     len: u64,
+    /// The memory was pinned for being written to.
+    writable: bool,
     pinned: UnsafeCell<Option<Pinned>>,
 }
 
@@ -144,7 +146,7 @@ impl Umem {
             // elements; `NonNull<T>` is laid out as a pointer.
             unsafe { h::ib_umem_pages(umem.as_ptr(), room.as_mut_ptr().cast(), room.len()) }
         })?;
-        Self::new(pinned, offset, len)
+        Self::new(pinned, offset, len, access.writes())
     }
 
     /// Takes `len` bytes from `offset` on of the DMA buffer behind the calling process's `fd`.
@@ -184,11 +186,11 @@ impl Umem {
             // many pointers as it has elements; `NonNull<T>` is laid out as a pointer.
             unsafe { h::kernel_pages(start, room.as_mut_ptr().cast(), room.len()) }
         })?;
-        Self::new(pinned, offset % page, len)
+        Self::new(pinned, offset % page, len, writable)
     }
 
     /// `len` bytes of which the first is at `offset` in the first page.
-    fn new(pinned: Pinned, offset: u64, len: u64) -> Result<Pin<KBox<Self>>> {
+    fn new(pinned: Pinned, offset: u64, len: u64, writable: bool) -> Result<Pin<KBox<Self>>> {
         // INVARIANT: `pinned` is set and the gate open; all pages of the range are pinned, and it
         // starts in the first.
         KBox::pin_init(
@@ -197,6 +199,7 @@ impl Umem {
                 released: Atomic::new(false),
                 offset,
                 len,
+                writable,
                 pinned: UnsafeCell::new(Some(pinned)),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -214,7 +217,8 @@ impl Umem {
     ///
     /// `EINVAL` for what was released before, `ENOMEM`, with which it is released.
     pub(crate) fn renew(&self) -> Result<Pin<KBox<Self>>> {
-        Self::new(self.take().ok_or(EINVAL)?, self.offset, self.len)
+        let pinned = self.take().ok_or(EINVAL)?;
+        Self::new(pinned, self.offset, self.len, self.writable)
     }
 
     /// Whether the memory is the calling process's, at the addresses at which it was pinned, as far
@@ -277,6 +281,7 @@ impl Umem {
             // CAST: less than a page's size.
             offset: (at % PAGE_SIZE as u64) as u32,
             left: len,
+            writable: self.writable,
         })
     }
 }
@@ -312,6 +317,7 @@ pub(crate) struct Slices<'a> {
     offset: u32,
     /// Bytes that are left.
     left: u32,
+    writable: bool,
 }
 
 impl<'a> Iterator for Slices<'a> {
@@ -338,8 +344,9 @@ impl<'a> Iterator for Slices<'a> {
         }
         let len = len.min(self.left);
         // SAFETY: `first` starts a run of pages with adjacent descriptors, all pinned as long as
-        // the guard is held that `'a` borrows; `len` stays within the run.
-        let slice = unsafe { PageSlice::from_raw(first, self.offset, len) }?;
+        // the guard is held that `'a` borrows; `len` stays within the run. They were pinned for
+        // being written to if `writable`.
+        let slice = unsafe { PageSlice::from_raw(first, self.offset, len, self.writable) }?;
         self.pages = rest;
         self.offset = 0;
         self.left = self.left.saturating_sub(len);
