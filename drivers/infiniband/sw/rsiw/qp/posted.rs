@@ -194,6 +194,7 @@ impl<T: Copy> Posted<T> {
             let (request, used) = (*request, elements.len());
             let row = to.row(to.tail());
             let room = to.elements.get_mut(row).ok_or(EINVAL)?;
+            let room = room.get_mut(..octets.len()).ok_or(EINVAL)?;
             // All of it: there may be octets in the place of elements.
             room.copy_from_slice(octets);
             to.put(request, used)?;
