@@ -202,11 +202,6 @@ impl Message {
         self.sent
     }
 
-    /// Octets of payload still to come.
-    pub(crate) const fn left(&self) -> u32 {
-        self.left
-    }
-
     /// Makes the next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`).
     ///
     /// Writes the octets in front of the payload into `out`. `None` once the message is done; of

@@ -291,7 +291,7 @@ impl TxState {
         let mut writer = Writer::new(&mut self.batch, &frame, self.crc, self.markers.as_mut())?;
         let written = writer.bytes(bytes).and_then(|()| writer.finish());
         if written.is_err() {
-            self.batch.truncate(before);
+            self.batch.truncate(before)?;
         }
         written
     }
