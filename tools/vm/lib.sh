@@ -54,6 +54,21 @@ hash_of()
 	cat "$@" | sha256sum | cut -c1-12
 }
 
+# A result in the name of another that is made from it: not by its path, so that
+# the caches can be copied to a place elsewhere.
+within_cache()
+{
+	printf '%s\n' "${1#"$cache"/}"
+}
+
+# relocatable BUILD SOURCE: the kernel's build directory BUILD finds its source,
+# whose path is relative to it, wherever the caches lie.
+relocatable()
+{
+	ln -sfn "$2" "$1/source"
+	printf 'export KBUILD_OUTPUT = $(CURDIR)\ninclude %s/Makefile\n' "$2" >"$1/Makefile"
+}
+
 # Held, through an inherited descriptor, by whatever runs in the caches; what
 # removes them takes it for itself.
 use_cache()
