@@ -321,11 +321,7 @@ impl Endpoint {
             Phase::Requested(_) => {
                 pr_ratelimited!("{}: request not answered in time\n", self.dev.handle());
             }
-            Phase::New
-            | Phase::Running
-            | Phase::Finishing
-            | Phase::Lingering
-            | Phase::Closed => {}
+            Phase::New | Phase::Running | Phase::Finishing | Phase::Lingering | Phase::Closed => {}
         }
         self.give_up(st, ETIMEDOUT);
     }
