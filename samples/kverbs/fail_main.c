@@ -13,6 +13,10 @@
  *
  * With `hold` for a number the call is mutex_lock(), in a work item, and waits,
  * `held` being 1, until that becomes 0 or 20 seconds are over.
+ *
+ * What is written to `stop` is the name of a task whose calls do not come back,
+ * with locks that they are made under, until an empty name is written; then they
+ * fail. `stopped` says how many such calls there are.
  */
 #include <linux/atomic.h>
 #include <linux/debugfs.h>
@@ -26,6 +30,7 @@
 #include <linux/seq_file.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
+#include <linux/wait.h>
 
 #define MOST 32
 
@@ -52,6 +57,12 @@ static atomic_t space = ATOMIC_INIT(0), times = ATOMIC_INIT(0);
 static atomic_t held = ATOMIC_INIT(0), waiting = ATOMIC_INIT(0);
 static struct kprobe *last;
 static struct point *only;
+static char stop[TASK_COMM_LEN];
+static long stop_answer;
+static atomic_t stopped = ATOMIC_INIT(0);
+static DECLARE_WAIT_QUEUE_HEAD(released);
+/* A test that ends early leaves nobody behind. */
+#define STOP_JIFFIES	(120 * HZ)
 
 /* Run instead of the function: leaves all registers as they are. */
 static noinline notrace void return_only(void)
@@ -70,6 +81,15 @@ static noinline notrace void lock_later(struct mutex *mutex)
 	atomic_dec(&waiting);
 }
 
+/* Run instead of a function that comes back later. */
+static noinline long return_later(void)
+{
+	atomic_inc(&stopped);
+	wait_event_timeout(released, !READ_ONCE(stop[0]), STOP_JIFFIES);
+	atomic_dec(&stopped);
+	return READ_ONCE(stop_answer);
+}
+
 /* At the first instruction: the return address is on top of the stack. */
 static int before(struct kprobe *probe, struct pt_regs *regs)
 {
@@ -79,6 +99,12 @@ static int before(struct kprobe *probe, struct pt_regs *regs)
 
 	if (wanted && wanted != point)
 		return 0;
+	if (READ_ONCE(stop[0]) && caller >= start && caller < end &&
+	    in_task() && !strcmp(current->comm, stop)) {
+		WRITE_ONCE(stop_answer, point->answer);
+		regs->ip = (unsigned long)return_later;
+		return 1;
+	}
 	if (!atomic_read(&times) || caller < start || caller >= end)
 		return 0;
 	if (point->hold && !(current->flags & PF_WQ_WORKER))
@@ -150,6 +176,25 @@ static const struct file_operations only_fops = {
 	.write = only_write,
 };
 
+static ssize_t stop_write(struct file *file, const char __user *from, size_t len,
+			  loff_t *pos)
+{
+	char name[TASK_COMM_LEN] = "";
+
+	if (len >= sizeof(name))
+		return -EINVAL;
+	if (copy_from_user(name, from, len))
+		return -EFAULT;
+	strscpy(stop, strim(name));
+	wake_up_all(&released);
+	return len;
+}
+
+static const struct file_operations stop_fops = {
+	.owner = THIS_MODULE,
+	.write = stop_write,
+};
+
 /* NAME:NUMBER or NAME:hold, cut in two. */
 static int parse(struct point *p, char *text)
 {
@@ -194,6 +239,8 @@ static int __init fail_init(void)
 	debugfs_create_file("last", 0400, dir, NULL, &last_fops);
 	debugfs_create_file("only", 0200, dir, NULL, &only_fops);
 	debugfs_create_file("fired", 0400, dir, NULL, &fired_fops);
+	debugfs_create_file("stop", 0200, dir, NULL, &stop_fops);
+	debugfs_create_atomic_t("stopped", 0400, dir, &stopped);
 	return 0;
 }
 
@@ -204,6 +251,11 @@ static void __exit fail_exit(void)
 	atomic_set(&held, 0);
 	while (atomic_read(&waiting))
 		msleep(20);
+	/* Who is held has its way back through this module. */
+	WRITE_ONCE(stop[0], 0);
+	wake_up_all(&released);
+	while (atomic_read(&stopped))
+		schedule_timeout_uninterruptible(1);
 	/* Who waited has left this code. */
 	synchronize_rcu_tasks();
 }

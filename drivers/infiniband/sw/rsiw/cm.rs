@@ -8,10 +8,13 @@
 //! and the QP leave a note and queue the work. All events go to iw_cm from the work, one after
 //! the other and with no lock held, so that their order is that of `events`.
 //!
+//! The work of connections runs side by side, and waits for no process. Only the Requests of one
+//! listener are read one after the other, by a work item of the listener, so that its consumer is
+//! told of them in their order.
+//!
 //! iw_cm knows endpoints and listeners by number: one that is gone is simply not found.
 //!
-//! Locks: endpoint mutex > listener mutex > registry mutex, and endpoint mutex > what the QP
-//! takes > socket lock. The QP never waits for an endpoint.
+//! Locks: endpoint mutex > what the QP takes > socket lock. The QP never waits for an endpoint.
 //!
 //! Context: process context, if nothing else is said.
 #![forbid(unsafe_code)]

@@ -227,7 +227,7 @@ impl Device {
         &self.queues
     }
 
-    /// The queue for the work of connections, which is done in order. Any context.
+    /// The queue for the work of connections. Any context.
     pub(crate) fn cm_queue(&self) -> &OwnedQueue {
         &self.queues.cm
     }
@@ -243,7 +243,8 @@ impl Device {
     }
 
     /// The interface is gone for good: no stream will hear of its peer any more, so all end, and so do
-    /// those that are being set up. May be called with the RTNL held.
+    /// those that are being set up. May be called with the RTNL held: their work is told, and waits
+    /// for whoever has their locks.
     pub(crate) fn interface_gone(&self) {
         self.qps.for_each(|qp| qp.lost());
         self.cm.abort_setups();

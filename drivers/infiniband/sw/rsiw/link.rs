@@ -104,8 +104,8 @@ impl NetdevHandler for Watcher {
         match event {
             NetdevEvent::Unregister => {
                 if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
-                    // Consumers get rid of what they have under way before they are asked to let
-                    // go of the device.
+                    // What consumers have under way ends at once, before they are asked to let go of
+                    // the device.
                     device.inner().interface_gone();
                     device.unregister_queued();
                 }

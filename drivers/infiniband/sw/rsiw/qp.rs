@@ -133,6 +133,8 @@ struct Pending {
     data_in_closing: bool,
     /// The timer of Draining, Closing or Terminate ran out.
     timeout: bool,
+    /// The interface is gone.
+    lost: bool,
 }
 
 /// What the peer's Terminate says.

@@ -45,7 +45,15 @@ use crate::{
     qp::Qp, //
 };
 use kernel::{
-    impl_has_work, new_work,
+    impl_has_work,
+    list::{
+        impl_list_arc_safe,
+        impl_list_item,
+        AtomicTracker,
+        ListLinks,
+        TryNewListArc, //
+    },
+    new_work,
     prelude::*,
     sync::{
         aref::ARef,
@@ -54,6 +62,7 @@ use kernel::{
         Arc,
         ArcBorrow,
         Mutex,
+        MutexGuard,
         SpinLockIrq, //
     },
     workqueue::{
@@ -112,8 +121,6 @@ pub(super) struct State {
     pub(super) sock: Option<Arc<TcpSocket>>,
     /// While set-up, or lingering, receives.
     pub(super) callbacks: Option<Callbacks<Endpoint>>,
-    /// The listener whose consumer gets the request.
-    pub(super) listener: Option<Arc<Listener>>,
     pub(super) cm_id: Option<ARef<CmId>>,
     pub(super) qp: Option<Arc<Qp>>,
     /// A refused connection's place among those that linger.
@@ -128,7 +135,6 @@ impl State {
             link: Link::Down,
             sock: None,
             callbacks: None,
-            listener: None,
             cm_id: None,
             qp: None,
             refused: None,
@@ -158,14 +164,30 @@ pub(crate) struct Endpoint {
     timer: Timer<Self>,
     #[pin]
     notes: SpinLockIrq<Notes>,
+    /// The listener whose work acts in the place of the endpoint's, until there is a Request.
+    #[pin]
+    listener: SpinLockIrq<Option<Arc<Listener>>>,
     #[pin]
     pub(super) state: Mutex<State>,
     #[pin]
     work: Work<Self>,
+    #[pin]
+    in_list: AtomicTracker,
+    /// Of [`Listener::arrived`].
+    #[pin]
+    links: ListLinks,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Endpoint { self.work }
+}
+
+impl_list_arc_safe! {
+    impl ListArcSafe<0> for Endpoint { tracked_by in_list: AtomicTracker; }
+}
+
+impl_list_item! {
+    impl ListItem<0> for Endpoint { using ListLinks { self.links }; }
 }
 
 impl Endpoint {
@@ -186,19 +208,38 @@ impl Endpoint {
                 number,
                 timer <- Timer::new(),
                 notes <- new_spinlock_irq!(Notes::default(), "rsiw::cm::Endpoint::notes"),
+                listener <- new_spinlock_irq!(None, "rsiw::cm::Endpoint::listener"),
                 state <- new_mutex!(State::new(), "rsiw::cm::Endpoint::state"),
                 work <- new_work!("rsiw::cm::Endpoint::work"),
+                in_list <- AtomicTracker::new(),
+                links <- ListLinks::new(),
             }),
             GFP_KERNEL_ACCOUNT,
         )
     }
 
-    /// Queues the work. Any context.
+    /// Queues the work, or lets the listener's look at the endpoint. Any context.
     pub(super) fn kick(this: impl Into<Arc<Self>>) {
         let this: Arc<Self> = this.into();
+        {
+            let listener = this.listener.lock();
+            if let Some(listener) = &*listener {
+                return listener.arrived(this.clone());
+            }
+        }
         let dev = this.dev.clone();
         // If it is queued already it will see what the caller noted.
         let _ = dev.cm_queue().enqueue(this);
+    }
+
+    /// Lets `listener` act for the endpoint until there is a Request.
+    pub(super) fn leave_to(&self, listener: &Arc<Listener>) {
+        *self.listener.lock() = Some(listener.clone());
+    }
+
+    /// The listener, as long as it acts for the endpoint.
+    pub(super) fn listener(&self) -> Option<Arc<Listener>> {
+        self.listener.lock().clone()
     }
 
     fn note(self: &Arc<Self>, note: impl FnOnce(&mut Notes)) {
@@ -326,21 +367,44 @@ impl Endpoint {
         self.give_up(st, ETIMEDOUT);
     }
 
-    /// Delivers what is due, or finds out that nothing will ever be.
-    fn deliver(self: &Arc<Self>, pending: &Pending) {
-        let id = self.state.lock().cm_id.clone();
-        let result = pending.deliver(id.as_deref(), self.number);
-        let mut st = self.state.lock();
-        if result.is_err() {
+    /// Acts as the listener's work, upon what happened before there was a Request. The endpoint's own
+    /// work takes over when there is one, and its event is delivered, or when there will be none.
+    pub(super) fn read(self: &Arc<Self>) {
+        if self.listener().is_some() {
+            // Nobody else knows the endpoint, so that no process keeps this waiting.
+            let mut st = self.state.lock();
+            if matches!(st.phase, Phase::AwaitRequest(_)) {
+                self.advance(&mut st);
+            }
+            if matches!(st.phase, Phase::AwaitRequest(_)) {
+                return;
+            }
+            let request = st.outbox.request.take();
+            drop(st);
+            if let Some(request) = request {
+                self.deliver(&Pending::Request(request), None);
+            }
+            let listener = self.listener.lock().take();
+            if let Some(listener) = listener {
+                listener.forget(self.number);
+            }
+        }
+        Self::kick(self.clone());
+    }
+
+    /// Delivers what is due to `id`, or finds out that nothing will ever be.
+    fn deliver(self: &Arc<Self>, pending: &Pending, id: Option<ARef<CmId>>) {
+        if pending.deliver(id.as_deref(), self.number).is_err() {
+            let mut st = self.state.lock();
+            if st.cm_id.is_none() {
+                st.cm_id = id;
+            }
             self.undelivered(&mut st, pending);
-        } else if pending.is_last() {
-            st.cm_id = None;
         }
     }
 
     /// Drops what a closed endpoint still has. Returns whether it is closed.
-    fn retire(self: &Arc<Self>) -> bool {
-        let mut st = self.state.lock();
+    fn retire(self: &Arc<Self>, mut st: MutexGuard<'_, State>) -> bool {
         if !matches!(st.phase, Phase::Closed) {
             return false;
         }
@@ -349,12 +413,8 @@ impl Endpoint {
         let sock = st.sock.take();
         let qp = st.qp.take();
         let cm_id = st.cm_id.take();
-        let listener = st.listener.take();
         drop(st);
         drop((callbacks, sock, qp, cm_id));
-        if let Some(listener) = listener {
-            listener.forget(self.number);
-        }
         true
     }
 }
@@ -364,19 +424,23 @@ impl WorkItem for Endpoint {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        loop {
-            let pending = {
-                let mut st = this.state.lock();
-                this.advance(&mut st);
-                st.outbox.next()
+        // A process may have the mutex, and be kept off the processor. The work of others does not
+        // wait for it: each of its calls kicks the endpoint when it has unlocked the mutex.
+        while let Some(mut st) = this.state.try_lock() {
+            this.advance(&mut st);
+            let Some(pending) = st.outbox.next() else {
+                if this.retire(st) {
+                    this.dev.cm.remove(this.number);
+                }
+                return;
             };
-            match pending {
-                Some(pending) => this.deliver(&pending),
-                None => break,
-            }
-        }
-        if this.retire() {
-            this.dev.cm.remove(this.number);
+            let id = if pending.is_last() {
+                st.cm_id.take()
+            } else {
+                st.cm_id.clone()
+            };
+            drop(st);
+            this.deliver(&pending, id);
         }
     }
 }

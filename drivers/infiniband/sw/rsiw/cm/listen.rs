@@ -5,7 +5,8 @@
 
 use super::{
     not_in_namespace,
-    passive, //
+    passive,
+    Endpoint, //
 };
 use crate::{
     device::Device,
@@ -29,14 +30,23 @@ use crate::{
     },
 };
 use kernel::{
-    impl_has_work, new_work,
+    impl_has_work,
+    list::{
+        List,
+        ListArc, //
+    },
+    new_work,
     prelude::*,
     sync::{
         aref::ARef,
         new_mutex,
+        new_spinlock,
+        new_spinlock_irq,
         Arc,
         ArcBorrow,
-        Mutex, //
+        Mutex,
+        SpinLock,
+        SpinLockIrq, //
     },
     workqueue::{
         Work,
@@ -46,6 +56,10 @@ use kernel::{
 
 /// Connections taken from TCP before others get the worker.
 const ACCEPT_BUDGET: usize = 64;
+/// Connections that said something and are looked at before others get the worker.
+const READ_BUDGET: usize = 64;
+/// Of the work item that reads Requests, beside the one that takes connections from TCP.
+const READ: u64 = 1;
 /// Least and most connections that may have said nothing yet.
 const HALF_OPEN: (usize, usize) = (128, 1024);
 /// Least length of TCP's queue. Connections leave it at once, so that it says nothing about the
@@ -60,24 +74,39 @@ pub(crate) struct Listener {
     pub(super) dev: Arc<Device>,
     number: usize,
     cm_id: ARef<CmId>,
+    /// Between the consumer and the work that takes connections from TCP.
     #[pin]
-    state: Mutex<Open>,
+    open: Mutex<Option<Open>>,
+    #[pin]
+    half_open: SpinLock<HalfOpen>,
+    /// Endpoints without a Request to which something has happened, in the order in which it did.
+    /// One work item acts upon that, so that the consumer is told of Requests in their order.
+    #[pin]
+    arrived: SpinLockIrq<List<Endpoint>>,
     #[pin]
     work: Work<Self>,
+    #[pin]
+    reading: Work<Self, READ>,
     #[pin]
     timer: Timer<Self>,
 }
 
 struct Open {
-    sock: Option<ListenSocket<Listener>>,
-    callbacks: Option<ListenCallbacks<Listener>>,
+    sock: ListenSocket<Listener>,
+    callbacks: ListenCallbacks<Listener>,
+}
+
+struct HalfOpen {
+    /// Nobody listens any more.
+    closed: bool,
     /// Numbers of the endpoints without a Request, and zeros. If there is no room for another
     /// one, the oldest goes (T-42).
-    half_open: KVec<usize>,
+    numbers: KVec<usize>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Listener { self.work }
+    impl HasWork<Self, READ> for Listener { self.reading }
 }
 
 /// See [`super::create_listen`].
@@ -114,14 +143,13 @@ pub(super) fn create(dev: &Arc<Device>, id: CallId<'_>, backlog: u32) -> Result 
     sock.bind(&addr)?;
 
     let (least, most) = HALF_OPEN;
-    let half_open = usize::try_from(backlog)
+    let places = usize::try_from(backlog)
         .unwrap_or(most)
         .max(least)
         .min(most);
-    let open = Open {
-        sock: None,
-        callbacks: None,
-        half_open: KVec::from_elem(0, half_open, GFP_KERNEL_ACCOUNT)?,
+    let half_open = HalfOpen {
+        closed: false,
+        numbers: KVec::from_elem(0, places, GFP_KERNEL_ACCOUNT)?,
     };
     let this = dev.cm.add_listener(|number| {
         id.set_provider_data(number);
@@ -130,8 +158,11 @@ pub(super) fn create(dev: &Arc<Device>, id: CallId<'_>, backlog: u32) -> Result 
                 dev: dev.clone(),
                 number,
                 cm_id: id.into(),
-                state <- new_mutex!(open, "rsiw::cm::Listener::state"),
+                open <- new_mutex!(None, "rsiw::cm::Listener::open"),
+                half_open <- new_spinlock!(half_open, "rsiw::cm::Listener::half_open"),
+                arrived <- new_spinlock_irq!(List::new(), "rsiw::cm::Listener::arrived"),
                 work <- new_work!("rsiw::cm::Listener::work"),
+                reading <- new_work!("rsiw::cm::Listener::reading"),
                 timer <- Timer::new(),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -155,44 +186,70 @@ pub(super) fn destroy(dev: &Device, id: &CmId) -> Result {
 
 impl Listener {
     fn open(self: &Arc<Self>, sock: ListenSocket<Self>, backlog: u32) -> Result {
-        let mut open = self.state.lock();
-        open.callbacks = Some(ListenCallbacks::install(&sock, self.clone())?);
+        let mut open = self.open.lock();
+        let callbacks = ListenCallbacks::install(&sock, self.clone())?;
         sock.listen(backlog.max(TCP_BACKLOG))?;
-        open.sock = Some(sock);
+        *open = Some(Open { sock, callbacks });
         drop(open);
         // Connections may have come before the socket was in its place.
-        let _ = self.dev.cm_queue().enqueue(self.clone());
+        let _ = self.dev.cm_queue().enqueue::<_, 0>(self.clone());
         Ok(())
     }
 
     /// Closes the socket, so that its port is free, and ends the connections without a Request.
     pub(super) fn close(self: &Arc<Self>) {
-        let mut open = self.state.lock();
-        let sock = open.sock.take();
-        let callbacks = open.callbacks.take();
-        let half_open = core::mem::replace(&mut open.half_open, KVec::new());
-        drop(open);
+        let open = self.open.lock().take();
+        let numbers = {
+            let mut half_open = self.half_open.lock();
+            half_open.closed = true;
+            core::mem::replace(&mut half_open.numbers, KVec::new())
+        };
         // Without a socket nobody starts it.
         Timer::stop(self);
-        drop(callbacks);
-        drop(sock);
-        for number in half_open {
+        if let Some(Open { sock, callbacks }) = open {
+            drop(callbacks);
+            drop(sock);
+        }
+        for number in numbers {
             self.end(number);
         }
     }
 
     /// Hands an event to the consumer. No lock may be held.
     pub(super) fn deliver(&self, event: &Event<'_>) -> Result {
-        if self.state.lock().sock.is_none() {
+        if self.half_open.lock().closed {
             return Err(ECONNABORTED);
         }
         self.cm_id.deliver(event)
     }
 
+    /// Something has happened to an endpoint without a Request. Any context.
+    pub(super) fn arrived(self: &Arc<Self>, endpoint: Arc<Endpoint>) {
+        let queued = {
+            // The list's lock orders what happened before the work's look at it.
+            let mut arrived = self.arrived.lock();
+            match ListArc::try_from_arc(endpoint) {
+                Ok(endpoint) => {
+                    arrived.push_back(endpoint);
+                    None
+                }
+                Err(endpoint) => Some(endpoint),
+            }
+        };
+        drop(queued);
+        let _ = self.dev.cm_queue().enqueue::<_, READ>(self.clone());
+    }
+
+    /// The endpoint whose turn it is.
+    fn next_arrived(&self) -> Option<Arc<Endpoint>> {
+        let mut arrived = self.arrived.lock();
+        arrived.pop_front().map(ListArc::into_arc)
+    }
+
     /// An endpoint has got its Request, or is gone.
     pub(super) fn forget(&self, number: usize) {
-        let mut open = self.state.lock();
-        if let Some(place) = open.half_open.iter_mut().find(|n| **n == number) {
+        let mut half_open = self.half_open.lock();
+        if let Some(place) = half_open.numbers.iter_mut().find(|n| **n == number) {
             *place = 0;
         }
     }
@@ -200,8 +257,8 @@ impl Listener {
     /// Takes a connection from TCP. Under the mutex, so that `close` gets the last reference. What
     /// there is no memory for stays in TCP's queue, which does not tell of it again.
     fn next(self: &Arc<Self>) -> Option<Arc<TcpSocket>> {
-        let open = self.state.lock();
-        open.sock.as_ref()?.accept().unwrap_or_else(|_| {
+        let open = self.open.lock();
+        open.as_ref()?.sock.accept().unwrap_or_else(|_| {
             Timer::start(self, RETRY_MS);
             None
         })
@@ -210,14 +267,14 @@ impl Listener {
     /// Counts a connection that has said nothing yet, and ends the oldest one if there are too
     /// many.
     pub(super) fn admit(&self, number: usize) -> Result {
-        let mut open = self.state.lock();
-        if open.sock.is_none() {
+        let mut half_open = self.half_open.lock();
+        if half_open.closed {
             return Err(ECONNABORTED);
         }
         // Numbers grow, so that the least is a free place or the oldest.
-        let place = open.half_open.iter_mut().min().ok_or(ENOSPC)?;
+        let place = half_open.numbers.iter_mut().min().ok_or(ENOSPC)?;
         let oldest = core::mem::replace(place, number);
-        drop(open);
+        drop(half_open);
         self.end(oldest);
         Ok(())
     }
@@ -243,7 +300,23 @@ impl WorkItem for Listener {
             let _ = passive::create(&this, sock);
         }
         let dev = this.dev.clone();
-        let _ = dev.cm_queue().enqueue(this);
+        let _ = dev.cm_queue().enqueue::<_, 0>(this);
+    }
+}
+
+impl WorkItem<READ> for Listener {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let _scope = NoIo::enter();
+        for _ in 0..READ_BUDGET {
+            let Some(endpoint) = this.next_arrived() else {
+                return;
+            };
+            endpoint.read();
+        }
+        let dev = this.dev.clone();
+        let _ = dev.cm_queue().enqueue::<_, READ>(this);
     }
 }
 
@@ -254,7 +327,7 @@ impl Expires for Listener {
 
     fn expired(this: Arc<Self>) {
         let dev = this.dev.clone();
-        let _ = dev.cm_queue().enqueue(this);
+        let _ = dev.cm_queue().enqueue::<_, 0>(this);
     }
 }
 
@@ -262,6 +335,6 @@ impl ListenHandler for Listener {
     fn incoming(this: ArcBorrow<'_, Self>) {
         let this: Arc<Self> = this.into();
         let dev = this.dev.clone();
-        let _ = dev.cm_queue().enqueue(this);
+        let _ = dev.cm_queue().enqueue::<_, 0>(this);
     }
 }

@@ -132,10 +132,12 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
     let this = Endpoint::register(&listener.dev)?;
     let mut st = this.state.lock();
     st.phase = Phase::Closed;
-    st.listener = Some(listener.clone());
     let result = listener
         .admit(this.number)
-        .and_then(|()| Callbacks::install(sock.clone(), this.clone()))
+        .and_then(|()| {
+            this.leave_to(listener);
+            Callbacks::install(sock.clone(), this.clone())
+        })
         .map(|callbacks| {
             st.callbacks = Some(callbacks);
             st.sock = Some(sock);
@@ -189,7 +191,7 @@ fn tell(
     mpa: &Responder,
     depths: EventDepths,
 ) -> Result {
-    let listener = st.listener.take().ok_or(EINVAL)?;
+    let listener = this.listener().ok_or(EINVAL)?;
     listener.forget(this.number);
     st.outbox.request = Some(Request {
         listener,

@@ -7,7 +7,6 @@ use super::{
     listen::Listener,
     Endpoint, //
 };
-use crate::ffi::noio::NoIo;
 use kernel::{
     prelude::*,
     rbtree::{
@@ -16,18 +15,19 @@ use kernel::{
     },
     sync::{
         new_condvar,
-        new_mutex,
+        new_spinlock,
         Arc,
         CondVar,
-        Mutex, //
+        SpinLock, //
     },
 };
 
 /// Endpoints and listeners of a device.
 #[pin_data]
 pub(crate) struct Registry {
+    /// A spin lock: all processes share it, and one that is kept off the processor must not hold it.
     #[pin]
-    inner: Mutex<Inner>,
+    inner: SpinLock<Inner>,
     #[pin]
     empty: CondVar,
 }
@@ -42,11 +42,16 @@ struct Inner {
 impl Inner {
     /// A number that was not used before; never zero.
     fn next_number(&mut self) -> Result<usize> {
+        self.check_open()?;
+        self.last = self.last.checked_add(1).ok_or(ENOSPC)?;
+        Ok(self.last)
+    }
+
+    fn check_open(&self) -> Result {
         if self.closed {
             return Err(ENODEV);
         }
-        self.last = self.last.checked_add(1).ok_or(ENOSPC)?;
-        Ok(self.last)
+        Ok(())
     }
 }
 
@@ -54,7 +59,7 @@ impl Registry {
     /// An empty registry.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            inner <- new_mutex!(
+            inner <- new_spinlock!(
                 Inner {
                     last: 0,
                     closed: false,
@@ -76,15 +81,13 @@ impl Registry {
         &self,
         make: impl FnOnce(usize) -> Result<Arc<Endpoint>>,
     ) -> Result<Arc<Endpoint>> {
-        // Who removes an interface waits for the mutex, with the RTNL.
-        let _scope = NoIo::enter();
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        let mut inner = self.inner.lock();
-        let number = inner.next_number()?;
+        let number = self.inner.lock().next_number()?;
         let endpoint = make(number)?;
-        inner
-            .endpoints
-            .insert(node.into_node(number, endpoint.clone()));
+        let node = node.into_node(number, endpoint.clone());
+        let mut inner = self.inner.lock();
+        inner.check_open()?;
+        inner.endpoints.insert(node);
         Ok(endpoint)
     }
 
@@ -113,14 +116,13 @@ impl Registry {
         &self,
         make: impl FnOnce(usize) -> Result<Arc<Listener>>,
     ) -> Result<Arc<Listener>> {
-        let _scope = NoIo::enter();
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        let mut inner = self.inner.lock();
-        let number = inner.next_number()?;
+        let number = self.inner.lock().next_number()?;
         let listener = make(number)?;
-        inner
-            .listeners
-            .insert(node.into_node(number, listener.clone()));
+        let node = node.into_node(number, listener.clone());
+        let mut inner = self.inner.lock();
+        inner.check_open()?;
+        inner.listeners.insert(node);
         Ok(listener)
     }
 
@@ -136,11 +138,27 @@ impl Registry {
         inner.listeners.remove(&number)
     }
 
-    /// Ends all connections that are being set up, or that wait for TCP to finish.
-    pub(crate) fn abort_setups(&self) {
-        for endpoint in self.inner.lock().endpoints.values() {
-            endpoint.abort();
+    /// Calls `f` for each endpoint that there is when this begins, with no lock held.
+    fn for_each(&self, f: impl Fn(&Arc<Endpoint>)) {
+        let newest = self.inner.lock().last;
+        let mut from = 0;
+        while let Some(endpoint) = self.first(from, newest) {
+            f(&endpoint);
+            from = endpoint.number.saturating_add(1);
         }
+    }
+
+    /// The endpoint with the least number of those from `from` to `to`.
+    fn first(&self, from: usize, to: usize) -> Option<Arc<Endpoint>> {
+        let inner = self.inner.lock();
+        let cursor = inner.endpoints.cursor_lower_bound(&from)?;
+        let (number, endpoint) = cursor.current();
+        (*number <= to).then(|| endpoint.clone())
+    }
+
+    /// Ends all connections that are being set up, or that wait for TCP to finish. Waits for nobody.
+    pub(crate) fn abort_setups(&self) {
+        self.for_each(Endpoint::abort);
     }
 
     /// Ends everything and waits until no endpoint is left.
@@ -149,10 +167,8 @@ impl Registry {
         while let Some(listener) = self.pop_listener() {
             listener.close();
         }
+        self.for_each(Endpoint::shut);
         let mut inner = self.inner.lock();
-        for endpoint in inner.endpoints.values() {
-            endpoint.shut();
-        }
         while !inner.endpoints.is_empty() {
             self.empty.wait(&mut inner);
         }

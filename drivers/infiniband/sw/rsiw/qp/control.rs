@@ -215,11 +215,6 @@ impl Qp {
         });
     }
 
-    /// The peer is out of reach for good.
-    pub(crate) fn lost(self: &Arc<Self>) {
-        self.transition(|_| Event::Lost);
-    }
-
     /// Feeds an event and does what follows from it.
     fn transition(self: &Arc<Self>, event: impl FnOnce(&Inner) -> Event) {
         let mut after = After::default();

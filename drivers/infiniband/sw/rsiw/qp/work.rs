@@ -167,6 +167,12 @@ impl Qp {
         self.failed.store(false, Relaxed);
     }
 
+    /// The peer is out of reach for good. Any context.
+    pub(crate) fn lost(self: &Arc<Self>) {
+        self.pending.lock().lost = true;
+        self.kick();
+    }
+
     /// Lets [`Event::Timeout`] happen in `ms` milliseconds and not before, or a FIN that waits go out
     /// then.
     pub(super) fn start_timer(self: &Arc<Self>, ms: u32) {
@@ -280,6 +286,9 @@ impl Qp {
         }
         if is_timeout {
             feed(Event::Timeout);
+        }
+        if pending.lost {
+            feed(Event::Lost);
         }
     }
 

@@ -81,6 +81,17 @@ class Failures:
             os.path.join(self.dir, "fired")).splitlines())
         return [name for name in ANSWERS if fired[name] == "0"]
 
+    @contextlib.contextmanager
+    def stopped(self, call, task):
+        """The task's next such call does not come back within."""
+        self.set("only", call)
+        self.set("stop", task)
+        try:
+            yield
+        finally:
+            self.set("stop", "\n")
+            self.set("only", "\n")
+
     def stack(self, what, start, end):
         """What the stack needs ("require") or must not have ("reject")."""
         self.set(what + "-start", hex(start))
