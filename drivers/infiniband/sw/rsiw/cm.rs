@@ -150,9 +150,3 @@ pub(crate) fn create_listen(dev: &Arc<Device>, id: CallId<'_>, backlog: u32) -> 
 pub(crate) fn destroy_listen(dev: &Device, id: &CmId) -> Result {
     listen::destroy(dev, id)
 }
-
-/// Ends all connections and listeners of a device, and waits until they are gone. Later calls
-/// for this device fail.
-pub(crate) fn close_all(dev: &Device) {
-    dev.cm.close_all();
-}

@@ -5,6 +5,8 @@
 //! Context: process context unless a method says otherwise.
 #![forbid(unsafe_code)]
 
+mod removal;
+
 use crate::{
     cm, cq,
     ffi::{
@@ -28,6 +30,7 @@ use crate::{
             link::LinkName, //
         },
         sync::rcu_table::RcuTable,
+        timer::Timer,
         workqueue::{
             OwnedQueue,
             Queues, //
@@ -46,6 +49,7 @@ use crate::{
     verbs::Rsiw,
 };
 use kernel::{
+    new_work,
     prelude::*,
     sync::{
         aref::ARef,
@@ -53,9 +57,13 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        Arc, //
+        new_spinlock,
+        Arc,
+        SpinLock, //
     },
+    workqueue::Work,
 };
+use removal::Stage;
 
 /// Queue pairs of a device.
 const MAX_QP: u32 = 100 * 1024;
@@ -104,6 +112,11 @@ impl Limit {
             used: Atomic::new(0),
             max,
         }
+    }
+
+    /// How many there are.
+    fn used(&self) -> u32 {
+        self.used.load(Relaxed)
     }
 }
 
@@ -158,6 +171,14 @@ pub(crate) struct Device {
     /// Connections and listeners.
     #[pin]
     pub(crate) cm: cm::Registry,
+    #[pin]
+    removal: Work<Self>,
+    #[pin]
+    watch: Work<Self, { removal::WATCH }>,
+    #[pin]
+    patience: Timer<Self>,
+    #[pin]
+    stage: SpinLock<Stage>,
 }
 
 impl Device {
@@ -196,6 +217,10 @@ impl Device {
                     stags <- StagTable::new(),
                     qps <- RcuTable::new(),
                     cm <- cm::Registry::new(),
+                    removal <- new_work!("rsiw::Device::removal"),
+                    watch <- new_work!("rsiw::Device::watch"),
+                    patience <- Timer::new(),
+                    stage <- new_spinlock!(Stage::Used, "rsiw::Device::stage"),
                 }),
                 GFP_KERNEL,
             )
@@ -240,14 +265,6 @@ impl Device {
     /// The QP of that number. Any context.
     pub(crate) fn qp_by_num(&self, num: Qpn) -> Option<Arc<Qp>> {
         self.qps.lookup(num.0)
-    }
-
-    /// The interface is gone for good: no stream will hear of its peer any more, so all end, and so do
-    /// those that are being set up. May be called with the RTNL held: their work is told, and waits
-    /// for whoever has their locks.
-    pub(crate) fn interface_gone(&self) {
-        self.qps.for_each(|qp| qp.lost());
-        self.cm.abort_setups();
     }
 
     /// The GID: the link-local prefix and the EUI-64.

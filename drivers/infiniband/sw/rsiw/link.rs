@@ -33,7 +33,10 @@ use crate::{
     params,
     verbs::Rsiw,
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// What makes and removes devices, in the order in which it has to end: first no new devices, then
 /// none at all, then nothing that they left behind.
@@ -104,10 +107,8 @@ impl NetdevHandler for Watcher {
         match event {
             NetdevEvent::Unregister => {
                 if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
-                    // What consumers have under way ends at once, before they are asked to let go of
-                    // the device.
-                    device.inner().interface_gone();
-                    device.unregister_queued();
+                    let device: Arc<Device> = device.inner().into();
+                    device.interface_gone();
                 }
             }
             NetdevEvent::ChangeAddr => {
@@ -125,6 +126,8 @@ struct AllDevices;
 
 impl Drop for AllDevices {
     fn drop(&mut self) {
+        // The core told the notifier, when that went, that all interfaces go.
+        SharedQueues::with(|queues| queues.cm.flush());
         core_device::remove_all::<Rsiw>();
     }
 }

@@ -104,6 +104,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::{
         atomic::{
             Acquire,
@@ -341,6 +342,21 @@ impl Qp {
     fn invalidate_locally(&self, stag: Stag) -> Result<Arc<Mr>, ()> {
         let mr = self.dev.stags.lookup(stag).ok_or(())?;
         self.invalidate(mr, stag, By::Consumer).map_err(|_| ())
+    }
+
+    /// Whether a consumer in the kernel made it.
+    pub(crate) fn is_of_kernel(&self) -> bool {
+        self.owner.is_none()
+    }
+
+    /// Whether a consumer in the kernel made it, and has no connection with it.
+    pub(crate) fn is_unconnected_of_kernel(&self) -> bool {
+        self.is_of_kernel() && self.state() == State::Idle
+    }
+
+    /// Calls `f` with the name of the consumer in the kernel, unless the QP is gone.
+    pub(crate) fn tell_consumer(&self, f: impl FnOnce(&CStr)) {
+        self.handle.tell_consumer(f);
     }
 
     /// Whether the caller may connect the QP by `id`: others must not get hold of it by its number.

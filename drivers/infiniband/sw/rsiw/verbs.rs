@@ -115,8 +115,12 @@ impl Driver for Rsiw {
     type Mr = Mr;
     type Grant = Grant;
 
-    fn close(dev: &Device) {
-        cm::close_all(dev);
+    fn leaving(dev: &Arc<Device>) {
+        dev.leave();
+    }
+
+    fn close(dev: &Arc<Device>) {
+        dev.close();
     }
 
     fn query_device(dev: &Device, for_process: bool) -> DeviceAttr {

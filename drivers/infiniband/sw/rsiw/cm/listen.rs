@@ -215,6 +215,11 @@ impl Listener {
         }
     }
 
+    /// By which iw_cm and the registry know it.
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
     /// Hands an event to the consumer. No lock may be held.
     pub(super) fn deliver(&self, event: &Event<'_>) -> Result {
         if self.half_open.lock().closed {

@@ -18,8 +18,10 @@ use kernel::{
         new_spinlock,
         Arc,
         CondVar,
+        CondVarTimeoutResult,
         SpinLock, //
     },
+    time::msecs_to_jiffies,
 };
 
 /// Endpoints and listeners of a device.
@@ -156,16 +158,46 @@ impl Registry {
         (*number <= to).then(|| endpoint.clone())
     }
 
-    /// Ends all connections that are being set up, or that wait for TCP to finish. Waits for nobody.
-    pub(crate) fn abort_setups(&self) {
-        self.for_each(Endpoint::abort);
+    /// The listener with the least number from `from` on.
+    fn first_listener(&self, from: usize) -> Option<Arc<Listener>> {
+        let inner = self.inner.lock();
+        let cursor = inner.listeners.cursor_lower_bound(&from)?;
+        Some(cursor.current().1.clone())
     }
 
-    /// Ends everything and waits until no endpoint is left.
-    pub(super) fn close_all(&self) {
+    /// How many listeners their consumers have not given up.
+    pub(crate) fn listeners(&self) -> usize {
+        self.inner.lock().listeners.keys().count()
+    }
+
+    /// Takes no more connections, neither from consumers nor from peers.
+    pub(crate) fn close(&self) {
         self.inner.lock().closed = true;
-        while let Some(listener) = self.pop_listener() {
+        let mut from = 0;
+        while let Some(listener) = self.first_listener(from) {
             listener.close();
+            from = listener.number().saturating_add(1);
+        }
+    }
+
+    /// Ends all connections, and waits until they are over, but not longer than `ms` milliseconds.
+    pub(crate) fn end_all(&self, ms: u32) {
+        self.for_each(Endpoint::shut);
+        let mut inner = self.inner.lock();
+        let mut left = msecs_to_jiffies(ms);
+        while !inner.endpoints.is_empty() {
+            match self.empty.wait_interruptible_timeout(&mut inner, left) {
+                CondVarTimeoutResult::Woken { jiffies } => left = jiffies,
+                CondVarTimeoutResult::Timeout | CondVarTimeoutResult::Signal { .. } => return,
+            }
+        }
+    }
+
+    /// Ends everything, forgets all listeners, and waits until no endpoint is left.
+    pub(crate) fn close_all(&self) {
+        self.close();
+        while let Some(listener) = self.pop_listener() {
+            drop(listener);
         }
         self.for_each(Endpoint::shut);
         let mut inner = self.inner.lock();

@@ -15,7 +15,10 @@ use super::{
     },
     rdma::{
         attr::Qpn,
-        handle::QpHandle, //
+        handle::{
+            DeviceHandle,
+            QpHandle, //
+        },
     },
 };
 use core::{
@@ -25,7 +28,10 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    error::to_result,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
     prelude::*,
     sync::aref::{
         ARef,
@@ -183,6 +189,28 @@ impl From<CallId<'_>> for ARef<CmId> {
     fn from(id: CallId<'_>) -> Self {
         id.0.into()
     }
+}
+
+/// Waits until iw_cm has brought the events that it was given to their consumers.
+pub(crate) fn flush_events(dev: &DeviceHandle) {
+    dev.with(|dev| {
+        // SAFETY: the handle keeps the device alive; the identifier gets no event to be handled.
+        let id = unsafe { b::iw_create_cm_id(dev, None, core::ptr::null_mut()) };
+        // Without memory consumers may miss an event, as they may if it comes late.
+        let Ok(id) = from_err_ptr(id) else {
+            return;
+        };
+        // iw_cm takes a reference beside its own for that of an event, and looks at all events that
+        // were queued before.
+        let other = {
+            // SAFETY: the identifier is live, and is kept by the reference that is taken here.
+            let id: &CmId = unsafe { CmId::from_raw(id) };
+            ARef::from(id)
+        };
+        // SAFETY: nobody else knows the identifier; it is freed with the last reference.
+        unsafe { b::iw_destroy_cm_id(id) };
+        drop(other);
+    });
 }
 
 /// Local and remote address of a connection.

@@ -130,6 +130,12 @@ impl OwnedQueue {
         true
     }
 
+    /// Waits until the work that is queued now is done.
+    pub(crate) fn flush(&self) {
+        // SAFETY: by the invariant the queue is valid.
+        unsafe { b::__flush_workqueue(self.0.as_ptr()) };
+    }
+
     /// Waits until the queue is empty, work queued by its own work included.
     pub(crate) fn drain(&self) {
         // SAFETY: by the invariant the queue is valid.

@@ -66,11 +66,19 @@ class Server:
     def serve(self):
         """Listens."""
         if self.netns:
-            self.sh("nfsdctl", "listener", "+rdma:%s:%d" % (self.addr, PORT))
+            self.listen_on(self.addr)
         else:
             # On all devices: an identifier bound to one would hold up the
             # removal of that device until the server ends.
             self.m.write(NFSD + "/portlist", "rdma %d" % PORT)
+        self.start()
+
+    def listen_on(self, addr):
+        """Listens on one address."""
+        self.sh("nfsdctl", "listener", "+rdma:%s:%d" % (addr, PORT))
+
+    def start(self):
+        """Starts the threads."""
         self.sh("nfsdctl", "threads", "4")
         wait_until("the server's threads", 20, lambda: self.threads() > 0)
 

@@ -90,11 +90,14 @@ class Host:
                         "ctrl_loss_tmo": 60, **options}
         self.name = None
 
+    def text(self):
+        """What /dev/nvme-fabrics is told."""
+        return ",".join("%s=%s" % item for item in self.options.items())
+
     def connect(self):
         """Connects; the controller's name."""
         self.m.modprobe("nvme_rdma")
-        answer = self.m.query("/dev/nvme-fabrics", ",".join(
-            "%s=%s" % item for item in self.options.items()))
+        answer = self.m.query("/dev/nvme-fabrics", self.text())
         found = re.search(r"instance=(\d+)", answer)
         if not found:
             raise Fail("nvme-fabrics answers '%s'" % answer)

@@ -7,12 +7,14 @@ device, nothing may hang: not the I/O, not the removal, not the controllers.
 
 import contextlib
 import json
+import socket
+import sys
 import time
 
-from rsiwtest import fio
+from rsiwtest import fio, kmsg
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import LOCAL, wait_until
-from rsiwtest.nvme import Host, Target
+from rsiwtest.nvme import PORT, Host, Target
 from rsiwtest.topo import sh
 from rsiwtest.wire import IF_C, IF_S, Wire
 
@@ -220,3 +222,85 @@ def unplug_netdev(t):
     finally:
         for limit, value in zip(limits, before):
             LOCAL.write(limit, value)
+
+
+def replied(conn):
+    """Answers a Request by the older set-up, without CRCs and depths."""
+    conn.settimeout(20)
+    if not conn.recv(600).startswith(b"MPA ID Req Frame"):
+        raise Fail("no MPA Request")
+    conn.sendall(b"MPA ID Rep Frame\x40\x01\x00\x00")
+    return conn
+
+
+def begun(t, wire, **options):
+    """A controller that begins to connect: the program that waits for it."""
+    LOCAL.modprobe("nvme_rdma")
+    host = Host(LOCAL, wire.path.addr4, **options)
+    return t.start(sys.executable, "-c",
+                   "import os, sys; os.write(os.open('/dev/nvme-fabrics', "
+                   "os.O_RDWR), sys.argv[1].encode())", host.text())
+
+
+def unplug_begun(t, wire, prog, seconds):
+    """Removes the device under a controller that waits for the target."""
+    start = time.monotonic()
+    sh("rdma", "link", "del", wire.dev_c, timeout=60)
+    took = time.monotonic() - start
+    if prog.wait(t.left(30)) == 0:
+        raise Fail("it is connected")
+    if took > seconds * t.env.slow:
+        raise Fail("the removal took %.0f s" % took)
+    t.topo.add_link(wire.dev_c, IF_C)
+
+
+@test("nvme-unplug-connecting", cost=15, only_type="rsiw")
+def unplug_connecting(t):
+    """rdma link del under a connect that the target does not answer.
+
+    The consumer waits for the answer; the RDMA CM, which waits for the consumer
+    then, drops what comes once the removal has begun.
+    """
+    t.need_module("nvme-rdma")
+    with Wire(t) as wire, \
+            socket.create_server((wire.path.addr4, int(PORT))) as silent:
+        silent.settimeout(t.left(30))
+        prog = begun(t, wire)
+        conn, _ = silent.accept()
+        conn.settimeout(20)
+        if not conn.recv(600).startswith(b"MPA ID Req Frame"):
+            raise Fail("no MPA Request")
+        unplug_begun(t, wire, prog, 15)
+        conn.close()
+
+
+@test("nvme-unplug-mute", cost=40, limit=200, long=True, only_type="rsiw")
+def unplug_mute(t):
+    """The same where the connection is there, and the target says nothing.
+
+    The host gives up its commands by itself: until then the log says who is
+    waited for.
+    """
+    t.need_module("nvme-rdma")
+    limit = "/sys/module/nvme_core/parameters/admin_timeout"
+    LOCAL.modprobe("nvme_rdma")
+    before = LOCAL.read(limit).strip()
+    LOCAL.write(limit, "25")
+    log = kmsg.Kmsg()
+    try:
+        with Wire(t) as wire, \
+                socket.create_server((wire.path.addr4, int(PORT))) as mute:
+            mute.settimeout(t.left(30))
+            prog = begun(t, wire)
+            # It tries again by the older set-up, as told.
+            replied(mute.accept()[0])
+            conn = replied(mute.accept()[0])
+            if not conn.recv(100):
+                raise Fail("no command")
+            unplug_begun(t, wire, prog, 40)
+            conn.close()
+    finally:
+        LOCAL.write(limit, before)
+    if not any("removal waits" in line and "nvme_rdma" in line
+               for line in log.read()):
+        raise Fail("the log does not say who is waited for")

@@ -6,9 +6,9 @@ import hashlib
 import os
 import time
 
-from rsiwtest import fio, nfs
+from rsiwtest import fio, kmsg, nfs
 from rsiwtest.core import Fail, test
-from rsiwtest.machine import LOCAL
+from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.topo import sh
 from rsiwtest.wire import IF_C, IF_S, Wire
 
@@ -167,3 +167,31 @@ def unplug_server(t):
 def unplug_netdev(t):
     """ip link del of the wire under I/O takes both devices at once."""
     unplug(t, lambda w: sh("ip", "link", "del", IF_S, timeout=90), None)
+
+
+@test("nfs-unplug-bound", cost=30, limit=200, long=True, only_type="rsiw")
+def unplug_bound(t):
+    """rdma link del while the server listens on the device's address.
+
+    The server does not let go of that before it ends; the log says so.
+    """
+    with service(t) as (wire, server):
+        server.stop()
+        server.listen_on(wire.path.addr4)
+        server.start()
+        log = kmsg.Kmsg()
+        gone = t.start("rdma", "link", "del", wire.dev_s)
+        said = []
+
+        def told():
+            said.extend(log.read())
+            return any("removal waits" in line and "1 listener" in line
+                       for line in said)
+
+        wait_until("a word in the log", 60, told)
+        server.stop()
+        gone.expect(t.left(30))
+        t.topo.add_link(wire.dev_s, IF_S)
+        server.serve()
+        with nfs.Mount(LOCAL, wire.path.addr4) as mount:
+            copies(mount, 1, 100000)

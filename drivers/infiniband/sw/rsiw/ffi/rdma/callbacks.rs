@@ -37,6 +37,13 @@ impl<D: Driver> Vtable<D> {
     /// Size of the memory of a device.
     pub(super) const DEVICE_SIZE: usize = DeviceObject::<D>::SIZE;
 
+    /// What `rdma link del` calls. Not a link type, which has a name and is registered; it lives as
+    /// long as the code, which devices do not outlive.
+    pub(super) const LINK_OPS: &'static b::rdma_link_ops = &b::rdma_link_ops {
+        dellink: Some(device::dellink::<D>),
+        ..pin_init::zeroed()
+    };
+
     /// The table itself.
     pub(super) const OPS: &'static b::ib_device_ops = &b::ib_device_ops {
         owner: this_module::<crate::LocalModule>().as_ptr(),

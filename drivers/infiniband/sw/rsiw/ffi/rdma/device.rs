@@ -97,6 +97,7 @@ pub(crate) fn add<D: Driver>(
     {
         // SAFETY: nobody else knows the device yet.
         let dev = unsafe { &mut *raw };
+        dev.link_ops = Vtable::<D>::LINK_OPS;
         dev.node_type = b::RDMA_NODE_RNIC as u8; // CAST: a small enumeration.
         dev.node_guid = spec.node_guid;
         dev.phys_port_cnt = 1;
@@ -167,12 +168,6 @@ impl<D: Driver> Found<D> {
         unsafe { Object::get(self.0.as_ptr()) }
     }
 
-    /// Removes the device, later and in another context: for callers that hold the RTNL.
-    pub(crate) fn unregister_queued(&self) {
-        // SAFETY: the reference keeps the device registered; it has a `dealloc_driver`.
-        unsafe { b::ib_unregister_device_queued(self.0.as_ptr()) };
-    }
-
     /// Tells consumers that the port's addresses changed.
     pub(crate) fn gid_changed(&self) {
         let mut event = EventType::GidChange.to_event();
@@ -197,6 +192,19 @@ pub(crate) fn remove_all<D: Driver>() {
 }
 
 impl DeviceHandle {
+    /// Has the core remove the device, in another context.
+    pub(crate) fn unregister(&self) {
+        self.with(|dev| {
+            // SAFETY: the gate keeps the device alive.
+            if unsafe { h::ib_device_try_get(dev) } {
+                // SAFETY: the reference keeps the device registered; it has a `dealloc_driver`.
+                unsafe { b::ib_unregister_device_queued(dev) };
+                // SAFETY: gives the reference back.
+                unsafe { b::ib_device_put(dev) };
+            }
+        });
+    }
+
     /// The interface of the device, unless it is going away.
     pub(crate) fn netdev(&self) -> Option<ARef<NetDevice>> {
         self.with(|dev| {

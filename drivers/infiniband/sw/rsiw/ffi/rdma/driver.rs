@@ -171,8 +171,11 @@ pub(crate) trait Driver: Sized + 'static {
     /// What a fast registration grants.
     type Grant: Send + Sync;
 
+    /// The administrator removes the device: before the core asks consumers to let go of it.
+    fn leaving(dev: &Arc<Self::Device>);
+
     /// The core is done with the device: ends what the driver does on its own.
-    fn close(dev: &Self::Device);
+    fn close(dev: &Arc<Self::Device>);
 
     /// Limits and abilities of the device, for a process or for the kernel.
     fn query_device(dev: &Self::Device, for_process: bool) -> DeviceAttr;

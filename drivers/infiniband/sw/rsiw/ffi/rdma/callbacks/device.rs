@@ -152,6 +152,15 @@ pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(dev: *mut b::ib_device
 
 /// # Safety
 ///
+/// Called by the core with a registered device of `D`, which it removes then.
+pub(super) unsafe extern "C" fn dellink<D: Driver>(dev: *mut b::ib_device) -> c_int {
+    // SAFETY: the device is one of `D`.
+    D::leaving(&unsafe { DeviceObject::<D>::get(dev) }.into());
+    0
+}
+
+/// # Safety
+///
 /// Called by the core with zeroed memory of the size in the operations table.
 pub(super) unsafe extern "C" fn alloc_ucontext<D: Driver>(
     uctx: *mut b::ib_ucontext,

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The removal of a device.
+//!
+//! The core asks one consumer after the other to let go of the device, and waits for each. Many
+//! wait for what they have under way, such as the answer to a connect, of which the RDMA CM does not
+//! tell them any more once it was asked itself. So all that is under way ends, and its events reach
+//! their consumers, before the core begins.
+//!
+//! Context: process context unless a method says otherwise.
+#![forbid(unsafe_code)]
+
+use super::Device;
+use crate::{
+    ffi::{
+        iwcm,
+        timer::{
+            Expires,
+            Timer, //
+        },
+    },
+    qp::Qp, //
+};
+use kernel::{
+    impl_has_work,
+    prelude::*,
+    sync::{
+        rcu::synchronize_rcu,
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    workqueue::WorkItem, //
+};
+
+/// Milliseconds at most for connections to end. Nothing of that depends on peers.
+const END_MS: u32 = 5_000;
+/// Milliseconds of a removal after which the log says who is waited for, again and again.
+const PATIENCE_MS: u32 = 10_000;
+/// Milliseconds at most for consumers to clean up behind connects that failed.
+const CLEANUP_MS: u32 = 2_000;
+/// Milliseconds between looks at that.
+const LOOK_MS: u32 = 10;
+/// Of the work item that says so, beside the one that begins the removal.
+pub(super) const WATCH: u64 = 1;
+
+/// How far the removal is.
+pub(super) enum Stage {
+    /// The device is used.
+    Used,
+    /// The core asks consumers to let go.
+    Leaving,
+    /// The core is done with the device.
+    Gone,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Device { self.removal }
+    impl HasWork<Self, WATCH> for Device { self.watch }
+}
+
+impl Device {
+    /// The interface is gone for good: no stream will hear of its peer any more. Has the device
+    /// removed. May be called with the RTNL held, and waits for nobody.
+    pub(crate) fn interface_gone(self: &Arc<Self>) {
+        let _ = self.cm_queue().enqueue::<_, 0>(self.clone());
+    }
+
+    /// The core is about to remove the device: ends what consumers have under way, and lets nothing
+    /// new begin. Waits for that, though not for ever.
+    pub(crate) fn leave(self: &Arc<Self>) {
+        self.cm.close();
+        self.qps.for_each(|qp| qp.lost());
+        self.cm.end_all(END_MS);
+        iwcm::flush_events(&self.handle);
+        self.await_cleanup();
+        let mut stage = self.stage.lock();
+        if matches!(*stage, Stage::Used) {
+            *stage = Stage::Leaving;
+            Timer::start(self, PATIENCE_MS);
+        }
+    }
+
+    /// Lets consumers in the kernel whose connects failed clean up behind them. The core does not wait
+    /// for that: its stock of completion queues goes with the device, whether they have returned
+    /// theirs or not.
+    fn await_cleanup(&self) {
+        for _ in 0..CLEANUP_MS / LOOK_MS {
+            let (mut known, mut unconnected) = (0u32, false);
+            self.qps.for_each(|qp| {
+                known = known.saturating_add(1);
+                unconnected |= qp.is_unconnected_of_kernel();
+            });
+            // Those that are being destroyed are counted, though not known any more.
+            if !unconnected && self.limits.qps.used() == known {
+                break;
+            }
+            fsleep(Delta::from_millis(LOOK_MS.into()));
+        }
+        // Completion queues follow queue pairs at once.
+        synchronize_rcu();
+    }
+
+    /// The core is done with the device: nothing of it is left afterwards.
+    pub(crate) fn close(self: &Arc<Self>) {
+        *self.stage.lock() = Stage::Gone;
+        Timer::stop(self);
+        self.cm.close_all();
+    }
+
+    /// Says who has not let go yet.
+    fn tell(&self) {
+        let mut first: Option<Arc<Qp>> = None;
+        let mut qps = 0u32;
+        self.qps.for_each(|qp| {
+            if qp.is_of_kernel() {
+                qps = qps.saturating_add(1);
+                first.get_or_insert(qp);
+            }
+        });
+        let listeners = self.cm.listeners();
+        let handle = &self.handle;
+        match first {
+            Some(qp) => qp.tell_consumer(|name| {
+                pr_info!("{handle}: removal waits for {name}: queue pairs {qps}, listeners {listeners}\n");
+            }),
+            None => pr_info!("{handle}: removal waits for consumers: listeners {listeners}\n"),
+        }
+    }
+}
+
+impl WorkItem for Device {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.leave();
+        this.handle.unregister();
+    }
+}
+
+impl WorkItem<WATCH> for Device {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let stage = this.stage.lock();
+        if !matches!(*stage, Stage::Leaving) {
+            return;
+        }
+        Timer::start(&this, PATIENCE_MS);
+        drop(stage);
+        this.tell();
+    }
+}
+
+impl Expires for Device {
+    fn timer(&self) -> &Timer<Self> {
+        &self.patience
+    }
+
+    fn expired(this: Arc<Self>) {
+        let queues = this.queues.clone();
+        let _ = queues.cm.enqueue::<_, WATCH>(this);
+    }
+}
