@@ -256,7 +256,7 @@ impl Cq {
     pub(crate) fn add(
         &self,
         completion: &Completion,
-        qp: &QpHandle,
+        qp: &Arc<QpHandle>,
         slots: Option<&Arc<Slots>>,
     ) -> Result<bool, Overflow> {
         let mut state = self.state.lock();

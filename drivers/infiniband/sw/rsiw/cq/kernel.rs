@@ -119,7 +119,7 @@ impl KernelRing {
     pub(super) fn add(
         &mut self,
         completion: &Completion,
-        qp: &QpHandle,
+        qp: &Arc<QpHandle>,
         slots: Option<&Arc<Slots>>,
     ) -> Result<bool, Overflow> {
         let index = self.index(self.len);
@@ -181,7 +181,7 @@ impl KernelRing {
 }
 
 impl Completion {
-    fn to_wc(self, qp: &QpHandle) -> Wc {
+    fn to_wc(self, qp: &Arc<QpHandle>) -> Wc {
         let status = match self.status {
             WcStatus::Success => wc::Status::Success,
             WcStatus::LocLenErr => wc::Status::LocalLength,

@@ -12,7 +12,10 @@ use core::{
     marker::PhantomData,
     mem::ManuallyDrop, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// How a request ended (`enum ib_wc_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,7 @@ pub(crate) enum Opcode {
 }
 
 /// A completion as a kernel consumer wants it.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Wc {
     id: u64,
     status: b::ib_wc_status,
@@ -69,11 +72,8 @@ pub(crate) struct Wc {
     vendor_err: u32,
     byte_len: u32,
     invalidated: Option<u32>,
-    qp: *mut b::ib_qp,
+    qp: Arc<QpHandle>,
 }
-
-// SAFETY: the pointer is handed on, and compared, but never followed.
-unsafe impl Send for Wc {}
 
 impl Wc {
     /// A completion of a request of `qp`.
@@ -83,7 +83,7 @@ impl Wc {
         opcode: Opcode,
         byte_len: u32,
         invalidated: Option<u32>,
-        qp: &QpHandle,
+        qp: &Arc<QpHandle>,
     ) -> Self {
         Self {
             id,
@@ -92,16 +92,16 @@ impl Wc {
             vendor_err,
             byte_len,
             invalidated,
-            qp: qp.as_ptr(),
+            qp: qp.clone(),
         }
     }
 
     /// Whether it is one of `qp`.
     pub(crate) fn is_of(&self, qp: &QpHandle) -> bool {
-        self.qp == qp.as_ptr()
+        core::ptr::eq(&raw const *self.qp, qp)
     }
 
-    fn to_raw(self) -> b::ib_wc {
+    fn to_raw(&self, qp: *mut b::ib_qp) -> b::ib_wc {
         // SAFETY: integers and pointers may be zero.
         let mut wc: b::ib_wc = unsafe { core::mem::zeroed() };
         wc.__bindgen_anon_1.wr_id = ManuallyDrop::new(self.id);
@@ -109,7 +109,7 @@ impl Wc {
         wc.opcode = self.opcode;
         wc.vendor_err = self.vendor_err;
         wc.byte_len = self.byte_len;
-        wc.qp = self.qp;
+        wc.qp = qp;
         if let Some(stag) = self.invalidated {
             wc.ex.invalidate_rkey = ManuallyDrop::new(stag);
             wc.wc_flags = b::ib_wc_flags_IB_WC_WITH_INVALIDATE as c_int; // CAST: flag bits.
@@ -181,13 +181,16 @@ impl WcRoom<'_> {
         self.room == 0
     }
 
-    /// Adds a completion, if there is room.
+    /// Adds a completion, if there is room, and unless its queue pair, which it names, was destroyed.
     pub(crate) fn push(&mut self, wc: &Wc) {
         let Some(room) = self.room.checked_sub(1) else {
             return;
         };
+        let Some(raw) = wc.qp.with(|qp| wc.to_raw(qp)) else {
+            return;
+        };
         // SAFETY: by the invariant there is room for this one.
-        unsafe { self.next.write(wc.to_raw()) };
+        unsafe { self.next.write(raw) };
         self.next = self.next.wrapping_add(1);
         self.room = room;
         self.used = self.used.wrapping_add(1);
