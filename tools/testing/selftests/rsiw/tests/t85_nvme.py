@@ -301,6 +301,6 @@ def unplug_mute(t):
             conn.close()
     finally:
         LOCAL.write(limit, before)
-    if not any("removal waits" in line and "nvme_rdma" in line
+    if not any("removal waits" in line and "queue pairs 1" in line
                for line in log.read()):
         raise Fail("the log does not say who is waited for")

@@ -185,7 +185,7 @@ def unplug_bound(t):
 
         def told():
             said.extend(log.read())
-            return any("removal waits" in line and "1 listener" in line
+            return any("removal waits" in line and "listeners 1" in line
                        for line in said)
 
         wait_until("a word in the log", 60, told)
