@@ -84,6 +84,33 @@ def slow_peers(t):
         raise Fail("the server ended:\n%s" % server.tail())
 
 
+@test("storm-idle", cost=60, long=True)
+def idle(t):
+    """Processes of least priority that connect do not slow others down (T-42).
+
+    All processors are busy, so that they stand still wherever they are, also
+    inside of the driver.
+    """
+    path = t.topo.wire
+    server, port = server_of(t, path)
+    hogs = [t.start("sh", "-c", "while :; do :; done")
+            for _ in range(os.cpu_count())]
+    alone = connect_times(t, path, port, 8)
+    storm = [t.start("chrt", "--idle", "0", t.bin("conns"), *path.args(),
+                     "--port", t.port(), "--count", 100000, "--parallel", 8,
+                     "--limit", int(t.left(200))) for _ in range(4)]
+    beside = connect_times(t, path, port, 16)
+    for proc in storm + hogs + [server]:
+        if proc.poll() is not None:
+            raise Fail("%s ended:\n%s" % (proc, proc.tail()))
+    for proc in hogs + storm:
+        proc.reap()
+    what = "alone %s; beside the storm %s" % (told(alone), told(beside))
+    t.subtests.append(("T-42 " + what,
+                       median(beside) < 4 * median(alone) + 1 and
+                       beside[-1] < alone[-1] + 10, ""))
+
+
 def closed(sock):
     """Whether the other side has closed it."""
     sock.setblocking(False)
