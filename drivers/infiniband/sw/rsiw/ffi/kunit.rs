@@ -364,6 +364,8 @@ mod queue_pair {
         assert!(modify(State::Rts, State::Error));
         assert!(modify(State::Error, State::Idle));
         assert!(!modify(State::Error, State::Rts));
-        assert!(!modify(State::Idle, State::Closing));
+        assert!(!modify(State::Idle, State::Terminate));
+        // A disconnect of what is not connected is done.
+        assert!(modify(State::Idle, State::Closing));
     }
 }
