@@ -184,7 +184,9 @@ impl RxState {
     /// Takes octets from the front of a chunk and gives how many.
     pub(super) fn consume(&mut self, stream: &Stream, chunk: &SkbChunk<'_>) -> usize {
         let mut at = 0;
-        while !self.budget.is_spent() {
+        // An FPDU that was begun is finished: once all of it is in our buffer, there may be nothing in
+        // the socket that would bring us back here.
+        while !self.budget.is_spent() || self.deframer.staged() != 0 {
             if self.stopped {
                 // What is not read would turn the close into a RST (T-32).
                 self.budget.octets(chunk.len());

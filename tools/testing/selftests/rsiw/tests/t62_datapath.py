@@ -13,8 +13,8 @@ from rsiwtest.kverbs import complaint, loaded
 # What TCP and its reset answer when they do nothing.
 REFUSED = {"tcp_sendmsg_locked": -12, "tcp_abort": 0}
 STARVED = {"rust_helper_kvrealloc_node_align": 0}
-# As programs and kernels with lock debugging call it.
-LOCKS = ("mutex_lock_nested", "mutex_lock")
+# With lock debugging it is a macro, of which Rust has a function.
+LOCKS = ("rust_helper_mutex_lock", "mutex_lock")
 
 # Called for each segment, each end of a request, and once for what TCP has.
 FPDU = r"2qp2rx.*RxState4fpdu$"
