@@ -4,6 +4,7 @@
  * one of least priority does that is kept off the processor. rsiw_fail holds the
  * call of its second thread.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,7 +27,8 @@ USAGE_WHERE
 
 /* What rsiw_fail knows the thread by. */
 #define NAME "rsiw-stuck"
-#define HELD "/sys/kernel/debug/rsiw_fail/stopped"
+#define CONTROLS "/sys/kernel/debug/rsiw_fail"
+#define HELD "stopped"
 
 static struct ep_where w = { .addr = "127.0.0.1", .port = 18860 };
 static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
@@ -34,13 +36,17 @@ static const char *what = "connect";
 static struct both both;
 static struct ep alone;
 
-static int held;
+/* Opened before the network namespace is another, of which sysfs has its own. */
+static int controls;
 
 static bool is_held(void)
 {
 	char text[16] = "";
 
-	CHECK(pread(held, text, sizeof(text) - 1, 0) > 0, HELD ": %m");
+	int fd = openat(controls, HELD, O_RDONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0, HELD ": %m");
+	close(fd);
 	return atoi(text) > 0;
 }
 
@@ -77,8 +83,8 @@ int main(int argc, char **argv)
 	CHECK(sends || !strcmp(what, "connect"), "--in takes connect or send");
 	ep_watchdog(seconds);
 	/* Another namespace may have another /sys. */
-	held = open(HELD, O_RDONLY);
-	CHECK(held >= 0, HELD ": %m");
+	controls = open(CONTROLS, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CHECK(controls >= 0, CONTROLS ": %m");
 	ep_enter_netns(w.server_netns);
 	ep_listen(&l, w.addr, w.port, 4);
 	if (sends) {

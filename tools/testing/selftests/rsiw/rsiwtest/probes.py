@@ -13,24 +13,31 @@ EVENTS = TRACING + "/kprobe_events"
 
 
 class Probes:
-    """Functions that are being counted."""
+    """Functions whose calls are counted, once it is known for which task."""
 
     def __init__(self, names):
         self.names = names
+        self.pid = None
 
-    def calls(self, pid):
-        """How often the task has called each of them so far."""
-        calls = {}
+    def count(self, pid):
+        """Counts the calls of a task from here on."""
+        self.pid = pid
+        LOCAL.write(TRACING + "/trace", "")
         for name in self.names:
-            hist = LOCAL.read("%s/events/rsiw/%s/hist" % (TRACING, name))
-            hits = re.findall(r"common_pid:\s*(\d+) .*hitcount:\s*(\d+)", hist)
-            calls[name] = sum(int(n) for who, n in hits if int(who) == pid)
-        return calls
+            event = "%s/events/rsiw/%s" % (TRACING, name)
+            LOCAL.write(event + "/filter", "common_pid == %d" % pid)
+            LOCAL.write(event + "/enable", "1")
+
+    def calls(self):
+        """How often the task has called each of them since."""
+        trace = LOCAL.read(TRACING + "/trace")
+        return {name: len(re.findall(r"-%d .*: %s: " % (self.pid, name), trace))
+                for name in self.names}
 
 
 @contextlib.contextmanager
-def counted(*names):
-    """Counts the calls of these functions while it lasts."""
+def probed(*names):
+    """Has probes of these functions while it lasts."""
     if not os.path.exists(EVENTS):
         raise Skip("no kprobe events here")
     made = []
@@ -38,12 +45,8 @@ def counted(*names):
         for name in names:
             LOCAL.write(EVENTS, "p:rsiw/%s %s" % (name, name))
             made.append(name)
-            LOCAL.write("%s/events/rsiw/%s/trigger" % (TRACING, name),
-                        "hist:keys=common_pid")
         yield Probes(names)
     finally:
         for name in made:
-            LOCAL.write("%s/events/rsiw/%s/trigger" % (TRACING, name),
-                        "!hist:keys=common_pid")
+            LOCAL.write("%s/events/rsiw/%s/enable" % (TRACING, name), "0")
             LOCAL.write(EVENTS, "-:rsiw/" + name)
-

@@ -7,7 +7,7 @@ import signal
 from rsiwtest.core import Fail, test
 from rsiwtest.groups import Group
 from rsiwtest.machine import wait_until
-from rsiwtest.probes import counted
+from rsiwtest.probes import probed
 
 
 def hoard(t, kind, count, *args, group=None):
@@ -32,17 +32,16 @@ def many_qps(t):
     count = t.rounds(1000)
     for end in ("given back", "left behind"):
         with t.sub("%d queue pairs, %s" % (count, end)), \
-                counted(*WAITS) as probes:
+                probed(*WAITS) as probes:
             proc = hoard(t, "qp", count, "--hold")
             proc.wait_output("all %d: asked for" % count, t.left())
-            before = probes.calls(proc.pid)
+            probes.count(proc.pid)
             if end == "given back":
                 proc.kill(signal.SIGUSR1)
                 proc.wait_output("given back", t.left())
             else:
                 proc.reap(t.left())
-            waits = {name: calls - before[name]
-                     for name, calls in probes.calls(proc.pid).items()}
+            waits = probes.calls()
             proc.reap()
             if sum(waits.values()) > count // 20:
                 raise Fail("for %d queue pairs: %s" % (count, waits))
