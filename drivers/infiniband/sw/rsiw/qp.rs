@@ -104,7 +104,6 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    str::CStr,
     sync::{
         atomic::{
             Acquire,
@@ -352,11 +351,6 @@ impl Qp {
     /// Whether a consumer in the kernel made it, and has no connection with it.
     pub(crate) fn is_unconnected_of_kernel(&self) -> bool {
         self.is_of_kernel() && self.state() == State::Idle
-    }
-
-    /// Calls `f` with the name of the consumer in the kernel, unless the QP is gone.
-    pub(crate) fn tell_consumer(&self, f: impl FnOnce(&CStr)) {
-        self.handle.tell_consumer(f);
     }
 
     /// Whether the caller may connect the QP by `id`: others must not get hold of it by its number.

@@ -75,7 +75,11 @@ impl KernelRing {
 
     /// Makes the memory of a ring of `entries` entries. Sleeps.
     pub(super) fn memory(entries: usize) -> Result<Memory> {
-        Ok(KVVec::from_elem(None, entries, GFP_KERNEL)?)
+        let mut memory = KVVec::with_capacity(entries, GFP_KERNEL)?;
+        for _ in 0..entries {
+            memory.push_within_capacity(None).map_err(|_| ENOMEM)?;
+        }
+        Ok(memory)
     }
 
     /// Number of entries that it takes to have `more` to spare, if that is more than there are.

@@ -11,15 +11,12 @@
 #![forbid(unsafe_code)]
 
 use super::Device;
-use crate::{
-    ffi::{
-        iwcm,
-        timer::{
-            Expires,
-            Timer, //
-        },
+use crate::ffi::{
+    iwcm,
+    timer::{
+        Expires,
+        Timer, //
     },
-    qp::Qp, //
 };
 use kernel::{
     impl_has_work,
@@ -112,22 +109,17 @@ impl Device {
 
     /// Says who has not let go yet.
     fn tell(&self) {
-        let mut first: Option<Arc<Qp>> = None;
         let mut qps = 0u32;
         self.qps.for_each(|qp| {
             if qp.is_of_kernel() {
                 qps = qps.saturating_add(1);
-                first.get_or_insert(qp);
             }
         });
         let listeners = self.cm.listeners();
         let handle = &self.handle;
-        match first {
-            Some(qp) => qp.tell_consumer(|name| {
-                pr_info!("{handle}: removal waits for {name}: queue pairs {qps}, listeners {listeners}\n");
-            }),
-            None => pr_info!("{handle}: removal waits for consumers: listeners {listeners}\n"),
-        }
+        pr_info!(
+            "{handle}: removal waits for consumers: queue pairs {qps}, listeners {listeners}\n"
+        );
     }
 }
 

@@ -27,12 +27,6 @@ bool rsiw_helper_ib_device_try_get(struct ib_device *dev)
 	return ib_device_try_get(dev);
 }
 
-/* The module that made @qp, NULL for those of processes. */
-const char *rsiw_helper_ib_qp_consumer(const struct ib_qp *qp)
-{
-	return qp->res.kern_name;
-}
-
 /*
  * The consumer's identifier, while one of its calls listens, connects or accepts:
  * the only user of iw_cm is the RDMA CM, whose own identifiers begin with it.

@@ -10,10 +10,7 @@
 
 use super::attr::EventType;
 use crate::ffi::{
-    raw::{
-        b,
-        h, //
-    },
+    raw::b,
     sync::gate::Gate, //
 };
 use core::{
@@ -24,7 +21,6 @@ use core::{
 use kernel::{
     alloc::Flags,
     prelude::*,
-    str::CStr,
     sync::Arc, //
 };
 
@@ -164,21 +160,6 @@ impl QpHandle {
             if let Some(handler) = handler {
                 // SAFETY: the event lives across the call and names the QP whose handler it is.
                 unsafe { handler(&raw mut ev, context) };
-            }
-        });
-    }
-}
-
-impl QpHandle {
-    /// Calls `f` with the name of the module that made the queue pair, if it is one of the kernel's
-    /// and still exists. `f` does not sleep.
-    pub(crate) fn tell_consumer(&self, f: impl FnOnce(&CStr)) {
-        self.with(|qp| {
-            // SAFETY: the gate keeps the queue pair alive.
-            let name = unsafe { h::ib_qp_consumer(qp) };
-            if !name.is_null() {
-                // SAFETY: the name is part of the module, which does not go before its queue pair.
-                f(unsafe { CStr::from_char_ptr(name) });
             }
         });
     }
