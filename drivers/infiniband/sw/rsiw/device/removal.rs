@@ -62,7 +62,8 @@ impl Device {
     /// The interface is gone for good: no stream will hear of its peer any more. Has the device
     /// removed. May be called with the RTNL held, and waits for nobody.
     pub(crate) fn interface_gone(self: &Arc<Self>) {
-        let _ = self.cm_queue().enqueue::<_, 0>(self.clone());
+        // Not on the queue of connections, whose end it waits for.
+        let _ = self.patient_queue().enqueue::<_, 0>(self.clone());
     }
 
     /// The core is about to remove the device: ends what consumers have under way, and lets nothing
@@ -153,6 +154,6 @@ impl Expires for Device {
 
     fn expired(this: Arc<Self>) {
         let queues = this.queues.clone();
-        let _ = queues.cm.enqueue::<_, WATCH>(this);
+        let _ = queues.patient.enqueue::<_, WATCH>(this);
     }
 }
