@@ -8,10 +8,8 @@
 //! and the QP leave a note and queue the work. All events go to iw_cm from the work, one after
 //! the other and with no lock held, so that their order is that of `events`.
 //!
-//! The work of connections runs in the order in which it was queued: programs that connect many
-//! times at once count on their Requests leaving, and being told, in that order. An endpoint's work
-//! does not wait for a process that has its mutex. The Requests of one listener are read by a work
-//! item of the listener, so that its consumer is told of them in their order.
+//! The work of connections runs side by side. Only the first step of each has an order, that of
+//! Requests (`turns`). Nothing that acts for more than one connection waits for a process.
 //!
 //! iw_cm knows endpoints and listeners by number: one that is gone is simply not found.
 //!
@@ -27,13 +25,15 @@ mod listen;
 mod passive;
 mod registry;
 mod teardown;
+mod turns;
 
 pub(crate) use self::{
     endpoint::{
         Endpoint,
         StreamEnd, //
     },
-    registry::Registry, //
+    registry::Registry,
+    turns::Initiators, //
 };
 
 use crate::{

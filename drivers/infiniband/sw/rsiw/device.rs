@@ -171,6 +171,8 @@ pub(crate) struct Device {
     /// Connections and listeners.
     #[pin]
     pub(crate) cm: cm::Registry,
+    /// Connections that this side begins.
+    pub(crate) initiators: Arc<cm::Initiators>,
     #[pin]
     removal: Work<Self>,
     #[pin]
@@ -200,6 +202,7 @@ impl Device {
         };
         core_device::add::<Rsiw>(&spec, |handle| {
             let chunks = Arc::pin_init(ChunkPool::new(), GFP_KERNEL)?;
+            let initiators = cm::Initiators::new(queues)?;
             Arc::pin_init(
                 pin_init!(Self {
                     handle,
@@ -217,6 +220,7 @@ impl Device {
                     stags <- StagTable::new(),
                     qps <- RcuTable::new(),
                     cm <- cm::Registry::new(),
+                    initiators,
                     removal <- new_work!("rsiw::Device::removal"),
                     watch <- new_work!("rsiw::Device::watch"),
                     patience <- Timer::new(),

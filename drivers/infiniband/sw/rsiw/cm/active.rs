@@ -27,6 +27,7 @@ use super::{
         send_terminate,
         send_whole, //
     },
+    turns::Deputy,
     Endpoint,
     CONNECT_MS,
     REPLY_MS,
@@ -88,6 +89,8 @@ pub(super) struct Attempt {
     private_data: KVec<u8>,
     rev: u8,
     mpa: Initiator,
+    /// Why the Request could not be sent.
+    unsent: Option<Error>,
     /// Octets of the Reply were received.
     heard: bool,
     /// On whose behalf.
@@ -112,6 +115,7 @@ impl Attempt {
             private_data,
             rev: mpa::REV_2,
             mpa,
+            unsent: None,
             heard: false,
             process: Process::current(),
             left: 0,
@@ -148,6 +152,7 @@ impl Attempt {
     fn fall_back(&mut self) {
         self.rev = mpa::REV_1;
         self.mpa = Initiator::new(config(self.rev), self.want);
+        self.unsent = None;
         self.heard = false;
     }
 }
@@ -194,6 +199,7 @@ fn start(this: &Arc<Endpoint>, st: &mut State, attempt: &mut Attempt) -> Result 
     st.sock = Some(sock);
     attempt.wait_for(CONNECT_MS);
     this.arm(TICK_MS);
+    this.leave_to(Deputy::Initiators);
     Ok(())
 }
 
@@ -222,35 +228,57 @@ pub(super) fn connect(dev: &Arc<Device>, id: CallId<'_>, param: &ConnParam<'_>) 
     result
 }
 
-/// TCP may have connected.
-pub(super) fn connecting(this: &Arc<Endpoint>, st: &mut State, mut attempt: KBox<Attempt>) {
-    let Some(sock) = st.sock.clone() else {
-        return this.connect_failed(st, Reply::failed(ECONNRESET));
+/// TCP may have connected; the Request is sent then. Returns whether the endpoint's own work has to
+/// go on. Waits for nobody.
+pub(super) fn request(this: &Arc<Endpoint>, st: &mut State) -> bool {
+    let Phase::Connecting(attempt) = &mut st.phase else {
+        return true;
+    };
+    if this.is_given_up() {
+        return true;
+    }
+    let Some(sock) = &st.sock else {
+        return true;
     };
     match sock.state() {
         TcpState::Connecting => {
-            st.phase = Phase::Connecting(attempt);
-            return;
+            if !this.has_expired() {
+                return false;
+            }
+            if !attempt.goes_on() {
+                return true;
+            }
+            this.arm(TICK_MS);
+            return false;
         }
-        TcpState::Closed | TcpState::Listen => {
-            let error = sock.error().unwrap_or(ECONNREFUSED);
-            this.connect_failed(st, Reply::failed(error));
-            this.reset(st);
-            return;
-        }
+        TcpState::Closed | TcpState::Listen => return true,
         TcpState::Established | TcpState::CloseWait | TcpState::Closing => {}
     }
-    match send_request(&sock, &mut attempt) {
-        Ok(()) => {
-            attempt.wait_for(REPLY_MS);
-            this.arm(TICK_MS);
-            await_reply(this, st, attempt);
-        }
-        Err(error) => {
-            this.connect_failed(st, Reply::failed(error));
-            this.reset(st);
-        }
+    if let Err(error) = send_request(sock, attempt) {
+        attempt.unsent = Some(error);
+        return true;
     }
+    attempt.wait_for(REPLY_MS);
+    st.phase = match core::mem::replace(&mut st.phase, Phase::Closed) {
+        Phase::Connecting(attempt) => Phase::AwaitReply(attempt),
+        other => other,
+    };
+    this.arm(TICK_MS);
+    true
+}
+
+/// TCP has not connected, or the Request could not be sent.
+pub(super) fn connecting(this: &Arc<Endpoint>, st: &mut State, attempt: KBox<Attempt>) {
+    if this.deputy().is_some() {
+        st.phase = Phase::Connecting(attempt);
+        return;
+    }
+    let error = attempt
+        .unsent
+        .or_else(|| st.sock.as_ref().and_then(|sock| sock.error()))
+        .unwrap_or(ECONNREFUSED);
+    this.connect_failed(st, Reply::failed(error));
+    this.reset(st);
 }
 
 fn send_request(sock: &TcpSocket, attempt: &mut Attempt) -> Result {

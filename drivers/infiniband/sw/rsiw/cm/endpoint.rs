@@ -13,8 +13,8 @@ use super::{
         Outbox,
         Pending, //
     },
-    listen::Listener,
     passive,
+    turns::Deputy,
     TICK_MS, //
 };
 use crate::{
@@ -164,16 +164,16 @@ pub(crate) struct Endpoint {
     timer: Timer<Self>,
     #[pin]
     notes: SpinLockIrq<Notes>,
-    /// The listener whose work acts in the place of the endpoint's, until there is a Request.
+    /// Whose work acts in the place of the endpoint's, until there is a Request.
     #[pin]
-    listener: SpinLockIrq<Option<Arc<Listener>>>,
+    deputy: SpinLockIrq<Option<Deputy>>,
     #[pin]
     pub(super) state: Mutex<State>,
     #[pin]
     work: Work<Self>,
     #[pin]
     in_list: AtomicTracker,
-    /// Of [`Listener::arrived`].
+    /// Of [`super::turns::Turns`].
     #[pin]
     links: ListLinks,
 }
@@ -208,7 +208,7 @@ impl Endpoint {
                 number,
                 timer <- Timer::new(),
                 notes <- new_spinlock_irq!(Notes::default(), "rsiw::cm::Endpoint::notes"),
-                listener <- new_spinlock_irq!(None, "rsiw::cm::Endpoint::listener"),
+                deputy <- new_spinlock_irq!(None, "rsiw::cm::Endpoint::deputy"),
                 state <- new_mutex!(State::new(), "rsiw::cm::Endpoint::state"),
                 work <- new_work!("rsiw::cm::Endpoint::work"),
                 in_list <- AtomicTracker::new(),
@@ -218,28 +218,41 @@ impl Endpoint {
         )
     }
 
-    /// Queues the work, or lets the listener's look at the endpoint. Any context.
+    /// Queues the work, or lets the deputy's look at the endpoint. Any context.
     pub(super) fn kick(this: impl Into<Arc<Self>>) {
         let this: Arc<Self> = this.into();
         {
-            let listener = this.listener.lock();
-            if let Some(listener) = &*listener {
-                return listener.arrived(this.clone());
+            let deputy = this.deputy.lock();
+            match &*deputy {
+                Some(Deputy::Listener(listener)) => return listener.arrived(this.clone()),
+                Some(Deputy::Initiators) => return this.dev.initiators.arrived(this.clone()),
+                None => {}
             }
         }
-        let dev = this.dev.clone();
+        this.queue();
+    }
+
+    /// Queues the endpoint's own work. Any context.
+    fn queue(self: &Arc<Self>) {
         // If it is queued already it will see what the caller noted.
-        let _ = dev.cm_queue().enqueue(this);
+        let _ = self.dev.cm_queue().enqueue(self.clone());
     }
 
-    /// Lets `listener` act for the endpoint until there is a Request.
-    pub(super) fn leave_to(&self, listener: &Arc<Listener>) {
-        *self.listener.lock() = Some(listener.clone());
+    /// Lets `deputy` act for the endpoint until there is a Request.
+    pub(super) fn leave_to(&self, deputy: Deputy) {
+        *self.deputy.lock() = Some(deputy);
     }
 
-    /// The listener, as long as it acts for the endpoint.
-    pub(super) fn listener(&self) -> Option<Arc<Listener>> {
-        self.listener.lock().clone()
+    /// Who acts for the endpoint, if somebody does.
+    pub(super) fn deputy(&self) -> Option<Deputy> {
+        self.deputy.lock().clone()
+    }
+
+    /// Lets the endpoint's own work act from now on.
+    fn take_over(self: &Arc<Self>) {
+        let deputy = self.deputy.lock().take();
+        drop(deputy);
+        self.queue();
     }
 
     fn note(self: &Arc<Self>, note: impl FnOnce(&mut Notes)) {
@@ -284,6 +297,17 @@ impl Endpoint {
     pub(super) fn disarm(self: &Arc<Self>) {
         Timer::stop(self);
         self.notes.lock().expired = false;
+    }
+
+    /// Whether the connection is to end before it begins.
+    pub(super) fn is_given_up(&self) -> bool {
+        let notes = self.notes.lock();
+        notes.shut || notes.abort
+    }
+
+    /// Whether the timer has run out since it was set.
+    pub(super) fn has_expired(&self) -> bool {
+        self.notes.lock().expired
     }
 
     /// Looks at the notes and at the socket, and takes the steps that are due.
@@ -370,7 +394,7 @@ impl Endpoint {
     /// Acts as the listener's work, upon what happened before there was a Request. The endpoint's own
     /// work takes over when there is one, and its event is delivered, or when there will be none.
     pub(super) fn read(self: &Arc<Self>) {
-        if self.listener().is_some() {
+        if let Some(Deputy::Listener(listener)) = self.deputy() {
             // Nobody else knows the endpoint, so that no process keeps this waiting.
             let mut st = self.state.lock();
             if matches!(st.phase, Phase::AwaitRequest(_)) {
@@ -384,12 +408,24 @@ impl Endpoint {
             if let Some(request) = request {
                 self.deliver(&Pending::Request(request), None);
             }
-            let listener = self.listener.lock().take();
-            if let Some(listener) = listener {
-                listener.forget(self.number);
-            }
+            listener.forget(self.number);
         }
-        Self::kick(self.clone());
+        self.take_over();
+    }
+
+    /// Acts as the work of [`super::Initiators`], which is everybody's: sends the Request as soon as
+    /// TCP is connected. Whatever may wait for a process is left to the endpoint's own work.
+    pub(super) fn request(self: &Arc<Self>) {
+        if let Some(mut st) = self.state.try_lock() {
+            if !active::request(self, &mut st) {
+                return;
+            }
+            drop(st);
+            self.take_over();
+        } else {
+            // The process kicks the endpoint when it has unlocked the mutex, the own work looks again.
+            self.queue();
+        }
     }
 
     /// Delivers what is due to `id`, or finds out that nothing will ever be.
@@ -431,6 +467,8 @@ impl WorkItem for Endpoint {
             let Some(pending) = st.outbox.next() else {
                 if this.retire(st) {
                     this.dev.cm.remove(this.number);
+                } else if this.deputy().is_some() {
+                    Self::kick(this.clone());
                 }
                 return;
             };

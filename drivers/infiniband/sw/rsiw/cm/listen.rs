@@ -6,6 +6,7 @@
 use super::{
     not_in_namespace,
     passive,
+    turns::Turns,
     Endpoint, //
 };
 use crate::{
@@ -30,23 +31,16 @@ use crate::{
     },
 };
 use kernel::{
-    impl_has_work,
-    list::{
-        List,
-        ListArc, //
-    },
-    new_work,
+    impl_has_work, new_work,
     prelude::*,
     sync::{
         aref::ARef,
         new_mutex,
         new_spinlock,
-        new_spinlock_irq,
         Arc,
         ArcBorrow,
         Mutex,
-        SpinLock,
-        SpinLockIrq, //
+        SpinLock, //
     },
     workqueue::{
         Work,
@@ -79,10 +73,9 @@ pub(crate) struct Listener {
     open: Mutex<Option<Open>>,
     #[pin]
     half_open: SpinLock<HalfOpen>,
-    /// Endpoints without a Request to which something has happened, in the order in which it did.
-    /// One work item acts upon that, so that the consumer is told of Requests in their order.
+    /// Of endpoints without a Request.
     #[pin]
-    arrived: SpinLockIrq<List<Endpoint>>,
+    turns: Turns,
     #[pin]
     work: Work<Self>,
     #[pin]
@@ -160,7 +153,7 @@ pub(super) fn create(dev: &Arc<Device>, id: CallId<'_>, backlog: u32) -> Result 
                 cm_id: id.into(),
                 open <- new_mutex!(None, "rsiw::cm::Listener::open"),
                 half_open <- new_spinlock!(half_open, "rsiw::cm::Listener::half_open"),
-                arrived <- new_spinlock_irq!(List::new(), "rsiw::cm::Listener::arrived"),
+                turns <- Turns::new(),
                 work <- new_work!("rsiw::cm::Listener::work"),
                 reading <- new_work!("rsiw::cm::Listener::reading"),
                 timer <- Timer::new(),
@@ -230,25 +223,8 @@ impl Listener {
 
     /// Something has happened to an endpoint without a Request. Any context.
     pub(super) fn arrived(self: &Arc<Self>, endpoint: Arc<Endpoint>) {
-        let queued = {
-            // The list's lock orders what happened before the work's look at it.
-            let mut arrived = self.arrived.lock();
-            match ListArc::try_from_arc(endpoint) {
-                Ok(endpoint) => {
-                    arrived.push_back(endpoint);
-                    None
-                }
-                Err(endpoint) => Some(endpoint),
-            }
-        };
-        drop(queued);
+        self.turns.push(endpoint);
         let _ = self.dev.cm_queue().enqueue::<_, READ>(self.clone());
-    }
-
-    /// The endpoint whose turn it is.
-    fn next_arrived(&self) -> Option<Arc<Endpoint>> {
-        let mut arrived = self.arrived.lock();
-        arrived.pop_front().map(ListArc::into_arc)
     }
 
     /// An endpoint has got its Request, or is gone.
@@ -315,7 +291,7 @@ impl WorkItem<READ> for Listener {
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
         for _ in 0..READ_BUDGET {
-            let Some(endpoint) = this.next_arrived() else {
+            let Some(endpoint) = this.turns.pop() else {
                 return;
             };
             endpoint.read();

@@ -20,6 +20,7 @@ use super::{
     listen::Listener,
     own_qp,
     teardown::send_whole,
+    turns::Deputy,
     Endpoint,
     ANSWER_MS,
     REQUEST_MS,
@@ -135,7 +136,7 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
     let result = listener
         .admit(this.number)
         .and_then(|()| {
-            this.leave_to(listener);
+            this.leave_to(Deputy::Listener(listener.clone()));
             Callbacks::install(sock.clone(), this.clone())
         })
         .map(|callbacks| {
@@ -191,7 +192,9 @@ fn tell(
     mpa: &Responder,
     depths: EventDepths,
 ) -> Result {
-    let listener = this.listener().ok_or(EINVAL)?;
+    let Some(Deputy::Listener(listener)) = this.deputy() else {
+        return Err(EINVAL);
+    };
     listener.forget(this.number);
     st.outbox.request = Some(Request {
         listener,

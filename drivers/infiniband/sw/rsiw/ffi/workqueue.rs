@@ -69,15 +69,6 @@ impl OwnedQueue {
         Self::with_flags(name, UNBOUND | urgent, 0)
     }
 
-    /// Makes a queue whose work runs one by one, in the order in which it was queued.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn new_ordered(name: &'static CStr) -> Result<Self> {
-        Self::with_flags(name, UNBOUND | b::wq_flags___WQ_ORDERED, 1)
-    }
-
     /// Makes a queue whose work runs in softirq, on the processor that it is queued for.
     ///
     /// # Errors
@@ -178,8 +169,7 @@ pub(crate) struct Queues {
     pub(crate) patient: OwnedQueue,
     /// For handlers of completions.
     pub(crate) completions: OwnedQueue,
-    /// For connections: their Requests go out, and reach the consumer, in the order in which they
-    /// came. What runs here waits for no call of a process that sets up a connection.
+    /// For connections. Not one by one: one that waits for its process must not keep others waiting.
     pub(crate) cm: OwnedQueue,
 }
 
@@ -221,7 +211,7 @@ impl SharedQueues {
             data: OwnedQueue::new_urgent(c"rsiw")?,
             patient: OwnedQueue::new(c"rsiw-post")?,
             completions: OwnedQueue::new_softirq(c"rsiw-comp")?,
-            cm: OwnedQueue::new_ordered(c"rsiw-cm")?,
+            cm: OwnedQueue::new(c"rsiw-cm")?,
         };
         let queues = Arc::new(queues, GFP_KERNEL)?;
         *shared = Some(queues.clone());
