@@ -127,7 +127,7 @@ struct AllDevices;
 impl Drop for AllDevices {
     fn drop(&mut self) {
         // The core told the notifier, when that went, that all interfaces go.
-        SharedQueues::with(|queues| queues.cm.flush());
+        SharedQueues::with(|queues| queues.patient.flush());
         core_device::remove_all::<Rsiw>();
     }
 }

@@ -189,6 +189,8 @@ fn dial(
 /// Ports of RDMA consumers have a number space of their own, in which a port is free that TCP may
 /// be using. Then another is taken, unless the consumer wanted a privileged one.
 fn start(this: &Arc<Endpoint>, st: &mut State, attempt: &mut Attempt) -> Result {
+    // From the first moment: the own work must not have the mutex when it is this one's turn.
+    this.leave_to(Deputy::Initiators);
     let port = attempt.local.port();
     let sock = match dial(this, st, attempt, port) {
         Err(e) if (e == EADDRINUSE || e == EADDRNOTAVAIL) && port >= FIRST_USER_PORT => {
@@ -199,7 +201,6 @@ fn start(this: &Arc<Endpoint>, st: &mut State, attempt: &mut Attempt) -> Result 
     st.sock = Some(sock);
     attempt.wait_for(CONNECT_MS);
     this.arm(TICK_MS);
-    this.leave_to(Deputy::Initiators);
     Ok(())
 }
 
@@ -234,7 +235,7 @@ pub(super) fn request(this: &Arc<Endpoint>, st: &mut State) -> bool {
     let Phase::Connecting(attempt) = &mut st.phase else {
         return true;
     };
-    if this.is_given_up() {
+    if this.is_given_up() || attempt.unsent.is_some() {
         return true;
     }
     let Some(sock) = &st.sock else {

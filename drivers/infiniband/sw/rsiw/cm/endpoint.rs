@@ -416,15 +416,12 @@ impl Endpoint {
     /// Acts as the work of [`super::Initiators`], which is everybody's: sends the Request as soon as
     /// TCP is connected. Whatever may wait for a process is left to the endpoint's own work.
     pub(super) fn request(self: &Arc<Self>) {
+        // Whoever has the mutex kicks the endpoint when it is unlocked.
         if let Some(mut st) = self.state.try_lock() {
-            if !active::request(self, &mut st) {
-                return;
+            if active::request(self, &mut st) {
+                drop(st);
+                self.take_over();
             }
-            drop(st);
-            self.take_over();
-        } else {
-            // The process kicks the endpoint when it has unlocked the mutex, the own work looks again.
-            self.queue();
         }
     }
 

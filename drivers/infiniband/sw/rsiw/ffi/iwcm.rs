@@ -33,9 +33,15 @@ use kernel::{
         to_result, //
     },
     prelude::*,
-    sync::aref::{
-        ARef,
-        AlwaysRefCounted, //
+    sync::{
+        aref::{
+            ARef,
+            AlwaysRefCounted, //
+        },
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
     },
     types::Opaque, //
 };
@@ -115,14 +121,20 @@ impl CmId {
 
     /// The driver's number for the connection or listener; zero if it has none yet.
     pub(crate) fn provider_data(&self) -> usize {
-        // SAFETY: the identifier is live.
-        unsafe { (*self.0.get()).provider_data }.addr()
+        self.provider_field().load(Relaxed).addr()
     }
 
     /// Stores the driver's number for the listener.
     pub(crate) fn set_provider_data(&self, number: usize) {
-        // SAFETY: the identifier is live; only the driver uses this field.
-        unsafe { (*self.0.get()).provider_data = core::ptr::without_provenance_mut(number) };
+        let number = core::ptr::without_provenance_mut(number);
+        self.provider_field().store(number, Relaxed);
+    }
+
+    /// The field `provider_data`.
+    fn provider_field(&self) -> &Atomic<*mut c_void> {
+        // SAFETY: the identifier is live, and the field aligned. The core writes it before the driver
+        // sees the identifier; the driver does so here only.
+        unsafe { Atomic::from_ptr(&raw mut (*self.0.get()).provider_data) }
     }
 
     /// Queues an event for the consumer. No lock that the driver's callbacks take may be held.
