@@ -25,6 +25,7 @@ use crate::{
         WcStatus, //
     },
     ffi::{
+        module::Loaded,
         process::memory_for,
         rdma::{
             attr::{
@@ -119,6 +120,8 @@ pub(crate) struct Cq {
     entry: Mutex<Option<MmapEntry>>,
     #[pin]
     state: SpinLockIrq<State>,
+    /// For another ring.
+    loaded: Loaded,
 }
 
 impl Cq {
@@ -138,9 +141,10 @@ impl Cq {
             return Err(EINVAL);
         }
         let len = init.cqe.checked_next_power_of_two().ok_or(EINVAL)?;
+        let loaded = queues.loaded();
         let (ring, entry, vector) = match udata {
             Some(udata) => {
-                let (ring, entry) = UserRing::new(len, udata)?;
+                let (ring, entry) = UserRing::new(len, udata, loaded)?;
                 (Ring::User(ring), Some(entry), None)
             }
             None => {
@@ -160,6 +164,7 @@ impl Cq {
                 len: Atomic::new(len),
                 entry <- new_mutex!(entry, "rsiw::Cq::entry"),
                 state <- new_spinlock_irq!(state, "rsiw::Cq::state"),
+                loaded,
             }),
             memory_for(udata.is_some()),
         )
@@ -194,7 +199,7 @@ impl Cq {
         if entry.is_none() {
             return Err(EOPNOTSUPP);
         }
-        let (mut ring, offer) = UserRing::new(len, udata)?;
+        let (mut ring, offer) = UserRing::new(len, udata, self.loaded)?;
         udata.respond(&ResizeCqResp {
             num_cqe: len,
             pad: 0,

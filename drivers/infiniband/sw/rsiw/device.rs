@@ -203,6 +203,7 @@ impl Device {
         core_device::add::<Rsiw>(&spec, |handle| {
             let chunks = Arc::pin_init(ChunkPool::new(), GFP_KERNEL)?;
             let initiators = cm::Initiators::new(queues)?;
+            let loaded = queues.loaded();
             Arc::pin_init(
                 pin_init!(Self {
                     handle,
@@ -217,8 +218,8 @@ impl Device {
                     },
                     pd_ids: Atomic::new(0),
                     chunks,
-                    stags <- StagTable::new(),
-                    qps <- RcuTable::new(),
+                    stags <- StagTable::new(loaded),
+                    qps <- RcuTable::new(loaded),
                     cm <- cm::Registry::new(),
                     initiators,
                     removal <- new_work!("rsiw::Device::removal"),

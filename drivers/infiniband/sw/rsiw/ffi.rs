@@ -12,7 +12,7 @@ mod kmem;
 mod kunit;
 pub(crate) mod log;
 pub(crate) mod migration;
-pub(crate) mod modules;
+pub(crate) mod module;
 pub(crate) mod net;
 pub(crate) mod noio;
 mod opaque;

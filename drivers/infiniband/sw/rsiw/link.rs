@@ -8,7 +8,11 @@
 use crate::{
     device::Device,
     ffi::{
-        modules,
+        module::{
+            self,
+            Loaded,
+            Parts, //
+        },
         net::{
             netdev::NetDevice,
             NetdevEvent,
@@ -26,8 +30,6 @@ use crate::{
                 Registration, //
             },
         },
-        shmem::LateFrees,
-        sync::rcu_table::RcuCallbacks,
         workqueue::SharedQueues,
     },
     params,
@@ -48,23 +50,18 @@ pub(crate) struct Links {
     #[pin]
     notifier: NetdevNotifier<Watcher>,
     devices: AllDevices,
-    /// Before the queue: what the callbacks drop may be the last to need it, and it ends asleep.
-    callbacks: RcuCallbacks,
     queues: SharedQueues,
-    late_frees: LateFrees,
 }
 
-impl Links {
+impl Parts for Links {
     /// Starts to offer devices.
     ///
     /// # Errors
     ///
     /// `EBUSY` if the driver that user space takes this one for is loaded, `ENOMEM`.
-    pub(crate) fn new() -> impl PinInit<Self, Error> {
+    fn init(loaded: Loaded) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            late_frees: LateFrees,
-            queues: refuse_siw().and_then(|()| SharedQueues::new())?,
-            callbacks: RcuCallbacks,
+            queues: refuse_siw().and_then(|()| SharedQueues::new(loaded))?,
             devices: AllDevices,
             notifier <- NetdevNotifier::new(),
             siw: if params::siw_link_type() {
@@ -80,7 +77,7 @@ impl Links {
 /// The provider of user space knows its devices by a number that both drivers use. Each would take
 /// the other's devices for its own, so they must not live in one kernel.
 fn refuse_siw() -> Result {
-    if modules::is_loaded(c"siw") {
+    if module::is_loaded(c"siw") {
         pr_err!(
             "the module siw is loaded; unload it first: both serve the same user-space provider\n"
         );

@@ -6,10 +6,7 @@
 //! unsafe code), the objects (`device`, `pd`, `mr`, `cq`, `qp`, `cm`), `verbs` (what the RDMA core
 //! calls), and `link` (what makes and removes devices).
 
-use kernel::{
-    prelude::*,
-    InPlaceModule, //
-};
+use kernel::prelude::*;
 
 mod abi;
 mod cm;
@@ -46,16 +43,4 @@ module! {
 }
 
 /// The module's state.
-#[pin_data]
-struct RsiwModule {
-    #[pin]
-    links: link::Links,
-}
-
-impl InPlaceModule for RsiwModule {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            links <- link::Links::new(),
-        })
-    }
-}
+type RsiwModule = ffi::module::Module<link::Links>;

@@ -112,7 +112,8 @@ impl Srq {
         let (rq, depth, entry) = match &udata {
             Some(udata) => {
                 let depth = init.max_wr.checked_next_power_of_two().ok_or(EINVAL)?;
-                let mem = SharedMemory::new(SharedRing::<Rqe>::bytes(depth)?)?;
+                let loaded = pd.device().queues().loaded();
+                let mem = SharedMemory::new(SharedRing::<Rqe>::bytes(depth)?, loaded)?;
                 let ring = SharedRing::new(mem.clone(), depth)?;
                 let entry = MmapEntry::insert(udata, mem)?;
                 (Rq::User(UserRq::new(ring, max_sge)), depth, Some(entry))

@@ -20,6 +20,7 @@ use crate::{
         Cqe, //
     },
     ffi::{
+        module::Loaded,
         rdma::{
             mmap::MmapEntry,
             udata::Udata, //
@@ -52,10 +53,14 @@ pub(super) struct UserRing {
 impl UserRing {
     /// Makes a ring of `entries` entries, a power of two, for the process that makes the call, and
     /// the offer to map it.
-    pub(super) fn new(entries: u32, udata: &Udata<'_>) -> Result<(Self, MmapEntry)> {
+    pub(super) fn new(
+        entries: u32,
+        udata: &Udata<'_>,
+        loaded: Loaded,
+    ) -> Result<(Self, MmapEntry)> {
         let ctrl = SharedRing::<Cqe>::bytes(entries)?;
         let len = ctrl.checked_add(size_of::<CqCtrl>()).ok_or(EINVAL)?;
-        let mem = SharedMemory::new(len)?;
+        let mem = SharedMemory::new(len, loaded)?;
         let ring = Self {
             ring: SharedRing::new(mem.clone(), entries)?,
             armed: SharedWord::new(mem.clone(), ctrl)?,

@@ -14,6 +14,7 @@ mod rings {
     use crate::{
         abi::Cqe,
         ffi::{
+            module::Loaded,
             ring::{
                 SharedRing,
                 SharedWord, //
@@ -25,10 +26,10 @@ mod rings {
 
     #[test]
     fn sizes() -> Result {
-        let mem = SharedMemory::new(4096)?;
+        let mem = SharedMemory::new(4096, Loaded::for_test())?;
         assert_eq!(mem.size(), 4096);
-        assert!(SharedMemory::new(0).is_err());
-        assert!(SharedMemory::new(usize::MAX).is_err());
+        assert!(SharedMemory::new(0, Loaded::for_test()).is_err());
+        assert!(SharedMemory::new(usize::MAX, Loaded::for_test()).is_err());
         // Not a power of two, none, too many.
         for entries in [0, 3, 256, 1 << 31] {
             assert!(SharedRing::<Cqe>::new(mem.clone(), entries).is_err());
@@ -39,7 +40,7 @@ mod rings {
 
     #[test]
     fn indices_wrap() -> Result {
-        let ring = SharedRing::<Cqe>::new(SharedMemory::new(1)?, 4)?;
+        let ring = SharedRing::<Cqe>::new(SharedMemory::new(1, Loaded::for_test())?, 4)?;
         let entry = Cqe {
             id: 0x1234_5678_9abc_def0,
             flags: 1,
@@ -59,7 +60,7 @@ mod rings {
 
     #[test]
     fn words() -> Result {
-        let mem = SharedMemory::new(4096)?;
+        let mem = SharedMemory::new(4096, Loaded::for_test())?;
         assert!(SharedWord::new(mem.clone(), 4096).is_err());
         assert!(SharedWord::new(mem.clone(), 4093).is_err());
         assert!(SharedWord::new(mem.clone(), 2).is_err());

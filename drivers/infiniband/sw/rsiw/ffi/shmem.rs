@@ -5,7 +5,10 @@
 //! Context: allocation and release sleep; [`SharedMemory`] may also be dropped in softirq, but not
 //! with interrupts disabled or under a spinlock (`vfree`).
 
-use super::raw::h;
+use super::{
+    module::Loaded,
+    raw::h, //
+};
 use core::ptr::NonNull;
 use kernel::{
     page::{
@@ -42,7 +45,7 @@ impl SharedMemory {
     /// # Errors
     ///
     /// `EINVAL` for no bytes or too many to count, `ENOMEM`.
-    pub(crate) fn new(len: usize) -> Result<Arc<Self>> {
+    pub(crate) fn new(len: usize, _loaded: Loaded) -> Result<Arc<Self>> {
         let size = page_align(len).ok_or(EINVAL)?;
         if size < PAGE_SIZE {
             return Err(EINVAL);
@@ -76,18 +79,5 @@ impl Drop for SharedMemory {
         // SAFETY: by the invariant it frees the memory, of which nobody in the kernel has a
         // reference any more.
         unsafe { h::shared_free(self.owner.as_ptr()) };
-    }
-}
-
-/// Waits, when dropped, for memory that was dropped in softirq to be freed: the code that does it
-/// must not go away first.
-///
-/// Part of the module's state, dropped after everything that has [`SharedMemory`].
-pub(crate) struct LateFrees;
-
-impl Drop for LateFrees {
-    fn drop(&mut self) {
-        // SAFETY: no requirements; process context.
-        unsafe { h::shared_flush() };
     }
 }

@@ -4,9 +4,12 @@
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h).
 
-use super::raw::{
-    b,
-    h, //
+use super::{
+    module::Loaded,
+    raw::{
+        b,
+        h, //
+    },
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -171,9 +174,15 @@ pub(crate) struct Queues {
     pub(crate) completions: OwnedQueue,
     /// For connections. Not one by one: one that waits for its process must not keep others waiting.
     pub(crate) cm: OwnedQueue,
+    loaded: Loaded,
 }
 
 impl Queues {
+    /// Shows that the module is loaded.
+    pub(crate) fn loaded(&self) -> Loaded {
+        self.loaded
+    }
+
     fn drain(&self) {
         self.cm.drain();
         self.patient.drain();
@@ -191,7 +200,7 @@ impl SharedQueues {
     /// # Errors
     ///
     /// `EBUSY` if there are some, `ENOMEM`.
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(loaded: Loaded) -> Result<Self> {
         match SHARED_STATE.cmpxchg(UNUSED, BEGUN, Relaxed) {
             Ok(_) => {
                 // SAFETY: only one caller gets here, once, and nobody looks at it before the store.
@@ -212,6 +221,7 @@ impl SharedQueues {
             patient: OwnedQueue::new(c"rsiw-post")?,
             completions: OwnedQueue::new_softirq(c"rsiw-comp")?,
             cm: OwnedQueue::new(c"rsiw-cm")?,
+            loaded,
         };
         let queues = Arc::new(queues, GFP_KERNEL)?;
         *shared = Some(queues.clone());

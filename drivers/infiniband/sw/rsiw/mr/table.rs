@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     ffi::{
+        module::Loaded,
         random::SipKey,
         sync::rcu_table::RcuTable, //
     },
@@ -60,9 +61,9 @@ pub(crate) struct StagTable {
 
 impl StagTable {
     /// Makes an empty table.
-    pub(crate) fn new() -> impl PinInit<Self> {
+    pub(crate) fn new(loaded: Loaded) -> impl PinInit<Self> {
         pin_init!(Self {
-            regions <- RcuTable::new(),
+            regions <- RcuTable::new(loaded),
             key: SipKey::random(),
             next: Atomic::new(0),
             count: Atomic::new(0),

@@ -38,6 +38,7 @@ use crate::{
         MAX_WR, //
     },
     ffi::{
+        module::Loaded,
         process::memory_for,
         rdma::{
             attr::{
@@ -79,10 +80,14 @@ use kernel::{
 const NUMBERS: core::ops::RangeInclusive<u32> = 2..=0xff_ffff;
 
 /// Makes the memory of a ring for at least `depth` entries, and the key to map it.
-fn ring<T: RingEntry>(depth: u32, udata: &Udata<'_>) -> Result<(SharedRing<T>, MmapEntry)> {
+fn ring<T: RingEntry>(
+    depth: u32,
+    udata: &Udata<'_>,
+    loaded: Loaded,
+) -> Result<(SharedRing<T>, MmapEntry)> {
     // The library maps each ring, so that there has to be something to map.
     let entries = depth.max(1).checked_next_power_of_two().ok_or(EINVAL)?;
-    let mem = SharedMemory::new(SharedRing::<T>::bytes(entries)?)?;
+    let mem = SharedMemory::new(SharedRing::<T>::bytes(entries)?, loaded)?;
     let ring = SharedRing::new(mem.clone(), entries)?;
     Ok((ring, MmapEntry::insert(udata, mem)?))
 }
@@ -104,14 +109,15 @@ impl Queues {
         has_srq: bool,
         sig_all: bool,
         udata: &Udata<'_>,
+        loaded: Loaded,
     ) -> Result<Self> {
         // CAST: 6 and 80.
         check(cap, has_srq, MAX_SGE as u32, MAX_INLINE as u32)?;
-        let (sq, sq_entry) = ring::<Sqe>(cap.max_send_wr, udata)?;
+        let (sq, sq_entry) = ring::<Sqe>(cap.max_send_wr, udata, loaded)?;
         let (rq, rq_entry) = if has_srq {
             (None, None)
         } else {
-            let (ring, entry) = ring::<Rqe>(cap.max_recv_wr, udata)?;
+            let (ring, entry) = ring::<Rqe>(cap.max_recv_wr, udata, loaded)?;
             cap.max_recv_wr = ring.len();
             let rq = UserRq::new(ring, cap.max_recv_sge);
             (Some(Rq::User(rq)), Some(entry))
@@ -195,7 +201,10 @@ impl Qp {
         let quota = Quota::take(pd.device(), |limits| &limits.qps)?;
         let srq = init.srq.clone();
         let queues = match &udata {
-            Some(udata) => Queues::of_process(&mut init.cap, srq.is_some(), init.sig_all, udata)?,
+            Some(udata) => {
+                let loaded = pd.device().queues().loaded();
+                Queues::of_process(&mut init.cap, srq.is_some(), init.sig_all, udata, loaded)?
+            }
             None => Queues::of_kernel(&mut init.cap, srq.is_some(), init.sig_all)?,
         };
         let owner = udata.as_ref().map(|_| current!().tgid());

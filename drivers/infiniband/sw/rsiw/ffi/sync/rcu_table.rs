@@ -12,9 +12,12 @@
 //! C headers: [`include/linux/xarray.h`](srctree/include/linux/xarray.h),
 //! [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 
-use crate::ffi::raw::{
-    b,
-    h, //
+use crate::ffi::{
+    module::Loaded,
+    raw::{
+        b,
+        h, //
+    },
 };
 use core::{
     marker::PhantomData,
@@ -42,7 +45,7 @@ struct Node<T> {
 /// A table from 32-bit indices to `Arc<T>`.
 ///
 /// The table's own reference to a removed object is dropped in softirq: the `Drop` of `T`, should
-/// it be the last one, must neither sleep nor wait. The module has to keep an [`RcuCallbacks`].
+/// it be the last one, must neither sleep nor wait.
 ///
 /// # Invariants
 ///
@@ -64,7 +67,7 @@ unsafe impl<T: Send + Sync> Sync for RcuTable<T> {}
 
 impl<T: Send + Sync + 'static> RcuTable<T> {
     /// Makes an empty table.
-    pub(crate) fn new() -> impl PinInit<Self> {
+    pub(crate) fn new(_loaded: Loaded) -> impl PinInit<Self> {
         pin_init!(Self {
             // INVARIANT: an empty xarray.
             xa <- Opaque::ffi_init(|xa| {
@@ -227,17 +230,5 @@ impl<T: Send + Sync + 'static> PinnedDrop for RcuTable<T> {
         }
         // SAFETY: the xarray is initialised and not used again.
         unsafe { b::xa_destroy(self.xa.get()) };
-    }
-}
-
-/// Waits, when dropped, for all RCU callbacks of the module: their code must not go away first.
-///
-/// Part of the module's state, dropped after everything that has a table. Not part of the table,
-/// whose last reference may itself be dropped by such a callback.
-pub(crate) struct RcuCallbacks;
-
-impl Drop for RcuCallbacks {
-    fn drop(&mut self) {
-        rcu::rcu_barrier();
     }
 }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The life of this module's code, and of others.
+//!
+//! Context: process context.
+
+use super::raw::h;
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::rcu,
+    InPlaceModule, //
+};
+
+/// What a module consists of, in the order in which it is dropped.
+pub(crate) trait Parts: Send + Sync + Sized {
+    /// Makes it, when the module is loaded.
+    ///
+    /// # Errors
+    ///
+    /// Those that loading the module fails with.
+    fn init(loaded: Loaded) -> impl PinInit<Self, Error>;
+}
+
+/// Shows that the code of this module stays until others have called what was left to them: RCU
+/// callbacks, and work that frees memory. Only a [`Module`] makes one, and waits for them in the end.
+#[derive(Clone, Copy)]
+pub(crate) struct Loaded(());
+
+impl Loaded {
+    /// For tests, which run while the module stays.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(in crate::ffi) fn for_test() -> Self {
+        Self(())
+    }
+}
+
+/// The state of this module, to be named in `module!`.
+#[pin_data]
+pub(crate) struct Module<T> {
+    #[pin]
+    parts: T,
+    _last: Last,
+}
+
+impl<T: Parts> InPlaceModule for Module<T> {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            _last: Last,
+            parts <- T::init(Loaded(())),
+        })
+    }
+}
+
+/// What is dropped after all parts.
+struct Last;
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        rcu::rcu_barrier();
+        // SAFETY: no requirements; process context.
+        unsafe { h::shared_flush() };
+    }
+}
+
+/// Whether a module of that name is loaded, or being loaded.
+pub(crate) fn is_loaded(name: &CStr) -> bool {
+    // SAFETY: the name is a C string.
+    unsafe { h::module_is_loaded(name.as_char_ptr()) }
+}
