@@ -76,7 +76,10 @@ mod rings {
 #[kernel::macros::kunit_tests(rsiw_tables)]
 mod tables {
     use crate::{
-        ffi::sync::rcu_table::RcuTable,
+        ffi::{
+            module::Loaded,
+            sync::rcu_table::RcuTable, //
+        },
         mr::table::MAX_MR, //
     };
     use kernel::{
@@ -86,7 +89,7 @@ mod tables {
 
     #[test]
     fn entries_come_and_go() -> Result {
-        let table = KBox::pin_init(RcuTable::<u32>::new(), GFP_KERNEL)?;
+        let table = KBox::pin_init(RcuTable::<u32>::new(Loaded::for_test()), GFP_KERNEL)?;
         let value = Arc::new(7, GFP_KERNEL)?;
         table.insert(MAX_MR, value.clone(), GFP_KERNEL)?;
         assert_eq!(table.insert(MAX_MR, value.clone(), GFP_KERNEL), Err(EBUSY));
@@ -102,7 +105,7 @@ mod tables {
 
     #[test]
     fn free_indices() -> Result {
-        let table = KBox::pin_init(RcuTable::<u32>::new(), GFP_KERNEL)?;
+        let table = KBox::pin_init(RcuTable::<u32>::new(Loaded::for_test()), GFP_KERNEL)?;
         for n in 0..3 {
             let value = Arc::new(n, GFP_KERNEL)?;
             let index = table.insert_free(10..=12, value, GFP_KERNEL)?;
@@ -241,14 +244,18 @@ mod timers {
 /// The queues of the module.
 #[kernel::macros::kunit_tests(rsiw_queues)]
 mod queues {
-    use crate::ffi::workqueue::SharedQueues;
+    use crate::ffi::{
+        module::Loaded,
+        workqueue::SharedQueues, //
+    };
     use kernel::prelude::*;
 
     #[test]
     fn once() {
         // The module has made them.
         assert!(SharedQueues::with(|_| ()).is_some());
-        assert!(SharedQueues::new().is_err_and(|e| e == EBUSY));
+        let loaded = Loaded::for_test();
+        assert!(SharedQueues::new(loaded).is_err_and(|e| e == EBUSY));
         assert!(SharedQueues::with(|_| ()).is_some());
     }
 }
