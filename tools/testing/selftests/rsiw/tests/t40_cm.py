@@ -82,6 +82,21 @@ def connect_storm(t):
                   "--disconnect", side)
 
 
+@test("connect-ordered", cost=15, only_type="rsiw")
+def connect_ordered(t):
+    """A listener is told of requests in the order of the calls, under load.
+
+    Programs count on it: ib_send_bw with many queue pairs numbers both ends by it.
+    """
+    for path in t.topo.paths:
+        with t.sub("32 calls at once on " + path.name):
+            for cpu in os.sched_getaffinity(0):
+                t.start("taskset", "-c", cpu, "sh", "-c",
+                        "while :; do :; done")
+            t.own("conns", path, "--ordered", "--count", 256, "--parallel", 32)
+            t.reap()
+
+
 @test("qps-200", cost=10)
 def qps_200(t):
     """200 connected queue pairs in one process, each used (mmap keys)."""
