@@ -279,10 +279,17 @@ impl Qp {
             && self.irq.lock().is_empty()
     }
 
-    /// Whether nothing is left to do before the FIN: [`Qp::is_idle`], and the peer has answered even
-    /// a Read that is no request's.
+    /// Whether nothing is left to do before the FIN: [`Qp::is_idle`], the peer has answered even a
+    /// Read that is no request's, and no message of its waits for a region to be quiet. That one is
+    /// complete, and what it invalidates is invalid: its receive is not to be flushed. The work item
+    /// completes it, and looks again.
     fn is_drained(self: &Arc<Self>, inner: &Inner) -> bool {
-        self.is_idle(inner) && self.sq.lock().orq.outstanding() == 0
+        self.is_idle(inner)
+            && self.sq.lock().orq.outstanding() == 0
+            && !inner.conn.as_ref().is_some_and(|conn| {
+                let stream = &conn.stream;
+                conn.sock.with_lock(|sk| stream.is_waiting(sk))
+            })
     }
 
     /// Changes attributes as a consumer asks, all or nothing.

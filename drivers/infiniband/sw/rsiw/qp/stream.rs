@@ -181,6 +181,12 @@ impl Stream {
         }
     }
 
+    /// Whether a message that came in whole waits for a region to be quiet.
+    pub(super) fn is_waiting(&self, _sk: &mut LockedSock<'_>) -> bool {
+        let slot = self.rx.lock();
+        slot.as_ref().is_some_and(|rx| rx.waits_for().is_some())
+    }
+
     /// The receive in progress, to be flushed. Receiving goes on.
     pub(super) fn take_recv(&self, _sk: &mut LockedSock<'_>) -> Option<Recv> {
         let taken = self.rx.lock().take();
