@@ -5,11 +5,17 @@
  * follows the other. The caller sets up what fails, waits or is traced (see
  * tests/t62_datapath.py); the controls are those of samples/kverbs/fail_main.c.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,7 +26,8 @@
 
 static const char usage[] =
 "usage: datapath --step NAME [options]\n"
-"One of refused, starved, starved-for-ever, stale-fin, stale-terminate, ends, tiny.\n"
+"One of refused, starved, starved-for-ever, stale-fin, stale-terminate, ends, tiny,\n"
+"staged.\n"
 "  --step NAME          what to do\n"
 "  --dir DIR            controls of what fails\n"
 "  --limit SECONDS      watchdog (120)\n"
@@ -33,6 +40,11 @@ USAGE_WHERE;
 #define TINY 20000
 /* More often than this no work item may look for memory. */
 #define TRIES 200
+/* Octets of a message that comes in two pieces. */
+#define CUT 16384
+/* FPDUs in front of it, at most, and by how many there are more each time. */
+#define BEFORE 2000
+#define STEP 30
 
 static struct ep_where w = { .addr = "127.0.0.1", .port = 18860 };
 static struct ep_listener l;
@@ -116,13 +128,13 @@ static int accepted_again(struct ep *e, struct rdma_cm_id **id)
 	return fd;
 }
 
-static void expect_wc(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
+static bool expect_wc(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
 {
 	struct ibv_wc wc;
 
 	if (!expect(ep_poll(cq, &wc, EP_EVENT_MS), "no completion of %lu", id))
-		return;
-	expect(wc.wr_id == id && wc.status == status,
+		return false;
+	return expect(wc.wr_id == id && wc.status == status,
 	       "completion of %lu, %s, instead of %lu, %s", wc.wr_id,
 	       ibv_wc_status_str(wc.status), id, ibv_wc_status_str(status));
 }
@@ -300,6 +312,111 @@ static void tiny(void)
 	ep_destroy(&e);
 }
 
+/* A packet socket that gets a copy of what is sent, and never looks at it. */
+static int keep_packets(void)
+{
+	struct sockaddr_ll all = { .sll_family = AF_PACKET,
+				   .sll_protocol = htons(ETH_P_ALL),
+				   .sll_ifindex = if_nametoindex("lo") };
+	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int space = 64 << 20;
+
+	CHECK(fd >= 0, "packet socket: %m");
+	CHECK_SYS(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &space,
+			     sizeof(space)));
+	CHECK_SYS(bind(fd, (struct sockaddr *)&all, sizeof(all)));
+	return fd;
+}
+
+/* Ends that; all packets were kept. */
+static void drop_packets(int fd)
+{
+	struct tpacket_stats stats;
+	socklen_t len = sizeof(stats);
+
+	CHECK_SYS(getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len));
+	CHECK(stats.tp_packets && !stats.tp_drops, "%u of %u packets were lost",
+	      stats.tp_drops, stats.tp_packets);
+	close(fd);
+}
+
+/* Waits until the other side's TCP has everything. */
+static void wait_taken(int fd)
+{
+	int left;
+
+	ep_phase("the other side's TCP");
+	for (;;) {
+		CHECK_SYS(ioctl(fd, SIOCOUTQ, &left));
+		if (!left)
+			return;
+		usleep(1000);
+	}
+}
+
+/*
+ * What may be received at a time is used up by the last octets that there are,
+ * which complete an FPDU in the buffer for those that come in pieces. That FPDU is
+ * taken in nevertheless: nothing more comes that would have the driver look again.
+ *
+ * All octets are there before the QP gets the socket, so that its work item takes
+ * them in in one go, and with a new budget: for the first FPDU, which is in two
+ * pieces, it had to get the buffer before. Then come `before` small ones, and at last
+ * a message in two pieces. The second piece costs more than STEP small FPDUs do, so
+ * that for some of the numbers the budget, whatever it is, ends with that piece.
+ */
+static bool staged_once(unsigned int before)
+{
+	static uint8_t burst[64 + 32 * BEFORE + 64], *at;
+	struct ibv_mr *mr;
+	struct rdma_cm_id *id;
+	int fd, kept, first;
+	struct ep e;
+	size_t len;
+	bool good;
+
+	fd = wire_connect(w.addr, l.port);
+	id = ep_expect(l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	e.ec = rdma_create_event_channel();
+	CHECK(e.ec, "event channel: %m");
+	CHECK_SYS(rdma_migrate_id(id, e.ec));
+	ep_setup(&e, id, &plain);
+	mr = ep_reg(&e, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
+	CHECK_SYS(ep_post_recv(&e, 1, mem, LEN, mr->lkey));
+
+	/* TCP would put these together: what has a copy stays as it is. */
+	kept = keep_packets();
+	first = wire_tagged(burst, WIRE_WRITE, 1, 0, "", 0) / 2;
+	wire_send(fd, burst, first);
+	at = burst + 2 * first;
+	while (before--)
+		at += wire_tagged(at, WIRE_WRITE, 1, 0, "", 0);
+	memset(mem + LEN - CUT, 0x5c, CUT);
+	len = wire_untagged(wire, WIRE_SEND, 0, 1, mem + LEN - CUT, CUT);
+	memcpy(at, wire, 32);
+	wire_send(fd, burst + first, at + 32 - burst - first);
+	wire_send(fd, wire + 32, len - 32);
+	wait_taken(fd);
+	drop_packets(kept);
+
+	CHECK_SYS(rdma_accept(id, &e.param));
+	ep_expect(e.ec, RDMA_CM_EVENT_ESTABLISHED);
+	wire_reply(fd);
+	good = expect_wc(e.rcq, 1, IBV_WC_SUCCESS) &&
+	       expect(mem[0] == 0x5c && mem[CUT - 1] == 0x5c, "other octets");
+	close(fd);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	ep_destroy(&e);
+	return good;
+}
+
+static void staged(void)
+{
+	part("an FPDU in two pieces with which the budget ends");
+	for (unsigned int n = 0; n <= BEFORE && staged_once(n); n += STEP)
+		;
+}
+
 int main(int argc, char **argv)
 {
 	const char *step = NULL;
@@ -330,6 +447,8 @@ int main(int argc, char **argv)
 		ends();
 	else if (!strcmp(step, "tiny"))
 		tiny();
+	else if (!strcmp(step, "staged"))
+		staged();
 	else
 		DIE("no step %s", step);
 	ep_unlisten(&l);

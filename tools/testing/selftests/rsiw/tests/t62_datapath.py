@@ -72,6 +72,12 @@ def stale(t):
         step(t, name, {lock: "hold"}, text_like(t.env.module, WORK))
 
 
+@test("path-staged", cost=8, only_type="rsiw")
+def staged(t):
+    """An FPDU that comes in pieces is taken in with the end of the budget."""
+    t.parts("datapath", t.topo.loopback, "--step", "staged")
+
+
 @test("path-ends", cost=5, only_type="rsiw")
 def ends(t):
     """Thousands of requests that end at once are not completed in softirq."""
