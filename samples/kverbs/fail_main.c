@@ -11,8 +11,9 @@
  * says how often each did; what is written to `only` is the name of the one that
  * counts, or empty.
  *
- * With `hold` for a number the call is mutex_lock(), in a work item, and waits,
- * `held` being 1, until that becomes 0 or 20 seconds are over.
+ * With `hold` for a number the call is mutex_lock() or tcp_sendmsg_locked(), in a
+ * work item, and waits, `held` being 1, until that becomes 0 or 20 seconds are
+ * over. Then it is made.
  *
  * What is written to `stop` is the name of a task whose calls do not come back,
  * with locks that they are made under, until an empty name is written; then they
@@ -31,13 +32,14 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 #include <linux/wait.h>
+#include <net/tcp.h>
 
 #define MOST 32
 
 struct point {
 	struct kprobe probe;
 	long answer;
-	bool hold;
+	unsigned long hold;		/* what runs instead, if that waits */
 	atomic_t fired;
 };
 
@@ -69,16 +71,33 @@ static noinline notrace void return_only(void)
 {
 }
 
-/* Run instead of mutex_lock(). */
-static noinline notrace void lock_later(struct mutex *mutex)
+static void be_held(void)
 {
 	int left = 1000;
 
 	atomic_set(&held, 1);
 	while (atomic_read(&held) && left--)
 		msleep(20);
+}
+
+/* Run instead of mutex_lock(). */
+static noinline notrace void lock_later(struct mutex *mutex)
+{
+	be_held();
 	mutex_lock(mutex);
 	atomic_dec(&waiting);
+}
+
+/* Run instead of tcp_sendmsg_locked(). */
+static noinline notrace int send_later(struct sock *sk, struct msghdr *msg,
+				       size_t size)
+{
+	int rv;
+
+	be_held();
+	rv = tcp_sendmsg_locked(sk, msg, size);
+	atomic_dec(&waiting);
+	return rv;
 }
 
 /* Run instead of a function that comes back later. */
@@ -91,7 +110,7 @@ static noinline long return_later(void)
 }
 
 /* At the first instruction: the return address is on top of the stack. */
-static int before(struct kprobe *probe, struct pt_regs *regs)
+static int before_call(struct kprobe *probe, struct pt_regs *regs)
 {
 	struct point *point = container_of(probe, struct point, probe);
 	struct point *wanted = READ_ONCE(only);
@@ -115,21 +134,21 @@ static int before(struct kprobe *probe, struct pt_regs *regs)
 	atomic_inc(&point->fired);
 	if (point->hold) {
 		atomic_inc(&waiting);
-		regs->ip = (unsigned long)lock_later;
+		regs->ip = point->hold;
 		return 1;
 	}
 	regs->ax = point->answer;
 	regs->ip = (unsigned long)return_only;
 	return 1;
 }
-NOKPROBE_SYMBOL(before);
+NOKPROBE_SYMBOL(before_call);
 
 /* Keeps the probe from being optimised: such a one cannot skip the function. */
-static void after(struct kprobe *probe, struct pt_regs *regs,
+static void after_call(struct kprobe *probe, struct pt_regs *regs,
 		  unsigned long flags)
 {
 }
-NOKPROBE_SYMBOL(after);
+NOKPROBE_SYMBOL(after_call);
 
 static int last_show(struct seq_file *file, void *unused)
 {
@@ -204,10 +223,13 @@ static int parse(struct point *p, char *text)
 		return -EINVAL;
 	*number++ = 0;
 	p->probe.symbol_name = text;
-	p->probe.pre_handler = before;
-	p->probe.post_handler = after;
-	p->hold = !strcmp(number, "hold");
-	return p->hold ? 0 : kstrtol(number, 0, &p->answer);
+	p->probe.pre_handler = before_call;
+	p->probe.post_handler = after_call;
+	if (strcmp(number, "hold"))
+		return kstrtol(number, 0, &p->answer);
+	p->hold = strcmp(text, "tcp_sendmsg_locked") ?
+		  (unsigned long)lock_later : (unsigned long)send_later;
+	return 0;
 }
 
 static void unregister(int n)

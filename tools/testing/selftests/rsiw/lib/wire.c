@@ -112,19 +112,32 @@ size_t wire_tagged(uint8_t *out, enum wire_opcode opcode, uint32_t stag,
 	return frame(out, at - out - 2 + len);
 }
 
-size_t wire_untagged(uint8_t *out, enum wire_opcode opcode, uint32_t qn,
-		     uint32_t msn, const void *payload, size_t len)
+static size_t untagged(uint8_t *out, enum wire_opcode opcode, uint32_t stag,
+		       uint32_t qn, uint32_t msn, const void *payload,
+		       size_t len)
 {
 	uint8_t *at = out + 2;
 
 	at = put(at, 0x41, 1);
 	at = put(at, 0x40 | opcode, 1);
-	at = put(at, 0, 4);
+	at = put(at, stag, 4);
 	at = put(at, qn, 4);
 	at = put(at, msn, 4);
 	at = put(at, 0, 4);
 	memcpy(at, payload, len);
 	return frame(out, at - out - 2 + len);
+}
+
+size_t wire_untagged(uint8_t *out, enum wire_opcode opcode, uint32_t qn,
+		     uint32_t msn, const void *payload, size_t len)
+{
+	return untagged(out, opcode, 0, qn, msn, payload, len);
+}
+
+size_t wire_send_inv(uint8_t *out, uint32_t msn, uint32_t stag,
+		     const void *payload, size_t len)
+{
+	return untagged(out, WIRE_SEND_INV, stag, 0, msn, payload, len);
 }
 
 size_t wire_read(uint8_t *out, uint32_t msn, uint32_t len, uint32_t stag,

@@ -17,6 +17,7 @@ enum wire_opcode {
 	WIRE_READ_REQUEST = 1,
 	WIRE_READ_RESPONSE = 2,
 	WIRE_SEND = 3,
+	WIRE_SEND_INV = 4,
 	WIRE_TERMINATE = 7,
 };
 
@@ -33,6 +34,9 @@ size_t wire_tagged(uint8_t *out, enum wire_opcode opcode, uint32_t stag,
 		   uint64_t to, const void *payload, size_t len);
 size_t wire_untagged(uint8_t *out, enum wire_opcode opcode, uint32_t qn,
 		     uint32_t msn, const void *payload, size_t len);
+/* A Send of this number that invalidates `stag`. */
+size_t wire_send_inv(uint8_t *out, uint32_t msn, uint32_t stag,
+		     const void *payload, size_t len);
 /* A Read Request of this number for `len` octets. */
 size_t wire_read(uint8_t *out, uint32_t msn, uint32_t len, uint32_t stag,
 		 uint64_t to);

@@ -12,10 +12,12 @@
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <net/if.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,9 +29,10 @@
 static const char usage[] =
 "usage: datapath --step NAME [options]\n"
 "One of refused, starved, starved-for-ever, stale-fin, stale-terminate, ends, tiny,\n"
-"staged.\n"
+"staged, invalidated, invalidated-late.\n"
 "  --step NAME          what to do\n"
 "  --dir DIR            controls of what fails\n"
+"  --lock NAME          the call that takes a mutex\n"
 "  --limit SECONDS      watchdog (120)\n"
 USAGE_WHERE;
 
@@ -45,10 +48,12 @@ USAGE_WHERE;
 /* FPDUs in front of it, at most, and by how many there are more each time. */
 #define BEFORE 2000
 #define STEP 30
+/* Octets of a Read that is answered in several batches. */
+#define LONG (300 * 1024)
 
 static struct ep_where w = { .addr = "127.0.0.1", .port = 18860 };
 static struct ep_listener l;
-static const char *dir;
+static const char *dir, *lock;
 static char *mem;
 static uint8_t wire[LEN + WIRE_EXTRA + 64];
 
@@ -71,6 +76,14 @@ static void set(const char *name, unsigned int value)
 	int fd = control(name, O_WRONLY);
 
 	CHECK(dprintf(fd, "%u", value) > 0, "write to %s: %m", name);
+	close(fd);
+}
+
+static void set_text(const char *name, const char *text)
+{
+	int fd = control(name, O_WRONLY);
+
+	CHECK(write(fd, text, strlen(text)) > 0, "write to %s: %m", name);
 	close(fd);
 }
 
@@ -417,6 +430,101 @@ static void staged(void)
 		;
 }
 
+/* All of a Read Response, and the FIN behind it. */
+static void response(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	size_t len, got = 0;
+
+	while (got < LONG) {
+		len = wire_fpdu(fd, wire, EP_EVENT_MS);
+		if (!expect(len > 14, "%zu octets of the Read Response", got))
+			return;
+		got += len - 14;
+	}
+	expect(got == LONG && poll(&p, 1, EP_EVENT_MS) > 0 &&
+	       !recv(fd, wire, 1, 0), "no FIN behind the Read Response");
+}
+
+/*
+ * A message that invalidates a region waits while the region is in use, here by
+ * the response to a Read of the peer. It comes in while TCP gets the first part of
+ * that, so that the sender, who has the socket's lock and the region, takes it in
+ * itself. A QP that disconnects is Draining as long as such a message waits, not
+ * Closing, which would flush its receive: the message is complete and the region
+ * is invalid. The work item completes the receive when the region is quiet, then
+ * come the flush of the other receives and the FIN.
+ *
+ * The disconnect comes when the whole response is with TCP and the work item has
+ * not looked at the message again (while the response is being sent, it waits for
+ * the QP's mutex). Or, `late`, it came before the message and waits for a Read of
+ * this side, of which the response comes in together with the message: the sender
+ * of the other response then finds that nothing else is left to do.
+ */
+static void invalidated(bool late)
+{
+	char *from = ep_pages(LONG);
+	struct ibv_mr *in, *mr;
+	struct ep e;
+	size_t len;
+	int fd;
+
+	part("a message that waits for a region %s a disconnect",
+	     late ? "behind" : "in front of");
+	fd = accepted(&e, &plain);
+	in = ep_reg(&e, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
+	mr = ep_reg(&e, from, LONG, IBV_ACCESS_REMOTE_READ);
+	for (int id = 1; id <= 3; id++)
+		CHECK_SYS(ep_post_recv(&e, id, mem, 64, in->lkey));
+	/* Who accepts may not begin. */
+	wire_send(fd, wire, wire_tagged(wire, WIRE_WRITE, 1, 0, "", 0));
+	if (late) {
+		CHECK(!ep_post_send(&e, 4, IBV_WR_RDMA_READ, mem + 64, 8, in->lkey,
+				    0, 1), "post");
+		expect(wire_fpdu(fd, wire, EP_EVENT_MS), "no Read Request");
+		CHECK_SYS(rdma_disconnect(e.id));
+	}
+
+	set_text("only", "tcp_sendmsg_locked");
+	arm(0, 1);
+	wire_send(fd, wire, wire_read(wire, 1, LONG, mr->rkey, (uintptr_t)from));
+	wait_for("held", 1);
+	if (late) {
+		len = wire_tagged(wire, WIRE_READ_RESPONSE, in->lkey,
+				  (uintptr_t)mem + 64, "response", 8);
+		wire_send(fd, wire, len);
+	}
+	wire_send(fd, wire, wire_untagged(wire, WIRE_SEND, 0, 1, "first", 5));
+	wire_send(fd, wire, wire_send_inv(wire, 2, mr->rkey, "last", 4));
+	if (!late) {
+		set_text("only", lock);
+		arm(0, 1);
+	}
+	set("held", 0);
+	if (!late) {
+		wait_for("held", 1);
+		CHECK_SYS(rdma_disconnect(e.id));
+		set("held", 0);
+	}
+
+	expect_wc(e.rcq, 1, IBV_WC_SUCCESS);
+	expect_wc(e.rcq, 2, IBV_WC_SUCCESS);
+	expect_wc(e.rcq, 3, IBV_WC_WR_FLUSH_ERR);
+	if (late)
+		expect_wc(e.scq, 4, IBV_WC_SUCCESS);
+	expect(!memcmp(mem, "lastt", 5), "other octets");
+	response(fd);
+	CHECK_SYS(shutdown(fd, SHUT_WR));
+	ep_expect(e.ec, RDMA_CM_EVENT_DISCONNECTED);
+	expect(wait_state(e.id->qp, IBV_QPS_INIT, EP_EVENT_MS) == IBV_QPS_INIT,
+	       "it does not end in good order");
+	close(fd);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	CHECK_SYS(ibv_dereg_mr(in));
+	ep_destroy(&e);
+	munmap(from, LONG);
+}
+
 int main(int argc, char **argv)
 {
 	const char *step = NULL;
@@ -424,6 +532,7 @@ int main(int argc, char **argv)
 	const struct opt table[] = {
 		{ "step", .str = &step },
 		{ "dir", .str = &dir },
+		{ "lock", .str = &lock },
 		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
 		{ }
 	};
@@ -449,6 +558,10 @@ int main(int argc, char **argv)
 		tiny();
 	else if (!strcmp(step, "staged"))
 		staged();
+	else if (!strcmp(step, "invalidated"))
+		invalidated(false);
+	else if (!strcmp(step, "invalidated-late"))
+		invalidated(true);
 	else
 		DIE("no step %s", step);
 	ep_unlisten(&l);

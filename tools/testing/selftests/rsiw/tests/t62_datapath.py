@@ -28,13 +28,19 @@ MOST_ENDS = 256
 PIECES = "receive-pieces"
 
 
-def step(t, name, answers, where=None):
+def step(t, name, answers, where=None, args=()):
     """A step of the program, in which calls of the driver fail or wait."""
     t.need_module(CALLS)
     where = where or text_of(t.env.module)
     with failing_calls(where, answers) as failing:
         t.parts("datapath", t.topo.loopback, "--step", name, "--dir",
-                failing.dir)
+                failing.dir, *args)
+
+
+def lock_name():
+    """The function that takes a mutex for the driver."""
+    # With lock debugging mutex_lock is a macro, of which Rust has a function.
+    return "rust_helper_mutex_lock" if has("mutex_lock_nested") else "mutex_lock"
 
 
 def count(t, pattern, most, run):
@@ -66,10 +72,17 @@ def starved(t):
 @test("path-stale", cost=5, only_type="rsiw")
 def stale(t):
     """What was seen of one connection is not taken for the next one's."""
-    # With lock debugging mutex_lock is a macro, of which Rust has a function.
-    lock = "rust_helper_mutex_lock" if has("mutex_lock_nested") else "mutex_lock"
     for name in ("stale-fin", "stale-terminate"):
-        step(t, name, {lock: "hold"}, text_like(t.env.module, WORK))
+        step(t, name, {lock_name(): "hold"}, text_like(t.env.module, WORK))
+
+
+@test("path-invalidated", cost=5, only_type="rsiw")
+def invalidated(t):
+    """A message whose invalidation waits is received although its QP disconnects."""
+    lock = lock_name()
+    for name in ("invalidated", "invalidated-late"):
+        step(t, name, {lock: "hold", "tcp_sendmsg_locked": "hold"},
+             args=("--lock", lock))
 
 
 @test("path-staged", cost=8, only_type="rsiw")
