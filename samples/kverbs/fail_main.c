@@ -118,8 +118,9 @@ static int before_call(struct kprobe *probe, struct pt_regs *regs)
 
 	if (wanted && wanted != point)
 		return 0;
+	/* Not in_task(): a probe may be a breakpoint, which counts as an NMI. */
 	if (READ_ONCE(stop[0]) && caller >= start && caller < end &&
-	    in_task() && !strcmp(current->comm, stop)) {
+	    !in_serving_softirq() && !strcmp(current->comm, stop)) {
 		WRITE_ONCE(stop_answer, point->answer);
 		regs->ip = (unsigned long)return_later;
 		return 1;

@@ -373,7 +373,7 @@ static void wait_taken(int fd)
  * taken in nevertheless: nothing more comes that would have the driver look again.
  *
  * All octets are there before the QP gets the socket, so that its work item takes
- * them in in one go, and with a new budget: for the first FPDU, which is in two
+ * them in at once, and with a new budget: for the first FPDU, which is in two
  * pieces, it had to get the buffer before. Then come `before` small ones, and at last
  * a message in two pieces. The second piece costs more than STEP small FPDUs do, so
  * that for some of the numbers the budget, whatever it is, ends with that piece.
