@@ -223,9 +223,14 @@ pub(super) fn connect(dev: &Arc<Device>, id: CallId<'_>, param: &ConnParam<'_>) 
         st.cm_id = Some(id.into());
         st.qp = Some(qp);
     }
+    let sock = st.sock.clone();
     drop(st);
-    // The endpoint goes on, or goes away.
-    Endpoint::kick(this);
+    // As long as TCP connects, it is nobody's turn: TCP tells when that has changed, and until then
+    // the timer has the endpoint looked at.
+    let is_waiting = sock.is_some_and(|sock| sock.state() == TcpState::Connecting);
+    if result.is_err() || !is_waiting {
+        Endpoint::kick(this);
+    }
     result
 }
 

@@ -39,6 +39,8 @@ use kernel::{
 
 /// Initiators that are looked at before others get the worker.
 const BUDGET: usize = 64;
+/// Endpoints at most that another one passes, to be in front of newer ones.
+const OVERTAKES: usize = 64;
 
 /// Who acts in the place of an endpoint's work.
 #[derive(Clone)]
@@ -49,7 +51,9 @@ pub(super) enum Deputy {
     Initiators,
 }
 
-/// Endpoints to which something has happened, in the order in which it did.
+/// Endpoints to which something has happened: in the order in which it did, but for those that are
+/// older than others that still wait. Two processors may tell of two connections in either order,
+/// and something else may have happened to the newer one before.
 #[pin_data]
 pub(super) struct Turns {
     #[pin]
@@ -64,13 +68,21 @@ impl Turns {
         })
     }
 
-    /// Puts an endpoint behind the others, unless it waits already. Any context.
+    /// Puts an endpoint behind the older ones, unless it waits already. Any context.
     pub(super) fn push(&self, endpoint: Arc<Endpoint>) {
+        let number = endpoint.number;
         // What happened before is seen by whoever takes the endpoint out: the lock orders that.
         let mut endpoints = self.endpoints.lock();
         let waiting = match ListArc::try_from_arc(endpoint) {
             Ok(endpoint) => {
-                endpoints.push_back(endpoint);
+                let mut place = endpoints.cursor_back();
+                for _ in 0..OVERTAKES {
+                    let is_newer = place.peek_prev().is_some_and(|other| other.number > number);
+                    if !is_newer || !place.move_prev() {
+                        break;
+                    }
+                }
+                place.insert(endpoint);
                 None
             }
             Err(endpoint) => Some(endpoint),
