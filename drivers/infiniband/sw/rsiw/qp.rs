@@ -20,8 +20,7 @@ mod create;
 mod effects;
 mod failure;
 mod fin;
-mod frame;
-mod outgoing;
+mod link;
 mod place;
 mod posted;
 mod published;
@@ -30,8 +29,8 @@ mod rest;
 pub(crate) mod rq;
 mod rx;
 pub(crate) mod sgl;
+mod source;
 mod sq;
-mod start;
 mod stream;
 mod tx;
 mod work;
@@ -39,7 +38,6 @@ mod work;
 pub(crate) use self::posted::Slots;
 use self::{
     control::Inner,
-    failure::Failure,
     published::Published,
     rq::Rq,
     sq::{
@@ -86,6 +84,7 @@ use crate::{
     },
     pd::Pd,
     proto::{
+        failure::Failure,
         reads::{
             Irq,
             IrqEntry, //

@@ -136,7 +136,7 @@ pub fn two_peers(data: &[u8]) {
             remote_read: true,
             remote_write: true,
         };
-        peer.regions.insert(1, region);
+        peer.regions().insert(1, region);
     }
     let mut id = 0;
     while !input.0.is_empty() {
@@ -178,15 +178,16 @@ pub fn two_peers(data: &[u8]) {
             4 => x.transmit(len),
             5 => {
                 // A fault on the wire.
-                if let Some(octet) = x.out.get_mut(len) {
+                if let Some(octet) = x.out().get_mut(len) {
                     *octet ^= 1;
                 }
             }
-            6 if x.fin && x.out.is_empty() => y.peer_fin(),
+            6 if x.fin() && x.out().is_empty() => y.peer_fin(),
             7 if input.one_in(8) => x.disconnect(),
-            8 if x.fin && y.fin => x.closed(),
+            8 if x.fin() && y.fin() => x.closed(),
             _ => {
-                let chunk: Vec<u8> = x.out.drain(..len.min(x.out.len())).collect();
+                let len = len.min(x.out().len());
+                let chunk: Vec<u8> = x.out().drain(..len).collect();
                 y.receive(&chunk);
             }
         }

@@ -10,10 +10,16 @@
 pub(crate) mod collector;
 pub(crate) mod conn;
 pub(crate) mod deframer;
+pub(crate) mod failure;
+pub(crate) mod frame;
+pub(crate) mod link;
 pub(crate) mod negotiate;
 pub(crate) mod order;
 pub(crate) mod reads;
+pub(crate) mod request;
 pub(crate) mod ring;
 pub(crate) mod rx;
+pub(crate) mod sender;
+pub(crate) mod sends;
 pub(crate) mod state;
 pub(crate) mod tx;

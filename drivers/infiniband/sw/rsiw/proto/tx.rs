@@ -178,20 +178,6 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// No message: there is nothing left of it.
-    pub(crate) const fn none() -> Self {
-        Message {
-            kind: Kind::Write {
-                stag: Stag(0),
-                to: TaggedOffset(0),
-            },
-            msn: Msn(0),
-            sent: 0,
-            left: 0,
-            done: true,
-        }
-    }
-
     /// Whether the last FPDU has been made.
     pub(crate) const fn is_done(&self) -> bool {
         self.done

@@ -32,6 +32,7 @@ use crate::{
         Overflow, //
     },
     proto::{
+        failure::Fault,
         order::{
             Status,
             Token, //
@@ -54,7 +55,7 @@ const TIMES: u32 = 4;
 impl Qp {
     /// Adds the completion of a send request, if it has one. Gives whether a handler is to be
     /// called. An overflow is noted for the work item.
-    pub(super) fn complete_work(&self, work: &Work, status: Status<WcStatus>) -> bool {
+    pub(super) fn complete_work(&self, work: &Work, status: Status<Fault>) -> bool {
         let status = match status {
             Status::Success if !work.signalled => {
                 if let Some(slots) = &self.send_slots {
@@ -63,7 +64,7 @@ impl Qp {
                 return false;
             }
             Status::Success => WcStatus::Success,
-            Status::Failed(status) => status,
+            Status::Failed(fault) => status_of(fault),
             Status::Flushed => WcStatus::WrFlushErr,
         };
         let completion = Completion {
@@ -168,14 +169,14 @@ impl Qp {
     }
 
     /// A request under way failed. Gives whether its completion tells so (T-33).
-    pub(super) fn fail_send(self: &Arc<Self>, token: Token, status: WcStatus) -> bool {
-        self.with_sends(|sq| sq.order.fail(token, status))
+    pub(super) fn fail_send(self: &Arc<Self>, token: Token, fault: Fault) -> bool {
+        self.with_sends(|sq| sq.order.fail(token, fault))
     }
 
     /// A request failed before it began. Gives whether its completion tells so.
-    pub(super) fn fail_new_send(self: &Arc<Self>, work: Work, status: WcStatus) -> bool {
+    pub(super) fn fail_new_send(self: &Arc<Self>, work: Work, fault: Fault) -> bool {
         self.with_sends(|sq| match sq.order.push(work) {
-            Ok(token) => sq.order.fail(token, status),
+            Ok(token) => sq.order.fail(token, fault),
             Err(_) => false,
         })
     }
@@ -226,5 +227,18 @@ impl Qp {
             solicited: false,
         })
         .is_ok()
+    }
+}
+
+/// What a completion says of a fault.
+const fn status_of(fault: Fault) -> WcStatus {
+    match fault {
+        Fault::LocalLength => WcStatus::LocLenErr,
+        Fault::LocalProtection => WcStatus::LocProtErr,
+        Fault::LocalOperation => WcStatus::LocQpOpErr,
+        Fault::Bind => WcStatus::MwBindErr,
+        Fault::RemoteAccess => WcStatus::RemAccessErr,
+        Fault::RemoteInvalid => WcStatus::RemInvReqErr,
+        Fault::General => WcStatus::GeneralErr,
     }
 }

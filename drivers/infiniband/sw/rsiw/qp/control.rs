@@ -9,15 +9,12 @@
 
 use super::{
     effects::After,
-    failure::Failure,
+    failure::tell_defect,
     fin::Fin,
     rx::RxState,
     sq::SqRing,
     stream::Stream,
-    tx::{
-        Outcome,
-        TxState, //
-    },
+    tx::TxState,
     Qp, //
 };
 use crate::{
@@ -46,12 +43,14 @@ use crate::{
     },
     proto::{
         conn::Params,
+        failure::Failure,
         reads::{
             Irq,
             IrqEntry,
             Orq,
             OrqEntry, //
         },
+        sender::Outcome,
         state::{
             self,
             Event,
@@ -260,6 +259,7 @@ impl Qp {
             in_completion: failure.in_completion,
             can_send,
         };
+        tell_defect(&failure);
         if inner.state.sends() {
             self.log_failure(&failure);
         }

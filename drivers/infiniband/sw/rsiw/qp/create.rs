@@ -15,8 +15,8 @@ use super::{
     },
     sq::{
         kernel::KernelSq,
+        under_way,
         user::UserSq,
-        Sq,
         SqRing, //
     },
     Pending,
@@ -238,7 +238,7 @@ impl Qp {
             None => rq.as_ref().and_then(Rq::slots),
         };
         // CAST: at most [`MAX_WR`].
-        let under_way = Sq::new((ring.len() as u32).max(1), flags)?;
+        let sends = under_way((ring.len() as u32).max(1), flags)?;
         let qp = Arc::pin_init(
             pin_init!(Self {
                 num: Atomic::new(Qpn(0)),
@@ -265,7 +265,7 @@ impl Qp {
                 recv_slots,
                 spare,
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
-                sq <- new_spinlock_irq!(under_way, "rsiw::Qp::sq"),
+                sq <- new_spinlock_irq!(sends, "rsiw::Qp::sq"),
                 irq <- new_spinlock_irq!(Irq::new(KVec::new()), "rsiw::Qp::irq"),
                 rq <- new_spinlock_irq!(rq, "rsiw::Qp::rq"),
                 pending <- new_spinlock_irq!(Pending::default(), "rsiw::Qp::pending"),

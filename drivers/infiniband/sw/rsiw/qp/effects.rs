@@ -11,7 +11,6 @@ use super::{
         Conn,
         Inner, //
     },
-    failure::Failure,
     rq::{
         Recv,
         Rq, //
@@ -33,6 +32,7 @@ use crate::{
     },
     ffi::rdma::attr::EventType,
     proto::{
+        failure::Failure,
         order::Status,
         state::{
             self,

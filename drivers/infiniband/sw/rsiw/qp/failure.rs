@@ -7,49 +7,10 @@
 
 use crate::{
     mr::access::MrError,
-    wire::terminate::{
-        Quote,
-        TermError, //
-    },
+    proto::failure::Failure,
+    wire::terminate::TermError, //
 };
 use kernel::pr_warn_once;
-
-/// An error that ends the stream.
-#[derive(Clone, Copy)]
-pub(super) struct Failure {
-    /// For the Terminate.
-    pub(super) error: TermError,
-    /// The segment it is about.
-    pub(super) quote: Option<Quote>,
-    /// A completion tells of it, so that no event must (T-33).
-    pub(super) in_completion: bool,
-    /// The peer lacks a right, although the code says something else (V-AE-12).
-    pub(super) denied: bool,
-    /// What the log says beside the error.
-    pub(super) cause: Option<&'static str>,
-}
-
-impl Failure {
-    /// An error of which the log tells the cause.
-    pub(super) fn new(error: TermError, cause: &'static str) -> Self {
-        Self {
-            cause: Some(cause),
-            ..error.into()
-        }
-    }
-}
-
-impl From<TermError> for Failure {
-    fn from(error: TermError) -> Self {
-        Self {
-            error,
-            quote: None,
-            in_completion: false,
-            denied: false,
-            cause: None,
-        }
-    }
-}
 
 /// What only a defect of this driver can bring about: it is told of, and ends the stream before
 /// wrong octets get anywhere.
@@ -57,6 +18,13 @@ impl From<TermError> for Failure {
 pub(super) fn defect(what: &'static str) -> TermError {
     pr_warn_once!("BUG: {what}\n");
     TermError::LocalCatastrophic
+}
+
+/// Tells of a failure that only a defect of this driver can bring about.
+pub(super) fn tell_defect(failure: &Failure) {
+    if let Some(what) = failure.cause.filter(|_| failure.is_defect) {
+        pr_warn_once!("BUG: {what}\n");
+    }
 }
 
 /// A refused segment, before it is known how to quote it.

@@ -13,7 +13,10 @@ use super::{
         KernelRq,
         Rq, //
     },
-    sq::Sq,
+    sq::{
+        under_way,
+        Sq, //
+    },
     Qp, //
 };
 use crate::{
@@ -59,8 +62,9 @@ impl Qp {
 
     /// Has room for `depth` requests under way; gives what is not used any more.
     fn make_room(&self, depth: u32) -> Result<Sq> {
-        let mut spare = Sq::new(depth.max(1), GFP_KERNEL)?;
-        self.sq.lock().swap_if_larger(&mut spare)?;
+        let mut spare = under_way(depth.max(1), GFP_KERNEL)?;
+        let swapped = self.sq.lock().swap_if_larger(&mut spare);
+        swapped.map_err(|_| EINVAL)?;
         Ok(spare)
     }
 

@@ -12,7 +12,6 @@ use super::{
     budget::Budget,
     failure::{
         defect,
-        Failure,
         Refusal, //
     },
     place::Source,
@@ -42,6 +41,10 @@ use crate::{
             Fpdu,
             Place,
             Step, //
+        },
+        failure::{
+            Failure,
+            Fault, //
         },
         order::Token,
         reads::Purpose,
@@ -329,11 +332,10 @@ impl RxState {
                 self.act(qp, src, &segment)
             });
         result.map_err(|refusal| Failure {
-            error: refusal.error,
             quote: Quote::new(head, fpdu.ulpdu_len),
             in_completion: refusal.in_completion,
             denied: self.rx.denied(),
-            cause: None,
+            ..refusal.error.into()
         })
     }
 
@@ -477,7 +479,7 @@ impl RxState {
             error: TermError::LocalCatastrophic,
             in_completion: purpose
                 .token()
-                .is_some_and(|token| qp.fail_send(token, WcStatus::LocProtErr)),
+                .is_some_and(|token| qp.fail_send(token, Fault::LocalProtection)),
         };
         if len > 0 {
             qp.access_sink(stag, to.0, len)

@@ -18,87 +18,34 @@ use self::{
 };
 use super::sgl::SgList;
 use crate::{
-    abi::{
-        Opcode,
-        WcStatus, //
-    },
+    abi::Opcode,
     ffi::rdma::wr::{
         Binding,
         Registration, //
     },
     proto::{
-        order::{
-            Order,
-            Record, //
+        failure::Fault,
+        order::Record,
+        reads::OrqEntry,
+        request::{
+            BadRequest,
+            Request, //
         },
-        reads::{
-            Orq,
-            OrqEntry, //
-        },
-        tx::Class,
-    },
-    wire::ddp::{
-        Stag,
-        TaggedOffset, //
+        sends::Sends, //
     },
 };
 use ::kernel::{
     alloc::Flags,
+    num::casts::u32_as_usize,
     prelude::*,
     sync::Arc, //
 };
 
-/// What a request does.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Operation {
-    /// Send, perhaps invalidating an STag of the peer.
-    Send {
-        /// The STag.
-        invalidate: Option<Stag>,
-    },
-    /// RDMA Write.
-    Write {
-        /// Sink.
-        stag: Stag,
-        /// Offset in the sink.
-        to: TaggedOffset,
-    },
-    /// RDMA Read into the first element.
-    Read {
-        /// Source.
-        stag: Stag,
-        /// Offset in the source.
-        to: TaggedOffset,
-        /// The sink is invalidated afterwards.
-        invalidate: bool,
-    },
-    /// Local invalidation.
-    Invalidate {
-        /// What.
-        stag: Stag,
-    },
-    /// Fast registration.
-    Register(Registration),
-    /// Bind of a memory window.
-    Bind(Binding),
-}
-
 /// A validated send request.
-#[derive(Clone, Copy)]
-pub(super) struct Wqe {
-    /// For its completion.
-    pub(super) work: Work,
-    /// What to do.
-    pub(super) operation: Operation,
-    /// The peer is to raise an event.
-    pub(super) solicited: bool,
-    /// Earlier Reads must be complete first.
-    pub(super) fence: bool,
-    /// Octets of the message.
-    pub(super) len: u32,
-    /// The list that comes with the request holds the octets themselves.
-    pub(super) is_inline: bool,
-}
+pub(super) type Wqe = Request<Work, Registration, Binding>;
+
+/// A request that cannot be carried out.
+pub(super) type BadWqe = BadRequest<Work>;
 
 /// What is needed to complete a request.
 #[derive(Clone, Copy)]
@@ -120,27 +67,6 @@ impl Default for Work {
             opcode: Opcode::Send,
             signalled: false,
             bytes: 0,
-        }
-    }
-}
-
-/// A request that cannot be carried out (V-WC-3, V-WC-21).
-#[derive(Clone, Copy)]
-pub(super) struct BadWqe {
-    /// For its completion.
-    pub(super) work: Work,
-    /// What is wrong.
-    pub(super) status: WcStatus,
-}
-
-impl Wqe {
-    /// The class by which fences and ORD hold it back.
-    pub(super) fn class(&self) -> Class {
-        match self.operation {
-            Operation::Read { .. } => Class::Read,
-            Operation::Invalidate { .. } => Class::Invalidate,
-            Operation::Register(_) | Operation::Bind(_) => Class::Register,
-            Operation::Send { .. } | Operation::Write { .. } => Class::Transfer,
         }
     }
 }
@@ -197,48 +123,14 @@ impl SqRing {
 }
 
 /// Send requests under way.
-pub(super) struct Sq {
-    /// In post order.
-    pub(super) order: Order<KVVec<Record<Work, WcStatus>>>,
-    /// Our RDMA Reads.
-    pub(super) orq: Orq<KVec<OrqEntry>>,
-    /// Most Reads that may be outstanding.
-    pub(super) ord: usize,
-    /// Transmission waits for a Read to complete.
-    pub(super) stalled: bool,
-}
+pub(super) type Sq = Sends<KVVec<Record<Work, Fault>>, KVec<OrqEntry>>;
 
-impl Sq {
-    /// For `depth` requests under way, in memory that is allocated with `flags`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(super) fn new(depth: u32, flags: Flags) -> Result<Self> {
-        // CAST: 32 bits fit.
-        let records = KVVec::from_elem(Record::default(), depth as usize, flags)?;
-        Ok(Self {
-            order: Order::new(records),
-            orq: Orq::new(KVec::new()),
-            ord: 0,
-            stalled: false,
-        })
-    }
-
-    /// Whether one more request may be under way; if not, transmission waits.
-    pub(super) fn has_room(&mut self) -> bool {
-        self.stalled |= self.order.is_full();
-        !self.order.is_full()
-    }
-
-    /// Goes on with the records of `other`, which has none in use, if it has more of them; `other`
-    /// gets those that are not used any more.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if `other` has some in use, for which there is no room.
-    pub(super) fn swap_if_larger(&mut self, other: &mut Self) -> Result {
-        let swapped = self.order.swap_if_larger(&mut other.order);
-        swapped.map_err(|_| EINVAL)
-    }
+/// Makes room for `depth` requests under way, in memory that is allocated with `flags`.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(super) fn under_way(depth: u32, flags: Flags) -> Result<Sq> {
+    let records = KVVec::from_elem(Record::default(), u32_as_usize(depth), flags)?;
+    Ok(Sends::new(records, KVec::new()))
 }

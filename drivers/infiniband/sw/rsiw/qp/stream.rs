@@ -10,7 +10,6 @@
 
 use super::{
     budget::Budget,
-    failure::Failure,
     rq::Recv,
     rx::RxState,
     Qp, //
@@ -29,7 +28,10 @@ use crate::{
             Timer, //
         },
     },
-    proto::conn::Params,
+    proto::{
+        conn::Params,
+        failure::Failure, //
+    },
     wire::{
         fpdu::MAX_FPDU,
         terminate::TermError, //

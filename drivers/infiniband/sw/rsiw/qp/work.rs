@@ -9,7 +9,6 @@
 use super::{
     control::Inner,
     effects::After,
-    failure::Failure,
     stream::{
         Seen,
         Stream, //
@@ -19,7 +18,6 @@ use super::{
     RemoteEnd, //
 };
 use crate::{
-    abi::WcStatus,
     ffi::{
         log::pr_ratelimited,
         noio::NoIo,
@@ -28,11 +26,17 @@ use crate::{
             Timer, //
         },
     },
-    proto::state::{
-        remote_class,
-        Async,
-        Event,
-        State, //
+    proto::{
+        failure::{
+            Failure,
+            Fault, //
+        },
+        state::{
+            remote_class,
+            Async,
+            Event,
+            State, //
+        },
     },
 };
 use kernel::{
@@ -298,12 +302,12 @@ impl Qp {
             let sq = self.sq.lock();
             sq.orq.find(msn)?.purpose.token()
         });
-        let status = match remote_class(end.code) {
-            Async::Access => WcStatus::RemAccessErr,
-            Async::Request => WcStatus::RemInvReqErr,
-            Async::Fatal => WcStatus::GeneralErr,
+        let fault = match remote_class(end.code) {
+            Async::Access => Fault::RemoteAccess,
+            Async::Request => Fault::RemoteInvalid,
+            Async::Fatal => Fault::General,
         };
-        read.is_some_and(|token| self.fail_send(token, status))
+        read.is_some_and(|token| self.fail_send(token, fault))
     }
 
     /// One line for an error of this side.

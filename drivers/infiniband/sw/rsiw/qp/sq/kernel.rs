@@ -10,20 +10,22 @@
 
 use super::{
     BadWqe,
-    Operation,
     Work,
     Wqe, //
 };
 use crate::{
     abi::{
         Opcode,
-        Sge,
-        WcStatus, //
+        Sge, //
     },
     ffi::rdma::wr::{
         Request,
         SendChain,
         SendWr, //
+    },
+    proto::{
+        failure::Fault,
+        request::Operation, //
     },
     qp::{
         failure::defect,
@@ -191,7 +193,7 @@ impl KernelSq {
                 defect("a request does not fit the list it is sent from");
                 return Some(Err(BadWqe {
                     work: wqe.work,
-                    status: WcStatus::GeneralErr,
+                    fault: Fault::General,
                 }));
             }
         }
@@ -279,8 +281,8 @@ impl KernelSq {
             bytes: 0,
         };
         let Ok(len) = u32::try_from(len) else {
-            let status = WcStatus::LocLenErr;
-            return Ok((Err(BadWqe { work, status }), 0));
+            let fault = Fault::LocalLength;
+            return Ok((Err(BadWqe { work, fault }), 0));
         };
         work.bytes = len;
         let wqe = Wqe {

@@ -10,7 +10,6 @@
 
 use super::{
     BadWqe,
-    Operation,
     Work,
     Wqe, //
 };
@@ -18,10 +17,13 @@ use crate::{
     abi::{
         wqe,
         Opcode,
-        Sqe,
-        WcStatus, //
+        Sqe, //
     },
     ffi::ring::SharedRing,
+    proto::{
+        failure::Fault,
+        request::Operation, //
+    },
     qp::sgl::{
         total_len,
         SgList, //
@@ -109,9 +111,9 @@ impl UserSq {
     /// Validates a private copy of an entry.
     fn validate(&self, sqe: &Sqe, flags: u16, sgl: &mut SgList) -> Result<Wqe, BadWqe> {
         let mut work = self.work(sqe, flags);
-        let bad = |work, status| Err(BadWqe { work, status });
+        let bad = |work, fault| Err(BadWqe { work, fault });
         let Some(opcode) = Opcode::from_user(sqe.opcode) else {
-            return bad(work, WcStatus::LocQpOpErr);
+            return bad(work, Fault::LocalOperation);
         };
         let stag = Stag(sqe.rkey);
         let to = TaggedOffset(sqe.raddr);
@@ -134,7 +136,7 @@ impl UserSq {
             // CAST: 32 bits fit.
             match sqe.inline_data(first.length as usize) {
                 Some(octets) if sgl.set_octets(octets) => {}
-                _ => return bad(work, WcStatus::LocLenErr),
+                _ => return bad(work, Fault::LocalLength),
             }
             u64::from(first.length)
         } else {
@@ -142,15 +144,15 @@ impl UserSq {
             let limit = if is_read { 1 } else { self.max_sge };
             // CAST: 32 bits fit.
             let Some(sges) = sqe.sge.get(..count).filter(|_| count <= limit as usize) else {
-                return bad(work, WcStatus::LocQpOpErr);
+                return bad(work, Fault::LocalOperation);
             };
             if !sgl.set(sges) {
-                return bad(work, WcStatus::LocQpOpErr);
+                return bad(work, Fault::LocalOperation);
             }
             total_len(sges)
         };
         let Ok(len) = u32::try_from(len) else {
-            return bad(work, WcStatus::LocLenErr);
+            return bad(work, Fault::LocalLength);
         };
         work.bytes = len;
         Ok(Wqe {

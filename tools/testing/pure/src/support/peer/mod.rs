@@ -6,21 +6,27 @@
 use super::crc::crc32c;
 use crate::proto::conn::{Config, Event as Setup, Initiator, Params, Responder};
 use crate::proto::deframer::{Deframer, Fpdu, Place, Step};
+use crate::proto::failure::{Failure, Fault};
+use crate::proto::link::Link;
 use crate::proto::negotiate::Depths;
-use crate::proto::order::{Order, Record, Status, Token};
-use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry, Purpose};
+use crate::proto::order::{Record, Status};
+use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry};
+use crate::proto::request::Sink;
 use crate::proto::rx::{self, Action, Limits, Rx};
+use crate::proto::sender::{Outcome, Sender};
+use crate::proto::sends::Sends;
 use crate::proto::state::{self, remote_class, Effects, Event, State, Tcp};
-use crate::proto::tx::{self, Message, Rtr, Tx};
-use crate::wire::ddp::Stag;
+use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::fpdu::{Crc, MAX_FPDU};
-use crate::wire::marker::Markers;
 use crate::wire::mpa::{RtrSet, MAX_FRAME};
 use crate::wire::rdmap::ReadRequest;
-use crate::wire::terminate::{Quote, TermError, Terminate};
+use crate::wire::terminate::{Quote, TermError};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
 mod send;
+
+use self::send::Pipe;
 
 /// A work request.
 #[derive(Clone, Debug)]
@@ -75,12 +81,25 @@ struct Posted {
     fence: bool,
 }
 
-/// A message on its way out, its payload, and its work request.
-struct Outgoing {
-    message: Message,
-    data: Vec<u8>,
-    done: Option<Token>,
-    response: bool,
+/// The octets of a region that a peer names.
+fn range_of(region: &Region, to: TaggedOffset, len: u32) -> Option<std::ops::Range<usize>> {
+    region.range(to.0, len.into())
+}
+
+/// What the sender and the receiver find around them.
+pub(crate) struct World {
+    sends: RefCell<Sends<Vec<Record<u64, Fault>>, Vec<OrqEntry>>>,
+    irq: RefCell<Irq<Vec<IrqEntry>>>,
+    sq: VecDeque<Posted>,
+    /// Octets of the message being sent, and the sink of the Read.
+    source: Vec<u8>,
+    sink: Option<Sink>,
+    rq: VecDeque<usize>,
+    heard: bool,
+    wants_fin: bool,
+    fin: bool,
+    regions: BTreeMap<u32, Region>,
+    completions: Vec<(u64, Status<Fault>)>,
 }
 
 pub(crate) struct Peer {
@@ -89,28 +108,16 @@ pub(crate) struct Peer {
     pub(crate) params: Option<Params>,
     pub(crate) private_data: Vec<u8>,
     pub(crate) setup_failed: Option<Setup>,
-    mulpdu: u16,
     deframer: Deframer,
     staging: Vec<u8>,
     rx: Rx,
-    tx: Tx,
-    markers: Option<Markers>,
-    gate: bool,
-    orq: Orq<Vec<OrqEntry>>,
-    irq: Irq<Vec<IrqEntry>>,
-    order: Order<Vec<Record<u64, u8>>>,
-    sq: VecDeque<Posted>,
-    rq: VecDeque<usize>,
+    sender: Option<Sender>,
+    world: World,
+    pipe: Pipe,
     open: Option<Vec<u8>>,
     open_room: usize,
-    outgoing: Option<Outgoing>,
-    pub(crate) regions: BTreeMap<u32, Region>,
-    /// Octets for the other side, and whether a FIN follows them.
-    pub(crate) out: VecDeque<u8>,
-    pub(crate) fin: bool,
     pub(crate) reset: bool,
     pub(crate) established: bool,
-    pub(crate) completions: Vec<(u64, Status<u8>)>,
     pub(crate) received: Vec<Received>,
     pub(crate) sent_terminate: Option<TermError>,
     pub(crate) got_terminate: Option<u16>,
@@ -127,27 +134,29 @@ impl Peer {
             params: None,
             private_data: Vec::new(),
             setup_failed: None,
-            mulpdu,
             deframer: Deframer::new(),
             staging: vec![0; MAX_FPDU],
             rx: Rx::new(RtrSet::default()),
-            tx: Tx::new(),
-            markers: None,
-            gate: false,
-            orq: Orq::new(Vec::new()),
-            irq: Irq::new(Vec::new()),
-            order: Order::new(vec![Record::default(); 32]),
-            sq: VecDeque::new(),
-            rq: VecDeque::new(),
+            sender: None,
+            world: World {
+                sends: RefCell::new(Sends::new(vec![Record::default(); 32], Vec::new())),
+                irq: RefCell::new(Irq::new(Vec::new())),
+                sq: VecDeque::new(),
+                source: Vec::new(),
+                sink: None,
+                rq: VecDeque::new(),
+                heard: false,
+                wants_fin: false,
+                fin: false,
+                regions: BTreeMap::new(),
+                completions: Vec::new(),
+            },
+            // Length field and CRC.
+            pipe: Pipe::new(u32::from(mulpdu) + 6),
             open: None,
             open_room: 0,
-            outgoing: None,
-            regions: BTreeMap::new(),
-            out: VecDeque::new(),
-            fin: false,
             reset: false,
             established: false,
-            completions: Vec::new(),
             received: Vec::new(),
             sent_terminate: None,
             got_terminate: None,
@@ -156,12 +165,34 @@ impl Peer {
         }
     }
 
+    /// The octets that wait for the other side.
+    pub(crate) fn out(&mut self) -> &mut VecDeque<u8> {
+        &mut self.pipe.out
+    }
+
+    /// Whether a FIN follows them.
+    pub(crate) fn fin(&self) -> bool {
+        self.world.fin
+    }
+
+    pub(crate) fn regions(&mut self) -> &mut BTreeMap<u32, Region> {
+        &mut self.world.regions
+    }
+
+    pub(crate) fn region(&self, stag: Stag) -> &Region {
+        &self.world.regions[&stag.0]
+    }
+
+    pub(crate) fn completions(&self) -> &[(u64, Status<Fault>)] {
+        &self.world.completions
+    }
+
     pub(crate) fn initiator(config: Config, want: Depths, pd: &[u8], mulpdu: u16) -> Self {
         let initiator = Initiator::new(config, want);
         let mut frame = [0; MAX_FRAME];
         let n = initiator.request(pd, &mut frame).expect("private data");
         let mut peer = Peer::new(Role::Initiator(initiator), mulpdu);
-        peer.out.extend(&frame[..n]);
+        peer.out().extend(&frame[..n]);
         peer
     }
 
@@ -170,20 +201,35 @@ impl Peer {
     }
 
     pub(crate) fn post(&mut self, id: u64, wr: Wr, fence: bool) {
-        self.sq.push_back(Posted { id, wr, fence });
+        self.world.sq.push_back(Posted { id, wr, fence });
     }
 
     pub(crate) fn post_recv(&mut self, room: usize) {
-        self.rq.push_back(room);
+        self.world.rq.push_back(room);
     }
 
     /// Nothing left to send or to wait for.
     pub(crate) fn is_idle(&self) -> bool {
-        self.sq.is_empty()
-            && self.outgoing.is_none()
-            && self.order.is_empty()
-            && self.irq.is_empty()
-            && self.orq.outstanding() == 0
+        let sends = self.world.sends.borrow();
+        self.world.sq.is_empty()
+            && self.pipe.is_empty()
+            && !self.sender.as_ref().is_some_and(Sender::is_busy)
+            && sends.order.is_empty()
+            && self.world.irq.borrow().is_empty()
+            && sends.orq.outstanding() == 0
+    }
+
+    /// Sends up to `fpdus` FPDUs.
+    pub(crate) fn transmit(&mut self, fpdus: usize) {
+        let Some(sender) = &mut self.sender else {
+            return;
+        };
+        self.pipe.allowance = fpdus;
+        match sender.run(&mut self.world, &mut self.pipe, self.state) {
+            Outcome::Idle | Outcome::Again => {}
+            Outcome::Failed(failure) => self.fail(failure),
+        }
+        self.pipe.allowance = 0;
     }
 
     /// Takes in a piece of the stream.
@@ -207,7 +253,7 @@ impl Peer {
                 let (n, params) = responder
                     .accept(*want, b"welcome", &mut frame)
                     .expect("fits");
-                self.out.extend(&frame[..n]);
+                self.out().extend(&frame[..n]);
                 self.start(params);
             }
             (Some(Setup::Established(params)), Role::Initiator(initiator)) => {
@@ -217,7 +263,7 @@ impl Peer {
             (Some(event), _) => {
                 self.setup_failed = Some(event);
                 self.role = Role::Done;
-                self.fin = true;
+                self.world.fin = true;
             }
             (None, _) => {}
         }
@@ -228,27 +274,13 @@ impl Peer {
         self.role = Role::Done;
         self.params = Some(params);
         self.rx = Rx::new(params.expect_rtr);
-        self.markers = params.send_markers.then(Markers::new);
-        self.gate = !params.wait_for_fpdu;
+        self.sender = Some(Sender::new(&params, self.pipe.emss));
         self.established = !(params.wait_for_fpdu && params.peer_to_peer);
-        self.orq = Orq::new(vec![OrqEntry::default(); params.orq_slots().into()]);
-        self.irq = Irq::new(vec![IrqEntry::default(); params.ird.into()]);
+        let sends = self.world.sends.get_mut();
+        sends.ord = params.ord.into();
+        sends.orq = Orq::new(vec![OrqEntry::default(); params.orq_slots().into()]);
+        self.world.irq = RefCell::new(Irq::new(vec![IrqEntry::default(); params.ird.into()]));
         self.apply(Event::Connected);
-        if let Some(rtr) = params.send_rtr {
-            if rtr == Rtr::Read {
-                let entry = OrqEntry {
-                    purpose: Purpose::ReadyToReceive,
-                    ..OrqEntry::default()
-                };
-                self.orq.push(entry).expect("room for the RTR");
-            }
-            self.outgoing = Some(Outgoing {
-                message: self.tx.message(rtr.kind(), 0),
-                data: Vec::new(),
-                done: None,
-                response: false,
-            });
-        }
     }
 
     fn data(&mut self, mut chunk: &[u8]) {
@@ -270,7 +302,7 @@ impl Peer {
                     self.fpdu(fpdu, &bytes[..fpdu.len]);
                     self.staging = bytes;
                 }
-                Err(error) => self.fail(error, None),
+                Err(error) => self.fail(error.into()),
             }
         }
     }
@@ -280,15 +312,15 @@ impl Peer {
         let on = self.params.is_some_and(|p| p.crc);
         if on && Crc::new().update(crc32c, covered).to_wire() != *crc {
             self.rx.stop();
-            return self.fail(TermError::MpaCrc, None);
+            return self.fail(TermError::MpaCrc.into());
         }
-        self.gate = true;
+        self.world.heard = true;
         let ulpdu = &covered[2..2 + usize::from(fpdu.ulpdu_len)];
         let head = &ulpdu[..ulpdu.len().min(rx::HEAD_LEN)];
         let limits = Limits {
             read: true,
             write: true,
-            irq_room: self.irq.has_room(),
+            irq_room: self.world.irq.borrow().has_room(),
         };
         let result = self
             .rx
@@ -299,14 +331,17 @@ impl Peer {
                     segment.action == Action::Ignore || payload.len() == segment.payload_len.into()
                 );
                 if segment.first {
-                    self.gate = true;
                     self.established = true;
                 }
                 self.follow(segment.action, payload)
             });
         if let Err(error) = result {
             self.rx.stop();
-            self.fail(error, Quote::new(head, fpdu.ulpdu_len));
+            let quote = Quote::new(head, fpdu.ulpdu_len);
+            self.fail(Failure {
+                quote,
+                ..error.into()
+            });
         }
     }
 
@@ -315,7 +350,11 @@ impl Peer {
             Action::Ignore => {}
             Action::Write { stag, to, .. } => {
                 if !payload.is_empty() {
-                    let region = self.regions.get_mut(&stag.0).filter(|r| r.remote_write);
+                    let region = self
+                        .world
+                        .regions
+                        .get_mut(&stag.0)
+                        .filter(|r| r.remote_write);
                     let region = region.ok_or(TermError::TaggedStag)?;
                     let range = region.range(to.0, payload.len() as u64);
                     let range = range.ok_or(TermError::TaggedBounds)?;
@@ -323,21 +362,22 @@ impl Peer {
                 }
             }
             Action::ReadResponse { stag, to, last } => {
-                let got = self.orq.response(stag, to, payload.len() as u16, last)?;
+                let sends = self.world.sends.get_mut();
+                let got = sends.orq.response(stag, to, payload.len() as u16, last)?;
                 if !payload.is_empty() {
-                    let region = self.regions.get_mut(&got.entry.sink_stag.0);
+                    let region = self.world.regions.get_mut(&got.entry.sink_stag.0);
                     let region = region.ok_or(TermError::TaggedStag)?;
                     let range = region.range(to.0, payload.len() as u64);
                     let range = range.ok_or(TermError::TaggedBounds)?;
                     region.bytes[range].copy_from_slice(payload);
                 }
                 if got.complete {
-                    self.orq.pop();
+                    self.world.sends.get_mut().orq.pop();
                 }
                 let token = got.entry.purpose.token();
                 if let Some(token) = token.filter(|_| got.complete) {
-                    self.order.done(token);
-                    self.complete();
+                    self.world.sends.get_mut().order.done(token);
+                    self.world.complete();
                 }
             }
             Action::Send {
@@ -349,7 +389,11 @@ impl Peer {
                 ..
             } => {
                 if first {
-                    self.open_room = self.rq.pop_front().ok_or(TermError::UntaggedNoBuffer)?;
+                    self.open_room = self
+                        .world
+                        .rq
+                        .pop_front()
+                        .ok_or(TermError::UntaggedNoBuffer)?;
                     self.open = Some(Vec::new());
                 }
                 let open = self.open.as_mut().expect("`first` opened it");
@@ -361,7 +405,7 @@ impl Peer {
                 if last {
                     let data = self.open.take().expect("open");
                     if let Some(stag) = invalidate {
-                        let known = self.regions.remove(&stag.0);
+                        let known = self.world.regions.remove(&stag.0);
                         known.ok_or(TermError::RemoteCannotInvalidate)?;
                     }
                     self.received.push(Received {
@@ -373,7 +417,7 @@ impl Peer {
             }
             Action::ReadRequest { msn, request } => {
                 if request.len > 0 {
-                    let region = self.regions.get(&request.source_stag.0);
+                    let region = self.world.regions.get(&request.source_stag.0);
                     let region = region.ok_or(TermError::RemoteStag)?;
                     let range = region.range(request.source_to.0, request.len.into());
                     range.ok_or(TermError::RemoteBounds)?;
@@ -382,7 +426,7 @@ impl Peer {
                         .then_some(())
                         .ok_or(TermError::RemoteAccess)?;
                 }
-                self.irq.push(msn, request)?;
+                self.world.irq.get_mut().push(msn, request)?;
             }
             Action::Terminate { code, .. } => {
                 self.got_terminate = Some(code);
@@ -398,7 +442,7 @@ impl Peer {
     pub(crate) fn peer_fin(&mut self) {
         let idle = self.is_idle() && self.deframer.staged() == 0 && !self.rx.in_message();
         self.apply(Event::PeerFin { idle });
-        if self.fin {
+        if self.fin() {
             self.apply(Event::Closed);
         }
     }
@@ -415,56 +459,55 @@ impl Peer {
         self.apply(Event::Closed);
     }
 
-    fn fail(&mut self, error: TermError, quote: Option<Quote>) {
+    fn fail(&mut self, failure: Failure) {
+        let can_send = self.sender.as_ref();
         let event = Event::LocalError {
-            error,
-            in_completion: false,
-            can_send: self.gate,
+            error: failure.error,
+            in_completion: failure.in_completion,
+            can_send: can_send.is_some_and(|sender| sender.may_send(self.world.heard)),
         };
-        self.apply_with(event, quote);
+        self.apply_with(event, Some(failure));
     }
 
     fn apply(&mut self, event: Event) {
         self.apply_with(event, None);
     }
 
-    fn apply_with(&mut self, event: Event, quote: Option<Quote>) {
+    fn apply_with(&mut self, event: Event, failure: Option<Failure>) {
         let Ok((state, effects)) = state::next(self.state, event) else {
             return;
         };
         self.state = state;
-        self.follow_effects(effects, quote);
+        self.follow_effects(effects, failure);
     }
 
-    fn follow_effects(&mut self, effects: Effects, quote: Option<Quote>) {
-        if let Some(error) = effects.terminate {
-            assert!(self.sent_terminate.is_none() && !self.fin);
+    fn follow_effects(&mut self, effects: Effects, failure: Option<Failure>) {
+        if let (Some(error), Some(sender)) = (effects.terminate, &mut self.sender) {
+            assert!(self.sent_terminate.is_none() && !self.world.fin);
             self.sent_terminate = Some(error);
-            let mut header = [0; tx::TERMINATE_HEADER];
-            let frame = tx::terminate(&Terminate { error, quote }, &mut header);
-            self.emit(&header[..frame.header_len], &[], frame.ulpdu_len);
+            sender.set_terminate(&failure.unwrap_or(error.into()));
         }
         match effects.tcp {
             Tcp::Keep => {}
-            Tcp::Fin => self.fin = true,
+            Tcp::Fin => self.world.wants_fin = true,
             Tcp::Reset | Tcp::ResetIfDelivered => self.reset = true,
         }
-        if effects.flush_sq {
-            self.outgoing = None;
-            while self.orq.pop().is_some() {}
-            while self.irq.pop().is_some() {}
-            while let Some(end) = self.order.flush() {
-                self.completions.push(end);
-            }
-            let posted = self.sq.drain(..).map(|p| (p.id, Status::Flushed));
-            self.completions.extend(posted);
+        if effects.terminate.is_some() || effects.tcp == Tcp::Fin {
+            self.transmit(usize::MAX);
         }
-        self.closes += u32::from(effects.close);
-    }
-
-    fn complete(&mut self) {
-        while let Some(end) = self.order.pop() {
-            self.completions.push(end);
+        if effects.flush_sq {
+            let sends = self.world.sends.get_mut();
+            while sends.orq.pop().is_some() {}
+            while let Some(end) = sends.order.flush() {
+                self.world.completions.push(end);
+            }
+            while self.world.irq.get_mut().pop().is_some() {}
+            let posted = self.world.sq.drain(..).map(|p| (p.id, Status::Flushed));
+            self.world.completions.extend(posted);
+        }
+        if effects.close {
+            self.sender = None;
+            self.closes += 1;
         }
     }
 }

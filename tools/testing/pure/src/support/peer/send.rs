@@ -1,165 +1,240 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sending half of the peer.
+//! The surroundings of the sender: vectors for memory, a pipe for TCP.
 
-use super::{Outgoing, Peer, Wr};
-use crate::proto::reads::{OrqEntry, Purpose};
-use crate::proto::state::Event;
-use crate::proto::tx::{self, may_start, Class, Kind, Start};
+use super::{range_of, World, Wr};
+use crate::proto::failure::Fault;
+use crate::proto::frame::Writer;
+use crate::proto::link::{Broken, Link, Refused, SendFlags};
+use crate::proto::order::{Record, Token};
+use crate::proto::reads::{Irq, IrqEntry, OrqEntry};
+use crate::proto::request::{Operation, Request, Sink};
+use crate::proto::sender::{Env, OpenError, PayloadError, Peeked};
+use crate::proto::sends::Sends;
 use crate::support::crc::crc32c;
-use crate::wire::ddp::TaggedOffset;
-use crate::wire::fpdu::{pad_len, Crc, Trailer};
+use crate::wire::ddp::{Stag, TaggedOffset};
+use crate::wire::fpdu::Crc;
+use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
+use std::collections::VecDeque;
 
-impl Peer {
-    /// Sends up to `fpdus` FPDUs.
-    pub(crate) fn transmit(&mut self, fpdus: usize) {
-        for _ in 0..fpdus {
-            if !self.state.sends() || !self.gate || !self.pick() {
-                return;
-            }
-            let Some(mut outgoing) = self.outgoing.take() else {
-                return;
-            };
-            let mut header = [0; tx::MAX_HEADER];
-            let frame = outgoing
-                .message
-                .next(self.mulpdu, &mut header)
-                .expect("not done");
-            let start = frame.offset as usize;
-            let payload = &outgoing.data[start..start + usize::from(frame.payload)];
-            self.emit(&header[..frame.header_len], payload, frame.ulpdu_len);
-            if frame.last && outgoing.response {
-                self.irq.pop();
-            }
-            if !frame.last {
-                self.outgoing = Some(outgoing);
-            } else if let Some(token) = outgoing.done {
-                self.order.done(token);
-                self.complete();
-            }
+/// A batch, and a pipe that takes so many batches.
+pub(crate) struct Pipe {
+    pub(super) emss: u32,
+    batch: Vec<u8>,
+    /// Octets for the other side.
+    pub(crate) out: VecDeque<u8>,
+    /// Batches of one FPDU that the pipe still takes.
+    pub(super) allowance: usize,
+}
+
+impl Pipe {
+    pub(super) fn new(emss: u32) -> Self {
+        Pipe {
+            emss,
+            batch: Vec::new(),
+            out: VecDeque::new(),
+            allowance: 0,
         }
     }
+}
 
-    /// Makes sure that there is a message to send: a response first (T-47), then the SQ.
-    fn pick(&mut self) -> bool {
-        if self.outgoing.is_some() {
-            return true;
-        }
-        if let Some(entry) = self.irq.front() {
-            let r = entry.request;
-            let data = self.regions.get(&r.source_stag.0).and_then(|region| {
-                Some(region.bytes[region.range(r.source_to.0, r.len.into())?].to_vec())
-            });
-            // T-5: a length of zero is zero octets, whatever else there is.
-            let Some(data) = (if r.len == 0 { Some(Vec::new()) } else { data }) else {
-                self.fail(TermError::RemoteStag, Some(entry.quote(0)));
-                return false;
-            };
-            let kind = Kind::ReadResponse {
-                stag: r.sink_stag,
-                to: r.sink_to,
-            };
-            self.outgoing = Some(Outgoing {
-                message: self.tx.message(kind, r.len),
-                data,
-                done: None,
-                response: true,
-            });
-            return true;
-        }
-        self.next_wr()
+impl Link for Pipe {
+    type Mark = usize;
+
+    fn segment_size(&self) -> u32 {
+        self.emss
     }
 
-    fn next_wr(&mut self) -> bool {
-        let Some(posted) = self.sq.front() else {
-            return false;
-        };
-        let class = match posted.wr {
-            Wr::Read(_) => Class::Read,
-            _ => Class::Transfer,
-        };
-        let ord = self.params.map_or(0, |p| p.ord.into());
-        let earlier = !self.order.is_empty();
-        let reads = self.orq.outstanding();
-        let start = may_start(class, posted.fence, reads, ord, earlier);
-        if start == Start::Wait || self.order.is_full() {
-            return false;
+    fn space(&self) -> usize {
+        1
+    }
+
+    fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    fn reserve(&mut self, len: u32) -> bool {
+        self.batch.reserve(len as usize);
+        true
+    }
+
+    fn mark(&self) -> usize {
+        self.batch.len()
+    }
+
+    fn truncate(&mut self, mark: usize) -> Result<(), Broken> {
+        assert!(mark <= self.batch.len());
+        self.batch.truncate(mark);
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.batch.clear();
+    }
+
+    fn put(&mut self, octets: &[u8]) -> Result<(), Broken> {
+        self.batch.extend_from_slice(octets);
+        Ok(())
+    }
+
+    fn crc_since(&self, mark: usize) -> Result<Crc, Broken> {
+        Ok(Crc::new().update(crc32c, &self.batch[mark..]))
+    }
+
+    fn send(&mut self, _how: SendFlags) -> Result<(), Refused> {
+        if self.allowance > 0 {
+            self.allowance -= 1;
+            self.out.extend(self.batch.drain(..));
         }
-        let posted = self.sq.pop_front().expect("looked at");
-        let token = self.order.push(posted.id).expect("room");
-        if start == Start::NoReadResources {
-            self.order.fail(token, 1);
-            self.complete();
-            self.apply(Event::LocalError {
-                error: TermError::LocalCatastrophic,
-                in_completion: true,
-                can_send: self.gate,
-            });
-            return false;
+        Ok(())
+    }
+}
+
+impl World {
+    /// Completes what is due.
+    pub(super) fn complete(&mut self) {
+        while let Some(end) = self.sends.get_mut().order.pop() {
+            self.completions.push(end);
         }
-        let (kind, data, done) = match posted.wr {
+    }
+}
+
+impl Env<Pipe> for World {
+    type Work = u64;
+    type Registration = ();
+    type Binding = ();
+    type Records = Vec<Record<u64, Fault>>;
+    type Outbound = Vec<OrqEntry>;
+    type Inbound = Vec<IrqEntry>;
+
+    fn peek(&mut self) -> Option<Peeked<Pipe, Self>> {
+        let posted = self.sq.front()?;
+        let mut len = 0;
+        let mut solicit = false;
+        self.sink = None;
+        let operation = match &posted.wr {
             Wr::Send {
                 data,
                 solicited,
                 invalidate,
             } => {
-                let kind = Kind::Send {
-                    solicited,
-                    invalidate,
-                };
-                (kind, data, Some(token))
+                self.source.clone_from(data);
+                len = data.len() as u32;
+                solicit = *solicited;
+                Operation::Send {
+                    invalidate: *invalidate,
+                }
             }
             Wr::Write { data, stag, to } => {
-                let to = TaggedOffset(to);
-                (Kind::Write { stag, to }, data, Some(token))
+                self.source.clone_from(data);
+                len = data.len() as u32;
+                let (stag, to) = (*stag, TaggedOffset(*to));
+                Operation::Write { stag, to }
             }
             Wr::Read(request) => {
-                let entry = OrqEntry {
-                    sink_stag: request.sink_stag,
-                    sink_to: request.sink_to,
-                    len: request.len,
-                    purpose: Purpose::Request {
-                        token,
-                        invalidate: false,
-                    },
-                    ..OrqEntry::default()
-                };
-                self.orq.push(entry).expect("`may_start` keeps to ORD");
-                (Kind::ReadRequest(request), Vec::new(), None)
+                len += request.len;
+                self.sink = Some(Sink {
+                    stag: request.sink_stag,
+                    to: request.sink_to,
+                    len,
+                });
+                Operation::Read {
+                    stag: request.source_stag,
+                    to: request.source_to,
+                    invalidate: false,
+                }
             }
         };
-        let message = self.tx.message(kind, data.len() as u32);
-        self.outgoing = Some(Outgoing {
-            message,
-            data,
-            done,
-            response: false,
-        });
-        true
+        Some(Ok(Request {
+            work: posted.id,
+            operation,
+            solicited: solicit,
+            fence: posted.fence,
+            len,
+            is_inline: false,
+        }))
     }
 
-    /// Puts an FPDU on the wire, markers included.
-    pub(super) fn emit(&mut self, header: &[u8], payload: &[u8], ulpdu_len: u16) {
-        let mut fpdu = [header, payload].concat();
-        let pad = pad_len(ulpdu_len);
-        fpdu.resize(fpdu.len() + pad, 0);
-        let mut marked = Vec::new();
-        let mut at = 0;
-        if let Some(markers) = &mut self.markers {
-            let total = fpdu.len() as u32 + 4;
-            for marker in markers.next_fpdu(total) {
-                marked.extend_from_slice(&fpdu[at..marker.at as usize]);
-                marked.extend_from_slice(&marker.bytes);
-                at = marker.at as usize;
-            }
+    fn consume(&mut self) {
+        self.sq.pop_front().expect("peeked at");
+    }
+
+    fn sink(&self) -> Option<Sink> {
+        self.sink
+    }
+
+    fn may_write(&self, sink: &Sink) -> bool {
+        let region = self.regions.get(&sink.stag.0);
+        region.is_some_and(|region| region.range(sink.to.0, sink.len.into()).is_some())
+    }
+
+    fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R {
+        f(&mut self.sends.borrow_mut())
+    }
+
+    fn with_irq<R>(&self, f: impl FnOnce(&mut Irq<Self::Inbound>) -> R) -> R {
+        f(&mut self.irq.borrow_mut())
+    }
+
+    fn done(&mut self, tokens: &[Token]) {
+        for token in tokens {
+            self.sends.get_mut().order.done(*token);
         }
-        marked.extend_from_slice(&fpdu[at..]);
-        let crc = self.params.is_some_and(|p| p.crc);
-        let crc = crc.then(|| Crc::new().update(crc32c, &marked));
-        // The pad is in `marked` already, so ask for a trailer without one.
-        let trailer = Trailer::new(2, crc, crc32c);
-        self.out.extend(&marked);
-        self.out.extend(trailer.as_bytes());
+        self.complete();
+    }
+
+    fn fail(&mut self, token: Token, fault: Fault) -> bool {
+        let told = self.sends.get_mut().order.fail(token, fault);
+        self.complete();
+        told
+    }
+
+    fn fail_new(&mut self, work: u64, fault: Fault) -> bool {
+        let token = self.sends.get_mut().order.push(work).expect("room");
+        self.fail(token, fault)
+    }
+
+    fn invalidate(&mut self, _stag: Stag) -> Result<(), Fault> {
+        unreachable!("no such request is posted");
+    }
+
+    fn register(&mut self, (): &()) -> Result<(), Fault> {
+        unreachable!("no such request is posted");
+    }
+
+    fn bind(&mut self, (): &()) -> Result<(), Fault> {
+        unreachable!("no such request is posted");
+    }
+
+    fn open_request(&mut self) -> Result<(), OpenError> {
+        Ok(())
+    }
+
+    fn open_source(&mut self, request: &ReadRequest) -> Result<(), TermError> {
+        let region = self.regions.get(&request.source_stag.0);
+        let region = region.ok_or(TermError::RemoteStag)?;
+        let range = range_of(region, request.source_to, request.len);
+        self.source = region.bytes[range.ok_or(TermError::RemoteBounds)?].to_vec();
+        Ok(())
+    }
+
+    fn close(&mut self) {}
+
+    fn payload(
+        &self,
+        offset: u32,
+        len: u32,
+        writer: &mut Writer<'_, Pipe>,
+    ) -> Result<(), PayloadError> {
+        Ok(writer.put(&self.source[offset as usize..][..len as usize])?)
+    }
+
+    fn heard_of_peer(&self) -> bool {
+        self.heard
+    }
+
+    fn finish(&mut self, _link: &mut Pipe, _has_spoken: bool) {
+        self.fin |= self.wants_fin;
     }
 }

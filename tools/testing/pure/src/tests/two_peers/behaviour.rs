@@ -20,7 +20,7 @@ fn t_24_responder_waits() {
     b.post(0, send(b"first?"), false);
     a.post_recv(10);
     settle(&mut a, &mut b);
-    assert!(a.received.is_empty() && b.completions.is_empty() && b.established);
+    assert!(a.received.is_empty() && b.completions().is_empty() && b.established);
     b.post_recv(10);
     a.post(0, send(b"you first"), false);
     settle(&mut a, &mut b);
@@ -57,12 +57,12 @@ fn x_enh_19_peer_to_peer() {
         settle(&mut a, &mut b);
         assert!(b.established);
         assert_eq!(a.received[0].data, b"hi");
-        assert!(a.completions.is_empty() && b.received.is_empty());
+        assert!(a.completions().is_empty() && b.received.is_empty());
         assert!(a.is_idle() && b.is_idle());
         a.post(5, send(b"ho"), false);
         settle(&mut a, &mut b);
         assert_eq!(
-            (a.completions.len(), &b.received[0].data[..]),
+            (a.completions().len(), &b.received[0].data[..]),
             (1, &b"ho"[..])
         );
     }
@@ -79,10 +79,10 @@ fn t_8_bad_crc_places_nothing() {
         let data = vec![0xff; 44];
         a.post(0, Wr::Write { data, stag, to }, false);
         a.transmit(10);
-        assert_eq!(a.out.len(), 64);
-        a.out[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(a.out().len(), 64);
+        a.out()[bit / 8] ^= 1 << (bit % 8);
         settle(&mut a, &mut b);
-        assert!(b.regions[&TARGET.0].bytes.iter().all(|&x| x == 0));
+        assert!(b.region(TARGET).bytes.iter().all(|&x| x == 0));
         // The responder had not received anything: no FPDU, so no Terminate either (T-24).
         assert!(b.reset && b.sent_terminate.is_none());
         assert_eq!(b.state, State::Error);
@@ -92,11 +92,11 @@ fn t_8_bad_crc_places_nothing() {
     settle(&mut a, &mut b);
     a.post(0, write_octet(2), false);
     a.transmit(1);
-    *a.out.back_mut().unwrap() ^= 1;
+    *a.out().back_mut().unwrap() ^= 1;
     settle(&mut a, &mut b);
     assert_eq!(b.sent_terminate, Some(TermError::MpaCrc));
     assert_eq!(a.got_terminate, Some(0x2002));
-    assert_eq!(b.regions[&TARGET.0].bytes[0], 1);
+    assert_eq!(b.region(TARGET).bytes[0], 1);
 }
 
 /// M-MPA-3: with CRC off any value of the field is accepted.
@@ -106,9 +106,9 @@ fn m_mpa_3_crc_off() {
     settle(&mut a, &mut b);
     a.post(0, write_octet(1), false);
     a.transmit(1);
-    *a.out.back_mut().unwrap() ^= 0x5a;
+    *a.out().back_mut().unwrap() ^= 0x5a;
     settle(&mut a, &mut b);
-    assert_eq!(b.regions[&TARGET.0].bytes[0], 1);
+    assert_eq!(b.region(TARGET).bytes[0], 1);
 }
 
 /// P-RDMAP-17, P-RDMAP-20, P-RDMAP-23, V-TM-1: an error at the sink; the Terminate is the last
@@ -130,8 +130,8 @@ fn p_rdmap_17_error_and_flush() {
     assert_eq!(b.sent_terminate, Some(TermError::TaggedBounds));
     assert_eq!((a.got_terminate, a.sent_terminate), (Some(0x1101), None));
     assert_eq!((a.state, b.state), (State::Terminate, State::Terminate));
-    assert!(a.fin && b.fin && !a.reset && !b.reset);
-    let target = &b.regions[&TARGET.0].bytes;
+    assert!(a.fin() && b.fin() && !a.reset && !b.reset);
+    let target = &b.region(TARGET).bytes;
     assert!(target[..3000].iter().all(|&x| x == 1));
     assert!(target[3000..].iter().all(|&x| x == 0));
     for peer in [&mut a, &mut b] {
@@ -139,8 +139,8 @@ fn p_rdmap_17_error_and_flush() {
         peer.closed();
         assert_eq!((peer.state, peer.closes), (State::Error, 1));
     }
-    assert_eq!(a.completions.len(), 3);
-    assert_eq!(b.completions, [(0, Status::Flushed)]);
+    assert_eq!(a.completions().len(), 3);
+    assert_eq!(b.completions(), [(0, Status::Flushed)]);
 }
 
 /// T-24, P-ERR-14: a first FPDU with the right CRC but wrong contents is answered.
@@ -152,7 +152,7 @@ fn t_24_terminate_for_the_first_fpdu() {
     a.post(0, Wr::Write { data, stag, to }, false);
     settle(&mut a, &mut b);
     assert_eq!(a.got_terminate, Some(0x1100));
-    assert!(!b.reset && b.fin);
+    assert!(!b.reset && b.fin());
 }
 
 /// P-ERR-10, P-ERR-13, P-ERR-19, P-ERR-25: the codes for what only the driver can check.
@@ -222,7 +222,7 @@ fn t_37_close() {
     a.post(0, write_octet(1), false);
     settle(&mut a, &mut b);
     a.disconnect();
-    assert!(a.fin && a.state == State::Closing);
+    assert!(a.fin() && a.state == State::Closing);
     b.peer_fin();
     assert_eq!((b.state, b.closes), (State::Idle, 1));
     a.peer_fin();
@@ -251,8 +251,11 @@ fn v_rd_3_no_read_resources() {
     assert_eq!(b.got_terminate, Some(0x0000));
     a.peer_fin();
     assert_eq!(
-        a.completions,
-        [(1, Status::Failed(1)), (2, Status::Flushed)]
+        a.completions(),
+        [
+            (1, Status::Failed(Fault::LocalOperation)),
+            (2, Status::Flushed)
+        ]
     );
 }
 
@@ -261,7 +264,7 @@ fn v_rd_3_no_read_resources() {
 fn m_mpa_14_markers_for_a_peer_that_asks() {
     let (mut a, mut b) = pair(config(1, true, false), config(2, true, false));
     deliver(&mut a, &mut b, usize::MAX);
-    b.out[16] |= 0x80;
+    b.out()[16] |= 0x80;
     deliver(&mut b, &mut a, usize::MAX);
     assert!(a.params.unwrap().send_markers);
     for id in 0..40 {
@@ -276,7 +279,7 @@ fn m_mpa_14_markers_for_a_peer_that_asks() {
         );
     }
     a.transmit(1000);
-    let marked: Vec<u8> = a.out.drain(..).collect();
+    let marked: Vec<u8> = a.out().drain(..).collect();
     let mut starts = Vec::new();
     // Strip the markers as RFC 5044 section 4.3 says, noting where FPDUs begin.
     let mut plain = Vec::new();
@@ -303,5 +306,5 @@ fn m_mpa_14_markers_for_a_peer_that_asks() {
     b.params.as_mut().unwrap().crc = false;
     b.receive(&plain);
     assert_eq!(b.state, State::Rts);
-    assert_eq!(b.regions[&TARGET.0].bytes[..3784], [39; 3784]);
+    assert_eq!(b.region(TARGET).bytes[..3784], [39; 3784]);
 }

@@ -7,6 +7,7 @@ mod behaviour;
 mod traffic;
 
 use crate::proto::conn::Config;
+use crate::proto::failure::Fault;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::Status;
 use crate::proto::state::State;
@@ -45,17 +46,17 @@ pub(super) fn region(bytes: Vec<u8>, remote_read: bool, remote_write: bool) -> R
 
 pub(super) fn add_regions(peer: &mut Peer, rng: &mut Rng, size: usize) {
     let source = rng.bytes(size);
-    peer.regions
+    peer.regions()
         .insert(TARGET.0, region(vec![0; size], false, true));
-    peer.regions.insert(SOURCE.0, region(source, true, false));
-    peer.regions
+    peer.regions().insert(SOURCE.0, region(source, true, false));
+    peer.regions()
         .insert(SINK.0, region(vec![0; size], false, false));
 }
 
 /// What one side must see in the end.
 #[derive(Default)]
 pub(super) struct Expect {
-    pub(super) completions: Vec<(u64, Status<u8>)>,
+    pub(super) completions: Vec<(u64, Status<Fault>)>,
     pub(super) received: Vec<Received>,
     pub(super) target: Vec<u8>,
     pub(super) sink: Vec<u8>,
@@ -65,22 +66,22 @@ pub(super) fn verify(peer: &Peer, want: &Expect, what: &str) {
     assert_eq!(peer.state, State::Rts, "{what}");
     assert_eq!(peer.sent_terminate, None, "{what}");
     // T-4, T-11: each once, in post order.
-    assert_eq!(peer.completions, want.completions, "{what}");
+    assert_eq!(peer.completions(), want.completions, "{what}");
     assert!(peer.received == want.received, "{what}: received");
     assert!(
-        peer.regions[&TARGET.0].bytes == want.target,
+        peer.region(TARGET).bytes == want.target,
         "{what}: target of Writes"
     );
     assert!(
-        peer.regions[&SINK.0].bytes == want.sink,
+        peer.region(SINK).bytes == want.sink,
         "{what}: sink of Reads"
     );
 }
 
 /// How a side gives its output to the other one.
 pub(super) fn deliver(from: &mut Peer, to: &mut Peer, n: usize) -> bool {
-    let n = n.min(from.out.len());
-    let chunk: Vec<u8> = from.out.drain(..n).collect();
+    let n = n.min(from.out().len());
+    let chunk: Vec<u8> = from.out().drain(..n).collect();
     to.receive(&chunk);
     n > 0
 }

@@ -31,7 +31,9 @@ fn post(
                 let solicited = rng.one_in(2);
                 let invalidate = rng.one_in(4).then(|| {
                     let stag = Stag(0x5000_0000 + (id as u32) * 256);
-                    other.regions.insert(stag.0, region(Vec::new(), true, true));
+                    other
+                        .regions()
+                        .insert(stag.0, region(Vec::new(), true, true));
                     stag
                 });
                 other.post_recv(len + rng.below(100));
@@ -64,7 +66,7 @@ fn post(
             }
             _ => {
                 let len = len.min(SIZE - sink_at);
-                let source = &other.regions[&SOURCE.0].bytes[at..at + len];
+                let source = &other.region(SOURCE).bytes[at..at + len];
                 own.sink[sink_at..sink_at + len].copy_from_slice(source);
                 let request = ReadRequest {
                     sink_stag: SINK,
@@ -134,7 +136,7 @@ fn random_traffic() {
                 };
                 deliver(x, y, n);
             }
-            let idle = a.out.is_empty() && b.out.is_empty() && a.is_idle() && b.is_idle();
+            let idle = a.out().is_empty() && b.out().is_empty() && a.is_idle() && b.is_idle();
             still = if idle { still + 1 } else { 0 };
         }
         let (ap, bp) = (a.params.unwrap(), b.params.unwrap());
@@ -191,7 +193,7 @@ fn script_side(x: &mut Peer, y: &mut Peer, own: &mut Expect, theirs: &mut Expect
         stag: TARGET,
         to: BASE + 3,
     };
-    own.sink[5..155].copy_from_slice(&y.regions[&SOURCE.0].bytes[100..250]);
+    own.sink[5..155].copy_from_slice(&y.region(SOURCE).bytes[100..250]);
     let read = Wr::Read(ReadRequest {
         sink_stag: SINK,
         sink_to: TaggedOffset(BASE + 5),
@@ -216,7 +218,7 @@ fn m_mpa_13_every_cut() {
         loop {
             a.transmit(100);
             b.transmit(100);
-            let (n, m) = (a.out.len(), b.out.len());
+            let (n, m) = (a.out().len(), b.out().len());
             if n + m == 0 {
                 break;
             }
@@ -263,7 +265,7 @@ fn run_with_cut(a: &mut Peer, b: &mut Peer, cut_a: bool, cut: usize) {
             } else {
                 (&mut *b, &mut *a)
             };
-            let n = x.out.len();
+            let n = x.out().len();
             if from_a == cut_a && seen < cut && seen + n > cut {
                 deliver(x, y, cut - seen);
                 seen = cut;

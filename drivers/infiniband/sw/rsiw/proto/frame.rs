@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Putting one FPDU into a batch: pieces in stream order, with markers and CRC (RFC 5044 section 4).
+//!
+//! The CRC is that of the octets in the batch: it is right whoever writes the sources meanwhile.
+//!
+//! Under the lock of the sender.
+#![forbid(unsafe_code)]
+
+use super::link::{
+    Broken,
+    Link,
+    Piece, //
+};
+use super::tx::Frame;
+use crate::wire::fpdu::{
+    pad_len,
+    CRC_LEN,
+    LEN_FIELD, //
+};
+use crate::wire::marker::{
+    FpduMarkers,
+    Marker,
+    Markers, //
+};
+
+/// Writes one FPDU into a batch that has room for it.
+pub(crate) struct Writer<'a, L: Link> {
+    link: &'a mut L,
+    /// Where the FPDU begins, if it is to have a CRC.
+    crc_from: Option<L::Mark>,
+    markers: Option<FpduMarkers>,
+    next: Option<Marker>,
+    /// Octets of the FPDU so far, without markers.
+    pos: u32,
+    /// The ULPDU_Length that it will have had to have.
+    ulpdu_len: u16,
+}
+
+impl<'a, L: Link> Writer<'a, L> {
+    /// Begins the FPDU of `frame`.
+    ///
+    /// # Errors
+    ///
+    /// There can be no such FPDU.
+    pub(super) fn new(
+        link: &'a mut L,
+        frame: &Frame,
+        crc: bool,
+        markers: Option<&mut Markers>,
+    ) -> Result<Self, Broken> {
+        let len = u32::try_from(frame.fpdu_len).map_err(|_| Broken)?;
+        let mut markers = markers.map(|m| m.next_fpdu(len));
+        Ok(Self {
+            crc_from: crc.then(|| link.mark()),
+            link,
+            next: markers.as_mut().and_then(Iterator::next),
+            markers,
+            pos: 0,
+            ulpdu_len: frame.ulpdu_len,
+        })
+    }
+
+    /// Octets until the next marker is due, if that is before `len` octets from here.
+    fn until_marker(&self, len: u32) -> Option<u32> {
+        let marker = self.next.as_ref()?;
+        marker.at.checked_sub(self.pos).filter(|n| *n < len)
+    }
+
+    fn put_marker(&mut self) -> Result<(), Broken> {
+        if let Some(marker) = self.next.take() {
+            self.link.put(&marker.bytes)?;
+            self.next = self.markers.as_mut().and_then(Iterator::next);
+        }
+        Ok(())
+    }
+
+    /// Adds a copy of `piece`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the batch.
+    pub(crate) fn put<P: Piece<L>>(&mut self, mut piece: P) -> Result<(), Broken> {
+        while let Some(n) = self.until_marker(piece.len()) {
+            let front = piece.sub(0, n).ok_or(Broken)?;
+            let rest = piece.len().checked_sub(n).ok_or(Broken)?;
+            piece = piece.sub(n, rest).ok_or(Broken)?;
+            self.put_whole(&front)?;
+            self.put_marker()?;
+        }
+        self.put_whole(&piece)
+    }
+
+    fn put_whole<P: Piece<L>>(&mut self, piece: &P) -> Result<(), Broken> {
+        self.pos = self.pos.checked_add(piece.len()).ok_or(Broken)?;
+        piece.put(self.link)
+    }
+
+    /// Ends the FPDU with pad and CRC field.
+    ///
+    /// # Errors
+    ///
+    /// It has not as many octets as its header says, or those of the batch.
+    pub(super) fn finish(mut self) -> Result<(), Broken> {
+        let len = usize::from(self.ulpdu_len).checked_add(LEN_FIELD);
+        if len.and_then(|len| u32::try_from(len).ok()) != Some(self.pos) {
+            return Err(Broken);
+        }
+        let zeros: &[u8] = &[0; 3];
+        let pad = zeros.get(..pad_len(self.ulpdu_len)).ok_or(Broken)?;
+        self.put(pad)?;
+        // A marker right in front of the CRC field belongs to this FPDU and its CRC.
+        if self.until_marker(1).is_some() {
+            self.put_marker()?;
+        }
+        let field = match self.crc_from {
+            Some(from) => self.link.crc_since(from)?.to_wire(),
+            None => [0; CRC_LEN],
+        };
+        self.link.put(&field)
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a sender needs of TCP: a batch of octets that are put together, and handed over in one go.
+//!
+//! Under the lock of the sender.
+#![forbid(unsafe_code)]
+
+use crate::wire::fpdu::Crc;
+
+/// How a batch is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SendFlags {
+    /// More follows at once: TCP may hold back a last, short segment.
+    pub(crate) more: bool,
+    /// Nothing that follows shares a segment with the end of this batch.
+    pub(crate) eor: bool,
+    /// The same for what was sent before this batch, as far as TCP has not sent it yet.
+    pub(crate) cut: bool,
+}
+
+/// The batch has not taken what there was room for, or has lost count: a defect of this side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+/// TCP does not send any more. Whoever says so has ended the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused;
+
+/// TCP, and a batch in front of it. Each octet is copied once, so that a CRC is that of what is sent,
+/// whoever changes the sources meanwhile.
+pub(crate) trait Link {
+    /// A place in the batch, until something behind it has left.
+    type Mark: Copy;
+
+    /// Octets of a segment (EMSS).
+    fn segment_size(&self) -> u32;
+
+    /// Octets that TCP would take now.
+    fn space(&self) -> usize;
+
+    /// Octets in the batch that are left to send.
+    fn len(&self) -> usize;
+
+    /// Whether nothing is left to send.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes room for `len` more octets. Returns whether there is.
+    fn reserve(&mut self, len: u32) -> bool;
+
+    /// The place of the next octet.
+    fn mark(&self) -> Self::Mark;
+
+    /// Forgets the octets from `mark` on.
+    ///
+    /// # Errors
+    ///
+    /// Something behind `mark` has left; nothing has changed.
+    fn truncate(&mut self, mark: Self::Mark) -> Result<(), Broken>;
+
+    /// Forgets all octets.
+    fn clear(&mut self);
+
+    /// Adds a copy of `octets`, for which there is room.
+    ///
+    /// # Errors
+    ///
+    /// There is none; some may have been added.
+    fn put(&mut self, octets: &[u8]) -> Result<(), Broken>;
+
+    /// The CRC of the octets from `mark` on.
+    ///
+    /// # Errors
+    ///
+    /// Something behind `mark` has left.
+    fn crc_since(&self, mark: Self::Mark) -> Result<Crc, Broken>;
+
+    /// Hands as much of the batch to TCP as TCP takes.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot go on, and the batch not be sent.
+    fn send(&mut self, how: SendFlags) -> Result<(), Refused>;
+}
+
+/// A stretch of memory to be sent over `L`.
+pub(crate) trait Piece<L>: Sized {
+    /// Octets.
+    fn len(&self) -> u32;
+
+    /// The `len` octets from `at` on, if they are inside.
+    fn sub(&self, at: u32, len: u32) -> Option<Self>;
+
+    /// Adds a copy to the batch, which has room for it.
+    ///
+    /// # Errors
+    ///
+    /// It has none.
+    fn put(&self, link: &mut L) -> Result<(), Broken>;
+}
+
+impl<L: Link> Piece<L> for &[u8] {
+    fn len(&self) -> u32 {
+        // A payload is shorter; what is not does not fit its FPDU.
+        u32::try_from(<[u8]>::len(self)).unwrap_or(u32::MAX)
+    }
+
+    fn sub(&self, at: u32, len: u32) -> Option<Self> {
+        let at = usize::try_from(at).ok()?;
+        let end = at.checked_add(usize::try_from(len).ok()?)?;
+        self.get(at..end)
+    }
+
+    fn put(&self, link: &mut L) -> Result<(), Broken> {
+        link.put(self)
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests of the send queue, validated (draft-hilland-rddp-verbs section 8.1).
+//!
+//! Any context.
+#![forbid(unsafe_code)]
+
+use super::failure::Fault;
+use super::tx::Class;
+use crate::wire::ddp::{
+    Stag,
+    TaggedOffset, //
+};
+
+/// What a request does. `R` is a fast registration, `B` the bind of a window: these concern this side
+/// only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operation<R, B> {
+    /// Send, perhaps invalidating an STag of the peer.
+    Send {
+        /// The STag.
+        invalidate: Option<Stag>,
+    },
+    /// RDMA Write.
+    Write {
+        /// Sink.
+        stag: Stag,
+        /// Offset in the sink.
+        to: TaggedOffset,
+    },
+    /// RDMA Read into the first element.
+    Read {
+        /// Source.
+        stag: Stag,
+        /// Offset in the source.
+        to: TaggedOffset,
+        /// The sink is invalidated afterwards.
+        invalidate: bool,
+    },
+    /// Local invalidation.
+    Invalidate {
+        /// What.
+        stag: Stag,
+    },
+    /// Fast registration.
+    Register(R),
+    /// Bind of a memory window.
+    Bind(B),
+}
+
+/// A validated request. `W` is what is needed to complete it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<W, R, B> {
+    /// For its completion.
+    pub(crate) work: W,
+    /// What to do.
+    pub(crate) operation: Operation<R, B>,
+    /// The peer is to raise an event.
+    pub(crate) solicited: bool,
+    /// Earlier Reads must be complete first.
+    pub(crate) fence: bool,
+    /// Octets of the message.
+    pub(crate) len: u32,
+    /// The octets came with the request, instead of the names of memory.
+    pub(crate) is_inline: bool,
+}
+
+/// A request that cannot be carried out (V-WC-3, V-WC-21).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BadRequest<W> {
+    /// For its completion.
+    pub(crate) work: W,
+    /// What is wrong.
+    pub(crate) fault: Fault,
+}
+
+/// The memory that the response to a Read goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sink {
+    /// Its STag.
+    pub(crate) stag: Stag,
+    /// Its first octet.
+    pub(crate) to: TaggedOffset,
+    /// How many octets.
+    pub(crate) len: u32,
+}
+
+impl<R, B> Operation<R, B> {
+    /// The class by which fences and ORD hold a request back.
+    pub(crate) const fn class(&self) -> Class {
+        match self {
+            Operation::Read { .. } => Class::Read,
+            Operation::Invalidate { .. } => Class::Invalidate,
+            Operation::Register(_) | Operation::Bind(_) => Class::Register,
+            Operation::Send { .. } | Operation::Write { .. } => Class::Transfer,
+        }
+    }
+
+    /// Whether it takes memory back that requests in front of it may still be read from.
+    pub(crate) const fn takes_back(&self) -> bool {
+        matches!(self, Operation::Invalidate { .. } | Operation::Bind(_))
+    }
+}

@@ -1,0 +1,677 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sending half of a connection: requests and Read Responses into batches of FPDUs, batches into
+//! TCP (RFC 5040 section 5, RFC 5041 section 5, RFC 5044 sections 4 and 5).
+//!
+//! As many FPDUs as fit are copied into a batch and handed to TCP in one call: the consumer's memory
+//! is free again when its request completes (T-19), and no region is kept from its owner while the
+//! peer is awaited (T-20). Read Responses have their own way out (T-47); they take turns with the
+//! send queue, message by message.
+//!
+//! Under the lock of the sender. Nothing here waits: what TCP does not take stays in the batch until
+//! there is space.
+#![forbid(unsafe_code)]
+
+mod start;
+
+use self::start::{
+    next_request,
+    Next,
+    Now, //
+};
+use super::failure::{
+    Failure,
+    Fault, //
+};
+use super::frame::Writer;
+use super::link::{
+    Broken,
+    Link,
+    Refused,
+    SendFlags, //
+};
+use super::order::{
+    Record,
+    Token, //
+};
+use super::reads::{
+    Irq,
+    IrqEntry,
+    OrqEntry,
+    Purpose, //
+};
+use super::request::{
+    BadRequest,
+    Request,
+    Sink, //
+};
+use super::sends::Sends;
+use super::state::State;
+use super::tx::{
+    self,
+    Kind,
+    Message,
+    Packer,
+    Rtr,
+    Tx,
+    MAX_HEADER,
+    TERMINATE_HEADER, //
+};
+use crate::proto::conn::Params;
+use crate::wire::ddp::Stag;
+use crate::wire::fpdu::mulpdu;
+use crate::wire::marker::Markers;
+use crate::wire::rdmap::ReadRequest;
+use crate::wire::terminate::{
+    TermError,
+    Terminate, //
+};
+use core::ops::DerefMut;
+
+/// Octets of a batch, where that many fit into the socket. The last FPDU may go beyond it.
+pub(crate) const BATCH_OCTETS: usize = 128 * 1024;
+/// Requests that may end with one batch.
+const BATCH_ENDS: usize = 128;
+/// Octets that one caller sends before it leaves the rest to others.
+const BUDGET: usize = 1024 * 1024;
+
+/// A payload could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PayloadError {
+    /// The memory is not there: the kernel's own, which its owner names without having it.
+    NoMemory,
+    /// The surroundings have lost count.
+    Broken,
+}
+
+impl From<Broken> for PayloadError {
+    fn from(Broken: Broken) -> Self {
+        PayloadError::Broken
+    }
+}
+
+/// The memory of a request could not be opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OpenError {
+    /// Its completion has to say so.
+    Fault(Fault),
+    /// The surroundings have lost count.
+    Defect(&'static str),
+}
+
+/// What a sender needs of its surroundings, which send over `L`.
+pub(crate) trait Env<L: Link> {
+    /// What is needed to complete a request.
+    type Work: Copy;
+    /// A fast registration.
+    type Registration: Copy;
+    /// A bind of a window.
+    type Binding: Copy;
+    /// Storage of [`Sends::order`].
+    type Records: DerefMut<Target = [Record<Self::Work, Fault>]>;
+    /// Storage of [`Sends::orq`].
+    type Outbound: DerefMut<Target = [OrqEntry]>;
+    /// Storage of the peer's Reads.
+    type Inbound: DerefMut<Target = [IrqEntry]>;
+
+    /// The oldest request of the send queue, which stays there. The environment keeps the names of its
+    /// memory, or its octets, until it is asked for another, for what [`Env::open_request`] and
+    /// [`Env::payload`] say.
+    fn peek(&mut self) -> Option<Peeked<L, Self>>;
+
+    /// Takes the oldest request out, so that its slot is free.
+    fn consume(&mut self);
+
+    /// The first element of the request that was peeked at.
+    fn sink(&self) -> Option<Sink>;
+
+    /// Whether this side may write all of `sink`, which is not empty (T-22).
+    fn may_write(&self, sink: &Sink) -> bool;
+
+    /// Calls `f` with the requests under way, locked.
+    fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R;
+
+    /// Calls `f` with the peer's Reads, locked.
+    fn with_irq<R>(&self, f: impl FnOnce(&mut Irq<Self::Inbound>) -> R) -> R;
+
+    /// TCP has all of these requests: completes what is due.
+    fn done(&mut self, tokens: &[Token]);
+
+    /// A request under way failed. Returns whether its completion tells so (T-33).
+    fn fail(&mut self, token: Token, fault: Fault) -> bool;
+
+    /// A request failed before it began. Returns whether its completion tells so.
+    fn fail_new(&mut self, work: Self::Work, fault: Fault) -> bool;
+
+    /// Invalidates an STag (V-INV). When this returns, nobody uses its memory.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    fn invalidate(&mut self, stag: Stag) -> Result<(), Fault>;
+
+    /// Carries out a fast registration (V-MR-17, V-MR-18).
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    fn register(&mut self, registration: &Self::Registration) -> Result<(), Fault>;
+
+    /// Carries out a bind of a window (V-MW-2, V-MW-4).
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    fn bind(&mut self, binding: &Self::Binding) -> Result<(), Fault>;
+
+    /// Checks that the memory of the current request may be read, and keeps it readable.
+    ///
+    /// # Errors
+    ///
+    /// It may not.
+    fn open_request(&mut self) -> Result<(), OpenError>;
+
+    /// The same for the source of a Read of the peer, which is not empty.
+    ///
+    /// # Errors
+    ///
+    /// How the peer is told.
+    fn open_source(&mut self, request: &ReadRequest) -> Result<(), TermError>;
+
+    /// Lets go of memory that was opened.
+    fn close(&mut self);
+
+    /// Writes `len` octets of the current message, which is open, from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// They could not be read or written.
+    fn payload(
+        &self,
+        offset: u32,
+        len: u32,
+        writer: &mut Writer<'_, L>,
+    ) -> Result<(), PayloadError>;
+
+    /// Whether the peer has sent an FPDU.
+    fn heard_of_peer(&self) -> bool;
+
+    /// TCP has all that is to be sent in front of a FIN, if there is to be one; `has_spoken` says
+    /// whether there is something among it that the peer is to have first.
+    fn finish(&mut self, link: &mut L, has_spoken: bool);
+}
+
+/// A request as [`Env::peek`] finds it.
+pub(crate) type Peeked<L, E> = Result<
+    Request<<E as Env<L>>::Work, <E as Env<L>>::Registration, <E as Env<L>>::Binding>,
+    BadRequest<<E as Env<L>>::Work>,
+>;
+
+/// Where a message comes from.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    /// A request of the send queue, which ends when TCP has all of it.
+    Request(Token),
+    /// A Read of the peer.
+    Response(IrqEntry),
+    /// Headers only.
+    Bare,
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    message: Message,
+    origin: Origin,
+}
+
+/// The requests whose last octet is in the batch.
+#[derive(Debug)]
+struct Ends {
+    tokens: [Token; BATCH_ENDS],
+    len: usize,
+}
+
+impl Ends {
+    const fn new() -> Self {
+        Self {
+            tokens: [Token(0); BATCH_ENDS],
+            len: 0,
+        }
+    }
+
+    const fn is_full(&self) -> bool {
+        self.len >= BATCH_ENDS
+    }
+
+    /// Adds one. Returns whether there was room.
+    fn push(&mut self, token: Token) -> bool {
+        let Some(slot) = self.tokens.get_mut(self.len) else {
+            return false;
+        };
+        *slot = token;
+        self.len = self.len.saturating_add(1);
+        true
+    }
+
+    fn tokens(&self) -> &[Token] {
+        self.tokens.get(..self.len).unwrap_or(&self.tokens)
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+    }
+}
+
+/// Why [`Sender::run`] came back.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// There is nothing to send, or no space for it.
+    Idle,
+    /// There is more to send; come back later.
+    Again,
+    /// A request or a response failed.
+    Failed(Failure),
+}
+
+/// The sending half of a connection.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    flags: SendFlags,
+    ends: Ends,
+    current: Option<Current>,
+    /// The memory of the current message is open.
+    is_open: bool,
+    tx: Tx,
+    packer: Packer,
+    markers: Option<Markers>,
+    emss: u32,
+    mulpdu: u16,
+    crc: bool,
+    rtr: Option<Rtr>,
+    /// Responder: nothing may be sent before the first FPDU came in (T-24).
+    wait_for_fpdu: bool,
+    /// The send queue has the next turn.
+    sq_turn: bool,
+    terminate: Option<Terminate>,
+    /// Something was sent that the peer is to have before the FIN: more than set-up takes, and Read
+    /// Requests, which are answered.
+    has_spoken: bool,
+    /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
+    refused: bool,
+}
+
+impl Sender {
+    /// For a new connection, whose TCP has segments of `emss` octets.
+    pub(crate) fn new(params: &Params, emss: u32) -> Self {
+        Self {
+            flags: SendFlags::default(),
+            ends: Ends::new(),
+            current: None,
+            is_open: false,
+            tx: Tx::new(),
+            packer: Packer::new(emss),
+            markers: params.send_markers.then(Markers::new),
+            emss,
+            mulpdu: mulpdu(emss, params.send_markers),
+            crc: params.crc,
+            rtr: params.send_rtr,
+            wait_for_fpdu: params.wait_for_fpdu,
+            sq_turn: true,
+            terminate: None,
+            has_spoken: false,
+            refused: false,
+        }
+    }
+
+    /// Whether a message is on its way, the batch aside.
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.current.is_some() || self.refused
+    }
+
+    /// Whether this side may send: a responder must have heard of its peer first.
+    pub(crate) const fn may_send(&self, heard_of_peer: bool) -> bool {
+        !self.wait_for_fpdu || heard_of_peer
+    }
+
+    /// Sends a Terminate behind what TCP has or the batch holds.
+    pub(crate) fn set_terminate(&mut self, failure: &Failure) {
+        self.terminate = Some(Terminate {
+            error: failure.error,
+            quote: failure.quote,
+        });
+    }
+
+    /// Sends what there is to send, as `state` allows.
+    pub(crate) fn run<L, E>(&mut self, env: &mut E, link: &mut L, state: State) -> Outcome
+    where
+        L: Link,
+        E: Env<L>,
+    {
+        let outcome = self.send(env, link, state);
+        // No region may be kept from its owner while the peer is awaited (T-20), nor while the caller
+        // waits for the owner.
+        self.close(env);
+        outcome
+    }
+
+    fn close<L: Link, E: Env<L>>(&mut self, env: &mut E) {
+        if core::mem::take(&mut self.is_open) {
+            env.close();
+        }
+    }
+
+    fn send<L, E>(&mut self, env: &mut E, link: &mut L, state: State) -> Outcome
+    where
+        L: Link,
+        E: Env<L>,
+    {
+        let mut budget = BUDGET;
+        loop {
+            if !self.flush(env, link) {
+                return Outcome::Idle;
+            }
+            if let Some(message) = self.terminate.take() {
+                if self.put_terminate(link, &message).is_ok() {
+                    continue;
+                }
+            }
+            env.finish(link, self.has_spoken);
+            if !state.sends() {
+                return Outcome::Idle;
+            }
+            if budget == 0 {
+                return Outcome::Again;
+            }
+            let filled = self.fill(env, link);
+            budget = budget.saturating_sub(link.len());
+            if let Err(failure) = filled {
+                // The segments in front of the bad one go out (V-TM-1).
+                self.flush(env, link);
+                self.close(env);
+                self.current = None;
+                return Outcome::Failed(failure);
+            }
+            if link.is_empty() {
+                return Outcome::Idle;
+            }
+        }
+    }
+
+    /// Hands the batch to TCP. Returns whether TCP took all of it.
+    fn flush<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> bool {
+        if self.refused {
+            return false;
+        }
+        if !link.is_empty() {
+            match link.send(self.flags) {
+                Ok(()) => self.flags = SendFlags::default(),
+                // FPDUs are whole without those of the batch, so that the peer would not miss them. The
+                // end of the connection is told by TCP, and the requests are flushed then.
+                Err(Refused) => {
+                    self.refused = true;
+                    link.clear();
+                    self.ends.clear();
+                    return false;
+                }
+            }
+            if !link.is_empty() {
+                return false;
+            }
+        }
+        if !self.ends.tokens().is_empty() {
+            env.done(self.ends.tokens());
+            self.ends.clear();
+        }
+        true
+    }
+
+    /// Octets of the stream that the FPDU of `frame` takes now, with markers.
+    fn octets(&self, frame: &tx::Frame) -> Result<u32, Broken> {
+        let len = u32::try_from(frame.fpdu_len).map_err(|_| Broken)?;
+        let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
+        len.checked_add(overhead).ok_or(Broken)
+    }
+
+    fn put_terminate<L: Link>(&mut self, link: &mut L, message: &Terminate) -> Result<(), Broken> {
+        self.has_spoken = true;
+        let mut header = [0; TERMINATE_HEADER];
+        let frame = tx::terminate(message, &mut header);
+        let octets = header.get(..frame.header_len).ok_or(Broken)?;
+        let len = self.octets(&frame)?;
+        if !link.reserve(len) {
+            return Err(Broken);
+        }
+        self.flags.cut = self.packer.push(len);
+        let before = link.mark();
+        let mut writer = Writer::new(link, &frame, self.crc, self.markers.as_mut())?;
+        let written = writer.put(octets).and_then(|()| writer.finish());
+        if written.is_err() {
+            link.truncate(before)?;
+        }
+        written
+    }
+
+    /// Puts FPDUs into the empty batch, as many as are ready and fit.
+    fn fill<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> Result<(), Failure> {
+        let emss = link.segment_size();
+        if emss != self.emss {
+            self.emss = emss;
+            self.packer.set_emss(emss);
+            self.mulpdu = mulpdu(emss, self.markers.is_some());
+        }
+        let limit = link.space().min(BATCH_OCTETS);
+        while link.is_empty() || link.len() < limit {
+            if self.current.is_none() {
+                if self.ends.is_full() {
+                    break;
+                }
+                self.current = self.next_message(env, link)?;
+            }
+            let Some(mut current) = self.current else {
+                break;
+            };
+            let fits = self.put_fpdu(env, link, &mut current)?;
+            self.current = Some(current);
+            if !fits {
+                self.flags.more = !self.flags.cut;
+                break;
+            }
+            if current.message.is_done() {
+                self.current = None;
+                self.close(env);
+                self.end_message(env, &current)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the memory of a message.
+    fn open<L: Link, E: Env<L>>(&mut self, env: &mut E, current: &Current) -> Result<(), Failure> {
+        match &current.origin {
+            Origin::Request(token) => env.open_request().map_err(|error| match error {
+                OpenError::Fault(fault) => Failure::of_request(env.fail(*token, fault)),
+                OpenError::Defect(what) => Failure::defect(what),
+            })?,
+            Origin::Response(entry) if entry.request.len > 0 => {
+                env.open_source(&entry.request).map_err(|error| Failure {
+                    quote: Some(entry.quote(current.message.sent())),
+                    ..error.into()
+                })?;
+            }
+            Origin::Response(_) | Origin::Bare => {}
+        }
+        self.is_open = true;
+        Ok(())
+    }
+
+    /// Puts the next FPDU of a message into the batch. Returns whether it fits.
+    fn put_fpdu<L, E>(
+        &mut self,
+        env: &mut E,
+        link: &mut L,
+        current: &mut Current,
+    ) -> Result<bool, Failure>
+    where
+        L: Link,
+        E: Env<L>,
+    {
+        if !self.is_open {
+            self.open(env, current)?;
+        }
+        let mut message = current.message;
+        let mut header = [0; MAX_HEADER];
+        let Some(frame) = message.next(self.mulpdu, &mut header) else {
+            return Err(Failure::defect("a message has no FPDU"));
+        };
+        let octets = header.get(..frame.header_len);
+        let octets = octets.ok_or(Failure::defect("a header is too long"))?;
+        let len = self.octets(&frame);
+        let len = len.map_err(|Broken| Failure::defect("an FPDU is too long"))?;
+        if !link.reserve(len) {
+            if link.is_empty() {
+                return Err(TermError::LocalCatastrophic.into());
+            }
+            return Ok(false);
+        }
+        let mut packer = self.packer;
+        if packer.push(len) {
+            if !link.is_empty() {
+                // The batch ends its TCP segment; this FPDU begins the next.
+                self.packer.end_record();
+                self.flags.eor = true;
+                return Ok(false);
+            }
+            self.flags.cut = true;
+        }
+        let before = (link.mark(), self.markers);
+        let writer = Writer::new(link, &frame, self.crc, self.markers.as_mut());
+        let written = writer.map_err(PayloadError::from).and_then(|mut writer| {
+            writer.put(octets)?;
+            if frame.payload > 0 {
+                env.payload(frame.offset, frame.payload.into(), &mut writer)?;
+            }
+            Ok(writer.finish()?)
+        });
+        if let Err(error) = written {
+            // What is in front of it, and a Terminate, can go out.
+            if link.truncate(before.0).is_err() {
+                // Nothing of it, then, nor do its requests complete.
+                link.clear();
+                self.ends.clear();
+            }
+            self.markers = before.1;
+            return Err(match error {
+                PayloadError::NoMemory => TermError::LocalCatastrophic.into(),
+                PayloadError::Broken => Failure::defect("an FPDU is not what its header says"),
+            });
+        }
+        self.packer = packer;
+        current.message = message;
+        Ok(true)
+    }
+
+    /// All of a message is in the batch.
+    fn end_message<L, E>(&mut self, env: &mut E, current: &Current) -> Result<(), Failure>
+    where
+        L: Link,
+        E: Env<L>,
+    {
+        self.has_spoken |= !matches!(current.origin, Origin::Bare);
+        match &current.origin {
+            Origin::Request(token) => {
+                if !self.ends.push(*token) {
+                    return Err(Failure::defect("a batch ends too many requests"));
+                }
+            }
+            // The slot is free before the peer can have the response and send its next request.
+            Origin::Response(_) => {
+                let answered = env.with_irq(Irq::pop);
+                answered.ok_or(Failure::defect("a Read that is answered was not there"))?;
+            }
+            Origin::Bare => {}
+        }
+        Ok(())
+    }
+
+    /// Chooses what to send next.
+    fn next_message<L, E>(&mut self, env: &mut E, link: &L) -> Result<Option<Current>, Failure>
+    where
+        L: Link,
+        E: Env<L>,
+    {
+        if let Some(rtr) = self.rtr.take() {
+            return self.ready_to_receive(env, rtr).map(Some);
+        }
+        let sq_first = self.sq_turn;
+        self.sq_turn = !sq_first;
+        if sq_first {
+            match self.next_request(env, link)? {
+                Next::Message(current) => return Ok(Some(current)),
+                Next::Nothing => {}
+                // Another response in the same batch, and another, could go on for ever.
+                Next::AfterFlush => return Ok(None),
+            }
+        }
+        if let Some(response) = self.next_response(env) {
+            return Ok(Some(response));
+        }
+        if sq_first {
+            return Ok(None);
+        }
+        Ok(match self.next_request(env, link)? {
+            Next::Message(current) => Some(current),
+            Next::Nothing | Next::AfterFlush => None,
+        })
+    }
+
+    /// The oldest request of the send queue, if it may start.
+    fn next_request<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &L) -> Result<Next, Failure> {
+        let now = Now {
+            is_flushed: link.is_empty(),
+            may_send: self.may_send(env.heard_of_peer()),
+        };
+        let next = next_request(env, &mut self.tx, &now)?;
+        if matches!(next, Next::AfterFlush) {
+            // It is the first thing to be looked at with the next batch.
+            self.sq_turn = true;
+        }
+        Ok(next)
+    }
+
+    /// The first message of a peer-to-peer connection (RFC 6581 section 9.2).
+    fn ready_to_receive<L: Link, E: Env<L>>(
+        &mut self,
+        env: &E,
+        rtr: Rtr,
+    ) -> Result<Current, Failure> {
+        let kind = rtr.kind();
+        if let Kind::ReadRequest(request) = kind {
+            let entry = OrqEntry {
+                sink_stag: request.sink_stag,
+                sink_to: request.sink_to,
+                purpose: Purpose::ReadyToReceive,
+                ..OrqEntry::default()
+            };
+            let pushed = env.with_sends(|sends| sends.orq.push(entry));
+            pushed.map_err(|_| TermError::LocalCatastrophic)?;
+        }
+        Ok(Current {
+            message: self.tx.message(kind, 0),
+            origin: Origin::Bare,
+        })
+    }
+
+    /// The answer to the peer's oldest Read.
+    fn next_response<L: Link, E: Env<L>>(&mut self, env: &E) -> Option<Current> {
+        let entry = env.with_irq(|irq| irq.front())?;
+        let kind = Kind::ReadResponse {
+            stag: entry.request.sink_stag,
+            to: entry.request.sink_to,
+        };
+        Some(Current {
+            message: self.tx.message(kind, entry.request.len),
+            origin: Origin::Response(entry),
+        })
+    }
+}

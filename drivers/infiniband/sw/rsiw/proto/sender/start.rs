@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Starting the requests of the send queue: fences, ORD, and what is wrong with them from the start
+//! (RFC 5040 section 5.4 and draft-hilland-rddp-verbs section 8.2.2: V-FNC, V-RD, V-WC).
+//!
+//! Under the lock of the sender.
+#![forbid(unsafe_code)]
+
+use super::{
+    Current,
+    Env,
+    Origin, //
+};
+use crate::proto::failure::{
+    Failure,
+    Fault, //
+};
+use crate::proto::link::Link;
+use crate::proto::order::{
+    Record,
+    Token, //
+};
+use crate::proto::reads::{
+    OrqEntry,
+    Purpose, //
+};
+use crate::proto::request::{
+    BadRequest,
+    Operation,
+    Request,
+    Sink, //
+};
+use crate::proto::sends::Sends;
+use crate::proto::tx::{
+    may_start,
+    Class,
+    Kind,
+    Start,
+    Tx, //
+};
+use crate::wire::ddp::{
+    Stag,
+    TaggedOffset, //
+};
+use crate::wire::rdmap::ReadRequest;
+use crate::wire::terminate::TermError;
+use core::ops::DerefMut;
+
+/// The sink that a Read of nothing names: nobody checks it, but some adapters refuse zero.
+const NO_SINK: Stag = Stag(1);
+
+/// What is to be sent next.
+pub(super) enum Next {
+    /// This message.
+    Message(Current),
+    /// Nothing, or nothing that may start.
+    Nothing,
+    /// Nothing before TCP has what was made so far.
+    AfterFlush,
+}
+
+/// What holds at the moment.
+pub(super) struct Now {
+    /// TCP has all there was to send.
+    pub(super) is_flushed: bool,
+    /// The peer may be sent to. What concerns this side only does not wait for that.
+    pub(super) may_send: bool,
+}
+
+/// What becomes of a request, decided while the requests under way are locked.
+enum Begun {
+    /// It is under way.
+    Yes(Token),
+    /// It has to wait.
+    No,
+    /// It has to wait until TCP has what was made so far.
+    AfterFlush,
+    /// It is wrong.
+    Failed(Fault),
+}
+
+/// Takes the oldest request that may start and is to be sent; carries out those that are not to be
+/// sent.
+///
+/// # Errors
+///
+/// It is taken, but cannot be carried out.
+pub(super) fn next_request<L: Link, E: Env<L>>(
+    env: &mut E,
+    tx: &mut Tx,
+    now: &Now,
+) -> Result<Next, Failure> {
+    loop {
+        let request = match env.peek() {
+            None => return Ok(Next::Nothing),
+            Some(Ok(request)) => request,
+            Some(Err(BadRequest { work, fault })) => {
+                if !env.with_sends(Sends::has_room) {
+                    return Ok(Next::Nothing);
+                }
+                env.consume();
+                return Err(Failure::of_request(env.fail_new(work, fault)));
+            }
+        };
+        if !now.may_send && matches!(request.operation.class(), Class::Transfer | Class::Read) {
+            return Ok(Next::Nothing);
+        }
+        let sink = match request.operation {
+            Operation::Read { invalidate, .. } => Some(read_sink(env, invalidate)),
+            _ => None,
+        };
+        let token = match env.with_sends(|sends| begin(sends, &request, sink, now))? {
+            Begun::Yes(token) => token,
+            Begun::No => return Ok(Next::Nothing),
+            Begun::AfterFlush => return Ok(Next::AfterFlush),
+            Begun::Failed(fault) => {
+                env.consume();
+                return Err(Failure::of_request(env.fail_new(request.work, fault)));
+            }
+        };
+        env.consume();
+        let (kind, origin) = match request.operation {
+            Operation::Send { invalidate } => (
+                Kind::Send {
+                    solicited: request.solicited,
+                    invalidate,
+                },
+                Origin::Request(token),
+            ),
+            Operation::Write { stag, to } => (Kind::Write { stag, to }, Origin::Request(token)),
+            Operation::Read { stag, to, .. } => {
+                let (sink_stag, sink_to) = match sink {
+                    Some(Ok(sink)) => sink,
+                    _ => return Err(Failure::defect("a Read began without its sink")),
+                };
+                let kind = Kind::ReadRequest(ReadRequest {
+                    sink_stag,
+                    sink_to,
+                    len: request.len,
+                    source_stag: stag,
+                    source_to: to,
+                });
+                // It completes with its response.
+                (kind, Origin::Bare)
+            }
+            Operation::Invalidate { stag } => {
+                let result = env.invalidate(stag);
+                finish(env, token, result)?;
+                continue;
+            }
+            Operation::Register(registration) => {
+                let result = env.register(&registration);
+                finish(env, token, result)?;
+                continue;
+            }
+            Operation::Bind(binding) => {
+                let result = env.bind(&binding);
+                finish(env, token, result)?;
+                continue;
+            }
+        };
+        let message = tx.message(kind, request.len);
+        return Ok(Next::Message(Current { message, origin }));
+    }
+}
+
+/// Notes a request as under way, if it may start.
+fn begin<W, R, B, S, O>(
+    sends: &mut Sends<S, O>,
+    request: &Request<W, R, B>,
+    sink: Option<Result<(Stag, TaggedOffset), Fault>>,
+    now: &Now,
+) -> Result<Begun, Failure>
+where
+    W: Copy,
+    S: DerefMut<Target = [Record<W, Fault>]>,
+    O: DerefMut<Target = [OrqEntry]>,
+{
+    if !sends.has_room() {
+        return Ok(Begun::No);
+    }
+    let operation = &request.operation;
+    let earlier = !sends.order.is_empty();
+    let reads = sends.orq.outstanding();
+    match may_start(operation.class(), request.fence, reads, sends.ord, earlier) {
+        Start::Wait => {
+            sends.stalled = true;
+            return Ok(Begun::No);
+        }
+        Start::NoReadResources => return Ok(Begun::Failed(Fault::LocalOperation)),
+        // What is in front of it may be read from the region.
+        Start::Now if operation.takes_back() && !now.is_flushed => return Ok(Begun::AfterFlush),
+        Start::Now => {}
+    }
+    // STag 0 is nobody's: the peer need not be asked (V-STAG0-8).
+    if matches!(operation, Operation::Write { stag: Stag(0), .. }) && request.len > 0 {
+        return Ok(Begun::Failed(Fault::LocalProtection));
+    }
+    if let Some(Err(fault)) = sink {
+        return Ok(Begun::Failed(fault));
+    }
+    let token = sends.order.push(request.work);
+    let token = token.map_err(|_| TermError::LocalCatastrophic)?;
+    if let (Operation::Read { invalidate, .. }, Some(Ok((sink_stag, sink_to)))) = (operation, sink)
+    {
+        let entry = OrqEntry {
+            sink_stag,
+            sink_to,
+            len: request.len,
+            done: 0,
+            purpose: Purpose::Request {
+                token,
+                invalidate: *invalidate,
+            },
+        };
+        let pushed = sends.orq.push(entry);
+        pushed.map_err(|_| TermError::LocalCatastrophic)?;
+    }
+    Ok(Begun::Yes(token))
+}
+
+/// The sink of a Read, which this side must be allowed to write (T-22) if there is anything to
+/// write.
+fn read_sink<L: Link, E: Env<L>>(env: &E, invalidate: bool) -> Result<(Stag, TaggedOffset), Fault> {
+    let is_used = |sink: &Sink| sink.len > 0 || invalidate;
+    let Some(sink) = env.sink().filter(is_used) else {
+        return Ok((NO_SINK, TaggedOffset(0)));
+    };
+    if sink.len > 0 && !env.may_write(&sink) {
+        return Err(Fault::LocalProtection);
+    }
+    Ok((sink.stag, sink.to))
+}
+
+/// Ends a request that is not sent.
+fn finish<L: Link, E: Env<L>>(
+    env: &mut E,
+    token: Token,
+    result: Result<(), Fault>,
+) -> Result<(), Failure> {
+    match result {
+        Ok(()) => {
+            env.done(&[token]);
+            Ok(())
+        }
+        Err(fault) => Err(Failure::of_request(env.fail(token, fault))),
+    }
+}
