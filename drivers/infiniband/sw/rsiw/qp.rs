@@ -13,7 +13,6 @@
 //! Handlers of consumers and of the connection manager are called without any of these held.
 #![forbid(unsafe_code)]
 
-mod budget;
 mod complete;
 mod control;
 mod create;
@@ -25,7 +24,6 @@ mod place;
 mod posted;
 mod published;
 mod resize;
-mod rest;
 pub(crate) mod rq;
 mod rx;
 pub(crate) mod sgl;

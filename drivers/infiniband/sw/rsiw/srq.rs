@@ -40,11 +40,11 @@ use crate::{
     },
     mr::PdId,
     pd::Pd,
+    proto::receiver::Recv,
     qp::{
         rq::{
             BadRecv,
             KernelRq,
-            Recv,
             Rq,
             UserRq, //
         },

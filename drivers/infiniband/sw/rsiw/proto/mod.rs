@@ -7,6 +7,8 @@
 //! receive half runs in softirq, the others in whatever context the driver calls them.
 #![forbid(unsafe_code)]
 
+pub(crate) mod budget;
+pub(crate) mod chunk;
 pub(crate) mod collector;
 pub(crate) mod conn;
 pub(crate) mod deframer;
@@ -16,6 +18,7 @@ pub(crate) mod link;
 pub(crate) mod negotiate;
 pub(crate) mod order;
 pub(crate) mod reads;
+pub(crate) mod receiver;
 pub(crate) mod request;
 pub(crate) mod ring;
 pub(crate) mod rx;

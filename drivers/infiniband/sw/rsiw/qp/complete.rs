@@ -10,11 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    failure::Refusal,
-    rq::{
-        BadRecv,
-        Recv, //
-    },
+    rq::BadRecv,
     sgl::SgList,
     sq::{
         Sq,
@@ -32,11 +28,15 @@ use crate::{
         Overflow, //
     },
     proto::{
-        failure::Fault,
+        failure::{
+            Failure,
+            Fault, //
+        },
         order::{
             Status,
             Token, //
         },
+        receiver::Recv,
         state::State,
     },
     wire::terminate::TermError,
@@ -182,17 +182,17 @@ impl Qp {
     }
 
     /// Takes a receive for a message that begins.
-    pub(super) fn take_recv(self: &Arc<Self>, sgl: &mut SgList) -> Result<Recv, Refusal> {
+    pub(super) fn take_recv(self: &Arc<Self>, sgl: &mut SgList) -> Result<Recv, Failure> {
         let taken = match &self.srq {
             Some(srq) => srq.take(sgl),
             None => (*self.rq.lock()).as_mut().and_then(|rq| rq.take(sgl)),
         };
         match taken {
             Some(Ok(recv)) => Ok(recv),
-            Some(Err(BadRecv { id })) => Err(Refusal {
-                error: TermError::LocalCatastrophic,
-                in_completion: self.fail_recv(id, WcStatus::LocQpOpErr),
-            }),
+            Some(Err(BadRecv { id })) => {
+                let told = self.fail_recv(id, Fault::LocalOperation);
+                Err(Failure::of_request(told))
+            }
             None => Err(TermError::UntaggedNoBuffer.into()),
         }
     }
@@ -202,7 +202,7 @@ impl Qp {
     /// # Errors
     ///
     /// The queue is full, which ends the stream (V-CQ-7).
-    pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Refusal> {
+    pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Failure> {
         let slots = self.recv_slots.as_ref();
         match self.recv_cq.add(completion, &self.handle, slots) {
             Ok(notify) => {
@@ -216,11 +216,11 @@ impl Qp {
     }
 
     /// Completes a receive in error. Gives whether the completion tells so (T-33).
-    pub(super) fn fail_recv(&self, id: u64, status: WcStatus) -> bool {
+    pub(super) fn fail_recv(&self, id: u64, fault: Fault) -> bool {
         self.complete_recv(&Completion {
             id,
             opcode: Opcode::Receive,
-            status,
+            status: status_of(fault),
             bytes: 0,
             invalidated: None,
             qp: self.num(),

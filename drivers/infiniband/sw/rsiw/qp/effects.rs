@@ -11,10 +11,7 @@ use super::{
         Conn,
         Inner, //
     },
-    rq::{
-        Recv,
-        Rq, //
-    },
+    rq::Rq,
     Qp, //
 };
 use crate::{
@@ -34,6 +31,7 @@ use crate::{
     proto::{
         failure::Failure,
         order::Status,
+        receiver::Recv,
         state::{
             self,
             Async,

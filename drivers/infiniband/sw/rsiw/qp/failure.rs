@@ -12,36 +12,10 @@ use crate::{
 };
 use kernel::pr_warn_once;
 
-/// What only a defect of this driver can bring about: it is told of, and ends the stream before
-/// wrong octets get anywhere.
-#[cold]
-pub(super) fn defect(what: &'static str) -> TermError {
-    pr_warn_once!("BUG: {what}\n");
-    TermError::LocalCatastrophic
-}
-
 /// Tells of a failure that only a defect of this driver can bring about.
 pub(super) fn tell_defect(failure: &Failure) {
     if let Some(what) = failure.cause.filter(|_| failure.is_defect) {
         pr_warn_once!("BUG: {what}\n");
-    }
-}
-
-/// A refused segment, before it is known how to quote it.
-#[derive(Clone, Copy)]
-pub(super) struct Refusal {
-    /// For the Terminate.
-    pub(super) error: TermError,
-    /// A completion tells of it.
-    pub(super) in_completion: bool,
-}
-
-impl From<TermError> for Refusal {
-    fn from(error: TermError) -> Self {
-        Self {
-            error,
-            in_completion: false,
-        }
     }
 }
 

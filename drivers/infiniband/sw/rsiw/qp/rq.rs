@@ -16,20 +16,14 @@ use super::{
     },
     sgl::SgList, //
 };
-use crate::ffi::rdma::wr::RecvChain;
+use crate::{
+    ffi::rdma::wr::RecvChain,
+    proto::receiver::Recv, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-
-/// A receive that was taken from the queue, its elements aside.
-#[derive(Clone, Copy)]
-pub(crate) struct Recv {
-    /// The consumer's name for it.
-    pub(crate) id: u64,
-    /// Octets that it has room for.
-    pub(super) len: u64,
-}
 
 /// A receive whose list of elements makes no sense.
 pub(crate) struct BadRecv {

@@ -9,8 +9,6 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    budget::Budget,
-    rq::Recv,
     rx::RxState,
     Qp, //
 };
@@ -29,8 +27,10 @@ use crate::{
         },
     },
     proto::{
+        budget::Budget,
         conn::Params,
-        failure::Failure, //
+        failure::Failure,
+        receiver::Recv, //
     },
     wire::{
         fpdu::MAX_FPDU,
@@ -116,10 +116,9 @@ impl Stream {
                 starved: false,
             };
         };
-        rx.begin(budget);
-        rx.resume(self);
+        rx.begin(&self.qp, budget);
         // What cannot be read is not there: the connection is over, or a listener's.
-        let _ = sk.read(|chunk| rx.consume(self, chunk));
+        let _ = sk.read(|chunk| rx.consume(&self.qp, chunk));
         let starved = rx.wants_staging() && rx.tries() > 0;
         let left = Left {
             more: rx.is_spent() || rx.wants_staging() || rx.waits_for().is_some(),

@@ -28,7 +28,6 @@ use crate::{
         request::Operation, //
     },
     qp::{
-        failure::defect,
         posted::{
             copy_elements,
             send_slots,
@@ -44,6 +43,7 @@ use crate::{
 };
 use kernel::{
     num::casts::u32_as_usize,
+    pr_warn_once,
     prelude::*,
     sync::{
         new_spinlock_irq,
@@ -190,7 +190,7 @@ impl KernelSq {
                 sgl.set(elements)
             };
             if !fits {
-                defect("a request does not fit the list it is sent from");
+                pr_warn_once!("BUG: a request does not fit the list it is sent from\n");
                 return Some(Err(BadWqe {
                     work: wqe.work,
                     fault: Fault::General,

@@ -3,29 +3,30 @@
 //! A complete protocol peer over a byte pipe: what the driver does around the pure layers, with
 //! vectors for memory.
 
-use super::crc::crc32c;
+use crate::proto::budget::Budget;
 use crate::proto::conn::{Config, Event as Setup, Initiator, Params, Responder};
-use crate::proto::deframer::{Deframer, Fpdu, Place, Step};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::link::Link;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::{Record, Status};
 use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry};
+use crate::proto::receiver::Receiver;
 use crate::proto::request::Sink;
-use crate::proto::rx::{self, Action, Limits, Rx};
 use crate::proto::sender::{Outcome, Sender};
 use crate::proto::sends::Sends;
 use crate::proto::state::{self, remote_class, Effects, Event, State, Tcp};
 use crate::wire::ddp::{Stag, TaggedOffset};
-use crate::wire::fpdu::{Crc, MAX_FPDU};
-use crate::wire::mpa::{RtrSet, MAX_FRAME};
+use crate::wire::fpdu::MAX_FPDU;
+use crate::wire::mpa::MAX_FRAME;
 use crate::wire::rdmap::ReadRequest;
-use crate::wire::terminate::{Quote, TermError};
+use crate::wire::terminate::TermError;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
+mod recv;
 mod send;
 
+use self::recv::Piece;
 use self::send::Pipe;
 
 /// A work request.
@@ -86,8 +87,19 @@ fn range_of(region: &Region, to: TaggedOffset, len: u32) -> Option<std::ops::Ran
     region.range(to.0, len.into())
 }
 
+/// What the receiver found out.
+#[derive(Clone, Copy, Debug)]
+enum Note {
+    FirstSegment,
+    DataInClosing,
+    Terminate(u16),
+    Failed(Failure),
+}
+
 /// What the sender and the receiver find around them.
 pub(crate) struct World {
+    state: State,
+    notes: Vec<Note>,
     sends: RefCell<Sends<Vec<Record<u64, Fault>>, Vec<OrqEntry>>>,
     irq: RefCell<Irq<Vec<IrqEntry>>>,
     sq: VecDeque<Posted>,
@@ -100,45 +112,46 @@ pub(crate) struct World {
     fin: bool,
     regions: BTreeMap<u32, Region>,
     completions: Vec<(u64, Status<Fault>)>,
+    /// The message that is being received, those that were, and what was wrong with others.
+    open: Vec<u8>,
+    received: Vec<Received>,
+    failed_receives: Vec<Fault>,
+    /// Nobody uses what is invalidated.
+    quiet: bool,
+    in_place: u32,
 }
 
 pub(crate) struct Peer {
     role: Role,
-    pub(crate) state: State,
     pub(crate) params: Option<Params>,
     pub(crate) private_data: Vec<u8>,
     pub(crate) setup_failed: Option<Setup>,
-    deframer: Deframer,
-    staging: Vec<u8>,
-    rx: Rx,
+    receiver: Option<Receiver<Vec<u8>>>,
+    /// What the receiver has not taken yet.
+    unread: Vec<u8>,
     sender: Option<Sender>,
     world: World,
     pipe: Pipe,
-    open: Option<Vec<u8>>,
-    open_room: usize,
     pub(crate) reset: bool,
     pub(crate) established: bool,
-    pub(crate) received: Vec<Received>,
     pub(crate) sent_terminate: Option<TermError>,
     pub(crate) got_terminate: Option<u16>,
     pub(crate) closes: u32,
-    /// FPDUs that were used where they lay in the chunk.
-    pub(crate) in_place: u32,
 }
 
 impl Peer {
     fn new(role: Role, mulpdu: u16) -> Self {
         Peer {
             role,
-            state: State::Idle,
             params: None,
             private_data: Vec::new(),
             setup_failed: None,
-            deframer: Deframer::new(),
-            staging: vec![0; MAX_FPDU],
-            rx: Rx::new(RtrSet::default()),
+            receiver: None,
+            unread: Vec::new(),
             sender: None,
             world: World {
+                state: State::Idle,
+                notes: Vec::new(),
                 sends: RefCell::new(Sends::new(vec![Record::default(); 32], Vec::new())),
                 irq: RefCell::new(Irq::new(Vec::new())),
                 sq: VecDeque::new(),
@@ -150,19 +163,53 @@ impl Peer {
                 fin: false,
                 regions: BTreeMap::new(),
                 completions: Vec::new(),
+                open: Vec::new(),
+                received: Vec::new(),
+                failed_receives: Vec::new(),
+                quiet: true,
+                in_place: 0,
             },
             // Length field and CRC.
             pipe: Pipe::new(u32::from(mulpdu) + 6),
-            open: None,
-            open_room: 0,
             reset: false,
             established: false,
-            received: Vec::new(),
             sent_terminate: None,
             got_terminate: None,
             closes: 0,
-            in_place: 0,
         }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.world.state
+    }
+
+    pub(crate) fn received(&self) -> &[Received] {
+        &self.world.received
+    }
+
+    /// Payloads that were placed from where they lay in the chunk.
+    pub(crate) fn in_place(&self) -> u32 {
+        self.world.in_place
+    }
+
+    /// What was wrong with receives that did not get their message.
+    pub(crate) fn failed_receives(&self) -> &[Fault] {
+        &self.world.failed_receives
+    }
+
+    /// Whether nobody uses regions when they are invalidated.
+    pub(crate) fn set_quiet(&mut self, quiet: bool) {
+        self.world.quiet = quiet;
+        if self.receiver.is_some() {
+            let stream = std::mem::take(&mut self.unread);
+            self.data(&stream);
+        }
+    }
+
+    /// Whether the receiver waits until nobody uses what is invalidated.
+    fn waits(&self) -> bool {
+        let receiver = self.receiver.as_ref();
+        receiver.is_none_or(Receiver::waits_for_quiet)
     }
 
     /// The octets that wait for the other side.
@@ -219,13 +266,21 @@ impl Peer {
             && sends.orq.outstanding() == 0
     }
 
-    /// Sends up to `fpdus` FPDUs.
-    pub(crate) fn transmit(&mut self, fpdus: usize) {
+    /// Has batches of `octets` octets or a little more sent at a time, instead of one FPDU.
+    pub(crate) fn set_batch(&mut self, octets: usize) {
+        self.pipe.space = octets;
+    }
+
+    /// Sends up to `batches` batches, of one FPDU each unless [`Peer::set_batch`] says otherwise.
+    pub(crate) fn transmit(&mut self, batches: usize) {
         let Some(sender) = &mut self.sender else {
             return;
         };
-        self.pipe.allowance = fpdus;
-        match sender.run(&mut self.world, &mut self.pipe, self.state) {
+        self.pipe.allowance = batches;
+        match {
+            let state = self.world.state;
+            sender.run(&mut self.world, &mut self.pipe, state)
+        } {
             Outcome::Idle | Outcome::Again => {}
             Outcome::Failed(failure) => self.fail(failure),
         }
@@ -235,8 +290,10 @@ impl Peer {
     /// Takes in a piece of the stream.
     pub(crate) fn receive(&mut self, chunk: &[u8]) {
         let n = self.set_up(chunk);
-        if self.state == State::Rts {
-            self.data(&chunk[n..]);
+        if self.receiver.is_some() {
+            let mut stream = std::mem::take(&mut self.unread);
+            stream.extend_from_slice(&chunk[n..]);
+            self.data(&stream);
         }
     }
 
@@ -273,7 +330,7 @@ impl Peer {
     fn start(&mut self, params: Params) {
         self.role = Role::Done;
         self.params = Some(params);
-        self.rx = Rx::new(params.expect_rtr);
+        self.listen(&params);
         self.sender = Some(Sender::new(&params, self.pipe.emss));
         self.established = !(params.wait_for_fpdu && params.peer_to_peer);
         let sends = self.world.sends.get_mut();
@@ -283,164 +340,63 @@ impl Peer {
         self.apply(Event::Connected);
     }
 
+    /// Makes a new receiver.
+    fn listen(&mut self, params: &Params) {
+        let mut receiver = Receiver::new(params);
+        receiver.set_staging(vec![0; MAX_FPDU]);
+        self.receiver = Some(receiver);
+    }
+
+    /// Takes FPDUs in whatever their CRC; nothing may have come yet.
+    pub(crate) fn ignore_crc(&mut self) {
+        let params = self.params.expect("connected");
+        self.listen(&Params {
+            crc: false,
+            ..params
+        });
+    }
+
     fn data(&mut self, mut chunk: &[u8]) {
-        while self.state == State::Rts {
-            match self.deframer.next(&chunk) {
-                Ok(Step::NeedMore) => return,
-                Ok(Step::Stage { at, n }) => {
-                    self.staging[at..at + n].copy_from_slice(&chunk[..n]);
-                    chunk = &chunk[n..];
-                }
-                Ok(Step::Fpdu(fpdu)) if fpdu.place == Place::Chunk => {
-                    let (bytes, rest) = chunk.split_at(fpdu.len);
-                    self.in_place += 1;
-                    self.fpdu(fpdu, bytes);
-                    chunk = rest;
-                }
-                Ok(Step::Fpdu(fpdu)) => {
-                    let bytes = std::mem::take(&mut self.staging);
-                    self.fpdu(fpdu, &bytes[..fpdu.len]);
-                    self.staging = bytes;
-                }
-                Err(error) => self.fail(error.into()),
+        loop {
+            let Some(receiver) = &mut self.receiver else {
+                return;
+            };
+            // Little at a time, so that the budget runs out everywhere.
+            receiver.begin(Budget::SOFTIRQ);
+            receiver.resume::<Piece<'_>, _>(&mut self.world);
+            let n = receiver.consume(&mut self.world, &Piece(chunk));
+            let again = receiver.is_spent();
+            chunk = &chunk[n..];
+            self.act();
+            if !again && (n == 0 || chunk.is_empty()) {
+                assert!(chunk.is_empty() || self.waits());
+                self.unread.extend_from_slice(chunk);
+                return;
             }
         }
     }
 
-    fn fpdu(&mut self, fpdu: Fpdu, bytes: &[u8]) {
-        let (covered, crc) = bytes.split_at(fpdu.crc_covers());
-        let on = self.params.is_some_and(|p| p.crc);
-        if on && Crc::new().update(crc32c, covered).to_wire() != *crc {
-            self.rx.stop();
-            return self.fail(TermError::MpaCrc.into());
-        }
-        self.world.heard = true;
-        let ulpdu = &covered[2..2 + usize::from(fpdu.ulpdu_len)];
-        let head = &ulpdu[..ulpdu.len().min(rx::HEAD_LEN)];
-        let limits = Limits {
-            read: true,
-            write: true,
-            irq_room: self.world.irq.borrow().has_room(),
-        };
-        let result = self
-            .rx
-            .segment(head, fpdu.ulpdu_len, &limits)
-            .and_then(|segment| {
-                let payload = &ulpdu[segment.header_len.into()..];
-                assert!(
-                    segment.action == Action::Ignore || payload.len() == segment.payload_len.into()
-                );
-                if segment.first {
-                    self.established = true;
-                }
-                self.follow(segment.action, payload)
-            });
-        if let Err(error) = result {
-            self.rx.stop();
-            let quote = Quote::new(head, fpdu.ulpdu_len);
-            self.fail(Failure {
-                quote,
-                ..error.into()
-            });
-        }
-    }
-
-    fn follow(&mut self, action: Action, payload: &[u8]) -> Result<(), TermError> {
-        match action {
-            Action::Ignore => {}
-            Action::Write { stag, to, .. } => {
-                if !payload.is_empty() {
-                    let region = self
-                        .world
-                        .regions
-                        .get_mut(&stag.0)
-                        .filter(|r| r.remote_write);
-                    let region = region.ok_or(TermError::TaggedStag)?;
-                    let range = region.range(to.0, payload.len() as u64);
-                    let range = range.ok_or(TermError::TaggedBounds)?;
-                    region.bytes[range].copy_from_slice(payload);
-                }
-            }
-            Action::ReadResponse { stag, to, last } => {
-                let sends = self.world.sends.get_mut();
-                let got = sends.orq.response(stag, to, payload.len() as u16, last)?;
-                if !payload.is_empty() {
-                    let region = self.world.regions.get_mut(&got.entry.sink_stag.0);
-                    let region = region.ok_or(TermError::TaggedStag)?;
-                    let range = region.range(to.0, payload.len() as u64);
-                    let range = range.ok_or(TermError::TaggedBounds)?;
-                    region.bytes[range].copy_from_slice(payload);
-                }
-                if got.complete {
-                    self.world.sends.get_mut().orq.pop();
-                }
-                let token = got.entry.purpose.token();
-                if let Some(token) = token.filter(|_| got.complete) {
-                    self.world.sends.get_mut().order.done(token);
-                    self.world.complete();
-                }
-            }
-            Action::Send {
-                mo,
-                first,
-                last,
-                solicited,
-                invalidate,
-                ..
-            } => {
-                if first {
-                    self.open_room = self
-                        .world
-                        .rq
-                        .pop_front()
-                        .ok_or(TermError::UntaggedNoBuffer)?;
-                    self.open = Some(Vec::new());
-                }
-                let open = self.open.as_mut().expect("`first` opened it");
-                assert_eq!(open.len(), mo as usize);
-                if open.len() + payload.len() > self.open_room {
-                    return Err(TermError::UntaggedTooLong);
-                }
-                open.extend_from_slice(payload);
-                if last {
-                    let data = self.open.take().expect("open");
-                    if let Some(stag) = invalidate {
-                        let known = self.world.regions.remove(&stag.0);
-                        known.ok_or(TermError::RemoteCannotInvalidate)?;
-                    }
-                    self.received.push(Received {
-                        data,
-                        solicited,
-                        invalidated: invalidate,
+    /// Acts upon what the receiver has found out.
+    fn act(&mut self) {
+        for note in std::mem::take(&mut self.world.notes) {
+            match note {
+                Note::FirstSegment => self.established = true,
+                Note::DataInClosing => self.apply(Event::DataInClosing),
+                Note::Failed(failure) => self.fail(failure),
+                Note::Terminate(code) => {
+                    self.got_terminate = Some(code);
+                    self.apply(Event::TerminateReceived {
+                        event: Some(remote_class(code)),
                     });
                 }
             }
-            Action::ReadRequest { msn, request } => {
-                if request.len > 0 {
-                    let region = self.world.regions.get(&request.source_stag.0);
-                    let region = region.ok_or(TermError::RemoteStag)?;
-                    let range = region.range(request.source_to.0, request.len.into());
-                    range.ok_or(TermError::RemoteBounds)?;
-                    region
-                        .remote_read
-                        .then_some(())
-                        .ok_or(TermError::RemoteAccess)?;
-                }
-                self.world.irq.get_mut().push(msn, request)?;
-            }
-            Action::Terminate { code, .. } => {
-                self.got_terminate = Some(code);
-                self.apply(Event::TerminateReceived {
-                    event: Some(remote_class(code)),
-                });
-            }
         }
-        Ok(())
     }
 
     /// The other side's FIN.
     pub(crate) fn peer_fin(&mut self) {
-        let idle = self.is_idle() && self.deframer.staged() == 0 && !self.rx.in_message();
+        let cut = self.receiver.as_ref().is_some_and(Receiver::is_cut);
+        let idle = self.is_idle() && !cut;
         self.apply(Event::PeerFin { idle });
         if self.fin() {
             self.apply(Event::Closed);
@@ -474,10 +430,10 @@ impl Peer {
     }
 
     fn apply_with(&mut self, event: Event, failure: Option<Failure>) {
-        let Ok((state, effects)) = state::next(self.state, event) else {
+        let Ok((state, effects)) = state::next(self.world.state, event) else {
             return;
         };
-        self.state = state;
+        self.world.state = state;
         self.follow_effects(effects, failure);
     }
 
@@ -507,6 +463,7 @@ impl Peer {
         }
         if effects.close {
             self.sender = None;
+            self.receiver = None;
             self.closes += 1;
         }
     }

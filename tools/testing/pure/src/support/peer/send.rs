@@ -24,8 +24,10 @@ pub(crate) struct Pipe {
     batch: Vec<u8>,
     /// Octets for the other side.
     pub(crate) out: VecDeque<u8>,
-    /// Batches of one FPDU that the pipe still takes.
+    /// Batches that the pipe still takes.
     pub(super) allowance: usize,
+    /// Octets that a batch may have before it is handed over; one makes it an FPDU.
+    pub(super) space: usize,
 }
 
 impl Pipe {
@@ -35,6 +37,7 @@ impl Pipe {
             batch: Vec::new(),
             out: VecDeque::new(),
             allowance: 0,
+            space: 1,
         }
     }
 }
@@ -47,7 +50,7 @@ impl Link for Pipe {
     }
 
     fn space(&self) -> usize {
-        1
+        self.space
     }
 
     fn len(&self) -> usize {

@@ -4,6 +4,7 @@
 //! interleavings, contents verified.
 
 mod behaviour;
+mod order;
 mod traffic;
 
 use crate::proto::conn::Config;
@@ -63,11 +64,11 @@ pub(super) struct Expect {
 }
 
 pub(super) fn verify(peer: &Peer, want: &Expect, what: &str) {
-    assert_eq!(peer.state, State::Rts, "{what}");
+    assert_eq!(peer.state(), State::Rts, "{what}");
     assert_eq!(peer.sent_terminate, None, "{what}");
     // T-4, T-11: each once, in post order.
     assert_eq!(peer.completions(), want.completions, "{what}");
-    assert!(peer.received == want.received, "{what}: received");
+    assert!(peer.received() == want.received, "{what}: received");
     assert!(
         peer.region(TARGET).bytes == want.target,
         "{what}: target of Writes"

@@ -7,7 +7,7 @@
 //! the work item. An FPDU that was begun is finished: it is at most 64 KiB long and has as many
 //! pieces as a receive has elements and its regions have stretches.
 //!
-//! Context: softirq or process.
+//! Any context.
 #![forbid(unsafe_code)]
 
 /// What an FPDU costs beside its octets.
@@ -16,34 +16,34 @@ const FPDU: usize = 512;
 const PIECE: usize = 256;
 
 /// What may still be done, in octets or what takes as long.
-#[derive(Clone, Copy)]
-pub(super) struct Budget(usize);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget(usize);
 
 impl Budget {
     /// Nothing.
-    pub(super) const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
     /// For softirq.
-    pub(super) const SOFTIRQ: Self = Self(256 * 1024);
+    pub(crate) const SOFTIRQ: Self = Self(256 * 1024);
     /// For the work item, before others get the socket.
-    pub(super) const WORK: Self = Self(1024 * 1024);
+    pub(crate) const WORK: Self = Self(1024 * 1024);
 
     /// Whether nothing more may be begun.
-    pub(super) fn is_spent(self) -> bool {
+    pub(crate) fn is_spent(self) -> bool {
         self.0 == 0
     }
 
     /// Counts octets that are copied, or dropped.
-    pub(super) fn octets(&mut self, n: usize) {
+    pub(crate) fn octets(&mut self, n: usize) {
         self.0 = self.0.saturating_sub(n);
     }
 
     /// Counts an FPDU.
-    pub(super) fn fpdu(&mut self) {
+    pub(crate) fn fpdu(&mut self) {
         self.octets(FPDU);
     }
 
     /// Counts a piece of memory.
-    pub(super) fn piece(&mut self) {
+    pub(crate) fn piece(&mut self) {
         self.octets(PIECE);
     }
 }

@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receiving half of a connection: from octets of the stream to placed data and completions
+//! (RFC 5040 sections 5 and 6, RFC 5041 sections 5.3 and 7, RFC 5044 section 5.2).
+//!
+//! Nothing is placed before the whole segment is validated, CRC included (T-8). A segment that lies
+//! in one piece is placed from where it is; others are collected in a buffer first.
+//!
+//! Softirq or process context, under the receive lock.
+#![forbid(unsafe_code)]
+
+use super::budget::Budget;
+use super::chunk::{
+    Chunk,
+    Payload,
+    Rest,
+    Source, //
+};
+use super::conn::Params;
+use super::deframer::{
+    ByteSource,
+    Deframer,
+    Fpdu,
+    Place,
+    Step, //
+};
+use super::failure::{
+    Failure,
+    Fault, //
+};
+use super::order::Token;
+use super::reads::{
+    Purpose,
+    Response, //
+};
+use super::rx::{
+    is_enough,
+    Action,
+    Limits,
+    Rx,
+    Segment,
+    FRONT_LEN,
+    HEAD_LEN, //
+};
+use super::state::State;
+use crate::wire::ddp::{
+    Msn,
+    Stag,
+    TaggedOffset, //
+};
+use crate::wire::fpdu::{
+    Crc,
+    CRC_LEN,
+    LEN_FIELD, //
+};
+use crate::wire::rdmap::ReadRequest;
+use crate::wire::terminate::{
+    Quote,
+    TermError, //
+};
+use core::ops::DerefMut;
+
+/// A receive that was taken from its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recv {
+    /// The consumer's name for it.
+    pub(crate) id: u64,
+    /// Octets that it has room for.
+    pub(crate) len: u64,
+}
+
+/// A message that a receive has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// The consumer's name for the receive.
+    pub(crate) id: u64,
+    /// Octets of the message.
+    pub(crate) len: u32,
+    /// The peer asks for an event.
+    pub(crate) solicited: bool,
+    /// The STag that the peer has invalidated.
+    pub(crate) invalidated: Option<Stag>,
+}
+
+/// A payload could not be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unplaced;
+
+/// What a receiver needs of its surroundings, which receive octets in chunks `C`.
+///
+/// The methods that tell of something leave a note for others to act upon: the caller holds the
+/// receive lock.
+pub(crate) trait Env<C> {
+    /// The CRC32c of octets in one piece, continued.
+    fn crc32c(crc: u32, octets: &[u8]) -> u32;
+
+    /// The state of the connection, which may be another by now.
+    fn state(&self) -> State;
+
+    /// What the peer may do at the moment.
+    fn limits(&self) -> Limits;
+
+    /// The first FPDU has come in: this side may send.
+    fn first_fpdu(&mut self);
+
+    /// The first segment has passed the protocol's checks.
+    fn first_segment(&mut self);
+
+    /// Data came in although this side is closing.
+    fn data_in_closing(&mut self);
+
+    /// The peer has ended the stream: see [`Action::Terminate`].
+    fn terminate_received(&mut self, code: u16, read: Option<Msn>);
+
+    /// The stream must end.
+    fn fail(&mut self, failure: Failure);
+
+    /// Places the payload of an RDMA Write, which is not empty, if the peer may write there.
+    ///
+    /// # Errors
+    ///
+    /// How the peer is told that it may not.
+    fn place_write(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        payload: &Payload<'_, C>,
+        budget: &mut Budget,
+    ) -> Result<(), TermError>;
+
+    /// Places the payload of a Read Response, which is not empty, if this side may write there.
+    ///
+    /// # Errors
+    ///
+    /// It may not.
+    fn place_response(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        payload: &Payload<'_, C>,
+        budget: &mut Budget,
+    ) -> Result<(), Unplaced>;
+
+    /// Takes the oldest receive, and keeps the names of its memory for [`Env::place_recv`].
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it makes no sense.
+    fn take_recv(&mut self) -> Result<Recv, Failure>;
+
+    /// Places the payload of a Send at `offset` of the receive that was taken last, which has room for
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// Its memory does not allow it; nothing has been placed.
+    fn place_recv(
+        &mut self,
+        offset: u32,
+        payload: &Payload<'_, C>,
+        budget: &mut Budget,
+    ) -> Result<(), Unplaced>;
+
+    /// Completes a receive.
+    ///
+    /// # Errors
+    ///
+    /// The completion queue is full, which ends the stream (V-CQ-7).
+    fn complete_recv(&mut self, received: &Received) -> Result<(), Failure>;
+
+    /// Completes a receive in error. Returns whether the completion tells so (T-33).
+    fn fail_recv(&mut self, id: u64, fault: Fault) -> bool;
+
+    /// Invalidates an STag for the peer (T-7, T-21). The region is asked for by [`Env::is_quiet`].
+    ///
+    /// # Errors
+    ///
+    /// How the peer is told that it cannot.
+    fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TermError>;
+
+    /// Invalidates the sink of a Read of ours; as [`Env::invalidate_for_peer`].
+    ///
+    /// # Errors
+    ///
+    /// It cannot.
+    fn invalidate_sink(&mut self, stag: Stag) -> Result<(), Unplaced>;
+
+    /// Whether nobody uses the memory of the region that was invalidated last.
+    fn is_quiet(&self) -> bool;
+
+    /// Gives a segment of a Read Response to our Reads: see [`super::reads::Orq::response`].
+    ///
+    /// # Errors
+    ///
+    /// What the Terminate has to say.
+    fn response(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        len: u16,
+        last: bool,
+    ) -> Result<Response, TermError>;
+
+    /// The response of our oldest Read is placed; `None` for one that is no request's.
+    fn read_done(&mut self, token: Option<Token>);
+
+    /// A request under way failed. Returns whether its completion tells so (T-33).
+    fn fail_send(&mut self, token: Token, fault: Fault) -> bool;
+
+    /// Queues a Read of the peer, if the peer may read that much there.
+    ///
+    /// # Errors
+    ///
+    /// What the Terminate has to say.
+    fn read_request(&mut self, msn: Msn, request: ReadRequest) -> Result<(), TermError>;
+}
+
+/// What waits until nobody uses an invalidated region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    /// The receive in progress completes.
+    Receive(Received),
+    /// A Read of ours completes.
+    Read(Token),
+}
+
+/// The receiving half of a connection; `B` is the staging buffer.
+#[derive(Debug)]
+pub(crate) struct Receiver<B> {
+    deframer: Deframer,
+    rx: Rx,
+    crc: bool,
+    /// An FPDU has come in whole.
+    heard: bool,
+    /// What may still be done this time.
+    budget: Budget,
+    /// Segments that come in pieces; made when the first one does.
+    staging: Option<B>,
+    wants_staging: bool,
+    /// The receive that a Send is being placed into.
+    recv: Option<Recv>,
+    pending: Option<Pending>,
+    /// Everything that still comes is dropped.
+    stopped: bool,
+}
+
+impl<B: DerefMut<Target = [u8]>> Receiver<B> {
+    /// For a new connection.
+    pub(crate) const fn new(params: &Params) -> Self {
+        Self {
+            deframer: Deframer::new(),
+            rx: Rx::new(params.expect_rtr),
+            crc: params.crc,
+            heard: false,
+            budget: Budget::NONE,
+            staging: None,
+            wants_staging: false,
+            recv: None,
+            pending: None,
+            stopped: false,
+        }
+    }
+
+    /// Begins to take in as much as `budget` allows.
+    pub(crate) fn begin(&mut self, budget: Budget) {
+        self.budget = budget;
+    }
+
+    /// Whether that was done, and there may be more.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.budget.is_spent()
+    }
+
+    /// Whether receiving waits for a buffer.
+    pub(crate) const fn wants_staging(&self) -> bool {
+        self.wants_staging && self.staging.is_none() && !self.stopped
+    }
+
+    /// The buffer, of `wire::fpdu::MAX_FPDU` octets.
+    pub(crate) fn set_staging(&mut self, buffer: B) {
+        self.staging = Some(buffer);
+    }
+
+    /// Whether receiving waits until nobody uses an invalidated region.
+    pub(crate) const fn waits_for_quiet(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Whether an FPDU or a message is incomplete.
+    pub(crate) const fn is_cut(&self) -> bool {
+        self.deframer.staged() != 0 || self.rx.in_message()
+    }
+
+    /// The receive in progress, to be flushed, also if only an invalidation is waited for.
+    pub(crate) fn take_recv(&mut self) -> Option<Recv> {
+        let _ = self.pending.take_if(|p| matches!(p, Pending::Receive(_)));
+        self.recv.take()
+    }
+
+    /// Takes octets from the front of a chunk. Returns how many.
+    pub(crate) fn consume<C: Chunk, E: Env<C>>(&mut self, env: &mut E, chunk: &C) -> usize {
+        let mut at = 0;
+        // An FPDU that was begun is finished: once all of it is in our buffer, there may be nothing in
+        // the socket that would bring us back here.
+        while !self.budget.is_spent() || self.deframer.staged() != 0 {
+            if self.stopped {
+                // What is not read would turn the close into a RST (T-32).
+                self.budget.octets(chunk.len());
+                return chunk.len();
+            }
+            if !self.resume(env) {
+                return at;
+            }
+            match self.step(env, chunk, at) {
+                Ok(Some(n)) => {
+                    self.budget.octets(n);
+                    match at.checked_add(n) {
+                        Some(next) if next <= chunk.len() => at = next,
+                        _ => self.fail(env, Failure::defect("more is read than there is")),
+                    }
+                }
+                Ok(None) => return at,
+                Err(failure) => self.fail(env, failure),
+            }
+        }
+        at
+    }
+
+    /// Ends the stream.
+    pub(crate) fn fail<C, E: Env<C>>(&mut self, env: &mut E, failure: Failure) {
+        self.stopped = true;
+        self.rx.stop();
+        env.fail(failure);
+    }
+
+    /// One step of [`Receiver::consume`]: octets used, `None` if no more can be.
+    fn step<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        chunk: &C,
+        at: usize,
+    ) -> Result<Option<usize>, Failure> {
+        let before = self.deframer;
+        let fault = |_| Failure::defect("the stream cannot be read");
+        let rest = Rest::new(chunk, at).map_err(fault)?;
+        match self.deframer.next(&rest)? {
+            Step::NeedMore => Ok(None),
+            Step::Stage { at: to, n } => {
+                let Some(staging) = &mut self.staging else {
+                    // A buffer of this size is not to be had in softirq.
+                    self.deframer = before;
+                    self.wants_staging = true;
+                    return Ok(None);
+                };
+                let range = to.checked_add(n).map(|end| to..end);
+                let out = range.and_then(|range| staging.get_mut(range));
+                let out = out.ok_or(Failure::defect("an FPDU does not fit its buffer"))?;
+                rest.copy_to(0, out).map_err(fault)?;
+                Ok(Some(n))
+            }
+            Step::Fpdu(fpdu) => match fpdu.place {
+                Place::Chunk => {
+                    let source = Source::Chunk { chunk, at };
+                    self.fpdu(env, &source, rest.front(), &fpdu)?;
+                    Ok(Some(fpdu.len))
+                }
+                Place::Staging => {
+                    let staging = self.staging.take();
+                    let staging = staging.ok_or(Failure::defect("the buffer of FPDUs is gone"))?;
+                    let result = match staging.get(..fpdu.len) {
+                        Some(bytes) => self.fpdu::<C, E>(env, &Source::Bytes(bytes), bytes, &fpdu),
+                        None => Err(Failure::defect("an FPDU does not fit its buffer")),
+                    };
+                    self.staging = Some(staging);
+                    result.map(|()| Some(0))
+                }
+            },
+        }
+    }
+
+    /// Takes in a complete FPDU of which `front` are the first octets, at least [`FRONT_LEN`] of the
+    /// ULPDU too if it has as many.
+    fn fpdu<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        source: &Source<'_, C>,
+        front: &[u8],
+        fpdu: &Fpdu,
+    ) -> Result<(), Failure> {
+        let fault = |_| Failure::defect("an FPDU is shorter than it was");
+        let short = || Failure::defect("the front of an FPDU is not there");
+        self.budget.fpdu();
+        if self.crc {
+            let crc: Crc = source.crc(fpdu.crc_covers(), E::crc32c).map_err(fault)?;
+            let mut wire = [0; CRC_LEN];
+            let copied = source.copy_to(fpdu.crc_covers(), &mut wire);
+            copied.map_err(fault)?;
+            if !crc.matches(wire) {
+                return Err(TermError::MpaCrc.into());
+            }
+        }
+        // Before it is looked into: what is wrong with it can be told (T-24).
+        if !self.heard {
+            self.heard = true;
+            env.first_fpdu();
+        }
+        let ulpdu_len = usize::from(fpdu.ulpdu_len);
+        let front = front.get(LEN_FIELD..).ok_or_else(short)?;
+        let front = front.get(..FRONT_LEN.min(ulpdu_len)).ok_or_else(short)?;
+        if is_enough(front) {
+            return self.ulpdu(env, source, front, fpdu);
+        }
+        let mut head = [0; HEAD_LEN];
+        let head = head.get_mut(..HEAD_LEN.min(ulpdu_len));
+        let head = head.ok_or_else(short)?;
+        source.copy_to(LEN_FIELD, head).map_err(fault)?;
+        self.ulpdu(env, source, head, fpdu)
+    }
+
+    /// Takes in the ULPDU of an FPDU, given its first octets.
+    fn ulpdu<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        source: &Source<'_, C>,
+        head: &[u8],
+        fpdu: &Fpdu,
+    ) -> Result<(), Failure> {
+        let state = env.state();
+        let segment = self.rx.segment(head, fpdu.ulpdu_len, &env.limits());
+        let result = segment.map_err(Failure::from).and_then(|segment| {
+            if segment.first {
+                env.first_segment();
+            }
+            if state == State::Closing && !matches!(segment.action, Action::Terminate { .. }) {
+                env.data_in_closing();
+                self.stopped = true;
+                return Ok(());
+            }
+            self.act(env, source, &segment)
+        });
+        result.map_err(|failure| Failure {
+            quote: Quote::new(head, fpdu.ulpdu_len),
+            denied: self.rx.denied(),
+            ..failure
+        })
+    }
+
+    /// Does what a segment asks for.
+    fn act<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        source: &Source<'_, C>,
+        segment: &Segment,
+    ) -> Result<(), Failure> {
+        let at = LEN_FIELD.checked_add(segment.header_len.into());
+        let payload = Payload {
+            source,
+            at: at.ok_or(Failure::defect("a header is too long"))?,
+            len: segment.payload_len.into(),
+        };
+        match segment.action {
+            Action::Ignore => Ok(()),
+            Action::Write { stag, to, .. } => {
+                if payload.len > 0 {
+                    env.place_write(stag, to, &payload, &mut self.budget)?;
+                }
+                Ok(())
+            }
+            Action::ReadResponse { stag, to, last } => {
+                let response = env.response(stag, to, segment.payload_len, last)?;
+                self.read_response(env, &response, (stag, to), &payload)
+            }
+            Action::Send {
+                mo,
+                first,
+                last,
+                solicited,
+                invalidate,
+                ..
+            } => {
+                if first {
+                    self.recv = Some(env.take_recv()?);
+                }
+                let len = self.place(env, mo, &payload)?;
+                if last {
+                    self.complete(env, len, solicited, invalidate)?;
+                }
+                Ok(())
+            }
+            Action::ReadRequest { msn, request } => Ok(env.read_request(msn, request)?),
+            Action::Terminate { code, read } => {
+                self.stopped = true;
+                env.terminate_received(code, read);
+                Ok(())
+            }
+        }
+    }
+
+    /// Places a segment of a Send. Returns the octets of the message so far.
+    fn place<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        mo: u32,
+        payload: &Payload<'_, C>,
+    ) -> Result<u32, Failure> {
+        let Some(recv) = &self.recv else {
+            return Err(TermError::UntaggedNoBuffer.into());
+        };
+        let end = mo.checked_add(payload.len);
+        let end = end.ok_or(TermError::UntaggedTooLong)?;
+        let (fault, error) = if u64::from(end) > recv.len {
+            (Fault::LocalLength, TermError::UntaggedTooLong)
+        } else {
+            match env.place_recv(mo, payload, &mut self.budget) {
+                Ok(()) => return Ok(end),
+                Err(Unplaced) => (Fault::LocalProtection, TermError::LocalCatastrophic),
+            }
+        };
+        Err(self.refuse(env, fault, error))
+    }
+
+    /// Completes the receive in progress in error.
+    fn refuse<C, E: Env<C>>(&mut self, env: &mut E, fault: Fault, error: TermError) -> Failure {
+        let recv = self.recv.take();
+        Failure {
+            in_completion: recv.is_some_and(|recv| env.fail_recv(recv.id, fault)),
+            ..error.into()
+        }
+    }
+
+    /// Completes the receive in progress, `len` octets long, and invalidates what the peer wants to
+    /// be invalidated before (V-INV-14).
+    fn complete<C, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        len: u32,
+        solicited: bool,
+        invalidated: Option<Stag>,
+    ) -> Result<(), Failure> {
+        let Some(recv) = self.recv else {
+            return Ok(());
+        };
+        let received = Received {
+            id: recv.id,
+            len,
+            solicited,
+            invalidated,
+        };
+        if let Some(stag) = invalidated {
+            if let Err(error) = env.invalidate_for_peer(stag) {
+                return Err(self.refuse(env, Fault::RemoteInvalid, error));
+            }
+            return self.when_quiet(env, Pending::Receive(received));
+        }
+        self.recv = None;
+        env.complete_recv(&received)
+    }
+
+    /// Places a segment of a Read Response; completes the Read with the last one.
+    fn read_response<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        response: &Response,
+        (stag, to): (Stag, TaggedOffset),
+        payload: &Payload<'_, C>,
+    ) -> Result<(), Failure> {
+        let purpose = response.entry.purpose;
+        let refuse = |env: &mut E| {
+            let token = purpose.token();
+            let told = token.is_some_and(|token| env.fail_send(token, Fault::LocalProtection));
+            Failure::of_request(told)
+        };
+        if payload.len > 0 {
+            let placed = env.place_response(stag, to, payload, &mut self.budget);
+            if let Err(Unplaced) = placed {
+                return Err(refuse(env));
+            }
+        }
+        if !response.complete {
+            return Ok(());
+        }
+        let Purpose::Request {
+            token,
+            invalidate: true,
+        } = purpose
+        else {
+            env.read_done(purpose.token());
+            return Ok(());
+        };
+        if let Err(Unplaced) = env.invalidate_sink(response.entry.sink_stag) {
+            return Err(refuse(env));
+        }
+        self.when_quiet(env, Pending::Read(token))
+    }
+
+    /// Goes on once nobody uses what was invalidated; whoever still does is not waited for.
+    fn when_quiet<C, E: Env<C>>(&mut self, env: &mut E, then: Pending) -> Result<(), Failure> {
+        if env.is_quiet() {
+            return self.finish(env, then);
+        }
+        self.pending = Some(then);
+        Ok(())
+    }
+
+    fn finish<C, E: Env<C>>(&mut self, env: &mut E, then: Pending) -> Result<(), Failure> {
+        match then {
+            Pending::Receive(received) => {
+                self.recv = None;
+                env.complete_recv(&received)
+            }
+            Pending::Read(token) => {
+                env.read_done(Some(token));
+                Ok(())
+            }
+        }
+    }
+
+    /// Does what had to wait. Returns whether receiving may go on.
+    pub(crate) fn resume<C, E: Env<C>>(&mut self, env: &mut E) -> bool {
+        let Some(pending) = self.pending.take_if(|_| env.is_quiet()) else {
+            return self.pending.is_none();
+        };
+        if let Err(failure) = self.finish(env, pending) {
+            self.fail(env, failure);
+        }
+        true
+    }
+}

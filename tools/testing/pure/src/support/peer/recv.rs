@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The surroundings of the receiver: vectors for memory.
+
+use super::{range_of, Note, Region, World};
+use crate::proto::budget::Budget;
+use crate::proto::chunk::{Chunk, Payload, Source};
+use crate::proto::failure::{Failure, Fault};
+use crate::proto::order::Token;
+use crate::proto::reads::Response;
+use crate::proto::receiver::{Env, Received, Recv, Unplaced};
+use crate::proto::rx::Limits;
+use crate::proto::state::State;
+use crate::support::crc::crc32c;
+use crate::wire::ddp::{Msn, Stag, TaggedOffset};
+use crate::wire::fpdu::Crc;
+use crate::wire::rdmap::ReadRequest;
+use crate::wire::terminate::TermError;
+use crate::wire::Short;
+
+/// A piece of the stream.
+pub(crate) struct Piece<'a>(pub(crate) &'a [u8]);
+
+impl Piece<'_> {
+    fn get(&self, at: usize, len: usize) -> Result<&[u8], Short> {
+        let end = at.checked_add(len).ok_or(Short)?;
+        self.0.get(at..end).ok_or(Short)
+    }
+}
+
+impl Chunk for Piece<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short> {
+        to.copy_from_slice(self.get(at, to.len())?);
+        Ok(())
+    }
+
+    fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short> {
+        Ok(crc.update(crc32c, self.get(at, len)?))
+    }
+}
+
+/// The octets of a payload.
+fn octets<'a>(payload: &'a Payload<'_, Piece<'_>>) -> &'a [u8] {
+    let len = payload.len as usize;
+    match payload.source {
+        Source::Chunk { chunk, at } => &chunk.0[at + payload.at..][..len],
+        Source::Bytes(bytes) => &bytes[payload.at..][..len],
+    }
+}
+
+/// Writes a payload to a region.
+fn write(region: &mut Region, to: TaggedOffset, payload: &Payload<'_, Piece<'_>>) -> Option<()> {
+    let range = range_of(region, to, payload.len)?;
+    region.bytes[range].copy_from_slice(octets(payload));
+    Some(())
+}
+
+impl World {
+    /// Counts payloads that are placed from where they lie in the chunk.
+    fn count(&mut self, payload: &Payload<'_, Piece<'_>>) {
+        self.in_place += u32::from(matches!(payload.source, Source::Chunk { .. }));
+    }
+}
+
+impl<'c> Env<Piece<'c>> for World {
+    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
+        crc32c(crc, octets)
+    }
+
+    fn state(&self) -> State {
+        self.state
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            read: true,
+            write: true,
+            irq_room: self.irq.borrow().has_room(),
+        }
+    }
+
+    fn first_fpdu(&mut self) {
+        assert!(!self.heard, "told twice");
+        self.heard = true;
+    }
+
+    fn first_segment(&mut self) {
+        self.notes.push(Note::FirstSegment);
+    }
+
+    fn data_in_closing(&mut self) {
+        self.notes.push(Note::DataInClosing);
+    }
+
+    fn terminate_received(&mut self, code: u16, _read: Option<Msn>) {
+        self.notes.push(Note::Terminate(code));
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.notes.push(Note::Failed(failure));
+    }
+
+    fn place_write(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        payload: &Payload<'_, Piece<'c>>,
+        _budget: &mut Budget,
+    ) -> Result<(), TermError> {
+        self.count(payload);
+        let region = self.regions.get_mut(&stag.0).filter(|r| r.remote_write);
+        let region = region.ok_or(TermError::TaggedStag)?;
+        write(region, to, payload).ok_or(TermError::TaggedBounds)
+    }
+
+    fn place_response(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        payload: &Payload<'_, Piece<'c>>,
+        _budget: &mut Budget,
+    ) -> Result<(), Unplaced> {
+        self.count(payload);
+        let region = self.regions.get_mut(&stag.0).ok_or(Unplaced)?;
+        write(region, to, payload).ok_or(Unplaced)
+    }
+
+    fn take_recv(&mut self) -> Result<Recv, Failure> {
+        let room = self.rq.pop_front().ok_or(TermError::UntaggedNoBuffer)?;
+        assert!(self.open.is_empty(), "the receive before is in progress");
+        Ok(Recv {
+            id: 0,
+            len: room as u64,
+        })
+    }
+
+    fn place_recv(
+        &mut self,
+        offset: u32,
+        payload: &Payload<'_, Piece<'c>>,
+        _budget: &mut Budget,
+    ) -> Result<(), Unplaced> {
+        self.count(payload);
+        assert_eq!(self.open.len(), offset as usize);
+        self.open.extend_from_slice(octets(payload));
+        Ok(())
+    }
+
+    fn complete_recv(&mut self, received: &Received) -> Result<(), Failure> {
+        assert_eq!(self.open.len(), received.len as usize);
+        self.received.push(super::Received {
+            data: std::mem::take(&mut self.open),
+            solicited: received.solicited,
+            invalidated: received.invalidated,
+        });
+        Ok(())
+    }
+
+    fn fail_recv(&mut self, _id: u64, fault: Fault) -> bool {
+        self.open.clear();
+        self.failed_receives.push(fault);
+        true
+    }
+
+    fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TermError> {
+        let region = self.regions.remove(&stag.0);
+        region.map(drop).ok_or(TermError::RemoteCannotInvalidate)
+    }
+
+    fn invalidate_sink(&mut self, stag: Stag) -> Result<(), Unplaced> {
+        self.regions.remove(&stag.0).map(drop).ok_or(Unplaced)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    fn response(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        len: u16,
+        last: bool,
+    ) -> Result<Response, TermError> {
+        self.sends.get_mut().orq.response(stag, to, len, last)
+    }
+
+    fn read_done(&mut self, token: Option<Token>) {
+        let sends = self.sends.get_mut();
+        sends.orq.pop().expect("its response came");
+        if let Some(token) = token {
+            sends.order.done(token);
+        }
+        self.complete();
+    }
+
+    fn fail_send(&mut self, token: Token, fault: Fault) -> bool {
+        let told = self.sends.get_mut().order.fail(token, fault);
+        self.complete();
+        told
+    }
+
+    fn read_request(&mut self, msn: Msn, request: ReadRequest) -> Result<(), TermError> {
+        if request.len > 0 {
+            let region = self.regions.get(&request.source_stag.0);
+            let region = region.ok_or(TermError::RemoteStag)?;
+            let range = range_of(region, request.source_to, request.len);
+            range.ok_or(TermError::RemoteBounds)?;
+            let allowed = region.remote_read.then_some(());
+            allowed.ok_or(TermError::RemoteAccess)?;
+        }
+        self.irq.get_mut().push(msn, request)?;
+        Ok(())
+    }
+}
