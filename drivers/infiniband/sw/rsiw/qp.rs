@@ -178,7 +178,7 @@ pub(crate) struct Qp {
     rq_entry: Option<MmapEntry>,
     /// Where a kernel consumer posts.
     posted: Option<Arc<KernelSq>>,
-    /// Of kernel consumers' queues.
+    /// Slots of the queues of a kernel consumer.
     send_slots: Option<Arc<Slots>>,
     recv_slots: Option<Arc<Slots>>,
     /// Room for completions of requests that a kernel consumer did not count.
@@ -256,7 +256,7 @@ impl Qp {
         }
     }
 
-    /// Makes an STag invalid. Gives the region or window whose users may be waited for.
+    /// Makes an STag invalid. Returns the region or window whose users may be waited for.
     fn invalidate(&self, mr: Arc<Mr>, stag: Stag, by: By) -> Result<Arc<Mr>, MrError> {
         let pd = self.pd.id();
         match mr.window() {

@@ -119,7 +119,8 @@ impl KernelRing {
         at.checked_sub(self.slots.len()).unwrap_or(at)
     }
 
-    /// Adds a completion of a request of `qp`. Gives whether the consumer waits for one like this.
+    /// Adds a completion of a request of `qp`. Returns whether the consumer waits for one like
+    /// this.
     pub(super) fn add(
         &mut self,
         completion: &Completion,
@@ -155,7 +156,7 @@ impl KernelRing {
         }
     }
 
-    /// Arms the queue; "next" wins over "solicited" (V-CQ-22). Gives whether completions wait.
+    /// Arms the queue; "next" wins over "solicited" (V-CQ-22). Returns whether completions wait.
     pub(super) fn arm(&mut self, solicited: bool) -> bool {
         self.armed |= if solicited {
             notify::SOLICITED

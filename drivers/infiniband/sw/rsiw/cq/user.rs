@@ -119,7 +119,7 @@ impl UserRing {
         Ok(())
     }
 
-    /// Adds a completion. Gives whether the process waits for one like this.
+    /// Adds a completion. Returns whether the process waits for one like this.
     pub(super) fn add(&mut self, completion: &Completion) -> Result<bool, Overflow> {
         let index = self.put;
         if self.ring.flags(index) != 0 {
@@ -147,7 +147,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Copies them to the empty ring `to`; gives the number of the first. Process context, no lock.
+    /// Copies them to the empty ring `to`. Returns the number of the first. Process context, no
+    /// lock.
     ///
     /// # Errors
     ///

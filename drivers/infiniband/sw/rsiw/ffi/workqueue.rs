@@ -109,7 +109,7 @@ impl OwnedQueue {
     }
 
     /// Queues work for the processor `cpu`, unless that is the one that this runs on, or none that
-    /// runs. Gives whether it did; work that was queued already is not queued again, and counts as
+    /// runs. Returns whether it did; work that was queued already is not queued again, and counts as
     /// queued. Any context.
     pub(crate) fn enqueue_elsewhere<W, const ID: u64>(&self, cpu: u32, work: W) -> bool
     where

@@ -228,7 +228,7 @@ impl Window {
         })
     }
 
-    /// Lets the window stand for `bound`, under `stag`. Gives what it stood for.
+    /// Lets the window stand for `bound`, under `stag`. Returns what it stood for.
     fn replace(
         &self,
         bound: Option<Bound>,

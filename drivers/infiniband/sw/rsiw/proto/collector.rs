@@ -106,12 +106,12 @@ impl Collector {
         }
     }
 
-    /// Nothing more comes. Gives whether that is news.
+    /// Nothing more comes. Returns whether this is the first time that it is said.
     pub(super) fn end(&mut self) -> bool {
         !core::mem::replace(&mut self.over, true)
     }
 
-    /// Takes what it needs of `bytes`; gives how much that was, and once the header of the complete
+    /// Takes what it needs of `bytes`; returns how much that was, and once the header of the complete
     /// frame or what is wrong with it.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> (usize, Option<Result<Header, Failure>>) {
         if self.over {

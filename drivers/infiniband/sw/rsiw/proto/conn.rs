@@ -134,7 +134,7 @@ impl Initiator {
         max_private_data(self.is_enhanced())
     }
 
-    /// Writes the Request into `out` ([`mpa::MAX_FRAME`] octets are enough) and gives its length.
+    /// Writes the Request into `out` ([`mpa::MAX_FRAME`] octets are enough) and returns its length.
     ///
     /// # Errors
     ///
@@ -270,7 +270,7 @@ impl Responder {
         )))
     }
 
-    /// Answers the Request: writes the Reply into `out`, gives its length and what was agreed.
+    /// Answers the Request: writes the Reply into `out`, returns its length and what was agreed.
     ///
     /// `want` is the consumer's IRD and ORD. The flags are built fresh (T-28).
     ///
@@ -328,7 +328,7 @@ impl Responder {
         Ok((n, params))
     }
 
-    /// Refuses the Request: writes the Reply into `out` and gives its length. TCP may be closed
+    /// Refuses the Request: writes the Reply into `out` and returns its length. TCP may be closed
     /// once the Reply is sent.
     ///
     /// # Errors

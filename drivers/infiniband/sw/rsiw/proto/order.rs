@@ -98,7 +98,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         }
     }
 
-    /// Notes that a work request failed. Gives whether this is the QP's one error completion;
+    /// Notes that a work request failed. Returns whether this is the QP's one error completion;
     /// if another came first, the work request is flushed instead (T-33).
     pub(crate) fn fail(&mut self, token: Token, error: E) -> bool {
         let status = if self.failed {

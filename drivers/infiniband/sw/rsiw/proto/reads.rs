@@ -207,7 +207,7 @@ impl<S: DerefMut<Target = [IrqEntry]>> Irq<S> {
         self.0.is_empty()
     }
 
-    /// Queues a request. Gives how many there are then.
+    /// Queues a request. Returns how many there are then.
     ///
     /// # Errors
     ///

@@ -341,7 +341,7 @@ impl Packer {
         Packer { emss, used: 0 }
     }
 
-    /// The next FPDU has `len` octets, markers included. Gives whether TCP must be made to end
+    /// The next FPDU has `len` octets, markers included. Returns whether TCP must be made to end
     /// its segment in front of it ("end of record").
     pub(crate) fn push(&mut self, len: u32) -> bool {
         let end = self.used.saturating_add(len);

@@ -53,7 +53,7 @@ const AT_A_TIME: u32 = 64;
 const TIMES: u32 = 4;
 
 impl Qp {
-    /// Adds the completion of a send request, if it has one. Gives whether a handler is to be
+    /// Adds the completion of a send request, if it has one. Returns whether a handler is to be
     /// called. An overflow is noted for the work item.
     pub(super) fn complete_work(&self, work: &Work, status: Status<Fault>) -> bool {
         let status = match status {
@@ -128,7 +128,7 @@ impl Qp {
         self.kick_if_failed();
     }
 
-    /// Completes the oldest requests that are due, [`AT_A_TIME`] at most. Gives whether a handler is
+    /// Completes the oldest requests that are due, [`AT_A_TIME`] at most. Returns whether a handler is
     /// to be called, and whether there may be more.
     fn complete_some(&self, sq: &mut Sq) -> (bool, bool) {
         let mut notify = false;
@@ -168,12 +168,12 @@ impl Qp {
         }
     }
 
-    /// A request under way failed. Gives whether its completion tells so (T-33).
+    /// A request under way failed. Returns whether its completion tells so (T-33).
     pub(super) fn fail_send(self: &Arc<Self>, token: Token, fault: Fault) -> bool {
         self.with_sends(|sq| sq.order.fail(token, fault))
     }
 
-    /// A request failed before it began. Gives whether its completion tells so.
+    /// A request failed before it began. Returns whether its completion tells so.
     pub(super) fn fail_new_send(self: &Arc<Self>, work: Work, fault: Fault) -> bool {
         self.with_sends(|sq| match sq.order.push(work) {
             Ok(token) => sq.order.fail(token, fault),
@@ -215,7 +215,7 @@ impl Qp {
         }
     }
 
-    /// Completes a receive in error. Gives whether the completion tells so (T-33).
+    /// Completes a receive in error. Returns whether the completion tells so (T-33).
     pub(super) fn fail_recv(&self, id: u64, fault: Fault) -> bool {
         self.complete_recv(&Completion {
             id,

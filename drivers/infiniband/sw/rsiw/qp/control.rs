@@ -484,7 +484,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Takes the connection apart: no callback runs and nothing is received afterwards. Gives back
+    /// Takes the connection apart: no callback runs and nothing is received afterwards. Returns
     /// what the receiver held.
     pub(super) fn dismantle(conn: Conn) -> (Arc<TcpSocket>, Option<KBox<RxState>>) {
         let Conn {

@@ -230,7 +230,7 @@ impl Qp {
         !is_told || self.owner.is_none()
     }
 
-    /// Gives TCP back to the endpoint, which releases it. Gives the receive of a message that did not
+    /// Gives TCP back to the endpoint, which releases it. Returns the receive of a message that did not
     /// come to its end.
     fn release(&self, conn: Conn) -> Option<Recv> {
         let (_sock, mut rx) = Qp::dismantle(conn);
@@ -254,7 +254,7 @@ impl Qp {
     }
 
     /// Completes all send requests as flushed, in post order; at most a ring full of new ones.
-    /// Gives whether a handler is to be called.
+    /// Returns whether a handler is to be called.
     fn flush_sq(&self, inner: &mut Inner) -> bool {
         if self.destroyed.load(Relaxed) {
             return false;
@@ -282,7 +282,7 @@ impl Qp {
     }
 
     /// Completes all receives of the QP's own queue as flushed, in post order; at most a ring full.
-    /// Those of a shared queue stay for others (V-SRQ-17). Gives whether a handler is to be called.
+    /// Those of a shared queue stay for others (V-SRQ-17). Returns whether a handler is to be called.
     fn flush_rq(&self) -> bool {
         let mut notify = false;
         if self.destroyed.load(Relaxed) {
@@ -299,7 +299,7 @@ impl Qp {
         notify
     }
 
-    /// Completes a receive as flushed. Gives whether a handler is to be called.
+    /// Completes a receive as flushed. Returns whether a handler is to be called.
     fn flush_recv(&self, id: u64) -> bool {
         let slots = self.recv_slots.as_ref();
         if self.destroyed.load(Relaxed) {

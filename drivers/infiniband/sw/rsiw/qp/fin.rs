@@ -57,7 +57,7 @@ impl Fin {
         }
     }
 
-    /// The timer ran out: sends a FIN that waits for acknowledgements. Gives whether it was that.
+    /// The timer ran out: sends a FIN that waits for acknowledgements. Returns whether it was that.
     pub(super) fn waits_no_more(&mut self, qp: &Arc<Qp>, sock: &TcpSocket) -> bool {
         if *self != Fin::Waits {
             return false;

@@ -216,7 +216,7 @@ impl<T: Copy> Posted<T> {
     }
 }
 
-/// Copies the elements of a request. Gives how many there are and the octets of all.
+/// Copies the elements of a request. Returns how many there are and the octets of all.
 ///
 /// # Errors
 ///

@@ -60,7 +60,7 @@ impl Qp {
         result
     }
 
-    /// Has room for `depth` requests under way; gives what is not used any more.
+    /// Has room for `depth` requests under way; returns what is not used any more.
     fn make_room(&self, depth: u32) -> Result<Sq> {
         let mut spare = under_way(depth.max(1), GFP_KERNEL)?;
         let swapped = self.sq.lock().swap_if_larger(&mut spare);

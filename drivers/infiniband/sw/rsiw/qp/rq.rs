@@ -147,7 +147,7 @@ impl Rq {
         }
     }
 
-    /// Takes the oldest receive out, of which only the completion is wanted, and gives the
+    /// Takes the oldest receive out, of which only the completion is wanted, and returns the
     /// consumer's name for it.
     pub(crate) fn discard(&mut self) -> Option<u64> {
         match self {

@@ -41,7 +41,7 @@ impl SgList {
         self.room.get(..self.count).unwrap_or(&[])
     }
 
-    /// Replaces the elements. Gives whether they fit, which they do: queues have as much room as
+    /// Replaces the elements. Returns whether they fit, which they do: queues have as much room as
     /// they said. There are none otherwise.
     #[must_use]
     pub(super) fn set(&mut self, elements: &[Sge]) -> bool {
@@ -54,7 +54,7 @@ impl SgList {
         true
     }
 
-    /// Replaces the elements by octets. Gives whether they fit, as [`SgList::set`].
+    /// Replaces the elements by octets. Returns whether they fit, as [`SgList::set`].
     #[must_use]
     pub(super) fn set_octets(&mut self, octets: &[u8]) -> bool {
         self.count = 0;

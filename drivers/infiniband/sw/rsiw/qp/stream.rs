@@ -197,7 +197,7 @@ impl Stream {
         recv
     }
 
-    /// Ends receiving, with the callbacks gone and the socket's lock held; gives the state back.
+    /// Ends receiving, with the callbacks gone and the socket's lock held; returns the state.
     pub(super) fn end(&self, _sk: &mut LockedSock<'_>) -> Option<KBox<RxState>> {
         self.rx.lock().take()
     }

@@ -99,7 +99,7 @@ impl Expires for Qp {
 impl Qp {
     /// Lets the work item run.
     pub(super) fn kick(self: &Arc<Self>) {
-        // Failing means that it is queued already and will see whatever there is to see.
+        // If that fails it is queued already, and will see whatever there is to see.
         let _ = self.dev.queue().enqueue::<_, 0>(self.clone());
     }
 
@@ -219,7 +219,7 @@ impl Qp {
         self.flush_posted(inner, after);
     }
 
-    /// Takes in what waits in the socket, if there is any sign of something. Gives which connection
+    /// Takes in what waits in the socket, if there is any sign of something. Returns which connection
     /// that was, too.
     fn look(self: &Arc<Self>) -> Option<(Arc<Stream>, Seen)> {
         if !core::mem::take(&mut self.pending.lock().rx) {
@@ -296,7 +296,7 @@ impl Qp {
         }
     }
 
-    /// Completes the Read that the peer refuses in error (V-WC-5). Gives whether it tells of that.
+    /// Completes the Read that the peer refuses in error (V-WC-5). Returns whether it tells of that.
     fn fail_refused(self: &Arc<Self>, end: &RemoteEnd) -> bool {
         let read = end.read.and_then(|msn| {
             let sq = self.sq.lock();

@@ -63,7 +63,7 @@ impl Msn {
         Msn(self.0.wrapping_add(1))
     }
 
-    /// Gives this number and moves on to the next.
+    /// Returns this number and moves on to the next.
     pub(crate) fn take(&mut self) -> Self {
         let msn = *self;
         *self = msn.next();
@@ -193,7 +193,7 @@ pub(crate) enum Header {
 }
 
 impl Header {
-    /// Reads the header at the front of `ulpdu` and gives what follows it.
+    /// Reads the header at the front of `ulpdu` and returns what follows it.
     ///
     /// Neither version nor opcode are judged here. `None` if `ulpdu` is too short.
     pub(crate) fn parse(ulpdu: &[u8]) -> Option<(Self, &[u8])> {

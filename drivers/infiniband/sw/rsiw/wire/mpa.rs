@@ -138,7 +138,7 @@ impl Header {
     }
 }
 
-/// Writes a whole frame into `out` and gives its length; `pd_len` and `enhanced` of `header`
+/// Writes a whole frame into `out` and returns its length; `pd_len` and `enhanced` of `header`
 /// are set here.
 ///
 /// # Errors

@@ -204,7 +204,7 @@ pub(crate) struct Terminate {
 }
 
 impl Terminate {
-    /// Writes the ULPDU, DDP header first, and gives its length.
+    /// Writes the ULPDU, DDP header first, and returns its length.
     pub(crate) fn emit(&self, out: &mut [u8; MAX_ULPDU]) -> u16 {
         let header = untagged(Opcode::Terminate, qn::TERMINATE, Msn::FIRST);
         let [layer_type, code] = self.error.code().to_be_bytes();

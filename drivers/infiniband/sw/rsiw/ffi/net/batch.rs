@@ -181,7 +181,7 @@ impl TxBatch {
         }
     }
 
-    /// Has `write` write up to `len` octets at an offset of a chunk. Gives how many those are.
+    /// Has `write` write up to `len` octets at an offset of a chunk. Returns how many those are.
     fn put(&mut self, len: u32, write: impl FnOnce(&mut Chunk, u32, u32) -> Result) -> Result<u32> {
         if self.room()? == 0 {
             let next = self.last.checked_add(1).ok_or(ENOSPC)?;

@@ -187,7 +187,7 @@ impl ChunkRing {
         self.slots.get_mut(slot)?.as_mut()
     }
 
-    /// Puts a chunk in. Gives the oldest if there was no room.
+    /// Puts a chunk in. Returns the oldest if there was no room.
     pub(super) fn push(&mut self, chunk: Chunk) -> Option<Chunk> {
         let slot = self.slot(self.len);
         let left = self.slots.get_mut(slot)?.replace(chunk);

@@ -106,7 +106,7 @@ impl LockedSock<'_> {
         error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
     }
 
-    /// Hands received octets to `take`, in order. Gives how many it took.
+    /// Hands received octets to `take`, in order. Returns how many it took.
     ///
     /// `take` returns how many it took of a chunk; with less than all of them the reading stops and
     /// the rest stays in the socket. The reading also stops behind the peer's FIN.

@@ -240,7 +240,7 @@ impl Umem {
         }
     }
 
-    /// Closes the gate, waits for those inside, and gives what is pinned, the first time.
+    /// Closes the gate, waits for those inside, and returns what is pinned, the first time.
     fn take(&self) -> Option<Pinned> {
         self.gate.close_and_wait();
         if self.released.xchg(true, Full) {
@@ -287,7 +287,7 @@ impl Umem {
 }
 
 impl Pinned {
-    /// Lists the `count` pages of `pin`; `fill` writes them and gives how many it wrote.
+    /// Lists the `count` pages of `pin`; `fill` writes them and returns how many it wrote.
     ///
     /// # Errors
     ///

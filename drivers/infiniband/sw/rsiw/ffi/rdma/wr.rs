@@ -226,7 +226,7 @@ impl SendWr<'_> {
         unsafe { Elements::from_raw(self.wr().sg_list, self.wr().num_sge) }
     }
 
-    /// Copies the octets of all elements, whose STags do not matter, to `to`. Gives how many.
+    /// Copies the octets of all elements, whose STags do not matter, to `to`. Returns how many.
     ///
     /// # Errors
     ///

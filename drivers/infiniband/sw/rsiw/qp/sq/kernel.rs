@@ -209,7 +209,7 @@ impl KernelSq {
         })
     }
 
-    /// Validates a request, and copies its elements or octets to `room`; gives how many elements.
+    /// Validates a request, and copies its elements or octets to `room`; returns how many elements.
     fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Result<Wqe, BadWqe>, usize)> {
         let (operation, opcode) = match wr.request().ok_or(EINVAL)? {
             Request::Send { invalidate } => (

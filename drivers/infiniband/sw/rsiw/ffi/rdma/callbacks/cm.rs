@@ -55,7 +55,7 @@ pub(super) unsafe extern "C" fn iw_rem_ref<D: Driver>(qp: *mut b::ib_qp) {
 /// Finds a queue pair and takes a reference to it.
 ///
 /// `iw_cm` asks for the reference in a second call, [`iw_add_ref`], before which nothing would keep
-/// what this one returns but the grace period that destroying it would have to wait for. Both of its
+/// what this one gives but the grace period that destroying it would have to wait for. Both of its
 /// callers, `iw_cm_connect` and `iw_cm_accept`, make the second call at once, exactly one for each
 /// queue pair they get, and [`iw_rem_ref`] for each of those. So the reference can be taken here.
 ///
