@@ -6,12 +6,12 @@ import time
 
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
 
-# What a process consists of. uverbs loses a reference to the process when a
+# What a process consists of, what it got by exec among it. uverbs loses a reference to the process when a
 # driver refuses it a context by ioctl: UVERBS_METHOD_GET_CONTEXT frees the
 # context without rdma_restrack_put(), other than ib_uverbs_get_context(). The
 # tests of failures make that happen.
 PROCESS = re.compile(r"\b(copy_process|dup_task_struct|copy_signal|"
-                     r"prepare_creds)\+")
+                     r"prepare_creds|alloc_task_exec_state)\+")
 
 
 def leaked(failures):
