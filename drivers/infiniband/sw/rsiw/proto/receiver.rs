@@ -354,7 +354,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 };
                 let range = to.checked_add(n).map(|end| to..end);
                 let out = range.and_then(|range| staging.get_mut(range));
-                let out = out.ok_or(Failure::defect("an FPDU does not fit its buffer"))?;
+                let out = out.ok_or_else(|| Failure::defect("an FPDU does not fit its buffer"))?;
                 rest.copy_to(0, out).map_err(fault)?;
                 Ok(Some(n))
             }
@@ -366,7 +366,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 }
                 Place::Staging => {
                     let staging = self.staging.take();
-                    let staging = staging.ok_or(Failure::defect("the buffer of FPDUs is gone"))?;
+                    let staging =
+                        staging.ok_or_else(|| Failure::defect("the buffer of FPDUs is gone"))?;
                     let result = match staging.get(..fpdu.len) {
                         Some(bytes) => self.fpdu::<C, E>(env, &Source::Bytes(bytes), bytes, &fpdu),
                         None => Err(Failure::defect("an FPDU does not fit its buffer")),
@@ -455,7 +456,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let at = LEN_FIELD.checked_add(segment.header_len.into());
         let payload = Payload {
             source,
-            at: at.ok_or(Failure::defect("a header is too long"))?,
+            at: at.ok_or_else(|| Failure::defect("a header is too long"))?,
             len: segment.payload_len.into(),
         };
         match segment.action {

@@ -274,20 +274,26 @@ pub(crate) enum Outcome {
     Failed(Failure),
 }
 
-/// The sending half of a connection.
+/// How FPDUs get into the batch.
 #[derive(Debug)]
-pub(crate) struct Sender {
+struct Framer {
     flags: SendFlags,
     ends: Ends,
-    current: Option<Current>,
     /// The memory of the current message is open.
     is_open: bool,
-    tx: Tx,
     packer: Packer,
     markers: Option<Markers>,
     emss: u32,
     mulpdu: u16,
     crc: bool,
+}
+
+/// The sending half of a connection.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    framer: Framer,
+    current: Option<Current>,
+    tx: Tx,
     rtr: Option<Rtr>,
     /// Responder: nothing may be sent before the first FPDU came in (T-24).
     wait_for_fpdu: bool,
@@ -301,129 +307,21 @@ pub(crate) struct Sender {
     refused: bool,
 }
 
-impl Sender {
-    /// For a new connection, whose TCP has segments of `emss` octets.
-    pub(crate) fn new(params: &Params, emss: u32) -> Self {
-        Self {
-            flags: SendFlags::default(),
-            ends: Ends::new(),
-            current: None,
-            is_open: false,
-            tx: Tx::new(),
-            packer: Packer::new(emss),
-            markers: params.send_markers.then(Markers::new),
-            emss,
-            mulpdu: mulpdu(emss, params.send_markers),
-            crc: params.crc,
-            rtr: params.send_rtr,
-            wait_for_fpdu: params.wait_for_fpdu,
-            sq_turn: true,
-            terminate: None,
-            has_spoken: false,
-            refused: false,
+impl Framer {
+    /// Takes in how long the segments of the connection are now.
+    fn set_segment_size(&mut self, emss: u32) {
+        if emss != self.emss {
+            self.emss = emss;
+            self.packer.set_emss(emss);
+            self.mulpdu = mulpdu(emss, self.markers.is_some());
         }
     }
 
-    /// Whether a message is on its way, the batch aside.
-    pub(crate) const fn is_busy(&self) -> bool {
-        self.current.is_some() || self.refused
-    }
-
-    /// Whether this side may send: a responder must have heard of its peer first.
-    pub(crate) const fn may_send(&self, heard_of_peer: bool) -> bool {
-        !self.wait_for_fpdu || heard_of_peer
-    }
-
-    /// Sends a Terminate behind what TCP has or the batch holds.
-    pub(crate) fn set_terminate(&mut self, failure: &Failure) {
-        self.terminate = Some(Terminate {
-            error: failure.error,
-            quote: failure.quote,
-        });
-    }
-
-    /// Sends what there is to send, as `state` allows.
-    pub(crate) fn run<L, E>(&mut self, env: &mut E, link: &mut L, state: State) -> Outcome
-    where
-        L: Link,
-        E: Env<L>,
-    {
-        let outcome = self.send(env, link, state);
-        // No region may be kept from its owner while the peer is awaited (T-20), nor while the caller
-        // waits for the owner.
-        self.close(env);
-        outcome
-    }
-
+    /// Lets go of the memory of a message.
     fn close<L: Link, E: Env<L>>(&mut self, env: &mut E) {
         if core::mem::take(&mut self.is_open) {
             env.close();
         }
-    }
-
-    fn send<L, E>(&mut self, env: &mut E, link: &mut L, state: State) -> Outcome
-    where
-        L: Link,
-        E: Env<L>,
-    {
-        let mut budget = BUDGET;
-        loop {
-            if !self.flush(env, link) {
-                return Outcome::Idle;
-            }
-            if let Some(message) = self.terminate.take() {
-                if self.put_terminate(link, &message).is_ok() {
-                    continue;
-                }
-            }
-            env.finish(link, self.has_spoken);
-            if !state.sends() {
-                return Outcome::Idle;
-            }
-            if budget == 0 {
-                return Outcome::Again;
-            }
-            let filled = self.fill(env, link);
-            budget = budget.saturating_sub(link.len());
-            if let Err(failure) = filled {
-                // The segments in front of the bad one go out (V-TM-1).
-                self.flush(env, link);
-                self.close(env);
-                self.current = None;
-                return Outcome::Failed(failure);
-            }
-            if link.is_empty() {
-                return Outcome::Idle;
-            }
-        }
-    }
-
-    /// Hands the batch to TCP. Returns whether TCP took all of it.
-    fn flush<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> bool {
-        if self.refused {
-            return false;
-        }
-        if !link.is_empty() {
-            match link.send(self.flags) {
-                Ok(()) => self.flags = SendFlags::default(),
-                // FPDUs are whole without those of the batch, so that the peer would not miss them. The
-                // end of the connection is told by TCP, and the requests are flushed then.
-                Err(Refused) => {
-                    self.refused = true;
-                    link.clear();
-                    self.ends.clear();
-                    return false;
-                }
-            }
-            if !link.is_empty() {
-                return false;
-            }
-        }
-        if !self.ends.tokens().is_empty() {
-            env.done(self.ends.tokens());
-            self.ends.clear();
-        }
-        true
     }
 
     /// Octets of the stream that the FPDU of `frame` takes now, with markers.
@@ -434,7 +332,6 @@ impl Sender {
     }
 
     fn put_terminate<L: Link>(&mut self, link: &mut L, message: &Terminate) -> Result<(), Broken> {
-        self.has_spoken = true;
         let mut header = [0; TERMINATE_HEADER];
         let frame = tx::terminate(message, &mut header);
         let octets = header.get(..frame.header_len).ok_or(Broken)?;
@@ -450,40 +347,6 @@ impl Sender {
             link.truncate(before)?;
         }
         written
-    }
-
-    /// Puts FPDUs into the empty batch, as many as are ready and fit.
-    fn fill<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> Result<(), Failure> {
-        let emss = link.segment_size();
-        if emss != self.emss {
-            self.emss = emss;
-            self.packer.set_emss(emss);
-            self.mulpdu = mulpdu(emss, self.markers.is_some());
-        }
-        let limit = link.space().min(BATCH_OCTETS);
-        while link.is_empty() || link.len() < limit {
-            if self.current.is_none() {
-                if self.ends.is_full() {
-                    break;
-                }
-                self.current = self.next_message(env, link)?;
-            }
-            let Some(mut current) = self.current else {
-                break;
-            };
-            let fits = self.put_fpdu(env, link, &mut current)?;
-            self.current = Some(current);
-            if !fits {
-                self.flags.more = !self.flags.cut;
-                break;
-            }
-            if current.message.is_done() {
-                self.current = None;
-                self.close(env);
-                self.end_message(env, &current)?;
-            }
-        }
-        Ok(())
     }
 
     /// Opens the memory of a message.
@@ -525,7 +388,7 @@ impl Sender {
             return Err(Failure::defect("a message has no FPDU"));
         };
         let octets = header.get(..frame.header_len);
-        let octets = octets.ok_or(Failure::defect("a header is too long"))?;
+        let octets = octets.ok_or_else(|| Failure::defect("a header is too long"))?;
         let len = self.octets(&frame);
         let len = len.map_err(|Broken| Failure::defect("an FPDU is too long"))?;
         if !link.reserve(len) {
@@ -570,24 +433,175 @@ impl Sender {
         current.message = message;
         Ok(true)
     }
+}
 
-    /// All of a message is in the batch.
-    fn end_message<L, E>(&mut self, env: &mut E, current: &Current) -> Result<(), Failure>
+impl Sender {
+    /// For a new connection, whose TCP has segments of `emss` octets.
+    pub(crate) fn new(params: &Params, emss: u32) -> Self {
+        Self {
+            framer: Framer {
+                flags: SendFlags::default(),
+                ends: Ends::new(),
+                is_open: false,
+                packer: Packer::new(emss),
+                markers: params.send_markers.then(Markers::new),
+                emss,
+                mulpdu: mulpdu(emss, params.send_markers),
+                crc: params.crc,
+            },
+            current: None,
+            tx: Tx::new(),
+            rtr: params.send_rtr,
+            wait_for_fpdu: params.wait_for_fpdu,
+            sq_turn: true,
+            terminate: None,
+            has_spoken: false,
+            refused: false,
+        }
+    }
+
+    /// Whether a message is on its way, the batch aside.
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.current.is_some() || self.refused
+    }
+
+    /// Whether this side may send: a responder must have heard of its peer first.
+    pub(crate) const fn may_send(&self, heard_of_peer: bool) -> bool {
+        !self.wait_for_fpdu || heard_of_peer
+    }
+
+    /// Sends a Terminate behind what TCP has or the batch holds.
+    pub(crate) fn set_terminate(&mut self, failure: &Failure) {
+        self.terminate = Some(Terminate {
+            error: failure.error,
+            quote: failure.quote,
+        });
+    }
+
+    /// Sends what there is to send, as `state` allows.
+    pub(crate) fn run<L, E>(&mut self, env: &mut E, link: &mut L, state: State) -> Outcome
     where
         L: Link,
         E: Env<L>,
     {
-        self.has_spoken |= !matches!(current.origin, Origin::Bare);
-        match &current.origin {
+        let outcome = self.send(env, link, state);
+        // No region may be kept from its owner while the peer is awaited (T-20), nor while the caller
+        // waits for the owner.
+        self.framer.close(env);
+        outcome
+    }
+
+    fn send<L, E>(&mut self, env: &mut E, link: &mut L, state: State) -> Outcome
+    where
+        L: Link,
+        E: Env<L>,
+    {
+        let mut budget = BUDGET;
+        loop {
+            if !self.flush(env, link) {
+                return Outcome::Idle;
+            }
+            if let Some(message) = self.terminate.take() {
+                self.has_spoken = true;
+                if self.framer.put_terminate(link, &message).is_ok() {
+                    continue;
+                }
+            }
+            env.finish(link, self.has_spoken);
+            if !state.sends() {
+                return Outcome::Idle;
+            }
+            if budget == 0 {
+                return Outcome::Again;
+            }
+            let filled = self.fill(env, link);
+            budget = budget.saturating_sub(link.len());
+            if let Err(failure) = filled {
+                // The segments in front of the bad one go out (V-TM-1).
+                self.flush(env, link);
+                self.framer.close(env);
+                self.current = None;
+                return Outcome::Failed(failure);
+            }
+            if link.is_empty() {
+                return Outcome::Idle;
+            }
+        }
+    }
+
+    /// Hands the batch to TCP. Returns whether TCP took all of it.
+    fn flush<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> bool {
+        if self.refused {
+            return false;
+        }
+        if !link.is_empty() {
+            match link.send(self.framer.flags) {
+                Ok(()) => self.framer.flags = SendFlags::default(),
+                // FPDUs are whole without those of the batch, so that the peer would not miss them. The
+                // end of the connection is told by TCP, and the requests are flushed then.
+                Err(Refused) => {
+                    self.refused = true;
+                    link.clear();
+                    self.framer.ends.clear();
+                    return false;
+                }
+            }
+            if !link.is_empty() {
+                return false;
+            }
+        }
+        if !self.framer.ends.tokens().is_empty() {
+            env.done(self.framer.ends.tokens());
+            self.framer.ends.clear();
+        }
+        true
+    }
+
+    /// Puts FPDUs into the empty batch, as many as are ready and fit.
+    fn fill<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> Result<(), Failure> {
+        self.framer.set_segment_size(link.segment_size());
+        let limit = link.space().min(BATCH_OCTETS);
+        while link.is_empty() || link.len() < limit {
+            if self.current.is_none() {
+                if self.framer.ends.is_full() {
+                    break;
+                }
+                self.current = self.next_message(env, link)?;
+            }
+            let Some(current) = &mut self.current else {
+                break;
+            };
+            if !self.framer.put_fpdu(env, link, current)? {
+                self.framer.flags.more = !self.framer.flags.cut;
+                break;
+            }
+            if current.message.is_done() {
+                let origin = current.origin;
+                self.current = None;
+                self.framer.close(env);
+                self.end_message(env, &origin)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All of a message is in the batch.
+    fn end_message<L, E>(&mut self, env: &mut E, origin: &Origin) -> Result<(), Failure>
+    where
+        L: Link,
+        E: Env<L>,
+    {
+        self.has_spoken |= !matches!(origin, Origin::Bare);
+        match origin {
             Origin::Request(token) => {
-                if !self.ends.push(*token) {
+                if !self.framer.ends.push(*token) {
                     return Err(Failure::defect("a batch ends too many requests"));
                 }
             }
             // The slot is free before the peer can have the response and send its next request.
             Origin::Response(_) => {
                 let answered = env.with_irq(Irq::pop);
-                answered.ok_or(Failure::defect("a Read that is answered was not there"))?;
+                answered.ok_or_else(|| Failure::defect("a Read that is answered was not there"))?;
             }
             Origin::Bare => {}
         }
