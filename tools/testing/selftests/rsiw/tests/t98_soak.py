@@ -37,6 +37,15 @@ class Load:
                 raise TimedOut("%s cannot be killed" % proc)
 
 
+def children(pid):
+    """The processes that `pid` has forked; none if it is gone."""
+    try:
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+            return [int(child) for child in f.read().split()]
+    except OSError:
+        return []
+
+
 class Soak:
     """A run of rounds, each with its traffic and one disturbance."""
 
@@ -93,16 +102,20 @@ class Soak:
                 loads.append(Load(what, path, procs))
         end = time.monotonic() + self.t.left(30)
         # Some may be at their end already when others are not connected yet.
-        while self.connections() < 2 * sum(lo.runs() for lo in loads):
+        while not self.connected(lo for lo in loads if lo.runs()):
             if time.monotonic() > end:
                 raise TimedOut("not connected: %s" % ", ".join(
                     map(str, loads)))
             time.sleep(0.1)
         return loads
 
-    def connections(self):
+    def connected(self, loads):
+        """Whether each process of `loads` has a connection: perftest's have two,
+        so that their number says nothing."""
         cms = json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))
-        return sum(1 for c in cms if c.get("state") == "CONNECT")
+        pids = {c.get("pid") for c in cms if c.get("state") == "CONNECT"}
+        return all(pid in pids for load in loads for proc in load.procs
+                   for pid in [proc.pid] + children(proc.pid))
 
     # ---- disturbances -------------------------------------------------
 
