@@ -15,12 +15,12 @@ REFUSED = {"tcp_sendmsg_locked": -12, "tcp_abort": 0}
 STARVED = {"rust_helper_kvrealloc_node_align": 0}
 
 # Called for each segment, each end of a request, and once for what TCP has.
-FPDU = r"2qp2rx.*RxState4fpdu$"
+FPDU = r"5proto8receiver.*8Receiver.*E4fpdu[^.]*$"
 END = r"2qp8complete.*13complete_work$"
 WORK = r"2qp4work.*(WorkItem3run|3act)$"
 READY = r"9Callbacks.*6StreamE10data_ready"
 
-# What one softirq may do (qp/budget.rs): this much, and a last FPDU or request.
+# What one softirq may do (proto/budget.rs): this much, and a last FPDU or request.
 MOST_FPDUS = 256 * 1024 // 512 + 1
 MOST_WITH_PIECES = 256 * 1024 // (512 + 32 * 256) + 1
 MOST_ENDS = 256
