@@ -34,6 +34,12 @@ fuzz:
 bench:
 	@tools/bench/run
 
+# CASE, WHERE and DEVICE: what of the benchmark. TOP: how many functions.
+CASE ?= $(if $(filter tcp,$(DEVICE)),iperf3,send_bw 65536)
+profile:
+	@tools/bench/profile --case "$(CASE)" --where "$(or $(WHERE),wire)" \
+		--device "$(or $(DEVICE),rsiw)" $(if $(TOP),--top "$(TOP)")
+
 conformance-report:
 	@tools/vm/enter tools/testing/conformance/report
 
@@ -55,6 +61,8 @@ help:
 	@echo "make check-debug      the same tests on a kernel with KASAN, lockdep and kmemleak"
 	@echo "make fuzz             the fuzz targets, a minute each (SECONDS=N)"
 	@echo "make bench            the benchmark, rsiw beside siw, rxe and plain TCP"
+	@echo "make profile          where a message's instructions go (CASE='send_bw 65536'"
+	@echo "                      WHERE=wire|loopback DEVICE=rsiw|siw|rxe|tcp TOP=40)"
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints and gates"
 	@echo "make                  rsiw.ko for KDIR (default: the running kernel)"
@@ -63,4 +71,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz shell bench conformance-report lint clean distclean help
+.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz shell bench profile conformance-report lint clean distclean help

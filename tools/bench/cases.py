@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """The cases of the benchmark: what is run, how often, in which unit.
 
-Shared by the host's part (run) and the guest's part (guest).
+Shared by the host's part (run, profile) and the guest's part (guest).
 """
+
+import re
 
 DEVICES = ("rsiw", "siw", "rxe", "tcp")
 PATHS = ("wire", "loopback")
@@ -16,39 +18,89 @@ LIMIT = 30
 # The most receives that perftest posts in advance.
 MAX_RECEIVES = 16384
 
+# What a profile of plain TCP takes for a message.
+TCP_MESSAGE = 65536
+# How many of these its long run moves.
+TCP_MESSAGES = 4000
+
+GBITS, MPPS, USEC = "Gb/s", "Mmsg/s", "us"
+
+NAME = re.compile(
+    r"(send|write|read)_(bw|lat) (\d+)(?: x(\d+))?( both)?( crc)?$")
+
 
 class Case:
     """One line of the table."""
 
-    def __init__(self, tool, size, iters, unit, column):
+    def __init__(self, tool, size, iters, unit, column, qps=1, both=False,
+                 crc=False):
         self.tool = tool
         self.size = size
-        self.iters = iters
+        self.iters = iters      # on each QP
         self.unit = unit
         self.column = column    # of perftest's row of results
+        self.qps = qps
+        self.both = both        # directions at the same time
+        self.crc = crc          # on, which only rsiw can be told
         self.name = "%s %d" % (tool, size) if size else tool
+        if qps > 1:
+            self.name += " x%d" % qps
+        self.name += " both" * both + " crc" * crc
 
     @property
     def higher_is_better(self):
         return self.unit != "us"
 
+    @property
+    def lengths(self):
+        """Iterations of the two runs whose difference is the profile."""
+        return self.iters // 4, self.iters * 3 // 4
 
-GBITS, MPPS, USEC = "Gb/s", "Mmsg/s", "us"
+    def messages(self, iters):
+        """What the ends send in so many iterations, all in all. A Read is one
+        message; a round of the other tests of latency are two."""
+        if not self.size:
+            return iters
+        two = self.both or self.tool in ("send_lat", "write_lat")
+        return iters * self.qps * (2 if two else 1)
 
-# Columns of bandwidth: bytes, iterations, peak and average in MiB/s, messages.
-# Columns of latency: bytes, iterations, min, max, typical, average.
+
+def bw(verb, size, iters, **more):
+    """A case of bandwidth. perftest's columns: bytes, iterations, peak and
+    average in MiB/s, messages."""
+    small = size < 1024
+    return Case(verb + "_bw", size, iters, MPPS if small else GBITS,
+                4 if small else 3, **more)
+
+
+def lat(verb, size, iters, **more):
+    """A case of latency. perftest's columns: bytes, iterations, min, max,
+    typical, average."""
+    return Case(verb + "_lat", size, iters, USEC, 5, **more)
+
+
 VERBS = [
-    Case("send_bw", 65536, 800, GBITS, 3),
-    Case("write_bw", 65536, 800, GBITS, 3),
-    Case("read_bw", 65536, 600, GBITS, 3),
-    Case("send_bw", 4096, 6000, GBITS, 3),
-    Case("write_bw", 4096, 6000, GBITS, 3),
-    Case("send_bw", 64, 30000, MPPS, 4),
-    Case("send_lat", 64, 8000, USEC, 5),
-    Case("send_lat", 4096, 4000, USEC, 5),
+    bw("send", 65536, 800),
+    bw("write", 65536, 800),
+    bw("read", 65536, 600),
+    bw("send", 4096, 6000),
+    bw("write", 4096, 6000),
+    bw("send", 64, 30000),
+    lat("send", 64, 8000),
+    lat("send", 4096, 4000),
+    bw("send", 256, 16000),
+    bw("send", 3072, 6000),
+    bw("send", 16384, 2400),
+    bw("send", 1 << 18, 240),
+    lat("write", 64, 4000),
+    lat("read", 64, 4000),
+    bw("send", 4096, 400, qps=16),
+    bw("send", 65536, 400, both=True),
     # Last what has been seen to hang in one driver or the other.
-    Case("read_bw", 4096, 6000, GBITS, 3),
-    Case("send_bw", 1 << 20, 60, GBITS, 3),
+    bw("read", 4096, 6000),
+    bw("send", 1 << 20, 60),
+    bw("send", 65536, 800, crc=True),
+    bw("send", 4096, 6000, crc=True),
 ]
 TCP = [
     Case("iperf3", 0, 2, GBITS, 0),
@@ -58,4 +110,28 @@ TCP = [
 
 def cases_of(device):
     """The cases that make sense for a device."""
-    return TCP if device == "tcp" else VERBS
+    if device == "tcp":
+        return TCP
+    return [c for c in VERBS if device == "rsiw" or not c.crc]
+
+
+def named(name):
+    """The case of this name, also one that is not in the list; None if there
+    cannot be any."""
+    for case in VERBS + TCP:
+        if case.name == name:
+            return case
+    found = NAME.match(name)
+    if not found:
+        return None
+    verb, kind, size, qps, both, crc = found.groups()
+    size, qps = int(size), int(qps or 1)
+    if not 1 <= size <= 1 << 23 or not 1 <= qps <= 256:
+        return None
+    if kind == "lat" and (qps > 1 or both):
+        return None
+    # About as many instructions as the cases of the list.
+    iters = max(64, (8000 if kind == "lat" else 60000000 // (size + 2000)) //
+                qps)
+    return (lat if kind == "lat" else bw)(
+        verb, size, iters, qps=qps, both=bool(both), crc=bool(crc))

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Guests of the benchmarks: one processor whose clock counts instructions.
+
+Used by the host's parts; calls the scripts of tools/vm.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import cases
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+BUILD = os.path.join(TOP, "build")
+NATIVE = os.path.join(BUILD, "bench", "native")
+BOOT_SECONDS = 7200
+# With the string instructions of current processors, of which an emulated
+# byte costs an instruction: copying counts as much as the design's goals
+# assume. (Without them it costs an eighth and TCP is three times as fast.)
+CPU = "max,-la57"
+
+
+class Failed(Exception):
+    """A step that everything after it needs."""
+
+
+def run_tool(script, *argv):
+    """A script of the checkout; its last line is the answer."""
+    done = subprocess.run([os.path.join(TOP, script), *argv],
+                          stdout=subprocess.PIPE, text=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        raise Failed("%s failed" % script)
+    return lines[-1]
+
+
+def vm(*argv):
+    """A helper of tools/vm; its last line is the answer."""
+    return run_tool("tools/vm/" + argv[0], *argv[1:])
+
+
+def enter(*argv):
+    """A command in the Debian root; what it printed."""
+    done = subprocess.run([os.path.join(TOP, "tools/vm/enter"), *argv], cwd=TOP,
+                          stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise Failed("'%s' ended with status %d" % (" ".join(argv),
+                                                   done.returncode))
+    return done.stdout
+
+
+def build(devices):
+    """Builds what the guests need; the modules' paths by device."""
+    modules = {}
+    if "rsiw" in devices:
+        modules["rsiw"] = vm("build")
+    if "siw" in devices:
+        modules["siw"] = vm("siw")
+    os.makedirs(NATIVE, exist_ok=True)
+    lock = os.path.join(NATIVE, "lock")
+    enter("flock", lock, "make", "-s", "-C", "tools/bench/native",
+          "O=" + NATIVE)
+    return modules
+
+
+def marks():
+    """What counted programs are started with."""
+    return os.path.join(NATIVE, "marks.so")
+
+
+def counting(results):
+    """Arguments of tools/vm/boot that have a guest's instructions counted, into
+    `counts` in its results."""
+    return ["--append", "nokaslr", "--qemu=-plugin", "--qemu=%s,out=%s" % (
+        os.path.join(NATIVE, "count.so"), os.path.join(results, "counts"))]
+
+
+def boot(results, command, module=None, more=(), on_line=None):
+    """Runs a command in a guest, with its output in `results`/output, and calls
+    `on_line` with each line of that as it comes."""
+    argv = [os.path.join(TOP, "tools/vm/boot"), "--icount", "--qemu=-cpu",
+            "--qemu=" + CPU, "--time", str(BOOT_SECONDS), "--results", results,
+            *more]
+    if module:
+        argv += ["--module", module]
+    argv += ["--", *command]
+    with open(os.path.join(results, "output"), "w", encoding="utf-8") as log:
+        proc = subprocess.Popen(argv, cwd=TOP, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True,
+                                errors="replace")
+        try:
+            for line in proc.stdout:
+                log.write(line)
+                log.flush()
+                if on_line:
+                    on_line(line.rstrip())
+        finally:
+            if proc.poll() is None:
+                proc.terminate()
+            proc.wait()
+    return proc.returncode
+
+
+def read_json(name):
+    """What a guest has left in a file, None if it did not."""
+    try:
+        with open(name, encoding="utf-8") as f:
+            return json.load(f)
+    except (OSError, ValueError):
+        return None
+
+
+def fresh_results(*names):
+    """An empty directory for a guest's results."""
+    results = os.path.join(BUILD, "bench", *names)
+    os.makedirs(results, exist_ok=True)
+    for name in os.listdir(results):
+        os.unlink(os.path.join(results, name))
+    return results
+
+
+def analyse(results, path):
+    """What a guest has counted on a path, see the script "analyse"."""
+    tree = os.path.join(os.path.dirname(vm("tree")), "src")
+    return json.loads(enter(
+        "python3", "-B", "tools/bench/analyse", "--path", path, "--tree",
+        tree, "--cache", os.path.join(NATIVE, "functions.json"), results))
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def check_names(parser, given, known):
+    """The comma-separated names given, all of them known."""
+    names = given.split(",")
+    bad = [n for n in names if n not in known]
+    if bad:
+        parser.error("'%s' is not one of %s" % (bad[0], ", ".join(known)))
+    return names
+
+
+def bench_command(device, path, results, *more):
+    """The guest's part for a device on a path."""
+    return ["tools/bench/guest", "--device", device, "--path", path, *more,
+            results]

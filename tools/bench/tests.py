@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Tests of the code that analyses what was counted; for the Debian root."""
+
+import os
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import cases  # noqa: E402
+import components  # noqa: E402
+import counting  # noqa: E402
+from counting import Count, Function  # noqa: E402
+
+SYMBOLS = """\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _text
+ffffffff81000100 t tcp_helper
+ffffffff81000200 T __pi_memcpy
+ffffffff81000200 T memcpy
+ffffffff81000300 T tcp_sendmsg
+ffffffff81000380 t helper.isra.0
+ffffffff81000400 T kmalloc
+ffffffff81000480 t helper
+ffffffff81000500 D some_data
+ffffffffc0000000 t siw_tx_hdt	[siw]
+ffffffffc0000100 t _RNvNtCsa8zRApNGj4W_9rsiw_main2tx5flush	[rsiw]
+""".splitlines()
+
+SOURCES = {
+    "tcp_sendmsg": ["net/ipv4/tcp.c"],
+    "kmalloc": ["mm/slub.c"],
+    "helper": ["net/ipv4/tcp.c", "mm/slub.c"],
+    "siw_tx_hdt": ["drivers/infiniband/sw/siw/siw_qp_tx.c"],
+    "rxe_responder": ["drivers/infiniband/sw/rxe/rxe_resp.c"],
+    "schedule": ["kernel/sched/core.c"],
+}
+
+
+class Spans(unittest.TestCase):
+    def test_one_per_start_and_stop(self):
+        text = ["span 0", "ff 3 10 0", "end", "span 1", "10 2 5 4", "end"]
+        self.assertEqual(list(counting.spans(text)),
+                         [[(0xff, 3, 10, 0)], [(0x10, 2, 5, 4)]])
+
+    def test_without_an_end(self):
+        self.assertEqual(list(counting.spans(["span 0", "ff 3 10 0"])), [])
+
+
+class Addresses(unittest.TestCase):
+    def test_symbols(self):
+        s = counting.Symbols(SYMBOLS)
+        self.assertEqual(s.at(0xffffffff81000150).name, "tcp_helper")
+        self.assertEqual(s.at(0xffffffff81000200),
+                         Function("memcpy", "vmlinux"))
+        # Data are no functions.
+        self.assertEqual(s.at(0xffffffff81000510).name, "helper")
+        self.assertEqual(s.at(0xffffffffc0000020),
+                         Function("siw_tx_hdt", "siw"))
+
+    def test_hidden_symbols(self):
+        with self.assertRaises(counting.Bad):
+            counting.Symbols(["0000000000000000 T _text"])
+
+    def test_maps(self):
+        class Fake:
+            def at(self, offset):
+                return "f%x" % offset
+        maps = counting.Maps([
+            "1000-2000 r-xp 00003000 00:1e 5  /usr/bin/a\n"
+            "2000-3000 rw-p 00004000 00:1e 5  /usr/bin/a\n"
+            "5000-6000 r-xp 00000000 00:00 0  [vdso]\n",
+            "1000-2000 r-xp 00000000 00:1e 6  /usr/bin/b\n"
+            "2000-3000 r-xp 00001000 00:1e 6  /usr/bin/b\n"],
+            {"/usr/bin/a": Fake(), "/usr/bin/b": Fake()})
+        self.assertEqual(maps.at(0x1010), Function("f3010", "/usr/bin/a"))
+        self.assertEqual(maps.at(0x2010), Function("f1010", "/usr/bin/b"))
+        self.assertEqual(maps.at(0x5010), Function("[vdso]", ""))
+        self.assertEqual(maps.at(0x3000).name, "other programs")
+
+    def test_names_of_a_binary(self):
+        libc = next(p for p in ("/usr/lib/x86_64-linux-gnu/libc.so.6",
+                                "/lib64/libc.so.6") if os.path.exists(p))
+        names = set(counting.Binary(libc).names)
+        self.assertIn("memcpy", names)
+        self.assertIn("write", names)
+
+
+class Subtraction(unittest.TestCase):
+    F, G, H = (Function(n, "vmlinux") for n in "fgh")
+
+    def test_by_function(self):
+        blocks = [(0xffffffff81000100, 4, 10, 0),
+                  (0xffffffff81000110, 2, 5, 0), (0x10, 3, 7, 5)]
+        found = counting.by_function(blocks, counting.Symbols(SYMBOLS),
+                                     counting.Maps([], {}))
+        self.assertEqual(found[Function("tcp_helper", "vmlinux")],
+                         Count(50, 0))
+        self.assertEqual(found[Function("other programs", "")], Count(21, 15))
+
+    def test_set_up_vanishes(self):
+        short = {self.F: Count(1000 + 10 * 7, 0), self.G: Count(500, 100)}
+        long = {self.F: Count(1000 + 40 * 7, 0), self.G: Count(800, 250),
+                self.H: Count(60, 0)}
+        per = counting.per_message(short, long, 30)
+        self.assertEqual(per, {self.F: Count(7, 0), self.G: Count(10, 5),
+                               self.H: Count(2, 0)})
+
+    def test_no_longer(self):
+        with self.assertRaises(counting.Bad):
+            counting.per_message({}, {}, 0)
+
+
+class Names(unittest.TestCase):
+    def test_suffixes(self):
+        for name in ("f.isra.0", "f.constprop.0.isra.1", "f.cold", "f",
+                     "f.llvm.1234"):
+            self.assertEqual(counting.base_name(name), "f")
+
+    def test_rust(self):
+        self.assertEqual(counting.demangle([
+            "memcpy", "_RNvMs_NtNtCsa8zRApNGj4W_9rsiw_main2qp2txNtB4_7TxState"
+            "5flush", "_RNvNtCsb5MLIFMWygY_6kernel5error9to_result"]), [
+                "memcpy", "<rsiw_main::qp::tx::TxState>::flush",
+                "kernel::error::to_result"])
+
+    def test_none(self):
+        self.assertEqual(counting.demangle(["a", "b.cold"]), ["a", "b.cold"])
+
+
+class Groups(unittest.TestCase):
+    def setUp(self):
+        self.grouping = components.Grouping(counting.Symbols(SYMBOLS), SOURCES)
+
+    def of(self, name, home="vmlinux", readable=None):
+        return self.grouping.component(Function(name, home), readable or name)
+
+    def test_program(self):
+        self.assertEqual(self.of("poll", "/usr/lib/libc.so.6"), "program")
+        self.assertEqual(self.of("other programs", ""), "program")
+
+    def test_by_source(self):
+        self.assertEqual(self.of("tcp_sendmsg"), "tcp")
+        self.assertEqual(self.of("kmalloc.part.0"), "memory")
+        self.assertEqual(self.of("schedule"), "core")
+        self.assertEqual(self.of("no_such_function"), "core")
+
+    def test_two_sources(self):
+        # What stands before it tells.
+        self.assertEqual(self.of("helper.isra.0"), "tcp")
+        self.assertEqual(self.of("helper"), "memory")
+
+    def test_copies_anywhere(self):
+        for name in ("memcpy", "__memcpy", "_copy_to_iter", "skb_copy_bits",
+                     "rep_movs_alternative", "csum_partial", "crc32c_x86_3way"):
+            self.assertEqual(self.of(name), "copies", name)
+        self.assertEqual(self.of("any", "crc32c_cryptoapi"), "copies")
+        self.assertNotEqual(self.of("copy_process"), "copies")
+
+    def test_c_drivers(self):
+        self.assertEqual(self.of("siw_tx_hdt", "siw"), "driver-tx")
+        self.assertEqual(self.of("siw_post_receive", "siw"), "driver-rx")
+        self.assertEqual(self.of("siw_post_send", "siw"), "driver-tx")
+        self.assertEqual(self.of("rxe_responder", "rdma_rxe"), "driver-rx")
+
+    def test_rust_driver(self):
+        for name, component in (
+                ("<rsiw_main::qp::rx::RxState>::ulpdu", "driver-rx"),
+                ("<rsiw_main::qp::tx::TxState>::flush", "driver-tx"),
+                ("<rsiw_main::verbs::Rsiw as Driver>::post_send", "driver-tx"),
+                ("<rsiw_main::verbs::Rsiw as Driver>::post_recv", "driver-rx"),
+                ("<rsiw_main::proto::sender::Sender<E>>::run", "driver-tx"),
+                ("<rsiw_main::proto::receiver::Receiver>::run", "driver-rx")):
+            self.assertEqual(self.of("_R", "rsiw", name), component, name)
+
+    def test_modules(self):
+        self.assertEqual(self.of("veth_xmit", "veth"), "tcp")
+        self.assertEqual(self.of("ib_uverbs_write", "ib_uverbs"), "core")
+
+    def test_definitions(self):
+        with tempfile.TemporaryDirectory() as tree:
+            os.makedirs(tree + "/mm")
+            with open(tree + "/mm/a.c", "w", encoding="utf-8") as f:
+                f.write("int declared(int a);\n"
+                        "static inline void *made(size_t n,\n\t\tgfp_t f)\n"
+                        "{\n\tif (called(n)) {\n\t}\n}\n"
+                        "SYSCALL_DEFINE2(munmap, unsigned long, a)\n{\n}\n"
+                        "static struct ops ops = {\n\t.f = made,\n};\n")
+            found = components.scan(tree)
+        self.assertEqual(found["made"], ["mm/a.c"])
+        self.assertEqual(found["__x64_sys_munmap"], ["mm/a.c"])
+        for name in ("declared", "called", "ops"):
+            self.assertNotIn(name, found)
+
+    def test_summary(self):
+        counts = {Function("tcp_sendmsg", "vmlinux"): Count(30, 0),
+                  Function("main", "/usr/bin/a"): Count(50, 40)}
+        s = components.summary(counts, self.grouping, 1)
+        self.assertEqual(s["polling"], 40)
+        self.assertEqual(s["components"]["program"], 10)
+        self.assertEqual(s["components"]["tcp"], 30)
+        self.assertEqual([f["name"] for f in s["functions"]], ["tcp_sendmsg"])
+
+
+class Cases(unittest.TestCase):
+    def test_names(self):
+        for case in cases.VERBS + cases.TCP:
+            self.assertIs(cases.named(case.name), case)
+        self.assertEqual(len({c.name for c in cases.VERBS}), len(cases.VERBS))
+
+    def test_others(self):
+        case = cases.named("write_bw 100 x4 both crc")
+        self.assertEqual((case.size, case.qps, case.both, case.crc),
+                         (100, 4, True, True))
+        self.assertEqual(case.name, "write_bw 100 x4 both crc")
+        for name in ("", "send_bw", "send_bw 0", "send_lat 64 x2", "ping 3",
+                     "send_bw 64 x1000"):
+            self.assertIsNone(cases.named(name), name)
+
+    def test_messages(self):
+        self.assertEqual(cases.named("send_bw 4096 x16").messages(10), 160)
+        self.assertEqual(cases.named("send_bw 65536 both").messages(10), 20)
+        self.assertEqual(cases.named("send_lat 64").messages(10), 20)
+        self.assertEqual(cases.named("read_lat 64").messages(10), 10)
+
+    def test_lengths(self):
+        for case in cases.VERBS:
+            short, long = case.lengths
+            self.assertGreater(long, short)
+            self.assertGreater(short, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
