@@ -6,8 +6,11 @@ Used by the host's parts; calls the scripts of tools/vm.
 
 import json
 import os
+import shlex
+import signal
 import subprocess
 import sys
+import time
 
 import cases
 
@@ -52,7 +55,10 @@ def enter(*argv):
 
 
 def build(devices):
-    """Builds what the guests need; the modules' paths by device."""
+    """Builds what the guests need; the modules' paths by device. From then on
+    signals that end this process end the guests too."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
     modules = {}
     if "rsiw" in devices:
         modules["rsiw"] = vm("build")
@@ -91,17 +97,26 @@ def boot(results, command, module=None, more=(), on_line=None):
                                 stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True,
                                 errors="replace")
-        try:
-            for line in proc.stdout:
-                log.write(line)
-                log.flush()
-                if on_line:
-                    on_line(line.rstrip())
-        finally:
-            if proc.poll() is None:
-                proc.terminate()
-            proc.wait()
+        LIVE.add(proc)
+        for line in proc.stdout:
+            log.write(line)
+            log.flush()
+            if on_line:
+                on_line(line.rstrip())
+        proc.wait()
+        LIVE.discard(proc)
     return proc.returncode
+
+
+# Guests that run.
+LIVE = set()
+
+
+def end(number, _frame):
+    """What SIGINT and SIGTERM do: guests end with those who started them."""
+    for proc in list(LIVE):
+        proc.terminate()
+    os._exit(128 + number)
 
 
 def read_json(name):

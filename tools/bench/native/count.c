@@ -17,9 +17,13 @@
  *   end
  *
  * A block of INSTRUCTIONS at ADDRESS ran COUNT times, of these POLLED as a part of
- * polling: between two calls that asked a completion queue and found it empty
- * and between which the kernel did not run. The first that finds nothing is not
- * polling: a program that waits for events makes that call as well.
+ * polling. That is what a program runs, without the kernel in between,
+ *
+ * - from one call that asked a completion queue and found it empty to the next one
+ *   that does. The first that finds nothing is not polling: a program that waits
+ *   for events makes that call as well;
+ * - in a loop of at most PERIOD blocks that goes on and on, which is a program that
+ *   watches memory.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -35,11 +39,15 @@ EXPORT int qemu_plugin_version = 4;
 
 /* A power of two, several times as many as there are blocks. */
 #define SLOTS (1u << 21)
-/* Blocks of programs on their way from one empty queue to the next. */
+/* Blocks of a program that are yet to be called work or polling. */
 #define PENDING 4096
+/* As many of these have to be a loop of so few blocks to be called polling. */
+#define SPUN 2048
+#define PERIOD 4
 
 struct block {
 	uint64_t addr, insns;
+	bool repeats;			/* itself, as a string instruction does */
 	uint64_t count, polled;		/* of programs; the kernel's are below */
 };
 
@@ -50,8 +58,9 @@ static struct qemu_plugin_scoreboard *kernel;
 static struct block *before;		/* what was counted when a span began */
 static struct block *pending[PENDING];
 static unsigned int n_pending;
-static bool was_empty;			/* the last poll found nothing, */
-static uint64_t then;			/* when the kernel had run so often */
+static bool was_empty;			/* the last poll found nothing */
+static bool spinning;			/* what was settled last was a loop */
+static uint64_t kernel_ran;		/* so often, when a program last did */
 static bool counting;
 static unsigned int spans;
 static FILE *out;
@@ -83,23 +92,56 @@ static struct block *block_of(uint64_t addr, uint64_t insns)
 	}
 }
 
-static void settle(bool polled)
+/* Calls all that is pending work, but for the last `polled` blocks. */
+static void settle(unsigned int polled)
 {
 	unsigned int i;
 
 	for (i = 0; i < n_pending; i++) {
 		pending[i]->count++;
-		pending[i]->polled += polled;
+		pending[i]->polled += i >= n_pending - polled;
 	}
 	n_pending = 0;
 }
 
+/* How many of the last pending blocks are a loop of `period` blocks. */
+static unsigned int looped(unsigned int period)
+{
+	unsigned int i = n_pending;
+
+	while (i-- > period)
+		if (pending[i] != pending[i - period] || pending[i]->repeats)
+			return n_pending - 1 - i;
+	return n_pending;
+}
+
+/* Settles blocks between which there was no mark. */
+static void settle_unmarked(void)
+{
+	unsigned int period, n, spun = 0;
+
+	for (period = 1; period <= PERIOD && !spun; period++) {
+		n = looped(period);
+		/* The rest of a loop that was seen before may be short. */
+		if (n >= SPUN || (spinning && n == n_pending))
+			spun = n;
+	}
+	spinning = spun > 0;
+	settle(spun);
+	was_empty = false;
+}
+
 static void program_ran(unsigned int vcpu, void *block)
 {
+	uint64_t now = *kernel_counts();
+
 	(void)vcpu;
-	if (n_pending == PENDING) {
-		settle(false);
-		was_empty = false;
+	if (now != kernel_ran) {
+		settle_unmarked();
+		spinning = false;
+		kernel_ran = now;
+	} else if (n_pending == PENDING) {
+		settle_unmarked();
 	}
 	pending[n_pending++] = block;
 }
@@ -117,7 +159,7 @@ static void gather(void)
 
 static void start(void)
 {
-	settle(false);
+	settle(0);
 	was_empty = false;
 	gather();
 	memcpy(before, blocks, SLOTS * sizeof(*blocks));
@@ -128,7 +170,7 @@ static void stop(void)
 {
 	uint64_t i;
 
-	settle(false);
+	settle(0);
 	was_empty = false;
 	if (!counting)
 		return;
@@ -149,8 +191,6 @@ static void stop(void)
 
 static void marked(unsigned int vcpu, void *mark)
 {
-	uint64_t now;
-
 	(void)vcpu;
 	switch ((uintptr_t)mark) {
 	case MARK_START:
@@ -160,16 +200,15 @@ static void marked(unsigned int vcpu, void *mark)
 		stop();
 		break;
 	case MARK_EMPTY:
-		now = *kernel_counts();
-		settle(was_empty && now == then);
+		settle(was_empty ? n_pending : 0);
 		was_empty = true;
-		then = now;
 		break;
 	case MARK_FOUND:
-		settle(false);
+		settle(0);
 		was_empty = false;
 		break;
 	}
+	spinning = false;
 }
 
 /* Which mark an instruction is, 0 if none. */
@@ -183,6 +222,17 @@ static uintptr_t mark_of(const struct qemu_plugin_insn *insn)
 		return 0;
 	memcpy(&disp, code + 3, sizeof(disp));
 	return (disp & ~0xffu) == MARK_BASE ? disp & 0xff : 0;
+}
+
+/* A prefix of repetition before an instruction on strings. */
+static bool is_string(const struct qemu_plugin_insn *insn)
+{
+	uint8_t code[16];
+	size_t n = qemu_plugin_insn_data(insn, code, sizeof(code));
+	uint8_t op = code[n - 1];
+
+	return n >= 2 && (code[0] == 0xf3 || code[0] == 0xf2) && n <= 4 &&
+	       ((op >= 0xa4 && op <= 0xa7) || (op >= 0xaa && op <= 0xaf));
 }
 
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
@@ -207,6 +257,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		uintptr_t mark = mark_of(insn);
 
+		b->repeats |= is_string(insn);
 		if (mark)
 			qemu_plugin_register_vcpu_insn_exec_cb(
 				insn, marked, QEMU_PLUGIN_CB_NO_REGS,
