@@ -53,8 +53,20 @@ class Case:
 
     @property
     def lengths(self):
-        """Iterations of the two runs whose difference is the profile."""
-        return self.iters // 4, self.iters * 3 // 4
+        """Iterations of the two runs whose difference is the profile. Each is
+        longer than what perftest has on its way at a time, or the short one
+        would be another case."""
+        short, long = self.iters // 4, self.iters * 3 // 4
+        if self.tool.endswith("bw"):
+            short = max(short, self.depth * 5 // 4)
+            long = max(long, short * 2)
+        return short, long
+
+    @property
+    def depth(self):
+        """Requests on their way on a QP in a counted run; 128 is perftest's
+        own, with which large messages would take too long."""
+        return 128 if self.size <= 1 << 17 else 16
 
     def messages(self, iters):
         """What the ends send in so many iterations, all in all. A Read is one

@@ -231,7 +231,8 @@ class Cases(unittest.TestCase):
         for case in cases.VERBS:
             short, long = case.lengths
             self.assertGreater(long, short)
-            self.assertGreater(short, 0)
+            if case.tool.endswith("bw"):
+                self.assertGreater(short, case.depth)
 
 
 if __name__ == "__main__":
