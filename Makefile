@@ -40,6 +40,9 @@ profile:
 	@tools/bench/profile --case "$(CASE)" --where "$(or $(WHERE),wire)" \
 		--device "$(or $(DEVICE),rsiw)" $(if $(TOP),--top "$(TOP)")
 
+bench-scale:
+	@tools/bench/scale
+
 conformance-report:
 	@tools/vm/enter tools/testing/conformance/report
 
@@ -63,6 +66,7 @@ help:
 	@echo "make bench            the benchmark, rsiw beside siw, rxe and plain TCP"
 	@echo "make profile          where a message's instructions go (CASE='send_bw 65536'"
 	@echo "                      WHERE=wire|loopback DEVICE=rsiw|siw|rxe|tcp TOP=40)"
+	@echo "make bench-scale      cost, memory and set-up of up to 1,000 connections"
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints and gates"
 	@echo "make                  rsiw.ko for KDIR (default: the running kernel)"
@@ -71,4 +75,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz shell bench profile conformance-report lint clean distclean help
+.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz shell bench profile bench-scale conformance-report lint clean distclean help

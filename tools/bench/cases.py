@@ -23,6 +23,16 @@ TCP_MESSAGE = 65536
 # How many of these its long run moves.
 TCP_MESSAGES = 4000
 
+# Of bench-scale: a step is a number of QPs, or this.
+CONNECTS = "connections"
+STEPS = (CONNECTS, "1", "10", "100", "1000")
+STEP_CONNECTS = 100
+STEP_MESSAGES = 3200
+STEP_LIMIT = 300        # guest seconds
+# What the other rows are about.
+IDLE = "idle connection"
+SCALE_DEVICES = ("rsiw", "siw", "rxe")
+
 GBITS, MPPS, USEC = "Gb/s", "Mmsg/s", "us"
 
 NAME = re.compile(

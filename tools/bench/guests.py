@@ -149,6 +149,44 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+VERSIONS = """
+release() { sed -n 's/.*PRETTY_NAME="\\(.*\\)"/\\1/p' /etc/os-release; }
+echo "Debian: $(release)"
+echo "QEMU: $(dpkg-query -W -f '${Version}' qemu-system-x86)"
+for p in perftest rdma-core iperf3 rustc gcc-14; do
+	echo "$p: $(dpkg-query -W -f '${Version}' $p)"
+done
+"""
+
+
+def about_file(results):
+    """Where it is kept what results are of."""
+    return os.path.splitext(results)[0] + "-about.json"
+
+
+def keep_about(results):
+    """Notes which commit, by which command and with which versions."""
+    def git(*argv):
+        done = subprocess.run(["git", "-C", TOP, *argv], text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return done.stdout.strip()
+    about = {
+        "commit": git("log", "-1", "--format=%h %s") or "unknown",
+        "command": shlex.join([os.path.relpath(sys.argv[0], TOP)] +
+                              sys.argv[1:]),
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}
+    if git("status", "--porcelain"):
+        about["commit"] += ", with changes"
+    with open(os.path.join(vm("kernel"), "release"), encoding="utf-8") as f:
+        about["Linux"] = f.read().strip()
+    for line in enter("sh", "-c", VERSIONS).splitlines():
+        name, version = line.split(": ", 1)
+        about[name] = version
+    with open(about_file(results), "w", encoding="utf-8") as f:
+        json.dump(about, f, indent=1)
+        f.write("\n")
+
+
 def check_names(parser, given, known):
     """The comma-separated names given, all of them known."""
     names = given.split(",")
