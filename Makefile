@@ -43,6 +43,9 @@ profile:
 bench-scale:
 	@tools/bench/scale
 
+bench-report:
+	@tools/bench/report
+
 conformance-report:
 	@tools/vm/enter tools/testing/conformance/report
 
@@ -67,6 +70,7 @@ help:
 	@echo "make profile          where a message's instructions go (CASE='send_bw 65536'"
 	@echo "                      WHERE=wire|loopback DEVICE=rsiw|siw|rxe|tcp TOP=40)"
 	@echo "make bench-scale      cost, memory and set-up of up to 1,000 connections"
+	@echo "make bench-report     the results of bench and bench-scale as a page with plots"
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints and gates"
 	@echo "make                  rsiw.ko for KDIR (default: the running kernel)"
@@ -75,4 +79,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz shell bench profile bench-scale conformance-report lint clean distclean help
+.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz shell bench profile bench-scale bench-report conformance-report lint clean distclean help

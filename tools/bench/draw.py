@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Draws the report: called by "report" in the Debian root, with matplotlib.
+
+usage: draw.py DATA PAGE
+"""
+
+import html
+import io
+import os
+import re
+import sys
+import json
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import matplotlib  # noqa: E402
+matplotlib.use("svg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+import cases  # noqa: E402
+import components  # noqa: E402
+
+# Told apart also by those who do not see all colours (Okabe and Ito).
+DEVICE_COLOURS = {"rsiw": "#0072b2", "siw": "#e69f00", "rxe": "#009e73",
+                  "tcp": "#7f7f7f"}
+COMPONENT_COLOURS = {
+    "program": "#999999", "core": "#f0e442", "driver-tx": "#0072b2",
+    "driver-rx": "#56b4e9", "copies": "#d55e00", "tcp": "#009e73",
+    "memory": "#cc79a7"}
+UNIT_TITLES = {cases.GBITS: "throughput, Gb/s: more is better",
+               cases.MPPS: "messages, millions a second: more is better",
+               cases.USEC: "latency, µs: less is better"}
+COLUMNS = 5
+
+STYLE = """
+body { font: 15px/1.5 sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em;
+       color: #222 }
+h1, h2 { font-weight: 600 } h2 { margin-top: 2em; border-bottom: 1px solid #ccc }
+svg { width: 100%; height: auto }
+table { border-collapse: collapse; font-size: 13px; margin: 1em 0 }
+th, td { padding: .15em .7em; text-align: right; border-bottom: 1px solid #eee }
+th:first-child, td:first-child { text-align: left }
+dt { float: left; clear: left; width: 9em; color: #666 } dd { margin-left: 9em }
+details { margin: 1em 0 } code { background: #f4f4f4; padding: 0 .3em }
+"""
+
+
+def svg(figure, number=[0]):
+    """A figure as an element of the page, with identifiers of its own."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", bbox_inches="tight",
+                   metadata={"Date": None})
+    plt.close(figure)
+    text = out.getvalue()
+    number[0] += 1
+    text = re.sub(r'\bid="', 'id="f%d-' % number[0], text)
+    text = re.sub(r'(href="|url\()#', r"\1#f%d-" % number[0], text)
+    return text[text.index("<svg"):]
+
+
+def listed(rows):
+    """The cases that rows are of, in the order of the list."""
+    order = [c.name for c in cases.VERBS + cases.TCP]
+    names = dict.fromkeys(r["case"] for r in rows)
+    return sorted(names, key=lambda n: order.index(n) if n in order else 99)
+
+
+def devices_of(rows):
+    return [d for d in cases.DEVICES if any(r["device"] == d for r in rows)]
+
+
+def throughput(rows, path):
+    """Bars of the devices side by side, a plot per unit."""
+    rows = [r for r in rows if r["path"] == path and not r.get("component")
+            and r["value"] is not None]
+    units = [u for u in UNIT_TITLES if any(r["unit"] == u for r in rows)]
+    if not units:
+        return ""
+    counts = [len(listed([r for r in rows if r["unit"] == u])) for u in units]
+    figure, axes = plt.subplots(
+        len(units), 1, figsize=(11, 3 * len(units)), squeeze=False)
+    for axis, unit, count in zip(axes[:, 0], units, counts):
+        these = [r for r in rows if r["unit"] == unit]
+        names, devices = listed(these), devices_of(these)
+        width = 0.8 / len(devices)
+        for n, device in enumerate(devices):
+            value = {r["case"]: r["value"] for r in these
+                     if r["device"] == device}
+            at = [i + (n - (len(devices) - 1) / 2) * width
+                  for i, c in enumerate(names) if c in value]
+            axis.bar(at, [value[c] for c in names if c in value], width,
+                     label=device, color=DEVICE_COLOURS[device])
+        axis.set_xticks(range(count), names, rotation=25, ha="right")
+        axis.set_title(UNIT_TITLES[unit], fontsize=10)
+        axis.legend(fontsize=8)
+        axis.grid(axis="y", alpha=0.3)
+    figure.tight_layout()
+    return svg(figure)
+
+
+def stacks(rows, path):
+    """What a message costs by component, a plot per case."""
+    rows = [r for r in rows if r["path"] == path and r.get("component")]
+    names = listed(rows)
+    if not names:
+        return ""
+    lines = -(-len(names) // COLUMNS)
+    figure, axes = plt.subplots(lines, COLUMNS, squeeze=False,
+                                figsize=(13, 2.6 * lines))
+    for axis in axes.flat[len(names):]:
+        axis.axis("off")
+    for axis, name in zip(axes.flat, names):
+        these = [r for r in rows if r["case"] == name]
+        devices = devices_of(these)
+        below = [0] * len(devices)
+        for component, title in components.COMPONENTS:
+            value = {r["device"]: max(r["value"], 0) for r in these
+                     if r["component"] == component}
+            heights = [value.get(d, 0) for d in devices]
+            axis.bar(devices, heights, 0.7, bottom=below, label=title,
+                     color=COMPONENT_COLOURS[component])
+            below = [b + h for b, h in zip(below, heights)]
+        axis.set_xlim(-0.6, max(len(devices), 3) - 0.4)
+        axis.set_title(name, fontsize=9)
+        axis.tick_params(labelsize=8)
+        axis.yaxis.set_major_formatter(
+            matplotlib.ticker.EngFormatter(sep=""))
+    handles, titles = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, titles, loc="lower center", ncols=4, fontsize=9,
+                  bbox_to_anchor=(0.5, 1.0))
+    figure.tight_layout()
+    return svg(figure)
+
+
+def scale(rows):
+    """Curves over the number of connections, and what does not depend on it."""
+    rows = [r for r in rows if r["value"] is not None]
+    messages = sorted({r["case"] for r in rows if r["unit"] == "instructions"},
+                      key=lambda c: int(c.split()[1]))
+    bars = [(c, u) for c, u in ((cases.IDLE, "bytes"),
+                                (cases.CONNECTS, "1/s"))
+            if any(r["case"] == c for r in rows)]
+    if not messages and not bars:
+        return ""
+    figure, axes = plt.subplots(1, len(messages) + len(bars), squeeze=False,
+                                figsize=(3.4 * (len(messages) + len(bars)), 3.4))
+    for axis, case in zip(axes[0], messages):
+        for device in devices_of(rows):
+            points = sorted((r["qps"], r["value"]) for r in rows
+                            if r["case"] == case and r["device"] == device)
+            axis.plot(*zip(*points), marker="o", label=device,
+                      color=DEVICE_COLOURS[device])
+        axis.set_xscale("log")
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("connected queue pairs")
+        axis.set_title("instructions, %s bytes" % case.split()[1], fontsize=10)
+        axis.legend(fontsize=8)
+        axis.grid(alpha=0.3)
+    for axis, (case, unit) in zip(axes[0][len(messages):], bars):
+        last = {}
+        for r in sorted(rows, key=lambda r: r["qps"]):
+            if r["case"] == case:
+                last[r["device"]] = r["value"]
+        axis.bar(list(last), list(last.values()), 0.6,
+                 color=[DEVICE_COLOURS[d] for d in last])
+        axis.set_title("%s, %s" % (case, unit), fontsize=10)
+    for axis in axes[0]:
+        axis.yaxis.set_major_formatter(
+            matplotlib.ticker.EngFormatter(sep=""))
+    figure.tight_layout()
+    return svg(figure)
+
+
+def number(value):
+    if value is None:
+        return "-"
+    return "%.0f" % value if abs(value) >= 1000 else "%.4g" % value
+
+
+def table(head, lines):
+    out = ["<table><tr>"] + ["<th>%s" % html.escape(h) for h in head]
+    for line in lines:
+        out.append("<tr>" + "".join("<td>%s" % html.escape(c) for c in line))
+    return "\n".join(out + ["</table>"])
+
+
+def figures(rows, path):
+    """All values of a path as tables."""
+    rows = [r for r in rows if r["path"] == path]
+    plain = [r for r in rows if not r.get("component")]
+    counted = [r for r in rows if r.get("component")]
+    devices = devices_of(rows)
+    found = {(r["case"], r["device"], r.get("component")): r for r in rows}
+    first = []
+    for name in listed(plain):
+        some = [found[name, d, None] for d in devices
+                if (name, d, None) in found]
+        first.append([name, some[0]["unit"]] + [
+            number(found[name, d, None]["value"])
+            if (name, d, None) in found else "" for d in devices])
+    columns = ["total"] + [c for c, _ in components.COMPONENTS]
+    second = [[name, d] + [number(found[name, d, c]["value"])
+                           for c in columns]
+              for name in listed(counted) for d in devices
+              if (name, d, "total") in found]
+    out = table(["case", "unit"] + devices, first) if first else ""
+    if second:
+        out += table(["case", "device"] + columns, second)
+    return "<details><summary>The figures</summary>%s</details>" % out
+
+
+def about(what):
+    return "<dl>" + "".join(
+        "<dt>%s</dt><dd><code>%s</code></dd>" % (
+            html.escape(k), html.escape(str(v)))
+        for k, v in what.items()) + "</dl>"
+
+
+def page(given):
+    out = ["<!DOCTYPE html><html lang=en><meta charset=utf-8>",
+           "<title>rsiw: benchmark</title><style>%s</style>" % STYLE,
+           "<h1>rsiw: benchmark</h1>",
+           "<p>In guests with one emulated processor whose clock counts "
+           "instructions: the figures are costs, not times of a real machine; "
+           "ratios are what counts. An octet that is copied is an instruction. "
+           "CRC is off where a case does not say so; rxe always has one."]
+    if "bench" in given:
+        rows = given["bench"]["rows"]
+        out.append(about(given["bench"]["about"]))
+        for path in cases.PATHS:
+            here = [r for r in rows if r["path"] == path]
+            if not here:
+                continue
+            out.append("<h2>%s</h2>" % {
+                "wire": "Over a virtual cable (MTU 1500)",
+                "loopback": "Over loopback (MTU 65536)"}[path])
+            out.append(throughput(rows, path))
+            drawn = stacks(rows, path)
+            if drawn:
+                out.append("<h3>Instructions per message by component</h3>"
+                           "<p>Both ends together, without polling; for plain "
+                           "TCP per 64 KiB." + drawn)
+            out.append(figures(rows, path))
+    if "scale" in given:
+        rows = given["scale"]["rows"]
+        out.append("<h2>Many connections</h2>")
+        out.append(about(given["scale"]["about"]))
+        out.append(scale(rows))
+        out.append(table(["case", "device", "QPs", "value", "unit"], [
+            [r["case"], r["device"], str(r["qps"]), number(r["value"]),
+             r["unit"]] for r in sorted(
+                 rows, key=lambda r: (r["case"], r["qps"]))]))
+    return "\n".join(out) + "\n"
+
+
+def main():
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "rsiw",
+                         "font.family": "sans-serif",
+                         "axes.spines.top": False, "axes.spines.right": False})
+    with open(sys.argv[1], encoding="utf-8") as f:
+        given = json.load(f)
+    with open(sys.argv[2], "w", encoding="utf-8") as f:
+        f.write(page(given))
+
+
+if __name__ == "__main__":
+    main()
