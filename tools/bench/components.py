@@ -47,12 +47,15 @@ SYSCALL = re.compile(r"^(?:COMPAT_)?SYSCALL_DEFINE\d\((\w+)", re.M)
 
 # Wherever they are: what touches each octet of a message.
 COPIES = re.compile(
-    r"^(__|_|____)*(memcpy|memmove|memset|memcpy_orig|memmove_erms|"
-    r"rep_(movs|stos)_alternative|copy_(to|from)_user\w*|copy_user_\w+|"
+    r"^(__|_|____)*(memcpy|memmove|memcpy_orig|memmove_erms|"
+    r"rep_movs_alternative|copy_(to|from)_user\w*|copy_user_\w+|"
     r"copy_(to|from)_iter\w*|copy_page_(to|from)_iter\w*|"
     r"csum_partial\w*|csum_and_copy\w*|csum_tcpudp\w*|"
     r"skb_copy_(bits|datagram)\w*|skb_checksum\w*|skb_datagram_iter\w*|"
     r"crc32c?\w*|crc_t10dif\w*|memcpy_(to|from)iter\w*)$")
+# Most of it clears what is allocated.
+CLEARING = re.compile(
+    r"^_*(memset\w*|rep_stos_alternative|clear_user\w*|clear_page\w*)$")
 CRC_MODULE = re.compile(r"^(lib)?crc")
 
 PLACES = (
@@ -166,6 +169,8 @@ class Grouping:
         name = base_name(function.name)
         if COPIES.match(name):
             return "copies"
+        if CLEARING.match(name):
+            return "memory"
         if function.home == "rsiw":
             return first(RUST_NAMES, readable) or "driver-rx"
         if function.home in DRIVERS:

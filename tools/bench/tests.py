@@ -161,6 +161,11 @@ class Groups(unittest.TestCase):
         self.assertEqual(self.of("any", "crc32c_cryptoapi"), "copies")
         self.assertNotEqual(self.of("copy_process"), "copies")
 
+    def test_clearing_is_memory(self):
+        for name in ("memset", "__memset", "rep_stos_alternative",
+                     "clear_page_erms"):
+            self.assertEqual(self.of(name), "memory", name)
+
     def test_c_drivers(self):
         self.assertEqual(self.of("siw_tx_hdt", "siw"), "driver-tx")
         self.assertEqual(self.of("siw_post_receive", "siw"), "driver-rx")
