@@ -27,7 +27,7 @@ TCP_MESSAGES = 4000
 CONNECTS = "connections"
 STEPS = (CONNECTS, "1", "10", "100", "1000")
 STEP_CONNECTS = 100
-STEP_MESSAGES = 3200
+STEP_MESSAGES = 6400
 STEP_LIMIT = 300        # guest seconds
 # What the other rows are about.
 IDLE = "idle connection"

@@ -164,27 +164,33 @@ def about_file(results):
     return os.path.splitext(results)[0] + "-about.json"
 
 
-def keep_about(results):
-    """Notes which commit, by which command and with which versions."""
+def about():
+    """Which commit this is, by which command and with which versions it runs."""
     def git(*argv):
         done = subprocess.run(["git", "-C", TOP, *argv], text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         return done.stdout.strip()
-    about = {
+    found = {
         "commit": git("log", "-1", "--format=%h %s") or "unknown",
         "command": shlex.join([os.path.relpath(sys.argv[0], TOP)] +
                               sys.argv[1:]),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}
     if git("status", "--porcelain"):
-        about["commit"] += ", with changes"
+        found["commit"] += ", with changes"
     with open(os.path.join(vm("kernel"), "release"), encoding="utf-8") as f:
-        about["Linux"] = f.read().strip()
+        found["Linux"] = f.read().strip()
     for line in enter("sh", "-c", VERSIONS).splitlines():
         name, version = line.split(": ", 1)
-        about[name] = version
-    with open(about_file(results), "w", encoding="utf-8") as f:
-        json.dump(about, f, indent=1)
-        f.write("\n")
+        found[name] = version
+    return found
+
+
+def keep(results, rows, what):
+    """Writes rows of results, and what about() said when they were begun."""
+    for name, data in ((results, rows), (about_file(results), what)):
+        with open(name, "w", encoding="utf-8") as f:
+            json.dump(data, f, indent=1)
+            f.write("\n")
 
 
 def check_names(parser, given, known):
