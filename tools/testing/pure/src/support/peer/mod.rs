@@ -96,11 +96,14 @@ enum Note {
     Failed(Failure),
 }
 
+/// Requests that are known by a number, and the Reads among them.
+type UnderWay = Sends<Vec<Record<u64, Fault>>, Vec<OrqEntry>>;
+
 /// What the sender and the receiver find around them.
 pub(crate) struct World {
     state: State,
     notes: Vec<Note>,
-    sends: RefCell<Sends<Vec<Record<u64, Fault>>, Vec<OrqEntry>>>,
+    sends: RefCell<UnderWay>,
     irq: RefCell<Irq<Vec<IrqEntry>>>,
     sq: VecDeque<Posted>,
     /// Octets of the message being sent, and the sink of the Read.
@@ -277,10 +280,8 @@ impl Peer {
             return;
         };
         self.pipe.allowance = batches;
-        match {
-            let state = self.world.state;
-            sender.run(&mut self.world, &mut self.pipe, state)
-        } {
+        let state = self.world.state;
+        match sender.run(&mut self.world, &mut self.pipe, state) {
             Outcome::Idle | Outcome::Again => {}
             Outcome::Failed(failure) => self.fail(failure),
         }
