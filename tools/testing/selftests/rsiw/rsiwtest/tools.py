@@ -70,6 +70,16 @@ def perftest(t, path, tool, size, iters, *extra, qps=1, events=False,
     return out
 
 
+def came_too_early(client):
+    """Whether a perftest client crashed as it came too early for its server,
+    which listens anew between the two connections that they make. Nothing
+    keeps the client from being faster (create_rdma_cm_connection). Refused, it
+    tries again, and crashes: rdma_cm_destroy_cma() has freed what it uses then.
+    A refusal that is not of this kind ends otherwise."""
+    return (client.poll() == -signal.SIGSEGV and
+            "RDMA_CM_EVENT_REJECTED; error: -111" in client.output())
+
+
 class Perftest:
     """Both sides of a perftest program over rdma_cm."""
 
@@ -94,15 +104,8 @@ class Perftest:
                                    self.addr, netns=self.path.client_ns)
 
     def lost_its_race(self):
-        """Whether the client came too early for its server, which listens anew
-        between the two connections that they make; both are started again
-        then. Nothing keeps the client from being faster
-        (create_rdma_cm_connection). Refused, it tries again, and crashes:
-        rdma_cm_destroy_cma() has freed what it uses then. A refusal that is not
-        of this kind ends otherwise."""
-        if (self.client.poll() != -signal.SIGSEGV or
-                "RDMA_CM_EVENT_REJECTED; error: -111"
-                not in self.client.output()):
+        """Whether the client came too early; both are started again then."""
+        if not came_too_early(self.client):
             return False
         self.server.reap()
         self.serve()
