@@ -189,7 +189,8 @@ fn dial(
 /// Ports of RDMA consumers have a number space of their own, in which a port is free that TCP may
 /// be using. Then another is taken, unless the consumer wanted a privileged one.
 fn start(this: &Arc<Endpoint>, st: &mut State, attempt: &mut Attempt) -> Result {
-    // From the first moment: the own work must not have the mutex when it is this one's turn.
+    // Before anything can queue the endpoint's own work: if that had the mutex when it is the
+    // endpoint's turn, others would pass.
     this.leave_to(Deputy::Initiators);
     let port = attempt.local.port();
     let sock = match dial(this, st, attempt, port) {

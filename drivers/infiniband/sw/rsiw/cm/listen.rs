@@ -50,8 +50,6 @@ use kernel::{
 
 /// Connections taken from TCP before others get the worker.
 const ACCEPT_BUDGET: usize = 64;
-/// Connections that said something and are looked at before others get the worker.
-const READ_BUDGET: usize = 64;
 /// Of the work item that reads Requests, beside the one that takes connections from TCP.
 const READ: u64 = 1;
 /// Least and most connections that may have said nothing yet.
@@ -290,14 +288,10 @@ impl WorkItem<READ> for Listener {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        for _ in 0..READ_BUDGET {
-            let Some(endpoint) = this.turns.pop() else {
-                return;
-            };
-            endpoint.read();
+        if this.turns.take(Endpoint::read) {
+            let dev = this.dev.clone();
+            let _ = dev.cm_queue().enqueue::<_, READ>(this);
         }
-        let dev = this.dev.clone();
-        let _ = dev.cm_queue().enqueue::<_, READ>(this);
     }
 }
 

@@ -37,7 +37,7 @@ use kernel::{
     },
 };
 
-/// Initiators that are looked at before others get the worker.
+/// Endpoints that are looked at before others get the worker.
 const BUDGET: usize = 64;
 /// Endpoints at most that another one passes, to be in front of newer ones.
 const OVERTAKES: usize = 64;
@@ -61,7 +61,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Nobody's turn.
+    /// An empty queue.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             endpoints <- new_spinlock_irq!(List::new(), "rsiw::cm::Turns::endpoints"),
@@ -91,8 +91,20 @@ impl Turns {
         drop(waiting);
     }
 
+    /// Calls `act` with one endpoint after the other, [`BUDGET`] at most. Returns whether there may be
+    /// more. Process context.
+    pub(super) fn take(&self, act: impl Fn(&Arc<Endpoint>)) -> bool {
+        for _ in 0..BUDGET {
+            let Some(endpoint) = self.pop() else {
+                return false;
+            };
+            act(&endpoint);
+        }
+        true
+    }
+
     /// Takes the endpoint whose turn it is.
-    pub(super) fn pop(&self) -> Option<Arc<Endpoint>> {
+    fn pop(&self) -> Option<Arc<Endpoint>> {
         let mut endpoints = self.endpoints.lock();
         endpoints.pop_front().map(ListArc::into_arc)
     }
@@ -113,7 +125,7 @@ impl_has_work! {
 }
 
 impl Initiators {
-    /// Nobody connects.
+    /// For a device on which nothing connects yet.
     pub(crate) fn new(queues: &Arc<Queues>) -> Result<Arc<Self>> {
         let queues = queues.clone();
         Arc::pin_init(
@@ -142,12 +154,8 @@ impl WorkItem for Initiators {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        for _ in 0..BUDGET {
-            let Some(endpoint) = this.turns.pop() else {
-                return;
-            };
-            endpoint.request();
+        if this.turns.take(Endpoint::request) {
+            this.queue();
         }
-        this.queue();
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Writer<'a, L: Link> {
     next: Option<Marker>,
     /// Octets of the FPDU so far, without markers.
     pos: u32,
-    /// The ULPDU_Length that it will have had to have.
+    /// The ULPDU_Length that its header has.
     ulpdu_len: u16,
 }
 

@@ -362,7 +362,7 @@ impl Peer {
             let Some(receiver) = &mut self.receiver else {
                 return;
             };
-            // Little at a time, so that the budget runs out everywhere.
+            // As in softirq, again and again.
             receiver.begin(Budget::SOFTIRQ);
             receiver.resume::<Piece<'_>, _>(&mut self.world);
             let n = receiver.consume(&mut self.world, &Piece(chunk));
