@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Connections: set-up by MPA (RFC 5044 section 7, RFC 6581), teardown, and the contract with
-//! iw_cm.
+//! iw_cm. What follows from what is `proto::connection`'s to say; here it is carried out.
 //!
 //! Each connection has an endpoint: its state under a mutex, one timer, and one work item that
 //! does everything that takes time. Nothing waits for a peer (T-42). Socket callbacks, the timer
-//! and the QP leave a note and queue the work. All events go to iw_cm from the work, one after
-//! the other and with no lock held, so that their order is that of `events`.
+//! and the QP leave a note and queue the work, which feeds the connection with what it finds. All
+//! events go to iw_cm from the work, one after the other and with no lock held, in the order in
+//! which the connection names them.
 //!
 //! The work of connections runs side by side. Only the first step of each has an order, that of
 //! Requests (`turns`). Nothing that acts for more than one connection waits for a process.
@@ -22,16 +23,13 @@ mod active;
 mod endpoint;
 mod events;
 mod listen;
+mod outputs;
 mod passive;
 mod registry;
-mod teardown;
 mod turns;
 
 pub(crate) use self::{
-    endpoint::{
-        Endpoint,
-        StreamEnd, //
-    },
+    endpoint::Endpoint,
     registry::Registry,
     turns::Initiators, //
 };
@@ -63,37 +61,18 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Milliseconds after which an initiator that waits looks whether its process still exists.
-const TICK_MS: u32 = 200;
-/// Milliseconds for TCP to connect.
-const CONNECT_MS: u32 = 20_000;
-/// Milliseconds for the peer's Request, from the accept of TCP.
-const REQUEST_MS: u32 = 15_000;
-/// Milliseconds for the consumer to answer a Request. A listener that is destroyed drops requests
-/// it has not told yet; this ends them.
-const ANSWER_MS: u32 = 60_000;
-/// Milliseconds for the peer's Reply, which its consumer decides about.
-const REPLY_MS: u32 = 30_000;
-/// Milliseconds for the first segment of an initiator in peer-to-peer mode.
-const RTR_MS: u32 = 15_000;
-/// Milliseconds for which this side's FIN waits until what stands in front of it is acknowledged:
-/// longer than TCP delays an acknowledgement where the way is short, and little for a close.
-pub(crate) const FIN_WAIT_MS: u32 = 200;
-/// Milliseconds for the peer's FIN once all is said.
-const LINGER_MS: u32 = 5_000;
-
 /// What the device can do.
 const CAP: Depths = Depths {
     ird: MAX_READS,
     ord: MAX_READS,
 };
 
-/// How connections are set up; `rev` is 2 unless the peer turned that down.
-fn config(rev: u8) -> Config {
+/// How connections are set up.
+fn config() -> Config {
     Config {
-        rev,
+        rev: mpa::REV_2,
         crc: params::mpa_crc(),
-        peer_to_peer: rev >= mpa::REV_2,
+        peer_to_peer: true,
         rtr: mpa::RtrSet::ALL,
         cap: CAP,
     }

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection, from its first SYN to its last event.
+//! The endpoint of a connection: what `proto::connection` needs of the kernel to be carried out, and
+//! what it is told.
+//!
+//! Context: see the methods; the work runs in process context.
 #![forbid(unsafe_code)]
 
 use super::{
     active::{
         self,
-        Attempt, //
+        Dial, //
     },
-    events::{
-        Established,
-        Outbox,
-        Pending, //
-    },
-    passive,
-    turns::Deputy,
-    TICK_MS, //
+    outputs::code,
+    turns::Deputy, //
 };
 use crate::{
     device::{
@@ -24,16 +21,16 @@ use crate::{
     },
     ffi::{
         iwcm::{
-            CmId,
-            Depths, //
+            Addresses,
+            CmId, //
         },
-        log::pr_ratelimited,
         net::{
             Callbacks,
             LockedSock,
             StreamEvent,
             StreamHandler,
-            TcpSocket, //
+            TcpSocket,
+            TcpState, //
         },
         noio::NoIo,
         timer::{
@@ -41,8 +38,21 @@ use crate::{
             Timer, //
         },
     },
-    proto::conn::Responder,
-    qp::Qp, //
+    proto::{
+        conn::{
+            Initiator,
+            Responder, //
+        },
+        connection::{
+            Awaits,
+            Code,
+            Connection,
+            Input,
+            StreamEnd, //
+        },
+    },
+    qp::Qp,
+    wire::mpa, //
 };
 use kernel::{
     impl_has_work,
@@ -71,75 +81,53 @@ use kernel::{
     },
 };
 
-/// How a stream ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StreamEnd {
-    /// TCP is gone, or was reset.
-    Reset,
-    /// A FIN was sent, perhaps behind a Terminate: the close must not turn into a RST that
-    /// destroys it (T-32).
-    Graceful,
-}
-
-/// Where a connection is. What belongs to a step goes with it.
-pub(super) enum Phase {
-    /// Being made; the work leaves it alone.
-    New,
-    /// Initiator: TCP connects.
-    Connecting(KBox<Attempt>),
-    /// Initiator: the Request is sent.
-    AwaitReply(KBox<Attempt>),
-    /// Responder: TCP is up.
-    AwaitRequest(KBox<Responder>),
-    /// Responder: the consumer has to answer.
-    Requested(KBox<Responder>),
-    /// The QP has the stream.
-    Running,
-    /// The connection is over; the FIN waits until the peer has what stands in front of it.
-    Finishing,
-    /// The connection is over; what the peer still sends is dropped until its FIN comes.
-    Lingering,
-    /// Nothing is left but events to deliver.
-    Closed,
-}
-
-/// Whether a close event is due when the stream ends.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
-    /// No: iw_cm does not know of a connection.
-    Down,
-    /// After an established event: the consumer accepted.
-    Accepted(Depths),
-    /// Yes.
-    Up,
-}
-
 /// What the endpoint's mutex guards.
 pub(super) struct State {
-    pub(super) phase: Phase,
-    pub(super) link: Link,
+    pub(super) connection: Connection<KBox<Initiator>, KBox<Responder>>,
+    /// Initiator, until there is a connection, or none: what to connect to.
+    pub(super) dial: Option<KBox<Dial>>,
+    /// Why the Request could not be sent, which the connection is to be told.
+    pub(super) unsent: Option<Code>,
     pub(super) sock: Option<Arc<TcpSocket>>,
     /// While set-up, or lingering, receives.
     pub(super) callbacks: Option<Callbacks<Endpoint>>,
     pub(super) cm_id: Option<ARef<CmId>>,
     pub(super) qp: Option<Arc<Qp>>,
+    /// Initiator: both ends, once there is a connection.
+    pub(super) addresses: Option<Addresses>,
     /// A refused connection's place among those that linger.
     pub(super) refused: Option<Quota>,
-    pub(super) outbox: Outbox,
 }
 
 impl State {
     fn new() -> Self {
         Self {
-            phase: Phase::New,
-            link: Link::Down,
+            connection: Connection::new(),
+            dial: None,
+            unsent: None,
             sock: None,
             callbacks: None,
             cm_id: None,
             qp: None,
+            addresses: None,
             refused: None,
-            outbox: Outbox::default(),
         }
+    }
+
+    /// Both ends of the socket.
+    pub(super) fn both_ends(&self) -> Option<Addresses> {
+        let sock = self.sock.as_ref()?;
+        Some(Addresses {
+            local: sock.local_addr().ok()?.get()?,
+            remote: sock.peer_addr().ok()?.get()?,
+        })
+    }
+
+    /// Whether the initiator's process is about to end.
+    pub(super) fn is_ending(&self) -> bool {
+        self.dial
+            .as_ref()
+            .is_some_and(|dial| dial.process.is_ending())
     }
 }
 
@@ -152,6 +140,15 @@ struct Notes {
     rtr: bool,
     peer_closing: bool,
     stream_end: Option<StreamEnd>,
+}
+
+impl Notes {
+    /// Takes all but that the timer ran out, which [`Endpoint::take_expired`] does.
+    fn take(&mut self) -> Self {
+        let notes = core::mem::take(self);
+        self.expired = notes.expired;
+        notes
+    }
 }
 
 /// One connection.
@@ -191,7 +188,7 @@ impl_list_item! {
 }
 
 impl Endpoint {
-    /// Makes an endpoint and registers it. It stays as it is until its phase is set and it is
+    /// Makes an endpoint and registers it. It stays as it is until its connection is set and it is
     /// kicked.
     ///
     /// # Errors
@@ -287,7 +284,7 @@ impl Endpoint {
         self.note(|notes| notes.shut = true);
     }
 
-    /// Sets the timer for a new step. Under the mutex.
+    /// Sets the timer. Under the mutex.
     pub(super) fn arm(self: &Arc<Self>, ms: u32) {
         self.disarm();
         Timer::start(self, ms);
@@ -310,85 +307,94 @@ impl Endpoint {
         self.notes.lock().expired
     }
 
-    /// Looks at the notes and at the socket, and takes the steps that are due.
+    /// Whether it has, which is then forgotten.
+    fn take_expired(&self) -> bool {
+        core::mem::take(&mut self.notes.lock().expired)
+    }
+
+    /// Feeds the connection with the notes and with what is found at the socket.
     fn advance(self: &Arc<Self>, st: &mut State) {
-        if matches!(st.phase, Phase::New) {
+        if st.connection.is_new() {
             return;
         }
-        let notes = core::mem::take(&mut *self.notes.lock());
-        if matches!(st.phase, Phase::Running) {
-            self.running(st, &notes);
-        } else if notes.shut || notes.abort {
-            self.give_up(st, ECONNRESET);
-        } else if notes.expired {
-            self.expire(st);
-        }
-        match core::mem::replace(&mut st.phase, Phase::Closed) {
-            Phase::Connecting(attempt) => active::connecting(self, st, attempt),
-            Phase::AwaitReply(attempt) => active::await_reply(self, st, attempt),
-            Phase::AwaitRequest(mpa) => passive::await_request(self, st, mpa),
-            Phase::Requested(mpa) => passive::requested(self, st, mpa),
-            Phase::Finishing => {
-                st.phase = Phase::Finishing;
-                self.finish(st);
-            }
-            Phase::Lingering => {
-                st.phase = Phase::Lingering;
-                self.linger(st);
-            }
-            other => st.phase = other,
-        }
-    }
-
-    fn running(self: &Arc<Self>, st: &mut State, notes: &Notes) {
+        let notes = self.notes.lock().take();
         if notes.rtr {
-            if let Link::Accepted(depths) = st.link {
-                self.disarm();
-                st.outbox.established = Some(Established {
-                    error: None,
-                    depths,
-                });
-                st.link = Link::Up;
-            }
+            self.tell(st, Input::FirstSegment);
         }
-        if notes.peer_closing && st.link == Link::Up {
-            st.outbox.disconnect = true;
+        if notes.peer_closing {
+            self.tell(st, Input::PeerClosing);
         }
-        if let Some(end) = notes.stream_end {
-            self.stream_ended(st, end);
-        } else if notes.shut || notes.expired {
-            if notes.expired {
-                pr_ratelimited!("{}: the peer does not begin to send\n", self.dev.handle());
+        match notes.stream_end {
+            // What ends the connection need not end what follows.
+            Some(end) if st.connection.is_running() => self.tell(st, Input::StreamEnded(end)),
+            _ if notes.shut => self.tell(st, Input::Shut),
+            _ if notes.abort => self.tell(st, Input::Abort),
+            _ => {}
+        }
+        // A timer that was stopped or set anew meanwhile has not run out.
+        if self.take_expired() {
+            let is_ending = st.is_ending();
+            self.tell(st, Input::Expired { is_ending });
+        }
+        if let Some(code) = st.unsent.take() {
+            self.tell(st, Input::Failed(code));
+        }
+        self.look(st);
+    }
+
+    /// Looks for what the connection waits for.
+    fn look(self: &Arc<Self>, st: &mut State) {
+        match st.connection.awaits() {
+            Awaits::Nothing => {}
+            Awaits::Connected => {
+                // Who acts for this endpoint leaves it what is not connected.
+                if self.deputy().is_none() {
+                    let error = st.sock.as_ref().and_then(|sock| sock.error());
+                    self.tell(st, Input::Closed(error.map(code)));
+                }
             }
-            if let Some(qp) = &st.qp {
-                qp.abort();
+            Awaits::Frame(_) => self.read_frame(st),
+            Awaits::Loss => {
+                let sock = st.sock.as_ref();
+                if sock.is_some_and(|sock| sock.state() == TcpState::Closed) {
+                    self.tell(st, Input::Closed(None));
+                }
             }
+            Awaits::Acknowledgement => {
+                if st.sock.as_ref().is_none_or(|sock| sock.may_finish()) {
+                    self.tell(st, Input::Acknowledged);
+                }
+                self.drain(st);
+            }
+            Awaits::Drained => self.drain(st),
         }
     }
 
-    /// The timer of a step before or after the connection ran out.
-    fn expire(self: &Arc<Self>, st: &mut State) {
-        if matches!(st.phase, Phase::Finishing) {
-            return self.send_fin(st);
+    /// Reads the peer's frame and nothing behind it (T-25).
+    fn read_frame(self: &Arc<Self>, st: &mut State) {
+        let mut buf = [0; mpa::MAX_FRAME];
+        while let Awaits::Frame(wanted) = st.connection.awaits() {
+            let Some(space) = buf.get_mut(..wanted).filter(|space| !space.is_empty()) else {
+                return;
+            };
+            let received = match &st.sock {
+                Some(sock) => sock.recv(space),
+                None => Ok(0),
+            };
+            let input = match received {
+                Ok(n) if n > 0 => Input::Octets(buf.get(..n).unwrap_or(&[])),
+                Err(e) if e == EAGAIN => return,
+                _ => Input::Closed(None),
+            };
+            self.tell(st, input);
         }
-        if let Phase::Connecting(attempt) | Phase::AwaitReply(attempt) = &mut st.phase {
-            if attempt.goes_on() {
-                return self.arm(TICK_MS);
-            }
+    }
+
+    /// Drops what the peer sent, and looks for its FIN.
+    fn drain(self: &Arc<Self>, st: &mut State) {
+        if st.sock.as_ref().is_none_or(drained) {
+            self.tell(st, Input::Drained);
         }
-        match st.phase {
-            Phase::Connecting(_) | Phase::AwaitReply(_) => {
-                pr_ratelimited!("{}: no answer to a connect\n", self.dev.handle());
-            }
-            Phase::AwaitRequest(_) => {
-                pr_ratelimited!("{}: no MPA Request on a connection\n", self.dev.handle());
-            }
-            Phase::Requested(_) => {
-                pr_ratelimited!("{}: request not answered in time\n", self.dev.handle());
-            }
-            Phase::New | Phase::Running | Phase::Finishing | Phase::Lingering | Phase::Closed => {}
-        }
-        self.give_up(st, ETIMEDOUT);
     }
 
     /// Acts as the listener's work, upon what happened before there was a Request. The endpoint's own
@@ -397,18 +403,16 @@ impl Endpoint {
         if let Some(Deputy::Listener(listener)) = self.deputy() {
             // Nobody else knows the endpoint, so that no process keeps this waiting.
             let mut st = self.state.lock();
-            if matches!(st.phase, Phase::AwaitRequest(_)) {
-                self.advance(&mut st);
-            }
-            if matches!(st.phase, Phase::AwaitRequest(_)) {
+            self.advance(&mut st);
+            if matches!(st.connection.awaits(), Awaits::Frame(_)) {
                 return;
             }
-            let request = st.outbox.request.take();
+            let request = self.next_event(&mut st);
             drop(st);
-            if let Some(request) = request {
-                self.deliver(&Pending::Request(request), None);
-            }
             listener.forget(self.number);
+            if let Some(request) = request {
+                self.deliver(request);
+            }
         }
         self.take_over();
     }
@@ -425,20 +429,9 @@ impl Endpoint {
         }
     }
 
-    /// Delivers what is due to `id`, or finds out that nothing will ever be.
-    fn deliver(self: &Arc<Self>, pending: &Pending, id: Option<ARef<CmId>>) {
-        if pending.deliver(id.as_deref(), self.number).is_err() {
-            let mut st = self.state.lock();
-            if st.cm_id.is_none() {
-                st.cm_id = id;
-            }
-            self.undelivered(&mut st, pending);
-        }
-    }
-
     /// Drops what a closed endpoint still has. Returns whether it is closed.
     fn retire(self: &Arc<Self>, mut st: MutexGuard<'_, State>) -> bool {
-        if !matches!(st.phase, Phase::Closed) {
+        if !st.connection.is_closed() {
             return false;
         }
         self.disarm();
@@ -452,6 +445,17 @@ impl Endpoint {
     }
 }
 
+/// Takes what was received from the socket; returns whether the peer's FIN was there too, or TCP
+/// is gone.
+fn drained(sock: &Arc<TcpSocket>) -> bool {
+    sock.with_lock(|sk| loop {
+        match sk.read(|chunk| chunk.len()) {
+            Ok(dropped) if dropped > 0 => {}
+            _ => return sk.peer_fin() || sk.state() == TcpState::Closed,
+        }
+    })
+}
+
 impl WorkItem for Endpoint {
     type Pointer = Arc<Self>;
 
@@ -461,7 +465,7 @@ impl WorkItem for Endpoint {
         // wait for it: each of its calls kicks the endpoint when it has unlocked the mutex.
         while let Some(mut st) = this.state.try_lock() {
             this.advance(&mut st);
-            let Some(pending) = st.outbox.next() else {
+            let Some(pending) = this.next_event(&mut st) else {
                 if this.retire(st) {
                     this.dev.cm.remove(this.number);
                 } else if this.deputy().is_some() {
@@ -469,13 +473,8 @@ impl WorkItem for Endpoint {
                 }
                 return;
             };
-            let id = if pending.is_last() {
-                st.cm_id.take()
-            } else {
-                st.cm_id.clone()
-            };
             drop(st);
-            this.deliver(&pending, id);
+            this.deliver(pending);
         }
     }
 }

@@ -1,161 +1,130 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The events that an endpoint owes iw_cm.
+//! Bringing the events of a connection to iw_cm.
 //!
-//! Each kind occurs once in the life of a connection, and in the order of [`Outbox::next`]. The
-//! core has assertions about that: an established event for each successful accept, a reply for
-//! each successful connect, exactly one close event after either, and none of them otherwise.
+//! Which there are, and in which order, is `proto::connection::events`' to say.
+//!
+//! Context: process; no lock may be held while an event is delivered.
 #![forbid(unsafe_code)]
 
-use super::listen::Listener;
+use super::{
+    endpoint::State,
+    listen::Listener,
+    outputs::errno,
+    turns::Deputy,
+    Endpoint, //
+};
 use crate::{
     ffi::iwcm::{
+        self,
         Addresses,
         CmId,
         Depths,
-        Event,
         MAX_EVENT_DATA, //
     },
-    proto::negotiate::EventDepths, //
+    proto::{
+        connection::{
+            Event,
+            Input, //
+        },
+        negotiate::EventDepths, //
+    },
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
 };
 
-/// A copy of private data.
-pub(super) fn copy(data: &[u8]) -> Result<KVec<u8>> {
-    let mut copy = KVec::from_elem(0, data.len(), GFP_KERNEL_ACCOUNT)?;
-    for (to, from) in copy.iter_mut().zip(data) {
-        *to = *from;
-    }
-    Ok(copy)
-}
-
-/// Private data for an event, cut to what one can tell (T-10).
-pub(super) fn private_data(data: &[u8]) -> Result<KVec<u8>> {
-    copy(data.get(..MAX_EVENT_DATA).unwrap_or(data))
-}
-
 /// Read depths for an event.
-pub(super) fn event_depths(depths: EventDepths) -> Depths {
+fn event_depths(depths: EventDepths) -> Depths {
     Depths {
         ird: depths.ird,
         ord: depths.ord,
     }
 }
 
-/// A connection request, for the consumer of the listener.
-pub(super) struct Request {
-    pub(super) listener: Arc<Listener>,
-    pub(super) addresses: Addresses,
-    pub(super) depths: Depths,
-    pub(super) data: KVec<u8>,
-}
-
-/// The end of a connect.
-pub(super) struct Reply {
-    /// Why there is no connection.
-    pub(super) error: Option<Error>,
-    pub(super) addresses: Option<Addresses>,
-    pub(super) depths: Depths,
-    pub(super) data: KVec<u8>,
-}
-
-impl Reply {
-    /// There is no connection.
-    pub(super) fn failed(error: Error) -> Self {
-        Self {
-            error: Some(error),
-            addresses: None,
-            depths: Depths::default(),
-            data: KVec::new(),
-        }
-    }
-}
-
-/// The end of an accept.
-#[derive(Clone, Copy)]
-pub(super) struct Established {
-    /// Why the connection is dead already.
-    pub(super) error: Option<Error>,
-    pub(super) depths: Depths,
-}
-
-/// One event to be delivered.
-pub(super) enum Pending {
-    Request(Request),
-    Reply(Reply),
-    Established(Established),
-    Disconnect,
-    Close,
+/// One event that was taken from a connection, and all that goes with it.
+pub(super) struct Pending {
+    event: Event,
+    /// Private data, cut to what one can tell (T-10).
+    data: [u8; MAX_EVENT_DATA],
+    addresses: Option<Addresses>,
+    /// To whom a Request goes, and to whom all others.
+    listener: Option<Arc<Listener>>,
+    id: Option<ARef<CmId>>,
 }
 
 impl Pending {
-    /// Hands the event to iw_cm; `id` is that of the connection, `number` the endpoint's. No lock
-    /// may be held.
-    pub(super) fn deliver(&self, id: Option<&CmId>, number: usize) -> Result {
-        let event = match self {
-            Pending::Request(request) => {
-                let event = Event::ConnectRequest {
+    fn deliver(&self, number: usize) -> Result {
+        let data = |len| self.data.get(..len).unwrap_or(&[]);
+        let event = match self.event {
+            Event::Request { depths, data: len } => {
+                let listener = self.listener.as_ref().ok_or(EINVAL)?;
+                return listener.deliver(&iwcm::Event::ConnectRequest {
                     number,
-                    addresses: request.addresses,
-                    depths: request.depths,
-                    private_data: &request.data,
-                };
-                return request.listener.deliver(&event);
+                    addresses: self.addresses.ok_or(EAFNOSUPPORT)?,
+                    depths: event_depths(depths),
+                    private_data: data(len),
+                });
             }
-            Pending::Reply(reply) => Event::ConnectReply {
-                error: reply.error,
-                addresses: reply.addresses,
-                depths: reply.depths,
-                private_data: &reply.data,
+            Event::Reply {
+                error,
+                depths,
+                data: len,
+            } => iwcm::Event::ConnectReply {
+                error: error.map(errno),
+                addresses: self.addresses.filter(|_| error.is_none()),
+                depths: event_depths(depths),
+                private_data: data(len),
             },
-            Pending::Established(established) => Event::Established {
-                error: established.error,
-                depths: established.depths,
+            Event::Established { error, depths } => iwcm::Event::Established {
+                error: error.map(errno),
+                depths: event_depths(depths),
             },
-            Pending::Disconnect => Event::Disconnect,
-            Pending::Close => Event::Close,
+            Event::Disconnect => iwcm::Event::Disconnect,
+            Event::Close => iwcm::Event::Close,
         };
-        id.ok_or(EINVAL)?.deliver(&event)
-    }
-
-    /// Whether nothing may follow this event.
-    pub(super) fn is_last(&self) -> bool {
-        match self {
-            Pending::Reply(reply) => reply.error.is_some(),
-            Pending::Close => true,
-            _ => false,
-        }
+        self.id.as_ref().ok_or(EINVAL)?.deliver(&event)
     }
 }
 
-/// Events that wait to be delivered.
-#[derive(Default)]
-pub(super) struct Outbox {
-    pub(super) request: Option<Request>,
-    pub(super) reply: Option<Reply>,
-    pub(super) established: Option<Established>,
-    pub(super) disconnect: bool,
-    pub(super) close: bool,
-}
+impl Endpoint {
+    /// Takes the next event that is due. Under the mutex.
+    pub(super) fn next_event(&self, st: &mut State) -> Option<Pending> {
+        let mut data = [0; MAX_EVENT_DATA];
+        let event = st.connection.next_event(&mut data)?;
+        let (listener, addresses) = match event {
+            Event::Request { .. } => match self.deputy() {
+                Some(Deputy::Listener(listener)) => (Some(listener), st.both_ends()),
+                _ => (None, None),
+            },
+            _ => (None, st.addresses),
+        };
+        let id = if event.is_last() {
+            st.cm_id.take()
+        } else {
+            st.cm_id.clone()
+        };
+        Some(Pending {
+            event,
+            data,
+            addresses,
+            listener,
+            id,
+        })
+    }
 
-impl Outbox {
-    /// The next event.
-    pub(super) fn next(&mut self) -> Option<Pending> {
-        if let Some(request) = self.request.take() {
-            return Some(Pending::Request(request));
+    /// Delivers an event, or finds out that it never will be.
+    pub(super) fn deliver(self: &Arc<Self>, pending: Pending) {
+        if pending.deliver(self.number).is_err() {
+            let mut st = self.state.lock();
+            if st.cm_id.is_none() {
+                st.cm_id = pending.id;
+            }
+            self.tell(&mut st, Input::Undelivered(pending.event));
         }
-        if let Some(reply) = self.reply.take() {
-            return Some(Pending::Reply(reply));
-        }
-        if let Some(established) = self.established.take() {
-            return Some(Pending::Established(established));
-        }
-        if core::mem::take(&mut self.disconnect) {
-            return Some(Pending::Disconnect);
-        }
-        core::mem::take(&mut self.close).then_some(Pending::Close)
     }
 }

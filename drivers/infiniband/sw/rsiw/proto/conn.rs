@@ -3,8 +3,8 @@
 //! Connection set-up, both roles (RFC 5044 section 7, RFC 6581).
 //!
 //! Process context or softirq, under the lock of the endpoint. Fed with bytes as they come
-//! (T-42); never takes an octet that lies behind the peer's frame (T-25). Time-outs are the
-//! driver's: one timer per connection that calls `timeout`.
+//! (T-42); never takes an octet that lies behind the peer's frame (T-25). `connection` is what goes
+//! around it: TCP, time-outs, the consumer.
 #![forbid(unsafe_code)]
 
 use super::collector::{
@@ -127,6 +127,17 @@ impl Initiator {
 
     fn is_enhanced(&self) -> bool {
         self.config.rev >= mpa::REV_2
+    }
+
+    /// The older set-up, for another TCP connection, which may do better (RFC 6581 section 10); none
+    /// if this is it.
+    pub(crate) fn older(&self) -> Option<Self> {
+        let config = Config {
+            rev: mpa::REV_1,
+            peer_to_peer: false,
+            ..self.config
+        };
+        self.is_enhanced().then(|| Self::new(config, self.want))
     }
 
     /// Most private data that the Request can carry for the consumer.

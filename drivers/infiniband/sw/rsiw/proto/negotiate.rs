@@ -34,7 +34,7 @@ impl Depths {
 }
 
 /// IRD and ORD as an iw_cm event carries them, cut to 8 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventDepths {
     /// Field `ird` of the event.
     pub(crate) ird: u8,

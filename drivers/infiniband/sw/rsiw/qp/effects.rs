@@ -19,16 +19,14 @@ use crate::{
         Opcode,
         WcStatus, //
     },
-    cm::{
-        Endpoint,
-        StreamEnd, //
-    },
+    cm::Endpoint,
     cq::{
         Completion,
         Overflow, //
     },
     ffi::rdma::attr::EventType,
     proto::{
+        connection::StreamEnd,
         failure::Failure,
         order::Status,
         receiver::Recv,

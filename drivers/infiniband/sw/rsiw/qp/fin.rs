@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This side's FIN, and when it may go: behind all data, and once the peer has that.
+//! Sending the FIN of a stream that the QP has, when `proto::fin` says so.
 //!
-//! Some peers act upon a FIN before they have taken in what came right in front of it. An
-//! acknowledgement says that TCP over there has the data, which drivers take in as it comes. It is
-//! not waited for long, as a peer that takes nothing must keep nobody from closing, and not at all
-//! where the peer has closed. `cm::teardown` does the same for a stream that the QP has left.
+//! Nothing waits where there was no message but that of set-up, or where the peer has closed.
 //!
 //! Context: process, under the QP's mutex.
 #![forbid(unsafe_code)]
@@ -15,56 +12,49 @@ use super::{
     Qp, //
 };
 use crate::{
-    cm::FIN_WAIT_MS,
-    ffi::net::TcpSocket, //
+    ffi::net::TcpSocket,
+    proto::fin::{
+        Step,
+        FIN_WAIT_MS, //
+    },
 };
 use kernel::sync::Arc;
 
-/// What became of the FIN.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fin {
-    No,
-    Wanted,
-    /// Only acknowledgements are waited for.
-    Waits,
-    Sent,
-}
+pub(super) use crate::proto::fin::Fin;
 
-impl Fin {
-    /// There is to be one.
-    pub(super) fn want(&mut self) {
-        if *self == Fin::No {
-            *self = Fin::Wanted;
-        }
-    }
-
+/// What a QP does about its FIN.
+pub(super) trait SendFin {
     /// Sends it if it is wanted, TCP having all that is in front of it; with `has_spoken`, if the
     /// peer has acknowledged that.
-    pub(super) fn send(&mut self, qp: &Arc<Qp>, sock: &TcpSocket, has_spoken: bool) {
-        if !matches!(self, Fin::Wanted | Fin::Waits) {
+    fn send(&mut self, qp: &Arc<Qp>, sock: &TcpSocket, has_spoken: bool);
+
+    /// The timer ran out: sends a FIN that waits for acknowledgements. Returns whether it was that.
+    fn waits_no_more(&mut self, qp: &Arc<Qp>, sock: &TcpSocket) -> bool;
+}
+
+impl SendFin for Fin {
+    fn send(&mut self, qp: &Arc<Qp>, sock: &TcpSocket, has_spoken: bool) {
+        if !self.is_due() {
             return;
         }
-        if !has_spoken || sock.may_finish() {
-            let waited = *self == Fin::Waits;
-            *self = Fin::Sent;
-            sock.shutdown_write();
-            if waited {
-                qp.start_timer(CLOSE_TIMEOUT_MS);
+        match self.step(!has_spoken || sock.may_finish()) {
+            Some(Step::Wait) => qp.start_timer(FIN_WAIT_MS),
+            Some(Step::Send { has_waited }) => {
+                sock.shutdown_write();
+                if has_waited {
+                    qp.start_timer(CLOSE_TIMEOUT_MS);
+                }
             }
-        } else if *self == Fin::Wanted {
-            *self = Fin::Waits;
-            qp.start_timer(FIN_WAIT_MS);
+            None => {}
         }
     }
 
-    /// The timer ran out: sends a FIN that waits for acknowledgements. Returns whether it was that.
-    pub(super) fn waits_no_more(&mut self, qp: &Arc<Qp>, sock: &TcpSocket) -> bool {
-        if *self != Fin::Waits {
-            return false;
+    fn waits_no_more(&mut self, qp: &Arc<Qp>, sock: &TcpSocket) -> bool {
+        let was_waiting = self.expired();
+        if was_waiting {
+            sock.shutdown_write();
+            qp.start_timer(CLOSE_TIMEOUT_MS);
         }
-        *self = Fin::Sent;
-        sock.shutdown_write();
-        qp.start_timer(CLOSE_TIMEOUT_MS);
-        true
+        was_waiting
     }
 }

@@ -6,7 +6,10 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    fin::Fin,
+    fin::{
+        Fin,
+        SendFin, //
+    },
     link::{
         self,
         TcpLink, //

@@ -9,6 +9,7 @@
 use super::{
     control::Inner,
     effects::After,
+    fin::SendFin,
     stream::{
         Seen,
         Stream, //

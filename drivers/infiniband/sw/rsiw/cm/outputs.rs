@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Carrying out what a connection says: timer, callbacks, queue pair, TCP.
+//!
+//! Context: process, under the endpoint's mutex.
+#![forbid(unsafe_code)]
+
+use super::{
+    active,
+    endpoint::State,
+    Endpoint, //
+};
+use crate::{
+    device::Quota,
+    ffi::{
+        crc::crc32c,
+        iwcm::Addresses,
+        log::pr_ratelimited,
+        net::{
+            Callbacks,
+            TcpSocket, //
+        },
+    },
+    proto::{
+        conn::Params,
+        connection::{
+            self,
+            Ask,
+            Code,
+            Input,
+            Log,
+            Outputs,
+            Tcp,
+            Timer, //
+        },
+        tx, //
+    },
+    wire::{
+        fpdu::{
+            Crc,
+            Trailer,
+            MAX_TRAILER, //
+        },
+        mpa,
+        terminate::{
+            TermError,
+            Terminate, //
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The errno for a reason.
+pub(super) fn errno(error: connection::Error) -> Error {
+    match error {
+        connection::Error::Reset => ECONNRESET,
+        connection::Error::Refused => ECONNREFUSED,
+        connection::Error::TimedOut => ETIMEDOUT,
+        connection::Error::Protocol => EPROTO,
+        connection::Error::NoMemory => ENOMEM,
+        connection::Error::Invalid => EINVAL,
+        connection::Error::Other(Code(errno)) => Error::from_errno(errno),
+    }
+}
+
+/// The same the other way round.
+pub(super) fn code(error: Error) -> Code {
+    Code(error.to_errno())
+}
+
+impl Endpoint {
+    /// Feeds the connection, and does what follows.
+    ///
+    /// # Errors
+    ///
+    /// The consumer's call that `input` is about fails with this.
+    pub(super) fn feed(self: &Arc<Self>, st: &mut State, input: Input<'_>) -> Result {
+        let mut frame = [0; mpa::MAX_FRAME];
+        let outputs = st.connection.step(input, &mut frame);
+        self.act(st, outputs, &mut frame)
+    }
+
+    /// As [`Endpoint::feed`], for what is no consumer's call.
+    pub(super) fn tell(self: &Arc<Self>, st: &mut State, input: Input<'_>) {
+        let _ = self.feed(st, input);
+    }
+
+    /// Does what the connection says, and tells it what came of that.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::feed`].
+    pub(super) fn act(
+        self: &Arc<Self>,
+        st: &mut State,
+        mut outputs: Outputs,
+        frame: &mut [u8],
+    ) -> Result {
+        let mut result = Ok(());
+        loop {
+            self.carry_out(st, &outputs);
+            if let Some(error) = outputs.fails {
+                result = Err(errno(error));
+            }
+            let Some(ask) = outputs.ask else {
+                return result;
+            };
+            let answer = match self.answer(st, ask, frame) {
+                Ok(()) => Input::Done,
+                Err(error) => Input::Failed(code(error)),
+            };
+            outputs = st.connection.step(answer, frame);
+        }
+    }
+
+    /// Does all that cannot fail.
+    fn carry_out(self: &Arc<Self>, st: &mut State, outputs: &Outputs) {
+        if let Some(log) = outputs.log {
+            self.log(log);
+        }
+        match outputs.timer {
+            Some(Timer::Arm(ms)) => self.arm(ms),
+            Some(Timer::Disarm) => self.disarm(),
+            None => {}
+        }
+        match outputs.callbacks {
+            Some(connection::Callbacks::Install) => {
+                // Without them the timer ends the connection.
+                let install =
+                    |sock: &Arc<TcpSocket>| Callbacks::install(sock.clone(), self.clone()).ok();
+                st.callbacks = st.sock.as_ref().and_then(install);
+            }
+            Some(connection::Callbacks::Remove) => st.callbacks = None,
+            None => {}
+        }
+        match outputs.qp {
+            Some(connection::Qp::Detach(error)) => self.detach(st, error),
+            Some(connection::Qp::Abort) => {
+                if let Some(qp) = &st.qp {
+                    qp.abort();
+                }
+            }
+            Some(connection::Qp::Forget) => st.qp = None,
+            None => {}
+        }
+        match outputs.tcp {
+            Some(Tcp::Finish) => {
+                if let Some(sock) = &st.sock {
+                    sock.shutdown_write();
+                }
+            }
+            Some(Tcp::Reset) => {
+                if let Some(sock) = st.sock.take() {
+                    sock.abort();
+                }
+            }
+            Some(Tcp::Release) => st.sock = None,
+            None => {}
+        }
+    }
+
+    /// The QP is free again.
+    fn detach(self: &Arc<Self>, st: &mut State, error: Option<connection::Error>) {
+        st.dial = None;
+        if let Some(qp) = st.qp.take() {
+            if let Some(error) = error.map(errno) {
+                let dev = self.dev.handle();
+                pr_ratelimited!("{}: QP {}: connect failed: {:?}\n", dev, qp.num(), error);
+            }
+            qp.detach(self);
+        }
+    }
+
+    /// Does what may fail.
+    fn answer(self: &Arc<Self>, st: &mut State, ask: Ask, frame: &[u8]) -> Result {
+        match ask {
+            Ask::Dial => active::dial(self, st),
+            Ask::Request(len) => send_frame(st, frame, len),
+            Ask::Start { reply, params } => self.start_qp(st, frame, reply, &params),
+            Ask::Refuse(len) => {
+                send_frame(st, frame, len)?;
+                st.refused = Some(Quota::take(&self.dev, |limits| &limits.refused)?);
+                Ok(())
+            }
+            Ask::Terminate(error) => send_terminate(st.sock.as_ref().ok_or(ECONNRESET)?, error),
+        }
+    }
+
+    /// Sends the Reply of a responder, and gives the stream to the QP.
+    ///
+    /// What the initiator sends upon the Reply waits in the socket until the QP drains it (T-25).
+    fn start_qp(
+        self: &Arc<Self>,
+        st: &mut State,
+        frame: &[u8],
+        reply: usize,
+        params: &Params,
+    ) -> Result {
+        let sock = st.sock.clone().ok_or(ECONNRESET)?;
+        let qp = st.qp.clone().ok_or(EINVAL)?;
+        if let Some(dial) = &st.dial {
+            st.addresses = Some(Addresses {
+                local: sock.local_addr()?.get().ok_or(EAFNOSUPPORT)?,
+                remote: dial.remote,
+            });
+        }
+        if reply > 0 {
+            send_frame(st, frame, reply)?;
+        }
+        qp.start(&sock, params, self)?;
+        st.dial = None;
+        Ok(())
+    }
+
+    fn log(&self, log: Log) {
+        let dev = self.dev.handle();
+        match log {
+            Log::NoAnswer => pr_ratelimited!("{dev}: no answer to a connect\n"),
+            Log::NoRequest => pr_ratelimited!("{dev}: no MPA Request on a connection\n"),
+            Log::BadRequest(reason) => pr_ratelimited!("{dev}: bad MPA Request: {reason:?}\n"),
+            Log::RequestCut => pr_ratelimited!("{dev}: MPA Request was cut\n"),
+            Log::NotAnswered => pr_ratelimited!("{dev}: request not answered in time\n"),
+            Log::AcceptFailed(Code(errno)) => {
+                let error = Error::from_errno(errno);
+                pr_ratelimited!("{dev}: accept failed: {error:?}\n");
+            }
+            Log::NoFirstSegment => pr_ratelimited!("{dev}: the peer does not begin to send\n"),
+            Log::NoRoom => pr_ratelimited!("{dev}: no room for a connection request\n"),
+            Log::EventLost => pr_ratelimited!("{dev}: event lost\n"),
+        }
+    }
+}
+
+/// Sends the frame of `len` octets.
+fn send_frame(st: &State, frame: &[u8], len: usize) -> Result {
+    let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
+    send_whole(sock, frame.get(..len).ok_or(EINVAL)?)
+}
+
+/// Sends a Terminate as the first FPDU of a stream that will have no other.
+fn send_terminate(sock: &TcpSocket, error: TermError) -> Result {
+    let mut header = [0; tx::TERMINATE_HEADER];
+    let message = Terminate { error, quote: None };
+    let frame = tx::terminate(&message, &mut header);
+    let header = header.get(..frame.header_len).ok_or(EINVAL)?;
+    // A peer that does not want CRCs ignores this one.
+    let crc = Crc::new().update(crc32c, header);
+    let trailer = Trailer::new(frame.ulpdu_len, Some(crc), crc32c);
+    let mut fpdu = [0; tx::TERMINATE_HEADER + MAX_TRAILER];
+    let mut len = 0usize;
+    for (to, from) in fpdu
+        .iter_mut()
+        .zip(Iterator::chain(header.iter(), trailer.as_bytes()))
+    {
+        *to = *from;
+        len = len.saturating_add(1);
+    }
+    send_whole(sock, fpdu.get(..len).ok_or(EINVAL)?)
+}
+
+/// Sends a frame that fits the empty send queue of a new connection.
+///
+/// # Errors
+///
+/// `ENOBUFS` if it does not.
+pub(super) fn send_whole(sock: &TcpSocket, frame: &[u8]) -> Result {
+    if sock.send(frame)? == frame.len() {
+        Ok(())
+    } else {
+        Err(ENOBUFS)
+    }
+}

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One connection from its first SYN to its last event, both roles: set-up by MPA (RFC 5044 section 7,
+//! RFC 6581), teardown, and the contract with iw_cm.
+//!
+//! [`Connection::step`] takes one [`Input`] and returns the [`Outputs`] that follow from it. The phase
+//! goes into a step by value and each arm has to name the one that follows, so that none is left in
+//! a state that somebody has to put back. An output that may fail, [`Ask`], is answered by the next
+//! input, [`Input::Done`] or [`Input::Failed`]. An input that does not fit the phase does nothing.
+//!
+//! Frames of MPA are `conn`'s, which says how many octets it wants: what lies behind a frame is for
+//! the queue pair (T-25). The memory for a frame is the surroundings' (`I` and `R`), and is dropped
+//! with the phase that needs it.
+//!
+//! Pure: no clock, no allocation, no lock. Whoever owns a connection serialises its use; nothing
+//! here waits.
+#![forbid(unsafe_code)]
+
+mod active;
+mod ending;
+mod events;
+mod inputs;
+mod outputs;
+mod passive;
+
+pub(crate) use self::{
+    events::Event,
+    inputs::{
+        Awaits,
+        Code,
+        Error,
+        Input,
+        StreamEnd, //
+    },
+    outputs::{
+        Ask,
+        Callbacks,
+        Log,
+        Outputs,
+        Qp,
+        Tcp,
+        Timer, //
+    },
+};
+
+use self::{
+    active::Attempt,
+    events::{
+        Established,
+        Outbox,
+        Reply, //
+    },
+};
+use super::{
+    conn::{
+        Initiator,
+        Params,
+        Responder, //
+    },
+    fin::Fin,
+    negotiate::EventDepths, //
+};
+use crate::wire::terminate::TermError;
+use core::ops::DerefMut;
+
+/// Milliseconds after which an initiator that waits looks whether its process still exists.
+pub(crate) const TICK_MS: u32 = 200;
+/// Milliseconds for TCP to connect.
+pub(crate) const CONNECT_MS: u32 = 20_000;
+/// Milliseconds for the peer's Request, from the accept of TCP.
+pub(crate) const REQUEST_MS: u32 = 15_000;
+/// Milliseconds for the consumer to answer a Request. A listener that is destroyed drops requests
+/// it has not told yet; this ends them.
+pub(crate) const ANSWER_MS: u32 = 60_000;
+/// Milliseconds for the peer's Reply, which its consumer decides about.
+pub(crate) const REPLY_MS: u32 = 30_000;
+/// Milliseconds for the first segment of an initiator in peer-to-peer mode.
+pub(crate) const RTR_MS: u32 = 15_000;
+/// Milliseconds for the peer's FIN once all is said.
+pub(crate) const LINGER_MS: u32 = 5_000;
+
+/// What iw_cm knows of a connection whose stream the QP has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    /// Nothing, so that nothing is due when the stream ends.
+    Down,
+    /// The consumer accepted; an established event is due, and a close event.
+    Accepted(EventDepths),
+    /// It is up; a close event is due.
+    Up,
+    /// As `Up`, and that the peer is closing.
+    Closing,
+}
+
+/// Where a connection is. What belongs to a step goes with it.
+#[derive(Clone, Debug)]
+enum Phase<I, R> {
+    /// Being made; nothing happens to it.
+    New,
+    /// Initiator: TCP is asked to connect, the first time by the consumer's call.
+    Dialing { attempt: Attempt<I>, first: bool },
+    /// Initiator: TCP connects.
+    Connecting(Attempt<I>),
+    /// Initiator: TCP is given the Request.
+    Requesting(Attempt<I>),
+    /// Initiator: the Request is sent.
+    AwaitReply(Attempt<I>),
+    /// Responder: TCP is up; whether any octets were received.
+    AwaitRequest { mpa: R, heard: bool },
+    /// Responder: the consumer has to answer.
+    Requested(R),
+    /// The QP is given the stream; what an initiator was told.
+    Starting { mpa: Option<I>, params: Params },
+    /// The QP has the stream.
+    Running(Link),
+    /// The last words are given to TCP: a Terminate, or a Reply that refuses.
+    Parting,
+    /// The connection is over; the FIN waits until the peer has what stands in front of it.
+    Finishing(Fin),
+    /// The connection is over; what the peer still sends is dropped until its FIN comes.
+    Lingering,
+    /// Nothing is left but events to deliver.
+    Closed,
+}
+
+/// One connection. `I` and `R` are memory for what set-up takes at either side.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection<I, R> {
+    phase: Phase<I, R>,
+    outbox: Outbox<I>,
+    /// There is a socket.
+    has_tcp: bool,
+    /// The callbacks of the socket are the connection's.
+    has_callbacks: bool,
+}
+
+impl<I, R> Connection<I, R> {
+    /// A connection that is being made.
+    pub(crate) const fn new() -> Self {
+        Self::in_phase(Phase::New)
+    }
+
+    /// A connection that did not come about.
+    pub(crate) const fn closed() -> Self {
+        Self::in_phase(Phase::Closed)
+    }
+
+    /// A connection without TCP and events.
+    const fn in_phase(phase: Phase<I, R>) -> Self {
+        Self {
+            phase,
+            outbox: Outbox::new(),
+            has_tcp: false,
+            has_callbacks: false,
+        }
+    }
+
+    /// The side that connects, with a QP that is set aside for it, and what to do first. If that fails
+    /// the consumer's call fails, and there is no event.
+    pub(crate) fn initiator(mpa: I) -> (Self, Outputs) {
+        let dialing = Phase::Dialing {
+            attempt: Attempt::new(mpa),
+            first: true,
+        };
+        let outputs = Outputs {
+            ask: Some(Ask::Dial),
+            ..Outputs::default()
+        };
+        (Self::in_phase(dialing), outputs)
+    }
+
+    /// The side that was connected to, with a socket that has the connection's callbacks, and what to
+    /// do first.
+    pub(crate) fn responder(mpa: R) -> (Self, Outputs) {
+        let await_request = Phase::AwaitRequest { mpa, heard: false };
+        let outputs = Outputs {
+            timer: Some(Timer::Arm(REQUEST_MS)),
+            ..Outputs::default()
+        };
+        let connection = Self {
+            has_tcp: true,
+            has_callbacks: true,
+            ..Self::in_phase(await_request)
+        };
+        (connection, outputs)
+    }
+
+    /// Whether it is being made, and no input changes anything.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self.phase, Phase::New)
+    }
+
+    /// Whether the consumer has to answer a Request.
+    pub(crate) fn is_requested(&self) -> bool {
+        matches!(self.phase, Phase::Requested(_))
+    }
+
+    /// Whether the QP has the stream.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running(_))
+    }
+
+    /// Whether nothing is left to do but to deliver events.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    /// Whether [`Input::Expired`] lets an initiator wait on.
+    pub(crate) fn goes_on(&self, is_ending: bool) -> bool {
+        match &self.phase {
+            Phase::Connecting(attempt)
+            | Phase::Requesting(attempt)
+            | Phase::AwaitReply(attempt) => attempt.left() > 0 && !is_ending,
+            _ => false,
+        }
+    }
+}
+
+impl<I, R> Connection<I, R>
+where
+    I: DerefMut<Target = Initiator>,
+    R: DerefMut<Target = Responder>,
+{
+    /// What to look for.
+    pub(crate) fn awaits(&self) -> Awaits {
+        match &self.phase {
+            Phase::Connecting(_) => Awaits::Connected,
+            Phase::AwaitReply(attempt) => Awaits::Frame(attempt.mpa.wanted()),
+            Phase::AwaitRequest { mpa, .. } => Awaits::Frame(mpa.wanted()),
+            Phase::Requested(_) if self.has_tcp => Awaits::Loss,
+            Phase::Finishing(_) => Awaits::Acknowledgement,
+            Phase::Lingering => Awaits::Drained,
+            _ => Awaits::Nothing,
+        }
+    }
+
+    /// Takes the next event, and writes its private data to `data`, as much as there is room for.
+    pub(crate) fn next_event(&mut self, data: &mut [u8]) -> Option<Event> {
+        if let Some(depths) = self.outbox.request.take() {
+            let private_data = match &self.phase {
+                Phase::Requested(mpa) => mpa.private_data(),
+                _ => &[],
+            };
+            let data = events::copy(private_data, data);
+            return Some(Event::Request { depths, data });
+        }
+        if let Some(Reply { error, depths, mpa }) = self.outbox.reply.take() {
+            let private_data = mpa.as_ref().map_or(&[][..], |mpa| mpa.private_data());
+            let data = events::copy(private_data, data);
+            return Some(Event::Reply {
+                error,
+                depths,
+                data,
+            });
+        }
+        if let Some(Established { error, depths }) = self.outbox.established.take() {
+            return Some(Event::Established { error, depths });
+        }
+        if core::mem::take(&mut self.outbox.disconnect) {
+            return Some(Event::Disconnect);
+        }
+        core::mem::take(&mut self.outbox.close).then_some(Event::Close)
+    }
+
+    /// Takes one step. `frame`, of at least `mpa::MAX_FRAME` octets where the input is `Connected`,
+    /// `Accept`, `Reject` or `Undelivered`, gets the frame to be sent.
+    pub(crate) fn step(&mut self, input: Input<'_>, frame: &mut [u8]) -> Outputs {
+        let mut out = Outputs::default();
+        let phase = core::mem::replace(&mut self.phase, Phase::Closed);
+        self.phase = self.next(phase, input, frame, &mut out);
+        out
+    }
+
+    /// The phase that follows.
+    fn next(
+        &mut self,
+        phase: Phase<I, R>,
+        input: Input<'_>,
+        frame: &mut [u8],
+        out: &mut Outputs,
+    ) -> Phase<I, R> {
+        match input {
+            Input::Undelivered(event) => return self.undelivered(phase, event, frame, out),
+            Input::Accept { .. } if !matches!(phase, Phase::Requested(_)) => {
+                out.fails = Some(Error::Reset);
+                return phase;
+            }
+            _ => {}
+        }
+        match phase {
+            Phase::New => Phase::New,
+            Phase::Dialing { attempt, first } => self.dialing(attempt, first, input, out),
+            Phase::Connecting(attempt) => self.connecting(attempt, input, frame, out),
+            Phase::Requesting(attempt) => self.requesting(attempt, input, out),
+            Phase::AwaitReply(attempt) => self.await_reply(attempt, input, out),
+            Phase::AwaitRequest { mpa, heard } => self.await_request(mpa, heard, input, out),
+            Phase::Requested(mpa) => self.requested(mpa, input, frame, out),
+            Phase::Starting { mpa, params } => self.starting(mpa, params, input, out),
+            Phase::Running(link) => self.running(link, input, out),
+            Phase::Parting => match input {
+                Input::Done => self.close(out),
+                Input::Failed(_) => self.reset(out),
+                _ => Phase::Parting,
+            },
+            Phase::Finishing(fin) => self.finishing(fin, input, out),
+            Phase::Lingering => match input {
+                Input::Abort | Input::Shut | Input::Expired { .. } => self.reset(out),
+                Input::Drained => self.give_up(Tcp::Release, out),
+                _ => Phase::Lingering,
+            },
+            Phase::Closed => Phase::Closed,
+        }
+    }
+
+    /// Gives TCP to the QP, which puts its own callbacks in the place of the connection's and drains
+    /// the socket then (T-25).
+    fn start(
+        &mut self,
+        reply: usize,
+        mpa: Option<I>,
+        params: Params,
+        out: &mut Outputs,
+    ) -> Phase<I, R> {
+        self.has_callbacks = false;
+        out.callbacks = Some(Callbacks::Remove);
+        out.ask = Some(Ask::Start { reply, params });
+        Phase::Starting { mpa, params }
+    }
+
+    /// The QP was given the stream: whether it took it.
+    fn starting(
+        &mut self,
+        mpa: Option<I>,
+        params: Params,
+        input: Input<'_>,
+        out: &mut Outputs,
+    ) -> Phase<I, R> {
+        let depths = params.event;
+        match (input, mpa) {
+            (Input::Done, Some(mpa)) => {
+                self.outbox.reply = Some(Reply {
+                    error: None,
+                    depths,
+                    mpa: Some(mpa),
+                });
+                Phase::Running(Link::Up)
+            }
+            (Input::Done, None) if params.peer_to_peer => {
+                out.timer = Some(Timer::Arm(RTR_MS));
+                Phase::Running(Link::Accepted(depths))
+            }
+            (Input::Done, None) => {
+                out.timer = Some(Timer::Disarm);
+                self.established(None, depths);
+                Phase::Running(Link::Up)
+            }
+            (Input::Failed(_), Some(_)) => {
+                self.connect_failed(Reply::failed(Error::Reset), out);
+                // X-ENH-17.
+                out.ask = Some(Ask::Terminate(TermError::MpaLocalCatastrophic));
+                Phase::Parting
+            }
+            (Input::Failed(code), None) => {
+                out.log = Some(Log::AcceptFailed(code));
+                self.accept_failed(Error::Reset, out)
+            }
+            (_, mpa) => Phase::Starting { mpa, params },
+        }
+    }
+
+    /// The QP has the stream.
+    fn running(&mut self, link: Link, input: Input<'_>, out: &mut Outputs) -> Phase<I, R> {
+        match (input, link) {
+            (Input::FirstSegment, Link::Accepted(depths)) => {
+                out.timer = Some(Timer::Disarm);
+                self.established(None, depths);
+                Phase::Running(Link::Up)
+            }
+            (Input::PeerClosing, Link::Up) => {
+                self.outbox.disconnect = true;
+                Phase::Running(Link::Closing)
+            }
+            (Input::Expired { .. }, Link::Accepted(_)) => {
+                out.log = Some(Log::NoFirstSegment);
+                out.qp = Some(Qp::Abort);
+                Phase::Running(link)
+            }
+            (Input::Shut, _) => {
+                out.qp = Some(Qp::Abort);
+                Phase::Running(link)
+            }
+            (Input::StreamEnded(end), _) => {
+                if let Link::Accepted(depths) = link {
+                    self.established(Some(Error::Reset), depths);
+                }
+                self.outbox.close = link != Link::Down;
+                out.qp = Some(Qp::Forget);
+                match end {
+                    StreamEnd::Reset => self.reset(out),
+                    StreamEnd::Graceful => self.close(out),
+                }
+            }
+            _ => Phase::Running(link),
+        }
+    }
+
+    /// The end of an accept.
+    fn established(&mut self, error: Option<Error>, depths: EventDepths) {
+        self.outbox.established = Some(Established { error, depths });
+    }
+
+    /// An event could not be delivered.
+    fn undelivered(
+        &mut self,
+        phase: Phase<I, R>,
+        event: Event,
+        frame: &mut [u8],
+        out: &mut Outputs,
+    ) -> Phase<I, R> {
+        match (event, phase) {
+            (Event::Request { .. }, phase) => {
+                out.log = Some(Log::NoRoom);
+                match phase {
+                    Phase::Requested(mpa) => self.refuse(mpa, &[], frame, out),
+                    phase => phase,
+                }
+            }
+            // Private data takes memory; without it the event gets through.
+            (Event::Reply { error, data, .. }, phase) if data > 0 => {
+                self.outbox.disconnect = false;
+                self.outbox.close = false;
+                self.outbox.reply = Some(Reply::failed(error.unwrap_or(Error::NoMemory)));
+                match phase {
+                    Phase::Running(_) if error.is_none() => {
+                        out.qp = Some(Qp::Abort);
+                        Phase::Running(Link::Down)
+                    }
+                    phase => phase,
+                }
+            }
+            (_, phase) => {
+                out.log = Some(Log::EventLost);
+                phase
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The last steps: the FIN, lingering, giving TCP up.
+//!
+//! Context as in `proto::connection`.
+#![forbid(unsafe_code)]
+
+use super::{
+    Callbacks,
+    Connection,
+    Input,
+    Outputs,
+    Phase,
+    Tcp,
+    Timer,
+    LINGER_MS, //
+};
+use crate::proto::{
+    conn::{
+        Initiator,
+        Responder, //
+    },
+    fin::{
+        Fin,
+        Step,
+        FIN_WAIT_MS, //
+    },
+};
+use core::ops::DerefMut;
+
+impl<I, R> Connection<I, R>
+where
+    I: DerefMut<Target = Initiator>,
+    R: DerefMut<Target = Responder>,
+{
+    /// Sends a FIN when it is time, and lingers until the peer's: data that nobody reads must not
+    /// turn the close into a RST, which could destroy what was sent last (T-32).
+    pub(super) fn close(&mut self, out: &mut Outputs) -> Phase<I, R> {
+        if !self.has_tcp {
+            out.timer = Some(Timer::Disarm);
+            return Phase::Closed;
+        }
+        if !self.has_callbacks {
+            self.has_callbacks = true;
+            out.callbacks = Some(Callbacks::Install);
+        }
+        let mut fin = Fin::Wanted;
+        let step = fin.step(false);
+        self.finish(fin, step, out)
+    }
+
+    /// The FIN waits: sends it when it may go.
+    pub(super) fn finishing(
+        &mut self,
+        mut fin: Fin,
+        input: Input<'_>,
+        out: &mut Outputs,
+    ) -> Phase<I, R> {
+        let step = match input {
+            Input::Acknowledged => fin.step(true),
+            Input::Expired { .. } => fin.expired().then_some(Step::Send { has_waited: true }),
+            Input::Drained => return self.give_up(Tcp::Release, out),
+            Input::Abort | Input::Shut => return self.reset(out),
+            _ => None,
+        };
+        self.finish(fin, step, out)
+    }
+
+    /// Does what is due about the FIN.
+    pub(super) fn finish(
+        &mut self,
+        fin: Fin,
+        step: Option<Step>,
+        out: &mut Outputs,
+    ) -> Phase<I, R> {
+        match step {
+            None => Phase::Finishing(fin),
+            Some(Step::Wait) => {
+                out.timer = Some(Timer::Arm(FIN_WAIT_MS));
+                Phase::Finishing(fin)
+            }
+            Some(Step::Send { .. }) => {
+                out.tcp = Some(Tcp::Finish);
+                out.timer = Some(Timer::Arm(LINGER_MS));
+                Phase::Lingering
+            }
+        }
+    }
+
+    /// Lets go of the socket, if there is one.
+    pub(super) fn let_go(&mut self, how: Tcp, out: &mut Outputs) {
+        if core::mem::take(&mut self.has_callbacks) {
+            out.callbacks = Some(Callbacks::Remove);
+        }
+        if core::mem::take(&mut self.has_tcp) {
+            out.tcp = Some(how);
+        }
+    }
+
+    /// Ends the connection, but for its events.
+    pub(super) fn give_up(&mut self, how: Tcp, out: &mut Outputs) -> Phase<I, R> {
+        self.outbox.request = None;
+        out.timer = Some(Timer::Disarm);
+        self.let_go(how, out);
+        Phase::Closed
+    }
+
+    /// As [`Self::give_up`]; the peer gets a RST.
+    pub(super) fn reset(&mut self, out: &mut Outputs) -> Phase<I, R> {
+        self.give_up(Tcp::Reset, out)
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The steps of the side that was connected to, until there is a connection.
+//!
+//! Context as in `proto::connection`.
+#![forbid(unsafe_code)]
+
+use super::{
+    Ask,
+    Connection,
+    Error,
+    Input,
+    Log,
+    Outputs,
+    Phase,
+    Qp,
+    Tcp,
+    Timer,
+    ANSWER_MS, //
+};
+use crate::proto::{
+    collector::Reason,
+    conn::{
+        Event,
+        Initiator,
+        Responder, //
+    },
+};
+use core::ops::DerefMut;
+
+impl<I, R> Connection<I, R>
+where
+    I: DerefMut<Target = Initiator>,
+    R: DerefMut<Target = Responder>,
+{
+    /// TCP is up: takes in the Request.
+    pub(super) fn await_request(
+        &mut self,
+        mut mpa: R,
+        heard: bool,
+        input: Input<'_>,
+        out: &mut Outputs,
+    ) -> Phase<I, R> {
+        match input {
+            Input::Octets(octets) => {
+                let heard = heard || !octets.is_empty();
+                let reason = match mpa.feed(octets).event {
+                    None => return Phase::AwaitRequest { mpa, heard },
+                    Some(Event::Request(depths)) => {
+                        self.outbox.request = Some(depths);
+                        out.timer = Some(Timer::Arm(ANSWER_MS));
+                        return Phase::Requested(mpa);
+                    }
+                    Some(Event::Failed(failure)) => failure.reason,
+                    Some(Event::Established(_) | Event::Rejected(_)) => Reason::Crossed,
+                };
+                out.log = Some(Log::BadRequest(reason));
+                self.reset(out)
+            }
+            Input::Closed(_) => {
+                // Port scanners and health checks say nothing (T-42b).
+                out.log = heard.then_some(Log::RequestCut);
+                self.reset(out)
+            }
+            Input::Expired { .. } => {
+                out.log = Some(Log::NoRequest);
+                self.reset(out)
+            }
+            Input::Abort | Input::Shut => self.reset(out),
+            _ => Phase::AwaitRequest { mpa, heard },
+        }
+    }
+
+    /// The consumer has to answer.
+    pub(super) fn requested(
+        &mut self,
+        mut mpa: R,
+        input: Input<'_>,
+        frame: &mut [u8],
+        out: &mut Outputs,
+    ) -> Phase<I, R> {
+        match input {
+            Input::Accept { want, private_data } => {
+                let error = match mpa.accept(want, private_data, frame) {
+                    Ok((reply, params)) if self.has_tcp => {
+                        return self.start(reply, None, params, out);
+                    }
+                    Ok(_) => Error::Reset,
+                    Err(_) => Error::Invalid,
+                };
+                self.accept_failed(error, out)
+            }
+            Input::Reject { private_data } => self.refuse(mpa, private_data, frame, out),
+            // The consumer learns of it from its answer.
+            Input::Closed(_) => {
+                self.let_go(Tcp::Release, out);
+                Phase::Requested(mpa)
+            }
+            Input::Expired { .. } => {
+                out.log = Some(Log::NotAnswered);
+                self.reset(out)
+            }
+            Input::Abort | Input::Shut => self.reset(out),
+            _ => Phase::Requested(mpa),
+        }
+    }
+
+    /// Refuses a Request: Reply, FIN, and then the peer's FIN is waited for.
+    pub(super) fn refuse(
+        &mut self,
+        mut mpa: R,
+        private_data: &[u8],
+        frame: &mut [u8],
+        out: &mut Outputs,
+    ) -> Phase<I, R> {
+        self.outbox.request = None;
+        match mpa.reject(private_data, frame) {
+            Ok(len) if self.has_tcp => {
+                out.ask = Some(Ask::Refuse(len));
+                Phase::Parting
+            }
+            _ => self.reset(out),
+        }
+    }
+
+    /// The consumer's call to accept fails, and iw_cm is through with the connection.
+    pub(super) fn accept_failed(&mut self, error: Error, out: &mut Outputs) -> Phase<I, R> {
+        out.fails = Some(error);
+        out.qp = Some(Qp::Detach(None));
+        self.reset(out)
+    }
+}
