@@ -3,9 +3,11 @@
 //! Entry points for fuzzers: each takes any bytes and must neither panic nor hang.
 
 use crate::proto::conn::{Config, Initiator, Responder};
+use crate::proto::connection::{self, Awaits, Code, StreamEnd};
 use crate::proto::deframer::{Deframer, Place, Step};
 use crate::proto::negotiate::Depths;
 use crate::proto::rx::{Limits, Rx};
+use crate::support::endpoint::{Answers, Endpoint, FAILURE};
 use crate::support::peer::{Peer, Region, Wr};
 use crate::support::rng::{Choices, Input};
 use crate::wire::ddp::{self, Stag, TaggedOffset};
@@ -18,11 +20,12 @@ use crate::wire::terminate::{Quote, Received};
 pub type Target = fn(&[u8]);
 
 /// All entry points, by the name of their fuzz target.
-pub const TARGETS: [(&str, Target); 5] = [
+pub const TARGETS: [(&str, Target); 6] = [
     ("parsers", parsers),
     ("deframer", deframer),
     ("rx", rx),
     ("conn", conn),
+    ("connection", connection),
     ("two_peers", two_peers),
 ];
 
@@ -119,6 +122,78 @@ pub fn conn(data: &[u8]) {
 
 fn responder_data(data: &[u8]) -> &[u8] {
     data.get(..data.len().min(600)).unwrap_or(data)
+}
+
+/// A connection; the input chooses the side, what happens to it, and what its peer says. Whatever that
+/// is, time ends it, and its consumer was told what iw_cm counts on.
+pub fn connection(data: &[u8]) {
+    use connection::Input as Happens;
+    let mut input = Input(data);
+    let depths = Depths { ird: 4, ord: 4 };
+    let mut endpoint = if input.one_in(2) {
+        Endpoint::connect(config(), depths, !input.one_in(8)).0
+    } else {
+        Endpoint::listen(config())
+    };
+    while !input.0.is_empty() {
+        let what = input.below(24);
+        endpoint.answers = if input.one_in(8) {
+            Answers {
+                good: u8::try_from(input.below(3)).unwrap_or(0),
+                later: input.one_in(2),
+            }
+        } else {
+            Answers::GOOD
+        };
+        let happens = match what {
+            0 => Happens::Connected {
+                private_data: b"private",
+            },
+            1 => Happens::Closed(None),
+            2 => Happens::Closed(Some(Code(-104))),
+            3..=8 => {
+                let len = input.below(64).min(input.0.len());
+                let (octets, rest) = input.0.split_at(len);
+                input.0 = rest;
+                endpoint.octets(octets);
+                continue;
+            }
+            9 => {
+                endpoint.expire(input.one_in(4));
+                continue;
+            }
+            10 | 11 => {
+                let told = &endpoint.around.told;
+                if told.requests == 1 && !told.answered {
+                    if what == 10 {
+                        let _ = endpoint.accept(depths, responder_data(data));
+                    } else {
+                        endpoint.reject(responder_data(data));
+                    }
+                }
+                continue;
+            }
+            12 => Happens::Abort,
+            13 => Happens::Shut,
+            14 => Happens::Done,
+            15 => Happens::Failed(FAILURE),
+            16 => Happens::FirstSegment,
+            17 => Happens::PeerClosing,
+            18 => Happens::StreamEnded(StreamEnd::Reset),
+            19 => Happens::StreamEnded(StreamEnd::Graceful),
+            20 => Happens::Acknowledged,
+            21 if matches!(endpoint.connection.awaits(), Awaits::Drained) => Happens::Drained,
+            _ => {
+                let _ = endpoint.deliver(!input.one_in(8));
+                continue;
+            }
+        };
+        if matches!(happens, Happens::Done | Happens::Failed(_)) {
+            endpoint.unanswered = false;
+        }
+        let _ = endpoint.feed(happens);
+    }
+    endpoint.settle();
 }
 
 /// Two peers; the input chooses operations, schedule, cuts and faults on the wire.

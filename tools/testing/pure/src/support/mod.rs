@@ -3,5 +3,6 @@
 //! Helpers of the tests and the fuzzers.
 
 pub(crate) mod crc;
+pub(crate) mod endpoint;
 pub(crate) mod peer;
 pub(crate) mod rng;

@@ -3,7 +3,9 @@
 //! Tests of the pure layers. Names and comments quote the rows of the requirements they show.
 
 mod conn;
+mod connection;
 mod deframer;
+mod fin;
 mod fuzz;
 mod golden;
 mod marker;

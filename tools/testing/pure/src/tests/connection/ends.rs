@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ends of connections: FIN, lingering, reset.
+
+use super::*;
+use crate::proto::conn::{Initiator, Responder};
+use crate::proto::connection::{Connection, Outputs};
+
+/// The FIN waits for acknowledgements, but not for ever, and neither does what follows.
+#[test]
+fn fin_waits_and_lingers() {
+    let mut this = connected();
+    this.stream_ends(StreamEnd::Graceful);
+    this.armed.clear();
+    this.expire(false);
+    assert!(this.around.fin);
+    assert_eq!(this.armed, [LINGER_MS]);
+    // What is acknowledged later changes nothing.
+    assert!(this.feed(Input::Acknowledged).is_ok());
+    assert_eq!(this.connection.awaits(), Awaits::Drained);
+    this.expire(false);
+    assert!(this.connection.is_closed());
+    this.settle();
+    assert_eq!(this.around.told.closes, 1);
+}
+
+/// The peer's FIN may come first.
+#[test]
+fn drained_before_fin() {
+    let mut this = connected();
+    this.stream_ends(StreamEnd::Graceful);
+    assert!(this.feed(Input::Drained).is_ok());
+    assert!(this.connection.is_closed());
+    this.settle();
+}
+
+/// The device goes away while one of them waits.
+#[test]
+fn shut_at_the_end() {
+    for acknowledged in [false, true] {
+        let mut this = connected();
+        this.stream_ends(StreamEnd::Graceful);
+        if acknowledged {
+            assert!(this.feed(Input::Acknowledged).is_ok());
+        }
+        assert!(this.feed(Input::Shut).is_ok());
+        assert!(this.connection.is_closed());
+        this.settle();
+        assert_eq!(this.around.told.closes, 1);
+    }
+}
+
+/// Nothing follows the end, whatever still happens, and the events are told all the same.
+#[test]
+fn nothing_behind_the_end() {
+    let mut this = connected();
+    assert!(this.feed(Input::PeerClosing).is_ok());
+    this.stream_ends(StreamEnd::Reset);
+    for input in [
+        Input::Connected { private_data: b"" },
+        Input::Closed(None),
+        Input::Octets(b"MPA"),
+        Input::Expired { is_ending: true },
+        Input::Reject { private_data: b"" },
+        Input::Abort,
+        Input::Shut,
+        Input::Done,
+        Input::Failed(FAILURE),
+        Input::FirstSegment,
+        Input::PeerClosing,
+        Input::StreamEnded(StreamEnd::Graceful),
+        Input::Acknowledged,
+        Input::Drained,
+    ] {
+        assert!(this.feed(input).is_ok());
+        assert!(this.connection.is_closed());
+    }
+    assert_eq!(this.deliver(true), Some(Event::Disconnect));
+    assert_eq!(this.deliver(false), Some(Event::Close));
+    assert_eq!(this.logs, [Log::EventLost]);
+    assert_eq!(this.deliver(true), None);
+}
+
+/// A connection that is being made leaves everything alone.
+#[test]
+fn being_made() {
+    let mut new = Connection::<Box<Initiator>, Box<Responder>>::new();
+    for input in [
+        Input::Shut,
+        Input::Abort,
+        Input::Expired { is_ending: true },
+        Input::Done,
+    ] {
+        assert_eq!(new.step(input, &mut []), Outputs::default());
+        assert!(new.is_new() && !new.is_closed());
+    }
+    assert!(new.next_event(&mut []).is_none());
+    let closed = Connection::<Box<Initiator>, Box<Responder>>::closed();
+    assert!(closed.is_closed());
+}
