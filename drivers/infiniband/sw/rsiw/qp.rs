@@ -87,7 +87,6 @@ use crate::{
             Irq,
             IrqEntry, //
         },
-        rx::Limits,
         state::State, //
     },
     srq::Srq,
@@ -278,16 +277,6 @@ impl Qp {
     /// What the peer may do.
     fn rights(&self) -> Access {
         Access::from_verbs(self.access.load(Relaxed))
-    }
-
-    /// What the peer may do, for the receiver.
-    fn rx_limits(&self) -> Limits {
-        let rights = self.rights();
-        Limits {
-            read: rights.contains(Access::REMOTE_READ),
-            write: rights.contains(Access::REMOTE_WRITE),
-            irq_room: self.irq.lock().has_room(),
-        }
     }
 
     /// Whether the peer has sent an FPDU.

@@ -6,8 +6,9 @@ use crate::proto::conn::{Config, Initiator, Responder};
 use crate::proto::connection::{self, Awaits, Code, StreamEnd};
 use crate::proto::deframer::{Deframer, Place, Step};
 use crate::proto::negotiate::Depths;
-use crate::proto::rx::{Limits, Rx};
+use crate::proto::rx::Rx;
 use crate::support::endpoint::{Answers, Endpoint, FAILURE};
+use crate::support::limits::ALL;
 use crate::support::peer::{Peer, Region, Wr};
 use crate::support::rng::{Choices, Input};
 use crate::wire::ddp::{self, Stag, TaggedOffset};
@@ -87,16 +88,11 @@ pub fn deframer(data: &[u8]) {
 /// Segments behind each other: an octet of length each.
 pub fn rx(data: &[u8]) {
     let mut rx = Rx::new(RtrSet::ALL);
-    let limits = Limits {
-        read: true,
-        write: true,
-        irq_room: true,
-    };
     let mut rest = data;
     while let Some((&len, tail)) = rest.split_first() {
         let (head, tail) = tail.split_at(usize::from(len).min(tail.len()));
         let ulpdu_len = u16::try_from(head.len()).unwrap_or(u16::MAX);
-        if rx.segment(head, ulpdu_len, &limits).is_err() {
+        if rx.segment(head, ulpdu_len, &ALL).is_err() {
             return;
         }
         rest = tail;

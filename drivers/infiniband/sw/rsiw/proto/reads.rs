@@ -197,7 +197,7 @@ impl<S: DerefMut<Target = [IrqEntry]>> Irq<S> {
         Irq(Ring::new(slots))
     }
 
-    /// Whether another request fits: `proto::rx::Limits::irq_room`.
+    /// Whether another request fits: `proto::rx::Limits::has_read_room`.
     pub(crate) fn has_room(&self) -> bool {
         !self.0.is_full()
     }

@@ -90,15 +90,12 @@ pub(crate) struct Unplaced;
 ///
 /// The methods that tell of something leave a note for others to act upon: the caller holds the
 /// receive lock.
-pub(crate) trait Env<C> {
+pub(crate) trait Env<C>: Limits {
     /// The CRC32c of octets in one piece, continued.
     fn crc32c(crc: u32, octets: &[u8]) -> u32;
 
     /// The state of the connection, which may be another by now.
     fn state(&self) -> State;
-
-    /// What the peer may do at the moment.
-    fn limits(&self) -> Limits;
 
     /// The first FPDU has come in: this side may send.
     fn first_fpdu(&mut self);
@@ -427,7 +424,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         fpdu: &Fpdu,
     ) -> Result<(), Failure> {
         let state = env.state();
-        let segment = self.rx.segment(head, fpdu.ulpdu_len, &env.limits());
+        let segment = self.rx.segment(head, fpdu.ulpdu_len, env);
         let result = segment.map_err(Failure::from).and_then(|segment| {
             if segment.first {
                 env.first_segment();

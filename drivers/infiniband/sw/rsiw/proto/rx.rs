@@ -47,15 +47,16 @@ pub(crate) fn is_enough(front: &[u8]) -> bool {
     }
 }
 
-/// What the QP allows at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+/// What the QP allows at the moment, each asked for when a segment depends on it.
+pub(crate) trait Limits {
     /// Inbound RDMA Reads are enabled.
-    pub(crate) read: bool,
+    fn may_read(&self) -> bool;
+
     /// Inbound RDMA Writes are enabled.
-    pub(crate) write: bool,
+    fn may_write(&self) -> bool;
+
     /// Another Read Request fits into the IRQ.
-    pub(crate) irq_room: bool,
+    fn has_read_room(&self) -> bool;
 }
 
 /// What to do with the payload of a segment.
@@ -199,7 +200,7 @@ impl Rx {
         &mut self,
         head: &[u8],
         ulpdu_len: u16,
-        limits: &Limits,
+        limits: &impl Limits,
     ) -> Result<Segment, TermError> {
         if self.stopped {
             return Ok(Segment {
@@ -234,7 +235,7 @@ impl Rx {
         }
     }
 
-    fn parse(&mut self, head: &[u8], ulpdu_len: u16, limits: &Limits) -> Parsed {
+    fn parse(&mut self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> Parsed {
         let (header, rest) = ddp::Header::parse(head).ok_or(TermError::MpaFpdu)?;
         let len = usize::from(ulpdu_len)
             .checked_sub(header.control().header_len())
@@ -280,14 +281,14 @@ impl Rx {
         }
     }
 
-    fn tagged(opcode: Opcode, h: &Tagged, len: u32, limits: &Limits) -> Parsed {
+    fn tagged(opcode: Opcode, h: &Tagged, len: u32, limits: &impl Limits) -> Parsed {
         let stag = Stag(h.stag.get());
         let to = TaggedOffset(h.to.get());
         let last = h.control.last();
         if opcode == Opcode::ReadResponse {
             return Ok((TAGGED_LEN, Action::ReadResponse { stag, to, last }));
         }
-        if len > 0 && !limits.write {
+        if len > 0 && !limits.may_write() {
             return Err(TermError::TaggedNotAssociated);
         }
         if wraps(to, len) {
@@ -338,7 +339,13 @@ impl Rx {
         ))
     }
 
-    fn read_request(&mut self, h: &Untagged, rest: &[u8], len: u32, limits: &Limits) -> Parsed {
+    fn read_request(
+        &mut self,
+        h: &Untagged,
+        rest: &[u8],
+        len: u32,
+        limits: &impl Limits,
+    ) -> Parsed {
         if h.qn.get() != qn::READ_REQUEST {
             return Err(TermError::UntaggedQn);
         }
@@ -359,11 +366,11 @@ impl Rx {
             return Err(TermError::CatastrophicStream);
         }
         let request = ReadRequest::parse(rest).ok_or(TermError::MpaFpdu)?;
-        if request.len > 0 && !limits.read {
+        if request.len > 0 && !limits.may_read() {
             self.denied = true;
             return Err(TermError::UntaggedQn);
         }
-        if !limits.irq_room {
+        if !limits.has_read_room() {
             return Err(TermError::UntaggedNoBuffer);
         }
         if wraps(request.source_to, request.len) {

@@ -191,6 +191,20 @@ struct RecvEnv<'a> {
     invalidated: &'a mut Option<Arc<Mr>>,
 }
 
+impl Limits for RecvEnv<'_> {
+    fn may_read(&self) -> bool {
+        self.qp.rights().contains(Access::REMOTE_READ)
+    }
+
+    fn may_write(&self) -> bool {
+        self.qp.rights().contains(Access::REMOTE_WRITE)
+    }
+
+    fn has_read_room(&self) -> bool {
+        self.qp.irq.lock().has_room()
+    }
+}
+
 impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
     fn crc32c(crc: u32, octets: &[u8]) -> u32 {
         crc32c(crc, octets)
@@ -198,10 +212,6 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
 
     fn state(&self) -> State {
         self.qp.state()
-    }
-
-    fn limits(&self) -> Limits {
-        self.qp.rx_limits()
     }
 
     fn first_fpdu(&mut self) {

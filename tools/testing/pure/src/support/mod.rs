@@ -4,5 +4,6 @@
 
 pub(crate) mod crc;
 pub(crate) mod endpoint;
+pub(crate) mod limits;
 pub(crate) mod peer;
 pub(crate) mod rng;

@@ -2,19 +2,14 @@
 
 //! Segments into actions: the checks of P-ERR, P-RDMAP and D-DDP that the protocol layer makes.
 
-use crate::proto::rx::{Action, Limits, Rx, Segment};
+use crate::proto::rx::{Action, Rx, Segment};
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
+use crate::support::limits::{Fixed, ALL};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::mpa::RtrSet;
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
-
-const ALL: Limits = Limits {
-    read: true,
-    write: true,
-    irq_room: true,
-};
 
 const LAST: u8 = 0x40;
 
@@ -316,10 +311,10 @@ fn p_err_18_tagged_wrap() {
 /// allowed in any case, but still needs a place in the IRQ.
 #[test]
 fn v_acc_9_10_limits() {
-    let limits = |read, write, irq_room| Limits {
+    let limits = |read, write, read_room| Fixed {
         read,
         write,
-        irq_room,
+        read_room,
     };
     let run = |head: &[u8], payload: u16, limits| {
         rx().segment(head, head.len() as u16 + payload, &limits)

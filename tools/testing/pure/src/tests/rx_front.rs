@@ -2,16 +2,11 @@
 
 //! How many octets of a segment have to be read before it is known.
 
-use crate::proto::rx::{is_enough, Limits, Rx, FRONT_LEN, HEAD_LEN};
+use crate::proto::rx::{is_enough, Rx, FRONT_LEN, HEAD_LEN};
+use crate::support::limits::ALL;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::mpa::RtrSet;
 use crate::wire::terminate::Quote;
-
-const ALL: Limits = Limits {
-    read: true,
-    write: true,
-    irq_room: true,
-};
 
 /// Where the first octets are said to be enough, they tell what more of them would.
 #[test]

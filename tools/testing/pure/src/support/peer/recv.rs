@@ -66,6 +66,20 @@ impl World {
     }
 }
 
+impl Limits for World {
+    fn may_read(&self) -> bool {
+        true
+    }
+
+    fn may_write(&self) -> bool {
+        true
+    }
+
+    fn has_read_room(&self) -> bool {
+        self.irq.borrow().has_room()
+    }
+}
+
 impl<'c> Env<Piece<'c>> for World {
     fn crc32c(crc: u32, octets: &[u8]) -> u32 {
         crc32c(crc, octets)
@@ -73,14 +87,6 @@ impl<'c> Env<Piece<'c>> for World {
 
     fn state(&self) -> State {
         self.state
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            read: true,
-            write: true,
-            irq_room: self.irq.borrow().has_room(),
-        }
     }
 
     fn first_fpdu(&mut self) {

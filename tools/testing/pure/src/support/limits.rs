@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a QP allows its peer, as tests want it.
+
+use crate::proto::rx::Limits;
+
+/// Limits that do not change.
+#[derive(Clone, Copy)]
+pub(crate) struct Fixed {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) read_room: bool,
+}
+
+/// Everything is allowed.
+pub(crate) const ALL: Fixed = Fixed {
+    read: true,
+    write: true,
+    read_room: true,
+};
+
+impl Limits for Fixed {
+    fn may_read(&self) -> bool {
+        self.read
+    }
+
+    fn may_write(&self) -> bool {
+        self.write
+    }
+
+    fn has_read_room(&self) -> bool {
+        self.read_room
+    }
+}
