@@ -96,7 +96,7 @@ RUST_NAMES = (
         r"data_ready|::order\b|umem::Slices|proto::rx")),
     ("driver-tx", re.compile(
         r"::tx\b|Sender|::send|outgoing|::frame\b|::sq\b|::start\b|::posted\b|"
-        r"post_send|doorbell|net::batch|::sgl\b|_sends?\b|sends_done|"
+        r"post_send|doorbell|net::batch|TcpLink|::source\b|::sgl\b|_sends?\b|sends_done|"
         r"write_space|::progress\b|::budget\b|next_request|TxState|"
         r"::schedul|::burst|proto::tx|Qp as .*WorkItem|::work\b")),
 )

@@ -24,6 +24,9 @@ use crate::wire::marker::{
     Markers, //
 };
 
+/// Octets of padding, at most.
+const MAX_PAD: usize = 3;
+
 /// Writes one FPDU into a batch that has room for it.
 pub(crate) struct Writer<'a, L: Link> {
     link: &'a mut L,
@@ -106,9 +109,15 @@ impl<'a, L: Link> Writer<'a, L> {
         if len.and_then(|len| u32::try_from(len).ok()) != Some(self.pos) {
             return Err(Broken);
         }
-        let zeros: &[u8] = &[0; 3];
-        let pad = zeros.get(..pad_len(self.ulpdu_len)).ok_or(Broken)?;
-        self.put(pad)?;
+        let pad = pad_len(self.ulpdu_len);
+        if self.next.is_none() && self.crc_from.is_none() {
+            // All of it is zero.
+            let trailer: &[u8] = &[0; MAX_PAD + CRC_LEN];
+            let len = pad.checked_add(CRC_LEN).ok_or(Broken)?;
+            return self.link.put(trailer.get(..len).ok_or(Broken)?);
+        }
+        let zeros: &[u8] = &[0; MAX_PAD];
+        self.put(zeros.get(..pad).ok_or(Broken)?)?;
         // A marker right in front of the CRC field belongs to this FPDU and its CRC.
         if self.until_marker(1).is_some() {
             self.put_marker()?;

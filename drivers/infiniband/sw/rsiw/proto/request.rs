@@ -12,10 +12,9 @@ use crate::wire::ddp::{
     TaggedOffset, //
 };
 
-/// What a request does. `R` is a fast registration, `B` the bind of a window: these concern this side
-/// only.
+/// What a request does.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Operation<R, B> {
+pub(crate) enum Operation {
     /// Send, perhaps invalidating an STag of the peer.
     Send {
         /// The STag.
@@ -42,19 +41,19 @@ pub(crate) enum Operation<R, B> {
         /// What.
         stag: Stag,
     },
-    /// Fast registration.
-    Register(R),
-    /// Bind of a memory window.
-    Bind(B),
+    /// Fast registration; the surroundings know of what.
+    Register,
+    /// Bind of a memory window; the surroundings know which.
+    Bind,
 }
 
 /// A validated request. `W` is what is needed to complete it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request<W, R, B> {
+pub(crate) struct Request<W> {
     /// For its completion.
     pub(crate) work: W,
     /// What to do.
-    pub(crate) operation: Operation<R, B>,
+    pub(crate) operation: Operation,
     /// The peer is to raise an event.
     pub(crate) solicited: bool,
     /// Earlier Reads must be complete first.
@@ -85,19 +84,27 @@ pub(crate) struct Sink {
     pub(crate) len: u32,
 }
 
-impl<R, B> Operation<R, B> {
+impl Operation {
     /// The class by which fences and ORD hold a request back.
     pub(crate) const fn class(&self) -> Class {
         match self {
             Operation::Read { .. } => Class::Read,
             Operation::Invalidate { .. } => Class::Invalidate,
-            Operation::Register(_) | Operation::Bind(_) => Class::Register,
+            Operation::Register | Operation::Bind => Class::Register,
             Operation::Send { .. } | Operation::Write { .. } => Class::Transfer,
         }
     }
 
+    /// Whether it concerns this side only, and is not sent.
+    pub(crate) const fn is_local(&self) -> bool {
+        matches!(
+            self,
+            Operation::Invalidate { .. } | Operation::Register | Operation::Bind
+        )
+    }
+
     /// Whether it takes memory back that requests in front of it may still be read from.
     pub(crate) const fn takes_back(&self) -> bool {
-        matches!(self, Operation::Invalidate { .. } | Operation::Bind(_))
+        matches!(self, Operation::Invalidate { .. } | Operation::Bind)
     }
 }

@@ -103,10 +103,6 @@ pub(crate) enum OpenError {
 pub(crate) trait Env<L: Link> {
     /// What is needed to complete a request.
     type Work: Copy;
-    /// A fast registration.
-    type Registration: Copy;
-    /// A bind of a window.
-    type Binding: Copy;
     /// Storage of [`Sends::order`].
     type Records: DerefMut<Target = [Record<Self::Work, Fault>]>;
     /// Storage of [`Sends::orq`].
@@ -115,8 +111,7 @@ pub(crate) trait Env<L: Link> {
     type Inbound: DerefMut<Target = [IrqEntry]>;
 
     /// The oldest request of the send queue, which stays there. The environment keeps the names of its
-    /// memory, or its octets, until it is asked for another, for what [`Env::open_request`] and
-    /// [`Env::payload`] say.
+    /// memory, or its octets, or what it registers or binds, until it is asked for another.
     fn peek(&mut self) -> Option<Peeked<L, Self>>;
 
     /// Takes the oldest request out, so that its slot is free.
@@ -150,19 +145,19 @@ pub(crate) trait Env<L: Link> {
     /// What is wrong with it.
     fn invalidate(&mut self, stag: Stag) -> Result<(), Fault>;
 
-    /// Carries out a fast registration (V-MR-17, V-MR-18).
+    /// Carries out the fast registration that was peeked at last (V-MR-17, V-MR-18).
     ///
     /// # Errors
     ///
     /// What is wrong with it.
-    fn register(&mut self, registration: &Self::Registration) -> Result<(), Fault>;
+    fn register(&mut self) -> Result<(), Fault>;
 
-    /// Carries out a bind of a window (V-MW-2, V-MW-4).
+    /// Carries out the bind of a window that was peeked at last (V-MW-2, V-MW-4).
     ///
     /// # Errors
     ///
     /// What is wrong with it.
-    fn bind(&mut self, binding: &Self::Binding) -> Result<(), Fault>;
+    fn bind(&mut self) -> Result<(), Fault>;
 
     /// Checks that the memory of the current request may be read, and keeps it readable.
     ///
@@ -202,10 +197,8 @@ pub(crate) trait Env<L: Link> {
 }
 
 /// A request as [`Env::peek`] finds it.
-pub(crate) type Peeked<L, E> = Result<
-    Request<<E as Env<L>>::Work, <E as Env<L>>::Registration, <E as Env<L>>::Binding>,
-    BadRequest<<E as Env<L>>::Work>,
->;
+pub(crate) type Peeked<L, E> =
+    Result<Request<<E as Env<L>>::Work>, BadRequest<<E as Env<L>>::Work>>;
 
 /// Where a message comes from.
 #[derive(Clone, Copy, Debug)]
@@ -382,9 +375,8 @@ impl Framer {
         if !self.is_open {
             self.open(env, current)?;
         }
-        let mut message = current.message;
         let mut header = [0; MAX_HEADER];
-        let Some(frame) = message.next(self.mulpdu, &mut header) else {
+        let Some(frame) = current.message.frame(self.mulpdu, &mut header) else {
             return Err(Failure::defect("a message has no FPDU"));
         };
         let octets = header.get(..frame.header_len);
@@ -430,7 +422,7 @@ impl Framer {
             });
         }
         self.packer = packer;
-        current.message = message;
+        current.message.advance(&frame);
         Ok(true)
     }
 }
@@ -566,7 +558,7 @@ impl Sender {
                 if self.framer.ends.is_full() {
                     break;
                 }
-                self.current = self.next_message(env, link)?;
+                self.next_message(env, link)?;
             }
             let Some(current) = &mut self.current else {
                 break;
@@ -608,35 +600,30 @@ impl Sender {
         Ok(())
     }
 
-    /// Chooses what to send next.
-    fn next_message<L, E>(&mut self, env: &mut E, link: &L) -> Result<Option<Current>, Failure>
+    /// Chooses what to send next, if there is anything.
+    fn next_message<L, E>(&mut self, env: &mut E, link: &L) -> Result<(), Failure>
     where
         L: Link,
         E: Env<L>,
     {
         if let Some(rtr) = self.rtr.take() {
-            return self.ready_to_receive(env, rtr).map(Some);
+            self.current = Some(self.ready_to_receive(env, rtr)?);
+            return Ok(());
         }
         let sq_first = self.sq_turn;
         self.sq_turn = !sq_first;
         if sq_first {
             match self.next_request(env, link)? {
-                Next::Message(current) => return Ok(Some(current)),
-                Next::Nothing => {}
                 // Another response in the same batch, and another, could go on for ever.
-                Next::AfterFlush => return Ok(None),
+                Next::Message | Next::AfterFlush => return Ok(()),
+                Next::Nothing => {}
             }
         }
-        if let Some(response) = self.next_response(env) {
-            return Ok(Some(response));
+        self.next_response(env);
+        if self.current.is_none() && !sq_first {
+            self.next_request(env, link)?;
         }
-        if sq_first {
-            return Ok(None);
-        }
-        Ok(match self.next_request(env, link)? {
-            Next::Message(current) => Some(current),
-            Next::Nothing | Next::AfterFlush => None,
-        })
+        Ok(())
     }
 
     /// The oldest request of the send queue, if it may start.
@@ -645,7 +632,7 @@ impl Sender {
             is_flushed: link.is_empty(),
             may_send: self.may_send(env.heard_of_peer()),
         };
-        let next = next_request(env, &mut self.tx, &now)?;
+        let next = next_request(env, &mut self.tx, &now, &mut self.current)?;
         if matches!(next, Next::AfterFlush) {
             // It is the first thing to be looked at with the next batch.
             self.sq_turn = true;
@@ -677,15 +664,17 @@ impl Sender {
     }
 
     /// The answer to the peer's oldest Read.
-    fn next_response<L: Link, E: Env<L>>(&mut self, env: &E) -> Option<Current> {
-        let entry = env.with_irq(|irq| irq.front())?;
+    fn next_response<L: Link, E: Env<L>>(&mut self, env: &E) {
+        let Some(entry) = env.with_irq(|irq| irq.front()) else {
+            return;
+        };
         let kind = Kind::ReadResponse {
             stag: entry.request.sink_stag,
             to: entry.request.sink_to,
         };
-        Some(Current {
+        self.current = Some(Current {
             message: self.tx.message(kind, entry.request.len),
             origin: Origin::Response(entry),
-        })
+        });
     }
 }

@@ -165,7 +165,7 @@ pub(crate) struct Frame {
     pub(crate) last: bool,
 }
 
-/// A message on its way out. Small and `Copy`: keep a copy to take a step back.
+/// A message on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     kind: Kind,
@@ -188,12 +188,13 @@ impl Message {
         self.sent
     }
 
-    /// Makes the next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`).
+    /// The next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`).
     ///
     /// Writes the octets in front of the payload into `out`. `None` once the message is done; of
     /// one that is not, only a defect of this driver can make it. A message of length zero is one
     /// FPDU (D-DDP-10).
-    pub(crate) fn next(&mut self, mulpdu: u16, out: &mut [u8; MAX_HEADER]) -> Option<Frame> {
+    #[inline]
+    pub(crate) fn frame(&self, mulpdu: u16, out: &mut [u8; MAX_HEADER]) -> Option<Frame> {
         if self.done {
             return None;
         }
@@ -209,18 +210,26 @@ impl Message {
         let payload = u16::try_from(self.left).map_or(room, |left| left.min(room));
         let offset = self.sent;
         let ulpdu_len = ddp_len.checked_add(payload)?;
-        self.sent = offset.checked_add(payload.into())?;
-        self.left = self.left.checked_sub(payload.into())?;
-        self.done = self.left == 0;
-        *out = self.header(offset, self.done, ulpdu_len);
+        let last = self.left == u32::from(payload);
+        *out = self.header(offset, last, ulpdu_len);
         Some(Frame {
             header_len,
             payload,
             offset,
             ulpdu_len,
             fpdu_len: fpdu::fpdu_len(ulpdu_len),
-            last: self.done,
+            last,
         })
+    }
+
+    /// Goes on behind `frame`, which is the last that [`Message::frame`] has made.
+    #[inline]
+    pub(crate) fn advance(&mut self, frame: &Frame) {
+        let len = u32::from(frame.payload);
+        // No FPDU has more than is left.
+        self.sent = frame.offset.wrapping_add(len);
+        self.left = self.left.wrapping_sub(len);
+        self.done = frame.last;
     }
 
     /// The front of an FPDU; what is behind it is zero.

@@ -9,6 +9,7 @@ use super::{
     failure::remote,
     link::TcpLink,
     sgl::SgList,
+    sq::Local,
     Qp, //
 };
 use crate::{
@@ -45,6 +46,8 @@ pub(super) struct Source {
     pub(super) sgl: SgList,
     /// The list holds octets.
     pub(super) is_inline: bool,
+    /// What the request registers or binds, if it does.
+    pub(super) local: Option<Local>,
     /// A Read of the peer is answered; the list is not used.
     is_response: bool,
     /// The regions of the elements, or that of a response.
@@ -66,6 +69,7 @@ impl Source {
         Ok(Self {
             sgl: SgList::new(max_sge, max_inline)?,
             is_inline: false,
+            local: None,
             is_response: false,
             accesses,
         })

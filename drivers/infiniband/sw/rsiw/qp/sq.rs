@@ -42,10 +42,19 @@ use ::kernel::{
 };
 
 /// A validated send request.
-pub(super) type Wqe = Request<Work, Registration, Binding>;
+pub(super) type Wqe = Request<Work>;
 
 /// A request that cannot be carried out.
 pub(super) type BadWqe = BadRequest<Work>;
+
+/// What a request of this side only does.
+#[derive(Clone, Copy)]
+pub(super) enum Local {
+    /// A fast registration.
+    Register(Registration),
+    /// The bind of a window.
+    Bind(Binding),
+}
 
 /// What is needed to complete a request.
 #[derive(Clone, Copy)]
@@ -97,11 +106,16 @@ impl SqRing {
         }
     }
 
-    /// Looks at the oldest request, which stays where it is; `sgl` gets its elements or octets.
-    pub(super) fn peek(&self, sgl: &mut SgList) -> Option<Result<Wqe, BadWqe>> {
+    /// Looks at the oldest request, which stays where it is; `sgl` gets its elements or octets, and
+    /// `local` what it registers or binds.
+    pub(super) fn peek(
+        &self,
+        sgl: &mut SgList,
+        local: &mut Option<Local>,
+    ) -> Option<Result<Wqe, BadWqe>> {
         match self {
             Self::User(ring) => ring.peek(sgl),
-            Self::Kernel(ring) => ring.peek(sgl),
+            Self::Kernel(ring) => ring.peek(sgl, local),
         }
     }
 

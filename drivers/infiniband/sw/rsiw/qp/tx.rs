@@ -16,21 +16,16 @@ use super::{
     },
     source::Source,
     sq::{
+        Local,
         SqRing,
         Work, //
     },
     Qp, //
 };
 use crate::{
-    ffi::{
-        net::{
-            TcpSocket,
-            TxBatch, //
-        },
-        rdma::wr::{
-            Binding,
-            Registration, //
-        },
+    ffi::net::{
+        TcpSocket,
+        TxBatch, //
     },
     mr::{
         fast::FastError,
@@ -146,14 +141,13 @@ struct SendEnv<'a> {
 
 impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
     type Work = Work;
-    type Registration = Registration;
-    type Binding = Binding;
     type Records = KVVec<Record<Work, Fault>>;
     type Outbound = KVec<OrqEntry>;
     type Inbound = KVec<IrqEntry>;
 
     fn peek(&mut self) -> Option<Peeked<TcpLink<'l>, Self>> {
-        let peeked = self.ring.peek(&mut self.source.sgl);
+        let Source { sgl, local, .. } = self.source;
+        let peeked = self.ring.peek(sgl, local);
         if let Some(Ok(request)) = &peeked {
             self.source.is_inline = request.is_inline;
         }
@@ -206,7 +200,10 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         Ok(())
     }
 
-    fn register(&mut self, registration: &Registration) -> Result<(), Fault> {
+    fn register(&mut self) -> Result<(), Fault> {
+        let Some(Local::Register(registration)) = &self.source.local else {
+            return Err(Fault::General);
+        };
         let mr = self.qp.dev.stags.lookup(Stag(registration.stag));
         let mr = mr.ok_or(Fault::LocalProtection)?;
         let registered = mr.register_fast(self.qp.pd.id(), registration);
@@ -216,7 +213,10 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         })
     }
 
-    fn bind(&mut self, binding: &Binding) -> Result<(), Fault> {
+    fn bind(&mut self) -> Result<(), Fault> {
+        let Some(Local::Bind(binding)) = &self.source.local else {
+            return Err(Fault::General);
+        };
         let find = |stag| self.qp.dev.stags.lookup(Stag(stag)).ok_or(Fault::Bind);
         let (mr, region) = (find(binding.window)?, find(binding.region)?);
         let window = mr.window().ok_or(Fault::Bind)?;

@@ -4,6 +4,7 @@
 
 pub(crate) mod crc;
 pub(crate) mod endpoint;
+pub(crate) mod frames;
 pub(crate) mod limits;
 pub(crate) mod peer;
 pub(crate) mod rng;

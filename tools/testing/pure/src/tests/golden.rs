@@ -4,6 +4,7 @@
 
 use crate::proto::tx::{Kind, Rtr, Tx, MAX_HEADER};
 use crate::support::crc::crc32c;
+use crate::support::frames::next;
 use crate::wire::ddp::{Control, Header, Stag, TaggedOffset};
 use crate::wire::fpdu::{fpdu_len, mulpdu, pad_len, Crc, Trailer, MAX_FPDU};
 use crate::wire::marker::Markers;
@@ -48,7 +49,7 @@ fn m_mpa_4_vectors_from_tx() {
             invalidate: None,
         };
         let mut out = [0; MAX_HEADER];
-        let frame = tx.message(kind, 24).next(1442, &mut out).unwrap();
+        let frame = next(&mut tx.message(kind, 24), 1442, &mut out).unwrap();
         let fpdu = [&out[..frame.header_len], &[0; 24]].concat();
         assert_eq!(fpdu, example(msn));
         let state = Crc::new().update(crc32c, &fpdu);
@@ -153,7 +154,7 @@ fn d_ddp_8_segmentation() {
         let mut message = Tx::new().message(kind, 2048);
         let mut got = Vec::new();
         let mut out = [0; MAX_HEADER];
-        while let Some(frame) = message.next(1500, &mut out) {
+        while let Some(frame) = next(&mut message, 1500, &mut out) {
             got.push((frame.payload, frame.offset, frame.last));
             let (header, _) = Header::parse(&out[2..frame.header_len]).unwrap();
             assert_eq!(header.control().last(), frame.last);
@@ -177,7 +178,7 @@ fn header_bytes() {
     let mut tx = Tx::new();
     let mut front = |kind, len| {
         let mut out = [0; MAX_HEADER];
-        let frame = tx.message(kind, len).next(1442, &mut out).unwrap();
+        let frame = next(&mut tx.message(kind, len), 1442, &mut out).unwrap();
         out[..frame.header_len].to_vec()
     };
     let write = Kind::Write {
@@ -226,10 +227,10 @@ fn x_enh_13_rtr_messages() {
     ] {
         let mut out = [0; MAX_HEADER];
         let mut message = Tx::new().message(rtr.kind(), 0);
-        let frame = message.next(1442, &mut out).unwrap();
+        let frame = next(&mut message, 1442, &mut out).unwrap();
         assert_eq!((frame.ulpdu_len, frame.payload, frame.last), (len, 0, true));
         assert_eq!(out[2..4], control);
-        assert!(message.next(1442, &mut out).is_none());
+        assert!(next(&mut message, 1442, &mut out).is_none());
     }
 }
 

@@ -4,6 +4,7 @@
 
 use crate::proto::rx::{Action, Rx, Segment};
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
+use crate::support::frames::next;
 use crate::support::limits::{Fixed, ALL};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
@@ -283,7 +284,7 @@ fn d_ddp_7_msn_sequence() {
             invalidate: None,
         };
         let mut out = [0; MAX_HEADER];
-        let frame = tx.message(kind, 0).next(1442, &mut out).unwrap();
+        let frame = next(&mut tx.message(kind, 0), 1442, &mut out).unwrap();
         let got = rx
             .segment(&out[2..frame.header_len], frame.ulpdu_len, &ALL)
             .unwrap();

@@ -3,6 +3,7 @@
 //! Segmentation, packing and start conditions.
 
 use crate::proto::tx::{may_start, Class, Kind, Packer, Start, Tx, MAX_HEADER};
+use crate::support::frames::next;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Header, Stag, TaggedOffset};
 use crate::wire::fpdu::{fpdu_len, mulpdu};
@@ -40,7 +41,7 @@ fn check_segments(kind: Kind, len: u32, limit: u16) {
     let mut offset = 0u32;
     loop {
         assert_eq!(message.sent(), offset);
-        let frame = message.next(limit, &mut out).unwrap();
+        let frame = next(&mut message, limit, &mut out).unwrap();
         let header_len = frame.header_len;
         let (header, rest) = Header::parse(&out[2..header_len]).unwrap();
         assert!(rest.is_empty());
@@ -60,7 +61,7 @@ fn check_segments(kind: Kind, len: u32, limit: u16) {
         assert!(frame.payload > 0);
     }
     assert_eq!(offset, len);
-    assert!(message.is_done() && message.next(limit, &mut out).is_none());
+    assert!(message.is_done() && next(&mut message, limit, &mut out).is_none());
 }
 
 /// D-DDP-7: numbers per queue; tagged messages have none; a copy takes a step back.
@@ -73,8 +74,8 @@ fn d_ddp_7_msn_per_queue() {
     for kind in [SEND, request, SEND, request, request, SEND] {
         let mut message = tx.message(kind, 0);
         let mut again = message;
-        let frame = message.next(1442, &mut out).unwrap();
-        assert_eq!(again.next(1442, &mut out), Some(frame));
+        let frame = next(&mut message, 1442, &mut out).unwrap();
+        assert_eq!(next(&mut again, 1442, &mut out), Some(frame));
         let Header::Untagged(h) = Header::parse(&out[2..]).unwrap().0 else {
             panic!();
         };

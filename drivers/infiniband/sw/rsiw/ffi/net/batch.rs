@@ -33,6 +33,8 @@ pub(crate) struct TxBatch {
     begin: u32,
     last: usize,
     end: u32,
+    /// Length of the chunk `last`.
+    limit: u32,
     /// Octets left to send.
     remaining: usize,
     /// Octets that left the batch, as a sequence number.
@@ -63,6 +65,7 @@ impl TxBatch {
             begin: 0,
             last: 0,
             end: 0,
+            limit: 0,
             remaining: 0,
             gone: 0,
             bvecs: KVec::from_elem(pin_init::zeroed(), chunks, GFP_KERNEL)?,
@@ -80,9 +83,16 @@ impl TxBatch {
     }
 
     /// Room in the chunk that is being filled.
+    #[inline]
     fn room(&self) -> Result<u32> {
-        let len = self.chunks.get(self.last).map_or(0, Chunk::len);
-        len.checked_sub(self.end).ok_or_else(broken)
+        self.limit.checked_sub(self.end).ok_or_else(broken)
+    }
+
+    /// Fills chunk `i` from octet `at` on.
+    fn fill(&mut self, i: usize, at: u32) {
+        self.last = i;
+        self.end = at;
+        self.limit = self.chunks.get(i).map_or(0, Chunk::len);
     }
 
     /// Makes room for `len` more octets.
@@ -90,8 +100,17 @@ impl TxBatch {
     /// # Errors
     ///
     /// `ENOMEM`, `ENOSPC` if it would take too many chunks.
+    #[inline]
     pub(crate) fn reserve(&mut self, len: u32) -> Result {
-        let mut room = self.room()?;
+        let room = self.room()?;
+        if room >= len {
+            return Ok(());
+        }
+        self.reserve_behind(room, len)
+    }
+
+    /// Makes room for `len` octets, of which `room` fit into the chunk that is being filled.
+    fn reserve_behind(&mut self, mut room: u32, len: u32) -> Result {
         for i in self.last.saturating_add(1)..self.chunks.len() {
             room = room.saturating_add(self.chunks.get(i).map_or(0, Chunk::len));
         }
@@ -104,6 +123,8 @@ impl TxBatch {
             if self.chunks.push(chunk).is_some() {
                 return Err(broken());
             }
+            // There may have been none to fill.
+            self.fill(self.last, self.end);
         }
         Ok(())
     }
@@ -144,8 +165,7 @@ impl TxBatch {
         let (chunk, at) = self.locate(mark)?;
         // Not more than there are, so that they fit.
         self.remaining = usize::try_from(mark.0.wrapping_sub(self.gone))?;
-        self.last = chunk;
-        self.end = at;
+        self.fill(chunk, at);
         Ok(())
     }
 
@@ -182,14 +202,14 @@ impl TxBatch {
     }
 
     /// Has `write` write up to `len` octets at an offset of a chunk. Returns how many those are.
+    #[inline]
     fn put(&mut self, len: u32, write: impl FnOnce(&mut Chunk, u32, u32) -> Result) -> Result<u32> {
         if self.room()? == 0 {
             let next = self.last.checked_add(1).ok_or(ENOSPC)?;
             if next >= self.chunks.len() {
                 return Err(ENOSPC);
             }
-            self.last = next;
-            self.end = 0;
+            self.fill(next, 0);
         }
         let len = len.min(self.room()?);
         let end = self.end.checked_add(len).ok_or_else(broken)?;
@@ -207,7 +227,18 @@ impl TxBatch {
     /// # Errors
     ///
     /// `ENOSPC` if they are more than was reserved; not all were added then.
-    pub(crate) fn push_bytes(&mut self, mut bytes: &[u8]) -> Result {
+    #[inline]
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) -> Result {
+        let len = u32::try_from(bytes.len())?;
+        if len == 0 || len > self.room()? {
+            return self.push_apart(bytes);
+        }
+        self.put(len, |chunk, at, _| chunk.write(at, bytes))?;
+        Ok(())
+    }
+
+    /// As [`TxBatch::push_bytes`], where they need not fit into one chunk.
+    fn push_apart(&mut self, mut bytes: &[u8]) -> Result {
         while !bytes.is_empty() {
             let n = self.put(u32::try_from(bytes.len())?, |chunk, at, n| {
                 chunk.write(at, bytes.get(..n.into_safe_cast()).ok_or_else(broken)?)
@@ -223,6 +254,10 @@ impl TxBatch {
     ///
     /// As [`TxBatch::push_bytes`].
     pub(crate) fn push_pages(&mut self, pages: &PageSlice<'_>) -> Result {
+        if (1..=self.room()?).contains(&pages.len()) {
+            self.put(pages.len(), |chunk, at, _| chunk.write_pages(at, pages))?;
+            return Ok(());
+        }
         let mut at = 0;
         while let Some(left) = pages.len().checked_sub(at).filter(|left| *left > 0) {
             let n = self.put(left, |chunk, to, n| {

@@ -51,8 +51,8 @@ const NO_SINK: Stag = Stag(1);
 
 /// What is to be sent next.
 pub(super) enum Next {
-    /// This message.
-    Message(Current),
+    /// The message that is the current one now.
+    Message,
     /// Nothing, or nothing that may start.
     Nothing,
     /// Nothing before TCP has what was made so far.
@@ -79,8 +79,8 @@ enum Begun {
     Failed(Fault),
 }
 
-/// Takes the oldest request that may start and is to be sent; carries out those that are not to be
-/// sent.
+/// Makes the oldest request that may start and is to be sent the current message; carries out those
+/// that are not to be sent.
 ///
 /// # Errors
 ///
@@ -89,6 +89,7 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
     env: &mut E,
     tx: &mut Tx,
     now: &Now,
+    current: &mut Option<Current>,
 ) -> Result<Next, Failure> {
     loop {
         let request = match env.peek() {
@@ -148,26 +149,27 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
                 finish(env, token, result)?;
                 continue;
             }
-            Operation::Register(registration) => {
-                let result = env.register(&registration);
+            Operation::Register => {
+                let result = env.register();
                 finish(env, token, result)?;
                 continue;
             }
-            Operation::Bind(binding) => {
-                let result = env.bind(&binding);
+            Operation::Bind => {
+                let result = env.bind();
                 finish(env, token, result)?;
                 continue;
             }
         };
         let message = tx.message(kind, request.len);
-        return Ok(Next::Message(Current { message, origin }));
+        *current = Some(Current { message, origin });
+        return Ok(Next::Message);
     }
 }
 
 /// Notes a request as under way, if it may start.
-fn begin<W, R, B, S, O>(
+fn begin<W, S, O>(
     sends: &mut Sends<S, O>,
-    request: &Request<W, R, B>,
+    request: &Request<W>,
     sink: Option<Result<(Stag, TaggedOffset), Fault>>,
     now: &Now,
 ) -> Result<Begun, Failure>

@@ -10,6 +10,7 @@
 
 use super::{
     BadWqe,
+    Local,
     Work,
     Wqe, //
 };
@@ -53,9 +54,12 @@ use kernel::{
 };
 use zerocopy::IntoBytes;
 
+/// A request, and what it registers or binds, or what is wrong with it.
+type Checked = Result<(Wqe, Option<Local>), BadWqe>;
+
 /// Requests, and what is wrong with them.
 pub(in crate::qp) struct Requests {
-    posted: Posted<Result<Wqe, BadWqe>>,
+    posted: Posted<Checked>,
     /// Depth that the consumer asked for; there are [`send_slots`] of that.
     asked: u32,
 }
@@ -178,11 +182,17 @@ impl KernelSq {
         self.requests.lock().posted.len() == 0
     }
 
-    /// Looks at the oldest request, which stays where it is, and copies its elements or octets.
-    pub(super) fn peek(&self, sgl: &mut SgList) -> Option<Result<Wqe, BadWqe>> {
+    /// Looks at the oldest request, which stays where it is, and copies its elements or octets, or
+    /// what it registers or binds.
+    pub(super) fn peek(
+        &self,
+        sgl: &mut SgList,
+        local: &mut Option<Local>,
+    ) -> Option<Result<Wqe, BadWqe>> {
         let requests = self.requests.lock();
         let (request, elements, room) = requests.posted.front()?;
-        if let Ok(wqe) = request {
+        if let Ok((wqe, own)) = request {
+            *local = *own;
             let fits = if wqe.is_inline {
                 let octets = room.as_bytes().get(..u32_as_usize(wqe.len));
                 octets.is_some_and(|octets| sgl.set_octets(octets))
@@ -197,20 +207,21 @@ impl KernelSq {
                 }));
             }
         }
-        Some(*request)
+        Some(request.map(|(wqe, _)| wqe))
     }
 
     /// Takes the oldest request out.
     pub(super) fn pop(&self) -> Option<Work> {
         let request = self.requests.lock().posted.pop()?;
         Some(match request {
-            Ok(wqe) => wqe.work,
+            Ok((wqe, _)) => wqe.work,
             Err(bad) => bad.work,
         })
     }
 
     /// Validates a request, and copies its elements or octets to `room`; returns how many elements.
-    fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Result<Wqe, BadWqe>, usize)> {
+    fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Checked, usize)> {
+        let mut local = None;
         let (operation, opcode) = match wr.request().ok_or(EINVAL)? {
             Request::Send { invalidate } => (
                 Operation::Send {
@@ -241,13 +252,16 @@ impl KernelSq {
                 Operation::Invalidate { stag: Stag(stag) },
                 Opcode::InvalStag,
             ),
-            Request::Register(registration) => (Operation::Register(registration), Opcode::RegMr),
-            Request::Bind(binding) => (Operation::Bind(binding), Opcode::BindMw),
+            Request::Register(registration) => {
+                local = Some(Local::Register(registration));
+                (Operation::Register, Opcode::RegMr)
+            }
+            Request::Bind(binding) => {
+                local = Some(Local::Bind(binding));
+                (Operation::Bind, Opcode::BindMw)
+            }
         };
-        let is_local = matches!(
-            operation,
-            Operation::Invalidate { .. } | Operation::Register(_) | Operation::Bind(_)
-        );
+        let is_local = operation.is_local();
         let is_read = matches!(operation, Operation::Read { .. });
         let is_inline = wr.is_inline() && !is_local && !is_read;
         let (used, len) = if is_local {
@@ -293,6 +307,6 @@ impl KernelSq {
             len,
             is_inline,
         };
-        Ok((Ok(wqe), used))
+        Ok((Ok((wqe, local)), used))
     }
 }

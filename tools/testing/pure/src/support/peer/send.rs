@@ -105,8 +105,6 @@ impl World {
 
 impl Env<Pipe> for World {
     type Work = u64;
-    type Registration = ();
-    type Binding = ();
     type Records = Vec<Record<u64, Fault>>;
     type Outbound = Vec<OrqEntry>;
     type Inbound = Vec<IrqEntry>;
@@ -202,11 +200,11 @@ impl Env<Pipe> for World {
         unreachable!("no such request is posted");
     }
 
-    fn register(&mut self, (): &()) -> Result<(), Fault> {
+    fn register(&mut self) -> Result<(), Fault> {
         unreachable!("no such request is posted");
     }
 
-    fn bind(&mut self, (): &()) -> Result<(), Fault> {
+    fn bind(&mut self) -> Result<(), Fault> {
         unreachable!("no such request is posted");
     }
 
