@@ -28,17 +28,15 @@ mod passive;
 mod registry;
 mod turns;
 
-pub(crate) use self::{
-    endpoint::Endpoint,
+pub(crate) use self::endpoint::Endpoint;
+
+use self::{
     registry::Registry,
     turns::Initiators, //
 };
 
 use crate::{
-    device::{
-        Device,
-        MAX_READS, //
-    },
+    device::Device,
     ffi::{
         iwcm::{
             CallId,
@@ -48,13 +46,17 @@ use crate::{
         log::pr_ratelimited,
         rdma::attr::Qpn,
     },
+    limits::MAX_READS,
     params,
     proto::{
         conn::Config,
         negotiate::Depths, //
     },
-    qp::Qp,
-    wire::mpa, //
+    qp::{
+        table::QpTable,
+        Qp, //
+    },
+    wire::mpa,
 };
 use kernel::{
     prelude::*,
@@ -89,10 +91,11 @@ fn depths(param: &ConnParam<'_>) -> Depths {
 }
 
 /// The QP of that number, if the caller may connect it by `id`.
-fn own_qp(dev: &Device, num: Qpn, id: CallId<'_>) -> Result<Arc<Qp>> {
-    let qp = dev.qp_by_num(num).ok_or(EINVAL)?;
+fn own_qp(cm: &Cm, num: Qpn, id: CallId<'_>) -> Result<Arc<Qp>> {
+    let qp = cm.qps.lookup(num).ok_or(EINVAL)?;
     if !qp.is_callers(id) {
-        pr_ratelimited!("{}: QP {num}: not the caller's to connect\n", dev.handle());
+        let dev = cm.dev.handle();
+        pr_ratelimited!("{dev}: QP {num}: not the caller's to connect\n");
         return Err(EINVAL);
     }
     Ok(qp)
@@ -105,28 +108,79 @@ fn not_in_namespace(dev: &Device) -> Error {
     EADDRNOTAVAIL
 }
 
+/// The connections and listeners of a device.
+#[pin_data]
+pub(crate) struct Cm {
+    dev: Arc<Device>,
+    qps: Arc<QpTable>,
+    #[pin]
+    registry: Registry,
+    /// Connections that this side begins.
+    initiators: Arc<Initiators>,
+}
+
+impl Cm {
+    /// For a new device, whose queue pairs are in `qps`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(dev: &Arc<Device>, qps: &Arc<QpTable>) -> Result<Arc<Self>> {
+        let initiators = Initiators::new(dev.queues())?;
+        Arc::pin_init(
+            pin_init!(Self {
+                dev: dev.clone(),
+                qps: qps.clone(),
+                registry <- Registry::new(),
+                initiators,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// How many listeners their consumers have not given up.
+    pub(crate) fn listeners(&self) -> usize {
+        self.registry.listeners()
+    }
+
+    /// Takes no more connections, neither from consumers nor from peers.
+    pub(crate) fn close(&self) {
+        self.registry.close();
+    }
+
+    /// Ends all connections, and waits until they are over, but not longer than `ms` milliseconds.
+    pub(crate) fn end_all(&self, ms: u32) {
+        self.registry.end_all(ms);
+    }
+
+    /// Ends everything, forgets all listeners, and waits until no connection is left.
+    pub(crate) fn close_all(&self) {
+        self.registry.close_all();
+    }
+}
+
 /// Starts to connect. If it returns without an error, a reply event follows in bounded time.
-pub(crate) fn connect(dev: &Arc<Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-    active::connect(dev, id, param)
+pub(crate) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+    active::connect(cm, id, param)
 }
 
 /// Accepts a connection that an event told of. If it returns without an error, an established
 /// event follows in bounded time.
-pub(crate) fn accept(dev: &Arc<Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-    passive::accept(dev, id, param)
+pub(crate) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+    passive::accept(cm, id, param)
 }
 
 /// Rejects a connection that an event told of. No event follows.
-pub(crate) fn reject(dev: &Device, id: &CmId, private_data: &[u8]) -> Result {
-    passive::reject(dev, id, private_data)
+pub(crate) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
+    passive::reject(cm, id, private_data)
 }
 
 /// Starts to listen on the address of `id`; each connection request makes an event.
-pub(crate) fn create_listen(dev: &Arc<Device>, id: CallId<'_>, backlog: u32) -> Result {
-    listen::create(dev, id, backlog)
+pub(crate) fn create_listen(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
+    listen::create(cm, id, backlog)
 }
 
 /// Stops to listen. Connections that an event told of stay.
-pub(crate) fn destroy_listen(dev: &Device, id: &CmId) -> Result {
-    listen::destroy(dev, id)
+pub(crate) fn destroy_listen(cm: &Cm, id: &CmId) -> Result {
+    listen::destroy(cm, id)
 }

@@ -39,11 +39,12 @@ use crate::{
             },
             mmap::MmapEntry,
             udata::Udata,
-            wc::WcRoom, //
+            wc::WcRoom,
         },
-        workqueue::Queues, //
+        workqueue::Queues,
     },
-    qp::Slots,
+    limits::MAX_CQE,
+    queue::slots::Slots,
     wire::ddp::Stag,
 };
 use ::kernel::{
@@ -60,9 +61,6 @@ use ::kernel::{
         SpinLockIrq, //
     },
 };
-
-/// Largest number of entries.
-pub(crate) const MAX_CQE: u32 = 1 << 21;
 
 /// How a work request ended.
 #[derive(Clone, Copy, Debug)]

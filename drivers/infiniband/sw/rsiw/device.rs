@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A device: what is shared by all objects over one network interface.
+//! What all objects of a device use: the core's device, memory regions, memory to send, limits.
 //!
 //! Context: process context unless a method says otherwise.
 #![forbid(unsafe_code)]
 
-mod removal;
-
 use crate::{
-    cm, cq,
     ffi::{
         net::{
             netdev::NetDevice,
@@ -18,38 +15,37 @@ use crate::{
         rdma::{
             attr::{
                 DeviceAttr,
-                PortAttr,
-                Qpn, //
-            },
-            device::{
-                self as core_device,
-                Spec, //
+                PortAttr, //
             },
             handle::DeviceHandle,
             kmr::KernelConsumer,
-            link::LinkName, //
         },
-        sync::rcu_table::RcuTable,
-        timer::Timer,
         workqueue::{
             OwnedQueue,
             Queues, //
         },
+    },
+    limits::{
+        Limits,
+        KERNEL_MAX_SGE,
+        MAX_CQ,
+        MAX_CQE,
+        MAX_PD,
+        MAX_QP,
+        MAX_READS,
+        MAX_SRQ,
+        MAX_SRQ_WR,
+        MAX_WR, //
     },
     mr::{
         table::{
             StagTable,
             MAX_MR, //
         },
-        PdId,
-        MAX_FAST_REG, //
+        PdId, MAX_FAST_REG,
     },
-    qp::Qp,
-    srq,
-    verbs::Rsiw,
 };
 use kernel::{
-    new_work,
     prelude::*,
     sync::{
         aref::ARef,
@@ -57,179 +53,53 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        new_spinlock,
         Arc,
-        SpinLock, //
     },
-    workqueue::Work,
 };
-use removal::Stage;
 
-/// Queue pairs of a device.
-const MAX_QP: u32 = 100 * 1024;
-/// Completion queues of a device.
-const MAX_CQ: u32 = 100 * 1024;
-/// Shared receive queues of a device.
-const MAX_SRQ: u32 = 100 * 1024;
-/// Protection domains of a device.
-const MAX_PD: u32 = 100 * 1024;
-/// Most connections that are refused and wait for their peer to close. They cost a peer nothing.
-const MAX_REFUSED: u32 = 1024;
-/// Entries of a send or receive queue.
-pub(crate) const MAX_WR: u32 = 32 * 1024;
-/// Elements of a request of a kernel consumer. For a process it is what an entry has room for.
-pub(crate) const KERNEL_MAX_SGE: u32 = 32;
-/// Octets of inline data of a request of a kernel consumer.
-pub(crate) const KERNEL_MAX_INLINE: u32 = 512;
-/// RDMA Reads under way per QP, in each direction.
-pub(crate) const MAX_READS: u16 = 128;
 /// Vendor and part are those that rdma-core knows as software iWARP.
 const VENDOR_ID: u32 = 0x626d74;
-
-/// What a device may run out of.
-pub(crate) struct Limits {
-    /// Queue pairs.
-    pub(crate) qps: Limit,
-    /// Completion queues.
-    pub(crate) cqs: Limit,
-    /// Protection domains.
-    pub(crate) pds: Limit,
-    /// Shared receive queues.
-    pub(crate) srqs: Limit,
-    /// Refused connections whose peer has not closed yet.
-    pub(crate) refused: Limit,
-}
-
-/// A count with a maximum.
-pub(crate) struct Limit {
-    used: Atomic<u32>,
-    max: u32,
-}
-
-impl Limit {
-    const fn new(max: u32) -> Self {
-        Self {
-            used: Atomic::new(0),
-            max,
-        }
-    }
-
-    /// How many there are.
-    fn used(&self) -> u32 {
-        self.used.load(Relaxed)
-    }
-}
-
-/// One of a limited number of objects; given back when dropped.
-pub(crate) struct Quota {
-    dev: Arc<Device>,
-    of: fn(&Limits) -> &Limit,
-}
-
-impl Quota {
-    /// Takes one.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` if all are taken.
-    pub(crate) fn take(dev: &Arc<Device>, of: fn(&Limits) -> &Limit) -> Result<Self> {
-        let limit = of(&dev.limits);
-        if limit.used.fetch_add(1, Relaxed) >= limit.max {
-            limit.used.fetch_sub(1, Relaxed);
-            return Err(ENOMEM);
-        }
-        Ok(Self {
-            dev: dev.clone(),
-            of,
-        })
-    }
-}
-
-impl Drop for Quota {
-    fn drop(&mut self) {
-        (self.of)(&self.dev.limits).used.fetch_sub(1, Relaxed);
-    }
-}
 
 /// A device.
 #[pin_data]
 pub(crate) struct Device {
     handle: Arc<DeviceHandle>,
     queues: Arc<Queues>,
-    /// EUI-64: made from the interface's address, or random where it has none.
-    guid: [u8; 8],
-    limits: Limits,
+    guid: Guid,
+    limits: Arc<Limits>,
     pd_ids: Atomic<u64>,
     /// Memory for sending.
     pub(crate) chunks: Arc<ChunkPool>,
     /// Memory regions by STag.
     #[pin]
     pub(crate) stags: StagTable,
-    /// Queue pairs by number.
-    #[pin]
-    pub(crate) qps: RcuTable<Qp>,
-    /// Connections and listeners.
-    #[pin]
-    pub(crate) cm: cm::Registry,
-    /// Connections that this side begins.
-    pub(crate) initiators: Arc<cm::Initiators>,
-    #[pin]
-    removal: Work<Self>,
-    #[pin]
-    watch: Work<Self, { removal::WATCH }>,
-    #[pin]
-    patience: Timer<Self>,
-    #[pin]
-    stage: SpinLock<Stage>,
 }
 
 impl Device {
-    /// Makes the device `name` over `netdev`.
+    /// Makes the device that the core knows by `handle`.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the interface has one already, otherwise what the core says.
-    pub(crate) fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
-        if core_device::is_taken::<Rsiw>(netdev) {
-            return Err(EEXIST);
-        }
-        let guid = guid(netdev);
-        let spec = Spec {
-            name,
-            netdev,
-            node_guid: u64::from_ne_bytes(guid),
-            comp_vectors: kernel::cpu::nr_cpu_ids(),
-        };
-        core_device::add::<Rsiw>(&spec, |handle| {
-            let chunks = Arc::pin_init(ChunkPool::new(), GFP_KERNEL)?;
-            let initiators = cm::Initiators::new(queues)?;
-            let loaded = queues.loaded();
-            Arc::pin_init(
-                pin_init!(Self {
-                    handle,
-                    queues: queues.clone(),
-                    guid,
-                    limits: Limits {
-                        qps: Limit::new(MAX_QP),
-                        cqs: Limit::new(MAX_CQ),
-                        pds: Limit::new(MAX_PD),
-                        srqs: Limit::new(MAX_SRQ),
-                        refused: Limit::new(MAX_REFUSED),
-                    },
-                    pd_ids: Atomic::new(0),
-                    chunks,
-                    stags <- StagTable::new(loaded),
-                    qps <- RcuTable::new(loaded),
-                    cm <- cm::Registry::new(),
-                    initiators,
-                    removal <- new_work!("rsiw::Device::removal"),
-                    watch <- new_work!("rsiw::Device::watch"),
-                    patience <- Timer::new(),
-                    stage <- new_spinlock!(Stage::Used, "rsiw::Device::stage"),
-                }),
-                GFP_KERNEL,
-            )
-        })
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        handle: Arc<DeviceHandle>,
+        guid: Guid,
+        queues: &Arc<Queues>,
+    ) -> Result<Arc<Self>> {
+        let chunks = Arc::pin_init(ChunkPool::new(), GFP_KERNEL)?;
+        let limits = Limits::new()?;
+        Arc::pin_init(
+            pin_init!(Self {
+                handle,
+                queues: queues.clone(),
+                guid,
+                limits,
+                pd_ids: Atomic::new(0),
+                chunks,
+                stags <- StagTable::new(queues.loaded()),
+            }),
+            GFP_KERNEL,
+        )
     }
 
     /// The handle of the core's device: its name, its interface.
@@ -262,14 +132,14 @@ impl Device {
         &self.queues.cm
     }
 
+    /// What the device may run out of. Any context.
+    pub(crate) fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
     /// A number for a new protection domain.
     pub(crate) fn next_pd_id(&self, kernel: Option<KernelConsumer>) -> PdId {
         PdId::new(self.pd_ids.fetch_add(1, Relaxed), kernel)
-    }
-
-    /// The QP of that number. Any context.
-    pub(crate) fn qp_by_num(&self, num: Qpn) -> Option<Arc<Qp>> {
-        self.qps.lookup(num.0)
     }
 
     /// The GID: the link-local prefix and the EUI-64.
@@ -278,7 +148,7 @@ impl Device {
         let prefix = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
         for (to, from) in gid
             .iter_mut()
-            .zip(Iterator::chain(prefix.iter(), &self.guid))
+            .zip(Iterator::chain(prefix.iter(), &self.guid.0))
         {
             *to = *from;
         }
@@ -289,7 +159,7 @@ impl Device {
     pub(crate) fn attributes(&self, for_process: bool) -> DeviceAttr {
         let max_sge = crate::abi::MAX_SGE as u32; // CAST: 6.
         DeviceAttr {
-            sys_image_guid: u64::from_ne_bytes(self.guid),
+            sys_image_guid: self.guid.to_u64(),
             vendor_id: VENDOR_ID,
             max_qp: MAX_QP,
             max_qp_wr: MAX_WR,
@@ -299,12 +169,12 @@ impl Device {
             max_recv_sge: max_sge,
             max_sge_rd: 1,
             max_cq: MAX_CQ,
-            max_cqe: cq::MAX_CQE,
+            max_cqe: MAX_CQE,
             max_mr: MAX_MR,
             max_pd: MAX_PD,
             max_fast_reg: MAX_FAST_REG,
             max_srq: MAX_SRQ,
-            max_srq_wr: srq::MAX_SRQ_WR,
+            max_srq_wr: MAX_SRQ_WR,
             max_ird: MAX_READS.into(),
             max_ord: MAX_READS.into(),
         }
@@ -332,14 +202,25 @@ impl Device {
     }
 }
 
-/// The EUI-64 of an interface: from its address, or a random local one.
-fn guid(netdev: &NetDevice) -> [u8; 8] {
-    let [a, b, c, d, e, f] = netdev.mac().unwrap_or_else(|| {
-        let [lo, hi] = [random::random_u32(), random::random_u32()];
-        let [a, b, c, _] = lo.to_ne_bytes();
-        let [d, e, f, _] = hi.to_ne_bytes();
-        // A unicast address that is nobody's by assignment.
-        [(a & 0xfc) | 0x02, b, c, d, e, f]
-    });
-    [a ^ 0x02, b, c, 0xff, 0xfe, d, e, f]
+/// The EUI-64 of a device.
+#[derive(Clone, Copy)]
+pub(crate) struct Guid([u8; 8]);
+
+impl Guid {
+    /// Made from the address of the interface, or random where it has none.
+    pub(crate) fn new(netdev: &NetDevice) -> Self {
+        let [a, b, c, d, e, f] = netdev.mac().unwrap_or_else(|| {
+            let [lo, hi] = [random::random_u32(), random::random_u32()];
+            let [a, b, c, _] = lo.to_ne_bytes();
+            let [d, e, f, _] = hi.to_ne_bytes();
+            // A unicast address that is nobody's by assignment.
+            [(a & 0xfc) | 0x02, b, c, d, e, f]
+        });
+        Self([a ^ 0x02, b, c, 0xff, 0xfe, d, e, f])
+    }
+
+    /// As the core keeps it: in network order.
+    pub(crate) fn to_u64(self) -> u64 {
+        u64::from_ne_bytes(self.0)
+    }
 }

@@ -9,7 +9,6 @@ pub(crate) mod clock;
 pub(crate) mod crc;
 pub(crate) mod iwcm;
 mod kmem;
-mod kunit;
 pub(crate) mod log;
 pub(crate) mod migration;
 pub(crate) mod module;

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    device::Device,
+    device::Guid,
     ffi::{
         module::{
             self,
@@ -22,7 +22,8 @@ use crate::{
         rdma::{
             device::{
                 self as core_device,
-                Found, //
+                Found,
+                Spec, //
             },
             link::{
                 LinkName,
@@ -30,9 +31,13 @@ use crate::{
                 Registration, //
             },
         },
-        workqueue::SharedQueues,
+        workqueue::{
+            Queues,
+            SharedQueues, //
+        },
     },
     params,
+    rnic::Rnic,
     verbs::Rsiw,
 };
 use kernel::{
@@ -86,13 +91,32 @@ fn refuse_siw() -> Result {
     Ok(())
 }
 
+/// Makes the device `name` over `netdev`.
+///
+/// # Errors
+///
+/// `EEXIST` if the interface has one already, otherwise what the core says.
+fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
+    if core_device::is_taken::<Rsiw>(netdev) {
+        return Err(EEXIST);
+    }
+    let guid = Guid::new(netdev);
+    let spec = Spec {
+        name,
+        netdev,
+        node_guid: guid.to_u64(),
+        comp_vectors: kernel::cpu::nr_cpu_ids(),
+    };
+    core_device::add::<Rsiw>(&spec, |handle| Rnic::new(handle, guid, queues))
+}
+
 /// Makes devices for `rdma link add`.
 struct Maker;
 
 impl LinkOps for Maker {
     fn new_link(name: LinkName<'_>, netdev: &NetDevice) -> Result {
         // One at a time, lest two find the interface without a device.
-        SharedQueues::with(|queues| Device::add(name, netdev, queues)).ok_or(ENODEV)?
+        SharedQueues::with(|queues| add(name, netdev, queues)).ok_or(ENODEV)?
     }
 }
 
@@ -104,8 +128,8 @@ impl NetdevHandler for Watcher {
         match event {
             NetdevEvent::Unregister => {
                 if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
-                    let device: Arc<Device> = device.inner().into();
-                    device.interface_gone();
+                    let rnic: Arc<Rnic> = device.inner().into();
+                    rnic.interface_gone();
                 }
             }
             NetdevEvent::ChangeAddr => {

@@ -6,11 +6,9 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    device::{
-        Device,
-        Quota, //
-    },
+    device::Device,
     ffi::rdma::kmr::KernelConsumer,
+    limits::Quota,
     mr::PdId, //
 };
 use kernel::{
@@ -44,7 +42,7 @@ impl Pd {
     ///
     /// `ENOMEM`, also if the device has all the domains it may have.
     pub(crate) fn new(dev: Arc<Device>, kernel: Option<KernelConsumer>) -> Result<Arc<Self>> {
-        let quota = Quota::take(&dev, |limits| &limits.pds)?;
+        let quota = Quota::take(dev.limits(), |limits| &limits.pds)?;
         let id = dev.next_pd_id(kernel);
         Ok(Arc::new(
             Self {

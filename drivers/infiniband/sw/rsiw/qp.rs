@@ -15,44 +15,42 @@
 
 mod complete;
 mod control;
-mod create;
+pub(crate) mod create;
 mod effects;
 mod failure;
 mod fin;
 mod link;
+pub(crate) mod manager;
 mod place;
-mod posted;
 mod published;
 mod resize;
-pub(crate) mod rq;
 mod rx;
-pub(crate) mod sgl;
 mod source;
 mod sq;
 mod stream;
+pub(crate) mod table;
 mod tx;
 mod work;
 
-pub(crate) use self::posted::Slots;
 use self::{
     control::Inner,
+    manager::{
+        is_same,
+        Manager, //
+    },
     published::Published,
-    rq::Rq,
     sq::{
         kernel::KernelSq,
         Sq, //
     },
+    table::QpTable,
 };
 use crate::{
-    cm::Endpoint,
     cq::{
         Cq,
         Spare, //
     },
-    device::{
-        Device,
-        Quota, //
-    },
+    device::Device,
     ffi::{
         iwcm::CallId,
         rdma::{
@@ -62,10 +60,11 @@ use crate::{
                 Qpn, //
             },
             handle::QpHandle,
-            mmap::MmapEntry, //
+            mmap::MmapEntry,
         },
-        timer::Timer, //
+        timer::Timer,
     },
+    limits::Quota,
     mr::{
         access::{
             Access,
@@ -76,9 +75,7 @@ use crate::{
             Binder,
             Party, //
         },
-        By,
-        Mr,
-        PdId, //
+        By, Mr, PdId,
     },
     pd::Pd,
     proto::{
@@ -87,7 +84,11 @@ use crate::{
             Irq,
             IrqEntry, //
         },
-        state::State, //
+        state::State,
+    },
+    queue::{
+        rq::Rq,
+        slots::Slots, //
     },
     srq::Srq,
     wire::{
@@ -95,7 +96,7 @@ use crate::{
             Msn,
             Stag, //
         },
-        terminate::TermError, //
+        terminate::TermError,
     },
 };
 use kernel::{
@@ -148,6 +149,8 @@ pub(crate) struct Qp {
     /// Set once, when the QP gets into the device's table.
     num: Atomic<Qpn>,
     pub(crate) dev: Arc<Device>,
+    /// Where it is found by its number.
+    table: Arc<QpTable>,
     pd: Arc<Pd>,
     /// The core's QP.
     pub(crate) handle: Arc<QpHandle>,
@@ -194,9 +197,9 @@ pub(crate) struct Qp {
     rq: SpinLockIrq<Option<Rq>>,
     #[pin]
     pending: SpinLockIrq<Pending>,
-    /// The connection, from the request to connect or accept on until it is closed.
+    /// Who manages the connection, from the request to connect or accept on until it is closed.
     #[pin]
-    endpoint: SpinLockIrq<Option<Arc<Endpoint>>>,
+    manager: SpinLockIrq<Option<Arc<dyn Manager>>>,
     #[pin]
     work: Work<Qp>,
     #[pin]
@@ -291,9 +294,9 @@ impl Qp {
 
     /// Notes the first segment of the connection, which has passed the protocol's checks. Softirq.
     fn first_segment(self: &Arc<Self>) {
-        let endpoint = self.endpoint.lock().clone();
-        if let Some(endpoint) = endpoint {
-            endpoint.rtr_received();
+        let manager = self.manager.lock().clone();
+        if let Some(manager) = manager {
+            manager.first_segment();
         }
         // A responder may have requests that waited for this (T-24).
         self.kick();
@@ -349,40 +352,40 @@ impl Qp {
         }
     }
 
-    /// Names the endpoint that sets up a connection for this QP.
+    /// Sets the QP aside for the connection of `manager`.
     ///
     /// # Errors
     ///
-    /// `EISCONN` if there is one, or the QP is in a state that cannot be connected.
-    pub(crate) fn attach(&self, endpoint: Arc<Endpoint>) -> Result {
+    /// `EISCONN` if it is for another, or the QP is in a state that cannot be connected.
+    pub(crate) fn attach(&self, manager: Arc<dyn Manager>) -> Result {
         let mut inner = self.inner.lock();
-        let mut slot = self.endpoint.lock();
+        let mut slot = self.manager.lock();
         if slot.is_some() || inner.state != State::Idle {
             return Err(EISCONN);
         }
-        *slot = Some(endpoint);
+        *slot = Some(manager);
         inner.was_closed = false;
         Ok(())
     }
 
-    /// Forgets `endpoint`, whose connection did not come about. The QP may have another one since.
-    pub(crate) fn detach(&self, endpoint: &Arc<Endpoint>) {
+    /// Forgets `manager`, whose connection did not come about. The QP may have another one since.
+    pub(crate) fn detach(&self, manager: &dyn Manager) {
         let old = {
-            let mut slot = self.endpoint.lock();
-            slot.take_if(|attached| Arc::ptr_eq(attached, endpoint))
+            let mut slot = self.manager.lock();
+            slot.take_if(|attached| is_same(attached, manager))
         };
         drop(old);
     }
 
-    /// Whether `endpoint` is the one that sets up a connection for this QP.
-    fn is_attached(&self, endpoint: &Arc<Endpoint>) -> bool {
-        let slot = self.endpoint.lock();
+    /// Whether the QP is set aside for the connection of `manager`.
+    fn is_attached(&self, manager: &dyn Manager) -> bool {
+        let slot = self.manager.lock();
         slot.as_ref()
-            .is_some_and(|attached| Arc::ptr_eq(attached, endpoint))
+            .is_some_and(|attached| is_same(attached, manager))
     }
 
-    /// Takes the endpoint out of its slot.
-    fn take_endpoint(&self) -> Option<Arc<Endpoint>> {
-        self.endpoint.lock().take()
+    /// Takes the manager out of its slot.
+    fn take_manager(&self) -> Option<Arc<dyn Manager>> {
+        self.manager.lock().take()
     }
 }

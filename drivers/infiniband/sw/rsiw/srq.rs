@@ -15,10 +15,6 @@ use crate::{
         Rqe,
         MAX_SGE, //
     },
-    device::{
-        Quota,
-        KERNEL_MAX_SGE, //
-    },
     ffi::{
         process::memory_for,
         rdma::{
@@ -33,15 +29,20 @@ use crate::{
             handle::SrqHandle,
             mmap::MmapEntry,
             udata::Udata,
-            wr::RecvChain, //
+            wr::RecvChain,
         },
         ring::SharedRing,
         shmem::SharedMemory,
     },
+    limits::{
+        Quota,
+        KERNEL_MAX_SGE,
+        MAX_SRQ_WR, //
+    },
     mr::PdId,
     pd::Pd,
     proto::receiver::Recv,
-    qp::{
+    queue::{
         rq::{
             BadRecv,
             KernelRq,
@@ -49,7 +50,7 @@ use crate::{
             UserRq, //
         },
         sgl::SgList,
-        Slots, //
+        slots::Slots,
     },
 };
 use kernel::{
@@ -60,9 +61,6 @@ use kernel::{
         SpinLockIrq, //
     },
 };
-
-/// Largest number of entries.
-pub(crate) const MAX_SRQ_WR: u32 = 1 << 18;
 
 /// What the queue's lock protects.
 struct State {
@@ -108,7 +106,7 @@ impl Srq {
             return Err(EINVAL);
         }
         let max_sge = init.max_sge.max(1);
-        let quota = Quota::take(pd.device(), |limits| &limits.srqs)?;
+        let quota = Quota::take(pd.device().limits(), |limits| &limits.srqs)?;
         let (rq, depth, entry) = match &udata {
             Some(udata) => {
                 let depth = init.max_wr.checked_next_power_of_two().ok_or(EINVAL)?;

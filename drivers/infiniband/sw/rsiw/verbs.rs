@@ -15,10 +15,6 @@ use crate::{
     },
     cm,
     cq::Cq,
-    device::{
-        Device,
-        Quota, //
-    },
     ffi::{
         iwcm::{
             CallId,
@@ -64,6 +60,7 @@ use crate::{
             },
         },
     },
+    limits::Quota,
     mr::{
         Grant,
         Mr,
@@ -73,7 +70,11 @@ use crate::{
         Pd,
         Ucontext, //
     },
-    qp::Qp,
+    qp::{
+        create::Parts,
+        Qp, //
+    },
+    rnic::Rnic,
     srq::Srq,
 };
 use kernel::{
@@ -93,20 +94,13 @@ pub(crate) struct CountedCq {
     _quota: Quota,
 }
 
-impl CountedCq {
-    /// The queue.
-    pub(crate) fn cq(&self) -> &Arc<Cq> {
-        &self.cq
-    }
-}
-
 impl Driver for Rsiw {
     const DRIVER_ID: DriverId = DriverId::SIW;
     const ABI_VERSION: u32 = abi::VERSION;
     const NODE_DESC: &'static [u8] = b"rsiw: software iWARP";
     const MAX_FAST_REG: u32 = MAX_FAST_REG;
 
-    type Device = Device;
+    type Device = Rnic;
     type Ucontext = Ucontext;
     type Pd = Pd;
     type Cq = CountedCq;
@@ -115,33 +109,33 @@ impl Driver for Rsiw {
     type Mr = Mr;
     type Grant = Grant;
 
-    fn leaving(dev: &Arc<Device>) {
-        dev.leave();
+    fn leaving(rnic: &Arc<Rnic>) {
+        rnic.leave();
     }
 
-    fn close(dev: &Arc<Device>) {
-        dev.close();
+    fn close(rnic: &Arc<Rnic>) {
+        rnic.close();
     }
 
-    fn query_device(dev: &Device, for_process: bool) -> DeviceAttr {
-        dev.attributes(for_process)
+    fn query_device(rnic: &Rnic, for_process: bool) -> DeviceAttr {
+        rnic.dev.attributes(for_process)
     }
 
-    fn query_port(dev: &Device) -> PortAttr {
-        dev.port()
+    fn query_port(rnic: &Rnic) -> PortAttr {
+        rnic.dev.port()
     }
 
-    fn query_gid(dev: &Device) -> [u8; 16] {
-        dev.gid()
+    fn query_gid(rnic: &Rnic) -> [u8; 16] {
+        rnic.dev.gid()
     }
 
-    fn alloc_ucontext(_dev: ArcBorrow<'_, Device>, udata: &mut Udata<'_>) -> Result<Arc<Ucontext>> {
+    fn alloc_ucontext(_rnic: ArcBorrow<'_, Rnic>, udata: &mut Udata<'_>) -> Result<Arc<Ucontext>> {
         let context = Arc::new(Ucontext, GFP_KERNEL_ACCOUNT)?;
         udata.respond(&AllocContextResp::default())?;
         Ok(context)
     }
 
-    fn alloc_pd(dev: ArcBorrow<'_, Device>, consumer: Consumer<'_, '_>) -> Result<Arc<Pd>> {
+    fn alloc_pd(rnic: ArcBorrow<'_, Rnic>, consumer: Consumer<'_, '_>) -> Result<Arc<Pd>> {
         let kernel = match consumer {
             Consumer::Process(udata) => {
                 udata.no_io()?;
@@ -149,11 +143,11 @@ impl Driver for Rsiw {
             }
             Consumer::Kernel(kernel) => Some(kernel),
         };
-        Pd::new(dev.into(), kernel)
+        Pd::new(rnic.dev.clone(), kernel)
     }
 
     fn create_cq(
-        dev: ArcBorrow<'_, Device>,
+        rnic: ArcBorrow<'_, Rnic>,
         handle: Arc<CqHandle>,
         init: &CqInit,
         udata: Option<&mut Udata<'_>>,
@@ -164,8 +158,8 @@ impl Driver for Rsiw {
         if init.vector >= kernel::cpu::nr_cpu_ids() {
             return Err(EINVAL);
         }
-        let dev: Arc<Device> = dev.into();
-        let quota = Quota::take(&dev, |limits| &limits.cqs)?;
+        let dev = &rnic.dev;
+        let quota = Quota::take(dev.limits(), |limits| &limits.cqs)?;
         let cq = Cq::new(handle, init, dev.queues(), udata.as_deref())?;
         let len = cq.len();
         let counted = Arc::new(CountedCq { cq, _quota: quota }, memory_for(udata.is_some()))?;
@@ -221,13 +215,22 @@ impl Driver for Rsiw {
     }
 
     fn create_qp(
-        _dev: ArcBorrow<'_, Device>,
+        rnic: ArcBorrow<'_, Rnic>,
         pd: ArcBorrow<'_, Pd>,
         handle: Arc<QpHandle>,
         init: &mut QpInit<Self>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<(Arc<Qp>, Qpn)> {
-        Qp::create(&pd.into(), handle, init, udata)
+        if init.flags != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let parts = Parts {
+            pd: pd.into(),
+            send_cq: init.send_cq.as_ref().ok_or(EINVAL)?.cq.clone(),
+            recv_cq: init.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone(),
+            srq: init.srq.clone(),
+        };
+        Qp::create(&rnic.qps, handle, parts, &mut init.cap, init.sig_all, udata)
     }
 
     fn modify_qp(qp: ArcBorrow<'_, Qp>, attr: &QpModify) -> Result {
@@ -254,8 +257,8 @@ impl Driver for Rsiw {
         Arc::from(qp).post_recv(chain)
     }
 
-    fn qp_by_num(dev: &Device, num: Qpn) -> Option<Arc<QpHandle>> {
-        Some(dev.qp_by_num(num)?.handle.clone())
+    fn qp_by_num(rnic: &Rnic, num: Qpn) -> Option<Arc<QpHandle>> {
+        Some(rnic.qps.lookup(num)?.handle.clone())
     }
 
     fn reg_user_mr(
@@ -311,8 +314,8 @@ impl Driver for Rsiw {
         Ok((mr, stag))
     }
 
-    fn dereg_mr(dev: &Device, mr: &Mr) -> Result {
-        mr.deregister(&dev.stags)
+    fn dereg_mr(rnic: &Rnic, mr: &Mr) -> Result {
+        mr.deregister(&rnic.dev.stags)
     }
 
     fn alloc_mw(pd: ArcBorrow<'_, Pd>, kind: MwType) -> Result<(Arc<Mr>, u32)> {
@@ -321,23 +324,23 @@ impl Driver for Rsiw {
         Ok((window, stag))
     }
 
-    fn connect(dev: ArcBorrow<'_, Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-        cm::connect(&dev.into(), id, param)
+    fn connect(rnic: ArcBorrow<'_, Rnic>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+        cm::connect(&rnic.cm, id, param)
     }
 
-    fn accept(dev: ArcBorrow<'_, Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-        cm::accept(&dev.into(), id, param)
+    fn accept(rnic: ArcBorrow<'_, Rnic>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+        cm::accept(&rnic.cm, id, param)
     }
 
-    fn reject(dev: ArcBorrow<'_, Device>, id: &CmId, private_data: &[u8]) -> Result {
-        cm::reject(&dev, id, private_data)
+    fn reject(rnic: ArcBorrow<'_, Rnic>, id: &CmId, private_data: &[u8]) -> Result {
+        cm::reject(&rnic.cm, id, private_data)
     }
 
-    fn create_listen(dev: ArcBorrow<'_, Device>, id: CallId<'_>, backlog: u32) -> Result {
-        cm::create_listen(&dev.into(), id, backlog)
+    fn create_listen(rnic: ArcBorrow<'_, Rnic>, id: CallId<'_>, backlog: u32) -> Result {
+        cm::create_listen(&rnic.cm, id, backlog)
     }
 
-    fn destroy_listen(dev: ArcBorrow<'_, Device>, id: &CmId) -> Result {
-        cm::destroy_listen(&dev, id)
+    fn destroy_listen(rnic: ArcBorrow<'_, Rnic>, id: &CmId) -> Result {
+        cm::destroy_listen(&rnic.cm, id)
     }
 }

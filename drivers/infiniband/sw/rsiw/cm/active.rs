@@ -4,8 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    config,
-    depths,
+    config, depths,
     endpoint::State,
     not_in_namespace,
     outputs::{
@@ -14,10 +13,9 @@ use super::{
     },
     own_qp,
     turns::Deputy,
-    Endpoint, //
+    Cm, Endpoint,
 };
 use crate::{
-    device::Device,
     ffi::{
         iwcm::{
             CallId,
@@ -40,7 +38,7 @@ use crate::{
             Input, //
         },
     },
-    wire::mpa, //
+    wire::mpa,
 };
 use core::net::SocketAddr;
 use kernel::{
@@ -121,19 +119,19 @@ pub(super) fn dial(this: &Arc<Endpoint>, st: &mut State) -> Result {
 }
 
 /// See [`super::connect`].
-pub(super) fn connect(dev: &Arc<Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+pub(super) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     // The RDMA CM takes whatever device comes first for a loopback address.
-    if !id.sees(&*dev.netdev().ok_or(ENODEV)?) {
-        return Err(not_in_namespace(dev));
+    if !id.sees(&*cm.dev.netdev().ok_or(ENODEV)?) {
+        return Err(not_in_namespace(&cm.dev));
     }
-    let qp = own_qp(dev, param.qpn, id)?;
+    let qp = own_qp(cm, param.qpn, id)?;
     let initiator = Initiator::new(config(), depths(param));
     if param.private_data.len() > initiator.max_private_data() {
         return Err(EINVAL);
     }
     let initiator = KBox::new(initiator, GFP_KERNEL_ACCOUNT)?;
     let dial = Dial::new(&id, param)?;
-    let this = Endpoint::register(dev)?;
+    let this = Endpoint::register(cm)?;
     let mut st = this.state.lock();
     st.connection = Connection::closed();
     let result = qp.attach(this.clone()).and_then(|()| {

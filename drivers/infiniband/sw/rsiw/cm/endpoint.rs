@@ -12,13 +12,11 @@ use super::{
         Dial, //
     },
     outputs::code,
-    turns::Deputy, //
+    turns::Deputy,
+    Cm,
 };
 use crate::{
-    device::{
-        Device,
-        Quota, //
-    },
+    device::Device,
     ffi::{
         iwcm::{
             Addresses,
@@ -38,6 +36,7 @@ use crate::{
             Timer, //
         },
     },
+    limits::Quota,
     proto::{
         conn::{
             Initiator,
@@ -51,8 +50,11 @@ use crate::{
             StreamEnd, //
         },
     },
-    qp::Qp,
-    wire::mpa, //
+    qp::{
+        manager::Manager,
+        Qp, //
+    },
+    wire::mpa,
 };
 use kernel::{
     impl_has_work,
@@ -137,7 +139,7 @@ struct Notes {
     abort: bool,
     shut: bool,
     expired: bool,
-    rtr: bool,
+    first_segment: bool,
     peer_closing: bool,
     stream_end: Option<StreamEnd>,
 }
@@ -154,6 +156,8 @@ impl Notes {
 /// One connection.
 #[pin_data]
 pub(crate) struct Endpoint {
+    pub(super) cm: Arc<Cm>,
+    /// That of `cm`.
     pub(super) dev: Arc<Device>,
     /// By which iw_cm and the registry know it.
     pub(super) number: usize,
@@ -194,14 +198,15 @@ impl Endpoint {
     /// # Errors
     ///
     /// `ENODEV` if the device is going away.
-    pub(super) fn register(dev: &Arc<Device>) -> Result<Arc<Self>> {
-        dev.cm.add(|number| Self::new(dev.clone(), number))
+    pub(super) fn register(cm: &Arc<Cm>) -> Result<Arc<Self>> {
+        cm.registry.add(|number| Self::new(cm.clone(), number))
     }
 
-    fn new(dev: Arc<Device>, number: usize) -> Result<Arc<Self>> {
+    fn new(cm: Arc<Cm>, number: usize) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                dev,
+                dev: cm.dev.clone(),
+                cm,
                 number,
                 timer <- Timer::new(),
                 notes <- new_spinlock_irq!(Notes::default(), "rsiw::cm::Endpoint::notes"),
@@ -222,7 +227,7 @@ impl Endpoint {
             let deputy = this.deputy.lock();
             match &*deputy {
                 Some(Deputy::Listener(listener)) => return listener.arrived(this.clone()),
-                Some(Deputy::Initiators) => return this.dev.initiators.arrived(this.clone()),
+                Some(Deputy::Initiators) => return this.cm.initiators.arrived(this.clone()),
                 None => {}
             }
         }
@@ -255,28 +260,6 @@ impl Endpoint {
     fn note(self: &Arc<Self>, note: impl FnOnce(&mut Notes)) {
         note(&mut self.notes.lock());
         Self::kick(self.clone());
-    }
-
-    /// The QP that is set aside for this connection, but was not given the stream yet, goes away
-    /// or into error. Any context.
-    pub(crate) fn abort(self: &Arc<Self>) {
-        self.note(|notes| notes.abort = true);
-    }
-
-    /// Responder: the first segment was received. Any context.
-    pub(crate) fn rtr_received(self: &Arc<Self>) {
-        self.note(|notes| notes.rtr = true);
-    }
-
-    /// The peer has begun to close. Any context.
-    pub(crate) fn peer_closing(self: &Arc<Self>) {
-        self.note(|notes| notes.peer_closing = true);
-    }
-
-    /// The QP has left the stream, once and for all: it is in its final state and flushed, and
-    /// has nothing on the socket any more. Any context.
-    pub(crate) fn stream_closed(self: &Arc<Self>, end: StreamEnd) {
-        self.note(|notes| notes.stream_end = Some(end));
     }
 
     /// Ends the connection whatever its state: the device or the listener goes away.
@@ -318,7 +301,7 @@ impl Endpoint {
             return;
         }
         let notes = self.notes.lock().take();
-        if notes.rtr {
+        if notes.first_segment {
             self.tell(st, Input::FirstSegment);
         }
         if notes.peer_closing {
@@ -467,7 +450,7 @@ impl WorkItem for Endpoint {
             this.advance(&mut st);
             let Some(pending) = this.next_event(&mut st) else {
                 if this.retire(st) {
-                    this.dev.cm.remove(this.number);
+                    this.cm.registry.remove(this.number);
                 } else if this.deputy().is_some() {
                     Self::kick(this.clone());
                 }
@@ -487,6 +470,24 @@ impl Expires for Endpoint {
     fn expired(this: Arc<Self>) {
         this.notes.lock().expired = true;
         Self::kick(this);
+    }
+}
+
+impl Manager for Endpoint {
+    fn abort(self: Arc<Self>) {
+        self.note(|notes| notes.abort = true);
+    }
+
+    fn first_segment(self: Arc<Self>) {
+        self.note(|notes| notes.first_segment = true);
+    }
+
+    fn peer_closing(self: Arc<Self>) {
+        self.note(|notes| notes.peer_closing = true);
+    }
+
+    fn stream_ended(self: Arc<Self>, end: StreamEnd) {
+        self.note(|notes| notes.stream_end = Some(end));
     }
 }
 

@@ -7,27 +7,25 @@ use super::{
     not_in_namespace,
     passive,
     turns::Turns,
+    Cm,
     Endpoint, //
 };
-use crate::{
-    device::Device,
-    ffi::{
-        iwcm::{
-            CallId,
-            CmId,
-            Event, //
-        },
-        net::{
-            ListenCallbacks,
-            ListenHandler,
-            ListenSocket,
-            TcpSocket, //
-        },
-        noio::NoIo,
-        timer::{
-            Expires,
-            Timer, //
-        },
+use crate::ffi::{
+    iwcm::{
+        CallId,
+        CmId,
+        Event, //
+    },
+    net::{
+        ListenCallbacks,
+        ListenHandler,
+        ListenSocket,
+        TcpSocket, //
+    },
+    noio::NoIo,
+    timer::{
+        Expires,
+        Timer, //
     },
 };
 use kernel::{
@@ -63,7 +61,7 @@ const RETRY_MS: u32 = 100;
 /// A listener of a consumer.
 #[pin_data]
 pub(crate) struct Listener {
-    pub(super) dev: Arc<Device>,
+    pub(super) cm: Arc<Cm>,
     number: usize,
     cm_id: ARef<CmId>,
     /// Between the consumer and the work that takes connections from TCP.
@@ -101,9 +99,9 @@ impl_has_work! {
 }
 
 /// See [`super::create_listen`].
-pub(super) fn create(dev: &Arc<Device>, id: CallId<'_>, backlog: u32) -> Result {
+pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
     let addr = id.local_addr().ok_or(EAFNOSUPPORT)?;
-    let netdev = dev.netdev().ok_or(ENODEV)?;
+    let netdev = cm.dev.netdev().ok_or(ENODEV)?;
     // A consumer that listens on the wildcard, or on a loopback address, listens on the devices of
     // all namespaces, also on those that others add later. Nobody can reach it through those of
     // others, where the port may be somebody else's.
@@ -113,7 +111,7 @@ pub(super) fn create(dev: &Arc<Device>, id: CallId<'_>, backlog: u32) -> Result 
         return if on_all {
             Ok(())
         } else {
-            Err(not_in_namespace(dev))
+            Err(not_in_namespace(&cm.dev))
         };
     }
     // What comes to a loopback address is for the device over the loopback interface.
@@ -142,11 +140,11 @@ pub(super) fn create(dev: &Arc<Device>, id: CallId<'_>, backlog: u32) -> Result 
         closed: false,
         numbers: KVec::from_elem(0, places, GFP_KERNEL_ACCOUNT)?,
     };
-    let this = dev.cm.add_listener(|number| {
+    let this = cm.registry.add_listener(|number| {
         id.set_provider_data(number);
         Arc::pin_init(
             pin_init!(Listener {
-                dev: dev.clone(),
+                cm: cm.clone(),
                 number,
                 cm_id: id.into(),
                 open <- new_mutex!(None, "rsiw::cm::Listener::open"),
@@ -161,15 +159,15 @@ pub(super) fn create(dev: &Arc<Device>, id: CallId<'_>, backlog: u32) -> Result 
     })?;
     let result = this.open(sock, backlog);
     if result.is_err() {
-        dev.cm.remove_listener(this.number);
+        cm.registry.remove_listener(this.number);
         this.close();
     }
     result
 }
 
 /// See [`super::destroy_listen`].
-pub(super) fn destroy(dev: &Device, id: &CmId) -> Result {
-    if let Some(this) = dev.cm.remove_listener(id.provider_data()) {
+pub(super) fn destroy(cm: &Cm, id: &CmId) -> Result {
+    if let Some(this) = cm.registry.remove_listener(id.provider_data()) {
         this.close();
     }
     Ok(())
@@ -183,7 +181,7 @@ impl Listener {
         *open = Some(Open { sock, callbacks });
         drop(open);
         // Connections may have come before the socket was in its place.
-        let _ = self.dev.cm_queue().enqueue::<_, 0>(self.clone());
+        let _ = self.cm.dev.cm_queue().enqueue::<_, 0>(self.clone());
         Ok(())
     }
 
@@ -222,7 +220,7 @@ impl Listener {
     /// Something has happened to an endpoint without a Request. Any context.
     pub(super) fn arrived(self: &Arc<Self>, endpoint: Arc<Endpoint>) {
         self.turns.push(endpoint);
-        let _ = self.dev.cm_queue().enqueue::<_, READ>(self.clone());
+        let _ = self.cm.dev.cm_queue().enqueue::<_, READ>(self.clone());
     }
 
     /// An endpoint has got its Request, or is gone.
@@ -260,7 +258,7 @@ impl Listener {
 
     /// Ends a connection without a Request; zero is none.
     fn end(&self, number: usize) {
-        if let Some(endpoint) = self.dev.cm.get(number) {
+        if let Some(endpoint) = self.cm.registry.get(number) {
             endpoint.shut();
         }
     }
@@ -278,7 +276,7 @@ impl WorkItem for Listener {
             // An error closes the socket.
             let _ = passive::create(&this, sock);
         }
-        let dev = this.dev.clone();
+        let dev = this.cm.dev.clone();
         let _ = dev.cm_queue().enqueue::<_, 0>(this);
     }
 }
@@ -289,7 +287,7 @@ impl WorkItem<READ> for Listener {
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
         if this.turns.take(Endpoint::read) {
-            let dev = this.dev.clone();
+            let dev = this.cm.dev.clone();
             let _ = dev.cm_queue().enqueue::<_, READ>(this);
         }
     }
@@ -301,7 +299,7 @@ impl Expires for Listener {
     }
 
     fn expired(this: Arc<Self>) {
-        let dev = this.dev.clone();
+        let dev = this.cm.dev.clone();
         let _ = dev.cm_queue().enqueue::<_, 0>(this);
     }
 }
@@ -309,7 +307,7 @@ impl Expires for Listener {
 impl ListenHandler for Listener {
     fn incoming(this: ArcBorrow<'_, Self>) {
         let this: Arc<Self> = this.into();
-        let dev = this.dev.clone();
+        let dev = this.cm.dev.clone();
         let _ = dev.cm_queue().enqueue::<_, 0>(this);
     }
 }

@@ -11,7 +11,6 @@ use super::{
     Endpoint, //
 };
 use crate::{
-    device::Quota,
     ffi::{
         crc::crc32c,
         iwcm::Addresses,
@@ -21,6 +20,7 @@ use crate::{
             TcpSocket, //
         },
     },
+    limits::Quota,
     proto::{
         conn::Params,
         connection::{
@@ -33,7 +33,7 @@ use crate::{
             Tcp,
             Timer, //
         },
-        tx, //
+        tx,
     },
     wire::{
         fpdu::{
@@ -170,7 +170,7 @@ impl Endpoint {
                 let dev = self.dev.handle();
                 pr_ratelimited!("{}: QP {}: connect failed: {:?}\n", dev, qp.num(), error);
             }
-            qp.detach(self);
+            qp.detach(&**self);
         }
     }
 
@@ -182,7 +182,7 @@ impl Endpoint {
             Ask::Start { reply, params } => self.start_qp(st, frame, reply, &params),
             Ask::Refuse(len) => {
                 send_frame(st, frame, len)?;
-                st.refused = Some(Quota::take(&self.dev, |limits| &limits.refused)?);
+                st.refused = Some(Quota::take(self.dev.limits(), |limits| &limits.refused)?);
                 Ok(())
             }
             Ask::Terminate(error) => send_terminate(st.sock.as_ref().ok_or(ECONNRESET)?, error),
@@ -210,7 +210,7 @@ impl Endpoint {
         if reply > 0 {
             send_frame(st, frame, reply)?;
         }
-        qp.start(&sock, params, self)?;
+        qp.start(&sock, params, &**self)?;
         st.dial = None;
         Ok(())
     }

@@ -11,10 +11,10 @@ use super::{
     listen::Listener,
     own_qp,
     turns::Deputy,
+    Cm,
     Endpoint, //
 };
 use crate::{
-    device::Device,
     ffi::{
         iwcm::{
             CallId,
@@ -42,7 +42,7 @@ use kernel::{
 /// Makes an endpoint for a TCP connection that was just accepted.
 pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
     let responder = KBox::new(Responder::new(config()), GFP_KERNEL)?;
-    let this = Endpoint::register(&listener.dev)?;
+    let this = Endpoint::register(&listener.cm)?;
     let mut st = this.state.lock();
     st.connection = Connection::closed();
     let result = listener
@@ -65,9 +65,9 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
 }
 
 /// See [`super::reject`].
-pub(super) fn reject(dev: &Device, id: &CmId, private_data: &[u8]) -> Result {
+pub(super) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
     // Without an endpoint the connection is gone already, which is what is asked for.
-    let Some(this) = dev.cm.get(id.provider_data()) else {
+    let Some(this) = cm.registry.get(id.provider_data()) else {
         return Ok(());
     };
     let result = this.feed(&mut this.state.lock(), Input::Reject { private_data });
@@ -76,25 +76,20 @@ pub(super) fn reject(dev: &Device, id: &CmId, private_data: &[u8]) -> Result {
 }
 
 /// See [`super::accept`].
-pub(super) fn accept(dev: &Arc<Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-    let this = dev.cm.get(id.provider_data()).ok_or(ECONNRESET)?;
-    let result = answer(&this, dev, id, param);
+pub(super) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+    let this = cm.registry.get(id.provider_data()).ok_or(ECONNRESET)?;
+    let result = answer(&this, cm, id, param);
     Endpoint::kick(this);
     result
 }
 
 /// Accepts the Request of `this` with the QP that the consumer names.
-fn answer(
-    this: &Arc<Endpoint>,
-    dev: &Arc<Device>,
-    id: CallId<'_>,
-    param: &ConnParam<'_>,
-) -> Result {
+fn answer(this: &Arc<Endpoint>, cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     let mut st = this.state.lock();
     if !st.connection.is_requested() {
         return Err(ECONNRESET);
     }
-    let attached = own_qp(dev, param.qpn, id).and_then(|qp| {
+    let attached = own_qp(cm, param.qpn, id).and_then(|qp| {
         qp.attach(this.clone())?;
         Ok(qp)
     });

@@ -26,7 +26,7 @@ use kernel::{
 
 /// Endpoints and listeners of a device.
 #[pin_data]
-pub(crate) struct Registry {
+pub(super) struct Registry {
     /// A spin lock: all processes share it, and one that is kept off the processor must not hold it.
     #[pin]
     inner: SpinLock<Inner>,
@@ -59,7 +59,7 @@ impl Inner {
 
 impl Registry {
     /// An empty registry.
-    pub(crate) fn new() -> impl PinInit<Self> {
+    pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             inner <- new_spinlock!(
                 Inner {
@@ -166,14 +166,14 @@ impl Registry {
     }
 
     /// How many listeners their consumers have not given up.
-    pub(crate) fn listeners(&self) -> usize {
+    pub(super) fn listeners(&self) -> usize {
         let inner = self.inner.lock();
         let all = inner.listeners.keys();
         all.fold(0, |count: usize, _| count.saturating_add(1))
     }
 
     /// Takes no more connections, neither from consumers nor from peers.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         self.inner.lock().closed = true;
         let mut from = 0;
         while let Some(listener) = self.first_listener(from) {
@@ -183,7 +183,7 @@ impl Registry {
     }
 
     /// Ends all connections, and waits until they are over, but not longer than `ms` milliseconds.
-    pub(crate) fn end_all(&self, ms: u32) {
+    pub(super) fn end_all(&self, ms: u32) {
         self.for_each(Endpoint::shut);
         let mut inner = self.inner.lock();
         let mut left = msecs_to_jiffies(ms);
@@ -196,7 +196,7 @@ impl Registry {
     }
 
     /// Ends everything, forgets all listeners, and waits until no endpoint is left.
-    pub(crate) fn close_all(&self) {
+    pub(super) fn close_all(&self) {
         self.close();
         while let Some(listener) = self.pop_listener() {
             drop(listener);

@@ -112,7 +112,7 @@ impl Turns {
 
 /// The endpoints of a device that connect and have not sent their Request.
 #[pin_data]
-pub(crate) struct Initiators {
+pub(super) struct Initiators {
     queues: Arc<Queues>,
     #[pin]
     turns: Turns,
@@ -126,7 +126,7 @@ impl_has_work! {
 
 impl Initiators {
     /// For a device on which nothing connects yet.
-    pub(crate) fn new(queues: &Arc<Queues>) -> Result<Arc<Self>> {
+    pub(super) fn new(queues: &Arc<Queues>) -> Result<Arc<Self>> {
         let queues = queues.clone();
         Arc::pin_init(
             pin_init!(Self {

@@ -23,7 +23,7 @@ use crate::{
             WcRoom, //
         },
     },
-    qp::Slots,
+    queue::slots::Slots,
 };
 use kernel::{
     prelude::*,

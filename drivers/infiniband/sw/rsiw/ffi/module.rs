@@ -30,7 +30,7 @@ pub(crate) struct Loaded(());
 impl Loaded {
     /// For tests, which run while the module stays.
     #[cfg(CONFIG_KUNIT = "y")]
-    pub(in crate::ffi) fn for_test() -> Self {
+    pub(crate) fn for_test() -> Self {
         Self(())
     }
 }

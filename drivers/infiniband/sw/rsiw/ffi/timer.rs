@@ -66,7 +66,7 @@ impl<T: Expires> Timer<T> {
     }
 
     /// The timer of `this`, if it is a part of it.
-    pub(in crate::ffi) fn of(this: &Arc<T>) -> Option<&Self> {
+    pub(crate) fn of(this: &Arc<T>) -> Option<&Self> {
         let timer = this.timer();
         let object: *const T = &raw const **this;
         let at = (&raw const *timer).addr().checked_sub(object.addr())?;

@@ -10,13 +10,11 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    rq::BadRecv,
-    sgl::SgList,
     sq::{
         Sq,
         Work, //
     },
-    Qp, //
+    Qp,
 };
 use crate::{
     abi::{
@@ -38,6 +36,10 @@ use crate::{
         },
         receiver::Recv,
         state::State,
+    },
+    queue::{
+        rq::BadRecv,
+        sgl::SgList, //
     },
     wire::terminate::TermError,
 };

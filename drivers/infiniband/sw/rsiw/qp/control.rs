@@ -11,6 +11,7 @@ use super::{
     effects::After,
     failure::tell_defect,
     fin::Fin,
+    manager::Manager,
     rx::RxState,
     sq::SqRing,
     stream::Stream,
@@ -18,8 +19,6 @@ use super::{
     Qp, //
 };
 use crate::{
-    cm::Endpoint,
-    device::MAX_READS,
     ffi::{
         clock::Nanos,
         net::{
@@ -41,6 +40,7 @@ use crate::{
         },
         timer::Timer,
     },
+    limits::MAX_READS,
     proto::{
         conn::Params,
         failure::Failure,
@@ -158,12 +158,12 @@ impl Qp {
     /// # Errors
     ///
     /// `EISCONN` if the QP is connected or in error, `ECONNRESET` if it does not wait for
-    /// `endpoint` any more, `ENOMEM`; the socket is untouched then.
+    /// `manager` any more, `ENOMEM`; the socket is untouched then.
     pub(crate) fn start(
         self: &Arc<Self>,
         sock: &Arc<TcpSocket>,
         params: &Params,
-        endpoint: &Arc<Endpoint>,
+        manager: &dyn Manager,
     ) -> Result {
         let irq = KVec::from_elem(IrqEntry::default(), params.ird.into(), GFP_KERNEL)?;
         let orq = KVec::from_elem(OrqEntry::default(), params.orq_slots().into(), GFP_KERNEL)?;
@@ -172,7 +172,7 @@ impl Qp {
 
         let mut inner = self.inner.lock();
         let (state, _) = state::next(inner.state, Event::Connected).map_err(|_| EISCONN)?;
-        if !self.is_attached(endpoint) {
+        if !self.is_attached(manager) {
             return Err(ECONNRESET);
         }
         let idle_irq = core::mem::replace(&mut *self.irq.lock(), Irq::new(irq));
@@ -471,7 +471,7 @@ impl Qp {
         if self.binder.is_in_use() {
             return Err(EBUSY);
         }
-        self.dev.qps.remove(self.num().0);
+        self.table.remove(self.num());
         self.destroyed.store(true, Relaxed);
         self.transition(|inner| Event::Destroy {
             idle: self.is_idle(inner) && !Process::current().is_ending(),

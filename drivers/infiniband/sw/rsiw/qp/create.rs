@@ -8,19 +8,14 @@
 use super::{
     control::Inner,
     published::Published,
-    rq::{
-        KernelRq,
-        Rq,
-        UserRq, //
-    },
     sq::{
         kernel::KernelSq,
         under_way,
         user::UserSq,
         SqRing, //
     },
-    Pending,
-    Qp, //
+    table::QpTable,
+    Pending, Qp,
 };
 use crate::{
     abi::{
@@ -30,12 +25,9 @@ use crate::{
         MAX_INLINE,
         MAX_SGE, //
     },
-    cq::Spare,
-    device::{
-        Quota,
-        KERNEL_MAX_INLINE,
-        KERNEL_MAX_SGE,
-        MAX_WR, //
+    cq::{
+        Cq,
+        Spare, //
     },
     ffi::{
         module::Loaded,
@@ -46,10 +38,9 @@ use crate::{
                 QpCap,
                 Qpn, //
             },
-            driver::QpInit,
             handle::QpHandle,
             mmap::MmapEntry,
-            udata::Udata, //
+            udata::Udata,
         },
         ring::{
             RingEntry,
@@ -58,10 +49,21 @@ use crate::{
         shmem::SharedMemory,
         timer::Timer,
     },
+    limits::{
+        Quota,
+        KERNEL_MAX_INLINE,
+        KERNEL_MAX_SGE,
+        MAX_WR, //
+    },
     mr::window::Binder,
     pd::Pd,
     proto::reads::Irq,
-    verbs::Rsiw,
+    queue::rq::{
+        KernelRq,
+        Rq,
+        UserRq, //
+    },
+    srq::Srq,
 };
 use kernel::{
     new_mutex, new_spinlock_irq, new_work,
@@ -76,9 +78,6 @@ use kernel::{
     },
 };
 
-/// Numbers that a QP may have: as many as 24 bits hold, without 0 and 1, which are special elsewhere.
-const NUMBERS: core::ops::RangeInclusive<u32> = 2..=0xff_ffff;
-
 /// Makes the memory of a ring for at least `depth` entries, and the key to map it.
 fn ring<T: RingEntry>(
     depth: u32,
@@ -90,6 +89,18 @@ fn ring<T: RingEntry>(
     let mem = SharedMemory::new(SharedRing::<T>::bytes(entries)?, loaded)?;
     let ring = SharedRing::new(mem.clone(), entries)?;
     Ok((ring, MmapEntry::insert(udata, mem)?))
+}
+
+/// What a QP is made of that there is already.
+pub(crate) struct Parts {
+    /// The protection domain.
+    pub(crate) pd: Arc<Pd>,
+    /// Where sends complete.
+    pub(crate) send_cq: Arc<Cq>,
+    /// Where receives complete.
+    pub(crate) recv_cq: Arc<Cq>,
+    /// Where receives come from, if they are shared.
+    pub(crate) srq: Option<Arc<Srq>>,
 }
 
 /// The queues of a new QP.
@@ -181,31 +192,34 @@ fn check(cap: &mut QpCap, has_srq: bool, max_sge: u32, max_inline: u32) -> Resul
 }
 
 impl Qp {
-    /// Creates a queue pair for the process that makes the call, or for a kernel consumer.
+    /// Creates a queue pair for the process that makes the call, or for a kernel consumer; replaces
+    /// what was asked for in `cap` by what is given.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for what this driver does not have, `EINVAL` for sizes beyond the maxima,
-    /// `ENOMEM`.
+    /// `EINVAL` for sizes beyond the maxima, `ENOMEM`.
     pub(crate) fn create(
-        pd: &Arc<Pd>,
+        table: &Arc<QpTable>,
         handle: Arc<QpHandle>,
-        init: &mut QpInit<Rsiw>,
+        parts: Parts,
+        cap: &mut QpCap,
+        sig_all: bool,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<(Arc<Self>, Qpn)> {
-        if init.flags != 0 {
-            return Err(EOPNOTSUPP);
-        }
-        let send_cq = init.send_cq.as_ref().ok_or(EINVAL)?.cq().clone();
-        let recv_cq = init.recv_cq.as_ref().ok_or(EINVAL)?.cq().clone();
-        let quota = Quota::take(pd.device(), |limits| &limits.qps)?;
-        let srq = init.srq.clone();
+        let Parts {
+            pd,
+            send_cq,
+            recv_cq,
+            srq,
+        } = parts;
+        let dev = pd.device().clone();
+        let quota = Quota::take(dev.limits(), |limits| &limits.qps)?;
         let queues = match &udata {
             Some(udata) => {
-                let loaded = pd.device().queues().loaded();
-                Queues::of_process(&mut init.cap, srq.is_some(), init.sig_all, udata, loaded)?
+                let loaded = dev.queues().loaded();
+                Queues::of_process(cap, srq.is_some(), sig_all, udata, loaded)?
             }
-            None => Queues::of_kernel(&mut init.cap, srq.is_some(), init.sig_all)?,
+            None => Queues::of_kernel(cap, srq.is_some(), sig_all)?,
         };
         let owner = udata.as_ref().map(|_| current!().tgid());
         let Queues {
@@ -215,7 +229,7 @@ impl Qp {
             rq_entry,
             posted,
         } = queues;
-        let (cap, sig_all) = (init.cap, init.sig_all);
+        let cap = *cap;
         let key = |entry: &Option<MmapEntry>| entry.as_ref().map_or(0, MmapEntry::key);
         let mut resp = CreateQpResp {
             qp_id: 0,
@@ -242,8 +256,9 @@ impl Qp {
         let qp = Arc::pin_init(
             pin_init!(Self {
                 num: Atomic::new(Qpn(0)),
-                dev: pd.device().clone(),
-                pd: pd.clone(),
+                dev,
+                table: table.clone(),
+                pd,
                 handle,
                 send_cq,
                 recv_cq,
@@ -269,7 +284,7 @@ impl Qp {
                 irq <- new_spinlock_irq!(Irq::new(KVec::new()), "rsiw::Qp::irq"),
                 rq <- new_spinlock_irq!(rq, "rsiw::Qp::rq"),
                 pending <- new_spinlock_irq!(Pending::default(), "rsiw::Qp::pending"),
-                endpoint <- new_spinlock_irq!(None, "rsiw::Qp::endpoint"),
+                manager <- new_spinlock_irq!(None, "rsiw::Qp::manager"),
                 work <- new_work!("rsiw::Qp::work"),
                 posts <- new_work!("rsiw::Qp::posts"),
                 timer <- Timer::new(),
@@ -277,9 +292,9 @@ impl Qp {
             }),
             flags,
         )?;
-        pd.join();
-        let num = match qp.dev.qps.insert_free(NUMBERS, qp.clone(), flags) {
-            Ok(num) => Qpn(num),
+        qp.pd.join();
+        let num = match table.insert(qp.clone(), flags) {
+            Ok(num) => num,
             Err(e) => {
                 qp.discard();
                 return Err(e);

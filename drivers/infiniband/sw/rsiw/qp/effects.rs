@@ -11,15 +11,14 @@ use super::{
         Conn,
         Inner, //
     },
-    rq::Rq,
-    Qp, //
+    manager::Manager,
+    Qp,
 };
 use crate::{
     abi::{
         Opcode,
         WcStatus, //
     },
-    cm::Endpoint,
     cq::{
         Completion,
         Overflow, //
@@ -40,6 +39,7 @@ use crate::{
             Tcp, //
         },
     },
+    queue::rq::Rq,
     wire::terminate::TermError,
 };
 use kernel::{
@@ -58,9 +58,9 @@ pub(super) const CLOSE_TIMEOUT_MS: u32 = 5_000;
 pub(super) struct After {
     event: Option<Async>,
     last_wqe: bool,
-    disconnect: Option<Arc<Endpoint>>,
-    close: Option<(StreamEnd, Arc<Endpoint>)>,
-    abort_setup: Option<Arc<Endpoint>>,
+    disconnect: Option<Arc<dyn Manager>>,
+    close: Option<(StreamEnd, Arc<dyn Manager>)>,
+    abort_setup: Option<Arc<dyn Manager>>,
     notify: Notify,
 }
 
@@ -103,14 +103,14 @@ impl After {
         if self.last_wqe {
             qp.handle.event(EventType::QpLastWqeReached);
         }
-        if let Some(endpoint) = self.disconnect {
-            endpoint.peer_closing();
+        if let Some(manager) = self.disconnect {
+            manager.peer_closing();
         }
-        if let Some((end, endpoint)) = self.close {
-            endpoint.stream_closed(end);
+        if let Some((end, manager)) = self.close {
+            manager.stream_ended(end);
         }
-        if let Some(endpoint) = self.abort_setup {
-            endpoint.abort();
+        if let Some(manager) = self.abort_setup {
+            manager.abort();
         }
     }
 }
@@ -130,7 +130,7 @@ impl Qp {
     ) -> Result {
         let (state, effects) = state::next(inner.state, event).map_err(|_| EINVAL)?;
         if state == State::Error && inner.state == State::Idle {
-            after.abort_setup = self.take_endpoint();
+            after.abort_setup = self.take_manager();
         }
         inner.state = state;
         // A disconnect of what is closed already is no sign that it is to be used again.
@@ -205,12 +205,12 @@ impl Qp {
         // Flushing may have filled a completion queue.
         self.kick_if_failed();
         if effects.disconnect {
-            after.disconnect = self.endpoint.lock().clone();
+            after.disconnect = self.manager.lock().clone();
         }
         if effects.close {
             // Taken with the state: whoever changes that next must not find, and tell something
             // else, an endpoint that is owed this.
-            after.close = self.take_endpoint().map(|endpoint| (end, endpoint));
+            after.close = self.take_manager().map(|manager| (end, manager));
         }
     }
 
@@ -228,7 +228,7 @@ impl Qp {
         !is_told || self.owner.is_none()
     }
 
-    /// Gives TCP back to the endpoint, which releases it. Returns the receive of a message that did not
+    /// Gives TCP back to the connection manager, which releases it. Returns the receive of a message that did not
     /// come to its end.
     fn release(&self, conn: Conn) -> Option<Recv> {
         let (_sock, mut rx) = Qp::dismantle(conn);

@@ -5,13 +5,7 @@
 //! Context: softirq or process, with the socket's lock held.
 #![forbid(unsafe_code)]
 
-use super::{
-    sgl::{
-        Piece,
-        SgList, //
-    },
-    Qp, //
-};
+use super::Qp;
 use crate::{
     abi::MAX_SGE,
     ffi::net::SkbChunk,
@@ -20,7 +14,7 @@ use crate::{
             Access,
             MrAccess, //
         },
-        Mr, //
+        Mr,
     },
     proto::{
         budget::Budget,
@@ -28,6 +22,10 @@ use crate::{
             Payload,
             Source, //
         },
+    },
+    queue::sgl::{
+        Piece,
+        SgList, //
     },
     wire::ddp::Stag,
 };

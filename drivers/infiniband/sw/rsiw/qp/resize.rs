@@ -9,19 +9,19 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    rq::{
-        KernelRq,
-        Rq, //
-    },
     sq::{
         under_way,
         Sq, //
     },
-    Qp, //
+    Qp,
 };
 use crate::{
-    device::MAX_WR,
-    ffi::rdma::attr::QpCap, //
+    ffi::rdma::attr::QpCap,
+    limits::MAX_WR,
+    queue::rq::{
+        KernelRq,
+        Rq, //
+    },
 };
 use kernel::prelude::*;
 

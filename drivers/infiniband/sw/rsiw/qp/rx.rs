@@ -14,9 +14,7 @@ use super::{
         place,
         place_recv, //
     },
-    sgl::SgList,
-    Qp,
-    RemoteEnd, //
+    Qp, RemoteEnd,
 };
 use crate::{
     abi::{
@@ -55,6 +53,7 @@ use crate::{
         rx::Limits,
         state::State,
     },
+    queue::sgl::SgList,
     wire::{
         ddp::{
             Msn,
@@ -64,7 +63,7 @@ use crate::{
         fpdu::Crc,
         rdmap::ReadRequest,
         terminate::TermError,
-        Short, //
+        Short,
     },
 };
 use kernel::{

@@ -8,7 +8,6 @@
 use super::{
     failure::remote,
     link::TcpLink,
-    sgl::SgList,
     sq::Local,
     Qp, //
 };
@@ -18,7 +17,7 @@ use crate::{
             Access,
             MrAccess, //
         },
-        Mr, //
+        Mr,
     },
     proto::{
         failure::Fault,
@@ -28,6 +27,7 @@ use crate::{
             PayloadError, //
         },
     },
+    queue::sgl::SgList,
     wire::{
         ddp::Stag,
         rdmap::ReadRequest,

@@ -16,7 +16,6 @@ use self::{
     kernel::KernelSq,
     user::UserSq, //
 };
-use super::sgl::SgList;
 use crate::{
     abi::Opcode,
     ffi::rdma::wr::{
@@ -31,8 +30,9 @@ use crate::{
             BadRequest,
             Request, //
         },
-        sends::Sends, //
+        sends::Sends,
     },
+    queue::sgl::SgList,
 };
 use ::kernel::{
     alloc::Flags,

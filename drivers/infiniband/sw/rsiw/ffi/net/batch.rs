@@ -303,7 +303,7 @@ impl TxBatch {
     /// # Errors
     ///
     /// `EIO` if there are not that many. Nothing can be sent after that.
-    pub(in crate::ffi) fn advance(&mut self, n: usize) -> Result {
+    pub(crate) fn advance(&mut self, n: usize) -> Result {
         self.remaining = self.remaining.checked_sub(n).ok_or_else(broken)?;
         self.gone = self.gone.wrapping_add(n.into_safe_cast());
         let mut left = u32::try_from(n).map_err(|_| broken())?;

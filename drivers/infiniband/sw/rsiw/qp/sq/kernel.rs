@@ -28,14 +28,14 @@ use crate::{
         failure::Fault,
         request::Operation, //
     },
-    qp::{
+    queue::{
         posted::{
             copy_elements,
             send_slots,
-            Posted,
-            Slots, //
+            Posted, //
         },
-        sgl::SgList, //
+        sgl::SgList,
+        slots::Slots,
     },
     wire::ddp::{
         Stag,

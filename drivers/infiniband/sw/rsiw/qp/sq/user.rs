@@ -24,7 +24,7 @@ use crate::{
         failure::Fault,
         request::Operation, //
     },
-    qp::sgl::{
+    queue::sgl::{
         total_len,
         SgList, //
     },

@@ -15,7 +15,7 @@ use crate::{
         Rqe, //
     },
     ffi::ring::SharedRing,
-    qp::sgl::{
+    queue::sgl::{
         total_len,
         SgList, //
     },
@@ -44,12 +44,12 @@ impl UserRq {
     }
 
     /// Number of slots.
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.ring.len()
     }
 
     /// As [`super::Rq::holds`].
-    pub(super) fn holds(&self, count: u32) -> bool {
+    pub(crate) fn holds(&self, count: u32) -> bool {
         // They are added in order: it does if the last one is there.
         let last = self.get.wrapping_add(count).wrapping_sub(1);
         count <= self.len() && self.ring.flags(last) & wqe::VALID != 0
@@ -68,7 +68,7 @@ impl UserRq {
     }
 
     /// As [`super::Rq::take`].
-    pub(super) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
+    pub(crate) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         let rqe = self.next()?;
         let count = usize::from(rqe.num_sge);
         // CAST: 32 bits fit.
@@ -89,7 +89,7 @@ impl UserRq {
     }
 
     /// As [`super::Rq::discard`].
-    pub(super) fn discard(&mut self) -> Option<u64> {
+    pub(crate) fn discard(&mut self) -> Option<u64> {
         self.next().map(|rqe| rqe.id)
     }
 }

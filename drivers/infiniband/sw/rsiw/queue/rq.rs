@@ -11,10 +11,10 @@ pub(crate) use self::user::UserRq;
 use super::{
     posted::{
         copy_elements,
-        Posted,
-        Slots, //
+        Posted, //
     },
-    sgl::SgList, //
+    sgl::SgList,
+    slots::Slots,
 };
 use crate::{
     ffi::rdma::wr::RecvChain,
@@ -99,7 +99,7 @@ impl Rq {
     }
 
     /// Number of slots.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             // CAST: 32 bits fit.
             Self::User(ring) => ring.len() as usize,

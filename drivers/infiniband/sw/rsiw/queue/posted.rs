@@ -8,45 +8,23 @@
 //! Context: any, under the lock of whoever has the queue; creation sleeps.
 #![forbid(unsafe_code)]
 
-use super::sgl::slots;
+use super::{
+    sgl::slots,
+    slots::Slots, //
+};
 use crate::{
     abi::Sge,
-    device::MAX_WR,
     ffi::rdma::wr::{
         Element,
         Elements, //
     },
+    limits::MAX_WR,
 };
 use kernel::{
     num::casts::u32_as_usize,
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+    sync::Arc, //
 };
-
-/// Slots of a queue that are taken. A request has one until the consumer has polled its completion,
-/// or until it succeeded if it makes none (V-WR-6 to 8, V-SRQ-10).
-pub(crate) struct Slots(Atomic<u32>);
-
-impl Slots {
-    fn taken(&self) -> usize {
-        u32_as_usize(self.0.load(Relaxed))
-    }
-
-    fn take(&self) {
-        self.0.fetch_add(1, Relaxed);
-    }
-
-    /// Frees a slot. Any context.
-    pub(crate) fn free(&self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
 
 /// Slots of a send queue for which a kernel consumer has asked for `asked`.
 ///
@@ -54,7 +32,7 @@ impl Slots {
 /// only the last makes a completion. Adapters have slots to spare, as their queues are a power of
 /// two long; so services get along with a rough estimate. A receive queue needs no such thing: each
 /// receive makes a completion, so they count them one by one.
-pub(super) fn send_slots(asked: u32) -> u32 {
+pub(crate) fn send_slots(asked: u32) -> u32 {
     match asked {
         0 => 0,
         _ => asked
@@ -65,7 +43,7 @@ pub(super) fn send_slots(asked: u32) -> u32 {
 }
 
 /// Requests, each with its list of elements.
-pub(super) struct Posted<T> {
+pub(crate) struct Posted<T> {
     requests: KVVec<Option<(T, usize)>>,
     /// `width` for each request.
     elements: KVVec<Sge>,
@@ -85,7 +63,7 @@ impl<T: Copy> Posted<T> {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(depth: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
+    pub(crate) fn new(depth: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
         let depth = u32_as_usize(depth);
         let width = slots(max_sge, max_inline);
         let all = depth.checked_mul(width).ok_or(ENOMEM)?;
@@ -95,22 +73,22 @@ impl<T: Copy> Posted<T> {
             width,
             head: 0,
             len: 0,
-            slots: Arc::new(Slots(Atomic::new(0)), GFP_KERNEL)?,
+            slots: Slots::new()?,
         })
     }
 
     /// Number of slots.
-    pub(super) fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.requests.len()
     }
 
     /// The slots, to be freed one by one.
-    pub(super) fn slots(&self) -> &Arc<Slots> {
+    pub(crate) fn slots(&self) -> &Arc<Slots> {
         &self.slots
     }
 
     /// Requests that wait.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
@@ -130,7 +108,7 @@ impl<T: Copy> Posted<T> {
     /// # Errors
     ///
     /// `ENOMEM` if the queue is full (V-WR-5).
-    pub(super) fn room(&mut self) -> Result<&mut [Sge]> {
+    pub(crate) fn room(&mut self) -> Result<&mut [Sge]> {
         if self.len.max(self.slots.taken()) >= self.requests.len() {
             return Err(ENOMEM);
         }
@@ -143,7 +121,7 @@ impl<T: Copy> Posted<T> {
     /// # Errors
     ///
     /// As [`Posted::room`], which was asked before.
-    pub(super) fn push(&mut self, request: T, used: usize) -> Result {
+    pub(crate) fn push(&mut self, request: T, used: usize) -> Result {
         self.put(request, used)?;
         self.slots.take();
         Ok(())
@@ -160,7 +138,7 @@ impl<T: Copy> Posted<T> {
     }
 
     /// The oldest request, and the room of its elements with those used in front.
-    pub(super) fn front(&self) -> Option<(&T, &[Sge], &[Sge])> {
+    pub(crate) fn front(&self) -> Option<(&T, &[Sge], &[Sge])> {
         if self.len == 0 {
             return None;
         }
@@ -175,7 +153,7 @@ impl<T: Copy> Posted<T> {
     /// # Errors
     ///
     /// `EINVAL` if not.
-    pub(super) fn check_fits(&self, to: &Self) -> Result {
+    pub(crate) fn check_fits(&self, to: &Self) -> Result {
         if self.len.max(self.slots.taken()) > to.requests.len() || self.width != to.width {
             return Err(EINVAL);
         }
@@ -187,7 +165,7 @@ impl<T: Copy> Posted<T> {
     /// # Errors
     ///
     /// `EINVAL` if it has less room than is taken (V-SRQ-5); nothing has changed then.
-    pub(super) fn move_to(&mut self, to: &mut Self) -> Result {
+    pub(crate) fn move_to(&mut self, to: &mut Self) -> Result {
         self.check_fits(to)?;
         to.slots = self.slots.clone();
         while let Some((request, elements, octets)) = self.front() {
@@ -204,7 +182,7 @@ impl<T: Copy> Posted<T> {
     }
 
     /// Takes the oldest request out.
-    pub(super) fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let len = self.len.checked_sub(1)?;
         let (request, _) = self.requests.get_mut(self.head)?.take()?;
         self.len = len;
@@ -221,7 +199,7 @@ impl<T: Copy> Posted<T> {
 /// # Errors
 ///
 /// `EINVAL` if there are more than `max` (V-IMM-13).
-pub(super) fn copy_elements(
+pub(crate) fn copy_elements(
     from: Elements<'_>,
     room: &mut [Sge],
     max: u32,

@@ -10,7 +10,7 @@
 //! Context: process context unless a method says otherwise.
 #![forbid(unsafe_code)]
 
-use super::Device;
+use super::Rnic;
 use crate::ffi::{
     iwcm,
     timer::{
@@ -54,16 +54,16 @@ pub(super) enum Stage {
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Device { self.removal }
-    impl HasWork<Self, WATCH> for Device { self.watch }
+    impl HasWork<Self> for Rnic { self.removal }
+    impl HasWork<Self, WATCH> for Rnic { self.watch }
 }
 
-impl Device {
+impl Rnic {
     /// The interface is gone for good: no stream will hear of its peer any more. Has the device
     /// removed. May be called with the RTNL held, and waits for nobody.
     pub(crate) fn interface_gone(self: &Arc<Self>) {
         // Not on the queue of connections, whose end it waits for.
-        let _ = self.patient_queue().enqueue::<_, 0>(self.clone());
+        let _ = self.dev.patient_queue().enqueue::<_, 0>(self.clone());
     }
 
     /// The core is about to remove the device: ends what consumers have under way, and lets nothing
@@ -72,7 +72,7 @@ impl Device {
         self.cm.close();
         self.qps.for_each(|qp| qp.lost());
         self.cm.end_all(END_MS);
-        iwcm::flush_events(&self.handle);
+        iwcm::flush_events(self.dev.handle());
         self.await_cleanup();
         let mut stage = self.stage.lock();
         if matches!(*stage, Stage::Used) {
@@ -92,7 +92,7 @@ impl Device {
                 unconnected |= qp.is_unconnected_of_kernel();
             });
             // Those that are being destroyed are counted, though not known any more.
-            if !unconnected && self.limits.qps.used() == known {
+            if !unconnected && self.dev.limits().qps.used() == known {
                 break;
             }
             fsleep(Delta::from_millis(LOOK_MS.into()));
@@ -117,23 +117,23 @@ impl Device {
             }
         });
         let listeners = self.cm.listeners();
-        let handle = &self.handle;
+        let handle = self.dev.handle();
         pr_info!(
             "{handle}: removal waits for consumers: queue pairs {qps}, listeners {listeners}\n"
         );
     }
 }
 
-impl WorkItem for Device {
+impl WorkItem for Rnic {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
         this.leave();
-        this.handle.unregister();
+        this.dev.handle().unregister();
     }
 }
 
-impl WorkItem<WATCH> for Device {
+impl WorkItem<WATCH> for Rnic {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -147,13 +147,13 @@ impl WorkItem<WATCH> for Device {
     }
 }
 
-impl Expires for Device {
+impl Expires for Rnic {
     fn timer(&self) -> &Timer<Self> {
         &self.patience
     }
 
     fn expired(this: Arc<Self>) {
-        let queues = this.queues.clone();
+        let queues = this.dev.queues().clone();
         let _ = queues.patient.enqueue::<_, WATCH>(this);
     }
 }

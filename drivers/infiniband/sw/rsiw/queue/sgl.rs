@@ -36,7 +36,7 @@ impl SgList {
     }
 
     /// The elements.
-    pub(super) fn elements(&self) -> &[Sge] {
+    pub(crate) fn elements(&self) -> &[Sge] {
         // There are as many. Whoever uses them counts their octets.
         self.room.get(..self.count).unwrap_or(&[])
     }
@@ -44,7 +44,7 @@ impl SgList {
     /// Replaces the elements. Returns whether they fit, which they do: queues have as much room as
     /// they said. There are none otherwise.
     #[must_use]
-    pub(super) fn set(&mut self, elements: &[Sge]) -> bool {
+    pub(crate) fn set(&mut self, elements: &[Sge]) -> bool {
         self.count = 0;
         let Some(room) = self.room.get_mut(..elements.len()) else {
             return false;
@@ -56,7 +56,7 @@ impl SgList {
 
     /// Replaces the elements by octets. Returns whether they fit, as [`SgList::set`].
     #[must_use]
-    pub(super) fn set_octets(&mut self, octets: &[u8]) -> bool {
+    pub(crate) fn set_octets(&mut self, octets: &[u8]) -> bool {
         self.count = 0;
         let Some(room) = self.room.as_mut_bytes().get_mut(..octets.len()) else {
             return false;
@@ -66,13 +66,13 @@ impl SgList {
     }
 
     /// The `len` octets from `at` on, if that is what the list holds.
-    pub(super) fn octets(&self, at: usize, len: usize) -> Option<&[u8]> {
+    pub(crate) fn octets(&self, at: usize, len: usize) -> Option<&[u8]> {
         self.room.as_bytes().get(at..at.checked_add(len)?)
     }
 
     /// The pieces of `len` octets from `offset` of the message on: an element, an offset in it, and
     /// a length. They are fewer octets if the elements are.
-    pub(super) fn pieces(&self, offset: u32, len: u32) -> Pieces<'_> {
+    pub(crate) fn pieces(&self, offset: u32, len: u32) -> Pieces<'_> {
         Pieces {
             sges: self.elements().iter(),
             index: 0,
@@ -83,20 +83,20 @@ impl SgList {
 }
 
 /// Elements that hold `max_sge` elements or `max_inline` octets.
-pub(super) fn slots(max_sge: u32, max_inline: u32) -> usize {
+pub(crate) fn slots(max_sge: u32, max_inline: u32) -> usize {
     let octets = u32_as_usize(max_inline).div_ceil(size_of::<Sge>());
     octets.max(u32_as_usize(max_sge))
 }
 
 /// Octets of all elements (T-18).
-pub(super) fn total_len(sges: &[Sge]) -> u64 {
+pub(crate) fn total_len(sges: &[Sge]) -> u64 {
     sges.iter()
         .fold(0, |sum, sge| sum.saturating_add(sge.length.into()))
 }
 
 /// Iterator over the pieces of a message.
 #[derive(Clone)]
-pub(super) struct Pieces<'a> {
+pub(crate) struct Pieces<'a> {
     sges: core::slice::Iter<'a, Sge>,
     /// Which element comes next.
     index: usize,
@@ -108,15 +108,15 @@ pub(super) struct Pieces<'a> {
 
 /// A part of an element.
 #[derive(Clone, Copy)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Which element.
-    pub(super) index: usize,
+    pub(crate) index: usize,
     /// The element.
-    pub(super) sge: Sge,
+    pub(crate) sge: Sge,
     /// Where in the element.
-    pub(super) at: u32,
+    pub(crate) at: u32,
     /// Octets, at least one.
-    pub(super) len: u32,
+    pub(crate) len: u32,
 }
 
 impl Iterator for Pieces<'_> {

@@ -6,7 +6,7 @@
 //! The pure layers are tested in user space, at length and from the same files; here is one test
 //! of each of those that decide about order and states, to see them work in the kernel too.
 //!
-//! In this folder because the macro's code is unsafe; the tests are not.
+//! The macro's code is unsafe, so that this file cannot forbid it; the tests are not.
 
 /// Rings in shared memory.
 #[kernel::macros::kunit_tests(rsiw_rings)]

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How much there may be of what: maxima that consumers are told, and counts against them.
+//!
+//! Context: any.
+#![forbid(unsafe_code)]
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
+
+/// Queue pairs of a device.
+pub(crate) const MAX_QP: u32 = 100 * 1024;
+/// Completion queues of a device.
+pub(crate) const MAX_CQ: u32 = 100 * 1024;
+/// Shared receive queues of a device.
+pub(crate) const MAX_SRQ: u32 = 100 * 1024;
+/// Protection domains of a device.
+pub(crate) const MAX_PD: u32 = 100 * 1024;
+/// Most connections that are refused and wait for their peer to close. They cost a peer nothing.
+const MAX_REFUSED: u32 = 1024;
+/// Entries of a send or receive queue.
+pub(crate) const MAX_WR: u32 = 32 * 1024;
+/// Entries of a completion queue.
+pub(crate) const MAX_CQE: u32 = 1 << 21;
+/// Entries of a shared receive queue.
+pub(crate) const MAX_SRQ_WR: u32 = 1 << 18;
+/// Elements of a request of a kernel consumer. For a process it is what an entry has room for.
+pub(crate) const KERNEL_MAX_SGE: u32 = 32;
+/// Octets of inline data of a request of a kernel consumer.
+pub(crate) const KERNEL_MAX_INLINE: u32 = 512;
+/// RDMA Reads under way per QP, in each direction.
+pub(crate) const MAX_READS: u16 = 128;
+
+/// What a device may run out of.
+pub(crate) struct Limits {
+    /// Queue pairs.
+    pub(crate) qps: Limit,
+    /// Completion queues.
+    pub(crate) cqs: Limit,
+    /// Protection domains.
+    pub(crate) pds: Limit,
+    /// Shared receive queues.
+    pub(crate) srqs: Limit,
+    /// Refused connections whose peer has not closed yet.
+    pub(crate) refused: Limit,
+}
+
+impl Limits {
+    /// Those of a new device.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let limits = Self {
+            qps: Limit::new(MAX_QP),
+            cqs: Limit::new(MAX_CQ),
+            pds: Limit::new(MAX_PD),
+            srqs: Limit::new(MAX_SRQ),
+            refused: Limit::new(MAX_REFUSED),
+        };
+        Ok(Arc::new(limits, GFP_KERNEL)?)
+    }
+}
+
+/// A count with a maximum.
+pub(crate) struct Limit {
+    used: Atomic<u32>,
+    max: u32,
+}
+
+impl Limit {
+    const fn new(max: u32) -> Self {
+        Self {
+            used: Atomic::new(0),
+            max,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn used(&self) -> u32 {
+        self.used.load(Relaxed)
+    }
+}
+
+/// One of a limited number of objects; given back when dropped.
+pub(crate) struct Quota {
+    limits: Arc<Limits>,
+    of: fn(&Limits) -> &Limit,
+}
+
+impl Quota {
+    /// Takes one.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if all are taken.
+    pub(crate) fn take(limits: &Arc<Limits>, of: fn(&Limits) -> &Limit) -> Result<Self> {
+        let limit = of(limits);
+        if limit.used.fetch_add(1, Relaxed) >= limit.max {
+            limit.used.fetch_sub(1, Relaxed);
+            return Err(ENOMEM);
+        }
+        Ok(Self {
+            limits: limits.clone(),
+            of,
+        })
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        (self.of)(&self.limits).used.fetch_sub(1, Relaxed);
+    }
+}

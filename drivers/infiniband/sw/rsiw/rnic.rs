@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An RDMA device as the core has it (an RNIC, in the words of the Verbs): all that lies over one
+//! network interface.
+//!
+//! Context: process context unless a method says otherwise.
+#![forbid(unsafe_code)]
+
+mod removal;
+
+use self::removal::Stage;
+use crate::{
+    cm::Cm,
+    device::{
+        Device,
+        Guid, //
+    },
+    ffi::{
+        rdma::handle::DeviceHandle,
+        timer::Timer,
+        workqueue::Queues, //
+    },
+    qp::table::QpTable,
+};
+use kernel::{
+    new_work,
+    prelude::*,
+    sync::{
+        new_spinlock,
+        Arc,
+        SpinLock, //
+    },
+    workqueue::Work,
+};
+
+/// What the core's device stands for.
+#[pin_data]
+pub(crate) struct Rnic {
+    /// What all objects use.
+    pub(crate) dev: Arc<Device>,
+    /// Queue pairs by number.
+    pub(crate) qps: Arc<QpTable>,
+    /// Connections and listeners.
+    pub(crate) cm: Arc<Cm>,
+    #[pin]
+    removal: Work<Self>,
+    #[pin]
+    watch: Work<Self, { removal::WATCH }>,
+    #[pin]
+    patience: Timer<Self>,
+    #[pin]
+    stage: SpinLock<Stage>,
+}
+
+impl Rnic {
+    /// Makes what the core knows by `handle`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        handle: Arc<DeviceHandle>,
+        guid: Guid,
+        queues: &Arc<Queues>,
+    ) -> Result<Arc<Self>> {
+        let dev = Device::new(handle, guid, queues)?;
+        let qps = QpTable::new(queues.loaded())?;
+        let cm = Cm::new(&dev, &qps)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                dev,
+                qps,
+                cm,
+                removal <- new_work!("rsiw::Rnic::removal"),
+                watch <- new_work!("rsiw::Rnic::watch"),
+                patience <- Timer::new(),
+                stage <- new_spinlock!(Stage::Used, "rsiw::Rnic::stage"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
