@@ -7,7 +7,14 @@
 //! of the rings are only ever copied (see `ffi::ring`).
 #![forbid(unsafe_code)]
 
-use crate::ffi::ring::RingEntry;
+use crate::{
+    ffi::ring::RingEntry,
+    proto::{
+        failure::Fault,
+        order::Status,
+        request::OperationType, //
+    },
+};
 use core::mem::{
     offset_of,
     size_of, //
@@ -173,49 +180,36 @@ impl Sqe {
     }
 }
 
-/// Operations, as in `opcode` of queue entries and completions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "numbers of the ABI")]
-#[repr(u8)]
-pub(crate) enum Opcode {
+/// Values of `opcode` of queue entries and completions.
+pub(crate) mod opcode {
     /// RDMA Write.
-    Write = 0,
+    pub(crate) const WRITE: u8 = 0;
     /// RDMA Read.
-    Read = 1,
-    /// RDMA Read that invalidates its local STag (kernel consumers).
-    ReadLocalInv = 2,
+    pub(crate) const READ: u8 = 1;
     /// Send.
-    Send = 3,
-    /// Send with immediate data.
-    SendWithImm = 4,
+    pub(crate) const SEND: u8 = 3;
     /// Send with Invalidate.
-    SendRemoteInv = 5,
-    /// Atomic fetch and add.
-    FetchAndAdd = 6,
-    /// Atomic compare and swap.
-    CompareAndSwap = 7,
+    pub(crate) const SEND_REMOTE_INV: u8 = 5;
     /// Receive.
-    Receive = 8,
-    /// Read Response (internal).
-    ReadResponse = 9,
-    /// Local invalidate (kernel consumers).
-    InvalStag = 10,
-    /// Fast register (kernel consumers).
-    RegMr = 11,
-    /// Bind of a memory window (kernel consumers).
-    BindMw = 12,
-}
+    pub(crate) const RECEIVE: u8 = 8;
+    /// Local invalidation.
+    pub(crate) const INVAL_STAG: u8 = 10;
+    /// Fast registration.
+    pub(crate) const REG_MR: u8 = 11;
+    /// Bind of a memory window.
+    pub(crate) const BIND_MW: u8 = 12;
 
-impl Opcode {
-    /// The operation that a user process may post under this number (T-3), if there is one.
-    pub(crate) fn from_user(opcode: u8) -> Option<Self> {
-        Some(match opcode {
-            0 => Opcode::Write,
-            1 => Opcode::Read,
-            3 => Opcode::Send,
-            5 => Opcode::SendRemoteInv,
-            _ => return None,
-        })
+    /// What a completion says of an operation.
+    pub(crate) const fn of(kind: super::OperationType) -> u8 {
+        match kind {
+            super::OperationType::Send => SEND,
+            super::OperationType::Write => WRITE,
+            super::OperationType::Read => READ,
+            super::OperationType::Invalidate => INVAL_STAG,
+            super::OperationType::Register => REG_MR,
+            super::OperationType::Bind => BIND_MW,
+            super::OperationType::Receive => RECEIVE,
+        }
     }
 }
 
@@ -249,33 +243,21 @@ pub(crate) mod notify {
     pub(crate) const NEXT_COMPLETION: u32 = 1 << 1;
 }
 
-/// How a work request ended, as in [`Cqe::status`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "numbers of the ABI")]
-#[repr(u16)]
-pub(crate) enum WcStatus {
-    /// Success.
-    Success = 0,
-    /// Message longer than the receive buffer.
-    LocLenErr = 1,
-    /// A local STag, its rights or bounds do not fit.
-    LocProtErr = 2,
-    /// The request is wrong in itself.
-    LocQpOpErr = 3,
-    /// Not executed: the QP was in error.
-    WrFlushErr = 4,
-    /// A response that does not fit the request.
-    BadRespErr = 5,
-    /// A local STag lacks the right for what the peer did.
-    LocAccessErr = 6,
-    /// The peer refused the access.
-    RemAccessErr = 7,
-    /// The peer refused the request.
-    RemInvReqErr = 8,
-    /// Any other error.
-    GeneralErr = 9,
-    /// A bind that cannot be (kernel consumers).
-    MwBindErr = 10,
+/// What [`Cqe::status`] says of how a request ended.
+pub(crate) const fn wc_status(status: Status<Fault>) -> u16 {
+    match status {
+        Status::Success => 0,
+        Status::Failed(Fault::LocalLength) => 1,
+        Status::Failed(Fault::LocalProtection) => 2,
+        Status::Failed(Fault::LocalOperation) => 3,
+        Status::Flushed => 4,
+        // 5 is a bad response, 6 a local STag without the right for what the peer did.
+        Status::Failed(Fault::RemoteAccess) => 7,
+        Status::Failed(Fault::RemoteInvalid) => 8,
+        Status::Failed(Fault::General) => 9,
+        // Kernel consumers only.
+        Status::Failed(Fault::Bind) => 10,
+    }
 }
 
 const _: () = {

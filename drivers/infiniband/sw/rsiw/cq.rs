@@ -20,9 +20,7 @@ use self::{
 use crate::{
     abi::{
         notify,
-        Opcode,
-        ResizeCqResp,
-        WcStatus, //
+        ResizeCqResp, //
     },
     ffi::{
         module::Loaded,
@@ -44,6 +42,11 @@ use crate::{
         workqueue::Queues,
     },
     limits::MAX_CQE,
+    proto::{
+        failure::Fault,
+        order::Status,
+        request::OperationType, //
+    },
     queue::slots::Slots,
     wire::ddp::Stag,
 };
@@ -68,9 +71,9 @@ pub(crate) struct Completion {
     /// The consumer's name for the request.
     pub(crate) id: u64,
     /// What it was.
-    pub(crate) opcode: Opcode,
+    pub(crate) operation: OperationType,
     /// How it ended.
-    pub(crate) status: WcStatus,
+    pub(crate) status: Status<Fault>,
     /// Octets received or read.
     pub(crate) bytes: u32,
     /// The STag that the peer's Send invalidated.
@@ -383,6 +386,6 @@ impl Completion {
         if armed & notify::NEXT_COMPLETION != 0 {
             return true;
         }
-        armed & notify::SOLICITED != 0 && (self.solicited || self.status != WcStatus::Success)
+        armed & notify::SOLICITED != 0 && (self.solicited || self.status != Status::Success)
     }
 }

@@ -10,15 +10,10 @@ use super::{
     Overflow, //
 };
 use crate::{
-    abi::{
-        notify,
-        Opcode,
-        WcStatus, //
-    },
+    abi::notify,
     ffi::rdma::{
         handle::QpHandle,
         wc::{
-            self,
             Wc,
             WcRoom, //
         },
@@ -187,29 +182,14 @@ impl KernelRing {
 
 impl Completion {
     fn to_wc(self, qp: &Arc<QpHandle>) -> Wc {
-        let status = match self.status {
-            WcStatus::Success => wc::Status::Success,
-            WcStatus::LocLenErr => wc::Status::LocalLength,
-            WcStatus::LocProtErr => wc::Status::LocalProtection,
-            WcStatus::LocQpOpErr => wc::Status::LocalOperation,
-            WcStatus::WrFlushErr => wc::Status::Flushed,
-            WcStatus::BadRespErr => wc::Status::BadResponse,
-            WcStatus::LocAccessErr => wc::Status::LocalAccess,
-            WcStatus::RemAccessErr => wc::Status::RemoteAccess,
-            WcStatus::RemInvReqErr => wc::Status::RemoteInvalidRequest,
-            WcStatus::GeneralErr => wc::Status::General,
-            WcStatus::MwBindErr => wc::Status::Bind,
-        };
-        let opcode = match self.opcode {
-            Opcode::Write => wc::Opcode::Write,
-            Opcode::Read | Opcode::ReadLocalInv | Opcode::ReadResponse => wc::Opcode::Read,
-            Opcode::InvalStag => wc::Opcode::LocalInvalidate,
-            Opcode::RegMr => wc::Opcode::Register,
-            Opcode::BindMw => wc::Opcode::Bind,
-            Opcode::Receive => wc::Opcode::Receive,
-            _ => wc::Opcode::Send,
-        };
         let invalidated = self.invalidated.map(|stag| stag.0);
-        Wc::new(self.id, (status, 0), opcode, self.bytes, invalidated, qp)
+        Wc::new(
+            self.id,
+            self.status,
+            self.operation,
+            self.bytes,
+            invalidated,
+            qp,
+        )
     }
 }

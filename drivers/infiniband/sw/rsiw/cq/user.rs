@@ -15,6 +15,8 @@ use super::{
 use crate::{
     abi::{
         notify,
+        opcode,
+        wc_status,
         wqe,
         CqCtrl,
         Cqe, //
@@ -178,9 +180,9 @@ impl Completion {
         }
         Cqe {
             id: self.id,
-            flags: flags as u8,         // CAST: the bits used are below 8.
-            opcode: self.opcode as u8,  // CAST: the enumeration's representation.
-            status: self.status as u16, // CAST: the enumeration's representation.
+            flags: flags as u8, // CAST: the bits used are below 8.
+            opcode: opcode::of(self.operation),
+            status: wc_status(self.status),
             bytes: self.bytes,
             inval_stag: self.invalidated.map_or(0, |stag| u64::from(stag.0)),
             qp_id: u64::from(self.qp.0),

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 use super::failure::Fault;
-use super::tx::Class;
 use crate::wire::ddp::{
     Stag,
     TaggedOffset, //
@@ -47,6 +46,25 @@ pub(crate) enum Operation {
     Bind,
 }
 
+/// The type of an operation, as completions tell it (draft-hilland-rddp-verbs section 8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OperationType {
+    /// A Send of any kind.
+    Send,
+    /// RDMA Write.
+    Write,
+    /// RDMA Read, with or without invalidation.
+    Read,
+    /// Local invalidation.
+    Invalidate,
+    /// Fast registration.
+    Register,
+    /// Bind of a memory window.
+    Bind,
+    /// A receive.
+    Receive,
+}
+
 /// A validated request. `W` is what is needed to complete it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<W> {
@@ -85,14 +103,21 @@ pub(crate) struct Sink {
 }
 
 impl Operation {
-    /// The class by which fences and ORD hold a request back.
-    pub(crate) const fn class(&self) -> Class {
+    /// Its type.
+    pub(crate) const fn kind(&self) -> OperationType {
         match self {
-            Operation::Read { .. } => Class::Read,
-            Operation::Invalidate { .. } => Class::Invalidate,
-            Operation::Register | Operation::Bind => Class::Register,
-            Operation::Send { .. } | Operation::Write { .. } => Class::Transfer,
+            Operation::Send { .. } => OperationType::Send,
+            Operation::Write { .. } => OperationType::Write,
+            Operation::Read { .. } => OperationType::Read,
+            Operation::Invalidate { .. } => OperationType::Invalidate,
+            Operation::Register => OperationType::Register,
+            Operation::Bind => OperationType::Bind,
         }
+    }
+
+    /// Whether it sends to the peer.
+    pub(crate) const fn is_sent(&self) -> bool {
+        !self.is_local()
     }
 
     /// Whether it concerns this side only, and is not sent.

@@ -6,6 +6,7 @@
 //! Under the transmit lock of the QP, wherever that is taken.
 #![forbid(unsafe_code)]
 
+use super::request::OperationType;
 use crate::wire::ddp::{
     self,
     qn,
@@ -378,19 +379,6 @@ impl Packer {
     }
 }
 
-/// Work requests by what has to be waited for before they may start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// Sends and RDMA Writes.
-    Transfer,
-    /// RDMA Reads, with or without invalidation, and atomics.
-    Read,
-    /// Fast registration and memory window bind.
-    Register,
-    /// Local invalidation.
-    Invalidate,
-}
-
 /// Whether a work request may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
@@ -407,17 +395,17 @@ pub(crate) enum Start {
 /// `reads` are our Reads outstanding, `earlier` says whether any work request posted before this
 /// one is incomplete, `fence` is the request's own flag.
 pub(crate) const fn may_start(
-    class: Class,
+    kind: OperationType,
     fence: bool,
     reads: usize,
     ord: usize,
     earlier: bool,
 ) -> Start {
-    match class {
-        Class::Read if ord == 0 => Start::NoReadResources,
-        Class::Read if reads >= ord => Start::Wait,
-        Class::Transfer if fence && reads > 0 => Start::Wait,
-        Class::Invalidate if fence && earlier => Start::Wait,
+    match kind {
+        OperationType::Read if ord == 0 => Start::NoReadResources,
+        OperationType::Read if reads >= ord => Start::Wait,
+        OperationType::Send | OperationType::Write if fence && reads > 0 => Start::Wait,
+        OperationType::Invalidate if fence && earlier => Start::Wait,
         _ => Start::Now,
     }
 }

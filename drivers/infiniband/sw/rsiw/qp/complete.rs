@@ -17,10 +17,6 @@ use super::{
     Qp,
 };
 use crate::{
-    abi::{
-        Opcode,
-        WcStatus, //
-    },
     cq::{
         Completion,
         Overflow, //
@@ -35,6 +31,7 @@ use crate::{
             Token, //
         },
         receiver::Recv,
+        request::OperationType,
         state::State,
     },
     queue::{
@@ -58,20 +55,15 @@ impl Qp {
     /// Adds the completion of a send request, if it has one. Returns whether a handler is to be
     /// called. An overflow is noted for the work item.
     pub(super) fn complete_work(&self, work: &Work, status: Status<Fault>) -> bool {
-        let status = match status {
-            Status::Success if !work.signalled => {
-                if let Some(slots) = &self.send_slots {
-                    slots.free();
-                }
-                return false;
+        if status == Status::Success && !work.signalled {
+            if let Some(slots) = &self.send_slots {
+                slots.free();
             }
-            Status::Success => WcStatus::Success,
-            Status::Failed(fault) => status_of(fault),
-            Status::Flushed => WcStatus::WrFlushErr,
-        };
+            return false;
+        }
         let completion = Completion {
             id: work.id,
-            opcode: work.opcode,
+            operation: work.operation,
             status,
             bytes: work.bytes,
             invalidated: None,
@@ -221,26 +213,13 @@ impl Qp {
     pub(super) fn fail_recv(&self, id: u64, fault: Fault) -> bool {
         self.complete_recv(&Completion {
             id,
-            opcode: Opcode::Receive,
-            status: status_of(fault),
+            operation: OperationType::Receive,
+            status: Status::Failed(fault),
             bytes: 0,
             invalidated: None,
             qp: self.num(),
             solicited: false,
         })
         .is_ok()
-    }
-}
-
-/// What a completion says of a fault.
-const fn status_of(fault: Fault) -> WcStatus {
-    match fault {
-        Fault::LocalLength => WcStatus::LocLenErr,
-        Fault::LocalProtection => WcStatus::LocProtErr,
-        Fault::LocalOperation => WcStatus::LocQpOpErr,
-        Fault::Bind => WcStatus::MwBindErr,
-        Fault::RemoteAccess => WcStatus::RemAccessErr,
-        Fault::RemoteInvalid => WcStatus::RemInvReqErr,
-        Fault::General => WcStatus::GeneralErr,
     }
 }

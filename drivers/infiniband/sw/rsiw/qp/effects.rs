@@ -15,10 +15,6 @@ use super::{
     Qp,
 };
 use crate::{
-    abi::{
-        Opcode,
-        WcStatus, //
-    },
     cq::{
         Completion,
         Overflow, //
@@ -29,6 +25,7 @@ use crate::{
         failure::Failure,
         order::Status,
         receiver::Recv,
+        request::OperationType,
         state::{
             self,
             Async,
@@ -309,8 +306,8 @@ impl Qp {
         }
         let flushed = Completion {
             id,
-            opcode: Opcode::Receive,
-            status: WcStatus::WrFlushErr,
+            operation: OperationType::Receive,
+            status: Status::Flushed,
             bytes: 0,
             invalidated: None,
             qp: self.num(),

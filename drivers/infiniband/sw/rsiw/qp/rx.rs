@@ -17,10 +17,6 @@ use super::{
     Qp, RemoteEnd,
 };
 use crate::{
-    abi::{
-        Opcode,
-        WcStatus, //
-    },
     cq::Completion,
     ffi::{
         crc::crc32c,
@@ -41,7 +37,10 @@ use crate::{
             Failure,
             Fault, //
         },
-        order::Token,
+        order::{
+            Status,
+            Token, //
+        },
         reads::Response,
         receiver::{
             Env,
@@ -50,6 +49,7 @@ use crate::{
             Recv,
             Unplaced, //
         },
+        request::OperationType,
         rx::Limits,
         state::State,
     },
@@ -277,8 +277,8 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
     fn complete_recv(&mut self, received: &Received) -> Result<(), Failure> {
         self.qp.complete_recv(&Completion {
             id: received.id,
-            opcode: Opcode::Receive,
-            status: WcStatus::Success,
+            operation: OperationType::Receive,
+            status: Status::Success,
             bytes: received.len,
             invalidated: received.invalidated,
             qp: self.qp.num(),

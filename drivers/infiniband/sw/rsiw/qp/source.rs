@@ -8,10 +8,10 @@
 use super::{
     failure::remote,
     link::TcpLink,
-    sq::Local,
     Qp, //
 };
 use crate::{
+    ffi::rdma::wr::Local,
     mr::{
         access::{
             Access,

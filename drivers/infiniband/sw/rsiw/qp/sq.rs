@@ -17,17 +17,14 @@ use self::{
     user::UserSq, //
 };
 use crate::{
-    abi::Opcode,
-    ffi::rdma::wr::{
-        Binding,
-        Registration, //
-    },
+    ffi::rdma::wr::Local,
     proto::{
         failure::Fault,
         order::Record,
         reads::OrqEntry,
         request::{
             BadRequest,
+            OperationType,
             Request, //
         },
         sends::Sends,
@@ -47,22 +44,13 @@ pub(super) type Wqe = Request<Work>;
 /// A request that cannot be carried out.
 pub(super) type BadWqe = BadRequest<Work>;
 
-/// What a request of this side only does.
-#[derive(Clone, Copy)]
-pub(super) enum Local {
-    /// A fast registration.
-    Register(Registration),
-    /// The bind of a window.
-    Bind(Binding),
-}
-
 /// What is needed to complete a request.
 #[derive(Clone, Copy)]
 pub(super) struct Work {
     /// The consumer's name for it.
     pub(super) id: u64,
     /// What it was.
-    pub(super) opcode: Opcode,
+    pub(super) operation: OperationType,
     /// Success is reported too.
     pub(super) signalled: bool,
     /// Octets of the message.
@@ -73,7 +61,7 @@ impl Default for Work {
     fn default() -> Self {
         Self {
             id: 0,
-            opcode: Opcode::Send,
+            operation: OperationType::Send,
             signalled: false,
             bytes: 0,
         }

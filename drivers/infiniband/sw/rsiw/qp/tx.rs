@@ -16,16 +16,18 @@ use super::{
     },
     source::Source,
     sq::{
-        Local,
         SqRing,
         Work, //
     },
-    Qp, //
+    Qp,
 };
 use crate::{
-    ffi::net::{
-        TcpSocket,
-        TxBatch, //
+    ffi::{
+        net::{
+            TcpSocket,
+            TxBatch, //
+        },
+        rdma::wr::Local,
     },
     mr::{
         fast::FastError,
@@ -65,7 +67,7 @@ use crate::{
             TaggedOffset, //
         },
         rdmap::ReadRequest,
-        terminate::TermError, //
+        terminate::TermError,
     },
 };
 use kernel::{

@@ -2,7 +2,8 @@
 
 //! Segmentation, packing and start conditions.
 
-use crate::proto::tx::{may_start, Class, Kind, Packer, Start, Tx, MAX_HEADER};
+use crate::proto::request::OperationType;
+use crate::proto::tx::{may_start, Kind, Packer, Start, Tx, MAX_HEADER};
 use crate::support::frames::next;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Header, Stag, TaggedOffset};
@@ -140,25 +141,27 @@ fn m_mpa_12_full_segments() {
 /// V-FNC-1 to 5, V-RD-1 to 3, V-WR-10, T-41.
 #[test]
 fn v_fnc_start_conditions() {
-    use Class::*;
-    // (class, fence, reads, ord, earlier) -> Start
+    use OperationType::{Bind, Invalidate, Read, Register, Send, Write};
+    // (kind, fence, reads, ord, earlier) -> Start
     let table = [
-        ((Transfer, false, 5, 8, true), Start::Now),
-        ((Transfer, true, 0, 8, true), Start::Now), // V-FNC-4
-        ((Transfer, true, 1, 8, true), Start::Wait), // V-FNC-1
-        ((Transfer, true, 0, 0, false), Start::Now),
+        ((Send, false, 5, 8, true), Start::Now),
+        ((Write, true, 0, 8, true), Start::Now), // V-FNC-4
+        ((Send, true, 1, 8, true), Start::Wait), // V-FNC-1
+        ((Write, true, 1, 8, true), Start::Wait),
+        ((Send, true, 0, 0, false), Start::Now),
         ((Read, false, 7, 8, true), Start::Now),
         ((Read, true, 7, 8, true), Start::Now), // V-FNC-5, T-41
         ((Read, false, 8, 8, true), Start::Wait), // V-RD-1
         ((Read, true, 9, 8, true), Start::Wait), // ORD was lowered
         ((Read, false, 0, 0, false), Start::NoReadResources), // V-RD-3
         ((Register, true, 3, 8, true), Start::Now), // V-FNC-5
+        ((Bind, true, 3, 8, true), Start::Now),
         ((Invalidate, false, 3, 8, true), Start::Now),
         ((Invalidate, true, 0, 8, true), Start::Wait), // V-FNC-3
         ((Invalidate, true, 0, 8, false), Start::Now),
     ];
-    for ((class, fence, reads, ord, earlier), want) in table {
-        let got = may_start(class, fence, reads, ord, earlier);
-        assert_eq!(got, want, "{class:?} {fence} {reads} {ord} {earlier}");
+    for ((kind, fence, reads, ord, earlier), want) in table {
+        let got = may_start(kind, fence, reads, ord, earlier);
+        assert_eq!(got, want, "{kind:?} {fence} {reads} {ord} {earlier}");
     }
 }

@@ -7,7 +7,14 @@
 //! Context: any.
 
 use super::handle::QpHandle;
-use crate::ffi::raw::b;
+use crate::{
+    ffi::raw::b,
+    proto::{
+        failure::Fault,
+        order::Status,
+        request::OperationType, //
+    },
+};
 use core::{
     marker::PhantomData,
     mem::ManuallyDrop, //
@@ -17,59 +24,12 @@ use kernel::{
     sync::Arc, //
 };
 
-/// How a request ended (`enum ib_wc_status`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
-    /// Success.
-    Success,
-    /// Message longer than the receive buffer.
-    LocalLength,
-    /// A local STag, its rights or bounds do not fit.
-    LocalProtection,
-    /// The request is wrong in itself.
-    LocalOperation,
-    /// Not executed.
-    Flushed,
-    /// A response that does not fit the request.
-    BadResponse,
-    /// A local STag lacks the right for what the peer did.
-    LocalAccess,
-    /// The peer refused the access.
-    RemoteAccess,
-    /// The peer refused the request.
-    RemoteInvalidRequest,
-    /// Any other error.
-    General,
-    /// A window cannot be bound.
-    Bind,
-}
-
-/// What a request was (`enum ib_wc_opcode`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opcode {
-    /// A Send of any kind.
-    Send,
-    /// RDMA Write.
-    Write,
-    /// RDMA Read, with or without invalidation.
-    Read,
-    /// Local invalidation.
-    LocalInvalidate,
-    /// Fast registration.
-    Register,
-    /// Bind of a window.
-    Bind,
-    /// A receive.
-    Receive,
-}
-
 /// A completion as a kernel consumer wants it.
 #[derive(Clone)]
 pub(crate) struct Wc {
     id: u64,
     status: b::ib_wc_status,
     opcode: b::ib_wc_opcode,
-    vendor_err: u32,
     byte_len: u32,
     invalidated: Option<u32>,
     qp: Arc<QpHandle>,
@@ -79,17 +39,16 @@ impl Wc {
     /// A completion of a request of `qp`.
     pub(crate) fn new(
         id: u64,
-        (status, vendor_err): (Status, u32),
-        opcode: Opcode,
+        status: Status<Fault>,
+        operation: OperationType,
         byte_len: u32,
         invalidated: Option<u32>,
         qp: &Arc<QpHandle>,
     ) -> Self {
         Self {
             id,
-            status: status.to_raw(),
-            opcode: opcode.to_raw(),
-            vendor_err,
+            status: wc_status(status),
+            opcode: wc_opcode(operation),
             byte_len,
             invalidated,
             qp: qp.clone(),
@@ -107,7 +66,6 @@ impl Wc {
         wc.__bindgen_anon_1.wr_id = ManuallyDrop::new(self.id);
         wc.status = self.status;
         wc.opcode = self.opcode;
-        wc.vendor_err = self.vendor_err;
         wc.byte_len = self.byte_len;
         wc.qp = qp;
         if let Some(stag) = self.invalidated {
@@ -118,35 +76,33 @@ impl Wc {
     }
 }
 
-impl Status {
-    fn to_raw(self) -> b::ib_wc_status {
-        match self {
-            Self::Success => b::ib_wc_status_IB_WC_SUCCESS,
-            Self::LocalLength => b::ib_wc_status_IB_WC_LOC_LEN_ERR,
-            Self::LocalProtection => b::ib_wc_status_IB_WC_LOC_PROT_ERR,
-            Self::LocalOperation => b::ib_wc_status_IB_WC_LOC_QP_OP_ERR,
-            Self::Flushed => b::ib_wc_status_IB_WC_WR_FLUSH_ERR,
-            Self::BadResponse => b::ib_wc_status_IB_WC_BAD_RESP_ERR,
-            Self::LocalAccess => b::ib_wc_status_IB_WC_LOC_ACCESS_ERR,
-            Self::RemoteAccess => b::ib_wc_status_IB_WC_REM_ACCESS_ERR,
-            Self::RemoteInvalidRequest => b::ib_wc_status_IB_WC_REM_INV_REQ_ERR,
-            Self::General => b::ib_wc_status_IB_WC_GENERAL_ERR,
-            Self::Bind => b::ib_wc_status_IB_WC_MW_BIND_ERR,
-        }
+/// How a request ended (`enum ib_wc_status`).
+const fn wc_status(status: Status<Fault>) -> b::ib_wc_status {
+    match status {
+        Status::Success => b::ib_wc_status_IB_WC_SUCCESS,
+        Status::Flushed => b::ib_wc_status_IB_WC_WR_FLUSH_ERR,
+        Status::Failed(fault) => match fault {
+            Fault::LocalLength => b::ib_wc_status_IB_WC_LOC_LEN_ERR,
+            Fault::LocalProtection => b::ib_wc_status_IB_WC_LOC_PROT_ERR,
+            Fault::LocalOperation => b::ib_wc_status_IB_WC_LOC_QP_OP_ERR,
+            Fault::Bind => b::ib_wc_status_IB_WC_MW_BIND_ERR,
+            Fault::RemoteAccess => b::ib_wc_status_IB_WC_REM_ACCESS_ERR,
+            Fault::RemoteInvalid => b::ib_wc_status_IB_WC_REM_INV_REQ_ERR,
+            Fault::General => b::ib_wc_status_IB_WC_GENERAL_ERR,
+        },
     }
 }
 
-impl Opcode {
-    fn to_raw(self) -> b::ib_wc_opcode {
-        match self {
-            Self::Send => b::ib_wc_opcode_IB_WC_SEND,
-            Self::Write => b::ib_wc_opcode_IB_WC_RDMA_WRITE,
-            Self::Read => b::ib_wc_opcode_IB_WC_RDMA_READ,
-            Self::LocalInvalidate => b::ib_wc_opcode_IB_WC_LOCAL_INV,
-            Self::Register => b::ib_wc_opcode_IB_WC_REG_MR,
-            Self::Bind => b::ib_wc_opcode_IB_WC_BIND_MW,
-            Self::Receive => b::ib_wc_opcode_IB_WC_RECV,
-        }
+/// What a request was (`enum ib_wc_opcode`).
+const fn wc_opcode(operation: OperationType) -> b::ib_wc_opcode {
+    match operation {
+        OperationType::Send => b::ib_wc_opcode_IB_WC_SEND,
+        OperationType::Write => b::ib_wc_opcode_IB_WC_RDMA_WRITE,
+        OperationType::Read => b::ib_wc_opcode_IB_WC_RDMA_READ,
+        OperationType::Invalidate => b::ib_wc_opcode_IB_WC_LOCAL_INV,
+        OperationType::Register => b::ib_wc_opcode_IB_WC_REG_MR,
+        OperationType::Bind => b::ib_wc_opcode_IB_WC_BIND_MW,
+        OperationType::Receive => b::ib_wc_opcode_IB_WC_RECV,
     }
 }
 

@@ -8,7 +8,14 @@
 //! the call.
 
 use super::attr::AccessFlags;
-use crate::ffi::raw::b;
+use crate::{
+    ffi::raw::b,
+    proto::request::Operation,
+    wire::ddp::{
+        Stag,
+        TaggedOffset, //
+    },
+};
 use core::{
     marker::PhantomData,
     ptr::NonNull, //
@@ -26,38 +33,12 @@ pub(crate) struct Element {
     pub(crate) lkey: u32,
 }
 
-/// What a send request asks for.
+/// What a request that concerns this side only is about.
 #[derive(Clone, Copy)]
-pub(crate) enum Request {
-    /// Send, perhaps invalidating an STag of the peer.
-    Send {
-        /// The STag.
-        invalidate: Option<u32>,
-    },
-    /// RDMA Write.
-    Write {
-        /// Sink.
-        rkey: u32,
-        /// Offset in the sink.
-        addr: u64,
-    },
-    /// RDMA Read.
-    Read {
-        /// Source.
-        rkey: u32,
-        /// Offset in the source.
-        addr: u64,
-        /// The sink is invalidated afterwards.
-        invalidate: bool,
-    },
-    /// Local invalidation.
-    Invalidate {
-        /// The STag.
-        stag: u32,
-    },
-    /// Fast registration.
+pub(crate) enum Local {
+    /// A fast registration.
     Register(Registration),
-    /// Bind of a memory window.
+    /// The bind of a window.
     Bind(Binding),
 }
 
@@ -114,47 +95,55 @@ impl SendWr<'_> {
         unsafe { *self.wr().__bindgen_anon_1.wr_id }
     }
 
-    /// What it asks for; `None` for what this driver does not know.
-    pub(crate) fn request(&self) -> Option<Request> {
+    /// What it asks for, and what that is about if it concerns this side only; `None` for what this
+    /// driver does not know.
+    pub(crate) fn operation(&self) -> Option<(Operation, Option<Local>)> {
         // SAFETY: 32 bits of either member.
-        let key = unsafe { *self.wr().ex.invalidate_rkey };
-        Some(match self.wr().opcode {
-            b::ib_wr_opcode_IB_WR_SEND => Request::Send { invalidate: None },
-            b::ib_wr_opcode_IB_WR_SEND_WITH_INV => Request::Send {
+        let key = Stag(unsafe { *self.wr().ex.invalidate_rkey });
+        let operation = match self.wr().opcode {
+            b::ib_wr_opcode_IB_WR_SEND => Operation::Send { invalidate: None },
+            b::ib_wr_opcode_IB_WR_SEND_WITH_INV => Operation::Send {
                 invalidate: Some(key),
             },
             b::ib_wr_opcode_IB_WR_RDMA_WRITE => {
-                let (rkey, addr) = self.remote();
-                Request::Write { rkey, addr }
+                let (stag, to) = self.remote();
+                Operation::Write { stag, to }
             }
             b::ib_wr_opcode_IB_WR_RDMA_READ => {
-                let (rkey, addr) = self.remote();
-                Request::Read {
-                    rkey,
-                    addr,
+                let (stag, to) = self.remote();
+                Operation::Read {
+                    stag,
+                    to,
                     invalidate: false,
                 }
             }
             b::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => {
-                let (rkey, addr) = self.remote();
-                Request::Read {
-                    rkey,
-                    addr,
+                let (stag, to) = self.remote();
+                Operation::Read {
+                    stag,
+                    to,
                     invalidate: true,
                 }
             }
-            b::ib_wr_opcode_IB_WR_LOCAL_INV => Request::Invalidate { stag: key },
-            b::ib_wr_opcode_IB_WR_REG_MR => Request::Register(self.registration()?),
-            b::ib_wr_opcode_IB_WR_BIND_MW => Request::Bind(self.binding()?),
+            b::ib_wr_opcode_IB_WR_LOCAL_INV => Operation::Invalidate { stag: key },
+            b::ib_wr_opcode_IB_WR_REG_MR => {
+                let local = Local::Register(self.registration()?);
+                return Some((Operation::Register, Some(local)));
+            }
+            b::ib_wr_opcode_IB_WR_BIND_MW => {
+                let local = Local::Bind(self.binding()?);
+                return Some((Operation::Bind, Some(local)));
+            }
             _ => return None,
-        })
+        };
+        Some((operation, None))
     }
 
     /// The remote side of a Read or Write.
-    fn remote(&self) -> (u32, u64) {
+    fn remote(&self) -> (Stag, TaggedOffset) {
         // SAFETY: by the invariant, for these operations.
         let wr = unsafe { self.0.cast::<b::ib_rdma_wr>().as_ref() };
-        (wr.rkey, wr.remote_addr)
+        (Stag(wr.rkey), TaggedOffset(wr.remote_addr))
     }
 
     fn registration(&self) -> Option<Registration> {

@@ -33,7 +33,6 @@ use crate::proto::request::{
 use crate::proto::sends::Sends;
 use crate::proto::tx::{
     may_start,
-    Class,
     Kind,
     Start,
     Tx, //
@@ -103,7 +102,7 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
                 return Err(Failure::of_request(env.fail_new(work, fault)));
             }
         };
-        if !now.may_send && matches!(request.operation.class(), Class::Transfer | Class::Read) {
+        if !now.may_send && request.operation.is_sent() {
             return Ok(Next::Nothing);
         }
         let sink = match request.operation {
@@ -184,7 +183,7 @@ where
     let operation = &request.operation;
     let earlier = !sends.order.is_empty();
     let reads = sends.orq.outstanding();
-    match may_start(operation.class(), request.fence, reads, sends.ord, earlier) {
+    match may_start(operation.kind(), request.fence, reads, sends.ord, earlier) {
         Start::Wait => {
             sends.stalled = true;
             return Ok(Begun::No);

@@ -10,17 +10,13 @@
 
 use super::{
     BadWqe,
-    Local,
     Work,
     Wqe, //
 };
 use crate::{
-    abi::{
-        Opcode,
-        Sge, //
-    },
+    abi::Sge,
     ffi::rdma::wr::{
-        Request,
+        Local,
         SendChain,
         SendWr, //
     },
@@ -36,10 +32,6 @@ use crate::{
         },
         sgl::SgList,
         slots::Slots,
-    },
-    wire::ddp::{
-        Stag,
-        TaggedOffset, //
     },
 };
 use kernel::{
@@ -221,46 +213,7 @@ impl KernelSq {
 
     /// Validates a request, and copies its elements or octets to `room`; returns how many elements.
     fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Checked, usize)> {
-        let mut local = None;
-        let (operation, opcode) = match wr.request().ok_or(EINVAL)? {
-            Request::Send { invalidate } => (
-                Operation::Send {
-                    invalidate: invalidate.map(Stag),
-                },
-                Opcode::Send,
-            ),
-            Request::Write { rkey, addr } => (
-                Operation::Write {
-                    stag: Stag(rkey),
-                    to: TaggedOffset(addr),
-                },
-                Opcode::Write,
-            ),
-            Request::Read {
-                rkey,
-                addr,
-                invalidate,
-            } => (
-                Operation::Read {
-                    stag: Stag(rkey),
-                    to: TaggedOffset(addr),
-                    invalidate,
-                },
-                Opcode::Read,
-            ),
-            Request::Invalidate { stag } => (
-                Operation::Invalidate { stag: Stag(stag) },
-                Opcode::InvalStag,
-            ),
-            Request::Register(registration) => {
-                local = Some(Local::Register(registration));
-                (Operation::Register, Opcode::RegMr)
-            }
-            Request::Bind(binding) => {
-                local = Some(Local::Bind(binding));
-                (Operation::Bind, Opcode::BindMw)
-            }
-        };
+        let (operation, local) = wr.operation().ok_or(EINVAL)?;
         let is_local = operation.is_local();
         let is_read = matches!(operation, Operation::Read { .. });
         let is_inline = wr.is_inline() && !is_local && !is_read;
@@ -290,7 +243,7 @@ impl KernelSq {
         }
         let mut work = Work {
             id: wr.id(),
-            opcode,
+            operation: operation.kind(),
             signalled: self.sig_all || wr.is_signalled(),
             bytes: 0,
         };

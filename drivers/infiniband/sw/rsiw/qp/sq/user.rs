@@ -15,14 +15,17 @@ use super::{
 };
 use crate::{
     abi::{
+        opcode,
         wqe,
-        Opcode,
         Sqe, //
     },
     ffi::ring::SharedRing,
     proto::{
         failure::Fault,
-        request::Operation, //
+        request::{
+            Operation,
+            OperationType, //
+        },
     },
     queue::sgl::{
         total_len,
@@ -102,7 +105,7 @@ impl UserSq {
     fn work(&self, sqe: &Sqe, flags: u16) -> Work {
         Work {
             id: sqe.id,
-            opcode: Opcode::from_user(sqe.opcode).unwrap_or(Opcode::Send),
+            operation: operation(sqe).map_or(OperationType::Send, |op| op.kind()),
             signalled: self.sig_all || flags & wqe::SIGNALLED != 0,
             bytes: 0,
         }
@@ -112,22 +115,8 @@ impl UserSq {
     fn validate(&self, sqe: &Sqe, flags: u16, sgl: &mut SgList) -> Result<Wqe, BadWqe> {
         let mut work = self.work(sqe, flags);
         let bad = |work, fault| Err(BadWqe { work, fault });
-        let Some(opcode) = Opcode::from_user(sqe.opcode) else {
+        let Some(operation) = operation(sqe) else {
             return bad(work, Fault::LocalOperation);
-        };
-        let stag = Stag(sqe.rkey);
-        let to = TaggedOffset(sqe.raddr);
-        let operation = match opcode {
-            Opcode::Write => Operation::Write { stag, to },
-            Opcode::Read => Operation::Read {
-                stag,
-                to,
-                invalidate: false,
-            },
-            Opcode::SendRemoteInv => Operation::Send {
-                invalidate: Some(stag),
-            },
-            _ => Operation::Send { invalidate: None },
         };
         let is_read = matches!(operation, Operation::Read { .. });
         let is_inline = flags & wqe::INLINE != 0 && !is_read;
@@ -164,4 +153,23 @@ impl UserSq {
             is_inline,
         })
     }
+}
+
+/// What a process asks for, if it is something that a process may ask for (T-3).
+fn operation(sqe: &Sqe) -> Option<Operation> {
+    let stag = Stag(sqe.rkey);
+    let to = TaggedOffset(sqe.raddr);
+    Some(match sqe.opcode {
+        opcode::WRITE => Operation::Write { stag, to },
+        opcode::READ => Operation::Read {
+            stag,
+            to,
+            invalidate: false,
+        },
+        opcode::SEND => Operation::Send { invalidate: None },
+        opcode::SEND_REMOTE_INV => Operation::Send {
+            invalidate: Some(stag),
+        },
+        _ => return None,
+    })
 }
