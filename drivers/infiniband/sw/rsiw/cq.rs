@@ -39,6 +39,7 @@ use crate::{
             udata::Udata,
             wc::WcRoom,
         },
+        ring::MovableWord,
         workqueue::Queues,
     },
     limits::MAX_CQE,
@@ -121,6 +122,8 @@ pub(crate) struct Cq {
     entry: Mutex<Option<MmapEntry>>,
     #[pin]
     state: SpinLockIrq<State>,
+    /// In which a process says what it waits for: that of its ring. None for kernel consumers.
+    armed: Option<MovableWord>,
     /// For another ring.
     loaded: Loaded,
 }
@@ -143,15 +146,16 @@ impl Cq {
         }
         let len = init.cqe.checked_next_power_of_two().ok_or(EINVAL)?;
         let loaded = queues.loaded();
-        let (ring, entry, vector) = match udata {
+        let (ring, entry, armed, vector) = match udata {
             Some(udata) => {
                 let (ring, entry) = UserRing::new(len, udata, loaded)?;
-                (Ring::User(ring), Some(entry), None)
+                let armed = MovableWord::new(ring.armed()?);
+                (Ring::User(ring), Some(entry), Some(armed), None)
             }
             None => {
                 let ring = Ring::Kernel(KernelRing::new(len)?);
                 let vector = Vector::new(handle.clone(), queues, init.vector)?;
-                (ring, None, Some(vector))
+                (ring, None, None, Some(vector))
             }
         };
         let state = State {
@@ -165,6 +169,7 @@ impl Cq {
                 len: Atomic::new(len),
                 entry <- new_mutex!(entry, "rsiw::Cq::entry"),
                 state <- new_spinlock_irq!(state, "rsiw::Cq::state"),
+                armed,
                 loaded,
             }),
             memory_for(udata.is_some()),
@@ -201,6 +206,7 @@ impl Cq {
             return Err(EOPNOTSUPP);
         }
         let (mut ring, offer) = UserRing::new(len, udata, self.loaded)?;
+        let armed = ring.armed()?;
         udata.respond(&ResizeCqResp {
             num_cqe: len,
             pad: 0,
@@ -212,16 +218,19 @@ impl Cq {
         };
         // There may be many: not with the lock, which keeps interrupts off.
         let first = waiting.copy_to(&mut ring)?;
-        match &mut self.state.lock().ring {
+        let replaced = match &mut self.state.lock().ring {
             Ring::Kernel(_) => return Err(EOPNOTSUPP),
-            Ring::User(old) => old.go_on_in(&mut ring, &waiting)?,
-        }
+            Ring::User(old) => {
+                old.go_on_in(&mut ring, &waiting)?;
+                self.armed.as_ref().map(|word| word.replace(armed))
+            }
+        };
         ring.forget_from(first);
         self.len.store(len, Relaxed);
         let old = entry.replace(offer);
         // Memory is given up without a lock.
         drop(entry);
-        drop((old, ring));
+        drop((old, ring, replaced));
         Ok(len)
     }
 
@@ -314,12 +323,11 @@ impl Cq {
     }
 
     /// Whether the consumer, a process, waits for a notification rather than looking for completions
-    /// all the time. Any context.
+    /// all the time. Any context; takes no lock.
+    #[inline(never)]
     pub(crate) fn is_awaited(&self) -> bool {
-        match &self.state.lock().ring {
-            Ring::User(ring) => ring.is_armed(),
-            Ring::Kernel(_) => false,
-        }
+        let armed = self.armed.as_ref();
+        armed.is_some_and(|word| word.load() != notify::NOT)
     }
 
     /// Forgets the completions of a QP that is being destroyed, if they are a kernel consumer's. No

@@ -71,9 +71,14 @@ impl UserRing {
         Ok((ring, MmapEntry::insert(udata, mem)?))
     }
 
-    /// Whether the process waits for a notification.
-    pub(super) fn is_armed(&self) -> bool {
-        self.armed.load() != notify::NOT
+    /// The word in which the process says what it waits for, by flags of [`notify`], for those who
+    /// read it without the queue's lock. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn armed(&self) -> Result<KBox<SharedWord>> {
+        Ok(KBox::new(self.armed.clone(), GFP_KERNEL_ACCOUNT)?)
     }
 
     /// What waits for the process at this moment. The process does not poll while it resizes the

@@ -24,9 +24,12 @@ use kernel::{
             atomic_load,
             atomic_store,
             Acquire,
+            Atomic,
+            Full,
             Relaxed,
             Release, //
         },
+        rcu,
         Arc, //
     },
 };
@@ -208,6 +211,7 @@ impl<T: RingEntry> SharedRing<T> {
 /// # Invariants
 ///
 /// `offset` is a multiple of four and inside `mem`.
+#[derive(Clone)]
 pub(crate) struct SharedWord {
     mem: Arc<SharedMemory>,
     offset: usize,
@@ -242,5 +246,60 @@ impl SharedWord {
     pub(crate) fn store(&self, value: u32) {
         // SAFETY: as in `load`.
         unsafe { atomic_store(self.ptr(), value, Relaxed) };
+    }
+}
+
+/// A [`SharedWord`] that is read without a lock, and may become another one meanwhile.
+///
+/// # Invariants
+///
+/// `word` is from [`KBox::into_raw`] and belongs to this; one that does not any more is dropped a
+/// grace period later.
+pub(crate) struct MovableWord {
+    word: Atomic<*mut SharedWord>,
+}
+
+impl MovableWord {
+    /// Is `word`.
+    pub(crate) fn new(word: KBox<SharedWord>) -> Self {
+        // INVARIANT: from a box that nobody else has.
+        Self {
+            word: Atomic::new(KBox::into_raw(word)),
+        }
+    }
+
+    /// Reads the word. No ordering. Any context.
+    #[inline]
+    pub(crate) fn load(&self) -> u32 {
+        let _rcu = rcu::read_lock();
+        // SAFETY: by the invariant what is found within a read-side section is not dropped before its
+        // end; it does not change.
+        unsafe { &*self.word.load(Acquire) }.load()
+    }
+
+    /// Becomes `word`. Any context.
+    pub(crate) fn replace(&self, word: KBox<SharedWord>) -> Replaced {
+        let old = self.word.xchg(KBox::into_raw(word), Full);
+        // INVARIANT: it belongs to `Replaced` now, which waits before it drops it.
+        //
+        // SAFETY: by the invariant; the exchange made us the one to whom it belongs.
+        Replaced(unsafe { KBox::from_raw(old) })
+    }
+}
+
+impl Drop for MovableWord {
+    fn drop(&mut self) {
+        // SAFETY: by the invariant; nobody reads any more.
+        drop(unsafe { KBox::from_raw(self.word.load(Relaxed)) });
+    }
+}
+
+/// What a [`MovableWord`] was. To be dropped where one may sleep: that waits for those who read it.
+pub(crate) struct Replaced(#[expect(dead_code)] KBox<SharedWord>);
+
+impl Drop for Replaced {
+    fn drop(&mut self) {
+        // The field is dropped afterwards.
+        rcu::synchronize_rcu();
     }
 }
