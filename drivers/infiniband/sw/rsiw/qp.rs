@@ -25,6 +25,7 @@ mod place;
 mod published;
 mod resize;
 mod rx;
+mod schedule;
 mod source;
 mod sq;
 mod stream;
@@ -75,7 +76,9 @@ use crate::{
             Binder,
             Party, //
         },
-        By, Mr, PdId,
+        By,
+        Mr,
+        PdId,
     },
     pd::Pd,
     proto::{
@@ -84,6 +87,7 @@ use crate::{
             Irq,
             IrqEntry, //
         },
+        schedule::Reason,
         state::State,
     },
     queue::{
@@ -111,7 +115,7 @@ use kernel::{
         },
         Arc,
         Mutex,
-        SpinLockIrq, //
+        SpinLockIrq,
     },
     task::Pid,
     workqueue::Work,
@@ -201,9 +205,9 @@ pub(crate) struct Qp {
     #[pin]
     manager: SpinLockIrq<Option<Arc<dyn Manager>>>,
     #[pin]
-    work: Work<Qp>,
+    work: Work<Qp, { work::ACTS }>,
     #[pin]
-    posts: Work<Qp, { work::POSTS }>,
+    posts: Work<Qp, { work::SENDS }>,
     #[pin]
     timer: Timer<Qp>,
     _quota: Quota,
@@ -299,7 +303,7 @@ impl Qp {
             manager.first_segment();
         }
         // A responder may have requests that waited for this (T-24).
-        self.kick();
+        self.schedule(Reason::PeerHeard);
     }
 
     /// Most elements of a receive.

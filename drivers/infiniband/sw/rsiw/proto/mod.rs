@@ -24,6 +24,7 @@ pub(crate) mod receiver;
 pub(crate) mod request;
 pub(crate) mod ring;
 pub(crate) mod rx;
+pub(crate) mod schedule;
 pub(crate) mod sender;
 pub(crate) mod sends;
 pub(crate) mod state;

@@ -32,6 +32,7 @@ use crate::{
         },
         receiver::Recv,
         request::OperationType,
+        schedule::Reason,
         state::State,
     },
     queue::{
@@ -99,9 +100,9 @@ impl Qp {
             self.send_cq.notify();
         }
         if more {
-            self.kick();
+            self.schedule(Reason::Completions);
         }
-        self.kick_if_failed();
+        self.schedule_if_failed();
         result
     }
 
@@ -119,7 +120,7 @@ impl Qp {
         if notify {
             self.send_cq.notify();
         }
-        self.kick_if_failed();
+        self.schedule_if_failed();
     }
 
     /// Completes the oldest requests that are due, [`AT_A_TIME`] at most. Returns whether a handler is
@@ -153,13 +154,9 @@ impl Qp {
             }
             core::mem::replace(&mut sq.stalled, false)
         });
-        // It may be what the FIN waits for. Whoever made the state Draining has looked at the Reads
-        // afterwards.
-        if self.state() == State::Draining {
-            self.kick();
-        } else if stalled {
-            self.kick_for_posts();
-        }
+        // Whoever made the state Draining has looked at the Reads afterwards.
+        let draining = self.state() == State::Draining;
+        self.schedule(Reason::ReadDone { draining, stalled });
     }
 
     /// A request under way failed. Returns whether its completion tells so (T-33).

@@ -20,23 +20,16 @@ use super::{
 };
 use crate::{
     ffi::{
-        clock::Nanos,
         net::{
             Callbacks,
             TcpSocket, //
         },
         process::Process,
-        rdma::{
-            attr::{
-                AccessFlags,
-                IbQpState,
-                QpModify,
-                QpQuery, //
-            },
-            wr::{
-                RecvChain,
-                SendChain, //
-            },
+        rdma::attr::{
+            AccessFlags,
+            IbQpState,
+            QpModify,
+            QpQuery, //
         },
         timer::Timer,
     },
@@ -49,6 +42,10 @@ use crate::{
             IrqEntry,
             Orq,
             OrqEntry, //
+        },
+        schedule::{
+            Doorbells,
+            Reason, //
         },
         sender::Outcome,
         state::{
@@ -72,11 +69,6 @@ use kernel::{
 
 /// Rights of the peer unless the consumer sets others: RDMA Writes and Reads.
 const DEFAULT_RIGHTS: AccessFlags = AccessFlags::REMOTE_WRITE.union(AccessFlags::REMOTE_READ);
-
-/// Doorbells in a row, without an answer of the peer, by which the posting thread sends itself.
-const MAX_DIRECT: u32 = 2;
-/// A pause between doorbells that begins a new row.
-const ROW_PAUSE: u64 = 100_000; // Nanoseconds.
 
 /// A connection, while TCP belongs to the QP.
 pub(super) struct Conn {
@@ -105,10 +97,7 @@ pub(super) struct Inner {
     /// ORD and IRD: those of the connection, or those that the consumer wants for the next.
     pub(super) ord: u16,
     pub(super) ird: u16,
-    /// Doorbells in a row.
-    row: u32,
-    /// When the last of them was.
-    last_doorbell: Nanos,
+    pub(super) doorbells: Doorbells,
 }
 
 impl Inner {
@@ -122,8 +111,7 @@ impl Inner {
             last_wqe_told: false,
             ord: MAX_READS,
             ird: MAX_READS,
-            row: 0,
-            last_doorbell: Nanos::now(),
+            doorbells: Doorbells::default(),
         }
     }
 
@@ -136,17 +124,6 @@ impl Inner {
     /// What to do with a request that is in the send queue.
     pub(super) fn post_send(&self) -> Post {
         self.state.post_send(self.was_closed)
-    }
-
-    /// Whether the thread that rings the doorbell is to send itself.
-    fn sends_directly(&mut self, answered: bool) -> bool {
-        let now = Nanos::now();
-        if answered || now.since(self.last_doorbell) > ROW_PAUSE {
-            self.row = 0;
-        }
-        self.last_doorbell = now;
-        self.row = self.row.saturating_add(1);
-        self.row <= MAX_DIRECT
     }
 }
 
@@ -201,7 +178,7 @@ impl Qp {
         self.state.store(state);
         drop(inner);
         drop((idle_irq, old_orq));
-        self.kick_rx();
+        self.look_at_socket();
         Ok(())
     }
 
@@ -238,7 +215,7 @@ impl Qp {
                 }
                 Outcome::Idle => return,
                 Outcome::Again => {
-                    self.kick();
+                    self.schedule(Reason::BudgetSpent);
                     return;
                 }
                 Outcome::Failed(failure) => self.local_error(inner, failure, after),
@@ -384,81 +361,6 @@ impl Qp {
             sig_all: self.sig_all,
             mtu: self.dev.netdev().map_or(0, |netdev| netdev.mtu()),
         }
-    }
-
-    /// A process rang the doorbell: sends on its behalf, or lets the work item do so.
-    ///
-    /// Who waits for an answer has nothing on the way, and gets it soonest if the posting thread
-    /// sends. Who posts one request after the other is better served by the work item: the library
-    /// rings no more while a request waits, and many go to TCP in one call.
-    pub(crate) fn doorbell(self: &Arc<Self>) -> Result {
-        if self.posted.is_some() {
-            return Err(EINVAL);
-        }
-        let mut inner = match self.inner.try_lock() {
-            Some(inner) => inner,
-            // Whoever has the mutex may have looked at the ring already.
-            None if self.state().sends() => {
-                self.kick_for_posts();
-                return Ok(());
-            }
-            None => self.inner.lock(),
-        };
-        let mut after = After::default();
-        match inner.post_send() {
-            Post::Queue => {
-                let answered = self.answered.load(Relaxed);
-                self.answered.store(false, Relaxed);
-                if !inner.sends_directly(answered) {
-                    drop(inner);
-                    self.kick_for_posts();
-                    return Ok(());
-                }
-                self.progress(&mut inner, &mut after);
-            }
-            Post::Flush | Post::TooLate => self.flush_posted(&mut inner, &mut after),
-        }
-        drop(inner);
-        after.run(self);
-        Ok(())
-    }
-
-    /// Posts the requests of a kernel consumer, up to the first bad one. The work item sends them or
-    /// flushes them. Any context.
-    ///
-    /// # Errors
-    ///
-    /// See [`KernelSq::post`](super::sq::kernel::KernelSq::post).
-    pub(crate) fn post_send(self: &Arc<Self>, chain: &mut SendChain<'_>) -> Result {
-        let Some(posted) = &self.posted else {
-            let _ = chain.next();
-            return Err(EINVAL);
-        };
-        let result = posted.post(chain);
-        self.kick();
-        result
-    }
-
-    /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
-    ///
-    /// # Errors
-    ///
-    /// See [`Rq::post`](super::rq::Rq::post).
-    pub(crate) fn post_recv(self: &Arc<Self>, chain: &mut RecvChain<'_>) -> Result {
-        let result = match &mut *self.rq.lock() {
-            Some(rq) => rq.post(chain),
-            // Receives go to the shared queue (V-SRQ-8).
-            None => {
-                let _ = chain.next();
-                Err(EINVAL)
-            }
-        };
-        // Whoever flushes the queue changed the state before: he sees what is in the queue, or his
-        // state is seen here.
-        if self.state().post_recv() == Post::Flush {
-            self.kick();
-        }
-        result
     }
 
     /// Ends the connection and whatever the QP does, for good. What has completed still goes out,

@@ -200,7 +200,7 @@ impl Qp {
             after.event = effects.event;
         }
         // Flushing may have filled a completion queue.
-        self.kick_if_failed();
+        self.schedule_if_failed();
         if effects.disconnect {
             after.disconnect = self.manager.lock().clone();
         }
@@ -244,7 +244,7 @@ impl Qp {
         }
         if inner.state.post_recv() == Post::Flush {
             after.notify.recv |= self.flush_rq();
-            self.kick_if_failed();
+            self.schedule_if_failed();
         }
     }
 

@@ -330,7 +330,7 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
             access.map_err(remote)?;
         }
         let waiting = self.qp.irq.lock().push(msn, request)?;
-        self.qp.kick_for_read(request.len, waiting);
+        self.qp.schedule_response(request.len, waiting);
         Ok(())
     }
 }

@@ -30,7 +30,8 @@ use crate::{
         budget::Budget,
         conn::Params,
         failure::Failure,
-        receiver::Recv, //
+        receiver::Recv,
+        schedule::Reason, //
     },
     wire::{
         fpdu::MAX_FPDU,
@@ -209,7 +210,7 @@ impl Expires for Stream {
     }
 
     fn expired(this: Arc<Self>) {
-        this.qp.kick_rx();
+        this.qp.look_at_socket();
     }
 }
 
@@ -218,18 +219,18 @@ impl StreamHandler for Stream {
         let left = this.receive(sk, Budget::SOFTIRQ);
         this.qp.answered.store(true, Relaxed);
         if left.more && !left.starved || sk.peer_fin() {
-            this.qp.kick_rx();
+            this.qp.look_at_socket();
         }
     }
 
     fn write_space(this: ArcBorrow<'_, Self>) {
-        this.qp.kick();
+        this.qp.schedule(Reason::Room);
     }
 
     fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent) {
         match event {
             StreamEvent::Connected => {}
-            StreamEvent::PeerFin | StreamEvent::Closed => this.qp.kick_rx(),
+            StreamEvent::PeerFin | StreamEvent::Closed => this.qp.look_at_socket(),
         }
     }
 }

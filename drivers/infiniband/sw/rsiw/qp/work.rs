@@ -3,7 +3,7 @@
 //! The QP's work items and timer: acting upon what callbacks found out, and sending what the posting
 //! thread could not.
 //!
-//! Context: the kicks in any context, the work itself in process context.
+//! Context: leaving notes in any context, the work itself in process context.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -32,6 +32,7 @@ use crate::{
             Failure,
             Fault, //
         },
+        schedule::Reason,
         state::{
             remote_class,
             Async,
@@ -51,20 +52,16 @@ use kernel::{
 };
 
 impl_has_work! {
-    impl HasWork<Self> for Qp { self.work }
-    impl HasWork<Self, POSTS> for Qp { self.posts }
+    impl HasWork<Self, ACTS> for Qp { self.work }
+    impl HasWork<Self, SENDS> for Qp { self.posts }
 }
 
-/// Of the work item that only sends, beside the other one.
-pub(super) const POSTS: u64 = 1;
+/// Of the work item that acts upon notes, and sends.
+pub(super) const ACTS: u64 = 0;
+/// Of the work item that only sends.
+pub(super) const SENDS: u64 = 1;
 
-/// Octets of a Read of the peer that is answered at once.
-const LARGE_READ: u32 = 16 * 1024;
-
-/// Reads of the peer that are answered at once, however small.
-const MANY_READS: usize = 8;
-
-impl WorkItem for Qp {
+impl WorkItem<ACTS> for Qp {
     type Pointer = Arc<Qp>;
 
     fn run(this: Arc<Qp>) {
@@ -73,7 +70,7 @@ impl WorkItem for Qp {
     }
 }
 
-impl WorkItem<POSTS> for Qp {
+impl WorkItem<SENDS> for Qp {
     type Pointer = Arc<Qp>;
 
     fn run(this: Arc<Qp>) {
@@ -93,52 +90,21 @@ impl Expires for Qp {
 
     fn expired(this: Arc<Self>) {
         this.pending.lock().timeout = true;
-        this.kick();
+        this.schedule(Reason::Note);
     }
 }
 
 impl Qp {
-    /// Lets the work item run.
-    pub(super) fn kick(self: &Arc<Self>) {
-        // If that fails it is queued already, and will see whatever there is to see.
-        let _ = self.dev.queue().enqueue::<_, 0>(self.clone());
-    }
-
-    /// As [`Qp::kick`] for requests that were posted. Who waits for a completion event will post
-    /// more before; who polls would keep a patient work item off the processor.
-    pub(super) fn kick_for_posts(self: &Arc<Self>) {
-        if self.send_cq.is_awaited() {
-            self.kick_patiently();
-        } else {
-            self.kick();
-        }
-    }
-
-    /// As [`Qp::kick`] for a Read of the peer of `len` octets, one of `waiting`. An urgent work item
-    /// would answer small ones one by one, with a change of task for each.
-    pub(super) fn kick_for_read(self: &Arc<Self>, len: u32, waiting: usize) {
-        if len >= LARGE_READ || waiting >= MANY_READS {
-            self.kick();
-        } else {
-            self.kick_patiently();
-        }
-    }
-
-    /// Lets a patient work item send what there is to send.
-    fn kick_patiently(self: &Arc<Self>) {
-        let _ = self.dev.patient_queue().enqueue::<_, POSTS>(self.clone());
-    }
-
     /// Lets the work item look at the socket.
-    pub(super) fn kick_rx(self: &Arc<Self>) {
+    pub(super) fn look_at_socket(self: &Arc<Self>) {
         self.pending.lock().rx = true;
-        self.kick();
+        self.schedule(Reason::Note);
     }
 
     /// The stream must end. The first cause counts.
     pub(super) fn fail(self: &Arc<Self>, failure: Failure) {
         self.note_failure(failure);
-        self.kick();
+        self.schedule(Reason::Note);
     }
 
     /// As [`Qp::fail`] for callers that let the work item run themselves.
@@ -147,23 +113,16 @@ impl Qp {
         self.failed.store(true, Relaxed);
     }
 
-    /// Lets the work item run if a failure was noted.
-    pub(super) fn kick_if_failed(self: &Arc<Self>) {
-        if self.failed.load(Relaxed) {
-            self.kick();
-        }
-    }
-
     /// The peer ended the stream.
     pub(super) fn terminate_received(self: &Arc<Self>, end: RemoteEnd) {
         self.pending.lock().terminate.get_or_insert(end);
-        self.kick();
+        self.schedule(Reason::Note);
     }
 
     /// The peer sent data although this side is closing.
     pub(super) fn data_in_closing(self: &Arc<Self>) {
         self.pending.lock().data_in_closing = true;
-        self.kick();
+        self.schedule(Reason::Note);
     }
 
     /// Forgets what was noted about an earlier connection, of which nothing more comes. Under `inner`.
@@ -175,7 +134,7 @@ impl Qp {
     /// The peer is out of reach for good. Any context.
     pub(crate) fn lost(self: &Arc<Self>) {
         self.pending.lock().lost = true;
-        self.kick();
+        self.schedule(Reason::Note);
     }
 
     /// Lets [`Event::Timeout`] happen in `ms` milliseconds and not before, or a FIN that waits go out
@@ -210,7 +169,7 @@ impl Qp {
             self.recv_cq.report();
         }
         if pending.rx || seen.is_some_and(|seen| seen.more) {
-            self.kick_rx();
+            self.look_at_socket();
         }
     }
 

@@ -12,6 +12,7 @@ mod marker;
 mod queues;
 mod rx;
 mod rx_front;
+mod schedule;
 mod state;
 mod terminate;
 mod two_peers;

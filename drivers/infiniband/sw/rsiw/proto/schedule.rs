@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who sends now: the thread at hand, the urgent work item of the queue pair, or its patient one.
+//!
+//! Sending from the thread at hand brings one message to the peer soonest. A work item sends many
+//! messages in one call of TCP. An urgent one runs before what else the processor has to do, so that
+//! a program that polls does not keep it from bringing what is polled for; each run costs a change
+//! of task. A patient one runs in its turn, while more to send gathers.
+//!
+//! [`who`] is the whole table. Not in it is who has the queue pair's mutex anyway: threads that change
+//! the state, by a verb or for the connection manager, send what the new state lets out before they
+//! return, and a thread that rings the doorbell too late flushes what it posted.
+//!
+//! Pure: any context. No clock: points in time are nanoseconds of a monotonic one.
+#![forbid(unsafe_code)]
+
+/// Doorbells in a row by which the posting thread sends itself.
+const MAX_DIRECT: u32 = 2;
+/// A pause between doorbells that begins a new row, in nanoseconds.
+const ROW_PAUSE: u64 = 100_000;
+
+/// Octets of a Read of the peer that is answered at once.
+const LARGE_READ: u32 = 16 * 1024;
+/// Reads of the peer that are answered at once, however small.
+const MANY_READS: usize = 8;
+
+/// Who is to act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Actor {
+    /// The thread that asks.
+    Caller,
+    /// The urgent work item, which acts upon what was noted, then sends or flushes.
+    Urgent,
+    /// The patient work item, which sends or flushes.
+    Patient,
+    /// Nobody: there is nothing to do, or who does it is on his way.
+    Nobody,
+}
+
+/// What a doorbell is to its row: those that ring with little time in between, and no answer of the
+/// peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// One of the first.
+    Slow,
+    /// One of many.
+    Fast,
+}
+
+/// The doorbells of a queue pair. Under its mutex.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Doorbells {
+    /// Those in a row.
+    row: u32,
+    /// When the last of them was, in nanoseconds.
+    last: u64,
+}
+
+impl Doorbells {
+    /// Counts a doorbell at `now`; `answered` is whether data came in since the one before.
+    #[inline]
+    pub(crate) fn ring(&mut self, now: u64, answered: bool) -> Pace {
+        if answered || now.saturating_sub(self.last) > ROW_PAUSE {
+            self.row = 0;
+        }
+        self.last = now;
+        self.row = self.row.saturating_add(1);
+        if self.row <= MAX_DIRECT {
+            Pace::Slow
+        } else {
+            Pace::Fast
+        }
+    }
+}
+
+/// Why somebody may have to act, and what is known then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// A process rang the doorbell while somebody else had the mutex; `sends` is whether requests are
+    /// sent in this state.
+    Busy { sends: bool },
+    /// A process rang the doorbell, its thread has the mutex, and requests wait to be sent.
+    Doorbell(Pace),
+    /// A consumer in the kernel posted send requests, in any context.
+    KernelPost,
+    /// A consumer in the kernel posted receives; `flushes` is whether they are flushed.
+    KernelRecv { flushes: bool },
+    /// There is room in the socket, or the peer has acknowledged all.
+    Room,
+    /// A Read of the peer of `len` octets, one of `waiting`.
+    PeerRead { len: u32, waiting: usize },
+    /// The response to a Read is placed. `draining`: the FIN waits for the last one. `stalled`: a
+    /// request waits for there being less of them.
+    ReadDone { draining: bool, stalled: bool },
+    /// The first segment of the peer, before which a responder may not send.
+    PeerHeard,
+    /// More requests are to be completed than at a time.
+    Completions,
+    /// The budget of one run is spent, and there is more to send.
+    BudgetSpent,
+    /// Something was noted that only the work item may act upon.
+    Note,
+}
+
+/// Returns who acts because of `reason`; `waits` says whether the consumer of send completions, a
+/// process, waits for a notification instead of polling, and is asked only where that counts.
+///
+/// Inlined: most reasons are constants, of which nothing but the answer is left.
+#[inline(always)]
+pub(crate) fn who(reason: Reason, waits: impl Fn() -> bool) -> Actor {
+    use Actor::{Caller, Nobody, Patient, Urgent};
+    use Reason::*;
+
+    match reason {
+        // Whoever has the mutex may have looked at the ring already, so somebody looks again. A
+        // consumer that waits posts more before that; one that polls would keep a patient one away.
+        Busy { sends: true } if waits() => Patient,
+        Busy { sends: true } => Urgent,
+        // Only under the mutex is known what becomes of the request: the thread waits for it.
+        Busy { sends: false } => Caller,
+
+        // A consumer that waits for an answer has nothing else on the way, and gets it soonest so.
+        Doorbell(Pace::Slow) => Caller,
+        // The library does not ring while a request waits, and many go to TCP in one call.
+        Doorbell(Pace::Fast) if waits() => Patient,
+        Doorbell(Pace::Fast) => Urgent,
+
+        // The consumer may have disabled interrupts; who sends may sleep.
+        KernelPost => Urgent,
+        // Behind what was posted before.
+        KernelRecv { flushes: true } => Urgent,
+        // The stream takes it.
+        KernelRecv { flushes: false } => Nobody,
+
+        // TCP is about to run dry, or the FIN may go.
+        Room => Urgent,
+
+        // Much to send: a change of task is little beside it.
+        PeerRead { len, .. } if len >= LARGE_READ => Urgent,
+        // So many have gathered; the peer may wait for these before it asks for more.
+        PeerRead { waiting, .. } if waiting >= MANY_READS => Urgent,
+        // One by one each would cost a change of task.
+        PeerRead { .. } => Patient,
+
+        // The FIN may be due. A process that disconnects does not poll.
+        ReadDone { draining: true, .. } => Urgent,
+        // As for a request that is posted now.
+        ReadDone { stalled: true, .. } if waits() => Patient,
+        ReadDone { stalled: true, .. } => Urgent,
+        ReadDone { .. } => Nobody,
+
+        // Requests may have waited for this from the start.
+        PeerHeard => Urgent,
+        // The consumer may poll for the last of them.
+        Completions => Urgent,
+        // It would keep others from the processor, or the mutex.
+        BudgetSpent => Urgent,
+        // Errors, the socket, timers: not to be kept waiting by a program.
+        Note => Urgent,
+    }
+}

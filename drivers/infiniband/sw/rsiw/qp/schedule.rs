@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Letting somebody send, or act upon a note: what `proto::schedule` says, carried out.
+//!
+//! Context: any, but for doorbells, which are rung in process context.
+#![forbid(unsafe_code)]
+
+use super::{
+    effects::After,
+    work::{
+        ACTS,
+        SENDS, //
+    },
+    Qp, //
+};
+use crate::{
+    ffi::{
+        clock,
+        rdma::wr::{
+            RecvChain,
+            SendChain, //
+        },
+    },
+    proto::{
+        schedule::{
+            self,
+            Actor,
+            Reason, //
+        },
+        state::Post, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
+};
+
+impl Qp {
+    /// Who is to act because of `reason`. Any context.
+    #[inline(always)]
+    fn who(&self, reason: Reason) -> Actor {
+        schedule::who(reason, || self.send_cq.is_awaited())
+    }
+
+    /// Queues the work item, if `actor` is one. Any context.
+    #[inline(always)]
+    fn queue(self: &Arc<Self>, actor: Actor) {
+        match actor {
+            Actor::Urgent => self.queue_urgent(),
+            Actor::Patient => self.queue_patient(),
+            Actor::Caller | Actor::Nobody => {}
+        }
+    }
+
+    fn queue_urgent(self: &Arc<Self>) {
+        // If that fails it is queued already, and will see whatever there is to see.
+        let _ = self.dev.queue().enqueue::<_, ACTS>(self.clone());
+    }
+
+    fn queue_patient(self: &Arc<Self>) {
+        // As above.
+        let _ = self.dev.patient_queue().enqueue::<_, SENDS>(self.clone());
+    }
+
+    /// As [`Qp::queue`] for who mostly acts himself, and shall not carry this along.
+    #[inline(never)]
+    fn hand_over(self: &Arc<Self>, actor: Actor) {
+        self.queue(actor);
+    }
+
+    /// Lets the work item act that is to act because of `reason`, which is none of those upon which a
+    /// caller acts. Any context.
+    #[inline(always)]
+    pub(super) fn schedule(self: &Arc<Self>, reason: Reason) {
+        self.queue(self.who(reason));
+    }
+
+    /// Lets the work item act upon a failure, if one was noted. Any context.
+    pub(super) fn schedule_if_failed(self: &Arc<Self>) {
+        if self.failed.load(Relaxed) {
+            self.schedule(Reason::Note);
+        }
+    }
+
+    /// Lets a Read of the peer of `len` octets, one of `waiting`, be answered. Any context.
+    pub(super) fn schedule_response(self: &Arc<Self>, len: u32, waiting: usize) {
+        self.schedule(Reason::PeerRead { len, waiting });
+    }
+
+    /// A process rang the doorbell: sends on its behalf, or lets a work item do so.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for the QP of a consumer in the kernel.
+    pub(crate) fn doorbell(self: &Arc<Self>) -> Result {
+        if self.posted.is_some() {
+            return Err(EINVAL);
+        }
+        let mut inner = match self.inner.try_lock() {
+            Some(inner) => inner,
+            None => {
+                let sends = self.state().sends();
+                match self.who(Reason::Busy { sends }) {
+                    Actor::Caller => self.inner.lock(),
+                    other => {
+                        self.hand_over(other);
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        let mut after = After::default();
+        match inner.post_send() {
+            Post::Queue => {
+                let answered = self.answered.load(Relaxed);
+                self.answered.store(false, Relaxed);
+                let pace = inner.doorbells.ring(clock::now(), answered);
+                let actor = self.who(Reason::Doorbell(pace));
+                if actor != Actor::Caller {
+                    drop(inner);
+                    self.hand_over(actor);
+                    return Ok(());
+                }
+                self.progress(&mut inner, &mut after);
+            }
+            Post::Flush | Post::TooLate => self.flush_posted(&mut inner, &mut after),
+        }
+        drop(inner);
+        after.run(self);
+        Ok(())
+    }
+
+    /// Posts the requests of a kernel consumer, up to the first bad one. The work item sends them or
+    /// flushes them. Any context.
+    ///
+    /// # Errors
+    ///
+    /// See [`KernelSq::post`](super::sq::kernel::KernelSq::post).
+    pub(crate) fn post_send(self: &Arc<Self>, chain: &mut SendChain<'_>) -> Result {
+        let Some(posted) = &self.posted else {
+            let _ = chain.next();
+            return Err(EINVAL);
+        };
+        let result = posted.post(chain);
+        self.schedule(Reason::KernelPost);
+        result
+    }
+
+    /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
+    ///
+    /// # Errors
+    ///
+    /// See [`Rq::post`](super::rq::Rq::post).
+    pub(crate) fn post_recv(self: &Arc<Self>, chain: &mut RecvChain<'_>) -> Result {
+        let result = match &mut *self.rq.lock() {
+            Some(rq) => rq.post(chain),
+            // Receives go to the shared queue (V-SRQ-8).
+            None => {
+                let _ = chain.next();
+                Err(EINVAL)
+            }
+        };
+        // Whoever flushes the queue changed the state before: he sees what is in the queue, or his
+        // state is seen here.
+        let flushes = self.state().post_recv() == Post::Flush;
+        self.schedule(Reason::KernelRecv { flushes });
+        result
+    }
+}
