@@ -8,7 +8,7 @@
 //!   happen under it.
 //! - `sq`, `irq`, `rq`: spin locks around what softirq shares with it.
 //! - the [`stream::Stream`]: receiving, under the socket's lock.
-//! - `pending`: what softirq found out and the QP's work item has to act upon.
+//! - `notes`, and what goes with them: what softirq found out and the QP's work item has to act upon.
 //!
 //! Handlers of consumers and of the connection manager are called without any of these held.
 #![forbid(unsafe_code)]
@@ -80,9 +80,14 @@ use crate::{
         Mr,
         PdId,
     },
+    notes::{
+        Noticeboard,
+        Slot, //
+    },
     pd::Pd,
     proto::{
         failure::Failure,
+        notes::QpNote,
         reads::{
             Irq,
             IrqEntry, //
@@ -121,23 +126,6 @@ use kernel::{
     workqueue::Work,
 };
 
-/// What softirq found out, for the work item to act upon.
-#[derive(Default)]
-struct Pending {
-    /// Data may be waiting in the socket, or the state of TCP changed.
-    rx: bool,
-    /// The stream must end.
-    failure: Option<Failure>,
-    /// The peer's Terminate.
-    terminate: Option<RemoteEnd>,
-    /// Data came in although this side is closing.
-    data_in_closing: bool,
-    /// The timer of Draining, Closing or Terminate ran out.
-    timeout: bool,
-    /// The interface is gone.
-    lost: bool,
-}
-
 /// What the peer's Terminate says.
 #[derive(Clone, Copy)]
 struct RemoteEnd {
@@ -172,10 +160,8 @@ pub(crate) struct Qp {
     state: Published,
     /// The peer has sent an FPDU.
     heard: Atomic<u32>,
-    /// Data came in since the last doorbell.
+    /// Data came in since the last doorbell. No note: it is set with each packet, by a plain store.
     answered: AtomicFlag,
-    /// A failure waits for the work item in `pending`.
-    failed: AtomicFlag,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     destroyed: AtomicFlag,
     /// Offers to map the rings; none for kernel consumers.
@@ -199,8 +185,14 @@ pub(crate) struct Qp {
     irq: SpinLockIrq<Irq<KVec<IrqEntry>>>,
     #[pin]
     rq: SpinLockIrq<Option<Rq>>,
+    /// For the work item.
+    notes: Noticeboard<QpNote>,
+    /// Of [`QpNote::Failure`].
     #[pin]
-    pending: SpinLockIrq<Pending>,
+    failure: Slot<Failure>,
+    /// Of [`QpNote::Terminate`].
+    #[pin]
+    remote_end: Slot<RemoteEnd>,
     /// Who manages the connection, from the request to connect or accept on until it is closed.
     #[pin]
     manager: SpinLockIrq<Option<Arc<dyn Manager>>>,

@@ -17,6 +17,7 @@ mod kunit;
 mod limits;
 mod link;
 mod mr;
+mod notes;
 mod params;
 mod pd;
 mod proto;

@@ -37,6 +37,10 @@ use crate::{
         },
     },
     limits::Quota,
+    notes::{
+        Noticeboard,
+        Slot, //
+    },
     proto::{
         conn::{
             Initiator,
@@ -48,6 +52,12 @@ use crate::{
             Connection,
             Input,
             StreamEnd, //
+        },
+        notes::{
+            self,
+            EndpointNote,
+            Noted,
+            Notes, //
         },
     },
     qp::{
@@ -99,6 +109,16 @@ pub(super) struct State {
     pub(super) addresses: Option<Addresses>,
     /// A refused connection's place among those that linger.
     pub(super) refused: Option<Quota>,
+    /// Notes that were taken and not acted upon yet; none unless the work does so.
+    left: Notes<EndpointNote>,
+}
+
+impl Noted for State {
+    type Note = EndpointNote;
+
+    fn left(&mut self) -> &mut Notes<EndpointNote> {
+        &mut self.left
+    }
 }
 
 impl State {
@@ -113,6 +133,7 @@ impl State {
             qp: None,
             addresses: None,
             refused: None,
+            left: Notes::NONE,
         }
     }
 
@@ -133,26 +154,6 @@ impl State {
     }
 }
 
-/// Notes for the work, left in any context.
-#[derive(Default)]
-struct Notes {
-    abort: bool,
-    shut: bool,
-    expired: bool,
-    first_segment: bool,
-    peer_closing: bool,
-    stream_end: Option<StreamEnd>,
-}
-
-impl Notes {
-    /// Takes all but that the timer ran out, which [`Endpoint::take_expired`] does.
-    fn take(&mut self) -> Self {
-        let notes = core::mem::take(self);
-        self.expired = notes.expired;
-        notes
-    }
-}
-
 /// One connection.
 #[pin_data]
 pub(crate) struct Endpoint {
@@ -163,8 +164,11 @@ pub(crate) struct Endpoint {
     pub(super) number: usize,
     #[pin]
     timer: Timer<Self>,
+    /// For the work.
+    notes: Noticeboard<EndpointNote>,
+    /// Of [`EndpointNote::StreamEnded`].
     #[pin]
-    notes: SpinLockIrq<Notes>,
+    stream_end: Slot<StreamEnd>,
     /// Whose work acts in the place of the endpoint's, until there is a Request.
     #[pin]
     deputy: SpinLockIrq<Option<Deputy>>,
@@ -209,7 +213,8 @@ impl Endpoint {
                 cm,
                 number,
                 timer <- Timer::new(),
-                notes <- new_spinlock_irq!(Notes::default(), "rsiw::cm::Endpoint::notes"),
+                notes: Noticeboard::new(),
+                stream_end <- Slot::new(),
                 deputy <- new_spinlock_irq!(None, "rsiw::cm::Endpoint::deputy"),
                 state <- new_mutex!(State::new(), "rsiw::cm::Endpoint::state"),
                 work <- new_work!("rsiw::cm::Endpoint::work"),
@@ -257,42 +262,39 @@ impl Endpoint {
         self.queue();
     }
 
-    fn note(self: &Arc<Self>, note: impl FnOnce(&mut Notes)) {
-        note(&mut self.notes.lock());
+    /// Leaves a note for the work. Any context.
+    fn note(self: &Arc<Self>, note: EndpointNote) {
+        self.notes.leave(note);
         Self::kick(self.clone());
     }
 
     /// Ends the connection whatever its state: the device or the listener goes away.
     pub(super) fn shut(self: &Arc<Self>) {
-        self.note(|notes| notes.shut = true);
+        self.note(EndpointNote::Shut);
     }
 
-    /// Sets the timer. Under the mutex.
-    pub(super) fn arm(self: &Arc<Self>, ms: u32) {
-        self.disarm();
+    /// Sets the timer.
+    pub(super) fn arm(self: &Arc<Self>, st: &mut State, ms: u32) {
+        self.disarm(st);
         Timer::start(self, ms);
     }
 
-    /// Stops the timer. Under the mutex.
-    pub(super) fn disarm(self: &Arc<Self>) {
+    /// Stops the timer, which has not run out then.
+    pub(super) fn disarm(self: &Arc<Self>, st: &mut State) {
         Timer::stop(self);
-        self.notes.lock().expired = false;
+        self.notes.take(EndpointNote::Expired);
+        st.left.remove(EndpointNote::Expired);
     }
 
     /// Whether the connection is to end before it begins.
     pub(super) fn is_given_up(&self) -> bool {
-        let notes = self.notes.lock();
-        notes.shut || notes.abort
+        let notes = self.notes.peek();
+        notes.contains(EndpointNote::Shut) || notes.contains(EndpointNote::Abort)
     }
 
     /// Whether the timer has run out since it was set.
     pub(super) fn has_expired(&self) -> bool {
-        self.notes.lock().expired
-    }
-
-    /// Whether it has, which is then forgotten.
-    fn take_expired(&self) -> bool {
-        core::mem::take(&mut self.notes.lock().expired)
+        self.notes.peek().contains(EndpointNote::Expired)
     }
 
     /// Feeds the connection with the notes and with what is found at the socket.
@@ -300,29 +302,36 @@ impl Endpoint {
         if st.connection.is_new() {
             return;
         }
-        let notes = self.notes.lock().take();
-        if notes.first_segment {
-            self.tell(st, Input::FirstSegment);
-        }
-        if notes.peer_closing {
-            self.tell(st, Input::PeerClosing);
-        }
-        match notes.stream_end {
-            // What ends the connection need not end what follows.
-            Some(end) if st.connection.is_running() => self.tell(st, Input::StreamEnded(end)),
-            _ if notes.shut => self.tell(st, Input::Shut),
-            _ if notes.abort => self.tell(st, Input::Abort),
-            _ => {}
-        }
-        // A timer that was stopped or set anew meanwhile has not run out.
-        if self.take_expired() {
-            let is_ending = st.is_ending();
-            self.tell(st, Input::Expired { is_ending });
-        }
+        let taken = self.notes.take_all();
+        notes::act(st, taken, |st, note| self.act_upon(st, note));
         if let Some(code) = st.unsent.take() {
             self.tell(st, Input::Failed(code));
         }
         self.look(st);
+    }
+
+    /// Feeds the connection with a note.
+    fn act_upon(self: &Arc<Self>, st: &mut State, note: EndpointNote) {
+        match note {
+            EndpointNote::FirstSegment => self.tell(st, Input::FirstSegment),
+            EndpointNote::PeerClosing => self.tell(st, Input::PeerClosing),
+            EndpointNote::StreamEnded => {
+                let end = self.stream_end.take();
+                if let Some(end) = end.filter(|_| st.connection.is_running()) {
+                    st.left.forget_ends();
+                    self.tell(st, Input::StreamEnded(end));
+                }
+            }
+            EndpointNote::Shut => {
+                st.left.forget_ends();
+                self.tell(st, Input::Shut);
+            }
+            EndpointNote::Abort => self.tell(st, Input::Abort),
+            EndpointNote::Expired => {
+                let is_ending = st.is_ending();
+                self.tell(st, Input::Expired { is_ending });
+            }
+        }
     }
 
     /// Looks for what the connection waits for.
@@ -417,7 +426,7 @@ impl Endpoint {
         if !st.connection.is_closed() {
             return false;
         }
-        self.disarm();
+        self.disarm(&mut st);
         let callbacks = st.callbacks.take();
         let sock = st.sock.take();
         let qp = st.qp.take();
@@ -468,26 +477,26 @@ impl Expires for Endpoint {
     }
 
     fn expired(this: Arc<Self>) {
-        this.notes.lock().expired = true;
-        Self::kick(this);
+        this.note(EndpointNote::Expired);
     }
 }
 
 impl Manager for Endpoint {
     fn abort(self: Arc<Self>) {
-        self.note(|notes| notes.abort = true);
+        self.note(EndpointNote::Abort);
     }
 
     fn first_segment(self: Arc<Self>) {
-        self.note(|notes| notes.first_segment = true);
+        self.note(EndpointNote::FirstSegment);
     }
 
     fn peer_closing(self: Arc<Self>) {
-        self.note(|notes| notes.peer_closing = true);
+        self.note(EndpointNote::PeerClosing);
     }
 
     fn stream_ended(self: Arc<Self>, end: StreamEnd) {
-        self.note(|notes| notes.stream_end = Some(end));
+        self.stream_end.put_first(end);
+        self.note(EndpointNote::StreamEnded);
     }
 }
 

@@ -122,8 +122,8 @@ impl Endpoint {
             self.log(log);
         }
         match outputs.timer {
-            Some(Timer::Arm(ms)) => self.arm(ms),
-            Some(Timer::Disarm) => self.disarm(),
+            Some(Timer::Arm(ms)) => self.arm(st, ms),
+            Some(Timer::Disarm) => self.disarm(st),
             None => {}
         }
         match outputs.callbacks {

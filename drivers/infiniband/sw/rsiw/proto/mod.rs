@@ -18,6 +18,7 @@ pub(crate) mod fin;
 pub(crate) mod frame;
 pub(crate) mod link;
 pub(crate) mod negotiate;
+pub(crate) mod notes;
 pub(crate) mod order;
 pub(crate) mod reads;
 pub(crate) mod receiver;

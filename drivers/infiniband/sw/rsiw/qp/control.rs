@@ -37,6 +37,11 @@ use crate::{
     proto::{
         conn::Params,
         failure::Failure,
+        notes::{
+            Noted,
+            Notes,
+            QpNote, //
+        },
         reads::{
             Irq,
             IrqEntry,
@@ -98,6 +103,16 @@ pub(super) struct Inner {
     pub(super) ord: u16,
     pub(super) ird: u16,
     pub(super) doorbells: Doorbells,
+    /// Notes that were taken and not acted upon yet; none unless the work item does so.
+    pub(super) left: Notes<QpNote>,
+}
+
+impl Noted for Inner {
+    type Note = QpNote;
+
+    fn left(&mut self) -> &mut Notes<QpNote> {
+        &mut self.left
+    }
 }
 
 impl Inner {
@@ -112,6 +127,7 @@ impl Inner {
             ord: MAX_READS,
             ird: MAX_READS,
             doorbells: Doorbells::default(),
+            left: Notes::NONE,
         }
     }
 
@@ -159,7 +175,7 @@ impl Qp {
             core::mem::replace(&mut sq.orq, Orq::new(orq))
         };
         self.heard.store(0, Release);
-        self.forget_pending();
+        self.forget_notes();
         // The connection manager sets no rights on the connecting side before there is a
         // connection. What the peer may do is up to the regions then.
         let _ = self
@@ -178,7 +194,7 @@ impl Qp {
         self.state.store(state);
         drop(inner);
         drop((idle_irq, old_orq));
-        self.look_at_socket();
+        self.note(QpNote::Socket);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use super::{
         SqRing, //
     },
     table::QpTable,
-    Pending, Qp,
+    Qp,
 };
 use crate::{
     abi::{
@@ -56,6 +56,10 @@ use crate::{
         MAX_WR, //
     },
     mr::window::Binder,
+    notes::{
+        Noticeboard,
+        Slot, //
+    },
     pd::Pd,
     proto::reads::Irq,
     queue::rq::{
@@ -66,7 +70,9 @@ use crate::{
     srq::Srq,
 };
 use kernel::{
-    new_mutex, new_spinlock_irq, new_work,
+    new_mutex,
+    new_spinlock_irq,
+    new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -74,7 +80,7 @@ use kernel::{
             AtomicFlag,
             Relaxed, //
         },
-        Arc, //
+        Arc,
     },
 };
 
@@ -270,7 +276,6 @@ impl Qp {
                 state: Published::new(),
                 heard: Atomic::new(0),
                 answered: AtomicFlag::new(false),
-                failed: AtomicFlag::new(false),
                 destroyed: AtomicFlag::new(false),
                 sq_entry,
                 rq_entry,
@@ -283,7 +288,9 @@ impl Qp {
                 sq <- new_spinlock_irq!(sends, "rsiw::Qp::sq"),
                 irq <- new_spinlock_irq!(Irq::new(KVec::new()), "rsiw::Qp::irq"),
                 rq <- new_spinlock_irq!(rq, "rsiw::Qp::rq"),
-                pending <- new_spinlock_irq!(Pending::default(), "rsiw::Qp::pending"),
+                notes: Noticeboard::new(),
+                failure <- Slot::new(),
+                remote_end <- Slot::new(),
                 manager <- new_spinlock_irq!(None, "rsiw::Qp::manager"),
                 work <- new_work!("rsiw::Qp::work"),
                 posts <- new_work!("rsiw::Qp::posts"),

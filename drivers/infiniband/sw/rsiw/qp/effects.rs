@@ -23,6 +23,7 @@ use crate::{
     proto::{
         connection::StreamEnd,
         failure::Failure,
+        notes::QpNote,
         order::Status,
         receiver::Recv,
         request::OperationType,
@@ -170,11 +171,13 @@ impl Qp {
         }
         if effects.start_timer {
             self.start_timer(CLOSE_TIMEOUT_MS);
+            inner.left.remove(QpNote::Timeout);
         }
         let mut recv = None;
         if effects.close {
             if let Some(conn) = inner.conn.take() {
                 self.cancel_timer();
+                inner.left.remove(QpNote::Timeout);
                 recv = self.release(conn);
             }
         } else if effects.flush_rq {

@@ -22,6 +22,7 @@ use crate::{
         },
     },
     proto::{
+        notes::QpNote,
         schedule::{
             self,
             Actor,
@@ -78,9 +79,15 @@ impl Qp {
         self.queue(self.who(reason));
     }
 
+    /// Leaves a note for the work item. What goes with it is in its slot already. Any context.
+    pub(super) fn note(self: &Arc<Self>, note: QpNote) {
+        self.notes.leave(note);
+        self.schedule(Reason::Note);
+    }
+
     /// Lets the work item act upon a failure, if one was noted. Any context.
     pub(super) fn schedule_if_failed(self: &Arc<Self>) {
-        if self.failed.load(Relaxed) {
+        if self.notes.peek().contains(QpNote::Failure) {
             self.schedule(Reason::Note);
         }
     }

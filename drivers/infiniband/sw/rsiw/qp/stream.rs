@@ -30,6 +30,7 @@ use crate::{
         budget::Budget,
         conn::Params,
         failure::Failure,
+        notes::QpNote,
         receiver::Recv,
         schedule::Reason, //
     },
@@ -210,7 +211,7 @@ impl Expires for Stream {
     }
 
     fn expired(this: Arc<Self>) {
-        this.qp.look_at_socket();
+        this.qp.note(QpNote::Socket);
     }
 }
 
@@ -219,7 +220,7 @@ impl StreamHandler for Stream {
         let left = this.receive(sk, Budget::SOFTIRQ);
         this.qp.answered.store(true, Relaxed);
         if left.more && !left.starved || sk.peer_fin() {
-            this.qp.look_at_socket();
+            this.qp.note(QpNote::Socket);
         }
     }
 
@@ -230,7 +231,7 @@ impl StreamHandler for Stream {
     fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent) {
         match event {
             StreamEvent::Connected => {}
-            StreamEvent::PeerFin | StreamEvent::Closed => this.qp.look_at_socket(),
+            StreamEvent::PeerFin | StreamEvent::Closed => this.qp.note(QpNote::Socket),
         }
     }
 }

@@ -14,7 +14,6 @@ use super::{
         Seen,
         Stream, //
     },
-    Pending,
     Qp,
     RemoteEnd, //
 };
@@ -32,7 +31,10 @@ use crate::{
             Failure,
             Fault, //
         },
-        schedule::Reason,
+        notes::{
+            self,
+            QpNote, //
+        },
         state::{
             remote_class,
             Async,
@@ -44,10 +46,7 @@ use crate::{
 use kernel::{
     impl_has_work,
     prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+    sync::Arc,
     workqueue::WorkItem, //
 };
 
@@ -89,52 +88,45 @@ impl Expires for Qp {
     }
 
     fn expired(this: Arc<Self>) {
-        this.pending.lock().timeout = true;
-        this.schedule(Reason::Note);
+        this.note(QpNote::Timeout);
     }
 }
 
 impl Qp {
-    /// Lets the work item look at the socket.
-    pub(super) fn look_at_socket(self: &Arc<Self>) {
-        self.pending.lock().rx = true;
-        self.schedule(Reason::Note);
-    }
-
-    /// The stream must end. The first cause counts.
+    /// The stream must end. The first cause counts. Any context.
     pub(super) fn fail(self: &Arc<Self>, failure: Failure) {
-        self.note_failure(failure);
-        self.schedule(Reason::Note);
+        self.failure.put_first(failure);
+        self.note(QpNote::Failure);
     }
 
-    /// As [`Qp::fail`] for callers that let the work item run themselves.
+    /// As [`Qp::fail`] for callers that call [`Qp::schedule_if_failed`] afterwards, or are the work
+    /// item.
     pub(super) fn note_failure(&self, failure: Failure) {
-        self.pending.lock().failure.get_or_insert(failure);
-        self.failed.store(true, Relaxed);
+        self.failure.put_first(failure);
+        self.notes.leave(QpNote::Failure);
     }
 
-    /// The peer ended the stream.
+    /// The peer ended the stream. Softirq.
     pub(super) fn terminate_received(self: &Arc<Self>, end: RemoteEnd) {
-        self.pending.lock().terminate.get_or_insert(end);
-        self.schedule(Reason::Note);
+        self.remote_end.put_first(end);
+        self.note(QpNote::Terminate);
     }
 
-    /// The peer sent data although this side is closing.
+    /// The peer sent data although this side is closing. Softirq.
     pub(super) fn data_in_closing(self: &Arc<Self>) {
-        self.pending.lock().data_in_closing = true;
-        self.schedule(Reason::Note);
+        self.note(QpNote::DataInClosing);
     }
 
     /// Forgets what was noted about an earlier connection, of which nothing more comes. Under `inner`.
-    pub(super) fn forget_pending(&self) {
-        *self.pending.lock() = Pending::default();
-        self.failed.store(false, Relaxed);
+    pub(super) fn forget_notes(&self) {
+        self.notes.take_all();
+        self.failure.take();
+        self.remote_end.take();
     }
 
     /// The peer is out of reach for good. Any context.
     pub(crate) fn lost(self: &Arc<Self>) {
-        self.pending.lock().lost = true;
-        self.schedule(Reason::Note);
+        self.note(QpNote::Lost);
     }
 
     /// Lets [`Event::Timeout`] happen in `ms` milliseconds and not before, or a FIN that waits go out
@@ -147,7 +139,7 @@ impl Qp {
     /// Stops the timer. The timer takes no lock that is held across this.
     pub(super) fn cancel_timer(self: &Arc<Self>) {
         Timer::stop(self);
-        self.pending.lock().timeout = false;
+        self.notes.take(QpNote::Timeout);
     }
 
     fn act(self: &Arc<Self>) {
@@ -157,19 +149,24 @@ impl Qp {
         // The QP may have another connection by now: what is noted is of that one, what was seen may
         // be of the one before.
         let seen = looked.and_then(|(stream, seen)| inner.is_on(&stream).then_some(seen));
-        self.failed.store(false, Relaxed);
-        let pending = core::mem::take(&mut *self.pending.lock());
+        // Whoever has left a new note about the socket has queued this work again.
+        let mut taken = self.notes.take_all_but(QpNote::Socket);
+        if seen.is_some() {
+            taken.insert(QpNote::Socket);
+        }
         self.complete_due();
-        self.handle(&mut inner, &pending, seen.as_ref(), &mut after);
+        notes::act(&mut *inner, taken, |inner, note| {
+            self.act_upon(inner, note, seen.as_ref(), &mut after);
+        });
         self.send_posts(&mut inner, &mut after);
         drop(inner);
         after.run(self);
-        if pending.failure.is_some() {
+        if taken.contains(QpNote::Failure) {
             self.send_cq.report();
             self.recv_cq.report();
         }
-        if pending.rx || seen.is_some_and(|seen| seen.more) {
-            self.look_at_socket();
+        if seen.is_some_and(|seen| seen.more) {
+            self.note(QpNote::Socket);
         }
     }
 
@@ -181,8 +178,11 @@ impl Qp {
 
     /// Takes in what waits in the socket, if there is any sign of something. Returns which connection
     /// that was, too.
+    ///
+    /// What the receiver notes meanwhile is there when the other notes are taken, and comes before
+    /// what is seen here: a Terminate before the FIN behind it.
     fn look(self: &Arc<Self>) -> Option<(Arc<Stream>, Seen)> {
-        if !core::mem::take(&mut self.pending.lock().rx) {
+        if !self.notes.take(QpNote::Socket) {
             return None;
         }
         let (sock, stream) = {
@@ -194,66 +194,72 @@ impl Qp {
         Some((stream, seen))
     }
 
-    /// Feeds what happened to the state machine, in the order in which it happened.
-    fn handle(
+    /// Feeds what happened to the state machine; `seen` is what [`QpNote::Socket`] is about.
+    fn act_upon(
         self: &Arc<Self>,
         inner: &mut Inner,
-        pending: &Pending,
+        note: QpNote,
         seen: Option<&Seen>,
         after: &mut After,
     ) {
-        if let Some(failure) = pending.failure {
-            self.local_error(inner, failure, after);
-        }
-        let conn = inner.conn.as_mut();
-        let is_timeout =
-            pending.timeout && !conn.is_some_and(|c| c.tx.fin.waits_no_more(self, &c.sock));
-        if is_timeout && inner.state == State::Draining {
-            let (dev, num) = (self.dev.handle(), self.num());
-            pr_ratelimited!("{dev}: QP {num}: disconnects with requests not done in time\n");
-        }
-        // Without a connection the requests are flushed, or nobody's any more.
-        let connected = inner.conn.is_some();
-        let mut feed = |event| {
-            let idle = self.is_idle(inner);
-            let event = match event {
-                Event::PeerFin { idle: whole } => Event::PeerFin {
-                    idle: whole && idle,
-                },
-                event => event,
-            };
-            // What does not fit the state any more does not matter any more.
-            let _ = self.apply(inner, event, None, after);
-        };
-        if let Some(end) = pending.terminate {
-            self.log_terminate(end.code);
-            let told = connected && self.fail_refused(&end);
-            feed(Event::TerminateReceived {
-                event: (!told).then_some(remote_class(end.code)),
-            });
-        }
-        if pending.data_in_closing {
-            feed(Event::DataInClosing);
-        }
-        if let Some(seen) = seen {
-            if seen.fin {
-                feed(Event::PeerFin { idle: !seen.cut });
-            }
-            match seen.closed {
-                None => {}
-                Some(None) => feed(Event::Closed),
-                Some(Some(e)) if e == ETIMEDOUT || e == EHOSTUNREACH || e == ENETUNREACH => {
-                    feed(Event::Lost);
+        match note {
+            QpNote::Failure => {
+                if let Some(failure) = self.failure.take() {
+                    self.local_error(inner, failure, after);
                 }
-                Some(Some(_)) => feed(Event::PeerReset),
             }
+            QpNote::Terminate => {
+                if let Some(end) = self.remote_end.take() {
+                    self.log_terminate(end.code);
+                    // Without a connection the requests are flushed, or nobody's any more.
+                    let told = inner.conn.is_some() && self.fail_refused(&end);
+                    let event = (!told).then_some(remote_class(end.code));
+                    self.feed(inner, Event::TerminateReceived { event }, after);
+                }
+            }
+            QpNote::DataInClosing => self.feed(inner, Event::DataInClosing, after),
+            QpNote::Socket => {
+                if let Some(seen) = seen {
+                    self.act_upon_socket(inner, seen, after);
+                }
+            }
+            QpNote::Timeout => {
+                let conn = inner.conn.as_mut();
+                if conn.is_some_and(|conn| conn.tx.fin.waits_no_more(self, &conn.sock)) {
+                    return;
+                }
+                if inner.state == State::Draining {
+                    let (dev, num) = (self.dev.handle(), self.num());
+                    pr_ratelimited!(
+                        "{dev}: QP {num}: disconnects with requests not done in time\n"
+                    );
+                }
+                self.feed(inner, Event::Timeout, after);
+            }
+            QpNote::Lost => self.feed(inner, Event::Lost, after),
         }
-        if is_timeout {
-            feed(Event::Timeout);
+    }
+
+    /// Feeds what was seen at the socket to the state machine.
+    fn act_upon_socket(self: &Arc<Self>, inner: &mut Inner, seen: &Seen, after: &mut After) {
+        if seen.fin {
+            let idle = !seen.cut && self.is_idle(inner);
+            self.feed(inner, Event::PeerFin { idle }, after);
         }
-        if pending.lost {
-            feed(Event::Lost);
+        match seen.closed {
+            None => {}
+            Some(None) => self.feed(inner, Event::Closed, after),
+            Some(Some(e)) if e == ETIMEDOUT || e == EHOSTUNREACH || e == ENETUNREACH => {
+                self.feed(inner, Event::Lost, after);
+            }
+            Some(Some(_)) => self.feed(inner, Event::PeerReset, after),
         }
+    }
+
+    /// Feeds an event to the state machine. What does not fit the state any more does not matter any
+    /// more.
+    fn feed(self: &Arc<Self>, inner: &mut Inner, event: Event, after: &mut After) {
+        let _ = self.apply(inner, event, None, after);
     }
 
     /// Completes the Read that the peer refuses in error (V-WC-5). Returns whether it tells of that.

@@ -9,6 +9,7 @@ mod fin;
 mod fuzz;
 mod golden;
 mod marker;
+mod notes;
 mod queues;
 mod rx;
 mod rx_front;

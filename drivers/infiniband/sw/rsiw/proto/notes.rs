@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What softirq and timers find out, as sets of notes that a work item acts upon.
+//!
+//! Whoever notes something queues the work item afterwards. That takes all notes at once, under the
+//! mutex of its object, and acts upon them one by one, in the order of the kind and not of their
+//! arrival ([`act`]). What acting upon one of them settles is removed from those still to come: a timer
+//! that is stopped, or set anew, has not run out.
+//!
+//! Values that go with a note are kept elsewhere, and are there before the note is.
+//!
+//! Pure: whoever owns a set serialises its use.
+#![forbid(unsafe_code)]
+
+use core::marker::PhantomData;
+
+/// A kind of notes.
+pub(crate) trait Note: Copy + Eq + 'static {
+    /// All there are, in the order in which they are acted upon.
+    const ALL: &'static [Self];
+
+    /// A bit of its own.
+    fn bit(self) -> u32;
+}
+
+/// A set of notes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Notes<N> {
+    bits: u32,
+    _kind: PhantomData<fn() -> N>,
+}
+
+impl<N> Clone for Notes<N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<N> Copy for Notes<N> {}
+
+impl<N> Notes<N> {
+    /// None.
+    pub(crate) const NONE: Self = Self::from_bits(0);
+
+    /// Those whose bits are set.
+    pub(crate) const fn from_bits(bits: u32) -> Self {
+        Self {
+            bits,
+            _kind: PhantomData,
+        }
+    }
+
+    /// The bits of its notes.
+    pub(crate) const fn bits(self) -> u32 {
+        self.bits
+    }
+}
+
+impl<N: Note> Notes<N> {
+    /// Whether `note` is one of them.
+    pub(crate) fn contains(self, note: N) -> bool {
+        self.bits & note.bit() != 0
+    }
+
+    /// These, and `note`.
+    #[must_use]
+    pub(crate) fn with(self, note: N) -> Self {
+        Self::from_bits(self.bits | note.bit())
+    }
+
+    /// These, but not `note`.
+    #[must_use]
+    pub(crate) fn without(self, note: N) -> Self {
+        Self::from_bits(self.bits & !note.bit())
+    }
+
+    /// `note`, if it is one of them, and no other.
+    #[must_use]
+    pub(crate) fn only(self, note: N) -> Self {
+        Self::from_bits(self.bits & note.bit())
+    }
+
+    /// Adds `note`.
+    pub(crate) fn insert(&mut self, note: N) {
+        *self = self.with(note);
+    }
+
+    /// Removes `note`. Returns whether it was one of them.
+    pub(crate) fn remove(&mut self, note: N) -> bool {
+        let had = self.contains(note);
+        *self = self.without(note);
+        had
+    }
+
+    /// Takes the one that is next.
+    fn pop(&mut self) -> Option<N> {
+        let next = N::ALL.iter().copied().find(|note| self.contains(*note))?;
+        self.remove(next);
+        Some(next)
+    }
+}
+
+/// What a mutex guards, with the notes that were taken and not acted upon yet.
+pub(crate) trait Noted {
+    /// Their kind.
+    type Note: Note;
+
+    /// Those that are left. None unless [`act`] runs.
+    fn left(&mut self) -> &mut Notes<Self::Note>;
+}
+
+/// Calls `act` for each of the notes that were taken, in their order. It may remove those that are
+/// left, by [`Noted::left`].
+pub(crate) fn act<G: Noted>(
+    guarded: &mut G,
+    taken: Notes<G::Note>,
+    mut act: impl FnMut(&mut G, G::Note),
+) {
+    *guarded.left() = taken;
+    while let Some(note) = guarded.left().pop() {
+        act(guarded, note);
+    }
+}
+
+/// What a queue pair's work item acts upon, in the order in which one may follow from the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum QpNote {
+    /// The stream must end: an error of this side, the first of them.
+    Failure = 1 << 0,
+    /// The peer's Terminate.
+    Terminate = 1 << 1,
+    /// Data came in although this side is closing.
+    DataInClosing = 1 << 2,
+    /// Data may be waiting in the socket, or the state of TCP changed.
+    Socket = 1 << 3,
+    /// The timer of Draining, Closing, Terminate or the FIN ran out.
+    Timeout = 1 << 4,
+    /// The interface is gone.
+    Lost = 1 << 5,
+}
+
+impl Note for QpNote {
+    const ALL: &'static [Self] = &[
+        Self::Failure,
+        Self::Terminate,
+        Self::DataInClosing,
+        Self::Socket,
+        Self::Timeout,
+        Self::Lost,
+    ];
+
+    fn bit(self) -> u32 {
+        // CAST: the enumeration's representation.
+        self as u32
+    }
+}
+
+/// What an endpoint's work item acts upon, in this order. Each of [`EndpointNote::StreamEnded`],
+/// [`EndpointNote::Shut`] and [`EndpointNote::Abort`] ends the connection; the first one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum EndpointNote {
+    /// Responder: the first segment was received.
+    FirstSegment = 1 << 0,
+    /// The peer has begun to close.
+    PeerClosing = 1 << 1,
+    /// The queue pair has left the stream.
+    StreamEnded = 1 << 2,
+    /// The device or the listener goes away.
+    Shut = 1 << 3,
+    /// The queue pair that is set aside goes away or into error.
+    Abort = 1 << 4,
+    /// The timer ran out.
+    Expired = 1 << 5,
+}
+
+impl Note for EndpointNote {
+    const ALL: &'static [Self] = &[
+        Self::FirstSegment,
+        Self::PeerClosing,
+        Self::StreamEnded,
+        Self::Shut,
+        Self::Abort,
+        Self::Expired,
+    ];
+
+    fn bit(self) -> u32 {
+        // CAST: the enumeration's representation.
+        self as u32
+    }
+}
+
+impl Notes<EndpointNote> {
+    /// One that ends the connection was acted upon: what else would end it must not end what follows.
+    pub(crate) fn forget_ends(&mut self) {
+        for end in [
+            EndpointNote::StreamEnded,
+            EndpointNote::Shut,
+            EndpointNote::Abort,
+        ] {
+            self.remove(end);
+        }
+    }
+}
