@@ -24,7 +24,7 @@ LAYERS = (
     ("device",),
     ("cq", "mr"),
     ("queue",),
-    ("abi", "limits", "params"),
+    ("abi", "limits", "notes", "params"),
     ("ffi",),
     ("proto",),
     ("wire",),

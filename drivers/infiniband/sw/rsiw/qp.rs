@@ -76,9 +76,7 @@ use crate::{
             Binder,
             Party, //
         },
-        By,
-        Mr,
-        PdId,
+        By, Mr, PdId,
     },
     notes::{
         Noticeboard,
@@ -118,9 +116,7 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        Arc,
-        Mutex,
-        SpinLockIrq,
+        Arc, Mutex, SpinLockIrq,
     },
     task::Pid,
     workqueue::Work,

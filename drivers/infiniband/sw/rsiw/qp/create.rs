@@ -70,9 +70,7 @@ use crate::{
     srq::Srq,
 };
 use kernel::{
-    new_mutex,
-    new_spinlock_irq,
-    new_work,
+    new_mutex, new_spinlock_irq, new_work,
     prelude::*,
     sync::{
         atomic::{
