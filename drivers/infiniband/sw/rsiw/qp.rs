@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod complete;
+mod consumer;
 mod control;
 pub(crate) mod create;
 mod effects;
@@ -34,23 +35,18 @@ mod tx;
 mod work;
 
 use self::{
+    consumer::Consumer,
     control::Inner,
     manager::{
         is_same,
         Manager, //
     },
     published::Published,
-    sq::{
-        kernel::KernelSq,
-        Sq, //
-    },
+    sq::Sq,
     table::QpTable,
 };
 use crate::{
-    cq::{
-        Cq,
-        Spare, //
-    },
+    cq::Cq,
     device::Device,
     ffi::{
         iwcm::CallId,
@@ -61,7 +57,6 @@ use crate::{
                 Qpn, //
             },
             handle::QpHandle,
-            mmap::MmapEntry,
         },
         timer::Timer,
     },
@@ -93,10 +88,7 @@ use crate::{
         schedule::Reason,
         state::State,
     },
-    queue::{
-        rq::Rq,
-        slots::Slots, //
-    },
+    queue::rq::Rq,
     srq::Srq,
     wire::{
         ddp::{
@@ -118,7 +110,6 @@ use kernel::{
         },
         Arc, Mutex, SpinLockIrq,
     },
-    task::Pid,
     workqueue::Work,
 };
 
@@ -146,8 +137,7 @@ pub(crate) struct Qp {
     recv_cq: Arc<Cq>,
     cap: QpCap,
     sig_all: bool,
-    /// The process that made it; none for kernel consumers.
-    owner: Option<Pid>,
+    consumer: Consumer,
     /// By which windows know the QP.
     binder: Arc<Binder>,
     /// Rights of the peer.
@@ -160,17 +150,6 @@ pub(crate) struct Qp {
     answered: AtomicFlag,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     destroyed: AtomicFlag,
-    /// Offers to map the rings; none for kernel consumers.
-    sq_entry: Option<MmapEntry>,
-    /// None with a shared receive queue either.
-    rq_entry: Option<MmapEntry>,
-    /// Where a kernel consumer posts.
-    posted: Option<Arc<KernelSq>>,
-    /// Slots of the queues of a kernel consumer.
-    send_slots: Option<Arc<Slots>>,
-    recv_slots: Option<Arc<Slots>>,
-    /// Room for completions of requests that a kernel consumer did not count.
-    spare: Spare,
     /// The shared receive queue, if receives come from one.
     srq: Option<Arc<Srq>>,
     #[pin]
@@ -279,9 +258,11 @@ impl Qp {
         self.heard.load(Acquire) != 0
     }
 
-    /// Notes the first FPDU of the connection whose CRC is right. Softirq.
-    fn first_fpdu(&self) {
-        self.heard.store(1, Release);
+    /// Notes that an FPDU came in whose CRC is right. Softirq.
+    fn fpdu_received(&self) {
+        if self.heard.load(Relaxed) == 0 {
+            self.heard.store(1, Release);
+        }
     }
 
     /// Notes the first segment of the connection, which has passed the protocol's checks. Softirq.
@@ -326,7 +307,7 @@ impl Qp {
 
     /// Whether a consumer in the kernel made it.
     pub(crate) fn is_of_kernel(&self) -> bool {
-        self.owner.is_none()
+        matches!(self.consumer, Consumer::Kernel(_))
     }
 
     /// Whether a consumer in the kernel made it, and has no connection with it.
@@ -337,9 +318,9 @@ impl Qp {
     /// Whether the caller may connect the QP by `id`: others must not get hold of it by its number.
     /// A QP of the kernel has no owner to compare with, but an identifier that it was made for.
     pub(crate) fn is_callers(&self, id: CallId<'_>) -> bool {
-        match (self.owner, id.made(&self.handle)) {
-            (Some(owner), None) => owner == current!().tgid(),
-            (None, Some(made)) => made,
+        match (&self.consumer, id.made(&self.handle)) {
+            (Consumer::Process(process), None) => process.owner == current!().tgid(),
+            (Consumer::Kernel(_), Some(made)) => made,
             _ => false,
         }
     }

@@ -97,8 +97,8 @@ pub(crate) trait Env<C>: Limits {
     /// The state of the connection, which may be another by now.
     fn state(&self) -> State;
 
-    /// The first FPDU has come in: this side may send.
-    fn first_fpdu(&mut self);
+    /// An FPDU has come in, whose CRC is right: this side may send.
+    fn fpdu_received(&mut self);
 
     /// The first segment has passed the protocol's checks.
     fn first_segment(&mut self);
@@ -227,8 +227,6 @@ pub(crate) struct Receiver<B> {
     deframer: Deframer,
     rx: Rx,
     crc: bool,
-    /// An FPDU has come in whole.
-    heard: bool,
     /// What may still be done this time.
     budget: Budget,
     /// Segments that come in pieces; made when the first one does.
@@ -248,7 +246,6 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             deframer: Deframer::new(),
             rx: Rx::new(params.expect_rtr),
             crc: params.crc,
-            heard: false,
             budget: Budget::NONE,
             staging: None,
             wants_staging: false,
@@ -398,10 +395,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             }
         }
         // Before it is looked into: what is wrong with it can be told (T-24).
-        if !self.heard {
-            self.heard = true;
-            env.first_fpdu();
-        }
+        env.fpdu_received();
         let ulpdu_len = usize::from(fpdu.ulpdu_len);
         let front = front.get(LEN_FIELD..).ok_or_else(short)?;
         let front = front.get(..FRONT_LEN.min(ulpdu_len)).ok_or_else(short)?;

@@ -24,7 +24,7 @@ pub(crate) struct Sends<S, O> {
     pub(crate) order: Order<S>,
     /// Our RDMA Reads.
     pub(crate) orq: Orq<O>,
-    /// Most Reads that may be outstanding.
+    /// ORD: most Reads that may be outstanding.
     pub(crate) ord: usize,
     /// Transmission waits for a Read to complete.
     pub(crate) stalled: bool,

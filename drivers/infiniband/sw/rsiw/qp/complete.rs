@@ -57,7 +57,7 @@ impl Qp {
     /// called. An overflow is noted for the work item.
     pub(super) fn complete_work(&self, work: &Work, status: Status<Fault>) -> bool {
         if status == Status::Success && !work.signalled {
-            if let Some(slots) = &self.send_slots {
+            if let Some(slots) = self.consumer.send_slots() {
                 slots.free();
             }
             return false;
@@ -71,7 +71,7 @@ impl Qp {
             qp: self.num(),
             solicited: false,
         };
-        let slots = self.send_slots.as_ref();
+        let slots = self.consumer.send_slots();
         match self.send_cq.add(&completion, &self.handle, slots) {
             Ok(notify) => notify,
             Err(Overflow) => {
@@ -194,7 +194,7 @@ impl Qp {
     ///
     /// The queue is full, which ends the stream (V-CQ-7).
     pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Failure> {
-        let slots = self.recv_slots.as_ref();
+        let slots = self.consumer.recv_slots();
         match self.recv_cq.add(completion, &self.handle, slots) {
             Ok(notify) => {
                 if notify {

@@ -99,8 +99,8 @@ pub(super) struct Inner {
     pub(super) was_closed: bool,
     /// `LAST_WQE_REACHED` was raised, since the QP was made or last connected.
     pub(super) last_wqe_told: bool,
-    /// ORD and IRD: those of the connection, or those that the consumer wants for the next.
-    pub(super) ord: u16,
+    /// IRD: that of the connection, or what the consumer wants for the next. ORD is with the requests
+    /// under way.
     pub(super) ird: u16,
     pub(super) doorbells: Doorbells,
     /// Notes that were taken and not acted upon yet; none unless the work item does so.
@@ -124,7 +124,6 @@ impl Inner {
             conn: None,
             was_closed: false,
             last_wqe_told: false,
-            ord: MAX_READS,
             ird: MAX_READS,
             doorbells: Doorbells::default(),
             left: Notes::NONE,
@@ -187,7 +186,6 @@ impl Qp {
             sock: sock.clone(),
             tx,
         });
-        inner.ord = params.ord;
         inner.ird = params.ird;
         inner.last_wqe_told = false;
         inner.state = state;
@@ -329,7 +327,6 @@ impl Qp {
             }
         }
         if let Some(ord) = ord {
-            inner.ord = ord;
             self.sq.lock().ord = ord.into();
         }
         if let Some(ird) = ird {
@@ -347,11 +344,12 @@ impl Qp {
     fn check_depths(&self, inner: &Inner, ord: Option<u16>, ird: Option<u16>) -> Result {
         let connected = inner.state != State::Idle && inner.state != State::Error;
         let (max_ord, max_ird) = if connected {
-            (inner.ord, inner.ird)
+            (self.sq.lock().ord, inner.ird)
         } else {
-            (MAX_READS, MAX_READS)
+            (MAX_READS.into(), MAX_READS)
         };
-        if ord.is_some_and(|ord| ord > max_ord) || ird.is_some_and(|ird| ird > max_ird) {
+        if ord.is_some_and(|ord| usize::from(ord) > max_ord) || ird.is_some_and(|ird| ird > max_ird)
+        {
             return Err(EINVAL);
         }
         // The peer was told how many it may have.
@@ -365,7 +363,7 @@ impl Qp {
     pub(crate) fn query(&self) -> QpQuery {
         let (state, ord, ird) = {
             let inner = self.inner.lock();
-            (inner.state, inner.ord, inner.ird)
+            (inner.state, self.sq.lock().ord, inner.ird)
         };
         QpQuery {
             state: verbs_state(state),
@@ -397,7 +395,7 @@ impl Qp {
         self.cancel_timer();
         self.send_cq.forget(&self.handle);
         self.recv_cq.forget(&self.handle);
-        self.forget_rings();
+        self.consumer.forget_rings();
         self.pd.leave();
         Ok(())
     }

@@ -6,6 +6,11 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    consumer::{
+        Consumer,
+        OfKernel,
+        OfProcess, //
+    },
     control::Inner,
     published::Published,
     sq::{
@@ -53,6 +58,7 @@ use crate::{
         Quota,
         KERNEL_MAX_INLINE,
         KERNEL_MAX_SGE,
+        MAX_READS,
         MAX_WR, //
     },
     mr::window::Binder,
@@ -107,14 +113,12 @@ pub(crate) struct Parts {
     pub(crate) srq: Option<Arc<Srq>>,
 }
 
-/// The queues of a new QP.
+/// The queues of a new QP, and who has them.
 struct Queues {
     ring: SqRing,
     /// None with a shared receive queue.
     rq: Option<Rq>,
-    sq_entry: Option<MmapEntry>,
-    rq_entry: Option<MmapEntry>,
-    posted: Option<Arc<KernelSq>>,
+    consumer: Consumer,
 }
 
 impl Queues {
@@ -128,8 +132,8 @@ impl Queues {
     ) -> Result<Self> {
         // CAST: 6 and 80.
         check(cap, has_srq, MAX_SGE as u32, MAX_INLINE as u32)?;
-        let (sq, sq_entry) = ring::<Sqe>(cap.max_send_wr, udata, loaded)?;
-        let (rq, rq_entry) = if has_srq {
+        let (sq, send_ring) = ring::<Sqe>(cap.max_send_wr, udata, loaded)?;
+        let (rq, recv_ring) = if has_srq {
             (None, None)
         } else {
             let (ring, entry) = ring::<Rqe>(cap.max_recv_wr, udata, loaded)?;
@@ -143,33 +147,47 @@ impl Queues {
         Ok(Self {
             ring: SqRing::User(UserSq::new(sq, sig_all, cap.max_send_sge)),
             rq,
-            sq_entry: Some(sq_entry),
-            rq_entry,
-            posted: None,
+            consumer: Consumer::Process(OfProcess {
+                owner: current!().tgid(),
+                send_ring,
+                recv_ring,
+            }),
         })
     }
 
-    /// Makes the queues of a kernel consumer.
-    fn of_kernel(cap: &mut QpCap, has_srq: bool, sig_all: bool) -> Result<Self> {
-        check(cap, has_srq, KERNEL_MAX_SGE, KERNEL_MAX_INLINE)?;
+    /// Makes the queues of a kernel consumer, whose sends complete in `send_cq`.
+    fn of_kernel(
+        cap: &mut QpCap,
+        srq: Option<&Arc<Srq>>,
+        sig_all: bool,
+        send_cq: &Arc<Cq>,
+    ) -> Result<Self> {
+        check(cap, srq.is_some(), KERNEL_MAX_SGE, KERNEL_MAX_INLINE)?;
         let posted = KernelSq::new(
             cap.max_send_wr,
             sig_all,
             cap.max_send_sge,
             cap.max_inline_data,
         )?;
-        let rq = if has_srq {
-            None
-        } else {
-            let rq = KernelRq::new(cap.max_recv_wr, cap.max_recv_sge)?;
-            Some(Rq::Kernel(rq))
+        let spare = Spare::new(send_cq.clone());
+        spare.extend(posted.asked_and_spare().1)?;
+        let (rq, recv_slots) = match srq {
+            Some(srq) => (None, srq.slots()),
+            None => {
+                let rq = Rq::Kernel(KernelRq::new(cap.max_recv_wr, cap.max_recv_sge)?);
+                let slots = rq.slots();
+                (Some(rq), slots)
+            }
         };
         Ok(Self {
             ring: SqRing::Kernel(posted.clone()),
             rq,
-            sq_entry: None,
-            rq_entry: None,
-            posted: Some(posted),
+            consumer: Consumer::Kernel(OfKernel {
+                send_slots: posted.slots(),
+                posted,
+                recv_slots,
+                spare,
+            }),
         })
     }
 }
@@ -223,40 +241,25 @@ impl Qp {
                 let loaded = dev.queues().loaded();
                 Queues::of_process(cap, srq.is_some(), sig_all, udata, loaded)?
             }
-            None => Queues::of_kernel(cap, srq.is_some(), sig_all)?,
+            None => Queues::of_kernel(cap, srq.as_ref(), sig_all, &send_cq)?,
         };
-        let owner = udata.as_ref().map(|_| current!().tgid());
-        let Queues {
-            ring,
-            rq,
-            sq_entry,
-            rq_entry,
-            posted,
-        } = queues;
+        let Queues { ring, rq, consumer } = queues;
         let cap = *cap;
-        let key = |entry: &Option<MmapEntry>| entry.as_ref().map_or(0, MmapEntry::key);
+        let (sq_key, rq_key) = consumer.keys();
         let mut resp = CreateQpResp {
             qp_id: 0,
             num_sqe: cap.max_send_wr,
             num_rqe: cap.max_recv_wr,
             pad: 0,
-            sq_key: key(&sq_entry),
-            rq_key: key(&rq_entry),
+            sq_key,
+            rq_key,
         };
 
-        let spare = Spare::new(send_cq.clone());
-        if let Some(posted) = &posted {
-            spare.extend(posted.asked_and_spare().1)?;
-        }
         let flags = memory_for(udata.is_some());
         let binder = Binder::new(flags)?;
-        let send_slots = posted.as_ref().map(|sq| sq.slots());
-        let recv_slots = match &srq {
-            Some(srq) => srq.slots(),
-            None => rq.as_ref().and_then(Rq::slots),
-        };
         // CAST: at most [`MAX_WR`].
-        let sends = under_way((ring.len() as u32).max(1), flags)?;
+        let mut sends = under_way((ring.len() as u32).max(1), flags)?;
+        sends.ord = MAX_READS.into();
         let qp = Arc::pin_init(
             pin_init!(Self {
                 num: Atomic::new(Qpn(0)),
@@ -268,20 +271,14 @@ impl Qp {
                 recv_cq,
                 cap,
                 sig_all,
-                owner,
+                consumer,
                 binder,
                 access: Atomic::new(AccessFlags::NONE),
                 state: Published::new(),
                 heard: Atomic::new(0),
                 answered: AtomicFlag::new(false),
                 destroyed: AtomicFlag::new(false),
-                sq_entry,
-                rq_entry,
                 srq,
-                posted,
-                send_slots,
-                recv_slots,
-                spare,
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 sq <- new_spinlock_irq!(sends, "rsiw::Qp::sq"),
                 irq <- new_spinlock_irq!(Irq::new(KVec::new()), "rsiw::Qp::irq"),
@@ -314,16 +311,9 @@ impl Qp {
         Ok((qp, num))
     }
 
-    /// Ends the offers to map the rings.
-    pub(super) fn forget_rings(&self) {
-        for entry in [&self.sq_entry, &self.rq_entry].into_iter().flatten() {
-            entry.remove();
-        }
-    }
-
     /// Undoes what creation did outside the object itself.
     fn discard(&self) {
-        self.forget_rings();
+        self.consumer.forget_rings();
         self.pd.leave();
     }
 }

@@ -225,7 +225,7 @@ impl Qp {
             return false;
         }
         let is_told = core::mem::replace(&mut inner.last_wqe_told, true);
-        !is_told || self.owner.is_none()
+        !is_told || self.is_of_kernel()
     }
 
     /// Gives TCP back to the connection manager, which releases it. Returns the receive of a message that did not
@@ -299,7 +299,7 @@ impl Qp {
 
     /// Completes a receive as flushed. Returns whether a handler is to be called.
     fn flush_recv(&self, id: u64) -> bool {
-        let slots = self.recv_slots.as_ref();
+        let slots = self.consumer.recv_slots();
         if self.destroyed.load(Relaxed) {
             // It may be a shared queue's, which lives on.
             if let Some(slots) = slots {

@@ -35,7 +35,8 @@ impl Qp {
     /// data than before, and for a receive queue where there is a shared one (V-QP-22). `ENOMEM`.
     /// `EOPNOTSUPP` for the QP of a process.
     pub(super) fn resize(&self, cap: &QpCap) -> Result {
-        let posted = self.posted.as_ref().ok_or(EOPNOTSUPP)?;
+        let kernel = self.consumer.kernel().ok_or(EOPNOTSUPP)?;
+        let posted = &kernel.posted;
         let more = cap.max_send_sge > self.cap.max_send_sge
             || cap.max_recv_sge > self.cap.max_recv_sge
             || cap.max_inline_data > self.cap.max_inline_data;
@@ -50,7 +51,7 @@ impl Qp {
         };
         // Room for as many requests under way, and completions, comes first, and is never taken back.
         let grown = self.make_room(new_sq.depth())?;
-        self.spare.extend(new_sq.spare())?;
+        kernel.spare.extend(new_sq.spare())?;
         let result = posted.replace(&mut new_sq, || match (&mut *self.rq.lock(), &mut new_rq) {
             (Some(rq), Some(new)) => rq.replace(new),
             _ => Ok(()),
@@ -71,8 +72,8 @@ impl Qp {
     /// The depths at this moment, for the rest see the QP's own [`QpCap`].
     pub(super) fn current_cap(&self) -> QpCap {
         let mut cap = self.cap;
-        if let Some(posted) = &self.posted {
-            cap.max_send_wr = posted.asked_and_spare().0;
+        if let Some(kernel) = self.consumer.kernel() {
+            cap.max_send_wr = kernel.posted.asked_and_spare().0;
             // CAST: at most [`MAX_WR`].
             cap.max_recv_wr = self.rq.lock().as_ref().map_or(0, Rq::len) as u32;
         }

@@ -213,8 +213,8 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         self.qp.state()
     }
 
-    fn first_fpdu(&mut self) {
-        self.qp.first_fpdu();
+    fn fpdu_received(&mut self) {
+        self.qp.fpdu_received();
     }
 
     fn first_segment(&mut self) {

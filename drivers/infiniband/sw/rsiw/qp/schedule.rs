@@ -103,7 +103,7 @@ impl Qp {
     ///
     /// `EINVAL` for the QP of a consumer in the kernel.
     pub(crate) fn doorbell(self: &Arc<Self>) -> Result {
-        if self.posted.is_some() {
+        if self.is_of_kernel() {
             return Err(EINVAL);
         }
         let mut inner = match self.inner.try_lock() {
@@ -147,11 +147,11 @@ impl Qp {
     ///
     /// See [`KernelSq::post`](super::sq::kernel::KernelSq::post).
     pub(crate) fn post_send(self: &Arc<Self>, chain: &mut SendChain<'_>) -> Result {
-        let Some(posted) = &self.posted else {
+        let Some(kernel) = self.consumer.kernel() else {
             let _ = chain.next();
             return Err(EINVAL);
         };
-        let result = posted.post(chain);
+        let result = kernel.posted.post(chain);
         self.schedule(Reason::KernelPost);
         result
     }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who uses a queue pair, with what belongs to a process or to a consumer in the kernel only.
+//!
+//! Context: any, if a method does not say otherwise.
+#![forbid(unsafe_code)]
+
+use super::sq::kernel::KernelSq;
+use crate::{
+    cq::Spare,
+    ffi::rdma::mmap::MmapEntry,
+    queue::slots::Slots, //
+};
+use kernel::{
+    sync::Arc,
+    task::Pid, //
+};
+
+/// The consumer of a queue pair.
+pub(super) enum Consumer {
+    /// A process.
+    Process(OfProcess),
+    /// A consumer in the kernel.
+    Kernel(OfKernel),
+}
+
+/// What a process has: rings that it maps.
+pub(super) struct OfProcess {
+    /// The process, which alone may connect the QP.
+    pub(super) owner: Pid,
+    /// The offer to map the send queue.
+    pub(super) send_ring: MmapEntry,
+    /// The same for the receive queue; none if that is shared.
+    pub(super) recv_ring: Option<MmapEntry>,
+}
+
+/// What a consumer in the kernel has: queues in private memory.
+pub(super) struct OfKernel {
+    /// Where it posts send requests.
+    pub(super) posted: Arc<KernelSq>,
+    /// Slots of the send queue.
+    pub(super) send_slots: Arc<Slots>,
+    /// Slots of the receive queue, its own or the shared one.
+    pub(super) recv_slots: Option<Arc<Slots>>,
+    /// Room for completions of requests that it did not count.
+    pub(super) spare: Spare,
+}
+
+impl Consumer {
+    /// What a consumer in the kernel has, if it is one.
+    pub(super) fn kernel(&self) -> Option<&OfKernel> {
+        match self {
+            Self::Process(_) => None,
+            Self::Kernel(kernel) => Some(kernel),
+        }
+    }
+
+    /// The slots of the send queue that completions free.
+    pub(super) fn send_slots(&self) -> Option<&Arc<Slots>> {
+        self.kernel().map(|kernel| &kernel.send_slots)
+    }
+
+    /// The slots of the receive queue that completions free.
+    pub(super) fn recv_slots(&self) -> Option<&Arc<Slots>> {
+        self.kernel()?.recv_slots.as_ref()
+    }
+
+    /// The keys by which the send queue and the receive queue are mapped; 0 for what is not.
+    pub(super) fn keys(&self) -> (u64, u64) {
+        match self {
+            Self::Process(process) => {
+                let recv_ring = process.recv_ring.as_ref();
+                (process.send_ring.key(), recv_ring.map_or(0, MmapEntry::key))
+            }
+            Self::Kernel(_) => (0, 0),
+        }
+    }
+
+    /// Ends the offers to map the rings. Process context.
+    pub(super) fn forget_rings(&self) {
+        if let Self::Process(process) = self {
+            process.send_ring.remove();
+            if let Some(ring) = &process.recv_ring {
+                ring.remove();
+            }
+        }
+    }
+}
