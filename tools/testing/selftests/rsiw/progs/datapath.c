@@ -3,7 +3,7 @@
  * datapath: what happens between a request and its completion where TCP or
  * memory fail, where much ends at once, and where one connection of a QP
  * follows the other. The caller sets up what fails, waits or is traced (see
- * tests/t62_datapath.py); the controls are those of samples/kverbs/fail_main.c.
+ * tests/t62_datapath.py); the controls are those of tools/testing/kverbs/fail_main.c.
  */
 #include <arpa/inet.h>
 #include <errno.h>

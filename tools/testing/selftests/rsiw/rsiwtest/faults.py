@@ -26,7 +26,7 @@ ENOMEM = -12
 # What the slab and the page allocator ask, with the answer that means no.
 ALLOCATIONS = {"should_failslab": ENOMEM, "should_fail_alloc_page": 1}
 
-# Our own module (samples/kverbs) makes these fail, which is what they answer.
+# Our own module (tools/testing/kverbs) makes these fail, which is what they answer.
 CALLS = "rsiw_fail"
 # This one too; it counts.
 WATCH = "rsiw_watch"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Our own kernel consumer (samples/kverbs), case by case."""
+"""Our own kernel consumer (tools/testing/kverbs), case by case."""
 
 import contextlib
 

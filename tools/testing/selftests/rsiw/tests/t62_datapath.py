@@ -2,7 +2,7 @@
 """The data path where something fails, waits, or comes in masses.
 
 What is made to fail or to wait, and what is counted, is done by our own modules
-(samples/kverbs): the programs only say when.
+(tools/testing/kverbs): the programs only say when.
 """
 
 from rsiwtest.core import Fail, test

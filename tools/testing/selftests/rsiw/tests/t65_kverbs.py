@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Kernel verbs, by our own kernel consumer (samples/kverbs)."""
+"""Kernel verbs, by our own kernel consumer (tools/testing/kverbs)."""
 
 import signal
 

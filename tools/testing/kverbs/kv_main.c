@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * rsiw_kverbs: an example of kernel verbs, and the kernel's half of the
- * conformance tests. Under /sys/kernel/debug/rsiw_kverbs:
+ * rsiw_kverbs: the kernel's half of the conformance tests. Under
+ * /sys/kernel/debug/rsiw_kverbs:
  *   cases   (read) one line for each case: its family, its name, its rows
  *   run     (write) the name of a case; the write returns when it is over
  *   result  (read) of the last case: "ok", or what failed
