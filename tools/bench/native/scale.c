@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "marks.h"
-#include "rsiw_opt.h"
+#include "opt.h"
 
 static const char usage[] =
 "usage: scale [options]\n"

@@ -3,7 +3,7 @@
 #ifndef RSIW_BOTH_H
 #define RSIW_BOTH_H
 
-#include "rsiw_ep.h"
+#include "ep.h"
 
 /* A connection: `a` connected, `p` accepted. */
 struct both {

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "rsiw_ep.h"
+#include "ep.h"
 
 static char name[128], wrong[256];
 static int failed;

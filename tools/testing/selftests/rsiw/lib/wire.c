@@ -2,7 +2,7 @@
 /* A peer without verbs, see wire.h. */
 #include "wire.h"
 
-#include "rsiw_ep.h"
+#include "ep.h"
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

@@ -23,7 +23,7 @@
 
 #include "both.h"
 #include "parts.h"
-#include "rsiw_opt.h"
+#include "opt.h"
 #include "wire.h"
 
 static const char usage[] =

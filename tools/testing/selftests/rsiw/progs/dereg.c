@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsiw_opt.h"
+#include "opt.h"
 
 static const char usage[] =
 "usage: dereg [options]\n"

@@ -12,7 +12,7 @@
 
 #include "both.h"
 #include "parts.h"
-#include "rsiw_opt.h"
+#include "opt.h"
 
 static const char usage[] =
 "usage: errors [options]\n"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsiw_opt.h"
+#include "opt.h"
 
 static const char usage[] =
 "usage: limits [options]\n"

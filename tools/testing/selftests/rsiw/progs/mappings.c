@@ -19,7 +19,7 @@
 
 #include "both.h"
 #include "parts.h"
-#include "rsiw_opt.h"
+#include "opt.h"
 
 static const char usage[] =
 "usage: mappings [options]\n"

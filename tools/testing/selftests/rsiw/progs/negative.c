@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsiw_opt.h"
+#include "opt.h"
 
 static const char usage[] =
 "usage: negative [options]\n"

@@ -24,7 +24,7 @@
 #include "both.h"
 #include "parts.h"
 #include "raw.h"
-#include "rsiw_opt.h"
+#include "opt.h"
 
 static const char usage[] =
 "usage: owner [options]\n"

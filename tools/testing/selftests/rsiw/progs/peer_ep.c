@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsiw_opt.h"
-#include "peer_ep/ep.h"
+#include "opt.h"
+#include "peer_ep/slot.h"
 
 static const char usage[] =
 "usage: peer_ep [options]\n"

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsiw_opt.h"
+#include "opt.h"
 
 static const char usage[] =
 "usage: peerdeath [options]\n"

@@ -17,7 +17,7 @@
 #include "both.h"
 #include "parts.h"
 #include "raw.h"
-#include "rsiw_opt.h"
+#include "opt.h"
 
 static const char usage[] =
 "usage: regions [options]\n"

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "both.h"
-#include "rsiw_opt.h"
+#include "opt.h"
 #include "scribble/ring.h"
 
 static const char usage[] =

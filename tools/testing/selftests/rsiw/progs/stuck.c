@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "both.h"
-#include "rsiw_opt.h"
+#include "opt.h"
 
 static const char usage[] =
 "usage: stuck [options]\n"

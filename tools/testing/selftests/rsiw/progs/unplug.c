@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsiw_opt.h"
+#include "opt.h"
 
 static const char usage[] =
 "usage: unplug [options]\n"

@@ -9,7 +9,7 @@ def split(t):
     """Payloads of 1..64 bytes over a page border at every point (T-6)."""
     for path in t.topo.paths:
         with t.sub(path.name):
-            t.own("rsiw_integrity", path, "--only", "split", "--depth", 48)
+            t.own("integrity", path, "--only", "split", "--depth", 48)
 
 
 @test("integrity-random", cost=25)
@@ -21,7 +21,7 @@ def random(t):
     """
     for path in t.topo.paths:
         with t.sub(path.name):
-            t.own("rsiw_integrity", path, "--only", "random", "--seconds", 10)
+            t.own("integrity", path, "--only", "random", "--seconds", 10)
 
 
 @test("integrity-small", cost=12)
@@ -29,7 +29,7 @@ def small(t):
     """The same with messages up to 200 bytes and short queues."""
     for path in t.topo.paths:
         with t.sub(path.name):
-            t.own("rsiw_integrity", path, "--only", "random", "--seconds", 4,
+            t.own("integrity", path, "--only", "random", "--seconds", 4,
                   "--max-size", 200, "--depth", 4)
 
 
@@ -41,7 +41,7 @@ def notify(t):
     """
     for path in t.topo.paths:
         with t.sub(path.name):
-            t.own("rsiw_integrity", path, "--only", "notify")
+            t.own("integrity", path, "--only", "notify")
 
 
 @test("access", cost=12)

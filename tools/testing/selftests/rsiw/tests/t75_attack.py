@@ -16,7 +16,7 @@ from rsiwtest.tools import rping
 
 def bystander(t, path, seconds, *args):
     """Verified traffic on the devices of the attack, once it flows."""
-    proc = t.start(t.bin("rsiw_integrity"), *path.args(), "--port", t.port(),
+    proc = t.start(t.bin("integrity"), *path.args(), "--port", t.port(),
                    "--only", "random", "--seconds", seconds, "--max-size",
                    100000, "--limit", int(t.left()), *args)
     time.sleep(0.5)

@@ -111,7 +111,7 @@ def ipsec(t):
     secured(NS_A, path.addr4, path.client4, "0x100", "0x200")
     secured(NS_B, path.client4, path.addr4, "0x200", "0x100")
     rping(t, path, count=50, size=5000)
-    t.own("rsiw_integrity", path, "--only", "random", "--iterations", 20,
+    t.own("integrity", path, "--only", "random", "--iterations", 20,
           "--max-size", 100000)
     used = sh("ip", "-s", "xfrm", "state", netns=NS_A)
     packets = [int(n) for n in re.findall(r"(\d+)\(packets\)", used)]
@@ -153,14 +153,14 @@ def mtu(t):
         for size in (576, 9000):
             with t.sub("%d" % size):
                 set_mtu(size)
-                t.own("rsiw_integrity", t.topo.wire, "--only", "random",
+                t.own("integrity", t.topo.wire, "--only", "random",
                       "--seconds", 2, "--max-size", 100000)
         with t.sub("1500 without segmentation offload"):
             set_mtu(1500)
             for ns, netdev in ((NS_A, IF_A), (NS_B, IF_B)):
                 sh("ethtool", "-K", netdev, "tso", "off", "gso", "off",
                    "gro", "off", "tx", "off", netns=ns, check=False)
-            t.own("rsiw_integrity", t.topo.wire, "--only", "random",
+            t.own("integrity", t.topo.wire, "--only", "random",
                   "--seconds", 2)
     finally:
         t.topo.changed = True
@@ -179,7 +179,7 @@ def loss(t):
     if rv:
         raise Fail("netem: %s" % out)
     t.topo.changed = True
-    t.own("rsiw_integrity", t.topo.wire, "--only", "random", "--iterations",
+    t.own("integrity", t.topo.wire, "--only", "random", "--iterations",
           20, "--max-size", 100000)
 
 

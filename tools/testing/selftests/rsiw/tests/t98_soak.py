@@ -65,7 +65,7 @@ class Soak:
 
     def integrity(self, path, seconds):
         t = self.t
-        return [t.start(t.bin("rsiw_integrity"), *path.args(), "--port",
+        return [t.start(t.bin("integrity"), *path.args(), "--port",
                         t.port(), "--only", "random", "--seconds", seconds,
                         "--max-size", self.rng.choice((200, 5000, 200000)),
                         "--seed", self.rng.randrange(1, 1 << 32),

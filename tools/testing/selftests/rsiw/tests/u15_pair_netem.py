@@ -55,7 +55,7 @@ def rstream(t, path, size, count):
 
 def integrity(t, path, *options):
     """Operations of all kinds; every byte compared."""
-    args = [t.bin("rsiw_integrity"), "--addr", path.addr4, "--port", t.port(),
+    args = [t.bin("integrity"), "--addr", path.addr4, "--port", t.port(),
             "--limit", int(t.left()), "--only", "random", "--seed", 1, *options]
     sides = [t.start(*args, "--server", netns=path.server_ns),
              t.start(*args, "--client", netns=path.client_ns)]

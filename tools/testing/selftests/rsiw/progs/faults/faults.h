@@ -9,7 +9,7 @@
 
 #include "both.h"
 #include "parts.h"
-#include "rsiw_opt.h"
+#include "opt.h"
 
 struct step {
 	const char *name;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep.h"
+#include "slot.h"
 
 struct slot slots[SLOTS];
 struct rdma_event_channel *ec;

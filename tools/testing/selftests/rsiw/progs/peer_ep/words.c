@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep.h"
+#include "slot.h"
 
 static char *words[32];
 static unsigned int word_count;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsiw_ep.h"
+#include "ep.h"
 
 uint64_t rnd(uint64_t *state)
 {

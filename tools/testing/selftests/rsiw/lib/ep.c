@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Connected endpoints for small verbs programs, see rsiw_ep.h. */
+/* Connected endpoints for small verbs programs, see ep.h. */
 #define _GNU_SOURCE
-#include "rsiw_ep.h"
+#include "ep.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "rsiw_ep.h"
+#include "ep.h"
 
 struct opt {
 	const char *name;

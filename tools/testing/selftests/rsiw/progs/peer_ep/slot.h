@@ -3,7 +3,7 @@
 #ifndef PEER_EP_H
 #define PEER_EP_H
 
-#include "rsiw_ep.h"
+#include "ep.h"
 
 #define SLOTS 8
 #define REGIONS 8

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One round of rsiw_integrity: both plans run at once in both directions,
+ * One round of integrity: both plans run at once in both directions,
  * then every byte of the memory in use is compared with what it must be.
  */
 #include "integrity.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Long options from a table, see rsiw_opt.h. */
-#include "rsiw_opt.h"
+/* Long options from a table, see opt.h. */
+#include "opt.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Shared by the files of rsiw_integrity: plans, rounds, notification. */
+/* What the parts of integrity share: plans, rounds, notification. */
 #ifndef INTEGRITY_H
 #define INTEGRITY_H
 
-#include "rsiw_ep.h"
+#include "ep.h"
 
 #define MAX_SGE 6
 #define MAX_OPS 48

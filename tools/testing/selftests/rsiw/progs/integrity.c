@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * rsiw_integrity: do the bytes arrive, all of them, in order, nowhere else?
+ * integrity: do the bytes arrive, all of them, in order, nowhere else?
  *
  * Two processes, connected over RDMA, post random work to each other: every
  * opcode, one to six segments, odd places, sizes from nothing to megabytes,
@@ -8,15 +8,15 @@
  * its memory must hold afterwards, down to the bytes between the buffers.
  * Sources are overwritten as soon as their work request is complete.
  */
-#include "integrity.h"
-#include "rsiw_opt.h"
+#include "integrity/integrity.h"
+#include "opt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =
-"usage: rsiw_integrity [options]\n"
+"usage: integrity [options]\n"
 "Checks data integrity over a connected pair of RDMA queue pairs.\n"
 "Without --server or --client both ends run here, in two processes.\n"
 "\n"
@@ -46,7 +46,7 @@ static unsigned int phase_of(const char *s)
 		return PHASE_RANDOM;
 	if (!strcmp(s, "notify"))
 		return PHASE_NOTIFY;
-	fprintf(stderr, "rsiw_integrity: no phase '%s'\n", s);
+	fprintf(stderr, "integrity: no phase '%s'\n", s);
 	exit(2);
 }
 
@@ -61,7 +61,7 @@ static unsigned int kinds_of(const char *list)
 		for (k = 0; k < OP_KINDS && strcmp(word, op_name(k)); k++)
 			;
 		if (k == OP_KINDS) {
-			fprintf(stderr, "rsiw_integrity: no kind '%s'\n", word);
+			fprintf(stderr, "integrity: no kind '%s'\n", word);
 			exit(2);
 		}
 		mask |= 1u << k;
