@@ -200,7 +200,7 @@ static int resize(struct kv_ep *ep, u32 send, u32 recv)
 static bool depths(struct kv *k, struct kv_ep *ep, u32 send, u32 recv)
 {
 	struct ib_qp_init_attr init;
-	struct ib_qp_attr attr;
+	struct ib_qp_attr attr = { };
 
 	return kv_ok(k, !ib_query_qp(ep->qp, &attr, IB_QP_CAP, &init) &&
 		     attr.cap.max_send_wr == send &&
