@@ -349,12 +349,11 @@ int main(int argc, char **argv)
 		{ "messages", .num = &messages, .min = 1, .max = 1000000 },
 		{ "maps", .str = &maps },
 		{ "connects", .num = &count, .max = 1000000 },
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
 		{ }
 	};
 	int status = 0;
 
-	opt_parse(argc, argv, usage, &s.w, table);
+	opt_parse(argc, argv, usage, &s.w, &limit, table);
 	s.id = calloc(s.qps, sizeof(*s.id));
 	CHECK(s.id, "no memory");
 	ep_fork(&s.pair, &s.w, true);

@@ -12,7 +12,6 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -362,22 +361,6 @@ int ep_join(struct ep_pair *p)
 	close(p->ctl);
 	return WIFEXITED(status) ? WEXITSTATUS(status) :
 				   128 + WTERMSIG(status);
-}
-
-void ep_begin(struct ep_pair *p, struct ep_listener *l, const struct ep_where *w,
-	      unsigned int limit)
-{
-	ep_fork(p, w, true);
-	ep_watchdog(limit);
-	if (p->server)
-		ep_listen(l, w->addr, w->port, 4);
-	ep_sync(p);
-}
-
-int ep_end(struct ep_pair *p, struct ep_listener *l)
-{
-	ep_unlisten(l);
-	return ep_join(p);
 }
 
 void ep_ctl_tcp(struct ep_pair *p, const struct ep_where *w, bool server)

@@ -18,6 +18,12 @@
 /* Milliseconds that one event of the connection manager may take. */
 #define EP_EVENT_MS 20000
 
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* All that a peer may do with a region. */
+#define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
+		    IBV_ACCESS_REMOTE_READ)
+
 struct ep_attr {
 	uint32_t send_wr, recv_wr;	/* queue depths asked for */
 	uint32_t send_sge, recv_sge;
@@ -94,11 +100,6 @@ struct rdma_cm_id *ep_expect(struct rdma_event_channel *ec,
 void ep_listen(struct ep_listener *l, const char *addr, uint16_t port,
 	       int backlog);
 void ep_unlisten(struct ep_listener *l);
-/* What a test begins with: forks, sets the watchdog; the server listens. */
-void ep_begin(struct ep_pair *p, struct ep_listener *l, const struct ep_where *w,
-	      unsigned int limit);
-/* The server's end of that: the client's status, as of ep_join(). */
-int ep_end(struct ep_pair *p, struct ep_listener *l);
 /* Address and route of `id` resolved; dies when that fails. */
 void ep_resolve(struct rdma_event_channel *ec, struct rdma_cm_id *id,
 		const char *addr, uint16_t port);

@@ -21,13 +21,14 @@ static const struct opt *find(const struct opt *t, const char *name)
 }
 
 void opt_parse(int argc, char **argv, const char *usage, struct ep_where *w,
-	       const struct opt *table)
+	       unsigned int *limit, const struct opt *table)
 {
-	const struct opt where[] = {
+	const struct opt all[] = {
 		{ "addr", .str = &w->addr },
 		{ "port", .num = &w->port, .min = 1, .max = 65534 },
 		{ "server-netns", .str = &w->server_netns },
 		{ "client-netns", .str = &w->client_netns },
+		{ "limit", .num = limit, .min = 1, .max = 1 << 20 },
 		{ }
 	};
 	const struct opt *t;
@@ -42,7 +43,7 @@ void opt_parse(int argc, char **argv, const char *usage, struct ep_where *w,
 		}
 		t = NULL;
 		if (!strncmp(argv[i], "--", 2)) {
-			t = find(where, argv[i] + 2);
+			t = find(all, argv[i] + 2);
 			t = t ? t : find(table, argv[i] + 2);
 		}
 		if (!t)

@@ -24,11 +24,11 @@ struct opt {
 "  --client-netns NAME  network namespace of the client side\n"
 
 /*
- * Reads the command line: the options of `w`, and those of the table, which
- * ends with an empty entry. Prints `usage` for --help (status 0) and for what
- * it does not understand (status 2).
+ * Reads the command line: the options of `w`, --limit, and those of the table,
+ * which ends with an empty entry. Prints `usage` for --help (status 0) and for
+ * what it does not understand (status 2).
  */
 void opt_parse(int argc, char **argv, const char *usage, struct ep_where *w,
-	       const struct opt *table);
+	       unsigned int *limit, const struct opt *table);
 
 #endif

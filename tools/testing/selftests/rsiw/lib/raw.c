@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Verbs straight from uverbs, see raw.h. */
 #include "raw.h"
+#include "ep.h"
 
 #include "../../../../../include/uapi/rdma/rsiw-abi.h"
 
@@ -176,7 +177,7 @@ int raw_query_mr(struct ibv_context *ctx, uint32_t handle,
 	};
 
 	return call(ctx, UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, attrs,
-		    sizeof(attrs) / sizeof(attrs[0]), &handle);
+		    COUNT(attrs), &handle);
 }
 
 struct ibv_mr *raw_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len,
@@ -199,7 +200,7 @@ struct ibv_mr *raw_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len,
 		out(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, &mr->rkey, 4),
 	};
 	int err = call(pd->context, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR,
-		       attrs, sizeof(attrs) / sizeof(attrs[0]), &handle);
+		       attrs, COUNT(attrs), &handle);
 
 	if (err) {
 		free(mr);

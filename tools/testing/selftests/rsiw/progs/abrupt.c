@@ -5,33 +5,23 @@
  * an answer must get one in time; what is left in the kernel is for the caller
  * to look at (`rdma res`).
  */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "both.h"
-#include "opt.h"
+#include "prog.h"
 
-static const char usage[] =
-"usage: abrupt [options]\n"
-"Connects and ends connections in every way but the usual one.\n"
-USAGE_WHERE
-"  --count N            connections in all (500)\n"
-"  --batch N            of these by one process (50)\n"
-"  --seed N             of all that is done (default: by the clock; printed)\n"
-"  --limit SECONDS      watchdog (120)\n";
+static unsigned int count = 500, batch = 50;
+static uint64_t seed;
 
 /* The server process gives way to another one after so many batches. */
 #define REIGN 7
 
 static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18800 };
-static unsigned int limit = 120;
 static uint64_t state;
 
 static unsigned int rnd(unsigned int n)
@@ -119,8 +109,8 @@ static void serve(int ready)
 	unsigned int type;
 	struct conn *c;
 
-	ep_enter_netns(w.server_netns);
-	ep_listen(&l, w.addr, w.port, 64);
+	ep_enter_netns(where.server_netns);
+	ep_listen(&l, where.addr, where.port, 64);
 	CHECK(write(ready, "r", 1) == 1, "pipe: %m");
 	while (!rdma_get_cm_event(l.ec, &ev)) {
 		id = ev->id;
@@ -152,11 +142,9 @@ static pid_t start_server(void)
 	char r;
 
 	CHECK_SYS(pipe(ready));
-	pid = fork();
-	CHECK(pid >= 0, "fork: %m");
+	pid = new_process();
 	if (!pid) {
 		close(ready[0]);
-		alarm(limit);
 		serve(ready[1]);
 	}
 	close(ready[1]);
@@ -190,7 +178,7 @@ static void client(unsigned int n)
 	unsigned int i, left, open = 0;
 	uint64_t until;
 
-	ep_enter_netns(w.client_netns);
+	ep_enter_netns(where.client_netns);
 	ec = rdma_create_event_channel();
 	CHECK(c && ec, "event channel: %m");
 	for (i = 0; i < n; i++) {
@@ -199,7 +187,7 @@ static void client(unsigned int n)
 
 		CHECK(own, "event channel: %m");
 		CHECK_SYS(rdma_create_id(own, &id, &c[i], RDMA_PS_TCP));
-		ep_resolve(own, id, w.addr, w.port);
+		ep_resolve(own, id, where.addr, where.port);
 		CHECK_SYS(rdma_migrate_id(id, ec));
 		rdma_destroy_event_channel(own);
 		ep_setup(&c[i].ep, id, &attr);
@@ -235,28 +223,17 @@ static void client(unsigned int n)
 	_exit(0);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	unsigned int count = 500, batch = 50, done, n = 0;
-	unsigned int killed = 0;
-	uint64_t seed = 0, start;
+	unsigned int done, killed = 0, n = 0;
 	pid_t server = 0, pid;
+	uint64_t start;
 	int status;
-	const struct opt table[] = {
-		{ "count", .num = &count, .min = 1, .max = 1000000 },
-		{ "batch", .num = &batch, .min = 1, .max = 1000 },
-		{ "seed", .num64 = &seed },
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
-		{ }
-	};
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_watchdog(limit);
 	seed = seed ? seed : (uint64_t)time(NULL);
 	printf("seed %lu\n", seed);
 	start = ep_now_ns();
 	for (done = 0; done < count; done += batch, n++) {
-		fflush(stdout);
 		state = seed + n * 0x9e3779b97f4a7c15;
 		ep_phase("connections from %u on, seed %lu", done, seed);
 		if (n % REIGN == 0 && server) {
@@ -266,12 +243,9 @@ int main(int argc, char **argv)
 		}
 		if (!server)
 			server = start_server();
-		pid = fork();
-		CHECK(pid >= 0, "fork: %m");
-		if (!pid) {
-			alarm(limit);
+		pid = new_process();
+		if (!pid)
 			client(batch);
-		}
 		/* In the middle of a batch, too. */
 		if (n % REIGN == REIGN - 1) {
 			usleep(rnd(100000));
@@ -294,5 +268,25 @@ int main(int argc, char **argv)
 	}
 	printf("%u connections in %.1f s, %u of %u clients died with theirs\n",
 	       done, (ep_now_ns() - start) / 1e9, killed, n);
-	return 0;
 }
+
+static const struct opt options[] = {
+	{ "count", .num = &count, .min = 1, .max = 1000000 },
+	{ "batch", .num = &batch, .min = 1, .max = 1000 },
+	{ "seed", .num64 = &seed },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "abrupt",
+	.text = "Connects and ends connections in every way but the usual one.\n",
+	.options =
+		"  --count N            connections in all (500)\n"
+		"  --batch N            of these by one process (50)\n"
+		"  --seed N             of all that is done (default: by the clock; printed)\n",
+	.table = options,
+	.kind = PROG_FREE,
+	.port = 18800,
+	.limit = 120,
+	.run = run,
+};

@@ -7,17 +7,9 @@
  * know, both sides learn of the end in time and all work is flushed.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "opt.h"
-
-static const char usage[] =
-"usage: access [options]\n"
-"Work requests that violate rights, bounds and sizes; one connection each.\n"
-USAGE_WHERE
-"  --only NAME          one case\n"
-"  --limit SECONDS      watchdog (200)\n";
+#include "prog.h"
 
 #define LEN 8192
 #define AREA (4 * LEN)		/* the region is LEN..3*LEN of it */
@@ -337,23 +329,24 @@ static void passive(struct party *p, const struct acase *c)
 	}
 }
 
-static void run_case(struct ep_pair *pair, struct ep_listener *l,
-		     const struct ep_where *w, const struct acase *c)
+static void run_case(const struct acase *c)
 {
-	struct party p = { .pair = pair };
+	struct party p = { .pair = &pair };
 
+	if (pair.server)
+		part("%s%s%s", c->name, *c->rows ? " " : "", c->rows);
 	ep_phase("%s", c->name);
-	ep_open(&p.ep, pair, l, w, &attr);
+	ep_open(&p.ep, &pair, &listener, &where, &attr);
 	setup(&p, c);
 	post_recvs(&p, c);
-	ep_exchange(pair, &p.me, &p.peer, sizeof(p.me));
-	if (pair->server)
+	ep_exchange(&pair, &p.me, &p.peer, sizeof(p.me));
+	if (pair.server)
 		passive(&p, c);
 	else
 		active(&p, c);
-	ep_sync(pair);
+	ep_sync(&pair);
 	if (c->outcome == LIVES) {
-		if (!pair->server)
+		if (!pair.server)
 			rdma_disconnect(p.ep.id);
 		ep_expect(p.ep.ec, RDMA_CM_EVENT_DISCONNECTED);
 	}
@@ -362,35 +355,24 @@ static void run_case(struct ep_pair *pair, struct ep_listener *l,
 	CHECK_SYS(ibv_dereg_mr(p.ro));
 	CHECK_SYS(ibv_dealloc_pd(p.other_pd));
 	ep_destroy(&p.ep);
-	if (pair->server)
-		printf("ok %s %s\n", c->name, c->rows);
-	fflush(stdout);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	struct ep_where w = { .addr = "127.0.0.1", .port = 18640 };
-	struct ep_listener l = { 0 };
-	struct ep_pair pair;
-	unsigned int i, limit = 200, ran = 0;
-	const char *only = NULL;
-	const struct opt table[] = {
-		{ "only", .str = &only },
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
-		{ }
-	};
-	int status = 0;
+	unsigned int i;
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_begin(&pair, &l, &w, limit);
-	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (only && strcmp(only, cases[i].name))
-			continue;
-		run_case(&pair, &l, &w, &cases[i]);
-		ran++;
-	}
-	CHECK(ran, "no case '%s'", only);
-	if (pair.server)
-		status = ep_end(&pair, &l);
-	return status;
+	for (i = 0; i < COUNT(cases); i++)
+		if (prog_chosen(cases[i].name))
+			run_case(&cases[i]);
 }
+
+const struct prog prog = {
+	.name = "access",
+	.text =
+		"Work requests that violate rights, bounds and sizes; one connection each.\n",
+	.kind = PROG_PAIR,
+	.cases = true,
+	.port = 18640,
+	.limit = 200,
+	.run = run,
+};

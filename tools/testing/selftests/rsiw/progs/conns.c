@@ -10,18 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "opt.h"
+#include "prog.h"
 
-static const char usage[] =
-"usage: conns [options]\n"
-"Connects COUNT times, PARALLEL at once, and prints connections per second.\n"
-USAGE_WHERE
-"  --count N            connections in all (100)\n"
-"  --parallel N         of these at the same time (1)\n"
-"  --ping BYTES         one message and its echo on each (0: none)\n"
-"  --disconnect SIDE    client, server or both (client)\n"
-"  --ordered            the server is told of requests in the order of the calls\n"
-"  --limit SECONDS      watchdog (120)\n";
+static unsigned int count = 100, parallel = 1, ping_bytes;
+static const char *who = "client";
+static bool ordered;
 
 struct conn {
 	struct ep ep;
@@ -32,29 +25,25 @@ struct conn {
 };
 
 struct run {
-	struct ep_pair pair;
-	struct ep_where w;
-	struct ep_listener l;
 	struct rdma_event_channel *ec;	/* of all ids of this side */
 	struct conn *conn;
-	unsigned int parallel, ping;
-	bool i_disconnect, ordered;
+	bool i_disconnect;
 	uint64_t slowest;		/* ns for a batch to be up */
 };
 
 static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
 
-static void open_conn(struct run *r, struct conn *c, struct rdma_cm_id *id)
+static void open_conn(struct conn *c, struct rdma_cm_id *id)
 {
 	memset(c, 0, sizeof(*c));
 	id->context = c;
 	ep_setup(&c->ep, id, &attr);
-	if (!r->ping)
+	if (!ping_bytes)
 		return;
-	c->buf = malloc(2 * r->ping);
+	c->buf = malloc(2 * ping_bytes);
 	CHECK(c->buf, "no memory");
-	c->mr = ep_reg(&c->ep, c->buf, 2 * r->ping, IBV_ACCESS_LOCAL_WRITE);
-	CHECK(!ep_post_recv(&c->ep, 0, c->buf + r->ping, r->ping, c->mr->lkey),
+	c->mr = ep_reg(&c->ep, c->buf, 2 * ping_bytes, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(!ep_post_recv(&c->ep, 0, c->buf + ping_bytes, ping_bytes, c->mr->lkey),
 	      "post receive");
 }
 
@@ -73,8 +62,8 @@ static void request(struct run *r, unsigned int i)
 
 	/* One after the other up to here: these steps are not the subject. */
 	CHECK_SYS(rdma_create_id(r->ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(r->ec, id, r->w.addr, r->w.port);
-	open_conn(r, &r->conn[i], id);
+	ep_resolve(r->ec, id, where.addr, where.port);
+	open_conn(&r->conn[i], id);
 	r->conn[i].number = i;
 	r->conn[i].ep.param.private_data = &r->conn[i].number;
 	r->conn[i].ep.param.private_data_len = sizeof(r->conn[i].number);
@@ -118,7 +107,7 @@ static void gather(struct run *r, bool up)
 {
 	enum rdma_cm_event_type want = up ? RDMA_CM_EVENT_ESTABLISHED :
 					    RDMA_CM_EVENT_DISCONNECTED;
-	unsigned int left = r->parallel, accepted = 0, number;
+	unsigned int left = parallel, accepted = 0, number;
 	struct rdma_cm_event *ev;
 	struct rdma_cm_id *id;
 	struct conn *c;
@@ -126,19 +115,19 @@ static void gather(struct run *r, bool up)
 
 	while (left) {
 		ev = ep_event(r->ec, EP_EVENT_MS);
-		CHECK(ev, "%u of %u not %s after %d ms", left, r->parallel,
+		CHECK(ev, "%u of %u not %s after %d ms", left, parallel,
 		      up ? "up" : "down", EP_EVENT_MS);
 		id = ev->id;
 		c = id->context;
 		if (ev->event == RDMA_CM_EVENT_CONNECT_REQUEST && up) {
 			number = number_of(ev);
 			rdma_ack_cm_event(ev);
-			CHECK(accepted < r->parallel, "too many requests");
-			CHECK(!r->ordered || number == accepted,
+			CHECK(accepted < parallel, "too many requests");
+			CHECK(!ordered || number == accepted,
 			      "the request of call %u comes as number %u",
 			      number, accepted);
 			c = &r->conn[accepted++];
-			open_conn(r, c, id);
+			open_conn(c, id);
 			CHECK_SYS(rdma_accept(id, &c->ep.param));
 			continue;
 		}
@@ -162,9 +151,9 @@ static void want_wc(struct ibv_cq *cq)
 	      ibv_wc_status_str(wc.status));
 }
 
-static void send_on(struct run *r, struct conn *c)
+static void send_on(struct conn *c)
 {
-	CHECK(!ep_post_send(&c->ep, 1, IBV_WR_SEND, c->buf, r->ping,
+	CHECK(!ep_post_send(&c->ep, 1, IBV_WR_SEND, c->buf, ping_bytes,
 			    c->mr->lkey, 0, 0), "post send");
 }
 
@@ -173,103 +162,79 @@ static void ping(struct run *r)
 	struct conn *c;
 	unsigned int i;
 
-	for (i = 0; i < r->parallel && !r->pair.server; i++) {
-		memset(r->conn[i].buf, i * 37 + 1, r->ping);
-		send_on(r, &r->conn[i]);
+	for (i = 0; i < parallel && !pair.server; i++) {
+		memset(r->conn[i].buf, i * 37 + 1, ping_bytes);
+		send_on(&r->conn[i]);
 	}
-	for (i = 0; i < r->parallel; i++) {
+	for (i = 0; i < parallel; i++) {
 		c = &r->conn[i];
 		want_wc(c->ep.rcq);
-		if (r->pair.server) {
-			memcpy(c->buf, c->buf + r->ping, r->ping);
-			send_on(r, c);
+		if (pair.server) {
+			memcpy(c->buf, c->buf + ping_bytes, ping_bytes);
+			send_on(c);
 		}
-		CHECK(!memcmp(c->buf, c->buf + r->ping, r->ping),
+		CHECK(!memcmp(c->buf, c->buf + ping_bytes, ping_bytes),
 		      "echo differs on connection %u", i);
 		want_wc(c->ep.scq);
 	}
 }
 
-static void batch(struct run *r, bool want_data)
+static void batch(struct run *r)
 {
 	uint64_t start = ep_now_ns(), ns;
 	unsigned int i;
 
-	if (!r->pair.server)
-		for (i = 0; i < r->parallel; i++)
+	if (!pair.server)
+		for (i = 0; i < parallel; i++)
 			request(r, i);
 	/* That may take long; the server waits for what follows only. */
-	ep_sync(&r->pair);
+	ep_sync(&pair);
 	/* All requests leave at once. */
-	if (!r->pair.server)
-		for (i = 0; i < r->parallel; i++)
+	if (!pair.server)
+		for (i = 0; i < parallel; i++)
 			CHECK_SYS(rdma_connect(r->conn[i].ep.id,
 					       &r->conn[i].ep.param));
 	gather(r, true);
-	ep_sync(&r->pair);
+	ep_sync(&pair);
 	ns = ep_now_ns() - start;
 	r->slowest = ns > r->slowest ? ns : r->slowest;
-	if (want_data) {
+	if (ping_bytes) {
 		ping(r);
-		ep_sync(&r->pair);
+		ep_sync(&pair);
 	}
-	for (i = 0; i < r->parallel && r->i_disconnect; i++)
+	for (i = 0; i < parallel && r->i_disconnect; i++)
 		/* May come second when both do it. */
 		rdma_disconnect(r->conn[i].ep.id);
 	gather(r, false);
 	/* Or the next batch's requests would meet a side that waits for ends. */
-	ep_sync(&r->pair);
-	for (i = 0; i < r->parallel; i++)
+	ep_sync(&pair);
+	for (i = 0; i < parallel; i++)
 		close_conn(&r->conn[i]);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	struct run r = { .w = { .addr = "127.0.0.1", .port = 18610 },
-			 .parallel = 1 };
-	unsigned int count = 100, limit = 120, done;
-	const char *who = "client";
-	const struct opt table[] = {
-		{ "count", .num = &count, .min = 1, .max = 1000000 },
-		{ "parallel", .num = &r.parallel, .min = 1, .max = 5000 },
-		{ "ping", .num = &r.ping, .max = 1 << 20 },
-		{ "disconnect", .str = &who },
-		{ "ordered", .flag = &r.ordered },
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
-		{ }
-	};
+	struct run r = { .conn = calloc(parallel, sizeof(*r.conn)) };
+	unsigned int done;
 	uint64_t start, ns;
-	int status = 0;
 
-	opt_parse(argc, argv, usage, &r.w, table);
-	ep_fork(&r.pair, &r.w, true);
-	ep_watchdog(limit);
-	r.i_disconnect = !strcmp(who, "both") ||
-			 !strcmp(who, r.pair.server ? "server" : "client");
-	r.conn = calloc(r.parallel, sizeof(*r.conn));
 	CHECK(r.conn, "no memory");
-	if (r.pair.server) {
-		ep_listen(&r.l, r.w.addr, r.w.port, r.parallel + 8);
-		r.ec = r.l.ec;
-	} else {
-		r.ec = rdma_create_event_channel();
-		CHECK(r.ec, "event channel: %m");
-		if (r.ordered)
-			stay_here();
-	}
-	ep_sync(&r.pair);
+	r.i_disconnect = !strcmp(who, "both") ||
+			 !strcmp(who, pair.server ? "server" : "client");
+	r.ec = pair.server ? listener.ec : rdma_create_event_channel();
+	CHECK(r.ec, "event channel: %m");
+	if (ordered && !pair.server)
+		stay_here();
 	start = ep_now_ns();
-	for (done = 0; done < count; done += r.parallel) {
-		ep_phase("connections %u to %u", done, done + r.parallel - 1);
-		if (r.parallel > count - done)
-			r.parallel = count - done;
-		batch(&r, r.ping);
+	for (done = 0; done < count; done += parallel) {
+		ep_phase("connections %u to %u", done, done + parallel - 1);
+		if (parallel > count - done)
+			parallel = count - done;
+		batch(&r);
 	}
-	ep_sync(&r.pair);
+	ep_sync(&pair);
 	ns = ep_now_ns() - start;
-	if (r.pair.server) {
-		ep_unlisten(&r.l);
-		status = ep_join(&r.pair);
+	if (pair.server) {
 		printf("connections %u seconds %.3f rate %.1f /s\n", count,
 		       ns / 1e9, count * 1e9 / ns);
 		printf("slowest batch %.3f s\n", r.slowest / 1e9);
@@ -277,5 +242,32 @@ int main(int argc, char **argv)
 		rdma_destroy_event_channel(r.ec);
 	}
 	free(r.conn);
-	return status;
 }
+
+static const struct opt options[] = {
+	{ "count", .num = &count, .min = 1, .max = 1000000 },
+	{ "parallel", .num = &parallel, .min = 1, .max = 5000 },
+	{ "ping", .num = &ping_bytes, .max = 1 << 20 },
+	{ "disconnect", .str = &who },
+	{ "ordered", .flag = &ordered },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "conns",
+	.text =
+		"Connects COUNT times, PARALLEL at once, and prints connections per second.\n",
+	.options =
+		"  --count N            connections in all (100)\n"
+		"  --parallel N         of these at the same time (1)\n"
+		"  --ping BYTES         one message and its echo on each (0: none)\n"
+		"  --disconnect SIDE    client, server or both (client)\n"
+		"  --ordered            the server is told of requests in the order of the calls\n",
+	.table = options,
+	.kind = PROG_PAIR,
+	.port = 18610,
+	.limit = 120,
+	/* As much as the RDMA CM lets a program have. */
+	.backlog = 1024,
+	.run = run,
+};

@@ -7,23 +7,15 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "both.h"
-#include "parts.h"
 #include "raw.h"
-#include "opt.h"
+#include "prog.h"
 
-static const char usage[] =
-"usage: cqresize [options]\n"
-"Resizes completion queues under load; both ends are in this process.\n"
-USAGE_WHERE
-"  --rounds N           resizes under load (200)\n"
-"  --limit SECONDS      watchdog (90)\n";
+static unsigned int rounds = 200;
 
 #define RECVS 64
 
@@ -41,8 +33,6 @@ struct ring {
 	uint32_t len, get;
 };
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18800 };
-static struct ep_listener l;
 static struct both b;
 static struct ring ring, old;
 
@@ -216,24 +206,13 @@ static void load(unsigned int rounds)
 	expect(!take(&id, 20), "one too many");
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
 	static const struct ep_attr attr = { .send_wr = 64, .recv_wr = 128,
 					     .cqe = 8, .channel = true };
 	static const struct ep_attr active = { .send_wr = 64, .recv_wr = 1 };
-	unsigned int seconds = 90, rounds = 200;
-	const struct opt table[] = {
-		{ "rounds", .num = &rounds, .min = 1, .max = 1000000 },
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_watchdog(seconds);
-	ep_enter_netns(w.server_netns);
-	ep_listen(&l, w.addr, w.port, 8);
-	CHECK(l.id->verbs, "%s is the address of no device", w.addr);
-	both_connect(&b, &l, &w, &active, &attr);
+	both_connect(&b, &listener, &where, &active, &attr);
 	idle();
 	arming();
 	load(rounds);
@@ -241,6 +220,22 @@ int main(int argc, char **argv)
 	both_close(&b);
 	memset(ring.cqe, 1, bytes(ring.len));
 	munmap(ring.cqe, bytes(ring.len));
-	ep_unlisten(&l);
-	return parts_end();
 }
+
+static const struct opt options[] = {
+	{ "rounds", .num = &rounds, .min = 1, .max = 1000000 },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "cqresize",
+	.text =
+		"Resizes completion queues under load; both ends are in this process.\n",
+	.options =
+		"  --rounds N           resizes under load (200)\n",
+	.table = options,
+	.kind = PROG_LISTENS,
+	.port = 18800,
+	.limit = 90,
+	.run = run,
+};

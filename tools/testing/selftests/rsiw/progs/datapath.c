@@ -13,7 +13,6 @@
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -22,19 +21,11 @@
 #include <unistd.h>
 
 #include "both.h"
-#include "parts.h"
-#include "opt.h"
+#include "control.h"
+#include "prog.h"
 #include "wire.h"
 
-static const char usage[] =
-"usage: datapath --step NAME [options]\n"
-"One of refused, starved, starved-for-ever, stale-fin, stale-terminate, ends, tiny,\n"
-"staged, invalidated, invalidated-late.\n"
-"  --step NAME          what to do\n"
-"  --dir DIR            controls of what fails\n"
-"  --lock NAME          the call that takes a mutex\n"
-"  --limit SECONDS      watchdog (120)\n"
-USAGE_WHERE;
+static const char *dir, *lock;
 
 #define LEN 65536
 /* Requests behind a Read. */
@@ -51,64 +42,14 @@ USAGE_WHERE;
 /* Octets of a Read that is answered in several batches. */
 #define LONG (300 * 1024)
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18860 };
-static struct ep_listener l;
-static const char *dir, *lock;
 static char *mem;
 static uint8_t wire[LEN + WIRE_EXTRA + 64];
-
-/* ---- controls ----------------------------------------------------------- */
-
-static int control(const char *name, int mode)
-{
-	char path[256];
-	int fd;
-
-	CHECK(dir, "--dir is missing");
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	fd = open(path, mode | O_CLOEXEC);
-	CHECK(fd >= 0, "%s: %m", path);
-	return fd;
-}
-
-static void set(const char *name, unsigned int value)
-{
-	int fd = control(name, O_WRONLY);
-
-	CHECK(dprintf(fd, "%u", value) > 0, "write to %s: %m", name);
-	close(fd);
-}
-
-static void set_text(const char *name, const char *text)
-{
-	int fd = control(name, O_WRONLY);
-
-	CHECK(write(fd, text, strlen(text)) > 0, "write to %s: %m", name);
-	close(fd);
-}
-
-static unsigned int get(const char *name)
-{
-	char text[16] = "";
-	int fd = control(name, O_RDONLY);
-
-	CHECK(read(fd, text, sizeof(text) - 1) > 0, "read %s: %m", name);
-	close(fd);
-	return atoi(text);
-}
-
-/* After `pass` calls the next `times` fail, or wait. */
-static void arm(unsigned int pass, unsigned int times)
-{
-	set("space", pass);
-	set("times", times);
-}
 
 /* The watchdog ends what does not come. */
 static void wait_for(const char *name, unsigned int value)
 {
 	ep_phase("%s to become %u", name, value);
-	while (get(name) != value)
+	while (control_get(name) != value)
 		usleep(1000);
 }
 
@@ -120,9 +61,9 @@ static const struct ep_attr plain = { .send_wr = 16, .recv_wr = 16,
 /* A connection of ours with a peer by hand, which has sent nothing yet. */
 static int accepted(struct ep *e, const struct ep_attr *attr)
 {
-	int fd = wire_connect(w.addr, l.port);
+	int fd = wire_connect(where.addr, listener.port);
 
-	ep_accept(e, &l, attr);
+	ep_accept(e, &listener, attr);
 	wire_reply(fd);
 	return fd;
 }
@@ -131,12 +72,12 @@ static int accepted(struct ep *e, const struct ep_attr *attr)
 static int accepted_again(struct ep *e, struct rdma_cm_id **id)
 {
 	struct rdma_conn_param param = e->param;
-	int fd = wire_connect(w.addr, l.port);
+	int fd = wire_connect(where.addr, listener.port);
 
-	*id = ep_expect(l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	*id = ep_expect(listener.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
 	param.qp_num = e->id->qp->qp_num;
 	CHECK_SYS(rdma_accept(*id, &param));
-	CHECK(ep_expect(l.ec, RDMA_CM_EVENT_ESTABLISHED) == *id, "another id");
+	CHECK(ep_expect(listener.ec, RDMA_CM_EVENT_ESTABLISHED) == *id, "another id");
 	wire_reply(fd);
 	return fd;
 }
@@ -162,13 +103,13 @@ static void refused(void)
 	uint64_t id;
 
 	part("requests of a batch that TCP refused are flushed");
-	both_connect(&b, &l, &w, &plain, &plain);
+	both_connect(&b, &listener, &where, &plain, &plain);
 	mr = ep_reg(&b.a, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
-	arm(0, 2);
+	control_arm(0, 2);
 	for (id = 1; id <= 4; id++)
 		CHECK(!ep_post_send(&b.a, id, IBV_WR_SEND, mem, 64, mr->lkey, 0, 0),
 		      "post");
-	expect(!get("times"), "nothing failed");
+	expect(!control_get("times"), "nothing failed");
 	CHECK_SYS(to_state(b.a.id->qp, IBV_QPS_ERR));
 	for (id = 1; id <= 4; id++)
 		expect_wc(b.a.scq, id, IBV_WC_WR_FLUSH_ERR);
@@ -192,13 +133,13 @@ static void starved(bool for_ever)
 	CHECK_SYS(ep_post_recv(&e, 1, mem, LEN, mr->lkey));
 	/* A whole one first: before it there may be no Terminate. */
 	wire_send(fd, wire, wire_tagged(wire, WIRE_WRITE, 1, 0, "", 0));
-	arm(0, for_ever ? 1000000000 : 5);
+	control_arm(0, for_ever ? 1000000000 : 5);
 	len = wire_untagged(wire, WIRE_SEND, 0, 1, text, sizeof(text));
 	wire_send(fd, wire, len / 2);
 	if (for_ever) {
 		expect(wait_state(e.id->qp, IBV_QPS_SQE, 2 * EP_EVENT_MS) ==
 		       IBV_QPS_SQE, "the stream goes on");
-		left = get("times");
+		left = control_get("times");
 		expect(left >= 1000000000 - TRIES, "memory was asked for %u times",
 		       1000000000 - left);
 		CHECK_SYS(shutdown(fd, SHUT_WR));
@@ -209,7 +150,7 @@ static void starved(bool for_ever)
 		expect_wc(e.rcq, 1, IBV_WC_SUCCESS);
 		expect(!memcmp(mem, text, sizeof(text)), "other octets");
 	}
-	set("times", 0);
+	control_set("times", 0);
 	close(fd);
 	CHECK_SYS(ibv_dereg_mr(mr));
 	ep_destroy(&e);
@@ -232,7 +173,7 @@ static void stale(bool terminate)
 	first = accepted(&e, &plain);
 	mr = ep_reg(&e, mem, LEN, IBV_ACCESS_REMOTE_READ);
 	/* The mutex is taken to find the socket, too, if it is looked at. */
-	arm(terminate ? 0 : 1, 1);
+	control_arm(terminate ? 0 : 1, 1);
 	if (terminate) {
 		len = wire_untagged(wire, WIRE_TERMINATE, 2, 1, code,
 				    sizeof(code));
@@ -245,7 +186,7 @@ static void stale(bool terminate)
 	CHECK_SYS(to_state(e.id->qp, IBV_QPS_RESET));
 	CHECK_SYS(to_state(e.id->qp, IBV_QPS_INIT));
 	fd = accepted_again(&e, &id);
-	set("held", 0);
+	control_set("held", 0);
 	/* One so large is answered by the work item that waited. */
 	len = wire_read(wire, 1, 32768, mr->rkey, (uintptr_t)mem);
 	wire_send(fd, wire, len);
@@ -388,8 +329,8 @@ static bool staged_once(unsigned int before)
 	size_t len;
 	bool good;
 
-	fd = wire_connect(w.addr, l.port);
-	id = ep_expect(l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	fd = wire_connect(where.addr, listener.port);
+	id = ep_expect(listener.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
 	e.ec = rdma_create_event_channel();
 	CHECK(e.ec, "event channel: %m");
 	CHECK_SYS(rdma_migrate_id(id, e.ec));
@@ -485,8 +426,8 @@ static void invalidated(bool late)
 		CHECK_SYS(rdma_disconnect(e.id));
 	}
 
-	set_text("only", "tcp_sendmsg_locked");
-	arm(0, 1);
+	control_set_text("only", "tcp_sendmsg_locked");
+	control_arm(0, 1);
 	wire_send(fd, wire, wire_read(wire, 1, LONG, mr->rkey, (uintptr_t)from));
 	wait_for("held", 1);
 	if (late) {
@@ -497,14 +438,14 @@ static void invalidated(bool late)
 	wire_send(fd, wire, wire_untagged(wire, WIRE_SEND, 0, 1, "first", 5));
 	wire_send(fd, wire, wire_send_inv(wire, 2, mr->rkey, "last", 4));
 	if (!late) {
-		set_text("only", lock);
-		arm(0, 1);
+		control_set_text("only", lock);
+		control_arm(0, 1);
 	}
-	set("held", 0);
+	control_set("held", 0);
 	if (!late) {
 		wait_for("held", 1);
 		CHECK_SYS(rdma_disconnect(e.id));
-		set("held", 0);
+		control_set("held", 0);
 	}
 
 	expect_wc(e.rcq, 1, IBV_WC_SUCCESS);
@@ -525,45 +466,58 @@ static void invalidated(bool late)
 	munmap(from, LONG);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	const char *step = NULL;
-	unsigned int seconds = 120;
-	const struct opt table[] = {
-		{ "step", .str = &step },
-		{ "dir", .str = &dir },
-		{ "lock", .str = &lock },
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
+	static const struct {
+		const char *name;
+		void (*run)(void);
+		void (*either)(bool second);
+		bool second;
+	} steps[] = {
+		{ "refused", .run = refused },
+		{ "starved", .either = starved, .second = false },
+		{ "starved-for-ever", .either = starved, .second = true },
+		{ "stale-fin", .either = stale, .second = false },
+		{ "stale-terminate", .either = stale, .second = true },
+		{ "ends", .run = ends },
+		{ "tiny", .run = tiny },
+		{ "staged", .run = staged },
+		{ "invalidated", .either = invalidated, .second = false },
+		{ "invalidated-late", .either = invalidated, .second = true },
 	};
+	unsigned int i;
 
-	opt_parse(argc, argv, usage, &w, table);
-	CHECK(step, "--step is missing");
-	ep_watchdog(seconds);
+	if (dir)
+		control_open(dir);
 	mem = ep_pages(LEN);
-	ep_listen(&l, w.addr, w.port, 16);
-	if (!strcmp(step, "refused"))
-		refused();
-	else if (!strcmp(step, "starved"))
-		starved(false);
-	else if (!strcmp(step, "starved-for-ever"))
-		starved(true);
-	else if (!strcmp(step, "stale-fin"))
-		stale(false);
-	else if (!strcmp(step, "stale-terminate"))
-		stale(true);
-	else if (!strcmp(step, "ends"))
-		ends();
-	else if (!strcmp(step, "tiny"))
-		tiny();
-	else if (!strcmp(step, "staged"))
-		staged();
-	else if (!strcmp(step, "invalidated"))
-		invalidated(false);
-	else if (!strcmp(step, "invalidated-late"))
-		invalidated(true);
-	else
-		DIE("no step %s", step);
-	ep_unlisten(&l);
-	return parts_end();
+	for (i = 0; i < COUNT(steps); i++) {
+		if (!prog_chosen(steps[i].name))
+			continue;
+		if (steps[i].run)
+			steps[i].run();
+		else
+			steps[i].either(steps[i].second);
+	}
 }
+
+static const struct opt options[] = {
+	{ "dir", .str = &dir },
+	{ "lock", .str = &lock },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "datapath",
+	.text =
+		"What becomes of requests when calls fail or wait, or much comes at once. Each case\n"
+		"needs what its caller sets up for it.\n",
+	.options =
+		"  --dir DIR            controls of what fails\n"
+		"  --lock NAME          the call that takes a mutex\n",
+	.table = options,
+	.kind = PROG_LISTENS,
+	.cases = true,
+	.port = 18860,
+	.limit = 120,
+	.run = run,
+};

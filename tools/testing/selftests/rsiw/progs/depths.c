@@ -4,27 +4,14 @@
  * negotiated, changed, queried, and refused at once.
  */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "both.h"
-#include "parts.h"
-#include "opt.h"
-
-static const char usage[] =
-"usage: depths [options]\n"
-"Read depths, fences and attributes; both ends are in this process.\n"
-USAGE_WHERE
-"  --limit SECONDS      watchdog (120)\n";
+#include "prog.h"
 
 #define LEN 65536
 #define READS 100
-#define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
-	     IBV_ACCESS_REMOTE_READ)
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18760 };
-static struct ep_listener l;
 static struct ibv_device_attr dev;
 static char *mem;
 
@@ -104,10 +91,10 @@ static void negotiation(void)
 	int i;
 
 	part("V-QP-11 X-ENH-7 no more Reads than the peer takes");
-	both_connect(&b, &l, &w, &few, &many);
+	both_connect(&b, &listener, &where, &few, &many);
 	depths(b.p.id->qp, 4, 16);
 	both_close(&b);
-	both_connect(&b, &l, &w, &many, &few);
+	both_connect(&b, &listener, &where, &many, &few);
 	depths(b.a.id->qp, 16, 16);
 	depths(b.p.id->qp, 6, 16);
 	part("V-RD-6 V-QP-18 ORD is lowered while connected");
@@ -118,8 +105,8 @@ static void negotiation(void)
 	expect(set_ird(b.a.id->qp, 64), "IRD raised");
 	depths(b.a.id->qp, 2, -1);
 	part("V-RD-3 V-WC-15 ORD 0: a Read fails");
-	ma = ep_reg(&b.a, mem, LEN, ALL);
-	mp = ep_reg(&b.p, mem, LEN, ALL);
+	ma = ep_reg(&b.a, mem, LEN, ALL_ACCESS);
+	mp = ep_reg(&b.p, mem, LEN, ALL_ACCESS);
 	expect(!set_ord(b.a.id->qp, 0), "refused");
 	CHECK_SYS(post(&b.a, 0, IBV_WR_RDMA_READ, 0, ma, 64, mp));
 	expect(ep_poll(b.a.scq, &wc, EP_EVENT_MS) &&
@@ -129,10 +116,10 @@ static void negotiation(void)
 	CHECK_SYS(ibv_dereg_mr(mp));
 	both_destroy(&b);
 	part("V-RD-4 V-RD-2 V-RD-12 ORD 1 and 100 Reads on each side");
-	both_connect(&b, &l, &w, &one, &one);
+	both_connect(&b, &listener, &where, &one, &one);
 	depths(b.a.id->qp, 1, -1);
-	ma = ep_reg(&b.a, mem, LEN, ALL);
-	mp = ep_reg(&b.p, mem + LEN, LEN, ALL);
+	ma = ep_reg(&b.a, mem, LEN, ALL_ACCESS);
+	mp = ep_reg(&b.p, mem + LEN, LEN, ALL_ACCESS);
 	for (i = 0; i < READS; i++) {
 		CHECK_SYS(post(&b.a, i, IBV_WR_RDMA_READ, 0, ma, LEN, mp));
 		CHECK_SYS(post(&b.p, i, IBV_WR_RDMA_READ, 0, mp, LEN, ma));
@@ -204,7 +191,7 @@ static void refusals(struct ep *e)
 	unsigned int i;
 
 	part("V-IMM-2 V-RNIC-5 V-QP-6 more than the device can");
-	for (i = 0; i < sizeof(over) / sizeof(over[0]); i++)
+	for (i = 0; i < COUNT(over); i++)
 		expect(fails_with(make(e, over[i]), EINVAL), "QP %u: %s", i,
 		       strerror(errno));
 	expect(fails_with(ibv_create_cq(e->id->verbs, dev.max_cqe + 1, NULL,
@@ -224,8 +211,8 @@ static void refusals(struct ep *e)
 	       "nothing: %s", strerror(errno));
 	expect(fails_with(ibv_reg_mr(e->pd, (void *)UINTPTR_MAX, 64, 0), EINVAL),
 	       "wraps: %s", strerror(errno));
-	ro = (char *)usage;
-	expect(fails_with(ibv_reg_mr(e->pd, ro, 64, ALL), EFAULT),
+	ro = (char *)prog.text;
+	expect(fails_with(ibv_reg_mr(e->pd, ro, 64, ALL_ACCESS), EFAULT),
 	       "read-only: %s", strerror(errno));
 	part("V-ACC-1 remote write needs local write");
 	expect(fails_with(ibv_reg_mr(e->pd, mem, 64, IBV_ACCESS_REMOTE_WRITE),
@@ -239,7 +226,7 @@ static void refusals(struct ep *e)
 	wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
 	expect(ibv_post_send(e->id->qp, &wr, &bad) && bad == &wr, "accepted");
 	part("V-IMM-15 C-003-11 types of queue pairs that are not for iWARP");
-	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+	for (i = 0; i < COUNT(types); i++)
 		expect(fails_with(make(e, (struct ibv_qp_init_attr){
 			.qp_type = types[i] }), EOPNOTSUPP), "type %d: %s",
 		       types[i], strerror(errno));
@@ -304,28 +291,26 @@ static void attributes(struct ep *e)
 	expect(dev.page_size_cap & 4096, "page sizes %#lx", dev.page_size_cap);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
 	static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
-	unsigned int seconds = 120;
-	const struct opt table[] = {
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
 	struct both b;
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_watchdog(seconds);
-	ep_enter_netns(w.server_netns);
-	ep_listen(&l, w.addr, w.port, 8);
-	CHECK(l.id->verbs, "%s is the address of no device", w.addr);
-	CHECK_SYS(ibv_query_device(l.id->verbs, &dev));
+	CHECK_SYS(ibv_query_device(listener.id->verbs, &dev));
 	mem = ep_pages(2 * LEN);
 	negotiation();
-	both_connect(&b, &l, &w, &attr, &attr);
+	both_connect(&b, &listener, &where, &attr, &attr);
 	refusals(&b.p);
 	attributes(&b.p);
 	both_close(&b);
-	ep_unlisten(&l);
-	return parts_end();
 }
+
+const struct prog prog = {
+	.name = "depths",
+	.text =
+		"Read depths, fences and attributes; both ends are in this process.\n",
+	.kind = PROG_LISTENS,
+	.port = 18760,
+	.limit = 120,
+	.run = run,
+};

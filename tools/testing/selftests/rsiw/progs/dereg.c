@@ -3,19 +3,12 @@
  * dereg: T-20. A region is deregistered while the peer writes to it or reads
  * from it; once the call has returned, the memory is the owner's alone.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "opt.h"
+#include "prog.h"
 
-static const char usage[] =
-"usage: dereg [options]\n"
-"Deregisters a region under RDMA Writes and Reads and watches its memory.\n"
-USAGE_WHERE
-"  --rounds N           of each kind (10)\n"
-"  --limit SECONDS      watchdog (120)\n";
+static unsigned int rounds = 10;
 
 #define LEN (1u << 20)
 #define OURS 0x77		/* what the owner writes afterwards */
@@ -25,8 +18,7 @@ static const struct ep_attr attr = { .send_wr = 8, .recv_wr = 1 };
 
 struct msg { uint64_t addr; uint32_t rkey; };
 
-static void owner(struct ep_pair *pair, struct ep_listener *l, bool reads,
-		  unsigned int round)
+static void owner(bool reads, unsigned int round)
 {
 	struct msg me = { 0 }, peer;
 	struct ibv_mr *mr;
@@ -34,13 +26,12 @@ static void owner(struct ep_pair *pair, struct ep_listener *l, bool reads,
 	uint8_t *buf = ep_pages(LEN);
 	unsigned int i;
 
-	ep_accept(&e, l, &attr);
-	mr = ep_reg(&e, buf, LEN, IBV_ACCESS_LOCAL_WRITE |
-		    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	ep_accept(&e, &listener, &attr);
+	mr = ep_reg(&e, buf, LEN, ALL_ACCESS);
 	me = (struct msg){ (uintptr_t)buf, mr->rkey };
 	memset(buf, THEIRS, LEN);
-	ep_exchange(pair, &me, &peer, sizeof(me));
-	ep_sync(pair);		/* the peer has its first requests out */
+	ep_exchange(&pair, &me, &peer, sizeof(me));
+	ep_sync(&pair);		/* the peer has its first requests out */
 	usleep(1000 * round);
 	CHECK_SYS(ibv_dereg_mr(mr));
 	memset(buf, OURS, LEN);
@@ -49,11 +40,11 @@ static void owner(struct ep_pair *pair, struct ep_listener *l, bool reads,
 	for (i = 0; i < LEN && !reads; i++)
 		CHECK(buf[i] == OURS, "byte %u written after deregistration",
 		      i);
-	ep_sync(pair);
+	ep_sync(&pair);
 	ep_destroy(&e);
 }
 
-static void peer(struct ep_pair *pair, const struct ep_where *w, bool reads)
+static void peer(bool reads)
 {
 	struct msg me = { 0 }, theirs;
 	unsigned int out = 0, good = 0, bad = 0, i;
@@ -63,10 +54,10 @@ static void peer(struct ep_pair *pair, const struct ep_where *w, bool reads)
 	uint8_t *buf = ep_pages(LEN);
 	uint32_t step = LEN / 4, at;
 
-	ep_connect(&e, w->addr, w->port, &attr);
+	ep_connect(&e, where.addr, where.port, &attr);
 	mr = ep_reg(&e, buf, LEN, IBV_ACCESS_LOCAL_WRITE);
 	memset(buf, THEIRS, LEN);
-	ep_exchange(pair, &me, &theirs, sizeof(me));
+	ep_exchange(&pair, &me, &theirs, sizeof(me));
 	while (!bad || out) {
 		while (!bad && out < 4) {
 			at = (good + out) % 4 * step;
@@ -87,43 +78,45 @@ static void peer(struct ep_pair *pair, const struct ep_where *w, bool reads)
 			continue;
 		}
 		if (++good == 1)
-			ep_sync(pair);
+			ep_sync(&pair);
 		for (i = 0; i < step && reads; i++)
 			CHECK(buf[wc.wr_id + i] == THEIRS,
 			      "a Read brought what was written after deregistration");
 	}
 	CHECK(good, "nothing was transferred before");
 	ep_expect(e.ec, RDMA_CM_EVENT_DISCONNECTED);
-	ep_sync(pair);
+	ep_sync(&pair);
 	CHECK_SYS(ibv_dereg_mr(mr));
 	ep_destroy(&e);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	struct ep_where w = { .addr = "127.0.0.1", .port = 18650 };
-	unsigned int i, rounds = 10, limit = 120;
-	struct ep_listener l = { 0 };
-	struct ep_pair pair;
-	const struct opt table[] = {
-		{ "rounds", .num = &rounds, .min = 1, .max = 10000 },
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
-		{ }
-	};
-	int status = 0;
+	unsigned int i;
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_begin(&pair, &l, &w, limit);
 	for (i = 0; i < 2 * rounds; i++) {
 		ep_phase("round %u, %s", i / 2, i % 2 ? "reads" : "writes");
 		if (pair.server)
-			owner(&pair, &l, i % 2, i / 2);
+			owner(i % 2, i / 2);
 		else
-			peer(&pair, &w, i % 2);
+			peer(i % 2);
 	}
-	if (pair.server) {
-		status = ep_end(&pair, &l);
-		printf("rounds %u of writes and of reads\n", rounds);
-	}
-	return status;
 }
+
+static const struct opt options[] = {
+	{ "rounds", .num = &rounds, .min = 1, .max = 10000 },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "dereg",
+	.text =
+		"Deregisters a region under RDMA Writes and Reads and watches its memory.\n",
+	.options =
+		"  --rounds N           of each kind (10)\n",
+	.table = options,
+	.kind = PROG_PAIR,
+	.port = 18650,
+	.limit = 120,
+	.run = run,
+};

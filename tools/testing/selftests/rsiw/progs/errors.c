@@ -4,29 +4,16 @@
  * can provoke, each at its own cause, at the right side, once, and nothing
  * else.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "both.h"
-#include "parts.h"
-#include "opt.h"
-
-static const char usage[] =
-"usage: errors [options]\n"
-"Completion statuses and events; both ends are in this process.\n"
-USAGE_WHERE
-"  --limit SECONDS      watchdog (120)\n";
+#include "prog.h"
 
 #define LEN 4096
 #define NO_EVENT ((enum ibv_event_type)-1)
-#define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
-	     IBV_ACCESS_REMOTE_READ)
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18740 };
-static struct ep_listener l;
 static char *mem;			/* LEN here, 4 * LEN there */
 static struct both b;
 static struct ibv_mr *here;		/* at the active side */
@@ -37,12 +24,12 @@ static void begin(int rights, bool other_pd)
 {
 	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
 
-	both_connect(&b, &l, &w, &attr, &attr);
+	both_connect(&b, &listener, &where, &attr, &attr);
 	here = ep_reg(&b.a, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
 	there = ibv_reg_mr(other_pd ? other : b.p.pd, mem + 2 * LEN, 2 * LEN,
 			   rights);
 	CHECK(there, "register: %m");
-	async_drain(l.id->verbs);
+	async_drain(listener.id->verbs);
 }
 
 static void end(void)
@@ -62,7 +49,7 @@ static void over(enum ibv_event_type a, enum ibv_event_type p)
 	       "the active side is not in error");
 	expect(wait_state(b.p.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR,
 	       "the passive side is not in error");
-	while (async_event(l.id->verbs, &ev, 50)) {
+	while (async_event(listener.id->verbs, &ev, 50)) {
 		bool at_a = ev.element.qp == b.a.id->qp;
 
 		expect(ev.event_type == (at_a ? a : p), "%s at the %s side",
@@ -100,16 +87,16 @@ struct target {
 
 static const struct target targets[] = {
 	{ "V-AE-16 P-RDMAP-22 Write to an invalid STag",
-	  "V-AE-25 V-WC-5 Read of an invalid STag", ALL, .key = 0x5a5a00 },
+	  "V-AE-25 V-WC-5 Read of an invalid STag", ALL_ACCESS, .key = 0x5a5a00 },
 	{ "V-AE-17 Write behind the end",
-	  "V-AE-25 V-WC-5 Read behind the end", ALL, .offset = 2 * LEN - 1 },
+	  "V-AE-25 V-WC-5 Read behind the end", ALL_ACCESS, .offset = 2 * LEN - 1 },
 	{ "V-AE-18 V-ACC-6 Write without the right",
 	  "V-AE-25 V-WC-5 V-ACC-7 Read without the right",
 	  .rights = IBV_ACCESS_LOCAL_WRITE },
 	{ "V-AE-19 V-PD-4 Write to another PD",
-	  "V-AE-25 V-WC-5 V-PD-4 Read of another PD", ALL, .other_pd = true },
+	  "V-AE-25 V-WC-5 V-PD-4 Read of another PD", ALL_ACCESS, .other_pd = true },
 	{ "V-AE-20 V-ACC-15 Write that wraps",
-	  "V-AE-25 V-WC-5 V-ACC-15 Read that wraps", ALL, .wrap = true },
+	  "V-AE-25 V-WC-5 V-ACC-15 Read that wraps", ALL_ACCESS, .wrap = true },
 };
 
 static void remote(const struct target *t, bool read)
@@ -140,7 +127,7 @@ static void enable(int access)
 static void enables(void)
 {
 	part("V-ACC-9 V-AE-12 V-WC-5 Read that the QP has not enabled");
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	enable(IBV_ACCESS_REMOTE_WRITE);
 	CHECK_SYS(request(IBV_WR_RDMA_WRITE, 64, (uintptr_t)mem + 2 * LEN,
 			  there->rkey));
@@ -151,7 +138,7 @@ static void enables(void)
 	over(NO_EVENT, IBV_EVENT_QP_ACCESS_ERR);
 	end();
 	part("V-ACC-10 V-AE-13 Write that the QP has not enabled");
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	enable(IBV_ACCESS_REMOTE_READ);
 	CHECK_SYS(request(IBV_WR_RDMA_READ, 64, (uintptr_t)mem + 2 * LEN,
 			  there->rkey));
@@ -162,7 +149,7 @@ static void enables(void)
 	over(IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 	end();
 	part("V-ACC-11 enables do not matter to local elements");
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	enable(0);
 	CHECK_SYS(ep_post_recv(&b.p, 1, mem + 2 * LEN, LEN, there->lkey));
 	CHECK_SYS(request(IBV_WR_SEND, 64, 0, 0));
@@ -187,30 +174,30 @@ static void receive(const char *name, void *at, uint32_t len, uint32_t lkey,
 
 static void receives(void)
 {
-	struct ibv_mr *foreign = ibv_reg_mr(other, mem, LEN, ALL);
+	struct ibv_mr *foreign = ibv_reg_mr(other, mem, LEN, ALL_ACCESS);
 	char *at = mem + 2 * LEN;
 
 	part("V-AE-23 V-WR-19 no receive");
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	CHECK_SYS(request(IBV_WR_SEND, 64, 0, 0));
 	over(IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 	end();
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	receive("V-WC-6 receive with an invalid STag", at, LEN,
 		there->lkey ^ 0x5a5a00, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	receive("V-WC-7 receive beyond the region", at + 2 * LEN - 1, LEN,
 		there->lkey, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
 	begin(0, false);
 	receive("V-WC-8 V-ACC-4 receive into a region that is only read", at,
 		LEN, there->lkey, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	receive("V-WC-9 V-PD-4 receive into another PD", mem, LEN, foreign->lkey,
 		IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	receive("V-WC-10 receive that wraps", (void *)UINTPTR_MAX, 64,
 		there->lkey, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	receive("V-WC-11 V-WR-17 message longer than the receive", at, 63,
 		there->lkey, IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR);
 	CHECK_SYS(ibv_dereg_mr(foreign));
@@ -239,24 +226,24 @@ static void send_(const char *name, struct ibv_sge *sge, int n,
 
 static void sends(void)
 {
-	struct ibv_mr *foreign = ibv_reg_mr(other, mem, LEN, ALL);
+	struct ibv_mr *foreign = ibv_reg_mr(other, mem, LEN, ALL_ACCESS);
 	struct ibv_sge sge = { (uintptr_t)mem, 64, 0 };
 
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	sge.lkey = here->lkey ^ 0x5a5a00;
 	send_("V-WC-6 V-ST-26 Send with an invalid STag", &sge, 1,
 	      IBV_WC_LOC_PROT_ERR);
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	sge.lkey = 0;
 	send_("V-STAG0-3 Send with STag 0", &sge, 1, IBV_WC_LOC_PROT_ERR);
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	sge.lkey = foreign->lkey;
 	send_("V-WC-9 V-PD-4 Send from another PD", &sge, 1,
 	      IBV_WC_LOC_PROT_ERR);
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	sge = (struct ibv_sge){ (uintptr_t)mem + LEN - 1, 2, here->lkey };
 	send_("V-WC-7 Send beyond the region", &sge, 1, IBV_WC_LOC_PROT_ERR);
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	sge = (struct ibv_sge){ UINT64_MAX, 2, here->lkey };
 	send_("V-WC-10 Send that wraps", &sge, 1, IBV_WC_LOC_PROT_ERR);
 	CHECK_SYS(ibv_dereg_mr(foreign));
@@ -280,15 +267,15 @@ static void invalidations(void)
 	const enum ibv_event_type access = IBV_EVENT_QP_ACCESS_ERR;
 
 	invalidation("V-WC-13 V-INV-11 V-INV-12 invalidation of an unknown STag",
-		     ALL, false, 0x5a5a00, access);
-	invalidation("V-WC-13 V-INV-9 invalidation with another key", ALL, false,
+		     ALL_ACCESS, false, 0x5a5a00, access);
+	invalidation("V-WC-13 V-INV-9 invalidation with another key", ALL_ACCESS, false,
 		     1, access);
 	invalidation("V-WC-12 V-INV-10 invalidation without remote rights",
 		     IBV_ACCESS_LOCAL_WRITE, false, 0, access);
-	invalidation("V-WC-12 V-INV-7 invalidation in another PD", ALL, true, 0,
+	invalidation("V-WC-12 V-INV-7 invalidation in another PD", ALL_ACCESS, true, 0,
 		     access);
 	part("V-INV-2 V-INV-14 an invalidated STag is dead");
-	begin(ALL, false);
+	begin(ALL_ACCESS, false);
 	CHECK_SYS(ep_post_recv(&b.p, 1, NULL, 0, 0));
 	CHECK_SYS(request(IBV_WR_SEND_WITH_INV, 0, 0, there->rkey));
 	status(b.a.scq, IBV_WC_SUCCESS);
@@ -312,16 +299,16 @@ static void overflow(void)
 	int room;
 
 	part("V-CQ-7 V-AE-26 V-AE-29 T-43 a CQ that overflows ends its QP");
-	both_connect(&fine, &l, &w, &attr, &attr);
-	both_connect(&b, &l, &w, &tiny, &attr);
+	both_connect(&fine, &listener, &where, &attr, &attr);
+	both_connect(&b, &listener, &where, &tiny, &attr);
 	room = b.a.scq->cqe;
-	async_drain(l.id->verbs);
+	async_drain(listener.id->verbs);
 	for (i = 0; i < 16; i++)
 		CHECK_SYS(ep_post_recv(&b.p, i, NULL, 0, 0));
 	for (i = 0; (int)i < room + 1; i++)
 		CHECK_SYS(ep_post_send(&b.a, i, IBV_WR_SEND, NULL, 0, 0, 0, 0));
 	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR, "state");
-	while (async_event(l.id->verbs, &ev, 100)) {
+	while (async_event(listener.id->verbs, &ev, 100)) {
 		cq += ev.event_type == IBV_EVENT_CQ_ERR &&
 		      ev.element.cq == b.a.scq;
 		fatal += ev.event_type == IBV_EVENT_QP_FATAL &&
@@ -370,36 +357,27 @@ static void forged(const char *name, unsigned int at, uint8_t value,
 
 	part("%s", name);
 	b.a.ec = rdma_create_event_channel();
-	id = active_id(b.a.ec, &l, &w);
+	id = active_id(b.a.ec, &listener, &where);
 	ep_setup(&b.a, id, &attr);
 	CHECK_SYS(ep_post_send(&b.a, magic, IBV_WR_SEND, NULL, 0, 0, 0, 0));
 	find_sqe(magic)[at] = value;
-	async_drain(l.id->verbs);
+	async_drain(listener.id->verbs);
 	CHECK_SYS(rdma_connect(id, &b.a.param));
-	ep_accept(&b.p, &l, &attr);
+	ep_accept(&b.p, &listener, &attr);
 	ep_expect(b.a.ec, RDMA_CM_EVENT_ESTABLISHED);
 	status(b.a.scq, want);
 	over(NO_EVENT, IBV_EVENT_QP_FATAL);
 	both_destroy(&b);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	unsigned int seconds = 120, i;
-	const struct opt table[] = {
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
+	unsigned int i;
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_watchdog(seconds);
-	ep_enter_netns(w.server_netns);
-	ep_listen(&l, w.addr, w.port, 8);
-	CHECK(l.id->verbs, "%s is the address of no device", w.addr);
-	other = ibv_alloc_pd(l.id->verbs);
+	other = ibv_alloc_pd(listener.id->verbs);
 	CHECK(other, "alloc PD: %m");
 	mem = ep_pages(4 * LEN);
-	for (i = 0; i < 2 * sizeof(targets) / sizeof(targets[0]); i++)
+	for (i = 0; i < 2 * COUNT(targets); i++)
 		remote(&targets[i / 2], i & 1);
 	enables();
 	receives();
@@ -412,6 +390,13 @@ int main(int argc, char **argv)
 	forged("V-WC-3 T-3 more elements than there are", 10, 200,
 	       IBV_WC_LOC_QP_OP_ERR);
 	CHECK_SYS(ibv_dealloc_pd(other));
-	ep_unlisten(&l);
-	return parts_end();
 }
+
+const struct prog prog = {
+	.name = "errors",
+	.text = "Completion statuses and events; both ends are in this process.\n",
+	.kind = PROG_LISTENS,
+	.port = 18740,
+	.limit = 120,
+	.run = run,
+};

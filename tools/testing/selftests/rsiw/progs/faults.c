@@ -6,29 +6,17 @@
  * counted off: the file `space` says how many pass, `times` that one fails.
  */
 #include "faults/faults.h"
+#include "control.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-static const char usage[] =
-"usage: faults --dir DIR [options]\n"
-"Makes what the driver does fail, one thing after the other.\n"
-"  --dir DIR            controls of the failures\n"
-"  --only PATTERN       only the steps with such names\n"
-"  --each               a step that names a row has failures inside\n"
-"  --limit SECONDS      watchdog (300)\n"
-USAGE_WHERE;
 
 /* More than this in one step is a loop. */
 #define MOST 2000
 
-struct ep_where w = { .addr = "127.0.0.1", .port = 18840 };
 struct ibv_context *ctx;
 static const char *dir, *only;
 static unsigned int injected;
@@ -39,47 +27,17 @@ void bind_id(struct rdma_cm_id *id, uint16_t port)
 	struct sockaddr_in sin = { .sin_family = AF_INET,
 				   .sin_port = htons(port) };
 
-	CHECK(inet_pton(AF_INET, w.addr, &sin.sin_addr) == 1, "address");
+	CHECK(inet_pton(AF_INET, where.addr, &sin.sin_addr) == 1, "address");
 	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&sin), "bind: %m");
-}
-
-/* These files can be read and written once each time they are opened. */
-static int control(const char *name, int mode)
-{
-	char path[256];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	fd = open(path, mode | O_CLOEXEC);
-	CHECK(fd >= 0, "%s: %m", path);
-	return fd;
-}
-
-static void set(const char *name, unsigned int value)
-{
-	int fd = control(name, O_WRONLY);
-
-	CHECK(dprintf(fd, "%u", value) > 0, "write to %s: %m", name);
-	close(fd);
-}
-
-/* From now on `pass` things work and the next one fails. */
-static void arm(unsigned int pass)
-{
-	set("space", pass);
-	set("times", 1);
 }
 
 /* No failures any more; whether there was one. */
 static bool disarm(void)
 {
-	char text[16] = "";
-	int fd = control("times", O_RDONLY);
+	unsigned int left = control_get("times");
 
-	CHECK(read(fd, text, sizeof(text) - 1) > 0, "read: %m");
-	close(fd);
-	set("times", 0);
-	return atoi(text) == 0;
+	control_set("times", 0);
+	return left == 0;
 }
 
 /* What failed last, where that is known. */
@@ -137,7 +95,7 @@ void sweep(const struct step *s)
 			s->prepare();
 		ep_phase("%s, failure %u", s->name, n);
 		start = ep_now_ns();
-		arm(n);
+		control_arm(n, 1);
 		err = s->run();
 		fired = disarm();
 		took = ep_now_ns() - start;
@@ -164,35 +122,46 @@ void sweep(const struct step *s)
 	       s->name, n - 1, reported, most / 1000000, slowest, why);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	unsigned int seconds = 300;
-	const struct opt table[] = {
-		{ "dir", .str = &dir },
-		{ "only", .str = &only },
-		{ "each", .flag = &each_step },
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
 	struct rdma_event_channel *ec;
 	struct rdma_cm_id *id;
 
-	opt_parse(argc, argv, usage, &w, table);
 	CHECK(dir, "--dir is missing");
-	ep_watchdog(seconds);
-	set("times", 0);
+	control_open(dir);
+	control_set("times", 0);
 	/* An id that is bound names the device. */
 	ec = rdma_create_event_channel();
 	CHECK(ec, "event channel: %m");
 	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
 	bind_id(id, 0);
 	ctx = id->verbs;
-	CHECK(ctx, "%s is the address of no device", w.addr);
+	CHECK(ctx, "%s is the address of no device", where.addr);
 	sweep_objects();
 	sweep_connections();
 	CHECK_SYS(rdma_destroy_id(id));
 	rdma_destroy_event_channel(ec);
 	part("there were failures");
 	expect(injected, "none");
-	return parts_end();
 }
+
+static const struct opt options[] = {
+	{ "dir", .str = &dir },
+	{ "only", .str = &only },
+	{ "each", .flag = &each_step },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "faults",
+	.text = "Makes what the driver does fail, one thing after the other.\n",
+	.options =
+		"  --dir DIR            controls of the failures\n"
+		"  --only PATTERN       only the steps with such names\n"
+		"  --each               a step that names a row has failures inside\n",
+	.table = options,
+	.kind = PROG_FREE,
+	.port = 18840,
+	.limit = 300,
+	.run = run,
+};

@@ -6,21 +6,13 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "both.h"
-#include "parts.h"
-#include "opt.h"
+#include "prog.h"
 
-static const char usage[] =
-"usage: foreign --num N [options]\n"
-"Tries once, says LOOPING, and goes on until it gets SIGTERM.\n"
-USAGE_WHERE
-"  --num N              number of the queue pair\n"
-"  --limit SECONDS      watchdog (60)\n";
+static unsigned int num;
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18840 };
 static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
 static unsigned int num;
 /* Whether SIGTERM, which is blocked, has come. */
@@ -42,7 +34,7 @@ static int connect_it(void)
 
 	CHECK(ec, "event channel: %m");
 	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(ec, id, w.addr, w.port + 1);
+	ep_resolve(ec, id, where.addr, where.port + 1);
 	err = rdma_connect(id, &param) ? errno : 0;
 	CHECK_SYS(rdma_destroy_id(id));
 	rdma_destroy_event_channel(ec);
@@ -59,7 +51,7 @@ static int accept_it(struct ep_listener *l)
 
 	CHECK(e.ec, "event channel: %m");
 	CHECK_SYS(rdma_create_id(e.ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(e.ec, id, w.addr, l->port);
+	ep_resolve(e.ec, id, where.addr, l->port);
 	ep_setup(&e, id, &attr);
 	CHECK_SYS(rdma_connect(id, &e.param));
 	asked = ep_expect(l->ec, RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -69,31 +61,21 @@ static int accept_it(struct ep_listener *l)
 	return err;
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	unsigned int seconds = 60, rounds = 0;
-	struct ep_listener l;
+	unsigned int rounds = 0;
 	sigset_t term;
-	const struct opt table[] = {
-		{ "num", .num = &num, .min = 1, .max = ~0u },
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
 	int err;
 
-	opt_parse(argc, argv, usage, &w, table);
 	CHECK(num, "--num is missing");
 	sigemptyset(&term);
 	sigaddset(&term, SIGTERM);
 	CHECK_SYS(sigprocmask(SIG_BLOCK, &term, NULL));
-	ep_watchdog(seconds);
-	ep_enter_netns(w.server_netns);
-	ep_listen(&l, w.addr, w.port, 4);
 	part("V-PRIV-2 rdma_connect with the number of a kernel's queue pair");
 	err = connect_it();
 	expect(err == EINVAL, "%s", strerror(err));
 	part("V-PRIV-2 rdma_accept with the number of a kernel's queue pair");
-	err = accept_it(&l);
+	err = accept_it(&listener);
 	expect(err == EINVAL, "%s", strerror(err));
 	part("V-PRIV-2 the same again and again");
 	puts("LOOPING");
@@ -101,11 +83,26 @@ int main(int argc, char **argv)
 	do {
 		err = connect_it();
 		expect(err == EINVAL, "connect: %s", strerror(err));
-		err = accept_it(&l);
+		err = accept_it(&listener);
 		expect(err == EINVAL, "accept: %s", strerror(err));
 		rounds++;
 	} while (!is_over());
 	printf("%u rounds\n", rounds);
-	ep_unlisten(&l);
-	return parts_end();
 }
+
+static const struct opt options[] = {
+	{ "num", .num = &num, .min = 1, .max = ~0u },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "foreign",
+	.text = "Tries once, says LOOPING, and goes on until it gets SIGTERM.\n",
+	.options =
+		"  --num N              number of the queue pair\n",
+	.table = options,
+	.kind = PROG_LISTENS,
+	.port = 18840,
+	.limit = 60,
+	.run = run,
+};

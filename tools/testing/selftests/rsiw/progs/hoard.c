@@ -11,21 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "opt.h"
+#include "prog.h"
 
-static const char usage[] =
-"usage: hoard [options]\n"
-"Makes many objects of a device. Says \"made N\" as it goes, at last \"all N: why\".\n"
-USAGE_WHERE
-"  --kind KIND          pd, cq, srq, qp, mr or listener (pd)\n"
-"  --count N            how many at most (1000)\n"
-"  --hold               keeps them until SIGUSR1\n"
-"  --limit SECONDS      watchdog (120)\n";
+static const char *kind_name = "pd";
+static unsigned int count = 1000;
+static bool hold;
 
 /* How often it says how far it is. */
 #define STEP 64
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18900 };
 static struct rdma_cm_id *id;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
@@ -96,7 +90,7 @@ static void *make_listener(void)
 	struct rdma_addrinfo *ai;
 	struct rdma_cm_id *listener;
 
-	CHECK_SYS(rdma_getaddrinfo(w.addr, "0", &hints, &ai));
+	CHECK_SYS(rdma_getaddrinfo(where.addr, "0", &hints, &ai));
 	if (rdma_create_id(id->channel, &listener, NULL, RDMA_PS_TCP))
 		listener = NULL;
 	else if (rdma_bind_addr(listener, ai->ai_src_addr) ||
@@ -133,41 +127,25 @@ static const struct kind *find(const char *name)
 {
 	unsigned int i;
 
-	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+	for (i = 0; i < COUNT(kinds); i++)
 		if (!strcmp(kinds[i].name, name))
 			return &kinds[i];
 	fprintf(stderr, "hoard: no kind %s\n", name);
 	exit(2);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	unsigned int seconds = 120, count = 1000, n;
-	const char *name = "pd";
-	bool hold = false;
-	const struct opt table[] = {
-		{ "kind", .str = &name },
-		{ "count", .num = &count, .min = 1, .max = 1 << 24 },
-		{ "hold", .flag = &hold },
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
-	const struct kind *kind;
-	struct ep_listener l;
+	const struct kind *kind = find(kind_name);
+	unsigned int n;
 	sigset_t set;
 	void **obj;
 	int sig;
 
-	opt_parse(argc, argv, usage, &w, table);
-	kind = find(name);
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	CHECK_SYS(sigprocmask(SIG_BLOCK, &set, NULL));
-	ep_watchdog(seconds);
-	ep_enter_netns(w.server_netns);
-	ep_listen(&l, w.addr, w.port, 1);
-	id = l.id;
-	CHECK(id->verbs, "%s is the address of no device", w.addr);
+	id = listener.id;
 	page = ep_pages(4096);
 	obj = calloc(count, sizeof(*obj));
 	pd = ibv_alloc_pd(id->verbs);
@@ -185,13 +163,36 @@ int main(int argc, char **argv)
 	}
 	printf("all %u: %s\n", n, n < count ? strerrorname_np(errno) : "asked for");
 	fflush(stdout);
+	/* The end of the process gives them back. */
 	if (!hold)
-		return 0;
+		exit(0);
 	CHECK_SYS(sigwait(&set, &sig));
 	while (n--)
-		CHECK(!kind->drop(obj[n]), "%s %u does not go: %m", name, n);
+		CHECK(!kind->drop(obj[n]), "%s %u does not go: %m", kind->name, n);
 	puts("given back");
 	fflush(stdout);
 	CHECK_SYS(sigwait(&set, &sig));
-	return 0;
+	exit(0);
 }
+
+static const struct opt options[] = {
+	{ "kind", .str = &kind_name },
+	{ "count", .num = &count, .min = 1, .max = 1 << 24 },
+	{ "hold", .flag = &hold },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "hoard",
+	.text =
+		"Makes many objects of a device. Says \"made N\" as it goes, at last \"all N: why\".\n",
+	.options =
+		"  --kind KIND          pd, cq, srq, qp, mr or listener (pd)\n"
+		"  --count N            how many at most (1000)\n"
+		"  --hold               keeps them until SIGUSR1\n",
+	.table = options,
+	.kind = PROG_LISTENS,
+	.port = 18900,
+	.limit = 120,
+	.run = run,
+};

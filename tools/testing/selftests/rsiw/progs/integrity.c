@@ -9,46 +9,18 @@
  * Sources are overwritten as soon as their work request is complete.
  */
 #include "integrity/integrity.h"
-#include "opt.h"
+#include "prog.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-"usage: integrity [options]\n"
-"Checks data integrity over a connected pair of RDMA queue pairs.\n"
-"Without --server or --client both ends run here, in two processes.\n"
-"\n"
-USAGE_WHERE
-"  --server, --client   run only this side; PORT + 1 is then a TCP control\n"
-"                       connection\n"
-"  --only PHASE         split, random or notify instead of all three\n"
-"  --seed N             of the random plans (default: by the clock; printed)\n"
-"  --iterations N       random rounds (200)\n"
-"  --seconds N          random rounds for N seconds instead\n"
-"  --max-size BYTES     of a random message (1048576)\n"
-"  --min-size BYTES     of a random message (0)\n"
-"  --kinds LIST         of send, send-se, send-inv, write, read, readback\n"
-"  --segments N         at most, of a request, 1..6 (6)\n"
-"  --depth N            of the work queues, 4..48 (16)\n"
-"  --limit SECONDS      watchdog (300)\n"
-"  --help\n"
-"Exit status: 0 all contents right, 1 failure, 2 usage, 3 time limit.\n";
-
-enum { PHASE_SPLIT = 1, PHASE_RANDOM = 2, PHASE_NOTIFY = 4, PHASE_ALL = 7 };
-
-static unsigned int phase_of(const char *s)
-{
-	if (!strcmp(s, "split"))
-		return PHASE_SPLIT;
-	if (!strcmp(s, "random"))
-		return PHASE_RANDOM;
-	if (!strcmp(s, "notify"))
-		return PHASE_NOTIFY;
-	fprintf(stderr, "integrity: no phase '%s'\n", s);
-	exit(2);
-}
+static struct options o = {
+	.max_size = 1 << 20, .kinds = (1u << OP_KINDS) - 1,
+	.segments = MAX_SGE, .depth = 16, .iterations = 200,
+};
+static bool server, client;
+static const char *kinds;
 
 /* Bit mask of the kinds of operations in a list with commas. */
 static unsigned int kinds_of(const char *list)
@@ -117,89 +89,53 @@ static void report(const struct side *s, const char *what, uint64_t start)
 	fflush(stdout);
 }
 
-static void run_data(struct ep_pair *pair, const struct ep_where *w,
-		     struct ep_listener *l, const struct options *o,
-		     unsigned int phases)
+static void run_data(bool split, bool random)
 {
 	const struct ep_attr a = {
-		.send_wr = o->depth, .recv_wr = o->depth, .send_sge = MAX_SGE,
+		.send_wr = o.depth, .recv_wr = o.depth, .send_sge = MAX_SGE,
 		.recv_sge = MAX_SGE, .inline_data = INLINE_MAX, .ird = 4,
 		.ord = 4, .channel = true,
 	};
 	static struct side s;
 	uint64_t start = ep_now_ns();
 
-	s.pair = pair;
-	s.opt = o;
+	s.pair = &pair;
+	s.opt = &o;
 	ep_phase("connect");
-	ep_open(&s.ep, pair, l, w, &a);
+	ep_open(&s.ep, &pair, &listener, &where, &a);
 	side_init(&s);
-	if (phases & PHASE_SPLIT) {
+	if (split) {
 		run_split(&s);
 		report(&s, "split", start);
 		memset(&s.st, 0, sizeof(s.st));
 		start = ep_now_ns();
 	}
-	if (phases & PHASE_RANDOM) {
+	if (random) {
 		run_random(&s);
 		report(&s, "random", start);
 	}
 	ep_phase("disconnect");
-	ep_sync(pair);
-	if (!pair->server)
+	ep_sync(&pair);
+	if (!pair.server)
 		rdma_disconnect(s.ep.id);
 	ep_expect(s.ep.ec, RDMA_CM_EVENT_DISCONNECTED);
 	side_exit(&s);
 	ep_destroy(&s.ep);
 }
 
-int main(int argc, char **argv)
+/* This host's process, and the other's; or one here forks the other. */
+static void meet(void)
 {
-	struct options o = { .seed = ep_now_ns(), .max_size = 1 << 20,
-			     .kinds = (1u << OP_KINDS) - 1,
-			     .segments = MAX_SGE, .depth = 16, .iterations = 200 };
-	struct ep_where w = { .addr = "127.0.0.1", .port = 18600 };
-	struct ep_listener l = { 0 };
-	struct ep_pair pair = { 0 };
-	unsigned int phases = PHASE_ALL, limit = 300;
-	bool server = false, client = false;
-	const char *only = NULL, *kinds = NULL;
-	const struct opt table[] = {
-		{ "server", .flag = &server },
-		{ "client", .flag = &client },
-		{ "only", .str = &only },
-		{ "seed", .num64 = &o.seed },
-		{ "iterations", .num = &o.iterations, .max = 1 << 30 },
-		{ "seconds", .num = &o.seconds, .min = 1, .max = 1 << 20 },
-		{ "kinds", .str = &kinds },
-		{ "min-size", .num = &o.min_size, .max = REGION / 2 },
-		{ "max-size", .num = &o.max_size, .max = REGION / 2 },
-		{ "segments", .num = &o.segments, .min = 1, .max = MAX_SGE },
-		{ "depth", .num = &o.depth, .min = 4, .max = MAX_OPS },
-		{ "limit", .num = &limit, .min = 1, .max = 1 << 20 },
-		{ }
-	};
-	int status = 0;
 	uint64_t seed;
 
-	opt_parse(argc, argv, usage, &w, table);
-	if (only)
-		phases = phase_of(only);
-	if (kinds)
-		o.kinds = kinds_of(kinds);
-	if (!o.kinds || o.min_size > o.max_size) {
-		fputs(usage, stderr);
-		return 2;
+	if (server || client) {
+		ep_ctl_tcp(&pair, &where, server);
+		ep_enter_netns(server ? where.server_netns : where.client_netns);
+	} else {
+		ep_fork(&pair, &where, true);
+		/* The child got no alarm of the parent. */
+		ep_watchdog(time_limit);
 	}
-	ep_watchdog(limit);
-	if (server || client)
-		ep_ctl_tcp(&pair, &w, server);
-	else
-		ep_fork(&pair, &w, true);
-	/* The child got no alarm of the parent. */
-	ep_watchdog(limit);
-	if (server || client)
-		ep_enter_netns(pair.server ? w.server_netns : w.client_netns);
 	ep_exchange(&pair, &o.seed, &seed, sizeof(seed));
 	if (pair.server)
 		printf("seed %lu\n", o.seed);
@@ -207,21 +143,76 @@ int main(int argc, char **argv)
 		o.seed = seed;
 	ep_phase("listen");
 	if (pair.server)
-		ep_listen(&l, w.addr, w.port, 4);
+		start_listening();
 	ep_sync(&pair);
-	if (phases & (PHASE_SPLIT | PHASE_RANDOM))
-		run_data(&pair, &w, &l, &o, phases);
-	if (phases & PHASE_NOTIFY) {
-		run_notify(&pair, &w, &l);
+}
+
+static void run(void)
+{
+	bool split = prog_chosen("split"), random = prog_chosen("random");
+	bool notify = prog_chosen("notify");
+	int status = 0;
+
+	if (!split && !random && !notify)
+		return;
+	if (kinds)
+		o.kinds = kinds_of(kinds);
+	if (!o.kinds || o.min_size > o.max_size) {
+		fputs("integrity: no such messages\n", stderr);
+		exit(2);
+	}
+	o.seed = o.seed ? o.seed : ep_now_ns();
+	meet();
+	if (split || random)
+		run_data(split, random);
+	if (notify) {
+		run_notify(&pair, &where, &listener);
 		if (pair.server)
 			puts("notify: right");
 	}
 	ep_sync(&pair);
 	if (pair.server)
-		ep_unlisten(&l);
+		ep_unlisten(&listener);
 	if (pair.child)
 		status = ep_join(&pair);
-	if (pair.server)
-		puts(status ? "FAIL" : "PASS");
-	return status;
+	if (status)
+		exit(status);
 }
+
+static const struct opt options[] = {
+	{ "server", .flag = &server },
+	{ "client", .flag = &client },
+	{ "seed", .num64 = &o.seed },
+	{ "iterations", .num = &o.iterations, .max = 1 << 30 },
+	{ "seconds", .num = &o.seconds, .min = 1, .max = 1 << 20 },
+	{ "kinds", .str = &kinds },
+	{ "min-size", .num = &o.min_size, .max = REGION / 2 },
+	{ "max-size", .num = &o.max_size, .max = REGION / 2 },
+	{ "segments", .num = &o.segments, .min = 1, .max = MAX_SGE },
+	{ "depth", .num = &o.depth, .min = 4, .max = MAX_OPS },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "integrity",
+	.text =
+		"Checks data integrity over a connected pair of RDMA queue pairs.\n"
+		"Without --server or --client both ends run here, in two processes.\n",
+	.options =
+		"  --server, --client   run only this side; PORT + 1 is then a TCP control\n"
+		"                       connection\n"
+		"  --seed N             of the random plans (default: by the clock; printed)\n"
+		"  --iterations N       random rounds (200)\n"
+		"  --seconds N          random rounds for N seconds instead\n"
+		"  --max-size BYTES     of a random message (1048576)\n"
+		"  --min-size BYTES     of a random message (0)\n"
+		"  --kinds LIST         of send, send-se, send-inv, write, read, readback\n"
+		"  --segments N         at most, of a request, 1..6 (6)\n"
+		"  --depth N            of the work queues, 4..48 (16)\n",
+	.table = options,
+	.kind = PROG_FREE,
+	.cases = true,
+	.port = 18600,
+	.limit = 300,
+	.run = run,
+};

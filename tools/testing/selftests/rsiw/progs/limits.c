@@ -4,36 +4,11 @@
  * lies beyond, and queries that tell the truth about what was made.
  */
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "opt.h"
+#include "prog.h"
 
-static const char usage[] =
-"usage: limits [options]\n"
-"Creates queues of all sizes and compares queries with what was asked for.\n"
-USAGE_WHERE
-"  --mtu BYTES          of the network interface under the device (0: any)\n"
-"  --limit SECONDS      watchdog (60)\n";
-
-static int failed;
-
-__attribute__((format(printf, 2, 3)))
-static void expect(bool good, const char *fmt, ...)
-{
-	va_list ap;
-
-	failed |= !good;
-	if (good)
-		return;
-	printf("not ok ");
-	va_start(ap, fmt);
-	vprintf(fmt, ap);
-	va_end(ap);
-	putchar('\n');
-}
+static unsigned int mtu;
 
 static const struct ep_attr small = { .send_wr = 4, .recv_wr = 4, .ird = 3,
 				      .ord = 2 };
@@ -76,7 +51,8 @@ static void queue_sizes(struct ep *e, const struct ibv_device_attr *d)
 	unsigned int i;
 	uint32_t n;
 
-	for (i = 0; i < 2 * sizeof(size) / sizeof(size[0]); i++) {
+	part("queue pairs of all sizes");
+	for (i = 0; i < 2 * COUNT(size); i++) {
 		uint32_t sq = i & 1 ? 5 : size[i / 2];
 		uint32_t rq = i & 1 ? size[i / 2] : 5;
 
@@ -130,7 +106,8 @@ static void cq_sizes(struct ep *e, const struct ibv_device_attr *d)
 	struct ibv_cq *cq;
 	unsigned int i;
 
-	for (i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+	part("completion queues of all sizes");
+	for (i = 0; i < COUNT(size); i++) {
 		ep_phase("CQ of %d", size[i]);
 		cq = ibv_create_cq(e->id->verbs, size[i], NULL, NULL, 0);
 		expect(cq && cq->cqe >= size[i], "CQ of %d: %s", size[i],
@@ -154,8 +131,9 @@ static void srq_sizes(struct ep *e, const struct ibv_device_attr *d)
 	unsigned int i;
 	uint32_t n;
 
+	part("shared receive queues of all sizes");
 	/* A device without shared receive queues says so. */
-	for (i = 0; d->max_srq && i < sizeof(size) / sizeof(size[0]); i++) {
+	for (i = 0; d->max_srq && i < COUNT(size); i++) {
 		struct ibv_srq_init_attr a = {
 			.attr = { .max_wr = size[i], .max_sge = 2 },
 		};
@@ -179,8 +157,7 @@ static void srq_sizes(struct ep *e, const struct ibv_device_attr *d)
 	}
 }
 
-static void device_truth(struct ep *e, const struct ibv_device_attr *d,
-			 unsigned int mtu)
+static void device_truth(struct ep *e, const struct ibv_device_attr *d)
 {
 	static const unsigned int bytes[] = { 0, 256, 512, 1024, 2048, 4096 };
 	struct ibv_device *dev = e->id->verbs->device;
@@ -188,7 +165,7 @@ static void device_truth(struct ep *e, const struct ibv_device_attr *d,
 	struct ibv_port_attr p;
 	union ibv_gid gid;
 
-	ep_phase("queries");
+	part("queries of the device and its port");
 	expect(dev->transport_type == IBV_TRANSPORT_IWARP &&
 	       dev->node_type == IBV_NODE_RNIC, "not an iWARP device");
 	expect(d->phys_port_cnt == 1, "%u ports", d->phys_port_cnt);
@@ -213,12 +190,13 @@ static void device_truth(struct ep *e, const struct ibv_device_attr *d,
 	expect(ibv_query_port(e->id->verbs, 2, &p), "a second port");
 }
 
-static void qp_truth(struct ep *e, bool server)
+static void qp_truth(struct ep *e)
 {
 	struct ibv_qp_init_attr ia;
 	struct ibv_qp_attr qa;
 
-	ep_phase("query of a connected queue pair");
+	part("queries of a connected queue pair, %s",
+	     pair.server ? "server" : "client");
 	CHECK_SYS(ibv_query_qp(e->id->qp, &qa, IBV_QP_STATE | IBV_QP_CAP |
 			       IBV_QP_MAX_QP_RD_ATOMIC |
 			       IBV_QP_MAX_DEST_RD_ATOMIC, &ia));
@@ -233,50 +211,48 @@ static void qp_truth(struct ep *e, bool server)
 	       ia.cap.max_inline_data == e->cap.max_inline_data,
 	       "capabilities differ from those at creation");
 	/* Both sides: ORD 2, IRD 3 (T-30: max_rd_atomic is the ORD). */
-	expect(qa.max_rd_atomic == 2, "%s: ORD %u instead of 2",
-	       server ? "server" : "client", qa.max_rd_atomic);
+	expect(qa.max_rd_atomic == 2, "ORD %u instead of 2", qa.max_rd_atomic);
 	/* The IRD may have come down to what the peer will ever use. */
 	expect(qa.max_dest_rd_atomic == 3 || qa.max_dest_rd_atomic == 2,
-	       "%s: IRD %u instead of 3",
-	       server ? "server" : "client", qa.max_dest_rd_atomic);
+	       "IRD %u instead of 3", qa.max_dest_rd_atomic);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	struct ep_where w = { .addr = "127.0.0.1", .port = 18680 };
-	unsigned int limit = 60, mtu = 0;
-	struct ep_listener l = { 0 };
 	struct ibv_device_attr d;
-	struct ep_pair pair;
 	struct ep e;
-	const struct opt table[] = {
-		{ "mtu", .num = &mtu, .max = 1 << 20 },
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
-		{ }
-	};
-	int status = 0;
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_begin(&pair, &l, &w, limit);
 	ep_phase("connect");
-	ep_open(&e, &pair, &l, &w, &small);
-	qp_truth(&e, pair.server);
+	ep_open(&e, &pair, &listener, &where, &small);
+	qp_truth(&e);
 	if (!pair.server) {
 		CHECK_SYS(ibv_query_device(e.id->verbs, &d));
-		device_truth(&e, &d, mtu);
+		device_truth(&e, &d);
 		queue_sizes(&e, &d);
 		cq_sizes(&e, &d);
 		srq_sizes(&e, &d);
 	}
-	ep_phase("disconnect");
 	ep_sync(&pair);
 	if (!pair.server)
 		rdma_disconnect(e.id);
 	ep_expect(e.ec, RDMA_CM_EVENT_DISCONNECTED);
 	ep_destroy(&e);
-	if (pair.server) {
-		status = ep_end(&pair, &l);
-		puts(status || failed ? "FAIL" : "ok sizes and queries");
-	}
-	return status ? status : failed;
 }
+
+static const struct opt options[] = {
+	{ "mtu", .num = &mtu, .max = 1 << 20 },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "limits",
+	.text =
+		"Creates queues of all sizes and compares queries with what was asked for.\n",
+	.options =
+		"  --mtu BYTES          of the network interface under the device (0: any)\n",
+	.table = options,
+	.kind = PROG_PAIR,
+	.port = 18680,
+	.limit = 60,
+	.run = run,
+};

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -18,40 +17,30 @@
 #include <unistd.h>
 
 #include "both.h"
-#include "parts.h"
-#include "opt.h"
+#include "prog.h"
 
-static const char usage[] =
-"usage: mappings [options]\n"
-"Mappings and limits of a process with the device.\n"
-USAGE_WHERE
-"  --greedy             only makes queues until it is refused or killed\n"
-"  --limit SECONDS      watchdog (120)\n";
+static bool only_greedy;
 
 #define PAGE 4096ul
 #define LEN (256u << 10)
-#define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
-	     IBV_ACCESS_REMOTE_READ)
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18780 };
-static struct ep_listener l;
 static struct both b;
 static uint8_t *from, *to;
 static struct ibv_mr *from_mr, *to_mr;
-static unsigned int limit = 120, child_port;
+static unsigned int child_port;
 
 /* A listener and a connection of this process's own. */
 static void begin(void)
 {
 	static const struct ep_attr attr = { .send_wr = 64, .recv_wr = 64 };
 
-	ep_listen(&l, w.addr, w.port + child_port, 8);
-	both_connect(&b, &l, &w, &attr, &attr);
+	ep_listen(&listener, where.addr, where.port + child_port, 8);
+	both_connect(&b, &listener, &where, &attr, &attr);
 	from = ep_pages(LEN);
 	to = ep_pages(LEN);
 	memset(from, 0x5a, LEN);
-	from_mr = ep_reg(&b.a, from, LEN, ALL);
-	to_mr = ep_reg(&b.p, to, LEN, ALL);
+	from_mr = ep_reg(&b.a, from, LEN, ALL_ACCESS);
+	to_mr = ep_reg(&b.p, to, LEN, ALL_ACCESS);
 }
 
 static void writes(unsigned int n)
@@ -157,7 +146,7 @@ static void offsets(void)
 	begin();
 	here = each(unmap);
 	/* Those of this process, in one length each, and nothing else. */
-	if (!w.client_netns)
+	if (!where.client_netns)
 		CHECK(try_all(b.a.id->verbs->cmd_fd, rw, MAP_SHARED) == here,
 		      "other mappings than %u", here);
 	CHECK(!try_all(b.a.id->verbs->cmd_fd, rw, MAP_PRIVATE), "private ones");
@@ -232,7 +221,7 @@ static void queues_gone(void)
 
 	begin();
 	for (i = 0; i < 20; i++) {
-		both_connect(&c, &l, &w, &attr, &attr);
+		both_connect(&c, &listener, &where, &attr, &attr);
 		child = fork();
 		CHECK(child >= 0, "fork: %m");
 		if (!child) {
@@ -278,7 +267,7 @@ static void file_gone(void)
 	CHECK(fd >= 0 && !ftruncate(fd, LEN), "memfd: %m");
 	p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	CHECK(p != MAP_FAILED, "map: %m");
-	mr = ibv_reg_mr(b.a.pd, p, LEN, ALL);
+	mr = ibv_reg_mr(b.a.pd, p, LEN, ALL_ACCESS);
 	/* Long-term pins of files may be refused. */
 	if (!mr)
 		return;
@@ -350,11 +339,11 @@ static void memlock(void)
 	CHECK_SYS(setrlimit(RLIMIT_MEMLOCK, &r));
 	CHECK_SYS(setresuid(65534, 65534, 65534));
 	for (i = 0; i < 100; i++) {
-		mr = ibv_reg_mr(b.a.pd, from, LEN, ALL);
+		mr = ibv_reg_mr(b.a.pd, from, LEN, ALL_ACCESS);
 		CHECK(!mr && errno == ENOMEM, "over the limit: %m");
-		mr = ibv_reg_mr(b.a.pd, from, LEN / 2 - 4 * PAGE, ALL);
+		mr = ibv_reg_mr(b.a.pd, from, LEN / 2 - 4 * PAGE, ALL_ACCESS);
 		CHECK(mr, "within the limit: %m");
-		CHECK(!ibv_reg_mr(b.a.pd, to, LEN / 2, ALL), "both together");
+		CHECK(!ibv_reg_mr(b.a.pd, to, LEN / 2, ALL_ACCESS), "both together");
 		CHECK_SYS(ibv_dereg_mr(mr));
 	}
 	CHECK(!pinned(), "%lu KiB stay pinned", pinned());
@@ -384,14 +373,14 @@ static void address_space(void)
 	arrived();
 }
 
-static int greedy(void)
+static void greedy(void)
 {
 	static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
 	struct ibv_qp_init_attr ia = { .qp_type = IBV_QPT_RC };
 	unsigned int n = 0;
 
-	ep_listen(&l, w.addr, w.port, 8);
-	both_connect(&b, &l, &w, &attr, &attr);
+	start_listening();
+	both_connect(&b, &listener, &where, &attr, &attr);
 	ia.send_cq = b.a.scq;
 	ia.recv_cq = b.a.rcq;
 	ia.cap = (struct ibv_qp_cap){ 8192, 8192, 6, 6, 0 };
@@ -400,7 +389,6 @@ static int greedy(void)
 		fflush(stdout);
 	} while (n < 1000 && ibv_create_qp(b.a.pd, &ia));
 	printf("refused: %m\n");
-	return 0;
 }
 
 /* Another connection works, there and back. */
@@ -437,32 +425,23 @@ static const struct {
 };
 
 /* The parts run before anything of the library's is in this process. */
-int main(int argc, char **argv)
+
+static void run(void)
 {
-	const unsigned int n = sizeof(list) / sizeof(list[0]);
-	bool only_greedy = false;
-	const struct opt table[] = {
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
-		{ "greedy", .flag = &only_greedy },
-		{ }
-	};
-	pid_t child[sizeof(list) / sizeof(list[0])];
-	int go[sizeof(list) / sizeof(list[0])][2], status;
+	int go[COUNT(list)][2], status;
+	pid_t child[COUNT(list)];
 	unsigned int i;
 	char c;
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_watchdog(limit);
-	ep_enter_netns(w.server_netns);
-	if (only_greedy)
-		return greedy();
-	for (i = 0; i < n; i++) {
+	if (only_greedy) {
+		greedy();
+		return;
+	}
+	for (i = 0; i < COUNT(list); i++) {
 		CHECK_SYS(pipe(go[i]));
-		child[i] = fork();
-		CHECK(child[i] >= 0, "fork: %m");
+		child[i] = new_process();
 		if (child[i])
 			continue;
-		alarm(limit);
 		close(go[i][1]);
 		if (read(go[i][0], &c, 1) != 1)
 			_exit(1);
@@ -471,7 +450,7 @@ int main(int argc, char **argv)
 		_exit(0);
 	}
 	begin();
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < COUNT(list); i++) {
 		part("%s", list[i].name);
 		CHECK(write(go[i][1], "g", 1) == 1, "pipe: %m");
 		while (!waitpid(child[i], &status, WNOHANG)) {
@@ -484,6 +463,22 @@ int main(int argc, char **argv)
 	CHECK_SYS(ibv_dereg_mr(from_mr));
 	CHECK_SYS(ibv_dereg_mr(to_mr));
 	both_close(&b);
-	ep_unlisten(&l);
-	return parts_end();
+	ep_unlisten(&listener);
 }
+
+static const struct opt options[] = {
+	{ "greedy", .flag = &only_greedy },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "mappings",
+	.text = "Mappings and limits of a process with the device.\n",
+	.options =
+		"  --greedy             only makes queues until it is refused or killed\n",
+	.table = options,
+	.kind = PROG_HERE,
+	.port = 18780,
+	.limit = 120,
+	.run = run,
+};

@@ -5,22 +5,9 @@
  * is the same program with --server or without it and the same options.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "opt.h"
-
-static const char usage[] =
-"usage: meet [options]\n"
-"Connects once, compares what was agreed, reads memory of the other side, ends.\n"
-USAGE_WHERE
-"  --server             the side that listens\n"
-"  --private N          octets of private data each way, up to 255 (0)\n"
-"  --ord N              Reads that the client has on the way at once (1)\n"
-"  --ird N              Reads that the server answers at once (1)\n"
-"  --reject             the server rejects, with private data\n"
-"  --disconnect SIDE    client or server (client)\n"
-"  --limit SECONDS      watchdog (60)\n";
+#include "prog.h"
 
 #define READS 32
 #define LEN 4096
@@ -30,8 +17,7 @@ struct buffer {				/* told in a Send */
 	uint32_t rkey;
 };
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18800 };
-static unsigned int private_len, ord = 1, ird = 1, seconds = 60;
+static unsigned int private_len, ord = 1, ird = 1;
 static bool server, reject;
 static const char *side = "client";
 static const struct ep_attr attr = { .send_wr = READS + 2, .recv_wr = 2 };
@@ -110,7 +96,7 @@ static void call(struct ep *e)
 	e->ec = rdma_create_event_channel();
 	CHECK(e->ec, "event channel: %m");
 	CHECK_SYS(rdma_create_id(e->ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(e->ec, id, w.addr, w.port);
+	ep_resolve(e->ec, id, where.addr, where.port);
 	ep_setup(e, id, &attr);
 	CHECK_SYS(rdma_connect(id, &p));
 	ev = event(e->ec, reject ? RDMA_CM_EVENT_REJECTED :
@@ -159,31 +145,17 @@ static void work(struct ep *e, struct ep_pair *pair)
 	ep_destroy(e);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	struct ep_listener l;
-	struct ep_pair pair = { 0 };
 	struct ep e = { 0 };
-	const struct opt table[] = {
-		{ "server", .flag = &server },
-		{ "reject", .flag = &reject },
-		{ "disconnect", .str = &side },
-		{ "private", .num = &private_len, .max = 255 },
-		{ "ord", .num = &ord, .max = 255 },
-		{ "ird", .num = &ird, .max = 255 },
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
 
-	opt_parse(argc, argv, usage, &w, table);
 	CHECK(!strcmp(side, "client") || !strcmp(side, "server"),
 	      "--disconnect takes client or server");
-	ep_watchdog(seconds);
 	if (server)
-		ep_listen(&l, w.addr, w.port, 4);
-	ep_ctl_tcp(&pair, &w, server);
+		start_listening();
+	ep_ctl_tcp(&pair, &where, server);
 	if (server)
-		serve(&e, &l);
+		serve(&e, &listener);
 	else
 		call(&e);
 	if (!reject)
@@ -191,8 +163,35 @@ int main(int argc, char **argv)
 	else if (!server)
 		ep_destroy(&e);
 	if (server)
-		ep_unlisten(&l);
+		ep_unlisten(&listener);
 	ep_sync(&pair);
 	puts("met");
-	return 0;
 }
+
+static const struct opt options[] = {
+	{ "server", .flag = &server },
+	{ "reject", .flag = &reject },
+	{ "disconnect", .str = &side },
+	{ "private", .num = &private_len, .max = 255 },
+	{ "ord", .num = &ord, .max = 255 },
+	{ "ird", .num = &ird, .max = 255 },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "meet",
+	.text =
+		"Connects once, compares what was agreed, reads memory of the other side, ends.\n",
+	.options =
+		"  --server             the side that listens\n"
+		"  --private N          octets of private data each way, up to 255 (0)\n"
+		"  --ord N              Reads that the client has on the way at once (1)\n"
+		"  --ird N              Reads that the server answers at once (1)\n"
+		"  --reject             the server rejects, with private data\n"
+		"  --disconnect SIDE    client or server (client)\n",
+	.table = options,
+	.kind = PROG_FREE,
+	.port = 18800,
+	.limit = 60,
+	.run = run,
+};

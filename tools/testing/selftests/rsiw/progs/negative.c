@@ -4,27 +4,17 @@
  * a clean error at once, and what goes on beside it is not disturbed.
  */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "opt.h"
-
-static const char usage[] =
-"usage: negative [options]\n"
-"Asks the device for what it must refuse.\n"
-USAGE_WHERE
-"  --limit SECONDS      watchdog (60)\n";
+#include "prog.h"
 
 #define LEN 4096
 #define DEPTH 4
 
-static int failed;
-
 static void verdict(const char *what, bool good, const char *detail)
 {
-	printf("%s %s: %s\n", good ? "ok" : "not ok", what, detail);
-	failed |= !good;
+	part("%s", what);
+	expect(good, "%s", detail);
 }
 
 /* Refused with one of "not supported", for a thing that does not exist. */
@@ -59,7 +49,7 @@ static void qp_types(struct ep *e)
 	};
 	unsigned int i;
 
-	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+	for (i = 0; i < COUNT(t); i++) {
 		struct ibv_qp_init_attr a = {
 			.send_cq = e->scq, .recv_cq = e->rcq,
 			.cap = { 4, 4, 1, 1, 0 }, .qp_type = t[i].type,
@@ -197,11 +187,11 @@ static void by_hand(struct ep *e, struct ibv_mr *mr)
 }
 
 /* The connection is as good as before. */
-static void still_works(struct ep_pair *pair, struct ep *e, struct ibv_mr *mr)
+static void still_works(struct ep *e, struct ibv_mr *mr)
 {
 	struct ibv_wc wc;
 
-	if (pair->server) {
+	if (pair.server) {
 		CHECK(ep_poll(e->rcq, &wc, EP_EVENT_MS) &&
 		      wc.status == IBV_WC_SUCCESS && wc.byte_len == 100,
 		      "the connection suffered");
@@ -216,48 +206,42 @@ static void still_works(struct ep_pair *pair, struct ep *e, struct ibv_mr *mr)
 	}
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
 	const struct ep_attr attr = { .send_wr = DEPTH, .recv_wr = DEPTH,
 				      .send_sge = 6, .recv_sge = 6,
 				      .inline_data = 80 };
-	struct ep_where w = { .addr = "127.0.0.1", .port = 18670 };
-	struct ep_listener l = { 0 };
-	unsigned int i, limit = 60;
-	struct ep_pair pair;
+	void *buf = ep_pages(LEN);
 	struct ibv_mr *mr;
+	unsigned int i;
 	struct ep e;
-	void *buf;
-	const struct opt table[] = {
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
-		{ }
-	};
-	int status = 0;
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_begin(&pair, &l, &w, limit);
 	ep_phase("connect");
-	ep_open(&e, &pair, &l, &w, &attr);
-	buf = ep_pages(LEN);
+	ep_open(&e, &pair, &listener, &where, &attr);
 	mr = ep_reg(&e, buf, LEN, IBV_ACCESS_LOCAL_WRITE);
 	for (i = 0; i < DEPTH && pair.server; i++)
 		CHECK(!ep_post_recv(&e, i, buf, LEN, mr->lkey), "receive");
 	ep_sync(&pair);
-	ep_phase("requests");
 	if (!pair.server) {
 		qp_types(&e);
 		objects(&e);
 		by_hand(&e, mr);
 		requests(&e, mr);
 	}
-	still_works(&pair, &e, mr);
+	still_works(&e, mr);
 	ep_sync(&pair);
 	if (!pair.server)
 		rdma_disconnect(e.id);
 	ep_expect(e.ec, RDMA_CM_EVENT_DISCONNECTED);
 	CHECK_SYS(ibv_dereg_mr(mr));
 	ep_destroy(&e);
-	if (pair.server)
-		status = ep_end(&pair, &l);
-	return status ? status : failed;
 }
+
+const struct prog prog = {
+	.name = "negative",
+	.text = "Asks the device for what it must refuse.\n",
+	.kind = PROG_PAIR,
+	.port = 18670,
+	.limit = 60,
+	.run = run,
+};

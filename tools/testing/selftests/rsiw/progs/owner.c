@@ -11,8 +11,6 @@
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -22,17 +20,8 @@
 #include <unistd.h>
 
 #include "both.h"
-#include "parts.h"
 #include "raw.h"
-#include "opt.h"
-
-static const char usage[] =
-"usage: owner [options]\n"
-"Connections and the processes they belong to.\n"
-USAGE_WHERE
-"  --limit SECONDS      watchdog (60)\n";
-
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18820 };
+#include "prog.h"
 
 /* Starts to connect; 0 or an error number. `qp_num` 0: a QP of its own. */
 static int begin(uint16_t port, uint32_t qp_num)
@@ -45,7 +34,7 @@ static int begin(uint16_t port, uint32_t qp_num)
 
 	CHECK(ec, "event channel: %m");
 	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(ec, id, w.addr, port);
+	ep_resolve(ec, id, where.addr, port);
 	if (!qp_num)
 		ep_setup(&e, id, &attr);
 	return rdma_connect(id, qp_num ? &param : &e.param) ? errno : 0;
@@ -61,14 +50,12 @@ static void foreign(void)
 	part("V-PRIV-2 rdma_connect with the number of another's queue pair");
 	/* Before anything of verbs is there: a fork would share it. */
 	CHECK_SYS(pipe(to));
-	fflush(NULL);
-	child = fork();
-	CHECK(child >= 0, "fork: %m");
+	child = new_process();
 	if (!child) {
 		CHECK(read(to[0], &num, sizeof(num)) == sizeof(num), "pipe");
-		_exit(begin(w.port, num));
+		_exit(begin(where.port, num));
 	}
-	ep_listen(&l, w.addr, w.port, 4);
+	ep_listen(&l, where.addr, where.port, 4);
 	struct ibv_pd *pd = ibv_alloc_pd(l.id->verbs);
 	struct ibv_cq *cq = ibv_create_cq(l.id->verbs, 4, NULL, NULL, 0);
 	struct ibv_qp_init_attr ia = {
@@ -85,7 +72,7 @@ static void foreign(void)
 	       status);
 	expect(wait_state(qp, IBV_QPS_INIT, 0) == IBV_QPS_INIT, "connected");
 	part("V-PRIV-2 its owner may connect it");
-	expect(!begin(w.port, num), "%s", strerror(errno));
+	expect(!begin(where.port, num), "%s", strerror(errno));
 	CHECK_SYS(ibv_destroy_qp(qp));
 	CHECK_SYS(ibv_destroy_cq(cq));
 	CHECK_SYS(ibv_dealloc_pd(pd));
@@ -140,7 +127,7 @@ static void unfinished(void)
 	int fd, err = 0;
 
 	part("V-QP-1 rdma_connect with the number of a queue pair in creation");
-	ep_listen(&l, w.addr, w.port, 4);
+	ep_listen(&l, where.addr, where.port, 4);
 	c.pd = ibv_alloc_pd(l.id->verbs);
 	c.cq = ibv_create_cq(l.id->verbs, 4, NULL, NULL, 0);
 	CHECK(c.pd && c.cq, "PD and CQ: %m");
@@ -153,7 +140,7 @@ static void unfinished(void)
 	CHECK(!pthread_create(&thread, NULL, create, &c), "thread");
 	CHECK(read(fd, &msg, sizeof(msg)) == sizeof(msg), "userfaultfd: %m");
 	for (n = last + 1; n <= last + 4 && (!err || err == EINVAL); n++)
-		err = begin(w.port, n);
+		err = begin(where.port, n);
 	expect(err == EINVAL, "%s", strerror(err));
 	zero.range.start = (uintptr_t)c.answer;
 	CHECK_SYS(ioctl(fd, UFFDIO_ZEROPAGE, &zero));
@@ -161,7 +148,7 @@ static void unfinished(void)
 	expect(!c.err, "creation: %s", strerror(c.err));
 	part("V-QP-1 the same once it is there");
 	expect(c.num == last + 1, "number %u after %u", c.num, last);
-	expect(!begin(w.port, c.num), "%s", strerror(errno));
+	expect(!begin(where.port, c.num), "%s", strerror(errno));
 	close(fd);
 	ep_unlisten(&l);
 }
@@ -170,21 +157,19 @@ static void unfinished(void)
 static void silent(const char *name, bool killed)
 {
 	struct sockaddr_in sin = { .sin_family = AF_INET,
-				   .sin_port = htons(w.port + 1) };
+				   .sin_port = htons(where.port + 1) };
 	int s = socket(AF_INET, SOCK_STREAM, 0), c, one = 1, status;
 	uint64_t start;
 	pid_t child;
 
 	part("%s", name);
-	CHECK(inet_pton(AF_INET, w.addr, &sin.sin_addr) == 1, "address");
+	CHECK(inet_pton(AF_INET, where.addr, &sin.sin_addr) == 1, "address");
 	CHECK_SYS(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)));
 	CHECK_SYS(bind(s, (struct sockaddr *)&sin, sizeof(sin)));
 	CHECK_SYS(listen(s, 4));
-	fflush(NULL);
-	child = fork();
-	CHECK(child >= 0, "fork: %m");
+	child = new_process();
 	if (!child) {
-		if (begin(w.port + 1, 0))
+		if (begin(where.port + 1, 0))
 			_exit(1);
 		sleep(killed ? 100 : 1);
 		_exit(0);
@@ -204,20 +189,19 @@ static void silent(const char *name, bool killed)
 	close(s);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	unsigned int seconds = 60;
-	const struct opt table[] = {
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
-
-	opt_parse(argc, argv, usage, &w, table);
-	ep_watchdog(seconds);
-	ep_enter_netns(w.server_netns);
 	silent("a process that ends while it connects", false);
 	silent("a process that is killed while it connects", true);
 	foreign();
 	unfinished();
-	return parts_end();
 }
+
+const struct prog prog = {
+	.name = "owner",
+	.text = "Connections and the processes they belong to.\n",
+	.kind = PROG_HERE,
+	.port = 18820,
+	.limit = 60,
+	.run = run,
+};

@@ -9,23 +9,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "opt.h"
+#include "prog.h"
 #include "peer_ep/slot.h"
-
-static const char usage[] =
-"usage: peer_ep [options]\n"
-"Reads commands from standard input, see the source; the raw peer starts it.\n"
-USAGE_WHERE
-"  --limit SECONDS      watchdog (600)\n";
 
 /* Whatever the raw peer can put into a line. */
 #define LINE 8192
-
-static struct ep_where where = { .addr = "127.0.0.1", .port = 18700 };
 
 static void poll_wc(struct ibv_cq *cq, uint64_t ms)
 {
@@ -243,24 +234,14 @@ static void command(const char *cmd, struct slot *s)
 	}
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
 	static char line[LINE];
-	struct ep_listener l;
-	unsigned int limit = 600;
-	const struct opt table[] = {
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
-		{ }
-	};
 	struct slot *s;
 
-	opt_parse(argc, argv, usage, &where, table);
-	ep_watchdog(limit);
-	ep_enter_netns(where.server_netns);
-	ep_listen(&l, where.addr, where.port, 64);
-	ec = l.ec;
-	verbs = l.id->verbs;
-	printf("ok %u\n", l.port);
+	ec = listener.ec;
+	verbs = listener.id->verbs;
+	printf("ok %u\n", listener.port);
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
 		split_line(line);
@@ -274,6 +255,15 @@ int main(int argc, char **argv)
 		fflush(stdout);
 	}
 	destroy_all();
-	ep_unlisten(&l);
-	return 0;
 }
+
+const struct prog prog = {
+	.name = "peer_ep",
+	.text =
+		"Reads commands from standard input, see the source; the raw peer starts it.\n",
+	.kind = PROG_LISTENS,
+	.port = 18700,
+	.limit = 600,
+	.backlog = 64,
+	.run = run,
+};

@@ -6,20 +6,10 @@
  * look at (`rdma res`).
  */
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "opt.h"
-
-static const char usage[] =
-"usage: peerdeath [options]\n"
-"Kills a process in each state of a connection and watches the other one.\n"
-USAGE_WHERE
-"  --only NAME          one case (see --list)\n"
-"  --list               names of the cases\n"
-"  --limit SECONDS      watchdog of each case (60)\n";
+#include "prog.h"
 
 #define RECVS 8
 #define SENDS RECVS	/* no more than the receives there are for sure */
@@ -55,9 +45,6 @@ static const struct pcase cases[] = {
 
 struct dance {
 	const struct pcase *c;
-	const struct ep_where *w;
-	struct ep_pair pair;
-	struct ep_listener l;
 	struct ep ep;
 	struct ibv_mr *mr;
 	uint8_t *buf;
@@ -83,9 +70,9 @@ static void post_recvs(struct dance *d)
 
 static void establish(struct dance *d)
 {
-	ep_open(&d->ep, &d->pair, &d->l, d->w, &attr);
+	ep_open(&d->ep, &pair, &listener, &where, &attr);
 	post_recvs(d);
-	ep_exchange(&d->pair, &d->me, &d->peer, sizeof(d->me));
+	ep_exchange(&pair, &d->me, &d->peer, sizeof(d->me));
 }
 
 static int post_op(struct dance *d)
@@ -136,9 +123,9 @@ static void drain_receives(struct dance *d)
 		      "%d receives are not flushed", RECVS - i);
 }
 
-static void hold(struct dance *d)
+static void hold(void)
 {
-	ep_sync(&d->pair);
+	ep_sync(&pair);
 	for (;;)
 		pause();
 }
@@ -148,32 +135,32 @@ static void victim(struct dance *d)
 	struct rdma_cm_id *id;
 	struct ibv_wc wc;
 
-	if (d->pair.server)
-		ep_listen(&d->l, d->w->addr, d->w->port, 4);
-	ep_sync(&d->pair);
+	if (pair.server)
+		start_listening();
+	ep_sync(&pair);
 	switch (d->c->state) {
 	case LISTENING:
-		hold(d);
+		hold();
 		break;
 	case QP_ONLY:
 	case REQUESTED:
-		if (d->pair.server) {
-			ep_expect(d->l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
-			hold(d);
+		if (pair.server) {
+			ep_expect(listener.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+			hold();
 		}
 		d->ep.ec = rdma_create_event_channel();
 		CHECK_SYS(rdma_create_id(d->ep.ec, &id, NULL, RDMA_PS_TCP));
-		ep_resolve(d->ep.ec, id, d->w->addr, d->w->port);
+		ep_resolve(d->ep.ec, id, where.addr, where.port);
 		ep_setup(&d->ep, id, &attr);
 		post_recvs(d);
 		if (d->c->state == REQUESTED)
 			CHECK_SYS(rdma_connect(id, &d->ep.param));
-		hold(d);
+		hold();
 		break;
 	case IDLE:
 	case TARGET:
 		establish(d);
-		ep_sync(&d->pair);
+		ep_sync(&pair);
 		/* Receives are answered with new ones until the end. */
 		for (;;)
 			if (ep_poll(d->ep.rcq, &wc, 1000) &&
@@ -183,7 +170,7 @@ static void victim(struct dance *d)
 		break;
 	case STREAMS:
 		establish(d);
-		ep_sync(&d->pair);
+		ep_sync(&pair);
 		/* A Send without a receive would end it all too early. */
 		if (d->c->op == IBV_WR_SEND)
 			stream(d, SENDS - 3);
@@ -193,19 +180,19 @@ static void victim(struct dance *d)
 	case CLOSING:
 		establish(d);
 		rdma_disconnect(d->ep.id);
-		hold(d);
+		hold();
 		break;
 	}
 	for (;;)
 		pause();
 }
 
-static void kill_victim(struct dance *d)
+static void kill_victim(void)
 {
 	int status;
 
-	CHECK_SYS(kill(d->pair.child, SIGKILL));
-	status = ep_join(&d->pair);
+	CHECK_SYS(kill(pair.child, SIGKILL));
+	status = ep_join(&pair);
 	CHECK(status == 128 + SIGKILL, "victim ended with %d", status);
 }
 
@@ -235,14 +222,14 @@ static void survive_connecting(struct dance *d)
 	struct rdma_cm_event *ev;
 	struct rdma_cm_id *id;
 
-	if (!d->pair.server) {
+	if (!pair.server) {
 		d->ep.ec = rdma_create_event_channel();
 		CHECK_SYS(rdma_create_id(d->ep.ec, &id, NULL, RDMA_PS_TCP));
 		if (d->c->state == LISTENING) {
-			ep_sync(&d->pair);
-			kill_victim(d);
+			ep_sync(&pair);
+			kill_victim();
 		}
-		ep_resolve(d->ep.ec, id, d->w->addr, d->w->port);
+		ep_resolve(d->ep.ec, id, where.addr, where.port);
 		ep_setup(&d->ep, id, &attr);
 		if (d->c->state == LISTENING) {
 			/* Refused at once or by an event. */
@@ -252,19 +239,19 @@ static void survive_connecting(struct dance *d)
 			return;
 		}
 		CHECK_SYS(rdma_connect(id, &d->ep.param));
-		ep_sync(&d->pair);
-		kill_victim(d);
+		ep_sync(&pair);
+		kill_victim();
 		connect_fails(d);
 		cleanup(d);
 		return;
 	}
-	ep_sync(&d->pair);
+	ep_sync(&pair);
 	if (d->c->state == QP_ONLY) {
-		kill_victim(d);
+		kill_victim();
 		return;
 	}
-	id = ep_expect(d->l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
-	kill_victim(d);
+	id = ep_expect(listener.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	kill_victim();
 	d->ep.ec = NULL;
 	if (!ep_try_setup(&d->ep, id, &attr)) {
 		CHECK_SYS(rdma_destroy_id(id));
@@ -272,11 +259,11 @@ static void survive_connecting(struct dance *d)
 	}
 	/* May still work, when the news of the death come a little later. */
 	if (!rdma_accept(id, &d->ep.param)) {
-		ev = ep_event(d->l.ec, EP_EVENT_MS);
+		ev = ep_event(listener.ec, EP_EVENT_MS);
 		CHECK(ev, "accept of a dead client gives no event");
 		if (ev->event == RDMA_CM_EVENT_ESTABLISHED) {
 			rdma_ack_cm_event(ev);
-			ep_expect(d->l.ec, RDMA_CM_EVENT_DISCONNECTED);
+			ep_expect(listener.ec, RDMA_CM_EVENT_DISCONNECTED);
 		} else {
 			rdma_ack_cm_event(ev);
 		}
@@ -287,7 +274,7 @@ static void survive_connecting(struct dance *d)
 static void survive_established(struct dance *d)
 {
 	establish(d);
-	ep_sync(&d->pair);
+	ep_sync(&pair);
 	if (d->c->state == STREAMS && d->c->op == IBV_WR_SEND) {
 		struct ibv_wc wc;
 
@@ -302,7 +289,7 @@ static void survive_established(struct dance *d)
 		CHECK(stream(d, d->c->op == IBV_WR_SEND ? SENDS - 3 : 20),
 		      "stream breaks early");
 	}
-	kill_victim(d);
+	kill_victim();
 	while (d->c->state == TARGET && d->c->op != IBV_WR_SEND &&
 	       stream(d, 1))
 		;
@@ -312,74 +299,58 @@ static void survive_established(struct dance *d)
 	cleanup(d);
 }
 
-static void run_case(const struct pcase *c, const struct ep_where *w,
-		     unsigned int limit)
-{
-	struct dance d = { .c = c, .w = w };
+/* Of the case that is run. */
+static const struct pcase *current;
 
-	ep_fork(&d.pair, w, !c->victim_serves);
-	ep_watchdog(limit);
-	ep_phase("%s", c->name);
-	if (!d.pair.child) {
+static int run_case(void)
+{
+	struct dance d = { .c = current };
+
+	ep_fork(&pair, &where, !d.c->victim_serves);
+	ep_watchdog(time_limit);
+	if (!pair.child) {
 		victim(&d);
 		_exit(0);
 	}
-	if (d.pair.server)
-		ep_listen(&d.l, w->addr, w->port, 4);
-	ep_sync(&d.pair);
-	if (c->state < IDLE)
+	if (pair.server)
+		start_listening();
+	ep_sync(&pair);
+	if (d.c->state < IDLE)
 		survive_connecting(&d);
 	else
 		survive_established(&d);
-	if (d.pair.server)
-		ep_unlisten(&d.l);
-	printf("ok %s\n", c->name);
-	fflush(stdout);
+	if (pair.server)
+		ep_unlisten(&listener);
+	return 0;
 }
 
-int main(int argc, char **argv)
+/* A process of its own for each: namespaces and limits end with it. */
+static void run(void)
 {
-	struct ep_where w = { .addr = "127.0.0.1", .port = 18620 };
-	unsigned int i, limit = 60, port, ran = 0;
-	const char *only = NULL;
-	bool list = false;
-	const struct opt table[] = {
-		{ "only", .str = &only },
-		{ "list", .flag = &list },
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
-		{ }
-	};
-	int status = 0, rv;
+	const unsigned int port = where.port;
+	unsigned int i;
+	int status;
 
-	opt_parse(argc, argv, usage, &w, table);
-	port = w.port;
-	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (list)
-			puts(cases[i].name);
-		if (list || (only && strcmp(only, cases[i].name)))
+	/* The limit is that of each case. */
+	alarm(0);
+	for (i = 0; i < COUNT(cases); i++) {
+		if (!prog_chosen(cases[i].name))
 			continue;
-		/* A process of its own: namespaces and limits end with it. */
-		struct ep_pair p = { 0 };
-
-		w.port = port + i;
-		ran++;
-		fflush(NULL);
-		p.child = fork();
-		CHECK(p.child >= 0, "fork: %m");
-		if (!p.child) {
-			run_case(&cases[i], &w, limit);
-			exit(0);
-		}
-		p.ctl = -1;
-		rv = ep_join(&p);
-		if (rv) {
-			printf("not ok %s: status %d\n", cases[i].name, rv);
-			status = 1;
-		}
+		current = &cases[i];
+		part("%s", current->name);
+		where.port = port + i;
+		status = in_child(run_case);
+		expect(!status, "status %#x", status);
 	}
-	if (!list && !ran) {
-		fprintf(stderr, "no case '%s'\n", only);
-		return 2;
-	}
-	return status;
 }
+
+const struct prog prog = {
+	.name = "peerdeath",
+	.text =
+		"Kills a process in each state of a connection and watches the other one.\n",
+	.kind = PROG_FREE,
+	.cases = true,
+	.port = 18620,
+	.limit = 60,
+	.run = run,
+};

@@ -7,37 +7,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/udmabuf.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "both.h"
-#include "parts.h"
 #include "raw.h"
-#include "opt.h"
+#include "prog.h"
 
-static const char usage[] =
-"usage: regions [options]\n"
-"Kinds of memory regions; both ends are in this process.\n"
-USAGE_WHERE
-"  --big MIB            also messages of this size and 4 GiB - 1 (0),\n"
-"                       which takes 5 GiB of memory\n"
-"  --limit SECONDS      watchdog (120)\n";
+static unsigned int big;
 
 #define LEN 16384
 #define PIECE (64 << 20)		/* of huge memory, which repeats it */
-#define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
-	     IBV_ACCESS_REMOTE_READ)
 #define ZERO_BASED 32			/* IBV_ACCESS_ZERO_BASED */
 #define TRANS 1
 #define PD 2
 #define ACCESS 4
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18780 };
-static struct ep_listener l;
 static char *here, *there;		/* memory of the two sides */
 static struct both b;
 static struct ibv_pd *keep;		/* of the passive side */
@@ -49,8 +36,8 @@ static void connected(void)
 	const struct ep_attr passive = { .send_wr = 8, .recv_wr = 8,
 					 .pd = keep };
 
-	both_connect(&b, &l, &w, &active, &passive);
-	local = ep_reg(&b.a, here, LEN, ALL);
+	both_connect(&b, &listener, &where, &active, &passive);
+	local = ep_reg(&b.a, here, LEN, ALL_ACCESS);
 }
 
 static void disconnected(void)
@@ -105,14 +92,14 @@ static void addresses(void)
 
 	connected();
 	part("V-MR-4 V-MR-24 V-RNIC-26 addresses that the consumer chooses");
-	for (i = 0; i < sizeof(iova) / sizeof(iova[0]); i++) {
-		mr = ibv_reg_mr_iova(b.p.pd, there, LEN, iova[i], ALL);
+	for (i = 0; i < COUNT(iova); i++) {
+		mr = ibv_reg_mr_iova(b.p.pd, there, LEN, iova[i], ALL_ACCESS);
 		CHECK(mr, "register at %#lx: %m", iova[i]);
 		works("iova", there, iova[i], mr->rkey);
 		CHECK_SYS(ibv_dereg_mr(mr));
 	}
 	part("V-MR-23 V-MR-4 zero-based");
-	mr = ibv_reg_mr(b.p.pd, there, LEN, ALL | ZERO_BASED);
+	mr = ibv_reg_mr(b.p.pd, there, LEN, ALL_ACCESS | ZERO_BASED);
 	CHECK(mr, "register: %m");
 	works("zero-based", there, 0, mr->rkey);
 	part("V-MR-23 a zero-based region has no other addresses");
@@ -123,21 +110,21 @@ static void addresses(void)
 	for (i = 1; i < 5000; i += 977) {
 		uint64_t at = (uintptr_t)there + i;
 
-		mr = ep_reg(&b.p, there + i, i, ALL);
+		mr = ep_reg(&b.p, there + i, i, ALL_ACCESS);
 		expect(!request(IBV_WR_RDMA_WRITE, i, at, mr->rkey), "%u", i);
 		expect(!request(IBV_WR_RDMA_READ, 1, at + i - 1, mr->rkey),
 		       "last of %u", i);
 		CHECK_SYS(ibv_dereg_mr(mr));
 	}
 	part("V-MR-7 V-DEA-6 the same memory many times");
-	struct ibv_mr *one = ep_reg(&b.p, there, LEN, ALL);
-	struct ibv_mr *two = ep_reg(&b.p, there, LEN, ALL);
+	struct ibv_mr *one = ep_reg(&b.p, there, LEN, ALL_ACCESS);
+	struct ibv_mr *two = ep_reg(&b.p, there, LEN, ALL_ACCESS);
 
 	CHECK_SYS(ibv_dereg_mr(one));
 	works("the other", there, (uintptr_t)there, two->rkey);
 	CHECK_SYS(ibv_dereg_mr(two));
 	part("V-DEA-1 V-DEA-2 V-ACC-18 a deregistered STag is dead");
-	mr = ep_reg(&b.p, there, LEN, ALL);
+	mr = ep_reg(&b.p, there, LEN, ALL_ACCESS);
 	works("before", there, (uintptr_t)there, mr->rkey);
 	i = mr->rkey;
 	CHECK_SYS(ibv_dereg_mr(mr));
@@ -154,7 +141,7 @@ static void again(void)
 
 	part("V-MR-8 V-MR-11 other memory, any number of times");
 	connected();
-	mr = ep_reg(&b.p, there, LEN, ALL);
+	mr = ep_reg(&b.p, there, LEN, ALL_ACCESS);
 	for (i = 0; i < 20; i++) {
 		char *at = i & 1 ? there : other;
 
@@ -171,7 +158,7 @@ static void again(void)
 	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR &&
 	       there[0] == 3, "a Write is not refused");
 	part("V-MR-8 V-MR-21 more rights");
-	CHECK_SYS(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0, ALL));
+	CHECK_SYS(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0, ALL_ACCESS));
 	pd = ibv_alloc_pd(b.p.id->verbs);
 	CHECK(pd, "alloc PD: %m");
 	part("V-MR-8 other rights keep memory that left its addresses");
@@ -188,7 +175,7 @@ static void again(void)
 			       IBV_ACCESS_REMOTE_READ));
 	expect(!request(IBV_WR_RDMA_READ, LEN, (uintptr_t)there, mr->rkey) &&
 	       here[0] == 5 && here[LEN - 1] == 5, "%d was read", here[0]);
-	CHECK_SYS(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0, ALL));
+	CHECK_SYS(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0, ALL_ACCESS));
 	works("moved", moved, (uintptr_t)there, mr->rkey);
 	munmap(moved, LEN);
 	CHECK_SYS(raw_rereg_mr(mr, TRANS, NULL, there, LEN, (uintptr_t)there,
@@ -212,17 +199,17 @@ static void again(void)
 	part("V-MR-10 a bad address deallocates");
 	connected();
 	CHECK_SYS(ibv_dereg_mr(mr));
-	mr = ep_reg(&b.p, there, LEN, ALL);
+	mr = ep_reg(&b.p, there, LEN, ALL_ACCESS);
 	works("before", there, (uintptr_t)there, mr->rkey);
 	expect(raw_rereg_mr(mr, TRANS, NULL, (void *)4096, LEN, 4096, 0) ==
 	       EFAULT, "not refused");
 	dead("STag", (uintptr_t)there, mr->rkey);
-	expect(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0, ALL) == EINVAL,
+	expect(raw_rereg_mr(mr, ACCESS, NULL, NULL, 0, 0, ALL_ACCESS) == EINVAL,
 	       "rights of no memory");
 	part("V-MR-8 what was deallocated is registered again");
 	connected();
 	CHECK_SYS(ibv_dereg_mr(mr));
-	mr = ep_reg(&b.p, there, LEN, ALL);
+	mr = ep_reg(&b.p, there, LEN, ALL_ACCESS);
 	raw_rereg_mr(mr, TRANS, NULL, (void *)4096, LEN, 4096, 0);
 	CHECK_SYS(raw_rereg_mr(mr, TRANS, NULL, there, LEN, (uintptr_t)there,
 			       0));
@@ -252,13 +239,13 @@ static void dma_buffers(void)
 		   create.memfd, 0);
 	CHECK(mem != MAP_FAILED, "map: %m");
 	connected();
-	mr = raw_reg_dmabuf(b.p.pd, LEN, LEN, 0, fd, ALL);
+	mr = raw_reg_dmabuf(b.p.pd, LEN, LEN, 0, fd, ALL_ACCESS);
 	if (expect(mr, "register: %s", strerror(errno))) {
 		works("buffer", mem + LEN, 0, mr->rkey);
 		part("V-IMM-9 beyond a DMA buffer");
-		expect(!raw_reg_dmabuf(b.p.pd, LEN, 4 * LEN, 0, fd, ALL) &&
+		expect(!raw_reg_dmabuf(b.p.pd, LEN, 4 * LEN, 0, fd, ALL_ACCESS) &&
 		       errno == EINVAL, "beyond: %s", strerror(errno));
-		expect(!raw_reg_dmabuf(b.p.pd, 0, LEN, 0, 0, ALL),
+		expect(!raw_reg_dmabuf(b.p.pd, 0, LEN, 0, 0, ALL_ACCESS),
 		       "no DMA buffer");
 		part("V-MR-26 a DMA buffer outlives its descriptors");
 		close(fd);
@@ -311,8 +298,8 @@ static void sized(char *mem, size_t size)
 	struct ibv_wc wc;
 
 	part("V-WC-21 V-WR-16 more than 2^32-1 bytes");
-	both_connect(&b, &l, &w, &attr, &attr);
-	mr = ep_reg(&b.a, mem, size, ALL);
+	both_connect(&b, &listener, &where, &attr, &attr);
+	mr = ep_reg(&b.a, mem, size, ALL_ACCESS);
 	sge[0] = (struct ibv_sge){ (uintptr_t)mem, UINT32_MAX, mr->lkey };
 	sge[1] = (struct ibv_sge){ (uintptr_t)mem, 1, mr->lkey };
 	CHECK_SYS(ibv_post_send(b.a.id->qp, &wr, &bad));
@@ -382,8 +369,8 @@ static void big_messages(uint32_t len)
 	part("V-MR-5 V-MR-24 a region of 5 GiB, used across 4 GiB");
 	mem = huge(size);
 	connected();
-	mem_mr[0] = ep_reg(&b.a, mem, size, ALL);
-	mem_mr[1] = ep_reg(&b.p, mem, size, ALL);
+	mem_mr[0] = ep_reg(&b.a, mem, size, ALL_ACCESS);
+	mem_mr[1] = ep_reg(&b.p, mem, size, ALL_ACCESS);
 	memset(here, 9, LEN);
 	expect(!request(IBV_WR_RDMA_WRITE, LEN, (uintptr_t)mem + from,
 			mem_mr[1]->rkey), "Write");
@@ -395,8 +382,8 @@ static void big_messages(uint32_t len)
 		to = mmap(NULL, real, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		CHECK(to != MAP_FAILED, "%zu bytes: %m", real);
-		to_mr[0] = ep_reg(&b.a, to, real, ALL);
-		to_mr[1] = ep_reg(&b.p, to, real, ALL);
+		to_mr[0] = ep_reg(&b.a, to, real, ALL_ACCESS);
+		to_mr[1] = ep_reg(&b.p, to, real, ALL_ACCESS);
 		big_message(mem, mem_mr, to, to_mr, len);
 		big_message(mem, mem_mr, to, to_mr, UINT32_MAX);
 		CHECK_SYS(ibv_dereg_mr(to_mr[0]));
@@ -410,21 +397,9 @@ static void big_messages(uint32_t len)
 	CHECK_SYS(munmap(mem, size));
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	unsigned int seconds = 120, big = 0;
-	const struct opt table[] = {
-		{ "big", .num = &big, .max = 4095 },
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
-
-	opt_parse(argc, argv, usage, &w, table);
-	ep_watchdog(seconds);
-	ep_enter_netns(w.server_netns);
-	ep_listen(&l, w.addr, w.port, 8);
-	CHECK(l.id->verbs, "%s is the address of no device", w.addr);
-	keep = ibv_alloc_pd(l.id->verbs);
+	keep = ibv_alloc_pd(listener.id->verbs);
 	CHECK(keep, "alloc PD: %m");
 	here = ep_pages(LEN);
 	there = ep_pages(LEN);
@@ -433,6 +408,22 @@ int main(int argc, char **argv)
 	dma_buffers();
 	big_messages(big << 20);
 	CHECK_SYS(ibv_dealloc_pd(keep));
-	ep_unlisten(&l);
-	return parts_end();
 }
+
+static const struct opt options[] = {
+	{ "big", .num = &big, .max = 4095 },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "regions",
+	.text = "Kinds of memory regions; both ends are in this process.\n",
+	.options =
+		"  --big MIB            also messages of this size and 4 GiB - 1 (0),\n"
+		"                       which takes 5 GiB of memory\n",
+	.table = options,
+	.kind = PROG_LISTENS,
+	.port = 18780,
+	.limit = 120,
+	.run = run,
+};

@@ -6,32 +6,22 @@
  * granted has to stay as it is; whoever uses the device beside this process
  * must not notice (others look after that).
  */
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "both.h"
-#include "opt.h"
+#include "prog.h"
 #include "scribble/ring.h"
 
-static const char usage[] =
-"usage: scribble [options]\n"
-"Writes nonsense into its own mapped queues while they carry traffic.\n"
-USAGE_WHERE
-"  --seed N             of all that is written (default: by the clock; printed)\n"
-"  --seconds N          how long at least (5)\n"
-"  --rounds N           how many connections at least (20)\n"
-"  --limit SECONDS      watchdog (120)\n";
+static unsigned int seconds = 5, least = 20;
+static uint64_t seed;
 
 #define PAGE 4096
 #define REGION (16 * PAGE)
-#define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
-	     IBV_ACCESS_REMOTE_READ)
 /* Depths that give rings of different numbers of pages: 4, 2, 3 and 7. */
 #define SQ_DEPTH 128
 #define RQ_DEPTH 64
@@ -68,8 +58,6 @@ struct side {
 	uint32_t put, rput, get[2];
 };
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18760 };
-static struct ep_listener l;
 static struct side side[2];		/* the connecting one first */
 static uint64_t seed;
 static struct pool pool;
@@ -138,9 +126,9 @@ static void open_side(struct side *s, struct ibv_context *ctx)
 	CHECK(s->pd && s->other, "alloc PD: %m");
 	s->mem = ep_pages(TOTAL);
 	memset(s->mem, 0xc5, TOTAL);
-	s->mr = ibv_reg_mr(s->pd, s->mem + GRANTED, REGION, ALL);
+	s->mr = ibv_reg_mr(s->pd, s->mem + GRANTED, REGION, ALL_ACCESS);
 	s->locked = ibv_reg_mr(s->pd, s->mem + LOCKED, PAGE, 0);
-	s->foreign = ibv_reg_mr(s->other, s->mem + FOREIGN, PAGE, ALL);
+	s->foreign = ibv_reg_mr(s->other, s->mem + FOREIGN, PAGE, ALL_ACCESS);
 	CHECK(s->mr && s->locked && s->foreign, "register: %m");
 	s->srq = ibv_create_srq(s->pd, &sa);
 	CHECK(s->srq, "create SRQ: %m");
@@ -314,7 +302,7 @@ static void begin(struct both *b, uint64_t *state)
 		};
 	b->a.ec = rdma_create_event_channel();
 	CHECK(b->a.ec, "event channel: %m");
-	id = active_id(b->a.ec, &l, &w);
+	id = active_id(b->a.ec, &listener, &where);
 	side[0].ep = &b->a;
 	side[1].ep = &b->p;
 	pthread_mutex_lock(&lock);
@@ -324,7 +312,7 @@ static void begin(struct both *b, uint64_t *state)
 	pthread_mutex_unlock(&lock);
 	CHECK_SYS(rdma_connect(id, &b->a.param));
 	/* As ep_accept does it, with the rings taken as they come. */
-	id = ep_expect(l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	id = ep_expect(listener.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
 	b->p.ec = rdma_create_event_channel();
 	CHECK(b->p.ec, "event channel: %m");
 	CHECK_SYS(rdma_migrate_id(id, b->p.ec));
@@ -417,11 +405,11 @@ static void round_(uint64_t *state)
 static void open_sides(void)
 {
 	struct rdma_event_channel *ec = rdma_create_event_channel();
-	struct rdma_cm_id *id = active_id(ec, &l, &w);
+	struct rdma_cm_id *id = active_id(ec, &listener, &where);
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
-		open_side(&side[i], i ? l.id->verbs : id->verbs);
+		open_side(&side[i], i ? listener.id->verbs : id->verbs);
 		adopt(&side[i]);
 	}
 	shared = ring_count;
@@ -431,29 +419,16 @@ static void open_sides(void)
 	fill_pool();
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	unsigned int limit = 120, seconds = 5, least = 20;
 	pthread_t thread[2];
 	uint64_t end, state;
 	uintptr_t i;
-	const struct opt table[] = {
-		{ "seed", .num64 = &seed },
-		{ "seconds", .num = &seconds, .min = 1, .max = 100000 },
-		{ "rounds", .num = &least, .min = 1, .max = 1000000 },
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
-		{ }
-	};
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_watchdog(limit);
 	seed = seed ? seed : (uint64_t)time(NULL);
 	printf("seed %lu\n", seed);
 	fflush(stdout);
 	state = seed;
-	ep_enter_netns(w.server_netns);
-	ep_listen(&l, w.addr, w.port, 8);
-	CHECK(l.id->verbs, "%s is the address of no device", w.addr);
 	open_sides();
 	for (i = 0; i < 2; i++)
 		CHECK(!pthread_create(&thread[i], NULL, vandal, (void *)i),
@@ -468,12 +443,32 @@ int main(int argc, char **argv)
 		pthread_join(thread[i], NULL);
 	for (i = 0; i < 2; i++)
 		close_side(&side[i]);
-	ep_unlisten(&l);
 	printf("%lu rounds, %lu forks, %lu and %lu acts\n", rounds, forks,
 	       acts[0], acts[1]);
 	printf("%lu requests, %lu completions, %lu in error\n", posted,
 	       completed, failed);
 	CHECK(rounds && acts[0] && acts[1] && posted && completed,
 	      "nothing was attacked");
-	return 0;
 }
+
+static const struct opt options[] = {
+	{ "seed", .num64 = &seed },
+	{ "seconds", .num = &seconds, .min = 1, .max = 100000 },
+	{ "rounds", .num = &least, .min = 1, .max = 1000000 },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "scribble",
+	.text =
+		"Writes nonsense into its own mapped queues while they carry traffic.\n",
+	.options =
+		"  --seed N             of all that is written (default: by the clock; printed)\n"
+		"  --seconds N          how long at least (5)\n"
+		"  --rounds N           how many connections at least (20)\n",
+	.table = options,
+	.kind = PROG_LISTENS,
+	.port = 18760,
+	.limit = 120,
+	.run = run,
+};

@@ -4,28 +4,17 @@
  * one queue, and what becomes of it when one of them fails.
  */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "both.h"
-#include "parts.h"
 #include "raw.h"
-#include "opt.h"
-
-static const char usage[] =
-"usage: srq [options]\n"
-"Shared receive queues; both ends are in this process.\n"
-USAGE_WHERE
-"  --limit SECONDS      watchdog (60)\n";
+#include "prog.h"
 
 #define QPS 6
 #define DEPTH 64
 #define MSG 64
 #define BURST 1000
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18700 };
-static struct ep_listener l;
 static struct ibv_context *ctx;
 static struct ibv_device_attr dev;
 static char *buf;			/* DEPTH receives, then one Send */
@@ -66,7 +55,7 @@ static void creation(void)
 	       "%d of %d and %d elements", dev.max_srq, dev.max_srq_wr,
 	       dev.max_srq_sge);
 	part("V-SRQ-3 at least what was asked for, or an error");
-	for (i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+	for (i = 0; i < COUNT(size); i++) {
 		srq = make(pd, size[i], 3, 0, &got);
 		CHECK(srq, "SRQ of %u: %m", size[i]);
 		expect(got.max_wr >= size[i] && got.max_sge >= 3,
@@ -116,7 +105,7 @@ static void join(struct both *b, struct ibv_srq *srq, struct ibv_pd *pd)
 					 .cqe = 2 * DEPTH, .srq = srq,
 					 .pd = pd };
 
-	both_connect(b, &l, &w, &active, &passive);
+	both_connect(b, &listener, &where, &active, &passive);
 }
 
 static void send_one(struct both *b, uint64_t id, uint32_t lkey, uint32_t val)
@@ -423,9 +412,9 @@ static void repetition(void)
 	b.a.ec = rdma_create_event_channel();
 	b.p.ec = rdma_create_event_channel();
 	CHECK(b.a.ec && b.p.ec, "event channel: %m");
-	ep_setup(&b.a, active_id(b.a.ec, &l, &w), &active);
+	ep_setup(&b.a, active_id(b.a.ec, &listener, &where), &active);
 	CHECK_SYS(rdma_connect(b.a.id, &b.a.param));
-	id = ep_expect(l.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	id = ep_expect(listener.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
 	CHECK_SYS(rdma_migrate_id(id, b.p.ec));
 	ep_setup(&b.p, id, &passive);
 	async_drain(ctx);
@@ -485,20 +474,9 @@ static void failures(void)
 	CHECK_SYS(ibv_dealloc_pd(pd));
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	unsigned int seconds = 60;
-	const struct opt table[] = {
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
-
-	opt_parse(argc, argv, usage, &w, table);
-	ep_watchdog(seconds);
-	ep_enter_netns(w.server_netns);
-	ep_listen(&l, w.addr, w.port, 8);
-	ctx = l.id->verbs;
-	CHECK(ctx, "%s is the address of no device", w.addr);
+	ctx = listener.id->verbs;
 	CHECK_SYS(ibv_query_device(ctx, &dev));
 	buf = ep_pages((DEPTH + 1) * MSG);
 	creation();
@@ -507,6 +485,13 @@ int main(int argc, char **argv)
 	limit();
 	repetition();
 	failures();
-	ep_unlisten(&l);
-	return parts_end();
 }
+
+const struct prog prog = {
+	.name = "srq",
+	.text = "Shared receive queues; both ends are in this process.\n",
+	.kind = PROG_LISTENS,
+	.port = 18700,
+	.limit = 60,
+	.run = run,
+};

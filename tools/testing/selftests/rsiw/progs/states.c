@@ -13,14 +13,7 @@
 #include <string.h>
 
 #include "both.h"
-#include "parts.h"
-#include "opt.h"
-
-static const char usage[] =
-"usage: states [options]\n"
-"State transitions of queue pairs; both ends are in this process.\n"
-USAGE_WHERE
-"  --limit SECONDS      watchdog (120)\n";
+#include "prog.h"
 
 #define IDLE IBV_QPS_INIT
 #define RTS IBV_QPS_RTS
@@ -29,8 +22,6 @@ USAGE_WHERE
 #define ERROR IBV_QPS_ERR
 #define LEN 4096
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18720 };
-static struct ep_listener l;
 static const struct ep_attr plain = { .send_wr = 16, .recv_wr = 16 };
 static char *buf, client[32];		/* the address of that side */
 
@@ -94,10 +85,10 @@ static void connected(struct both *b)
 {
 	struct sockaddr_in *sin;
 
-	both_connect(b, &l, &w, &plain, &plain);
+	both_connect(b, &listener, &where, &plain, &plain);
 	sin = (void *)rdma_get_peer_addr(b->p.id);
 	inet_ntop(AF_INET, &sin->sin_addr, client, sizeof(client));
-	async_drain(l.id->verbs);
+	async_drain(listener.id->verbs);
 }
 
 static unsigned int events(struct ibv_qp *qp)
@@ -105,7 +96,7 @@ static unsigned int events(struct ibv_qp *qp)
 	struct ibv_async_event ev;
 	unsigned int n = 0;
 
-	while (async_event(l.id->verbs, &ev, 100))
+	while (async_event(listener.id->verbs, &ev, 100))
 		n += ev.element.qp == qp;
 	return n;
 }
@@ -389,12 +380,12 @@ static void once_more(struct ep *e, struct ibv_qp *qp)
 	struct rdma_conn_param param = { .qp_num = qp->qp_num,
 					 .responder_resources = 1,
 					 .initiator_depth = 1 };
-	struct rdma_cm_id *id = active_id(ec, &l, &w), own = { .qp = qp };
+	struct rdma_cm_id *id = active_id(ec, &listener, &where), own = { .qp = qp };
 	struct ep p, me = { .id = &own };
 	struct ibv_wc wc;
 
 	CHECK_SYS(rdma_connect(id, &param));
-	ep_accept(&p, &l, &plain);
+	ep_accept(&p, &listener, &plain);
 	ep_expect(ec, RDMA_CM_EVENT_ESTABLISHED);
 	expect(now(qp) == RTS, "now %s", name(now(qp)));
 	CHECK_SYS(ep_post_recv(&p, 1, buf, 0, 0));
@@ -442,19 +433,8 @@ static void reuse(void)
 	}
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	unsigned int seconds = 120;
-	const struct opt table[] = {
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
-
-	opt_parse(argc, argv, usage, &w, table);
-	ep_watchdog(seconds);
-	ep_enter_netns(w.server_netns);
-	ep_listen(&l, w.addr, w.port, 8);
-	CHECK(l.id->verbs, "%s is the address of no device", w.addr);
 	buf = ep_pages(LEN);
 	idle_and_rts();
 	closing();
@@ -463,6 +443,13 @@ int main(int argc, char **argv)
 	draining();
 	disconnects();
 	reuse();
-	ep_unlisten(&l);
-	return parts_end();
 }
+
+const struct prog prog = {
+	.name = "states",
+	.text = "State transitions of queue pairs; both ends are in this process.\n",
+	.kind = PROG_LISTENS,
+	.port = 18720,
+	.limit = 120,
+	.run = run,
+};

@@ -6,24 +6,17 @@
  * up must work. Nothing may hang, nothing may fault.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "opt.h"
+#include "prog.h"
 
-static const char usage[] =
-"usage: unplug [options]\n"
-"Two connected processes; the device of one or both is removed after READY.\n"
-USAGE_WHERE
-"  --removed SIDE       whose device goes away: server, client or both (both)\n"
-"  --conns N            connections (4)\n"
-"  --idle               no traffic\n"
-"  --wait SECONDS       for the removal after READY (30)\n"
-"  --limit SECONDS      watchdog (90)\n";
+static unsigned int conns = 4, patience = 30;
+static const char *removed = "both";
+static bool idle;
 
 #define LEN 65536
 #define DEPTH 8
@@ -39,22 +32,20 @@ struct conn {
 static const struct ep_attr attr = { .send_wr = DEPTH, .recv_wr = DEPTH,
 				     .channel = true };
 
-static void open_conn(struct conn *c, struct ep_pair *pair,
-		      struct ep_listener *l, const struct ep_where *w)
+static void open_conn(struct conn *c)
 {
 	int i;
 
-	ep_open(&c->ep, pair, l, w, &attr);
+	ep_open(&c->ep, &pair, &listener, &where, &attr);
 	c->buf = ep_pages(LEN);
-	c->mr = ep_reg(&c->ep, c->buf, LEN, IBV_ACCESS_LOCAL_WRITE |
-		       IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	c->mr = ep_reg(&c->ep, c->buf, LEN, ALL_ACCESS);
 	for (i = 0; i < DEPTH; i++)
 		CHECK(!ep_post_recv(&c->ep, i, c->buf, LEN, c->mr->lkey),
 		      "post receive");
 	CHECK_SYS(ibv_req_notify_cq(c->ep.rcq, 0));
 	c->me.addr = (uintptr_t)c->buf;
 	c->me.rkey = c->mr->rkey;
-	ep_exchange(pair, &c->me, &c->peer, sizeof(c->me));
+	ep_exchange(&pair, &c->me, &c->peer, sizeof(c->me));
 }
 
 static void traffic(struct conn *c, unsigned int i)
@@ -143,40 +134,39 @@ static void take_down(struct conn *c)
 	rdma_destroy_event_channel(c->ep.ec);
 }
 
-int main(int argc, char **argv)
+/* Traffic until each connection has its end, and each device its removal. */
+static void wait_for_end(struct conn *conn, bool mine)
 {
-	struct ep_where w = { .addr = "127.0.0.1", .port = 18660 };
-	unsigned int i, k, conns = 4, wait = 30, limit = 90, left;
-	const char *removed = "both";
-	struct ep_listener l = { 0 };
-	struct ibv_context *second;
-	struct ep_pair pair;
-	struct conn *conn;
-	bool idle = false, mine, end = false;
-	const struct opt table[] = {
-		{ "removed", .str = &removed },
-		{ "conns", .num = &conns, .min = 1, .max = 1000 },
-		{ "idle", .flag = &idle },
-		{ "wait", .num = &wait, .min = 1, .max = 1000 },
-		{ "limit", .num = &limit, .min = 1, .max = 100000 },
-		{ }
-	};
-	uint64_t until;
-	int status = 0;
+	uint64_t until = ep_now_ns() + patience * 1000000000ull;
+	unsigned int i, k, left = 1;
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_fork(&pair, &w, true);
-	ep_watchdog(limit);
-	mine = !strcmp(removed, "both") ||
-	       !strcmp(removed, pair.server ? "server" : "client");
-	conn = calloc(conns, sizeof(*conn));
+	for (k = 0; left; k++) {
+		for (i = 0, left = 0; i < conns; i++) {
+			if (!idle && !conn[i].gone)
+				traffic(&conn[i], i + k);
+			cm_event(&conn[i], mine);
+			left += !conn[i].gone || (mine && !conn[i].removed);
+		}
+		CHECK(!left || ep_now_ns() < until,
+		      "%u of %u connections got no %s event", left, conns,
+		      mine ? "removal" : "disconnect");
+		if (idle)
+			usleep(1000);
+	}
+}
+
+static void run(void)
+{
+	bool mine = !strcmp(removed, "both") ||
+		    !strcmp(removed, pair.server ? "server" : "client");
+	struct conn *conn = calloc(conns, sizeof(*conn));
+	struct ibv_context *second;
+	unsigned int i;
+
 	CHECK(conn, "no memory");
-	if (pair.server)
-		ep_listen(&l, w.addr, w.port, conns);
-	ep_sync(&pair);
 	ep_phase("connect");
 	for (i = 0; i < conns; i++)
-		open_conn(&conn[i], &pair, &l, &w);
+		open_conn(&conn[i]);
 	/* A second context of the same device, with nothing in it. */
 	second = ibv_open_device(conn[0].ep.id->verbs->device);
 	CHECK(second, "open the device again: %m");
@@ -186,29 +176,13 @@ int main(int argc, char **argv)
 		puts("READY");
 		fflush(stdout);
 	}
-	until = ep_now_ns() + wait * 1000000000ull;
-	for (k = 0; !end; k++) {
-		end = true;
-		for (i = 0, left = 0; i < conns; i++) {
-			if (!idle && !conn[i].gone)
-				traffic(&conn[i], i + k);
-			cm_event(&conn[i], mine);
-			left += !conn[i].gone ||
-				(mine && !conn[i].removed);
-		}
-		end = !left;
-		CHECK(end || ep_now_ns() < until,
-		      "%u of %u connections got no %s event", left, conns,
-		      mine ? "removal" : "disconnect");
-		if (idle)
-			usleep(1000);
-	}
+	wait_for_end(conn, mine);
 	if (mine) {
 		ep_phase("fatal events");
 		/* The core asks uverbs to let go when the RDMA CM has. */
-		CHECK(fatal_event(conn[0].ep.id->verbs, wait * 1000),
+		CHECK(fatal_event(conn[0].ep.id->verbs, patience * 1000),
 		      "no fatal event on the context in use");
-		CHECK(fatal_event(second, wait * 1000),
+		CHECK(fatal_event(second, patience * 1000),
 		      "no fatal event on the idle context");
 	}
 	ep_phase("calls on a removed device");
@@ -219,12 +193,29 @@ int main(int argc, char **argv)
 		take_down(&conn[i]);
 	ibv_close_device(second);
 	ep_sync(&pair);
-	if (pair.server) {
-		rdma_destroy_id(l.id);
-		rdma_destroy_event_channel(l.ec);
-		status = ep_join(&pair);
-		puts(status ? "FAIL" : "GONE");
-	}
 	free(conn);
-	return status;
 }
+
+static const struct opt options[] = {
+	{ "removed", .str = &removed },
+	{ "conns", .num = &conns, .min = 1, .max = 1000 },
+	{ "idle", .flag = &idle },
+	{ "wait", .num = &patience, .min = 1, .max = 1000 },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "unplug",
+	.text =
+		"Two connected processes; the device of one or both is removed after READY.\n",
+	.options =
+		"  --removed SIDE       whose device goes away: server, client or both (both)\n"
+		"  --conns N            connections (4)\n"
+		"  --idle               no traffic\n"
+		"  --wait SECONDS       for the removal after READY (30)\n",
+	.table = options,
+	.kind = PROG_PAIR,
+	.port = 18660,
+	.limit = 90,
+	.run = run,
+};

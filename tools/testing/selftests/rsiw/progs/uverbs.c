@@ -7,30 +7,19 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <rdma/ib_user_verbs.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "both.h"
-#include "parts.h"
 #include "raw.h"
-#include "opt.h"
-
-static const char usage[] =
-"usage: uverbs [options]\n"
-"Numbers of objects, commands and limits, without the library.\n"
-USAGE_WHERE
-"  --limit SECONDS      watchdog (60)\n";
+#include "prog.h"
 
 #define LEN 65536
 #define LOCKED 65536
 #define NOBODY 65534
 
-static struct ep_where w = { .addr = "127.0.0.1", .port = 18860 };
-static struct ep_listener l;
 static struct ibv_context *ctx;
 
 static void regions(struct ibv_pd *pd, char *mem)
@@ -80,7 +69,7 @@ static void doorbells(void)
 
 	CHECK(other, "open the device again: %m");
 	part("V-PRIV-4 doorbells ring at queue pairs of the same file only");
-	both_connect(&b, &l, &w, &attr, &attr);
+	both_connect(&b, &listener, &where, &attr, &attr);
 	expect(!heard(other), "another file's doorbell is heard");
 	pd = ibv_alloc_pd(other);
 	cq = ibv_create_cq(other, 4, NULL, NULL, 0);
@@ -125,7 +114,7 @@ static void commands(void)
 	unsigned int i;
 
 	part("L-CORE-19 commands that are not offered say so");
-	for (i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+	for (i = 0; i < COUNT(none); i++) {
 		int err = raw_command(ctx, none[i].number);
 
 		expect(err == EOPNOTSUPP || err == EINVAL, "%s: %s",
@@ -152,7 +141,7 @@ static int poor(void)
 	ec = rdma_create_event_channel();
 	CHECK(ec, "event channel: %m");
 	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(ec, id, w.addr, w.port);
+	ep_resolve(ec, id, where.addr, where.port);
 	pd = ibv_alloc_pd(id->verbs);
 	CHECK(pd, "PD: %m");
 	/* What fails uses nothing up. */
@@ -172,43 +161,37 @@ static int poor(void)
 
 static void locked(void)
 {
-	pid_t child;
 	int status;
 
 	part("V-IMM-1 V-MR-6 S-5042-10 more memory than the process may lock");
 	/* Before anything of verbs is there: a fork would share it. */
-	fflush(NULL);
-	child = fork();
-	CHECK(child >= 0, "fork: %m");
-	if (!child)
-		_exit(poor());
-	CHECK(waitpid(child, &status, 0) == child, "wait: %m");
+	status = in_child(poor);
 	expect(WIFEXITED(status) && !WEXITSTATUS(status), "status %#x, line %d",
 	       status, WEXITSTATUS(status));
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	unsigned int seconds = 60;
-	const struct opt table[] = {
-		{ "limit", .num = &seconds, .min = 1, .max = 100000 },
-		{ }
-	};
 	struct ibv_pd *pd;
 
-	opt_parse(argc, argv, usage, &w, table);
-	ep_watchdog(seconds);
-	ep_enter_netns(w.server_netns);
 	locked();
-	ep_listen(&l, w.addr, w.port, 8);
-	ctx = l.id->verbs;
-	CHECK(ctx, "%s is the address of no device", w.addr);
+	start_listening();
+	ctx = listener.id->verbs;
+	CHECK(ctx, "%s is the address of no device", where.addr);
 	pd = ibv_alloc_pd(ctx);
 	CHECK(pd, "PD: %m");
 	regions(pd, ep_pages(LEN));
 	CHECK_SYS(ibv_dealloc_pd(pd));
 	commands();
 	doorbells();
-	ep_unlisten(&l);
-	return parts_end();
+	ep_unlisten(&listener);
 }
+
+const struct prog prog = {
+	.name = "uverbs",
+	.text = "Numbers of objects, commands and limits, without the library.\n",
+	.kind = PROG_HERE,
+	.port = 18860,
+	.limit = 60,
+	.run = run,
+};

@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-import re
 import time
 
 from .core import Fail, Skip, TimedOut
@@ -12,8 +11,20 @@ from .peer import PEER, RemoteProc
 from .proc import Proc
 from .topo import status
 
-# What a program says of a part of it that shows a row: "ok NAME V-CQ-1".
-_PART = re.compile(r"(not )?ok (.*\b(?:[VPDMXL]-[A-Z]+\d?|S-5042)-\d+.*)")
+
+def parts(proc):
+    """What one of our programs says of its parts: subtests."""
+    found, begun = [], []
+    for line in proc.output().splitlines():
+        if line.startswith("# part "):
+            begun.append(line[len("# part "):])
+        for name in begun:
+            why = line[len("not ok %s: " % name):]
+            if line == "ok " + name or line == "not ok %s: %s" % (name, why):
+                found.append((name, line.startswith("ok "), why))
+                begun.remove(name)
+                break
+    return found + [(name, False, proc.tail()) for name in begun]
 
 
 class Context:
@@ -79,45 +90,22 @@ class Context:
     def own(self, name, path, *args, timeout=None):
         """Runs one of our programs, which does both sides of `path`.
 
-        Lines "ok ..." and "not ok ..." that name rows of the requirement matrix
-        become subtests.
+        Each of its parts (lib/prog.h) becomes a subtest; one that it has begun
+        fails when it ends in the midst of it.
         """
         limit = int(self.left(timeout))
         proc = self.start(self.bin(name), *path.args(), "--port", self.port(),
                           "--limit", limit, *args)
         try:
-            return proc.expect(self.left(limit + 5), 0)
-        finally:
-            for line in proc.output().splitlines():
-                part = _PART.match(line)
-                if part:
-                    self.subtests.append((part[2], not part[1], ""))
-
-    def parts(self, name, path, *args, timeout=None):
-        """The same for programs of several parts; each becomes a subtest."""
-        limit = int(self.left(timeout))
-        proc = self.start(self.bin(name), *path.args(), "--port", self.port(),
-                          "--limit", limit, *args)
-        try:
             status = proc.wait(limit + 5)
-        except TimedOut as err:
-            status = err
-        begun = None
-        for line in proc.output().splitlines():
-            verdict, _, what = line.partition(" ")
-            if line.startswith("# part "):
-                begun = line[len("# part "):]
-            elif verdict == "ok":
-                self.subtests.append((what, True, ""))
-                begun = None
-            elif line.startswith("not ok "):
-                what, _, why = line[len("not ok "):].partition(": ")
-                self.subtests.append((what, False, why))
-                begun = None
-        if status and all(ok for _, ok, _ in self.subtests):
-            self.subtests.append((begun or name, False, proc.tail()))
-        if isinstance(status, TimedOut):
-            raise status
+        except TimedOut:
+            self.subtests += parts(proc)
+            raise
+        found = parts(proc)
+        self.subtests += found
+        if status and all(ok for _, ok, _ in found):
+            raise Fail("%s ends with status %s:\n%s" % (
+                proc, status, proc.tail()))
 
     @contextlib.contextmanager
     def sub(self, name):
@@ -133,6 +121,15 @@ class Context:
             self.reap()
         else:
             self.subtests.append((name, True, ""))
+
+    @contextlib.contextmanager
+    def within(self, seconds, what):
+        """What is done in it takes no longer, or the test fails."""
+        start = time.monotonic()
+        yield
+        took = time.monotonic() - start
+        if took > seconds * self.env.slow:
+            raise Fail("%s took %.1f s" % (what, took))
 
     def reap(self):
         """Ends all processes; complains about those that do not die."""

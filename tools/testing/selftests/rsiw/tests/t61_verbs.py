@@ -10,7 +10,7 @@ from rsiwtest.tools import perftest
 @test("srq", cost=8)
 def srq(t):
     """Shared receive queues: sizes, limit event, PDs, failures (V-SRQ)."""
-    t.parts("srq", t.topo.loopback)
+    t.own("srq", t.topo.loopback)
 
 
 @test("srq-perftest", cost=10)
@@ -29,25 +29,25 @@ def srq_perftest(t):
 @test("states", cost=25)
 def states(t):
     """All transitions of QP states and what they do (V-ST)."""
-    t.parts("states", t.topo.wire)
+    t.own("states", t.topo.wire)
 
 
 @test("errors", cost=20)
 def errors(t):
     """Completion statuses and events, each at its own cause (V-WC, V-AE)."""
-    t.parts("errors", t.topo.loopback)
+    t.own("errors", t.topo.loopback)
 
 
 @test("depths", cost=15)
 def depths(t):
     """Read depths, fences, attributes, immediate errors (V-RD, V-QP, V-IMM)."""
-    t.parts("depths", t.topo.loopback)
+    t.own("depths", t.topo.loopback)
 
 
 @test("regions", cost=15)
 def regions(t):
     """Regions: addresses, registered again, DMA buffers, size (V-MR)."""
-    t.parts("regions", t.topo.loopback)
+    t.own("regions", t.topo.loopback)
 
 
 @test("regions-big", limit=900, cost=200, long=True)
@@ -58,22 +58,22 @@ def regions_big(t):
         raise Skip("%d MiB of memory, 6000 are needed" % have)
     # CRCs of 20 GB take long where the processor is emulated.
     with t.loaded_with("mpa_crc=0"):
-        t.parts("regions", t.topo.loopback, "--big", 2560)
+        t.own("regions", t.topo.loopback, "--big", 2560)
 
 
 @test("cqresize", cost=8)
 def cqresize(t):
     """Completion queues resized under load (V-CQ-11 to V-CQ-13)."""
-    t.parts("cqresize", t.topo.loopback)
+    t.own("cqresize", t.topo.loopback)
 
 
 @test("owner", cost=8)
 def owner(t):
     """Connections and processes: others' numbers, ends of processes."""
-    t.parts("owner", t.topo.loopback)
+    t.own("owner", t.topo.loopback)
 
 
 @test("uverbs", cost=4)
 def uverbs(t):
     """Numbers of objects, commands that are not offered, locked memory."""
-    t.parts("uverbs", t.topo.loopback)
+    t.own("uverbs", t.topo.loopback)

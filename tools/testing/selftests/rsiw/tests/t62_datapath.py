@@ -33,7 +33,7 @@ def step(t, name, answers, where=None, args=()):
     t.need_module(CALLS)
     where = where or text_of(t.env.module)
     with failing_calls(where, answers) as failing:
-        t.parts("datapath", t.topo.loopback, "--step", name, "--dir",
+        t.own("datapath", t.topo.loopback, "--only", name, "--dir",
                 failing.dir, *args)
 
 
@@ -88,21 +88,21 @@ def invalidated(t):
 @test("path-staged", cost=8, only_type="rsiw")
 def staged(t):
     """An FPDU that comes in pieces is taken in with the end of the budget."""
-    t.parts("datapath", t.topo.loopback, "--step", "staged")
+    t.own("datapath", t.topo.loopback, "--only", "staged")
 
 
 @test("path-ends", cost=5, only_type="rsiw")
 def ends(t):
     """Thousands of requests that end at once are not completed in softirq."""
-    count(t, END, MOST_ENDS, lambda: t.parts(
-        "datapath", t.topo.loopback, "--step", "ends"))
+    count(t, END, MOST_ENDS, lambda: t.own(
+        "datapath", t.topo.loopback, "--only", "ends"))
 
 
 @test("path-tiny", cost=5, only_type="rsiw")
 def tiny(t):
     """Thousands of FPDUs in one piece are not all taken in in softirq."""
-    count(t, FPDU, MOST_FPDUS, lambda: t.parts(
-        "datapath", t.topo.loopback, "--step", "tiny"))
+    count(t, FPDU, MOST_FPDUS, lambda: t.own(
+        "datapath", t.topo.loopback, "--only", "tiny"))
 
 
 @test("path-pieces", cost=5, only_type="rsiw")

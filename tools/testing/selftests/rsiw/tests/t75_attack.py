@@ -65,7 +65,7 @@ def long(t):
 @test("mappings", cost=6)
 def mappings(t):
     """Mappings wrong, gone, changed, inherited; limits (V-PRIV-2, V-PRIV-3)."""
-    t.parts("mappings", t.topo.loopback)
+    t.own("mappings", t.topo.loopback)
 
 
 GROUP = "/sys/fs/cgroup/rsiw-greedy"

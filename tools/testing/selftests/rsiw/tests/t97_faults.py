@@ -72,7 +72,7 @@ def program(t, kind, *args):
     with failures(kind, text_of(t.env.module)) as failing:
         if kind == "allocations":
             args += ("--each",)
-        t.parts("faults", t.topo.loopback, "--dir", failing.dir, *args)
+        t.own("faults", t.topo.loopback, "--dir", failing.dir, *args)
 
 
 @test("faults-objects", cost=8, only_type="rsiw", where=FUNCTIONS)
@@ -200,7 +200,7 @@ def calls(t):
     t.need_module(CALLS)
     with failing_calls(text_of(t.env.module)) as failing:
         def parts():
-            t.parts("faults", t.topo.loopback, "--dir", failing.dir)
+            t.own("faults", t.topo.loopback, "--dir", failing.dir)
 
         parts()
         # Who comes first in what runs side by side is different each time:

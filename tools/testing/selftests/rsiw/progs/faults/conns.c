@@ -3,7 +3,6 @@
 #include "faults.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 /*
@@ -16,7 +15,7 @@
 		IBV_ACCESS_REMOTE_READ)
 
 static struct rdma_event_channel *ec;
-static struct rdma_cm_id *listener;
+static struct rdma_cm_id *server_id;
 static struct ep a, p;
 static bool up, have_p;
 static uint32_t attempt;
@@ -29,38 +28,38 @@ static struct ibv_mr *source, *sink;
 
 static void bound(void)
 {
-	CHECK_SYS(rdma_create_id(ec, &listener, NULL, RDMA_PS_TCP));
-	bind_id(listener, w.port);
+	CHECK_SYS(rdma_create_id(ec, &server_id, NULL, RDMA_PS_TCP));
+	bind_id(server_id, where.port);
 }
 
 /* At all addresses of all devices. */
 static void bound_anywhere(void)
 {
 	struct sockaddr_in sin = { .sin_family = AF_INET,
-				   .sin_port = htons(w.port) };
+				   .sin_port = htons(where.port) };
 
-	CHECK_SYS(rdma_create_id(ec, &listener, NULL, RDMA_PS_TCP));
-	CHECK_SYS(rdma_bind_addr(listener, (struct sockaddr *)&sin));
+	CHECK_SYS(rdma_create_id(ec, &server_id, NULL, RDMA_PS_TCP));
+	CHECK_SYS(rdma_bind_addr(server_id, (struct sockaddr *)&sin));
 }
 
 static int listen_run(void)
 {
-	int err = rdma_listen(listener, 16) ? errno : 0;
+	int err = rdma_listen(server_id, 16) ? errno : 0;
 
 	if (err)
-		CHECK_SYS(rdma_destroy_id(listener));
+		CHECK_SYS(rdma_destroy_id(server_id));
 	return err;
 }
 
 static int listen_end(void)
 {
-	return rdma_destroy_id(listener) ? errno : 0;
+	return rdma_destroy_id(server_id) ? errno : 0;
 }
 
 static void listening(void)
 {
 	bound();
-	CHECK_SYS(rdma_listen(listener, 16));
+	CHECK_SYS(rdma_listen(server_id, 16));
 }
 
 static void unlisten(void)
@@ -191,7 +190,7 @@ static void unconnected(void)
 		requested(ev, ev->id);
 	}
 	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(ec, id, w.addr, w.port);
+	ep_resolve(ec, id, where.addr, where.port);
 	CHECK_SYS(make_qp(&a, id));
 }
 
@@ -385,9 +384,9 @@ void sweep_connections(void)
 	source = ibv_reg_mr(pd, from, BYTES, ACCESS);
 	sink = ibv_reg_mr(pd, to, BYTES * 4, ACCESS);
 	CHECK(source && sink, "register: %m");
-	each(steps, sizeof(steps) / sizeof(steps[0]));
+	each(steps, COUNT(steps));
 	listening();
-	each(more, sizeof(more) / sizeof(more[0]));
+	each(more, COUNT(more));
 	part("the device works afterwards");
 	ready();
 	expect(!transfer(), "no transfer");

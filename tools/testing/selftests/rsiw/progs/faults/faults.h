@@ -8,8 +8,7 @@
 #define RSIW_FAULTS_H
 
 #include "both.h"
-#include "parts.h"
-#include "opt.h"
+#include "prog.h"
 
 struct step {
 	const char *name;
@@ -23,7 +22,6 @@ struct step {
 	bool succeeds;
 };
 
-extern struct ep_where w;
 extern struct ibv_context *ctx;
 
 /* To the address of `w`; port 0 is any. */

@@ -3,7 +3,6 @@
 #include "faults.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <sys/mman.h>
 
 #include "raw.h"
@@ -181,13 +180,13 @@ void sweep_objects(void)
 	CHECK(pd, "alloc PD: %m");
 	cq = ibv_create_cq(ctx, 200, NULL, NULL, 0);
 	CHECK(cq, "create CQ: %m");
-	for (i = 0; i < sizeof(lives) / sizeof(lives[0]); i++)
+	for (i = 0; i < COUNT(lives); i++)
 		sweep(&lives[i]);
 	cq_make();
 	srq_make();
 	qp_make();
 	mr_make();
-	for (i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+	for (i = 0; i < COUNT(changes); i++)
 		sweep(&changes[i]);
 	mr_undo();
 	qp_undo();

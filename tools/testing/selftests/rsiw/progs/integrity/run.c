@@ -5,10 +5,8 @@
  */
 #include "integrity.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 

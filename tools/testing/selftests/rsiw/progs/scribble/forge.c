@@ -90,7 +90,7 @@ static uint32_t some_len(uint64_t *s)
 	uint64_t r = rnd(s);
 
 	return r % 3 ? (r >> 32) % 4097 :
-		       len[(r >> 32) % (sizeof(len) / sizeof(len[0]))];
+		       len[(r >> 32) % COUNT(len)];
 }
 
 static uint8_t some_opcode(uint64_t *s)
