@@ -10,6 +10,9 @@ from .tools import flowing
 SIZES = (("512", "64k"), ("4k", "512k"), ("64k", "2m"), ("1m", "8m"))
 # For `make check`.
 FEW = (("512", "32k"), ("4k", "256k"), ("64k", "1m"), ("1m", "4m"))
+# For `make check-long`.
+MANY = (("512", "256k"), ("4k", "2m"), ("16k", "4m"), ("64k", "8m"),
+        ("256k", "8m"), ("1m", "24m"))
 # Where each job works on a common device.
 REGION_MIB = 64
 
@@ -54,3 +57,9 @@ def running(t, target, seconds, sizes=SIZES, netns=None):
     if job.poll() is not None:
         raise Fail("fio ends early:\n%s" % job.tail())
     return job
+
+
+def expect_errors(t, job, seconds):
+    """Waits until fio has given up: what it works on is gone."""
+    if job.wait(t.left(seconds)) == 0:
+        raise Fail("fio noticed nothing")

@@ -76,6 +76,11 @@ def bad_lines(lines, around=12):
     return [lines[i] for i in sorted(shown)]
 
 
+def says(lines, *words):
+    """Whether there is a line with all of these words."""
+    return any(all(word in line for word in words) for line in lines)
+
+
 class Quiet:
     """Counts the driver's lines in the log of a `with` block (T-44)."""
 

@@ -12,6 +12,8 @@ PIPEFS = "/run/rpc_pipefs"
 CLD = "/var/lib/nfs/nfsdcld"
 NFSD = "/proc/fs/nfsd"
 PORT = 20049
+# Of all that fails while a server is away the client tries again for so long.
+SOFT = "soft,timeo=30,retrans=1"
 OPTIONS = "vers=4.2,proto=rdma,port=%d,rsize=1048576,wsize=1048576" % PORT
 
 

@@ -56,7 +56,7 @@ class Target:
         """Listens and offers the subsystem."""
         self.m.symlink(self.subsys, self.linked)
 
-    def refuse(self):
+    def stop(self):
         """Disconnects everybody and stops to listen."""
         self.m.remove(self.linked)
 

@@ -41,10 +41,11 @@ def run_family(t, family):
 
 
 def _register(family, what):
-    @test("kverbs-" + family, cost=10)
     def run(t):
         run_family(t, family)
+
     run.__doc__ = "Kernel verbs: %s." % what
+    test("kverbs-" + family, cost=10)(run)
 
 
 for _family, _what in FAMILIES.items():

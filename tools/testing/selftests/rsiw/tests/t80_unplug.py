@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 
+from rsiwtest import mpa
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
 from rsiwtest.tools import stream
@@ -19,12 +20,9 @@ def unplug(t, path, removed, action, *args):
                    30 * t.env.slow, *args)
     prog.wait_output("READY", t.left(40))
     time.sleep(0.3)
-    start = time.monotonic()
-    action()
-    took = time.monotonic() - start
+    with t.within(20, "the removal"):
+        action()
     prog.expect(t.left(60))
-    if took > 20 * t.env.slow:
-        raise Fail("the removal took %.1f s" % took)
     t.topo.changed = True
 
 
@@ -78,16 +76,11 @@ def connecting(t):
     client = t.start("rping", "-c", "-a", path.addr4, "-p", port,
                      netns=path.client_ns)
     conn, _ = silent.accept()
-    conn.settimeout(t.left(20))
-    if not conn.recv(64).startswith(b"MPA ID Req Frame"):
-        raise Fail("no MPA Request")
+    mpa.take_request(t, conn)
     # A connect of a process that ends, as this one would, is given up anyway.
     client.popen.send_signal(signal.SIGSTOP)
-    start = time.monotonic()
-    sh("ip", "link", "del", IF_B, netns=NS_B)
-    took = time.monotonic() - start
-    if took > 20 * t.env.slow:
-        raise Fail("the removal took %.1f s" % took)
+    with t.within(20, "the removal"):
+        sh("ip", "link", "del", IF_B, netns=NS_B)
     client.popen.send_signal(signal.SIGCONT)
     client.wait(t.left(20))
     t.topo.changed = True

@@ -9,11 +9,8 @@ import time
 from rsiwtest import fio, kmsg, nfs
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import LOCAL, wait_until
-from rsiwtest.topo import sh
-from rsiwtest.wire import IF_C, IF_S, Wire
-
-# Of all that fails while a server is away the client tries again for so long.
-SOFT = "soft,timeo=30,retrans=1"
+from rsiwtest.storage import Kind, register
+from rsiwtest.wire import IF_S, Wire
 
 
 @contextlib.contextmanager
@@ -61,9 +58,7 @@ def nfs_verify(t):
 def nfs_verify_long(t):
     """More of it: deeper queues, many files, all of them at once."""
     with service(t) as (wire, _), nfs.Mount(LOCAL, wire.path.addr4) as mount:
-        fio.verify(t, mount.path, depth=32, sizes=(
-            ("512", "256k"), ("4k", "2m"), ("16k", "4m"), ("64k", "8m"),
-            ("256k", "8m"), ("1m", "24m")))
+        fio.verify(t, mount.path, fio.MANY, depth=32)
         copies(mount, 10, 5000000)
         with t.sub("many small files"):
             for i in range(200):
@@ -96,10 +91,28 @@ def nfs_mount_50(t):
                 copies(mount, 1, 10000)
 
 
-def running(t, mount, seconds):
-    """fio under way."""
-    return fio.running(t, mount.path, seconds,
-                       sizes=(("64k", "4m"), ("1m", "16m")))
+class Nfs(Kind):
+    """What NFS does when something goes away."""
+
+    name, cost, patience = "nfs", 45, 100
+    sizes = (("64k", "4m"), ("1m", "16m"))
+
+    def service(self, t):
+        return service(t)
+
+    def use(self, wire):
+        return nfs.Mount(LOCAL, wire.path.addr4, options=nfs.SOFT)
+
+    def target(self, client):
+        return client.path
+
+    def works(self, t, wire):
+        with nfs.Mount(LOCAL, wire.path.addr4) as mount:
+            copies(mount, 1, 100000)
+
+
+NFS = Nfs()
+register(NFS)
 
 
 @test("nfs-server-restart", cost=45, long=True)
@@ -107,66 +120,12 @@ def nfs_server_restart(t):
     """The server stops in mid-transfer and comes back: no error."""
     with service(t) as (wire, server), \
             nfs.Mount(LOCAL, wire.path.addr4) as mount:
-        job = running(t, mount, 12)
+        job = fio.running(t, mount.path, 12, sizes=NFS.sizes)
         server.stop()
         time.sleep(2)
         server.serve()
         job.expect(t.left(150))
         copies(mount, 1, 100000)
-
-
-@test("nfs-server-gone", cost=45, long=True)
-def nfs_server_gone(t):
-    """The server stops in mid-transfer for good: I/O ends in errors."""
-    with service(t) as (wire, server):
-        with nfs.Mount(LOCAL, wire.path.addr4, options=SOFT) as mount:
-            job = running(t, mount, 100)
-            server.stop()
-            if job.wait(t.left(100)) == 0:
-                raise Fail("fio noticed nothing")
-        server.serve()
-        with nfs.Mount(LOCAL, wire.path.addr4) as mount:
-            copies(mount, 1, 100000)
-
-
-def unplug(t, action, again):
-    """`action` takes a device away under I/O, `again` brings it back."""
-    with service(t) as (wire, server):
-        with nfs.Mount(LOCAL, wire.path.addr4, options=SOFT) as mount:
-            job = running(t, mount, 100)
-            start = time.monotonic()
-            action(wire)
-            took = time.monotonic() - start
-            if job.wait(t.left(100)) == 0:
-                raise Fail("fio noticed nothing")
-            if took > 30 * t.env.slow:
-                raise Fail("the removal took %.0f s" % took)
-        server.stop()
-        if again:
-            again(wire)
-            server.serve()
-            with nfs.Mount(LOCAL, wire.path.addr4) as mount:
-                copies(mount, 1, 100000)
-
-
-@test("nfs-unplug-client", cost=45, long=True)
-def unplug_client(t):
-    """rdma link del of the client's device under I/O."""
-    unplug(t, lambda w: sh("rdma", "link", "del", w.dev_c, timeout=90),
-           lambda w: t.topo.add_link(w.dev_c, IF_C))
-
-
-@test("nfs-unplug-server", cost=45, long=True)
-def unplug_server(t):
-    """rdma link del of the server's device under I/O."""
-    unplug(t, lambda w: sh("rdma", "link", "del", w.dev_s, timeout=90),
-           lambda w: t.topo.add_link(w.dev_s, IF_S))
-
-
-@test("nfs-unplug-netdev", cost=45, long=True)
-def unplug_netdev(t):
-    """ip link del of the wire under I/O takes both devices at once."""
-    unplug(t, lambda w: sh("ip", "link", "del", IF_S, timeout=90), None)
 
 
 @test("nfs-unplug-bound", cost=30, limit=200, long=True, only_type="rsiw")
@@ -185,13 +144,11 @@ def unplug_bound(t):
 
         def told():
             said.extend(log.read())
-            return any("removal waits" in line and "listeners 1" in line
-                       for line in said)
+            return kmsg.says(said, "removal waits", "listeners 1")
 
         wait_until("a word in the log", 60, told)
         server.stop()
         gone.expect(t.left(30))
         t.topo.add_link(wire.dev_s, IF_S)
         server.serve()
-        with nfs.Mount(LOCAL, wire.path.addr4) as mount:
-            copies(mount, 1, 100000)
+        NFS.works(t, wire)

@@ -4,7 +4,7 @@
 import time
 
 from rsiwtest import fio, nfs
-from rsiwtest.core import Fail, test
+from rsiwtest.core import test
 from rsiwtest.nvme import Host, Target
 from tests.u10_pair import both
 
@@ -47,7 +47,7 @@ def pair_nvme_restart(t):
         target, host = nvme(t, path)
         with target, host:
             job = fio.running(t, host.disk(), 8, netns=path.client_ns)
-            target.refuse()
+            target.stop()
             time.sleep(1)
             target.serve()
             job.expect(t.left(60))
@@ -76,12 +76,10 @@ def pair_nfs_stop(t):
         client = t.machine(path.client_ns)
         with nfs.Server(t, t.machine(path.server_ns), path.addr4, None,
                         path.server_ns) as server, \
-                nfs.Mount(client, path.addr4,
-                          options="soft,timeo=30,retrans=1") as mount:
+                nfs.Mount(client, path.addr4, options=nfs.SOFT) as mount:
             job = fio.running(t, mount.path, 60, netns=path.client_ns,
                               sizes=(("64k", "4m"),))
             server.stop()
-            if job.wait(t.left(90)) == 0:
-                raise Fail("fio noticed nothing")
+            fio.expect_errors(t, job, 90)
 
     both(t, work)
