@@ -8,3 +8,4 @@ pub(crate) mod frames;
 pub(crate) mod limits;
 pub(crate) mod peer;
 pub(crate) mod rng;
+pub(crate) mod sending;

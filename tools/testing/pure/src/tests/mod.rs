@@ -14,6 +14,7 @@ mod queues;
 mod rx;
 mod rx_front;
 mod schedule;
+mod sender;
 mod state;
 mod terminate;
 mod two_peers;

@@ -3,6 +3,7 @@
 //! Set-up modes, errors, closing and options, seen across the wire.
 
 use super::*;
+use crate::support::frames::{split, without_markers};
 
 /// To where the peer allows it.
 fn write_octet(octet: u8) -> Wr {
@@ -280,28 +281,10 @@ fn m_mpa_14_markers_for_a_peer_that_asks() {
     }
     a.transmit(1000);
     let marked: Vec<u8> = a.out().drain(..).collect();
-    let mut starts = Vec::new();
-    // Strip the markers as RFC 5044 section 4.3 says, noting where FPDUs begin.
-    let mut plain = Vec::new();
-    let mut fpdu_start = 0;
-    let mut left = 0;
-    for (pos, word) in marked.chunks(4).enumerate().map(|(n, w)| (4 * n, w)) {
-        if pos % 512 == 0 {
-            let ptr = usize::from(u16::from_be_bytes([word[2], word[3]]));
-            assert_eq!(word[..2], [0, 0]);
-            assert_eq!(ptr, if left == 0 { 0 } else { pos - fpdu_start });
-            continue;
-        }
-        if left == 0 {
-            fpdu_start = pos;
-            starts.push(plain.len());
-            let len = u16::from_be_bytes([word[0], word[1]]);
-            left = crate::wire::fpdu::fpdu_len(len);
-        }
-        plain.extend_from_slice(word);
-        left -= 4;
-    }
-    assert!(starts.len() >= 40 && marked.len() - plain.len() > 4 * 60);
+    let plain = without_markers(&marked, true);
+    let (fpdus, rest) = split(&plain, None);
+    assert!(fpdus.len() >= 40 && rest == 0);
+    assert!(marked.len() - plain.len() > 4 * 60);
     // The CRCs cover the markers, so a receiver without CRC sees the right contents.
     b.ignore_crc();
     b.receive(&plain);

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! When requests start, in which order, and what is wrong with them from the start.
+
+use super::*;
+use crate::proto::sender::Outcome;
+use crate::proto::tx::{Class, Rtr};
+
+const INVALIDATE: Operation = Operation::Invalidate { stag: Stag(9) };
+
+/// V-FNC, T-41: what holds a request back, and what stays on this side.
+#[test]
+fn t_41_classes() {
+    let (send, write, read) = (
+        send(1).operation,
+        write(1).operation,
+        read(1, true).operation,
+    );
+    let cases = [
+        (send, Class::Transfer, false, false),
+        (write, Class::Transfer, false, false),
+        (read, Class::Read, false, false),
+        (Ok(INVALIDATE), Class::Invalidate, true, true),
+        (Ok(Operation::Register), Class::Register, true, false),
+        (Ok(Operation::Bind), Class::Register, true, true),
+    ];
+    for (operation, class, is_local, takes_back) in cases {
+        let operation = operation.expect("good");
+        assert_eq!(operation.class(), class);
+        assert_eq!(operation.is_local(), is_local);
+        assert_eq!(operation.takes_back(), takes_back);
+    }
+}
+
+/// T-19, T-20, V-ORD-12, V-MR-18, V-MW-2: what takes memory back is done once TCP has all that was
+/// posted in front of it, a registration at once, and each before the next request.
+#[test]
+fn v_ord_12_local_requests() {
+    let mut sending = sending();
+    for posted in [
+        send(100),
+        Posted::new(INVALIDATE, 0),
+        Posted::new(Operation::Register, 0),
+        write(10),
+        Posted::new(Operation::Register, 0),
+        Posted::new(Operation::Bind, 0),
+        send(0),
+    ] {
+        sending.post(posted);
+    }
+    sending.run();
+    let did = sending.did();
+    let done: Vec<_> = did
+        .iter()
+        .filter(|did| !matches!(did, Did::Finished(_)))
+        .collect();
+    let want = [
+        Did::Sent,
+        success(0),
+        Did::Invalidated(Stag(9)),
+        success(1),
+        Did::Registered,
+        success(2),
+        // While the Write is in the batch; completes behind it.
+        Did::Registered,
+        Did::Sent,
+        success(3),
+        success(4),
+        Did::Bound,
+        success(5),
+        Did::Sent,
+        success(6),
+    ];
+    assert_eq!(done, want.iter().collect::<Vec<_>>());
+    let sent = [Opcode::Send, Opcode::Write, Opcode::Send];
+    assert_eq!(messages(&sending), sent);
+}
+
+/// V-RD-11, T-47: a request that waits for the batch to leave has the next turn, whatever the peer
+/// reads meanwhile.
+#[test]
+fn v_rd_11_turn_behind_a_flush() {
+    let mut sending = sending();
+    sending.post(send(10));
+    sending.post(Posted::new(INVALIDATE, 0));
+    sending.post(send(20));
+    for _ in 0..4 {
+        sending.peer_reads(peers_read(10));
+    }
+    sending.run();
+    let (send, answer) = (Opcode::Send, Opcode::ReadResponse);
+    let sent = messages(&sending);
+    let second = sent.iter().rposition(|op| *op == send).expect("two");
+    assert_eq!(sent.len(), 6);
+    assert!(
+        sent[..second].iter().filter(|op| **op == answer).count() <= 2,
+        "{sent:?}"
+    );
+}
+
+/// V-INV-13, V-MR-17, V-MW-4, V-WC-22: what fails on this side completes in error, and ends the
+/// stream; what is in front of it has been sent.
+#[test]
+fn v_inv_13_local_failures() {
+    for (operation, fault) in [
+        (INVALIDATE, Fault::LocalProtection),
+        (Operation::Register, Fault::LocalOperation),
+        (Operation::Bind, Fault::Bind),
+    ] {
+        let mut sending = sending();
+        sending.post(send(10));
+        sending.post(Posted::new(operation, 0));
+        sending.post(send(20));
+        sending.queue.faults.local = Some(fault);
+        sending.run();
+        let in_completion = sending.failed.as_ref().map(|f| f.in_completion);
+        assert_eq!(in_completion, Some(true));
+        assert_eq!(messages(&sending), [Opcode::Send, Opcode::Terminate]);
+        let ends = [Status::Success, Status::Failed(fault), Status::Flushed];
+        check_local_error(&mut sending, &ends);
+    }
+}
+
+/// V-WC-3, V-WC-21, T-4: a request that makes no sense fails in its turn: behind those in front of
+/// it, of which a Read is not complete, and which is flushed then.
+#[test]
+fn v_wc_3_bad_request() {
+    for fault in [Fault::LocalOperation, Fault::LocalLength] {
+        let mut sending = sending();
+        sending.post(send(10));
+        sending.post(read(10, false));
+        sending.post(Posted {
+            operation: Err(fault),
+            ..send(0)
+        });
+        sending.run();
+        assert_eq!(
+            messages(&sending),
+            [Opcode::Send, Opcode::ReadRequest, Opcode::Terminate]
+        );
+        assert_eq!(sending.queue.completions.len(), 1);
+        let ends = [Status::Success, Status::Flushed, Status::Failed(fault)];
+        check_local_error(&mut sending, &ends);
+    }
+}
+
+/// V-RD-2, T-11: no more requests are under way than there are records for, good ones or bad ones; they
+/// go on when a Read completes.
+#[test]
+fn v_rd_2_no_record() {
+    for is_good in [true, false] {
+        let mut sending = Sending::new(&params(4), EMSS, 2);
+        sending.post(read(10, false));
+        sending.post(send(10));
+        sending.post(Posted {
+            operation: send(30).operation.or(Err(Fault::General)),
+            ..send(30)
+        });
+        if !is_good {
+            sending.post(Posted {
+                operation: Err(Fault::LocalOperation),
+                ..send(0)
+            });
+        }
+        sending.run();
+        let first = [Opcode::ReadRequest, Opcode::Send];
+        assert_eq!(messages(&sending), first);
+        assert!(sending.queue.stalled() && sending.failed.is_none());
+        assert!(sending.answer());
+        sending.run();
+        let sent = messages(&sending);
+        assert_eq!(sent[2], Opcode::Send);
+        assert_eq!(sending.failed.is_some(), !is_good);
+        sending.settle();
+    }
+    // A bad one that finds no record.
+    let mut sending = Sending::new(&params(4), EMSS, 1);
+    sending.post(read(10, false));
+    sending.post(Posted {
+        operation: Err(Fault::LocalOperation),
+        ..send(0)
+    });
+    sending.run();
+    assert!(sending.failed.is_none() && sending.queue.stalled());
+    assert!(sending.answer());
+    sending.run();
+    let ends = [Status::Success, Status::Failed(Fault::LocalOperation)];
+    check_local_error(&mut sending, &ends);
+}
+
+/// V-STAG0-8, T-23: STag 0 is nobody's; nothing is sent to it, but nothing is sent anywhere.
+#[test]
+fn v_stag0_8_nobodys() {
+    let to_nobody = |len| {
+        let to = TaggedOffset(0);
+        Posted::new(Operation::Write { stag: Stag(0), to }, len)
+    };
+    let mut sending = sending();
+    sending.post(to_nobody(0));
+    sending.post(to_nobody(1));
+    sending.run();
+    assert_eq!(messages(&sending), [Opcode::Write, Opcode::Terminate]);
+    let ends = [Status::Success, Status::Failed(Fault::LocalProtection)];
+    check_local_error(&mut sending, &ends);
+}
+
+/// T-22, T-23: the sink of a Read must be this side's to write, if there is anything to write.
+#[test]
+fn t_22_sink_of_a_read() {
+    let mut sending = sending();
+    sending.queue.faults.sink = true;
+    sending.post(read(0, false));
+    sending.post(read(0, true));
+    sending.run();
+    assert!(sending.failed.is_none());
+    let sinks: Vec<_> = sending
+        .seen()
+        .iter()
+        .map(|fpdu| ReadRequest::parse(&fpdu.payload).expect("a Read").sink_stag)
+        .collect();
+    // What is to be invalidated is named.
+    assert_eq!(sinks, [Stag(1), Stag(6)]);
+    sending.post(read(1, false));
+    sending.run();
+    assert_eq!(messages(&sending).len(), 3);
+    let ends = [
+        Status::Flushed,
+        Status::Flushed,
+        Status::Failed(Fault::LocalProtection),
+    ];
+    check_local_error(&mut sending, &ends);
+}
+
+/// T-24: a responder that has not heard of its peer sends nothing, but does what concerns this side
+/// only.
+#[test]
+fn t_24_local_requests_do_not_wait() {
+    let mut agreed = params(4);
+    agreed.wait_for_fpdu = true;
+    let mut sending = Sending::new(&agreed, EMSS, 8);
+    sending.post(Posted::new(Operation::Register, 0));
+    sending.post(Posted::new(INVALIDATE, 0));
+    sending.post(send(10));
+    sending.run();
+    assert!(sending.tcp.out.is_empty());
+    assert_eq!(sending.queue.completions.len(), 2);
+    assert!(!sending.sender.may_send(false) && sending.sender.may_send(true));
+    sending.queue.heard = true;
+    sending.run();
+    assert_eq!(messages(&sending), [Opcode::Send]);
+}
+
+/// X-ENH-19, X-ENH-18: the ready-to-receive message comes first and is no request; where there is no
+/// room for its Read, nothing is sent but a Terminate.
+#[test]
+fn x_enh_18_ready_to_receive() {
+    for rtr in [Rtr::Send, Rtr::Write, Rtr::Read] {
+        let mut agreed = params(1);
+        agreed.send_rtr = Some(rtr);
+        let mut sending = Sending::new(&agreed, EMSS, 8);
+        sending.run();
+        let first = match rtr {
+            Rtr::Send => Opcode::Send,
+            Rtr::Write => Opcode::Write,
+            Rtr::Read => Opcode::ReadRequest,
+        };
+        assert_eq!(messages(&sending), [first]);
+        // It is nothing that the peer has to have before the FIN.
+        assert_eq!(sending.did().last(), Some(&Did::Finished(false)));
+        assert_eq!(sending.answer(), rtr == Rtr::Read);
+        sending.post(send(10));
+        sending.run();
+        assert_eq!(messages(&sending), [first, Opcode::Send]);
+        assert_eq!(sending.did().last(), Some(&Did::Finished(true)));
+        assert_eq!(sending.queue.completions, [(0, Status::Success)]);
+    }
+    let mut agreed = params(1);
+    agreed.send_rtr = Some(Rtr::Read);
+    let mut sending = Sending::new(&agreed, EMSS, 8);
+    sending.queue.no_reads();
+    assert!(matches!(sending.run_once(), Outcome::Failed(f) if !f.in_completion));
+    assert!(sending.tcp.out.is_empty());
+}
