@@ -7,5 +7,6 @@ pub(crate) mod endpoint;
 pub(crate) mod frames;
 pub(crate) mod limits;
 pub(crate) mod peer;
+pub(crate) mod receiving;
 pub(crate) mod rng;
 pub(crate) mod sending;

@@ -11,6 +11,7 @@ mod golden;
 mod marker;
 mod notes;
 mod queues;
+mod receiver;
 mod rx;
 mod rx_front;
 mod schedule;

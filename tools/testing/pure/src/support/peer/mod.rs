@@ -23,7 +23,7 @@ use crate::wire::terminate::TermError;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
-mod recv;
+pub(crate) mod recv;
 mod send;
 
 use self::recv::Piece;

@@ -44,7 +44,7 @@ impl Chunk for Piece<'_> {
 }
 
 /// The octets of a payload.
-fn octets<'a>(payload: &'a Payload<'_, Piece<'_>>) -> &'a [u8] {
+pub(crate) fn octets<'a>(payload: &'a Payload<'_, Piece<'_>>) -> &'a [u8] {
     let len = payload.len as usize;
     match payload.source {
         Source::Chunk { chunk, at } => &chunk.0[at + payload.at..][..len],
