@@ -2,9 +2,11 @@
 
 //! ORQ, IRQ and the completion order, over rings of every small capacity.
 
+use crate::proto::failure::Fault;
 use crate::proto::order::{Order, Record, Status, Token};
 use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry, Purpose};
 use crate::proto::ring::{Full, Ring};
+use crate::proto::sends::Sends;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::rdmap::ReadRequest;
@@ -85,6 +87,30 @@ fn p_rdmap_11_responses_in_order() {
     assert_eq!((got.entry.purpose, got.complete), (request(2), true));
     assert_eq!(orq.pop().map(|entry| entry.purpose), Some(request(2)));
     assert_eq!(orq.outstanding(), 0);
+}
+
+/// V-WC-5: a Terminate that quotes a Read Request names one of ours by its number, as long as it is
+/// outstanding.
+#[test]
+fn v_wc_5_read_by_number() {
+    let mut orq = Orq::new(vec![OrqEntry::default(); 3]);
+    let found = |orq: &Orq<Vec<OrqEntry>>| -> Vec<u32> {
+        let numbers = [0, 1, 2, 3, 4, 5, u32::MAX];
+        let known = |n: &u32| orq.find(Msn(*n)).map(|entry| entry.len);
+        numbers.iter().filter_map(known).collect()
+    };
+    assert!(found(&orq).is_empty());
+    for n in 1..=3 {
+        orq.push(read(n, 10 * n as u32)).unwrap();
+    }
+    assert_eq!(found(&orq), [10, 20, 30]);
+    assert_eq!(orq.find(Msn(2)).map(|e| e.purpose), Some(request(2)));
+    orq.pop();
+    orq.pop();
+    assert_eq!(found(&orq), [30]);
+    orq.push(read(4, 40)).unwrap();
+    assert_eq!(orq.find(Msn(4)).map(|e| e.purpose), Some(request(4)));
+    assert_eq!(found(&orq), [30, 40]);
 }
 
 /// P-RDMAP-12, P-RDMAP-13, P-ERR-24, V-AE-15, T-22: responses that do not fit.
@@ -323,4 +349,32 @@ fn v_qp_21_more_records() {
         popped.extend(std::iter::from_fn(|| order.pop()).map(|(w, _)| w));
         assert_eq!(popped, (0..next).collect::<Vec<_>>());
     }
+}
+
+/// V-QP-21: requests under way move to more records when the send queue grows, and stay where they are
+/// when it does not; what waits for a record is noted.
+#[test]
+fn v_qp_21_sends_grow() {
+    type UnderWay = Sends<Vec<Record<u32, Fault>>, Vec<OrqEntry>>;
+    let new = |records| -> UnderWay { Sends::new(vec![Record::default(); records], Vec::new()) };
+    let mut sends = new(2);
+    let first = sends.order.push(10).unwrap();
+    assert!(sends.has_room() && !sends.stalled);
+    sends.order.push(11).unwrap();
+    assert!(!sends.has_room() && sends.stalled);
+    let mut more = new(3);
+    assert_eq!(sends.swap_if_larger(&mut more), Ok(()));
+    assert!(sends.has_room());
+    sends.order.done(first);
+    assert_eq!(sends.order.pop(), Some((10, Status::Success)));
+    // What it had is smaller.
+    assert_eq!(sends.swap_if_larger(&mut more), Ok(()));
+    assert!(sends.order.push(12).is_ok() && sends.order.push(13).is_ok());
+    assert!(!sends.has_room());
+    // What is in use is nowhere to go to.
+    let mut used = new(4);
+    used.order.push(14).unwrap();
+    used.order.push(15).unwrap();
+    assert_eq!(sends.swap_if_larger(&mut used), Err(Full));
+    assert_eq!(sends.order.flush(), Some((11, Status::Flushed)));
 }

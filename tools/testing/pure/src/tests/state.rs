@@ -407,3 +407,12 @@ fn l_core_4_one_close_per_connection() {
         }
     }
 }
+
+/// V-ST-10: Draining is Closing for the verbs; each other state is what it is called.
+#[test]
+fn v_st_10_draining_is_closing() {
+    assert_eq!(Draining.in_verbs(), Closing);
+    for state in [Idle, Rts, Closing, Terminate, Error] {
+        assert_eq!(state.in_verbs(), state);
+    }
+}

@@ -5,6 +5,7 @@
 mod cuts;
 mod ends;
 mod initiator;
+mod meanwhile;
 mod orders;
 mod responder;
 
