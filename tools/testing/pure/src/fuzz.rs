@@ -2,6 +2,12 @@
 
 //! Entry points for fuzzers: each takes any bytes and must neither panic nor hang.
 
+mod receiver;
+mod sender;
+
+pub use self::receiver::receiver;
+pub use self::sender::sender;
+
 use crate::proto::conn::{Config, Initiator, Responder};
 use crate::proto::connection::{self, Awaits, Code, StreamEnd};
 use crate::proto::deframer::{Deframer, Place, Step};
@@ -21,12 +27,14 @@ use crate::wire::terminate::{Quote, Received};
 pub type Target = fn(&[u8]);
 
 /// All entry points, by the name of their fuzz target.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("parsers", parsers),
     ("deframer", deframer),
     ("rx", rx),
     ("conn", conn),
     ("connection", connection),
+    ("sender", sender),
+    ("receiver", receiver),
     ("two_peers", two_peers),
 ];
 
@@ -190,6 +198,12 @@ pub fn connection(data: &[u8]) {
         let _ = endpoint.feed(happens);
     }
     endpoint.settle();
+}
+
+/// Octets of a message.
+fn message_len(input: &mut Input<'_>) -> u32 {
+    let n = u32::try_from(input.below(256)).unwrap_or(0);
+    n.saturating_mul(if input.one_in(4) { 60 } else { 3 })
 }
 
 /// Two peers; the input chooses operations, schedule, cuts and faults on the wire.
