@@ -31,6 +31,9 @@ check-debug:
 fuzz:
 	@tools/vm/fuzz $(if $(SECONDS),--seconds $(SECONDS))
 
+coverage:
+	@tools/testing/coverage/run $(if $(LIMIT),--limit $(LIMIT))
+
 bench:
 	@tools/bench/run
 
@@ -66,6 +69,8 @@ help:
 	@echo "make check-soak       traffic and disturbances for half an hour (SECONDS=1800)"
 	@echo "make check-debug      the same tests on a kernel with KASAN, lockdep and kmemleak"
 	@echo "make fuzz             the fuzz targets, a minute each (SECONDS=N)"
+	@echo "make coverage         lines of wire/ and proto/ that their tests run; fails below 95 %"
+	@echo "                      (LIMIT=N)"
 	@echo "make bench            the benchmark, rsiw beside siw, rxe and plain TCP"
 	@echo "make profile          where a message's instructions go (CASE='send_bw 65536'"
 	@echo "                      WHERE=wire|loopback DEVICE=rsiw|siw|rxe|tcp TOP=40)"
@@ -79,4 +84,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz shell bench profile bench-scale bench-report conformance-report lint clean distclean help
+.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-scale bench-report conformance-report lint clean distclean help
