@@ -24,21 +24,13 @@ pub(crate) trait Note: Copy + Eq + 'static {
 }
 
 /// A set of notes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notes<N> {
     bits: u32,
     _kind: PhantomData<fn() -> N>,
 }
 
-impl<N> Clone for Notes<N> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<N> Copy for Notes<N> {}
-
-impl<N> Notes<N> {
+impl<N: Note> Notes<N> {
     /// None.
     pub(crate) const NONE: Self = Self::from_bits(0);
 

@@ -132,9 +132,10 @@ impl<'c> Env<Piece<'c>> for Around {
         self.state
     }
 
-    fn first_fpdu(&mut self) {
-        assert!(!std::mem::replace(&mut self.heard, true), "told twice");
-        self.tell(Did::FirstFpdu);
+    fn fpdu_received(&mut self) {
+        if !std::mem::replace(&mut self.heard, true) {
+            self.tell(Did::FirstFpdu);
+        }
     }
 
     fn first_segment(&mut self) {

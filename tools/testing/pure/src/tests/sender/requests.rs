@@ -3,30 +3,36 @@
 //! When requests start, in which order, and what is wrong with them from the start.
 
 use super::*;
+use crate::proto::request::OperationType;
 use crate::proto::sender::Outcome;
-use crate::proto::tx::{Class, Rtr};
+use crate::proto::tx::Rtr;
 
 const INVALIDATE: Operation = Operation::Invalidate { stag: Stag(9) };
 
 /// V-FNC, T-41: what holds a request back, and what stays on this side.
 #[test]
-fn t_41_classes() {
+fn t_41_types() {
     let (send, write, read) = (
         send(1).operation,
         write(1).operation,
         read(1, true).operation,
     );
     let cases = [
-        (send, Class::Transfer, false, false),
-        (write, Class::Transfer, false, false),
-        (read, Class::Read, false, false),
-        (Ok(INVALIDATE), Class::Invalidate, true, true),
-        (Ok(Operation::Register), Class::Register, true, false),
-        (Ok(Operation::Bind), Class::Register, true, true),
+        (send, OperationType::Send, false, false),
+        (write, OperationType::Write, false, false),
+        (read, OperationType::Read, false, false),
+        (Ok(INVALIDATE), OperationType::Invalidate, true, true),
+        (
+            Ok(Operation::Register),
+            OperationType::Register,
+            true,
+            false,
+        ),
+        (Ok(Operation::Bind), OperationType::Bind, true, true),
     ];
-    for (operation, class, is_local, takes_back) in cases {
+    for (operation, kind, is_local, takes_back) in cases {
         let operation = operation.expect("good");
-        assert_eq!(operation.class(), class);
+        assert_eq!(operation.kind(), kind);
         assert_eq!(operation.is_local(), is_local);
         assert_eq!(operation.takes_back(), takes_back);
     }
