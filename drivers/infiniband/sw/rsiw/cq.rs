@@ -4,8 +4,8 @@
 //!
 //! A process has its queue in shared memory ([`user`]), a kernel consumer polls ([`kernel`]).
 //!
-//! Context: any, without a lock of the consumer's; creation and destruction sleep. Lock order: the queue's lock comes after those of QPs and regions; handlers are called
-//! without it.
+//! Context: any, without a lock of the consumer's; creation and destruction sleep. Lock order: the
+//! queue's lock comes after those of QPs and regions; handlers are called without it.
 #![forbid(unsafe_code)]
 
 mod kernel;
@@ -96,7 +96,7 @@ enum Ring {
 }
 
 /// What the queue's lock protects.
-struct State {
+struct CqState {
     ring: Ring,
     overflow: Lost,
 }
@@ -121,7 +121,7 @@ pub(crate) struct Cq {
     #[pin]
     entry: Mutex<Option<MmapEntry>>,
     #[pin]
-    state: SpinLockIrq<State>,
+    state: SpinLockIrq<CqState>,
     /// In which a process says what it waits for: that of its ring. None for kernel consumers.
     armed: Option<MovableWord>,
     /// For another ring.
@@ -129,8 +129,8 @@ pub(crate) struct Cq {
 }
 
 impl Cq {
-    /// Makes a queue of at least `init.cqe` entries, for the process that makes the call or a kernel
-    /// consumer, whose handler `init` wants called on one processor.
+    /// Makes a queue of at least `init.cqe` entries, for the process that makes the call or a
+    /// kernel consumer, whose handler `init` wants called on one processor.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Cq {
                 (ring, None, None, Some(vector))
             }
         };
-        let state = State {
+        let state = CqState {
             ring,
             overflow: Lost::No,
         };
@@ -187,9 +187,9 @@ impl Cq {
     }
 
     /// Gives the queue of a process room for at least `entries` entries, in a ring of its own: what
-    /// was not polled and the arming move there, and nothing gets lost (V-CQ-11). The old ring stays
-    /// memory for as long as it is mapped, but nothing comes there any more. Returns the number of
-    /// entries. Sleeps.
+    /// was not polled and the arming move there, and nothing gets lost (V-CQ-11). The old ring
+    /// stays memory for as long as it is mapped, but nothing comes there any more. Returns the
+    /// number of entries. Sleeps.
     ///
     /// # Errors
     ///
@@ -261,9 +261,9 @@ impl Cq {
         }
     }
 
-    /// Adds a completion of a request of `qp`, which frees one of `slots` when it is polled. Gives
-    /// whether the consumer waits for one like this: then the caller is to call [`Cq::notify`] once
-    /// it holds no lock. Any context.
+    /// Adds a completion of a request of `qp`, which frees one of `slots` when it is polled.
+    /// Returns whether the consumer waits for one like this: then the caller is to call
+    /// [`Cq::notify`] once it holds no lock. Any context.
     ///
     /// # Errors
     ///
@@ -309,7 +309,7 @@ impl Cq {
         Ok(())
     }
 
-    /// Asks for one call of the handler, at the next completion or the next solicited one. Gives
+    /// Asks for one call of the handler, at the next completion or the next solicited one. Returns
     /// whether completions wait already. Any context.
     ///
     /// # Errors
@@ -322,8 +322,8 @@ impl Cq {
         }
     }
 
-    /// Whether the consumer, a process, waits for a notification rather than looking for completions
-    /// all the time. Any context; takes no lock.
+    /// Whether the consumer, a process, waits for a notification rather than looking for
+    /// completions all the time. Any context; takes no lock.
     #[inline(never)]
     pub(crate) fn is_awaited(&self) -> bool {
         let armed = self.armed.as_ref();

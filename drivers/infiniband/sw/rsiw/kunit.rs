@@ -336,8 +336,8 @@ mod queue_pair {
         },
         state::{
             next,
-            Event,
-            State, //
+            QpEvent,
+            QpState, //
         },
     };
     use kernel::prelude::*;
@@ -362,18 +362,18 @@ mod queue_pair {
     #[test]
     fn states() {
         let modify = |from, to| {
-            let event = Event::Modify {
+            let event = QpEvent::Modify {
                 to,
                 idle: true,
                 flushed: true,
             };
             next(from, event).is_ok()
         };
-        assert!(modify(State::Rts, State::Error));
-        assert!(modify(State::Error, State::Idle));
-        assert!(!modify(State::Error, State::Rts));
-        assert!(!modify(State::Idle, State::Terminate));
+        assert!(modify(QpState::Rts, QpState::Error));
+        assert!(modify(QpState::Error, QpState::Idle));
+        assert!(!modify(QpState::Error, QpState::Rts));
+        assert!(!modify(QpState::Idle, QpState::Terminate));
         // A disconnect of what is not connected is done.
-        assert!(modify(State::Idle, State::Closing));
+        assert!(modify(QpState::Idle, QpState::Closing));
     }
 }

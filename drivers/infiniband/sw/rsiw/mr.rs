@@ -170,7 +170,8 @@ impl Gated for Mr {
 }
 
 impl Mr {
-    /// Registers memory of the calling process, or a DMA buffer of its, and makes it known under a new STag with `key`.
+    /// Registers memory of the calling process, or a DMA buffer of its, and makes it known under a
+    /// new STag with `key`.
     ///
     /// The table has a reference from here on: only [`Mr::deregister`] undoes this.
     ///
@@ -215,8 +216,8 @@ impl Mr {
     /// Registers the memory of this region again, or other memory in its place (V-MR-8). The region
     /// ends first, so that a peer sees nothing but a deregistration and a registration (V-MR-12);
     /// also if the rest fails (V-MR-10). Its memory stays the same, whatever is at its addresses by
-    /// now and whoever calls; only if it is to be written to for the first time, it has to be pinned
-    /// once more.
+    /// now and whoever calls; only if it is to be written to for the first time, it has to be
+    /// pinned once more.
     ///
     /// # Errors
     ///

@@ -3,8 +3,8 @@
 //! Notes that are left in any context, for the work item of a queue pair or an endpoint.
 //!
 //! `proto::notes` says which there are, and what is done about them. Nothing is lost if the work is
-//! queued after something was noted: either that run of the work item sees it, or one that had begun
-//! before has.
+//! queued after something was noted: either that run of the work item sees it, or one that had
+//! begun before has.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -106,8 +106,8 @@ impl<T: Unpin> Slot<T> {
         self.value.lock().get_or_insert(value);
     }
 
-    /// Takes the value. There may be none although there was a note: whoever came with another value
-    /// while this one was there has left a note, too.
+    /// Takes the value. There may be none although there was a note: whoever came with another
+    /// value while this one was there has left a note, too.
     pub(crate) fn take(&self) -> Option<T> {
         self.value.lock().take()
     }

@@ -6,9 +6,10 @@
 //!
 //! - `inner`, a mutex: state, connection, transmission. Process context. All state transitions
 //!   happen under it.
-//! - `sq`, `irq`, `rq`: spin locks around what softirq shares with it.
+//! - `sq`, `inbound`, `rq`: spin locks around what softirq shares with it.
 //! - the [`stream::Stream`]: receiving, under the socket's lock.
-//! - `notes`, and what goes with them: what softirq found out and the QP's work item has to act upon.
+//! - `notes`, and what goes with them: what softirq found out and the QP's work item has to act
+//!   upon.
 //!
 //! Handlers of consumers and of the connection manager are called without any of these held.
 #![forbid(unsafe_code)]
@@ -82,11 +83,11 @@ use crate::{
         failure::Failure,
         notes::QpNote,
         reads::{
-            Irq,
-            IrqEntry, //
+            InboundRead, //
+            InboundReads,
         },
         schedule::Reason,
-        state::State,
+        state::QpState,
     },
     queue::rq::Rq,
     srq::Srq,
@@ -157,7 +158,7 @@ pub(crate) struct Qp {
     #[pin]
     sq: SpinLockIrq<Sq>,
     #[pin]
-    irq: SpinLockIrq<Irq<KVec<IrqEntry>>>,
+    inbound: SpinLockIrq<InboundReads<KVec<InboundRead>>>,
     #[pin]
     rq: SpinLockIrq<Option<Rq>>,
     /// For the work item.
@@ -187,7 +188,7 @@ impl Qp {
     }
 
     /// The state, which may be another by now. Any context.
-    fn state(&self) -> State {
+    fn state(&self) -> QpState {
         self.state.load()
     }
 
@@ -312,7 +313,7 @@ impl Qp {
 
     /// Whether a consumer in the kernel made it, and has no connection with it.
     pub(crate) fn is_unconnected_of_kernel(&self) -> bool {
-        self.is_of_kernel() && self.state() == State::Idle
+        self.is_of_kernel() && self.state() == QpState::Idle
     }
 
     /// Whether the caller may connect the QP by `id`: others must not get hold of it by its number.
@@ -333,7 +334,7 @@ impl Qp {
     pub(crate) fn attach(&self, manager: Arc<dyn Manager>) -> Result {
         let mut inner = self.inner.lock();
         let mut slot = self.manager.lock();
-        if slot.is_some() || inner.state != State::Idle {
+        if slot.is_some() || inner.state != QpState::Idle {
             return Err(EISCONN);
         }
         *slot = Some(manager);

@@ -63,7 +63,7 @@ use kernel::{
 };
 
 /// What the queue's lock protects.
-struct State {
+struct SrqState {
     rq: Rq,
     /// Number of slots.
     depth: u32,
@@ -80,7 +80,7 @@ pub(crate) struct Srq {
     /// None for kernel consumers.
     entry: Option<MmapEntry>,
     #[pin]
-    state: SpinLockIrq<State>,
+    state: SpinLockIrq<SrqState>,
     _quota: Quota,
 }
 
@@ -124,7 +124,7 @@ impl Srq {
         if init.limit > depth {
             return Err(EINVAL);
         }
-        let state = State {
+        let state = SrqState {
             rq,
             depth,
             limit: init.limit,
@@ -183,8 +183,8 @@ impl Srq {
         self.pd.id()
     }
 
-    /// Changes the queue, all or nothing. The depth of a kernel consumer's queue can be changed with
-    /// receives in it (V-SRQ-5). Sleeps.
+    /// Changes the queue, all or nothing. The depth of a kernel consumer's queue can be changed
+    /// with receives in it (V-SRQ-5). Sleeps.
     ///
     /// # Errors
     ///

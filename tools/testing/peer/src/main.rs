@@ -114,7 +114,7 @@ fn world(o: &Options) -> Res<World> {
     Ok(World::new(ep, log, SocketAddr::new(o.addr, port), o.own))
 }
 
-/// Gives whether all is well.
+/// Returns whether all is well.
 fn run(o: &Options) -> Res<bool> {
     let list = scen::all();
     let chosen: Vec<_> = list

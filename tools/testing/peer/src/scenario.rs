@@ -91,7 +91,7 @@ impl Scenario {
     }
 
     /// Runs it and prints a line of TAP for each row, with what went over the wire if it fails
-    /// or `verbose`. Gives whether it is fine.
+    /// or `verbose`. Returns whether it is fine.
     pub fn report(&self, world: &mut World, number: &mut usize, verbose: bool) -> Res<bool> {
         let start = Instant::now();
         let result = (self.run)(world);

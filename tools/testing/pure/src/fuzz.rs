@@ -128,8 +128,8 @@ fn responder_data(data: &[u8]) -> &[u8] {
     data.get(..data.len().min(600)).unwrap_or(data)
 }
 
-/// A connection; the input chooses the side, what happens to it, and what its peer says. Whatever that
-/// is, time ends it, and its consumer was told what iw_cm counts on.
+/// A connection; the input chooses the side, what happens to it, and what its peer says. Whatever
+/// that is, time ends it, and its consumer was told what iw_cm counts on.
 pub fn connection(data: &[u8]) {
     use connection::Input as Happens;
     let mut input = Input(data);

@@ -5,7 +5,7 @@
 
 use super::{
     config, depths,
-    endpoint::State,
+    endpoint::EndpointState,
     not_in_namespace,
     outputs::{
         code,
@@ -80,7 +80,7 @@ impl Dial {
 }
 
 /// Creates a socket and starts to connect it; `port` is the local port.
-fn dial_from(this: &Arc<Endpoint>, st: &mut State, port: u16) -> Result {
+fn dial_from(this: &Arc<Endpoint>, st: &mut EndpointState, port: u16) -> Result {
     let dial = st.dial.as_ref().ok_or(EINVAL)?;
     let netdev = this.dev.netdev().ok_or(ENODEV)?;
     let sock = TcpSocket::new(&netdev, &dial.local)?;
@@ -105,7 +105,7 @@ fn dial_from(this: &Arc<Endpoint>, st: &mut State, port: u16) -> Result {
 ///
 /// Ports of RDMA consumers have a number space of their own, in which a port is free that TCP may
 /// be using. Then another is taken, unless the consumer wanted a privileged one.
-pub(super) fn dial(this: &Arc<Endpoint>, st: &mut State) -> Result {
+pub(super) fn dial(this: &Arc<Endpoint>, st: &mut EndpointState) -> Result {
     // Before anything can queue the endpoint's own work: if that had the mutex when it is the
     // endpoint's turn, others would pass.
     this.leave_to(Deputy::Initiators);
@@ -157,7 +157,7 @@ pub(super) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Re
 
 /// TCP may have connected; the Request is sent then. Returns whether the endpoint's own work has to
 /// go on. Waits for nobody.
-pub(super) fn request(this: &Arc<Endpoint>, st: &mut State) -> bool {
+pub(super) fn request(this: &Arc<Endpoint>, st: &mut EndpointState) -> bool {
     if st.connection.awaits() != Awaits::Connected || this.is_given_up() {
         return true;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The endpoint of a connection: what `proto::connection` needs of the kernel to be carried out, and
-//! what it is told.
+//! The endpoint of a connection: what `proto::connection` needs of the kernel to be carried out,
+//! and what it is told.
 //!
 //! Context: see the methods; the work runs in process context.
 #![forbid(unsafe_code)]
@@ -94,7 +94,7 @@ use kernel::{
 };
 
 /// What the endpoint's mutex guards.
-pub(super) struct State {
+pub(super) struct EndpointState {
     pub(super) connection: Connection<KBox<Initiator>, KBox<Responder>>,
     /// Initiator, until there is a connection, or none: what to connect to.
     pub(super) dial: Option<KBox<Dial>>,
@@ -113,7 +113,7 @@ pub(super) struct State {
     left: Notes<EndpointNote>,
 }
 
-impl Noted for State {
+impl Noted for EndpointState {
     type Note = EndpointNote;
 
     fn left(&mut self) -> &mut Notes<EndpointNote> {
@@ -121,7 +121,7 @@ impl Noted for State {
     }
 }
 
-impl State {
+impl EndpointState {
     fn new() -> Self {
         Self {
             connection: Connection::new(),
@@ -173,7 +173,7 @@ pub(crate) struct Endpoint {
     #[pin]
     deputy: SpinLockIrq<Option<Deputy>>,
     #[pin]
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<EndpointState>,
     #[pin]
     work: Work<Self>,
     #[pin]
@@ -216,7 +216,7 @@ impl Endpoint {
                 notes: Noticeboard::new(),
                 stream_end <- Slot::new(),
                 deputy <- new_spinlock_irq!(None, "rsiw::cm::Endpoint::deputy"),
-                state <- new_mutex!(State::new(), "rsiw::cm::Endpoint::state"),
+                state <- new_mutex!(EndpointState::new(), "rsiw::cm::Endpoint::state"),
                 work <- new_work!("rsiw::cm::Endpoint::work"),
                 in_list <- AtomicTracker::new(),
                 links <- ListLinks::new(),
@@ -274,13 +274,13 @@ impl Endpoint {
     }
 
     /// Sets the timer.
-    pub(super) fn arm(self: &Arc<Self>, st: &mut State, ms: u32) {
+    pub(super) fn arm(self: &Arc<Self>, st: &mut EndpointState, ms: u32) {
         self.disarm(st);
         Timer::start(self, ms);
     }
 
     /// Stops the timer, which has not run out then.
-    pub(super) fn disarm(self: &Arc<Self>, st: &mut State) {
+    pub(super) fn disarm(self: &Arc<Self>, st: &mut EndpointState) {
         Timer::stop(self);
         self.notes.take(EndpointNote::Expired);
         st.left.remove(EndpointNote::Expired);
@@ -298,7 +298,7 @@ impl Endpoint {
     }
 
     /// Feeds the connection with the notes and with what is found at the socket.
-    fn advance(self: &Arc<Self>, st: &mut State) {
+    fn advance(self: &Arc<Self>, st: &mut EndpointState) {
         if st.connection.is_new() {
             return;
         }
@@ -311,7 +311,7 @@ impl Endpoint {
     }
 
     /// Feeds the connection with a note.
-    fn act_upon(self: &Arc<Self>, st: &mut State, note: EndpointNote) {
+    fn act_upon(self: &Arc<Self>, st: &mut EndpointState, note: EndpointNote) {
         match note {
             EndpointNote::FirstSegment => self.tell(st, Input::FirstSegment),
             EndpointNote::PeerClosing => self.tell(st, Input::PeerClosing),
@@ -335,7 +335,7 @@ impl Endpoint {
     }
 
     /// Looks for what the connection waits for.
-    fn look(self: &Arc<Self>, st: &mut State) {
+    fn look(self: &Arc<Self>, st: &mut EndpointState) {
         match st.connection.awaits() {
             Awaits::Nothing => {}
             Awaits::Connected => {
@@ -363,7 +363,7 @@ impl Endpoint {
     }
 
     /// Reads the peer's frame and nothing behind it (T-25).
-    fn read_frame(self: &Arc<Self>, st: &mut State) {
+    fn read_frame(self: &Arc<Self>, st: &mut EndpointState) {
         let mut buf = [0; mpa::MAX_FRAME];
         while let Awaits::Frame(wanted) = st.connection.awaits() {
             let Some(space) = buf.get_mut(..wanted).filter(|space| !space.is_empty()) else {
@@ -383,14 +383,15 @@ impl Endpoint {
     }
 
     /// Drops what the peer sent, and looks for its FIN.
-    fn drain(self: &Arc<Self>, st: &mut State) {
+    fn drain(self: &Arc<Self>, st: &mut EndpointState) {
         if st.sock.as_ref().is_none_or(drained) {
             self.tell(st, Input::Drained);
         }
     }
 
-    /// Acts as the listener's work, upon what happened before there was a Request. The endpoint's own
-    /// work takes over when there is one, and its event is delivered, or when there will be none.
+    /// Acts as the listener's work, upon what happened before there was a Request. The endpoint's
+    /// own work takes over when there is one, and its event is delivered, or when there will be
+    /// none.
     pub(super) fn read(self: &Arc<Self>) {
         if let Some(Deputy::Listener(listener)) = self.deputy() {
             // Nobody else knows the endpoint, so that no process keeps this waiting.
@@ -409,8 +410,8 @@ impl Endpoint {
         self.take_over();
     }
 
-    /// Acts as the work of [`super::Initiators`], which is everybody's: sends the Request as soon as
-    /// TCP is connected. Whatever may wait for a process is left to the endpoint's own work.
+    /// Acts as the work of [`super::Initiators`], which is everybody's: sends the Request as soon
+    /// as TCP is connected. Whatever may wait for a process is left to the endpoint's own work.
     pub(super) fn request(self: &Arc<Self>) {
         // Whoever has the mutex kicks the endpoint when it is unlocked.
         if let Some(mut st) = self.state.try_lock() {
@@ -422,7 +423,7 @@ impl Endpoint {
     }
 
     /// Drops what a closed endpoint still has. Returns whether it is closed.
-    fn retire(self: &Arc<Self>, mut st: MutexGuard<'_, State>) -> bool {
+    fn retire(self: &Arc<Self>, mut st: MutexGuard<'_, EndpointState>) -> bool {
         if !st.connection.is_closed() {
             return false;
         }

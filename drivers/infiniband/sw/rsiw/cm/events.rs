@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    endpoint::State,
+    endpoint::EndpointState,
     listen::Listener,
     outputs::errno,
     turns::Deputy,
@@ -93,7 +93,7 @@ impl Pending {
 
 impl Endpoint {
     /// Takes the next event that is due. Under the mutex.
-    pub(super) fn next_event(&self, st: &mut State) -> Option<Pending> {
+    pub(super) fn next_event(&self, st: &mut EndpointState) -> Option<Pending> {
         let mut data = [0; MAX_EVENT_DATA];
         let event = st.connection.next_event(&mut data)?;
         let (listener, addresses) = match event {

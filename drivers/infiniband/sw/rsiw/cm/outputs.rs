@@ -7,7 +7,7 @@
 
 use super::{
     active,
-    endpoint::State,
+    endpoint::EndpointState,
     Endpoint, //
 };
 use crate::{
@@ -77,14 +77,14 @@ impl Endpoint {
     /// # Errors
     ///
     /// The consumer's call that `input` is about fails with this.
-    pub(super) fn feed(self: &Arc<Self>, st: &mut State, input: Input<'_>) -> Result {
+    pub(super) fn feed(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) -> Result {
         let mut frame = [0; mpa::MAX_FRAME];
         let outputs = st.connection.step(input, &mut frame);
         self.act(st, outputs, &mut frame)
     }
 
     /// As [`Endpoint::feed`], for what is no consumer's call.
-    pub(super) fn tell(self: &Arc<Self>, st: &mut State, input: Input<'_>) {
+    pub(super) fn tell(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) {
         let _ = self.feed(st, input);
     }
 
@@ -95,7 +95,7 @@ impl Endpoint {
     /// As [`Endpoint::feed`].
     pub(super) fn act(
         self: &Arc<Self>,
-        st: &mut State,
+        st: &mut EndpointState,
         mut outputs: Outputs,
         frame: &mut [u8],
     ) -> Result {
@@ -117,7 +117,7 @@ impl Endpoint {
     }
 
     /// Does all that cannot fail.
-    fn carry_out(self: &Arc<Self>, st: &mut State, outputs: &Outputs) {
+    fn carry_out(self: &Arc<Self>, st: &mut EndpointState, outputs: &Outputs) {
         if let Some(log) = outputs.log {
             self.log(log);
         }
@@ -163,7 +163,7 @@ impl Endpoint {
     }
 
     /// The QP is free again.
-    fn detach(self: &Arc<Self>, st: &mut State, error: Option<connection::Error>) {
+    fn detach(self: &Arc<Self>, st: &mut EndpointState, error: Option<connection::Error>) {
         st.dial = None;
         if let Some(qp) = st.qp.take() {
             if let Some(error) = error.map(errno) {
@@ -175,7 +175,7 @@ impl Endpoint {
     }
 
     /// Does what may fail.
-    fn answer(self: &Arc<Self>, st: &mut State, ask: Ask, frame: &[u8]) -> Result {
+    fn answer(self: &Arc<Self>, st: &mut EndpointState, ask: Ask, frame: &[u8]) -> Result {
         match ask {
             Ask::Dial => active::dial(self, st),
             Ask::Request(len) => send_frame(st, frame, len),
@@ -194,7 +194,7 @@ impl Endpoint {
     /// What the initiator sends upon the Reply waits in the socket until the QP drains it (T-25).
     fn start_qp(
         self: &Arc<Self>,
-        st: &mut State,
+        st: &mut EndpointState,
         frame: &[u8],
         reply: usize,
         params: &Params,
@@ -235,7 +235,7 @@ impl Endpoint {
 }
 
 /// Sends the frame of `len` octets.
-fn send_frame(st: &State, frame: &[u8], len: usize) -> Result {
+fn send_frame(st: &EndpointState, frame: &[u8], len: usize) -> Result {
     let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
     send_whole(sock, frame.get(..len).ok_or(EINVAL)?)
 }

@@ -27,7 +27,8 @@ use kernel::{
 /// Endpoints and listeners of a device.
 #[pin_data]
 pub(super) struct Registry {
-    /// A spin lock: all processes share it, and one that is kept off the processor must not hold it.
+    /// A spin lock: all processes share it, and one that is kept off the processor must not hold
+    /// it.
     #[pin]
     inner: SpinLock<Inner>,
     #[pin]

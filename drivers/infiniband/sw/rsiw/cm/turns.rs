@@ -3,9 +3,9 @@
 //! The order in which connections take their first step.
 //!
 //! Programs that connect many times at once count on their Requests leaving, and being told, in the
-//! order of their calls: perftest numbers the queue pairs of both ends by it. Work items of different
-//! endpoints overtake each other. So until an endpoint has sent or received its Request, one work item
-//! acts in the place of its own: that of its listener, or [`Initiators`].
+//! order of their calls: perftest numbers the queue pairs of both ends by it. Work items of
+//! different endpoints overtake each other. So until an endpoint has sent or received its Request,
+//! one work item acts in the place of its own: that of its listener, or [`Initiators`].
 //!
 //! Context: see the methods; the work runs in process context.
 #![forbid(unsafe_code)]
@@ -91,8 +91,8 @@ impl Turns {
         drop(waiting);
     }
 
-    /// Calls `act` with one endpoint after the other, [`BUDGET`] at most. Returns whether there may be
-    /// more. Process context.
+    /// Calls `act` with one endpoint after the other, [`BUDGET`] at most. Returns whether there may
+    /// be more. Process context.
     pub(super) fn take(&self, act: impl Fn(&Arc<Endpoint>)) -> bool {
         for _ in 0..BUDGET {
             let Some(endpoint) = self.pop() else {

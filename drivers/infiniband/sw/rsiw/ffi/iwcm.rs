@@ -132,8 +132,8 @@ impl CmId {
 
     /// The field `provider_data`.
     fn provider_field(&self) -> &Atomic<*mut c_void> {
-        // SAFETY: the identifier is live, and the field aligned. The core writes it before the driver
-        // sees the identifier; the driver does so here only.
+        // SAFETY: the identifier is live, and the field aligned. The core writes it before the
+        // driver sees the identifier; the driver does so here only.
         unsafe { Atomic::from_ptr(&raw mut (*self.0.get()).provider_data) }
     }
 
@@ -157,7 +157,8 @@ impl CmId {
 ///
 /// # Invariants
 ///
-/// What the consumer knows the identifier by, which is an identifier of the RDMA CM, lives during `'a`.
+/// What the consumer knows the identifier by, which is an identifier of the RDMA CM, lives during
+/// `'a`.
 #[derive(Clone, Copy)]
 pub(crate) struct CallId<'a>(&'a CmId);
 
@@ -166,8 +167,8 @@ impl<'a> CallId<'a> {
     ///
     /// # Safety
     ///
-    /// `ptr` is an identifier that lives during `'a`, and with it what its consumer, which is the RDMA
-    /// CM, knows it by.
+    /// `ptr` is an identifier that lives during `'a`, and with it what its consumer, which is the
+    /// RDMA CM, knows it by.
     pub(in crate::ffi) unsafe fn from_raw(ptr: *mut b::iw_cm_id) -> Self {
         // SAFETY: by the caller's promise.
         // INVARIANT: as above.

@@ -23,7 +23,8 @@ pub(crate) trait Parts: Send + Sync + Sized {
 }
 
 /// Shows that the code of this module stays until others have called what was left to them: RCU
-/// callbacks, and work that frees memory. Only a [`Module`] makes one, and waits for them in the end.
+/// callbacks, and work that frees memory. Only a [`Module`] makes one, and waits for them in the
+/// end.
 #[derive(Clone, Copy)]
 pub(crate) struct Loaded(());
 

@@ -2,8 +2,8 @@
 
 //! Allocations that must not wait for input and output.
 //!
-//! Whoever moves data for a file system or a block device must not wait for that to write pages back:
-//! the writing may wait for him.
+//! Whoever moves data for a file system or a block device must not wait for that to write pages
+//! back: the writing may wait for him.
 //!
 //! C header: [`include/linux/sched/mm.h`](srctree/include/linux/sched/mm.h)
 //!

@@ -15,8 +15,8 @@ use kernel::{
     task::Task, //
 };
 
-/// How to allocate in a call of a process, whose memory cgroup is charged with it, or else in one of
-/// a consumer in the kernel, where nobody is. Process context.
+/// How to allocate in a call of a process, whose memory cgroup is charged with it, or else in one
+/// of a consumer in the kernel, where nobody is. Process context.
 pub(crate) const fn memory_for(is_process: bool) -> Flags {
     if is_process {
         GFP_KERNEL_ACCOUNT

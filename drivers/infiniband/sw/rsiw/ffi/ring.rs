@@ -272,8 +272,8 @@ impl MovableWord {
     #[inline]
     pub(crate) fn load(&self) -> u32 {
         let _rcu = rcu::read_lock();
-        // SAFETY: by the invariant what is found within a read-side section is not dropped before its
-        // end; it does not change.
+        // SAFETY: by the invariant what is found within a read-side section is not dropped before
+        // its end; it does not change.
         unsafe { &*self.word.load(Acquire) }.load()
     }
 

@@ -37,8 +37,8 @@ const UNBOUND: u32 = b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM;
 
 /// A workqueue that is destroyed when it is dropped, after all work on it is done.
 ///
-/// It does not show the [`Queue`] that it is: that takes delayed work too, for whose timer destroying
-/// a queue does not wait.
+/// It does not show the [`Queue`] that it is: that takes delayed work too, for whose timer
+/// destroying a queue does not wait.
 ///
 /// # Invariants
 ///
@@ -109,8 +109,8 @@ impl OwnedQueue {
     }
 
     /// Queues work for the processor `cpu`, unless that is the one that this runs on, or none that
-    /// runs. Returns whether it did; work that was queued already is not queued again, and counts as
-    /// queued. Any context.
+    /// runs. Returns whether it did; work that was queued already is not queued again, and counts
+    /// as queued. Any context.
     pub(crate) fn enqueue_elsewhere<W, const ID: u64>(&self, cpu: u32, work: W) -> bool
     where
         W: RawWorkItem<ID> + Send + 'static,
@@ -172,7 +172,8 @@ pub(crate) struct Queues {
     pub(crate) patient: OwnedQueue,
     /// For handlers of completions.
     pub(crate) completions: OwnedQueue,
-    /// For connections. Not one by one: one that waits for its process must not keep others waiting.
+    /// For connections. Not one by one: one that waits for its process must not keep others
+    /// waiting.
     pub(crate) cm: OwnedQueue,
     loaded: Loaded,
 }

@@ -58,8 +58,8 @@ impl Access {
     const REMOTE: AccessFlags = Self::REMOTE_WRITE.0.union(Self::REMOTE_READ.0);
     const ALL: AccessFlags = Self::REMOTE.union(Self::LOCAL_WRITE.0).union(Self::BIND.0);
 
-    /// Whether the combination is one that a region may have: what the peer may write, this side may
-    /// too (draft-hilland-rddp-verbs figure 18; local read is always granted).
+    /// Whether the combination is one that a region may have: what the peer may write, this side
+    /// may too (draft-hilland-rddp-verbs figure 18; local read is always granted).
     pub(crate) fn is_legal(self) -> bool {
         self.contains(Self::LOCAL_WRITE) || !self.contains(Self::REMOTE_WRITE)
     }

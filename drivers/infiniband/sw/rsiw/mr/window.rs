@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory windows (draft-hilland-rddp-verbs section 7.10): a part of a region that one stream of the
-//! peer may use for as long as it is bound (type 2), or every stream of the protection domain until
-//! it is bound to something else (type 1, which is InfiniBand's).
+//! Memory windows (draft-hilland-rddp-verbs section 7.10): a part of a region that one stream of
+//! the peer may use for as long as it is bound (type 2), or every stream of the protection domain
+//! until it is bound to something else (type 1, which is InfiniBand's).
 //!
 //! A window has no memory. An access through it is counted by its own gate and by that of its
 //! region; who unbinds the window waits for its own to be empty. The region and the queue pair stay
@@ -127,7 +127,7 @@ impl Drop for Bound {
     }
 }
 
-struct State {
+struct WindowState {
     /// Of the window while it is not bound to a queue pair; one that invalidates it passes on its
     /// own (V-MW-14).
     pd: PdId,
@@ -136,7 +136,7 @@ struct State {
     last: Option<Stag>,
 }
 
-impl State {
+impl WindowState {
     /// Whether the binding is for `party`.
     fn is_for(&self, bound: &Bound, party: Party<'_>) -> bool {
         match &bound.binder {
@@ -153,7 +153,7 @@ pub(crate) struct Window {
     #[pin]
     gate: Gate,
     #[pin]
-    state: SpinLockIrq<State>,
+    state: SpinLockIrq<WindowState>,
 }
 
 impl Window {
@@ -168,7 +168,7 @@ impl Window {
                 kind,
                 gate <- Gate::new(),
                 state <- new_spinlock_irq!(
-                    State { pd, bound: None, last: None },
+                    WindowState { pd, bound: None, last: None },
                     "rsiw::Window::state"
                 ),
             }),
@@ -181,9 +181,9 @@ impl Window {
         &self.gate
     }
 
-    /// Binds the window `own` for `party` (V-MW-2, V-MW-4). One of type 1 may be bound already: once
-    /// this returns, nobody uses what it was bound to. A bind of nothing only ends that (V-MW-17).
-    /// Sleeps.
+    /// Binds the window `own` for `party` (V-MW-2, V-MW-4). One of type 1 may be bound already:
+    /// once this returns, nobody uses what it was bound to. A bind of nothing only ends that
+    /// (V-MW-17). Sleeps.
     ///
     /// # Errors
     ///
@@ -303,8 +303,8 @@ impl Window {
         }
     }
 
-    /// Ends the binding for `party` (V-MW-13). As with regions, a peer cannot end one that is yet to
-    /// be made. The caller may wait for the window to be quiet.
+    /// Ends the binding for `party` (V-MW-13). As with regions, a peer cannot end one that is yet
+    /// to be made. The caller may wait for the window to be quiet.
     ///
     /// # Errors
     ///

@@ -39,23 +39,23 @@ pub(crate) enum Reason {
 
 /// Set-up failed: send the Terminate, if any, then close TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct SetupFailure {
     /// For the consumer.
     pub(crate) reason: Reason,
     /// For the peer; only where the RFC wants one (initiator, after an enhanced Reply).
     pub(crate) terminate: Option<TermError>,
 }
 
-impl From<Reason> for Failure {
+impl From<Reason> for SetupFailure {
     fn from(reason: Reason) -> Self {
-        Failure {
+        SetupFailure {
             reason,
             terminate: None,
         }
     }
 }
 
-impl From<FrameError> for Failure {
+impl From<FrameError> for SetupFailure {
     fn from(e: FrameError) -> Self {
         match e {
             FrameError::Key => Reason::Key.into(),
@@ -111,14 +111,14 @@ impl Collector {
         !core::mem::replace(&mut self.over, true)
     }
 
-    /// Takes what it needs of `bytes`; returns how much that was, and once the header of the complete
-    /// frame or what is wrong with it.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> (usize, Option<Result<Header, Failure>>) {
+    /// Takes what it needs of `bytes`; returns how much that was, and once the header of the
+    /// complete frame or what is wrong with it.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> (usize, Option<Result<Header, SetupFailure>>) {
         if self.over {
             return (0, None);
         }
         let (taken, result) = self.gather(bytes);
-        let result = result.map_err(Failure::from).transpose();
+        let result = result.map_err(SetupFailure::from).transpose();
         self.over = result.is_some();
         (taken, result)
     }
@@ -157,7 +157,7 @@ impl Collector {
     /// # Errors
     ///
     /// It should have them, but is too short (T-9, X-ENH-4).
-    pub(super) fn enhanced(&self, header: &Header) -> Result<Option<Enhanced>, Failure> {
+    pub(super) fn enhanced(&self, header: &Header) -> Result<Option<Enhanced>, SetupFailure> {
         if !header.enhanced {
             return Ok(None);
         }

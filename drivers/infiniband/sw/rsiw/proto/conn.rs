@@ -9,8 +9,8 @@
 
 use super::collector::{
     Collector,
-    Failure,
     Reason, //
+    SetupFailure,
 };
 use super::negotiate::{
     self,
@@ -51,7 +51,7 @@ pub(crate) struct Params {
     pub(crate) crc: bool,
     /// Insert markers into what is sent. (They are never asked for.)
     pub(crate) send_markers: bool,
-    /// Depth of the IRQ.
+    /// Inbound Reads at a time.
     pub(crate) ird: u16,
     /// Most Reads outstanding.
     pub(crate) ord: u16,
@@ -69,7 +69,7 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    /// Slots that the ORQ needs: ORD, and one for a ready-to-receive Read (X-ENH-18).
+    /// Slots that outbound Reads need: ORD, and one for a ready-to-receive Read (X-ENH-18).
     pub(crate) fn orq_slots(&self) -> u16 {
         self.ord.max(u16::from(self.send_rtr == Some(Rtr::Read)))
     }
@@ -77,7 +77,7 @@ impl Params {
 
 /// What came of the peer's frame. The private data is at `private_data()` of the role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum SetupEvent {
     /// Responder: tell the consumer, then accept or reject.
     Request(EventDepths),
     /// Initiator: the connection is up.
@@ -85,7 +85,7 @@ pub(crate) enum Event {
     /// Initiator: the responder's consumer does not want it; TCP is still open.
     Rejected(EventDepths),
     /// Either: it is over.
-    Failed(Failure),
+    Failed(SetupFailure),
 }
 
 /// Result of feeding bytes.
@@ -94,14 +94,14 @@ pub(crate) struct Fed {
     /// Octets taken; the rest is for the data path.
     pub(crate) consumed: usize,
     /// What came of it, once.
-    pub(crate) event: Option<Event>,
+    pub(crate) event: Option<SetupEvent>,
 }
 
 impl Fed {
-    fn new(consumed: usize, judged: Option<Result<Event, Failure>>) -> Self {
+    fn new(consumed: usize, judged: Option<Result<SetupEvent, SetupFailure>>) -> Self {
         Self {
             consumed,
-            event: judged.map(|event| event.unwrap_or_else(Event::Failed)),
+            event: judged.map(|event| event.unwrap_or_else(SetupEvent::Failed)),
         }
     }
 }
@@ -129,8 +129,8 @@ impl Initiator {
         self.config.rev >= mpa::REV_2
     }
 
-    /// The older set-up, for another TCP connection, which may do better (RFC 6581 section 10); none
-    /// if this is it.
+    /// The older set-up, for another TCP connection, which may do better (RFC 6581 section 10);
+    /// none if this is it.
     pub(crate) fn older(&self) -> Option<Self> {
         let config = Config {
             rev: mpa::REV_1,
@@ -173,7 +173,7 @@ impl Initiator {
         Fed::new(consumed, judged)
     }
 
-    fn judge(&self, header: &Header) -> Result<Event, Failure> {
+    fn judge(&self, header: &Header) -> Result<SetupEvent, SetupFailure> {
         if header.kind != Kind::Reply {
             return Err(Reason::Crossed.into());
         }
@@ -184,7 +184,7 @@ impl Initiator {
             ord: w.ord,
         });
         if header.reject {
-            return Ok(Event::Rejected(negotiate::connect_reply_event(
+            return Ok(SetupEvent::Rejected(negotiate::connect_reply_event(
                 depths, self.want,
             )));
         }
@@ -206,7 +206,7 @@ impl Initiator {
         } else if self.config.peer_to_peer && self.is_enhanced() {
             return Err(Reason::NotEnhanced.into());
         }
-        Ok(Event::Established(Params {
+        Ok(SetupEvent::Established(Params {
             crc: self.config.crc || header.crc,
             send_markers: header.markers,
             ird: own.ird,
@@ -221,10 +221,10 @@ impl Initiator {
 
     /// TCP was closed or reset. An old responder may do that on an enhanced Request; a new
     /// connection with revision 1 may do better (X-ENH-5).
-    pub(crate) fn closed(&mut self) -> Option<Event> {
+    pub(crate) fn closed(&mut self) -> Option<SetupEvent> {
         self.reply
             .end()
-            .then(|| Event::Failed(Reason::Closed.into()))
+            .then(|| SetupEvent::Failed(Reason::Closed.into()))
     }
 
     /// Private data of the Reply; at most 512 octets, more than an iw_cm event can tell (T-10).
@@ -264,7 +264,7 @@ impl Responder {
         Fed::new(consumed, judged)
     }
 
-    fn judge(&mut self, header: &Header) -> Result<Event, Failure> {
+    fn judge(&mut self, header: &Header) -> Result<SetupEvent, SetupFailure> {
         if header.kind != Kind::Request {
             return Err(Reason::Crossed.into());
         }
@@ -275,7 +275,7 @@ impl Responder {
             ird: w.ird,
             ord: w.ord,
         });
-        Ok(Event::Request(negotiate::connect_request_event(
+        Ok(SetupEvent::Request(negotiate::connect_request_event(
             depths,
             self.config.cap,
         )))
@@ -389,14 +389,14 @@ fn frame(kind: Kind, rev: u8, crc: bool) -> Header {
     }
 }
 
-fn failure(reason: Reason, terminate: TermError) -> Failure {
-    Failure {
+fn failure(reason: Reason, terminate: TermError) -> SetupFailure {
+    SetupFailure {
         reason,
         terminate: Some(terminate),
     }
 }
 
-fn check_rev(rev: u8, highest: u8) -> Result<(), Failure> {
+fn check_rev(rev: u8, highest: u8) -> Result<(), SetupFailure> {
     match rev {
         mpa::REV_RDMAC => Err(Reason::Rdmac.into()),
         rev if rev > highest => Err(Reason::Revision.into()),

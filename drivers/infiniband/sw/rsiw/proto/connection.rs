@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection from its first SYN to its last event, both roles: set-up by MPA (RFC 5044 section 7,
-//! RFC 6581), teardown, and the contract with iw_cm.
+//! One connection from its first SYN to its last event, both roles: set-up by MPA (RFC 5044 section
+//! 7, RFC 6581), teardown, and the contract with iw_cm.
 //!
-//! [`Connection::step`] takes one [`Input`] and returns the [`Outputs`] that follow from it. The phase
-//! goes into a step by value and each arm has to name the one that follows, so that none is left in
-//! a state that somebody has to put back. An output that may fail, [`Ask`], is answered by the next
-//! input, [`Input::Done`] or [`Input::Failed`]. An input that does not fit the phase does nothing.
+//! [`Connection::step`] takes one [`Input`] and returns the [`Outputs`] that follow from it. The
+//! phase goes into a step by value and each arm has to name the one that follows, so that none is
+//! left in a state that somebody has to put back. An output that may fail, [`Ask`], is answered by
+//! the next input, [`Input::Done`] or [`Input::Failed`]. An input that does not fit the phase does
+//! nothing.
 //!
 //! Frames of MPA are `conn`'s, which says how many octets it wants: what lies behind a frame is for
 //! the queue pair (T-25). The memory for a frame is the surroundings' (`I` and `R`), and is dropped
@@ -155,8 +156,8 @@ impl<I, R> Connection<I, R> {
         }
     }
 
-    /// The side that connects, with a QP that is set aside for it, and what to do first. If that fails
-    /// the consumer's call fails, and there is no event.
+    /// The side that connects, with a QP that is set aside for it, and what to do first. If that
+    /// fails the consumer's call fails, and there is no event.
     pub(crate) fn initiator(mpa: I) -> (Self, Outputs) {
         let dialing = Phase::Dialing {
             attempt: Attempt::new(mpa),
@@ -169,8 +170,8 @@ impl<I, R> Connection<I, R> {
         (Self::in_phase(dialing), outputs)
     }
 
-    /// The side that was connected to, with a socket that has the connection's callbacks, and what to
-    /// do first.
+    /// The side that was connected to, with a socket that has the connection's callbacks, and what
+    /// to do first.
     pub(crate) fn responder(mpa: R) -> (Self, Outputs) {
         let await_request = Phase::AwaitRequest { mpa, heard: false };
         let outputs = Outputs {
@@ -312,8 +313,8 @@ where
         }
     }
 
-    /// Gives TCP to the QP, which puts its own callbacks in the place of the connection's and drains
-    /// the socket then (T-25).
+    /// Gives TCP to the QP, which puts its own callbacks in the place of the connection's and
+    /// drains the socket then (T-25).
     fn start(
         &mut self,
         reply: usize,

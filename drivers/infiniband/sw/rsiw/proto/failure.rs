@@ -65,8 +65,8 @@ impl Failure {
         }
     }
 
-    /// A request of this side cannot be carried out; `in_completion` says whether its completion tells
-    /// of it.
+    /// A request of this side cannot be carried out; `in_completion` says whether its completion
+    /// tells of it.
     pub(crate) const fn of_request(in_completion: bool) -> Self {
         Self {
             in_completion,

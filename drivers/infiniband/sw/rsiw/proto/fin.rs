@@ -10,8 +10,8 @@
 //! connection for the time before and after.
 #![forbid(unsafe_code)]
 
-/// Milliseconds for which the FIN waits until what stands in front of it is acknowledged: longer than
-/// TCP delays an acknowledgement where the way is short, and little for a close.
+/// Milliseconds for which the FIN waits until what stands in front of it is acknowledged: longer
+/// than TCP delays an acknowledgement where the way is short, and little for a close.
 pub(crate) const FIN_WAIT_MS: u32 = 200;
 
 /// What became of the FIN.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Putting one FPDU into a batch: pieces in stream order, with markers and CRC (RFC 5044 section 4).
+//! Putting one FPDU into a batch: pieces in stream order, with markers and CRC (RFC 5044 section
+//! 4).
 //!
 //! The CRC is that of the octets in the batch: it is right whoever writes the sources meanwhile.
 //!

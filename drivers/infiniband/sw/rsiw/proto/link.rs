@@ -26,8 +26,8 @@ pub(crate) struct Broken;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
-/// TCP, and a batch in front of it. Each octet is copied once, so that a CRC is that of what is sent,
-/// whoever changes the sources meanwhile.
+/// TCP, and a batch in front of it. Each octet is copied once, so that a CRC is that of what is
+/// sent, whoever changes the sources meanwhile.
 pub(crate) trait Link {
     /// A place in the batch, until something behind it has left.
     type Mark: Copy;

@@ -4,8 +4,8 @@
 //!
 //! Whoever notes something queues the work item afterwards. That takes all notes at once, under the
 //! mutex of its object, and acts upon them one by one, in the order of the kind and not of their
-//! arrival ([`act`]). What acting upon one of them settles is removed from those still to come: a timer
-//! that is stopped, or set anew, has not run out.
+//! arrival ([`act`]). What acting upon one of them settles is removed from those still to come: a
+//! timer that is stopped, or set anew, has not run out.
 //!
 //! Values that go with a note are kept elsewhere, and are there before the note is.
 //!
@@ -184,7 +184,8 @@ impl Note for EndpointNote {
 }
 
 impl Notes<EndpointNote> {
-    /// One that ends the connection was acted upon: what else would end it must not end what follows.
+    /// One that ends the connection was acted upon: what else would end it must not end what
+    /// follows.
     pub(crate) fn forget_ends(&mut self) {
         for end in [
             EndpointNote::StreamEnded,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Reads under way: ours (ORQ) and the peer's (IRQ) (RFC 5040 sections 5.2 and 6.1).
+//! RDMA Reads under way: ours (outbound) and the peer's (inbound) (RFC 5040 sections 5.2 and 6.1).
 //!
 //! Each queue under the lock of its owner; softirq for the receive half. The storage is the
 //! driver's and its length is the depth: ORD (one more never hurts) and IRD.
@@ -25,7 +25,7 @@ use core::ops::DerefMut;
 
 /// One of our Reads that waits for its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OrqEntry {
+pub(crate) struct OutboundRead {
     /// Where the response is to go.
     pub(crate) sink_stag: Stag,
     /// Offset in the sink.
@@ -69,24 +69,24 @@ impl Purpose {
 pub(crate) struct Response {
     /// The Read as it was before this segment; the payload goes to
     /// (`sink_stag`, `sink_to` + `done`).
-    pub(crate) entry: OrqEntry,
-    /// The Read is complete once this segment is placed: [`Orq::pop`] takes it out then. Until then
-    /// it is outstanding, so that what is fenced waits for it (V-FNC-1).
+    pub(crate) entry: OutboundRead,
+    /// The Read is complete once this segment is placed: [`OutboundReads::pop`] takes it out then.
+    /// Until then it is outstanding, so that what is fenced waits for it (V-FNC-1).
     pub(crate) complete: bool,
 }
 
 /// Outbound Reads, oldest first.
 #[derive(Debug)]
-pub(crate) struct Orq<S> {
+pub(crate) struct OutboundReads<S> {
     ring: Ring<S>,
     /// Number of the oldest request.
     oldest: Msn,
 }
 
-impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
+impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
     /// An empty queue of `slots.len()` entries.
     pub(crate) const fn new(slots: S) -> Self {
-        Orq {
+        OutboundReads {
             ring: Ring::new(slots),
             oldest: Msn::FIRST,
         }
@@ -102,7 +102,7 @@ impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
     /// # Errors
     ///
     /// [`Full`], if the driver let more start than the queue has room for.
-    pub(crate) fn push(&mut self, entry: OrqEntry) -> Result<(), Full> {
+    pub(crate) fn push(&mut self, entry: OutboundRead) -> Result<(), Full> {
         self.ring.push(entry)
     }
 
@@ -159,13 +159,13 @@ impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
     }
 
     /// The Read whose request has this number, as a Terminate names it.
-    pub(crate) fn find(&self, msn: Msn) -> Option<&OrqEntry> {
+    pub(crate) fn find(&self, msn: Msn) -> Option<&OutboundRead> {
         // CAST: u32 fits into usize on all targets.
         self.ring.get(msn.0.wrapping_sub(self.oldest.0) as usize)
     }
 
     /// Takes the oldest Read out: its response is placed, or it is flushed.
-    pub(crate) fn pop(&mut self) -> Option<OrqEntry> {
+    pub(crate) fn pop(&mut self) -> Option<OutboundRead> {
         self.oldest = self.oldest.next();
         self.ring.pop()
     }
@@ -173,14 +173,14 @@ impl<S: DerefMut<Target = [OrqEntry]>> Orq<S> {
 
 /// One of the peer's Reads that has to be answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct IrqEntry {
+pub(crate) struct InboundRead {
     /// Number of the request.
     pub(crate) msn: Msn,
     /// What to send and where to.
     pub(crate) request: ReadRequest,
 }
 
-impl IrqEntry {
+impl InboundRead {
     /// The request as a Terminate quotes it when the source breaks after `done` octets (P-TERM-6).
     pub(crate) fn quote(&self, done: u32) -> Quote {
         Quote::read_request(self.request, self.msn, done)
@@ -189,12 +189,12 @@ impl IrqEntry {
 
 /// Inbound Reads, oldest first, at most IRD (T-29).
 #[derive(Debug)]
-pub(crate) struct Irq<S>(Ring<S>);
+pub(crate) struct InboundReads<S>(Ring<S>);
 
-impl<S: DerefMut<Target = [IrqEntry]>> Irq<S> {
+impl<S: DerefMut<Target = [InboundRead]>> InboundReads<S> {
     /// An empty queue of `slots.len()` entries.
     pub(crate) const fn new(slots: S) -> Self {
-        Irq(Ring::new(slots))
+        InboundReads(Ring::new(slots))
     }
 
     /// Whether another request fits: `proto::rx::Limits::has_read_room`.
@@ -214,19 +214,19 @@ impl<S: DerefMut<Target = [IrqEntry]>> Irq<S> {
     /// The peer has more under way than IRD.
     pub(crate) fn push(&mut self, msn: Msn, request: ReadRequest) -> Result<usize, TermError> {
         self.0
-            .push(IrqEntry { msn, request })
+            .push(InboundRead { msn, request })
             .map_err(|Full| TermError::UntaggedNoBuffer)?;
         Ok(self.0.len())
     }
 
     /// The request to answer next.
-    pub(crate) fn front(&self) -> Option<IrqEntry> {
+    pub(crate) fn front(&self) -> Option<InboundRead> {
         self.0.get(0).copied()
     }
 
     /// Takes the oldest request out: its response is handed to TCP, or it is dropped. The slot
     /// is free for the peer's next request then.
-    pub(crate) fn pop(&mut self) -> Option<IrqEntry> {
+    pub(crate) fn pop(&mut self) -> Option<InboundRead> {
         self.0.pop()
     }
 }

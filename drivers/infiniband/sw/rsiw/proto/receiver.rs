@@ -42,7 +42,7 @@ use super::rx::{
     FRONT_LEN,
     HEAD_LEN, //
 };
-use super::state::State;
+use super::state::QpState;
 use crate::wire::ddp::{
     Msn,
     Stag,
@@ -95,7 +95,7 @@ pub(crate) trait Env<C>: Limits {
     fn crc32c(crc: u32, octets: &[u8]) -> u32;
 
     /// The state of the connection, which may be another by now.
-    fn state(&self) -> State;
+    fn state(&self) -> QpState;
 
     /// An FPDU has come in, whose CRC is right: this side may send.
     fn fpdu_received(&mut self);
@@ -145,8 +145,8 @@ pub(crate) trait Env<C>: Limits {
     /// There is none, or it makes no sense.
     fn take_recv(&mut self) -> Result<Recv, Failure>;
 
-    /// Places the payload of a Send at `offset` of the receive that was taken last, which has room for
-    /// it.
+    /// Places the payload of a Send at `offset` of the receive that was taken last, which has room
+    /// for it.
     ///
     /// # Errors
     ///
@@ -185,7 +185,8 @@ pub(crate) trait Env<C>: Limits {
     /// Whether nobody uses the memory of the region that was invalidated last.
     fn is_quiet(&self) -> bool;
 
-    /// Gives a segment of a Read Response to our Reads: see [`super::reads::Orq::response`].
+    /// Gives a segment of a Read Response to our Reads: see
+    /// [`super::reads::OutboundReads::response`].
     ///
     /// # Errors
     ///
@@ -294,8 +295,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// Takes octets from the front of a chunk. Returns how many.
     pub(crate) fn consume<C: Chunk, E: Env<C>>(&mut self, env: &mut E, chunk: &C) -> usize {
         let mut at = 0;
-        // An FPDU that was begun is finished: once all of it is in our buffer, there may be nothing in
-        // the socket that would bring us back here.
+        // An FPDU that was begun is finished: once all of it is in our buffer, there may be nothing
+        // in the socket that would bring us back here.
         while !self.budget.is_spent() || self.deframer.staged() != 0 {
             if self.stopped {
                 // What is not read would turn the close into a RST (T-32).
@@ -373,8 +374,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Takes in a complete FPDU of which `front` are the first octets, at least [`FRONT_LEN`] of the
-    /// ULPDU too if it has as many.
+    /// Takes in a complete FPDU of which `front` are the first octets, at least [`FRONT_LEN`] of
+    /// the ULPDU too if it has as many.
     fn fpdu<C: Chunk, E: Env<C>>(
         &mut self,
         env: &mut E,
@@ -423,7 +424,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             if segment.first {
                 env.first_segment();
             }
-            if state == State::Closing && !matches!(segment.action, Action::Terminate { .. }) {
+            if state == QpState::Closing && !matches!(segment.action, Action::Terminate { .. }) {
                 env.data_in_closing();
                 self.stopped = true;
                 return Ok(());

@@ -55,7 +55,7 @@ pub(crate) trait Limits {
     /// Inbound RDMA Writes are enabled.
     fn may_write(&self) -> bool;
 
-    /// Another Read Request fits into the IRQ.
+    /// Another Read Request fits among the inbound Reads.
     fn has_read_room(&self) -> bool;
 }
 
@@ -75,7 +75,8 @@ pub(crate) enum Action {
         /// Last segment of the message.
         last: bool,
     },
-    /// Give the segment to the ORQ, `proto::reads::Orq::response`, then place it.
+    /// Give the segment to the outbound Reads, `proto::reads::OutboundReads::response`, then place
+    /// it.
     ReadResponse {
         /// Sink, as the peer says.
         stag: Stag,
@@ -99,7 +100,7 @@ pub(crate) enum Action {
         /// STag to invalidate at the end of the message, before the completion.
         invalidate: Option<Stag>,
     },
-    /// Check the source (unless the length is 0) and put the request into the IRQ.
+    /// Check the source (unless the length is 0) and put the request among the inbound Reads.
     ReadRequest {
         /// Number of the request on its queue.
         msn: Msn,

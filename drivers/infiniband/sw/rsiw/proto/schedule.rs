@@ -3,13 +3,13 @@
 //! Who sends now: the thread at hand, the urgent work item of the queue pair, or its patient one.
 //!
 //! Sending from the thread at hand brings one message to the peer soonest. A work item sends many
-//! messages in one call of TCP. An urgent one runs before what else the processor has to do, so that
-//! a program that polls does not keep it from bringing what is polled for; each run costs a change
-//! of task. A patient one runs in its turn, while more to send gathers.
+//! messages in one call of TCP. An urgent one runs before what else the processor has to do, so
+//! that a program that polls does not keep it from bringing what is polled for; each run costs a
+//! change of task. A patient one runs in its turn, while more to send gathers.
 //!
-//! [`who`] is the whole table. Not in it is who has the queue pair's mutex anyway: threads that change
-//! the state, by a verb or for the connection manager, send what the new state lets out before they
-//! return, and a thread that rings the doorbell too late flushes what it posted.
+//! [`who`] is the whole table. Not in it is who has the queue pair's mutex anyway: threads that
+//! change the state, by a verb or for the connection manager, send what the new state lets out
+//! before they return, and a thread that rings the doorbell too late flushes what it posted.
 //!
 //! Pure: any context. No clock: points in time are nanoseconds of a monotonic one.
 #![forbid(unsafe_code)]
@@ -76,8 +76,8 @@ impl Doorbells {
 /// Why somebody may have to act, and what is known then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// A process rang the doorbell while somebody else had the mutex; `sends` is whether requests are
-    /// sent in this state.
+    /// A process rang the doorbell while somebody else had the mutex; `sends` is whether requests
+    /// are sent in this state.
     Busy { sends: bool },
     /// A process rang the doorbell, its thread has the mutex, and requests wait to be sent.
     Doorbell(Pace),

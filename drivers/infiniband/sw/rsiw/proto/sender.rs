@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sending half of a connection: requests and Read Responses into batches of FPDUs, batches into
-//! TCP (RFC 5040 section 5, RFC 5041 section 5, RFC 5044 sections 4 and 5).
+//! The sending half of a connection: requests and Read Responses into batches of FPDUs, batches
+//! into TCP (RFC 5040 section 5, RFC 5041 section 5, RFC 5044 sections 4 and 5).
 //!
-//! As many FPDUs as fit are copied into a batch and handed to TCP in one call: the consumer's memory
-//! is free again when its request completes (T-19), and no region is kept from its owner while the
-//! peer is awaited (T-20). Read Responses have their own way out (T-47); they take turns with the
-//! send queue, message by message.
+//! As many FPDUs as fit are copied into a batch and handed to TCP in one call: the consumer's
+//! memory is free again when its request completes (T-19), and no region is kept from its owner
+//! while the peer is awaited (T-20). Read Responses have their own way out (T-47); they take turns
+//! with the send queue, message by message.
 //!
-//! Under the lock of the sender. Nothing here waits: what TCP does not take stays in the batch until
-//! there is space.
+//! Under the lock of the sender. Nothing here waits: what TCP does not take stays in the batch
+//! until there is space.
 #![forbid(unsafe_code)]
 
 mod start;
@@ -35,9 +35,9 @@ use super::order::{
     Token, //
 };
 use super::reads::{
-    Irq,
-    IrqEntry,
-    OrqEntry,
+    InboundRead,
+    InboundReads,
+    OutboundRead,
     Purpose, //
 };
 use super::request::{
@@ -46,7 +46,7 @@ use super::request::{
     Sink, //
 };
 use super::sends::Sends;
-use super::state::State;
+use super::state::QpState;
 use super::tx::{
     self,
     Kind,
@@ -105,13 +105,13 @@ pub(crate) trait Env<L: Link> {
     type Work: Copy;
     /// Storage of [`Sends::order`].
     type Records: DerefMut<Target = [Record<Self::Work, Fault>]>;
-    /// Storage of [`Sends::orq`].
-    type Outbound: DerefMut<Target = [OrqEntry]>;
+    /// Storage of [`Sends::outbound`].
+    type Outbound: DerefMut<Target = [OutboundRead]>;
     /// Storage of the peer's Reads.
-    type Inbound: DerefMut<Target = [IrqEntry]>;
+    type Inbound: DerefMut<Target = [InboundRead]>;
 
-    /// The oldest request of the send queue, which stays there. The environment keeps the names of its
-    /// memory, or its octets, or what it registers or binds, until it is asked for another.
+    /// The oldest request of the send queue, which stays there. The environment keeps the names of
+    /// its memory, or its octets, or what it registers or binds, until it is asked for another.
     fn peek(&mut self) -> Option<Peeked<L, Self>>;
 
     /// Takes the oldest request out, so that its slot is free.
@@ -127,7 +127,7 @@ pub(crate) trait Env<L: Link> {
     fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R;
 
     /// Calls `f` with the peer's Reads, locked.
-    fn with_irq<R>(&self, f: impl FnOnce(&mut Irq<Self::Inbound>) -> R) -> R;
+    fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R;
 
     /// TCP has all of these requests: completes what is due.
     fn done(&mut self, tokens: &[Token]);
@@ -206,7 +206,7 @@ enum Origin {
     /// A request of the send queue, which ends when TCP has all of it.
     Request(Token),
     /// A Read of the peer.
-    Response(IrqEntry),
+    Response(InboundRead),
     /// Headers only.
     Bare,
 }
@@ -471,19 +471,19 @@ impl Sender {
     }
 
     /// Sends what there is to send, as `state` allows.
-    pub(crate) fn run<L, E>(&mut self, env: &mut E, link: &mut L, state: State) -> Outcome
+    pub(crate) fn run<L, E>(&mut self, env: &mut E, link: &mut L, state: QpState) -> Outcome
     where
         L: Link,
         E: Env<L>,
     {
         let outcome = self.send(env, link, state);
-        // No region may be kept from its owner while the peer is awaited (T-20), nor while the caller
-        // waits for the owner.
+        // No region may be kept from its owner while the peer is awaited (T-20), nor while the
+        // caller waits for the owner.
         self.framer.close(env);
         outcome
     }
 
-    fn send<L, E>(&mut self, env: &mut E, link: &mut L, state: State) -> Outcome
+    fn send<L, E>(&mut self, env: &mut E, link: &mut L, state: QpState) -> Outcome
     where
         L: Link,
         E: Env<L>,
@@ -529,8 +529,8 @@ impl Sender {
         if !link.is_empty() {
             match link.send(self.framer.flags) {
                 Ok(()) => self.framer.flags = SendFlags::default(),
-                // FPDUs are whole without those of the batch, so that the peer would not miss them. The
-                // end of the connection is told by TCP, and the requests are flushed then.
+                // FPDUs are whole without those of the batch, so that the peer would not miss them.
+                // The end of the connection is told by TCP, and the requests are flushed then.
                 Err(Refused) => {
                     self.refused = true;
                     link.clear();
@@ -592,7 +592,7 @@ impl Sender {
             }
             // The slot is free before the peer can have the response and send its next request.
             Origin::Response(_) => {
-                let answered = env.with_irq(Irq::pop);
+                let answered = env.with_inbound(InboundReads::pop);
                 answered.ok_or_else(|| Failure::defect("a Read that is answered was not there"))?;
             }
             Origin::Bare => {}
@@ -648,13 +648,13 @@ impl Sender {
     ) -> Result<Current, Failure> {
         let kind = rtr.kind();
         if let Kind::ReadRequest(request) = kind {
-            let entry = OrqEntry {
+            let entry = OutboundRead {
                 sink_stag: request.sink_stag,
                 sink_to: request.sink_to,
                 purpose: Purpose::ReadyToReceive,
-                ..OrqEntry::default()
+                ..OutboundRead::default()
             };
-            let pushed = env.with_sends(|sends| sends.orq.push(entry));
+            let pushed = env.with_sends(|sends| sends.outbound.push(entry));
             pushed.map_err(|_| TermError::LocalCatastrophic)?;
         }
         Ok(Current {
@@ -665,7 +665,7 @@ impl Sender {
 
     /// The answer to the peer's oldest Read.
     fn next_response<L: Link, E: Env<L>>(&mut self, env: &E) {
-        let Some(entry) = env.with_irq(|irq| irq.front()) else {
+        let Some(entry) = env.with_inbound(|inbound| inbound.front()) else {
             return;
         };
         let kind = Kind::ReadResponse {

@@ -11,19 +11,19 @@ use super::order::{
     Record, //
 };
 use super::reads::{
-    Orq,
-    OrqEntry, //
+    OutboundRead, //
+    OutboundReads,
 };
 use super::ring::Full;
 use core::ops::DerefMut;
 
-/// Send requests under way; `S` and `O` are the storage of [`Order`] and [`Orq`].
+/// Send requests under way; `S` and `O` are the storage of [`Order`] and [`OutboundReads`].
 #[derive(Debug)]
 pub(crate) struct Sends<S, O> {
     /// In post order.
     pub(crate) order: Order<S>,
     /// Our RDMA Reads.
-    pub(crate) orq: Orq<O>,
+    pub(crate) outbound: OutboundReads<O>,
     /// ORD: most Reads that may be outstanding.
     pub(crate) ord: usize,
     /// Transmission waits for a Read to complete.
@@ -34,13 +34,13 @@ impl<W, S, O> Sends<S, O>
 where
     W: Copy,
     S: DerefMut<Target = [Record<W, Fault>]>,
-    O: DerefMut<Target = [OrqEntry]>,
+    O: DerefMut<Target = [OutboundRead]>,
 {
     /// Nothing is under way; no Read may be before there is a connection.
     pub(crate) const fn new(records: S, reads: O) -> Self {
         Self {
             order: Order::new(records),
-            orq: Orq::new(reads),
+            outbound: OutboundReads::new(reads),
             ord: 0,
             stalled: false,
         }

@@ -11,7 +11,7 @@ use crate::wire::terminate::TermError;
 
 /// The five states, of which one has two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum QpState {
     /// No connection; posts wait.
     #[default]
     Idle,
@@ -35,41 +35,41 @@ pub(crate) enum Post {
     Queue,
     /// Queue it and flush it in its turn.
     Flush,
-    /// Queue it and report [`Event::PostedTooLate`].
+    /// Queue it and report [`QpEvent::PostedTooLate`].
     TooLate,
 }
 
-impl State {
+impl QpState {
     /// Whether messages of the SQ and Read Responses may be sent.
     pub(crate) const fn sends(self) -> bool {
-        matches!(self, State::Rts | State::Draining)
+        matches!(self, QpState::Rts | QpState::Draining)
     }
 
-    /// What becomes of a work request posted to the SQ; never refused (T-34). `was_closed`: in Idle,
-    /// the connection was closed and the consumer has not asked for another since.
+    /// What becomes of a work request posted to the SQ; never refused (T-34). `was_closed`: in
+    /// Idle, the connection was closed and the consumer has not asked for another since.
     pub(crate) const fn post_send(self, was_closed: bool) -> Post {
         match self {
             // Who only polls would wait for ever, and whether Closing is over he cannot know.
-            State::Idle if was_closed => Post::TooLate,
+            QpState::Idle if was_closed => Post::TooLate,
             // In Terminate the flush comes with the step to Error.
-            State::Idle | State::Rts | State::Draining | State::Terminate => Post::Queue,
-            State::Closing => Post::TooLate,
-            State::Error => Post::Flush,
+            QpState::Idle | QpState::Rts | QpState::Draining | QpState::Terminate => Post::Queue,
+            QpState::Closing => Post::TooLate,
+            QpState::Error => Post::Flush,
         }
     }
 
     /// What becomes of a receive.
     pub(crate) const fn post_recv(self) -> Post {
         match self {
-            State::Idle | State::Rts | State::Draining | State::Terminate => Post::Queue,
-            State::Closing | State::Error => Post::Flush,
+            QpState::Idle | QpState::Rts | QpState::Draining | QpState::Terminate => Post::Queue,
+            QpState::Closing | QpState::Error => Post::Flush,
         }
     }
 
     /// The state as the verbs know it.
-    pub(crate) const fn in_verbs(self) -> State {
+    pub(crate) const fn in_verbs(self) -> QpState {
         match self {
-            State::Draining => State::Closing,
+            QpState::Draining => QpState::Closing,
             state => state,
         }
     }
@@ -77,13 +77,13 @@ impl State {
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum QpEvent {
     /// Connection set-up is done; TCP is established.
     Connected,
     /// `modify_qp` asks for this state.
     Modify {
         /// The state, one that verbs know.
-        to: State,
+        to: QpState,
         /// No work in the SQ, no Read of either side to answer; counts from RTS to Closing.
         idle: bool,
         /// All is flushed; counts from Error to Idle.
@@ -163,7 +163,7 @@ pub(crate) struct Effects {
     pub(crate) terminate: Option<TermError>,
     /// What to do with TCP.
     pub(crate) tcp: Tcp,
-    /// Start the timer that ends in [`Event::Timeout`].
+    /// Start the timer that ends in [`QpEvent::Timeout`].
     pub(crate) start_timer: bool,
     /// Complete what is in the SQ as flushed, in order.
     pub(crate) flush_sq: bool,
@@ -227,30 +227,30 @@ pub(crate) const fn remote_class(code: u16) -> Async {
 /// # Errors
 ///
 /// [`Illegal`]: for `Modify`, refuse the call; for the other events, ignore them.
-pub(crate) fn next(state: State, event: Event) -> Result<(State, Effects), Illegal> {
+pub(crate) fn next(state: QpState, event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
-        Event::Modify { to, idle, flushed } => modify(state, to, idle, flushed),
+        QpEvent::Modify { to, idle, flushed } => modify(state, to, idle, flushed),
         // What has completed may still be in TCP. Nothing asks for a reset that would destroy it
         // (V-QP-25), and consumers such as rsockets count on its arrival.
-        Event::Destroy { idle: true } if state == State::Rts => to_error(Tcp::Keep, None),
-        Event::Destroy { idle } => modify(state, State::Error, idle, false),
+        QpEvent::Destroy { idle: true } if state == QpState::Rts => to_error(Tcp::Keep, None),
+        QpEvent::Destroy { idle } => modify(state, QpState::Error, idle, false),
         _ => match state {
-            State::Idle => match event {
-                Event::Connected => Ok((State::Rts, Effects::default())),
-                Event::PostedTooLate => idle_to_error(),
+            QpState::Idle => match event {
+                QpEvent::Connected => Ok((QpState::Rts, Effects::default())),
+                QpEvent::PostedTooLate => idle_to_error(),
                 _ => Err(Illegal),
             },
-            State::Rts => rts(event),
-            State::Draining => draining(event),
-            State::Closing => closing(event),
-            State::Terminate => terminate(event),
-            State::Error => Err(Illegal),
+            QpState::Rts => rts(event),
+            QpState::Draining => draining(event),
+            QpState::Closing => closing(event),
+            QpState::Terminate => terminate(event),
+            QpState::Error => Err(Illegal),
         },
     }
 }
 
 /// To Error: TCP is given up, all is flushed.
-fn to_error(tcp: Tcp, event: Option<Async>) -> Result<(State, Effects), Illegal> {
+fn to_error(tcp: Tcp, event: Option<Async>) -> Result<(QpState, Effects), Illegal> {
     let effects = Effects {
         tcp,
         flush_sq: true,
@@ -259,11 +259,11 @@ fn to_error(tcp: Tcp, event: Option<Async>) -> Result<(State, Effects), Illegal>
         close: true,
         ..Effects::default()
     };
-    Ok((State::Error, effects))
+    Ok((QpState::Error, effects))
 }
 
 /// As [`to_error`] without a connection.
-fn idle_to_error() -> Result<(State, Effects), Illegal> {
+fn idle_to_error() -> Result<(QpState, Effects), Illegal> {
     let (state, effects) = to_error(Tcp::Keep, None)?;
     Ok((
         state,
@@ -278,7 +278,7 @@ fn idle_to_error() -> Result<(State, Effects), Illegal> {
 fn to_terminate(
     message: Option<TermError>,
     event: Option<Async>,
-) -> Result<(State, Effects), Illegal> {
+) -> Result<(QpState, Effects), Illegal> {
     let effects = Effects {
         terminate: message,
         tcp: Tcp::Fin,
@@ -286,10 +286,10 @@ fn to_terminate(
         event,
         ..Effects::default()
     };
-    Ok((State::Terminate, effects))
+    Ok((QpState::Terminate, effects))
 }
 
-fn to_closing(disconnect: bool) -> Result<(State, Effects), Illegal> {
+fn to_closing(disconnect: bool) -> Result<(QpState, Effects), Illegal> {
     let effects = Effects {
         tcp: Tcp::Fin,
         start_timer: true,
@@ -297,36 +297,43 @@ fn to_closing(disconnect: bool) -> Result<(State, Effects), Illegal> {
         disconnect,
         ..Effects::default()
     };
-    Ok((State::Closing, effects))
+    Ok((QpState::Closing, effects))
 }
 
-fn modify(state: State, to: State, idle: bool, flushed: bool) -> Result<(State, Effects), Illegal> {
+fn modify(
+    state: QpState,
+    to: QpState,
+    idle: bool,
+    flushed: bool,
+) -> Result<(QpState, Effects), Illegal> {
     match (state, to) {
-        (State::Idle, State::Idle) | (State::Rts, State::Rts) | (State::Error, State::Error) => {
-            Ok((state, Effects::default()))
-        }
-        (State::Idle, State::Error) => idle_to_error(),
-        (State::Rts, State::Closing) if idle => to_closing(false),
+        (QpState::Idle, QpState::Idle)
+        | (QpState::Rts, QpState::Rts)
+        | (QpState::Error, QpState::Error) => Ok((state, Effects::default())),
+        (QpState::Idle, QpState::Error) => idle_to_error(),
+        (QpState::Rts, QpState::Closing) if idle => to_closing(false),
         // Consumers disconnect right behind their last answer, which is to arrive (V-ST-10).
-        (State::Rts, State::Closing) => {
+        (QpState::Rts, QpState::Closing) => {
             let effects = Effects {
                 start_timer: true,
                 ..Effects::default()
             };
-            Ok((State::Draining, effects))
+            Ok((QpState::Draining, effects))
         }
         // A disconnect of what is not connected, or is about to end, is done: both sides may
         // disconnect at once, and programs do so when they are told that the peer has.
-        (_, State::Closing) => Ok((state, Effects::default())),
-        (State::Rts, State::Terminate) => to_terminate(Some(TermError::LocalCatastrophic), None),
-        (State::Rts, State::Error) => to_error(Tcp::Reset, None),
+        (_, QpState::Closing) => Ok((state, Effects::default())),
+        (QpState::Rts, QpState::Terminate) => {
+            to_terminate(Some(TermError::LocalCatastrophic), None)
+        }
+        (QpState::Rts, QpState::Error) => to_error(Tcp::Reset, None),
         // Linux wants this to work (T-34). The FIN is on its way, or wanted; a RST now could
         // destroy what stands in front of it, the Terminate for one (T-32).
-        (State::Draining | State::Closing | State::Terminate, State::Error) => {
+        (QpState::Draining | QpState::Closing | QpState::Terminate, QpState::Error) => {
             to_error(Tcp::Keep, None)
         }
-        (State::Error, State::Idle) if flushed => Ok((
-            State::Idle,
+        (QpState::Error, QpState::Idle) if flushed => Ok((
+            QpState::Idle,
             Effects {
                 renew: true,
                 ..Effects::default()
@@ -336,11 +343,11 @@ fn modify(state: State, to: State, idle: bool, flushed: bool) -> Result<(State, 
     }
 }
 
-fn rts(event: Event) -> Result<(State, Effects), Illegal> {
+fn rts(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
-        Event::PeerFin { idle: true } => to_closing(true),
+        QpEvent::PeerFin { idle: true } => to_closing(true),
         // "Bad LLP Close" (T-37).
-        Event::PeerFin { idle: false } => {
+        QpEvent::PeerFin { idle: false } => {
             let (state, effects) =
                 to_terminate(Some(TermError::CatastrophicStream), Some(Async::Fatal))?;
             Ok((
@@ -351,7 +358,7 @@ fn rts(event: Event) -> Result<(State, Effects), Illegal> {
                 },
             ))
         }
-        Event::PeerReset | Event::Lost => {
+        QpEvent::PeerReset | QpEvent::Lost => {
             let (state, effects) = to_error(Tcp::Reset, Some(Async::Fatal))?;
             Ok((
                 state,
@@ -361,7 +368,7 @@ fn rts(event: Event) -> Result<(State, Effects), Illegal> {
                 },
             ))
         }
-        Event::LocalError {
+        QpEvent::LocalError {
             error,
             in_completion,
             can_send,
@@ -377,7 +384,7 @@ fn rts(event: Event) -> Result<(State, Effects), Illegal> {
                 to_error(Tcp::Reset, event)
             }
         }
-        Event::TerminateReceived { event } => {
+        QpEvent::TerminateReceived { event } => {
             let (state, effects) = to_terminate(None, event)?;
             Ok((
                 state,
@@ -388,7 +395,7 @@ fn rts(event: Event) -> Result<(State, Effects), Illegal> {
             ))
         }
         // Both FINs at once, with nothing in between.
-        Event::Closed => {
+        QpEvent::Closed => {
             let (state, effects) = to_error(Tcp::Keep, None)?;
             Ok((
                 state,
@@ -403,48 +410,48 @@ fn rts(event: Event) -> Result<(State, Effects), Illegal> {
 }
 
 /// As in RTS, but that there is an end.
-fn draining(event: Event) -> Result<(State, Effects), Illegal> {
+fn draining(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
-        Event::Drained => to_closing(false),
+        QpEvent::Drained => to_closing(false),
         // "Bad Close": what was posted does not get done.
-        Event::Timeout => to_error(Tcp::Reset, Some(Async::Fatal)),
+        QpEvent::Timeout => to_error(Tcp::Reset, Some(Async::Fatal)),
         event => rts(event),
     }
 }
 
-fn closing(event: Event) -> Result<(State, Effects), Illegal> {
+fn closing(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
-        Event::PeerFin { .. } => Ok((State::Closing, Effects::default())),
-        Event::Closed => {
+        QpEvent::PeerFin { .. } => Ok((QpState::Closing, Effects::default())),
+        QpEvent::Closed => {
             let effects = Effects {
                 renew: true,
                 close: true,
                 ..Effects::default()
             };
-            Ok((State::Idle, effects))
+            Ok((QpState::Idle, effects))
         }
         // "Bad Close". The FIN is behind requests that have completed: a reset now could destroy
         // them. rsockets close while their peer still sends.
-        Event::PostedTooLate | Event::DataInClosing => {
+        QpEvent::PostedTooLate | QpEvent::DataInClosing => {
             to_error(Tcp::ResetIfDelivered, Some(Async::Fatal))
         }
         // "LLP Connection Lost".
-        Event::Timeout | Event::PeerReset | Event::Lost | Event::LocalError { .. } => {
+        QpEvent::Timeout | QpEvent::PeerReset | QpEvent::Lost | QpEvent::LocalError { .. } => {
             to_error(Tcp::Reset, Some(Async::Fatal))
         }
-        Event::TerminateReceived { event } => to_error(Tcp::Keep, event),
+        QpEvent::TerminateReceived { event } => to_error(Tcp::Keep, event),
         _ => Err(Illegal),
     }
 }
 
-fn terminate(event: Event) -> Result<(State, Effects), Illegal> {
+fn terminate(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
         // The first error counts; what comes in meanwhile is dropped.
-        Event::PeerFin { .. } | Event::LocalError { .. } | Event::TerminateReceived { .. } => {
-            Ok((State::Terminate, Effects::default()))
-        }
-        Event::Closed => to_error(Tcp::Keep, None),
-        Event::Timeout | Event::PeerReset | Event::Lost => to_error(Tcp::Reset, None),
+        QpEvent::PeerFin { .. }
+        | QpEvent::LocalError { .. }
+        | QpEvent::TerminateReceived { .. } => Ok((QpState::Terminate, Effects::default())),
+        QpEvent::Closed => to_error(Tcp::Keep, None),
+        QpEvent::Timeout | QpEvent::PeerReset | QpEvent::Lost => to_error(Tcp::Reset, None),
         _ => Err(Illegal),
     }
 }

@@ -87,7 +87,7 @@ pub(crate) enum Rtr {
     Send,
     /// An RDMA Write of length zero.
     Write,
-    /// An RDMA Read of length zero; put an entry with `rtr` set into the ORQ first.
+    /// An RDMA Read of length zero; put it among the outbound Reads first.
     Read,
 }
 

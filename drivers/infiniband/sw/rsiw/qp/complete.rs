@@ -33,7 +33,7 @@ use crate::{
         receiver::Recv,
         request::OperationType,
         schedule::Reason,
-        state::State,
+        state::QpState,
     },
     queue::{
         rq::BadRecv,
@@ -123,8 +123,8 @@ impl Qp {
         self.schedule_if_failed();
     }
 
-    /// Completes the oldest requests that are due, [`AT_A_TIME`] at most. Returns whether a handler is
-    /// to be called, and whether there may be more.
+    /// Completes the oldest requests that are due, [`AT_A_TIME`] at most. Returns whether a handler
+    /// is to be called, and whether there may be more.
     fn complete_some(&self, sq: &mut Sq) -> (bool, bool) {
         let mut notify = false;
         for _ in 0..AT_A_TIME {
@@ -148,14 +148,14 @@ impl Qp {
     /// The response of the oldest Read is placed; `None` for one that is no request's.
     pub(super) fn read_done(self: &Arc<Self>, token: Option<Token>) {
         let stalled = self.with_sends(|sq| {
-            sq.orq.pop();
+            sq.outbound.pop();
             if let Some(token) = token {
                 sq.order.done(token);
             }
             core::mem::replace(&mut sq.stalled, false)
         });
         // Whoever made the state Draining has looked at the Reads afterwards.
-        let draining = self.state() == State::Draining;
+        let draining = self.state() == QpState::Draining;
         self.schedule(Reason::ReadDone { draining, stalled });
     }
 

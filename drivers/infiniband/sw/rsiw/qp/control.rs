@@ -43,10 +43,10 @@ use crate::{
             QpNote, //
         },
         reads::{
-            Irq,
-            IrqEntry,
-            Orq,
-            OrqEntry, //
+            InboundRead,
+            InboundReads,
+            OutboundRead, //
+            OutboundReads,
         },
         schedule::{
             Doorbells,
@@ -55,9 +55,9 @@ use crate::{
         sender::Outcome,
         state::{
             self,
-            Event,
             Post,
-            State, //
+            QpEvent,
+            QpState, //
         },
     },
 };
@@ -92,15 +92,15 @@ impl Conn {
 
 /// What the QP's mutex protects.
 pub(super) struct Inner {
-    pub(super) state: State,
+    pub(super) state: QpState,
     pub(super) ring: SqRing,
     pub(super) conn: Option<Conn>,
     /// The connection was closed, and nothing has happened since.
     pub(super) was_closed: bool,
     /// `LAST_WQE_REACHED` was raised, since the QP was made or last connected.
     pub(super) last_wqe_told: bool,
-    /// IRD: that of the connection, or what the consumer wants for the next. ORD is with the requests
-    /// under way.
+    /// IRD: that of the connection, or what the consumer wants for the next. ORD is with the
+    /// requests under way.
     pub(super) ird: u16,
     pub(super) doorbells: Doorbells,
     /// Notes that were taken and not acted upon yet; none unless the work item does so.
@@ -119,7 +119,7 @@ impl Inner {
     /// A QP without connection.
     pub(super) fn new(ring: SqRing) -> Self {
         Self {
-            state: State::Idle,
+            state: QpState::Idle,
             ring,
             conn: None,
             was_closed: false,
@@ -157,21 +157,26 @@ impl Qp {
         params: &Params,
         manager: &dyn Manager,
     ) -> Result {
-        let irq = KVec::from_elem(IrqEntry::default(), params.ird.into(), GFP_KERNEL)?;
-        let orq = KVec::from_elem(OrqEntry::default(), params.orq_slots().into(), GFP_KERNEL)?;
+        let inbound = KVec::from_elem(InboundRead::default(), params.ird.into(), GFP_KERNEL)?;
+        let outbound = KVec::from_elem(
+            OutboundRead::default(),
+            params.orq_slots().into(),
+            GFP_KERNEL,
+        )?;
         let tx = TxState::new(self, params, sock.mss())?;
         let stream = Stream::new(self.clone(), params)?;
 
         let mut inner = self.inner.lock();
-        let (state, _) = state::next(inner.state, Event::Connected).map_err(|_| EISCONN)?;
+        let (state, _) = state::next(inner.state, QpEvent::Connected).map_err(|_| EISCONN)?;
         if !self.is_attached(manager) {
             return Err(ECONNRESET);
         }
-        let idle_irq = core::mem::replace(&mut *self.irq.lock(), Irq::new(irq));
-        let old_orq = {
+        let idle_inbound =
+            core::mem::replace(&mut *self.inbound.lock(), InboundReads::new(inbound));
+        let old_outbound = {
             let mut sq = self.sq.lock();
             sq.ord = params.ord.into();
-            core::mem::replace(&mut sq.orq, Orq::new(orq))
+            core::mem::replace(&mut sq.outbound, OutboundReads::new(outbound))
         };
         self.heard.store(0, Release);
         self.forget_notes();
@@ -191,22 +196,22 @@ impl Qp {
         inner.state = state;
         self.state.store(state);
         drop(inner);
-        drop((idle_irq, old_orq));
+        drop((idle_inbound, old_outbound));
         self.note(QpNote::Socket);
         Ok(())
     }
 
     /// Ends the connection abruptly, or its set-up. Used by the connection manager.
     pub(crate) fn abort(self: &Arc<Self>) {
-        self.transition(|_| Event::Modify {
-            to: State::Error,
+        self.transition(|_| QpEvent::Modify {
+            to: QpState::Error,
             idle: false,
             flushed: false,
         });
     }
 
     /// Feeds an event and does what follows from it.
-    fn transition(self: &Arc<Self>, event: impl FnOnce(&Inner) -> Event) {
+    fn transition(self: &Arc<Self>, event: impl FnOnce(&Inner) -> QpEvent) {
         let mut after = After::default();
         let mut inner = self.inner.lock();
         let event = event(&inner);
@@ -224,8 +229,8 @@ impl Qp {
                 return;
             };
             match conn.tx.run(self, &conn.sock, &mut inner.ring, state) {
-                Outcome::Idle if state == State::Draining && self.is_drained(inner) => {
-                    let _ = self.apply(inner, Event::Drained, None, after);
+                Outcome::Idle if state == QpState::Draining && self.is_drained(inner) => {
+                    let _ = self.apply(inner, QpEvent::Drained, None, after);
                 }
                 Outcome::Idle => return,
                 Outcome::Again => {
@@ -245,7 +250,7 @@ impl Qp {
         after: &mut After,
     ) {
         let can_send = inner.conn.as_ref().is_some_and(|c| c.tx.may_send(self));
-        let event = Event::LocalError {
+        let event = QpEvent::LocalError {
             error: failure.error,
             in_completion: failure.in_completion,
             can_send,
@@ -267,16 +272,16 @@ impl Qp {
         !busy
             && inner.ring.is_empty()
             && self.sq.lock().order.is_empty()
-            && self.irq.lock().is_empty()
+            && self.inbound.lock().is_empty()
     }
 
     /// Whether nothing is left to do before the FIN: [`Qp::is_idle`], the peer has answered even a
     /// Read that is no request's, and no message of its waits for a region to be quiet. That one is
-    /// complete, and what it invalidates is invalid: its receive is not to be flushed. The work item
-    /// completes it, and looks again.
+    /// complete, and what it invalidates is invalid: its receive is not to be flushed. The work
+    /// item completes it, and looks again.
     fn is_drained(self: &Arc<Self>, inner: &Inner) -> bool {
         self.is_idle(inner)
-            && self.sq.lock().orq.outstanding() == 0
+            && self.sq.lock().outbound.outstanding() == 0
             && !inner.conn.as_ref().is_some_and(|conn| {
                 let stream = &conn.stream;
                 conn.sock.with_lock(|sk| stream.is_waiting(sk))
@@ -315,9 +320,9 @@ impl Qp {
             let to = rdmac_state(target);
             // The step between INIT and RTS that iWARP does not have.
             let is_step =
-                target == IbQpState::Rtr && matches!(inner.state, State::Idle | State::Rts);
+                target == IbQpState::Rtr && matches!(inner.state, QpState::Idle | QpState::Rts);
             if !is_step {
-                let event = Event::Modify {
+                let event = QpEvent::Modify {
                     to,
                     idle: self.is_drained(&inner),
                     flushed: true,
@@ -342,7 +347,7 @@ impl Qp {
 
     /// Whether ORD and IRD may be set so now.
     fn check_depths(&self, inner: &Inner, ord: Option<u16>, ird: Option<u16>) -> Result {
-        let connected = inner.state != State::Idle && inner.state != State::Error;
+        let connected = inner.state != QpState::Idle && inner.state != QpState::Error;
         let (max_ord, max_ird) = if connected {
             (self.sq.lock().ord, inner.ird)
         } else {
@@ -389,7 +394,7 @@ impl Qp {
         }
         self.table.remove(self.num());
         self.destroyed.store(true, Relaxed);
-        self.transition(|inner| Event::Destroy {
+        self.transition(|inner| QpEvent::Destroy {
             idle: self.is_idle(inner) && !Process::current().is_ending(),
         });
         self.cancel_timer();
@@ -418,23 +423,23 @@ impl Qp {
 }
 
 /// The state that a verbs state stands for.
-fn rdmac_state(state: IbQpState) -> State {
+fn rdmac_state(state: IbQpState) -> QpState {
     match state {
-        IbQpState::Reset | IbQpState::Init => State::Idle,
-        IbQpState::Rtr | IbQpState::Rts => State::Rts,
-        IbQpState::Sqd => State::Closing,
-        IbQpState::Sqe => State::Terminate,
-        IbQpState::Err => State::Error,
+        IbQpState::Reset | IbQpState::Init => QpState::Idle,
+        IbQpState::Rtr | IbQpState::Rts => QpState::Rts,
+        IbQpState::Sqd => QpState::Closing,
+        IbQpState::Sqe => QpState::Terminate,
+        IbQpState::Err => QpState::Error,
     }
 }
 
 /// The verbs state that stands for a state.
-fn verbs_state(state: State) -> IbQpState {
+fn verbs_state(state: QpState) -> IbQpState {
     match state.in_verbs() {
-        State::Idle => IbQpState::Init,
-        State::Rts => IbQpState::Rts,
-        State::Draining | State::Closing => IbQpState::Sqd,
-        State::Terminate => IbQpState::Sqe,
-        State::Error => IbQpState::Err,
+        QpState::Idle => IbQpState::Init,
+        QpState::Rts => IbQpState::Rts,
+        QpState::Draining | QpState::Closing => IbQpState::Sqd,
+        QpState::Terminate => IbQpState::Sqe,
+        QpState::Error => IbQpState::Err,
     }
 }

@@ -67,7 +67,7 @@ use crate::{
         Slot, //
     },
     pd::Pd,
-    proto::reads::Irq,
+    proto::reads::InboundReads,
     queue::rq::{
         KernelRq,
         Rq,
@@ -281,7 +281,7 @@ impl Qp {
                 srq,
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 sq <- new_spinlock_irq!(sends, "rsiw::Qp::sq"),
-                irq <- new_spinlock_irq!(Irq::new(KVec::new()), "rsiw::Qp::irq"),
+                inbound <- new_spinlock_irq!(InboundReads::new(KVec::new()), "rsiw::Qp::inbound"),
                 rq <- new_spinlock_irq!(rq, "rsiw::Qp::rq"),
                 notes: Noticeboard::new(),
                 failure <- Slot::new(),

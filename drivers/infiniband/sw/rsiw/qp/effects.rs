@@ -31,9 +31,9 @@ use crate::{
             self,
             Async,
             Effects,
-            Event,
             Post,
-            State,
+            QpEvent,
+            QpState,
             Tcp, //
         },
     },
@@ -122,20 +122,20 @@ impl Qp {
     pub(super) fn apply(
         self: &Arc<Self>,
         inner: &mut Inner,
-        event: Event,
+        event: QpEvent,
         failure: Option<Failure>,
         after: &mut After,
     ) -> Result {
         let (state, effects) = state::next(inner.state, event).map_err(|_| EINVAL)?;
-        if state == State::Error && inner.state == State::Idle {
+        if state == QpState::Error && inner.state == QpState::Idle {
             after.abort_setup = self.take_manager();
         }
         inner.state = state;
         // A disconnect of what is closed already is no sign that it is to be used again.
         let disconnects = matches!(
             event,
-            Event::Modify {
-                to: State::Closing,
+            QpEvent::Modify {
+                to: QpState::Closing,
                 ..
             }
         );
@@ -221,15 +221,15 @@ impl Qp {
     /// likes, and uverbs keeps all events that it does not fetch. For a kernel consumer the core
     /// waits for an event each time that it drains the QP.
     fn is_last_wqe(&self, inner: &mut Inner) -> bool {
-        if inner.state != State::Error || self.srq.is_none() || self.destroyed.load(Relaxed) {
+        if inner.state != QpState::Error || self.srq.is_none() || self.destroyed.load(Relaxed) {
             return false;
         }
         let is_told = core::mem::replace(&mut inner.last_wqe_told, true);
         !is_told || self.is_of_kernel()
     }
 
-    /// Gives TCP back to the connection manager, which releases it. Returns the receive of a message that did not
-    /// come to its end.
+    /// Gives TCP back to the connection manager, which releases it. Returns the receive of a
+    /// message that did not come to its end.
     fn release(&self, conn: Conn) -> Option<Recv> {
         let (_sock, mut rx) = Qp::dismantle(conn);
         rx.as_mut()?.take_recv()
@@ -242,7 +242,7 @@ impl Qp {
             Post::Flush => after.notify.send |= self.flush_sq(inner),
             Post::TooLate if inner.ring.is_empty() => {}
             Post::TooLate => {
-                let _ = self.apply(inner, Event::PostedTooLate, None, after);
+                let _ = self.apply(inner, QpEvent::PostedTooLate, None, after);
             }
         }
         if inner.state.post_recv() == Post::Flush {
@@ -268,7 +268,7 @@ impl Qp {
         }
         {
             let mut sq = self.sq.lock();
-            while sq.orq.pop().is_some() {}
+            while sq.outbound.pop().is_some() {}
         }
         for _ in 0..inner.ring.len() {
             let Some(work) = inner.ring.discard() else {
@@ -280,7 +280,8 @@ impl Qp {
     }
 
     /// Completes all receives of the QP's own queue as flushed, in post order; at most a ring full.
-    /// Those of a shared queue stay for others (V-SRQ-17). Returns whether a handler is to be called.
+    /// Those of a shared queue stay for others (V-SRQ-17). Returns whether a handler is to be
+    /// called.
     fn flush_rq(&self) -> bool {
         let mut notify = false;
         if self.destroyed.load(Relaxed) {

@@ -39,8 +39,8 @@ use kernel::{
     prelude::*, //
 };
 
-/// Chunks of a batch, if each is a page: the last FPDU may go beyond [`BATCH_OCTETS`], with markers,
-/// and the first and last chunk may be begun.
+/// Chunks of a batch, if each is a page: the last FPDU may go beyond [`BATCH_OCTETS`], with
+/// markers, and the first and last chunk may be begun.
 const BATCH_CHUNKS: usize = (BATCH_OCTETS + MAX_FPDU + MAX_FPDU / 128) / PAGE_SIZE + 2;
 
 /// Makes a batch that is empty.

@@ -5,7 +5,7 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
-use crate::proto::state::State;
+use crate::proto::state::QpState;
 use kernel::sync::atomic::{
     Acquire,
     Atomic,
@@ -13,13 +13,13 @@ use kernel::sync::atomic::{
 };
 
 /// Each state at the place of its number.
-const STATES: [State; 6] = [
-    State::Idle,
-    State::Rts,
-    State::Draining,
-    State::Closing,
-    State::Terminate,
-    State::Error,
+const STATES: [QpState; 6] = [
+    QpState::Idle,
+    QpState::Rts,
+    QpState::Draining,
+    QpState::Closing,
+    QpState::Terminate,
+    QpState::Error,
 ];
 
 const _: () = {
@@ -36,18 +36,18 @@ pub(super) struct Published(Atomic<u32>);
 impl Published {
     /// Idle.
     pub(super) const fn new() -> Self {
-        Self(Atomic::new(State::Idle as u32))
+        Self(Atomic::new(QpState::Idle as u32))
     }
 
     /// Returns the state, which may be another by now.
-    pub(super) fn load(&self) -> State {
+    pub(super) fn load(&self) -> QpState {
         // CAST: 32 bits fit.
         let number = self.0.load(Acquire) as usize;
         STATES.get(number).copied().unwrap_or_default()
     }
 
     /// Publishes the state. Under the queue pair's mutex.
-    pub(super) fn store(&self, state: State) {
+    pub(super) fn store(&self, state: QpState) {
         // CAST: the number of a variant.
         self.0.store(state as u32, Release);
     }

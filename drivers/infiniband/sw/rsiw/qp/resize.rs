@@ -49,7 +49,8 @@ impl Qp {
             Some(_) => None,
             None => Some(KernelRq::new(cap.max_recv_wr, self.cap.max_recv_sge)?),
         };
-        // Room for as many requests under way, and completions, comes first, and is never taken back.
+        // Room for as many requests under way, and completions, comes first, and is never taken
+        // back.
         let grown = self.make_room(new_sq.depth())?;
         kernel.spare.extend(new_sq.spare())?;
         let result = posted.replace(&mut new_sq, || match (&mut *self.rq.lock(), &mut new_rq) {

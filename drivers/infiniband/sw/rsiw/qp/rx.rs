@@ -51,7 +51,7 @@ use crate::{
         },
         request::OperationType,
         rx::Limits,
-        state::State,
+        state::QpState,
     },
     queue::sgl::SgList,
     wire::{
@@ -200,7 +200,7 @@ impl Limits for RecvEnv<'_> {
     }
 
     fn has_read_room(&self) -> bool {
-        self.qp.irq.lock().has_room()
+        self.qp.inbound.lock().has_room()
     }
 }
 
@@ -209,7 +209,7 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         crc32c(crc, octets)
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> QpState {
         self.qp.state()
     }
 
@@ -312,7 +312,7 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         len: u16,
         last: bool,
     ) -> Result<Response, TermError> {
-        self.qp.sq.lock().orq.response(stag, to, len, last)
+        self.qp.sq.lock().outbound.response(stag, to, len, last)
     }
 
     fn read_done(&mut self, token: Option<Token>) {
@@ -329,7 +329,7 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
             let access = self.qp.access(stag, Access::REMOTE_READ, to, request.len);
             access.map_err(remote)?;
         }
-        let waiting = self.qp.irq.lock().push(msn, request)?;
+        let waiting = self.qp.inbound.lock().push(msn, request)?;
         self.qp.schedule_response(request.len, waiting);
         Ok(())
     }

@@ -72,8 +72,8 @@ impl Qp {
         self.queue(actor);
     }
 
-    /// Lets the work item act that is to act because of `reason`, which is none of those upon which a
-    /// caller acts. Any context.
+    /// Lets the work item act that is to act because of `reason`, which is none of those upon which
+    /// a caller acts. Any context.
     #[inline(always)]
     pub(super) fn schedule(self: &Arc<Self>, reason: Reason) {
         self.queue(self.who(reason));
@@ -140,8 +140,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Posts the requests of a kernel consumer, up to the first bad one. The work item sends them or
-    /// flushes them. Any context.
+    /// Posts the requests of a kernel consumer, up to the first bad one. The work item sends them
+    /// or flushes them. Any context.
     ///
     /// # Errors
     ///

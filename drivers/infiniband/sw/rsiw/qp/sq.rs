@@ -21,7 +21,7 @@ use crate::{
     proto::{
         failure::Fault,
         order::Record,
-        reads::OrqEntry,
+        reads::OutboundRead,
         request::{
             BadRequest,
             OperationType,
@@ -125,7 +125,7 @@ impl SqRing {
 }
 
 /// Send requests under way.
-pub(super) type Sq = Sends<KVVec<Record<Work, Fault>>, KVec<OrqEntry>>;
+pub(super) type Sq = Sends<KVVec<Record<Work, Fault>>, KVec<OutboundRead>>;
 
 /// Makes room for `depth` requests under way, in memory that is allocated with `flags`.
 ///

@@ -172,8 +172,8 @@ impl Stream {
         }
     }
 
-    /// Waits for those who use a region that the receiver wants to be quiet. One of them may be this
-    /// side's sender, who needs the socket.
+    /// Waits for those who use a region that the receiver wants to be quiet. One of them may be
+    /// this side's sender, who needs the socket.
     fn wait_quiet(&self) {
         let mr = {
             let slot = self.rx.lock();

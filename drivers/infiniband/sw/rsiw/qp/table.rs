@@ -18,7 +18,8 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Numbers that a QP may have: as many as 24 bits hold, without 0 and 1, which are special elsewhere.
+/// Numbers that a QP may have: as many as 24 bits hold, without 0 and 1, which are special
+/// elsewhere.
 const NUMBERS: RangeInclusive<u32> = 2..=0xff_ffff;
 
 /// Queue pairs by number.

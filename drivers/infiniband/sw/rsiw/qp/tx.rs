@@ -45,9 +45,9 @@ use crate::{
             Token, //
         },
         reads::{
-            Irq,
-            IrqEntry,
-            OrqEntry, //
+            InboundRead,
+            InboundReads,
+            OutboundRead, //
         },
         request::Sink,
         sender::{
@@ -59,7 +59,7 @@ use crate::{
             Sender, //
         },
         sends::Sends,
-        state::State,
+        state::QpState,
     },
     wire::{
         ddp::{
@@ -119,7 +119,7 @@ impl TxState {
         qp: &Arc<Qp>,
         sock: &TcpSocket,
         ring: &mut SqRing,
-        state: State,
+        state: QpState,
     ) -> Outcome {
         let (batch, source) = (&mut self.batch, &mut self.source);
         let mut link = TcpLink { qp, sock, batch };
@@ -144,8 +144,8 @@ struct SendEnv<'a> {
 impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
     type Work = Work;
     type Records = KVVec<Record<Work, Fault>>;
-    type Outbound = KVec<OrqEntry>;
-    type Inbound = KVec<IrqEntry>;
+    type Outbound = KVec<OutboundRead>;
+    type Inbound = KVec<InboundRead>;
 
     fn peek(&mut self) -> Option<Peeked<TcpLink<'l>, Self>> {
         let Source { sgl, local, .. } = self.source;
@@ -178,8 +178,8 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         f(&mut self.qp.sq.lock())
     }
 
-    fn with_irq<R>(&self, f: impl FnOnce(&mut Irq<Self::Inbound>) -> R) -> R {
-        f(&mut self.qp.irq.lock())
+    fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R {
+        f(&mut self.qp.inbound.lock())
     }
 
     fn done(&mut self, tokens: &[Token]) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The QP's work items and timer: acting upon what callbacks found out, and sending what the posting
-//! thread could not.
+//! The QP's work items and timer: acting upon what callbacks found out, and sending what the
+//! posting thread could not.
 //!
 //! Context: leaving notes in any context, the work itself in process context.
 #![forbid(unsafe_code)]
@@ -38,8 +38,8 @@ use crate::{
         state::{
             remote_class,
             Async,
-            Event,
-            State, //
+            QpEvent,
+            QpState, //
         },
     },
 };
@@ -117,7 +117,8 @@ impl Qp {
         self.note(QpNote::DataInClosing);
     }
 
-    /// Forgets what was noted about an earlier connection, of which nothing more comes. Under `inner`.
+    /// Forgets what was noted about an earlier connection, of which nothing more comes. Under
+    /// `inner`.
     pub(super) fn forget_notes(&self) {
         self.notes.take_all();
         self.failure.take();
@@ -129,8 +130,8 @@ impl Qp {
         self.note(QpNote::Lost);
     }
 
-    /// Lets [`Event::Timeout`] happen in `ms` milliseconds and not before, or a FIN that waits go out
-    /// then.
+    /// Lets [`QpEvent::Timeout`] happen in `ms` milliseconds and not before, or a FIN that waits go
+    /// out then.
     pub(super) fn start_timer(self: &Arc<Self>, ms: u32) {
         self.cancel_timer();
         Timer::start(self, ms);
@@ -146,8 +147,8 @@ impl Qp {
         let looked = self.look();
         let mut after = After::default();
         let mut inner = self.inner.lock();
-        // The QP may have another connection by now: what is noted is of that one, what was seen may
-        // be of the one before.
+        // The QP may have another connection by now: what is noted is of that one, what was seen
+        // may be of the one before.
         let seen = looked.and_then(|(stream, seen)| inner.is_on(&stream).then_some(seen));
         // Whoever has left a new note about the socket has queued this work again.
         let mut taken = self.notes.take_all_but(QpNote::Socket);
@@ -176,8 +177,8 @@ impl Qp {
         self.flush_posted(inner, after);
     }
 
-    /// Takes in what waits in the socket, if there is any sign of something. Returns which connection
-    /// that was, too.
+    /// Takes in what waits in the socket, if there is any sign of something. Returns which
+    /// connection that was, too.
     ///
     /// What the receiver notes meanwhile is there when the other notes are taken, and comes before
     /// what is seen here: a Terminate before the FIN behind it.
@@ -214,10 +215,10 @@ impl Qp {
                     // Without a connection the requests are flushed, or nobody's any more.
                     let told = inner.conn.is_some() && self.fail_refused(&end);
                     let event = (!told).then_some(remote_class(end.code));
-                    self.feed(inner, Event::TerminateReceived { event }, after);
+                    self.feed(inner, QpEvent::TerminateReceived { event }, after);
                 }
             }
-            QpNote::DataInClosing => self.feed(inner, Event::DataInClosing, after),
+            QpNote::DataInClosing => self.feed(inner, QpEvent::DataInClosing, after),
             QpNote::Socket => {
                 if let Some(seen) = seen {
                     self.act_upon_socket(inner, seen, after);
@@ -228,15 +229,15 @@ impl Qp {
                 if conn.is_some_and(|conn| conn.tx.fin.waits_no_more(self, &conn.sock)) {
                     return;
                 }
-                if inner.state == State::Draining {
+                if inner.state == QpState::Draining {
                     let (dev, num) = (self.dev.handle(), self.num());
                     pr_ratelimited!(
                         "{dev}: QP {num}: disconnects with requests not done in time\n"
                     );
                 }
-                self.feed(inner, Event::Timeout, after);
+                self.feed(inner, QpEvent::Timeout, after);
             }
-            QpNote::Lost => self.feed(inner, Event::Lost, after),
+            QpNote::Lost => self.feed(inner, QpEvent::Lost, after),
         }
     }
 
@@ -244,29 +245,30 @@ impl Qp {
     fn act_upon_socket(self: &Arc<Self>, inner: &mut Inner, seen: &Seen, after: &mut After) {
         if seen.fin {
             let idle = !seen.cut && self.is_idle(inner);
-            self.feed(inner, Event::PeerFin { idle }, after);
+            self.feed(inner, QpEvent::PeerFin { idle }, after);
         }
         match seen.closed {
             None => {}
-            Some(None) => self.feed(inner, Event::Closed, after),
+            Some(None) => self.feed(inner, QpEvent::Closed, after),
             Some(Some(e)) if e == ETIMEDOUT || e == EHOSTUNREACH || e == ENETUNREACH => {
-                self.feed(inner, Event::Lost, after);
+                self.feed(inner, QpEvent::Lost, after);
             }
-            Some(Some(_)) => self.feed(inner, Event::PeerReset, after),
+            Some(Some(_)) => self.feed(inner, QpEvent::PeerReset, after),
         }
     }
 
-    /// Feeds an event to the state machine. What does not fit the state any more does not matter any
-    /// more.
-    fn feed(self: &Arc<Self>, inner: &mut Inner, event: Event, after: &mut After) {
+    /// Feeds an event to the state machine. What does not fit the state any more does not matter
+    /// any more.
+    fn feed(self: &Arc<Self>, inner: &mut Inner, event: QpEvent, after: &mut After) {
         let _ = self.apply(inner, event, None, after);
     }
 
-    /// Completes the Read that the peer refuses in error (V-WC-5). Returns whether it tells of that.
+    /// Completes the Read that the peer refuses in error (V-WC-5). Returns whether it tells of
+    /// that.
     fn fail_refused(self: &Arc<Self>, end: &RemoteEnd) -> bool {
         let read = end.read.and_then(|msn| {
             let sq = self.sq.lock();
-            sq.orq.find(msn)?.purpose.token()
+            sq.outbound.find(msn)?.purpose.token()
         });
         let fault = match remote_class(end.code) {
             Async::Access => Fault::RemoteAccess,

@@ -80,8 +80,8 @@ impl KernelRq {
 }
 
 impl Rq {
-    /// Puts the new queue `to` of a kernel consumer in the place of this one, with all receives. The
-    /// old one is in `to` afterwards, to be dropped without a lock.
+    /// Puts the new queue `to` of a kernel consumer in the place of this one, with all receives.
+    /// The old one is in `to` afterwards, to be dropped without a lock.
     ///
     /// # Errors
     ///

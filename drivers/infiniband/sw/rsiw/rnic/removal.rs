@@ -3,9 +3,9 @@
 //! The removal of a device.
 //!
 //! The core asks one consumer after the other to let go of the device, and waits for each. Many
-//! wait for what they have under way, such as the answer to a connect, of which the RDMA CM does not
-//! tell them any more once it was asked itself. So all that is under way ends, and its events reach
-//! their consumers, before the core begins.
+//! wait for what they have under way, such as the answer to a connect, of which the RDMA CM does
+//! not tell them any more once it was asked itself. So all that is under way ends, and its events
+//! reach their consumers, before the core begins.
 //!
 //! Context: process context unless a method says otherwise.
 #![forbid(unsafe_code)]
@@ -81,9 +81,9 @@ impl Rnic {
         }
     }
 
-    /// Lets consumers in the kernel whose connects failed clean up behind them. The core does not wait
-    /// for that: its stock of completion queues goes with the device, whether they have returned
-    /// theirs or not.
+    /// Lets consumers in the kernel whose connects failed clean up behind them. The core does not
+    /// wait for that: its stock of completion queues goes with the device, whether they have
+    /// returned theirs or not.
     fn await_cleanup(&self) {
         for _ in 0..CLEANUP_MS / LOOK_MS {
             let (mut known, mut unconnected) = (0u32, false);

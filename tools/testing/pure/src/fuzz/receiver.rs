@@ -4,8 +4,8 @@
 
 use super::message_len;
 use crate::proto::order::Token;
-use crate::proto::reads::{OrqEntry, Purpose};
-use crate::proto::state::State;
+use crate::proto::reads::{OutboundRead, Purpose};
+use crate::proto::state::QpState;
 use crate::support::frames::fpdu;
 use crate::support::limits::Fixed;
 use crate::support::receiving::{Faults, Receiving};
@@ -42,13 +42,13 @@ pub fn receiver(data: &[u8]) {
                     true => Purpose::ReadyToReceive,
                     false => Purpose::Request { token, invalidate },
                 };
-                let entry = OrqEntry {
+                let entry = OutboundRead {
                     sink_stag: Stag(1),
                     len: message_len(&mut input),
                     purpose,
-                    ..OrqEntry::default()
+                    ..OutboundRead::default()
                 };
-                if receiving.around.orq.push(entry).is_ok() {
+                if receiving.around.outbound.push(entry).is_ok() {
                     numbers.responses.push_back((0, entry.len));
                 }
             }
@@ -72,7 +72,7 @@ pub fn receiver(data: &[u8]) {
                 };
             }
             8 if input.one_in(8) => {
-                receiving.around.state = State::Closing;
+                receiving.around.state = QpState::Closing;
                 receiving.flush();
             }
             9 => {

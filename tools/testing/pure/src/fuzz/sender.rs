@@ -6,7 +6,7 @@ use super::message_len;
 use crate::proto::failure::Fault;
 use crate::proto::request::{Operation, Sink};
 use crate::proto::sender::{OpenError, PayloadError};
-use crate::proto::state::State;
+use crate::proto::state::QpState;
 use crate::proto::tx::Rtr;
 use crate::support::rng::{Choices, Input};
 use crate::support::sending::{params, Faults, Posted, Sending};
@@ -14,8 +14,8 @@ use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
 
-/// A sender; the input chooses requests, the peer's Reads, what TCP takes, and what fails. What is sent
-/// is always good; each request ends once, in order; what can be sent is.
+/// A sender; the input chooses requests, the peer's Reads, what TCP takes, and what fails. What is
+/// sent is always good; each request ends once, in order; what can be sent is.
 pub fn sender(data: &[u8]) {
     let mut input = Input(data);
     let how = input.below(32);
@@ -73,9 +73,14 @@ pub fn sender(data: &[u8]) {
                 };
             }
             16 if sending.state.sends() => {
-                let states = [State::Draining, State::Closing, State::Rts, State::Rts];
+                let states = [
+                    QpState::Draining,
+                    QpState::Closing,
+                    QpState::Rts,
+                    QpState::Rts,
+                ];
                 let state = states.get(input.below(4));
-                sending.state = state.copied().unwrap_or(State::Rts);
+                sending.state = state.copied().unwrap_or(QpState::Rts);
             }
             _ => sending.run(),
         }

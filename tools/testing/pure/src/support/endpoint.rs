@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the driver's endpoint, its queue pair and iw_cm are to a connection, in few states, and with
-//! assertions for what each of them counts on.
+//! What the driver's endpoint, its queue pair and iw_cm are to a connection, in few states, and
+//! with assertions for what each of them counts on.
 
 use crate::proto::conn::{Config, Initiator, Params, Responder};
 use crate::proto::connection::{
@@ -327,7 +327,8 @@ impl Endpoint {
         }
     }
 
-    /// Feeds octets as the driver does, as many as are wanted each time; returns how many those were.
+    /// Feeds octets as the driver does, as many as are wanted each time; returns how many those
+    /// were.
     pub(crate) fn octets(&mut self, stream: &[u8]) -> usize {
         let mut taken = 0;
         while let Awaits::Frame(wanted) = self.connection.awaits() {
@@ -408,8 +409,8 @@ impl Endpoint {
         while self.deliver(true).is_some() {}
     }
 
-    /// Lets time go by, and nothing else, until the connection is over and everything is told; checks
-    /// that all was told that iw_cm counts on.
+    /// Lets time go by, and nothing else, until the connection is over and everything is told;
+    /// checks that all was told that iw_cm counts on.
     pub(crate) fn settle(&mut self) {
         if core::mem::take(&mut self.unanswered) {
             assert!(self.feed(Input::Done).is_ok());

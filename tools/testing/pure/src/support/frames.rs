@@ -77,8 +77,8 @@ pub(crate) fn split(mut stream: &[u8], has_crc: Option<bool>) -> (Vec<Seen>, usi
     (found, stream.len())
 }
 
-/// The stream without its markers, whose pointers have to be right (RFC 5044 section 4.3), as the CRCs,
-/// which are over the markers too.
+/// The stream without its markers, whose pointers have to be right (RFC 5044 section 4.3), as the
+/// CRCs, which are over the markers too.
 pub(crate) fn without_markers(marked: &[u8], has_crc: bool) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut fpdu = Vec::new();

@@ -10,10 +10,10 @@ use crate::proto::chunk::Payload;
 use crate::proto::conn::Params;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::order::Token;
-use crate::proto::reads::{Orq, OrqEntry, Response};
+use crate::proto::reads::{OutboundRead, OutboundReads, Response};
 use crate::proto::receiver::{Env, Received, Receiver, Recv, Unplaced};
 use crate::proto::rx::Limits;
-use crate::proto::state::State;
+use crate::proto::state::QpState;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::rdmap::ReadRequest;
@@ -66,7 +66,7 @@ struct Open {
 
 /// What a receiver finds around it.
 pub(crate) struct Around {
-    pub(crate) state: State,
+    pub(crate) state: QpState,
     pub(crate) limits: Fixed,
     pub(crate) faults: Faults,
     /// Receives, by what they have room for; `None` makes no sense.
@@ -75,7 +75,7 @@ pub(crate) struct Around {
     open: Option<Open>,
     /// The message that was placed last.
     pub(crate) message: Vec<u8>,
-    pub(crate) orq: Orq<Vec<OrqEntry>>,
+    pub(crate) outbound: OutboundReads<Vec<OutboundRead>>,
     /// Nobody uses what is invalidated.
     pub(crate) quiet: bool,
     /// Something is invalidated, and what it was for has not completed.
@@ -128,7 +128,7 @@ impl<'c> Env<Piece<'c>> for Around {
         crc32c(crc, octets)
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> QpState {
         self.state
     }
 
@@ -144,7 +144,7 @@ impl<'c> Env<Piece<'c>> for Around {
     }
 
     fn data_in_closing(&mut self) {
-        assert_eq!(self.state, State::Closing);
+        assert_eq!(self.state, QpState::Closing);
         self.tell(Did::DataInClosing);
         self.over = true;
     }
@@ -270,12 +270,12 @@ impl<'c> Env<Piece<'c>> for Around {
         len: u16,
         last: bool,
     ) -> Result<Response, TermError> {
-        self.orq.response(stag, to, len, last)
+        self.outbound.response(stag, to, len, last)
     }
 
     fn read_done(&mut self, token: Option<Token>) {
         self.end_invalidation();
-        let entry = self.orq.pop().expect("its response came");
+        let entry = self.outbound.pop().expect("its response came");
         assert_eq!(entry.purpose.token(), token);
         self.tell(Did::ReadDone(token));
     }
@@ -310,14 +310,17 @@ impl Receiving {
         Self {
             receiver: Receiver::new(params),
             around: Around {
-                state: State::Rts,
+                state: QpState::Rts,
                 limits: ALL,
                 faults: Faults::default(),
                 recvs: VecDeque::new(),
                 next: 0,
                 open: None,
                 message: Vec::new(),
-                orq: Orq::new(vec![OrqEntry::default(); params.orq_slots().into()]),
+                outbound: OutboundReads::new(vec![
+                    OutboundRead::default();
+                    params.orq_slots().into()
+                ]),
                 quiet: true,
                 invalidated: false,
                 did: Vec::new(),
@@ -337,7 +340,8 @@ impl Receiving {
         while self.turn(Budget::SOFTIRQ) {}
     }
 
-    /// One turn, as in softirq or by the work item; returns whether it has to be followed by another.
+    /// One turn, as in softirq or by the work item; returns whether it has to be followed by
+    /// another.
     pub(crate) fn turn(&mut self, budget: Budget) -> bool {
         if self.has_memory && self.receiver.wants_staging() {
             self.receiver.set_staging(vec![0; MAX_FPDU]);

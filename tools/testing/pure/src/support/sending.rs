@@ -11,12 +11,12 @@ use crate::proto::frame::Writer;
 use crate::proto::link::{Broken, Link, Refused, SendFlags};
 use crate::proto::negotiate::EventDepths;
 use crate::proto::order::{Record, Status, Token};
-use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry};
+use crate::proto::reads::{InboundRead, InboundReads, OutboundRead, OutboundReads};
 use crate::proto::request::{BadRequest, Operation, Request, Sink};
 use crate::proto::rx::Rx;
 use crate::proto::sender::{Env, OpenError, Outcome, PayloadError, Peeked, Sender};
 use crate::proto::sends::Sends;
-use crate::proto::state::State;
+use crate::proto::state::QpState;
 use crate::wire::ddp::{Msn, Stag};
 use crate::wire::fpdu::Crc;
 use crate::wire::mpa::RtrSet;
@@ -181,7 +181,7 @@ impl Link for Tcp {
 }
 
 /// Requests that are known by a number, and the Reads among them.
-type UnderWay = Sends<Vec<Record<u32, Fault>>, Vec<OrqEntry>>;
+type UnderWay = Sends<Vec<Record<u32, Fault>>, Vec<OutboundRead>>;
 
 /// The send queue and what is under way. The octets of a message are its offsets.
 pub(crate) struct Queue {
@@ -189,7 +189,7 @@ pub(crate) struct Queue {
     next: u32,
     peeked: Option<Posted>,
     sends: RefCell<UnderWay>,
-    irq: RefCell<Irq<Vec<IrqEntry>>>,
+    inbound: RefCell<InboundReads<Vec<InboundRead>>>,
     msn: Msn,
     pub(crate) heard: bool,
     pub(crate) faults: Faults,
@@ -214,7 +214,7 @@ impl Queue {
     /// Leaves no room for Reads of ours.
     #[cfg(test)]
     pub(crate) fn no_reads(&mut self) {
-        self.sends.get_mut().orq = Orq::new(Vec::new());
+        self.sends.get_mut().outbound = OutboundReads::new(Vec::new());
     }
 
     fn completed(&mut self, id: u32, status: Status<Fault>) {
@@ -245,8 +245,8 @@ impl Queue {
 impl Env<Tcp> for Queue {
     type Work = u32;
     type Records = Vec<Record<u32, Fault>>;
-    type Outbound = Vec<OrqEntry>;
-    type Inbound = Vec<IrqEntry>;
+    type Outbound = Vec<OutboundRead>;
+    type Inbound = Vec<InboundRead>;
 
     fn peek(&mut self) -> Option<Peeked<Tcp, Self>> {
         assert!(self.open.is_none(), "another request while one is read");
@@ -282,8 +282,8 @@ impl Env<Tcp> for Queue {
         f(&mut self.sends.borrow_mut())
     }
 
-    fn with_irq<R>(&self, f: impl FnOnce(&mut Irq<Self::Inbound>) -> R) -> R {
-        f(&mut self.irq.borrow_mut())
+    fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R {
+        f(&mut self.inbound.borrow_mut())
     }
 
     fn done(&mut self, tokens: &[Token]) {
@@ -392,7 +392,7 @@ pub(crate) struct Sending {
     pub(crate) sender: Sender,
     pub(crate) queue: Queue,
     pub(crate) tcp: Tcp,
-    pub(crate) state: State,
+    pub(crate) state: QpState,
     has_crc: bool,
     has_markers: bool,
     /// What ended the stream.
@@ -403,11 +403,11 @@ impl Sending {
     /// With room for `records` requests under way, and segments of `emss` octets.
     pub(crate) fn new(params: &Params, emss: u32, records: usize) -> Self {
         let log = Log::default();
-        let reads = vec![OrqEntry::default(); params.orq_slots().into()];
+        let reads = vec![OutboundRead::default(); params.orq_slots().into()];
         let mut sends = Sends::new(vec![Record::default(); records], Vec::new());
         sends.ord = params.ord.into();
-        sends.orq = Orq::new(reads);
-        let irq = Irq::new(vec![IrqEntry::default(); params.ird.into()]);
+        sends.outbound = OutboundReads::new(reads);
+        let inbound = InboundReads::new(vec![InboundRead::default(); params.ird.into()]);
         Self {
             sender: Sender::new(params, emss),
             queue: Queue {
@@ -415,7 +415,7 @@ impl Sending {
                 next: 0,
                 peeked: None,
                 sends: RefCell::new(sends),
-                irq: RefCell::new(irq),
+                inbound: RefCell::new(inbound),
                 msn: Msn::FIRST,
                 heard: !params.wait_for_fpdu,
                 faults: Faults::default(),
@@ -436,7 +436,7 @@ impl Sending {
                 flags: Vec::new(),
                 log,
             },
-            state: State::Rts,
+            state: QpState::Rts,
             has_crc: params.crc,
             has_markers: params.send_markers,
             failed: None,
@@ -453,7 +453,7 @@ impl Sending {
     /// A Read of the peer, if there is room for it.
     pub(crate) fn peer_reads(&mut self, request: ReadRequest) {
         let queue = &mut self.queue;
-        if queue.irq.get_mut().push(queue.msn, request).is_ok() {
+        if queue.inbound.get_mut().push(queue.msn, request).is_ok() {
             queue.msn = queue.msn.next();
         }
     }
@@ -461,7 +461,7 @@ impl Sending {
     /// The peer answers our oldest Read, if there is one. Returns whether there was.
     pub(crate) fn answer(&mut self) -> bool {
         let sends = self.queue.sends.get_mut();
-        let Some(entry) = sends.orq.pop() else {
+        let Some(entry) = sends.outbound.pop() else {
             return false;
         };
         if let Some(token) = entry.purpose.token() {
@@ -489,7 +489,7 @@ impl Sending {
                     assert!(self.failed.is_none(), "fails twice");
                     self.sender.set_terminate(&failure);
                     self.failed = Some(failure);
-                    self.state = State::Terminate;
+                    self.state = QpState::Terminate;
                 }
             }
         }
@@ -505,7 +505,7 @@ impl Sending {
     /// Everything that is not complete is flushed.
     pub(crate) fn flush(&mut self) {
         let queue = &mut self.queue;
-        while queue.sends.get_mut().orq.pop().is_some() {}
+        while queue.sends.get_mut().outbound.pop().is_some() {}
         while let Some((id, status)) = { queue.sends.get_mut().order.flush() } {
             queue.completed(id, status);
         }
@@ -514,8 +514,8 @@ impl Sending {
         }
     }
 
-    /// The FPDUs that TCP has got. A receiver likes them; nothing follows a Terminate; payloads are of
-    /// one piece of a message.
+    /// The FPDUs that TCP has got. A receiver likes them; nothing follows a Terminate; payloads are
+    /// of one piece of a message.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         let out = &self.tcp.out;
         let (seen, rest) = match self.has_markers {
@@ -553,7 +553,7 @@ impl Sending {
         if is_over {
             self.flush();
         } else {
-            assert!(!self.sender.is_busy() && self.queue.irq.get_mut().is_empty());
+            assert!(!self.sender.is_busy() && self.queue.inbound.get_mut().is_empty());
         }
         let queue = &self.queue;
         assert_eq!(queue.completions.len(), queue.next as usize, "none is lost");

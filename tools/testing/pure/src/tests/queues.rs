@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! ORQ, IRQ and the completion order, over rings of every small capacity.
+//! Outbound and inbound Reads and the completion order, over rings of every small capacity.
 
 use crate::proto::failure::Fault;
 use crate::proto::order::{Order, Record, Status, Token};
-use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry, Purpose};
+use crate::proto::reads::{InboundRead, InboundReads, OutboundRead, OutboundReads, Purpose};
 use crate::proto::ring::{Full, Ring};
 use crate::proto::sends::Sends;
 use crate::support::rng::{Choices, Rng};
@@ -46,8 +46,8 @@ fn ring_against_a_deque() {
     }
 }
 
-fn read(n: u64, len: u32) -> OrqEntry {
-    OrqEntry {
+fn read(n: u64, len: u32) -> OutboundRead {
+    OutboundRead {
         sink_stag: Stag(n as u32),
         sink_to: TaggedOffset(n * 1000),
         len,
@@ -66,62 +66,69 @@ fn request(n: u64) -> Purpose {
 /// P-RDMAP-11: responses complete Reads in order, in segments of any size.
 #[test]
 fn p_rdmap_11_responses_in_order() {
-    let mut orq = Orq::new(vec![OrqEntry::default(); 2]);
-    orq.push(read(1, 100)).unwrap();
-    orq.push(read(2, 0)).unwrap();
-    assert_eq!(orq.push(read(3, 1)), Err(Full));
-    let got = orq
+    let mut outbound = OutboundReads::new(vec![OutboundRead::default(); 2]);
+    outbound.push(read(1, 100)).unwrap();
+    outbound.push(read(2, 0)).unwrap();
+    assert_eq!(outbound.push(read(3, 1)), Err(Full));
+    let got = outbound
         .response(Stag(1), TaggedOffset(1000), 60, false)
         .unwrap();
     assert_eq!((got.entry.done, got.complete), (0, false));
     // T-46: an empty segment in the middle; STag and offset do not count then (T-23).
-    let got = orq.response(Stag(99), TaggedOffset(0), 0, false).unwrap();
+    let got = outbound
+        .response(Stag(99), TaggedOffset(0), 0, false)
+        .unwrap();
     assert_eq!((got.entry.done, got.complete), (60, false));
-    let got = orq.response(Stag(1), TaggedOffset(1060), 40, true).unwrap();
+    let got = outbound
+        .response(Stag(1), TaggedOffset(1060), 40, true)
+        .unwrap();
     assert_eq!(got.entry.purpose, request(1));
     assert_eq!((got.entry.done, got.complete), (60, true));
     // V-FNC-1: it is outstanding until the segment is placed.
-    assert_eq!(orq.outstanding(), 2);
-    assert_eq!(orq.pop().map(|entry| entry.purpose), Some(request(1)));
-    let got = orq.response(Stag(77), TaggedOffset(5), 0, true).unwrap();
+    assert_eq!(outbound.outstanding(), 2);
+    assert_eq!(outbound.pop().map(|entry| entry.purpose), Some(request(1)));
+    let got = outbound
+        .response(Stag(77), TaggedOffset(5), 0, true)
+        .unwrap();
     assert_eq!((got.entry.purpose, got.complete), (request(2), true));
-    assert_eq!(orq.pop().map(|entry| entry.purpose), Some(request(2)));
-    assert_eq!(orq.outstanding(), 0);
+    assert_eq!(outbound.pop().map(|entry| entry.purpose), Some(request(2)));
+    assert_eq!(outbound.outstanding(), 0);
 }
 
 /// V-WC-5: a Terminate that quotes a Read Request names one of ours by its number, as long as it is
 /// outstanding.
 #[test]
 fn v_wc_5_read_by_number() {
-    let mut orq = Orq::new(vec![OrqEntry::default(); 3]);
-    let found = |orq: &Orq<Vec<OrqEntry>>| -> Vec<u32> {
+    let mut outbound = OutboundReads::new(vec![OutboundRead::default(); 3]);
+    let found = |outbound: &OutboundReads<Vec<OutboundRead>>| -> Vec<u32> {
         let numbers = [0, 1, 2, 3, 4, 5, u32::MAX];
-        let known = |n: &u32| orq.find(Msn(*n)).map(|entry| entry.len);
+        let known = |n: &u32| outbound.find(Msn(*n)).map(|entry| entry.len);
         numbers.iter().filter_map(known).collect()
     };
-    assert!(found(&orq).is_empty());
+    assert!(found(&outbound).is_empty());
     for n in 1..=3 {
-        orq.push(read(n, 10 * n as u32)).unwrap();
+        outbound.push(read(n, 10 * n as u32)).unwrap();
     }
-    assert_eq!(found(&orq), [10, 20, 30]);
-    assert_eq!(orq.find(Msn(2)).map(|e| e.purpose), Some(request(2)));
-    orq.pop();
-    orq.pop();
-    assert_eq!(found(&orq), [30]);
-    orq.push(read(4, 40)).unwrap();
-    assert_eq!(orq.find(Msn(4)).map(|e| e.purpose), Some(request(4)));
-    assert_eq!(found(&orq), [30, 40]);
+    assert_eq!(found(&outbound), [10, 20, 30]);
+    assert_eq!(outbound.find(Msn(2)).map(|e| e.purpose), Some(request(2)));
+    outbound.pop();
+    outbound.pop();
+    assert_eq!(found(&outbound), [30]);
+    outbound.push(read(4, 40)).unwrap();
+    assert_eq!(outbound.find(Msn(4)).map(|e| e.purpose), Some(request(4)));
+    assert_eq!(found(&outbound), [30, 40]);
 }
 
 /// P-RDMAP-12, P-RDMAP-13, P-ERR-24, V-AE-15, T-22: responses that do not fit.
 #[test]
 fn p_rdmap_12_13_wrong_responses() {
-    let respond = |entry: Option<OrqEntry>, stag, to, len, last| {
-        let mut orq = Orq::new(vec![OrqEntry::default(); 1]);
+    let respond = |entry: Option<OutboundRead>, stag, to, len, last| {
+        let mut outbound = OutboundReads::new(vec![OutboundRead::default(); 1]);
         if let Some(entry) = entry {
-            orq.push(entry).unwrap();
+            outbound.push(entry).unwrap();
         }
-        orq.response(Stag(stag), TaggedOffset(to), len, last)
+        outbound
+            .response(Stag(stag), TaggedOffset(to), len, last)
             .map(|r| r.complete)
     };
     let entry = Some(read(1, 100));
@@ -172,12 +179,13 @@ fn p_rdmap_12_13_wrong_responses() {
     let mut high = read(1, 2);
     high.sink_to = TaggedOffset(u64::MAX);
     assert_eq!(respond(Some(high), 1, u64::MAX, 1, false), Ok(false));
-    let mut orq = Orq::new(vec![OrqEntry { done: 0, ..high }; 1]);
-    orq.push(high).unwrap();
-    orq.response(Stag(1), TaggedOffset(u64::MAX), 1, false)
+    let mut outbound = OutboundReads::new(vec![OutboundRead { done: 0, ..high }; 1]);
+    outbound.push(high).unwrap();
+    outbound
+        .response(Stag(1), TaggedOffset(u64::MAX), 1, false)
         .unwrap();
     assert_eq!(
-        orq.response(Stag(1), TaggedOffset(0), 1, true),
+        outbound.response(Stag(1), TaggedOffset(0), 1, true),
         Err(TermError::TaggedBounds)
     );
 }
@@ -186,24 +194,24 @@ fn p_rdmap_12_13_wrong_responses() {
 #[test]
 fn v_rd_9_irq_is_capped() {
     for ird in [0, 1, 2, 16, 255] {
-        let mut irq = Irq::new(vec![IrqEntry::default(); ird]);
+        let mut inbound = InboundReads::new(vec![InboundRead::default(); ird]);
         for n in 0..ird as u32 {
-            assert!(irq.has_room());
+            assert!(inbound.has_room());
             let request = ReadRequest {
                 len: n,
                 ..ReadRequest::default()
             };
-            assert_eq!(irq.push(Msn(n), request), Ok(n as usize + 1));
+            assert_eq!(inbound.push(Msn(n), request), Ok(n as usize + 1));
         }
-        assert!(!irq.has_room());
-        let more = irq.push(Msn(0), ReadRequest::default());
+        assert!(!inbound.has_room());
+        let more = inbound.push(Msn(0), ReadRequest::default());
         assert_eq!(more, Err(TermError::UntaggedNoBuffer));
         for n in 0..ird as u32 {
-            let front = irq.front().unwrap();
+            let front = inbound.front().unwrap();
             assert_eq!((front.msn, front.request.len), (Msn(n), n));
-            assert_eq!(irq.pop(), Some(front));
+            assert_eq!(inbound.pop(), Some(front));
         }
-        assert!(irq.is_empty() && irq.pop().is_none());
+        assert!(inbound.is_empty() && inbound.pop().is_none());
     }
 }
 
@@ -351,11 +359,11 @@ fn v_qp_21_more_records() {
     }
 }
 
-/// V-QP-21: requests under way move to more records when the send queue grows, and stay where they are
-/// when it does not; what waits for a record is noted.
+/// V-QP-21: requests under way move to more records when the send queue grows, and stay where they
+/// are when it does not; what waits for a record is noted.
 #[test]
 fn v_qp_21_sends_grow() {
-    type UnderWay = Sends<Vec<Record<u32, Fault>>, Vec<OrqEntry>>;
+    type UnderWay = Sends<Vec<Record<u32, Fault>>, Vec<OutboundRead>>;
     let new = |records| -> UnderWay { Sends::new(vec![Record::default(); records], Vec::new()) };
     let mut sends = new(2);
     let first = sends.order.push(10).unwrap();

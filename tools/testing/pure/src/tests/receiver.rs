@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receiver in surroundings that do what a test says: `proto::receiver` as the module compiles it.
+//! The receiver in surroundings that do what a test says: `proto::receiver` as the module compiles
+//! it.
 
 use crate::proto::budget::Budget;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
-use crate::proto::reads::{OrqEntry, Purpose};
+use crate::proto::reads::{OutboundRead, Purpose};
 use crate::proto::receiver::Received;
-use crate::proto::state::State;
+use crate::proto::state::QpState;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::frames::{fpdu, next};
 use crate::support::receiving::{Did, Receiving};
@@ -79,13 +80,13 @@ const SINK: Stag = Stag(0x0600);
 
 /// A Read of ours of `len` octets.
 fn read(receiving: &mut Receiving, len: u32, purpose: Purpose) {
-    let entry = OrqEntry {
+    let entry = OutboundRead {
         sink_stag: SINK,
         len,
         purpose,
-        ..OrqEntry::default()
+        ..OutboundRead::default()
     };
-    receiving.around.orq.push(entry).expect("room");
+    receiving.around.outbound.push(entry).expect("room");
 }
 
 const fn request(n: u32, invalidate: bool) -> Purpose {
@@ -106,8 +107,8 @@ fn completed(id: u64, len: u32) -> Did {
     })
 }
 
-/// T-24, T-8: the first FPDU with the right CRC is told before anything is made of it, the first segment
-/// once that is good; both once.
+/// T-24, T-8: the first FPDU with the right CRC is told before anything is made of it, the first
+/// segment once that is good; both once.
 #[test]
 fn t_24_first_fpdu() {
     let mut receiving = receiving();
@@ -131,8 +132,8 @@ fn t_24_first_fpdu() {
     assert!(receiving.around.failure.is_some_and(|f| f.quote.is_none()));
 }
 
-/// V-SEC-1: softirq takes in 493 FPDUs of nothing at a time, and the work item four times as many octets;
-/// an FPDU is not cut by that.
+/// V-SEC-1: softirq takes in 493 FPDUs of nothing at a time, and the work item four times as many
+/// octets; an FPDU is not cut by that.
 #[test]
 fn v_sec_1_budget() {
     let mut peer = Peer::new(64_000);
@@ -158,8 +159,8 @@ fn v_sec_1_budget() {
     }
 }
 
-/// M-MPA-13, T-46: octets that are no whole FPDU wait until there is a buffer to collect them in, and
-/// nothing is lost; what lies in one piece needs none.
+/// M-MPA-13, T-46: octets that are no whole FPDU wait until there is a buffer to collect them in,
+/// and nothing is lost; what lies in one piece needs none.
 #[test]
 fn m_mpa_13_no_buffer_yet() {
     let mut peer = Peer::new(1000);
@@ -206,8 +207,8 @@ fn m_mpa_13_buffer_too_small() {
     assert_eq!(receiving.did(), [Did::Failed(TermError::LocalCatastrophic)]);
 }
 
-/// V-ST-11, P-ERR-10: a receive that is flushed in the middle of its message gets nothing more, and the
-/// rest of the message has no other one.
+/// V-ST-11, P-ERR-10: a receive that is flushed in the middle of its message gets nothing more, and
+/// the rest of the message has no other one.
 #[test]
 fn p_err_10_receive_was_flushed() {
     let mut peer = Peer::new(200);
@@ -234,7 +235,7 @@ fn t_37_in_closing() {
     let terminate = fpdu(&terminate);
     let closing = || {
         let mut receiving = receiving();
-        receiving.around.state = State::Closing;
+        receiving.around.state = QpState::Closing;
         receiving.around.recvs.push_back(Some(10));
         receiving
     };
@@ -281,8 +282,8 @@ fn v_wc_8_memory_of_a_receive() {
     }
 }
 
-/// P-RDMAP-14, P-ERR-10, V-TM-4: a message takes one receive, in order; where there is none, or one that
-/// makes no sense, the stream ends, and what is behind is dropped.
+/// P-RDMAP-14, P-ERR-10, V-TM-4: a message takes one receive, in order; where there is none, or one
+/// that makes no sense, the stream ends, and what is behind is dropped.
 #[test]
 fn p_rdmap_14_one_receive_each() {
     let mut peer = Peer::new(200);
@@ -329,8 +330,8 @@ fn v_inv_14_flushed_while_waiting() {
     }
 }
 
-/// V-INV-15: a Read that invalidates its sink completes once nobody uses that; what is behind waits.
-/// Flushing receives changes nothing about it.
+/// V-INV-15: a Read that invalidates its sink completes once nobody uses that; what is behind
+/// waits. Flushing receives changes nothing about it.
 #[test]
 fn v_inv_15_read_with_invalidate() {
     for quiet in [true, false] {
@@ -348,7 +349,7 @@ fn v_inv_15_read_with_invalidate() {
         );
         if !quiet {
             assert!(receiving.receiver.waits_for_quiet());
-            assert_eq!(receiving.around.orq.outstanding(), 2);
+            assert_eq!(receiving.around.outbound.outstanding(), 2);
             assert_eq!(receiving.receiver.take_recv(), None);
             receiving.around.quiet = true;
             receiving.feed(&[]);
@@ -356,13 +357,13 @@ fn v_inv_15_read_with_invalidate() {
         } else {
             assert_eq!(did[did.len() - 2..], [done(7), done(8)]);
         }
-        assert_eq!(receiving.around.orq.outstanding(), 0);
+        assert_eq!(receiving.around.outbound.outstanding(), 0);
     }
 }
 
-/// V-INV-13, V-WC-22, V-WC-23, T-22, T-33: a sink that cannot be written, or not be invalidated, fails
-/// its Read, and ends the stream with code zero. The Read of connection set-up is no request that could
-/// tell.
+/// V-INV-13, V-WC-22, V-WC-23, T-22, T-33: a sink that cannot be written, or not be invalidated,
+/// fails its Read, and ends the stream with code zero. The Read of connection set-up is no request
+/// that could tell.
 #[test]
 fn v_wc_23_sink_of_a_read() {
     for (purpose, placed) in [

@@ -309,7 +309,7 @@ fn p_err_18_tagged_wrap() {
 }
 
 /// V-ACC-9, V-ACC-10, P-ERR-20, P-ERR-23: what the QP does not allow; T-23: length zero is
-/// allowed in any case, but still needs a place in the IRQ.
+/// allowed in any case, but still needs a place among the inbound Reads.
 #[test]
 fn v_acc_9_10_limits() {
     let limits = |read, write, read_room| Fixed {

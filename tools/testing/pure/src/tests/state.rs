@@ -2,18 +2,20 @@
 
 //! QP states: all 25 pairs of `modify_qp`, and every event in every state (V-ST).
 
-use crate::proto::state::{async_class, next, Async, Effects, Event, Illegal, Post, State, Tcp};
+use crate::proto::state::{
+    async_class, next, Async, Effects, Illegal, Post, QpEvent, QpState, Tcp,
+};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::terminate::TermError;
-use State::{Closing, Draining, Error, Idle, Rts, Terminate};
+use QpState::{Closing, Draining, Error, Idle, Rts, Terminate};
 
 /// Those of the verbs.
-const STATES: [State; 5] = [Idle, Rts, Closing, Terminate, Error];
+const STATES: [QpState; 5] = [Idle, Rts, Closing, Terminate, Error];
 
-fn modify(from: State, to: State) -> Result<(State, Effects), Illegal> {
+fn modify(from: QpState, to: QpState) -> Result<(QpState, Effects), Illegal> {
     next(
         from,
-        Event::Modify {
+        QpEvent::Modify {
             to,
             idle: true,
             flushed: true,
@@ -22,7 +24,7 @@ fn modify(from: State, to: State) -> Result<(State, Effects), Illegal> {
 }
 
 /// What all transitions to Error have in common.
-fn error(tcp: Tcp, event: Option<Async>, close: bool) -> Result<(State, Effects), Illegal> {
+fn error(tcp: Tcp, event: Option<Async>, close: bool) -> Result<(QpState, Effects), Illegal> {
     let effects = Effects {
         tcp,
         flush_sq: true,
@@ -78,7 +80,7 @@ fn t_36_to_error() {
 #[test]
 fn v_qp_25_destroy() {
     for idle in [false, true] {
-        let destroy = |state| next(state, Event::Destroy { idle });
+        let destroy = |state| next(state, QpEvent::Destroy { idle });
         let tcp = if idle { Tcp::Keep } else { Tcp::Reset };
         assert_eq!(destroy(Rts), error(tcp, None, true));
         for state in [Idle, Draining, Closing, Terminate, Error] {
@@ -102,7 +104,7 @@ fn v_st_9_10_to_closing() {
 }
 
 /// SQD with work under way.
-const BUSY: Event = Event::Modify {
+const BUSY: QpEvent = QpEvent::Modify {
     to: Closing,
     idle: false,
     flushed: false,
@@ -128,12 +130,12 @@ fn v_st_10_draining() {
     assert!(Draining.sends());
     assert_eq!(Draining.post_send(false), Post::Queue);
     assert_eq!(Draining.post_recv(), Post::Queue);
-    assert_eq!(next(Draining, Event::Drained), modify(Rts, Closing));
+    assert_eq!(next(Draining, QpEvent::Drained), modify(Rts, Closing));
     for to in [Idle, Rts, Terminate] {
         assert_eq!(modify(Draining, to), Err(Illegal));
     }
     for idle in [false, true] {
-        let again = Event::Modify {
+        let again = QpEvent::Modify {
             to: Closing,
             idle,
             flushed: false,
@@ -141,30 +143,30 @@ fn v_st_10_draining() {
         assert_eq!(next(Draining, again), Ok((Draining, Effects::default())));
     }
     for event in [
-        Event::PeerFin { idle: true },
-        Event::PeerFin { idle: false },
-        Event::PeerReset,
-        Event::Lost,
-        Event::Closed,
-        Event::TerminateReceived { event: None },
-        Event::LocalError {
+        QpEvent::PeerFin { idle: true },
+        QpEvent::PeerFin { idle: false },
+        QpEvent::PeerReset,
+        QpEvent::Lost,
+        QpEvent::Closed,
+        QpEvent::TerminateReceived { event: None },
+        QpEvent::LocalError {
             error: TermError::TaggedStag,
             in_completion: false,
             can_send: true,
         },
-        Event::Connected,
-        Event::PostedTooLate,
-        Event::DataInClosing,
+        QpEvent::Connected,
+        QpEvent::PostedTooLate,
+        QpEvent::DataInClosing,
     ] {
         assert_eq!(next(Draining, event), next(Rts, event), "{event:?}");
     }
     let fatal = Some(Async::Fatal);
     assert_eq!(
-        next(Draining, Event::Timeout),
+        next(Draining, QpEvent::Timeout),
         error(Tcp::Reset, fatal, true)
     );
     for state in STATES {
-        assert_eq!(next(state, Event::Drained), Err(Illegal));
+        assert_eq!(next(state, QpEvent::Drained), Err(Illegal));
     }
 }
 
@@ -184,7 +186,7 @@ fn v_st_13_to_terminate() {
 /// V-ST-30, T-35: Error to Idle once all is flushed.
 #[test]
 fn v_st_30_error_to_idle() {
-    let flushing = Event::Modify {
+    let flushing = QpEvent::Modify {
         to: Idle,
         idle: true,
         flushed: false,
@@ -200,22 +202,25 @@ fn v_st_30_error_to_idle() {
 /// V-ST-3: only the connection manager brings a QP to RTS, only from Idle.
 #[test]
 fn v_st_3_connected() {
-    assert_eq!(next(Idle, Event::Connected), Ok((Rts, Effects::default())));
+    assert_eq!(
+        next(Idle, QpEvent::Connected),
+        Ok((Rts, Effects::default()))
+    );
     for state in [Rts, Draining, Closing, Terminate, Error] {
-        assert_eq!(next(state, Event::Connected), Err(Illegal));
+        assert_eq!(next(state, QpEvent::Connected), Err(Illegal));
     }
 }
 
 /// V-ST-11, V-ST-12, V-ST-36, T-37: the peer's FIN.
 #[test]
 fn t_37_peer_fin() {
-    let (state, effects) = next(Rts, Event::PeerFin { idle: true }).unwrap();
+    let (state, effects) = next(Rts, QpEvent::PeerFin { idle: true }).unwrap();
     assert_eq!(
         (state, effects.tcp, effects.terminate),
         (Closing, Tcp::Fin, None)
     );
     assert!(effects.disconnect && effects.event.is_none() && !effects.close);
-    let (state, effects) = next(state, Event::Closed).unwrap();
+    let (state, effects) = next(state, QpEvent::Closed).unwrap();
     let want = Effects {
         renew: true,
         close: true,
@@ -223,7 +228,7 @@ fn t_37_peer_fin() {
     };
     assert_eq!((state, effects), (Idle, want));
 
-    let (state, effects) = next(Rts, Event::PeerFin { idle: false }).unwrap();
+    let (state, effects) = next(Rts, QpEvent::PeerFin { idle: false }).unwrap();
     assert_eq!((state, effects.tcp), (Terminate, Tcp::Fin));
     assert_eq!(effects.terminate, Some(TermError::CatastrophicStream));
     assert_eq!(effects.event, Some(Async::Fatal));
@@ -233,7 +238,7 @@ fn t_37_peer_fin() {
 #[test]
 fn t_33_local_errors() {
     let local = |error, in_completion, can_send| {
-        let event = Event::LocalError {
+        let event = QpEvent::LocalError {
             error,
             in_completion,
             can_send,
@@ -260,7 +265,7 @@ fn t_33_local_errors() {
 fn v_st_15_terminate_received() {
     let (state, effects) = next(
         Rts,
-        Event::TerminateReceived {
+        QpEvent::TerminateReceived {
             event: Some(Async::Fatal),
         },
     )
@@ -276,7 +281,7 @@ fn v_st_15_terminate_received() {
 #[test]
 fn v_st_34_35_bad_close() {
     let fatal = Some(Async::Fatal);
-    for event in [Event::PeerReset, Event::Lost] {
+    for event in [QpEvent::PeerReset, QpEvent::Lost] {
         let (state, effects) = next(Rts, event).unwrap();
         assert_eq!(
             (state, effects.tcp, effects.event),
@@ -285,22 +290,25 @@ fn v_st_34_35_bad_close() {
         assert_eq!(next(Closing, event), error(Tcp::Reset, fatal, true));
         assert_eq!(next(Terminate, event), error(Tcp::Reset, None, true));
     }
-    for event in [Event::PostedTooLate, Event::DataInClosing] {
+    for event in [QpEvent::PostedTooLate, QpEvent::DataInClosing] {
         assert_eq!(
             next(Closing, event),
             error(Tcp::ResetIfDelivered, fatal, true)
         );
     }
     assert_eq!(
-        next(Closing, Event::Timeout),
+        next(Closing, QpEvent::Timeout),
         error(Tcp::Reset, fatal, true)
     );
     assert_eq!(
-        next(Terminate, Event::Timeout),
+        next(Terminate, QpEvent::Timeout),
         error(Tcp::Reset, None, true)
     );
-    assert_eq!(next(Terminate, Event::Closed), error(Tcp::Keep, None, true));
-    let fin = Event::PeerFin { idle: true };
+    assert_eq!(
+        next(Terminate, QpEvent::Closed),
+        error(Tcp::Keep, None, true)
+    );
+    let fin = QpEvent::PeerFin { idle: true };
     assert_eq!(next(Closing, fin), Ok((Closing, Effects::default())));
     assert_eq!(next(Terminate, fin), Ok((Terminate, Effects::default())));
 }
@@ -310,11 +318,11 @@ fn v_st_34_35_bad_close() {
 fn v_st_37_post_after_close() {
     assert_eq!(Idle.post_send(true), Post::TooLate);
     assert_eq!(
-        next(Idle, Event::PostedTooLate),
+        next(Idle, QpEvent::PostedTooLate),
         error(Tcp::Keep, None, false)
     );
     for state in [Rts, Terminate, Error] {
-        assert_eq!(next(state, Event::PostedTooLate), Err(Illegal));
+        assert_eq!(next(state, QpEvent::PostedTooLate), Err(Illegal));
     }
 }
 
@@ -330,7 +338,10 @@ fn v_st_37_posts() {
         (Post::Flush, Post::Flush),
     ];
     assert_eq!(posts, want);
-    assert_eq!(STATES.map(State::sends), [false, true, false, false, false]);
+    assert_eq!(
+        STATES.map(QpState::sends),
+        [false, true, false, false, false]
+    );
 }
 
 /// V-AE-5 to V-AE-28.
@@ -362,34 +373,34 @@ fn l_core_4_one_close_per_connection() {
         let (mut connections, mut closes, mut events, mut terminates) = (0, 0, 0, 0);
         for _ in 0..40 {
             let event = match rng.below(13) {
-                0 | 1 => Event::Connected,
-                2 | 3 => Event::Modify {
+                0 | 1 => QpEvent::Connected,
+                2 | 3 => QpEvent::Modify {
                     to: STATES[rng.below(5)],
                     idle: rng.one_in(2),
                     flushed: rng.one_in(2),
                 },
-                4 => Event::PeerFin {
+                4 => QpEvent::PeerFin {
                     idle: rng.one_in(2),
                 },
-                5 => Event::PeerReset,
-                6 => Event::LocalError {
+                5 => QpEvent::PeerReset,
+                6 => QpEvent::LocalError {
                     error: TermError::TaggedStag,
                     in_completion: rng.one_in(2),
                     can_send: rng.one_in(2),
                 },
-                7 => Event::TerminateReceived {
+                7 => QpEvent::TerminateReceived {
                     event: Some(Async::Fatal),
                 },
-                8 => Event::Closed,
-                9 => Event::Timeout,
-                10 => Event::PostedTooLate,
-                11 => Event::Drained,
-                _ => Event::DataInClosing,
+                8 => QpEvent::Closed,
+                9 => QpEvent::Timeout,
+                10 => QpEvent::PostedTooLate,
+                11 => QpEvent::Drained,
+                _ => QpEvent::DataInClosing,
             };
             let Ok((to, effects)) = next(state, event) else {
                 continue;
             };
-            if event == Event::Connected {
+            if event == QpEvent::Connected {
                 connections += 1;
                 (events, terminates) = (0, 0);
             }

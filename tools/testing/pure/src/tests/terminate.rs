@@ -2,7 +2,7 @@
 
 //! The Terminate message against bytes worked out from the RFC's bit numbers (T-1).
 
-use crate::proto::reads::IrqEntry;
+use crate::proto::reads::InboundRead;
 use crate::proto::tx::{self, TERMINATE_HEADER};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::rdmap::{Opcode, ReadRequest};
@@ -69,7 +69,7 @@ fn p_term_6_read_request() {
 /// P-TERM-6: a Read that breaks after 0x800 octets.
 #[test]
 fn p_term_6_read_under_way() {
-    let entry = IrqEntry {
+    let entry = InboundRead {
         msn: Msn(3),
         request: ReadRequest::parse(&read_request()[18..]).unwrap(),
     };

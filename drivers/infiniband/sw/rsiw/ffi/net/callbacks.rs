@@ -6,10 +6,11 @@
 //! handler, under the socket's `sk_callback_lock` taken for reading; a guard's `drop` takes it for
 //! writing, so that it waits for those in progress.
 //!
-//! Handlers of different types follow one another on a connection's socket. TCP fetches a callback and
-//! calls it with the socket's lock held, so callbacks are exchanged under that lock as well: none is
-//! called that belongs to another type than the handler it finds. For a listener it does that without
-//! the lock: a [`ListenSocket`] has handlers of one type only, and no other socket listens.
+//! Handlers of different types follow one another on a connection's socket. TCP fetches a callback
+//! and calls it with the socket's lock held, so callbacks are exchanged under that lock as well:
+//! none is called that belongs to another type than the handler it finds. For a listener it does
+//! that without the lock: a [`ListenSocket`] has handlers of one type only, and no other socket
+//! listens.
 //!
 //! Callbacks run in softirq, or in process context from the socket's backlog; bottom halves are
 //! off in both.
@@ -337,7 +338,8 @@ impl<H: ListenHandler> ListenCallbacks<H> {
         if TcpState::from_raw(unsafe { h::sk_state(sk) }) != TcpState::Listen {
             return;
         }
-        // SAFETY: this function is installed for `H` only, and what listens is the `ListenSocket<H>`.
+        // SAFETY: this function is installed for `H` only, and what listens is the
+        // `ListenSocket<H>`.
         unsafe { with_handler::<H>(sk, H::incoming) };
     }
 }

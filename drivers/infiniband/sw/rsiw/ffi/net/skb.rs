@@ -77,8 +77,8 @@ impl SkbChunk<'_> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the chunk is too short, `EFAULT` if its memory is not readable, `EACCES` if `to` is
-    /// not to be written.
+    /// `EINVAL` if the chunk is too short, `EFAULT` if its memory is not readable, `EACCES` if `to`
+    /// is not to be written.
     #[inline]
     pub(crate) fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result {
         // CAST: 32 bits fit.

@@ -43,8 +43,8 @@ pub(crate) struct SendFlags {
 ///
 /// # Invariants
 ///
-/// `sock` is a TCP socket owned by this value, `sk` its `struct sock`. It listens only as a part of a
-/// [`ListenSocket`].
+/// `sock` is a TCP socket owned by this value, `sk` its `struct sock`. It listens only as a part of
+/// a [`ListenSocket`].
 ///
 /// [`ListenSocket`]: super::ListenSocket
 pub(crate) struct TcpSocket {

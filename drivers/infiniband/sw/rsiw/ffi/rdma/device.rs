@@ -132,7 +132,8 @@ pub(crate) fn is_taken<D: Driver>(netdev: &NetDevice) -> bool {
     raw.is_some()
 }
 
-/// The device over `netdev` whose driver has the number of `D`, with a reference to its registration.
+/// The device over `netdev` whose driver has the number of `D`, with a reference to its
+/// registration.
 fn lookup<D: Driver>(netdev: &NetDevice) -> Option<NonNull<b::ib_device>> {
     // SAFETY: `netdev` is valid; the result carries a reference.
     NonNull::new(unsafe { b::ib_device_get_by_netdev(netdev.as_ptr(), D::DRIVER_ID.0) })

@@ -2,9 +2,9 @@
 
 //! Memory of kernel consumers: all of it under one key, or what a fast-register request names.
 //!
-//! A fast-register region has two lists of its memory. `map_mr_sg` writes the *staged* one, whenever
-//! the consumer likes; a request that registers the region makes it the *active* one, with nobody
-//! inside the gate, so that whoever is inside may read the active list without a lock.
+//! A fast-register region has two lists of its memory. `map_mr_sg` writes the *staged* one,
+//! whenever the consumer likes; a request that registers the region makes it the *active* one, with
+//! nobody inside the gate, so that whoever is inside may read the active list without a lock.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
@@ -79,8 +79,8 @@ impl DmaMemory {
         )
     }
 
-    /// The pieces of `len` bytes from address `addr` on, which a consumer in the kernel has named, for
-    /// the holder of a guard of the gate.
+    /// The pieces of `len` bytes from address `addr` on, which a consumer in the kernel has named,
+    /// for the holder of a guard of the gate.
     ///
     /// Returns `None` if the guard is another gate's.
     pub(crate) fn slices<'a, P: GatePtr>(
@@ -172,9 +172,9 @@ impl<R: Send + Sync> FastMemory<R> {
         &self.staging
     }
 
-    /// Makes the staged list the active one, as the consumer asked by `_wr`. `grant` is told its length, the offset of its first
-    /// byte in a page and the mask of such offsets (`None` if it may begin anywhere), and says what
-    /// the registration grants or why there is none.
+    /// Makes the staged list the active one, as the consumer asked by `_wr`. `grant` is told its
+    /// length, the offset of its first byte in a page and the mask of such offsets (`None` if it
+    /// may begin anywhere), and says what the registration grants or why there is none.
     ///
     /// Returns `None` if somebody is inside the gate or it is closed. Any context.
     pub(crate) fn try_register<E>(

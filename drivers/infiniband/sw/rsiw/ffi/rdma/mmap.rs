@@ -63,7 +63,8 @@ struct Entry {
 ///
 /// # Invariants
 ///
-/// `entry` is null or an [`Entry`] inserted at the core, in `context`, with a reference that is ours.
+/// `entry` is null or an [`Entry`] inserted at the core, in `context`, with a reference that is
+/// ours.
 pub(crate) struct MmapEntry {
     entry: Atomic<*mut Entry>,
     context: Arc<UcontextHandle>,
@@ -78,7 +79,8 @@ impl MmapEntry {
     /// `EINVAL` if the call is none by a process with a context, `ENOMEM`.
     pub(crate) fn insert(udata: &Udata<'_>, mem: Arc<SharedMemory>) -> Result<Self> {
         let context = udata.ucontext().ok_or(EINVAL)?;
-        // SAFETY: the context is that of the running call, one of this driver, which stays meanwhile.
+        // SAFETY: the context is that of the running call, one of this driver, which stays
+        // meanwhile.
         let handle = unsafe { Object::<_, ()>::handle_of_any(context.as_ptr()) }.ok_or(EINVAL)?;
         let len = mem.size();
         let entry = KBox::new(

@@ -125,8 +125,8 @@ impl<B, T> Object<B, T> {
     ///
     /// # Safety
     ///
-    /// `base` must be the start of an `Object<B, U>`, whatever `U` is, whose handle is not taken out
-    /// meanwhile. (The place of the handle does not depend on `U`.)
+    /// `base` must be the start of an `Object<B, U>`, whatever `U` is, whose handle is not taken
+    /// out meanwhile. (The place of the handle does not depend on `U`.)
     pub(super) unsafe fn handle_of_any(base: *mut B) -> Option<Arc<Handle<B>>> {
         let this = base.cast::<Self>();
         // SAFETY: `base` starts an object of the same layout, by the caller's promise.

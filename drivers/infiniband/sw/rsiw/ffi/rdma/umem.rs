@@ -3,10 +3,10 @@
 //! Memory of a process, or of a DMA buffer, pinned for as long as it is registered.
 //!
 //! The core pins the pages, counts them against the process's limit and refuses what the process
-//! may not access itself. DMA buffers are mapped for the CPU instead: there is no DMA, and importers
-//! must not look into the lists of pages that exporters make for it. Here both become a list that
-//! finds the page of any offset at once, and a gate that guards it: pieces are handed out only to
-//! those inside, and [`Umem::release`] unpins the pages when all have left.
+//! may not access itself. DMA buffers are mapped for the CPU instead: there is no DMA, and
+//! importers must not look into the lists of pages that exporters make for it. Here both become a
+//! list that finds the page of any offset at once, and a gate that guards it: pieces are handed out
+//! only to those inside, and [`Umem::release`] unpins the pages when all have left.
 //!
 //! C headers: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h),
 //! [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h)
@@ -170,8 +170,8 @@ impl Umem {
         let mut addr = core::ptr::null_mut();
         let buf = device
             .with(|dev| {
-                // SAFETY: any descriptor may be asked for; the handle keeps the device alive for the
-                // call, and the core until its regions are gone; the out pointer is valid.
+                // SAFETY: any descriptor may be asked for; the handle keeps the device alive for
+                // the call, and the core until its regions are gone; the out pointer is valid.
                 from_err_ptr(unsafe { h::dma_buf_map(dev, fd, end, writable, &raw mut addr) })
             })
             .ok_or(ENODEV)??;

@@ -137,7 +137,8 @@ impl WcRoom<'_> {
         self.room == 0
     }
 
-    /// Adds a completion, if there is room, and unless its queue pair, which it names, was destroyed.
+    /// Adds a completion, if there is room, and unless its queue pair, which it names, was
+    /// destroyed.
     pub(crate) fn push(&mut self, wc: &Wc) {
         let Some(room) = self.room.checked_sub(1) else {
             return;

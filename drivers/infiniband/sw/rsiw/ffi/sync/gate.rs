@@ -137,8 +137,8 @@ impl Gate {
 
     /// Counts a user in. Must be undone by [`Gate::leave`] if it returns true.
     ///
-    /// As many forgotten guards as there are numbers below [`EXCLUSIVE`] set that bit, and from then
-    /// on everybody is turned away: the count does not overflow.
+    /// As many forgotten guards as there are numbers below [`EXCLUSIVE`] set that bit, and from
+    /// then on everybody is turned away: the count does not overflow.
     fn try_enter(&self) -> bool {
         if self.state.fetch_add(1, Full) & (CLOSED | EXCLUSIVE) == 0 {
             return true;
@@ -151,8 +151,8 @@ impl Gate {
 
 /// What has a gate.
 pub(crate) trait Gated {
-    /// The gate by which one goes in. It may be another one each time: a guard keeps the one that it
-    /// went through.
+    /// The gate by which one goes in. It may be another one each time: a guard keeps the one that
+    /// it went through.
     fn gate(&self) -> &Gate;
 }
 

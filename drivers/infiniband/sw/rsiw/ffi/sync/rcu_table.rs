@@ -111,7 +111,8 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         ret
     }
 
-    /// Puts `value` at a free index of `range`, in memory of `flags`, and returns the index. Sleeps.
+    /// Puts `value` at a free index of `range`, in memory of `flags`, and returns the index.
+    /// Sleeps.
     ///
     /// Indices go round the range, so that none is taken again soon.
     ///

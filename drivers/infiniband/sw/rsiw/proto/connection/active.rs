@@ -23,13 +23,13 @@ use super::{
 };
 use crate::proto::{
     collector::{
-        Failure,
         Reason, //
+        SetupFailure,
     },
     conn::{
-        Event,
         Initiator,
         Responder, //
+        SetupEvent,
     },
 };
 use core::ops::DerefMut;
@@ -181,11 +181,11 @@ where
         };
         match event {
             None => Phase::AwaitReply(attempt),
-            Some(Event::Established(params)) => {
+            Some(SetupEvent::Established(params)) => {
                 out.timer = Some(Timer::Disarm);
                 self.start(0, Some(attempt.mpa), params, out)
             }
-            Some(Event::Rejected(depths)) => {
+            Some(SetupEvent::Rejected(depths)) => {
                 let reply = Reply {
                     error: Some(Error::Refused),
                     depths,
@@ -194,9 +194,9 @@ where
                 self.connect_failed(reply, out);
                 self.close(out)
             }
-            Some(Event::Failed(failure)) => self.set_up_failed(attempt, failure, out),
+            Some(SetupEvent::Failed(failure)) => self.set_up_failed(attempt, failure, out),
             // Not an event of an initiator.
-            Some(Event::Request(_)) => self.no_connection(Error::Protocol, out),
+            Some(SetupEvent::Request(_)) => self.no_connection(Error::Protocol, out),
         }
     }
 
@@ -204,10 +204,10 @@ where
     pub(super) fn set_up_failed(
         &mut self,
         attempt: Attempt<I>,
-        failure: Failure,
+        failure: SetupFailure,
         out: &mut Outputs,
     ) -> Phase<I, R> {
-        let Failure { reason, terminate } = failure;
+        let SetupFailure { reason, terminate } = failure;
         if attempt.may_fall_back(reason) {
             if let Some(attempt) = attempt.older() {
                 out.timer = Some(Timer::Disarm);

@@ -21,9 +21,9 @@ use super::{
 use crate::proto::{
     collector::Reason,
     conn::{
-        Event,
         Initiator,
         Responder, //
+        SetupEvent,
     },
 };
 use core::ops::DerefMut;
@@ -46,13 +46,13 @@ where
                 let heard = heard || !octets.is_empty();
                 let reason = match mpa.feed(octets).event {
                     None => return Phase::AwaitRequest { mpa, heard },
-                    Some(Event::Request(depths)) => {
+                    Some(SetupEvent::Request(depths)) => {
                         self.outbox.request = Some(depths);
                         out.timer = Some(Timer::Arm(ANSWER_MS));
                         return Phase::Requested(mpa);
                     }
-                    Some(Event::Failed(failure)) => failure.reason,
-                    Some(Event::Established(_) | Event::Rejected(_)) => Reason::Crossed,
+                    Some(SetupEvent::Failed(failure)) => failure.reason,
+                    Some(SetupEvent::Established(_) | SetupEvent::Rejected(_)) => Reason::Crossed,
                 };
                 out.log = Some(Log::BadRequest(reason));
                 self.reset(out)

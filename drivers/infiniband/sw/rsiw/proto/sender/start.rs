@@ -21,7 +21,7 @@ use crate::proto::order::{
     Token, //
 };
 use crate::proto::reads::{
-    OrqEntry,
+    OutboundRead,
     Purpose, //
 };
 use crate::proto::request::{
@@ -175,14 +175,14 @@ fn begin<W, S, O>(
 where
     W: Copy,
     S: DerefMut<Target = [Record<W, Fault>]>,
-    O: DerefMut<Target = [OrqEntry]>,
+    O: DerefMut<Target = [OutboundRead]>,
 {
     if !sends.has_room() {
         return Ok(Begun::No);
     }
     let operation = &request.operation;
     let earlier = !sends.order.is_empty();
-    let reads = sends.orq.outstanding();
+    let reads = sends.outbound.outstanding();
     match may_start(operation.kind(), request.fence, reads, sends.ord, earlier) {
         Start::Wait => {
             sends.stalled = true;
@@ -204,7 +204,7 @@ where
     let token = token.map_err(|_| TermError::LocalCatastrophic)?;
     if let (Operation::Read { invalidate, .. }, Some(Ok((sink_stag, sink_to)))) = (operation, sink)
     {
-        let entry = OrqEntry {
+        let entry = OutboundRead {
             sink_stag,
             sink_to,
             len: request.len,
@@ -214,7 +214,7 @@ where
                 invalidate: *invalidate,
             },
         };
-        let pushed = sends.orq.push(entry);
+        let pushed = sends.outbound.push(entry);
         pushed.map_err(|_| TermError::LocalCatastrophic)?;
     }
     Ok(Begun::Yes(token))

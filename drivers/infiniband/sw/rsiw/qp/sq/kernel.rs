@@ -2,8 +2,8 @@
 
 //! The send queue of a kernel consumer.
 //!
-//! A request is validated when it is posted, and what is wrong with it is told at once (V-IMM); what
-//! depends on regions is told by its completion (V-WR-21).
+//! A request is validated when it is posted, and what is wrong with it is told at once (V-IMM);
+//! what depends on regions is told by its completion (V-WR-21).
 //!
 //! Context: any; creation sleeps.
 #![forbid(unsafe_code)]

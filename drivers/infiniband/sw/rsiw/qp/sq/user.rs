@@ -85,8 +85,8 @@ impl UserSq {
     pub(super) fn consume(&mut self) {
         self.ring.set_flags(self.get, 0);
         self.get = self.get.wrapping_add(1);
-        // The library rings the doorbell only if it finds the slot before its own cleared. So clear,
-        // then look at the next slot: one of the two sees the other.
+        // The library rings the doorbell only if it finds the slot before its own cleared. So
+        // clear, then look at the next slot: one of the two sees the other.
         smp_mb(Full);
     }
 

@@ -4,17 +4,17 @@
 //! vectors for memory.
 
 use crate::proto::budget::Budget;
-use crate::proto::conn::{Config, Event as Setup, Initiator, Params, Responder};
+use crate::proto::conn::{Config, Initiator, Params, Responder, SetupEvent};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::link::Link;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::{Record, Status};
-use crate::proto::reads::{Irq, IrqEntry, Orq, OrqEntry};
+use crate::proto::reads::{InboundRead, InboundReads, OutboundRead, OutboundReads};
 use crate::proto::receiver::Receiver;
 use crate::proto::request::Sink;
 use crate::proto::sender::{Outcome, Sender};
 use crate::proto::sends::Sends;
-use crate::proto::state::{self, remote_class, Effects, Event, State, Tcp};
+use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState, Tcp};
 use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::mpa::MAX_FRAME;
@@ -97,14 +97,14 @@ enum Note {
 }
 
 /// Requests that are known by a number, and the Reads among them.
-type UnderWay = Sends<Vec<Record<u64, Fault>>, Vec<OrqEntry>>;
+type UnderWay = Sends<Vec<Record<u64, Fault>>, Vec<OutboundRead>>;
 
 /// What the sender and the receiver find around them.
 pub(crate) struct World {
-    state: State,
+    state: QpState,
     notes: Vec<Note>,
     sends: RefCell<UnderWay>,
-    irq: RefCell<Irq<Vec<IrqEntry>>>,
+    inbound: RefCell<InboundReads<Vec<InboundRead>>>,
     sq: VecDeque<Posted>,
     /// Octets of the message being sent, and the sink of the Read.
     source: Vec<u8>,
@@ -128,7 +128,7 @@ pub(crate) struct Peer {
     role: Role,
     pub(crate) params: Option<Params>,
     pub(crate) private_data: Vec<u8>,
-    pub(crate) setup_failed: Option<Setup>,
+    pub(crate) setup_failed: Option<SetupEvent>,
     receiver: Option<Receiver<Vec<u8>>>,
     /// What the receiver has not taken yet.
     unread: Vec<u8>,
@@ -153,10 +153,10 @@ impl Peer {
             unread: Vec::new(),
             sender: None,
             world: World {
-                state: State::Idle,
+                state: QpState::Idle,
                 notes: Vec::new(),
                 sends: RefCell::new(Sends::new(vec![Record::default(); 32], Vec::new())),
-                irq: RefCell::new(Irq::new(Vec::new())),
+                inbound: RefCell::new(InboundReads::new(Vec::new())),
                 sq: VecDeque::new(),
                 source: Vec::new(),
                 sink: None,
@@ -182,7 +182,7 @@ impl Peer {
         }
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> QpState {
         self.world.state
     }
 
@@ -265,8 +265,8 @@ impl Peer {
             && self.pipe.is_empty()
             && !self.sender.as_ref().is_some_and(Sender::is_busy)
             && sends.order.is_empty()
-            && self.world.irq.borrow().is_empty()
-            && sends.orq.outstanding() == 0
+            && self.world.inbound.borrow().is_empty()
+            && sends.outbound.outstanding() == 0
     }
 
     /// Has batches of `octets` octets or a little more sent at a time, instead of one FPDU.
@@ -305,7 +305,7 @@ impl Peer {
             Role::Done => return 0,
         };
         match (fed.event, &mut self.role) {
-            (Some(Setup::Request(_)), Role::Responder(responder, want)) => {
+            (Some(SetupEvent::Request(_)), Role::Responder(responder, want)) => {
                 self.private_data = responder.private_data().to_vec();
                 let mut frame = [0; MAX_FRAME];
                 let (n, params) = responder
@@ -314,7 +314,7 @@ impl Peer {
                 self.out().extend(&frame[..n]);
                 self.start(params);
             }
-            (Some(Setup::Established(params)), Role::Initiator(initiator)) => {
+            (Some(SetupEvent::Established(params)), Role::Initiator(initiator)) => {
                 self.private_data = initiator.private_data().to_vec();
                 self.start(params);
             }
@@ -336,9 +336,13 @@ impl Peer {
         self.established = !(params.wait_for_fpdu && params.peer_to_peer);
         let sends = self.world.sends.get_mut();
         sends.ord = params.ord.into();
-        sends.orq = Orq::new(vec![OrqEntry::default(); params.orq_slots().into()]);
-        self.world.irq = RefCell::new(Irq::new(vec![IrqEntry::default(); params.ird.into()]));
-        self.apply(Event::Connected);
+        sends.outbound =
+            OutboundReads::new(vec![OutboundRead::default(); params.orq_slots().into()]);
+        self.world.inbound = RefCell::new(InboundReads::new(vec![
+            InboundRead::default();
+            params.ird.into()
+        ]));
+        self.apply(QpEvent::Connected);
     }
 
     /// Makes a new receiver.
@@ -382,11 +386,11 @@ impl Peer {
         for note in std::mem::take(&mut self.world.notes) {
             match note {
                 Note::FirstSegment => self.established = true,
-                Note::DataInClosing => self.apply(Event::DataInClosing),
+                Note::DataInClosing => self.apply(QpEvent::DataInClosing),
                 Note::Failed(failure) => self.fail(failure),
                 Note::Terminate(code) => {
                     self.got_terminate = Some(code);
-                    self.apply(Event::TerminateReceived {
+                    self.apply(QpEvent::TerminateReceived {
                         event: Some(remote_class(code)),
                     });
                 }
@@ -398,27 +402,27 @@ impl Peer {
     pub(crate) fn peer_fin(&mut self) {
         let cut = self.receiver.as_ref().is_some_and(Receiver::is_cut);
         let idle = self.is_idle() && !cut;
-        self.apply(Event::PeerFin { idle });
+        self.apply(QpEvent::PeerFin { idle });
         if self.fin() {
-            self.apply(Event::Closed);
+            self.apply(QpEvent::Closed);
         }
     }
 
     pub(crate) fn disconnect(&mut self) {
-        self.apply(Event::Modify {
-            to: State::Closing,
+        self.apply(QpEvent::Modify {
+            to: QpState::Closing,
             idle: self.is_idle(),
             flushed: false,
         });
     }
 
     pub(crate) fn closed(&mut self) {
-        self.apply(Event::Closed);
+        self.apply(QpEvent::Closed);
     }
 
     fn fail(&mut self, failure: Failure) {
         let can_send = self.sender.as_ref();
-        let event = Event::LocalError {
+        let event = QpEvent::LocalError {
             error: failure.error,
             in_completion: failure.in_completion,
             can_send: can_send.is_some_and(|sender| sender.may_send(self.world.heard)),
@@ -426,11 +430,11 @@ impl Peer {
         self.apply_with(event, Some(failure));
     }
 
-    fn apply(&mut self, event: Event) {
+    fn apply(&mut self, event: QpEvent) {
         self.apply_with(event, None);
     }
 
-    fn apply_with(&mut self, event: Event, failure: Option<Failure>) {
+    fn apply_with(&mut self, event: QpEvent, failure: Option<Failure>) {
         let Ok((state, effects)) = state::next(self.world.state, event) else {
             return;
         };
@@ -454,11 +458,11 @@ impl Peer {
         }
         if effects.flush_sq {
             let sends = self.world.sends.get_mut();
-            while sends.orq.pop().is_some() {}
+            while sends.outbound.pop().is_some() {}
             while let Some(end) = sends.order.flush() {
                 self.world.completions.push(end);
             }
-            while self.world.irq.get_mut().pop().is_some() {}
+            while self.world.inbound.get_mut().pop().is_some() {}
             let posted = self.world.sq.drain(..).map(|p| (p.id, Status::Flushed));
             self.world.completions.extend(posted);
         }

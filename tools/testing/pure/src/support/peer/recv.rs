@@ -10,7 +10,7 @@ use crate::proto::order::Token;
 use crate::proto::reads::Response;
 use crate::proto::receiver::{Env, Received, Recv, Unplaced};
 use crate::proto::rx::Limits;
-use crate::proto::state::State;
+use crate::proto::state::QpState;
 use crate::support::crc::crc32c;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::Crc;
@@ -76,7 +76,7 @@ impl Limits for World {
     }
 
     fn has_read_room(&self) -> bool {
-        self.irq.borrow().has_room()
+        self.inbound.borrow().has_room()
     }
 }
 
@@ -85,7 +85,7 @@ impl<'c> Env<Piece<'c>> for World {
         crc32c(crc, octets)
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> QpState {
         self.state
     }
 
@@ -191,12 +191,12 @@ impl<'c> Env<Piece<'c>> for World {
         len: u16,
         last: bool,
     ) -> Result<Response, TermError> {
-        self.sends.get_mut().orq.response(stag, to, len, last)
+        self.sends.get_mut().outbound.response(stag, to, len, last)
     }
 
     fn read_done(&mut self, token: Option<Token>) {
         let sends = self.sends.get_mut();
-        sends.orq.pop().expect("its response came");
+        sends.outbound.pop().expect("its response came");
         if let Some(token) = token {
             sends.order.done(token);
         }
@@ -218,7 +218,7 @@ impl<'c> Env<Piece<'c>> for World {
             let allowed = region.remote_read.then_some(());
             allowed.ok_or(TermError::RemoteAccess)?;
         }
-        self.irq.get_mut().push(msn, request)?;
+        self.inbound.get_mut().push(msn, request)?;
         Ok(())
     }
 }

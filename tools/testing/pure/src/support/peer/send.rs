@@ -7,7 +7,7 @@ use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
 use crate::proto::link::{Broken, Link, Refused, SendFlags};
 use crate::proto::order::{Record, Token};
-use crate::proto::reads::{Irq, IrqEntry, OrqEntry};
+use crate::proto::reads::{InboundRead, InboundReads, OutboundRead};
 use crate::proto::request::{Operation, Request, Sink};
 use crate::proto::sender::{Env, OpenError, PayloadError, Peeked};
 use crate::proto::sends::Sends;
@@ -106,8 +106,8 @@ impl World {
 impl Env<Pipe> for World {
     type Work = u64;
     type Records = Vec<Record<u64, Fault>>;
-    type Outbound = Vec<OrqEntry>;
-    type Inbound = Vec<IrqEntry>;
+    type Outbound = Vec<OutboundRead>;
+    type Inbound = Vec<InboundRead>;
 
     fn peek(&mut self) -> Option<Peeked<Pipe, Self>> {
         let posted = self.sq.front()?;
@@ -174,8 +174,8 @@ impl Env<Pipe> for World {
         f(&mut self.sends.borrow_mut())
     }
 
-    fn with_irq<R>(&self, f: impl FnOnce(&mut Irq<Self::Inbound>) -> R) -> R {
-        f(&mut self.irq.borrow_mut())
+    fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R {
+        f(&mut self.inbound.borrow_mut())
     }
 
     fn done(&mut self, tokens: &[Token]) {

@@ -15,7 +15,7 @@ fn x_enh_3_same_format_back() {
         (C | S, 2, true),
     ] {
         let (mut responder, event) = respond(config(2), &frame(REQ, flags, rev, &pd));
-        let Event::Request(got) = event else {
+        let SetupEvent::Request(got) = event else {
             panic!();
         };
         // Without negotiation the consumer may take what the device can do.
@@ -108,12 +108,12 @@ fn x_enh_9_insufficient_ird() {
 #[test]
 fn t_30_event_depths() {
     let request = frame(REQ, S, 2, &words(300, 4, NO_BITS));
-    let Event::Request(got) = respond(config(2), &request).1 else {
+    let SetupEvent::Request(got) = respond(config(2), &request).1 else {
         panic!();
     };
     assert_eq!((got.ird, got.ord), (255, 4));
     let request = frame(REQ, S, 2, &words(NO_NEGOTIATION, 4, NO_BITS));
-    let Event::Request(got) = respond(config(2), &request).1 else {
+    let SetupEvent::Request(got) = respond(config(2), &request).1 else {
         panic!();
     };
     assert_eq!((got.ird, got.ord), (128, 4));
@@ -122,7 +122,7 @@ fn t_30_event_depths() {
     let params = established(initiate(config(2), depths(16, 16), &reply).1);
     assert_eq!((params.event.ird, params.event.ord), (5, 255));
     let reply = frame(REP, S | R, 2, &words(7, 5, NO_BITS));
-    let Event::Rejected(got) = initiate(config(2), depths(16, 16), &reply).1 else {
+    let SetupEvent::Rejected(got) = initiate(config(2), depths(16, 16), &reply).1 else {
         panic!();
     };
     assert_eq!((got.ird, got.ord), (5, 7));

@@ -49,7 +49,7 @@ fn m_mpa_36_private_data_lengths() {
             let mut out = [0; MAX_FRAME];
             let n = initiator.request(&data[..len], &mut out).unwrap();
             let (mut responder, event) = respond(config(2), &out[..n]);
-            assert!(matches!(event, Event::Request(_)));
+            assert!(matches!(event, SetupEvent::Request(_)));
             assert_eq!(responder.private_data(), &data[..len]);
             let (reply, _) = accept(&mut responder, depths(1, 1), &data[..len]);
             let (initiator, event) = initiate(config(rev), depths(1, 1), &reply);
@@ -110,7 +110,7 @@ fn t_25_every_cut_and_what_follows() {
             fed = responder.feed(b);
             taken += fed.consumed;
         }
-        assert!(matches!(fed.event, Some(Event::Request(_))));
+        assert!(matches!(fed.event, Some(SetupEvent::Request(_))));
         assert_eq!(taken, request.len());
         assert_eq!(responder.wanted(), 0);
         assert_eq!(responder.private_data(), [9; 40]);
@@ -167,13 +167,13 @@ fn m_mpa_25_26_keys_and_revisions() {
     ] {
         let (_, event) = respond(config(ours), &frame(REQ, C, theirs, &[]));
         let got = match event {
-            Event::Failed(f) => Some(f.reason),
+            SetupEvent::Failed(f) => Some(f.reason),
             _ => None,
         };
         assert_eq!(got, want, "responder {ours}, request {theirs}");
         let (_, event) = initiate(config(ours), depths(1, 1), &frame(REP, C, theirs, &[]));
         let got = match event {
-            Event::Failed(f) => Some(f.reason),
+            SetupEvent::Failed(f) => Some(f.reason),
             _ => None,
         };
         assert_eq!(got, want, "initiator {ours}, reply {theirs}");
@@ -216,7 +216,7 @@ fn m_mpa_28_reject() {
         let n = responder.reject(b"no", &mut out).unwrap();
         assert_eq!(out[16] & !S, C | R);
         let (initiator, event) = initiate(config(rev), depths(2, 3), &out[..n]);
-        assert!(matches!(event, Event::Rejected(_)));
+        assert!(matches!(event, SetupEvent::Rejected(_)));
         assert_eq!(initiator.private_data(), b"no");
         assert_eq!(initiator.wanted(), 0);
         assert_eq!(responder.accept(depths(1, 1), &[], &mut out), Err(Short));

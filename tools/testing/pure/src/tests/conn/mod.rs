@@ -6,7 +6,7 @@ mod enhanced;
 mod frames;
 
 use crate::proto::collector::Reason;
-use crate::proto::conn::{Config, Event, Initiator, Params, Responder};
+use crate::proto::conn::{Config, Initiator, Params, Responder, SetupEvent};
 use crate::proto::negotiate::Depths;
 use crate::proto::tx::Rtr;
 use crate::support::rng::{Choices, Rng};
@@ -59,13 +59,13 @@ pub(super) fn words(ird: u16, ord: u16, bits: [bool; 4]) -> Vec<u8> {
 pub(super) const NO_BITS: [bool; 4] = [false; 4];
 
 /// What a responder makes of `bytes`; it takes all of them or fails.
-pub(super) fn respond(config: Config, bytes: &[u8]) -> (Responder, Event) {
+pub(super) fn respond(config: Config, bytes: &[u8]) -> (Responder, SetupEvent) {
     let mut responder = Responder::new(config);
     let fed = responder.feed(bytes);
     (responder, fed.event.expect("an event"))
 }
 
-pub(super) fn initiate(config: Config, want: Depths, bytes: &[u8]) -> (Initiator, Event) {
+pub(super) fn initiate(config: Config, want: Depths, bytes: &[u8]) -> (Initiator, SetupEvent) {
     let mut initiator = Initiator::new(config, want);
     let fed = initiator.feed(bytes);
     (initiator, fed.event.expect("an event"))
@@ -77,16 +77,16 @@ pub(super) fn accept(responder: &mut Responder, want: Depths, pd: &[u8]) -> (Vec
     (out[..n].to_vec(), params)
 }
 
-pub(super) fn established(event: Event) -> Params {
+pub(super) fn established(event: SetupEvent) -> Params {
     match event {
-        Event::Established(params) => params,
+        SetupEvent::Established(params) => params,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn reason(event: Event) -> (Reason, Option<TermError>) {
+pub(super) fn reason(event: SetupEvent) -> (Reason, Option<TermError>) {
     match event {
-        Event::Failed(f) => (f.reason, f.terminate),
+        SetupEvent::Failed(f) => (f.reason, f.terminate),
         other => panic!("{other:?}"),
     }
 }

@@ -299,8 +299,8 @@ fn m_mpa_28_rejected() {
     assert_eq!(this.events.len(), 1);
 }
 
-/// A reply event that cannot be delivered is told again without its private data, and the connection
-/// ends as one that there never was.
+/// A reply event that cannot be delivered is told again without its private data, and the
+/// connection ends as one that there never was.
 #[test]
 fn reply_undelivered() {
     let mut this = await_reply();

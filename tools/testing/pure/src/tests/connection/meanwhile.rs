@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens while the surroundings do what they were asked to do; and what the surroundings ask.
+//! What happens while the surroundings do what they were asked to do; and what the surroundings
+//! ask.
 
 use super::*;
 use crate::proto::conn::{Initiator, Responder};
@@ -37,8 +38,8 @@ fn check_waits(connection: &mut Both) {
     assert_eq!(format!("{connection:?}"), before);
 }
 
-/// While TCP is asked to connect, or the QP to start, or the last words are given to TCP, nothing counts
-/// but whether that was done.
+/// While TCP is asked to connect, or the QP to start, or the last words are given to TCP, nothing
+/// counts but whether that was done.
 #[test]
 fn only_the_answer_counts() {
     let (mut connection, outputs) = Both::initiator(Box::new(Initiator::new(p2p(), depths(4, 4))));

@@ -46,8 +46,8 @@ fn life_of_a_responder() {
     this.settle();
 }
 
-/// X-ENH-12 to X-ENH-14: with each set of ready-to-receive messages on offer the accept is told with
-/// the first segment, or without peer-to-peer mode at once.
+/// X-ENH-12 to X-ENH-14: with each set of ready-to-receive messages on offer the accept is told
+/// with the first segment, or without peer-to-peer mode at once.
 #[test]
 fn x_enh_14_each_rtr() {
     for offer in 0..8u8 {

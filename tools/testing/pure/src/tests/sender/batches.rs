@@ -5,11 +5,11 @@
 use super::*;
 use crate::proto::link::SendFlags;
 use crate::proto::sender::{Outcome, BATCH_OCTETS};
-use crate::proto::state::State;
+use crate::proto::state::QpState;
 use crate::wire::fpdu::{fpdu_len, mulpdu};
 
-/// M-MPA-10, T-27: FPDUs follow the size of TCP's segments when that changes, in the middle of a message
-/// too.
+/// M-MPA-10, T-27: FPDUs follow the size of TCP's segments when that changes, in the middle of a
+/// message too.
 #[test]
 fn m_mpa_10_segment_size_changes() {
     let mut sending = sending();
@@ -128,8 +128,8 @@ fn m_mpa_12_ends_a_segment() {
     assert_eq!(sending.tcp.flags, [SendFlags::default(), cut]);
 }
 
-/// T-32: a batch that is full goes out before the FPDU that does not fit, which comes with the next;
-/// an FPDU that fits no batch ends the stream.
+/// T-32: a batch that is full goes out before the FPDU that does not fit, which comes with the
+/// next; an FPDU that fits no batch ends the stream.
 #[test]
 fn t_32_no_room() {
     let mut sending = sending();
@@ -158,8 +158,8 @@ fn t_32_no_room() {
     check_local_error(&mut sending, &ends);
 }
 
-/// T-11, T-32: TCP that refuses a batch is not given anything any more, and what ended in the batch never
-/// completes, not even when TCP would take it later.
+/// T-11, T-32: TCP that refuses a batch is not given anything any more, and what ended in the batch
+/// never completes, not even when TCP would take it later.
 #[test]
 fn t_11_refused() {
     let mut sending = sending();
@@ -186,10 +186,16 @@ fn t_11_refused() {
     );
 }
 
-/// V-TM-5, T-36: in a state in which nothing is sent, what is in the batch leaves, and nothing is begun.
+/// V-TM-5, T-36: in a state in which nothing is sent, what is in the batch leaves, and nothing is
+/// begun.
 #[test]
 fn v_tm_5_not_sending() {
-    for state in [State::Closing, State::Terminate, State::Error, State::Idle] {
+    for state in [
+        QpState::Closing,
+        QpState::Terminate,
+        QpState::Error,
+        QpState::Idle,
+    ] {
         let mut sending = sending();
         sending.post(send(10));
         sending.tcp.takes = 0;

@@ -4,10 +4,10 @@
 
 use super::*;
 use crate::proto::sender::{OpenError, PayloadError};
-use crate::proto::state::State;
+use crate::proto::state::QpState;
 
-/// V-WC-6, V-WC-8, V-TM-2, T-33: memory that may not be read: the request completes in error, what is
-/// in front of it was sent.
+/// V-WC-6, V-WC-8, V-TM-2, T-33: memory that may not be read: the request completes in error, what
+/// is in front of it was sent.
 #[test]
 fn v_wc_6_memory_of_a_request() {
     let mut sending = sending();
@@ -47,8 +47,9 @@ fn defect_ends_the_stream() {
     }
 }
 
-/// V-TM-1, V-TM-2, M-MPA-15: memory that is not there any more in the middle of a message: no octet of
-/// that FPDU is sent; those in front of it are, and the Terminate, with the markers where they belong.
+/// V-TM-1, V-TM-2, M-MPA-15: memory that is not there any more in the middle of a message: no octet
+/// of that FPDU is sent; those in front of it are, and the Terminate, with the markers where they
+/// belong.
 #[test]
 fn v_tm_1_payload_fails() {
     // The Terminate begins anywhere between two markers.
@@ -75,8 +76,8 @@ fn v_tm_1_payload_fails() {
     }
 }
 
-/// V-TM-1, T-19: requests whose last FPDU is in front of the bad one in the same batch complete; where
-/// the batch cannot forget a part of it, none of it is sent, and none completes.
+/// V-TM-1, T-19: requests whose last FPDU is in front of the bad one in the same batch complete;
+/// where the batch cannot forget a part of it, none of it is sent, and none completes.
 #[test]
 fn v_tm_1_in_one_batch() {
     for keeps in [false, true] {
@@ -124,14 +125,15 @@ fn p_term_6_source_of_a_read() {
     assert_eq!(request.len as usize, 10_000 - answered);
 }
 
-/// T-32: a Terminate that the batch has no room for, or breaks at, is left out, whole; the FIN is not.
+/// T-32: a Terminate that the batch has no room for, or breaks at, is left out, whole; the FIN is
+/// not.
 #[test]
 fn t_32_terminate_has_no_room() {
     for (room, breaks_at) in [(10, usize::MAX), (usize::MAX, 10)] {
         let mut sending = sending();
         sending.tcp.room = room;
         sending.tcp.breaks_at = breaks_at;
-        sending.state = State::Terminate;
+        sending.state = QpState::Terminate;
         sending.sender.set_terminate(&TermError::MpaCrc.into());
         sending.run();
         assert_eq!(sending.did(), [Did::Finished(true)]);

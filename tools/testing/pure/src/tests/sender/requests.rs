@@ -150,8 +150,8 @@ fn v_wc_3_bad_request() {
     }
 }
 
-/// V-RD-2, T-11: no more requests are under way than there are records for, good ones or bad ones; they
-/// go on when a Read completes.
+/// V-RD-2, T-11: no more requests are under way than there are records for, good ones or bad ones;
+/// they go on when a Read completes.
 #[test]
 fn v_rd_2_no_record() {
     for is_good in [true, false] {
@@ -256,8 +256,8 @@ fn t_24_local_requests_do_not_wait() {
     assert_eq!(messages(&sending), [Opcode::Send]);
 }
 
-/// X-ENH-19, X-ENH-18: the ready-to-receive message comes first and is no request; where there is no
-/// room for its Read, nothing is sent but a Terminate.
+/// X-ENH-19, X-ENH-18: the ready-to-receive message comes first and is no request; where there is
+/// no room for its Read, nothing is sent but a Terminate.
 #[test]
 fn x_enh_18_ready_to_receive() {
     for rtr in [Rtr::Send, Rtr::Write, Rtr::Read] {

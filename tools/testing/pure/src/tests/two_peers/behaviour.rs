@@ -86,7 +86,7 @@ fn t_8_bad_crc_places_nothing() {
         assert!(b.region(TARGET).bytes.iter().all(|&x| x == 0));
         // The responder had not received anything: no FPDU, so no Terminate either (T-24).
         assert!(b.reset && b.sent_terminate.is_none());
-        assert_eq!(b.state(), State::Error);
+        assert_eq!(b.state(), QpState::Error);
     }
     let (mut a, mut b) = pair(config(1, true, false), config(2, true, false));
     a.post(0, write_octet(1), false);
@@ -130,7 +130,10 @@ fn p_rdmap_17_error_and_flush() {
     settle(&mut a, &mut b);
     assert_eq!(b.sent_terminate, Some(TermError::TaggedBounds));
     assert_eq!((a.got_terminate, a.sent_terminate), (Some(0x1101), None));
-    assert_eq!((a.state(), b.state()), (State::Terminate, State::Terminate));
+    assert_eq!(
+        (a.state(), b.state()),
+        (QpState::Terminate, QpState::Terminate)
+    );
     assert!(a.fin() && b.fin() && !a.reset && !b.reset);
     let target = &b.region(TARGET).bytes;
     assert!(target[..3000].iter().all(|&x| x == 1));
@@ -138,7 +141,7 @@ fn p_rdmap_17_error_and_flush() {
     for peer in [&mut a, &mut b] {
         peer.peer_fin();
         peer.closed();
-        assert_eq!((peer.state(), peer.closes), (State::Error, 1));
+        assert_eq!((peer.state(), peer.closes), (QpState::Error, 1));
     }
     assert_eq!(a.completions().len(), 3);
     assert_eq!(b.completions(), [(0, Status::Flushed)]);
@@ -223,11 +226,11 @@ fn t_37_close() {
     a.post(0, write_octet(1), false);
     settle(&mut a, &mut b);
     a.disconnect();
-    assert!(a.fin() && a.state() == State::Closing);
+    assert!(a.fin() && a.state() == QpState::Closing);
     b.peer_fin();
-    assert_eq!((b.state(), b.closes), (State::Idle, 1));
+    assert_eq!((b.state(), b.closes), (QpState::Idle, 1));
     a.peer_fin();
-    assert_eq!((a.state(), a.closes), (State::Idle, 1));
+    assert_eq!((a.state(), a.closes), (QpState::Idle, 1));
 
     let (mut a, mut b) = pair(config(2, true, false), config(2, true, false));
     a.post(0, write_octet(1), false);
@@ -288,6 +291,6 @@ fn m_mpa_14_markers_for_a_peer_that_asks() {
     // The CRCs cover the markers, so a receiver without CRC sees the right contents.
     b.ignore_crc();
     b.receive(&plain);
-    assert_eq!(b.state(), State::Rts);
+    assert_eq!(b.state(), QpState::Rts);
     assert_eq!(b.region(TARGET).bytes[..3784], [39; 3784]);
 }

@@ -11,7 +11,7 @@ use crate::proto::conn::Config;
 use crate::proto::failure::Fault;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::Status;
-use crate::proto::state::State;
+use crate::proto::state::QpState;
 use crate::support::peer::{Peer, Received, Region, Wr};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Stag, TaggedOffset};
@@ -64,7 +64,7 @@ pub(super) struct Expect {
 }
 
 pub(super) fn verify(peer: &Peer, want: &Expect, what: &str) {
-    assert_eq!(peer.state(), State::Rts, "{what}");
+    assert_eq!(peer.state(), QpState::Rts, "{what}");
     assert_eq!(peer.sent_terminate, None, "{what}");
     // T-4, T-11: each once, in post order.
     assert_eq!(peer.completions(), want.completions, "{what}");

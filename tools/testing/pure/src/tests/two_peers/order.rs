@@ -44,7 +44,8 @@ fn connected() -> (Peer, Peer) {
     (a, b)
 }
 
-/// T-47: Read Responses and requests take turns, message by message, in whatever batches they leave.
+/// T-47: Read Responses and requests take turns, message by message, in whatever batches they
+/// leave.
 #[test]
 fn t_47_turns() {
     for batch in [1, 5_000, 100_000] {
@@ -76,8 +77,8 @@ fn t_47_turns() {
     }
 }
 
-/// V-INV-14: a receive completes once nobody uses what its message invalidates; what comes behind it
-/// waits.
+/// V-INV-14: a receive completes once nobody uses what its message invalidates; what comes behind
+/// it waits.
 #[test]
 fn v_inv_14_waits_for_quiet() {
     let (mut a, mut b) = connected();
@@ -99,7 +100,7 @@ fn v_inv_14_waits_for_quiet() {
     let received: Vec<_> = b.received()[before..].iter().map(|r| &r.data[..]).collect();
     assert_eq!(received, [&b"inv"[..], b"behind"]);
     assert_eq!(b.received()[before].invalidated, Some(TARGET));
-    assert_eq!((a.state(), b.state()), (State::Rts, State::Rts));
+    assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
 }
 
 /// V-TM-1: a source that goes while it is read ends the stream behind the segments in front of it.
@@ -115,7 +116,7 @@ fn v_tm_1_source_goes() {
     b.regions().remove(&SOURCE.0);
     b.transmit(1);
     assert_eq!(b.sent_terminate, Some(TermError::RemoteStag));
-    assert!(b.out().len() > whole && b.state() == State::Terminate);
+    assert!(b.out().len() > whole && b.state() == QpState::Terminate);
     deliver(&mut b, &mut a, usize::MAX);
     assert_eq!(a.got_terminate, Some(TermError::RemoteStag.code()));
 }
