@@ -12,6 +12,10 @@ REASONS = "Documentation/infiniband/rsiw-conformance-reasons"
 LEVELS = {"M": "mandatory", "S": "recommended", "O": "optional",
           "N": "undefined"}
 SEEN_BY = ("V", "K", "RP", "W", "I")
+# Documents with their sections, such as RFC5041:5.2 or
+# verbs:6.2.2,8.1/RFC5040:5.3; "-" for what practice has taught.
+_DOCUMENT = r"(?:RFC\d{4}|verbs|core)(?::[\w.]+(?:,[\w.]+)*)?"
+SOURCE = re.compile(r"-|%s(?:/%s)*" % (_DOCUMENT, _DOCUMENT))
 
 # What the driver is made of.
 SOURCES = ("drivers/infiniband/sw/rsiw", "include")
@@ -29,9 +33,9 @@ class Bad(Exception):
 class Row:
     """One line of the matrix."""
 
-    def __init__(self, part, ident, level, vantage, title):
+    def __init__(self, part, ident, level, vantage, source, title):
         self.part, self.ident, self.level = part, ident, level
-        self.vantage, self.title = vantage, title
+        self.vantage, self.source, self.title = vantage, source, title
         self.reason = ""
         # A row can stand for others, which its title names then.
         self.sum_of = named(title)
@@ -81,12 +85,14 @@ def load(top=TOP):
     for part, name in PARTS.items():
         path = os.path.join(HERE, name)
         for n, line in lines(path):
-            field = line.split(None, 3)
-            if len(field) != 4 or field[1] not in LEVELS or field[0] in rows:
+            field = line.split(None, 4)
+            if len(field) != 5 or field[1] not in LEVELS or field[0] in rows:
                 raise Bad("%s:%d: not a row: %s" % (path, n, line))
             if field[2] != "n-e" and not set(
                     re.split(r"[+/]", field[2])) <= set(SEEN_BY):
                 raise Bad("%s:%d: unknown vantage %s" % (path, n, field[2]))
+            if not SOURCE.fullmatch(field[3]):
+                raise Bad("%s:%d: not a source: %s" % (path, n, field[3]))
             rows[field[0]] = Row(part, *field)
     path = os.path.join(top, REASONS)
     for n, line in lines(path):

@@ -69,7 +69,8 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    /// Slots that outbound Reads need: ORD, and one for a ready-to-receive Read (X-ENH-18).
+    /// Slots that outbound Reads need: ORD, and one for a ready-to-receive Read (RFC 6581 section
+    /// 9.1, X-ENH-18).
     pub(crate) fn orq_slots(&self) -> u16 {
         self.ord.max(u16::from(self.send_rtr == Some(Rtr::Read)))
     }
@@ -220,7 +221,7 @@ impl Initiator {
     }
 
     /// TCP was closed or reset. An old responder may do that on an enhanced Request; a new
-    /// connection with revision 1 may do better (X-ENH-5).
+    /// connection with revision 1 may do better (RFC 6581 section 10, X-ENH-5).
     pub(crate) fn closed(&mut self) -> Option<SetupEvent> {
         self.reply
             .end()

@@ -79,10 +79,11 @@ pub(crate) fn connect_reply_event(reply: Option<Depths>, own: Depths) -> EventDe
 
 /// The responder's half: its own depths and those of its Reply.
 ///
-/// `want` is what the consumer accepted with, `request` what the Request says, `cap` the limits
-/// of the device. The own ORD is at most the initiator's IRD, the own IRD at least the
-/// initiator's ORD (X-ENH-7), as far as the device can; the initiator lowers its ORD then. Where
-/// the initiator does not negotiate, the own value stays and the Reply says the same (X-ENH-11).
+/// `want` is what the consumer accepted with, `request` what the Request says, `cap` the limits of
+/// the device. The own ORD is at most the initiator's IRD, the own IRD at least the initiator's ORD
+/// (RFC 6581 section 9.1, X-ENH-7), as far as the device can; the initiator lowers its ORD then.
+/// Where the initiator does not negotiate, the own value stays and the Reply says the same (RFC
+/// 6581 section 9.1, X-ENH-11).
 pub(crate) fn responder(want: Depths, request: Depths, cap: Depths) -> (Depths, Depths) {
     let mut own = want.capped(cap);
     let mut reply = Depths {
@@ -104,7 +105,8 @@ pub(crate) fn responder(want: Depths, request: Depths, cap: Depths) -> (Depths, 
 ///
 /// # Errors
 ///
-/// The responder wants to have more Reads outstanding than this device can take (X-ENH-9).
+/// The responder wants to have more Reads outstanding than this device can take (RFC 6581 section
+/// 9.1, X-ENH-9).
 pub(crate) fn initiator(want: Depths, reply: Depths, cap: Depths) -> Result<Depths, TermError> {
     let mut own = want.capped(cap);
     if reply.ird != NO_NEGOTIATION {
@@ -120,7 +122,7 @@ pub(crate) fn initiator(want: Depths, reply: Depths, cap: Depths) -> Result<Dept
 }
 
 /// What a responder answers to the ready-to-receive messages on offer: the common ones, and
-/// something in any case (X-ENH-14).
+/// something in any case (RFC 6581 section 9.2, X-ENH-14).
 pub(crate) fn answer_rtr(own: RtrSet, offer: RtrSet) -> RtrSet {
     let common = own.common(offer);
     if common.is_empty() {
@@ -137,7 +139,7 @@ pub(crate) fn answer_rtr(own: RtrSet, offer: RtrSet) -> RtrSet {
 ///
 /// # Errors
 ///
-/// There is none that both can do (X-ENH-16).
+/// There is none that both can do (RFC 6581 section 9.2, X-ENH-16).
 pub(crate) fn choose_rtr(own: RtrSet, answer: RtrSet) -> Result<Rtr, TermError> {
     match own.common(answer) {
         RtrSet { write: true, .. } => Ok(Rtr::Write),

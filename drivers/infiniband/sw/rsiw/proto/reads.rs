@@ -108,9 +108,9 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
 
     /// Takes in a Read Response segment of `len` octets of payload.
     ///
-    /// Responses come in the order of the requests (P-RDMAP-11); STag, offset, length and last
-    /// flag must be those asked for. A response without payload is not checked for STag and
-    /// offset (T-23).
+    /// Responses come in the order of the requests (RFC 5040 section 5.2.2, P-RDMAP-11); STag,
+    /// offset, length and last flag must be those asked for. A response without payload is not
+    /// checked for STag and offset (T-23).
     ///
     /// # Errors
     ///
@@ -181,7 +181,8 @@ pub(crate) struct InboundRead {
 }
 
 impl InboundRead {
-    /// The request as a Terminate quotes it when the source breaks after `done` octets (P-TERM-6).
+    /// The request as a Terminate quotes it when the source breaks after `done` octets (RFC 5040
+    /// section 4.8, P-TERM-6).
     pub(crate) fn quote(&self, done: u32) -> Quote {
         Quote::read_request(self.request, self.msn, done)
     }

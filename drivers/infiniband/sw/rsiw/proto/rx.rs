@@ -62,8 +62,8 @@ pub(crate) trait Limits {
 /// What to do with the payload of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Nothing: the ready-to-receive Send of a peer-to-peer connection (X-ENH-20), or a segment
-    /// behind a Terminate or an error (D-DDP-23).
+    /// Nothing: the ready-to-receive Send of a peer-to-peer connection (RFC 6581 section 5,
+    /// X-ENH-20), or a segment behind a Terminate or an error (RFC 5041 section 7.1, D-DDP-23).
     Ignore,
     /// Place the payload at (`stag`, `to`), which needs the remote write right. Without payload
     /// check nothing and place nothing (T-23).
@@ -124,8 +124,8 @@ pub(crate) struct Segment {
     /// Octets of payload.
     pub(crate) payload_len: u16,
     /// This is the first segment of the connection: a responder in peer-to-peer mode tells its
-    /// consumer now that the connection is established (X-ENH-19). (It may send, if only a
-    /// Terminate, once an FPDU has the right CRC, whatever is in it: T-24.)
+    /// consumer now that the connection is established (RFC 6581 section 5, X-ENH-19). (It may
+    /// send, if only a Terminate, once an FPDU has the right CRC, whatever is in it: T-24.)
     pub(crate) first: bool,
     /// What to do.
     pub(crate) action: Action,

@@ -193,7 +193,7 @@ impl Message {
     ///
     /// Writes the octets in front of the payload into `out`. `None` once the message is done; of
     /// one that is not, only a defect of this driver can make it. A message of length zero is one
-    /// FPDU (D-DDP-10).
+    /// FPDU (RFC 5041 section 5.2, D-DDP-10).
     #[inline]
     pub(crate) fn frame(&self, mulpdu: u16, out: &mut [u8; MAX_HEADER]) -> Option<Frame> {
         if self.done {

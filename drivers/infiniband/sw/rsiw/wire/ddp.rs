@@ -129,7 +129,7 @@ impl Control {
         self.0 & LAST != 0
     }
 
-    /// The DV field; the reserved bits are not looked at (D-DDP-1).
+    /// The DV field; the reserved bits are not looked at (RFC 5041 section 4.1, D-DDP-1).
     pub(crate) const fn version(self) -> u8 {
         self.0 & VERSION_MASK
     }

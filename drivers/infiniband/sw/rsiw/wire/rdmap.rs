@@ -121,7 +121,7 @@ impl Control {
         Control((VERSION << 6) | opcode as u8)
     }
 
-    /// The RV field; the reserved bits are not looked at (P-RDMAP-1).
+    /// The RV field; the reserved bits are not looked at (RFC 5040 section 4.1, P-RDMAP-1).
     pub(crate) const fn version(self) -> u8 {
         self.0 >> 6
     }

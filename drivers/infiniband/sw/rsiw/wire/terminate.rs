@@ -267,7 +267,7 @@ pub(crate) enum Quoted {
 /// A Terminate that was received. Nothing in it is to be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// `0xLTCC`, not necessarily one of [`TermError`] (X-IANA-1).
+    /// `0xLTCC`, not necessarily one of [`TermError`] (RFC 6580 section 3, X-IANA-1).
     pub(crate) code: u16,
     /// DDP Segment Length, if it is there and marked as valid.
     pub(crate) segment_len: Option<u16>,
