@@ -43,6 +43,11 @@ profile:
 	@tools/bench/profile --case "$(CASE)" --where "$(or $(WHERE),wire)" \
 		--device "$(or $(DEVICE),rsiw)" $(if $(TOP),--top "$(TOP)")
 
+# RUNS, DEVICES, CASES (with commas) and WHERE: what of it, and how often.
+bench-native:
+	@tools/bench/uml $(if $(RUNS),--runs "$(RUNS)") $(if $(DEVICES),--devices "$(DEVICES)") \
+		$(if $(CASES),--cases "$(CASES)") $(if $(WHERE),--paths "$(WHERE)")
+
 bench-scale:
 	@tools/bench/scale
 
@@ -72,10 +77,12 @@ help:
 	@echo "make coverage         lines of wire/ and proto/ that their tests run; fails below 95 %"
 	@echo "                      (LIMIT=N)"
 	@echo "make bench            the benchmark, rsiw beside siw, rxe and plain TCP"
+	@echo "make bench-native     its main cases in real time, on this machine's processor"
+	@echo "                      (RUNS=5 DEVICES=rsiw,tcp CASES='send_bw 65536,iperf3' WHERE=wire)"
 	@echo "make profile          where a message's instructions go (CASE='send_bw 65536'"
 	@echo "                      WHERE=wire|loopback DEVICE=rsiw|siw|rxe|tcp TOP=40)"
 	@echo "make bench-scale      cost, memory and set-up of up to 1,000 connections"
-	@echo "make bench-report     the results of bench and bench-scale as a page with plots"
+	@echo "make bench-report     the results of these benchmarks as a page with plots"
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints and gates"
 	@echo "make                  rsiw.ko for KDIR (default: the running kernel)"
@@ -84,4 +91,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-scale bench-report conformance-report lint clean distclean help
+.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-native bench-scale bench-report conformance-report lint clean distclean help

@@ -31,6 +31,8 @@ COMPONENT_COLOURS = {
 UNIT_TITLES = {cases.GBITS: "throughput, Gb/s: more is better",
                cases.MPPS: "messages, millions a second: more is better",
                cases.USEC: "latency, µs: less is better"}
+PATH_TITLES = {"wire": "Over a virtual cable (MTU 1500)",
+               "loopback": "Over loopback (MTU 65536)"}
 COLUMNS = 5
 
 STYLE = """
@@ -91,6 +93,12 @@ def throughput(rows, path):
                   for i, c in enumerate(names) if c in value]
             axis.bar(at, [value[c] for c in names if c in value], width,
                      label=device, color=DEVICE_COLOURS[device])
+            runs = {r["case"]: r["runs"] for r in these
+                    if r["device"] == device and r.get("runs")}
+            for x, case in zip(at, (c for c in names if c in value)):
+                if case in runs:
+                    axis.plot([x, x], [min(runs[case]), max(runs[case])],
+                              color="black", linewidth=1)
         axis.set_xticks(range(count), names, rotation=25, ha="right")
         axis.set_title(UNIT_TITLES[unit], fontsize=10)
         axis.legend(fontsize=8)
@@ -178,6 +186,12 @@ def number(value):
     return "%.0f" % value if abs(value) >= 1000 else "%.4g" % value
 
 
+def result(row):
+    """A value, with its spread where it is of several runs."""
+    text = number(row["value"])
+    return "%s (%.0f %%)" % (text, row["spread"]) if "spread" in row else text
+
+
 def table(head, lines):
     out = ["<table><tr>"] + ["<th>%s" % html.escape(h) for h in head]
     for line in lines:
@@ -197,7 +211,7 @@ def figures(rows, path):
         some = [found[name, d, None] for d in devices
                 if (name, d, None) in found]
         first.append([name, some[0]["unit"]] + [
-            number(found[name, d, None]["value"])
+            result(found[name, d, None])
             if (name, d, None) in found else "" for d in devices])
     columns = ["total"] + [c for c, _ in components.COMPONENTS]
     second = [[name, d] + [number(found[name, d, c]["value"])
@@ -232,9 +246,7 @@ def page(given):
             here = [r for r in rows if r["path"] == path]
             if not here:
                 continue
-            out.append("<h2>%s</h2>" % {
-                "wire": "Over a virtual cable (MTU 1500)",
-                "loopback": "Over loopback (MTU 65536)"}[path])
+            out.append("<h2>%s</h2>" % PATH_TITLES[path])
             out.append(throughput(rows, path))
             drawn = stacks(rows, path)
             if drawn:
@@ -242,6 +254,18 @@ def page(given):
                            "<p>Both ends together, without polling; for plain "
                            "TCP per 64 KiB." + drawn)
             out.append(figures(rows, path))
+    if "native" in given:
+        rows = given["native"]["rows"]
+        out.append("<h2>In real time</h2><p>In User Mode Linux, on one processor "
+                   "of this machine: medians, and with a line the lowest and the "
+                   "highest of all runs. In brackets, among the figures, how far "
+                   "the middle half of the runs is apart.")
+        out.append(about(given["native"]["about"]))
+        for path in cases.PATHS:
+            if any(r["path"] == path for r in rows):
+                out.append("<h3>%s</h3>" % PATH_TITLES[path])
+                out.append(throughput(rows, path))
+                out.append(figures(rows, path))
     if "scale" in given:
         rows = given["scale"]["rows"]
         out.append("<h2>Many connections</h2>")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Guests of the benchmarks: one processor whose clock counts instructions.
+"""Guests of the benchmarks: one processor, whose clock counts instructions or is
+the machine's own (User Mode Linux).
 
 Used by the host's parts; calls the scripts of tools/vm.
 """
@@ -55,25 +56,42 @@ def enter(*argv):
 
 
 def build(devices):
-    """Builds what the guests need; the modules' paths by device. From then on
-    signals that end this process end the guests too."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+    """Builds what the guests need; the modules' paths by device."""
+    end_with_guests()
     modules = {}
     if "rsiw" in devices:
         modules["rsiw"] = vm("build")
     if "siw" in devices:
         modules["siw"] = vm("siw")
+    build_own()
+    return modules
+
+
+def build_native(devices):
+    """As build(), for native(). The other ones' modules are the kernel's."""
+    end_with_guests()
+    vm("uml-kernel")
+    modules = {"rsiw": vm("build", "--uml")} if "rsiw" in devices else {}
+    build_own()
+    return modules
+
+
+def build_own():
+    """The benchmarks' own programs."""
     os.makedirs(NATIVE, exist_ok=True)
     lock = os.path.join(NATIVE, "lock")
     enter("flock", lock, "make", "-s", "-C", "tools/bench/native",
           "O=" + NATIVE)
-    return modules
 
 
 def marks():
     """What counted programs are started with."""
     return os.path.join(NATIVE, "marks.so")
+
+
+def clock():
+    """What perftest is started with in User Mode Linux."""
+    return os.path.join(NATIVE, "clock.so")
 
 
 def counting(results):
@@ -86,9 +104,20 @@ def counting(results):
 def boot(results, command, module=None, more=(), on_line=None):
     """Runs a command in a guest, with its output in `results`/output, and calls
     `on_line` with each line of that as it comes."""
-    argv = [os.path.join(TOP, "tools/vm/boot"), "--icount", "--qemu=-cpu",
-            "--qemu=" + CPU, "--time", str(BOOT_SECONDS), "--results", results,
-            *more]
+    argv = ["tools/vm/boot", "--icount", "--qemu=-cpu", "--qemu=" + CPU,
+            "--time", str(BOOT_SECONDS), "--results", results, *more]
+    return start(argv, results, command, module, on_line)
+
+
+def native(results, command, seconds, module=None):
+    """Runs a command in User Mode Linux, with its output in `results`/output."""
+    argv = ["tools/vm/uml", "--time", str(seconds), "--results", results]
+    return start(argv, results, command, module, None)
+
+
+def start(argv, results, command, module, on_line):
+    """Runs a guest."""
+    argv = [os.path.join(TOP, argv[0]), *argv[1:]]
     if module:
         argv += ["--module", module]
     argv += ["--", *command]
@@ -110,6 +139,12 @@ def boot(results, command, module=None, more=(), on_line=None):
 
 # Guests that run.
 LIVE = set()
+
+
+def end_with_guests():
+    """From now on signals that end this process end the guests too."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
 
 
 def end(number, _frame):

@@ -14,6 +14,7 @@ sys.path.insert(0, HERE)
 import cases  # noqa: E402
 import components  # noqa: E402
 import counting  # noqa: E402
+import medians  # noqa: E402
 from counting import Count, Function  # noqa: E402
 
 SYMBOLS = """\
@@ -238,6 +239,46 @@ class Cases(unittest.TestCase):
             self.assertGreater(long, short)
             if case.tool.endswith("bw"):
                 self.assertGreater(short, case.depth)
+
+    def test_native(self):
+        # All of them for a list without spaces.
+        for name in cases.NATIVE:
+            self.assertEqual(cases.named(name).name, name)
+            self.assertNotIn(",", name)
+
+
+class Medians(unittest.TestCase):
+    @staticmethod
+    def row(value, note=None, case="send_bw 64"):
+        row = {"device": "rsiw", "path": "wire", "case": case, "value": value}
+        return {**row, "note": note} if note else row
+
+    def test_rows(self):
+        runs = medians.Runs()
+        for value in (5, 1, 4, 2, 3):
+            runs.add([self.row(value), self.row(None, "hung", "send_lat 64")])
+        first, second = runs.rows()
+        self.assertEqual((first["value"], first["runs"], first["unit"]),
+                         (3, [1, 2, 3, 4, 5], cases.MPPS))
+        # From 2 to 4.
+        self.assertEqual(first["spread"], 66.7)
+        self.assertNotIn("note", first)
+        self.assertEqual((second["value"], second["note"], second["runs"]),
+                         (None, "hung", []))
+
+    def test_some_failed(self):
+        runs = medians.Runs()
+        runs.add([self.row(None, "failed")])
+        runs.add([self.row(7)])
+        row, = runs.rows()
+        self.assertEqual((row["value"], row["spread"]), (7, 0))
+        self.assertEqual(list(runs.notes.values()), [["failed"]])
+
+    def test_table(self):
+        runs = medians.Runs()
+        runs.add([self.row(7)])
+        text = medians.spreads(runs.rows(), ["rsiw", "siw"])
+        self.assertEqual(text.split("\n")[1].split(), ["send_bw", "64", "0", "%", "-"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Results that are taken several times: their medians, and how far they are apart."""
+
+import statistics
+
+import cases
+import tables
+
+
+class Runs:
+    """All that was measured."""
+
+    def __init__(self):
+        self.values = {}    # lists by device, path and case
+        self.notes = {}     # what went wrong, by the same
+
+    def add(self, rows):
+        for row in rows:
+            key = row["device"], row["path"], row["case"]
+            if row["value"] is None:
+                self.notes.setdefault(key, []).append(row["note"])
+            else:
+                self.values.setdefault(key, []).append(row["value"])
+
+    def rows(self):
+        """The medians, as rows of bench-native.json."""
+        keys = list(dict.fromkeys([*self.values, *self.notes]))
+        out = []
+        for key in keys:
+            values = sorted(self.values.get(key, []))
+            row = {"device": key[0], "path": key[1], "case": key[2],
+                   "value": None, "unit": cases.named(key[2]).unit,
+                   "runs": values}
+            if values:
+                row["value"] = round(statistics.median(values), 4)
+                row["spread"] = round(spread(values), 1)
+            else:
+                row["note"] = self.notes[key][0]
+            out.append(row)
+        return out
+
+
+def spread(values):
+    """How far the middle half is apart, in percent of the median."""
+    if len(values) < 2:
+        return 0.0
+    low, median, high = statistics.quantiles(values, method="inclusive")
+    return 100 * (high - low) / median
+
+
+def spreads(rows, devices):
+    """The spread of each result, as text."""
+    found = {(r["path"], r["case"], r["device"]): r for r in rows}
+    out = []
+    for path in cases.PATHS:
+        lines = [["%s: case" % path] + devices]
+        for case in tables.listed([r for r in rows if r["path"] == path]):
+            line = [case.name]
+            for device in devices:
+                row = found.get((path, case.name, device))
+                line.append("%.0f %%" % row["spread"]
+                            if row and "spread" in row else "-")
+            lines.append(line)
+        if len(lines) > 1:
+            out += tables.align(lines, 1)
+    return "\n".join(out)
