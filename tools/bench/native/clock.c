@@ -17,7 +17,7 @@
 int gettimeofday(struct timeval *restrict tv, void *restrict tz)
 {
 	static uint64_t khz;
-	uint64_t us;
+	uint64_t tsc, us;
 
 	(void)tz;
 	if (!khz) {
@@ -27,7 +27,9 @@ int gettimeofday(struct timeval *restrict tv, void *restrict tz)
 		if (!khz)
 			abort();
 	}
-	us = (unsigned __int128)__rdtsc() * 1000 / khz;
+	tsc = __rdtsc();
+	/* The product would not fit. */
+	us = tsc / khz * 1000 + tsc % khz * 1000 / khz;
 	tv->tv_sec = us / 1000000;
 	tv->tv_usec = us % 1000000;
 	return 0;
