@@ -45,22 +45,27 @@ def spread(values):
     if len(values) < 2:
         return 0.0
     low, median, high = statistics.quantiles(values, method="inclusive")
-    return 100 * (high - low) / median
+    return 100 * (high - low) / median if median else 0.0
+
+
+def best(row):
+    """The value that the machine disturbed least."""
+    higher = cases.named(row["case"]).higher_is_better
+    return max(row["runs"]) if higher else min(row["runs"])
 
 
 def spreads(rows, devices):
-    """The spread of each result, as text."""
+    """The spread of each result and the best of its values, as text."""
     found = {(r["path"], r["case"], r["device"]): r for r in rows}
     out = []
     for path in cases.PATHS:
-        lines = [["%s: case" % path] + devices]
+        lines = [["%s: case" % path] + devices + ["best " + d for d in devices]]
         for case in tables.listed([r for r in rows if r["path"] == path]):
-            line = [case.name]
-            for device in devices:
-                row = found.get((path, case.name, device))
-                line.append("%.0f %%" % row["spread"]
-                            if row and "spread" in row else "-")
-            lines.append(line)
+            some = [found.get((path, case.name, d), {}) for d in devices]
+            lines.append([case.name] + [
+                "%.0f %%" % r["spread"] if r.get("runs") else "-" for r in some
+            ] + [tables.cell({"value": best(r)}) if r.get("runs") else "-"
+                 for r in some])
         if len(lines) > 1:
             out += tables.align(lines, 1)
     return "\n".join(out)

@@ -278,7 +278,13 @@ class Medians(unittest.TestCase):
         runs = medians.Runs()
         runs.add([self.row(7)])
         text = medians.spreads(runs.rows(), ["rsiw", "siw"])
-        self.assertEqual(text.split("\n")[1].split(), ["send_bw", "64", "0", "%", "-"])
+        self.assertEqual(text.split("\n")[1].split(),
+                         ["send_bw", "64", "0", "%", "-", "7.000", "-"])
+
+    def test_best(self):
+        for case, value in (("send_bw 64", 3), ("send_lat 64", 1)):
+            self.assertEqual(
+                medians.best({"case": case, "runs": [1, 2, 3]}), value)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@
  *
  * perftest finds out how fast the counter is by asking for the time for a while.
  * There, each answer takes a system call of some microseconds, more if the machine
- * is busy, and it comes to a wrong rate or to none. With this it always finds N.
+ * is busy, and it comes to a wrong rate or to none. With this it finds N, unless it
+ * is interrupted just between its look at the counter and its question.
  */
 #include <stdint.h>
 #include <stdlib.h>
