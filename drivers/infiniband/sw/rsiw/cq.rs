@@ -122,7 +122,8 @@ pub(crate) struct Cq {
     entry: Mutex<Option<MmapEntry>>,
     #[pin]
     state: SpinLockIrq<CqState>,
-    /// In which a process says what it waits for: that of its ring. None for kernel consumers.
+    /// The word in which a process says what it waits for. It lies in the process's ring, and there
+    /// is none for a kernel consumer.
     armed: Option<MovableWord>,
     /// For another ring.
     loaded: Loaded,

@@ -147,7 +147,8 @@ pub(crate) struct Qp {
     state: Published,
     /// The peer has sent an FPDU.
     heard: Atomic<u32>,
-    /// Data came in since the last doorbell. No note: it is set with each packet, by a plain store.
+    /// Data came in since the last doorbell. This is not a note, because it is set with each packet,
+    /// where a plain store is cheaper.
     answered: AtomicFlag,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     destroyed: AtomicFlag,
@@ -161,12 +162,12 @@ pub(crate) struct Qp {
     inbound: SpinLockIrq<InboundReads<KVec<InboundRead>>>,
     #[pin]
     rq: SpinLockIrq<Option<Rq>>,
-    /// For the work item.
+    /// What the work item is to act upon.
     notes: Noticeboard<QpNote>,
-    /// Of [`QpNote::Failure`].
+    /// What goes with [`QpNote::Failure`].
     #[pin]
     failure: Slot<Failure>,
-    /// Of [`QpNote::Terminate`].
+    /// What goes with [`QpNote::Terminate`].
     #[pin]
     remote_end: Slot<RemoteEnd>,
     /// Who manages the connection, from the request to connect or accept on until it is closed.

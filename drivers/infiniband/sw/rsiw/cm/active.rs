@@ -82,7 +82,7 @@ impl Dial {
 /// Creates a socket and starts to connect it; `port` is the local port.
 fn dial_from(this: &Arc<Endpoint>, st: &mut EndpointState, port: u16) -> Result {
     let dial = st.dial.as_ref().ok_or(EINVAL)?;
-    let netdev = this.dev.netdev().ok_or(ENODEV)?;
+    let netdev = this.cm.dev.netdev().ok_or(ENODEV)?;
     let sock = TcpSocket::new(&netdev, &dial.local)?;
     if let Some(tos) = dial.tos {
         sock.set_tos(tos);

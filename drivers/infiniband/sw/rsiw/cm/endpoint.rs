@@ -16,7 +16,6 @@ use super::{
     Cm,
 };
 use crate::{
-    device::Device,
     ffi::{
         iwcm::{
             Addresses,
@@ -158,15 +157,13 @@ impl EndpointState {
 #[pin_data]
 pub(crate) struct Endpoint {
     pub(super) cm: Arc<Cm>,
-    /// That of `cm`.
-    pub(super) dev: Arc<Device>,
     /// By which iw_cm and the registry know it.
     pub(super) number: usize,
     #[pin]
     timer: Timer<Self>,
-    /// For the work.
+    /// What the work is to act upon.
     notes: Noticeboard<EndpointNote>,
-    /// Of [`EndpointNote::StreamEnded`].
+    /// What goes with [`EndpointNote::StreamEnded`].
     #[pin]
     stream_end: Slot<StreamEnd>,
     /// Whose work acts in the place of the endpoint's, until there is a Request.
@@ -209,7 +206,6 @@ impl Endpoint {
     fn new(cm: Arc<Cm>, number: usize) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                dev: cm.dev.clone(),
                 cm,
                 number,
                 timer <- Timer::new(),
@@ -242,7 +238,7 @@ impl Endpoint {
     /// Queues the endpoint's own work. Any context.
     fn queue(self: &Arc<Self>) {
         // If it is queued already it will see what the caller noted.
-        let _ = self.dev.cm_queue().enqueue(self.clone());
+        let _ = self.cm.dev.cm_queue().enqueue(self.clone());
     }
 
     /// Lets `deputy` act for the endpoint until there is a Request.

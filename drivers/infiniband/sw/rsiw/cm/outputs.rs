@@ -167,7 +167,7 @@ impl Endpoint {
         st.dial = None;
         if let Some(qp) = st.qp.take() {
             if let Some(error) = error.map(errno) {
-                let dev = self.dev.handle();
+                let dev = self.cm.dev.handle();
                 pr_ratelimited!("{}: QP {}: connect failed: {:?}\n", dev, qp.num(), error);
             }
             qp.detach(&**self);
@@ -182,7 +182,7 @@ impl Endpoint {
             Ask::Start { reply, params } => self.start_qp(st, frame, reply, &params),
             Ask::Refuse(len) => {
                 send_frame(st, frame, len)?;
-                st.refused = Some(Quota::take(self.dev.limits(), |limits| &limits.refused)?);
+                st.refused = Some(Quota::take(self.cm.dev.limits(), |limits| &limits.refused)?);
                 Ok(())
             }
             Ask::Terminate(error) => send_terminate(st.sock.as_ref().ok_or(ECONNRESET)?, error),
@@ -216,7 +216,7 @@ impl Endpoint {
     }
 
     fn log(&self, log: Log) {
-        let dev = self.dev.handle();
+        let dev = self.cm.dev.handle();
         match log {
             Log::NoAnswer => pr_ratelimited!("{dev}: no answer to a connect\n"),
             Log::NoRequest => pr_ratelimited!("{dev}: no MPA Request on a connection\n"),

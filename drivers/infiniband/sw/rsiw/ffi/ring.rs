@@ -260,7 +260,7 @@ pub(crate) struct MovableWord {
 }
 
 impl MovableWord {
-    /// Is `word`.
+    /// Begins as `word`.
     pub(crate) fn new(word: KBox<SharedWord>) -> Self {
         // INVARIANT: from a box that nobody else has.
         Self {
@@ -294,7 +294,7 @@ impl Drop for MovableWord {
     }
 }
 
-/// What a [`MovableWord`] was. To be dropped where one may sleep: that waits for those who read it.
+/// What a [`MovableWord`] was. Dropping it sleeps until nobody reads it any more.
 pub(crate) struct Replaced(#[expect(dead_code)] KBox<SharedWord>);
 
 impl Drop for Replaced {

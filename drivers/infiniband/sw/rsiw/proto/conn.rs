@@ -71,7 +71,7 @@ pub(crate) struct Params {
 impl Params {
     /// Slots that outbound Reads need: ORD, and one for a ready-to-receive Read (RFC 6581 section
     /// 9.1, X-ENH-18).
-    pub(crate) fn orq_slots(&self) -> u16 {
+    pub(crate) fn outbound_slots(&self) -> u16 {
         self.ord.max(u16::from(self.send_rtr == Some(Rtr::Read)))
     }
 }

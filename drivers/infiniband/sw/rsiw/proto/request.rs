@@ -115,11 +115,6 @@ impl Operation {
         }
     }
 
-    /// Whether it sends to the peer.
-    pub(crate) const fn is_sent(&self) -> bool {
-        !self.is_local()
-    }
-
     /// Whether it concerns this side only, and is not sent.
     pub(crate) const fn is_local(&self) -> bool {
         matches!(

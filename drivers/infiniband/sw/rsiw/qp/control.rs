@@ -160,7 +160,7 @@ impl Qp {
         let inbound = KVec::from_elem(InboundRead::default(), params.ird.into(), GFP_KERNEL)?;
         let outbound = KVec::from_elem(
             OutboundRead::default(),
-            params.orq_slots().into(),
+            params.outbound_slots().into(),
             GFP_KERNEL,
         )?;
         let tx = TxState::new(self, params, sock.mss())?;

@@ -319,7 +319,7 @@ impl Receiving {
                 message: Vec::new(),
                 outbound: OutboundReads::new(vec![
                     OutboundRead::default();
-                    params.orq_slots().into()
+                    params.outbound_slots().into()
                 ]),
                 quiet: true,
                 invalidated: false,

@@ -403,7 +403,7 @@ impl Sending {
     /// With room for `records` requests under way, and segments of `emss` octets.
     pub(crate) fn new(params: &Params, emss: u32, records: usize) -> Self {
         let log = Log::default();
-        let reads = vec![OutboundRead::default(); params.orq_slots().into()];
+        let reads = vec![OutboundRead::default(); params.outbound_slots().into()];
         let mut sends = Sends::new(vec![Record::default(); records], Vec::new());
         sends.ord = params.ord.into();
         sends.outbound = OutboundReads::new(reads);

@@ -102,7 +102,7 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
                 return Err(Failure::of_request(env.fail_new(work, fault)));
             }
         };
-        if !now.may_send && request.operation.is_sent() {
+        if !now.may_send && !request.operation.is_local() {
             return Ok(Next::Nothing);
         }
         let sink = match request.operation {

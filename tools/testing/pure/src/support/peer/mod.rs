@@ -336,8 +336,10 @@ impl Peer {
         self.established = !(params.wait_for_fpdu && params.peer_to_peer);
         let sends = self.world.sends.get_mut();
         sends.ord = params.ord.into();
-        sends.outbound =
-            OutboundReads::new(vec![OutboundRead::default(); params.orq_slots().into()]);
+        sends.outbound = OutboundReads::new(vec![
+            OutboundRead::default();
+            params.outbound_slots().into()
+        ]);
         self.world.inbound = RefCell::new(InboundReads::new(vec![
             InboundRead::default();
             params.ird.into()

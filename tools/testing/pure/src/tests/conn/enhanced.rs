@@ -178,7 +178,7 @@ fn x_enh_12_16_peer_to_peer() {
         };
         let params = established(event);
         assert_eq!(params.send_rtr, Some(rtr));
-        assert_eq!(params.orq_slots(), u16::from(rtr == Rtr::Read));
+        assert_eq!(params.outbound_slots(), u16::from(rtr == Rtr::Read));
     }
 
     // X-ENH-16: only what this side cannot do; A not echoed; not enhanced at all.
