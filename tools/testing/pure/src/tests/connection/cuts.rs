@@ -5,41 +5,34 @@
 use super::*;
 use crate::support::rng::{Choices, Rng};
 
+/// Feeds `stream`, a frame with private data, to what `begin` makes: in every cut, at once and octet
+/// by octet.
+fn every_cut(begin: impl Fn() -> Endpoint, stream: &[u8]) {
+    for cut in 0..=stream.len() {
+        for step in [1, 1000] {
+            let mut this = begin();
+            let mut taken = 0;
+            for part in [&stream[..cut], &stream[cut..]] {
+                for chunk in part.chunks(step) {
+                    taken += this.octets(chunk);
+                }
+            }
+            assert_eq!(taken, stream.len());
+            this.deliver_all();
+            assert_eq!(this.events[0].1, b"private data");
+            this.settle();
+        }
+    }
+}
+
 /// T-25: a frame that comes octet by octet, or in two pieces, is one that comes at once.
 #[test]
 fn t_25_every_cut() {
-    for cut in 0..=reply(b"private data").len() {
-        for step in [1, 1000] {
-            let mut this = await_reply();
-            let stream = reply(b"private data");
-            let mut taken = 0;
-            for part in [&stream[..cut], &stream[cut..]] {
-                for chunk in part.chunks(step) {
-                    taken += this.octets(chunk);
-                }
-            }
-            assert_eq!(taken, stream.len());
-            this.deliver_all();
-            assert_eq!(this.events[0].1, b"private data");
-            this.settle();
-        }
-    }
-    for cut in 0..=request([true; 4], b"private data").len() {
-        for step in [1, 1000] {
-            let mut this = Endpoint::listen(p2p());
-            let stream = request([true; 4], b"private data");
-            let mut taken = 0;
-            for part in [&stream[..cut], &stream[cut..]] {
-                for chunk in part.chunks(step) {
-                    taken += this.octets(chunk);
-                }
-            }
-            assert_eq!(taken, stream.len());
-            this.deliver_all();
-            assert_eq!(this.events[0].1, b"private data");
-            this.settle();
-        }
-    }
+    every_cut(await_reply, &reply(b"private data"));
+    every_cut(
+        || Endpoint::listen(p2p()),
+        &request([true; 4], b"private data"),
+    );
 }
 
 /// T-42b: the peer closes at every octet of its frame.
