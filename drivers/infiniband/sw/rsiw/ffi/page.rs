@@ -98,6 +98,22 @@ impl<'a> PageSlice<'a> {
         })
     }
 
+    /// Copies all of it to `out`, of which each byte is read once.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if that is of another length.
+    #[inline]
+    pub(crate) fn copy_out(&self, out: &mut [u8]) -> Result {
+        if out.len() != self.len as usize {
+            return Err(EINVAL);
+        }
+        // SAFETY: by the invariants there are as many bytes as `out` has; others may write them at
+        // the same time, which C's `memcpy` puts up with.
+        unsafe { b::memcpy(out.as_mut_ptr().cast(), self.as_ptr().cast(), out.len()) };
+        Ok(())
+    }
+
     /// Writes `src` to the memory from byte `at` on.
     ///
     /// # Errors

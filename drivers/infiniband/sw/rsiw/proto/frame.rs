@@ -3,6 +3,9 @@
 //! Putting one FPDU into a batch: pieces in stream order, with markers and CRC (RFC 5044 section
 //! 4).
 //!
+//! Mostly there is room for all of it in one piece, and no marker: header, payload and trailer are
+//! written there one behind the other. Otherwise the batch takes piece by piece.
+//!
 //! The CRC is that of the octets in the batch: it is right whoever writes the sources meanwhile.
 //!
 //! Under the lock of the sender.
@@ -16,6 +19,7 @@ use super::link::{
 use super::tx::Frame;
 use crate::wire::fpdu::{
     pad_len,
+    Crc,
     CRC_LEN,
     LEN_FIELD, //
 };
@@ -28,8 +32,110 @@ use crate::wire::marker::{
 /// Octets of padding, at most.
 const MAX_PAD: usize = 3;
 
-/// Writes one FPDU into a batch that has room for it.
-pub(crate) struct Writer<'a, L: Link> {
+/// Writes the octets of one FPDU in front of its trailer.
+pub(crate) enum Writer<'a, L: Link> {
+    /// To memory in one piece.
+    Flat(Flat<'a>),
+    /// To a batch.
+    Pieces(Pieces<'a, L>),
+}
+
+impl<'a, L: Link> Writer<'a, L> {
+    /// Begins the FPDU of `frame`, without markers, in room for just that.
+    #[inline]
+    pub(super) fn flat(room: &'a mut [u8], frame: &Frame, crc: bool) -> Self {
+        Self::Flat(Flat {
+            room,
+            pos: 0,
+            ulpdu_len: frame.ulpdu_len,
+            crc,
+        })
+    }
+
+    /// Begins the FPDU of `frame` behind what is in the batch.
+    ///
+    /// # Errors
+    ///
+    /// There can be no such FPDU.
+    pub(super) fn pieces(
+        link: &'a mut L,
+        frame: &Frame,
+        crc: bool,
+        markers: Option<&mut Markers>,
+    ) -> Result<Self, Broken> {
+        Pieces::new(link, frame, crc, markers).map(Self::Pieces)
+    }
+
+    /// Ends the FPDU with pad and CRC field.
+    ///
+    /// # Errors
+    ///
+    /// It has not as many octets as its header says, or those of the batch.
+    #[inline]
+    pub(super) fn finish(self) -> Result<(), Broken> {
+        match self {
+            Self::Flat(flat) => flat.finish(L::crc32c),
+            Self::Pieces(pieces) => pieces.finish(),
+        }
+    }
+
+    /// Adds a copy of `piece`.
+    ///
+    /// # Errors
+    ///
+    /// It does not fit into the FPDU, or the batch.
+    #[inline]
+    pub(crate) fn put<P: Piece<L>>(&mut self, piece: P) -> Result<(), Broken> {
+        match self {
+            Self::Flat(flat) => {
+                let len = usize::try_from(piece.len()).map_err(|_| Broken)?;
+                piece.copy_to(flat.next(len)?)
+            }
+            Self::Pieces(pieces) => pieces.put(piece),
+        }
+    }
+}
+
+/// Room for one FPDU in one piece.
+pub(crate) struct Flat<'a> {
+    room: &'a mut [u8],
+    /// Octets written.
+    pos: usize,
+    /// The ULPDU_Length that its header has.
+    ulpdu_len: u16,
+    crc: bool,
+}
+
+impl Flat<'_> {
+    /// The place of the next `len` octets, which are to be written.
+    #[inline]
+    fn next(&mut self, len: usize) -> Result<&mut [u8], Broken> {
+        let end = self.pos.checked_add(len).ok_or(Broken)?;
+        let out = self.room.get_mut(self.pos..end).ok_or(Broken)?;
+        self.pos = end;
+        Ok(out)
+    }
+
+    #[inline]
+    fn finish(self, crc32c: impl Fn(u32, &[u8]) -> u32) -> Result<(), Broken> {
+        let trailer = self.room.get_mut(self.pos..).ok_or(Broken)?;
+        let len = pad_len(self.ulpdu_len).wrapping_add(CRC_LEN);
+        let front = usize::from(self.ulpdu_len).wrapping_add(LEN_FIELD);
+        if self.pos != front || trailer.len() != len {
+            return Err(Broken);
+        }
+        trailer.fill(0);
+        if !self.crc {
+            return Ok(());
+        }
+        let (covered, field) = self.room.split_last_chunk_mut::<CRC_LEN>().ok_or(Broken)?;
+        *field = Crc::new().update(crc32c, covered).to_wire();
+        Ok(())
+    }
+}
+
+/// Adds one FPDU to a batch that has room for it.
+pub(crate) struct Pieces<'a, L: Link> {
     link: &'a mut L,
     /// Where the FPDU begins, if it is to have a CRC.
     crc_from: Option<L::Mark>,
@@ -41,13 +147,8 @@ pub(crate) struct Writer<'a, L: Link> {
     ulpdu_len: u16,
 }
 
-impl<'a, L: Link> Writer<'a, L> {
-    /// Begins the FPDU of `frame`.
-    ///
-    /// # Errors
-    ///
-    /// There can be no such FPDU.
-    pub(super) fn new(
+impl<'a, L: Link> Pieces<'a, L> {
+    fn new(
         link: &'a mut L,
         frame: &Frame,
         crc: bool,
@@ -79,12 +180,7 @@ impl<'a, L: Link> Writer<'a, L> {
         Ok(())
     }
 
-    /// Adds a copy of `piece`.
-    ///
-    /// # Errors
-    ///
-    /// Those of the batch.
-    pub(crate) fn put<P: Piece<L>>(&mut self, mut piece: P) -> Result<(), Broken> {
+    fn put<P: Piece<L>>(&mut self, mut piece: P) -> Result<(), Broken> {
         while let Some(n) = self.until_marker(piece.len()) {
             let front = piece.sub(0, n).ok_or(Broken)?;
             let rest = piece.len().checked_sub(n).ok_or(Broken)?;
@@ -100,25 +196,13 @@ impl<'a, L: Link> Writer<'a, L> {
         piece.put(self.link)
     }
 
-    /// Ends the FPDU with pad and CRC field.
-    ///
-    /// # Errors
-    ///
-    /// It has not as many octets as its header says, or those of the batch.
-    pub(super) fn finish(mut self) -> Result<(), Broken> {
+    fn finish(mut self) -> Result<(), Broken> {
         let len = usize::from(self.ulpdu_len).checked_add(LEN_FIELD);
         if len.and_then(|len| u32::try_from(len).ok()) != Some(self.pos) {
             return Err(Broken);
         }
-        let pad = pad_len(self.ulpdu_len);
-        if self.next.is_none() && self.crc_from.is_none() {
-            // All of it is zero.
-            let trailer: &[u8] = &[0; MAX_PAD + CRC_LEN];
-            let len = pad.checked_add(CRC_LEN).ok_or(Broken)?;
-            return self.link.put(trailer.get(..len).ok_or(Broken)?);
-        }
         let zeros: &[u8] = &[0; MAX_PAD];
-        self.put(zeros.get(..pad).ok_or(Broken)?)?;
+        self.put(zeros.get(..pad_len(self.ulpdu_len)).ok_or(Broken)?)?;
         // A marker right in front of the CRC field belongs to this FPDU and its CRC.
         if self.until_marker(1).is_some() {
             self.put_marker()?;

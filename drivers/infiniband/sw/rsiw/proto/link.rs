@@ -69,6 +69,20 @@ pub(crate) trait Link {
     /// There is none; some may have been added.
     fn put(&mut self, octets: &[u8]) -> Result<(), Broken>;
 
+    /// Room for the next `len` octets in one piece, if there is. They are in the batch once
+    /// [`Link::commit`] was called.
+    fn room(&mut self, len: u32) -> Option<&mut [u8]>;
+
+    /// Adds `len` octets that were written to the [`Link::room`] for as many.
+    ///
+    /// # Errors
+    ///
+    /// There was none.
+    fn commit(&mut self, len: u32) -> Result<(), Broken>;
+
+    /// The CRC32c of octets in one piece, continued.
+    fn crc32c(crc: u32, octets: &[u8]) -> u32;
+
     /// The CRC of the octets from `mark` on.
     ///
     /// # Errors
@@ -98,6 +112,13 @@ pub(crate) trait Piece<L>: Sized {
     ///
     /// It has none.
     fn put(&self, link: &mut L) -> Result<(), Broken>;
+
+    /// Copies all of it to `out`.
+    ///
+    /// # Errors
+    ///
+    /// That is of another length.
+    fn copy_to(&self, out: &mut [u8]) -> Result<(), Broken>;
 }
 
 impl<L: Link> Piece<L> for &[u8] {
@@ -114,5 +135,14 @@ impl<L: Link> Piece<L> for &[u8] {
 
     fn put(&self, link: &mut L) -> Result<(), Broken> {
         link.put(self)
+    }
+
+    #[inline]
+    fn copy_to(&self, out: &mut [u8]) -> Result<(), Broken> {
+        if out.len() != <[u8]>::len(self) {
+            return Err(Broken);
+        }
+        out.copy_from_slice(self);
+        Ok(())
     }
 }

@@ -334,7 +334,7 @@ impl Framer {
         }
         self.flags.cut = self.packer.push(len);
         let before = link.mark();
-        let mut writer = Writer::new(link, &frame, self.crc, self.markers.as_mut())?;
+        let mut writer = Writer::pieces(link, &frame, self.crc, self.markers.as_mut())?;
         let written = writer.put(octets).and_then(|()| writer.finish());
         if written.is_err() {
             link.truncate(before)?;
@@ -359,6 +359,26 @@ impl Framer {
         }
         self.is_open = true;
         Ok(())
+    }
+
+    /// Writes the FPDU of `frame`, `len` octets with its markers, for which there is room.
+    #[inline]
+    fn write<L: Link, E: Env<L>>(
+        &mut self,
+        env: &E,
+        link: &mut L,
+        frame: &tx::Frame,
+        header: &[u8],
+        len: u32,
+    ) -> Result<(), PayloadError> {
+        if self.markers.is_none() {
+            if let Some(room) = link.room(len) {
+                write_to(env, Writer::<L>::flat(room, frame, self.crc), frame, header)?;
+                return Ok(link.commit(len)?);
+            }
+        }
+        let writer = Writer::pieces(link, frame, self.crc, self.markers.as_mut())?;
+        write_to(env, writer, frame, header)
     }
 
     /// Puts the next FPDU of a message into the batch. Returns whether it fits.
@@ -400,15 +420,7 @@ impl Framer {
             self.flags.cut = true;
         }
         let before = (link.mark(), self.markers);
-        let writer = Writer::new(link, &frame, self.crc, self.markers.as_mut());
-        let written = writer.map_err(PayloadError::from).and_then(|mut writer| {
-            writer.put(octets)?;
-            if frame.payload > 0 {
-                env.payload(frame.offset, frame.payload.into(), &mut writer)?;
-            }
-            Ok(writer.finish()?)
-        });
-        if let Err(error) = written {
+        if let Err(error) = self.write(env, link, &frame, octets, len) {
             // What is in front of it, and a Terminate, can go out.
             if link.truncate(before.0).is_err() {
                 // Nothing of it, then, nor do its requests complete.
@@ -425,6 +437,21 @@ impl Framer {
         current.message.advance(&frame);
         Ok(true)
     }
+}
+
+/// Writes an FPDU: header, payload, trailer.
+#[inline]
+fn write_to<L: Link, E: Env<L>>(
+    env: &E,
+    mut writer: Writer<'_, L>,
+    frame: &tx::Frame,
+    header: &[u8],
+) -> Result<(), PayloadError> {
+    writer.put(header)?;
+    if frame.payload > 0 {
+        env.payload(frame.offset, frame.payload.into(), &mut writer)?;
+    }
+    Ok(writer.finish()?)
 }
 
 impl Sender {

@@ -94,6 +94,20 @@ impl Link for TcpLink<'_> {
         self.batch.push_bytes(octets).map_err(|_| Broken)
     }
 
+    #[inline]
+    fn room(&mut self, len: u32) -> Option<&mut [u8]> {
+        self.batch.piece(len)
+    }
+
+    #[inline]
+    fn commit(&mut self, len: u32) -> Result<(), Broken> {
+        self.batch.commit(len).map_err(|_| Broken)
+    }
+
+    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
+        crc32c(crc, octets)
+    }
+
     fn crc_since(&self, mark: Mark) -> Result<Crc, Broken> {
         let octets = self.batch.since(mark).map_err(|_| Broken)?;
         Ok(octets.fold(Crc::new(), |crc, octets| crc.update(crc32c, octets)))
@@ -126,5 +140,10 @@ impl Piece<TcpLink<'_>> for PageSlice<'_> {
 
     fn put(&self, link: &mut TcpLink<'_>) -> Result<(), Broken> {
         link.batch.push_pages(self).map_err(|_| Broken)
+    }
+
+    #[inline]
+    fn copy_to(&self, out: &mut [u8]) -> Result<(), Broken> {
+        self.copy_out(out).map_err(|_| Broken)
     }
 }

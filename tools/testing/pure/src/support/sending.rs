@@ -96,6 +96,9 @@ pub(crate) struct Tcp {
     pub(crate) keeps: bool,
     pub(crate) refuses: bool,
     batch: Vec<u8>,
+    /// Octets in one piece that are not in the batch yet, and whether there was none the last time.
+    piece: Vec<u8>,
+    is_apart: bool,
     /// What was sent, and how.
     pub(crate) out: Vec<u8>,
     pub(crate) flags: Vec<SendFlags>,
@@ -156,6 +159,26 @@ impl Link for Tcp {
             return Err(Broken);
         }
         Ok(())
+    }
+
+    /// One time there is, the other there is not.
+    fn room(&mut self, len: u32) -> Option<&mut [u8]> {
+        self.is_apart = !self.is_apart;
+        if self.is_apart || self.batch.len() + len as usize > self.breaks_at {
+            return None;
+        }
+        self.piece = vec![0xa5; len as usize];
+        Some(&mut self.piece)
+    }
+
+    fn commit(&mut self, len: u32) -> Result<(), Broken> {
+        assert_eq!(self.piece.len(), len as usize, "what was asked for");
+        self.batch.append(&mut self.piece);
+        Ok(())
+    }
+
+    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
+        crc32c(crc, octets)
     }
 
     fn crc_since(&self, mark: usize) -> Result<Crc, Broken> {
@@ -432,6 +455,8 @@ impl Sending {
                 keeps: false,
                 refuses: false,
                 batch: Vec::new(),
+                piece: Vec::new(),
+                is_apart: false,
                 out: Vec::new(),
                 flags: Vec::new(),
                 log,

@@ -201,6 +201,31 @@ impl TxBatch {
         }
     }
 
+    /// Room for the next `len` octets in one piece, if there is; see [`TxBatch::commit`].
+    #[inline]
+    pub(crate) fn piece(&mut self, len: u32) -> Option<&mut [u8]> {
+        let end = self.end.checked_add(len).filter(|end| *end <= self.limit)?;
+        // Octets behind the last one left the batch long ago, or never were in it.
+        self.chunks
+            .get_mut(self.last)?
+            .octets_mut(self.end, end)
+            .ok()
+    }
+
+    /// Adds `len` octets that were written to the piece for as many.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there was no room for them.
+    #[inline]
+    pub(crate) fn commit(&mut self, len: u32) -> Result {
+        let end = self.end.checked_add(len).filter(|end| *end <= self.limit);
+        let remaining = self.remaining.checked_add(len.into_safe_cast());
+        self.end = end.ok_or(ENOSPC)?;
+        self.remaining = remaining.ok_or_else(broken)?;
+        Ok(())
+    }
+
     /// Has `write` write up to `len` octets at an offset of a chunk. Returns how many those are.
     #[inline]
     fn put(&mut self, len: u32, write: impl FnOnce(&mut Chunk, u32, u32) -> Result) -> Result<u32> {

@@ -93,6 +93,16 @@ impl Chunk {
         Ok(unsafe { core::slice::from_raw_parts(ptr, len.into_safe_cast()) })
     }
 
+    /// The octets from `from` up to `to`, to be written; nobody may be reading them.
+    #[inline]
+    pub(super) fn octets_mut(&mut self, from: u32, to: u32) -> Result<&mut [u8]> {
+        let len = to.checked_sub(from).ok_or(EINVAL)?;
+        let ptr = self.range(from, len)?;
+        // SAFETY: the run is initialised, and this value is borrowed mutably. Who else has a
+        // reference only reads what was sent, which these octets were not, or not any more.
+        Ok(unsafe { core::slice::from_raw_parts_mut(ptr, len.into_safe_cast()) })
+    }
+
     /// Writes `bytes` from octet `at` on, which nobody may be reading.
     ///
     /// # Errors

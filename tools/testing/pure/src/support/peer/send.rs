@@ -22,6 +22,9 @@ use std::collections::VecDeque;
 pub(crate) struct Pipe {
     pub(super) emss: u32,
     batch: Vec<u8>,
+    /// Octets in one piece that are not in the batch yet, and whether there was none the last time.
+    piece: Vec<u8>,
+    is_apart: bool,
     /// Octets for the other side.
     pub(crate) out: VecDeque<u8>,
     /// Batches that the pipe still takes.
@@ -35,6 +38,8 @@ impl Pipe {
         Pipe {
             emss,
             batch: Vec::new(),
+            piece: Vec::new(),
+            is_apart: false,
             out: VecDeque::new(),
             allowance: 0,
             space: 1,
@@ -79,6 +84,26 @@ impl Link for Pipe {
     fn put(&mut self, octets: &[u8]) -> Result<(), Broken> {
         self.batch.extend_from_slice(octets);
         Ok(())
+    }
+
+    /// One time there is, the other there is not.
+    fn room(&mut self, len: u32) -> Option<&mut [u8]> {
+        self.is_apart = !self.is_apart;
+        if self.is_apart {
+            return None;
+        }
+        self.piece = vec![0xa5; len as usize];
+        Some(&mut self.piece)
+    }
+
+    fn commit(&mut self, len: u32) -> Result<(), Broken> {
+        assert_eq!(self.piece.len(), len as usize, "what was asked for");
+        self.batch.append(&mut self.piece);
+        Ok(())
+    }
+
+    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
+        crc32c(crc, octets)
     }
 
     fn crc_since(&self, mark: usize) -> Result<Crc, Broken> {
