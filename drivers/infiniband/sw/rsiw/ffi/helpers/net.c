@@ -298,6 +298,43 @@ int rsiw_helper_tcp_recv(struct socket *sock, void *data, size_t len)
 /* Memory of sends. */
 
 /*
+ * The piece of a buffer in which the octet @offset lies: its address, and the
+ * offsets of its first octet and of the one behind its last. NULL for what cannot
+ * be read, or is in one of a list of buffers. @next is 0 the first time; what is
+ * behind the piece that was found last is looked for from there.
+ */
+const void *rsiw_helper_skb_piece(const struct sk_buff *skb, u32 offset, u32 *from, u32 *to,
+				  u32 *next)
+{
+	const struct skb_shared_info *shared = skb_shinfo(skb);
+	u32 i = 0, start, end = skb_headlen(skb);
+
+	if (offset < end) {
+		*from = 0;
+		*to = end;
+		*next = 0;
+		return skb->data;
+	}
+	if (!skb_frags_readable(skb))
+		return NULL;
+	if (*next && offset >= *to) {
+		i = *next;
+		end = *to;
+	}
+	for (; i < shared->nr_frags; i++) {
+		start = end;
+		end += skb_frag_size(&shared->frags[i]);
+		if (offset < end) {
+			*from = start;
+			*to = end;
+			*next = i + 1;
+			return skb_frag_address(&shared->frags[i]);
+		}
+	}
+	return NULL;
+}
+
+/*
  * Zeroed pages of which @len is the length, or NULL. The consumer may be a block
  * device or a file system: no waiting for those.
  */

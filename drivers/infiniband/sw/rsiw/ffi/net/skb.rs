@@ -4,9 +4,13 @@
 
 use crate::ffi::{
     page::PageSlice,
-    raw::b, //
+    raw::{
+        b,
+        h, //
+    },
 };
 use core::{
+    cell::Cell,
     marker::PhantomData,
     ptr::NonNull, //
 };
@@ -15,7 +19,25 @@ use kernel::{
     prelude::*, //
 };
 
+/// Octets of a buffer that lie in one piece.
+///
+/// # Invariants
+///
+/// The octets of the buffer from number `from` up to `to` are at `addr`, readable as long as the
+/// buffer has them, for accesses that put up with concurrent writes.
+#[derive(Clone, Copy)]
+struct Span {
+    addr: *const u8,
+    from: u32,
+    to: u32,
+    /// Where to look for what is behind that.
+    next: u32,
+}
+
 /// A stretch of received octets, in one socket buffer with all its fragments.
+///
+/// It is mostly read from front to back: where the last octets were found is where the next ones
+/// are looked for.
 ///
 /// # Invariants
 ///
@@ -25,6 +47,8 @@ pub(crate) struct SkbChunk<'a> {
     skb: NonNull<b::sk_buff>,
     offset: u32,
     len: u32,
+    /// Of `skb`.
+    span: Cell<Span>,
     _skb: PhantomData<&'a b::sk_buff>,
 }
 
@@ -38,7 +62,46 @@ impl SkbChunk<'_> {
             skb,
             offset,
             len,
+            // INVARIANT: no octets.
+            span: Cell::new(Span {
+                addr: core::ptr::null(),
+                from: 0,
+                to: 0,
+                next: 0,
+            }),
             _skb: PhantomData,
+        }
+    }
+
+    /// The address of octet `at` of the buffer, and how many follow in one piece, that one included.
+    #[inline]
+    fn find(&self, at: u32) -> Option<(*const u8, u32)> {
+        self.in_span(at).or_else(|| {
+            self.look(at);
+            self.in_span(at)
+        })
+    }
+
+    /// As [`SkbChunk::find`], in the piece that is known.
+    #[inline]
+    fn in_span(&self, at: u32) -> Option<(*const u8, u32)> {
+        let Span { addr, from, to, .. } = self.span.get();
+        let skip = at.checked_sub(from)?;
+        let left = to.checked_sub(at).filter(|left| *left > 0)?;
+        // CAST: 32 bits fit.
+        Some((addr.wrapping_add(skip as usize), left))
+    }
+
+    /// Looks for the piece in which octet `at` of the buffer lies.
+    fn look(&self, at: u32) {
+        let mut span = self.span.get();
+        let Span { from, to, next, .. } = &mut span;
+        // SAFETY: the buffer is live by the type invariants, and the rest is writable.
+        let addr = unsafe { h::skb_piece(self.skb.as_ptr(), at, from, to, next) };
+        if !addr.is_null() {
+            span.addr = addr.cast();
+            // INVARIANT: this is where these octets are.
+            self.span.set(span);
         }
     }
 
@@ -48,15 +111,15 @@ impl SkbChunk<'_> {
         self.len as usize
     }
 
-    /// The place in the buffer of `len` octets from `at` on, as C's arguments.
-    fn range(&self, at: usize, len: usize) -> Result<(c_int, c_int)> {
+    /// The place in the buffer of `len` octets from `at` on, and how many they are.
+    #[inline]
+    fn range(&self, at: usize, len: usize) -> Result<(u32, u32)> {
         let at = u32::try_from(at)?;
         let len = u32::try_from(len)?;
         if at.checked_add(len).ok_or(EINVAL)? > self.len {
             return Err(EINVAL);
         }
-        let offset = self.offset.checked_add(at).ok_or(EINVAL)?;
-        Ok((c_int::try_from(offset)?, c_int::try_from(len)?))
+        Ok((self.offset.checked_add(at).ok_or(EINVAL)?, len))
     }
 
     /// Copies octets from `at` on into `to`.
@@ -67,10 +130,44 @@ impl SkbChunk<'_> {
     #[inline]
     pub(crate) fn copy_to(&self, at: usize, to: &mut [u8]) -> Result {
         let (offset, len) = self.range(at, to.len())?;
-        // SAFETY: by the type invariants the range lies in the buffer; `to` has room for it.
-        to_result(unsafe {
-            b::skb_copy_bits(self.skb.as_ptr(), offset, to.as_mut_ptr().cast(), len)
-        })
+        let out = to.as_mut_ptr();
+        // SAFETY: the range is the chunk's; `to` has room for it.
+        unsafe { self.copy(offset, len, out) }
+    }
+
+    /// Copies `len` octets from number `offset` of the buffer on to `out`.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if they cannot be read.
+    ///
+    /// # Safety
+    ///
+    /// The octets are the chunk's, and `out` is valid for raw writes of as many.
+    #[inline]
+    unsafe fn copy(&self, offset: u32, len: u32, out: *mut u8) -> Result {
+        let mut done = 0u32;
+        while let Some(missing) = len.checked_sub(done).filter(|missing| *missing > 0) {
+            let Some((from, left)) = self.find(offset.wrapping_add(done)) else {
+                break;
+            };
+            let n = left.min(missing);
+            // CAST: 32 bits fit.
+            let to = out.wrapping_add(done as usize);
+            // SAFETY: by the invariant of `Span` the octets are there, and the caller vouches for
+            // those from `out` on; others may write the former at the same time, which C's `memcpy`
+            // puts up with.
+            // CAST: 32 bits fit.
+            unsafe { b::memcpy(to.cast(), from.cast(), n as usize) };
+            done = done.wrapping_add(n);
+        }
+        if done == len {
+            return Ok(());
+        }
+        // Some are where there is no address for them.
+        let (offset, len) = (c_int::try_from(offset)?, c_int::try_from(len)?);
+        // SAFETY: by the type invariants the range lies in the buffer; the caller vouches for `out`.
+        to_result(unsafe { b::skb_copy_bits(self.skb.as_ptr(), offset, out.cast(), len) })
     }
 
     /// Fills `to` with octets from `at` on.
@@ -83,10 +180,10 @@ impl SkbChunk<'_> {
     pub(crate) fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result {
         // CAST: 32 bits fit.
         let (offset, len) = self.range(at, to.len() as usize)?;
-        let to = to.as_mut_ptr()?;
-        // SAFETY: by the type invariants the range lies in the buffer; the slice's address is
-        // good for raw copies of its length.
-        to_result(unsafe { b::skb_copy_bits(self.skb.as_ptr(), offset, to.cast(), len) })
+        let out = to.as_mut_ptr()?;
+        // SAFETY: the range is the chunk's; the slice's address is good for raw copies of its
+        // length.
+        unsafe { self.copy(offset, len, out) }
     }
 
     /// Continues the CRC32C `crc` over `len` octets from `at` on.
@@ -99,6 +196,7 @@ impl SkbChunk<'_> {
     #[inline]
     pub(crate) fn crc32c(&self, at: usize, len: usize, crc: u32) -> Result<u32> {
         let (offset, len) = self.range(at, len)?;
+        let (offset, len) = (c_int::try_from(offset)?, c_int::try_from(len)?);
         // SAFETY: by the type invariants the range lies in the buffer.
         Ok(unsafe { b::skb_crc32c(self.skb.as_ptr(), offset, len, crc) })
     }
