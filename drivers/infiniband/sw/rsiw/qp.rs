@@ -21,6 +21,7 @@ pub(crate) mod create;
 mod effects;
 mod failure;
 mod fin;
+mod kept;
 mod link;
 pub(crate) mod manager;
 mod place;

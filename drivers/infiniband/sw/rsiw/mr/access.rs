@@ -147,7 +147,7 @@ impl From<RangeError> for MrError {
 pub(crate) struct MrAccess<P: GatePtr> {
     guard: GateGuard<P>,
     /// The window through which it is used.
-    _window: Option<GateGuard<P>>,
+    window: Option<GateGuard<P>>,
     /// On whose behalf, unless it is a process.
     kernel: Option<KernelConsumer>,
     offset: u64,
@@ -172,7 +172,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         // INVARIANT: just checked.
         Ok(Self {
             guard,
-            _window: None,
+            window: None,
             kernel: pd.kernel(),
             offset,
             len,
@@ -194,12 +194,38 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         // INVARIANT: the region granted the part to the window, which stands in for it.
         Ok(Self {
             guard,
-            _window: Some(window),
+            window: Some(window),
             // It is not all memory of the kernel that has windows.
             kernel: None,
             offset,
             len,
         })
+    }
+
+    /// Checks another range of the same region, as [`MrAccess::new`] does, and goes on with that.
+    /// Nothing has changed if there is an error.
+    ///
+    /// # Errors
+    ///
+    /// As [`MrAccess::new`].
+    #[inline]
+    pub(crate) fn move_to(
+        &mut self,
+        stag: Stag,
+        pd: PdId,
+        want: Access,
+        addr: u64,
+        len: u32,
+    ) -> Result<(), MrError> {
+        // INVARIANT: just checked.
+        self.offset = Mr::check(&self.guard, stag, pd, want, addr, len)?;
+        self.len = len;
+        Ok(())
+    }
+
+    /// Whether it is used through a window, which has rights and a range of its own.
+    pub(crate) fn is_windowed(&self) -> bool {
+        self.window.is_some()
     }
 
     /// Length of the range.

@@ -5,7 +5,13 @@
 //! Context: softirq or process, with the socket's lock held.
 #![forbid(unsafe_code)]
 
-use super::Qp;
+use super::{
+    kept::{
+        Kept,
+        Sink, //
+    },
+    Qp,
+};
 use crate::{
     abi::MAX_SGE,
     ffi::net::SkbChunk,
@@ -78,6 +84,7 @@ pub(super) fn place(
 /// `EACCES` if an element does not allow it, `EINVAL` if the elements are too short.
 pub(super) fn place_recv(
     qp: &Qp,
+    kept: &mut Kept,
     sgl: &SgList,
     offset: u32,
     payload: &Payload<'_, SkbChunk<'_>>,
@@ -98,13 +105,15 @@ pub(super) fn place_recv(
     if octets != Some(payload.len) {
         return Err(EINVAL);
     }
-    // Nothing has to be kept of the usual one.
+    // The usual one.
     if let Some(piece) = pieces
         .clone()
         .next()
         .filter(|piece| piece.len == payload.len)
     {
-        return place(payload, 0, &open(piece)?, budget);
+        let addr = piece.sge.laddr.checked_add(piece.at.into()).ok_or(EACCES)?;
+        let access = kept.access(qp, Sink::Receive, Stag(piece.sge.lkey), addr, piece.len);
+        return place(payload, 0, access.map_err(|_| EACCES)?, budget);
     }
     let mut skip = 0u32;
     if sgl.elements().len() > MAX_SGE {

@@ -10,6 +10,10 @@ use super::{
         remote,
         tagged, //
     },
+    kept::{
+        Kept,
+        Sink, //
+    },
     place::{
         place,
         place_recv, //
@@ -103,6 +107,7 @@ impl RxState {
             qp,
             sgl: &mut self.sgl,
             invalidated: &mut self.invalidated,
+            kept: Kept::NONE,
         };
         (&mut self.receiver, env)
     }
@@ -188,6 +193,7 @@ struct RecvEnv<'a> {
     qp: &'a Arc<Qp>,
     sgl: &'a mut SgList,
     invalidated: &'a mut Option<Arc<Mr>>,
+    kept: Kept,
 }
 
 impl Limits for RecvEnv<'_> {
@@ -241,10 +247,9 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         budget: &mut Budget,
     ) -> Result<(), TermError> {
         let access = self
-            .qp
-            .access(stag, Access::REMOTE_WRITE, to.0, payload.len);
-        let access = access.map_err(tagged)?;
-        let placed = place(payload, 0, &access, budget);
+            .kept
+            .access(self.qp, Sink::Write, stag, to.0, payload.len);
+        let placed = place(payload, 0, access.map_err(tagged)?, budget);
         placed.map_err(|_| TermError::LocalCatastrophic)
     }
 
@@ -255,9 +260,11 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         payload: &Payload<'_, SkbChunk<'c>>,
         budget: &mut Budget,
     ) -> Result<(), Unplaced> {
-        let access = self.qp.access_sink(stag, to.0, payload.len);
+        let access = self
+            .kept
+            .access(self.qp, Sink::Response, stag, to.0, payload.len);
         let access = access.map_err(|_| Unplaced)?;
-        place(payload, 0, &access, budget).map_err(|_| Unplaced)
+        place(payload, 0, access, budget).map_err(|_| Unplaced)
     }
 
     fn take_recv(&mut self) -> Result<Recv, Failure> {
@@ -270,11 +277,12 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         payload: &Payload<'_, SkbChunk<'c>>,
         budget: &mut Budget,
     ) -> Result<(), Unplaced> {
-        let placed = place_recv(self.qp, self.sgl, offset, payload, budget);
+        let placed = place_recv(self.qp, &mut self.kept, self.sgl, offset, payload, budget);
         placed.map_err(|_| Unplaced)
     }
 
     fn complete_recv(&mut self, received: &Received) -> Result<(), Failure> {
+        self.kept.forget();
         self.qp.complete_recv(&Completion {
             id: received.id,
             operation: OperationType::Receive,
@@ -287,15 +295,18 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
     }
 
     fn fail_recv(&mut self, id: u64, fault: Fault) -> bool {
+        self.kept.forget();
         self.qp.fail_recv(id, fault)
     }
 
     fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TermError> {
+        self.kept.forget();
         *self.invalidated = Some(self.qp.invalidate_remotely(stag)?);
         Ok(())
     }
 
     fn invalidate_sink(&mut self, stag: Stag) -> Result<(), Unplaced> {
+        self.kept.forget();
         let mr = self.qp.invalidate_locally(stag);
         *self.invalidated = Some(mr.map_err(|()| Unplaced)?);
         Ok(())
@@ -316,10 +327,12 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
     }
 
     fn read_done(&mut self, token: Option<Token>) {
+        self.kept.forget();
         self.qp.read_done(token);
     }
 
     fn fail_send(&mut self, token: Token, fault: Fault) -> bool {
+        self.kept.forget();
         self.qp.fail_send(token, fault)
     }
 

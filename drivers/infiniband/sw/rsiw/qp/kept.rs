@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The region that a segment was placed into, kept for the next one.
+//!
+//! Finding a region and going in costs as much as placing a segment. What is kept is looked at
+//! again for each segment: whoever makes the STag invalid is seen, and waits until the region is let
+//! go of. It is let go of when a message ends, as its consumer may want the memory then, when
+//! something is to be invalidated, and when the octets at hand are all taken in.
+//!
+//! Context: softirq or process, with the socket's lock held.
+#![forbid(unsafe_code)]
+
+use super::Qp;
+use crate::{
+    mr::{
+        access::{
+            Access,
+            MrAccess,
+            MrError, //
+        },
+        Mr, //
+    },
+    wire::ddp::Stag,
+};
+use kernel::sync::Arc;
+
+/// For what memory is written, which says who must have allowed it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sink {
+    /// An RDMA Write of the peer.
+    Write,
+    /// The response to a Read of ours.
+    Response,
+    /// A receive.
+    Receive,
+}
+
+/// An access of a segment before, or none.
+pub(super) struct Kept(Option<(Stag, Sink, MrAccess<Arc<Mr>>)>);
+
+impl Kept {
+    /// None.
+    pub(super) const NONE: Self = Self(None);
+
+    /// An access to the `len` octets at `addr` of the region `stag`.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not allowed.
+    #[inline]
+    pub(super) fn access(
+        &mut self,
+        qp: &Qp,
+        sink: Sink,
+        stag: Stag,
+        addr: u64,
+        len: u32,
+    ) -> Result<&MrAccess<Arc<Mr>>, MrError> {
+        let (pd, want) = match sink {
+            Sink::Write => (qp.pd.id(), Access::REMOTE_WRITE),
+            Sink::Response => (qp.pd.id(), Access::LOCAL_WRITE),
+            Sink::Receive => (qp.recv_pd(), Access::LOCAL_WRITE),
+        };
+        let kept = self
+            .0
+            .as_mut()
+            .filter(|(known, of, access)| *known == stag && *of == sink && !access.is_windowed());
+        match kept {
+            Some((_, _, access)) => access.move_to(stag, pd, want, addr, len)?,
+            None => {
+                let access = match sink {
+                    Sink::Write => qp.access(stag, want, addr, len)?,
+                    Sink::Response => qp.access_sink(stag, addr, len)?,
+                    Sink::Receive => qp.dev.stags.access(stag, pd, want, addr, len)?,
+                };
+                self.0 = Some((stag, sink, access));
+            }
+        }
+        self.0
+            .as_ref()
+            .map(|(_, _, access)| access)
+            .ok_or(MrError::Invalid)
+    }
+
+    /// Lets go of it.
+    pub(super) fn forget(&mut self) {
+        self.0 = None;
+    }
+}
