@@ -396,9 +396,16 @@ impl Framer {
             self.open(env, current)?;
         }
         let mut header = [0; MAX_HEADER];
-        let Some(frame) = current.message.frame(self.mulpdu, &mut header) else {
-            return Err(Failure::defect("a message has no FPDU"));
-        };
+        let no_fpdu = || Failure::defect("a message has no FPDU");
+        let frame = current.message.frame(self.mulpdu, &mut header);
+        let mut frame = frame.ok_or_else(no_fpdu)?;
+        // What the batch before has left of its segment may have been sent without us.
+        if self.markers.is_none() && !link.is_empty() {
+            if let Some(mulpdu) = self.packer.fill(&frame) {
+                let shorter = current.message.frame(mulpdu, &mut header);
+                frame = shorter.ok_or_else(no_fpdu)?;
+            }
+        }
         let octets = header.get(..frame.header_len);
         let octets = octets.ok_or_else(|| Failure::defect("a header is too long"))?;
         let len = self.octets(&frame);

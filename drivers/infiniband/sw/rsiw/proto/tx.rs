@@ -337,6 +337,9 @@ pub(crate) fn terminate(message: &Terminate, out: &mut [u8; TERMINATE_HEADER]) -
     }
 }
 
+/// Octets of payload for which a segment is filled up.
+const LEAST_PAYLOAD: u16 = 100;
+
 /// Fills TCP segments of `emss` octets with FPDUs, so that each FPDU begins with a segment or
 /// shares one with others (RFC 5044 section 5.1, M-MPA-12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -365,6 +368,23 @@ impl Packer {
             _ => self.emss,
         };
         cut
+    }
+
+    /// The ULPDU that fills the rest of the segment, if the FPDU of `frame` is too long for that and
+    /// worth to be cut: its message goes on in the next segment. TCP then has full segments instead
+    /// of records that end early, each with a buffer and an acknowledgement of its own.
+    pub(crate) fn fill(&self, frame: &Frame) -> Option<u16> {
+        let rest = self.emss.checked_sub(self.used).filter(|_| self.used > 0)?;
+        let rest = usize::try_from(rest).ok()?;
+        if frame.fpdu_len <= rest {
+            return None;
+        }
+        // Without pad.
+        let ulpdu_len = (rest & !3).checked_sub(fpdu::LEN_FIELD.wrapping_add(fpdu::CRC_LEN))?;
+        let ulpdu_len = u16::try_from(ulpdu_len).ok()?;
+        let header_len = frame.ulpdu_len.checked_sub(frame.payload)?;
+        let payload = ulpdu_len.checked_sub(header_len)?;
+        (payload >= LEAST_PAYLOAD && ulpdu_len >= fpdu::MIN_MULPDU).then_some(ulpdu_len)
     }
 
     /// A record was ended, or all that was sent has left: the next FPDU begins a segment.

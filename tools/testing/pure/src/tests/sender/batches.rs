@@ -102,12 +102,49 @@ fn t_19_partly_taken() {
     sending.settle();
 }
 
-/// M-MPA-12: a short FPDU that the next does not fit behind ends its TCP segment, and its batch;
-/// more than a segment in one batch is told to TCP.
+/// Octets of the FPDUs that were sent.
+fn sent_lens(mut out: &[u8]) -> Vec<usize> {
+    let mut lens = Vec::new();
+    while let [hi, lo, ..] = out {
+        let len = fpdu_len(u16::from_be_bytes([*hi, *lo]));
+        lens.push(len);
+        out = &out[len..];
+    }
+    lens
+}
+
+/// RFC 5044 section 5.1, M-MPA-12: the first FPDU of a message fills the segment that the one before has begun,
+/// where enough of it fits; all of that is one record.
+#[test]
+fn m_mpa_12_fills_a_segment() {
+    let emss = EMSS as usize;
+    for first in [4, 500, 1_000, emss - 200] {
+        let mut sending = sending();
+        sending.post(send(first as u32));
+        sending.post(send(2_000));
+        sending.post(write(3_000));
+        sending.run();
+        assert_eq!(sending.tcp.flags, [SendFlags::default()], "{first}");
+        let lens = sent_lens(&sending.tcp.out);
+        let mut at = 0;
+        for len in &lens {
+            assert!(
+                at % emss == 0 || at % emss + len <= emss,
+                "{first}: {lens:?}"
+            );
+            at += len;
+        }
+        assert_eq!(lens[0] + lens[1], emss, "{lens:?}");
+        assert_eq!(sending.queue.completions.len(), 3);
+    }
+}
+
+/// M-MPA-12: a segment of which too little is left is ended, and with it the batch; more than a
+/// segment in one batch is told to TCP.
 #[test]
 fn m_mpa_12_ends_a_segment() {
     let mut sending = sending();
-    sending.post(send(1_000));
+    sending.post(send(EMSS - 100));
     sending.post(send(1_000));
     sending.run();
     let eor = SendFlags {
