@@ -7,6 +7,9 @@
 //! for the whole segment, before it places any octet of it (T-8).
 #![forbid(unsafe_code)]
 
+mod run;
+
+use self::run::Run;
 use crate::wire::ddp::{
     self,
     qn,
@@ -148,6 +151,8 @@ pub(crate) struct Rx {
     first: bool,
     stopped: bool,
     denied: bool,
+    /// What the next segment mostly is.
+    run: Option<Run>,
 }
 
 /// What a segment means, with its number of header octets.
@@ -170,6 +175,7 @@ impl Rx {
             first: true,
             stopped: false,
             denied: false,
+            run: None,
         }
     }
 
@@ -211,6 +217,9 @@ impl Rx {
                 action: Action::Ignore,
             });
         }
+        if let Some(segment) = self.go_on(head, ulpdu_len, limits) {
+            return Ok(segment);
+        }
         let result = self.parse(head, ulpdu_len, limits);
         let first = self.first;
         self.first = false;
@@ -222,18 +231,46 @@ impl Rx {
                     self.stopped = true;
                     TermError::LocalCatastrophic
                 })?;
-                Ok(Segment {
+                let segment = Segment {
                     header_len,
                     payload_len,
                     first,
                     action,
-                })
+                };
+                self.run = Run::after(head, ulpdu_len, &segment);
+                Ok(segment)
             }
             Err(e) => {
                 self.stopped = true;
                 Err(e)
             }
         }
+    }
+
+    /// The segment, if it goes on as the one before.
+    #[inline]
+    fn go_on(&mut self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> Option<Segment> {
+        let (segment, next) = self.run.take()?.take(head, ulpdu_len)?;
+        match segment.action {
+            // The right may have gone.
+            Action::Write { .. } if !limits.may_write() => return None,
+            Action::Send { mo, .. } => {
+                let open = self.open.as_mut()?;
+                if open.mo != mo {
+                    return None;
+                }
+                open.mo = mo.checked_add(segment.payload_len.into())?;
+            }
+            _ => {}
+        }
+        self.run = next;
+        Some(segment)
+    }
+
+    /// Forgets what the next segment is expected to be, which must make no difference.
+    #[cfg(test)]
+    pub(crate) fn forget_run(&mut self) {
+        self.run = None;
     }
 
     fn parse(&mut self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> Parsed {

@@ -3,10 +3,66 @@
 //! How many octets of a segment have to be read before it is known.
 
 use crate::proto::rx::{is_enough, Rx, FRONT_LEN, HEAD_LEN};
-use crate::support::limits::ALL;
+use crate::support::limits::{Fixed, ALL};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::mpa::RtrSet;
 use crate::wire::terminate::Quote;
+
+/// T-46: what is expected of a segment after the one before changes nothing about what it means,
+/// also where it is another, or a part of it.
+#[test]
+fn t_46_runs_make_no_difference() {
+    let mut rng = Rng::new(46);
+    let mut runs = 0;
+    for round in 0..20_000 {
+        let mut quick = Rx::new(RtrSet::default());
+        let mut slow = quick;
+        let tagged = rng.one_in(2);
+        let response = rng.one_in(2);
+        let payload = [0u16, 1, 100, 1424][rng.below(4)];
+        // Near the end of the offsets now and then.
+        let mut at = match rng.one_in(4) {
+            true => u64::MAX - 3_000,
+            false => 0x1000,
+        };
+        let mut mo = 0u32;
+        for n in 0..6 {
+            let last = n == 5 || rng.one_in(8);
+            let mut ulpdu = if tagged {
+                let mut u = vec![
+                    0x81 | u8::from(last) << 6,
+                    if response { 0x42 } else { 0x40 },
+                ];
+                u.extend(7u32.to_be_bytes());
+                u.extend(at.to_be_bytes());
+                u
+            } else {
+                let mut u = vec![0x01 | u8::from(last) << 6, 0x43, 0, 0, 0, 0];
+                u.extend(0u32.to_be_bytes());
+                u.extend(1u32.to_be_bytes());
+                u.extend(mo.to_be_bytes());
+                u
+            };
+            if rng.one_in(16) {
+                let octet = rng.below(ulpdu.len());
+                ulpdu[octet] ^= 1 << rng.below(8);
+            }
+            let len = ulpdu.len() as u16 + if rng.one_in(16) { 50 } else { payload };
+            ulpdu.resize(HEAD_LEN.min(len.into()), 0x5a);
+            let limits = Fixed {
+                write: !rng.one_in(32),
+                ..ALL
+            };
+            slow.forget_run();
+            let got = quick.segment(&ulpdu, len, &limits);
+            assert_eq!(got, slow.segment(&ulpdu, len, &limits), "{round} {n}");
+            runs += usize::from(got.is_ok() && n > 0);
+            at = at.wrapping_add(u64::from(payload));
+            mo = mo.wrapping_add(payload.into());
+        }
+    }
+    assert!(runs > 10_000, "{runs}");
+}
 
 /// Where the first octets are said to be enough, they tell what more of them would.
 #[test]

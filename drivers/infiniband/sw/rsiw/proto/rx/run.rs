@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Segments that go on as the one before: with the same header but for the offset, which is the
+//! next, and as many octets (RFC 5041 section 5.2).
+//!
+//! All that is checked of such a segment was checked of the one before, or is what makes it such a
+//! one. What the QP allows may have changed; whoever takes it in asks again.
+//!
+//! Context as in `proto::rx`.
+#![forbid(unsafe_code)]
+
+use super::{
+    wraps,
+    Action,
+    Segment, //
+};
+use crate::wire::ddp;
+
+/// The next segment, if it goes on as the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    front: Front,
+    ulpdu_len: u16,
+    segment: Segment,
+}
+
+/// Its headers, which end with the offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Front {
+    Tagged([u8; ddp::TAGGED_LEN]),
+    Untagged([u8; ddp::UNTAGGED_LEN]),
+}
+
+impl Run {
+    /// What may follow `segment`, an ULPDU of `ulpdu_len` octets that begins with `head`. `None` if
+    /// nothing may, or nothing that is so easy to tell.
+    #[inline]
+    pub(super) fn after(head: &[u8], ulpdu_len: u16, segment: &Segment) -> Option<Self> {
+        let front = match segment.action {
+            Action::Write { last: false, .. } | Action::ReadResponse { last: false, .. } => {
+                Front::Tagged(*head.first_chunk()?)
+            }
+            Action::Send { last: false, .. } => Front::Untagged(*head.first_chunk()?),
+            _ => return None,
+        };
+        let segment = Segment {
+            first: false,
+            ..*segment
+        };
+        Self {
+            front,
+            ulpdu_len,
+            segment,
+        }
+        .next()
+    }
+
+    /// The one behind it, if there may be one.
+    #[inline]
+    fn next(mut self) -> Option<Self> {
+        let len = u32::from(self.segment.payload_len);
+        match (&mut self.segment.action, &mut self.front) {
+            (Action::Write { to, .. } | Action::ReadResponse { to, .. }, Front::Tagged(front)) => {
+                *to = to.checked_add(len).filter(|next| !wraps(*next, len))?;
+                *front.last_chunk_mut()? = to.0.to_be_bytes();
+            }
+            (Action::Send { mo, first, .. }, Front::Untagged(front)) => {
+                *mo = mo.checked_add(len)?;
+                mo.checked_add(len)?;
+                *first = false;
+                *front.last_chunk_mut()? = mo.to_be_bytes();
+            }
+            _ => return None,
+        }
+        Some(self)
+    }
+
+    /// The segment that begins with `head`, an ULPDU of `ulpdu_len` octets, if it is the one; and the
+    /// one behind that.
+    #[inline]
+    pub(super) fn take(&self, head: &[u8], ulpdu_len: u16) -> Option<(Segment, Option<Self>)> {
+        let is_it = match &self.front {
+            Front::Tagged(front) => head.first_chunk() == Some(front),
+            Front::Untagged(front) => head.first_chunk() == Some(front),
+        };
+        (is_it && ulpdu_len == self.ulpdu_len).then(|| (self.segment, self.next()))
+    }
+}
