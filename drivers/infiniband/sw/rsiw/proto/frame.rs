@@ -16,7 +16,10 @@ use super::link::{
     Link,
     Piece, //
 };
-use super::tx::Frame;
+use super::tx::{
+    Frame,
+    MAX_HEADER, //
+};
 use crate::wire::fpdu::{
     pad_len,
     Crc,
@@ -76,6 +79,31 @@ impl<'a, L: Link> Writer<'a, L> {
         match self {
             Self::Flat(flat) => flat.finish(L::crc32c),
             Self::Pieces(pieces) => pieces.finish(),
+        }
+    }
+
+    /// Has `write` write the `len` octets of the header.
+    ///
+    /// # Errors
+    ///
+    /// They do not fit into the FPDU, or the batch, or are not as many.
+    #[inline]
+    pub(super) fn header(
+        &mut self,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<(), Broken> {
+        let mut buf = [0; MAX_HEADER];
+        let out = match self {
+            Self::Flat(flat) => flat.next(len)?,
+            Self::Pieces(_) => buf.get_mut(..len).ok_or(Broken)?,
+        };
+        if !write(out) {
+            return Err(Broken);
+        }
+        match self {
+            Self::Flat(_) => Ok(()),
+            Self::Pieces(pieces) => pieces.put(buf.get(..len).ok_or(Broken)?),
         }
     }
 

@@ -54,7 +54,6 @@ use super::tx::{
     Packer,
     Rtr,
     Tx,
-    MAX_HEADER,
     TERMINATE_HEADER, //
 };
 use crate::proto::conn::Params;
@@ -367,18 +366,23 @@ impl Framer {
         &mut self,
         env: &E,
         link: &mut L,
+        message: &Message,
         frame: &tx::Frame,
-        header: &[u8],
         len: u32,
     ) -> Result<(), PayloadError> {
         if self.markers.is_none() {
             if let Some(room) = link.room(len) {
-                write_to(env, Writer::<L>::flat(room, frame, self.crc), frame, header)?;
+                write_to(
+                    env,
+                    Writer::<L>::flat(room, frame, self.crc),
+                    message,
+                    frame,
+                )?;
                 return Ok(link.commit(len)?);
             }
         }
         let writer = Writer::pieces(link, frame, self.crc, self.markers.as_mut())?;
-        write_to(env, writer, frame, header)
+        write_to(env, writer, message, frame)
     }
 
     /// Puts the next FPDU of a message into the batch. Returns whether it fits.
@@ -395,19 +399,14 @@ impl Framer {
         if !self.is_open {
             self.open(env, current)?;
         }
-        let mut header = [0; MAX_HEADER];
         let no_fpdu = || Failure::defect("a message has no FPDU");
-        let frame = current.message.frame(self.mulpdu, &mut header);
-        let mut frame = frame.ok_or_else(no_fpdu)?;
+        let mut frame = current.message.frame(self.mulpdu).ok_or_else(no_fpdu)?;
         // What the batch before has left of its segment may have been sent without us.
         if self.markers.is_none() && !link.is_empty() {
             if let Some(mulpdu) = self.packer.fill(&frame) {
-                let shorter = current.message.frame(mulpdu, &mut header);
-                frame = shorter.ok_or_else(no_fpdu)?;
+                frame = current.message.frame(mulpdu).ok_or_else(no_fpdu)?;
             }
         }
-        let octets = header.get(..frame.header_len);
-        let octets = octets.ok_or_else(|| Failure::defect("a header is too long"))?;
         let len = self.octets(&frame);
         let len = len.map_err(|Broken| Failure::defect("an FPDU is too long"))?;
         if !link.reserve(len) {
@@ -427,7 +426,7 @@ impl Framer {
             self.flags.cut = true;
         }
         let before = (link.mark(), self.markers);
-        if let Err(error) = self.write(env, link, &frame, octets, len) {
+        if let Err(error) = self.write(env, link, &current.message, &frame, len) {
             // What is in front of it, and a Terminate, can go out.
             if link.truncate(before.0).is_err() {
                 // Nothing of it, then, nor do its requests complete.
@@ -451,10 +450,10 @@ impl Framer {
 fn write_to<L: Link, E: Env<L>>(
     env: &E,
     mut writer: Writer<'_, L>,
+    message: &Message,
     frame: &tx::Frame,
-    header: &[u8],
 ) -> Result<(), PayloadError> {
-    writer.put(header)?;
+    writer.header(frame.header_len, |out| message.put_header(frame, out))?;
     if frame.payload > 0 {
         env.payload(frame.offset, frame.payload.into(), &mut writer)?;
     }

@@ -35,7 +35,7 @@ use zerocopy::byteorder::big_endian::{
     U32,
     U64, //
 };
-use zerocopy::transmute;
+use zerocopy::IntoBytes;
 use zerocopy_derive::{
     Immutable,
     IntoBytes,
@@ -148,11 +148,11 @@ impl Tx {
     }
 }
 
-/// One FPDU of a message. On the wire: the header octets, `payload` octets of the message from
-/// `offset` on, and `wire::fpdu::Trailer::new(ulpdu_len, …)`.
+/// One FPDU of a message. On the wire: the header ([`Message::put_header`]), `payload` octets of the
+/// message from `offset` on, and `wire::fpdu::Trailer::new(ulpdu_len, …)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// Octets written into the header buffer, MPA's length field included.
+    /// Octets of the header, MPA's length field included.
     pub(crate) header_len: usize,
     /// Octets of payload.
     pub(crate) payload: u16,
@@ -191,11 +191,10 @@ impl Message {
 
     /// The next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`).
     ///
-    /// Writes the octets in front of the payload into `out`. `None` once the message is done; of
-    /// one that is not, only a defect of this driver can make it. A message of length zero is one
-    /// FPDU (RFC 5041 section 5.2, D-DDP-10).
+    /// `None` once the message is done; of one that is not, only a defect of this driver can make
+    /// it. A message of length zero is one FPDU (RFC 5041 section 5.2, D-DDP-10).
     #[inline]
-    pub(crate) fn frame(&self, mulpdu: u16, out: &mut [u8; MAX_HEADER]) -> Option<Frame> {
+    pub(crate) fn frame(&self, mulpdu: u16) -> Option<Frame> {
         if self.done {
             return None;
         }
@@ -209,17 +208,14 @@ impl Message {
             .clamp(fpdu::MIN_MULPDU, fpdu::MAX_MULPDU)
             .checked_sub(ddp_len)?;
         let payload = u16::try_from(self.left).map_or(room, |left| left.min(room));
-        let offset = self.sent;
         let ulpdu_len = ddp_len.checked_add(payload)?;
-        let last = self.left == u32::from(payload);
-        *out = self.header(offset, last, ulpdu_len);
         Some(Frame {
             header_len,
             payload,
-            offset,
+            offset: self.sent,
             ulpdu_len,
             fpdu_len: fpdu::fpdu_len(ulpdu_len),
-            last,
+            last: self.left == u32::from(payload),
         })
     }
 
@@ -233,38 +229,30 @@ impl Message {
         self.done = frame.last;
     }
 
-    /// The front of an FPDU; what is behind it is zero.
-    fn header(&self, offset: u32, last: bool, ulpdu_len: u16) -> [u8; MAX_HEADER] {
-        let len = U16::new(ulpdu_len);
-        let tagged = |opcode, stag: Stag, to: TaggedOffset| {
-            transmute!(TaggedFront {
-                fpdu: TaggedFpdu {
-                    len,
-                    ddp: Tagged {
-                        control: ddp::Control::new(true, last),
-                        rdmap: Control::new(opcode).0,
-                        stag: U32::new(stag.0),
-                        to: U64::new(to.0.wrapping_add(u64::from(offset))),
-                    },
-                },
-                rest: [0; MAX_HEADER - size_of::<TaggedFpdu>()],
-            })
+    /// Writes the header of `frame` to `out`, which is as long. Returns whether it is.
+    #[inline]
+    #[must_use]
+    pub(crate) fn put_header(&self, frame: &Frame, out: &mut [u8]) -> bool {
+        let len = U16::new(frame.ulpdu_len);
+        let tagged = |opcode, stag: Stag, to: TaggedOffset| TaggedFpdu {
+            len,
+            ddp: Tagged {
+                control: ddp::Control::new(true, frame.last),
+                rdmap: Control::new(opcode).0,
+                stag: U32::new(stag.0),
+                to: U64::new(to.0.wrapping_add(u64::from(frame.offset))),
+            },
         };
-        let untagged = |opcode, invalidate: Option<Stag>, qn, request| {
-            transmute!(ReadRequestFpdu {
-                front: UntaggedFpdu {
-                    len,
-                    ddp: Untagged {
-                        control: ddp::Control::new(false, last),
-                        rdmap: Control::new(opcode).0,
-                        invalidate: U32::new(invalidate.unwrap_or_default().0),
-                        qn: U32::new(qn),
-                        msn: U32::new(self.msn.0),
-                        mo: U32::new(offset),
-                    },
-                },
-                request,
-            })
+        let untagged = |opcode, invalidate: Option<Stag>, qn| UntaggedFpdu {
+            len,
+            ddp: Untagged {
+                control: ddp::Control::new(false, frame.last),
+                rdmap: Control::new(opcode).0,
+                invalidate: U32::new(invalidate.unwrap_or_default().0),
+                qn: U32::new(qn),
+                msn: U32::new(self.msn.0),
+                mo: U32::new(frame.offset),
+            },
         };
         match self.kind {
             Kind::Send {
@@ -272,14 +260,18 @@ impl Message {
                 invalidate,
             } => {
                 let opcode = Opcode::send(solicited, invalidate.is_some());
-                untagged(opcode, invalidate, qn::SEND, [0; READ_REQUEST_LEN])
+                untagged(opcode, invalidate, qn::SEND).write_to(out).is_ok()
             }
-            Kind::Write { stag, to } => tagged(Opcode::Write, stag, to),
-            Kind::ReadResponse { stag, to } => tagged(Opcode::ReadResponse, stag, to),
-            Kind::ReadRequest(request) => {
-                let opcode = Opcode::ReadRequest;
-                untagged(opcode, None, qn::READ_REQUEST, request.to_wire())
+            Kind::Write { stag, to } => tagged(Opcode::Write, stag, to).write_to(out).is_ok(),
+            Kind::ReadResponse { stag, to } => {
+                tagged(Opcode::ReadResponse, stag, to).write_to(out).is_ok()
             }
+            Kind::ReadRequest(request) => ReadRequestFpdu {
+                front: untagged(Opcode::ReadRequest, None, qn::READ_REQUEST),
+                request: request.to_wire(),
+            }
+            .write_to(out)
+            .is_ok(),
         }
     }
 }
@@ -306,14 +298,6 @@ struct UntaggedFpdu {
 struct ReadRequestFpdu {
     front: UntaggedFpdu,
     request: [u8; READ_REQUEST_LEN],
-}
-
-/// The front of an FPDU with a tagged segment, and room for those that are longer.
-#[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct TaggedFront {
-    fpdu: TaggedFpdu,
-    rest: [u8; MAX_HEADER - size_of::<TaggedFpdu>()],
 }
 
 const _: () = assert!(size_of::<ReadRequestFpdu>() == MAX_HEADER);

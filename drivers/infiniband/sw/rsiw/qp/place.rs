@@ -82,6 +82,7 @@ pub(super) fn place(
 /// # Errors
 ///
 /// `EACCES` if an element does not allow it, `EINVAL` if the elements are too short.
+#[inline]
 pub(super) fn place_recv(
     qp: &Qp,
     kept: &mut Kept,
@@ -90,10 +91,33 @@ pub(super) fn place_recv(
     payload: &Payload<'_, SkbChunk<'_>>,
     budget: &mut Budget,
 ) -> Result {
+    let first = sgl.pieces(offset, payload.len).next();
+    let Some(piece) = first.filter(|piece| piece.len == payload.len) else {
+        return place_apart(qp, sgl, offset, payload, budget);
+    };
+    let (stag, addr) = place_of(&piece)?;
+    let access = kept.access(qp, Sink::Receive, stag, addr, piece.len);
+    place(payload, 0, access.map_err(|_| EACCES)?, budget)
+}
+
+/// The STag of a piece, and the address of its first octet.
+fn place_of(piece: &Piece) -> Result<(Stag, u64)> {
+    let addr = piece.sge.laddr.checked_add(piece.at.into());
+    Ok((Stag(piece.sge.lkey), addr.ok_or(EACCES)?))
+}
+
+/// As [`place_recv`], for payload that lies in several elements.
+#[inline(never)]
+fn place_apart(
+    qp: &Qp,
+    sgl: &SgList,
+    offset: u32,
+    payload: &Payload<'_, SkbChunk<'_>>,
+    budget: &mut Budget,
+) -> Result {
     let open = |piece: Piece| {
-        let addr = piece.sge.laddr.checked_add(piece.at.into()).ok_or(EACCES)?;
-        let (stag, want) = (Stag(piece.sge.lkey), Access::LOCAL_WRITE);
-        let stags = &qp.dev.stags;
+        let (stag, addr) = place_of(&piece)?;
+        let (stags, want) = (&qp.dev.stags, Access::LOCAL_WRITE);
         let access = stags.access(stag, qp.recv_pd(), want, addr, piece.len);
         access.map_err(|_| EACCES)
     };
@@ -104,16 +128,6 @@ pub(super) fn place_recv(
         .try_fold(0, |sum: u32, piece| sum.checked_add(piece.len));
     if octets != Some(payload.len) {
         return Err(EINVAL);
-    }
-    // The usual one.
-    if let Some(piece) = pieces
-        .clone()
-        .next()
-        .filter(|piece| piece.len == payload.len)
-    {
-        let addr = piece.sge.laddr.checked_add(piece.at.into()).ok_or(EACCES)?;
-        let access = kept.access(qp, Sink::Receive, Stag(piece.sge.lkey), addr, piece.len);
-        return place(payload, 0, access.map_err(|_| EACCES)?, budget);
     }
     let mut skip = 0u32;
     if sgl.elements().len() > MAX_SGE {

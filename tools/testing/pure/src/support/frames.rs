@@ -14,7 +14,9 @@ pub(crate) fn next(
     mulpdu: u16,
     out: &mut [u8; MAX_HEADER],
 ) -> Option<Frame> {
-    let frame = message.frame(mulpdu, out)?;
+    let frame = message.frame(mulpdu)?;
+    out.fill(0);
+    assert!(message.put_header(&frame, &mut out[..frame.header_len]));
     message.advance(&frame);
     Some(frame)
 }
