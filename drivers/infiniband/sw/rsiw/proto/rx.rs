@@ -250,20 +250,20 @@ impl Rx {
     /// The segment, if it goes on as the one before.
     #[inline]
     fn go_on(&mut self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> Option<Segment> {
-        let (segment, next) = self.run.take()?.take(head, ulpdu_len)?;
+        let run = self.run.as_mut().filter(|run| run.is(head, ulpdu_len))?;
+        let segment = *run.segment();
         match segment.action {
             // The right may have gone.
             Action::Write { .. } if !limits.may_write() => return None,
             Action::Send { mo, .. } => {
-                let open = self.open.as_mut()?;
-                if open.mo != mo {
-                    return None;
-                }
+                let open = self.open.as_mut().filter(|open| open.mo == mo)?;
                 open.mo = mo.checked_add(segment.payload_len.into())?;
             }
             _ => {}
         }
-        self.run = next;
+        if !run.advance() {
+            self.run = None;
+        }
         Some(segment)
     }
 

@@ -43,46 +43,59 @@ impl Run {
             Action::Send { last: false, .. } => Front::Untagged(*head.first_chunk()?),
             _ => return None,
         };
-        let segment = Segment {
-            first: false,
-            ..*segment
-        };
-        Self {
+        let mut run = Self {
             front,
             ulpdu_len,
-            segment,
-        }
-        .next()
+            segment: Segment {
+                first: false,
+                ..*segment
+            },
+        };
+        run.advance().then_some(run)
     }
 
-    /// The one behind it, if there may be one.
+    /// Goes on to the one behind it. Returns whether there may be one.
     #[inline]
-    fn next(mut self) -> Option<Self> {
+    #[must_use]
+    pub(super) fn advance(&mut self) -> bool {
         let len = u32::from(self.segment.payload_len);
         match (&mut self.segment.action, &mut self.front) {
             (Action::Write { to, .. } | Action::ReadResponse { to, .. }, Front::Tagged(front)) => {
-                *to = to.checked_add(len).filter(|next| !wraps(*next, len))?;
-                *front.last_chunk_mut()? = to.0.to_be_bytes();
+                let next = to.checked_add(len).filter(|next| !wraps(*next, len));
+                let (Some(next), Some(field)) = (next, front.last_chunk_mut()) else {
+                    return false;
+                };
+                *to = next;
+                *field = next.0.to_be_bytes();
             }
             (Action::Send { mo, first, .. }, Front::Untagged(front)) => {
-                *mo = mo.checked_add(len)?;
-                mo.checked_add(len)?;
+                let next = mo.checked_add(len);
+                let next = next.filter(|next| next.checked_add(len).is_some());
+                let (Some(next), Some(field)) = (next, front.last_chunk_mut()) else {
+                    return false;
+                };
+                *mo = next;
                 *first = false;
-                *front.last_chunk_mut()? = mo.to_be_bytes();
+                *field = next.to_be_bytes();
             }
-            _ => return None,
+            _ => return false,
         }
-        Some(self)
+        true
     }
 
-    /// The segment that begins with `head`, an ULPDU of `ulpdu_len` octets, if it is the one; and the
-    /// one behind that.
+    /// Whether an ULPDU of `ulpdu_len` octets that begins with `head` is the one.
     #[inline]
-    pub(super) fn take(&self, head: &[u8], ulpdu_len: u16) -> Option<(Segment, Option<Self>)> {
-        let is_it = match &self.front {
-            Front::Tagged(front) => head.first_chunk() == Some(front),
-            Front::Untagged(front) => head.first_chunk() == Some(front),
-        };
-        (is_it && ulpdu_len == self.ulpdu_len).then(|| (self.segment, self.next()))
+    pub(super) fn is(&self, head: &[u8], ulpdu_len: u16) -> bool {
+        ulpdu_len == self.ulpdu_len
+            && match &self.front {
+                Front::Tagged(front) => head.first_chunk() == Some(front),
+                Front::Untagged(front) => head.first_chunk() == Some(front),
+            }
+    }
+
+    /// What it means.
+    #[inline]
+    pub(super) fn segment(&self) -> &Segment {
+        &self.segment
     }
 }
