@@ -98,6 +98,29 @@ impl<'a> PageSlice<'a> {
         })
     }
 
+    /// The first `len` bytes, or all of them, and what is behind, if that is something.
+    #[inline]
+    pub(crate) fn split(self, len: u32) -> (Self, Option<Self>) {
+        match self.len.checked_sub(len) {
+            None | Some(0) => (self, None),
+            // INVARIANT: parts of what the invariant holds for, of which the second ends where that
+            // does.
+            Some(rest) => {
+                let front = Self { len, ..self };
+                // SAFETY: the first byte behind the first part is one of this slice, whose memory
+                // does not begin at the highest address.
+                // CAST: 32 bits fit.
+                let start = unsafe { self.start.add(len as usize) };
+                let behind = Self {
+                    start,
+                    len: rest,
+                    ..self
+                };
+                (front, Some(behind))
+            }
+        }
+    }
+
     /// Copies all of it to `out`, of which each byte is read once.
     ///
     /// # Errors

@@ -223,6 +223,19 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         Ok(())
     }
 
+    /// Goes on to as many octets as there are behind the first one, up to `most`; not through a
+    /// window, which has fewer than its region.
+    #[inline]
+    pub(crate) fn extend(&mut self, most: u32) {
+        if self.is_windowed() {
+            return;
+        }
+        let rest = Mr::grant(&self.guard).map_or(0, |grant| grant.range.behind(self.offset));
+        let rest = u32::try_from(rest).unwrap_or(u32::MAX);
+        // INVARIANT: what a region grants it grants to all of its octets.
+        self.len = self.len.max(most.min(rest));
+    }
+
     /// Whether it is used through a window, which has rights and a range of its own.
     pub(crate) fn is_windowed(&self) -> bool {
         self.window.is_some()

@@ -44,6 +44,11 @@ impl Range {
         self.locate_long(addr, len.into())
     }
 
+    /// Octets from the one on whose place is `offset`.
+    pub(super) fn behind(&self, offset: u64) -> u64 {
+        self.len.saturating_sub(offset)
+    }
+
     /// As [`Range::locate`], for what is longer than a message.
     pub(super) fn locate_long(&self, addr: u64, len: u64) -> Result<u64, RangeError> {
         // The last octet may have the highest address there is.

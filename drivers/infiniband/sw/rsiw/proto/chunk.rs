@@ -14,7 +14,7 @@ use crate::wire::fpdu::{
 use crate::wire::Short;
 
 /// Octets at the front of an FPDU, up to those of its ULPDU that mostly are enough.
-const FPDU_FRONT: usize = LEN_FIELD + FRONT_LEN;
+pub(crate) const FPDU_FRONT: usize = LEN_FIELD + FRONT_LEN;
 
 /// A run of received octets, which need not lie in one piece.
 pub(crate) trait Chunk {
@@ -27,6 +27,14 @@ pub(crate) trait Chunk {
     ///
     /// There are not that many, or they cannot be read.
     fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short>;
+
+    /// The octets from `at` on as [`Chunk::copy_to`] copies them, if there are as many.
+    #[inline]
+    fn front(&self, at: usize) -> Option<[u8; FPDU_FRONT]> {
+        let mut front = [0; FPDU_FRONT];
+        self.copy_to(at, &mut front).ok()?;
+        Some(front)
+    }
 
     /// Continues `crc` over `len` octets from `at` on.
     ///
@@ -112,7 +120,9 @@ impl<'a, C: Chunk> Rest<'a, C> {
             front: [0; FPDU_FRONT],
         };
         let len = rest.len.min(FPDU_FRONT);
-        if let Some(front) = rest.front.get_mut(..len).filter(|front| !front.is_empty()) {
+        if len == FPDU_FRONT {
+            rest.front = chunk.front(at).ok_or(Short)?;
+        } else if let Some(front) = rest.front.get_mut(..len).filter(|front| !front.is_empty()) {
             chunk.copy_to(at, front)?;
         }
         Ok(rest)

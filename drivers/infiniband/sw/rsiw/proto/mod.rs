@@ -29,4 +29,5 @@ pub(crate) mod schedule;
 pub(crate) mod sender;
 pub(crate) mod sends;
 pub(crate) mod state;
+pub(crate) mod train;
 pub(crate) mod tx;

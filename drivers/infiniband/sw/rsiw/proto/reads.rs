@@ -106,7 +106,16 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         self.ring.push(entry)
     }
 
-    /// Takes in a Read Response segment of `len` octets of payload.
+    /// Octets that are still to come of the oldest Read, if its next one belongs to `to` of `stag`.
+    pub(crate) fn left(&self, stag: Stag, to: TaggedOffset) -> u32 {
+        let front = self.ring.get(0).filter(|entry| {
+            stag == entry.sink_stag && entry.sink_to.checked_add(entry.done) == Some(to)
+        });
+        front.map_or(0, |entry| entry.len.saturating_sub(entry.done))
+    }
+
+    /// Takes in a Read Response segment of `len` octets of payload, or several, one behind the
+    /// other.
     ///
     /// Responses come in the order of the requests (RFC 5040 section 5.2.2, P-RDMAP-11); STag,
     /// offset, length and last flag must be those asked for. A response without payload is not
@@ -119,7 +128,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         &mut self,
         stag: Stag,
         to: TaggedOffset,
-        len: u16,
+        len: u32,
         last: bool,
     ) -> Result<Response, TermError> {
         let front = self.ring.get_mut(0).ok_or(TermError::TaggedStag)?;
@@ -134,7 +143,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
             }
         }
         let left = left
-            .checked_sub(u32::from(len))
+            .checked_sub(len)
             .ok_or(TermError::TaggedBounds)?;
         match (last, left) {
             (true, 0) => {

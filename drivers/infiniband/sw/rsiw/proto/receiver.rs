@@ -43,6 +43,10 @@ use super::rx::{
     HEAD_LEN, //
 };
 use super::state::QpState;
+use super::train::{
+    Target,
+    Train, //
+};
 use crate::wire::ddp::{
     Msn,
     Stag,
@@ -138,6 +142,14 @@ pub(crate) trait Env<C>: Limits {
         budget: &mut Budget,
     ) -> Result<(), Unplaced>;
 
+    /// Places the payloads of a train, as many as the memory allows for without another question.
+    /// None is placed where it does not, which is found out with the first segment by itself then.
+    ///
+    /// # Errors
+    ///
+    /// The payload that was taken last could not be placed.
+    fn place_train(&mut self, target: Target, train: &mut Train<'_, C>) -> Result<(), Unplaced>;
+
     /// Takes the oldest receive, and keeps the names of its memory for [`Env::place_recv`].
     ///
     /// # Errors
@@ -195,9 +207,12 @@ pub(crate) trait Env<C>: Limits {
         &mut self,
         stag: Stag,
         to: TaggedOffset,
-        len: u16,
+        len: u32,
         last: bool,
     ) -> Result<Response, TermError>;
+
+    /// Octets that our oldest Read waits for: see [`super::reads::OutboundReads::left`].
+    fn response_left(&self, stag: Stag, to: TaggedOffset) -> u32;
 
     /// The response of our oldest Read is placed; `None` for one that is no request's.
     fn read_done(&mut self, token: Option<Token>);
@@ -306,6 +321,17 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             if !self.resume(env) {
                 return at;
             }
+            match self.go_on(env, chunk, at) {
+                Ok(0) => {}
+                Ok(n) => {
+                    at = at.saturating_add(n);
+                    continue;
+                }
+                Err(failure) => {
+                    self.fail(env, failure);
+                    continue;
+                }
+            }
             match self.step(env, chunk, at) {
                 Ok(Some(n)) => {
                     self.budget.octets(n);
@@ -326,6 +352,66 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.stopped = true;
         self.rx.stop();
         env.fail(failure);
+    }
+
+    /// Takes in the FPDUs from octet `at` of a chunk on that go on as the one before. Returns how
+    /// many octets they are.
+    fn go_on<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        chunk: &C,
+        at: usize,
+    ) -> Result<usize, Failure> {
+        if self.deframer.staged() != 0 || env.state() == QpState::Closing {
+            return Ok(0);
+        }
+        let Some(run) = self.rx.run(env) else {
+            return Ok(0);
+        };
+        let (target, room) = match run.segment().action {
+            Action::Write { stag, to, .. } => (Target::Write(stag, to), u32::MAX),
+            Action::ReadResponse { stag, to, .. } => {
+                // The last one says that it is.
+                let room = env.response_left(stag, to).saturating_sub(1);
+                (Target::Response(stag, to), room)
+            }
+            Action::Send { mo, .. } => {
+                let len = self.recv.map_or(0, |recv| recv.len);
+                let room = len.saturating_sub(mo.into());
+                let room = u32::try_from(room).unwrap_or(u32::MAX);
+                (Target::Receive(mo), room)
+            }
+            _ => return Ok(0),
+        };
+        let crc32c: Option<fn(u32, &[u8]) -> u32> = if self.crc { Some(E::crc32c) } else { None };
+        let budget = &mut self.budget;
+        let Some(mut train) = Train::new(chunk, at, run, room, budget, crc32c) else {
+            return Ok(0);
+        };
+        let placed = env.place_train(target, &mut train);
+        let quote = placed.err().and_then(|Unplaced| {
+            let (head, ulpdu_len) = train.last();
+            Quote::new(head, ulpdu_len)
+        });
+        let taken = train.end();
+        self.rx.went_on(taken.payload, taken.is_over);
+        let response = match target {
+            Target::Response(stag, to) if taken.payload > 0 => {
+                Some(env.response(stag, to, taken.payload, false)?)
+            }
+            _ => None,
+        };
+        if let Err(Unplaced) = placed {
+            let failure = match (target, response) {
+                (Target::Receive(_), _) => {
+                    self.refuse(env, Fault::LocalProtection, TermError::LocalCatastrophic)
+                }
+                (_, Some(response)) => Self::refuse_response(env, &response),
+                _ => TermError::LocalCatastrophic.into(),
+            };
+            return Err(Failure { quote, ..failure });
+        }
+        Ok(taken.octets)
     }
 
     /// One step of [`Receiver::consume`]: octets used, `None` if no more can be.
@@ -460,7 +546,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 Ok(())
             }
             Action::ReadResponse { stag, to, last } => {
-                let response = env.response(stag, to, segment.payload_len, last)?;
+                let response = env.response(stag, to, payload.len, last)?;
                 self.read_response(env, &response, (stag, to), &payload)
             }
             Action::Send {
@@ -558,15 +644,10 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         payload: &Payload<'_, C>,
     ) -> Result<(), Failure> {
         let purpose = response.entry.purpose;
-        let refuse = |env: &mut E| {
-            let token = purpose.token();
-            let told = token.is_some_and(|token| env.fail_send(token, Fault::LocalProtection));
-            Failure::of_request(told)
-        };
         if payload.len > 0 {
             let placed = env.place_response(stag, to, payload, &mut self.budget);
             if let Err(Unplaced) = placed {
-                return Err(refuse(env));
+                return Err(Self::refuse_response(env, response));
             }
         }
         if !response.complete {
@@ -581,9 +662,16 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             return Ok(());
         };
         if let Err(Unplaced) = env.invalidate_sink(response.entry.sink_stag) {
-            return Err(refuse(env));
+            return Err(Self::refuse_response(env, response));
         }
         self.when_quiet(env, Pending::Read(token))
+    }
+
+    /// Completes the Read of `response` in error.
+    fn refuse_response<C, E: Env<C>>(env: &mut E, response: &Response) -> Failure {
+        let token = response.entry.purpose.token();
+        let told = token.is_some_and(|token| env.fail_send(token, Fault::LocalProtection));
+        Failure::of_request(told)
     }
 
     /// Goes on once nobody uses what was invalidated; whoever still does is not waited for.

@@ -9,7 +9,7 @@
 
 mod run;
 
-use self::run::Run;
+pub(crate) use self::run::Run;
 use crate::wire::ddp::{
     self,
     qn,
@@ -217,9 +217,6 @@ impl Rx {
                 action: Action::Ignore,
             });
         }
-        if let Some(segment) = self.go_on(head, ulpdu_len, limits) {
-            return Ok(segment);
-        }
         let result = self.parse(head, ulpdu_len, limits);
         let first = self.first;
         self.first = false;
@@ -247,30 +244,35 @@ impl Rx {
         }
     }
 
-    /// The segment, if it goes on as the one before.
+    /// What the next segment mostly is, if it may come now. It has payload, and is not the last of
+    /// its message.
     #[inline]
-    fn go_on(&mut self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> Option<Segment> {
-        let run = self.run.as_mut().filter(|run| run.is(head, ulpdu_len))?;
-        let segment = *run.segment();
-        match segment.action {
+    pub(crate) fn run(&mut self, limits: &impl Limits) -> Option<&mut Run> {
+        let run = self.run.as_mut().filter(|_| !self.stopped)?;
+        let may_come = match run.segment().action {
             // The right may have gone.
-            Action::Write { .. } if !limits.may_write() => return None,
-            Action::Send { mo, .. } => {
-                let open = self.open.as_mut().filter(|open| open.mo == mo)?;
-                open.mo = mo.checked_add(segment.payload_len.into())?;
-            }
-            _ => {}
-        }
-        if !run.advance() {
-            self.run = None;
-        }
-        Some(segment)
+            Action::Write { .. } => limits.may_write(),
+            Action::Send { mo, .. } => self.open.is_some_and(|open| open.mo == mo),
+            Action::ReadResponse { .. } => true,
+            _ => false,
+        };
+        may_come.then_some(run)
     }
 
-    /// Forgets what the next segment is expected to be, which must make no difference.
-    #[cfg(test)]
-    pub(crate) fn forget_run(&mut self) {
-        self.run = None;
+    /// Segments with `payload` octets came as [`Rx::run`] has told. Nothing is known of what may
+    /// follow if that `is_over`.
+    #[inline]
+    pub(crate) fn went_on(&mut self, payload: u32, is_over: bool) {
+        let Some(run) = &self.run else {
+            return;
+        };
+        if let (Action::Send { .. }, Some(open)) = (run.segment().action, &mut self.open) {
+            // A run ends in front of where this would wrap.
+            open.mo = open.mo.wrapping_add(payload);
+        }
+        if is_over {
+            self.run = None;
+        }
     }
 
     fn parse(&mut self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> Parsed {

@@ -56,6 +56,24 @@ impl Kept {
         addr: u64,
         len: u32,
     ) -> Result<&MrAccess<Arc<Mr>>, MrError> {
+        self.access_up_to(qp, sink, stag, addr, len, len)
+    }
+
+    /// As [`Kept::access`], with as many more octets as are allowed, up to `most`.
+    ///
+    /// # Errors
+    ///
+    /// Why not even `len` octets are allowed.
+    #[inline]
+    pub(super) fn access_up_to(
+        &mut self,
+        qp: &Qp,
+        sink: Sink,
+        stag: Stag,
+        addr: u64,
+        len: u32,
+        most: u32,
+    ) -> Result<&MrAccess<Arc<Mr>>, MrError> {
         let (pd, want) = match sink {
             Sink::Write => (qp.pd.id(), Access::REMOTE_WRITE),
             Sink::Response => (qp.pd.id(), Access::LOCAL_WRITE),
@@ -76,10 +94,11 @@ impl Kept {
                 self.0 = Some((stag, sink, access));
             }
         }
-        self.0
-            .as_ref()
-            .map(|(_, _, access)| access)
-            .ok_or(MrError::Invalid)
+        let (_, _, access) = self.0.as_mut().ok_or(MrError::Invalid)?;
+        if most > len {
+            access.extend(most);
+        }
+        Ok(access)
     }
 
     /// Lets go of it.

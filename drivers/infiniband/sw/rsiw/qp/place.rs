@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     abi::MAX_SGE,
-    ffi::net::SkbChunk,
+    ffi::{
+        net::SkbChunk,
+        page::PageSlice, //
+    },
     mr::{
         access::{
             Access,
@@ -27,6 +30,10 @@ use crate::{
         chunk::{
             Payload,
             Source, //
+        },
+        train::{
+            Target,
+            Train, //
         },
     },
     queue::sgl::{
@@ -98,6 +105,64 @@ pub(super) fn place_recv(
     let (stag, addr) = place_of(&piece)?;
     let access = kept.access(qp, Sink::Receive, stag, addr, piece.len);
     place(payload, 0, access.map_err(|_| EACCES)?, budget)
+}
+
+/// Places the payloads of a train, as many as its target has room for in one piece of memory. None
+/// if it must not be placed there: the first segment by itself finds out why.
+///
+/// # Errors
+///
+/// `EFAULT` if the memory is not there, `EACCES` if it is not to be written.
+#[inline]
+pub(super) fn place_train(
+    qp: &Qp,
+    kept: &mut Kept,
+    sgl: &SgList,
+    target: Target,
+    train: &mut Train<'_, SkbChunk<'_>>,
+) -> Result {
+    let (len, mut most) = (train.payload_len(), train.room());
+    let (sink, stag, addr) = match target {
+        Target::Write(stag, to) => (Sink::Write, stag, to.0),
+        Target::Response(stag, to) => (Sink::Response, stag, to.0),
+        Target::Receive(offset) => {
+            let Some(piece) = sgl.pieces(offset, most).next() else {
+                return Ok(());
+            };
+            most = piece.len;
+            let (stag, addr) = place_of(&piece)?;
+            (Sink::Receive, stag, addr)
+        }
+    };
+    if most < len {
+        return Ok(());
+    }
+    let Ok(access) = kept.access_up_to(qp, sink, stag, addr, len, most) else {
+        return Ok(());
+    };
+    train.limit(access.len());
+    let chunk = train.chunk();
+    let mut slices = access.slices(0, access.len()).map_err(|_| EINVAL)?;
+    let mut rest: Option<PageSlice<'_>> = None;
+    while let Some(mut at) = train.take() {
+        let mut missing = len;
+        while missing > 0 {
+            let slice = match rest.take() {
+                Some(slice) => slice,
+                None => {
+                    train.count_piece();
+                    // Memory of the kernel ends where its owner named what is none.
+                    slices.next().ok_or(EFAULT)?
+                }
+            };
+            let (front, behind) = slice.split(missing);
+            chunk.copy_to_page(at, &front)?;
+            at = at.checked_add(u32_as_usize(front.len())).ok_or(EINVAL)?;
+            missing = missing.checked_sub(front.len()).ok_or(EINVAL)?;
+            rest = behind;
+        }
+    }
+    Ok(())
 }
 
 /// The STag of a piece, and the address of its first octet.

@@ -16,7 +16,8 @@ use super::{
     },
     place::{
         place,
-        place_recv, //
+        place_recv,
+        place_train, //
     },
     Qp, RemoteEnd,
 };
@@ -34,7 +35,8 @@ use crate::{
         budget::Budget,
         chunk::{
             Chunk,
-            Payload, //
+            Payload,
+            FPDU_FRONT, //
         },
         conn::Params,
         failure::{
@@ -56,6 +58,10 @@ use crate::{
         request::OperationType,
         rx::Limits,
         state::QpState,
+        train::{
+            Target,
+            Train, //
+        },
     },
     queue::sgl::SgList,
     wire::{
@@ -183,6 +189,11 @@ impl Chunk for SkbChunk<'_> {
         SkbChunk::copy_to(self, at, to).map_err(|_| Short)
     }
 
+    #[inline]
+    fn front(&self, at: usize) -> Option<[u8; FPDU_FRONT]> {
+        SkbChunk::front(self, at)
+    }
+
     fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short> {
         self.crc32c(at, len, crc.0).map(Crc).map_err(|_| Short)
     }
@@ -267,6 +278,14 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         place(payload, 0, access, budget).map_err(|_| Unplaced)
     }
 
+    fn place_train(
+        &mut self,
+        target: Target,
+        train: &mut Train<'_, SkbChunk<'c>>,
+    ) -> Result<(), Unplaced> {
+        place_train(self.qp, &mut self.kept, self.sgl, target, train).map_err(|_| Unplaced)
+    }
+
     fn take_recv(&mut self) -> Result<Recv, Failure> {
         self.qp.take_recv(self.sgl)
     }
@@ -320,10 +339,14 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         &mut self,
         stag: Stag,
         to: TaggedOffset,
-        len: u16,
+        len: u32,
         last: bool,
     ) -> Result<Response, TermError> {
         self.qp.sq.lock().outbound.response(stag, to, len, last)
+    }
+
+    fn response_left(&self, stag: Stag, to: TaggedOffset) -> u32 {
+        self.qp.sq.lock().outbound.left(stag, to)
     }
 
     fn read_done(&mut self, token: Option<Token>) {

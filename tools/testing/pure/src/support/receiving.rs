@@ -6,7 +6,7 @@ use super::crc::crc32c;
 use super::limits::{Fixed, ALL};
 use super::peer::recv::{octets, Piece};
 use crate::proto::budget::Budget;
-use crate::proto::chunk::Payload;
+use crate::proto::chunk::{Payload, Source};
 use crate::proto::conn::Params;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::order::Token;
@@ -14,6 +14,7 @@ use crate::proto::reads::{OutboundRead, OutboundReads, Response};
 use crate::proto::receiver::{Env, Received, Receiver, Recv, Unplaced};
 use crate::proto::rx::Limits;
 use crate::proto::state::QpState;
+use crate::proto::train::{Target, Train};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::rdmap::ReadRequest;
@@ -81,6 +82,8 @@ pub(crate) struct Around {
     /// Something is invalidated, and what it was for has not completed.
     invalidated: bool,
     did: Vec<Did>,
+    /// Segments that were placed behind another one without a look at more than their headers.
+    pub(crate) in_trains: u32,
     heard: bool,
     first: bool,
     /// Nothing may happen any more.
@@ -192,6 +195,52 @@ impl<'c> Env<Piece<'c>> for Around {
         Ok(())
     }
 
+    fn place_train(
+        &mut self,
+        target: Target,
+        train: &mut Train<'_, Piece<'c>>,
+    ) -> Result<(), Unplaced> {
+        assert_eq!(self.state, QpState::Rts, "not while this side is closing");
+        let refused = match target {
+            Target::Write(..) => self.faults.write.is_some() || !self.limits.write,
+            Target::Response(..) => self.faults.response,
+            Target::Receive(_) => false,
+        };
+        if refused {
+            return Ok(());
+        }
+        let len = train.payload_len();
+        let mut done = 0;
+        while let Some(at) = train.take() {
+            train.count_piece();
+            let source = Source::Chunk {
+                chunk: train.chunk(),
+                at,
+            };
+            let payload = Payload {
+                source: &source,
+                at: 0,
+                len,
+            };
+            let mut budget = Budget::WORK;
+            let budget = &mut budget;
+            let behind = |to: TaggedOffset| TaggedOffset(to.0 + u64::from(done));
+            match target {
+                Target::Write(stag, to) => {
+                    let placed = self.place_write(stag, behind(to), &payload, budget);
+                    placed.expect("nothing is wrong");
+                }
+                Target::Response(stag, to) => {
+                    self.place_response(stag, behind(to), &payload, budget)?;
+                }
+                Target::Receive(offset) => self.place_recv(offset + done, &payload, budget)?,
+            }
+            done += len;
+            self.in_trains += 1;
+        }
+        Ok(())
+    }
+
     fn take_recv(&mut self) -> Result<Recv, Failure> {
         assert!(self.open.is_none(), "the receive before is in progress");
         let len = self.recvs.pop_front().ok_or(TermError::UntaggedNoBuffer)?;
@@ -267,10 +316,14 @@ impl<'c> Env<Piece<'c>> for Around {
         &mut self,
         stag: Stag,
         to: TaggedOffset,
-        len: u16,
+        len: u32,
         last: bool,
     ) -> Result<Response, TermError> {
         self.outbound.response(stag, to, len, last)
+    }
+
+    fn response_left(&self, stag: Stag, to: TaggedOffset) -> u32 {
+        self.outbound.left(stag, to)
     }
 
     fn read_done(&mut self, token: Option<Token>) {
@@ -324,6 +377,7 @@ impl Receiving {
                 quiet: true,
                 invalidated: false,
                 did: Vec::new(),
+                in_trains: 0,
                 heard: false,
                 first: false,
                 over: false,

@@ -4,6 +4,7 @@
 //! it.
 
 use crate::proto::budget::Budget;
+use crate::proto::conn::Params;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
 use crate::proto::reads::{OutboundRead, Purpose};
@@ -11,7 +12,9 @@ use crate::proto::receiver::Received;
 use crate::proto::state::QpState;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::frames::{fpdu, next};
-use crate::support::receiving::{Did, Receiving};
+use crate::support::limits::{Fixed, ALL};
+use crate::support::receiving::{Did, Faults, Receiving};
+use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
@@ -487,4 +490,73 @@ fn v_ae_12_refused_by_the_surroundings() {
     receiving.around.faults.write = Some(TermError::TaggedStag);
     receiving.feed(&peer.write(1));
     assert_eq!(receiving.did(), [Did::Failed(TermError::TaggedStag)]);
+}
+
+/// T-46, M-MPA-13: segments that are taken in together, as each goes on as the one before, come to
+/// the same as one by one, whatever is wrong with them or with where they belong.
+#[test]
+fn t_46_trains_make_no_difference() {
+    let mut rng = Rng::new(46);
+    let (mut in_trains, mut failed) = (0, 0);
+    for round in 0..3_000 {
+        let params = Params {
+            crc: rng.one_in(2),
+            ..params(4)
+        };
+        let mut peer = Peer::new([60, 100, 300][rng.below(3)]);
+        let (mut whole, mut pieces) = (Receiving::new(&params), Receiving::new(&params));
+        let mut stream = Vec::new();
+        for _ in 0..3 {
+            let len = rng.below(1_500) as u32;
+            let room = match rng.one_in(8) {
+                true => u64::from(len).saturating_sub(1),
+                false => u64::from(len) + 10,
+            };
+            match rng.below(3) {
+                0 => {
+                    for x in [&mut whole, &mut pieces] {
+                        x.around.recvs.push_back(Some(room));
+                    }
+                    stream.extend(peer.send(len).concat());
+                }
+                1 => stream.extend(peer.write(len)),
+                _ => {
+                    for x in [&mut whole, &mut pieces] {
+                        read(x, len, Purpose::ReadyToReceive);
+                    }
+                    stream.extend(peer.response(len));
+                }
+            }
+        }
+        if rng.one_in(2) {
+            let octet = rng.below(stream.len());
+            stream[octet] ^= 1 << rng.below(8);
+        }
+        let faults = Faults {
+            write: rng.one_in(16).then_some(TermError::TaggedBounds),
+            response: rng.one_in(16),
+            recv: rng.one_in(16),
+            ..Faults::default()
+        };
+        let limits = Fixed {
+            write: !rng.one_in(16),
+            ..ALL
+        };
+        for x in [&mut whole, &mut pieces] {
+            x.around.faults = faults;
+            x.around.limits = limits;
+        }
+        whole.feed(&stream);
+        for octet in &stream {
+            pieces.feed(&[*octet]);
+        }
+        assert_eq!(whole.did(), pieces.did(), "{round}");
+        let failures = [&whole, &pieces].map(|x| format!("{:?}", x.around.failure));
+        assert_eq!(failures[0], failures[1], "{round}");
+        assert_eq!(pieces.around.in_trains, 0);
+        in_trains += whole.around.in_trains;
+        failed += u32::from(whole.around.failure.is_some());
+    }
+    assert!(in_trains > 5_000, "{in_trains}");
+    assert!(failed > 500, "{failed}");
 }

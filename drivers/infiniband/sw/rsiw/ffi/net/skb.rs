@@ -170,6 +170,20 @@ impl SkbChunk<'_> {
         to_result(unsafe { b::skb_copy_bits(self.skb.as_ptr(), offset, out.cast(), len) })
     }
 
+    /// The `N` octets from `at` on, if the chunk has as many and they can be read.
+    #[inline]
+    pub(crate) fn front<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        let (offset, len) = self.range(at, N).ok()?;
+        let Some((from, _)) = self.find(offset).filter(|(_, left)| *left >= len) else {
+            let mut octets = [0; N];
+            self.copy_to(at, &mut octets).ok()?;
+            return Some(octets);
+        };
+        // SAFETY: by the invariant of `Span` the octets are there; others may write them at the same
+        // time, which a volatile access puts up with.
+        Some(unsafe { from.cast::<[u8; N]>().read_volatile() })
+    }
+
     /// Fills `to` with octets from `at` on.
     ///
     /// # Errors
@@ -196,8 +210,22 @@ impl SkbChunk<'_> {
     #[inline]
     pub(crate) fn crc32c(&self, at: usize, len: usize, crc: u32) -> Result<u32> {
         let (offset, len) = self.range(at, len)?;
-        let (offset, len) = (c_int::try_from(offset)?, c_int::try_from(len)?);
-        // SAFETY: by the type invariants the range lies in the buffer.
-        Ok(unsafe { b::skb_crc32c(self.skb.as_ptr(), offset, len, crc) })
+        let (mut crc, mut done) = (crc, 0u32);
+        while let Some(missing) = len.checked_sub(done).filter(|missing| *missing > 0) {
+            let at = offset.wrapping_add(done);
+            let Some((from, left)) = self.find(at) else {
+                // The rest is where there is no address for it.
+                let (at, missing) = (c_int::try_from(at)?, c_int::try_from(missing)?);
+                // SAFETY: by the type invariants the range lies in the buffer.
+                return Ok(unsafe { b::skb_crc32c(self.skb.as_ptr(), at, missing, crc) });
+            };
+            let n = left.min(missing);
+            // SAFETY: by the invariant of `Span` the octets are there; others may write them at the
+            // same time, which C puts up with.
+            // CAST: 32 bits fit.
+            crc = unsafe { b::crc32c(crc, from.cast(), n as usize) };
+            done = done.wrapping_add(n);
+        }
+        Ok(crc)
     }
 }

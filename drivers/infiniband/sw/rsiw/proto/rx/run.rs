@@ -18,7 +18,7 @@ use crate::wire::ddp;
 
 /// The next segment, if it goes on as the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(crate) struct Run {
     front: Front,
     ulpdu_len: u16,
     segment: Segment,
@@ -36,6 +36,9 @@ impl Run {
     /// nothing may, or nothing that is so easy to tell.
     #[inline]
     pub(super) fn after(head: &[u8], ulpdu_len: u16, segment: &Segment) -> Option<Self> {
+        if segment.payload_len == 0 {
+            return None;
+        }
         let front = match segment.action {
             Action::Write { last: false, .. } | Action::ReadResponse { last: false, .. } => {
                 Front::Tagged(*head.first_chunk()?)
@@ -57,7 +60,7 @@ impl Run {
     /// Goes on to the one behind it. Returns whether there may be one.
     #[inline]
     #[must_use]
-    pub(super) fn advance(&mut self) -> bool {
+    pub(crate) fn advance(&mut self) -> bool {
         let len = u32::from(self.segment.payload_len);
         match (&mut self.segment.action, &mut self.front) {
             (Action::Write { to, .. } | Action::ReadResponse { to, .. }, Front::Tagged(front)) => {
@@ -85,7 +88,7 @@ impl Run {
 
     /// Whether an ULPDU of `ulpdu_len` octets that begins with `head` is the one.
     #[inline]
-    pub(super) fn is(&self, head: &[u8], ulpdu_len: u16) -> bool {
+    pub(crate) fn is(&self, head: &[u8], ulpdu_len: u16) -> bool {
         ulpdu_len == self.ulpdu_len
             && match &self.front {
                 Front::Tagged(front) => head.first_chunk() == Some(front),
@@ -95,7 +98,21 @@ impl Run {
 
     /// What it means.
     #[inline]
-    pub(super) fn segment(&self) -> &Segment {
+    pub(crate) fn segment(&self) -> &Segment {
         &self.segment
+    }
+
+    /// The first octets of its ULPDU: all of its headers.
+    pub(crate) fn head(&self) -> &[u8] {
+        match &self.front {
+            Front::Tagged(front) => front,
+            Front::Untagged(front) => front,
+        }
+    }
+
+    /// The length of its ULPDU.
+    #[inline]
+    pub(crate) fn ulpdu_len(&self) -> u16 {
+        self.ulpdu_len
     }
 }

@@ -11,6 +11,7 @@ use crate::proto::reads::Response;
 use crate::proto::receiver::{Env, Received, Recv, Unplaced};
 use crate::proto::rx::Limits;
 use crate::proto::state::QpState;
+use crate::proto::train::{Target, Train};
 use crate::support::crc::crc32c;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::Crc;
@@ -134,6 +135,58 @@ impl<'c> Env<Piece<'c>> for World {
         write(region, to, payload).ok_or(Unplaced)
     }
 
+    fn place_train(
+        &mut self,
+        target: Target,
+        train: &mut Train<'_, Piece<'c>>,
+    ) -> Result<(), Unplaced> {
+        let len = train.payload_len();
+        let mut done = 0;
+        // What of it is in the region, as the driver finds out before it begins.
+        let room = match target {
+            Target::Write(stag, to) | Target::Response(stag, to) => {
+                let write = matches!(target, Target::Write(..));
+                let region = self.regions.get(&stag.0);
+                let region = region.filter(|r| !write || r.remote_write);
+                region.map_or(0, |r| {
+                    let most = train.room();
+                    let fits = |n: &u32| range_of(r, to, *n * len).is_some();
+                    (1..=most / len).take_while(fits).last().unwrap_or(0) * len
+                })
+            }
+            Target::Receive(_) => train.room(),
+        };
+        train.limit(room);
+        while let Some(at) = train.take() {
+            let source = Source::Chunk {
+                chunk: train.chunk(),
+                at,
+            };
+            let payload = Payload {
+                source: &source,
+                at: 0,
+                len,
+            };
+            self.trains += 1;
+            let mut budget = Budget::WORK;
+            let budget = &mut budget;
+            match target {
+                Target::Write(stag, to) => {
+                    let to = TaggedOffset(to.0 + u64::from(done));
+                    self.place_write(stag, to, &payload, budget)
+                        .map_err(|_| Unplaced)?;
+                }
+                Target::Response(stag, to) => {
+                    let to = TaggedOffset(to.0 + u64::from(done));
+                    self.place_response(stag, to, &payload, budget)?;
+                }
+                Target::Receive(offset) => self.place_recv(offset + done, &payload, budget)?,
+            }
+            done += len;
+        }
+        Ok(())
+    }
+
     fn take_recv(&mut self) -> Result<Recv, Failure> {
         let room = self.rq.pop_front().ok_or(TermError::UntaggedNoBuffer)?;
         assert!(self.open.is_empty(), "the receive before is in progress");
@@ -188,10 +241,14 @@ impl<'c> Env<Piece<'c>> for World {
         &mut self,
         stag: Stag,
         to: TaggedOffset,
-        len: u16,
+        len: u32,
         last: bool,
     ) -> Result<Response, TermError> {
         self.sends.get_mut().outbound.response(stag, to, len, last)
+    }
+
+    fn response_left(&self, stag: Stag, to: TaggedOffset) -> u32 {
+        self.sends.borrow().outbound.left(stag, to)
     }
 
     fn read_done(&mut self, token: Option<Token>) {
