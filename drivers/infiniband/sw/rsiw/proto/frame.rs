@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Putting one FPDU into a batch: pieces in stream order, with markers and CRC (RFC 5044 section
-//! 4).
+//! Putting FPDUs into a batch: pieces in stream order, with markers and CRC (RFC 5044 section 4).
 //!
-//! Mostly there is room for all of it in one piece, and no marker: header, payload and trailer are
-//! written there one behind the other. Otherwise the batch takes piece by piece.
+//! Mostly there is room in one piece for an FPDU, or for several that differ in their offset only,
+//! and no marker: header, payload and trailer are written there one behind the other. Otherwise
+//! the batch takes piece by piece.
 //!
 //! The CRC is that of the octets in the batch: it is right whoever writes the sources meanwhile.
 //!
@@ -18,7 +18,7 @@ use super::link::{
 };
 use super::tx::{
     Frame,
-    MAX_HEADER, //
+    Message, //
 };
 use crate::wire::fpdu::{
     pad_len,
@@ -35,7 +35,7 @@ use crate::wire::marker::{
 /// Octets of padding, at most.
 const MAX_PAD: usize = 3;
 
-/// Writes the octets of one FPDU in front of its trailer.
+/// Writes the octets of FPDUs in front of their trailers.
 pub(crate) enum Writer<'a, L: Link> {
     /// To memory in one piece.
     Flat(Flat<'a>),
@@ -44,66 +44,59 @@ pub(crate) enum Writer<'a, L: Link> {
 }
 
 impl<'a, L: Link> Writer<'a, L> {
-    /// Begins the FPDU of `frame`, without markers, in room for just that.
-    #[inline]
-    pub(super) fn flat(room: &'a mut [u8], frame: &Frame, crc: bool) -> Self {
-        Self::Flat(Flat {
-            room,
-            pos: 0,
-            ulpdu_len: frame.ulpdu_len,
-            crc,
-        })
-    }
-
-    /// Begins the FPDU of `frame` behind what is in the batch.
+    /// Begins the FPDU of `frame`, without markers, with its header, in room for just that, or for
+    /// several that are as long and follow it in `message`.
     ///
     /// # Errors
     ///
-    /// There can be no such FPDU.
+    /// There is not even room for the header.
+    #[inline]
+    pub(super) fn flat(
+        room: &'a mut [u8],
+        message: &'a Message,
+        frame: &Frame,
+        crc: bool,
+    ) -> Result<Self, Broken> {
+        let mut flat = Flat {
+            room,
+            message,
+            frame: *frame,
+            begin: 0,
+            pos: 0,
+            end: 0,
+            crc,
+        };
+        flat.begin()?;
+        Ok(Self::Flat(flat))
+    }
+
+    /// Begins the FPDU of `frame` with its header, behind what is in the batch.
+    ///
+    /// # Errors
+    ///
+    /// There can be no such FPDU, or no room for it.
     pub(super) fn pieces(
         link: &'a mut L,
+        header: &[u8],
         frame: &Frame,
         crc: bool,
         markers: Option<&mut Markers>,
     ) -> Result<Self, Broken> {
-        Pieces::new(link, frame, crc, markers).map(Self::Pieces)
+        let mut pieces = Pieces::new(link, frame, crc, markers)?;
+        pieces.put(header)?;
+        Ok(Self::Pieces(pieces))
     }
 
-    /// Ends the FPDU with pad and CRC field.
+    /// Ends the last FPDU with pad and CRC field.
     ///
     /// # Errors
     ///
-    /// It has not as many octets as its header says, or those of the batch.
+    /// There are not as many octets as the headers say, or those of the batch.
     #[inline]
     pub(super) fn finish(self) -> Result<(), Broken> {
         match self {
-            Self::Flat(flat) => flat.finish(L::crc32c),
+            Self::Flat(flat) => flat.finish::<L>(),
             Self::Pieces(pieces) => pieces.finish(),
-        }
-    }
-
-    /// Has `write` write the `len` octets of the header.
-    ///
-    /// # Errors
-    ///
-    /// They do not fit into the FPDU, or the batch, or are not as many.
-    #[inline]
-    pub(super) fn header(
-        &mut self,
-        len: usize,
-        write: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Result<(), Broken> {
-        let mut buf = [0; MAX_HEADER];
-        let out = match self {
-            Self::Flat(flat) => flat.next(len)?,
-            Self::Pieces(_) => buf.get_mut(..len).ok_or(Broken)?,
-        };
-        if !write(out) {
-            return Err(Broken);
-        }
-        match self {
-            Self::Flat(_) => Ok(()),
-            Self::Pieces(pieces) => pieces.put(buf.get(..len).ok_or(Broken)?),
         }
     }
 
@@ -111,53 +104,101 @@ impl<'a, L: Link> Writer<'a, L> {
     ///
     /// # Errors
     ///
-    /// It does not fit into the FPDU, or the batch.
+    /// It does not fit into the FPDUs, or the batch.
     #[inline]
     pub(crate) fn put<P: Piece<L>>(&mut self, piece: P) -> Result<(), Broken> {
         match self {
-            Self::Flat(flat) => {
-                let len = usize::try_from(piece.len()).map_err(|_| Broken)?;
-                piece.copy_to(flat.next(len)?)
-            }
+            Self::Flat(flat) => flat.put(piece),
             Self::Pieces(pieces) => pieces.put(piece),
         }
     }
 }
 
-/// Room for one FPDU in one piece.
+/// Room in one piece for FPDUs that are as long as the first.
 pub(crate) struct Flat<'a> {
     room: &'a mut [u8],
-    /// Octets written.
+    message: &'a Message,
+    /// The one that is being written.
+    frame: Frame,
+    /// Where that begins.
+    begin: usize,
+    /// Where the next octet is written.
     pos: usize,
-    /// The ULPDU_Length that its header has.
-    ulpdu_len: u16,
+    /// Where its payload ends.
+    end: usize,
     crc: bool,
 }
 
 impl Flat<'_> {
-    /// The place of the next `len` octets, which are to be written.
+    /// Begins the FPDU of `frame` with its header.
     #[inline]
-    fn next(&mut self, len: usize) -> Result<&mut [u8], Broken> {
-        let end = self.pos.checked_add(len).ok_or(Broken)?;
-        let out = self.room.get_mut(self.pos..end).ok_or(Broken)?;
-        self.pos = end;
-        Ok(out)
+    fn begin(&mut self) -> Result<(), Broken> {
+        let header_len = self.frame.header_len;
+        let pos = self.begin.checked_add(header_len).ok_or(Broken)?;
+        let header = self.room.get_mut(self.begin..pos).ok_or(Broken)?;
+        if !self.message.put_header(&self.frame, header) {
+            return Err(Broken);
+        }
+        self.pos = pos;
+        self.end = pos.checked_add(self.frame.payload.into()).ok_or(Broken)?;
+        Ok(())
     }
 
     #[inline]
-    fn finish(self, crc32c: impl Fn(u32, &[u8]) -> u32) -> Result<(), Broken> {
-        let trailer = self.room.get_mut(self.pos..).ok_or(Broken)?;
-        let len = pad_len(self.ulpdu_len).wrapping_add(CRC_LEN);
-        let front = usize::from(self.ulpdu_len).wrapping_add(LEN_FIELD);
-        if self.pos != front || trailer.len() != len {
+    fn put<L: Link, P: Piece<L>>(&mut self, mut piece: P) -> Result<(), Broken> {
+        loop {
+            let left = self.end.checked_sub(self.pos).ok_or(Broken)?;
+            let left = u32::try_from(left).map_err(|_| Broken)?;
+            if piece.len() <= left {
+                return self.copy(&piece);
+            }
+            let rest = piece.len().checked_sub(left).ok_or(Broken)?;
+            self.copy(&piece.sub(0, left).ok_or(Broken)?)?;
+            piece = piece.sub(left, rest).ok_or(Broken)?;
+            self.trailer::<L>()?;
+            self.frame = self.frame.next();
+            self.begin()?;
+        }
+    }
+
+    /// Writes all of `piece`, which belongs to this FPDU.
+    #[inline]
+    fn copy<L: Link, P: Piece<L>>(&mut self, piece: &P) -> Result<(), Broken> {
+        let len = usize::try_from(piece.len()).map_err(|_| Broken)?;
+        let end = self.pos.checked_add(len).ok_or(Broken)?;
+        piece.copy_to(self.room.get_mut(self.pos..end).ok_or(Broken)?)?;
+        self.pos = end;
+        Ok(())
+    }
+
+    /// Ends an FPDU; the next one begins there.
+    #[inline]
+    fn trailer<L: Link>(&mut self) -> Result<(), Broken> {
+        let next = self.begin.checked_add(self.frame.fpdu_len).ok_or(Broken)?;
+        let fpdu = self.room.get_mut(self.begin..next).ok_or(Broken)?;
+        // Pad and CRC field are what is left behind the payload.
+        let len = pad_len(self.frame.ulpdu_len).wrapping_add(CRC_LEN);
+        if self.pos != self.end || next.checked_sub(self.pos) != Some(len) {
             return Err(Broken);
         }
-        trailer.fill(0);
-        if !self.crc {
-            return Ok(());
+        let (covered, field) = fpdu.split_last_chunk_mut::<CRC_LEN>().ok_or(Broken)?;
+        if let Some(first) = covered.len().checked_sub(pad_len(self.frame.ulpdu_len)) {
+            covered.get_mut(first..).ok_or(Broken)?.fill(0);
         }
-        let (covered, field) = self.room.split_last_chunk_mut::<CRC_LEN>().ok_or(Broken)?;
-        *field = Crc::new().update(crc32c, covered).to_wire();
+        *field = match self.crc {
+            true => Crc::new().update(L::crc32c, covered).to_wire(),
+            false => [0; CRC_LEN],
+        };
+        self.begin = next;
+        Ok(())
+    }
+
+    #[inline]
+    fn finish<L: Link>(mut self) -> Result<(), Broken> {
+        self.trailer::<L>()?;
+        if self.begin != self.room.len() {
+            return Err(Broken);
+        }
         Ok(())
     }
 }

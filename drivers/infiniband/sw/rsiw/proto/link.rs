@@ -69,9 +69,9 @@ pub(crate) trait Link {
     /// There is none; some may have been added.
     fn put(&mut self, octets: &[u8]) -> Result<(), Broken>;
 
-    /// Room for the next `len` octets in one piece, if there is. They are in the batch once
-    /// [`Link::commit`] was called.
-    fn room(&mut self, len: u32) -> Option<&mut [u8]>;
+    /// Room in one piece for the next `len` octets, if there is, or up to `count` times as many. They
+    /// are in the batch once [`Link::commit`] was called.
+    fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]>;
 
     /// Adds `len` octets that were written to the [`Link::room`] for as many.
     ///

@@ -53,7 +53,9 @@ use super::tx::{
     Message,
     Packer,
     Rtr,
+    TooMany,
     Tx,
+    MAX_HEADER,
     TERMINATE_HEADER, //
 };
 use crate::proto::conn::Params;
@@ -333,8 +335,8 @@ impl Framer {
         }
         self.flags.cut = self.packer.push(len);
         let before = link.mark();
-        let mut writer = Writer::pieces(link, &frame, self.crc, self.markers.as_mut())?;
-        let written = writer.put(octets).and_then(|()| writer.finish());
+        let writer = Writer::pieces(link, octets, &frame, self.crc, self.markers.as_mut());
+        let written = writer.and_then(Writer::finish);
         if written.is_err() {
             link.truncate(before)?;
         }
@@ -360,7 +362,8 @@ impl Framer {
         Ok(())
     }
 
-    /// Writes the FPDU of `frame`, `len` octets with its markers, for which there is room.
+    /// Writes the FPDU of `frame`, `len` octets with its markers, for which there is room, and up
+    /// to `count` that are alike. Returns how many.
     #[inline]
     fn write<L: Link, E: Env<L>>(
         &mut self,
@@ -368,29 +371,36 @@ impl Framer {
         link: &mut L,
         message: &Message,
         frame: &tx::Frame,
-        len: u32,
-    ) -> Result<(), PayloadError> {
+        (len, count): (u32, u32),
+    ) -> Result<u32, PayloadError> {
         if self.markers.is_none() {
-            if let Some(room) = link.room(len) {
-                write_to(
-                    env,
-                    Writer::<L>::flat(room, frame, self.crc),
-                    message,
-                    frame,
-                )?;
-                return Ok(link.commit(len)?);
+            if let Some(room) = link.room(len, count) {
+                let octets = u32::try_from(room.len()).map_err(|_| Broken)?;
+                let count = octets.checked_div(len).ok_or(Broken)?;
+                let writer = Writer::flat(room, message, frame, self.crc)?;
+                write_payload(env, writer, frame, count)?;
+                link.commit(octets)?;
+                return Ok(count);
             }
         }
-        let writer = Writer::pieces(link, frame, self.crc, self.markers.as_mut())?;
-        write_to(env, writer, message, frame)
+        let mut header = [0; MAX_HEADER];
+        let header = header.get_mut(..frame.header_len).ok_or(Broken)?;
+        if !message.put_header(frame, header) {
+            return Err(PayloadError::Broken);
+        }
+        let writer = Writer::pieces(link, header, frame, self.crc, self.markers.as_mut())?;
+        write_payload(env, writer, frame, 1)?;
+        Ok(1)
     }
 
-    /// Puts the next FPDU of a message into the batch. Returns whether it fits.
-    fn put_fpdu<L, E>(
+    /// Puts the next FPDU of a message into the batch, or several of them, so that the batch has
+    /// `limit` octets and not another one more. Returns whether it fits.
+    fn put_fpdus<L, E>(
         &mut self,
         env: &mut E,
         link: &mut L,
         current: &mut Current,
+        limit: usize,
     ) -> Result<bool, Failure>
     where
         L: Link,
@@ -425,8 +435,21 @@ impl Framer {
             }
             self.flags.cut = true;
         }
+        // Those that fill a segment each leave the packer as the first one does.
+        let count = if self.markers.is_none() && len == self.emss {
+            let room = limit.saturating_sub(link.len());
+            let room = u32::try_from(room).unwrap_or(u32::MAX).div_ceil(len.max(1));
+            room.min(current.message.alike(&frame)).max(1)
+        } else {
+            1
+        };
         let before = (link.mark(), self.markers);
-        if let Err(error) = self.write(env, link, &current.message, &frame, len) {
+        let written = self.write(env, link, &current.message, &frame, (len, count));
+        let written = written.and_then(|count| {
+            let advanced = current.message.advance(&frame, count);
+            advanced.map_err(|TooMany| PayloadError::Broken)
+        });
+        if let Err(error) = written {
             // What is in front of it, and a Terminate, can go out.
             if link.truncate(before.0).is_err() {
                 // Nothing of it, then, nor do its requests complete.
@@ -440,22 +463,21 @@ impl Framer {
             });
         }
         self.packer = packer;
-        current.message.advance(&frame);
         Ok(true)
     }
 }
 
-/// Writes an FPDU: header, payload, trailer.
+/// Writes the payload of `count` FPDUs, of which `frame` is the first, and the trailer of the last.
 #[inline]
-fn write_to<L: Link, E: Env<L>>(
+fn write_payload<L: Link, E: Env<L>>(
     env: &E,
     mut writer: Writer<'_, L>,
-    message: &Message,
     frame: &tx::Frame,
+    count: u32,
 ) -> Result<(), PayloadError> {
-    writer.header(frame.header_len, |out| message.put_header(frame, out))?;
     if frame.payload > 0 {
-        env.payload(frame.offset, frame.payload.into(), &mut writer)?;
+        let len = count.checked_mul(frame.payload.into()).ok_or(Broken)?;
+        env.payload(frame.offset, len, &mut writer)?;
     }
     Ok(writer.finish()?)
 }
@@ -596,7 +618,7 @@ impl Sender {
             let Some(current) = &mut self.current else {
                 break;
             };
-            if !self.framer.put_fpdu(env, link, current)? {
+            if !self.framer.put_fpdus(env, link, current, limit)? {
                 self.framer.flags.more = !self.framer.flags.cut;
                 break;
             }

@@ -164,9 +164,7 @@ impl<'a, C: Chunk> Train<'a, C> {
     /// Whether the next FPDU is as expected, and if so where its payload begins.
     #[inline]
     fn look(&self) -> Option<usize> {
-        let front = self.chunk.front(self.at)?;
-        let (len, head) = front.split_first_chunk::<LEN_FIELD>()?;
-        if !self.run.is(head, u16::from_be_bytes(*len)) {
+        if !self.run.is(&self.chunk.front(self.at)?) {
             return None;
         }
         if let Some(crc32c) = self.crc32c {

@@ -166,6 +166,18 @@ pub(crate) struct Frame {
     pub(crate) last: bool,
 }
 
+impl Frame {
+    /// The FPDU behind this one, if that is as long and this not the last.
+    #[inline]
+    pub(super) fn next(&self) -> Self {
+        Self {
+            // No message is longer than its length, which is 32 bits.
+            offset: self.offset.wrapping_add(self.payload.into()),
+            ..*self
+        }
+    }
+}
+
 /// A message on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
@@ -177,6 +189,10 @@ pub(crate) struct Message {
     left: u32,
     done: bool,
 }
+
+/// A message has no such FPDUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooMany;
 
 impl Message {
     /// Whether the last FPDU has been made.
@@ -219,14 +235,30 @@ impl Message {
         })
     }
 
-    /// Goes on behind `frame`, which is the last that [`Message::frame`] has made.
+    /// How many FPDUs are as long as `frame`, which is the one that [`Message::frame`] has made, and
+    /// not the last of the message: that one included, if it is not the last.
     #[inline]
-    pub(crate) fn advance(&mut self, frame: &Frame) {
-        let len = u32::from(frame.payload);
-        // No FPDU has more than is left.
+    pub(crate) fn alike(&self, frame: &Frame) -> u32 {
+        let behind = self.left.saturating_sub(1);
+        behind.checked_div(frame.payload.into()).unwrap_or(0)
+    }
+
+    /// Goes on behind `frame`, which is the one that [`Message::frame`] has made, and behind those
+    /// that are alike, so that they are `count` in all.
+    ///
+    /// # Errors
+    ///
+    /// There are not as many.
+    #[inline]
+    pub(crate) fn advance(&mut self, frame: &Frame, count: u32) -> Result<(), TooMany> {
+        if count == 0 || count > 1 && count > self.alike(frame) {
+            return Err(TooMany);
+        }
+        let len = count.wrapping_mul(frame.payload.into());
         self.sent = frame.offset.wrapping_add(len);
-        self.left = self.left.wrapping_sub(len);
+        self.left = self.left.checked_sub(len).ok_or(TooMany)?;
         self.done = frame.last;
+        Ok(())
     }
 
     /// Writes the header of `frame` to `out`, which is as long. Returns whether it is.

@@ -95,8 +95,8 @@ impl Link for TcpLink<'_> {
     }
 
     #[inline]
-    fn room(&mut self, len: u32) -> Option<&mut [u8]> {
-        self.batch.piece(len)
+    fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
+        self.batch.piece(len, count)
     }
 
     #[inline]

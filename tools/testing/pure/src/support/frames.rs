@@ -17,7 +17,7 @@ pub(crate) fn next(
     let frame = message.frame(mulpdu)?;
     out.fill(0);
     assert!(message.put_header(&frame, &mut out[..frame.header_len]));
-    message.advance(&frame);
+    message.advance(&frame, 1).expect("it has this one");
     Some(frame)
 }
 

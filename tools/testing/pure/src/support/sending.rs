@@ -96,9 +96,9 @@ pub(crate) struct Tcp {
     pub(crate) keeps: bool,
     pub(crate) refuses: bool,
     batch: Vec<u8>,
-    /// Octets in one piece that are not in the batch yet, and whether there was none the last time.
+    /// Octets in one piece that are not in the batch yet, and which turn it is to say how many there are.
     piece: Vec<u8>,
-    is_apart: bool,
+    turn: usize,
     /// What was sent, and how.
     pub(crate) out: Vec<u8>,
     pub(crate) flags: Vec<SendFlags>,
@@ -161,10 +161,15 @@ impl Link for Tcp {
         Ok(())
     }
 
-    /// One time there is, the other there is not.
-    fn room(&mut self, len: u32) -> Option<&mut [u8]> {
-        self.is_apart = !self.is_apart;
-        if self.is_apart || self.batch.len() + len as usize > self.breaks_at {
+    /// One time there is none, then for one or for three, then for as many as are wanted.
+    fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
+        self.turn = (self.turn + 1) % 4;
+        let most = [0, 1, 3, u32::MAX][self.turn];
+        let room = self.breaks_at.min(self.room);
+        let room = room.saturating_sub(self.batch.len());
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        let len = len * count.min(most).min(room / len);
+        if len == 0 {
             return None;
         }
         self.piece = vec![0xa5; len as usize];
@@ -456,7 +461,7 @@ impl Sending {
                 refuses: false,
                 batch: Vec::new(),
                 piece: Vec::new(),
-                is_apart: false,
+                turn: 0,
                 out: Vec::new(),
                 flags: Vec::new(),
                 log,

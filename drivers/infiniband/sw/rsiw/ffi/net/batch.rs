@@ -201,9 +201,16 @@ impl TxBatch {
         }
     }
 
-    /// Room for the next `len` octets in one piece, if there is; see [`TxBatch::commit`].
+    /// Room in one piece for the next `len` octets, if there is, or up to `count` times as many; see
+    /// [`TxBatch::commit`].
     #[inline]
-    pub(crate) fn piece(&mut self, len: u32) -> Option<&mut [u8]> {
+    pub(crate) fn piece(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
+        let room = self.limit.checked_sub(self.end)?;
+        // Mostly it is one.
+        let len = match count {
+            0 | 1 => len,
+            _ => len.checked_mul(count.min(room.checked_div(len)?).max(1))?,
+        };
         let end = self.end.checked_add(len).filter(|end| *end <= self.limit)?;
         // Octets behind the last one left the batch long ago, or never were in it.
         self.chunks

@@ -170,18 +170,24 @@ impl SkbChunk<'_> {
         to_result(unsafe { b::skb_copy_bits(self.skb.as_ptr(), offset, out.cast(), len) })
     }
 
-    /// The `N` octets from `at` on, if the chunk has as many and they can be read.
+    /// The 20 octets from `at` on, if the chunk has as many and they can be read.
     #[inline]
-    pub(crate) fn front<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
-        let (offset, len) = self.range(at, N).ok()?;
+    pub(crate) fn front(&self, at: usize) -> Option<[u8; 20]> {
+        let mut octets = [0; 20];
+        let (offset, len) = self.range(at, octets.len()).ok()?;
         let Some((from, _)) = self.find(offset).filter(|(_, left)| *left >= len) else {
-            let mut octets = [0; N];
             self.copy_to(at, &mut octets).ok()?;
             return Some(octets);
         };
-        // SAFETY: by the invariant of `Span` the octets are there; others may write them at the same
-        // time, which a volatile access puts up with.
-        Some(unsafe { from.cast::<[u8; N]>().read_volatile() })
+        let (a, rest) = octets.split_first_chunk_mut()?;
+        let (b, rest) = rest.split_first_chunk_mut()?;
+        // SAFETY: by the invariant of `Span` the octets are there, for accesses like these.
+        *a = unsafe { word::<u64>(from) }.to_ne_bytes();
+        // SAFETY: as above.
+        *b = unsafe { word::<u64>(from.wrapping_add(8)) }.to_ne_bytes();
+        // SAFETY: as above.
+        *rest.first_chunk_mut()? = unsafe { word::<u32>(from.wrapping_add(16)) }.to_ne_bytes();
+        Some(octets)
     }
 
     /// Fills `to` with octets from `at` on.
@@ -228,4 +234,19 @@ impl SkbChunk<'_> {
         }
         Ok(crc)
     }
+}
+
+/// A word anywhere in memory.
+#[repr(C, packed)]
+struct Unaligned<T>(T);
+
+/// Reads a word that others may write at the same time.
+///
+/// # Safety
+///
+/// The octets from `from` on are readable for accesses that put up with concurrent writes.
+#[inline(always)]
+unsafe fn word<T>(from: *const u8) -> T {
+    // SAFETY: by the caller's promise; a packed structure may begin anywhere.
+    unsafe { from.cast::<Unaligned<T>>().read_volatile() }.0
 }

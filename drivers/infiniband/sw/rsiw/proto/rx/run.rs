@@ -14,21 +14,22 @@ use super::{
     Action,
     Segment, //
 };
+use crate::proto::chunk::FPDU_FRONT;
 use crate::wire::ddp;
+use crate::wire::fpdu::LEN_FIELD;
+
+/// The front of an FPDU, up to the end of the headers of most.
+pub(crate) type FpduFront = [u8; FPDU_FRONT];
 
 /// The next segment, if it goes on as the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    front: Front,
+    /// Its FPDU, up to the end of the headers, which end with the offset.
+    front: FpduFront,
+    /// There is nothing behind the headers in that.
+    is_untagged: bool,
     ulpdu_len: u16,
     segment: Segment,
-}
-
-/// Its headers, which end with the offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Front {
-    Tagged([u8; ddp::TAGGED_LEN]),
-    Untagged([u8; ddp::UNTAGGED_LEN]),
 }
 
 impl Run {
@@ -39,15 +40,23 @@ impl Run {
         if segment.payload_len == 0 {
             return None;
         }
-        let front = match segment.action {
+        let mut front = [0; FPDU_FRONT];
+        let (len, headers) = front.split_first_chunk_mut::<LEN_FIELD>()?;
+        *len = ulpdu_len.to_be_bytes();
+        let is_untagged = match segment.action {
             Action::Write { last: false, .. } | Action::ReadResponse { last: false, .. } => {
-                Front::Tagged(*head.first_chunk()?)
+                *headers.first_chunk_mut()? = *head.first_chunk::<{ ddp::TAGGED_LEN }>()?;
+                false
             }
-            Action::Send { last: false, .. } => Front::Untagged(*head.first_chunk()?),
+            Action::Send { last: false, .. } => {
+                *headers.first_chunk_mut()? = *head.first_chunk::<{ ddp::UNTAGGED_LEN }>()?;
+                true
+            }
             _ => return None,
         };
         let mut run = Self {
             front,
+            is_untagged,
             ulpdu_len,
             segment: Segment {
                 first: false,
@@ -62,19 +71,21 @@ impl Run {
     #[must_use]
     pub(crate) fn advance(&mut self) -> bool {
         let len = u32::from(self.segment.payload_len);
-        match (&mut self.segment.action, &mut self.front) {
-            (Action::Write { to, .. } | Action::ReadResponse { to, .. }, Front::Tagged(front)) => {
+        match &mut self.segment.action {
+            Action::Write { to, .. } | Action::ReadResponse { to, .. } => {
                 let next = to.checked_add(len).filter(|next| !wraps(*next, len));
-                let (Some(next), Some(field)) = (next, front.last_chunk_mut()) else {
+                let headers = self.front.first_chunk_mut::<{ LEN_FIELD + ddp::TAGGED_LEN }>();
+                let field = headers.and_then(|headers| headers.last_chunk_mut());
+                let (Some(next), Some(field)) = (next, field) else {
                     return false;
                 };
                 *to = next;
                 *field = next.0.to_be_bytes();
             }
-            (Action::Send { mo, first, .. }, Front::Untagged(front)) => {
+            Action::Send { mo, first, .. } => {
                 let next = mo.checked_add(len);
                 let next = next.filter(|next| next.checked_add(len).is_some());
-                let (Some(next), Some(field)) = (next, front.last_chunk_mut()) else {
+                let (Some(next), Some(field)) = (next, self.front.last_chunk_mut()) else {
                     return false;
                 };
                 *mo = next;
@@ -86,14 +97,11 @@ impl Run {
         true
     }
 
-    /// Whether an ULPDU of `ulpdu_len` octets that begins with `head` is the one.
+    /// Whether an FPDU that begins like this is the one.
     #[inline]
-    pub(crate) fn is(&self, head: &[u8], ulpdu_len: u16) -> bool {
-        ulpdu_len == self.ulpdu_len
-            && match &self.front {
-                Front::Tagged(front) => head.first_chunk() == Some(front),
-                Front::Untagged(front) => head.first_chunk() == Some(front),
-            }
+    pub(crate) fn is(&self, front: &FpduFront) -> bool {
+        let ((a, b, c), (x, y, z)) = (words(front), words(&self.front));
+        a == x && b == y && (c == z || !self.is_untagged)
     }
 
     /// What it means.
@@ -104,10 +112,9 @@ impl Run {
 
     /// The first octets of its ULPDU: all of its headers.
     pub(crate) fn head(&self) -> &[u8] {
-        match &self.front {
-            Front::Tagged(front) => front,
-            Front::Untagged(front) => front,
-        }
+        let len = usize::from(self.segment.header_len);
+        let headers = self.front.get(LEN_FIELD..).unwrap_or(&[]);
+        headers.get(..len).unwrap_or(headers)
     }
 
     /// The length of its ULPDU.
@@ -115,4 +122,15 @@ impl Run {
     pub(crate) fn ulpdu_len(&self) -> u16 {
         self.ulpdu_len
     }
+}
+
+/// The octets in words, which are compared sooner.
+#[inline]
+fn words(front: &FpduFront) -> (u64, u64, u32) {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = *front;
+    (
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+        u64::from_ne_bytes([i, j, k, l, m, n, o, p]),
+        u32::from_ne_bytes([q, r, s, t]),
+    )
 }
