@@ -160,7 +160,8 @@ pub(crate) trait Env<L: Link> {
     /// What is wrong with it.
     fn bind(&mut self) -> Result<(), Fault>;
 
-    /// Checks that the memory of the current request may be read, and keeps it readable.
+    /// Checks that the memory of the current request may be read, and keeps it readable until
+    /// [`Env::close`]. That of messages before is let go of at the latest then.
     ///
     /// # Errors
     ///
@@ -174,7 +175,7 @@ pub(crate) trait Env<L: Link> {
     /// How the peer is told.
     fn open_source(&mut self, request: &ReadRequest) -> Result<(), TermError>;
 
-    /// Lets go of memory that was opened.
+    /// Lets go of all memory that was opened.
     fn close(&mut self);
 
     /// Writes `len` octets of the current message, which is open, from `offset` on.
@@ -275,6 +276,8 @@ struct Framer {
     ends: Ends,
     /// The memory of the current message is open.
     is_open: bool,
+    /// So is that of a message before, perhaps.
+    has_opened: bool,
     packer: Packer,
     markers: Option<Markers>,
     emss: u32,
@@ -311,9 +314,10 @@ impl Framer {
         }
     }
 
-    /// Lets go of the memory of a message.
+    /// Lets go of the memory of messages.
     fn close<L: Link, E: Env<L>>(&mut self, env: &mut E) {
-        if core::mem::take(&mut self.is_open) {
+        self.is_open = false;
+        if core::mem::take(&mut self.has_opened) {
             env.close();
         }
     }
@@ -407,6 +411,7 @@ impl Framer {
         E: Env<L>,
     {
         if !self.is_open {
+            self.has_opened = true;
             self.open(env, current)?;
         }
         let no_fpdu = || Failure::defect("a message has no FPDU");
@@ -490,6 +495,7 @@ impl Sender {
                 flags: SendFlags::default(),
                 ends: Ends::new(),
                 is_open: false,
+                has_opened: false,
                 packer: Packer::new(emss),
                 markers: params.send_markers.then(Markers::new),
                 emss,
@@ -625,7 +631,8 @@ impl Sender {
             if current.message.is_done() {
                 let origin = current.origin;
                 self.current = None;
-                self.framer.close(env);
+                // The next message mostly lies in the same memory.
+                self.framer.is_open = false;
                 self.end_message(env, &origin)?;
             }
         }

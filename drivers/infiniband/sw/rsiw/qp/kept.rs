@@ -4,8 +4,8 @@
 //!
 //! Finding a region and going in costs as much as placing a segment. What is kept is looked at
 //! again for each segment: whoever makes the STag invalid is seen, and waits until the region is let
-//! go of. It is let go of when a message ends, as its consumer may want the memory then, when
-//! something is to be invalidated, and when the octets at hand are all taken in.
+//! go of. It is let go of when something is to be invalidated, and when the octets at hand are all
+//! taken in, which are as many as the budget allows for.
 //!
 //! Context: softirq or process, with the socket's lock held.
 #![forbid(unsafe_code)]

@@ -301,7 +301,6 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
     }
 
     fn complete_recv(&mut self, received: &Received) -> Result<(), Failure> {
-        self.kept.forget();
         self.qp.complete_recv(&Completion {
             id: received.id,
             operation: OperationType::Receive,
@@ -350,7 +349,6 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
     }
 
     fn read_done(&mut self, token: Option<Token>) {
-        self.kept.forget();
         self.qp.read_done(token);
     }
 

@@ -15,7 +15,8 @@ use crate::{
     mr::{
         access::{
             Access,
-            MrAccess, //
+            MrAccess,
+            MrError, //
         },
         Mr,
     },
@@ -50,8 +51,42 @@ pub(super) struct Source {
     pub(super) local: Option<Local>,
     /// A Read of the peer is answered; the list is not used.
     is_response: bool,
-    /// The regions of the elements, or that of a response.
-    accesses: KVec<Option<MrAccess<Arc<Mr>>>>,
+    /// The regions of the elements, or that of a response, and those of messages before as long as
+    /// there is no other.
+    accesses: KVec<Option<Open>>,
+}
+
+/// A region that is kept from its owner.
+struct Open {
+    stag: Stag,
+    want: Access,
+    access: MrAccess<Arc<Mr>>,
+}
+
+/// Opens `len` octets at `addr` of the region `stag`; if that is the one which `slot` has, with a
+/// look at whether it may still be used.
+///
+/// # Errors
+///
+/// It may not be used like this.
+#[inline]
+fn open(
+    slot: &mut Option<Open>,
+    qp: &Qp,
+    stag: Stag,
+    want: Access,
+    addr: u64,
+    len: u32,
+) -> Result<(), MrError> {
+    let same = slot
+        .as_mut()
+        .filter(|open| open.stag == stag && open.want == want && !open.access.is_windowed());
+    if let Some(open) = same {
+        return open.access.move_to(stag, qp.pd.id(), want, addr, len);
+    }
+    let access = qp.access(stag, want, addr, len)?;
+    *slot = Some(Open { stag, want, access });
+    Ok(())
 }
 
 impl Source {
@@ -91,9 +126,9 @@ impl Source {
         }
         for (slot, sge) in self.accesses.iter_mut().zip(sges) {
             if sge.length > 0 {
-                let access = qp.access(Stag(sge.lkey), Access::LOCAL_READ, sge.laddr, sge.length);
-                let access = access.map_err(|_| OpenError::Fault(Fault::LocalProtection))?;
-                *slot = Some(access);
+                let (stag, want) = (Stag(sge.lkey), Access::LOCAL_READ);
+                let opened = open(slot, qp, stag, want, sge.laddr, sge.length);
+                opened.map_err(|_| OpenError::Fault(Fault::LocalProtection))?;
             }
         }
         Ok(())
@@ -107,13 +142,12 @@ impl Source {
     pub(super) fn open_source(&mut self, qp: &Qp, request: &ReadRequest) -> Result<(), TermError> {
         self.is_response = true;
         let (stag, to) = (request.source_stag, request.source_to.0);
-        let access = qp.access(stag, Access::REMOTE_READ, to, request.len);
         let slot = self.accesses.first_mut();
-        *slot.ok_or(TermError::LocalCatastrophic)? = Some(access.map_err(remote)?);
-        Ok(())
+        let slot = slot.ok_or(TermError::LocalCatastrophic)?;
+        open(slot, qp, stag, Access::REMOTE_READ, to, request.len).map_err(remote)
     }
 
-    /// Lets go of the memory.
+    /// Lets go of all memory.
     pub(super) fn close(&mut self) {
         for access in &mut self.accesses {
             *access = None;
@@ -152,7 +186,7 @@ impl Source {
         len: u32,
     ) -> Result<(), PayloadError> {
         let access = self.accesses.get(index).and_then(Option::as_ref);
-        let slices = access.ok_or(PayloadError::Broken)?.slices(at, len);
+        let slices = access.ok_or(PayloadError::Broken)?.access.slices(at, len);
         let mut left = len;
         for slice in slices.map_err(|_| PayloadError::Broken)? {
             left = left.checked_sub(slice.len()).ok_or(PayloadError::Broken)?;

@@ -277,7 +277,6 @@ impl Env<Tcp> for Queue {
     type Inbound = Vec<InboundRead>;
 
     fn peek(&mut self) -> Option<Peeked<Tcp, Self>> {
-        assert!(self.open.is_none(), "another request while one is read");
         let &(work, posted) = self.posted.front()?;
         self.peeked = Some(posted);
         Some(match posted.operation {
@@ -346,7 +345,6 @@ impl Env<Tcp> for Queue {
     }
 
     fn open_request(&mut self) -> Result<(), OpenError> {
-        assert!(self.open.is_none());
         match self.faults.open {
             Some(error) => Err(error),
             None => {
@@ -357,7 +355,7 @@ impl Env<Tcp> for Queue {
     }
 
     fn open_source(&mut self, request: &ReadRequest) -> Result<(), TermError> {
-        assert!(self.open.is_none() && request.len > 0);
+        assert!(request.len > 0);
         match self.faults.source {
             Some(error) => Err(error),
             None => {

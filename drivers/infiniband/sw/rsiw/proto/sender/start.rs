@@ -143,17 +143,21 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
                 // It completes with its response.
                 (kind, Origin::Bare)
             }
+            // Nobody's memory is kept by who may have to wait for its users.
             Operation::Invalidate { stag } => {
+                env.close();
                 let result = env.invalidate(stag);
                 finish(env, token, result)?;
                 continue;
             }
             Operation::Register => {
+                env.close();
                 let result = env.register();
                 finish(env, token, result)?;
                 continue;
             }
             Operation::Bind => {
+                env.close();
                 let result = env.bind();
                 finish(env, token, result)?;
                 continue;
