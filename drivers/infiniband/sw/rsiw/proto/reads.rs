@@ -142,9 +142,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
                 return Err(TermError::TaggedBounds);
             }
         }
-        let left = left
-            .checked_sub(len)
-            .ok_or(TermError::TaggedBounds)?;
+        let left = left.checked_sub(len).ok_or(TermError::TaggedBounds)?;
         match (last, left) {
             (true, 0) => {
                 front.done = entry.len;

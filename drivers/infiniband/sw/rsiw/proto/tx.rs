@@ -205,10 +205,11 @@ impl Message {
         self.sent
     }
 
-    /// The next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`).
+    /// The next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`), or of as many
+    /// as [`Packer::fill`] says.
     ///
-    /// `None` once the message is done; of one that is not, only a defect of this driver can make
-    /// it. A message of length zero is one FPDU (RFC 5041 section 5.2, D-DDP-10).
+    /// `None` once the message is done, or if its headers are longer; only a defect of this driver
+    /// can ask for that. A message of length zero is one FPDU (RFC 5041 section 5.2, D-DDP-10).
     #[inline]
     pub(crate) fn frame(&self, mulpdu: u16) -> Option<Frame> {
         if self.done {
@@ -220,9 +221,7 @@ impl Message {
             Kind::Write { .. } | Kind::ReadResponse { .. } => size_of::<TaggedFpdu>(),
         };
         let ddp_len = u16::try_from(header_len.checked_sub(LEN_FIELD)?).ok()?;
-        let room = mulpdu
-            .clamp(fpdu::MIN_MULPDU, fpdu::MAX_MULPDU)
-            .checked_sub(ddp_len)?;
+        let room = mulpdu.min(fpdu::MAX_MULPDU).checked_sub(ddp_len)?;
         let payload = u16::try_from(self.left).map_or(room, |left| left.min(room));
         let ulpdu_len = ddp_len.checked_add(payload)?;
         Some(Frame {
@@ -353,8 +352,9 @@ pub(crate) fn terminate(message: &Terminate, out: &mut [u8; TERMINATE_HEADER]) -
     }
 }
 
-/// Octets of payload for which a segment is filled up.
-const LEAST_PAYLOAD: u16 = 100;
+/// Octets of payload for which a segment is filled up. Another FPDU takes some hundred instructions
+/// on both sides together, another record of TCP some ten thousand.
+const LEAST_PAYLOAD: u16 = 4;
 
 /// Fills TCP segments of `emss` octets with FPDUs, so that each FPDU begins with a segment or
 /// shares one with others (RFC 5044 section 5.1, M-MPA-12).
@@ -400,7 +400,7 @@ impl Packer {
         let ulpdu_len = u16::try_from(ulpdu_len).ok()?;
         let header_len = frame.ulpdu_len.checked_sub(frame.payload)?;
         let payload = ulpdu_len.checked_sub(header_len)?;
-        (payload >= LEAST_PAYLOAD && ulpdu_len >= fpdu::MIN_MULPDU).then_some(ulpdu_len)
+        (payload >= LEAST_PAYLOAD).then_some(ulpdu_len)
     }
 
     /// A record was ended, or all that was sent has left: the next FPDU begins a segment.

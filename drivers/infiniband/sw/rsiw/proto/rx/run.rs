@@ -74,7 +74,9 @@ impl Run {
         match &mut self.segment.action {
             Action::Write { to, .. } | Action::ReadResponse { to, .. } => {
                 let next = to.checked_add(len).filter(|next| !wraps(*next, len));
-                let headers = self.front.first_chunk_mut::<{ LEN_FIELD + ddp::TAGGED_LEN }>();
+                let headers = self
+                    .front
+                    .first_chunk_mut::<{ LEN_FIELD + ddp::TAGGED_LEN }>();
                 let field = headers.and_then(|headers| headers.last_chunk_mut());
                 let (Some(next), Some(field)) = (next, field) else {
                     return false;

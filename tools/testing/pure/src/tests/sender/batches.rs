@@ -144,7 +144,8 @@ fn m_mpa_12_fills_a_segment() {
 #[test]
 fn m_mpa_12_ends_a_segment() {
     let mut sending = sending();
-    sending.post(send(EMSS - 100));
+    // Without the headers of another one, and four octets.
+    sending.post(send(EMSS - 24 - 24));
     sending.post(send(1_000));
     sending.run();
     let eor = SendFlags {
