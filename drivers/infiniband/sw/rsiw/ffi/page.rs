@@ -98,27 +98,19 @@ impl<'a> PageSlice<'a> {
         })
     }
 
-    /// The first `len` bytes, or all of them, and what is behind, if that is something.
+    /// Takes the first `len` bytes away, or all of them.
     #[inline]
-    pub(crate) fn split(self, len: u32) -> (Self, Option<Self>) {
-        match self.len.checked_sub(len) {
-            None | Some(0) => (self, None),
-            // INVARIANT: parts of what the invariant holds for, of which the second ends where that
-            // does.
-            Some(rest) => {
-                let front = Self { len, ..self };
-                // SAFETY: the first byte behind the first part is one of this slice, whose memory
-                // does not begin at the highest address.
-                // CAST: 32 bits fit.
-                let start = unsafe { self.start.add(len as usize) };
-                let behind = Self {
-                    start,
-                    len: rest,
-                    ..self
-                };
-                (front, Some(behind))
-            }
-        }
+    pub(crate) fn take_front(&mut self, len: u32) -> Self {
+        let front = Self {
+            len: len.min(self.len),
+            ..*self
+        };
+        // INVARIANT: a part of what the invariant holds for, or nothing at its end.
+        // SAFETY: at most as many bytes are there as are passed over.
+        // CAST: 32 bits fit.
+        self.start = unsafe { self.start.add(front.len as usize) };
+        self.len = self.len.wrapping_sub(front.len);
+        front
     }
 
     /// Copies all of it to `out`, of which each byte is read once.

@@ -99,6 +99,9 @@ mod tests {
         assert_eq!(r.locate(999, 1), Err(Outside));
         assert_eq!(r.locate(999, 2), Err(Outside));
         assert_eq!(r.locate(0, u32::MAX), Err(Outside));
+        for (offset, behind) in [(0, 100), (99, 1), (100, 0), (101, 0)] {
+            assert_eq!(r.behind(offset), behind);
+        }
     }
 
     #[test]

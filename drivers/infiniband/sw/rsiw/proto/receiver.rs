@@ -36,6 +36,7 @@ use super::reads::{
 use super::rx::{
     is_enough,
     Action,
+    Going,
     Limits,
     Rx,
     Segment,
@@ -44,7 +45,7 @@ use super::rx::{
 };
 use super::state::QpState;
 use super::train::{
-    Target,
+    Room,
     Train, //
 };
 use crate::wire::ddp::{
@@ -142,13 +143,14 @@ pub(crate) trait Env<C>: Limits {
         budget: &mut Budget,
     ) -> Result<(), Unplaced>;
 
-    /// Places the payloads of a train, as many as the memory allows for without another question.
-    /// None is placed where it does not, which is found out with the first segment by itself then.
+    /// Places the payloads of a train that goes on with a message, as many as the memory allows for
+    /// without another question. None is placed where it does not, which is found out with the
+    /// first segment by itself then.
     ///
     /// # Errors
     ///
     /// The payload that was taken last could not be placed.
-    fn place_train(&mut self, target: Target, train: &mut Train<'_, C>) -> Result<(), Unplaced>;
+    fn place_train(&mut self, going: Going, train: &mut Train<'_, C>) -> Result<(), Unplaced>;
 
     /// Takes the oldest receive, and keeps the names of its memory for [`Env::place_recv`].
     ///
@@ -354,8 +356,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         env.fail(failure);
     }
 
-    /// Takes in the FPDUs from octet `at` of a chunk on that go on as the one before. Returns how
-    /// many octets they are.
+    /// Takes in the FPDUs from octet `at` of a chunk on that go on with the message of the one
+    /// before. Returns how many octets they are.
     fn go_on<C: Chunk, E: Env<C>>(
         &mut self,
         env: &mut E,
@@ -368,49 +370,51 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let Some(run) = self.rx.run(env) else {
             return Ok(0);
         };
-        let (target, room) = match run.segment().action {
-            Action::Write { stag, to, .. } => (Target::Write(stag, to), u32::MAX),
-            Action::ReadResponse { stag, to, .. } => {
-                // The last one says that it is.
-                let room = env.response_left(stag, to).saturating_sub(1);
-                (Target::Response(stag, to), room)
-            }
-            Action::Send { mo, .. } => {
+        let going = run.going();
+        let room = match going {
+            Going::Write(..) => Room::UpTo(u32::MAX),
+            Going::Response(stag, to) => Room::Just(env.response_left(stag, to)),
+            Going::Send { mo, .. } => {
                 let len = self.recv.map_or(0, |recv| recv.len);
                 let room = len.saturating_sub(mo.into());
-                let room = u32::try_from(room).unwrap_or(u32::MAX);
-                (Target::Receive(mo), room)
+                Room::UpTo(u32::try_from(room).unwrap_or(u32::MAX))
             }
-            _ => return Ok(0),
         };
         let crc32c: Option<fn(u32, &[u8]) -> u32> = if self.crc { Some(E::crc32c) } else { None };
-        let budget = &mut self.budget;
-        let Some(mut train) = Train::new(chunk, at, run, room, budget, crc32c) else {
-            return Ok(0);
-        };
-        let placed = env.place_train(target, &mut train);
-        let quote = placed.err().and_then(|Unplaced| {
-            let (head, ulpdu_len) = train.last();
-            Quote::new(head, ulpdu_len)
-        });
+        let mut train = Train::new(chunk, at, run, room, &mut self.budget, crc32c);
+        let placed = env.place_train(going, &mut train);
+        let quote = placed.err().and_then(|Unplaced| train.quote());
         let taken = train.end();
-        self.rx.went_on(taken.payload, taken.is_over);
-        let response = match target {
-            Target::Response(stag, to) if taken.payload > 0 => {
-                Some(env.response(stag, to, taken.payload, false)?)
-            }
-            _ => None,
-        };
-        if let Err(Unplaced) = placed {
-            let failure = match (target, response) {
-                (Target::Receive(_), _) => {
-                    self.refuse(env, Fault::LocalProtection, TermError::LocalCatastrophic)
-                }
-                (_, Some(response)) => Self::refuse_response(env, &response),
-                _ => TermError::LocalCatastrophic.into(),
-            };
-            return Err(Failure { quote, ..failure });
+        if taken.payload == 0 {
+            return Ok(0);
         }
+        let (payload, is_complete) = (taken.payload, taken.is_complete);
+        self.rx.went_on(payload, is_complete, taken.is_over);
+        match going {
+            Going::Write(..) => placed.map_err(|Unplaced| TermError::LocalCatastrophic.into()),
+            Going::Response(stag, to) => {
+                let response = env.response(stag, to, payload, is_complete)?;
+                match placed {
+                    Ok(()) => self.end_response(env, &response),
+                    Err(Unplaced) => Err(Self::refuse_response(env, &response)),
+                }
+            }
+            Going::Send {
+                mo,
+                solicited,
+                invalidate,
+            } => match placed {
+                Ok(()) if is_complete => {
+                    // There was room for it.
+                    self.complete(env, mo.wrapping_add(payload), solicited, invalidate)
+                }
+                Ok(()) => Ok(()),
+                Err(Unplaced) => {
+                    Err(self.refuse(env, Fault::LocalProtection, TermError::LocalCatastrophic))
+                }
+            },
+        }
+        .map_err(|failure: Failure| Failure { quote, ..failure })?;
         Ok(taken.octets)
     }
 
@@ -643,22 +647,30 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         (stag, to): (Stag, TaggedOffset),
         payload: &Payload<'_, C>,
     ) -> Result<(), Failure> {
-        let purpose = response.entry.purpose;
         if payload.len > 0 {
             let placed = env.place_response(stag, to, payload, &mut self.budget);
             if let Err(Unplaced) = placed {
                 return Err(Self::refuse_response(env, response));
             }
         }
+        self.end_response(env, response)
+    }
+
+    /// Completes the Read of a segment that is placed, if it was the last one.
+    fn end_response<C, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        response: &Response,
+    ) -> Result<(), Failure> {
         if !response.complete {
             return Ok(());
         }
         let Purpose::Request {
             token,
             invalidate: true,
-        } = purpose
+        } = response.entry.purpose
         else {
-            env.read_done(purpose.token());
+            env.read_done(response.entry.purpose.token());
             return Ok(());
         };
         if let Err(Unplaced) = env.invalidate_sink(response.entry.sink_stag) {

@@ -9,7 +9,11 @@
 
 mod run;
 
-pub(crate) use self::run::Run;
+pub(crate) use self::run::{
+    Going,
+    Next,
+    Run, //
+};
 use crate::wire::ddp::{
     self,
     qn,
@@ -234,7 +238,7 @@ impl Rx {
                     first,
                     action,
                 };
-                self.run = Run::after(head, ulpdu_len, &segment);
+                self.run = Run::after(head, &segment);
                 Ok(segment)
             }
             Err(e) => {
@@ -244,35 +248,43 @@ impl Rx {
         }
     }
 
-    /// What the next segment mostly is, if it may come now. It has payload, and is not the last of
-    /// its message.
+    /// What the next segment mostly is, if it may come now.
     #[inline]
     pub(crate) fn run(&mut self, limits: &impl Limits) -> Option<&mut Run> {
         let run = self.run.as_mut().filter(|_| !self.stopped)?;
-        let may_come = match run.segment().action {
+        let may_come = match run.going() {
             // The right may have gone.
-            Action::Write { .. } => limits.may_write(),
-            Action::Send { mo, .. } => self.open.is_some_and(|open| open.mo == mo),
-            Action::ReadResponse { .. } => true,
-            _ => false,
+            Going::Write(..) => limits.may_write(),
+            Going::Response(..) => true,
+            Going::Send { mo, .. } => self.open.is_some_and(|open| open.mo == mo),
         };
         may_come.then_some(run)
     }
 
-    /// Segments with `payload` octets came as [`Rx::run`] has told. Nothing is known of what may
-    /// follow if that `is_over`.
+    /// Segments with `payload` octets went on as [`Rx::run`] has told, the message of which
+    /// `is_complete` with them, or of which nothing more is known if that `is_over`.
     #[inline]
-    pub(crate) fn went_on(&mut self, payload: u32, is_over: bool) {
-        let Some(run) = &self.run else {
-            return;
-        };
-        if let (Action::Send { .. }, Some(open)) = (run.segment().action, &mut self.open) {
-            // A run ends in front of where this would wrap.
-            open.mo = open.mo.wrapping_add(payload);
+    pub(crate) fn went_on(&mut self, payload: u32, is_complete: bool, is_over: bool) {
+        if let (Some(Going::Send { .. }), Some(open)) =
+            (self.run.map(|run| run.going()), &mut self.open)
+        {
+            if is_complete {
+                self.open = None;
+                self.send_msn = self.send_msn.next();
+            } else {
+                // A run ends in front of where this would wrap.
+                open.mo = open.mo.wrapping_add(payload);
+            }
         }
-        if is_over {
+        if is_complete || is_over {
             self.run = None;
         }
+    }
+
+    /// All but what the next segment mostly is, which must make no difference.
+    #[cfg(test)]
+    pub(crate) fn without_run(self) -> Self {
+        Rx { run: None, ..self }
     }
 
     fn parse(&mut self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> Parsed {

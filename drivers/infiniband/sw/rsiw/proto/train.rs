@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! FPDUs that lie one behind the other in a chunk, and each of which goes on as the one before: most
-//! of those of a long message (RFC 5041 section 5.2, RFC 5044 section 5.2).
+//! FPDUs that lie one behind the other in a chunk, and go on with the same message: most of those of
+//! a long one (RFC 5041 section 5.2, RFC 5044 section 5.2).
 //!
 //! What is done per message is done once for all of them: asking whether the memory may be written,
 //! and finding it. Each FPDU is checked before its payload is placed, CRC included (T-8); with the
@@ -15,10 +15,9 @@ use super::chunk::{
     Chunk,
     Source, //
 };
-use super::rx::Run;
-use crate::wire::ddp::{
-    Stag,
-    TaggedOffset, //
+use super::rx::{
+    Next,
+    Run, //
 };
 use crate::wire::fpdu::{
     fpdu_len,
@@ -26,16 +25,15 @@ use crate::wire::fpdu::{
     CRC_LEN,
     LEN_FIELD, //
 };
+use crate::wire::terminate::Quote;
 
-/// Where the payloads of a train belong, one behind the other.
+/// How much of a message there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// Memory that the peer may write, from an offset on.
-    Write(Stag, TaggedOffset),
-    /// The sink of a Read of ours, from an offset on.
-    Response(Stag, TaggedOffset),
-    /// The receive that was taken last, from an offset on.
-    Receive(u32),
+pub(super) enum Room {
+    /// Up to so many octets.
+    UpTo(u32),
+    /// So many octets, of which the last are in the segment that says so.
+    Just(u32),
 }
 
 /// A train, of which some FPDUs are taken in.
@@ -49,18 +47,18 @@ pub(crate) struct Train<'a, C> {
     begin: usize,
     /// Where the next FPDU begins there.
     at: usize,
-    /// Octets of each FPDU.
-    fpdu_len: usize,
-    /// Where the payload begins in each FPDU.
-    header_len: usize,
-    /// Octets of payload in each FPDU.
-    payload_len: u32,
-    /// FPDUs that may still be taken in.
-    left: u32,
-    /// FPDUs that were taken in.
+    /// Octets of payload that may still be placed.
+    limit: u32,
+    /// Octets of payload that the message is still to have, if that is known.
+    left: Option<u32>,
+    /// Octets of payload that were taken in.
     taken: u32,
-    /// `run` is the FPDU behind the last that was taken in, not that one.
-    is_ahead: bool,
+    /// Where the FPDU begins that was taken in last.
+    last_at: usize,
+    /// That one is the last of its message.
+    is_complete: bool,
+    /// Nothing is known of what may follow.
+    is_over: bool,
 }
 
 /// What was taken in of a train.
@@ -70,42 +68,43 @@ pub(super) struct Taken {
     pub(super) octets: usize,
     /// Octets of payload in them.
     pub(super) payload: u32,
+    /// The message is complete.
+    pub(super) is_complete: bool,
     /// Nothing is known of what may follow.
     pub(super) is_over: bool,
 }
 
 impl<'a, C: Chunk> Train<'a, C> {
-    /// The FPDUs from octet `at` of `chunk` on that go on as `run` says, with together at most
-    /// `room` octets of payload. `None` if there is no whole one.
+    /// The FPDUs from octet `at` of `chunk` on that go on as `run` says.
     #[inline]
     pub(super) fn new(
         chunk: &'a C,
         at: usize,
         run: &'a mut Run,
-        room: u32,
+        room: Room,
         budget: &'a mut Budget,
         crc32c: Option<fn(u32, &[u8]) -> u32>,
-    ) -> Option<Self> {
-        let fpdu_len = fpdu_len(run.ulpdu_len());
-        let payload_len = u32::from(run.segment().payload_len);
-        let whole = chunk.len().checked_sub(at)?.checked_div(fpdu_len)?;
-        let left = room.checked_div(payload_len)?;
-        let left = u32::try_from(whole).map_or(left, |whole| left.min(whole));
-        let header_len = LEN_FIELD.checked_add(run.segment().header_len.into())?;
-        (left > 0).then_some(Self {
+    ) -> Self {
+        let (limit, left) = match room {
+            Room::UpTo(octets) => (octets, None),
+            Room::Just(octets) => (octets, Some(octets)),
+        };
+        // There cannot be more in the chunk.
+        let rest = u32::try_from(chunk.len().saturating_sub(at)).unwrap_or(u32::MAX);
+        Self {
             chunk,
             run,
             budget,
             crc32c,
             begin: at,
             at,
-            fpdu_len,
-            header_len,
-            payload_len,
+            limit: limit.min(rest),
             left,
             taken: 0,
-            is_ahead: true,
-        })
+            last_at: at,
+            is_complete: false,
+            is_over: false,
+        }
     }
 
     /// The chunk that the FPDUs lie in.
@@ -113,21 +112,15 @@ impl<'a, C: Chunk> Train<'a, C> {
         self.chunk
     }
 
-    /// Octets of payload in each FPDU, at least one.
-    pub(crate) fn payload_len(&self) -> u32 {
-        self.payload_len
-    }
-
     /// Octets of payload that there may be in all.
-    pub(crate) fn room(&self) -> u32 {
-        self.payload_len.saturating_mul(self.left)
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit
     }
 
-    /// Allows for `room` octets of payload at most from here on.
+    /// Allows for `limit` octets of payload at most from here on.
     #[inline]
-    pub(crate) fn limit(&mut self, room: u32) {
-        let most = room.checked_div(self.payload_len).unwrap_or(0);
-        self.left = self.left.min(most);
+    pub(crate) fn set_limit(&mut self, limit: u32) {
+        self.limit = self.limit.min(limit);
     }
 
     /// Counts a piece of memory that payload is placed in.
@@ -136,35 +129,48 @@ impl<'a, C: Chunk> Train<'a, C> {
         self.budget.piece();
     }
 
-    /// Takes in the next FPDU, if it is as expected. Returns where its payload begins in the chunk:
-    /// that is to be placed behind the one before.
+    /// Takes in the next FPDU, if it is as expected. Returns where its payload begins in the chunk
+    /// and how many octets that has, at least one: they are to be placed behind those before.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<usize> {
-        if self.left == 0 || self.budget.is_spent() {
+    pub(crate) fn take(&mut self) -> Option<(usize, u32)> {
+        if self.is_complete || self.is_over || self.budget.is_spent() {
             return None;
         }
-        if !self.is_ahead && !self.run.advance() {
-            self.left = 0;
-            return None;
-        }
-        self.is_ahead = true;
-        let Some(payload) = self.look() else {
-            self.left = 0;
+        let Some((next, len)) = self.look() else {
+            // It is for another way in to find out what it is.
+            self.limit = 0;
             return None;
         };
-        self.is_ahead = false;
-        self.left = self.left.wrapping_sub(1);
-        self.taken = self.taken.wrapping_add(1);
-        self.at = self.at.wrapping_add(self.fpdu_len);
+        let payload_len = u32::from(next.payload_len);
+        let payload = self.at.checked_add(LEN_FIELD)?;
+        let payload = payload.checked_add(self.run.header_len().into())?;
+        // Neither is less.
+        self.limit = self.limit.wrapping_sub(payload_len);
+        self.left = self.left.map(|left| left.wrapping_sub(payload_len));
+        self.taken = self.taken.wrapping_add(payload_len);
+        self.last_at = self.at;
+        self.at = self.at.wrapping_add(len);
         self.budget.fpdu();
-        self.budget.octets(self.fpdu_len);
-        Some(payload)
+        self.budget.octets(len);
+        self.is_complete = next.last;
+        self.is_over = !self.run.advance(next.payload_len);
+        Some((payload, payload_len))
     }
 
-    /// Whether the next FPDU is as expected, and if so where its payload begins.
+    /// The next FPDU, if it is as expected, with its octets.
     #[inline]
-    fn look(&self) -> Option<usize> {
-        if !self.run.is(&self.chunk.front(self.at)?) {
+    fn look(&self) -> Option<(Next, usize)> {
+        let next = self.run.next(&self.chunk.front(self.at)?)?;
+        let payload_len = u32::from(next.payload_len);
+        let len = fpdu_len(next.ulpdu_len);
+        let end = self.at.checked_add(len)?;
+        if payload_len > self.limit || end > self.chunk.len() {
+            return None;
+        }
+        if self
+            .left
+            .is_some_and(|left| next.last != (payload_len == left))
+        {
             return None;
         }
         if let Some(crc32c) = self.crc32c {
@@ -172,7 +178,7 @@ impl<'a, C: Chunk> Train<'a, C> {
                 chunk: self.chunk,
                 at: self.at,
             };
-            let covers = self.fpdu_len.checked_sub(CRC_LEN)?;
+            let covers = len.checked_sub(CRC_LEN)?;
             let crc: Crc = source.crc(covers, crc32c).ok()?;
             let mut wire = [0; CRC_LEN];
             source.copy_to(covers, &mut wire).ok()?;
@@ -180,12 +186,15 @@ impl<'a, C: Chunk> Train<'a, C> {
                 return None;
             }
         }
-        self.at.checked_add(self.header_len)
+        Some((next, len))
     }
 
-    /// The first octets of the ULPDU that was taken in last, and its length.
-    pub(super) fn last(&self) -> (&[u8], u16) {
-        (self.run.head(), self.run.ulpdu_len())
+    /// A quote of the FPDU that was taken in last.
+    pub(super) fn quote(&self) -> Option<Quote> {
+        let front = self.chunk.front(self.last_at)?;
+        let (len, headers) = front.split_first_chunk::<LEN_FIELD>()?;
+        let headers = headers.get(..self.run.header_len().into())?;
+        Quote::new(headers, u16::from_be_bytes(*len))
     }
 
     /// Ends the train.
@@ -193,8 +202,9 @@ impl<'a, C: Chunk> Train<'a, C> {
     pub(super) fn end(self) -> Taken {
         Taken {
             octets: self.at.wrapping_sub(self.begin),
-            payload: self.payload_len.wrapping_mul(self.taken),
-            is_over: !self.is_ahead && !self.run.advance(),
+            payload: self.taken,
+            is_complete: self.is_complete,
+            is_over: self.is_over,
         }
     }
 }

@@ -31,10 +31,8 @@ use crate::{
             Payload,
             Source, //
         },
-        train::{
-            Target,
-            Train, //
-        },
+        rx::Going,
+        train::Train,
     },
     queue::sgl::{
         Piece,
@@ -107,8 +105,8 @@ pub(super) fn place_recv(
     place(payload, 0, access.map_err(|_| EACCES)?, budget)
 }
 
-/// Places the payloads of a train, as many as its target has room for in one piece of memory. None
-/// if it must not be placed there: the first segment by itself finds out why.
+/// Places the payloads of a train that goes on with a message, as many as there is room for in one
+/// element or region. None if they must not be placed: the first segment by itself finds out why.
 ///
 /// # Errors
 ///
@@ -118,15 +116,15 @@ pub(super) fn place_train(
     qp: &Qp,
     kept: &mut Kept,
     sgl: &SgList,
-    target: Target,
+    going: Going,
     train: &mut Train<'_, SkbChunk<'_>>,
 ) -> Result {
-    let (len, mut most) = (train.payload_len(), train.room());
-    let (sink, stag, addr) = match target {
-        Target::Write(stag, to) => (Sink::Write, stag, to.0),
-        Target::Response(stag, to) => (Sink::Response, stag, to.0),
-        Target::Receive(offset) => {
-            let Some(piece) = sgl.pieces(offset, most).next() else {
+    let mut most = train.limit();
+    let (sink, stag, addr) = match going {
+        Going::Write(stag, to) => (Sink::Write, stag, to.0),
+        Going::Response(stag, to) => (Sink::Response, stag, to.0),
+        Going::Send { mo, .. } => {
+            let Some(piece) = sgl.pieces(mo, most).next() else {
                 return Ok(());
             };
             most = piece.len;
@@ -134,32 +132,30 @@ pub(super) fn place_train(
             (Sink::Receive, stag, addr)
         }
     };
-    if most < len {
+    if most == 0 {
         return Ok(());
     }
-    let Ok(access) = kept.access_up_to(qp, sink, stag, addr, len, most) else {
+    let Ok(access) = kept.access_up_to(qp, sink, stag, addr, 1, most) else {
         return Ok(());
     };
-    train.limit(access.len());
+    train.set_limit(access.len());
     let chunk = train.chunk();
     let mut slices = access.slices(0, access.len()).map_err(|_| EINVAL)?;
-    let mut rest: Option<PageSlice<'_>> = None;
-    while let Some(mut at) = train.take() {
-        let mut missing = len;
+    let mut room: Option<PageSlice<'_>> = None;
+    while let Some((mut at, mut missing)) = train.take() {
         while missing > 0 {
-            let slice = match rest.take() {
-                Some(slice) => slice,
-                None => {
+            let slice = match &mut room {
+                Some(slice) if slice.len() > 0 => slice,
+                _ => {
                     train.count_piece();
                     // Memory of the kernel ends where its owner named what is none.
-                    slices.next().ok_or(EFAULT)?
+                    room.insert(slices.next().ok_or(EFAULT)?)
                 }
             };
-            let (front, behind) = slice.split(missing);
+            let front = slice.take_front(missing);
             chunk.copy_to_page(at, &front)?;
             at = at.checked_add(u32_as_usize(front.len())).ok_or(EINVAL)?;
-            missing = missing.checked_sub(front.len()).ok_or(EINVAL)?;
-            rest = behind;
+            missing = missing.wrapping_sub(front.len());
         }
     }
     Ok(())

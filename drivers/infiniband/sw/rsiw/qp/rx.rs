@@ -56,12 +56,12 @@ use crate::{
             Unplaced, //
         },
         request::OperationType,
-        rx::Limits,
-        state::QpState,
-        train::{
-            Target,
-            Train, //
+        rx::{
+            Going,
+            Limits, //
         },
+        state::QpState,
+        train::Train,
     },
     queue::sgl::SgList,
     wire::{
@@ -280,10 +280,10 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
 
     fn place_train(
         &mut self,
-        target: Target,
+        going: Going,
         train: &mut Train<'_, SkbChunk<'c>>,
     ) -> Result<(), Unplaced> {
-        place_train(self.qp, &mut self.kept, self.sgl, target, train).map_err(|_| Unplaced)
+        place_train(self.qp, &mut self.kept, self.sgl, going, train).map_err(|_| Unplaced)
     }
 
     fn take_recv(&mut self) -> Result<Recv, Failure> {

@@ -23,7 +23,7 @@ pub(crate) const TAGGED_LEN: usize = 14;
 pub(crate) const UNTAGGED_LEN: usize = 18;
 
 const TAGGED: u8 = 0x80;
-const LAST: u8 = 0x40;
+pub(crate) const LAST: u8 = 0x40;
 const VERSION_MASK: u8 = 0x03;
 
 /// Steering tag: 24 bits of index, 8 bits of key.

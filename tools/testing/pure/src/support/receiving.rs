@@ -12,9 +12,9 @@ use crate::proto::failure::{Failure, Fault};
 use crate::proto::order::Token;
 use crate::proto::reads::{OutboundRead, OutboundReads, Response};
 use crate::proto::receiver::{Env, Received, Receiver, Recv, Unplaced};
-use crate::proto::rx::Limits;
+use crate::proto::rx::{Going, Limits};
 use crate::proto::state::QpState;
-use crate::proto::train::{Target, Train};
+use crate::proto::train::Train;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::rdmap::ReadRequest;
@@ -197,21 +197,20 @@ impl<'c> Env<Piece<'c>> for Around {
 
     fn place_train(
         &mut self,
-        target: Target,
+        going: Going,
         train: &mut Train<'_, Piece<'c>>,
     ) -> Result<(), Unplaced> {
         assert_eq!(self.state, QpState::Rts, "not while this side is closing");
-        let refused = match target {
-            Target::Write(..) => self.faults.write.is_some() || !self.limits.write,
-            Target::Response(..) => self.faults.response,
-            Target::Receive(_) => false,
+        let refused = match going {
+            Going::Write(..) => self.faults.write.is_some() || !self.limits.write,
+            Going::Response(..) => self.faults.response,
+            Going::Send { .. } => false,
         };
         if refused {
             return Ok(());
         }
-        let len = train.payload_len();
         let mut done = 0;
-        while let Some(at) = train.take() {
+        while let Some((at, len)) = train.take() {
             train.count_piece();
             let source = Source::Chunk {
                 chunk: train.chunk(),
@@ -225,15 +224,15 @@ impl<'c> Env<Piece<'c>> for Around {
             let mut budget = Budget::WORK;
             let budget = &mut budget;
             let behind = |to: TaggedOffset| TaggedOffset(to.0 + u64::from(done));
-            match target {
-                Target::Write(stag, to) => {
+            match going {
+                Going::Write(stag, to) => {
                     let placed = self.place_write(stag, behind(to), &payload, budget);
                     placed.expect("nothing is wrong");
                 }
-                Target::Response(stag, to) => {
+                Going::Response(stag, to) => {
                     self.place_response(stag, behind(to), &payload, budget)?;
                 }
-                Target::Receive(offset) => self.place_recv(offset + done, &payload, budget)?,
+                Going::Send { mo, .. } => self.place_recv(mo + done, &payload, budget)?,
             }
             done += len;
             self.in_trains += 1;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Segments that go on as the one before: with the same header but for the offset, which is the
-//! next, and as many octets (RFC 5041 section 5.2).
+//! Segments that go on with a message: with the headers of the one before but for the offset, which
+//! is the next, the length, and the flag of the last one (RFC 5041 section 5.2).
 //!
 //! All that is checked of such a segment was checked of the one before, or is what makes it such a
-//! one. What the QP allows may have changed; whoever takes it in asks again.
+//! one, or is checked here. What the QP allows may have changed; whoever takes it in asks again.
 //!
 //! Context as in `proto::rx`.
 #![forbid(unsafe_code)]
@@ -15,116 +15,167 @@ use super::{
     Segment, //
 };
 use crate::proto::chunk::FPDU_FRONT;
-use crate::wire::ddp;
+use crate::wire::ddp::{
+    self,
+    Stag,
+    TaggedOffset, //
+};
 use crate::wire::fpdu::LEN_FIELD;
 
 /// The front of an FPDU, up to the end of the headers of most.
-pub(crate) type FpduFront = [u8; FPDU_FRONT];
+type FpduFront = [u8; FPDU_FRONT];
 
-/// The next segment, if it goes on as the one before.
+/// The message that a segment may go on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Going {
+    /// An RDMA Write, with an offset and those behind.
+    Write(Stag, TaggedOffset),
+    /// The response to a Read of ours.
+    Response(Stag, TaggedOffset),
+    /// A Send.
+    Send {
+        /// Offset in the message.
+        mo: u32,
+        /// The peer asks for an event.
+        solicited: bool,
+        /// What to invalidate at the end.
+        invalidate: Option<Stag>,
+    },
+}
+
+/// A segment that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Next {
+    /// Octets of its ULPDU.
+    pub(crate) ulpdu_len: u16,
+    /// Octets of its payload, at least one.
+    pub(crate) payload_len: u16,
+    /// It is the last of the message.
+    pub(crate) last: bool,
+}
+
+/// The next segment, if it goes on with the message of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Its FPDU, up to the end of the headers, which end with the offset.
+    /// Its FPDU up to the end of the headers, which end with the offset.
     front: FpduFront,
-    /// There is nothing behind the headers in that.
-    is_untagged: bool,
-    ulpdu_len: u16,
-    segment: Segment,
+    header_len: u16,
+    going: Going,
 }
 
 impl Run {
-    /// What may follow `segment`, an ULPDU of `ulpdu_len` octets that begins with `head`. `None` if
-    /// nothing may, or nothing that is so easy to tell.
+    /// What may follow `segment`, which begins with `head`. `None` if nothing may.
     #[inline]
-    pub(super) fn after(head: &[u8], ulpdu_len: u16, segment: &Segment) -> Option<Self> {
-        if segment.payload_len == 0 {
-            return None;
-        }
+    pub(super) fn after(head: &[u8], segment: &Segment) -> Option<Self> {
         let mut front = [0; FPDU_FRONT];
-        let (len, headers) = front.split_first_chunk_mut::<LEN_FIELD>()?;
-        *len = ulpdu_len.to_be_bytes();
-        let is_untagged = match segment.action {
-            Action::Write { last: false, .. } | Action::ReadResponse { last: false, .. } => {
-                *headers.first_chunk_mut()? = *head.first_chunk::<{ ddp::TAGGED_LEN }>()?;
-                false
-            }
-            Action::Send { last: false, .. } => {
-                *headers.first_chunk_mut()? = *head.first_chunk::<{ ddp::UNTAGGED_LEN }>()?;
-                true
-            }
+        let (_, headers) = front.split_first_chunk_mut::<LEN_FIELD>()?;
+        let going = match segment.action {
+            Action::Write {
+                stag,
+                to,
+                last: false,
+            } => Going::Write(stag, to),
+            Action::ReadResponse {
+                stag,
+                to,
+                last: false,
+            } => Going::Response(stag, to),
+            Action::Send {
+                mo,
+                last: false,
+                solicited,
+                invalidate,
+                ..
+            } => Going::Send {
+                mo,
+                solicited,
+                invalidate,
+            },
             _ => return None,
         };
+        match going {
+            Going::Send { .. } => {
+                *headers.first_chunk_mut()? = *head.first_chunk::<{ ddp::UNTAGGED_LEN }>()?;
+            }
+            Going::Write(..) | Going::Response(..) => {
+                *headers.first_chunk_mut()? = *head.first_chunk::<{ ddp::TAGGED_LEN }>()?;
+            }
+        }
         let mut run = Self {
             front,
-            is_untagged,
-            ulpdu_len,
-            segment: Segment {
-                first: false,
-                ..*segment
-            },
+            header_len: segment.header_len,
+            going,
         };
-        run.advance().then_some(run)
+        run.advance(segment.payload_len).then_some(run)
     }
 
-    /// Goes on to the one behind it. Returns whether there may be one.
+    /// Goes on behind `payload_len` octets. Returns whether there may be more.
     #[inline]
     #[must_use]
-    pub(crate) fn advance(&mut self) -> bool {
-        let len = u32::from(self.segment.payload_len);
-        match &mut self.segment.action {
-            Action::Write { to, .. } | Action::ReadResponse { to, .. } => {
-                let next = to.checked_add(len).filter(|next| !wraps(*next, len));
+    pub(crate) fn advance(&mut self, payload_len: u16) -> bool {
+        match &mut self.going {
+            Going::Write(_, to) | Going::Response(_, to) => {
                 let headers = self
                     .front
                     .first_chunk_mut::<{ LEN_FIELD + ddp::TAGGED_LEN }>();
                 let field = headers.and_then(|headers| headers.last_chunk_mut());
-                let (Some(next), Some(field)) = (next, field) else {
+                let (Some(next), Some(field)) = (to.checked_add(payload_len.into()), field) else {
                     return false;
                 };
                 *to = next;
                 *field = next.0.to_be_bytes();
             }
-            Action::Send { mo, first, .. } => {
-                let next = mo.checked_add(len);
-                let next = next.filter(|next| next.checked_add(len).is_some());
+            Going::Send { mo, .. } => {
+                let next = mo.checked_add(payload_len.into());
                 let (Some(next), Some(field)) = (next, self.front.last_chunk_mut()) else {
                     return false;
                 };
                 *mo = next;
-                *first = false;
                 *field = next.to_be_bytes();
             }
-            _ => return false,
         }
         true
     }
 
-    /// Whether an FPDU that begins like this is the one.
+    /// The segment of an FPDU that begins like this, if it goes on.
     #[inline]
-    pub(crate) fn is(&self, front: &FpduFront) -> bool {
+    pub(crate) fn next(&self, front: &FpduFront) -> Option<Next> {
         let ((a, b, c), (x, y, z)) = (words(front), words(&self.front));
-        a == x && b == y && (c == z || !self.is_untagged)
+        let is_untagged = matches!(self.going, Going::Send { .. });
+        if (a ^ x) & FIXED != 0 || b != y || is_untagged && c != z {
+            return None;
+        }
+        let [hi, lo, control, ..] = *front;
+        let ulpdu_len = u16::from_be_bytes([hi, lo]);
+        let payload_len = ulpdu_len.checked_sub(self.header_len);
+        let payload_len = payload_len.filter(|len| *len > 0)?;
+        let does_wrap = match self.going {
+            Going::Write(_, to) | Going::Response(_, to) => wraps(to, payload_len.into()),
+            Going::Send { mo, .. } => mo.checked_add(payload_len.into()).is_none(),
+        };
+        (!does_wrap).then_some(Next {
+            ulpdu_len,
+            payload_len,
+            last: control & ddp::LAST != 0,
+        })
     }
 
-    /// What it means.
+    /// What it goes on with, and from where.
     #[inline]
-    pub(crate) fn segment(&self) -> &Segment {
-        &self.segment
+    pub(crate) fn going(&self) -> Going {
+        self.going
     }
 
-    /// The first octets of its ULPDU: all of its headers.
-    pub(crate) fn head(&self) -> &[u8] {
-        let len = usize::from(self.segment.header_len);
-        let headers = self.front.get(LEN_FIELD..).unwrap_or(&[]);
-        headers.get(..len).unwrap_or(headers)
-    }
-
-    /// The length of its ULPDU.
+    /// Octets of headers at the front of its ULPDU.
     #[inline]
-    pub(crate) fn ulpdu_len(&self) -> u16 {
-        self.ulpdu_len
+    pub(crate) fn header_len(&self) -> u16 {
+        self.header_len
     }
 }
+
+/// The octets of the first word that do not change from segment to segment: not those of the length,
+/// nor the flag of the last one.
+const FIXED: u64 = u64::from_ne_bytes([0, 0, !ddp::LAST, 0xff, 0xff, 0xff, 0xff, 0xff]);
 
 /// The octets in words, which are compared sooner.
 #[inline]

@@ -122,8 +122,6 @@ pub(crate) struct World {
     /// Nobody uses what is invalidated.
     quiet: bool,
     in_place: u32,
-    /// Those of them that came behind another one of their message.
-    trains: u32,
 }
 
 pub(crate) struct Peer {
@@ -173,7 +171,6 @@ impl Peer {
                 failed_receives: Vec::new(),
                 quiet: true,
                 in_place: 0,
-                trains: 0,
             },
             // Length field and CRC.
             pipe: Pipe::new(u32::from(mulpdu) + 6),

@@ -9,9 +9,9 @@ use crate::proto::failure::{Failure, Fault};
 use crate::proto::order::Token;
 use crate::proto::reads::Response;
 use crate::proto::receiver::{Env, Received, Recv, Unplaced};
-use crate::proto::rx::Limits;
+use crate::proto::rx::{Going, Limits};
 use crate::proto::state::QpState;
-use crate::proto::train::{Target, Train};
+use crate::proto::train::Train;
 use crate::support::crc::crc32c;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::Crc;
@@ -137,27 +137,20 @@ impl<'c> Env<Piece<'c>> for World {
 
     fn place_train(
         &mut self,
-        target: Target,
+        going: Going,
         train: &mut Train<'_, Piece<'c>>,
     ) -> Result<(), Unplaced> {
-        let len = train.payload_len();
-        let mut done = 0;
         // What of it is in the region, as the driver finds out before it begins.
-        let room = match target {
-            Target::Write(stag, to) | Target::Response(stag, to) => {
-                let write = matches!(target, Target::Write(..));
-                let region = self.regions.get(&stag.0);
-                let region = region.filter(|r| !write || r.remote_write);
-                region.map_or(0, |r| {
-                    let most = train.room();
-                    let fits = |n: &u32| range_of(r, to, *n * len).is_some();
-                    (1..=most / len).take_while(fits).last().unwrap_or(0) * len
-                })
-            }
-            Target::Receive(_) => train.room(),
-        };
-        train.limit(room);
-        while let Some(at) = train.take() {
+        if let Going::Write(stag, to) | Going::Response(stag, to) = going {
+            let write = matches!(going, Going::Write(..));
+            let region = self.regions.get(&stag.0);
+            let region = region.filter(|r| !write || r.remote_write);
+            let fits = |n: &u32| region.is_some_and(|r| range_of(r, to, *n).is_some());
+            let limit = (1..=train.limit()).take_while(fits).last();
+            train.set_limit(limit.unwrap_or(0));
+        }
+        let mut done = 0;
+        while let Some((at, len)) = train.take() {
             let source = Source::Chunk {
                 chunk: train.chunk(),
                 at,
@@ -167,20 +160,17 @@ impl<'c> Env<Piece<'c>> for World {
                 at: 0,
                 len,
             };
-            self.trains += 1;
             let mut budget = Budget::WORK;
             let budget = &mut budget;
-            match target {
-                Target::Write(stag, to) => {
-                    let to = TaggedOffset(to.0 + u64::from(done));
-                    self.place_write(stag, to, &payload, budget)
-                        .map_err(|_| Unplaced)?;
+            let behind = |to: TaggedOffset| TaggedOffset(to.0 + u64::from(done));
+            match going {
+                Going::Write(stag, to) => self
+                    .place_write(stag, behind(to), &payload, budget)
+                    .map_err(|_| Unplaced)?,
+                Going::Response(stag, to) => {
+                    self.place_response(stag, behind(to), &payload, budget)?;
                 }
-                Target::Response(stag, to) => {
-                    let to = TaggedOffset(to.0 + u64::from(done));
-                    self.place_response(stag, to, &payload, budget)?;
-                }
-                Target::Receive(offset) => self.place_recv(offset + done, &payload, budget)?,
+                Going::Send { mo, .. } => self.place_recv(mo + done, &payload, budget)?,
             }
             done += len;
         }
