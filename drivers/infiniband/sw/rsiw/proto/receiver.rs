@@ -49,6 +49,7 @@ use super::train::{
     Train, //
 };
 use crate::wire::ddp::{
+    self,
     Msn,
     Stag,
     TaggedOffset, //
@@ -383,7 +384,6 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let crc32c: Option<fn(u32, &[u8]) -> u32> = if self.crc { Some(E::crc32c) } else { None };
         let mut train = Train::new(chunk, at, run, room, &mut self.budget, crc32c);
         let placed = env.place_train(going, &mut train);
-        let quote = placed.err().and_then(|Unplaced| train.quote());
         let taken = train.end();
         if taken.payload == 0 {
             return Ok(0);
@@ -414,7 +414,10 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 }
             },
         }
-        .map_err(|failure: Failure| Failure { quote, ..failure })?;
+        .map_err(|failure: Failure| Failure {
+            quote: quote(chunk, taken.last_at, &going),
+            ..failure
+        })?;
         Ok(taken.octets)
     }
 
@@ -718,4 +721,15 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
         true
     }
+}
+
+/// A quote of the FPDU at octet `at` of a chunk, which goes on with a message.
+fn quote<C: Chunk>(chunk: &C, at: usize, going: &Going) -> Option<Quote> {
+    let front = chunk.front(at)?;
+    let (len, headers) = front.split_first_chunk::<LEN_FIELD>()?;
+    let header_len = match going {
+        Going::Write(..) | Going::Response(..) => ddp::TAGGED_LEN,
+        Going::Send { .. } => ddp::UNTAGGED_LEN,
+    };
+    Quote::new(headers.get(..header_len)?, u16::from_be_bytes(*len))
 }

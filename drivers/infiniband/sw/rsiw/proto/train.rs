@@ -25,7 +25,6 @@ use crate::wire::fpdu::{
     CRC_LEN,
     LEN_FIELD, //
 };
-use crate::wire::terminate::Quote;
 
 /// How much of a message there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +65,8 @@ pub(crate) struct Train<'a, C> {
 pub(super) struct Taken {
     /// Octets of FPDUs.
     pub(super) octets: usize,
+    /// Where the last of them begins in the chunk.
+    pub(super) last_at: usize,
     /// Octets of payload in them.
     pub(super) payload: u32,
     /// The message is complete.
@@ -189,19 +190,12 @@ impl<'a, C: Chunk> Train<'a, C> {
         Some((next, len))
     }
 
-    /// A quote of the FPDU that was taken in last.
-    pub(super) fn quote(&self) -> Option<Quote> {
-        let front = self.chunk.front(self.last_at)?;
-        let (len, headers) = front.split_first_chunk::<LEN_FIELD>()?;
-        let headers = headers.get(..self.run.header_len().into())?;
-        Quote::new(headers, u16::from_be_bytes(*len))
-    }
-
     /// Ends the train.
     #[inline]
     pub(super) fn end(self) -> Taken {
         Taken {
             octets: self.at.wrapping_sub(self.begin),
+            last_at: self.last_at,
             payload: self.taken,
             is_complete: self.is_complete,
             is_over: self.is_over,

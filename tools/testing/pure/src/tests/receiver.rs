@@ -517,12 +517,15 @@ fn t_46_trains_make_no_difference() {
                     for x in [&mut whole, &mut pieces] {
                         x.around.recvs.push_back(Some(room));
                     }
-                    stream.extend(peer.send(len).concat());
+                    stream.extend(match rng.one_in(2) {
+                        true => peer.send(len).concat(),
+                        false => peer.send_invalidate(len, Stag(8)),
+                    });
                 }
                 1 => stream.extend(peer.write(len)),
                 _ => {
                     for x in [&mut whole, &mut pieces] {
-                        read(x, len, Purpose::ReadyToReceive);
+                        read(x, len, request(round, round % 2 == 0));
                     }
                     stream.extend(peer.response(len));
                 }
@@ -536,6 +539,9 @@ fn t_46_trains_make_no_difference() {
             write: rng.one_in(16).then_some(TermError::TaggedBounds),
             response: rng.one_in(16),
             recv: rng.one_in(16),
+            invalidate: rng.one_in(16).then_some(TermError::RemoteCannotInvalidate),
+            sink: rng.one_in(16),
+            cq_is_full: rng.one_in(16),
             ..Faults::default()
         };
         let limits = Fixed {
