@@ -50,6 +50,7 @@ use crate::{
     params,
     proto::{
         conn::Config,
+        counters::Counter,
         negotiate::Depths, //
     },
     qp::{
@@ -161,18 +162,24 @@ impl Cm {
 
 /// Starts to connect. If it returns without an error, a reply event follows in bounded time.
 pub(crate) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-    active::connect(cm, id, param)
+    active::connect(cm, id, param)?;
+    cm.dev.count(Some(Counter::ConnAsked));
+    Ok(())
 }
 
 /// Accepts a connection that an event told of. If it returns without an error, an established
 /// event follows in bounded time.
 pub(crate) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-    passive::accept(cm, id, param)
+    passive::accept(cm, id, param)?;
+    cm.dev.count(Some(Counter::ConnAccepted));
+    Ok(())
 }
 
 /// Rejects a connection that an event told of. No event follows.
 pub(crate) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
-    passive::reject(cm, id, private_data)
+    passive::reject(cm, id, private_data)?;
+    cm.dev.count(Some(Counter::ConnRejected));
+    Ok(())
 }
 
 /// Starts to listen on the address of `id`; each connection request makes an event.

@@ -7,6 +7,7 @@
 
 use crate::{
     ffi::{
+        counts::Counts,
         net::{
             netdev::NetDevice,
             ChunkPool, //
@@ -44,6 +45,7 @@ use crate::{
         },
         PdId, MAX_FAST_REG,
     },
+    proto::counters::Counter,
 };
 use kernel::{
     prelude::*,
@@ -68,6 +70,8 @@ pub(crate) struct Device {
     guid: Guid,
     limits: Arc<Limits>,
     pd_ids: Atomic<u64>,
+    /// What is counted for the whole device.
+    pub(crate) counts: Arc<Counts>,
     /// Memory for sending.
     pub(crate) chunks: Arc<ChunkPool>,
     /// Memory regions by STag.
@@ -88,6 +92,7 @@ impl Device {
     ) -> Result<Arc<Self>> {
         let chunks = Arc::pin_init(ChunkPool::new(), GFP_KERNEL)?;
         let limits = Limits::new()?;
+        let counts = Counts::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 handle,
@@ -95,6 +100,7 @@ impl Device {
                 guid,
                 limits,
                 pd_ids: Atomic::new(0),
+                counts,
                 chunks,
                 stags <- StagTable::new(queues.loaded()),
             }),
@@ -130,6 +136,13 @@ impl Device {
     /// The queue for the work of connections. Any context.
     pub(crate) fn cm_queue(&self) -> &OwnedQueue {
         &self.queues.cm
+    }
+
+    /// Counts something, if it is to be counted, that no queue pair is concerned with. Any context.
+    pub(crate) fn count(&self, counter: Option<Counter>) {
+        if let Some(counter) = counter {
+            self.counts.add(counter, 1);
+        }
     }
 
     /// What the device may run out of. Any context.

@@ -6,6 +6,7 @@
 //! could offer it. Code outside this folder uses these types only.
 
 pub(crate) mod clock;
+pub(crate) mod counts;
 pub(crate) mod crc;
 pub(crate) mod iwcm;
 mod kmem;

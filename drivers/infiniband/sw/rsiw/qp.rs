@@ -17,6 +17,7 @@
 mod complete;
 mod consumer;
 mod control;
+mod count;
 pub(crate) mod create;
 mod effects;
 mod failure;
@@ -39,6 +40,7 @@ mod work;
 use self::{
     consumer::Consumer,
     control::Inner,
+    count::CountsOf,
     manager::{
         is_same,
         Manager, //
@@ -180,6 +182,8 @@ pub(crate) struct Qp {
     posts: Work<Qp, { work::SENDS }>,
     #[pin]
     timer: Timer<Qp>,
+    #[pin]
+    counts_of: CountsOf,
     _quota: Quota,
 }
 

@@ -16,6 +16,7 @@ use crate::{
     cm,
     cq::Cq,
     ffi::{
+        counts::Counts,
         iwcm::{
             CallId,
             CmId,
@@ -127,6 +128,10 @@ impl Driver for Rsiw {
 
     fn query_gid(rnic: &Rnic) -> [u8; 16] {
         rnic.dev.gid()
+    }
+
+    fn counts(rnic: &Rnic) -> &Counts {
+        &rnic.dev.counts
     }
 
     fn alloc_ucontext(_rnic: ArcBorrow<'_, Rnic>, udata: &mut Udata<'_>) -> Result<Arc<Ucontext>> {
@@ -259,6 +264,10 @@ impl Driver for Rsiw {
 
     fn qp_by_num(rnic: &Rnic, num: Qpn) -> Option<Arc<QpHandle>> {
         Some(rnic.qps.lookup(num)?.handle.clone())
+    }
+
+    fn count_in(qp: &Qp, counts: Option<Arc<Counts>>) {
+        qp.count_in(counts);
     }
 
     fn reg_user_mr(

@@ -27,6 +27,7 @@ use crate::{
             Event,
             Input, //
         },
+        counters::Counter,
         negotiate::EventDepths, //
     },
 };
@@ -96,6 +97,7 @@ impl Endpoint {
     pub(super) fn next_event(&self, st: &mut EndpointState) -> Option<Pending> {
         let mut data = [0; MAX_EVENT_DATA];
         let event = st.connection.next_event(&mut data)?;
+        self.cm.dev.count(Counter::of_event(&event));
         let (listener, addresses) = match event {
             Event::Request { .. } => match self.deputy() {
                 Some(Deputy::Listener(listener)) => (Some(listener), st.both_ends()),

@@ -33,6 +33,7 @@ use crate::{
             Tcp,
             Timer, //
         },
+        counters::Counter,
         tx,
     },
     wire::{
@@ -185,7 +186,11 @@ impl Endpoint {
                 st.refused = Some(Quota::take(self.cm.dev.limits(), |limits| &limits.refused)?);
                 Ok(())
             }
-            Ask::Terminate(error) => send_terminate(st.sock.as_ref().ok_or(ECONNRESET)?, error),
+            Ask::Terminate(error) => {
+                send_terminate(st.sock.as_ref().ok_or(ECONNRESET)?, error)?;
+                self.cm.dev.count(Some(Counter::of_terminate(error)));
+                Ok(())
+            }
         }
     }
 
@@ -216,6 +221,7 @@ impl Endpoint {
     }
 
     fn log(&self, log: Log) {
+        self.cm.dev.count(Counter::of_log(&log));
         let dev = self.cm.dev.handle();
         match log {
             Log::NoAnswer => pr_ratelimited!("{dev}: no answer to a connect\n"),

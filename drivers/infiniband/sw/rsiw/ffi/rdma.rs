@@ -15,6 +15,7 @@ pub(crate) mod kmr;
 pub(crate) mod link;
 pub(crate) mod mmap;
 mod object;
+mod stats;
 pub(crate) mod udata;
 pub(crate) mod umem;
 pub(crate) mod wc;

@@ -17,6 +17,10 @@ use super::chunk::{
     Source, //
 };
 use super::conn::Params;
+use super::counters::{
+    Counter,
+    Tally, //
+};
 use super::deframer::{
     ByteSource,
     Deframer,
@@ -256,6 +260,8 @@ pub(crate) struct Receiver<B> {
     pending: Option<Pending>,
     /// Everything that still comes is dropped.
     stopped: bool,
+    /// What was received since this was looked at last.
+    pub(crate) tally: Tally,
 }
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
@@ -271,6 +277,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             recv: None,
             pending: None,
             stopped: false,
+            tally: Tally::new(),
         }
     }
 
@@ -453,6 +460,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                     Ok(Some(fpdu.len))
                 }
                 Place::Staging => {
+                    self.tally.add(Counter::RxFpdusInPieces, 1);
                     let staging = self.staging.take();
                     let staging =
                         staging.ok_or_else(|| Failure::defect("the buffer of FPDUs is gone"))?;
@@ -490,6 +498,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
         // Before it is looked into: what is wrong with it can be told (T-24).
         env.fpdu_received();
+        self.tally.add(Counter::RxFpdus, 1);
         let ulpdu_len = usize::from(fpdu.ulpdu_len);
         let front = front.get(LEN_FIELD..).ok_or_else(short)?;
         let front = front.get(..FRONT_LEN.min(ulpdu_len)).ok_or_else(short)?;
@@ -514,6 +523,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let state = env.state();
         let segment = self.rx.segment(head, fpdu.ulpdu_len, env);
         let result = segment.map_err(Failure::from).and_then(|segment| {
+            self.tally.received(&segment);
             if segment.first {
                 env.first_segment();
             }

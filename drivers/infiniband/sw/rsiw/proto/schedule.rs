@@ -25,9 +25,10 @@ const LARGE_READ: u32 = 16 * 1024;
 const MANY_READS: usize = 8;
 
 /// Who is to act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Actor {
     /// The thread that asks.
+    #[default]
     Caller,
     /// The urgent work item, which acts upon what was noted, then sends or flushes.
     Urgent,

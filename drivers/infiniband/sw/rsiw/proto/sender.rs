@@ -19,6 +19,10 @@ use self::start::{
     Next,
     Now, //
 };
+use super::counters::{
+    Counter,
+    Tally, //
+};
 use super::failure::{
     Failure,
     Fault, //
@@ -302,6 +306,10 @@ pub(crate) struct Sender {
     has_spoken: bool,
     /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
     refused: bool,
+    /// What was sent since this was looked at last,
+    pub(crate) tally: Tally,
+    /// and in how many calls of TCP.
+    pub(crate) batches: u32,
 }
 
 impl Framer {
@@ -510,6 +518,8 @@ impl Sender {
             terminate: None,
             has_spoken: false,
             refused: false,
+            tally: Tally::new(),
+            batches: 0,
         }
     }
 
@@ -557,6 +567,7 @@ impl Sender {
             if let Some(message) = self.terminate.take() {
                 self.has_spoken = true;
                 if self.framer.put_terminate(link, &message).is_ok() {
+                    self.tally.terminate_sent(message.error);
                     continue;
                 }
             }
@@ -588,6 +599,7 @@ impl Sender {
             return false;
         }
         if !link.is_empty() {
+            self.batches = self.batches.wrapping_add(1);
             match link.send(self.framer.flags) {
                 Ok(()) => self.framer.flags = SendFlags::default(),
                 // FPDUs are whole without those of the batch, so that the peer would not miss them.
@@ -628,7 +640,9 @@ impl Sender {
                 self.framer.flags.more = !self.framer.flags.cut;
                 break;
             }
+            self.tally.add(Counter::TxFpdus, 1);
             if current.message.is_done() {
+                self.tally.sent(current.message.kind(), current.message.sent());
                 let origin = current.origin;
                 self.current = None;
                 // The next message mostly lies in the same memory.

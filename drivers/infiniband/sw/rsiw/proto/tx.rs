@@ -200,6 +200,11 @@ impl Message {
         self.done
     }
 
+    /// What it is.
+    pub(crate) const fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
     /// Octets of payload in the FPDUs made so far.
     pub(crate) const fn sent(&self) -> u32 {
         self.sent

@@ -22,6 +22,7 @@ use crate::{
         Overflow, //
     },
     proto::{
+        counters::Counter,
         failure::{
             Failure,
             Fault, //
@@ -62,6 +63,7 @@ impl Qp {
             }
             return false;
         }
+        self.count_all(Counter::of_send(status));
         let completion = Completion {
             id: work.id,
             operation: work.operation,
@@ -75,6 +77,7 @@ impl Qp {
         match self.send_cq.add(&completion, &self.handle, slots) {
             Ok(notify) => notify,
             Err(Overflow) => {
+                self.count(Counter::CqOverflows);
                 self.note_failure(TermError::CatastrophicStream.into());
                 false
             }
@@ -202,12 +205,16 @@ impl Qp {
                 }
                 Ok(())
             }
-            Err(Overflow) => Err(TermError::CatastrophicStream.into()),
+            Err(Overflow) => {
+                self.count(Counter::CqOverflows);
+                Err(TermError::CatastrophicStream.into())
+            }
         }
     }
 
     /// Completes a receive in error. Returns whether the completion tells so (T-33).
     pub(super) fn fail_recv(&self, id: u64, fault: Fault) -> bool {
+        self.count_all(Counter::of_recv(Status::Failed(fault)));
         self.complete_recv(&Completion {
             id,
             operation: OperationType::Receive,

@@ -36,6 +36,7 @@ use crate::{
     limits::MAX_READS,
     proto::{
         conn::Params,
+        counters::Counter,
         failure::Failure,
         notes::{
             Noted,
@@ -228,12 +229,15 @@ impl Qp {
             let Some(conn) = &mut inner.conn else {
                 return;
             };
-            match conn.tx.run(self, &conn.sock, &mut inner.ring, state) {
+            let outcome = conn.tx.run(self, &conn.sock, &mut inner.ring, state);
+            self.count_sent(&mut conn.tx, after);
+            match outcome {
                 Outcome::Idle if state == QpState::Draining && self.is_drained(inner) => {
                     let _ = self.apply(inner, QpEvent::Drained, None, after);
                 }
                 Outcome::Idle => return,
                 Outcome::Again => {
+                    self.count(Counter::TxBudget);
                     self.schedule(Reason::BudgetSpent);
                     return;
                 }
@@ -256,6 +260,7 @@ impl Qp {
             can_send,
         };
         tell_defect(&failure);
+        self.count_all([Counter::of_failure(&failure)]);
         if inner.state.sends() {
             self.log_failure(&failure);
         }

@@ -12,6 +12,7 @@ use super::{
         OfProcess, //
     },
     control::Inner,
+    count::CountsOf,
     published::Published,
     sq::{
         kernel::KernelSq,
@@ -290,6 +291,7 @@ impl Qp {
                 work <- new_work!("rsiw::Qp::work"),
                 posts <- new_work!("rsiw::Qp::posts"),
                 timer <- Timer::new(),
+                counts_of <- CountsOf::device(),
                 _quota: quota,
             }),
             flags,

@@ -22,11 +22,13 @@ use crate::{
     ffi::rdma::attr::EventType,
     proto::{
         connection::StreamEnd,
+        counters::Counter,
         failure::Failure,
         notes::QpNote,
         order::Status,
         receiver::Recv,
         request::OperationType,
+        schedule::Actor,
         state::{
             self,
             Async,
@@ -54,6 +56,8 @@ pub(super) const CLOSE_TIMEOUT_MS: u32 = 5_000;
 /// What is to be told to others without the QP's mutex.
 #[derive(Default)]
 pub(super) struct After {
+    /// Who acts.
+    pub(super) actor: Actor,
     event: Option<Async>,
     last_wqe: bool,
     disconnect: Option<Arc<dyn Manager>>,
@@ -81,6 +85,14 @@ impl Notify {
 }
 
 impl After {
+    /// Of a work item.
+    pub(super) fn of(actor: Actor) -> Self {
+        Self {
+            actor,
+            ..Self::default()
+        }
+    }
+
     /// The event to be told, if there is one, is about missing rights.
     pub(super) fn is_about_access(&mut self) {
         if self.event.is_some() {
@@ -127,6 +139,9 @@ impl Qp {
         after: &mut After,
     ) -> Result {
         let (state, effects) = state::next(inner.state, event).map_err(|_| EINVAL)?;
+        if matches!(event, QpEvent::Lost | QpEvent::PeerReset) && inner.conn.is_some() {
+            self.count(Counter::ConnLost);
+        }
         if state == QpState::Error && inner.state == QpState::Idle {
             after.abort_setup = self.take_manager();
         }
@@ -308,6 +323,7 @@ impl Qp {
             }
             return false;
         }
+        self.count_all(Counter::of_recv(Status::Flushed));
         let flushed = Completion {
             id,
             operation: OperationType::Receive,
@@ -320,6 +336,7 @@ impl Qp {
         match self.recv_cq.add(&flushed, &self.handle, slots) {
             Ok(notify) => notify,
             Err(Overflow) => {
+                self.count(Counter::CqOverflows);
                 self.note_failure(TermError::CatastrophicStream.into());
                 false
             }

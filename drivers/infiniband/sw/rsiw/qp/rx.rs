@@ -39,6 +39,7 @@ use crate::{
             FPDU_FRONT, //
         },
         conn::Params,
+        counters::Tally,
         failure::{
             Failure,
             Fault, //
@@ -129,6 +130,11 @@ impl RxState {
     pub(super) fn consume(&mut self, qp: &Arc<Qp>, chunk: &SkbChunk<'_>) -> usize {
         let (receiver, mut env) = self.parts(qp);
         receiver.consume(&mut env, chunk)
+    }
+
+    /// What was received since this was looked at last.
+    pub(super) fn tally(&mut self) -> &mut Tally {
+        &mut self.receiver.tally
     }
 
     /// Ends the stream.

@@ -29,6 +29,7 @@ use crate::{
     proto::{
         budget::Budget,
         conn::Params,
+        counters::Counter,
         failure::Failure,
         notes::QpNote,
         receiver::Recv,
@@ -88,6 +89,8 @@ struct Left {
     more: bool,
     /// There is none to be done before the timer has run out.
     starved: bool,
+    /// The budget is used up.
+    spent: bool,
 }
 
 impl Stream {
@@ -116,15 +119,18 @@ impl Stream {
             return Left {
                 more: false,
                 starved: false,
+                spent: false,
             };
         };
         rx.begin(&self.qp, budget);
         // What cannot be read is not there: the connection is over, or a listener's.
         let _ = sk.read(|chunk| rx.consume(&self.qp, chunk));
+        self.qp.count_received(rx.tally());
         let starved = rx.wants_staging() && rx.tries() > 0;
         let left = Left {
             more: rx.is_spent() || rx.wants_staging() || rx.waits_for().is_some(),
             starved,
+            spent: rx.is_spent(),
         };
         *self.rx.lock() = Some(rx);
         left
@@ -219,6 +225,9 @@ impl StreamHandler for Stream {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>) {
         let left = this.receive(sk, Budget::SOFTIRQ);
         this.qp.answered.store(true, Relaxed);
+        if left.spent {
+            this.qp.count(Counter::RxSoftirqBudget);
+        }
         if left.more && !left.starved || sk.peer_fin() {
             this.qp.note(QpNote::Socket);
         }

@@ -35,6 +35,7 @@ use crate::{
     },
     proto::{
         conn::Params,
+        counters::Tally,
         failure::{
             Failure,
             Fault, //
@@ -106,6 +107,11 @@ impl TxState {
     /// Whether this side may send: a responder must have heard of its peer first.
     pub(super) fn may_send(&self, qp: &Qp) -> bool {
         self.sender.may_send(qp.heard_of_peer())
+    }
+
+    /// What was sent since this was looked at last, and in how many calls of TCP.
+    pub(super) fn tally(&mut self) -> (&mut Tally, &mut u32) {
+        (&mut self.sender.tally, &mut self.sender.batches)
     }
 
     /// Sends a Terminate behind what TCP has or the batch holds.

@@ -35,6 +35,7 @@ use crate::{
             self,
             QpNote, //
         },
+        schedule::Actor,
         state::{
             remote_class,
             Async,
@@ -74,7 +75,7 @@ impl WorkItem<SENDS> for Qp {
 
     fn run(this: Arc<Qp>) {
         let _scope = NoIo::enter();
-        let mut after = After::default();
+        let mut after = After::of(Actor::Patient);
         let mut inner = this.inner.lock();
         this.send_posts(&mut inner, &mut after);
         drop(inner);
@@ -145,7 +146,7 @@ impl Qp {
 
     fn act(self: &Arc<Self>) {
         let looked = self.look();
-        let mut after = After::default();
+        let mut after = After::of(Actor::Urgent);
         let mut inner = self.inner.lock();
         // The QP may have another connection by now: what is noted is of that one, what was seen
         // may be of the one before.

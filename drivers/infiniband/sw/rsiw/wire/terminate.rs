@@ -106,6 +106,29 @@ pub(crate) enum TermError {
     MpaNoMatchingRtr = 0x2007,
 }
 
+/// The layer that a Terminate is about (RFC 5040 section 4.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// RDMAP.
+    Rdmap,
+    /// DDP.
+    Ddp,
+    /// MPA, the lower layer protocol.
+    Mpa,
+}
+
+impl Layer {
+    /// That of `code`, `0xLTCC`, if it is a known one.
+    pub(crate) const fn of(code: u16) -> Option<Self> {
+        match code >> 12 {
+            0 => Some(Self::Rdmap),
+            1 => Some(Self::Ddp),
+            2 => Some(Self::Mpa),
+            _ => None,
+        }
+    }
+}
+
 /// Which parts of the bad segment a Terminate may carry (RFC 5040 figure 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parts {

@@ -4,6 +4,7 @@
 
 mod conn;
 mod connection;
+mod counters;
 mod deframer;
 mod fin;
 mod fuzz;

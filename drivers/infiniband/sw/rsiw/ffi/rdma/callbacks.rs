@@ -12,12 +12,16 @@ mod mr;
 mod qp;
 mod queue;
 mod srq;
+mod stats;
 
 use super::{
     driver::Driver,
     object::Object, //
 };
-use crate::ffi::raw::b;
+use crate::ffi::{
+    counts::Counts,
+    raw::b, //
+};
 use ::kernel::module::this_module;
 use core::marker::PhantomData;
 
@@ -29,6 +33,7 @@ type CqObject<D> = Object<b::ib_cq, <D as Driver>::Cq>;
 type SrqObject<D> = Object<b::ib_srq, <D as Driver>::Srq>;
 type MwObject<D> = Object<b::ib_mw, <D as Driver>::Mr>;
 type QpObject<D> = Object<b::ib_qp, <D as Driver>::Qp>;
+type CounterObject = Object<b::rdma_counter, Counts>;
 
 /// The operations table of a driver.
 pub(super) struct Vtable<D>(PhantomData<D>);
@@ -95,6 +100,15 @@ impl<D: Driver> Vtable<D> {
         post_send: Some(kernel::post_send::<D>),
         post_recv: Some(kernel::post_recv::<D>),
 
+        alloc_hw_port_stats: Some(stats::alloc_hw_port_stats),
+        get_hw_stats: Some(stats::get_hw_stats::<D>),
+        counter_init: Some(stats::counter_init),
+        counter_alloc_stats: Some(stats::counter_alloc_stats),
+        counter_bind_qp: Some(stats::counter_bind_qp::<D>),
+        counter_unbind_qp: Some(stats::counter_unbind_qp::<D>),
+        counter_update_stats: Some(stats::counter_update_stats),
+        counter_dealloc: Some(stats::counter_dealloc),
+
         iw_add_ref: Some(cm::iw_add_ref::<D>),
         iw_rem_ref: Some(cm::iw_rem_ref::<D>),
         iw_get_qp: Some(cm::iw_get_qp::<D>),
@@ -104,6 +118,7 @@ impl<D: Driver> Vtable<D> {
         iw_create_listen: Some(cm::iw_create_listen::<D>),
         iw_destroy_listen: Some(cm::iw_destroy_listen::<D>),
 
+        size_rdma_counter: CounterObject::SIZE,
         size_ib_ucontext: UcontextObject::<D>::SIZE,
         size_ib_pd: PdObject::<D>::SIZE,
         size_ib_cq: CqObject::<D>::SIZE,

@@ -34,6 +34,7 @@ use super::{
     },
 };
 use crate::ffi::{
+    counts::Counts,
     iwcm::{
         CallId,
         CmId,
@@ -186,6 +187,9 @@ pub(crate) trait Driver: Sized + 'static {
     /// The only GID of the port.
     fn query_gid(dev: &Self::Device) -> [u8; 16];
 
+    /// What is counted for queue pairs that are bound to no counter, and for connections.
+    fn counts(dev: &Self::Device) -> &Counts;
+
     /// A process opens the device.
     fn alloc_ucontext(
         dev: ArcBorrow<'_, Self::Device>,
@@ -270,6 +274,9 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// What the queue pair of that number got from [`Driver::create_qp`]. Any context.
     fn qp_by_num(dev: &Self::Device, num: Qpn) -> Option<Arc<QpHandle>>;
+
+    /// From now on the queue pair counts in `counts`, or, if there are none, for the device.
+    fn count_in(qp: &Self::Qp, counts: Option<Arc<Counts>>);
 
     /// Registers a DMA buffer of the calling process; also returns the STag.
     fn reg_dmabuf_mr(pd: ArcBorrow<'_, Self::Pd>, init: &MrInit) -> Result<(Arc<Self::Mr>, u32)>;

@@ -5,6 +5,7 @@
 
 use crate::proto::budget::Budget;
 use crate::proto::conn::{Config, Initiator, Params, Responder, SetupEvent};
+use crate::proto::counters::Tally;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::link::Link;
 use crate::proto::negotiate::Depths;
@@ -352,6 +353,16 @@ impl Peer {
         let mut receiver = Receiver::new(params);
         receiver.set_staging(vec![0; MAX_FPDU]);
         self.receiver = Some(receiver);
+    }
+
+    /// What was sent since this was looked at last; connected.
+    pub(crate) fn tx_tally(&mut self) -> &mut Tally {
+        &mut self.sender.as_mut().expect("connected").tally
+    }
+
+    /// What was received since this was looked at last; connected.
+    pub(crate) fn rx_tally(&mut self) -> &mut Tally {
+        &mut self.receiver.as_mut().expect("connected").tally
     }
 
     /// Takes FPDUs in whatever their CRC; nothing may have come yet.

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Callbacks of counters: those of a device, and those that queue pairs are bound to.
+
+use super::{
+    CounterObject,
+    DeviceObject,
+    QpObject, //
+};
+use crate::ffi::{
+    counts::Counts,
+    raw::b,
+    rdma::{
+        driver::Driver,
+        stats, //
+    },
+};
+use kernel::{
+    error::from_result,
+    prelude::*, //
+};
+
+/// # Safety
+///
+/// None; the type is the core's.
+pub(super) unsafe extern "C" fn alloc_hw_port_stats(
+    _dev: *mut b::ib_device,
+    _port: u32,
+) -> *mut b::rdma_hw_stats {
+    stats::alloc()
+}
+
+/// # Safety
+///
+/// Called by the core with a device of `D` and what `alloc_hw_port_stats` returned, locked.
+pub(super) unsafe extern "C" fn get_hw_stats<D: Driver>(
+    dev: *mut b::ib_device,
+    stats: *mut b::rdma_hw_stats,
+    port: u32,
+    _index: c_int,
+) -> c_int {
+    from_result(|| {
+        if port == 0 {
+            return Err(EINVAL);
+        }
+        // SAFETY: the device is one of `D`.
+        let dev = unsafe { DeviceObject::<D>::get(dev) };
+        // SAFETY: by the caller's promise.
+        Ok(unsafe { stats::fill(stats, D::counts(&dev)) })
+    })
+}
+
+/// The core calls this without looking whether there is one.
+///
+/// # Safety
+///
+/// None; the type is the core's.
+pub(super) unsafe extern "C" fn counter_init(_counter: *mut b::rdma_counter) {}
+
+/// # Safety
+///
+/// None; the type is the core's.
+pub(super) unsafe extern "C" fn counter_alloc_stats(
+    _counter: *mut b::rdma_counter,
+) -> *mut b::rdma_hw_stats {
+    stats::alloc()
+}
+
+/// # Safety
+///
+/// Called by the core with a counter, whose lock it holds, that began with zeros and the size in
+/// the operations table, and a queue pair of `D` that is bound to none.
+pub(super) unsafe extern "C" fn counter_bind_qp<D: Driver>(
+    counter: *mut b::rdma_counter,
+    qp: *mut b::ib_qp,
+    _port: u32,
+) -> c_int {
+    from_result(|| {
+        // The sums are made here, as the core forgets a counter whose first bind has failed without
+        // telling.
+        //
+        // SAFETY: the counter is one of this device.
+        if !unsafe { CounterObject::is_installed(counter) } {
+            let counts = Counts::new()?;
+            // SAFETY: there are none yet, and the counter's lock is held.
+            unsafe { CounterObject::install(counter, counts) };
+        }
+        // SAFETY: they are there, until `counter_dealloc`.
+        let counts = unsafe { CounterObject::get(counter) };
+        // SAFETY: the queue pair is one of `D`.
+        let inner = unsafe { QpObject::<D>::get(qp) };
+        D::count_in(&inner, Some(counts.into()));
+        // SAFETY: the core's object lives; the driver is to note what it is bound to.
+        unsafe { (*qp).counter = counter };
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with a queue pair of `D` that is bound to a counter, whose lock it holds.
+pub(super) unsafe extern "C" fn counter_unbind_qp<D: Driver>(
+    qp: *mut b::ib_qp,
+    _port: u32,
+) -> c_int {
+    // SAFETY: the queue pair is one of `D`.
+    let inner = unsafe { QpObject::<D>::get(qp) };
+    D::count_in(&inner, None);
+    // SAFETY: the core's object lives.
+    unsafe { (*qp).counter = core::ptr::null_mut() };
+    0
+}
+
+/// # Safety
+///
+/// Called by the core with a counter of this device, for the last time.
+pub(super) unsafe extern "C" fn counter_dealloc(counter: *mut b::rdma_counter) -> c_int {
+    // SAFETY: the core frees the counter next.
+    drop(unsafe { CounterObject::take(counter) });
+    0
+}
+
+/// # Safety
+///
+/// Called by the core with a counter of this device, whose lock it holds.
+pub(super) unsafe extern "C" fn counter_update_stats(counter: *mut b::rdma_counter) -> c_int {
+    // SAFETY: the counter is one of this device; it is known once a queue pair was bound to it.
+    let counts = unsafe { CounterObject::get(counter) };
+    // SAFETY: the structure is that of `counter_alloc_stats`.
+    unsafe { stats::fill((*counter).stats, &counts) };
+    0
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counting on behalf of a queue pair: for its device, or in the counter that the administrator has
+//! bound it to. The core adds the latter to what it shows of the device.
+//!
+//! Context: any.
+#![forbid(unsafe_code)]
+
+use super::{
+    effects::After,
+    tx::TxState,
+    Qp, //
+};
+use crate::{
+    ffi::counts::Counts,
+    proto::{
+        counters::{
+            Counter,
+            Tally, //
+        },
+        schedule::Actor, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            AtomicFlag,
+            Relaxed, //
+        },
+        new_spinlock_irq,
+        Arc,
+        SpinLockIrq, //
+    },
+};
+
+/// Where a queue pair counts.
+#[pin_data]
+pub(super) struct CountsOf {
+    /// There is a counter. What is counted while it changes may get to the old one.
+    is_bound: AtomicFlag,
+    #[pin]
+    bound: SpinLockIrq<Option<Arc<Counts>>>,
+}
+
+impl CountsOf {
+    /// For the device.
+    pub(super) fn device() -> impl PinInit<Self> {
+        pin_init!(Self {
+            is_bound: AtomicFlag::new(false),
+            bound <- new_spinlock_irq!(None, "rsiw::qp::CountsOf::bound"),
+        })
+    }
+}
+
+impl Qp {
+    /// From now on the queue pair counts in `counts`, or for the device.
+    pub(crate) fn count_in(&self, counts: Option<Arc<Counts>>) {
+        let of = &self.counts_of;
+        of.is_bound.store(counts.is_some(), Relaxed);
+        let old = core::mem::replace(&mut *of.bound.lock(), counts);
+        // Memory is given up without a lock.
+        drop(old);
+    }
+
+    #[inline(always)]
+    fn with_counts(&self, f: impl FnOnce(&Counts)) {
+        if self.counts_of.is_bound.load(Relaxed) {
+            return self.with_bound(f);
+        }
+        f(&self.dev.counts);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_bound(&self, f: impl FnOnce(&Counts)) {
+        let bound = self.counts_of.bound.lock().clone();
+        f(bound.as_ref().unwrap_or(&self.dev.counts));
+    }
+
+    /// Counts something that happens rarely.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn count(&self, counter: Counter) {
+        self.with_counts(|counts| counts.add(counter, 1));
+    }
+
+    /// Counts what happens rarely, if it is to be counted.
+    #[inline(always)]
+    pub(super) fn count_all(&self, counters: impl IntoIterator<Item = Option<Counter>>) {
+        for counter in counters.into_iter().flatten() {
+            self.count(counter);
+        }
+    }
+
+    /// Counts what was received in one go.
+    #[inline]
+    pub(super) fn count_received(&self, tally: &mut Tally) {
+        self.with_counts(|counts| counts.take(tally));
+    }
+
+    /// Counts what was sent in one go, for who is about to do `after`.
+    #[inline]
+    pub(super) fn count_sent(&self, tx: &mut TxState, after: &After) {
+        let (tally, batches) = tx.tally();
+        if *batches > 0 {
+            let counter = match after.actor {
+                Actor::Urgent => Counter::TxByUrgent,
+                Actor::Patient => Counter::TxByPatient,
+                Actor::Caller | Actor::Nobody => Counter::TxByThread,
+            };
+            tally.add(counter, core::mem::take(batches).into());
+        }
+        self.with_counts(|counts| counts.take(tally));
+    }
+}
