@@ -26,6 +26,7 @@ use crate::{
         module::Loaded,
         process::memory_for,
         rdma::{
+            details::Details,
             attr::{
                 EventType,
                 Qpn, //
@@ -337,6 +338,35 @@ impl Cq {
         if let Ring::Kernel(ring) = &mut self.state.lock().ring {
             ring.forget(qp);
         }
+    }
+
+    /// Tells how it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Details`].
+    pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
+        let (armed, waiting, lost) = {
+            let state = self.state.lock();
+            let (armed, waiting) = match &state.ring {
+                Ring::User(ring) => (ring.armed_for(), None),
+                Ring::Kernel(ring) => (ring.armed_for(), Some(ring.len())),
+            };
+            (armed, waiting, state.overflow != Lost::No)
+        };
+        to.number(c"entries", self.len())?;
+        if let Some(waiting) = waiting {
+            to.count(c"waiting", waiting)?;
+        }
+        let armed = if armed & notify::NEXT_COMPLETION != 0 {
+            c"next"
+        } else if armed & notify::SOLICITED != 0 {
+            c"solicited"
+        } else {
+            c"no"
+        };
+        to.word(c"armed", armed)?;
+        to.flag(c"overflowed", lost)
     }
 
     /// Calls the consumer's handler. Any context, without a lock that the handler might take.

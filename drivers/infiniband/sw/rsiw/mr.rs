@@ -34,6 +34,7 @@ use crate::{
         process::memory_for,
         rdma::{
             attr::AccessFlags,
+            details::Details,
             driver::{
                 MrChange,
                 MrInit,
@@ -273,6 +274,34 @@ impl Mr {
             Self::register_user(device, table, pd, &init, key)?
         };
         Ok((mr, init))
+    }
+
+    /// Tells how it is. Keys are the core's to tell.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Details`].
+    pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
+        let kind = match &self.kind {
+            Kind::User { init, .. } if init.fd.is_some() => c"dmabuf",
+            Kind::User { .. } => c"user",
+            Kind::Dma(_) => c"dma",
+            Kind::Fast(_) => c"fast",
+            Kind::Window(_) => c"window",
+        };
+        to.word(c"kind", kind)?;
+        to.flag(c"valid", self.valid.load(Relaxed))?;
+        to.number(c"windows", self.windows.count())?;
+        to.number(c"users", self.gate().users())?;
+        if let Kind::User { access, range, .. } = &self.kind {
+            to.flag(c"local_write", access.contains(Access::LOCAL_WRITE))?;
+            to.flag(c"remote_write", access.contains(Access::REMOTE_WRITE))?;
+            to.flag(c"remote_read", access.contains(Access::REMOTE_READ))?;
+            if to.may_show_addresses() {
+                to.hex(c"base", range.base())?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes the region by which a kernel consumer names all memory.

@@ -19,6 +19,7 @@ mod consumer;
 mod control;
 mod count;
 pub(crate) mod create;
+mod describe;
 mod effects;
 mod failure;
 mod fin;

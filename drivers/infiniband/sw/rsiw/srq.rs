@@ -22,6 +22,7 @@ use crate::{
                 EventType,
                 SrqAttr, //
             },
+            details::Details,
             driver::{
                 SrqChange,
                 SrqInit, //
@@ -85,6 +86,25 @@ pub(crate) struct Srq {
 }
 
 impl Srq {
+    /// Tells how it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Details`].
+    pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
+        let (depth, limit, posted) = {
+            let state = self.state.lock();
+            (state.depth, state.limit, state.rq.posted())
+        };
+        to.number(c"depth", depth)?;
+        to.number(c"max_sge", self.max_sge)?;
+        to.number(c"limit", limit)?;
+        match posted {
+            Some(posted) => to.count(c"posted", posted),
+            None => Ok(()),
+        }
+    }
+
     /// Makes a queue for the process that makes the call, or for a kernel consumer; replaces the
     /// sizes in `init` by the real ones.
     ///

@@ -32,6 +32,7 @@ use crate::{
                 Qpn,
                 SrqAttr, //
             },
+            details::Details,
             driver::{
                 Consumer,
                 CqInit,
@@ -268,6 +269,22 @@ impl Driver for Rsiw {
 
     fn count_in(qp: &Qp, counts: Option<Arc<Counts>>) {
         qp.count_in(counts);
+    }
+
+    fn describe_qp(qp: &Qp, to: &mut Details<'_>) -> Result {
+        qp.describe(to)
+    }
+
+    fn describe_cq(cq: &CountedCq, to: &mut Details<'_>) -> Result {
+        cq.cq.describe(to)
+    }
+
+    fn describe_srq(srq: &Srq, to: &mut Details<'_>) -> Result {
+        srq.describe(to)
+    }
+
+    fn describe_mr(mr: &Mr, to: &mut Details<'_>) -> Result {
+        mr.describe(to)
     }
 
     fn reg_user_mr(

@@ -47,6 +47,20 @@ fn event_depths(depths: EventDepths) -> Depths {
     }
 }
 
+/// What an event counts as. TCP's own words for a refusal and a time-out count as these.
+fn counter_of(event: &Event) -> Option<Counter> {
+    match event {
+        Event::Reply {
+            error: Some(error), ..
+        } => match errno(*error) {
+            e if e == ECONNREFUSED => Some(Counter::ConnRefused),
+            e if e == ETIMEDOUT => Some(Counter::ConnTimedOut),
+            _ => Counter::of_event(event),
+        },
+        _ => Counter::of_event(event),
+    }
+}
+
 /// One event that was taken from a connection, and all that goes with it.
 pub(super) struct Pending {
     event: Event,
@@ -97,7 +111,7 @@ impl Endpoint {
     pub(super) fn next_event(&self, st: &mut EndpointState) -> Option<Pending> {
         let mut data = [0; MAX_EVENT_DATA];
         let event = st.connection.next_event(&mut data)?;
-        self.cm.dev.count(Counter::of_event(&event));
+        self.cm.dev.count(counter_of(&event));
         let (listener, addresses) = match event {
             Event::Request { .. } => match self.deputy() {
                 Some(Deputy::Listener(listener)) => (Some(listener), st.both_ends()),

@@ -151,6 +151,16 @@ impl KernelRing {
         }
     }
 
+    /// What the consumer waits for: flags of [`notify`].
+    pub(super) fn armed_for(&self) -> u32 {
+        self.armed
+    }
+
+    /// How many completions wait.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Arms the queue; "next" wins over "solicited" (V-CQ-22). Returns whether completions wait.
     pub(super) fn arm(&mut self, solicited: bool) -> bool {
         self.armed |= if solicited {

@@ -81,6 +81,11 @@ impl UserRing {
         Ok(KBox::new(self.armed.clone(), GFP_KERNEL_ACCOUNT)?)
     }
 
+    /// What the process waits for: flags of [`notify`](crate::abi::notify).
+    pub(super) fn armed_for(&self) -> u32 {
+        self.armed.load()
+    }
+
     /// What waits for the process at this moment. The process does not poll while it resizes the
     /// queue.
     pub(super) fn waiting(&self) -> Waiting {

@@ -7,6 +7,7 @@
 
 pub(crate) mod attr;
 mod callbacks;
+pub(crate) mod details;
 pub(crate) mod device;
 pub(crate) mod driver;
 mod extent;

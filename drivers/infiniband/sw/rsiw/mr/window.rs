@@ -75,9 +75,14 @@ impl Binder {
         )?)
     }
 
+    /// How many windows are bound.
+    pub(crate) fn count(&self) -> u32 {
+        self.windows.load(Relaxed)
+    }
+
     /// Whether a window is bound (V-QP-24).
     pub(crate) fn is_in_use(&self) -> bool {
-        self.windows.load(Relaxed) != 0
+        self.count() != 0
     }
 }
 
@@ -410,9 +415,14 @@ impl Windows {
         Self(Atomic::new(0))
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> u32 {
+        self.0.load(Relaxed) & !GOING
+    }
+
     /// Whether there are any.
     pub(super) fn any(&self) -> bool {
-        self.0.load(Relaxed) & !GOING != 0
+        self.count() != 0
     }
 
     /// No more windows from now on.

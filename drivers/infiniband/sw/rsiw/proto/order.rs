@@ -62,6 +62,11 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         }
     }
 
+    /// How many are under way.
+    pub(crate) const fn len(&self) -> usize {
+        self.ring.len()
+    }
+
     /// Whether nothing is under way.
     pub(crate) const fn is_empty(&self) -> bool {
         self.ring.is_empty()

@@ -210,6 +210,11 @@ impl<S: DerefMut<Target = [InboundRead]>> InboundReads<S> {
         !self.0.is_full()
     }
 
+    /// How many are to be answered.
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether nothing is to be answered.
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()

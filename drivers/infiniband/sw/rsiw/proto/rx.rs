@@ -194,6 +194,11 @@ impl Rx {
         self.denied
     }
 
+    /// The numbers that the next Send and the next Read Request must have.
+    pub(crate) const fn next(&self) -> (Msn, Msn) {
+        (self.send_msn, self.read_msn)
+    }
+
     /// Whether a Send is incomplete: its receive is taken but not completed.
     pub(crate) const fn in_message(&self) -> bool {
         self.open.is_some()

@@ -63,7 +63,10 @@ use super::tx::{
     TERMINATE_HEADER, //
 };
 use crate::proto::conn::Params;
-use crate::wire::ddp::Stag;
+use crate::wire::ddp::{
+    Msn,
+    Stag, //
+};
 use crate::wire::fpdu::mulpdu;
 use crate::wire::marker::Markers;
 use crate::wire::rdmap::ReadRequest;
@@ -521,6 +524,13 @@ impl Sender {
             tally: Tally::new(),
             batches: 0,
         }
+    }
+
+    /// How far it is: the numbers of the next Send and the next Read Request, whether FPDUs have a
+    /// CRC, and markers.
+    pub(crate) const fn progress(&self) -> (Msn, Msn, bool, bool) {
+        let (send, read) = self.tx.next();
+        (send, read, self.framer.crc, self.framer.markers.is_some())
     }
 
     /// Whether a message is on its way, the batch aside.

@@ -130,6 +130,11 @@ impl Tx {
         }
     }
 
+    /// The numbers of the next Send and the next Read Request.
+    pub(crate) const fn next(&self) -> (Msn, Msn) {
+        (self.send_msn, self.read_msn)
+    }
+
     /// Begins a message of `len` octets (ignored for a Read Request). Messages must be sent one
     /// after the other, each up to its last FPDU.
     pub(crate) fn message(&mut self, kind: Kind, len: u32) -> Message {

@@ -36,6 +36,7 @@ use crate::{
         schedule::Reason, //
     },
     wire::{
+        ddp::Msn,
         fpdu::MAX_FPDU,
         terminate::TermError, //
     },
@@ -194,6 +195,11 @@ impl Stream {
     pub(super) fn is_waiting(&self, _sk: &mut LockedSock<'_>) -> bool {
         let slot = self.rx.lock();
         slot.as_ref().is_some_and(|rx| rx.waits_for().is_some())
+    }
+
+    /// The numbers that the next Send and the next Read Request of the peer must have.
+    pub(super) fn next(&self, _sk: &mut LockedSock<'_>) -> Option<(Msn, Msn)> {
+        self.rx.lock().as_ref().map(|rx| rx.next())
     }
 
     /// The receive in progress, to be flushed. Receiving goes on.

@@ -64,6 +64,7 @@ use crate::{
     },
     wire::{
         ddp::{
+            Msn,
             Stag,
             TaggedOffset, //
         },
@@ -97,6 +98,11 @@ impl TxState {
             source: Source::new(qp.cap.max_send_sge, qp.cap.max_inline_data)?,
             fin: Fin::No,
         })
+    }
+
+    /// See [`Sender::progress`]; also octets that wait for room in the socket.
+    pub(super) fn progress(&self) -> ((Msn, Msn, bool, bool), usize) {
+        (self.sender.progress(), self.batch.remaining())
     }
 
     /// Whether a message is on its way.

@@ -115,6 +115,14 @@ impl Rq {
         }
     }
 
+    /// How many receives wait, in the queue of a kernel consumer. (A process does not tell.)
+    pub(crate) fn posted(&self) -> Option<usize> {
+        match self {
+            Self::User(_) => None,
+            Self::Kernel(ring) => Some(ring.posted.len()),
+        }
+    }
+
     /// Whether at least `count` receives wait; `count` is not 0.
     pub(crate) fn holds(&self, count: u32) -> bool {
         match self {

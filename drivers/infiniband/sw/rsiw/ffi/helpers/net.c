@@ -391,3 +391,16 @@ bool rsiw_helper_mod_timer_ms(struct timer_list *timer, unsigned int ms)
 {
 	return mod_timer(timer, jiffies + msecs_to_jiffies(ms));
 }
+
+/* Sequence numbers of TCP, as far as they go without its lock. */
+void rsiw_helper_tcp_numbers(const struct sock *sk, u32 *snd_una, u32 *snd_nxt,
+			     u32 *write_seq, u32 *copied_seq, u32 *rcv_nxt)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	*snd_una = READ_ONCE(tp->snd_una);
+	*snd_nxt = READ_ONCE(tp->snd_nxt);
+	*write_seq = READ_ONCE(tp->write_seq);
+	*copied_seq = READ_ONCE(tp->copied_seq);
+	*rcv_nxt = READ_ONCE(tp->rcv_nxt);
+}

@@ -5,6 +5,7 @@
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
+#include <net/netlink.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>
@@ -85,6 +86,21 @@ int rsiw_helper_ib_port_speed(struct ib_device *dev, struct net_device *ndev,
 		return 0;
 	}
 	return ib_get_eth_speed(dev, 1, speed, width);
+}
+
+struct nlattr *rsiw_helper_driver_nest_start(struct sk_buff *msg)
+{
+	return nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+}
+
+void rsiw_helper_driver_nest_end(struct sk_buff *msg, struct nlattr *nest)
+{
+	nla_nest_end(msg, nest);
+}
+
+void rsiw_helper_driver_nest_cancel(struct sk_buff *msg, struct nlattr *nest)
+{
+	nla_nest_cancel(msg, nest);
 }
 
 /*

@@ -176,7 +176,39 @@ pub(super) fn error_of(err: c_int) -> Option<Error> {
     }
 }
 
+/// Where a stream is, in sequence numbers of TCP, read one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TcpNumbers {
+    /// The oldest that the peer has not acknowledged.
+    pub(crate) snd_una: u32,
+    /// The next to be sent.
+    pub(crate) snd_nxt: u32,
+    /// Behind the last that TCP was given.
+    pub(crate) write_seq: u32,
+    /// The next to be read.
+    pub(crate) copied_seq: u32,
+    /// The next that is awaited of the peer.
+    pub(crate) rcv_nxt: u32,
+}
+
 impl TcpSocket {
+    /// Where the stream is. Any context.
+    pub(crate) fn numbers(&self) -> TcpNumbers {
+        let mut n = TcpNumbers::default();
+        // SAFETY: the socket is live as long as `self`; the rest is ours.
+        unsafe {
+            h::tcp_numbers(
+                self.sk().as_ptr(),
+                &mut n.snd_una,
+                &mut n.snd_nxt,
+                &mut n.write_seq,
+                &mut n.copied_seq,
+                &mut n.rcv_nxt,
+            );
+        }
+        n
+    }
+
     /// Runs `f` with the socket's lock held. Process context.
     ///
     /// Data that arrives meanwhile is taken in when the lock is dropped: callbacks then run in

@@ -6,6 +6,7 @@
 //! Context: process context unless a callback says otherwise.
 
 mod cm;
+mod details;
 mod device;
 mod kernel;
 mod mr;
@@ -108,6 +109,11 @@ impl<D: Driver> Vtable<D> {
         counter_unbind_qp: Some(stats::counter_unbind_qp::<D>),
         counter_update_stats: Some(stats::counter_update_stats),
         counter_dealloc: Some(stats::counter_dealloc),
+
+        fill_res_qp_entry: Some(details::fill_qp::<D>),
+        fill_res_cq_entry: Some(details::fill_cq::<D>),
+        fill_res_srq_entry: Some(details::fill_srq::<D>),
+        fill_res_mr_entry: Some(details::fill_mr::<D>),
 
         iw_add_ref: Some(cm::iw_add_ref::<D>),
         iw_rem_ref: Some(cm::iw_rem_ref::<D>),

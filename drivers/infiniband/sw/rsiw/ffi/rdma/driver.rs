@@ -16,6 +16,7 @@ use super::{
         Qpn,
         SrqAttr, //
     },
+    details::Details,
     handle::{
         CqHandle,
         QpHandle,
@@ -277,6 +278,18 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// From now on the queue pair counts in `counts`, or, if there are none, for the device.
     fn count_in(qp: &Self::Qp, counts: Option<Arc<Counts>>);
+
+    /// Tells how a queue pair is.
+    fn describe_qp(qp: &Self::Qp, to: &mut Details<'_>) -> Result;
+
+    /// Tells how a completion queue is.
+    fn describe_cq(cq: &Self::Cq, to: &mut Details<'_>) -> Result;
+
+    /// Tells how a shared receive queue is.
+    fn describe_srq(srq: &Self::Srq, to: &mut Details<'_>) -> Result;
+
+    /// Tells how a region is.
+    fn describe_mr(mr: &Self::Mr, to: &mut Details<'_>) -> Result;
 
     /// Registers a DMA buffer of the calling process; also returns the STag.
     fn reg_dmabuf_mr(pd: ArcBorrow<'_, Self::Pd>, init: &MrInit) -> Result<(Arc<Self::Mr>, u32)>;

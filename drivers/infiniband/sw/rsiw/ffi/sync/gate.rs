@@ -67,6 +67,11 @@ impl Gate {
         GateGuard::new(self)
     }
 
+    /// How many users are inside at the moment.
+    pub(crate) fn users(&self) -> u32 {
+        self.state.load(Relaxed) & !CLOSED
+    }
+
     /// Goes out without a guard.
     ///
     /// # Safety

@@ -84,6 +84,16 @@ fn new_mr<D: Driver>(
     Ok(KBox::into_raw(mr).cast())
 }
 
+/// The driver's part of a region.
+///
+/// # Safety
+///
+/// `mr` is a region of `D` that is not freed during the call.
+pub(super) unsafe fn inner<D: Driver>(mr: *mut b::ib_mr) -> Option<Arc<D::Mr>> {
+    // SAFETY: `new_mr` made the region, and nothing of it changes.
+    unsafe { &(*mr.cast::<MrMemory<D>>()).inner }.clone()
+}
+
 /// A result as the core wants it.
 fn to_ptr(result: Result<*mut b::ib_mr>) -> *mut b::ib_mr {
     result.unwrap_or_else(|e| e.to_ptr())

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Callbacks that tell details of objects. The core keeps the object from being destroyed
+//! meanwhile.
+
+use super::{
+    mr::inner as mr_inner,
+    CqObject,
+    QpObject,
+    SrqObject, //
+};
+use crate::ffi::{
+    raw::b,
+    rdma::{
+        details::fill,
+        driver::Driver, //
+    },
+};
+use kernel::prelude::*;
+
+/// # Safety
+///
+/// Called by the core with a message and a queue pair of `D`.
+pub(super) unsafe extern "C" fn fill_qp<D: Driver>(
+    msg: *mut b::sk_buff,
+    qp: *mut b::ib_qp,
+) -> c_int {
+    // SAFETY: the queue pair is one of `D`.
+    let qp = unsafe { QpObject::<D>::get(qp) };
+    // SAFETY: by the caller's promise.
+    unsafe { fill(msg, |to| D::describe_qp(&qp, to)) }
+}
+
+/// # Safety
+///
+/// Called by the core with a message and a completion queue of `D`.
+pub(super) unsafe extern "C" fn fill_cq<D: Driver>(
+    msg: *mut b::sk_buff,
+    cq: *mut b::ib_cq,
+) -> c_int {
+    // SAFETY: the queue is one of `D`.
+    let cq = unsafe { CqObject::<D>::get(cq) };
+    // SAFETY: by the caller's promise.
+    unsafe { fill(msg, |to| D::describe_cq(&cq, to)) }
+}
+
+/// # Safety
+///
+/// Called by the core with a message and a shared receive queue of `D`.
+pub(super) unsafe extern "C" fn fill_srq<D: Driver>(
+    msg: *mut b::sk_buff,
+    srq: *mut b::ib_srq,
+) -> c_int {
+    // SAFETY: the queue is one of `D`.
+    let srq = unsafe { SrqObject::<D>::get(srq) };
+    // SAFETY: by the caller's promise.
+    unsafe { fill(msg, |to| D::describe_srq(&srq, to)) }
+}
+
+/// # Safety
+///
+/// Called by the core with a message and a region of `D`.
+pub(super) unsafe extern "C" fn fill_mr<D: Driver>(
+    msg: *mut b::sk_buff,
+    mr: *mut b::ib_mr,
+) -> c_int {
+    // SAFETY: the region is one of `D`.
+    let Some(mr) = (unsafe { mr_inner::<D>(mr) }) else {
+        return 0;
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { fill(msg, |to| D::describe_mr(&mr, to)) }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What `rdma resource show -dd` tells of an object beyond what the core knows.
+//!
+//! C header: [`include/rdma/restrack.h`](srctree/include/rdma/restrack.h).
+//!
+//! Context: process, in the call of whoever asks.
+
+use crate::ffi::raw::{
+    b,
+    h, //
+};
+use core::marker::PhantomData;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+};
+
+/// Where details go: pairs of a name and a value.
+///
+/// # Invariants
+///
+/// `msg` is a netlink message with an open nest of driver attributes.
+pub(crate) struct Details<'a> {
+    msg: *mut b::sk_buff,
+    _msg: PhantomData<&'a mut b::sk_buff>,
+}
+
+impl Details<'_> {
+    /// A number.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if there is no room, as with all of these.
+    pub(crate) fn number(&mut self, name: &CStr, value: impl Into<u64>) -> Result {
+        let name = name.as_ptr().cast();
+        // SAFETY: by the invariant; the name is a C string.
+        to_result(unsafe { b::rdma_nl_put_driver_u64(self.msg, name, value.into()) })
+    }
+
+    /// A count, in the width of this machine.
+    pub(crate) fn count(&mut self, name: &CStr, value: usize) -> Result {
+        self.number(name, u64::try_from(value).unwrap_or(u64::MAX))
+    }
+
+    /// A number that is shown in base 16.
+    pub(crate) fn hex(&mut self, name: &CStr, value: u64) -> Result {
+        let name = name.as_ptr().cast();
+        // SAFETY: by the invariant; the name is a C string.
+        to_result(unsafe { b::rdma_nl_put_driver_u64_hex(self.msg, name, value) })
+    }
+
+    /// A word.
+    pub(crate) fn word(&mut self, name: &CStr, value: &CStr) -> Result {
+        let (name, value) = (name.as_ptr().cast(), value.as_ptr().cast());
+        // SAFETY: by the invariant; both are C strings.
+        to_result(unsafe { b::rdma_nl_put_driver_string(self.msg, name, value) })
+    }
+
+    /// Whether something holds.
+    pub(crate) fn flag(&mut self, name: &CStr, value: bool) -> Result {
+        self.word(name, if value { c"yes" } else { c"no" })
+    }
+
+    /// What has a form for people. Also `ENOMEM`.
+    pub(crate) fn text(&mut self, name: &CStr, value: kernel::fmt::Arguments<'_>) -> Result {
+        self.word(name, &CString::try_from_fmt(value)?)
+    }
+
+    /// Addresses of memory are for the administrator only.
+    pub(crate) fn may_show_addresses(&self) -> bool {
+        // SAFETY: process context.
+        unsafe { b::capable(CAP_NET_ADMIN) }
+    }
+}
+
+/// What keys are shown to as well.
+const CAP_NET_ADMIN: c_int = b::CAP_NET_ADMIN as c_int; // CAST: a small number.
+
+/// Lets `tell` add details to a message. Returns what the core wants: 0, or that there is no room,
+/// for which it asks again with an empty message.
+///
+/// # Safety
+///
+/// `msg` is the message that the core passed to a callback, which goes on until this returns.
+pub(super) unsafe fn fill(
+    msg: *mut b::sk_buff,
+    tell: impl FnOnce(&mut Details<'_>) -> Result,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    let nest = unsafe { h::driver_nest_start(msg) };
+    if nest.is_null() {
+        return EMSGSIZE.to_errno();
+    }
+    // INVARIANT: just opened.
+    let mut details = Details {
+        msg,
+        _msg: PhantomData,
+    };
+    match tell(&mut details) {
+        Ok(()) => {
+            // SAFETY: the nest is that of this message.
+            unsafe { h::driver_nest_end(msg, nest) };
+            0
+        }
+        Err(e) => {
+            // SAFETY: as above.
+            unsafe { h::driver_nest_cancel(msg, nest) };
+            e.to_errno()
+        }
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What `rdma resource show qp -dd` tells of a queue pair beyond what the core knows.
+//!
+//! Context: process; takes the QP's mutex, and the socket's lock.
+#![forbid(unsafe_code)]
+
+use super::{
+    control::Conn,
+    Qp, //
+};
+use crate::{
+    ffi::rdma::details::Details,
+    proto::state::QpState, //
+};
+use kernel::{
+    prelude::*,
+    str::CStr, //
+};
+
+/// The name of a state, as the verbs specification has it, and Draining.
+const fn name(state: QpState) -> &'static CStr {
+    match state {
+        QpState::Idle => c"Idle",
+        QpState::Rts => c"RTS",
+        QpState::Draining => c"Draining",
+        QpState::Closing => c"Closing",
+        QpState::Terminate => c"Terminate",
+        QpState::Error => c"Error",
+    }
+}
+
+impl Qp {
+    /// Tells how it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Details`].
+    pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
+        let inner = self.inner.lock();
+        to.word(c"iwarp_state", name(inner.state))?;
+        let (under_way, reads, ord, stalled) = {
+            let sq = self.sq.lock();
+            let reads = sq.outbound.outstanding();
+            (sq.order.len(), reads, sq.ord, sq.stalled)
+        };
+        to.flag(c"sq_empty", inner.ring.is_empty())?;
+        to.count(c"sends_under_way", under_way)?;
+        to.flag(c"sends_stalled", stalled)?;
+        to.count(c"reads_out", reads)?;
+        to.count(c"ord", ord)?;
+        let inbound = self.inbound.lock().len();
+        to.count(c"reads_in", inbound)?;
+        to.number(c"ird", inner.ird)?;
+        to.number(c"windows", self.binder.count())?;
+        match &inner.conn {
+            Some(conn) => conn.describe(to),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Conn {
+    fn describe(&self, to: &mut Details<'_>) -> Result {
+        // There are none of a socket that has just been closed.
+        if let Some(local) = self.sock.local_addr().ok().and_then(|addr| addr.get()) {
+            to.text(c"local", format_args!("{local}"))?;
+        }
+        if let Some(peer) = self.sock.peer_addr().ok().and_then(|addr| addr.get()) {
+            to.text(c"peer", format_args!("{peer}"))?;
+        }
+        let ((send_msn, read_msn, crc, markers), unsent) = self.tx.progress();
+        to.flag(c"crc", crc)?;
+        to.flag(c"markers", markers)?;
+        to.number(c"tx_send_msn", send_msn.0)?;
+        to.number(c"tx_read_msn", read_msn.0)?;
+        let next = self.sock.with_lock(|sk| self.stream.next(sk));
+        if let Some((send_msn, read_msn)) = next {
+            to.number(c"rx_send_msn", send_msn.0)?;
+            to.number(c"rx_read_msn", read_msn.0)?;
+        }
+        to.count(c"batch_bytes", unsent)?;
+        let tcp = self.sock.numbers();
+        to.number(c"mss", self.sock.mss())?;
+        to.number(c"tcp_snd_nxt", tcp.snd_nxt)?;
+        to.number(c"tcp_rcv_nxt", tcp.rcv_nxt)?;
+        to.number(c"tcp_unacked", tcp.snd_nxt.wrapping_sub(tcp.snd_una))?;
+        to.number(c"tcp_unsent", tcp.write_seq.wrapping_sub(tcp.snd_nxt))?;
+        to.number(c"tcp_unread", tcp.rcv_nxt.wrapping_sub(tcp.copied_seq))
+    }
+}

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`rdma resource show ... -dd`: what the driver adds."""
+
+import json
+
+from rsiwtest.core import Fail, test
+from rsiwtest.kverbs import Held, loaded
+from rsiwtest.machine import wait_until
+from rsiwtest.topo import sh
+
+
+def details(kind, **having):
+    """Objects of a kind that have these values, with the driver's details."""
+    shown = json.loads(sh("rdma", "-jdd", "resource", "show", kind))
+    return [o for o in shown if all(o.get(k) == v for k, v in having.items())]
+
+
+def check(what, entry, **want):
+    """`entry` has these values; where `want` is a type, one of that type."""
+    for name, value in want.items():
+        found = entry.get(name)
+        if isinstance(value, type):
+            good = isinstance(found, value)
+        else:
+            good = found == value
+        if not good:
+            raise Fail("%s: %s is %r, not %r: %s" % (what, name, found, value,
+                                                     entry))
+
+
+@test("resources", cost=4, only_type="rsiw")
+def resources(t):
+    """The details of a connection's objects are those of its program."""
+    path, port = t.topo.wire, t.port()
+    server = t.start("rping", "-s", "-a", path.addr4, "-p", port,
+                     netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start("rping", "-c", "-a", path.addr4, "-p", port, "-C", 1000000,
+                     netns=path.client_ns)
+    wait_until("a connection", 10, lambda: details(
+        "qp", pid=client.pid, drv_iwarp_state="RTS"))
+    with t.sub("queue pairs"):
+        one, = details("qp", pid=client.pid)
+        other, = details("qp", pid=server.pid)
+        for qp in (one, other):
+            check("QP", qp, drv_iwarp_state="RTS", drv_crc="yes",
+                  drv_markers="no", drv_windows=0, drv_reads_out=int,
+                  drv_reads_in=int, drv_tcp_unacked=int, drv_batch_bytes=int,
+                  drv_mss=int)
+        check("client", one, drv_peer="%s:%d" % (path.addr4, port),
+              drv_local=other["drv_peer"])
+        check("server", other, drv_local="%s:%d" % (path.addr4, port))
+
+        def number(pid):
+            return details("qp", pid=pid)[0]["drv_tx_send_msn"]
+
+        # What one has sent by now the other has been told of a little later.
+        before = number(client.pid)
+        wait_until("the server to have that", 10, lambda: details(
+            "qp", pid=server.pid)[0]["drv_rx_send_msn"] >= before)
+    with t.sub("completion queues"):
+        cq, = details("cq", pid=client.pid)
+        # rping has its one queue armed nearly all the time.
+        wait_until("an armed queue", 10, lambda: details(
+            "cq", pid=client.pid, drv_armed="next"))
+        check("CQ", cq, drv_entries=int, drv_overflowed="no")
+    with t.sub("regions"):
+        mrs = details("mr", pid=client.pid)
+        if not mrs:
+            raise Fail("none")
+        for mr in mrs:
+            check("MR", mr, drv_kind="user", drv_valid="yes", drv_windows=0,
+                  drv_users=int, drv_local_write="yes", drv_base=int)
+
+
+@test("resources-srq", cost=4, only_type="rsiw")
+def of_srq(t):
+    """The details of a shared receive queue."""
+    path, port = t.topo.wire, t.port()
+    args = ["ib_send_bw", "-R", "-F", "-p", port, "--use-srq", "-r", 64, "-D", 30]
+    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
+    server.wait_listening(port)
+    t.start(*args, "-d", path.client_dev, path.addr4, netns=path.client_ns)
+    srq, = wait_until("a queue", 20, lambda: details("srq", pid=server.pid))
+    check("SRQ", srq, drv_depth=int, drv_limit=0, drv_max_sge=int)
+
+
+@test("resources-kernel", cost=6, only_type="rsiw")
+def of_kernel(t):
+    """The details of a queue pair of the kernel's, with its own words for a state."""
+    with loaded(t), Held() as held:
+        qp, = details("qp", lqpn=held.num)
+        check("QP", qp, state="INIT", drv_iwarp_state="Idle", drv_sq_empty="yes",
+              drv_sends_under_way=0, drv_reads_out=0, drv_peer=None)
