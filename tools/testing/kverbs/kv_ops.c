@@ -94,6 +94,43 @@ bool kv_wc(struct kv *k, struct ib_cq *cq, struct ib_wc *wc)
 	return true;
 }
 
+/* What rsiw-observing.rst says of vendor_err. Other drivers have codes of their own. */
+static bool kv_cause(struct kv *k, struct ib_cq *cq, const struct ib_wc *wc)
+{
+	u32 by = wc->vendor_err >> 16, what = wc->vendor_err & 0xffff;
+	bool good;
+
+	if (strncmp(dev_name(&cq->device->dev), "rsiw", 4))
+		return true;
+	switch (wc->status) {
+	case IB_WC_SUCCESS:
+		good = !wc->vendor_err;
+		break;
+	case IB_WC_WR_FLUSH_ERR:
+		good = by == 1 || by == 2 || (by == 4 && what >= 1 && what <= 9);
+		break;
+	case IB_WC_LOC_LEN_ERR:
+		good = wc->vendor_err == 0x30001;
+		break;
+	case IB_WC_LOC_PROT_ERR:
+		good = wc->vendor_err == 0x30002;
+		break;
+	case IB_WC_LOC_QP_OP_ERR:
+		good = wc->vendor_err == 0x30003;
+		break;
+	case IB_WC_MW_BIND_ERR:
+		good = wc->vendor_err == 0x30004;
+		break;
+	case IB_WC_REM_ACCESS_ERR:
+		good = by == 2 && (what >> 8 == 0x01 || what >> 8 == 0x11);
+		break;
+	default:
+		good = by;
+	}
+	return kv_ok(k, good, "vendor_err %#x of %s", wc->vendor_err,
+		     ib_wc_status_msg(wc->status));
+}
+
 bool kv_want(struct kv *k, struct ib_cq *cq, u64 id, u32 want)
 {
 	struct ib_wc wc;
@@ -102,7 +139,8 @@ bool kv_want(struct kv *k, struct ib_cq *cq, u64 id, u32 want)
 	       kv_ok(k, wc.wr_id == id, "completion of %llu (%s), not %llu",
 		     wc.wr_id, ib_wc_status_msg(wc.status), id) &&
 	       kv_ok(k, want & BIT(wc.status), "request %llu: %s (%#x)", id,
-		     ib_wc_status_msg(wc.status), wc.vendor_err);
+		     ib_wc_status_msg(wc.status), wc.vendor_err) &&
+	       kv_cause(k, cq, &wc);
 }
 
 bool kv_do(struct kv *k, struct kv_ep *ep, const struct kv_wr *wr, u32 want)

@@ -41,10 +41,14 @@ use crate::{
         iwcm::{
             CallId,
             CmId,
-            ConnParam, //
+            ConnParam,
+            ConsumerId, //
         },
         log::pr_ratelimited,
-        rdma::attr::Qpn,
+        rdma::{
+            attr::Qpn,
+            details::Details, //
+        },
     },
     limits::MAX_READS,
     params,
@@ -180,6 +184,15 @@ pub(crate) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
     passive::reject(cm, id, private_data)?;
     cm.dev.count(Some(Counter::ConnRejected));
     Ok(())
+}
+
+/// Tells how the connection or the listener of a consumer's identifier is, if there is one.
+///
+/// # Errors
+///
+/// Those of [`Details`].
+pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result {
+    cm.registry.describe(id, to)
 }
 
 /// Starts to listen on the address of `id`; each connection request makes an event.

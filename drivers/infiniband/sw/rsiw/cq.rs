@@ -26,11 +26,11 @@ use crate::{
         module::Loaded,
         process::memory_for,
         rdma::{
-            details::Details,
             attr::{
                 EventType,
                 Qpn, //
             },
+            details::Details,
             driver::CqInit,
             handle::{
                 CqHandle,
@@ -41,11 +41,16 @@ use crate::{
             wc::WcRoom,
         },
         ring::MovableWord,
+        trace,
         workqueue::Queues,
     },
     limits::MAX_CQE,
     proto::{
-        failure::Fault,
+        failure::{
+            Cause,
+            Fault, //
+        },
+        names::Name,
         order::Status,
         request::OperationType, //
     },
@@ -78,6 +83,8 @@ pub(crate) struct Completion {
     pub(crate) status: Status<Fault>,
     /// Octets received or read.
     pub(crate) bytes: u32,
+    /// Why it failed, if it did.
+    pub(crate) cause: Cause,
     /// The STag that the peer's Send invalidated.
     pub(crate) invalidated: Option<Stag>,
     /// Number of the QP.
@@ -277,6 +284,7 @@ impl Cq {
         slots: Option<&Arc<Slots>>,
     ) -> Result<bool, Overflow> {
         let mut state = self.state.lock();
+        trace::completion(&self.handle, || completion.tell());
         let added = match &mut state.ring {
             Ring::User(ring) => ring.add(completion),
             Ring::Kernel(ring) => ring.add(completion, qp, slots),
@@ -420,6 +428,19 @@ impl Drop for Spare {
 }
 
 impl Completion {
+    /// What a trace event tells of it.
+    fn tell(&self) -> (u32, u64, Name, Name, u32, u32) {
+        let (operation, status) = (self.operation.name(), self.status.name());
+        (
+            self.qp.0,
+            self.id,
+            operation,
+            status,
+            self.bytes,
+            self.cause.0,
+        )
+    }
+
     /// Whether a consumer that armed the queue with `armed` is to be told of this (T-14).
     fn fires(&self, armed: u32) -> bool {
         if armed & notify::NEXT_COMPLETION != 0 {

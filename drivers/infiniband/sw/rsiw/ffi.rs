@@ -25,4 +25,5 @@ pub(crate) mod ring;
 pub(crate) mod shmem;
 pub(crate) mod sync;
 pub(crate) mod timer;
+pub(crate) mod trace;
 pub(crate) mod workqueue;

@@ -35,6 +35,7 @@ mod source;
 mod sq;
 mod stream;
 pub(crate) mod table;
+mod trace;
 mod tx;
 mod work;
 
@@ -149,6 +150,8 @@ pub(crate) struct Qp {
     access: Atomic<AccessFlags>,
     /// Copy of the state for those who do not hold `inner`.
     state: Published,
+    /// What has ended the stream: a [`Cause`](crate::proto::failure::Cause).
+    ended_by: Atomic<u32>,
     /// The peer has sent an FPDU.
     heard: Atomic<u32>,
     /// Data came in since the last doorbell. This is not a note, because it is set with each packet,
@@ -240,11 +243,12 @@ impl Qp {
     /// Makes an STag invalid. Returns the region or window whose users may be waited for.
     fn invalidate(&self, mr: Arc<Mr>, stag: Stag, by: By) -> Result<Arc<Mr>, MrError> {
         let pd = self.pd.id();
-        match mr.window() {
-            Some(window) => window.invalidate(stag, self.party(), by)?,
-            None => mr.invalidate(stag, pd, by)?,
-        }
-        Ok(mr)
+        let result = match mr.window() {
+            Some(window) => window.invalidate(stag, self.party(), by),
+            None => mr.invalidate(stag, pd, by),
+        };
+        self.trace_invalidate(stag, by, result);
+        result.map(|()| mr)
     }
 
     /// The protection domain of the memory that receives name: that of the queue they come from

@@ -20,7 +20,8 @@ use crate::{
         iwcm::{
             CallId,
             CmId,
-            ConnParam, //
+            ConnParam,
+            ConsumerId, //
         },
         process::memory_for,
         rdma::{
@@ -281,6 +282,10 @@ impl Driver for Rsiw {
 
     fn describe_srq(srq: &Srq, to: &mut Details<'_>) -> Result {
         srq.describe(to)
+    }
+
+    fn describe_cm_id(rnic: &Rnic, id: ConsumerId, to: &mut Details<'_>) -> Result {
+        cm::describe(&rnic.cm, id, to)
     }
 
     fn describe_mr(mr: &Mr, to: &mut Details<'_>) -> Result {

@@ -182,9 +182,11 @@ pub(super) fn request(this: &Arc<Endpoint>, st: &mut EndpointState) -> bool {
     }
     let mut frame = [0; mpa::MAX_FRAME];
     let private_data = &dial.private_data;
-    let outputs = st
-        .connection
-        .step(Input::Connected { private_data }, &mut frame);
+    let outputs = this.step(
+        &mut st.connection,
+        Input::Connected { private_data },
+        &mut frame,
+    );
     let Some(Ask::Request(len)) = outputs.ask else {
         let _ = this.act(st, outputs, &mut frame);
         return true;

@@ -19,7 +19,8 @@ use crate::{
     ffi::{
         iwcm::{
             Addresses,
-            CmId, //
+            CmId,
+            ConsumerId, //
         },
         net::{
             Callbacks,
@@ -52,6 +53,7 @@ use crate::{
             Input,
             StreamEnd, //
         },
+        names::Name,
         notes::{
             self,
             EndpointNote,
@@ -219,6 +221,13 @@ impl Endpoint {
             }),
             GFP_KERNEL_ACCOUNT,
         )
+    }
+
+    /// The phase of its connection, if that is the consumer's of `id`. Sleeps.
+    pub(super) fn phase_of(&self, id: ConsumerId) -> Option<Name> {
+        let st = self.state.lock();
+        st.cm_id.as_ref().filter(|own| own.is_of(id))?;
+        Some(st.connection.phase())
     }
 
     /// Queues the work, or lets the deputy's look at the endpoint. Any context.

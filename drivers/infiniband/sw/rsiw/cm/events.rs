@@ -15,12 +15,15 @@ use super::{
     Endpoint, //
 };
 use crate::{
-    ffi::iwcm::{
-        self,
-        Addresses,
-        CmId,
-        Depths,
-        MAX_EVENT_DATA, //
+    ffi::{
+        iwcm::{
+            self,
+            Addresses,
+            CmId,
+            Depths,
+            MAX_EVENT_DATA, //
+        },
+        trace,
     },
     proto::{
         connection::{
@@ -49,14 +52,9 @@ fn event_depths(depths: EventDepths) -> Depths {
 
 /// What an event counts as. TCP's own words for a refusal and a time-out count as these.
 fn counter_of(event: &Event) -> Option<Counter> {
-    match event {
-        Event::Reply {
-            error: Some(error), ..
-        } => match errno(*error) {
-            e if e == ECONNREFUSED => Some(Counter::ConnRefused),
-            e if e == ETIMEDOUT => Some(Counter::ConnTimedOut),
-            _ => Counter::of_event(event),
-        },
+    match event.error().map(errno) {
+        Some(e) if e == ECONNREFUSED => Some(Counter::ConnRefused),
+        Some(e) if e == ETIMEDOUT => Some(Counter::ConnTimedOut),
         _ => Counter::of_event(event),
     }
 }
@@ -112,6 +110,9 @@ impl Endpoint {
         let mut data = [0; MAX_EVENT_DATA];
         let event = st.connection.next_event(&mut data)?;
         self.cm.dev.count(counter_of(&event));
+        let error = event.error().map_or(0, |error| errno(error).to_errno());
+        let number = self.trace_number();
+        trace::setup_event(|| (self.cm.dev.handle(), number, event.name(), error));
         let (listener, addresses) = match event {
             Event::Request { .. } => match self.deputy() {
                 Some(Deputy::Listener(listener)) => (Some(listener), st.both_ends()),

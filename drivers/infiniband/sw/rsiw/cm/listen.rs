@@ -14,6 +14,7 @@ use crate::ffi::{
     iwcm::{
         CallId,
         CmId,
+        ConsumerId,
         Event, //
     },
     net::{
@@ -23,6 +24,7 @@ use crate::ffi::{
         TcpSocket, //
     },
     noio::NoIo,
+    rdma::details::Details,
     timer::{
         Expires,
         Timer, //
@@ -202,6 +204,27 @@ impl Listener {
         for number in numbers {
             self.end(number);
         }
+    }
+
+    /// Whether it is that of a consumer's identifier.
+    pub(super) fn is_of(&self, id: ConsumerId) -> bool {
+        self.cm_id.is_of(id)
+    }
+
+    /// Tells how it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Details`].
+    pub(super) fn describe(&self, to: &mut Details<'_>) -> Result {
+        let (half_open, most) = {
+            let half_open = self.half_open.lock();
+            let taken = half_open.numbers.iter().filter(|n| **n != 0);
+            let taken = taken.fold(0, |count: usize, _| count.saturating_add(1));
+            (taken, half_open.numbers.len())
+        };
+        to.count(c"half_open", half_open)?;
+        to.count(c"max_half_open", most)
     }
 
     /// By which iw_cm and the registry know it.

@@ -19,14 +19,20 @@ use crate::{
             Callbacks,
             TcpSocket, //
         },
+        trace,
     },
     limits::Quota,
     proto::{
-        conn::Params,
+        conn::{
+            Initiator,
+            Params,
+            Responder, //
+        },
         connection::{
             self,
             Ask,
             Code,
+            Connection,
             Input,
             Log,
             Outputs,
@@ -80,8 +86,28 @@ impl Endpoint {
     /// The consumer's call that `input` is about fails with this.
     pub(super) fn feed(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) -> Result {
         let mut frame = [0; mpa::MAX_FRAME];
-        let outputs = st.connection.step(input, &mut frame);
+        let outputs = self.step(&mut st.connection, input, &mut frame);
         self.act(st, outputs, &mut frame)
+    }
+
+    /// One step of the connection, of which traces tell.
+    pub(super) fn step(
+        &self,
+        connection: &mut Connection<KBox<Initiator>, KBox<Responder>>,
+        input: Input<'_>,
+        frame: &mut [u8],
+    ) -> Outputs {
+        let (name, from) = (input.name(), connection.phase());
+        let outputs = connection.step(input, frame);
+        let to = connection.phase();
+        trace::setup(|| (self.cm.dev.handle(), self.trace_number(), name, from, to));
+        outputs
+    }
+
+    /// The number by which traces know it.
+    pub(super) fn trace_number(&self) -> u32 {
+        // CAST: its low half is enough to tell connections apart.
+        self.number as u32
     }
 
     /// As [`Endpoint::feed`], for what is no consumer's call.
@@ -113,7 +139,7 @@ impl Endpoint {
                 Ok(()) => Input::Done,
                 Err(error) => Input::Failed(code(error)),
             };
-            outputs = st.connection.step(answer, frame);
+            outputs = self.step(&mut st.connection, answer, frame);
         }
     }
 

@@ -7,6 +7,10 @@ use super::{
     listen::Listener,
     Endpoint, //
 };
+use crate::ffi::{
+    iwcm::ConsumerId,
+    rdma::details::Details, //
+};
 use kernel::{
     prelude::*,
     rbtree::{
@@ -164,6 +168,32 @@ impl Registry {
         let inner = self.inner.lock();
         let cursor = inner.listeners.cursor_lower_bound(&from)?;
         Some(cursor.current().1.clone())
+    }
+
+    /// Tells how the endpoint or the listener of a consumer's identifier is, if there is one. It is
+    /// looked for among all of them. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Details`].
+    pub(super) fn describe(&self, id: ConsumerId, to: &mut Details<'_>) -> Result {
+        let newest = self.inner.lock().last;
+        let mut from = 0;
+        while let Some(endpoint) = self.first(from, newest) {
+            if let Some(phase) = endpoint.phase_of(id) {
+                to.number(c"conn", endpoint.trace_number())?;
+                return to.word(c"phase", phase);
+            }
+            from = endpoint.number.saturating_add(1);
+        }
+        from = 0;
+        while let Some(listener) = self.first_listener(from) {
+            if listener.is_of(id) {
+                return listener.describe(to);
+            }
+            from = listener.number().saturating_add(1);
+        }
+        Ok(())
     }
 
     /// How many listeners their consumers have not given up.

@@ -198,6 +198,7 @@ impl Completion {
             self.status,
             self.operation,
             self.bytes,
+            self.cause,
             invalidated,
             qp,
         )

@@ -25,3 +25,4 @@
 #include <rdma/restrack.h>
 #include <rdma/rsiw_verbs.h>
 #include <rdma/uverbs_ioctl.h>
+#include "rsiw_trace.h"

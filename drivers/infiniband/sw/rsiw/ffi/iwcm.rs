@@ -130,6 +130,13 @@ impl CmId {
         self.provider_field().store(number, Relaxed);
     }
 
+    /// Whether it is that of the consumer's identifier `consumer`.
+    pub(crate) fn is_of(&self, consumer: ConsumerId) -> bool {
+        // SAFETY: the identifier is live. The core may write the pointer meanwhile, as a whole.
+        let context = unsafe { (&raw const (*self.0.get()).context).read_volatile() };
+        core::ptr::eq(context.cast_const(), consumer.0)
+    }
+
     /// The field `provider_data`.
     fn provider_field(&self) -> &Atomic<*mut c_void> {
         // SAFETY: the identifier is live, and the field aligned. The core writes it before the
@@ -150,6 +157,17 @@ impl CmId {
         // SAFETY: the handler belongs to this identifier; it copies the event and what it
         // points to.
         to_result(unsafe { handler(self.0.get(), &mut raw) })
+    }
+}
+
+/// An identifier of the RDMA CM, of which only the address counts.
+#[derive(Clone, Copy)]
+pub(crate) struct ConsumerId(*const c_void);
+
+impl ConsumerId {
+    /// That of `id`, which need not be live.
+    pub(in crate::ffi) fn new(id: *const b::rdma_cm_id) -> Self {
+        Self(id.cast())
     }
 }
 

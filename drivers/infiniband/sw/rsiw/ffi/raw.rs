@@ -26,6 +26,7 @@
     reason = "generated code"
 )]
 pub(crate) mod b {
+    pub(crate) use super::super::opaque::rdma_cm_id;
     use super::super::opaque::*;
     pub(crate) use kernel::bindings::*;
     use kernel::ffi;

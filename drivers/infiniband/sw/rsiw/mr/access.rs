@@ -27,6 +27,7 @@ use crate::{
             GatePtr, //
         },
     },
+    proto::names::Name,
     wire::ddp::Stag,
 };
 use core::ops::{
@@ -62,6 +63,19 @@ impl Access {
     /// may too (draft-hilland-rddp-verbs figure 18; local read is always granted).
     pub(crate) fn is_legal(self) -> bool {
         self.contains(Self::LOCAL_WRITE) || !self.contains(Self::REMOTE_WRITE)
+    }
+
+    /// What traces call the use of memory that needs it.
+    pub(crate) fn name(self) -> Name {
+        if self.contains(Self::REMOTE_WRITE) {
+            c"remote_write"
+        } else if self.contains(Self::REMOTE_READ) {
+            c"remote_read"
+        } else if self.contains(Self::LOCAL_WRITE) {
+            c"local_write"
+        } else {
+            c"local_read"
+        }
     }
 
     /// Whether the memory may be changed.
@@ -125,6 +139,20 @@ pub(crate) enum MrError {
     Wrap,
     /// Windows are bound to the region, which cannot be invalidated now.
     Bound,
+}
+
+impl MrError {
+    /// What traces call it.
+    pub(crate) const fn name(self) -> Name {
+        match self {
+            Self::Invalid => c"invalid_stag",
+            Self::Pd => c"not_associated",
+            Self::Access => c"access_rights",
+            Self::Bounds => c"bounds",
+            Self::Wrap => c"wrap",
+            Self::Bound => c"windows_bound",
+        }
+    }
 }
 
 impl From<RangeError> for MrError {

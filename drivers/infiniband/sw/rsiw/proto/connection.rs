@@ -21,6 +21,7 @@ mod active;
 mod ending;
 mod events;
 mod inputs;
+mod names;
 mod outputs;
 mod passive;
 

@@ -25,6 +25,7 @@ use super::failure::{
 use super::order::Status;
 use super::rx::{
     Action,
+    Going,
     Segment, //
 };
 use super::tx::Kind;
@@ -204,8 +205,15 @@ impl Counter {
         match failure.error {
             MpaCrc => Some(Self::RxCrcErrors),
             UntaggedNoBuffer => Some(Self::OutOfBuffer),
-            RemoteStag | RemoteBounds | RemoteAccess | RemoteNotAssociated | RemoteWrap
-            | RemoteCannotInvalidate | TaggedStag | TaggedBounds | TaggedNotAssociated
+            RemoteStag
+            | RemoteBounds
+            | RemoteAccess
+            | RemoteNotAssociated
+            | RemoteWrap
+            | RemoteCannotInvalidate
+            | TaggedStag
+            | TaggedBounds
+            | TaggedNotAssociated
             | TaggedWrap => Some(Self::RemoteAccessErrors),
             // With this code the peer is told of a Read that the consumer has not enabled.
             _ if failure.denied => Some(Self::RemoteAccessErrors),
@@ -329,6 +337,18 @@ impl Tally {
                 1,
             ),
         }
+    }
+
+    /// Segments with `octets` of payload went on with a message, which `is_complete` with them.
+    #[inline]
+    pub(crate) fn went_on(&mut self, going: &Going, octets: u32, is_complete: bool) {
+        let (messages, bytes) = match going {
+            Going::Write(..) => (Counter::RxWrites, Counter::RxWriteBytes),
+            Going::Response(..) => (Counter::RxResponses, Counter::RxResponseBytes),
+            Going::Send { .. } => (Counter::RxSends, Counter::RxSendBytes),
+        };
+        self.add(messages, is_complete.into());
+        self.add(bytes, octets.into());
     }
 
     /// A Terminate about `error` is in the batch.

@@ -5,6 +5,11 @@
 //! Any context.
 #![forbid(unsafe_code)]
 
+use super::order::Status;
+use super::state::{
+    QpEvent,
+    QpState, //
+};
 use crate::wire::terminate::{
     Quote,
     TermError, //
@@ -27,6 +32,85 @@ pub(crate) enum Fault {
     RemoteInvalid,
     /// Anything else.
     General,
+}
+
+/// What a failed request failed of, as `vendor_err` has it: by whom, and what.
+///
+/// | upper half | lower half |
+/// |---|---|
+/// | 0 | 0: nothing, or nothing is known |
+/// | 1 | this side ended the stream: the code of its Terminate, `0xLTCC` |
+/// | 2 | the peer ended the stream: the code of its Terminate |
+/// | 3 | the request itself, see [`Fault`]: its number from 1 on |
+/// | 4 | no error ended the stream: the number of the [`QpEvent`] |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cause(pub(crate) u32);
+
+impl Cause {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self(0);
+
+    const fn new(by: u16, what: u16) -> Self {
+        let ([a, b], [c, d]) = (by.to_be_bytes(), what.to_be_bytes());
+        Self(u32::from_be_bytes([a, b, c, d]))
+    }
+
+    /// This side ended the stream.
+    pub(crate) const fn here(error: TermError) -> Self {
+        Self::new(1, error.code())
+    }
+
+    /// The peer ended the stream.
+    pub(crate) const fn peer(code: u16) -> Self {
+        Self::new(2, code)
+    }
+
+    /// What a request that ended so failed of, where `stream` ended its stream, if that has ended.
+    pub(crate) const fn of(status: Status<Fault>, stream: Self) -> Self {
+        match status {
+            Status::Success => Self::NONE,
+            Status::Failed(fault) if stream.0 == 0 => Self::new(
+                3,
+                match fault {
+                    Fault::LocalLength => 1,
+                    Fault::LocalProtection => 2,
+                    Fault::LocalOperation => 3,
+                    Fault::Bind => 4,
+                    Fault::RemoteAccess => 5,
+                    Fault::RemoteInvalid => 6,
+                    Fault::General => 7,
+                },
+            ),
+            Status::Failed(_) | Status::Flushed => stream,
+        }
+    }
+
+    /// What ended a stream by `event`, unless it was an error or nothing that ends one.
+    pub(crate) const fn of_event(event: &QpEvent) -> Option<Self> {
+        let number = match event {
+            QpEvent::Modify {
+                to: QpState::Error, ..
+            } => 1,
+            QpEvent::Modify {
+                to: QpState::Closing,
+                ..
+            }
+            | QpEvent::Drained => 2,
+            QpEvent::Destroy { .. } => 3,
+            QpEvent::PeerFin { .. } => 4,
+            QpEvent::PeerReset => 5,
+            QpEvent::Lost => 6,
+            QpEvent::Timeout => 7,
+            QpEvent::PostedTooLate => 8,
+            QpEvent::DataInClosing => 9,
+            QpEvent::Connected
+            | QpEvent::Modify { .. }
+            | QpEvent::LocalError { .. }
+            | QpEvent::TerminateReceived { .. }
+            | QpEvent::Closed => return None,
+        };
+        Some(Self::new(4, number))
+    }
 }
 
 /// An error that ends the stream.

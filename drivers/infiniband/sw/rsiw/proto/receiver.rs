@@ -113,6 +113,9 @@ pub(crate) trait Env<C>: Limits {
     /// The first segment has passed the protocol's checks.
     fn first_segment(&mut self);
 
+    /// An ULPDU of `len` octets has come in that begins with `head`; for who wants to know.
+    fn ulpdu_received(&self, _head: &[u8], _len: u16) {}
+
     /// Data came in although this side is closing.
     fn data_in_closing(&mut self);
 
@@ -402,6 +405,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
         let (payload, is_complete) = (taken.payload, taken.is_complete);
         self.rx.went_on(payload, is_complete, taken.is_over);
+        self.tally.add(Counter::RxFpdus, taken.fpdus.into());
+        self.tally.went_on(&going, payload, is_complete);
         match going {
             Going::Write(..) => placed.map_err(|Unplaced| TermError::LocalCatastrophic.into()),
             Going::Response(stag, to) => {
@@ -525,6 +530,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         head: &[u8],
         fpdu: &Fpdu,
     ) -> Result<(), Failure> {
+        env.ulpdu_received(head, fpdu.ulpdu_len);
         let state = env.state();
         let segment = self.rx.segment(head, fpdu.ulpdu_len, env);
         let result = segment.map_err(Failure::from).and_then(|segment| {

@@ -200,6 +200,13 @@ pub(crate) trait Env<L: Link> {
     /// Whether the peer has sent an FPDU.
     fn heard_of_peer(&self) -> bool;
 
+    /// The FPDU of `frame` is in the batch, and those behind it that are alike, so that they are
+    /// `count` in all; for who wants to know.
+    fn fpdus_made(&self, _message: &Message, _frame: &tx::Frame, _count: u32) {}
+
+    /// A Terminate is in the batch; likewise.
+    fn terminate_made(&self, _message: &Terminate) {}
+
     /// TCP has all that is to be sent in front of a FIN, if there is to be one; `has_spoken` says
     /// whether there is something among it that the peer is to have first.
     fn finish(&mut self, link: &mut L, has_spoken: bool);
@@ -409,14 +416,14 @@ impl Framer {
     }
 
     /// Puts the next FPDU of a message into the batch, or several of them, so that the batch has
-    /// `limit` octets and not another one more. Returns whether it fits.
+    /// `limit` octets and not another one more. Returns how many; none if it does not fit.
     fn put_fpdus<L, E>(
         &mut self,
         env: &mut E,
         link: &mut L,
         current: &mut Current,
         limit: usize,
-    ) -> Result<bool, Failure>
+    ) -> Result<u32, Failure>
     where
         L: Link,
         E: Env<L>,
@@ -439,7 +446,7 @@ impl Framer {
             if link.is_empty() {
                 return Err(TermError::LocalCatastrophic.into());
             }
-            return Ok(false);
+            return Ok(0);
         }
         let mut packer = self.packer;
         if packer.push(len) {
@@ -447,7 +454,7 @@ impl Framer {
                 // The batch ends its TCP segment; this FPDU begins the next.
                 self.packer.end_record();
                 self.flags.eor = true;
-                return Ok(false);
+                return Ok(0);
             }
             self.flags.cut = true;
         }
@@ -463,23 +470,28 @@ impl Framer {
         let written = self.write(env, link, &current.message, &frame, (len, count));
         let written = written.and_then(|count| {
             let advanced = current.message.advance(&frame, count);
-            advanced.map_err(|TooMany| PayloadError::Broken)
+            advanced.map_err(|TooMany| PayloadError::Broken)?;
+            Ok(count)
         });
-        if let Err(error) = written {
-            // What is in front of it, and a Terminate, can go out.
-            if link.truncate(before.0).is_err() {
-                // Nothing of it, then, nor do its requests complete.
-                link.clear();
-                self.ends.clear();
+        let error = match written {
+            Ok(count) => {
+                self.packer = packer;
+                env.fpdus_made(&current.message, &frame, count);
+                return Ok(count);
             }
-            self.markers = before.1;
-            return Err(match error {
-                PayloadError::NoMemory => TermError::LocalCatastrophic.into(),
-                PayloadError::Broken => Failure::defect("an FPDU is not what its header says"),
-            });
+            Err(error) => error,
+        };
+        // What is in front of it, and a Terminate, can go out.
+        if link.truncate(before.0).is_err() {
+            // Nothing of it, then, nor do its requests complete.
+            link.clear();
+            self.ends.clear();
         }
-        self.packer = packer;
-        Ok(true)
+        self.markers = before.1;
+        Err(match error {
+            PayloadError::NoMemory => TermError::LocalCatastrophic.into(),
+            PayloadError::Broken => Failure::defect("an FPDU is not what its header says"),
+        })
     }
 }
 
@@ -578,6 +590,7 @@ impl Sender {
                 self.has_spoken = true;
                 if self.framer.put_terminate(link, &message).is_ok() {
                     self.tally.terminate_sent(message.error);
+                    env.terminate_made(&message);
                     continue;
                 }
             }
@@ -646,13 +659,15 @@ impl Sender {
             let Some(current) = &mut self.current else {
                 break;
             };
-            if !self.framer.put_fpdus(env, link, current, limit)? {
+            let count = self.framer.put_fpdus(env, link, current, limit)?;
+            if count == 0 {
                 self.framer.flags.more = !self.framer.flags.cut;
                 break;
             }
-            self.tally.add(Counter::TxFpdus, 1);
+            self.tally.add(Counter::TxFpdus, count.into());
             if current.message.is_done() {
-                self.tally.sent(current.message.kind(), current.message.sent());
+                self.tally
+                    .sent(current.message.kind(), current.message.sent());
                 let origin = current.origin;
                 self.current = None;
                 // The next message mostly lies in the same memory.

@@ -13,7 +13,8 @@
 use super::budget::Budget;
 use super::chunk::{
     Chunk,
-    Source, //
+    Source,
+    FPDU_FRONT, //
 };
 use super::rx::{
     Next,
@@ -50,7 +51,9 @@ pub(crate) struct Train<'a, C> {
     limit: u32,
     /// Octets of payload that the message is still to have, if that is known.
     left: Option<u32>,
-    /// Octets of payload that were taken in.
+    /// FPDUs that were taken in.
+    fpdus: u32,
+    /// Octets of payload in them.
     taken: u32,
     /// Where the FPDU begins that was taken in last.
     last_at: usize,
@@ -65,6 +68,8 @@ pub(crate) struct Train<'a, C> {
 pub(super) struct Taken {
     /// Octets of FPDUs.
     pub(super) octets: usize,
+    /// How many those are.
+    pub(super) fpdus: u32,
     /// Where the last of them begins in the chunk.
     pub(super) last_at: usize,
     /// Octets of payload in them.
@@ -101,6 +106,7 @@ impl<'a, C: Chunk> Train<'a, C> {
             at,
             limit: limit.min(rest),
             left,
+            fpdus: 0,
             taken: 0,
             last_at: at,
             is_complete: false,
@@ -148,6 +154,7 @@ impl<'a, C: Chunk> Train<'a, C> {
         // Neither is less.
         self.limit = self.limit.wrapping_sub(payload_len);
         self.left = self.left.map(|left| left.wrapping_sub(payload_len));
+        self.fpdus = self.fpdus.wrapping_add(1);
         self.taken = self.taken.wrapping_add(payload_len);
         self.last_at = self.at;
         self.at = self.at.wrapping_add(len);
@@ -190,12 +197,18 @@ impl<'a, C: Chunk> Train<'a, C> {
         Some((next, len))
     }
 
+    /// The front of the FPDU that was taken in last.
+    pub(crate) fn front(&self) -> Option<[u8; FPDU_FRONT]> {
+        self.chunk.front(self.last_at)
+    }
+
     /// Ends the train.
     #[inline]
     pub(super) fn end(self) -> Taken {
         Taken {
             octets: self.at.wrapping_sub(self.begin),
             last_at: self.last_at,
+            fpdus: self.fpdus,
             payload: self.taken,
             is_complete: self.is_complete,
             is_over: self.is_over,

@@ -174,7 +174,7 @@ pub(crate) struct Frame {
 impl Frame {
     /// The FPDU behind this one, if that is as long and this not the last.
     #[inline]
-    pub(super) fn next(&self) -> Self {
+    pub(crate) fn next(&self) -> Self {
         Self {
             // No message is longer than its length, which is 32 bits.
             offset: self.offset.wrapping_add(self.payload.into()),
@@ -208,6 +208,11 @@ impl Message {
     /// What it is.
     pub(crate) const fn kind(&self) -> &Kind {
         &self.kind
+    }
+
+    /// Its number, among those of its kind.
+    pub(crate) const fn msn(&self) -> Msn {
+        self.msn
     }
 
     /// Octets of payload in the FPDUs made so far.

@@ -37,7 +37,10 @@ use crate::{
     proto::{
         conn::Params,
         counters::Counter,
-        failure::Failure,
+        failure::{
+            Cause,
+            Failure, //
+        },
         notes::{
             Noted,
             Notes,
@@ -192,6 +195,8 @@ impl Qp {
             sock: sock.clone(),
             tx,
         });
+        self.trace_state(&QpEvent::Connected, inner.state, state);
+        self.ended_by.store(Cause::NONE.0, Relaxed);
         inner.ird = params.ird;
         inner.last_wqe_told = false;
         inner.state = state;
@@ -260,6 +265,7 @@ impl Qp {
             can_send,
         };
         tell_defect(&failure);
+        self.ends_of(Cause::here(failure.error));
         self.count_all([Counter::of_failure(&failure)]);
         if inner.state.sends() {
             self.log_failure(&failure);

@@ -276,6 +276,7 @@ impl Qp {
                 binder,
                 access: Atomic::new(AccessFlags::NONE),
                 state: Published::new(),
+                ended_by: Atomic::new(0),
                 heard: Atomic::new(0),
                 answered: AtomicFlag::new(false),
                 destroyed: AtomicFlag::new(false),

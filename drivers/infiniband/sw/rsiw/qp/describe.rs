@@ -9,26 +9,8 @@ use super::{
     control::Conn,
     Qp, //
 };
-use crate::{
-    ffi::rdma::details::Details,
-    proto::state::QpState, //
-};
-use kernel::{
-    prelude::*,
-    str::CStr, //
-};
-
-/// The name of a state, as the verbs specification has it, and Draining.
-const fn name(state: QpState) -> &'static CStr {
-    match state {
-        QpState::Idle => c"Idle",
-        QpState::Rts => c"RTS",
-        QpState::Draining => c"Draining",
-        QpState::Closing => c"Closing",
-        QpState::Terminate => c"Terminate",
-        QpState::Error => c"Error",
-    }
-}
+use crate::ffi::rdma::details::Details;
+use kernel::prelude::*;
 
 impl Qp {
     /// Tells how it is.
@@ -38,12 +20,13 @@ impl Qp {
     /// Those of [`Details`].
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
         let inner = self.inner.lock();
-        to.word(c"iwarp_state", name(inner.state))?;
+        to.word(c"iwarp_state", inner.state.name())?;
         let (under_way, reads, ord, stalled) = {
             let sq = self.sq.lock();
             let reads = sq.outbound.outstanding();
             (sq.order.len(), reads, sq.ord, sq.stalled)
         };
+        to.hex(c"ended_by", self.ended().0.into())?;
         to.flag(c"sq_empty", inner.ring.is_empty())?;
         to.count(c"sends_under_way", under_way)?;
         to.flag(c"sends_stalled", stalled)?;

@@ -23,7 +23,10 @@ use crate::{
     proto::{
         connection::StreamEnd,
         counters::Counter,
-        failure::Failure,
+        failure::{
+            Cause,
+            Failure, //
+        },
         notes::QpNote,
         order::Status,
         receiver::Recv,
@@ -139,6 +142,10 @@ impl Qp {
         after: &mut After,
     ) -> Result {
         let (state, effects) = state::next(inner.state, event).map_err(|_| EINVAL)?;
+        if let Some(cause) = Cause::of_event(&event).filter(|_| state != inner.state) {
+            self.ends_of(cause);
+        }
+        self.trace_state(&event, inner.state, state);
         if matches!(event, QpEvent::Lost | QpEvent::PeerReset) && inner.conn.is_some() {
             self.count(Counter::ConnLost);
         }
@@ -329,6 +336,7 @@ impl Qp {
             operation: OperationType::Receive,
             status: Status::Flushed,
             bytes: 0,
+            cause: self.cause(Status::Flushed),
             invalidated: None,
             qp: self.num(),
             solicited: false,

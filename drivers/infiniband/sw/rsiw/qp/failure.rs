@@ -1,21 +1,54 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What ends a stream from this side, and how refused accesses are told to the peer.
+//! What ends a stream, and how refused accesses are told to the peer.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
 
+use super::Qp;
 use crate::{
     mr::access::MrError,
-    proto::failure::Failure,
+    proto::{
+        failure::{
+            Cause,
+            Failure,
+            Fault, //
+        },
+        order::Status,
+    },
     wire::terminate::TermError, //
 };
-use kernel::pr_warn_once;
+use kernel::{
+    pr_warn_once,
+    sync::atomic::Relaxed, //
+};
 
 /// Tells of a failure that only a defect of this driver can bring about.
 pub(super) fn tell_defect(failure: &Failure) {
     if let Some(what) = failure.cause.filter(|_| failure.is_defect) {
         pr_warn_once!("BUG: {what}\n");
+    }
+}
+
+impl Qp {
+    /// The stream ends, or has ended, because of `cause`; the first one counts.
+    pub(super) fn ends_of(&self, cause: Cause) {
+        let none = Cause::NONE.0;
+        let _ = self.ended_by.cmpxchg(none, cause.0, Relaxed);
+    }
+
+    /// What a request that ended so failed of.
+    #[inline]
+    pub(super) fn cause(&self, status: Status<Fault>) -> Cause {
+        if status == Status::Success {
+            return Cause::NONE;
+        }
+        Cause::of(status, self.ended())
+    }
+
+    /// What has ended the stream, if it has ended. The next connection forgets it.
+    pub(super) fn ended(&self) -> Cause {
+        Cause(self.ended_by.load(Relaxed))
     }
 }
 

@@ -35,6 +35,16 @@ pub(super) enum Sink {
     Receive,
 }
 
+impl Sink {
+    /// The right that it takes.
+    fn wants(self) -> Access {
+        match self {
+            Self::Write => Access::REMOTE_WRITE,
+            Self::Response | Self::Receive => Access::LOCAL_WRITE,
+        }
+    }
+}
+
 /// An access of a segment before, or none.
 pub(super) struct Kept(Option<(Stag, Sink, MrAccess<Arc<Mr>>)>);
 
@@ -56,10 +66,12 @@ impl Kept {
         addr: u64,
         len: u32,
     ) -> Result<&MrAccess<Arc<Mr>>, MrError> {
-        self.access_up_to(qp, sink, stag, addr, len, len)
+        let access = self.access_up_to(qp, sink, stag, addr, len, len);
+        access.inspect_err(|why| qp.trace_refused(sink.wants(), *why, (stag, addr), len))
     }
 
-    /// As [`Kept::access`], with as many more octets as are allowed, up to `most`.
+    /// As [`Kept::access`], with as many more octets as are allowed, up to `most`, for who asks for
+    /// less if it is refused.
     ///
     /// # Errors
     ///
@@ -74,10 +86,10 @@ impl Kept {
         len: u32,
         most: u32,
     ) -> Result<&MrAccess<Arc<Mr>>, MrError> {
-        let (pd, want) = match sink {
-            Sink::Write => (qp.pd.id(), Access::REMOTE_WRITE),
-            Sink::Response => (qp.pd.id(), Access::LOCAL_WRITE),
-            Sink::Receive => (qp.recv_pd(), Access::LOCAL_WRITE),
+        let want = sink.wants();
+        let pd = match sink {
+            Sink::Write | Sink::Response => qp.pd.id(),
+            Sink::Receive => qp.recv_pd(),
         };
         let kept = self
             .0

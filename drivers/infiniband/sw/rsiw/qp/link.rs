@@ -116,7 +116,10 @@ impl Link for TcpLink<'_> {
     fn send(&mut self, how: SendFlags) -> Result<(), Refused> {
         let SendFlags { more, eor, cut } = how;
         let flags = net::SendFlags { more, eor, cut };
-        let Err(error) = self.sock.send_batch(self.batch, flags) else {
+        let octets = self.batch.remaining();
+        let sent = self.sock.send_batch(self.batch, flags);
+        self.qp.trace_batch(octets, self.batch.remaining(), sent);
+        let Err(error) = sent else {
             return Ok(());
         };
         // If the connection is not broken yet, it has to be. The socket's callbacks tell of it.

@@ -143,6 +143,7 @@ pub(super) fn place_train(
     let mut slices = access.slices(0, access.len()).map_err(|_| EINVAL)?;
     let mut room: Option<PageSlice<'_>> = None;
     while let Some((mut at, mut missing)) = train.take() {
+        qp.trace_train(|| train.front());
         while missing > 0 {
             let slice = match &mut room {
                 Some(slice) if slice.len() > 0 => slice,
@@ -180,6 +181,8 @@ fn place_apart(
         let (stag, addr) = place_of(&piece)?;
         let (stags, want) = (&qp.dev.stags, Access::LOCAL_WRITE);
         let access = stags.access(stag, qp.recv_pd(), want, addr, piece.len);
+        let access =
+            access.inspect_err(|why| qp.trace_refused(want, *why, (stag, addr), piece.len));
         access.map_err(|_| EACCES)
     };
     let pieces = sgl.pieces(offset, payload.len);

@@ -41,6 +41,7 @@ use crate::{
         conn::Params,
         counters::Tally,
         failure::{
+            Cause,
             Failure,
             Fault, //
         },
@@ -249,6 +250,11 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         self.qp.first_segment();
     }
 
+    #[inline(always)]
+    fn ulpdu_received(&self, head: &[u8], len: u16) {
+        self.qp.trace_ulpdu(head, len);
+    }
+
     fn data_in_closing(&mut self) {
         self.qp.data_in_closing();
     }
@@ -317,6 +323,7 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
             operation: OperationType::Receive,
             status: Status::Success,
             bytes: received.len,
+            cause: Cause::NONE,
             invalidated: received.invalidated,
             qp: self.qp.num(),
             solicited: received.solicited,
@@ -372,6 +379,10 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         if request.len > 0 {
             let (stag, to) = (request.source_stag, request.source_to.0);
             let access = self.qp.access(stag, Access::REMOTE_READ, to, request.len);
+            let access = access.inspect_err(|why| {
+                let want = Access::REMOTE_READ;
+                self.qp.trace_refused(want, *why, (stag, to), request.len);
+            });
             access.map_err(remote)?;
         }
         let waiting = self.qp.inbound.lock().push(msn, request)?;

@@ -113,6 +113,7 @@ impl Qp {
                 match self.who(Reason::Busy { sends }) {
                     Actor::Caller => self.inner.lock(),
                     other => {
+                        self.trace_doorbell(other);
                         self.hand_over(other);
                         return Ok(());
                     }
@@ -126,6 +127,7 @@ impl Qp {
                 self.answered.store(false, Relaxed);
                 let pace = inner.doorbells.ring(clock::now(), answered);
                 let actor = self.who(Reason::Doorbell(pace));
+                self.trace_doorbell(actor);
                 if actor != Actor::Caller {
                     drop(inner);
                     self.hand_over(actor);

@@ -61,6 +61,10 @@ use crate::{
         },
         sends::Sends,
         state::QpState,
+        tx::{
+            Frame,
+            Message, //
+        },
     },
     wire::{
         ddp::{
@@ -69,7 +73,10 @@ use crate::{
             TaggedOffset, //
         },
         rdmap::ReadRequest,
-        terminate::TermError,
+        terminate::{
+            TermError,
+            Terminate, //
+        },
     },
 };
 use kernel::{
@@ -261,6 +268,15 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
 
     fn heard_of_peer(&self) -> bool {
         self.qp.heard_of_peer()
+    }
+
+    #[inline(always)]
+    fn fpdus_made(&self, message: &Message, frame: &Frame, count: u32) {
+        self.qp.trace_fpdus(message, frame, count);
+    }
+
+    fn terminate_made(&self, message: &Terminate) {
+        self.qp.trace_terminate(message);
     }
 
     fn finish(&mut self, link: &mut TcpLink<'l>, has_spoken: bool) {

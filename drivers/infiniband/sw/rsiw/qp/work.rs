@@ -28,6 +28,7 @@ use crate::{
     },
     proto::{
         failure::{
+            Cause,
             Failure,
             Fault, //
         },
@@ -213,6 +214,7 @@ impl Qp {
             QpNote::Terminate => {
                 if let Some(end) = self.remote_end.take() {
                     self.log_terminate(end.code);
+                    self.ends_of(Cause::peer(end.code));
                     // Without a connection the requests are flushed, or nobody's any more.
                     let told = inner.conn.is_some() && self.fail_refused(&end);
                     let event = (!told).then_some(remote_class(end.code));

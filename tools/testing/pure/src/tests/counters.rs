@@ -8,8 +8,9 @@ use crate::proto::counters::{Counter, Tally, COUNT};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::EventDepths;
 use crate::proto::order::Status;
+use crate::proto::rx::{Action, Segment};
 use crate::support::peer::Wr;
-use crate::wire::ddp::TaggedOffset;
+use crate::wire::ddp::{Msn, TaggedOffset};
 use crate::wire::mpa::REV_2;
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
@@ -25,8 +26,8 @@ fn counts(tally: &mut Tally) -> BTreeMap<&'static str, u64> {
     };
     let mut found = BTreeMap::new();
     for counter in Counter::ALL {
-        let n = counts[counter.index()];
-        assert!(n == 0 || marks >> counter.index() & 1 == 1, "{counter:?}");
+        let n = std::mem::take(&mut counts[counter.index()]);
+        assert!(n == 0 || (marks >> counter.index()) & 1 == 1, "{counter:?}");
         if n > 0 {
             found.insert(counter.name().to_str().unwrap(), n);
         }
@@ -59,7 +60,7 @@ fn a_tally_is_taken_once() {
     tally.add(Counter::TxSends, 1);
     tally.add(Counter::TxSends, 2);
     let (taken, marks) = tally.take().unwrap();
-    assert_eq!(marks, 1 | 1 << (COUNT - 1));
+    assert_eq!(marks, 1 | (1 << (COUNT - 1)));
     assert_eq!((taken[0], taken[COUNT - 1]), (3, 7));
     assert!(tally.take().is_none());
 }
@@ -90,7 +91,11 @@ fn traffic_is_counted_to_the_octet() {
         source_to: TaggedOffset(BASE),
     };
     a.post(3, Wr::Read(request), false);
+    assert_eq!(a.under_way(), (0, 0));
     settle(&mut a, &mut b);
+    assert_eq!(a.progress(), ([4, 2, 1, 1].map(Msn), true, false));
+    assert_eq!(b.progress(), ([1, 1, 4, 2].map(Msn), true, false));
+    assert_eq!((a.under_way(), b.under_way()), ((0, 0), (0, 0)));
 
     let sent = counts(a.tx_tally());
     let fpdus = sent["tx_fpdus"];
@@ -143,6 +148,35 @@ fn terminates_are_counted_by_layer_at_both_ends() {
 }
 
 #[test]
+fn each_layer_has_its_terminates() {
+    for (error, sent, received) in [
+        (
+            TermError::RemoteStag,
+            "tx_terminate_rdmap",
+            "rx_terminate_rdmap",
+        ),
+        (
+            TermError::UntaggedQn,
+            "tx_terminate_ddp",
+            "rx_terminate_ddp",
+        ),
+        (TermError::MpaCrc, "tx_terminate_mpa", "rx_terminate_mpa"),
+    ] {
+        let mut tally = Tally::new();
+        tally.terminate_sent(error);
+        assert_eq!(counts(&mut tally), [(sent, 1)].into());
+        let (code, read) = (error.code(), None);
+        tally.received(&Segment {
+            header_len: 0,
+            payload_len: 0,
+            first: false,
+            action: Action::Terminate { code, read },
+        });
+        assert_eq!(counts(&mut tally), [(received, 1)].into());
+    }
+}
+
+#[test]
 fn events_logs_failures_and_completions_have_their_counters() {
     let depths = EventDepths::default();
     let reply = |error| Event::Reply {
@@ -152,11 +186,17 @@ fn events_logs_failures_and_completions_have_their_counters() {
     };
     let established = |error| Event::Established { error, depths };
     for (event, want) in [
-        (Event::Request { depths, data: 0 }, Some(Counter::ConnRequested)),
+        (
+            Event::Request { depths, data: 0 },
+            Some(Counter::ConnRequested),
+        ),
         (reply(None), Some(Counter::ConnEstablished)),
         (reply(Some(Error::Refused)), Some(Counter::ConnRefused)),
         (reply(Some(Error::TimedOut)), Some(Counter::ConnTimedOut)),
-        (reply(Some(Error::Other(Code(-5)))), Some(Counter::ConnFailed)),
+        (
+            reply(Some(Error::Other(Code(-5)))),
+            Some(Counter::ConnFailed),
+        ),
         (established(None), Some(Counter::ConnEstablished)),
         (established(Some(Error::Reset)), Some(Counter::ConnFailed)),
         (Event::Disconnect, None),
@@ -164,7 +204,10 @@ fn events_logs_failures_and_completions_have_their_counters() {
     ] {
         assert_eq!(Counter::of_event(&event), want, "{event:?}");
     }
-    assert_eq!(Counter::of_log(&Log::NoRequest), Some(Counter::ConnTimedOut));
+    assert_eq!(
+        Counter::of_log(&Log::NoRequest),
+        Some(Counter::ConnTimedOut)
+    );
     assert_eq!(Counter::of_log(&Log::RequestCut), Some(Counter::ConnFailed));
     // The reply event tells of it.
     assert_eq!(Counter::of_log(&Log::NoAnswer), None);
@@ -172,13 +215,19 @@ fn events_logs_failures_and_completions_have_their_counters() {
     let of = |error: TermError| Counter::of_failure(&error.into());
     assert_eq!(of(TermError::MpaCrc), Some(Counter::RxCrcErrors));
     assert_eq!(of(TermError::UntaggedNoBuffer), Some(Counter::OutOfBuffer));
-    assert_eq!(of(TermError::TaggedBounds), Some(Counter::RemoteAccessErrors));
+    assert_eq!(
+        of(TermError::TaggedBounds),
+        Some(Counter::RemoteAccessErrors)
+    );
     assert_eq!(of(TermError::UntaggedQn), None);
     let denied = Failure {
         denied: true,
         ..TermError::UntaggedQn.into()
     };
-    assert_eq!(Counter::of_failure(&denied), Some(Counter::RemoteAccessErrors));
+    assert_eq!(
+        Counter::of_failure(&denied),
+        Some(Counter::RemoteAccessErrors)
+    );
 
     let failed = Status::Failed(Fault::LocalLength);
     assert_eq!(Counter::of_send(Status::Success), [None, None]);
@@ -188,4 +237,8 @@ fn events_logs_failures_and_completions_have_their_counters() {
     assert_eq!(Counter::of_recv(Status::Success), [None, None]);
     let want = [Some(Counter::RecvErrors), Some(Counter::LengthErrors)];
     assert_eq!(Counter::of_recv(failed), want);
+    let want = [Some(Counter::RecvErrors), Some(Counter::RecvsFlushed)];
+    assert_eq!(Counter::of_recv(Status::Flushed), want);
+    let other = Status::Failed(Fault::General);
+    assert_eq!(Counter::of_recv(other), [Some(Counter::RecvErrors), None]);
 }

@@ -2,6 +2,7 @@
 
 //! Tests of the pure layers. Names and comments quote the rows of the requirements they show.
 
+mod cause;
 mod conn;
 mod connection;
 mod counters;
@@ -10,6 +11,7 @@ mod fin;
 mod fuzz;
 mod golden;
 mod marker;
+mod names;
 mod notes;
 mod queues;
 mod receiver;

@@ -58,6 +58,12 @@ def resources(t):
         before = number(client.pid)
         wait_until("the server to have that", 10, lambda: details(
             "qp", pid=server.pid)[0]["drv_rx_send_msn"] >= before)
+    with t.sub("connections"):
+        for pid in (client.pid, server.pid):
+            cm, = details("cm_id", pid=pid, state="CONNECT")
+            check("cm_id", cm, drv_phase="running", drv_conn=int)
+        listener, = details("cm_id", pid=server.pid, state="LISTEN")
+        check("listener", listener, drv_half_open=0, drv_max_half_open=int)
     with t.sub("completion queues"):
         cq, = details("cq", pid=client.pid)
         # rping has its one queue armed nearly all the time.
@@ -70,7 +76,10 @@ def resources(t):
             raise Fail("none")
         for mr in mrs:
             check("MR", mr, drv_kind="user", drv_valid="yes", drv_windows=0,
-                  drv_users=int, drv_local_write="yes", drv_base=int)
+                  drv_users=int, drv_base=int)
+        if not any(mr["drv_remote_write"] == mr["drv_local_write"] == "yes"
+                   for mr in mrs):
+            raise Fail("none that the peer may write to: %s" % mrs)
 
 
 @test("resources-srq", cost=4, only_type="rsiw")

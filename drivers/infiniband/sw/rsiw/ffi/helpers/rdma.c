@@ -53,6 +53,12 @@ struct ib_qp *rsiw_helper_iw_cm_id_qp(const struct iw_cm_id *id)
 	return READ_ONCE(consumer_of(id)->qp);
 }
 
+/* The device that an identifier of the RDMA CM is bound to. */
+struct ib_device *rsiw_helper_rdma_cm_id_device(const struct rdma_cm_id *id)
+{
+	return READ_ONCE(id->device);
+}
+
 struct ib_ucontext *rsiw_helper_udata_ucontext(struct ib_udata *udata)
 {
 	return rdma_udata_to_uverbs_attr_bundle(udata)->context;

@@ -113,6 +113,7 @@ impl<D: Driver> Vtable<D> {
         fill_res_qp_entry: Some(details::fill_qp::<D>),
         fill_res_cq_entry: Some(details::fill_cq::<D>),
         fill_res_srq_entry: Some(details::fill_srq::<D>),
+        fill_res_cm_id_entry: Some(details::fill_cm_id::<D>),
         fill_res_mr_entry: Some(details::fill_mr::<D>),
 
         iw_add_ref: Some(cm::iw_add_ref::<D>),

@@ -37,7 +37,7 @@ impl Details<'_> {
     ///
     /// `EMSGSIZE` if there is no room, as with all of these.
     pub(crate) fn number(&mut self, name: &CStr, value: impl Into<u64>) -> Result {
-        let name = name.as_ptr().cast();
+        let name = name.as_char_ptr();
         // SAFETY: by the invariant; the name is a C string.
         to_result(unsafe { b::rdma_nl_put_driver_u64(self.msg, name, value.into()) })
     }
@@ -49,14 +49,14 @@ impl Details<'_> {
 
     /// A number that is shown in base 16.
     pub(crate) fn hex(&mut self, name: &CStr, value: u64) -> Result {
-        let name = name.as_ptr().cast();
+        let name = name.as_char_ptr();
         // SAFETY: by the invariant; the name is a C string.
         to_result(unsafe { b::rdma_nl_put_driver_u64_hex(self.msg, name, value) })
     }
 
     /// A word.
     pub(crate) fn word(&mut self, name: &CStr, value: &CStr) -> Result {
-        let (name, value) = (name.as_ptr().cast(), value.as_ptr().cast());
+        let (name, value) = (name.as_char_ptr(), value.as_char_ptr());
         // SAFETY: by the invariant; both are C strings.
         to_result(unsafe { b::rdma_nl_put_driver_string(self.msg, name, value) })
     }

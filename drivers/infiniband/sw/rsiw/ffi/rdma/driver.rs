@@ -39,7 +39,8 @@ use crate::ffi::{
     iwcm::{
         CallId,
         CmId,
-        ConnParam, //
+        ConnParam,
+        ConsumerId, //
     },
     raw::b,
 };
@@ -287,6 +288,9 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// Tells how a shared receive queue is.
     fn describe_srq(srq: &Self::Srq, to: &mut Details<'_>) -> Result;
+
+    /// Tells how the connection or the listener of a consumer's identifier is, if there is one.
+    fn describe_cm_id(dev: &Self::Device, id: ConsumerId, to: &mut Details<'_>) -> Result;
 
     /// Tells how a region is.
     fn describe_mr(mr: &Self::Mr, to: &mut Details<'_>) -> Result;

@@ -35,7 +35,7 @@ const DESCS: &[b::rdma_stat_desc; COUNT] = &{
 
 const fn desc(counter: Counter) -> b::rdma_stat_desc {
     b::rdma_stat_desc {
-        name: counter.name().as_ptr().cast(),
+        name: counter.name().to_bytes_with_nul().as_ptr().cast(),
         flags: 0,
         priv_: core::ptr::null(),
     }

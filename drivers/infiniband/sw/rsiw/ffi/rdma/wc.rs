@@ -10,7 +10,10 @@ use super::handle::QpHandle;
 use crate::{
     ffi::raw::b,
     proto::{
-        failure::Fault,
+        failure::{
+            Cause,
+            Fault, //
+        },
         order::Status,
         request::OperationType, //
     },
@@ -31,6 +34,7 @@ pub(crate) struct Wc {
     status: b::ib_wc_status,
     opcode: b::ib_wc_opcode,
     byte_len: u32,
+    cause: Cause,
     invalidated: Option<u32>,
     qp: Arc<QpHandle>,
 }
@@ -42,6 +46,7 @@ impl Wc {
         status: Status<Fault>,
         operation: OperationType,
         byte_len: u32,
+        cause: Cause,
         invalidated: Option<u32>,
         qp: &Arc<QpHandle>,
     ) -> Self {
@@ -50,6 +55,7 @@ impl Wc {
             status: wc_status(status),
             opcode: wc_opcode(operation),
             byte_len,
+            cause,
             invalidated,
             qp: qp.clone(),
         }
@@ -67,6 +73,7 @@ impl Wc {
         wc.status = self.status;
         wc.opcode = self.opcode;
         wc.byte_len = self.byte_len;
+        wc.vendor_err = self.cause.0;
         wc.qp = qp;
         if let Some(stag) = self.invalidated {
             wc.ex.invalidate_rkey = ManuallyDrop::new(stag);

@@ -45,6 +45,14 @@ pub(crate) enum Event {
 }
 
 impl Event {
+    /// What went wrong, if something did.
+    pub(crate) const fn error(&self) -> Option<Error> {
+        match self {
+            Event::Reply { error, .. } | Event::Established { error, .. } => *error,
+            Event::Request { .. } | Event::Disconnect | Event::Close => None,
+        }
+    }
+
     /// Whether nothing may follow this event.
     pub(crate) fn is_last(&self) -> bool {
         match self {

@@ -16,7 +16,7 @@ use crate::proto::request::Sink;
 use crate::proto::sender::{Outcome, Sender};
 use crate::proto::sends::Sends;
 use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState, Tcp};
-use crate::wire::ddp::{Stag, TaggedOffset};
+use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::mpa::MAX_FRAME;
 use crate::wire::rdmap::ReadRequest;
@@ -353,6 +353,24 @@ impl Peer {
         let mut receiver = Receiver::new(params);
         receiver.set_staging(vec![0; MAX_FPDU]);
         self.receiver = Some(receiver);
+    }
+
+    /// The numbers of the next Send and Read Request, of this side and of the peer, and whether
+    /// there are CRCs and markers; connected.
+    pub(crate) fn progress(&self) -> ([Msn; 4], bool, bool) {
+        let sender = self.sender.as_ref().expect("connected");
+        let receiver = self.receiver.as_ref().expect("connected");
+        let (send, read, crc, markers) = sender.progress();
+        let (peer_send, peer_read) = receiver.next();
+        ([send, read, peer_send, peer_read], crc, markers)
+    }
+
+    /// How many of its requests and of the peer's Reads are under way.
+    pub(crate) fn under_way(&self) -> (usize, usize) {
+        (
+            self.world.sends.borrow().order.len(),
+            self.world.inbound.borrow().len(),
+        )
     }
 
     /// What was sent since this was looked at last; connected.

@@ -8,6 +8,7 @@
 
 use super::*;
 use crate::support::rng::{Choices, Rng};
+use crate::tests::names::is_of_variant;
 use std::collections::HashSet;
 
 /// What may happen, from the view of the driver. Some of it cannot, in most phases.
@@ -239,6 +240,11 @@ fn every_order_of_inputs() {
         if !seen.insert(world.key()) {
             continue;
         }
+        let phase = world.key().split_off("Connection { phase: ".len());
+        assert!(
+            is_of_variant(world.endpoint.connection.phase(), &phase),
+            "{phase}"
+        );
         world.endpoint.clone().settle();
         for what in ALL {
             // One tick changes nothing but what is left; `Waits` sees the end of that.

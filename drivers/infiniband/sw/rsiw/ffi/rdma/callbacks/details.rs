@@ -6,11 +6,16 @@
 use super::{
     mr::inner as mr_inner,
     CqObject,
+    DeviceObject,
     QpObject,
     SrqObject, //
 };
 use crate::ffi::{
-    raw::b,
+    iwcm::ConsumerId,
+    raw::{
+        b,
+        h, //
+    },
     rdma::{
         details::fill,
         driver::Driver, //
@@ -55,6 +60,25 @@ pub(super) unsafe extern "C" fn fill_srq<D: Driver>(
     let srq = unsafe { SrqObject::<D>::get(srq) };
     // SAFETY: by the caller's promise.
     unsafe { fill(msg, |to| D::describe_srq(&srq, to)) }
+}
+
+/// # Safety
+///
+/// Called by the core with a message and a consumer's identifier that is bound to a device of `D`.
+pub(super) unsafe extern "C" fn fill_cm_id<D: Driver>(
+    msg: *mut b::sk_buff,
+    id: *mut b::rdma_cm_id,
+) -> c_int {
+    // SAFETY: by the caller's promise the identifier is live.
+    let dev = unsafe { h::rdma_cm_id_device(id) };
+    if dev.is_null() {
+        return 0;
+    }
+    // SAFETY: the device is one of `D`, and stays while identifiers are bound to it.
+    let dev = unsafe { DeviceObject::<D>::get(dev) };
+    let id = ConsumerId::new(id);
+    // SAFETY: by the caller's promise.
+    unsafe { fill(msg, |to| D::describe_cm_id(&dev, id, to)) }
 }
 
 /// # Safety

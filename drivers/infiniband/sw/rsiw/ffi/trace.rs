@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Trace events (`rsiw_trace.h`).
+//!
+//! Each function is an event. Switched off it is an instruction that does nothing: what it is to
+//! tell is looked at only behind that.
+//!
+//! C header: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h).
+//!
+//! Context: any. The device's name is told as long as the core has the device; an event behind that
+//! is left out.
+#![cfg_attr(
+    not(CONFIG_TRACEPOINTS),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_variables,
+        reason = "nobody can listen"
+    )
+)]
+
+use super::{
+    raw::b,
+    rdma::handle::{
+        CqHandle,
+        DeviceHandle, //
+    },
+};
+use crate::wire::{
+    ddp::UNTAGGED_LEN,
+    terminate::{
+        CONTROL_LEN,
+        MAX_ULPDU, //
+    },
+};
+use kernel::{
+    jump_label::static_branch_unlikely,
+    prelude::*,
+    str::CStr, //
+};
+
+/// What an event tells, as C has it.
+trait ToC {
+    type C;
+
+    fn to_c(self) -> Self::C;
+}
+
+impl ToC for &CStr {
+    type C = *const c_char;
+
+    fn to_c(self) -> Self::C {
+        self.as_char_ptr()
+    }
+}
+
+macro_rules! as_they_are {
+    ($($number:ty),*) => { $(
+        impl ToC for $number {
+            type C = Self;
+
+            #[inline(always)]
+            fn to_c(self) -> Self {
+                self
+            }
+        }
+    )* };
+}
+as_they_are!(bool, u16, u32, u64, i32);
+
+/// Does what an event takes if somebody listens to it.
+#[cfg(CONFIG_TRACEPOINTS)]
+macro_rules! if_on {
+    ($point:ident, { $($body:tt)* }) => {
+        // SAFETY: the key is that of a trace point of this module.
+        if unsafe { static_branch_unlikely!(b::$point, b::tracepoint, key) } {
+            $($body)*
+        }
+    };
+}
+
+/// Nobody can, in this kernel.
+#[cfg(not(CONFIG_TRACEPOINTS))]
+macro_rules! if_on {
+    ($point:ident, $body:tt) => {};
+}
+
+/// Declares the functions: what they tell, the trace point, and C's function for it.
+macro_rules! events {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($arg:ident: $kind:ty),*) = $point:ident, $call:ident;
+    )*) => { $(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $name<'a>(tell: impl FnOnce() -> (&'a DeviceHandle, $($kind),*)) {
+            if_on!($point, {
+                let (dev, $($arg),*) = tell();
+                emit(dev, |dev| {
+                    // SAFETY: the device lives during the call, and all names are C strings.
+                    unsafe { b::$call(dev, $($arg.to_c()),*) };
+                });
+            });
+        }
+    )* };
+}
+
+/// What is done for an event that somebody listens to.
+#[cold]
+#[inline(never)]
+fn emit(dev: &DeviceHandle, call: impl FnOnce(*const b::ib_device)) {
+    dev.with(|dev| call(dev));
+}
+
+type Name = &'static CStr;
+
+events! {
+    /// A state transition: number of the queue pair, event, state before and after it.
+    fn qp_state(num: u32, event: Name, from: Name, to: Name) =
+        __tracepoint_rsiw_qp_state, rust_do_trace_rsiw_qp_state;
+
+    /// A step of set-up: number of the connection, input, phase before and after it.
+    fn setup(conn: u32, input: Name, from: Name, to: Name) =
+        __tracepoint_rsiw_setup, rust_do_trace_rsiw_setup;
+
+    /// An event for the consumer of a connection: its number, the event, an errno or 0.
+    fn setup_event(conn: u32, event: Name, error: i32) =
+        __tracepoint_rsiw_setup_event, rust_do_trace_rsiw_setup_event;
+
+    /// A process rang the doorbell: number of the queue pair, and who sends.
+    fn doorbell(num: u32, actor: Name) =
+        __tracepoint_rsiw_doorbell, rust_do_trace_rsiw_doorbell;
+
+    /// TCP was given a batch: number of the queue pair, octets, those that TCP did not take, an
+    /// errno or 0.
+    fn batch(num: u32, octets: u32, left: u32, error: i32) =
+        __tracepoint_rsiw_batch, rust_do_trace_rsiw_batch;
+
+    /// An FPDU is in the batch: number of the queue pair, opcode, number of the message, offset in
+    /// it, octets of payload, last of the message.
+    fn fpdu_tx(num: u32, opcode: Name, msn: u32, offset: u32, payload: u32, last: bool) =
+        __tracepoint_rsiw_fpdu_tx, rust_do_trace_rsiw_fpdu_tx;
+
+    /// An FPDU with a right CRC came in: number of the queue pair, opcode, octets of the ULPDU,
+    /// last of the message, and of the header STag and offset, or number and offset of the message.
+    fn fpdu_rx(
+        num: u32, opcode: Name, ulpdu: u32, last: bool, stag: u32, to: u64, msn: u32, mo: u32
+    ) = __tracepoint_rsiw_fpdu_rx, rust_do_trace_rsiw_fpdu_rx;
+
+    /// An access to memory was refused: number of the queue pair, access, why, STag, address, octets.
+    fn refused(num: u32, access: Name, why: Name, stag: u32, addr: u64, len: u32) =
+        __tracepoint_rsiw_refused, rust_do_trace_rsiw_refused;
+
+    /// An STag was to be invalidated: number of the queue pair, STag, by whom, and what came of it.
+    fn invalidate(num: u32, stag: u32, by: Name, result: Name) =
+        __tracepoint_rsiw_invalidate, rust_do_trace_rsiw_invalidate;
+}
+
+/// Whether somebody listens to [`fpdu_tx`]: for who has several to tell of.
+#[inline(always)]
+pub(crate) fn is_fpdu_tx_on() -> bool {
+    if_on!(__tracepoint_rsiw_fpdu_tx, {
+        return true;
+    });
+    false
+}
+
+/// Whether somebody listens to [`fpdu_rx`], as above.
+#[inline(always)]
+pub(crate) fn is_fpdu_rx_on() -> bool {
+    if_on!(__tracepoint_rsiw_fpdu_rx, {
+        return true;
+    });
+    false
+}
+
+/// A Terminate's ULPDU.
+type Ulpdu = [u8; MAX_ULPDU];
+/// The device, number of the queue pair, code, and octets of the ULPDU.
+type Told<'a> = (&'a DeviceHandle, u32, u16, usize);
+
+/// What a Terminate quotes: length and headers of the segment that it is about.
+fn quoted(ulpdu: &Ulpdu, len: usize) -> &[u8] {
+    ulpdu.get(QUOTE_AT..len).unwrap_or(&[])
+}
+
+/// Octets in front of that.
+const QUOTE_AT: usize = UNTAGGED_LEN + CONTROL_LEN;
+
+/// A Terminate is in the batch: what there is to tell of it.
+#[inline(always)]
+pub(crate) fn terminate_tx<'a>(tell: impl FnOnce(&mut Ulpdu) -> Option<Told<'a>>) {
+    if_on!(__tracepoint_rsiw_terminate_tx, {
+        let mut ulpdu = [0; MAX_ULPDU];
+        let Some((dev, num, code, len)) = tell(&mut ulpdu) else {
+            return;
+        };
+        let quote = quoted(&ulpdu, len);
+        emit(dev, |dev| {
+            // SAFETY: the device lives during the call; so do the octets.
+            unsafe {
+                b::rust_do_trace_rsiw_terminate_tx(dev, num, code, quote.as_ptr(), quote.len())
+            };
+        });
+    });
+}
+
+/// An ULPDU has come in; what it tells if it is a Terminate.
+#[inline(always)]
+pub(crate) fn terminate_rx<'a>(tell: impl FnOnce(&mut Ulpdu) -> Option<Told<'a>>) {
+    if_on!(__tracepoint_rsiw_terminate_rx, {
+        let mut ulpdu = [0; MAX_ULPDU];
+        let Some((dev, num, code, len)) = tell(&mut ulpdu) else {
+            return;
+        };
+        let quote = quoted(&ulpdu, len);
+        emit(dev, |dev| {
+            // SAFETY: the device lives during the call; so do the octets.
+            unsafe {
+                b::rust_do_trace_rsiw_terminate_rx(dev, num, code, quote.as_ptr(), quote.len())
+            };
+        });
+    });
+}
+
+/// A completion was added to a queue: number of the queue pair, the consumer's name for the request,
+/// what it was, how it ended, octets, why it failed.
+#[inline(always)]
+pub(crate) fn completion(cq: &CqHandle, tell: impl FnOnce() -> (u32, u64, Name, Name, u32, u32)) {
+    if_on!(__tracepoint_rsiw_completion, {
+        let (num, id, operation, status, octets, vendor_err) = tell();
+        cq.with(|cq| {
+            // SAFETY: the handle keeps the queue alive, which keeps its device; names are C strings.
+            unsafe {
+                b::rust_do_trace_rsiw_completion(
+                    (*cq).device,
+                    num,
+                    id,
+                    operation.to_c(),
+                    status.to_c(),
+                    octets,
+                    vendor_err,
+                )
+            };
+        });
+    });
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What trace events and details call states, operations and errors: the names of the
+//! specifications, and our own where they have none.
+//!
+//! Context: any.
+#![forbid(unsafe_code)]
+
+use super::failure::Fault;
+use super::order::Status;
+use super::request::OperationType;
+use super::schedule::Actor;
+use super::state::{
+    QpEvent,
+    QpState, //
+};
+use super::tx::Kind;
+use crate::wire::rdmap::Opcode;
+use core::ffi::CStr;
+
+/// The name of something.
+pub(crate) type Name = &'static CStr;
+
+impl QpState {
+    /// Draining is Closing for the verbs.
+    pub(crate) const fn name(self) -> Name {
+        match self {
+            Self::Idle => c"Idle",
+            Self::Rts => c"RTS",
+            Self::Draining => c"Draining",
+            Self::Closing => c"Closing",
+            Self::Terminate => c"Terminate",
+            Self::Error => c"Error",
+        }
+    }
+}
+
+impl QpEvent {
+    /// Without what goes with it.
+    pub(crate) const fn name(&self) -> Name {
+        match self {
+            Self::Connected => c"connected",
+            Self::Modify { .. } => c"modify",
+            Self::Drained => c"drained",
+            Self::Destroy { .. } => c"destroy",
+            Self::PeerFin { .. } => c"peer_fin",
+            Self::PeerReset => c"peer_reset",
+            Self::Lost => c"lost",
+            Self::LocalError { .. } => c"local_error",
+            Self::TerminateReceived { .. } => c"terminate_received",
+            Self::Closed => c"closed",
+            Self::Timeout => c"timeout",
+            Self::PostedTooLate => c"posted_too_late",
+            Self::DataInClosing => c"data_in_closing",
+        }
+    }
+}
+
+impl Actor {
+    /// As in the names of counters.
+    pub(crate) const fn name(self) -> Name {
+        match self {
+            Self::Caller => c"thread",
+            Self::Urgent => c"urgent",
+            Self::Patient => c"patient",
+            Self::Nobody => c"nobody",
+        }
+    }
+}
+
+impl OperationType {
+    /// As the verbs call it.
+    pub(crate) const fn name(self) -> Name {
+        match self {
+            Self::Send => c"send",
+            Self::Write => c"write",
+            Self::Read => c"read",
+            Self::Invalidate => c"invalidate",
+            Self::Register => c"register",
+            Self::Bind => c"bind",
+            Self::Receive => c"receive",
+        }
+    }
+}
+
+impl Status<Fault> {
+    /// How the request ended.
+    pub(crate) const fn name(self) -> Name {
+        match self {
+            Self::Success => c"success",
+            Self::Flushed => c"flushed",
+            Self::Failed(Fault::LocalLength) => c"local_length",
+            Self::Failed(Fault::LocalProtection) => c"local_protection",
+            Self::Failed(Fault::LocalOperation) => c"local_operation",
+            Self::Failed(Fault::Bind) => c"bind",
+            Self::Failed(Fault::RemoteAccess) => c"remote_access",
+            Self::Failed(Fault::RemoteInvalid) => c"remote_invalid",
+            Self::Failed(Fault::General) => c"general",
+        }
+    }
+}
+
+impl Kind {
+    /// The opcode of its segments.
+    pub(crate) const fn opcode(&self) -> Opcode {
+        match self {
+            Self::Send {
+                solicited,
+                invalidate,
+            } => Opcode::send(*solicited, invalidate.is_some()),
+            Self::Write { .. } => Opcode::Write,
+            Self::ReadRequest(_) => Opcode::ReadRequest,
+            Self::ReadResponse { .. } => Opcode::ReadResponse,
+        }
+    }
+}
+
+impl Opcode {
+    /// That of `opcode`, if it is a known one.
+    pub(crate) const fn name_of(opcode: Option<Self>) -> Name {
+        match opcode {
+            None => c"unknown",
+            Some(Self::Write) => c"write",
+            Some(Self::ReadRequest) => c"read_request",
+            Some(Self::ReadResponse) => c"read_response",
+            Some(Self::Send) => c"send",
+            Some(Self::SendInvalidate) => c"send_inv",
+            Some(Self::SendSe) => c"send_se",
+            Some(Self::SendSeInvalidate) => c"send_se_inv",
+            Some(Self::Terminate) => c"terminate",
+            Some(Self::Immediate) => c"immediate",
+            Some(Self::ImmediateSe) => c"immediate_se",
+            Some(Self::AtomicRequest) => c"atomic_request",
+            Some(Self::AtomicResponse) => c"atomic_response",
+        }
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What trace events tell of a queue pair.
+//!
+//! Context: any.
+#![forbid(unsafe_code)]
+
+use super::Qp;
+use crate::{
+    ffi::trace,
+    mr::{
+        access::{
+            Access,
+            MrError, //
+        },
+        By,
+    },
+    proto::{
+        chunk::FPDU_FRONT,
+        names::Name,
+        schedule::Actor,
+        state::{
+            QpEvent,
+            QpState, //
+        },
+        tx::{
+            Frame,
+            Message, //
+        },
+    },
+    wire::{
+        ddp::{
+            Header,
+            Stag, //
+        },
+        rdmap::{
+            Control,
+            Opcode, //
+        },
+        terminate::{
+            self,
+            Terminate, //
+        },
+    },
+};
+use kernel::prelude::*;
+
+impl Qp {
+    /// A state transition.
+    #[inline(always)]
+    pub(super) fn trace_state(&self, event: &QpEvent, from: QpState, to: QpState) {
+        let (event, from, to) = (event.name(), from.name(), to.name());
+        trace::qp_state(|| (self.dev.handle(), self.num().0, event, from, to));
+    }
+
+    /// Who sends upon a doorbell.
+    #[inline(always)]
+    pub(super) fn trace_doorbell(&self, actor: Actor) {
+        trace::doorbell(|| (self.dev.handle(), self.num().0, actor.name()));
+    }
+
+    /// TCP was given a batch of so many octets, and did not take those that are `left`.
+    #[inline(always)]
+    pub(super) fn trace_batch(&self, octets: usize, left: usize, sent: Result<usize>) {
+        trace::batch(|| {
+            let number = |n| u32::try_from(n).unwrap_or(u32::MAX);
+            let error = sent.map_or_else(|e| e.to_errno(), |_| 0);
+            let (dev, num) = (self.dev.handle(), self.num().0);
+            (dev, num, number(octets), number(left), error)
+        });
+    }
+
+    /// FPDUs are in the batch: that of `frame` and those behind it that are alike, `count` in all.
+    #[inline(always)]
+    pub(super) fn trace_fpdus(&self, message: &Message, frame: &Frame, count: u32) {
+        if trace::is_fpdu_tx_on() {
+            self.trace_each_fpdu(message, *frame, count);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn trace_each_fpdu(&self, message: &Message, mut frame: Frame, count: u32) {
+        for _ in 0..count {
+            self.trace_fpdu(message, &frame);
+            frame = frame.next();
+        }
+    }
+
+    fn trace_fpdu(&self, message: &Message, frame: &Frame) {
+        trace::fpdu_tx(|| {
+            let opcode = Opcode::name_of(Some(message.kind().opcode()));
+            let (msn, payload) = (message.msn().0, frame.payload.into());
+            let (dev, num) = (self.dev.handle(), self.num().0);
+            (dev, num, opcode, msn, frame.offset, payload, frame.last)
+        });
+    }
+
+    /// A Terminate is in the batch.
+    #[inline(always)]
+    pub(super) fn trace_terminate(&self, message: &Terminate) {
+        trace::terminate_tx(|ulpdu| {
+            let len = message.emit(ulpdu).into();
+            Some((self.dev.handle(), self.num().0, message.error.code(), len))
+        });
+    }
+
+    /// The ULPDU that a train has taken in last, of which `front` returns the front of its FPDU.
+    #[inline(always)]
+    pub(super) fn trace_train(&self, front: impl FnOnce() -> Option<[u8; FPDU_FRONT]>) {
+        if trace::is_fpdu_rx_on() {
+            self.trace_front(front());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn trace_front(&self, front: Option<[u8; FPDU_FRONT]>) {
+        if let Some(([hi, lo], head)) = front.as_ref().and_then(|front| front.split_first_chunk()) {
+            self.trace_ulpdu(head, u16::from_be_bytes([*hi, *lo]));
+        }
+    }
+
+    /// An ULPDU has come in.
+    #[inline(always)]
+    pub(super) fn trace_ulpdu(&self, head: &[u8], len: u16) {
+        self.trace_terminate_received(head);
+        trace::fpdu_rx(|| {
+            let (dev, num) = (self.dev.handle(), self.num().0);
+            let Some((header, _)) = Header::parse(head) else {
+                return (dev, num, c"cut", len.into(), false, 0, 0, 0, 0);
+            };
+            let opcode = Opcode::name_of(Control(header.rdmap()).opcode());
+            let last = header.control().last();
+            let (stag, to, msn, mo) = match header {
+                Header::Tagged(h) => (h.stag.get(), h.to.get(), 0, 0),
+                Header::Untagged(h) => (h.invalidate.get(), 0, h.msn.get(), h.mo.get()),
+            };
+            (dev, num, opcode, len.into(), last, stag, to, msn, mo)
+        });
+    }
+
+    /// An ULPDU that begins with `head` has come in: whether it is a Terminate.
+    #[inline(always)]
+    fn trace_terminate_received(&self, head: &[u8]) {
+        trace::terminate_rx(|ulpdu| {
+            let (header, payload) = Header::parse(head)?;
+            if Control(header.rdmap()).opcode() != Some(Opcode::Terminate) {
+                return None;
+            }
+            let code = terminate::Received::parse(payload)?.code;
+            let mut len = 0usize;
+            for (to, from) in ulpdu.iter_mut().zip(head) {
+                *to = *from;
+                len = len.saturating_add(1);
+            }
+            Some((self.dev.handle(), self.num().0, code, len))
+        });
+    }
+
+    /// An access was refused.
+    #[cold]
+    pub(super) fn trace_refused(&self, want: Access, why: MrError, at: (Stag, u64), len: u32) {
+        let (stag, addr) = at;
+        trace::refused(|| {
+            let (dev, num) = (self.dev.handle(), self.num().0);
+            (dev, num, want.name(), why.name(), stag.0, addr, len)
+        });
+    }
+
+    /// An STag was to be invalidated.
+    #[inline(always)]
+    pub(super) fn trace_invalidate(
+        &self,
+        stag: Stag,
+        by: By,
+        result: core::result::Result<(), MrError>,
+    ) {
+        trace::invalidate(|| {
+            let by: Name = match by {
+                By::Peer => c"peer",
+                By::Consumer => c"consumer",
+            };
+            let result = result.map_or_else(MrError::name, |()| c"done");
+            (self.dev.handle(), self.num().0, stag.0, by, result)
+        });
+    }
+}

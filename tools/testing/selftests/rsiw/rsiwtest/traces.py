@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The driver's trace events, through tracefs."""
+
+import os
+import re
+
+from .core import Fail
+from .machine import LOCAL
+from .topo import sh
+
+BASE = "/sys/kernel/tracing"
+OURS = BASE + "/events/rsiw"
+
+
+class Session:
+    """While it lasts, events are recorded: those of these names, or all."""
+
+    def __init__(self, *names):
+        self.names = names
+
+    def __enter__(self):
+        if not os.path.ismount(BASE):
+            sh("mount", "-t", "tracefs", "tracefs", BASE)
+        # Room for what a short test does, on each processor.
+        LOCAL.write(BASE + "/buffer_size_kb", "16384")
+        LOCAL.write(BASE + "/trace", " ")
+        for name in self.names or [""]:
+            LOCAL.write(os.path.join(OURS, name, "enable"), "1")
+        return self
+
+    def __exit__(self, *_):
+        LOCAL.write(OURS + "/enable", "0")
+        LOCAL.write(BASE + "/trace", " ")
+        LOCAL.write(BASE + "/buffer_size_kb", "1408")
+
+    def events(self, name):
+        """What was recorded of an event, as dictionaries."""
+        found = []
+        for line in LOCAL.read(BASE + "/trace").splitlines():
+            match = re.search(r" %s: (.*)$" % name, line)
+            if match:
+                found.append(fields(match.group(1)))
+        return found
+
+
+def fields(text):
+    """name=value pairs, of which values may have spaces."""
+    parts = re.split(r"(?:^| )(\w+)=", text)[1:]
+    return dict(zip(parts[::2], parts[1::2]))
+
+
+def names():
+    """The events that there are."""
+    return sorted(n for n in LOCAL.listdir(OURS)
+                  if os.path.isdir(os.path.join(OURS, n)))
+
+
+def expect(events, **want):
+    """One of the events has these values."""
+    for event in events:
+        if all(event.get(k) == str(v) for k, v in want.items()):
+            return event
+    raise Fail("no event with %s; the first of %d: %s" % (
+        want, len(events), events[:5]))

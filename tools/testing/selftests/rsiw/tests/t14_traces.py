@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Trace events: names of states, operations and errors, in their order."""
+
+from rsiwtest import traces
+from rsiwtest.core import Fail, test
+from rsiwtest.tools import rping
+
+
+@test("traces", cost=5, only_type="rsiw")
+def traces_of_rping(t):
+    """A short connection, from its set-up to its end."""
+    path = t.topo.wire
+    with traces.Session() as session:
+        rping(t, path, 5, 3000)
+        with t.sub("set-up"):
+            steps = session.events("rsiw_setup")
+            for step in (
+                    {"input": "connected", "from": "connecting"},
+                    {"input": "accept", "from": "requested", "to": "starting"},
+                    {"input": "done", "from": "starting", "to": "running"}):
+                traces.expect(steps, **step)
+            events = session.events("rsiw_setup_event")
+            for name in ("connect_request", "connect_reply", "established",
+                         "close"):
+                traces.expect(events, event=name, error=0)
+        with t.sub("states"):
+            states = session.events("rsiw_qp_state")
+            for dev in (path.server_dev, path.client_dev):
+                mine = [(s["from"], s["to"]) for s in states if s["dev"] == dev]
+                if ("Idle", "RTS") not in mine or ("RTS", "Closing") not in mine:
+                    raise Fail("%s: %s" % (dev, mine))
+                for (_, to), (begin, _) in zip(mine, mine[1:]):
+                    if to != begin:
+                        raise Fail("%s: a gap in %s" % (dev, mine))
+        with t.sub("FPDUs"):
+            sent = session.events("rsiw_fpdu_tx")
+            received = session.events("rsiw_fpdu_rx")
+            for opcode in ("send", "write", "read_request", "read_response"):
+                traces.expect(sent, opcode=opcode, last=1)
+                traces.expect(received, opcode=opcode, last=1)
+            for a, b in ((path.server_dev, path.client_dev),
+                         (path.client_dev, path.server_dev)):
+                out = [e["opcode"] for e in sent if e["dev"] == a]
+                come = [e["opcode"] for e in received if e["dev"] == b]
+                if out != come:
+                    raise Fail("%s sent %s, %s received %s" % (a, out, b, come))
+        with t.sub("who sends, and what"):
+            traces.expect(session.events("rsiw_doorbell"), actor="thread",
+                          dev=path.client_dev)
+            traces.expect(session.events("rsiw_batch"), left=0, error=0)
+        with t.sub("completions"):
+            done = session.events("rsiw_completion")
+            for name in ("send", "receive", "read", "write"):
+                traces.expect(done, operation=name, status="success")
+
+
+@test("traces-errors", cost=12, only_type="rsiw")
+def traces_of_errors(t):
+    """Terminates with what they quote, refused accesses, invalidations."""
+    path = t.topo.loopback
+    wanted = ("rsiw_terminate_tx", "rsiw_terminate_rx", "rsiw_refused",
+              "rsiw_invalidate", "rsiw_completion")
+    with traces.Session(*wanted) as session:
+        t.own("errors", path)
+        with t.sub("Terminates"):
+            sent = session.events("rsiw_terminate_tx")
+            received = session.events("rsiw_terminate_rx")
+            for events in (sent, received):
+                one = traces.expect(events, code="0x1202 (DDP untagged: no receive)")
+                # Length and header of the segment, an untagged one.
+                if len(one["quote"].split()) != 2 + 18:
+                    raise Fail("quote: %s" % one)
+            if [e["quote"] for e in received if e not in sent and
+                    e["quote"] not in [s["quote"] for s in sent]]:
+                raise Fail("received what nobody sent: %s of %s" % (received, sent))
+        with t.sub("refused accesses"):
+            refused = session.events("rsiw_refused")
+            for access, why in (("remote_write", "invalid_stag"),
+                                ("remote_write", "bounds"),
+                                ("remote_write", "access_rights"),
+                                ("remote_write", "not_associated"),
+                                ("remote_read", "bounds"),
+                                ("local_write", "bounds")):
+                traces.expect(refused, access=access, why=why)
+        with t.sub("invalidations"):
+            by_peer = session.events("rsiw_invalidate")
+            traces.expect(by_peer, by="peer", result="done")
+        with t.sub("completions in error"):
+            done = session.events("rsiw_completion")
+            traces.expect(done, operation="receive", status="local_length",
+                          vendor_err="0x30001")
+            flushed = [e for e in done if e["status"] == "flushed"]
+            if not flushed or any(int(e["vendor_err"], 16) >> 16 not in (1, 2, 4)
+                                  for e in flushed):
+                raise Fail("flushed for what? %s" % flushed)
+
+
+@test("traces-all", cost=1, only_type="rsiw")
+def traces_all(t):
+    """Each event has a format that tools can read."""
+    with traces.Session():
+        found = traces.names()
+        if len(found) != 12:
+            raise Fail("%d events: %s" % (len(found), found))
+        for name in found:
+            with t.sub(name):
+                with open("%s/%s/format" % (traces.OURS, name)) as f:
+                    text = f.read()
+                if "field:__data_loc char[] dev;" not in text or \
+                        "print fmt:" not in text:
+                    raise Fail(text)
