@@ -61,6 +61,13 @@ within_cache()
 	printf '%s\n' "${1#"$cache"/}"
 }
 
+# The version of the packages of the kernel in $1, which have one, from a changelog.
+kernel_version()
+{
+	set -- "$1"/layer/usr/share/doc/linux-*/changelog.Debian.gz
+	gzip -dc "$1" | sed -n '1s/^[^(]*(\([^)]*\)).*/\1/p'
+}
+
 # relocatable BUILD SOURCE: the kernel's build directory BUILD finds its source,
 # whose path is relative to it, wherever the caches lie.
 relocatable()
