@@ -16,6 +16,9 @@ module:
 packaged:
 	@tools/vm/build
 
+deb:
+	@tools/vm/deb $(if $(DEB_VERSION),--version "$(DEB_VERSION)")
+
 modules_install:
 	@tools/vm/install "$(KDIR)"
 
@@ -69,7 +72,7 @@ distclean: clean
 help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
 	@echo "make check            all tests"
-	@echo "make check-long       what takes longer: kernel services, two guests"
+	@echo "make check-long       what takes longer: kernel services, two guests, packages"
 	@echo "make conformance-report  what of the requirement matrix the last tests showed"
 	@echo "make check-soak       traffic and disturbances for half an hour (SECONDS=1800)"
 	@echo "make check-debug      the same tests on a kernel with KASAN, lockdep and kmemleak"
@@ -88,7 +91,9 @@ help:
 	@echo "make                  rsiw.ko for KDIR (default: the running kernel)"
 	@echo "make packaged         rsiw.ko for Debian's newest packaged Linux 7.3"
 	@echo "make modules_install  installs what one of the two has built (INSTALL_MOD_PATH)"
+	@echo "make deb              Debian packages for that kernel, and for DKMS, in build/deb"
+	@echo "                      (DEB_VERSION=... RSIW_SIGN_KEY=... RSIW_SIGN_CERT=...)"
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-native bench-scale bench-report conformance-report lint clean distclean help
+.PHONY: module packaged deb modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-native bench-scale bench-report conformance-report lint clean distclean help
