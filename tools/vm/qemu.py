@@ -22,6 +22,8 @@
 # usage:   --kernel FILE --release NAME --layer DIR
 # usage:                     another kernel: DIR is laid over the root and holds
 # usage:                     usr/lib/modules/NAME; FILE is the image's path in it
+# usage:   --initrd FILE     the disk image is a whole system: it is started with this
+# usage:                     and runs what it runs, without COMMAND, modules and checkout
 # usage: Status: that of COMMAND; 124 out of time, 125 no boot, 126 the guest died.
 
 import argparse
@@ -57,6 +59,7 @@ def parse():
     p.add_argument("--kernel", required=True)
     p.add_argument("--release", required=True)
     p.add_argument("--layer", required=True)
+    p.add_argument("--initrd")
     p.add_argument("--image", required=True)
     p.add_argument("--checkout", required=True)
     p.add_argument("--share")
@@ -77,10 +80,12 @@ def parse():
     args = p.parse_args()
     if args.command[:1] == ["--"]:
         args.command = args.command[1:]
-    if not args.command and not args.interactive:
+    if not args.command and not args.interactive and not args.initrd:
         p.error("no command given")
     args.results = os.path.abspath(args.results)
-    args.shares = [("checkout", "ro", args.checkout), ("results", "rw", args.results)]
+    args.shares = [("results", "rw", args.results)]
+    if not args.initrd:
+        args.shares = [("layer", "ro", args.layer), ("checkout", "ro", args.checkout)] + args.shares
     if args.share:
         args.shares.append(("share", "rw", os.path.abspath(args.share)))
     return args
@@ -128,7 +133,8 @@ def guest_env(args):
 
 
 def write_initramfs(args):
-    texts = {"shares": "".join(f"{tag} {mode} {path}\n" for tag, mode, path in args.shares),
+    # What guest-init mounts besides the layer.
+    texts = {"shares": "".join(f"{tag} {mode} {path}\n" for tag, mode, path in args.shares[1:]),
              "run-path": f"{HERE}/guest-run"}
     updates = install_modules(args) or "/tmp/updates"
     os.makedirs(updates, exist_ok=True)
@@ -190,19 +196,22 @@ def clock(args):
 def command_line(args):
     kernel_args = ["console=ttyS0", "ignore_loglevel", "printk.devkmsg=on", "panic=-1",
                    "net.ifnames=0", "sysrq_always_enabled", "mitigations=off"]
+    if args.initrd:
+        kernel_args += ["root=/dev/vda", "rw"]
     kernel_args += clock(args) + args.append
     cmd = ["qemu-system-x86_64", "-machine", "q35", "-nodefaults", "-no-user-config",
            "-no-reboot", "-display", "none", "-m", args.memory,
-           "-kernel", args.kernel, "-initrd", "/tmp/initramfs",
+           "-kernel", args.kernel, "-initrd", args.initrd or "/tmp/initramfs",
            "-append", " ".join(kernel_args),
            "-serial", f"file:{args.console}",
            "-qmp", f"unix:{QMP},server=on,wait=off",
            "-device", "virtio-rng-pci",
-           "-drive", f"file={args.image},format=raw,if=none,id=image,readonly=on",
+           "-drive", f"file={args.image},format=raw,if=none,id=image,"
+                     + ("snapshot=on" if args.initrd else "readonly=on"),
            "-device", "virtio-blk-pci,drive=image",
            "-chardev", "stdio,id=out,signal=off", "-device", "virtio-serial-pci",
            "-device", "virtconsole,chardev=out"]
-    for one in [("layer", "ro", args.layer)] + args.shares:
+    for one in args.shares:
         cmd += share(*one)
     cmd += accelerator(args) + network(args)
     if args.gdb:
@@ -329,7 +338,8 @@ def main():
     args = parse()
     args.console = os.path.join(args.results, "console.log")
     args.status = os.path.join(args.results, ".status")
-    write_initramfs(args)
+    if not args.initrd:
+        write_initramfs(args)
     cmd = command_line(args)
     for attempt in range(1, BOOT_TRIES + 1):
         for stale in (args.console, args.status):
