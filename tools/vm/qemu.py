@@ -51,6 +51,8 @@ BOOTED = b"rsiw-guest: booted"
 SILENT_SECONDS = 45
 BOOT_SECONDS = 240
 BOOT_TRIES = 3
+# A whole system, with an init and an initramfs of its own, takes a minute.
+SYSTEM_FACTOR = 4
 
 
 def parse():
@@ -258,8 +260,8 @@ class Watch:
     """Is the guest up, or does its console show that it never will be? The
     times are without those that others kept the processors busy."""
 
-    def __init__(self, console, pid):
-        self.console, self.pid = console, pid
+    def __init__(self, console, pid, factor):
+        self.console, self.pid, self.factor = console, pid, factor
         self.start = self.changed = self.now()
         self.size = 0
         self.up = False
@@ -283,8 +285,8 @@ class Watch:
 
     def hopeless(self):
         now = self.now()
-        return (now - self.changed > SILENT_SECONDS or
-                now - self.start > BOOT_SECONDS)
+        return (now - self.changed > SILENT_SECONDS * self.factor or
+                now - self.start > BOOT_SECONDS * self.factor)
 
 
 def kill(proc):
@@ -300,7 +302,7 @@ def run_once(args, cmd):
     proc = subprocess.Popen(cmd, start_new_session=True,
                             stdin=subprocess.PIPE)
     begin = time.monotonic()
-    watch = Watch(args.console, proc.pid)
+    watch = Watch(args.console, proc.pid, SYSTEM_FACTOR if args.initrd else 1)
     try:
         while True:
             try:
