@@ -51,6 +51,11 @@ bench-native:
 	@tools/bench/uml $(if $(RUNS),--runs "$(RUNS)") $(if $(DEVICES),--devices "$(DEVICES)") \
 		$(if $(CASES),--cases "$(CASES)") $(if $(WHERE),--paths "$(WHERE)")
 
+# DEVICES and WHERE: of what, with commas. SIZES: others than its own.
+bench-sweep:
+	@tools/bench/sweep $(if $(DEVICES),--devices "$(DEVICES)") $(if $(WHERE),--paths "$(WHERE)") \
+		$(if $(SIZES),--sizes "$(SIZES)")
+
 bench-scale:
 	@tools/bench/scale
 
@@ -84,6 +89,8 @@ help:
 	@echo "                      (RUNS=5 DEVICES=rsiw,tcp CASES='send_bw 65536,iperf3' WHERE=wire)"
 	@echo "make profile          where a message's instructions go (CASE='send_bw 65536'"
 	@echo "                      WHERE=wire|loopback DEVICE=rsiw|siw|rxe|tcp TOP=40)"
+	@echo "make bench-sweep      messages of every size, throughput and latency, and where it dips"
+	@echo "                      (DEVICES=rsiw,siw WHERE=wire,loopback SIZES=64,4096)"
 	@echo "make bench-scale      cost, memory and set-up of up to 1,000 connections"
 	@echo "make bench-report     the results of these benchmarks as a page with plots"
 	@echo "make shell            a guest with the module loaded"
@@ -96,4 +103,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged deb modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-native bench-scale bench-report conformance-report lint clean distclean help
+.PHONY: module packaged deb modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-report conformance-report lint clean distclean help

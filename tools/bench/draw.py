@@ -20,6 +20,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 import cases  # noqa: E402
 import components  # noqa: E402
+import sweeps  # noqa: E402
 
 # Told apart also by those who do not see all colours (Okabe and Ito).
 DEVICE_COLOURS = {"rsiw": "#0072b2", "siw": "#e69f00", "rxe": "#009e73",
@@ -44,7 +45,7 @@ table { border-collapse: collapse; font-size: 13px; margin: 1em 0 }
 th, td { padding: .15em .7em; text-align: right; border-bottom: 1px solid #eee }
 th:first-child, td:first-child { text-align: left }
 dt { float: left; clear: left; width: 9em; color: #666 } dd { margin-left: 9em }
-details { margin: 1em 0 } code { background: #f4f4f4; padding: 0 .3em }
+details { margin: 1em 0 } pre { white-space: pre-wrap; font-size: 12px } code { background: #f4f4f4; padding: 0 .3em }
 """
 
 
@@ -180,6 +181,67 @@ def scale(rows):
     return svg(figure)
 
 
+def sweep(rows, path):
+    """Curves over the size of messages, a plot for each series."""
+    found = sweeps.curves(rows)
+    columns = list(dict.fromkeys(
+        (s.metric, s.depth) for s in sweeps.series_of("rsiw")))
+    if not any(key[1] == path for key in found):
+        return ""
+    figure, axes = plt.subplots(
+        len(sweeps.VERBS), len(columns), squeeze=False,
+        figsize=(4.2 * len(columns), 3.2 * len(sweeps.VERBS)))
+    for line, verb in zip(axes, sweeps.VERBS):
+        for axis, column in zip(line, columns):
+            series = sweeps.Series(verb, *column)
+            drawn = False
+            for device in devices_of(rows):
+                curve = found.get((device, path, series))
+                if curve:
+                    drawn = True
+                    axis.plot(list(curve), list(curve.values()), marker=".",
+                              markersize=3, linewidth=1, label=device,
+                              color=DEVICE_COLOURS[device])
+            if not drawn:
+                axis.axis("off")
+                continue
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            axis.xaxis.set_major_locator(
+                matplotlib.ticker.LogLocator(base=2, numticks=13))
+            axis.xaxis.set_major_formatter(
+                matplotlib.ticker.FuncFormatter(lambda v, _: octets(v)))
+            axis.tick_params(labelsize=7)
+            axis.set_title("%s, %s" % (
+                sweeps.name(series), cases.GBITS if series.metric == "bw"
+                else "µs"), fontsize=9)
+            axis.legend(fontsize=7)
+            axis.grid(alpha=0.3)
+    figure.tight_layout()
+    return svg(figure)
+
+
+def octets(value):
+    """A power of two, short."""
+    for unit, size in (("M", 1 << 20), ("K", 1 << 10)):
+        if value >= size:
+            return "%.0f%s" % (value / size, unit)
+    return "%.0f" % value
+
+
+def sweep_figures(rows, path):
+    """All values of a path as a table."""
+    found = sweeps.curves([r for r in rows if r["path"] == path])
+    devices = devices_of(rows)
+    lines = [[sweeps.name(series), str(size)] + [
+        number(found.get((d, path, series), {}).get(size)) for d in devices]
+             for series in sweeps.series_of("rsiw")
+             for size in sorted({s for key, curve in found.items()
+                                 if key[2] == series for s in curve})]
+    return "<details><summary>The figures</summary>%s</details>" % table(
+        ["series", "size"] + devices, lines)
+
+
 def number(value):
     if value is None:
         return "-"
@@ -254,6 +316,19 @@ def page(given):
                            "<p>Both ends together, without polling; for plain "
                            "TCP per 64 KiB." + drawn)
             out.append(figures(rows, path))
+    if "sweep" in given:
+        rows = given["sweep"]["rows"]
+        out.append("<h2>Every size</h2><p>Latency (lat; of a Read there and back) and "
+                   "throughput (bw) with 1, 2 and 16 requests in flight, over the "
+                   "size of messages.")
+        out.append(about(given["sweep"]["about"]))
+        for path in cases.PATHS:
+            if any(r["path"] == path for r in rows):
+                out.append("<h3>%s</h3>" % PATH_TITLES[path])
+                out.append(sweep(rows, path))
+                out.append(sweep_figures(rows, path))
+        out.append("<pre>%s</pre>" % html.escape(sweeps.summary(
+            rows, devices_of(rows))))
     if "native" in given:
         rows = given["native"]["rows"]
         out.append("<h2>In real time</h2><p>In User Mode Linux, on one processor "

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Tests of the code that analyses what was counted; for the Debian root."""
+"""Tests of the code that analyses what was counted or measured; for the Debian root."""
 
+import importlib.machinery
+import importlib.util
 import os
 import sys
 import tempfile
@@ -15,6 +17,7 @@ import cases  # noqa: E402
 import components  # noqa: E402
 import counting  # noqa: E402
 import medians  # noqa: E402
+import sweeps  # noqa: E402
 from counting import Count, Function  # noqa: E402
 
 SYMBOLS = """\
@@ -285,6 +288,138 @@ class Medians(unittest.TestCase):
         for case, value in (("send_bw 64", 3), ("send_lat 64", 1)):
             self.assertEqual(
                 medians.best({"case": case, "runs": [1, 2, 3]}), value)
+
+
+BW = sweeps.Series("send", "bw", 2)
+LAT = sweeps.Series("read", "lat", 1)
+
+
+class Sweep(unittest.TestCase):
+    @staticmethod
+    def rows(device, series, curve):
+        return [{**sweeps.row(device, "wire", series, size, 1), "value": value}
+                for size, value in curve.items()]
+
+    def test_names(self):
+        for device in cases.DEVICES:
+            for series in sweeps.series_of(device):
+                self.assertEqual(sweeps.named(sweeps.name(series)), series)
+        for text in ("", "send", "send bw", "send lat x1", "send bw x3"):
+            self.assertIsNone(sweeps.named(text), text)
+
+    def test_sizes(self):
+        sizes = sweeps.default_sizes()
+        self.assertEqual((sizes[0], sizes[-1]), (1, sweeps.LARGEST))
+        for size in (1 << 10, 1 << 14):
+            for near in (size - 1, size, size + 1, size * 3 // 2):
+                self.assertIn(near, sizes)
+        self.assertEqual(sweeps.sizes_of("64,1,64"), [1, 64])
+        for text in ("", "1,", "0", "-1", "8388609", "4k", "1e3"):
+            with self.assertRaises(ValueError, msg=text):
+                sweeps.sizes_of(text)
+
+    def test_count(self):
+        for series in sweeps.series_of("rsiw"):
+            counts = [sweeps.count(series, s) for s in sweeps.default_sizes()]
+            self.assertEqual(counts, sorted(counts, reverse=True))
+            self.assertGreaterEqual(counts[-1], series.depth)
+
+    def test_row(self):
+        n = sweeps.count(BW, 1000)
+        row = sweeps.row("rsiw", "wire", BW, 1000, n * 4000)
+        self.assertEqual((row["value"], row["unit"]), (2.0, cases.GBITS))
+        for verb, value in (("send", 2.0), ("write", 2.0), ("read", 4.0)):
+            series = sweeps.Series(verb, "lat", 1)
+            n = sweeps.count(series, 1000)
+            row = sweeps.row("rsiw", "wire", series, 1000, n * 4000)
+            self.assertEqual((row["value"], row["unit"]), (value, cases.USEC))
+        row = sweeps.row("rsiw", "wire", LAT, 64, None)
+        self.assertEqual((row["value"], row["note"]), (None, "failed"))
+
+    def test_points(self):
+        text = "point 1 2 3\npoint 4 5 6\npoint 7 8"
+        self.assertEqual(sweeps.POINT.findall(text),
+                         [("1", "2", "3"), ("4", "5", "6")])
+
+    def test_no_dips(self):
+        # A fixed cost and one of each octet, whatever they are.
+        for fixed, each in ((1, 1), (30000, 0.5), (5000, 9)):
+            cost = {s: fixed + each * s for s in sweeps.default_sizes()}
+            self.assertEqual(sweeps.dips(LAT, cost), [])
+            self.assertEqual(sweeps.dips(
+                BW, {s: s / c for s, c in cost.items()}), [])
+
+    def test_dip(self):
+        flat = dict.fromkeys(sweeps.default_sizes(), 2.0)
+        dip, = sweeps.dips(BW, {**flat, 4096: 1.7})
+        self.assertEqual((dip.size, dip.left, dip.right), (4096, 4095, 4097))
+        self.assertAlmostEqual(dip.part, 0.85)
+        self.assertEqual(sweeps.dips(BW, {**flat, 4096: 1.85}), [])
+        dip, = sweeps.dips(LAT, {**flat, 4096: 2.5})
+        self.assertEqual((dip.size, dip.left, dip.right), (4096, 4095, 4097))
+        self.assertAlmostEqual(dip.part, 0.8)
+
+    def test_wide_dip(self):
+        flat = dict.fromkeys(sweeps.default_sizes(), 2.0)
+        three = {4095: 1.7, 4096: 1.7, 4097: 1.7}
+        self.assertEqual([(d.size, d.left, d.right) for d in
+                          sweeps.dips(BW, {**flat, **three})],
+                         [(s, 3584, 5120) for s in three])
+
+    def test_step(self):
+        # Above some size all is worse.
+        curve = {1: 1.0, 2: 2.0, 4: 2.0, 8: 1.5, 16: 1.5}
+        found = sweeps.dips(BW, curve)
+        self.assertEqual([d.size for d in found], [8, 16])
+        self.assertEqual((found[1].left, found[1].right), (2, None))
+        found = sweeps.dips(LAT, {1: 5.0, 2: 5.0, 4: 3.0, 8: 3.0})
+        self.assertEqual([(d.size, d.left, d.right) for d in found],
+                         [(1, None, 4), (2, 1, 4)])
+
+    def test_behind(self):
+        self.assertEqual(sweeps.behind(BW, {1: 2.0, 2: 3.0, 3: 1.0},
+                                       {1: 4.0, 2: 3.0}), [(1, 0.5)])
+        self.assertEqual(sweeps.behind(LAT, {1: 2.0, 2: 4.0},
+                                       {1: 4.0, 2: 2.0}), [(2, 0.5)])
+
+    def test_summary(self):
+        curve = {1: 1.0, 2: 0.5, 4: 1.0}
+        rows = self.rows("rsiw", BW, curve) + self.rows("siw", BW, {
+            1: 2.0, 2: 0.1, 4: 1.0})
+        text = sweeps.summary(rows, ["rsiw", "siw", "rxe"])
+        self.assertRegex(text, r"wire +send bw x2 +2 +0.500 +Gb/s +50 % +"
+                         "the line from 1 to 4")
+        self.assertIn("wire send bw x2: 1: 50 %\n", text)
+        self.assertIn("rsiw is nowhere behind rxe", text)
+        self.assertIn("no dips of siw", sweeps.summary(
+            self.rows("siw", BW, {1: 1.0}), ["siw"]))
+
+
+class KeptPoints(unittest.TestCase):
+    def test_half_a_line(self):
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "points")
+            n = sweeps.count(LAT, 64)
+            kept = sweep_script().Kept(path)
+            kept.add(sweeps.name(LAT), 64, n, 1000)
+            # Other numbers of messages are another measurement.
+            kept.add(sweeps.name(LAT), 65, n + 1, 1000)
+            with open(path, "a") as f:
+                f.write('["read lat", 66')
+            kept = sweep_script().Kept(path)
+            self.assertEqual(kept.get(LAT, 64), 1000)
+            self.assertIsNone(kept.get(LAT, 65))
+            self.assertIsNone(kept.get(LAT, 66))
+
+
+def sweep_script():
+    """The host's part, which is a script."""
+    loader = importlib.machinery.SourceFileLoader(
+        "sweep", os.path.join(HERE, "sweep"))
+    module = importlib.util.module_from_spec(
+        importlib.util.spec_from_loader("sweep", loader))
+    loader.exec_module(module)
+    return module
 
 
 if __name__ == "__main__":
