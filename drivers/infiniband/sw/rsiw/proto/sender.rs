@@ -648,6 +648,19 @@ impl Sender {
     /// Puts FPDUs into the empty batch, as many as are ready and fit.
     fn fill<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> Result<(), Failure> {
         self.framer.set_segment_size(link.segment_size());
+        let before = self.framer.packer;
+        let cut = self.framer.packer.begin_batch();
+        let filled = self.fill_batch(env, link);
+        if link.is_empty() {
+            // Nothing was begun.
+            self.framer.packer = before;
+        } else {
+            self.framer.flags.cut |= cut;
+        }
+        filled
+    }
+
+    fn fill_batch<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> Result<(), Failure> {
         let limit = link.space().min(BATCH_OCTETS);
         while link.is_empty() || link.len() < limit {
             if self.current.is_none() {

@@ -418,6 +418,14 @@ impl Packer {
         (payload >= LEAST_PAYLOAD).then_some(ulpdu_len)
     }
 
+    /// A batch begins, and a segment with it: whether TCP has sent what was left of the one before is
+    /// not known. Returns whether TCP must be made to end that one, if it has not.
+    pub(crate) fn begin_batch(&mut self) -> bool {
+        let cut = self.used > 0 && self.used < self.emss;
+        self.used = 0;
+        cut
+    }
+
     /// A record was ended, or all that was sent has left: the next FPDU begins a segment.
     pub(crate) fn end_record(&mut self) {
         self.used = 0;

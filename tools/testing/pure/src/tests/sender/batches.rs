@@ -139,6 +139,32 @@ fn m_mpa_12_fills_a_segment() {
     }
 }
 
+/// RFC 5044 section 5.1, M-MPA-12: TCP may have sent what was left of a segment when the next batch
+/// comes, which so begins one of its own. If TCP has not, it is told to.
+#[test]
+fn m_mpa_12_batches_begin_segments() {
+    let emss = EMSS as usize;
+    let mut sending = sending();
+    sending.post(send(100));
+    sending.run();
+    let begin = sending.tcp.out.len();
+    for _ in 0..20 {
+        sending.post(send(220));
+    }
+    sending.run();
+    let cut = SendFlags {
+        cut: true,
+        ..SendFlags::default()
+    };
+    assert_eq!(sending.tcp.flags, [SendFlags::default(), cut]);
+    let mut at = 0;
+    for len in sent_lens(&sending.tcp.out[begin..]) {
+        assert!(at % emss + len <= emss, "{at} {len}");
+        at += len;
+    }
+    assert!(at > 2 * emss);
+}
+
 /// M-MPA-12: a segment of which too little is left is ended, and with it the batch; more than a
 /// segment in one batch is told to TCP.
 #[test]
