@@ -107,30 +107,44 @@ pub(crate) struct Sge {
     pub(crate) lkey: u32,
 }
 
-/// Send queue entry.
-///
-/// With [`wqe::INLINE`], `sge[0].length` octets of data start in the place of `sge[1]`.
+/// Front of a send queue entry.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub(crate) struct Sqe {
+pub(crate) struct SqeFront {
     pub(crate) id: u64,
     pub(crate) flags: u16,
     pub(crate) num_sge: u8,
     pub(crate) opcode: u8,
     pub(crate) rkey: u32,
     pub(crate) raddr: u64,
+}
+
+/// Send queue entry.
+///
+/// With [`wqe::INLINE`], `sge[0].length` octets of data start in the place of `sge[1]`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Sqe {
+    pub(crate) front: SqeFront,
     pub(crate) sge: [Sge; MAX_SGE],
+}
+
+/// Front of a receive queue entry.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct RqeFront {
+    pub(crate) id: u64,
+    pub(crate) flags: u16,
+    pub(crate) num_sge: u8,
+    pub(crate) opcode: u8,
+    pub(crate) unused: u32,
 }
 
 /// Receive queue entry.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct Rqe {
-    pub(crate) id: u64,
-    pub(crate) flags: u16,
-    pub(crate) num_sge: u8,
-    pub(crate) opcode: u8,
-    pub(crate) unused: u32,
+    pub(crate) front: RqeFront,
     pub(crate) sge: [Sge; MAX_SGE],
 }
 
@@ -158,12 +172,12 @@ pub(crate) struct CqCtrl {
 
 impl RingEntry for Sqe {
     type Flags = u16;
-    const FLAGS_OFFSET: usize = offset_of!(Sqe, flags);
+    const FLAGS_OFFSET: usize = offset_of!(Sqe, front.flags);
 }
 
 impl RingEntry for Rqe {
     type Flags = u16;
-    const FLAGS_OFFSET: usize = offset_of!(Rqe, flags);
+    const FLAGS_OFFSET: usize = offset_of!(Rqe, front.flags);
 }
 
 impl RingEntry for Cqe {
@@ -172,12 +186,8 @@ impl RingEntry for Cqe {
 }
 
 impl Sqe {
-    /// The inline data, if there is as much of it as the entry says.
-    ///
-    /// Returns `None` if `len` exceeds [`MAX_INLINE`].
-    pub(crate) fn inline_data(&self, len: usize) -> Option<&[u8]> {
-        self.sge.get(1..)?.as_bytes().get(..len)
-    }
+    /// Where inline data begins.
+    pub(crate) const INLINE_OFFSET: usize = offset_of!(Sqe, sge) + size_of::<Sge>();
 }
 
 /// Values of `opcode` of queue entries and completions.
@@ -270,12 +280,12 @@ const _: () = {
     assert!(size_of::<AllocContextResp>() == 8);
     assert!(size_of::<Sge>() == 16);
     assert!(size_of::<Sqe>() == 120);
-    assert!(offset_of!(Sqe, flags) == 8 && offset_of!(Sqe, num_sge) == 10);
-    assert!(offset_of!(Sqe, opcode) == 11 && offset_of!(Sqe, rkey) == 12);
-    assert!(offset_of!(Sqe, raddr) == 16 && offset_of!(Sqe, sge) == 24);
+    assert!(offset_of!(Sqe, front.flags) == 8 && offset_of!(Sqe, front.num_sge) == 10);
+    assert!(offset_of!(Sqe, front.opcode) == 11 && offset_of!(Sqe, front.rkey) == 12);
+    assert!(offset_of!(Sqe, front.raddr) == 16 && offset_of!(Sqe, sge) == 24);
     assert!(size_of::<Rqe>() == 112);
-    assert!(offset_of!(Rqe, flags) == 8 && offset_of!(Rqe, num_sge) == 10);
-    assert!(offset_of!(Rqe, opcode) == 11 && offset_of!(Rqe, sge) == 16);
+    assert!(offset_of!(Rqe, front.flags) == 8 && offset_of!(Rqe, front.num_sge) == 10);
+    assert!(offset_of!(Rqe, front.opcode) == 11 && offset_of!(Rqe, sge) == 16);
     assert!(size_of::<Cqe>() == 32);
     assert!(offset_of!(Cqe, flags) == 8 && offset_of!(Cqe, opcode) == 9);
     assert!(offset_of!(Cqe, status) == 10 && offset_of!(Cqe, bytes) == 12);

@@ -45,13 +45,13 @@ use crate::{
             ConsumerId, //
         },
         log::pr_ratelimited,
+        params,
         rdma::{
             attr::Qpn,
             details::Details, //
         },
     },
     limits::MAX_READS,
-    params,
     proto::{
         conn::Config,
         counters::Counter,

@@ -130,6 +130,8 @@ pub(crate) struct Cq {
     entry: Mutex<Option<MmapEntry>>,
     #[pin]
     state: SpinLockIrq<CqState>,
+    /// Notifications up to now; wraps. Changes under the queue's lock.
+    notified: Atomic<u32>,
     /// The word in which a process says what it waits for. It lies in the process's ring, and there
     /// is none for a kernel consumer.
     armed: Option<MovableWord>,
@@ -178,6 +180,7 @@ impl Cq {
                 len: Atomic::new(len),
                 entry <- new_mutex!(entry, "rsiw::Cq::entry"),
                 state <- new_spinlock_irq!(state, "rsiw::Cq::state"),
+                notified: Atomic::new(0),
                 armed,
                 loaded,
             }),
@@ -292,6 +295,10 @@ impl Cq {
         if added.is_err() && state.overflow == Lost::No {
             state.overflow = Lost::Yes;
         }
+        if added == Ok(true) {
+            let notified = self.notified.load(Relaxed);
+            self.notified.store(notified.wrapping_add(1), Relaxed);
+        }
         added
     }
 
@@ -338,6 +345,12 @@ impl Cq {
     pub(crate) fn is_awaited(&self) -> bool {
         let armed = self.armed.as_ref();
         armed.is_some_and(|word| word.load() != notify::NOT)
+    }
+
+    /// How often the consumer has waited for a notification until now, which wraps. Any context.
+    #[inline]
+    pub(crate) fn notified(&self) -> u32 {
+        self.notified.load(Relaxed)
     }
 
     /// Forgets the completions of a QP that is being destroyed, if they are a kernel consumer's. No

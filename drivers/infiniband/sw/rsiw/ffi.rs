@@ -5,6 +5,7 @@
 //! Each file wraps one area in safe types, in the shape in which a `kernel::rdma` or `kernel::net`
 //! could offer it. Code outside this folder uses these types only.
 
+pub(crate) mod cell;
 pub(crate) mod clock;
 pub(crate) mod counts;
 pub(crate) mod crc;
@@ -17,6 +18,7 @@ pub(crate) mod net;
 pub(crate) mod noio;
 mod opaque;
 pub(crate) mod page;
+pub(crate) mod params;
 pub(crate) mod process;
 pub(crate) mod random;
 mod raw;

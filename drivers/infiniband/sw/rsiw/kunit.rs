@@ -244,19 +244,24 @@ mod timers {
 /// The queues of the module.
 #[kernel::macros::kunit_tests(rsiw_queues)]
 mod queues {
-    use crate::ffi::{
-        module::Loaded,
-        workqueue::SharedQueues, //
+    use crate::{
+        ffi::{
+            module::Loaded,
+            workqueue::SharedQueues, //
+        },
+        qp::ends::Ends,
     };
     use kernel::prelude::*;
 
     #[test]
-    fn once() {
+    fn once() -> Result {
         // The module has made them.
         assert!(SharedQueues::with(|_| ()).is_some());
         let loaded = Loaded::for_test();
-        assert!(SharedQueues::new(loaded).is_err_and(|e| e == EBUSY));
+        let second = SharedQueues::new(loaded, Ends::none()?);
+        assert!(second.is_err_and(|e| e == EBUSY));
         assert!(SharedQueues::with(|_| ()).is_some());
+        Ok(())
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
             NetdevHandler,
             NetdevNotifier, //
         },
+        params,
         rdma::{
             device::{
                 self as core_device,
@@ -36,7 +37,7 @@ use crate::{
             SharedQueues, //
         },
     },
-    params,
+    qp::ends::Ends,
     rnic::Rnic,
     verbs::Rsiw,
 };
@@ -66,7 +67,7 @@ impl Parts for Links {
     /// `EBUSY` if the driver that user space takes this one for is loaded, `ENOMEM`.
     fn init(loaded: Loaded) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            queues: refuse_siw().and_then(|()| SharedQueues::new(loaded))?,
+            queues: refuse_siw().and_then(|()| SharedQueues::new(loaded, Ends::none()?))?,
             devices: AllDevices,
             notifier <- NetdevNotifier::new(),
             siw: if params::siw_link_type() {
@@ -100,12 +101,19 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
     if core_device::is_taken::<Rsiw>(netdev) {
         return Err(EEXIST);
     }
+    // The daemon behind it, iwpmd, is asked on behalf of the first namespace only.
+    let port_map = params::port_map() && netdev.is_in_first_namespace();
+    if params::port_map() && !port_map {
+        let name = netdev.name();
+        pr_info!("{name}: no port mapper outside the first network namespace\n");
+    }
     let guid = Guid::new(netdev);
     let spec = Spec {
         name,
         netdev,
         node_guid: guid.to_u64(),
         comp_vectors: kernel::cpu::nr_cpu_ids(),
+        port_map,
     };
     core_device::add::<Rsiw>(&spec, |handle| Rnic::new(handle, guid, queues))
 }

@@ -20,7 +20,9 @@ mod control;
 mod count;
 pub(crate) mod create;
 mod describe;
+mod direct;
 mod effects;
+pub(crate) mod ends;
 mod failure;
 mod fin;
 mod kept;
@@ -167,6 +169,8 @@ pub(crate) struct Qp {
     sq: SpinLockIrq<Sq>,
     #[pin]
     inbound: SpinLockIrq<InboundReads<KVec<InboundRead>>>,
+    /// There are some of them, for who would take the lock in vain. Changes under it.
+    has_inbound: AtomicFlag,
     #[pin]
     rq: SpinLockIrq<Option<Rq>>,
     /// What the work item is to act upon.

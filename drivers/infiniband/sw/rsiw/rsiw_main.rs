@@ -18,7 +18,6 @@ mod limits;
 mod link;
 mod mr;
 mod notes;
-mod params;
 mod pd;
 mod proto;
 mod qp;
@@ -35,16 +34,6 @@ module! {
     description: "Software iWARP RDMA driver",
     license: "GPL",
     alias: ["rdma-link-rsiw"],
-    params: {
-        mpa_crc: bool {
-            default: true,
-            description: "Ask for CRCs on connections (default: Y)",
-        },
-        siw_link_type: bool {
-            default: false,
-            description: "Register the link type siw as well (default: N)",
-        },
-    },
 }
 
 /// The module's state.

@@ -54,6 +54,8 @@ const FIRST_USER_PORT: u16 = 1024;
 /// What a consumer asked to connect to.
 pub(super) struct Dial {
     local: SocketAddr,
+    /// The port mapper chose the local port.
+    is_port_mapped: bool,
     pub(super) remote: SocketAddr,
     tos: Option<u8>,
     private_data: KVec<u8>,
@@ -67,6 +69,7 @@ impl Dial {
         private_data.extend_from_slice(param.private_data, GFP_KERNEL_ACCOUNT)?;
         let dial = Dial {
             local: id.local_addr().ok_or(EAFNOSUPPORT)?,
+            is_port_mapped: id.is_port_mapped(),
             remote: id.remote_addr().ok_or(EAFNOSUPPORT)?,
             tos: id.tos(),
             private_data,
@@ -89,6 +92,9 @@ fn dial_from(this: &Arc<Endpoint>, st: &mut EndpointState, port: u16) -> Result 
     }
     let mut local = dial.local;
     local.set_port(port);
+    if dial.is_port_mapped && port != 0 {
+        sock.share_port();
+    }
     sock.bind(&local)?;
     let callbacks = Callbacks::install(sock.clone(), this.clone())?;
     match sock.connect(&dial.remote) {

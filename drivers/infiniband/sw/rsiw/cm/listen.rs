@@ -131,6 +131,9 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
     if let Some(tos) = id.tos() {
         sock.set_tos(tos);
     }
+    if id.is_port_mapped() {
+        sock.share_port();
+    }
     sock.bind(&addr)?;
 
     let (least, most) = HALF_OPEN;

@@ -25,4 +25,5 @@
 #include <rdma/restrack.h>
 #include <rdma/rsiw_verbs.h>
 #include <rdma/uverbs_ioctl.h>
+#include "rsiw_params.h"
 #include "rsiw_trace.h"

@@ -105,6 +105,16 @@ impl CmId {
         Storage::from_raw(unsafe { (*self.0.get()).m_remote_addr }).get()
     }
 
+    /// Whether the port mapper chose another local port than the consumer's. Its daemon has a
+    /// socket that is bound to that port, but does not listen.
+    pub(crate) fn is_port_mapped(&self) -> bool {
+        // SAFETY: the identifier is live; nobody writes this field now.
+        let is_mapped = unsafe { b::iw_cm_id::mapped_raw(self.0.get()) };
+        // SAFETY: the identifier is live; the address is set before it is passed on.
+        let asked = Storage::from_raw(unsafe { (*self.0.get()).local_addr }).get();
+        is_mapped && asked.map(|addr| addr.port()) != self.local_addr().map(|addr| addr.port())
+    }
+
     /// Type of service, if the consumer chose one.
     pub(crate) fn tos(&self) -> Option<u8> {
         // SAFETY: the identifier is live; nobody writes this field now.

@@ -10,6 +10,7 @@ mod addr;
 mod batch;
 mod callbacks;
 mod chunk;
+mod held;
 mod listen;
 pub(crate) mod netdev;
 mod notifier;
@@ -31,6 +32,7 @@ pub(crate) use self::{
         StreamHandler, //
     },
     chunk::ChunkPool,
+    held::HeldSock,
     listen::ListenSocket,
     netdev::{
         NetDevice, //

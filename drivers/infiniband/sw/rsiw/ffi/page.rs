@@ -33,6 +33,30 @@ pub(crate) struct PageSlice<'a> {
 }
 
 impl<'a> PageSlice<'a> {
+    /// Wraps the `len` bytes from byte `offset` behind `start` on.
+    ///
+    /// # Safety
+    ///
+    /// From `start` on there are as many bytes of the direct map, which stay allocated during `'a`;
+    /// those that are wrapped are for this side to write if `writable`.
+    #[inline]
+    pub(in crate::ffi) unsafe fn new(
+        start: NonNull<u8>,
+        offset: u32,
+        len: u32,
+        writable: bool,
+    ) -> Self {
+        // INVARIANT: the caller's promise.
+        Self {
+            // SAFETY: by the caller's promise that is in, or at the end of, what `start` begins.
+            // CAST: 32 bits fit.
+            start: unsafe { start.add(offset as usize) },
+            len,
+            writable,
+            _pages: PhantomData,
+        }
+    }
+
     /// Wraps the `len` bytes from byte `offset` of `page` on. `None` if that has no address.
     ///
     /// # Safety
@@ -47,18 +71,22 @@ impl<'a> PageSlice<'a> {
     ) -> Option<Self> {
         // SAFETY: by the caller's promise the page is allocated.
         let base = unsafe { h::page_address(page.as_ptr()) }.cast::<u8>();
-        // INVARIANT: pages with adjacent descriptors are adjacent in the direct map; the rest is
-        // the caller's promise.
-        // CAST: 32 bits fit.
-        Some(Self {
-            start: NonNull::new(base.wrapping_add(offset as usize))?,
-            len,
-            writable,
-            _pages: PhantomData,
-        })
+        // SAFETY: pages with adjacent descriptors are adjacent in the direct map; the rest is the
+        // caller's promise.
+        Some(unsafe { Self::new(NonNull::new(base)?, offset, len, writable) })
     }
 
+    /// Nothing.
+    pub(crate) const EMPTY: Self = Self {
+        // INVARIANT: no bytes.
+        start: NonNull::dangling(),
+        len: 0,
+        writable: false,
+        _pages: PhantomData,
+    };
+
     /// Length in bytes.
+    #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
@@ -81,21 +109,6 @@ impl<'a> PageSlice<'a> {
             return Err(EACCES);
         }
         Ok(self.start.as_ptr())
-    }
-
-    /// The part of `len` bytes from byte `at` on, or `None` if it is not inside.
-    pub(crate) fn sub(&self, at: u32, len: u32) -> Option<Self> {
-        if at.checked_add(len)? > self.len {
-            return None;
-        }
-        // INVARIANT: a part of what the invariant holds for.
-        // CAST: 32 bits fit.
-        Some(Self {
-            start: NonNull::new(self.start.as_ptr().wrapping_add(at as usize))?,
-            len,
-            writable: self.writable,
-            _pages: PhantomData,
-        })
     }
 
     /// Takes the first `len` bytes away, or all of them.
@@ -126,6 +139,22 @@ impl<'a> PageSlice<'a> {
         // SAFETY: by the invariants there are as many bytes as `out` has; others may write them at
         // the same time, which C's `memcpy` puts up with.
         unsafe { b::memcpy(out.as_mut_ptr().cast(), self.as_ptr().cast(), out.len()) };
+        Ok(())
+    }
+
+    /// Writes all of `src`, which may be the same memory, to this memory from byte `at` on.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageSlice::copy_in`].
+    #[inline]
+    pub(crate) fn copy_from(&self, at: u32, src: &PageSlice<'_>) -> Result {
+        // CAST: 32 bits fit.
+        let len = src.len as usize;
+        let ptr = self.range(at, len)?;
+        // SAFETY: `range` returned memory that holds as many bytes as `src`; others may write both
+        // at the same time, and both may overlap, which C's `memmove` puts up with.
+        unsafe { b::memmove(ptr.cast(), src.as_ptr().cast(), len) };
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use core::{
     mem::{
         align_of,
         size_of,
+        size_of_val,
         MaybeUninit, //
     },
 };
@@ -160,18 +161,47 @@ impl<T: RingEntry> SharedRing<T> {
 
     /// Copies an entry out, once. The flags in the copy are of no use: see [`SharedRing::flags`].
     pub(crate) fn read(&self, index: u32) -> T {
+        self.front(index)
+    }
+
+    /// The same for the front of an entry, up to the end of an `F`.
+    #[inline]
+    pub(crate) fn front<F: FromBytes>(&self, index: u32) -> F {
+        const { assert!(size_of::<F>() % WORD == 0 && align_of::<F>() == WORD) };
+        const { assert!(size_of::<F>() <= size_of::<T>()) };
         let src = self.entry(index);
-        let mut copy = MaybeUninit::<T>::uninit();
+        let mut copy = MaybeUninit::<F>::uninit();
         let dst = copy.as_mut_ptr().cast::<u64>();
-        for i in 0..Self::WORDS {
+        for i in 0..size_of::<F>() / WORD {
             // SAFETY: by the invariant the entry has this word; the memory is aligned as vmalloc
             // and `T` are; concurrent writes are what volatile is for.
             let word = unsafe { src.wrapping_add(i).read_volatile() };
-            // SAFETY: `T` has this word too and is aligned to words.
+            // SAFETY: `F` has this word too and is aligned to words.
             unsafe { dst.wrapping_add(i).write(word) };
         }
-        // SAFETY: all words were written, and `T` takes any bytes (`FromBytes`).
+        // SAFETY: all words were written, and `F` takes any bytes (`FromBytes`).
         unsafe { copy.assume_init() }
+    }
+
+    /// Copies what lies from byte `AT` of an entry on to `to`, once. Returns whether there is as
+    /// much.
+    #[inline]
+    #[must_use]
+    pub(crate) fn copy<const AT: usize, E: FromBytes>(&self, index: u32, to: &mut [E]) -> bool {
+        const { assert!(size_of::<E>() % WORD == 0 && align_of::<E>() == WORD) };
+        const { assert!(AT % WORD == 0 && AT <= size_of::<T>()) };
+        if size_of_val(to) > size_of::<T>() - AT {
+            return false;
+        }
+        let src = self.entry(index).wrapping_byte_add(AT);
+        let dst = to.as_mut_ptr().cast::<u64>();
+        for i in 0..size_of_val(to) / WORD {
+            // SAFETY: as in `front`; the entry has this word, as was just checked.
+            let word = unsafe { src.wrapping_add(i).read_volatile() };
+            // SAFETY: `to` has this word too, takes any bytes and is aligned to words.
+            unsafe { dst.wrapping_add(i).write(word) };
+        }
+        true
     }
 
     /// The flags of an entry; what its owner wrote before setting them is visible afterwards.

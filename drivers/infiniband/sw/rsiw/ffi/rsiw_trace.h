@@ -177,6 +177,25 @@ TRACE_EVENT(rsiw_batch,
 		  __entry->octets, __entry->left, __entry->error)
 );
 
+TRACE_EVENT(rsiw_direct,
+	TP_PROTO(const struct ib_device *dev, u32 qpn, u32 peer_qpn, const char *outcome),
+	TP_ARGS(dev, qpn, peer_qpn, outcome),
+	TP_STRUCT__entry(
+		__string(dev, dev->name)
+		__field(u32, qpn)
+		__field(u32, peer_qpn)
+		__string(outcome, outcome)
+	),
+	TP_fast_assign(
+		__assign_str(dev);
+		__entry->qpn = qpn;
+		__entry->peer_qpn = peer_qpn;
+		__assign_str(outcome);
+	),
+	TP_printk("dev=%s qpn=%u peer_qpn=%u outcome=%s", __get_str(dev), __entry->qpn,
+		  __entry->peer_qpn, __get_str(outcome))
+);
+
 TRACE_EVENT(rsiw_fpdu_tx,
 	TP_PROTO(const struct ib_device *dev, u32 qpn, const char *opcode, u32 msn, u32 offset,
 		 u32 payload, bool last),

@@ -136,7 +136,12 @@ events! {
     fn batch(num: u32, octets: u32, left: u32, error: i32) =
         __tracepoint_rsiw_batch, rust_do_trace_rsiw_batch;
 
-    /// An FPDU is in the batch: number of the queue pair, opcode, number of the message, offset in
+    /// The other end on this host was asked to take a segment: numbers of both queue pairs, and what
+    /// became of it.
+    fn direct(num: u32, peer: u32, outcome: Name) =
+        __tracepoint_rsiw_direct, rust_do_trace_rsiw_direct;
+
+    /// An FPDU is in the batch, or is handed to the other end on this host: number of the queue pair, opcode, number of the message, offset in
     /// it, octets of payload, last of the message.
     fn fpdu_tx(num: u32, opcode: Name, msn: u32, offset: u32, payload: u32, last: bool) =
         __tracepoint_rsiw_fpdu_tx, rust_do_trace_rsiw_fpdu_tx;
@@ -187,40 +192,36 @@ fn quoted(ulpdu: &Ulpdu, len: usize) -> &[u8] {
 /// Octets in front of that.
 const QUOTE_AT: usize = UNTAGGED_LEN + CONTROL_LEN;
 
-/// A Terminate is in the batch: what there is to tell of it.
-#[inline(always)]
-pub(crate) fn terminate_tx<'a>(tell: impl FnOnce(&mut Ulpdu) -> Option<Told<'a>>) {
-    if_on!(__tracepoint_rsiw_terminate_tx, {
-        let mut ulpdu = [0; MAX_ULPDU];
-        let Some((dev, num, code, len)) = tell(&mut ulpdu) else {
-            return;
-        };
-        let quote = quoted(&ulpdu, len);
-        emit(dev, |dev| {
-            // SAFETY: the device lives during the call; so do the octets.
-            unsafe {
-                b::rust_do_trace_rsiw_terminate_tx(dev, num, code, quote.as_ptr(), quote.len())
-            };
-        });
-    });
+/// Declares a function for a Terminate's ULPDU, which the caller writes to the place that it is
+/// given: the trace point, and C's function for it.
+macro_rules! terminate {
+    ($(#[$doc:meta])* fn $name:ident = $point:ident, $call:ident;) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $name<'a>(tell: impl FnOnce(&mut Ulpdu) -> Option<Told<'a>>) {
+            if_on!($point, {
+                let mut ulpdu = [0; MAX_ULPDU];
+                let Some((dev, num, code, len)) = tell(&mut ulpdu) else {
+                    return;
+                };
+                let quote = quoted(&ulpdu, len);
+                emit(dev, |dev| {
+                    // SAFETY: the device lives during the call; so do the octets.
+                    unsafe { b::$call(dev, num, code, quote.as_ptr(), quote.len()) };
+                });
+            });
+        }
+    };
 }
 
-/// An ULPDU has come in; what it tells if it is a Terminate.
-#[inline(always)]
-pub(crate) fn terminate_rx<'a>(tell: impl FnOnce(&mut Ulpdu) -> Option<Told<'a>>) {
-    if_on!(__tracepoint_rsiw_terminate_rx, {
-        let mut ulpdu = [0; MAX_ULPDU];
-        let Some((dev, num, code, len)) = tell(&mut ulpdu) else {
-            return;
-        };
-        let quote = quoted(&ulpdu, len);
-        emit(dev, |dev| {
-            // SAFETY: the device lives during the call; so do the octets.
-            unsafe {
-                b::rust_do_trace_rsiw_terminate_rx(dev, num, code, quote.as_ptr(), quote.len())
-            };
-        });
-    });
+terminate! {
+    /// A Terminate is in the batch; nothing is told if what is in it is none.
+    fn terminate_tx = __tracepoint_rsiw_terminate_tx, rust_do_trace_rsiw_terminate_tx;
+}
+
+terminate! {
+    /// An ULPDU has come in; nothing is told if it is no Terminate.
+    fn terminate_rx = __tracepoint_rsiw_terminate_rx, rust_do_trace_rsiw_terminate_rx;
 }
 
 /// A completion was added to a queue: number of the queue pair, the consumer's name for the request,

@@ -11,7 +11,10 @@ use super::{
         h, //
     },
 };
-use core::ptr::NonNull;
+use core::{
+    any::Any,
+    ptr::NonNull, //
+};
 use kernel::{
     cpu::CpuId,
     interrupt::local_interrupt_disable,
@@ -163,6 +166,13 @@ const UNUSED: u32 = 0;
 const BEGUN: u32 = 1;
 const READY: u32 = 2;
 
+/// What the devices of the module have in common beside its queues, of a type that is not known
+/// here.
+pub(crate) trait Common: Send + Sync {
+    /// The value, of its own type.
+    fn as_any(&self) -> &dyn Any;
+}
+
 /// The queues of the module.
 pub(crate) struct Queues {
     /// For queue pairs. Urgent, because who polls for a completion would keep the work item that is
@@ -176,12 +186,18 @@ pub(crate) struct Queues {
     /// waiting.
     pub(crate) cm: OwnedQueue,
     loaded: Loaded,
+    common: Arc<dyn Common>,
 }
 
 impl Queues {
     /// Shows that the module is loaded.
     pub(crate) fn loaded(&self) -> Loaded {
         self.loaded
+    }
+
+    /// What else the devices of the module have in common, if it is a `T`.
+    pub(crate) fn common<T: Common + 'static>(&self) -> Option<&T> {
+        self.common.as_any().downcast_ref()
     }
 
     fn drain(&self) {
@@ -196,12 +212,12 @@ impl Queues {
 pub(crate) struct SharedQueues(Arc<Queues>);
 
 impl SharedQueues {
-    /// Makes the queues, when the module is loaded.
+    /// Makes the queues, when the module is loaded; `common` is theirs from then on.
     ///
     /// # Errors
     ///
     /// `EBUSY` if there are some, `ENOMEM`.
-    pub(crate) fn new(loaded: Loaded) -> Result<Self> {
+    pub(crate) fn new(loaded: Loaded, common: Arc<dyn Common>) -> Result<Self> {
         match SHARED_STATE.cmpxchg(UNUSED, BEGUN, Relaxed) {
             Ok(_) => {
                 // SAFETY: only one caller gets here, once, and nobody looks at it before the store.
@@ -223,6 +239,7 @@ impl SharedQueues {
             completions: OwnedQueue::new_softirq(c"rsiw-comp")?,
             cm: OwnedQueue::new(c"rsiw-cm")?,
             loaded,
+            common,
         };
         let queues = Arc::new(queues, GFP_KERNEL)?;
         *shared = Some(queues.clone());

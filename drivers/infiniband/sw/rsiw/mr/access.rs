@@ -269,6 +269,12 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         self.window.is_some()
     }
 
+    /// Whether it is memory of a process, which is all there as long as it is pinned.
+    #[inline]
+    pub(crate) fn is_pinned(&self) -> bool {
+        matches!(self.guard.kind, Kind::User { .. })
+    }
+
     /// Length of the range.
     pub(crate) fn len(&self) -> u32 {
         self.len

@@ -9,6 +9,7 @@ use super::deframer::ByteSource;
 use super::rx::FRONT_LEN;
 use crate::wire::fpdu::{
     Crc,
+    CRC_LEN,
     LEN_FIELD, //
 };
 use crate::wire::Short;
@@ -84,12 +85,24 @@ impl<C: Chunk> Source<'_, C> {
         }
     }
 
-    /// The CRC of the first `len` octets; `crc32c` computes it over octets in one piece.
+    /// Whether the field behind the first `len` octets is their CRC; `crc32c` computes that over
+    /// octets in one piece.
     ///
     /// # Errors
     ///
     /// There are not that many.
-    pub(crate) fn crc(&self, len: usize, crc32c: impl Fn(u32, &[u8]) -> u32) -> Result<Crc, Short> {
+    pub(super) fn has_crc(
+        &self,
+        len: usize,
+        crc32c: impl Fn(u32, &[u8]) -> u32,
+    ) -> Result<bool, Short> {
+        let crc = self.crc(len, crc32c)?;
+        let mut wire = [0; CRC_LEN];
+        self.copy_to(len, &mut wire)?;
+        Ok(crc.matches(wire))
+    }
+
+    fn crc(&self, len: usize, crc32c: impl Fn(u32, &[u8]) -> u32) -> Result<Crc, Short> {
         match self {
             Source::Chunk { chunk, at } => chunk.crc(*at, len, Crc::new()),
             Source::Bytes(bytes) => Ok(Crc::new().update(crc32c, bytes.get(..len).ok_or(Short)?)),

@@ -76,11 +76,18 @@ counters! {
     TxResponseBytes = c"tx_read_response_bytes";
     /// FPDUs that carry these messages.
     TxFpdus = c"tx_fpdus";
-    /// Calls of TCP by the thread that posts, or that changes the state.
+    /// Those of them that were handed to the other end on this host, without TCP.
+    TxDirectSegments = c"tx_direct_segments";
+    /// Messages whose last segment is one of these.
+    TxDirectMessages = c"tx_direct_messages";
+    /// Octets of these segments.
+    TxDirectBytes = c"tx_direct_bytes";
+    /// Calls of TCP, or batches handed over without it, by the thread that posts, or that changes
+    /// the state.
     TxByThread = c"tx_batches_thread";
-    /// Calls of TCP by the urgent work item.
+    /// The same by the urgent work item.
     TxByUrgent = c"tx_batches_urgent";
-    /// Calls of TCP by the patient work item.
+    /// The same by the patient work item.
     TxByPatient = c"tx_batches_patient";
     /// Runs of the sender that left the rest to another because their budget was used up.
     TxBudget = c"tx_budget_spent";
@@ -100,6 +107,8 @@ counters! {
     RxResponseBytes = c"rx_read_response_bytes";
     /// FPDUs with a right CRC.
     RxFpdus = c"rx_fpdus";
+    /// Those of them that the other end on this host has handed over, without TCP.
+    RxDirectSegments = c"rx_direct_segments";
     /// FPDUs that were not in one piece and had to be collected in a buffer.
     RxFpdusInPieces = c"rx_fpdus_in_pieces";
     /// Softirqs that left data to the work item because their budget was used up.
@@ -307,6 +316,14 @@ impl Tally {
                 self.add(Counter::TxResponseBytes, octets.into());
             }
         }
+    }
+
+    /// A segment with `octets` of payload was handed over, the last of its message or not.
+    #[inline]
+    pub(crate) fn handed_over(&mut self, octets: u32, is_last: bool) {
+        self.add(Counter::TxDirectSegments, 1);
+        self.add(Counter::TxDirectMessages, is_last.into());
+        self.add(Counter::TxDirectBytes, octets.into());
     }
 
     /// A segment has passed the protocol's checks.

@@ -108,6 +108,20 @@ impl Deframer {
         self.have
     }
 
+    /// The FPDU that begins with `front`, if none is begun and all of it is in the chunk, of which
+    /// `left` octets are left. As [`Deframer::next`] would say, which says all the rest too.
+    #[inline]
+    pub(crate) fn whole(&self, front: [u8; LEN_FIELD], left: usize) -> Option<Fpdu> {
+        let ulpdu_len = u16::from_be_bytes(front);
+        let len = fpdu::fpdu_len(ulpdu_len);
+        let is_whole = self.have == 0 && usize::from(ulpdu_len) >= ddp::TAGGED_LEN && len <= left;
+        is_whole.then_some(Fpdu {
+            place: Place::Chunk,
+            ulpdu_len,
+            len,
+        })
+    }
+
     /// Tells what to do with `src`, the rest of the chunk. The caller does that and calls again
     /// until it gets [`Step::NeedMore`].
     ///

@@ -17,6 +17,7 @@ use super::link::{
     Piece, //
 };
 use super::tx::{
+    go_on,
     Frame,
     Message, //
 };
@@ -49,25 +50,15 @@ impl<'a, L: Link> Writer<'a, L> {
     ///
     /// # Errors
     ///
-    /// There is not even room for the header.
+    /// There is not even room for that one, or there can be no such.
     #[inline]
     pub(super) fn flat(
         room: &'a mut [u8],
-        message: &'a Message,
+        message: &Message,
         frame: &Frame,
         crc: bool,
     ) -> Result<Self, Broken> {
-        let mut flat = Flat {
-            room,
-            message,
-            frame: *frame,
-            begin: 0,
-            pos: 0,
-            end: 0,
-            crc,
-        };
-        flat.begin()?;
-        Ok(Self::Flat(flat))
+        Flat::new(room, message, frame, crc).map(Self::Flat)
     }
 
     /// Begins the FPDU of `frame` with its header, behind what is in the batch.
@@ -116,87 +107,107 @@ impl<'a, L: Link> Writer<'a, L> {
 
 /// Room in one piece for FPDUs that are as long as the first.
 pub(crate) struct Flat<'a> {
-    room: &'a mut [u8],
-    message: &'a Message,
-    /// The one that is being written.
-    frame: Frame,
-    /// Where that begins.
-    begin: usize,
-    /// Where the next octet is written.
+    /// The one that is being written,
+    fpdu: &'a mut [u8],
+    /// and room for those behind it.
+    behind: &'a mut [u8],
+    /// Where the next octet of the FPDU is written.
     pos: usize,
-    /// Where its payload ends.
-    end: usize,
+    /// Octets of payload that it lacks,
+    left: u32,
+    /// and that each has.
+    payload: u16,
     crc: bool,
 }
 
-impl Flat<'_> {
+impl<'a> Flat<'a> {
     /// Begins the FPDU of `frame` with its header.
     #[inline]
-    fn begin(&mut self) -> Result<(), Broken> {
-        let header_len = self.frame.header_len;
-        let pos = self.begin.checked_add(header_len).ok_or(Broken)?;
-        let header = self.room.get_mut(self.begin..pos).ok_or(Broken)?;
-        if !self.message.put_header(&self.frame, header) {
+    fn new(
+        room: &'a mut [u8],
+        message: &Message,
+        frame: &Frame,
+        crc: bool,
+    ) -> Result<Self, Broken> {
+        let (fpdu, behind) = room.split_at_mut_checked(frame.fpdu_len).ok_or(Broken)?;
+        let header = fpdu.get_mut(..frame.header_len).ok_or(Broken)?;
+        if !message.put_header(frame, header) {
             return Err(Broken);
         }
-        self.pos = pos;
-        self.end = pos.checked_add(self.frame.payload.into()).ok_or(Broken)?;
+        // Pad and CRC field are what is left behind the payload.
+        let rest = pad_len(frame.ulpdu_len).wrapping_add(CRC_LEN);
+        let payload = usize::from(frame.payload);
+        if fpdu.len().checked_sub(rest) != frame.header_len.checked_add(payload) {
+            return Err(Broken);
+        }
+        Ok(Self {
+            fpdu,
+            behind,
+            pos: frame.header_len,
+            left: frame.payload.into(),
+            payload: frame.payload,
+            crc,
+        })
+    }
+
+    /// Ends an FPDU and begins the one behind it.
+    #[inline]
+    fn next<L: Link>(&mut self) -> Result<(), Broken> {
+        self.trailer::<L>()?;
+        let behind = core::mem::take(&mut self.behind);
+        let (fpdu, behind) = behind.split_at_mut_checked(self.fpdu.len()).ok_or(Broken)?;
+        let front = fpdu.first_chunk_mut().ok_or(Broken)?;
+        *front = *self.fpdu.first_chunk().ok_or(Broken)?;
+        go_on(front, self.payload);
+        let header_len = self.pos.checked_sub(self.payload.into());
+        self.pos = header_len.ok_or(Broken)?;
+        self.left = self.payload.into();
+        self.fpdu = fpdu;
+        self.behind = behind;
         Ok(())
     }
 
     #[inline]
     fn put<L: Link, P: Piece<L>>(&mut self, mut piece: P) -> Result<(), Broken> {
-        loop {
-            let left = self.end.checked_sub(self.pos).ok_or(Broken)?;
-            let left = u32::try_from(left).map_err(|_| Broken)?;
-            if piece.len() <= left {
-                return self.copy(&piece);
-            }
-            let rest = piece.len().checked_sub(left).ok_or(Broken)?;
-            self.copy(&piece.sub(0, left).ok_or(Broken)?)?;
-            piece = piece.sub(left, rest).ok_or(Broken)?;
-            self.trailer::<L>()?;
-            self.frame = self.frame.next();
-            self.begin()?;
+        while piece.len() > self.left {
+            let front = piece.take_front(self.left);
+            self.copy(&front)?;
+            self.next::<L>()?;
         }
+        self.copy(&piece)
     }
 
     /// Writes all of `piece`, which belongs to this FPDU.
     #[inline]
     fn copy<L: Link, P: Piece<L>>(&mut self, piece: &P) -> Result<(), Broken> {
-        let len = usize::try_from(piece.len()).map_err(|_| Broken)?;
-        let end = self.pos.checked_add(len).ok_or(Broken)?;
-        piece.copy_to(self.room.get_mut(self.pos..end).ok_or(Broken)?)?;
+        let len = piece.len();
+        self.left = self.left.checked_sub(len).ok_or(Broken)?;
+        // CAST: 32 bits fit.
+        let end = self.pos.wrapping_add(len as usize);
+        piece.copy_to(self.fpdu.get_mut(self.pos..end).ok_or(Broken)?)?;
         self.pos = end;
         Ok(())
     }
 
-    /// Ends an FPDU; the next one begins there.
+    /// Ends an FPDU.
     #[inline]
     fn trailer<L: Link>(&mut self) -> Result<(), Broken> {
-        let next = self.begin.checked_add(self.frame.fpdu_len).ok_or(Broken)?;
-        let fpdu = self.room.get_mut(self.begin..next).ok_or(Broken)?;
-        // Pad and CRC field are what is left behind the payload.
-        let len = pad_len(self.frame.ulpdu_len).wrapping_add(CRC_LEN);
-        if self.pos != self.end || next.checked_sub(self.pos) != Some(len) {
+        if self.left != 0 {
             return Err(Broken);
         }
-        let (covered, field) = fpdu.split_last_chunk_mut::<CRC_LEN>().ok_or(Broken)?;
-        if let Some(first) = covered.len().checked_sub(pad_len(self.frame.ulpdu_len)) {
-            covered.get_mut(first..).ok_or(Broken)?.fill(0);
-        }
+        let (covered, field) = self.fpdu.split_last_chunk_mut::<CRC_LEN>().ok_or(Broken)?;
+        covered.get_mut(self.pos..).ok_or(Broken)?.fill(0);
         *field = match self.crc {
             true => Crc::new().update(L::crc32c, covered).to_wire(),
             false => [0; CRC_LEN],
         };
-        self.begin = next;
         Ok(())
     }
 
     #[inline]
     fn finish<L: Link>(mut self) -> Result<(), Broken> {
         self.trailer::<L>()?;
-        if self.begin != self.room.len() {
+        if !self.behind.is_empty() {
             return Err(Broken);
         }
         Ok(())
@@ -251,9 +262,7 @@ impl<'a, L: Link> Pieces<'a, L> {
 
     fn put<P: Piece<L>>(&mut self, mut piece: P) -> Result<(), Broken> {
         while let Some(n) = self.until_marker(piece.len()) {
-            let front = piece.sub(0, n).ok_or(Broken)?;
-            let rest = piece.len().checked_sub(n).ok_or(Broken)?;
-            piece = piece.sub(n, rest).ok_or(Broken)?;
+            let front = piece.take_front(n);
             self.put_whole(&front)?;
             self.put_marker()?;
         }

@@ -5,6 +5,7 @@
 //! Under the lock of the sender.
 #![forbid(unsafe_code)]
 
+use super::direct::HandedOver;
 use crate::wire::fpdu::Crc;
 
 /// How a batch is sent.
@@ -31,6 +32,18 @@ pub(crate) struct Refused;
 pub(crate) trait Link {
     /// A place in the batch, until something behind it has left.
     type Mark: Copy;
+
+    /// Whether segments go to the other end of the connection, which is on this host, without TCP:
+    /// by [`super::sender::Env::hand_over`], and not by way of the batch. What was handed over since
+    /// [`Link::send`] counts for [`Link::len`], and [`Link::send`] ends it.
+    fn is_direct(&self) -> bool {
+        false
+    }
+
+    /// Has the other end take the next segment. With [`HandedOver::Taken`] it does.
+    fn prepare(&mut self) -> HandedOver {
+        HandedOver::Gone
+    }
 
     /// Octets of a segment (EMSS).
     fn segment_size(&self) -> u32;
@@ -103,8 +116,8 @@ pub(crate) trait Piece<L>: Sized {
     /// Octets.
     fn len(&self) -> u32;
 
-    /// The `len` octets from `at` on, if they are inside.
-    fn sub(&self, at: u32, len: u32) -> Option<Self>;
+    /// Takes the first `len` octets away, or all of them.
+    fn take_front(&mut self, len: u32) -> Self;
 
     /// Adds a copy to the batch, which has room for it.
     ///
@@ -127,10 +140,11 @@ impl<L: Link> Piece<L> for &[u8] {
         u32::try_from(<[u8]>::len(self)).unwrap_or(u32::MAX)
     }
 
-    fn sub(&self, at: u32, len: u32) -> Option<Self> {
-        let at = usize::try_from(at).ok()?;
-        let end = at.checked_add(usize::try_from(len).ok()?)?;
-        self.get(at..end)
+    fn take_front(&mut self, len: u32) -> Self {
+        // CAST: lossless where there are octets to be sent.
+        let (front, rest) = self.split_at_checked(len as usize).unwrap_or((self, &[]));
+        *self = rest;
+        front
     }
 
     fn put(&self, link: &mut L) -> Result<(), Broken> {

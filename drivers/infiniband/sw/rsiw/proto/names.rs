@@ -6,6 +6,7 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
+use super::direct::HandedOver;
 use super::failure::Fault;
 use super::order::Status;
 use super::request::OperationType;
@@ -64,6 +65,18 @@ impl Actor {
             Self::Urgent => c"urgent",
             Self::Patient => c"patient",
             Self::Nobody => c"nobody",
+        }
+    }
+}
+
+impl HandedOver {
+    /// What became of a segment.
+    pub(crate) const fn name(self) -> Name {
+        match self {
+            Self::Taken => c"taken",
+            Self::Enough => c"enough",
+            Self::Later => c"later",
+            Self::Gone => c"gone",
         }
     }
 }

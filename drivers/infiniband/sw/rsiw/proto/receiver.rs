@@ -9,6 +9,9 @@
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
+mod direct;
+mod whole;
+
 use super::budget::Budget;
 use super::chunk::{
     Chunk,
@@ -58,11 +61,7 @@ use crate::wire::ddp::{
     Stag,
     TaggedOffset, //
 };
-use crate::wire::fpdu::{
-    Crc,
-    CRC_LEN,
-    LEN_FIELD, //
-};
+use crate::wire::fpdu::LEN_FIELD;
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::{
     Quote,
@@ -158,7 +157,9 @@ pub(crate) trait Env<C>: Limits {
     /// # Errors
     ///
     /// The payload that was taken last could not be placed.
-    fn place_train(&mut self, going: Going, train: &mut Train<'_, C>) -> Result<(), Unplaced>;
+    fn place_train(&mut self, going: Going, train: &mut Train<'_, C>) -> Result<(), Unplaced>
+    where
+        C: Chunk;
 
     /// Takes the oldest receive, and keeps the names of its memory for [`Env::place_recv`].
     ///
@@ -380,16 +381,16 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         chunk: &C,
         at: usize,
     ) -> Result<usize, Failure> {
-        if self.deframer.staged() != 0 || env.state() == QpState::Closing {
-            return Ok(0);
-        }
         let Some(run) = self.rx.run(env) else {
             return Ok(0);
         };
+        if self.deframer.staged() != 0 || env.state() == QpState::Closing {
+            return Ok(0);
+        }
         let going = run.going();
         let room = match going {
             Going::Write(..) => Room::UpTo(u32::MAX),
-            Going::Response(stag, to) => Room::Just(env.response_left(stag, to)),
+            Going::Response(stag, to) => Room::Exactly(env.response_left(stag, to)),
             Going::Send { mo, .. } => {
                 let len = self.recv.map_or(0, |recv| recv.len);
                 let room = len.saturating_sub(mo.into());
@@ -440,6 +441,27 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// One step of [`Receiver::consume`]: octets used, `None` if no more can be.
     fn step<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        chunk: &C,
+        at: usize,
+    ) -> Result<Option<usize>, Failure> {
+        // No FPDU is shorter than this.
+        if let Some(front) = chunk.front(at) {
+            let left = chunk.len().saturating_sub(at);
+            let len = front.first_chunk().copied();
+            let whole = len.and_then(|len| self.deframer.whole(len, left));
+            if let Some(fpdu) = whole {
+                self.fpdu(env, &Source::Chunk { chunk, at }, &front, &fpdu)?;
+                return Ok(Some(fpdu.len));
+            }
+        }
+        self.step_apart(env, chunk, at)
+    }
+
+    /// As [`Receiver::step`], for an FPDU that may lie in several chunks.
+    #[inline(never)]
+    fn step_apart<C: Chunk, E: Env<C>>(
         &mut self,
         env: &mut E,
         chunk: &C,
@@ -498,11 +520,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let short = || Failure::defect("the front of an FPDU is not there");
         self.budget.fpdu();
         if self.crc {
-            let crc: Crc = source.crc(fpdu.crc_covers(), E::crc32c).map_err(fault)?;
-            let mut wire = [0; CRC_LEN];
-            let copied = source.copy_to(fpdu.crc_covers(), &mut wire);
-            copied.map_err(fault)?;
-            if !crc.matches(wire) {
+            let is_right = source.has_crc(fpdu.crc_covers(), E::crc32c);
+            if !is_right.map_err(fault)? {
                 return Err(TermError::MpaCrc.into());
             }
         }
@@ -510,6 +529,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         env.fpdu_received();
         self.tally.add(Counter::RxFpdus, 1);
         let ulpdu_len = usize::from(fpdu.ulpdu_len);
+        if let Some(send) = front.first_chunk().and_then(|f| self.rx.whole_send(f)) {
+            return self.whole_send(env, source, front, send);
+        }
         let front = front.get(LEN_FIELD..).ok_or_else(short)?;
         let front = front.get(..FRONT_LEN.min(ulpdu_len)).ok_or_else(short)?;
         if is_enough(front) {
@@ -523,7 +545,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Takes in the ULPDU of an FPDU, given its first octets.
-    fn ulpdu<C: Chunk, E: Env<C>>(
+    fn ulpdu<C, E: Env<C>>(
         &mut self,
         env: &mut E,
         source: &Source<'_, C>,
@@ -553,7 +575,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Does what a segment asks for.
-    fn act<C: Chunk, E: Env<C>>(
+    fn act<C, E: Env<C>>(
         &mut self,
         env: &mut E,
         source: &Source<'_, C>,
@@ -604,7 +626,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Places a segment of a Send. Returns the octets of the message so far.
-    fn place<C: Chunk, E: Env<C>>(
+    fn place<C, E: Env<C>>(
         &mut self,
         env: &mut E,
         mo: u32,
@@ -664,7 +686,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Places a segment of a Read Response; completes the Read with the last one.
-    fn read_response<C: Chunk, E: Env<C>>(
+    fn read_response<C, E: Env<C>>(
         &mut self,
         env: &mut E,
         response: &Response,

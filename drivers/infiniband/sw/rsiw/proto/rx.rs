@@ -14,6 +14,7 @@ pub(crate) use self::run::{
     Next,
     Run, //
 };
+use super::chunk::FPDU_FRONT;
 use crate::wire::ddp::{
     self,
     qn,
@@ -138,6 +139,17 @@ pub(crate) struct Segment {
     pub(crate) action: Action,
 }
 
+/// A Send of any kind but with Invalidate, in one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WholeSend {
+    /// Octets of the ULPDU.
+    pub(crate) ulpdu_len: u16,
+    /// Octets of payload.
+    pub(crate) payload_len: u16,
+    /// The peer asks for an event.
+    pub(crate) solicited: bool,
+}
+
 /// A Send in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Open {
@@ -166,6 +178,13 @@ type Parsed = Result<(u16, Action), TermError>;
 const TAGGED_LEN: u16 = ddp::TAGGED_LEN as u16;
 const UNTAGGED_LEN: u16 = ddp::UNTAGGED_LEN as u16;
 const REQUEST_LEN: u16 = (ddp::UNTAGGED_LEN + READ_REQUEST_LEN) as u16;
+
+// The control octets of a Send in one segment.
+const WHOLE: u8 = ddp::Control::new(false, true).0;
+const SEND: u8 = rdmap::Control::new(Opcode::Send).0;
+const SEND_SE: u8 = rdmap::Control::new(Opcode::SendSe).0;
+
+const _: () = assert!(qn::SEND == 0);
 
 impl Rx {
     /// The state of a new connection. `rtr` is `conn::Params::expect_rtr`: the ready-to-receive
@@ -253,6 +272,31 @@ impl Rx {
         }
     }
 
+    /// Takes in the segment of an FPDU that begins like this, if that is a whole Send, which nothing
+    /// but its number has to be right of. `None` if it is anything else, or looks like that, and
+    /// nothing has changed: [`Rx::segment`] finds out.
+    #[inline]
+    pub(crate) fn whole_send(&mut self, front: &[u8; FPDU_FRONT]) -> Option<WholeSend> {
+        let [hi, lo, control, rdmap, _, _, _, _, rest @ ..] = *front;
+        let (number, mo) = rest.split_first_chunk::<8>()?;
+        let solicited = rdmap == SEND_SE;
+        // On queue number 0.
+        let is_next = u64::from_be_bytes(*number) == self.send_msn.0.into();
+        let is_whole = control == WHOLE && *mo == [0; 4] && (rdmap == SEND || solicited);
+        if !is_next || !is_whole || self.open.is_some() || self.first || self.stopped {
+            return None;
+        }
+        let ulpdu_len = u16::from_be_bytes([hi, lo]);
+        let payload_len = ulpdu_len.checked_sub(UNTAGGED_LEN)?;
+        self.send_msn = self.send_msn.next();
+        self.run = None;
+        Some(WholeSend {
+            ulpdu_len,
+            payload_len,
+            solicited,
+        })
+    }
+
     /// What the next segment mostly is, if it may come now.
     #[inline]
     pub(crate) fn run(&mut self, limits: &impl Limits) -> Option<&mut Run> {
@@ -266,8 +310,8 @@ impl Rx {
         may_come.then_some(run)
     }
 
-    /// Segments with `payload` octets went on as [`Rx::run`] has told, the message of which
-    /// `is_complete` with them, or of which nothing more is known if that `is_over`.
+    /// Takes note of segments of the run with `payload` octets in all. With them the message
+    /// `is_complete`, or the run `is_over` because the next offset would wrap.
     #[inline]
     pub(crate) fn went_on(&mut self, payload: u32, is_complete: bool, is_over: bool) {
         if let (Some(Going::Send { .. }), Some(open)) =

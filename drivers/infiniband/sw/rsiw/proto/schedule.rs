@@ -7,6 +7,9 @@
 //! that a program that polls does not keep it from bringing what is polled for; each run costs a
 //! change of task. A patient one runs in its turn, while more to send gathers.
 //!
+//! Which of them is best depends on how much the consumer has on its way at a time.
+//! Nobody says that, and it is no matter of size, so it is found out ([`Gathering`]).
+//!
 //! [`who`] is the whole table. Not in it is who has the queue pair's mutex anyway: threads that
 //! change the state, by a verb or for the connection manager, send what the new state lets out
 //! before they return, and a thread that rings the doorbell too late flushes what it posted.
@@ -16,13 +19,22 @@
 
 /// Doorbells in a row by which the posting thread sends itself.
 const MAX_DIRECT: u32 = 2;
-/// A pause between doorbells that begins a new row, in nanoseconds.
+/// A pause that begins a new row, in nanoseconds: from when a request was last posted or sent to
+/// the next doorbell.
 const ROW_PAUSE: u64 = 100_000;
+/// For how long a consumer to which a notification came counts as one that waits for them, in
+/// nanoseconds. It does not ask for another before it has found nothing more to do.
+const WAITED: u64 = 4_000_000;
 
 /// Octets of a Read of the peer that is answered at once.
 const LARGE_READ: u32 = 16 * 1024;
 /// Reads of the peer that are answered at once, however small.
 const MANY_READS: usize = 8;
+
+/// How many are dealt with one by one after they were left to gather in vain, the first time,
+const FIRST_PAUSE: u16 = 8;
+/// and at most.
+const LONGEST_PAUSE: u16 = 256;
 
 /// Who is to act.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,14 +50,71 @@ pub(crate) enum Actor {
     Nobody,
 }
 
+/// Whether it is worth while to let requests gather.
+///
+/// A work item costs a change of task, which is made up for by those that come while it is on its
+/// way. Whoever has one request on its way at a time lets none come. So it is tried: if there was
+/// but one, those that follow are dealt with one by one, twice as many after each time in vain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gathering {
+    /// How many more are dealt with one by one.
+    left: u16,
+    /// How many that are after the next time in vain.
+    pause: u16,
+    /// The last one was left to gather.
+    tried: bool,
+}
+
+impl Default for Gathering {
+    fn default() -> Self {
+        Self {
+            left: 0,
+            pause: FIRST_PAUSE,
+            tried: false,
+        }
+    }
+}
+
+impl Gathering {
+    /// Takes in that there were `count` together, the last one among them.
+    #[inline]
+    pub(crate) fn found(&mut self, count: usize) {
+        if count > 1 {
+            *self = Self::default();
+        } else if core::mem::take(&mut self.tried) {
+            self.left = self.pause;
+            self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Whether the next one is left to gather.
+    #[inline]
+    pub(crate) fn tries(&mut self) -> bool {
+        self.tried = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        self.tried
+    }
+}
+
 /// What a doorbell is to its row: those that ring with little time in between, and no answer of the
 /// peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// One of the first.
+    /// One of the first, or of those that do not gather.
     Slow,
-    /// One of many.
+    /// One of many, which are left to gather.
     Fast,
+}
+
+/// What is known when a doorbell rings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ringing {
+    /// Data came in since the doorbell before.
+    pub(crate) answered: bool,
+    /// Requests that were taken out of the send queue up to now; wraps.
+    pub(crate) taken: u32,
+    /// Notifications to the consumer of send completions up to now; wraps.
+    pub(crate) notified: u32,
 }
 
 /// The doorbells of a queue pair. Under its mutex.
@@ -53,24 +122,64 @@ pub(crate) enum Pace {
 pub(crate) struct Doorbells {
     /// Those in a row.
     row: u32,
-    /// When the last of them was, in nanoseconds.
+    /// When a request was last posted or sent, in nanoseconds; at the end of all time if nobody
+    /// looked.
     last: u64,
+    /// [`Ringing::taken`] of the last doorbell.
+    taken: u32,
+    /// [`Ringing::notified`] of the last one that was not answered,
+    notified: u32,
+    /// and when that was found to be another, in nanoseconds, if it was.
+    waited: Option<u64>,
+    gathering: Gathering,
 }
 
 impl Doorbells {
-    /// Counts a doorbell at `now`; `answered` is whether data came in since the one before.
+    /// Counts a doorbell, at the time that `now` tells in nanoseconds. That takes some, and is not
+    /// asked by who waits for an answer each time.
     #[inline]
-    pub(crate) fn ring(&mut self, now: u64, answered: bool) -> Pace {
-        if answered || now.saturating_sub(self.last) > ROW_PAUSE {
+    pub(crate) fn ring(&mut self, ringing: &Ringing, now: impl FnOnce() -> u64) -> Pace {
+        let taken = core::mem::replace(&mut self.taken, ringing.taken);
+        // CAST: 32 bits fit.
+        self.gathering
+            .found(ringing.taken.wrapping_sub(taken) as usize);
+        if ringing.answered {
+            self.row = 1;
+            self.last = u64::MAX;
+            return Pace::Slow;
+        }
+        let now = now();
+        if now.saturating_sub(self.last) > ROW_PAUSE {
             self.row = 0;
         }
         self.last = now;
-        self.row = self.row.saturating_add(1);
-        if self.row <= MAX_DIRECT {
-            Pace::Slow
-        } else {
-            Pace::Fast
+        if ringing.notified != self.notified {
+            self.notified = ringing.notified;
+            self.waited = Some(now);
         }
+        self.row = self.row.saturating_add(1);
+        if self.row > MAX_DIRECT && self.gathering.tries() {
+            Pace::Fast
+        } else {
+            Pace::Slow
+        }
+    }
+
+    /// Requests were sent, at the time that `now` tells. Large ones take long, which is no pause of
+    /// the consumer.
+    #[inline]
+    pub(crate) fn sent(&mut self, now: impl FnOnce() -> u64) {
+        if self.row > 0 && self.last != u64::MAX {
+            self.last = now();
+        }
+    }
+
+    /// Whether a notification came to the consumer lately: it waits for them, though perhaps not
+    /// for the next one yet.
+    #[inline]
+    pub(crate) fn has_waited(&self) -> bool {
+        let since = |waited| self.last.saturating_sub(waited);
+        self.waited.is_some_and(|waited| since(waited) <= WAITED)
     }
 }
 

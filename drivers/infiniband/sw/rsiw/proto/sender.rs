@@ -12,8 +12,11 @@
 //! until there is space.
 #![forbid(unsafe_code)]
 
+mod direct;
+mod ends;
 mod start;
 
+use self::ends::Ends;
 use self::start::{
     next_request,
     Next,
@@ -41,8 +44,7 @@ use super::order::{
 use super::reads::{
     InboundRead,
     InboundReads,
-    OutboundRead,
-    Purpose, //
+    OutboundRead, //
 };
 use super::request::{
     BadRequest,
@@ -53,7 +55,6 @@ use super::sends::Sends;
 use super::state::QpState;
 use super::tx::{
     self,
-    Kind,
     Message,
     Packer,
     Rtr,
@@ -78,8 +79,6 @@ use core::ops::DerefMut;
 
 /// Octets of a batch, where that many fit into the socket. The last FPDU may go beyond it.
 pub(crate) const BATCH_OCTETS: usize = 128 * 1024;
-/// Requests that may end with one batch.
-const BATCH_ENDS: usize = 128;
 /// Octets that one caller sends before it leaves the rest to others.
 const BUDGET: usize = 1024 * 1024;
 
@@ -133,6 +132,10 @@ pub(crate) trait Env<L: Link> {
 
     /// Calls `f` with the requests under way, locked.
     fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R;
+
+    /// The peer's oldest Read. One that comes at this moment may be missed: whoever brings it has
+    /// somebody send afterwards.
+    fn oldest_inbound(&self) -> Option<InboundRead>;
 
     /// Calls `f` with the peer's Reads, locked.
     fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R;
@@ -197,6 +200,22 @@ pub(crate) trait Env<L: Link> {
         writer: &mut Writer<'_, L>,
     ) -> Result<(), PayloadError>;
 
+    /// Hands a segment to the other end of a connection that is on this host: `front`, the headers
+    /// with MPA's length field, and the payload that `frame` names of the current message, which is
+    /// open. Only asked for behind [`Link::prepare`], which said that it is taken.
+    ///
+    /// # Errors
+    ///
+    /// The memory of the message is not there.
+    fn hand_over(
+        &self,
+        _link: &mut L,
+        _front: &[u8],
+        _frame: &tx::Frame,
+    ) -> Result<(), PayloadError> {
+        Err(PayloadError::Broken)
+    }
+
     /// Whether the peer has sent an FPDU.
     fn heard_of_peer(&self) -> bool;
 
@@ -223,6 +242,8 @@ enum Origin {
     Request(Token),
     /// A Read of the peer.
     Response(InboundRead),
+    /// The same, when the peer has its last segment all but now, and its slot is free.
+    Answered,
     /// Headers only.
     Bare,
 }
@@ -232,44 +253,6 @@ enum Origin {
 struct Current {
     message: Message,
     origin: Origin,
-}
-
-/// The requests whose last octet is in the batch.
-#[derive(Debug)]
-struct Ends {
-    tokens: [Token; BATCH_ENDS],
-    len: usize,
-}
-
-impl Ends {
-    const fn new() -> Self {
-        Self {
-            tokens: [Token(0); BATCH_ENDS],
-            len: 0,
-        }
-    }
-
-    const fn is_full(&self) -> bool {
-        self.len >= BATCH_ENDS
-    }
-
-    /// Adds one. Returns whether there was room.
-    fn push(&mut self, token: Token) -> bool {
-        let Some(slot) = self.tokens.get_mut(self.len) else {
-            return false;
-        };
-        *slot = token;
-        self.len = self.len.saturating_add(1);
-        true
-    }
-
-    fn tokens(&self) -> &[Token] {
-        self.tokens.get(..self.len).unwrap_or(&self.tokens)
-    }
-
-    fn clear(&mut self) {
-        self.len = 0;
-    }
 }
 
 /// Why [`Sender::run`] came back.
@@ -378,7 +361,7 @@ impl Framer {
                     ..error.into()
                 })?;
             }
-            Origin::Response(_) | Origin::Bare => {}
+            Origin::Response(_) | Origin::Answered | Origin::Bare => {}
         }
         self.is_open = true;
         Ok(())
@@ -415,8 +398,9 @@ impl Framer {
         Ok(1)
     }
 
-    /// Puts the next FPDU of a message into the batch, or several of them, so that the batch has
-    /// `limit` octets and not another one more. Returns how many; none if it does not fit.
+    /// Puts the next FPDU of a message into the batch. If each of those behind it fills a segment,
+    /// adds them too, until the batch has at least `limit` octets. Returns how many were added; 0 if
+    /// the first does not fit.
     fn put_fpdus<L, E>(
         &mut self,
         env: &mut E,
@@ -432,10 +416,15 @@ impl Framer {
             self.has_opened = true;
             self.open(env, current)?;
         }
+        if link.is_direct() {
+            if let Some(taken) = self.hand_over(env, link, current)? {
+                return Ok(taken);
+            }
+            self.set_segment_size(link.segment_size());
+        }
         let no_fpdu = || Failure::defect("a message has no FPDU");
         let mut frame = current.message.frame(self.mulpdu).ok_or_else(no_fpdu)?;
-        // What the batch before has left of its segment may have been sent without us.
-        if self.markers.is_none() && !link.is_empty() {
+        if self.markers.is_none() {
             if let Some(mulpdu) = self.packer.fill(&frame) {
                 frame = current.message.frame(mulpdu).ok_or_else(no_fpdu)?;
             }
@@ -510,6 +499,16 @@ fn write_payload<L: Link, E: Env<L>>(
     Ok(writer.finish()?)
 }
 
+/// A Read of the peer is answered. Its slot is free before the peer can have the response and send
+/// its next request; of one that was handed over it is already.
+fn end_response<L: Link, E: Env<L>>(env: &E, entry: &InboundRead) -> Result<(), Failure> {
+    let answered = env.with_inbound(InboundReads::pop);
+    if answered.is_none_or(|answered| answered.msn != entry.msn) {
+        return Err(Failure::defect("a Read that is answered was not there"));
+    }
+    Ok(())
+}
+
 impl Sender {
     /// For a new connection, whose TCP has segments of `emss` octets.
     pub(crate) fn new(params: &Params, emss: u32) -> Self {
@@ -582,6 +581,7 @@ impl Sender {
         E: Env<L>,
     {
         let mut budget = BUDGET;
+        let mut is_done = false;
         loop {
             if !self.flush(env, link) {
                 return Outcome::Idle;
@@ -595,7 +595,8 @@ impl Sender {
                 }
             }
             env.finish(link, self.has_spoken);
-            if !state.sends() {
+            // Whoever has brought something to send meanwhile has somebody send it.
+            if is_done || !state.sends() {
                 return Outcome::Idle;
             }
             if budget == 0 {
@@ -603,13 +604,16 @@ impl Sender {
             }
             let filled = self.fill(env, link);
             budget = budget.saturating_sub(link.len());
-            if let Err(failure) = filled {
-                // The segments in front of the bad one go out (V-TM-1).
-                self.flush(env, link);
-                self.framer.close(env);
-                self.current = None;
-                return Outcome::Failed(failure);
-            }
+            is_done = match filled {
+                Ok(is_all) => is_all,
+                Err(failure) => {
+                    // The segments in front of the bad one go out (V-TM-1).
+                    self.flush(env, link);
+                    self.framer.close(env);
+                    self.current = None;
+                    return Outcome::Failed(failure);
+                }
+            };
             if link.is_empty() {
                 return Outcome::Idle;
             }
@@ -624,7 +628,10 @@ impl Sender {
         if !link.is_empty() {
             self.batches = self.batches.wrapping_add(1);
             match link.send(self.framer.flags) {
-                Ok(()) => self.framer.flags = SendFlags::default(),
+                Ok(()) => {
+                    self.framer.flags = SendFlags::default();
+                    self.framer.packer.end_batch();
+                }
                 // FPDUs are whole without those of the batch, so that the peer would not miss them.
                 // The end of the connection is told by TCP, and the requests are flushed then.
                 Err(Refused) => {
@@ -645,40 +652,37 @@ impl Sender {
         true
     }
 
-    /// Puts FPDUs into the empty batch, as many as are ready and fit.
-    fn fill<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> Result<(), Failure> {
+    /// Puts FPDUs into the empty batch, as many as are ready and fit. Returns whether that is all
+    /// there was, and nothing waits for TCP to have it.
+    fn fill<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> Result<bool, Failure> {
         self.framer.set_segment_size(link.segment_size());
-        let before = self.framer.packer;
-        let cut = self.framer.packer.begin_batch();
-        let filled = self.fill_batch(env, link);
-        if link.is_empty() {
-            // Nothing was begun.
-            self.framer.packer = before;
-        } else {
-            self.framer.flags.cut |= cut;
-        }
-        filled
-    }
-
-    fn fill_batch<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> Result<(), Failure> {
         let limit = link.space().min(BATCH_OCTETS);
         while link.is_empty() || link.len() < limit {
             if self.current.is_none() {
                 if self.framer.ends.is_full() {
                     break;
                 }
-                self.next_message(env, link)?;
+                if self.next_message(env, link)? {
+                    return Ok(true);
+                }
             }
             let Some(current) = &mut self.current else {
                 break;
             };
+            let before = current.message.sent();
             let count = self.framer.put_fpdus(env, link, current, limit)?;
             if count == 0 {
-                self.framer.flags.more = !self.framer.flags.cut;
+                self.framer.flags.more = !link.is_direct();
                 break;
             }
             self.tally.add(Counter::TxFpdus, count.into());
-            if current.message.is_done() {
+            let is_done = current.message.is_done();
+            // Otherwise it is in the batch.
+            if link.is_direct() {
+                let octets = current.message.sent().wrapping_sub(before);
+                self.tally.handed_over(octets, is_done);
+            }
+            if is_done {
                 self.tally
                     .sent(current.message.kind(), current.message.sent());
                 let origin = current.origin;
@@ -688,7 +692,7 @@ impl Sender {
                 self.end_message(env, &origin)?;
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// All of a message is in the batch.
@@ -704,47 +708,47 @@ impl Sender {
                     return Err(Failure::defect("a batch ends too many requests"));
                 }
             }
-            // The slot is free before the peer can have the response and send its next request.
-            Origin::Response(_) => {
-                let answered = env.with_inbound(InboundReads::pop);
-                answered.ok_or_else(|| Failure::defect("a Read that is answered was not there"))?;
-            }
-            Origin::Bare => {}
+            Origin::Response(entry) => end_response(env, entry)?,
+            Origin::Answered | Origin::Bare => {}
         }
         Ok(())
     }
 
-    /// Chooses what to send next, if there is anything.
-    fn next_message<L, E>(&mut self, env: &mut E, link: &L) -> Result<(), Failure>
+    /// Chooses what to send next, if there is anything that may start. Returns whether there is
+    /// nothing at all.
+    fn next_message<L, E>(&mut self, env: &mut E, link: &L) -> Result<bool, Failure>
     where
         L: Link,
         E: Env<L>,
     {
         if let Some(rtr) = self.rtr.take() {
             self.current = Some(self.ready_to_receive(env, rtr)?);
-            return Ok(());
+            return Ok(false);
         }
         let sq_first = self.sq_turn;
         self.sq_turn = !sq_first;
+        let mut is_empty = false;
         if sq_first {
             match self.next_request(env, link)? {
                 // Another response in the same batch, and another, could go on for ever.
-                Next::Message | Next::AfterFlush => return Ok(()),
+                Next::Message | Next::AfterFlush => return Ok(false),
                 Next::Nothing => {}
+                Next::Empty => is_empty = true,
             }
         }
         self.next_response(env);
         if self.current.is_none() && !sq_first {
-            self.next_request(env, link)?;
+            is_empty = matches!(self.next_request(env, link)?, Next::Empty);
         }
-        Ok(())
+        Ok(is_empty && self.current.is_none())
     }
 
     /// The oldest request of the send queue, if it may start.
     fn next_request<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &L) -> Result<Next, Failure> {
         let now = Now {
             is_flushed: link.is_empty(),
-            may_send: self.may_send(env.heard_of_peer()),
+            is_direct: link.is_direct(),
+            may_send: self.may_send(self.wait_for_fpdu && env.heard_of_peer()),
         };
         let next = next_request(env, &mut self.tx, &now, &mut self.current)?;
         if matches!(next, Next::AfterFlush) {
@@ -752,43 +756,5 @@ impl Sender {
             self.sq_turn = true;
         }
         Ok(next)
-    }
-
-    /// The first message of a peer-to-peer connection (RFC 6581 section 9.2).
-    fn ready_to_receive<L: Link, E: Env<L>>(
-        &mut self,
-        env: &E,
-        rtr: Rtr,
-    ) -> Result<Current, Failure> {
-        let kind = rtr.kind();
-        if let Kind::ReadRequest(request) = kind {
-            let entry = OutboundRead {
-                sink_stag: request.sink_stag,
-                sink_to: request.sink_to,
-                purpose: Purpose::ReadyToReceive,
-                ..OutboundRead::default()
-            };
-            let pushed = env.with_sends(|sends| sends.outbound.push(entry));
-            pushed.map_err(|_| TermError::LocalCatastrophic)?;
-        }
-        Ok(Current {
-            message: self.tx.message(kind, 0),
-            origin: Origin::Bare,
-        })
-    }
-
-    /// The answer to the peer's oldest Read.
-    fn next_response<L: Link, E: Env<L>>(&mut self, env: &E) {
-        let Some(entry) = env.with_inbound(|inbound| inbound.front()) else {
-            return;
-        };
-        let kind = Kind::ReadResponse {
-            stag: entry.request.sink_stag,
-            to: entry.request.sink_to,
-        };
-        self.current = Some(Current {
-            message: self.tx.message(kind, entry.request.len),
-            origin: Origin::Response(entry),
-        });
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! FPDUs that lie one behind the other in a chunk, and go on with the same message: most of those of
-//! a long one (RFC 5041 section 5.2, RFC 5044 section 5.2).
+//! Trains: FPDUs of one message that follow each other in a chunk. Most FPDUs of a long message are
+//! in one (RFC 5041 section 5.2, RFC 5044 section 5.2).
 //!
-//! What is done per message is done once for all of them: asking whether the memory may be written,
-//! and finding it. Each FPDU is checked before its payload is placed, CRC included (T-8); with the
-//! first that is not what was expected the train ends, and that one is taken in by itself.
+//! The memory that they go to is looked up, and its rights are checked, once for a train. Each FPDU
+//! is still checked before its payload is placed, CRC included (T-8). The train ends in front of the
+//! first FPDU that is not as expected; the receiver takes that one in by itself, with all checks.
 //!
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
@@ -22,18 +22,30 @@ use super::rx::{
 };
 use crate::wire::fpdu::{
     fpdu_len,
-    Crc,
     CRC_LEN,
     LEN_FIELD, //
 };
 
-/// How much of a message there may be.
+/// How many octets of payload the rest of a message may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// Up to so many octets.
+    /// At most this many.
     UpTo(u32),
-    /// So many octets, of which the last are in the segment that says so.
-    Just(u32),
+    /// Exactly this many: the segment that completes them has the Last flag, and no other.
+    Exactly(u32),
+}
+
+/// FPDUs that are as long as the one before them and not the last. What is the same for all is
+/// checked once, so that of each only the front is looked at, and the CRC.
+struct Alike {
+    /// As many more there may be.
+    left: u32,
+    /// As many were taken in that are not counted yet.
+    taken: u32,
+    /// Octets of each.
+    len: usize,
+    /// Octets of its payload.
+    payload: u32,
 }
 
 /// A train, of which some FPDUs are taken in.
@@ -47,6 +59,9 @@ pub(crate) struct Train<'a, C> {
     begin: usize,
     /// Where the next FPDU begins there.
     at: usize,
+    /// Where the payload begins in an FPDU.
+    header: usize,
+    alike: Alike,
     /// Octets of payload that may still be placed.
     limit: u32,
     /// Octets of payload that the message is still to have, if that is known.
@@ -93,17 +108,24 @@ impl<'a, C: Chunk> Train<'a, C> {
     ) -> Self {
         let (limit, left) = match room {
             Room::UpTo(octets) => (octets, None),
-            Room::Just(octets) => (octets, Some(octets)),
+            Room::Exactly(octets) => (octets, Some(octets)),
         };
         // There cannot be more in the chunk.
         let rest = u32::try_from(chunk.len().saturating_sub(at)).unwrap_or(u32::MAX);
         Self {
             chunk,
-            run,
             budget,
             crc32c,
             begin: at,
             at,
+            header: LEN_FIELD.wrapping_add(run.header_len().into()),
+            run,
+            alike: Alike {
+                left: 0,
+                taken: 0,
+                len: 0,
+                payload: 0,
+            },
             limit: limit.min(rest),
             left,
             fpdus: 0,
@@ -138,31 +160,118 @@ impl<'a, C: Chunk> Train<'a, C> {
 
     /// Takes in the next FPDU, if it is as expected. Returns where its payload begins in the chunk
     /// and how many octets that has, at least one: they are to be placed behind those before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<(usize, u32)> {
-        if self.is_complete || self.is_over || self.budget.is_spent() {
+        if self.budget.is_spent() {
+            return None;
+        }
+        match self.take_alike() {
+            None => self.take_other(),
+            taken => taken,
+        }
+    }
+
+    /// The same for one that is like the one before it.
+    #[inline(always)]
+    fn take_alike(&mut self) -> Option<(usize, u32)> {
+        let left = self.alike.left.checked_sub(1)?;
+        let at = self.at;
+        let front = self.chunk.front(at)?;
+        if !self.run.is_expected(&front) || !self.is_right(self.alike.len) {
+            return None;
+        }
+        if !self.run.advance(self.alike.payload) {
+            return None;
+        }
+        self.alike.left = left;
+        self.alike.taken = self.alike.taken.wrapping_add(1);
+        // There are as many octets in the chunk.
+        self.at = at.wrapping_add(self.alike.len);
+        self.last_at = at;
+        self.budget.fpdu();
+        self.budget.octets(self.alike.len);
+        Some((at.wrapping_add(self.header), self.alike.payload))
+    }
+
+    /// The same for any other.
+    #[inline(never)]
+    fn take_other(&mut self) -> Option<(usize, u32)> {
+        self.count_alike();
+        if self.is_complete || self.is_over {
             return None;
         }
         let Some((next, len)) = self.look() else {
-            // It is for another way in to find out what it is.
+            // The receiver takes it in by itself and finds out what is different.
             self.limit = 0;
             return None;
         };
         let payload_len = u32::from(next.payload_len);
-        let payload = self.at.checked_add(LEN_FIELD)?;
-        let payload = payload.checked_add(self.run.header_len().into())?;
-        // Neither is less.
-        self.limit = self.limit.wrapping_sub(payload_len);
-        self.left = self.left.map(|left| left.wrapping_sub(payload_len));
-        self.fpdus = self.fpdus.wrapping_add(1);
-        self.taken = self.taken.wrapping_add(payload_len);
+        let payload = self.at.checked_add(self.header)?;
+        self.count(1, payload_len);
         self.last_at = self.at;
         self.at = self.at.wrapping_add(len);
         self.budget.fpdu();
         self.budget.octets(len);
         self.is_complete = next.last;
-        self.is_over = !self.run.advance(next.payload_len);
+        self.is_over = !self.run.advance(payload_len);
+        if !next.last {
+            self.expect(&next, len);
+        }
         Some((payload, payload_len))
+    }
+
+    /// Finds out how many FPDUs there may be behind `next`, which has `len` octets, that are like it.
+    #[inline]
+    fn expect(&mut self, next: &Next, len: usize) {
+        let payload = u32::from(next.payload_len);
+        // The one that completes the octets that are known to be left is the last.
+        let limit = self
+            .left
+            .map_or(self.limit, |left| self.limit.min(left.saturating_sub(1)));
+        if limit < payload || self.is_over {
+            return;
+        }
+        let rest = self.chunk.len().saturating_sub(self.at);
+        let fpdus = u32::try_from(rest.checked_div(len).unwrap_or(0)).unwrap_or(u32::MAX);
+        self.alike = Alike {
+            left: fpdus.min(limit.checked_div(payload).unwrap_or(0)),
+            taken: 0,
+            len,
+            payload,
+        };
+        self.run.expect(next);
+    }
+
+    /// Counts those that were taken in one like the other.
+    #[inline]
+    fn count_alike(&mut self) {
+        self.alike.left = 0;
+        let fpdus = core::mem::take(&mut self.alike.taken);
+        self.count(fpdus, fpdus.wrapping_mul(self.alike.payload));
+    }
+
+    /// Counts FPDUs with `payload` octets of payload in all, which are no more than there may be.
+    #[inline]
+    fn count(&mut self, fpdus: u32, payload: u32) {
+        self.limit = self.limit.wrapping_sub(payload);
+        self.left = self.left.map(|left| left.wrapping_sub(payload));
+        self.fpdus = self.fpdus.wrapping_add(fpdus);
+        self.taken = self.taken.wrapping_add(payload);
+    }
+
+    /// Whether the CRC of the next FPDU, which has `len` octets in the chunk, is right, or not to be
+    /// checked.
+    #[inline]
+    fn is_right(&self, len: usize) -> bool {
+        let Some(crc32c) = self.crc32c else {
+            return true;
+        };
+        let source = Source::Chunk {
+            chunk: self.chunk,
+            at: self.at,
+        };
+        let covered = len.checked_sub(CRC_LEN);
+        covered.is_some_and(|covered| source.has_crc(covered, crc32c).unwrap_or(false))
     }
 
     /// The next FPDU, if it is as expected, with its octets.
@@ -181,20 +290,7 @@ impl<'a, C: Chunk> Train<'a, C> {
         {
             return None;
         }
-        if let Some(crc32c) = self.crc32c {
-            let source = Source::Chunk {
-                chunk: self.chunk,
-                at: self.at,
-            };
-            let covers = len.checked_sub(CRC_LEN)?;
-            let crc: Crc = source.crc(covers, crc32c).ok()?;
-            let mut wire = [0; CRC_LEN];
-            source.copy_to(covers, &mut wire).ok()?;
-            if !crc.matches(wire) {
-                return None;
-            }
-        }
-        Some((next, len))
+        self.is_right(len).then_some((next, len))
     }
 
     /// The front of the FPDU that was taken in last.
@@ -204,7 +300,8 @@ impl<'a, C: Chunk> Train<'a, C> {
 
     /// Ends the train.
     #[inline]
-    pub(super) fn end(self) -> Taken {
+    pub(super) fn end(mut self) -> Taken {
+        self.count_alike();
         Taken {
             octets: self.at.wrapping_sub(self.begin),
             last_at: self.last_at,

@@ -171,6 +171,29 @@ pub(crate) struct Frame {
     pub(crate) last: bool,
 }
 
+/// Octets at the front of an FPDU with payload, up to the end of the longest header that such have.
+pub(crate) const FRONT: usize = size_of::<UntaggedFpdu>();
+
+/// Makes of the front of an FPDU that of the one behind it, if that is as long: `payload` octets
+/// further on in the message.
+#[inline]
+pub(crate) fn go_on(front: &mut [u8; FRONT], payload: u16) {
+    let [_, _, control, ..] = *front;
+    // The offset is the end of both headers.
+    let tagged = front.first_chunk_mut::<{ size_of::<TaggedFpdu>() }>();
+    if let (true, Some(header)) = (ddp::Control(control).tagged(), tagged) {
+        if let Some(to) = header.last_chunk_mut() {
+            *to = u64::from_be_bytes(*to)
+                .wrapping_add(payload.into())
+                .to_be_bytes();
+        }
+    } else if let Some(mo) = front.last_chunk_mut() {
+        *mo = u32::from_be_bytes(*mo)
+            .wrapping_add(payload.into())
+            .to_be_bytes();
+    }
+}
+
 impl Frame {
     /// The FPDU behind this one, if that is as long and this not the last.
     #[inline]
@@ -249,20 +272,20 @@ impl Message {
         })
     }
 
-    /// How many FPDUs are as long as `frame`, which is the one that [`Message::frame`] has made, and
-    /// not the last of the message: that one included, if it is not the last.
+    /// The number of FPDUs, from `frame` on, that are as long as `frame` and not the last of the
+    /// message; `frame` is what [`Message::frame`] has returned.
     #[inline]
     pub(crate) fn alike(&self, frame: &Frame) -> u32 {
         let behind = self.left.saturating_sub(1);
         behind.checked_div(frame.payload.into()).unwrap_or(0)
     }
 
-    /// Goes on behind `frame`, which is the one that [`Message::frame`] has made, and behind those
-    /// that are alike, so that they are `count` in all.
+    /// Moves on behind `count` FPDUs: `frame`, which is what [`Message::frame`] has returned, and
+    /// those behind it that are as long.
     ///
     /// # Errors
     ///
-    /// There are not as many.
+    /// There are fewer of them.
     #[inline]
     pub(crate) fn advance(&mut self, frame: &Frame, count: u32) -> Result<(), TooMany> {
         if count == 0 || count > 1 && count > self.alike(frame) {
@@ -377,19 +400,26 @@ const LEAST_PAYLOAD: u16 = 4;
 pub(crate) struct Packer {
     emss: u32,
     used: u32,
+    /// TCP has what is in the segment.
+    is_handed_over: bool,
 }
 
 impl Packer {
     /// At the begin of a segment.
     pub(crate) const fn new(emss: u32) -> Self {
-        Packer { emss, used: 0 }
+        Packer {
+            emss,
+            used: 0,
+            is_handed_over: false,
+        }
     }
 
     /// The next FPDU has `len` octets, markers included. Returns whether TCP must be made to end
     /// its segment in front of it ("end of record").
     pub(crate) fn push(&mut self, len: u32) -> bool {
         let end = self.used.saturating_add(len);
-        if end <= self.emss {
+        let begins = core::mem::take(&mut self.is_handed_over);
+        if end <= self.emss && !begins {
             self.used = end;
             return false;
         }
@@ -405,8 +435,10 @@ impl Packer {
     /// worth to be cut: its message goes on in the next segment. TCP then has full segments instead
     /// of records that end early, each with a buffer and an acknowledgement of its own.
     pub(crate) fn fill(&self, frame: &Frame) -> Option<u16> {
-        let rest = self.emss.checked_sub(self.used).filter(|_| self.used > 0)?;
-        let rest = usize::try_from(rest).ok()?;
+        if self.used == 0 || self.is_handed_over {
+            return None;
+        }
+        let rest = usize::try_from(self.emss.checked_sub(self.used)?).ok()?;
         if frame.fpdu_len <= rest {
             return None;
         }
@@ -418,12 +450,10 @@ impl Packer {
         (payload >= LEAST_PAYLOAD).then_some(ulpdu_len)
     }
 
-    /// A batch begins, and a segment with it: whether TCP has sent what was left of the one before is
-    /// not known. Returns whether TCP must be made to end that one, if it has not.
-    pub(crate) fn begin_batch(&mut self) -> bool {
-        let cut = self.used > 0 && self.used < self.emss;
-        self.used = 0;
-        cut
+    /// TCP has what was put together so far. Whether it has sent the end of that is not known, so
+    /// that the next FPDU begins a segment.
+    pub(crate) fn end_batch(&mut self) {
+        self.is_handed_over = true;
     }
 
     /// A record was ended, or all that was sent has left: the next FPDU begins a segment.

@@ -9,6 +9,10 @@
 
 use super::{
     effects::After,
+    ends::{
+        Entry,
+        Prepared, //
+    },
     failure::tell_defect,
     fin::Fin,
     manager::Manager,
@@ -85,6 +89,8 @@ pub(super) struct Conn {
     pub(super) stream: Arc<Stream>,
     pub(super) sock: Arc<TcpSocket>,
     pub(super) tx: TxState,
+    /// While the other end may find this one.
+    pub(super) entry: Option<Entry>,
 }
 
 impl Conn {
@@ -169,14 +175,18 @@ impl Qp {
         )?;
         let tx = TxState::new(self, params, sock.mss())?;
         let stream = Stream::new(self.clone(), params)?;
+        let prepared = Prepared::new(self, &stream, sock, params);
 
         let mut inner = self.inner.lock();
         let (state, _) = state::next(inner.state, QpEvent::Connected).map_err(|_| EISCONN)?;
         if !self.is_attached(manager) {
             return Err(ECONNRESET);
         }
-        let idle_inbound =
-            core::mem::replace(&mut *self.inbound.lock(), InboundReads::new(inbound));
+        let idle_inbound = {
+            let mut old = self.inbound.lock();
+            self.has_inbound.store(false, Relaxed);
+            core::mem::replace(&mut *old, InboundReads::new(inbound))
+        };
         let old_outbound = {
             let mut sq = self.sq.lock();
             sq.ord = params.ord.into();
@@ -194,6 +204,7 @@ impl Qp {
             stream,
             sock: sock.clone(),
             tx,
+            entry: None,
         });
         self.trace_state(&QpEvent::Connected, inner.state, state);
         self.ended_by.store(Cause::NONE.0, Relaxed);
@@ -201,6 +212,9 @@ impl Qp {
         inner.last_wqe_told = false;
         inner.state = state;
         self.state.store(state);
+        if let Some(conn) = &mut inner.conn {
+            conn.entry = prepared.map(Prepared::enter);
+        }
         drop(inner);
         drop((idle_inbound, old_outbound));
         self.note(QpNote::Socket);
@@ -234,7 +248,11 @@ impl Qp {
             let Some(conn) = &mut inner.conn else {
                 return;
             };
-            let outcome = conn.tx.run(self, &conn.sock, &mut inner.ring, state);
+            let peer = conn.stream.peer();
+            let outcome = conn
+                .tx
+                .run(self, &conn.sock, peer.as_deref(), &mut inner.ring, state);
+            drop(peer);
             self.count_sent(&mut conn.tx, after);
             match outcome {
                 Outcome::Idle if state == QpState::Draining && self.is_drained(inner) => {
@@ -424,7 +442,10 @@ impl Qp {
             stream,
             sock,
             tx: _,
+            entry,
         } = conn;
+        // First, so that nobody finds what follows.
+        drop(entry);
         drop(callbacks);
         let rx = sock.with_lock(|sk| stream.end(sk));
         // Only who finds a receiver starts it.

@@ -284,6 +284,7 @@ impl Qp {
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 sq <- new_spinlock_irq!(sends, "rsiw::Qp::sq"),
                 inbound <- new_spinlock_irq!(InboundReads::new(KVec::new()), "rsiw::Qp::inbound"),
+                has_inbound: AtomicFlag::new(false),
                 rq <- new_spinlock_irq!(rq, "rsiw::Qp::rq"),
                 notes: Noticeboard::new(),
                 failure <- Slot::new(),

@@ -9,7 +9,13 @@ use super::{
     control::Conn,
     Qp, //
 };
-use crate::ffi::rdma::details::Details;
+use crate::{
+    ffi::{
+        net::TcpSocket,
+        rdma::details::Details, //
+    },
+    proto::direct::is_empty,
+};
 use kernel::prelude::*;
 
 impl Qp {
@@ -63,6 +69,7 @@ impl Conn {
             to.number(c"rx_read_msn", read_msn.0)?;
         }
         to.count(c"batch_bytes", unsent)?;
+        self.describe_direct(to)?;
         let tcp = self.sock.numbers();
         to.number(c"mss", self.sock.mss())?;
         to.number(c"tcp_snd_nxt", tcp.snd_nxt)?;
@@ -70,5 +77,21 @@ impl Conn {
         to.number(c"tcp_unacked", tcp.snd_nxt.wrapping_sub(tcp.snd_una))?;
         to.number(c"tcp_unsent", tcp.write_seq.wrapping_sub(tcp.snd_nxt))?;
         to.number(c"tcp_unread", tcp.rcv_nxt.wrapping_sub(tcp.copied_seq))
+    }
+    /// Tells in which directions segments go without TCP at the moment, and the other end's QP.
+    fn describe_direct(&self, to: &mut Details<'_>) -> Result {
+        let peer = self.stream.peer();
+        let past = |from: &TcpSocket, to: &TcpSocket| {
+            is_empty(from.numbers().write_seq, to.numbers().copied_seq)
+        };
+        let (tx, rx) = peer.as_ref().map_or((false, false), |end| {
+            (past(&self.sock, &end.sock), past(&end.sock, &self.sock))
+        });
+        to.flag(c"direct_tx", tx)?;
+        to.flag(c"direct_rx", rx)?;
+        match &peer {
+            Some(end) => to.number(c"direct_peer", end.stream.qp.num().0),
+            None => Ok(()),
+        }
     }
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The region that a segment was placed into, kept for the next one.
+//! A region that is kept open, for the next segment or message that is in it.
 //!
-//! Finding a region and going in costs as much as placing a segment. What is kept is looked at
-//! again for each segment: whoever makes the STag invalid is seen, and waits until the region is let
-//! go of. It is let go of when something is to be invalidated, and when the octets at hand are all
-//! taken in, which are as many as the budget allows for.
+//! Finding a region and going in costs as much as copying a segment. So the receiver keeps the one
+//! that it has placed into, and the sender those that it has read from. Before each use, what is
+//! kept is asked again whether it may be used: once its STag is invalid it may not, and whoever
+//! makes it invalid waits until it is let go of. The receiver lets go when something is to be
+//! invalidated, and when the octets at hand are taken in, which the budget limits; the sender at the
+//! end of a batch.
 //!
-//! Context: softirq or process, with the socket's lock held.
+//! Context: softirq or process, with the socket's lock or the QP's mutex held.
 #![forbid(unsafe_code)]
 
 use super::Qp;
@@ -24,97 +26,104 @@ use crate::{
 };
 use kernel::sync::Arc;
 
-/// For what memory is written, which says who must have allowed it.
+/// What memory is opened for, which says who must have allowed it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sink {
-    /// An RDMA Write of the peer.
+pub(super) enum Purpose {
+    /// Reading the payload of a request of ours.
+    Request,
+    /// Reading what a Read of the peer asks for.
+    Answer,
+    /// Placing an RDMA Write of the peer.
     Write,
-    /// The response to a Read of ours.
+    /// Placing the response to a Read of ours.
     Response,
-    /// A receive.
+    /// Placing a message into a receive.
     Receive,
 }
 
-impl Sink {
+impl Purpose {
     /// The right that it takes.
     fn wants(self) -> Access {
         match self {
+            Self::Request => Access::LOCAL_READ,
+            Self::Answer => Access::REMOTE_READ,
             Self::Write => Access::REMOTE_WRITE,
             Self::Response | Self::Receive => Access::LOCAL_WRITE,
         }
     }
 }
 
-/// An access of a segment before, or none.
-pub(super) struct Kept(Option<(Stag, Sink, MrAccess<Arc<Mr>>)>);
+/// An access that was made before, or none.
+pub(super) struct Kept(Option<(Stag, Purpose, MrAccess<Arc<Mr>>)>);
 
 impl Kept {
     /// None.
     pub(super) const NONE: Self = Self(None);
 
-    /// An access to the `len` octets at `addr` of the region `stag`.
+    /// Opens the `len` octets at `addr` of the region or window `stag`.
     ///
     /// # Errors
     ///
     /// Why it is not allowed.
     #[inline]
-    pub(super) fn access(
+    pub(super) fn open(
         &mut self,
         qp: &Qp,
-        sink: Sink,
+        purpose: Purpose,
         stag: Stag,
         addr: u64,
         len: u32,
-    ) -> Result<&MrAccess<Arc<Mr>>, MrError> {
-        let access = self.access_up_to(qp, sink, stag, addr, len, len);
-        access.inspect_err(|why| qp.trace_refused(sink.wants(), *why, (stag, addr), len))
-    }
-
-    /// As [`Kept::access`], with as many more octets as are allowed, up to `most`, for who asks for
-    /// less if it is refused.
-    ///
-    /// # Errors
-    ///
-    /// Why not even `len` octets are allowed.
-    #[inline]
-    pub(super) fn access_up_to(
-        &mut self,
-        qp: &Qp,
-        sink: Sink,
-        stag: Stag,
-        addr: u64,
-        len: u32,
-        most: u32,
-    ) -> Result<&MrAccess<Arc<Mr>>, MrError> {
-        let want = sink.wants();
-        let pd = match sink {
-            Sink::Write | Sink::Response => qp.pd.id(),
-            Sink::Receive => qp.recv_pd(),
+    ) -> Result<&mut MrAccess<Arc<Mr>>, MrError> {
+        let want = purpose.wants();
+        let pd = match purpose {
+            Purpose::Receive => qp.recv_pd(),
+            _ => qp.pd.id(),
         };
-        let kept = self
-            .0
-            .as_mut()
-            .filter(|(known, of, access)| *known == stag && *of == sink && !access.is_windowed());
+        let kept = self.0.as_mut().filter(|(known, before, access)| {
+            *known == stag && *before == purpose && !access.is_windowed()
+        });
         match kept {
             Some((_, _, access)) => access.move_to(stag, pd, want, addr, len)?,
             None => {
-                let access = match sink {
-                    Sink::Write => qp.access(stag, want, addr, len)?,
-                    Sink::Response => qp.access_sink(stag, addr, len)?,
-                    Sink::Receive => qp.dev.stags.access(stag, pd, want, addr, len)?,
+                let access = match purpose {
+                    Purpose::Request | Purpose::Answer | Purpose::Write => {
+                        qp.access(stag, want, addr, len)?
+                    }
+                    Purpose::Response => qp.access_sink(stag, addr, len)?,
+                    Purpose::Receive => qp.dev.stags.access(stag, pd, want, addr, len)?,
                 };
-                self.0 = Some((stag, sink, access));
+                self.0 = Some((stag, purpose, access));
             }
         }
         let (_, _, access) = self.0.as_mut().ok_or(MrError::Invalid)?;
-        if most > len {
-            access.extend(most);
-        }
         Ok(access)
     }
 
+    /// As [`Kept::open`], with a trace event if it is not allowed.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub(super) fn open_traced(
+        &mut self,
+        qp: &Qp,
+        purpose: Purpose,
+        stag: Stag,
+        addr: u64,
+        len: u32,
+    ) -> Result<&mut MrAccess<Arc<Mr>>, MrError> {
+        let opened = self.open(qp, purpose, stag, addr, len);
+        opened.inspect_err(|why| qp.trace_refused(purpose.wants(), *why, (stag, addr), len))
+    }
+
+    /// What was opened last.
+    pub(super) fn access(&self) -> Option<&MrAccess<Arc<Mr>>> {
+        self.0.as_ref().map(|(_, _, access)| access)
+    }
+
     /// Lets go of it.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn close(&mut self) {
         self.0 = None;
     }
 }

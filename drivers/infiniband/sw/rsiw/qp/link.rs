@@ -5,7 +5,11 @@
 //! Context: process, under the QP's mutex.
 #![forbid(unsafe_code)]
 
-use super::Qp;
+use super::{
+    direct::Direct,
+    source::Source,
+    Qp, //
+};
 use crate::{
     ffi::{
         crc::crc32c,
@@ -20,6 +24,7 @@ use crate::{
         page::PageSlice,
     },
     proto::{
+        direct::HandedOver,
         link::{
             Broken,
             Link,
@@ -27,7 +32,11 @@ use crate::{
             Refused,
             SendFlags, //
         },
-        sender::BATCH_OCTETS,
+        sender::{
+            PayloadError,
+            BATCH_OCTETS, //
+        },
+        tx::Frame,
     },
     wire::fpdu::{
         Crc,
@@ -57,21 +66,67 @@ pub(super) struct TcpLink<'a> {
     pub(super) qp: &'a Qp,
     pub(super) sock: &'a TcpSocket,
     pub(super) batch: &'a mut TxBatch,
+    /// The other end of the connection, if it is on this host.
+    pub(super) direct: Option<Direct<'a>>,
+}
+
+impl TcpLink<'_> {
+    /// Hands a segment to the other end of the connection.
+    ///
+    /// # Errors
+    ///
+    /// See [`Direct::hand_over`].
+    #[inline]
+    pub(super) fn hand_over(
+        &mut self,
+        source: &Source,
+        front: &[u8],
+        frame: &Frame,
+    ) -> Result<(), PayloadError> {
+        let direct = self.direct.as_mut().ok_or(PayloadError::Broken)?;
+        direct.hand_over(source, front, frame)
+    }
 }
 
 impl Link for TcpLink<'_> {
     type Mark = Mark;
 
+    #[inline]
+    fn is_direct(&self) -> bool {
+        // What TCP did not take of a batch before is TCP's.
+        self.direct.is_some() && self.batch.is_empty()
+    }
+
+    #[inline]
+    fn prepare(&mut self) -> HandedOver {
+        let Some(direct) = &mut self.direct else {
+            return HandedOver::Gone;
+        };
+        let outcome = direct.prepare();
+        self.qp.trace_direct(direct.peer(), outcome);
+        if outcome == HandedOver::Gone {
+            self.direct = None;
+        }
+        outcome
+    }
+
     fn segment_size(&self) -> u32 {
+        if self.is_direct() {
+            return u32::MAX;
+        }
         self.sock.mss()
     }
 
     fn space(&self) -> usize {
+        if self.is_direct() {
+            return usize::MAX;
+        }
         self.sock.send_space()
     }
 
     fn len(&self) -> usize {
-        self.batch.remaining()
+        let direct = self.direct.as_ref().map_or(0, Direct::len);
+        self.batch.remaining().saturating_add(direct)
     }
 
     fn reserve(&mut self, len: u32) -> bool {
@@ -114,6 +169,13 @@ impl Link for TcpLink<'_> {
     }
 
     fn send(&mut self, how: SendFlags) -> Result<(), Refused> {
+        if let Some(direct) = &mut self.direct {
+            // Whatever TCP has to do, it has nobody's socket held meanwhile.
+            direct.let_go();
+            if self.batch.is_empty() {
+                return Ok(());
+            }
+        }
         let SendFlags { more, eor, cut } = how;
         let flags = net::SendFlags { more, eor, cut };
         let octets = self.batch.remaining();
@@ -133,12 +195,14 @@ impl Link for TcpLink<'_> {
 }
 
 impl Piece<TcpLink<'_>> for PageSlice<'_> {
+    #[inline]
     fn len(&self) -> u32 {
         PageSlice::len(self)
     }
 
-    fn sub(&self, at: u32, len: u32) -> Option<Self> {
-        PageSlice::sub(self, at, len)
+    #[inline]
+    fn take_front(&mut self, len: u32) -> Self {
+        PageSlice::take_front(self, len)
     }
 
     fn put(&self, link: &mut TcpLink<'_>) -> Result<(), Broken> {

@@ -8,7 +8,7 @@
 use super::{
     kept::{
         Kept,
-        Sink, //
+        Purpose, //
     },
     Qp,
 };
@@ -28,6 +28,7 @@ use crate::{
     proto::{
         budget::Budget,
         chunk::{
+            Chunk,
             Payload,
             Source, //
         },
@@ -46,13 +47,31 @@ use kernel::{
     sync::Arc, //
 };
 
+/// Received octets that can be copied to where they belong.
+pub(super) trait CopyToPage {
+    /// Fills `to` with octets from `at` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there are not that many, `EFAULT` if they are not readable, `EACCES` if `to` is
+    /// not to be written.
+    fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result;
+}
+
+impl CopyToPage for SkbChunk<'_> {
+    #[inline]
+    fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result {
+        SkbChunk::copy_to_page(self, at, to)
+    }
+}
+
 /// Copies octets of `payload` from `skip` on to all of the range of `access`.
 ///
 /// # Errors
 ///
 /// `EINVAL` if there are not that many on either side, `EFAULT` if the memory is not there.
-pub(super) fn place(
-    payload: &Payload<'_, SkbChunk<'_>>,
+pub(super) fn place<C: CopyToPage>(
+    payload: &Payload<'_, C>,
     skip: u32,
     access: &MrAccess<Arc<Mr>>,
     budget: &mut Budget,
@@ -88,12 +107,12 @@ pub(super) fn place(
 ///
 /// `EACCES` if an element does not allow it, `EINVAL` if the elements are too short.
 #[inline]
-pub(super) fn place_recv(
+pub(super) fn place_recv<C: CopyToPage>(
     qp: &Qp,
     kept: &mut Kept,
     sgl: &SgList,
     offset: u32,
-    payload: &Payload<'_, SkbChunk<'_>>,
+    payload: &Payload<'_, C>,
     budget: &mut Budget,
 ) -> Result {
     let first = sgl.pieces(offset, payload.len).next();
@@ -101,7 +120,7 @@ pub(super) fn place_recv(
         return place_apart(qp, sgl, offset, payload, budget);
     };
     let (stag, addr) = place_of(&piece)?;
-    let access = kept.access(qp, Sink::Receive, stag, addr, piece.len);
+    let access = kept.open_traced(qp, Purpose::Receive, stag, addr, piece.len);
     place(payload, 0, access.map_err(|_| EACCES)?, budget)
 }
 
@@ -112,52 +131,51 @@ pub(super) fn place_recv(
 ///
 /// `EFAULT` if the memory is not there, `EACCES` if it is not to be written.
 #[inline]
-pub(super) fn place_train(
+pub(super) fn place_train<C: Chunk + CopyToPage>(
     qp: &Qp,
     kept: &mut Kept,
     sgl: &SgList,
     going: Going,
-    train: &mut Train<'_, SkbChunk<'_>>,
+    train: &mut Train<'_, C>,
 ) -> Result {
     let mut most = train.limit();
-    let (sink, stag, addr) = match going {
-        Going::Write(stag, to) => (Sink::Write, stag, to.0),
-        Going::Response(stag, to) => (Sink::Response, stag, to.0),
+    let (purpose, stag, addr) = match going {
+        Going::Write(stag, to) => (Purpose::Write, stag, to.0),
+        Going::Response(stag, to) => (Purpose::Response, stag, to.0),
         Going::Send { mo, .. } => {
             let Some(piece) = sgl.pieces(mo, most).next() else {
                 return Ok(());
             };
             most = piece.len;
             let (stag, addr) = place_of(&piece)?;
-            (Sink::Receive, stag, addr)
+            (Purpose::Receive, stag, addr)
         }
     };
     if most == 0 {
         return Ok(());
     }
-    let Ok(access) = kept.access_up_to(qp, sink, stag, addr, 1, most) else {
+    let Ok(access) = kept.open(qp, purpose, stag, addr, 1) else {
         return Ok(());
     };
+    access.extend(most);
     train.set_limit(access.len());
     let chunk = train.chunk();
     let mut slices = access.slices(0, access.len()).map_err(|_| EINVAL)?;
-    let mut room: Option<PageSlice<'_>> = None;
+    let mut room = PageSlice::EMPTY;
     while let Some((mut at, mut missing)) = train.take() {
         qp.trace_train(|| train.front());
-        while missing > 0 {
-            let slice = match &mut room {
-                Some(slice) if slice.len() > 0 => slice,
-                _ => {
-                    train.count_piece();
-                    // Memory of the kernel ends where its owner named what is none.
-                    room.insert(slices.next().ok_or(EFAULT)?)
-                }
-            };
-            let front = slice.take_front(missing);
-            chunk.copy_to_page(at, &front)?;
-            at = at.checked_add(u32_as_usize(front.len())).ok_or(EINVAL)?;
-            missing = missing.wrapping_sub(front.len());
+        while missing > room.len() {
+            let len = room.len();
+            if len > 0 {
+                chunk.copy_to_page(at, &room)?;
+                at = at.checked_add(u32_as_usize(len)).ok_or(EINVAL)?;
+                missing = missing.wrapping_sub(len);
+            }
+            train.count_piece();
+            // Memory of the kernel ends where its owner named what is none.
+            room = slices.next().ok_or(EFAULT)?;
         }
+        chunk.copy_to_page(at, &room.take_front(missing))?;
     }
     Ok(())
 }
@@ -170,11 +188,11 @@ fn place_of(piece: &Piece) -> Result<(Stag, u64)> {
 
 /// As [`place_recv`], for payload that lies in several elements.
 #[inline(never)]
-fn place_apart(
+fn place_apart<C: CopyToPage>(
     qp: &Qp,
     sgl: &SgList,
     offset: u32,
-    payload: &Payload<'_, SkbChunk<'_>>,
+    payload: &Payload<'_, C>,
     budget: &mut Budget,
 ) -> Result {
     let open = |piece: Piece| {

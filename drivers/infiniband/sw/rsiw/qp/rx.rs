@@ -12,12 +12,13 @@ use super::{
     },
     kept::{
         Kept,
-        Sink, //
+        Purpose, //
     },
     place::{
         place,
         place_recv,
-        place_train, //
+        place_train,
+        CopyToPage, //
     },
     Qp, RemoteEnd,
 };
@@ -80,7 +81,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 /// Receive state of a connection.
@@ -90,6 +94,8 @@ pub(super) struct RxState {
     sgl: SgList,
     /// The region that was invalidated last.
     invalidated: Option<Arc<Mr>>,
+    /// None but while octets are taken in.
+    kept: Kept,
     /// How often there was no memory for a staging buffer.
     tries: u32,
 }
@@ -105,6 +111,7 @@ impl RxState {
             receiver: Receiver::new(params),
             sgl: SgList::new(max_sge, 0)?,
             invalidated: None,
+            kept: Kept::NONE,
             tries: 0,
         })
     }
@@ -115,7 +122,7 @@ impl RxState {
             qp,
             sgl: &mut self.sgl,
             invalidated: &mut self.invalidated,
-            kept: Kept::NONE,
+            kept: &mut self.kept,
         };
         (&mut self.receiver, env)
     }
@@ -130,7 +137,35 @@ impl RxState {
     /// Takes octets from the front of a chunk. Returns how many.
     pub(super) fn consume(&mut self, qp: &Arc<Qp>, chunk: &SkbChunk<'_>) -> usize {
         let (receiver, mut env) = self.parts(qp);
-        receiver.consume(&mut env, chunk)
+        let taken = receiver.consume(&mut env, chunk);
+        self.kept.close();
+        taken
+    }
+
+    /// Whether a segment of the other end can be taken in now.
+    #[inline]
+    pub(super) fn is_ready(&mut self, qp: &Arc<Qp>) -> bool {
+        let (receiver, mut env) = self.parts(qp);
+        receiver.is_ready::<SkbChunk<'_>, _>(&mut env)
+    }
+
+    /// Takes in a segment that the other end of the connection hands over: see
+    /// [`Receiver::take_in`]. [`RxState::let_go`] follows the last of them.
+    #[inline]
+    pub(super) fn take_in<C: CopyToPage>(
+        &mut self,
+        qp: &Arc<Qp>,
+        segment: &C,
+        front: &[u8],
+        ulpdu_len: u16,
+    ) {
+        let (receiver, mut env) = self.parts(qp);
+        receiver.take_in(&mut env, segment, front, ulpdu_len);
+    }
+
+    /// Lets go of the memory that segments were placed into.
+    pub(super) fn let_go(&mut self) {
+        self.kept.close();
     }
 
     /// What was received since this was looked at last.
@@ -216,7 +251,7 @@ struct RecvEnv<'a> {
     qp: &'a Arc<Qp>,
     sgl: &'a mut SgList,
     invalidated: &'a mut Option<Arc<Mr>>,
-    kept: Kept,
+    kept: &'a mut Kept,
 }
 
 impl Limits for RecvEnv<'_> {
@@ -233,7 +268,7 @@ impl Limits for RecvEnv<'_> {
     }
 }
 
-impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
+impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
     fn crc32c(crc: u32, octets: &[u8]) -> u32 {
         crc32c(crc, octets)
     }
@@ -271,12 +306,12 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         &mut self,
         stag: Stag,
         to: TaggedOffset,
-        payload: &Payload<'_, SkbChunk<'c>>,
+        payload: &Payload<'_, C>,
         budget: &mut Budget,
     ) -> Result<(), TermError> {
         let access = self
             .kept
-            .access(self.qp, Sink::Write, stag, to.0, payload.len);
+            .open_traced(self.qp, Purpose::Write, stag, to.0, payload.len);
         let placed = place(payload, 0, access.map_err(tagged)?, budget);
         placed.map_err(|_| TermError::LocalCatastrophic)
     }
@@ -285,22 +320,21 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
         &mut self,
         stag: Stag,
         to: TaggedOffset,
-        payload: &Payload<'_, SkbChunk<'c>>,
+        payload: &Payload<'_, C>,
         budget: &mut Budget,
     ) -> Result<(), Unplaced> {
         let access = self
             .kept
-            .access(self.qp, Sink::Response, stag, to.0, payload.len);
+            .open_traced(self.qp, Purpose::Response, stag, to.0, payload.len);
         let access = access.map_err(|_| Unplaced)?;
         place(payload, 0, access, budget).map_err(|_| Unplaced)
     }
 
-    fn place_train(
-        &mut self,
-        going: Going,
-        train: &mut Train<'_, SkbChunk<'c>>,
-    ) -> Result<(), Unplaced> {
-        place_train(self.qp, &mut self.kept, self.sgl, going, train).map_err(|_| Unplaced)
+    fn place_train(&mut self, going: Going, train: &mut Train<'_, C>) -> Result<(), Unplaced>
+    where
+        C: Chunk,
+    {
+        place_train(self.qp, self.kept, self.sgl, going, train).map_err(|_| Unplaced)
     }
 
     fn take_recv(&mut self) -> Result<Recv, Failure> {
@@ -310,10 +344,10 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
     fn place_recv(
         &mut self,
         offset: u32,
-        payload: &Payload<'_, SkbChunk<'c>>,
+        payload: &Payload<'_, C>,
         budget: &mut Budget,
     ) -> Result<(), Unplaced> {
-        let placed = place_recv(self.qp, &mut self.kept, self.sgl, offset, payload, budget);
+        let placed = place_recv(self.qp, self.kept, self.sgl, offset, payload, budget);
         placed.map_err(|_| Unplaced)
     }
 
@@ -331,18 +365,18 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
     }
 
     fn fail_recv(&mut self, id: u64, fault: Fault) -> bool {
-        self.kept.forget();
+        self.kept.close();
         self.qp.fail_recv(id, fault)
     }
 
     fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TermError> {
-        self.kept.forget();
+        self.kept.close();
         *self.invalidated = Some(self.qp.invalidate_remotely(stag)?);
         Ok(())
     }
 
     fn invalidate_sink(&mut self, stag: Stag) -> Result<(), Unplaced> {
-        self.kept.forget();
+        self.kept.close();
         let mr = self.qp.invalidate_locally(stag);
         *self.invalidated = Some(mr.map_err(|()| Unplaced)?);
         Ok(())
@@ -371,7 +405,7 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
     }
 
     fn fail_send(&mut self, token: Token, fault: Fault) -> bool {
-        self.kept.forget();
+        self.kept.close();
         self.qp.fail_send(token, fault)
     }
 
@@ -385,7 +419,12 @@ impl<'c> Env<SkbChunk<'c>> for RecvEnv<'_> {
             });
             access.map_err(remote)?;
         }
-        let waiting = self.qp.inbound.lock().push(msn, request)?;
+        let waiting = {
+            let mut inbound = self.qp.inbound.lock();
+            let waiting = inbound.push(msn, request)?;
+            self.qp.has_inbound.store(true, Relaxed);
+            waiting
+        };
         self.qp.schedule_response(request.len, waiting);
         Ok(())
     }

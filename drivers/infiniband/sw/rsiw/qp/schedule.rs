@@ -26,7 +26,8 @@ use crate::{
         schedule::{
             self,
             Actor,
-            Reason, //
+            Reason,
+            Ringing, //
         },
         state::Post, //
     },
@@ -123,10 +124,16 @@ impl Qp {
         let mut after = After::default();
         match inner.post_send() {
             Post::Queue => {
-                let answered = self.answered.load(Relaxed);
+                let ringing = Ringing {
+                    answered: self.answered.load(Relaxed),
+                    taken: inner.ring.taken(),
+                    notified: self.send_cq.notified(),
+                };
                 self.answered.store(false, Relaxed);
-                let pace = inner.doorbells.ring(clock::now(), answered);
-                let actor = self.who(Reason::Doorbell(pace));
+                let pace = inner.doorbells.ring(&ringing, clock::now);
+                let actor = schedule::who(Reason::Doorbell(pace), || {
+                    inner.doorbells.has_waited() || self.send_cq.is_awaited()
+                });
                 self.trace_doorbell(actor);
                 if actor != Actor::Caller {
                     drop(inner);
@@ -134,6 +141,7 @@ impl Qp {
                     return Ok(());
                 }
                 self.progress(&mut inner, &mut after);
+                inner.doorbells.sent(clock::now);
             }
             Post::Flush | Post::TooLate => self.flush_posted(&mut inner, &mut after),
         }

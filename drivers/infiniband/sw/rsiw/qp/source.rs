@@ -7,19 +7,16 @@
 
 use super::{
     failure::remote,
+    kept::{
+        Kept,
+        Purpose, //
+    },
     link::TcpLink,
     Qp, //
 };
 use crate::{
     ffi::rdma::wr::Local,
-    mr::{
-        access::{
-            Access,
-            MrAccess,
-            MrError, //
-        },
-        Mr,
-    },
+    mr::access::Slices,
     proto::{
         failure::Fault,
         frame::Writer,
@@ -37,8 +34,7 @@ use crate::{
 };
 use kernel::{
     num::casts::u32_as_usize,
-    prelude::*,
-    sync::Arc, //
+    prelude::*, //
 };
 
 /// The memory of one message.
@@ -53,40 +49,7 @@ pub(super) struct Source {
     is_response: bool,
     /// The regions of the elements, or that of a response, and those of messages before as long as
     /// there is no other.
-    accesses: KVec<Option<Open>>,
-}
-
-/// A region that is kept from its owner.
-struct Open {
-    stag: Stag,
-    want: Access,
-    access: MrAccess<Arc<Mr>>,
-}
-
-/// Opens `len` octets at `addr` of the region `stag`; if that is the one which `slot` has, with a
-/// look at whether it may still be used.
-///
-/// # Errors
-///
-/// It may not be used like this.
-#[inline]
-fn open(
-    slot: &mut Option<Open>,
-    qp: &Qp,
-    stag: Stag,
-    want: Access,
-    addr: u64,
-    len: u32,
-) -> Result<(), MrError> {
-    let same = slot
-        .as_mut()
-        .filter(|open| open.stag == stag && open.want == want && !open.access.is_windowed());
-    if let Some(open) = same {
-        return open.access.move_to(stag, qp.pd.id(), want, addr, len);
-    }
-    let access = qp.access(stag, want, addr, len)?;
-    *slot = Some(Open { stag, want, access });
-    Ok(())
+    accesses: KVec<Kept>,
 }
 
 impl Source {
@@ -99,7 +62,9 @@ impl Source {
         let width = max_sge.max(1);
         let mut accesses = KVec::with_capacity(u32_as_usize(width), GFP_KERNEL)?;
         for _ in 0..width {
-            accesses.push_within_capacity(None).map_err(|_| ENOMEM)?;
+            accesses
+                .push_within_capacity(Kept::NONE)
+                .map_err(|_| ENOMEM)?;
         }
         Ok(Self {
             sgl: SgList::new(max_sge, max_inline)?,
@@ -126,8 +91,8 @@ impl Source {
         }
         for (slot, sge) in self.accesses.iter_mut().zip(sges) {
             if sge.length > 0 {
-                let (stag, want) = (Stag(sge.lkey), Access::LOCAL_READ);
-                let opened = open(slot, qp, stag, want, sge.laddr, sge.length);
+                let (stag, addr) = (Stag(sge.lkey), sge.laddr);
+                let opened = slot.open(qp, Purpose::Request, stag, addr, sge.length);
                 opened.map_err(|_| OpenError::Fault(Fault::LocalProtection))?;
             }
         }
@@ -144,13 +109,14 @@ impl Source {
         let (stag, to) = (request.source_stag, request.source_to.0);
         let slot = self.accesses.first_mut();
         let slot = slot.ok_or(TermError::LocalCatastrophic)?;
-        open(slot, qp, stag, Access::REMOTE_READ, to, request.len).map_err(remote)
+        let opened = slot.open(qp, Purpose::Answer, stag, to, request.len);
+        opened.map(|_| ()).map_err(remote)
     }
 
     /// Lets go of all memory.
     pub(super) fn close(&mut self) {
         for access in &mut self.accesses {
-            *access = None;
+            access.close();
         }
     }
 
@@ -178,6 +144,56 @@ impl Source {
         Ok(())
     }
 
+    /// Whether `len` octets of the message from `offset` on are there. Memory of a process always
+    /// is; memory of the kernel ends where its owner named what is none.
+    #[inline]
+    pub(super) fn is_whole(&self, offset: u32, len: u32) -> bool {
+        let is_there = |index: usize, at: u32, len: u32| {
+            let access = self.accesses.get(index).and_then(Kept::access);
+            access.is_some_and(|access| {
+                access.is_pinned()
+                    || access.slices(at, len).is_ok_and(|slices| {
+                        slices.fold(0u32, |sum, slice| sum.saturating_add(slice.len())) == len
+                    })
+            })
+        };
+        if len == 0 || (self.is_inline && !self.is_response) {
+            return true;
+        }
+        if self.is_response {
+            return is_there(0, offset, len);
+        }
+        self.sgl
+            .pieces(offset, len)
+            .all(|piece| is_there(piece.index, piece.at, piece.len))
+    }
+
+    /// The octets from `offset` on, if they came with the request.
+    pub(super) fn octets(&self, offset: u32, len: u32) -> Option<&[u8]> {
+        if !self.is_inline || self.is_response {
+            return None;
+        }
+        self.sgl.octets(u32_as_usize(offset), u32_as_usize(len))
+    }
+
+    /// The memory of the message from `offset` on: of `len` octets, or fewer if what follows is in
+    /// another element.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there are not that many.
+    #[inline]
+    pub(super) fn slices(&self, offset: u32, len: u32) -> Result<Slices<'_>> {
+        let (index, at, len) = if self.is_response {
+            (0, offset, len)
+        } else {
+            let piece = self.sgl.pieces(offset, len).next().ok_or(EINVAL)?;
+            (piece.index, piece.at, piece.len)
+        };
+        let access = self.accesses.get(index).and_then(Kept::access);
+        access.ok_or(EINVAL)?.slices(at, len).map_err(|_| EINVAL)
+    }
+
     fn write_slices(
         &self,
         writer: &mut Writer<'_, TcpLink<'_>>,
@@ -185,8 +201,8 @@ impl Source {
         at: u32,
         len: u32,
     ) -> Result<(), PayloadError> {
-        let access = self.accesses.get(index).and_then(Option::as_ref);
-        let slices = access.ok_or(PayloadError::Broken)?.access.slices(at, len);
+        let access = self.accesses.get(index).and_then(Kept::access);
+        let slices = access.ok_or(PayloadError::Broken)?.slices(at, len);
         let mut left = len;
         for slice in slices.map_err(|_| PayloadError::Broken)? {
             left = left.checked_sub(slice.len()).ok_or(PayloadError::Broken)?;

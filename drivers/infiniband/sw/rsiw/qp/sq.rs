@@ -86,6 +86,14 @@ impl SqRing {
         }
     }
 
+    /// Requests of a process that were taken out up to now; wraps.
+    pub(super) fn taken(&self) -> u32 {
+        match self {
+            Self::User(ring) => ring.taken(),
+            Self::Kernel(_) => 0,
+        }
+    }
+
     /// Whether no request waits.
     pub(super) fn is_empty(&self) -> bool {
         match self {

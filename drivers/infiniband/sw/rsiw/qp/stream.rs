@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    ends::End,
     rx::RxState,
     Qp, //
 };
@@ -45,7 +46,10 @@ use kernel::{
     alloc::flags::__GFP_NOWARN,
     prelude::*,
     sync::{
-        atomic::Relaxed,
+        atomic::{
+            AtomicFlag,
+            Relaxed, //
+        },
         new_spinlock_irq,
         Arc,
         ArcBorrow,
@@ -78,7 +82,12 @@ pub(crate) struct Stream {
     pub(super) qp: Arc<Qp>,
     /// `None` while in use, and after the end.
     #[pin]
-    rx: SpinLockIrq<Option<KBox<RxState>>>,
+    pub(super) rx: SpinLockIrq<Option<KBox<RxState>>>,
+    /// The other end of the connection, if it is on this host, until either is over.
+    #[pin]
+    pub(super) peer: SpinLockIrq<Option<Arc<End>>>,
+    /// The other end waits for this one to take in what it has. Set with the socket held.
+    pub(super) awaited: AtomicFlag,
     /// Runs while there is no memory to receive with.
     #[pin]
     retry: Timer<Stream>,
@@ -106,6 +115,8 @@ impl Stream {
             pin_init!(Self {
                 qp,
                 rx <- new_spinlock_irq!(Some(rx), "rsiw::Stream::rx"),
+                peer <- new_spinlock_irq!(None, "rsiw::Stream::peer"),
+                awaited: AtomicFlag::new(false),
                 retry <- Timer::new(),
             }),
             GFP_KERNEL,
@@ -141,7 +152,7 @@ impl Stream {
     pub(super) fn drain(self: &Arc<Self>, sock: &TcpSocket) -> Seen {
         self.prepare_staging();
         self.wait_quiet();
-        sock.with_lock(|sk| {
+        let seen = sock.with_lock(|sk| {
             let left = self.receive(sk, Budget::WORK);
             if left.starved {
                 Timer::start(self, RETRY_MS);
@@ -154,7 +165,9 @@ impl Stream {
                 cut,
                 closed,
             }
-        })
+        });
+        self.wake_sender();
+        seen
     }
 
     /// Gives the receiver the buffer that it asked for. Without memory for it the timer lets it be
@@ -234,6 +247,7 @@ impl StreamHandler for Stream {
         if left.spent {
             this.qp.count(Counter::RxSoftirqBudget);
         }
+        this.wake_sender();
         if left.more && !left.starved || sk.peer_fin() {
             this.qp.note(QpNote::Socket);
         }

@@ -17,6 +17,7 @@ use crate::{
     },
     proto::{
         chunk::FPDU_FRONT,
+        direct::HandedOver,
         names::Name,
         schedule::Actor,
         state::{
@@ -67,6 +68,15 @@ impl Qp {
             let error = sent.map_or_else(|e| e.to_errno(), |_| 0);
             let (dev, num) = (self.dev.handle(), self.num().0);
             (dev, num, number(octets), number(left), error)
+        });
+    }
+
+    /// The QP at the other end of the connection, on this host, was asked to take a segment.
+    #[inline(always)]
+    pub(super) fn trace_direct(&self, peer: &Self, outcome: HandedOver) {
+        trace::direct(|| {
+            let (dev, num) = (self.dev.handle(), self.num().0);
+            (dev, num, peer.num().0, outcome.name())
         });
     }
 

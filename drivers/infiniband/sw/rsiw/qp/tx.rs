@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    direct::Direct,
+    ends::End,
     fin::{
         Fin,
         SendFin, //
@@ -81,7 +83,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 /// The sending side of a connection.
@@ -132,16 +137,22 @@ impl TxState {
         self.sender.set_terminate(failure);
     }
 
-    /// Sends what there is to send.
+    /// Sends what there is to send, to `peer` if the other end is on this host.
     pub(super) fn run(
         &mut self,
         qp: &Arc<Qp>,
         sock: &TcpSocket,
+        peer: Option<&End>,
         ring: &mut SqRing,
         state: QpState,
     ) -> Outcome {
         let (batch, source) = (&mut self.batch, &mut self.source);
-        let mut link = TcpLink { qp, sock, batch };
+        let mut link = TcpLink {
+            qp,
+            sock,
+            batch,
+            direct: peer.map(|end| Direct::new(end, sock)),
+        };
         let mut env = SendEnv {
             qp,
             ring,
@@ -197,8 +208,18 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         f(&mut self.qp.sq.lock())
     }
 
+    fn oldest_inbound(&self) -> Option<InboundRead> {
+        if !self.qp.has_inbound.load(Relaxed) {
+            return None;
+        }
+        self.qp.inbound.lock().front()
+    }
+
     fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R {
-        f(&mut self.qp.inbound.lock())
+        let mut inbound = self.qp.inbound.lock();
+        let result = f(&mut inbound);
+        self.qp.has_inbound.store(!inbound.is_empty(), Relaxed);
+        result
     }
 
     fn done(&mut self, tokens: &[Token]) {
@@ -264,6 +285,16 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         writer: &mut Writer<'_, TcpLink<'l>>,
     ) -> Result<(), PayloadError> {
         self.source.write(offset, len, writer)
+    }
+
+    #[inline]
+    fn hand_over(
+        &self,
+        link: &mut TcpLink<'l>,
+        front: &[u8],
+        frame: &Frame,
+    ) -> Result<(), PayloadError> {
+        link.hand_over(self.source, front, frame)
     }
 
     fn heard_of_peer(&self) -> bool {

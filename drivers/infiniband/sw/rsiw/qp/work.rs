@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     ffi::{
+        clock,
         log::pr_ratelimited,
         noio::NoIo,
         timer::{
@@ -176,6 +177,7 @@ impl Qp {
     /// Sends what was posted, or flushes it.
     fn send_posts(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         self.progress(inner, after);
+        inner.doorbells.sent(clock::now);
         self.flush_posted(inner, after);
     }
 

@@ -41,24 +41,38 @@ impl SgList {
         self.room.get(..self.count).unwrap_or(&[])
     }
 
-    /// Replaces the elements. Returns whether they fit, which they do: queues have as much room as
-    /// they said. There are none otherwise.
+    /// Room for `count` elements in the place of those that are there. They fit: queues have as much
+    /// room as they said. There are none otherwise.
+    #[inline]
+    pub(crate) fn replace(&mut self, count: usize) -> Option<&mut [Sge]> {
+        self.count = 0;
+        let room = self.room.get_mut(..count)?;
+        self.count = count;
+        Some(room)
+    }
+
+    /// Room for `len` octets in the place of the elements, as [`SgList::replace`].
+    #[inline]
+    pub(crate) fn replace_by_octets(&mut self, len: usize) -> Option<&mut [Sge]> {
+        self.count = 0;
+        self.room.get_mut(..len.div_ceil(size_of::<Sge>()))
+    }
+
+    /// Replaces the elements. Returns whether they fit, as [`SgList::replace`].
     #[must_use]
     pub(crate) fn set(&mut self, elements: &[Sge]) -> bool {
-        self.count = 0;
-        let Some(room) = self.room.get_mut(..elements.len()) else {
+        let Some(room) = self.replace(elements.len()) else {
             return false;
         };
         room.copy_from_slice(elements);
-        self.count = elements.len();
         true
     }
 
     /// Replaces the elements by octets. Returns whether they fit, as [`SgList::set`].
     #[must_use]
     pub(crate) fn set_octets(&mut self, octets: &[u8]) -> bool {
-        self.count = 0;
-        let Some(room) = self.room.as_mut_bytes().get_mut(..octets.len()) else {
+        let room = self.replace_by_octets(octets.len());
+        let Some(room) = room.and_then(|room| room.as_mut_bytes().get_mut(..octets.len())) else {
             return false;
         };
         room.copy_from_slice(octets);

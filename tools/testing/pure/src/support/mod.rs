@@ -4,9 +4,12 @@
 
 pub(crate) mod crc;
 pub(crate) mod endpoint;
+pub(crate) mod faults;
 pub(crate) mod frames;
 pub(crate) mod limits;
 pub(crate) mod peer;
 pub(crate) mod receiving;
 pub(crate) mod rng;
+mod room;
 pub(crate) mod sending;
+mod trains;

@@ -5,8 +5,9 @@
 use super::crc::crc32c;
 use super::limits::{Fixed, ALL};
 use super::peer::recv::{octets, Piece};
+use super::trains::place_each;
 use crate::proto::budget::Budget;
-use crate::proto::chunk::{Payload, Source};
+use crate::proto::chunk::Payload;
 use crate::proto::conn::Params;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::order::Token;
@@ -209,34 +210,7 @@ impl<'c> Env<Piece<'c>> for Around {
         if refused {
             return Ok(());
         }
-        let mut done = 0;
-        while let Some((at, len)) = train.take() {
-            train.count_piece();
-            let source = Source::Chunk {
-                chunk: train.chunk(),
-                at,
-            };
-            let payload = Payload {
-                source: &source,
-                at: 0,
-                len,
-            };
-            let mut budget = Budget::WORK;
-            let budget = &mut budget;
-            let behind = |to: TaggedOffset| TaggedOffset(to.0 + u64::from(done));
-            match going {
-                Going::Write(stag, to) => {
-                    let placed = self.place_write(stag, behind(to), &payload, budget);
-                    placed.expect("nothing is wrong");
-                }
-                Going::Response(stag, to) => {
-                    self.place_response(stag, behind(to), &payload, budget)?;
-                }
-                Going::Send { mo, .. } => self.place_recv(mo + done, &payload, budget)?,
-            }
-            done += len;
-            self.in_trains += 1;
-        }
+        self.in_trains += place_each(self, going, train)?;
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 use super::crc::crc32c;
 use super::frames::{split, without_markers, Seen};
 use super::limits::ALL;
+use super::room::Room;
 use crate::proto::conn::Params;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::frame::Writer;
@@ -96,9 +97,7 @@ pub(crate) struct Tcp {
     pub(crate) keeps: bool,
     pub(crate) refuses: bool,
     batch: Vec<u8>,
-    /// Octets in one piece that are not in the batch yet, and which turn it is to say how many there are.
-    piece: Vec<u8>,
-    turn: usize,
+    piece: Room,
     /// What was sent, and how.
     pub(crate) out: Vec<u8>,
     pub(crate) flags: Vec<SendFlags>,
@@ -161,24 +160,15 @@ impl Link for Tcp {
         Ok(())
     }
 
-    /// One time there is none, then for one or for three, then for as many as are wanted.
     fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
-        self.turn = (self.turn + 1) % 4;
-        let most = [0, 1, 3, u32::MAX][self.turn];
-        let room = self.breaks_at.min(self.room);
-        let room = room.saturating_sub(self.batch.len());
-        let room = u32::try_from(room).unwrap_or(u32::MAX);
-        let len = len * count.min(most).min(room / len);
-        if len == 0 {
-            return None;
-        }
-        self.piece = vec![0xa5; len as usize];
-        Some(&mut self.piece)
+        let left = self.breaks_at.min(self.room);
+        let left = left.saturating_sub(self.batch.len());
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        self.piece.get(len, count, left / len)
     }
 
     fn commit(&mut self, len: u32) -> Result<(), Broken> {
-        assert_eq!(self.piece.len(), len as usize, "what was asked for");
-        self.batch.append(&mut self.piece);
+        self.piece.commit(len, &mut self.batch);
         Ok(())
     }
 
@@ -307,6 +297,10 @@ impl Env<Tcp> for Queue {
 
     fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R {
         f(&mut self.sends.borrow_mut())
+    }
+
+    fn oldest_inbound(&self) -> Option<InboundRead> {
+        self.inbound.borrow().front()
     }
 
     fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R {
@@ -458,8 +452,7 @@ impl Sending {
                 keeps: false,
                 refuses: false,
                 batch: Vec::new(),
-                piece: Vec::new(),
-                turn: 0,
+                piece: Room::default(),
                 out: Vec::new(),
                 flags: Vec::new(),
                 log,

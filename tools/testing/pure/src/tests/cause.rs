@@ -5,6 +5,7 @@
 use crate::proto::failure::{Cause, Fault};
 use crate::proto::order::Status;
 use crate::proto::state::{QpEvent, QpState};
+use crate::support::faults::FAULTS;
 use crate::wire::terminate::TermError;
 
 #[test]
@@ -17,16 +18,7 @@ fn the_cause_of_a_request_is_its_own_or_that_of_the_stream() {
     assert_eq!(Cause::of(own, Cause::NONE).0, 0x0003_0002);
     assert_eq!(Cause::of(own, stream), stream);
     assert_eq!(Cause::of(Status::Flushed, stream), stream);
-    let faults = [
-        Fault::LocalLength,
-        Fault::LocalProtection,
-        Fault::LocalOperation,
-        Fault::Bind,
-        Fault::RemoteAccess,
-        Fault::RemoteInvalid,
-        Fault::General,
-    ];
-    for (n, fault) in (1..).zip(faults) {
+    for (n, fault) in (1..).zip(FAULTS) {
         assert_eq!(
             Cause::of(Status::Failed(fault), Cause::NONE).0,
             0x0003_0000 + n

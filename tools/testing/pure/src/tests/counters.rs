@@ -135,6 +135,29 @@ fn traffic_is_counted_to_the_octet() {
 }
 
 #[test]
+fn what_goes_past_tcp_is_counted() {
+    let (mut a, mut b) = pair(config(REV_2, true, false), config(REV_2, true, false));
+    settle(&mut a, &mut b);
+    // The first message goes through TCP, and so does what is told about the last one.
+    for len in [10, 0, 100_000] {
+        b.post_recv(len);
+        a.post(1, send(&vec![7; len]), false);
+        settle(&mut a, &mut b);
+        a.go_direct();
+    }
+    a.post(2, send(b"nobody waits"), false);
+    settle(&mut a, &mut b);
+    let (tx, rx) = (counts(a.tx_tally()), counts(b.rx_tally()));
+    assert_eq!((tx["tx_send_requests"], tx["tx_fpdus"]), (4, 5));
+    let direct = ["messages", "segments", "bytes"].map(|what| tx[&*format!("tx_direct_{what}")]);
+    assert_eq!(direct, [3, 4, 100_012]);
+    assert_eq!((rx["rx_fpdus"], rx["rx_direct_segments"]), (5, 4));
+    assert_eq!(counts(b.tx_tally()), [("tx_terminate_ddp", 1)].into());
+    let want = [("rx_fpdus", 1), ("rx_terminate_ddp", 1)];
+    assert_eq!(counts(a.rx_tally()), want.into());
+}
+
+#[test]
 fn terminates_are_counted_by_layer_at_both_ends() {
     let (mut a, mut b) = pair(config(REV_2, true, false), config(REV_2, true, false));
     settle(&mut a, &mut b);

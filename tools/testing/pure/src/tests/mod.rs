@@ -7,6 +7,7 @@ mod conn;
 mod connection;
 mod counters;
 mod deframer;
+mod direct;
 mod fin;
 mod fuzz;
 mod golden;

@@ -3,7 +3,7 @@
 //! What traces call things: as the code does, unless a specification has another word.
 
 use crate::proto::connection::{Code, Error, Event, Input, StreamEnd};
-use crate::proto::failure::Fault;
+use crate::proto::direct::HandedOver;
 use crate::proto::names::Name;
 use crate::proto::negotiate::{Depths, EventDepths};
 use crate::proto::order::Status;
@@ -11,6 +11,7 @@ use crate::proto::request::OperationType;
 use crate::proto::schedule::Actor;
 use crate::proto::state::{QpEvent, QpState};
 use crate::proto::tx::{Kind, Tx};
+use crate::support::faults::FAULTS;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::rdmap::{Opcode, ReadRequest};
 use crate::wire::terminate::{Layer, TermError};
@@ -76,6 +77,15 @@ fn states_and_events_have_their_names() {
 }
 
 #[test]
+fn outcomes_have_their_names() {
+    use HandedOver::*;
+
+    for outcome in [Taken, Enough, Later, Gone] {
+        check(outcome.name(), outcome);
+    }
+}
+
+#[test]
 fn operations_and_statuses_have_their_names() {
     for operation in [
         OperationType::Send,
@@ -89,15 +99,7 @@ fn operations_and_statuses_have_their_names() {
         check(operation.name(), operation);
     }
     all_differ([Status::Success.name(), Status::Flushed.name()]);
-    for fault in [
-        Fault::LocalLength,
-        Fault::LocalProtection,
-        Fault::LocalOperation,
-        Fault::Bind,
-        Fault::RemoteAccess,
-        Fault::RemoteInvalid,
-        Fault::General,
-    ] {
+    for fault in FAULTS {
         check(Status::Failed(fault).name(), fault);
     }
 }

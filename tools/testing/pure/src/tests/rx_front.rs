@@ -14,7 +14,7 @@ use crate::wire::terminate::Quote;
 #[test]
 fn t_46_runs_make_no_difference() {
     let mut rng = Rng::new(46);
-    let mut expected_ones = 0;
+    let (mut expected_ones, mut alike) = (0, 0);
     for round in 0..20_000 {
         let mut quick = Rx::new(RtrSet::default());
         let mut slow = quick;
@@ -27,6 +27,7 @@ fn t_46_runs_make_no_difference() {
             false => 0x1000,
         };
         let mut mo = 0u32;
+        let mut before = None;
         for n in 0..6 {
             let last = n == 5 || rng.one_in(8);
             let mut ulpdu = if tagged {
@@ -62,11 +63,18 @@ fn t_46_runs_make_no_difference() {
             mo = mo.wrapping_add(payload.into());
             let result = slow.segment(&ulpdu, len, &limits);
             let run = quick.run(&limits);
-            let next = run.and_then(|run| Some((run.next(&front)?, run)));
-            let Some((next, run)) = next else {
+            let next = run.and_then(|run| {
+                let is_expected = run.is_expected(&front);
+                Some((run.next(&front)?, is_expected, run))
+            });
+            let Some((next, is_expected, run)) = next else {
                 assert_eq!(quick.segment(&ulpdu, len, &limits), result, "{round} {n}");
+                before = None;
                 continue;
             };
+            // Those that are as long as the one before, and not the last, and all of those.
+            assert_eq!(is_expected, before == Some(len) && !next.last);
+            alike += u32::from(is_expected);
             let segment = result.expect("it goes on");
             let last = next.last;
             let expected = match (run.going(), segment.action) {
@@ -93,7 +101,9 @@ fn t_46_runs_make_no_difference() {
             assert_eq!(segment.header_len, run.header_len());
             assert_eq!(segment.payload_len, next.payload_len);
             assert_eq!(len, next.ulpdu_len);
-            let is_over = !run.advance(next.payload_len);
+            let is_over = !run.advance(next.payload_len.into());
+            run.expect(&next);
+            before = Some(len);
             quick.went_on(next.payload_len.into(), last, is_over);
             expected_ones += 1;
             // What follows is judged by the same state.
@@ -101,6 +111,74 @@ fn t_46_runs_make_no_difference() {
         }
     }
     assert!(expected_ones > 10_000, "{expected_ones}");
+    assert!(alike > 5_000, "{alike}");
+}
+
+/// T-46: a Send that is taken in as a whole one, by its front, is what it is otherwise.
+#[test]
+fn t_46_whole_sends_make_no_difference() {
+    let mut rng = Rng::new(48);
+    let (mut whole, mut other) = (0, 0);
+    for round in 0..20_000 {
+        let rtr = RtrSet {
+            send: rng.one_in(4),
+            ..RtrSet::default()
+        };
+        let mut quick = Rx::new(rtr);
+        let mut slow = quick;
+        let mut msn = 1u32;
+        for n in 0..4 {
+            let opcode = [0x43, 0x43, 0x45, 0x44][rng.below(4)];
+            let last = !rng.one_in(8);
+            let mut ulpdu = vec![0x01 | (u8::from(last) << 6), opcode, 0, 0, 0, 9];
+            ulpdu.extend(0u32.to_be_bytes());
+            ulpdu.extend(msn.to_be_bytes());
+            ulpdu.extend(0u32.to_be_bytes());
+            if rng.one_in(8) {
+                let octet = rng.below(ulpdu.len());
+                ulpdu[octet] ^= 1 << rng.below(8);
+            }
+            let len = match rng.one_in(16) {
+                true => 14 + rng.below(8),
+                false => ulpdu.len() + rng.below(100),
+            };
+            let mut front = (len as u16).to_be_bytes().to_vec();
+            front.extend(&ulpdu);
+            let front = front.try_into().expect("as long");
+            ulpdu.resize(len, 0x5a);
+            let head = &ulpdu[..HEAD_LEN.min(len)];
+            let before = quick;
+            let result = slow.segment(head, len as u16, &ALL);
+            match quick.whole_send(&front) {
+                Some(send) => {
+                    let segment = result.expect("it is right");
+                    let Action::Send {
+                        mo: 0,
+                        first: true,
+                        last: true,
+                        solicited,
+                        invalidate: None,
+                        ..
+                    } = segment.action
+                    else {
+                        panic!("{round} {n}: {segment:?}");
+                    };
+                    assert_eq!(segment.payload_len, send.payload_len);
+                    assert_eq!((len as u16, solicited), (send.ulpdu_len, send.solicited));
+                    assert!(!segment.first);
+                    whole += 1;
+                }
+                None => {
+                    assert_eq!(quick, before);
+                    assert_eq!(quick.segment(head, len as u16, &ALL), result);
+                    other += 1;
+                }
+            }
+            assert_eq!(quick, slow, "{round} {n}");
+            msn = quick.next().0 .0;
+        }
+    }
+    assert!(whole > 10_000 && other > 10_000, "{whole} {other}");
 }
 
 /// Where the first octets are said to be enough, they tell what more of them would.

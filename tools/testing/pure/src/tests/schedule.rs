@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who sends: each row of the table, and what is counted of doorbells.
+//! Who sends: each row of the table, what is counted of doorbells, and what is left to gather.
 
 use crate::proto::schedule::Actor::{self, Caller, Nobody, Patient, Urgent};
 use crate::proto::schedule::Reason::{self, *};
-use crate::proto::schedule::{who, Doorbells, Pace};
+use crate::proto::schedule::{who, Doorbells, Gathering, Pace, Ringing};
 
 /// What the row says if the consumer polls, and if it waits for a notification.
 const POLLS_OR_WAITS: [bool; 2] = [false, true];
@@ -143,40 +143,182 @@ fn every_reason() -> Vec<Reason> {
     all
 }
 
-/// The third doorbell in a row without an answer is one of many, and so are those that follow.
+/// A consumer that rings doorbells, and those who take its requests.
+#[derive(Default)]
+struct Ringer {
+    doorbells: Doorbells,
+    now: u64,
+    taken: u32,
+    notified: u32,
+}
+
+impl Ringer {
+    /// A doorbell `after` so many nanoseconds, with `taken` requests gone since the last one.
+    fn ring(&mut self, after: u64, taken: u32) -> Pace {
+        self.now += after;
+        self.taken = self.taken.wrapping_add(taken);
+        let ringing = Ringing {
+            answered: false,
+            taken: self.taken,
+            notified: self.notified,
+        };
+        self.doorbells.ring(&ringing, || self.now)
+    }
+
+    /// The same after data came in. The time does not count.
+    fn ring_answered(&mut self, taken: u32) -> Pace {
+        self.taken = self.taken.wrapping_add(taken);
+        let ringing = Ringing {
+            answered: true,
+            taken: self.taken,
+            notified: self.notified,
+        };
+        self.doorbells
+            .ring(&ringing, || panic!("the time was asked for"))
+    }
+}
+
+/// The third doorbell in a row without an answer is one of many, and so are those that follow, if
+/// more than one request is taken each time.
 #[test]
 fn a_row_of_doorbells() {
-    let mut doorbells = Doorbells::default();
-    let mut now = 1_000_000;
-    let mut ring = |after: u64, answered: bool| {
-        now += after;
-        doorbells.ring(now, answered)
+    let mut ringer = Ringer {
+        now: 1_000_000,
+        ..Ringer::default()
     };
-    assert_eq!(ring(0, false), Pace::Slow);
-    assert_eq!(ring(1, false), Pace::Slow);
+    assert_eq!(ringer.ring(0, 0), Pace::Slow);
+    assert_eq!(ringer.ring(1, 1), Pace::Slow);
+    assert_eq!(ringer.ring(1, 1), Pace::Fast);
     for _ in 0..100 {
-        assert_eq!(ring(100_000, false), Pace::Fast);
+        assert_eq!(ringer.ring(100_000, 2), Pace::Fast);
     }
     // A pause begins a new row.
-    assert_eq!(ring(100_001, false), Pace::Slow);
-    assert_eq!(ring(0, false), Pace::Slow);
-    assert_eq!(ring(0, false), Pace::Fast);
+    assert_eq!(ringer.ring(100_001, 2), Pace::Slow);
+    assert_eq!(ringer.ring(0, 1), Pace::Slow);
+    assert_eq!(ringer.ring(0, 1), Pace::Fast);
     // So does an answer: who waits for one after the other always sends itself.
     for _ in 0..100 {
-        assert_eq!(ring(0, true), Pace::Slow);
+        assert_eq!(ringer.ring_answered(2), Pace::Slow);
     }
-    assert_eq!(ring(0, false), Pace::Slow);
-    assert_eq!(ring(0, false), Pace::Fast);
+    // The one that was answered is the first of the row, however long ago it was.
+    assert_eq!(ringer.ring(1_000_000, 1), Pace::Slow);
+    assert_eq!(ringer.ring(0, 1), Pace::Fast);
+}
+
+/// The time that it takes to send is no pause, whoever does so.
+#[test]
+fn requests_that_take_long() {
+    let mut ringer = Ringer {
+        now: 1_000_000,
+        ..Ringer::default()
+    };
+    let mut paces = Vec::new();
+    for _ in 0..4 {
+        paces.push(ringer.ring(100_000, 2));
+        ringer.now += 1_000_000;
+        ringer.doorbells.sent(|| ringer.now);
+    }
+    assert_eq!(paces, [Pace::Slow, Pace::Slow, Pace::Fast, Pace::Fast]);
+    assert_eq!(ringer.ring(100_001, 2), Pace::Slow);
+    // Nobody asks for the time after an answer, or where there are no doorbells.
+    ringer.ring_answered(1);
+    ringer.doorbells.sent(|| panic!("after an answer"));
+    Doorbells::default().sent(|| panic!("without doorbells"));
+}
+
+/// Requests of which one is taken each time are sent by who posts them, but for one now and then,
+/// always less often; until others come along with such a one.
+#[test]
+fn requests_that_do_not_gather() {
+    let mut ringer = Ringer::default();
+    let mut slow = 0;
+    let mut rows = Vec::new();
+    for _ in 0..2000 {
+        match ringer.ring(10, 1) {
+            Pace::Slow => slow += 1,
+            Pace::Fast => rows.push(core::mem::take(&mut slow)),
+        }
+    }
+    assert_eq!(rows[..8], [2, 8, 16, 32, 64, 128, 256, 256]);
+    while ringer.ring(10, 1) == Pace::Slow {}
+    for _ in 0..10 {
+        assert_eq!(ringer.ring(10, 16), Pace::Fast);
+    }
+    // The first time in vain counts as such again.
+    for _ in 0..8 {
+        assert_eq!(ringer.ring(10, 1), Pace::Slow);
+    }
+    assert_eq!(ringer.ring(10, 1), Pace::Fast);
+}
+
+/// What the first two of a row say about those that gathered before counts, and nothing else: what
+/// the thread sends itself does not gather.
+#[test]
+fn bursts_that_gather() {
+    let mut ringer = Ringer::default();
+    for _ in 0..100 {
+        assert_eq!(ringer.ring(1_000_000, 14), Pace::Slow);
+        assert_eq!(ringer.ring(10, 1), Pace::Slow);
+        assert_eq!(ringer.ring(10, 1), Pace::Fast);
+    }
+}
+
+/// A consumer counts as one that waits for some milliseconds after it was notified.
+#[test]
+fn notified_consumers() {
+    let mut ringer = Ringer::default();
+    ringer.ring(1_000_000, 1);
+    assert!(!ringer.doorbells.has_waited());
+    ringer.notified = u32::MAX;
+    ringer.ring_answered(1);
+    assert!(!ringer.doorbells.has_waited(), "that is not looked at");
+    ringer.ring(1_000_000, 1);
+    assert!(ringer.doorbells.has_waited());
+    ringer.ring(4_000_000, 1);
+    assert!(ringer.doorbells.has_waited());
+    ringer.ring(1, 1);
+    assert!(!ringer.doorbells.has_waited());
+    ringer.notified = 0;
+    ringer.ring(1, 1);
+    assert!(ringer.doorbells.has_waited());
 }
 
 /// A clock that stands still or goes back, and a row without end, are no harm.
 #[test]
 fn doorbells_without_end() {
-    let mut doorbells = Doorbells::default();
-    assert_eq!(doorbells.ring(u64::MAX, false), Pace::Slow);
-    assert_eq!(doorbells.ring(0, false), Pace::Slow);
+    let mut ringer = Ringer {
+        now: u64::MAX,
+        ..Ringer::default()
+    };
+    assert_eq!(ringer.ring(0, 2), Pace::Slow);
+    ringer.now = 0;
+    assert_eq!(ringer.ring(0, 2), Pace::Slow);
     for _ in 0..10 {
-        assert_eq!(doorbells.ring(0, false), Pace::Fast);
+        assert_eq!(ringer.ring(0, 2), Pace::Fast);
     }
-    assert_eq!(doorbells.ring(u64::MAX, false), Pace::Slow);
+    ringer.now = u64::MAX;
+    assert_eq!(ringer.ring(0, 2), Pace::Slow);
+}
+
+/// Nothing is left to gather after it was in vain, for longer each time; one that is not alone puts
+/// an end to that, whether it was left to gather or not.
+#[test]
+fn gathering() {
+    let mut gathering = Gathering::default();
+    assert!(gathering.tries());
+    for expected in [8, 16, 32, 64, 128, 256, 256] {
+        gathering.found(1);
+        let mut pause = 0;
+        while !gathering.tries() {
+            gathering.found(1);
+            pause += 1;
+        }
+        assert_eq!(pause, expected);
+    }
+    gathering.found(2);
+    assert!(gathering.tries());
+    gathering.found(0);
+    assert!(!gathering.tries());
+    gathering.found(2);
+    assert!(gathering.tries());
 }

@@ -77,11 +77,11 @@ void rsiw_helper_dma_buf_unmap(void *mapped, void *vaddr)
 }
 
 /*
- * Lists @count pages of mapped kernel memory from @vaddr on; returns how many
- * were written, less if some of it has no pages that the kernel can reach by
- * the addresses of its own memory.
+ * Lists the kernel's own addresses of @count pages of mapped memory from @vaddr
+ * on; returns how many were written, less if some of it has no pages that the
+ * kernel can reach by these.
  */
-size_t rsiw_helper_kernel_pages(void *vaddr, struct page **pages, size_t count)
+size_t rsiw_helper_kernel_pages(void *vaddr, void **pages, size_t count)
 {
 	size_t n;
 
@@ -94,7 +94,7 @@ size_t rsiw_helper_kernel_pages(void *vaddr, struct page **pages, size_t count)
 		    PageReserved(page) || is_zone_device_page(page) ||
 		    !virt_addr_valid(page_address(page)))
 			break;
-		pages[n] = page;
+		pages[n] = page_address(page);
 	}
 	return n;
 }

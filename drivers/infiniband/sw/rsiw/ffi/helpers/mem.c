@@ -54,9 +54,11 @@ bool rsiw_helper_ib_umem_is_callers(const struct ib_umem *umem)
 	return umem->owning_mm == current->mm;
 }
 
-/* Lists the pages of @umem; returns how many were written, at most @max. */
-size_t rsiw_helper_ib_umem_pages(struct ib_umem *umem, struct page **pages,
-				 size_t max)
+/*
+ * Lists the addresses of the pages of @umem; returns how many were written, at
+ * most @max.
+ */
+size_t rsiw_helper_ib_umem_pages(struct ib_umem *umem, void **pages, size_t max)
 {
 	struct sg_page_iter iter;
 	size_t n = 0;
@@ -64,7 +66,7 @@ size_t rsiw_helper_ib_umem_pages(struct ib_umem *umem, struct page **pages,
 	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, 0) {
 		if (n == max)
 			break;
-		pages[n++] = sg_page_iter_page(&iter);
+		pages[n++] = page_address(sg_page_iter_page(&iter));
 		if (!(n % (1 << 20)))
 			cond_resched();
 	}

@@ -233,9 +233,63 @@ bool rsiw_helper_tcp_all_acked_or_tell(struct sock *sk)
 	return rsiw_helper_tcp_all_acked(sk);
 }
 
+/*
+ * Takes the spin lock of a socket, under which softirq works on it. Returns
+ * whether no process has the socket.
+ */
+bool rsiw_helper_sock_hold(struct sock *sk)
+{
+	spin_lock_bh(&sk->sk_lock.slock);
+	return !sock_owned_by_user_nocheck(sk);
+}
+
+void rsiw_helper_sock_let_go(struct sock *sk)
+{
+	spin_unlock_bh(&sk->sk_lock.slock);
+}
+
+u32 rsiw_helper_tcp_written(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->write_seq);
+}
+
+u32 rsiw_helper_tcp_read_up_to(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->copied_seq);
+}
+
+u64 rsiw_helper_sock_net_cookie(const struct sock *sk)
+{
+	return sock_net(sk)->net_cookie;
+}
+
+/*
+ * What @a and @b have acknowledged, received and written. Each number is one that
+ * the socket had at a time not before that of the number in front of it.
+ */
+void rsiw_helper_tcp_sequences(const struct sock *a, const struct sock *b,
+			       u32 *of_a, u32 *of_b)
+{
+	of_a[0] = READ_ONCE(tcp_sk(a)->snd_una);
+	of_b[0] = READ_ONCE(tcp_sk(b)->snd_una);
+	smp_rmb(); /* As the other end acknowledges what it has received. */
+	of_a[1] = READ_ONCE(tcp_sk(a)->rcv_nxt);
+	of_b[1] = READ_ONCE(tcp_sk(b)->rcv_nxt);
+	smp_rmb(); /* As it receives what was written. */
+	of_a[2] = READ_ONCE(tcp_sk(a)->write_seq);
+	of_b[2] = READ_ONCE(tcp_sk(b)->write_seq);
+}
+
 int rsiw_helper_ip6_sock_set_v6only(struct sock *sk)
 {
 	return ip6_sock_set_v6only(sk);
+}
+
+void rsiw_helper_sock_force_reuse(struct sock *sk)
+{
+	lock_sock(sk);
+	sk->sk_reuse = SK_FORCE_REUSE;
+	release_sock(sk);
 }
 
 void rsiw_helper_sock_set_tos(struct sock *sk, int tos)

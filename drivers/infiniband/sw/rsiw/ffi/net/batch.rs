@@ -290,12 +290,11 @@ impl TxBatch {
             self.put(pages.len(), |chunk, at, _| chunk.write_pages(at, pages))?;
             return Ok(());
         }
-        let mut at = 0;
-        while let Some(left) = pages.len().checked_sub(at).filter(|left| *left > 0) {
-            let n = self.put(left, |chunk, to, n| {
-                chunk.write_pages(to, &pages.sub(at, n).ok_or_else(broken)?)
+        let mut rest = *pages;
+        while rest.len() > 0 {
+            self.put(rest.len(), |chunk, to, n| {
+                chunk.write_pages(to, &rest.take_front(n))
             })?;
-            at = at.checked_add(n).ok_or_else(broken)?;
         }
         Ok(())
     }

@@ -51,6 +51,11 @@ impl<H: ListenHandler> ListenSocket<H> {
         self.sock.bind(addr)
     }
 
+    /// As [`TcpSocket::share_port`].
+    pub(crate) fn share_port(&self) {
+        self.sock.share_port();
+    }
+
     /// As [`TcpSocket::bind_to_device`].
     pub(crate) fn bind_to_device(&self, ndev: &NetDevice) -> Result {
         self.sock.bind_to_device(ndev)

@@ -113,6 +113,12 @@ impl NetDevice {
         unsafe { h::netif_carrier_ok(self.0.get()) }
     }
 
+    /// Whether the interface is in the first network namespace.
+    pub(crate) fn is_in_first_namespace(&self) -> bool {
+        self.net()
+            .is_ok_and(|net| core::ptr::eq(net.as_raw(), &raw const b::init_net))
+    }
+
     /// The namespace of the device.
     ///
     /// # Errors

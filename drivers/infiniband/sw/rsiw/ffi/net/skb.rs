@@ -19,18 +19,20 @@ use kernel::{
     prelude::*, //
 };
 
-/// Octets of a buffer that lie in one piece.
+/// Octets of a chunk that lie in one piece.
 ///
 /// # Invariants
 ///
-/// The octets of the buffer from number `from` up to `to` are at `addr`, readable as long as the
+/// The octets of the chunk from number `from` up to `to` are at `addr`, readable as long as the
 /// buffer has them, for accesses that put up with concurrent writes.
 #[derive(Clone, Copy)]
 struct Span {
     addr: *const u8,
-    from: u32,
-    to: u32,
-    /// Where to look for what is behind that.
+    from: usize,
+    to: usize,
+    /// Where the piece ends in the buffer,
+    end: u32,
+    /// and where to look for what is behind that.
     next: u32,
 }
 
@@ -47,7 +49,6 @@ pub(crate) struct SkbChunk<'a> {
     skb: NonNull<b::sk_buff>,
     offset: u32,
     len: u32,
-    /// Of `skb`.
     span: Cell<Span>,
     _skb: PhantomData<&'a b::sk_buff>,
 }
@@ -67,42 +68,73 @@ impl SkbChunk<'_> {
                 addr: core::ptr::null(),
                 from: 0,
                 to: 0,
+                end: 0,
                 next: 0,
             }),
             _skb: PhantomData,
         }
     }
 
-    /// The address of octet `at` of the buffer, and how many follow in one piece, that one included.
-    #[inline]
-    fn find(&self, at: u32) -> Option<(*const u8, u32)> {
-        self.in_span(at).or_else(|| {
-            self.look(at);
-            self.in_span(at)
-        })
-    }
-
-    /// As [`SkbChunk::find`], in the piece that is known.
-    #[inline]
-    fn in_span(&self, at: u32) -> Option<(*const u8, u32)> {
+    /// The address of octet `at`, if it and those behind it, `len` in all, lie in the piece that is
+    /// known.
+    #[inline(always)]
+    fn in_span(&self, at: usize, len: usize) -> Option<*const u8> {
         let Span { addr, from, to, .. } = self.span.get();
         let skip = at.checked_sub(from)?;
-        let left = to.checked_sub(at).filter(|left| *left > 0)?;
-        // CAST: 32 bits fit.
-        Some((addr.wrapping_add(skip as usize), left))
+        to.checked_sub(at).filter(|left| *left >= len)?;
+        Some(addr.wrapping_add(skip))
     }
 
-    /// Looks for the piece in which octet `at` of the buffer lies.
-    fn look(&self, at: u32) {
-        let mut span = self.span.get();
-        let Span { from, to, next, .. } = &mut span;
-        // SAFETY: the buffer is live by the type invariants, and the rest is writable.
-        let addr = unsafe { h::skb_piece(self.skb.as_ptr(), at, from, to, next) };
-        if !addr.is_null() {
-            span.addr = addr.cast();
-            // INVARIANT: this is where these octets are.
-            self.span.set(span);
+    /// The address of octet `at`, if it and those behind it, `len` in all, lie in one piece.
+    #[inline(always)]
+    fn in_piece(&self, at: usize, len: usize) -> Option<*const u8> {
+        self.in_span(at, len).or_else(|| self.in_another(at, len))
+    }
+
+    /// As [`SkbChunk::in_span`], for another piece than the one that is known.
+    #[inline(never)]
+    fn in_another(&self, at: usize, len: usize) -> Option<*const u8> {
+        if !self.has(at, len) || self.in_span(at, 1).is_some() {
+            return None;
         }
+        self.look(at);
+        self.in_span(at, len)
+    }
+
+    /// The address of octet `at`, which the chunk has, and how many follow in one piece, that one
+    /// included.
+    fn find(&self, at: usize) -> Option<(*const u8, usize)> {
+        if self.in_span(at, 1).is_none() {
+            self.look(at);
+        }
+        let from = self.in_span(at, 1)?;
+        Some((from, self.span.get().to.wrapping_sub(at)))
+    }
+
+    /// Looks for the piece in which octet `at` lies, which the chunk has.
+    fn look(&self, at: usize) {
+        let Span { end, next, .. } = self.span.get();
+        let (mut begin, mut end, mut next) = (0, end, next);
+        // CAST: the chunk has that octet, and 32 bits fit.
+        let at = self.offset.wrapping_add(at as u32);
+        // SAFETY: the buffer is live by the type invariants, and the rest is writable.
+        let addr = unsafe { h::skb_piece(self.skb.as_ptr(), at, &mut begin, &mut end, &mut next) };
+        if addr.is_null() {
+            return;
+        }
+        // The piece may begin in front of the chunk, and end behind it.
+        let skip = self.offset.saturating_sub(begin);
+        let from = begin.saturating_sub(self.offset);
+        let to = end.saturating_sub(self.offset).min(self.len);
+        // INVARIANT: this is where these octets are.
+        // CAST: 32 bits fit.
+        self.span.set(Span {
+            addr: addr.cast::<u8>().wrapping_add(skip as usize),
+            from: from as usize,
+            to: to as usize,
+            end,
+            next,
+        });
     }
 
     /// Number of octets.
@@ -111,15 +143,10 @@ impl SkbChunk<'_> {
         self.len as usize
     }
 
-    /// The place in the buffer of `len` octets from `at` on, and how many they are.
+    /// Whether the chunk has `len` octets from `at` on.
     #[inline]
-    fn range(&self, at: usize, len: usize) -> Result<(u32, u32)> {
-        let at = u32::try_from(at)?;
-        let len = u32::try_from(len)?;
-        if at.checked_add(len).ok_or(EINVAL)? > self.len {
-            return Err(EINVAL);
-        }
-        Ok((self.offset.checked_add(at).ok_or(EINVAL)?, len))
+    fn has(&self, at: usize, len: usize) -> bool {
+        at.checked_add(len).is_some_and(|end| end <= self.len())
     }
 
     /// Copies octets from `at` on into `to`.
@@ -129,64 +156,95 @@ impl SkbChunk<'_> {
     /// `EINVAL` if the chunk is too short, `EFAULT` if its memory is not readable.
     #[inline]
     pub(crate) fn copy_to(&self, at: usize, to: &mut [u8]) -> Result {
-        let (offset, len) = self.range(at, to.len())?;
-        let out = to.as_mut_ptr();
-        // SAFETY: the range is the chunk's; `to` has room for it.
-        unsafe { self.copy(offset, len, out) }
+        // SAFETY: `to` has room for as many octets.
+        unsafe { self.copy(at, to.len(), to.as_mut_ptr()) }
     }
 
-    /// Copies `len` octets from number `offset` of the buffer on to `out`.
+    /// Copies `len` octets from number `at` on to `out`.
     ///
     /// # Errors
     ///
-    /// `EFAULT` if they cannot be read.
+    /// `EINVAL` if the chunk is too short, `EFAULT` if they cannot be read.
     ///
     /// # Safety
     ///
-    /// The octets are the chunk's, and `out` is valid for raw writes of as many.
-    #[inline]
-    unsafe fn copy(&self, offset: u32, len: u32, out: *mut u8) -> Result {
-        let mut done = 0u32;
+    /// `out` is valid for raw writes of as many octets.
+    #[inline(always)]
+    unsafe fn copy(&self, at: usize, len: usize, out: *mut u8) -> Result {
+        let Some(from) = self.in_piece(at, len) else {
+            // SAFETY: as promised by the caller.
+            return unsafe { self.copy_pieces(at, len, out) };
+        };
+        // SAFETY: by the invariant of `Span` the octets are there, and the caller vouches for those
+        // from `out` on; others may write the former at the same time, which C's `memcpy` puts up
+        // with.
+        unsafe { b::memcpy(out.cast(), from.cast(), len) };
+        Ok(())
+    }
+
+    /// As [`SkbChunk::copy`], for octets that lie in several pieces, or where there is no address.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(never)]
+    unsafe fn copy_pieces(&self, at: usize, len: usize, out: *mut u8) -> Result {
+        if !self.has(at, len) {
+            return Err(EINVAL);
+        }
+        let mut done = 0;
         while let Some(missing) = len.checked_sub(done).filter(|missing| *missing > 0) {
-            let Some((from, left)) = self.find(offset.wrapping_add(done)) else {
+            let Some((from, left)) = self.find(at.wrapping_add(done)) else {
                 break;
             };
             let n = left.min(missing);
-            // CAST: 32 bits fit.
-            let to = out.wrapping_add(done as usize);
-            // SAFETY: by the invariant of `Span` the octets are there, and the caller vouches for
-            // those from `out` on; others may write the former at the same time, which C's `memcpy`
-            // puts up with.
-            // CAST: 32 bits fit.
-            unsafe { b::memcpy(to.cast(), from.cast(), n as usize) };
+            // SAFETY: as in `copy`.
+            unsafe { b::memcpy(out.wrapping_add(done).cast(), from.cast(), n) };
             done = done.wrapping_add(n);
         }
         if done == len {
             return Ok(());
         }
         // Some are where there is no address for them.
-        let (offset, len) = (c_int::try_from(offset)?, c_int::try_from(len)?);
+        let (offset, len) = self.raw_range(at, len)?;
         // SAFETY: by the type invariants the range lies in the buffer; the caller vouches for `out`.
         to_result(unsafe { b::skb_copy_bits(self.skb.as_ptr(), offset, out.cast(), len) })
     }
 
+    /// The place in the buffer of octets of the chunk, for C.
+    fn raw_range(&self, at: usize, len: usize) -> Result<(c_int, c_int)> {
+        let offset = self.offset.checked_add(u32::try_from(at)?).ok_or(EINVAL)?;
+        Ok((c_int::try_from(offset)?, c_int::try_from(len)?))
+    }
+
     /// The 20 octets from `at` on, if the chunk has as many and they can be read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn front(&self, at: usize) -> Option<[u8; 20]> {
-        let mut octets = [0; 20];
-        let (offset, len) = self.range(at, octets.len()).ok()?;
-        let Some((from, _)) = self.find(offset).filter(|(_, left)| *left >= len) else {
-            self.copy_to(at, &mut octets).ok()?;
-            return Some(octets);
+        let Some(from) = self.in_piece(at, 20) else {
+            return self.front_in_pieces(at);
         };
-        let (a, rest) = octets.split_first_chunk_mut()?;
-        let (b, rest) = rest.split_first_chunk_mut()?;
         // SAFETY: by the invariant of `Span` the octets are there, for accesses like these.
-        *a = unsafe { word::<u64>(from) }.to_ne_bytes();
+        let a = unsafe { word::<u64>(from) }.to_ne_bytes();
         // SAFETY: as above.
-        *b = unsafe { word::<u64>(from.wrapping_add(8)) }.to_ne_bytes();
+        let b = unsafe { word::<u64>(from.wrapping_add(8)) }.to_ne_bytes();
         // SAFETY: as above.
-        *rest.first_chunk_mut()? = unsafe { word::<u32>(from.wrapping_add(16)) }.to_ne_bytes();
+        let c = unsafe { word::<u32>(from.wrapping_add(16)) }.to_ne_bytes();
+        let mut octets = [0; 20];
+        let (to_a, rest) = octets.split_first_chunk_mut()?;
+        let (to_b, to_c) = rest.split_first_chunk_mut()?;
+        (*to_a, *to_b, *to_c.first_chunk_mut()?) = (a, b, c);
+        Some(octets)
+    }
+
+    /// As [`SkbChunk::front`], for octets that lie in several pieces, or where there is no address.
+    #[inline(never)]
+    fn front_in_pieces(&self, at: usize) -> Option<[u8; 20]> {
+        let mut octets = [0; 20];
+        self.copy_to(at, &mut octets).ok()?;
         Some(octets)
     }
 
@@ -196,14 +254,12 @@ impl SkbChunk<'_> {
     ///
     /// `EINVAL` if the chunk is too short, `EFAULT` if its memory is not readable, `EACCES` if `to`
     /// is not to be written.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result {
-        // CAST: 32 bits fit.
-        let (offset, len) = self.range(at, to.len() as usize)?;
         let out = to.as_mut_ptr()?;
-        // SAFETY: the range is the chunk's; the slice's address is good for raw copies of its
-        // length.
-        unsafe { self.copy(offset, len, out) }
+        // SAFETY: the slice's address is good for raw copies of its length.
+        // CAST: 32 bits fit.
+        unsafe { self.copy(at, to.len() as usize, out) }
     }
 
     /// Continues the CRC32C `crc` over `len` octets from `at` on.
@@ -215,21 +271,36 @@ impl SkbChunk<'_> {
     /// `EINVAL` if the chunk is too short.
     #[inline]
     pub(crate) fn crc32c(&self, at: usize, len: usize, crc: u32) -> Result<u32> {
-        let (offset, len) = self.range(at, len)?;
-        let (mut crc, mut done) = (crc, 0u32);
+        let Some(from) = self.in_piece(at, len) else {
+            return self.crc32c_pieces(at, len, crc);
+        };
+        // SAFETY: by the invariant of `Span` the octets are there; others may write them at the
+        // same time, which C puts up with.
+        Ok(unsafe { b::crc32c(crc, from.cast(), len) })
+    }
+
+    /// As [`SkbChunk::crc32c`], for octets that lie in several pieces, or where there is no address.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline(never)]
+    fn crc32c_pieces(&self, at: usize, len: usize, mut crc: u32) -> Result<u32> {
+        if !self.has(at, len) {
+            return Err(EINVAL);
+        }
+        let mut done = 0;
         while let Some(missing) = len.checked_sub(done).filter(|missing| *missing > 0) {
-            let at = offset.wrapping_add(done);
+            let at = at.wrapping_add(done);
             let Some((from, left)) = self.find(at) else {
                 // The rest is where there is no address for it.
-                let (at, missing) = (c_int::try_from(at)?, c_int::try_from(missing)?);
+                let (offset, missing) = self.raw_range(at, missing)?;
                 // SAFETY: by the type invariants the range lies in the buffer.
-                return Ok(unsafe { b::skb_crc32c(self.skb.as_ptr(), at, missing, crc) });
+                return Ok(unsafe { b::skb_crc32c(self.skb.as_ptr(), offset, missing, crc) });
             };
             let n = left.min(missing);
-            // SAFETY: by the invariant of `Span` the octets are there; others may write them at the
-            // same time, which C puts up with.
-            // CAST: 32 bits fit.
-            crc = unsafe { b::crc32c(crc, from.cast(), n as usize) };
+            // SAFETY: as in `crc32c`.
+            crc = unsafe { b::crc32c(crc, from.cast(), n) };
             done = done.wrapping_add(n);
         }
         Ok(crc)

@@ -150,6 +150,13 @@ impl TcpSocket {
         })
     }
 
+    /// Lets the socket be bound to a port that another socket is bound to, whatever that one says
+    /// of it. Before the bind; for ports that the port mapper's daemon has bound for this end.
+    pub(crate) fn share_port(&self) {
+        // SAFETY: the socket is live and unlocked.
+        unsafe { h::sock_force_reuse(self.sk.as_ptr()) };
+    }
+
     /// Restricts the socket to one interface.
     pub(crate) fn bind_to_device(&self, ndev: &NetDevice) -> Result {
         // SAFETY: the socket is live and unlocked.

@@ -88,6 +88,10 @@ impl LockedSock<'_> {
         }
     }
 
+    pub(super) fn as_ptr(&self) -> *mut b::sock {
+        self.sk.as_ptr()
+    }
+
     /// State of the connection.
     pub(crate) fn state(&self) -> TcpState {
         // SAFETY: `sk` is live by the type invariants.

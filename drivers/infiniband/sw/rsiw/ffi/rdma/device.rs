@@ -55,6 +55,8 @@ pub(crate) struct Spec<'a> {
     pub(crate) node_guid: u64,
     /// Completion vectors offered.
     pub(crate) comp_vectors: u32,
+    /// Whether the port mapper chooses ports.
+    pub(crate) port_map: bool,
 }
 
 /// The driver of this module, by which devices are told from those of other modules.
@@ -70,7 +72,8 @@ fn is_only<D: Driver>() -> bool {
 ///
 /// # Errors
 ///
-/// What the core or `make` says; nothing is left behind then.
+/// What the core or `make` says, `ENODEV` if the interface's namespace is going away; nothing is
+/// left behind then.
 pub(crate) fn add<D: Driver>(
     spec: &Spec<'_>,
     make: impl FnOnce(Arc<DeviceHandle>) -> Result<Arc<D::Device>>,
@@ -79,9 +82,12 @@ pub(crate) fn add<D: Driver>(
     if comp_vectors == 0 || !is_only::<D>() {
         return Err(EINVAL);
     }
-    // SAFETY: the size is that of the object, which starts with the core's structure. The core
-    // wants devices of all namespaces to start in the initial one.
-    let raw = unsafe { b::_ib_alloc_device(Vtable::<D>::DEVICE_SIZE, &raw mut b::init_net) };
+    // Where devices belong to a namespace each, this one belongs to that of its interface; where
+    // they are shared, the core takes the initial one instead. It has to stay until the device is
+    // registered.
+    let net = spec.netdev.net()?;
+    // SAFETY: the size is that of the object, which starts with the core's structure.
+    let raw = unsafe { b::_ib_alloc_device(Vtable::<D>::DEVICE_SIZE, net.as_raw()) };
     let obj = NonNull::new(raw).ok_or(ENOMEM)?;
     // SAFETY: until it is registered the device is ours to free; the driver's part goes with it.
     let unwind = ScopeGuard::new(move || unsafe { b::ib_dealloc_device(raw) });
@@ -103,7 +109,9 @@ pub(crate) fn add<D: Driver>(
         dev.phys_port_cnt = 1;
         dev.num_comp_vectors = comp_vectors;
         dev.uverbs_cmd_mask |= 1 << b::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
-        dev.iw_driver_flags = b::iw_flags_IW_F_NO_PORT_MAP;
+        if !spec.port_map {
+            dev.iw_driver_flags = b::iw_flags_IW_F_NO_PORT_MAP;
+        }
         for (to, from) in dev.node_desc.iter_mut().zip(D::NODE_DESC) {
             *to = *from;
         }

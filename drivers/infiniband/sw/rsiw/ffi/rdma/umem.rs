@@ -46,7 +46,7 @@ use kernel::{
 };
 
 /// Most pages of a region: their list is one allocation, of up to 2 GiB.
-const MAX_PAGES: usize = i32::MAX as usize / size_of::<NonNull<b::page>>();
+const MAX_PAGES: usize = i32::MAX as usize / size_of::<NonNull<u8>>();
 
 /// Most bytes of a region, wherever in a page it begins.
 pub(crate) const MAX_LEN: u64 = (MAX_PAGES as u64 - 1) * PAGE_SIZE as u64; // CAST: they fit.
@@ -77,9 +77,9 @@ impl Drop for Holder {
 ///
 /// # Invariants
 ///
-/// `pages` are pages that `holder` keeps, in order.
+/// `pages` are the addresses of pages that `holder` keeps, in the direct map, in order.
 struct Pinned {
-    pages: KVVec<NonNull<b::page>>,
+    pages: KVVec<NonNull<u8>>,
     holder: Holder,
 }
 
@@ -287,7 +287,7 @@ impl Umem {
 }
 
 impl Pinned {
-    /// Lists the `count` pages of `pin`; `fill` writes them and returns how many it wrote.
+    /// Lists the `count` pages of `pin`; `fill` writes their addresses and returns how many it wrote.
     ///
     /// # Errors
     ///
@@ -295,7 +295,7 @@ impl Pinned {
     fn new(
         pin: Holder,
         count: usize,
-        fill: impl FnOnce(&mut [MaybeUninit<NonNull<b::page>>]) -> usize,
+        fill: impl FnOnce(&mut [MaybeUninit<NonNull<u8>>]) -> usize,
     ) -> Result<Self> {
         let mut pages = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
         let room = pages.spare_capacity_mut().get_mut(..count).ok_or(ENOMEM)?;
@@ -312,7 +312,7 @@ impl Pinned {
 /// The pieces of a range of pinned memory, each as long as the pages are adjacent.
 pub(crate) struct Slices<'a> {
     /// Pages from the one on that the next piece starts in.
-    pages: &'a [NonNull<b::page>],
+    pages: &'a [NonNull<u8>],
     /// Where in that page.
     offset: u32,
     /// Bytes that are left.
@@ -323,6 +323,7 @@ pub(crate) struct Slices<'a> {
 impl<'a> Iterator for Slices<'a> {
     type Item = PageSlice<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<PageSlice<'a>> {
         if self.left == 0 {
             return None;
@@ -334,7 +335,7 @@ impl<'a> Iterator for Slices<'a> {
         let mut last = first.as_ptr();
         while len < self.left {
             match rest.split_first() {
-                Some((next, tail)) if next.as_ptr() == last.wrapping_add(1) => {
+                Some((next, tail)) if next.as_ptr() == last.wrapping_add(PAGE_SIZE) => {
                     last = next.as_ptr();
                     rest = tail;
                     len = len.saturating_add(page_size);
@@ -343,13 +344,13 @@ impl<'a> Iterator for Slices<'a> {
             }
         }
         let len = len.min(self.left);
-        // SAFETY: `first` starts a run of pages with adjacent descriptors, all pinned as long as
-        // the guard is held that `'a` borrows; `len` stays within the run. They were pinned for
-        // being written to if `writable`.
-        let slice = unsafe { PageSlice::from_raw(first, self.offset, len, self.writable) }?;
+        // SAFETY: a run of adjacent pages begins at `first`, all pinned as long as the guard is held
+        // that `'a` borrows; `len` stays within the run. They were pinned for being written to if
+        // `writable`.
+        let slice = unsafe { PageSlice::new(first, self.offset, len, self.writable) };
         self.pages = rest;
         self.offset = 0;
-        self.left = self.left.saturating_sub(len);
+        self.left = self.left.wrapping_sub(len);
         Some(slice)
     }
 }

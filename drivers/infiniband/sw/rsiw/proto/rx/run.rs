@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Segments that go on with a message: with the headers of the one before but for the offset, which
-//! is the next, the length, and the flag of the last one (RFC 5041 section 5.2).
+//! Runs: segments that continue a message. Their headers are those of the segment before, except
+//! for the offset, the length and the Last flag (RFC 5041 section 5.2).
 //!
-//! All that is checked of such a segment was checked of the one before, or is what makes it such a
-//! one, or is checked here. What the QP allows may have changed; whoever takes it in asks again.
+//! The offset, the length and the flag are checked here; everything else was checked for the segment
+//! before, and must be the same octets. Rights may have changed since: the receiver asks again.
 //!
 //! Context as in `proto::rx`.
 #![forbid(unsafe_code)]
@@ -106,27 +106,27 @@ impl Run {
             header_len: segment.header_len,
             going,
         };
-        run.advance(segment.payload_len).then_some(run)
+        run.advance(segment.payload_len.into()).then_some(run)
     }
 
     /// Goes on behind `payload_len` octets. Returns whether there may be more.
-    #[inline]
+    #[inline(always)]
     #[must_use]
-    pub(crate) fn advance(&mut self, payload_len: u16) -> bool {
+    pub(crate) fn advance(&mut self, payload_len: u32) -> bool {
         match &mut self.going {
             Going::Write(_, to) | Going::Response(_, to) => {
                 let headers = self
                     .front
                     .first_chunk_mut::<{ LEN_FIELD + ddp::TAGGED_LEN }>();
                 let field = headers.and_then(|headers| headers.last_chunk_mut());
-                let (Some(next), Some(field)) = (to.checked_add(payload_len.into()), field) else {
+                let (Some(next), Some(field)) = (to.checked_add(payload_len), field) else {
                     return false;
                 };
                 *to = next;
                 *field = next.0.to_be_bytes();
             }
             Going::Send { mo, .. } => {
-                let next = mo.checked_add(payload_len.into());
+                let next = mo.checked_add(payload_len);
                 let (Some(next), Some(field)) = (next, self.front.last_chunk_mut()) else {
                     return false;
                 };
@@ -141,8 +141,7 @@ impl Run {
     #[inline]
     pub(crate) fn next(&self, front: &FpduFront) -> Option<Next> {
         let ((a, b, c), (x, y, z)) = (words(front), words(&self.front));
-        let is_untagged = matches!(self.going, Going::Send { .. });
-        if (a ^ x) & FIXED != 0 || b != y || is_untagged && c != z {
+        if (a ^ x) & FIXED != 0 || b != y || self.is_untagged() && c != z {
             return None;
         }
         let [hi, lo, control, ..] = *front;
@@ -158,6 +157,28 @@ impl Run {
             payload_len,
             last: control & ddp::LAST != 0,
         })
+    }
+
+    /// From now on [`Run::is_expected`] is about segments that are as long as `segment`, and like it
+    /// not the last of the message.
+    #[inline]
+    pub(crate) fn expect(&mut self, segment: &Next) {
+        if let Some((len, _)) = self.front.split_first_chunk_mut() {
+            *len = segment.ulpdu_len.to_be_bytes();
+        }
+    }
+
+    /// Whether the FPDU that begins like this goes on as [`Run::expect`] was told. That its offsets
+    /// do not wrap [`Run::advance`] finds out.
+    #[inline(always)]
+    pub(crate) fn is_expected(&self, front: &FpduFront) -> bool {
+        let ((a, b, c), (x, y, z)) = (words(front), words(&self.front));
+        a == x && b == y && (c == z || !self.is_untagged())
+    }
+
+    #[inline(always)]
+    fn is_untagged(&self) -> bool {
+        matches!(self.going, Going::Send { .. })
     }
 
     /// What it goes on with, and from where.

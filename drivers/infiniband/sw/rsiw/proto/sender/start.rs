@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Starting the requests of the send queue: fences, ORD, and what is wrong with them from the start
-//! (RFC 5040 section 5.4 and draft-hilland-rddp-verbs section 8.2.2: V-FNC, V-RD, V-WC).
+//! (RFC 5040 section 5.4 and draft-hilland-rddp-verbs section 8.2.2: V-FNC, V-RD, V-WC). And what
+//! nobody has posted: the answers to Reads, and the first message of a peer-to-peer connection.
 //!
 //! Under the lock of the sender.
 #![forbid(unsafe_code)]
@@ -9,7 +10,8 @@
 use super::{
     Current,
     Env,
-    Origin, //
+    Origin,
+    Sender, //
 };
 use crate::proto::failure::{
     Failure,
@@ -34,6 +36,7 @@ use crate::proto::sends::Sends;
 use crate::proto::tx::{
     may_start,
     Kind,
+    Rtr,
     Start,
     Tx, //
 };
@@ -52,7 +55,9 @@ const NO_SINK: Stag = Stag(1);
 pub(super) enum Next {
     /// The message that is the current one now.
     Message,
-    /// Nothing, or nothing that may start.
+    /// Nothing: the send queue is empty.
+    Empty,
+    /// Nothing that may start.
     Nothing,
     /// Nothing before TCP has what was made so far.
     AfterFlush,
@@ -62,6 +67,9 @@ pub(super) enum Next {
 pub(super) struct Now {
     /// TCP has all there was to send.
     pub(super) is_flushed: bool,
+    /// The other end of the connection takes segments without TCP, and is kept from others until
+    /// all is flushed: nothing may be waited for before.
+    pub(super) is_direct: bool,
     /// The peer may be sent to. What concerns this side only does not wait for that.
     pub(super) may_send: bool,
 }
@@ -92,7 +100,7 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
 ) -> Result<Next, Failure> {
     loop {
         let request = match env.peek() {
-            None => return Ok(Next::Nothing),
+            None => return Ok(Next::Empty),
             Some(Ok(request)) => request,
             Some(Err(BadRequest { work, fault })) => {
                 if !env.with_sends(Sends::has_room) {
@@ -194,7 +202,10 @@ where
         }
         Start::NoReadResources => return Ok(Begun::Failed(Fault::LocalOperation)),
         // What is in front of it may be read from the region.
-        Start::Now if operation.takes_back() && !now.is_flushed => return Ok(Begun::AfterFlush),
+        Start::Now if !now.is_flushed && operation.takes_back() => return Ok(Begun::AfterFlush),
+        Start::Now if !now.is_flushed && now.is_direct && operation.is_local() => {
+            return Ok(Begun::AfterFlush);
+        }
         Start::Now => {}
     }
     // STag 0 is nobody's: the peer need not be asked (V-STAG0-8).
@@ -249,5 +260,45 @@ fn finish<L: Link, E: Env<L>>(
             Ok(())
         }
         Err(fault) => Err(Failure::of_request(env.fail(token, fault))),
+    }
+}
+
+impl Sender {
+    /// The first message of a peer-to-peer connection (RFC 6581 section 9.2).
+    pub(super) fn ready_to_receive<L: Link, E: Env<L>>(
+        &mut self,
+        env: &E,
+        rtr: Rtr,
+    ) -> Result<Current, Failure> {
+        let kind = rtr.kind();
+        if let Kind::ReadRequest(request) = kind {
+            let entry = OutboundRead {
+                sink_stag: request.sink_stag,
+                sink_to: request.sink_to,
+                purpose: Purpose::ReadyToReceive,
+                ..OutboundRead::default()
+            };
+            let pushed = env.with_sends(|sends| sends.outbound.push(entry));
+            pushed.map_err(|_| TermError::LocalCatastrophic)?;
+        }
+        Ok(Current {
+            message: self.tx.message(kind, 0),
+            origin: Origin::Bare,
+        })
+    }
+
+    /// The answer to the peer's oldest Read.
+    pub(super) fn next_response<L: Link, E: Env<L>>(&mut self, env: &E) {
+        let Some(entry) = env.oldest_inbound() else {
+            return;
+        };
+        let kind = Kind::ReadResponse {
+            stag: entry.request.sink_stag,
+            to: entry.request.sink_to,
+        };
+        self.current = Some(Current {
+            message: self.tx.message(kind, entry.request.len),
+            origin: Origin::Response(entry),
+        });
     }
 }

@@ -17,7 +17,9 @@ use crate::{
     abi::{
         opcode,
         wqe,
-        Sqe, //
+        Sge,
+        Sqe,
+        SqeFront, //
     },
     ffi::ring::SharedRing,
     proto::{
@@ -36,6 +38,7 @@ use crate::{
         TaggedOffset, //
     },
 };
+use core::mem::offset_of;
 use kernel::sync::barrier::{
     smp_mb,
     Full, //
@@ -66,6 +69,11 @@ impl UserSq {
         self.ring.len()
     }
 
+    /// Requests that were taken out up to now; wraps.
+    pub(super) fn taken(&self) -> u32 {
+        self.get
+    }
+
     /// Whether no request waits.
     pub(super) fn is_empty(&self) -> bool {
         self.ring.flags(self.get) & wqe::VALID == 0
@@ -77,7 +85,7 @@ impl UserSq {
         if flags & wqe::VALID == 0 {
             return None;
         }
-        let sqe = self.ring.read(self.get);
+        let sqe = self.ring.front(self.get);
         Some(self.validate(&sqe, flags, sgl))
     }
 
@@ -96,49 +104,44 @@ impl UserSq {
         if flags & wqe::VALID == 0 {
             return None;
         }
-        let sqe = self.ring.read(self.get);
-        let work = self.work(&sqe, flags);
+        let sqe = self.ring.front(self.get);
+        let work = self.work(&sqe, operation(&sqe), flags);
         self.consume();
         Some(work)
     }
 
-    fn work(&self, sqe: &Sqe, flags: u16) -> Work {
+    #[inline]
+    fn work(&self, sqe: &SqeFront, operation: Option<Operation>, flags: u16) -> Work {
         Work {
             id: sqe.id,
-            operation: operation(sqe).map_or(OperationType::Send, |op| op.kind()),
+            operation: operation.map_or(OperationType::Send, |op| op.kind()),
             signalled: self.sig_all || flags & wqe::SIGNALLED != 0,
             bytes: 0,
         }
     }
 
-    /// Validates a private copy of an entry.
-    fn validate(&self, sqe: &Sqe, flags: u16, sgl: &mut SgList) -> Result<Wqe, BadWqe> {
-        let mut work = self.work(sqe, flags);
+    /// Validates an entry, of which `sqe` is a private copy, and copies its elements or octets.
+    #[inline]
+    fn validate(&self, sqe: &SqeFront, flags: u16, sgl: &mut SgList) -> Result<Wqe, BadWqe> {
+        let asked = operation(sqe);
+        let mut work = self.work(sqe, asked, flags);
         let bad = |work, fault| Err(BadWqe { work, fault });
-        let Some(operation) = operation(sqe) else {
+        let Some(operation) = asked else {
             return bad(work, Fault::LocalOperation);
         };
         let is_read = matches!(operation, Operation::Read { .. });
         let is_inline = flags & wqe::INLINE != 0 && !is_read;
         let len = if is_inline {
-            let [first, ..] = sqe.sge;
-            // CAST: 32 bits fit.
-            match sqe.inline_data(first.length as usize) {
-                Some(octets) if sgl.set_octets(octets) => {}
-                _ => return bad(work, Fault::LocalLength),
+            match self.copy_octets(sgl) {
+                Some(len) => len.into(),
+                None => return bad(work, Fault::LocalLength),
             }
-            u64::from(first.length)
         } else {
-            let count = usize::from(sqe.num_sge);
             let limit = if is_read { 1 } else { self.max_sge };
-            // CAST: 32 bits fit.
-            let Some(sges) = sqe.sge.get(..count).filter(|_| count <= limit as usize) else {
-                return bad(work, Fault::LocalOperation);
-            };
-            if !sgl.set(sges) {
-                return bad(work, Fault::LocalOperation);
+            match self.copy_elements(sqe.num_sge.into(), limit, sgl) {
+                Some(len) => len,
+                None => return bad(work, Fault::LocalOperation),
             }
-            total_len(sges)
         };
         let Ok(len) = u32::try_from(len) else {
             return bad(work, Fault::LocalLength);
@@ -155,8 +158,41 @@ impl UserSq {
     }
 }
 
+impl UserSq {
+    /// Copies the elements of the oldest request. Returns their octets; `None` if they are more
+    /// than `limit`.
+    #[inline]
+    fn copy_elements(&self, count: usize, limit: u32, sgl: &mut SgList) -> Option<u64> {
+        // CAST: 32 bits fit.
+        if count > limit as usize {
+            return None;
+        }
+        let sges = sgl.replace(count)?;
+        let has = self
+            .ring
+            .copy::<{ offset_of!(Sqe, sge) }, _>(self.get, sges);
+        has.then(|| total_len(sges))
+    }
+
+    /// Copies the octets that the oldest request has in the place of elements. Returns how many
+    /// they are; `None` if they are too many.
+    #[inline]
+    fn copy_octets(&self, sgl: &mut SgList) -> Option<u32> {
+        let mut first = [Sge::default()];
+        let has = self
+            .ring
+            .copy::<{ offset_of!(Sqe, sge) }, _>(self.get, &mut first);
+        let [Sge { length, .. }] = first;
+        // CAST: 32 bits fit.
+        let room = sgl.replace_by_octets(length as usize).filter(|_| has)?;
+        let has = self.ring.copy::<{ Sqe::INLINE_OFFSET }, _>(self.get, room);
+        has.then_some(length)
+    }
+}
+
 /// What a process asks for, if it is something that a process may ask for (T-3).
-fn operation(sqe: &Sqe) -> Option<Operation> {
+#[inline]
+fn operation(sqe: &SqeFront) -> Option<Operation> {
     let stag = Stag(sqe.rkey);
     let to = TaggedOffset(sqe.raddr);
     Some(match sqe.opcode {

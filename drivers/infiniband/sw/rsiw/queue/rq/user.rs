@@ -12,7 +12,8 @@ use super::{
 use crate::{
     abi::{
         wqe,
-        Rqe, //
+        Rqe,
+        RqeFront, //
     },
     ffi::ring::SharedRing,
     queue::sgl::{
@@ -20,6 +21,7 @@ use crate::{
         SgList, //
     },
 };
+use core::mem::offset_of;
 use kernel::sync::barrier::{
     smp_mb,
     Full, //
@@ -55,41 +57,53 @@ impl UserRq {
         count <= self.len() && self.ring.flags(last) & wqe::VALID != 0
     }
 
-    /// Takes the oldest receive, if there is one; its slot goes back to the process.
-    fn next(&mut self) -> Option<Rqe> {
-        if self.ring.flags(self.get) & wqe::VALID == 0 {
-            return None;
-        }
-        let rqe = self.ring.read(self.get);
+    /// Whether a receive waits.
+    #[inline]
+    fn has_next(&self) -> bool {
+        self.ring.flags(self.get) & wqe::VALID != 0
+    }
+
+    /// Gives the slot of the oldest receive back to the process.
+    #[inline]
+    fn consume(&mut self) {
         self.ring.set_flags(self.get, 0);
         self.get = self.get.wrapping_add(1);
         smp_mb(Full);
-        Some(rqe)
     }
 
     /// As [`super::Rq::take`].
+    #[inline]
     pub(crate) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
-        let rqe = self.next()?;
-        let count = usize::from(rqe.num_sge);
-        // CAST: 32 bits fit.
-        let sges = rqe
-            .sge
-            .get(..count)
-            .filter(|_| count <= self.max_sge as usize);
-        let Some(sges) = sges else {
-            return Some(Err(BadRecv { id: rqe.id }));
-        };
-        if !sgl.set(sges) {
-            return Some(Err(BadRecv { id: rqe.id }));
+        if !self.has_next() {
+            return None;
         }
-        Some(Ok(Recv {
-            id: rqe.id,
-            len: total_len(sges),
-        }))
+        let RqeFront { id, num_sge, .. } = self.ring.front(self.get);
+        let len = self.copy_elements(num_sge.into(), sgl);
+        self.consume();
+        Some(len.map_or(Err(BadRecv { id }), |len| Ok(Recv { id, len })))
+    }
+
+    /// Copies the elements of the oldest receive. Returns their octets; `None` if they are too many.
+    #[inline]
+    fn copy_elements(&self, count: usize, sgl: &mut SgList) -> Option<u64> {
+        // CAST: 32 bits fit.
+        if count > self.max_sge as usize {
+            return None;
+        }
+        let sges = sgl.replace(count)?;
+        let has = self
+            .ring
+            .copy::<{ offset_of!(Rqe, sge) }, _>(self.get, sges);
+        has.then(|| total_len(sges))
     }
 
     /// As [`super::Rq::discard`].
     pub(crate) fn discard(&mut self) -> Option<u64> {
-        self.next().map(|rqe| rqe.id)
+        if !self.has_next() {
+            return None;
+        }
+        let RqeFront { id, .. } = self.ring.front(self.get);
+        self.consume();
+        Some(id)
     }
 }

@@ -275,6 +275,56 @@ impl Peer {
         self.pipe.space = octets;
     }
 
+    /// From now on segments go to the other side without the pipe, as soon as that is empty.
+    pub(crate) fn go_direct(&mut self) {
+        self.pipe.is_direct = true;
+    }
+
+    /// From now on all goes through the pipe again, once what went past it was taken.
+    pub(crate) fn leave_direct(&mut self) {
+        assert!(self.pipe.handed.is_empty());
+        self.pipe.is_direct = false;
+    }
+
+    /// Segments that wait for the other side, past the pipe.
+    pub(crate) fn handed(&self) -> usize {
+        self.pipe.handed.len()
+    }
+
+    /// Gives up to `n` segments to the other side. Returns whether it took one.
+    pub(crate) fn hand_over(&mut self, to: &mut Peer, n: usize) -> bool {
+        let mut taken = false;
+        for _ in 0..n {
+            // All that came through the pipe is in front of them.
+            assert!(self.pipe.out.is_empty() || self.pipe.handed.is_empty());
+            let Some((front, payload)) = self.pipe.handed.front() else {
+                break;
+            };
+            if !to.unread.is_empty() || !to.take_in(front, payload) {
+                break;
+            }
+            self.pipe.handed.pop_front();
+            taken = true;
+        }
+        taken
+    }
+
+    fn take_in(&mut self, front: &[u8], payload: &[u8]) -> bool {
+        let Some(receiver) = &mut self.receiver else {
+            return true;
+        };
+        let all = [front, payload].concat();
+        let ulpdu_len = u16::from_be_bytes([front[0], front[1]]);
+        assert_eq!(all.len(), usize::from(ulpdu_len) + 2);
+        receiver.begin(Budget::SOFTIRQ);
+        let is_ready = receiver.is_ready::<Piece<'_>, _>(&mut self.world);
+        if is_ready {
+            receiver.take_in(&mut self.world, &Piece(&all), front, ulpdu_len);
+        }
+        self.act();
+        is_ready
+    }
+
     /// Sends up to `batches` batches, of one FPDU each unless [`Peer::set_batch`] says otherwise.
     pub(crate) fn transmit(&mut self, batches: usize) {
         let Some(sender) = &mut self.sender else {

@@ -13,6 +13,7 @@ use crate::proto::rx::{Going, Limits};
 use crate::proto::state::QpState;
 use crate::proto::train::Train;
 use crate::support::crc::crc32c;
+use crate::support::trains::place_each;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::Crc;
 use crate::wire::rdmap::ReadRequest;
@@ -149,32 +150,7 @@ impl<'c> Env<Piece<'c>> for World {
             let limit = (1..=train.limit()).take_while(fits).last();
             train.set_limit(limit.unwrap_or(0));
         }
-        let mut done = 0;
-        while let Some((at, len)) = train.take() {
-            let source = Source::Chunk {
-                chunk: train.chunk(),
-                at,
-            };
-            let payload = Payload {
-                source: &source,
-                at: 0,
-                len,
-            };
-            let mut budget = Budget::WORK;
-            let budget = &mut budget;
-            let behind = |to: TaggedOffset| TaggedOffset(to.0 + u64::from(done));
-            match going {
-                Going::Write(stag, to) => self
-                    .place_write(stag, behind(to), &payload, budget)
-                    .map_err(|_| Unplaced)?,
-                Going::Response(stag, to) => {
-                    self.place_response(stag, behind(to), &payload, budget)?;
-                }
-                Going::Send { mo, .. } => self.place_recv(mo + done, &payload, budget)?,
-            }
-            done += len;
-        }
-        Ok(())
+        place_each(self, going, train).map(|_| ())
     }
 
     fn take_recv(&mut self) -> Result<Recv, Failure> {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The surroundings of the sender: vectors for memory, a pipe for TCP.
+//! The surroundings of the sender: vectors for memory, a pipe for TCP, a queue for what goes past it.
 
 use super::{range_of, World, Wr};
+use crate::proto::direct::HandedOver;
 use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
 use crate::proto::link::{Broken, Link, Refused, SendFlags};
@@ -11,10 +12,12 @@ use crate::proto::reads::{InboundRead, InboundReads, OutboundRead};
 use crate::proto::request::{Operation, Request, Sink};
 use crate::proto::sender::{Env, OpenError, PayloadError, Peeked};
 use crate::proto::sends::Sends;
+use crate::proto::tx::Frame;
 use crate::support::crc::crc32c;
-use crate::wire::ddp::{Stag, TaggedOffset};
+use crate::support::room::Room;
+use crate::wire::ddp::{Header, Stag, TaggedOffset};
 use crate::wire::fpdu::Crc;
-use crate::wire::rdmap::ReadRequest;
+use crate::wire::rdmap::{Control, Opcode, ReadRequest};
 use crate::wire::terminate::TermError;
 use std::collections::VecDeque;
 
@@ -22,15 +25,19 @@ use std::collections::VecDeque;
 pub(crate) struct Pipe {
     pub(super) emss: u32,
     batch: Vec<u8>,
-    /// Octets in one piece that are not in the batch yet, and which turn it is to say how many there are.
-    piece: Vec<u8>,
-    turn: usize,
+    piece: Room,
     /// Octets for the other side.
     pub(crate) out: VecDeque<u8>,
     /// Batches that the pipe still takes.
     pub(super) allowance: usize,
     /// Octets that a batch may have before it is handed over; one makes it an FPDU.
     pub(super) space: usize,
+    /// Segments go past the pipe once it is empty.
+    pub(super) is_direct: bool,
+    /// Those that did, for the other side: headers and payload.
+    pub(super) handed: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// Octets of those since the last batch.
+    since: usize,
 }
 
 impl Pipe {
@@ -38,11 +45,13 @@ impl Pipe {
         Pipe {
             emss,
             batch: Vec::new(),
-            piece: Vec::new(),
-            turn: 0,
+            piece: Room::default(),
             out: VecDeque::new(),
             allowance: 0,
             space: 1,
+            is_direct: false,
+            handed: VecDeque::new(),
+            since: 0,
         }
     }
 }
@@ -50,7 +59,25 @@ impl Pipe {
 impl Link for Pipe {
     type Mark = usize;
 
+    fn is_direct(&self) -> bool {
+        self.is_direct && self.batch.is_empty()
+    }
+
+    fn prepare(&mut self) -> HandedOver {
+        assert!(self.is_direct());
+        if !self.out.is_empty() || self.allowance == 0 {
+            return HandedOver::Later;
+        }
+        if self.since > self.space {
+            return HandedOver::Enough;
+        }
+        HandedOver::Taken
+    }
+
     fn segment_size(&self) -> u32 {
+        if self.is_direct() {
+            return u32::MAX;
+        }
         self.emss
     }
 
@@ -59,7 +86,7 @@ impl Link for Pipe {
     }
 
     fn len(&self) -> usize {
-        self.batch.len()
+        self.batch.len() + self.since
     }
 
     fn reserve(&mut self, len: u32) -> bool {
@@ -86,21 +113,12 @@ impl Link for Pipe {
         Ok(())
     }
 
-    /// One time there is none, then for one or for three, then for as many as are wanted.
     fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
-        self.turn = (self.turn + 1) % 4;
-        let most = [0, 1, 3, u32::MAX][self.turn];
-        let len = len * count.min(most);
-        if len == 0 {
-            return None;
-        }
-        self.piece = vec![0xa5; len as usize];
-        Some(&mut self.piece)
+        self.piece.get(len, count, u32::MAX)
     }
 
     fn commit(&mut self, len: u32) -> Result<(), Broken> {
-        assert_eq!(self.piece.len(), len as usize, "what was asked for");
-        self.batch.append(&mut self.piece);
+        self.piece.commit(len, &mut self.batch);
         Ok(())
     }
 
@@ -112,8 +130,15 @@ impl Link for Pipe {
         Ok(Crc::new().update(crc32c, &self.batch[mark..]))
     }
 
-    fn send(&mut self, _how: SendFlags) -> Result<(), Refused> {
-        if self.allowance > 0 {
+    fn send(&mut self, how: SendFlags) -> Result<(), Refused> {
+        if self.since > 0 {
+            assert!(self.batch.is_empty(), "one way at a time");
+            assert_eq!(how, SendFlags::default(), "TCP's business");
+            self.since = 0;
+            return Ok(());
+        }
+        // The other side takes in at once what is handed over: here TCP waits for that.
+        if self.allowance > 0 && self.handed.is_empty() {
             self.allowance -= 1;
             self.out.extend(self.batch.drain(..));
         }
@@ -201,6 +226,10 @@ impl Env<Pipe> for World {
         f(&mut self.sends.borrow_mut())
     }
 
+    fn oldest_inbound(&self) -> Option<InboundRead> {
+        self.inbound.borrow().front()
+    }
+
     fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R {
         f(&mut self.inbound.borrow_mut())
     }
@@ -256,6 +285,21 @@ impl Env<Pipe> for World {
         writer: &mut Writer<'_, Pipe>,
     ) -> Result<(), PayloadError> {
         Ok(writer.put(&self.source[offset as usize..][..len as usize])?)
+    }
+
+    fn hand_over(&self, link: &mut Pipe, front: &[u8], frame: &Frame) -> Result<(), PayloadError> {
+        assert_eq!(link.prepare(), HandedOver::Taken);
+        let (header, _) = Header::parse(&front[2..]).expect("a header");
+        let opcode = Control(header.rdmap()).opcode();
+        if opcode == Some(Opcode::ReadResponse) && header.control().last() {
+            // The other side may send its next Read at once.
+            assert!(self.inbound.borrow().has_room(), "its slot is free");
+        }
+        link.allowance -= 1;
+        let payload = &self.source[frame.offset as usize..][..frame.payload.into()];
+        link.since += front.len() + payload.len();
+        link.handed.push_back((front.to_vec(), payload.to_vec()));
+        Ok(())
     }
 
     fn heard_of_peer(&self) -> bool {

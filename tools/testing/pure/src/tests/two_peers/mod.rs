@@ -4,6 +4,7 @@
 //! interleavings, contents verified.
 
 mod behaviour;
+mod direct;
 mod order;
 mod traffic;
 
@@ -79,12 +80,14 @@ pub(super) fn verify(peer: &Peer, want: &Expect, what: &str) {
     );
 }
 
-/// How a side gives its output to the other one.
+/// How a side gives its output to the other one: octets, and segments behind them.
 pub(super) fn deliver(from: &mut Peer, to: &mut Peer, n: usize) -> bool {
+    let segments = n / 1_000 + 1;
     let n = n.min(from.out().len());
     let chunk: Vec<u8> = from.out().drain(..n).collect();
     to.receive(&chunk);
-    n > 0
+    let handed = from.out().is_empty() && from.hand_over(to, segments);
+    n > 0 || handed
 }
 
 /// Lets both sides run until nothing moves.

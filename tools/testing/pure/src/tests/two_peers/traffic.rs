@@ -89,73 +89,99 @@ fn post(
 #[test]
 fn random_traffic() {
     for seed in 0..400 {
-        let mut rng = Rng::new(seed);
-        let what = format!("seed {seed}");
-        let rev = 1 + rng.below(2) as u8;
-        let p2p = rev == 2 && rng.one_in(2);
-        let mulpdus = [128, 132, 500, 1442, 1443, 8900, 64768];
-        let pick = |rng: &mut Rng| mulpdus[rng.below(mulpdus.len())];
-        let depth = |rng: &mut Rng| Depths {
-            ird: 1 + rng.below(4) as u16,
-            ord: 1 + rng.below(4) as u16,
-        };
-        let (a_crc, b_crc) = (rng.one_in(2), rng.one_in(2));
-        let mulpdu = pick(&mut rng);
-        // Revision 1 negotiates nothing: let the depths fit.
-        let (a_want, b_want) = if rev == 2 {
-            (depth(&mut rng), depth(&mut rng))
-        } else {
-            (Depths { ird: 3, ord: 2 }, Depths { ird: 2, ord: 3 })
-        };
-        let mut a = Peer::initiator(config(rev, a_crc, p2p), a_want, b"hello", mulpdu);
-        let mulpdu = pick(&mut rng);
-        let mut b = Peer::responder(config(2, b_crc, false), b_want, mulpdu);
-        for peer in [&mut a, &mut b] {
-            peer.set_batch([1, 3_000, 100_000][rng.below(3)]);
-        }
-        add_regions(&mut a, &mut rng, SIZE);
-        add_regions(&mut b, &mut rng, SIZE);
-        let (mut a_want, mut b_want) = (Expect::default(), Expect::default());
-        let n = 1 + rng.below(25) as u64;
-        post(&mut a, &mut b, &mut a_want, &mut b_want, &mut rng, n);
-        let n = rng.below(25) as u64;
-        post(&mut b, &mut a, &mut b_want, &mut a_want, &mut rng, n);
-        let big = rng.one_in(2);
-        let mut still = 0;
-        while still < 200 {
-            let (x, y) = if rng.one_in(2) {
-                (&mut a, &mut b)
-            } else {
-                (&mut b, &mut a)
-            };
-            if rng.one_in(2) {
-                x.transmit(rng.below(5));
-            } else {
-                let n = match rng.below(if big { 4 } else { 3 }) {
-                    0 => rng.below(4),
-                    1 => rng.below(100),
-                    2 => rng.below(3000),
-                    _ => 100_000,
-                };
-                deliver(x, y, n);
-            }
-            let idle = a.out().is_empty() && b.out().is_empty() && a.is_idle() && b.is_idle();
-            still = if idle { still + 1 } else { 0 };
-        }
-        let (ap, bp) = (a.params.unwrap(), b.params.unwrap());
-        assert_eq!((ap.crc, bp.crc), (a_crc || b_crc, a_crc || b_crc));
-        assert!(
-            ap.ord <= bp.ird && bp.ord <= ap.ird,
-            "{what}: X-ENH-7, X-ENH-8"
-        );
-        assert_eq!(
-            (&a.private_data[..], &b.private_data[..]),
-            (&b"welcome"[..], &b"hello"[..])
-        );
-        assert!(a.established && b.established);
-        verify(&a, &a_want, &what);
-        verify(&b, &b_want, &what);
+        traffic(seed, None);
     }
+}
+
+/// The same without TCP from some moment on, and through it again from another one on (T-6, T-46).
+#[test]
+fn random_traffic_past_tcp() {
+    for seed in 0..400 {
+        traffic(seed, Some(1 + seed as usize % 7 * 10));
+    }
+}
+
+/// Lets both sides do random things; past TCP after some of them.
+fn traffic(seed: u64, direct: Option<usize>) {
+    let mut rng = Rng::new(seed);
+    let what = format!("seed {seed}");
+    let rev = 1 + rng.below(2) as u8;
+    let p2p = rev == 2 && rng.one_in(2);
+    let mulpdus = [128, 132, 500, 1442, 1443, 8900, 64768];
+    let pick = |rng: &mut Rng| mulpdus[rng.below(mulpdus.len())];
+    let depth = |rng: &mut Rng| Depths {
+        ird: 1 + rng.below(4) as u16,
+        ord: 1 + rng.below(4) as u16,
+    };
+    let (a_crc, b_crc) = (rng.one_in(2), rng.one_in(2));
+    let mulpdu = pick(&mut rng);
+    // Revision 1 negotiates nothing: let the depths fit.
+    let (a_want, b_want) = if rev == 2 {
+        (depth(&mut rng), depth(&mut rng))
+    } else {
+        (Depths { ird: 3, ord: 2 }, Depths { ird: 2, ord: 3 })
+    };
+    let mut a = Peer::initiator(config(rev, a_crc, p2p), a_want, b"hello", mulpdu);
+    let mulpdu = pick(&mut rng);
+    let mut b = Peer::responder(config(2, b_crc, false), b_want, mulpdu);
+    for peer in [&mut a, &mut b] {
+        peer.set_batch([1, 3_000, 100_000][rng.below(3)]);
+    }
+    add_regions(&mut a, &mut rng, SIZE);
+    add_regions(&mut b, &mut rng, SIZE);
+    let (mut a_want, mut b_want) = (Expect::default(), Expect::default());
+    let n = 1 + rng.below(25) as u64;
+    post(&mut a, &mut b, &mut a_want, &mut b_want, &mut rng, n);
+    let n = rng.below(25) as u64;
+    post(&mut b, &mut a, &mut b_want, &mut a_want, &mut rng, n);
+    let big = rng.one_in(2);
+    let (mut still, mut steps) = (0, 0);
+    while still < 200 {
+        steps += 1;
+        if direct == Some(steps) {
+            a.go_direct();
+            b.go_direct();
+        }
+        if direct.is_some_and(|direct| steps > 4 * direct) && seed % 3 == 0 {
+            for peer in [&mut a, &mut b] {
+                if peer.handed() == 0 {
+                    peer.leave_direct();
+                }
+            }
+        }
+        let (x, y) = if rng.one_in(2) {
+            (&mut a, &mut b)
+        } else {
+            (&mut b, &mut a)
+        };
+        if rng.one_in(2) {
+            x.transmit(rng.below(5));
+        } else {
+            let n = match rng.below(if big { 4 } else { 3 }) {
+                0 => rng.below(4),
+                1 => rng.below(100),
+                2 => rng.below(3000),
+                _ => 100_000,
+            };
+            deliver(x, y, n);
+        }
+        let empty = |peer: &mut Peer| peer.out().is_empty() && peer.handed() == 0;
+        let idle = empty(&mut a) && empty(&mut b) && a.is_idle() && b.is_idle();
+        still = if idle { still + 1 } else { 0 };
+    }
+    let (ap, bp) = (a.params.unwrap(), b.params.unwrap());
+    assert_eq!((ap.crc, bp.crc), (a_crc || b_crc, a_crc || b_crc));
+    assert!(
+        ap.ord <= bp.ird && bp.ord <= ap.ird,
+        "{what}: X-ENH-7, X-ENH-8"
+    );
+    assert_eq!(
+        (&a.private_data[..], &b.private_data[..]),
+        (&b"welcome"[..], &b"hello"[..])
+    );
+    assert!(a.established && b.established);
+    verify(&a, &a_want, &what);
+    verify(&b, &b_want, &what);
 }
 
 /// A small script with one of each operation, in both directions.

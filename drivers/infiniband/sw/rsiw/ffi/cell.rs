@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A value that is changed behind a shared reference, by one function at a time.
+//!
+//! As `core::cell::RefCell`, but without its count of borrows, whose overflow would panic.
+//!
+//! Context: any; it does not go from thread to thread.
+
+use core::cell::{
+    Cell,
+    UnsafeCell, //
+};
+
+/// A value that one function at a time may change.
+///
+/// # Invariants
+///
+/// A reference to `value` exists only while `is_taken` is set, and only one.
+pub(crate) struct ExclusiveCell<T> {
+    is_taken: Cell<bool>,
+    value: UnsafeCell<T>,
+}
+
+impl<T> ExclusiveCell<T> {
+    /// With `value`.
+    pub(crate) const fn new(value: T) -> Self {
+        // INVARIANT: there is no reference yet.
+        Self {
+            is_taken: Cell::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Calls `f` with the value. `None`, and it is not called, within such a call.
+    #[inline(always)]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if self.is_taken.replace(true) {
+            return None;
+        }
+        // SAFETY: by the invariant there is no other reference, and none is made before the flag is
+        // taken back. Other threads have no access: an `UnsafeCell` is not `Sync`.
+        let result = f(unsafe { &mut *self.value.get() });
+        // INVARIANT: the reference has ended with the call.
+        self.is_taken.set(false);
+        Some(result)
+    }
+}

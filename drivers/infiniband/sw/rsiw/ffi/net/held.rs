@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A TCP socket kept from others for a moment, as softirq does when data arrives, and what tells
+//! whether two sockets are the ends of one connection.
+//!
+//! Context: process. Bottom halves are off while a socket is held.
+
+use super::{
+    super::raw::h,
+    LockedSock,
+    TcpSocket, //
+};
+use crate::proto::direct::Numbers;
+use core::ops::{
+    Deref,
+    DerefMut, //
+};
+
+/// A socket that is held: its spin lock is taken, and no process has it. It is let go of when this
+/// is dropped. Nothing may sleep meanwhile.
+///
+/// # Invariants
+///
+/// The spin lock of `sock` is held by this value, bottom halves are off, and no process owns the
+/// socket.
+pub(crate) struct HeldSock<'a> {
+    sock: &'a TcpSocket,
+    locked: LockedSock<'a>,
+}
+
+impl<'a> Deref for HeldSock<'a> {
+    type Target = LockedSock<'a>;
+
+    fn deref(&self) -> &LockedSock<'a> {
+        &self.locked
+    }
+}
+
+impl<'a> DerefMut for HeldSock<'a> {
+    fn deref_mut(&mut self) -> &mut LockedSock<'a> {
+        &mut self.locked
+    }
+}
+
+impl Drop for HeldSock<'_> {
+    fn drop(&mut self) {
+        // SAFETY: by the invariant the lock is held by this value, in this thread: `LockedSock`
+        // does not go to others.
+        unsafe { h::sock_let_go(self.sock.sk().as_ptr()) };
+    }
+}
+
+impl TcpSocket {
+    /// Holds the socket, unless a process has it: then calls `if_taken`, before that process can
+    /// give it back. Never sleeps; what it waits for does not sleep either.
+    #[inline]
+    pub(crate) fn hold(&self, if_taken: impl FnOnce()) -> Option<HeldSock<'_>> {
+        let sk = self.sk();
+        // SAFETY: the socket is live.
+        let is_free = unsafe { h::sock_hold(sk.as_ptr()) };
+        if !is_free {
+            if_taken();
+            // SAFETY: the spin lock was just taken.
+            unsafe { h::sock_let_go(sk.as_ptr()) };
+            return None;
+        }
+        // SAFETY: no process has the socket, and none gets it before the spin lock is given back,
+        // which is when the value is dropped: TCP would call back now.
+        let locked = unsafe { LockedSock::new(sk) };
+        // INVARIANT: the lock was just taken.
+        Some(HeldSock { sock: self, locked })
+    }
+
+    /// The sequence number of the octet that is written next. Any context; only its own sender
+    /// changes it.
+    #[inline]
+    pub(crate) fn written(&self) -> u32 {
+        // SAFETY: the socket is live.
+        unsafe { h::tcp_written(self.sk().as_ptr()) }
+    }
+
+    /// Numbers the namespace that the socket is in; none has the number of another.
+    pub(crate) fn namespace(&self) -> u64 {
+        // SAFETY: the socket is live, and keeps its namespace.
+        unsafe { h::sock_net_cookie(self.sk().as_ptr()) }
+    }
+
+    /// The sequence numbers of two sockets: first what is acknowledged, of both, then what was
+    /// received, then what was written.
+    pub(crate) fn sequences(a: &Self, b: &Self) -> (Numbers, Numbers) {
+        let (mut of_a, mut of_b) = ([0; 3], [0; 3]);
+        // SAFETY: both sockets are live, and there is room for three numbers each.
+        unsafe {
+            h::tcp_sequences(
+                a.sk().as_ptr(),
+                b.sk().as_ptr(),
+                of_a.as_mut_ptr(),
+                of_b.as_mut_ptr(),
+            )
+        };
+        let numbers = |[acknowledged, received, written]: [u32; 3]| Numbers {
+            acknowledged,
+            written,
+            received,
+        };
+        (numbers(of_a), numbers(of_b))
+    }
+}
+
+impl LockedSock<'_> {
+    /// The sequence number of the octet that is read next.
+    #[inline]
+    pub(crate) fn read_up_to(&self) -> u32 {
+        // SAFETY: the socket is live by the type invariants.
+        unsafe { h::tcp_read_up_to(self.as_ptr()) }
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Module parameters: what the module macro of the kernel crate cannot have,
+ * those that change at run time and those that are given more than once, of
+ * which the last counts.
+ */
+#include <linux/moduleparam.h>
+#include "rsiw_params.h"
+
+static int set_direct(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, 0, 2);
+}
+
+static const struct kernel_param_ops direct_ops = {
+	.set = set_direct,
+	.get = param_get_uint,
+};
+
+unsigned int rsiw_direct = 1;
+module_param_cb(direct, &direct_ops, &rsiw_direct, 0644);
+__MODULE_PARM_TYPE(direct, "uint");
+MODULE_PARM_DESC(direct,
+		 "Connections within this host: 0 all through TCP, 1 past it within a network namespace (default), 2 also between namespaces");
+
+bool rsiw_mpa_crc = true;
+module_param_named(mpa_crc, rsiw_mpa_crc, bool, 0644);
+MODULE_PARM_DESC(mpa_crc, "Ask for CRCs on new connections (default: Y)");
+
+bool rsiw_port_map;
+module_param_named(port_map, rsiw_port_map, bool, 0644);
+MODULE_PARM_DESC(port_map, "Let the port mapper choose the ports of new devices (default: N)");
+
+bool rsiw_siw_link_type;
+module_param_named(siw_link_type, rsiw_siw_link_type, bool, 0444);
+MODULE_PARM_DESC(siw_link_type, "Register the link type siw as well (default: N)");

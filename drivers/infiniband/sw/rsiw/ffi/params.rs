@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Module parameters: reads what `params.c` declares. Any context.
+
+use super::raw::b;
+
+/// Declares functions that read parameters; each is named as its parameter.
+macro_rules! parameters {
+    ($( $(#[$doc:meta])* fn $name:ident() -> $kind:ty = $var:ident; )*) => { $(
+        $(#[$doc])*
+        pub(crate) fn $name() -> $kind {
+            // SAFETY: the variable is static; the core, which may write it meanwhile, does so as a
+            // whole and with a value of its type.
+            unsafe { (&raw const b::$var).read_volatile() }
+        }
+    )* };
+}
+
+parameters! {
+    /// Whether this side asks for CRCs (RFC 5044 section 4.4): on unless the administrator says
+    /// no; used unless both sides say no. For new connections.
+    fn mpa_crc() -> bool = rsiw_mpa_crc;
+
+    /// Where the other end of a connection may be for segments to go there without TCP: nowhere (0),
+    /// in the same network namespace (1), anywhere on this host (2). For new connections.
+    fn direct() -> u32 = rsiw_direct;
+
+    /// Whether the port mapper chooses the ports that TCP uses, so that a service may have the same
+    /// port for TCP and for RDMA. For new devices in the first network namespace.
+    fn port_map() -> bool = rsiw_port_map;
+
+    /// Whether the link type `siw` is registered too, for tools that name it. As it was when the
+    /// module was loaded.
+    fn siw_link_type() -> bool = rsiw_siw_link_type;
+}

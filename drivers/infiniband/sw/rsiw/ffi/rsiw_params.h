@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Module parameters, which the administrator writes at any time. */
+#ifndef RSIW_PARAMS_H
+#define RSIW_PARAMS_H
+
+#include <linux/types.h>
+
+extern unsigned int rsiw_direct;
+extern bool rsiw_mpa_crc;
+extern bool rsiw_port_map;
+extern bool rsiw_siw_link_type;
+
+#endif

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Taking in segments that the other end of the connection, on this host, hands over instead of
+//! sending them through TCP: see `proto::direct`.
+//!
+//! They are whole and come without CRC. All else is as for those that TCP brings.
+//!
+//! Process context with bottom halves off, under the receive lock.
+#![forbid(unsafe_code)]
+
+use super::{
+    Env,
+    Receiver, //
+};
+use crate::proto::chunk::Source;
+use crate::proto::counters::Counter;
+use crate::proto::deframer::{
+    Fpdu,
+    Place, //
+};
+use crate::wire::fpdu::{
+    fpdu_len,
+    LEN_FIELD, //
+};
+use core::ops::DerefMut;
+
+impl<B: DerefMut<Target = [u8]>> Receiver<B> {
+    /// Whether a segment can be taken in now. If not, an invalidated region is waited for.
+    #[inline]
+    pub(crate) fn is_ready<C, E: Env<C>>(&mut self, env: &mut E) -> bool {
+        self.stopped || self.resume(env)
+    }
+
+    /// Takes in a segment, for which this is ready, of which `front` are the headers, with MPA's
+    /// length field in front, and `segment` all octets up to the pad.
+    ///
+    /// Nothing may be left in TCP that came before it.
+    #[inline]
+    pub(crate) fn take_in<C, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        segment: &C,
+        front: &[u8],
+        ulpdu_len: u16,
+    ) {
+        let len = fpdu_len(ulpdu_len);
+        self.budget.octets(len);
+        if self.stopped {
+            return;
+        }
+        self.budget.fpdu();
+        // Before it is looked into, as behind the check of a CRC.
+        env.fpdu_received();
+        self.tally.add(Counter::RxFpdus, 1);
+        self.tally.add(Counter::RxDirectSegments, 1);
+        let fpdu = Fpdu {
+            place: Place::Chunk,
+            ulpdu_len,
+            len,
+        };
+        let source = Source::Chunk {
+            chunk: segment,
+            at: 0,
+        };
+        let head = front.get(LEN_FIELD..).unwrap_or(&[]);
+        if let Err(failure) = self.ulpdu(env, &source, head, &fpdu) {
+            self.fail(env, failure);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Handing segments to the other end of the connection on this host, in the place of FPDUs in a
+//! batch: see `proto::direct`. A Terminate goes through TCP: the other end has taken in all that
+//! was handed over before it.
+//!
+//! Under the lock of the sender.
+#![forbid(unsafe_code)]
+
+use super::{
+    end_response,
+    Current,
+    Env,
+    Framer,
+    Origin,
+    PayloadError, //
+};
+use crate::proto::direct::HandedOver;
+use crate::proto::failure::Failure;
+use crate::proto::link::Link;
+use crate::proto::tx::{
+    TooMany,
+    MAX_HEADER, //
+};
+use crate::wire::terminate::TermError;
+
+impl Framer {
+    /// Hands over the next segment of a message, which is open. Returns how many were taken, none or
+    /// one, and `None` if TCP has to carry it.
+    ///
+    /// # Errors
+    ///
+    /// The message cannot go on.
+    #[inline]
+    pub(super) fn hand_over<L: Link, E: Env<L>>(
+        &self,
+        env: &E,
+        link: &mut L,
+        current: &mut Current,
+    ) -> Result<Option<u32>, Failure> {
+        let message = &current.message;
+        let frame = message.frame(self.mulpdu);
+        let frame = frame.ok_or_else(|| Failure::defect("a message has no segment"))?;
+        let mut front = [0; MAX_HEADER];
+        let no_room = || Failure::defect("a header has no room");
+        let front = front.get_mut(..frame.header_len).ok_or_else(no_room)?;
+        if !message.put_header(&frame, front) {
+            return Err(no_room());
+        }
+        match link.prepare() {
+            HandedOver::Taken => {}
+            HandedOver::Enough | HandedOver::Later => return Ok(Some(0)),
+            HandedOver::Gone => return Ok(None),
+        }
+        if let (true, Origin::Response(entry)) = (frame.last, &current.origin) {
+            end_response(env, entry)?;
+            current.origin = Origin::Answered;
+        }
+        let handed = env.hand_over(link, front, &frame);
+        handed.map_err(|error| match error {
+            PayloadError::NoMemory => TermError::LocalCatastrophic.into(),
+            PayloadError::Broken => Failure::defect("a segment is not what its header says"),
+        })?;
+        env.fpdus_made(&current.message, &frame, 1);
+        let advanced = current.message.advance(&frame, 1);
+        advanced.map_err(|TooMany| Failure::defect("a message has no such segment"))?;
+        Ok(Some(1))
+    }
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ends of connections on this host, found by their addresses, so that two that belong together
+//! know of each other.
+//!
+//! A stream is entered when its queue pair takes it over, and leaves with its connection, before
+//! anything of it goes: both links go with it, so that none keeps an end that is over, or a pair of
+//! them for ever. Who has the other end at that moment has a reference of its own, for a call.
+//!
+//! Context: process; [`Stream::wake_sender`] any, with the socket's lock held or not.
+#![forbid(unsafe_code)]
+
+use super::{
+    stream::Stream,
+    Qp, //
+};
+use crate::{
+    ffi::{
+        net::TcpSocket,
+        params,
+        workqueue::{
+            Common,
+            Queues, //
+        },
+    },
+    proto::{
+        conn::Params,
+        direct::{
+            are_two_ends,
+            Scope, //
+        },
+        schedule::Reason,
+    },
+};
+use core::{
+    any::Any,
+    net::{
+        IpAddr,
+        SocketAddr, //
+    },
+};
+use kernel::{
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::{
+        atomic::Relaxed,
+        new_spinlock_irq,
+        Arc,
+        SpinLockIrq, //
+    },
+};
+
+/// Ends with the right addresses that are looked at; there are more than one in different
+/// namespaces, and while an old one goes.
+const MOST_CANDIDATES: usize = 16;
+
+/// Address and port.
+type Place = (IpAddr, u16);
+
+/// By what an end is found. Those with the same addresses stand side by side, in order of their
+/// namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    local: Place,
+    remote: Place,
+    namespace: u64,
+    /// Unique among all ends, also those that are over.
+    number: u64,
+}
+
+/// One end of a connection, as the other one uses it.
+pub(super) struct End {
+    pub(super) stream: Arc<Stream>,
+    pub(super) sock: Arc<TcpSocket>,
+}
+
+/// The ends, and the number that was given out last.
+struct Table {
+    ends: RBTree<Key, Arc<End>>,
+    last: u64,
+}
+
+/// The ends of all connections of the module.
+#[pin_data]
+pub(crate) struct Ends {
+    /// Also around any change of two links to each other.
+    #[pin]
+    table: SpinLockIrq<Table>,
+}
+
+impl Common for Ends {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Ends {
+    /// None.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn none() -> Result<Arc<dyn Common>> {
+        let table = Table {
+            ends: RBTree::new(),
+            last: 0,
+        };
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                table <- new_spinlock_irq!(table, "rsiw::Ends::table"),
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(this)
+    }
+
+    /// A number that no end has.
+    fn number(&self) -> u64 {
+        let mut table = self.table.lock();
+        table.last = table.last.wrapping_add(1);
+        table.last
+    }
+}
+
+/// An end that is to be entered.
+pub(super) struct Prepared {
+    entry: Entry,
+    node: RBTreeNode<Key, Arc<End>>,
+    scope: Scope,
+}
+
+/// An end in the table, or not yet. It leaves when this is dropped. Process context.
+pub(super) struct Entry {
+    queues: Arc<Queues>,
+    key: Key,
+    end: Arc<End>,
+}
+
+impl Prepared {
+    /// For the end of a new connection. `None` if all has to go through TCP, as without memory for
+    /// this. No lock is held.
+    pub(super) fn new(
+        qp: &Qp,
+        stream: &Arc<Stream>,
+        sock: &Arc<TcpSocket>,
+        params: &Params,
+    ) -> Option<Self> {
+        let scope = Scope::of(params::direct());
+        if scope == Scope::Nowhere || params.send_markers {
+            return None;
+        }
+        let place = |addr: SocketAddr| (addr.ip(), addr.port());
+        let (local, remote) = (sock.local_addr().ok()?, sock.peer_addr().ok()?);
+        let queues = qp.dev.queues().clone();
+        let key = Key {
+            local: place(local.get()?),
+            remote: place(remote.get()?),
+            namespace: sock.namespace(),
+            number: queues.common::<Ends>()?.number(),
+        };
+        let end = End {
+            stream: stream.clone(),
+            sock: sock.clone(),
+        };
+        let end = Arc::new(end, GFP_KERNEL).ok()?;
+        let node = RBTreeNode::new(key, end.clone(), GFP_KERNEL).ok()?;
+        let entry = Entry { queues, key, end };
+        Some(Self { entry, node, scope })
+    }
+
+    /// Enters it, and has it and the other end know of each other if that is there already.
+    pub(super) fn enter(self) -> Entry {
+        let Self { entry, node, scope } = self;
+        if let Some(ends) = entry.queues.common::<Ends>() {
+            let mut table = ends.table.lock();
+            if let Some(other) = table.other_end(&entry.key, scope, &entry.end.sock) {
+                *other.stream.peer.lock() = Some(entry.end.clone());
+                *entry.end.stream.peer.lock() = Some(other);
+            }
+            table.ends.insert(node);
+        }
+        entry
+    }
+}
+
+impl Table {
+    /// The other end of the connection of `sock`, whose end has `key`, if it is there and has no
+    /// other end yet.
+    fn other_end(&self, key: &Key, scope: Scope, sock: &TcpSocket) -> Option<Arc<End>> {
+        let mut from = Key {
+            local: key.remote,
+            remote: key.local,
+            namespace: match scope {
+                Scope::Host => 0,
+                _ => key.namespace,
+            },
+            number: 0,
+        };
+        for _ in 0..MOST_CANDIDATES {
+            let cursor = self.ends.cursor_lower_bound(&from)?;
+            let (at, end) = cursor.current();
+            let is_near = scope == Scope::Host || at.namespace == key.namespace;
+            if at.local != from.local || at.remote != from.remote || !is_near {
+                return None;
+            }
+            let (own, other) = TcpSocket::sequences(sock, &end.sock);
+            if are_two_ends(&own, &other) && end.stream.peer.lock().is_none() {
+                return Some(end.clone());
+            }
+            from = Key {
+                number: at.number.checked_add(1)?,
+                ..*at
+            };
+        }
+        None
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let Some(ends) = self.queues.common::<Ends>() else {
+            return;
+        };
+        let mut table = ends.table.lock();
+        let node = table.ends.remove_node(&self.key);
+        let other = self.end.stream.peer.lock().take();
+        let link = other.as_ref().and_then(|other| {
+            let mut link = other.stream.peer.lock();
+            link.take_if(|end| Arc::ptr_eq(end, &self.end))
+        });
+        drop(table);
+        // If its sender waits for this end, it goes on through TCP.
+        if let Some(other) = &other {
+            other.stream.qp.schedule(Reason::Room);
+        }
+        drop((node, link, other));
+    }
+}
+
+impl Stream {
+    /// The other end of the connection, if it is on this host.
+    #[inline]
+    pub(super) fn peer(&self) -> Option<Arc<End>> {
+        self.peer.lock().clone()
+    }
+
+    /// Lets the other end send, if it waits for this one to take something in. Any context.
+    #[inline]
+    pub(super) fn wake_sender(&self) {
+        if self.awaited.load(Relaxed) {
+            self.wake_sender_now();
+        }
+    }
+
+    #[inline(never)]
+    fn wake_sender_now(&self) {
+        // First, so that a sender that waits from now on is woken by the next call.
+        self.awaited.store(false, Relaxed);
+        // Looked at in place: softirq must not drop what may be the last reference.
+        if let Some(end) = &*self.peer.lock() {
+            end.stream.qp.schedule(Reason::Room);
+        }
+    }
+}
