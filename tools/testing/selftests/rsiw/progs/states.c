@@ -23,6 +23,7 @@
 #define LEN 4096
 
 static const struct ep_attr plain = { .send_wr = 16, .recv_wr = 16 };
+static bool is_direct;
 static char *buf, client[32];		/* the address of that side */
 
 static const char *name(enum ibv_qp_state s)
@@ -440,14 +441,24 @@ static void run(void)
 	closing();
 	terminate();
 	flushing();
-	draining();
+	if (!is_direct)
+		draining();
 	disconnects();
 	reuse();
 }
 
+static const struct opt options[] = {
+	{ "direct", .flag = &is_direct },
+	{ }
+};
+
 const struct prog prog = {
 	.name = "states",
 	.text = "State transitions of queue pairs; both ends are in this process.\n",
+	.options =
+"  --direct             what is sent is answered though the path is cut: leave out\n"
+"                       what needs a Read without an answer\n",
+	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18720,
 	.limit = 120,

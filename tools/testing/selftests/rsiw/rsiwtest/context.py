@@ -27,6 +27,12 @@ def parts(proc):
     return found + [(name, False, proc.tail()) for name in begun]
 
 
+def direct(params):
+    """Where what is sent goes past TCP with these parameters of the module."""
+    values = [p.partition("=")[2] for p in params if p.startswith("direct=")]
+    return int(values[-1]) if values else 1
+
+
 class Context:
     """One test's view of the machine. Everything it starts dies with it."""
 
@@ -187,6 +193,19 @@ class Context:
             self.unload()
             self.load()
 
+    @contextlib.contextmanager
+    def through_tcp(self, path):
+        """Within, what such a path carries goes through TCP."""
+        if path is None or self.env.direct < path:
+            yield
+            return
+        with self.loaded_with("direct=0"):
+            yield
+
     def try_load(self, *params):
         """Status and words of modprobe."""
+        # The module takes what it is given first.
+        values = dict(p.split("=", 1) for p in (*self.env.always, *params))
+        params = ["%s=%s" % item for item in values.items()]
+        self.env.direct = direct(params)
         return status("modprobe", self.env.module, *params, timeout=60)

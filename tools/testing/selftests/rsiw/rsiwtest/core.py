@@ -19,11 +19,17 @@ class TimedOut(Fail):
     """Something took longer than it may; stacks are worth having."""
 
 
+# Whose octets a test wants to be TCP's, when both ends are on one host: those of
+# any path, or of paths between network namespaces. The values of the module's
+# parameter `direct` from which on they are not.
+ANY_PATH, WIRE = 1, 2
+
+
 class Test:
     """One test: a function that gets a Context and raises Fail or Skip."""
 
     def __init__(self, func, name, limit, cost, only_type, long, pair,
-                 where, last):
+                 where, last, tcp):
         self.func = func
         self.name = name
         self.limit = limit          # seconds until it counts as hanging
@@ -32,6 +38,7 @@ class Test:
         self.long = long            # for `make check-long`
         self.pair = pair            # needs a peer in another guest
         self.where = where          # only where there is such a file
+        self.tcp = tcp              # looks at TCP, on paths of this kind
         # After it, lockdep is off: it reports once, and not only on us.
         self.last = last and os.path.exists("/proc/lockdep_stats")
         self.doc = (func.__doc__ or "").strip().split("\n")[0]
@@ -41,11 +48,11 @@ _tests = []
 
 
 def test(name, limit=300, cost=3, only_type=None, long=False, pair=False,
-         where="/", last=False):
+         where="/", last=False, tcp=None):
     """Registers the decorated function as a test."""
     def register(func):
         _tests.append(Test(func, name, limit, cost, only_type, long, pair,
-                           where, last))
+                           where, last, tcp))
         return func
     return register
 

@@ -10,7 +10,7 @@ import time
 import traceback
 
 from . import core, kmsg, peer, topo
-from .context import Context
+from .context import Context, direct
 from .core import Fail, Skip, TimedOut
 from .leaks import leaked
 from .machine import LOCAL
@@ -38,16 +38,18 @@ class Env:
         self.bin = os.path.abspath(args.bin)
         self.results = os.path.abspath(args.results)
         self.peer = None
-        self.params = []            # of the module
+        # Of the module: whenever it is loaded, and at first.
+        self.always, self.params = args.param, list(args.param)
         if args.peer:
             set_up(LOCAL, HERE4, HERE6)
             self.peer = peer.Peer(PEER4)
             # What both drivers do when left alone is a subject of its own.
             if self.peer.type != self.type:
-                self.params = ["mpa_crc=0"]
+                self.params.append("mpa_crc=0")
             self.topo = PairTopology(args.type, self.peer)
         else:
             self.topo = Topology(args.type)
+        self.direct = 0 if self.type != "rsiw" else direct(self.params)
         self.slow = topo.slow = args.slow or (SLOW if args.debug else 1)
         self.seconds, self.seed = args.seconds, args.seed
         self._port = 20000
@@ -83,6 +85,9 @@ def parse(argv):
     p.add_argument("--debug", action="store_true",
                    help="on a debugging kernel: give everything %d times the "
                    "time, look for leaked memory at the end" % SLOW)
+    p.add_argument("--param", action="append", default=[],
+                   metavar="NAME=VALUE", help="a parameter of the module, "
+                   "where a test does not set it; may be repeated")
     p.add_argument("--slow", type=int, metavar="N",
                    help="give everything N times the time, as on a host that "
                    "is busy with other things")
@@ -122,7 +127,8 @@ class Result:
 
 
 class Log:
-    """The kernel's log, with that of the peer."""
+    """The kernel's log, with that of the peer if this driver runs there too: what the
+    kernel of another one complains about is none of its business."""
 
     def __init__(self, other):
         self.own, self.other = kmsg.Kmsg(), other
@@ -144,7 +150,8 @@ def call(ctx, res, log):
     signal.alarm((ctx.test.limit + 20) * ctx.env.slow)
     try:
         ctx.topo.ensure()
-        ctx.test.func(ctx)
+        with ctx.through_tcp(ctx.test.tcp):
+            ctx.test.func(ctx)
         bad = [name for name, ok, _ in ctx.subtests if not ok]
         if bad:
             res.fail("%d of %d parts: %s" % (
@@ -278,7 +285,7 @@ def main(argv=None):
     except Fail as err:
         print("Bail out! %s" % err)
         return 1
-    log = Log(env.peer)
+    log = Log(env.peer if env.peer and env.peer.type == env.type else None)
     signal.signal(signal.SIGALRM, on_alarm)
     print("KTAP version 1")
     if args.queue:

@@ -82,6 +82,45 @@ def counters(t):
             raise Fail("%d" % shown)
 
 
+@test("counters-direct", cost=8, only_type="rsiw")
+def direct(t):
+    """What goes without TCP is counted as such, message by message."""
+    # Longer than what one segment carries.
+    wire, count, size = t.topo.wire, t.rounds(20), 65400
+    server, client = wire.server_dev, wire.client_dev
+    names = ("tx_direct_segments", "tx_direct_messages", "tx_direct_bytes",
+             "rx_direct_segments")
+    with t.loaded_with("direct=1"):
+        since = stats.Since(server, client)
+        rping(t, wire, count, size)
+        with t.sub("between namespaces"):
+            for dev in (server, client):
+                expect(dev, since.of(dev), dict.fromkeys(names, 0))
+    with t.loaded_with("direct=2"):
+        since = stats.Since(server, client)
+        rping(t, wire, count, size)
+        a, b = since.of(server), since.of(client)
+        with t.sub("messages and octets"):
+            # The server reads, writes, and answers twice a round; the first
+            # segment of the client is no message.
+            expect("server", a, {"tx_direct_messages": 4 * count,
+                                 "tx_direct_bytes": count * (2 * INFO + size)})
+            # Its first Send goes through TCP if the server is not running yet.
+            first = count * (2 * INFO + size) - b["tx_direct_bytes"]
+            if first not in (0, INFO) or b["tx_direct_messages"] + bool(first) \
+                    not in (3 * count, 3 * count + 1):
+                raise Fail("client: %s" % b)
+        with t.sub("segments"):
+            for tx, rx in ((a, b), (b, a)):
+                if tx["tx_direct_segments"] != rx["rx_direct_segments"]:
+                    raise Fail("%s, %s" % (tx, rx))
+            # A Write, or a Read Response, takes two.
+            for side in (a, b):
+                if side["tx_direct_segments"] != \
+                        side["tx_direct_messages"] + count:
+                    raise Fail("%s" % side)
+
+
 @test("counters-errors", cost=12, only_type="rsiw")
 def errors(t):
     """Refused accesses, missing receives and Terminates are counted."""

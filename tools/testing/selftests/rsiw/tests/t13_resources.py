@@ -3,7 +3,7 @@
 
 import json
 
-from rsiwtest.core import Fail, test
+from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.kverbs import Held, loaded
 from rsiwtest.machine import wait_until
 from rsiwtest.topo import sh
@@ -28,7 +28,7 @@ def check(what, entry, **want):
                                                      entry))
 
 
-@test("resources", cost=4, only_type="rsiw")
+@test("resources", cost=4, only_type="rsiw", tcp=WIRE)
 def resources(t):
     """The details of a connection's objects are those of its program."""
     path, port = t.topo.wire, t.port()
@@ -46,7 +46,8 @@ def resources(t):
             check("QP", qp, drv_iwarp_state="RTS", drv_crc="yes",
                   drv_markers="no", drv_windows=0, drv_reads_out=int,
                   drv_reads_in=int, drv_tcp_unacked=int, drv_batch_bytes=int,
-                  drv_mss=int)
+                  drv_mss=int, drv_direct_peer=None, drv_direct_tx="no",
+                  drv_direct_rx="no")
         check("client", one, drv_peer="%s:%d" % (path.addr4, port),
               drv_local=other["drv_peer"])
         check("server", other, drv_local="%s:%d" % (path.addr4, port))
@@ -80,6 +81,26 @@ def resources(t):
         if not any(mr["drv_remote_write"] == mr["drv_local_write"] == "yes"
                    for mr in mrs):
             raise Fail("none that the peer may write to: %s" % mrs)
+
+
+@test("resources-direct", cost=6, only_type="rsiw")
+def direct(t):
+    """Two queue pairs of this host name each other, and say where segments go."""
+    path, port = t.topo.wire, t.port()
+    with t.loaded_with("direct=2"):
+        server = t.start("rping", "-s", "-a", path.addr4, "-p", port,
+                         netns=path.server_ns)
+        server.wait_listening(port)
+        client = t.start("rping", "-c", "-a", path.addr4, "-p", port, "-C",
+                         1000000, netns=path.client_ns)
+        # TCP may still have the answer to the request to connect.
+        wait_until("both directions", 10, lambda: details(
+            "qp", pid=client.pid, drv_direct_tx="yes", drv_direct_rx="yes"))
+        one, = details("qp", pid=client.pid)
+        other, = details("qp", pid=server.pid)
+        for qp, peer in ((one, other), (other, one)):
+            check("QP", qp, drv_direct_peer=peer["lqpn"], drv_direct_tx="yes",
+                  drv_direct_rx="yes", drv_tcp_unsent=0, drv_tcp_unread=0)
 
 
 @test("resources-srq", cost=4, only_type="rsiw")

@@ -3,7 +3,10 @@
 
 from rsiwtest import traces
 from rsiwtest.core import Fail, test
+from rsiwtest.machine import wait_until
 from rsiwtest.tools import rping
+
+from .t13_resources import details
 
 
 @test("traces", cost=5, only_type="rsiw")
@@ -54,6 +57,39 @@ def traces_of_rping(t):
                 traces.expect(done, operation=name, status="success")
 
 
+@test("traces-direct", cost=6, only_type="rsiw")
+def traces_of_direct(t):
+    """Each segment that goes without TCP, and those that have to wait."""
+    path = t.topo.wire
+    with t.loaded_with("direct=2"), traces.Session(
+            "rsiw_direct", "rsiw_fpdu_tx", "rsiw_batch") as session:
+        rping(t, path, 5, 3000)
+        asked = session.events("rsiw_direct")
+        with t.sub("what became of them"):
+            outcomes = {e["outcome"] for e in asked}
+            if not {"taken"} <= outcomes <= {"taken", "enough", "later", "gone"}:
+                raise Fail("%s" % outcomes)
+        with t.sub("as many as were made"):
+            made = session.events("rsiw_fpdu_tx")
+            through = {e["dev"] for e in session.events("rsiw_batch")}
+            for dev in (path.server_dev, path.client_dev):
+                mine = [e for e in made if e["dev"] == dev]
+                taken = [e for e in asked if e["dev"] == dev and
+                         e["outcome"] == "taken"]
+                if dev not in through and len(mine) != len(taken):
+                    raise Fail("%s: %d of %d" % (dev, len(taken), len(mine)))
+                # The server sends four messages a round, the client three.
+                if len(taken) < 5 * 3:
+                    raise Fail("%s: %s" % (dev, taken))
+        with t.sub("from one to the other"):
+            ends = {(e["dev"], e["qpn"], e["peer_qpn"]) for e in asked}
+            turned = {(path.server_dev if dev == path.client_dev
+                       else path.client_dev, peer, num)
+                      for dev, num, peer in ends}
+            if len(ends) != 2 or ends != turned:
+                raise Fail("%s" % ends)
+
+
 @test("traces-errors", cost=12, only_type="rsiw")
 def traces_of_errors(t):
     """Terminates with what they quote, refused accesses, invalidations."""
@@ -100,7 +136,7 @@ def traces_all(t):
     """Each event has a format that tools can read."""
     with traces.Session():
         found = traces.names()
-        if len(found) != 12:
+        if len(found) != 13:
             raise Fail("%d events: %s" % (len(found), found))
         for name in found:
             with t.sub(name):
@@ -109,3 +145,32 @@ def traces_all(t):
                 if "field:__data_loc char[] dev;" not in text or \
                         "print fmt:" not in text:
                     raise Fail(text)
+
+
+@test("traces-tools", cost=10, only_type="rsiw")
+def traces_tools(t):
+    """trace-cmd and perf show the events with names instead of numbers."""
+    t.need("trace-cmd", "perf")
+    path, port = t.topo.wire, t.port()
+    sample = "/tmp/rsiw-trace.dat"
+    args = ["-a", path.addr4, "-p", port, "-C", 100000000]
+    with traces.Session("rsiw_setup"):
+        server = t.start("rping", "-s", *args, netns=path.server_ns)
+        server.wait_listening(port)
+        client = t.start("rping", "-c", *args, netns=path.client_ns)
+        wait_until("a connection", 20, lambda: details(
+            "qp", pid=client.pid, drv_iwarp_state="RTS"))
+        want = ("opcode=read_request", "operation=send status=success")
+        with t.sub("trace-cmd"):
+            t.run("trace-cmd", "record", "-e", "rsiw:rsiw_fpdu_rx", "-e",
+                  "rsiw:rsiw_completion", "-o", sample, "sleep", 0.2)
+            said = t.run("trace-cmd", "report", "-i", sample)
+            missing = [words for words in want if words not in said]
+            if missing:
+                raise Fail("not said: %s\n%s" % (missing, said[:2000]))
+        with t.sub("perf trace"):
+            said = t.run("perf", "trace", "-a", "-e", "rsiw:*", "sleep", 0.2)
+            missing = [name for name in ("rsiw:rsiw_fpdu_tx(", "read_request",
+                                         "success") if name not in said]
+            if missing:
+                raise Fail("not said: %s\n%s" % (missing, said[:2000]))

@@ -3,7 +3,7 @@
 
 import os
 
-from rsiwtest.core import Skip, test
+from rsiwtest.core import WIRE, Skip, test
 from rsiwtest.tools import perftest
 
 
@@ -26,7 +26,7 @@ def srq_perftest(t):
             perftest(t, path, "ib_send_lat", 64, 200, "--use-srq")
 
 
-@test("states", cost=25)
+@test("states", cost=25, tcp=WIRE)
 def states(t):
     """All transitions of QP states and what they do (V-ST)."""
     t.own("states", t.topo.wire)

@@ -2,10 +2,11 @@
 """The data path where something fails, waits, or comes in masses.
 
 What is made to fail or to wait, and what is counted, is done by our own modules
-(tools/testing/kverbs): the programs only say when.
+(tools/testing/kverbs): the programs only say when. It is calls of TCP and softirq,
+so all goes through TCP here.
 """
 
-from rsiwtest.core import Fail, test
+from rsiwtest.core import ANY_PATH, Fail, test
 from rsiwtest.faults import (CALLS, WATCH, address, failing_calls, has, text_like,
                              text_of, watched)
 from rsiwtest.kverbs import complaint, loaded
@@ -56,27 +57,27 @@ def count(t, pattern, most, run):
                 raise Fail("%d" % seen("most"))
 
 
-@test("path-refused", only_type="rsiw")
+@test("path-refused", only_type="rsiw", tcp=ANY_PATH)
 def refused(t):
     """Requests of a batch that TCP refuses do not complete as if it had not."""
     step(t, "refused", REFUSED)
 
 
-@test("path-starved", cost=15, only_type="rsiw")
+@test("path-starved", cost=15, only_type="rsiw", tcp=ANY_PATH)
 def starved(t):
     """No memory to receive with: the stream waits, and does not wait for ever."""
     step(t, "starved", STARVED)
     step(t, "starved-for-ever", STARVED)
 
 
-@test("path-stale", cost=5, only_type="rsiw")
+@test("path-stale", cost=5, only_type="rsiw", tcp=ANY_PATH)
 def stale(t):
     """What was seen of one connection is not taken for the next one's."""
     for name in ("stale-fin", "stale-terminate"):
         step(t, name, {lock_name(): "hold"}, text_like(t.env.module, WORK))
 
 
-@test("path-invalidated", cost=5, only_type="rsiw")
+@test("path-invalidated", cost=5, only_type="rsiw", tcp=ANY_PATH)
 def invalidated(t):
     """A message whose invalidation waits is received although its QP disconnects."""
     lock = lock_name()
@@ -85,27 +86,27 @@ def invalidated(t):
              args=("--lock", lock))
 
 
-@test("path-staged", cost=8, only_type="rsiw")
+@test("path-staged", cost=8, only_type="rsiw", tcp=ANY_PATH)
 def staged(t):
     """An FPDU that comes in pieces is taken in with the end of the budget."""
     t.own("datapath", t.topo.loopback, "--only", "staged")
 
 
-@test("path-ends", cost=5, only_type="rsiw")
+@test("path-ends", cost=5, only_type="rsiw", tcp=ANY_PATH)
 def ends(t):
     """Thousands of requests that end at once are not completed in softirq."""
     count(t, END, MOST_ENDS, lambda: t.own(
         "datapath", t.topo.loopback, "--only", "ends"))
 
 
-@test("path-tiny", cost=5, only_type="rsiw")
+@test("path-tiny", cost=5, only_type="rsiw", tcp=ANY_PATH)
 def tiny(t):
     """Thousands of FPDUs in one piece are not all taken in in softirq."""
     count(t, FPDU, MOST_FPDUS, lambda: t.own(
         "datapath", t.topo.loopback, "--only", "tiny"))
 
 
-@test("path-pieces", cost=5, only_type="rsiw")
+@test("path-pieces", cost=5, only_type="rsiw", tcp=ANY_PATH)
 def pieces(t):
     """Receives of many elements are not all filled in softirq."""
     def run():

@@ -8,7 +8,7 @@ how long it takes is not a matter of chance.
 
 import contextlib
 
-from rsiwtest.core import Fail, test
+from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.faults import CALLS, failing_calls, text_of
 from rsiwtest.machine import wait_until
 from rsiwtest.tools import rping
@@ -46,7 +46,7 @@ def stuck_connect(t):
                 still(prog)
 
 
-@test("stuck-send", cost=8, only_type="rsiw")
+@test("stuck-send", cost=8, only_type="rsiw", tcp=WIRE)
 def stuck_send(t):
     """The end of an interface does not wait, with the RTNL, for a sender."""
     t.topo.changed = True

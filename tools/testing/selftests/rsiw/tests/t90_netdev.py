@@ -7,7 +7,7 @@ import re
 import struct
 import time
 
-from rsiwtest.core import Fail, test
+from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.machine import wait_until
 from rsiwtest.tools import perftest, rping, stream
 from rsiwtest.topo import (IF_A, IF_B, NS_A, NS_B, Path, sh, status)
@@ -54,7 +54,7 @@ def ipv6_only(t):
         sh("ip", "link", "del", "rsdum")
 
 
-@test("down-up", cost=10)
+@test("down-up", cost=10, tcp=WIRE)
 def down_up(t):
     """The interface goes down and up under traffic; then all works."""
     path = t.topo.wire
@@ -103,7 +103,7 @@ def secured(netns, here, there, out_spi, in_spi):
            "transport", netns=netns)
 
 
-@test("ipsec", cost=6)
+@test("ipsec", cost=6, tcp=WIRE)
 def ipsec(t):
     """RDMA through IPsec; without its keys nothing gets through (M-MPA-35)."""
     path = t.topo.wire
@@ -142,7 +142,7 @@ def address_change(t):
     sh("ip", "addr", "del", "10.77.1.2/24", "dev", IF_B, netns=NS_B)
 
 
-@test("mtu", cost=10)
+@test("mtu", cost=10, tcp=WIRE)
 def mtu(t):
     """Path MTUs of 576 and 9000, with and without offloads, and a change."""
     def set_mtu(size):
@@ -166,7 +166,7 @@ def mtu(t):
         t.topo.changed = True
 
 
-@test("loss", cost=12)
+@test("loss", cost=12, tcp=WIRE)
 def loss(t):
     """Delay, loss, reordering and duplicates on the way.
 
@@ -183,7 +183,7 @@ def loss(t):
           20, "--max-size", 100000)
 
 
-@test("vanishing-peer", cost=12)
+@test("vanishing-peer", cost=12, tcp=WIRE)
 def vanishing_peer(t):
     """Packets of a connection disappear: killing still cleans up."""
     server, client = stream(t, t.topo.wire, "ib_send_bw", 30)
@@ -196,7 +196,7 @@ def vanishing_peer(t):
             raise Fail("%s does not die of kill -9" % p)
 
 
-@test("lost-peer", cost=8)
+@test("lost-peer", cost=8, tcp=WIRE)
 def lost_peer(t):
     """TCP gives a peer up that does not answer: both sides are told (V-AE-4).
 

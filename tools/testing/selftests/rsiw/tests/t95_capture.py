@@ -4,7 +4,7 @@
 import os
 import re
 
-from rsiwtest.core import Fail, test
+from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.frames import (CHECKS, SIZE, captured, dissect, first_fins,
                              misaligned, numbers, opcodes)
 from rsiwtest.tools import perftest, rping
@@ -12,7 +12,7 @@ from rsiwtest.topo import A4, B4, IF_A, NS_A
 from tests.t50_rsocket import stream
 
 
-@test("capture", cost=15)
+@test("capture", cost=15, tcp=WIRE)
 def capture_test(t):
     """The iWARP dissectors find no fault in rping and perftest."""
     t.need("tshark", "tcpdump")
@@ -52,7 +52,7 @@ def capture_test(t):
         os.unlink(pcap)
 
 
-@test("capture-fin", cost=15, only_type="rsiw")
+@test("capture-fin", cost=15, only_type="rsiw", tcp=WIRE)
 def capture_fin(t):
     """A FIN waits until the peer has acknowledged what stands in front of it."""
     t.need("tshark", "tcpdump")

@@ -7,7 +7,7 @@ the debugging kernel; calls can be made to fail in any.
 
 import re
 
-from rsiwtest.core import Fail, test
+from rsiwtest.core import ANY_PATH, Fail, test
 from rsiwtest.faults import (CALLS, FUNCTIONS, NEAR, failing_calls, failures,
                              function, text_of)
 from rsiwtest.kmsg import say
@@ -180,7 +180,7 @@ def module(t):
             sweep(t, "load the module", failing,
                   tried("modprobe", t.env.module), undo=t.unload)
     finally:
-        status("modprobe", t.env.module)
+        t.try_load()
     t.topo.ensure()
 
 
@@ -194,7 +194,7 @@ def leaks(t):
         raise Fail(found)
 
 
-@test("faults-calls", cost=6, only_type="rsiw")
+@test("faults-calls", cost=6, only_type="rsiw", tcp=ANY_PATH)
 def calls(t):
     """Calls of the network and of the RDMA core that fail."""
     t.need_module(CALLS)

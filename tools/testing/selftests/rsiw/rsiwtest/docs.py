@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The commands in rsiw.rst.
+
+A comment in front of a literal block, or of the paragraph that it belongs to, says
+where it is run: `on A`, `on A, listening at 7174` (it goes on in the background then),
+`by NAME` of a test that does, or `output`, which is none to run.
+"""
+
+import os
+import re
+
+from .core import Fail
+
+PAGE = os.path.join(os.path.dirname(__file__), "../../../../..",
+                    "Documentation/infiniband/rsiw.rst")
+_COMMENT = re.compile(r"\s*\.\. (?:on (?P<host>[AB])(?:, listening at (?P<port>\d+))?"
+                      r"|by (?P<test>[\w-]+)|(?P<output>output))$")
+
+
+class Block:
+    """A literal block: its section, what its comment says, and its text."""
+
+    def __init__(self, section, said, text):
+        self.section, self.text = section, text
+        self.host, self.test = said["host"], said["test"]
+        self.port = said["port"] and int(said["port"])
+
+
+def indent(line):
+    return len(line) - len(line.lstrip())
+
+
+def blocks():
+    """All blocks of the page."""
+    with open(PAGE, encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    found, section, said, at = [], None, None, 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        if at < len(lines) and line and re.fullmatch(r"([=-])\1+", lines[at]):
+            section, said = line, None
+        match = _COMMENT.match(line)
+        if match:
+            said = match.groupdict()
+        if not line.endswith("::") or line.lstrip().startswith(".."):
+            continue
+        if said is None:
+            raise Fail("line %d: nothing says where this block is run" % at)
+        text = []
+        while at < len(lines) and (not lines[at] or indent(lines[at]) > indent(line)):
+            text.append(lines[at].strip())
+            at += 1
+        found.append(Block(section, said, "\n".join(text).strip()))
+        said = None
+    return found
+
+
+def run(t, section, names):
+    """Runs the blocks of a section; `names` says for each host what its names are."""
+    ran = 0
+    for block in blocks():
+        if block.section != section or not block.host:
+            continue
+        script = block.text
+        for name, mine in names[block.host].items():
+            script = script.replace(name, mine)
+        if block.port:
+            t.start("sh", "-ec", script).wait_listening(block.port)
+        else:
+            t.run("sh", "-ec", script)
+        ran += 1
+    if not ran:
+        raise Fail("the section '%s' has no commands" % section)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Module parameters."""
+
+import os
+
+from rsiwtest.core import Fail, test
+from rsiwtest.machine import LOCAL, wait_until
+from rsiwtest.tools import rping
+
+from .t13_resources import details
+
+PARAMETERS = "/sys/module/rsiw/parameters"
+
+
+def value(name):
+    """What a parameter is now."""
+    return LOCAL.read(os.path.join(PARAMETERS, name)).strip()
+
+
+def crc_of_connection(t):
+    """Whether a new connection has CRCs, as `rdma resource` says."""
+    path, port = t.topo.wire, t.port()
+    args = ["-a", path.addr4, "-p", port, "-C", 100000000]
+    server = t.start("rping", "-s", *args, netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start("rping", "-c", *args, netns=path.client_ns)
+    wait_until("a connection", 20, lambda: details(
+        "qp", pid=client.pid, drv_iwarp_state="RTS"))
+    crc = details("qp", pid=client.pid)[0]["drv_crc"]
+    t.reap()
+    return crc
+
+
+@test("params", cost=5, only_type="rsiw")
+def params(t):
+    """Parameters change at run time, for new connections; the last of several counts."""
+    with t.sub("at run time"):
+        if crc_of_connection(t) != "yes":
+            raise Fail("no CRCs by default")
+        LOCAL.write(PARAMETERS + "/mpa_crc", "N")
+        try:
+            if crc_of_connection(t) != "no":
+                raise Fail("CRCs although both sides do without")
+        finally:
+            LOCAL.write(PARAMETERS + "/mpa_crc", "Y")
+        rping(t, t.topo.wire, count=20)
+    with t.sub("given twice"):
+        t.unload()
+        t.load("mpa_crc=1", "siw_link_type=0", "mpa_crc=0", "siw_link_type=1")
+        found = value("mpa_crc"), value("siw_link_type")
+        t.unload()
+        t.load()
+        if found != ("N", "Y"):
+            raise Fail("not the last values: %s" % (found,))
+    with t.sub("nonsense"):
+        t.unload()
+        rv, out = t.try_load("mpa_crc=perhaps")
+        if not rv:
+            raise Fail("loaded with mpa_crc=perhaps: %s" % out)
+        t.load()

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The commands that rsiw.rst tells users to give."""
+
+import contextlib
+
+from rsiwtest import core, docs, nfs
+from rsiwtest.core import Fail, test
+from rsiwtest.iscsi import Initiator
+from rsiwtest.iscsi import Target as IscsiTarget
+from rsiwtest.machine import LOCAL
+from rsiwtest.nvme import NULLB
+from rsiwtest.topo import sh
+from rsiwtest.wire import IF_C, IF_S, S4, Wire
+
+from .t92_portmap import daemon
+
+
+@contextlib.contextmanager
+def hosts(t):
+    """What A and B are called here: both ends of a wire."""
+    with Wire(t) as wire:
+        addr = {"192.0.2.1": S4}
+        yield {"A": {"eth0": IF_S, "rsiw0": wire.dev_s, **addr},
+               "B": {"eth0": IF_C, "rsiw0": wire.dev_c, **addr}}
+
+
+@test("docs-blocks", cost=1, only_type="rsiw")
+def docs_blocks(t):
+    """Each block of commands names the test that runs it."""
+    tests = {each.name for each in core.collect()} | {"check-deb"}
+    for block in docs.blocks():
+        if block.test and block.test not in tests:
+            raise Fail("no test is called %s" % block.test)
+
+
+@test("docs-first-steps", cost=8, only_type="rsiw")
+def docs_first_steps(t):
+    """First steps, two hosts, and tuning."""
+    with hosts(t) as names:
+        for host in names.values():
+            sh("rdma", "link", "del", host["rsiw0"])
+        with t.sub("first steps"):
+            docs.run(t, "First steps", names)
+        with t.sub("two hosts"):
+            docs.run(t, "Two hosts", names)
+        try:
+            with t.sub("tuning"):
+                docs.run(t, "Tuning", names)
+        finally:
+            LOCAL.write("/sys/module/rsiw/parameters/mpa_crc", "Y")
+        t.reap()
+
+
+@contextlib.contextmanager
+def disk():
+    """The name of a disk, as memory."""
+    LOCAL.modprobe("null_blk")
+    LOCAL.mkdir(NULLB)
+    for name, value in (("memory_backed", 1), ("size", 64), ("power", 1)):
+        LOCAL.write("%s/%s" % (NULLB, name), str(value))
+    try:
+        yield "/dev/rsnull"
+    finally:
+        LOCAL.write(NULLB + "/power", "0")
+        LOCAL.remove(NULLB)
+
+
+@test("docs-nvme", cost=10, only_type="rsiw")
+def docs_nvme(t):
+    """NVMe over Fabrics."""
+    nvmet = "/sys/kernel/config/nvmet"
+    with hosts(t) as names, disk() as name:
+        names["A"]["/dev/vdb"] = name
+        try:
+            docs.run(t, "NVMe over Fabrics", names)
+        finally:
+            LOCAL.remove(nvmet + "/ports/1/subsystems/disk")
+            LOCAL.remove(nvmet + "/ports/1")
+            space = nvmet + "/subsystems/disk/namespaces/1"
+            LOCAL.write(space + "/enable", "0")
+            LOCAL.remove(space)
+            LOCAL.remove(nvmet + "/subsystems/disk")
+
+
+class TcpServer(nfs.Server):
+    """An NFS server that listens at its port of TCP only."""
+
+    def serve(self):
+        self.sh("nfsdctl", "listener", "+tcp:%s:2049" % self.addr)
+        self.start()
+
+
+@test("docs-nfs", cost=10, only_type="rsiw")
+def docs_nfs(t):
+    """NFS."""
+    with hosts(t) as names, TcpServer(t, LOCAL, S4):
+        docs.run(t, "NFS", names)
+
+
+@test("docs-iser", cost=15, only_type="rsiw")
+def docs_iser(t):
+    """iSER."""
+    with t.loaded_with("port_map=1"), hosts(t) as names, daemon(t), \
+            IscsiTarget(LOCAL, S4), Initiator(t, LOCAL):
+        docs.run(t, "iSER", names)

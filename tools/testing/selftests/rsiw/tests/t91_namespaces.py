@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Devices in network namespaces, and containers that have one."""
+
+import json
+import os
+
+from rsiwtest.core import Fail, test
+from rsiwtest.groups import Group
+from rsiwtest.machine import wait_until
+from rsiwtest.namespaces import INIT, container, devices, exclusive, move
+from rsiwtest.tools import rping
+from rsiwtest.topo import IF_B, NS_A, NS_B, B4, make_nodes, sh, status
+
+SAME = "rsiw_same"
+
+
+def sees(want, netns=None):
+    """A namespace sees these devices and no others."""
+    found = devices(netns)
+    if found != set(want):
+        raise Fail("%s sees %s instead of %s" % (netns or "the first", found, want))
+
+
+def pinging(t):
+    """rping on the wire, without end, once it is connected."""
+    path, port = t.topo.wire, t.port()
+    args = ["-a", path.addr4, "-p", port, "-C", 100000000]
+    server = t.start("rping", "-s", *args, netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start("rping", "-c", *args, netns=path.client_ns)
+    wait_until("a connection", 20, lambda: any(
+        qp.get("pid") == client.pid and qp["state"] == "RTS" for qp in json.loads(
+            sh("rdma", "-j", "resource", "show", "qp", netns=path.client_ns))))
+    return server, client
+
+
+@test("netns-exclusive", cost=10, only_type="rsiw")
+def netns_exclusive(t):
+    """`rdma link add` in a namespace makes the device there, and nobody else sees it."""
+    topo = t.topo
+    with exclusive(t):
+        sees([topo.dev_lo])
+        sees([topo.dev_a], NS_A)
+        sees([topo.dev_b], NS_B)
+        rping(t, topo.wire, count=50)
+        rping(t, topo.wire, count=50, v6=True)
+        with t.sub("one name in two namespaces"):
+            for ns in (NS_A, NS_B):
+                sh("ip", "link", "add", "rsdum", "type", "dummy", netns=ns)
+                topo.add_link(SAME, "rsdum", ns)
+            sh("rdma", "link", "del", SAME, netns=NS_A)
+            sees([topo.dev_a], NS_A)
+            sees([topo.dev_b, SAME], NS_B)
+        with t.sub("a namespace goes with its devices"):
+            sh("ip", "netns", "del", NS_B)
+            # A device whose namespace ends is given back to the first one.
+            wait_until("the devices are gone", 20,
+                       lambda: devices() == {topo.dev_lo})
+
+
+@test("netns-move", cost=15, only_type="rsiw")
+def netns_move(t):
+    """`rdma dev set netns` moves devices; who uses one is cut off, nobody else is."""
+    topo = t.topo
+    with exclusive(t):
+        sh("ip", "link", "add", "rsdum", "type", "dummy")
+        topo.add_link(SAME, "rsdum")
+        server, client = pinging(t)
+        with t.sub("nobody uses it"):
+            for _ in range(t.rounds(5)):
+                move(SAME, NS_A)
+                sees([topo.dev_a, SAME], NS_A)
+                move(SAME, INIT, NS_A)
+                sees([topo.dev_lo, SAME])
+            if server.poll() is not None or client.poll() is not None:
+                raise Fail("the connection of others ended")
+        sh("ip", "link", "del", "rsdum")
+        with t.sub("programs use it"):
+            with t.within(30, "moving a device in use"):
+                move(topo.dev_b, NS_A, NS_B)
+            client.wait(t.left(30))
+            server.wait(t.left(30))
+            sees([topo.dev_a, topo.dev_b], NS_A)
+        with t.sub("its interface is elsewhere"):
+            # Found by its address it may be, but not used from here.
+            rv, _ = status("ip", "netns", "exec", NS_A, "rping", "-c", "-a",
+                           topo.wire.addr4, "-I", B4, "-p", str(t.port()), "-C", "1")
+            if not rv:
+                raise Fail("a device is used whose interface is elsewhere")
+        with t.sub("and back"):
+            move(topo.dev_b, NS_B, NS_A)
+            make_nodes()
+            rping(t, topo.wire, count=50)
+
+
+@test("netns-interface", cost=10, only_type="rsiw")
+def netns_interface(t):
+    """An interface that moves to another namespace ends its device, whoever uses it."""
+    topo = t.topo
+    topo.changed = True
+    sh("ip", "netns", "add", "rsiw-c")
+    try:
+        server, client = pinging(t)
+        with t.within(30, "moving an interface whose device is in use"):
+            sh("ip", "link", "set", IF_B, "netns", "rsiw-c", netns=NS_B)
+        wait_until("the device is gone", 20, lambda: topo.dev_b not in topo.links())
+        client.wait(t.left(30))
+        # Nobody tells its peer; the interface took the route along.
+        server.reap(t.left(10))
+        sh("ip", "addr", "add", B4 + "/24", "dev", IF_B, netns="rsiw-c")
+        sh("ip", "link", "set", IF_B, "up", netns="rsiw-c")
+        topo.add_link(topo.dev_b, IF_B, "rsiw-c")
+        port = t.port()
+        args = ["-a", topo.wire.addr4, "-p", port, "-C", 50]
+        server = t.start("rping", "-s", *args, netns=NS_A)
+        server.wait_listening(port)
+        t.run("rping", "-c", *args, netns="rsiw-c")
+        server.expect(t.left(20))
+    finally:
+        t.reap()
+        sh("ip", "netns", "del", "rsiw-c", check=False)
+
+
+@test("containers", cost=15, only_type="rsiw")
+def containers(t):
+    """Two containers with a device each, limits, and no privilege talk RDMA."""
+    path, port = t.topo.wire, t.port()
+    args = ["-a", path.addr4, "-p", port, "-V", "-v", "-C", 200]
+    with exclusive(t), \
+            Group("rsiw-one", "rdma",
+                  rdma_max="%s hca_handle=1 hca_object=20" % path.server_dev) as one, \
+            Group("rsiw-two", "rdma",
+                  rdma_max="%s hca_handle=1 hca_object=20" % path.client_dev) as two:
+        listed = t.run(*container(two, "ibv_devices"), netns=path.client_ns)
+        if path.client_dev not in listed or path.server_dev in listed:
+            raise Fail("a container sees:\n%s" % listed)
+        server = t.start(*container(one, "rping", "-s", *args), netns=path.server_ns)
+        server.wait_listening(port)
+        out = t.run(*container(two, "rping", "-c", *args), netns=path.client_ns)
+        if "rdma-ping-199:" not in out:
+            raise Fail("rping did not all of its rounds:\n%s" % out)
+        server.expect(t.left(20))
+        with t.sub("no more than it may have"):
+            port = t.port()
+            server = t.start("rping", "-s", "-a", path.addr4, "-p", port,
+                             netns=path.server_ns)
+            server.wait_listening(port)
+            with open(os.path.join(two.path, "rdma.max"), "w") as limits:
+                limits.write("%s hca_object=2" % path.client_dev)
+            client = t.start(*container(two, "rping", "-c", "-a", path.addr4, "-p",
+                                        port, "-C", 1), netns=path.client_ns)
+            if not client.wait(t.left(20)):
+                raise Fail("more objects than allowed:\n%s" % client.tail())
+
+
+@test("netns-kernel-selftests", cost=15, only_type="rsiw")
+def netns_kernel_selftests(t):
+    """The kernel's own test of device names in namespaces, with this driver."""
+    t.topo.drop()
+    try:
+        out = t.run("bash", t.bin("kernel/rdma/netns_names.sh"))
+    finally:
+        # It unloads the driver.
+        t.load()
+    if "not ok" in out or out.count("\nok ") < 5:
+        raise Fail(out)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One port for TCP and RDMA, by the port mapper of rdma-core (iwpmd)."""
+
+import contextlib
+import json
+import socket
+
+from rsiwtest import kmsg
+from rsiwtest.core import Fail, test
+from rsiwtest.machine import wait_until
+from rsiwtest.topo import NS_B, sh
+
+# The daemon serves the first namespace only. There is another end in NS_B, without one.
+ADDR, FAR = "10.79.1.1", "10.79.1.2"
+NEAR_DEV, FAR_DEV = "rsiw_near", "rsiw_far"
+
+
+@contextlib.contextmanager
+def devices(t):
+    """A device in the first namespace, and one in NS_B, that reach each other."""
+    with t.loaded_with("port_map=1"):
+        sh("ip", "link", "add", "rspm", "type", "veth", "peer", "name", "rspm",
+           "netns", NS_B)
+        try:
+            for addr, ns in ((ADDR, None), (FAR, NS_B)):
+                sh("ip", "addr", "add", addr + "/24", "dev", "rspm", netns=ns)
+                sh("ip", "link", "set", "rspm", "up", netns=ns)
+            t.topo.add_link(NEAR_DEV, "rspm")
+            t.topo.add_link(FAR_DEV, "rspm", NS_B)
+            yield
+        finally:
+            t.reap()
+            sh("ip", "link", "del", "rspm")
+
+
+@contextlib.contextmanager
+def daemon(t):
+    """iwpmd, while it is needed."""
+    proc = t.start("/usr/sbin/iwpmd", "--systemd")
+    wait_until("the port mapper to listen", 20,
+               lambda: ":3935 " in sh("ss", "-Hulna"))
+    try:
+        yield proc
+    finally:
+        proc.reap(10)
+
+
+@contextlib.contextmanager
+def tcp_listener(port):
+    """A TCP service at `port`, in this process, that greets."""
+    with socket.socket() as sock:
+        sock.bind((ADDR, port))
+        sock.listen()
+        yield sock
+
+
+def greeting(sock, port):
+    """What a TCP client of the port gets."""
+    with socket.create_connection((ADDR, port), timeout=10) as client:
+        conn, _ = sock.accept()
+        with conn:
+            conn.sendall(b"hello")
+        return client.recv(5)
+
+
+def wait_listening(proc):
+    """Waits until a program has a listener for RDMA, at whatever port of TCP."""
+    wait_until("%s listens" % proc, 20, lambda: any(
+        c.get("pid") == proc.pid and c.get("state") == "LISTEN"
+        for c in json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))))
+
+
+def ports_of_tcp():
+    """Ports with a TCP listener in the first namespace."""
+    return {int(line.split()[3].rsplit(":", 1)[1])
+            for line in sh("ss", "-Htln").splitlines()}
+
+
+def pings(t, addr, port, server_ns=None, client_ns=None):
+    """rping goes through `port` of `addr`."""
+    args = ["-a", addr, "-p", port, "-V", "-v", "-C", 20]
+    server = t.start("rping", "-s", *args, netns=server_ns)
+    wait_listening(server)
+    client = t.start("rping", "-c", *args, netns=client_ns)
+    out = client.expect(t.left(40))
+    server.expect(t.left(20))
+    if "rdma-ping-19:" not in out:
+        raise Fail("rping did not all of its rounds:\n%s" % out)
+
+
+@test("port-mapper", cost=15, only_type="rsiw")
+def port_mapper(t):
+    """A TCP service and an RDMA service listen at one port."""
+    with devices(t):
+        with t.sub("without the daemon"):
+            pings(t, ADDR, t.port())
+        with daemon(t) as iwpmd:
+            with t.sub("one port for both"):
+                port = t.port()
+                with tcp_listener(port) as sock:
+                    pings(t, ADDR, port)
+                    if greeting(sock, port) != b"hello":
+                        raise Fail("the TCP service does not answer")
+            with t.sub("the RDMA service first"):
+                port = t.port()
+                server = t.start("rping", "-s", "-a", ADDR, "-p", port)
+                wait_listening(server)
+                if port in ports_of_tcp():
+                    raise Fail("the RDMA listener takes port %d of TCP" % port)
+                with tcp_listener(port) as sock:
+                    t.run("rping", "-c", "-a", ADDR, "-p", port, "-C", 20)
+                    if greeting(sock, port) != b"hello":
+                        raise Fail("the TCP service does not answer")
+            with t.sub("a port that RDMA has is still refused to RDMA"):
+                port = t.port()
+                server = t.start("rping", "-s", "-P", "-a", ADDR, "-p", port)
+                wait_listening(server)
+                other = t.start("rping", "-s", "-P", "-a", ADDR, "-p", port)
+                if not other.wait(t.left(20)):
+                    raise Fail("two RDMA services at one port")
+                server.reap(10)
+            with t.sub("a peer without the daemon"):
+                with t.within(30, "a connection to a peer without it"):
+                    pings(t, FAR, t.port(), NS_B, None)
+                with t.within(30, "a connection from a peer without it"):
+                    # It knows no mapping: the listener's port has to be TCP's.
+                    port = t.port()
+                    server = t.start("rping", "-s", "-a", FAR, "-p", port, netns=NS_B)
+                    server.wait_listening(port)
+                    t.run("rping", "-c", "-a", FAR, "-p", port, "-C", 20)
+            with t.sub("many connections"):
+                port = t.port()
+                server = t.start("cmtime", "-b", ADDR, "-p", port, "-c", 100)
+                wait_listening(server)
+                client = t.start("cmtime", "-s", ADDR, "-p", port, "-c", 100)
+                client.wait(t.left(60))
+                if "connect" not in client.output():
+                    raise Fail("cmtime:\n%s" % client.output())
+            with t.sub("its death"):
+                iwpmd.reap(10)
+                with t.within(60, "a connection after the daemon's death"):
+                    pings(t, ADDR, t.port())
+
+
+@test("port-mapper-elsewhere", cost=4, only_type="rsiw")
+def port_mapper_elsewhere(t):
+    """Devices of other namespaces say that they have no port mapper."""
+    log = kmsg.Kmsg()
+    with devices(t):
+        lines = log.read()
+    if not kmsg.says(lines, "rspm", "no port mapper outside the first network namespace"):
+        raise Fail("not said:\n%s" % "\n".join(map(str, lines)))
