@@ -40,11 +40,13 @@ coverage:
 bench:
 	@tools/bench/run
 
-# CASE, WHERE and DEVICE: what of the benchmark. TOP: how many functions.
+# CASE, WHERE and DEVICE: what of the benchmark. TOP: how many functions. DIRECT: rsiw's
+# parameter of that name.
 CASE ?= $(if $(filter tcp,$(DEVICE)),iperf3,send_bw 65536)
 profile:
 	@tools/bench/profile --case "$(CASE)" --where "$(or $(WHERE),wire)" \
-		--device "$(or $(DEVICE),rsiw)" $(if $(TOP),--top "$(TOP)")
+		--device "$(or $(DEVICE),rsiw)" $(if $(TOP),--top "$(TOP)") \
+		$(if $(DIRECT),--direct "$(DIRECT)")
 
 # RUNS, DEVICES, CASES (with commas) and WHERE: what of it, and how often.
 bench-native:
@@ -88,7 +90,7 @@ help:
 	@echo "make bench-native     its main cases in real time, on this machine's processor"
 	@echo "                      (RUNS=5 DEVICES=rsiw,tcp CASES='send_bw 65536,iperf3' WHERE=wire)"
 	@echo "make profile          where a message's instructions go (CASE='send_bw 65536'"
-	@echo "                      WHERE=wire|loopback DEVICE=rsiw|siw|rxe|tcp TOP=40)"
+	@echo "                      WHERE=wire|loopback DEVICE=rsiw|siw|rxe|tcp TOP=40 DIRECT=0|1|2)"
 	@echo "make bench-sweep      messages of every size, throughput and latency, and where it dips"
 	@echo "                      (DEVICES=rsiw,siw WHERE=wire,loopback SIZES=64,4096)"
 	@echo "make bench-scale      cost, memory and set-up of up to 1,000 connections"
