@@ -9,10 +9,9 @@ from rsiwtest.iscsi import Initiator
 from rsiwtest.iscsi import Target as IscsiTarget
 from rsiwtest.machine import LOCAL
 from rsiwtest.nvme import NULLB
+from rsiwtest.portmap import daemon
 from rsiwtest.topo import sh
 from rsiwtest.wire import IF_C, IF_S, S4, Wire
-
-from .t92_portmap import daemon
 
 
 @contextlib.contextmanager
@@ -100,6 +99,6 @@ def docs_nfs(t):
 @test("docs-iser", cost=15, only_type="rsiw")
 def docs_iser(t):
     """iSER."""
-    with t.loaded_with("port_map=1"), hosts(t) as names, daemon(t), \
+    with t.loaded_with("port_map=1"), hosts(t) as names, daemon(t, S4), \
             IscsiTarget(LOCAL, S4), Initiator(t, LOCAL):
         docs.run(t, "iSER", names)

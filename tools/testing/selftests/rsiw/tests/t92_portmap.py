@@ -2,12 +2,11 @@
 """One port for TCP and RDMA, by the port mapper of rdma-core (iwpmd)."""
 
 import contextlib
-import json
 import socket
 
 from rsiwtest import kmsg
 from rsiwtest.core import Fail, test
-from rsiwtest.machine import wait_until
+from rsiwtest.portmap import daemon, ports_of_tcp, serve
 from rsiwtest.topo import NS_B, sh
 
 # The daemon serves the first namespace only. There is another end in NS_B, without one.
@@ -34,18 +33,6 @@ def devices(t):
 
 
 @contextlib.contextmanager
-def daemon(t):
-    """iwpmd, while it is needed."""
-    proc = t.start("/usr/sbin/iwpmd", "--systemd")
-    wait_until("the port mapper to listen", 20,
-               lambda: ":3935 " in sh("ss", "-Hulna"))
-    try:
-        yield proc
-    finally:
-        proc.reap(10)
-
-
-@contextlib.contextmanager
 def tcp_listener(port):
     """A TCP service at `port`, in this process, that greets."""
     with socket.socket() as sock:
@@ -63,24 +50,10 @@ def greeting(sock, port):
         return client.recv(5)
 
 
-def wait_listening(proc):
-    """Waits until a program has a listener for RDMA, at whatever port of TCP."""
-    wait_until("%s listens" % proc, 20, lambda: any(
-        c.get("pid") == proc.pid and c.get("state") == "LISTEN"
-        for c in json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))))
-
-
-def ports_of_tcp():
-    """Ports with a TCP listener in the first namespace."""
-    return {int(line.split()[3].rsplit(":", 1)[1])
-            for line in sh("ss", "-Htln").splitlines()}
-
-
 def pings(t, addr, port, server_ns=None, client_ns=None):
     """rping goes through `port` of `addr`."""
     args = ["-a", addr, "-p", port, "-V", "-v", "-C", 20]
-    server = t.start("rping", "-s", *args, netns=server_ns)
-    wait_listening(server)
+    server = serve(t, "rping", "-s", *args, netns=server_ns)
     client = t.start("rping", "-c", *args, netns=client_ns)
     out = client.expect(t.left(40))
     server.expect(t.left(20))
@@ -94,7 +67,7 @@ def port_mapper(t):
     with devices(t):
         with t.sub("without the daemon"):
             pings(t, ADDR, t.port())
-        with daemon(t) as iwpmd:
+        with daemon(t, ADDR) as iwpmd:
             with t.sub("one port for both"):
                 port = t.port()
                 with tcp_listener(port) as sock:
@@ -103,8 +76,7 @@ def port_mapper(t):
                         raise Fail("the TCP service does not answer")
             with t.sub("the RDMA service first"):
                 port = t.port()
-                server = t.start("rping", "-s", "-a", ADDR, "-p", port)
-                wait_listening(server)
+                serve(t, "rping", "-s", "-a", ADDR, "-p", port)
                 if port in ports_of_tcp():
                     raise Fail("the RDMA listener takes port %d of TCP" % port)
                 with tcp_listener(port) as sock:
@@ -113,8 +85,7 @@ def port_mapper(t):
                         raise Fail("the TCP service does not answer")
             with t.sub("a port that RDMA has is still refused to RDMA"):
                 port = t.port()
-                server = t.start("rping", "-s", "-P", "-a", ADDR, "-p", port)
-                wait_listening(server)
+                server = serve(t, "rping", "-s", "-P", "-a", ADDR, "-p", port)
                 other = t.start("rping", "-s", "-P", "-a", ADDR, "-p", port)
                 if not other.wait(t.left(20)):
                     raise Fail("two RDMA services at one port")
@@ -125,13 +96,11 @@ def port_mapper(t):
                 with t.within(30, "a connection from a peer without it"):
                     # It knows no mapping: the listener's port has to be TCP's.
                     port = t.port()
-                    server = t.start("rping", "-s", "-a", FAR, "-p", port, netns=NS_B)
-                    server.wait_listening(port)
+                    serve(t, "rping", "-s", "-a", FAR, "-p", port, netns=NS_B)
                     t.run("rping", "-c", "-a", FAR, "-p", port, "-C", 20)
             with t.sub("many connections"):
                 port = t.port()
-                server = t.start("cmtime", "-b", ADDR, "-p", port, "-c", 100)
-                wait_listening(server)
+                serve(t, "cmtime", "-b", ADDR, "-p", port, "-c", 100)
                 client = t.start("cmtime", "-s", ADDR, "-p", port, "-c", 100)
                 client.wait(t.left(60))
                 if "connect" not in client.output():

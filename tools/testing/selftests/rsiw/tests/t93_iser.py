@@ -5,10 +5,9 @@ from rsiwtest import fio
 from rsiwtest.core import Fail, test
 from rsiwtest.iscsi import PORT, Initiator, Session, Target
 from rsiwtest.machine import LOCAL
+from rsiwtest.portmap import daemon
 from rsiwtest.topo import sh
 from rsiwtest.wire import Wire
-
-from .t92_portmap import daemon
 
 
 @test("iser", cost=30, only_type="rsiw", last=True)
@@ -17,7 +16,8 @@ def iser(t):
     t.need("iscsid", "iscsiadm")
     for name in ("ib_iser", "ib_isert"):
         t.need_module(name)
-    with t.loaded_with("port_map=1"), Wire(t) as wire, daemon(t), \
+    with t.loaded_with("port_map=1"), Wire(t) as wire, \
+            daemon(t, wire.path.addr4), \
             Target(LOCAL, wire.path.addr4), Initiator(t, LOCAL), \
             Session(LOCAL, wire.path.addr4) as session:
         if ":%d " % PORT not in sh("ss", "-Htln"):
