@@ -31,6 +31,22 @@ bool rsiw_port_map;
 module_param_named(port_map, rsiw_port_map, bool, 0644);
 MODULE_PARM_DESC(port_map, "Let the port mapper choose the ports of new devices (default: N)");
 
+static int set_rnr_wait_ms(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, 0, 60000);
+}
+
+static const struct kernel_param_ops rnr_wait_ms_ops = {
+	.set = set_rnr_wait_ms,
+	.get = param_get_uint,
+};
+
+unsigned int rsiw_rnr_wait_ms;
+module_param_cb(rnr_wait_ms, &rnr_wait_ms_ops, &rsiw_rnr_wait_ms, 0644);
+__MODULE_PARM_TYPE(rnr_wait_ms, "uint");
+MODULE_PARM_DESC(rnr_wait_ms,
+		 "Milliseconds that a message waits for a receive before it ends its connection, up to 60000 (default: 0)");
+
 bool rsiw_siw_link_type;
 module_param_named(siw_link_type, rsiw_siw_link_type, bool, 0444);
 MODULE_PARM_DESC(siw_link_type, "Register the link type siw as well (default: N)");

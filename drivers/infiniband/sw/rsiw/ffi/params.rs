@@ -29,6 +29,9 @@ parameters! {
     /// port for TCP and for RDMA. For new devices in the first network namespace.
     fn port_map() -> bool = rsiw_port_map;
 
+    /// Milliseconds that a Send waits for a receive before it ends the stream. For new connections.
+    fn rnr_wait_ms() -> u32 = rsiw_rnr_wait_ms;
+
     /// Whether the link type `siw` is registered too, for tools that name it. As it was when the
     /// module was loaded.
     fn siw_link_type() -> bool = rsiw_siw_link_type;

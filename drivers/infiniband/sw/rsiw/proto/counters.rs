@@ -117,6 +117,8 @@ counters! {
     RxCrcErrors = c"rx_crc_errors";
     /// Messages for which there was no receive. Each ends its stream.
     OutOfBuffer = c"out_of_buffer";
+    /// Messages that had to wait for a receive.
+    RxRecvWaits = c"rx_recv_waits";
     /// Accesses of peers that were refused.
     RemoteAccessErrors = c"resp_remote_access_errors";
     /// Terminates sent, about an error of RDMAP, of DDP, of MPA.

@@ -40,8 +40,9 @@ pub(crate) trait Link {
         false
     }
 
-    /// Has the other end take the next segment. With [`HandedOver::Taken`] it does.
-    fn prepare(&mut self) -> HandedOver {
+    /// Has the other end take the next segment, of which `front` are the headers, with MPA's length
+    /// field in front. With [`HandedOver::Taken`] it does.
+    fn prepare(&mut self, _front: &[u8]) -> HandedOver {
         HandedOver::Gone
     }
 

@@ -10,8 +10,10 @@
 #![forbid(unsafe_code)]
 
 mod direct;
+mod patience;
 mod whole;
 
+use self::patience::Patience;
 use super::budget::Budget;
 use super::chunk::{
     Chunk,
@@ -161,12 +163,13 @@ pub(crate) trait Env<C>: Limits {
     where
         C: Chunk;
 
-    /// Takes the oldest receive, and keeps the names of its memory for [`Env::place_recv`].
+    /// Takes the oldest receive, and keeps the names of its memory for [`Env::place_recv`]. `None` if
+    /// there is none.
     ///
     /// # Errors
     ///
-    /// There is none, or it makes no sense.
-    fn take_recv(&mut self) -> Result<Recv, Failure>;
+    /// It makes no sense.
+    fn take_recv(&mut self) -> Result<Option<Recv>, Failure>;
 
     /// Places the payload of a Send at `offset` of the receive that was taken last, which has room
     /// for it.
@@ -262,6 +265,9 @@ pub(crate) struct Receiver<B> {
     /// The receive that a Send is being placed into.
     recv: Option<Recv>,
     pending: Option<Pending>,
+    /// The FPDU in the buffer, which waits for a receive.
+    held: Option<Fpdu>,
+    patience: Patience,
     /// Everything that still comes is dropped.
     stopped: bool,
     /// What was received since this was looked at last.
@@ -280,6 +286,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             wants_staging: false,
             recv: None,
             pending: None,
+            held: None,
+            patience: Patience::new(0),
             stopped: false,
             tally: Tally::new(),
         }
@@ -317,7 +325,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// Whether an FPDU or a message is incomplete.
     pub(crate) const fn is_cut(&self) -> bool {
-        self.deframer.staged() != 0 || self.rx.in_message()
+        self.deframer.staged() != 0 || self.held.is_some() || self.rx.in_message()
     }
 
     /// The receive in progress, to be flushed, also if only an invalidation is waited for.
@@ -452,8 +460,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             let len = front.first_chunk().copied();
             let whole = len.and_then(|len| self.deframer.whole(len, left));
             if let Some(fpdu) = whole {
-                self.fpdu(env, &Source::Chunk { chunk, at }, &front, &fpdu)?;
-                return Ok(Some(fpdu.len));
+                let taken = self.fpdu(env, &Source::Chunk { chunk, at }, &front, &fpdu)?;
+                return Ok(taken.then_some(fpdu.len));
             }
         }
         self.step_apart(env, chunk, at)
@@ -488,34 +496,28 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             Step::Fpdu(fpdu) => match fpdu.place {
                 Place::Chunk => {
                     let source = Source::Chunk { chunk, at };
-                    self.fpdu(env, &source, rest.front(), &fpdu)?;
-                    Ok(Some(fpdu.len))
+                    let taken = self.fpdu(env, &source, rest.front(), &fpdu)?;
+                    Ok(taken.then_some(fpdu.len))
                 }
                 Place::Staging => {
                     self.tally.add(Counter::RxFpdusInPieces, 1);
-                    let staging = self.staging.take();
-                    let staging =
-                        staging.ok_or_else(|| Failure::defect("the buffer of FPDUs is gone"))?;
-                    let result = match staging.get(..fpdu.len) {
-                        Some(bytes) => self.fpdu::<C, E>(env, &Source::Bytes(bytes), bytes, &fpdu),
-                        None => Err(Failure::defect("an FPDU does not fit its buffer")),
-                    };
-                    self.staging = Some(staging);
-                    result.map(|()| Some(0))
+                    let taken = self.staged::<C, E>(env, fpdu)?;
+                    Ok(taken.then_some(0))
                 }
             },
         }
     }
 
     /// Takes in a complete FPDU of which `front` are the first octets, at least [`FRONT_LEN`] of
-    /// the ULPDU too if it has as many.
+    /// the ULPDU too if it has as many. Returns whether it was taken in, and does not have to wait
+    /// for a receive.
     fn fpdu<C: Chunk, E: Env<C>>(
         &mut self,
         env: &mut E,
         source: &Source<'_, C>,
         front: &[u8],
         fpdu: &Fpdu,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let fault = |_| Failure::defect("an FPDU is shorter than it was");
         let short = || Failure::defect("the front of an FPDU is not there");
         self.budget.fpdu();
@@ -527,21 +529,27 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
         // Before it is looked into: what is wrong with it can be told (T-24).
         env.fpdu_received();
+        if self.patience.is_granted() {
+            let head = front.get(LEN_FIELD..).ok_or_else(short)?;
+            if !self.find_recv(env, head, fpdu.ulpdu_len)? {
+                return Ok(false);
+            }
+        }
         self.tally.add(Counter::RxFpdus, 1);
         let ulpdu_len = usize::from(fpdu.ulpdu_len);
         if let Some(send) = front.first_chunk().and_then(|f| self.rx.whole_send(f)) {
-            return self.whole_send(env, source, front, send);
+            return self.whole_send(env, source, front, send).map(|()| true);
         }
         let front = front.get(LEN_FIELD..).ok_or_else(short)?;
         let front = front.get(..FRONT_LEN.min(ulpdu_len)).ok_or_else(short)?;
         if is_enough(front) {
-            return self.ulpdu(env, source, front, fpdu);
+            return self.ulpdu(env, source, front, fpdu).map(|()| true);
         }
         let mut head = [0; HEAD_LEN];
         let head = head.get_mut(..HEAD_LEN.min(ulpdu_len));
         let head = head.ok_or_else(short)?;
         source.copy_to(LEN_FIELD, head).map_err(fault)?;
-        self.ulpdu(env, source, head, fpdu)
+        self.ulpdu(env, source, head, fpdu).map(|()| true)
     }
 
     /// Takes in the ULPDU of an FPDU, given its first octets.
@@ -608,7 +616,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 ..
             } => {
                 if first {
-                    self.recv = Some(env.take_recv()?);
+                    self.begin_recv(env)?;
                 }
                 let len = self.place(env, mo, &payload)?;
                 if last {
@@ -623,6 +631,16 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 Ok(())
             }
         }
+    }
+
+    /// Has a receive for a message that begins.
+    #[inline]
+    fn begin_recv<C, E: Env<C>>(&mut self, env: &mut E) -> Result<(), Failure> {
+        // One that may wait has it already.
+        if self.recv.is_none() {
+            self.recv = Some(env.take_recv()?.ok_or(TermError::UntaggedNoBuffer)?);
+        }
+        Ok(())
     }
 
     /// Places a segment of a Send. Returns the octets of the message so far.
@@ -755,14 +773,16 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Does what had to wait. Returns whether receiving may go on.
-    pub(crate) fn resume<C, E: Env<C>>(&mut self, env: &mut E) -> bool {
-        let Some(pending) = self.pending.take_if(|_| env.is_quiet()) else {
-            return self.pending.is_none();
-        };
-        if let Err(failure) = self.finish(env, pending) {
-            self.fail(env, failure);
+    pub(crate) fn resume<C: Chunk, E: Env<C>>(&mut self, env: &mut E) -> bool {
+        if self.pending.is_some() {
+            let Some(pending) = self.pending.take_if(|_| env.is_quiet()) else {
+                return false;
+            };
+            if let Err(failure) = self.finish(env, pending) {
+                self.fail(env, failure);
+            }
         }
-        true
+        self.held.is_none() || self.resume_staged::<C, E>(env)
     }
 }
 

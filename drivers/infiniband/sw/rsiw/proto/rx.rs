@@ -297,6 +297,30 @@ impl Rx {
         })
     }
 
+    /// Whether a segment begins a Send, and takes a receive for it, if that is all that could be
+    /// wrong with it. `head` are the first octets of its ULPDU, which has `ulpdu_len`.
+    pub(crate) fn begins_send(&self, head: &[u8], ulpdu_len: u16) -> bool {
+        let Some((header @ ddp::Header::Untagged(h), _)) = ddp::Header::parse(head) else {
+            return false;
+        };
+        let control = rdmap::Control(header.rdmap());
+        let is_send = matches!(
+            control.opcode(),
+            Some(Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate)
+        );
+        // What the responder of a peer-to-peer connection is told first needs none.
+        let is_rtr = self.first && self.rtr.send && ulpdu_len <= UNTAGGED_LEN;
+        header.control().version() == ddp::VERSION
+            && control.version() == rdmap::VERSION
+            && is_send
+            && h.qn.get() == qn::SEND
+            && Msn(h.msn.get()) == self.send_msn
+            && h.mo.get() == 0
+            && self.open.is_none()
+            && !is_rtr
+            && !self.stopped
+    }
+
     /// What the next segment mostly is, if it may come now.
     #[inline]
     pub(crate) fn run(&mut self, limits: &impl Limits) -> Option<&mut Run> {

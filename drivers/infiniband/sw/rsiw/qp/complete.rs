@@ -177,18 +177,18 @@ impl Qp {
     }
 
     /// Takes a receive for a message that begins.
-    pub(super) fn take_recv(self: &Arc<Self>, sgl: &mut SgList) -> Result<Recv, Failure> {
+    pub(super) fn take_recv(self: &Arc<Self>, sgl: &mut SgList) -> Result<Option<Recv>, Failure> {
         let taken = match &self.srq {
             Some(srq) => srq.take(sgl),
             None => (*self.rq.lock()).as_mut().and_then(|rq| rq.take(sgl)),
         };
         match taken {
-            Some(Ok(recv)) => Ok(recv),
+            Some(Ok(recv)) => Ok(Some(recv)),
             Some(Err(BadRecv { id })) => {
                 let told = self.fail_recv(id, Fault::LocalOperation);
                 Err(Failure::of_request(told))
             }
-            None => Err(TermError::UntaggedNoBuffer.into()),
+            None => Ok(None),
         }
     }
 

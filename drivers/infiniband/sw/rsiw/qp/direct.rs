@@ -69,7 +69,9 @@ struct Held<'a> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let stream = &self.end.stream;
-        let waits = self.rx.as_ref().is_some_and(|rx| rx.waits_for().is_some());
+        let waits = self.rx.as_ref().is_some_and(|rx| {
+            rx.waits_for().is_some() || rx.waits_for_recv() && !stream.pauses.load(Relaxed)
+        });
         if let Some(mut rx) = self.rx.take() {
             rx.let_go();
             stream.qp.count_received(rx.tally());
@@ -110,10 +112,10 @@ impl<'a> Direct<'a> {
         self.len = 0;
     }
 
-    /// Has the other end take the next segment. With [`HandedOver::Gone`] this is not to be used
-    /// again.
+    /// Has the other end take the next segment, of which `front` are the headers. With
+    /// [`HandedOver::Gone`] this is not to be used again.
     #[inline]
-    pub(super) fn prepare(&mut self) -> HandedOver {
+    pub(super) fn prepare(&mut self, front: &[u8]) -> HandedOver {
         if self.held.is_none() {
             let outcome = self.hold();
             if outcome != HandedOver::Taken {
@@ -126,7 +128,7 @@ impl<'a> Direct<'a> {
         };
         let outcome = if rx.is_spent() {
             HandedOver::Enough
-        } else if rx.is_ready(&stream.qp) {
+        } else if rx.is_ready(&stream.qp, front) {
             return HandedOver::Taken;
         } else {
             // Its work item waits for what it waits for.

@@ -98,11 +98,11 @@ impl Link for TcpLink<'_> {
     }
 
     #[inline]
-    fn prepare(&mut self) -> HandedOver {
+    fn prepare(&mut self, front: &[u8]) -> HandedOver {
         let Some(direct) = &mut self.direct else {
             return HandedOver::Gone;
         };
-        let outcome = direct.prepare();
+        let outcome = direct.prepare(front);
         self.qp.trace_direct(direct.peer(), outcome);
         if outcome == HandedOver::Gone {
             self.direct = None;

@@ -26,7 +26,8 @@ use crate::{
     cq::Completion,
     ffi::{
         crc::crc32c,
-        net::SkbChunk, //
+        net::SkbChunk,
+        params, //
     },
     mr::{
         access::Access,
@@ -107,8 +108,10 @@ impl RxState {
     ///
     /// `ENOMEM`.
     pub(super) fn new(params: &Params, max_sge: u32) -> Result<Self> {
+        let mut receiver = Receiver::new(params);
+        receiver.set_patience(params::rnr_wait_ms());
         Ok(Self {
-            receiver: Receiver::new(params),
+            receiver,
             sgl: SgList::new(max_sge, 0)?,
             invalidated: None,
             kept: Kept::NONE,
@@ -142,11 +145,11 @@ impl RxState {
         taken
     }
 
-    /// Whether a segment of the other end can be taken in now.
+    /// Whether a segment of the other end can be taken in now, of which `front` are the headers.
     #[inline]
-    pub(super) fn is_ready(&mut self, qp: &Arc<Qp>) -> bool {
+    pub(super) fn is_ready(&mut self, qp: &Arc<Qp>, front: &[u8]) -> bool {
         let (receiver, mut env) = self.parts(qp);
-        receiver.is_ready::<SkbChunk<'_>, _>(&mut env)
+        receiver.is_ready::<SkbChunk<'_>, _>(&mut env, front)
     }
 
     /// Takes in a segment that the other end of the connection hands over: see
@@ -218,6 +221,16 @@ impl RxState {
     /// The receive in progress, to be flushed, also if only an invalidation is waited for.
     pub(super) fn take_recv(&mut self) -> Option<Recv> {
         self.receiver.take_recv()
+    }
+
+    /// Whether receiving waits for a receive.
+    pub(super) fn waits_for_recv(&self) -> bool {
+        self.receiver.waits_for_recv()
+    }
+
+    /// Milliseconds until one is to be looked for again: see [`Receiver::pause`].
+    pub(super) fn pause(&mut self) -> u32 {
+        self.receiver.pause()
     }
 
     /// The region whose users receiving waits for.
@@ -337,7 +350,7 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
         place_train(self.qp, self.kept, self.sgl, going, train).map_err(|_| Unplaced)
     }
 
-    fn take_recv(&mut self) -> Result<Recv, Failure> {
+    fn take_recv(&mut self) -> Result<Option<Recv>, Failure> {
         self.qp.take_recv(self.sgl)
     }
 

@@ -88,9 +88,11 @@ pub(crate) struct Stream {
     pub(super) peer: SpinLockIrq<Option<Arc<End>>>,
     /// The other end waits for this one to take in what it has. Set with the socket held.
     pub(super) awaited: AtomicFlag,
-    /// Runs while there is no memory to receive with.
+    /// Runs while there is no memory, or no receive, to receive with.
     #[pin]
     retry: Timer<Stream>,
+    /// It runs until a receive is looked for again.
+    pub(super) pauses: AtomicFlag,
 }
 
 /// What was left for the work item.
@@ -99,6 +101,8 @@ struct Left {
     more: bool,
     /// There is none to be done before the timer has run out.
     starved: bool,
+    /// The peer's next message waits for a receive.
+    without_recv: bool,
     /// The budget is used up.
     spent: bool,
 }
@@ -118,6 +122,7 @@ impl Stream {
                 peer <- new_spinlock_irq!(None, "rsiw::Stream::peer"),
                 awaited: AtomicFlag::new(false),
                 retry <- Timer::new(),
+                pauses: AtomicFlag::new(false),
             }),
             GFP_KERNEL,
         )
@@ -131,6 +136,7 @@ impl Stream {
             return Left {
                 more: false,
                 starved: false,
+                without_recv: false,
                 spent: false,
             };
         };
@@ -139,9 +145,12 @@ impl Stream {
         let _ = sk.read(|chunk| rx.consume(&self.qp, chunk));
         self.qp.count_received(rx.tally());
         let starved = rx.wants_staging() && rx.tries() > 0;
+        let without_recv = rx.waits_for_recv();
+        let waits = rx.wants_staging() || rx.waits_for().is_some() || without_recv;
         let left = Left {
-            more: rx.is_spent() || rx.wants_staging() || rx.waits_for().is_some(),
+            more: rx.is_spent() || waits,
             starved,
+            without_recv,
             spent: rx.is_spent(),
         };
         *self.rx.lock() = Some(rx);
@@ -156,11 +165,13 @@ impl Stream {
             let left = self.receive(sk, Budget::WORK);
             if left.starved {
                 Timer::start(self, RETRY_MS);
+            } else if left.without_recv {
+                self.pause();
             }
             let cut = self.rx.lock().as_ref().is_some_and(|rx| rx.is_cut());
             let closed = (sk.state() == TcpState::Closed).then(|| sk.error());
             Seen {
-                more: left.more && !left.starved,
+                more: left.more && !left.starved && !left.without_recv,
                 fin: sk.peer_fin() && !left.more,
                 cut,
                 closed,
@@ -190,6 +201,19 @@ impl Stream {
                 rx.fail(&self.qp, failure);
             }
         }
+    }
+
+    /// Has a receive looked for again after a while, if that is not going to be done anyway.
+    fn pause(self: &Arc<Self>) {
+        if self.pauses.load(Relaxed) {
+            return;
+        }
+        let mut slot = self.rx.lock();
+        let Some(rx) = &mut *slot else {
+            return;
+        };
+        self.pauses.store(true, Relaxed);
+        Timer::start(self, rx.pause());
     }
 
     /// Waits for those who use a region that the receiver wants to be quiet. One of them may be
@@ -236,6 +260,7 @@ impl Expires for Stream {
     }
 
     fn expired(this: Arc<Self>) {
+        this.pauses.store(false, Relaxed);
         this.qp.note(QpNote::Socket);
     }
 }
@@ -248,7 +273,8 @@ impl StreamHandler for Stream {
             this.qp.count(Counter::RxSoftirqBudget);
         }
         this.wake_sender();
-        if left.more && !left.starved || sk.peer_fin() {
+        let later = left.starved || left.without_recv && this.pauses.load(Relaxed);
+        if left.more && !later || sk.peer_fin() {
             this.qp.note(QpNote::Socket);
         }
     }

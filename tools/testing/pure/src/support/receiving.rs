@@ -214,15 +214,17 @@ impl<'c> Env<Piece<'c>> for Around {
         Ok(())
     }
 
-    fn take_recv(&mut self) -> Result<Recv, Failure> {
+    fn take_recv(&mut self) -> Result<Option<Recv>, Failure> {
         assert!(self.open.is_none(), "the receive before is in progress");
-        let len = self.recvs.pop_front().ok_or(TermError::UntaggedNoBuffer)?;
+        let Some(len) = self.recvs.pop_front() else {
+            return Ok(None);
+        };
         let len = len.ok_or(TermError::LocalCatastrophic)?;
         let recv = Recv { id: self.next, len };
         self.next += 1;
         self.open = Some(Open { recv, placed: 0 });
         self.message.clear();
-        Ok(recv)
+        Ok(Some(recv))
     }
 
     fn place_recv(
@@ -383,7 +385,8 @@ impl Receiving {
             return true;
         }
         let wants = self.receiver.wants_staging();
-        assert!(self.unread.is_empty() || wants || self.receiver.waits_for_quiet());
+        let waits = self.receiver.waits_for_quiet() || self.receiver.waits_for_recv();
+        assert!(self.unread.is_empty() || wants || waits);
         wants && self.has_memory
     }
 

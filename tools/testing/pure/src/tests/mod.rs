@@ -14,6 +14,7 @@ mod golden;
 mod marker;
 mod names;
 mod notes;
+mod patience;
 mod queues;
 mod receiver;
 mod rx;

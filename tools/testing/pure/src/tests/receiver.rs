@@ -21,18 +21,18 @@ use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
 
-fn receiving() -> Receiving {
+pub(super) fn receiving() -> Receiving {
     Receiving::new(&params(4))
 }
 
 /// What a peer sends: messages in FPDUs of so many octets of ULPDU at most.
-struct Peer {
+pub(super) struct Peer {
     tx: Tx,
     mulpdu: u16,
 }
 
 impl Peer {
-    fn new(mulpdu: u16) -> Self {
+    pub(super) fn new(mulpdu: u16) -> Self {
         let tx = Tx::new();
         Self { tx, mulpdu }
     }
@@ -51,7 +51,7 @@ impl Peer {
         fpdus
     }
 
-    fn send(&mut self, len: u32) -> Vec<Vec<u8>> {
+    pub(super) fn send(&mut self, len: u32) -> Vec<Vec<u8>> {
         let (solicited, invalidate) = (false, None);
         let kind = Kind::Send {
             solicited,
@@ -60,7 +60,7 @@ impl Peer {
         self.message(kind, len)
     }
 
-    fn send_invalidate(&mut self, len: u32, stag: Stag) -> Vec<u8> {
+    pub(super) fn send_invalidate(&mut self, len: u32, stag: Stag) -> Vec<u8> {
         let kind = Kind::Send {
             solicited: true,
             invalidate: Some(stag),
@@ -68,7 +68,7 @@ impl Peer {
         self.message(kind, len).concat()
     }
 
-    fn write(&mut self, len: u32) -> Vec<u8> {
+    pub(super) fn write(&mut self, len: u32) -> Vec<u8> {
         let (stag, to) = (Stag(3), TaggedOffset(70));
         self.message(Kind::Write { stag, to }, len).concat()
     }
@@ -101,7 +101,7 @@ fn octets(len: u32) -> Vec<u8> {
     (0..len).map(|n| n as u8).collect()
 }
 
-fn completed(id: u64, len: u32) -> Did {
+pub(super) fn completed(id: u64, len: u32) -> Did {
     Did::Completed(Received {
         id,
         len,

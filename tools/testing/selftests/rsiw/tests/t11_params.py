@@ -6,6 +6,7 @@ import os
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tools import rping
+from rsiwtest.topo import status
 
 from .t13_resources import details
 
@@ -58,3 +59,9 @@ def params(t):
         if not rv:
             raise Fail("loaded with mpa_crc=perhaps: %s" % out)
         t.load()
+        for name, wrong in (("direct", "3"), ("rnr_wait_ms", "60001"),
+                            ("rnr_wait_ms", "-1")):
+            before = value(name)
+            rv, _ = status("sh", "-c", "echo %s > %s/%s" % (wrong, PARAMETERS, name))
+            if not rv or value(name) != before:
+                raise Fail("%s: %s is taken" % (name, wrong))

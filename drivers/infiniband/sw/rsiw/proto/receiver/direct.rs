@@ -12,7 +12,10 @@ use super::{
     Env,
     Receiver, //
 };
-use crate::proto::chunk::Source;
+use crate::proto::chunk::{
+    Chunk,
+    Source, //
+};
 use crate::proto::counters::Counter;
 use crate::proto::deframer::{
     Fpdu,
@@ -25,10 +28,27 @@ use crate::wire::fpdu::{
 use core::ops::DerefMut;
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
-    /// Whether a segment can be taken in now. If not, an invalidated region is waited for.
+    /// Whether a segment can be taken in now of which `front` are the headers, with MPA's length
+    /// field in front. If not, an invalidated region or a receive is waited for.
     #[inline]
-    pub(crate) fn is_ready<C, E: Env<C>>(&mut self, env: &mut E) -> bool {
-        self.stopped || self.resume(env)
+    pub(crate) fn is_ready<C: Chunk, E: Env<C>>(&mut self, env: &mut E, front: &[u8]) -> bool {
+        if self.stopped {
+            return true;
+        }
+        if !self.resume(env) {
+            return false;
+        }
+        if !self.patience.is_granted() {
+            return true;
+        }
+        let Some((len, head)) = front.split_first_chunk::<LEN_FIELD>() else {
+            return true;
+        };
+        let found = self.find_recv(env, head, u16::from_be_bytes(*len));
+        found.unwrap_or_else(|failure| {
+            self.fail(env, failure);
+            true
+        })
     }
 
     /// Takes in a segment, for which this is ready, of which `front` are the headers, with MPA's

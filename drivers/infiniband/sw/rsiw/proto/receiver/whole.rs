@@ -52,10 +52,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             at: FPDU_FRONT,
             len: send.payload_len.into(),
         };
-        let placed = env.take_recv().and_then(|recv| {
-            self.recv = Some(recv);
-            self.place(env, 0, &payload)
-        });
+        let begun = self.begin_recv(env);
+        let placed = begun.and_then(|()| self.place(env, 0, &payload));
         let done = placed.and_then(|len| self.complete(env, len, send.solicited, None));
         done.map_err(|failure| Failure {
             quote: Quote::new(head, send.ulpdu_len),

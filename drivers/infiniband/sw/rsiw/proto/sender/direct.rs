@@ -47,7 +47,7 @@ impl Framer {
         if !message.put_header(&frame, front) {
             return Err(no_room());
         }
-        match link.prepare() {
+        match link.prepare(front) {
             HandedOver::Taken => {}
             HandedOver::Enough | HandedOver::Later => return Ok(Some(0)),
             HandedOver::Gone => return Ok(None),

@@ -259,6 +259,13 @@ impl Peer {
         self.world.rq.push_back(room);
     }
 
+    /// Lets Sends of the other side wait for a receive.
+    #[cfg(test)]
+    pub(crate) fn set_patience(&mut self, ms: u32) {
+        let receiver = self.receiver.as_mut().expect("connected");
+        receiver.set_patience(ms);
+    }
+
     /// Nothing left to send or to wait for.
     pub(crate) fn is_idle(&self) -> bool {
         let sends = self.world.sends.borrow();
@@ -317,7 +324,7 @@ impl Peer {
         let ulpdu_len = u16::from_be_bytes([front[0], front[1]]);
         assert_eq!(all.len(), usize::from(ulpdu_len) + 2);
         receiver.begin(Budget::SOFTIRQ);
-        let is_ready = receiver.is_ready::<Piece<'_>, _>(&mut self.world);
+        let is_ready = receiver.is_ready::<Piece<'_>, _>(&mut self.world, front);
         if is_ready {
             receiver.take_in(&mut self.world, &Piece(&all), front, ulpdu_len);
         }

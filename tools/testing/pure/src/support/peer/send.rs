@@ -63,7 +63,7 @@ impl Link for Pipe {
         self.is_direct && self.batch.is_empty()
     }
 
-    fn prepare(&mut self) -> HandedOver {
+    fn prepare(&mut self, _front: &[u8]) -> HandedOver {
         assert!(self.is_direct());
         if !self.out.is_empty() || self.allowance == 0 {
             return HandedOver::Later;
@@ -288,7 +288,7 @@ impl Env<Pipe> for World {
     }
 
     fn hand_over(&self, link: &mut Pipe, front: &[u8], frame: &Frame) -> Result<(), PayloadError> {
-        assert_eq!(link.prepare(), HandedOver::Taken);
+        assert_eq!(link.prepare(front), HandedOver::Taken);
         let (header, _) = Header::parse(&front[2..]).expect("a header");
         let opcode = Control(header.rdmap()).opcode();
         if opcode == Some(Opcode::ReadResponse) && header.control().last() {

@@ -135,3 +135,27 @@ fn v_inv_14_later() {
     assert_eq!(b.received().len(), before + 1);
     assert_eq!(b.region(TARGET).bytes[..100], [5; 100]);
 }
+
+/// What has no receive stays with its sender, and all behind it, if it may wait for one (V-WR-19).
+#[test]
+fn waits_for_receives() {
+    let (mut a, mut b) = connected();
+    b.set_patience(100);
+    let before = b.received().len();
+    for n in 0..3 {
+        a.post(n, send(&[n as u8; 70_000]), false);
+        a.post(10 + n, write(TARGET, vec![n as u8; 10]), false);
+    }
+    for n in 0..3 {
+        settle(&mut a, &mut b);
+        assert_eq!(b.received().len(), before + n);
+        if let Some(written) = n.checked_sub(1) {
+            assert_eq!(b.region(TARGET).bytes[..10], [written as u8; 10]);
+        }
+        b.post_recv(70_000);
+    }
+    settle(&mut a, &mut b);
+    let got: Vec<_> = b.received()[before..].iter().map(|r| r.data[0]).collect();
+    assert_eq!(got, [0, 1, 2]);
+    assert_eq!(b.state(), QpState::Rts);
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sends that wait for a receive.
+//!
+//! A Send for which none is posted ends the stream (RFC 5041 section 7.1). Programs that were
+//! written for transports that try again count on being given some time. If the administrator
+//! grants it, such a Send is not taken in before there is a receive or that time is over, and
+//! whatever the peer sends behind it waits in TCP.
+//!
+//! Receives are posted without a word to this side, so it has to look for them: soon at first, then
+//! with longer and longer pauses.
+//!
+//! Softirq or process context, under the receive lock.
+#![forbid(unsafe_code)]
+
+use super::{
+    Env,
+    Receiver, //
+};
+use crate::proto::chunk::{
+    Chunk,
+    Source, //
+};
+use crate::proto::counters::Counter;
+use crate::proto::deframer::Fpdu;
+use crate::proto::failure::Failure;
+use crate::proto::state::QpState;
+use crate::wire::terminate::Quote;
+use core::ops::DerefMut;
+
+/// The first pause, and the longest, in milliseconds.
+const FIRST_PAUSE: u32 = 1;
+const LONGEST_PAUSE: u32 = 16;
+
+/// For how long a Send may wait for a receive, and has waited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Milliseconds that each may wait. With 0 none does.
+    limit: u32,
+    /// Those that the Send at hand has been given,
+    waited: u32,
+    /// and the next pause.
+    pause: u32,
+    /// There is such a Send.
+    waits: bool,
+}
+
+impl Patience {
+    pub(super) const fn new(limit: u32) -> Self {
+        Self {
+            limit,
+            waited: 0,
+            pause: FIRST_PAUSE,
+            waits: false,
+        }
+    }
+
+    /// Whether Sends may wait at all.
+    #[inline]
+    pub(super) const fn is_granted(&self) -> bool {
+        self.limit != 0
+    }
+
+    /// Whether a Send waits that may do so for longer.
+    pub(super) const fn waits(&self) -> bool {
+        self.waits && self.waited < self.limit
+    }
+
+    /// A Send finds no receive. Returns whether it may wait, and whether it begins to.
+    fn begin(&mut self) -> (bool, bool) {
+        let begins = !core::mem::replace(&mut self.waits, true);
+        (self.waited < self.limit, begins)
+    }
+
+    /// Nothing waits any more.
+    fn end(&mut self) {
+        *self = Self::new(self.limit);
+    }
+
+    /// Milliseconds until a receive is looked for again. They count as waited for.
+    pub(super) fn pause(&mut self) -> u32 {
+        let left = self.limit.saturating_sub(self.waited);
+        let pause = self.pause.min(left);
+        self.waited = self.waited.saturating_add(pause);
+        self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
+        pause
+    }
+}
+
+impl<B: DerefMut<Target = [u8]>> Receiver<B> {
+    /// Lets each Send wait up to `ms` milliseconds for a receive.
+    pub(crate) fn set_patience(&mut self, ms: u32) {
+        self.patience = Patience::new(ms);
+    }
+
+    /// Whether receiving waits for a receive.
+    pub(crate) const fn waits_for_recv(&self) -> bool {
+        self.patience.waits() && !self.stopped
+    }
+
+    /// Milliseconds until receiving should go on if it waits for a receive. To be asked once for
+    /// each pause that is made.
+    pub(crate) fn pause(&mut self) -> u32 {
+        self.patience.pause()
+    }
+
+    /// Takes the receive for a segment that needs one, given the first octets of its ULPDU. Returns
+    /// whether the segment may be taken in, also if that can only end the stream.
+    ///
+    /// # Errors
+    ///
+    /// The receive makes no sense.
+    #[inline(never)]
+    pub(super) fn find_recv<C, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        head: &[u8],
+        ulpdu_len: u16,
+    ) -> Result<bool, Failure> {
+        let may_wait = matches!(env.state(), QpState::Rts | QpState::Draining);
+        if !may_wait || self.recv.is_some() || !self.rx.begins_send(head, ulpdu_len) {
+            return Ok(true);
+        }
+        let taken = env.take_recv().map_err(|failure| Failure {
+            quote: Quote::new(head, ulpdu_len),
+            ..failure
+        })?;
+        if taken.is_some() {
+            self.recv = taken;
+            self.patience.end();
+            return Ok(true);
+        }
+        let (may_wait, begins) = self.patience.begin();
+        self.tally.add(Counter::RxRecvWaits, begins.into());
+        Ok(!may_wait)
+    }
+
+    /// Takes in an FPDU that is whole in the buffer, if it may be. Returns whether it was; if not it
+    /// stays there.
+    ///
+    /// # Errors
+    ///
+    /// The stream must end.
+    pub(super) fn staged<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        fpdu: Fpdu,
+    ) -> Result<bool, Failure> {
+        let staging = self.staging.take();
+        let staging = staging.ok_or_else(|| Failure::defect("the buffer of FPDUs is gone"))?;
+        let result = match staging.get(..fpdu.len) {
+            Some(bytes) => self.fpdu::<C, E>(env, &Source::Bytes(bytes), bytes, &fpdu),
+            None => Err(Failure::defect("an FPDU does not fit its buffer")),
+        };
+        self.staging = Some(staging);
+        if let Ok(false) = result {
+            self.held = Some(fpdu);
+        }
+        result
+    }
+
+    /// Takes in the FPDU that stayed in the buffer, if there is one and it may be. Returns whether
+    /// receiving may go on.
+    #[inline(never)]
+    pub(super) fn resume_staged<C: Chunk, E: Env<C>>(&mut self, env: &mut E) -> bool {
+        let Some(fpdu) = self.held.take_if(|_| !self.stopped) else {
+            return true;
+        };
+        match self.staged::<C, E>(env, fpdu) {
+            Ok(taken) => taken,
+            Err(failure) => {
+                self.fail(env, failure);
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sends that wait for a receive, if the administrator grants it some time: `proto::receiver`'s
+//! `patience` (V-WR-19, V-SRQ-15). Without that, one without a receive ends the stream (P-ERR-10).
+
+use super::receiver::{completed, receiving, Peer};
+use crate::proto::counters::Counter;
+use crate::proto::state::QpState;
+use crate::support::receiving::{Did, Receiving};
+use crate::support::rng::{Choices, Rng};
+use crate::support::sending::params;
+use crate::wire::ddp::Stag;
+use crate::wire::mpa::RtrSet;
+use crate::wire::terminate::TermError;
+
+fn patient() -> Receiving {
+    let mut receiving = receiving();
+    receiving.receiver.set_patience(100);
+    receiving
+}
+
+/// Sends that had to wait since this was asked last.
+fn waits(receiving: &mut Receiving) -> u64 {
+    let counted = receiving.receiver.tally.take();
+    counted.map_or(0, |(counts, _)| {
+        core::mem::take(&mut counts[Counter::RxRecvWaits.index()])
+    })
+}
+
+const NONE: Did = Did::Failed(TermError::UntaggedNoBuffer);
+
+/// Wherever the stream is cut, a Send waits, and what is behind it does; it goes on as if the
+/// receive had been there.
+#[test]
+fn each_cut() {
+    let mut peer = Peer::new(100);
+    let stream = [
+        peer.write(30),
+        peer.send(40).concat(),
+        peer.write(50),
+        peer.send_invalidate(250, Stag(8)),
+        peer.send(0).concat(),
+    ]
+    .concat();
+    let mut eager = receiving();
+    eager.around.recvs.extend([Some(1_000); 3]);
+    eager.feed(&stream);
+    let all = eager.did();
+    assert!(!all.contains(&NONE));
+    for cut in 0..=stream.len() {
+        let mut receiving = patient();
+        let (a, b) = stream.split_at(cut);
+        receiving.feed(a);
+        receiving.feed(b);
+        let mut did = receiving.did();
+        assert_eq!(did, all[..did.len()]);
+        for left in (0..3).rev() {
+            assert!(receiving.receiver.waits_for_recv(), "{cut}");
+            receiving.feed(&[]);
+            assert_eq!(receiving.did(), [], "{cut}");
+            receiving.around.recvs.push_back(Some(1_000));
+            receiving.feed(&[]);
+            did.extend(receiving.did());
+            assert_eq!(receiving.receiver.waits_for_recv(), left > 0);
+        }
+        assert_eq!(did, all, "{cut}");
+        assert!(receiving.unread.is_empty() && !receiving.receiver.is_cut());
+        let waited = waits(&mut receiving);
+        assert_eq!(waited, 3, "{cut}");
+    }
+}
+
+/// When the time is over the stream ends as it would have without.
+#[test]
+fn ends() {
+    let send = Peer::new(100).send(40).concat();
+    let mut hasty = receiving();
+    hasty.feed(&send);
+    for cut in [0, 10] {
+        let mut receiving = patient();
+        receiving.feed(&send[..cut]);
+        receiving.feed(&send[cut..]);
+        let mut waited = 0;
+        while receiving.receiver.waits_for_recv() {
+            receiving.feed(&[]);
+            assert!(receiving.around.failure.is_none());
+            waited += receiving.receiver.pause();
+        }
+        assert_eq!(waited, 100);
+        receiving.feed(&[]);
+        assert_eq!(receiving.did().last(), Some(&NONE));
+        let failures = [&hasty, &receiving].map(|x| format!("{:?}", x.around.failure));
+        assert_eq!(failures[0], failures[1]);
+    }
+}
+
+/// Each Send has all of the time, and is looked for soon at first.
+#[test]
+fn begins_anew() {
+    let mut peer = Peer::new(100);
+    let mut receiving = patient();
+    for n in 0..3 {
+        receiving.feed(&peer.send(40).concat());
+        let pauses = [(); 6].map(|()| receiving.receiver.pause());
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 16], "{n}");
+        receiving.around.recvs.push_back(Some(40));
+        receiving.feed(&[]);
+        assert_eq!(receiving.did().last(), Some(&completed(n, 40)));
+    }
+}
+
+/// What is wrong anyway does not wait, nor what needs no receive.
+#[test]
+fn does_not_wait() {
+    // Another number than is due.
+    let mut peer = Peer::new(100);
+    peer.send(40);
+    let mut receiving = patient();
+    receiving.feed(&peer.send(40).concat());
+    assert!(receiving
+        .did()
+        .contains(&Did::Failed(TermError::UntaggedMsn)));
+
+    // A receive that makes no sense.
+    let mut receiving = patient();
+    receiving.around.recvs.push_back(None);
+    receiving.feed(&Peer::new(100).send(40).concat());
+    let bad = Did::Failed(TermError::LocalCatastrophic);
+    assert_eq!(receiving.did().last(), Some(&bad));
+    assert!(receiving.around.failure.is_some_and(|f| f.quote.is_some()));
+
+    // What the responder of a peer-to-peer connection is told first.
+    let mut params = params(4);
+    params.expect_rtr = RtrSet::ALL;
+    let mut receiving = Receiving::new(&params);
+    receiving.receiver.set_patience(100);
+    receiving.feed(&Peer::new(100).send(0).concat());
+    assert!(!receiving.receiver.waits_for_recv());
+    assert_eq!(receiving.did(), [Did::FirstFpdu, Did::FirstSegment]);
+
+    // In Closing it ends the stream (T-37).
+    let mut receiving = patient();
+    receiving.around.state = QpState::Closing;
+    receiving.feed(&Peer::new(100).send(40).concat());
+    assert_eq!(receiving.did().last(), Some(&Did::DataInClosing));
+}
+
+/// Closing does not wait for what had begun to wait.
+#[test]
+fn closing_meanwhile() {
+    for cut in [0, 10] {
+        let send = Peer::new(100).send(40).concat();
+        let mut receiving = patient();
+        receiving.feed(&send[..cut]);
+        receiving.feed(&send[cut..]);
+        assert!(receiving.receiver.waits_for_recv());
+        receiving.around.state = QpState::Closing;
+        receiving.feed(&[]);
+        assert_eq!(receiving.did().last(), Some(&Did::DataInClosing));
+        assert!(!receiving.receiver.waits_for_recv());
+    }
+}
+
+/// T-46: messages in any pieces, with receives that come at any time, make what they make if all
+/// is there from the start.
+#[test]
+fn late_receives_make_no_difference() {
+    let mut rng = Rng::new(17);
+    let mut waited = 0;
+    for round in 0..2_000 {
+        let mut peer = Peer::new([60, 100, 300][rng.below(3)]);
+        let (mut eager, mut patient) = (receiving(), patient());
+        let mut stream = Vec::new();
+        let mut late = 0;
+        for _ in 0..4 {
+            let len = rng.below(700) as u32;
+            if rng.one_in(2) {
+                stream.extend(peer.write(len));
+                continue;
+            }
+            eager.around.recvs.push_back(Some(700));
+            late += 1;
+            stream.extend(peer.send(len).concat());
+        }
+        if rng.one_in(4) {
+            let octet = rng.below(stream.len());
+            if let Some(octet) = stream.get_mut(octet) {
+                *octet ^= 1 << rng.below(8);
+            }
+        }
+        eager.feed(&stream);
+        let mut rest = &stream[..];
+        while !rest.is_empty() || patient.receiver.waits_for_recv() {
+            if late > 0 && (rng.one_in(3) || rest.is_empty()) {
+                patient.around.recvs.push_back(Some(700));
+                late -= 1;
+            }
+            let (a, b) = rest.split_at(rng.below(rest.len() + 1));
+            patient.feed(a);
+            rest = b;
+        }
+        assert_eq!(patient.did(), eager.did(), "{round}");
+        waited += waits(&mut patient);
+    }
+    assert!(waited > 1_000, "{waited}");
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * late: receives that are posted after their messages have come, on a device
+ * that waits for them (parameter rnr_wait_ms).
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "both.h"
+#include "prog.h"
+
+#define LEN 100000
+#define MSGS 8
+#define LATE_MS 200
+
+static unsigned int patience;		/* rnr_wait_ms */
+static char *out, *in;			/* MSGS * LEN each */
+static struct both b;
+static struct ibv_mr *src, *dst;
+
+static const struct opt options[] = {
+	{ .name = "patience", .num = &patience, .min = 1, .max = 60000 },
+	{ 0 }
+};
+
+static void begin(void)
+{
+	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
+
+	both_connect(&b, &listener, &where, &attr, &attr);
+	src = ep_reg(&b.a, out, MSGS * LEN, IBV_ACCESS_LOCAL_WRITE);
+	dst = ep_reg(&b.p, in, MSGS * LEN, ALL_ACCESS);
+	memset(in, 0, MSGS * LEN);
+}
+
+static void end(void)
+{
+	CHECK_SYS(ibv_dereg_mr(src));
+	CHECK_SYS(ibv_dereg_mr(dst));
+	both_destroy(&b);
+}
+
+static void send_it(unsigned int n, uint32_t len)
+{
+	CHECK_SYS(ep_post_send(&b.a, n, IBV_WR_SEND, out + n * LEN, len,
+			       src->lkey, 0, 0));
+}
+
+static void post(unsigned int n)
+{
+	CHECK_SYS(ep_post_recv(&b.p, n, in + n * LEN, LEN, dst->lkey));
+}
+
+/* Message `n` has come, `len` octets long. */
+static void got(unsigned int n, uint32_t len)
+{
+	struct ibv_wc wc = { 0 };
+
+	if (!expect(ep_poll(b.p.rcq, &wc, EP_EVENT_MS), "message %u is lost", n))
+		return;
+	expect(!wc.status && wc.wr_id == n && wc.byte_len == len,
+	       "message %u: %s, %u octets", (unsigned int)wc.wr_id,
+	       ibv_wc_status_str(wc.status), wc.byte_len);
+	expect(!memcmp(in + n * LEN, out + n * LEN, len), "other octets");
+}
+
+static void sent(unsigned int count)
+{
+	struct ibv_wc wc = { 0 };
+
+	while (count--)
+		expect(ep_poll(b.a.scq, &wc, EP_EVENT_MS) && !wc.status,
+		       "a request: %s", ibv_wc_status_str(wc.status));
+}
+
+static enum ibv_qp_state state(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr ia;
+	struct ibv_qp_attr qa;
+
+	CHECK_SYS(ibv_query_qp(qp, &qa, IBV_QP_STATE, &ia));
+	return qa.qp_state;
+}
+
+/* Nothing has come, and the connection is there. */
+static void nothing_yet(void)
+{
+	struct ibv_wc wc;
+
+	expect(!ep_poll(b.p.rcq, &wc, LATE_MS), "it did not wait");
+	expect(state(b.p.id->qp) == IBV_QPS_RTS, "the connection is over");
+}
+
+static void all_at_once(uint32_t len)
+{
+	unsigned int i;
+
+	begin();
+	for (i = 0; i < MSGS; i++)
+		send_it(i, len);
+	nothing_yet();
+	for (i = 0; i < MSGS; i++)
+		post(i);
+	for (i = 0; i < MSGS; i++)
+		got(i, len);
+	sent(MSGS);
+	end();
+}
+
+static void one_by_one(void)
+{
+	unsigned int i;
+
+	begin();
+	for (i = 0; i < MSGS; i++)
+		send_it(i, LEN - i);
+	for (i = 0; i < MSGS; i++) {
+		nothing_yet();
+		post(i);
+		got(i, LEN - i);
+	}
+	sent(MSGS);
+	end();
+}
+
+/* What is behind it waits too. */
+static void behind(void)
+{
+	struct ibv_wc wc = { 0 };
+	bool taken;
+
+	begin();
+	send_it(0, 64);
+	CHECK_SYS(ep_post_send(&b.a, 1, IBV_WR_RDMA_READ, out + LEN, 64,
+			       src->lkey, (uintptr_t)in + LEN, dst->rkey));
+	/* TCP takes the Send, if it goes through TCP. */
+	taken = ep_poll(b.a.scq, &wc, LATE_MS);
+	expect(!taken || wc.wr_id == 0, "the Read has overtaken it");
+	nothing_yet();
+	expect(!ep_poll(b.a.scq, &wc, 0), "the Read has overtaken it");
+	post(0);
+	got(0, 64);
+	sent(taken ? 1 : 2);
+	end();
+}
+
+/* Other connections go on. */
+static void others(void)
+{
+	const unsigned int rounds = 100;
+	struct ibv_mr *to, *from;
+	struct both first;
+	unsigned int i;
+
+	begin();
+	send_it(0, 64);
+	nothing_yet();
+	first = b;
+	from = src;
+	to = dst;
+	begin();
+	for (i = 0; i < rounds; i++) {
+		post(1);
+		send_it(1, 64);
+		got(1, 64);
+		sent(1);
+	}
+	end();
+	b = first;
+	src = from;
+	dst = to;
+	expect(state(b.p.id->qp) == IBV_QPS_RTS, "the connection is over");
+	post(0);
+	got(0, 64);
+	end();
+}
+
+static void shared(void)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(listener.id->verbs);
+	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 8, .max_sge = 1 } };
+	struct ep_attr active = { .send_wr = 4, .recv_wr = 1 };
+	struct ep_attr passive = { .send_wr = 1, .recv_wr = 1, .pd = pd };
+	struct ibv_sge sge = { .addr = (uintptr_t)in, .length = LEN };
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+	struct ibv_mr *from[2], *to;
+	struct both two[2];
+	struct ibv_wc wc = { 0 };
+	unsigned int i;
+
+	passive.srq = ibv_create_srq(pd, &sa);
+	CHECK(passive.srq, "SRQ: %m");
+	to = ibv_reg_mr(pd, in, LEN, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(to, "register: %m");
+	sge.lkey = to->lkey;
+	for (i = 0; i < 2; i++) {
+		both_connect(&two[i], &listener, &where, &active, &passive);
+		from[i] = ep_reg(&two[i].a, out, LEN, IBV_ACCESS_LOCAL_WRITE);
+		CHECK_SYS(ep_post_send(&two[i].a, i, IBV_WR_SEND, out, 64,
+				       from[i]->lkey, 0, 0));
+	}
+	expect(!ep_poll(two[0].p.rcq, &wc, LATE_MS), "it did not wait");
+	expect(!ep_poll(two[1].p.rcq, &wc, 0), "it did not wait");
+	for (i = 0; i < 2; i++)
+		CHECK_SYS(ibv_post_srq_recv(passive.srq, &wr, &bad));
+	for (i = 0; i < 2; i++) {
+		expect(ep_poll(two[i].p.rcq, &wc, EP_EVENT_MS) && !wc.status,
+		       "connection %u: %s", i, ibv_wc_status_str(wc.status));
+		CHECK_SYS(ibv_dereg_mr(from[i]));
+		both_destroy(&two[i]);
+	}
+	CHECK_SYS(ibv_dereg_mr(to));
+	CHECK_SYS(ibv_destroy_srq(passive.srq));
+	CHECK_SYS(ibv_dealloc_pd(pd));
+}
+
+/* The peer has closed behind what waits. */
+static void closed(void)
+{
+	begin();
+	send_it(0, LEN);
+	nothing_yet();
+	CHECK_SYS(rdma_disconnect(b.a.id));
+	nothing_yet();
+	post(0);
+	got(0, LEN);
+	ep_expect(b.p.ec, RDMA_CM_EVENT_DISCONNECTED);
+	end();
+}
+
+static void destroyed(void)
+{
+	begin();
+	send_it(0, LEN);
+	nothing_yet();
+	end();
+}
+
+static void over(void)
+{
+	uint64_t then;
+
+	begin();
+	then = ep_now_ns();
+	send_it(0, 64);
+	nothing_yet();
+	expect(wait_state(b.p.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR,
+	       "the connection goes on");
+	expect(ep_now_ns() - then >= patience * 1000000ull, "too soon");
+	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR,
+	       "the sender is not told");
+	end();
+}
+
+static void run(void)
+{
+	unsigned int i;
+
+	out = ep_pages(MSGS * LEN);
+	in = ep_pages(MSGS * LEN);
+	for (i = 0; i < MSGS * LEN; i++)
+		out[i] = i * 7 + i / LEN;
+	part("V-WR-19 messages of 64 octets wait");
+	all_at_once(64);
+	part("V-WR-19 messages of many segments wait");
+	all_at_once(LEN);
+	part("V-WR-19 a receive at a time");
+	one_by_one();
+	part("V-WR-19 a Read behind a Send that waits");
+	behind();
+	part("V-WR-19 other connections go on");
+	others();
+	part("V-SRQ-15 two connections wait for a shared queue");
+	shared();
+	part("V-WR-19 the peer closes behind it");
+	closed();
+	part("V-WR-19 destroyed while it waits");
+	destroyed();
+	part("P-ERR-10 the time is over");
+	over();
+}
+
+const struct prog prog = {
+	.name = "late",
+	.text = "Receives that are posted after their messages have come.\n",
+	.options = "  --patience MS  the device waits for so long (rnr_wait_ms)\n",
+	.table = options,
+	.kind = PROG_LISTENS,
+	.port = 20300,
+	.limit = 120,
+	.run = run,
+};
