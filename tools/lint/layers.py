@@ -24,7 +24,7 @@ LAYERS = (
     ("device",),
     ("cq", "mr"),
     ("queue",),
-    ("abi", "limits", "notes", "params"),
+    ("abi", "limits", "notes", "tuning"),
     ("ffi",),
     ("proto",),
     ("wire",),

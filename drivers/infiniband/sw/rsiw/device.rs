@@ -46,6 +46,7 @@ use crate::{
         PdId, MAX_FAST_REG,
     },
     proto::counters::Counter,
+    tuning::Tuning,
 };
 use kernel::{
     prelude::*,
@@ -72,6 +73,8 @@ pub(crate) struct Device {
     pd_ids: Atomic<u64>,
     /// What is counted for the whole device.
     pub(crate) counts: Arc<Counts>,
+    /// Budgets and thresholds of the data path.
+    pub(crate) tuning: Tuning,
     /// Memory for sending.
     pub(crate) chunks: Arc<ChunkPool>,
     /// Memory regions by STag.
@@ -101,6 +104,7 @@ impl Device {
                 limits,
                 pd_ids: Atomic::new(0),
                 counts,
+                tuning: Tuning::new(),
                 chunks,
                 stags <- StagTable::new(queues.loaded()),
             }),

@@ -9,6 +9,7 @@ pub(crate) mod cell;
 pub(crate) mod clock;
 pub(crate) mod counts;
 pub(crate) mod crc;
+pub(crate) mod debugfs;
 pub(crate) mod iwcm;
 mod kmem;
 pub(crate) mod log;

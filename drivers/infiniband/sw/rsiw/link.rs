@@ -115,7 +115,15 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
         comp_vectors: kernel::cpu::nr_cpu_ids(),
         port_map,
     };
-    core_device::add::<Rsiw>(&spec, |handle| Rnic::new(handle, guid, queues))
+    let mut made = None;
+    core_device::add::<Rsiw>(&spec, |handle| {
+        let rnic = Rnic::new(handle, guid, queues)?;
+        Ok(made.insert(rnic).clone())
+    })?;
+    if let Some(rnic) = made {
+        rnic.show();
+    }
+    Ok(())
 }
 
 /// Makes devices for `rdma link add`.

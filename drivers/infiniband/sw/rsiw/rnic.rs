@@ -16,6 +16,7 @@ use crate::{
         Guid, //
     },
     ffi::{
+        debugfs::Shown,
         rdma::handle::DeviceHandle,
         timer::Timer,
         workqueue::Queues, //
@@ -23,11 +24,14 @@ use crate::{
     qp::table::QpTable,
 };
 use kernel::{
-    new_work,
+    fmt, new_work,
     prelude::*,
+    str::CString,
     sync::{
+        new_mutex,
         new_spinlock,
         Arc,
+        Mutex,
         SpinLock, //
     },
     workqueue::Work,
@@ -50,6 +54,9 @@ pub(crate) struct Rnic {
     patience: Timer<Self>,
     #[pin]
     stage: SpinLock<Stage>,
+    /// What the administrator sees of the device in debugfs.
+    #[pin]
+    files: Mutex<Option<Shown<Device>>>,
 }
 
 impl Rnic {
@@ -75,8 +82,28 @@ impl Rnic {
                 watch <- new_work!("rsiw::Rnic::watch"),
                 patience <- Timer::new(),
                 stage <- new_spinlock!(Stage::Used, "rsiw::Rnic::stage"),
+                files <- new_mutex!(None, "rsiw::Rnic::files"),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Shows the administrator what there is to turn. The device is registered, and may be gone
+    /// already.
+    pub(crate) fn show(&self) {
+        let Some(number) = self.dev.handle().number() else {
+            return;
+        };
+        // Nobody depends on the files.
+        let Ok(name) = CString::try_from_fmt(fmt!("{number}")) else {
+            return;
+        };
+        let root = &self.dev.queues().debugfs;
+        let files = Shown::new(root, &name, self.dev.clone(), |dev| dev.tuning.numbers());
+        let mut slot = self.files.lock();
+        // Whoever removes the device looks into the slot after that.
+        if !matches!(*self.stage.lock(), Stage::Gone) {
+            *slot = Some(files);
+        }
     }
 }

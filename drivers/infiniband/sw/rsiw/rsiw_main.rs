@@ -24,6 +24,7 @@ mod qp;
 mod queue;
 mod rnic;
 mod srq;
+mod tuning;
 mod verbs;
 mod wire;
 

@@ -25,5 +25,6 @@
 #include <rdma/restrack.h>
 #include <rdma/rsiw_verbs.h>
 #include <rdma/uverbs_ioctl.h>
+#include "rsiw_debugfs.h"
 #include "rsiw_params.h"
 #include "rsiw_trace.h"

@@ -5,6 +5,7 @@
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h).
 
 use super::{
+    debugfs::Directory,
     module::Loaded,
     raw::{
         b,
@@ -173,7 +174,7 @@ pub(crate) trait Common: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// The queues of the module.
+/// The queues of the module, and what else all devices use.
 pub(crate) struct Queues {
     /// For queue pairs. Urgent, because who polls for a completion would keep the work item that is
     /// to bring it off the processor.
@@ -187,6 +188,8 @@ pub(crate) struct Queues {
     pub(crate) cm: OwnedQueue,
     loaded: Loaded,
     common: Arc<dyn Common>,
+    /// Where devices have their files.
+    pub(crate) debugfs: Arc<Directory>,
 }
 
 impl Queues {
@@ -240,6 +243,7 @@ impl SharedQueues {
             cm: OwnedQueue::new(c"rsiw-cm")?,
             loaded,
             common,
+            debugfs: Arc::new(Directory::new(c"rsiw"), GFP_KERNEL)?,
         };
         let queues = Arc::new(queues, GFP_KERNEL)?;
         *shared = Some(queues.clone());

@@ -5,7 +5,8 @@
 //! Octets alone are no measure: an FPDU of nothing takes as long as hundreds of octets, and so does
 //! each piece of memory that a payload is spread over. What is left when a budget is spent is for
 //! the work item. An FPDU that was begun is finished: it is at most 64 KiB long and has as many
-//! pieces as a receive has elements and its regions have stretches.
+//! pieces as a receive has elements and its regions have stretches. How much a budget is says
+//! [`tuning`](super::tuning).
 //!
 //! Any context.
 #![forbid(unsafe_code)]
@@ -22,10 +23,12 @@ pub(crate) struct Budget(usize);
 impl Budget {
     /// Nothing.
     pub(crate) const NONE: Self = Self(0);
-    /// For softirq.
-    pub(crate) const SOFTIRQ: Self = Self(256 * 1024);
-    /// For the work item, before others get the socket.
-    pub(crate) const WORK: Self = Self(1024 * 1024);
+
+    /// So many octets.
+    pub(crate) const fn new(octets: u32) -> Self {
+        // CAST: 32 bits fit.
+        Self(octets as usize)
+    }
 
     /// Whether nothing more may be begun.
     pub(crate) fn is_spent(self) -> bool {

@@ -33,4 +33,5 @@ pub(crate) mod sender;
 pub(crate) mod sends;
 pub(crate) mod state;
 pub(crate) mod train;
+pub(crate) mod tuning;
 pub(crate) mod tx;

@@ -17,17 +17,11 @@
 //! Pure: any context. No clock: points in time are nanoseconds of a monotonic one.
 #![forbid(unsafe_code)]
 
-/// Doorbells in a row by which the posting thread sends itself.
-const MAX_DIRECT: u32 = 2;
-/// A pause that begins a new row, in nanoseconds: from when a request was last posted or sent to
-/// the next doorbell.
-const ROW_PAUSE: u64 = 100_000;
-/// For how long a consumer to which a notification came counts as one that waits for them, in
-/// nanoseconds. It does not ask for another before it has found nothing more to do.
-const WAITED: u64 = 4_000_000;
+use super::tuning::{
+    nanos,
+    RowLimits, //
+};
 
-/// Octets of a Read of the peer that is answered at once.
-const LARGE_READ: u32 = 16 * 1024;
 /// Reads of the peer that are answered at once, however small.
 const MANY_READS: usize = 8;
 
@@ -115,6 +109,8 @@ pub(crate) struct Ringing {
     pub(crate) taken: u32,
     /// Notifications to the consumer of send completions up to now; wraps.
     pub(crate) notified: u32,
+    /// What a row is.
+    pub(crate) limits: RowLimits,
 }
 
 /// The doorbells of a queue pair. Under its mutex.
@@ -149,7 +145,7 @@ impl Doorbells {
             return Pace::Slow;
         }
         let now = now();
-        if now.saturating_sub(self.last) > ROW_PAUSE {
+        if now.saturating_sub(self.last) > nanos(ringing.limits.pause) {
             self.row = 0;
         }
         self.last = now;
@@ -158,7 +154,7 @@ impl Doorbells {
             self.waited = Some(now);
         }
         self.row = self.row.saturating_add(1);
-        if self.row > MAX_DIRECT && self.gathering.tries() {
+        if self.row > ringing.limits.doorbells && self.gathering.tries() {
             Pace::Fast
         } else {
             Pace::Slow
@@ -174,12 +170,14 @@ impl Doorbells {
         }
     }
 
-    /// Whether a notification came to the consumer lately: it waits for them, though perhaps not
-    /// for the next one yet.
+    /// Whether a notification came to the consumer in the last `within` microseconds: it waits for
+    /// them, though perhaps not for the next one yet. It does not ask for another before it has
+    /// found nothing more to do.
     #[inline]
-    pub(crate) fn has_waited(&self) -> bool {
+    pub(crate) fn has_waited(&self, within: u32) -> bool {
         let since = |waited| self.last.saturating_sub(waited);
-        self.waited.is_some_and(|waited| since(waited) <= WAITED)
+        self.waited
+            .is_some_and(|waited| since(waited) <= nanos(within))
     }
 }
 
@@ -197,8 +195,12 @@ pub(crate) enum Reason {
     KernelRecv { flushes: bool },
     /// There is room in the socket, or the peer has acknowledged all.
     Room,
-    /// A Read of the peer of `len` octets, one of `waiting`.
-    PeerRead { len: u32, waiting: usize },
+    /// A Read of the peer of `len` octets, one of `waiting`; one of `large` octets is large.
+    PeerRead {
+        len: u32,
+        waiting: usize,
+        large: u32,
+    },
     /// The response to a Read is placed. `draining`: the FIN waits for the last one. `stalled`: a
     /// request waits for there being less of them.
     ReadDone { draining: bool, stalled: bool },
@@ -246,7 +248,7 @@ pub(crate) fn who(reason: Reason, waits: impl Fn() -> bool) -> Actor {
         Room => Urgent,
 
         // Much to send: a change of task is little beside it.
-        PeerRead { len, .. } if len >= LARGE_READ => Urgent,
+        PeerRead { len, large, .. } if len >= large => Urgent,
         // So many have gathered; the peer may wait for these before it asks for more.
         PeerRead { waiting, .. } if waiting >= MANY_READS => Urgent,
         // One by one each would cost a change of task.

@@ -53,6 +53,7 @@ use super::request::{
 };
 use super::sends::Sends;
 use super::state::QpState;
+use super::tuning::SendLimits;
 use super::tx::{
     self,
     Message,
@@ -76,11 +77,6 @@ use crate::wire::terminate::{
     Terminate, //
 };
 use core::ops::DerefMut;
-
-/// Octets of a batch, where that many fit into the socket. The last FPDU may go beyond it.
-pub(crate) const BATCH_OCTETS: usize = 128 * 1024;
-/// Octets that one caller sends before it leaves the rest to others.
-const BUDGET: usize = 1024 * 1024;
 
 /// A payload could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -562,25 +558,38 @@ impl Sender {
         });
     }
 
-    /// Sends what there is to send, as `state` allows.
-    pub(crate) fn run<L, E>(&mut self, env: &mut E, link: &mut L, state: QpState) -> Outcome
+    /// Sends what there is to send, as `state` and `limits` allow.
+    pub(crate) fn run<L, E>(
+        &mut self,
+        env: &mut E,
+        link: &mut L,
+        state: QpState,
+        limits: SendLimits,
+    ) -> Outcome
     where
         L: Link,
         E: Env<L>,
     {
-        let outcome = self.send(env, link, state);
+        let outcome = self.send(env, link, state, limits);
         // No region may be kept from its owner while the peer is awaited (T-20), nor while the
         // caller waits for the owner.
         self.framer.close(env);
         outcome
     }
 
-    fn send<L, E>(&mut self, env: &mut E, link: &mut L, state: QpState) -> Outcome
+    fn send<L, E>(
+        &mut self,
+        env: &mut E,
+        link: &mut L,
+        state: QpState,
+        limits: SendLimits,
+    ) -> Outcome
     where
         L: Link,
         E: Env<L>,
     {
-        let mut budget = BUDGET;
+        // CAST: 32 bits fit, here and below.
+        let (mut budget, batch) = (limits.run as usize, limits.batch as usize);
         let mut is_done = false;
         loop {
             if !self.flush(env, link) {
@@ -602,7 +611,7 @@ impl Sender {
             if budget == 0 {
                 return Outcome::Again;
             }
-            let filled = self.fill(env, link);
+            let filled = self.fill(env, link, batch);
             budget = budget.saturating_sub(link.len());
             is_done = match filled {
                 Ok(is_all) => is_all,
@@ -652,11 +661,15 @@ impl Sender {
         true
     }
 
-    /// Puts FPDUs into the empty batch, as many as are ready and fit. Returns whether that is all
-    /// there was, and nothing waits for TCP to have it.
-    fn fill<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> Result<bool, Failure> {
+    /// Puts FPDUs into the empty batch, as many as are ready and fit, up to `batch` octets. Returns
+    /// whether that is all there was, and nothing waits for TCP to have it.
+    fn fill<L, E>(&mut self, env: &mut E, link: &mut L, batch: usize) -> Result<bool, Failure>
+    where
+        L: Link,
+        E: Env<L>,
+    {
         self.framer.set_segment_size(link.segment_size());
-        let limit = link.space().min(BATCH_OCTETS);
+        let limit = link.space().min(batch);
         while link.is_empty() || link.len() < limit {
             if self.current.is_none() {
                 if self.framer.ends.is_full() {

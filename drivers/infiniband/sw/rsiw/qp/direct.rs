@@ -31,7 +31,6 @@ use crate::{
     },
     mr::access::Slices,
     proto::{
-        budget::Budget,
         direct::{
             is_empty,
             HandedOver, //
@@ -203,7 +202,7 @@ impl<'a> Direct<'a> {
             // The stream is over.
             return HandedOver::Gone;
         };
-        rx.begin(&stream.qp, Budget::SOFTIRQ);
+        rx.begin(&stream.qp, stream.qp.dev.tuning.softirq_budget());
         self.held = Some(Held {
             end,
             rx: Some(rx),

@@ -32,11 +32,9 @@ use crate::{
             Refused,
             SendFlags, //
         },
-        sender::{
-            PayloadError,
-            BATCH_OCTETS, //
-        },
-        tx::Frame,
+        sender::PayloadError,
+        tuning::TX_BATCH,
+        tx::Frame, //
     },
     wire::fpdu::{
         Crc,
@@ -48,9 +46,9 @@ use kernel::{
     prelude::*, //
 };
 
-/// Chunks of a batch, if each is a page: the last FPDU may go beyond [`BATCH_OCTETS`], with
+/// Chunks of a batch, if each is a page: the last FPDU may go beyond [`TX_BATCH`], with
 /// markers, and the first and last chunk may be begun.
-const BATCH_CHUNKS: usize = (BATCH_OCTETS + MAX_FPDU + MAX_FPDU / 128) / PAGE_SIZE + 2;
+const BATCH_CHUNKS: usize = (TX_BATCH.range.1 as usize + MAX_FPDU + MAX_FPDU / 128) / PAGE_SIZE + 2;
 
 /// Makes a batch that is empty.
 ///

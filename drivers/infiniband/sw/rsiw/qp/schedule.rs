@@ -95,7 +95,11 @@ impl Qp {
 
     /// Lets a Read of the peer of `len` octets, one of `waiting`, be answered. Any context.
     pub(super) fn schedule_response(self: &Arc<Self>, len: u32, waiting: usize) {
-        self.schedule(Reason::PeerRead { len, waiting });
+        self.schedule(Reason::PeerRead {
+            len,
+            waiting,
+            large: self.dev.tuning.large_read(),
+        });
     }
 
     /// A process rang the doorbell: sends on its behalf, or lets a work item do so.
@@ -128,11 +132,13 @@ impl Qp {
                     answered: self.answered.load(Relaxed),
                     taken: inner.ring.taken(),
                     notified: self.send_cq.notified(),
+                    limits: self.dev.tuning.row(),
                 };
                 self.answered.store(false, Relaxed);
                 let pace = inner.doorbells.ring(&ringing, clock::now);
                 let actor = schedule::who(Reason::Doorbell(pace), || {
-                    inner.doorbells.has_waited() || self.send_cq.is_awaited()
+                    inner.doorbells.has_waited(self.dev.tuning.waited())
+                        || self.send_cq.is_awaited()
                 });
                 self.trace_doorbell(actor);
                 if actor != Actor::Caller {

@@ -162,7 +162,7 @@ impl Stream {
         self.prepare_staging();
         self.wait_quiet();
         let seen = sock.with_lock(|sk| {
-            let left = self.receive(sk, Budget::WORK);
+            let left = self.receive(sk, self.qp.dev.tuning.work_budget());
             if left.starved {
                 Timer::start(self, RETRY_MS);
             } else if left.without_recv {
@@ -267,7 +267,7 @@ impl Expires for Stream {
 
 impl StreamHandler for Stream {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>) {
-        let left = this.receive(sk, Budget::SOFTIRQ);
+        let left = this.receive(sk, this.qp.dev.tuning.softirq_budget());
         this.qp.answered.store(true, Relaxed);
         if left.spent {
             this.qp.count(Counter::RxSoftirqBudget);

@@ -159,7 +159,8 @@ impl TxState {
             source,
             fin: &mut self.fin,
         };
-        self.sender.run(&mut env, &mut link, state)
+        self.sender
+            .run(&mut env, &mut link, state, qp.dev.tuning.sending())
     }
 }
 

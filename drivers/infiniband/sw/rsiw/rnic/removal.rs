@@ -104,6 +104,8 @@ impl Rnic {
     /// The core is done with the device: nothing of it is left afterwards.
     pub(crate) fn close(self: &Arc<Self>) {
         *self.stage.lock() = Stage::Gone;
+        let files = self.files.lock().take();
+        drop(files);
         Timer::stop(self);
         self.cm.close_all();
     }

@@ -13,3 +13,4 @@ pub(crate) mod rng;
 mod room;
 pub(crate) mod sending;
 mod trains;
+pub(crate) mod tuning;

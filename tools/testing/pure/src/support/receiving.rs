@@ -16,6 +16,7 @@ use crate::proto::receiver::{Env, Received, Receiver, Recv, Unplaced};
 use crate::proto::rx::{Going, Limits};
 use crate::proto::state::QpState;
 use crate::proto::train::Train;
+use crate::support::tuning::SOFTIRQ;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::rdmap::ReadRequest;
@@ -366,7 +367,7 @@ impl Receiving {
     /// Octets come in: takes what can be taken.
     pub(crate) fn feed(&mut self, octets: &[u8]) {
         self.unread.extend_from_slice(octets);
-        while self.turn(Budget::SOFTIRQ) {}
+        while self.turn(SOFTIRQ) {}
     }
 
     /// One turn, as in softirq or by the work item; returns whether it has to be followed by

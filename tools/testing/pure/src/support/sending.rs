@@ -18,6 +18,7 @@ use crate::proto::rx::Rx;
 use crate::proto::sender::{Env, OpenError, Outcome, PayloadError, Peeked, Sender};
 use crate::proto::sends::Sends;
 use crate::proto::state::QpState;
+use crate::support::tuning::SENDING;
 use crate::wire::ddp::{Msn, Stag};
 use crate::wire::fpdu::Crc;
 use crate::wire::mpa::RtrSet;
@@ -494,7 +495,9 @@ impl Sending {
 
     /// Runs the sender once.
     pub(crate) fn run_once(&mut self) -> Outcome {
-        let outcome = self.sender.run(&mut self.queue, &mut self.tcp, self.state);
+        let outcome = self
+            .sender
+            .run(&mut self.queue, &mut self.tcp, self.state, SENDING);
         // T-20: no region is kept from its owner.
         assert!(self.queue.open.is_none(), "memory is left open");
         outcome

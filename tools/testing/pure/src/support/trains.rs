@@ -3,11 +3,11 @@
 //! Placing a train payload by payload, for both surroundings of receivers.
 
 use super::peer::recv::Piece;
-use crate::proto::budget::Budget;
 use crate::proto::chunk::{Payload, Source};
 use crate::proto::receiver::{Env, Unplaced};
 use crate::proto::rx::Going;
 use crate::proto::train::Train;
+use crate::support::tuning::WORK;
 use crate::wire::ddp::TaggedOffset;
 
 /// Places each payload of a train as that of an FPDU by itself. Returns how many there were.
@@ -28,7 +28,7 @@ pub(super) fn place_each<'c, E: Env<Piece<'c>>>(
             at: 0,
             len,
         };
-        let mut budget = Budget::WORK;
+        let mut budget = WORK;
         let budget = &mut budget;
         let behind = |to: TaggedOffset| TaggedOffset(to.0 + u64::from(done));
         match going {

@@ -3,7 +3,6 @@
 //! The receiver in surroundings that do what a test says: `proto::receiver` as the module compiles
 //! it.
 
-use crate::proto::budget::Budget;
 use crate::proto::conn::Params;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
@@ -16,6 +15,7 @@ use crate::support::limits::{Fixed, ALL};
 use crate::support::receiving::{Did, Faults, Receiving};
 use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
+use crate::support::tuning::{SOFTIRQ, WORK};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::rdmap::ReadRequest;
@@ -143,18 +143,18 @@ fn v_sec_1_budget() {
     let one = peer.write(0);
     let mut receiving = receiving();
     receiving.unread = one.repeat(1000);
-    assert!(receiving.turn(Budget::SOFTIRQ));
+    assert!(receiving.turn(SOFTIRQ));
     assert_eq!(receiving.unread.len(), (1000 - 493) * one.len());
     receiving.feed(&[]);
     assert!(receiving.unread.is_empty());
     // A piece counts, too.
     let one = peer.write(1);
     receiving.unread = one.repeat(1000);
-    assert!(receiving.turn(Budget::SOFTIRQ));
+    assert!(receiving.turn(SOFTIRQ));
     let taken = 1000 - receiving.unread.len() / one.len();
     assert_eq!((taken, receiving.unread.len() % one.len()), (331, 0));
     receiving.unread.clear();
-    for (budget, taken) in [(Budget::SOFTIRQ, 5), (Budget::WORK, 17)] {
+    for (budget, taken) in [(SOFTIRQ, 5), (WORK, 17)] {
         let long = peer.write(63_000);
         receiving.unread = long.repeat(30);
         assert!(receiving.turn(budget));

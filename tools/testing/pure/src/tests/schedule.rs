@@ -5,6 +5,7 @@
 use crate::proto::schedule::Actor::{self, Caller, Nobody, Patient, Urgent};
 use crate::proto::schedule::Reason::{self, *};
 use crate::proto::schedule::{who, Doorbells, Gathering, Pace, Ringing};
+use crate::proto::tuning::{RowLimits, LARGE_READ, ROW, ROW_PAUSE, WAITED};
 
 /// What the row says if the consumer polls, and if it waits for a notification.
 const POLLS_OR_WAITS: [bool; 2] = [false, true];
@@ -54,7 +55,11 @@ fn reads_of_the_peer() {
         (16 * 1024, 8, Urgent),
     ] {
         assert_eq!(
-            always(PeerRead { len, waiting }),
+            always(PeerRead {
+                len,
+                waiting,
+                large: LARGE_READ.default
+            }),
             actor,
             "{len}, one of {waiting}"
         );
@@ -137,19 +142,38 @@ fn every_reason() -> Vec<Reason> {
         }
         let len = if yes { 16 * 1024 } else { 0 };
         for waiting in [1, 8] {
-            all.push(PeerRead { len, waiting });
+            all.push(PeerRead {
+                len,
+                waiting,
+                large: LARGE_READ.default,
+            });
         }
     }
     all
 }
 
 /// A consumer that rings doorbells, and those who take its requests.
-#[derive(Default)]
 struct Ringer {
     doorbells: Doorbells,
     now: u64,
     taken: u32,
     notified: u32,
+    limits: RowLimits,
+}
+
+impl Default for Ringer {
+    fn default() -> Self {
+        Ringer {
+            doorbells: Doorbells::default(),
+            now: 0,
+            taken: 0,
+            notified: 0,
+            limits: RowLimits {
+                doorbells: ROW.default,
+                pause: ROW_PAUSE.default,
+            },
+        }
+    }
 }
 
 impl Ringer {
@@ -161,6 +185,7 @@ impl Ringer {
             answered: false,
             taken: self.taken,
             notified: self.notified,
+            limits: self.limits,
         };
         self.doorbells.ring(&ringing, || self.now)
     }
@@ -172,6 +197,7 @@ impl Ringer {
             answered: true,
             taken: self.taken,
             notified: self.notified,
+            limits: self.limits,
         };
         self.doorbells
             .ring(&ringing, || panic!("the time was asked for"))
@@ -268,19 +294,22 @@ fn bursts_that_gather() {
 fn notified_consumers() {
     let mut ringer = Ringer::default();
     ringer.ring(1_000_000, 1);
-    assert!(!ringer.doorbells.has_waited());
+    assert!(!ringer.doorbells.has_waited(WAITED.default));
     ringer.notified = u32::MAX;
     ringer.ring_answered(1);
-    assert!(!ringer.doorbells.has_waited(), "that is not looked at");
+    assert!(
+        !ringer.doorbells.has_waited(WAITED.default),
+        "that is not looked at"
+    );
     ringer.ring(1_000_000, 1);
-    assert!(ringer.doorbells.has_waited());
+    assert!(ringer.doorbells.has_waited(WAITED.default));
     ringer.ring(4_000_000, 1);
-    assert!(ringer.doorbells.has_waited());
+    assert!(ringer.doorbells.has_waited(WAITED.default));
     ringer.ring(1, 1);
-    assert!(!ringer.doorbells.has_waited());
+    assert!(!ringer.doorbells.has_waited(WAITED.default));
     ringer.notified = 0;
     ringer.ring(1, 1);
-    assert!(ringer.doorbells.has_waited());
+    assert!(ringer.doorbells.has_waited(WAITED.default));
 }
 
 /// A clock that stands still or goes back, and a row without end, are no harm.
@@ -321,4 +350,44 @@ fn gathering() {
     assert!(!gathering.tries());
     gathering.found(2);
     assert!(gathering.tries());
+}
+
+/// A row can be as short as nothing, and as long as never to end; what counts as a pause, as
+/// waiting and as large can be chosen, too.
+#[test]
+fn other_limits() {
+    let mut ringer = Ringer::default();
+    ringer.limits.doorbells = ROW.range.0;
+    assert_eq!(ringer.ring(1_000_000, 2), Pace::Fast);
+    ringer.limits.doorbells = ROW.range.1;
+    for _ in 0..1000 {
+        assert_eq!(ringer.ring(1, 2), Pace::Slow);
+    }
+    ringer.limits = RowLimits {
+        doorbells: 1,
+        pause: ROW_PAUSE.range.0,
+    };
+    for _ in 0..10 {
+        assert_eq!(ringer.ring(1, 2), Pace::Slow);
+    }
+    ringer.limits.pause = ROW_PAUSE.range.1;
+    assert_eq!(ringer.ring(1_000_000_000, 2), Pace::Fast);
+    assert_eq!(ringer.ring(1_000_000_001, 2), Pace::Slow);
+    ringer.notified = 1;
+    ringer.ring(1, 1);
+    assert!(ringer.doorbells.has_waited(WAITED.range.0));
+    ringer.ring(1, 1);
+    assert!(!ringer.doorbells.has_waited(WAITED.range.0));
+    assert!(ringer.doorbells.has_waited(WAITED.range.1));
+    for (large, actor) in [(LARGE_READ.range.0, Urgent), (LARGE_READ.range.1, Patient)] {
+        let (len, waiting) = (0, 1);
+        assert_eq!(
+            always(PeerRead {
+                len,
+                waiting,
+                large
+            }),
+            actor
+        );
+    }
 }

@@ -24,6 +24,7 @@ def report(t):
                lambda: "state RTS" in sh("rdma", "resource", "show", "qp"))
     text = t.run(TOOL, "--netns", path.server_ns)
     for want in ("==== versions", "parm:           mpa_crc", path.server_dev,
+                 "rx_softirq_octets: 262144",
                  "tx_send_requests", "drv_iwarp_state RTS", "state LISTEN",
                  "network namespace " + path.server_ns, ":%d" % port,
                  "==== log", "==== end"):

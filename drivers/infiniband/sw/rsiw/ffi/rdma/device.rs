@@ -214,6 +214,15 @@ impl DeviceHandle {
         });
     }
 
+    /// The core's number of the device, unless it is going away. One that is registered has it until
+    /// it is gone, and no other device has the same meanwhile.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.with(|dev| {
+            // SAFETY: the gate keeps the device alive; registration has set it.
+            unsafe { (*dev).index }
+        })
+    }
+
     /// The interface of the device, unless it is going away.
     pub(crate) fn netdev(&self) -> Option<ARef<NetDevice>> {
         self.with(|dev| {

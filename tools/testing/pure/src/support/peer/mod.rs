@@ -16,6 +16,7 @@ use crate::proto::request::Sink;
 use crate::proto::sender::{Outcome, Sender};
 use crate::proto::sends::Sends;
 use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState, Tcp};
+use crate::support::tuning::Tuning;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::mpa::MAX_FRAME;
@@ -136,6 +137,8 @@ pub(crate) struct Peer {
     sender: Option<Sender>,
     world: World,
     pipe: Pipe,
+    /// Budgets.
+    pub(crate) tuning: Tuning,
     pub(crate) reset: bool,
     pub(crate) established: bool,
     pub(crate) sent_terminate: Option<TermError>,
@@ -175,6 +178,7 @@ impl Peer {
             },
             // Length field and CRC.
             pipe: Pipe::new(u32::from(mulpdu) + 6),
+            tuning: Tuning::default(),
             reset: false,
             established: false,
             sent_terminate: None,
@@ -323,7 +327,7 @@ impl Peer {
         let all = [front, payload].concat();
         let ulpdu_len = u16::from_be_bytes([front[0], front[1]]);
         assert_eq!(all.len(), usize::from(ulpdu_len) + 2);
-        receiver.begin(Budget::SOFTIRQ);
+        receiver.begin(Budget::new(self.tuning.rx));
         let is_ready = receiver.is_ready::<Piece<'_>, _>(&mut self.world, front);
         if is_ready {
             receiver.take_in(&mut self.world, &Piece(&all), front, ulpdu_len);
@@ -339,7 +343,7 @@ impl Peer {
         };
         self.pipe.allowance = batches;
         let state = self.world.state;
-        match sender.run(&mut self.world, &mut self.pipe, state) {
+        match sender.run(&mut self.world, &mut self.pipe, state, self.tuning.tx) {
             Outcome::Idle | Outcome::Again => {}
             Outcome::Failed(failure) => self.fail(failure),
         }
@@ -455,7 +459,7 @@ impl Peer {
                 return;
             };
             // As in softirq, again and again.
-            receiver.begin(Budget::SOFTIRQ);
+            receiver.begin(Budget::new(self.tuning.rx));
             receiver.resume::<Piece<'_>, _>(&mut self.world);
             let n = receiver.consume(&mut self.world, &Piece(chunk));
             let again = receiver.is_spent();

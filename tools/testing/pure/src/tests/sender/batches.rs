@@ -4,8 +4,9 @@
 
 use super::*;
 use crate::proto::link::SendFlags;
-use crate::proto::sender::{Outcome, BATCH_OCTETS};
+use crate::proto::sender::Outcome;
 use crate::proto::state::QpState;
+use crate::proto::tuning::TX_BATCH;
 use crate::wire::fpdu::{fpdu_len, mulpdu};
 
 /// M-MPA-10, T-27: FPDUs follow the size of TCP's segments when that changes, in the middle of a
@@ -75,7 +76,7 @@ fn v_rd_11_budget() {
         rounds += 1;
         let sent = sending.tcp.out.len();
         let least = rounds << 20;
-        assert!(sent >= least && sent < least + rounds * (BATCH_OCTETS + 1_500));
+        assert!(sent >= least && sent < least + rounds * (TX_BATCH.default as usize + 1_500));
     }
     assert_eq!(rounds, 3);
     assert_eq!(sending.queue.completions.len(), 3);

@@ -3,6 +3,8 @@
 //! Traffic that works, cut and interleaved in every way.
 
 use super::*;
+use crate::proto::tuning::{Knob, SendLimits, RX_SOFTIRQ, TX_BATCH, TX_RUN};
+use crate::support::tuning::Tuning;
 
 /// Posts `n` work requests to `peer`; notes what it and the other side must see.
 fn post(
@@ -89,7 +91,7 @@ fn post(
 #[test]
 fn random_traffic() {
     for seed in 0..400 {
-        traffic(seed, None);
+        traffic(seed, None, Tunings::Default);
     }
 }
 
@@ -97,12 +99,53 @@ fn random_traffic() {
 #[test]
 fn random_traffic_past_tcp() {
     for seed in 0..400 {
-        traffic(seed, Some(1 + seed as usize % 7 * 10));
+        traffic(seed, Some(1 + seed as usize % 7 * 10), Tunings::Default);
+    }
+}
+
+/// The same with budgets at both ends of their ranges, and anywhere within.
+#[test]
+fn random_traffic_with_any_tuning() {
+    for seed in 0..300 {
+        let direct = (seed % 3 == 2).then_some(1 + seed as usize % 7 * 10);
+        let tunings = match seed % 4 {
+            0 => Tunings::Least,
+            1 => Tunings::Most,
+            _ => Tunings::Any,
+        };
+        traffic(seed, direct, tunings);
+    }
+}
+
+/// Which budgets the peers have.
+#[derive(Clone, Copy)]
+enum Tunings {
+    Default,
+    Least,
+    Most,
+    Any,
+}
+
+impl Tunings {
+    fn pick(self, rng: &mut Rng) -> Tuning {
+        let mut pick = |knob: Knob| match self {
+            Tunings::Default => knob.default,
+            Tunings::Least => knob.range.0,
+            Tunings::Most => knob.range.1,
+            Tunings::Any => knob.range.0 + rng.below((knob.range.1 - knob.range.0) as usize) as u32,
+        };
+        Tuning {
+            rx: pick(RX_SOFTIRQ),
+            tx: SendLimits {
+                batch: pick(TX_BATCH),
+                run: pick(TX_RUN),
+            },
+        }
     }
 }
 
 /// Lets both sides do random things; past TCP after some of them.
-fn traffic(seed: u64, direct: Option<usize>) {
+fn traffic(seed: u64, direct: Option<usize>, tunings: Tunings) {
     let mut rng = Rng::new(seed);
     let what = format!("seed {seed}");
     let rev = 1 + rng.below(2) as u8;
@@ -124,8 +167,15 @@ fn traffic(seed: u64, direct: Option<usize>) {
     let mut a = Peer::initiator(config(rev, a_crc, p2p), a_want, b"hello", mulpdu);
     let mulpdu = pick(&mut rng);
     let mut b = Peer::responder(config(2, b_crc, false), b_want, mulpdu);
+    // Choices of its own, so that the others stay what they are.
+    let mut tuning_rng = Rng::new(!seed);
     for peer in [&mut a, &mut b] {
         peer.set_batch([1, 3_000, 100_000][rng.below(3)]);
+        peer.tuning = tunings.pick(&mut tuning_rng);
+        if !matches!(tunings, Tunings::Default) && seed % 2 == 0 {
+            // What fits is up to the batch.
+            peer.set_batch(1 << 20);
+        }
     }
     add_regions(&mut a, &mut rng, SIZE);
     add_regions(&mut b, &mut rng, SIZE);
