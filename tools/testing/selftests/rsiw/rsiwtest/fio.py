@@ -35,6 +35,7 @@ def start(t, target, rw, sizes=SIZES, depth=8, netns=None, extra=()):
     return t.start("fio", "--direct=1", "--ioengine=libaio", "--thread",
                    "--iodepth=%d" % depth, "--rw=" + rw, "--verify=crc32c",
                    "--verify_fatal=1", "--verify_state_save=0",
+                   *(["--allow_file_create=0"] if target.startswith("/dev/") else []),
                    "--randrepeat=0", *extra, *jobs(target, sizes),
                    netns=netns)
 

@@ -160,28 +160,17 @@ def octets(t, netns):
             for name in ("InOctets", "OutOctets")]
 
 
-def connected_for(t, netns, seconds):
-    """A function that says whether there have been connected queue pairs in a
-    network namespace for so many seconds."""
-    since = []
-
-    def is_connected():
-        qps = json.loads(sh("rdma", "-j", "resource", "show", "qp",
-                            netns=netns))
-        if not any(qp["state"] == "RTS" for qp in qps):
-            since.clear()
-        elif not since:
-            since.append(time.monotonic())
-        return bool(since) and time.monotonic() - since[0] >= seconds
-    return is_connected
+def past_tcp():
+    """Octets that all devices have sent without TCP."""
+    links = json.loads(sh("rdma", "-j", "statistic", "show", "link"))
+    return sum(link.get("tx_direct_bytes", 0) for link in links)
 
 
 def flowing(t, netns, both_ways=False):
-    """A function that says whether a MiB went by since, in or out, or both. What
-    does not go through TCP is not counted: there, whether two ends have been
-    connected for a while."""
+    """A function that says whether a MiB went by since, in or out, or both."""
     if netns != PEER and t.env.direct >= (1 if netns is None else 2):
-        return connected_for(t, netns, 1)
+        least = past_tcp() + ((2 if both_ways else 1) << 20)
+        return lambda: past_tcp() >= least
     enough = all if both_ways else any
     before = octets(t, netns)
     return lambda: enough(now - then >= 1 << 20

@@ -12,7 +12,7 @@ import sys
 import time
 
 from rsiwtest import fio, kmsg, mpa
-from rsiwtest.core import Fail, test
+from rsiwtest.core import ANY_PATH, Fail, test
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.nvme import PORT, Host, Target
 from rsiwtest.storage import Kind, del_link, register
@@ -168,7 +168,7 @@ def nvme_target_restart(t):
         job.expect(t.left(90))
 
 
-@test("nvme-link-flap", cost=25, long=True)
+@test("nvme-link-flap", cost=25, long=True, tcp=ANY_PATH)
 def nvme_link_flap(t):
     """The interface goes down and up under I/O, either side's."""
     with service(t) as (wire, _), Host(LOCAL, wire.path.addr4) as host:
@@ -183,7 +183,7 @@ def nvme_link_flap(t):
         host.live(30)
 
 
-@test("nvme-link-down", cost=60, long=True)
+@test("nvme-link-down", cost=60, long=True, tcp=ANY_PATH)
 def nvme_link_down(t):
     """The interface goes down for good: keep-alive ends the controller."""
     with service(t) as (wire, _), \
