@@ -24,7 +24,7 @@ use crate::{
     qp::table::QpTable,
 };
 use kernel::{
-    fmt, new_work,
+    new_work,
     prelude::*,
     str::CString,
     sync::{
