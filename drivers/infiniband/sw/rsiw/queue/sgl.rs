@@ -8,7 +8,13 @@
 //! Context: any, under the lock of whoever has the list.
 #![forbid(unsafe_code)]
 
-use crate::abi::Sge;
+use crate::{
+    abi::Sge,
+    ffi::ring::{
+        RingEntry,
+        SharedRing, //
+    },
+};
 use core::mem::size_of;
 use kernel::{
     num::casts::u32_as_usize,
@@ -44,7 +50,7 @@ impl SgList {
     /// Room for `count` elements in the place of those that are there. They fit: queues have as much
     /// room as they said. There are none otherwise.
     #[inline]
-    pub(crate) fn replace(&mut self, count: usize) -> Option<&mut [Sge]> {
+    fn replace(&mut self, count: usize) -> Option<&mut [Sge]> {
         self.count = 0;
         let room = self.room.get_mut(..count)?;
         self.count = count;
@@ -56,6 +62,24 @@ impl SgList {
     pub(crate) fn replace_by_octets(&mut self, len: usize) -> Option<&mut [Sge]> {
         self.count = 0;
         self.room.get_mut(..len.div_ceil(size_of::<Sge>()))
+    }
+
+    /// Replaces the elements by the `count` elements that lie from byte `AT` of entry `index` of
+    /// `ring` on. Returns the sum of their octets; `None` if they are more than `limit`.
+    #[inline]
+    pub(crate) fn copy_from_ring<const AT: usize, T: RingEntry>(
+        &mut self,
+        ring: &SharedRing<T>,
+        index: u32,
+        count: u32,
+        limit: u32,
+    ) -> Option<u64> {
+        if count > limit {
+            return None;
+        }
+        let sges = self.replace(u32_as_usize(count))?;
+        let has = ring.copy::<AT, _>(index, sges);
+        has.then(|| total_len(sges))
     }
 
     /// Replaces the elements. Returns whether they fit, as [`SgList::replace`].
@@ -103,7 +127,7 @@ pub(crate) fn slots(max_sge: u32, max_inline: u32) -> usize {
 }
 
 /// Octets of all elements (T-18).
-pub(crate) fn total_len(sges: &[Sge]) -> u64 {
+fn total_len(sges: &[Sge]) -> u64 {
     sges.iter()
         .fold(0, |sum, sge| sum.saturating_add(sge.length.into()))
 }

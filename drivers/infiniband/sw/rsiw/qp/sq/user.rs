@@ -29,10 +29,7 @@ use crate::{
             OperationType, //
         },
     },
-    queue::sgl::{
-        total_len,
-        SgList, //
-    },
+    queue::sgl::SgList,
     wire::ddp::{
         Stag,
         TaggedOffset, //
@@ -138,7 +135,8 @@ impl UserSq {
             }
         } else {
             let limit = if is_read { 1 } else { self.max_sge };
-            match self.copy_elements(sqe.num_sge.into(), limit, sgl) {
+            let (ring, count) = (&self.ring, sqe.num_sge.into());
+            match sgl.copy_from_ring::<{ offset_of!(Sqe, sge) }, _>(ring, self.get, count, limit) {
                 Some(len) => len,
                 None => return bad(work, Fault::LocalOperation),
             }
@@ -155,23 +153,6 @@ impl UserSq {
             len,
             is_inline,
         })
-    }
-}
-
-impl UserSq {
-    /// Copies the elements of the oldest request. Returns their octets; `None` if they are more
-    /// than `limit`.
-    #[inline]
-    fn copy_elements(&self, count: usize, limit: u32, sgl: &mut SgList) -> Option<u64> {
-        // CAST: 32 bits fit.
-        if count > limit as usize {
-            return None;
-        }
-        let sges = sgl.replace(count)?;
-        let has = self
-            .ring
-            .copy::<{ offset_of!(Sqe, sge) }, _>(self.get, sges);
-        has.then(|| total_len(sges))
     }
 
     /// Copies the octets that the oldest request has in the place of elements. Returns how many

@@ -16,10 +16,7 @@ use crate::{
         RqeFront, //
     },
     ffi::ring::SharedRing,
-    queue::sgl::{
-        total_len,
-        SgList, //
-    },
+    queue::sgl::SgList,
 };
 use core::mem::offset_of;
 use kernel::sync::barrier::{
@@ -78,23 +75,11 @@ impl UserRq {
             return None;
         }
         let RqeFront { id, num_sge, .. } = self.ring.front(self.get);
-        let len = self.copy_elements(num_sge.into(), sgl);
+        let (ring, count) = (&self.ring, num_sge.into());
+        let len =
+            sgl.copy_from_ring::<{ offset_of!(Rqe, sge) }, _>(ring, self.get, count, self.max_sge);
         self.consume();
         Some(len.map_or(Err(BadRecv { id }), |len| Ok(Recv { id, len })))
-    }
-
-    /// Copies the elements of the oldest receive. Returns their octets; `None` if they are too many.
-    #[inline]
-    fn copy_elements(&self, count: usize, sgl: &mut SgList) -> Option<u64> {
-        // CAST: 32 bits fit.
-        if count > self.max_sge as usize {
-            return None;
-        }
-        let sges = sgl.replace(count)?;
-        let has = self
-            .ring
-            .copy::<{ offset_of!(Rqe, sge) }, _>(self.get, sges);
-        has.then(|| total_len(sges))
     }
 
     /// As [`super::Rq::discard`].
