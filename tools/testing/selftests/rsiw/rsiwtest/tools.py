@@ -9,28 +9,57 @@ import time
 from .core import Fail, TimedOut
 from .machine import wait_until
 from .peer import PEER
+from .portmap import serve
 from .topo import sh
 
 
-def rping(t, path, count=1000, size=64, v6=False):
-    """rping with validation; both ends must end well."""
-    addr, port = path.addr6 if v6 else path.addr4, t.port()
+def rping_ends(t, path, *args, port=None, v6=False, mapped=False):
+    """Starts an rping server and, when it listens, a client; both. `mapped`:
+    the port mapper may choose the port that TCP uses."""
+    port = port or t.port()
+    args = ["-a", path.addr6 if v6 else path.addr4, "-p", port, *args]
+    if mapped:
+        server = serve(t, "rping", "-s", *args, netns=path.server_ns)
+    else:
+        server = t.start("rping", "-s", *args, netns=path.server_ns)
+        server.wait_listening(port)
+    return server, t.start("rping", "-c", *args, netns=path.client_ns)
+
+
+def rping(t, path, count=1000, size=64, **ends):
+    """rping with validation; both ends must end well. `ends`: as for
+    `rping_ends`."""
     count = t.rounds(count)
-    args = ["-a", addr, "-p", port, "-V", "-C", count, "-S", size]
+    args = ["-V", "-C", count, "-S", size]
     # Its status is 0 too when the connection ends early: count, if there is
     # not too much to print.
     counted = count * size <= 1 << 20
     if counted:
         args += ["-v"]
-    server = t.start("rping", "-s", *args, netns=path.server_ns)
-    server.wait_listening(port)
-    client = t.start("rping", "-c", *args, netns=path.client_ns)
+    server, client = rping_ends(t, path, *args, **ends)
     out = client.expect(t.left())
     server.expect(t.left(30))
     # What it says of the end is written in between.
     done = out.replace("client DISCONNECT EVENT...\n", "").count("rdma-ping-")
     if counted and done != count:
         raise Fail("rping did %d of %d:\n%s" % (done, count, client.tail()))
+
+
+def connected_qps(netns=None, **having):
+    """The connected queue pairs that a network namespace sees and that have
+    these values."""
+    qps = json.loads(sh("rdma", "-j", "resource", "show", "qp", netns=netns))
+    return [qp for qp in qps if qp["state"] == "RTS" and
+            all(qp.get(name) == value for name, value in having.items())]
+
+
+def pinging(t, path, **ends):
+    """An rping that runs until it is ended, once it is connected: its server
+    and its client. `ends`: as for `rping_ends`."""
+    server, client = rping_ends(t, path, "-C", 100000000, **ends)
+    wait_until("a connection", 20, lambda: connected_qps(
+        path.client_ns, pid=client.pid))
+    return server, client
 
 
 # One line per size: #bytes #iterations and figures.

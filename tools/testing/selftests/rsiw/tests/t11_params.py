@@ -4,8 +4,8 @@
 import os
 
 from rsiwtest.core import Fail, test
-from rsiwtest.machine import LOCAL, wait_until
-from rsiwtest.tools import rping
+from rsiwtest.machine import LOCAL
+from rsiwtest.tools import pinging, rping
 from rsiwtest.topo import status
 
 from .t13_resources import details
@@ -20,13 +20,7 @@ def value(name):
 
 def crc_of_connection(t):
     """Whether a new connection has CRCs, as `rdma resource` says."""
-    path, port = t.topo.wire, t.port()
-    args = ["-a", path.addr4, "-p", port, "-C", 100000000]
-    server = t.start("rping", "-s", *args, netns=path.server_ns)
-    server.wait_listening(port)
-    client = t.start("rping", "-c", *args, netns=path.client_ns)
-    wait_until("a connection", 20, lambda: details(
-        "qp", pid=client.pid, drv_iwarp_state="RTS"))
+    _, client = pinging(t, t.topo.wire)
     crc = details("qp", pid=client.pid)[0]["drv_crc"]
     t.reap()
     return crc

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Counters: what is shown is what was sent and received."""
 
-import json
-
 from rsiwtest import stats
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
-from rsiwtest.tools import rping
+from rsiwtest.tools import connected_qps, pinging, rping
 from rsiwtest.topo import sh
 
 # Octets of what rping sends: an address, a key and a length.
@@ -146,18 +144,8 @@ def errors(t):
 
 def endless(t, path):
     """An rping that runs until it is ended; the number of its client's QP."""
-    port = t.port()
-    server = t.start("rping", "-s", "-a", path.addr4, "-p", port,
-                     netns=path.server_ns)
-    server.wait_listening(port)
-    client = t.start("rping", "-c", "-a", path.addr4, "-p", port, "-C",
-                     1000000, netns=path.client_ns)
-
-    def connected():
-        return [q for q in json.loads(sh("rdma", "-j", "resource", "show", "qp"))
-                if q.get("pid") == client.pid and q["state"] == "RTS"]
-
-    return wait_until("a connection", 10, connected)[0]["lqpn"]
+    _, client = pinging(t, path)
+    return connected_qps(path.client_ns, pid=client.pid)[0]["lqpn"]
 
 
 def moving(dev):

@@ -6,6 +6,7 @@ import json
 from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.kverbs import Held, loaded
 from rsiwtest.machine import wait_until
+from rsiwtest.tools import pinging
 from rsiwtest.topo import sh
 
 
@@ -32,13 +33,7 @@ def check(what, entry, **want):
 def resources(t):
     """The details of a connection's objects are those of its program."""
     path, port = t.topo.wire, t.port()
-    server = t.start("rping", "-s", "-a", path.addr4, "-p", port,
-                     netns=path.server_ns)
-    server.wait_listening(port)
-    client = t.start("rping", "-c", "-a", path.addr4, "-p", port, "-C", 1000000,
-                     netns=path.client_ns)
-    wait_until("a connection", 10, lambda: details(
-        "qp", pid=client.pid, drv_iwarp_state="RTS"))
+    server, client = pinging(t, path, port=port)
     with t.sub("queue pairs"):
         one, = details("qp", pid=client.pid)
         other, = details("qp", pid=server.pid)
@@ -86,13 +81,8 @@ def resources(t):
 @test("resources-direct", cost=6, only_type="rsiw")
 def direct(t):
     """Two queue pairs of this host name each other, and say where segments go."""
-    path, port = t.topo.wire, t.port()
     with t.loaded_with("direct=2"):
-        server = t.start("rping", "-s", "-a", path.addr4, "-p", port,
-                         netns=path.server_ns)
-        server.wait_listening(port)
-        client = t.start("rping", "-c", "-a", path.addr4, "-p", port, "-C",
-                         1000000, netns=path.client_ns)
+        server, client = pinging(t, t.topo.wire)
         # TCP may still have the answer to the request to connect.
         wait_until("both directions", 10, lambda: details(
             "qp", pid=client.pid, drv_direct_tx="yes", drv_direct_rx="yes"))

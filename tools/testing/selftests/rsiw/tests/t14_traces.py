@@ -3,10 +3,7 @@
 
 from rsiwtest import traces
 from rsiwtest.core import Fail, test
-from rsiwtest.machine import wait_until
-from rsiwtest.tools import rping
-
-from .t13_resources import details
+from rsiwtest.tools import pinging, rping
 
 
 @test("traces", cost=5, only_type="rsiw")
@@ -151,15 +148,9 @@ def traces_all(t):
 def traces_tools(t):
     """trace-cmd and perf show the events with names instead of numbers."""
     t.need("trace-cmd", "perf")
-    path, port = t.topo.wire, t.port()
     sample = "/tmp/rsiw-trace.dat"
-    args = ["-a", path.addr4, "-p", port, "-C", 100000000]
     with traces.Session("rsiw_setup"):
-        server = t.start("rping", "-s", *args, netns=path.server_ns)
-        server.wait_listening(port)
-        client = t.start("rping", "-c", *args, netns=path.client_ns)
-        wait_until("a connection", 20, lambda: details(
-            "qp", pid=client.pid, drv_iwarp_state="RTS"))
+        pinging(t, t.topo.wire)
         want = ("opcode=read_request", "operation=send status=success")
         with t.sub("trace-cmd"):
             t.run("trace-cmd", "record", "-e", "rsiw:rsiw_fpdu_rx", "-e",

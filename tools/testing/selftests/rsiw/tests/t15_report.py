@@ -4,8 +4,7 @@
 import os
 
 from rsiwtest.core import Fail, test
-from rsiwtest.machine import wait_until
-from rsiwtest.topo import sh
+from rsiwtest.tools import pinging
 
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                     "../../../../rsiw-report")
@@ -15,13 +14,7 @@ TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)),
 def report(t):
     """tools/rsiw-report shows a running connection and no keys."""
     path, port = t.topo.wire, t.port()
-    server = t.start("rping", "-s", "-a", path.addr4, "-p", port,
-                     netns=path.server_ns)
-    server.wait_listening(port)
-    t.start("rping", "-c", "-a", path.addr4, "-p", port, "-C", 1000000,
-            netns=path.client_ns)
-    wait_until("a connection", 10,
-               lambda: "state RTS" in sh("rdma", "resource", "show", "qp"))
+    pinging(t, path, port=port)
     text = t.run(TOOL, "--netns", path.server_ns)
     for want in ("==== versions", "parm:           mpa_crc", path.server_dev,
                  "rx_softirq_octets: 262144",

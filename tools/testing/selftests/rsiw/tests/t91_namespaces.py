@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Devices in network namespaces, and containers that have one."""
 
-import json
 import os
 
 from rsiwtest.core import Fail, test
 from rsiwtest.groups import Group
 from rsiwtest.machine import wait_until
 from rsiwtest.namespaces import INIT, container, devices, exclusive, move
-from rsiwtest.tools import rping
-from rsiwtest.topo import IF_B, NS_A, NS_B, B4, make_nodes, sh, status
+from rsiwtest.tools import pinging, rping
+from rsiwtest.topo import IF_B, NS_A, NS_B, B4, Path, make_nodes, sh, status
 
 SAME = "rsiw_same"
 
@@ -19,19 +18,6 @@ def sees(want, netns=None):
     found = devices(netns)
     if found != set(want):
         raise Fail("%s sees %s instead of %s" % (netns or "the first", found, want))
-
-
-def pinging(t):
-    """rping on the wire, without end, once it is connected."""
-    path, port = t.topo.wire, t.port()
-    args = ["-a", path.addr4, "-p", port, "-C", 100000000]
-    server = t.start("rping", "-s", *args, netns=path.server_ns)
-    server.wait_listening(port)
-    client = t.start("rping", "-c", *args, netns=path.client_ns)
-    wait_until("a connection", 20, lambda: any(
-        qp.get("pid") == client.pid and qp["state"] == "RTS" for qp in json.loads(
-            sh("rdma", "-j", "resource", "show", "qp", netns=path.client_ns))))
-    return server, client
 
 
 @test("netns-exclusive", cost=10, only_type="rsiw")
@@ -65,7 +51,7 @@ def netns_move(t):
     with exclusive(t):
         sh("ip", "link", "add", "rsdum", "type", "dummy")
         topo.add_link(SAME, "rsdum")
-        server, client = pinging(t)
+        server, client = pinging(t, topo.wire)
         with t.sub("nobody uses it"):
             for _ in range(t.rounds(5)):
                 move(SAME, NS_A)
@@ -100,7 +86,7 @@ def netns_interface(t):
     topo.changed = True
     sh("ip", "netns", "add", "rsiw-c")
     try:
-        server, client = pinging(t)
+        server, client = pinging(t, topo.wire)
         with t.within(30, "moving an interface whose device is in use"):
             sh("ip", "link", "set", IF_B, "netns", "rsiw-c", netns=NS_B)
         wait_until("the device is gone", 20, lambda: topo.dev_b not in topo.links())
@@ -110,12 +96,8 @@ def netns_interface(t):
         sh("ip", "addr", "add", B4 + "/24", "dev", IF_B, netns="rsiw-c")
         sh("ip", "link", "set", IF_B, "up", netns="rsiw-c")
         topo.add_link(topo.dev_b, IF_B, "rsiw-c")
-        port = t.port()
-        args = ["-a", topo.wire.addr4, "-p", port, "-C", 50]
-        server = t.start("rping", "-s", *args, netns=NS_A)
-        server.wait_listening(port)
-        t.run("rping", "-c", *args, netns="rsiw-c")
-        server.expect(t.left(20))
+        rping(t, Path("moved", NS_A, "rsiw-c", topo.dev_a, topo.dev_b,
+                      topo.wire.addr4, None, B4), count=50)
     finally:
         t.reap()
         sh("ip", "netns", "del", "rsiw-c", check=False)

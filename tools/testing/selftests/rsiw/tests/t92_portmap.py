@@ -7,11 +7,14 @@ import socket
 from rsiwtest import kmsg
 from rsiwtest.core import Fail, test
 from rsiwtest.portmap import daemon, ports_of_tcp, serve
-from rsiwtest.topo import NS_B, sh
+from rsiwtest.tools import rping
+from rsiwtest.topo import NS_B, Path, sh
 
 # The daemon serves the first namespace only. There is another end in NS_B, without one.
-ADDR, FAR = "10.79.1.1", "10.79.1.2"
+ADDR, FAR_ADDR = "10.79.1.1", "10.79.1.2"
 NEAR_DEV, FAR_DEV = "rsiw_near", "rsiw_far"
+NEAR = Path("near", None, None, NEAR_DEV, NEAR_DEV, ADDR, None, ADDR)
+FAR = Path("far", NS_B, None, FAR_DEV, NEAR_DEV, FAR_ADDR, None, ADDR)
 
 
 @contextlib.contextmanager
@@ -21,7 +24,7 @@ def devices(t):
         sh("ip", "link", "add", "rspm", "type", "veth", "peer", "name", "rspm",
            "netns", NS_B)
         try:
-            for addr, ns in ((ADDR, None), (FAR, NS_B)):
+            for addr, ns in ((ADDR, None), (FAR_ADDR, NS_B)):
                 sh("ip", "addr", "add", addr + "/24", "dev", "rspm", netns=ns)
                 sh("ip", "link", "set", "rspm", "up", netns=ns)
             t.topo.add_link(NEAR_DEV, "rspm")
@@ -50,15 +53,9 @@ def greeting(sock, port):
         return client.recv(5)
 
 
-def pings(t, addr, port, server_ns=None, client_ns=None):
-    """rping goes through `port` of `addr`."""
-    args = ["-a", addr, "-p", port, "-V", "-v", "-C", 20]
-    server = serve(t, "rping", "-s", *args, netns=server_ns)
-    client = t.start("rping", "-c", *args, netns=client_ns)
-    out = client.expect(t.left(40))
-    server.expect(t.left(20))
-    if "rdma-ping-19:" not in out:
-        raise Fail("rping did not all of its rounds:\n%s" % out)
+def pings(t, path, port=None):
+    """rping goes through a port, whichever TCP uses for it."""
+    rping(t, path, 20, port=port, mapped=True)
 
 
 @test("port-mapper", cost=15, only_type="rsiw")
@@ -66,12 +63,12 @@ def port_mapper(t):
     """A TCP service and an RDMA service listen at one port."""
     with devices(t):
         with t.sub("without the daemon"):
-            pings(t, ADDR, t.port())
+            pings(t, NEAR)
         with daemon(t, ADDR) as iwpmd:
             with t.sub("one port for both"):
                 port = t.port()
                 with tcp_listener(port) as sock:
-                    pings(t, ADDR, port)
+                    pings(t, NEAR, port)
                     if greeting(sock, port) != b"hello":
                         raise Fail("the TCP service does not answer")
             with t.sub("the RDMA service first"):
@@ -92,12 +89,12 @@ def port_mapper(t):
                 server.reap(10)
             with t.sub("a peer without the daemon"):
                 with t.within(30, "a connection to a peer without it"):
-                    pings(t, FAR, t.port(), NS_B, None)
+                    pings(t, FAR)
                 with t.within(30, "a connection from a peer without it"):
                     # It knows no mapping: the listener's port has to be TCP's.
                     port = t.port()
-                    serve(t, "rping", "-s", "-a", FAR, "-p", port, netns=NS_B)
-                    t.run("rping", "-c", "-a", FAR, "-p", port, "-C", 20)
+                    serve(t, "rping", "-s", "-a", FAR_ADDR, "-p", port, netns=NS_B)
+                    t.run("rping", "-c", "-a", FAR_ADDR, "-p", port, "-C", 20)
             with t.sub("many connections"):
                 port = t.port()
                 serve(t, "cmtime", "-b", ADDR, "-p", port, "-c", 100)
@@ -108,7 +105,7 @@ def port_mapper(t):
             with t.sub("its death"):
                 iwpmd.reap(10)
                 with t.within(60, "a connection after the daemon's death"):
-                    pings(t, ADDR, t.port())
+                    pings(t, NEAR)
 
 
 @test("port-mapper-elsewhere", cost=4, only_type="rsiw")
