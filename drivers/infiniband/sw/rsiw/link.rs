@@ -101,9 +101,10 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
     if core_device::is_taken::<Rsiw>(netdev) {
         return Err(EEXIST);
     }
+    let is_wanted = params::port_map();
     // The daemon behind it, iwpmd, is asked on behalf of the first namespace only.
-    let port_map = params::port_map() && netdev.is_in_first_namespace();
-    if params::port_map() && !port_map {
+    let port_map = is_wanted && netdev.is_in_first_namespace();
+    if is_wanted && !port_map {
         let name = netdev.name();
         pr_info!("{name}: no port mapper outside the first network namespace\n");
     }
