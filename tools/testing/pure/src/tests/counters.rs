@@ -2,7 +2,7 @@
 
 //! The table of counters, and what is counted of known traffic.
 
-use super::two_peers::{config, pair, send, settle, BASE, SINK, SOURCE, TARGET};
+use super::two_peers::{config, connected, send, settle, BASE, SINK, SOURCE, TARGET};
 use crate::proto::connection::{Code, Error, Event, Log};
 use crate::proto::counters::{Counter, Tally, COUNT};
 use crate::proto::failure::{Failure, Fault};
@@ -67,8 +67,7 @@ fn a_tally_is_taken_once() {
 
 #[test]
 fn traffic_is_counted_to_the_octet() {
-    let (mut a, mut b) = pair(config(REV_2, true, false), config(REV_2, true, false));
-    settle(&mut a, &mut b);
+    let (mut a, mut b) = connected(config(REV_2, true, false), config(REV_2, true, false));
     assert_eq!(counts(a.tx_tally()), BTreeMap::new());
     for len in [0, 1, 5000] {
         b.post_recv(len);
@@ -136,8 +135,7 @@ fn traffic_is_counted_to_the_octet() {
 
 #[test]
 fn what_goes_past_tcp_is_counted() {
-    let (mut a, mut b) = pair(config(REV_2, true, false), config(REV_2, true, false));
-    settle(&mut a, &mut b);
+    let (mut a, mut b) = connected(config(REV_2, true, false), config(REV_2, true, false));
     // The first message goes through TCP, and so does what is told about the last one.
     for len in [10, 0, 100_000] {
         b.post_recv(len);
@@ -159,8 +157,7 @@ fn what_goes_past_tcp_is_counted() {
 
 #[test]
 fn terminates_are_counted_by_layer_at_both_ends() {
-    let (mut a, mut b) = pair(config(REV_2, true, false), config(REV_2, true, false));
-    settle(&mut a, &mut b);
+    let (mut a, mut b) = connected(config(REV_2, true, false), config(REV_2, true, false));
     // There is no receive: an error of DDP.
     a.post(1, send(b"x"), false);
     settle(&mut a, &mut b);

@@ -74,8 +74,7 @@ fn x_enh_19_peer_to_peer() {
 #[test]
 fn t_8_bad_crc_places_nothing() {
     for bit in 16..8 * 64 {
-        let (mut a, mut b) = pair(config(1, true, false), config(2, true, false));
-        settle(&mut a, &mut b);
+        let (mut a, mut b) = connected(config(1, true, false), config(2, true, false));
         let (stag, to) = (TARGET, BASE);
         let data = vec![0xff; 44];
         a.post(0, Wr::Write { data, stag, to }, false);
@@ -103,8 +102,7 @@ fn t_8_bad_crc_places_nothing() {
 /// M-MPA-3: with CRC off any value of the field is accepted.
 #[test]
 fn m_mpa_3_crc_off() {
-    let (mut a, mut b) = pair(config(1, false, false), config(2, false, false));
-    settle(&mut a, &mut b);
+    let (mut a, mut b) = connected(config(1, false, false), config(2, false, false));
     a.post(0, write_octet(1), false);
     a.transmit(1);
     *a.out().back_mut().unwrap() ^= 0x5a;
@@ -116,8 +114,7 @@ fn m_mpa_3_crc_off() {
 /// thing sent, what is behind the bad segment is ignored, everything is flushed in order.
 #[test]
 fn p_rdmap_17_error_and_flush() {
-    let (mut a, mut b) = pair(config(2, true, false), config(2, true, false));
-    settle(&mut a, &mut b);
+    let (mut a, mut b) = connected(config(2, true, false), config(2, true, false));
     let write = |to| Wr::Write {
         data: vec![1; 3000],
         stag: TARGET,

@@ -4,13 +4,9 @@
 
 use super::*;
 
-/// A pair that is connected, sends past TCP, and has nothing on its way.
-fn connected() -> (Peer, Peer) {
-    let (mut a, mut b) = pair(config(2, true, false), config(2, true, false));
-    settle(&mut a, &mut b);
-    b.post_recv(10);
-    a.post(99, send(b"go"), false);
-    settle(&mut a, &mut b);
+/// A connected pair that sends past TCP and has nothing on its way.
+fn direct() -> (Peer, Peer) {
+    let (mut a, mut b) = talking();
     a.go_direct();
     b.go_direct();
     (a, b)
@@ -24,8 +20,7 @@ fn write(stag: Stag, data: Vec<u8>) -> Wr {
 /// All goes one way from the moment on at which TCP is empty: not before.
 #[test]
 fn waits_for_tcp() {
-    let (mut a, mut b) = pair(config(2, true, false), config(2, true, false));
-    settle(&mut a, &mut b);
+    let (mut a, mut b) = connected(config(2, true, false), config(2, true, false));
     a.post(0, write(TARGET, vec![1; 5_000]), false);
     a.transmit(1);
     a.go_direct();
@@ -44,7 +39,7 @@ fn waits_for_tcp() {
 /// Long messages are cut into as few segments as there can be, not into those of TCP.
 #[test]
 fn few_segments() {
-    let (mut a, mut b) = connected();
+    let (mut a, mut b) = direct();
     a.post(0, write(TARGET, vec![2; 65_536]), false);
     a.transmit(100);
     assert!(a.handed() <= 2);
@@ -68,7 +63,7 @@ fn errors_are_told() {
         (send(b"nobody waits"), TermError::UntaggedNoBuffer),
     ];
     for (wr, error) in cases {
-        let (mut a, mut b) = connected();
+        let (mut a, mut b) = direct();
         b.post(1, write(TARGET, vec![3; 100]), false);
         a.post(0, write(TARGET, vec![4; 100]), false);
         a.post(1, wr, false);
@@ -84,7 +79,7 @@ fn errors_are_told() {
 /// A Terminate goes through TCP, behind what was handed over, and the FIN behind that (T-32).
 #[test]
 fn a_terminate_goes_through_tcp() {
-    let (mut a, mut b) = connected();
+    let (mut a, mut b) = direct();
     b.post(1, write(TARGET, vec![3; 100]), false);
     b.transmit(100);
     assert_eq!(b.handed(), 1);
@@ -107,7 +102,7 @@ fn a_terminate_goes_through_tcp() {
 /// sender (V-INV-14).
 #[test]
 fn v_inv_14_later() {
-    let (mut a, mut b) = connected();
+    let (mut a, mut b) = direct();
     let stag = Stag(0x5000_0000);
     b.regions().insert(stag.0, region(Vec::new(), true, true));
     b.post_recv(10);

@@ -112,6 +112,23 @@ pub(super) fn pair(a: Config, b: Config) -> (Peer, Peer) {
     (a, b)
 }
 
+/// A [`pair`] whose connection is set up, and that has sent nothing yet.
+pub(super) fn connected(a: Config, b: Config) -> (Peer, Peer) {
+    let (mut a, mut b) = pair(a, b);
+    settle(&mut a, &mut b);
+    (a, b)
+}
+
+/// A connected pair that has nothing on its way. The initiator has sent a message, so that both
+/// sides may send.
+pub(super) fn talking() -> (Peer, Peer) {
+    let (mut a, mut b) = connected(config(2, true, false), config(2, true, false));
+    b.post_recv(10);
+    a.post(99, send(b"go"), false);
+    settle(&mut a, &mut b);
+    (a, b)
+}
+
 pub(super) fn send(data: &[u8]) -> Wr {
     Wr::Send {
         data: data.to_vec(),

@@ -34,22 +34,12 @@ fn read(len: u32) -> Wr {
     })
 }
 
-/// A pair that is connected, with nothing on its way.
-fn connected() -> (Peer, Peer) {
-    let (mut a, mut b) = pair(config(2, true, false), config(2, true, false));
-    settle(&mut a, &mut b);
-    b.post_recv(10);
-    a.post(99, send(b"go"), false);
-    settle(&mut a, &mut b);
-    (a, b)
-}
-
 /// T-47: Read Responses and requests take turns, message by message, in whatever batches they
 /// leave.
 #[test]
 fn t_47_turns() {
     for batch in [1, 5_000, 100_000] {
-        let (mut a, mut b) = connected();
+        let (mut a, mut b) = talking();
         b.set_batch(batch);
         for id in 0..2 {
             a.post(id, read(3_000), false);
@@ -81,7 +71,7 @@ fn t_47_turns() {
 /// it waits.
 #[test]
 fn v_inv_14_waits_for_quiet() {
-    let (mut a, mut b) = connected();
+    let (mut a, mut b) = talking();
     let before = b.received().len();
     for _ in 0..2 {
         b.post_recv(10);
@@ -106,7 +96,7 @@ fn v_inv_14_waits_for_quiet() {
 /// V-TM-1: a source that goes while it is read ends the stream behind the segments in front of it.
 #[test]
 fn v_tm_1_source_goes() {
-    let (mut a, mut b) = connected();
+    let (mut a, mut b) = talking();
     a.post(1, read(5_000), false);
     a.transmit(10);
     deliver(&mut a, &mut b, usize::MAX);
@@ -124,7 +114,7 @@ fn v_tm_1_source_goes() {
 /// A Send that is longer than its receive fails that, and the stream (V-WC, T-33).
 #[test]
 fn v_wc_too_long() {
-    let (mut a, mut b) = connected();
+    let (mut a, mut b) = talking();
     b.post_recv(4);
     a.post(1, send(b"five!"), false);
     settle(&mut a, &mut b);
