@@ -33,9 +33,10 @@ pub(crate) trait Link {
     /// A place in the batch, until something behind it has left.
     type Mark: Copy;
 
-    /// Whether segments go to the other end of the connection, which is on this host, without TCP:
-    /// by [`super::sender::Env::hand_over`], and not by way of the batch. What was handed over since
-    /// [`Link::send`] counts for [`Link::len`], and [`Link::send`] ends it.
+    /// Returns whether segments go without TCP to the other end of the connection, which is on this
+    /// host: [`super::sender::Env::hand_over`] takes them there instead of the batch.
+    /// [`Link::len`] counts what was handed over since the last [`Link::send`], which lets go of
+    /// the other end.
     fn is_direct(&self) -> bool {
         false
     }

@@ -7,7 +7,6 @@
 
 use super::{
     direct::Direct,
-    source::Source,
     Qp, //
 };
 use crate::{
@@ -68,30 +67,12 @@ pub(super) struct TcpLink<'a> {
     pub(super) direct: Option<Direct<'a>>,
 }
 
-impl TcpLink<'_> {
-    /// Hands a segment to the other end of the connection.
-    ///
-    /// # Errors
-    ///
-    /// See [`Direct::hand_over`].
-    #[inline]
-    pub(super) fn hand_over(
-        &mut self,
-        source: &Source,
-        front: &[u8],
-        frame: &Frame,
-    ) -> Result<(), PayloadError> {
-        let direct = self.direct.as_mut().ok_or(PayloadError::Broken)?;
-        direct.hand_over(source, front, frame)
-    }
-}
-
 impl Link for TcpLink<'_> {
     type Mark = Mark;
 
     #[inline]
     fn is_direct(&self) -> bool {
-        // What TCP did not take of a batch before is TCP's.
+        // TCP has to take the rest of an earlier batch first.
         self.direct.is_some() && self.batch.is_empty()
     }
 
@@ -168,7 +149,7 @@ impl Link for TcpLink<'_> {
 
     fn send(&mut self, how: SendFlags) -> Result<(), Refused> {
         if let Some(direct) = &mut self.direct {
-            // Whatever TCP has to do, it has nobody's socket held meanwhile.
+            // TCP works on this side's socket now: no other one may be held meanwhile.
             direct.let_go();
             if self.batch.is_empty() {
                 return Ok(());

@@ -295,7 +295,8 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         front: &[u8],
         frame: &Frame,
     ) -> Result<(), PayloadError> {
-        link.hand_over(self.source, front, frame)
+        let direct = link.direct.as_mut().ok_or(PayloadError::Broken)?;
+        direct.hand_over(self.source, front, frame)
     }
 
     fn heard_of_peer(&self) -> bool {
