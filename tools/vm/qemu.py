@@ -188,10 +188,10 @@ def tsc_khz():
 
 
 def clock(args):
-    """Kernel arguments. Emulated, the HPET that is to watch the TSC is what is
-    late; without the TSC, every look at the clock would leave the processor. A
-    kernel that counts timer interrupts for ten of its ticks gets none of them if the
-    machine is busy, and panics: QEMU's timer works, nobody has to try."""
+    """Kernel arguments for the clock of an emulated machine. The HPET that is to
+    watch the TSC is late there; without the TSC, each reading of the clock would
+    leave the processor. The kernel's test of the timer counts interrupts for ten
+    ticks, finds none on a busy machine, and panics: QEMU's timer needs no test."""
     if args.icount or args.accel == "kvm" or platform.machine() != "x86_64":
         return []
     return ["tsc=nowatchdog", f"tsc_early_khz={tsc_khz()}", "no_timer_check"]

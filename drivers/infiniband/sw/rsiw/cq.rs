@@ -347,7 +347,7 @@ impl Cq {
         armed.is_some_and(|word| word.load() != notify::NOT)
     }
 
-    /// How often the consumer has waited for a notification until now, which wraps. Any context.
+    /// Number of notifications to the consumer up to now; wraps. Any context.
     #[inline]
     pub(crate) fn notified(&self) -> u32 {
         self.notified.load(Relaxed)

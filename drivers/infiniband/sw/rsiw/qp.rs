@@ -169,7 +169,8 @@ pub(crate) struct Qp {
     sq: SpinLockIrq<Sq>,
     #[pin]
     inbound: SpinLockIrq<InboundReads<KVec<InboundRead>>>,
-    /// There are some of them, for who would take the lock in vain. Changes under it.
+    /// Whether there are any, for those who would take the lock in vain. It changes under that
+    /// lock.
     has_inbound: AtomicFlag,
     #[pin]
     rq: SpinLockIrq<Option<Rq>>,

@@ -197,7 +197,7 @@ fn field(rng: &mut Rng, v: &mut [u8], at: usize, len: usize) {
     }
 }
 
-/// Reads what the driver says until it ends or falls silent; gives whether it ended. Every FPDU
+/// Reads what the driver says until it ends or falls silent. Returns whether it ended. Every FPDU
 /// has to be whole and right, in the eyes of the driver's own formats too.
 fn look(tcp: &mut Tcp) -> Res<bool> {
     let (bytes, end) = tcp.rest(30)?;
@@ -226,7 +226,7 @@ fn look(tcp: &mut Tcp) -> Res<bool> {
     Ok(end.is_some())
 }
 
-/// Reads an ULPDU with the driver's formats; gives whether it is a Terminate.
+/// Reads an ULPDU with the driver's formats. Returns whether it is a Terminate.
 fn judge(ulpdu: &[u8]) -> Res<bool> {
     let (header, rest) = ddp::Header::parse(ulpdu).ok_or(format!("header {}", hex(ulpdu)))?;
     let opcode = rdmap::Control(header.rdmap()).opcode();

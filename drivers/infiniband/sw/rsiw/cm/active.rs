@@ -54,7 +54,7 @@ const FIRST_USER_PORT: u16 = 1024;
 /// What a consumer asked to connect to.
 pub(super) struct Dial {
     local: SocketAddr,
-    /// The port mapper chose the local port.
+    /// Whether the port mapper chose the local port.
     is_port_mapped: bool,
     pub(super) remote: SocketAddr,
     tos: Option<u8>,

@@ -4,7 +4,7 @@
 //!
 //! As `core::cell::RefCell`, but without its count of borrows, whose overflow would panic.
 //!
-//! Context: any; it does not go from thread to thread.
+//! Context: any. A cell is used by one thread only.
 
 use core::cell::{
     Cell,
@@ -22,7 +22,7 @@ pub(crate) struct ExclusiveCell<T> {
 }
 
 impl<T> ExclusiveCell<T> {
-    /// With `value`.
+    /// Makes a cell that holds `value`.
     pub(crate) const fn new(value: T) -> Self {
         // INVARIANT: there is no reference yet.
         Self {
@@ -31,7 +31,7 @@ impl<T> ExclusiveCell<T> {
         }
     }
 
-    /// Calls `f` with the value. `None`, and it is not called, within such a call.
+    /// Calls `f` with the value. Returns `None` without calling it if such a call is under way.
     #[inline(always)]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         if self.is_taken.replace(true) {

@@ -33,12 +33,12 @@ pub(crate) struct PageSlice<'a> {
 }
 
 impl<'a> PageSlice<'a> {
-    /// Wraps the `len` bytes from byte `offset` behind `start` on.
+    /// Wraps `len` bytes that begin `offset` bytes behind `start`.
     ///
     /// # Safety
     ///
-    /// From `start` on there are as many bytes of the direct map, which stay allocated during `'a`;
-    /// those that are wrapped are for this side to write if `writable`.
+    /// `start` must begin `offset + len` bytes of the direct map that stay allocated during `'a`;
+    /// this side may write the bytes that are wrapped if `writable`.
     #[inline]
     pub(in crate::ffi) unsafe fn new(
         start: NonNull<u8>,
@@ -48,7 +48,7 @@ impl<'a> PageSlice<'a> {
     ) -> Self {
         // INVARIANT: the caller's promise.
         Self {
-            // SAFETY: by the caller's promise that is in, or at the end of, what `start` begins.
+            // SAFETY: by the caller's promise the bytes that `start` begins reach that far.
             // CAST: 32 bits fit.
             start: unsafe { start.add(offset as usize) },
             len,
@@ -76,7 +76,7 @@ impl<'a> PageSlice<'a> {
         Some(unsafe { Self::new(NonNull::new(base)?, offset, len, writable) })
     }
 
-    /// Nothing.
+    /// No memory.
     pub(crate) const EMPTY: Self = Self {
         // INVARIANT: no bytes.
         start: NonNull::dangling(),

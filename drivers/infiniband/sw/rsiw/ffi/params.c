@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Module parameters: what the module macro of the kernel crate cannot have,
- * those that change at run time and those that are given more than once, of
- * which the last counts.
+ * Module parameters. They change at run time, or may be given more than once,
+ * where the last one counts: the module macro of the kernel crate has neither.
  */
 #include <linux/moduleparam.h>
 #include "rsiw_params.h"

@@ -141,8 +141,8 @@ events! {
     fn direct(num: u32, peer: u32, outcome: Name) =
         __tracepoint_rsiw_direct, rust_do_trace_rsiw_direct;
 
-    /// An FPDU is in the batch, or is handed to the other end on this host: number of the queue pair, opcode, number of the message, offset in
-    /// it, octets of payload, last of the message.
+    /// An FPDU is in the batch, or is handed to the other end on this host: number of the queue
+    /// pair, opcode, number of the message, offset in it, octets of payload, last of the message.
     fn fpdu_tx(num: u32, opcode: Name, msn: u32, offset: u32, payload: u32, last: bool) =
         __tracepoint_rsiw_fpdu_tx, rust_do_trace_rsiw_fpdu_tx;
 
@@ -192,8 +192,8 @@ fn quoted(ulpdu: &Ulpdu, len: usize) -> &[u8] {
 /// Octets in front of that.
 const QUOTE_AT: usize = UNTAGGED_LEN + CONTROL_LEN;
 
-/// Declares a function for a Terminate's ULPDU, which the caller writes to the place that it is
-/// given: the trace point, and C's function for it.
+/// Declares a function that tells of a Terminate, with its trace point and C's function for that.
+/// The caller writes the ULPDU to the place that it is given.
 macro_rules! terminate {
     ($(#[$doc:meta])* fn $name:ident = $point:ident, $call:ident;) => {
         $(#[$doc])*
@@ -215,12 +215,12 @@ macro_rules! terminate {
 }
 
 terminate! {
-    /// A Terminate is in the batch; nothing is told if what is in it is none.
+    /// A Terminate is in the batch. Nothing is told if the octets there are no Terminate.
     fn terminate_tx = __tracepoint_rsiw_terminate_tx, rust_do_trace_rsiw_terminate_tx;
 }
 
 terminate! {
-    /// An ULPDU has come in; nothing is told if it is no Terminate.
+    /// An ULPDU has come in. Nothing is told if it is no Terminate.
     fn terminate_rx = __tracepoint_rsiw_terminate_rx, rust_do_trace_rsiw_terminate_rx;
 }
 

@@ -167,8 +167,7 @@ const UNUSED: u32 = 0;
 const BEGUN: u32 = 1;
 const READY: u32 = 2;
 
-/// What the devices of the module have in common beside its queues, of a type that is not known
-/// here.
+/// What the devices of the module share beside the queues. This layer does not know its type.
 pub(crate) trait Common: Send + Sync {
     /// The value, of its own type.
     fn as_any(&self) -> &dyn Any;
@@ -198,7 +197,7 @@ impl Queues {
         self.loaded
     }
 
-    /// What else the devices of the module have in common, if it is a `T`.
+    /// Returns what the devices of the module share beside the queues, if it is a `T`.
     pub(crate) fn common<T: Common + 'static>(&self) -> Option<&T> {
         self.common.as_any().downcast_ref()
     }
@@ -215,7 +214,7 @@ impl Queues {
 pub(crate) struct SharedQueues(Arc<Queues>);
 
 impl SharedQueues {
-    /// Makes the queues, when the module is loaded; `common` is theirs from then on.
+    /// Makes the queues when the module is loaded. `common` goes with them.
     ///
     /// # Errors
     ///

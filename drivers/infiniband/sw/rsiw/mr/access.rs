@@ -269,7 +269,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         self.window.is_some()
     }
 
-    /// Whether it is memory of a process, which is all there as long as it is pinned.
+    /// Whether it is memory of a process. Such memory is pinned, and there are no holes in it.
     #[inline]
     pub(crate) fn is_pinned(&self) -> bool {
         matches!(self.guard.kind, Kind::User { .. })
@@ -312,7 +312,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
 pub(crate) enum Slices<'a> {
     /// Pinned memory of a process.
     User(umem::Slices<'a>),
-    /// Memory of the kernel. Ends early if its owner named what is no memory.
+    /// Memory of the kernel. It ends at the first address of its owner that is no memory.
     Kernel(kmr::Slices<'a>),
 }
 

@@ -85,8 +85,8 @@ impl<C: Chunk> Source<'_, C> {
         }
     }
 
-    /// Whether the field behind the first `len` octets is their CRC; `crc32c` computes that over
-    /// octets in one piece.
+    /// Returns whether the field behind the first `len` octets is their CRC. `crc32c` computes it
+    /// over octets in one piece.
     ///
     /// # Errors
     ///

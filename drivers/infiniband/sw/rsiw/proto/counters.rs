@@ -76,13 +76,13 @@ counters! {
     TxResponseBytes = c"tx_read_response_bytes";
     /// FPDUs that carry these messages.
     TxFpdus = c"tx_fpdus";
-    /// Those of them that were handed to the other end on this host, without TCP.
+    /// FPDUs of these that went to the other end on this host without TCP.
     TxDirectSegments = c"tx_direct_segments";
-    /// Messages whose last segment is one of these.
+    /// Messages whose last segment went so.
     TxDirectMessages = c"tx_direct_messages";
-    /// Octets of these segments.
+    /// Octets of payload that went so.
     TxDirectBytes = c"tx_direct_bytes";
-    /// Calls of TCP, or batches handed over without it, by the thread that posts, or that changes
+    /// Calls of TCP, or turns at the other end on this host, by a thread that posts or that changes
     /// the state.
     TxByThread = c"tx_batches_thread";
     /// The same by the urgent work item.
@@ -107,7 +107,7 @@ counters! {
     RxResponseBytes = c"rx_read_response_bytes";
     /// FPDUs with a right CRC.
     RxFpdus = c"rx_fpdus";
-    /// Those of them that the other end on this host has handed over, without TCP.
+    /// FPDUs of these that the other end on this host has handed over without TCP.
     RxDirectSegments = c"rx_direct_segments";
     /// FPDUs that were not in one piece and had to be collected in a buffer.
     RxFpdusInPieces = c"rx_fpdus_in_pieces";

@@ -108,8 +108,9 @@ impl Deframer {
         self.have
     }
 
-    /// The FPDU that begins with `front`, if none is begun and all of it is in the chunk, of which
-    /// `left` octets are left. As [`Deframer::next`] would say, which says all the rest too.
+    /// Returns the FPDU that begins with `front`, if none is under way and the `left` octets that
+    /// are left of the chunk have all of it. This is the short way to the most frequent answer of
+    /// [`Deframer::next`].
     #[inline]
     pub(crate) fn whole(&self, front: [u8; LEN_FIELD], left: usize) -> Option<Fpdu> {
         let ulpdu_len = u16::from_be_bytes(front);

@@ -6,8 +6,8 @@
 //! Two sockets are the two ends of one connection if their addresses say so and each has received
 //! what the other has sent, as far as the numbers of TCP tell (RFC 9293 section 3.4): others agree
 //! in that by chance only. A segment may go past TCP if nothing that was written to TCP before it
-//! is left to be read at the other end. That is looked at each time, so that no direction has to
-//! remember which way it goes, and a stream that has fallen back to TCP does not mix both ways.
+//! is left to be read at the other end. That is looked at each time, so that neither side
+//! has to remember which way its segments go, and none overtakes another that goes through TCP.
 //!
 //! Pure: any context.
 #![forbid(unsafe_code)]
@@ -24,8 +24,8 @@ pub(crate) enum Scope {
 }
 
 impl Scope {
-    /// What the administrator's number stands for. One that stands for nothing is that of the
-    /// default.
+    /// Returns the scope that the administrator's number stands for, the default for any other
+    /// number.
     pub(crate) const fn of(number: u32) -> Self {
         match number {
             0 => Self::Nowhere,
@@ -46,15 +46,15 @@ pub(crate) struct Numbers {
     pub(crate) received: u32,
 }
 
-/// Whether two sockets whose addresses fit can be the ends of one connection.
+/// Returns whether two sockets whose addresses fit can be the ends of one connection.
 ///
-/// Other threads send, receive and acknowledge meanwhile. What was acknowledged has to be read
-/// before what was received, of both, and that before what was written.
+/// Other threads send, receive and acknowledge meanwhile. Therefore, of both sockets, the caller
+/// has to read what was acknowledged first, then what was received, then what was written.
 pub(crate) const fn are_two_ends(a: &Numbers, b: &Numbers) -> bool {
     has_received(b, a) && has_received(a, b)
 }
 
-/// Whether what `to` has received is what `from` has sent.
+/// Returns whether what `to` has received can be what `from` has sent.
 const fn has_received(to: &Numbers, from: &Numbers) -> bool {
     let under_way = from.written.wrapping_sub(from.acknowledged);
     let received = to.received.wrapping_sub(from.acknowledged);
@@ -62,8 +62,8 @@ const fn has_received(to: &Numbers, from: &Numbers) -> bool {
     under_way <= i32::MAX.unsigned_abs() && received <= under_way
 }
 
-/// Whether TCP has nothing for a reader that has read all in front of `read`, and nothing under way
-/// to it, when the last octet written by the other end is in front of `written`.
+/// Returns whether a reader has read all that was written to TCP: `written` is the number of the
+/// octet that the other end writes next, `read` that of the octet that the reader reads next.
 pub(crate) const fn is_empty(written: u32, read: u32) -> bool {
     written == read
 }
@@ -73,11 +73,11 @@ pub(crate) const fn is_empty(written: u32, read: u32) -> bool {
 pub(crate) enum HandedOver {
     /// It is taken in, as it would be from TCP.
     Taken,
-    /// The other end has taken in as much as it may at a time; it goes on at once, once it was let
+    /// The other end has taken in as much as it may at a time. It takes more as soon as it was let
     /// go of.
     Enough,
     /// The other end cannot take it now. The sender is told when it can.
     Later,
-    /// There is no other end to be handed to (any more): TCP has to carry it, or to refuse it.
+    /// There is no other end, or it has gone: TCP has to carry the segment, or to refuse it.
     Gone,
 }

@@ -45,12 +45,12 @@ pub(crate) enum Writer<'a, L: Link> {
 }
 
 impl<'a, L: Link> Writer<'a, L> {
-    /// Begins the FPDU of `frame`, without markers, with its header, in room for just that, or for
-    /// several that are as long and follow it in `message`.
+    /// Begins the FPDU of `frame`, without markers, with its header. `room` is as long as this
+    /// FPDU, or as this and some that follow it in `message` and are as long.
     ///
     /// # Errors
     ///
-    /// There is not even room for that one, or there can be no such.
+    /// There is no room for it, or `frame` does not fit together.
     #[inline]
     pub(super) fn flat(
         room: &'a mut [u8],
@@ -107,15 +107,15 @@ impl<'a, L: Link> Writer<'a, L> {
 
 /// Room in one piece for FPDUs that are as long as the first.
 pub(crate) struct Flat<'a> {
-    /// The one that is being written,
+    /// The FPDU that is being written.
     fpdu: &'a mut [u8],
-    /// and room for those behind it.
+    /// Room for those behind it.
     behind: &'a mut [u8],
     /// Where the next octet of the FPDU is written.
     pos: usize,
-    /// Octets of payload that it lacks,
+    /// Octets of payload that it lacks.
     left: u32,
-    /// and that each has.
+    /// Octets of payload that each has.
     payload: u16,
     crc: bool,
 }

@@ -454,7 +454,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         chunk: &C,
         at: usize,
     ) -> Result<Option<usize>, Failure> {
-        // No FPDU is shorter than this.
+        // No FPDU is shorter than the front.
         if let Some(front) = chunk.front(at) {
             let left = chunk.len().saturating_sub(at);
             let len = front.first_chunk().copied();

@@ -139,7 +139,7 @@ pub(crate) struct Segment {
     pub(crate) action: Action,
 }
 
-/// A Send of any kind but with Invalidate, in one segment.
+/// A Send in one segment, with Solicited Event or not, but without Invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WholeSend {
     /// Octets of the ULPDU.
@@ -272,15 +272,15 @@ impl Rx {
         }
     }
 
-    /// Takes in the segment of an FPDU that begins like this, if that is a whole Send, which nothing
-    /// but its number has to be right of. `None` if it is anything else, or looks like that, and
-    /// nothing has changed: [`Rx::segment`] finds out.
+    /// Takes in the segment of an FPDU that begins with `front`, if it is all of the Send that is
+    /// expected next. Returns `None` and changes nothing in any other case, errors among them:
+    /// those are for [`Rx::segment`].
     #[inline]
     pub(crate) fn whole_send(&mut self, front: &[u8; FPDU_FRONT]) -> Option<WholeSend> {
         let [hi, lo, control, rdmap, _, _, _, _, rest @ ..] = *front;
         let (number, mo) = rest.split_first_chunk::<8>()?;
         let solicited = rdmap == SEND_SE;
-        // On queue number 0.
+        // The queue number is zero, so that both fields together are the MSN.
         let is_next = u64::from_be_bytes(*number) == self.send_msn.0.into();
         let is_whole = control == WHOLE && *mo == [0; 4] && (rdmap == SEND || solicited);
         if !is_next || !is_whole || self.open.is_some() || self.first || self.stopped {

@@ -7,8 +7,9 @@
 //! that a program that polls does not keep it from bringing what is polled for; each run costs a
 //! change of task. A patient one runs in its turn, while more to send gathers.
 //!
-//! Which of them is best depends on how much the consumer has on its way at a time.
-//! Nobody says that, and it is no matter of size, so it is found out ([`Gathering`]).
+//! Which of them is best depends on how much the consumer has on its way at a time. The consumer
+//! does not say that, and the size of its requests does not tell it either: [`Gathering`] finds it
+//! out.
 //!
 //! [`who`] is the whole table. Not in it is who has the queue pair's mutex anyway: threads that
 //! change the state, by a verb or for the connection manager, send what the new state lets out
@@ -25,9 +26,9 @@ use super::tuning::{
 /// Reads of the peer that are answered at once, however small.
 const MANY_READS: usize = 8;
 
-/// How many are dealt with one by one after they were left to gather in vain, the first time,
+/// Requests that are dealt with one by one after the first time that others gathered in vain.
 const FIRST_PAUSE: u16 = 8;
-/// and at most.
+/// The most requests that are dealt with one by one after any later time.
 const LONGEST_PAUSE: u16 = 256;
 
 /// Who is to act.
@@ -44,18 +45,19 @@ pub(crate) enum Actor {
     Nobody,
 }
 
-/// Whether it is worth while to let requests gather.
+/// Finds out whether requests gather if they are left to a work item.
 ///
-/// A work item costs a change of task, which is made up for by those that come while it is on its
-/// way. Whoever has one request on its way at a time lets none come. So it is tried: if there was
-/// but one, those that follow are dealt with one by one, twice as many after each time in vain.
+/// A work item costs a change of task. That pays if more requests come before it runs, which they
+/// do not if the consumer has only one on its way at a time. So now and then a request is left to a
+/// work item: if it was alone in the end, those that follow are dealt with one by one, twice as
+/// many after each time in vain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gathering {
-    /// How many more are dealt with one by one.
+    /// Requests that are still to be dealt with one by one.
     left: u16,
-    /// How many that are after the next time in vain.
+    /// What `left` becomes after the next time in vain.
     pause: u16,
-    /// The last one was left to gather.
+    /// Whether the last request was left to gather.
     tried: bool,
 }
 
@@ -70,7 +72,7 @@ impl Default for Gathering {
 }
 
 impl Gathering {
-    /// Takes in that there were `count` together, the last one among them.
+    /// Takes note that `count` requests had gathered, the last one among them.
     #[inline]
     pub(crate) fn found(&mut self, count: usize) {
         if count > 1 {
@@ -81,7 +83,7 @@ impl Gathering {
         }
     }
 
-    /// Whether the next one is left to gather.
+    /// Returns whether the next request is left to gather.
     #[inline]
     pub(crate) fn tries(&mut self) -> bool {
         self.tried = self.left == 0;
@@ -94,16 +96,16 @@ impl Gathering {
 /// peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// One of the first, or of those that do not gather.
+    /// One of the first of its row, or one whose requests do not gather.
     Slow,
-    /// One of many, which are left to gather.
+    /// One of many, whose requests are left to gather.
     Fast,
 }
 
 /// What is known when a doorbell rings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ringing {
-    /// Data came in since the doorbell before.
+    /// Whether data came in since the last doorbell.
     pub(crate) answered: bool,
     /// Requests that were taken out of the send queue up to now; wraps.
     pub(crate) taken: u32,
@@ -116,23 +118,23 @@ pub(crate) struct Ringing {
 /// The doorbells of a queue pair. Under its mutex.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doorbells {
-    /// Those in a row.
+    /// Doorbells in the row.
     row: u32,
-    /// When a request was last posted or sent, in nanoseconds; at the end of all time if nobody
-    /// looked.
+    /// When a request was last posted or sent, in nanoseconds; the largest number if the clock was
+    /// not read then.
     last: u64,
     /// [`Ringing::taken`] of the last doorbell.
     taken: u32,
-    /// [`Ringing::notified`] of the last one that was not answered,
+    /// [`Ringing::notified`] of the last doorbell that was not answered.
     notified: u32,
-    /// and when that was found to be another, in nanoseconds, if it was.
+    /// When that number was last found to have changed, in nanoseconds, if ever.
     waited: Option<u64>,
     gathering: Gathering,
 }
 
 impl Doorbells {
-    /// Counts a doorbell, at the time that `now` tells in nanoseconds. That takes some, and is not
-    /// asked by who waits for an answer each time.
+    /// Counts a doorbell, and returns what it is to its row. `now` returns the time in nanoseconds.
+    /// As reading the clock takes time, it is not called for a consumer that waits for each answer.
     #[inline]
     pub(crate) fn ring(&mut self, ringing: &Ringing, now: impl FnOnce() -> u64) -> Pace {
         let taken = core::mem::replace(&mut self.taken, ringing.taken);
@@ -161,8 +163,8 @@ impl Doorbells {
         }
     }
 
-    /// Requests were sent, at the time that `now` tells. Large ones take long, which is no pause of
-    /// the consumer.
+    /// Takes note that requests were sent, at the time that `now` returns: the time that it takes
+    /// to send large ones is no pause of the consumer.
     #[inline]
     pub(crate) fn sent(&mut self, now: impl FnOnce() -> u64) {
         if self.row > 0 && self.last != u64::MAX {
@@ -251,7 +253,7 @@ pub(crate) fn who(reason: Reason, waits: impl Fn() -> bool) -> Actor {
         PeerRead { len, large, .. } if len >= large => Urgent,
         // So many have gathered; the peer may wait for these before it asks for more.
         PeerRead { waiting, .. } if waiting >= MANY_READS => Urgent,
-        // One by one each would cost a change of task.
+        // Each alone would cost a change of task.
         PeerRead { .. } => Patient,
 
         // The FIN may be due. A process that disconnects does not poll.

@@ -129,8 +129,8 @@ pub(crate) trait Env<L: Link> {
     /// Calls `f` with the requests under way, locked.
     fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R;
 
-    /// The peer's oldest Read. One that comes at this moment may be missed: whoever brings it has
-    /// somebody send afterwards.
+    /// Returns the oldest Read of the peer. It may miss one that comes at this moment: the receiver
+    /// has a work item send afterwards.
     fn oldest_inbound(&self) -> Option<InboundRead>;
 
     /// Calls `f` with the peer's Reads, locked.
@@ -196,9 +196,11 @@ pub(crate) trait Env<L: Link> {
         writer: &mut Writer<'_, L>,
     ) -> Result<(), PayloadError>;
 
-    /// Hands a segment to the other end of a connection that is on this host: `front`, the headers
-    /// with MPA's length field, and the payload that `frame` names of the current message, which is
-    /// open. Only asked for behind [`Link::prepare`], which said that it is taken.
+    /// Hands a segment to the other end of the connection, on this host: `front`, which is MPA's
+    /// length field and the headers, and the payload of the current message that `frame` names. The
+    /// message is open, and [`Link::prepare`] has just returned [`HandedOver::Taken`].
+    ///
+    /// [`HandedOver::Taken`]: super::direct::HandedOver::Taken
     ///
     /// # Errors
     ///
@@ -238,7 +240,7 @@ enum Origin {
     Request(Token),
     /// A Read of the peer.
     Response(InboundRead),
-    /// The same, when the peer has its last segment all but now, and its slot is free.
+    /// A Read of the peer whose last segment is being handed over. Its slot is free already.
     Answered,
     /// Headers only.
     Bare,
@@ -495,8 +497,12 @@ fn write_payload<L: Link, E: Env<L>>(
     Ok(writer.finish()?)
 }
 
-/// A Read of the peer is answered. Its slot is free before the peer can have the response and send
-/// its next request; of one that was handed over it is already.
+/// Frees the slot of a Read of the peer that is answered. This has to be done before the peer can
+/// have all of the response, because its next request may come then.
+///
+/// # Errors
+///
+/// It is not the oldest Read.
 fn end_response<L: Link, E: Env<L>>(env: &E, entry: &InboundRead) -> Result<(), Failure> {
     let answered = env.with_inbound(InboundReads::pop);
     if answered.is_none_or(|answered| answered.msn != entry.msn) {
@@ -604,7 +610,7 @@ impl Sender {
                 }
             }
             env.finish(link, self.has_spoken);
-            // Whoever has brought something to send meanwhile has somebody send it.
+            // For what came meanwhile a work item is queued.
             if is_done || !state.sends() {
                 return Outcome::Idle;
             }
@@ -690,7 +696,7 @@ impl Sender {
             }
             self.tally.add(Counter::TxFpdus, count.into());
             let is_done = current.message.is_done();
-            // Otherwise it is in the batch.
+            // If TCP has to carry them, they are in the batch.
             if link.is_direct() {
                 let octets = current.message.sent().wrapping_sub(before);
                 self.tally.handed_over(octets, is_done);

@@ -35,12 +35,12 @@ pub(super) enum Room {
     Exactly(u32),
 }
 
-/// FPDUs that are as long as the one before them and not the last. What is the same for all is
-/// checked once, so that of each only the front is looked at, and the CRC.
+/// FPDUs that are as long as the one before them and not the last. What they have in common is
+/// checked once, so that only the front and the CRC of each are left to be checked.
 struct Alike {
-    /// As many more there may be.
+    /// How many more there may be.
     left: u32,
-    /// As many were taken in that are not counted yet.
+    /// How many were taken in and are not counted yet.
     taken: u32,
     /// Octets of each.
     len: usize,
@@ -171,7 +171,7 @@ impl<'a, C: Chunk> Train<'a, C> {
         }
     }
 
-    /// The same for one that is like the one before it.
+    /// As [`Train::take`], for an FPDU that is like the one before it.
     #[inline(always)]
     fn take_alike(&mut self) -> Option<(usize, u32)> {
         let left = self.alike.left.checked_sub(1)?;
@@ -185,7 +185,7 @@ impl<'a, C: Chunk> Train<'a, C> {
         }
         self.alike.left = left;
         self.alike.taken = self.alike.taken.wrapping_add(1);
-        // There are as many octets in the chunk.
+        // `expect` has seen to it that the chunk has as many octets.
         self.at = at.wrapping_add(self.alike.len);
         self.last_at = at;
         self.budget.fpdu();
@@ -193,7 +193,7 @@ impl<'a, C: Chunk> Train<'a, C> {
         Some((at.wrapping_add(self.header), self.alike.payload))
     }
 
-    /// The same for any other.
+    /// As [`Train::take`], for any other FPDU.
     #[inline(never)]
     fn take_other(&mut self) -> Option<(usize, u32)> {
         self.count_alike();
@@ -201,7 +201,7 @@ impl<'a, C: Chunk> Train<'a, C> {
             return None;
         }
         let Some((next, len)) = self.look() else {
-            // The receiver takes it in by itself and finds out what is different.
+            // The receiver takes this one in, with all checks.
             self.limit = 0;
             return None;
         };
@@ -220,11 +220,11 @@ impl<'a, C: Chunk> Train<'a, C> {
         Some((payload, payload_len))
     }
 
-    /// Finds out how many FPDUs there may be behind `next`, which has `len` octets, that are like it.
+    /// Works out how many FPDUs like `next`, which has `len` octets, there may be behind it.
     #[inline]
     fn expect(&mut self, next: &Next, len: usize) {
         let payload = u32::from(next.payload_len);
-        // The one that completes the octets that are known to be left is the last.
+        // The FPDU that completes the message has the Last flag, and is not like `next`.
         let limit = self
             .left
             .map_or(self.limit, |left| self.limit.min(left.saturating_sub(1)));
@@ -242,7 +242,7 @@ impl<'a, C: Chunk> Train<'a, C> {
         self.run.expect(next);
     }
 
-    /// Counts those that were taken in one like the other.
+    /// Counts the alike FPDUs that were taken in.
     #[inline]
     fn count_alike(&mut self) {
         self.alike.left = 0;
@@ -250,7 +250,7 @@ impl<'a, C: Chunk> Train<'a, C> {
         self.count(fpdus, fpdus.wrapping_mul(self.alike.payload));
     }
 
-    /// Counts FPDUs with `payload` octets of payload in all, which are no more than there may be.
+    /// Counts FPDUs with `payload` octets of payload in all, which the limits allow.
     #[inline]
     fn count(&mut self, fpdus: u32, payload: u32) {
         self.limit = self.limit.wrapping_sub(payload);
@@ -259,8 +259,8 @@ impl<'a, C: Chunk> Train<'a, C> {
         self.taken = self.taken.wrapping_add(payload);
     }
 
-    /// Whether the CRC of the next FPDU, which has `len` octets in the chunk, is right, or not to be
-    /// checked.
+    /// Returns whether the next FPDU, which has `len` octets in the chunk, has the right CRC or
+    /// needs none.
     #[inline]
     fn is_right(&self, len: usize) -> bool {
         let Some(crc32c) = self.crc32c else {

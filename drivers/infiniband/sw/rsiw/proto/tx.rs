@@ -171,15 +171,15 @@ pub(crate) struct Frame {
     pub(crate) last: bool,
 }
 
-/// Octets at the front of an FPDU with payload, up to the end of the longest header that such have.
+/// Octets of the longest header that an FPDU with payload has, MPA's length field included.
 pub(crate) const FRONT: usize = size_of::<UntaggedFpdu>();
 
-/// Makes of the front of an FPDU that of the one behind it, if that is as long: `payload` octets
-/// further on in the message.
+/// Turns the front of an FPDU into that of the next one, which is as long: its offset is `payload`
+/// octets further on in the message.
 #[inline]
 pub(crate) fn go_on(front: &mut [u8; FRONT], payload: u16) {
     let [_, _, control, ..] = *front;
-    // The offset is the end of both headers.
+    // Both kinds of header end with the offset.
     let tagged = front.first_chunk_mut::<{ size_of::<TaggedFpdu>() }>();
     if let (true, Some(header)) = (ddp::Control(control).tagged(), tagged) {
         if let Some(to) = header.last_chunk_mut() {
@@ -285,7 +285,7 @@ impl Message {
     ///
     /// # Errors
     ///
-    /// There are fewer of them.
+    /// There are fewer such FPDUs.
     #[inline]
     pub(crate) fn advance(&mut self, frame: &Frame, count: u32) -> Result<(), TooMany> {
         if count == 0 || count > 1 && count > self.alike(frame) {
@@ -400,7 +400,7 @@ const LEAST_PAYLOAD: u16 = 4;
 pub(crate) struct Packer {
     emss: u32,
     used: u32,
-    /// TCP has what is in the segment.
+    /// Whether TCP has what was put into the segment so far.
     is_handed_over: bool,
 }
 
@@ -450,8 +450,8 @@ impl Packer {
         (payload >= LEAST_PAYLOAD).then_some(ulpdu_len)
     }
 
-    /// TCP has what was put together so far. Whether it has sent the end of that is not known, so
-    /// that the next FPDU begins a segment.
+    /// Takes note that TCP has what was put together so far. It may have sent the end of that
+    /// already, so the next FPDU begins a segment.
     pub(crate) fn end_batch(&mut self) {
         self.is_handed_over = true;
     }

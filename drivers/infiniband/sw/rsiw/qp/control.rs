@@ -89,7 +89,7 @@ pub(super) struct Conn {
     pub(super) stream: Arc<Stream>,
     pub(super) sock: Arc<TcpSocket>,
     pub(super) tx: TxState,
-    /// While the other end may find this one.
+    /// The end of this connection in the table, where the other end finds it.
     pub(super) entry: Option<Entry>,
 }
 
@@ -444,7 +444,7 @@ impl Qp {
             tx: _,
             entry,
         } = conn;
-        // First, so that nobody finds what follows.
+        // First, so that the other end does not find what is taken apart.
         drop(entry);
         drop(callbacks);
         let rx = sock.with_lock(|sk| stream.end(sk));

@@ -78,6 +78,7 @@ impl Conn {
         to.number(c"tcp_unsent", tcp.write_seq.wrapping_sub(tcp.snd_nxt))?;
         to.number(c"tcp_unread", tcp.rcv_nxt.wrapping_sub(tcp.copied_seq))
     }
+
     /// Tells in which directions segments go without TCP at the moment, and the other end's QP.
     fn describe_direct(&self, to: &mut Details<'_>) -> Result {
         let peer = self.stream.peer();

@@ -4,9 +4,9 @@
 //! TCP: see `proto::direct`.
 //!
 //! The sender holds the other end's socket, as softirq does when data arrives, and feeds its
-//! receiver from its own memory: each octet is copied once, from its source to its sink. It never
-//! waits for a process that has that socket, nor for anything that the receiver waits for; it leaves
-//! a mark there, and is woken (`Stream::awaited`).
+//! receiver from its own memory: each octet is copied once, from its source to its sink. It does
+//! not wait for a process that has that socket, nor for what the receiver waits for: it leaves a
+//! mark (`Stream::awaited`), and the other end wakes it.
 //!
 //! Context: process, under the QP's mutex. Bottom halves are off while the other end is held, which
 //! is for one batch at most.
@@ -46,7 +46,7 @@ use kernel::{
     sync::atomic::Relaxed, //
 };
 
-/// What a segment costs beside its octets, as the receiver counts it.
+/// What a segment costs beside its octets, in octets that take as long.
 const SEGMENT: usize = 512;
 
 /// The other end of a connection, as the sender uses it.
@@ -54,7 +54,8 @@ pub(super) struct Direct<'a> {
     end: &'a End,
     own: &'a TcpSocket,
     held: Option<Held<'a>>,
-    /// Octets that were handed over since the other end was let go of last, or what costs as much.
+    /// What was handed over since the other end was let go of last: octets, and
+    /// [`SEGMENT`] for each segment.
     len: usize,
 }
 
@@ -85,7 +86,7 @@ impl Drop for Held<'_> {
 }
 
 impl<'a> Direct<'a> {
-    /// For one run of the sender whose socket is `own`.
+    /// Makes what one run of the sender needs, whose socket is `own`.
     pub(super) fn new(end: &'a End, own: &'a TcpSocket) -> Self {
         Self {
             end,
@@ -100,12 +101,12 @@ impl<'a> Direct<'a> {
         &self.end.stream.qp
     }
 
-    /// What was handed over since [`Direct::let_go`].
+    /// What was handed over since [`Direct::let_go`]: octets, or what takes as long.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Lets others have the other end, and act upon what it has got.
+    /// Lets go of the other end, so that others can have it and act upon what it was given.
     pub(super) fn let_go(&mut self) {
         self.held = None;
         self.len = 0;
@@ -130,22 +131,22 @@ impl<'a> Direct<'a> {
         } else if rx.is_ready(&stream.qp, front) {
             return HandedOver::Taken;
         } else {
-            // Its work item waits for what it waits for.
+            // Its work item wakes this side when the receiver goes on.
             stream.awaited.store(true, Relaxed);
             HandedOver::Later
         };
-        // The sender lets go if something was handed over.
+        // If something was handed over, the sender lets go when it flushes.
         if self.len == 0 {
             self.let_go();
         }
         outcome
     }
 
-    /// Hands over a segment, behind [`Direct::prepare`].
+    /// Hands over a segment. [`Direct::prepare`] has just returned [`HandedOver::Taken`].
     ///
     /// # Errors
     ///
-    /// Nobody takes it, or the memory of the message is not there.
+    /// The other end is not held, or the memory of the message is not there.
     #[inline]
     pub(super) fn hand_over(
         &mut self,
@@ -156,7 +157,7 @@ impl<'a> Direct<'a> {
         let qp = &self.end.stream.qp;
         let rx = self.held.as_mut().and_then(|held| held.rx.as_mut());
         let rx = rx.ok_or(PayloadError::Broken)?;
-        // Before anything can fail: the sender lets go of the other end if this is not zero.
+        // Counted even if what follows fails: the sender lets go of the other end if this is not 0.
         self.len = self
             .len
             .saturating_add(frame.fpdu_len)
@@ -192,14 +193,14 @@ impl<'a> Direct<'a> {
             return HandedOver::Gone;
         }
         if !is_empty(self.own.written(), sock.read_up_to()) {
-            // It wakes this side when it has read more.
+            // The other end wakes this side when it has read more.
             stream.awaited.store(true, Relaxed);
             return HandedOver::Later;
         }
-        // A statement of its own, so that the lock is not held any longer.
+        // A statement of its own, so that the lock is released at its end.
         let taken = stream.rx.lock().take();
         let Some(mut rx) = taken else {
-            // The stream is over.
+            // The stream has ended.
             return HandedOver::Gone;
         };
         rx.begin(&stream.qp, stream.qp.dev.tuning.softirq_budget());
@@ -212,23 +213,24 @@ impl<'a> Direct<'a> {
     }
 }
 
-/// A segment in front of its pad: headers, and octets of a message in the sender's memory.
+/// A segment up to its pad: headers, and octets of a message in the sender's memory.
 struct Segment<'a> {
     source: &'a Source,
     /// Octets of the headers.
     front: usize,
-    /// Where the payload begins in the message, and where it ends.
+    /// Where the payload begins in the message, and where it ends there.
     offset: u32,
     end: u32,
     cursor: ExclusiveCell<Cursor<'a>>,
 }
 
-/// A place in the message. It is mostly read from front to back: where the last octets were is
-/// where the next ones are looked for.
+/// A place in the message. As a message is mostly read from front to back, the next octets are
+/// looked for behind the last ones.
 struct Cursor<'a> {
     at: u32,
-    /// What follows in one piece, and behind that. Nothing if that is not known.
+    /// The memory from `at` to the end of its piece, if it is known.
     piece: Option<PageSlice<'a>>,
+    /// The pieces behind it.
     rest: Option<Slices<'a>>,
 }
 
@@ -247,13 +249,13 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Moves to the place in the message `at` octets from its begin.
+    /// Moves to octet `at` of the message. Returns the memory from there to the end of the piece.
     #[inline(never)]
     fn look(&self, cursor: &mut Cursor<'a>, at: u32) -> Result<PageSlice<'a>> {
         let len = self.end.checked_sub(at).ok_or(EINVAL)?;
         let rest = cursor.rest.insert(self.source.slices(at, len)?);
         cursor.at = at;
-        // Memory of the kernel ends where its owner named what is none.
+        // Memory of the kernel ends at the first address of its owner that is no memory.
         rest.next().filter(|piece| piece.len() > 0).ok_or(EFAULT)
     }
 

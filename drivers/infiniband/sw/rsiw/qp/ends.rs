@@ -3,9 +3,10 @@
 //! The ends of connections on this host, found by their addresses, so that two that belong together
 //! know of each other.
 //!
-//! A stream is entered when its queue pair takes it over, and leaves with its connection, before
-//! anything of it goes: both links go with it, so that none keeps an end that is over, or a pair of
-//! them for ever. Who has the other end at that moment has a reference of its own, for a call.
+//! An end is entered when its queue pair takes the stream over. It leaves the table before its
+//! connection is taken apart, and both links go with it: otherwise two ends would keep each other
+//! for ever. A sender that uses the other end at that moment has a reference of its own, for one
+//! call.
 //!
 //! Context: process; [`Stream::wake_sender`] any, with the socket's lock held or not.
 #![forbid(unsafe_code)]
@@ -53,21 +54,21 @@ use kernel::{
     },
 };
 
-/// Ends with the right addresses that are looked at; there are more than one in different
-/// namespaces, and while an old one goes.
+/// How many ends with the right addresses are looked at. There can be several: in different
+/// namespaces, and while an old one is on its way out.
 const MOST_CANDIDATES: usize = 16;
 
 /// Address and port.
 type Place = (IpAddr, u16);
 
-/// By what an end is found. Those with the same addresses stand side by side, in order of their
-/// namespaces.
+/// The key of an end in the table. Those with the same addresses follow each other, in the order of
+/// their namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     local: Place,
     remote: Place,
     namespace: u64,
-    /// Unique among all ends, also those that are over.
+    /// Unique among all ends, those that have left included.
     number: u64,
 }
 
@@ -86,7 +87,7 @@ struct Table {
 /// The ends of all connections of the module.
 #[pin_data]
 pub(crate) struct Ends {
-    /// Also around any change of two links to each other.
+    /// Held around any change of two links to each other, too.
     #[pin]
     table: SpinLockIrq<Table>,
 }
@@ -98,7 +99,7 @@ impl Common for Ends {
 }
 
 impl Ends {
-    /// None.
+    /// Makes an empty table.
     ///
     /// # Errors
     ///
@@ -117,7 +118,7 @@ impl Ends {
         Ok(this)
     }
 
-    /// A number that no end has.
+    /// Returns a number that no end has had.
     fn number(&self) -> u64 {
         let mut table = self.table.lock();
         table.last = table.last.wrapping_add(1);
@@ -132,7 +133,7 @@ pub(super) struct Prepared {
     scope: Scope,
 }
 
-/// An end in the table, or not yet. It leaves when this is dropped. Process context.
+/// An end that is, or will be, in the table. It leaves when this is dropped. Process context.
 pub(super) struct Entry {
     queues: Arc<Queues>,
     key: Key,
@@ -140,8 +141,8 @@ pub(super) struct Entry {
 }
 
 impl Prepared {
-    /// For the end of a new connection. `None` if all has to go through TCP, as without memory for
-    /// this. No lock is held.
+    /// Prepares the end of a new connection. Returns `None` if all has to go through TCP: because
+    /// of a parameter, because of markers, or for want of memory. No lock is held.
     pub(super) fn new(
         qp: &Qp,
         stream: &Arc<Stream>,
@@ -171,7 +172,7 @@ impl Prepared {
         Some(Self { entry, node, scope })
     }
 
-    /// Enters it, and has it and the other end know of each other if that is there already.
+    /// Enters the end. If the other end is in the table already, both get a link to each other.
     pub(super) fn enter(self) -> Entry {
         let Self { entry, node, scope } = self;
         if let Some(ends) = entry.queues.common::<Ends>() {
@@ -187,8 +188,8 @@ impl Prepared {
 }
 
 impl Table {
-    /// The other end of the connection of `sock`, whose end has `key`, if it is there and has no
-    /// other end yet.
+    /// Returns the other end of the connection of `sock`, whose key is `key`, if it is in the table
+    /// and has no link yet.
     fn other_end(&self, key: &Key, scope: Scope, sock: &TcpSocket) -> Option<Arc<End>> {
         let mut from = Key {
             local: key.remote,
@@ -232,7 +233,7 @@ impl Drop for Entry {
             link.take_if(|end| Arc::ptr_eq(end, &self.end))
         });
         drop(table);
-        // If its sender waits for this end, it goes on through TCP.
+        // If its sender waits for this end, it has to go on through TCP.
         if let Some(other) = &other {
             other.stream.qp.schedule(Reason::Room);
         }
@@ -247,7 +248,7 @@ impl Stream {
         self.peer.lock().clone()
     }
 
-    /// Lets the other end send, if it waits for this one to take something in. Any context.
+    /// Has the other end send, if it waits for this one to take something in. Any context.
     #[inline]
     pub(super) fn wake_sender(&self) {
         if self.awaited.load(Relaxed) {
@@ -257,9 +258,9 @@ impl Stream {
 
     #[inline(never)]
     fn wake_sender_now(&self) {
-        // First, so that a sender that waits from now on is woken by the next call.
+        // Cleared first: a sender that waits from now on is woken by the next call.
         self.awaited.store(false, Relaxed);
-        // Looked at in place: softirq must not drop what may be the last reference.
+        // No reference is taken: softirq must not drop what may be the last one.
         if let Some(end) = &*self.peer.lock() {
             end.stream.qp.schedule(Reason::Room);
         }

@@ -3,11 +3,11 @@
 //! A region that is kept open, for the next segment or message that is in it.
 //!
 //! Finding a region and going in costs as much as copying a segment. So the receiver keeps the one
-//! that it has placed into, and the sender those that it has read from. Before each use, what is
-//! kept is asked again whether it may be used: once its STag is invalid it may not, and whoever
-//! makes it invalid waits until it is let go of. The receiver lets go when something is to be
-//! invalidated, and when the octets at hand are taken in, which the budget limits; the sender at the
-//! end of a batch.
+//! that it has placed into, and the sender those that it has read from. Before each use they check
+//! again whether the region may be used: once its STag is invalid it may not, and whoever makes it
+//! invalid waits until they let go. The receiver lets go when something is to be invalidated, and
+//! when it has taken in the octets at hand, which the budget limits; the sender at the end of a
+//! batch.
 //!
 //! Context: softirq or process, with the socket's lock or the QP's mutex held.
 #![forbid(unsafe_code)]
@@ -57,7 +57,7 @@ impl Purpose {
 pub(super) struct Kept(Option<(Stag, Purpose, MrAccess<Arc<Mr>>)>);
 
 impl Kept {
-    /// None.
+    /// No access.
     pub(super) const NONE: Self = Self(None);
 
     /// Opens the `len` octets at `addr` of the region or window `stag`.
@@ -103,7 +103,7 @@ impl Kept {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Kept::open`].
     #[inline]
     pub(super) fn open_traced(
         &mut self,
@@ -122,7 +122,7 @@ impl Kept {
         self.0.as_ref().map(|(_, _, access)| access)
     }
 
-    /// Lets go of it.
+    /// Lets go of what was opened last.
     pub(super) fn close(&mut self) {
         self.0 = None;
     }

@@ -93,7 +93,7 @@ pub(super) fn place<C: CopyToPage>(
         }
         at = next;
     }
-    // Memory of the kernel ends where its owner named what is none.
+    // Memory of the kernel ends at the first address of its owner that is no memory.
     if at != end {
         return Err(EFAULT);
     }
@@ -172,7 +172,7 @@ pub(super) fn place_train<C: Chunk + CopyToPage>(
                 missing = missing.wrapping_sub(len);
             }
             train.count_piece();
-            // Memory of the kernel ends where its owner named what is none.
+            // Memory of the kernel ends at the first address of its owner that is no memory.
             room = slices.next().ok_or(EFAULT)?;
         }
         chunk.copy_to_page(at, &room.take_front(missing))?;

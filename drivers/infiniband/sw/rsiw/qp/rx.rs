@@ -95,7 +95,7 @@ pub(super) struct RxState {
     sgl: SgList,
     /// The region that was invalidated last.
     invalidated: Option<Arc<Mr>>,
-    /// None but while octets are taken in.
+    /// The region that was placed into last, while octets are taken in.
     kept: Kept,
     /// How often there was no memory for a staging buffer.
     tries: u32,
@@ -152,8 +152,8 @@ impl RxState {
         receiver.is_ready::<SkbChunk<'_>, _>(&mut env, front)
     }
 
-    /// Takes in a segment that the other end of the connection hands over: see
-    /// [`Receiver::take_in`]. [`RxState::let_go`] follows the last of them.
+    /// Takes in a segment that the other end hands over: see [`Receiver::take_in`]. After the last
+    /// one the caller calls [`RxState::let_go`].
     #[inline]
     pub(super) fn take_in<C: CopyToPage>(
         &mut self,

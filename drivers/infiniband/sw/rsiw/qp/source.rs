@@ -144,8 +144,9 @@ impl Source {
         Ok(())
     }
 
-    /// Whether `len` octets of the message from `offset` on are there. Memory of a process always
-    /// is; memory of the kernel ends where its owner named what is none.
+    /// Returns whether there is memory for all of the `len` octets of the message from `offset` on.
+    /// Memory of a process is always there; memory of the kernel ends at the first address of its
+    /// owner that is no memory.
     #[inline]
     pub(super) fn is_whole(&self, offset: u32, len: u32) -> bool {
         let is_there = |index: usize, at: u32, len: u32| {
@@ -168,7 +169,7 @@ impl Source {
             .all(|piece| is_there(piece.index, piece.at, piece.len))
     }
 
-    /// The octets from `offset` on, if they came with the request.
+    /// The `len` octets of the message from `offset` on, if they came with the request.
     pub(super) fn octets(&self, offset: u32, len: u32) -> Option<&[u8]> {
         if !self.is_inline || self.is_response {
             return None;
@@ -176,8 +177,8 @@ impl Source {
         self.sgl.octets(u32_as_usize(offset), u32_as_usize(len))
     }
 
-    /// The memory of the message from `offset` on: of `len` octets, or fewer if what follows is in
-    /// another element.
+    /// The memory of the message from `offset` on: `len` octets, or fewer if the element ends
+    /// before.
     ///
     /// # Errors
     ///
@@ -208,7 +209,7 @@ impl Source {
             left = left.checked_sub(slice.len()).ok_or(PayloadError::Broken)?;
             writer.put(slice)?;
         }
-        // Memory of the kernel ends where its owner named what is none.
+        // Memory of the kernel ends at the first address of its owner that is no memory.
         if left != 0 {
             return Err(PayloadError::NoMemory);
         }

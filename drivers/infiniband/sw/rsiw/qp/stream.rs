@@ -83,10 +83,10 @@ pub(crate) struct Stream {
     /// `None` while in use, and after the end.
     #[pin]
     pub(super) rx: SpinLockIrq<Option<KBox<RxState>>>,
-    /// The other end of the connection, if it is on this host, until either is over.
+    /// The other end of the connection, if it is on this host, until one of both has ended.
     #[pin]
     pub(super) peer: SpinLockIrq<Option<Arc<End>>>,
-    /// The other end waits for this one to take in what it has. Set with the socket held.
+    /// Whether the other end waits for this one to take in what it has. Set with the socket held.
     pub(super) awaited: AtomicFlag,
     /// Runs while there is no memory, or no receive, to receive with.
     #[pin]

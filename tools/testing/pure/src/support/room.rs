@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Room in one piece at the end of a batch, as both links of the tests have it.
+//! Room in one piece at the end of a batch, for both links of the tests.
 
-/// Says in turn that there is no room, room for one or three FPDUs, and for as many as are wanted.
+/// Has room in turn for no FPDU, for one, for three, and for as many as are wanted.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     turn: usize,
@@ -10,7 +10,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Room for some of `count` FPDUs of `len` octets, for `most` of them at most.
+    /// Returns room for some of `count` FPDUs of `len` octets, for `most` of them at most.
     pub(super) fn get(&mut self, len: u32, count: u32, most: u32) -> Option<&mut [u8]> {
         self.turn = (self.turn + 1) % 4;
         let turn = [0, 1, 3, u32::MAX][self.turn];

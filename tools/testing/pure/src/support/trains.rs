@@ -10,7 +10,7 @@ use crate::proto::train::Train;
 use crate::support::tuning::WORK;
 use crate::wire::ddp::TaggedOffset;
 
-/// Places each payload of a train as that of an FPDU by itself. Returns how many there were.
+/// Places each payload of a train as if its FPDU came alone. Returns the number of payloads.
 pub(super) fn place_each<'c, E: Env<Piece<'c>>>(
     env: &mut E,
     going: Going,

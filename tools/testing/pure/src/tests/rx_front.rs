@@ -72,7 +72,7 @@ fn t_46_runs_make_no_difference() {
                 before = None;
                 continue;
             };
-            // Those that are as long as the one before, and not the last, and all of those.
+            // Exactly those are expected that are as long as the one before and not the last.
             assert_eq!(is_expected, before == Some(len) && !next.last);
             alike += u32::from(is_expected);
             let segment = result.expect("it goes on");

@@ -177,7 +177,7 @@ impl Default for Ringer {
 }
 
 impl Ringer {
-    /// A doorbell `after` so many nanoseconds, with `taken` requests gone since the last one.
+    /// Rings `after` so many nanoseconds, when `taken` requests were taken since the last doorbell.
     fn ring(&mut self, after: u64, taken: u32) -> Pace {
         self.now += after;
         self.taken = self.taken.wrapping_add(taken);
@@ -190,7 +190,7 @@ impl Ringer {
         self.doorbells.ring(&ringing, || self.now)
     }
 
-    /// The same after data came in. The time does not count.
+    /// Rings after data came in. The time does not count.
     fn ring_answered(&mut self, taken: u32) -> Pace {
         self.taken = self.taken.wrapping_add(taken);
         let ringing = Ringing {
@@ -222,7 +222,7 @@ fn a_row_of_doorbells() {
     assert_eq!(ringer.ring(100_001, 2), Pace::Slow);
     assert_eq!(ringer.ring(0, 1), Pace::Slow);
     assert_eq!(ringer.ring(0, 1), Pace::Fast);
-    // So does an answer: who waits for one after the other always sends itself.
+    // So does an answer: a thread that waits for each answer always sends itself.
     for _ in 0..100 {
         assert_eq!(ringer.ring_answered(2), Pace::Slow);
     }
@@ -231,7 +231,7 @@ fn a_row_of_doorbells() {
     assert_eq!(ringer.ring(0, 1), Pace::Fast);
 }
 
-/// The time that it takes to send is no pause, whoever does so.
+/// The time that sending takes is no pause, whoever sends.
 #[test]
 fn requests_that_take_long() {
     let mut ringer = Ringer {
@@ -252,8 +252,8 @@ fn requests_that_take_long() {
     Doorbells::default().sent(|| panic!("without doorbells"));
 }
 
-/// Requests of which one is taken each time are sent by who posts them, but for one now and then,
-/// always less often; until others come along with such a one.
+/// If one request is taken each time, the thread that posts sends. It leaves one to a work item now
+/// and then, less and less often, until several are taken together.
 #[test]
 fn requests_that_do_not_gather() {
     let mut ringer = Ringer::default();
@@ -270,15 +270,15 @@ fn requests_that_do_not_gather() {
     for _ in 0..10 {
         assert_eq!(ringer.ring(10, 16), Pace::Fast);
     }
-    // The first time in vain counts as such again.
+    // The next time in vain counts as the first one.
     for _ in 0..8 {
         assert_eq!(ringer.ring(10, 1), Pace::Slow);
     }
     assert_eq!(ringer.ring(10, 1), Pace::Fast);
 }
 
-/// What the first two of a row say about those that gathered before counts, and nothing else: what
-/// the thread sends itself does not gather.
+/// What counts is what the first doorbell of a row says of the requests that gathered before. That
+/// the thread sends the first ones of the row one by one does not.
 #[test]
 fn bursts_that_gather() {
     let mut ringer = Ringer::default();
@@ -329,8 +329,8 @@ fn doorbells_without_end() {
     assert_eq!(ringer.ring(0, 2), Pace::Slow);
 }
 
-/// Nothing is left to gather after it was in vain, for longer each time; one that is not alone puts
-/// an end to that, whether it was left to gather or not.
+/// After a time in vain nothing is left to gather, for longer each time. Requests that come
+/// together end that, whether they were left to gather or not.
 #[test]
 fn gathering() {
     let mut gathering = Gathering::default();

@@ -109,7 +109,7 @@ static void refused(void)
 	for (id = 1; id <= 4; id++)
 		CHECK(!ep_post_send(&b.a, id, IBV_WR_SEND, mem, 64, mr->lkey, 0, 0),
 		      "post");
-	/* A work item sends if one still has the QP, for what was left to do of its set-up. */
+	/* A work item that finishes the set-up may still have the QP: then it sends. */
 	wait_for("times", 0);
 	CHECK_SYS(to_state(b.a.id->qp, IBV_QPS_ERR));
 	for (id = 1; id <= 4; id++)

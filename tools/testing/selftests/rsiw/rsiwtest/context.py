@@ -28,7 +28,7 @@ def parts(proc):
 
 
 def direct(params):
-    """Where what is sent goes past TCP with these parameters of the module."""
+    """The value of `direct` that these parameters of the module stand for."""
     values = [p.partition("=")[2] for p in params if p.startswith("direct=")]
     return int(values[-1]) if values else 1
 
@@ -195,7 +195,8 @@ class Context:
 
     @contextlib.contextmanager
     def through_tcp(self, path):
-        """Within, what such a path carries goes through TCP."""
+        """What such a path carries goes through TCP within this. `path`: ANY_PATH,
+        WIRE, or None if it does not matter."""
         if path is None or self.env.direct < path:
             yield
             return
@@ -204,7 +205,7 @@ class Context:
 
     def try_load(self, *params):
         """Status and words of modprobe."""
-        # The module takes what it is given first.
+        # A parameter counts once: later ones replace those that are always given.
         values = dict(p.split("=", 1) for p in (*self.env.always, *params))
         params = ["%s=%s" % item for item in values.items()]
         self.env.direct = direct(params)

@@ -19,9 +19,9 @@ class TimedOut(Fail):
     """Something took longer than it may; stacks are worth having."""
 
 
-# Whose octets a test wants to be TCP's, when both ends are on one host: those of
-# any path, or of paths between network namespaces. The values of the module's
-# parameter `direct` from which on they are not.
+# Which paths of one host have to go through TCP for a test: any, or those between
+# network namespaces. Each is the smallest value of the module's parameter `direct`
+# with which such a path does not.
 ANY_PATH, WIRE = 1, 2
 
 

@@ -44,7 +44,7 @@ class Target:
         return self
 
     def drop(self):
-        """Takes down whatever is there of it."""
+        """Removes what there is of the target."""
         m = self.m
         if m.exists(self.base):
             m.write(self.base + "/enable", "0")

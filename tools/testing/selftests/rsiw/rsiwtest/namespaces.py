@@ -23,7 +23,7 @@ def set_mode(mode):
 
 @contextlib.contextmanager
 def exclusive(t):
-    """Devices belong to a namespace each, within; the topology is made anew."""
+    """Each device belongs to one namespace within this; the topology is made anew."""
     t.topo.drop()
     set_mode("exclusive")
     try:

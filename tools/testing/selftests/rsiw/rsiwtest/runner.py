@@ -38,7 +38,7 @@ class Env:
         self.bin = os.path.abspath(args.bin)
         self.results = os.path.abspath(args.results)
         self.peer = None
-        # Of the module: whenever it is loaded, and at first.
+        # Parameters of the module: those of each load, and those of the first one.
         self.always, self.params = args.param, list(args.param)
         if args.peer:
             set_up(LOCAL, HERE4, HERE6)
@@ -127,8 +127,8 @@ class Result:
 
 
 class Log:
-    """The kernel's log, with that of the peer if this driver runs there too: what the
-    kernel of another one complains about is none of its business."""
+    """The kernel's log, with that of the peer if this driver runs there too. What the
+    kernel of another driver complains about does not count."""
 
     def __init__(self, other):
         self.own, self.other = kmsg.Kmsg(), other

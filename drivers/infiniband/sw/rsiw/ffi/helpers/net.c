@@ -264,8 +264,8 @@ u64 rsiw_helper_sock_net_cookie(const struct sock *sk)
 }
 
 /*
- * What @a and @b have acknowledged, received and written. Each number is one that
- * the socket had at a time not before that of the number in front of it.
+ * Reads what @a and @b have acknowledged, received and written, in this order:
+ * each number is as old as those read before it, or newer.
  */
 void rsiw_helper_tcp_sequences(const struct sock *a, const struct sock *b,
 			       u32 *of_a, u32 *of_b)

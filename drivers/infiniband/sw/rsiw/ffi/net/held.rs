@@ -65,28 +65,28 @@ impl TcpSocket {
             return None;
         }
         // SAFETY: no process has the socket, and none gets it before the spin lock is given back,
-        // which is when the value is dropped: TCP would call back now.
+        // which is when the value is dropped. TCP calls back in the same state.
         let locked = unsafe { LockedSock::new(sk) };
         // INVARIANT: the lock was just taken.
         Some(HeldSock { sock: self, locked })
     }
 
-    /// The sequence number of the octet that is written next. Any context; only its own sender
-    /// changes it.
+    /// Returns the sequence number of the octet that is written next. Any context; only the sender
+    /// of this socket changes it.
     #[inline]
     pub(crate) fn written(&self) -> u32 {
         // SAFETY: the socket is live.
         unsafe { h::tcp_written(self.sk().as_ptr()) }
     }
 
-    /// Numbers the namespace that the socket is in; none has the number of another.
+    /// Returns the number of the network namespace that the socket is in. No two have the same.
     pub(crate) fn namespace(&self) -> u64 {
         // SAFETY: the socket is live, and keeps its namespace.
         unsafe { h::sock_net_cookie(self.sk().as_ptr()) }
     }
 
-    /// The sequence numbers of two sockets: first what is acknowledged, of both, then what was
-    /// received, then what was written.
+    /// Reads the sequence numbers of two sockets: of both what is acknowledged, then of both what
+    /// was received, then what was written.
     pub(crate) fn sequences(a: &Self, b: &Self) -> (Numbers, Numbers) {
         let (mut of_a, mut of_b) = ([0; 3], [0; 3]);
         // SAFETY: both sockets are live, and there is room for three numbers each.
@@ -108,7 +108,7 @@ impl TcpSocket {
 }
 
 impl LockedSock<'_> {
-    /// The sequence number of the octet that is read next.
+    /// Returns the sequence number of the octet that is read next.
     #[inline]
     pub(crate) fn read_up_to(&self) -> u32 {
         // SAFETY: the socket is live by the type invariants.

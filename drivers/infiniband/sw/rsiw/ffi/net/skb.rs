@@ -30,9 +30,9 @@ struct Span {
     addr: *const u8,
     from: usize,
     to: usize,
-    /// Where the piece ends in the buffer,
+    /// Where the piece ends in the buffer.
     end: u32,
-    /// and where to look for what is behind that.
+    /// Where to look for the piece behind it.
     next: u32,
 }
 
@@ -75,8 +75,8 @@ impl SkbChunk<'_> {
         }
     }
 
-    /// The address of octet `at`, if it and those behind it, `len` in all, lie in the piece that is
-    /// known.
+    /// Returns the address of octet `at`, if the `len` octets from there on lie in the piece that
+    /// is known.
     #[inline(always)]
     fn in_span(&self, at: usize, len: usize) -> Option<*const u8> {
         let Span { addr, from, to, .. } = self.span.get();
@@ -85,7 +85,7 @@ impl SkbChunk<'_> {
         Some(addr.wrapping_add(skip))
     }
 
-    /// The address of octet `at`, if it and those behind it, `len` in all, lie in one piece.
+    /// Returns the address of octet `at`, if the `len` octets from there on lie in one piece.
     #[inline(always)]
     fn in_piece(&self, at: usize, len: usize) -> Option<*const u8> {
         self.in_span(at, len).or_else(|| self.in_another(at, len))
@@ -101,8 +101,8 @@ impl SkbChunk<'_> {
         self.in_span(at, len)
     }
 
-    /// The address of octet `at`, which the chunk has, and how many follow in one piece, that one
-    /// included.
+    /// Returns the address of octet `at`, which the chunk has, and the number of octets from there
+    /// to the end of the piece.
     fn find(&self, at: usize) -> Option<(*const u8, usize)> {
         if self.in_span(at, 1).is_none() {
             self.look(at);
@@ -186,11 +186,11 @@ impl SkbChunk<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`SkbChunk::copy`].
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As [`SkbChunk::copy`].
     #[inline(never)]
     unsafe fn copy_pieces(&self, at: usize, len: usize, out: *mut u8) -> Result {
         if !self.has(at, len) {
@@ -283,7 +283,7 @@ impl SkbChunk<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`SkbChunk::crc32c`].
     #[inline(never)]
     fn crc32c_pieces(&self, at: usize, len: usize, mut crc: u32) -> Result<u32> {
         if !self.has(at, len) {

@@ -150,8 +150,9 @@ impl TcpSocket {
         })
     }
 
-    /// Lets the socket be bound to a port that another socket is bound to, whatever that one says
-    /// of it. Before the bind; for ports that the port mapper's daemon has bound for this end.
+    /// Lets the socket be bound to a port that another socket is bound to, whether that one shares
+    /// it or not. To be called before the bind, for ports that the daemon of the port mapper has
+    /// bound for this end.
     pub(crate) fn share_port(&self) {
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_force_reuse(self.sk.as_ptr()) };

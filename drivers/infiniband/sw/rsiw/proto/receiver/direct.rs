@@ -3,7 +3,7 @@
 //! Taking in segments that the other end of the connection, on this host, hands over instead of
 //! sending them through TCP: see `proto::direct`.
 //!
-//! They are whole and come without CRC. All else is as for those that TCP brings.
+//! They are whole and have no CRC. They are treated as those that TCP brings otherwise.
 //!
 //! Process context with bottom halves off, under the receive lock.
 #![forbid(unsafe_code)]
@@ -51,10 +51,11 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         })
     }
 
-    /// Takes in a segment, for which this is ready, of which `front` are the headers, with MPA's
-    /// length field in front, and `segment` all octets up to the pad.
+    /// Takes in a segment. `front` is MPA's length field and the headers, `segment` all octets up
+    /// to the pad.
     ///
-    /// Nothing may be left in TCP that came before it.
+    /// The receiver has to be ready ([`Receiver::is_ready`]), and all that the peer wrote to TCP
+    /// before has to be taken in.
     #[inline]
     pub(crate) fn take_in<C, E: Env<C>>(
         &mut self,
@@ -69,7 +70,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             return;
         }
         self.budget.fpdu();
-        // Before it is looked into, as behind the check of a CRC.
+        // Counted before it is looked into, as an FPDU of TCP is behind the check of its CRC.
         env.fpdu_received();
         self.tally.add(Counter::RxFpdus, 1);
         self.tally.add(Counter::RxDirectSegments, 1);

@@ -159,8 +159,8 @@ impl Run {
         })
     }
 
-    /// From now on [`Run::is_expected`] is about segments that are as long as `segment`, and like it
-    /// not the last of the message.
+    /// Makes [`Run::is_expected`] expect segments that are as long as `segment` and, like it, not
+    /// the last of the message.
     #[inline]
     pub(crate) fn expect(&mut self, segment: &Next) {
         if let Some((len, _)) = self.front.split_first_chunk_mut() {
@@ -168,8 +168,8 @@ impl Run {
         }
     }
 
-    /// Whether the FPDU that begins like this goes on as [`Run::expect`] was told. That its offsets
-    /// do not wrap [`Run::advance`] finds out.
+    /// Returns whether the FPDU that begins with `front` continues the run as [`Run::expect`] was
+    /// told. It does not look whether the offset wraps: [`Run::advance`] does.
     #[inline(always)]
     pub(crate) fn is_expected(&self, front: &FpduFront) -> bool {
         let ((a, b, c), (x, y, z)) = (words(front), words(&self.front));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Handing segments to the other end of the connection on this host, in the place of FPDUs in a
-//! batch: see `proto::direct`. A Terminate goes through TCP: the other end has taken in all that
-//! was handed over before it.
+//! Handing segments to the other end of the connection on this host, instead of putting FPDUs into
+//! a batch: see `proto::direct`. A Terminate still goes through TCP: it arrives behind what was
+//! handed over, because the other end has taken that in already.
 //!
 //! Under the lock of the sender.
 #![forbid(unsafe_code)]
@@ -25,8 +25,8 @@ use crate::proto::tx::{
 use crate::wire::terminate::TermError;
 
 impl Framer {
-    /// Hands over the next segment of a message, which is open. Returns how many were taken, none or
-    /// one, and `None` if TCP has to carry it.
+    /// Hands over the next segment of a message that is open. Returns the number of segments that
+    /// were taken, which is 0 or 1; `None` if TCP has to carry it.
     ///
     /// # Errors
     ///

@@ -30,7 +30,7 @@ impl Ends {
         self.len >= BATCH_ENDS
     }
 
-    /// Adds one. Returns whether there was room.
+    /// Adds a request. Returns whether there was room.
     pub(super) fn push(&mut self, token: Token) -> bool {
         let Some(slot) = self.tokens.get_mut(self.len) else {
             return false;

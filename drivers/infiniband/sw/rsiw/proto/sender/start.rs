@@ -67,8 +67,8 @@ pub(super) enum Next {
 pub(super) struct Now {
     /// TCP has all there was to send.
     pub(super) is_flushed: bool,
-    /// The other end of the connection takes segments without TCP, and is kept from others until
-    /// all is flushed: nothing may be waited for before.
+    /// The other end of the connection takes segments without TCP. From the first one until all is
+    /// flushed it is held, and this side must not wait for anything.
     pub(super) is_direct: bool,
     /// The peer may be sent to. What concerns this side only does not wait for that.
     pub(super) may_send: bool,

@@ -32,11 +32,11 @@ pub(crate) struct Pipe {
     pub(super) allowance: usize,
     /// Octets that a batch may have before it is handed over; one makes it an FPDU.
     pub(super) space: usize,
-    /// Segments go past the pipe once it is empty.
+    /// Whether segments go past the pipe once it is empty.
     pub(super) is_direct: bool,
-    /// Those that did, for the other side: headers and payload.
+    /// Segments that went past it, for the other side: headers and payload.
     pub(super) handed: VecDeque<(Vec<u8>, Vec<u8>)>,
-    /// Octets of those since the last batch.
+    /// Octets of these since the last batch.
     since: usize,
 }
 
@@ -137,7 +137,7 @@ impl Link for Pipe {
             self.since = 0;
             return Ok(());
         }
-        // The other side takes in at once what is handed over: here TCP waits for that.
+        // A real other side takes in at once what is handed over; here TCP waits until it has.
         if self.allowance > 0 && self.handed.is_empty() {
             self.allowance -= 1;
             self.out.extend(self.batch.drain(..));

@@ -80,7 +80,8 @@ pub(super) fn verify(peer: &Peer, want: &Expect, what: &str) {
     );
 }
 
-/// How a side gives its output to the other one: octets, and segments behind them.
+/// Gives up to `n` octets to the other side, and then segments past TCP. Returns whether anything
+/// moved.
 pub(super) fn deliver(from: &mut Peer, to: &mut Peer, n: usize) -> bool {
     let segments = n / 1_000 + 1;
     let n = n.min(from.out().len());

@@ -95,7 +95,8 @@ fn random_traffic() {
     }
 }
 
-/// The same without TCP from some moment on, and through it again from another one on (T-6, T-46).
+/// The same traffic, past TCP from some moment on, and through it again from another one on (T-6,
+/// T-46).
 #[test]
 fn random_traffic_past_tcp() {
     for seed in 0..400 {
