@@ -31,9 +31,7 @@ use crate::{
             Refused,
             SendFlags, //
         },
-        sender::PayloadError,
-        tuning::TX_BATCH,
-        tx::Frame, //
+        tuning::TX_BATCH, //
     },
     wire::fpdu::{
         Crc,

@@ -197,6 +197,8 @@ class Topology:
                 sh("rdma", "link", "del", dev, check=False)
         for ns in (NS_A, NS_B):
             if os.path.exists("/run/netns/" + ns):
+                # TCP would keep the namespace for connections that programs have left.
+                sh("ss", "-K", "-Htna", netns=ns, check=False)
                 sh("ip", "netns", "del", ns)
         if self.lo != "lo":
             sh("ip", "link", "del", self.lo, check=False)

@@ -42,10 +42,9 @@ def late_perftest(t):
 
 def fio_options(t, path, verb, port, is_server):
     """Command line of fio for one side of a transfer of 16 MiB."""
-    # A server reads from its peer, whatever the verb is.
-    reads = is_server or verb == "read"
     options = ["fio", "--name=" + verb, "--ioengine=rdma", "--port=%d" % port,
-               "--rw=" + ("read" if reads else "write"), "--bs=64k", "--size=%dk" % (64 * t.rounds(256)),
+               # Who is the server, whatever the verb does.
+               "--rw=" + ("read" if is_server else "write"), "--bs=64k", "--size=%dk" % (64 * t.rounds(256)),
                "--iodepth=16"]
     if not is_server:
         options += ["--hostname=" + path.addr4, "--verb=" + verb]

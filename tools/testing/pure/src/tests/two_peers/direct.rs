@@ -134,7 +134,7 @@ fn v_inv_14_later() {
 /// What has no receive stays with its sender, and all behind it, if it may wait for one (V-WR-19).
 #[test]
 fn waits_for_receives() {
-    let (mut a, mut b) = connected();
+    let (mut a, mut b) = direct();
     b.set_patience(100);
     let before = b.received().len();
     for n in 0..3 {
