@@ -65,22 +65,3 @@ def late_fio(t):
                     t.run(*fio_options(t, path, verb, port, False),
                           netns=path.client_ns)
                     server.expect(t.left(20))
-
-
-@test("late-libfabric", cost=15, only_type="rsiw")
-def late_libfabric(t):
-    """fi_pingpong over libfabric's provider of verbs, with messages of all sizes."""
-    with t.loaded_with("rnr_wait_ms=1000"):
-        for path in (t.topo.loopback, t.topo.wire):
-            with t.sub(path.name):
-                port = t.port()
-                args = ["fi_pingpong", "-p", "verbs", "-e", "msg", "-c", "-S", "all",
-                        "-I", t.rounds(100)]
-                server = t.start(*args, "-B", port, "-d", path.server_dev,
-                                 netns=path.server_ns)
-                server.wait_listening(port)
-                out = t.run(*args, "-P", port, "-d", path.client_dev, path.addr4,
-                            netns=path.client_ns)
-                server.expect(t.left(20))
-                if "1m" not in out:
-                    raise Fail("not all sizes:\n%s" % out)
