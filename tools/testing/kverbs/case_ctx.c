@@ -3,9 +3,13 @@
  * The data path from where nothing may sleep: timers (softirq), interrupts
  * switched off, interrupts themselves, and from within the handler of
  * completions. The requests of each context travel and complete as usual.
+ * Handlers are called in softirq only.
  */
+#include <linux/cpumask.h>
+#include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/irq_work.h>
+#include <linux/sched.h>
 #include <linux/timer.h>
 
 #include "kv.h"
@@ -202,10 +206,60 @@ static void ctx_handler(struct kv *k)
 	a->on_call = NULL;
 }
 
+static atomic_t threads;
+
+static void count_threads(struct kv_ep *ep, struct ib_cq *cq)
+{
+	if (in_task())
+		atomic_inc(&threads);
+}
+
+/*
+ * No thread calls a handler, as it may be in a call of the consumer: one that
+ * posts, or that flushes, on the processor on which handlers are called.
+ */
+static void ctx_callchain(struct kv *k)
+{
+	struct kv_ep *a, *b;
+	struct job j;
+	int rv = 0;
+
+	if (!begin(k, &j))
+		return;
+	a = &j.p->a;
+	b = &j.p->b;
+	a->on_call = count_threads;
+	b->on_call = count_threads;
+	atomic_set(&threads, 0);
+	set_cpus_allowed_ptr(current, cpumask_of(0));
+	for (; j.round < ROUNDS; j.round++) {
+		rv = ib_req_notify_cq(a->scq, IB_CQ_NEXT_COMP) ?:
+		     ib_req_notify_cq(b->rcq, IB_CQ_NEXT_COMP);
+		j.rv = post_all(&j);
+		if (!kv_ok(k, !rv, "arming: %d", rv) || !arrived(k, &j))
+			goto out;
+		usleep_range(1000, 2000);
+	}
+	rv = ib_req_notify_cq(b->rcq, IB_CQ_NEXT_COMP) ?:
+	     kv_recv(b, 99, 0, 0, 0) ?:
+	     kv_modify(b, IB_QPS_ERR);
+	if (kv_ok(k, !rv, "flushing: %d", rv) &&
+	    kv_want(k, b->rcq, 99, KV_FLUSH) && kv_quiet(k, b->rcq))
+		kv_ok(k, atomic_read(&a->calls) >= ROUNDS &&
+		      atomic_read(&b->calls) > ROUNDS, "%d and %d calls",
+		      atomic_read(&a->calls), atomic_read(&b->calls));
+	if (kv_is_rsiw(kv_dev(j.p)))
+		kv_ok(k, !atomic_read(&threads), "%d calls by threads",
+		      atomic_read(&threads));
+out:
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+}
+
 const struct kv_case kv_ctx_cases[] = {
 	{ "ctx-softirq", "V-PRIV-5 V-PRIV-6 L-CORE-12", ctx_softirq },
 	{ "ctx-irqs-off", "V-PRIV-6 L-CORE-12", ctx_irqs_off },
 	{ "ctx-hardirq", "V-PRIV-6", ctx_hardirq },
 	{ "ctx-handler", "L-CORE-12 V-CQ-23", ctx_handler },
+	{ "ctx-callchain", "L-CORE-12", ctx_callchain },
 	{ }
 };

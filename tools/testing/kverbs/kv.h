@@ -130,6 +130,12 @@ static inline struct ib_device *kv_dev(const struct kv_pair *p)
 	return p->a.id->device;
 }
 
+/* Whether the device is this driver's: some things only that promises. */
+static inline bool kv_is_rsiw(struct ib_device *dev)
+{
+	return !strncmp(dev_name(&dev->dev), "rsiw", 4);
+}
+
 /* Memory by the kilobyte, for local keys that cover everything. */
 struct kv_mem {
 	struct ib_device *dev;

@@ -100,7 +100,7 @@ static bool kv_cause(struct kv *k, struct ib_cq *cq, const struct ib_wc *wc)
 	u32 by = wc->vendor_err >> 16, what = wc->vendor_err & 0xffff;
 	bool good;
 
-	if (strncmp(dev_name(&cq->device->dev), "rsiw", 4))
+	if (!kv_is_rsiw(cq->device))
 		return true;
 	switch (wc->status) {
 	case IB_WC_SUCCESS:

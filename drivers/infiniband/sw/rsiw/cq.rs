@@ -390,7 +390,8 @@ impl Cq {
         to.flag(c"overflowed", lost)
     }
 
-    /// Calls the consumer's handler. Any context, without a lock that the handler might take.
+    /// Calls the consumer's handler, if that is one in the kernel in softirq. Any context with
+    /// interrupts on, without a lock that the handler might take.
     pub(crate) fn notify(&self) {
         match &self.vector {
             Some(vector) => Vector::notify(vector),

@@ -7,13 +7,13 @@
 
 pub(crate) mod cell;
 pub(crate) mod clock;
+pub(crate) mod context;
 pub(crate) mod counts;
 pub(crate) mod crc;
 pub(crate) mod debugfs;
 pub(crate) mod iwcm;
 mod kmem;
 pub(crate) mod log;
-pub(crate) mod migration;
 pub(crate) mod module;
 pub(crate) mod net;
 pub(crate) mod noio;

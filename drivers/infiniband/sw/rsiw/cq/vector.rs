@@ -2,14 +2,19 @@
 
 //! Completion vectors: the processor on which a kernel consumer's handler is called (V-RNIC-14).
 //!
-//! A vector is a processor; where an adapter would interrupt it, this queues work for it. Processes
-//! have no use for that: what their handler does is to wake them, wherever they are.
+//! A vector is a processor; where an adapter would interrupt it, this queues work for it. The
+//! handler is always called in softirq, as with an adapter: never by a thread that is in a call of
+//! the consumer, and may have its locks, and never twice at a time. Processes have no use for that:
+//! what their handler does is to wake them, wherever they are.
 //!
 //! Context: any; creation sleeps.
 #![forbid(unsafe_code)]
 
 use crate::ffi::{
-    migration::NoMigration,
+    context::{
+        is_softirq,
+        NoSoftirq, //
+    },
     rdma::handle::CqHandle,
     workqueue::Queues, //
 };
@@ -61,15 +66,23 @@ impl Vector {
         )
     }
 
-    /// Has the handler called on the vector's processor; here and now if that is this one, or none
-    /// that runs. Calls that are still to come become one. Any context, without a lock that the
-    /// handler might take.
+    /// Has the handler called in softirq on the vector's processor, or on this one if that does not
+    /// run; here and now if this is such a softirq. Calls that are still to come become one. Any
+    /// context with interrupts on, without a lock that the handler might take.
     pub(super) fn notify(this: &Arc<Self>) {
-        // From the look at the processor to the handler's end.
-        let _here = NoMigration::enter();
+        let is_here = is_softirq();
+        // From the look at the processor to the handler's end. In a thread the softirq runs when
+        // this ends, and no other thread has to be woken for it.
+        let _no_softirq = NoSoftirq::enter();
         let queue = &this.queues.completions;
-        if !queue.enqueue_elsewhere(this.cpu, this.clone()) {
+        if queue.enqueue_elsewhere(this.cpu, this.clone()) {
+            return;
+        }
+        if is_here {
             this.handle.notify();
+        } else {
+            // If that fails it is queued already, and runs later.
+            let _ = queue.enqueue(this.clone());
         }
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/bottom_half.h>
 #include <linux/cpumask.h>
 #include <linux/preempt.h>
 #include <linux/sched/signal.h>
@@ -12,14 +13,19 @@ bool rsiw_helper_process_is_ending(struct task_struct *task)
 	       !atomic_read(&sig->live);
 }
 
-void rsiw_helper_migrate_disable(void)
+bool rsiw_helper_in_serving_softirq(void)
 {
-	migrate_disable();
+	return in_serving_softirq();
 }
 
-void rsiw_helper_migrate_enable(void)
+void rsiw_helper_local_bh_disable(void)
 {
-	migrate_enable();
+	local_bh_disable();
+}
+
+void rsiw_helper_local_bh_enable(void)
+{
+	local_bh_enable();
 }
 
 bool rsiw_helper_cpu_online(unsigned int cpu)

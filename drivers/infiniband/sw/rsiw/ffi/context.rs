@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The context of a call, and softirqs that are kept off.
+//!
+//! C headers: [`include/linux/preempt.h`](srctree/include/linux/preempt.h),
+//! [`include/linux/bottom_half.h`](srctree/include/linux/bottom_half.h)
+//!
+//! Context: any, if a function does not say otherwise.
+
+use super::raw::h;
+use kernel::types::NotThreadSafe;
+
+/// Whether this is a softirq.
+#[inline]
+pub(crate) fn is_softirq() -> bool {
+    // SAFETY: looks at flags of the processor.
+    unsafe { h::in_serving_softirq() }
+}
+
+/// As long as it lives, this stays on its processor, where no softirq begins. Those that are
+/// pending in the end run then.
+///
+/// # Invariants
+///
+/// Softirqs were disabled once for this object.
+pub(crate) struct NoSoftirq(NotThreadSafe);
+
+impl NoSoftirq {
+    /// Begins the section. Sections nest. Not with interrupts disabled.
+    pub(crate) fn enter() -> Self {
+        // SAFETY: `drop` ends it.
+        unsafe { h::local_bh_disable() };
+        // INVARIANT: just done.
+        Self(NotThreadSafe)
+    }
+}
+
+impl Drop for NoSoftirq {
+    fn drop(&mut self) {
+        // SAFETY: the same thread, which has disabled them once by the invariant.
+        unsafe { h::local_bh_enable() };
+    }
+}
