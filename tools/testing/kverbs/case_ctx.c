@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The data path from where nothing may sleep: timers (softirq), interrupts
- * switched off, interrupts themselves, and from within the handler of
- * completions. The requests of each context travel and complete as usual.
- * Handlers are called in softirq only.
+ * The data path from everywhere: a thread that may sleep, and may have a mutex;
+ * one that may not, for a number of reasons; timers (softirq), interrupts, and
+ * the handler of completions. The requests of each context travel and complete
+ * as usual. Only a thread that may sleep sends them itself.
  */
+#include <linux/bottom_half.h>
 #include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/irq_work.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/spinlock.h>
+#include <linux/srcu.h>
 #include <linux/timer.h>
 
 #include "kv.h"
@@ -26,6 +32,7 @@ struct job {
 	struct irq_work irq;
 	struct completion over;
 	int round, rv;
+	u64 by_thread;		/* what the device had counted before */
 };
 
 /* All that the data path has: receives, a list of requests, arming. */
@@ -54,7 +61,25 @@ static bool begin(struct kv *k, struct job *j)
 	j->out = j->target ? kv_mem(k, &j->p->a, LEN, 0x66) : NULL;
 	j->in = j->out ? kv_mem(k, &j->p->b, LEN, 0) : NULL;
 	init_completion(&j->over);
-	return j->in;
+	/* What the connection has sent by now is none of the job's. */
+	return j->in && kv_quiet(k, j->p->a.scq) &&
+	       kv_counter(k, kv_dev(j->p), "tx_batches_thread", &j->by_thread);
+}
+
+/* Whether the thread sent what it posted; all in one call, or in few. */
+static void sent_by_thread(struct kv *k, struct job *j, bool want)
+{
+	u64 now;
+
+	if (!kv_counter(k, kv_dev(j->p), "tx_batches_thread", &now) ||
+	    now == KV_NO_COUNTER)
+		return;
+	now -= j->by_thread;
+	if (want)
+		/* The work item may happen to have the mutex. */
+		kv_ok(k, now >= ROUNDS / 2, "the thread sent %llu times", now);
+	else
+		kv_ok(k, !now, "the thread sent %llu times, but may not", now);
 }
 
 static bool arrived(struct kv *k, struct job *j)
@@ -100,23 +125,127 @@ static void ctx_softirq(struct kv *k)
 	}
 	timer_delete_sync(&j.timer);
 	timer_destroy_on_stack(&j.timer);
+	sent_by_thread(k, &j, false);
 }
 
-static void ctx_irqs_off(struct kv *k)
+/* Where a thread may be; from FIRST_ATOMIC on it is not to send itself. */
+enum where {
+	IN_ANYWHERE, IN_MUTEX, IN_SRCU, IN_NOIO,
+	FIRST_ATOMIC, IN_IRQS_OFF = FIRST_ATOMIC, IN_PREEMPT_OFF,
+	IN_BH_OFF, IN_SPINLOCK, IN_RCU, IN_WAITING, IN_RECLAIM, IN_NICE,
+};
+
+static DEFINE_MUTEX(own_mutex);
+static DEFINE_SPINLOCK(own_lock);
+DEFINE_STATIC_SRCU(own_srcu);
+
+static int post_in(struct job *j, enum where where)
 {
 	unsigned long flags;
+	int rv;
+
+	switch (where) {
+	case IN_ANYWHERE:
+		return post_all(j);
+	case IN_MUTEX:
+		mutex_lock(&own_mutex);
+		rv = post_all(j);
+		mutex_unlock(&own_mutex);
+		return rv;
+	case IN_SRCU:
+		flags = srcu_read_lock(&own_srcu);
+		rv = post_all(j);
+		srcu_read_unlock(&own_srcu, flags);
+		return rv;
+	case IN_NOIO:
+		flags = memalloc_noio_save();
+		rv = post_all(j);
+		/* It is as it was, and stays until here. */
+		if (!(current->flags & PF_MEMALLOC_NOIO))
+			rv = -EBADE;
+		memalloc_noio_restore(flags);
+		return rv;
+	case IN_IRQS_OFF:
+		local_irq_save(flags);
+		rv = post_all(j);
+		if (!irqs_disabled())
+			rv = -EBADE;
+		local_irq_restore(flags);
+		return rv;
+	case IN_PREEMPT_OFF:
+		preempt_disable();
+		rv = post_all(j);
+		preempt_enable();
+		return rv;
+	case IN_BH_OFF:
+		local_bh_disable();
+		rv = post_all(j);
+		local_bh_enable();
+		return rv;
+	case IN_SPINLOCK:
+		spin_lock(&own_lock);
+		rv = post_all(j);
+		spin_unlock(&own_lock);
+		return rv;
+	case IN_RCU:
+		rcu_read_lock();
+		rv = post_all(j);
+		rcu_read_unlock();
+		return rv;
+	case IN_WAITING:
+		/* As in a loop that waits for what the request brings. */
+		set_current_state(TASK_UNINTERRUPTIBLE);
+		rv = post_all(j);
+		if (get_current_state() != TASK_UNINTERRUPTIBLE)
+			rv = -EBADE;
+		__set_current_state(TASK_RUNNING);
+		return rv;
+	case IN_RECLAIM:
+		flags = memalloc_noreclaim_save();
+		rv = post_all(j);
+		memalloc_noreclaim_restore(flags);
+		return rv;
+	case IN_NICE:
+		flags = task_nice(current);
+		set_user_nice(current, MAX_NICE);
+		rv = post_all(j);
+		set_user_nice(current, flags);
+		return rv;
+	}
+	return -EINVAL;
+}
+
+static void thread_in(struct kv *k, enum where where)
+{
 	struct job j;
 
 	if (!begin(k, &j))
 		return;
 	for (; j.round < ROUNDS; j.round++) {
-		local_irq_save(flags);
-		j.rv = post_all(&j);
-		local_irq_restore(flags);
+		j.rv = post_in(&j, where);
 		if (!arrived(k, &j))
-			break;
+			return;
+		/* The next one is none of many. */
+		usleep_range(1000, 2000);
 	}
+	sent_by_thread(k, &j, where < FIRST_ATOMIC);
 }
+
+#define THREAD_IN(name, where) \
+	static void name(struct kv *k) { thread_in(k, where); }
+
+THREAD_IN(ctx_thread, IN_ANYWHERE)
+THREAD_IN(ctx_mutex, IN_MUTEX)
+THREAD_IN(ctx_srcu, IN_SRCU)
+THREAD_IN(ctx_noio, IN_NOIO)
+THREAD_IN(ctx_irqs_off, IN_IRQS_OFF)
+THREAD_IN(ctx_preempt_off, IN_PREEMPT_OFF)
+THREAD_IN(ctx_bh_off, IN_BH_OFF)
+THREAD_IN(ctx_spinlock, IN_SPINLOCK)
+THREAD_IN(ctx_rcu, IN_RCU)
+THREAD_IN(ctx_waiting, IN_WAITING)
+THREAD_IN(ctx_reclaim, IN_RECLAIM)
+THREAD_IN(ctx_nice, IN_NICE)
 
 static void on_irq(struct irq_work *work)
 {
@@ -143,6 +272,7 @@ static void ctx_hardirq(struct kv *k)
 			break;
 	}
 	irq_work_sync(&j.irq);
+	sent_by_thread(k, &j, false);
 }
 
 /* The handler polls, posts the next one and arms again. */
@@ -256,8 +386,19 @@ out:
 }
 
 const struct kv_case kv_ctx_cases[] = {
-	{ "ctx-softirq", "V-PRIV-5 V-PRIV-6 L-CORE-12", ctx_softirq },
+	{ "ctx-thread", "V-PRIV-5", ctx_thread },
+	{ "ctx-mutex", "V-PRIV-5 L-CORE-12", ctx_mutex },
+	{ "ctx-srcu", "V-PRIV-5 L-CORE-12", ctx_srcu },
+	{ "ctx-noio", "V-PRIV-5 L-CORE-12", ctx_noio },
 	{ "ctx-irqs-off", "V-PRIV-6 L-CORE-12", ctx_irqs_off },
+	{ "ctx-preempt-off", "V-PRIV-6 L-CORE-12", ctx_preempt_off },
+	{ "ctx-bh-off", "V-PRIV-6 L-CORE-12", ctx_bh_off },
+	{ "ctx-spinlock", "V-PRIV-6 L-CORE-12", ctx_spinlock },
+	{ "ctx-rcu", "V-PRIV-6 L-CORE-12", ctx_rcu },
+	{ "ctx-waiting", "V-PRIV-6 L-CORE-12", ctx_waiting },
+	{ "ctx-reclaim", "V-PRIV-6 L-CORE-12", ctx_reclaim },
+	{ "ctx-nice", "V-PRIV-5", ctx_nice },
+	{ "ctx-softirq", "V-PRIV-5 V-PRIV-6 L-CORE-12", ctx_softirq },
 	{ "ctx-hardirq", "V-PRIV-6", ctx_hardirq },
 	{ "ctx-handler", "L-CORE-12 V-CQ-23", ctx_handler },
 	{ "ctx-callchain", "L-CORE-12", ctx_callchain },

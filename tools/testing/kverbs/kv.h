@@ -135,6 +135,10 @@ static inline bool kv_is_rsiw(struct ib_device *dev)
 {
 	return !strncmp(dev_name(&dev->dev), "rsiw", 4);
 }
+/* What the device has counted by now, KV_NO_COUNTER if it has no such counter. */
+#define KV_NO_COUNTER U64_MAX
+bool kv_counter(struct kv *k, struct ib_device *dev, const char *name,
+		u64 *value);
 
 /* Memory by the kilobyte, for local keys that cover everything. */
 struct kv_mem {

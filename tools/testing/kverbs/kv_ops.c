@@ -216,3 +216,24 @@ int kv_modify(struct kv_ep *ep, enum ib_qp_state to)
 
 	return ib_modify_qp(ep->qp, &attr, IB_QP_STATE);
 }
+
+bool kv_counter(struct kv *k, struct ib_device *dev, const char *name,
+		u64 *value)
+{
+	const struct ib_device_ops *ops = &dev->ops;
+	struct rdma_hw_stats *stats;
+	int i, rv;
+
+	*value = KV_NO_COUNTER;
+	if (!ops->alloc_hw_port_stats || !ops->get_hw_stats)
+		return true;
+	stats = ops->alloc_hw_port_stats(dev, 1);
+	if (!kv_ok(k, stats, "no memory for counters"))
+		return false;
+	rv = ops->get_hw_stats(dev, stats, 1, stats->num_counters);
+	for (i = 0; rv >= 0 && i < stats->num_counters; i++)
+		if (!strcmp(stats->descs[i].name, name))
+			*value = stats->value[i];
+	rdma_free_hw_stats_struct(stats);
+	return kv_ok(k, rv >= 0, "counters: %d", rv);
+}

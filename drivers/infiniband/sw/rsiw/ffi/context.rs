@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The context of a call, and softirqs that are kept off.
+//! The context of a call: what it allows, and softirqs that are kept off.
 //!
 //! C headers: [`include/linux/preempt.h`](srctree/include/linux/preempt.h),
 //! [`include/linux/bottom_half.h`](srctree/include/linux/bottom_half.h)
@@ -9,6 +9,26 @@
 
 use super::raw::h;
 use kernel::types::NotThreadSafe;
+
+/// Whether the caller of something that promises not to sleep would let it sleep: it holds no
+/// spinlock, is no RCU reader, has interrupts, softirqs and preemption on, is not about to wait for
+/// something itself, and does not reclaim memory. Never so in a kernel that does not count all of
+/// that.
+///
+/// It may hold sleeping locks, which nothing that it is to wait for must need.
+#[inline]
+pub(crate) fn may_sleep() -> bool {
+    // SAFETY: looks at flags of the processor and the thread.
+    unsafe { h::may_sleep() }
+}
+
+/// Whether the thread is one that others are preferred to, and that might keep those who wait for
+/// it waiting for long. Process context.
+#[inline]
+pub(crate) fn is_low_priority() -> bool {
+    // SAFETY: looks at the thread.
+    unsafe { h::is_low_priority() }
+}
 
 /// Whether this is a softirq.
 #[inline]

@@ -2,7 +2,8 @@
 
 //! Who sends now: the thread at hand, the urgent work item of the queue pair, or its patient one.
 //!
-//! Sending from the thread at hand brings one message to the peer soonest. A work item sends many
+//! Sending from the thread at hand, that of a process or of a consumer in the kernel, which may not
+//! sleep everywhere, brings one message to the peer soonest. A work item sends many
 //! messages in one call of TCP. An urgent one runs before what else the processor has to do, so
 //! that a program that polls does not keep it from bringing what is polled for; each run costs a
 //! change of task. A patient one runs in its turn, while more to send gathers.
@@ -107,7 +108,8 @@ pub(crate) enum Pace {
 pub(crate) struct Ringing {
     /// Whether data came in since the last doorbell.
     pub(crate) answered: bool,
-    /// Requests that were taken out of the send queue up to now; wraps.
+    /// Requests of a process, or posts of a consumer in the kernel, that were taken out of the send
+    /// queue up to now; wraps.
     pub(crate) taken: u32,
     /// Notifications to the consumer of send completions up to now; wraps.
     pub(crate) notified: u32,
@@ -138,9 +140,12 @@ impl Doorbells {
     #[inline]
     pub(crate) fn ring(&mut self, ringing: &Ringing, now: impl FnOnce() -> u64) -> Pace {
         let taken = core::mem::replace(&mut self.taken, ringing.taken);
-        // CAST: 32 bits fit.
-        self.gathering
-            .found(ringing.taken.wrapping_sub(taken) as usize);
+        let taken = ringing.taken.wrapping_sub(taken);
+        // If there is none yet, those that were left to gather are still on their way.
+        if taken > 0 {
+            // CAST: 32 bits fit.
+            self.gathering.found(taken as usize);
+        }
         if ringing.answered {
             self.row = 1;
             self.last = u64::MAX;
@@ -191,8 +196,13 @@ pub(crate) enum Reason {
     Busy { sends: bool },
     /// A process rang the doorbell, its thread has the mutex, and requests wait to be sent.
     Doorbell(Pace),
-    /// A consumer in the kernel posted send requests, in any context.
-    KernelPost,
+    /// A consumer in the kernel posted send requests, in any context; `may_sleep` is whether its
+    /// thread may sleep there, and keep others waiting.
+    KernelPost { may_sleep: bool },
+    /// Its thread may sleep, but somebody else has the mutex, or more is to be done than to send.
+    KernelBusy,
+    /// Its thread may sleep and has the mutex, and requests wait to be sent.
+    KernelDoorbell(Pace),
     /// A consumer in the kernel posted receives; `flushes` is whether they are flushed.
     KernelRecv { flushes: bool },
     /// There is room in the socket, or the peer has acknowledged all.
@@ -239,8 +249,17 @@ pub(crate) fn who(reason: Reason, waits: impl Fn() -> bool) -> Actor {
         Doorbell(Pace::Fast) if waits() => Patient,
         Doorbell(Pace::Fast) => Urgent,
 
-        // The consumer may have disabled interrupts; who sends may sleep.
-        KernelPost => Urgent,
+        // Who sends may sleep. The thread sends if it has the mutex at once: for how long others
+        // have it is nothing that a post may depend on.
+        KernelPost { may_sleep: true } => Caller,
+        // The consumer may have disabled interrupts.
+        KernelPost { may_sleep: false } => Urgent,
+        // Somebody looks again, as for a process; what else there is to do, no thread of a consumer
+        // does that may have its locks.
+        KernelBusy => Urgent,
+        // As for a process. Whether this consumer waits or polls is not known.
+        KernelDoorbell(Pace::Slow) => Caller,
+        KernelDoorbell(Pace::Fast) => Urgent,
         // Behind what was posted before.
         KernelRecv { flushes: true } => Urgent,
         // The stream takes it.

@@ -57,6 +57,7 @@ use crate::{
             OutboundReads,
         },
         schedule::{
+            Actor,
             Doorbells,
             Reason, //
         },
@@ -115,6 +116,9 @@ pub(super) struct Inner {
     pub(super) doorbells: Doorbells,
     /// Notes that were taken and not acted upon yet; none unless the work item does so.
     pub(super) left: Notes<QpNote>,
+    /// What failed when the thread of a kernel consumer sent. Nothing is sent until somebody has
+    /// acted upon it ([`Qp::settle`]).
+    pub(super) failed: Option<Failure>,
 }
 
 impl Noted for Inner {
@@ -137,6 +141,7 @@ impl Inner {
             ird: MAX_READS,
             doorbells: Doorbells::default(),
             left: Notes::NONE,
+            failed: None,
         }
     }
 
@@ -194,6 +199,7 @@ impl Qp {
         };
         self.heard.store(0, Release);
         self.forget_notes();
+        inner.failed = None;
         // The connection manager sets no rights on the connecting side before there is a
         // connection. What the peer may do is up to the regions then.
         let _ = self
@@ -234,6 +240,7 @@ impl Qp {
     fn transition(self: &Arc<Self>, event: impl FnOnce(&Inner) -> QpEvent) {
         let mut after = After::default();
         let mut inner = self.inner.lock();
+        self.settle(&mut inner, &mut after);
         let event = event(&inner);
         let _ = self.apply(&mut inner, event, None, &mut after);
         self.progress(&mut inner, &mut after);
@@ -243,29 +250,61 @@ impl Qp {
 
     /// Transmits what can be; failures of requests and responses change the state.
     pub(super) fn progress(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        self.settle(inner, after);
         loop {
             let state = inner.state;
-            let Some(conn) = &mut inner.conn else {
-                return;
-            };
-            let peer = conn.stream.peer();
-            let outcome = conn
-                .tx
-                .run(self, &conn.sock, peer.as_deref(), &mut inner.ring, state);
-            drop(peer);
-            self.count_sent(&mut conn.tx, after);
-            match outcome {
-                Outcome::Idle if state == QpState::Draining && self.is_drained(inner) => {
+            match self.send(inner, after.actor) {
+                Some(Outcome::Idle) if state == QpState::Draining && self.is_drained(inner) => {
                     let _ = self.apply(inner, QpEvent::Drained, None, after);
                 }
-                Outcome::Idle => return,
-                Outcome::Again => {
+                None | Some(Outcome::Idle) => return,
+                Some(Outcome::Again) => {
                     self.count(Counter::TxBudget);
                     self.schedule(Reason::BudgetSpent);
                     return;
                 }
-                Outcome::Failed(failure) => self.local_error(inner, failure, after),
+                Some(Outcome::Failed(failure)) => self.local_error(inner, failure, after),
             }
+        }
+    }
+
+    /// Transmits what can be, and nothing else: what changes the state, or calls the consumer, is
+    /// left to the work item. For the thread of a kernel consumer, which may have locks of its own.
+    pub(super) fn send_only(self: &Arc<Self>, inner: &mut Inner) {
+        let reason = match self.send(inner, Actor::Caller) {
+            // The FIN may be due.
+            Some(Outcome::Idle) if inner.state == QpState::Draining => Reason::Note,
+            None | Some(Outcome::Idle) => return,
+            Some(Outcome::Again) => {
+                self.count(Counter::TxBudget);
+                Reason::BudgetSpent
+            }
+            Some(Outcome::Failed(failure)) => {
+                inner.failed = Some(failure);
+                Reason::Note
+            }
+        };
+        self.schedule(reason);
+    }
+
+    /// Transmits until there is nothing more to send, or something else to be done; `None` without
+    /// a connection.
+    fn send(self: &Arc<Self>, inner: &mut Inner, actor: Actor) -> Option<Outcome> {
+        let state = inner.state;
+        let conn = inner.conn.as_mut()?;
+        let peer = conn.stream.peer();
+        let (sock, ring) = (&conn.sock, &mut inner.ring);
+        let outcome = conn.tx.run(self, sock, peer.as_deref(), ring, state);
+        drop(peer);
+        self.count_sent(&mut conn.tx, actor);
+        Some(outcome)
+    }
+
+    /// Acts upon what failed when the thread of a kernel consumer sent, before anything else is
+    /// done.
+    pub(super) fn settle(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        if let Some(failure) = inner.failed.take() {
+            self.local_error(inner, failure, after);
         }
     }
 

@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    effects::After,
     tx::TxState,
     Qp, //
 };
@@ -99,12 +98,12 @@ impl Qp {
         self.with_counts(|counts| counts.take(tally));
     }
 
-    /// Counts what was sent in one go, for who is about to do `after`.
+    /// Counts what `actor` sent in one go.
     #[inline]
-    pub(super) fn count_sent(&self, tx: &mut TxState, after: &After) {
+    pub(super) fn count_sent(&self, tx: &mut TxState, actor: Actor) {
         let (tally, batches) = tx.tally();
         if *batches > 0 {
-            let counter = match after.actor {
+            let counter = match actor {
                 Actor::Urgent => Counter::TxByUrgent,
                 Actor::Patient => Counter::TxByPatient,
                 Actor::Caller | Actor::Nobody => Counter::TxByThread,

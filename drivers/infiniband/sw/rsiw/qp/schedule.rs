@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    control::Inner,
     effects::After,
     work::{
         ACTS,
@@ -15,7 +16,8 @@ use super::{
 };
 use crate::{
     ffi::{
-        clock,
+        clock, context,
+        noio::NoIo,
         rdma::wr::{
             RecvChain,
             SendChain, //
@@ -26,6 +28,7 @@ use crate::{
         schedule::{
             self,
             Actor,
+            Pace,
             Reason,
             Ringing, //
         },
@@ -102,6 +105,19 @@ impl Qp {
         });
     }
 
+    /// What the doorbell that rings now is to its row.
+    #[inline]
+    fn pace(&self, inner: &mut Inner) -> Pace {
+        let ringing = Ringing {
+            answered: self.answered.load(Relaxed),
+            taken: inner.ring.taken(),
+            notified: self.send_cq.notified(),
+            limits: self.dev.tuning.row(),
+        };
+        self.answered.store(false, Relaxed);
+        inner.doorbells.ring(&ringing, clock::now)
+    }
+
     /// A process rang the doorbell: sends on its behalf, or lets a work item do so.
     ///
     /// # Errors
@@ -128,14 +144,7 @@ impl Qp {
         let mut after = After::default();
         match inner.post_send() {
             Post::Queue => {
-                let ringing = Ringing {
-                    answered: self.answered.load(Relaxed),
-                    taken: inner.ring.taken(),
-                    notified: self.send_cq.notified(),
-                    limits: self.dev.tuning.row(),
-                };
-                self.answered.store(false, Relaxed);
-                let pace = inner.doorbells.ring(&ringing, clock::now);
+                let pace = self.pace(&mut inner);
                 let actor = schedule::who(Reason::Doorbell(pace), || {
                     inner.doorbells.has_waited(self.dev.tuning.waited())
                         || self.send_cq.is_awaited()
@@ -156,8 +165,9 @@ impl Qp {
         Ok(())
     }
 
-    /// Posts the requests of a kernel consumer, up to the first bad one. The work item sends them
-    /// or flushes them. Any context.
+    /// Posts the requests of a kernel consumer, up to the first bad one. Its thread sends them if
+    /// it may sleep where it is and has the mutex at once, otherwise the work item does, which also
+    /// flushes them. Any context.
     ///
     /// # Errors
     ///
@@ -168,8 +178,34 @@ impl Qp {
             return Err(EINVAL);
         };
         let result = kernel.posted.post(chain);
-        self.schedule(Reason::KernelPost);
+        let may_sleep = context::may_sleep() && !context::is_low_priority();
+        match self.who(Reason::KernelPost { may_sleep }) {
+            Actor::Caller => self.queue(self.send_posted()),
+            other => self.queue(other),
+        }
         result
+    }
+
+    /// Sends what a kernel consumer has posted, on its thread, which may have locks of the
+    /// consumer's and may be one that memory or a file system waits for: nobody is waited for who
+    /// might wait for these, and nothing but sending is done. Returns who is to act otherwise.
+    /// Process context.
+    fn send_posted(self: &Arc<Self>) -> Actor {
+        let _scope = NoIo::enter();
+        let Some(mut inner) = self.inner.try_lock() else {
+            return self.who(Reason::KernelBusy);
+        };
+        if inner.post_send() != Post::Queue || inner.failed.is_some() {
+            return self.who(Reason::KernelBusy);
+        }
+        let pace = self.pace(&mut inner);
+        let actor = self.who(Reason::KernelDoorbell(pace));
+        if actor == Actor::Caller {
+            self.send_only(&mut inner);
+            inner.doorbells.sent(clock::now);
+            return Actor::Nobody;
+        }
+        actor
     }
 
     /// Posts the receives of a kernel consumer, up to the first bad one. Any context.

@@ -86,11 +86,11 @@ impl SqRing {
         }
     }
 
-    /// Requests of a process that were taken out up to now; wraps.
+    /// Requests of a process, or posts of a kernel consumer, that were taken out up to now; wraps.
     pub(super) fn taken(&self) -> u32 {
         match self {
             Self::User(ring) => ring.taken(),
-            Self::Kernel(_) => 0,
+            Self::Kernel(ring) => ring.taken(),
         }
     }
 

@@ -159,6 +159,7 @@ impl Qp {
             taken.insert(QpNote::Socket);
         }
         self.complete_due();
+        self.settle(&mut inner, &mut after);
         notes::act(&mut *inner, taken, |inner, note| {
             self.act_upon(inner, note, seen.as_ref(), &mut after);
         });

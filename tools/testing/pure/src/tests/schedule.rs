@@ -32,10 +32,15 @@ fn doorbells() {
     assert_eq!(always(Busy { sends: false }), Caller);
 }
 
-/// Consumers in the kernel post in any context.
+/// Consumers in the kernel post in any context. Where the thread may sleep it sends, unless others
+/// send, its post is one of many, or more is to be done than to send.
 #[test]
 fn kernel_consumers() {
-    assert_eq!(always(KernelPost), Urgent);
+    assert_eq!(always(KernelPost { may_sleep: false }), Urgent);
+    assert_eq!(always(KernelPost { may_sleep: true }), Caller);
+    assert_eq!(always(KernelBusy), Urgent);
+    assert_eq!(always(KernelDoorbell(Pace::Slow)), Caller);
+    assert_eq!(always(KernelDoorbell(Pace::Fast)), Urgent);
     assert_eq!(always(KernelRecv { flushes: true }), Urgent);
     assert_eq!(always(KernelRecv { flushes: false }), Nobody);
 }
@@ -116,9 +121,12 @@ fn waiting_only_makes_patient() {
             ),
             "{reason:?}"
         );
-        // Only who rings a doorbell can be the one to act.
-        let is_doorbell = matches!(reason, Busy { .. } | Doorbell(_));
-        assert!(polls != Caller || is_doorbell, "{reason:?}");
+        // Only who rings a doorbell, or posts in the kernel, can be the one to act.
+        let posts = matches!(
+            reason,
+            Busy { .. } | Doorbell(_) | KernelPost { may_sleep: true } | KernelDoorbell(_)
+        );
+        assert!(polls != Caller || posts, "{reason:?}");
     }
 }
 
@@ -126,7 +134,9 @@ fn every_reason() -> Vec<Reason> {
     let mut all = vec![
         Doorbell(Pace::Slow),
         Doorbell(Pace::Fast),
-        KernelPost,
+        KernelBusy,
+        KernelDoorbell(Pace::Slow),
+        KernelDoorbell(Pace::Fast),
         Room,
         PeerHeard,
         Completions,
@@ -135,6 +145,7 @@ fn every_reason() -> Vec<Reason> {
     ];
     for yes in [false, true] {
         all.push(Busy { sends: yes });
+        all.push(KernelPost { may_sleep: yes });
         all.push(KernelRecv { flushes: yes });
         for stalled in [false, true] {
             let draining = yes;
@@ -275,6 +286,23 @@ fn requests_that_do_not_gather() {
         assert_eq!(ringer.ring(10, 1), Pace::Slow);
     }
     assert_eq!(ringer.ring(10, 1), Pace::Fast);
+}
+
+/// A doorbell while those that were left to gather are on their way says nothing about them: a
+/// consumer in the kernel rings whether they were taken or not.
+#[test]
+fn doorbells_before_any_is_taken() {
+    let mut ringer = Ringer::default();
+    ringer.ring(1_000_000, 1);
+    ringer.ring(1, 1);
+    for _ in 0..100 {
+        for _ in 0..5 {
+            assert_eq!(ringer.ring(1, 0), Pace::Fast);
+        }
+        assert_eq!(ringer.ring(1, 5), Pace::Fast);
+    }
+    // All of them, and it was but one.
+    assert_eq!(ringer.ring(1, 1), Pace::Slow);
 }
 
 /// What counts is what the first doorbell of a row says of the requests that gathered before. That

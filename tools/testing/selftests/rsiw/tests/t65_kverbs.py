@@ -12,7 +12,7 @@ FAMILIES = {
     "inv": "invalidating",
     "order": "fences and order",
     "status": "statuses of failed requests",
-    "ctx": "posting where nothing may sleep",
+    "ctx": "posting from everywhere, and who sends then",
     "state": "states, flushes, draining",
     "cq": "arming",
     "event": "asynchronous events",

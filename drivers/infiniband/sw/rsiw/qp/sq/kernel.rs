@@ -54,6 +54,16 @@ pub(in crate::qp) struct Requests {
     posted: Posted<Checked>,
     /// Depth that the consumer asked for; there are [`send_slots`] of that.
     asked: u32,
+    counts: Counts,
+}
+
+/// Posts of any number of requests, which wrap.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    /// Those that added a request.
+    made: u32,
+    /// Those that had been made when the queue was empty last.
+    taken: u32,
 }
 
 impl Requests {
@@ -61,6 +71,7 @@ impl Requests {
         Ok(Self {
             posted: Posted::new(send_slots(asked), max_sge, max_inline)?,
             asked,
+            counts: Counts::default(),
         })
     }
 
@@ -75,7 +86,7 @@ impl Requests {
     }
 }
 
-/// A send queue in private memory: the consumer posts, the QP's work item takes.
+/// A send queue in private memory: the consumer posts, who has the QP's mutex takes.
 #[pin_data]
 pub(in crate::qp) struct KernelSq {
     sig_all: bool,
@@ -117,7 +128,15 @@ impl KernelSq {
     /// or too much inline data. Those in front of it stay posted (V-WR-3).
     pub(in crate::qp) fn post(&self, chain: &mut SendChain<'_>) -> Result {
         let mut requests = self.requests.lock();
-        let posted = &mut requests.posted;
+        let before = requests.posted.len();
+        let result = self.post_all(&mut requests.posted, chain);
+        if requests.posted.len() > before {
+            requests.counts.made = requests.counts.made.wrapping_add(1);
+        }
+        result
+    }
+
+    fn post_all(&self, posted: &mut Posted<Checked>, chain: &mut SendChain<'_>) -> Result {
         for wr in chain {
             let (request, used) = self.request(&wr, posted.room()?)?;
             posted.push(request, used)?;
@@ -154,6 +173,7 @@ impl KernelSq {
         requests.posted.check_fits(&new.posted)?;
         also()?;
         requests.posted.move_to(&mut new.posted)?;
+        new.counts = requests.counts;
         core::mem::swap(&mut *requests, new);
         Ok(())
     }
@@ -167,6 +187,11 @@ impl KernelSq {
     pub(in crate::qp) fn asked_and_spare(&self) -> (u32, u32) {
         let requests = self.requests.lock();
         (requests.asked, requests.spare())
+    }
+
+    /// Posts whose requests were all taken out, as known when the queue was empty last; wraps.
+    pub(super) fn taken(&self) -> u32 {
+        self.requests.lock().counts.taken
     }
 
     /// Whether no request waits.
@@ -204,7 +229,14 @@ impl KernelSq {
 
     /// Takes the oldest request out.
     pub(super) fn pop(&self) -> Option<Work> {
-        let request = self.requests.lock().posted.pop()?;
+        let request = {
+            let mut requests = self.requests.lock();
+            let request = requests.posted.pop()?;
+            if requests.posted.len() == 0 {
+                requests.counts.taken = requests.counts.made;
+            }
+            request
+        };
         Some(match request {
             Ok((wqe, _)) => wqe.work,
             Err(bad) => bad.work,
