@@ -14,6 +14,13 @@ PROCESS = re.compile(r"\b(copy_process|dup_task_struct|copy_signal|"
                      r"prepare_creds|alloc_task_exec_state)\+")
 
 
+def on_request_only():
+    """Keeps kmemleak from looking by itself: each time takes a processor for a
+    minute or more."""
+    with open(KMEMLEAK, "w") as f:
+        f.write("scan=off")
+
+
 def leaked(failures):
     """What is lost, as text; "" if nothing is. Processes are left out where
     tests of failures were."""

@@ -12,7 +12,7 @@ import traceback
 from . import core, kmsg, peer, topo
 from .context import Context, direct
 from .core import Fail, Skip, TimedOut
-from .leaks import leaked
+from .leaks import leaked, on_request_only
 from .machine import LOCAL
 from .pairtopo import HERE4, HERE6, PEER4, PEER6, PairTopology, set_up
 from .topo import Topology, make_nodes, sh, status
@@ -295,6 +295,8 @@ def main(argv=None):
     count = {"pass": 0, "fail": 0, "skip": 0}
     records = []
     try:
+        if args.debug:
+            on_request_only()
         prepare(env)
     except Fail as err:
         print("Bail out! %s" % err)
