@@ -79,6 +79,7 @@ fn config() -> Config {
     Config {
         rev: mpa::REV_2,
         crc: params::mpa_crc(),
+        large_fpdus: params::large_fpdus(),
         peer_to_peer: true,
         rtr: mpa::RtrSet::ALL,
         cap: CAP,

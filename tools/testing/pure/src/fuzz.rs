@@ -42,6 +42,7 @@ fn config() -> Config {
     Config {
         rev: 2,
         crc: true,
+        large_fpdus: false,
         peer_to_peer: true,
         rtr: RtrSet::ALL,
         cap: Depths { ird: 8, ord: 8 },

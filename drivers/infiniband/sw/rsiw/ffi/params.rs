@@ -21,6 +21,10 @@ parameters! {
     /// no; used unless both sides say no. For new connections.
     fn mpa_crc() -> bool = rsiw_mpa_crc;
 
+    /// Whether FPDUs may be longer than a TCP segment where the peer does the same. For new
+    /// connections.
+    fn large_fpdus() -> bool = rsiw_large_fpdus;
+
     /// Where the other end of a connection may be for segments to go there without TCP: nowhere (0),
     /// in the same network namespace (1), anywhere on this host (2). For new connections.
     fn direct() -> u32 = rsiw_direct;

@@ -7,6 +7,7 @@
 
 extern unsigned int rsiw_direct;
 extern bool rsiw_mpa_crc;
+extern bool rsiw_large_fpdus;
 extern bool rsiw_port_map;
 extern unsigned int rsiw_rnr_wait_ms;
 extern bool rsiw_siw_link_type;

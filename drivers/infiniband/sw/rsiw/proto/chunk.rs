@@ -37,6 +37,13 @@ pub(crate) trait Chunk {
         Some(front)
     }
 
+    /// Asks for `len` octets from `at` on of which only some belong to the chunk. With
+    /// [`Reach::Here`] the others can be read as well from now on. They are those that the chunks
+    /// behind this one begin with.
+    fn reach(&self, _at: usize, _len: usize) -> Reach {
+        Reach::Apart
+    }
+
     /// Continues `crc` over `len` octets from `at` on.
     ///
     /// # Errors
@@ -45,10 +52,21 @@ pub(crate) trait Chunk {
     fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short>;
 }
 
+/// Where octets are that lie behind those of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// They can be read as those of the chunk can.
+    Here,
+    /// They have not come yet, and can come while those in front of them stay where they are.
+    Later,
+    /// They are in other chunks only, or may not come before those in front of them are taken.
+    Apart,
+}
+
 /// Where a complete FPDU is.
 #[derive(Debug)]
 pub(crate) enum Source<'a, C> {
-    /// In a chunk.
+    /// In a chunk, and perhaps the buffers behind it.
     Chunk {
         /// The chunk.
         chunk: &'a C,

@@ -36,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) rev: u8,
     /// Ask for CRCs (the default, T-26).
     pub(crate) crc: bool,
+    /// Send FPDUs that are longer than a TCP segment to a peer that does so too.
+    pub(crate) large_fpdus: bool,
     /// Initiator: ask for peer-to-peer mode; needs revision 2.
     pub(crate) peer_to_peer: bool,
     /// Ready-to-receive messages this side can do.
@@ -51,6 +53,8 @@ pub(crate) struct Params {
     pub(crate) crc: bool,
     /// Insert markers into what is sent. (They are never asked for.)
     pub(crate) send_markers: bool,
+    /// FPDUs may be longer than a TCP segment, against RFC 5044 section 5.1.
+    pub(crate) large_fpdus: bool,
     /// Inbound Reads at a time.
     pub(crate) ird: u16,
     /// Most Reads outstanding.
@@ -157,7 +161,10 @@ impl Initiator {
             ird: self.want.ird,
             ord: self.want.ord,
         });
-        let header = frame(Kind::Request, self.config.rev, self.config.crc);
+        let header = Header {
+            large_fpdus: self.config.large_fpdus,
+            ..frame(Kind::Request, self.config.rev, self.config.crc)
+        };
         mpa::emit(header, words, private_data, out)
     }
 
@@ -210,6 +217,7 @@ impl Initiator {
         Ok(SetupEvent::Established(Params {
             crc: self.config.crc || header.crc,
             send_markers: header.markers,
+            large_fpdus: self.config.large_fpdus && header.large_fpdus,
             ird: own.ird,
             ord: own.ord,
             send_rtr,
@@ -319,16 +327,17 @@ impl Responder {
                 ord: reply.ord,
             }
         });
-        let n = mpa::emit(
-            frame(Kind::Reply, request.rev, crc),
-            reply,
-            private_data,
-            out,
-        )?;
+        let large_fpdus = self.config.large_fpdus && request.large_fpdus;
+        let header = Header {
+            large_fpdus,
+            ..frame(Kind::Reply, request.rev, crc)
+        };
+        let n = mpa::emit(header, reply, private_data, out)?;
         self.open = None;
         let params = Params {
             crc,
             send_markers: request.markers,
+            large_fpdus,
             ird: own.ird,
             ord: own.ord,
             send_rtr: None,
@@ -385,6 +394,7 @@ fn frame(kind: Kind, rev: u8, crc: bool) -> Header {
         crc,
         reject: false,
         enhanced: false,
+        large_fpdus: false,
         rev,
         pd_len: 0,
     }

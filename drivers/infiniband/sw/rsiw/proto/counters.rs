@@ -109,6 +109,8 @@ counters! {
     RxFpdus = c"rx_fpdus";
     /// FPDUs of these that the other end on this host has handed over without TCP.
     RxDirectSegments = c"rx_direct_segments";
+    /// FPDUs that lay in several socket buffers and were taken in from there.
+    RxFpdusJoined = c"rx_fpdus_joined";
     /// FPDUs that were not in one piece and had to be collected in a buffer.
     RxFpdusInPieces = c"rx_fpdus_in_pieces";
     /// Softirqs that left data to the work item because their budget was used up.

@@ -3,13 +3,15 @@
 //! The receiving half of a connection: from octets of the stream to placed data and completions
 //! (RFC 5040 sections 5 and 6, RFC 5041 sections 5.3 and 7, RFC 5044 section 5.2).
 //!
-//! Nothing is placed before the whole segment is validated, CRC included (T-8). A segment that lies
-//! in one piece is placed from where it is; others are collected in a buffer first.
+//! Nothing is placed before the whole segment is validated, CRC included (T-8). A segment is placed
+//! from where it is once all of it is there. If it cannot be waited for, or lies in chunks that
+//! cannot be read together, it is collected in a buffer first.
 //!
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
 mod direct;
+mod joined;
 mod patience;
 mod whole;
 
@@ -267,6 +269,8 @@ pub(crate) struct Receiver<B> {
     pending: Option<Pending>,
     /// The FPDU in the buffer, which waits for a receive.
     held: Option<Fpdu>,
+    /// Octets that the next chunks begin with and that were taken in already.
+    ahead: usize,
     patience: Patience,
     /// Everything that still comes is dropped.
     stopped: bool,
@@ -287,6 +291,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             recv: None,
             pending: None,
             held: None,
+            ahead: 0,
             patience: Patience::new(0),
             stopped: false,
             tally: Tally::new(),
@@ -336,7 +341,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// Takes octets from the front of a chunk. Returns how many.
     pub(crate) fn consume<C: Chunk, E: Env<C>>(&mut self, env: &mut E, chunk: &C) -> usize {
-        let mut at = 0;
+        let mut at = self.skip_ahead(chunk.len());
         // An FPDU that was begun is finished: once all of it is in our buffer, there may be nothing
         // in the socket that would bring us back here.
         while !self.budget.is_spent() || self.deframer.staged() != 0 {
@@ -363,6 +368,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 Ok(Some(n)) => {
                     self.budget.octets(n);
                     match at.checked_add(n) {
+                        Some(next) if self.ahead != 0 => return next,
                         Some(next) if next <= chunk.len() => at = next,
                         _ => self.fail(env, Failure::defect("more is read than there is")),
                     }
@@ -476,6 +482,11 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         at: usize,
     ) -> Result<Option<usize>, Failure> {
         let before = self.deframer;
+        if self.deframer.staged() == 0 {
+            if let Some(taken) = self.step_joined(env, chunk, at)? {
+                return Ok(taken);
+            }
+        }
         let fault = |_| Failure::defect("the stream cannot be read");
         let rest = Rest::new(chunk, at).map_err(fault)?;
         match self.deframer.next(&rest)? {

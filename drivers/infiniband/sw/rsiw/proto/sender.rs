@@ -69,7 +69,10 @@ use crate::wire::ddp::{
     Msn,
     Stag, //
 };
-use crate::wire::fpdu::mulpdu;
+use crate::wire::fpdu::{
+    mulpdu,
+    LARGE_SEGMENT, //
+};
 use crate::wire::marker::Markers;
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::{
@@ -278,6 +281,8 @@ struct Framer {
     emss: u32,
     mulpdu: u16,
     crc: bool,
+    /// FPDUs need not fit the segments of TCP.
+    is_large: bool,
 }
 
 /// The sending half of a connection.
@@ -303,9 +308,18 @@ pub(crate) struct Sender {
     pub(crate) batches: u32,
 }
 
+/// The segment size that FPDUs are made for, given that of TCP.
+fn segment_size(emss: u32, is_large: bool) -> u32 {
+    match is_large {
+        true => emss.max(LARGE_SEGMENT),
+        false => emss,
+    }
+}
+
 impl Framer {
     /// Takes in how long the segments of the connection are now.
     fn set_segment_size(&mut self, emss: u32) {
+        let emss = segment_size(emss, self.is_large);
         if emss != self.emss {
             self.emss = emss;
             self.packer.set_emss(emss);
@@ -336,7 +350,7 @@ impl Framer {
         if !link.reserve(len) {
             return Err(Broken);
         }
-        self.flags.cut = self.packer.push(len);
+        self.flags.cut = self.packer.push(len) && !self.is_large;
         let before = link.mark();
         let writer = Writer::pieces(link, octets, &frame, self.crc, self.markers.as_mut());
         let written = writer.and_then(Writer::finish);
@@ -436,7 +450,7 @@ impl Framer {
             return Ok(0);
         }
         let mut packer = self.packer;
-        if packer.push(len) {
+        if packer.push(len) && !self.is_large {
             if !link.is_empty() {
                 // The batch ends its TCP segment; this FPDU begins the next.
                 self.packer.end_record();
@@ -514,6 +528,7 @@ fn end_response<L: Link, E: Env<L>>(env: &E, entry: &InboundRead) -> Result<(), 
 impl Sender {
     /// For a new connection, whose TCP has segments of `emss` octets.
     pub(crate) fn new(params: &Params, emss: u32) -> Self {
+        let emss = segment_size(emss, params.large_fpdus);
         Self {
             framer: Framer {
                 flags: SendFlags::default(),
@@ -525,6 +540,7 @@ impl Sender {
                 emss,
                 mulpdu: mulpdu(emss, params.send_markers),
                 crc: params.crc,
+                is_large: params.large_fpdus,
             },
             current: None,
             tx: Tx::new(),

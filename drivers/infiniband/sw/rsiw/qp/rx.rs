@@ -38,6 +38,7 @@ use crate::{
         chunk::{
             Chunk,
             Payload,
+            Reach,
             FPDU_FRONT, //
         },
         conn::Params,
@@ -252,6 +253,10 @@ impl Chunk for SkbChunk<'_> {
     #[inline]
     fn front(&self, at: usize) -> Option<[u8; FPDU_FRONT]> {
         SkbChunk::front(self, at)
+    }
+
+    fn reach(&self, at: usize, len: usize) -> Reach {
+        SkbChunk::reach(self, at, len)
     }
 
     fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short> {

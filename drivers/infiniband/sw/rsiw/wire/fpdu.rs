@@ -20,6 +20,11 @@ pub(crate) const MIN_MULPDU: u16 = 128;
 /// Largest ULPDU ever sent: longer ones would overflow FPDUPTR (section 3).
 pub(crate) const MAX_MULPDU: u16 = 64768;
 
+/// Segment size that takes the longest FPDU that is ever sent, where FPDUs need not fit the segments
+/// of TCP.
+// CAST: 32 bits fit.
+pub(crate) const LARGE_SEGMENT: u32 = fpdu_len(MAX_MULPDU) as u32;
+
 /// Number of zero octets between an ULPDU of `ulpdu_len` octets and the CRC, 0 to 3.
 pub(crate) const fn pad_len(ulpdu_len: u16) -> usize {
     // (4 - (2 + len) % 4) % 4, written so that it cannot underflow.

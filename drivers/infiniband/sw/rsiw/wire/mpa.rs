@@ -43,6 +43,7 @@ const MARKERS: u8 = 0x80;
 const CRC: u8 = 0x40;
 const REJECT: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
+const LARGE_FPDUS: u8 = 0x08;
 
 /// Which of the two frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +87,9 @@ pub(crate) struct Header {
     pub(crate) reject: bool,
     /// S: the private data begins with [`Enhanced`]; means nothing below revision 2.
     pub(crate) enhanced: bool,
+    /// The sender of this frame takes FPDUs that are longer than a TCP segment. A bit that the RFCs
+    /// reserve, and soft implementations use for this by agreement.
+    pub(crate) large_fpdus: bool,
     /// Revision.
     pub(crate) rev: u8,
     /// Octets of private data, 0..=512, the enhanced words included.
@@ -115,12 +119,13 @@ impl Header {
             crc: raw.flags & CRC != 0,
             reject: raw.flags & REJECT != 0,
             enhanced: raw.flags & ENHANCED != 0 && raw.rev >= REV_2,
+            large_fpdus: raw.flags & LARGE_FPDUS != 0,
             rev: raw.rev,
             pd_len,
         })
     }
 
-    /// The octets of the header; reserved bits are zero.
+    /// The octets of the header; the other bits are zero.
     pub(crate) fn to_wire(self) -> [u8; HEADER_LEN] {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
         zerocopy::transmute!(RawHeader {
@@ -131,7 +136,8 @@ impl Header {
             flags: flag(self.markers, MARKERS)
                 | flag(self.crc, CRC)
                 | flag(self.reject, REJECT)
-                | flag(self.enhanced, ENHANCED),
+                | flag(self.enhanced, ENHANCED)
+                | flag(self.large_fpdus, LARGE_FPDUS),
             rev: self.rev,
             pd_len: U16::new(self.pd_len),
         })

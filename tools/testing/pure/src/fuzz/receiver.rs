@@ -3,6 +3,7 @@
 //! The receiver in surroundings that the input chooses.
 
 use super::message_len;
+use crate::proto::chunk::Reach;
 use crate::proto::order::Token;
 use crate::proto::reads::{OutboundRead, Purpose};
 use crate::proto::state::QpState;
@@ -23,7 +24,10 @@ pub fn receiver(data: &[u8]) {
     let mut agreed = params(4);
     agreed.crc = input.one_in(2);
     agreed.expect_rtr.send = input.one_in(4);
-    let mut receiving = Receiving::new(&agreed);
+    let mut receiving = match input.one_in(4) {
+        true => Receiving::in_buffers(&agreed),
+        false => Receiving::new(&agreed),
+    };
     let mut numbers = Numbers::default();
     let mut held = Vec::new();
     while !input.0.is_empty() {
@@ -101,6 +105,7 @@ pub fn receiver(data: &[u8]) {
     }
     receiving.around.quiet = true;
     receiving.has_memory = true;
+    receiving.missing = Reach::Apart;
     receiving.feed(&held);
     assert!(receiving.unread.is_empty() && !receiving.receiver.waits_for_quiet());
 }

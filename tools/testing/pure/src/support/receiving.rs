@@ -7,7 +7,7 @@ use super::limits::{Fixed, ALL};
 use super::peer::recv::{octets, Piece};
 use super::trains::place_each;
 use crate::proto::budget::Budget;
-use crate::proto::chunk::Payload;
+use crate::proto::chunk::{Payload, Reach};
 use crate::proto::conn::Params;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::order::Token;
@@ -329,6 +329,10 @@ pub(crate) struct Receiving {
     pub(crate) around: Around,
     /// What was not taken yet.
     pub(crate) unread: Vec<u8>,
+    /// Octets of the buffers that it lies in, if they are not one.
+    buffers: Option<VecDeque<usize>>,
+    /// What octets that are not there come to.
+    pub(crate) missing: Reach,
     /// There is memory for the staging buffer.
     pub(crate) has_memory: bool,
 }
@@ -360,13 +364,28 @@ impl Receiving {
                 failure: None,
             },
             unread: Vec::new(),
+            buffers: None,
+            missing: Reach::Apart,
             has_memory: true,
+        }
+    }
+
+    /// The same; what is fed at once is in a buffer of its own, and segments are taken in from
+    /// several. What is missing can be waited for.
+    pub(crate) fn in_buffers(params: &Params) -> Self {
+        Self {
+            buffers: Some(VecDeque::new()),
+            missing: Reach::Later,
+            ..Self::new(params)
         }
     }
 
     /// Octets come in: takes what can be taken.
     pub(crate) fn feed(&mut self, octets: &[u8]) {
         self.unread.extend_from_slice(octets);
+        if let Some(buffers) = &mut self.buffers {
+            buffers.push_back(octets.len());
+        }
         while self.turn(SOFTIRQ) {}
     }
 
@@ -379,15 +398,31 @@ impl Receiving {
         self.receiver.begin(budget);
         let around = &mut self.around;
         self.receiver.resume::<Piece<'_>, _>(around);
-        let n = self.receiver.consume(around, &Piece(&self.unread));
-        assert!(n <= self.unread.len());
-        self.unread.drain(..n);
+        loop {
+            let front = self.buffers.as_ref().and_then(|b| b.front().copied());
+            let len = front.unwrap_or(self.unread.len());
+            let piece = Piece::front(&self.unread, len, self.missing);
+            let n = self.receiver.consume(around, &piece);
+            assert!(n <= len);
+            self.unread.drain(..n);
+            match &mut self.buffers {
+                Some(buffers) if n == len => {
+                    buffers.pop_front();
+                }
+                Some(buffers) => buffers[0] -= n,
+                None => {}
+            }
+            if n < len || self.unread.is_empty() {
+                break;
+            }
+        }
         if self.receiver.is_spent() {
             return true;
         }
         let wants = self.receiver.wants_staging();
         let waits = self.receiver.waits_for_quiet() || self.receiver.waits_for_recv();
-        assert!(self.unread.is_empty() || wants || waits);
+        let is_later = self.missing == Reach::Later;
+        assert!(self.unread.is_empty() || wants || waits || is_later);
         wants && self.has_memory
     }
 

@@ -398,6 +398,7 @@ pub(crate) fn params(depth: u16) -> Params {
     Params {
         crc: true,
         send_markers: false,
+        large_fpdus: false,
         ird: depth,
         ord: depth,
         send_rtr: None,

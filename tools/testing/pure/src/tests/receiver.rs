@@ -3,7 +3,9 @@
 //! The receiver in surroundings that do what a test says: `proto::receiver` as the module compiles
 //! it.
 
+use crate::proto::chunk::Reach;
 use crate::proto::conn::Params;
+use crate::proto::counters::Counter;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
 use crate::proto::reads::{OutboundRead, Purpose};
@@ -23,6 +25,12 @@ use crate::wire::terminate::TermError;
 
 pub(super) fn receiving() -> Receiving {
     Receiving::new(&params(4))
+}
+
+/// How often something was counted.
+fn counted(receiving: &mut Receiving, counter: Counter) -> u64 {
+    let counts = receiving.receiver.tally.take();
+    counts.map_or(0, |(counts, _)| counts[counter as usize])
 }
 
 /// What a peer sends: messages in FPDUs of so many octets of ULPDU at most.
@@ -493,11 +501,12 @@ fn v_ae_12_refused_by_the_surroundings() {
 }
 
 /// T-46, M-MPA-13: segments that are taken in together, as each goes on as the one before, come to
-/// the same as one by one, whatever is wrong with them or with where they belong.
+/// the same as one by one, whatever is wrong with them or with where they belong. So do those that
+/// are taken in from several buffers, where the rest of some is waited for.
 #[test]
 fn t_46_trains_make_no_difference() {
     let mut rng = Rng::new(46);
-    let (mut in_trains, mut failed) = (0, 0);
+    let (mut in_trains, mut joined, mut failed) = (0, 0, 0);
     for round in 0..3_000 {
         let params = Params {
             crc: rng.one_in(2),
@@ -505,6 +514,7 @@ fn t_46_trains_make_no_difference() {
         };
         let mut peer = Peer::new([60, 100, 300][rng.below(3)]);
         let (mut whole, mut pieces) = (Receiving::new(&params), Receiving::new(&params));
+        let mut buffers = Receiving::in_buffers(&params);
         let mut stream = Vec::new();
         for _ in 0..3 {
             let len = rng.below(1_500) as u32;
@@ -514,7 +524,7 @@ fn t_46_trains_make_no_difference() {
             };
             match rng.below(3) {
                 0 => {
-                    for x in [&mut whole, &mut pieces] {
+                    for x in [&mut whole, &mut pieces, &mut buffers] {
                         x.around.recvs.push_back(Some(room));
                     }
                     stream.extend(match rng.one_in(2) {
@@ -524,7 +534,7 @@ fn t_46_trains_make_no_difference() {
                 }
                 1 => stream.extend(peer.write(len)),
                 _ => {
-                    for x in [&mut whole, &mut pieces] {
+                    for x in [&mut whole, &mut pieces, &mut buffers] {
                         read(x, len, request(round, round % 2 == 0));
                     }
                     stream.extend(peer.response(len));
@@ -548,7 +558,7 @@ fn t_46_trains_make_no_difference() {
             write: !rng.one_in(16),
             ..ALL
         };
-        for x in [&mut whole, &mut pieces] {
+        for x in [&mut whole, &mut pieces, &mut buffers] {
             x.around.faults = faults;
             x.around.limits = limits;
         }
@@ -556,13 +566,31 @@ fn t_46_trains_make_no_difference() {
         for octet in &stream {
             pieces.feed(&[*octet]);
         }
-        assert_eq!(whole.did(), pieces.did(), "{round}");
-        let failures = [&whole, &pieces].map(|x| format!("{:?}", x.around.failure));
+        let mut rest = &stream[..];
+        while !rest.is_empty() {
+            let most = [4, 40, 400][rng.below(3)];
+            let n = 1 + rng.below(most);
+            let (front, behind) = rest.split_at(n.min(rest.len()));
+            buffers.feed(front);
+            rest = behind;
+        }
+        // The end of the stream.
+        buffers.missing = Reach::Apart;
+        buffers.feed(&[]);
+        let did = whole.did();
+        assert_eq!(did, pieces.did(), "{round}");
+        assert_eq!(did, buffers.did(), "{round}");
+        let failures = [&whole, &pieces, &buffers].map(|x| format!("{:?}", x.around.failure));
         assert_eq!(failures[0], failures[1], "{round}");
+        assert_eq!(failures[0], failures[2], "{round}");
+        let cut = [&whole, &pieces, &buffers].map(|x| x.receiver.is_cut());
+        assert_eq!(cut, [cut[0]; 3], "{round}");
+        joined += counted(&mut buffers, Counter::RxFpdusJoined);
         assert_eq!(pieces.around.in_trains, 0);
         in_trains += whole.around.in_trains;
         failed += u32::from(whole.around.failure.is_some());
     }
     assert!(in_trains > 5_000, "{in_trains}");
+    assert!(joined > 5_000, "{joined}");
     assert!(failed > 500, "{failed}");
 }

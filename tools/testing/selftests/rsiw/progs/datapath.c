@@ -12,6 +12,7 @@
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <net/if.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,11 +35,13 @@ static const char *dir, *lock;
 #define TINY 20000
 /* More often than this no work item may look for memory. */
 #define TRIES 200
-/* Octets of a message that comes in two pieces. */
+/* Octets of a message that comes in many pieces. */
 #define CUT 16384
 /* FPDUs in front of it, at most, and by how many there are more each time. */
 #define BEFORE 2000
 #define STEP 30
+/* Octets of an FPDU that are sent one by one. */
+#define APART 80
 /* Octets of a Read that is answered in several batches. */
 #define LONG (300 * 1024)
 
@@ -82,6 +85,49 @@ static int accepted_again(struct ep *e, struct rdma_cm_id **id)
 	return fd;
 }
 
+/* A packet socket that gets a copy of what is sent, and never looks at it. */
+static int keep_packets(void)
+{
+	struct sockaddr_ll all = { .sll_family = AF_PACKET,
+				   .sll_protocol = htons(ETH_P_ALL),
+				   .sll_ifindex = if_nametoindex("lo") };
+	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int space = 64 << 20;
+
+	CHECK(fd >= 0, "packet socket: %m");
+	CHECK_SYS(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &space,
+			     sizeof(space)));
+	CHECK_SYS(bind(fd, (struct sockaddr *)&all, sizeof(all)));
+	return fd;
+}
+
+/* Ends that; all packets were kept. */
+static void drop_packets(int fd)
+{
+	struct tpacket_stats stats;
+	socklen_t len = sizeof(stats);
+
+	CHECK_SYS(getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len));
+	CHECK(stats.tp_packets && !stats.tp_drops, "%u of %u packets were lost",
+	      stats.tp_drops, stats.tp_packets);
+	close(fd);
+}
+
+/*
+ * Sends the first octets one by one, of which TCP has a buffer each while packets
+ * are kept: more than the driver looks at together for an FPDU.
+ */
+static void send_apart(int fd, const uint8_t *octets, size_t len)
+{
+	int now = 1;
+
+	CHECK(len > APART, "a short FPDU");
+	CHECK_SYS(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &now, sizeof(now)));
+	for (size_t n = 0; n < APART; n++)
+		wire_send(fd, octets + n, 1);
+	wire_send(fd, octets + APART, len - APART);
+}
+
 static bool expect_wc(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
 {
 	struct ibv_wc wc;
@@ -118,15 +164,15 @@ static void refused(void)
 	both_destroy(&b);
 }
 
-/* An FPDU in two pieces, and no memory to put it together. */
+/* An FPDU in many pieces, and no memory to put it together. */
 static void starved(bool for_ever)
 {
-	char text[] = "twice as long as it looks";
+	char text[2 * APART] = "twice as long as it looks";
 	struct ibv_mr *mr;
 	unsigned int left;
 	struct ep e;
 	size_t len;
-	int fd;
+	int fd, kept;
 
 	part("no memory to receive with, %s", for_ever ? "for ever" : "for a while");
 	fd = accepted(&e, &plain);
@@ -136,7 +182,9 @@ static void starved(bool for_ever)
 	wire_send(fd, wire, wire_tagged(wire, WIRE_WRITE, 1, 0, "", 0));
 	control_arm(0, for_ever ? 1000000000 : 5);
 	len = wire_untagged(wire, WIRE_SEND, 0, 1, text, sizeof(text));
-	wire_send(fd, wire, len / 2);
+	kept = keep_packets();
+	send_apart(fd, wire, len / 2);
+	drop_packets(kept);
 	if (for_ever) {
 		expect(wait_state(e.id->qp, IBV_QPS_SQE, 2 * EP_EVENT_MS) ==
 		       IBV_QPS_SQE, "the stream goes on");
@@ -267,34 +315,6 @@ static void tiny(void)
 	ep_destroy(&e);
 }
 
-/* A packet socket that gets a copy of what is sent, and never looks at it. */
-static int keep_packets(void)
-{
-	struct sockaddr_ll all = { .sll_family = AF_PACKET,
-				   .sll_protocol = htons(ETH_P_ALL),
-				   .sll_ifindex = if_nametoindex("lo") };
-	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int space = 64 << 20;
-
-	CHECK(fd >= 0, "packet socket: %m");
-	CHECK_SYS(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &space,
-			     sizeof(space)));
-	CHECK_SYS(bind(fd, (struct sockaddr *)&all, sizeof(all)));
-	return fd;
-}
-
-/* Ends that; all packets were kept. */
-static void drop_packets(int fd)
-{
-	struct tpacket_stats stats;
-	socklen_t len = sizeof(stats);
-
-	CHECK_SYS(getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len));
-	CHECK(stats.tp_packets && !stats.tp_drops, "%u of %u packets were lost",
-	      stats.tp_drops, stats.tp_packets);
-	close(fd);
-}
-
 /* Waits until the other side's TCP has everything. */
 static void wait_taken(int fd)
 {
@@ -315,17 +335,18 @@ static void wait_taken(int fd)
  * taken in nevertheless: nothing more comes that would have the driver look again.
  *
  * All octets are there before the QP gets the socket, so that its work item takes
- * them in at once, and with a new budget: for the first FPDU, which is in two
+ * them in at once, and with a new budget: for the first FPDU, which is in many
  * pieces, it had to get the buffer before. Then come `before` small ones, and at last
- * a message in two pieces. The second piece costs more than STEP small FPDUs do, so
+ * a message in many pieces. The last piece costs more than STEP small FPDUs do, so
  * that for some of the numbers the budget, whatever it is, ends with that piece.
  */
 static bool staged_once(unsigned int before)
 {
-	static uint8_t burst[64 + 32 * BEFORE + 64], *at;
+	static uint8_t burst[2 * APART + 64 + 32 * BEFORE + APART], *at;
+	char text[2 * APART] = "";
 	struct ibv_mr *mr;
 	struct rdma_cm_id *id;
-	int fd, kept, first;
+	int fd, kept;
 	struct ep e;
 	size_t len;
 	bool good;
@@ -338,19 +359,17 @@ static bool staged_once(unsigned int before)
 	ep_setup(&e, id, &plain);
 	mr = ep_reg(&e, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
 	CHECK_SYS(ep_post_recv(&e, 1, mem, LEN, mr->lkey));
+	CHECK_SYS(ep_post_recv(&e, 2, mem, LEN, mr->lkey));
 
 	/* TCP would put these together: what has a copy stays as it is. */
 	kept = keep_packets();
-	first = wire_tagged(burst, WIRE_WRITE, 1, 0, "", 0) / 2;
-	wire_send(fd, burst, first);
-	at = burst + 2 * first;
+	at = burst + wire_untagged(burst, WIRE_SEND, 0, 1, text, sizeof(text));
 	while (before--)
 		at += wire_tagged(at, WIRE_WRITE, 1, 0, "", 0);
 	memset(mem + LEN - CUT, 0x5c, CUT);
-	len = wire_untagged(wire, WIRE_SEND, 0, 1, mem + LEN - CUT, CUT);
-	memcpy(at, wire, 32);
-	wire_send(fd, burst + first, at + 32 - burst - first);
-	wire_send(fd, wire + 32, len - 32);
+	len = wire_untagged(wire, WIRE_SEND, 0, 2, mem + LEN - CUT, CUT);
+	send_apart(fd, burst, at - burst);
+	send_apart(fd, wire, len);
 	wait_taken(fd);
 	drop_packets(kept);
 
@@ -358,6 +377,7 @@ static bool staged_once(unsigned int before)
 	ep_expect(e.ec, RDMA_CM_EVENT_ESTABLISHED);
 	wire_reply(fd);
 	good = expect_wc(e.rcq, 1, IBV_WC_SUCCESS) &&
+	       expect_wc(e.rcq, 2, IBV_WC_SUCCESS) &&
 	       expect(mem[0] == 0x5c && mem[CUT - 1] == 0x5c, "other octets");
 	close(fd);
 	CHECK_SYS(ibv_dereg_mr(mr));
@@ -367,7 +387,7 @@ static bool staged_once(unsigned int before)
 
 static void staged(void)
 {
-	part("an FPDU in two pieces with which the budget ends");
+	part("an FPDU in many pieces with which the budget ends");
 	for (unsigned int n = 0; n <= BEFORE && staged_once(n); n += STEP)
 		;
 }

@@ -6,10 +6,13 @@ What is made to fail or to wait, and what is counted, is done by our own modules
 so all goes through TCP here.
 """
 
+from rsiwtest import stats
 from rsiwtest.core import ANY_PATH, Fail, test
 from rsiwtest.faults import (CALLS, WATCH, address, failing_calls, has, text_like,
                              text_of, watched)
 from rsiwtest.kverbs import complaint, loaded
+from rsiwtest.tools import perftest
+from tests import t60_data
 
 # What TCP and its reset answer when they do nothing.
 REFUSED = {"tcp_sendmsg_locked": -12, "tcp_abort": 0}
@@ -117,3 +120,32 @@ def pieces(t):
 
     with loaded(t):
         count(t, FPDU, MOST_WITH_PIECES, run)
+
+
+def count_fpdus(t, op, size):
+    """Counts the FPDUs of some messages, at whoever receives them."""
+    messages, path = 50, t.topo.wire
+    dev = path.client_dev if op == "read" else path.server_dev
+    since = stats.Since(dev)
+    perftest(t, path, "ib_%s_bw" % op, size, messages)
+    seen = since.of(dev)
+    if seen["rx_fpdus"] > 3 * messages:
+        raise Fail("%d FPDUs for %d messages" % (seen["rx_fpdus"], messages))
+    # A buffer of TCP holds one segment at least, and mostly not all.
+    if not seen.get("rx_fpdus_joined"):
+        raise Fail("none was taken in from several buffers: %s" % seen)
+    if seen.get("rx_fpdus_in_pieces", 0) > seen["rx_fpdus"] // 2:
+        raise Fail("most were copied twice: %s" % seen)
+
+
+@test("path-large-fpdus", cost=50, only_type="rsiw")
+def large_fpdus(t):
+    """FPDUs that are longer than segments are taken in from where they lie, and only
+    sent to a peer that wants them (RFC 5044 section 5.1)."""
+    for crc in (0, 1):
+        with t.loaded_with("direct=0", "large_fpdus=1", "mpa_crc=%d" % crc):
+            for part in (t60_data.split, t60_data.random, t60_data.small):
+                part(t)
+            for op in ("send", "write", "read"):
+                with t.sub("%s, mpa_crc=%d" % (op, crc)):
+                    count_fpdus(t, op, 65536)

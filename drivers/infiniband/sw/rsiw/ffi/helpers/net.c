@@ -389,6 +389,44 @@ const void *rsiw_helper_skb_piece(const struct sk_buff *skb, u32 offset, u32 *fr
 }
 
 /*
+ * The buffer that goes on where octet @end of @skb would be, in the receive queue
+ * of @sk, which is locked: it has @len octets for that, from @offset on. NULL if
+ * there is none, or if octets of @skb are left behind @end.
+ */
+struct sk_buff *rsiw_helper_tcp_skb_behind(struct sock *sk, struct sk_buff *skb, u32 end,
+					   u32 *offset, u32 *len)
+{
+	u32 seq = TCP_SKB_CB(skb)->end_seq;
+
+	if (end != skb->len || (TCP_SKB_CB(skb)->tcp_flags & TCPHDR_FIN))
+		return NULL;
+	skb = skb_peek_next(skb, &sk->sk_receive_queue);
+	if (!skb || (TCP_SKB_CB(skb)->tcp_flags & TCPHDR_SYN) ||
+	    before(seq, TCP_SKB_CB(skb)->seq))
+		return NULL;
+	/* Buffers may overlap, since data may be sent again in other pieces. */
+	*offset = seq - TCP_SKB_CB(skb)->seq;
+	if (*offset >= skb->len)
+		return NULL;
+	*len = skb->len - *offset;
+	return skb;
+}
+
+/*
+ * Whether @more octets may follow octet @end of @skb in the receive queue of @sk,
+ * which is locked, while what it has stays there: nothing is there yet, the peer
+ * knows of room for them, and nothing was dropped for lack of memory.
+ */
+bool rsiw_helper_tcp_may_get(const struct sock *sk, const struct sk_buff *skb, u32 end, u32 more)
+{
+	return end == skb->len && TCP_SKB_CB(skb)->end_seq == tcp_sk(sk)->rcv_nxt &&
+	       !(sk->sk_shutdown & RCV_SHUTDOWN) && sk->sk_state != TCP_CLOSE &&
+	       tcp_receive_window(tcp_sk(sk)) >= more &&
+	       atomic_read(&sk->sk_rmem_alloc) <= READ_ONCE(sk->sk_rcvbuf) &&
+	       !(inet_csk(sk)->icsk_ack.pending & ICSK_ACK_NOMEM);
+}
+
+/*
  * Zeroed pages of which @len is the length, or NULL. The consumer may be a block
  * device or a file system: no waiting for those.
  */

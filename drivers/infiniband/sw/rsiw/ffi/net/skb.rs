@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Received data as it lies in socket buffers. Any context with the socket lock held.
+//!
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
+//! [`include/net/tcp.h`](srctree/include/net/tcp.h)
 
-use crate::ffi::{
-    page::PageSlice,
-    raw::{
-        b,
-        h, //
+use crate::{
+    ffi::{
+        page::PageSlice,
+        raw::{
+            b,
+            h, //
+        },
     },
+    proto::chunk::Reach,
 };
 use core::{
     cell::Cell,
@@ -18,6 +24,24 @@ use kernel::{
     error::to_result,
     prelude::*, //
 };
+
+/// How many buffers behind that of a chunk are looked at: a full FPDU takes as many that hold a
+/// segment of an Ethernet each.
+const MAX_BEHIND: usize = 64;
+
+/// A buffer that has octets of a chunk, or some that are behind them.
+///
+/// # Invariants
+///
+/// `skb` is in the receive queue of the chunk's socket. Octet `from` of the chunk, and the `len - 1`
+/// behind it, are in it from `offset` on.
+#[derive(Clone, Copy)]
+struct Buffer {
+    skb: NonNull<b::sk_buff>,
+    from: u32,
+    offset: u32,
+    len: u32,
+}
 
 /// Octets of a chunk that lie in one piece.
 ///
@@ -36,19 +60,26 @@ struct Span {
     next: u32,
 }
 
-/// A stretch of received octets, in one socket buffer with all its fragments.
+/// A stretch of received octets, in one socket buffer with all its fragments, and those that follow
+/// in the buffers behind it, as far as [`SkbChunk::reach`] was asked for them.
 ///
 /// It is mostly read from front to back: where the last octets were found is where the next ones
 /// are looked for.
 ///
 /// # Invariants
 ///
-/// `skb` holds at least `offset + len` octets, `offset + len` fits a `c_int`, and nothing takes
-/// octets from the buffer during `'a`.
+/// `sk` is a TCP socket whose lock is held, and whose receive queue begins with `skb`. That holds at
+/// least `offset + len` octets, `offset + len` fits a `c_int`, and nothing takes octets from the
+/// queue during `'a`. There are `reach` octets from the first one of the chunk on, at least `len`,
+/// in buffers of the queue.
 pub(crate) struct SkbChunk<'a> {
+    sk: NonNull<b::sock>,
     skb: NonNull<b::sk_buff>,
     offset: u32,
     len: u32,
+    reach: Cell<u32>,
+    /// The buffer of `span`.
+    buffer: Cell<Buffer>,
     span: Cell<Span>,
     _skb: PhantomData<&'a b::sk_buff>,
 }
@@ -57,12 +88,26 @@ impl SkbChunk<'_> {
     /// # Safety
     ///
     /// The type invariants must hold for as long as the value is used.
-    pub(super) unsafe fn new(skb: NonNull<b::sk_buff>, offset: u32, len: u32) -> Self {
+    pub(super) unsafe fn new(
+        sk: NonNull<b::sock>,
+        skb: NonNull<b::sk_buff>,
+        offset: u32,
+        len: u32,
+    ) -> Self {
         // INVARIANT: the caller vouches for them.
         Self {
+            sk,
             skb,
             offset,
             len,
+            reach: Cell::new(len),
+            // INVARIANT: the octets of the chunk.
+            buffer: Cell::new(Buffer {
+                skb,
+                from: 0,
+                offset,
+                len,
+            }),
             // INVARIANT: no octets.
             span: Cell::new(Span {
                 addr: core::ptr::null(),
@@ -111,27 +156,118 @@ impl SkbChunk<'_> {
         Some((from, self.span.get().to.wrapping_sub(at)))
     }
 
-    /// Looks for the piece in which octet `at` lies, which the chunk has.
+    /// The first buffer of the chunk.
+    fn first(&self) -> Buffer {
+        // INVARIANT: by those of the type.
+        Buffer {
+            skb: self.skb,
+            from: 0,
+            offset: self.offset,
+            len: self.len,
+        }
+    }
+
+    /// The buffer behind `buffer`, if it has come and there is nothing out of band in between.
+    fn behind(&self, buffer: &Buffer) -> Option<Buffer> {
+        let (mut offset, mut len) = (0, 0);
+        let end = buffer.offset.wrapping_add(buffer.len);
+        // SAFETY: both are live, the buffer is in the queue of the socket, which is locked, by the
+        // type invariants; the rest is writable.
+        let skb = unsafe {
+            h::tcp_skb_behind(
+                self.sk.as_ptr(),
+                buffer.skb.as_ptr(),
+                end,
+                &mut offset,
+                &mut len,
+            )
+        };
+        // INVARIANT: as the function promises.
+        Some(Buffer {
+            skb: NonNull::new(skb)?,
+            from: buffer.from.wrapping_add(buffer.len),
+            offset,
+            len,
+        })
+    }
+
+    /// Asks for `len` octets from `at` on, those behind the chunk included: see
+    /// [`proto::chunk::Chunk::reach`](crate::proto::chunk::Chunk::reach).
+    #[inline(never)]
+    pub(crate) fn reach(&self, at: usize, len: usize) -> Reach {
+        let end = at.checked_add(len).and_then(|end| u32::try_from(end).ok());
+        let Some(end) = end else {
+            return Reach::Apart;
+        };
+        let mut buffer = self.first();
+        for _ in 0..MAX_BEHIND {
+            // Far below the limit: a queue has no more octets than a window.
+            let have = buffer.from.saturating_add(buffer.len);
+            if have >= end {
+                // INVARIANT: the buffers up to this one have them.
+                self.reach.set(have.min(end).max(self.len));
+                return Reach::Here;
+            }
+            buffer = match self.behind(&buffer) {
+                Some(behind) => behind,
+                None if self.may_get(&buffer, end.wrapping_sub(have)) => return Reach::Later,
+                None => break,
+            };
+        }
+        Reach::Apart
+    }
+
+    /// Whether `more` octets may come behind those of `buffer` while these are there.
+    fn may_get(&self, buffer: &Buffer, more: u32) -> bool {
+        let end = buffer.offset.wrapping_add(buffer.len);
+        // SAFETY: as in `behind`.
+        unsafe { h::tcp_may_get(self.sk.as_ptr(), buffer.skb.as_ptr(), end, more) }
+    }
+
+    /// The buffer that has octet `at`.
+    fn buffer(&self, at: u32) -> Option<Buffer> {
+        let mut buffer = self.buffer.get();
+        if at < buffer.from {
+            buffer = self.first();
+        }
+        while at.wrapping_sub(buffer.from) >= buffer.len {
+            buffer = self.behind(&buffer)?;
+        }
+        Some(buffer)
+    }
+
+    /// Looks for the piece in which octet `at` lies, which the chunk has, or reaches.
     fn look(&self, at: usize) {
-        let Span { end, next, .. } = self.span.get();
-        let (mut begin, mut end, mut next) = (0, end, next);
         // CAST: the chunk has that octet, and 32 bits fit.
-        let at = self.offset.wrapping_add(at as u32);
+        let at = at as u32;
+        let Some(buffer) = self.buffer(at) else {
+            return;
+        };
+        let Span { end, next, .. } = self.span.get();
+        let (mut begin, mut end, mut next) = match self.buffer.get().from == buffer.from {
+            true => (0, end, next),
+            false => (0, 0, 0),
+        };
+        let Buffer {
+            skb, from, offset, ..
+        } = buffer;
+        let at = at.wrapping_sub(from).wrapping_add(offset);
         // SAFETY: the buffer is live by the type invariants, and the rest is writable.
-        let addr = unsafe { h::skb_piece(self.skb.as_ptr(), at, &mut begin, &mut end, &mut next) };
+        let addr = unsafe { h::skb_piece(skb.as_ptr(), at, &mut begin, &mut end, &mut next) };
         if addr.is_null() {
             return;
         }
-        // The piece may begin in front of the chunk, and end behind it.
-        let skip = self.offset.saturating_sub(begin);
-        let from = begin.saturating_sub(self.offset);
-        let to = end.saturating_sub(self.offset).min(self.len);
+        // The piece may begin in front of the octets, and end behind them.
+        let skip = offset.saturating_sub(begin);
+        let first = begin.saturating_sub(offset);
+        let last = end.saturating_sub(offset).min(buffer.len);
+        self.buffer.set(buffer);
         // INVARIANT: this is where these octets are.
         // CAST: 32 bits fit.
         self.span.set(Span {
             addr: addr.cast::<u8>().wrapping_add(skip as usize),
-            from: from as usize,
-            to: to as usize,
+            from: from.wrapping_add(first) as usize,
+            to: from.wrapping_add(last) as usize,
             end,
             next,
         });
@@ -143,10 +279,12 @@ impl SkbChunk<'_> {
         self.len as usize
     }
 
-    /// Whether the chunk has `len` octets from `at` on.
+    /// Whether the chunk has, or reaches, `len` octets from `at` on.
     #[inline]
     fn has(&self, at: usize, len: usize) -> bool {
-        at.checked_add(len).is_some_and(|end| end <= self.len())
+        // CAST: 32 bits fit.
+        let reach = self.reach.get() as usize;
+        at.checked_add(len).is_some_and(|end| end <= reach)
     }
 
     /// Copies octets from `at` on into `to`.
@@ -215,8 +353,15 @@ impl SkbChunk<'_> {
         to_result(unsafe { b::skb_copy_bits(self.skb.as_ptr(), offset, out.cast(), len) })
     }
 
-    /// The place in the buffer of octets of the chunk, for C.
+    /// The place in the first buffer of octets of the chunk, for C.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it does not have all of them.
     fn raw_range(&self, at: usize, len: usize) -> Result<(c_int, c_int)> {
+        if at.checked_add(len).is_none_or(|end| end > self.len()) {
+            return Err(EINVAL);
+        }
         let offset = self.offset.checked_add(u32::try_from(at)?).ok_or(EINVAL)?;
         Ok((c_int::try_from(offset)?, c_int::try_from(len)?))
     }

@@ -72,6 +72,7 @@ pub(crate) struct LockedSock<'a> {
 
 struct ReadContext<'f, F> {
     take: &'f mut F,
+    sk: NonNull<b::sock>,
     stopped: bool,
 }
 
@@ -124,6 +125,7 @@ impl LockedSock<'_> {
     {
         let mut context = ReadContext {
             take: &mut take,
+            sk: self.sk,
             stopped: false,
         };
         let mut desc = b::read_descriptor_t {
@@ -164,9 +166,10 @@ where
     if chunk_len == 0 {
         return 0;
     }
-    // SAFETY: the buffer holds the octets, and it is the socket's, which is locked. Its total
-    // length is a `c_uint` that TCP keeps far below `c_int::MAX`.
-    let chunk = unsafe { SkbChunk::new(skb, offset, chunk_len) };
+    // SAFETY: the buffer holds the octets, and it is the first of the queue of the socket that
+    // `read` has, which is locked. Its total length is a `c_uint` that TCP keeps far below
+    // `c_int::MAX`.
+    let chunk = unsafe { SkbChunk::new(context.sk, skb, offset, chunk_len) };
     let taken = (context.take)(&chunk).min(len);
     context.stopped = taken < len;
     c_int::try_from(taken).unwrap_or(0)

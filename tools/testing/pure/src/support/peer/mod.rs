@@ -330,7 +330,7 @@ impl Peer {
         receiver.begin(Budget::new(self.tuning.rx));
         let is_ready = receiver.is_ready::<Piece<'_>, _>(&mut self.world, front);
         if is_ready {
-            receiver.take_in(&mut self.world, &Piece(&all), front, ulpdu_len);
+            receiver.take_in(&mut self.world, &Piece::all(&all), front, ulpdu_len);
         }
         self.act();
         is_ready
@@ -461,7 +461,7 @@ impl Peer {
             // As in softirq, again and again.
             receiver.begin(Budget::new(self.tuning.rx));
             receiver.resume::<Piece<'_>, _>(&mut self.world);
-            let n = receiver.consume(&mut self.world, &Piece(chunk));
+            let n = receiver.consume(&mut self.world, &Piece::all(chunk));
             let again = receiver.is_spent();
             chunk = &chunk[n..];
             self.act();

@@ -4,7 +4,7 @@
 
 use super::{range_of, Note, Region, World};
 use crate::proto::budget::Budget;
-use crate::proto::chunk::{Chunk, Payload, Source};
+use crate::proto::chunk::{Chunk, Payload, Reach, Source};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::order::Token;
 use crate::proto::reads::Response;
@@ -19,25 +19,59 @@ use crate::wire::fpdu::Crc;
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
 use crate::wire::Short;
+use std::cell::Cell;
 
 /// A piece of the stream.
-pub(crate) struct Piece<'a>(pub(crate) &'a [u8]);
+pub(crate) struct Piece<'a> {
+    /// Its octets, and those behind it.
+    octets: &'a [u8],
+    len: usize,
+    /// Octets that can be read.
+    reach: Cell<usize>,
+    /// What those that are not there come to.
+    missing: Reach,
+}
 
-impl Piece<'_> {
+impl<'a> Piece<'a> {
+    /// All of `octets`.
+    pub(crate) fn all(octets: &'a [u8]) -> Self {
+        Self::front(octets, octets.len(), Reach::Apart)
+    }
+
+    /// The first `len` of `octets`, of which the others are behind it. Those that are not there are
+    /// `missing`.
+    pub(crate) fn front(octets: &'a [u8], len: usize, missing: Reach) -> Self {
+        let reach = Cell::new(len);
+        Self {
+            octets,
+            len,
+            reach,
+            missing,
+        }
+    }
+
     fn get(&self, at: usize, len: usize) -> Result<&[u8], Short> {
         let end = at.checked_add(len).ok_or(Short)?;
-        self.0.get(at..end).ok_or(Short)
+        self.octets[..self.reach.get()].get(at..end).ok_or(Short)
     }
 }
 
 impl Chunk for Piece<'_> {
     fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
 
     fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short> {
         to.copy_from_slice(self.get(at, to.len())?);
         Ok(())
+    }
+
+    fn reach(&self, at: usize, len: usize) -> Reach {
+        if at + len > self.octets.len() {
+            return self.missing;
+        }
+        self.reach.set(self.reach.get().max(at + len));
+        Reach::Here
     }
 
     fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short> {
@@ -49,7 +83,7 @@ impl Chunk for Piece<'_> {
 pub(crate) fn octets<'a>(payload: &'a Payload<'_, Piece<'_>>) -> &'a [u8] {
     let len = payload.len as usize;
     match payload.source {
-        Source::Chunk { chunk, at } => &chunk.0[at + payload.at..][..len],
+        Source::Chunk { chunk, at } => chunk.get(at + payload.at, len).unwrap(),
         Source::Bytes(bytes) => &bytes[payload.at..][..len],
     }
 }

@@ -181,24 +181,32 @@ fn m_mpa_25_26_keys_and_revisions() {
 }
 
 /// T-28, M-MPA-6, M-MPA-18, M-MPA-24: flags are built fresh; CRC if either wants it; markers if
-/// the peer wants them.
+/// the peer wants them; long FPDUs if both do.
 #[test]
 fn t_28_flags() {
     for theirs in 0..=255u8 {
-        for crc in [false, true] {
-            let ours = Config { crc, ..config(2) };
+        for (crc, large_fpdus) in [(false, true), (true, true), (true, false)] {
+            let ours = Config {
+                crc,
+                large_fpdus,
+                ..config(2)
+            };
+            let large = large_fpdus && theirs & L != 0;
             let request = frame(REQ, theirs & !S, 1, &[]);
             let (mut responder, _) = respond(ours, &request);
             let (reply, params) = accept(&mut responder, depths(1, 1), &[]);
             let both = crc || theirs & C != 0;
-            assert_eq!(reply[16], if both { C } else { 0 });
+            let flags = if both { C } else { 0 } | if large { L } else { 0 };
+            assert_eq!(reply[16], flags);
             assert_eq!((params.crc, params.send_markers), (both, theirs & M != 0));
+            assert_eq!(params.large_fpdus, large);
             assert!(params.wait_for_fpdu && params.send_rtr.is_none());
 
             let reply = frame(REP, theirs & !(S | R), 1, &[]);
             let (_, event) = initiate(ours, depths(1, 1), &reply);
             let params = established(event);
             assert_eq!((params.crc, params.send_markers), (both, theirs & M != 0));
+            assert_eq!(params.large_fpdus, large);
             assert!(!params.wait_for_fpdu);
         }
     }

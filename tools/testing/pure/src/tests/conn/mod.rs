@@ -16,6 +16,8 @@ use crate::wire::Short;
 
 pub(super) const M: u8 = 0x80;
 pub(super) const C: u8 = 0x40;
+/// FPDUs may be longer than segments.
+pub(super) const L: u8 = 0x08;
 pub(super) const R: u8 = 0x20;
 pub(super) const S: u8 = 0x10;
 
@@ -30,6 +32,7 @@ pub(super) fn config(rev: u8) -> Config {
     Config {
         rev,
         crc: true,
+        large_fpdus: false,
         peer_to_peer: false,
         rtr: RtrSet::ALL,
         cap: depths(128, 128),

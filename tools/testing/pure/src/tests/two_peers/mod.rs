@@ -31,6 +31,7 @@ pub(super) fn config(rev: u8, crc: bool, peer_to_peer: bool) -> Config {
     Config {
         rev,
         crc,
+        large_fpdus: false,
         peer_to_peer,
         rtr: RtrSet::ALL,
         cap: Depths { ird: 16, ord: 16 },

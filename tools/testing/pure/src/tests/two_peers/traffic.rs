@@ -165,9 +165,18 @@ fn traffic(seed: u64, direct: Option<usize>, tunings: Tunings) {
     } else {
         (Depths { ird: 3, ord: 2 }, Depths { ird: 2, ord: 3 })
     };
-    let mut a = Peer::initiator(config(rev, a_crc, p2p), a_want, b"hello", mulpdu);
+    let (a_large, b_large) = (seed % 3 == 0, seed % 4 == 0);
+    let a_config = Config {
+        large_fpdus: a_large,
+        ..config(rev, a_crc, p2p)
+    };
+    let b_config = Config {
+        large_fpdus: b_large,
+        ..config(2, b_crc, false)
+    };
+    let mut a = Peer::initiator(a_config, a_want, b"hello", mulpdu);
     let mulpdu = pick(&mut rng);
-    let mut b = Peer::responder(config(2, b_crc, false), b_want, mulpdu);
+    let mut b = Peer::responder(b_config, b_want, mulpdu);
     // Choices of its own, so that the others stay what they are.
     let mut tuning_rng = Rng::new(!seed);
     for peer in [&mut a, &mut b] {
@@ -222,6 +231,7 @@ fn traffic(seed: u64, direct: Option<usize>, tunings: Tunings) {
     }
     let (ap, bp) = (a.params.unwrap(), b.params.unwrap());
     assert_eq!((ap.crc, bp.crc), (a_crc || b_crc, a_crc || b_crc));
+    assert_eq!([ap.large_fpdus, bp.large_fpdus], [a_large && b_large; 2]);
     assert!(
         ap.ord <= bp.ird && bp.ord <= ap.ird,
         "{what}: X-ENH-7, X-ENH-8"

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! FPDUs that begin in one chunk and end in another one (RFC 5044 section 5.2).
+//!
+//! TCP has what was received in buffers, each a chunk. Where the octets behind a chunk can be read,
+//! an FPDU that ends there is taken in from where it lies, as one that is whole in its chunk. An
+//! FPDU of which the rest is still to come stays in TCP until then.
+//!
+//! Softirq or process context, under the receive lock.
+#![forbid(unsafe_code)]
+
+use super::{
+    Env,
+    Receiver, //
+};
+use crate::proto::chunk::{
+    Chunk,
+    Reach,
+    Source,
+    FPDU_FRONT, //
+};
+use crate::proto::counters::Counter;
+use crate::proto::deframer::{
+    Fpdu,
+    Place, //
+};
+use crate::proto::failure::Failure;
+use crate::wire::ddp;
+use crate::wire::fpdu::fpdu_len;
+use core::ops::DerefMut;
+
+/// The FPDU that begins at octet `at` of a chunk and does not end there, and its first octets.
+/// `Err` says why it cannot be taken in from there.
+fn find<C: Chunk>(chunk: &C, at: usize) -> Result<([u8; FPDU_FRONT], Fpdu), Reach> {
+    // No FPDU is shorter than the front.
+    let reach = |len| match chunk.reach(at, len) {
+        Reach::Here => Ok(()),
+        other => Err(other),
+    };
+    let front = match chunk.front(at) {
+        Some(front) => front,
+        None => {
+            reach(FPDU_FRONT)?;
+            chunk.front(at).ok_or(Reach::Apart)?
+        }
+    };
+    let len = front.first_chunk().copied().ok_or(Reach::Apart)?;
+    let ulpdu_len = u16::from_be_bytes(len);
+    // What is wrong with a shorter one is told by the deframer.
+    if usize::from(ulpdu_len) < ddp::TAGGED_LEN {
+        return Err(Reach::Apart);
+    }
+    let len = fpdu_len(ulpdu_len);
+    reach(len)?;
+    let place = Place::Chunk;
+    Ok((
+        front,
+        Fpdu {
+            place,
+            ulpdu_len,
+            len,
+        },
+    ))
+}
+
+impl<B: DerefMut<Target = [u8]>> Receiver<B> {
+    /// Returns how many of the `len` octets of a chunk were taken in with those before it.
+    #[inline]
+    pub(super) fn skip_ahead(&mut self, len: usize) -> usize {
+        let skip = self.ahead.min(len);
+        self.ahead = self.ahead.saturating_sub(skip);
+        skip
+    }
+
+    /// Takes in an FPDU that begins at octet `at` of a chunk and ends behind the chunk, if that is
+    /// possible. Returns what [`Receiver::step`] is to return, if that is known.
+    ///
+    /// # Errors
+    ///
+    /// The stream must end.
+    pub(super) fn step_joined<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        chunk: &C,
+        at: usize,
+    ) -> Result<Option<Option<usize>>, Failure> {
+        let left = chunk.len().saturating_sub(at);
+        if left == 0 {
+            return Ok(Some(None));
+        }
+        let (front, fpdu) = match find(chunk, at) {
+            Ok(found) => found,
+            Err(Reach::Later) => return Ok(Some(None)),
+            Err(Reach::Apart | Reach::Here) => return Ok(None),
+        };
+        if !self.fpdu(env, &Source::Chunk { chunk, at }, &front, &fpdu)? {
+            return Ok(Some(None));
+        }
+        self.tally.add(Counter::RxFpdusJoined, 1);
+        let ahead = fpdu.len.checked_sub(left);
+        self.ahead = ahead.ok_or_else(|| Failure::defect("an FPDU ends in its chunk"))?;
+        self.budget.octets(self.ahead);
+        Ok(Some(Some(left)))
+    }
+}
