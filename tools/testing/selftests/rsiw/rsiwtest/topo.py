@@ -87,6 +87,14 @@ def status(*argv, timeout=30):
     return done.returncode, done.stdout + done.stderr
 
 
+def pace(netns=None):
+    """Has TCP send many segments at a time where all takes long. It would send two,
+    as it goes by the pace of the connection, and each time costs a debugging kernel
+    milliseconds: what is slow would be slower still."""
+    if slow > 1:
+        sh("sysctl", "-qw", "net.ipv4.tcp_min_tso_segs=44", netns=netns)
+
+
 def make_nodes():
     """The character devices, where neither devtmpfs nor udev made them."""
     os.makedirs("/dev/infiniband", exist_ok=True)
@@ -156,6 +164,7 @@ class Topology:
                 for d in (self.dev_a, self.dev_b, self.dev_lo)):
             return
         self.drop()
+        pace()
         sh("ip", "link", "set", "lo", "up")
         if self.lo != "lo":
             sh("ip", "link", "add", self.lo, "mtu", "65535", "type", "dummy")
@@ -172,6 +181,7 @@ class Topology:
         """The two namespaces and the veth pair between them."""
         for ns in (NS_A, NS_B):
             sh("ip", "netns", "add", ns)
+            pace(ns)
             sh("ip", "link", "set", "lo", "up", netns=ns)
         # Different indices: some drivers take an index for the device's in
         # whatever namespace the caller happens to be.
