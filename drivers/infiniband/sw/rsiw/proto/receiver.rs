@@ -20,7 +20,6 @@ use super::budget::Budget;
 use super::chunk::{
     Chunk,
     Payload,
-    Rest,
     Source, //
 };
 use super::conn::Params;
@@ -28,13 +27,7 @@ use super::counters::{
     Counter,
     Tally, //
 };
-use super::deframer::{
-    ByteSource,
-    Deframer,
-    Fpdu,
-    Place,
-    Step, //
-};
+use super::deframer::{Deframer, Fpdu};
 use super::failure::{
     Failure,
     Fault, //
@@ -471,52 +464,6 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             }
         }
         self.step_apart(env, chunk, at)
-    }
-
-    /// As [`Receiver::step`], for an FPDU that may lie in several chunks.
-    #[inline(never)]
-    fn step_apart<C: Chunk, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        chunk: &C,
-        at: usize,
-    ) -> Result<Option<usize>, Failure> {
-        let before = self.deframer;
-        if self.deframer.staged() == 0 {
-            if let Some(taken) = self.step_joined(env, chunk, at)? {
-                return Ok(taken);
-            }
-        }
-        let fault = |_| Failure::defect("the stream cannot be read");
-        let rest = Rest::new(chunk, at).map_err(fault)?;
-        match self.deframer.next(&rest)? {
-            Step::NeedMore => Ok(None),
-            Step::Stage { at: to, n } => {
-                let Some(staging) = &mut self.staging else {
-                    // A buffer of this size is not to be had in softirq.
-                    self.deframer = before;
-                    self.wants_staging = true;
-                    return Ok(None);
-                };
-                let range = to.checked_add(n).map(|end| to..end);
-                let out = range.and_then(|range| staging.get_mut(range));
-                let out = out.ok_or_else(|| Failure::defect("an FPDU does not fit its buffer"))?;
-                rest.copy_to(0, out).map_err(fault)?;
-                Ok(Some(n))
-            }
-            Step::Fpdu(fpdu) => match fpdu.place {
-                Place::Chunk => {
-                    let source = Source::Chunk { chunk, at };
-                    let taken = self.fpdu(env, &source, rest.front(), &fpdu)?;
-                    Ok(taken.then_some(fpdu.len))
-                }
-                Place::Staging => {
-                    self.tally.add(Counter::RxFpdusInPieces, 1);
-                    let taken = self.staged::<C, E>(env, fpdu)?;
-                    Ok(taken.then_some(0))
-                }
-            },
-        }
     }
 
     /// Takes in a complete FPDU of which `front` are the first octets, at least [`FRONT_LEN`] of

@@ -4,7 +4,8 @@
 //!
 //! TCP has what was received in buffers, each a chunk. Where the octets behind a chunk can be read,
 //! an FPDU that ends there is taken in from where it lies, as one that is whole in its chunk. An
-//! FPDU of which the rest is still to come stays in TCP until then.
+//! FPDU of which the rest is still to come stays in TCP until then. Where neither can be, it is
+//! collected in the staging buffer.
 //!
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
@@ -16,13 +17,16 @@ use super::{
 use crate::proto::chunk::{
     Chunk,
     Reach,
+    Rest,
     Source,
     FPDU_FRONT, //
 };
 use crate::proto::counters::Counter;
 use crate::proto::deframer::{
+    ByteSource,
     Fpdu,
-    Place, //
+    Place,
+    Step, //
 };
 use crate::proto::failure::Failure;
 use crate::wire::ddp;
@@ -72,13 +76,59 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         skip
     }
 
+    /// As [`Receiver::step`], for an FPDU that may lie in several chunks.
+    #[inline(never)]
+    pub(super) fn step_apart<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        chunk: &C,
+        at: usize,
+    ) -> Result<Option<usize>, Failure> {
+        let before = self.deframer;
+        if self.deframer.staged() == 0 {
+            if let Some(taken) = self.step_joined(env, chunk, at)? {
+                return Ok(taken);
+            }
+        }
+        let fault = |_| Failure::defect("the stream cannot be read");
+        let rest = Rest::new(chunk, at).map_err(fault)?;
+        match self.deframer.next(&rest)? {
+            Step::NeedMore => Ok(None),
+            Step::Stage { at: to, n } => {
+                let Some(staging) = &mut self.staging else {
+                    // A buffer of this size is not to be had in softirq.
+                    self.deframer = before;
+                    self.wants_staging = true;
+                    return Ok(None);
+                };
+                let range = to.checked_add(n).map(|end| to..end);
+                let out = range.and_then(|range| staging.get_mut(range));
+                let out = out.ok_or_else(|| Failure::defect("an FPDU does not fit its buffer"))?;
+                rest.copy_to(0, out).map_err(fault)?;
+                Ok(Some(n))
+            }
+            Step::Fpdu(fpdu) => match fpdu.place {
+                Place::Chunk => {
+                    let source = Source::Chunk { chunk, at };
+                    let taken = self.fpdu(env, &source, rest.front(), &fpdu)?;
+                    Ok(taken.then_some(fpdu.len))
+                }
+                Place::Staging => {
+                    self.tally.add(Counter::RxFpdusInPieces, 1);
+                    let taken = self.staged::<C, E>(env, fpdu)?;
+                    Ok(taken.then_some(0))
+                }
+            },
+        }
+    }
+
     /// Takes in an FPDU that begins at octet `at` of a chunk and ends behind the chunk, if that is
     /// possible. Returns what [`Receiver::step`] is to return, if that is known.
     ///
     /// # Errors
     ///
     /// The stream must end.
-    pub(super) fn step_joined<C: Chunk, E: Env<C>>(
+    fn step_joined<C: Chunk, E: Env<C>>(
         &mut self,
         env: &mut E,
         chunk: &C,
