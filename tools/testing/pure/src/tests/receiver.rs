@@ -500,6 +500,19 @@ fn v_ae_12_refused_by_the_surroundings() {
     assert_eq!(receiving.did(), [Did::Failed(TermError::TaggedStag)]);
 }
 
+/// P-ERR-3: a ULPDU that is too short for any header is told of at once, although what follows it
+/// can be waited for.
+#[test]
+fn p_err_3_short_in_buffers() {
+    for len in 0..14 {
+        let mut receiving = Receiving::in_buffers(&params(4));
+        for octet in fpdu(&vec![0; len]) {
+            receiving.feed(&[octet]);
+        }
+        assert_eq!(receiving.did(), [Did::Failed(TermError::MpaFpdu)], "{len}");
+    }
+}
+
 /// T-46, M-MPA-13: segments that are taken in together, as each goes on as the one before, come to
 /// the same as one by one, whatever is wrong with them or with where they belong. So do those that
 /// are taken in from several buffers, where the rest of some is waited for.

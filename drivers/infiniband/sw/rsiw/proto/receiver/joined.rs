@@ -30,32 +30,31 @@ use crate::proto::deframer::{
 };
 use crate::proto::failure::Failure;
 use crate::wire::ddp;
-use crate::wire::fpdu::fpdu_len;
+use crate::wire::fpdu::{
+    fpdu_len,
+    LEN_FIELD, //
+};
 use core::ops::DerefMut;
 
 /// The FPDU that begins at octet `at` of a chunk and does not end there, and its first octets.
 /// `Err` says why it cannot be taken in from there.
 fn find<C: Chunk>(chunk: &C, at: usize) -> Result<([u8; FPDU_FRONT], Fpdu), Reach> {
-    // No FPDU is shorter than the front.
     let reach = |len| match chunk.reach(at, len) {
         Reach::Here => Ok(()),
         other => Err(other),
     };
-    let front = match chunk.front(at) {
-        Some(front) => front,
-        None => {
-            reach(FPDU_FRONT)?;
-            chunk.front(at).ok_or(Reach::Apart)?
-        }
-    };
-    let len = front.first_chunk().copied().ok_or(Reach::Apart)?;
+    let mut len = [0; LEN_FIELD];
+    reach(len.len())?;
+    chunk.copy_to(at, &mut len).map_err(|_| Reach::Apart)?;
     let ulpdu_len = u16::from_be_bytes(len);
-    // What is wrong with a shorter one is told by the deframer.
+    // No header is as short: the deframer tells the peer, which may not send more than that.
     if usize::from(ulpdu_len) < ddp::TAGGED_LEN {
         return Err(Reach::Apart);
     }
     let len = fpdu_len(ulpdu_len);
     reach(len)?;
+    // No other FPDU is shorter than the front.
+    let front = chunk.front(at).ok_or(Reach::Apart)?;
     let place = Place::Chunk;
     Ok((
         front,
