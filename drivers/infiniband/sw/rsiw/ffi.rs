@@ -11,6 +11,7 @@ pub(crate) mod context;
 pub(crate) mod counts;
 pub(crate) mod crc;
 pub(crate) mod debugfs;
+pub(crate) mod hrtimer;
 pub(crate) mod iwcm;
 mod kmem;
 pub(crate) mod log;

@@ -241,6 +241,93 @@ mod timers {
     }
 }
 
+/// Timers for microseconds, which keep their objects alive.
+#[kernel::macros::kunit_tests(rsiw_short_timers)]
+mod short_timers {
+    use crate::ffi::hrtimer::{
+        ExpiresSoon,
+        ShortTimer, //
+    };
+    use kernel::{
+        prelude::*,
+        sync::{
+            atomic::{
+                Atomic,
+                Relaxed, //
+            },
+            Arc, //
+        },
+        time::{
+            delay::fsleep,
+            Delta, //
+        },
+    };
+
+    /// Far more than any test takes.
+    const LATER_US: u32 = 600_000_000;
+
+    /// Starts its timer again until that has run out so often.
+    #[pin_data]
+    struct Counter {
+        left: Arc<Atomic<u32>>,
+        #[pin]
+        timer: ShortTimer<Self>,
+    }
+
+    impl ExpiresSoon for Counter {
+        fn short_timer(&self) -> &ShortTimer<Self> {
+            &self.timer
+        }
+
+        fn soon_expired(this: Arc<Self>) {
+            if this.left.fetch_add(u32::MAX, Relaxed) > 1 {
+                ShortTimer::start(&this, 1);
+            }
+        }
+    }
+
+    fn counter(left: &Arc<Atomic<u32>>) -> Result<Arc<Counter>> {
+        let left = left.clone();
+        let init = pin_init!(Counter { left, timer <- ShortTimer::new() });
+        Arc::pin_init(init, GFP_KERNEL)
+    }
+
+    /// The timer alone has the object, until it has run out for the last time.
+    #[test]
+    fn runs_out() -> Result {
+        let left = Arc::new(Atomic::new(3), GFP_KERNEL)?;
+        let counter = counter(&left)?;
+        ShortTimer::start(&counter, 1);
+        drop(counter);
+        for _ in 0..1_000 {
+            if left.load(Relaxed) == 0 {
+                break;
+            }
+            fsleep(Delta::from_millis(10));
+        }
+        assert_eq!(left.load(Relaxed), 0);
+        Ok(())
+    }
+
+    /// One that was stopped does not come, and may be started again.
+    #[test]
+    fn is_stopped() -> Result {
+        let left = Arc::new(Atomic::new(1), GFP_KERNEL)?;
+        let counter = counter(&left)?;
+        ShortTimer::stop(&counter);
+        for _ in 0..2 {
+            ShortTimer::start(&counter, LATER_US);
+            ShortTimer::start(&counter, LATER_US);
+            ShortTimer::stop(&counter);
+        }
+        assert_eq!(left.load(Relaxed), 1);
+        // Nobody else has it: the timer let go of it.
+        drop(counter);
+        assert!(Arc::into_unique_or_drop(left).is_some());
+        Ok(())
+    }
+}
+
 /// The queues of the module.
 #[kernel::macros::kunit_tests(rsiw_queues)]
 mod queues {

@@ -57,6 +57,7 @@ use crate::{
     cq::Cq,
     device::Device,
     ffi::{
+        hrtimer::ShortTimer,
         iwcm::CallId,
         rdma::{
             attr::{
@@ -191,6 +192,9 @@ pub(crate) struct Qp {
     posts: Work<Qp, { work::SENDS }>,
     #[pin]
     timer: Timer<Qp>,
+    /// Runs while Reads of the peer gather.
+    #[pin]
+    gathers: ShortTimer<Qp>,
     #[pin]
     counts_of: CountsOf,
     _quota: Quota,

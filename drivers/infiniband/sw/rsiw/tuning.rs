@@ -33,7 +33,8 @@ pub(crate) struct Tuning {
     row: Number,
     row_pause: Number,
     waited: Number,
-    large_read: Number,
+    read_row: Number,
+    read_pause: Number,
 }
 
 const fn number(knob: Knob) -> Number {
@@ -51,7 +52,8 @@ impl Tuning {
             row: number(tuning::ROW),
             row_pause: number(tuning::ROW_PAUSE),
             waited: number(tuning::WAITED),
-            large_read: number(tuning::LARGE_READ),
+            read_row: number(tuning::READ_ROW),
+            read_pause: number(tuning::READ_PAUSE),
         }
     }
 
@@ -89,14 +91,21 @@ impl Tuning {
         self.waited.get()
     }
 
-    /// See [`tuning::LARGE_READ`]; octets.
+    /// See [`tuning::READ_ROW`].
     #[inline]
-    pub(crate) fn large_read(&self) -> u32 {
-        self.large_read.get()
+    pub(crate) fn read_row(&self) -> usize {
+        // CAST: 32 bits fit.
+        self.read_row.get() as usize
+    }
+
+    /// See [`tuning::READ_PAUSE`]; microseconds.
+    #[inline]
+    pub(crate) fn read_pause(&self) -> u32 {
+        self.read_pause.get()
     }
 
     /// All of them, by their names.
-    pub(crate) fn numbers(&self) -> [(&'static CStr, &Number); 8] {
+    pub(crate) fn numbers(&self) -> [(&'static CStr, &Number); 9] {
         [
             (tuning::RX_SOFTIRQ.name, &self.rx_softirq),
             (tuning::RX_WORK.name, &self.rx_work),
@@ -105,7 +114,8 @@ impl Tuning {
             (tuning::ROW.name, &self.row),
             (tuning::ROW_PAUSE.name, &self.row_pause),
             (tuning::WAITED.name, &self.waited),
-            (tuning::LARGE_READ.name, &self.large_read),
+            (tuning::READ_ROW.name, &self.read_row),
+            (tuning::READ_PAUSE.name, &self.read_pause),
         ]
     }
 }

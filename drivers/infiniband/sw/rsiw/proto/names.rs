@@ -64,6 +64,7 @@ impl Actor {
             Self::Caller => c"thread",
             Self::Urgent => c"urgent",
             Self::Patient => c"patient",
+            Self::Soon => c"soon",
             Self::Nobody => c"nobody",
         }
     }

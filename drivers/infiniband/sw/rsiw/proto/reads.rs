@@ -11,6 +11,10 @@ use super::ring::{
     Full,
     Ring, //
 };
+use super::schedule::{
+    Pace,
+    ReadRows, //
+};
 use crate::wire::ddp::{
     Msn,
     Stag,
@@ -197,49 +201,67 @@ impl InboundRead {
 
 /// Inbound Reads, oldest first, at most IRD (T-29).
 #[derive(Debug)]
-pub(crate) struct InboundReads<S>(Ring<S>);
+pub(crate) struct InboundReads<S> {
+    ring: Ring<S>,
+    rows: ReadRows,
+}
 
 impl<S: DerefMut<Target = [InboundRead]>> InboundReads<S> {
     /// An empty queue of `slots.len()` entries.
     pub(crate) const fn new(slots: S) -> Self {
-        InboundReads(Ring::new(slots))
+        InboundReads {
+            ring: Ring::new(slots),
+            rows: ReadRows::new(),
+        }
     }
 
     /// Whether another request fits: `proto::rx::Limits::has_read_room`.
     pub(crate) fn has_room(&self) -> bool {
-        !self.0.is_full()
+        !self.ring.is_full()
     }
 
     /// How many are to be answered.
     pub(crate) const fn len(&self) -> usize {
-        self.0.len()
+        self.ring.len()
     }
 
     /// Whether nothing is to be answered.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ring.is_empty()
     }
 
-    /// Queues a request. Returns how many there are then.
+    /// Queues a request, one of which `limit` may gather. Returns whether they are left to gather
+    /// on.
     ///
     /// # Errors
     ///
     /// The peer has more under way than IRD.
-    pub(crate) fn push(&mut self, msn: Msn, request: ReadRequest) -> Result<usize, TermError> {
-        self.0
+    pub(crate) fn push(
+        &mut self,
+        msn: Msn,
+        request: ReadRequest,
+        limit: usize,
+    ) -> Result<Pace, TermError> {
+        self.ring
             .push(InboundRead { msn, request })
             .map_err(|Full| TermError::UntaggedNoBuffer)?;
-        Ok(self.0.len())
+        Ok(self.rows.arrive(self.ring.len(), limit))
+    }
+
+    /// Takes note that some time has passed. Returns whether the Reads are left to gather on, if
+    /// there are any of which that is not known.
+    pub(crate) fn pause(&mut self) -> Option<Pace> {
+        self.rows.pause(self.ring.len())
     }
 
     /// The request to answer next.
     pub(crate) fn front(&self) -> Option<InboundRead> {
-        self.0.get(0).copied()
+        self.ring.get(0).copied()
     }
 
     /// Takes the oldest request out: its response is handed to TCP, or it is dropped. The slot
     /// is free for the peer's next request then.
     pub(crate) fn pop(&mut self) -> Option<InboundRead> {
-        self.0.pop()
+        self.ring.pop()
     }
 }

@@ -24,13 +24,14 @@ use super::tuning::{
     RowLimits, //
 };
 
-/// Reads of the peer that are answered at once, however small.
-const MANY_READS: usize = 8;
-
 /// Requests that are dealt with one by one after the first time that others gathered in vain.
 const FIRST_PAUSE: u16 = 8;
 /// The most requests that are dealt with one by one after any later time.
 const LONGEST_PAUSE: u16 = 256;
+/// Rows after which fewer Reads are expected if as many as that did not come together again.
+const RECENT_ROWS: u32 = 16;
+/// As many of those is a row of which no more came, however long it was given.
+const PAUSED_ROWS: u32 = 4;
 
 /// Who is to act.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(crate) enum Actor {
     Urgent,
     /// The patient work item, which sends or flushes.
     Patient,
+    /// The urgent work item, as soon as for a while nothing more has come to act upon.
+    Soon,
     /// Nobody: there is nothing to do, or who does it is on his way.
     Nobody,
 }
@@ -64,15 +67,20 @@ pub(crate) struct Gathering {
 
 impl Default for Gathering {
     fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Gathering {
+    /// The next request is left to gather.
+    const fn new() -> Self {
         Self {
             left: 0,
             pause: FIRST_PAUSE,
             tried: false,
         }
     }
-}
 
-impl Gathering {
     /// Takes note that `count` requests had gathered, the last one among them.
     #[inline]
     pub(crate) fn found(&mut self, count: usize) {
@@ -94,13 +102,96 @@ impl Gathering {
 }
 
 /// What a doorbell is to its row: those that ring with little time in between, and no answer of the
-/// peer.
+/// peer. Or what a Read of the peer is to those that wait to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// One of the first of its row, or one whose requests do not gather.
+    /// One of the first of its row, or one whose requests do not gather, or have gathered.
     Slow,
     /// One of many, whose requests are left to gather.
     Fast,
+}
+
+/// How many Reads of the peer come before it waits for an answer.
+///
+/// A work item costs a change of task, so Reads are left to gather while more of them come. Reads of
+/// a row come one while another waits. If as many wait as at most in the last rows, no more are
+/// expected. Now and then a row is given time for twice as many, as the peer may have more on its
+/// way than was seen. A row that ends early says little: the work item may be running already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadRows {
+    /// The most that waited at a time in one of the last rows.
+    expected: usize,
+    /// The same of those since `expected` was lowered last,
+    recent: usize,
+    /// and how many rows that were.
+    rows: u32,
+    /// How many the row at hand is given time for.
+    target: usize,
+    /// The most that waited at a time in it.
+    most: usize,
+    /// How many waited when it was looked at last.
+    looked: usize,
+    gathering: Gathering,
+}
+
+impl ReadRows {
+    /// Nothing is known of the peer.
+    pub(crate) const fn new() -> Self {
+        Self {
+            expected: 1,
+            recent: 0,
+            rows: 0,
+            target: 1,
+            most: 0,
+            looked: 0,
+            gathering: Gathering::new(),
+        }
+    }
+
+    /// Takes note of a Read, one of `waiting`, of which `limit` may gather. Returns whether they are
+    /// left to gather on ([`Pace::Fast`]).
+    pub(crate) fn arrive(&mut self, waiting: usize, limit: usize) -> Pace {
+        if waiting <= 1 {
+            self.begin(limit);
+        }
+        self.most = self.most.max(waiting);
+        if waiting < self.target {
+            Pace::Fast
+        } else {
+            Pace::Slow
+        }
+    }
+
+    /// Takes note that `waiting` Reads wait after a pause. Returns whether they are left to gather
+    /// on, `None` if there are none, or were enough of them before.
+    pub(crate) fn pause(&mut self, waiting: usize) -> Option<Pace> {
+        if waiting == 0 || self.most >= self.target {
+            return None;
+        }
+        if waiting > self.looked {
+            self.looked = waiting;
+            return Some(Pace::Fast);
+        }
+        self.rows = self.rows.saturating_add(PAUSED_ROWS);
+        Some(Pace::Slow)
+    }
+
+    /// Begins a row, with what the one before has shown.
+    fn begin(&mut self, limit: usize) {
+        let has_grown = self.most > self.expected;
+        self.gathering.found(if has_grown { 2 } else { 1 });
+        self.recent = self.recent.max(self.most);
+        self.rows = self.rows.saturating_add(1);
+        if self.recent >= self.expected || self.rows >= RECENT_ROWS {
+            self.expected = self.recent.clamp(1, limit.max(1));
+            self.recent = 0;
+            self.rows = 0;
+        }
+        self.most = 0;
+        self.looked = 0;
+        let times = if self.gathering.tries() { 2 } else { 1 };
+        self.target = self.expected.saturating_mul(times).min(limit);
+    }
 }
 
 /// What is known when a doorbell rings.
@@ -207,12 +298,8 @@ pub(crate) enum Reason {
     KernelRecv { flushes: bool },
     /// There is room in the socket, or the peer has acknowledged all.
     Room,
-    /// A Read of the peer of `len` octets, one of `waiting`; one of `large` octets is large.
-    PeerRead {
-        len: u32,
-        waiting: usize,
-        large: u32,
-    },
+    /// A Read of the peer is to be answered.
+    PeerRead(Pace),
     /// The response to a Read is placed. `draining`: the FIN waits for the last one. `stalled`: a
     /// request waits for there being less of them.
     ReadDone { draining: bool, stalled: bool },
@@ -232,7 +319,7 @@ pub(crate) enum Reason {
 /// Inlined: most reasons are constants, of which nothing but the answer is left.
 #[inline(always)]
 pub(crate) fn who(reason: Reason, waits: impl Fn() -> bool) -> Actor {
-    use Actor::{Caller, Nobody, Patient, Urgent};
+    use Actor::{Caller, Nobody, Patient, Soon, Urgent};
     use Reason::*;
 
     match reason {
@@ -268,12 +355,10 @@ pub(crate) fn who(reason: Reason, waits: impl Fn() -> bool) -> Actor {
         // TCP is about to run dry, or the FIN may go.
         Room => Urgent,
 
-        // Much to send: a change of task is little beside it.
-        PeerRead { len, large, .. } if len >= large => Urgent,
-        // So many have gathered; the peer may wait for these before it asks for more.
-        PeerRead { waiting, .. } if waiting >= MANY_READS => Urgent,
+        // As many as that have gathered: the peer may wait for these before it asks for more.
+        PeerRead(Pace::Slow) => Urgent,
         // Each alone would cost a change of task.
-        PeerRead { .. } => Patient,
+        PeerRead(Pace::Fast) => Soon,
 
         // The FIN may be due. A process that disconnects does not poll.
         ReadDone { draining: true, .. } => Urgent,

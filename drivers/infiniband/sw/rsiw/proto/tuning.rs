@@ -50,9 +50,10 @@ pub(crate) const ROW_PAUSE: Knob = Knob::new(c"row_pause_us", 100, (0, 1_000_000
 /// For how long a consumer to which a notification came counts as one that waits for them.
 /// Microseconds.
 pub(crate) const WAITED: Knob = Knob::new(c"waited_us", 4_000, (0, 1_000_000));
-/// Octets of a Read of the peer that is answered at once.
-pub(crate) const LARGE_READ: Knob =
-    Knob::new(c"large_read_octets", 16 * 1024, (0, 1024 * 1024 * 1024));
+/// Reads of the peer that are left to gather, at most ([`super::schedule::ReadRows`]).
+pub(crate) const READ_ROW: Knob = Knob::new(c"read_row", 8, (1, 128));
+/// If none has come for that long, those that are there are answered. Microseconds.
+pub(crate) const READ_PAUSE: Knob = Knob::new(c"read_pause_us", 50, (1, 10_000));
 
 /// What sending is bounded by.
 #[derive(Clone, Copy, Debug)]

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     ffi::{
+        hrtimer::ShortTimer,
         net::{
             Callbacks,
             TcpSocket, //
@@ -489,6 +490,7 @@ impl Qp {
         let rx = sock.with_lock(|sk| stream.end(sk));
         // Only who finds a receiver starts it.
         Timer::stop(&stream);
+        ShortTimer::stop(&stream.qp);
         (sock, rx)
     }
 }

@@ -36,6 +36,7 @@ use crate::{
         Spare, //
     },
     ffi::{
+        hrtimer::ShortTimer,
         module::Loaded,
         process::memory_for,
         rdma::{
@@ -293,6 +294,7 @@ impl Qp {
                 work <- new_work!("rsiw::Qp::work"),
                 posts <- new_work!("rsiw::Qp::posts"),
                 timer <- Timer::new(),
+                gathers <- ShortTimer::new(),
                 counts_of <- CountsOf::device(),
                 _quota: quota,
             }),

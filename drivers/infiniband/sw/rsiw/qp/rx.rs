@@ -65,6 +65,7 @@ use crate::{
             Going,
             Limits, //
         },
+        schedule::Reason,
         state::QpState,
         train::Train,
     },
@@ -437,13 +438,13 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
             });
             access.map_err(remote)?;
         }
-        let waiting = {
+        let pace = {
             let mut inbound = self.qp.inbound.lock();
-            let waiting = inbound.push(msn, request)?;
+            let pace = inbound.push(msn, request, self.qp.dev.tuning.read_row())?;
             self.qp.has_inbound.store(true, Relaxed);
-            waiting
+            pace
         };
-        self.qp.schedule_response(request.len, waiting);
+        self.qp.schedule(Reason::PeerRead(pace));
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     ffi::{
         clock, context,
+        hrtimer::ShortTimer,
         noio::NoIo,
         rdma::wr::{
             RecvChain,
@@ -56,6 +57,7 @@ impl Qp {
         match actor {
             Actor::Urgent => self.queue_urgent(),
             Actor::Patient => self.queue_patient(),
+            Actor::Soon => self.queue_soon(),
             Actor::Caller | Actor::Nobody => {}
         }
     }
@@ -65,9 +67,21 @@ impl Qp {
         let _ = self.dev.queue().enqueue::<_, ACTS>(self.clone());
     }
 
+    fn queue_soon(self: &Arc<Self>) {
+        ShortTimer::start(self, self.dev.tuning.read_pause());
+    }
+
     fn queue_patient(self: &Arc<Self>) {
         // As above.
         let _ = self.dev.patient_queue().enqueue::<_, SENDS>(self.clone());
+    }
+
+    /// Lets Reads of the peer be answered, unless more have come since this was called last. Softirq.
+    pub(super) fn gathered(self: &Arc<Self>) {
+        let pace = self.inbound.lock().pause();
+        if let Some(pace) = pace {
+            self.schedule(Reason::PeerRead(pace));
+        }
     }
 
     /// As [`Qp::queue`] for who mostly acts himself, and shall not carry this along.
@@ -94,15 +108,6 @@ impl Qp {
         if self.notes.peek().contains(QpNote::Failure) {
             self.schedule(Reason::Note);
         }
-    }
-
-    /// Lets a Read of the peer of `len` octets, one of `waiting`, be answered. Any context.
-    pub(super) fn schedule_response(self: &Arc<Self>, len: u32, waiting: usize) {
-        self.schedule(Reason::PeerRead {
-            len,
-            waiting,
-            large: self.dev.tuning.large_read(),
-        });
     }
 
     /// What the doorbell that rings now is to its row.

@@ -20,6 +20,10 @@ use super::{
 use crate::{
     ffi::{
         clock,
+        hrtimer::{
+            ExpiresSoon,
+            ShortTimer, //
+        },
         log::pr_ratelimited,
         noio::NoIo,
         timer::{
@@ -92,6 +96,16 @@ impl Expires for Qp {
 
     fn expired(this: Arc<Self>) {
         this.note(QpNote::Timeout);
+    }
+}
+
+impl ExpiresSoon for Qp {
+    fn short_timer(&self) -> &ShortTimer<Self> {
+        &self.gathers
+    }
+
+    fn soon_expired(this: Arc<Self>) {
+        this.gathered();
     }
 }
 

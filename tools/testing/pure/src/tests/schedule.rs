@@ -2,10 +2,10 @@
 
 //! Who sends: each row of the table, what is counted of doorbells, and what is left to gather.
 
-use crate::proto::schedule::Actor::{self, Caller, Nobody, Patient, Urgent};
+use crate::proto::schedule::Actor::{self, Caller, Nobody, Patient, Soon, Urgent};
 use crate::proto::schedule::Reason::{self, *};
-use crate::proto::schedule::{who, Doorbells, Gathering, Pace, Ringing};
-use crate::proto::tuning::{RowLimits, LARGE_READ, ROW, ROW_PAUSE, WAITED};
+use crate::proto::schedule::{who, Doorbells, Gathering, Pace, ReadRows, Ringing};
+use crate::proto::tuning::{RowLimits, READ_ROW, ROW, ROW_PAUSE, WAITED};
 
 /// What the row says if the consumer polls, and if it waits for a notification.
 const POLLS_OR_WAITS: [bool; 2] = [false, true];
@@ -45,29 +45,85 @@ fn kernel_consumers() {
     assert_eq!(always(KernelRecv { flushes: false }), Nobody);
 }
 
-/// Small Reads of the peer gather, up to seven; large ones are answered at once.
+/// Reads that come in rows of so many, each behind the one before, which is answered by and by.
+/// Returns for how many rows the last Read was left to gather on, which is in vain, and how many
+/// Reads the work item was asked to answer at once.
+fn rows(reads: &mut ReadRows, depth: usize, count: usize) -> (usize, usize) {
+    let (mut stalls, mut at_once) = (0, 0);
+    for _ in 0..count {
+        let mut last = Pace::Fast;
+        for waiting in 1..=depth {
+            last = reads.arrive(waiting, READ_ROW.default as usize);
+            at_once += usize::from(last == Pace::Slow);
+        }
+        if last == Pace::Fast {
+            stalls += 1;
+            while reads.pause(depth) == Some(Pace::Fast) {}
+        }
+    }
+    (stalls, at_once)
+}
+
+/// However many Reads a peer has on its way, it seldom waits for more to come than there are, and
+/// mostly one change of task answers all of them, up to a limit.
 #[test]
 fn reads_of_the_peer() {
-    for (len, waiting, actor) in [
-        (0, 1, Patient),
-        (1, 7, Patient),
-        (16 * 1024 - 1, 1, Patient),
-        (16 * 1024 - 1, 7, Patient),
-        (16 * 1024, 1, Urgent),
-        (u32::MAX, 1, Urgent),
-        (0, 8, Urgent),
-        (1, usize::MAX, Urgent),
-        (16 * 1024, 8, Urgent),
-    ] {
-        assert_eq!(
-            always(PeerRead {
-                len,
-                waiting,
-                large: LARGE_READ.default
-            }),
-            actor,
-            "{len}, one of {waiting}"
-        );
+    assert_eq!(always(PeerRead(Pace::Slow)), Urgent);
+    assert_eq!(always(PeerRead(Pace::Fast)), Soon);
+    let limit = READ_ROW.default as usize;
+    for depth in 1..=2 * limit {
+        let mut reads = ReadRows::new();
+        let (stalls, _) = rows(&mut reads, depth, 20);
+        assert!(stalls <= 4, "{depth}: {stalls} of the first 20");
+        let (stalls, at_once) = rows(&mut reads, depth, 2_000);
+        assert!(stalls <= 16, "{depth}: {stalls}");
+        let each = 1 + depth.saturating_sub(limit);
+        assert!(at_once <= 2_000 * each, "{depth}: {at_once}");
+    }
+}
+
+/// Another depth is found out: a smaller one with the first row, a larger one in a few rows more
+/// than it takes until more are expected again.
+#[test]
+fn reads_of_another_depth() {
+    let mut reads = ReadRows::new();
+    rows(&mut reads, 8, 100);
+    assert!(rows(&mut reads, 2, 100).0 <= 6);
+    let (_, at_once) = rows(&mut reads, 8, 300);
+    assert!(at_once < 8 * 300);
+    let (_, at_once) = rows(&mut reads, 8, 100);
+    assert_eq!(at_once, 100);
+}
+
+/// Reads are left to gather while more of them come, and answered after a pause.
+#[test]
+fn reads_after_a_pause() {
+    let limit = READ_ROW.default as usize;
+    let mut reads = ReadRows::new();
+    assert_eq!(reads.pause(0), None);
+    rows(&mut reads, limit, 100);
+    // The first ones of a row that is as long.
+    assert_eq!(reads.arrive(1, limit), Pace::Fast);
+    assert_eq!(reads.pause(1), Some(Pace::Fast));
+    assert_eq!(reads.arrive(2, limit), Pace::Fast);
+    assert_eq!(reads.arrive(3, limit), Pace::Fast);
+    assert_eq!(reads.pause(3), Some(Pace::Fast));
+    assert_eq!(reads.pause(3), Some(Pace::Slow));
+    // They were answered before the timer had run out.
+    assert_eq!(reads.pause(0), None);
+    // Somebody answers already.
+    for waiting in 1..=limit {
+        reads.arrive(waiting, limit);
+    }
+    assert_eq!(reads.pause(limit), None);
+}
+
+/// Without a limit above one none is left to gather.
+#[test]
+fn reads_that_may_not_gather() {
+    let mut reads = ReadRows::new();
+    for waiting in [1, 2, 3, 1, 1, 1, 7, 1] {
+        assert_eq!(reads.arrive(waiting, READ_ROW.range.0 as usize), Pace::Slow);
     }
 }
 
@@ -151,14 +207,7 @@ fn every_reason() -> Vec<Reason> {
             let draining = yes;
             all.push(ReadDone { draining, stalled });
         }
-        let len = if yes { 16 * 1024 } else { 0 };
-        for waiting in [1, 8] {
-            all.push(PeerRead {
-                len,
-                waiting,
-                large: LARGE_READ.default,
-            });
-        }
+        all.push(PeerRead(if yes { Pace::Slow } else { Pace::Fast }));
     }
     all
 }
@@ -407,15 +456,4 @@ fn other_limits() {
     ringer.ring(1, 1);
     assert!(!ringer.doorbells.has_waited(WAITED.range.0));
     assert!(ringer.doorbells.has_waited(WAITED.range.1));
-    for (large, actor) in [(LARGE_READ.range.0, Urgent), (LARGE_READ.range.1, Patient)] {
-        let (len, waiting) = (0, 1);
-        assert_eq!(
-            always(PeerRead {
-                len,
-                waiting,
-                large
-            }),
-            actor
-        );
-    }
 }

@@ -20,7 +20,8 @@ KNOBS = {
     "row_doorbells": (2, 0, 65536),
     "row_pause_us": (100, 0, 1000000),
     "waited_us": (4000, 0, 1000000),
-    "large_read_octets": (16384, 0, 1073741824),
+    "read_row": (8, 1, 128),
+    "read_pause_us": (50, 1, 10000),
 }
 
 

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Short times after which a reference-counted object is called.
+//!
+//! The timers of the kernel crate ([`kernel::time::hrtimer`]) give whoever starts one a handle that
+//! is to be kept, and that waits for the callback when it is dropped. Here a timer is started in
+//! softirq, again and again, and nobody waits for it until its object is taken apart.
+//!
+//! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
+
+use super::raw::b;
+use core::marker::PhantomData;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            AtomicFlag,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    types::Opaque, //
+};
+
+const MODE: b::hrtimer_mode = b::hrtimer_mode_HRTIMER_MODE_REL_SOFT;
+
+/// An object that has a [`ShortTimer`].
+pub(crate) trait ExpiresSoon: Sized + Send + Sync + 'static {
+    /// The timer of the object, which must be a part of it: any other is not started.
+    fn short_timer(&self) -> &ShortTimer<Self>;
+
+    /// The timer ran out. It may be started again here. Softirq.
+    fn soon_expired(this: Arc<Self>);
+}
+
+/// A timer for microseconds that keeps its object alive while it runs.
+///
+/// # Invariants
+///
+/// From when `runs` was set until the callback or [`ShortTimer::stop`] resets it, the timer owns a
+/// reference, of which `target` is from `Arc::into_raw`. The timer is a part of the object that
+/// `target` leads to, so that it never has two different values, and the object keeps the timer.
+#[pin_data]
+#[repr(C)]
+pub(crate) struct ShortTimer<T: ExpiresSoon> {
+    #[pin]
+    timer: Opaque<b::hrtimer>,
+    target: Atomic<*mut T>,
+    runs: AtomicFlag,
+    _target: PhantomData<Arc<T>>,
+}
+
+// SAFETY: C's timers may be started and stopped from any thread; the target is `Send` and `Sync`.
+unsafe impl<T: ExpiresSoon> Send for ShortTimer<T> {}
+// SAFETY: as above, and the other fields are accessed atomically.
+unsafe impl<T: ExpiresSoon> Sync for ShortTimer<T> {}
+
+impl<T: ExpiresSoon> ShortTimer<T> {
+    /// A timer that is not running.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        // INVARIANT: it does not run.
+        pin_init!(Self {
+            timer <- Opaque::ffi_init(|timer| {
+                let clock = b::CLOCK_MONOTONIC as b::clockid_t;
+                // SAFETY: `timer` is a place for a timer that does not move once initialised.
+                unsafe { b::hrtimer_setup(timer, Some(Self::callback), clock, MODE) };
+            }),
+            target: Atomic::new(core::ptr::null_mut()),
+            runs: AtomicFlag::new(false),
+            _target: PhantomData,
+        })
+    }
+
+    /// The timer of `this`, if it is a part of it.
+    fn of(this: &Arc<T>) -> Option<&Self> {
+        let timer = this.short_timer();
+        let object: *const T = &raw const **this;
+        let at = (&raw const *timer).addr().checked_sub(object.addr())?;
+        let last = size_of::<T>().checked_sub(size_of::<Self>())?;
+        (at <= last).then_some(timer)
+    }
+
+    /// Starts the timer of `this`, unless it runs. Any context.
+    pub(crate) fn start(this: &Arc<T>, us: u32) {
+        let Some(timer) = Self::of(this) else {
+            kernel::pr_err_once!("BUG: an object names a timer that is not its own\n");
+            return;
+        };
+        // INVARIANT: the reference that it owns from now on is made next; the callback does not
+        // come before the timer was started.
+        if timer.runs.xchg(true, Relaxed) {
+            return;
+        }
+        let target = Arc::into_raw(this.clone());
+        timer.target.store(target.cast_mut(), Relaxed);
+        let ns = i64::from(us).saturating_mul(1_000);
+        // SAFETY: the timer is initialised, with this mode; the reference keeps it in place.
+        unsafe { b::hrtimer_start_range_ns(timer.timer.get(), ns, 0, MODE) };
+    }
+
+    /// Stops the timer of `this` and waits for its callback. One that is started meanwhile may go
+    /// on. Not in softirq.
+    pub(crate) fn stop(this: &Arc<T>) {
+        let Some(timer) = Self::of(this) else {
+            return;
+        };
+        // SAFETY: the timer is initialised; the callback takes no lock of the caller.
+        if unsafe { b::hrtimer_cancel(timer.timer.get()) } == 0 {
+            return;
+        }
+        let target = timer.target.load(Relaxed).cast_const();
+        timer.runs.store(false, Relaxed);
+        // SAFETY: by the type invariants: the timer was started and its callback will not come.
+        drop(unsafe { Arc::from_raw(target) });
+    }
+
+    /// # Safety
+    ///
+    /// To be called by C as the function of the timer of a `ShortTimer<T>`.
+    unsafe extern "C" fn callback(timer: *mut b::hrtimer) -> b::hrtimer_restart {
+        // The timer is the first field.
+        //
+        // SAFETY: a timer that fires is alive by the type invariants.
+        let this = unsafe { &*timer.cast::<Self>() };
+        let target = this.target.load(Relaxed).cast_const();
+        this.runs.store(false, Relaxed);
+        // C does not look at a timer that is not to be restarted: its object may be freed here.
+        //
+        // SAFETY: by the type invariants; this callback takes the reference.
+        T::soon_expired(unsafe { Arc::from_raw(target) });
+        b::hrtimer_restart::HRTIMER_NORESTART
+    }
+}
