@@ -327,7 +327,7 @@ static void receive_pieces(struct kv *k)
 
 const struct kv_case kv_request_cases[] = {
 	{ "all-kinds", "V-WR-1 V-WR-15", all_kinds },
-	{ "bad-kinds", "V-WR-2 V-WR-3 V-IMM-11", bad_kinds },
+	{ "bad-kinds", "V-WR-2 V-WR-3 V-IMM-11 X-IMM-5", bad_kinds },
 	{ "read-two-sinks", "V-RNIC-12 V-IMM-13", read_two_sinks },
 	{ "inline-data", "V-WR-23", inline_data },
 	{ "buffer-reuse", "V-WC-1", buffer_reuse },

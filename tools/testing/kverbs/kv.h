@@ -51,6 +51,7 @@ extern const struct kv_case kv_busy_cases[];
 extern const struct kv_case kv_apart_cases[];
 extern const struct kv_case kv_first_cases[];
 extern const struct kv_case kv_depth_cases[];
+extern const struct kv_case kv_imm_cases[];
 
 /* One running case. */
 struct kv {
@@ -192,6 +193,7 @@ struct kv_wr {
 	int sges;
 	u64 remote;
 	u32 key;
+	__be32 imm;		/* RDMA_WRITE_WITH_IMM */
 	int flags;		/* IB_SEND_SIGNALED is added unless quiet */
 	bool quiet;
 	struct ib_mr *mr;	/* REG_MR, BIND_MW: with key and access */

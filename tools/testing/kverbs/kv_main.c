@@ -30,7 +30,7 @@ static const struct {
 	{ "object", kv_object_cases },
 	{ "request", kv_request_cases }, { "busy", kv_busy_cases },
 	{ "apart", kv_apart_cases }, { "first", kv_first_cases },
-	{ "depth", kv_depth_cases },
+	{ "depth", kv_depth_cases }, { "imm", kv_imm_cases },
 };
 
 struct owned {

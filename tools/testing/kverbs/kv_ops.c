@@ -24,12 +24,15 @@ static void fill(union any_wr *to, const struct kv_wr *wr)
 	to->wr.send_flags = wr->flags | (wr->quiet ? 0 : IB_SEND_SIGNALED);
 	switch (wr->op) {
 	case IB_WR_RDMA_WRITE:
+	case IB_WR_RDMA_WRITE_WITH_IMM:
 	case IB_WR_RDMA_READ:
 	case IB_WR_RDMA_READ_WITH_INV:
 		to->rdma.remote_addr = wr->remote;
 		to->rdma.rkey = wr->key;
 		if (wr->op == IB_WR_RDMA_READ_WITH_INV)
 			to->wr.ex.invalidate_rkey = wr->sge[0].lkey;
+		if (wr->op == IB_WR_RDMA_WRITE_WITH_IMM)
+			to->wr.ex.imm_data = wr->imm;
 		break;
 	case IB_WR_SEND_WITH_INV:
 	case IB_WR_LOCAL_INV:

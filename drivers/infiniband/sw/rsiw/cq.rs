@@ -52,10 +52,10 @@ use crate::{
         },
         names::Name,
         order::Status,
+        receiver::Extra,
         request::OperationType, //
     },
     queue::slots::Slots,
-    wire::ddp::Stag,
 };
 use ::kernel::{
     prelude::*,
@@ -85,8 +85,8 @@ pub(crate) struct Completion {
     pub(crate) bytes: u32,
     /// Why it failed, if it did.
     pub(crate) cause: Cause,
-    /// The STag that the peer's Send invalidated.
-    pub(crate) invalidated: Option<Stag>,
+    /// What a receive tells beside its message.
+    pub(crate) extra: Extra,
     /// Number of the QP.
     pub(crate) qp: Qpn,
     /// A receive that the peer wants noticed (Send with Solicited Event).

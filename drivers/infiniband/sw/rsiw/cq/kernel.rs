@@ -192,14 +192,13 @@ impl KernelRing {
 
 impl Completion {
     fn to_wc(self, qp: &Arc<QpHandle>) -> Wc {
-        let invalidated = self.invalidated.map(|stag| stag.0);
         Wc::new(
             self.id,
             self.status,
             self.operation,
             self.bytes,
             self.cause,
-            invalidated,
+            self.extra,
             qp,
         )
     }

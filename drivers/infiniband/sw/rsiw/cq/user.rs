@@ -33,6 +33,7 @@ use crate::{
         },
         shmem::SharedMemory,
     },
+    proto::receiver::Extra,
 };
 use core::mem::size_of;
 use kernel::{
@@ -184,17 +185,18 @@ impl Waiting {
 impl Completion {
     /// The entry that reports this.
     fn to_cqe(self) -> Cqe {
-        let mut flags = wqe::VALID;
-        if self.invalidated.is_some() {
-            flags |= wqe::REM_INVAL;
-        }
+        // Immediate Data is for consumers in the kernel only.
+        let (flags, inval_stag) = match self.extra {
+            Extra::Invalidated(stag) => (wqe::VALID | wqe::REM_INVAL, stag.0),
+            Extra::Nothing | Extra::Immediate(_) => (wqe::VALID, 0),
+        };
         Cqe {
             id: self.id,
             flags: flags as u8, // CAST: the bits used are below 8.
             opcode: opcode::of(self.operation),
             status: wc_status(self.status),
             bytes: self.bytes,
-            inval_stag: self.invalidated.map_or(0, |stag| u64::from(stag.0)),
+            inval_stag: u64::from(inval_stag),
             qp_id: u64::from(self.qp.0),
         }
     }

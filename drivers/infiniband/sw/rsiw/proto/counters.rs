@@ -68,6 +68,8 @@ counters! {
     TxWrites = c"tx_write_requests";
     /// Octets of these.
     TxWriteBytes = c"tx_write_bytes";
+    /// Immediate Data, also that behind an RDMA Write.
+    TxImmediates = c"tx_immediates";
     /// Read Requests.
     TxReads = c"tx_read_requests";
     /// Read Responses.
@@ -99,6 +101,8 @@ counters! {
     RxWrites = c"rx_write_requests";
     /// Octets of these.
     RxWriteBytes = c"rx_write_bytes";
+    /// Immediate Data.
+    RxImmediates = c"rx_immediates";
     /// Read Requests.
     RxReads = c"rx_read_requests";
     /// Read Responses.
@@ -314,6 +318,7 @@ impl Tally {
                 self.add(Counter::TxWrites, 1);
                 self.add(Counter::TxWriteBytes, octets.into());
             }
+            Kind::Immediate { .. } => self.add(Counter::TxImmediates, 1),
             Kind::ReadRequest(_) => self.add(Counter::TxReads, 1),
             Kind::ReadResponse { .. } => {
                 self.add(Counter::TxResponses, 1);
@@ -348,6 +353,7 @@ impl Tally {
                 self.add(Counter::RxSends, last.into());
                 self.add(Counter::RxSendBytes, octets);
             }
+            Action::Immediate { .. } => self.add(Counter::RxImmediates, 1),
             Action::ReadRequest { .. } => self.add(Counter::RxReads, 1),
             Action::Terminate { code, .. } => self.add(
                 match Layer::of(code) {

@@ -123,6 +123,7 @@ impl Kind {
                 invalidate,
             } => Opcode::send(*solicited, invalidate.is_some()),
             Self::Write { .. } => Opcode::Write,
+            Self::Immediate { solicited, .. } => Opcode::immediate(*solicited),
             Self::ReadRequest(_) => Opcode::ReadRequest,
             Self::ReadResponse { .. } => Opcode::ReadResponse,
         }

@@ -59,7 +59,10 @@ use crate::wire::ddp::{
     TaggedOffset, //
 };
 use crate::wire::fpdu::LEN_FIELD;
-use crate::wire::rdmap::ReadRequest;
+use crate::wire::rdmap::{
+    ImmediateData,
+    ReadRequest, //
+};
 use crate::wire::terminate::{
     Quote,
     TermError, //
@@ -75,6 +78,18 @@ pub(crate) struct Recv {
     pub(crate) len: u64,
 }
 
+/// What a receive tells its consumer beside the message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Extra {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The STag that the peer has invalidated.
+    Invalidated(Stag),
+    /// Immediate Data, instead of a message.
+    Immediate(ImmediateData),
+}
+
 /// A message that a receive has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
@@ -84,8 +99,8 @@ pub(crate) struct Received {
     pub(crate) len: u32,
     /// The peer asks for an event.
     pub(crate) solicited: bool,
-    /// The STag that the peer has invalidated.
-    pub(crate) invalidated: Option<Stag>,
+    /// What else there is to tell.
+    pub(crate) extra: Extra,
 }
 
 /// A payload could not be placed.
@@ -431,7 +446,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             } => match placed {
                 Ok(()) if is_complete => {
                     // There was room for it.
-                    self.complete(env, mo.wrapping_add(payload), solicited, invalidate)
+                    let extra = invalidate.map_or(Extra::Nothing, Extra::Invalidated);
+                    self.complete(env, mo.wrapping_add(payload), solicited, extra)
                 }
                 Ok(()) => Ok(()),
                 Err(Unplaced) => {
@@ -578,9 +594,16 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 }
                 let len = self.place(env, mo, &payload)?;
                 if last {
-                    self.complete(env, len, solicited, invalidate)?;
+                    let extra = invalidate.map_or(Extra::Nothing, Extra::Invalidated);
+                    self.complete(env, len, solicited, extra)?;
                 }
                 Ok(())
+            }
+            Action::Immediate {
+                data, solicited, ..
+            } => {
+                self.begin_recv(env)?;
+                self.complete(env, 0, solicited, Extra::Immediate(data))
             }
             Action::ReadRequest { msn, request } => Ok(env.read_request(msn, request)?),
             Action::Terminate { code, read } => {
@@ -640,7 +663,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         env: &mut E,
         len: u32,
         solicited: bool,
-        invalidated: Option<Stag>,
+        extra: Extra,
     ) -> Result<(), Failure> {
         let Some(recv) = self.recv else {
             return Ok(());
@@ -649,9 +672,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             id: recv.id,
             len,
             solicited,
-            invalidated,
+            extra,
         };
-        if let Some(stag) = invalidated {
+        if let Extra::Invalidated(stag) = extra {
             if let Err(error) = env.invalidate_for_peer(stag) {
                 return Err(self.refuse(env, Fault::RemoteInvalid, error));
             }

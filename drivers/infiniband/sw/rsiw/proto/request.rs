@@ -10,6 +10,7 @@ use crate::wire::ddp::{
     Stag,
     TaggedOffset, //
 };
+use crate::wire::rdmap::ImmediateData;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,9 @@ pub(crate) enum Operation {
         stag: Stag,
         /// Offset in the sink.
         to: TaggedOffset,
+        /// Sent in a message of its own behind it, or without it if it is empty (RFC 7306 section
+        /// 6).
+        immediate: Option<ImmediateData>,
     },
     /// RDMA Read into the first element.
     Read {

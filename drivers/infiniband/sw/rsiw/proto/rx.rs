@@ -27,8 +27,10 @@ use crate::wire::ddp::{
 use crate::wire::mpa::RtrSet;
 use crate::wire::rdmap::{
     self,
+    ImmediateData,
     Opcode,
     ReadRequest,
+    IMMEDIATE_LEN,
     READ_REQUEST_LEN, //
 };
 use crate::wire::terminate::{
@@ -65,6 +67,10 @@ pub(crate) trait Limits {
 
     /// Another Read Request fits among the inbound Reads.
     fn has_read_room(&self) -> bool;
+
+    /// The consumer can be told of Immediate Data. Without that a peer is told that the opcode is
+    /// unexpected (RFC 7306 section 1.1).
+    fn may_take_immediate(&self) -> bool;
 }
 
 /// What to do with the payload of a segment.
@@ -107,6 +113,15 @@ pub(crate) enum Action {
         solicited: bool,
         /// STag to invalidate at the end of the message, before the completion.
         invalidate: Option<Stag>,
+    },
+    /// Complete a receive with this, without placing anything.
+    Immediate {
+        /// Number of the message.
+        msn: Msn,
+        /// For the consumer.
+        data: ImmediateData,
+        /// The peer asks for an event.
+        solicited: bool,
     },
     /// Check the source (unless the length is 0) and put the request among the inbound Reads.
     ReadRequest {
@@ -174,9 +189,10 @@ pub(crate) struct Rx {
 /// What a segment means, with its number of header octets.
 type Parsed = Result<(u16, Action), TermError>;
 
-// CAST: 14, 18 and 46.
+// CAST: 14, 18, 26 and 46.
 const TAGGED_LEN: u16 = ddp::TAGGED_LEN as u16;
 const UNTAGGED_LEN: u16 = ddp::UNTAGGED_LEN as u16;
+const IMMEDIATE_HEADER: u16 = (ddp::UNTAGGED_LEN + IMMEDIATE_LEN) as u16;
 const REQUEST_LEN: u16 = (ddp::UNTAGGED_LEN + READ_REQUEST_LEN) as u16;
 
 // The control octets of a Send in one segment.
@@ -297,22 +313,26 @@ impl Rx {
         })
     }
 
-    /// Whether a segment begins a Send, and takes a receive for it, if that is all that could be
-    /// wrong with it. `head` are the first octets of its ULPDU, which has `ulpdu_len`.
-    pub(crate) fn begins_send(&self, head: &[u8], ulpdu_len: u16) -> bool {
+    /// Whether a segment begins a Send or is Immediate Data, and takes a receive for it, if that is
+    /// all that could be wrong with it. `head` are the first octets of its ULPDU, which has
+    /// `ulpdu_len`.
+    pub(crate) fn takes_recv(&self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> bool {
         let Some((header @ ddp::Header::Untagged(h), _)) = ddp::Header::parse(head) else {
             return false;
         };
         let control = rdmap::Control(header.rdmap());
-        let is_send = matches!(
-            control.opcode(),
-            Some(Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate)
-        );
+        let is_known = match control.opcode() {
+            Some(
+                Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate,
+            ) => true,
+            Some(Opcode::Immediate | Opcode::ImmediateSe) => limits.may_take_immediate(),
+            _ => false,
+        };
         // What the responder of a peer-to-peer connection is told first needs none.
         let is_rtr = self.first && self.rtr.send && ulpdu_len <= UNTAGGED_LEN;
         header.control().version() == ddp::VERSION
             && control.version() == rdmap::VERSION
-            && is_send
+            && is_known
             && h.qn.get() == qn::SEND
             && Msn(h.msn.get()) == self.send_msn
             && h.mo.get() == 0
@@ -389,6 +409,11 @@ impl Rx {
                 ddp::Header::Untagged(h),
                 Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate,
             ) => self.send(opcode, h, len),
+            (ddp::Header::Untagged(h), Opcode::Immediate | Opcode::ImmediateSe)
+                if limits.may_take_immediate() =>
+            {
+                self.immediate(opcode, h, rest, len)
+            }
             (ddp::Header::Untagged(h), Opcode::Terminate) => {
                 if h.qn.get() != qn::TERMINATE {
                     return Err(TermError::UntaggedQn);
@@ -460,6 +485,38 @@ impl Rx {
                 last,
                 solicited,
                 invalidate,
+            },
+        ))
+    }
+
+    /// Immediate Data, which is a message of its own among the Sends (RFC 7306 section 6.3).
+    fn immediate(&mut self, opcode: Opcode, h: &Untagged, rest: &[u8], len: u32) -> Parsed {
+        if h.qn.get() != qn::SEND {
+            return Err(TermError::UntaggedQn);
+        }
+        let msn = Msn(h.msn.get());
+        if msn != self.send_msn {
+            return Err(TermError::UntaggedMsn);
+        }
+        if h.mo.get() != self.open.map_or(0, |open| open.mo) {
+            return Err(TermError::UntaggedMo);
+        }
+        if self.open.is_some() {
+            return Err(TermError::UnexpectedOpcode);
+        }
+        // CAST: 8.
+        if len != IMMEDIATE_LEN as u32 || !h.control.last() {
+            return Err(TermError::CatastrophicStream);
+        }
+        let data = ImmediateData::parse(rest).ok_or(TermError::MpaFpdu)?;
+        self.send_msn = msn.next();
+        let solicited = opcode.solicited();
+        Ok((
+            IMMEDIATE_HEADER,
+            Action::Immediate {
+                msn,
+                data,
+                solicited,
             },
         ))
     }

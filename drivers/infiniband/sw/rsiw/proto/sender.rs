@@ -16,7 +16,10 @@ mod direct;
 mod ends;
 mod start;
 
-use self::ends::Ends;
+use self::ends::{
+    end_response,
+    Ends, //
+};
 use self::start::{
     next_request,
     Next,
@@ -253,6 +256,8 @@ enum Origin {
 #[derive(Clone, Copy, Debug)]
 struct Current {
     message: Message,
+    /// What its origin sends behind it, which has no payload.
+    then: Option<tx::Kind>,
     origin: Origin,
 }
 
@@ -511,20 +516,6 @@ fn write_payload<L: Link, E: Env<L>>(
     Ok(writer.finish()?)
 }
 
-/// Frees the slot of a Read of the peer that is answered. This has to be done before the peer can
-/// have all of the response, because its next request may come then.
-///
-/// # Errors
-///
-/// It is not the oldest Read.
-fn end_response<L: Link, E: Env<L>>(env: &E, entry: &InboundRead) -> Result<(), Failure> {
-    let answered = env.with_inbound(InboundReads::pop);
-    if answered.is_none_or(|answered| answered.msn != entry.msn) {
-        return Err(Failure::defect("a Read that is answered was not there"));
-    }
-    Ok(())
-}
-
 impl Sender {
     /// For a new connection, whose TCP has segments of `emss` octets.
     pub(crate) fn new(params: &Params, emss: u32) -> Self {
@@ -720,6 +711,10 @@ impl Sender {
             if is_done {
                 self.tally
                     .sent(current.message.kind(), current.message.sent());
+                if let Some(kind) = current.then.take() {
+                    current.message = self.tx.message(kind, 0);
+                    continue;
+                }
                 let origin = current.origin;
                 self.current = None;
                 // The next message mostly lies in the same memory.

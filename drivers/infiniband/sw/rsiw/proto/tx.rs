@@ -22,8 +22,10 @@ use crate::wire::fpdu::{
 };
 use crate::wire::rdmap::{
     Control,
+    ImmediateData,
     Opcode,
     ReadRequest,
+    IMMEDIATE_LEN,
     READ_REQUEST_LEN, //
 };
 use crate::wire::terminate::{
@@ -68,6 +70,13 @@ pub(crate) enum Kind {
         stag: Stag,
         /// Offset in the sink.
         to: TaggedOffset,
+    },
+    /// Immediate Data; all of it is header, its message length is 0.
+    Immediate {
+        /// What the peer's consumer gets.
+        data: ImmediateData,
+        /// Ask the peer for an event.
+        solicited: bool,
     },
     /// A Read Request; all of it is header, its message length is 0.
     ReadRequest(ReadRequest),
@@ -130,16 +139,17 @@ impl Tx {
         }
     }
 
-    /// The numbers of the next Send and the next Read Request.
+    /// The numbers of the next Send or Immediate and the next Read Request.
     pub(crate) const fn next(&self) -> (Msn, Msn) {
         (self.send_msn, self.read_msn)
     }
 
-    /// Begins a message of `len` octets (ignored for a Read Request). Messages must be sent one
+    /// Begins a message of `len` octets (ignored for what is all header). Messages must be sent one
     /// after the other, each up to its last FPDU.
     pub(crate) fn message(&mut self, kind: Kind, len: u32) -> Message {
         let (msn, len) = match kind {
             Kind::Send { .. } => (self.send_msn.take(), len),
+            Kind::Immediate { .. } => (self.send_msn.take(), 0),
             Kind::ReadRequest(_) => (self.read_msn.take(), 0),
             Kind::Write { .. } | Kind::ReadResponse { .. } => (Msn::FIRST, len),
         };
@@ -255,6 +265,7 @@ impl Message {
         }
         let header_len = match self.kind {
             Kind::Send { .. } => size_of::<UntaggedFpdu>(),
+            Kind::Immediate { .. } => size_of::<ImmediateFpdu>(),
             Kind::ReadRequest(_) => size_of::<ReadRequestFpdu>(),
             Kind::Write { .. } | Kind::ReadResponse { .. } => size_of::<TaggedFpdu>(),
         };
@@ -331,6 +342,12 @@ impl Message {
                 let opcode = Opcode::send(solicited, invalidate.is_some());
                 untagged(opcode, invalidate, qn::SEND).write_to(out).is_ok()
             }
+            Kind::Immediate { data, solicited } => ImmediateFpdu {
+                front: untagged(Opcode::immediate(solicited), None, qn::SEND),
+                data: data.0,
+            }
+            .write_to(out)
+            .is_ok(),
             Kind::Write { stag, to } => tagged(Opcode::Write, stag, to).write_to(out).is_ok(),
             Kind::ReadResponse { stag, to } => {
                 tagged(Opcode::ReadResponse, stag, to).write_to(out).is_ok()
@@ -359,6 +376,14 @@ struct TaggedFpdu {
 struct UntaggedFpdu {
     len: U16,
     ddp: Untagged,
+}
+
+/// An FPDU with Immediate Data, without trailer.
+#[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ImmediateFpdu {
+    front: UntaggedFpdu,
+    data: [u8; IMMEDIATE_LEN],
 }
 
 /// An FPDU with a Read Request, without trailer.

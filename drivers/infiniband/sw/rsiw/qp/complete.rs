@@ -31,7 +31,10 @@ use crate::{
             Status,
             Token, //
         },
-        receiver::Recv,
+        receiver::{
+            Extra,
+            Recv, //
+        },
         request::OperationType,
         schedule::Reason,
         state::QpState,
@@ -70,7 +73,7 @@ impl Qp {
             status,
             bytes: work.bytes,
             cause: self.cause(status),
-            invalidated: None,
+            extra: Extra::Nothing,
             qp: self.num(),
             solicited: false,
         };
@@ -222,7 +225,7 @@ impl Qp {
             status: Status::Failed(fault),
             bytes: 0,
             cause: self.cause(Status::Failed(fault)),
-            invalidated: None,
+            extra: Extra::Nothing,
             qp: self.num(),
             solicited: false,
         })

@@ -29,7 +29,10 @@ use crate::{
         },
         notes::QpNote,
         order::Status,
-        receiver::Recv,
+        receiver::{
+            Extra,
+            Recv, //
+        },
         request::OperationType,
         schedule::Actor,
         state::{
@@ -337,7 +340,7 @@ impl Qp {
             status: Status::Flushed,
             bytes: 0,
             cause: self.cause(Status::Flushed),
-            invalidated: None,
+            extra: Extra::Nothing,
             qp: self.num(),
             solicited: false,
         };

@@ -285,6 +285,11 @@ impl Limits for RecvEnv<'_> {
     fn has_read_room(&self) -> bool {
         self.qp.inbound.lock().has_room()
     }
+
+    fn may_take_immediate(&self) -> bool {
+        // The entries of a process have no room for it.
+        self.qp.is_of_kernel()
+    }
 }
 
 impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
@@ -377,7 +382,7 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
             status: Status::Success,
             bytes: received.len,
             cause: Cause::NONE,
-            invalidated: received.invalidated,
+            extra: received.extra,
             qp: self.qp.num(),
             solicited: received.solicited,
         })

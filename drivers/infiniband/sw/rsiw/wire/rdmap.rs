@@ -91,6 +91,14 @@ impl Opcode {
         }
     }
 
+    /// The kind of Immediate Data.
+    pub(crate) const fn immediate(solicited: bool) -> Self {
+        match solicited {
+            false => Opcode::Immediate,
+            true => Opcode::ImmediateSe,
+        }
+    }
+
     /// Whether messages of this opcode are tagged (RFC 5040 figure 4).
     pub(crate) const fn tagged(self) -> bool {
         matches!(self, Opcode::Write | Opcode::ReadResponse)
@@ -129,6 +137,35 @@ impl Control {
     /// The opcode, if it is one of the RFCs'.
     pub(crate) const fn opcode(self) -> Option<Opcode> {
         Opcode::from_bits(self.0 & 0x0f)
+    }
+}
+
+/// The data of an Immediate message (RFC 7306 section 6.1).
+///
+/// Consumers have 32 bits of it. Which of the 64 these are the RFC does not say: adapters put them
+/// in front, and so does this driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ImmediateData(pub(crate) [u8; IMMEDIATE_LEN]);
+
+impl ImmediateData {
+    /// The data for what a consumer gives, in the order of the wire.
+    pub(crate) const fn from_short(short: [u8; 4]) -> Self {
+        let [a, b, c, d] = short;
+        Self([a, b, c, d, 0, 0, 0, 0])
+    }
+
+    /// What a consumer gets, in the order of the wire: the first half, or the other one if that is
+    /// zero.
+    pub(crate) const fn short(self) -> [u8; 4] {
+        match self.0 {
+            [0, 0, 0, 0, short @ ..] => short,
+            [a, b, c, d, ..] => [a, b, c, d],
+        }
+    }
+
+    /// Reads the data from the front of `bytes`.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        bytes.first_chunk().copied().map(Self)
     }
 }
 

@@ -73,6 +73,7 @@ pub fn receiver(data: &[u8]) {
                     read: which != 7,
                     write: which != 8,
                     read_room: which != 9,
+                    immediate: which != 10,
                 };
             }
             8 if input.one_in(8) => {

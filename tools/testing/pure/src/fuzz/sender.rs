@@ -11,7 +11,7 @@ use crate::proto::tx::Rtr;
 use crate::support::rng::{Choices, Input};
 use crate::support::sending::{params, Faults, Posted, Sending};
 use crate::wire::ddp::{Stag, TaggedOffset};
-use crate::wire::rdmap::ReadRequest;
+use crate::wire::rdmap::{ImmediateData, ReadRequest};
 use crate::wire::terminate::TermError;
 
 /// A sender; the input chooses requests, the peer's Reads, what TCP takes, and what fails. What is
@@ -102,7 +102,17 @@ fn posted(input: &mut Input<'_>) -> Posted {
             let invalidate = input.one_in(4).then_some(stag);
             (Operation::Send { invalidate }, len)
         }
-        3 | 4 => (Operation::Write { stag, to }, len),
+        3 | 4 => {
+            let immediate = input.one_in(4).then(|| ImmediateData(to.0.to_be_bytes()));
+            (
+                Operation::Write {
+                    stag,
+                    to,
+                    immediate,
+                },
+                len,
+            )
+        }
         5 | 6 => {
             let invalidate = input.one_in(4);
             (

@@ -10,6 +10,7 @@ pub(crate) struct Fixed {
     pub(crate) read: bool,
     pub(crate) write: bool,
     pub(crate) read_room: bool,
+    pub(crate) immediate: bool,
 }
 
 /// Everything is allowed.
@@ -17,6 +18,7 @@ pub(crate) const ALL: Fixed = Fixed {
     read: true,
     write: true,
     read_room: true,
+    immediate: true,
 };
 
 impl Limits for Fixed {
@@ -30,5 +32,9 @@ impl Limits for Fixed {
 
     fn has_read_room(&self) -> bool {
         self.read_room
+    }
+
+    fn may_take_immediate(&self) -> bool {
+        self.immediate
     }
 }

@@ -126,6 +126,10 @@ impl Limits for Around {
     fn has_read_room(&self) -> bool {
         self.limits.read_room
     }
+
+    fn may_take_immediate(&self) -> bool {
+        self.limits.immediate
+    }
 }
 
 impl<'c> Env<Piece<'c>> for Around {

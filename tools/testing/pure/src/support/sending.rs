@@ -555,7 +555,10 @@ impl Sending {
             rx.segment(&fpdu.ulpdu, len, &ALL).expect("a good segment");
             if fpdu.opcode == Opcode::Terminate {
                 assert_eq!(n + 1, seen.len(), "behind a Terminate");
-            } else if fpdu.opcode != Opcode::ReadRequest {
+            } else if !matches!(
+                fpdu.opcode,
+                Opcode::ReadRequest | Opcode::Immediate | Opcode::ImmediateSe
+            ) {
                 let mut pairs = fpdu.payload.iter().zip(fpdu.payload.iter().skip(1));
                 assert!(pairs.all(|(a, b)| a.wrapping_add(1) == *b));
             }

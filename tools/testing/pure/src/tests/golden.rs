@@ -8,7 +8,7 @@ use crate::support::frames::next;
 use crate::wire::ddp::{Control, Header, Stag, TaggedOffset};
 use crate::wire::fpdu::{fpdu_len, mulpdu, pad_len, Crc, Trailer, MAX_FPDU};
 use crate::wire::marker::Markers;
-use crate::wire::rdmap::{self, Opcode, ReadRequest};
+use crate::wire::rdmap::{self, ImmediateData, Opcode, ReadRequest};
 
 /// The 42-octet Send of RFC 5044 figures 5 and 6: 24 zero octets of payload.
 fn example(msn: u8) -> Vec<u8> {
@@ -197,6 +197,20 @@ fn header_bytes() {
         front(send, 0),
         [0, 18, 0x41, 0x46, 0x11, 0x22, 0x33, 0x44, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]
     );
+    let data = ImmediateData([1, 2, 3, 4, 5, 6, 7, 8]);
+    for (solicited, opcode) in [(false, 0x48), (true, 0x49)] {
+        let msn = 2 + u8::from(solicited);
+        let bytes = front(Kind::Immediate { data, solicited }, 99);
+        assert_eq!(
+            bytes,
+            [
+                0, 26, 0x41, opcode, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, msn, 0, 0, 0, 0, // DDP
+                1, 2, 3, 4, 5, 6, 7, 8
+            ]
+        );
+        assert_eq!(ImmediateData::parse(&bytes[20..]), Some(data));
+        assert_eq!(ImmediateData::parse(&bytes[21..]), None);
+    }
     let request = ReadRequest {
         sink_stag: Stag(1),
         sink_to: TaggedOffset(2),

@@ -13,7 +13,7 @@ use crate::proto::state::{QpEvent, QpState};
 use crate::proto::tx::{Kind, Tx};
 use crate::support::faults::FAULTS;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
-use crate::wire::rdmap::{Opcode, ReadRequest};
+use crate::wire::rdmap::{ImmediateData, Opcode, ReadRequest};
 use crate::wire::terminate::{Layer, TermError};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -110,11 +110,17 @@ fn messages_have_the_opcodes_of_their_segments() {
         solicited,
         invalidate: invalidate.map(Stag),
     };
+    let immediate = |solicited| Kind::Immediate {
+        data: ImmediateData([0; 8]),
+        solicited,
+    };
     let (stag, to) = (Stag(1), TaggedOffset(0));
     for (kind, opcode) in [
         (send(false, None), Opcode::Send),
         (send(true, Some(1)), Opcode::SendSeInvalidate),
         (Kind::Write { stag, to }, Opcode::Write),
+        (immediate(false), Opcode::Immediate),
+        (immediate(true), Opcode::ImmediateSe),
         (Kind::ReadResponse { stag, to }, Opcode::ReadResponse),
         (
             Kind::ReadRequest(ReadRequest {

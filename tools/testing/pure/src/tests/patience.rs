@@ -5,12 +5,15 @@
 
 use super::receiver::{completed, receiving, Peer};
 use crate::proto::counters::Counter;
+use crate::proto::receiver::{Extra, Received};
 use crate::proto::state::QpState;
+use crate::proto::tx::Kind;
 use crate::support::receiving::{Did, Receiving};
 use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
 use crate::wire::ddp::Stag;
 use crate::wire::mpa::RtrSet;
+use crate::wire::rdmap::ImmediateData;
 use crate::wire::terminate::TermError;
 
 fn patient() -> Receiving {
@@ -107,6 +110,30 @@ fn begins_anew() {
         receiving.feed(&[]);
         assert_eq!(receiving.did().last(), Some(&completed(n, 40)));
     }
+}
+
+/// X-IMM-1: Immediate Data waits as Sends do, and is taken in as it is without.
+#[test]
+fn immediate() {
+    let data = ImmediateData([1, 2, 3, 4, 0, 0, 0, 0]);
+    let solicited = true;
+    let message = Peer::new(100).message(Kind::Immediate { data, solicited }, 0);
+    let mut receiving = patient();
+    receiving.feed(&message.concat());
+    assert!(receiving.receiver.waits_for_recv());
+    receiving.around.recvs.push_back(Some(0));
+    receiving.feed(&[]);
+    let received = Received {
+        id: 0,
+        len: 0,
+        solicited,
+        extra: Extra::Immediate(data),
+    };
+    assert_eq!(receiving.did().last(), Some(&Did::Completed(received)));
+
+    let mut hasty = super::receiver::receiving();
+    hasty.feed(&message.concat());
+    assert!(hasty.did().contains(&NONE));
 }
 
 /// What is wrong anyway does not wait, nor what needs no receive.

@@ -9,7 +9,7 @@ use crate::proto::counters::Counter;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
 use crate::proto::reads::{OutboundRead, Purpose};
-use crate::proto::receiver::Received;
+use crate::proto::receiver::{Extra, Received};
 use crate::proto::state::QpState;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::frames::{fpdu, next};
@@ -46,7 +46,7 @@ impl Peer {
     }
 
     /// The FPDUs of a message, whose octets are its offsets.
-    fn message(&mut self, kind: Kind, len: u32) -> Vec<Vec<u8>> {
+    pub(super) fn message(&mut self, kind: Kind, len: u32) -> Vec<Vec<u8>> {
         let mut message = self.tx.message(kind, len);
         let mut header = [0; MAX_HEADER];
         let mut fpdus = Vec::new();
@@ -114,7 +114,7 @@ pub(super) fn completed(id: u64, len: u32) -> Did {
         id,
         len,
         solicited: false,
-        invalidated: None,
+        extra: Extra::Nothing,
     })
 }
 
@@ -334,7 +334,7 @@ fn v_inv_14_flushed_while_waiting() {
                 id: 0,
                 len: 5,
                 solicited: true,
-                invalidated: Some(Stag(8)),
+                extra: Extra::Invalidated(Stag(8)),
             });
             assert_eq!(receiving.did(), [completed, write]);
         }

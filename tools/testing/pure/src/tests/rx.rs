@@ -9,7 +9,7 @@ use crate::support::limits::{Fixed, ALL};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::mpa::RtrSet;
-use crate::wire::rdmap::ReadRequest;
+use crate::wire::rdmap::{ImmediateData, ReadRequest};
 use crate::wire::terminate::TermError;
 
 const LAST: u8 = 0x40;
@@ -88,6 +88,10 @@ fn p_err_4_to_8_versions_and_opcodes() {
         assert_eq!(error(rx(), &send, 4), TermError::RdmapVersion);
     }
     // X-IANA-2, X-ATM-18: what is not offered; P-RDMAP-4: opcode and T flag.
+    let no_immediate = Fixed {
+        immediate: false,
+        ..ALL
+    };
     for opcode in 0..16 {
         let head = tagged(opcode, 1, 0, true);
         if opcode != 0 && opcode != 2 {
@@ -95,7 +99,8 @@ fn p_err_4_to_8_versions_and_opcodes() {
         }
         let head = untagged(opcode, 0, 1, 0, true);
         if opcode > 7 || opcode == 0 || opcode == 2 {
-            assert_eq!(error(rx(), &head, 4), TermError::UnexpectedOpcode);
+            let refused = rx().segment(&head, head.len() as u16 + 4, &no_immediate);
+            assert_eq!(refused, Err(TermError::UnexpectedOpcode));
         }
     }
 }
@@ -316,6 +321,7 @@ fn v_acc_9_10_limits() {
         read,
         write,
         read_room,
+        immediate: true,
     };
     let run = |head: &[u8], payload: u16, limits| {
         rx().segment(head, head.len() as u16 + payload, &limits)
@@ -343,6 +349,67 @@ fn v_acc_9_10_limits() {
         run(&read_request(1, 0, 0), 0, full),
         Err(TermError::UntaggedNoBuffer)
     );
+}
+
+/// X-IMM-1, X-IMM-2: Immediate Data is a message among the Sends, has 8 octets, and places nothing.
+#[test]
+fn x_imm_1_immediate() {
+    for (opcode, solicited) in [(8, false), (9, true)] {
+        let immediate = |qn, msn, mo, last| {
+            let mut head = untagged(opcode, qn, msn, mo, last);
+            head.extend_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+            head
+        };
+        let good = immediate(0, 1, 0, true);
+        let want = Action::Immediate {
+            msn: Msn(1),
+            data: ImmediateData([1, 2, 3, 4, 5, 6, 7, 8]),
+            solicited,
+        };
+        let mut after = rx();
+        assert_eq!(action(&mut after, &good, 0), want);
+        assert_eq!(after.next().0, Msn(2));
+        action(&mut after, &untagged(3, 0, 2, 0, true), 9);
+
+        for (bad, want) in [
+            (immediate(1, 1, 0, true), TermError::UntaggedQn),
+            (immediate(0, 2, 0, true), TermError::UntaggedMsn),
+            (immediate(0, 1, 1, true), TermError::UntaggedMo),
+            (immediate(0, 1, 0, false), TermError::CatastrophicStream),
+        ] {
+            assert_eq!(error(rx(), &bad, 0), want);
+        }
+        let short = [0, 1, 7].map(|len| good[..18 + len].to_vec());
+        for bad in short {
+            assert_eq!(error(rx(), &bad, 0), TermError::CatastrophicStream);
+        }
+        assert_eq!(error(rx(), &good, 1), TermError::CatastrophicStream);
+
+        // Inside of a Send, whether that has begun with octets or without.
+        for len in [0, 4] {
+            let mut open = rx();
+            action(&mut open, &untagged(3, 0, 1, 0, false), len);
+            let inside = immediate(0, 1, len.into(), true);
+            assert_eq!(error(open, &inside, 0), TermError::UnexpectedOpcode);
+        }
+    }
+}
+
+/// X-IMM-4: 32 bits are in the first half; if that is zero, in the other.
+#[test]
+fn x_imm_4_halves() {
+    assert_eq!(
+        ImmediateData::from_short([1, 2, 3, 4]),
+        ImmediateData([1, 2, 3, 4, 0, 0, 0, 0])
+    );
+    for (data, short) in [
+        ([1, 2, 3, 4, 0, 0, 0, 0], [1, 2, 3, 4]),
+        ([0, 0, 0, 0, 1, 2, 3, 4], [1, 2, 3, 4]),
+        ([0, 0, 0, 1, 5, 6, 7, 8], [0, 0, 0, 1]),
+        ([0; 8], [0; 4]),
+    ] {
+        assert_eq!(ImmediateData(data).short(), short);
+    }
 }
 
 /// P-RDMAP-5, P-ERR-21, V-AE-14, V-AE-15: malformed Read Requests.

@@ -24,8 +24,11 @@ FAMILIES = {
     "busy": "what is taken away or changed while it is used",
     "apart": "what must not get in each other's way",
     "depth": "depths of queues, and who posts more than it counted",
+    "imm": "immediate data",
     "first": "a responder whose peer has not sent anything",
 }
+# What only this driver has.
+OURS = ("imm",)
 
 
 def run_family(t, family):
@@ -45,7 +48,8 @@ def _register(family, what):
         run_family(t, family)
 
     run.__doc__ = "Kernel verbs: %s." % what
-    test("kverbs-" + family, cost=10)(run)
+    only = {"only_type": "rsiw"} if family in OURS else {}
+    test("kverbs-" + family, cost=10, **only)(run)
 
 
 for _family, _what in FAMILIES.items():

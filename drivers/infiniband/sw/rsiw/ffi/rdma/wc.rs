@@ -15,6 +15,7 @@ use crate::{
             Fault, //
         },
         order::Status,
+        receiver::Extra,
         request::OperationType, //
     },
 };
@@ -35,7 +36,7 @@ pub(crate) struct Wc {
     opcode: b::ib_wc_opcode,
     byte_len: u32,
     cause: Cause,
-    invalidated: Option<u32>,
+    extra: Extra,
     qp: Arc<QpHandle>,
 }
 
@@ -47,16 +48,16 @@ impl Wc {
         operation: OperationType,
         byte_len: u32,
         cause: Cause,
-        invalidated: Option<u32>,
+        extra: Extra,
         qp: &Arc<QpHandle>,
     ) -> Self {
         Self {
             id,
             status: wc_status(status),
-            opcode: wc_opcode(operation),
+            opcode: wc_opcode(operation, &extra),
             byte_len,
             cause,
-            invalidated,
+            extra,
             qp: qp.clone(),
         }
     }
@@ -75,9 +76,17 @@ impl Wc {
         wc.byte_len = self.byte_len;
         wc.vendor_err = self.cause.0;
         wc.qp = qp;
-        if let Some(stag) = self.invalidated {
-            wc.ex.invalidate_rkey = ManuallyDrop::new(stag);
-            wc.wc_flags = b::ib_wc_flags_IB_WC_WITH_INVALIDATE as c_int; // CAST: flag bits.
+        // CAST: flag bits, twice.
+        match self.extra {
+            Extra::Nothing => {}
+            Extra::Invalidated(stag) => {
+                wc.ex.invalidate_rkey = ManuallyDrop::new(stag.0);
+                wc.wc_flags = b::ib_wc_flags_IB_WC_WITH_INVALIDATE as c_int;
+            }
+            Extra::Immediate(data) => {
+                wc.ex.imm_data = ManuallyDrop::new(u32::from_ne_bytes(data.short()));
+                wc.wc_flags = b::ib_wc_flags_IB_WC_WITH_IMM as c_int;
+            }
         }
         wc
     }
@@ -101,8 +110,12 @@ const fn wc_status(status: Status<Fault>) -> b::ib_wc_status {
 }
 
 /// What a request was (`enum ib_wc_opcode`).
-const fn wc_opcode(operation: OperationType) -> b::ib_wc_opcode {
+const fn wc_opcode(operation: OperationType, extra: &Extra) -> b::ib_wc_opcode {
     match operation {
+        // The peer's consumer has posted an RDMA Write with it; there is no other way.
+        OperationType::Receive if matches!(extra, Extra::Immediate(_)) => {
+            b::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM
+        }
         OperationType::Send => b::ib_wc_opcode_IB_WC_SEND,
         OperationType::Write => b::ib_wc_opcode_IB_WC_RDMA_WRITE,
         OperationType::Read => b::ib_wc_opcode_IB_WC_RDMA_READ,

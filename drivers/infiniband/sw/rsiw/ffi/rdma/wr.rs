@@ -11,9 +11,12 @@ use super::attr::AccessFlags;
 use crate::{
     ffi::raw::b,
     proto::request::Operation,
-    wire::ddp::{
-        Stag,
-        TaggedOffset, //
+    wire::{
+        ddp::{
+            Stag,
+            TaggedOffset, //
+        },
+        rdmap::ImmediateData, //
     },
 };
 use core::{
@@ -107,7 +110,21 @@ impl SendWr<'_> {
             },
             b::ib_wr_opcode_IB_WR_RDMA_WRITE => {
                 let (stag, to) = self.remote();
-                Operation::Write { stag, to }
+                Operation::Write {
+                    stag,
+                    to,
+                    immediate: None,
+                }
+            }
+            b::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM => {
+                let (stag, to) = self.remote();
+                // The other member of the same size.
+                let data = key.0.to_ne_bytes();
+                Operation::Write {
+                    stag,
+                    to,
+                    immediate: Some(ImmediateData::from_short(data)),
+                }
             }
             b::ib_wr_opcode_IB_WR_RDMA_READ => {
                 let (stag, to) = self.remote();

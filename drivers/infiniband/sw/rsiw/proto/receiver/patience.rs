@@ -118,7 +118,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         ulpdu_len: u16,
     ) -> Result<bool, Failure> {
         let may_wait = matches!(env.state(), QpState::Rts | QpState::Draining);
-        if !may_wait || self.recv.is_some() || !self.rx.begins_send(head, ulpdu_len) {
+        if !may_wait || self.recv.is_some() || !self.rx.takes_recv(head, ulpdu_len, env) {
             return Ok(true);
         }
         let taken = env.take_recv().map_err(|failure| Failure {

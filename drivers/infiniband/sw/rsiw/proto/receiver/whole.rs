@@ -7,6 +7,7 @@
 
 use super::{
     Env,
+    Extra,
     Receiver, //
 };
 use crate::proto::chunk::{
@@ -54,7 +55,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         };
         let begun = self.begin_recv(env);
         let placed = begun.and_then(|()| self.place(env, 0, &payload));
-        let done = placed.and_then(|len| self.complete(env, len, send.solicited, None));
+        let done = placed.and_then(|len| self.complete(env, len, send.solicited, Extra::Nothing));
         done.map_err(|failure| Failure {
             quote: Quote::new(head, send.ulpdu_len),
             ..failure

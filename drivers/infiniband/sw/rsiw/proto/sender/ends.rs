@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The requests that end with a batch: they complete once TCP, or the other end on this host, has
-//! all of it.
+//! What ends with a batch: requests, which complete once TCP, or the other end on this host, has all
+//! of it, and Reads of the peer, whose slots are free then.
 //!
 //! Under the lock of the sender.
 #![forbid(unsafe_code)]
 
+use super::Env;
+use crate::proto::failure::Failure;
+use crate::proto::link::Link;
 use crate::proto::order::Token;
+use crate::proto::reads::{
+    InboundRead,
+    InboundReads, //
+};
 
 /// Requests that may end with one batch.
 const BATCH_ENDS: usize = 128;
@@ -47,4 +54,21 @@ impl Ends {
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }
+}
+
+/// Frees the slot of a Read of the peer that is answered. This has to be done before the peer can
+/// have all of the response, because its next request may come then.
+///
+/// # Errors
+///
+/// It is not the oldest Read.
+pub(super) fn end_response<L: Link, E: Env<L>>(
+    env: &E,
+    entry: &InboundRead,
+) -> Result<(), Failure> {
+    let answered = env.with_inbound(InboundReads::pop);
+    if answered.is_none_or(|answered| answered.msn != entry.msn) {
+        return Err(Failure::defect("a Read that is answered was not there"));
+    }
+    Ok(())
 }

@@ -127,6 +127,7 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
             }
         };
         env.consume();
+        let mut then = None;
         let (kind, origin) = match request.operation {
             Operation::Send { invalidate } => (
                 Kind::Send {
@@ -135,7 +136,22 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
                 },
                 Origin::Request(token),
             ),
-            Operation::Write { stag, to } => (Kind::Write { stag, to }, Origin::Request(token)),
+            Operation::Write {
+                stag,
+                to,
+                immediate,
+            } => {
+                let solicited = request.solicited;
+                let immediate = immediate.map(|data| Kind::Immediate { data, solicited });
+                let kind = match immediate {
+                    Some(kind) if request.len == 0 => kind,
+                    behind => {
+                        then = behind;
+                        Kind::Write { stag, to }
+                    }
+                };
+                (kind, Origin::Request(token))
+            }
             Operation::Read { stag, to, .. } => {
                 let (sink_stag, sink_to) = match sink {
                     Some(Ok(sink)) => sink,
@@ -172,7 +188,11 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
             }
         };
         let message = tx.message(kind, request.len);
-        *current = Some(Current { message, origin });
+        *current = Some(Current {
+            message,
+            then,
+            origin,
+        });
         return Ok(Next::Message);
     }
 }
@@ -283,6 +303,7 @@ impl Sender {
         }
         Ok(Current {
             message: self.tx.message(kind, 0),
+            then: None,
             origin: Origin::Bare,
         })
     }
@@ -298,6 +319,7 @@ impl Sender {
         };
         self.current = Some(Current {
             message: self.tx.message(kind, entry.request.len),
+            then: None,
             origin: Origin::Response(entry),
         });
     }

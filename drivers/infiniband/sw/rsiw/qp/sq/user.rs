@@ -177,7 +177,11 @@ fn operation(sqe: &SqeFront) -> Option<Operation> {
     let stag = Stag(sqe.rkey);
     let to = TaggedOffset(sqe.raddr);
     Some(match sqe.opcode {
-        opcode::WRITE => Operation::Write { stag, to },
+        opcode::WRITE => Operation::Write {
+            stag,
+            to,
+            immediate: None,
+        },
         opcode::READ => Operation::Read {
             stag,
             to,

@@ -11,7 +11,7 @@ use crate::proto::link::Link;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::{Record, Status};
 use crate::proto::reads::{InboundRead, InboundReads, OutboundRead, OutboundReads};
-use crate::proto::receiver::Receiver;
+use crate::proto::receiver::{Extra, Receiver};
 use crate::proto::request::Sink;
 use crate::proto::sender::{Outcome, Sender};
 use crate::proto::sends::Sends;
@@ -44,6 +44,14 @@ pub(crate) enum Wr {
         stag: Stag,
         to: u64,
     },
+    /// An RDMA Write with immediate data.
+    WriteImmediate {
+        data: Vec<u8>,
+        stag: Stag,
+        to: u64,
+        immediate: [u8; 4],
+        solicited: bool,
+    },
     Read(ReadRequest),
 }
 
@@ -69,7 +77,7 @@ impl Region {
 pub(crate) struct Received {
     pub(crate) data: Vec<u8>,
     pub(crate) solicited: bool,
-    pub(crate) invalidated: Option<Stag>,
+    pub(crate) extra: Extra,
 }
 
 enum Role {

@@ -114,6 +114,10 @@ impl Limits for World {
     fn has_read_room(&self) -> bool {
         self.inbound.borrow().has_room()
     }
+
+    fn may_take_immediate(&self) -> bool {
+        true
+    }
 }
 
 impl<'c> Env<Piece<'c>> for World {
@@ -213,7 +217,7 @@ impl<'c> Env<Piece<'c>> for World {
         self.received.push(super::Received {
             data: std::mem::take(&mut self.open),
             solicited: received.solicited,
-            invalidated: received.invalidated,
+            extra: received.extra,
         });
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::support::crc::crc32c;
 use crate::support::room::Room;
 use crate::wire::ddp::{Header, Stag, TaggedOffset};
 use crate::wire::fpdu::Crc;
-use crate::wire::rdmap::{Control, Opcode, ReadRequest};
+use crate::wire::rdmap::{Control, ImmediateData, Opcode, ReadRequest};
 use crate::wire::terminate::TermError;
 use std::collections::VecDeque;
 
@@ -183,7 +183,27 @@ impl Env<Pipe> for World {
                 self.source.clone_from(data);
                 len = data.len() as u32;
                 let (stag, to) = (*stag, TaggedOffset(*to));
-                Operation::Write { stag, to }
+                Operation::Write {
+                    stag,
+                    to,
+                    immediate: None,
+                }
+            }
+            Wr::WriteImmediate {
+                data,
+                stag,
+                to,
+                immediate,
+                solicited,
+            } => {
+                self.source.clone_from(data);
+                len = data.len() as u32;
+                solicit = *solicited;
+                Operation::Write {
+                    stag: *stag,
+                    to: TaggedOffset(*to),
+                    immediate: Some(ImmediateData::from_short(*immediate)),
+                }
             }
             Wr::Read(request) => {
                 len += request.len;

@@ -11,7 +11,7 @@ use crate::proto::order::Status;
 use crate::proto::request::{Operation, Sink};
 use crate::support::sending::{params, Did, Posted, Sending};
 use crate::wire::ddp::{Stag, TaggedOffset};
-use crate::wire::rdmap::{Opcode, ReadRequest};
+use crate::wire::rdmap::{ImmediateData, Opcode, ReadRequest};
 use crate::wire::terminate::{Received, TermError};
 
 /// Octets of a TCP segment, where nothing else is said.
@@ -27,7 +27,32 @@ fn send(len: u32) -> Posted {
 
 fn write(len: u32) -> Posted {
     let (stag, to) = (Stag(5), TaggedOffset(0));
-    Posted::new(Operation::Write { stag, to }, len)
+    let immediate = None;
+    Posted::new(
+        Operation::Write {
+            stag,
+            to,
+            immediate,
+        },
+        len,
+    )
+}
+
+/// A Write with immediate data.
+fn write_immediate(len: u32, solicited: bool) -> Posted {
+    let (stag, to) = (Stag(5), TaggedOffset(0));
+    let immediate = Some(ImmediateData::from_short([1, 2, 3, 4]));
+    Posted {
+        solicited,
+        ..Posted::new(
+            Operation::Write {
+                stag,
+                to,
+                immediate,
+            },
+            len,
+        )
+    }
 }
 
 fn read(len: u32, invalidate: bool) -> Posted {

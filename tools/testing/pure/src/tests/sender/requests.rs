@@ -194,12 +194,56 @@ fn v_rd_2_no_record() {
     check_local_error(&mut sending, &ends);
 }
 
+/// X-IMM-3, X-IMM-4: a Write with immediate data is a Write and Immediate Data behind it, or that
+/// alone if the Write is empty, and one request.
+#[test]
+fn x_imm_4_write_with_immediate() {
+    for (solicited, opcode) in [(false, Opcode::Immediate), (true, Opcode::ImmediateSe)] {
+        for len in [0, 1, 1400, 100_000] {
+            let mut sending = sending();
+            sending.post(write_immediate(len, solicited));
+            sending.post(send(1));
+            sending.run();
+            let all = [Opcode::Write, opcode, Opcode::Send];
+            assert_eq!(messages(&sending), all[usize::from(len == 0)..]);
+            sending.settle();
+            let got: Vec<_> = sending.queue.completions.iter().map(|c| c.1).collect();
+            assert_eq!(got, [Status::Success; 2]);
+        }
+    }
+}
+
+/// RFC 7306 section 6: what Immediate Data is behind of cannot be written to nobody.
+#[test]
+fn x_imm_4_to_nobody() {
+    let to_nobody = |len| {
+        let operation = Operation::Write {
+            stag: Stag(0),
+            to: TaggedOffset(0),
+            immediate: Some(ImmediateData([0; 8])),
+        };
+        Posted::new(operation, len)
+    };
+    let mut sending = sending();
+    sending.post(to_nobody(0));
+    sending.post(to_nobody(1));
+    sending.run();
+    assert_eq!(messages(&sending), [Opcode::Immediate, Opcode::Terminate]);
+    let ends = [Status::Success, Status::Failed(Fault::LocalProtection)];
+    check_local_error(&mut sending, &ends);
+}
+
 /// V-STAG0-8, T-23: STag 0 is nobody's; nothing is sent to it, but nothing is sent anywhere.
 #[test]
 fn v_stag0_8_nobodys() {
     let to_nobody = |len| {
         let to = TaggedOffset(0);
-        Posted::new(Operation::Write { stag: Stag(0), to }, len)
+        let operation = Operation::Write {
+            stag: Stag(0),
+            to,
+            immediate: None,
+        };
+        Posted::new(operation, len)
     };
     let mut sending = sending();
     sending.post(to_nobody(0));

@@ -12,12 +12,13 @@ use crate::proto::conn::Config;
 use crate::proto::failure::Fault;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::Status;
+use crate::proto::receiver::Extra;
 use crate::proto::state::QpState;
 use crate::support::peer::{Peer, Received, Region, Wr};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::mpa::RtrSet;
-use crate::wire::rdmap::ReadRequest;
+use crate::wire::rdmap::{ImmediateData, ReadRequest};
 use crate::wire::terminate::TermError;
 
 /// STags of each peer: target of Writes, source of Reads, sink of Reads.

@@ -89,7 +89,7 @@ fn v_inv_14_waits_for_quiet() {
     b.set_quiet(true);
     let received: Vec<_> = b.received()[before..].iter().map(|r| &r.data[..]).collect();
     assert_eq!(received, [&b"inv"[..], b"behind"]);
-    assert_eq!(b.received()[before].invalidated, Some(TARGET));
+    assert_eq!(b.received()[before].extra, Extra::Invalidated(TARGET));
     assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
 }
 

@@ -27,7 +27,7 @@ fn post(
             _ => rng.below(70_000),
         };
         let at = rng.below(SIZE - len);
-        let wr = match rng.below(3) {
+        let wr = match rng.below(4) {
             0 => {
                 let data = rng.bytes(len);
                 let solicited = rng.one_in(2);
@@ -42,7 +42,7 @@ fn post(
                 theirs.received.push(Received {
                     data: data.clone(),
                     solicited,
-                    invalidated: invalidate,
+                    extra: invalidate.map_or(Extra::Nothing, Extra::Invalidated),
                 });
                 Wr::Send {
                     data,
@@ -64,6 +64,26 @@ fn post(
                         stag: TARGET,
                         to,
                     }
+                }
+            }
+            2 => {
+                let data = rng.bytes(len);
+                theirs.target[at..at + len].copy_from_slice(&data);
+                let immediate = rng.bytes(4).try_into().unwrap();
+                let solicited = rng.one_in(2);
+                // None of it goes there.
+                other.post_recv(rng.below(2));
+                theirs.received.push(Received {
+                    data: Vec::new(),
+                    solicited,
+                    extra: Extra::Immediate(ImmediateData::from_short(immediate)),
+                });
+                Wr::WriteImmediate {
+                    data,
+                    stag: TARGET,
+                    to: BASE + at as u64,
+                    immediate,
+                    solicited,
                 }
             }
             _ => {
@@ -269,7 +289,7 @@ fn script_side(x: &mut Peer, y: &mut Peer, own: &mut Expect, theirs: &mut Expect
     theirs.received.push(Received {
         data: data.clone(),
         solicited: true,
-        invalidated: None,
+        extra: Extra::Nothing,
     });
     let send = Wr::Send {
         data,
