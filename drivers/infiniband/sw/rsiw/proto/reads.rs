@@ -204,6 +204,8 @@ impl InboundRead {
 pub(crate) struct InboundReads<S> {
     ring: Ring<S>,
     rows: ReadRows,
+    /// Octets that are to be read.
+    octets: u64,
 }
 
 impl<S: DerefMut<Target = [InboundRead]>> InboundReads<S> {
@@ -212,6 +214,7 @@ impl<S: DerefMut<Target = [InboundRead]>> InboundReads<S> {
         InboundReads {
             ring: Ring::new(slots),
             rows: ReadRows::new(),
+            octets: 0,
         }
     }
 
@@ -230,8 +233,8 @@ impl<S: DerefMut<Target = [InboundRead]>> InboundReads<S> {
         self.ring.is_empty()
     }
 
-    /// Queues a request, one of which `limit` may gather. Returns whether they are left to gather
-    /// on.
+    /// Queues a request, one of which `limit` may gather, or as many as have `batch` octets. Returns
+    /// whether they are left to gather on.
     ///
     /// # Errors
     ///
@@ -241,11 +244,14 @@ impl<S: DerefMut<Target = [InboundRead]>> InboundReads<S> {
         msn: Msn,
         request: ReadRequest,
         limit: usize,
+        batch: u32,
     ) -> Result<Pace, TermError> {
         self.ring
             .push(InboundRead { msn, request })
             .map_err(|Full| TermError::UntaggedNoBuffer)?;
-        Ok(self.rows.arrive(self.ring.len(), limit))
+        self.octets = self.octets.saturating_add(request.len.into());
+        let is_enough = self.octets >= batch.into();
+        Ok(self.rows.arrive(self.ring.len(), is_enough, limit))
     }
 
     /// Takes note that some time has passed. Returns whether the Reads are left to gather on, if
@@ -262,6 +268,11 @@ impl<S: DerefMut<Target = [InboundRead]>> InboundReads<S> {
     /// Takes the oldest request out: its response is handed to TCP, or it is dropped. The slot
     /// is free for the peer's next request then.
     pub(crate) fn pop(&mut self) -> Option<InboundRead> {
-        self.ring.pop()
+        let read = self.ring.pop();
+        self.octets = match &read {
+            Some(read) => self.octets.saturating_sub(read.request.len.into()),
+            None => 0,
+        };
+        read
     }
 }

@@ -28,7 +28,7 @@ use super::tuning::{
 const FIRST_PAUSE: u16 = 8;
 /// The most requests that are dealt with one by one after any later time.
 const LONGEST_PAUSE: u16 = 256;
-/// Rows after which fewer Reads are expected if as many as that did not come together again.
+/// Rows after which fewer Reads are expected, down to half, if as many did not come together again.
 const RECENT_ROWS: u32 = 16;
 /// As many of those is a row of which no more came, however long it was given.
 const PAUSED_ROWS: u32 = 4;
@@ -148,14 +148,15 @@ impl ReadRows {
         }
     }
 
-    /// Takes note of a Read, one of `waiting`, of which `limit` may gather. Returns whether they are
-    /// left to gather on ([`Pace::Fast`]).
-    pub(crate) fn arrive(&mut self, waiting: usize, limit: usize) -> Pace {
+    /// Takes note of a Read, one of `waiting`, of which `limit` may gather; `is_enough` says whether
+    /// what they ask for fills a batch, to which more of them would add nothing. Returns whether they
+    /// are left to gather on ([`Pace::Fast`]).
+    pub(crate) fn arrive(&mut self, waiting: usize, is_enough: bool, limit: usize) -> Pace {
         if waiting <= 1 {
             self.begin(limit);
         }
         self.most = self.most.max(waiting);
-        if waiting < self.target {
+        if waiting < self.target && !is_enough {
             Pace::Fast
         } else {
             Pace::Slow
@@ -183,7 +184,9 @@ impl ReadRows {
         self.recent = self.recent.max(self.most);
         self.rows = self.rows.saturating_add(1);
         if self.recent >= self.expected || self.rows >= RECENT_ROWS {
-            self.expected = self.recent.clamp(1, limit.max(1));
+            // Not all at once: whoever posts them may have been kept from the processor.
+            let least = self.expected.wrapping_shr(1).max(1);
+            self.expected = self.recent.max(least).min(limit.max(1));
             self.recent = 0;
             self.rows = 0;
         }

@@ -445,7 +445,9 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
         }
         let pace = {
             let mut inbound = self.qp.inbound.lock();
-            let pace = inbound.push(msn, request, self.qp.dev.tuning.read_row())?;
+            let tuning = &self.qp.dev.tuning;
+            let batch = tuning.sending().batch;
+            let pace = inbound.push(msn, request, tuning.read_row(), batch)?;
             self.qp.has_inbound.store(true, Relaxed);
             pace
         };

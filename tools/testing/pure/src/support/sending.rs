@@ -476,7 +476,12 @@ impl Sending {
     /// A Read of the peer, if there is room for it.
     pub(crate) fn peer_reads(&mut self, request: ReadRequest) {
         let queue = &mut self.queue;
-        if queue.inbound.get_mut().push(queue.msn, request, 8).is_ok() {
+        if queue
+            .inbound
+            .get_mut()
+            .push(queue.msn, request, 8, 1 << 17)
+            .is_ok()
+        {
             queue.msn = queue.msn.next();
         }
     }

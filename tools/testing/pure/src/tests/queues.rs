@@ -201,11 +201,11 @@ fn v_rd_9_irq_is_capped() {
                 len: n,
                 ..ReadRequest::default()
             };
-            inbound.push(Msn(n), request, 8).unwrap();
+            inbound.push(Msn(n), request, 8, 1 << 17).unwrap();
             assert_eq!(inbound.len(), n as usize + 1);
         }
         assert!(!inbound.has_room());
-        let more = inbound.push(Msn(0), ReadRequest::default(), 8);
+        let more = inbound.push(Msn(0), ReadRequest::default(), 8, 1 << 17);
         assert_eq!(more, Err(TermError::UntaggedNoBuffer));
         for n in 0..ird as u32 {
             let front = inbound.front().unwrap();

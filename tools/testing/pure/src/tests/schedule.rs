@@ -2,10 +2,13 @@
 
 //! Who sends: each row of the table, what is counted of doorbells, and what is left to gather.
 
+use crate::proto::reads::{InboundRead, InboundReads};
 use crate::proto::schedule::Actor::{self, Caller, Nobody, Patient, Soon, Urgent};
 use crate::proto::schedule::Reason::{self, *};
 use crate::proto::schedule::{who, Doorbells, Gathering, Pace, ReadRows, Ringing};
 use crate::proto::tuning::{RowLimits, READ_ROW, ROW, ROW_PAUSE, WAITED};
+use crate::wire::ddp::Msn;
+use crate::wire::rdmap::ReadRequest;
 
 /// What the row says if the consumer polls, and if it waits for a notification.
 const POLLS_OR_WAITS: [bool; 2] = [false, true];
@@ -53,7 +56,7 @@ fn rows(reads: &mut ReadRows, depth: usize, count: usize) -> (usize, usize) {
     for _ in 0..count {
         let mut last = Pace::Fast;
         for waiting in 1..=depth {
-            last = reads.arrive(waiting, READ_ROW.default as usize);
+            last = reads.arrive(waiting, false, READ_ROW.default as usize);
             at_once += usize::from(last == Pace::Slow);
         }
         if last == Pace::Fast {
@@ -82,13 +85,15 @@ fn reads_of_the_peer() {
     }
 }
 
-/// Another depth is found out: a smaller one with the first row, a larger one in a few rows more
+/// Another depth is found out: a smaller one in some rows, a larger one in a few rows more
 /// than it takes until more are expected again.
 #[test]
 fn reads_of_another_depth() {
     let mut reads = ReadRows::new();
     rows(&mut reads, 8, 100);
-    assert!(rows(&mut reads, 2, 100).0 <= 6);
+    assert!(rows(&mut reads, 2, 100).0 <= 12);
+    // Nothing is waited for any more.
+    assert!(rows(&mut reads, 2, 100).0 <= 2);
     let (_, at_once) = rows(&mut reads, 8, 300);
     assert!(at_once < 8 * 300);
     let (_, at_once) = rows(&mut reads, 8, 100);
@@ -103,19 +108,42 @@ fn reads_after_a_pause() {
     assert_eq!(reads.pause(0), None);
     rows(&mut reads, limit, 100);
     // The first ones of a row that is as long.
-    assert_eq!(reads.arrive(1, limit), Pace::Fast);
+    assert_eq!(reads.arrive(1, false, limit), Pace::Fast);
     assert_eq!(reads.pause(1), Some(Pace::Fast));
-    assert_eq!(reads.arrive(2, limit), Pace::Fast);
-    assert_eq!(reads.arrive(3, limit), Pace::Fast);
+    assert_eq!(reads.arrive(2, false, limit), Pace::Fast);
+    assert_eq!(reads.arrive(3, false, limit), Pace::Fast);
     assert_eq!(reads.pause(3), Some(Pace::Fast));
     assert_eq!(reads.pause(3), Some(Pace::Slow));
     // They were answered before the timer had run out.
     assert_eq!(reads.pause(0), None);
     // Somebody answers already.
     for waiting in 1..=limit {
-        reads.arrive(waiting, limit);
+        reads.arrive(waiting, false, limit);
     }
     assert_eq!(reads.pause(limit), None);
+}
+
+/// What fills a batch is answered at once.
+#[test]
+fn reads_that_are_enough() {
+    let limit = READ_ROW.default as usize;
+    let mut reads = ReadRows::new();
+    rows(&mut reads, limit, 100);
+    assert_eq!(reads.arrive(1, false, limit), Pace::Fast);
+    assert_eq!(reads.arrive(2, true, limit), Pace::Slow);
+    assert_eq!(reads.arrive(1, true, limit), Pace::Slow);
+
+    let mut inbound = InboundReads::new(vec![InboundRead::default(); 16]);
+    let request = ReadRequest {
+        len: 50,
+        ..ReadRequest::default()
+    };
+    let mut push = |batch| inbound.push(Msn(1), request, limit, batch).unwrap();
+    // Nothing is known of the peer: time for two.
+    assert_eq!([push(101), push(150)], [Pace::Fast, Pace::Slow]);
+    while inbound.pop().is_some() {}
+    // The octets of those that were answered do not count.
+    assert_eq!(inbound.push(Msn(1), request, limit, 51), Ok(Pace::Fast));
 }
 
 /// Without a limit above one none is left to gather.
@@ -123,7 +151,10 @@ fn reads_after_a_pause() {
 fn reads_that_may_not_gather() {
     let mut reads = ReadRows::new();
     for waiting in [1, 2, 3, 1, 1, 1, 7, 1] {
-        assert_eq!(reads.arrive(waiting, READ_ROW.range.0 as usize), Pace::Slow);
+        assert_eq!(
+            reads.arrive(waiting, false, READ_ROW.range.0 as usize),
+            Pace::Slow
+        );
     }
 }
 

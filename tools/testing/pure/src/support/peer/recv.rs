@@ -279,7 +279,7 @@ impl<'c> Env<Piece<'c>> for World {
             let allowed = region.remote_read.then_some(());
             allowed.ok_or(TermError::RemoteAccess)?;
         }
-        self.inbound.get_mut().push(msn, request, 8)?;
+        self.inbound.get_mut().push(msn, request, 8, 1 << 17)?;
         Ok(())
     }
 }
