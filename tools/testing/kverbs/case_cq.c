@@ -46,17 +46,6 @@ static bool take(struct kv *k, struct lab *l, int n)
 	return true;
 }
 
-static bool calls(struct kv *k, struct kv_ep *ep, int want)
-{
-	unsigned long end = jiffies + msecs_to_jiffies(KV_WAIT_MS);
-	int got;
-
-	while (atomic_read(&ep->calls) < want && time_before(jiffies, end))
-		usleep_range(500, 1000);
-	got = atomic_read(&ep->calls);
-	return kv_ok(k, got == want, "called %d times, not %d", got, want);
-}
-
 static int arm(struct lab *l, enum ib_cq_notify_flags flags)
 {
 	return ib_req_notify_cq(l->p->b.rcq, flags);
@@ -68,10 +57,10 @@ static void cq_next(struct kv *k)
 	struct lab l;
 
 	if (!begin(k, &l, NULL) || !message(k, &l, 1, 0) ||
-	    !calls(k, &l.p->b, 0) || !take(k, &l, 1))
+	    !kv_calls(k, &l.p->b, 0) || !take(k, &l, 1))
 		return;
 	arm(&l, IB_CQ_NEXT_COMP);
-	if (message(k, &l, 3, 0) && calls(k, &l.p->b, 1) &&
+	if (message(k, &l, 3, 0) && kv_calls(k, &l.p->b, 1) &&
 	    kv_ok(k, l.p->b.called == l.p->b.rcq, "another CQ's handler") &&
 	    take(k, &l, 3))
 		kv_quiet(k, l.p->b.rcq);
@@ -86,8 +75,8 @@ static void cq_there(struct kv *k)
 		return;
 	arm(&l, IB_CQ_NEXT_COMP);
 	msleep(KV_QUIET_MS);
-	if (calls(k, &l.p->b, 0) && message(k, &l, 1, 0))
-		calls(k, &l.p->b, 1);
+	if (kv_calls(k, &l.p->b, 0) && message(k, &l, 1, 0))
+		kv_calls(k, &l.p->b, 1);
 }
 
 /* Unless it asks to be told. */
@@ -104,7 +93,7 @@ static void cq_missed(struct kv *k)
 		return;
 	rv = arm(&l, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS);
 	if (kv_ok(k, !rv, "nothing missed: %d", rv) && message(k, &l, 1, 0))
-		calls(k, &l.p->b, 1);
+		kv_calls(k, &l.p->b, 1);
 }
 
 static void cq_solicited(struct kv *k)
@@ -116,10 +105,10 @@ static void cq_solicited(struct kv *k)
 	arm(&l, IB_CQ_SOLICITED);
 	/* A successful request of the send queue is never solicited. */
 	ib_req_notify_cq(l.p->a.scq, IB_CQ_SOLICITED);
-	if (message(k, &l, 3, 0) && calls(k, &l.p->b, 0) &&
-	    message(k, &l, 1, IB_SEND_SOLICITED) && calls(k, &l.p->b, 1) &&
-	    calls(k, &l.p->a, 0) && message(k, &l, 1, IB_SEND_SOLICITED))
-		calls(k, &l.p->b, 1);
+	if (message(k, &l, 3, 0) && kv_calls(k, &l.p->b, 0) &&
+	    message(k, &l, 1, IB_SEND_SOLICITED) && kv_calls(k, &l.p->b, 1) &&
+	    kv_calls(k, &l.p->a, 0) && message(k, &l, 1, IB_SEND_SOLICITED))
+		kv_calls(k, &l.p->b, 1);
 }
 
 /* An error is as good as a solicited message. */
@@ -131,7 +120,7 @@ static void cq_solicited_error(struct kv *k)
 		return;
 	arm(&l, IB_CQ_SOLICITED);
 	if (kv_ok(k, !kv_modify(&l.p->b, IB_QPS_ERR), "to Error"))
-		calls(k, &l.p->b, 1);
+		kv_calls(k, &l.p->b, 1);
 }
 
 static void cq_send_queue(struct kv *k)
@@ -141,7 +130,7 @@ static void cq_send_queue(struct kv *k)
 	if (!begin(k, &l, NULL))
 		return;
 	ib_req_notify_cq(l.p->a.scq, IB_CQ_NEXT_COMP);
-	if (message(k, &l, 2, 0) && calls(k, &l.p->a, 1))
+	if (message(k, &l, 2, 0) && kv_calls(k, &l.p->a, 1))
 		kv_ok(k, l.p->a.called == l.p->a.scq, "another CQ's handler");
 }
 
@@ -156,7 +145,7 @@ static void twice(struct kv *k, enum ib_cq_notify_flags first,
 	arm(&l, first);
 	arm(&l, second);
 	if (message(k, &l, 2, 0))
-		calls(k, &l.p->b, 1);
+		kv_calls(k, &l.p->b, 1);
 }
 
 static void cq_next_then_solicited(struct kv *k)

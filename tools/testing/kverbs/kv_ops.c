@@ -240,3 +240,14 @@ bool kv_counter(struct kv *k, struct ib_device *dev, const char *name,
 	rdma_free_hw_stats_struct(stats);
 	return kv_ok(k, rv >= 0, "counters: %d", rv);
 }
+
+bool kv_calls(struct kv *k, struct kv_ep *ep, int want)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(KV_WAIT_MS);
+	int got;
+
+	while (atomic_read(&ep->calls) < want && time_before(jiffies, end))
+		usleep_range(500, 1000);
+	got = atomic_read(&ep->calls);
+	return kv_ok(k, got == want, "called %d times, not %d", got, want);
+}

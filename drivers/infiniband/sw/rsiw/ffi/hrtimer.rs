@@ -8,7 +8,10 @@
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
-use super::raw::b;
+use super::{
+    raw::b,
+    timer::is_part, //
+};
 use core::marker::PhantomData;
 use kernel::{
     prelude::*,
@@ -74,11 +77,7 @@ impl<T: ExpiresSoon> ShortTimer<T> {
 
     /// The timer of `this`, if it is a part of it.
     fn of(this: &Arc<T>) -> Option<&Self> {
-        let timer = this.short_timer();
-        let object: *const T = &raw const **this;
-        let at = (&raw const *timer).addr().checked_sub(object.addr())?;
-        let last = size_of::<T>().checked_sub(size_of::<Self>())?;
-        (at <= last).then_some(timer)
+        Some(this.short_timer()).filter(|timer| is_part(&**this, *timer))
     }
 
     /// Starts the timer of `this`, unless it runs. Any context.

@@ -51,6 +51,15 @@ unsafe impl<T: Expires> Send for Timer<T> {}
 // SAFETY: as above, and the target is accessed atomically.
 unsafe impl<T: Expires> Sync for Timer<T> {}
 
+/// Whether `part` lies in `object`.
+pub(super) fn is_part<T, P>(object: &T, part: &P) -> bool {
+    let at = (&raw const *part)
+        .addr()
+        .checked_sub((&raw const *object).addr());
+    let last = size_of::<T>().checked_sub(size_of::<P>());
+    at.zip(last).is_some_and(|(at, last)| at <= last)
+}
+
 impl<T: Expires> Timer<T> {
     /// A timer that is not running.
     pub(crate) fn new() -> impl PinInit<Self> {
@@ -67,11 +76,7 @@ impl<T: Expires> Timer<T> {
 
     /// The timer of `this`, if it is a part of it.
     pub(crate) fn of(this: &Arc<T>) -> Option<&Self> {
-        let timer = this.timer();
-        let object: *const T = &raw const **this;
-        let at = (&raw const *timer).addr().checked_sub(object.addr())?;
-        let last = size_of::<T>().checked_sub(size_of::<Self>())?;
-        (at <= last).then_some(timer)
+        Some(this.timer()).filter(|timer| is_part(&**this, *timer))
     }
 
     /// Starts the timer of `this`, or sets it anew. Any context.

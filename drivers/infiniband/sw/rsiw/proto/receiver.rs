@@ -90,6 +90,13 @@ pub(crate) enum Extra {
     Immediate(ImmediateData),
 }
 
+impl Extra {
+    /// What a Send that invalidates this tells.
+    pub(crate) fn of_send(invalidate: Option<Stag>) -> Self {
+        invalidate.map_or(Self::Nothing, Self::Invalidated)
+    }
+}
+
 /// A message that a receive has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
@@ -446,7 +453,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             } => match placed {
                 Ok(()) if is_complete => {
                     // There was room for it.
-                    let extra = invalidate.map_or(Extra::Nothing, Extra::Invalidated);
+                    let extra = Extra::of_send(invalidate);
                     self.complete(env, mo.wrapping_add(payload), solicited, extra)
                 }
                 Ok(()) => Ok(()),
@@ -594,7 +601,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 }
                 let len = self.place(env, mo, &payload)?;
                 if last {
-                    let extra = invalidate.map_or(Extra::Nothing, Extra::Invalidated);
+                    let extra = Extra::of_send(invalidate);
                     self.complete(env, len, solicited, extra)?;
                 }
                 Ok(())

@@ -447,7 +447,10 @@ impl Rx {
         Ok((TAGGED_LEN, Action::Write { stag, to, last }))
     }
 
-    fn send(&mut self, opcode: Opcode, h: &Untagged, len: u32) -> Parsed {
+    /// The number and the offset of a segment of a Send or of Immediate Data, which have to be those
+    /// that are due.
+    #[inline]
+    fn due(&self, opcode: Opcode, h: &Untagged) -> Result<(Msn, u32), TermError> {
         if h.qn.get() != qn::SEND {
             return Err(TermError::UntaggedQn);
         }
@@ -462,6 +465,11 @@ impl Rx {
         if self.open.is_some_and(|open| open.opcode != opcode) {
             return Err(TermError::UnexpectedOpcode);
         }
+        Ok((msn, mo))
+    }
+
+    fn send(&mut self, opcode: Opcode, h: &Untagged, len: u32) -> Parsed {
+        let (msn, mo) = self.due(opcode, h)?;
         let end = mo.checked_add(len).ok_or(TermError::UntaggedTooLong)?;
         let first = self.open.is_none();
         let last = h.control.last();
@@ -491,19 +499,8 @@ impl Rx {
 
     /// Immediate Data, which is a message of its own among the Sends (RFC 7306 section 6.3).
     fn immediate(&mut self, opcode: Opcode, h: &Untagged, rest: &[u8], len: u32) -> Parsed {
-        if h.qn.get() != qn::SEND {
-            return Err(TermError::UntaggedQn);
-        }
-        let msn = Msn(h.msn.get());
-        if msn != self.send_msn {
-            return Err(TermError::UntaggedMsn);
-        }
-        if h.mo.get() != self.open.map_or(0, |open| open.mo) {
-            return Err(TermError::UntaggedMo);
-        }
-        if self.open.is_some() {
-            return Err(TermError::UnexpectedOpcode);
-        }
+        // An incomplete message is a Send.
+        let (msn, _) = self.due(opcode, h)?;
         // CAST: 8.
         if len != IMMEDIATE_LEN as u32 || !h.control.last() {
             return Err(TermError::CatastrophicStream);

@@ -30,7 +30,7 @@ const FIRST_PAUSE: u16 = 8;
 const LONGEST_PAUSE: u16 = 256;
 /// Rows after which fewer Reads are expected, down to half, if as many did not come together again.
 const RECENT_ROWS: u32 = 16;
-/// As many of those is a row of which no more came, however long it was given.
+/// A row that ended with a pause counts as so many of these rows.
 const PAUSED_ROWS: u32 = 4;
 
 /// Who is to act.
@@ -119,11 +119,12 @@ pub(crate) enum Pace {
 /// way than was seen. A row that ends early says little: the work item may be running already.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadRows {
-    /// The most that waited at a time in one of the last rows.
+    /// How many Reads a row is expected to have: the most that waited at a time in one of the last
+    /// rows.
     expected: usize,
-    /// The same of those since `expected` was lowered last,
+    /// The most that waited at a time in a row since `expected` was set last.
     recent: usize,
-    /// and how many rows that were.
+    /// Rows since then.
     rows: u32,
     /// How many the row at hand is given time for.
     target: usize,

@@ -488,7 +488,7 @@ impl Qp {
         drop(entry);
         drop(callbacks);
         let rx = sock.with_lock(|sk| stream.end(sk));
-        // Only who finds a receiver starts it.
+        // Only who finds a receiver starts them.
         Timer::stop(&stream);
         ShortTimer::stop(&stream.qp);
         (sock, rx)

@@ -443,11 +443,11 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
             });
             access.map_err(remote)?;
         }
+        let tuning = &self.qp.dev.tuning;
+        let (row, batch) = (tuning.read_row(), tuning.sending().batch);
         let pace = {
             let mut inbound = self.qp.inbound.lock();
-            let tuning = &self.qp.dev.tuning;
-            let batch = tuning.sending().batch;
-            let pace = inbound.push(msn, request, tuning.read_row(), batch)?;
+            let pace = inbound.push(msn, request, row, batch)?;
             self.qp.has_inbound.store(true, Relaxed);
             pace
         };

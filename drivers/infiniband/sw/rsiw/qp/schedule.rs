@@ -67,13 +67,13 @@ impl Qp {
         let _ = self.dev.queue().enqueue::<_, ACTS>(self.clone());
     }
 
-    fn queue_soon(self: &Arc<Self>) {
-        ShortTimer::start(self, self.dev.tuning.read_pause());
-    }
-
     fn queue_patient(self: &Arc<Self>) {
         // As above.
         let _ = self.dev.patient_queue().enqueue::<_, SENDS>(self.clone());
+    }
+
+    fn queue_soon(self: &Arc<Self>) {
+        ShortTimer::start(self, self.dev.tuning.read_pause());
     }
 
     /// Lets Reads of the peer be answered, unless more have come since this was called last. Softirq.

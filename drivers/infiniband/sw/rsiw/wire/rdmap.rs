@@ -142,8 +142,8 @@ impl Control {
 
 /// The data of an Immediate message (RFC 7306 section 6.1).
 ///
-/// Consumers have 32 bits of it. Which of the 64 these are the RFC does not say: adapters put them
-/// in front, and so does this driver.
+/// Consumers see 32 of its 64 bits. The RFC does not say which; adapters use the first half, and so
+/// does this driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ImmediateData(pub(crate) [u8; IMMEDIATE_LEN]);
 

@@ -47,7 +47,7 @@ fn find<C: Chunk>(chunk: &C, at: usize) -> Result<([u8; FPDU_FRONT], Fpdu), Reac
     reach(len.len())?;
     chunk.copy_to(at, &mut len).map_err(|_| Reach::Apart)?;
     let ulpdu_len = u16::from_be_bytes(len);
-    // No header is as short: the deframer tells the peer, which may not send more than that.
+    // No header is as short. The deframer tells the peer so at once: no more octets may come.
     if usize::from(ulpdu_len) < ddp::TAGGED_LEN {
         return Err(Reach::Apart);
     }

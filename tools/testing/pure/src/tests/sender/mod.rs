@@ -25,34 +25,18 @@ fn send(len: u32) -> Posted {
     Posted::new(Operation::Send { invalidate: None }, len)
 }
 
-fn write(len: u32) -> Posted {
-    let (stag, to) = (Stag(5), TaggedOffset(0));
-    let immediate = None;
-    Posted::new(
-        Operation::Write {
-            stag,
-            to,
-            immediate,
-        },
-        len,
-    )
+/// A Write to `stag`.
+fn write_to(stag: Stag, len: u32, immediate: Option<ImmediateData>) -> Posted {
+    let operation = Operation::Write {
+        stag,
+        to: TaggedOffset(0),
+        immediate,
+    };
+    Posted::new(operation, len)
 }
 
-/// A Write with immediate data.
-fn write_immediate(len: u32, solicited: bool) -> Posted {
-    let (stag, to) = (Stag(5), TaggedOffset(0));
-    let immediate = Some(ImmediateData::from_short([1, 2, 3, 4]));
-    Posted {
-        solicited,
-        ..Posted::new(
-            Operation::Write {
-                stag,
-                to,
-                immediate,
-            },
-            len,
-        )
-    }
+fn write(len: u32) -> Posted {
+    write_to(Stag(5), len, None)
 }
 
 fn read(len: u32, invalidate: bool) -> Posted {

@@ -201,7 +201,11 @@ fn x_imm_4_write_with_immediate() {
     for (solicited, opcode) in [(false, Opcode::Immediate), (true, Opcode::ImmediateSe)] {
         for len in [0, 1, 1400, 100_000] {
             let mut sending = sending();
-            sending.post(write_immediate(len, solicited));
+            let data = ImmediateData::from_short([1, 2, 3, 4]);
+            sending.post(Posted {
+                solicited,
+                ..write_to(Stag(5), len, Some(data))
+            });
             sending.post(send(1));
             sending.run();
             let all = [Opcode::Write, opcode, Opcode::Send];
@@ -213,17 +217,10 @@ fn x_imm_4_write_with_immediate() {
     }
 }
 
-/// RFC 7306 section 6: what Immediate Data is behind of cannot be written to nobody.
+/// V-STAG0-8: a Write to nobody fails with immediate data, too; without octets there is no Write.
 #[test]
 fn x_imm_4_to_nobody() {
-    let to_nobody = |len| {
-        let operation = Operation::Write {
-            stag: Stag(0),
-            to: TaggedOffset(0),
-            immediate: Some(ImmediateData([0; 8])),
-        };
-        Posted::new(operation, len)
-    };
+    let to_nobody = |len| write_to(Stag(0), len, Some(ImmediateData([0; 8])));
     let mut sending = sending();
     sending.post(to_nobody(0));
     sending.post(to_nobody(1));
@@ -236,15 +233,7 @@ fn x_imm_4_to_nobody() {
 /// V-STAG0-8, T-23: STag 0 is nobody's; nothing is sent to it, but nothing is sent anywhere.
 #[test]
 fn v_stag0_8_nobodys() {
-    let to_nobody = |len| {
-        let to = TaggedOffset(0);
-        let operation = Operation::Write {
-            stag: Stag(0),
-            to,
-            immediate: None,
-        };
-        Posted::new(operation, len)
-    };
+    let to_nobody = |len| write_to(Stag(0), len, None);
     let mut sending = sending();
     sending.post(to_nobody(0));
     sending.post(to_nobody(1));

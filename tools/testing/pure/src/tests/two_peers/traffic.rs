@@ -42,7 +42,7 @@ fn post(
                 theirs.received.push(Received {
                     data: data.clone(),
                     solicited,
-                    extra: invalidate.map_or(Extra::Nothing, Extra::Invalidated),
+                    extra: Extra::of_send(invalidate),
                 });
                 Wr::Send {
                     data,
