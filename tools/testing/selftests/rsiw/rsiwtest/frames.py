@@ -16,8 +16,9 @@ LARGEST = SEGMENT - 6
 # Of a packet: whose it is, up to where the other one may send, the payload and
 # where it ends, the ULPDUs that end in it, and whether it is one that counts.
 FIELDS = ("ip.src", "ip.dst", "tcp.stream", "tcp.ack", "tcp.window_size",
-          "tcp.len", "tcp.nxtseq", "iwarp_mpa.ulpdulength", "iwarp_mpa.req",
-          "iwarp_mpa.rep", "tcp.analysis.retransmission")
+          "tcp.len", "tcp.nxtseq", "tcp.options.sack.count",
+          "iwarp_mpa.ulpdulength", "iwarp_mpa.req", "iwarp_mpa.rep",
+          "tcp.analysis.retransmission")
 SIZE = r"ULPDU length: (\d+)"
 
 
@@ -68,15 +69,16 @@ def misaligned(pcap, sources):
     """Complaints about FPDUs that are in more than one segment (M-MPA-12).
 
     TCP fills the peer's window to the octet, also one that has become larger by
-    the time it sends; what it cuts there stays out of step up to the end of what
-    it was given in one piece.
+    the time it sends, and has less room in segments that acknowledge selectively;
+    what it cuts there stays out of step up to the end of what it was given in one
+    piece.
     """
     how = ["-Y", "tcp", "-T", "fields", "-E", "occurrence=a"]
     for field in FIELDS:
         how += ["-e", field]
     windows, begun, good, behind, bad = {}, {}, 0, 0, []
     for line in tshark(pcap, *how).splitlines():
-        (source, dest, stream, ack, window, length, end, sizes,
+        (source, dest, stream, ack, window, length, end, sack, sizes,
          *other) = line.split("\t")
         if ack:
             ends = windows.setdefault((dest, stream), set())
@@ -88,15 +90,15 @@ def misaligned(pcap, sources):
         before = begun.get((source, stream), 0)
         after = before + int(length) - sum(fpdus)
         begun[source, stream] = after
-        is_full = int(end) in windows.get((source, stream), ())
-        if before or (after and is_full):
+        is_cut = sack or int(end) in windows.get((source, stream), ())
+        if before or (after and is_cut):
             behind += 1
         elif after == 0 and are_whole(int(length), fpdus):
             good += 1
         else:
             bad.append("%s octets: %s" % (length, fpdus))
-    print("# %s: of %d packets %d hold whole FPDUs, %d are behind a full "
-          "window" % (os.path.basename(pcap), good + behind + len(bad), good,
+    print("# %s: of %d packets %d hold whole FPDUs, %d are behind what TCP "
+          "cuts" % (os.path.basename(pcap), good + behind + len(bad), good,
                       behind))
     if not good:
         return ["no packet of %s holds whole FPDUs" % " and ".join(sources)]

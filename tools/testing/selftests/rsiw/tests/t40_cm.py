@@ -36,8 +36,9 @@ def ucmatose_10(t):
 
 @test("ucmatose-500", cost=15)
 def ucmatose_500(t):
-    """ucmatose -c 500: that many connections of one process."""
-    ucmatose(t, t.topo.wire, 500)
+    """ucmatose -c 500: that many connections of one process; fewer on a
+    debugging kernel."""
+    ucmatose(t, t.topo.wire, t.rounds(500))
 
 
 @test("rdma-client-server", cost=4)
@@ -68,8 +69,8 @@ def xclient(t):
 
 @test("connect-500", cost=15)
 def connect_500(t):
-    """500 connects and disconnects in a row."""
-    t.own("conns", t.topo.wire, "--count", 500)
+    """500 connects and disconnects in a row; fewer on a debugging kernel."""
+    t.own("conns", t.topo.wire, "--count", t.rounds(500))
 
 
 @test("connect-storm", cost=12)
@@ -78,7 +79,7 @@ def connect_storm(t):
     for side in ("client", "server", "both"):
         with t.sub("disconnected by %s%s" % (
                 side, " (L-CORE-3)" if side == "both" else "")):
-            t.own("conns", t.topo.loopback, "--count", 150, "--parallel", 50,
+            t.own("conns", t.topo.loopback, "--count", t.rounds(150), "--parallel", 50,
                   "--disconnect", side)
 
 
@@ -93,7 +94,7 @@ def connect_ordered(t):
             for cpu in os.sched_getaffinity(0):
                 t.start("taskset", "-c", cpu, "sh", "-c",
                         "while :; do :; done")
-            t.own("conns", path, "--ordered", "--count", 256, "--parallel", 32)
+            t.own("conns", path, "--ordered", "--count", t.rounds(256), "--parallel", 32)
             t.reap()
 
 

@@ -28,7 +28,7 @@ def rstream(t):
     for mode in ("b", "n", "a", "r", "f"):
         with t.sub("mode " + mode):
             stream(t, "rstream", t.topo.wire, "-T", "v", "-T", mode,
-                   "-S", 4096, "-C", 50, "-I", 10)
+                   "-S", 4096, "-C", 50, "-I", 10 if t.env.slow == 1 else 2)
     for size in (64, 65536, 1 << 20):
         with t.sub("%d bytes" % size):
             stream(t, "rstream", t.topo.loopback, "-T", "v", "-S", size,

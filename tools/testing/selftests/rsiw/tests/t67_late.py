@@ -55,7 +55,7 @@ def fio_options(t, path, verb, port, is_server):
 def late_fio(t):
     """fio transfers with each verb that it has for iWARP."""
     with t.loaded_with("rnr_wait_ms=1000"):
-        for verb in ("read", "write", "send"):
+        for verb in t.ends(("read", "write", "send")):
             for path in (t.topo.loopback, t.topo.wire):
                 with t.sub("%s, %s" % (verb, path.name)):
                     port = t.port()
