@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The frames of MPA's connection set-up, by hand (RFC 5044 section 7.1)."""
+"""MPA by hand: the frames of connection set-up, and Sends (RFC 5044 sections 4 and
+7.1, RFC 5041 section 4.2, RFC 5040 section 4.3)."""
+
+import struct
 
 from .core import Fail
+
+# The last segment of an untagged message, version 1 of DDP; a Send, version 1 of RDMAP.
+UNTAGGED_LAST, SEND = 0x41, 0x43
 
 
 def ask(conn):
@@ -19,6 +25,44 @@ def take_request(t, conn):
 
 
 def answer(t, conn):
-    """Answers a Request by revision 1, without CRCs and depths."""
+    """Answers a Request by revision 1, with CRCs and without depths."""
     take_request(t, conn)
     conn.sendall(b"MPA ID Rep Frame\x40\x01\x00\x00")
+
+
+def crc32c(octets):
+    """The CRC of an FPDU."""
+    crc = 0xffffffff
+    for octet in octets:
+        crc ^= octet
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def send(conn, msn, payload):
+    """Sends a message that is one segment, the msn-th Send of this side."""
+    ulpdu = struct.pack(">BBIIII", UNTAGGED_LAST, SEND, 0, 0, msn, 0) + payload
+    fpdu = struct.pack(">H", len(ulpdu)) + ulpdu
+    fpdu += bytes(-len(fpdu) % 4)
+    conn.sendall(fpdu + struct.pack("<I", crc32c(fpdu)))
+
+
+def receive(conn):
+    """Waits for an FPDU; the payload of the Send that it is, which is one segment."""
+    def take(count):
+        octets = b""
+        while len(octets) < count:
+            more = conn.recv(count - len(octets))
+            if not more:
+                raise Fail("the stream ends inside an FPDU")
+            octets += more
+        return octets
+
+    length = take(2)
+    count, = struct.unpack(">H", length)
+    ulpdu = take(count)
+    take(-(2 + count) % 4 + 4)
+    if ulpdu[:2] != bytes((UNTAGGED_LAST, SEND)):
+        raise Fail("no Send in one segment: %s" % ulpdu[:18].hex())
+    return ulpdu[18:]

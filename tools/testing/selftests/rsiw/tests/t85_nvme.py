@@ -5,11 +5,14 @@ fio checks every block that comes back. Whatever happens to the peer or to the
 device, nothing may hang: not the I/O, not the removal, not the controllers.
 """
 
+import base64
 import contextlib
 import json
 import socket
+import struct
 import sys
 import time
+import zlib
 
 from rsiwtest import fio, kmsg, mpa
 from rsiwtest.core import ANY_PATH, Fail, test
@@ -233,6 +236,25 @@ def unplug_connecting(t):
         conn.close()
 
 
+@contextlib.contextmanager
+def silent_target(t, **options):
+    """A controller that begins to connect, and the connection that it has to a target
+    that is this test. The log has to say who the removal waits for."""
+    log = kmsg.Kmsg()
+    with parameters("25", "admin_timeout"), Wire(t) as wire, \
+            socket.create_server((wire.path.addr4, int(PORT))) as mute:
+        mute.settimeout(t.left(30))
+        prog = begun(t, wire, **options)
+        # It tries again by the older set-up, as told.
+        mpa.answer(t, mute.accept()[0])
+        conn = mute.accept()[0]
+        mpa.answer(t, conn)
+        conn.settimeout(t.left(30))
+        yield wire, prog, conn
+    if not kmsg.says(log.read(), "removal waits", "queue pairs 1"):
+        raise Fail("the log does not say who is waited for")
+
+
 @test("nvme-unplug-mute", cost=40, limit=200, long=True, only_type="rsiw")
 def unplug_mute(t):
     """The same where the connection is there, and the target says nothing.
@@ -241,18 +263,37 @@ def unplug_mute(t):
     waited for.
     """
     t.need_module("nvme-rdma")
-    log = kmsg.Kmsg()
-    with parameters("25", "admin_timeout"), Wire(t) as wire, \
-            socket.create_server((wire.path.addr4, int(PORT))) as mute:
-        mute.settimeout(t.left(30))
-        prog = begun(t, wire)
-        # It tries again by the older set-up, as told.
-        mpa.answer(t, mute.accept()[0])
-        conn = mute.accept()[0]
-        mpa.answer(t, conn)
-        if not conn.recv(100):
-            raise Fail("no command")
+    with silent_target(t) as (wire, prog, conn):
+        mpa.receive(conn)
         unplug_begun(t, wire, prog, 40)
         conn.close()
-    if not kmsg.says(log.read(), "removal waits", "queue pairs 1"):
-        raise Fail("the log does not say who is waited for")
+
+
+# A secret of 32 octets, and the CRC behind it, as "nvme gen-dhchap-key" prints them.
+SECRET = bytes(range(32))
+DHCHAP = "DHHC-1:00:%s:" % base64.b64encode(
+    SECRET + struct.pack("<I", zlib.crc32(SECRET))).decode()
+# NVMe over Fabrics: opcode and type of commands, and that a host has to authenticate.
+FABRICS, CONNECT, AUTH_SEND, AUTHREQ_ATR = 0x7f, 1, 5, 1 << 17
+
+
+def fabrics_command(conn, kind):
+    """Waits for a command of NVMe over Fabrics; its identifier."""
+    opcode, _, ident, found = struct.unpack_from("<BBHB", mpa.receive(conn))
+    if (opcode, found) != (FABRICS, kind):
+        raise Fail("opcode %#x, type %d" % (opcode, found))
+    return ident
+
+
+@test("nvme-unplug-auth", cost=40, limit=200, long=True, only_type="rsiw")
+def unplug_auth(t):
+    """The same where the target wants the host to authenticate, and does not answer
+    that any more."""
+    t.need_module("nvme-rdma")
+    with silent_target(t, dhchap_secret=DHCHAP) as (wire, prog, conn):
+        ident = fabrics_command(conn, CONNECT)
+        # Controller 1; head and number of the queue; success.
+        mpa.send(conn, 1, struct.pack("<QHHHH", 1 | AUTHREQ_ATR, 0, 0, ident, 0))
+        fabrics_command(conn, AUTH_SEND)
+        unplug_begun(t, wire, prog, 40)
+        conn.close()
