@@ -12,6 +12,7 @@ from rsiwtest.faults import (CALLS, WATCH, address, failing_calls, has, text_lik
                              text_of, watched)
 from rsiwtest.kverbs import complaint, loaded
 from rsiwtest.tools import perftest
+from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, sh
 from tests import t60_data
 
 # What TCP and its reset answer when they do nothing.
@@ -23,6 +24,8 @@ FPDU = r"5proto8receiver.*8Receiver.*E4fpdu[^.]*$"
 END = r"2qp8complete.*13complete_work$"
 WORK = r"2qp4work.*(WorkItem3run|3act)$"
 READY = r"9Callbacks.*6StreamE10data_ready"
+# Looks for octets in the list of a buffer.
+LIST = r"^skb_piece_in_list"
 
 # What one softirq may do (proto/budget.rs): this much, and a last FPDU or request.
 MOST_FPDUS = 256 * 1024 // 512 + 1
@@ -149,3 +152,26 @@ def large_fpdus(t):
             for op in ("send", "write", "read"):
                 with t.sub("%s, mpa_crc=%d" % (op, crc)):
                     count_fpdus(t, op, 65536)
+
+
+@test("path-gro", cost=25, only_type="rsiw")
+def gro(t):
+    """Segments that GRO has put together, in lists of buffers, are taken in."""
+    t.need_module(WATCH)
+    for crc in (0, 1):
+        with t.sub("mpa_crc=%d" % crc), \
+                t.loaded_with("direct=0", "large_fpdus=1", "mpa_crc=%d" % crc):
+            # The next test gets other interfaces.
+            t.topo.changed = True
+            for ns, netdev in ((NS_A, IF_A), (NS_B, IF_B)):
+                sh("ethtool", "-K", netdev, "tso", "off", "gso", "off", "gro", "on",
+                   netns=ns)
+            module, path = t.env.module, t.topo.wire
+            with watched(address(module, LIST), address(module, READY)) as seen:
+                t.own("integrity", path, "--only", "random", "--seconds", 4,
+                      "--max-size", 300000)
+                for op in ("send", "write", "read"):
+                    perftest(t, path, "ib_%s_bw" % op, 65536, 50)
+                lists = seen("total")
+            if not lists:
+                raise Fail("GRO has made no lists")

@@ -351,14 +351,9 @@ int rsiw_helper_tcp_recv(struct socket *sock, void *data, size_t len)
 
 /* Memory of sends. */
 
-/*
- * The piece of a buffer in which the octet @offset lies: its address, and the
- * offsets of its first octet and of the one behind its last. NULL for what cannot
- * be read, or is in one of a list of buffers. @next is 0 the first time; what is
- * behind the piece that was found last is looked for from there.
- */
-const void *rsiw_helper_skb_piece(const struct sk_buff *skb, u32 offset, u32 *from, u32 *to,
-				  u32 *next)
+/* As the function below, for all but what is in lists. */
+static const void *skb_piece(const struct sk_buff *skb, u32 offset, u32 *from, u32 *to,
+			     u32 *next)
 {
 	const struct skb_shared_info *shared = skb_shinfo(skb);
 	u32 i = 0, start, end = skb_headlen(skb);
@@ -386,6 +381,46 @@ const void *rsiw_helper_skb_piece(const struct sk_buff *skb, u32 offset, u32 *fr
 		}
 	}
 	return NULL;
+}
+
+/* As the function below, for what is in the list of a buffer. */
+static noinline const void *skb_piece_in_list(const struct sk_buff *skb, u32 offset, u32 *from,
+					      u32 *to, u32 *next)
+{
+	u32 end = skb_pagelen(skb);
+	const struct sk_buff *one;
+	const void *piece;
+
+	skb_walk_frags(skb, one) {
+		if (offset - end < one->len) {
+			*next = 0;
+			piece = skb_piece(one, offset - end, from, to, next);
+			*from += end;
+			*to += end;
+			/* That was a place in the buffer of the list. */
+			*next = 0;
+			return piece;
+		}
+		end += one->len;
+	}
+	return NULL;
+}
+
+/*
+ * The piece of a buffer in which the octet @offset lies: its address, and the
+ * offsets of its first octet and of the one behind its last. @next is 0 the first
+ * time; what is behind the piece that was found last is looked for from there. A
+ * buffer may have a list of others, as GRO makes of segments that are more than
+ * its pieces. NULL for what cannot be read, or is in a list of one of these.
+ */
+const void *rsiw_helper_skb_piece(const struct sk_buff *skb, u32 offset, u32 *from, u32 *to,
+				  u32 *next)
+{
+	const void *piece = skb_piece(skb, offset, from, to, next);
+
+	if (!piece && skb_has_frag_list(skb))
+		piece = skb_piece_in_list(skb, offset, from, to, next);
+	return piece;
 }
 
 /*

@@ -60,6 +60,17 @@ struct Span {
     next: u32,
 }
 
+/// Octets of a buffer, for C.
+///
+/// # Invariants
+///
+/// `skb` is live as long as the chunk is used, and has `len` octets, at least one, from `offset` on.
+struct Raw {
+    skb: *mut b::sk_buff,
+    offset: c_int,
+    len: c_int,
+}
+
 /// A stretch of received octets, in one socket buffer with all its fragments, and those that follow
 /// in the buffers behind it, as far as [`SkbChunk::reach`] was asked for them.
 ///
@@ -336,34 +347,45 @@ impl SkbChunk<'_> {
         }
         let mut done = 0;
         while let Some(missing) = len.checked_sub(done).filter(|missing| *missing > 0) {
-            let Some((from, left)) = self.find(at.wrapping_add(done)) else {
-                break;
+            let (at, out) = (at.wrapping_add(done), out.wrapping_add(done));
+            let n = match self.find(at) {
+                Some((from, left)) => {
+                    let n = left.min(missing);
+                    // SAFETY: as in `copy`.
+                    unsafe { b::memcpy(out.cast(), from.cast(), n) };
+                    n
+                }
+                None => {
+                    let Raw { skb, offset, len } = self.raw(at, missing)?;
+                    // SAFETY: the range lies in the buffer; the caller vouches for `out`.
+                    to_result(unsafe { b::skb_copy_bits(skb, offset, out.cast(), len) })?;
+                    usize::try_from(len)?
+                }
             };
-            let n = left.min(missing);
-            // SAFETY: as in `copy`.
-            unsafe { b::memcpy(out.wrapping_add(done).cast(), from.cast(), n) };
             done = done.wrapping_add(n);
         }
-        if done == len {
-            return Ok(());
-        }
-        // Some are where there is no address for them.
-        let (offset, len) = self.raw_range(at, len)?;
-        // SAFETY: by the type invariants the range lies in the buffer; the caller vouches for `out`.
-        to_result(unsafe { b::skb_copy_bits(self.skb.as_ptr(), offset, out.cast(), len) })
+        Ok(())
     }
 
-    /// The place in the first buffer of octets of the chunk, for C.
+    /// The place for C of up to `most` octets of the chunk from `at` on, for which there is no
+    /// address: as many as are in the same buffer.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it does not have all of them.
-    fn raw_range(&self, at: usize, len: usize) -> Result<(c_int, c_int)> {
-        if at.checked_add(len).is_none_or(|end| end > self.len()) {
-            return Err(EINVAL);
-        }
-        let offset = self.offset.checked_add(u32::try_from(at)?).ok_or(EINVAL)?;
-        Ok((c_int::try_from(offset)?, c_int::try_from(len)?))
+    /// `EINVAL` if there are none.
+    #[cold]
+    fn raw(&self, at: usize, most: usize) -> Result<Raw> {
+        let at = u32::try_from(at)?;
+        let buffer = self.buffer(at).ok_or(EINVAL)?;
+        let skip = at.checked_sub(buffer.from).ok_or(EINVAL)?;
+        let left = buffer.len.checked_sub(skip).filter(|left| *left > 0);
+        let len = left.ok_or(EINVAL)?.min(u32::try_from(most)?);
+        // INVARIANT: by those of `Buffer`.
+        Ok(Raw {
+            skb: buffer.skb.as_ptr(),
+            offset: c_int::try_from(buffer.offset.checked_add(skip).ok_or(EINVAL)?)?,
+            len: c_int::try_from(len)?,
+        })
     }
 
     /// The 20 octets from `at` on, if the chunk has as many and they can be read.
@@ -437,15 +459,20 @@ impl SkbChunk<'_> {
         let mut done = 0;
         while let Some(missing) = len.checked_sub(done).filter(|missing| *missing > 0) {
             let at = at.wrapping_add(done);
-            let Some((from, left)) = self.find(at) else {
-                // The rest is where there is no address for it.
-                let (offset, missing) = self.raw_range(at, missing)?;
-                // SAFETY: by the type invariants the range lies in the buffer.
-                return Ok(unsafe { b::skb_crc32c(self.skb.as_ptr(), offset, missing, crc) });
+            let n = match self.find(at) {
+                Some((from, left)) => {
+                    let n = left.min(missing);
+                    // SAFETY: as in `crc32c`.
+                    crc = unsafe { b::crc32c(crc, from.cast(), n) };
+                    n
+                }
+                None => {
+                    let Raw { skb, offset, len } = self.raw(at, missing)?;
+                    // SAFETY: the range lies in the buffer.
+                    crc = unsafe { b::skb_crc32c(skb, offset, len, crc) };
+                    usize::try_from(len)?
+                }
             };
-            let n = left.min(missing);
-            // SAFETY: as in `crc32c`.
-            crc = unsafe { b::crc32c(crc, from.cast(), n) };
             done = done.wrapping_add(n);
         }
         Ok(crc)
