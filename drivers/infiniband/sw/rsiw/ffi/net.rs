@@ -10,6 +10,7 @@ mod addr;
 mod batch;
 mod callbacks;
 mod chunk;
+mod guarded;
 mod held;
 mod listen;
 pub(crate) mod netdev;
@@ -32,6 +33,7 @@ pub(crate) use self::{
         StreamHandler, //
     },
     chunk::ChunkPool,
+    guarded::LockedBySock,
     held::HeldSock,
     listen::ListenSocket,
     netdev::{

@@ -180,7 +180,7 @@ impl Qp {
             GFP_KERNEL,
         )?;
         let tx = TxState::new(self, params, sock.mss())?;
-        let stream = Stream::new(self.clone(), params)?;
+        let stream = Stream::new(self.clone(), sock, params)?;
         let prepared = Prepared::new(self, &stream, sock, params);
 
         let mut inner = self.inner.lock();

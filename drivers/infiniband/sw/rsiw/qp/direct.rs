@@ -72,10 +72,10 @@ impl Drop for Held<'_> {
         let waits = self.rx.as_ref().is_some_and(|rx| {
             rx.waits_for().is_some() || rx.waits_for_recv() && !stream.pauses.load(Relaxed)
         });
-        if let Some(mut rx) = self.rx.take() {
+        if let (Some(mut rx), Some(sock)) = (self.rx.take(), &mut self.sock) {
             rx.let_go();
             stream.qp.count_received(rx.tally());
-            *stream.rx.lock() = Some(rx);
+            stream.put_rx(sock, rx);
         }
         self.sock = None;
         stream.qp.answered.store(true, Relaxed);
@@ -179,7 +179,7 @@ impl<'a> Direct<'a> {
             is_taken = true;
             stream.awaited.store(true, Relaxed);
         });
-        let Some(sock) = sock else {
+        let Some(mut sock) = sock else {
             // Its work item gets the socket when the process has given it back.
             stream.qp.note(QpNote::Socket);
             return HandedOver::Later;
@@ -197,9 +197,7 @@ impl<'a> Direct<'a> {
             stream.awaited.store(true, Relaxed);
             return HandedOver::Later;
         }
-        // A statement of its own, so that the lock is released at its end.
-        let taken = stream.rx.lock().take();
-        let Some(mut rx) = taken else {
+        let Some(mut rx) = stream.take_rx(&mut sock) else {
             // The stream has ended.
             return HandedOver::Gone;
         };

@@ -178,8 +178,8 @@ impl Prepared {
         if let Some(ends) = entry.queues.common::<Ends>() {
             let mut table = ends.table.lock();
             if let Some(other) = table.other_end(&entry.key, scope, &entry.end.sock) {
-                *other.stream.peer.lock() = Some(entry.end.clone());
-                *entry.end.stream.peer.lock() = Some(other);
+                other.stream.link_to(entry.end.clone());
+                entry.end.stream.link_to(other);
             }
             table.ends.insert(node);
         }
@@ -242,10 +242,20 @@ impl Drop for Entry {
 }
 
 impl Stream {
-    /// The other end of the connection, if it is on this host.
+    /// The other end of the connection, if it is on this host. What is linked at this moment may be
+    /// missed.
     #[inline]
     pub(super) fn peer(&self) -> Option<Arc<End>> {
+        if !self.has_peer.load(Relaxed) {
+            return None;
+        }
         self.peer.lock().clone()
+    }
+
+    /// Has `end` as the other end, of which there was none.
+    fn link_to(&self, end: Arc<End>) {
+        *self.peer.lock() = Some(end);
+        self.has_peer.store(true, Relaxed);
     }
 
     /// Has the other end send, if it waits for this one to take something in. Any context.

@@ -2,8 +2,7 @@
 
 //! A QP's end of its TCP connection: what the socket's callbacks find.
 //!
-//! The state of receiving belongs to whoever holds the socket's lock; it is taken out of its slot
-//! while it is used, so that no spin lock is held over the copying.
+//! The state of receiving belongs to whoever holds the socket's lock.
 //!
 //! Context: callbacks run in softirq or process context with the socket's lock held.
 #![forbid(unsafe_code)]
@@ -16,6 +15,7 @@ use super::{
 use crate::{
     ffi::{
         net::{
+            LockedBySock,
             LockedSock,
             StreamEvent,
             StreamHandler,
@@ -27,6 +27,7 @@ use crate::{
             Timer, //
         },
     },
+    mr::Mr,
     proto::{
         budget::Budget,
         conn::Params,
@@ -43,7 +44,10 @@ use crate::{
     },
 };
 use kernel::{
-    alloc::flags::__GFP_NOWARN,
+    alloc::{
+        flags::__GFP_NOWARN,
+        AllocError, //
+    },
     prelude::*,
     sync::{
         atomic::{
@@ -81,11 +85,12 @@ pub(crate) struct Stream {
     /// The QP; its reference to this is emptied when the connection ends.
     pub(super) qp: Arc<Qp>,
     /// `None` while in use, and after the end.
-    #[pin]
-    pub(super) rx: SpinLockIrq<Option<KBox<RxState>>>,
+    rx: LockedBySock<Option<KBox<RxState>>>,
     /// The other end of the connection, if it is on this host, until one of both has ended.
     #[pin]
     pub(super) peer: SpinLockIrq<Option<Arc<End>>>,
+    /// Whether there may be one. Never set before `peer` is.
+    pub(super) has_peer: AtomicFlag,
     /// Whether the other end waits for this one to take in what it has. Set with the socket held.
     pub(super) awaited: AtomicFlag,
     /// Runs while there is no memory, or no receive, to receive with.
@@ -107,19 +112,41 @@ struct Left {
     spent: bool,
 }
 
+/// What receiving has to be given before it can go on.
+struct Lack {
+    /// A staging buffer.
+    staging: bool,
+    /// That nobody uses this region.
+    quiet: Option<Arc<Mr>>,
+}
+
+impl Lack {
+    /// Gets it. Returns what became of the buffer, if one is wanted. Process context; waits for
+    /// those who use the region, one of whom may be this side's sender, who needs the socket.
+    fn get(self) -> Option<Result<KVVec<u8>, AllocError>> {
+        let flags = GFP_KERNEL | __GFP_NOWARN;
+        let buffer = self.staging.then(|| KVVec::from_elem(0, MAX_FPDU, flags));
+        if let Some(mr) = self.quiet {
+            mr.wait_quiet();
+        }
+        buffer
+    }
+}
+
 impl Stream {
-    /// For a new connection.
+    /// For a new connection on `sock`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(qp: Arc<Qp>, params: &Params) -> Result<Arc<Self>> {
+    pub(super) fn new(qp: Arc<Qp>, sock: &TcpSocket, params: &Params) -> Result<Arc<Self>> {
         let rx = KBox::new(RxState::new(params, qp.max_recv_sge())?, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 qp,
-                rx <- new_spinlock_irq!(Some(rx), "rsiw::Stream::rx"),
+                rx: LockedBySock::new(sock, Some(rx)),
                 peer <- new_spinlock_irq!(None, "rsiw::Stream::peer"),
+                has_peer: AtomicFlag::new(false),
                 awaited: AtomicFlag::new(false),
                 retry <- Timer::new(),
                 pauses: AtomicFlag::new(false),
@@ -128,11 +155,23 @@ impl Stream {
         )
     }
 
+    /// Takes the state of receiving out of its slot, if it is there.
+    #[inline]
+    pub(super) fn take_rx(&self, sk: &mut LockedSock<'_>) -> Option<KBox<RxState>> {
+        self.rx.get(sk)?.take()
+    }
+
+    /// Puts the state of receiving back into its slot.
+    #[inline]
+    pub(super) fn put_rx(&self, sk: &mut LockedSock<'_>, rx: KBox<RxState>) {
+        if let Some(slot) = self.rx.get(sk) {
+            *slot = Some(rx);
+        }
+    }
+
     /// Takes in what was received, as much as `budget` allows.
     fn receive(&self, sk: &mut LockedSock<'_>, budget: Budget) -> Left {
-        // A statement of its own, so that the lock is not held any longer.
-        let taken = self.rx.lock().take();
-        let Some(mut rx) = taken else {
+        let Some(mut rx) = self.take_rx(sk) else {
             return Left {
                 more: false,
                 starved: false,
@@ -153,43 +192,59 @@ impl Stream {
             without_recv,
             spent: rx.is_spent(),
         };
-        *self.rx.lock() = Some(rx);
+        self.put_rx(sk, rx);
         left
     }
 
     /// Takes in what was received and tells how the connection is. Process context, no lock held.
     pub(super) fn drain(self: &Arc<Self>, sock: &TcpSocket) -> Seen {
-        self.prepare_staging();
-        self.wait_quiet();
-        let seen = sock.with_lock(|sk| {
-            let left = self.receive(sk, self.qp.dev.tuning.work_budget());
-            if left.starved {
-                Timer::start(self, RETRY_MS);
-            } else if left.without_recv {
-                self.pause();
-            }
-            let cut = self.rx.lock().as_ref().is_some_and(|rx| rx.is_cut());
-            let closed = (sk.state() == TcpState::Closed).then(|| sk.error());
-            Seen {
-                more: left.more && !left.starved && !left.without_recv,
-                fin: sk.peer_fin() && !left.more,
-                cut,
-                closed,
-            }
+        let seen = sock.with_lock(|sk| match self.lacks(sk) {
+            None => Ok(self.look(sk)),
+            Some(lack) => Err(lack),
+        });
+        let seen = seen.unwrap_or_else(|lack| {
+            let staging = lack.get();
+            sock.with_lock(|sk| {
+                if let Some(staging) = staging {
+                    self.set_staging(sk, staging);
+                }
+                self.look(sk)
+            })
         });
         self.wake_sender();
         seen
     }
 
+    /// What receiving has to be given before it can go on.
+    fn lacks(&self, sk: &mut LockedSock<'_>) -> Option<Lack> {
+        let rx = self.rx.get(sk)?.as_ref()?;
+        let (staging, quiet) = (rx.wants_staging(), rx.waits_for().cloned());
+        (staging || quiet.is_some()).then_some(Lack { staging, quiet })
+    }
+
+    /// Takes in what was received and tells how the connection is.
+    fn look(self: &Arc<Self>, sk: &mut LockedSock<'_>) -> Seen {
+        let left = self.receive(sk, self.qp.dev.tuning.work_budget());
+        if left.starved {
+            Timer::start(self, RETRY_MS);
+        } else if left.without_recv {
+            self.pause(sk);
+        }
+        let rx = self.rx.get(sk).and_then(|slot| slot.as_ref());
+        let cut = rx.is_some_and(|rx| rx.is_cut());
+        let closed = (sk.state() == TcpState::Closed).then(|| sk.error());
+        Seen {
+            more: left.more && !left.starved && !left.without_recv,
+            fin: sk.peer_fin() && !left.more,
+            cut,
+            closed,
+        }
+    }
+
     /// Gives the receiver the buffer that it asked for. Without memory for it the timer lets it be
     /// asked for again, for a while.
-    fn prepare_staging(&self) {
-        if !self.rx.lock().as_ref().is_some_and(|rx| rx.wants_staging()) {
-            return;
-        }
-        let buffer = KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL | __GFP_NOWARN);
-        let mut slot = self.rx.lock();
-        let Some(rx) = &mut *slot else {
+    fn set_staging(&self, sk: &mut LockedSock<'_>, buffer: Result<KVVec<u8>, AllocError>) {
+        let Some(rx) = self.rx.get(sk).and_then(|slot| slot.as_mut()) else {
             return;
         };
         match buffer {
@@ -204,53 +259,36 @@ impl Stream {
     }
 
     /// Has a receive looked for again after a while, if that is not going to be done anyway.
-    fn pause(self: &Arc<Self>) {
+    fn pause(self: &Arc<Self>, sk: &mut LockedSock<'_>) {
         if self.pauses.load(Relaxed) {
             return;
         }
-        let mut slot = self.rx.lock();
-        let Some(rx) = &mut *slot else {
+        let Some(rx) = self.rx.get(sk).and_then(|slot| slot.as_mut()) else {
             return;
         };
         self.pauses.store(true, Relaxed);
         Timer::start(self, rx.pause());
     }
 
-    /// Waits for those who use a region that the receiver wants to be quiet. One of them may be
-    /// this side's sender, who needs the socket.
-    fn wait_quiet(&self) {
-        let mr = {
-            let slot = self.rx.lock();
-            slot.as_ref().and_then(|rx| rx.waits_for().cloned())
-        };
-        if let Some(mr) = mr {
-            mr.wait_quiet();
-        }
-    }
-
     /// Whether a message that came in whole waits for a region to be quiet.
-    pub(super) fn is_waiting(&self, _sk: &mut LockedSock<'_>) -> bool {
-        let slot = self.rx.lock();
-        slot.as_ref().is_some_and(|rx| rx.waits_for().is_some())
+    pub(super) fn is_waiting(&self, sk: &mut LockedSock<'_>) -> bool {
+        let rx = self.rx.get(sk).and_then(|slot| slot.as_ref());
+        rx.is_some_and(|rx| rx.waits_for().is_some())
     }
 
     /// The numbers that the next Send and the next Read Request of the peer must have.
-    pub(super) fn next(&self, _sk: &mut LockedSock<'_>) -> Option<(Msn, Msn)> {
-        self.rx.lock().as_ref().map(|rx| rx.next())
+    pub(super) fn next(&self, sk: &mut LockedSock<'_>) -> Option<(Msn, Msn)> {
+        Some(self.rx.get(sk)?.as_ref()?.next())
     }
 
     /// The receive in progress, to be flushed. Receiving goes on.
-    pub(super) fn take_recv(&self, _sk: &mut LockedSock<'_>) -> Option<Recv> {
-        let taken = self.rx.lock().take();
-        let mut rx = taken?;
-        let recv = rx.take_recv();
-        *self.rx.lock() = Some(rx);
-        recv
+    pub(super) fn take_recv(&self, sk: &mut LockedSock<'_>) -> Option<Recv> {
+        self.rx.get(sk)?.as_mut()?.take_recv()
     }
 
     /// Ends receiving, with the callbacks gone and the socket's lock held; returns the state.
-    pub(super) fn end(&self, _sk: &mut LockedSock<'_>) -> Option<KBox<RxState>> {
-        self.rx.lock().take()
+    pub(super) fn end(&self, sk: &mut LockedSock<'_>) -> Option<KBox<RxState>> {
+        self.take_rx(sk)
     }
 }
 

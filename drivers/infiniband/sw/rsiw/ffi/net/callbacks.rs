@@ -274,7 +274,8 @@ impl<H: StreamHandler> Callbacks<H> {
         let Some(locked) = NonNull::new(sk) else {
             return;
         };
-        // SAFETY: TCP calls this with the lock of the connected socket held.
+        // SAFETY: TCP calls this with the lock of the connected socket held, and not from within
+        // what is done with a `LockedSock`: with a process in there it puts data into the backlog.
         let mut locked = unsafe { LockedSock::new(locked) };
         // SAFETY: this function is installed for `H` only.
         unsafe { with_handler::<H>(sk, |handler| H::data_ready(handler, &mut locked)) };

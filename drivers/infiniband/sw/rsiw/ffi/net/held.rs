@@ -65,7 +65,8 @@ impl TcpSocket {
             return None;
         }
         // SAFETY: no process has the socket, and none gets it before the spin lock is given back,
-        // which is when the value is dropped. TCP calls back in the same state.
+        // which is when the value is dropped. TCP calls back in the same state, and not from within
+        // this value's methods.
         let locked = unsafe { LockedSock::new(sk) };
         // INVARIANT: the lock was just taken.
         Some(HeldSock { sock: self, locked })

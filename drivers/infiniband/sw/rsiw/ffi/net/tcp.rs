@@ -63,7 +63,8 @@ impl TcpState {
 /// # Invariants
 ///
 /// `sk` is a live TCP socket whose lock is held during `'a`, by the process or by softirq
-/// processing of the socket. `'a` is invariant, so that two proofs cannot be exchanged.
+/// processing of the socket. No other value for that socket is used meanwhile. `'a` is invariant, so
+/// that two proofs cannot be exchanged.
 pub(crate) struct LockedSock<'a> {
     sk: NonNull<b::sock>,
     _lock: PhantomData<fn(&'a ()) -> &'a ()>,
@@ -79,7 +80,8 @@ struct ReadContext<'f, F> {
 impl LockedSock<'_> {
     /// # Safety
     ///
-    /// `sk` is a live TCP socket whose lock is held for as long as the value is used.
+    /// `sk` is a live TCP socket whose lock is held for as long as the value is used, by who uses no
+    /// other value for it meanwhile.
     pub(super) unsafe fn new(sk: NonNull<b::sock>) -> Self {
         // INVARIANT: the caller vouches for it.
         Self {
@@ -224,7 +226,8 @@ impl TcpSocket {
         let sk = self.sk();
         // SAFETY: the socket is live as long as `self`.
         unsafe { h::lock_sock(sk.as_ptr()) };
-        // SAFETY: the lock was just taken and is held until after the last use.
+        // SAFETY: the lock was just taken and is held until after the last use. Who takes it has
+        // none yet: it would wait for itself.
         let mut locked = unsafe { LockedSock::new(sk) };
         let result = f(&mut locked);
         // SAFETY: the lock is held by this function.
