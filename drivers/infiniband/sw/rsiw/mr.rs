@@ -469,6 +469,7 @@ impl Mr {
     /// Whether the `len` octets at `addr` may be used like this. Returns their offset.
     ///
     /// Lengths of zero are not for this function (T-23).
+    #[inline(always)]
     fn check<P: GatePtr + Deref<Target = Self>>(
         guard: &GateGuard<P>,
         stag: Stag,

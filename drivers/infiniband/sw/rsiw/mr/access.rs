@@ -187,6 +187,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
     /// region `mr` found by `stag`, on behalf of protection domain `pd`, for `want`.
     ///
     /// For a length of zero there is nothing to ask (T-23).
+    #[inline(always)]
     pub(crate) fn new(
         mr: P,
         stag: Stag,
@@ -278,6 +279,16 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
     /// Length of the range.
     pub(crate) fn len(&self) -> u32 {
         self.len
+    }
+
+    /// All of the range, if it is memory of a process and lies in one page, as most of what is short
+    /// does.
+    #[inline(always)]
+    pub(crate) fn in_one_page(&self) -> Option<PageSlice<'_>> {
+        match &self.guard.kind {
+            Kind::User { umem, .. } => umem.in_one_page(&self.guard, self.offset, self.len),
+            _ => None,
+        }
     }
 
     /// The pieces of `len` octets from octet `at` of the range on.

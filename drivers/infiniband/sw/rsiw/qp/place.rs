@@ -82,16 +82,23 @@ pub(super) fn place<C: CopyToPage>(
     }
     let mut at = payload.at.checked_add(u32_as_usize(skip)).ok_or(EINVAL)?;
     let end = at.checked_add(u32_as_usize(len)).ok_or(EINVAL)?;
-    for slice in access.slices(0, len).map_err(|_| EINVAL)? {
-        let next = at.checked_add(u32_as_usize(slice.len())).ok_or(EINVAL)?;
-        budget.piece();
-        match payload.source {
-            Source::Chunk { chunk, at: base } => {
-                chunk.copy_to_page(base.checked_add(at).ok_or(EINVAL)?, &slice)?;
-            }
-            Source::Bytes(bytes) => slice.copy_in(0, bytes.get(at..next).ok_or(EINVAL)?)?,
+    let copy = |at: usize, to: &PageSlice<'_>| match payload.source {
+        Source::Chunk { chunk, at: base } => {
+            chunk.copy_to_page(base.checked_add(at).ok_or(EINVAL)?, to)
         }
-        at = next;
+        Source::Bytes(bytes) => {
+            let end = at.checked_add(u32_as_usize(to.len())).ok_or(EINVAL)?;
+            to.copy_in(0, bytes.get(at..end).ok_or(EINVAL)?)
+        }
+    };
+    if let Some(slice) = access.in_one_page() {
+        budget.piece();
+        return copy(at, &slice);
+    }
+    for slice in access.slices(0, len).map_err(|_| EINVAL)? {
+        budget.piece();
+        copy(at, &slice)?;
+        at = at.checked_add(u32_as_usize(slice.len())).ok_or(EINVAL)?;
     }
     // Memory of the kernel ends at the first address of its owner that is no memory.
     if at != end {

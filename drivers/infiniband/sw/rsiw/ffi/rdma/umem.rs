@@ -284,6 +284,34 @@ impl Umem {
             writable: self.writable,
         })
     }
+    /// The only piece of [`Umem::slices`], if the range lies in one page.
+    #[inline(always)]
+    pub(crate) fn in_one_page<'a, P: GatePtr>(
+        &'a self,
+        guard: &'a GateGuard<P>,
+        at: u64,
+        len: u32,
+    ) -> Option<PageSlice<'a>> {
+        if !core::ptr::eq(guard.gate(), &self.gate) {
+            return None;
+        }
+        if at.checked_add(u64::from(len))? > self.len {
+            return None;
+        }
+        // SAFETY: as in `slices`.
+        let pinned = unsafe { &*self.pinned.get() }.as_ref()?;
+        let at = self.offset.checked_add(at)?;
+        let page = usize::try_from(at / PAGE_SIZE as u64).ok()?; // CAST: a page's size fits.
+        let start = *pinned.pages.get(page)?;
+        // CAST: less than a page's size, which fits 32 bits.
+        let (offset, page_size) = ((at % PAGE_SIZE as u64) as u32, PAGE_SIZE as u32);
+        if offset.checked_add(len)? > page_size {
+            return None;
+        }
+        // SAFETY: a page begins at `start`, by the invariant of `Pinned`, which the guard keeps for
+        // `'a`. What is writable was pinned for that.
+        Some(unsafe { PageSlice::new(start, offset, len, self.writable) })
+    }
 }
 
 impl Pinned {

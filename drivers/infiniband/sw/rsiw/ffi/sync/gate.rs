@@ -144,6 +144,7 @@ impl Gate {
     ///
     /// As many forgotten guards as there are numbers below [`EXCLUSIVE`] set that bit, and from
     /// then on everybody is turned away: the count does not overflow.
+    #[inline]
     fn try_enter(&self) -> bool {
         if self.state.fetch_add(1, Full) & (CLOSED | EXCLUSIVE) == 0 {
             return true;
@@ -199,6 +200,7 @@ unsafe impl<P: GatePtr + Sync> Sync for GateGuard<P> {}
 
 impl<P: GatePtr> GateGuard<P> {
     /// Goes in through `ptr`, unless the gate is closed.
+    #[inline(always)]
     pub(crate) fn new(ptr: P) -> Option<Self> {
         let gate = ptr.gate();
         if !gate.try_enter() {
