@@ -368,6 +368,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             if !self.resume(env) {
                 return at;
             }
+            if at == chunk.len() && self.deframer.staged() == 0 {
+                return at;
+            }
             match self.go_on(env, chunk, at) {
                 Ok(0) => {}
                 Ok(n) => {
@@ -632,6 +635,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Places a segment of a Send. Returns the octets of the message so far.
+    #[inline]
     fn place<C, E: Env<C>>(
         &mut self,
         env: &mut E,
@@ -665,6 +669,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// Completes the receive in progress, `len` octets long, and invalidates what the peer wants to
     /// be invalidated before (V-INV-14).
+    #[inline]
     fn complete<C, E: Env<C>>(
         &mut self,
         env: &mut E,
@@ -761,7 +766,13 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Does what had to wait. Returns whether receiving may go on.
+    #[inline(always)]
     pub(crate) fn resume<C: Chunk, E: Env<C>>(&mut self, env: &mut E) -> bool {
+        (self.pending.is_none() && self.held.is_none()) || self.resume_now::<C, E>(env)
+    }
+
+    #[cold]
+    fn resume_now<C: Chunk, E: Env<C>>(&mut self, env: &mut E) -> bool {
         if self.pending.is_some() {
             let Some(pending) = self.pending.take_if(|_| env.is_quiet()) else {
                 return false;

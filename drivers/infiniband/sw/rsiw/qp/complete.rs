@@ -180,6 +180,7 @@ impl Qp {
     }
 
     /// Takes a receive for a message that begins.
+    #[inline]
     pub(super) fn take_recv(self: &Arc<Self>, sgl: &mut SgList) -> Result<Option<Recv>, Failure> {
         let taken = match &self.srq {
             Some(srq) => srq.take(sgl),
@@ -200,6 +201,7 @@ impl Qp {
     /// # Errors
     ///
     /// The queue is full, which ends the stream (V-CQ-7).
+    #[inline]
     pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Failure> {
         let slots = self.consumer.recv_slots();
         match self.recv_cq.add(completion, &self.handle, slots) {

@@ -74,14 +74,20 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         env.fpdu_received();
         self.tally.add(Counter::RxFpdus, 1);
         self.tally.add(Counter::RxDirectSegments, 1);
+        let source = Source::Chunk {
+            chunk: segment,
+            at: 0,
+        };
+        if let Some(send) = front.first_chunk().and_then(|f| self.rx.whole_send(f)) {
+            if let Err(failure) = self.whole_send(env, &source, front, send) {
+                self.fail(env, failure);
+            }
+            return;
+        }
         let fpdu = Fpdu {
             place: Place::Chunk,
             ulpdu_len,
             len,
-        };
-        let source = Source::Chunk {
-            chunk: segment,
-            at: 0,
         };
         let head = front.get(LEN_FIELD..).unwrap_or(&[]);
         if let Err(failure) = self.ulpdu(env, &source, head, &fpdu) {

@@ -11,7 +11,6 @@ use super::{
     Receiver, //
 };
 use crate::proto::chunk::{
-    Chunk,
     Payload,
     Source,
     FPDU_FRONT, //
@@ -31,7 +30,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     ///
     /// The stream must end.
     #[inline]
-    pub(super) fn whole_send<C: Chunk, E: Env<C>>(
+    pub(super) fn whole_send<C, E: Env<C>>(
         &mut self,
         env: &mut E,
         source: &Source<'_, C>,
