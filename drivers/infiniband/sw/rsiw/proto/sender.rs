@@ -12,13 +12,21 @@
 //! until there is space.
 #![forbid(unsafe_code)]
 
+mod alone;
 mod direct;
 mod ends;
+mod env;
 mod start;
 
 use self::ends::{
     end_response,
     Ends, //
+};
+pub(crate) use self::env::{
+    Env,
+    OpenError,
+    PayloadError,
+    Peeked, //
 };
 use self::start::{
     next_request,
@@ -29,10 +37,7 @@ use super::counters::{
     Counter,
     Tally, //
 };
-use super::failure::{
-    Failure,
-    Fault, //
-};
+use super::failure::Failure;
 use super::frame::Writer;
 use super::link::{
     Broken,
@@ -40,21 +45,8 @@ use super::link::{
     Refused,
     SendFlags, //
 };
-use super::order::{
-    Record,
-    Token, //
-};
-use super::reads::{
-    InboundRead,
-    InboundReads,
-    OutboundRead, //
-};
-use super::request::{
-    BadRequest,
-    Request,
-    Sink, //
-};
-use super::sends::Sends;
+use super::order::Token;
+use super::reads::InboundRead;
 use super::state::QpState;
 use super::tuning::SendLimits;
 use super::tx::{
@@ -68,176 +60,16 @@ use super::tx::{
     TERMINATE_HEADER, //
 };
 use crate::proto::conn::Params;
-use crate::wire::ddp::{
-    Msn,
-    Stag, //
-};
+use crate::wire::ddp::Msn;
 use crate::wire::fpdu::{
     mulpdu,
     LARGE_SEGMENT, //
 };
 use crate::wire::marker::Markers;
-use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::{
     TermError,
     Terminate, //
 };
-use core::ops::DerefMut;
-
-/// A payload could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PayloadError {
-    /// The memory is not there: the kernel's own, which its owner names without having it.
-    NoMemory,
-    /// The surroundings have lost count.
-    Broken,
-}
-
-impl From<Broken> for PayloadError {
-    fn from(Broken: Broken) -> Self {
-        PayloadError::Broken
-    }
-}
-
-/// The memory of a request could not be opened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum OpenError {
-    /// Its completion has to say so.
-    Fault(Fault),
-    /// The surroundings have lost count.
-    Defect(&'static str),
-}
-
-/// What a sender needs of its surroundings, which send over `L`.
-pub(crate) trait Env<L: Link> {
-    /// What is needed to complete a request.
-    type Work: Copy;
-    /// Storage of [`Sends::order`].
-    type Records: DerefMut<Target = [Record<Self::Work, Fault>]>;
-    /// Storage of [`Sends::outbound`].
-    type Outbound: DerefMut<Target = [OutboundRead]>;
-    /// Storage of the peer's Reads.
-    type Inbound: DerefMut<Target = [InboundRead]>;
-
-    /// The oldest request of the send queue, which stays there. The environment keeps the names of
-    /// its memory, or its octets, or what it registers or binds, until it is asked for another.
-    fn peek(&mut self) -> Option<Peeked<L, Self>>;
-
-    /// Takes the oldest request out, so that its slot is free.
-    fn consume(&mut self);
-
-    /// The first element of the request that was peeked at.
-    fn sink(&self) -> Option<Sink>;
-
-    /// Whether this side may write all of `sink`, which is not empty (T-22).
-    fn may_write(&self, sink: &Sink) -> bool;
-
-    /// Calls `f` with the requests under way, locked.
-    fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R;
-
-    /// Returns the oldest Read of the peer. It may miss one that comes at this moment: the receiver
-    /// has a work item send afterwards.
-    fn oldest_inbound(&self) -> Option<InboundRead>;
-
-    /// Calls `f` with the peer's Reads, locked.
-    fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R;
-
-    /// TCP has all of these requests: completes what is due.
-    fn done(&mut self, tokens: &[Token]);
-
-    /// A request under way failed. Returns whether its completion tells so (T-33).
-    fn fail(&mut self, token: Token, fault: Fault) -> bool;
-
-    /// A request failed before it began. Returns whether its completion tells so.
-    fn fail_new(&mut self, work: Self::Work, fault: Fault) -> bool;
-
-    /// Invalidates an STag (V-INV). When this returns, nobody uses its memory.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
-    fn invalidate(&mut self, stag: Stag) -> Result<(), Fault>;
-
-    /// Carries out the fast registration that was peeked at last (V-MR-17, V-MR-18).
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
-    fn register(&mut self) -> Result<(), Fault>;
-
-    /// Carries out the bind of a window that was peeked at last (V-MW-2, V-MW-4).
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
-    fn bind(&mut self) -> Result<(), Fault>;
-
-    /// Checks that the memory of the current request may be read, and keeps it readable until
-    /// [`Env::close`]. That of messages before is let go of at the latest then.
-    ///
-    /// # Errors
-    ///
-    /// It may not.
-    fn open_request(&mut self) -> Result<(), OpenError>;
-
-    /// The same for the source of a Read of the peer, which is not empty.
-    ///
-    /// # Errors
-    ///
-    /// How the peer is told.
-    fn open_source(&mut self, request: &ReadRequest) -> Result<(), TermError>;
-
-    /// Lets go of all memory that was opened.
-    fn close(&mut self);
-
-    /// Writes `len` octets of the current message, which is open, from `offset` on.
-    ///
-    /// # Errors
-    ///
-    /// They could not be read or written.
-    fn payload(
-        &self,
-        offset: u32,
-        len: u32,
-        writer: &mut Writer<'_, L>,
-    ) -> Result<(), PayloadError>;
-
-    /// Hands a segment to the other end of the connection, on this host: `front`, which is MPA's
-    /// length field and the headers, and the payload of the current message that `frame` names. The
-    /// message is open, and [`Link::prepare`] has just returned [`HandedOver::Taken`].
-    ///
-    /// [`HandedOver::Taken`]: super::direct::HandedOver::Taken
-    ///
-    /// # Errors
-    ///
-    /// The memory of the message is not there.
-    fn hand_over(
-        &self,
-        _link: &mut L,
-        _front: &[u8],
-        _frame: &tx::Frame,
-    ) -> Result<(), PayloadError> {
-        Err(PayloadError::Broken)
-    }
-
-    /// Whether the peer has sent an FPDU.
-    fn heard_of_peer(&self) -> bool;
-
-    /// The FPDU of `frame` is in the batch, and those behind it that are alike, so that they are
-    /// `count` in all; for who wants to know.
-    fn fpdus_made(&self, _message: &Message, _frame: &tx::Frame, _count: u32) {}
-
-    /// A Terminate is in the batch; likewise.
-    fn terminate_made(&self, _message: &Terminate) {}
-
-    /// TCP has all that is to be sent in front of a FIN, if there is to be one; `has_spoken` says
-    /// whether there is something among it that the peer is to have first.
-    fn finish(&mut self, link: &mut L, has_spoken: bool);
-}
-
-/// A request as [`Env::peek`] finds it.
-pub(crate) type Peeked<L, E> =
-    Result<Request<<E as Env<L>>::Work>, BadRequest<<E as Env<L>>::Work>>;
 
 /// Where a message comes from.
 #[derive(Clone, Copy, Debug)]
@@ -487,17 +319,28 @@ impl Framer {
             }
             Err(error) => error,
         };
-        // What is in front of it, and a Terminate, can go out.
+        Err(self.take_back(link, before, error))
+    }
+
+    /// Takes back what was written of FPDUs since batch and markers were as `before`. What is in
+    /// front of it, and a Terminate, can go out.
+    #[cold]
+    fn take_back<L: Link>(
+        &mut self,
+        link: &mut L,
+        before: (L::Mark, Option<Markers>),
+        error: PayloadError,
+    ) -> Failure {
         if link.truncate(before.0).is_err() {
             // Nothing of it, then, nor do its requests complete.
             link.clear();
             self.ends.clear();
         }
         self.markers = before.1;
-        Err(match error {
+        match error {
             PayloadError::NoMemory => TermError::LocalCatastrophic.into(),
             PayloadError::Broken => Failure::defect("an FPDU is not what its header says"),
-        })
+        }
     }
 }
 
@@ -583,7 +426,10 @@ impl Sender {
         L: Link,
         E: Env<L>,
     {
-        let outcome = self.send(env, link, state, limits);
+        let outcome = match self.send_alone(env, link, state) {
+            Some(outcome) => outcome,
+            None => self.send(env, link, state, limits),
+        };
         // No region may be kept from its owner while the peer is awaited (T-20), nor while the
         // caller waits for the owner.
         self.framer.close(env);

@@ -258,7 +258,7 @@ impl Message {
     ///
     /// `None` once the message is done, or if its headers are longer; only a defect of this driver
     /// can ask for that. A message of length zero is one FPDU (RFC 5041 section 5.2, D-DDP-10).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn frame(&self, mulpdu: u16) -> Option<Frame> {
         if self.done {
             return None;
@@ -441,6 +441,7 @@ impl Packer {
 
     /// The next FPDU has `len` octets, markers included. Returns whether TCP must be made to end
     /// its segment in front of it ("end of record").
+    #[inline(always)]
     pub(crate) fn push(&mut self, len: u32) -> bool {
         let end = self.used.saturating_add(len);
         let begins = core::mem::take(&mut self.is_handed_over);
@@ -459,6 +460,7 @@ impl Packer {
     /// The ULPDU that fills the rest of the segment, if the FPDU of `frame` is too long for that and
     /// worth to be cut: its message goes on in the next segment. TCP then has full segments instead
     /// of records that end early, each with a buffer and an acknowledgement of its own.
+    #[inline(always)]
     pub(crate) fn fill(&self, frame: &Frame) -> Option<u16> {
         if self.used == 0 || self.is_handed_over {
             return None;

@@ -87,6 +87,7 @@ impl Link for TcpLink<'_> {
         outcome
     }
 
+    #[inline]
     fn segment_size(&self) -> u32 {
         if self.is_direct() {
             return u32::MAX;
@@ -106,10 +107,12 @@ impl Link for TcpLink<'_> {
         self.batch.remaining().saturating_add(direct)
     }
 
+    #[inline]
     fn reserve(&mut self, len: u32) -> bool {
         self.batch.reserve(len).is_ok()
     }
 
+    #[inline]
     fn mark(&self) -> Mark {
         self.batch.mark()
     }

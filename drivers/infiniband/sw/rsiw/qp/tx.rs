@@ -187,8 +187,14 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         peeked
     }
 
+    #[inline]
     fn consume(&mut self) {
         self.ring.consume();
+    }
+
+    #[inline]
+    fn has_requests(&self) -> bool {
+        !self.ring.is_empty()
     }
 
     fn sink(&self) -> Option<Sink> {
@@ -207,6 +213,11 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
 
     fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R {
         f(&mut self.qp.sq.lock())
+    }
+
+    #[inline]
+    fn has_inbound(&self) -> bool {
+        self.qp.has_inbound.load(Relaxed)
     }
 
     fn oldest_inbound(&self) -> Option<InboundRead> {
@@ -286,6 +297,11 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         writer: &mut Writer<'_, TcpLink<'l>>,
     ) -> Result<(), PayloadError> {
         self.source.write(offset, len, writer)
+    }
+
+    #[inline]
+    fn copy(&self, to: &mut [u8]) -> Result<(), PayloadError> {
+        self.source.copy(to)
     }
 
     #[inline]

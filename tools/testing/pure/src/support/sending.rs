@@ -287,6 +287,10 @@ impl Env<Tcp> for Queue {
         self.posted.pop_front().expect("peeked at");
     }
 
+    fn has_requests(&self) -> bool {
+        !self.posted.is_empty()
+    }
+
     fn sink(&self) -> Option<Sink> {
         self.peeked.expect("peeked at").sink
     }
@@ -381,6 +385,17 @@ impl Env<Tcp> for Queue {
         }
         let skip = usize::from(self.faults.short);
         Ok(writer.put(&rest[skip..])?)
+    }
+
+    fn copy(&self, to: &mut [u8]) -> Result<(), PayloadError> {
+        assert_eq!(self.open.map(|len| len as usize), Some(to.len()));
+        if self.faults.short {
+            return Err(PayloadError::Broken);
+        }
+        for (n, octet) in to.iter_mut().enumerate() {
+            *octet = n as u8;
+        }
+        self.faults.payload.map_or(Ok(()), Err)
     }
 
     fn heard_of_peer(&self) -> bool {

@@ -51,6 +51,7 @@ unsafe impl Send for TxBatch {}
 pub(crate) struct Mark(u64);
 
 /// The counts of a batch contradict one another, or what TCP says: who finds that ends the stream.
+#[cold]
 fn broken() -> Error {
     kernel::pr_err_once!("BUG: a batch of octets to send has lost count\n");
     EIO
@@ -304,7 +305,26 @@ impl TxBatch {
     /// # Errors
     ///
     /// `EIO` if these are not what was put in.
+    #[inline]
     pub(super) fn as_raw(&mut self) -> Result<(&[b::bio_vec], usize)> {
+        if self.last != 0 {
+            return self.all_as_raw();
+        }
+        // Mostly all lies in one chunk.
+        let len = self.end.checked_sub(self.begin).ok_or_else(broken)?;
+        let chunk = self.chunks.get(0).filter(|chunk| self.end <= chunk.len());
+        let (bvec, _) = self.bvecs.split_first_mut().ok_or_else(broken)?;
+        bvec.bv_page = chunk.ok_or_else(broken)?.page();
+        bvec.bv_len = len;
+        bvec.bv_offset = self.begin;
+        if usize::from_safe_cast(len) != self.remaining {
+            return Err(broken());
+        }
+        Ok((core::slice::from_ref(bvec), self.remaining))
+    }
+
+    /// As [`TxBatch::as_raw`], for any number of chunks.
+    fn all_as_raw(&mut self) -> Result<(&[b::bio_vec], usize)> {
         let (mut n, mut octets) = (0, 0_usize);
         for i in 0..=self.last {
             let (begin, end) = (self.begin_of(i), self.end_of(i)?);
@@ -334,6 +354,7 @@ impl TxBatch {
     /// # Errors
     ///
     /// `EIO` if there are not that many. Nothing can be sent after that.
+    #[inline]
     pub(crate) fn advance(&mut self, n: usize) -> Result {
         self.remaining = self.remaining.checked_sub(n).ok_or_else(broken)?;
         self.gone = self.gone.wrapping_add(n.into_safe_cast());

@@ -233,6 +233,10 @@ impl Env<Pipe> for World {
         self.sq.pop_front().expect("peeked at");
     }
 
+    fn has_requests(&self) -> bool {
+        !self.sq.is_empty()
+    }
+
     fn sink(&self) -> Option<Sink> {
         self.sink
     }
@@ -305,6 +309,11 @@ impl Env<Pipe> for World {
         writer: &mut Writer<'_, Pipe>,
     ) -> Result<(), PayloadError> {
         Ok(writer.put(&self.source[offset as usize..][..len as usize])?)
+    }
+
+    fn copy(&self, to: &mut [u8]) -> Result<(), PayloadError> {
+        to.copy_from_slice(&self.source);
+        Ok(())
     }
 
     fn hand_over(&self, link: &mut Pipe, front: &[u8], frame: &Frame) -> Result<(), PayloadError> {
