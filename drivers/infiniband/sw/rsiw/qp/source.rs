@@ -17,7 +17,7 @@ use super::{
 use crate::{
     ffi::{
         page::PageSlice,
-        rdma::wr::Local, //
+        rdma::wr::Operands, //
     },
     mr::access::Slices,
     proto::{
@@ -46,8 +46,8 @@ pub(super) struct Source {
     pub(super) sgl: SgList,
     /// The list holds octets.
     pub(super) is_inline: bool,
-    /// What the request registers or binds, if it does.
-    pub(super) local: Option<Local>,
+    /// What the request has beside its elements.
+    pub(super) operands: Option<Operands>,
     /// A Read of the peer is answered; the list is not used.
     is_response: bool,
     /// The regions of the elements, or that of a response, and those of messages before as long as
@@ -72,7 +72,7 @@ impl Source {
         Ok(Self {
             sgl: SgList::new(max_sge, max_inline)?,
             is_inline: false,
-            local: None,
+            operands: None,
             is_response: false,
             accesses,
         })

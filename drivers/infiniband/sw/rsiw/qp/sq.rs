@@ -17,7 +17,7 @@ use self::{
     user::UserSq, //
 };
 use crate::{
-    ffi::rdma::wr::Local,
+    ffi::rdma::wr::Operands,
     proto::{
         failure::Fault,
         order::Record,
@@ -103,15 +103,15 @@ impl SqRing {
     }
 
     /// Looks at the oldest request, which stays where it is; `sgl` gets its elements or octets, and
-    /// `local` what it registers or binds.
+    /// `operands` what it has beside them.
     pub(super) fn peek(
         &self,
         sgl: &mut SgList,
-        local: &mut Option<Local>,
+        operands: &mut Option<Operands>,
     ) -> Option<Result<Wqe, BadWqe>> {
         match self {
             Self::User(ring) => ring.peek(sgl),
-            Self::Kernel(ring) => ring.peek(sgl, local),
+            Self::Kernel(ring) => ring.peek(sgl, operands),
         }
     }
 

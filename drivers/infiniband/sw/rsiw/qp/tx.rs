@@ -29,7 +29,7 @@ use crate::{
             TcpSocket,
             TxBatch, //
         },
-        rdma::wr::Local,
+        rdma::wr::Operands,
     },
     mr::{
         fast::FastError,
@@ -179,8 +179,8 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
     type Inbound = KVec<InboundRead>;
 
     fn peek(&mut self) -> Option<Peeked<TcpLink<'l>, Self>> {
-        let Source { sgl, local, .. } = self.source;
-        let peeked = self.ring.peek(sgl, local);
+        let Source { sgl, operands, .. } = self.source;
+        let peeked = self.ring.peek(sgl, operands);
         if let Some(Ok(request)) = &peeked {
             self.source.is_inline = request.is_inline;
         }
@@ -255,7 +255,7 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
     }
 
     fn register(&mut self) -> Result<(), Fault> {
-        let Some(Local::Register(registration)) = &self.source.local else {
+        let Some(Operands::Register(registration)) = &self.source.operands else {
             return Err(Fault::General);
         };
         let mr = self.qp.dev.stags.lookup(Stag(registration.stag));
@@ -268,7 +268,7 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
     }
 
     fn bind(&mut self) -> Result<(), Fault> {
-        let Some(Local::Bind(binding)) = &self.source.local else {
+        let Some(Operands::Bind(binding)) = &self.source.operands else {
             return Err(Fault::General);
         };
         let find = |stag| self.qp.dev.stags.lookup(Stag(stag)).ok_or(Fault::Bind);

@@ -36,12 +36,12 @@ pub(crate) struct Element {
     pub(crate) lkey: u32,
 }
 
-/// What a request that concerns this side only is about.
+/// What some requests have beside their elements.
 #[derive(Clone, Copy)]
-pub(crate) enum Local {
-    /// A fast registration.
+pub(crate) enum Operands {
+    /// Those of a fast registration.
     Register(Registration),
-    /// The bind of a window.
+    /// Those of the bind of a window.
     Bind(Binding),
 }
 
@@ -98,9 +98,8 @@ impl SendWr<'_> {
         unsafe { *self.wr().__bindgen_anon_1.wr_id }
     }
 
-    /// What it asks for, and what that is about if it concerns this side only; `None` for what this
-    /// driver does not know.
-    pub(crate) fn operation(&self) -> Option<(Operation, Option<Local>)> {
+    /// What it asks for, with operands if it has any; `None` for what this driver does not know.
+    pub(crate) fn operation(&self) -> Option<(Operation, Option<Operands>)> {
         // SAFETY: 32 bits of either member.
         let key = Stag(unsafe { *self.wr().ex.invalidate_rkey });
         let operation = match self.wr().opcode {
@@ -144,12 +143,12 @@ impl SendWr<'_> {
             }
             b::ib_wr_opcode_IB_WR_LOCAL_INV => Operation::Invalidate { stag: key },
             b::ib_wr_opcode_IB_WR_REG_MR => {
-                let local = Local::Register(self.registration()?);
-                return Some((Operation::Register, Some(local)));
+                let operands = Operands::Register(self.registration()?);
+                return Some((Operation::Register, Some(operands)));
             }
             b::ib_wr_opcode_IB_WR_BIND_MW => {
-                let local = Local::Bind(self.binding()?);
-                return Some((Operation::Bind, Some(local)));
+                let operands = Operands::Bind(self.binding()?);
+                return Some((Operation::Bind, Some(operands)));
             }
             _ => return None,
         };

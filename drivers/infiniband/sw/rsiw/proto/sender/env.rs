@@ -74,7 +74,7 @@ pub(crate) trait Env<L: Link> {
     type Inbound: DerefMut<Target = [InboundRead]>;
 
     /// The oldest request of the send queue, which stays there. The environment keeps the names of
-    /// its memory, or its octets, or what it registers or binds, until it is asked for another.
+    /// its memory, or its octets, and its operands, until it is asked for another.
     fn peek(&mut self) -> Option<Peeked<L, Self>>;
 
     /// Takes the oldest request out, so that its slot is free.

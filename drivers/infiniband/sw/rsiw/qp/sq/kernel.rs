@@ -16,7 +16,7 @@ use super::{
 use crate::{
     abi::Sge,
     ffi::rdma::wr::{
-        Local,
+        Operands,
         SendChain,
         SendWr, //
     },
@@ -46,8 +46,8 @@ use kernel::{
 };
 use zerocopy::IntoBytes;
 
-/// A request, and what it registers or binds, or what is wrong with it.
-type Checked = Result<(Wqe, Option<Local>), BadWqe>;
+/// A request, and what it has beside its elements, or what is wrong with it.
+type Checked = Result<(Wqe, Option<Operands>), BadWqe>;
 
 /// Requests, and what is wrong with them.
 pub(in crate::qp) struct Requests {
@@ -199,17 +199,17 @@ impl KernelSq {
         self.requests.lock().posted.len() == 0
     }
 
-    /// Looks at the oldest request, which stays where it is, and copies its elements or octets, or
-    /// what it registers or binds.
+    /// Looks at the oldest request, which stays where it is, and copies its elements or octets, and
+    /// what it has beside them.
     pub(super) fn peek(
         &self,
         sgl: &mut SgList,
-        local: &mut Option<Local>,
+        operands: &mut Option<Operands>,
     ) -> Option<Result<Wqe, BadWqe>> {
         let requests = self.requests.lock();
         let (request, elements, room) = requests.posted.front()?;
         if let Ok((wqe, own)) = request {
-            *local = *own;
+            *operands = *own;
             let fits = if wqe.is_inline {
                 let octets = room.as_bytes().get(..u32_as_usize(wqe.len));
                 octets.is_some_and(|octets| sgl.set_octets(octets))
@@ -245,7 +245,7 @@ impl KernelSq {
 
     /// Validates a request, and copies its elements or octets to `room`; returns how many elements.
     fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Checked, usize)> {
-        let (operation, local) = wr.operation().ok_or(EINVAL)?;
+        let (operation, operands) = wr.operation().ok_or(EINVAL)?;
         let is_local = operation.is_local();
         let is_read = matches!(operation, Operation::Read { .. });
         let is_inline = wr.is_inline() && !is_local && !is_read;
@@ -292,6 +292,6 @@ impl KernelSq {
             len,
             is_inline,
         };
-        Ok((Ok((wqe, local)), used))
+        Ok((Ok((wqe, operands)), used))
     }
 }
