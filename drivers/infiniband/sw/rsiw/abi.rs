@@ -12,7 +12,10 @@ use crate::{
     proto::{
         failure::Fault,
         order::Status,
-        request::OperationType, //
+        request::{
+            AtomicKind,
+            OperationType, //
+        },
     },
 };
 use core::mem::{
@@ -200,6 +203,10 @@ pub(crate) mod opcode {
     pub(crate) const SEND: u8 = 3;
     /// Send with Invalidate.
     pub(crate) const SEND_REMOTE_INV: u8 = 5;
+    /// FetchAdd, which no process can post.
+    pub(crate) const FETCH_AND_ADD: u8 = 6;
+    /// CmpSwap, likewise.
+    pub(crate) const COMP_AND_SWAP: u8 = 7;
     /// Receive.
     pub(crate) const RECEIVE: u8 = 8;
     /// Local invalidation.
@@ -215,6 +222,12 @@ pub(crate) mod opcode {
             super::OperationType::Send => SEND,
             super::OperationType::Write => WRITE,
             super::OperationType::Read => READ,
+            super::OperationType::Atomic(kind) => match kind {
+                super::AtomicKind::FetchAdd | super::AtomicKind::MaskedFetchAdd => FETCH_AND_ADD,
+                super::AtomicKind::CompareSwap | super::AtomicKind::MaskedCompareSwap => {
+                    COMP_AND_SWAP
+                }
+            },
             super::OperationType::Invalidate => INVAL_STAG,
             super::OperationType::Register => REG_MR,
             super::OperationType::Bind => BIND_MW,

@@ -297,6 +297,7 @@ impl Mr {
             to.flag(c"local_write", access.contains(Access::LOCAL_WRITE))?;
             to.flag(c"remote_write", access.contains(Access::REMOTE_WRITE))?;
             to.flag(c"remote_read", access.contains(Access::REMOTE_READ))?;
+            to.flag(c"remote_atomic", access.contains(Access::REMOTE_ATOMIC))?;
             if to.may_show_addresses() {
                 to.hex(c"base", range.base())?;
             }

@@ -14,6 +14,7 @@
 //! Handlers of consumers and of the connection manager are called without any of these held.
 #![forbid(unsafe_code)]
 
+mod atomic;
 mod complete;
 mod consumer;
 mod control;
@@ -91,7 +92,7 @@ use crate::{
         failure::Failure,
         notes::QpNote,
         reads::{
-            InboundRead, //
+            Inbound, //
             InboundReads,
         },
         schedule::Reason,
@@ -127,7 +128,7 @@ use kernel::{
 struct RemoteEnd {
     /// `0xLTCC`.
     code: u16,
-    /// The Read Request that it refuses.
+    /// The Read Request or Atomic Request that it refuses.
     read: Option<Msn>,
 }
 
@@ -169,7 +170,7 @@ pub(crate) struct Qp {
     #[pin]
     sq: SpinLockIrq<Sq>,
     #[pin]
-    inbound: SpinLockIrq<InboundReads<KVec<InboundRead>>>,
+    inbound: SpinLockIrq<InboundReads<KVec<Inbound>>>,
     /// Whether there are any, for those who would take the lock in vain. It changes under that
     /// lock.
     has_inbound: AtomicFlag,

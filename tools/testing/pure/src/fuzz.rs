@@ -12,11 +12,13 @@ use crate::proto::conn::{Config, Initiator, Responder};
 use crate::proto::connection::{self, Awaits, Code, StreamEnd};
 use crate::proto::deframer::{Deframer, Place, Step};
 use crate::proto::negotiate::Depths;
+use crate::proto::request::AtomicKind;
 use crate::proto::rx::Rx;
 use crate::support::endpoint::{Answers, Endpoint, FAILURE};
 use crate::support::limits::ALL;
 use crate::support::peer::{Peer, Region, Wr};
 use crate::support::rng::{Choices, Input};
+use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::{self, Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::mpa::{Header, RtrSet, HEADER_LEN, MAX_FRAME};
@@ -58,6 +60,10 @@ pub fn parsers(data: &[u8]) {
     }
     let _ = ddp::Header::parse(data);
     let _ = ReadRequest::parse(data);
+    if let Some(request) = AtomicRequest::parse(data) {
+        assert!(AtomicRequest::parse(&request.to_wire()) == Some(request));
+    }
+    let _ = AtomicResponse::parse(data);
     let _ = Received::parse(data);
     let len = u16::try_from(data.len()).unwrap_or(u16::MAX);
     let _ = Quote::new(data, len);
@@ -221,12 +227,13 @@ pub fn two_peers(data: &[u8]) {
             bytes: vec![0; 4096],
             remote_read: true,
             remote_write: true,
+            remote_atomic: true,
         };
         peer.regions().insert(1, region);
     }
     let mut id = 0;
     while !input.0.is_empty() {
-        let what = input.below(10);
+        let what = input.below(11);
         let [a, b] = &mut peers;
         let (x, y) = if input.one_in(2) { (a, b) } else { (b, a) };
         let len = input.below(256).saturating_mul(5);
@@ -260,6 +267,17 @@ pub fn two_peers(data: &[u8]) {
                     source_to: TaggedOffset(to),
                 };
                 x.post(id, Wr::Read(request), input.one_in(2));
+            }
+            10 => {
+                let add = input.bits();
+                let wr = Wr::Atomic {
+                    operation: AtomicOperation::FetchAdd { add, mask: 1 << 31 },
+                    kind: AtomicKind::MaskedFetchAdd,
+                    stag: Stag(1),
+                    to: to & !7,
+                    sink: (Stag(1), to),
+                };
+                x.post(id, wr, input.one_in(2));
             }
             4 => x.transmit(len),
             5 => {

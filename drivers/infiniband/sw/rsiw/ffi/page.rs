@@ -16,7 +16,15 @@ use core::{
     marker::PhantomData,
     ptr::NonNull, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        atomic_load,
+        cmpxchg,
+        Full,
+        Relaxed, //
+    },
+};
 
 /// A physically contiguous piece of memory, possibly of several pages.
 ///
@@ -179,6 +187,49 @@ impl<'a> PageSlice<'a> {
             return Err(EINVAL);
         }
         Ok(self.as_mut_ptr()?.wrapping_add(at as usize))
+    }
+}
+
+/// Eight bytes that can be changed in one piece.
+///
+/// # Invariants
+///
+/// They are all bytes of the slice, which may be written, and their address is a multiple of eight.
+pub(crate) struct Word<'a>(PageSlice<'a>);
+
+/// How often a word is looked at anew if others change it. One of them has got its way each time.
+const MAX_TRIES: u32 = 4096;
+
+impl<'a> Word<'a> {
+    /// The word that `slice` is. `None` if it is none, or is not to be written.
+    pub(crate) fn new(slice: PageSlice<'a>) -> Option<Self> {
+        let ptr = slice.as_mut_ptr().ok()?.cast::<u64>();
+        // CAST: 32 bits fit.
+        let is_word = slice.len as usize == size_of::<u64>() && ptr.is_aligned();
+        // INVARIANT: just checked.
+        is_word.then_some(Self(slice))
+    }
+
+    /// Replaces the word by what `change` makes of it, in the byte order of this host. Nobody else,
+    /// neither another processor nor a process, changes it in between. Returns what it was.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if others do so all the time.
+    pub(crate) fn change(&self, change: impl Fn(u64) -> u64) -> Result<u64> {
+        let ptr = self.0.start.as_ptr().cast::<u64>();
+        // SAFETY: by the invariants it is valid and aligned. Others may write the word at any time,
+        // by any instruction; it is read by one, and what it then is does not matter.
+        let mut seen = unsafe { atomic_load(ptr, Relaxed) };
+        for _ in 0..MAX_TRIES {
+            // SAFETY: as above, and it may be written; the word is read, compared and written by one
+            // instruction, whatever others do.
+            match unsafe { cmpxchg(ptr, seen, change(seen), Full) } {
+                Ok(original) => return Ok(original),
+                Err(other) => seen = other,
+            }
+        }
+        Err(EBUSY)
     }
 }
 

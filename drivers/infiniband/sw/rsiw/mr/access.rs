@@ -52,23 +52,35 @@ impl Access {
     pub(crate) const REMOTE_WRITE: Self = Self(AccessFlags::REMOTE_WRITE);
     /// Source of the peer's Reads.
     pub(crate) const REMOTE_READ: Self = Self(AccessFlags::REMOTE_READ);
+    /// Target of the peer's Atomic Operations.
+    pub(crate) const REMOTE_ATOMIC: Self = Self(AccessFlags::REMOTE_ATOMIC);
 
     /// Windows may be bound to it.
     pub(crate) const BIND: Self = Self(AccessFlags::MW_BIND);
 
-    const REMOTE: AccessFlags = Self::REMOTE_WRITE.0.union(Self::REMOTE_READ.0);
+    const REMOTE: AccessFlags = Self::REMOTE_WRITE
+        .0
+        .union(Self::REMOTE_READ.0)
+        .union(Self::REMOTE_ATOMIC.0);
     const ALL: AccessFlags = Self::REMOTE.union(Self::LOCAL_WRITE.0).union(Self::BIND.0);
 
-    /// Whether the combination is one that a region may have: what the peer may write, this side
+    /// Whether the combination is one that a region may have: what the peer may change, this side
     /// may too (draft-hilland-rddp-verbs figure 18; local read is always granted).
     pub(crate) fn is_legal(self) -> bool {
-        self.contains(Self::LOCAL_WRITE) || !self.contains(Self::REMOTE_WRITE)
+        self.contains(Self::LOCAL_WRITE) || !self.lets_peer_write()
+    }
+
+    /// Whether the peer may change the memory.
+    pub(crate) fn lets_peer_write(self) -> bool {
+        self.contains(Self::REMOTE_WRITE) || self.contains(Self::REMOTE_ATOMIC)
     }
 
     /// What traces call the use of memory that needs it.
     pub(crate) fn name(self) -> Name {
         if self.contains(Self::REMOTE_WRITE) {
             c"remote_write"
+        } else if self.contains(Self::REMOTE_ATOMIC) {
+            c"remote_atomic"
         } else if self.contains(Self::REMOTE_READ) {
             c"remote_read"
         } else if self.contains(Self::LOCAL_WRITE) {
@@ -80,7 +92,7 @@ impl Access {
 
     /// Whether the memory may be changed.
     pub(crate) fn writes(self) -> bool {
-        self.contains(Self::LOCAL_WRITE) || self.contains(Self::REMOTE_WRITE)
+        self.contains(Self::LOCAL_WRITE) || self.lets_peer_write()
     }
 
     /// Whether the peer has a right.

@@ -390,7 +390,7 @@ impl Mr {
         if grant.stag != Stag(wr.region) || grant.range.base() < NO_ADDRESS {
             return Err(BindError::Region);
         }
-        let needs_write = access.contains(Access::REMOTE_WRITE);
+        let needs_write = access.lets_peer_write();
         if !grant.access.contains(Access::BIND)
             || (needs_write && !grant.access.contains(Access::LOCAL_WRITE))
         {

@@ -72,6 +72,8 @@ counters! {
     TxImmediates = c"tx_immediates";
     /// Read Requests.
     TxReads = c"tx_read_requests";
+    /// Atomic Requests.
+    TxAtomics = c"tx_atomic_requests";
     /// Read Responses.
     TxResponses = c"tx_read_responses";
     /// Octets of these.
@@ -105,6 +107,8 @@ counters! {
     RxImmediates = c"rx_immediates";
     /// Read Requests.
     RxReads = c"rx_read_requests";
+    /// Atomic Requests whose operation is known.
+    RxAtomics = c"rx_atomic_requests";
     /// Read Responses.
     RxResponses = c"rx_read_responses";
     /// Octets of these.
@@ -320,6 +324,8 @@ impl Tally {
             }
             Kind::Immediate { .. } => self.add(Counter::TxImmediates, 1),
             Kind::ReadRequest(_) => self.add(Counter::TxReads, 1),
+            Kind::AtomicRequest(_) => self.add(Counter::TxAtomics, 1),
+            Kind::AtomicResponse(_) => {}
             Kind::ReadResponse { .. } => {
                 self.add(Counter::TxResponses, 1);
                 self.add(Counter::TxResponseBytes, octets.into());
@@ -340,7 +346,8 @@ impl Tally {
     pub(crate) fn received(&mut self, segment: &Segment) {
         let octets = segment.payload_len.into();
         match segment.action {
-            Action::Ignore => {}
+            // The receiver counts Atomic Requests that it can read.
+            Action::Ignore | Action::AtomicRequest { .. } | Action::AtomicResponse(_) => {}
             Action::Write { last, .. } => {
                 self.add(Counter::RxWrites, last.into());
                 self.add(Counter::RxWriteBytes, octets);

@@ -9,7 +9,10 @@
 use super::direct::HandedOver;
 use super::failure::Fault;
 use super::order::Status;
-use super::request::OperationType;
+use super::request::{
+    AtomicKind,
+    OperationType, //
+};
 use super::schedule::Actor;
 use super::state::{
     QpEvent,
@@ -89,6 +92,10 @@ impl OperationType {
             Self::Send => c"send",
             Self::Write => c"write",
             Self::Read => c"read",
+            Self::Atomic(AtomicKind::CompareSwap) => c"compare_swap",
+            Self::Atomic(AtomicKind::FetchAdd) => c"fetch_add",
+            Self::Atomic(AtomicKind::MaskedCompareSwap) => c"masked_compare_swap",
+            Self::Atomic(AtomicKind::MaskedFetchAdd) => c"masked_fetch_add",
             Self::Invalidate => c"invalidate",
             Self::Register => c"register",
             Self::Bind => c"bind",
@@ -125,6 +132,8 @@ impl Kind {
             Self::Write { .. } => Opcode::Write,
             Self::Immediate { solicited, .. } => Opcode::immediate(*solicited),
             Self::ReadRequest(_) => Opcode::ReadRequest,
+            Self::AtomicRequest(_) => Opcode::AtomicRequest,
+            Self::AtomicResponse(_) => Opcode::AtomicResponse,
             Self::ReadResponse { .. } => Opcode::ReadResponse,
         }
     }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Reads under way: ours (outbound) and the peer's (inbound) (RFC 5040 sections 5.2 and 6.1).
+//! RDMA Reads and Atomic Operations under way: ours (outbound) and the peer's (inbound) (RFC 5040
+//! sections 5.2 and 6.1, RFC 7306 section 5.4).
+//!
+//! Their requests share a queue and its numbers, and are answered in their order, so both stand in
+//! one line, and count as one against ORD and IRD.
 //!
 //! Each queue under the lock of its owner; softirq for the receive half. The storage is the
 //! driver's and its length is the depth: ORD (one more never hurts) and IRD.
@@ -15,6 +19,10 @@ use super::schedule::{
     Pace,
     ReadRows, //
 };
+use crate::wire::atomic::{
+    AtomicRequest,
+    WORD_LEN, //
+};
 use crate::wire::ddp::{
     Msn,
     Stag,
@@ -27,7 +35,7 @@ use crate::wire::terminate::{
 };
 use core::ops::DerefMut;
 
-/// One of our Reads that waits for its response.
+/// One of our Reads or Atomic Operations that waits for its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutboundRead {
     /// Where the response is to go.
@@ -42,7 +50,7 @@ pub(crate) struct OutboundRead {
     pub(crate) purpose: Purpose,
 }
 
-/// What one of our Reads was sent for.
+/// What one of our Reads or Atomic Operations was sent for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The ready-to-receive message of connection set-up (RFC 6581 section 9.2), which completes no
@@ -56,6 +64,11 @@ pub(crate) enum Purpose {
         /// The sink is to be invalidated once the data is there.
         invalidate: bool,
     },
+    /// A work request for an Atomic Operation.
+    Atomic {
+        /// Its record.
+        token: Token,
+    },
 }
 
 impl Purpose {
@@ -63,12 +76,17 @@ impl Purpose {
     pub(crate) const fn token(self) -> Option<Token> {
         match self {
             Purpose::ReadyToReceive => None,
-            Purpose::Request { token, .. } => Some(token),
+            Purpose::Request { token, .. } | Purpose::Atomic { token } => Some(token),
         }
+    }
+
+    /// Whether it is an Atomic Operation, which is answered by an Atomic Response.
+    const fn is_atomic(self) -> bool {
+        matches!(self, Purpose::Atomic { .. })
     }
 }
 
-/// A segment of a response that fits the oldest Read.
+/// A segment of a response that fits the oldest Read, or a response to the oldest Atomic Operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Response {
     /// The Read as it was before this segment; the payload goes to
@@ -79,7 +97,7 @@ pub(crate) struct Response {
     pub(crate) complete: bool,
 }
 
-/// Outbound Reads, oldest first.
+/// Outbound Reads and Atomic Operations, oldest first.
 #[derive(Debug)]
 pub(crate) struct OutboundReads<S> {
     ring: Ring<S>,
@@ -96,12 +114,12 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         }
     }
 
-    /// Reads outstanding, to be compared with ORD (`proto::tx::may_start`).
+    /// How many are outstanding, to be compared with ORD (`proto::tx::may_start`).
     pub(crate) const fn outstanding(&self) -> usize {
         self.ring.len()
     }
 
-    /// Notes a Read; to be done before its request can reach the peer.
+    /// Notes one; to be done before its request can reach the peer.
     ///
     /// # Errors
     ///
@@ -113,7 +131,9 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
     /// Octets that are still to come of the oldest Read, if its next one belongs to `to` of `stag`.
     pub(crate) fn left(&self, stag: Stag, to: TaggedOffset) -> u32 {
         let front = self.ring.get(0).filter(|entry| {
-            stag == entry.sink_stag && entry.sink_to.checked_add(entry.done) == Some(to)
+            stag == entry.sink_stag
+                && entry.sink_to.checked_add(entry.done) == Some(to)
+                && !entry.purpose.is_atomic()
         });
         front.map_or(0, |entry| entry.len.saturating_sub(entry.done))
     }
@@ -135,7 +155,9 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         len: u32,
         last: bool,
     ) -> Result<Response, TermError> {
-        let front = self.ring.get_mut(0).ok_or(TermError::TaggedStag)?;
+        let front = self.ring.get_mut(0);
+        let front = front.filter(|entry| !entry.purpose.is_atomic());
+        let front = front.ok_or(TermError::TaggedStag)?;
         let entry = *front;
         let left = entry.len.saturating_sub(entry.done);
         if len > 0 {
@@ -169,13 +191,40 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         }
     }
 
-    /// The Read whose request has this number, as a Terminate names it.
+    /// Takes in the Atomic Response to the request `id`. The result goes to the sink of the entry,
+    /// which is outstanding until [`OutboundReads::pop`].
+    ///
+    /// Each request is identified by its number. Responses come in the order of the requests, those
+    /// of Reads among them (RFC 7306 sections 5.2.2 and 5.4, X-ATM-14, X-ATM-15).
+    ///
+    /// # Errors
+    ///
+    /// What the Terminate has to say: there is no room for a response that nobody has asked for, and
+    /// one that is not due is an error of the stream.
+    pub(crate) fn atomic_response(&self, id: u32) -> Result<Response, TermError> {
+        match self.ring.get(0).filter(|entry| entry.purpose.is_atomic()) {
+            Some(entry) if id == self.oldest.0 => Ok(Response {
+                entry: *entry,
+                complete: true,
+            }),
+            None if !self.has_atomics() => Err(TermError::UntaggedNoBuffer),
+            _ => Err(TermError::CatastrophicStream),
+        }
+    }
+
+    /// Whether there is an Atomic Operation among them.
+    fn has_atomics(&self) -> bool {
+        let mut all = (0..self.ring.len()).filter_map(|n| self.ring.get(n));
+        all.any(|entry| entry.purpose.is_atomic())
+    }
+
+    /// The one whose request has this number, as a Terminate names it.
     pub(crate) fn find(&self, msn: Msn) -> Option<&OutboundRead> {
         // CAST: u32 fits into usize on all targets.
         self.ring.get(msn.0.wrapping_sub(self.oldest.0) as usize)
     }
 
-    /// Takes the oldest Read out: its response is placed, or it is flushed.
+    /// Takes the oldest one out: its response is placed, or it is flushed.
     pub(crate) fn pop(&mut self) -> Option<OutboundRead> {
         self.oldest = self.oldest.next();
         self.ring.pop()
@@ -199,16 +248,57 @@ impl InboundRead {
     }
 }
 
-/// Inbound Reads, oldest first, at most IRD (T-29).
+/// A request of the peer that has to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inbound {
+    /// RDMA Read.
+    Read(InboundRead),
+    /// Atomic Operation.
+    Atomic(Msn, AtomicRequest),
+}
+
+impl Default for Inbound {
+    fn default() -> Self {
+        Self::Read(InboundRead::default())
+    }
+}
+
+impl Inbound {
+    /// Number of the request.
+    const fn msn(&self) -> Msn {
+        match self {
+            Self::Read(InboundRead { msn, .. }) | Self::Atomic(msn, _) => *msn,
+        }
+    }
+
+    /// Octets that the answer has.
+    const fn octets(&self) -> u32 {
+        match self {
+            Self::Read(read) => read.request.len,
+            Self::Atomic(..) => WORD_LEN,
+        }
+    }
+}
+
+/// The request of the peer that is to be answered next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Oldest {
+    /// RDMA Read.
+    Read(InboundRead),
+    /// Atomic Operation; [`InboundReads::oldest_atomic`] tells which.
+    Atomic,
+}
+
+/// Inbound Reads and Atomic Operations, oldest first, at most IRD (T-29).
 #[derive(Debug)]
 pub(crate) struct InboundReads<S> {
     ring: Ring<S>,
     rows: ReadRows,
-    /// Octets that are to be read.
+    /// Octets that the answers have.
     octets: u64,
 }
 
-impl<S: DerefMut<Target = [InboundRead]>> InboundReads<S> {
+impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
     /// An empty queue of `slots.len()` entries.
     pub(crate) const fn new(slots: S) -> Self {
         InboundReads {
@@ -241,38 +331,53 @@ impl<S: DerefMut<Target = [InboundRead]>> InboundReads<S> {
     /// The peer has more under way than IRD.
     pub(crate) fn push(
         &mut self,
-        msn: Msn,
-        request: ReadRequest,
+        request: Inbound,
         limit: usize,
         batch: u32,
     ) -> Result<Pace, TermError> {
+        let octets = request.octets();
         self.ring
-            .push(InboundRead { msn, request })
+            .push(request)
             .map_err(|Full| TermError::UntaggedNoBuffer)?;
-        self.octets = self.octets.saturating_add(request.len.into());
+        self.octets = self.octets.saturating_add(octets.into());
         let is_enough = self.octets >= batch.into();
         Ok(self.rows.arrive(self.ring.len(), is_enough, limit))
     }
 
-    /// Takes note that some time has passed. Returns whether the Reads are left to gather on, if
+    /// Takes note that some time has passed. Returns whether the requests are left to gather on, if
     /// there are any of which that is not known.
     pub(crate) fn pause(&mut self) -> Option<Pace> {
         self.rows.pause(self.ring.len())
     }
 
-    /// The request to answer next.
-    pub(crate) fn front(&self) -> Option<InboundRead> {
-        self.ring.get(0).copied()
+    /// The request to answer next. What only an Atomic Operation has is not copied.
+    pub(crate) fn front(&self) -> Option<Oldest> {
+        Some(match self.ring.get(0)? {
+            Inbound::Read(read) => Oldest::Read(*read),
+            Inbound::Atomic(..) => Oldest::Atomic,
+        })
+    }
+
+    /// The same, if it is an Atomic Operation.
+    pub(crate) fn oldest_atomic(&self) -> Option<(Msn, AtomicRequest)> {
+        match self.ring.get(0)? {
+            Inbound::Read(_) => None,
+            Inbound::Atomic(msn, request) => Some((*msn, *request)),
+        }
     }
 
     /// Takes the oldest request out: its response is handed to TCP, or it is dropped. The slot
-    /// is free for the peer's next request then.
-    pub(crate) fn pop(&mut self) -> Option<InboundRead> {
-        let read = self.ring.pop();
-        self.octets = match &read {
-            Some(read) => self.octets.saturating_sub(read.request.len.into()),
+    /// is free for the peer's next request then. Returns its number.
+    pub(crate) fn pop(&mut self) -> Option<Msn> {
+        let oldest = self
+            .ring
+            .get(0)
+            .map(|oldest| (oldest.msn(), oldest.octets()));
+        self.octets = match oldest {
+            Some((_, octets)) => self.octets.saturating_sub(octets.into()),
             None => 0,
         };
-        read
+        self.ring.drop_oldest();
+        oldest.map(|(msn, _)| msn)
     }
 }

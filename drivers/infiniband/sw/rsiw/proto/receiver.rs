@@ -10,11 +10,13 @@
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
+mod atomic;
 mod direct;
 mod joined;
 mod patience;
 mod whole;
 
+pub(crate) use self::atomic::Atomics;
 use self::patience::Patience;
 use super::budget::Budget;
 use super::chunk::{
@@ -118,7 +120,7 @@ pub(crate) struct Unplaced;
 ///
 /// The methods that tell of something leave a note for others to act upon: the caller holds the
 /// receive lock.
-pub(crate) trait Env<C>: Limits {
+pub(crate) trait Env<C>: Limits + Atomics {
     /// The CRC32c of octets in one piece, continued.
     fn crc32c(crc: u32, octets: &[u8]) -> u32;
 
@@ -557,7 +559,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 self.stopped = true;
                 return Ok(());
             }
-            self.act(env, source, &segment)
+            self.act(env, source, head, &segment)
         });
         result.map_err(|failure| Failure {
             quote: Quote::new(head, fpdu.ulpdu_len),
@@ -571,6 +573,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         &mut self,
         env: &mut E,
         source: &Source<'_, C>,
+        head: &[u8],
         segment: &Segment,
     ) -> Result<(), Failure> {
         let at = LEN_FIELD.checked_add(segment.header_len.into());
@@ -616,6 +619,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 self.complete(env, 0, solicited, Extra::Immediate(data))
             }
             Action::ReadRequest { msn, request } => Ok(env.read_request(msn, request)?),
+            Action::AtomicRequest { msn } => self.atomic_request(env, msn, head),
+            Action::AtomicResponse(response) => self.atomic_response(env, response),
             Action::Terminate { code, read } => {
                 self.stopped = true;
                 env.terminate_received(code, read);

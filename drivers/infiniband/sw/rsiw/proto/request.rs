@@ -39,6 +39,15 @@ pub(crate) enum Operation {
         /// The sink is invalidated afterwards.
         invalidate: bool,
     },
+    /// Atomic Operation, whose result goes to the first element; the surroundings know the operands.
+    Atomic {
+        /// Where the word is.
+        stag: Stag,
+        /// Offset of the word there.
+        to: TaggedOffset,
+        /// Which one.
+        kind: AtomicKind,
+    },
     /// Local invalidation.
     Invalidate {
         /// What.
@@ -50,6 +59,19 @@ pub(crate) enum Operation {
     Bind,
 }
 
+/// How consumers ask for an Atomic Operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtomicKind {
+    /// CmpSwap of all bits.
+    CompareSwap,
+    /// FetchAdd with one field.
+    FetchAdd,
+    /// CmpSwap with masks.
+    MaskedCompareSwap,
+    /// FetchAdd with any number of fields.
+    MaskedFetchAdd,
+}
+
 /// The type of an operation, as completions tell it (draft-hilland-rddp-verbs section 8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperationType {
@@ -59,6 +81,8 @@ pub(crate) enum OperationType {
     Write,
     /// RDMA Read, with or without invalidation.
     Read,
+    /// Atomic Operation.
+    Atomic(AtomicKind),
     /// Local invalidation.
     Invalidate,
     /// Fast registration.
@@ -78,7 +102,7 @@ pub(crate) struct Request<W> {
     pub(crate) operation: Operation,
     /// The peer is to raise an event.
     pub(crate) solicited: bool,
-    /// Earlier Reads must be complete first.
+    /// Earlier Reads and Atomic Operations must be complete first.
     pub(crate) fence: bool,
     /// Octets of the message.
     pub(crate) len: u32,
@@ -95,7 +119,7 @@ pub(crate) struct BadRequest<W> {
     pub(crate) fault: Fault,
 }
 
-/// The memory that the response to a Read goes to.
+/// The memory that the response to a Read or an Atomic Operation goes to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sink {
     /// Its STag.
@@ -113,6 +137,7 @@ impl Operation {
             Operation::Send { .. } => OperationType::Send,
             Operation::Write { .. } => OperationType::Write,
             Operation::Read { .. } => OperationType::Read,
+            Operation::Atomic { kind, .. } => OperationType::Atomic(*kind),
             Operation::Invalidate { .. } => OperationType::Invalidate,
             Operation::Register => OperationType::Register,
             Operation::Bind => OperationType::Bind,

@@ -94,9 +94,16 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
     /// Takes the oldest entry out.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let entry = *self.get(0)?;
-        self.len = self.len.checked_sub(1)?;
-        self.head = self.slot(1);
+        self.drop_oldest();
         Some(entry)
+    }
+
+    /// Forgets the oldest entry, if there is one.
+    pub(crate) fn drop_oldest(&mut self) {
+        if let Some(len) = self.len.checked_sub(1) {
+            self.len = len;
+            self.head = self.slot(1);
+        }
     }
 
     /// Forgets all entries.

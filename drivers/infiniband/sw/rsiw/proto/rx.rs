@@ -15,6 +15,7 @@ pub(crate) use self::run::{
     Run, //
 };
 use super::chunk::FPDU_FRONT;
+use crate::wire::atomic::AtomicResponse;
 use crate::wire::ddp::{
     self,
     qn,
@@ -30,6 +31,8 @@ use crate::wire::rdmap::{
     ImmediateData,
     Opcode,
     ReadRequest,
+    ATOMIC_REQUEST_LEN,
+    ATOMIC_RESPONSE_LEN,
     IMMEDIATE_LEN,
     READ_REQUEST_LEN, //
 };
@@ -65,7 +68,10 @@ pub(crate) trait Limits {
     /// Inbound RDMA Writes are enabled.
     fn may_write(&self) -> bool;
 
-    /// Another Read Request fits among the inbound Reads.
+    /// Inbound Atomic Operations are enabled.
+    fn may_atomic(&self) -> bool;
+
+    /// Another Read Request or Atomic Request fits among the inbound ones.
     fn has_read_room(&self) -> bool;
 
     /// The consumer can be told of Immediate Data. Without that a peer is told that the opcode is
@@ -130,11 +136,20 @@ pub(crate) enum Action {
         /// What to read and where to send it; the source does not wrap.
         request: ReadRequest,
     },
+    /// Read the Atomic Request behind the DDP header, check its target, and put it among the inbound
+    /// Reads.
+    AtomicRequest {
+        /// Number of the request on its queue.
+        msn: Msn,
+    },
+    /// Give it to the outbound Reads, `proto::reads::OutboundReads::atomic_response`, then place the
+    /// result.
+    AtomicResponse(AtomicResponse),
     /// The peer ends the stream; [`received_terminate`] tells more. Send none back.
     Terminate {
         /// `0xLTCC`.
         code: u16,
-        /// The Read Request that it is about.
+        /// The Read Request or Atomic Request that it is about.
         read: Option<Msn>,
     },
 }
@@ -177,6 +192,8 @@ struct Open {
 pub(crate) struct Rx {
     send_msn: Msn,
     read_msn: Msn,
+    /// Of Atomic Responses.
+    atomic_msn: Msn,
     open: Option<Open>,
     rtr: RtrSet,
     first: bool,
@@ -189,11 +206,15 @@ pub(crate) struct Rx {
 /// What a segment means, with its number of header octets.
 type Parsed = Result<(u16, Action), TermError>;
 
-// CAST: 14, 18, 26 and 46.
+// CAST: 14, 18, 26, 30, 46 and 70.
 const TAGGED_LEN: u16 = ddp::TAGGED_LEN as u16;
 const UNTAGGED_LEN: u16 = ddp::UNTAGGED_LEN as u16;
 const IMMEDIATE_HEADER: u16 = (ddp::UNTAGGED_LEN + IMMEDIATE_LEN) as u16;
 const REQUEST_LEN: u16 = (ddp::UNTAGGED_LEN + READ_REQUEST_LEN) as u16;
+const ATOMIC_REQUEST_HEADER: u16 = (ddp::UNTAGGED_LEN + ATOMIC_REQUEST_LEN) as u16;
+const ATOMIC_RESPONSE_HEADER: u16 = (ddp::UNTAGGED_LEN + ATOMIC_RESPONSE_LEN) as u16;
+
+const _: () = assert!(HEAD_LEN >= ddp::UNTAGGED_LEN + ATOMIC_REQUEST_LEN);
 
 // The control octets of a Send in one segment.
 const WHOLE: u8 = ddp::Control::new(false, true).0;
@@ -209,6 +230,7 @@ impl Rx {
         Rx {
             send_msn: Msn::FIRST,
             read_msn: Msn::FIRST,
+            atomic_msn: Msn::FIRST,
             open: None,
             rtr,
             first: true,
@@ -223,13 +245,13 @@ impl Rx {
         self.stopped = true;
     }
 
-    /// Whether the refused segment was a Read Request that the consumer has not enabled. The code
-    /// does not tell it from a wrong queue number (V-AE-12).
+    /// Whether the refused segment was a Read Request or an Atomic Request that the consumer has not
+    /// enabled. The code does not tell it from a wrong queue number (V-AE-12).
     pub(crate) const fn denied(&self) -> bool {
         self.denied
     }
 
-    /// The numbers that the next Send and the next Read Request must have.
+    /// The numbers that the next Send and the next Read or Atomic Request must have.
     pub(crate) const fn next(&self) -> (Msn, Msn) {
         (self.send_msn, self.read_msn)
     }
@@ -405,6 +427,12 @@ impl Rx {
             (ddp::Header::Untagged(h), Opcode::ReadRequest) => {
                 self.read_request(h, rest, len, limits)
             }
+            (ddp::Header::Untagged(h), Opcode::AtomicRequest) => {
+                self.atomic_request(h, len, limits)
+            }
+            (ddp::Header::Untagged(h), Opcode::AtomicResponse) => {
+                self.atomic_response(h, rest, len)
+            }
             (
                 ddp::Header::Untagged(h),
                 Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate,
@@ -525,25 +553,9 @@ impl Rx {
         len: u32,
         limits: &impl Limits,
     ) -> Parsed {
-        if h.qn.get() != qn::READ_REQUEST {
-            return Err(TermError::UntaggedQn);
-        }
-        let msn = Msn(h.msn.get());
-        if msn != self.read_msn {
-            return Err(TermError::UntaggedMsn);
-        }
-        if h.mo.get() != 0 {
-            return Err(TermError::UntaggedMo);
-        }
         // CAST: 28.
-        match len.cmp(&(READ_REQUEST_LEN as u32)) {
-            core::cmp::Ordering::Less => return Err(TermError::UntaggedMo),
-            core::cmp::Ordering::Greater => return Err(TermError::UntaggedTooLong),
-            core::cmp::Ordering::Equal => {}
-        }
-        if !h.control.last() {
-            return Err(TermError::CatastrophicStream);
-        }
+        let expected = (qn::READ_REQUEST, self.read_msn, READ_REQUEST_LEN as u32);
+        let msn = header_only(h, len, expected)?;
         let request = ReadRequest::parse(rest).ok_or(TermError::MpaFpdu)?;
         if request.len > 0 && !limits.may_read() {
             self.denied = true;
@@ -558,6 +570,63 @@ impl Rx {
         self.read_msn = msn.next();
         Ok((REQUEST_LEN, Action::ReadRequest { msn, request }))
     }
+
+    /// An Atomic Request, whose header the receiver reads (RFC 7306 section 5.2.1).
+    fn atomic_request(&mut self, h: &Untagged, len: u32, limits: &impl Limits) -> Parsed {
+        // CAST: 52.
+        let expected = (qn::READ_REQUEST, self.read_msn, ATOMIC_REQUEST_LEN as u32);
+        let msn = header_only(h, len, expected)?;
+        if !limits.may_atomic() {
+            self.denied = true;
+            return Err(TermError::UntaggedQn);
+        }
+        if !limits.has_read_room() {
+            return Err(TermError::UntaggedNoBuffer);
+        }
+        self.read_msn = msn.next();
+        Ok((ATOMIC_REQUEST_HEADER, Action::AtomicRequest { msn }))
+    }
+
+    /// An Atomic Response (RFC 7306 section 5.2.2).
+    fn atomic_response(&mut self, h: &Untagged, rest: &[u8], len: u32) -> Parsed {
+        // CAST: 12.
+        let expected = (
+            qn::ATOMIC_RESPONSE,
+            self.atomic_msn,
+            ATOMIC_RESPONSE_LEN as u32,
+        );
+        let msn = header_only(h, len, expected)?;
+        let response = AtomicResponse::parse(rest).ok_or(TermError::MpaFpdu)?;
+        self.atomic_msn = msn.next();
+        Ok((ATOMIC_RESPONSE_HEADER, Action::AtomicResponse(response)))
+    }
+}
+
+/// The number of a message that is all header and in one segment, of which queue, number and length
+/// are expected.
+fn header_only(
+    h: &Untagged,
+    len: u32,
+    (qn, msn, expected): (u32, Msn, u32),
+) -> Result<Msn, TermError> {
+    if h.qn.get() != qn {
+        return Err(TermError::UntaggedQn);
+    }
+    if Msn(h.msn.get()) != msn {
+        return Err(TermError::UntaggedMsn);
+    }
+    if h.mo.get() != 0 {
+        return Err(TermError::UntaggedMo);
+    }
+    match len.cmp(&expected) {
+        core::cmp::Ordering::Less => return Err(TermError::UntaggedMo),
+        core::cmp::Ordering::Greater => return Err(TermError::UntaggedTooLong),
+        core::cmp::Ordering::Equal => {}
+    }
+    if !h.control.last() {
+        return Err(TermError::CatastrophicStream);
+    }
+    Ok(msn)
 }
 
 /// Whether the last of `len` octets from `to` on lies beyond the end of the offsets (T-18).

@@ -13,11 +13,13 @@
 #![forbid(unsafe_code)]
 
 mod alone;
+mod atomic;
 mod direct;
 mod ends;
 mod env;
 mod start;
 
+pub(crate) use self::atomic::Atomics;
 use self::ends::{
     end_response,
     Ends, //
@@ -66,6 +68,7 @@ use crate::wire::fpdu::{
     LARGE_SEGMENT, //
 };
 use crate::wire::marker::Markers;
+use crate::wire::rdmap::ImmediateData;
 use crate::wire::terminate::{
     TermError,
     Terminate, //
@@ -78,7 +81,9 @@ enum Origin {
     Request(Token),
     /// A Read of the peer.
     Response(InboundRead),
-    /// A Read of the peer whose last segment is being handed over. Its slot is free already.
+    /// An Atomic Operation of the peer, which is carried out.
+    Atomic(Msn),
+    /// A request of the peer whose last segment is being handed over. Its slot is free already.
     Answered,
     /// Headers only.
     Bare,
@@ -88,8 +93,8 @@ enum Origin {
 #[derive(Clone, Copy, Debug)]
 struct Current {
     message: Message,
-    /// What its origin sends behind it, which has no payload.
-    then: Option<tx::Kind>,
+    /// Immediate Data behind it, and whether the peer is to raise an event.
+    then: Option<(ImmediateData, bool)>,
     origin: Origin,
 }
 
@@ -210,7 +215,7 @@ impl Framer {
                     ..error.into()
                 })?;
             }
-            Origin::Response(_) | Origin::Answered | Origin::Bare => {}
+            Origin::Response(_) | Origin::Atomic(_) | Origin::Answered | Origin::Bare => {}
         }
         self.is_open = true;
         Ok(())
@@ -557,7 +562,8 @@ impl Sender {
             if is_done {
                 self.tally
                     .sent(current.message.kind(), current.message.sent());
-                if let Some(kind) = current.then.take() {
+                if let Some((data, solicited)) = current.then.take() {
+                    let kind = tx::Kind::Immediate { data, solicited };
                     current.message = self.tx.message(kind, 0);
                     continue;
                 }
@@ -584,7 +590,9 @@ impl Sender {
                     return Err(Failure::defect("a batch ends too many requests"));
                 }
             }
-            Origin::Response(entry) => end_response(env, entry)?,
+            Origin::Response(InboundRead { msn, .. }) | Origin::Atomic(msn) => {
+                end_response(env, *msn)?;
+            }
             Origin::Answered | Origin::Bare => {}
         }
         Ok(())
@@ -612,7 +620,7 @@ impl Sender {
                 Next::Empty => is_empty = true,
             }
         }
-        self.next_response(env);
+        self.next_response(env)?;
         if self.current.is_none() && !sq_first {
             is_empty = matches!(self.next_request(env, link)?, Next::Empty);
         }

@@ -7,6 +7,10 @@
 #![forbid(unsafe_code)]
 
 use super::request::OperationType;
+use crate::wire::atomic::{
+    AtomicRequest,
+    AtomicResponse, //
+};
 use crate::wire::ddp::{
     self,
     qn,
@@ -25,6 +29,8 @@ use crate::wire::rdmap::{
     ImmediateData,
     Opcode,
     ReadRequest,
+    ATOMIC_REQUEST_LEN,
+    ATOMIC_RESPONSE_LEN,
     IMMEDIATE_LEN,
     READ_REQUEST_LEN, //
 };
@@ -45,8 +51,8 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// Longest run of octets in front of the payload: length field, untagged header, Read Request.
-pub(crate) const MAX_HEADER: usize = LEN_FIELD + ddp::UNTAGGED_LEN + READ_REQUEST_LEN;
+/// Longest run of octets in front of the payload: length field, untagged header, Atomic Request.
+pub(crate) const MAX_HEADER: usize = LEN_FIELD + ddp::UNTAGGED_LEN + ATOMIC_REQUEST_LEN;
 /// The same for a Terminate, which has no payload of its own.
 pub(crate) const TERMINATE_HEADER: usize = LEN_FIELD + terminate::MAX_ULPDU;
 
@@ -80,6 +86,10 @@ pub(crate) enum Kind {
     },
     /// A Read Request; all of it is header, its message length is 0.
     ReadRequest(ReadRequest),
+    /// An Atomic Request, likewise.
+    AtomicRequest(AtomicRequest),
+    /// The answer to it, likewise.
+    AtomicResponse(AtomicResponse),
     /// The answer to a Read Request, with sink STag and offset of that.
     ReadResponse {
         /// Sink.
@@ -128,6 +138,8 @@ impl Rtr {
 pub(crate) struct Tx {
     send_msn: Msn,
     read_msn: Msn,
+    /// Of Atomic Responses.
+    atomic_msn: Msn,
 }
 
 impl Tx {
@@ -136,10 +148,11 @@ impl Tx {
         Tx {
             send_msn: Msn::FIRST,
             read_msn: Msn::FIRST,
+            atomic_msn: Msn::FIRST,
         }
     }
 
-    /// The numbers of the next Send or Immediate and the next Read Request.
+    /// The numbers of the next Send or Immediate and the next Read or Atomic Request.
     pub(crate) const fn next(&self) -> (Msn, Msn) {
         (self.send_msn, self.read_msn)
     }
@@ -150,7 +163,8 @@ impl Tx {
         let (msn, len) = match kind {
             Kind::Send { .. } => (self.send_msn.take(), len),
             Kind::Immediate { .. } => (self.send_msn.take(), 0),
-            Kind::ReadRequest(_) => (self.read_msn.take(), 0),
+            Kind::ReadRequest(_) | Kind::AtomicRequest(_) => (self.read_msn.take(), 0),
+            Kind::AtomicResponse(_) => (self.atomic_msn.take(), 0),
             Kind::Write { .. } | Kind::ReadResponse { .. } => (Msn::FIRST, len),
         };
         Message {
@@ -267,6 +281,8 @@ impl Message {
             Kind::Send { .. } => size_of::<UntaggedFpdu>(),
             Kind::Immediate { .. } => size_of::<ImmediateFpdu>(),
             Kind::ReadRequest(_) => size_of::<ReadRequestFpdu>(),
+            Kind::AtomicRequest(_) => size_of::<AtomicRequestFpdu>(),
+            Kind::AtomicResponse(_) => size_of::<AtomicResponseFpdu>(),
             Kind::Write { .. } | Kind::ReadResponse { .. } => size_of::<TaggedFpdu>(),
         };
         let ddp_len = u16::try_from(header_len.checked_sub(LEN_FIELD)?).ok()?;
@@ -323,8 +339,34 @@ impl Message {
                 to: U64::new(to.0.wrapping_add(u64::from(frame.offset))),
             },
         };
-        let untagged = |opcode, invalidate: Option<Stag>, qn| UntaggedFpdu {
-            len,
+        match self.kind {
+            Kind::Send {
+                solicited,
+                invalidate,
+            } => {
+                let opcode = Opcode::send(solicited, invalidate.is_some());
+                let front = self.untagged(frame, opcode, invalidate, qn::SEND);
+                front.write_to(out).is_ok()
+            }
+            Kind::Write { stag, to } => tagged(Opcode::Write, stag, to).write_to(out).is_ok(),
+            Kind::ReadResponse { stag, to } => {
+                tagged(Opcode::ReadResponse, stag, to).write_to(out).is_ok()
+            }
+            _ => self.put_all(frame, out),
+        }
+    }
+
+    /// The front of an untagged segment.
+    #[inline(always)]
+    fn untagged(
+        &self,
+        frame: &Frame,
+        opcode: Opcode,
+        invalidate: Option<Stag>,
+        qn: u32,
+    ) -> UntaggedFpdu {
+        UntaggedFpdu {
+            len: U16::new(frame.ulpdu_len),
             ddp: Untagged {
                 control: ddp::Control::new(false, frame.last),
                 rdmap: Control::new(opcode).0,
@@ -333,31 +375,39 @@ impl Message {
                 msn: U32::new(self.msn.0),
                 mo: U32::new(frame.offset),
             },
-        };
+        }
+    }
+
+    /// As [`Message::put_header`], for what is all header. The others are better off without it.
+    #[inline(never)]
+    fn put_all(&self, frame: &Frame, out: &mut [u8]) -> bool {
+        let front = |opcode, qn| self.untagged(frame, opcode, None, qn);
         match self.kind {
-            Kind::Send {
-                solicited,
-                invalidate,
-            } => {
-                let opcode = Opcode::send(solicited, invalidate.is_some());
-                untagged(opcode, invalidate, qn::SEND).write_to(out).is_ok()
-            }
             Kind::Immediate { data, solicited } => ImmediateFpdu {
-                front: untagged(Opcode::immediate(solicited), None, qn::SEND),
+                front: front(Opcode::immediate(solicited), qn::SEND),
                 data: data.0,
             }
             .write_to(out)
             .is_ok(),
-            Kind::Write { stag, to } => tagged(Opcode::Write, stag, to).write_to(out).is_ok(),
-            Kind::ReadResponse { stag, to } => {
-                tagged(Opcode::ReadResponse, stag, to).write_to(out).is_ok()
-            }
             Kind::ReadRequest(request) => ReadRequestFpdu {
-                front: untagged(Opcode::ReadRequest, None, qn::READ_REQUEST),
+                front: front(Opcode::ReadRequest, qn::READ_REQUEST),
                 request: request.to_wire(),
             }
             .write_to(out)
             .is_ok(),
+            Kind::AtomicRequest(request) => AtomicRequestFpdu {
+                front: front(Opcode::AtomicRequest, qn::READ_REQUEST),
+                request: request.to_wire(),
+            }
+            .write_to(out)
+            .is_ok(),
+            Kind::AtomicResponse(response) => AtomicResponseFpdu {
+                front: front(Opcode::AtomicResponse, qn::ATOMIC_RESPONSE),
+                response: response.to_wire(),
+            }
+            .write_to(out)
+            .is_ok(),
+            Kind::Send { .. } | Kind::Write { .. } | Kind::ReadResponse { .. } => false,
         }
     }
 }
@@ -394,7 +444,23 @@ struct ReadRequestFpdu {
     request: [u8; READ_REQUEST_LEN],
 }
 
-const _: () = assert!(size_of::<ReadRequestFpdu>() == MAX_HEADER);
+/// An FPDU with an Atomic Request, without trailer.
+#[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct AtomicRequestFpdu {
+    front: UntaggedFpdu,
+    request: [u8; ATOMIC_REQUEST_LEN],
+}
+
+/// An FPDU with an Atomic Response, without trailer.
+#[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct AtomicResponseFpdu {
+    front: UntaggedFpdu,
+    response: [u8; ATOMIC_RESPONSE_LEN],
+}
+
+const _: () = assert!(size_of::<AtomicRequestFpdu>() == MAX_HEADER);
 
 /// Makes the one FPDU of a Terminate; after it nothing may be sent (T-32, P-RDMAP-17).
 pub(crate) fn terminate(message: &Terminate, out: &mut [u8; TERMINATE_HEADER]) -> Frame {
@@ -502,13 +568,13 @@ pub(crate) enum Start {
     Now,
     /// Not yet; the work requests behind it wait too (V-RD-2).
     Wait,
-    /// Never: a Read with an ORD of zero, which completes in error (V-RD-3).
+    /// Never: a Read or an Atomic Operation with an ORD of zero, which completes in error (V-RD-3).
     NoReadResources,
 }
 
 /// Tells whether the next work request of the SQ may start (V-FNC, V-RD-1 to 3, T-41).
 ///
-/// `reads` are our Reads outstanding, `earlier` says whether any work request posted before this
+/// `reads` are our Reads and Atomic Operations outstanding, `earlier` says whether any work request posted before this
 /// one is incomplete, `fence` is the request's own flag.
 pub(crate) const fn may_start(
     kind: OperationType,
@@ -518,8 +584,8 @@ pub(crate) const fn may_start(
     earlier: bool,
 ) -> Start {
     match kind {
-        OperationType::Read if ord == 0 => Start::NoReadResources,
-        OperationType::Read if reads >= ord => Start::Wait,
+        OperationType::Read | OperationType::Atomic(_) if ord == 0 => Start::NoReadResources,
+        OperationType::Read | OperationType::Atomic(_) if reads >= ord => Start::Wait,
         OperationType::Send | OperationType::Write if fence && reads > 0 => Start::Wait,
         OperationType::Invalidate if fence && earlier => Start::Wait,
         _ => Start::Now,

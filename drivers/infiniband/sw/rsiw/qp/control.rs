@@ -52,7 +52,7 @@ use crate::{
             QpNote, //
         },
         reads::{
-            InboundRead,
+            Inbound,
             InboundReads,
             OutboundRead, //
             OutboundReads,
@@ -173,7 +173,7 @@ impl Qp {
         params: &Params,
         manager: &dyn Manager,
     ) -> Result {
-        let inbound = KVec::from_elem(InboundRead::default(), params.ird.into(), GFP_KERNEL)?;
+        let inbound = KVec::from_elem(Inbound::default(), params.ird.into(), GFP_KERNEL)?;
         let outbound = KVec::from_elem(
             OutboundRead::default(),
             params.outbound_slots().into(),

@@ -52,8 +52,13 @@ use crate::{
             Status,
             Token, //
         },
-        reads::Response,
+        reads::{
+            Inbound,
+            InboundRead,
+            Response, //
+        },
         receiver::{
+            Atomics,
             Env,
             Received,
             Receiver,
@@ -71,6 +76,7 @@ use crate::{
     },
     queue::sgl::SgList,
     wire::{
+        atomic::AtomicRequest,
         ddp::{
             Msn,
             Stag,
@@ -282,6 +288,10 @@ impl Limits for RecvEnv<'_> {
         self.qp.rights().contains(Access::REMOTE_WRITE)
     }
 
+    fn may_atomic(&self) -> bool {
+        self.qp.may_atomic()
+    }
+
     fn has_read_room(&self) -> bool {
         self.qp.inbound.lock().has_room()
     }
@@ -289,6 +299,38 @@ impl Limits for RecvEnv<'_> {
     fn may_take_immediate(&self) -> bool {
         // The entries of a process have no room for it.
         self.qp.is_of_kernel()
+    }
+}
+
+impl RecvEnv<'_> {
+    /// Queues a request of the peer, and sees to it that it is answered.
+    fn queue(&self, request: Inbound) -> Result<(), TermError> {
+        let tuning = &self.qp.dev.tuning;
+        let (row, batch) = (tuning.read_row(), tuning.sending().batch);
+        let pace = {
+            let mut inbound = self.qp.inbound.lock();
+            let pace = inbound.push(request, row, batch)?;
+            self.qp.has_inbound.store(true, Relaxed);
+            pace
+        };
+        self.qp.schedule(Reason::PeerRead(pace));
+        Ok(())
+    }
+}
+
+impl Atomics for RecvEnv<'_> {
+    fn atomic_request(&mut self, msn: Msn, request: AtomicRequest) -> Result<(), TermError> {
+        self.qp.check_word(&request)?;
+        self.queue(Inbound::Atomic(msn, request))
+    }
+
+    fn atomic_response(&mut self, id: u32) -> Result<Response, TermError> {
+        self.qp.sq.lock().outbound.atomic_response(id)
+    }
+
+    fn place_result(&mut self, stag: Stag, to: TaggedOffset, result: u64) -> Result<(), Unplaced> {
+        let placed = self.qp.place_result(self.kept, (stag, to), result);
+        placed.map_err(|_| Unplaced)
     }
 }
 
@@ -443,15 +485,6 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
             });
             access.map_err(remote)?;
         }
-        let tuning = &self.qp.dev.tuning;
-        let (row, batch) = (tuning.read_row(), tuning.sending().batch);
-        let pace = {
-            let mut inbound = self.qp.inbound.lock();
-            let pace = inbound.push(msn, request, row, batch)?;
-            self.qp.has_inbound.store(true, Relaxed);
-            pace
-        };
-        self.qp.schedule(Reason::PeerRead(pace));
-        Ok(())
+        self.queue(Inbound::Read(InboundRead { msn, request }))
     }
 }

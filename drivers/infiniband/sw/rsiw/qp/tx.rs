@@ -48,12 +48,14 @@ use crate::{
             Token, //
         },
         reads::{
-            InboundRead,
+            Inbound,
             InboundReads,
+            Oldest,
             OutboundRead, //
         },
         request::Sink,
         sender::{
+            Atomics,
             Env,
             OpenError,
             Outcome,
@@ -69,6 +71,10 @@ use crate::{
         },
     },
     wire::{
+        atomic::{
+            AtomicOperation,
+            AtomicRequest, //
+        },
         ddp::{
             Msn,
             Stag,
@@ -172,11 +178,24 @@ struct SendEnv<'a> {
     fin: &'a mut Fin,
 }
 
+impl Atomics for SendEnv<'_> {
+    fn operands(&self) -> Option<AtomicOperation> {
+        match &self.source.operands {
+            Some(Operands::Atomic(operation)) => Some(*operation),
+            _ => None,
+        }
+    }
+
+    fn carry_out(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
+        self.qp.change_word(request)
+    }
+}
+
 impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
     type Work = Work;
     type Records = KVVec<Record<Work, Fault>>;
     type Outbound = KVec<OutboundRead>;
-    type Inbound = KVec<InboundRead>;
+    type Inbound = KVec<Inbound>;
 
     fn peek(&mut self) -> Option<Peeked<TcpLink<'l>, Self>> {
         let Source { sgl, operands, .. } = self.source;
@@ -220,7 +239,7 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         self.qp.has_inbound.load(Relaxed)
     }
 
-    fn oldest_inbound(&self) -> Option<InboundRead> {
+    fn oldest_inbound(&self) -> Option<Oldest> {
         if !self.qp.has_inbound.load(Relaxed) {
             return None;
         }

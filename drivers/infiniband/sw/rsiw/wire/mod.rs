@@ -9,6 +9,7 @@
 // The raw peer and the tests use what the driver does not.
 #![allow(dead_code)]
 
+pub(crate) mod atomic;
 pub(crate) mod ddp;
 pub(crate) mod fpdu;
 pub(crate) mod marker;

@@ -19,6 +19,7 @@ use super::rdmap::{
     self,
     Opcode,
     ReadRequest,
+    ATOMIC_REQUEST_LEN,
     READ_REQUEST_LEN, //
 };
 use zerocopy::byteorder::big_endian::U32;
@@ -203,7 +204,27 @@ impl Quote {
             ulpdu_len: MAX_QUOTE as u16,
         }
     }
+
+    /// Quotes the Atomic Request with number `msn`, of which a Terminate has the DDP header only
+    /// (RFC 7306 section 8.1).
+    pub(crate) fn atomic_request(msn: Msn) -> Self {
+        let header = untagged(Opcode::AtomicRequest, qn::READ_REQUEST, msn);
+        let mut bytes = [0; MAX_QUOTE];
+        for (to, from) in bytes.iter_mut().zip(header.as_bytes()) {
+            *to = *from;
+        }
+        // CAST: 18 and 70.
+        Quote {
+            bytes,
+            ddp_len: ddp::UNTAGGED_LEN as u8,
+            read_request: false,
+            ulpdu_len: ATOMIC_REQUEST_ULPDU as u16,
+        }
+    }
 }
+
+/// Octets of an Atomic Request.
+const ATOMIC_REQUEST_ULPDU: usize = ddp::UNTAGGED_LEN + ATOMIC_REQUEST_LEN;
 
 /// An untagged header for a message of one segment.
 fn untagged(opcode: Opcode, qn: u32, msn: Msn) -> Untagged {
@@ -301,11 +322,11 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// The number of the Read Request that the peer refuses, if it is about one.
+    /// The number of the Read Request or Atomic Request that the peer refuses, if it is about one.
     pub(crate) fn refused_read(&self) -> Option<Msn> {
         match self.quoted? {
             Quoted::Untagged {
-                opcode: Some(Opcode::ReadRequest),
+                opcode: Some(Opcode::ReadRequest | Opcode::AtomicRequest),
                 qn: qn::READ_REQUEST,
                 msn,
                 ..

@@ -12,6 +12,7 @@ use crate::support::limits::Fixed;
 use crate::support::receiving::{Faults, Receiving};
 use crate::support::rng::{Choices, Input};
 use crate::support::sending::params;
+use crate::wire::atomic::WORD_LEN;
 use crate::wire::ddp::{self, Stag};
 use crate::wire::rdmap::{self, Opcode};
 use crate::wire::terminate::TermError;
@@ -74,9 +75,20 @@ pub fn receiver(data: &[u8]) {
                     write: which != 8,
                     read_room: which != 9,
                     immediate: which != 10,
+                    atomic: which != 11,
                 };
             }
-            8 if input.one_in(8) => {
+            8 if input.one_in(2) => {
+                let token = Token(u32::try_from(input.bits()).unwrap_or(0));
+                let entry = OutboundRead {
+                    sink_stag: Stag(1),
+                    len: WORD_LEN,
+                    purpose: Purpose::Atomic { token },
+                    ..OutboundRead::default()
+                };
+                let _ = receiving.around.outbound.push(entry);
+            }
+            8 if input.one_in(4) => {
                 receiving.around.state = QpState::Closing;
                 receiving.flush();
             }
@@ -115,6 +127,9 @@ pub fn receiver(data: &[u8]) {
 struct Numbers {
     send: u32,
     read: u32,
+    atomic: u32,
+    /// The request of ours that is answered next.
+    request: u32,
     /// Octets of the message before, and of how many.
     message: u32,
     responses: VecDeque<(u32, u32)>,
@@ -125,6 +140,8 @@ impl Default for Numbers {
         Self {
             send: 1,
             read: 1,
+            atomic: 1,
+            request: 1,
             message: 0,
             responses: VecDeque::new(),
         }
@@ -133,7 +150,7 @@ impl Default for Numbers {
 
 /// A segment; mostly one that fits.
 fn segment(input: &mut Input<'_>, numbers: &mut Numbers) -> Vec<u8> {
-    const OPCODES: [Opcode; 8] = [
+    const OPCODES: [Opcode; 10] = [
         Opcode::Send,
         Opcode::Send,
         Opcode::SendSeInvalidate,
@@ -141,6 +158,8 @@ fn segment(input: &mut Input<'_>, numbers: &mut Numbers) -> Vec<u8> {
         Opcode::ReadResponse,
         Opcode::ReadResponse,
         Opcode::ReadRequest,
+        Opcode::AtomicRequest,
+        Opcode::AtomicResponse,
         Opcode::Terminate,
     ];
     let opcode = OPCODES.get(input.below(OPCODES.len())).copied();
@@ -148,6 +167,8 @@ fn segment(input: &mut Input<'_>, numbers: &mut Numbers) -> Vec<u8> {
     let mut last = !input.one_in(4);
     let mut len = match opcode {
         Opcode::ReadRequest => 28,
+        Opcode::AtomicRequest => 52,
+        Opcode::AtomicResponse => 12,
         Opcode::Send if input.one_in(16) => 9_000,
         _ => u32::try_from(input.below(256)).unwrap_or(0),
     };
@@ -165,12 +186,16 @@ fn segment(input: &mut Input<'_>, numbers: &mut Numbers) -> Vec<u8> {
                 last = len == left;
                 *done = done.saturating_add(len);
                 if last {
+                    numbers.request = numbers.request.wrapping_add(1);
                     numbers.responses.pop_front();
                 }
             }
         }
         Opcode::Write => at = len,
-        Opcode::ReadRequest | Opcode::Terminate => last = true,
+        Opcode::ReadRequest
+        | Opcode::AtomicRequest
+        | Opcode::AtomicResponse
+        | Opcode::Terminate => last = true,
         _ => {
             at = numbers.message;
             numbers.message = if last { 0 } else { at.saturating_add(len) };
@@ -185,7 +210,8 @@ fn segment(input: &mut Input<'_>, numbers: &mut Numbers) -> Vec<u8> {
         out.extend(u64::from(at).to_be_bytes());
     } else {
         let (qn, msn) = match opcode {
-            Opcode::ReadRequest => (1u32, &mut numbers.read),
+            Opcode::ReadRequest | Opcode::AtomicRequest => (1u32, &mut numbers.read),
+            Opcode::AtomicResponse => (3, &mut numbers.atomic),
             Opcode::Terminate => (2, &mut 1),
             _ => (0, &mut numbers.send),
         };
@@ -194,7 +220,15 @@ fn segment(input: &mut Input<'_>, numbers: &mut Numbers) -> Vec<u8> {
         out.extend(at.to_be_bytes());
         *msn = msn.wrapping_add(u32::from(last));
     }
-    let fill = u8::try_from(input.below(256)).unwrap_or(0);
+    let mut fill = u8::try_from(input.below(256)).unwrap_or(0);
+    if opcode == Opcode::AtomicResponse {
+        // What it answers is the oldest of all requests, if anything is.
+        out.extend(numbers.request.to_be_bytes());
+        numbers.request = numbers.request.wrapping_add(1);
+        len = len.saturating_sub(4);
+    } else if opcode == Opcode::AtomicRequest {
+        fill &= 0xf2;
+    }
     let end = out.len().saturating_add(usize::try_from(len).unwrap_or(0));
     out.resize(end, fill);
     if input.one_in(32) {

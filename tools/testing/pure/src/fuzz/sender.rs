@@ -4,12 +4,13 @@
 
 use super::message_len;
 use crate::proto::failure::Fault;
-use crate::proto::request::{Operation, Sink};
+use crate::proto::request::{AtomicKind, Operation, Sink};
 use crate::proto::sender::{OpenError, PayloadError};
 use crate::proto::state::QpState;
 use crate::proto::tx::Rtr;
 use crate::support::rng::{Choices, Input};
 use crate::support::sending::{params, Faults, Posted, Sending};
+use crate::wire::atomic::{AtomicOperation, AtomicRequest, WORD_LEN};
 use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::rdmap::{ImmediateData, ReadRequest};
 use crate::wire::terminate::TermError;
@@ -32,6 +33,12 @@ pub fn sender(data: &[u8]) {
     while !input.0.is_empty() {
         match input.below(20) {
             0..=7 => sending.post(posted(&mut input)),
+            8 if input.one_in(2) => sending.peer_changes(AtomicRequest {
+                id: u32::try_from(input.bits()).unwrap_or(0),
+                stag: Stag(3),
+                to: TaggedOffset(input.bits()),
+                operation: operation(&mut input),
+            }),
             8 | 9 => sending.peer_reads(ReadRequest {
                 sink_stag: Stag(2),
                 len: message_len(&mut input),
@@ -93,11 +100,24 @@ fn segment_size(input: &mut Input<'_>) -> u32 {
     n.saturating_mul(24).saturating_add(120)
 }
 
+fn operation(input: &mut Input<'_>) -> AtomicOperation {
+    let (data, mask) = (input.bits(), input.bits());
+    match input.one_in(2) {
+        true => AtomicOperation::FetchAdd { add: data, mask },
+        false => AtomicOperation::CmpSwap {
+            swap: data,
+            swap_mask: mask,
+            compare: !data,
+            compare_mask: !mask,
+        },
+    }
+}
+
 fn posted(input: &mut Input<'_>) -> Posted {
     let stag = Stag(u32::from(!input.one_in(16)));
     let to = TaggedOffset(input.bits());
     let len = message_len(input);
-    let (operation, len) = match input.below(10) {
+    let (operation, len) = match input.below(11) {
         0..=2 => {
             let invalidate = input.one_in(4).then_some(stag);
             (Operation::Send { invalidate }, len)
@@ -126,9 +146,16 @@ fn posted(input: &mut Input<'_>) -> Posted {
         }
         7 => (Operation::Invalidate { stag }, 0),
         8 => (Operation::Register, 0),
+        9 => {
+            let kind = AtomicKind::FetchAdd;
+            // Too long for a result, at times.
+            let len = WORD_LEN.saturating_add(u32::from(input.one_in(16)));
+            (Operation::Atomic { stag, to, kind }, len)
+        }
         _ => (Operation::Bind, 0),
     };
     let flags = input.below(32);
+    let operands = Some(self::operation(input));
     Posted {
         operation: match flags {
             0 => Err(Fault::LocalOperation),
@@ -137,6 +164,7 @@ fn posted(input: &mut Input<'_>) -> Posted {
         fence: flags & 1 != 0,
         solicited: flags & 2 != 0,
         sink: (flags & 4 == 0 || len > 0).then_some(Sink { stag, to, len }),
+        operands,
         ..Posted::new(operation, len)
     }
 }

@@ -9,6 +9,7 @@ use crate::proto::rx::Limits;
 pub(crate) struct Fixed {
     pub(crate) read: bool,
     pub(crate) write: bool,
+    pub(crate) atomic: bool,
     pub(crate) read_room: bool,
     pub(crate) immediate: bool,
 }
@@ -17,6 +18,7 @@ pub(crate) struct Fixed {
 pub(crate) const ALL: Fixed = Fixed {
     read: true,
     write: true,
+    atomic: true,
     read_room: true,
     immediate: true,
 };
@@ -28,6 +30,10 @@ impl Limits for Fixed {
 
     fn may_write(&self) -> bool {
         self.write
+    }
+
+    fn may_atomic(&self) -> bool {
+        self.atomic
     }
 
     fn has_read_room(&self) -> bool {

@@ -12,11 +12,12 @@ use crate::proto::conn::Params;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::order::Token;
 use crate::proto::reads::{OutboundRead, OutboundReads, Response};
-use crate::proto::receiver::{Env, Received, Receiver, Recv, Unplaced};
+use crate::proto::receiver::{Atomics, Env, Received, Receiver, Recv, Unplaced};
 use crate::proto::rx::{Going, Limits};
 use crate::proto::state::QpState;
 use crate::proto::train::Train;
 use crate::support::tuning::SOFTIRQ;
+use crate::wire::atomic::AtomicRequest;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::rdmap::ReadRequest;
@@ -39,6 +40,8 @@ pub(crate) enum Did {
     ReadDone(Option<Token>),
     FailedSend(Token, Fault),
     ReadRequest(Msn, ReadRequest),
+    AtomicRequest(Msn, AtomicRequest),
+    Result(Stag, TaggedOffset, u64),
 }
 
 /// What goes wrong.
@@ -46,7 +49,7 @@ pub(crate) enum Did {
 pub(crate) struct Faults {
     /// A Write may not be placed,
     pub(crate) write: Option<TermError>,
-    /// nor a Read Response,
+    /// nor a Read Response or a result,
     pub(crate) response: bool,
     /// nor a Send.
     pub(crate) recv: bool,
@@ -56,7 +59,7 @@ pub(crate) struct Faults {
     pub(crate) sink: bool,
     /// The completion queue is full.
     pub(crate) cq_is_full: bool,
-    /// The peer may not read.
+    /// The peer may not read, nor change a word.
     pub(crate) read: Option<TermError>,
 }
 
@@ -123,12 +126,38 @@ impl Limits for Around {
         self.limits.write
     }
 
+    fn may_atomic(&self) -> bool {
+        self.limits.atomic
+    }
+
     fn has_read_room(&self) -> bool {
         self.limits.read_room
     }
 
     fn may_take_immediate(&self) -> bool {
         self.limits.immediate
+    }
+}
+
+impl Atomics for Around {
+    fn atomic_request(&mut self, msn: Msn, request: AtomicRequest) -> Result<(), TermError> {
+        if let Some(error) = self.faults.read {
+            return Err(error);
+        }
+        self.tell(Did::AtomicRequest(msn, request));
+        Ok(())
+    }
+
+    fn atomic_response(&mut self, id: u32) -> Result<Response, TermError> {
+        self.outbound.atomic_response(id)
+    }
+
+    fn place_result(&mut self, stag: Stag, to: TaggedOffset, result: u64) -> Result<(), Unplaced> {
+        if self.faults.response {
+            return Err(Unplaced);
+        }
+        self.tell(Did::Result(stag, to, result));
+        Ok(())
     }
 }
 

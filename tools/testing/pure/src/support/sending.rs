@@ -12,13 +12,16 @@ use crate::proto::frame::Writer;
 use crate::proto::link::{Broken, Link, Refused, SendFlags};
 use crate::proto::negotiate::EventDepths;
 use crate::proto::order::{Record, Status, Token};
-use crate::proto::reads::{InboundRead, InboundReads, OutboundRead, OutboundReads};
+use crate::proto::reads::{
+    Inbound, InboundRead, InboundReads, Oldest, OutboundRead, OutboundReads,
+};
 use crate::proto::request::{BadRequest, Operation, Request, Sink};
 use crate::proto::rx::Rx;
-use crate::proto::sender::{Env, OpenError, Outcome, PayloadError, Peeked, Sender};
+use crate::proto::sender::{Atomics, Env, OpenError, Outcome, PayloadError, Peeked, Sender};
 use crate::proto::sends::Sends;
 use crate::proto::state::QpState;
 use crate::support::tuning::SENDING;
+use crate::wire::atomic::{AtomicOperation, AtomicRequest};
 use crate::wire::ddp::{Msn, Stag};
 use crate::wire::fpdu::Crc;
 use crate::wire::mpa::RtrSet;
@@ -36,6 +39,8 @@ pub(crate) enum Did {
     Invalidated(Stag),
     Registered,
     Bound,
+    /// Carried out an Atomic Operation of the peer.
+    CarriedOut(AtomicRequest),
     Completed(u32, Status<Fault>),
     /// All in front of a FIN is sent; whether there was anything that the peer is to have.
     Finished(bool),
@@ -51,6 +56,7 @@ pub(crate) struct Posted {
     pub(crate) fence: bool,
     pub(crate) solicited: bool,
     pub(crate) sink: Option<Sink>,
+    pub(crate) operands: Option<AtomicOperation>,
 }
 
 impl Posted {
@@ -61,6 +67,7 @@ impl Posted {
             fence: false,
             solicited: false,
             sink: None,
+            operands: None,
         }
     }
 }
@@ -70,7 +77,7 @@ impl Posted {
 pub(crate) struct Faults {
     /// The memory of a request cannot be opened.
     pub(crate) open: Option<OpenError>,
-    /// That of a Read of the peer cannot.
+    /// That of a Read or an Atomic Operation of the peer cannot.
     pub(crate) source: Option<TermError>,
     /// A payload cannot be read.
     pub(crate) payload: Option<PayloadError>,
@@ -208,7 +215,7 @@ pub(crate) struct Queue {
     next: u32,
     peeked: Option<Posted>,
     sends: RefCell<UnderWay>,
-    inbound: RefCell<InboundReads<Vec<InboundRead>>>,
+    inbound: RefCell<InboundReads<Vec<Inbound>>>,
     msn: Msn,
     pub(crate) heard: bool,
     pub(crate) faults: Faults,
@@ -261,11 +268,32 @@ impl Queue {
     }
 }
 
+/// What was in a word before, as each operation finds it.
+pub(crate) const fn original(request: &AtomicRequest) -> u64 {
+    request.to.0.rotate_left(8) ^ request.id as u64
+}
+
+impl Atomics for Queue {
+    fn operands(&self) -> Option<AtomicOperation> {
+        self.peeked.expect("peeked at").operands
+    }
+
+    fn carry_out(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
+        match self.faults.source {
+            Some(error) => Err(error),
+            None => {
+                self.tell(Did::CarriedOut(*request));
+                Ok(original(request))
+            }
+        }
+    }
+}
+
 impl Env<Tcp> for Queue {
     type Work = u32;
     type Records = Vec<Record<u32, Fault>>;
     type Outbound = Vec<OutboundRead>;
-    type Inbound = Vec<InboundRead>;
+    type Inbound = Vec<Inbound>;
 
     fn peek(&mut self) -> Option<Peeked<Tcp, Self>> {
         let &(work, posted) = self.posted.front()?;
@@ -304,7 +332,7 @@ impl Env<Tcp> for Queue {
         f(&mut self.sends.borrow_mut())
     }
 
-    fn oldest_inbound(&self) -> Option<InboundRead> {
+    fn oldest_inbound(&self) -> Option<Oldest> {
         self.inbound.borrow().front()
     }
 
@@ -444,7 +472,7 @@ impl Sending {
         let mut sends = Sends::new(vec![Record::default(); records], Vec::new());
         sends.ord = params.ord.into();
         sends.outbound = OutboundReads::new(reads);
-        let inbound = InboundReads::new(vec![InboundRead::default(); params.ird.into()]);
+        let inbound = InboundReads::new(vec![Inbound::default(); params.ird.into()]);
         Self {
             sender: Sender::new(params, emss),
             queue: Queue {
@@ -490,13 +518,18 @@ impl Sending {
 
     /// A Read of the peer, if there is room for it.
     pub(crate) fn peer_reads(&mut self, request: ReadRequest) {
+        let msn = self.queue.msn;
+        self.peer_asks(Inbound::Read(InboundRead { msn, request }));
+    }
+
+    /// An Atomic Operation of the peer, likewise.
+    pub(crate) fn peer_changes(&mut self, request: AtomicRequest) {
+        self.peer_asks(Inbound::Atomic(self.queue.msn, request));
+    }
+
+    fn peer_asks(&mut self, request: Inbound) {
         let queue = &mut self.queue;
-        if queue
-            .inbound
-            .get_mut()
-            .push(queue.msn, request, 8, 1 << 17)
-            .is_ok()
-        {
+        if queue.inbound.get_mut().push(request, 8, 1 << 17).is_ok() {
             queue.msn = queue.msn.next();
         }
     }
@@ -577,7 +610,11 @@ impl Sending {
                 assert_eq!(n + 1, seen.len(), "behind a Terminate");
             } else if !matches!(
                 fpdu.opcode,
-                Opcode::ReadRequest | Opcode::Immediate | Opcode::ImmediateSe
+                Opcode::ReadRequest
+                    | Opcode::AtomicRequest
+                    | Opcode::AtomicResponse
+                    | Opcode::Immediate
+                    | Opcode::ImmediateSe
             ) {
                 let mut pairs = fpdu.payload.iter().zip(fpdu.payload.iter().skip(1));
                 assert!(pairs.all(|(a, b)| a.wrapping_add(1) == *b));

@@ -2,14 +2,16 @@
 
 //! The table of counters, and what is counted of known traffic.
 
-use super::two_peers::{config, connected, send, settle, BASE, SINK, SOURCE, TARGET};
+use super::two_peers::{config, connected, send, settle, BASE, SINK, SOURCE, TARGET, WORDS};
 use crate::proto::connection::{Code, Error, Event, Log};
 use crate::proto::counters::{Counter, Tally, COUNT};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::EventDepths;
 use crate::proto::order::Status;
+use crate::proto::request::AtomicKind;
 use crate::proto::rx::{Action, Segment};
 use crate::support::peer::Wr;
+use crate::wire::atomic::AtomicOperation;
 use crate::wire::ddp::{Msn, TaggedOffset};
 use crate::wire::mpa::REV_2;
 use crate::wire::rdmap::ReadRequest;
@@ -261,4 +263,27 @@ fn events_logs_failures_and_completions_have_their_counters() {
     assert_eq!(Counter::of_recv(Status::Flushed), want);
     let other = Status::Failed(Fault::General);
     assert_eq!(Counter::of_recv(other), [Some(Counter::RecvErrors), None]);
+}
+
+/// Atomic Requests are counted at both ends, if the operation is known.
+#[test]
+fn atomic_requests_are_counted() {
+    let (mut a, mut b) = connected(config(REV_2, true, false), config(REV_2, true, false));
+    for n in 0..3 {
+        let wr = Wr::Atomic {
+            operation: AtomicOperation::FetchAdd { add: 1, mask: 0 },
+            kind: AtomicKind::FetchAdd,
+            stag: WORDS,
+            to: BASE,
+            sink: (SINK, BASE),
+        };
+        a.post(n, wr, false);
+    }
+    settle(&mut a, &mut b);
+    let want = [("tx_atomic_requests", 3), ("tx_fpdus", 3)];
+    assert_eq!(counts(a.tx_tally()), want.into());
+    let want = [("rx_atomic_requests", 3), ("rx_fpdus", 3)];
+    assert_eq!(counts(b.rx_tally()), want.into());
+    assert_eq!(counts(b.tx_tally()), [("tx_fpdus", 3)].into());
+    assert_eq!(counts(a.rx_tally()), [("rx_fpdus", 3)].into());
 }

@@ -5,6 +5,7 @@
 use crate::proto::tx::{Kind, Rtr, Tx, MAX_HEADER};
 use crate::support::crc::crc32c;
 use crate::support::frames::next;
+use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::{Control, Header, Stag, TaggedOffset};
 use crate::wire::fpdu::{fpdu_len, mulpdu, pad_len, Crc, Trailer, MAX_FPDU};
 use crate::wire::marker::Markers;
@@ -229,6 +230,99 @@ fn header_bytes() {
     );
     assert_eq!(ReadRequest::parse(&bytes[20..]), Some(request));
     assert_eq!(ReadRequest::parse(&bytes[21..]), None);
+}
+
+/// X-ATM-1, X-ATM-2, X-ATM-6: Atomic Requests, octet by octet. They share the queue and its numbers
+/// with Read Requests (X-ATM-13).
+#[test]
+fn x_atm_2_requests() {
+    let mut tx = Tx::new();
+    tx.message(Kind::ReadRequest(ReadRequest::default()), 0);
+    let (stag, to) = (Stag(0xaabb_ccdd), TaggedOffset(0x0102_0304_0506_0708));
+    let fetch_add = AtomicOperation::FetchAdd {
+        add: 0x1112_1314_1516_1718,
+        mask: 0x2122_2324_2526_2728,
+    };
+    let cmp_swap = AtomicOperation::CmpSwap {
+        swap: 0x1112_1314_1516_1718,
+        swap_mask: 0x2122_2324_2526_2728,
+        compare: 0x3132_3334_3536_3738,
+        compare_mask: 0x4142_4344_4546_4748,
+    };
+    let ones = [0xff; 8];
+    let compare = [0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38];
+    let compare_mask = [0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48];
+    for (msn, operation, aopcode, rest) in [
+        (2, fetch_add, 0, [[0; 8], ones]),
+        (3, cmp_swap, 2, [compare, compare_mask]),
+    ] {
+        let request = AtomicRequest {
+            id: 0x5152_5354,
+            stag,
+            to,
+            operation,
+        };
+        let mut out = [0; MAX_HEADER];
+        let mut message = tx.message(Kind::AtomicRequest(request), 99);
+        let frame = next(&mut message, 1442, &mut out).unwrap();
+        let front = [
+            0, 70, 0x41, 0x4a, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, msn, 0, 0, 0, 0, // DDP
+            0, 0, 0, aopcode, 0x51, 0x52, 0x53, 0x54, // AOpcode, Request ID
+            0xaa, 0xbb, 0xcc, 0xdd, 1, 2, 3, 4, 5, 6, 7, 8, // target
+            0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, // Add or Swap Data
+            0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, // Add or Swap Mask
+        ];
+        let mut want = [&front[..], &rest.concat()].concat();
+        assert_eq!(out[..frame.header_len], want);
+        assert_eq!((frame.payload, frame.last), (0, true));
+
+        // The reserved bits do not matter, nor what FetchAdd compares with.
+        want[20..24].copy_from_slice(&[0xff, 0xff, 0xff, 0xf0 | aopcode]);
+        if aopcode == 0 {
+            want[56..].fill(0x99);
+        }
+        assert_eq!(AtomicRequest::parse(&want[20..]), Some(request));
+        assert_eq!(AtomicRequest::parse(&want[21..]), None);
+    }
+}
+
+/// X-ATM-4: what an AOpcode stands for.
+#[test]
+fn x_atm_4_aopcodes() {
+    for aopcode in 0..16 {
+        let mut header = [0; 52];
+        header[3] = aopcode;
+        let operation = AtomicRequest::parse(&header).map(|request| request.operation);
+        match aopcode {
+            0 => assert!(matches!(operation, Some(AtomicOperation::FetchAdd { .. }))),
+            2 => assert!(matches!(operation, Some(AtomicOperation::CmpSwap { .. }))),
+            _ => assert_eq!(operation, None),
+        }
+    }
+}
+
+/// X-ATM-1, X-ATM-3: Atomic Responses, octet by octet; they have numbers of their own (X-ATM-15).
+#[test]
+fn x_atm_3_responses() {
+    let mut tx = Tx::new();
+    tx.message(Kind::ReadRequest(ReadRequest::default()), 0);
+    let response = AtomicResponse {
+        id: 0x5152_5354,
+        original: 0x1112_1314_1516_1718,
+    };
+    for msn in 1..3 {
+        let mut out = [0; MAX_HEADER];
+        let mut message = tx.message(Kind::AtomicResponse(response), 99);
+        let frame = next(&mut message, 1442, &mut out).unwrap();
+        let want = [
+            0, 30, 0x41, 0x4b, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, msn, 0, 0, 0, 0, // DDP
+            0x51, 0x52, 0x53, 0x54, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+        ];
+        assert_eq!(out[..frame.header_len], want);
+        assert_eq!((frame.payload, frame.last), (0, true));
+        assert_eq!(AtomicResponse::parse(&want[20..]), Some(response));
+        assert_eq!(AtomicResponse::parse(&want[21..]), None);
+    }
 }
 
 /// X-ENH-13: ready-to-receive messages are empty, in one FPDU, with a non-zero STag.

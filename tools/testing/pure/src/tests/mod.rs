@@ -2,6 +2,7 @@
 
 //! Tests of the pure layers. Names and comments quote the rows of the requirements they show.
 
+mod atomic;
 mod cause;
 mod conn;
 mod connection;

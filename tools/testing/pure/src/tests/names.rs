@@ -7,11 +7,12 @@ use crate::proto::direct::HandedOver;
 use crate::proto::names::Name;
 use crate::proto::negotiate::{Depths, EventDepths};
 use crate::proto::order::Status;
-use crate::proto::request::OperationType;
+use crate::proto::request::{AtomicKind, OperationType};
 use crate::proto::schedule::Actor;
 use crate::proto::state::{QpEvent, QpState};
 use crate::proto::tx::{Kind, Tx};
 use crate::support::faults::FAULTS;
+use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::rdmap::{ImmediateData, Opcode, ReadRequest};
 use crate::wire::terminate::{Layer, TermError};
@@ -98,6 +99,14 @@ fn operations_and_statuses_have_their_names() {
     ] {
         check(operation.name(), operation);
     }
+    for kind in [
+        AtomicKind::CompareSwap,
+        AtomicKind::FetchAdd,
+        AtomicKind::MaskedCompareSwap,
+        AtomicKind::MaskedFetchAdd,
+    ] {
+        check(OperationType::Atomic(kind).name(), kind);
+    }
     all_differ([Status::Success.name(), Status::Flushed.name()]);
     for fault in FAULTS {
         check(Status::Failed(fault).name(), fault);
@@ -109,6 +118,13 @@ fn messages_have_the_opcodes_of_their_segments() {
     let send = |solicited, invalidate: Option<u32>| Kind::Send {
         solicited,
         invalidate: invalidate.map(Stag),
+    };
+    let operation = AtomicOperation::FetchAdd { add: 1, mask: 0 };
+    let atomic = AtomicRequest {
+        id: 1,
+        stag: Stag(1),
+        to: TaggedOffset(2),
+        operation,
     };
     let immediate = |solicited| Kind::Immediate {
         data: ImmediateData([0; 8]),
@@ -122,6 +138,11 @@ fn messages_have_the_opcodes_of_their_segments() {
         (immediate(false), Opcode::Immediate),
         (immediate(true), Opcode::ImmediateSe),
         (Kind::ReadResponse { stag, to }, Opcode::ReadResponse),
+        (Kind::AtomicRequest(atomic), Opcode::AtomicRequest),
+        (
+            Kind::AtomicResponse(AtomicResponse { id: 1, original: 2 }),
+            Opcode::AtomicResponse,
+        ),
         (
             Kind::ReadRequest(ReadRequest {
                 sink_stag: stag,

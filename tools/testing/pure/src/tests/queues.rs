@@ -4,7 +4,9 @@
 
 use crate::proto::failure::Fault;
 use crate::proto::order::{Order, Record, Status, Token};
-use crate::proto::reads::{InboundRead, InboundReads, OutboundRead, OutboundReads, Purpose};
+use crate::proto::reads::{
+    Inbound, InboundRead, InboundReads, Oldest, OutboundRead, OutboundReads, Purpose,
+};
 use crate::proto::ring::{Full, Ring};
 use crate::proto::sends::Sends;
 use crate::support::rng::{Choices, Rng};
@@ -194,23 +196,26 @@ fn p_rdmap_12_13_wrong_responses() {
 #[test]
 fn v_rd_9_irq_is_capped() {
     for ird in [0, 1, 2, 16, 255] {
-        let mut inbound = InboundReads::new(vec![InboundRead::default(); ird]);
-        for n in 0..ird as u32 {
-            assert!(inbound.has_room());
+        let mut inbound = InboundReads::new(vec![Inbound::default(); ird]);
+        let read = |n| {
             let request = ReadRequest {
                 len: n,
                 ..ReadRequest::default()
             };
-            inbound.push(Msn(n), request, 8, 1 << 17).unwrap();
+            let msn = Msn(n);
+            InboundRead { msn, request }
+        };
+        for n in 0..ird as u32 {
+            assert!(inbound.has_room());
+            inbound.push(Inbound::Read(read(n)), 8, 1 << 17).unwrap();
             assert_eq!(inbound.len(), n as usize + 1);
         }
         assert!(!inbound.has_room());
-        let more = inbound.push(Msn(0), ReadRequest::default(), 8, 1 << 17);
+        let more = inbound.push(Inbound::default(), 8, 1 << 17);
         assert_eq!(more, Err(TermError::UntaggedNoBuffer));
         for n in 0..ird as u32 {
-            let front = inbound.front().unwrap();
-            assert_eq!((front.msn, front.request.len), (Msn(n), n));
-            assert_eq!(inbound.pop(), Some(front));
+            assert_eq!(inbound.front(), Some(Oldest::Read(read(n))));
+            assert_eq!(inbound.pop(), Some(Msn(n)));
         }
         assert!(inbound.is_empty() && inbound.pop().is_none());
     }

@@ -87,7 +87,7 @@ fn p_err_4_to_8_versions_and_opcodes() {
         send[1] = rv | 3;
         assert_eq!(error(rx(), &send, 4), TermError::RdmapVersion);
     }
-    // X-IANA-2, X-ATM-18: what is not offered; P-RDMAP-4: opcode and T flag.
+    // X-IANA-2: what is not offered; P-RDMAP-4: opcode and T flag.
     let no_immediate = Fixed {
         immediate: false,
         ..ALL
@@ -98,7 +98,7 @@ fn p_err_4_to_8_versions_and_opcodes() {
             assert_eq!(error(rx(), &head, 4), TermError::UnexpectedOpcode);
         }
         let head = untagged(opcode, 0, 1, 0, true);
-        if opcode > 7 || opcode == 0 || opcode == 2 {
+        if opcode > 11 || [0, 2, 8, 9].contains(&opcode) {
             let refused = rx().segment(&head, head.len() as u16 + 4, &no_immediate);
             assert_eq!(refused, Err(TermError::UnexpectedOpcode));
         }
@@ -321,7 +321,7 @@ fn v_acc_9_10_limits() {
         read,
         write,
         read_room,
-        immediate: true,
+        ..ALL
     };
     let run = |head: &[u8], payload: u16, limits| {
         rx().segment(head, head.len() as u16 + payload, &limits)

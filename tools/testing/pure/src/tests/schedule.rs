@@ -2,7 +2,7 @@
 
 //! Who sends: each row of the table, what is counted of doorbells, and what is left to gather.
 
-use crate::proto::reads::{InboundRead, InboundReads};
+use crate::proto::reads::{Inbound, InboundRead, InboundReads};
 use crate::proto::schedule::Actor::{self, Caller, Nobody, Patient, Soon, Urgent};
 use crate::proto::schedule::Reason::{self, *};
 use crate::proto::schedule::{who, Doorbells, Gathering, Pace, ReadRows, Ringing};
@@ -133,17 +133,19 @@ fn reads_that_are_enough() {
     assert_eq!(reads.arrive(2, true, limit), Pace::Slow);
     assert_eq!(reads.arrive(1, true, limit), Pace::Slow);
 
-    let mut inbound = InboundReads::new(vec![InboundRead::default(); 16]);
+    let mut inbound = InboundReads::new(vec![Inbound::default(); 16]);
     let request = ReadRequest {
         len: 50,
         ..ReadRequest::default()
     };
-    let mut push = |batch| inbound.push(Msn(1), request, limit, batch).unwrap();
+    let msn = Msn(1);
+    let read = Inbound::Read(InboundRead { msn, request });
+    let mut push = |batch| inbound.push(read, limit, batch).unwrap();
     // Nothing is known of the peer: time for two.
     assert_eq!([push(101), push(150)], [Pace::Fast, Pace::Slow]);
     while inbound.pop().is_some() {}
     // The octets of those that were answered do not count.
-    assert_eq!(inbound.push(Msn(1), request, limit, 51), Ok(Pace::Fast));
+    assert_eq!(inbound.push(read, limit, 51), Ok(Pace::Fast));
 }
 
 /// Without a limit above one none is left to gather.

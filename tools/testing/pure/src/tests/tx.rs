@@ -2,7 +2,7 @@
 
 //! Segmentation, packing and start conditions.
 
-use crate::proto::request::OperationType;
+use crate::proto::request::{AtomicKind, OperationType};
 use crate::proto::tx::{may_start, Kind, Packer, Start, Tx, MAX_HEADER};
 use crate::support::frames::next;
 use crate::support::rng::{Choices, Rng};
@@ -142,6 +142,7 @@ fn m_mpa_12_full_segments() {
 #[test]
 fn v_fnc_start_conditions() {
     use OperationType::{Bind, Invalidate, Read, Register, Send, Write};
+    const ATOMIC: OperationType = OperationType::Atomic(AtomicKind::CompareSwap);
     // (kind, fence, reads, ord, earlier) -> Start
     let table = [
         ((Send, false, 5, 8, true), Start::Now),
@@ -154,6 +155,9 @@ fn v_fnc_start_conditions() {
         ((Read, false, 8, 8, true), Start::Wait), // V-RD-1
         ((Read, true, 9, 8, true), Start::Wait), // ORD was lowered
         ((Read, false, 0, 0, false), Start::NoReadResources), // V-RD-3
+        ((ATOMIC, true, 7, 8, true), Start::Now),
+        ((ATOMIC, false, 8, 8, true), Start::Wait), // X-ATM-13
+        ((ATOMIC, false, 0, 0, false), Start::NoReadResources),
         ((Register, true, 3, 8, true), Start::Now), // V-FNC-5
         ((Bind, true, 3, 8, true), Start::Now),
         ((Invalidate, false, 3, 8, true), Start::Now),

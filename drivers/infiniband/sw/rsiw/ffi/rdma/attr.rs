@@ -50,6 +50,8 @@ impl AccessFlags {
     pub(crate) const REMOTE_WRITE: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_WRITE);
     /// The peer may read.
     pub(crate) const REMOTE_READ: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_READ);
+    /// The peer may carry out Atomic Operations.
+    pub(crate) const REMOTE_ATOMIC: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC);
     /// Windows may be bound to it.
     pub(crate) const MW_BIND: Self = Self(b::ib_access_flags_IB_ACCESS_MW_BIND);
     /// The first byte has tagged offset 0.
@@ -86,7 +88,7 @@ impl AccessFlags {
     pub(super) fn writes(self) -> bool {
         let writing = Self::LOCAL_WRITE
             .union(Self::REMOTE_WRITE)
-            .union(Self(b::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC))
+            .union(Self::REMOTE_ATOMIC)
             .union(Self::MW_BIND);
         self.common(writing) != Self::NONE
     }

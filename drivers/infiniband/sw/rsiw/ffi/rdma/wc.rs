@@ -16,7 +16,10 @@ use crate::{
         },
         order::Status,
         receiver::Extra,
-        request::OperationType, //
+        request::{
+            AtomicKind,
+            OperationType, //
+        },
     },
 };
 use core::{
@@ -119,6 +122,12 @@ const fn wc_opcode(operation: OperationType, extra: &Extra) -> b::ib_wc_opcode {
         OperationType::Send => b::ib_wc_opcode_IB_WC_SEND,
         OperationType::Write => b::ib_wc_opcode_IB_WC_RDMA_WRITE,
         OperationType::Read => b::ib_wc_opcode_IB_WC_RDMA_READ,
+        OperationType::Atomic(kind) => match kind {
+            AtomicKind::CompareSwap => b::ib_wc_opcode_IB_WC_COMP_SWAP,
+            AtomicKind::FetchAdd => b::ib_wc_opcode_IB_WC_FETCH_ADD,
+            AtomicKind::MaskedCompareSwap => b::ib_wc_opcode_IB_WC_MASKED_COMP_SWAP,
+            AtomicKind::MaskedFetchAdd => b::ib_wc_opcode_IB_WC_MASKED_FETCH_ADD,
+        },
         OperationType::Invalidate => b::ib_wc_opcode_IB_WC_LOCAL_INV,
         OperationType::Register => b::ib_wc_opcode_IB_WC_REG_MR,
         OperationType::Bind => b::ib_wc_opcode_IB_WC_BIND_MW,

@@ -10,8 +10,12 @@
 use super::attr::AccessFlags;
 use crate::{
     ffi::raw::b,
-    proto::request::Operation,
+    proto::request::{
+        AtomicKind,
+        Operation, //
+    },
     wire::{
+        atomic::AtomicOperation,
         ddp::{
             Stag,
             TaggedOffset, //
@@ -43,6 +47,8 @@ pub(crate) enum Operands {
     Register(Registration),
     /// Those of the bind of a window.
     Bind(Binding),
+    /// Those of an Atomic Operation.
+    Atomic(AtomicOperation),
 }
 
 /// A bind of a memory window (`struct rsiw_bind_mw_wr`).
@@ -150,6 +156,18 @@ impl SendWr<'_> {
                 let operands = Operands::Bind(self.binding()?);
                 return Some((Operation::Bind, Some(operands)));
             }
+            b::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP => {
+                return Some(self.atomic(AtomicKind::CompareSwap));
+            }
+            b::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD => {
+                return Some(self.atomic(AtomicKind::FetchAdd));
+            }
+            b::ib_wr_opcode_IB_WR_MASKED_ATOMIC_CMP_AND_SWP => {
+                return Some(self.atomic(AtomicKind::MaskedCompareSwap));
+            }
+            b::ib_wr_opcode_IB_WR_MASKED_ATOMIC_FETCH_AND_ADD => {
+                return Some(self.atomic(AtomicKind::MaskedFetchAdd));
+            }
             _ => return None,
         };
         Some((operation, None))
@@ -160,6 +178,29 @@ impl SendWr<'_> {
         // SAFETY: by the invariant, for these operations.
         let wr = unsafe { self.0.cast::<b::ib_rdma_wr>().as_ref() };
         (Stag(wr.rkey), TaggedOffset(wr.remote_addr))
+    }
+
+    /// An Atomic Operation and its operands. Without masks all bits count, and are one field.
+    fn atomic(&self, kind: AtomicKind) -> (Operation, Option<Operands>) {
+        // SAFETY: by the invariant, for these operations.
+        let wr = unsafe { self.0.cast::<b::ib_atomic_wr>().as_ref() };
+        let (add, compare, swap) = (wr.compare_add, wr.compare_add, wr.swap);
+        let fetch_add = |mask| AtomicOperation::FetchAdd { add, mask };
+        let cmp_swap = |compare_mask, swap_mask| AtomicOperation::CmpSwap {
+            swap,
+            swap_mask,
+            compare,
+            compare_mask,
+        };
+        let operation = match kind {
+            AtomicKind::CompareSwap => cmp_swap(u64::MAX, u64::MAX),
+            AtomicKind::FetchAdd => fetch_add(0),
+            AtomicKind::MaskedCompareSwap => cmp_swap(wr.compare_add_mask, wr.swap_mask),
+            AtomicKind::MaskedFetchAdd => fetch_add(wr.compare_add_mask),
+        };
+        let (stag, to) = (Stag(wr.rkey), TaggedOffset(wr.remote_addr));
+        let asked = Operation::Atomic { stag, to, kind };
+        (asked, Some(Operands::Atomic(operation)))
     }
 
     fn registration(&self) -> Option<Registration> {

@@ -18,6 +18,7 @@ use super::{
 use crate::proto::direct::HandedOver;
 use crate::proto::failure::Failure;
 use crate::proto::link::Link;
+use crate::proto::reads::InboundRead;
 use crate::proto::tx::{
     TooMany,
     MAX_HEADER, //
@@ -52,8 +53,10 @@ impl Framer {
             HandedOver::Enough | HandedOver::Later => return Ok(Some(0)),
             HandedOver::Gone => return Ok(None),
         }
-        if let (true, Origin::Response(entry)) = (frame.last, &current.origin) {
-            end_response(env, entry)?;
+        if let (true, Origin::Response(InboundRead { msn, .. }) | Origin::Atomic(msn)) =
+            (frame.last, &current.origin)
+        {
+            end_response(env, *msn)?;
             current.origin = Origin::Answered;
         }
         let handed = env.hand_over(link, front, &frame);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What ends with a batch: requests, which complete once TCP, or the other end on this host, has all
-//! of it, and Reads of the peer, whose slots are free then.
+//! of it, and requests of the peer, whose slots are free then.
 //!
 //! Under the lock of the sender.
 #![forbid(unsafe_code)]
@@ -10,10 +10,8 @@ use super::Env;
 use crate::proto::failure::Failure;
 use crate::proto::link::Link;
 use crate::proto::order::Token;
-use crate::proto::reads::{
-    InboundRead,
-    InboundReads, //
-};
+use crate::proto::reads::InboundReads;
+use crate::wire::ddp::Msn;
 
 /// Requests that may end with one batch.
 const BATCH_ENDS: usize = 128;
@@ -56,19 +54,15 @@ impl Ends {
     }
 }
 
-/// Frees the slot of a Read of the peer that is answered. This has to be done before the peer can
-/// have all of the response, because its next request may come then.
+/// Frees the slot of a Read or an Atomic Operation of the peer that is answered. This has to be done
+/// before the peer can have all of the response, because its next request may come then.
 ///
 /// # Errors
 ///
-/// It is not the oldest Read.
-pub(super) fn end_response<L: Link, E: Env<L>>(
-    env: &E,
-    entry: &InboundRead,
-) -> Result<(), Failure> {
-    let answered = env.with_inbound(InboundReads::pop);
-    if answered.is_none_or(|answered| answered.msn != entry.msn) {
-        return Err(Failure::defect("a Read that is answered was not there"));
+/// It is not the oldest one.
+pub(super) fn end_response<L: Link, E: Env<L>>(env: &E, msn: Msn) -> Result<(), Failure> {
+    if env.with_inbound(InboundReads::pop) != Some(msn) {
+        return Err(Failure::defect("a request that is answered was not there"));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! Its methods are called under the lock of the sender.
 #![forbid(unsafe_code)]
 
+use super::Atomics;
 use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
 use crate::proto::link::{
@@ -16,8 +17,9 @@ use crate::proto::order::{
     Token, //
 };
 use crate::proto::reads::{
-    InboundRead,
+    Inbound,
     InboundReads,
+    Oldest,
     OutboundRead, //
 };
 use crate::proto::request::{
@@ -63,7 +65,7 @@ pub(crate) enum OpenError {
 }
 
 /// What a sender needs of its surroundings, which send over `L`.
-pub(crate) trait Env<L: Link> {
+pub(crate) trait Env<L: Link>: Atomics {
     /// What is needed to complete a request.
     type Work: Copy;
     /// Storage of [`Sends::order`].
@@ -71,7 +73,7 @@ pub(crate) trait Env<L: Link> {
     /// Storage of [`Sends::outbound`].
     type Outbound: DerefMut<Target = [OutboundRead]>;
     /// Storage of the peer's Reads.
-    type Inbound: DerefMut<Target = [InboundRead]>;
+    type Inbound: DerefMut<Target = [Inbound]>;
 
     /// The oldest request of the send queue, which stays there. The environment keeps the names of
     /// its memory, or its octets, and its operands, until it is asked for another.
@@ -92,16 +94,16 @@ pub(crate) trait Env<L: Link> {
     /// Calls `f` with the requests under way, locked.
     fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R;
 
-    /// Whether there is a Read of the peer, as [`Env::oldest_inbound`] tells.
+    /// Whether there is a request of the peer, as [`Env::oldest_inbound`] tells.
     fn has_inbound(&self) -> bool {
         self.oldest_inbound().is_some()
     }
 
-    /// Returns the oldest Read of the peer. It may miss one that comes at this moment: the receiver
-    /// has a work item send afterwards.
-    fn oldest_inbound(&self) -> Option<InboundRead>;
+    /// Returns the oldest request of the peer. It may miss one that comes at this moment: the
+    /// receiver has a work item send afterwards.
+    fn oldest_inbound(&self) -> Option<Oldest>;
 
-    /// Calls `f` with the peer's Reads, locked.
+    /// Calls `f` with the peer's requests, locked.
     fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R;
 
     /// TCP has all of these requests: completes what is due.

@@ -2,12 +2,13 @@
 
 //! Starting the requests of the send queue: fences, ORD, and what is wrong with them from the start
 //! (RFC 5040 section 5.4 and draft-hilland-rddp-verbs section 8.2.2: V-FNC, V-RD, V-WC). And what
-//! nobody has posted: the answers to Reads, and the first message of a peer-to-peer connection.
+//! nobody has posted: the answers to requests, and the first message of a peer-to-peer connection.
 //!
 //! Under the lock of the sender.
 #![forbid(unsafe_code)]
 
 use super::{
+    atomic,
     Current,
     Env,
     Origin,
@@ -23,6 +24,7 @@ use crate::proto::order::{
     Token, //
 };
 use crate::proto::reads::{
+    Oldest,
     OutboundRead,
     Purpose, //
 };
@@ -115,6 +117,7 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
         }
         let sink = match request.operation {
             Operation::Read { invalidate, .. } => Some(read_sink(env, invalidate)),
+            Operation::Atomic { .. } => Some(atomic::sink(env)),
             _ => None,
         };
         let token = match env.with_sends(|sends| begin(sends, &request, sink, now))? {
@@ -142,11 +145,10 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
                 immediate,
             } => {
                 let solicited = request.solicited;
-                let immediate = immediate.map(|data| Kind::Immediate { data, solicited });
                 let kind = match immediate {
-                    Some(kind) if request.len == 0 => kind,
+                    Some(data) if request.len == 0 => Kind::Immediate { data, solicited },
                     behind => {
-                        then = behind;
+                        then = behind.map(|data| (data, solicited));
                         Kind::Write { stag, to }
                     }
                 };
@@ -166,6 +168,9 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
                 });
                 // It completes with its response.
                 (kind, Origin::Bare)
+            }
+            Operation::Atomic { stag, to, .. } => {
+                (atomic::request(env, tx, stag, to)?, Origin::Bare)
             }
             // Nobody's memory is kept by who may have to wait for its users.
             Operation::Invalidate { stag } => {
@@ -237,16 +242,15 @@ where
     }
     let token = sends.order.push(request.work);
     let token = token.map_err(|_| TermError::LocalCatastrophic)?;
-    if let (Operation::Read { invalidate, .. }, Some(Ok((sink_stag, sink_to)))) = (operation, sink)
-    {
+    if let Some(Ok((sink_stag, sink_to))) = sink {
         let entry = OutboundRead {
             sink_stag,
             sink_to,
             len: request.len,
             done: 0,
-            purpose: Purpose::Request {
-                token,
-                invalidate: *invalidate,
+            purpose: match *operation {
+                Operation::Read { invalidate, .. } => Purpose::Request { token, invalidate },
+                _ => Purpose::Atomic { token },
             },
         };
         let pushed = sends.outbound.push(entry);
@@ -308,10 +312,16 @@ impl Sender {
         })
     }
 
-    /// The answer to the peer's oldest Read.
-    pub(super) fn next_response<L: Link, E: Env<L>>(&mut self, env: &E) {
-        let Some(entry) = env.oldest_inbound() else {
-            return;
+    /// The answer to the peer's oldest request.
+    ///
+    /// # Errors
+    ///
+    /// It is an Atomic Operation that the peer may not carry out.
+    pub(super) fn next_response<L: Link, E: Env<L>>(&mut self, env: &mut E) -> Result<(), Failure> {
+        let entry = match env.oldest_inbound() {
+            None => return Ok(()),
+            Some(Oldest::Atomic) => return self.carry_out(env),
+            Some(Oldest::Read(entry)) => entry,
         };
         let kind = Kind::ReadResponse {
             stag: entry.request.sink_stag,
@@ -322,5 +332,6 @@ impl Sender {
             then: None,
             origin: Origin::Response(entry),
         });
+        Ok(())
     }
 }

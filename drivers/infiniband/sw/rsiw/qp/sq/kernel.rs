@@ -33,6 +33,7 @@ use crate::{
         sgl::SgList,
         slots::Slots,
     },
+    wire::atomic::WORD_LEN,
 };
 use kernel::{
     num::casts::u32_as_usize,
@@ -124,8 +125,8 @@ impl KernelSq {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if the queue is full, `EINVAL` for what this driver does not do, too many elements
-    /// or too much inline data. Those in front of it stay posted (V-WR-3).
+    /// `ENOMEM` if the queue is full, `EINVAL` for what this driver does not do, too many elements,
+    /// too much inline data, or a result that is not of the length of a word. Those in front of it stay posted (V-WR-3).
     pub(in crate::qp) fn post(&self, chain: &mut SendChain<'_>) -> Result {
         let mut requests = self.requests.lock();
         let before = requests.posted.len();
@@ -247,8 +248,10 @@ impl KernelSq {
     fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Checked, usize)> {
         let (operation, operands) = wr.operation().ok_or(EINVAL)?;
         let is_local = operation.is_local();
-        let is_read = matches!(operation, Operation::Read { .. });
-        let is_inline = wr.is_inline() && !is_local && !is_read;
+        let is_atomic = matches!(operation, Operation::Atomic { .. });
+        // What has a sink has one element.
+        let has_sink = is_atomic || matches!(operation, Operation::Read { .. });
+        let is_inline = wr.is_inline() && !is_local && !has_sink;
         let (used, len) = if is_local {
             (0, 0)
         } else if is_inline {
@@ -258,9 +261,12 @@ impl KernelSq {
             // CAST: 64 bits.
             (0, len as u64)
         } else {
-            let max = if is_read { 1 } else { self.max_sge };
+            let max = if has_sink { 1 } else { self.max_sge };
             copy_elements(wr.elements()?, room, max)?
         };
+        if is_atomic && len != u64::from(WORD_LEN) {
+            return Err(EINVAL);
+        }
         if used == 0
             && matches!(
                 operation,

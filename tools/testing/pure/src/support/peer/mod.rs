@@ -10,13 +10,14 @@ use crate::proto::failure::{Failure, Fault};
 use crate::proto::link::Link;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::{Record, Status};
-use crate::proto::reads::{InboundRead, InboundReads, OutboundRead, OutboundReads};
+use crate::proto::reads::{Inbound, InboundReads, OutboundRead, OutboundReads};
 use crate::proto::receiver::{Extra, Receiver};
-use crate::proto::request::Sink;
+use crate::proto::request::{AtomicKind, Sink};
 use crate::proto::sender::{Outcome, Sender};
 use crate::proto::sends::Sends;
 use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState, Tcp};
 use crate::support::tuning::Tuning;
+use crate::wire::atomic::{AtomicOperation, WORD_LEN};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::mpa::MAX_FRAME;
@@ -53,6 +54,14 @@ pub(crate) enum Wr {
         solicited: bool,
     },
     Read(ReadRequest),
+    /// An Atomic Operation, and where its result goes.
+    Atomic {
+        operation: AtomicOperation,
+        kind: AtomicKind,
+        stag: Stag,
+        to: u64,
+        sink: (Stag, u64),
+    },
 }
 
 /// Registered memory.
@@ -62,9 +71,23 @@ pub(crate) struct Region {
     pub(crate) bytes: Vec<u8>,
     pub(crate) remote_read: bool,
     pub(crate) remote_write: bool,
+    pub(crate) remote_atomic: bool,
 }
 
 impl Region {
+    /// The word at `to`, whose address is its offset.
+    fn word(&mut self, to: TaggedOffset) -> Result<&mut [u8; WORD_LEN as usize], TermError> {
+        if !self.remote_atomic {
+            return Err(TermError::RemoteAccess);
+        }
+        let range = self.range(to.0, WORD_LEN.into());
+        let range = range.ok_or(TermError::RemoteBounds)?;
+        if to.0 % u64::from(WORD_LEN) != 0 {
+            return Err(TermError::CatastrophicStream);
+        }
+        Ok(self.bytes[range].first_chunk_mut().expect("a word"))
+    }
+
     fn range(&self, to: u64, len: u64) -> Option<std::ops::Range<usize>> {
         let start = to.checked_sub(self.base)?;
         let end = start.checked_add(len)?;
@@ -114,11 +137,13 @@ pub(crate) struct World {
     state: QpState,
     notes: Vec<Note>,
     sends: RefCell<UnderWay>,
-    inbound: RefCell<InboundReads<Vec<InboundRead>>>,
+    inbound: RefCell<InboundReads<Vec<Inbound>>>,
     sq: VecDeque<Posted>,
-    /// Octets of the message being sent, and the sink of the Read.
+    /// Octets of the message being sent, the sink of a Read or an Atomic Operation, and the operands
+    /// of that.
     source: Vec<u8>,
     sink: Option<Sink>,
+    operands: Option<AtomicOperation>,
     rq: VecDeque<usize>,
     heard: bool,
     wants_fin: bool,
@@ -172,6 +197,7 @@ impl Peer {
                 sq: VecDeque::new(),
                 source: Vec::new(),
                 sink: None,
+                operands: None,
                 rq: VecDeque::new(),
                 heard: false,
                 wants_fin: false,
@@ -411,7 +437,7 @@ impl Peer {
             params.outbound_slots().into()
         ]);
         self.world.inbound = RefCell::new(InboundReads::new(vec![
-            InboundRead::default();
+            Inbound::default();
             params.ird.into()
         ]));
         self.apply(QpEvent::Connected);

@@ -7,13 +7,14 @@ use crate::proto::budget::Budget;
 use crate::proto::chunk::{Chunk, Payload, Reach, Source};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::order::Token;
-use crate::proto::reads::Response;
-use crate::proto::receiver::{Env, Received, Recv, Unplaced};
+use crate::proto::reads::{Inbound, InboundRead, Response};
+use crate::proto::receiver::{Atomics, Env, Received, Recv, Unplaced};
 use crate::proto::rx::{Going, Limits};
 use crate::proto::state::QpState;
 use crate::proto::train::Train;
 use crate::support::crc::crc32c;
 use crate::support::trains::place_each;
+use crate::wire::atomic::{AtomicRequest, WORD_LEN};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::fpdu::Crc;
 use crate::wire::rdmap::ReadRequest;
@@ -111,12 +112,37 @@ impl Limits for World {
         true
     }
 
+    fn may_atomic(&self) -> bool {
+        true
+    }
+
     fn has_read_room(&self) -> bool {
         self.inbound.borrow().has_room()
     }
 
     fn may_take_immediate(&self) -> bool {
         true
+    }
+}
+
+impl Atomics for World {
+    fn atomic_request(&mut self, msn: Msn, request: AtomicRequest) -> Result<(), TermError> {
+        let region = self.regions.get_mut(&request.stag.0);
+        region.ok_or(TermError::RemoteStag)?.word(request.to)?;
+        let inbound = self.inbound.get_mut();
+        inbound.push(Inbound::Atomic(msn, request), 8, 1 << 17)?;
+        Ok(())
+    }
+
+    fn atomic_response(&mut self, id: u32) -> Result<Response, TermError> {
+        self.sends.get_mut().outbound.atomic_response(id)
+    }
+
+    fn place_result(&mut self, stag: Stag, to: TaggedOffset, result: u64) -> Result<(), Unplaced> {
+        let region = self.regions.get_mut(&stag.0).ok_or(Unplaced)?;
+        let range = range_of(region, to, WORD_LEN).ok_or(Unplaced)?;
+        region.bytes[range].copy_from_slice(&result.to_ne_bytes());
+        Ok(())
     }
 }
 
@@ -279,7 +305,8 @@ impl<'c> Env<Piece<'c>> for World {
             let allowed = region.remote_read.then_some(());
             allowed.ok_or(TermError::RemoteAccess)?;
         }
-        self.inbound.get_mut().push(msn, request, 8, 1 << 17)?;
+        let read = Inbound::Read(InboundRead { msn, request });
+        self.inbound.get_mut().push(read, 8, 1 << 17)?;
         Ok(())
     }
 }

@@ -8,13 +8,14 @@ use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
 use crate::proto::link::{Broken, Link, Refused, SendFlags};
 use crate::proto::order::{Record, Token};
-use crate::proto::reads::{InboundRead, InboundReads, OutboundRead};
+use crate::proto::reads::{Inbound, InboundReads, Oldest, OutboundRead};
 use crate::proto::request::{Operation, Request, Sink};
-use crate::proto::sender::{Env, OpenError, PayloadError, Peeked};
+use crate::proto::sender::{Atomics, Env, OpenError, PayloadError, Peeked};
 use crate::proto::sends::Sends;
 use crate::proto::tx::Frame;
 use crate::support::crc::crc32c;
 use crate::support::room::Room;
+use crate::wire::atomic::{AtomicOperation, AtomicRequest, WORD_LEN};
 use crate::wire::ddp::{Header, Stag, TaggedOffset};
 use crate::wire::fpdu::Crc;
 use crate::wire::rdmap::{Control, ImmediateData, Opcode, ReadRequest};
@@ -155,11 +156,25 @@ impl World {
     }
 }
 
+impl Atomics for World {
+    fn operands(&self) -> Option<AtomicOperation> {
+        self.operands
+    }
+
+    fn carry_out(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
+        let region = self.regions.get_mut(&request.stag.0);
+        let word = region.ok_or(TermError::RemoteStag)?.word(request.to)?;
+        let original = u64::from_ne_bytes(*word);
+        *word = request.operation.apply(original).to_ne_bytes();
+        Ok(original)
+    }
+}
+
 impl Env<Pipe> for World {
     type Work = u64;
     type Records = Vec<Record<u64, Fault>>;
     type Outbound = Vec<OutboundRead>;
-    type Inbound = Vec<InboundRead>;
+    type Inbound = Vec<Inbound>;
 
     fn peek(&mut self) -> Option<Peeked<Pipe, Self>> {
         let posted = self.sq.front()?;
@@ -218,6 +233,26 @@ impl Env<Pipe> for World {
                     invalidate: false,
                 }
             }
+            Wr::Atomic {
+                operation,
+                kind,
+                stag,
+                to,
+                sink: (sink_stag, sink_to),
+            } => {
+                len = WORD_LEN;
+                self.operands = Some(*operation);
+                self.sink = Some(Sink {
+                    stag: *sink_stag,
+                    to: TaggedOffset(*sink_to),
+                    len,
+                });
+                Operation::Atomic {
+                    stag: *stag,
+                    to: TaggedOffset(*to),
+                    kind: *kind,
+                }
+            }
         };
         Some(Ok(Request {
             work: posted.id,
@@ -250,7 +285,7 @@ impl Env<Pipe> for World {
         f(&mut self.sends.borrow_mut())
     }
 
-    fn oldest_inbound(&self) -> Option<InboundRead> {
+    fn oldest_inbound(&self) -> Option<Oldest> {
         self.inbound.borrow().front()
     }
 
@@ -320,8 +355,9 @@ impl Env<Pipe> for World {
         assert_eq!(link.prepare(front), HandedOver::Taken);
         let (header, _) = Header::parse(&front[2..]).expect("a header");
         let opcode = Control(header.rdmap()).opcode();
-        if opcode == Some(Opcode::ReadResponse) && header.control().last() {
-            // The other side may send its next Read at once.
+        let answers = [Opcode::ReadResponse, Opcode::AtomicResponse].map(Some);
+        if answers.contains(&opcode) && header.control().last() {
+            // The other side may send its next request at once.
             assert!(self.inbound.borrow().has_room(), "its slot is free");
         }
         link.allowance -= 1;

@@ -3,6 +3,7 @@
 //! The sender in surroundings that do what a test says: `proto::sender` as the module compiles it.
 
 mod alone;
+mod atomic;
 mod batches;
 mod failures;
 mod requests;

@@ -3,6 +3,7 @@
 //! Two complete peers talk in memory: all operations, all cuts of the stream, random
 //! interleavings, contents verified.
 
+pub(super) mod atomic;
 mod behaviour;
 mod direct;
 mod order;
@@ -13,18 +14,22 @@ use crate::proto::failure::Fault;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::Status;
 use crate::proto::receiver::Extra;
+use crate::proto::request::AtomicKind;
 use crate::proto::state::QpState;
 use crate::support::peer::{Peer, Received, Region, Wr};
 use crate::support::rng::{Choices, Rng};
+use crate::wire::atomic::AtomicOperation;
 use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::mpa::RtrSet;
 use crate::wire::rdmap::{ImmediateData, ReadRequest};
 use crate::wire::terminate::TermError;
 
-/// STags of each peer: target of Writes, source of Reads, sink of Reads.
+/// STags of each peer: target of Writes, source of Reads, sink of Reads and Atomic Operations, their
+/// target.
 pub(super) const TARGET: Stag = Stag(0x1111_1101);
 pub(super) const SOURCE: Stag = Stag(0x2222_2202);
 pub(super) const SINK: Stag = Stag(0x3333_3303);
+pub(super) const WORDS: Stag = Stag(0x4444_4404);
 pub(super) const BASE: u64 = 0xffff_8880_0000_0f00;
 pub(super) const SIZE: usize = 200_000;
 
@@ -45,6 +50,15 @@ pub(super) fn region(bytes: Vec<u8>, remote_read: bool, remote_write: bool) -> R
         bytes,
         remote_read,
         remote_write,
+        remote_atomic: false,
+    }
+}
+
+/// A region of words that the peer may change, and read.
+pub(super) fn words(bytes: Vec<u8>) -> Region {
+    Region {
+        remote_atomic: true,
+        ..region(bytes, true, false)
     }
 }
 
@@ -55,6 +69,7 @@ pub(super) fn add_regions(peer: &mut Peer, rng: &mut Rng, size: usize) {
     peer.regions().insert(SOURCE.0, region(source, true, false));
     peer.regions()
         .insert(SINK.0, region(vec![0; size], false, false));
+    peer.regions().insert(WORDS.0, words(vec![0; 64]));
 }
 
 /// What one side must see in the end.
@@ -64,6 +79,7 @@ pub(super) struct Expect {
     pub(super) received: Vec<Received>,
     pub(super) target: Vec<u8>,
     pub(super) sink: Vec<u8>,
+    pub(super) words: [u64; 8],
 }
 
 pub(super) fn verify(peer: &Peer, want: &Expect, what: &str) {
@@ -80,6 +96,8 @@ pub(super) fn verify(peer: &Peer, want: &Expect, what: &str) {
         peer.region(SINK).bytes == want.sink,
         "{what}: sink of Reads"
     );
+    let words = want.words.map(u64::to_ne_bytes).concat();
+    assert_eq!(peer.region(WORDS).bytes, words, "{what}: words");
 }
 
 /// Gives up to `n` octets to the other side, and then segments past TCP. Returns whether anything

@@ -27,7 +27,7 @@ fn post(
             _ => rng.below(70_000),
         };
         let at = rng.below(SIZE - len);
-        let wr = match rng.below(4) {
+        let wr = match rng.below(5) {
             0 => {
                 let data = rng.bytes(len);
                 let solicited = rng.one_in(2);
@@ -85,6 +85,37 @@ fn post(
                     immediate,
                     solicited,
                 }
+            }
+            3 if sink_at + 8 <= SIZE => {
+                let n = rng.below(8);
+                let word = &mut theirs.words[n];
+                let operation = atomic::operation(rng, *word);
+                own.sink[sink_at..sink_at + 8].copy_from_slice(&word.to_ne_bytes());
+                *word = operation.apply(*word);
+                let sink = (SINK, BASE + sink_at as u64);
+                sink_at += 8;
+                Wr::Atomic {
+                    operation,
+                    kind: AtomicKind::MaskedCompareSwap,
+                    stag: WORDS,
+                    to: BASE + 8 * n as u64,
+                    sink,
+                }
+            }
+            // What Atomic Operations in front of it, and none behind it, have made of the words.
+            _ if len <= 64 && len <= SIZE - sink_at => {
+                let words = theirs.words.map(u64::to_ne_bytes).concat();
+                let at = rng.below(65 - len);
+                own.sink[sink_at..sink_at + len].copy_from_slice(&words[at..at + len]);
+                let request = ReadRequest {
+                    sink_stag: SINK,
+                    sink_to: TaggedOffset(BASE + sink_at as u64),
+                    len: len as u32,
+                    source_stag: WORDS,
+                    source_to: TaggedOffset(BASE + at as u64),
+                };
+                sink_at += len;
+                Wr::Read(request)
             }
             _ => {
                 let len = len.min(SIZE - sink_at);
@@ -312,7 +343,22 @@ fn script_side(x: &mut Peer, y: &mut Peer, own: &mut Expect, theirs: &mut Expect
         source_to: TaggedOffset(BASE + 100),
     });
     let empty_read = Wr::Read(ReadRequest::default());
-    for (id, wr) in [read, send, empty_read, write].into_iter().enumerate() {
+    theirs.words[1] = 0x0102_0304_0506_0708;
+    own.sink[160..168].copy_from_slice(&[0; 8]);
+    let atomic = Wr::Atomic {
+        operation: AtomicOperation::FetchAdd {
+            add: theirs.words[1],
+            mask: 0,
+        },
+        kind: AtomicKind::FetchAdd,
+        stag: WORDS,
+        to: BASE + 8,
+        sink: (SINK, BASE + 160),
+    };
+    for (id, wr) in [read, send, empty_read, atomic, write]
+        .into_iter()
+        .enumerate()
+    {
         x.post(id as u64, wr, false);
         own.completions.push((id as u64, Status::Success));
     }

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Atomic Operations: sending ours, and carrying out the peer's (RFC 7306 section 5).
+//!
+//! An operation of the peer is carried out when it is the oldest request that is not answered: so
+//! all of them are, in the order of the requests, and what Reads in front of it have read is in the
+//! batch already (X-ATM-14). The response is the next message then.
+//!
+//! Under the lock of the sender.
+#![forbid(unsafe_code)]
+
+use super::{
+    Current,
+    Env,
+    Origin,
+    Sender, //
+};
+use crate::proto::failure::{
+    Failure,
+    Fault, //
+};
+use crate::proto::link::Link;
+use crate::proto::request::Sink;
+use crate::proto::tx::{
+    Kind,
+    Tx, //
+};
+use crate::wire::atomic::{
+    AtomicOperation,
+    AtomicRequest,
+    AtomicResponse,
+    WORD_LEN, //
+};
+use crate::wire::ddp::{
+    Msn,
+    Stag,
+    TaggedOffset, //
+};
+use crate::wire::terminate::{
+    Quote,
+    TermError, //
+};
+
+/// What a sender needs of its surroundings for Atomic Operations.
+pub(crate) trait Atomics {
+    /// The operands of the Atomic Operation that was peeked at last.
+    fn operands(&self) -> Option<AtomicOperation>;
+
+    /// Carries out an Atomic Operation of the peer, if the peer may do that there, so that nobody
+    /// else changes the word meanwhile. Returns what it was before.
+    ///
+    /// # Errors
+    ///
+    /// How the peer is told that nothing was changed.
+    fn carry_out(&mut self, request: &AtomicRequest) -> Result<u64, TermError>;
+}
+
+/// The request for an Atomic Operation of ours on the word at `to` of `stag`.
+///
+/// # Errors
+///
+/// The surroundings have lost its operands.
+#[inline(never)]
+pub(super) fn request<A: Atomics>(
+    env: &A,
+    tx: &Tx,
+    stag: Stag,
+    to: TaggedOffset,
+) -> Result<Kind, Failure> {
+    let operation = env.operands();
+    let operation = operation.ok_or_else(|| Failure::defect("no operands are there"))?;
+    // Its number, which none of those under way shares, identifies it.
+    let (_, Msn(id)) = tx.next();
+    Ok(Kind::AtomicRequest(AtomicRequest {
+        id,
+        stag,
+        to,
+        operation,
+    }))
+}
+
+/// Where the result of an Atomic Operation of ours goes, which this side must be allowed to write.
+#[inline(never)]
+pub(super) fn sink<L: Link, E: Env<L>>(env: &E) -> Result<(Stag, TaggedOffset), Fault> {
+    let is_good = |sink: &Sink| sink.len == WORD_LEN && env.may_write(sink);
+    let sink = env.sink().filter(is_good).ok_or(Fault::LocalProtection)?;
+    Ok((sink.stag, sink.to))
+}
+
+impl Sender {
+    /// Carries out the peer's oldest request, which is an Atomic Operation, and makes the answer the
+    /// current message.
+    ///
+    /// # Errors
+    ///
+    /// The peer may not do that, or the request is gone.
+    #[inline(never)]
+    pub(super) fn carry_out<L: Link, E: Env<L>>(&mut self, env: &mut E) -> Result<(), Failure> {
+        let oldest = env.with_inbound(|inbound| inbound.oldest_atomic());
+        let (msn, request) = oldest.ok_or_else(|| Failure::defect("an atomic request is gone"))?;
+        let original = env.carry_out(&request).map_err(|error| Failure {
+            quote: Some(Quote::atomic_request(msn)),
+            ..error.into()
+        })?;
+        let id = request.id;
+        let kind = Kind::AtomicResponse(AtomicResponse { id, original });
+        self.current = Some(Current {
+            message: self.tx.message(kind, 0),
+            then: None,
+            origin: Origin::Atomic(msn),
+        });
+        Ok(())
+    }
+}

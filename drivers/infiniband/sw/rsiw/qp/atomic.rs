@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Words of memory that Atomic Operations are about (RFC 7306 section 5).
+//!
+//! They are changed by single instructions of this host's processors, so an operation excludes those
+//! of all other queue pairs and devices of this host, and what its programs do by such instructions.
+//!
+//! Context: softirq or process.
+#![forbid(unsafe_code)]
+
+use super::{
+    failure::remote,
+    kept::{
+        Kept,
+        Purpose, //
+    },
+    place::place,
+    Qp, //
+};
+use crate::{
+    ffi::{
+        net::SkbChunk,
+        page::Word, //
+    },
+    mr::{
+        access::{
+            Access,
+            MrAccess, //
+        },
+        Mr, //
+    },
+    proto::{
+        budget::Budget,
+        chunk::{
+            Payload,
+            Source, //
+        },
+    },
+    wire::{
+        atomic::{
+            AtomicRequest,
+            WORD_LEN, //
+        },
+        ddp::{
+            Stag,
+            TaggedOffset, //
+        },
+        terminate::TermError,
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The word that `access` is for.
+///
+/// # Errors
+///
+/// How the peer is told that it is none: its address is not a multiple of its length, or it lies in
+/// two places.
+fn word(access: &MrAccess<Arc<Mr>>) -> Result<Word<'_>, TermError> {
+    let slices = access.slices(0, WORD_LEN);
+    let mut slices = slices.map_err(|_| TermError::LocalCatastrophic)?;
+    // Memory of the kernel ends at the first address of its owner that is no memory.
+    let slice = slices.next().ok_or(TermError::LocalCatastrophic)?;
+    Word::new(slice).ok_or(TermError::CatastrophicStream)
+}
+
+impl Qp {
+    /// Whether the peer may ask for Atomic Operations at all. The connection manager knows no right
+    /// for that: who may read and write may do both at once. The regions decide, of which few have
+    /// the right.
+    pub(super) fn may_atomic(&self) -> bool {
+        let rights = self.rights();
+        rights.contains(Access::REMOTE_ATOMIC)
+            || rights.contains(Access::REMOTE_READ | Access::REMOTE_WRITE)
+    }
+
+    fn open_word(&self, request: &AtomicRequest) -> Result<MrAccess<Arc<Mr>>, TermError> {
+        let (want, stag, to) = (Access::REMOTE_ATOMIC, request.stag, request.to.0);
+        let access = self.access(stag, want, to, WORD_LEN);
+        let access = access.inspect_err(|why| {
+            self.trace_refused(want, *why, (stag, to), WORD_LEN);
+        });
+        access.map_err(remote)
+    }
+
+    /// Whether the peer may carry out an Atomic Operation.
+    ///
+    /// # Errors
+    ///
+    /// How the peer is told that it may not.
+    pub(super) fn check_word(&self, request: &AtomicRequest) -> Result<(), TermError> {
+        word(&self.open_word(request)?).map(|_| ())
+    }
+
+    /// Carries out an Atomic Operation of the peer. Returns what the word was before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Qp::check_word`]; nothing has changed.
+    pub(super) fn change_word(&self, request: &AtomicRequest) -> Result<u64, TermError> {
+        let access = self.open_word(request)?;
+        let original = word(&access)?.change(|original| request.operation.apply(original));
+        original.map_err(|_| TermError::LocalCatastrophic)
+    }
+
+    /// Places the result of an Atomic Operation of ours.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` if that is not allowed, `EFAULT` if the memory is not there.
+    pub(super) fn place_result(
+        &self,
+        kept: &mut Kept,
+        (stag, to): (Stag, TaggedOffset),
+        result: u64,
+    ) -> Result {
+        let access = kept.open_traced(self, Purpose::Response, stag, to.0, WORD_LEN);
+        let octets = result.to_ne_bytes();
+        let payload = Payload::<SkbChunk<'_>> {
+            source: &Source::Bytes(&octets),
+            at: 0,
+            len: WORD_LEN,
+        };
+        // Its FPDU counts.
+        let mut budget = Budget::NONE;
+        place(&payload, 0, access.map_err(|_| EACCES)?, &mut budget)
+    }
+}
