@@ -85,7 +85,7 @@ static void bad_kinds(struct kv *k)
 		{ .wr_id = 3, .send_flags = IB_SEND_SIGNALED },
 	};
 	static const enum ib_wr_opcode bad_op[] = {
-		IB_WR_SEND_WITH_IMM, IB_WR_ATOMIC_FETCH_AND_ADD, IB_WR_LSO, 0x77,
+		IB_WR_SEND_WITH_IMM, IB_WR_LSO, 0x77,
 	};
 	const struct ib_send_wr *bad;
 	struct lab l;

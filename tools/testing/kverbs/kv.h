@@ -52,6 +52,7 @@ extern const struct kv_case kv_apart_cases[];
 extern const struct kv_case kv_first_cases[];
 extern const struct kv_case kv_depth_cases[];
 extern const struct kv_case kv_imm_cases[];
+extern const struct kv_case kv_atomic_cases[];
 
 /* One running case. */
 struct kv {
@@ -200,6 +201,8 @@ struct kv_wr {
 	int access;
 	struct ib_mw *mw;	/* BIND_MW: remote and length of mr */
 	u64 length;
+	u64 compare_add, swap;	/* Atomic Operations */
+	u64 compare_add_mask, swap_mask;
 };
 
 /* Posts @n requests as one list. */

@@ -31,6 +31,7 @@ static const struct {
 	{ "request", kv_request_cases }, { "busy", kv_busy_cases },
 	{ "apart", kv_apart_cases }, { "first", kv_first_cases },
 	{ "depth", kv_depth_cases }, { "imm", kv_imm_cases },
+	{ "atomic", kv_atomic_cases },
 };
 
 struct owned {

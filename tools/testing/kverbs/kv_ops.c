@@ -12,6 +12,7 @@ union any_wr {
 	struct ib_rdma_wr rdma;
 	struct ib_reg_wr reg;
 	struct rsiw_bind_mw_wr bind;
+	struct ib_atomic_wr atomic;
 };
 
 static void fill(union any_wr *to, const struct kv_wr *wr)
@@ -33,6 +34,17 @@ static void fill(union any_wr *to, const struct kv_wr *wr)
 			to->wr.ex.invalidate_rkey = wr->sge[0].lkey;
 		if (wr->op == IB_WR_RDMA_WRITE_WITH_IMM)
 			to->wr.ex.imm_data = wr->imm;
+		break;
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+	case IB_WR_MASKED_ATOMIC_CMP_AND_SWP:
+	case IB_WR_MASKED_ATOMIC_FETCH_AND_ADD:
+		to->atomic.remote_addr = wr->remote;
+		to->atomic.rkey = wr->key;
+		to->atomic.compare_add = wr->compare_add;
+		to->atomic.swap = wr->swap;
+		to->atomic.compare_add_mask = wr->compare_add_mask;
+		to->atomic.swap_mask = wr->swap_mask;
 		break;
 	case IB_WR_SEND_WITH_INV:
 	case IB_WR_LOCAL_INV:

@@ -3,7 +3,7 @@
 
 import signal
 
-from rsiwtest.core import Fail, test
+from rsiwtest.core import ANY_PATH, Fail, test
 from rsiwtest.kverbs import Held, complaint, loaded
 
 FAMILIES = {
@@ -25,10 +25,11 @@ FAMILIES = {
     "apart": "what must not get in each other's way",
     "depth": "depths of queues, and who posts more than it counted",
     "imm": "immediate data",
+    "atomic": "atomic operations",
     "first": "a responder whose peer has not sent anything",
 }
 # What only this driver has.
-OURS = ("imm",)
+OURS = ("imm", "atomic")
 
 
 def run_family(t, family):
@@ -54,6 +55,12 @@ def _register(family, what):
 
 for _family, _what in FAMILIES.items():
     _register(_family, _what)
+
+
+@test("kverbs-atomic-tcp", cost=15, only_type="rsiw", tcp=ANY_PATH)
+def atomic_tcp(t):
+    """Kernel verbs: atomic operations whose requests and responses TCP carries."""
+    run_family(t, "atomic")
 
 
 @test("owner-kernel", cost=8, only_type="rsiw")
