@@ -62,6 +62,8 @@ pub mod right {
     pub const LOCAL: u32 = 1;
     pub const WRITE: u32 = 2;
     pub const READ: u32 = 4;
+    pub const ATOMIC: u32 = 8;
+    pub const ZERO_BASED: u32 = 32;
 }
 
 /// An event of the connection manager.

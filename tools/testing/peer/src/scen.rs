@@ -5,6 +5,7 @@
 
 mod access;
 mod active;
+mod atomic;
 mod close;
 mod drain;
 mod enhanced;
@@ -36,6 +37,7 @@ pub fn all() -> List {
     access::add(&mut list);
     read::add(&mut list);
     reader::add(&mut list);
+    atomic::add(&mut list);
     invalidate::add(&mut list);
     terminate::add(&mut list);
     stop::add(&mut list);
