@@ -367,10 +367,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 self.budget.octets(chunk.len());
                 return chunk.len();
             }
-            if !self.resume(env) {
-                return at;
-            }
-            if at == chunk.len() && self.deframer.staged() == 0 {
+            if !self.resume(env) || at == chunk.len() && self.deframer.staged() == 0 {
                 return at;
             }
             match self.go_on(env, chunk, at) {
