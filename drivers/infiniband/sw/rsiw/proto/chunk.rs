@@ -40,9 +40,7 @@ pub(crate) trait Chunk {
     /// Asks for `len` octets from `at` on of which only some belong to the chunk. With
     /// [`Reach::Here`] the others can be read as well from now on. They are those that the chunks
     /// behind this one begin with.
-    fn reach(&self, _at: usize, _len: usize) -> Reach {
-        Reach::Apart
-    }
+    fn reach(&self, at: usize, len: usize) -> Reach;
 
     /// Continues `crc` over `len` octets from `at` on.
     ///

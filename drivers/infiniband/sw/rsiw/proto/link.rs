@@ -37,15 +37,11 @@ pub(crate) trait Link {
     /// host: [`super::sender::Env::hand_over`] takes them there instead of the batch.
     /// [`Link::len`] counts what was handed over since the last [`Link::send`], which lets go of
     /// the other end.
-    fn is_direct(&self) -> bool {
-        false
-    }
+    fn is_direct(&self) -> bool;
 
     /// Has the other end take the next segment, of which `front` are the headers, with MPA's length
     /// field in front. With [`HandedOver::Taken`] it does.
-    fn prepare(&mut self, _front: &[u8]) -> HandedOver {
-        HandedOver::Gone
-    }
+    fn prepare(&mut self, front: &[u8]) -> HandedOver;
 
     /// Octets of a segment (EMSS).
     fn segment_size(&self) -> u32;

@@ -7,6 +7,7 @@ use super::frames::{split, without_markers, Seen};
 use super::limits::ALL;
 use super::room::Room;
 use crate::proto::conn::Params;
+use crate::proto::direct::HandedOver;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::frame::Writer;
 use crate::proto::link::{Broken, Link, Refused, SendFlags};
@@ -20,6 +21,7 @@ use crate::proto::rx::Rx;
 use crate::proto::sender::{Atomics, Env, OpenError, Outcome, PayloadError, Peeked, Sender};
 use crate::proto::sends::Sends;
 use crate::proto::state::QpState;
+use crate::proto::tx::Frame;
 use crate::support::tuning::SENDING;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest};
 use crate::wire::ddp::{Msn, Stag};
@@ -104,6 +106,12 @@ pub(crate) struct Tcp {
     /// A batch cannot forget a part of it.
     pub(crate) keeps: bool,
     pub(crate) refuses: bool,
+    /// What becomes of segments that go past TCP; without that they do not.
+    pub(crate) direct: Option<HandedOver>,
+    /// Those that did: headers and payload.
+    pub(crate) handed: Vec<Vec<u8>>,
+    /// Octets of these since the last batch.
+    since: usize,
     batch: Vec<u8>,
     piece: Room,
     /// What was sent, and how.
@@ -126,16 +134,36 @@ impl Tcp {
 impl Link for Tcp {
     type Mark = usize;
 
+    fn is_direct(&self) -> bool {
+        self.direct.is_some() && self.batch.is_empty()
+    }
+
+    fn prepare(&mut self, _front: &[u8]) -> HandedOver {
+        assert!(self.is_direct());
+        let outcome = self.direct.expect("direct");
+        if outcome == HandedOver::Gone {
+            self.direct = None;
+            self.since = 0;
+        }
+        outcome
+    }
+
     fn segment_size(&self) -> u32 {
+        if self.is_direct() {
+            return u32::MAX;
+        }
         self.segment
     }
 
     fn space(&self) -> usize {
+        if self.is_direct() {
+            return usize::MAX;
+        }
         self.space
     }
 
     fn len(&self) -> usize {
-        self.batch.len()
+        self.batch.len() + self.since
     }
 
     fn reserve(&mut self, len: u32) -> bool {
@@ -189,6 +217,11 @@ impl Link for Tcp {
     }
 
     fn send(&mut self, how: SendFlags) -> Result<(), Refused> {
+        if std::mem::take(&mut self.since) > 0 {
+            assert!(self.batch.is_empty(), "one way at a time");
+            self.log.borrow_mut().push(Did::Sent);
+            return Ok(());
+        }
         assert!(!self.batch.is_empty(), "nothing is sent");
         if self.refuses {
             return Err(Refused);
@@ -426,6 +459,20 @@ impl Env<Tcp> for Queue {
         self.faults.payload.map_or(Ok(()), Err)
     }
 
+    fn hand_over(&self, link: &mut Tcp, front: &[u8], frame: &Frame) -> Result<(), PayloadError> {
+        assert_eq!(link.direct, Some(HandedOver::Taken));
+        if let Some(error) = self.faults.payload {
+            return Err(error);
+        }
+        let end = frame.offset + u32::from(frame.payload);
+        assert!(frame.payload == 0 || self.open.is_some_and(|open| end <= open));
+        let mut segment = front.to_vec();
+        segment.extend((frame.offset..end).map(|n| n as u8));
+        link.since += segment.len();
+        link.handed.push(segment);
+        Ok(())
+    }
+
     fn heard_of_peer(&self) -> bool {
         self.heard
     }
@@ -496,6 +543,9 @@ impl Sending {
                 breaks_at: usize::MAX,
                 keeps: false,
                 refuses: false,
+                direct: None,
+                handed: Vec::new(),
+                since: 0,
                 batch: Vec::new(),
                 piece: Room::default(),
                 out: Vec::new(),

@@ -183,14 +183,7 @@ pub(crate) trait Env<L: Link>: Atomics {
     /// # Errors
     ///
     /// The memory of the message is not there.
-    fn hand_over(
-        &self,
-        _link: &mut L,
-        _front: &[u8],
-        _frame: &tx::Frame,
-    ) -> Result<(), PayloadError> {
-        Err(PayloadError::Broken)
-    }
+    fn hand_over(&self, link: &mut L, front: &[u8], frame: &tx::Frame) -> Result<(), PayloadError>;
 
     /// Whether the peer has sent an FPDU.
     fn heard_of_peer(&self) -> bool;
