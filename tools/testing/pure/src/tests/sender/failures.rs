@@ -3,8 +3,10 @@
 //! What goes wrong while a message is sent: where the stream ends then, and what is told.
 
 use super::*;
+use crate::proto::link::{Broken, Piece};
 use crate::proto::sender::{OpenError, PayloadError};
 use crate::proto::state::QpState;
+use crate::support::sending::Tcp;
 
 /// V-WC-6, V-WC-8, V-TM-2, T-33: memory that may not be read: the request completes in error, what
 /// is in front of it was sent.
@@ -138,5 +140,20 @@ fn t_32_terminate_has_no_room() {
         sending.run();
         assert_eq!(sending.did(), [Did::Finished(true)]);
         assert!(sending.tcp.out.is_empty());
+    }
+}
+
+/// T-8: a piece of memory is copied as a whole, or not at all.
+#[test]
+fn t_8_whole_pieces() {
+    let piece: &[u8] = &[1, 2, 3];
+    for len in 0..6 {
+        let mut out = vec![0; len];
+        let copied = Piece::<Tcp>::copy_to(&piece, &mut out);
+        let (end, octets) = match len {
+            3 => (Ok(()), vec![1, 2, 3]),
+            _ => (Err(Broken), vec![0; len]),
+        };
+        assert_eq!((copied, out), (end, octets));
     }
 }

@@ -5,6 +5,7 @@
 mod alone;
 mod atomic;
 mod batches;
+mod direct;
 mod failures;
 mod requests;
 
