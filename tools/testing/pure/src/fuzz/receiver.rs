@@ -69,6 +69,7 @@ pub fn receiver(data: &[u8]) {
                     sink: which == 4,
                     cq_is_full: which == 5,
                     read: (which == 6).then_some(TermError::RemoteStag),
+                    ..Faults::default()
                 };
                 receiving.around.limits = Fixed {
                     read: which != 7,

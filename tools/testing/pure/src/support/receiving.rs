@@ -51,6 +51,8 @@ pub(crate) struct Faults {
     pub(crate) write: Option<TermError>,
     /// nor a Read Response or a result,
     pub(crate) response: bool,
+    /// which turns out only when a train is placed,
+    pub(crate) late: bool,
     /// nor a Send.
     pub(crate) recv: bool,
     /// The peer may not invalidate.
@@ -238,7 +240,7 @@ impl<'c> Env<Piece<'c>> for Around {
         assert_eq!(self.state, QpState::Rts, "not while this side is closing");
         let refused = match going {
             Going::Write(..) => self.faults.write.is_some() || !self.limits.write,
-            Going::Response(..) => self.faults.response,
+            Going::Response(..) => self.faults.response && !self.faults.late,
             Going::Send { .. } => false,
         };
         if refused {

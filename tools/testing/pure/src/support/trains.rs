@@ -3,12 +3,13 @@
 //! Placing a train payload by payload, for both surroundings of receivers.
 
 use super::peer::recv::Piece;
-use crate::proto::chunk::{Payload, Source};
+use crate::proto::chunk::{Chunk, Payload, Source};
 use crate::proto::receiver::{Env, Unplaced};
 use crate::proto::rx::Going;
 use crate::proto::train::Train;
 use crate::support::tuning::WORK;
-use crate::wire::ddp::TaggedOffset;
+use crate::wire::ddp::{self, TaggedOffset};
+use crate::wire::fpdu::LEN_FIELD;
 
 /// Places each payload of a train as if its FPDU came alone. Returns the number of payloads.
 pub(super) fn place_each<'c, E: Env<Piece<'c>>>(
@@ -19,6 +20,12 @@ pub(super) fn place_each<'c, E: Env<Piece<'c>>>(
     let (mut done, mut fpdus) = (0, 0);
     while let Some((at, len)) = train.take() {
         train.count_piece();
+        let header_len = match going {
+            Going::Write(..) | Going::Response(..) => ddp::TAGGED_LEN,
+            Going::Send { .. } => ddp::UNTAGGED_LEN,
+        };
+        let front = train.chunk().front(at - header_len - LEN_FIELD);
+        assert!(front.is_some() && train.front() == front);
         let source = Source::Chunk {
             chunk: train.chunk(),
             at,

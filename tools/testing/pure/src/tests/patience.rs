@@ -3,17 +3,19 @@
 //! Sends that wait for a receive, if the administrator grants it some time: `proto::receiver`'s
 //! `patience` (V-WR-19, V-SRQ-15). Without that, one without a receive ends the stream (P-ERR-10).
 
-use super::receiver::{completed, receiving, Peer};
+use super::receiver::{completed, counted, receiving, Peer};
 use crate::proto::counters::Counter;
 use crate::proto::receiver::{Extra, Received};
 use crate::proto::state::QpState;
 use crate::proto::tx::Kind;
+use crate::support::frames::fpdu;
+use crate::support::peer::recv::Piece;
 use crate::support::receiving::{Did, Receiving};
 use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
-use crate::wire::ddp::Stag;
+use crate::wire::ddp::{Msn, Stag};
 use crate::wire::mpa::RtrSet;
-use crate::wire::rdmap::ImmediateData;
+use crate::wire::rdmap::{ImmediateData, ReadRequest};
 use crate::wire::terminate::TermError;
 
 fn patient() -> Receiving {
@@ -170,6 +172,76 @@ fn does_not_wait() {
     receiving.around.state = QpState::Closing;
     receiving.feed(&Peer::new(100).send(40).concat());
     assert_eq!(receiving.did().last(), Some(&Did::DataInClosing));
+}
+
+/// M-MPA-13: a Send that lies in two buffers waits in them, and is taken in from there.
+#[test]
+fn m_mpa_13_in_two_buffers() {
+    let send = Peer::new(100).send(40).concat();
+    for cut in 20..send.len() {
+        let mut receiving = Receiving::in_buffers(&params(4));
+        receiving.receiver.set_patience(100);
+        receiving.feed(&send[..cut]);
+        receiving.feed(&send[cut..]);
+        assert!(receiving.receiver.waits_for_recv());
+        assert_eq!(receiving.unread, send);
+        receiving.around.recvs.push_back(Some(40));
+        receiving.feed(&[]);
+        assert_eq!(receiving.did().last(), Some(&completed(0, 40)));
+        assert!(receiving.unread.is_empty());
+        assert_eq!(counted(&mut receiving, Counter::RxFpdusJoined), 1);
+    }
+}
+
+/// What takes no receive does not wait for one: a Read Request, nor what is none of the messages that
+/// belong on the queue of Sends (P-ERR-8, P-ERR-9).
+#[test]
+fn takes_no_receive() {
+    let request = ReadRequest {
+        len: 5,
+        ..ReadRequest::default()
+    };
+    let message = Peer::new(100).message(Kind::ReadRequest(request), 0);
+    let mut receiving = patient();
+    receiving.feed(&message.concat());
+    assert!(!receiving.receiver.waits_for_recv());
+    let queued = Did::ReadRequest(Msn::FIRST, request);
+    assert_eq!(receiving.did().last(), Some(&queued));
+
+    for opcode in [1, 7, 15] {
+        let send = Peer::new(100).send(28).concat();
+        let mut ulpdu = send[2..][..46].to_vec();
+        ulpdu[1] = ulpdu[1] & 0xf0 | opcode;
+        let mut receiving = patient();
+        receiving.feed(&fpdu(&ulpdu));
+        assert!(!receiving.receiver.waits_for_recv(), "{opcode}");
+        assert!(receiving.around.failure.is_some(), "{opcode}");
+    }
+}
+
+/// V-TM-4: a stream that ends on this side meanwhile ends what waits as well: no receive is taken for
+/// it, and what comes is dropped.
+#[test]
+fn v_tm_4_ends_meanwhile() {
+    for cut in [0, 10] {
+        let send = Peer::new(100).send(40).concat();
+        let mut receiving = patient();
+        receiving.feed(&send[..cut]);
+        receiving.feed(&send[cut..]);
+        assert!(receiving.receiver.waits_for_recv());
+        let failure = TermError::LocalCatastrophic;
+        let Receiving {
+            receiver, around, ..
+        } = &mut receiving;
+        receiver.fail::<Piece<'_>, _>(around, failure.into());
+        assert!(!receiving.receiver.waits_for_recv());
+        receiving.around.recvs.push_back(Some(40));
+        receiving.feed(&send);
+        assert_eq!(receiving.did(), [Did::FirstFpdu, Did::Failed(failure)]);
+        assert_eq!(receiving.around.recvs, [Some(40)]);
+        assert!(receiving.unread.is_empty());
+        assert_eq!(counted(&mut receiving, Counter::RxFpdus), 0);
+    }
 }
 
 /// Closing does not wait for what had begun to wait.

@@ -28,7 +28,7 @@ pub(super) fn receiving() -> Receiving {
 }
 
 /// How often something was counted.
-fn counted(receiving: &mut Receiving, counter: Counter) -> u64 {
+pub(super) fn counted(receiving: &mut Receiving, counter: Counter) -> u64 {
     let counts = receiving.receiver.tally.take();
     counts.map_or(0, |(counts, _)| counts[counter as usize])
 }
@@ -81,16 +81,16 @@ impl Peer {
         self.message(Kind::Write { stag, to }, len).concat()
     }
 
-    fn response(&mut self, len: u32) -> Vec<u8> {
+    pub(super) fn response(&mut self, len: u32) -> Vec<u8> {
         let (stag, to) = (SINK, TaggedOffset(0));
         self.message(Kind::ReadResponse { stag, to }, len).concat()
     }
 }
 
-const SINK: Stag = Stag(0x0600);
+pub(super) const SINK: Stag = Stag(0x0600);
 
 /// A Read of ours of `len` octets.
-fn read(receiving: &mut Receiving, len: u32, purpose: Purpose) {
+pub(super) fn read(receiving: &mut Receiving, len: u32, purpose: Purpose) {
     let entry = OutboundRead {
         sink_stag: SINK,
         len,
@@ -100,7 +100,7 @@ fn read(receiving: &mut Receiving, len: u32, purpose: Purpose) {
     receiving.around.outbound.push(entry).expect("room");
 }
 
-const fn request(n: u32, invalidate: bool) -> Purpose {
+pub(super) const fn request(n: u32, invalidate: bool) -> Purpose {
     let token = Token(n);
     Purpose::Request { token, invalidate }
 }

@@ -252,6 +252,10 @@ fn t_18_message_offset_overflow() {
         mo = next;
     }
     let left = (u32::MAX - mo) as u16;
+    let mut run = *rx.run(&ALL).expect("the message goes on");
+    let before = run.going();
+    assert!(!run.advance(u32::from(left) + 1) && run.going() == before);
+    assert!(run.advance(left.into()));
     assert_eq!(
         error(rx, &untagged(3, 0, 1, mo, true), left + 1),
         TermError::UntaggedTooLong
