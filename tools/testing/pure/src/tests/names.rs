@@ -74,7 +74,8 @@ fn states_and_events_have_their_names() {
     ] {
         check(event.name(), event);
     }
-    all_differ([Actor::Caller, Actor::Urgent, Actor::Patient, Actor::Nobody].map(Actor::name));
+    use Actor::{Caller, Nobody, Patient, Soon, Urgent};
+    all_differ([Caller, Urgent, Patient, Soon, Nobody].map(Actor::name));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Segmentation, packing and start conditions.
 
 use crate::proto::request::{AtomicKind, OperationType};
-use crate::proto::tx::{may_start, Kind, Packer, Start, Tx, MAX_HEADER};
+use crate::proto::tx::{may_start, Kind, Packer, Start, TooMany, Tx, MAX_HEADER};
 use crate::support::frames::next;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Header, Stag, TaggedOffset};
@@ -63,6 +63,33 @@ fn check_segments(kind: Kind, len: u32, limit: u16) {
     }
     assert_eq!(offset, len);
     assert!(message.is_done() && next(&mut message, limit, &mut out).is_none());
+}
+
+/// D-DDP-3: FPDUs that are alike can be made in one go: they are those that come one by one. No more
+/// can be, nor none.
+#[test]
+fn d_ddp_3_alike_in_one_go() {
+    for (len, alike) in [(0, 0), (400, 3), (401, 4), (499, 4), (500, 4)] {
+        let message = Tx::new().message(SEND, len);
+        let first = message.frame(118).unwrap();
+        assert_eq!(message.alike(&first), alike);
+        for count in [0, alike + 2] {
+            let mut unchanged = message;
+            assert_eq!(unchanged.advance(&first, count), Err(TooMany));
+            assert_eq!(unchanged, message);
+        }
+        let mut one_by_one = message;
+        let mut expected = first;
+        for count in 1..=alike {
+            assert_eq!(one_by_one.frame(118), Some(expected));
+            one_by_one.advance(&expected, 1).unwrap();
+            let mut in_one_go = message;
+            in_one_go.advance(&first, count).unwrap();
+            assert_eq!(in_one_go, one_by_one);
+            expected = expected.next();
+            assert_eq!(expected.offset, one_by_one.sent());
+        }
+    }
 }
 
 /// D-DDP-7: numbers per queue; tagged messages have none; a copy takes a step back.

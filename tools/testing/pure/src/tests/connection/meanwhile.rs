@@ -42,8 +42,10 @@ fn check_waits(connection: &mut Both) {
 /// counts but whether that was done.
 #[test]
 fn only_the_answer_counts() {
+    assert_eq!(Both::new().phase(), c"new");
     let (mut connection, outputs) = Both::initiator(Box::new(Initiator::new(p2p(), depths(4, 4))));
     assert_eq!(outputs.ask, Some(Ask::Dial));
+    assert_eq!(connection.phase(), c"dialing");
     check_waits(&mut connection);
     let _ = step(&mut connection, Input::Done);
     assert_eq!(connection.awaits(), Awaits::Connected);
@@ -61,6 +63,7 @@ fn only_the_answer_counts() {
         matches!(outputs.ask, Some(Ask::Start { reply: 0, .. })),
         "{outputs:?}"
     );
+    assert_eq!(connection.phase(), c"starting");
     check_waits(&mut connection);
     // X-ENH-17: the QP cannot be started.
     let outputs = step(&mut connection, Input::Failed(FAILURE));
@@ -68,6 +71,7 @@ fn only_the_answer_counts() {
         outputs.ask,
         Some(Ask::Terminate(TermError::MpaLocalCatastrophic))
     );
+    assert_eq!(connection.phase(), c"parting");
     check_waits(&mut connection);
     let _ = step(&mut connection, Input::Done);
     assert_eq!(connection.awaits(), Awaits::Acknowledgement);
