@@ -260,6 +260,15 @@ fn t_37_in_closing() {
     assert_eq!(receiving.did()[2..], [Did::DataInClosing]);
     // T-32: all of it is read, so that the close is no reset.
     assert!(receiving.unread.is_empty() && receiving.around.recvs.len() == 1);
+    // Behind the first segment a Send that is one segment goes a shorter way.
+    let mut peer = Peer::new(200);
+    let mut receiving = closing();
+    receiving.around.state = QpState::Rts;
+    receiving.feed(&peer.write(1));
+    receiving.around.state = QpState::Closing;
+    receiving.feed(&peer.send(1).concat());
+    assert_eq!(receiving.did().last(), Some(&Did::DataInClosing));
+    assert!(receiving.unread.is_empty() && receiving.around.recvs.len() == 1);
 }
 
 /// V-WC-6, V-WC-8, V-WC-11, T-33: a receive whose memory does not allow the message, or that is too
