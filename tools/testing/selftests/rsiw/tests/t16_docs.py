@@ -96,11 +96,9 @@ def docs_nfs(t):
         docs.run(t, "NFS", names)
 
 
-@test("docs-iser", cost=15, only_type="rsiw")
+@test("docs-iser", cost=15, only_type="rsiw", packaged=True)
 def docs_iser(t):
     """iSER."""
-    for name in ("ib_iser", "ib_isert"):
-        t.need_module(name)
     with t.loaded_with("port_map=1"), hosts(t) as names, daemon(t, S4), \
             IscsiTarget(LOCAL, S4), Initiator(t, LOCAL):
         docs.run(t, "iSER", names)

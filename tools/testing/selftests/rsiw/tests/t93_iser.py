@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""iSCSI over RDMA, with the target's one port for TCP and RDMA."""
+"""iSCSI over RDMA, with the target's one port for TCP and RDMA.
+
+Not on the debugging kernel, which has no iSER and is too slow for it: the core
+follows a null pointer if the port mapper's daemon answers before the core has noted
+what it asked (iwpm_register_pid).
+"""
 
 from rsiwtest import fio
 from rsiwtest.core import Fail, test
@@ -10,12 +15,10 @@ from rsiwtest.topo import sh
 from rsiwtest.wire import Wire
 
 
-@test("iser", cost=30, only_type="rsiw", last=True)
+@test("iser", cost=30, only_type="rsiw", packaged=True, last=True)
 def iser(t):
     """LIO serves one port over TCP and RDMA; verified I/O through RDMA."""
     t.need("iscsid", "iscsiadm")
-    for name in ("ib_iser", "ib_isert"):
-        t.need_module(name)
     with t.loaded_with("port_map=1"), Wire(t) as wire, \
             daemon(t, wire.path.addr4), \
             Target(LOCAL, wire.path.addr4), Initiator(t, LOCAL), \
