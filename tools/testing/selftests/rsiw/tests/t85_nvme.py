@@ -237,11 +237,11 @@ def unplug_connecting(t):
 
 
 @contextlib.contextmanager
-def silent_target(t, **options):
+def silent_target(t, timeout="25", **options):
     """A controller that begins to connect, and the connection that it has to a target
     that is this test. The log has to say who the removal waits for."""
     log = kmsg.Kmsg()
-    with parameters("25", "admin_timeout"), Wire(t) as wire, \
+    with parameters(timeout, "admin_timeout"), Wire(t) as wire, \
             socket.create_server((wire.path.addr4, int(PORT))) as mute:
         mute.settimeout(t.left(30))
         prog = begun(t, wire, **options)
@@ -285,15 +285,15 @@ def fabrics_command(conn, kind):
     return ident
 
 
-@test("nvme-unplug-auth", cost=40, limit=200, long=True, only_type="rsiw")
+@test("nvme-unplug-auth", cost=60, limit=200, long=True, only_type="rsiw")
 def unplug_auth(t):
     """The same where the target wants the host to authenticate, and does not answer
-    that any more."""
+    that any more. The host asks six times (NVME_SUBMIT_RETRY), a time-out each."""
     t.need_module("nvme-rdma")
-    with silent_target(t, dhchap_secret=DHCHAP) as (wire, prog, conn):
+    with silent_target(t, "6", dhchap_secret=DHCHAP) as (wire, prog, conn):
         ident = fabrics_command(conn, CONNECT)
         # Controller 1; head and number of the queue; success.
         mpa.send(conn, 1, struct.pack("<QHHHH", 1 | AUTHREQ_ATR, 0, 0, ident, 0))
         fabrics_command(conn, AUTH_SEND)
-        unplug_begun(t, wire, prog, 40)
+        unplug_begun(t, wire, prog, 80)
         conn.close()
