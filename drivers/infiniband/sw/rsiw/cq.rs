@@ -229,7 +229,12 @@ impl Cq {
             Ring::User(old) => old.waiting(),
         };
         // There may be many: not with the lock, which keeps interrupts off.
-        let first = waiting.copy_to(&mut ring)?;
+        let found = waiting.count();
+        let since = match &self.state.lock().ring {
+            Ring::Kernel(_) => return Err(EOPNOTSUPP),
+            Ring::User(old) => old.since(&waiting),
+        };
+        let first = waiting.copy_to(&mut ring, found, since)?;
         let replaced = match &mut self.state.lock().ring {
             Ring::Kernel(_) => return Err(EOPNOTSUPP),
             Ring::User(old) => {

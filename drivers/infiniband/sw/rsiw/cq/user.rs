@@ -96,6 +96,11 @@ impl UserRing {
         }
     }
 
+    /// Number of entries that have come since `waiting` was made.
+    pub(super) fn since(&self, waiting: &Waiting) -> u32 {
+        self.put.wrapping_sub(waiting.end)
+    }
+
     /// Goes on in `other`, to which `waiting` was copied, with what came since and with the arming;
     /// `other` becomes the old ring.
     ///
@@ -103,7 +108,7 @@ impl UserRing {
     ///
     /// `EINVAL` if that is too small (V-CQ-12); nothing has changed then.
     pub(super) fn go_on_in(&mut self, other: &mut Self, waiting: &Waiting) -> Result {
-        let since = self.put.wrapping_sub(waiting.end);
+        let since = self.since(waiting);
         other.append(&self.ring, waiting.end, since)?;
         other.armed.store(self.armed.load());
         core::mem::swap(self, other);
@@ -160,22 +165,31 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Copies them to the empty ring `to`. Returns the number of the first. Process context, no
-    /// lock.
+    /// Counts them. Where the ring has filled meanwhile, those that came since are counted too:
+    /// they are where older ones had been polled. Process context, no lock.
+    pub(super) fn count(&self) -> u32 {
+        // The process polls them in order, and clears their flags.
+        let mut found: u32 = 0;
+        while found < self.ring.len() {
+            let last = self.end.wrapping_sub(found).wrapping_sub(1);
+            if self.ring.flags(last) == 0 {
+                break;
+            }
+            found = found.saturating_add(1);
+        }
+        found
+    }
+
+    /// Copies them to the empty ring `to`. `found` is what [`Waiting::count`] has returned, and
+    /// `since` what [`UserRing::since`] has afterwards. Returns the number of the first. Process
+    /// context, no lock.
     ///
     /// # Errors
     ///
     /// `EINVAL` if that is too small (V-CQ-12); nothing has changed then.
-    pub(super) fn copy_to(&self, to: &mut UserRing) -> Result<u32> {
-        // The process polls them in order, and clears their flags.
-        let mut held: u32 = 0;
-        while held < self.ring.len() {
-            let last = self.end.wrapping_sub(held).wrapping_sub(1);
-            if self.ring.flags(last) == 0 {
-                break;
-            }
-            held = held.saturating_add(1);
-        }
+    pub(super) fn copy_to(&self, to: &mut UserRing, found: u32, since: u32) -> Result<u32> {
+        // What came since took the places of as many of the oldest, none of which waited.
+        let held = found.min(self.ring.len().saturating_sub(since));
         let first = self.end.wrapping_sub(held);
         to.append(&self.ring, first, held)?;
         Ok(first)

@@ -67,6 +67,12 @@ def cqresize(t):
     t.own("cqresize", t.topo.loopback)
 
 
+@test("cqresize-long", cost=60, long=True)
+def cqresize_long(t):
+    """The same for longer: a queue fills while what waits in it is looked for."""
+    t.own("cqresize", t.topo.loopback, "--rounds", 10000)
+
+
 @test("owner", cost=8)
 def owner(t):
     """Connections and processes: others' numbers, ends of processes."""
