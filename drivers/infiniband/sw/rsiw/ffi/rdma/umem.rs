@@ -257,15 +257,17 @@ impl Umem {
         &self.gate
     }
 
-    /// The pieces of `len` bytes from byte `at` on, for the holder of a guard of the gate.
+    /// The pages of `len` bytes from byte `at` on, and where in the first of them that is, for the
+    /// holder of a guard of the gate.
     ///
     /// Returns `None` if the range is not inside or the guard is another gate's.
-    pub(crate) fn slices<'a, P: GatePtr>(
+    #[inline(always)]
+    fn pages_at<'a, P: GatePtr>(
         &'a self,
         guard: &'a GateGuard<P>,
         at: u64,
         len: u32,
-    ) -> Option<Slices<'a>> {
+    ) -> Option<(&'a [NonNull<u8>], u32)> {
         if !core::ptr::eq(guard.gate(), &self.gate) {
             return None;
         }
@@ -276,14 +278,26 @@ impl Umem {
         let pinned = unsafe { &*self.pinned.get() }.as_ref()?;
         let at = self.offset.checked_add(at)?;
         let page = usize::try_from(at / PAGE_SIZE as u64).ok()?; // CAST: a page's size fits.
+                                                                 // CAST: less than a page's size.
+        Some((pinned.pages.get(page..)?, (at % PAGE_SIZE as u64) as u32))
+    }
+
+    /// The pieces of `len` bytes from byte `at` on; `None` as for [`Umem::pages_at`].
+    pub(crate) fn slices<'a, P: GatePtr>(
+        &'a self,
+        guard: &'a GateGuard<P>,
+        at: u64,
+        len: u32,
+    ) -> Option<Slices<'a>> {
+        let (pages, offset) = self.pages_at(guard, at, len)?;
         Some(Slices {
-            pages: pinned.pages.get(page..)?,
-            // CAST: less than a page's size.
-            offset: (at % PAGE_SIZE as u64) as u32,
+            pages,
+            offset,
             left: len,
             writable: self.writable,
         })
     }
+
     /// The only piece of [`Umem::slices`], if the range lies in one page.
     #[inline(always)]
     pub(crate) fn in_one_page<'a, P: GatePtr>(
@@ -292,20 +306,10 @@ impl Umem {
         at: u64,
         len: u32,
     ) -> Option<PageSlice<'a>> {
-        if !core::ptr::eq(guard.gate(), &self.gate) {
-            return None;
-        }
-        if at.checked_add(u64::from(len))? > self.len {
-            return None;
-        }
-        // SAFETY: as in `slices`.
-        let pinned = unsafe { &*self.pinned.get() }.as_ref()?;
-        let at = self.offset.checked_add(at)?;
-        let page = usize::try_from(at / PAGE_SIZE as u64).ok()?; // CAST: a page's size fits.
-        let start = *pinned.pages.get(page)?;
-        // CAST: less than a page's size, which fits 32 bits.
-        let (offset, page_size) = ((at % PAGE_SIZE as u64) as u32, PAGE_SIZE as u32);
-        if offset.checked_add(len)? > page_size {
+        let (pages, offset) = self.pages_at(guard, at, len)?;
+        let start = *pages.first()?;
+        // CAST: a page's size fits 32 bits.
+        if offset.checked_add(len)? > PAGE_SIZE as u32 {
             return None;
         }
         // SAFETY: a page begins at `start`, by the invariant of `Pinned`, which the guard keeps for
