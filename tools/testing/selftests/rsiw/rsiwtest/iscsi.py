@@ -81,7 +81,11 @@ class Initiator:
 
 
 class Session:
-    """A session over iSER with a target that was discovered over TCP."""
+    """A session over iSER with a target that was discovered over TCP.
+
+    Discovered over iSER, it sometimes is not: iscsiadm has read the message that
+    holds the answer while it waited for another, and waits for it once more.
+    """
 
     def __init__(self, machine, addr):
         self.m = machine
@@ -90,13 +94,14 @@ class Session:
     def node(self, *argv):
         """iscsiadm for this target."""
         return self.m.sh("iscsiadm", "-m", "node", "-T", IQN, "-p", self.portal,
-                         "-I", "iser", *argv, timeout=120)
+                         *argv, timeout=120)
 
     def __enter__(self):
         found = self.m.sh("iscsiadm", "-m", "discovery", "-t", "sendtargets", "-p",
-                          self.portal, "-I", "iser")
+                          self.portal)
         if IQN not in found:
             raise Fail("the target is not discovered: %s" % found)
+        self.node("-o", "update", "-n", "iface.transport_name", "-v", "iser")
         self.node("--login")
         return self
 
