@@ -5,7 +5,7 @@ import contextlib
 import os
 import time
 
-from .core import Fail, Skip, TimedOut, Untaken
+from .core import Fail, Skip, TimedOut
 from .machine import LOCAL
 from .peer import PEER, RemoteProc
 from .proc import Proc
@@ -83,7 +83,7 @@ class Context:
             proc = RemoteProc(self.env.peer, argv, name, env, cwd)
         else:
             proc = Proc(argv, os.path.join(self.env.results, name), netns,
-                        env, cwd, self.env.slow, self.topo.watch)
+                        env, cwd, self.env.slow)
         self.procs.append(proc)
         return proc
 
@@ -119,14 +119,9 @@ class Context:
 
     @contextlib.contextmanager
     def sub(self, name):
-        """A subtest; what fails in it does not end the test. Where the other side's
-        driver keeps it from going on, that is told, and is no failure of ours."""
+        """A subtest; what fails in it does not end the test."""
         try:
             yield
-        except Untaken as err:
-            self.subtests.append(("%s: not to its end, %s" % (
-                name, err.args[0]), True, str(err)))
-            self.end_here_first()
         except TimedOut as err:
             # Whatever hangs, the rest would only hang too.
             self.subtests.append((name, False, str(err)))
@@ -154,17 +149,6 @@ class Context:
         if stuck:
             raise TimedOut("cannot be killed: %s" %
                            ", ".join(str(p) for p in stuck))
-
-    def end_here_first(self):
-        """Ends this side's processes, and the others once those have seen that: the
-        end of a stream is what another driver acts upon if it has missed the rest."""
-        for proc in self.procs:
-            if not isinstance(proc, RemoteProc) and not proc.reap():
-                raise TimedOut("cannot be killed: %s" % proc)
-        for proc in self.procs:
-            if isinstance(proc, RemoteProc):
-                proc.wait(self.left(60))
-        self.procs = []
 
     def forget(self):
         """Drops what has ended, with its output, in long series."""

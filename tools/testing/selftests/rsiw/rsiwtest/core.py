@@ -15,10 +15,6 @@ class Skip(Exception):
     """The test cannot run here; the reason is the message."""
 
 
-class Untaken(Fail):
-    """The other side's driver leaves in its sockets what it was sent."""
-
-
 class TimedOut(Fail):
     """Something took longer than it may; stacks are worth having."""
 

@@ -3,9 +3,8 @@
 
 import json
 
-from .core import Untaken
 from .machine import LOCAL
-from .peer import AGENT_PORT, PEER
+from .peer import PEER
 from .topo import Path, Topology
 
 NETDEV = "eth0"
@@ -37,37 +36,10 @@ class PairTopology(Topology):
                               self.peer_dev, HERE4, HERE6, PEER4)
         self.paths = (self.to_peer, self.from_peer)
         self.wire = self.to_peer
-        self.unread = {}
 
     def is_alike(self):
         """Whether the other guest has the same driver."""
         return self.peer.type == self.type
-
-    def watch(self):
-        """Raises Untaken if another driver has not taken in what was sent to it.
-
-        It looks at a socket when octets come. Those that come while it is between
-        two ways to look are not seen before the next ones, and a program that
-        waits for an answer sends none.
-        """
-        if self.is_alike():
-            return
-        seen = {}
-        for ends, octets in self.find_unread().items():
-            before, times = self.unread.get(ends, (None, 0))
-            seen[ends] = octets, times + 1 if before == octets else 1
-        self.unread = seen
-        for octets, times in seen.values():
-            if times > 2:
-                raise Untaken("%s leaves %d octets in its socket" % (
-                    self.peer.type, octets))
-
-    def find_unread(self):
-        """Octets that wait in the other guest's sockets, by their two addresses."""
-        lines = [line.split() for line in self.peer.sh(
-            "ss", "-Htn", "state", "established").splitlines()]
-        return {(mine, other): int(octets) for octets, _, mine, other, *_ in lines
-                if int(octets) and not mine.endswith(":%d" % AGENT_PORT)}
 
     def sides(self):
         return ((LOCAL, self.type, self.dev),

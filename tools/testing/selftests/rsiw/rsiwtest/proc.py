@@ -15,10 +15,8 @@ NETNS_DIR = "/run/netns"
 class Proc:
     """A started program; its output goes to a file."""
 
-    def __init__(self, argv, log, netns=None, env=None, cwd=None, slow=1,
-                 watch=None):
+    def __init__(self, argv, log, netns=None, env=None, cwd=None, slow=1):
         self.slow = slow            # how many times as long all takes here
-        self.watch = watch          # called from time to time while it is waited for
         self.argv = [str(a) for a in argv]
         self.log = log
         self._ns = None
@@ -67,17 +65,11 @@ class Proc:
 
     def wait(self, timeout):
         """Exit status; TimedOut when it takes longer."""
-        end = time.monotonic() + timeout
-        while True:
-            left = end - time.monotonic()
-            try:
-                return self.popen.wait(min(left, 5) if self.watch else left)
-            except subprocess.TimeoutExpired:
-                if left > 5 and self.watch:
-                    self.watch()
-                    continue
-                raise TimedOut("%s does not end within %.0f s; its output:\n%s" %
-                               (self, timeout, self.tail())) from None
+        try:
+            return self.popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise TimedOut("%s does not end within %.0f s; its output:\n%s" %
+                           (self, timeout, self.tail())) from None
 
     def expect(self, timeout, *statuses):
         """Waits, checks the exit status (0 unless given), returns the output."""

@@ -138,8 +138,6 @@ class Topology:
         self.baseline = None    # what is in use between tests
         self.changed = False    # by a test: to be made again
 
-    watch = None            # see Proc
-
     def links(self):
         """Names of our devices that exist, with the state of their ports."""
         out = json.loads(sh("rdma", "-j", "link", "show") or "[]")
