@@ -66,8 +66,12 @@ class PairTopology(Topology):
             machine.status("rdma", "link", "del", dev)
 
     def resources(self):
+        """As in Topology, of both sides. What another driver keeps is its own affair,
+        as is what its kernel complains of."""
         found = {}
-        for side, (machine, _, _) in zip(("here", "peer"), self.sides()):
+        for side, (machine, link_type, _) in zip(("here", "peer"), self.sides()):
+            if link_type != self.type:
+                continue
             for res in json.loads(machine.sh("rdma", "-j", "resource",
                                              "show") or "[]"):
                 found["%s: %s" % (side, res["ifname"])] = {
