@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The network between two guests: one interface and one device in each."""
 
+import contextlib
 import json
 
 from .machine import LOCAL
@@ -19,6 +20,20 @@ def set_up(machine, v4, v6):
     machine.sh("ip", "link", "set", NETDEV, "up")
     machine.sh("ip", "addr", "replace", v4 + "/24", "dev", NETDEV)
     machine.sh("ip", "addr", "replace", v6 + "/64", "dev", NETDEV, "nodad")
+
+
+@contextlib.contextmanager
+def no_more_connections(machine, port):
+    """Nobody from the other side connects to `port` of TCP within this."""
+    machine.modprobe("cls_flower", "act_gact", "sch_ingress")
+    machine.sh("tc", "qdisc", "add", "dev", NETDEV, "clsact")
+    try:
+        machine.sh("tc", "filter", "add", "dev", NETDEV, "ingress", "protocol", "ip",
+                   "flower", "ip_proto", "tcp", "dst_port", str(port),
+                   "tcp_flags", "0x02/0x12", "action", "drop")
+        yield
+    finally:
+        machine.sh("tc", "qdisc", "del", "dev", NETDEV, "clsact")
 
 
 class PairTopology(Topology):

@@ -6,6 +6,7 @@ import time
 from rsiwtest import fio, nfs
 from rsiwtest.core import test
 from rsiwtest.nvme import Host, Target
+from rsiwtest.pairtopo import no_more_connections
 from tests.u10_pair import both
 
 
@@ -79,7 +80,10 @@ def pair_nfs_stop(t):
                 nfs.Mount(client, path.addr4, options=nfs.SOFT) as mount:
             job = fio.running(t, mount.path, 60, netns=path.client_ns,
                               sizes=(("64k", "4m"),))
-            server.stop()
+            # The service forgets who has connected and was not accepted yet when it
+            # closes, and nobody can remove the device after that.
+            with no_more_connections(t.machine(path.server_ns), nfs.PORT):
+                server.stop()
             fio.expect_errors(t, job, 90)
 
     both(t, work)
