@@ -160,6 +160,7 @@ pub(crate) struct Mr {
 }
 
 impl Gated for Mr {
+    #[inline(always)]
     fn gate(&self) -> &Gate {
         match &self.kind {
             Kind::User { umem, .. } => umem.gate(),
@@ -407,6 +408,7 @@ impl Mr {
     }
 
     /// What may be done with the region, for someone inside its gate.
+    #[inline(always)]
     fn grant<P: GatePtr + Deref<Target = Self>>(guard: &GateGuard<P>) -> Option<Grant> {
         Some(match &guard.kind {
             Kind::User { access, range, .. } => Grant {

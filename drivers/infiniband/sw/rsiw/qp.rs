@@ -201,6 +201,9 @@ pub(crate) struct Qp {
     _quota: Quota,
 }
 
+/// The right to a window that is the sink of a Read of ours.
+const SINK: Access = Access::REMOTE_WRITE;
+
 impl Qp {
     /// The QP's number.
     pub(crate) fn num(&self) -> Qpn {
@@ -228,25 +231,32 @@ impl Qp {
         addr: u64,
         len: u32,
     ) -> Result<MrAccess<Arc<Mr>>, MrError> {
-        let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
-        if want.is_remote() {
-            if let Some(window) = mr.window() {
-                return window.access(mr.clone(), stag, self.party(), want, addr, len);
-            }
-        }
-        MrAccess::new(mr, stag, self.pd.id(), want, addr, len)
+        let of_window = want.is_remote().then_some(want);
+        self.find(stag, self.pd.id(), (want, of_window), addr, len)
     }
 
     /// As [`Qp::access`] for the sink of a Read of ours, which may be a window that the peer may
     /// write to (V-ACC-13).
     fn access_sink(&self, stag: Stag, addr: u64, len: u32) -> Result<MrAccess<Arc<Mr>>, MrError> {
+        let want = (Access::LOCAL_WRITE, Some(SINK));
+        self.find(stag, self.pd.id(), want, addr, len)
+    }
+
+    /// Finds a region of `pd`, or a window, if there is a right to want of one, and checks an access
+    /// to it; see [`MrAccess::new`].
+    #[inline(always)]
+    fn find(
+        &self,
+        stag: Stag,
+        pd: PdId,
+        (want, of_window): (Access, Option<Access>),
+        addr: u64,
+        len: u32,
+    ) -> Result<MrAccess<Arc<Mr>>, MrError> {
         let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
-        match mr.window() {
-            Some(window) => {
-                let (party, want) = (self.party(), Access::REMOTE_WRITE);
-                window.access(mr.clone(), stag, party, want, addr, len)
-            }
-            None => self.access(stag, Access::LOCAL_WRITE, addr, len),
+        match of_window.zip(mr.window()) {
+            Some((want, window)) => window.access(mr.clone(), stag, self.party(), want, addr, len),
+            None => MrAccess::new(mr, stag, pd, want, addr, len),
         }
     }
 

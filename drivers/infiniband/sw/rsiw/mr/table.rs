@@ -110,6 +110,7 @@ impl StagTable {
     }
 
     /// The region with the index of `stag`, whatever its key and state.
+    #[inline(always)]
     pub(crate) fn lookup(&self, stag: Stag) -> Option<Arc<Mr>> {
         self.regions.lookup(stag.index())
     }

@@ -12,7 +12,10 @@
 //! Context: softirq or process, with the socket's lock or the QP's mutex held.
 #![forbid(unsafe_code)]
 
-use super::Qp;
+use super::{
+    Qp,
+    SINK, //
+};
 use crate::{
     mr::{
         access::{
@@ -51,6 +54,16 @@ impl Purpose {
             Self::Response | Self::Receive => Access::LOCAL_WRITE,
         }
     }
+
+    /// The right that it takes of a window; `None` if windows are not for that.
+    fn wants_of_window(self) -> Option<Access> {
+        match self {
+            Self::Request | Self::Receive => None,
+            Self::Answer => Some(Access::REMOTE_READ),
+            Self::Write => Some(Access::REMOTE_WRITE),
+            Self::Response => Some(SINK),
+        }
+    }
 }
 
 /// An access that was made before, or none.
@@ -65,7 +78,7 @@ impl Kept {
     /// # Errors
     ///
     /// Why it is not allowed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn open(
         &mut self,
         qp: &Qp,
@@ -85,14 +98,8 @@ impl Kept {
         match kept {
             Some((_, _, access)) => access.move_to(stag, pd, want, addr, len)?,
             None => {
-                let access = match purpose {
-                    Purpose::Request | Purpose::Answer | Purpose::Write => {
-                        qp.access(stag, want, addr, len)?
-                    }
-                    Purpose::Response => qp.access_sink(stag, addr, len)?,
-                    Purpose::Receive => qp.dev.stags.access(stag, pd, want, addr, len)?,
-                };
-                self.0 = Some((stag, purpose, access));
+                let want = (want, purpose.wants_of_window());
+                self.0 = Some((stag, purpose, qp.find(stag, pd, want, addr, len)?));
             }
         }
         let (_, _, access) = self.0.as_mut().ok_or(MrError::Invalid)?;
@@ -104,7 +111,7 @@ impl Kept {
     /// # Errors
     ///
     /// As [`Kept::open`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn open_traced(
         &mut self,
         qp: &Qp,

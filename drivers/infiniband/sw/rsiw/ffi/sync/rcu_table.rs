@@ -149,6 +149,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     }
 
     /// Takes a reference to what is at `index`. Any context.
+    #[inline(always)]
     pub(crate) fn lookup(&self, index: u32) -> Option<Arc<T>> {
         let _rcu = rcu::read_lock();
         // SAFETY: the xarray is initialised.
