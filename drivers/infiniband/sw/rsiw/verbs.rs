@@ -252,16 +252,16 @@ impl Driver for Rsiw {
         Arc::from(qp).destroy()
     }
 
-    fn doorbell(qp: ArcBorrow<'_, Qp>) -> Result {
-        Arc::from(qp).doorbell()
+    fn doorbell(qp: &Arc<Qp>) -> Result {
+        qp.doorbell()
     }
 
-    fn post_send(qp: ArcBorrow<'_, Qp>, chain: &mut SendChain<'_>) -> Result {
-        Arc::from(qp).post_send(chain)
+    fn post_send(qp: &Arc<Qp>, chain: &mut SendChain<'_>) -> Result {
+        qp.post_send(chain)
     }
 
-    fn post_recv(qp: ArcBorrow<'_, Qp>, chain: &mut RecvChain<'_>) -> Result {
-        Arc::from(qp).post_recv(chain)
+    fn post_recv(qp: &Arc<Qp>, chain: &mut RecvChain<'_>) -> Result {
+        qp.post_recv(chain)
     }
 
     fn qp_by_num(rnic: &Rnic, num: Qpn) -> Option<Arc<QpHandle>> {

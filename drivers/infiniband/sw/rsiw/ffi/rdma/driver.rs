@@ -266,13 +266,13 @@ pub(crate) trait Driver: Sized + 'static {
     fn destroy_qp(qp: ArcBorrow<'_, Self::Qp>) -> Result;
 
     /// A process rang the doorbell of its send queue.
-    fn doorbell(qp: ArcBorrow<'_, Self::Qp>) -> Result;
+    fn doorbell(qp: &Arc<Self::Qp>) -> Result;
 
     /// Posts the requests of a kernel consumer, up to the first bad one. Any context.
-    fn post_send(qp: ArcBorrow<'_, Self::Qp>, chain: &mut SendChain<'_>) -> Result;
+    fn post_send(qp: &Arc<Self::Qp>, chain: &mut SendChain<'_>) -> Result;
 
     /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
-    fn post_recv(qp: ArcBorrow<'_, Self::Qp>, chain: &mut RecvChain<'_>) -> Result;
+    fn post_recv(qp: &Arc<Self::Qp>, chain: &mut RecvChain<'_>) -> Result;
 
     /// What the queue pair of that number got from [`Driver::create_qp`]. Any context.
     fn qp_by_num(dev: &Self::Device, num: Qpn) -> Option<Arc<QpHandle>>;

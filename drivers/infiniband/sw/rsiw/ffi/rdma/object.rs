@@ -9,7 +9,12 @@
 //! Context: any.
 
 use super::handle::Handle;
-use core::ptr::NonNull;
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ops::Deref,
+    ptr::NonNull, //
+};
 use kernel::{
     sync::{
         atomic::{
@@ -34,6 +39,22 @@ pub(super) struct Object<B, T> {
     base: Opaque<B>,
     inner: Atomic<*const T>,
     handle: Atomic<*const Handle<B>>,
+}
+
+/// A reference that an object of the core has, lent for `'a`: no count changes, as it would for a
+/// reference of one's own.
+pub(super) struct Lent<'a, T> {
+    inner: ManuallyDrop<Arc<T>>,
+    _object: PhantomData<&'a Arc<T>>,
+}
+
+impl<T> Deref for Lent<'_, T> {
+    type Target = Arc<T>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Arc<T> {
+        &self.inner
+    }
 }
 
 impl<B, T> Object<B, T> {
@@ -94,6 +115,25 @@ impl<B, T> Object<B, T> {
         let inner = unsafe { &(*this).inner }.load(Acquire);
         // SAFETY: the invariant says where the pointer is from; it is not taken out meanwhile.
         unsafe { ArcBorrow::from_raw(inner) }
+    }
+
+    /// As [`Object::get`], for who needs a reference.
+    ///
+    /// # Safety
+    ///
+    /// As [`Object::get`].
+    #[inline(always)]
+    pub(super) unsafe fn lend<'a>(base: *mut B) -> Lent<'a, T> {
+        let this = base.cast::<Self>();
+        // SAFETY: `base` starts an `Object`, by the caller's promise.
+        let inner = unsafe { &(*this).inner }.load(Acquire);
+        // SAFETY: the invariant says where the pointer is from. It stands for a reference, which is
+        // not taken out meanwhile; this one is not dropped.
+        let inner = ManuallyDrop::new(unsafe { Arc::from_raw(inner) });
+        Lent {
+            inner,
+            _object: PhantomData,
+        }
     }
 
     /// As [`Object::get`] where `base` may be null (an optional relation of another object).

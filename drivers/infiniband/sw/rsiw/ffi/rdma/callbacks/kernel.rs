@@ -35,9 +35,9 @@ pub(super) unsafe extern "C" fn post_send<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: the queue pair is one of `D`.
-        let qp = unsafe { QpObject::<D>::get(raw) };
+        let qp = unsafe { QpObject::<D>::lend(raw) };
         if wr.is_null() {
-            D::doorbell(qp)?;
+            D::doorbell(&qp)?;
             return Ok(0);
         }
         // SAFETY: as above; the core sets it before the driver sees the queue pair.
@@ -48,7 +48,7 @@ pub(super) unsafe extern "C" fn post_send<D: Driver>(
         }
         // SAFETY: a consumer in the kernel passes a list of requests.
         let mut chain = unsafe { Chain::from_raw(wr) };
-        D::post_send(qp, &mut chain).inspect_err(|_| {
+        D::post_send(&qp, &mut chain).inspect_err(|_| {
             // SAFETY: the core passes a place for the request that failed.
             unsafe { *bad_wr = chain.current() };
         })?;
@@ -66,7 +66,7 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: the queue pair is one of `D`.
-        let qp = unsafe { QpObject::<D>::get(raw) };
+        let qp = unsafe { QpObject::<D>::lend(raw) };
         // SAFETY: as above; the core sets it before the driver sees the queue pair.
         if !unsafe { (*raw).uobject }.is_null() {
             // SAFETY: the core passes a place for the request that failed.
@@ -75,7 +75,7 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
         }
         // SAFETY: a consumer in the kernel passes a list of requests.
         let mut chain = unsafe { Chain::from_raw(wr) };
-        D::post_recv(qp, &mut chain).inspect_err(|_| {
+        D::post_recv(&qp, &mut chain).inspect_err(|_| {
             // SAFETY: the core passes a place for the request that failed.
             unsafe { *bad_wr = chain.current() };
         })?;
