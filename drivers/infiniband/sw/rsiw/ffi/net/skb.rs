@@ -60,6 +60,50 @@ struct Span {
     next: u32,
 }
 
+impl Span {
+    // INVARIANT: no octets.
+    const NONE: Self = Self {
+        addr: core::ptr::null(),
+        from: 0,
+        to: 0,
+        end: 0,
+        next: 0,
+    };
+}
+
+impl Buffer {
+    /// Looks for the piece of the buffer in which its octet `at` lies; `before` is one that was
+    /// found in the buffer before.
+    #[inline]
+    fn span(&self, at: u32, before: &Span) -> Option<Span> {
+        let Self {
+            skb,
+            from,
+            offset,
+            len,
+        } = *self;
+        let (mut begin, mut end, mut next) = (0, before.end, before.next);
+        // SAFETY: the buffer is live by the type invariants, and the rest is writable.
+        let addr = unsafe { h::skb_piece(skb.as_ptr(), at, &mut begin, &mut end, &mut next) };
+        if addr.is_null() {
+            return None;
+        }
+        // The piece may begin in front of the octets, and end behind them.
+        let skip = offset.saturating_sub(begin);
+        let first = begin.saturating_sub(offset);
+        let last = end.saturating_sub(offset).min(len);
+        // INVARIANT: this is where these octets are.
+        // CAST: 32 bits fit.
+        Some(Span {
+            addr: addr.cast::<u8>().wrapping_add(skip as usize),
+            from: from.wrapping_add(first) as usize,
+            to: from.wrapping_add(last) as usize,
+            end,
+            next,
+        })
+    }
+}
+
 /// Octets of a buffer, for C.
 ///
 /// # Invariants
@@ -105,6 +149,13 @@ impl SkbChunk<'_> {
         offset: u32,
         len: u32,
     ) -> Self {
+        // INVARIANT: the octets of the chunk.
+        let buffer = Buffer {
+            skb,
+            from: 0,
+            offset,
+            len,
+        };
         // INVARIANT: the caller vouches for them.
         Self {
             sk,
@@ -112,21 +163,8 @@ impl SkbChunk<'_> {
             offset,
             len,
             reach: Cell::new(len),
-            // INVARIANT: the octets of the chunk.
-            buffer: Cell::new(Buffer {
-                skb,
-                from: 0,
-                offset,
-                len,
-            }),
-            // INVARIANT: no octets.
-            span: Cell::new(Span {
-                addr: core::ptr::null(),
-                from: 0,
-                to: 0,
-                end: 0,
-                next: 0,
-            }),
+            buffer: Cell::new(buffer),
+            span: Cell::new(buffer.span(offset, &Span::NONE).unwrap_or(Span::NONE)),
             _skb: PhantomData,
         }
     }
@@ -254,34 +292,15 @@ impl SkbChunk<'_> {
         let Some(buffer) = self.buffer(at) else {
             return;
         };
-        let Span { end, next, .. } = self.span.get();
-        let (mut begin, mut end, mut next) = match self.buffer.get().from == buffer.from {
-            true => (0, end, next),
-            false => (0, 0, 0),
+        let before = match self.buffer.get().from == buffer.from {
+            true => self.span.get(),
+            false => Span::NONE,
         };
-        let Buffer {
-            skb, from, offset, ..
-        } = buffer;
-        let at = at.wrapping_sub(from).wrapping_add(offset);
-        // SAFETY: the buffer is live by the type invariants, and the rest is writable.
-        let addr = unsafe { h::skb_piece(skb.as_ptr(), at, &mut begin, &mut end, &mut next) };
-        if addr.is_null() {
-            return;
+        let at = at.wrapping_sub(buffer.from).wrapping_add(buffer.offset);
+        if let Some(span) = buffer.span(at, &before) {
+            self.buffer.set(buffer);
+            self.span.set(span);
         }
-        // The piece may begin in front of the octets, and end behind them.
-        let skip = offset.saturating_sub(begin);
-        let first = begin.saturating_sub(offset);
-        let last = end.saturating_sub(offset).min(buffer.len);
-        self.buffer.set(buffer);
-        // INVARIANT: this is where these octets are.
-        // CAST: 32 bits fit.
-        self.span.set(Span {
-            addr: addr.cast::<u8>().wrapping_add(skip as usize),
-            from: from.wrapping_add(first) as usize,
-            to: from.wrapping_add(last) as usize,
-            end,
-            next,
-        });
     }
 
     /// Number of octets.
