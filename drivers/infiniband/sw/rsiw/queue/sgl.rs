@@ -78,6 +78,11 @@ impl SgList {
             return None;
         }
         let sges = self.replace(u32_as_usize(count))?;
+        // Most requests have one: that takes no loop.
+        if let [sge] = sges {
+            let has = ring.copy::<AT, _>(index, core::slice::from_mut(sge));
+            return has.then_some(sge.length.into());
+        }
         let has = ring.copy::<AT, _>(index, sges);
         has.then(|| total_len(sges))
     }
