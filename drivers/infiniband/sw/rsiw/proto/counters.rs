@@ -311,7 +311,7 @@ impl Tally {
     }
 
     /// A message of `kind` and so many octets of payload is in the batch.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sent(&mut self, kind: &Kind, octets: u32) {
         match kind {
             Kind::Send { .. } => {

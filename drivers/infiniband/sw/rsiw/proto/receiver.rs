@@ -627,7 +627,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Has a receive for a message that begins.
-    #[inline]
+    #[inline(always)]
     fn begin_recv<C, E: Env<C>>(&mut self, env: &mut E) -> Result<(), Failure> {
         // One that may wait has it already.
         if self.recv.is_none() {
@@ -637,7 +637,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Places a segment of a Send. Returns the octets of the message so far.
-    #[inline]
+    #[inline(always)]
     fn place<C, E: Env<C>>(
         &mut self,
         env: &mut E,
@@ -671,7 +671,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// Completes the receive in progress, `len` octets long, and invalidates what the peer wants to
     /// be invalidated before (V-INV-14).
-    #[inline]
+    #[inline(always)]
     fn complete<C, E: Env<C>>(
         &mut self,
         env: &mut E,

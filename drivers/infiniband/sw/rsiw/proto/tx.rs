@@ -159,6 +159,7 @@ impl Tx {
 
     /// Begins a message of `len` octets (ignored for what is all header). Messages must be sent one
     /// after the other, each up to its last FPDU.
+    #[inline(always)]
     pub(crate) fn message(&mut self, kind: Kind, len: u32) -> Message {
         let (msn, len) = match kind {
             Kind::Send { .. } => (self.send_msn.take(), len),
@@ -326,7 +327,7 @@ impl Message {
     }
 
     /// Writes the header of `frame` to `out`, which is as long. Returns whether it is.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub(crate) fn put_header(&self, frame: &Frame, out: &mut [u8]) -> bool {
         let len = U16::new(frame.ulpdu_len);

@@ -73,7 +73,7 @@ pub(super) struct After {
 }
 
 /// Completion queues whose handlers are to be called.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Notify {
     pub(super) send: bool,
     pub(super) recv: bool,
@@ -107,7 +107,21 @@ impl After {
     }
 
     /// Tells them.
+    #[inline(always)]
     pub(super) fn run(self, qp: &Arc<Qp>) {
+        let is_told = self.event.is_none()
+            && !self.last_wqe
+            && self.disconnect.is_none()
+            && self.close.is_none()
+            && self.abort_setup.is_none()
+            && self.notify == Notify::default();
+        if !is_told {
+            self.tell(qp);
+        }
+    }
+
+    #[inline(never)]
+    fn tell(self, qp: &Arc<Qp>) {
         self.notify.run(qp);
         if let Some(event) = self.event {
             qp.handle.event(match event {

@@ -33,6 +33,7 @@ pub(super) trait SendFin {
 }
 
 impl SendFin for Fin {
+    #[inline(always)]
     fn send(&mut self, qp: &Arc<Qp>, sock: &TcpSocket, has_spoken: bool) {
         if !self.is_due() {
             return;

@@ -107,7 +107,7 @@ impl Link for TcpLink<'_> {
         self.batch.remaining().saturating_add(direct)
     }
 
-    #[inline]
+    #[inline(always)]
     fn reserve(&mut self, len: u32) -> bool {
         self.batch.reserve(len).is_ok()
     }
@@ -129,12 +129,12 @@ impl Link for TcpLink<'_> {
         self.batch.push_bytes(octets).map_err(|_| Broken)
     }
 
-    #[inline]
+    #[inline(always)]
     fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
         self.batch.piece(len, count)
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(&mut self, len: u32) -> Result<(), Broken> {
         self.batch.commit(len).map_err(|_| Broken)
     }

@@ -59,9 +59,27 @@ pub(super) trait CopyToPage {
 }
 
 impl CopyToPage for SkbChunk<'_> {
-    #[inline]
+    #[inline(always)]
     fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result {
         SkbChunk::copy_to_page(self, at, to)
+    }
+}
+
+/// Fills `to` with octets from `at` on.
+///
+/// # Errors
+///
+/// As [`CopyToPage::copy_to_page`].
+#[inline(always)]
+fn copy<C: CopyToPage>(source: &Source<'_, C>, at: usize, to: &PageSlice<'_>) -> Result {
+    match source {
+        Source::Chunk { chunk, at: base } => {
+            chunk.copy_to_page(base.checked_add(at).ok_or(EINVAL)?, to)
+        }
+        Source::Bytes(bytes) => {
+            let end = at.checked_add(u32_as_usize(to.len())).ok_or(EINVAL)?;
+            to.copy_in(0, bytes.get(at..end).ok_or(EINVAL)?)
+        }
     }
 }
 
@@ -70,6 +88,7 @@ impl CopyToPage for SkbChunk<'_> {
 /// # Errors
 ///
 /// `EINVAL` if there are not that many on either side, `EFAULT` if the memory is not there.
+#[inline(always)]
 pub(super) fn place<C: CopyToPage>(
     payload: &Payload<'_, C>,
     skip: u32,
@@ -82,22 +101,13 @@ pub(super) fn place<C: CopyToPage>(
     }
     let mut at = payload.at.checked_add(u32_as_usize(skip)).ok_or(EINVAL)?;
     let end = at.checked_add(u32_as_usize(len)).ok_or(EINVAL)?;
-    let copy = |at: usize, to: &PageSlice<'_>| match payload.source {
-        Source::Chunk { chunk, at: base } => {
-            chunk.copy_to_page(base.checked_add(at).ok_or(EINVAL)?, to)
-        }
-        Source::Bytes(bytes) => {
-            let end = at.checked_add(u32_as_usize(to.len())).ok_or(EINVAL)?;
-            to.copy_in(0, bytes.get(at..end).ok_or(EINVAL)?)
-        }
-    };
     if let Some(slice) = access.in_one_page() {
         budget.piece();
-        return copy(at, &slice);
+        return copy(payload.source, at, &slice);
     }
     for slice in access.slices(0, len).map_err(|_| EINVAL)? {
         budget.piece();
-        copy(at, &slice)?;
+        copy(payload.source, at, &slice)?;
         at = at.checked_add(u32_as_usize(slice.len())).ok_or(EINVAL)?;
     }
     // Memory of the kernel ends at the first address of its owner that is no memory.
@@ -113,7 +123,7 @@ pub(super) fn place<C: CopyToPage>(
 /// # Errors
 ///
 /// `EACCES` if an element does not allow it, `EINVAL` if the elements are too short.
-#[inline]
+#[inline(always)]
 pub(super) fn place_recv<C: CopyToPage>(
     qp: &Qp,
     kept: &mut Kept,

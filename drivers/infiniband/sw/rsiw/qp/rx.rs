@@ -403,10 +403,12 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
         place_train(self.qp, self.kept, self.sgl, going, train).map_err(|_| Unplaced)
     }
 
+    #[inline(always)]
     fn take_recv(&mut self) -> Result<Option<Recv>, Failure> {
         self.qp.take_recv(self.sgl)
     }
 
+    #[inline(always)]
     fn place_recv(
         &mut self,
         offset: u32,
@@ -417,6 +419,7 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
         placed.map_err(|_| Unplaced)
     }
 
+    #[inline(always)]
     fn complete_recv(&mut self, received: &Received) -> Result<(), Failure> {
         self.qp.complete_recv(&Completion {
             id: received.id,

@@ -104,6 +104,7 @@ impl Qp {
     }
 
     /// Lets the work item act upon a failure, if one was noted. Any context.
+    #[inline]
     pub(super) fn schedule_if_failed(self: &Arc<Self>) {
         if self.notes.peek().contains(QpNote::Failure) {
             self.schedule(Reason::Note);
@@ -111,7 +112,7 @@ impl Qp {
     }
 
     /// What the doorbell that rings now is to its row.
-    #[inline]
+    #[inline(always)]
     fn pace(&self, inner: &mut Inner) -> Pace {
         let ringing = Ringing {
             answered: self.answered.load(Relaxed),

@@ -95,6 +95,7 @@ impl SqRing {
     }
 
     /// Whether no request waits.
+    #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::User(ring) => ring.is_empty(),
@@ -116,6 +117,7 @@ impl SqRing {
     }
 
     /// Frees the slot of the oldest request.
+    #[inline(always)]
     pub(super) fn consume(&mut self) {
         match self {
             Self::User(ring) => ring.consume(),

@@ -148,6 +148,7 @@ impl Rq {
     }
 
     /// Takes the oldest receive, if there is one; its slot is free then. `sgl` gets its elements.
+    #[inline(always)]
     pub(crate) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         match self {
             Self::User(ring) => ring.take(sgl),

@@ -204,7 +204,7 @@ impl TxBatch {
 
     /// Room in one piece for the next `len` octets, if there is, or up to `count` times as many; see
     /// [`TxBatch::commit`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn piece(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
         let room = self.limit.checked_sub(self.end)?;
         // Mostly it is one.
@@ -225,7 +225,7 @@ impl TxBatch {
     /// # Errors
     ///
     /// `ENOSPC` if there was no room for them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn commit(&mut self, len: u32) -> Result {
         let end = self.end.checked_add(len).filter(|end| *end <= self.limit);
         let remaining = self.remaining.checked_add(len.into_safe_cast());

@@ -72,6 +72,7 @@ impl UserSq {
     }
 
     /// Whether no request waits.
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.ring.flags(self.get) & wqe::VALID == 0
     }
@@ -87,6 +88,7 @@ impl UserSq {
     }
 
     /// Gives the slot of the oldest request back to the process.
+    #[inline]
     pub(super) fn consume(&mut self) {
         self.ring.set_flags(self.get, 0);
         self.get = self.get.wrapping_add(1);

@@ -69,7 +69,7 @@ impl UserRq {
     }
 
     /// As [`super::Rq::take`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         if !self.has_next() {
             return None;
