@@ -99,14 +99,14 @@ struct Current {
 }
 
 /// Why [`Sender::run`] came back.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// There is nothing to send, or no space for it.
     Idle,
     /// There is more to send; come back later.
     Again,
-    /// A request or a response failed.
-    Failed(Failure),
+    /// A request or a response failed: see [`Sender::take_failure`].
+    Failed,
 }
 
 /// How FPDUs get into the batch.
@@ -142,6 +142,10 @@ pub(crate) struct Sender {
     /// Something was sent that the peer is to have before the FIN: more than set-up takes, and Read
     /// Requests, which are answered.
     has_spoken: bool,
+    /// No request is under way. Only the sender begins some.
+    is_settled: bool,
+    /// What goes with [`Outcome::Failed`].
+    failure: Option<Failure>,
     /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
     refused: bool,
     /// What was sent since this was looked at last,
@@ -205,10 +209,9 @@ impl Framer {
     /// Opens the memory of a message.
     fn open<L: Link, E: Env<L>>(&mut self, env: &mut E, current: &Current) -> Result<(), Failure> {
         match &current.origin {
-            Origin::Request(token) => env.open_request().map_err(|error| match error {
-                OpenError::Fault(fault) => Failure::of_request(env.fail(*token, fault)),
-                OpenError::Defect(what) => Failure::defect(what),
-            })?,
+            Origin::Request(token) => env
+                .open_request()
+                .map_err(|error| not_opened(env, *token, error))?,
             Origin::Response(entry) if entry.request.len > 0 => {
                 env.open_source(&entry.request).map_err(|error| Failure {
                     quote: Some(entry.quote(current.message.sent())),
@@ -349,6 +352,15 @@ impl Framer {
     }
 }
 
+/// The memory of the request under way `token` could not be opened.
+#[cold]
+fn not_opened<L: Link, E: Env<L>>(env: &mut E, token: Token, error: OpenError) -> Failure {
+    match error {
+        OpenError::Fault(fault) => Failure::of_request(env.fail(token, fault)),
+        OpenError::Defect(what) => Failure::defect(what),
+    }
+}
+
 /// Writes the payload of `count` FPDUs, of which `frame` is the first, and the trailer of the last.
 #[inline]
 fn write_payload<L: Link, E: Env<L>>(
@@ -365,7 +377,7 @@ fn write_payload<L: Link, E: Env<L>>(
 }
 
 impl Sender {
-    /// For a new connection, whose TCP has segments of `emss` octets.
+    /// For a new connection, whose TCP has segments of `emss` octets. No request is under way.
     pub(crate) fn new(params: &Params, emss: u32) -> Self {
         let emss = segment_size(emss, params.large_fpdus);
         Self {
@@ -388,6 +400,8 @@ impl Sender {
             sq_turn: true,
             terminate: None,
             has_spoken: false,
+            is_settled: true,
+            failure: None,
             refused: false,
             tally: Tally::new(),
             batches: 0,
@@ -399,6 +413,16 @@ impl Sender {
     pub(crate) const fn progress(&self) -> (Msn, Msn, bool, bool) {
         let (send, read) = self.tx.next();
         (send, read, self.framer.crc, self.framer.markers.is_some())
+    }
+
+    fn failed(&mut self, failure: Failure) -> Outcome {
+        self.failure = Some(failure);
+        Outcome::Failed
+    }
+
+    /// Takes what has failed, if something has since this was called last.
+    pub(crate) fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
     }
 
     /// Whether a message is on its way, the batch aside.
@@ -441,6 +465,7 @@ impl Sender {
         outcome
     }
 
+    #[inline(never)]
     fn send<L, E>(
         &mut self,
         env: &mut E,
@@ -484,7 +509,7 @@ impl Sender {
                     self.flush(env, link);
                     self.framer.close(env);
                     self.current = None;
-                    return Outcome::Failed(failure);
+                    return self.failed(failure);
                 }
             };
             if link.is_empty() {
@@ -494,6 +519,7 @@ impl Sender {
     }
 
     /// Hands the batch to TCP. Returns whether TCP took all of it.
+    #[inline(always)]
     fn flush<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> bool {
         if self.refused {
             return false;
@@ -519,7 +545,7 @@ impl Sender {
             }
         }
         if !self.framer.ends.tokens().is_empty() {
-            env.done(self.framer.ends.tokens());
+            self.is_settled = env.done(self.framer.ends.tokens());
             self.framer.ends.clear();
         }
         true
@@ -532,6 +558,7 @@ impl Sender {
         L: Link,
         E: Env<L>,
     {
+        self.is_settled = false;
         self.framer.set_segment_size(link.segment_size());
         let limit = link.space().min(batch);
         while link.is_empty() || link.len() < limit {

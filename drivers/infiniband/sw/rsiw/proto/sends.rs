@@ -8,19 +8,13 @@
 use super::failure::Fault;
 use super::order::{
     Order,
-    Record,
-    Token, //
+    Record, //
 };
 use super::reads::{
     OutboundRead, //
     OutboundReads,
 };
-use super::request::Request;
 use super::ring::Full;
-use super::tx::{
-    may_start,
-    Start, //
-};
 use core::ops::DerefMut;
 
 /// Send requests under way; `S` and `O` are the storage of [`Order`] and [`OutboundReads`].
@@ -56,17 +50,6 @@ where
     pub(crate) fn has_room(&mut self) -> bool {
         self.stalled |= self.order.is_full();
         !self.order.is_full()
-    }
-
-    /// Notes a Send or an RDMA Write as under way, if it may start.
-    #[inline]
-    pub(crate) fn begin_alone(&mut self, request: &Request<W>) -> Option<Token> {
-        let reads = self.outbound.outstanding();
-        let (kind, fence) = (request.operation.kind(), request.fence);
-        match may_start(kind, fence, reads, self.ord, !self.order.is_empty()) {
-            Start::Now => self.order.push(request.work).ok(),
-            Start::Wait | Start::NoReadResources => None,
-        }
     }
 
     /// Goes on with the records of `other`, which has none in use, if it has more of them; `other`

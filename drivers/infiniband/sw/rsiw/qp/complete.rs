@@ -89,11 +89,12 @@ impl Qp {
     }
 
     /// Changes the records under way and completes those that are due, or lets the work item do so
-    /// if they are many.
-    fn with_sends<R>(self: &Arc<Self>, change: impl FnOnce(&mut Sq) -> R) -> R {
+    /// if they are many. Returns also whether none is left.
+    fn with_sends<R>(self: &Arc<Self>, change: impl FnOnce(&mut Sq) -> R) -> (R, bool) {
         let mut sq = self.sq.lock();
         let result = change(&mut sq);
         let (mut notify, mut more) = self.complete_some(&mut sq);
+        let is_empty = sq.order.is_empty();
         drop(sq);
         for _ in 1..TIMES {
             if !more {
@@ -110,7 +111,7 @@ impl Qp {
             self.schedule(Reason::Completions);
         }
         self.schedule_if_failed();
-        result
+        (result, is_empty)
     }
 
     /// Completes all that is due: a queue full at most, as only who has `inner` adds to it. Process
@@ -143,18 +144,29 @@ impl Qp {
         (notify, true)
     }
 
-    /// TCP has these requests.
-    pub(super) fn sends_done(self: &Arc<Self>, tokens: &[Token]) {
-        self.with_sends(|sq| {
+    /// TCP has these requests. Returns whether none is under way any more.
+    pub(super) fn sends_done(self: &Arc<Self>, tokens: &[Token]) -> bool {
+        let ((), is_empty) = self.with_sends(|sq| {
             for token in tokens {
                 sq.order.done(*token);
             }
         });
+        is_empty
+    }
+
+    /// TCP has a request that is not among those under way, because there is none. Under `inner`, so
+    /// that none comes in between.
+    #[inline(always)]
+    pub(super) fn send_done_alone(self: &Arc<Self>, work: &Work) {
+        if self.complete_work(work, Status::Success) {
+            self.send_cq.notify();
+        }
+        self.schedule_if_failed();
     }
 
     /// The response of the oldest Read is placed; `None` for one that is no request's.
     pub(super) fn read_done(self: &Arc<Self>, token: Option<Token>) {
-        let stalled = self.with_sends(|sq| {
+        let (stalled, _) = self.with_sends(|sq| {
             sq.outbound.pop();
             if let Some(token) = token {
                 sq.order.done(token);
@@ -168,7 +180,7 @@ impl Qp {
 
     /// A request under way failed. Returns whether its completion tells so (T-33).
     pub(super) fn fail_send(self: &Arc<Self>, token: Token, fault: Fault) -> bool {
-        self.with_sends(|sq| sq.order.fail(token, fault))
+        self.with_sends(|sq| sq.order.fail(token, fault)).0
     }
 
     /// A request failed before it began. Returns whether its completion tells so.
@@ -177,10 +189,11 @@ impl Qp {
             Ok(token) => sq.order.fail(token, fault),
             Err(_) => false,
         })
+        .0
     }
 
     /// Takes a receive for a message that begins.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_recv(self: &Arc<Self>, sgl: &mut SgList) -> Result<Option<Recv>, Failure> {
         let taken = match &self.srq {
             Some(srq) => srq.take(sgl),

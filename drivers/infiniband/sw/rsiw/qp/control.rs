@@ -146,6 +146,11 @@ impl Inner {
         }
     }
 
+    /// What the sender says has failed.
+    fn take_failure(&mut self) -> Option<Failure> {
+        self.conn.as_mut()?.tx.take_failure()
+    }
+
     /// Whether `stream` is of the connection that the QP has.
     pub(super) fn is_on(&self, stream: &Arc<Stream>) -> bool {
         let conn = self.conn.as_ref();
@@ -264,7 +269,11 @@ impl Qp {
                     self.schedule(Reason::BudgetSpent);
                     return;
                 }
-                Some(Outcome::Failed(failure)) => self.local_error(inner, failure, after),
+                Some(Outcome::Failed) => {
+                    if let Some(failure) = inner.take_failure() {
+                        self.local_error(inner, failure, after);
+                    }
+                }
             }
         }
     }
@@ -280,8 +289,8 @@ impl Qp {
                 self.count(Counter::TxBudget);
                 Reason::BudgetSpent
             }
-            Some(Outcome::Failed(failure)) => {
-                inner.failed = Some(failure);
+            Some(Outcome::Failed) => {
+                inner.failed = inner.take_failure();
                 Reason::Note
             }
         };
@@ -290,6 +299,7 @@ impl Qp {
 
     /// Transmits until there is nothing more to send, or something else to be done; `None` without
     /// a connection.
+    #[inline(always)]
     fn send(self: &Arc<Self>, inner: &mut Inner, actor: Actor) -> Option<Outcome> {
         let state = inner.state;
         let conn = inner.conn.as_mut()?;

@@ -133,6 +133,11 @@ impl TxState {
         self.sender.may_send(qp.heard_of_peer())
     }
 
+    /// What has failed: see [`Outcome::Failed`].
+    pub(super) fn take_failure(&mut self) -> Option<Failure> {
+        self.sender.take_failure()
+    }
+
     /// What was sent since this was looked at last, and in how many calls of TCP.
     pub(super) fn tally(&mut self) -> (&mut Tally, &mut u32) {
         (&mut self.sender.tally, &mut self.sender.batches)
@@ -144,6 +149,7 @@ impl TxState {
     }
 
     /// Sends what there is to send, to `peer` if the other end is on this host.
+    #[inline(always)]
     pub(super) fn run(
         &mut self,
         qp: &Arc<Qp>,
@@ -206,12 +212,12 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         peeked
     }
 
-    #[inline]
+    #[inline(always)]
     fn consume(&mut self) {
         self.ring.consume();
     }
 
-    #[inline]
+    #[inline(always)]
     fn has_requests(&self) -> bool {
         !self.ring.is_empty()
     }
@@ -253,8 +259,13 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         result
     }
 
-    fn done(&mut self, tokens: &[Token]) {
-        self.qp.sends_done(tokens);
+    fn done(&mut self, tokens: &[Token]) -> bool {
+        self.qp.sends_done(tokens)
+    }
+
+    #[inline(always)]
+    fn done_alone(&mut self, work: &Work) {
+        self.qp.send_done_alone(work);
     }
 
     fn fail(&mut self, token: Token, fault: Fault) -> bool {
@@ -297,6 +308,7 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         bound.map_err(|_| Fault::Bind)
     }
 
+    #[inline(always)]
     fn open_request(&mut self) -> Result<(), OpenError> {
         self.source.open_request(self.qp)
     }
@@ -347,6 +359,7 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         self.qp.trace_terminate(message);
     }
 
+    #[inline(always)]
     fn finish(&mut self, link: &mut TcpLink<'l>, has_spoken: bool) {
         self.fin.send(self.qp, link.sock, has_spoken);
     }

@@ -373,11 +373,20 @@ impl Env<Tcp> for Queue {
         f(&mut self.inbound.borrow_mut())
     }
 
-    fn done(&mut self, tokens: &[Token]) {
+    fn done(&mut self, tokens: &[Token]) -> bool {
         assert!(!tokens.is_empty());
         for token in tokens {
             self.sends.get_mut().order.done(*token);
         }
+        self.complete();
+        self.sends.get_mut().order.is_empty()
+    }
+
+    fn done_alone(&mut self, work: &u32) {
+        let sends = self.sends.get_mut();
+        assert!(sends.order.is_empty(), "it is not alone");
+        let token = sends.order.push(*work).expect("room");
+        sends.order.done(token);
         self.complete();
     }
 
@@ -613,7 +622,8 @@ impl Sending {
             match self.run_once() {
                 Outcome::Idle => return,
                 Outcome::Again => {}
-                Outcome::Failed(failure) => {
+                Outcome::Failed => {
+                    let failure = self.sender.take_failure().expect("what has failed");
                     assert!(self.failed.is_none(), "fails twice");
                     self.sender.set_terminate(&failure);
                     self.failed = Some(failure);

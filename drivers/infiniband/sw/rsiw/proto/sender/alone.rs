@@ -4,15 +4,19 @@
 //! of TCP, one completion (RFC 5041 section 5.2, RFC 5044 section 4).
 //!
 //! They leave as [`Sender::send`] would have them leave, by the same steps; here no step has to ask
-//! what was begun before. Whatever turns out to be more goes on there, from where it has got to.
+//! what was begun before. Nor is the request noted as under way: with nothing in front of it, and
+//! nothing behind it as long as the sender is locked, it completes when TCP has it. Whatever turns
+//! out to be more is noted, and goes on there, from where it has got to.
 //!
 //! Under the lock of the sender.
 #![forbid(unsafe_code)]
 
 use super::{
+    not_opened,
     Current,
     Env,
     Framer,
+    OpenError,
     Origin,
     Outcome,
     PayloadError,
@@ -22,10 +26,12 @@ use crate::proto::counters::Counter;
 use crate::proto::failure::Failure;
 use crate::proto::frame::write_whole;
 use crate::proto::link::Link;
+use crate::proto::order::Token;
 use crate::proto::request::{
     Operation,
     Request, //
 };
+use crate::proto::ring::Full;
 use crate::proto::state::QpState;
 use crate::proto::tx::{
     Kind,
@@ -51,6 +57,22 @@ fn kind_of<W>(request: &Request<W>) -> Option<Kind> {
     }
 }
 
+/// Why a message was not sent.
+enum Unsent {
+    /// It is more than one FPDU in one piece, or not alone.
+    NotAlone,
+    /// Its memory could not be opened.
+    NotOpened(OpenError),
+    /// It cannot be sent.
+    Failed(Failure),
+}
+
+impl From<Failure> for Unsent {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 impl Framer {
     /// Whether `octets` of payload fit into one FPDU.
     #[inline(always)]
@@ -61,49 +83,47 @@ impl Framer {
         room.is_some_and(|room| octets as usize <= room)
     }
 
-    /// Puts the only FPDU of a message into the empty batch, or hands it over. Returns whether it
-    /// did; if not, nothing was done that would have to be done otherwise.
+    /// Puts the only FPDU of a message into the empty batch, or hands it over.
     ///
     /// # Errors
     ///
-    /// The message cannot be sent.
+    /// It did not; nothing was done that would have to be done otherwise.
     #[inline(always)]
     fn put_alone<L: Link, E: Env<L>>(
         &mut self,
         env: &mut E,
         link: &mut L,
         current: &mut Current,
-    ) -> Result<bool, Failure> {
+    ) -> Result<(), Unsent> {
         self.has_opened = true;
-        self.open(env, current)?;
+        env.open_request().map_err(Unsent::NotOpened)?;
+        self.is_open = true;
         if link.is_direct() {
             if let Some(taken) = self.hand_over(env, link, current)? {
-                return Ok(taken == 1);
+                return (taken == 1).then_some(()).ok_or(Unsent::NotAlone);
             }
             self.set_segment_size(link.segment_size());
         }
         let frame = current.message.frame(self.mulpdu);
-        let frame = frame.filter(|frame| frame.last && self.packer.fill(frame).is_none());
-        let len = frame.and_then(|frame| u32::try_from(frame.fpdu_len).ok());
-        let len = len.filter(|len| link.reserve(*len));
+        let frame = frame.ok_or(Unsent::NotAlone)?;
+        let len = u32::try_from(frame.fpdu_len).map_err(|_| Unsent::NotAlone)?;
+        if !frame.last || self.packer.fill(&frame).is_some() || !link.reserve(len) {
+            return Err(Unsent::NotAlone);
+        }
         let before = link.mark();
-        let room = len.and_then(|len| link.room(len, 1));
-        let (Some(frame), Some(len), Some(room)) = (frame, len, room) else {
-            // It takes more than one FPDU, or than one piece of the batch.
-            return Ok(false);
-        };
+        let room = link.room(len, 1).ok_or(Unsent::NotAlone)?;
         let message = &mut current.message;
         let written = write_whole::<L, _>(room, message, &frame, self.crc, |to| env.copy(to))
             .and_then(|()| Ok(link.commit(len)?))
             .and_then(|()| message.advance(&frame, 1).map_err(|_| PayloadError::Broken));
         if let Err(error) = written {
-            return Err(self.take_back(link, (before, None), error));
+            return Err(self.take_back(link, (before, None), error).into());
         }
         if self.packer.push(len) && !self.is_large {
             self.flags.cut = true;
         }
         env.fpdus_made(&current.message, &frame, 1);
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -111,7 +131,8 @@ impl Sender {
     /// Whether nothing was begun that is not done.
     #[inline(always)]
     fn is_at_rest<L: Link>(&self, link: &L) -> bool {
-        self.current.is_none()
+        self.is_settled
+            && self.current.is_none()
             && self.terminate.is_none()
             && self.rtr.is_none()
             && !self.refused
@@ -142,23 +163,21 @@ impl Sender {
         if !self.framer.fits(request.len) {
             return None;
         }
-        let token = env.with_sends(|sends| sends.begin_alone(&request))?;
         env.consume();
         let mut current = Current {
             message: self.tx.message(kind, request.len),
             then: None,
-            origin: Origin::Request(token),
+            origin: Origin::Bare,
         };
         // What is posted together leaves together. What is posted from now on, somebody else looks
         // for.
-        let is_put = !env.has_requests()
-            && match self.framer.put_alone(env, link, &mut current) {
-                Ok(is_put) => is_put,
-                Err(failure) => return Some(Outcome::Failed(failure)),
-            };
-        if !is_put {
-            self.current = Some(current);
-            return None;
+        let put = match env.has_requests() {
+            true => Err(Unsent::NotAlone),
+            false => self.framer.put_alone(env, link, &mut current),
+        };
+        if let Err(why) = put {
+            let result = self.go_on(env, &request.work, current, why);
+            return result.err().map(|failure| self.failed(failure));
         }
         // The next message mostly lies in the same memory.
         self.framer.is_open = false;
@@ -168,12 +187,68 @@ impl Sender {
         }
         self.tally.sent(&kind, request.len);
         self.has_spoken = true;
-        // There is none yet.
-        let _ = self.framer.ends.push(token);
         if !self.flush(env, link) {
-            return Some(Outcome::Idle);
+            let result = self.wait_for_tcp(env, &request.work);
+            return Some(result.map_or_else(|f| self.failed(f), |()| Outcome::Idle));
         }
+        env.done_alone(&request.work);
         env.finish(link, self.has_spoken);
         Some(Outcome::Idle)
+    }
+
+    /// Notes a request as under way after all.
+    ///
+    /// # Errors
+    ///
+    /// There is no room, although nothing was under way.
+    fn note<L: Link, E: Env<L>>(&mut self, env: &mut E, work: &E::Work) -> Result<Token, Failure> {
+        self.is_settled = false;
+        let token = env.with_sends(|sends| sends.order.push(*work));
+        token.map_err(|Full| Failure::defect("there is no room for the only request"))
+    }
+
+    /// Notes a request that was not sent, for [`Sender::send`] to go on with it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be sent.
+    #[cold]
+    fn go_on<L: Link, E: Env<L>>(
+        &mut self,
+        env: &mut E,
+        work: &E::Work,
+        current: Current,
+        why: Unsent,
+    ) -> Result<(), Failure> {
+        let token = self.note(env, work)?;
+        match why {
+            Unsent::NotAlone => {
+                let origin = Origin::Request(token);
+                self.current = Some(Current { origin, ..current });
+                Ok(())
+            }
+            Unsent::NotOpened(error) => Err(not_opened(env, token, error)),
+            Unsent::Failed(failure) => Err(failure),
+        }
+    }
+
+    /// Notes a request that is in the batch, for when TCP has all of it; if TCP has refused it, it
+    /// never completes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sender::note`].
+    #[cold]
+    fn wait_for_tcp<L, E>(&mut self, env: &mut E, work: &E::Work) -> Result<(), Failure>
+    where
+        L: Link,
+        E: Env<L>,
+    {
+        let token = self.note(env, work)?;
+        if !self.refused {
+            // There is none yet.
+            let _ = self.framer.ends.push(token);
+        }
+        Ok(())
     }
 }

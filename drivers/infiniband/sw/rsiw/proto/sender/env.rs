@@ -106,8 +106,13 @@ pub(crate) trait Env<L: Link>: Atomics {
     /// Calls `f` with the peer's requests, locked.
     fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R;
 
-    /// TCP has all of these requests: completes what is due.
-    fn done(&mut self, tokens: &[Token]);
+    /// TCP has all of these requests: completes what is due. Returns whether no request is under way
+    /// any more.
+    fn done(&mut self, tokens: &[Token]) -> bool;
+
+    /// TCP has all of a request that was alone, and therefore is not among those under way:
+    /// completes it.
+    fn done_alone(&mut self, work: &Self::Work);
 
     /// A request under way failed. Returns whether its completion tells so (T-33).
     fn fail(&mut self, token: Token, fault: Fault) -> bool;

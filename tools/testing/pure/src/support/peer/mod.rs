@@ -379,7 +379,10 @@ impl Peer {
         let state = self.world.state;
         match sender.run(&mut self.world, &mut self.pipe, state, self.tuning.tx) {
             Outcome::Idle | Outcome::Again => {}
-            Outcome::Failed(failure) => self.fail(failure),
+            Outcome::Failed => {
+                let failure = sender.take_failure().expect("what has failed");
+                self.fail(failure);
+            }
         }
         self.pipe.allowance = 0;
     }

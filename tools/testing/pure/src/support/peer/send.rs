@@ -293,10 +293,19 @@ impl Env<Pipe> for World {
         f(&mut self.inbound.borrow_mut())
     }
 
-    fn done(&mut self, tokens: &[Token]) {
+    fn done(&mut self, tokens: &[Token]) -> bool {
         for token in tokens {
             self.sends.get_mut().order.done(*token);
         }
+        self.complete();
+        self.sends.get_mut().order.is_empty()
+    }
+
+    fn done_alone(&mut self, work: &u64) {
+        let sends = self.sends.get_mut();
+        assert!(sends.order.is_empty(), "it is not alone");
+        let token = sends.order.push(*work).expect("room");
+        sends.order.done(token);
         self.complete();
     }
 

@@ -129,3 +129,21 @@ fn v_wc_6_what_is_wrong() {
         check_local_error(&mut sending, &[end]);
     }
 }
+
+/// T-4, V-ORD-2: a short message behind a Read is sent at once, and completes behind it.
+#[test]
+fn t_4_behind_a_read() {
+    let mut sending = sending();
+    sending.post(read(10, false));
+    sending.run();
+    for n in 1..3 {
+        sending.post(send(n));
+        sending.run();
+    }
+    let sent = [Opcode::ReadRequest, Opcode::Send, Opcode::Send];
+    assert_eq!(messages(&sending), sent);
+    assert!(sending.queue.completions.is_empty());
+    assert!(sending.answer());
+    let ended: Vec<_> = sending.queue.completions.iter().map(|(n, _)| *n).collect();
+    assert_eq!(ended, [0, 1, 2]);
+}
