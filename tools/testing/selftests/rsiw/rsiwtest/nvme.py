@@ -5,10 +5,10 @@ import json
 import os
 import re
 
+from . import nullb
 from .core import Fail
 from .machine import wait_until
 
-NULLB = "/sys/kernel/config/nullb/rsnull"
 NVMET = "/sys/kernel/config/nvmet"
 NQN = "nqn.2016-01.org.example:rsiw"
 HOST = "11111111-2222-3333-4444-555555555555"
@@ -30,17 +30,14 @@ class Target:
 
     def __enter__(self):
         m = self.m
-        m.modprobe("null_blk", "nvmet_rdma")
+        m.modprobe("nvmet_rdma")
         self.drop()
-        m.mkdir(NULLB)
-        for name, value in (("memory_backed", 1), ("blocksize", 512),
-                            ("size", self.size), ("power", 1)):
-            m.write("%s/%s" % (NULLB, name), str(value))
+        nullb.make(m, self.size)
         m.mkdir(self.subsys)
         m.write(self.subsys + "/attr_allow_any_host", "1")
         space = self.subsys + "/namespaces/1"
         m.mkdir(space)
-        m.write(space + "/device_path", "/dev/rsnull")
+        m.write(space + "/device_path", nullb.DISK)
         m.write(space + "/enable", "1")
         m.mkdir(self.port)
         for name, value in (("addr_trtype", "rdma"), ("addr_adrfam", "ipv4"),
@@ -70,9 +67,7 @@ class Target:
             m.write(space + "/enable", "0")
             m.remove(space)
         m.remove(self.subsys)
-        if m.exists(NULLB):
-            m.write(NULLB + "/power", "0")
-            m.remove(NULLB)
+        nullb.drop(m)
 
     def __exit__(self, *_):
         self.drop()

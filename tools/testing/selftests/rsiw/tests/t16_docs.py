@@ -3,12 +3,11 @@
 
 import contextlib
 
-from rsiwtest import core, docs, nfs
+from rsiwtest import core, docs, nfs, nullb
 from rsiwtest.core import Fail, test
 from rsiwtest.iscsi import Initiator
 from rsiwtest.iscsi import Target as IscsiTarget
 from rsiwtest.machine import LOCAL
-from rsiwtest.nvme import NULLB
 from rsiwtest.portmap import daemon
 from rsiwtest.topo import sh
 from rsiwtest.wire import IF_C, IF_S, S4, Wire
@@ -53,15 +52,11 @@ def docs_first_steps(t):
 @contextlib.contextmanager
 def disk():
     """The name of a disk, as memory."""
-    LOCAL.modprobe("null_blk")
-    LOCAL.mkdir(NULLB)
-    for name, value in (("memory_backed", 1), ("size", 64), ("power", 1)):
-        LOCAL.write("%s/%s" % (NULLB, name), str(value))
+    nullb.make(LOCAL, 64)
     try:
-        yield "/dev/rsnull"
+        yield nullb.DISK
     finally:
-        LOCAL.write(NULLB + "/power", "0")
-        LOCAL.remove(NULLB)
+        nullb.drop(LOCAL)
 
 
 @test("docs-nvme", cost=10, only_type="rsiw")
