@@ -101,8 +101,23 @@ impl Rnic {
         synchronize_rcu();
     }
 
+    /// Lets consumers in the kernel give up their protection domains. The core does not wait for
+    /// that: it frees what it keeps of the device, and some (rtrs) do it behind the last thing that
+    /// it waits for.
+    fn await_domains(&self) {
+        for _ in 0..CLEANUP_MS / LOOK_MS {
+            if self.dev.limits().pds.used() == 0 {
+                break;
+            }
+            fsleep(Delta::from_millis(LOOK_MS.into()));
+        }
+        // The core strikes a domain off its list at once when the driver has given it up.
+        synchronize_rcu();
+    }
+
     /// The core is done with the device: nothing of it is left afterwards.
     pub(crate) fn close(self: &Arc<Self>) {
+        self.await_domains();
         *self.stage.lock() = Stage::Gone;
         let files = self.files.lock().take();
         drop(files);

@@ -66,6 +66,23 @@ def ip_link_del(t):
             raise Fail("%s outlives its interface" % dev)
 
 
+@test("unplug-tardy", cost=4, only_type="rsiw")
+def tardy(t):
+    """A consumer in the kernel gives its protection domain up late."""
+    t.need_module("rsiw_tardy")
+    dev = t.topo.dev_a
+    before = t.topo.resources()[dev]["pd"]
+    sh("modprobe", "rsiw_tardy", "device=" + dev)
+    try:
+        if t.topo.resources()[dev]["pd"] != before + 1:
+            raise Fail("it has no protection domain")
+        t.topo.changed = True
+        with t.within(10, "the removal"):
+            sh("rdma", "link", "del", dev)
+    finally:
+        sh("modprobe", "-r", "rsiw_tardy")
+
+
 @test("unplug-connecting", cost=5, only_type="rsiw")
 def connecting(t):
     """`ip link del` does not wait for an answer to a connect."""

@@ -138,11 +138,17 @@ pub(super) unsafe extern "C" fn query_pkey(
 
 /// # Safety
 ///
-/// Called by the core once, when nothing of the device is in use any more.
+/// Called by the core once, when it is done with the device. Consumers in the kernel may still give
+/// up what they have of it meanwhile.
 pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(dev: *mut b::ib_device) {
+    // SAFETY: the device is one of `D`.
+    if unsafe { DeviceObject::<D>::is_installed(dev) } {
+        // Before it is taken out: what consumers in the kernel still have of the device needs it.
+        // SAFETY: the device is one of `D`, whose part is there until this function takes it out.
+        D::close(&unsafe { DeviceObject::<D>::get(dev) }.into());
+    }
     // SAFETY: the device is one of `D`; it is not used through the core any more.
-    if let Some(inner) = unsafe { DeviceObject::<D>::take(dev) } {
-        D::close(&inner);
+    if let Some(_inner) = unsafe { DeviceObject::<D>::take(dev) } {
         // SAFETY: a device that has a driver's part has a handle.
         unsafe { DeviceObject::<D>::handle(dev) }.revoke();
         // SAFETY: just revoked.
