@@ -19,8 +19,10 @@ class Kind:
     name = ""                   # with which its tests begin
     client, server = "client", "server"
     cost = 20                   # seconds that such a test takes
+    removal = 30                # seconds that a removal may wait for it
     patience = 40               # seconds until I/O without a server fails
     sizes = fio.SIZES
+    only = {}                   # what test() is told of where it runs
 
     def service(self, t):
         """A context: the wire, and a server that can serve() and stop()."""
@@ -52,7 +54,7 @@ def taken_away(t, kind, action, again):
     with kind.service(t) as (wire, server):
         with kind.use(wire) as client:
             job = fio.running(t, kind.target(client), 100, sizes=kind.sizes)
-            with t.within(30, "the removal"):
+            with t.within(kind.removal, "the removal"):
                 action(t, wire, server)
             kind.wait_given_up(client)
             fio.expect_errors(t, job, kind.patience)
@@ -76,7 +78,8 @@ def register(kind):
                 taken_away(t, kind, action, again)
 
         run.__doc__ = doc
-        test("%s-%s" % (kind.name, name), cost=kind.cost, long=True)(run)
+        test("%s-%s" % (kind.name, name), cost=kind.cost, long=True,
+             **kind.only)(run)
 
     add("unplug-" + kind.client,
         "rdma link del of the %s's device under I/O." % kind.client,

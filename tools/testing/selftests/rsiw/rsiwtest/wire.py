@@ -17,6 +17,16 @@ S4, C4 = "10.79.1.1", "10.79.1.2"
 TABLE_S, TABLE_C = "7901", "7902"
 
 
+def meet():
+    """Has the client's end know the link address of the server's.
+
+    An answer that comes before the RDMA core has begun to wait for it, as it may over
+    veth, is lost on it (rdma_resolve_ip): it looks again when the time of its consumer
+    is over. With rtrs, that is when the attempt is given up.
+    """
+    sh("ping", "-c", "1", "-W", "5", S4)
+
+
 class Wire:
     """Server and client device on a veth pair in this namespace."""
 

@@ -3,14 +3,14 @@
 
 import contextlib
 
-from rsiwtest import core, docs, nfs, nullb
+from rsiwtest import core, docs, nfs, nullb, rnbd
 from rsiwtest.core import Fail, test
 from rsiwtest.iscsi import Initiator
 from rsiwtest.iscsi import Target as IscsiTarget
 from rsiwtest.machine import LOCAL
 from rsiwtest.portmap import daemon
 from rsiwtest.topo import sh
-from rsiwtest.wire import IF_C, IF_S, S4, Wire
+from rsiwtest.wire import IF_C, IF_S, S4, Wire, meet
 
 
 @contextlib.contextmanager
@@ -97,3 +97,17 @@ def docs_iser(t):
     with t.loaded_with("port_map=1"), hosts(t) as names, daemon(t, S4), \
             IscsiTarget(LOCAL, S4), Initiator(t, LOCAL):
         docs.run(t, "iSER", names)
+
+
+@test("docs-rnbd", cost=10, only_type="rsiw", packaged=True)
+def docs_rnbd(t):
+    """rnbd."""
+    t.need_module("rnbd_server")
+    with hosts(t) as names, disk() as name:
+        for mine in names.values():
+            mine["/dev/vdb"] = name
+        meet()
+        try:
+            docs.run(t, "rnbd", names)
+        finally:
+            rnbd.unload()
