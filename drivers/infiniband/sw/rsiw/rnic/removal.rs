@@ -58,6 +58,16 @@ impl_has_work! {
     impl HasWork<Self, WATCH> for Rnic { self.watch }
 }
 
+/// Waits until consumers have cleaned up, [`CLEANUP_MS`] at most.
+fn wait_until(is_clean: impl Fn() -> bool) {
+    for _ in 0..CLEANUP_MS / LOOK_MS {
+        if is_clean() {
+            break;
+        }
+        fsleep(Delta::from_millis(LOOK_MS.into()));
+    }
+}
+
 impl Rnic {
     /// The interface is gone for good: no stream will hear of its peer any more. Has the device
     /// removed. May be called with the RTNL held, and waits for nobody.
@@ -85,18 +95,15 @@ impl Rnic {
     /// wait for that: its stock of completion queues goes with the device, whether they have
     /// returned theirs or not.
     fn await_cleanup(&self) {
-        for _ in 0..CLEANUP_MS / LOOK_MS {
+        wait_until(|| {
             let (mut known, mut unconnected) = (0u32, false);
             self.qps.for_each(|qp| {
                 known = known.saturating_add(1);
                 unconnected |= qp.is_unconnected_of_kernel();
             });
             // Those that are being destroyed are counted, though not known any more.
-            if !unconnected && self.dev.limits().qps.used() == known {
-                break;
-            }
-            fsleep(Delta::from_millis(LOOK_MS.into()));
-        }
+            !unconnected && self.dev.limits().qps.used() == known
+        });
         // Completion queues follow queue pairs at once.
         synchronize_rcu();
     }
@@ -105,12 +112,7 @@ impl Rnic {
     /// that: it frees what it keeps of the device, and some (rtrs) do it behind the last thing that
     /// it waits for.
     fn await_domains(&self) {
-        for _ in 0..CLEANUP_MS / LOOK_MS {
-            if self.dev.limits().pds.used() == 0 {
-                break;
-            }
-            fsleep(Delta::from_millis(LOOK_MS.into()));
-        }
+        wait_until(|| self.dev.limits().pds.used() == 0);
         // The core strikes a domain off its list at once when the driver has given it up.
         synchronize_rcu();
     }
