@@ -106,16 +106,16 @@ impl After {
         }
     }
 
-    /// Tells them.
+    /// Tells them, if there is anything to tell, which there mostly is not.
     #[inline(always)]
     pub(super) fn run(self, qp: &Arc<Qp>) {
-        let is_told = self.event.is_none()
+        let is_nothing = self.event.is_none()
             && !self.last_wqe
             && self.disconnect.is_none()
             && self.close.is_none()
             && self.abort_setup.is_none()
             && self.notify == Notify::default();
-        if !is_told {
+        if !is_nothing {
             self.tell(qp);
         }
     }

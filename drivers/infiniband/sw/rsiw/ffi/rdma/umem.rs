@@ -277,8 +277,8 @@ impl Umem {
         // SAFETY: the guard counts its holder into the gate for `'a`, so nothing changes `pinned`.
         let pinned = unsafe { &*self.pinned.get() }.as_ref()?;
         let at = self.offset.checked_add(at)?;
-        let page = usize::try_from(at / PAGE_SIZE as u64).ok()?; // CAST: a page's size fits.
-                                                                 // CAST: less than a page's size.
+        // CAST: a page's size fits; what is left of it fits 32 bits.
+        let page = usize::try_from(at / PAGE_SIZE as u64).ok()?;
         Some((pinned.pages.get(page..)?, (at % PAGE_SIZE as u64) as u32))
     }
 
