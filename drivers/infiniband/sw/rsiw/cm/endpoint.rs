@@ -153,6 +153,13 @@ impl EndpointState {
             .as_ref()
             .is_some_and(|dial| dial.process.is_ending())
     }
+
+    /// Whether the connection lingers, and TCP has not delivered all that was sent.
+    fn is_unacknowledged(&self) -> bool {
+        let sock = self.sock.as_ref();
+        self.connection.awaits() == Awaits::Drained
+            && sock.is_some_and(|sock| !sock.is_acknowledged())
+    }
 }
 
 /// One connection.
@@ -333,8 +340,14 @@ impl Endpoint {
             }
             EndpointNote::Abort => self.tell(st, Input::Abort),
             EndpointNote::Expired => {
-                let is_ending = st.is_ending();
-                self.tell(st, Input::Expired { is_ending });
+                let input = if st.is_unacknowledged() {
+                    Input::Unacknowledged
+                } else {
+                    Input::Expired {
+                        is_ending: st.is_ending(),
+                    }
+                };
+                self.tell(st, input);
             }
         }
     }

@@ -80,6 +80,10 @@ pub(crate) const REPLY_MS: u32 = 30_000;
 pub(crate) const RTR_MS: u32 = 15_000;
 /// Milliseconds for the peer's FIN once all is said.
 pub(crate) const LINGER_MS: u32 = 5_000;
+/// How often that time begins again while the peer has not acknowledged the end of a stream that a
+/// QP had: a path that is cut for some seconds must not lose data that nobody is left here to be
+/// told about. A connection that lingers does so for a minute at most.
+pub(crate) const LINGER_AGAIN: u8 = 11;
 
 /// What iw_cm knows of a connection whose stream the QP has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +138,8 @@ pub(crate) struct Connection<I, R> {
     has_tcp: bool,
     /// The callbacks of the socket are the connection's.
     has_callbacks: bool,
+    /// How often the time to linger may begin again, see [`LINGER_AGAIN`].
+    linger_again: u8,
 }
 
 impl<I, R> Connection<I, R> {
@@ -154,6 +160,7 @@ impl<I, R> Connection<I, R> {
             outbox: Outbox::new(),
             has_tcp: false,
             has_callbacks: false,
+            linger_again: 0,
         }
     }
 
@@ -308,6 +315,7 @@ where
             Phase::Lingering => match input {
                 Input::Abort | Input::Shut | Input::Expired { .. } => self.reset(out),
                 Input::Drained => self.give_up(Tcp::Release, out),
+                Input::Unacknowledged => self.linger_on(out),
                 _ => Phase::Lingering,
             },
             Phase::Closed => Phase::Closed,
@@ -399,7 +407,10 @@ where
                 out.qp = Some(Qp::Forget);
                 match end {
                     StreamEnd::Reset => self.reset(out),
-                    StreamEnd::Graceful => self.close(out),
+                    StreamEnd::Graceful => {
+                        self.linger_again = LINGER_AGAIN;
+                        self.close(out)
+                    }
                 }
             }
             _ => Phase::Running(link),

@@ -327,6 +327,14 @@ impl Endpoint {
         }
     }
 
+    /// The timer runs out where the connection lingers and TCP still sends.
+    #[cfg(test)]
+    pub(crate) fn unacknowledged(&mut self) {
+        if self.connection.awaits() == Awaits::Drained && self.around.timer.take().is_some() {
+            assert!(self.feed(Input::Unacknowledged).is_ok());
+        }
+    }
+
     /// Feeds octets as the driver does, as many as are wanted each time; returns how many those
     /// were.
     pub(crate) fn octets(&mut self, stream: &[u8]) -> usize {

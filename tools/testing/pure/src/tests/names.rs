@@ -180,6 +180,7 @@ fn inputs_and_events_of_connections_have_their_names() {
         Input::Closed(None),
         Input::Octets(b""),
         Input::Expired { is_ending: false },
+        Input::Unacknowledged,
         Input::Accept {
             want: Depths { ird: 1, ord: 1 },
             private_data,

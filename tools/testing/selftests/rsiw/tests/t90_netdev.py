@@ -216,6 +216,33 @@ def lost_peer(t):
             raise Fail("%s ends well:\n%s" % (proc, proc.tail()))
 
 
+@test("end-over-outage", cost=20, tcp=WIRE)
+def end_over_outage(t):
+    """What a process has sent when it ends arrives over an outage."""
+    path, port, base = t.topo.wire, t.port(), "/tmp/rsiw-outage"
+    sh("rm", "-rf", base)
+    os.makedirs(base)
+    server = t.start(t.bin("ending"), "--addr", path.addr4, "--port", port,
+                     "--server", base, netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start(t.bin("ending"), "--addr", path.addr4, "--port", port,
+                     netns=path.client_ns)
+    wait_until("the connection is up", t.left(20),
+               lambda: os.path.exists(base + "/connected"))
+    for ns, netdev in ((NS_A, IF_A), (NS_B, IF_B)):
+        sh("tc", "qdisc", "add", "dev", netdev, "root", "netem", "loss",
+           "100%", netns=ns)
+    t.topo.changed = True
+    with open(base + "/go", "w"):
+        pass
+    server.expect(t.left(20))
+    # Longer than a connection that is closed waits for a peer that is silent.
+    time.sleep(5.5)
+    for ns, netdev in ((NS_A, IF_A), (NS_B, IF_B)):
+        sh("tc", "qdisc", "del", "dev", netdev, "root", netns=ns)
+    client.expect(t.left(30))
+
+
 @test("perftest-jumbo", cost=5)
 def jumbo(t):
     """A large MTU, large messages."""

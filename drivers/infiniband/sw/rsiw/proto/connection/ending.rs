@@ -87,6 +87,18 @@ where
         }
     }
 
+    /// The time to linger is over, and TCP still sends.
+    pub(super) fn linger_on(&mut self, out: &mut Outputs) -> Phase<I, R> {
+        match self.linger_again.checked_sub(1) {
+            Some(left) => {
+                self.linger_again = left;
+                out.timer = Some(Timer::Arm(LINGER_MS));
+                Phase::Lingering
+            }
+            None => self.reset(out),
+        }
+    }
+
     /// Lets go of the socket, if there is one.
     pub(super) fn let_go(&mut self, how: Tcp, out: &mut Outputs) {
         if core::mem::take(&mut self.has_callbacks) {

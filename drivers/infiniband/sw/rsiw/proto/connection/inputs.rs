@@ -60,6 +60,9 @@ pub(crate) enum Input<'a> {
         /// event.
         is_ending: bool,
     },
+    /// The timer ran out while the connection waits for [`Awaits::Drained`], and the peer has not
+    /// acknowledged all that was sent.
+    Unacknowledged,
     /// The consumer accepts the Request. Its QP is set aside for the connection already.
     Accept {
         /// IRD and ORD that the consumer wants.

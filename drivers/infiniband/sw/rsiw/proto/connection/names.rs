@@ -42,6 +42,7 @@ impl Input<'_> {
             Self::Closed(_) => c"closed",
             Self::Octets(_) => c"octets",
             Self::Expired { .. } => c"expired",
+            Self::Unacknowledged => c"unacknowledged",
             Self::Accept { .. } => c"accept",
             Self::Reject { .. } => c"reject",
             Self::Abort => c"abort",

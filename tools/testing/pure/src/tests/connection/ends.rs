@@ -24,6 +24,37 @@ fn fin_waits_and_lingers() {
     assert_eq!(this.around.told.closes, 1);
 }
 
+/// What the peer has not acknowledged is waited for longer, but not for ever.
+#[test]
+fn lingers_while_tcp_sends() {
+    let mut this = connected();
+    this.stream_ends(StreamEnd::Graceful);
+    this.expire(false);
+    for _ in 0..LINGER_AGAIN {
+        this.armed.clear();
+        this.unacknowledged();
+        assert_eq!(this.armed, [LINGER_MS]);
+        assert_eq!(this.connection.awaits(), Awaits::Drained);
+    }
+    let mut acknowledged = this.clone();
+    acknowledged.expire(false);
+    assert!(acknowledged.connection.is_closed());
+    this.unacknowledged();
+    assert!(this.connection.is_closed());
+    assert!(!this.around.tcp);
+}
+
+/// A stream that no QP had may be lost: who is refused waits for a place among those that are.
+#[test]
+fn refused_lingers_once() {
+    let mut this = requested([false; 4]);
+    this.reject(b"no");
+    this.expire(false);
+    assert_eq!(this.connection.awaits(), Awaits::Drained);
+    this.unacknowledged();
+    assert!(this.connection.is_closed());
+}
+
 /// The peer's FIN may come first.
 #[test]
 fn drained_before_fin() {

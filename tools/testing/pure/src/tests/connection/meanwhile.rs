@@ -15,10 +15,11 @@ fn step(connection: &mut Both, input: Input<'_>) -> Outputs {
 }
 
 /// Everything that is no answer and none of the consumer's ends of a connection.
-const OTHERS: [Input<'static>; 10] = [
+const OTHERS: [Input<'static>; 11] = [
     Input::Closed(None),
     Input::Octets(b"octets"),
     Input::Expired { is_ending: true },
+    Input::Unacknowledged,
     Input::FirstSegment,
     Input::PeerClosing,
     Input::StreamEnded(StreamEnd::Reset),

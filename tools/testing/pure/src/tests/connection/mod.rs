@@ -12,8 +12,8 @@ mod responder;
 use super::conn::{config, depths, frame, p2p, words, C, NO_BITS, R, REP, REQ, S};
 use crate::proto::collector::Reason;
 use crate::proto::connection::{
-    Awaits, Code, Error, Event, Input, Log, StreamEnd, ANSWER_MS, CONNECT_MS, LINGER_MS, REPLY_MS,
-    REQUEST_MS, RTR_MS, TICK_MS,
+    Awaits, Code, Error, Event, Input, Log, StreamEnd, ANSWER_MS, CONNECT_MS, LINGER_AGAIN,
+    LINGER_MS, REPLY_MS, REQUEST_MS, RTR_MS, TICK_MS,
 };
 use crate::proto::fin::FIN_WAIT_MS;
 use crate::proto::negotiate::EventDepths;

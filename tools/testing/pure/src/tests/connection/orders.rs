@@ -35,6 +35,7 @@ enum Happens {
     StreamEnded(StreamEnd),
     Acknowledged,
     Drained,
+    Unacknowledged,
     Deliver(bool),
 }
 
@@ -48,7 +49,7 @@ enum Frame {
     Wrong,
 }
 
-const ALL: [Happens; 31] = {
+const ALL: [Happens; 32] = {
     use Happens::*;
     [
         Connected,
@@ -77,6 +78,7 @@ const ALL: [Happens; 31] = {
         StreamEnded(StreamEnd::Graceful),
         Acknowledged,
         Drained,
+        Unacknowledged,
         Deliver(true),
         Deliver(false),
         // Twice, so that they come at random as often as the others together.
@@ -208,6 +210,7 @@ impl World {
             Happens::StreamEnded(end) => Input::StreamEnded(end),
             Happens::Acknowledged => Input::Acknowledged,
             Happens::Drained => Input::Drained,
+            Happens::Unacknowledged => return this.unacknowledged(),
             Happens::Deliver(delivered) => {
                 this.deliver(delivered);
                 return;
