@@ -144,11 +144,11 @@ pub(super) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Re
         st.qp = Some(qp);
         st.dial = Some(dial);
         let (connection, outputs) = Connection::initiator(initiator);
-        st.connection = connection;
+        this.begin(&mut st, connection);
         this.act(&mut st, outputs, &mut [])
     });
     if result.is_ok() {
-        st.cm_id = Some(id.into());
+        this.set_cm_id(id.into());
     }
     let sock = st.sock.clone();
     drop(st);

@@ -81,11 +81,13 @@ use kernel::{
     sync::{
         aref::ARef,
         new_mutex,
+        new_spinlock,
         new_spinlock_irq,
         Arc,
         ArcBorrow,
         Mutex,
         MutexGuard,
+        SpinLock,
         SpinLockIrq, //
     },
     workqueue::{
@@ -104,7 +106,6 @@ pub(super) struct EndpointState {
     pub(super) sock: Option<Arc<TcpSocket>>,
     /// While set-up, or lingering, receives.
     pub(super) callbacks: Option<Callbacks<Endpoint>>,
-    pub(super) cm_id: Option<ARef<CmId>>,
     pub(super) qp: Option<Arc<Qp>>,
     /// Initiator: both ends, once there is a connection.
     pub(super) addresses: Option<Addresses>,
@@ -130,7 +131,6 @@ impl EndpointState {
             unsent: None,
             sock: None,
             callbacks: None,
-            cm_id: None,
             qp: None,
             addresses: None,
             refused: None,
@@ -162,6 +162,13 @@ impl EndpointState {
     }
 }
 
+/// What others may look at. They must not take the endpoint's mutex for that: work that finds it
+/// taken leaves the endpoint to whoever has it.
+struct Shown {
+    cm_id: Option<ARef<CmId>>,
+    phase: Name,
+}
+
 /// One connection.
 #[pin_data]
 pub(crate) struct Endpoint {
@@ -180,6 +187,9 @@ pub(crate) struct Endpoint {
     deputy: SpinLockIrq<Option<Deputy>>,
     #[pin]
     pub(super) state: Mutex<EndpointState>,
+    /// Written under the mutex.
+    #[pin]
+    shown: SpinLock<Shown>,
     #[pin]
     work: Work<Self>,
     #[pin]
@@ -213,6 +223,10 @@ impl Endpoint {
     }
 
     fn new(cm: Arc<Cm>, number: usize) -> Result<Arc<Self>> {
+        let shown = Shown {
+            cm_id: None,
+            phase: EndpointState::new().connection.phase(),
+        };
         Arc::pin_init(
             pin_init!(Self {
                 cm,
@@ -222,6 +236,7 @@ impl Endpoint {
                 stream_end <- Slot::new(),
                 deputy <- new_spinlock_irq!(None, "rsiw::cm::Endpoint::deputy"),
                 state <- new_mutex!(EndpointState::new(), "rsiw::cm::Endpoint::state"),
+                shown <- new_spinlock!(shown, "rsiw::cm::Endpoint::shown"),
                 work <- new_work!("rsiw::cm::Endpoint::work"),
                 in_list <- AtomicTracker::new(),
                 links <- ListLinks::new(),
@@ -230,11 +245,42 @@ impl Endpoint {
         )
     }
 
-    /// The phase of its connection, if that is the consumer's of `id`. Sleeps.
+    /// The phase of its connection, if that is the consumer's of `id`. Process context.
     pub(super) fn phase_of(&self, id: ConsumerId) -> Option<Name> {
-        let st = self.state.lock();
-        st.cm_id.as_ref().filter(|own| own.is_of(id))?;
-        Some(st.connection.phase())
+        let shown = self.shown.lock();
+        shown.cm_id.as_ref().filter(|own| own.is_of(id))?;
+        Some(shown.phase)
+    }
+
+    /// Gives the endpoint its connection.
+    pub(super) fn begin(
+        &self,
+        st: &mut EndpointState,
+        connection: Connection<KBox<Initiator>, KBox<Responder>>,
+    ) {
+        self.show_phase(connection.phase());
+        st.connection = connection;
+    }
+
+    /// Shows the phase of the connection. Under the mutex.
+    pub(super) fn show_phase(&self, phase: Name) {
+        self.shown.lock().phase = phase;
+    }
+
+    /// By which the consumer knows the connection, if it does.
+    pub(super) fn cm_id(&self) -> Option<ARef<CmId>> {
+        self.shown.lock().cm_id.clone()
+    }
+
+    /// The consumer knows the connection by `id` from now on. Under the mutex.
+    pub(super) fn set_cm_id(&self, id: ARef<CmId>) {
+        let old = self.shown.lock().cm_id.replace(id);
+        drop(old);
+    }
+
+    /// The consumer knows the connection no longer. Under the mutex.
+    pub(super) fn take_cm_id(&self) -> Option<ARef<CmId>> {
+        self.shown.lock().cm_id.take()
     }
 
     /// Queues the work, or lets the deputy's look at the endpoint. Any context.
@@ -449,7 +495,7 @@ impl Endpoint {
         let callbacks = st.callbacks.take();
         let sock = st.sock.take();
         let qp = st.qp.take();
-        let cm_id = st.cm_id.take();
+        let cm_id = self.take_cm_id();
         drop(st);
         drop((callbacks, sock, qp, cm_id));
         true

@@ -121,9 +121,9 @@ impl Endpoint {
             _ => (None, st.addresses),
         };
         let id = if event.is_last() {
-            st.cm_id.take()
+            self.take_cm_id()
         } else {
-            st.cm_id.clone()
+            self.cm_id()
         };
         Some(Pending {
             event,
@@ -138,8 +138,8 @@ impl Endpoint {
     pub(super) fn deliver(self: &Arc<Self>, pending: Pending) {
         if pending.deliver(self.number).is_err() {
             let mut st = self.state.lock();
-            if st.cm_id.is_none() {
-                st.cm_id = pending.id;
+            if let Some(id) = pending.id.filter(|_| self.cm_id().is_none()) {
+                self.set_cm_id(id);
             }
             self.tell(&mut st, Input::Undelivered(pending.event));
         }

@@ -100,6 +100,7 @@ impl Endpoint {
         let (name, from) = (input.name(), connection.phase());
         let outputs = connection.step(input, frame);
         let to = connection.phase();
+        self.show_phase(to);
         trace::setup(|| (self.cm.dev.handle(), self.trace_number(), name, from, to));
         outputs
     }

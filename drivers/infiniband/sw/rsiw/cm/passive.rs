@@ -55,7 +55,7 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
             st.callbacks = Some(callbacks);
             st.sock = Some(sock);
             let (connection, outputs) = Connection::responder(responder);
-            st.connection = connection;
+            this.begin(&mut st, connection);
             this.act(&mut st, outputs, &mut [])
         });
     drop(st);
@@ -106,6 +106,6 @@ fn answer(this: &Arc<Endpoint>, cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) 
         private_data: param.private_data,
     };
     this.feed(&mut st, accept)?;
-    st.cm_id = Some(id.into());
+    this.set_cm_id(id.into());
     Ok(())
 }

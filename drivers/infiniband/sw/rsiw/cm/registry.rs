@@ -171,7 +171,7 @@ impl Registry {
     }
 
     /// Tells how the endpoint or the listener of a consumer's identifier is, if there is one. It is
-    /// looked for among all of them. Sleeps.
+    /// looked for among all of them. Waits for nobody.
     ///
     /// # Errors
     ///

@@ -98,6 +98,21 @@ def connect_ordered(t):
             t.reap()
 
 
+@test("connect-observed", cost=15, only_type="rsiw")
+def connect_observed(t):
+    """Who looks at connections holds nothing up, whatever his priority."""
+    for path in t.topo.paths:
+        with t.sub(path.name):
+            for cpu in os.sched_getaffinity(0):
+                t.start("taskset", "-c", cpu, "nice", "-n", 19, "sh", "-c",
+                        "while :; do rdma resource show cm_id; done")
+                t.start("taskset", "-c", cpu, "sh", "-c",
+                        "while :; do :; done")
+            t.own("conns", path, "--ordered", "--count", t.rounds(256),
+                  "--parallel", 32, "--ping", 256)
+            t.reap()
+
+
 @test("qps-200", cost=10)
 def qps_200(t):
     """200 connected queue pairs in one process, each used (mmap keys)."""
