@@ -223,9 +223,10 @@ impl Endpoint {
     }
 
     fn new(cm: Arc<Cm>, number: usize) -> Result<Arc<Self>> {
+        let state = EndpointState::new();
         let shown = Shown {
             cm_id: None,
-            phase: EndpointState::new().connection.phase(),
+            phase: state.connection.phase(),
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -235,7 +236,7 @@ impl Endpoint {
                 notes: Noticeboard::new(),
                 stream_end <- Slot::new(),
                 deputy <- new_spinlock_irq!(None, "rsiw::cm::Endpoint::deputy"),
-                state <- new_mutex!(EndpointState::new(), "rsiw::cm::Endpoint::state"),
+                state <- new_mutex!(state, "rsiw::cm::Endpoint::state"),
                 shown <- new_spinlock!(shown, "rsiw::cm::Endpoint::shown"),
                 work <- new_work!("rsiw::cm::Endpoint::work"),
                 in_list <- AtomicTracker::new(),
@@ -245,14 +246,15 @@ impl Endpoint {
         )
     }
 
-    /// The phase of its connection, if that is the consumer's of `id`. Process context.
+    /// Returns the phase of the connection, if `id` is the consumer's identifier of it. Process
+    /// context.
     pub(super) fn phase_of(&self, id: ConsumerId) -> Option<Name> {
         let shown = self.shown.lock();
         shown.cm_id.as_ref().filter(|own| own.is_of(id))?;
         Some(shown.phase)
     }
 
-    /// Gives the endpoint its connection.
+    /// Gives the endpoint its connection, and shows its phase.
     pub(super) fn begin(
         &self,
         st: &mut EndpointState,
@@ -267,18 +269,18 @@ impl Endpoint {
         self.shown.lock().phase = phase;
     }
 
-    /// By which the consumer knows the connection, if it does.
+    /// Returns the consumer's identifier of the connection, if there is one.
     pub(super) fn cm_id(&self) -> Option<ARef<CmId>> {
         self.shown.lock().cm_id.clone()
     }
 
-    /// The consumer knows the connection by `id` from now on. Under the mutex.
+    /// Sets the consumer's identifier of the connection. Under the mutex.
     pub(super) fn set_cm_id(&self, id: ARef<CmId>) {
         let old = self.shown.lock().cm_id.replace(id);
         drop(old);
     }
 
-    /// The consumer knows the connection no longer. Under the mutex.
+    /// Takes the consumer's identifier of the connection away. Under the mutex.
     pub(super) fn take_cm_id(&self) -> Option<ARef<CmId>> {
         self.shown.lock().cm_id.take()
     }

@@ -12,8 +12,17 @@ from rsiwtest.machine import wait_until
 from rsiwtest.tools import perftest, rping, stream
 from rsiwtest.topo import (IF_A, IF_B, NS_A, NS_B, Path, sh, status)
 
+SIDE_A, SIDE_B = (NS_A, IF_A), (NS_B, IF_B)
 TUNSETIFF = 0x400454ca
 IFF_TUN, IFF_NO_PI = 1, 0x1000
+
+
+def cut(t, *sides):
+    """All packets that these interfaces send disappear."""
+    t.topo.changed = True
+    for ns, netdev in sides:
+        sh("tc", "qdisc", "add", "dev", netdev, "root", "netem", "loss",
+           "100%", netns=ns)
 
 
 def local_rping(t, dev, addr, v6=False):
@@ -187,9 +196,7 @@ def loss(t):
 def vanishing_peer(t):
     """Packets of a connection disappear: killing still cleans up."""
     server, client = stream(t, t.topo.wire, "ib_send_bw", 30)
-    sh("tc", "qdisc", "add", "dev", IF_A, "root", "netem", "loss", "100%",
-       netns=NS_A)
-    t.topo.changed = True
+    cut(t, SIDE_A)
     time.sleep(0.5)
     for p in (client, server):
         if not p.reap():
@@ -207,10 +214,7 @@ def lost_peer(t):
         sh("sh", "-c", "echo 3 >/proc/sys/net/ipv4/tcp_retries2", netns=ns)
     t.topo.changed = True
     both = stream(t, t.topo.wire, "ib_write_bw", 200, "-b")
-    sh("tc", "qdisc", "add", "dev", IF_A, "root", "netem", "loss", "100%",
-       netns=NS_A)
-    sh("tc", "qdisc", "add", "dev", IF_B, "root", "netem", "loss", "100%",
-       netns=NS_B)
+    cut(t, SIDE_A, SIDE_B)
     for proc in both:
         if proc.wait(t.left(60)) == 0:
             raise Fail("%s ends well:\n%s" % (proc, proc.tail()))
@@ -229,16 +233,13 @@ def end_over_outage(t):
                      netns=path.client_ns)
     wait_until("the connection is up", t.left(20),
                lambda: os.path.exists(base + "/connected"))
-    for ns, netdev in ((NS_A, IF_A), (NS_B, IF_B)):
-        sh("tc", "qdisc", "add", "dev", netdev, "root", "netem", "loss",
-           "100%", netns=ns)
-    t.topo.changed = True
+    cut(t, SIDE_A, SIDE_B)
     with open(base + "/go", "w"):
         pass
     server.expect(t.left(20))
     # Longer than a connection that is closed waits for a peer that is silent.
     time.sleep(5.5)
-    for ns, netdev in ((NS_A, IF_A), (NS_B, IF_B)):
+    for ns, netdev in (SIDE_A, SIDE_B):
         sh("tc", "qdisc", "del", "dev", netdev, "root", netns=ns)
     client.expect(t.left(30))
 

@@ -44,7 +44,7 @@ fn lingers_while_tcp_sends() {
     assert!(!this.around.tcp);
 }
 
-/// A stream that no QP had may be lost: who is refused waits for a place among those that are.
+/// A connection that was refused lingers once, whatever TCP still sends: others wait for its place.
 #[test]
 fn refused_lingers_once() {
     let mut this = requested([false; 4]);
