@@ -16,6 +16,9 @@ module:
 packaged:
 	@tools/vm/build
 
+user:
+	@tools/vm/user
+
 deb:
 	@tools/vm/deb $(if $(DEB_VERSION),--version "$(DEB_VERSION)")
 
@@ -99,10 +102,11 @@ help:
 	@echo "make lint             formatting, lints and gates"
 	@echo "make                  rsiw.ko for KDIR (default: the running kernel)"
 	@echo "make packaged         rsiw.ko for Debian's newest packaged Linux 7.3"
+	@echo "make user             our library for programs (a provider of rdma-core): build/user"
 	@echo "make modules_install  installs what one of the two has built (INSTALL_MOD_PATH)"
 	@echo "make deb              Debian packages for that kernel, and for DKMS, in build/deb"
 	@echo "                      (DEB_VERSION=... RSIW_SIGN_KEY=... RSIW_SIGN_CERT=...)"
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged deb modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-report conformance-report lint clean distclean help
+.PHONY: module packaged user deb modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-report conformance-report lint clean distclean help

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
  * What rsiw adds to the ABI of include/uapi/rdma/siw-abi.h, which it speaks
- * otherwise (driver id RDMA_DRIVER_SIW, ABI version 1).
+ * otherwise (driver id RDMA_DRIVER_SIW, ABI version 1). What it means is in
+ * Documentation/infiniband/rsiw-abi.rst.
  */
 #ifndef _RSIW_ABI_H
 #define _RSIW_ABI_H
@@ -9,11 +10,51 @@
 #include <linux/types.h>
 
 /*
+ * The handshake: driver's part of the request and the response of opening a
+ * context. A library that sends no request, and a driver that answers with
+ * the first eight octets only, get stock rings and stock behaviour.
+ */
+#define RSIW_ABI_MAGIC		0x77697372	/* "rsiw" */
+#define RSIW_ABI_VERSION	1
+
+enum rsiw_feature {
+	/* The rings of this header instead of those of siw-abi.h. All below need it. */
+	RSIW_FEATURE_RINGS	= 1 << 0,
+	/* RDMA Write with immediate data */
+	RSIW_FEATURE_IMM	= 1 << 1,
+	/* Atomic Operations of RFC 7306 */
+	RSIW_FEATURE_ATOMIC	= 1 << 2,
+	/* Memory windows and local invalidation */
+	RSIW_FEATURE_WINDOWS	= 1 << 3,
+	/* Time stamps in completions */
+	RSIW_FEATURE_TIMESTAMP	= 1 << 4,
+};
+
+struct rsiw_ureq_alloc_ctx {
+	__u32 magic;
+	__u32 version;		/* the newest that the library knows */
+	__aligned_u64 features;	/* those that it wants */
+};
+
+struct rsiw_uresp_alloc_ctx {
+	__u32 dev_id;		/* up to here as struct siw_uresp_alloc_ctx */
+	__u32 pad;
+	__u32 magic;
+	__u32 version;		/* the one that is spoken from here on */
+	__aligned_u64 features;	/* those of the wanted ones that there are */
+	__u32 max_sge;		/* elements of a request or a receive */
+	__u32 max_inline;	/* octets */
+	__u32 max_windows;
+	__u32 clock_khz;	/* what time stamps count */
+	__aligned_u64 reserved[2];
+};
+
+/*
  * Driver's part of the response to IB_USER_VERBS_CMD_RESIZE_CQ; without room
  * for it the call fails. The driver has no part in the request.
  *
- * The CQ gets another ring, of num_cqe entries of struct siw_cqe with a struct
- * siw_cq_ctrl behind them, to be mapped by cq_key like the first one. It starts
+ * The CQ gets another ring, of num_cqe entries with a struct siw_cq_ctrl behind
+ * them, to be mapped by cq_key like the first one. It starts
  * with the completions that were not polled, from entry 0 on, and is armed as
  * the old ring was. The old mapping stays memory, but nothing comes there any
  * more; it is unmapped at leisure.
@@ -28,6 +69,91 @@ struct rsiw_uresp_resize_cq {
 	__u32 num_cqe;
 	__u32 pad;
 	__aligned_u64 cq_key;
+};
+
+/* Entries of the rings of RSIW_FEATURE_RINGS. */
+#define RSIW_MAX_SGE		16
+#define RSIW_MAX_INLINE		256
+
+/* Values of opcode beyond those of enum siw_opcode that are used here. */
+enum rsiw_opcode {
+	RSIW_OP_BIND_MW		= 12,
+	RSIW_OP_WRITE_WITH_IMM	= 13,
+};
+
+/* Flag of a completion beyond those of enum siw_wqe_flags: data is immediate data. */
+#define RSIW_CQE_WITH_IMM	(1 << 7)
+
+/* Status of a completion beyond those of enum siw_wc_status. */
+#define RSIW_WC_MW_BIND_ERR	10
+
+/* The same as struct siw_sge. */
+struct rsiw_sge {
+	__aligned_u64 laddr;
+	__u32 length;
+	__u32 lkey;
+};
+
+struct rsiw_bind {
+	__u32 window;
+	__u32 region;
+	__aligned_u64 length;
+	__u32 access;
+	__u32 pad;
+};
+
+struct rsiw_sqe {
+	__aligned_u64 id;
+	__u16 flags;
+	__u8 num_sge;
+	__u8 opcode;
+	__u32 rkey;		/* the peer's, one to invalidate, or a window's new one */
+	__aligned_u64 raddr;	/* the peer's address, or that of a window */
+	union {
+		struct {
+			__aligned_u64 data;	/* the lower half, in network order */
+			__aligned_u64 pad[2];
+		} imm;
+		struct {
+			__aligned_u64 compare_add;
+			__aligned_u64 swap;
+			__aligned_u64 pad;
+		} atomic;
+		struct rsiw_bind bind;
+	};
+	__u32 inline_length;	/* octets in data, with SIW_WQE_INLINE */
+	__u32 pad[3];
+	union {
+		struct rsiw_sge sge[RSIW_MAX_SGE];
+		__u8 data[RSIW_MAX_INLINE];
+	};
+};
+
+struct rsiw_rqe {
+	__aligned_u64 id;
+	__u16 flags;
+	__u8 num_sge;
+	__u8 opcode;
+	__u32 unused;
+	struct rsiw_sge sge[RSIW_MAX_SGE];
+};
+
+struct rsiw_cqe {
+	__aligned_u64 id;
+	__u8 flags;
+	__u8 opcode;
+	__u16 status;
+	__u32 bytes;
+	/* In the lower half: the STag that the peer invalidated, or immediate
+	 * data in network order.
+	 */
+	__aligned_u64 data;
+	__u32 qp_id;
+	__u32 vendor_err;
+	/* With IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION, else 0. */
+	__aligned_u64 timestamp;	/* ticks of clock_khz */
+	__aligned_u64 wallclock;	/* ns since 1970 */
+	__aligned_u64 reserved[2];
 };
 
 #endif

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Queue pairs and shared receive queues, and receives, which take no system call. */
+#include <stdlib.h>
+
+#include "rsiw.h"
+
+/* Writes a receive. The queue is locked. */
+int rsiw_put_recv(struct rsiw_ring *ring, uint32_t max_sge, const struct ibv_recv_wr *wr)
+{
+	struct rsiw_rqe *rqe = rsiw_entry(ring, ring->next);
+	int i;
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > max_sge)
+		return EINVAL;
+	if (rsiw_flags(rqe) & SIW_WQE_VALID)
+		return ENOMEM;
+	rqe->id = wr->wr_id;
+	rqe->num_sge = wr->num_sge;
+	for (i = 0; i < wr->num_sge; i++)
+		rqe->sge[i] = (struct rsiw_sge){
+			.laddr = wr->sg_list[i].addr,
+			.length = wr->sg_list[i].length,
+			.lkey = wr->sg_list[i].lkey,
+		};
+	rsiw_set_flags(rqe, SIW_WQE_VALID);
+	ring->next++;
+	return 0;
+}
+
+static int put_recvs(struct rsiw_ring *ring, uint32_t max_sge, struct ibv_recv_wr *wr,
+		     struct ibv_recv_wr **bad_wr)
+{
+	int ret = 0;
+
+	for (; wr && !ret; wr = wr->next) {
+		ret = rsiw_put_recv(ring, max_sge, wr);
+		if (ret)
+			*bad_wr = wr;
+	}
+	return ret;
+}
+
+int rsiw_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	struct rsiw_qp *qp = to_rsiw_qp(ibqp);
+	int ret;
+
+	if (!qp->rq.at) {
+		*bad_wr = wr;
+		return EINVAL;
+	}
+	pthread_spin_lock(&qp->rq_lock);
+	ret = put_recvs(&qp->rq, qp->max_recv_sge, wr, bad_wr);
+	pthread_spin_unlock(&qp->rq_lock);
+	return ret;
+}
+
+int rsiw_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	struct rsiw_srq *srq = to_rsiw_srq(ibsrq);
+	int ret;
+
+	pthread_spin_lock(&srq->lock);
+	ret = put_recvs(&srq->ring, srq->max_sge, wr, bad_wr);
+	pthread_spin_unlock(&srq->lock);
+	return ret;
+}
+
+static void free_srq(struct rsiw_srq *srq)
+{
+	rsiw_unmap_ring(&srq->ring);
+	pthread_spin_destroy(&srq->lock);
+	free(srq);
+}
+
+struct ibv_srq *rsiw_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	const struct rsiw_layout *layout = to_rsiw_context(pd->context)->layout;
+	struct rsiw_create_srq_resp resp = {};
+	struct rsiw_create_srq cmd = {};
+	struct rsiw_srq *srq = calloc(1, sizeof(*srq));
+	int ret;
+
+	if (!srq)
+		return NULL;
+	pthread_spin_init(&srq->lock, PTHREAD_PROCESS_PRIVATE);
+	ret = ibv_cmd_create_srq(pd, &srq->srq, attr, &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
+				 sizeof(resp));
+	if (ret)
+		goto fail;
+	ret = rsiw_map_ring(pd->context, &srq->ring, resp.srq_key, resp.num_rqe,
+			    layout->rqe_size, 0);
+	if (ret) {
+		/* What the library counts events with is made by who calls this. */
+		srq->srq.context = pd->context;
+		pthread_mutex_init(&srq->srq.mutex, NULL);
+		pthread_cond_init(&srq->srq.cond, NULL);
+		ibv_cmd_destroy_srq(&srq->srq);
+		goto fail;
+	}
+	srq->max_sge = attr->attr.max_sge;
+	return &srq->srq;
+
+fail:
+	free_srq(srq);
+	errno = ret;
+	return NULL;
+}
+
+int rsiw_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int attr_mask)
+{
+	struct ibv_modify_srq cmd = {};
+
+	return ibv_cmd_modify_srq(srq, attr, attr_mask, &cmd, sizeof(cmd));
+}
+
+int rsiw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+	struct ibv_query_srq cmd = {};
+
+	return ibv_cmd_query_srq(srq, attr, &cmd, sizeof(cmd));
+}
+
+int rsiw_destroy_srq(struct ibv_srq *srq)
+{
+	int ret = ibv_cmd_destroy_srq(srq);
+
+	if (!ret)
+		free_srq(to_rsiw_srq(srq));
+	return ret;
+}
+
+static void free_qp(struct rsiw_qp *qp)
+{
+	rsiw_unmap_ring(&qp->sq);
+	rsiw_unmap_ring(&qp->rq);
+	pthread_spin_destroy(&qp->sq_lock);
+	pthread_spin_destroy(&qp->rq_lock);
+	free(qp);
+}
+
+static void set_doorbell(struct rsiw_qp *qp)
+{
+	qp->doorbell = (struct rsiw_doorbell){
+		.hdr = {
+			.command = IB_USER_VERBS_CMD_POST_SEND,
+			.in_words = sizeof(qp->doorbell) / 4,
+			.out_words = sizeof(qp->doorbell_resp) / 4,
+		},
+		.post = {
+			.response = (uintptr_t)&qp->doorbell_resp,
+			.qp_handle = qp->vqp.qp.handle,
+			.wqe_size = sizeof(struct ib_uverbs_send_wr),
+		},
+	};
+}
+
+static int map_queues(struct rsiw_qp *qp, struct ibv_context *context,
+		      const struct siw_uresp_create_qp *resp, bool has_srq)
+{
+	int ret;
+
+	ret = rsiw_map_ring(context, &qp->sq, resp->sq_key, resp->num_sqe, qp->layout->sqe_size,
+			    0);
+	if (ret || has_srq)
+		return ret;
+	return rsiw_map_ring(context, &qp->rq, resp->rq_key, resp->num_rqe,
+			     qp->layout->rqe_size, 0);
+}
+
+struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct rsiw_context *ctx = to_rsiw_context(context);
+	struct rsiw_create_qp_resp resp = {};
+	struct rsiw_create_qp cmd = {};
+	struct rsiw_qp *qp;
+	int ret;
+
+	if (attr->comp_mask & ~(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
+	    attr->qp_type != IBV_QPT_RC) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return NULL;
+	pthread_spin_init(&qp->sq_lock, PTHREAD_PROCESS_PRIVATE);
+	pthread_spin_init(&qp->rq_lock, PTHREAD_PROCESS_PRIVATE);
+	qp->layout = ctx->layout;
+	qp->features = ctx->features;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+		ret = rsiw_set_wr_functions(qp, attr->send_ops_flags);
+		if (ret)
+			goto fail;
+	}
+	ret = ibv_cmd_create_qp_ex(context, &qp->vqp, attr, &cmd.ibv_cmd, sizeof(cmd),
+				   &resp.ibv_resp, sizeof(resp));
+	if (ret)
+		goto fail;
+	ret = map_queues(qp, context, &resp.drv_payload, attr->srq);
+	if (ret) {
+		/* What the library counts events with is made by who calls this. */
+		pthread_mutex_init(&qp->vqp.qp.mutex, NULL);
+		pthread_cond_init(&qp->vqp.qp.cond, NULL);
+		ibv_cmd_destroy_qp(&qp->vqp.qp);
+		goto fail;
+	}
+	/* Not before: the call above sets the mask. */
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		qp->vqp.comp_mask |= VERBS_QP_EX;
+	qp->sig_all = attr->sq_sig_all;
+	qp->max_send_sge = attr->cap.max_send_sge;
+	qp->max_recv_sge = attr->cap.max_recv_sge;
+	qp->max_inline = attr->cap.max_inline_data;
+	set_doorbell(qp);
+	return &qp->vqp.qp;
+
+fail:
+	free_qp(qp);
+	errno = ret;
+	return NULL;
+}
+
+struct ibv_qp *rsiw_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex = {
+		.qp_context = attr->qp_context,
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
+	};
+	struct ibv_qp *qp = rsiw_create_qp_ex(pd->context, &ex);
+
+	if (qp)
+		attr->cap = ex.cap;
+	return qp;
+}
+
+int rsiw_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask)
+{
+	struct ibv_modify_qp cmd = {};
+
+	return ibv_cmd_modify_qp(qp, attr, attr_mask, &cmd, sizeof(cmd));
+}
+
+int rsiw_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
+		  struct ibv_qp_init_attr *init_attr)
+{
+	struct ibv_query_qp cmd = {};
+
+	return ibv_cmd_query_qp(qp, attr, attr_mask, init_attr, &cmd, sizeof(cmd));
+}
+
+int rsiw_destroy_qp(struct ibv_qp *qp)
+{
+	int ret = ibv_cmd_destroy_qp(qp);
+
+	if (!ret)
+		free_qp(to_rsiw_qp(qp));
+	return ret;
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The functions of struct ibv_qp_ex (ibv_wr_send and so on): between wr_start and
+ * wr_complete the send queue is locked. The first error counts, and drops all.
+ */
+#include "rsiw.h"
+
+/* What can be done in any case, and what takes a feature of the kernel. */
+#define ALWAYS (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ | \
+		IBV_QP_EX_WITH_SEND_WITH_INV)
+#define ATOMICS (IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+
+static void fail(struct rsiw_qp *qp, int error)
+{
+	if (error && !qp->error)
+		qp->error = error;
+}
+
+static void wr_start(struct ibv_qp_ex *ex)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
+
+	pthread_spin_lock(&qp->sq_lock);
+	qp->current = NULL;
+	qp->error = 0;
+}
+
+static int wr_complete(struct ibv_qp_ex *ex)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
+	int ret = qp->error;
+	bool call;
+
+	if (ret)
+		qp->staged = 0;
+	call = rsiw_publish(qp);
+	pthread_spin_unlock(&qp->sq_lock);
+	return call ? rsiw_ring_doorbell(qp) : ret;
+}
+
+static void wr_abort(struct ibv_qp_ex *ex)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
+
+	qp->staged = 0;
+	pthread_spin_unlock(&qp->sq_lock);
+}
+
+static struct rsiw_sqe *begin(struct ibv_qp_ex *ex, uint8_t opcode)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
+
+	qp->current = rsiw_stage(qp, ex->wr_id, opcode, ex->wr_flags);
+	if (!qp->current)
+		fail(qp, ENOMEM);
+	return qp->current;
+}
+
+static struct rsiw_sqe *begin_remote(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey,
+				     uint64_t remote_addr)
+{
+	struct rsiw_sqe *sqe = begin(ex, opcode);
+
+	if (sqe) {
+		sqe->rkey = rkey;
+		sqe->raddr = remote_addr;
+	}
+	return sqe;
+}
+
+static void wr_send(struct ibv_qp_ex *ex)
+{
+	begin(ex, SIW_OP_SEND);
+}
+
+static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
+{
+	begin_remote(ex, SIW_OP_SEND_REMOTE_INV, invalidate_rkey, 0);
+}
+
+static void wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_remote(ex, SIW_OP_WRITE, rkey, remote_addr);
+}
+
+static void wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			      __be32 imm_data)
+{
+	struct rsiw_sqe *sqe = begin_remote(ex, RSIW_OP_WRITE_WITH_IMM, rkey, remote_addr);
+
+	if (sqe)
+		sqe->imm.data = (uint32_t)imm_data;
+}
+
+static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_remote(ex, SIW_OP_READ, rkey, remote_addr);
+}
+
+static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			      uint64_t compare, uint64_t swap)
+{
+	struct rsiw_sqe *sqe = begin_remote(ex, SIW_OP_COMP_AND_SWAP, rkey, remote_addr);
+
+	if (sqe) {
+		sqe->atomic.compare_add = compare;
+		sqe->atomic.swap = swap;
+	}
+}
+
+static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+				uint64_t add)
+{
+	struct rsiw_sqe *sqe = begin_remote(ex, SIW_OP_FETCH_AND_ADD, rkey, remote_addr);
+
+	if (sqe) {
+		sqe->atomic.compare_add = add;
+		sqe->atomic.swap = 0;
+	}
+}
+
+static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
+{
+	begin_remote(ex, SIW_OP_INVAL_STAG, invalidate_rkey, 0);
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
+		       const struct ibv_mw_bind_info *info)
+{
+	struct rsiw_sqe *sqe = begin(ex, RSIW_OP_BIND_MW);
+
+	if (sqe)
+		fail(to_rsiw_qp_ex(ex), mw->type == IBV_MW_TYPE_2 ?
+		     rsiw_set_bind(sqe, mw, rkey, info) : EINVAL);
+}
+
+/* Whether the request that was begun has so many elements. */
+static bool takes_elements(const struct rsiw_sqe *sqe, const struct ibv_sge *sge, size_t count)
+{
+	switch (sqe->opcode) {
+	case SIW_OP_READ:
+		return count <= 1;
+	case SIW_OP_COMP_AND_SWAP:
+	case SIW_OP_FETCH_AND_ADD:
+		return count == 1 && sge->length == sizeof(uint64_t);
+	case SIW_OP_INVAL_STAG:
+	case RSIW_OP_BIND_MW:
+		return false;
+	default:
+		return true;
+	}
+}
+
+static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *sg_list)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
+
+	if (!qp->current)
+		return;
+	if (takes_elements(qp->current, sg_list, num_sge))
+		fail(qp, rsiw_set_elements(qp, qp->current, sg_list, num_sge));
+	else
+		fail(qp, EINVAL);
+}
+
+static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
+{
+	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
+
+	wr_set_sge_list(ex, 1, &sge);
+}
+
+static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
+				    const struct ibv_data_buf *buf_list)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
+	size_t i;
+
+	if (!qp->current)
+		return;
+	switch (qp->current->opcode) {
+	case SIW_OP_SEND:
+	case SIW_OP_SEND_REMOTE_INV:
+	case SIW_OP_WRITE:
+	case RSIW_OP_WRITE_WITH_IMM:
+		break;
+	default:
+		fail(qp, EINVAL);
+		return;
+	}
+	for (i = 0; i < num_buf; i++)
+		fail(qp, rsiw_add_inline(qp, qp->current, buf_list[i].addr, buf_list[i].length));
+	rsiw_set_inline(qp->current);
+}
+
+static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
+{
+	struct ibv_data_buf buf = { .addr = addr, .length = length };
+
+	wr_set_inline_data_list(ex, 1, &buf);
+}
+
+/* Offers the operations that the program wants. */
+int rsiw_set_wr_functions(struct rsiw_qp *qp, uint64_t ops)
+{
+	struct ibv_qp_ex *ex = &qp->vqp.qp_ex;
+	uint64_t can = ALWAYS;
+
+	if (qp->features & RSIW_FEATURE_IMM)
+		can |= IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+	if (qp->features & RSIW_FEATURE_ATOMIC)
+		can |= ATOMICS;
+	if (qp->features & RSIW_FEATURE_WINDOWS)
+		can |= IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
+	if (ops & ~can)
+		return EOPNOTSUPP;
+
+	ex->wr_start = wr_start;
+	ex->wr_complete = wr_complete;
+	ex->wr_abort = wr_abort;
+	ex->wr_set_sge = wr_set_sge;
+	ex->wr_set_sge_list = wr_set_sge_list;
+	ex->wr_set_inline_data = wr_set_inline_data;
+	ex->wr_set_inline_data_list = wr_set_inline_data_list;
+	if (ops & IBV_QP_EX_WITH_SEND)
+		ex->wr_send = wr_send;
+	if (ops & IBV_QP_EX_WITH_SEND_WITH_INV)
+		ex->wr_send_inv = wr_send_inv;
+	if (ops & IBV_QP_EX_WITH_RDMA_WRITE)
+		ex->wr_rdma_write = wr_rdma_write;
+	if (ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+		ex->wr_rdma_write_imm = wr_rdma_write_imm;
+	if (ops & IBV_QP_EX_WITH_RDMA_READ)
+		ex->wr_rdma_read = wr_rdma_read;
+	if (ops & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
+		ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+	if (ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+		ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	if (ops & IBV_QP_EX_WITH_LOCAL_INV)
+		ex->wr_local_inv = wr_local_inv;
+	if (ops & IBV_QP_EX_WITH_BIND_MW)
+		ex->wr_bind_mw = wr_bind_mw;
+	return 0;
+}
