@@ -3,8 +3,8 @@
  * Memory windows of rsiw, for consumers in the kernel.
  *
  * The RDMA core has windows (ib_mw) but no request that binds one, as no
- * service of the kernel does so, and the library of processes has none either:
- * that is why devices say that they have no windows (max_mw). A consumer makes
+ * service of the kernel does so, and the stock library of processes has none
+ * either: that is why devices say that they have no windows (max_mw). A consumer makes
  * a window by the device's alloc_mw, and posts this to bind it.
  *
  * IB_MW_TYPE_2: only the queue pair that bound a window can be used to reach it,

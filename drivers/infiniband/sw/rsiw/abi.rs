@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the driver shares with user space: the layouts, numbers and limits of rdma-core's `siw`
-//! provider (driver id `RDMA_DRIVER_SIW`, ABI version 1).
+//! provider (driver id `RDMA_DRIVER_SIW`, ABI version 1), and our own ([`own`]).
 //!
 //! These are the layouts of `include/uapi/rdma/siw-abi.h`. All fields are in host order. Entries
 //! of the rings are only ever copied (see `ffi::ring`).
 #![forbid(unsafe_code)]
 
+pub(crate) mod own;
+
 use crate::{
-    ffi::ring::RingEntry,
+    ffi::ring::{
+        RingEntry,
+        SharedRing, //
+    },
     proto::{
         failure::Fault,
         order::Status,
@@ -30,6 +35,15 @@ use zerocopy_derive::{
 
 /// Version of this ABI, `uverbs_abi_ver` of the device.
 pub(crate) const VERSION: u32 = 1;
+
+/// Which rings a process uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rings {
+    /// Those of this file.
+    Stock,
+    /// Those of [`own`].
+    Own,
+}
 
 /// Scatter/gather elements that an entry has room for.
 pub(crate) const MAX_SGE: usize = 6;
@@ -188,9 +202,65 @@ impl RingEntry for Cqe {
     const FLAGS_OFFSET: usize = offset_of!(Cqe, flags);
 }
 
-impl Sqe {
-    /// Where inline data begins.
-    pub(crate) const INLINE_OFFSET: usize = offset_of!(Sqe, sge) + size_of::<Sge>();
+/// An entry of a queue of requests. What is copied out of it is read once.
+pub(crate) trait HasElements: RingEntry<Flags = u16> {
+    /// Elements that it has room for.
+    const MAX_SGE: u32;
+
+    /// Copies the first elements of entry `index`. Returns whether there are as many.
+    fn elements(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool;
+}
+
+/// An entry of a send queue.
+pub(crate) trait SendEntry: HasElements {
+    /// What an entry begins with.
+    type Front: FromBytes;
+
+    /// Octets of inline data that it has room for.
+    const MAX_INLINE: u32;
+
+    /// How many octets entry `index`, which begins with `front`, says that it has inline.
+    fn inline_length(ring: &SharedRing<Self>, index: u32, front: &Self::Front) -> Option<u32>;
+
+    /// Copies the first inline octets of entry `index`. Returns whether there are as many.
+    fn octets(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool;
+}
+
+impl HasElements for Sqe {
+    const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 6.
+
+    #[inline]
+    fn elements(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
+        ring.copy::<{ offset_of!(Sqe, sge) }, _>(index, to)
+    }
+}
+
+impl SendEntry for Sqe {
+    type Front = SqeFront;
+    const MAX_INLINE: u32 = MAX_INLINE as u32; // CAST: 80.
+
+    #[inline]
+    fn inline_length(ring: &SharedRing<Self>, index: u32, _front: &SqeFront) -> Option<u32> {
+        let mut first = [Sge::default()];
+        let has = Self::elements(ring, index, &mut first);
+        let [Sge { length, .. }] = first;
+        has.then_some(length)
+    }
+
+    #[inline]
+    fn octets(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
+        const AT: usize = offset_of!(Sqe, sge) + size_of::<Sge>();
+        ring.copy::<AT, _>(index, to)
+    }
+}
+
+impl HasElements for Rqe {
+    const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 6.
+
+    #[inline]
+    fn elements(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
+        ring.copy::<{ offset_of!(Rqe, sge) }, _>(index, to)
+    }
 }
 
 /// Values of `opcode` of queue entries and completions.
@@ -203,18 +273,20 @@ pub(crate) mod opcode {
     pub(crate) const SEND: u8 = 3;
     /// Send with Invalidate.
     pub(crate) const SEND_REMOTE_INV: u8 = 5;
-    /// FetchAdd, which no process can post.
+    /// FetchAdd, of own rings.
     pub(crate) const FETCH_AND_ADD: u8 = 6;
     /// CmpSwap, likewise.
     pub(crate) const COMP_AND_SWAP: u8 = 7;
     /// Receive.
     pub(crate) const RECEIVE: u8 = 8;
-    /// Local invalidation.
+    /// Local invalidation, of own rings.
     pub(crate) const INVAL_STAG: u8 = 10;
-    /// Fast registration.
+    /// Fast registration, of the kernel's consumers only.
     pub(crate) const REG_MR: u8 = 11;
-    /// Bind of a memory window.
+    /// Bind of a memory window, of own rings.
     pub(crate) const BIND_MW: u8 = 12;
+    /// RDMA Write with immediate data, of own rings; it completes as an RDMA Write.
+    pub(crate) const WRITE_WITH_IMM: u8 = 13;
 
     /// What a completion says of an operation.
     pub(crate) const fn of(kind: super::OperationType) -> u8 {
@@ -278,7 +350,7 @@ pub(crate) const fn wc_status(status: Status<Fault>) -> u16 {
         Status::Failed(Fault::RemoteAccess) => 7,
         Status::Failed(Fault::RemoteInvalid) => 8,
         Status::Failed(Fault::General) => 9,
-        // Kernel consumers only.
+        // Of own rings.
         Status::Failed(Fault::Bind) => 10,
     }
 }

@@ -12,6 +12,8 @@ mod kernel;
 mod user;
 mod vector;
 
+pub(crate) use self::user::Kind;
+
 use self::{
     kernel::KernelRing,
     user::UserRing,
@@ -140,8 +142,8 @@ pub(crate) struct Cq {
 }
 
 impl Cq {
-    /// Makes a queue of at least `init.cqe` entries, for the process that makes the call or a
-    /// kernel consumer, whose handler `init` wants called on one processor.
+    /// Makes a queue of at least `init.cqe` entries, for the process that makes the call, which uses
+    /// entries of that kind, or a kernel consumer, whose handler `init` wants called on one processor.
     ///
     /// # Errors
     ///
@@ -150,6 +152,7 @@ impl Cq {
         handle: Arc<CqHandle>,
         init: &CqInit,
         queues: &Arc<Queues>,
+        kind: Kind,
         udata: Option<&Udata<'_>>,
     ) -> Result<Arc<Self>> {
         if !(1..=MAX_CQE).contains(&init.cqe) {
@@ -159,7 +162,7 @@ impl Cq {
         let loaded = queues.loaded();
         let (ring, entry, armed, vector) = match udata {
             Some(udata) => {
-                let (ring, entry) = UserRing::new(len, udata, loaded)?;
+                let (ring, entry) = UserRing::new(len, kind, udata, loaded)?;
                 let armed = MovableWord::new(ring.armed()?);
                 (Ring::User(ring), Some(entry), Some(armed), None)
             }
@@ -217,7 +220,11 @@ impl Cq {
         if entry.is_none() {
             return Err(EOPNOTSUPP);
         }
-        let (mut ring, offer) = UserRing::new(len, udata, self.loaded)?;
+        let kind = match &self.state.lock().ring {
+            Ring::Kernel(_) => return Err(EOPNOTSUPP),
+            Ring::User(ring) => ring.kind(),
+        };
+        let (mut ring, offer) = UserRing::new(len, kind, udata, self.loaded)?;
         let armed = ring.armed()?;
         udata.respond(&ResizeCqResp {
             num_cqe: len,

@@ -173,6 +173,9 @@ impl Device {
     }
 
     /// Limits and abilities, for a process or for the kernel.
+    ///
+    /// What a process can have with rings of its own it is told when it opens the device, as what
+    /// is said here is said to those with stock rings, too.
     pub(crate) fn attributes(&self, for_process: bool) -> DeviceAttr {
         let max_sge = crate::abi::MAX_SGE as u32; // CAST: 6.
         DeviceAttr {

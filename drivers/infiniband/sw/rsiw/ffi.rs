@@ -30,4 +30,5 @@ pub(crate) mod shmem;
 pub(crate) mod sync;
 pub(crate) mod timer;
 pub(crate) mod trace;
+pub(crate) mod uapi;
 pub(crate) mod workqueue;

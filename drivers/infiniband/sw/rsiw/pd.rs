@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    abi::own::Features,
     device::Device,
     ffi::rdma::kmr::KernelConsumer,
     limits::Quota,
@@ -23,7 +24,10 @@ use kernel::{
 };
 
 /// A process that has the device open.
-pub(crate) struct Ucontext;
+pub(crate) struct Ucontext {
+    /// What was agreed on with it.
+    pub(crate) features: Features,
+}
 
 /// A protection domain: regions and queue pairs of the same domain may be used together.
 pub(crate) struct Pd {

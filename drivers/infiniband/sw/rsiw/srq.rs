@@ -11,9 +11,11 @@
 
 use crate::{
     abi::{
+        own,
         CreateSrqResp,
-        Rqe,
-        MAX_SGE, //
+        HasElements,
+        Rings,
+        Rqe, //
     },
     ffi::{
         process::memory_for,
@@ -72,6 +74,23 @@ struct SrqState {
     limit: u32,
 }
 
+/// The queue of a process, of at least so many entries, and the offer to map it. Replaces what was
+/// asked for by what is given.
+fn of_process<E: HasElements>(
+    pd: &Pd,
+    init: &mut SrqInit,
+    udata: &Udata<'_>,
+    rq_of: fn(UserRq<E>) -> Rq,
+) -> Result<(Rq, Option<MmapEntry>)> {
+    let depth = init.max_wr.checked_next_power_of_two().ok_or(EINVAL)?;
+    let loaded = pd.device().queues().loaded();
+    let mem = SharedMemory::new(SharedRing::<E>::bytes(depth)?, loaded)?;
+    let ring = SharedRing::new(mem.clone(), depth)?;
+    let entry = MmapEntry::insert(udata, mem)?;
+    init.max_wr = depth;
+    Ok((rq_of(UserRq::new(ring, init.max_sge)), Some(entry)))
+}
+
 /// A shared receive queue.
 #[pin_data]
 pub(crate) struct Srq {
@@ -105,8 +124,8 @@ impl Srq {
         }
     }
 
-    /// Makes a queue for the process that makes the call, or for a kernel consumer; replaces the
-    /// sizes in `init` by the real ones.
+    /// Makes a queue for the process that makes the call, which uses `rings`, or for a kernel
+    /// consumer; replaces the sizes in `init` by the real ones.
     ///
     /// # Errors
     ///
@@ -116,31 +135,26 @@ impl Srq {
         pd: &Arc<Pd>,
         handle: Arc<SrqHandle>,
         init: &mut SrqInit,
+        rings: Rings,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self>> {
-        let limit = match udata {
-            Some(_) => MAX_SGE as u32, // CAST: 6.
-            None => KERNEL_MAX_SGE,
+        let limit = match (&udata, rings) {
+            (Some(_), Rings::Stock) => Rqe::MAX_SGE,
+            (Some(_), Rings::Own) => own::Rqe::MAX_SGE,
+            (None, _) => KERNEL_MAX_SGE,
         };
         if !(1..=MAX_SRQ_WR).contains(&init.max_wr) || init.max_sge > limit {
             return Err(EINVAL);
         }
-        let max_sge = init.max_sge.max(1);
+        init.max_sge = init.max_sge.max(1);
+        let max_sge = init.max_sge;
         let quota = Quota::take(pd.device().limits(), |limits| &limits.srqs)?;
-        let (rq, depth, entry) = match &udata {
-            Some(udata) => {
-                let depth = init.max_wr.checked_next_power_of_two().ok_or(EINVAL)?;
-                let loaded = pd.device().queues().loaded();
-                let mem = SharedMemory::new(SharedRing::<Rqe>::bytes(depth)?, loaded)?;
-                let ring = SharedRing::new(mem.clone(), depth)?;
-                let entry = MmapEntry::insert(udata, mem)?;
-                (Rq::User(UserRq::new(ring, max_sge)), depth, Some(entry))
-            }
-            None => {
-                let rq = KernelRq::new(init.max_wr, max_sge)?;
-                (Rq::Kernel(rq), init.max_wr, None)
-            }
+        let (rq, entry) = match (&udata, rings) {
+            (Some(udata), Rings::Stock) => of_process::<Rqe>(pd, init, udata, Rq::User)?,
+            (Some(udata), Rings::Own) => of_process::<own::Rqe>(pd, init, udata, Rq::Own)?,
+            (None, _) => (Rq::Kernel(KernelRq::new(init.max_wr, max_sge)?), None),
         };
+        let depth = init.max_wr;
         if init.limit > depth {
             return Err(EINVAL);
         }
@@ -167,8 +181,6 @@ impl Srq {
                 srq_key: srq.entry.as_ref().map_or(0, MmapEntry::key),
             })?;
         }
-        init.max_wr = depth;
-        init.max_sge = max_sge;
         Ok(srq)
     }
 

@@ -8,13 +8,20 @@
 use crate::{
     abi::{
         self,
+        own::{
+            self,
+            Features, //
+        },
         AllocContextResp,
         CreateCqResp,
         RegMrReq,
         RegMrResp, //
     },
     cm,
-    cq::Cq,
+    cq::{
+        Cq,
+        Kind, //
+    },
     ffi::{
         counts::Counts,
         iwcm::{
@@ -65,6 +72,7 @@ use crate::{
     },
     limits::Quota,
     mr::{
+        table::MAX_MR,
         Grant,
         Mr,
         MAX_FAST_REG, //
@@ -95,6 +103,16 @@ pub(crate) struct Rsiw;
 pub(crate) struct CountedCq {
     cq: Arc<Cq>,
     _quota: Quota,
+}
+
+/// In the flags of a new completion queue (`IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION`).
+const TIMESTAMPS: u32 = 1 << 0;
+
+/// What was agreed on with the process that makes a call, if it is one.
+fn features(udata: Option<&Udata<'_>>) -> Features {
+    udata
+        .and_then(|udata| udata.context::<Rsiw>())
+        .map_or(Features::NONE, |context| context.features)
 }
 
 impl Driver for Rsiw {
@@ -137,8 +155,16 @@ impl Driver for Rsiw {
     }
 
     fn alloc_ucontext(_rnic: ArcBorrow<'_, Rnic>, udata: &mut Udata<'_>) -> Result<Arc<Ucontext>> {
-        let context = Arc::new(Ucontext, GFP_KERNEL_ACCOUNT)?;
-        udata.respond(&AllocContextResp::default())?;
+        let asked = match udata.read_if_there::<own::AllocContextReq>()? {
+            Some(req) if udata.has_room_for::<own::AllocContextResp>() => req.agree(),
+            _ => None,
+        };
+        let features = asked.unwrap_or(Features::NONE);
+        let context = Arc::new(Ucontext { features }, GFP_KERNEL_ACCOUNT)?;
+        match asked {
+            Some(features) => udata.respond(&own::AllocContextResp::new(features, MAX_MR))?,
+            None => udata.respond(&AllocContextResp::default())?,
+        }
         Ok(context)
     }
 
@@ -159,7 +185,12 @@ impl Driver for Rsiw {
         init: &CqInit,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<(Arc<CountedCq>, u32)> {
-        if init.flags != 0 {
+        let features = features(udata.as_deref());
+        let kind = Kind {
+            rings: features.rings(),
+            timestamps: init.flags == TIMESTAMPS && features.has_timestamps(),
+        };
+        if init.flags != 0 && !kind.timestamps {
             return Err(EOPNOTSUPP);
         }
         if init.vector >= kernel::cpu::nr_cpu_ids() {
@@ -167,7 +198,7 @@ impl Driver for Rsiw {
         }
         let dev = &rnic.dev;
         let quota = Quota::take(dev.limits(), |limits| &limits.cqs)?;
-        let cq = Cq::new(handle, init, dev.queues(), udata.as_deref())?;
+        let cq = Cq::new(handle, init, dev.queues(), kind, udata.as_deref())?;
         let len = cq.len();
         let counted = Arc::new(CountedCq { cq, _quota: quota }, memory_for(udata.is_some()))?;
         if let Some(udata) = udata {
@@ -202,7 +233,8 @@ impl Driver for Rsiw {
         init: &mut SrqInit,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Srq>> {
-        Srq::create(&pd.into(), handle, init, udata)
+        let rings = features(udata.as_deref()).rings();
+        Srq::create(&pd.into(), handle, init, rings, udata)
     }
 
     fn modify_srq(srq: &Srq, change: &SrqChange) -> Result {
@@ -236,6 +268,7 @@ impl Driver for Rsiw {
             send_cq: init.send_cq.as_ref().ok_or(EINVAL)?.cq.clone(),
             recv_cq: init.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone(),
             srq: init.srq.clone(),
+            features: features(udata.as_deref()),
         };
         Qp::create(&rnic.qps, handle, parts, &mut init.cap, init.sig_all, udata)
     }
@@ -349,7 +382,18 @@ impl Driver for Rsiw {
         mr.deregister(&rnic.dev.stags)
     }
 
-    fn alloc_mw(pd: ArcBorrow<'_, Pd>, kind: MwType) -> Result<(Arc<Mr>, u32)> {
+    fn alloc_mw(
+        pd: ArcBorrow<'_, Pd>,
+        kind: MwType,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<(Arc<Mr>, u32)> {
+        if let Some(udata) = udata {
+            udata.no_io()?;
+            // The stock library could not bind it.
+            if !features(Some(udata)).has_windows() {
+                return Err(EOPNOTSUPP);
+            }
+        }
         let window = Mr::new_window(&pd.device().stags, pd.id(), kind)?;
         let stag = window.stag().0;
         Ok((window, stag))

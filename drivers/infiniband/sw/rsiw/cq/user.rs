@@ -16,12 +16,15 @@ use crate::{
     abi::{
         notify,
         opcode,
+        own,
         wc_status,
         wqe,
         CqCtrl,
-        Cqe, //
+        Cqe,
+        Rings, //
     },
     ffi::{
+        clock,
         module::Loaded,
         rdma::{
             mmap::MmapEntry,
@@ -38,15 +41,115 @@ use crate::{
 use core::mem::size_of;
 use kernel::{
     prelude::*,
-    sync::barrier::{
-        smp_mb,
-        Full, //
+    sync::{
+        barrier::{
+            smp_mb,
+            Full, //
+        },
+        Arc, //
     },
 };
 
+/// What the entries of a process's queue are.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    /// Of which rings.
+    pub(crate) rings: Rings,
+    /// Whether they have time stamps, for which own rings have room.
+    pub(crate) timestamps: bool,
+}
+
+impl Kind {
+    /// For a queue that is no process's.
+    pub(crate) const STOCK: Self = Self {
+        rings: Rings::Stock,
+        timestamps: false,
+    };
+}
+
+/// Entries of either kind.
+#[derive(Clone)]
+enum Entries {
+    Stock(SharedRing<Cqe>),
+    Own(SharedRing<own::Cqe>, Kind),
+}
+
+impl Entries {
+    /// Octets of `entries` entries.
+    fn bytes(entries: u32, kind: Kind) -> Result<usize> {
+        match kind.rings {
+            Rings::Stock => SharedRing::<Cqe>::bytes(entries),
+            Rings::Own => SharedRing::<own::Cqe>::bytes(entries),
+        }
+    }
+
+    fn new(mem: Arc<SharedMemory>, entries: u32, kind: Kind) -> Result<Self> {
+        Ok(match kind.rings {
+            Rings::Stock => Self::Stock(SharedRing::new(mem, entries)?),
+            Rings::Own => Self::Own(SharedRing::new(mem, entries)?, kind),
+        })
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Stock(_) => Kind::STOCK,
+            Self::Own(_, kind) => *kind,
+        }
+    }
+
+    fn len(&self) -> u32 {
+        match self {
+            Self::Stock(ring) => ring.len(),
+            Self::Own(ring, _) => ring.len(),
+        }
+    }
+
+    #[inline]
+    fn flags(&self, index: u32) -> u8 {
+        match self {
+            Self::Stock(ring) => ring.flags(index),
+            Self::Own(ring, _) => ring.flags(index),
+        }
+    }
+
+    fn clear(&self, index: u32) {
+        match self {
+            Self::Stock(ring) => ring.set_flags(index, 0),
+            Self::Own(ring, _) => ring.set_flags(index, 0),
+        }
+    }
+
+    #[inline]
+    fn publish(&self, index: u32, completion: &Completion) {
+        match self {
+            Self::Stock(ring) => ring.publish(index, &completion.to_cqe()),
+            Self::Own(ring, kind) => ring.publish(index, &completion.to_own_cqe(*kind)),
+        }
+    }
+
+    /// Publishes entry `at` of `from`, which is of the same kind, as entry `index`.
+    fn republish(&self, index: u32, from: &Self, at: u32) {
+        let valid = wqe::VALID as u8; // CAST: 1.
+        match (self, from) {
+            (Self::Stock(ring), Self::Stock(from)) => {
+                let mut cqe = from.read(at);
+                cqe.flags |= valid;
+                ring.publish(index, &cqe);
+            }
+            (Self::Own(ring, _), Self::Own(from, _)) => {
+                let mut cqe = from.read(at);
+                cqe.flags |= valid;
+                ring.publish(index, &cqe);
+            }
+            // A process has rings of one kind.
+            _ => kernel::pr_warn_once!("BUG: a queue is resized to another kind\n"),
+        }
+    }
+}
+
 /// The kernel's end of a process's queue.
 pub(super) struct UserRing {
-    ring: SharedRing<Cqe>,
+    ring: Entries,
     /// [`CqCtrl::flags`].
     armed: SharedWord,
     /// Number of the next entry; wraps.
@@ -54,22 +157,28 @@ pub(super) struct UserRing {
 }
 
 impl UserRing {
-    /// Makes a ring of `entries` entries, a power of two, for the process that makes the call, and
-    /// the offer to map it.
+    /// Makes a ring of `entries` entries, a power of two, of that kind for the process that makes
+    /// the call, and the offer to map it.
     pub(super) fn new(
         entries: u32,
+        kind: Kind,
         udata: &Udata<'_>,
         loaded: Loaded,
     ) -> Result<(Self, MmapEntry)> {
-        let ctrl = SharedRing::<Cqe>::bytes(entries)?;
+        let ctrl = Entries::bytes(entries, kind)?;
         let len = ctrl.checked_add(size_of::<CqCtrl>()).ok_or(EINVAL)?;
         let mem = SharedMemory::new(len, loaded)?;
         let ring = Self {
-            ring: SharedRing::new(mem.clone(), entries)?,
+            ring: Entries::new(mem.clone(), entries, kind)?,
             armed: SharedWord::new(mem.clone(), ctrl)?,
             put: 0,
         };
         Ok((ring, MmapEntry::insert(udata, mem)?))
+    }
+
+    /// What its entries are.
+    pub(super) fn kind(&self) -> Kind {
+        self.ring.kind()
     }
 
     /// The word in which the process says what it waits for, by flags of [`notify`], for those who
@@ -118,20 +227,18 @@ impl UserRing {
     /// Makes an old ring empty: its entries from number `first` on live on elsewhere.
     pub(super) fn forget_from(&self, first: u32) {
         for n in 0..self.put.wrapping_sub(first).min(self.ring.len()) {
-            self.ring.set_flags(first.wrapping_add(n), 0);
+            self.ring.clear(first.wrapping_add(n));
         }
     }
 
     /// Appends `n` entries of `from`, from number `first` on.
-    fn append(&mut self, from: &SharedRing<Cqe>, first: u32, n: u32) -> Result {
+    fn append(&mut self, from: &Entries, first: u32, n: u32) -> Result {
         match self.put.checked_add(n) {
             Some(end) if end <= self.ring.len() => {}
             _ => return Err(EINVAL),
         }
         for i in 0..n {
-            let mut cqe = from.read(first.wrapping_add(i));
-            cqe.flags |= wqe::VALID as u8; // CAST: 1.
-            self.ring.publish(self.put, &cqe);
+            self.ring.republish(self.put, from, first.wrapping_add(i));
             self.put = self.put.wrapping_add(1);
         }
         Ok(())
@@ -143,7 +250,7 @@ impl UserRing {
         if self.ring.flags(index) != 0 {
             return Err(Overflow);
         }
-        self.ring.publish(index, &completion.to_cqe());
+        self.ring.publish(index, completion);
         self.put = index.wrapping_add(1);
         // The consumer arms, then polls; we publish, then look whether it armed. One of the two
         // sees the other.
@@ -159,7 +266,7 @@ impl UserRing {
 
 /// Completions that wait in a ring, up to the moment in which this was made.
 pub(super) struct Waiting {
-    ring: SharedRing<Cqe>,
+    ring: Entries,
     /// Number of the entry behind the last.
     end: u32,
 }
@@ -197,9 +304,9 @@ impl Waiting {
 }
 
 impl Completion {
-    /// The entry that reports this.
+    /// The stock entry that reports this.
     fn to_cqe(self) -> Cqe {
-        // Immediate Data is for consumers in the kernel only.
+        // It has no room for Immediate Data.
         let (flags, inval_stag) = match self.extra {
             Extra::Invalidated(stag) => (wqe::VALID | wqe::REM_INVAL, stag.0),
             Extra::Nothing | Extra::Immediate(_) => (wqe::VALID, 0),
@@ -212,6 +319,35 @@ impl Completion {
             bytes: self.bytes,
             inval_stag: u64::from(inval_stag),
             qp_id: u64::from(self.qp.0),
+        }
+    }
+
+    /// The own entry that reports this.
+    fn to_own_cqe(self, kind: Kind) -> own::Cqe {
+        let (flags, data) = match self.extra {
+            Extra::Nothing => (wqe::VALID, 0),
+            Extra::Invalidated(stag) => (wqe::VALID | wqe::REM_INVAL, stag.0),
+            Extra::Immediate(data) => {
+                (wqe::VALID | own::WITH_IMM, u32::from_ne_bytes(data.short()))
+            }
+        };
+        let (timestamp, wallclock) = if kind.timestamps {
+            (clock::now(), clock::wall())
+        } else {
+            (0, 0)
+        };
+        own::Cqe {
+            id: self.id,
+            flags: flags as u8, // CAST: the bits used are below 8.
+            opcode: opcode::of(self.operation),
+            status: wc_status(self.status),
+            bytes: self.bytes,
+            data: u64::from(data),
+            qp_id: self.qp.0,
+            vendor_err: self.cause.0,
+            timestamp,
+            wallclock,
+            reserved: [0; 2],
         }
     }
 }

@@ -177,7 +177,7 @@ impl Window {
                     "rsiw::Window::state"
                 ),
             }),
-            GFP_KERNEL,
+            pd.memory(),
         )
     }
 
@@ -197,7 +197,7 @@ impl Window {
         &self,
         own: Stag,
         wr: &Binding,
-        region: Arc<Mr>,
+        region: Option<Arc<Mr>>,
         party: Party<'_>,
     ) -> Result<(), BindError> {
         let stag = Stag(wr.stag);
@@ -207,7 +207,7 @@ impl Window {
         let bound = if self.kind == MwType::One && wr.len == 0 {
             None
         } else {
-            Some(self.bound(wr, region, party)?)
+            Some(self.bound(wr, region.ok_or(BindError::Region)?, party)?)
         };
         let old = self.replace(bound, stag, party)?;
         if old.is_some() {

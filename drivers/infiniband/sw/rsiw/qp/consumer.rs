@@ -32,6 +32,8 @@ pub(super) struct OfProcess {
     pub(super) send_ring: MmapEntry,
     /// The same for the receive queue; none if that is shared.
     pub(super) recv_ring: Option<MmapEntry>,
+    /// Its completions have room for immediate data.
+    pub(super) takes_immediate: bool,
 }
 
 /// What a consumer in the kernel has: queues in private memory.
@@ -52,6 +54,14 @@ impl Consumer {
         match self {
             Self::Process(_) => None,
             Self::Kernel(kernel) => Some(kernel),
+        }
+    }
+
+    /// Whether it can be told of immediate data.
+    pub(super) fn takes_immediate(&self) -> bool {
+        match self {
+            Self::Process(process) => process.takes_immediate,
+            Self::Kernel(_) => true,
         }
     }
 

@@ -17,7 +17,10 @@ use super::{
     sq::{
         kernel::KernelSq,
         under_way,
-        user::UserSq,
+        user::{
+            Front,
+            UserSq, //
+        },
         SqRing, //
     },
     table::QpTable,
@@ -25,11 +28,16 @@ use super::{
 };
 use crate::{
     abi::{
+        own::{
+            self,
+            Features, //
+        },
         CreateQpResp,
+        HasElements,
+        Rings,
         Rqe,
-        Sqe,
-        MAX_INLINE,
-        MAX_SGE, //
+        SendEntry,
+        Sqe, //
     },
     cq::{
         Cq,
@@ -113,6 +121,17 @@ pub(crate) struct Parts {
     pub(crate) recv_cq: Arc<Cq>,
     /// Where receives come from, if they are shared.
     pub(crate) srq: Option<Arc<Srq>>,
+    /// What was agreed on with a process.
+    pub(crate) features: Features,
+}
+
+/// What is asked of the queues of a process.
+struct Asked<'a, 'b> {
+    has_srq: bool,
+    sig_all: bool,
+    features: Features,
+    udata: &'a Udata<'b>,
+    loaded: Loaded,
 }
 
 /// The queues of a new QP, and who has them.
@@ -124,35 +143,40 @@ struct Queues {
 }
 
 impl Queues {
-    /// Makes the queues of a process; replaces what was asked by what is given.
-    fn of_process(
+    /// Makes the queues of a process, of entries `S` and `R`; replaces what was asked by what is
+    /// given.
+    fn of_process<S, R>(
         cap: &mut QpCap,
-        has_srq: bool,
-        sig_all: bool,
-        udata: &Udata<'_>,
-        loaded: Loaded,
-    ) -> Result<Self> {
-        // CAST: 6 and 80.
-        check(cap, has_srq, MAX_SGE as u32, MAX_INLINE as u32)?;
-        let (sq, send_ring) = ring::<Sqe>(cap.max_send_wr, udata, loaded)?;
-        let (rq, recv_ring) = if has_srq {
+        asked: &Asked<'_, '_>,
+        sq_of: fn(UserSq<S>) -> SqRing,
+        rq_of: fn(UserRq<R>) -> Rq,
+    ) -> Result<Self>
+    where
+        S: SendEntry,
+        S::Front: Front,
+        R: HasElements,
+    {
+        let (udata, loaded) = (asked.udata, asked.loaded);
+        check(cap, asked.has_srq, S::MAX_SGE, S::MAX_INLINE)?;
+        let (sq, send_ring) = ring::<S>(cap.max_send_wr, udata, loaded)?;
+        let (rq, recv_ring) = if asked.has_srq {
             (None, None)
         } else {
-            let (ring, entry) = ring::<Rqe>(cap.max_recv_wr, udata, loaded)?;
+            let (ring, entry) = ring::<R>(cap.max_recv_wr, udata, loaded)?;
             cap.max_recv_wr = ring.len();
             let rq = UserRq::new(ring, cap.max_recv_sge);
-            (Some(Rq::User(rq)), Some(entry))
+            (Some(rq_of(rq)), Some(entry))
         };
         cap.max_send_wr = sq.len();
-        // CAST: 80.
-        cap.max_inline_data = MAX_INLINE as u32;
+        cap.max_inline_data = S::MAX_INLINE;
         Ok(Self {
-            ring: SqRing::User(UserSq::new(sq, sig_all, cap.max_send_sge)),
+            ring: sq_of(UserSq::new(sq, asked.sig_all, cap.max_send_sge)),
             rq,
             consumer: Consumer::Process(OfProcess {
                 owner: current!().tgid(),
                 send_ring,
                 recv_ring,
+                takes_immediate: asked.features.has_immediate(),
             }),
         })
     }
@@ -235,13 +259,27 @@ impl Qp {
             send_cq,
             recv_cq,
             srq,
+            features,
         } = parts;
         let dev = pd.device().clone();
         let quota = Quota::take(dev.limits(), |limits| &limits.qps)?;
         let queues = match &udata {
             Some(udata) => {
-                let loaded = dev.queues().loaded();
-                Queues::of_process(cap, srq.is_some(), sig_all, udata, loaded)?
+                let asked = Asked {
+                    has_srq: srq.is_some(),
+                    sig_all,
+                    features,
+                    udata,
+                    loaded: dev.queues().loaded(),
+                };
+                match features.rings() {
+                    Rings::Stock => {
+                        Queues::of_process::<Sqe, Rqe>(cap, &asked, SqRing::User, Rq::User)?
+                    }
+                    Rings::Own => {
+                        Queues::of_process::<own::Sqe, own::Rqe>(cap, &asked, SqRing::Own, Rq::Own)?
+                    }
+                }
             }
             None => Queues::of_kernel(cap, srq.as_ref(), sig_all, &send_cq)?,
         };

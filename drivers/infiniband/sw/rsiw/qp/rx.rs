@@ -297,8 +297,7 @@ impl Limits for RecvEnv<'_> {
     }
 
     fn may_take_immediate(&self) -> bool {
-        // The entries of a process have no room for it.
-        self.qp.is_of_kernel()
+        self.qp.consumer.takes_immediate()
     }
 }
 

@@ -17,6 +17,10 @@ use self::{
     user::UserSq, //
 };
 use crate::{
+    abi::{
+        own,
+        Sqe, //
+    },
     ffi::rdma::wr::Operands,
     proto::{
         failure::Fault,
@@ -70,8 +74,10 @@ impl Default for Work {
 
 /// Where send requests come from.
 pub(super) enum SqRing {
-    /// A process.
-    User(UserSq),
+    /// A process with stock rings.
+    User(UserSq<Sqe>),
+    /// A process with own rings.
+    Own(UserSq<own::Sqe>),
     /// A kernel consumer.
     Kernel(Arc<KernelSq>),
 }
@@ -82,6 +88,7 @@ impl SqRing {
         match self {
             // CAST: 32 bits fit.
             Self::User(ring) => ring.len() as usize,
+            Self::Own(ring) => ring.len() as usize, // CAST: as above.
             Self::Kernel(ring) => ring.len(),
         }
     }
@@ -90,6 +97,7 @@ impl SqRing {
     pub(super) fn taken(&self) -> u32 {
         match self {
             Self::User(ring) => ring.taken(),
+            Self::Own(ring) => ring.taken(),
             Self::Kernel(ring) => ring.taken(),
         }
     }
@@ -99,6 +107,7 @@ impl SqRing {
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::User(ring) => ring.is_empty(),
+            Self::Own(ring) => ring.is_empty(),
             Self::Kernel(ring) => ring.is_empty(),
         }
     }
@@ -111,7 +120,8 @@ impl SqRing {
         operands: &mut Option<Operands>,
     ) -> Option<Result<Wqe, BadWqe>> {
         match self {
-            Self::User(ring) => ring.peek(sgl),
+            Self::User(ring) => ring.peek(sgl, operands),
+            Self::Own(ring) => ring.peek(sgl, operands),
             Self::Kernel(ring) => ring.peek(sgl, operands),
         }
     }
@@ -121,6 +131,7 @@ impl SqRing {
     pub(super) fn consume(&mut self) {
         match self {
             Self::User(ring) => ring.consume(),
+            Self::Own(ring) => ring.consume(),
             Self::Kernel(ring) => drop(ring.pop()),
         }
     }
@@ -129,6 +140,7 @@ impl SqRing {
     pub(super) fn discard(&mut self) -> Option<Work> {
         match self {
             Self::User(ring) => ring.discard(),
+            Self::Own(ring) => ring.discard(),
             Self::Kernel(ring) => ring.pop(),
         }
     }

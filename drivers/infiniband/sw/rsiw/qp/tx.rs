@@ -302,7 +302,9 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
             return Err(Fault::General);
         };
         let find = |stag| self.qp.dev.stags.lookup(Stag(stag)).ok_or(Fault::Bind);
-        let (mr, region) = (find(binding.window)?, find(binding.region)?);
+        let mr = find(binding.window)?;
+        // A bind of nothing needs none.
+        let region = self.qp.dev.stags.lookup(Stag(binding.region));
         let window = mr.window().ok_or(Fault::Bind)?;
         let bound = window.bind(mr.stag(), binding, region, self.qp.party());
         bound.map_err(|_| Fault::Bind)

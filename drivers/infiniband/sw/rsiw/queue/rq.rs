@@ -17,6 +17,10 @@ use super::{
     slots::Slots,
 };
 use crate::{
+    abi::{
+        own,
+        Rqe, //
+    },
     ffi::rdma::wr::RecvChain,
     proto::receiver::Recv, //
 };
@@ -33,8 +37,10 @@ pub(crate) struct BadRecv {
 
 /// Where receives come from.
 pub(crate) enum Rq {
-    /// A process.
-    User(UserRq),
+    /// A process with stock rings.
+    User(UserRq<Rqe>),
+    /// A process with own rings.
+    Own(UserRq<own::Rqe>),
     /// A kernel consumer.
     Kernel(KernelRq),
 }
@@ -89,7 +95,7 @@ impl Rq {
     /// Nothing has changed then.
     pub(crate) fn replace(&mut self, to: &mut KernelRq) -> Result {
         match self {
-            Self::User(_) => Err(EOPNOTSUPP),
+            Self::User(_) | Self::Own(_) => Err(EOPNOTSUPP),
             Self::Kernel(queue) => {
                 queue.posted.move_to(&mut to.posted)?;
                 core::mem::swap(queue, to);
@@ -103,6 +109,7 @@ impl Rq {
         match self {
             // CAST: 32 bits fit.
             Self::User(ring) => ring.len() as usize,
+            Self::Own(ring) => ring.len() as usize, // CAST: as above.
             Self::Kernel(ring) => ring.posted.depth(),
         }
     }
@@ -110,7 +117,7 @@ impl Rq {
     /// The slots of a kernel consumer's queue.
     pub(crate) fn slots(&self) -> Option<Arc<Slots>> {
         match self {
-            Self::User(_) => None,
+            Self::User(_) | Self::Own(_) => None,
             Self::Kernel(ring) => Some(ring.posted.slots().clone()),
         }
     }
@@ -118,7 +125,7 @@ impl Rq {
     /// How many receives wait, in the queue of a kernel consumer. (A process does not tell.)
     pub(crate) fn posted(&self) -> Option<usize> {
         match self {
-            Self::User(_) => None,
+            Self::User(_) | Self::Own(_) => None,
             Self::Kernel(ring) => Some(ring.posted.len()),
         }
     }
@@ -127,6 +134,7 @@ impl Rq {
     pub(crate) fn holds(&self, count: u32) -> bool {
         match self {
             Self::User(ring) => ring.holds(count),
+            Self::Own(ring) => ring.holds(count),
             // CAST: 32 bits fit.
             Self::Kernel(ring) => ring.posted.len() >= count as usize,
         }
@@ -139,7 +147,7 @@ impl Rq {
     /// `ENOMEM` if the queue is full, `EINVAL` for too many elements or the queue of a process.
     pub(crate) fn post(&mut self, chain: &mut RecvChain<'_>) -> Result {
         match self {
-            Self::User(_) => {
+            Self::User(_) | Self::Own(_) => {
                 let _ = chain.next();
                 Err(EINVAL)
             }
@@ -152,6 +160,7 @@ impl Rq {
     pub(crate) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         match self {
             Self::User(ring) => ring.take(sgl),
+            Self::Own(ring) => ring.take(sgl),
             Self::Kernel(ring) => ring.take(sgl),
         }
     }
@@ -161,6 +170,7 @@ impl Rq {
     pub(crate) fn discard(&mut self) -> Option<u64> {
         match self {
             Self::User(ring) => ring.discard(),
+            Self::Own(ring) => ring.discard(),
             Self::Kernel(ring) => ring.posted.pop().map(|recv| recv.id),
         }
     }

@@ -9,11 +9,11 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    abi::Sge,
-    ffi::ring::{
-        RingEntry,
-        SharedRing, //
+    abi::{
+        HasElements,
+        Sge, //
     },
+    ffi::ring::SharedRing,
 };
 use core::mem::size_of;
 use kernel::{
@@ -64,10 +64,10 @@ impl SgList {
         self.room.get_mut(..len.div_ceil(size_of::<Sge>()))
     }
 
-    /// Replaces the elements by the `count` elements that lie from byte `AT` of entry `index` of
-    /// `ring` on. Returns the sum of their octets; `None` if they are more than `limit`.
+    /// Replaces the elements by the first `count` of entry `index` of `ring`. Returns the sum of
+    /// their octets; `None` if they are more than `limit`.
     #[inline]
-    pub(crate) fn copy_from_ring<const AT: usize, T: RingEntry>(
+    pub(crate) fn copy_from_ring<T: HasElements>(
         &mut self,
         ring: &SharedRing<T>,
         index: u32,
@@ -80,10 +80,10 @@ impl SgList {
         let sges = self.replace(u32_as_usize(count))?;
         // Most requests have one: that takes no loop.
         if let [sge] = sges {
-            let has = ring.copy::<AT, _>(index, core::slice::from_mut(sge));
+            let has = T::elements(ring, index, core::slice::from_mut(sge));
             return has.then_some(sge.length.into());
         }
-        let has = ring.copy::<AT, _>(index, sges);
+        let has = T::elements(ring, index, sges);
         has.then(|| total_len(sges))
     }
 

@@ -64,6 +64,12 @@ impl AccessFlags {
         Self(flags as u32) // CAST: the same bits.
     }
 
+    /// What a process says in a request. Which of them it may have is looked at where they are
+    /// used.
+    pub(crate) const fn from_process(flags: u32) -> Self {
+        Self(flags)
+    }
+
     /// What C wants to see.
     pub(in crate::ffi) fn to_raw(self) -> c_int {
         self.0 as c_int // CAST: the same bits.

@@ -63,7 +63,7 @@ pub(crate) struct Spec<'a> {
 static DRIVER: SetOnce<TypeId> = SetOnce::new();
 
 /// Whether `D` is the only driver of this module. The first one to ask is it.
-fn is_only<D: Driver>() -> bool {
+pub(super) fn is_only<D: Driver>() -> bool {
     let id = TypeId::of::<D>();
     DRIVER.populate(id) || DRIVER.as_ref() == Some(&id)
 }

@@ -330,8 +330,12 @@ pub(crate) trait Driver: Sized + 'static {
     /// Fails, and changes nothing, while windows are bound to the region.
     fn dereg_mr(dev: &Self::Device, mr: &Self::Mr) -> Result;
 
-    /// Makes a memory window for a consumer in the kernel; also returns the STag.
-    fn alloc_mw(pd: ArcBorrow<'_, Self::Pd>, kind: MwType) -> Result<(Arc<Self::Mr>, u32)>;
+    /// Makes a memory window; also returns the STag.
+    fn alloc_mw(
+        pd: ArcBorrow<'_, Self::Pd>,
+        kind: MwType,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<(Arc<Self::Mr>, u32)>;
 
     /// Begins to set up a connection. If this succeeds, an event tells how it ends.
     fn connect(dev: ArcBorrow<'_, Self::Device>, id: CallId<'_>, param: &ConnParam<'_>) -> Result;

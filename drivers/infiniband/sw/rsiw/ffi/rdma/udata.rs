@@ -4,6 +4,11 @@
 //!
 //! C header: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h).
 
+use super::{
+    device::is_only,
+    driver::Driver,
+    object::Object, //
+};
 use crate::ffi::raw::{
     b,
     h, //
@@ -15,7 +20,8 @@ use core::{
 };
 use kernel::{
     error::to_result,
-    prelude::*, //
+    prelude::*,
+    sync::ArcBorrow, //
 };
 use zerocopy::{
     FromBytes,
@@ -79,6 +85,22 @@ impl Udata<'_> {
         Ok(req)
     }
 
+    /// As [`Udata::read`], but there may be no private input, or less than a `T`, as of a process
+    /// that knows of none: then it is `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Udata::read`] otherwise.
+    pub(crate) fn read_if_there<T: FromBytes + IntoBytes + Immutable>(
+        &mut self,
+    ) -> Result<Option<T>> {
+        // SAFETY: the invariant makes the pointer valid.
+        if unsafe { (*self.raw.as_ptr()).inlen } < size_of::<T>() {
+            return Ok(None);
+        }
+        self.read().map(Some)
+    }
+
     /// Whether the process gave room for a whole `T`.
     pub(crate) fn has_room_for<T>(&self) -> bool {
         // SAFETY: the invariant makes the pointer valid.
@@ -99,6 +121,20 @@ impl Udata<'_> {
         to_result(unsafe {
             b::_ib_respond_udata(self.raw.as_ptr(), bytes.as_ptr().cast(), bytes.len())
         })
+    }
+
+    /// The driver's part of the process context that makes the call.
+    pub(crate) fn context<D: Driver>(&self) -> Option<ArcBorrow<'_, D::Ucontext>> {
+        let context = self.ucontext()?.as_ptr();
+        // Else its part has another type.
+        if !is_only::<D>() {
+            return None;
+        }
+        // SAFETY: the core calls this module with contexts of its devices only, whose driver is
+        // `D`, and keeps the context during the call.
+        let is_complete = unsafe { Object::<_, D::Ucontext>::is_installed(context) };
+        // SAFETY: as above; there is a driver's part, which is taken out after all calls.
+        is_complete.then(|| unsafe { Object::get(context) })
     }
 
     /// The process context that makes the call.

@@ -16,43 +16,78 @@ use super::{
 use crate::{
     abi::{
         opcode,
+        own,
         wqe,
-        Sge,
-        Sqe,
+        SendEntry,
         SqeFront, //
     },
-    ffi::ring::SharedRing,
+    ffi::{
+        rdma::{
+            attr::AccessFlags,
+            wr::{
+                Binding,
+                Operands, //
+            },
+        },
+        ring::SharedRing, //
+    },
     proto::{
         failure::Fault,
         request::{
+            AtomicKind,
             Operation,
             OperationType, //
         },
     },
     queue::sgl::SgList,
-    wire::ddp::{
-        Stag,
-        TaggedOffset, //
+    wire::{
+        atomic::{
+            AtomicOperation,
+            WORD_LEN, //
+        },
+        ddp::{
+            Stag,
+            TaggedOffset, //
+        },
+        rdmap::ImmediateData, //
     },
 };
-use core::mem::offset_of;
-use kernel::sync::barrier::{
-    smp_mb,
-    Full, //
+use ::kernel::{
+    num::casts::u32_as_usize,
+    sync::barrier::{
+        smp_mb,
+        Full, //
+    },
 };
 
+/// A private copy of what an entry begins with. What the process wrote there is looked at here only
+/// (T-3): operations that it may not ask for are none.
+pub(in crate::qp) trait Front {
+    /// What all entries begin with.
+    fn base(&self) -> &SqeFront;
+
+    /// What is asked for.
+    fn operation(&self) -> Option<Operation>;
+
+    /// What that has beside its elements.
+    fn operands(&self) -> Option<Operands>;
+}
+
 /// The consuming end of a process's ring.
-pub(in crate::qp) struct UserSq {
-    ring: SharedRing<Sqe>,
+pub(in crate::qp) struct UserSq<E> {
+    ring: SharedRing<E>,
     /// Number of the next entry; wraps.
     get: u32,
     sig_all: bool,
     max_sge: u32,
 }
 
-impl UserSq {
+impl<E: SendEntry> UserSq<E>
+where
+    E::Front: Front,
+{
     /// Takes the consuming end of a ring.
-    pub(in crate::qp) fn new(ring: SharedRing<Sqe>, sig_all: bool, max_sge: u32) -> Self {
+    pub(in crate::qp) fn new(ring: SharedRing<E>, sig_all: bool, max_sge: u32) -> Self {
         Self {
             ring,
             get: 0,
@@ -77,14 +112,19 @@ impl UserSq {
         self.ring.flags(self.get) & wqe::VALID == 0
     }
 
-    /// Looks at the oldest request, which stays where it is, and copies its elements or octets.
-    pub(super) fn peek(&self, sgl: &mut SgList) -> Option<Result<Wqe, BadWqe>> {
+    /// Looks at the oldest request, which stays where it is, and copies its elements or octets;
+    /// `operands` gets what it has beside them.
+    pub(super) fn peek(
+        &self,
+        sgl: &mut SgList,
+        operands: &mut Option<Operands>,
+    ) -> Option<Result<Wqe, BadWqe>> {
         let flags = self.ring.flags(self.get);
         if flags & wqe::VALID == 0 {
             return None;
         }
-        let sqe = self.ring.front(self.get);
-        Some(self.validate(&sqe, flags, sgl))
+        let front = self.ring.front(self.get);
+        Some(self.validate(&front, flags, sgl, operands))
     }
 
     /// Gives the slot of the oldest request back to the process.
@@ -103,42 +143,54 @@ impl UserSq {
         if flags & wqe::VALID == 0 {
             return None;
         }
-        let sqe = self.ring.front(self.get);
-        let work = self.work(&sqe, operation(&sqe), flags);
+        let front: E::Front = self.ring.front(self.get);
+        let work = self.work(&front, front.operation(), flags);
         self.consume();
         Some(work)
     }
 
     #[inline]
-    fn work(&self, sqe: &SqeFront, operation: Option<Operation>, flags: u16) -> Work {
+    fn work(&self, front: &E::Front, operation: Option<Operation>, flags: u16) -> Work {
         Work {
-            id: sqe.id,
+            id: front.base().id,
             operation: operation.map_or(OperationType::Send, |op| op.kind()),
             signalled: self.sig_all || flags & wqe::SIGNALLED != 0,
             bytes: 0,
         }
     }
 
-    /// Validates an entry, of which `sqe` is a private copy, and copies its elements or octets.
+    /// Validates an entry, of which `front` is a private copy, and copies its elements or octets.
     #[inline]
-    fn validate(&self, sqe: &SqeFront, flags: u16, sgl: &mut SgList) -> Result<Wqe, BadWqe> {
-        let asked = operation(sqe);
-        let mut work = self.work(sqe, asked, flags);
+    fn validate(
+        &self,
+        front: &E::Front,
+        flags: u16,
+        sgl: &mut SgList,
+        operands: &mut Option<Operands>,
+    ) -> Result<Wqe, BadWqe> {
+        let asked = front.operation();
+        let mut work = self.work(front, asked, flags);
         let bad = |work, fault| Err(BadWqe { work, fault });
         let Some(operation) = asked else {
             return bad(work, Fault::LocalOperation);
         };
-        let is_read = matches!(operation, Operation::Read { .. });
-        let is_inline = flags & wqe::INLINE != 0 && !is_read;
+        let is_atomic = matches!(operation, Operation::Atomic { .. });
+        // What has a sink has one element.
+        let has_sink = is_atomic || matches!(operation, Operation::Read { .. });
+        let is_local = operation.is_local();
+        let is_inline = flags & wqe::INLINE != 0 && !has_sink && !is_local;
         let len = if is_inline {
-            match self.copy_octets(sgl) {
+            match self.copy_octets(front, sgl) {
                 Some(len) => len.into(),
                 None => return bad(work, Fault::LocalLength),
             }
         } else {
-            let limit = if is_read { 1 } else { self.max_sge };
-            let (ring, count) = (&self.ring, sqe.num_sge.into());
-            match sgl.copy_from_ring::<{ offset_of!(Sqe, sge) }, _>(ring, self.get, count, limit) {
+            let (count, limit) = match (is_local, has_sink) {
+                (true, _) => (0, 0),
+                (false, true) => (front.base().num_sge.into(), 1),
+                (false, false) => (front.base().num_sge.into(), self.max_sge),
+            };
+            match sgl.copy_from_ring(&self.ring, self.get, count, limit) {
                 Some(len) => len,
                 None => return bad(work, Fault::LocalOperation),
             }
@@ -146,6 +198,12 @@ impl UserSq {
         let Ok(len) = u32::try_from(len) else {
             return bad(work, Fault::LocalLength);
         };
+        if is_atomic && len != WORD_LEN {
+            return bad(work, Fault::LocalLength);
+        }
+        if is_atomic || is_local {
+            *operands = front.operands();
+        }
         work.bytes = len;
         Ok(Wqe {
             work,
@@ -160,39 +218,100 @@ impl UserSq {
     /// Copies the octets that the oldest request has in the place of elements. Returns how many
     /// they are; `None` if they are too many.
     #[inline]
-    fn copy_octets(&self, sgl: &mut SgList) -> Option<u32> {
-        let mut first = [Sge::default()];
-        let has = self
-            .ring
-            .copy::<{ offset_of!(Sqe, sge) }, _>(self.get, &mut first);
-        let [Sge { length, .. }] = first;
-        // CAST: 32 bits fit.
-        let room = sgl.replace_by_octets(length as usize).filter(|_| has)?;
-        let has = self.ring.copy::<{ Sqe::INLINE_OFFSET }, _>(self.get, room);
-        has.then_some(length)
+    fn copy_octets(&self, front: &E::Front, sgl: &mut SgList) -> Option<u32> {
+        let length = E::inline_length(&self.ring, self.get, front)?;
+        let room = sgl.replace_by_octets(u32_as_usize(length))?;
+        E::octets(&self.ring, self.get, room).then_some(length)
     }
 }
 
-/// What a process asks for, if it is something that a process may ask for (T-3).
-#[inline]
-fn operation(sqe: &SqeFront) -> Option<Operation> {
-    let stag = Stag(sqe.rkey);
-    let to = TaggedOffset(sqe.raddr);
-    Some(match sqe.opcode {
-        opcode::WRITE => Operation::Write {
-            stag,
-            to,
-            immediate: None,
-        },
-        opcode::READ => Operation::Read {
-            stag,
-            to,
-            invalidate: false,
-        },
-        opcode::SEND => Operation::Send { invalidate: None },
-        opcode::SEND_REMOTE_INV => Operation::Send {
-            invalidate: Some(stag),
-        },
-        _ => return None,
-    })
+impl Front for SqeFront {
+    #[inline]
+    fn base(&self) -> &SqeFront {
+        self
+    }
+
+    #[inline]
+    fn operation(&self) -> Option<Operation> {
+        let stag = Stag(self.rkey);
+        let to = TaggedOffset(self.raddr);
+        Some(match self.opcode {
+            opcode::WRITE => Operation::Write {
+                stag,
+                to,
+                immediate: None,
+            },
+            opcode::READ => Operation::Read {
+                stag,
+                to,
+                invalidate: false,
+            },
+            opcode::SEND => Operation::Send { invalidate: None },
+            opcode::SEND_REMOTE_INV => Operation::Send {
+                invalidate: Some(stag),
+            },
+            _ => return None,
+        })
+    }
+
+    #[inline]
+    fn operands(&self) -> Option<Operands> {
+        None
+    }
+}
+
+impl Front for own::SqeFront {
+    #[inline]
+    fn base(&self) -> &SqeFront {
+        &self.base
+    }
+
+    #[inline]
+    fn operation(&self) -> Option<Operation> {
+        let stag = Stag(self.base.rkey);
+        let to = TaggedOffset(self.base.raddr);
+        let [first, ..] = self.operands;
+        let atomic = |kind| Operation::Atomic { stag, to, kind };
+        Some(match self.base.opcode {
+            opcode::WRITE_WITH_IMM => Operation::Write {
+                stag,
+                to,
+                // CAST: the lower half, as it lies in the process's memory.
+                immediate: Some(ImmediateData::from_short((first as u32).to_ne_bytes())),
+            },
+            opcode::FETCH_AND_ADD => atomic(AtomicKind::FetchAdd),
+            opcode::COMP_AND_SWAP => atomic(AtomicKind::CompareSwap),
+            opcode::INVAL_STAG => Operation::Invalidate { stag },
+            opcode::BIND_MW => Operation::Bind,
+            _ => return self.base.operation(),
+        })
+    }
+
+    fn operands(&self) -> Option<Operands> {
+        let [first, second, _] = self.operands;
+        match self.base.opcode {
+            opcode::FETCH_AND_ADD => Some(Operands::Atomic(AtomicOperation::FetchAdd {
+                add: first,
+                mask: 0,
+            })),
+            opcode::COMP_AND_SWAP => Some(Operands::Atomic(AtomicOperation::CmpSwap {
+                swap: second,
+                swap_mask: u64::MAX,
+                compare: first,
+                compare_mask: u64::MAX,
+            })),
+            opcode::BIND_MW => {
+                let bind: own::Bind = zerocopy::transmute!(self.operands);
+                Some(Operands::Bind(Binding {
+                    window: bind.window,
+                    stag: self.base.rkey,
+                    region: bind.region,
+                    access: AccessFlags::from_process(bind.access),
+                    addr: self.base.raddr,
+                    len: bind.length,
+                }))
+            }
+            _ => None,
+        }
+    }
 }

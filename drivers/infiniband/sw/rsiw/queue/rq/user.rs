@@ -12,29 +12,28 @@ use super::{
 use crate::{
     abi::{
         wqe,
-        Rqe,
+        HasElements,
         RqeFront, //
     },
     ffi::ring::SharedRing,
     queue::sgl::SgList,
 };
-use core::mem::offset_of;
 use kernel::sync::barrier::{
     smp_mb,
     Full, //
 };
 
 /// The consuming end of a process's ring.
-pub(crate) struct UserRq {
-    ring: SharedRing<Rqe>,
+pub(crate) struct UserRq<E> {
+    ring: SharedRing<E>,
     /// Number of the next entry; wraps.
     get: u32,
     max_sge: u32,
 }
 
-impl UserRq {
+impl<E: HasElements> UserRq<E> {
     /// Takes the consuming end of a ring.
-    pub(crate) fn new(ring: SharedRing<Rqe>, max_sge: u32) -> Self {
+    pub(crate) fn new(ring: SharedRing<E>, max_sge: u32) -> Self {
         Self {
             ring,
             get: 0,
@@ -76,8 +75,7 @@ impl UserRq {
         }
         let RqeFront { id, num_sge, .. } = self.ring.front(self.get);
         let (ring, count) = (&self.ring, num_sge.into());
-        let len =
-            sgl.copy_from_ring::<{ offset_of!(Rqe, sge) }, _>(ring, self.get, count, self.max_sge);
+        let len = sgl.copy_from_ring(ring, self.get, count, self.max_sge);
         self.consume();
         Some(len.map_or(Err(BadRecv { id }), |len| Ok(Recv { id, len })))
     }

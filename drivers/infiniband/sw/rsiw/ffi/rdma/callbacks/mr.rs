@@ -306,17 +306,16 @@ pub(super) unsafe extern "C" fn alloc_mw<D: Driver>(
     from_result(|| {
         // SAFETY: the caller has filled it in.
         let raw = unsafe { &mut *mw };
-        // Processes could not bind it: their library has no request for that.
-        if !udata.is_null() {
-            return Err(EOPNOTSUPP);
-        }
+        // SAFETY: null or the udata of this call.
+        let mut udata = unsafe { Udata::from_raw(udata) };
         let kind = match raw.type_ {
             b::ib_mw_type_IB_MW_TYPE_1 => MwType::One,
             b::ib_mw_type_IB_MW_TYPE_2 => MwType::Two,
             _ => return Err(EINVAL),
         };
         // SAFETY: the domain is one of `D`.
-        let (inner, stag) = D::alloc_mw(unsafe { PdObject::<D>::get(raw.pd) }, kind)?;
+        let pd = unsafe { PdObject::<D>::get(raw.pd) };
+        let (inner, stag) = D::alloc_mw(pd, kind, udata.as_mut())?;
         raw.rkey = stag;
         // SAFETY: the memory is fresh.
         unsafe { MwObject::<D>::install(mw, inner) };

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Rings of our own, and the handshake by which a process asks for them: the layouts of
+//! `include/uapi/rdma/rsiw-abi.h`, with which they are compared when this is compiled.
+//!
+//! The front of each entry is that of the stock one.
+#![forbid(unsafe_code)]
+
+use super::{
+    HasElements,
+    Rings,
+    RqeFront,
+    SendEntry,
+    Sge, //
+};
+use crate::ffi::{
+    ring::{
+        RingEntry,
+        SharedRing, //
+    },
+    uapi, //
+};
+use core::mem::{
+    offset_of,
+    size_of, //
+};
+use kernel::prelude::*;
+use zerocopy_derive::{
+    Immutable,
+    KnownLayout, //
+};
+
+/// Scatter/gather elements that an entry has room for.
+const MAX_SGE: usize = 16;
+
+/// Octets of inline data: the room of all elements.
+const MAX_INLINE: usize = size_of::<Sge>() * MAX_SGE;
+
+/// What both sides begin with.
+const MAGIC: u32 = u32::from_le_bytes(*b"rsiw");
+
+/// The version that is spoken.
+const VERSION: u32 = 1;
+
+/// Ticks of the time stamps in a millisecond: they are nanoseconds.
+const CLOCK_KHZ: u32 = 1_000_000;
+
+/// A process's part of the handshake.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct AllocContextReq {
+    magic: u32,
+    version: u32,
+    features: u64,
+}
+
+/// The answer, which begins as [`super::AllocContextResp`].
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct AllocContextResp {
+    dev_id: u32,
+    pad: u32,
+    magic: u32,
+    version: u32,
+    features: u64,
+    max_sge: u32,
+    max_inline: u32,
+    max_windows: u32,
+    clock_khz: u32,
+    reserved: [u64; 2],
+}
+
+/// What was agreed on with a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Features(u64);
+
+impl Features {
+    /// The stock rings.
+    pub(crate) const NONE: Self = Self(0);
+    /// The rings of this file; the others need it.
+    const RINGS: Self = Self(1 << 0);
+    /// RDMA Write with immediate data.
+    const IMMEDIATE: Self = Self(1 << 1);
+    /// Atomic Operations.
+    const ATOMIC: Self = Self(1 << 2);
+    /// Memory windows and local invalidation.
+    const WINDOWS: Self = Self(1 << 3);
+    /// Time stamps in completions.
+    const TIMESTAMP: Self = Self(1 << 4);
+
+    const ALL: u64 =
+        Self::RINGS.0 | Self::IMMEDIATE.0 | Self::ATOMIC.0 | Self::WINDOWS.0 | Self::TIMESTAMP.0;
+
+    fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Of which kind the rings are.
+    pub(crate) fn rings(self) -> Rings {
+        if self.contains(Self::RINGS) {
+            Rings::Own
+        } else {
+            Rings::Stock
+        }
+    }
+
+    /// Whether the process can be told of immediate data.
+    pub(crate) fn has_immediate(self) -> bool {
+        self.contains(Self::IMMEDIATE)
+    }
+
+    /// Whether the process may have memory windows.
+    pub(crate) fn has_windows(self) -> bool {
+        self.contains(Self::WINDOWS)
+    }
+
+    /// Whether the process may have time stamps.
+    pub(crate) fn has_timestamps(self) -> bool {
+        self.contains(Self::TIMESTAMP)
+    }
+}
+
+impl AllocContextReq {
+    /// What the process gets of what it wants; `None` if it does not speak of this at all.
+    pub(crate) fn agree(&self) -> Option<Features> {
+        if self.magic != MAGIC || self.version < VERSION {
+            return None;
+        }
+        let features = Features(self.features & Features::ALL);
+        Some(if features.contains(Features::RINGS) {
+            features
+        } else {
+            Features::NONE
+        })
+    }
+}
+
+impl AllocContextResp {
+    /// The answer that tells of `features`.
+    pub(crate) fn new(features: Features, max_windows: u32) -> Self {
+        Self {
+            magic: MAGIC,
+            version: VERSION,
+            features: features.0,
+            max_sge: MAX_SGE as u32,       // CAST: 16.
+            max_inline: MAX_INLINE as u32, // CAST: 256.
+            max_windows,
+            clock_khz: CLOCK_KHZ,
+            ..Self::default()
+        }
+    }
+}
+
+/// Front of a send queue entry.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct SqeFront {
+    pub(crate) base: super::SqeFront,
+    /// Immediate data, operands of an Atomic Operation, or a [`Bind`].
+    pub(crate) operands: [u64; 3],
+    pub(crate) inline_length: u32,
+    pub(crate) pad: [u32; 3],
+}
+
+/// What a bind has beside the new key and the address.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Bind {
+    pub(crate) window: u32,
+    pub(crate) region: u32,
+    pub(crate) length: u64,
+    pub(crate) access: u32,
+    pub(crate) pad: u32,
+}
+
+/// Send queue entry. With [`super::wqe::INLINE`] data are in the place of the elements.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Sqe {
+    pub(crate) front: SqeFront,
+    pub(crate) sge: [Sge; MAX_SGE],
+}
+
+/// Receive queue entry.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Rqe {
+    pub(crate) front: RqeFront,
+    pub(crate) sge: [Sge; MAX_SGE],
+}
+
+/// Completion queue entry.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Cqe {
+    pub(crate) id: u64,
+    pub(crate) flags: u8,
+    pub(crate) opcode: u8,
+    pub(crate) status: u16,
+    pub(crate) bytes: u32,
+    /// With [`super::wqe::REM_INVAL`] the STag that the peer invalidated, with [`WITH_IMM`]
+    /// immediate data as they lie in memory.
+    pub(crate) data: u64,
+    pub(crate) qp_id: u32,
+    pub(crate) vendor_err: u32,
+    pub(crate) timestamp: u64,
+    pub(crate) wallclock: u64,
+    pub(crate) reserved: [u64; 2],
+}
+
+/// In the flags of a completion: it has immediate data.
+pub(crate) const WITH_IMM: u16 = 1 << 7;
+
+impl RingEntry for Sqe {
+    type Flags = u16;
+    const FLAGS_OFFSET: usize = offset_of!(Sqe, front.base.flags);
+}
+
+impl RingEntry for Rqe {
+    type Flags = u16;
+    const FLAGS_OFFSET: usize = offset_of!(Rqe, front.flags);
+}
+
+impl RingEntry for Cqe {
+    type Flags = u8;
+    const FLAGS_OFFSET: usize = offset_of!(Cqe, flags);
+}
+
+impl HasElements for Sqe {
+    const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 16.
+
+    #[inline]
+    fn elements(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
+        ring.copy::<{ offset_of!(Sqe, sge) }, _>(index, to)
+    }
+}
+
+impl SendEntry for Sqe {
+    type Front = SqeFront;
+    const MAX_INLINE: u32 = MAX_INLINE as u32; // CAST: 256.
+
+    #[inline]
+    fn inline_length(_ring: &SharedRing<Self>, _index: u32, front: &SqeFront) -> Option<u32> {
+        Some(front.inline_length)
+    }
+
+    #[inline]
+    fn octets(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
+        ring.copy::<{ offset_of!(Sqe, sge) }, _>(index, to)
+    }
+}
+
+impl HasElements for Rqe {
+    const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 16.
+
+    #[inline]
+    fn elements(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
+        ring.copy::<{ offset_of!(Rqe, sge) }, _>(index, to)
+    }
+}
+
+// The library is built with the header; both sides have to mean the same by it.
+const _: () = {
+    assert!(MAGIC == uapi::MAGIC && VERSION == uapi::VERSION);
+    assert!(MAX_SGE == uapi::MAX_SGE && MAX_INLINE == uapi::MAX_INLINE);
+    assert!(Features::RINGS.0 == uapi::FEATURE_RINGS);
+    assert!(Features::IMMEDIATE.0 == uapi::FEATURE_IMM);
+    assert!(Features::ATOMIC.0 == uapi::FEATURE_ATOMIC);
+    assert!(Features::WINDOWS.0 == uapi::FEATURE_WINDOWS);
+    assert!(Features::TIMESTAMP.0 == uapi::FEATURE_TIMESTAMP);
+    assert!(super::opcode::BIND_MW == uapi::OP_BIND_MW);
+    assert!(super::opcode::WRITE_WITH_IMM == uapi::OP_WRITE_WITH_IMM);
+    assert!(WITH_IMM == uapi::CQE_WITH_IMM);
+
+    assert!(size_of::<AllocContextReq>() == size_of::<uapi::AllocContextReq>());
+    assert!(size_of::<AllocContextResp>() == size_of::<uapi::AllocContextResp>());
+    assert!(size_of::<super::ResizeCqResp>() == size_of::<uapi::ResizeCqResp>());
+    assert!(size_of::<Sge>() == size_of::<uapi::Sge>());
+    assert!(size_of::<Sqe>() == size_of::<uapi::Sqe>());
+    assert!(size_of::<Rqe>() == size_of::<uapi::Rqe>());
+    assert!(size_of::<Cqe>() == size_of::<uapi::Cqe>());
+};
+
+/// Whether members of two structures lie at the same place.
+macro_rules! same_places {
+    ($ours:ty, $theirs:ty; $($our:ident $(. $inner:ident)? = $their:ident),* $(,)?) => {
+        const _: () = {
+            $(assert!(offset_of!($ours, $our $(. $inner)?) == offset_of!($theirs, $their));)*
+        };
+    };
+}
+
+same_places!(AllocContextReq, uapi::AllocContextReq;
+    magic = magic, version = version, features = features);
+same_places!(AllocContextResp, uapi::AllocContextResp;
+    dev_id = dev_id, magic = magic, version = version, features = features, max_sge = max_sge,
+    max_inline = max_inline, max_windows = max_windows, clock_khz = clock_khz);
+same_places!(super::ResizeCqResp, uapi::ResizeCqResp; num_cqe = num_cqe, cq_key = cq_key);
+same_places!(Sge, uapi::Sge; laddr = laddr, length = length, lkey = lkey);
+same_places!(Sqe, uapi::Sqe;
+    front.base = id, sge = __bindgen_anon_2);
+same_places!(SqeFront, uapi::Sqe;
+    operands = __bindgen_anon_1, inline_length = inline_length);
+same_places!(super::SqeFront, uapi::Sqe;
+    id = id, flags = flags, num_sge = num_sge, opcode = opcode, rkey = rkey, raddr = raddr);
+same_places!(Bind, uapi::Bind;
+    window = window, region = region, length = length, access = access);
+same_places!(Rqe, uapi::Rqe; front = id, sge = sge);
+same_places!(RqeFront, uapi::Rqe;
+    id = id, flags = flags, num_sge = num_sge, opcode = opcode);
+same_places!(Cqe, uapi::Cqe;
+    id = id, flags = flags, opcode = opcode, status = status, bytes = bytes, data = data,
+    qp_id = qp_id, vendor_err = vendor_err, timestamp = timestamp, wallclock = wallclock);

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The C header of our own ABI, to compare with it what the driver uses (`abi::own`).
+//!
+//! C header: [`include/uapi/rdma/rsiw-abi.h`](srctree/include/uapi/rdma/rsiw-abi.h)
+
+#![expect(
+    dead_code,
+    reason = "all of it is looked at when this is compiled, only"
+)]
+
+use super::raw::b;
+
+pub(crate) use b::{
+    rsiw_bind as Bind,
+    rsiw_cqe as Cqe,
+    rsiw_rqe as Rqe,
+    rsiw_sge as Sge,
+    rsiw_sqe as Sqe,
+    rsiw_ureq_alloc_ctx as AllocContextReq,
+    rsiw_uresp_alloc_ctx as AllocContextResp,
+    rsiw_uresp_resize_cq as ResizeCqResp, //
+};
+
+pub(crate) const MAGIC: u32 = b::RSIW_ABI_MAGIC;
+pub(crate) const VERSION: u32 = b::RSIW_ABI_VERSION;
+
+// CAST: C has one type for all of these numbers, which fit.
+pub(crate) const MAX_SGE: usize = b::RSIW_MAX_SGE as usize;
+pub(crate) const MAX_INLINE: usize = b::RSIW_MAX_INLINE as usize;
+pub(crate) const FEATURE_RINGS: u64 = b::rsiw_feature_RSIW_FEATURE_RINGS as u64;
+pub(crate) const FEATURE_IMM: u64 = b::rsiw_feature_RSIW_FEATURE_IMM as u64;
+pub(crate) const FEATURE_ATOMIC: u64 = b::rsiw_feature_RSIW_FEATURE_ATOMIC as u64;
+pub(crate) const FEATURE_WINDOWS: u64 = b::rsiw_feature_RSIW_FEATURE_WINDOWS as u64;
+pub(crate) const FEATURE_TIMESTAMP: u64 = b::rsiw_feature_RSIW_FEATURE_TIMESTAMP as u64;
+pub(crate) const OP_BIND_MW: u8 = b::rsiw_opcode_RSIW_OP_BIND_MW as u8;
+pub(crate) const OP_WRITE_WITH_IMM: u8 = b::rsiw_opcode_RSIW_OP_WRITE_WITH_IMM as u8;
+pub(crate) const CQE_WITH_IMM: u16 = b::RSIW_CQE_WITH_IMM as u16;
