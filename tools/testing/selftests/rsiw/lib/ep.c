@@ -160,15 +160,32 @@ static void free_queues(struct ep *e)
 		CHECK_SYS(ibv_dealloc_pd(e->pd));
 }
 
+static struct ibv_cq *new_cq(struct ep *e, struct rdma_cm_id *id, const struct ep_attr *a,
+			     uint32_t requests)
+{
+	struct ibv_cq_init_attr_ex ca = {
+		.cqe = a->cqe ? a->cqe : requests + 1,
+		.channel = e->cc,
+		.wc_flags = a->wc_flags,
+	};
+	struct ibv_cq_ex *cq;
+
+	if (!a->wc_flags)
+		return ibv_create_cq(id->verbs, ca.cqe, NULL, e->cc, 0);
+	cq = ibv_create_cq_ex(id->verbs, &ca);
+	return cq ? ibv_cq_ex_to_cq(cq) : NULL;
+}
+
 bool ep_try_setup(struct ep *e, struct rdma_cm_id *id, const struct ep_attr *a)
 {
-	struct ibv_qp_init_attr qa = {
+	struct ibv_qp_init_attr_ex qa = {
 		.cap = { .max_send_wr = a->send_wr, .max_recv_wr = a->recv_wr,
 			 .max_send_sge = a->send_sge ? a->send_sge : 1,
 			 .max_recv_sge = a->recv_sge ? a->recv_sge : 1,
 			 .max_inline_data = a->inline_data },
 		.qp_type = IBV_QPT_RC,
 		.srq = a->srq,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
 	};
 
 	e->id = id;
@@ -180,15 +197,18 @@ bool ep_try_setup(struct ep *e, struct rdma_cm_id *id, const struct ep_attr *a)
 		e->cc = ibv_create_comp_channel(id->verbs);
 		CHECK(e->cc, "completion channel: %m");
 	}
-	e->scq = ibv_create_cq(id->verbs, a->cqe ? a->cqe : a->send_wr + 1,
-			       NULL, e->cc, 0);
+	e->scq = new_cq(e, id, a, a->send_wr);
 	CHECK(e->scq, "create send CQ: %m");
-	e->rcq = ibv_create_cq(id->verbs, a->cqe ? a->cqe : a->recv_wr + 1,
-			       NULL, e->cc, 0);
+	e->rcq = new_cq(e, id, a, a->recv_wr);
 	CHECK(e->rcq, "create receive CQ: %m");
+	qa.pd = e->pd;
 	qa.send_cq = e->scq;
 	qa.recv_cq = e->rcq;
-	if (rdma_create_qp(id, e->pd, &qa)) {
+	if (a->send_ops) {
+		qa.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		qa.send_ops_flags = a->send_ops;
+	}
+	if (rdma_create_qp_ex(id, &qa)) {
 		int err = errno;
 
 		free_queues(e);

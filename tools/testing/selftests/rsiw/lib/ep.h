@@ -33,6 +33,9 @@ struct ep_attr {
 	bool channel;			/* completion channel on both CQs */
 	struct ibv_srq *srq;		/* shared receive queue, or NULL */
 	struct ibv_pd *pd;		/* the caller's PD; NULL: a new one */
+	/* For the extended verbs, which not every library has. */
+	uint64_t send_ops;		/* enum ibv_qp_create_send_ops_flags */
+	uint64_t wc_flags;		/* enum ibv_create_cq_wc_flags, of both CQs */
 };
 
 struct ep {

@@ -3,12 +3,13 @@
 #include "raw.h"
 #include "ep.h"
 
-#include "../../../../../include/uapi/rdma/rsiw-abi.h"
-
 #include <errno.h>
+#include <fcntl.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_ioctl.h>
+#include <rdma/rsiw-abi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -250,6 +251,86 @@ int raw_doorbell(struct ibv_context *ctx, uint32_t handle)
 	};
 
 	return command(ctx, &cmd, sizeof(cmd));
+}
+
+size_t raw_cqe_size(struct ibv_context *ctx)
+{
+	struct ibv_device_attr attr;
+
+	CHECK_SYS(ibv_query_device(ctx, &attr));
+	return attr.max_sge == RSIW_MAX_SGE ? sizeof(struct rsiw_cqe) : 32;
+}
+
+int raw_get_context(struct ibv_context *like, const void *request, size_t len, void *answer,
+		    size_t room)
+{
+	union {
+		struct {
+			struct ib_uverbs_cmd_hdr hdr;
+			struct ib_uverbs_get_context body;
+			uint8_t own[];
+		};
+		uint64_t room[64];
+	} cmd = {};
+	union {
+		struct ib_uverbs_get_context_resp body;
+		uint64_t room[64];
+	} resp;
+	size_t size = sizeof(cmd.hdr) + sizeof(cmd.body) + len;
+	char path[128];
+	int fd, err;
+
+	if (size > sizeof(cmd) || sizeof(resp.body) + room > sizeof(resp))
+		return E2BIG;
+	memset(&resp, 0xee, sizeof(resp));
+	cmd.hdr.command = IB_USER_VERBS_CMD_GET_CONTEXT;
+	cmd.hdr.in_words = size / 4;
+	cmd.hdr.out_words = (sizeof(resp.body) + room) / 4;
+	cmd.body.response = (uintptr_t)&resp;
+	memcpy(cmd.own, request, len);
+	snprintf(path, sizeof(path), "/dev/infiniband/%s", like->device->dev_name);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	err = write(fd, &cmd, size) == (ssize_t)size ? 0 : errno;
+	if (!err)
+		close(resp.body.async_fd);
+	close(fd);
+	memcpy(answer, &resp.body + 1, room);
+	return err;
+}
+
+int raw_post_send(struct ibv_context *ctx, uint32_t handle, const struct ibv_send_wr *wr)
+{
+	struct ib_uverbs_post_send_resp resp;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_post_send body;
+		struct ib_uverbs_send_wr wr;
+		struct ib_uverbs_sge sge;
+	} cmd = {
+		.hdr = { .command = IB_USER_VERBS_CMD_POST_SEND,
+			 .in_words = sizeof(cmd) / 4,
+			 .out_words = sizeof(resp) / 4 },
+		.body = { .response = (uintptr_t)&resp,
+			  .qp_handle = handle,
+			  .wr_count = 1, .sge_count = 1,
+			  .wqe_size = sizeof(cmd.wr) },
+		.wr = { .wr_id = wr->wr_id, .num_sge = 1, .opcode = wr->opcode,
+			.send_flags = wr->send_flags,
+			.ex.imm_data = wr->imm_data,
+			.wr.atomic = { .remote_addr = wr->wr.atomic.remote_addr,
+				       .compare_add = wr->wr.atomic.compare_add,
+				       .swap = wr->wr.atomic.swap,
+				       .rkey = wr->wr.atomic.rkey } },
+		.sge = { wr->sg_list->addr, wr->sg_list->length, wr->sg_list->lkey },
+	};
+
+	if (wr->opcode <= IBV_WR_RDMA_READ) {
+		cmd.wr.wr.rdma.remote_addr = wr->wr.rdma.remote_addr;
+		cmd.wr.wr.rdma.rkey = wr->wr.rdma.rkey;
+	}
+	return write(ctx->cmd_fd, &cmd, sizeof(cmd)) == sizeof(cmd) ? 0 : errno;
 }
 
 int raw_command(struct ibv_context *ctx, unsigned int number)

@@ -15,6 +15,8 @@ int raw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
  * the ring of `entries` entries is mapped from, see rsiw-abi.h.
  */
 int raw_resize_cq(struct ibv_cq *cq, uint32_t *entries, uint64_t *key);
+/* Octets of an entry of that ring, of which there are more if requests have more elements. */
+size_t raw_cqe_size(struct ibv_context *ctx);
 
 /* Changes `mr` in place: its keys are those of the new region. */
 int raw_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
@@ -43,6 +45,14 @@ int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, void *answer,
 		  uint32_t *num);
 /* What a post of the library ends with, for the QP of this number. */
 int raw_doorbell(struct ibv_context *ctx, uint32_t handle);
+/*
+ * Opens the file of the device anew, and a context, with that driver's part of the
+ * request; that of the answer goes to `answer`, which has a multiple of 4 octets.
+ */
+int raw_get_context(struct ibv_context *like, const void *request, size_t len, void *answer,
+		    size_t room);
+/* A request that the core is to post to that QP. */
+int raw_post_send(struct ibv_context *ctx, uint32_t handle, const struct ibv_send_wr *wr);
 /* A command of this number without anything meaningful in it. */
 int raw_command(struct ibv_context *ctx, unsigned int number);
 

@@ -7,6 +7,7 @@
  * must not notice (others look after that).
  */
 #include <pthread.h>
+#include <rdma/rsiw-abi.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -22,11 +23,22 @@ static uint64_t seed;
 
 #define PAGE 4096
 #define REGION (16 * PAGE)
-/* Depths that give rings of different numbers of pages: 4, 2, 3 and 7. */
-#define SQ_DEPTH 128
-#define RQ_DEPTH 64
-#define CQ_DEPTH 256
-#define SRQ_DEPTH 256
+/* With depths that give rings of different numbers of pages. */
+static const struct form stock_form = {
+	.sqe = 120, .rqe = 112, .cqe = 32, .sqe_sge = 24, .rqe_sge = 16, .max_sge = 6,
+	.sq_depth = 128, .rq_depth = 64, .cq_depth = 256, .srq_depth = 256,
+	.sq_pages = 4, .rq_pages = 2, .cq_pages = 3, .srq_pages = 7,
+};
+static const struct form own_form = {
+	.own = true,
+	.sqe = sizeof(struct rsiw_sqe), .rqe = sizeof(struct rsiw_rqe),
+	.cqe = sizeof(struct rsiw_cqe), .sqe_sge = offsetof(struct rsiw_sqe, sge),
+	.rqe_sge = offsetof(struct rsiw_rqe, sge), .max_sge = RSIW_MAX_SGE,
+	.sq_depth = 128, .rq_depth = 32, .cq_depth = 256, .srq_depth = 256,
+	.sq_pages = 10, .rq_pages = 3, .cq_pages = 5, .srq_pages = 17,
+};
+const struct form *form = &stock_form;
+static bool own;
 /* One connection is attacked for so long if it lasts, longer on a slow machine. */
 #define ROUND_MS 100
 /* What is sent before, each way. */
@@ -51,6 +63,7 @@ struct side {
 	uint8_t *mem;
 	struct ibv_mr *mr, *locked, *foreign;
 	struct ibv_srq *srq;
+	struct ibv_mw *mw;		/* of own rings only */
 	/* Of the round: */
 	struct ep *ep;
 	struct ring *sq, *rq;
@@ -118,7 +131,7 @@ static void check_all(void)
 
 static void open_side(struct side *s, struct ibv_context *ctx)
 {
-	struct ibv_srq_init_attr sa = { .attr = { SRQ_DEPTH, 6, 0 } };
+	struct ibv_srq_init_attr sa = { .attr = { form->srq_depth, form->max_sge, 0 } };
 
 	s->ctx = ctx;
 	s->pd = ibv_alloc_pd(ctx);
@@ -126,7 +139,8 @@ static void open_side(struct side *s, struct ibv_context *ctx)
 	CHECK(s->pd && s->other, "alloc PD: %m");
 	s->mem = ep_pages(TOTAL);
 	memset(s->mem, 0xc5, TOTAL);
-	s->mr = ibv_reg_mr(s->pd, s->mem + GRANTED, REGION, ALL_ACCESS);
+	s->mr = ibv_reg_mr(s->pd, s->mem + GRANTED, REGION, own ? ALL_ACCESS |
+			   IBV_ACCESS_MW_BIND | IBV_ACCESS_REMOTE_ATOMIC : ALL_ACCESS);
 	s->locked = ibv_reg_mr(s->pd, s->mem + LOCKED, PAGE, 0);
 	s->foreign = ibv_reg_mr(s->other, s->mem + FOREIGN, PAGE, ALL_ACCESS);
 	CHECK(s->mr && s->locked && s->foreign, "register: %m");
@@ -181,69 +195,91 @@ static void adopt(struct side *s)
 		struct ring *r = &rings[ring_count++];
 
 		*r = found[i];
-		switch (r->len / PAGE) {
-		case 4:
+		if (r->len == form->sq_pages * PAGE) {
 			r->kind = SQ;
-			r->entries = SQ_DEPTH;
+			r->entries = form->sq_depth;
 			s->sq = r;
-			break;
-		case 2:
+		} else if (r->len == form->rq_pages * PAGE) {
 			r->kind = RQ;
-			r->entries = RQ_DEPTH;
+			r->entries = form->rq_depth;
 			s->rq = r;
-			break;
-		case 3:
+		} else if (r->len == form->cq_pages * PAGE) {
 			r->kind = CQ;
-			r->entries = CQ_DEPTH;
+			r->entries = form->cq_depth;
 			if (cqs < 2)
 				s->cq[cqs++] = r;
-			break;
-		case 7:
+		} else if (r->len == form->srq_pages * PAGE) {
 			r->kind = SRQ;
-			r->entries = SRQ_DEPTH;
+			r->entries = form->srq_depth;
 			s->rq = r;
-			break;
-		default:
+		} else {
 			DIE("a ring of %zu bytes", r->len);
 		}
 	}
 }
 
+/* A bind of the window of type 1, which may be bound already. */
+static void bind_window(struct side *s, void *entry, uint32_t at, uint32_t len)
+{
+	struct sqe *e = entry;
+	struct {
+		uint32_t window, region;
+		uint64_t length;
+		uint32_t access;
+	} bind = { s->mw->rkey, s->mr->lkey, len, IBV_ACCESS_REMOTE_WRITE };
+
+	s->mw->rkey = ibv_inc_rkey(s->mw->rkey);
+	e->rkey = s->mw->rkey;
+	e->raddr = (uintptr_t)s->mem + GRANTED + at;
+	memcpy(e + 1, &bind, sizeof(bind));
+}
+
 static void post(struct side *s, struct side *to, bool forged, uint64_t *state)
 {
-	static const uint8_t op[] = { SEND_, WRITE_, READ_, SEND_ };
+	static const uint8_t op[] = {
+		SEND_, WRITE_, READ_, SEND_, WRITE_IMM_, FETCH_ADD_, COMP_SWAP_, BIND_,
+	};
 	uint32_t len = 1 + rnd(state) % 2048, at = rnd(state) % (REGION - len);
-	struct sqe e = {
-		.id = s->put, .num_sge = 1, .opcode = op[rnd(state) % 4],
+	struct sqe *slot = (struct sqe *)(s->sq->at + s->put % form->sq_depth * form->sqe);
+	uint8_t entry[MAX_ENTRY] = {};
+	struct sqe *e = (struct sqe *)entry;
+
+	*e = (struct sqe){
+		.id = s->put++, .num_sge = 1, .opcode = op[rnd(state) % (own ? 8 : 4)],
 		.rkey = to->mr->rkey,
 		.raddr = (uintptr_t)to->mem + GRANTED + at,
-		.sge = { { (uintptr_t)s->mem + GRANTED + at, len, s->mr->lkey } },
 	};
-	struct sqe *slot = (struct sqe *)s->sq->at + s->put++ % SQ_DEPTH;
-
+	if (e->opcode == FETCH_ADD_ || e->opcode == COMP_SWAP_) {
+		e->raddr &= ~7ull;
+		len = 8;
+	}
+	*elements(SQ, entry) = (struct sge){ (uintptr_t)s->mem + GRANTED + at, len,
+					     s->mr->lkey };
+	if (e->opcode == BIND_)
+		bind_window(s, entry, at, len);
 	if (forged)
-		forge_sqe(&e, &pool, state);
-	e.flags |= SIGNALLED;
-	memcpy((char *)slot + 16, (char *)&e + 16, sizeof(e) - 16);
-	slot->num_sge = e.num_sge;
-	slot->opcode = e.opcode;
-	slot->rkey = e.rkey;
-	slot->id = e.id;
-	__atomic_store_n(&slot->flags, e.flags | VALID, __ATOMIC_RELEASE);
+		forge_sqe(entry, &pool, state);
+	e->flags |= SIGNALLED;
+	memcpy((char *)slot + 16, entry + 16, form->sqe - 16);
+	slot->num_sge = e->num_sge;
+	slot->opcode = e->opcode;
+	slot->rkey = e->rkey;
+	slot->id = e->id;
+	__atomic_store_n(&slot->flags, e->flags | VALID, __ATOMIC_RELEASE);
 	posted++;
 }
 
 static void receives(struct side *s, unsigned int n)
 {
 	while (n--) {
-		struct rqe *slot = (struct rqe *)s->rq->at +
-				   s->rput % s->rq->entries;
+		struct rqe *slot = (struct rqe *)(s->rq->at +
+				   s->rput % s->rq->entries * form->rqe);
 
 		if (__atomic_load_n(&slot->flags, __ATOMIC_ACQUIRE) & VALID)
 			return;
 		slot->id = s->rput++;
 		slot->num_sge = 1;
-		slot->sge[0] = (struct sge){ (uintptr_t)s->mem + GRANTED, 4096,
+		*elements(RQ, slot) = (struct sge){ (uintptr_t)s->mem + GRANTED, 4096,
 					     s->mr->lkey };
 		__atomic_store_n(&slot->flags, VALID, __ATOMIC_RELEASE);
 	}
@@ -254,14 +290,14 @@ static void reap(struct side *s, uint64_t *state)
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
-		struct cqe *c = (struct cqe *)s->cq[i]->at +
-				s->get[i] % CQ_DEPTH;
+		struct cqe *c = (struct cqe *)(s->cq[i]->at +
+				s->get[i] % form->cq_depth * form->cqe);
 
 		while (__atomic_load_n(&c->flags, __ATOMIC_ACQUIRE) & VALID) {
 			c->status ? failed++ : completed++;
 			c->flags = 0;
-			c = (struct cqe *)s->cq[i]->at +
-			    ++s->get[i] % CQ_DEPTH;
+			c = (struct cqe *)(s->cq[i]->at +
+			    ++s->get[i] % form->cq_depth * form->cqe);
 			/* What is forged as valid has no end. */
 			if (rnd(state) % 64 == 0)
 				break;
@@ -295,11 +331,17 @@ static void begin(struct both *b, uint64_t *state)
 	memset(b, 0, sizeof(*b));
 	for (i = 0; i < 2; i++)
 		attr[i] = (struct ep_attr){
-			.send_wr = SQ_DEPTH, .recv_wr = RQ_DEPTH,
-			.send_sge = 6, .recv_sge = 6, .cqe = CQ_DEPTH,
+			.send_wr = form->sq_depth, .recv_wr = form->rq_depth,
+			.send_sge = form->max_sge, .recv_sge = form->max_sge,
+			.cqe = form->cq_depth,
 			.pd = side[i].pd,
 			.srq = rnd(state) % 2 ? side[i].srq : NULL,
 		};
+	for (i = 0; own && i < 2; i++) {
+		side[i].mw = ibv_alloc_mw(side[i].pd, IBV_MW_TYPE_1);
+		CHECK(side[i].mw, "window: %m");
+		pool.key[8 + i] = side[i].mw->rkey;
+	}
 	b->a.ec = rdma_create_event_channel();
 	CHECK(b->a.ec, "event channel: %m");
 	id = active_id(b->a.ec, &listener, &where);
@@ -393,6 +435,9 @@ static void round_(uint64_t *state)
 	ring_count = shared;
 	live = 0;
 	pthread_mutex_unlock(&lock);
+	/* As long as they are bound the region has to stay. */
+	for (i = 0; own && i < 2; i++)
+		CHECK_SYS(ibv_dealloc_mw(side[i].mw));
 	both_destroy(&b);
 	if (child)
 		CHECK(waitpid(child, NULL, 0) == child, "wait: %m");
@@ -425,6 +470,8 @@ static void run(void)
 	uint64_t end, state;
 	uintptr_t i;
 
+	if (own)
+		form = &own_form;
 	seed = seed ? seed : (uint64_t)time(NULL);
 	printf("seed %lu\n", seed);
 	fflush(stdout);
@@ -452,6 +499,7 @@ static void run(void)
 }
 
 static const struct opt options[] = {
+	{ "own", .flag = &own },
 	{ "seed", .num64 = &seed },
 	{ "seconds", .num = &seconds, .min = 1, .max = 100000 },
 	{ "rounds", .num = &least, .min = 1, .max = 1000000 },
@@ -463,6 +511,7 @@ const struct prog prog = {
 	.text =
 		"Writes nonsense into its own mapped queues while they carry traffic.\n",
 	.options =
+		"  --own                with the rings of our own library\n"
 		"  --seed N             of all that is written (default: by the clock; printed)\n"
 		"  --seconds N          how long at least (5)\n"
 		"  --rounds N           how many connections at least (20)\n",

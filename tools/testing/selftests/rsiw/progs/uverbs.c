@@ -7,7 +7,9 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/rsiw-abi.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -170,6 +172,134 @@ static void locked(void)
 	       status, WEXITSTATUS(status));
 }
 
+/* What the driver answers to a process that opens a context. */
+static void handshakes(void)
+{
+	static const uint64_t all = RSIW_FEATURE_RINGS | RSIW_FEATURE_IMM |
+				    RSIW_FEATURE_ATOMIC | RSIW_FEATURE_WINDOWS |
+				    RSIW_FEATURE_TIMESTAMP;
+	static const struct {
+		const char *name;
+		struct rsiw_ureq_alloc_ctx req;
+		uint64_t behind;
+		uint32_t len, room;
+		int err;
+		bool spoken;		/* the answer is more than siw's */
+		uint64_t features;
+	} tries[] = {
+		{ "no request", .room = 8 },
+		{ "no request, more room", .room = 56 },
+		{ "all", { RSIW_ABI_MAGIC, 1, all }, .len = 16, .room = 56, .spoken = true,
+		  .features = all },
+		{ "more room", { RSIW_ABI_MAGIC, 1, all }, .len = 16, .room = 128,
+		  .spoken = true, .features = all },
+		{ "another magic number", { RSIW_ABI_MAGIC + 1, 1, all }, .len = 16,
+		  .room = 56 },
+		{ "no version", { RSIW_ABI_MAGIC, 0, all }, .len = 16, .room = 56 },
+		{ "a newer version", { RSIW_ABI_MAGIC, 99, all }, .len = 16, .room = 56,
+		  .spoken = true, .features = all },
+		{ "nothing wanted", { RSIW_ABI_MAGIC, 1, 0 }, .len = 16, .room = 56,
+		  .spoken = true },
+		{ "no rings", { RSIW_ABI_MAGIC, 1, RSIW_FEATURE_ATOMIC }, .len = 16,
+		  .room = 56, .spoken = true },
+		{ "rings only", { RSIW_ABI_MAGIC, 1, RSIW_FEATURE_RINGS }, .len = 16,
+		  .room = 56, .spoken = true, .features = RSIW_FEATURE_RINGS },
+		{ "unknown features", { RSIW_ABI_MAGIC, 1, UINT64_MAX }, .len = 16,
+		  .room = 56, .spoken = true, .features = all },
+		{ "no room for the answer", { RSIW_ABI_MAGIC, 1, all }, .len = 16,
+		  .room = 52 },
+		{ "room for siw's answer", { RSIW_ABI_MAGIC, 1, all }, .len = 16, .room = 8 },
+		{ "a short request", { RSIW_ABI_MAGIC, 1, all }, .len = 8, .room = 56 },
+		{ "a longer request", { RSIW_ABI_MAGIC, 1, all }, .len = 24, .room = 56,
+		  .spoken = true, .features = all },
+		{ "one with more in it", { RSIW_ABI_MAGIC, 1, all }, .behind = 1, .len = 24,
+		  .room = 56, .err = EOPNOTSUPP },
+		{ "no room at all", .err = EINVAL },
+	};
+	struct {
+		struct rsiw_ureq_alloc_ctx req;
+		uint64_t behind;
+	} req;
+	union {
+		struct rsiw_uresp_alloc_ctx resp;
+		uint8_t octets[128];
+	} answer;
+	unsigned int i, j;
+	int err;
+
+	part("the handshake of a process with the driver");
+	for (i = 0; i < COUNT(tries); i++) {
+		req.req = tries[i].req;
+		req.behind = tries[i].behind;
+		memset(&answer, 0, sizeof(answer));
+		err = raw_get_context(ctx, &req, tries[i].len, &answer, tries[i].room);
+		expect(err == tries[i].err, "%s: %s", tries[i].name, strerror(err));
+		if (err)
+			continue;
+		if (!tries[i].spoken) {
+			for (j = 0; j < tries[i].room; j++)
+				expect(!answer.octets[j], "%s: octet %u", tries[i].name, j);
+			continue;
+		}
+		expect(answer.resp.magic == RSIW_ABI_MAGIC && answer.resp.version == 1 &&
+		       answer.resp.features == tries[i].features, "%s: version %u, %#llx",
+		       tries[i].name, answer.resp.version, answer.resp.features);
+		expect(answer.resp.max_sge == 16 && answer.resp.max_inline == 256 &&
+		       answer.resp.clock_khz == 1000000 && answer.resp.max_windows,
+		       "%s: limits", tries[i].name);
+	}
+}
+
+/* A queue pair of a process takes what is in its ring, and nothing else. */
+static void posts(void)
+{
+	static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
+	static const enum ibv_wr_opcode ops[] = {
+		IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+		IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND_WITH_IMM,
+		IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD,
+		IBV_WR_LOCAL_INV, IBV_WR_SEND_WITH_INV,
+	};
+	uint64_t *mem = ep_pages(LEN);
+	struct ibv_sge sge = { .addr = (uintptr_t)mem, .length = 8 };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1,
+				  .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_mr *here, *there;
+	struct ibv_wc wc;
+	struct both b;
+	unsigned int i;
+	int err;
+
+	part("V-PRIV-1 requests that the core would post are refused");
+	both_connect(&b, &listener, &where, &attr, &attr);
+	here = ep_reg(&b.a, mem, LEN, ALL_ACCESS);
+	there = ep_reg(&b.p, mem, LEN, ALL_ACCESS | IBV_ACCESS_REMOTE_ATOMIC);
+	sge.lkey = here->lkey;
+	CHECK_SYS(ep_post_recv(&b.p, 1, mem, LEN, there->lkey));
+	mem[100] = 7;
+	for (i = 0; i < COUNT(ops); i++) {
+		wr.opcode = ops[i];
+		if (ops[i] == IBV_WR_ATOMIC_CMP_AND_SWP ||
+		    ops[i] == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+			wr.wr.atomic.remote_addr = (uintptr_t)&mem[100];
+			wr.wr.atomic.compare_add = 7;
+			wr.wr.atomic.rkey = there->rkey;
+		} else {
+			wr.wr.rdma.remote_addr = (uintptr_t)&mem[100];
+			wr.wr.rdma.rkey = there->rkey;
+		}
+		err = raw_post_send(ctx, b.a.id->qp->handle, &wr);
+		expect(err == EINVAL, "operation %d: %s", ops[i], strerror(err));
+	}
+	expect(!ep_poll(b.a.scq, &wc, 200), "one completes");
+	expect(ibv_poll_cq(b.p.rcq, 1, &wc) == 0, "one arrives");
+	expect(mem[100] == 7, "one has changed memory");
+	CHECK_SYS(ibv_dereg_mr(here));
+	CHECK_SYS(ibv_dereg_mr(there));
+	both_close(&b);
+	munmap(mem, LEN);
+}
+
 static void run(void)
 {
 	struct ibv_pd *pd;
@@ -184,6 +314,8 @@ static void run(void)
 	CHECK_SYS(ibv_dealloc_pd(pd));
 	commands();
 	doorbells();
+	handshakes();
+	posts();
 	ep_unlisten(&listener);
 }
 

@@ -5,6 +5,7 @@ import contextlib
 import os
 import time
 
+from . import libraries
 from .core import Fail, Skip, TimedOut
 from .machine import LOCAL
 from .peer import PEER, RemoteProc
@@ -46,6 +47,7 @@ class Context:
         self.started = 0
         self.end = time.monotonic() + test.limit * env.slow
         self.allowed = []           # kernel messages this test provokes
+        self.variables = {}         # of the programs' environment
 
     def left(self, at_most=None):
         """Seconds of the test's time, or of `at_most` if that is less."""
@@ -79,6 +81,7 @@ class Context:
         """Starts a program, in a network namespace or on the peer."""
         self.started += 1
         name = "%s.%d.log" % (self.test.name, self.started)
+        env = {**self.variables, **(env or {})}
         if netns == PEER:
             proc = RemoteProc(self.env.peer, argv, name, env, cwd)
         else:
@@ -131,6 +134,19 @@ class Context:
             self.reap()
         else:
             self.subtests.append((name, True, ""))
+
+    @contextlib.contextmanager
+    def library(self, name):
+        """Programs that start within use this provider (see `libraries`)."""
+        if not os.path.exists(libraries.file_of(self.env.library)):
+            raise Fail("%s is not built" % self.env.library)
+        before = self.variables
+        self.variables = {**before,
+                          **libraries.variables(self.env.library, name)}
+        try:
+            yield
+        finally:
+            self.variables = before
 
     @contextlib.contextmanager
     def within(self, seconds, what):

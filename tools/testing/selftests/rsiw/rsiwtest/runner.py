@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 
-from . import core, kmsg, peer, topo
+from . import core, kmsg, libraries, peer, topo
 from .context import Context, direct
 from .core import Fail, Skip, TimedOut
 from .leaks import leaked, on_request_only
@@ -37,6 +37,10 @@ class Env:
         self.module = args.module or args.type
         self.bin = os.path.abspath(args.bin)
         self.results = os.path.abspath(args.results)
+        # As libibverbs wants it: without what providers' names end with.
+        self.library = os.path.join(self.bin, "librsiw")
+        if args.library:
+            os.environ.update(libraries.variables(self.library, args.library))
         self.peer = None
         # Parameters of the module: those of each load, and those of the first one.
         self.always, self.params = args.param, list(args.param)
@@ -85,6 +89,9 @@ def parse(argv):
     p.add_argument("--debug", action="store_true",
                    help="on a debugging kernel: give everything %d times the "
                    "time, look for leaked memory at the end" % SLOW)
+    p.add_argument("--library", choices=("stock", "rsiw", "rsiw-stock-rings"),
+                   help="the provider that all programs use, where a test does "
+                   "not choose; rsiw-stock-rings: ours, without rings of its own")
     p.add_argument("--param", action="append", default=[],
                    metavar="NAME=VALUE", help="a parameter of the module, "
                    "where a test does not set it; may be repeated")

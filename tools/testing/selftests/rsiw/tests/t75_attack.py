@@ -23,19 +23,19 @@ def bystander(t, path, seconds, *args):
     return proc
 
 
-def attack(t, path, seconds, seed):
+def attack(t, path, seconds, seed, *args):
     """The program that scribbles, started."""
     return t.start(t.bin("scribble"), *path.args(), "--port", t.port(),
                    "--seconds", seconds, "--rounds", 8, "--seed", seed, "--limit",
-                   int(t.left()))
+                   int(t.left()), *args)
 
 
-def scribble(t, path, seconds, seed):
+def scribble(t, path, seconds, seed, *args):
     """One attack to its end and one that is killed, beside a bystander."""
     beside = bystander(t, path, seconds + 1)
-    whole = attack(t, path, seconds, seed)
+    whole = attack(t, path, seconds, seed, *args)
     time.sleep(seconds / 2)
-    killed = attack(t, path, 1000, seed + 1)
+    killed = attack(t, path, 1000, seed + 1, *args)
     whole.expect(t.left())
     if killed.poll() is not None:
         raise Fail("%s ends with status %s:\n%s" % (
@@ -54,12 +54,25 @@ def quick(t):
             scribble(t, path, 2, 1)
 
 
-@test("scribble-long", cost=140, long=True)
+@test("scribble-own", cost=12, only_type="rsiw")
+def own(t):
+    """The same with the rings of our own library, windows and atomics included."""
+    with t.library("rsiw"):
+        for path in t.topo.paths:
+            with t.sub("V-PRIV-1 V-PRIV-3 on " + path.name):
+                scribble(t, path, 2, 1, "--own")
+
+
+@test("scribble-long", cost=280, limit=600, long=True)
 def long(t):
-    """The same for a minute on each path, with seeds of its own."""
+    """The same for a minute on each path and with each kind of rings, with seeds of its
+    own."""
     for path in t.topo.paths:
         with t.sub("V-PRIV-1 V-PRIV-3 on " + path.name):
             scribble(t, path, 60, random.randrange(1, 1 << 32))
+        with t.sub("V-PRIV-1 V-PRIV-3 on %s, own rings" % path.name), \
+                t.library("rsiw"):
+            scribble(t, path, 60, random.randrange(1, 1 << 32), "--own")
 
 
 @test("mappings", cost=6)

@@ -93,6 +93,14 @@ def copies(t):
     program(t, "copies")
 
 
+@test("faults-own-rings", cost=12, only_type="rsiw", where=FUNCTIONS)
+def own_rings(t):
+    """The same with the rings of our own library."""
+    with t.library("rsiw"):
+        objects(t)
+        copies(t)
+
+
 @test("faults-link", cost=12, only_type="rsiw", where=FUNCTIONS)
 def link(t):
     """Allocations that fail while devices come and go."""

@@ -60,7 +60,7 @@ static int resize_run(void)
 	uint32_t entries = 1000;
 	uint64_t key;
 	int err = raw_resize_cq(new_cq, &entries, &key);
-	size_t len = (entries * 32ul + 8 + 4095) & ~4095ul;
+	size_t len = (entries * raw_cqe_size(ctx) + 8 + 4095) & ~4095ul;
 	void *ring;
 
 	if (err)

@@ -23,12 +23,19 @@ size_t entry_size(enum kind kind)
 {
 	switch (kind) {
 	case SQ:
-		return sizeof(struct sqe);
+		return form->sqe;
 	case CQ:
-		return sizeof(struct cqe);
+		return form->cqe;
 	default:
-		return sizeof(struct rqe);
+		return form->rqe;
 	}
+}
+
+struct sge *elements(enum kind kind, void *entry)
+{
+	unsigned int at = kind == SQ ? form->sqe_sge : form->rqe_sge;
+
+	return (struct sge *)((uint8_t *)entry + at);
 }
 
 unsigned int new_mappings(struct ring *found, const struct ring *known,
@@ -70,7 +77,7 @@ static uint32_t some_key(const struct pool *p, uint64_t *s)
 	case 2:
 		return p->key[0] ^ (1u << (r >> 32) % 32);
 	default:
-		return p->key[(r >> 32) % 8];
+		return p->key[(r >> 32) % (form->own ? 10 : 8)];
 	}
 }
 
@@ -84,7 +91,7 @@ static uint64_t some_addr(const struct pool *p, uint64_t *s)
 static uint32_t some_len(uint64_t *s)
 {
 	static const uint32_t len[] = {
-		0, 1, 64, 80, 81, 1024, 4095, 4096, 4097, 65536, 1u << 20,
+		0, 1, 8, 64, 80, 81, 256, 257, 1024, 4095, 4096, 4097, 65536, 1u << 20,
 		0x7fffffff, 0x80000000, 0xfffff000, 0xffffffff,
 	};
 	uint64_t r = rnd(s);
@@ -95,17 +102,20 @@ static uint32_t some_len(uint64_t *s)
 
 static uint8_t some_opcode(uint64_t *s)
 {
-	static const uint8_t good[] = { WRITE_, READ_, SEND_, SEND_, SEND_INV_ };
+	static const uint8_t good[] = {
+		WRITE_, READ_, SEND_, SEND_, SEND_INV_,
+		WRITE_IMM_, FETCH_ADD_, COMP_SWAP_, BIND_, BIND_, INVALIDATE_,
+	};
 	uint64_t r = rnd(s);
 
-	return r % 4 ? good[(r >> 32) % 5] : r % 8 ? (r >> 32) % 14 : r >> 32;
+	return r % 4 ? good[(r >> 32) % (form->own ? COUNT(good) : 5)] : r % 8 ? (r >> 32) % 14 : r >> 32;
 }
 
 static uint8_t some_count(uint64_t *s)
 {
 	uint64_t r = rnd(s);
 
-	return r % 4 ? 1 : r % 8 ? (r >> 32) % 8 : r >> 32;
+	return r % 4 ? 1 : r % 8 ? (r >> 32) % (form->max_sge + 2) : r >> 32;
 }
 
 static void forge_sge(struct sge *sge, const struct pool *p, uint64_t *s)
@@ -113,8 +123,27 @@ static void forge_sge(struct sge *sge, const struct pool *p, uint64_t *s)
 	*sge = (struct sge){ some_addr(p, s), some_len(s), some_key(p, s) };
 }
 
-void forge_sqe(struct sqe *e, const struct pool *p, uint64_t *s)
+/* What is between the front and the elements, with its own rights and lengths. */
+static void forge_operands(void *entry, const struct pool *p, uint64_t *s)
 {
+	uint32_t *word = (uint32_t *)((uint8_t *)entry + sizeof(struct sqe));
+	unsigned int i;
+
+	for (i = 0; i < (form->sqe_sge - sizeof(struct sqe)) / 4; i++)
+		word[i] = rnd(s) % 4 ? 0 : rnd(s);
+	/* As a bind has them: window, region, length, rights. */
+	word[0] = some_key(p, s);
+	word[1] = some_key(p, s);
+	word[2] = some_len(s);
+	word[4] = rnd(s) % 4 ? 6 : rnd(s);
+	/* Octets inline. */
+	word[6] = some_len(s);
+}
+
+void forge_sqe(void *entry, const struct pool *p, uint64_t *s)
+{
+	struct sge *sge = elements(SQ, entry);
+	struct sqe *e = entry;
 	unsigned int i;
 
 	e->id = rnd(s);
@@ -122,8 +151,10 @@ void forge_sqe(struct sqe *e, const struct pool *p, uint64_t *s)
 	e->opcode = some_opcode(s);
 	e->rkey = some_key(p, s);
 	e->raddr = some_addr(p, s);
-	for (i = 0; i < 6; i++)
-		forge_sge(&e->sge[i], p, s);
+	if (form->own)
+		forge_operands(entry, p, s);
+	for (i = 0; i < form->max_sge; i++)
+		forge_sge(&sge[i], p, s);
 	e->flags = rnd(s);
 	e->flags |= VALID;
 }
@@ -132,16 +163,18 @@ void forge_sqe(struct sqe *e, const struct pool *p, uint64_t *s)
 static void change_field(const struct ring *r, uint8_t *at,
 			 const struct pool *p, uint64_t *s)
 {
-	struct sge *sge = r->kind == SQ ? ((struct sqe *)at)->sge :
-					  ((struct rqe *)at)->sge;
+	struct sge *sge = elements(r->kind, at);
 	struct sqe *e = (struct sqe *)at;	/* the same up to num_sge */
 
 	if (r->kind == CQ) {
-		at[rnd(s) % sizeof(struct cqe)] = rnd(s);
+		at[rnd(s) % form->cqe] = rnd(s);
 		return;
 	}
-	sge += rnd(s) % 6;
-	switch (rnd(s) % 8) {
+	sge += rnd(s) % form->max_sge;
+	switch (rnd(s) % (form->own && r->kind == SQ ? 9 : 8)) {
+	case 8:
+		forge_operands(at, p, s);
+		break;
 	case 0:
 		e->flags = rnd(s);
 		break;
@@ -173,11 +206,11 @@ void swap_right(const struct ring *r, const struct pool *p, uint64_t *s)
 	static const uint8_t op[] = { WRITE_, SEND_ };
 	uint8_t *at = r->at + rnd(s) % r->entries * entry_size(r->kind);
 	struct sqe *e = (struct sqe *)at;
-	struct sge *sge = r->kind == SQ ? e->sge : ((struct rqe *)at)->sge;
+	struct sge *sge = elements(r->kind, at);
 
 	if (r->kind == CQ) {
 		/* How the next event is asked for, behind the entries. */
-		*(uint32_t *)(r->at + r->entries * sizeof(struct cqe)) = rnd(s);
+		*(uint32_t *)(r->at + r->entries * form->cqe) = rnd(s);
 		return;
 	}
 	switch (rnd(s) % (r->kind == SQ ? 6 : 2)) {
@@ -206,7 +239,7 @@ void scribble(const struct ring *r, const struct pool *p, uint64_t *s)
 	size_t size = entry_size(r->kind), i;
 	uint8_t *a = r->at + rnd(s) % r->entries * size;
 	uint8_t *b = r->at + rnd(s) % r->entries * size;
-	struct sqe sqe;
+	uint8_t sqe[MAX_ENTRY];
 
 	switch (rnd(s) % 64) {
 	case 0:			/* anything, also behind the last entry */
@@ -224,8 +257,8 @@ void scribble(const struct ring *r, const struct pool *p, uint64_t *s)
 		break;
 	case 7 ... 14:
 		if (r->kind == SQ) {
-			forge_sqe(&sqe, p, s);
-			memcpy(a, &sqe, sizeof(sqe));
+			forge_sqe(sqe, p, s);
+			memcpy(a, sqe, size);
 		}
 		break;
 	default:

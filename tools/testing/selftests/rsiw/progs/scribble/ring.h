@@ -3,10 +3,11 @@
 #ifndef RSIW_SCRIBBLE_RING_H
 #define RSIW_SCRIBBLE_RING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Layouts of include/uapi/rdma/siw-abi.h, as the driver has to take them. */
+/* Of siw-abi.h and rsiw-abi.h: what entries of both kinds of ring begin with. */
 struct sge {
 	uint64_t laddr;
 	uint32_t length, lkey;
@@ -18,7 +19,6 @@ struct sqe {
 	uint8_t num_sge, opcode;
 	uint32_t rkey;
 	uint64_t raddr;
-	struct sge sge[6];
 };
 
 struct rqe {
@@ -26,7 +26,6 @@ struct rqe {
 	uint16_t flags;
 	uint8_t num_sge, opcode;
 	uint32_t unused;
-	struct sge sge[6];
 };
 
 struct cqe {
@@ -37,8 +36,26 @@ struct cqe {
 	uint64_t inval_stag, qp_id;
 };
 
+/* The rest, and how many entries there are, which gives each kind its number of pages. */
+struct form {
+	bool own;
+	unsigned int sqe, rqe, cqe;		/* octets of an entry */
+	unsigned int sqe_sge, rqe_sge;		/* where its elements are */
+	unsigned int max_sge;
+	unsigned int sq_depth, rq_depth, cq_depth, srq_depth;
+	unsigned int sq_pages, rq_pages, cq_pages, srq_pages;
+};
+
+extern const struct form *form;
+
+#define MAX_ENTRY 320
+
 enum { VALID = 1, INLINE = 2, SIGNALLED = 4, SOLICITED = 8, FENCE = 16 };
-enum { WRITE_ = 0, READ_ = 1, SEND_ = 3, SEND_INV_ = 5 };
+enum {
+	WRITE_ = 0, READ_ = 1, SEND_ = 3, SEND_INV_ = 5,
+	/* Of own rings. */
+	FETCH_ADD_ = 6, COMP_SWAP_ = 7, INVALIDATE_ = 10, BIND_ = 12, WRITE_IMM_ = 13,
+};
 
 enum kind { SQ, RQ, CQ, SRQ };
 
@@ -51,7 +68,7 @@ struct ring {
 
 /* What forged entries name: of everything something right, the rest wrong. */
 struct pool {
-	uint32_t key[8];
+	uint32_t key[10];		/* the last two are windows', if there are any */
 	uint64_t addr[12];
 };
 
@@ -65,6 +82,7 @@ unsigned int new_mappings(struct ring *found, const struct ring *known,
 			  unsigned int n);
 /* The bytes of an entry. */
 size_t entry_size(enum kind kind);
+struct sge *elements(enum kind kind, void *entry);
 /* One act of vandalism. */
 void scribble(const struct ring *r, const struct pool *p, uint64_t *state);
 /*
@@ -73,7 +91,7 @@ void scribble(const struct ring *r, const struct pool *p, uint64_t *state);
  */
 void swap_right(const struct ring *r, const struct pool *p, uint64_t *state);
 /* A whole entry of the send queue, nearly right or not at all. */
-void forge_sqe(struct sqe *e, const struct pool *p, uint64_t *state);
+void forge_sqe(void *entry, const struct pool *p, uint64_t *state);
 /*
  * A doorbell of a QP, given by its handle: without requests, or with one that the
  * kernel has to ignore.

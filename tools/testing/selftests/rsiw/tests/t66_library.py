@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Our own library, and programs of others with it."""
+
+from rsiwtest import libraries
+from rsiwtest.core import test
+from rsiwtest.tools import perftest, rping, rping_ends
+
+
+@test("library", cost=10, only_type="rsiw")
+def library(t):
+    """Extended verbs, immediates, atomics, windows (X-IMM, X-ATM, V-MW)."""
+    with t.library("rsiw"):
+        t.own("library", t.topo.loopback, "--own")
+
+
+@test("library-stock-rings", cost=8, only_type="rsiw")
+def stock_rings(t):
+    """What there is without rings of its own, which the kernel may not know."""
+    with t.library("rsiw-stock-rings"):
+        t.own("library", t.topo.loopback)
+
+
+@test("library-abandon", cost=3, only_type="rsiw")
+def abandon(t):
+    """A process ends whose windows are bound; nothing of it is left (V-RNIC-25).
+
+    The core destroys the newest first: what the windows hold, then these.
+    """
+    with t.library("rsiw"):
+        t.run(t.bin("library"), *t.topo.loopback.args(), "--port", t.port(), "--own",
+              "--abandon")
+
+
+@test("library-in-use", cost=3, only_type="rsiw")
+def in_use(t):
+    """Programs that are to use the library have loaded it."""
+    with t.library("rsiw"):
+        server, client = rping_ends(t, t.topo.wire, "-C", 10, "-v")
+        libraries.check_in_use(server, t.env.library)
+        client.expect(t.left())
+        server.expect(t.left(30))
+
+
+@test("library-programs", cost=60, only_type="rsiw")
+def programs(t):
+    """Tests of the verbs with each kind of rings."""
+    for rings in ("rsiw", "rsiw-stock-rings"):
+        with t.library(rings):
+            with t.sub("rping, " + rings):
+                rping(t, t.topo.wire)
+            for name in ("srq", "errors", "depths", "owner"):
+                t.own(name, t.topo.loopback)
+            for op in ("send", "write", "read"):
+                with t.sub("ib_%s_bw, %s" % (op, rings)):
+                    perftest(t, t.topo.wire, "ib_%s_bw" % op, 65536, 40, "-b")
+                with t.sub("ib_%s_lat, %s" % (op, rings)):
+                    perftest(t, t.topo.wire, "ib_%s_lat" % op, 64, 100)
+
+
+@test("library-mixed", cost=15, only_type="rsiw")
+def mixed(t):
+    """A peer with another library, on the same device."""
+    path = t.topo.loopback
+    for here, there in (("rsiw", "stock"), ("stock", "rsiw")):
+        with t.sub("server %s, client %s" % (here, there)):
+            args = ["-a", path.addr4, "-p", t.port(), "-V", "-C", 200, "-S", 1000]
+            with t.library(here):
+                server = t.start("rping", "-s", *args)
+                server.wait_listening(args[3])
+            with t.library(there):
+                client = t.start("rping", "-c", *args)
+            client.expect(t.left())
+            server.expect(t.left(30))
+
+
+@test("library-perftest", cost=40, only_type="rsiw")
+def new_operations(t):
+    """perftest: Writes with immediate data, Atomic Operations (X-IMM, X-ATM)."""
+    with t.library("rsiw"):
+        for path in t.topo.paths:
+            with t.sub("X-IMM-4 ib_write_bw --write_with_imm, " + path.name):
+                perftest(t, path, "ib_write_bw", 65536, 100, "--write_with_imm")
+            for op in ("FETCH_AND_ADD", "CMP_AND_SWAP"):
+                with t.sub("X-ATM-8 ib_atomic_bw %s, %s" % (op, path.name)):
+                    perftest(t, path, "ib_atomic_bw", 8, 200, "-A", op)
+                with t.sub("X-ATM-8 ib_atomic_lat %s, %s" % (op, path.name)):
+                    perftest(t, path, "ib_atomic_lat", 8, 100, "-A", op)
