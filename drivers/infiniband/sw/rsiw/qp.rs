@@ -95,7 +95,10 @@ use crate::{
             Inbound, //
             InboundReads,
         },
-        schedule::Reason,
+        schedule::{
+            PostRow,
+            Reason, //
+        },
         state::QpState,
     },
     queue::rq::Rq,
@@ -161,6 +164,9 @@ pub(crate) struct Qp {
     /// Data came in since the last doorbell. This is not a note, because it is set with each packet,
     /// where a plain store is cheaper.
     answered: AtomicFlag,
+    /// Requests of a process that are left to gather.
+    #[pin]
+    post_row: SpinLockIrq<PostRow>,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     destroyed: AtomicFlag,
     /// The shared receive queue, if receives come from one.

@@ -32,6 +32,7 @@ pub(crate) struct Tuning {
     tx_run: Number,
     row: Number,
     row_pause: Number,
+    row_look: Number,
     waited: Number,
     read_row: Number,
     read_pause: Number,
@@ -51,6 +52,7 @@ impl Tuning {
             tx_run: number(tuning::TX_RUN),
             row: number(tuning::ROW),
             row_pause: number(tuning::ROW_PAUSE),
+            row_look: number(tuning::ROW_LOOK),
             waited: number(tuning::WAITED),
             read_row: number(tuning::READ_ROW),
             read_pause: number(tuning::READ_PAUSE),
@@ -86,6 +88,11 @@ impl Tuning {
         }
     }
 
+    /// See [`tuning::ROW_LOOK`]; microseconds.
+    pub(crate) fn row_look(&self) -> u32 {
+        self.row_look.get()
+    }
+
     /// See [`tuning::WAITED`]; microseconds.
     pub(crate) fn waited(&self) -> u32 {
         self.waited.get()
@@ -105,7 +112,7 @@ impl Tuning {
     }
 
     /// All of them, by their names.
-    pub(crate) fn numbers(&self) -> [(&'static CStr, &Number); 9] {
+    pub(crate) fn numbers(&self) -> [(&'static CStr, &Number); 10] {
         [
             (tuning::RX_SOFTIRQ.name, &self.rx_softirq),
             (tuning::RX_WORK.name, &self.rx_work),
@@ -113,6 +120,7 @@ impl Tuning {
             (tuning::TX_RUN.name, &self.tx_run),
             (tuning::ROW.name, &self.row),
             (tuning::ROW_PAUSE.name, &self.row_pause),
+            (tuning::ROW_LOOK.name, &self.row_look),
             (tuning::WAITED.name, &self.waited),
             (tuning::READ_ROW.name, &self.read_row),
             (tuning::READ_PAUSE.name, &self.read_pause),

@@ -68,6 +68,7 @@ impl Actor {
             Self::Urgent => c"urgent",
             Self::Patient => c"patient",
             Self::Soon => c"soon",
+            Self::Later => c"later",
             Self::Nobody => c"nobody",
         }
     }

@@ -28,6 +28,14 @@ use super::tuning::{
 const FIRST_PAUSE: u16 = 8;
 /// The most requests that are dealt with one by one after any later time.
 const LONGEST_PAUSE: u16 = 256;
+/// Requests of a process that are left to gather, at most.
+const MOST_POSTS: u32 = 64;
+/// Fewer than that are not worth the time in which they gathered.
+const FEWEST_POSTS: u32 = 4;
+/// One in so many rows of requests is given time for more than there were.
+const MORE_POSTS: u32 = 8;
+/// The longest time between two looks at requests that gather, in microseconds.
+const LONGEST_LOOK: u32 = 40;
 /// Rows after which fewer Reads are expected, down to half, if as many did not come together again.
 const RECENT_ROWS: u32 = 16;
 /// A row that ended with a pause counts as so many of these rows.
@@ -45,6 +53,8 @@ pub(crate) enum Actor {
     Patient,
     /// The urgent work item, as soon as for a while nothing more has come to act upon.
     Soon,
+    /// The urgent work item, after a short time in which more requests may come.
+    Later,
     /// Nobody: there is nothing to do, or who does it is on his way.
     Nobody,
 }
@@ -198,6 +208,100 @@ impl ReadRows {
     }
 }
 
+/// Requests of a process that polls, which are left to gather.
+///
+/// The library does not ring the doorbell while a request waits, so somebody looks now and then how
+/// many there are. They are sent when no more have come, or as many as in the rows before: whoever
+/// has so many on his way waits for these. Now and then a row is given time for twice as many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PostRow {
+    /// How many a row is expected to have.
+    expected: u32,
+    /// How many the row at hand is given time for.
+    target: u32,
+    /// How many waited when it was looked at last.
+    looked: u32,
+    /// Time from the last look to the next one, in microseconds.
+    wait: u32,
+    /// Time from the first request to the next look, in microseconds.
+    elapsed: u32,
+    /// Rows since one was given more time.
+    rows: u32,
+    /// Number of the first request of the row at hand; wraps.
+    first: Option<u32>,
+}
+
+impl PostRow {
+    /// Nothing is known of the process.
+    pub(crate) const fn new() -> Self {
+        Self {
+            expected: MOST_POSTS,
+            target: MOST_POSTS,
+            looked: 0,
+            wait: 0,
+            elapsed: 0,
+            rows: 0,
+            first: None,
+        }
+    }
+
+    /// Begins a row with the request of that number, if there is none, of which the first look is
+    /// due after `wait` microseconds. Returns whether there was none.
+    pub(crate) fn begin(&mut self, first: u32, wait: u32) -> bool {
+        if self.first.is_some() {
+            return false;
+        }
+        self.first = Some(first);
+        self.looked = 1;
+        self.wait = wait;
+        self.elapsed = wait;
+        self.rows = self.rows.saturating_add(1);
+        let tries = self.rows >= MORE_POSTS;
+        if tries {
+            self.rows = 0;
+        }
+        let times = if tries { 2 } else { 1 };
+        self.target = self.expected.saturating_mul(times).min(MOST_POSTS);
+        true
+    }
+
+    /// The stream has ended, and the timer was stopped: there is no row.
+    pub(crate) fn end(&mut self) {
+        self.first = None;
+    }
+
+    /// Number of the first request of the row that was not there at the last look, and how many
+    /// more are of interest; `None` if there is no row.
+    pub(crate) fn unseen(&self) -> Option<(u32, u32)> {
+        let first = self.first?;
+        let left = self.target.saturating_sub(self.looked);
+        Some((first.wrapping_add(self.looked), left))
+    }
+
+    /// Takes note of a look that found `more` requests. Returns after how many microseconds the
+    /// next one is due; `None` if the row is over, and is to be sent.
+    pub(crate) fn look(&mut self, more: u32) -> Option<u32> {
+        self.looked = self.looked.saturating_add(more);
+        if more > 0 && self.looked < self.target {
+            // When all are there, if they go on to come like this.
+            let missing = self.target.saturating_sub(self.looked);
+            let due = missing
+                .saturating_mul(self.elapsed)
+                .checked_div(self.looked)
+                .unwrap_or(0);
+            let most = self.wait.saturating_mul(2).min(LONGEST_LOOK);
+            self.wait = due.saturating_add(1).min(most).max(1);
+            self.elapsed = self.elapsed.saturating_add(self.wait);
+            return Some(self.wait);
+        }
+        // Not all at once: whoever posts them may have been kept from the processor.
+        let least = self.expected.wrapping_shr(1);
+        self.expected = self.looked.max(least).min(MOST_POSTS);
+        self.first = None;
+        None
+    }
+}
+
 /// What is known when a doorbell rings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ringing {
@@ -226,6 +330,8 @@ pub(crate) struct Doorbells {
     notified: u32,
     /// When that number was last found to have changed, in nanoseconds, if ever.
     waited: Option<u64>,
+    /// Whether the last requests were given time to gather ([`PostRow`]).
+    took_time: bool,
     gathering: Gathering,
 }
 
@@ -238,8 +344,10 @@ impl Doorbells {
         let taken = ringing.taken.wrapping_sub(taken);
         // If there is none yet, those that were left to gather are still on their way.
         if taken > 0 {
+            let has_paid = !core::mem::take(&mut self.took_time) || taken >= FEWEST_POSTS;
             // CAST: 32 bits fit.
-            self.gathering.found(taken as usize);
+            self.gathering
+                .found(if has_paid { taken as usize } else { 1 });
         }
         if ringing.answered {
             self.row = 1;
@@ -261,6 +369,11 @@ impl Doorbells {
         } else {
             Pace::Slow
         }
+    }
+
+    /// Takes note that the request at hand is given time, for others to come.
+    pub(crate) fn takes_time(&mut self) {
+        self.took_time = true;
     }
 
     /// Takes note that requests were sent, at the time that `now` returns: the time that it takes
@@ -323,7 +436,7 @@ pub(crate) enum Reason {
 /// Inlined: most reasons are constants, of which nothing but the answer is left.
 #[inline(always)]
 pub(crate) fn who(reason: Reason, waits: impl Fn() -> bool) -> Actor {
-    use Actor::{Caller, Nobody, Patient, Soon, Urgent};
+    use Actor::{Caller, Later, Nobody, Patient, Soon, Urgent};
     use Reason::*;
 
     match reason {
@@ -338,7 +451,8 @@ pub(crate) fn who(reason: Reason, waits: impl Fn() -> bool) -> Actor {
         Doorbell(Pace::Slow) => Caller,
         // The library does not ring while a request waits, and many go to TCP in one call.
         Doorbell(Pace::Fast) if waits() => Patient,
-        Doorbell(Pace::Fast) => Urgent,
+        // One that polls would be interrupted at once, or never: no time to post more, or too much.
+        Doorbell(Pace::Fast) => Later,
 
         // Who sends may sleep. The thread sends if it has the mutex at once: for how long others
         // have it is nothing that a post may depend on.

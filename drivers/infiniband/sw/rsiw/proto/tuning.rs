@@ -47,6 +47,9 @@ pub(crate) const ROW: Knob = Knob::new(c"row_doorbells", 2, (0, 65_536));
 /// A pause that begins a new row: from when a request was last posted or sent to the next doorbell.
 /// Microseconds.
 pub(crate) const ROW_PAUSE: Knob = Knob::new(c"row_pause_us", 100, (0, 1_000_000));
+/// After how long requests of a consumer that polls, which are left to gather
+/// ([`super::schedule::PostRow`]), are looked at first. Microseconds.
+pub(crate) const ROW_LOOK: Knob = Knob::new(c"row_look_us", 5, (1, 1000));
 /// For how long a consumer to which a notification came counts as one that waits for them.
 /// Microseconds.
 pub(crate) const WAITED: Knob = Knob::new(c"waited_us", 4_000, (0, 1_000_000));

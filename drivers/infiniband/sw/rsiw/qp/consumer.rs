@@ -5,7 +5,10 @@
 //! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
 
-use super::sq::kernel::KernelSq;
+use super::sq::{
+    kernel::KernelSq,
+    user::Posted, //
+};
 use crate::{
     cq::Spare,
     ffi::rdma::mmap::MmapEntry,
@@ -30,6 +33,8 @@ pub(super) struct OfProcess {
     pub(super) owner: Pid,
     /// The offer to map the send queue.
     pub(super) send_ring: MmapEntry,
+    /// A view of the send queue for who does not have the mutex.
+    pub(super) posted: Posted,
     /// The same for the receive queue; none if that is shared.
     pub(super) recv_ring: Option<MmapEntry>,
     /// Its completions have room for immediate data.
@@ -73,6 +78,14 @@ impl Consumer {
     /// The slots of the receive queue that completions free.
     pub(super) fn recv_slots(&self) -> Option<&Arc<Slots>> {
         self.kernel()?.recv_slots.as_ref()
+    }
+
+    /// How many requests a process has posted from number `first` on, `most` at most.
+    pub(super) fn posted_from(&self, first: u32, most: u32) -> u32 {
+        match self {
+            Self::Process(process) => process.posted.count_from(first, most),
+            Self::Kernel(_) => 0,
+        }
     }
 
     /// The keys by which the send queue and the receive queue are mapped; 0 for what is not.

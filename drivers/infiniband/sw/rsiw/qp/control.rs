@@ -501,6 +501,7 @@ impl Qp {
         // Only who finds a receiver starts them.
         Timer::stop(&stream);
         ShortTimer::stop(&stream.qp);
+        stream.qp.post_row.lock().end();
         (sock, rx)
     }
 }

@@ -104,7 +104,7 @@ impl Qp {
         let (tally, batches) = tx.tally();
         if *batches > 0 {
             let counter = match actor {
-                Actor::Urgent | Actor::Soon => Counter::TxByUrgent,
+                Actor::Urgent | Actor::Soon | Actor::Later => Counter::TxByUrgent,
                 Actor::Patient => Counter::TxByPatient,
                 Actor::Caller | Actor::Nobody => Counter::TxByThread,
             };

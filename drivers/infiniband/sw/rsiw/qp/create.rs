@@ -19,6 +19,7 @@ use super::{
         under_way,
         user::{
             Front,
+            Posted,
             UserSq, //
         },
         SqRing, //
@@ -77,7 +78,10 @@ use crate::{
         Slot, //
     },
     pd::Pd,
-    proto::reads::InboundReads,
+    proto::{
+        reads::InboundReads,
+        schedule::PostRow, //
+    },
     queue::rq::{
         KernelRq,
         Rq,
@@ -149,6 +153,7 @@ impl Queues {
         cap: &mut QpCap,
         asked: &Asked<'_, '_>,
         sq_of: fn(UserSq<S>) -> SqRing,
+        posted_of: fn(SharedRing<S>) -> Posted,
         rq_of: fn(UserRq<R>) -> Rq,
     ) -> Result<Self>
     where
@@ -168,6 +173,7 @@ impl Queues {
             (Some(rq_of(rq)), Some(entry))
         };
         cap.max_send_wr = sq.len();
+        let posted = posted_of(sq.clone());
         cap.max_inline_data = S::MAX_INLINE;
         Ok(Self {
             ring: sq_of(UserSq::new(sq, asked.sig_all, cap.max_send_sge)),
@@ -175,6 +181,7 @@ impl Queues {
             consumer: Consumer::Process(OfProcess {
                 owner: current!().tgid(),
                 send_ring,
+                posted,
                 recv_ring,
                 takes_immediate: asked.features.has_immediate(),
             }),
@@ -274,10 +281,18 @@ impl Qp {
                 };
                 match features.rings() {
                     Rings::Stock => {
-                        Queues::of_process::<Sqe, Rqe>(cap, &asked, SqRing::User, Rq::User)?
+                        let posted = Posted::User;
+                        Queues::of_process::<Sqe, Rqe>(cap, &asked, SqRing::User, posted, Rq::User)?
                     }
                     Rings::Own => {
-                        Queues::of_process::<own::Sqe, own::Rqe>(cap, &asked, SqRing::Own, Rq::Own)?
+                        let posted = Posted::Own;
+                        Queues::of_process::<own::Sqe, own::Rqe>(
+                            cap,
+                            &asked,
+                            SqRing::Own,
+                            posted,
+                            Rq::Own,
+                        )?
                     }
                 }
             }
@@ -318,6 +333,7 @@ impl Qp {
                 ended_by: Atomic::new(0),
                 heard: Atomic::new(0),
                 answered: AtomicFlag::new(false),
+                post_row <- new_spinlock_irq!(PostRow::new(), "rsiw::Qp::post_row"),
                 destroyed: AtomicFlag::new(false),
                 srq,
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),

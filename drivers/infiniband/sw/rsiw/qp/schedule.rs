@@ -58,7 +58,7 @@ impl Qp {
             Actor::Urgent => self.queue_urgent(),
             Actor::Patient => self.queue_patient(),
             Actor::Soon => self.queue_soon(),
-            Actor::Caller | Actor::Nobody => {}
+            Actor::Caller | Actor::Later | Actor::Nobody => {}
         }
     }
 
@@ -76,8 +76,33 @@ impl Qp {
         ShortTimer::start(self, self.dev.tuning.read_pause());
     }
 
-    /// Lets Reads of the peer be answered, unless more have come since this was called last. Softirq.
+    /// Lets requests gather, of which the first was just posted. Under the mutex.
+    fn begin_row(self: &Arc<Self>, inner: &mut Inner) {
+        inner.doorbells.takes_time();
+        let wait = self.dev.tuning.row_look();
+        if self.post_row.lock().begin(inner.ring.taken(), wait) {
+            ShortTimer::start(self, wait);
+        }
+    }
+
+    /// Looks whether more requests have gathered. Softirq.
+    fn look_at_row(self: &Arc<Self>) {
+        let mut row = self.post_row.lock();
+        let Some((number, most)) = row.unseen() else {
+            return;
+        };
+        let wait = row.look(self.consumer.posted_from(number, most));
+        drop(row);
+        match wait {
+            Some(us) => ShortTimer::start(self, us),
+            None => self.queue_urgent(),
+        }
+    }
+
+    /// Looks at requests, and Reads of the peer, that gather: they are dealt with unless more have
+    /// come since this was called last. Softirq.
     pub(super) fn gathered(self: &Arc<Self>) {
+        self.look_at_row();
         let pace = self.inbound.lock().pause();
         if let Some(pace) = pace {
             self.schedule(Reason::PeerRead(pace));
@@ -157,6 +182,9 @@ impl Qp {
                 });
                 self.trace_doorbell(actor);
                 if actor != Actor::Caller {
+                    if actor == Actor::Later {
+                        self.begin_row(&mut inner);
+                    }
                     drop(inner);
                     self.hand_over(actor);
                     return Ok(());

@@ -3,10 +3,10 @@
 //! Who sends: each row of the table, what is counted of doorbells, and what is left to gather.
 
 use crate::proto::reads::{Inbound, InboundRead, InboundReads};
-use crate::proto::schedule::Actor::{self, Caller, Nobody, Patient, Soon, Urgent};
+use crate::proto::schedule::Actor::{self, Caller, Later, Nobody, Patient, Soon, Urgent};
 use crate::proto::schedule::Reason::{self, *};
-use crate::proto::schedule::{who, Doorbells, Gathering, Pace, ReadRows, Ringing};
-use crate::proto::tuning::{RowLimits, READ_ROW, ROW, ROW_PAUSE, WAITED};
+use crate::proto::schedule::{who, Doorbells, Gathering, Pace, PostRow, ReadRows, Ringing};
+use crate::proto::tuning::{RowLimits, READ_ROW, ROW, ROW_LOOK, ROW_PAUSE, WAITED};
 use crate::wire::ddp::Msn;
 use crate::wire::rdmap::ReadRequest;
 
@@ -29,10 +29,126 @@ fn by_consumer(reason: Reason) -> [Actor; 2] {
 #[test]
 fn doorbells() {
     assert_eq!(always(Doorbell(Pace::Slow)), Caller);
-    assert_eq!(by_consumer(Doorbell(Pace::Fast)), [Urgent, Patient]);
+    assert_eq!(by_consumer(Doorbell(Pace::Fast)), [Later, Patient]);
     assert_eq!(by_consumer(Busy { sends: true }), [Urgent, Patient]);
     // What is not sent is flushed, under the mutex.
     assert_eq!(always(Busy { sends: false }), Caller);
+}
+
+/// A row of a process that posts one request a microsecond, `depth` at most, the first one with
+/// that number. Returns how many were there when the row was over, and for how long that had been
+/// all.
+fn post_row(row: &mut PostRow, first: u32, depth: u32) -> (u32, u32) {
+    let mut wait = ROW_LOOK.default;
+    assert!(row.begin(first, wait));
+    // Another doorbell, because somebody else has sent.
+    assert!(!row.begin(first.wrapping_add(1), wait));
+    let mut now = 0;
+    loop {
+        now += wait;
+        let there = (1 + now).min(depth);
+        let (number, most) = row.unseen().expect("a row");
+        let seen = number.wrapping_sub(first);
+        let more = there.saturating_sub(seen).min(most);
+        match row.look(more) {
+            Some(us) => wait = us,
+            None => break,
+        }
+    }
+    assert!(row.unseen().is_none());
+    ((1 + now).min(depth), (1 + now).saturating_sub(depth))
+}
+
+/// However many requests a process has on its way, they gather, and soon are not waited for much
+/// longer than it takes until all are there.
+#[test]
+fn posts_gather() {
+    for depth in 1..200 {
+        let mut row = PostRow::new();
+        let mut first = u32::MAX - 50;
+        let mut late = 0;
+        for n in 0..400 {
+            let (count, in_vain) = post_row(&mut row, first, depth);
+            first = first.wrapping_add(count);
+            assert!(count >= depth.min(64), "{depth}: {count}");
+            if n >= 10 {
+                late += in_vain;
+            }
+        }
+        assert!(late <= 390 * 10, "{depth}: {late}");
+    }
+    // What is waited for after each request of a program with one is little, see the next test for
+    // how seldom that is.
+    assert_eq!(post_row(&mut PostRow::new(), 0, 1), (1, ROW_LOOK.default));
+}
+
+/// A smaller depth is found out, and a larger one.
+#[test]
+fn posts_of_another_depth() {
+    let mut row = PostRow::new();
+    for (depth, before) in [(40, 64), (5, 40), (50, 5)] {
+        for _ in 0..60 {
+            post_row(&mut row, 7, depth);
+        }
+        let (count, in_vain) = post_row(&mut row, 7, depth);
+        assert_eq!(count, depth, "after {before}");
+        assert!(in_vain <= 40, "{depth}: {in_vain}");
+    }
+}
+
+/// A row whose requests somebody else has taken is over at the next look.
+#[test]
+fn posts_that_are_gone() {
+    let mut row = PostRow::new();
+    assert!(row.unseen().is_none());
+    assert!(row.begin(3, ROW_LOOK.default));
+    assert_eq!(row.unseen().map(|(number, _)| number), Some(4));
+    assert_eq!(row.look(0), None);
+    assert!(row.begin(4, ROW_LOOK.default));
+    // The stream ends, nobody looks any more, and the queue pair is connected again.
+    row.end();
+    assert!(row.unseen().is_none());
+    assert!(row.begin(4, ROW_LOOK.default));
+}
+
+/// Without a time to wait a look is due after the shortest there is.
+#[test]
+fn posts_without_a_wait() {
+    let mut row = PostRow::new();
+    assert!(row.begin(3, 0));
+    assert_eq!(row.look(1), Some(1));
+    assert_eq!(row.look(0), None);
+}
+
+/// Few requests are not worth the time in which they gathered: those that follow are sent one by
+/// one, for longer each time.
+#[test]
+fn few_posts_do_not_pay() {
+    for (count, pays) in [(1, false), (3, false), (4, true), (30, true)] {
+        let mut bells = Doorbells::default();
+        let (mut taken, mut now, mut given) = (0u32, 0, 0);
+        for _ in 0..3_000 {
+            now += 1_000;
+            let ringing = Ringing {
+                answered: false,
+                taken,
+                notified: 0,
+                limits: RowLimits {
+                    doorbells: ROW.default,
+                    pause: ROW_PAUSE.default,
+                },
+            };
+            if bells.ring(&ringing, || now) == Pace::Fast {
+                bells.takes_time();
+                given += 1;
+                taken = taken.wrapping_add(count);
+            } else {
+                taken = taken.wrapping_add(1);
+            }
+        }
+        assert_eq!(given > 2_900, pays, "{count}: {given}");
+        assert!(pays || given < 30, "{count}: {given}");
+    }
 }
 
 /// Consumers in the kernel post in any context. Where the thread may sleep it sends, unless others
@@ -195,7 +311,7 @@ fn waiting_only_makes_patient() {
     for reason in every_reason() {
         let [polls, waits] = by_consumer(reason);
         assert!(
-            polls == waits || (polls, waits) == (Urgent, Patient),
+            polls == waits || matches!((polls, waits), (Urgent | Later, Patient)),
             "{reason:?}"
         );
         assert_eq!(

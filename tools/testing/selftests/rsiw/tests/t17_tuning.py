@@ -19,6 +19,7 @@ KNOBS = {
     "tx_run_octets": (1048576, 4096, 1048576),
     "row_doorbells": (2, 0, 65536),
     "row_pause_us": (100, 0, 1000000),
+    "row_look_us": (5, 1, 1000),
     "waited_us": (4000, 0, 1000000),
     "read_row": (8, 1, 128),
     "read_pause_us": (50, 1, 10000),

@@ -19,6 +19,7 @@ use crate::{
         own,
         wqe,
         SendEntry,
+        Sqe,
         SqeFront, //
     },
     ffi::{
@@ -80,6 +81,30 @@ pub(in crate::qp) struct UserSq<E> {
     get: u32,
     sig_all: bool,
     max_sge: u32,
+}
+
+/// A look at a process's ring without the QP's mutex: what is said may be different by now.
+pub(in crate::qp) enum Posted {
+    /// Stock rings.
+    User(SharedRing<Sqe>),
+    /// Own rings.
+    Own(SharedRing<own::Sqe>),
+}
+
+impl Posted {
+    /// How many requests wait in a row from number `first` on, `most` at most.
+    pub(in crate::qp) fn count_from(&self, first: u32, most: u32) -> u32 {
+        match self {
+            Self::User(ring) => valid_from(ring, first, most),
+            Self::Own(ring) => valid_from(ring, first, most),
+        }
+    }
+}
+
+/// How many entries in a row are valid from number `first` on, `most` at most.
+fn valid_from<E: SendEntry>(ring: &SharedRing<E>, first: u32, most: u32) -> u32 {
+    let is_valid = |n: u32| ring.flags(first.wrapping_add(n)) & wqe::VALID != 0;
+    (0..most).find(|n| !is_valid(*n)).unwrap_or(most)
 }
 
 impl<E: SendEntry> UserSq<E>
