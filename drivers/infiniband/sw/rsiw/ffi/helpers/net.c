@@ -124,12 +124,14 @@ void rsiw_helper_sock_reclassify(struct sock *sk)
 
 /*
  * Consumers are block devices and file systems too: memory for sending must
- * not be reclaimed through them.
+ * not be reclaimed through them. What TCP copies, frames of MPA, goes into the
+ * page fragment of the task nevertheless (sk_use_task_frag): nobody sends these
+ * to reclaim memory, and a fragment of the socket's own would be 32 KiB as long
+ * as the connection lives.
  */
 void rsiw_helper_sock_prepare(struct sock *sk)
 {
 	sk->sk_allocation = GFP_NOIO;
-	sk->sk_use_task_frag = false;
 	tcp_sock_set_nodelay(sk);
 	sock_set_reuseaddr(sk);
 	sock_set_keepalive(sk);
@@ -462,16 +464,19 @@ bool rsiw_helper_tcp_may_get(const struct sock *sk, const struct sk_buff *skb, u
 }
 
 /*
- * Zeroed pages of which @len is the length, or NULL. The consumer may be a block
- * device or a file system: no waiting for those.
+ * @len octets of zeroed pages, or one page, with its length in @len, where more
+ * are not easily had; or NULL. The consumer may be a block device or a file
+ * system: no waiting for those.
  */
 struct page *rsiw_helper_tx_pages_alloc(u32 *len)
 {
-	unsigned int order = get_order(SZ_32K);
-	struct page *page;
+	unsigned int order = get_order(*len);
+	struct page *page = NULL;
 
-	page = alloc_pages((GFP_NOIO & ~__GFP_DIRECT_RECLAIM) | __GFP_COMP |
-			   __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY, order);
+	if (order)
+		page = alloc_pages((GFP_NOIO & ~__GFP_DIRECT_RECLAIM) |
+				   __GFP_COMP | __GFP_ZERO | __GFP_NOWARN |
+				   __GFP_NORETRY, order);
 	if (!page) {
 		order = 0;
 		page = alloc_page(GFP_NOIO | __GFP_ZERO);

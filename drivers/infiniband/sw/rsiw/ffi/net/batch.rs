@@ -5,7 +5,8 @@
 use super::chunk::{
     Chunk,
     ChunkPool,
-    ChunkRing, //
+    ChunkRing,
+    SHORT_LEN, //
 };
 use crate::ffi::{
     page::PageSlice,
@@ -119,7 +120,12 @@ impl TxBatch {
             if self.chunks.is_full() {
                 return Err(ENOSPC);
             }
-            let chunk = self.pool.take()?;
+            let chunk = if self.chunks.len() == 0 && len <= SHORT_LEN {
+                // Most connections send a little at first, and many never more.
+                Chunk::new(SHORT_LEN)?
+            } else {
+                self.pool.take()?
+            };
             room = room.saturating_add(chunk.len());
             if self.chunks.push(chunk).is_some() {
                 return Err(broken());
@@ -390,5 +396,13 @@ impl TxBatch {
         self.begin = 0;
         self.pool.give(self.chunks.pop().ok_or_else(broken)?);
         Ok(())
+    }
+}
+
+impl Drop for TxBatch {
+    fn drop(&mut self) {
+        while let Some(chunk) = self.chunks.pop() {
+            self.pool.give(chunk);
+        }
     }
 }

@@ -20,12 +20,20 @@ use kernel::{
         FromSafeCast,
         IntoSafeCast, //
     },
+    page::PAGE_SIZE,
     prelude::*,
     sync::SpinLock, //
 };
 
 /// Chunks that a pool keeps: what that many TCP connections at full speed have under way.
 const MAX_POOLED: usize = 128;
+
+/// Length of most chunks.
+const LONG_LEN: u32 = 32 * 1024;
+/// Length of the first chunk of a connection, and where longer ones are not easily had: a page.
+///
+/// CAST: no page has more octets than `u32` counts.
+pub(super) const SHORT_LEN: u32 = PAGE_SIZE as u32;
 
 /// A run of pages.
 ///
@@ -44,14 +52,13 @@ pub(super) struct Chunk {
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    /// Allocates one, of eight pages if they are easily had. May sleep, but does not wait for block
-    /// devices and file systems: they may be who sends.
+    /// Allocates one of `len` octets, a power of two, or of a page if so many are not easily had.
+    /// May sleep, but does not wait for block devices and file systems: they may be who sends.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    fn new() -> Result<Self> {
-        let mut len = 0;
+    pub(super) fn new(mut len: u32) -> Result<Self> {
         // SAFETY: `len` is writable.
         let page = NonNull::new(unsafe { h::tx_pages_alloc(&mut len) }).ok_or(ENOMEM)?;
         // SAFETY: the page is new, and not in high memory: it has an address.
@@ -255,11 +262,15 @@ impl ChunkPool {
     /// `ENOMEM`.
     pub(super) fn take(&self) -> Result<Chunk> {
         let unused = self.sent.lock().pop_if(Chunk::is_unused);
-        unused.map_or_else(Chunk::new, Ok)
+        unused.map_or_else(|| Chunk::new(LONG_LEN), Ok)
     }
 
     /// Takes a chunk back that TCP may still have.
     pub(super) fn give(&self, chunk: Chunk) {
+        if chunk.len() < LONG_LEN {
+            // Whoever took it would soon need another.
+            return;
+        }
         let oldest = self.sent.lock().push(chunk);
         // Not under the lock.
         drop(oldest);
