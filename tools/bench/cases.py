@@ -30,7 +30,7 @@ STEP_CONNECTS = 100
 STEP_MESSAGES = 6400
 STEP_LIMIT = 300        # guest seconds
 # What the other rows are about.
-IDLE = "idle connection"
+CONNECTION, IDLE = "connection", "idle connection"
 SCALE_DEVICES = ("rsiw", "siw", "rxe")
 
 GBITS, MPPS, USEC = "Gb/s", "Mmsg/s", "us"

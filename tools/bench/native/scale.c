@@ -3,7 +3,8 @@
  * scale: many connections between two processes, the same for every RDMA device.
  *
  * With --connects: connects and disconnects, one after the other, and prints how
- * many of these it does in a second.
+ * many of these it does in a second. What one costs is counted from outside
+ * (marks.h).
  *
  * Else connects --qps queue pairs, prints how much memory an idle connection takes,
  * then moves --messages of each size given, whose cost is counted from outside
@@ -319,7 +320,7 @@ static void run(struct side *s, unsigned int messages, const char *maps)
 		keep_maps(maps);
 }
 
-static void connects(struct side *s, unsigned int count)
+static void connects(struct side *s, unsigned int count, const char *maps)
 {
 	uint64_t begin = 0;
 	unsigned int i;
@@ -327,15 +328,22 @@ static void connects(struct side *s, unsigned int count)
 	/* The first one brings what all share. */
 	for (i = 0; i <= count; i++) {
 		ep_phase("connection %u", i);
-		if (i == 1)
+		if (i == 1) {
 			begin = ep_now_ns();
+			if (!s->pair.server)
+				set_mark(MARK_START);
+		}
 		open_next(s);
 		close_last(s);
 		/* Else the next request may come before this one's end. */
 		ep_sync(&s->pair);
 	}
-	if (!s->pair.server)
-		printf("connects %.2f\n", count * 1e9 / (ep_now_ns() - begin));
+	if (s->pair.server)
+		return;
+	set_mark(MARK_STOP);
+	printf("connects %.2f\n", count * 1e9 / (ep_now_ns() - begin));
+	if (maps)
+		keep_maps(maps);
 }
 
 int main(int argc, char **argv)
@@ -367,7 +375,7 @@ int main(int argc, char **argv)
 	}
 	ep_sync(&s.pair);
 	if (count)
-		connects(&s, count);
+		connects(&s, count, maps);
 	else
 		run(&s, messages, maps);
 	fflush(stdout);
