@@ -147,6 +147,28 @@ static void write_by(uint32_t rkey, uint32_t offset, uint32_t len)
 	CHECK_SYS(post(&wr));
 }
 
+/* A new window of the peer, which is not bound. */
+static struct ibv_mw *window(enum ibv_mw_type type)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(b.p.pd, type);
+
+	CHECK(mw, "window: %m");
+	return mw;
+}
+
+/* Binds a window with `access` to a region with `region_access`, which fails. */
+static void bind_refused(int region_access, int access)
+{
+	struct ibv_mw *mw;
+
+	begin(region_access);
+	mw = window(IBV_MW_TYPE_2);
+	CHECK_SYS(bind_window(mw, ibv_inc_rkey(mw->rkey), 0, 4096, access));
+	bad(b.p.scq, IBV_WC_MW_BIND_ERR);
+	CHECK_SYS(ibv_dealloc_mw(mw));
+	forget();
+}
+
 static void windows(void)
 {
 	struct ibv_mw *mw;
@@ -154,8 +176,7 @@ static void windows(void)
 
 	part("V-MW-1 V-MW-2 V-MW-8 a window of type 2 is bound, and used");
 	begin(REGION_ACCESS);
-	mw = ibv_alloc_mw(b.p.pd, IBV_MW_TYPE_2);
-	CHECK(mw, "window: %m");
+	mw = window(IBV_MW_TYPE_2);
 	rkey = ibv_inc_rkey(mw->rkey);
 	CHECK_SYS(bind_window(mw, rkey, 8192, 4096, WINDOW_ACCESS));
 	good(b.p.scq, IBV_WC_BIND_MW);
@@ -187,27 +208,14 @@ static void windows(void)
 	forget();
 
 	part("V-WC-17 a bind that is refused says so");
-	begin(ALL_ACCESS);
-	mw = ibv_alloc_mw(b.p.pd, IBV_MW_TYPE_2);
-	CHECK(mw, "window: %m");
-	CHECK_SYS(bind_window(mw, ibv_inc_rkey(mw->rkey), 0, 4096, WINDOW_ACCESS));
-	bad(b.p.scq, IBV_WC_MW_BIND_ERR);
-	CHECK_SYS(ibv_dealloc_mw(mw));
-	forget();
+	bind_refused(ALL_ACCESS, WINDOW_ACCESS);
 
 	part("V-MW-5 nor with rights that a window cannot have");
-	begin(REGION_ACCESS);
-	mw = ibv_alloc_mw(b.p.pd, IBV_MW_TYPE_2);
-	CHECK(mw, "window: %m");
-	CHECK_SYS(bind_window(mw, ibv_inc_rkey(mw->rkey), 0, 4096, -1));
-	bad(b.p.scq, IBV_WC_MW_BIND_ERR);
-	CHECK_SYS(ibv_dealloc_mw(mw));
-	forget();
+	bind_refused(REGION_ACCESS, -1);
 
 	part("V-MW-13 the peer invalidates it");
 	begin(REGION_ACCESS);
-	mw = ibv_alloc_mw(b.p.pd, IBV_MW_TYPE_2);
-	CHECK(mw, "window: %m");
+	mw = window(IBV_MW_TYPE_2);
 	rkey = ibv_inc_rkey(mw->rkey);
 	CHECK_SYS(bind_window(mw, rkey, 8192, 4096, WINDOW_ACCESS));
 	good(b.p.scq, IBV_WC_BIND_MW);
@@ -231,8 +239,7 @@ static void old_windows(void)
 
 	part("V-MW-17 a window of type 1 is bound again and again");
 	begin(REGION_ACCESS);
-	mw = ibv_alloc_mw(b.p.pd, IBV_MW_TYPE_1);
-	CHECK(mw, "window: %m");
+	mw = window(IBV_MW_TYPE_1);
 	to.bind_info = (struct ibv_mw_bind_info){
 		there, (uintptr_t)mem + 8192, 4096, WINDOW_ACCESS,
 	};
@@ -404,8 +411,7 @@ static void builders(void)
 	part("V-WR-1 all operations by ibv_wr_ functions");
 	begin_with(&attr, REGION_ACCESS);
 	qp = ibv_qp_to_qp_ex(b.p.id->qp);
-	mw = ibv_alloc_mw(b.p.pd, IBV_MW_TYPE_2);
-	CHECK(mw, "window: %m");
+	mw = window(IBV_MW_TYPE_2);
 	rkey = ibv_inc_rkey(mw->rkey);
 	info = (struct ibv_mw_bind_info){ there, (uintptr_t)mem, LEN, WINDOW_ACCESS };
 	ibv_wr_start(qp);
