@@ -9,6 +9,7 @@
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_ioctl.h>
 #include <rdma/rsiw-abi.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,19 +239,36 @@ int raw_dereg_dmabuf(struct ibv_mr *mr)
 	return err;
 }
 
-int raw_doorbell(struct ibv_context *ctx, uint32_t handle)
+int raw_post(struct ibv_context *ctx, uint32_t handle, const struct ib_uverbs_send_wr *wr,
+	     const struct ib_uverbs_sge *sge)
 {
 	struct ib_uverbs_post_send_resp resp;
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
 		struct ib_uverbs_post_send body;
+		struct ib_uverbs_send_wr wr;
+		struct ib_uverbs_sge sge;
 	} cmd = {
 		.hdr = HEADER(cmd, resp, POST_SEND),
 		.body = { .response = (uintptr_t)&resp, .qp_handle = handle,
-			  .wqe_size = sizeof(struct ib_uverbs_send_wr) },
+			  .wqe_size = sizeof(cmd.wr) },
 	};
+	size_t len = sizeof(cmd);
 
-	return command(ctx, &cmd, sizeof(cmd));
+	if (wr) {
+		cmd.body.wr_count = cmd.body.sge_count = 1;
+		cmd.wr = *wr;
+		cmd.sge = *sge;
+	} else {
+		len = offsetof(typeof(cmd), wr);
+		cmd.hdr.in_words = len / 4;
+	}
+	return command(ctx, &cmd, len);
+}
+
+int raw_doorbell(struct ibv_context *ctx, uint32_t handle)
+{
+	return raw_post(ctx, handle, NULL, NULL);
 }
 
 size_t raw_cqe_size(struct ibv_context *ctx)
@@ -302,35 +320,22 @@ int raw_get_context(struct ibv_context *like, const void *request, size_t len, v
 
 int raw_post_send(struct ibv_context *ctx, uint32_t handle, const struct ibv_send_wr *wr)
 {
-	struct ib_uverbs_post_send_resp resp;
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		struct ib_uverbs_post_send body;
-		struct ib_uverbs_send_wr wr;
-		struct ib_uverbs_sge sge;
-	} cmd = {
-		.hdr = { .command = IB_USER_VERBS_CMD_POST_SEND,
-			 .in_words = sizeof(cmd) / 4,
-			 .out_words = sizeof(resp) / 4 },
-		.body = { .response = (uintptr_t)&resp,
-			  .qp_handle = handle,
-			  .wr_count = 1, .sge_count = 1,
-			  .wqe_size = sizeof(cmd.wr) },
-		.wr = { .wr_id = wr->wr_id, .num_sge = 1, .opcode = wr->opcode,
-			.send_flags = wr->send_flags,
-			.ex.imm_data = wr->imm_data,
-			.wr.atomic = { .remote_addr = wr->wr.atomic.remote_addr,
-				       .compare_add = wr->wr.atomic.compare_add,
-				       .swap = wr->wr.atomic.swap,
-				       .rkey = wr->wr.atomic.rkey } },
-		.sge = { wr->sg_list->addr, wr->sg_list->length, wr->sg_list->lkey },
+	struct ib_uverbs_sge sge = { wr->sg_list->addr, wr->sg_list->length,
+				     wr->sg_list->lkey };
+	struct ib_uverbs_send_wr raw = {
+		.wr_id = wr->wr_id, .num_sge = 1, .opcode = wr->opcode,
+		.send_flags = wr->send_flags, .ex.imm_data = wr->imm_data,
+		.wr.atomic = { .remote_addr = wr->wr.atomic.remote_addr,
+			       .compare_add = wr->wr.atomic.compare_add,
+			       .swap = wr->wr.atomic.swap,
+			       .rkey = wr->wr.atomic.rkey },
 	};
 
 	if (wr->opcode <= IBV_WR_RDMA_READ) {
-		cmd.wr.wr.rdma.remote_addr = wr->wr.rdma.remote_addr;
-		cmd.wr.wr.rdma.rkey = wr->wr.rdma.rkey;
+		raw.wr.rdma.remote_addr = wr->wr.rdma.remote_addr;
+		raw.wr.rdma.rkey = wr->wr.rdma.rkey;
 	}
-	return write(ctx->cmd_fd, &cmd, sizeof(cmd)) == sizeof(cmd) ? 0 : errno;
+	return raw_post(ctx, handle, &raw, &sge);
 }
 
 int raw_command(struct ibv_context *ctx, unsigned int number)

@@ -8,6 +8,9 @@
 
 #include <infiniband/verbs.h>
 
+struct ib_uverbs_send_wr;
+struct ib_uverbs_sge;
+
 int raw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 
 /*
@@ -43,6 +46,12 @@ int raw_dereg(struct ibv_context *ctx, uint32_t handle);
 #define RAW_ANSWER 1024
 int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, void *answer,
 		  uint32_t *num);
+/*
+ * The core's call to post a request of one element, or none (NULL), to the QP of
+ * this number.
+ */
+int raw_post(struct ibv_context *ctx, uint32_t handle, const struct ib_uverbs_send_wr *wr,
+	     const struct ib_uverbs_sge *sge);
 /* What a post of the library ends with, for the QP of this number. */
 int raw_doorbell(struct ibv_context *ctx, uint32_t handle);
 /*

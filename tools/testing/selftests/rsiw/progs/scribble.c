@@ -416,8 +416,7 @@ static void round_(uint64_t *state)
 			reap(&side[i], state);
 			receives(&side[i], 8);
 			post(&side[i], &side[!i], forged, state);
-			ring_bell(side[i].ctx->cmd_fd, side[i].ep->id->qp->handle,
-				  &pool, state);
+			ring_bell(side[i].ctx, side[i].ep->id->qp->handle, &pool, state);
 		}
 		if (++n == BEFORE) {
 			end = ep_now_ns() + ROUND_MS * 1000000ull;

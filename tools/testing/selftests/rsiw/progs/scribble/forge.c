@@ -6,9 +6,9 @@
 #include <rdma/ib_user_verbs.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ep.h"
+#include "raw.h"
 
 uint64_t rnd(uint64_t *state)
 {
@@ -266,36 +266,19 @@ void scribble(const struct ring *r, const struct pool *p, uint64_t *s)
 	}
 }
 
-void ring_bell(int fd, uint32_t qp, const struct pool *p, uint64_t *s)
+void ring_bell(struct ibv_context *ctx, uint32_t qp, const struct pool *p, uint64_t *s)
 {
-	struct ib_uverbs_post_send_resp resp;
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		struct ib_uverbs_post_send body;
-		struct ib_uverbs_send_wr wr;
-		struct ib_uverbs_sge sge;
-	} cmd = {
-		.hdr = { .command = IB_USER_VERBS_CMD_POST_SEND,
-			 .out_words = sizeof(resp) / 4 },
-		.body = { .response = (uintptr_t)&resp,
-			  .qp_handle = qp,
-			  .wqe_size = sizeof(cmd.wr) },
-	};
-	size_t len = sizeof(cmd.hdr) + sizeof(cmd.body);
-	ssize_t rv;
-
+	/* Refused, for all we know. */
 	if (rnd(s) % 8 == 0) {
-		cmd.body.wr_count = cmd.body.sge_count = 1;
-		cmd.wr = (struct ib_uverbs_send_wr){
+		struct ib_uverbs_send_wr wr = {
 			.wr_id = rnd(s), .num_sge = 1,
 			.opcode = rnd(s) % 16, .send_flags = rnd(s),
 			.wr.rdma = { p->addr[11], p->key[0] },
 		};
-		cmd.sge = (struct ib_uverbs_sge){ p->addr[11], 64, 0 };
-		len = sizeof(cmd);
+		struct ib_uverbs_sge sge = { p->addr[11], 64, 0 };
+
+		raw_post(ctx, qp, &wr, &sge);
+	} else {
+		raw_doorbell(ctx, qp);
 	}
-	cmd.hdr.in_words = len / 4;
-	/* Refused, for all we know. */
-	rv = write(fd, &cmd, len);
-	(void)rv;
 }

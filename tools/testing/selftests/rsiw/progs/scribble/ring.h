@@ -3,6 +3,7 @@
 #ifndef RSIW_SCRIBBLE_RING_H
 #define RSIW_SCRIBBLE_RING_H
 
+#include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -96,6 +97,6 @@ void forge_sqe(void *entry, const struct pool *p, uint64_t *state);
  * A doorbell of a QP, given by its handle: without requests, or with one that the
  * kernel has to ignore.
  */
-void ring_bell(int fd, uint32_t qp, const struct pool *p, uint64_t *state);
+void ring_bell(struct ibv_context *ctx, uint32_t qp, const struct pool *p, uint64_t *state);
 
 #endif
