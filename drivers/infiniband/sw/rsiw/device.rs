@@ -96,6 +96,7 @@ impl Device {
         let chunks = Arc::pin_init(ChunkPool::new(), GFP_KERNEL)?;
         let limits = Limits::new()?;
         let counts = Counts::new()?;
+        let stags = StagTable::new(queues.loaded())?;
         Arc::pin_init(
             pin_init!(Self {
                 handle,
@@ -106,7 +107,7 @@ impl Device {
                 counts,
                 tuning: Tuning::new(),
                 chunks,
-                stags <- StagTable::new(queues.loaded()),
+                stags <- stags,
             }),
             GFP_KERNEL,
         )

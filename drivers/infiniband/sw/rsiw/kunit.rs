@@ -78,7 +78,10 @@ mod tables {
     use crate::{
         ffi::{
             module::Loaded,
-            sync::rcu_table::RcuTable, //
+            sync::rcu_table::{
+                RcuTable,
+                PLACES, //
+            },
         },
         mr::table::MAX_MR, //
     };
@@ -100,6 +103,31 @@ mod tables {
         assert!(table.remove(MAX_MR).is_some());
         assert!(table.remove(MAX_MR).is_none());
         assert!(table.lookup(MAX_MR).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn entries_in_one_place() -> Result {
+        const FIRST: u32 = 5;
+        const LAST: u32 = FIRST + PLACES;
+        let table = RcuTable::<u32>::with_places(Loaded::for_test())?;
+        let table = KBox::pin_init(table, GFP_KERNEL)?;
+        let put = |index| table.insert(index, Arc::new(index, GFP_KERNEL)?, GFP_KERNEL);
+        let found = |index| table.lookup(index).is_some_and(|v| *v == index);
+        put(FIRST)?;
+        put(LAST)?;
+        assert!(found(FIRST) && found(LAST));
+        // It is in the place that both have.
+        assert!(table.remove(LAST).is_some());
+        assert!(found(FIRST) && table.lookup(LAST).is_none());
+        put(LAST)?;
+        // It is not.
+        assert!(table.remove(FIRST).is_some());
+        assert!(found(LAST) && table.lookup(FIRST).is_none());
+        put(FIRST)?;
+        assert_eq!(put(LAST), Err(EBUSY));
+        assert!(found(FIRST) && found(LAST));
+        assert!(table.lookup(LAST + PLACES).is_none());
         Ok(())
     }
 

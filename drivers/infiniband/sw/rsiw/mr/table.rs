@@ -60,14 +60,19 @@ pub(crate) struct StagTable {
 }
 
 impl StagTable {
-    /// Makes an empty table.
-    pub(crate) fn new(loaded: Loaded) -> impl PinInit<Self> {
-        pin_init!(Self {
-            regions <- RcuTable::new(loaded),
+    /// Makes an empty table. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(loaded: Loaded) -> Result<impl PinInit<Self>> {
+        let regions = RcuTable::with_places(loaded)?;
+        Ok(pin_init!(Self {
+            regions <- regions,
             key: SipKey::random(),
             next: Atomic::new(0),
             count: Atomic::new(0),
-        })
+        }))
     }
 
     /// Gives `mr` an STag with `key` and makes it known, in memory of `flags`.

@@ -170,10 +170,22 @@ void rsiw_helper_xa_init_alloc_irq_account(struct xarray *xa)
 	xa_init_flags(xa, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 }
 
+/* Puts @entry at @index and, if it got there, in @place, unless that is NULL. */
 int rsiw_helper_xa_insert_irq(struct xarray *xa, unsigned long index,
-			      void *entry, gfp_t gfp)
+			      void *entry, void **place, gfp_t gfp)
 {
-	return xa_insert_irq(xa, index, entry, gfp);
+	int err;
+
+	might_alloc(gfp);
+	xa_lock_irq(xa);
+	/* May have dropped the lock, but not after it stored the entry. */
+	err = __xa_insert(xa, index, entry, gfp);
+	if (!err && place) {
+		/* With the Acquire of RcuTable::lookup(): what @entry points to is complete. */
+		smp_store_release(place, entry);
+	}
+	xa_unlock_irq(xa);
+	return err;
 }
 
 int rsiw_helper_xa_alloc_cyclic_irq(struct xarray *xa, u32 *id, void *entry,
@@ -183,13 +195,18 @@ int rsiw_helper_xa_alloc_cyclic_irq(struct xarray *xa, u32 *id, void *entry,
 				   gfp);
 }
 
-void *rsiw_helper_xa_erase_irqsave(struct xarray *xa, unsigned long index)
+/* Empties @index and, if the same is there, @place, unless that is NULL. */
+void *rsiw_helper_xa_erase_irqsave(struct xarray *xa, unsigned long index,
+				   void **place)
 {
 	unsigned long flags;
 	void *entry;
 
 	xa_lock_irqsave(xa, flags);
 	entry = __xa_erase(xa, index);
+	/* Changes under the lock only. */
+	if (place && *place == entry)
+		WRITE_ONCE(*place, NULL);
 	xa_unlock_irqrestore(xa, flags);
 	return entry;
 }

@@ -6,6 +6,10 @@
 //! of its own within an RCU read-side section; a removed node drops its reference a grace period
 //! later, by `call_rcu`, so that destroying a thousand objects waits for none of them.
 //!
+//! Where indices are scattered, the way through the xarray is long. A table of these has *places*
+//! for some of its nodes besides, by the low bits of the index, where a lookup looks first. Of those
+//! that share a place it has the one that came last.
+//!
 //! The memory of the xarray itself, which neighbours share, counts for the memory cgroup of the
 //! process that makes an insertion need it.
 //!
@@ -29,18 +33,30 @@ use kernel::{
     error::to_result,
     prelude::*,
     sync::{
+        atomic::{
+            Acquire,
+            Atomic, //
+        },
         rcu,
         Arc, //
     },
     types::Opaque, //
 };
 
+/// Places of a table that has them: two pages of pointers.
+pub(crate) const PLACES: u32 = 1024;
+
 /// What the xarray points to.
 #[repr(C)]
 struct Node<T> {
     rcu: Opaque<b::callback_head>,
+    /// Where it is, if it may have a place.
+    index: u32,
     value: Arc<T>,
 }
+
+/// A place of a node, or null.
+type Place<T> = Atomic<*mut Node<T>>;
 
 /// A table from 32-bit indices to `Arc<T>`.
 ///
@@ -50,13 +66,16 @@ struct Node<T> {
 /// # Invariants
 ///
 /// Each entry of `xa` is null or came from `KBox::into_raw` of a [`Node`] and is freed a grace
-/// period after it was erased.
+/// period after it was erased. Each of `places` is null or an entry of `xa`, at the index that the
+/// node says; both change under the xarray's lock.
 #[pin_data(PinnedDrop)]
 pub(crate) struct RcuTable<T: Send + Sync + 'static> {
     #[pin]
     xa: Opaque<b::xarray>,
     /// Where the search for a free index goes on; changes under the xarray's lock.
     cursor: Opaque<u32>,
+    /// [`PLACES`], or none.
+    places: KVec<Place<T>>,
     _values: PhantomData<Arc<T>>,
 }
 
@@ -66,22 +85,43 @@ unsafe impl<T: Send + Sync> Send for RcuTable<T> {}
 unsafe impl<T: Send + Sync> Sync for RcuTable<T> {}
 
 impl<T: Send + Sync + 'static> RcuTable<T> {
-    /// Makes an empty table.
-    pub(crate) fn new(_loaded: Loaded) -> impl PinInit<Self> {
+    /// Makes an empty table without places, where indices are chosen by the table or few.
+    pub(crate) fn new(loaded: Loaded) -> impl PinInit<Self> {
+        Self::over(KVec::new(), loaded)
+    }
+
+    /// Makes an empty table with places, which have what is put in by [`RcuTable::insert`]. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn with_places(loaded: Loaded) -> Result<impl PinInit<Self>> {
+        let mut places = KVec::with_capacity(PLACES as usize, GFP_KERNEL)?;
+        for _ in 0..PLACES {
+            let place = Atomic::new(core::ptr::null_mut());
+            places.push_within_capacity(place).map_err(|_| ENOMEM)?;
+        }
+        Ok(Self::over(places, loaded))
+    }
+
+    /// Makes an empty table; all of `places` are null.
+    fn over(places: KVec<Place<T>>, _loaded: Loaded) -> impl PinInit<Self> {
         pin_init!(Self {
-            // INVARIANT: an empty xarray.
+            // INVARIANT: an empty xarray, and nothing in the places.
             xa <- Opaque::ffi_init(|xa| {
                 // SAFETY: `xa` is valid for writes.
                 unsafe { h::xa_init_alloc_irq_account(xa) }
             }),
             cursor: Opaque::new(0),
+            places,
             _values: PhantomData,
         })
     }
 
-    fn node(value: Arc<T>, flags: Flags) -> Result<*mut Node<T>> {
+    fn node(index: u32, value: Arc<T>, flags: Flags) -> Result<*mut Node<T>> {
         let node = Node {
             rcu: Opaque::uninit(),
+            index,
             value,
         };
         Ok(KBox::into_raw(KBox::new(node, flags)?))
@@ -93,17 +133,38 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         drop(unsafe { KBox::from_raw(node) });
     }
 
+    /// The place that nodes at `index` have, if there are places.
+    #[inline(always)]
+    fn place(&self, index: u32) -> Option<&Place<T>> {
+        self.places.get((index % PLACES) as usize)
+    }
+
+    /// The same for C.
+    fn raw_place(&self, index: u32) -> *mut *mut c_void {
+        self.place(index)
+            .map_or(core::ptr::null_mut(), |place| place.as_ptr().cast())
+    }
+
     /// Puts `value` at `index`, in memory of `flags`. Sleeps.
     ///
     /// # Errors
     ///
     /// `EBUSY` if the index is taken, `ENOMEM`.
     pub(crate) fn insert(&self, index: u32, value: Arc<T>, flags: Flags) -> Result {
-        let node = Self::node(value, flags)?;
-        // SAFETY: the xarray is initialised, and `node` is not a special entry.
-        // INVARIANT: a node, published after its initialisation.
+        let node = Self::node(index, value, flags)?;
+        let place = self.raw_place(index);
+        // SAFETY: the xarray is initialised, and `node` is not a special entry. The place is null or
+        // lives as long as the table, and is written under the xarray's lock only.
+        // INVARIANT: a node, published after its initialisation; its place has it once the xarray
+        // does, under the same lock.
         let ret = to_result(unsafe {
-            h::xa_insert_irq(self.xa.get(), index as usize, node.cast(), b::GFP_KERNEL)
+            h::xa_insert_irq(
+                self.xa.get(),
+                index as usize,
+                node.cast(),
+                place,
+                b::GFP_KERNEL,
+            )
         });
         if ret.is_err() {
             Self::unnode(node);
@@ -125,8 +186,9 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         value: Arc<T>,
         flags: Flags,
     ) -> Result<u32> {
-        let node = Self::node(value, flags)?;
         let mut index = 0;
+        // Gets no place, as its index is known only when others see it.
+        let node = Self::node(index, value, flags)?;
         // SAFETY: the xarray is initialised and tracks free entries; `node` is not a special entry;
         // the cursor is accessed here only, under the xarray's lock.
         // INVARIANT: a node, published after its initialisation.
@@ -152,9 +214,21 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     #[inline(always)]
     pub(crate) fn lookup(&self, index: u32) -> Option<Arc<T>> {
         let _rcu = rcu::read_lock();
-        // SAFETY: the xarray is initialised.
-        let node = unsafe { b::xa_load(self.xa.get(), index as usize) };
-        let node = NonNull::new(node.cast::<Node<T>>())?;
+        let recent = self
+            .place(index)
+            .and_then(|place| NonNull::new(place.load(Acquire)))
+            // SAFETY: by the invariant what is found in a place is in the xarray or was within this
+            // read-side section, and so is not freed before its end; it was initialised before it
+            // got there.
+            .filter(|node| unsafe { node.as_ref() }.index == index);
+        let node = match recent {
+            Some(node) => node,
+            None => {
+                // SAFETY: the xarray is initialised.
+                let node = unsafe { b::xa_load(self.xa.get(), index as usize) };
+                NonNull::new(node.cast::<Node<T>>())?
+            }
+        };
         // SAFETY: by the invariant a node found within a read-side section is not freed before its
         // end; nodes are not changed while they are in the table.
         Some(unsafe { node.as_ref() }.value.clone())
@@ -190,8 +264,11 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     /// Empties `index` and returns what was there. Later lookups find nothing; earlier ones may
     /// still hold references. Any context.
     pub(crate) fn remove(&self, index: u32) -> Option<Arc<T>> {
-        // SAFETY: the xarray is initialised.
-        let node = unsafe { h::xa_erase_irqsave(self.xa.get(), index as usize) };
+        let place = self.raw_place(index);
+        // SAFETY: the xarray is initialised. The place is null or lives as long as the table, and is
+        // written under the xarray's lock only.
+        // INVARIANT: the node leaves the xarray and its place under the same lock.
+        let node = unsafe { h::xa_erase_irqsave(self.xa.get(), index as usize, place) };
         let node = NonNull::new(node.cast::<Node<T>>())?;
         // SAFETY: erasing made us the one who frees the node, which has not happened yet.
         let value = unsafe { node.as_ref() }.value.clone();
@@ -224,8 +301,8 @@ impl<T: Send + Sync + 'static> PinnedDrop for RcuTable<T> {
             let Some(node) = NonNull::new(node.cast::<Node<T>>()) else {
                 break;
             };
-            // SAFETY: the xarray is initialised.
-            unsafe { h::xa_erase_irqsave(self.xa.get(), index) };
+            // SAFETY: the xarray is initialised. Nobody looks at the places any more.
+            unsafe { h::xa_erase_irqsave(self.xa.get(), index, core::ptr::null_mut()) };
             // SAFETY: by the invariant from `KBox::into_raw`; the table is ours alone, so no lookup
             // runs.
             drop(unsafe { KBox::from_raw(node.as_ptr()) });
