@@ -384,9 +384,11 @@ mod queues {
 #[kernel::macros::kunit_tests(rsiw_batches)]
 mod batches {
     use crate::ffi::net::{
+        Chunk,
         ChunkPool,
         Mark,
-        TxBatch, //
+        TxBatch,
+        SHORT_LEN, //
     };
     use kernel::{
         prelude::*,
@@ -396,9 +398,12 @@ mod batches {
     /// More than a chunk, of any size.
     const LEN: u32 = 40_000;
 
+    fn pool() -> Result<Arc<ChunkPool>> {
+        Arc::pin_init(ChunkPool::new(), GFP_KERNEL)
+    }
+
     fn batch() -> Result<TxBatch> {
-        let pool = Arc::pin_init(ChunkPool::new(), GFP_KERNEL)?;
-        TxBatch::new(pool, 20)
+        TxBatch::new(pool()?, 20)
     }
 
     fn count(batch: &TxBatch, mark: Mark) -> Result<usize> {
@@ -441,6 +446,35 @@ mod batches {
         assert_eq!(batch.remaining(), 5);
         batch.clear();
         assert!(batch.is_empty() && batch.truncate(mark).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn the_first_page_is_not_kept() -> Result {
+        let pool = pool()?;
+        let mut batch = TxBatch::new(pool.clone(), 20)?;
+        batch.reserve(5)?;
+        batch.push_bytes(b"first")?;
+        drop(batch);
+        // The pool would have no others.
+        assert!(pool.take()?.len() > SHORT_LEN);
+        Ok(())
+    }
+
+    #[test]
+    fn pages_instead_of_more_are_kept() -> Result {
+        let pool = pool()?;
+        let mut chunk = Chunk::new(SHORT_LEN)?;
+        let mut fills = 0;
+        // New ones are longer.
+        while chunk.len() == SHORT_LEN {
+            fills += 1;
+            assert!(fills < 100);
+            pool.give(chunk);
+            chunk = pool.take()?;
+        }
+        // But not for ever.
+        assert!(fills > 4);
         Ok(())
     }
 }

@@ -20,6 +20,12 @@ mod socket;
 mod tcp;
 
 pub(in crate::ffi) use self::addr::Storage;
+/// For tests.
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) use self::chunk::{
+    Chunk,
+    SHORT_LEN, //
+};
 pub(crate) use self::{
     batch::{
         Mark,

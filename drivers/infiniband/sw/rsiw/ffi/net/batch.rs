@@ -121,8 +121,7 @@ impl TxBatch {
                 return Err(ENOSPC);
             }
             let chunk = if self.chunks.len() == 0 && len <= SHORT_LEN {
-                // Most connections send a little at first, and many never more.
-                Chunk::new(SHORT_LEN)?
+                Chunk::first()?
             } else {
                 self.pool.take()?
             };

@@ -33,7 +33,11 @@ const LONG_LEN: u32 = 32 * 1024;
 /// Length of the first chunk of a connection, and where longer ones are not easily had: a page.
 ///
 /// CAST: no page has more octets than `u32` counts.
-pub(super) const SHORT_LEN: u32 = PAGE_SIZE as u32;
+pub(crate) const SHORT_LEN: u32 = PAGE_SIZE as u32;
+
+/// How often a page is filled that there was instead of a long chunk. That saves most of the
+/// clearing, and when memory is less fragmented the pool soon has long chunks again.
+const SHORT_FILLS: u32 = 16;
 
 /// A run of pages.
 ///
@@ -42,10 +46,12 @@ pub(super) const SHORT_LEN: u32 = PAGE_SIZE as u32;
 /// `page` is the head of a run of `len` octets of initialised memory from `base` on, to which this
 /// value has a reference. Others with a reference only read, and only what [`Chunk::page`] was used
 /// for.
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     page: NonNull<b::page>,
     base: NonNull<u8>,
     len: u32,
+    /// How often it may be filled before it goes back to the allocator.
+    fills: u32,
 }
 
 // SAFETY: pages may be used from any thread.
@@ -58,23 +64,51 @@ impl Chunk {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(mut len: u32) -> Result<Self> {
+    pub(crate) fn new(mut len: u32) -> Result<Self> {
         // SAFETY: `len` is writable.
         let page = NonNull::new(unsafe { h::tx_pages_alloc(&mut len) }).ok_or(ENOMEM)?;
         // SAFETY: the page is new, and not in high memory: it has an address.
         let base = unsafe { NonNull::new_unchecked(h::page_address(page.as_ptr())) }.cast();
         // INVARIANT: the run is new and zeroed, and the reference to it is ours.
-        Ok(Self { page, base, len })
+        Ok(Self {
+            page,
+            base,
+            len,
+            // Long ones as good as without end.
+            fills: if len < LONG_LEN {
+                SHORT_FILLS
+            } else {
+                u32::MAX
+            },
+        })
+    }
+
+    /// Allocates the first of a connection: a page, which no pool keeps, as most connections send a
+    /// little at first, and many never more. May sleep as [`Chunk::new`] does.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn first() -> Result<Self> {
+        let mut chunk = Self::new(SHORT_LEN)?;
+        chunk.fills = 1;
+        Ok(chunk)
     }
 
     /// Length in octets.
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
     /// Head of the run, for one who takes a reference of its own.
     pub(super) fn page(&self) -> *mut b::page {
         self.page.as_ptr()
+    }
+
+    /// Counts that it was filled. Whether it may be once more.
+    fn was_filled(&mut self) -> bool {
+        self.fills = self.fills.saturating_sub(1);
+        self.fills > 0
     }
 
     /// Whether nobody else has a reference: what the chunk holds may be replaced.
@@ -260,15 +294,14 @@ impl ChunkPool {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn take(&self) -> Result<Chunk> {
+    pub(crate) fn take(&self) -> Result<Chunk> {
         let unused = self.sent.lock().pop_if(Chunk::is_unused);
         unused.map_or_else(|| Chunk::new(LONG_LEN), Ok)
     }
 
     /// Takes a chunk back that TCP may still have.
-    pub(super) fn give(&self, chunk: Chunk) {
-        if chunk.len() < LONG_LEN {
-            // Whoever took it would soon need another.
+    pub(crate) fn give(&self, mut chunk: Chunk) {
+        if !chunk.was_filled() {
             return;
         }
         let oldest = self.sent.lock().push(chunk);
