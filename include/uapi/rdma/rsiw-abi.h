@@ -8,6 +8,7 @@
 #define _RSIW_ABI_H
 
 #include <linux/types.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 
 /*
  * The handshake: driver's part of the request and the response of opening a
@@ -28,6 +29,8 @@ enum rsiw_feature {
 	RSIW_FEATURE_WINDOWS	= 1 << 3,
 	/* Time stamps in completions */
 	RSIW_FEATURE_TIMESTAMP	= 1 << 4,
+	/* Other depths for queues of QPs and shared receive queues: the methods below */
+	RSIW_FEATURE_RESIZE	= 1 << 5,
 };
 
 struct rsiw_ureq_alloc_ctx {
@@ -61,14 +64,75 @@ struct rsiw_uresp_alloc_ctx {
  *
  * As for any CQ, nobody may poll or arm it during the call. Completions may be
  * added.
- *
- * Queues of QPs and shared receive queues are not resized: the core's calls
- * carry no sizes (modify_qp) or have no response of the driver's (modify_srq).
  */
 struct rsiw_uresp_resize_cq {
 	__u32 num_cqe;
 	__u32 pad;
 	__aligned_u64 cq_key;
+};
+
+/*
+ * Methods of the driver (RDMA_VERBS_IOCTL) that give the queues of a QP, or a
+ * shared receive queue, other depths, for processes with RSIW_FEATURE_RESIZE;
+ * for others they fail with EOPNOTSUPP. The core's own calls carry no sizes
+ * (modify_qp) or have no response of the driver's (modify_srq).
+ *
+ * RSIW_ATTR_RESIZE_HANDLE names the object. The request is in
+ * UVERBS_ATTR_UHW_IN, the response goes to UVERBS_ATTR_UHW_OUT; without room
+ * for it the call fails.
+ *
+ * Each queue gets another ring, of at least as many entries as the request
+ * says, to be mapped by its key like the first one. What the process had posted
+ * and the kernel had not taken is in the new ring, under the same numbers: entry
+ * number n, counted from the first that was ever posted, is entry n modulo the
+ * number of entries, before and after. The old mapping stays memory, but nobody
+ * looks there any more; it is unmapped at leisure.
+ *
+ * Nobody may post to the queue during the call. The kernel may take what is
+ * posted. Fewer entries than are posted, or than the limit of a shared receive
+ * queue, are refused (EINVAL), as are more than at creation. If the call fails,
+ * nothing has changed.
+ */
+enum rsiw_qp_methods {
+	RSIW_METHOD_QP_RESIZE	= (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum rsiw_srq_methods {
+	RSIW_METHOD_SRQ_RESIZE	= (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum rsiw_resize_attrs {
+	RSIW_ATTR_RESIZE_HANDLE	= UVERBS_ID_DRIVER_NS_WITH_UHW,
+};
+
+struct rsiw_ureq_resize_qp {
+	__u32 num_sqe;
+	__u32 num_rqe;		/* 0 with a shared receive queue */
+};
+
+struct rsiw_uresp_resize_qp {
+	__u32 num_sqe;
+	__u32 num_rqe;		/* 0, and no key, with a shared receive queue */
+	__aligned_u64 sq_key;
+	__aligned_u64 rq_key;
+};
+
+enum rsiw_resize_srq_flags {
+	/* Another limit as well. Without it the limit stays. */
+	RSIW_RESIZE_SRQ_LIMIT	= 1 << 0,
+};
+
+struct rsiw_ureq_resize_srq {
+	__u32 num_rqe;
+	__u32 limit;
+	__u32 flags;		/* enum rsiw_resize_srq_flags */
+	__u32 pad;		/* 0 */
+};
+
+struct rsiw_uresp_resize_srq {
+	__u32 num_rqe;
+	__u32 pad;
+	__aligned_u64 srq_key;
 };
 
 /* Entries of the rings of RSIW_FEATURE_RINGS. */

@@ -11,7 +11,11 @@
 
 use crate::{
     abi::{
-        own,
+        own::{
+            self,
+            ResizeSrqReq,
+            ResizeSrqResp, //
+        },
         CreateSrqResp,
         HasElements,
         Rings,
@@ -34,8 +38,6 @@ use crate::{
             udata::Udata,
             wr::RecvChain,
         },
-        ring::SharedRing,
-        shmem::SharedMemory,
     },
     limits::{
         Quota,
@@ -53,14 +55,17 @@ use crate::{
             UserRq, //
         },
         sgl::SgList,
+        shared::new_ring,
         slots::Slots,
     },
 };
 use kernel::{
     prelude::*,
     sync::{
+        new_mutex,
         new_spinlock_irq,
         Arc,
+        Mutex,
         SpinLockIrq, //
     },
 };
@@ -82,12 +87,8 @@ fn of_process<E: HasElements>(
     udata: &Udata<'_>,
     rq_of: fn(UserRq<E>) -> Rq,
 ) -> Result<(Rq, Option<MmapEntry>)> {
-    let depth = init.max_wr.checked_next_power_of_two().ok_or(EINVAL)?;
-    let loaded = pd.device().queues().loaded();
-    let mem = SharedMemory::new(SharedRing::<E>::bytes(depth)?, loaded)?;
-    let ring = SharedRing::new(mem.clone(), depth)?;
-    let entry = MmapEntry::insert(udata, mem)?;
-    init.max_wr = depth;
+    let (ring, entry) = new_ring::<E>(init.max_wr, udata, pd.device().queues().loaded())?;
+    init.max_wr = ring.len();
     Ok((rq_of(UserRq::new(ring, init.max_sge)), Some(entry)))
 }
 
@@ -97,8 +98,9 @@ pub(crate) struct Srq {
     pd: Arc<Pd>,
     handle: Arc<SrqHandle>,
     max_sge: u32,
-    /// None for kernel consumers.
-    entry: Option<MmapEntry>,
+    /// None for kernel consumers. Held while the queue of a process is resized.
+    #[pin]
+    entry: Mutex<Option<MmapEntry>>,
     #[pin]
     state: SpinLockIrq<SrqState>,
     _quota: Quota,
@@ -168,7 +170,7 @@ impl Srq {
                 pd: pd.clone(),
                 handle,
                 max_sge,
-                entry,
+                entry <- new_mutex!(entry, "rsiw::Srq::entry"),
                 state <- new_spinlock_irq!(state, "rsiw::Srq::state"),
                 _quota: quota,
             }),
@@ -178,7 +180,7 @@ impl Srq {
             udata.respond(&CreateSrqResp {
                 num_rqe: depth,
                 pad: 0,
-                srq_key: srq.entry.as_ref().map_or(0, MmapEntry::key),
+                srq_key: srq.entry.lock().as_ref().map_or(0, MmapEntry::key),
             })?;
         }
         Ok(srq)
@@ -186,7 +188,7 @@ impl Srq {
 
     /// Ends the offer to map the queue. No QP uses it any more. Sleeps.
     pub(crate) fn close(&self) {
-        if let Some(entry) = &self.entry {
+        if let Some(entry) = &*self.entry.lock() {
             entry.remove();
         }
     }
@@ -222,11 +224,11 @@ impl Srq {
     ///
     /// `EINVAL` for a limit above the depth, for more receives than the depth asked for, and for a
     /// depth beyond the maximum. `ENOMEM`. `EOPNOTSUPP` for another depth of a process's queue: the
-    /// call has no way to tell it of a new mapping.
+    /// call has no way to tell it of a new mapping, for which there is [`Srq::resize_ring`].
     pub(crate) fn modify(&self, change: &SrqChange) -> Result {
         let mut new = match change.max_wr {
             None => None,
-            Some(_) if self.entry.is_some() => return Err(EOPNOTSUPP),
+            Some(_) if self.entry.lock().is_some() => return Err(EOPNOTSUPP),
             Some(depth) if !(1..=MAX_SRQ_WR).contains(&depth) => return Err(EINVAL),
             Some(depth) => Some((KernelRq::new(depth, self.max_sge)?, depth)),
         };
@@ -244,6 +246,57 @@ impl Srq {
         drop(state);
         // The old queue is given up without the lock.
         drop(new);
+        Ok(())
+    }
+
+    /// Gives the queue of a process with own rings the depth, and the limit, that its request asks
+    /// for, in a ring of its own, all or nothing: what was posted and not taken moves there under
+    /// the numbers that it has (V-SRQ-5). The old ring stays memory for as long as it is mapped, but
+    /// nobody looks there any more. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a limit above the depth, for more receives than the depth asked for, for a depth
+    /// of none or beyond the maximum, or if the process has no room for the answer. `ENOMEM`,
+    /// `EFAULT`. `EOPNOTSUPP` for the queue of another.
+    pub(crate) fn resize_ring(&self, udata: &mut Udata<'_>) -> Result {
+        let asked: ResizeSrqReq = udata.read()?;
+        let limit = asked.limit()?;
+        if !(1..=MAX_SRQ_WR).contains(&asked.num_rqe) {
+            return Err(EINVAL);
+        }
+        let mut entry = self.entry.lock();
+        let loaded = self.pd.device().queues().loaded();
+        let (ring, offer) = new_ring::<own::Rqe>(asked.num_rqe, udata, loaded)?;
+        let depth = ring.len();
+        udata.respond(&ResizeSrqResp {
+            num_rqe: depth,
+            pad: 0,
+            srq_key: offer.key(),
+        })?;
+        let mut moving = self.state.lock().rq.own()?.moving_to(ring);
+        // There may be many: not with the lock, which keeps interrupts off.
+        moving.copy(|| Ok(self.state.lock().rq.own()?.taken()))?;
+        loop {
+            let mut state = self.state.lock();
+            let limit = limit.unwrap_or(state.limit);
+            if limit > depth {
+                return Err(EINVAL);
+            }
+            let queue = state.rq.own()?;
+            if queue.go_on_in(&mut moving) {
+                state.depth = depth;
+                state.limit = limit;
+                break;
+            }
+            let taken = queue.taken();
+            drop(state);
+            moving.forget(taken);
+        }
+        let old = entry.replace(offer);
+        // Memory is given up without a lock.
+        drop(entry);
+        drop((old, moving));
         Ok(())
     }
 

@@ -241,6 +241,13 @@ impl Driver for Rsiw {
         srq.modify(change)
     }
 
+    fn resize_srq(srq: &Srq, udata: &mut Udata<'_>) -> Result {
+        if !features(Some(udata)).has_resize() {
+            return Err(EOPNOTSUPP);
+        }
+        srq.resize_ring(udata)
+    }
+
     fn query_srq(srq: &Srq) -> SrqAttr {
         srq.query()
     }
@@ -275,6 +282,13 @@ impl Driver for Rsiw {
 
     fn modify_qp(qp: ArcBorrow<'_, Qp>, attr: &QpModify) -> Result {
         Arc::from(qp).modify(attr)
+    }
+
+    fn resize_qp(qp: &Qp, udata: &mut Udata<'_>) -> Result {
+        if !features(Some(udata)).has_resize() {
+            return Err(EOPNOTSUPP);
+        }
+        qp.resize_rings(udata)
     }
 
     fn query_qp(qp: &Qp) -> QpQuery {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rings of our own, and the handshake by which a process asks for them: the layouts of
-//! `include/uapi/rdma/rsiw-abi.h`, with which they are compared when this is compiled.
+//! Rings of our own, the handshake by which a process asks for them, and requests of our own
+//! methods: the layouts of `include/uapi/rdma/rsiw-abi.h`, with which they are compared when this is compiled.
 //!
 //! The front of each entry is that of the stock one.
 #![forbid(unsafe_code)]
@@ -70,6 +70,61 @@ pub(crate) struct AllocContextResp {
     reserved: [u64; 2],
 }
 
+/// Request of resizing the queues of a QP.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct ResizeQpReq {
+    pub(crate) num_sqe: u32,
+    pub(crate) num_rqe: u32,
+}
+
+/// The response.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct ResizeQpResp {
+    pub(crate) num_sqe: u32,
+    pub(crate) num_rqe: u32,
+    pub(crate) sq_key: u64,
+    pub(crate) rq_key: u64,
+}
+
+/// Request of resizing a shared receive queue.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct ResizeSrqReq {
+    pub(crate) num_rqe: u32,
+    limit: u32,
+    flags: u32,
+    pad: u32,
+}
+
+/// The response.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct ResizeSrqResp {
+    pub(crate) num_rqe: u32,
+    pub(crate) pad: u32,
+    pub(crate) srq_key: u64,
+}
+
+/// In the flags of a [`ResizeSrqReq`]: there is to be another limit.
+const RESIZE_SRQ_LIMIT: u32 = 1 << 0;
+
+impl ResizeSrqReq {
+    /// The new limit, if there is to be one.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for what is not known.
+    pub(crate) fn limit(&self) -> Result<Option<u32>> {
+        match (self.flags, self.pad) {
+            (0, 0) => Ok(None),
+            (RESIZE_SRQ_LIMIT, 0) => Ok(Some(self.limit)),
+            _ => Err(EINVAL),
+        }
+    }
+}
+
 /// What was agreed on with a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Features(u64);
@@ -87,9 +142,15 @@ impl Features {
     const WINDOWS: Self = Self(1 << 3);
     /// Time stamps in completions.
     const TIMESTAMP: Self = Self(1 << 4);
+    /// Other depths for queues of QPs and shared receive queues.
+    const RESIZE: Self = Self(1 << 5);
 
-    const ALL: u64 =
-        Self::RINGS.0 | Self::IMMEDIATE.0 | Self::ATOMIC.0 | Self::WINDOWS.0 | Self::TIMESTAMP.0;
+    const ALL: u64 = Self::RINGS.0
+        | Self::IMMEDIATE.0
+        | Self::ATOMIC.0
+        | Self::WINDOWS.0
+        | Self::TIMESTAMP.0
+        | Self::RESIZE.0;
 
     fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -117,6 +178,11 @@ impl Features {
     /// Whether the process may have time stamps.
     pub(crate) fn has_timestamps(self) -> bool {
         self.contains(Self::TIMESTAMP)
+    }
+
+    /// Whether the process may resize its queues of requests.
+    pub(crate) fn has_resize(self) -> bool {
+        self.contains(Self::RESIZE)
     }
 }
 
@@ -268,6 +334,8 @@ const _: () = {
     assert!(Features::ATOMIC.0 == uapi::FEATURE_ATOMIC);
     assert!(Features::WINDOWS.0 == uapi::FEATURE_WINDOWS);
     assert!(Features::TIMESTAMP.0 == uapi::FEATURE_TIMESTAMP);
+    assert!(Features::RESIZE.0 == uapi::FEATURE_RESIZE);
+    assert!(RESIZE_SRQ_LIMIT == uapi::RESIZE_SRQ_LIMIT);
     assert!(super::opcode::BIND_MW == uapi::OP_BIND_MW);
     assert!(super::opcode::WRITE_WITH_IMM == uapi::OP_WRITE_WITH_IMM);
     assert!(WITH_IMM == uapi::CQE_WITH_IMM);
@@ -275,6 +343,10 @@ const _: () = {
     assert!(size_of::<AllocContextReq>() == size_of::<uapi::AllocContextReq>());
     assert!(size_of::<AllocContextResp>() == size_of::<uapi::AllocContextResp>());
     assert!(size_of::<super::ResizeCqResp>() == size_of::<uapi::ResizeCqResp>());
+    assert!(size_of::<ResizeQpReq>() == size_of::<uapi::ResizeQpReq>());
+    assert!(size_of::<ResizeQpResp>() == size_of::<uapi::ResizeQpResp>());
+    assert!(size_of::<ResizeSrqReq>() == size_of::<uapi::ResizeSrqReq>());
+    assert!(size_of::<ResizeSrqResp>() == size_of::<uapi::ResizeSrqResp>());
     assert!(size_of::<Sge>() == size_of::<uapi::Sge>());
     assert!(size_of::<Sqe>() == size_of::<uapi::Sqe>());
     assert!(size_of::<Rqe>() == size_of::<uapi::Rqe>());
@@ -296,6 +368,11 @@ same_places!(AllocContextResp, uapi::AllocContextResp;
     dev_id = dev_id, magic = magic, version = version, features = features, max_sge = max_sge,
     max_inline = max_inline, max_windows = max_windows, clock_khz = clock_khz);
 same_places!(super::ResizeCqResp, uapi::ResizeCqResp; num_cqe = num_cqe, cq_key = cq_key);
+same_places!(ResizeQpReq, uapi::ResizeQpReq; num_sqe = num_sqe, num_rqe = num_rqe);
+same_places!(ResizeQpResp, uapi::ResizeQpResp;
+    num_sqe = num_sqe, num_rqe = num_rqe, sq_key = sq_key, rq_key = rq_key);
+same_places!(ResizeSrqReq, uapi::ResizeSrqReq; num_rqe = num_rqe, limit = limit, flags = flags);
+same_places!(ResizeSrqResp, uapi::ResizeSrqResp; num_rqe = num_rqe, srq_key = srq_key);
 same_places!(Sge, uapi::Sge; laddr = laddr, length = length, lkey = lkey);
 same_places!(Sqe, uapi::Sqe;
     front.base = id, sge = __bindgen_anon_2);

@@ -27,5 +27,6 @@
 #include <rdma/uverbs_ioctl.h>
 #include <uapi/rdma/rsiw-abi.h>
 #include "rsiw_debugfs.h"
+#include "rsiw_methods.h"
 #include "rsiw_params.h"
 #include "rsiw_trace.h"

@@ -219,6 +219,22 @@ impl<T: RingEntry> SharedRing<T> {
         unsafe { T::Flags::store(ptr.wrapping_add(T::FLAGS_OFFSET), flags) };
     }
 
+    /// Copies entry `index` of `from` to the place of that number, once, the word with the flags
+    /// last: whoever sees them sees the rest.
+    pub(crate) fn carry_over(&self, index: u32, from: &Self) {
+        let (src, dst) = (from.entry(index), self.entry(index));
+        for i in (0..Self::WORDS).filter(|&i| i != Self::FLAGS_WORD) {
+            // SAFETY: as in `front`.
+            let word = unsafe { src.wrapping_add(i).read_volatile() };
+            // SAFETY: by the invariant the entry has this word.
+            unsafe { dst.wrapping_add(i).write_volatile(word) };
+        }
+        // SAFETY: as above.
+        let word = unsafe { src.wrapping_add(Self::FLAGS_WORD).read_volatile() };
+        // SAFETY: as in `publish`.
+        unsafe { atomic_store(dst.wrapping_add(Self::FLAGS_WORD), word, Release) };
+    }
+
     /// Writes an entry, the word with the flags last: whoever sees them sees the rest.
     pub(crate) fn publish(&self, index: u32, entry: &T) {
         let dst = self.entry(index);

@@ -18,8 +18,12 @@ pub(crate) use b::{
     rsiw_sge as Sge,
     rsiw_sqe as Sqe,
     rsiw_ureq_alloc_ctx as AllocContextReq,
+    rsiw_ureq_resize_qp as ResizeQpReq,
+    rsiw_ureq_resize_srq as ResizeSrqReq,
     rsiw_uresp_alloc_ctx as AllocContextResp,
-    rsiw_uresp_resize_cq as ResizeCqResp, //
+    rsiw_uresp_resize_cq as ResizeCqResp,
+    rsiw_uresp_resize_qp as ResizeQpResp,
+    rsiw_uresp_resize_srq as ResizeSrqResp, //
 };
 
 pub(crate) const MAGIC: u32 = b::RSIW_ABI_MAGIC;
@@ -33,6 +37,8 @@ pub(crate) const FEATURE_IMM: u64 = b::rsiw_feature_RSIW_FEATURE_IMM as u64;
 pub(crate) const FEATURE_ATOMIC: u64 = b::rsiw_feature_RSIW_FEATURE_ATOMIC as u64;
 pub(crate) const FEATURE_WINDOWS: u64 = b::rsiw_feature_RSIW_FEATURE_WINDOWS as u64;
 pub(crate) const FEATURE_TIMESTAMP: u64 = b::rsiw_feature_RSIW_FEATURE_TIMESTAMP as u64;
+pub(crate) const FEATURE_RESIZE: u64 = b::rsiw_feature_RSIW_FEATURE_RESIZE as u64;
+pub(crate) const RESIZE_SRQ_LIMIT: u32 = b::rsiw_resize_srq_flags_RSIW_RESIZE_SRQ_LIMIT;
 pub(crate) const OP_BIND_MW: u8 = b::rsiw_opcode_RSIW_OP_BIND_MW as u8;
 pub(crate) const OP_WRITE_WITH_IMM: u8 = b::rsiw_opcode_RSIW_OP_WRITE_WITH_IMM as u8;
 pub(crate) const CQE_WITH_IMM: u16 = b::RSIW_CQE_WITH_IMM as u16;

@@ -15,7 +15,14 @@ use crate::{
     queue::slots::Slots, //
 };
 use kernel::{
-    sync::Arc,
+    prelude::*,
+    sync::{
+        new_mutex,
+        new_spinlock_irq,
+        Arc,
+        Mutex,
+        SpinLockIrq, //
+    },
     task::Pid, //
 };
 
@@ -31,14 +38,54 @@ pub(super) enum Consumer {
 pub(super) struct OfProcess {
     /// The process, which alone may connect the QP.
     pub(super) owner: Pid,
-    /// The offer to map the send queue.
-    pub(super) send_ring: MmapEntry,
-    /// A view of the send queue for who does not have the mutex.
-    pub(super) posted: Posted,
-    /// The same for the receive queue; none if that is shared.
-    pub(super) recv_ring: Option<MmapEntry>,
+    /// What it may map.
+    pub(super) rings: Pin<KBox<Rings>>,
     /// Its completions have room for immediate data.
     pub(super) takes_immediate: bool,
+}
+
+/// The offers to map rings.
+pub(super) struct Offers {
+    /// Of the send queue.
+    pub(super) send: MmapEntry,
+    /// Of the receive queue; none if that is shared.
+    pub(super) recv: Option<MmapEntry>,
+}
+
+impl Offers {
+    /// The keys; 0 for what there is none of.
+    pub(super) fn keys(&self) -> (u64, u64) {
+        let recv = self.recv.as_ref();
+        (self.send.key(), recv.map_or(0, MmapEntry::key))
+    }
+}
+
+/// The rings of a process.
+#[pin_data]
+pub(super) struct Rings {
+    /// Held while they are replaced.
+    #[pin]
+    pub(super) offers: Mutex<Offers>,
+    /// A view of the send queue for who does not have the QP's mutex.
+    #[pin]
+    pub(super) posted: SpinLockIrq<Posted>,
+}
+
+impl Rings {
+    /// Keeps the offers and the view.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(offers: Offers, posted: Posted) -> Result<Pin<KBox<Self>>> {
+        KBox::pin_init(
+            pin_init!(Self {
+                offers <- new_mutex!(offers, "rsiw::Rings::offers"),
+                posted <- new_spinlock_irq!(posted, "rsiw::Rings::posted"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
 }
 
 /// What a consumer in the kernel has: queues in private memory.
@@ -54,6 +101,14 @@ pub(super) struct OfKernel {
 }
 
 impl Consumer {
+    /// The rings of a process, if it is one.
+    pub(super) fn rings(&self) -> Option<&Rings> {
+        match self {
+            Self::Process(process) => Some(&process.rings),
+            Self::Kernel(_) => None,
+        }
+    }
+
     /// What a consumer in the kernel has, if it is one.
     pub(super) fn kernel(&self) -> Option<&OfKernel> {
         match self {
@@ -83,18 +138,24 @@ impl Consumer {
     /// How many requests a process has posted from number `first` on, `most` at most.
     pub(super) fn posted_from(&self, first: u32, most: u32) -> u32 {
         match self {
-            Self::Process(process) => process.posted.count_from(first, most),
+            Self::Process(process) => process.rings.posted.lock().count_from(first, most),
             Self::Kernel(_) => 0,
         }
     }
 
-    /// The keys by which the send queue and the receive queue are mapped; 0 for what is not.
+    /// The depth of the send queue, as a consumer in the kernel asked for it.
+    pub(super) fn send_depth(&self) -> u32 {
+        match self {
+            Self::Process(process) => process.rings.posted.lock().len(),
+            Self::Kernel(kernel) => kernel.posted.asked_and_spare().0,
+        }
+    }
+
+    /// The keys by which the send queue and the receive queue are mapped; 0 for what is not. Process
+    /// context.
     pub(super) fn keys(&self) -> (u64, u64) {
         match self {
-            Self::Process(process) => {
-                let recv_ring = process.recv_ring.as_ref();
-                (process.send_ring.key(), recv_ring.map_or(0, MmapEntry::key))
-            }
+            Self::Process(process) => process.rings.offers.lock().keys(),
             Self::Kernel(_) => (0, 0),
         }
     }
@@ -102,9 +163,10 @@ impl Consumer {
     /// Ends the offers to map the rings. Process context.
     pub(super) fn forget_rings(&self) {
         if let Self::Process(process) = self {
-            process.send_ring.remove();
-            if let Some(ring) = &process.recv_ring {
-                ring.remove();
+            let offers = process.rings.offers.lock();
+            offers.send.remove();
+            if let Some(recv) = &offers.recv {
+                recv.remove();
             }
         }
     }

@@ -7,9 +7,11 @@
 
 use super::{
     consumer::{
+        self,
         Consumer,
         OfKernel,
-        OfProcess, //
+        OfProcess,
+        Offers, //
     },
     control::Inner,
     count::CountsOf,
@@ -55,14 +57,9 @@ use crate::{
                 Qpn, //
             },
             handle::QpHandle,
-            mmap::MmapEntry,
             udata::Udata,
         },
-        ring::{
-            RingEntry,
-            SharedRing, //
-        },
-        shmem::SharedMemory,
+        ring::SharedRing,
         timer::Timer,
     },
     limits::{
@@ -82,10 +79,13 @@ use crate::{
         reads::InboundReads,
         schedule::PostRow, //
     },
-    queue::rq::{
-        KernelRq,
-        Rq,
-        UserRq, //
+    queue::{
+        rq::{
+            KernelRq,
+            Rq,
+            UserRq, //
+        },
+        shared::new_ring,
     },
     srq::Srq,
 };
@@ -101,19 +101,6 @@ use kernel::{
         Arc,
     },
 };
-
-/// Makes the memory of a ring for at least `depth` entries, and the key to map it.
-fn ring<T: RingEntry>(
-    depth: u32,
-    udata: &Udata<'_>,
-    loaded: Loaded,
-) -> Result<(SharedRing<T>, MmapEntry)> {
-    // The library maps each ring, so that there has to be something to map.
-    let entries = depth.max(1).checked_next_power_of_two().ok_or(EINVAL)?;
-    let mem = SharedMemory::new(SharedRing::<T>::bytes(entries)?, loaded)?;
-    let ring = SharedRing::new(mem.clone(), entries)?;
-    Ok((ring, MmapEntry::insert(udata, mem)?))
-}
 
 /// What a QP is made of that there is already.
 pub(crate) struct Parts {
@@ -163,26 +150,24 @@ impl Queues {
     {
         let (udata, loaded) = (asked.udata, asked.loaded);
         check(cap, asked.has_srq, S::MAX_SGE, S::MAX_INLINE)?;
-        let (sq, send_ring) = ring::<S>(cap.max_send_wr, udata, loaded)?;
-        let (rq, recv_ring) = if asked.has_srq {
+        let (sq, send) = new_ring::<S>(cap.max_send_wr, udata, loaded)?;
+        let (rq, recv) = if asked.has_srq {
             (None, None)
         } else {
-            let (ring, entry) = ring::<R>(cap.max_recv_wr, udata, loaded)?;
+            let (ring, entry) = new_ring::<R>(cap.max_recv_wr, udata, loaded)?;
             cap.max_recv_wr = ring.len();
             let rq = UserRq::new(ring, cap.max_recv_sge);
             (Some(rq_of(rq)), Some(entry))
         };
         cap.max_send_wr = sq.len();
-        let posted = posted_of(sq.clone());
+        let rings = consumer::Rings::new(Offers { send, recv }, posted_of(sq.clone()))?;
         cap.max_inline_data = S::MAX_INLINE;
         Ok(Self {
             ring: sq_of(UserSq::new(sq, asked.sig_all, cap.max_send_sge)),
             rq,
             consumer: Consumer::Process(OfProcess {
                 owner: current!().tgid(),
-                send_ring,
-                posted,
-                recv_ring,
+                rings,
                 takes_immediate: asked.features.has_immediate(),
             }),
         })

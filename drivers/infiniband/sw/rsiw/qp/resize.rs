@@ -1,29 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Other depths for the queues of a kernel consumer (draft-hilland-rddp-verbs section 6.1.3).
+//! Other depths for the queues of a QP (draft-hilland-rddp-verbs section 6.1.3).
 //!
-//! Processes have no part in it: the core does not pass their sizes on, and has no way to tell them
-//! of new mappings.
+//! Kernel consumers modify the QP. The core does not pass the sizes of processes on, and has no way
+//! to tell them of new mappings: those with own rings call a method of our own.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
 
 use super::{
+    consumer::Offers,
     sq::{
         under_way,
+        user::Posted,
         Sq, //
     },
     Qp,
 };
 use crate::{
-    ffi::rdma::attr::QpCap,
+    abi::own::{
+        self,
+        ResizeQpReq,
+        ResizeQpResp, //
+    },
+    ffi::{
+        process::memory_for,
+        rdma::{
+            attr::QpCap,
+            udata::Udata, //
+        },
+        ring::SharedRing,
+    },
     limits::MAX_WR,
-    queue::rq::{
-        KernelRq,
-        Rq, //
+    queue::{
+        rq::{
+            KernelRq,
+            Rq,
+            UserRq, //
+        },
+        shared::{
+            new_ring,
+            Moving, //
+        },
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    alloc::Flags,
+    prelude::*, //
+};
 
 impl Qp {
     /// Gives both queues the depths in `cap`, all or nothing, with whatever is posted and under way
@@ -51,7 +75,7 @@ impl Qp {
         };
         // Room for as many requests under way, and completions, comes first, and is never taken
         // back.
-        let grown = self.make_room(new_sq.depth())?;
+        let grown = self.make_room(new_sq.depth(), memory_for(false))?;
         kernel.spare.extend(new_sq.spare())?;
         let result = posted.replace(&mut new_sq, || match (&mut *self.rq.lock(), &mut new_rq) {
             (Some(rq), Some(new)) => rq.replace(new),
@@ -62,9 +86,91 @@ impl Qp {
         result
     }
 
-    /// Has room for `depth` requests under way; returns what is not used any more.
-    fn make_room(&self, depth: u32) -> Result<Sq> {
-        let mut spare = under_way(depth.max(1), GFP_KERNEL)?;
+    /// Gives the queues of a process with own rings the depths that its request asks for, in rings of
+    /// their own, all or nothing: what was posted and not taken moves there under the numbers that
+    /// it has. The old rings stay memory for as long as they are mapped, but nobody looks there any
+    /// more. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for depths beyond the maximum or below what is posted, for a receive queue where
+    /// there is a shared one (V-QP-22), or if the process has no room for the answer. `ENOMEM`,
+    /// `EFAULT`. `EOPNOTSUPP` for the QP of another.
+    pub(crate) fn resize_rings(&self, udata: &mut Udata<'_>) -> Result {
+        let rings = self.consumer.rings().ok_or(EOPNOTSUPP)?;
+        let asked: ResizeQpReq = udata.read()?;
+        let shared = self.srq.is_some() && asked.num_rqe != 0;
+        if shared || asked.num_sqe > MAX_WR || asked.num_rqe > MAX_WR {
+            return Err(EINVAL);
+        }
+        let mut offers = rings.offers.lock();
+        let loaded = self.dev.queues().loaded();
+        let (sq, send) = new_ring::<own::Sqe>(asked.num_sqe, udata, loaded)?;
+        let (rq, recv) = match self.srq {
+            Some(_) => (None, None),
+            None => {
+                let (ring, offer) = new_ring::<own::Rqe>(asked.num_rqe, udata, loaded)?;
+                (Some(ring), Some(offer))
+            }
+        };
+        let new = Offers { send, recv };
+        let (sq_key, rq_key) = new.keys();
+        udata.respond(&ResizeQpResp {
+            num_sqe: sq.len(),
+            num_rqe: rq.as_ref().map_or(0, SharedRing::len),
+            sq_key,
+            rq_key,
+        })?;
+        // As for a kernel consumer.
+        let grown = self.make_room(sq.len(), memory_for(true))?;
+        let moved = self.move_to(sq, rq)?;
+        let old = core::mem::replace(&mut *offers, new);
+        // Memory is given up without a lock.
+        drop(offers);
+        drop((grown, moved, old));
+        Ok(())
+    }
+
+    /// Goes on in other rings, with what was posted; returns the old ones.
+    fn move_to(
+        &self,
+        sq: SharedRing<own::Sqe>,
+        rq: Option<SharedRing<own::Rqe>>,
+    ) -> Result<(Moving<own::Sqe>, Option<Moving<own::Rqe>>, Posted)> {
+        // Receives may be taken all the time, requests only with this.
+        let mut inner = self.inner.lock();
+        let view = Posted::Own(sq.clone());
+        let queue = inner.ring.own()?;
+        let mut sends = queue.moving_to(sq)?;
+        let mut recvs = rq
+            .map(|rq| self.with_own_rq(|queue| queue.moving_to(rq)))
+            .transpose()?;
+        if let Some(recvs) = &mut recvs {
+            recvs.copy(|| self.with_own_rq(|queue| queue.taken()))?;
+            // There are those queues: nothing fails from here on.
+            while !self.with_own_rq(|queue| queue.go_on_in(recvs))? {
+                recvs.forget(self.with_own_rq(|queue| queue.taken())?);
+            }
+        }
+        queue.go_on_in(&mut sends);
+        let rings = self.consumer.rings().ok_or(EOPNOTSUPP)?;
+        let seen = core::mem::replace(&mut *rings.posted.lock(), view);
+        drop(inner);
+        Ok((sends, recvs, seen))
+    }
+
+    /// Does something with the receive queue of a process with own rings.
+    fn with_own_rq<R>(&self, act: impl FnOnce(&mut UserRq<own::Rqe>) -> R) -> Result<R> {
+        match &mut *self.rq.lock() {
+            Some(rq) => Ok(act(rq.own()?)),
+            None => Err(EOPNOTSUPP),
+        }
+    }
+
+    /// Has room for `depth` requests under way, in memory that is allocated with `flags`; returns
+    /// what is not used any more.
+    fn make_room(&self, depth: u32, flags: Flags) -> Result<Sq> {
+        let mut spare = under_way(depth.max(1), flags)?;
         let swapped = self.sq.lock().swap_if_larger(&mut spare);
         swapped.map_err(|_| EINVAL)?;
         Ok(spare)
@@ -73,11 +179,9 @@ impl Qp {
     /// The depths at this moment, for the rest see the QP's own [`QpCap`].
     pub(super) fn current_cap(&self) -> QpCap {
         let mut cap = self.cap;
-        if let Some(kernel) = self.consumer.kernel() {
-            cap.max_send_wr = kernel.posted.asked_and_spare().0;
-            // CAST: at most [`MAX_WR`].
-            cap.max_recv_wr = self.rq.lock().as_ref().map_or(0, Rq::len) as u32;
-        }
+        cap.max_send_wr = self.consumer.send_depth();
+        // CAST: at most [`MAX_WR`].
+        cap.max_recv_wr = self.rq.lock().as_ref().map_or(0, Rq::len) as u32;
         cap
     }
 }

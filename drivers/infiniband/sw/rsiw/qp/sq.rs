@@ -93,6 +93,18 @@ impl SqRing {
         }
     }
 
+    /// The queue of a process with own rings.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it is another's.
+    pub(super) fn own(&mut self) -> Result<&mut UserSq<own::Sqe>> {
+        match self {
+            Self::Own(queue) => Ok(queue),
+            Self::User(_) | Self::Kernel(_) => Err(EOPNOTSUPP),
+        }
+    }
+
     /// Requests of a process, or posts of a kernel consumer, that were taken out up to now; wraps.
     pub(super) fn taken(&self) -> u32 {
         match self {

@@ -104,6 +104,18 @@ impl Rq {
         }
     }
 
+    /// The queue of a process with own rings.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it is another's.
+    pub(crate) fn own(&mut self) -> Result<&mut UserRq<own::Rqe>> {
+        match self {
+            Self::Own(queue) => Ok(queue),
+            Self::User(_) | Self::Kernel(_) => Err(EOPNOTSUPP),
+        }
+    }
+
     /// Number of slots.
     pub(crate) fn len(&self) -> usize {
         match self {

@@ -9,6 +9,7 @@ mod cm;
 mod details;
 mod device;
 mod kernel;
+mod methods;
 mod mr;
 mod qp;
 mod queue;
@@ -48,6 +49,12 @@ impl<D: Driver> Vtable<D> {
     pub(super) const LINK_OPS: &'static b::rdma_link_ops = &b::rdma_link_ops {
         dellink: Some(device::dellink::<D>),
         ..pin_init::zeroed()
+    };
+
+    /// What carries out the driver's own methods.
+    pub(super) const METHODS: &'static b::rsiw_methods = &b::rsiw_methods {
+        resize_qp: Some(methods::resize_qp::<D>),
+        resize_srq: Some(methods::resize_srq::<D>),
     };
 
     /// The table itself.

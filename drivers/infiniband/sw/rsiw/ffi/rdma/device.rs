@@ -104,6 +104,9 @@ pub(crate) fn add<D: Driver>(
         // SAFETY: nobody else knows the device yet.
         let dev = unsafe { &mut *raw };
         dev.link_ops = Vtable::<D>::LINK_OPS;
+        // SAFETY: the callbacks are those of `D`, as are all devices that get the definitions, and
+        // static.
+        dev.driver_def = unsafe { b::rsiw_definitions(Vtable::<D>::METHODS) };
         dev.node_type = b::RDMA_NODE_RNIC as u8; // CAST: a small enumeration.
         dev.node_guid = spec.node_guid;
         dev.phys_port_cnt = 1;

@@ -236,6 +236,10 @@ pub(crate) trait Driver: Sized + 'static {
     /// Changes a shared receive queue, all or nothing.
     fn modify_srq(srq: &Self::Srq, change: &SrqChange) -> Result;
 
+    /// Gives the shared receive queue of a process another depth, as its part of the call says,
+    /// all or nothing.
+    fn resize_srq(srq: &Self::Srq, udata: &mut Udata<'_>) -> Result;
+
     /// Tells what a shared receive queue is at the moment.
     fn query_srq(srq: &Self::Srq) -> SrqAttr;
 
@@ -256,6 +260,10 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// Changes a queue pair, all or nothing.
     fn modify_qp(qp: ArcBorrow<'_, Self::Qp>, attr: &QpModify) -> Result;
+
+    /// Gives the queues of a process's queue pair other depths, as its part of the call says, all
+    /// or nothing.
+    fn resize_qp(qp: &Self::Qp, udata: &mut Udata<'_>) -> Result;
 
     /// Tells what a queue pair is at the moment.
     fn query_qp(qp: &Self::Qp) -> QpQuery;

@@ -40,7 +40,13 @@ use crate::{
             OperationType, //
         },
     },
-    queue::sgl::SgList,
+    queue::{
+        sgl::SgList,
+        shared::{
+            valid_from,
+            Moving, //
+        },
+    },
     wire::{
         atomic::{
             AtomicOperation,
@@ -55,6 +61,7 @@ use crate::{
 };
 use ::kernel::{
     num::casts::u32_as_usize,
+    prelude::*,
     sync::barrier::{
         smp_mb,
         Full, //
@@ -92,6 +99,14 @@ pub(in crate::qp) enum Posted {
 }
 
 impl Posted {
+    /// Number of slots.
+    pub(in crate::qp) fn len(&self) -> u32 {
+        match self {
+            Self::User(ring) => ring.len(),
+            Self::Own(ring) => ring.len(),
+        }
+    }
+
     /// How many requests wait in a row from number `first` on, `most` at most.
     pub(in crate::qp) fn count_from(&self, first: u32, most: u32) -> u32 {
         match self {
@@ -99,12 +114,6 @@ impl Posted {
             Self::Own(ring) => valid_from(ring, first, most),
         }
     }
-}
-
-/// How many entries in a row are valid from number `first` on, `most` at most.
-fn valid_from<E: SendEntry>(ring: &SharedRing<E>, first: u32, most: u32) -> u32 {
-    let is_valid = |n: u32| ring.flags(first.wrapping_add(n)) & wqe::VALID != 0;
-    (0..most).find(|n| !is_valid(*n)).unwrap_or(most)
 }
 
 impl<E: SendEntry> UserSq<E>
@@ -124,6 +133,22 @@ where
     /// Number of slots.
     pub(super) fn len(&self) -> u32 {
         self.ring.len()
+    }
+
+    /// Copies what waits to the empty ring `to`, to move there.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if that is too small.
+    pub(in crate::qp) fn moving_to(&self, to: SharedRing<E>) -> Result<Moving<E>> {
+        let mut moving = Moving::new(self.ring.clone(), to, self.get);
+        moving.copy(|| Ok(self.get))?;
+        Ok(moving)
+    }
+
+    /// Goes on in the other ring, as [`Moving::finish`] says: nothing was taken meanwhile.
+    pub(in crate::qp) fn go_on_in(&mut self, moving: &mut Moving<E>) -> bool {
+        moving.finish(&mut self.ring, self.get)
     }
 
     /// Requests that were taken out up to now; wraps.

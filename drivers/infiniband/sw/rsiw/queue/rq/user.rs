@@ -16,7 +16,10 @@ use crate::{
         RqeFront, //
     },
     ffi::ring::SharedRing,
-    queue::sgl::SgList,
+    queue::{
+        sgl::SgList,
+        shared::Moving, //
+    },
 };
 use kernel::sync::barrier::{
     smp_mb,
@@ -44,6 +47,21 @@ impl<E: HasElements> UserRq<E> {
     /// Number of slots.
     pub(crate) fn len(&self) -> u32 {
         self.ring.len()
+    }
+
+    /// Number of the next receive to be taken out; wraps.
+    pub(crate) fn taken(&self) -> u32 {
+        self.get
+    }
+
+    /// Begins to move to the empty ring `to`.
+    pub(crate) fn moving_to(&self, to: SharedRing<E>) -> Moving<E> {
+        Moving::new(self.ring.clone(), to, self.get)
+    }
+
+    /// Goes on in the other ring, as [`Moving::finish`] says.
+    pub(crate) fn go_on_in(&mut self, moving: &mut Moving<E>) -> bool {
+        moving.finish(&mut self.ring, self.get)
     }
 
     /// As [`super::Rq::holds`].

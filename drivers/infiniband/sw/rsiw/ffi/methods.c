@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Methods of our own that processes call by RDMA_VERBS_IOCTL, declared with the
+ * core's macros. The core looks the objects up and finds the driver's parts of
+ * request and response; everything else is done by the callbacks.
+ *
+ * An object is looked up for reading, as by the core's own calls that modify
+ * one: doorbells, which may come at the same time, do that as well. Calls that
+ * change the same object are kept apart by the callbacks.
+ */
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+#include <rdma/uverbs_types.h>
+#include <uapi/rdma/rsiw-abi.h>
+#include "rsiw_methods.h"
+
+#define UVERBS_MODULE_NAME rsiw
+#include <rdma/uverbs_named_ioctl.h>
+
+/* Set before there is a device, to the same each time. */
+static const struct rsiw_methods *callbacks;
+
+static int UVERBS_HANDLER(RSIW_METHOD_QP_RESIZE)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_qp *qp = uverbs_attr_get_obj(attrs, RSIW_ATTR_RESIZE_HANDLE);
+
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	return READ_ONCE(callbacks)->resize_qp(qp, &attrs->driver_udata);
+}
+
+static int UVERBS_HANDLER(RSIW_METHOD_SRQ_RESIZE)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_srq *srq = uverbs_attr_get_obj(attrs, RSIW_ATTR_RESIZE_HANDLE);
+
+	if (IS_ERR(srq))
+		return PTR_ERR(srq);
+	return READ_ONCE(callbacks)->resize_srq(srq, &attrs->driver_udata);
+}
+
+DECLARE_UVERBS_NAMED_METHOD(RSIW_METHOD_QP_RESIZE,
+			    UVERBS_ATTR_IDR(RSIW_ATTR_RESIZE_HANDLE,
+					    UVERBS_OBJECT_QP,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_UHW());
+
+DECLARE_UVERBS_NAMED_METHOD(RSIW_METHOD_SRQ_RESIZE,
+			    UVERBS_ATTR_IDR(RSIW_ATTR_RESIZE_HANDLE,
+					    UVERBS_OBJECT_SRQ,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_UHW());
+
+ADD_UVERBS_METHODS(rsiw_qp, UVERBS_OBJECT_QP,
+		   &UVERBS_METHOD(RSIW_METHOD_QP_RESIZE));
+
+ADD_UVERBS_METHODS(rsiw_srq, UVERBS_OBJECT_SRQ,
+		   &UVERBS_METHOD(RSIW_METHOD_SRQ_RESIZE));
+
+static const struct uapi_definition definitions[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_QP, &rsiw_qp),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_SRQ, &rsiw_srq),
+	{},
+};
+
+const struct uapi_definition *rsiw_definitions(const struct rsiw_methods *methods)
+{
+	WRITE_ONCE(callbacks, methods);
+	return definitions;
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Rings of requests that a process shares: making one, and moving what waits in one to another.
+//!
+//! Entries keep their numbers when they move. The kernel may take some meanwhile, but none may be
+//! added. A process that adds some all the same, or writes into those that are there, loses or
+//! changes requests of its own, and nothing else.
+//!
+//! Context: process, without a spin lock, if a method does not say otherwise.
+#![forbid(unsafe_code)]
+
+use crate::{
+    abi::{
+        wqe,
+        HasElements, //
+    },
+    ffi::{
+        module::Loaded,
+        rdma::{
+            mmap::MmapEntry,
+            udata::Udata, //
+        },
+        ring::SharedRing,
+        shmem::SharedMemory,
+    },
+};
+use kernel::prelude::*;
+
+/// Entries that are forgotten with interrupts off.
+const AT_A_TIME: u32 = 64;
+
+/// Makes a ring of at least `depth` entries for the process that makes the call, and the offer to
+/// map it.
+///
+/// # Errors
+///
+/// `EINVAL` for more entries than can be counted, `ENOMEM`.
+pub(crate) fn new_ring<E: HasElements>(
+    depth: u32,
+    udata: &Udata<'_>,
+    loaded: Loaded,
+) -> Result<(SharedRing<E>, MmapEntry)> {
+    // The library maps each ring, so that there has to be something to map.
+    let entries = depth.max(1).checked_next_power_of_two().ok_or(EINVAL)?;
+    let mem = SharedMemory::new(SharedRing::<E>::bytes(entries)?, loaded)?;
+    let ring = SharedRing::new(mem.clone(), entries)?;
+    Ok((ring, MmapEntry::insert(udata, mem)?))
+}
+
+/// How many entries in a row are valid from number `first` on, `most` at most. Any context.
+pub(crate) fn valid_from<E: HasElements>(ring: &SharedRing<E>, first: u32, most: u32) -> u32 {
+    let is_valid = |n: u32| ring.flags(first.wrapping_add(n)) & wqe::VALID != 0;
+    (0..most).find(|n| !is_valid(*n)).unwrap_or(most)
+}
+
+/// A ring, and another one to which what waits there is copied. What was taken since is forgotten
+/// in the copy, until there is so little of it that the new ring can take the place of the old one.
+pub(crate) struct Moving<E> {
+    from: SharedRing<E>,
+    to: SharedRing<E>,
+    /// Number of the first entry that is in both.
+    first: u32,
+    /// Number of the entry behind the last.
+    end: u32,
+}
+
+impl<E: HasElements> Moving<E> {
+    /// Begins with an empty ring `to`. `taken` is the number of the next entry that is taken out of
+    /// `from`. Any context.
+    pub(crate) fn new(from: SharedRing<E>, to: SharedRing<E>, taken: u32) -> Self {
+        Self {
+            from,
+            to,
+            first: taken,
+            end: taken,
+        }
+    }
+
+    /// Copies what waits. `taken` tells the number of the next entry that is taken out.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is not as much room, or if more was posted meanwhile; what `taken` says.
+    pub(crate) fn copy(&mut self, mut taken: impl FnMut() -> Result<u32>) -> Result {
+        let (begin, len) = (self.first, self.from.len());
+        loop {
+            let seen = self.end.wrapping_sub(begin);
+            let more = valid_from(&self.from, self.end, len.saturating_sub(seen));
+            self.end = self.end.wrapping_add(more);
+            self.first = taken()?;
+            let since = self.first.wrapping_sub(begin);
+            if since > len {
+                return Err(EINVAL);
+            }
+            if since <= self.end.wrapping_sub(begin) {
+                break;
+            }
+            // The look ended at an entry that had been taken, behind which there may be others.
+            self.end = self.first;
+        }
+        let waiting = self.end.wrapping_sub(self.first);
+        if waiting > self.to.len() {
+            return Err(EINVAL);
+        }
+        for n in 0..waiting {
+            self.to.carry_over(self.first.wrapping_add(n), &self.from);
+        }
+        Ok(())
+    }
+
+    /// Entries of the copy that have been taken, if `taken` is the next one to be.
+    fn stale(&self, taken: u32) -> u32 {
+        let copied = self.end.wrapping_sub(self.first);
+        taken.wrapping_sub(self.first).min(copied)
+    }
+
+    /// Forgets the entries that have been taken, of which `taken` is the next one to be. Any
+    /// context.
+    pub(crate) fn forget(&mut self, taken: u32) {
+        for _ in 0..self.stale(taken) {
+            self.to.set_flags(self.first, 0);
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+
+    /// Puts the new ring in the place of `ring`, of which `taken` is the next entry to be taken.
+    /// Returns whether that was done: if not, there is more to forget first. The old ring is here
+    /// afterwards, to be given up without a lock. Any context, under the queue's lock.
+    pub(crate) fn finish(&mut self, ring: &mut SharedRing<E>, taken: u32) -> bool {
+        if self.stale(taken) > AT_A_TIME {
+            return false;
+        }
+        self.forget(taken);
+        core::mem::swap(ring, &mut self.to);
+        true
+    }
+}
