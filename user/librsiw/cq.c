@@ -4,8 +4,6 @@
  * library clears the mark once it has read them; there is no index that both know.
  */
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "rsiw.h"
 
@@ -353,49 +351,34 @@ fail:
 	return NULL;
 }
 
-/*
- * The kernel puts another ring in the place of the first. Room for it is taken
- * before, as nothing may fail once the kernel has done so.
- */
 int rsiw_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
 	struct rsiw_context *ctx = to_rsiw_context(ibcq->context);
 	struct rsiw_cq *cq = to_rsiw_cq(ibcq);
-	size_t page = sysconf(_SC_PAGESIZE);
 	struct rsiw_resize_cq_resp resp = {};
 	struct rsiw_resize_cq cmd = {};
-	struct rsiw_ring ring = { .entry_size = ctx->layout->cqe_size };
-	uint32_t entries = 1;
-	void *at;
+	struct rsiw_ring ring, old;
 	int ret;
 
-	if (cqe < 1 || cqe > 1 << 30)
+	if (cqe < 1)
 		return EINVAL;
-	while (entries < (uint32_t)cqe)
-		entries *= 2;
-	ring.mask = entries - 1;
-	ring.len = (size_t)entries * ring.entry_size + sizeof(struct siw_cq_ctrl);
-	ring.len = (ring.len + page - 1) / page * page;
-	at = mmap(NULL, ring.len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (at == MAP_FAILED)
-		return errno;
-
+	ret = rsiw_reserve_ring(&ring, cqe, ctx->layout->cqe_size, sizeof(struct siw_cq_ctrl));
+	if (ret)
+		return ret;
 	pthread_spin_lock(&cq->lock);
 	ret = ibv_cmd_resize_cq(ibcq, cqe, &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				sizeof(resp));
-	if (!ret && (resp.num_cqe != entries ||
-		     mmap(at, ring.len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-			  ibcq->context->cmd_fd, resp.cq_key) == MAP_FAILED))
-		ret = EIO;
+	if (!ret)
+		ret = rsiw_map_reserved(ibcq->context, &ring, resp.cq_key, resp.num_cqe);
 	if (!ret) {
-		rsiw_unmap_ring(&cq->ring);
-		ring.at = at;
+		/* What was not polled is at the beginning of the new one. */
+		old = cq->ring;
 		cq->ring = ring;
 		cq->ctrl = ctrl_of(&cq->ring);
+		ring = old;
 	}
 	pthread_spin_unlock(&cq->lock);
-	if (ret)
-		munmap(at, ring.len);
+	rsiw_unmap_ring(&ring);
 	return ret;
 }
 

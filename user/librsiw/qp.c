@@ -109,8 +109,14 @@ fail:
 
 int rsiw_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int attr_mask)
 {
+	struct rsiw_context *ctx = to_rsiw_context(srq->context);
 	struct ibv_modify_srq cmd = {};
 
+	if (attr_mask & IBV_SRQ_MAX_WR && ctx->features & RSIW_FEATURE_RESIZE) {
+		if (attr_mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+			return EINVAL;
+		return rsiw_resize_srq(to_rsiw_srq(srq), attr, attr_mask & IBV_SRQ_LIMIT);
+	}
 	return ibv_cmd_modify_srq(srq, attr, attr_mask, &cmd, sizeof(cmd));
 }
 
@@ -245,6 +251,12 @@ int rsiw_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask)
 {
 	struct ibv_modify_qp cmd = {};
 
+	if (attr_mask & IBV_QP_CAP && to_rsiw_qp(qp)->features & RSIW_FEATURE_RESIZE) {
+		/* As for consumers in the kernel: all or nothing. */
+		if (attr_mask != IBV_QP_CAP)
+			return EINVAL;
+		return rsiw_resize_qp(to_rsiw_qp(qp), &attr->cap);
+	}
 	return ibv_cmd_modify_qp(qp, attr, attr_mask, &cmd, sizeof(cmd));
 }
 

@@ -34,7 +34,7 @@ const struct rsiw_layout rsiw_own_rings = {
 };
 
 #define WANTED (RSIW_FEATURE_RINGS | RSIW_FEATURE_IMM | RSIW_FEATURE_ATOMIC | \
-		RSIW_FEATURE_WINDOWS | RSIW_FEATURE_TIMESTAMP)
+		RSIW_FEATURE_WINDOWS | RSIW_FEATURE_TIMESTAMP | RSIW_FEATURE_RESIZE)
 
 /* Maps a ring, with so many octets behind its entries. */
 int rsiw_map_ring(struct ibv_context *context, struct rsiw_ring *ring, uint64_t key,
@@ -90,6 +90,8 @@ int rsiw_query_device_ex(struct ibv_context *context,
 		base->max_mw = ctx->max_windows;
 		base->device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 	}
+	if (ctx->features & RSIW_FEATURE_RESIZE)
+		base->device_cap_flags |= IBV_DEVICE_RESIZE_MAX_WR | IBV_DEVICE_SRQ_RESIZE;
 	if (ctx->features & RSIW_FEATURE_TIMESTAMP) {
 		if (attr_size >= offsetof(struct ibv_device_attr_ex, completion_timestamp_mask) +
 				 sizeof(attr->completion_timestamp_mask))

@@ -123,6 +123,10 @@ static inline void *rsiw_entry(const struct rsiw_ring *ring, uint32_t number)
 int rsiw_map_ring(struct ibv_context *context, struct rsiw_ring *ring, uint64_t key,
 		  uint32_t entries, uint32_t entry_size, size_t behind);
 void rsiw_unmap_ring(struct rsiw_ring *ring);
+int rsiw_reserve_ring(struct rsiw_ring *ring, uint32_t entries, uint32_t entry_size,
+		      size_t behind);
+int rsiw_map_reserved(struct ibv_context *context, const struct rsiw_ring *ring, uint64_t key,
+		      uint32_t entries);
 int rsiw_put_recv(struct rsiw_ring *ring, uint32_t max_sge, const struct ibv_recv_wr *wr);
 
 int rsiw_query_device_ex(struct ibv_context *context,
@@ -139,6 +143,7 @@ int rsiw_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int rsiw_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 
 struct ibv_srq *rsiw_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+int rsiw_resize_srq(struct rsiw_srq *srq, const struct ibv_srq_attr *attr, bool has_limit);
 int rsiw_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int attr_mask);
 int rsiw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int rsiw_destroy_srq(struct ibv_srq *srq);
@@ -146,6 +151,7 @@ int rsiw_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_r
 
 struct ibv_qp *rsiw_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+int rsiw_resize_qp(struct rsiw_qp *qp, struct ibv_qp_cap *cap);
 int rsiw_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask);
 int rsiw_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
 		  struct ibv_qp_init_attr *init_attr);
