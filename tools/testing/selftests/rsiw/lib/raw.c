@@ -271,12 +271,53 @@ int raw_doorbell(struct ibv_context *ctx, uint32_t handle)
 	return raw_post(ctx, handle, NULL, NULL);
 }
 
-size_t raw_cqe_size(struct ibv_context *ctx)
+bool raw_own_rings(struct ibv_context *ctx)
 {
 	struct ibv_device_attr attr;
 
 	CHECK_SYS(ibv_query_device(ctx, &attr));
-	return attr.max_sge == RSIW_MAX_SGE ? sizeof(struct rsiw_cqe) : 32;
+	return attr.max_sge == RSIW_MAX_SGE;
+}
+
+size_t raw_cqe_size(struct ibv_context *ctx)
+{
+	return raw_own_rings(ctx) ? sizeof(struct rsiw_cqe) : 32;
+}
+
+int raw_resize(struct ibv_context *ctx, unsigned int object, uint32_t handle,
+	       const void *req, unsigned int len, void *resp, unsigned int room)
+{
+	unsigned int method = object == UVERBS_OBJECT_QP ? RSIW_METHOD_QP_RESIZE :
+							   RSIW_METHOD_SRQ_RESIZE;
+	struct ib_uverbs_attr attrs[3] = {
+		{ .attr_id = RSIW_ATTR_RESIZE_HANDLE,
+		  .flags = UVERBS_ATTR_F_MANDATORY, .data = handle },
+	};
+	unsigned int n = 1;
+
+	if (len)
+		attrs[n++] = attr(UVERBS_ATTR_UHW_IN, req, len);
+	if (room)
+		attrs[n++] = out(UVERBS_ATTR_UHW_OUT, resp, room);
+	return call(ctx, object, method, attrs, n, &handle);
+}
+
+int raw_resize_qp(struct ibv_qp *qp, uint32_t sqe, uint32_t rqe,
+		  struct rsiw_uresp_resize_qp *resp)
+{
+	struct rsiw_ureq_resize_qp req = { sqe, rqe };
+
+	return raw_resize(qp->context, UVERBS_OBJECT_QP, qp->handle, &req,
+			  sizeof(req), resp, sizeof(*resp));
+}
+
+int raw_resize_srq(struct ibv_srq *srq, uint32_t rqe,
+		   struct rsiw_uresp_resize_srq *resp)
+{
+	struct rsiw_ureq_resize_srq req = { .num_rqe = rqe };
+
+	return raw_resize(srq->context, UVERBS_OBJECT_SRQ, srq->handle, &req,
+			  sizeof(req), resp, sizeof(*resp));
 }
 
 int raw_get_context(struct ibv_context *like, const void *request, size_t len, void *answer,

@@ -6,7 +6,10 @@
 #ifndef RSIW_RAW_H
 #define RSIW_RAW_H
 
+#include <stdbool.h>
+
 #include <infiniband/verbs.h>
+#include <rdma/rsiw-abi.h>
 
 struct ib_uverbs_send_wr;
 struct ib_uverbs_sge;
@@ -20,6 +23,20 @@ int raw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int raw_resize_cq(struct ibv_cq *cq, uint32_t *entries, uint64_t *key);
 /* Octets of an entry of that ring, of which there are more if requests have more elements. */
 size_t raw_cqe_size(struct ibv_context *ctx);
+
+/*
+ * The driver's methods that give queues other depths, of which the library learns
+ * nothing either. The first one makes any call, for whatever object has that number:
+ * without a request if `len` is 0, without an answer if `room` is.
+ */
+int raw_resize(struct ibv_context *ctx, unsigned int object, uint32_t handle,
+	       const void *req, unsigned int len, void *resp, unsigned int room);
+int raw_resize_qp(struct ibv_qp *qp, uint32_t sqe, uint32_t rqe,
+		  struct rsiw_uresp_resize_qp *resp);
+int raw_resize_srq(struct ibv_srq *srq, uint32_t rqe,
+		   struct rsiw_uresp_resize_srq *resp);
+/* Whether the rings of the process are our own. */
+bool raw_own_rings(struct ibv_context *ctx);
 
 /* Changes `mr` in place: its keys are those of the new region. */
 int raw_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,

@@ -8,6 +8,7 @@
 
 #include "both.h"
 #include "prog.h"
+#include "raw.h"
 
 #define LEN 65536
 #define READS 100
@@ -172,6 +173,29 @@ static bool fails_with(void *obj, int err)
 	return !obj && (errno == err || (err == EINVAL && errno == ENOMEM));
 }
 
+/* With rings of our own they can be changed, as the library tells. */
+static void sizes(struct ep *e)
+{
+	bool can = raw_own_rings(e->id->verbs);
+	struct ibv_qp_attr qa = {
+		.cap = { .max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+	};
+	struct ibv_qp_init_attr ia;
+
+	part("V-IMM-5 V-QP-20 V-RNIC-21 queue sizes are changed, or that is refused");
+	expect(!(dev.device_cap_flags & IBV_DEVICE_RESIZE_MAX_WR) == !can, "told");
+	expect(ibv_modify_qp(e->id->qp, &qa, IBV_QP_CAP) == (can ? 0 : EOPNOTSUPP),
+	       "%s", can ? "refused" : "accepted");
+	CHECK_SYS(ibv_query_qp(e->id->qp, &qa, IBV_QP_CAP, &ia));
+	expect(qa.cap.max_send_wr == (can ? 64 : e->cap.max_send_wr) &&
+	       qa.cap.max_recv_wr == (can ? 64 : e->cap.max_recv_wr), "%u and %u",
+	       qa.cap.max_send_wr, qa.cap.max_recv_wr);
+	qa.cap.max_send_wr = dev.max_qp_wr + 1;
+	expect(ibv_modify_qp(e->id->qp, &qa, IBV_QP_CAP) == (can ? EINVAL : EOPNOTSUPP),
+	       "more than the device can");
+}
+
 static void refusals(struct ep *e)
 {
 	const struct ibv_qp_init_attr over[] = {
@@ -186,7 +210,6 @@ static void refusals(struct ep *e)
 	struct ibv_send_wr *bad, wr = { .sg_list = many, .num_sge = 64,
 					.opcode = IBV_WR_SEND };
 	struct ibv_recv_wr *rbad, rwr = { .sg_list = many, .num_sge = 64 };
-	struct ibv_qp_attr qa = { .cap = { .max_send_wr = 64 } };
 	char *ro;
 	unsigned int i;
 
@@ -201,9 +224,7 @@ static void refusals(struct ep *e)
 	part("V-IMM-3 V-PD-3 V-CQ-14 objects in use");
 	expect(ibv_dealloc_pd(e->pd) == EBUSY, "PD");
 	expect(ibv_destroy_cq(e->scq) == EBUSY, "CQ");
-	part("V-IMM-5 V-QP-20 V-RNIC-21 queue sizes cannot be changed");
-	expect(ibv_modify_qp(e->id->qp, &qa, IBV_QP_CAP) == EOPNOTSUPP &&
-	       !(dev.device_cap_flags & IBV_DEVICE_RESIZE_MAX_WR), "accepted");
+	sizes(e);
 	part("V-IMM-9 V-MR-6 V-MR-25 S-5042-11 memory that is not there, or only read");
 	expect(fails_with(ibv_reg_mr(e->pd, mem, 0, 0), EINVAL), "empty: %s",
 	       strerror(errno));

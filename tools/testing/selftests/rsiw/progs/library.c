@@ -15,12 +15,17 @@ struct ibv_mr *here, *there;
 
 static bool own, ends;
 
-void begin_with(const struct ep_attr *attr, int rights)
+void begin_ends(const struct ep_attr *active, const struct ep_attr *passive, int rights)
 {
-	both_connect(&b, &listener, &where, attr, attr);
+	both_connect(&b, &listener, &where, active, passive);
 	memset(mem, 0, LEN);
 	here = ep_reg(&b.a, mem, LEN, ALL_ACCESS);
 	there = ep_reg(&b.p, mem, LEN, rights);
+}
+
+void begin_with(const struct ep_attr *attr, int rights)
+{
+	begin_ends(attr, attr, rights);
 }
 
 void begin(int rights)
@@ -38,8 +43,7 @@ void end(void)
 	both_destroy(&b);
 }
 
-/* The regions go first: they belong to the ends' protection domains. */
-static void forget(void)
+void forget(void)
 {
 	CHECK_SYS(ibv_dereg_mr(here));
 	CHECK_SYS(ibv_dereg_mr(there));

@@ -6,16 +6,19 @@
  * granted has to stay as it is; whoever uses the device beside this process
  * must not notice (others look after that).
  */
+#include <errno.h>
 #include <pthread.h>
 #include <rdma/rsiw-abi.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "both.h"
 #include "prog.h"
+#include "raw.h"
 #include "scribble/ring.h"
 
 static unsigned int seconds = 5, least = 20;
@@ -69,6 +72,7 @@ struct side {
 	struct ring *sq, *rq;
 	struct ring *cq[2];
 	uint32_t put, rput, get[2];
+	uint32_t sq_depth, rq_depth;	/* at the moment: rings are as long at most */
 };
 
 static struct side side[2];		/* the connecting one first */
@@ -83,7 +87,7 @@ static unsigned int shared;
 static unsigned int live;		/* how many of them are attacked */
 static bool gentle;			/* with values that may be right */
 static bool over;
-static unsigned long acts[2], posted, completed, failed, rounds, forks;
+static unsigned long acts[2], posted, completed, failed, rounds, forks, resizes;
 
 static void *vandal(void *arg)
 {
@@ -240,7 +244,7 @@ static void post(struct side *s, struct side *to, bool forged, uint64_t *state)
 		SEND_, WRITE_, READ_, SEND_, WRITE_IMM_, FETCH_ADD_, COMP_SWAP_, BIND_,
 	};
 	uint32_t len = 1 + rnd(state) % 2048, at = rnd(state) % (REGION - len);
-	struct sqe *slot = (struct sqe *)(s->sq->at + s->put % form->sq_depth * form->sqe);
+	struct sqe *slot = (struct sqe *)(s->sq->at + s->put % s->sq_depth * form->sqe);
 	uint8_t entry[MAX_ENTRY] = {};
 	struct sqe *e = (struct sqe *)entry;
 
@@ -273,7 +277,7 @@ static void receives(struct side *s, unsigned int n)
 {
 	while (n--) {
 		struct rqe *slot = (struct rqe *)(s->rq->at +
-				   s->rput % s->rq->entries * form->rqe);
+				   s->rput % s->rq_depth * form->rqe);
 
 		if (__atomic_load_n(&slot->flags, __ATOMIC_ACQUIRE) & VALID)
 			return;
@@ -367,12 +371,64 @@ static void begin(struct both *b, uint64_t *state)
 		if (attr[i].srq)
 			side[i].rq = &rings[i];
 		side[i].put = side[i].get[0] = side[i].get[1] = 0;
+		side[i].sq_depth = form->sq_depth;
+		side[i].rq_depth = side[i].rq->entries;
 		if (!attr[i].srq)
 			side[i].rput = 0;
 		receives(&side[i], 32);
 	}
 	/* An attack on one end may end the set-up of the other. */
 	(void)!rdma_accept(id, &b->p.param);
+}
+
+/*
+ * Maps a ring in the place of the one that there was, of which the rest stays
+ * mapped: the others go on writing there.
+ */
+static void replace(const struct ring *r, uint32_t entries, uint64_t key, int fd)
+{
+	size_t len = (entries * entry_size(r->kind) + PAGE - 1) / PAGE * PAGE;
+
+	CHECK(len <= r->len, "%zu instead of %zu bytes", len, r->len);
+	CHECK(mmap(r->at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, key) ==
+	      r->at, "map a ring: %m");
+}
+
+/* What is forged as valid may be more than there is room for. */
+static bool was_resized(int err)
+{
+	CHECK(!err || err == EINVAL, "resize: %s", strerror(err));
+	resizes += !err;
+	return !err;
+}
+
+static bool resize_shared(struct side *s, uint32_t depth)
+{
+	struct rsiw_uresp_resize_srq resp;
+
+	if (!was_resized(raw_resize_srq(s->srq, depth, &resp)))
+		return false;
+	replace(&rings[s - side], resp.num_rqe, resp.srq_key, s->ctx->cmd_fd);
+	return true;
+}
+
+/* Other depths for the queues of an end, which are being written to. */
+static void resize(struct side *s, uint64_t *state)
+{
+	uint32_t sq = form->sq_depth >> rnd(state) % 3, rq = s->rq->entries >> rnd(state) % 3;
+	bool is_shared = s->rq->kind == SRQ;
+	struct rsiw_uresp_resize_qp resp;
+
+	if (is_shared && resize_shared(s, rq))
+		s->rq_depth = rq;
+	if (!was_resized(raw_resize_qp(s->ep->id->qp, sq, is_shared ? 0 : rq, &resp)))
+		return;
+	replace(s->sq, resp.num_sqe, resp.sq_key, s->ctx->cmd_fd);
+	s->sq_depth = sq;
+	if (is_shared)
+		return;
+	replace(s->rq, resp.num_rqe, resp.rq_key, s->ctx->cmd_fd);
+	s->rq_depth = rq;
 }
 
 static bool in_error(struct side *s)
@@ -417,6 +473,8 @@ static void round_(uint64_t *state)
 			receives(&side[i], 8);
 			post(&side[i], &side[!i], forged, state);
 			ring_bell(side[i].ctx, side[i].ep->id->qp->handle, &pool, state);
+			if (own && n > BEFORE && rnd(state) % 16 == 0)
+				resize(&side[i], state);
 		}
 		if (++n == BEFORE) {
 			end = ep_now_ns() + ROUND_MS * 1000000ull;
@@ -434,6 +492,10 @@ static void round_(uint64_t *state)
 	ring_count = shared;
 	live = 0;
 	pthread_mutex_unlock(&lock);
+	/* For the next round, which looks for mappings that are new. */
+	for (i = 0; own && i < 2; i++)
+		while (!resize_shared(&side[i], form->srq_depth))
+			;
 	/* As long as they are bound the region has to stay. */
 	for (i = 0; own && i < 2; i++)
 		CHECK_SYS(ibv_dealloc_mw(side[i].mw));
@@ -491,9 +553,9 @@ static void run(void)
 		close_side(&side[i]);
 	printf("%lu rounds, %lu forks, %lu and %lu acts\n", rounds, forks,
 	       acts[0], acts[1]);
-	printf("%lu requests, %lu completions, %lu in error\n", posted,
-	       completed, failed);
-	CHECK(rounds && acts[0] && acts[1] && posted && completed,
+	printf("%lu requests, %lu completions, %lu in error, %lu resizes\n", posted,
+	       completed, failed, resizes);
+	CHECK(rounds && acts[0] && acts[1] && posted && completed && (!own || resizes),
 	      "nothing was attacked");
 }
 

@@ -109,6 +109,71 @@ static int qp_end(void)
 	return ibv_destroy_qp(qp);
 }
 
+/* Whether a ring can be mapped that the kernel has made. */
+static int mapped(uint32_t entries, size_t size, uint64_t key)
+{
+	size_t len = (entries * size + 4095) & ~4095ul;
+	void *ring = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, ctx->cmd_fd, key);
+
+	if (ring == MAP_FAILED)
+		return errno;
+	munmap(ring, len);
+	return 0;
+}
+
+/* The depths of the queue pair, and of the shared receive queue. */
+static struct ibv_qp_cap depths(uint32_t *shared)
+{
+	struct ibv_qp_init_attr ia;
+	struct ibv_srq_attr sa;
+	struct ibv_qp_attr qa;
+
+	CHECK_SYS(ibv_query_qp(qp, &qa, IBV_QP_CAP, &ia));
+	CHECK_SYS(raw_query_srq(srq, &sa));
+	*shared = sa.max_wr;
+	return qa.cap;
+}
+
+/* Between two depths, each time to the other one. */
+static int resize_qp_run(void)
+{
+	struct rsiw_uresp_resize_qp resp;
+	struct ibv_qp_cap before, after;
+	uint32_t shared, want;
+	int err;
+
+	before = depths(&shared);
+	want = before.max_send_wr == 64 ? 256 : 64;
+	err = raw_resize_qp(qp, want, want, &resp);
+	if (!err)
+		err = mapped(resp.num_sqe, sizeof(struct rsiw_sqe), resp.sq_key) ?:
+		      mapped(resp.num_rqe, sizeof(struct rsiw_rqe), resp.rq_key);
+	else
+		want = before.max_send_wr;
+	after = depths(&shared);
+	expect(after.max_send_wr == want && after.max_recv_wr == want, "%u, %u instead of %u",
+	       after.max_send_wr, after.max_recv_wr, want);
+	return err;
+}
+
+static int resize_srq_run(void)
+{
+	struct rsiw_uresp_resize_srq resp;
+	uint32_t before, after, want;
+	int err;
+
+	depths(&before);
+	want = before == 64 ? 256 : 64;
+	err = raw_resize_srq(srq, want, &resp);
+	if (!err)
+		err = mapped(resp.num_rqe, sizeof(struct rsiw_rqe), resp.srq_key);
+	else
+		want = before;
+	depths(&after);
+	expect(after == want, "%u instead of %u", after, want);
+	return err;
+}
+
 static int modify_run(void)
 {
 	return to_state(qp, IBV_QPS_ERR);
@@ -171,6 +236,12 @@ static const struct step changes[] = {
 	{ "register a region again V-IMM-1", NULL, rereg_run, NULL, false },
 };
 
+/* What takes rings of our own. */
+static const struct step own_changes[] = {
+	{ "resize a queue pair V-IMM-1", NULL, resize_qp_run, NULL, false },
+	{ "resize a shared receive queue V-IMM-1", NULL, resize_srq_run, NULL, false },
+};
+
 void sweep_objects(void)
 {
 	unsigned int i;
@@ -188,6 +259,8 @@ void sweep_objects(void)
 	mr_make();
 	for (i = 0; i < COUNT(changes); i++)
 		sweep(&changes[i]);
+	for (i = 0; raw_own_rings(ctx) && i < COUNT(own_changes); i++)
+		sweep(&own_changes[i]);
 	mr_undo();
 	qp_undo();
 	srq_undo();

@@ -17,6 +17,7 @@ extern struct ibv_mr *here, *there;
 		      IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND_WITH_INV)
 
 /* Connects, with the default sizes or others; the peer's region has these rights. */
+void begin_ends(const struct ep_attr *active, const struct ep_attr *passive, int rights);
 void begin_with(const struct ep_attr *attr, int rights);
 void begin(int rights);
 void end(void);
@@ -28,6 +29,12 @@ void bad(struct ibv_cq *cq, enum ibv_wc_status status);
 /* A request, which is refused or not. */
 int post(struct ibv_send_wr *wr);
 
+/* Ends what begin() began; the regions go first: they belong to the ends' domains. */
+void forget(void);
+
+/* Other depths, with rings of their own and without. */
+void own_depths(void);
+void stock_depths(void);
 /* Only with rings of their own. */
 void own_rings(void);
 /* Ends this process with windows that are bound. */

@@ -22,13 +22,6 @@ static struct ibv_send_wr request(enum ibv_wr_opcode opcode, uint32_t len, uint3
 	};
 }
 
-static void forget(void)
-{
-	CHECK_SYS(ibv_dereg_mr(here));
-	CHECK_SYS(ibv_dereg_mr(there));
-	end();
-}
-
 static void immediate(void)
 {
 	struct ibv_send_wr wr;
@@ -483,6 +476,7 @@ void own_rings(void)
 	shared();
 	time_stamps();
 	builders();
+	own_depths();
 }
 
 void stock_rings(void)
@@ -502,6 +496,7 @@ void stock_rings(void)
 	struct ibv_send_wr wr;
 	unsigned int i;
 
+	stock_depths();
 	part("V-IMM-11 what takes rings of our own is refused without");
 	begin(ALL_ACCESS);
 	for (i = 0; i < COUNT(ops); i++) {

@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Other depths for queues of requests, with something in them and under load. */
+#include "library.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+
+#include "raw.h"
+
+/* Messages of the runs under load, and how many of them there are at a time. */
+#define MESSAGES 20000
+#define WINDOW 8
+/* What numbers of entries are asked for meanwhile: at least the window. */
+#define LEAST 8
+#define DOUBLINGS 5
+
+static int set_depths(struct ibv_qp *qp, uint32_t send, uint32_t recv)
+{
+	struct ibv_qp_attr attr = {
+		.cap = { .max_send_wr = send, .max_recv_wr = recv, .max_send_sge = 1,
+			 .max_recv_sge = recv ? 1 : 0 },
+	};
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_CAP);
+}
+
+static void depths_are(struct ibv_qp *qp, uint32_t send, uint32_t recv)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	CHECK_SYS(ibv_query_qp(qp, &attr, IBV_QP_CAP, &init));
+	expect(attr.cap.max_send_wr == send && attr.cap.max_recv_wr == recv,
+	       "depths %u and %u instead of %u and %u", attr.cap.max_send_wr,
+	       attr.cap.max_recv_wr, send, recv);
+}
+
+static int set_shared(struct ibv_srq *srq, uint32_t depth)
+{
+	struct ibv_srq_attr attr = { .max_wr = depth };
+
+	return ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR);
+}
+
+static void shared_is(struct ibv_srq *srq, uint32_t depth, uint32_t limit)
+{
+	struct ibv_srq_attr attr;
+
+	CHECK_SYS(ibv_query_srq(srq, &attr));
+	expect(attr.max_wr == depth && attr.srq_limit == limit,
+	       "depth %u and limit %u instead of %u and %u", attr.max_wr, attr.srq_limit,
+	       depth, limit);
+}
+
+/* Where the receive with that name puts its message, of eight octets. */
+static uint64_t *place_of(uint64_t id)
+{
+	return (uint64_t *)(mem + 4096) + id % 256;
+}
+
+static int post_recv(struct ibv_srq *srq, uint64_t id)
+{
+	struct ibv_sge sge = { (uintptr_t)place_of(id), 8, there->lkey };
+	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 }, *at;
+
+	*place_of(id) = -1;
+	if (srq)
+		return ibv_post_srq_recv(srq, &wr, &at);
+	return ibv_post_recv(b.p.id->qp, &wr, &at);
+}
+
+/* Sends the number `id`. */
+static int post_send(uint64_t id)
+{
+	struct ibv_sge sge = { (uintptr_t)&id, 8, 0 };
+	struct ibv_send_wr wr = {
+		.wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+	};
+
+	return post(&wr);
+}
+
+/* The next messages, from that number on, have come in their order. */
+static void come(uint64_t first, unsigned int n)
+{
+	struct ibv_wc wc;
+
+	for (; n--; first++) {
+		wc = good(b.p.rcq, IBV_WC_RECV);
+		expect(wc.wr_id == first && *place_of(first) == first, "%lu, %lu instead of %lu",
+		       wc.wr_id, *place_of(first), first);
+	}
+}
+
+static void sent(uint64_t first, unsigned int n)
+{
+	for (; n--; first++)
+		expect(good(b.a.scq, IBV_WC_SEND).wr_id == first, "order");
+}
+
+static void receives_wait(void)
+{
+	static const struct ep_attr attr = {
+		.send_wr = 16, .recv_wr = 16, .inline_data = 8, .cqe = 64,
+	};
+	struct ibv_qp *qp;
+	unsigned int i;
+
+	part("V-QP-21 V-IMM-5 receives wait while depths change");
+	begin_with(&attr, ALL_ACCESS);
+	qp = b.p.id->qp;
+	for (i = 0; i < 8; i++)
+		CHECK_SYS(post_recv(NULL, i));
+	CHECK_SYS(set_depths(qp, 5, 100));
+	depths_are(qp, 8, 128);
+	for (i = 0; i < 3; i++)
+		CHECK_SYS(post_send(i));
+	come(0, 3);
+	expect(set_depths(qp, 64, 4) == EINVAL, "fewer than what waits");
+	depths_are(qp, 8, 128);
+	CHECK_SYS(set_depths(qp, 64, 5));
+	depths_are(qp, 64, 8);
+	for (i = 8; i < 11; i++)
+		CHECK_SYS(post_recv(NULL, i));
+	expect(post_recv(NULL, i) == ENOMEM, "more than there is room for");
+	CHECK_SYS(set_depths(qp, 64, 16));
+	for (; i < 19; i++)
+		CHECK_SYS(post_recv(NULL, i));
+	expect(post_recv(NULL, i) == ENOMEM, "more than there is room for");
+	for (i = 3; i < 19; i++)
+		CHECK_SYS(post_send(i));
+	come(3, 16);
+	sent(0, 19);
+	CHECK_SYS(set_depths(qp, 1, 1));
+	depths_are(qp, 1, 1);
+	CHECK_SYS(post_recv(NULL, 19));
+	CHECK_SYS(post_send(19));
+	come(19, 1);
+	sent(19, 1);
+	forget();
+}
+
+/* What is posted before there is a connection waits in the queue. */
+static void sends_wait(void)
+{
+	static const struct ep_attr attr = {
+		.send_wr = 8, .recv_wr = 32, .inline_data = 8, .cqe = 64,
+	};
+	struct rdma_cm_id *id;
+	struct ibv_qp *qp;
+	unsigned int i;
+
+	part("V-QP-21 V-WR-23 requests wait while depths change");
+	b.a.ec = rdma_create_event_channel();
+	b.p.ec = rdma_create_event_channel();
+	CHECK(b.a.ec && b.p.ec, "event channel: %m");
+	ep_setup(&b.a, active_id(b.a.ec, &listener, &where), &attr);
+	qp = b.a.id->qp;
+	for (i = 0; i < 6; i++)
+		CHECK_SYS(post_send(i));
+	expect(set_depths(qp, 4, 32) == EINVAL, "fewer than what waits");
+	depths_are(qp, 8, 32);
+	CHECK_SYS(set_depths(qp, 64, 1));
+	depths_are(qp, 64, 1);
+	CHECK_SYS(set_depths(qp, 6, 32));
+	depths_are(qp, 8, 32);
+	for (; i < 8; i++)
+		CHECK_SYS(post_send(i));
+	expect(post_send(i) == ENOMEM, "more than there is room for");
+	CHECK_SYS(set_depths(qp, 16, 32));
+	for (; i < 16; i++)
+		CHECK_SYS(post_send(i));
+	expect(post_send(i) == ENOMEM, "more than there is room for");
+	CHECK_SYS(rdma_connect(b.a.id, &b.a.param));
+	id = ep_expect(listener.ec, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK_SYS(rdma_migrate_id(id, b.p.ec));
+	ep_setup(&b.p, id, &attr);
+	here = ep_reg(&b.a, mem, LEN, ALL_ACCESS);
+	there = ep_reg(&b.p, mem, LEN, ALL_ACCESS);
+	for (i = 0; i < 20; i++)
+		CHECK_SYS(post_recv(NULL, i));
+	CHECK_SYS(rdma_accept(id, &b.p.param));
+	ep_expect(b.p.ec, RDMA_CM_EVENT_ESTABLISHED);
+	ep_expect(b.a.ec, RDMA_CM_EVENT_ESTABLISHED);
+	for (i = 16; i < 20; i++)
+		while (post_send(i) == ENOMEM)
+			;
+	come(0, 20);
+	sent(0, 20);
+	forget();
+}
+
+static struct ibv_srq *begin_shared(struct ibv_pd **pd)
+{
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 16, .max_sge = 1 } };
+	struct ep_attr attr = { .send_wr = 16, .recv_wr = 16, .inline_data = 8, .cqe = 64 };
+	struct ep_attr of_peer = attr;
+	struct ibv_srq *srq;
+
+	*pd = ibv_alloc_pd(listener.id->verbs);
+	CHECK(*pd, "PD: %m");
+	srq = ibv_create_srq(*pd, &init);
+	CHECK(srq, "shared queue: %m");
+	of_peer.srq = srq;
+	of_peer.pd = *pd;
+	begin_ends(&attr, &of_peer, ALL_ACCESS);
+	return srq;
+}
+
+static void end_shared(struct ibv_srq *srq, struct ibv_pd *pd)
+{
+	forget();
+	CHECK_SYS(ibv_destroy_srq(srq));
+	CHECK_SYS(ibv_dealloc_pd(pd));
+}
+
+static void shared(void)
+{
+	struct ibv_srq_attr attr = {};
+	struct ibv_srq *srq;
+	struct ibv_pd *pd;
+	unsigned int i;
+
+	part("V-SRQ-5 V-SRQ-20 V-IMM-5 shared receives wait while the depth changes");
+	srq = begin_shared(&pd);
+	for (i = 0; i < 8; i++)
+		CHECK_SYS(post_recv(srq, i));
+	CHECK_SYS(set_shared(srq, 100));
+	shared_is(srq, 128, 0);
+	for (i = 0; i < 3; i++)
+		CHECK_SYS(post_send(i));
+	come(0, 3);
+	expect(set_shared(srq, 4) == EINVAL, "fewer than what waits");
+	attr.max_wr = 8;
+	attr.srq_limit = 9;
+	expect(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) == EINVAL,
+	       "a limit above the depth");
+	expect(set_shared(srq, 0) == EINVAL, "none");
+	expect(set_shared(srq, -1) == EINVAL, "more than can be counted");
+	shared_is(srq, 128, 0);
+	attr.srq_limit = 2;
+	CHECK_SYS(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT));
+	shared_is(srq, 8, 2);
+	for (i = 8; i < 11; i++)
+		CHECK_SYS(post_recv(srq, i));
+	expect(post_recv(srq, i) == ENOMEM, "more than there is room for");
+	CHECK_SYS(set_shared(srq, 16));
+	shared_is(srq, 16, 2);
+	for (; i < 19; i++)
+		CHECK_SYS(post_recv(srq, i));
+	expect(post_recv(srq, i) == ENOMEM, "more than there is room for");
+	for (i = 3; i < 19; i++)
+		CHECK_SYS(post_send(i));
+	come(3, 16);
+	sent(0, 19);
+	part("V-QP-22 its queue pair has no receive queue to be resized");
+	expect(set_depths(b.p.id->qp, 16, 16) == EINVAL, "accepted");
+	CHECK_SYS(set_depths(b.p.id->qp, 100, 0));
+	depths_are(b.p.id->qp, 128, 0);
+	end_shared(srq, pd);
+}
+
+static void refusals(void)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp *qp;
+
+	part("V-IMM-2 V-IMM-5 V-QP-23 depths that there cannot be, and more than depths");
+	begin(ALL_ACCESS);
+	qp = b.a.id->qp;
+	expect(set_depths(qp, 32769, 16) == EINVAL, "too many requests");
+	expect(set_depths(qp, 16, 32769) == EINVAL, "too many receives");
+	expect(set_depths(qp, -1, -1) == EINVAL, "more than can be counted");
+	attr = (struct ibv_qp_attr){ .cap = { 32, 32, b.a.cap.max_send_sge + 1, 1, 0 } };
+	expect(ibv_modify_qp(qp, &attr, IBV_QP_CAP) == EINVAL, "elements of requests");
+	attr = (struct ibv_qp_attr){ .cap = { 32, 32, 1, b.a.cap.max_recv_sge + 1, 0 } };
+	expect(ibv_modify_qp(qp, &attr, IBV_QP_CAP) == EINVAL, "elements of receives");
+	attr = (struct ibv_qp_attr){ .cap = { 32, 32, 1, 1, b.a.cap.max_inline_data + 1 } };
+	expect(ibv_modify_qp(qp, &attr, IBV_QP_CAP) == EINVAL, "octets");
+	attr = (struct ibv_qp_attr){ .cap = { 32, 32, 1, 1, 0 }, .qp_state = IBV_QPS_ERR };
+	expect(ibv_modify_qp(qp, &attr, IBV_QP_CAP | IBV_QP_STATE) == EINVAL, "with a state");
+	depths_are(qp, b.a.cap.max_send_wr, b.a.cap.max_recv_wr);
+	expect(wait_state(qp, IBV_QPS_RTS, 0) == IBV_QPS_RTS, "state");
+	part("V-QP-21 the most that there can be");
+	CHECK_SYS(set_depths(qp, 32768, 32768));
+	depths_are(qp, 32768, 32768);
+	CHECK_SYS(post_recv(NULL, 0));
+	CHECK_SYS(post_send(0));
+	come(0, 1);
+	sent(0, 1);
+	forget();
+}
+
+/* Calls of the methods that the library does not make. */
+static void raw_calls(void)
+{
+	struct ibv_context *ctx = listener.id->verbs;
+	struct { struct rsiw_ureq_resize_qp req; uint64_t behind; } req = { { 32, 32 }, 1 };
+	struct rsiw_ureq_resize_srq shared = { .num_rqe = 32, .flags = 2 };
+	struct rsiw_uresp_resize_srq shared_resp;
+	struct rsiw_uresp_resize_qp resp;
+	struct ibv_srq *srq;
+	struct ibv_pd *pd;
+	uint32_t qp, sq;
+
+	part("V-PRIV-3 V-IMM-5 methods that are called wrongly");
+	srq = begin_shared(&pd);
+	sq = srq->handle;
+	qp = b.a.id->qp->handle;
+	expect(raw_resize(ctx, UVERBS_OBJECT_SRQ, sq, NULL, 0, &shared_resp, 16) == EINVAL,
+	       "no request");
+	expect(raw_resize(ctx, UVERBS_OBJECT_SRQ, sq, &shared, 12, &shared_resp, 16) == EINVAL,
+	       "a short request");
+	expect(raw_resize(ctx, UVERBS_OBJECT_SRQ, sq, &shared, 16, &shared_resp, 16) == EINVAL,
+	       "an unknown flag");
+	shared.flags = 0;
+	expect(raw_resize(ctx, UVERBS_OBJECT_SRQ, sq, &shared, 16, NULL, 0) == EINVAL,
+	       "no room for an answer");
+	expect(raw_resize(ctx, UVERBS_OBJECT_SRQ, sq, &shared, 16, &shared_resp, 12) == EINVAL,
+	       "little room for an answer");
+	expect(raw_resize(ctx, UVERBS_OBJECT_SRQ, sq, (void *)8, 16, &shared_resp, 16) == EFAULT,
+	       "no memory of a request");
+	expect(raw_resize(ctx, UVERBS_OBJECT_SRQ, sq, &shared, 16, (void *)8, 16) == EFAULT,
+	       "no memory for an answer");
+	shared.pad = 1;
+	expect(raw_resize(ctx, UVERBS_OBJECT_SRQ, sq, &shared, 16, &shared_resp, 16) == EINVAL,
+	       "something in what is unused");
+	expect(raw_resize(ctx, UVERBS_OBJECT_SRQ, -2, &shared, 16, &shared_resp, 16) != 0,
+	       "no such queue");
+	shared_is(srq, 16, 0);
+	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, NULL, 0, &resp, 24) == EINVAL,
+	       "no request");
+	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 4, &resp, 24) == EINVAL,
+	       "a short request");
+	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 16, &resp, 24) == EOPNOTSUPP,
+	       "a longer request with something in it");
+	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 8, NULL, 0) == EINVAL,
+	       "no room for an answer");
+	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 8, &resp, 16) == EINVAL,
+	       "little room for an answer");
+	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 8, (void *)8, 24) == EFAULT,
+	       "no memory for an answer");
+	expect(raw_resize(ctx, UVERBS_OBJECT_QP, -2, &req, 8, &resp, 24) != 0,
+	       "no such queue pair");
+	expect(raw_resize(ctx, UVERBS_OBJECT_QP, b.p.id->qp->handle, &req, 8, &resp, 24) ==
+	       EINVAL, "a receive queue where there is a shared one");
+	depths_are(b.a.id->qp, 16, 16);
+	depths_are(b.p.id->qp, 16, 0);
+	end_shared(srq, pd);
+}
+
+static struct load {
+	struct ibv_srq *srq;
+	bool over;
+	unsigned long resizes;
+	int err;
+} load;
+
+static uint32_t some_depth(unsigned int *seed)
+{
+	return LEAST << rand_r(seed) % DOUBLINGS;
+}
+
+/* Resizes all queues, again and again. */
+static void *resize_all(void *arg)
+{
+	struct load *l = arg;
+	unsigned int seed = 1;
+	uint32_t recv;
+
+	while (!__atomic_load_n(&l->over, __ATOMIC_RELAXED) && !l->err) {
+		l->err = set_depths(b.a.id->qp, some_depth(&seed), some_depth(&seed));
+		recv = l->srq ? 0 : some_depth(&seed);
+		l->err = l->err ?: set_depths(b.p.id->qp, some_depth(&seed), recv);
+		if (l->srq)
+			l->err = l->err ?: set_shared(l->srq, some_depth(&seed));
+		l->resizes++;
+	}
+	return NULL;
+}
+
+/* Messages with their numbers, of which some are on their way all the time. */
+static void transfer(void)
+{
+	uint64_t receives = 0, sends = 0, done = 0, came = 0, last = ep_now_ns();
+	struct ibv_wc wc;
+
+	while (came < MESSAGES || done < MESSAGES) {
+		for (; receives < came + WINDOW; receives++)
+			CHECK_SYS(post_recv(load.srq, receives));
+		for (; sends < receives && sends < done + WINDOW && sends < MESSAGES; sends++)
+			CHECK_SYS(post_send(sends));
+		if (ep_poll(b.a.scq, &wc, 0)) {
+			CHECK(!wc.status && wc.wr_id == done, "send %lu of %lu: %s", wc.wr_id,
+			      done, ibv_wc_status_str(wc.status));
+			done++;
+			last = ep_now_ns();
+		}
+		if (ep_poll(b.p.rcq, &wc, 0)) {
+			CHECK(!wc.status && wc.wr_id == came && *place_of(came) == came,
+			      "receive %lu of %lu, message %lu: %s", wc.wr_id, came,
+			      *place_of(came), ibv_wc_status_str(wc.status));
+			came++;
+			last = ep_now_ns();
+		}
+		CHECK(ep_now_ns() < last + EP_EVENT_MS * 1000000ull, "stuck: %lu and %lu", done,
+		      came);
+	}
+}
+
+static void under_load(bool is_shared)
+{
+	static const struct ep_attr attr = {
+		.send_wr = 16, .recv_wr = 16, .inline_data = 8, .cqe = 64,
+	};
+	struct ibv_pd *pd = NULL;
+	pthread_t thread;
+
+	part("V-QP-21 %s queues are resized under load", is_shared ? "V-SRQ-5 shared" : "all");
+	load = (struct load){};
+	if (is_shared)
+		load.srq = begin_shared(&pd);
+	else
+		begin_with(&attr, ALL_ACCESS);
+	CHECK(!pthread_create(&thread, NULL, resize_all, &load), "thread");
+	transfer();
+	__atomic_store_n(&load.over, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	expect(!load.err, "%s", strerror(load.err));
+	expect(load.resizes >= 10, "only %lu times", load.resizes);
+	if (is_shared)
+		end_shared(load.srq, pd);
+	else
+		forget();
+}
+
+void own_depths(void)
+{
+	receives_wait();
+	sends_wait();
+	shared();
+	refusals();
+	raw_calls();
+	under_load(false);
+	under_load(true);
+}
+
+void stock_depths(void)
+{
+	struct rsiw_uresp_resize_srq shared_resp;
+	struct rsiw_uresp_resize_qp resp;
+	struct ibv_srq *srq;
+	struct ibv_pd *pd;
+
+	part("V-QP-20 V-SRQ-5 V-IMM-11 depths stay as they are with stock rings");
+	srq = begin_shared(&pd);
+	expect(set_depths(b.a.id->qp, 32, 32) == EOPNOTSUPP, "a queue pair");
+	expect(set_shared(srq, 32) == EOPNOTSUPP, "a shared receive queue");
+	expect(raw_resize_qp(b.a.id->qp, 32, 32, &resp) == EOPNOTSUPP, "by the method");
+	expect(raw_resize_srq(srq, 32, &shared_resp) == EOPNOTSUPP, "by the method");
+	depths_are(b.a.id->qp, 16, 16);
+	shared_is(srq, 16, 0);
+	end_shared(srq, pd);
+}
