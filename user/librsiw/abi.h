@@ -20,7 +20,8 @@ DECLARE_DRV_CMD(rsiw_create_cq, IB_USER_VERBS_CMD_CREATE_CQ, empty, siw_uresp_cr
 DECLARE_DRV_CMD(rsiw_create_cq_ex, IB_USER_VERBS_EX_CMD_CREATE_CQ, empty, siw_uresp_create_cq);
 DECLARE_DRV_CMD(rsiw_resize_cq, IB_USER_VERBS_CMD_RESIZE_CQ, empty, rsiw_uresp_resize_cq);
 DECLARE_DRV_CMD(rsiw_create_srq, IB_USER_VERBS_CMD_CREATE_SRQ, empty, siw_uresp_create_srq);
-DECLARE_DRV_CMD(rsiw_create_qp, IB_USER_VERBS_CMD_CREATE_QP, empty, siw_uresp_create_qp);
+DECLARE_DRV_CMD(rsiw_create_qp, IB_USER_VERBS_CMD_CREATE_QP, rsiw_ureq_create_qp,
+		rsiw_uresp_create_qp);
 DECLARE_DRV_CMD(rsiw_reg_mr, IB_USER_VERBS_CMD_REG_MR, siw_ureq_reg_mr, siw_uresp_reg_mr);
 
 /*

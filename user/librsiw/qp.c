@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Queue pairs and shared receive queues, and receives, which take no system call. */
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "rsiw.h"
 
@@ -140,6 +142,8 @@ static void free_qp(struct rsiw_qp *qp)
 {
 	rsiw_unmap_ring(&qp->sq);
 	rsiw_unmap_ring(&qp->rq);
+	if (qp->look)
+		munmap(qp->look, sysconf(_SC_PAGESIZE));
 	pthread_spin_destroy(&qp->sq_lock);
 	pthread_spin_destroy(&qp->rq_lock);
 	free(qp);
@@ -161,13 +165,46 @@ static void set_doorbell(struct rsiw_qp *qp)
 	};
 }
 
+/*
+ * For how many microseconds after each request the kernel is to look for the next
+ * one, so that it need not be called. Read for each queue pair, so that a program
+ * can have it for some of them.
+ */
+static uint32_t look_us(const struct rsiw_context *ctx)
+{
+	const char *asked = getenv("RSIW_LOOK_US");
+	unsigned long us;
+
+	if (!asked || !(ctx->features & RSIW_FEATURE_LOOK))
+		return 0;
+	us = strtoul(asked, NULL, 10);
+	return us < RSIW_MAX_LOOK_US ? us : RSIW_MAX_LOOK_US;
+}
+
+static int map_look(struct rsiw_qp *qp, struct ibv_context *context,
+		    const struct rsiw_uresp_create_qp *resp)
+{
+	void *at;
+
+	if (!(qp->features & RSIW_FEATURE_LOOK) || !resp->look_us)
+		return 0;
+	at = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, context->cmd_fd,
+		  resp->look_key);
+	if (at == MAP_FAILED)
+		return errno;
+	qp->look = at;
+	return 0;
+}
+
 static int map_queues(struct rsiw_qp *qp, struct ibv_context *context,
-		      const struct siw_uresp_create_qp *resp, bool has_srq)
+		      const struct rsiw_uresp_create_qp *resp, bool has_srq)
 {
 	int ret;
 
 	ret = rsiw_map_ring(context, &qp->sq, resp->sq_key, resp->num_sqe, qp->layout->sqe_size,
 			    0);
+	if (!ret)
+		ret = map_look(qp, context, resp);
 	if (ret || has_srq)
 		return ret;
 	return rsiw_map_ring(context, &qp->rq, resp->rq_key, resp->num_rqe,
@@ -178,7 +215,9 @@ struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 {
 	struct rsiw_context *ctx = to_rsiw_context(context);
 	struct rsiw_create_qp_resp resp = {};
-	struct rsiw_create_qp cmd = {};
+	struct rsiw_create_qp cmd = { .look_us = look_us(ctx) };
+	/* Without the feature the driver has no part in the request. */
+	size_t cmd_size = ctx->features & RSIW_FEATURE_LOOK ? sizeof(cmd) : sizeof(cmd.ibv_cmd);
 	struct rsiw_qp *qp;
 	int ret;
 
@@ -199,7 +238,7 @@ struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 		if (ret)
 			goto fail;
 	}
-	ret = ibv_cmd_create_qp_ex(context, &qp->vqp, attr, &cmd.ibv_cmd, sizeof(cmd),
+	ret = ibv_cmd_create_qp_ex(context, &qp->vqp, attr, &cmd.ibv_cmd, cmd_size,
 				   &resp.ibv_resp, sizeof(resp));
 	if (ret)
 		goto fail;

@@ -2,7 +2,8 @@
 /*
  * The send queue: requests are written into their entries one by one, and marked
  * valid together. Then the kernel is called, unless it is at work on the entry in
- * front of them: it looks at the next one before it stops.
+ * front of them, or looks at the queue by itself: it looks at the next one before
+ * it stops.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -120,6 +121,12 @@ int rsiw_set_bind(struct rsiw_sqe *sqe, const struct ibv_mw *mw, uint32_t rkey,
 	return 0;
 }
 
+/* Whether the kernel looks at the queue by itself. */
+static bool is_looked_at(const struct rsiw_qp *qp)
+{
+	return qp->look && __atomic_load_n(qp->look, __ATOMIC_RELAXED);
+}
+
 /* Lets the kernel see what was staged. Returns whether it is to be called. */
 bool rsiw_publish(struct rsiw_qp *qp)
 {
@@ -141,7 +148,10 @@ bool rsiw_publish(struct rsiw_qp *qp)
 	 */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	sqe = rsiw_entry(&qp->sq, first - 1);
-	return count > qp->sq.mask || !(rsiw_flags(sqe) & SIW_WQE_VALID);
+	if (count <= qp->sq.mask && rsiw_flags(sqe) & SIW_WQE_VALID)
+		return false;
+	/* What is said of entries and what they clear holds for this word as well. */
+	return !is_looked_at(qp);
 }
 
 int rsiw_ring_doorbell(struct rsiw_qp *qp)

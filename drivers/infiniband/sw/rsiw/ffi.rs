@@ -26,6 +26,7 @@ pub(crate) mod random;
 mod raw;
 pub(crate) mod rdma;
 pub(crate) mod ring;
+pub(crate) mod serving;
 pub(crate) mod shmem;
 pub(crate) mod sync;
 pub(crate) mod timer;

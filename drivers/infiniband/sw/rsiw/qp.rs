@@ -28,6 +28,7 @@ mod failure;
 mod fin;
 mod kept;
 mod link;
+mod look;
 pub(crate) mod manager;
 mod place;
 mod published;
@@ -46,6 +47,7 @@ use self::{
     consumer::Consumer,
     control::Inner,
     count::CountsOf,
+    look::Looker,
     manager::{
         is_same,
         Manager, //
@@ -202,6 +204,9 @@ pub(crate) struct Qp {
     /// Runs while Reads of the peer gather.
     #[pin]
     gathers: ShortTimer<Qp>,
+    /// The thread that looks at the send queue of a process.
+    #[pin]
+    looker: Looker,
     #[pin]
     counts_of: CountsOf,
     _quota: Quota,

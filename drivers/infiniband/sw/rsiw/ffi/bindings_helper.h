@@ -11,6 +11,7 @@
 #include <linux/net.h>
 #include <linux/netdevice.h>
 #include <linux/ratelimit.h>
+#include <linux/sched/vhost_task.h>
 #include <linux/skbuff.h>
 #include <linux/tcp.h>
 #include <linux/vmalloc.h>

@@ -30,6 +30,19 @@ pub(crate) fn is_low_priority() -> bool {
     unsafe { h::is_low_priority() }
 }
 
+/// Whether somebody else is to have the processor.
+#[inline]
+pub(crate) fn is_wanted() -> bool {
+    // SAFETY: looks at flags of the thread.
+    unsafe { h::need_resched() }
+}
+
+/// Processors that run at this moment.
+pub(crate) fn processors() -> u32 {
+    // SAFETY: reads a number.
+    unsafe { h::num_online_cpus() }
+}
+
 /// Whether this is a softirq.
 #[inline]
 pub(crate) fn is_softirq() -> bool {

@@ -18,9 +18,11 @@ pub(crate) use b::{
     rsiw_sge as Sge,
     rsiw_sqe as Sqe,
     rsiw_ureq_alloc_ctx as AllocContextReq,
+    rsiw_ureq_create_qp as CreateQpReq,
     rsiw_ureq_resize_qp as ResizeQpReq,
     rsiw_ureq_resize_srq as ResizeSrqReq,
     rsiw_uresp_alloc_ctx as AllocContextResp,
+    rsiw_uresp_create_qp as CreateQpResp,
     rsiw_uresp_resize_cq as ResizeCqResp,
     rsiw_uresp_resize_qp as ResizeQpResp,
     rsiw_uresp_resize_srq as ResizeSrqResp, //
@@ -39,6 +41,8 @@ pub(crate) const FEATURE_WINDOWS: u64 = b::rsiw_feature_RSIW_FEATURE_WINDOWS as 
 pub(crate) const FEATURE_TIMESTAMP: u64 = b::rsiw_feature_RSIW_FEATURE_TIMESTAMP as u64;
 pub(crate) const FEATURE_RESIZE: u64 = b::rsiw_feature_RSIW_FEATURE_RESIZE as u64;
 pub(crate) const RESIZE_SRQ_LIMIT: u32 = b::rsiw_resize_srq_flags_RSIW_RESIZE_SRQ_LIMIT;
+pub(crate) const FEATURE_LOOK: u64 = b::rsiw_feature_RSIW_FEATURE_LOOK as u64;
+pub(crate) const MAX_LOOK_US: u32 = b::RSIW_MAX_LOOK_US;
 pub(crate) const OP_BIND_MW: u8 = b::rsiw_opcode_RSIW_OP_BIND_MW as u8;
 pub(crate) const OP_WRITE_WITH_IMM: u8 = b::rsiw_opcode_RSIW_OP_WRITE_WITH_IMM as u8;
 pub(crate) const CQE_WITH_IMM: u16 = b::RSIW_CQE_WITH_IMM as u16;

@@ -5,9 +5,12 @@
 //! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
 
-use super::sq::{
-    kernel::KernelSq,
-    user::Posted, //
+use super::{
+    look::Look,
+    sq::{
+        kernel::KernelSq,
+        user::Posted, //
+    },
 };
 use crate::{
     cq::Spare,
@@ -40,6 +43,8 @@ pub(super) struct OfProcess {
     pub(super) owner: Pid,
     /// What it may map.
     pub(super) rings: Pin<KBox<Rings>>,
+    /// What it has if its send queue is looked at.
+    pub(super) look: Option<Look>,
     /// Its completions have room for immediate data.
     pub(super) takes_immediate: bool,
 }
@@ -125,6 +130,15 @@ impl Consumer {
         }
     }
 
+    /// What a process has whose send queue is looked at.
+    #[inline]
+    pub(super) fn look(&self) -> Option<&Look> {
+        match self {
+            Self::Process(process) => process.look.as_ref(),
+            Self::Kernel(_) => None,
+        }
+    }
+
     /// The slots of the send queue that completions free.
     pub(super) fn send_slots(&self) -> Option<&Arc<Slots>> {
         self.kernel().map(|kernel| &kernel.send_slots)
@@ -167,6 +181,9 @@ impl Consumer {
             offers.send.remove();
             if let Some(recv) = &offers.recv {
                 recv.remove();
+            }
+            if let Some(look) = &process.look {
+                look.forget();
             }
         }
     }

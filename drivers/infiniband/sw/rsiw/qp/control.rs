@@ -471,6 +471,7 @@ impl Qp {
         if self.binder.is_in_use() {
             return Err(EBUSY);
         }
+        self.end_looking();
         self.table.remove(self.num());
         self.destroyed.store(true, Relaxed);
         self.transition(|inner| QpEvent::Destroy {

@@ -15,6 +15,10 @@ use super::{
     },
     control::Inner,
     count::CountsOf,
+    look::{
+        Look,
+        Looker, //
+    },
     published::Published,
     sq::{
         kernel::KernelSq,
@@ -121,6 +125,8 @@ struct Asked<'a, 'b> {
     has_srq: bool,
     sig_all: bool,
     features: Features,
+    /// For how long the send queue is to be looked at, in microseconds.
+    look_us: u32,
     udata: &'a Udata<'b>,
     loaded: Loaded,
 }
@@ -168,6 +174,7 @@ impl Queues {
             consumer: Consumer::Process(OfProcess {
                 owner: current!().tgid(),
                 rings,
+                look: Look::new(asked.look_us, udata, loaded)?,
                 takes_immediate: asked.features.has_immediate(),
             }),
         })
@@ -231,20 +238,29 @@ fn check(cap: &mut QpCap, has_srq: bool, max_sge: u32, max_inline: u32) -> Resul
     Ok(())
 }
 
+/// For how many microseconds the process that makes the call wants its send queue to be looked at.
+fn look_us(features: Features, udata: Option<&mut Udata<'_>>) -> Result<u32> {
+    let Some(udata) = udata.filter(|_| features.may_ask_to_look()) else {
+        return Ok(0);
+    };
+    let req = udata.read_if_there::<own::CreateQpReq>()?;
+    Ok(req.map_or(0, |req| req.look_us()))
+}
+
 impl Qp {
     /// Creates a queue pair for the process that makes the call, or for a kernel consumer; replaces
     /// what was asked for in `cap` by what is given.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for sizes beyond the maxima, `ENOMEM`.
+    /// `EINVAL` for sizes beyond the maxima, `ENOMEM`; those of [`Qp::prepare_to_look`].
     pub(crate) fn create(
         table: &Arc<QpTable>,
         handle: Arc<QpHandle>,
         parts: Parts,
         cap: &mut QpCap,
         sig_all: bool,
-        udata: Option<&mut Udata<'_>>,
+        mut udata: Option<&mut Udata<'_>>,
     ) -> Result<(Arc<Self>, Qpn)> {
         let Parts {
             pd,
@@ -255,12 +271,14 @@ impl Qp {
         } = parts;
         let dev = pd.device().clone();
         let quota = Quota::take(dev.limits(), |limits| &limits.qps)?;
+        let look_us = look_us(features, udata.as_deref_mut())?;
         let queues = match &udata {
             Some(udata) => {
                 let asked = Asked {
                     has_srq: srq.is_some(),
                     sig_all,
                     features,
+                    look_us,
                     udata,
                     loaded: dev.queues().loaded(),
                 };
@@ -285,15 +303,6 @@ impl Qp {
         };
         let Queues { ring, rq, consumer } = queues;
         let cap = *cap;
-        let (sq_key, rq_key) = consumer.keys();
-        let mut resp = CreateQpResp {
-            qp_id: 0,
-            num_sqe: cap.max_send_wr,
-            num_rqe: cap.max_recv_wr,
-            pad: 0,
-            sq_key,
-            rq_key,
-        };
 
         let flags = memory_for(udata.is_some());
         let binder = Binder::new(flags)?;
@@ -334,6 +343,7 @@ impl Qp {
                 posts <- new_work!("rsiw::Qp::posts"),
                 timer <- Timer::new(),
                 gathers <- ShortTimer::new(),
+                looker <- Looker::new(),
                 counts_of <- CountsOf::device(),
                 _quota: quota,
             }),
@@ -348,12 +358,36 @@ impl Qp {
             }
         };
         qp.num.store(num, Relaxed);
-        resp.qp_id = num.0;
-        if let Some(Err(e)) = udata.map(|udata| udata.respond(&resp)) {
+        if let Some(Err(e)) = udata.map(|udata| qp.finish(features, udata)) {
             qp.destroy()?;
             return Err(e);
         }
         Ok((qp, num))
+    }
+
+    /// Begins what goes on for the process while the QP exists, and answers it.
+    fn finish(self: &Arc<Self>, features: Features, udata: &mut Udata<'_>) -> Result {
+        self.prepare_to_look()?;
+        let (sq_key, rq_key) = self.consumer.keys();
+        let base = CreateQpResp {
+            qp_id: self.num().0,
+            num_sqe: self.cap.max_send_wr,
+            num_rqe: self.cap.max_recv_wr,
+            pad: 0,
+            sq_key,
+            rq_key,
+        };
+        if !features.may_ask_to_look() {
+            return udata.respond(&base);
+        }
+        let mut resp = own::CreateQpResp {
+            base,
+            ..Default::default()
+        };
+        if let Some(look) = self.consumer.look() {
+            look.tell(&mut resp);
+        }
+        udata.respond(&resp)
     }
 
     /// Undoes what creation did outside the object itself.

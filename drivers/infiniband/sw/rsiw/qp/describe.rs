@@ -7,6 +7,7 @@
 
 use super::{
     control::Conn,
+    look::Look,
     Qp, //
 };
 use crate::{
@@ -42,6 +43,7 @@ impl Qp {
         to.count(c"reads_in", inbound)?;
         to.number(c"ird", inner.ird)?;
         to.number(c"windows", self.binder.count())?;
+        to.number(c"look_us", self.consumer.look().map_or(0, Look::us))?;
         match &inner.conn {
             Some(conn) => conn.describe(to),
             None => Ok(()),

@@ -167,6 +167,7 @@ impl Qp {
                     other => {
                         self.trace_doorbell(other);
                         self.hand_over(other);
+                        self.begin_to_look();
                         return Ok(());
                     }
                 }
@@ -175,7 +176,11 @@ impl Qp {
         let mut after = After::default();
         match inner.post_send() {
             Post::Queue => {
-                let pace = self.pace(&mut inner);
+                let pace = match self.consumer.look() {
+                    // Those that follow are seen by who looks.
+                    Some(_) => Pace::Slow,
+                    None => self.pace(&mut inner),
+                };
                 let actor = schedule::who(Reason::Doorbell(pace), || {
                     inner.doorbells.has_waited(self.dev.tuning.waited())
                         || self.send_cq.is_awaited()
@@ -196,6 +201,7 @@ impl Qp {
         }
         drop(inner);
         after.run(self);
+        self.begin_to_look();
         Ok(())
     }
 

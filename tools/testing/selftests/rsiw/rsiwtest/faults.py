@@ -52,6 +52,7 @@ ANSWERS = {
     "__xa_alloc_cyclic": ENOMEM,
     "__xa_insert": ENOMEM,
     "__vmalloc_noprof": 0,
+    "vhost_task_create": ENOMEM,
 }
 
 

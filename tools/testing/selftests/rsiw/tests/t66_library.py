@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Our own library, and programs of others with it."""
 
+import time
+
 from rsiwtest import libraries
 from rsiwtest.core import test
 from rsiwtest.tools import perftest, rping, rping_ends
@@ -18,6 +20,30 @@ def stock_rings(t):
     """What there is without rings of its own, which the kernel may not know."""
     with t.library("rsiw-stock-rings"):
         t.own("library", t.topo.loopback)
+
+
+@test("library-look", cost=15, only_type="rsiw")
+def look(t):
+    """The kernel looks for requests, and is not called."""
+    with t.library("rsiw"):
+        t.own("look", t.topo.loopback)
+
+
+@test("library-look-ends", cost=10, only_type="rsiw")
+def look_ends(t):
+    """A process is killed, or becomes another program, while the kernel looks for
+    its requests."""
+    args = (t.bin("look"), *t.topo.loopback.args(), "--port")
+    with t.library("rsiw"):
+        for n in range(10):
+            with t.sub("killed, %d" % n):
+                proc = t.start(*args, t.port(), "--stream")
+                proc.wait_output("streams", t.left())
+                time.sleep(0.01 * n)
+                proc.kill()
+                proc.reap()
+        with t.sub("replaced"):
+            t.run(*args, t.port(), "--exec")
 
 
 @test("library-abandon", cost=3, only_type="rsiw")
@@ -41,10 +67,10 @@ def in_use(t):
         server.expect(t.left(30))
 
 
-@test("library-programs", cost=60, only_type="rsiw")
+@test("library-programs", cost=80, only_type="rsiw")
 def programs(t):
     """Tests of the verbs with each kind of rings."""
-    for rings in ("rsiw", "rsiw-stock-rings"):
+    for rings in ("rsiw", "rsiw-stock-rings", "rsiw-look"):
         with t.library(rings):
             with t.sub("rping, " + rings):
                 rping(t, t.topo.wire)

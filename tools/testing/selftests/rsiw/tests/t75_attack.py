@@ -54,12 +54,12 @@ def quick(t):
             scribble(t, path, 2, 1)
 
 
-@test("scribble-own", cost=12, only_type="rsiw")
+@test("scribble-own", cost=24, only_type="rsiw")
 def own(t):
     """The same with the rings of our own library, windows and atomics included."""
-    with t.library("rsiw"):
+    for name in ("rsiw", "rsiw-look"):
         for path in t.topo.paths:
-            with t.sub("V-PRIV-1 V-PRIV-3 on " + path.name):
+            with t.sub("V-PRIV-1 V-PRIV-3 on %s, %s" % (path.name, name)), t.library(name):
                 scribble(t, path, 2, 1, "--own")
 
 

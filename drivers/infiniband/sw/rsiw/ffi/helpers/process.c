@@ -6,6 +6,7 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/prio.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/vhost_task.h>
 
 bool rsiw_helper_process_is_ending(struct task_struct *task)
 {
@@ -60,4 +61,52 @@ void rsiw_helper_local_bh_enable(void)
 bool rsiw_helper_cpu_online(unsigned int cpu)
 {
 	return cpu_online(cpu);
+}
+
+unsigned int rsiw_helper_num_online_cpus(void)
+{
+	return num_online_cpus();
+}
+
+bool rsiw_helper_need_resched(void)
+{
+	return need_resched();
+}
+
+void rsiw_helper_cond_resched(void)
+{
+	cond_resched();
+}
+
+void rsiw_helper_set_task_running(void)
+{
+	__set_current_state(TASK_RUNNING);
+}
+
+/* What others may have selected, or not: a module cannot. */
+struct vhost_task *rsiw_helper_vhost_task_create(bool (*fn)(void *),
+						 void (*killed)(void *), void *arg,
+						 const char *name)
+{
+	if (!IS_ENABLED(CONFIG_VHOST_TASK))
+		return ERR_PTR(-EOPNOTSUPP);
+	return vhost_task_create(fn, killed, arg, name);
+}
+
+void rsiw_helper_vhost_task_start(struct vhost_task *task)
+{
+	if (IS_ENABLED(CONFIG_VHOST_TASK))
+		vhost_task_start(task);
+}
+
+void rsiw_helper_vhost_task_wake(struct vhost_task *task)
+{
+	if (IS_ENABLED(CONFIG_VHOST_TASK))
+		vhost_task_wake(task);
+}
+
+void rsiw_helper_vhost_task_stop(struct vhost_task *task)
+{
+	if (IS_ENABLED(CONFIG_VHOST_TASK))
+		vhost_task_stop(task);
 }

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * look: queues of requests that the kernel looks at by itself, so that it need
+ * not be called for each one.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "both.h"
+#include "prog.h"
+
+#define LEN 65536
+#define LONGEST 1000	/* microseconds for which the kernel looks at most */
+#define UNCALLED 100	/* requests that are to be carried out without a call */
+
+static struct both b;
+static char *mem;
+static struct ibv_mr *here, *there;
+static bool streams, replaced;
+static int device = -1;	/* its file, while there is a connection */
+static unsigned int calls;
+
+/* The library's: the linker prefers the program's. Counts calls of the device. */
+ssize_t write(int fd, const void *data, size_t len)
+{
+	if (fd == device)
+		calls++;
+	return syscall(SYS_write, fd, data, len);
+}
+
+static void begin(const char *us)
+{
+	static const struct ep_attr attr = {
+		.send_wr = 32, .recv_wr = 4, .inline_data = 64, .ord = 2, .ird = 2,
+	};
+
+	if (us)
+		CHECK_SYS(setenv("RSIW_LOOK_US", us, 1));
+	else
+		CHECK_SYS(unsetenv("RSIW_LOOK_US"));
+	both_connect(&b, &listener, &where, &attr, &attr);
+	here = ep_reg(&b.a, mem, LEN, ALL_ACCESS);
+	there = ep_reg(&b.p, mem, LEN, ALL_ACCESS);
+	device = b.a.id->verbs->cmd_fd;
+}
+
+static void end(void)
+{
+	device = -1;
+	CHECK_SYS(ibv_dereg_mr(here));
+	CHECK_SYS(ibv_dereg_mr(there));
+	both_destroy(&b);
+}
+
+/* Threads of this process that look. */
+static unsigned int lookers(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	unsigned int count = 0;
+	struct dirent *entry;
+
+	CHECK(dir, "/proc/self/task: %m");
+	while ((entry = readdir(dir))) {
+		char path[300], name[32] = "";
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+		file = fopen(path, "r");
+		if (!file)
+			continue;
+		if (fgets(name, sizeof(name), file))
+			count += !strcmp(name, "rsiw-look\n");
+		fclose(file);
+	}
+	closedir(dir);
+	return count;
+}
+
+static int post(enum ibv_wr_opcode op, uint64_t id, uint32_t len, uint32_t offset)
+{
+	return ep_post_send(&b.a, id, op, mem, len, here->lkey, (uintptr_t)mem + offset,
+			    there->rkey);
+}
+
+static void good(uint64_t id)
+{
+	struct ibv_wc wc;
+
+	CHECK(ep_poll(b.a.scq, &wc, EP_EVENT_MS), "no completion of request %lu", id);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == id, "request %lu: %s of %lu", id,
+	      ibv_wc_status_str(wc.status), wc.wr_id);
+}
+
+static void who_asks(void)
+{
+	part("a thread of the process looks, if it asks for that");
+	begin(NULL);
+	expect(lookers() == 0, "%u without a request", lookers());
+	end();
+	begin("0");
+	expect(lookers() == 0, "%u for no time", lookers());
+	end();
+	begin("50");
+	expect(lookers() == 2, "%u for two queue pairs", lookers());
+	end();
+	expect(lookers() == 0, "%u are left", lookers());
+	begin("4000000");
+	expect(lookers() == 2, "%u for a long time", lookers());
+	end();
+}
+
+/*
+ * When the thread gets a processor is the scheduler's business: how many requests
+ * that takes does not count.
+ */
+static void without_a_call(void)
+{
+	uint64_t until = ep_now_ns() + 60000000000ull, id;
+	unsigned int uncalled = 0, before;
+
+	part("requests are carried out without a call");
+	begin("1000");
+	for (id = 0; uncalled < UNCALLED && ep_now_ns() < until; id++) {
+		memset(mem, id, 64);
+		before = calls;
+		CHECK_SYS(post(IBV_WR_RDMA_WRITE, id, 64, 4096));
+		good(id);
+		expect(mem[4096] == (char)id, "request %lu wrote %d", id, mem[4096]);
+		uncalled += calls == before;
+	}
+	expect(uncalled == UNCALLED, "%u of %lu requests", uncalled, id);
+	end();
+}
+
+static void asleep(void)
+{
+	unsigned int i, before, called = 0;
+
+	part("the kernel is called again when it has stopped looking");
+	begin("1");
+	for (i = 0; i < 50; i++) {
+		before = calls;
+		CHECK_SYS(post(IBV_WR_RDMA_WRITE, i, 64, 4096));
+		good(i);
+		called += calls != before;
+		usleep(5000);
+	}
+	expect(called, "it was not called");
+	end();
+	part("no request is forgotten when it stops looking");
+	begin("1");
+	for (i = 0; i < 3000; i++) {
+		uint64_t go = ep_now_ns() + i % 100 * 100;
+
+		CHECK_SYS(post(IBV_WR_RDMA_WRITE, i, 64, 4096));
+		good(i);
+		while (ep_now_ns() < go)
+			;
+	}
+	end();
+}
+
+static void waiting(void)
+{
+	unsigned int i, round;
+
+	part("requests that have to wait for others");
+	begin("1000");
+	for (round = 0; round < 20; round++) {
+		for (i = 0; i < 32; i++)
+			CHECK_SYS(post(i % 4 == 3 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, i, 4096,
+				       8192));
+		for (i = 0; i < 32; i++)
+			good(i);
+	}
+	end();
+}
+
+static void errors(void)
+{
+	struct ibv_wc wc;
+	unsigned int i;
+
+	part("requests are flushed after an error");
+	begin("1000");
+	for (i = 0; i < 20; i++) {
+		CHECK_SYS(post(IBV_WR_RDMA_WRITE, i, 64, 4096));
+		good(i);
+	}
+	CHECK_SYS(ep_post_send(&b.a, 20, IBV_WR_RDMA_READ, mem, 64, here->lkey,
+			       (uintptr_t)mem, there->rkey + 256));
+	CHECK(ep_poll(b.a.scq, &wc, EP_EVENT_MS), "no completion");
+	expect(wc.status == IBV_WC_REM_ACCESS_ERR, "%s", ibv_wc_status_str(wc.status));
+	for (i = 0; i < 10; i++) {
+		CHECK_SYS(post(IBV_WR_RDMA_WRITE, i, 64, 4096));
+		CHECK(ep_poll(b.a.scq, &wc, EP_EVENT_MS), "no completion");
+		expect(wc.status == IBV_WC_WR_FLUSH_ERR, "%s", ibv_wc_status_str(wc.status));
+	}
+	end();
+}
+
+static void ends(void)
+{
+	unsigned int i, n;
+
+	part("a queue pair goes while its queue is looked at");
+	for (n = 0; n < 30; n++) {
+		begin("1000");
+		for (i = 0; i < n; i++)
+			CHECK_SYS(post(IBV_WR_RDMA_WRITE, i, 64, 4096));
+		end();
+	}
+	expect(lookers() == 0, "%u are left", lookers());
+}
+
+/* Until it is killed. */
+static void stream(void)
+{
+	uint64_t id;
+
+	begin("1000");
+	puts("streams");
+	fflush(stdout);
+	for (id = 0; ; id++) {
+		CHECK_SYS(post(IBV_WR_RDMA_WRITE, id, 64, 4096));
+		good(id);
+	}
+}
+
+static void run(void)
+{
+	mem = ep_pages(LEN);
+	if (streams)
+		stream();
+	if (replaced) {
+		begin("1000");
+		CHECK_SYS(post(IBV_WR_RDMA_WRITE, 0, 64, 4096));
+		execl("/bin/true", "true", NULL);
+		DIE("/bin/true: %m");
+	}
+	who_asks();
+	without_a_call();
+	asleep();
+	waiting();
+	errors();
+	ends();
+}
+
+static const struct opt options[] = {
+	{ .name = "stream", .flag = &streams },
+	{ .name = "exec", .flag = &replaced },
+	{},
+};
+
+const struct prog prog = {
+	.name = "look",
+	.text = "Queues that the kernel looks at by itself.\n",
+	.options =
+		"  --stream             only go on until killed\n"
+		"  --exec               only become another program\n",
+	.table = options,
+	.kind = PROG_LISTENS,
+	.port = 18890,
+	.limit = 120,
+	.run = run,
+};
