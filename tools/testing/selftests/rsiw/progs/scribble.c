@@ -216,6 +216,10 @@ static void adopt(struct side *s)
 			r->kind = SRQ;
 			r->entries = form->srq_depth;
 			s->rq = r;
+		} else if (own && r->len == PAGE) {
+			CHECK_SYS(mprotect(r->at, PAGE, PROT_READ | PROT_WRITE));
+			r->kind = LOOK;
+			r->entries = 1;
 		} else {
 			DIE("a ring of %zu bytes", r->len);
 		}

@@ -208,6 +208,10 @@ void swap_right(const struct ring *r, const struct pool *p, uint64_t *s)
 	struct sqe *e = (struct sqe *)at;
 	struct sge *sge = elements(r->kind, at);
 
+	if (r->kind == LOOK) {
+		*(uint32_t *)r->at = rnd(s) % 2;
+		return;
+	}
 	if (r->kind == CQ) {
 		/* How the next event is asked for, behind the entries. */
 		*(uint32_t *)(r->at + r->entries * form->cqe) = rnd(s);
@@ -241,6 +245,10 @@ void scribble(const struct ring *r, const struct pool *p, uint64_t *s)
 	uint8_t *b = r->at + rnd(s) % r->entries * size;
 	uint8_t sqe[MAX_ENTRY];
 
+	if (r->kind == LOOK) {
+		memset(r->at, rnd(s) % 4 ? 0 : (int)rnd(s), 64);
+		return;
+	}
 	switch (rnd(s) % 64) {
 	case 0:			/* anything, also behind the last entry */
 		for (i = 0; i < 64; i++)

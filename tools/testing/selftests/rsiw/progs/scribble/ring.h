@@ -58,7 +58,8 @@ enum {
 	FETCH_ADD_ = 6, COMP_SWAP_ = 7, INVALIDATE_ = 10, BIND_ = 12, WRITE_IMM_ = 13,
 };
 
-enum kind { SQ, RQ, CQ, SRQ };
+/* The last one is a page that says whether the kernel looks at a queue. */
+enum kind { SQ, RQ, CQ, SRQ, LOOK };
 
 struct ring {
 	enum kind kind;
