@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * posting: what it takes to post small RDMA Writes to a queue pair of this host,
+ * with the kernel looking for them by itself or not.
+ *
+ * Both ends are in this process, which posts and polls; nothing is to be done on
+ * the other end. It moves some messages unseen, then COUNT, and prints
+ *
+ *	posted COUNT NANOSECONDS CALLS
+ *
+ * where CALLS is how often the kernel was called.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ep.h"
+#include "opt.h"
+
+static const char usage[] =
+"usage: posting [options]\n"
+"Prints \"posted COUNT NANOSECONDS CALLS\".\n"
+USAGE_WHERE
+"  --look US            microseconds for which the kernel looks (0: not at all)\n"
+"  --depth N            requests in flight (1)\n"
+"  --count N            messages (20000)\n"
+"  --limit SECONDS      watchdog (60)\n";
+
+#define LEN 64
+#define MAX_DEPTH 64
+
+static unsigned int look, depth = 1, count = 20000, limit = 60;
+static struct ep_where where = { .addr = "127.0.0.1", .port = 21000 };
+
+static const struct opt options[] = {
+	{ .name = "look", .num = &look, .max = 1000 },
+	{ .name = "depth", .num = &depth, .min = 1, .max = MAX_DEPTH },
+	{ .name = "count", .num = &count, .min = 1, .max = 10000000 },
+	{},
+};
+
+static int device = -1;
+static unsigned long calls;
+
+/* The library's: the linker prefers the program's. */
+ssize_t write(int fd, const void *data, size_t len)
+{
+	calls += fd == device;
+	return syscall(SYS_write, fd, data, len);
+}
+
+/* Moves so many messages, with as many requests in flight as there may be. */
+static void move(struct ep *e, struct ibv_send_wr *wr, unsigned int left)
+{
+	/* Each one that completes tells of those in front of it. */
+	unsigned int step = depth > 4 ? depth / 4 : 1;
+	unsigned int in_flight = 0, since = 0;
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc;
+	int n;
+
+	while (left || in_flight) {
+		while (left && in_flight < depth) {
+			since++;
+			left--;
+			in_flight++;
+			wr->send_flags = IBV_SEND_INLINE;
+			if (since == step || !left) {
+				wr->send_flags |= IBV_SEND_SIGNALED;
+				wr->wr_id = since;
+				since = 0;
+			}
+			CHECK_SYS(ibv_post_send(e->id->qp, wr, &bad));
+		}
+		n = ibv_poll_cq(e->scq, 1, &wc);
+		CHECK(n >= 0, "polling: %m");
+		if (n) {
+			CHECK(wc.status == IBV_WC_SUCCESS, "%s",
+			      ibv_wc_status_str(wc.status));
+			in_flight -= wc.wr_id;
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct ep_attr attr = {
+		.send_wr = MAX_DEPTH, .recv_wr = 1, .inline_data = LEN,
+	};
+	struct ibv_sge sge = { .length = LEN };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+	};
+	struct rdma_event_channel *ec;
+	struct ep_listener l;
+	struct ep a = {}, p = {};
+	struct rdma_cm_id *id;
+	uint64_t begin, ns;
+	struct ibv_mr *mr;
+	char us[12];
+	void *mem;
+
+	opt_parse(argc, argv, usage, &where, &limit, options);
+	ep_watchdog(limit);
+	snprintf(us, sizeof(us), "%u", look);
+	CHECK_SYS(setenv("RSIW_LOOK_US", us, 1));
+	ep_listen(&l, where.addr, where.port, 1);
+	ec = rdma_create_event_channel();
+	CHECK(ec, "event channel: %m");
+	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
+	ep_resolve(ec, id, where.addr, l.port);
+	ep_setup(&a, id, &attr);
+	CHECK_SYS(rdma_connect(id, &a.param));
+	/* The other end needs nobody to look for its requests. */
+	CHECK_SYS(unsetenv("RSIW_LOOK_US"));
+	ep_accept(&p, &l, &attr);
+	ep_expect(ec, RDMA_CM_EVENT_ESTABLISHED);
+	mem = ep_pages(4096);
+	mr = ep_reg(&p, mem, 4096, ALL_ACCESS);
+	sge.addr = (uintptr_t)mem;
+	wr.wr.rdma.remote_addr = (uintptr_t)mem + 2048;
+	wr.wr.rdma.rkey = mr->rkey;
+
+	move(&a, &wr, count / 10);
+	device = a.id->verbs->cmd_fd;
+	begin = ep_now_ns();
+	move(&a, &wr, count);
+	ns = ep_now_ns() - begin;
+	printf("posted %u %lu %lu\n", count, ns, calls);
+	return 0;
+}
