@@ -33,6 +33,17 @@ def small(t):
                   "--max-size", 200, "--depth", 4)
 
 
+@test("changing", cost=30, only_type="rsiw")
+def changing(t):
+    """Memory that its owner changes while it is sent, with CRCs and without (T-19)."""
+    for crc in (0, 1):
+        for direct in (0, 1):
+            with t.loaded_with("mpa_crc=%d" % crc, "direct=%d" % direct):
+                for path in t.topo.paths if not direct else (t.topo.loopback,):
+                    with t.sub("%s, mpa_crc=%d, direct=%d" % (path.name, crc, direct)):
+                        t.own("changing", path)
+
+
 @test("notify", cost=8)
 def notify(t):
     """Completion events: next, solicited, one per arming (T-14).
