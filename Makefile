@@ -64,6 +64,10 @@ bench-sweep:
 bench-scale:
 	@tools/bench/scale
 
+# ROUNDS: how often each setting is measured.
+bench-posting:
+	@tools/bench/posting $(if $(ROUNDS),--rounds "$(ROUNDS)")
+
 bench-report:
 	@tools/bench/report
 
@@ -82,7 +86,7 @@ distclean: clean
 help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
 	@echo "make check            all tests"
-	@echo "make check-long       what takes longer: kernel services, two guests, packages"
+	@echo "make check-long       what takes longer: kernel services, our own library, two guests, packages"
 	@echo "make conformance-report  what of the requirement matrix the last tests showed"
 	@echo "make check-soak       traffic and disturbances for half an hour (SECONDS=1800)"
 	@echo "make check-debug      the same tests on a kernel with KASAN, lockdep and kmemleak"
@@ -97,6 +101,7 @@ help:
 	@echo "make bench-sweep      messages of every size, throughput and latency, and where it dips"
 	@echo "                      (DEVICES=rsiw,siw WHERE=wire,loopback SIZES=64,4096)"
 	@echo "make bench-scale      cost, memory and set-up of up to 1,000 connections"
+	@echo "make bench-posting    posting with and without calls of the kernel, in real time (ROUNDS=9)"
 	@echo "make bench-report     the results of these benchmarks as a page with plots"
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints and gates"
@@ -109,4 +114,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged user deb modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-report conformance-report lint clean distclean help
+.PHONY: module packaged user deb modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-posting bench-report conformance-report lint clean distclean help
