@@ -14,7 +14,7 @@
 #include "prog.h"
 
 #define LEN (1u << 20)
-#define ROUNDS 4
+#define ROUNDS 3
 
 static const uint32_t sizes[] = { 1, 7, 64, 1000, 1460, 4096, 17000, 65536, 300001, LEN };
 static const enum ibv_wr_opcode ops[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
