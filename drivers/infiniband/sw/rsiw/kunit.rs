@@ -72,6 +72,115 @@ mod rings {
     }
 }
 
+/// What waits in a ring that moves to another one.
+#[kernel::macros::kunit_tests(rsiw_moving)]
+mod moving {
+    use crate::{
+        abi::{
+            own::Rqe,
+            RqeFront, //
+        },
+        ffi::{
+            module::Loaded,
+            ring::SharedRing,
+            shmem::SharedMemory, //
+        },
+        queue::shared::{
+            valid_from,
+            Moving, //
+        },
+    };
+    use kernel::prelude::*;
+
+    /// A ring of `len` entries, with `n` that are valid from number `first` on.
+    fn ring(len: u32, first: u32, n: u32) -> Result<SharedRing<Rqe>> {
+        let mem = SharedMemory::new(SharedRing::<Rqe>::bytes(len)?, Loaded::for_test())?;
+        let ring = SharedRing::new(mem, len)?;
+        for number in (0..n).map(|i| first.wrapping_add(i)) {
+            let front = RqeFront {
+                id: number.into(),
+                flags: 1,
+                ..RqeFront::default()
+            };
+            ring.publish(
+                number,
+                &Rqe {
+                    front,
+                    ..Rqe::default()
+                },
+            );
+        }
+        Ok(ring)
+    }
+
+    /// Takes entries out, from number `first` on.
+    fn take(ring: &SharedRing<Rqe>, first: u32, n: u32) {
+        for i in 0..n {
+            ring.set_flags(first.wrapping_add(i), 0);
+        }
+    }
+
+    #[test]
+    fn numbers_stay() -> Result {
+        let first = u32::MAX - 2;
+        for len in [8, 16, 64] {
+            let mut old = ring(16, first, 7)?;
+            let mut moving = Moving::new(old.clone(), ring(len, 0, 0)?, first);
+            moving.copy(|| Ok(first))?;
+            assert!(moving.finish(&mut old, first));
+            assert_eq!(old.len(), len);
+            assert_eq!(valid_from(&old, first, len), 7);
+            for i in 0..7 {
+                let number = first.wrapping_add(i);
+                assert_eq!(old.read(number).front.id, u64::from(number));
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn some_are_taken_meanwhile() -> Result {
+        let mut old = ring(8, 0, 8)?;
+        let mut moving = Moving::new(old.clone(), ring(8, 0, 0)?, 0);
+        // Before anything was looked at.
+        take(&old, 0, 2);
+        moving.copy(|| Ok(2))?;
+        take(&old, 2, 2);
+        moving.forget(4);
+        take(&old, 4, 1);
+        assert!(moving.finish(&mut old, 5));
+        assert_eq!(valid_from(&old, 5, 8), 3);
+        assert_eq!(old.read(7).front.id, 7);
+        Ok(())
+    }
+
+    #[test]
+    fn all_are_taken_meanwhile() -> Result {
+        let mut old = ring(128, 0, 100)?;
+        let mut moving = Moving::new(old.clone(), ring(128, 0, 0)?, 0);
+        moving.copy(|| Ok(0))?;
+        // Too many to be forgotten at once.
+        assert!(!moving.finish(&mut old, 100));
+        moving.forget(100);
+        assert!(moving.finish(&mut old, 100));
+        for number in 0..128 {
+            assert_eq!(old.flags(number), 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn there_is_no_room() -> Result {
+        let old = ring(8, 0, 5)?;
+        let mut moving = Moving::new(old.clone(), ring(4, 0, 0)?, 0);
+        assert_eq!(moving.copy(|| Ok(0)), Err(EINVAL));
+        // More were taken than the ring can have had.
+        let mut moving = Moving::new(old, ring(8, 0, 0)?, 0);
+        assert_eq!(moving.copy(|| Ok(9)), Err(EINVAL));
+        Ok(())
+    }
+}
+
 /// What regions and queue pairs are found in.
 #[kernel::macros::kunit_tests(rsiw_tables)]
 mod tables {
