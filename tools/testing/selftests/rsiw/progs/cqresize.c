@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * cqresize: completion queues that get another size while completions come in.
- * The library does not know of it; the rings are polled here.
+ * The library does not know of it; the rings, of either kind, are polled here.
  */
 #include <errno.h>
 #include <poll.h>
@@ -19,26 +19,31 @@ static unsigned int rounds = 200;
 
 #define RECVS 64
 
+/* What an entry begins with. */
 struct cqe {
 	uint64_t id;
 	uint8_t flags;
 	uint8_t opcode;
 	uint16_t status;
-	uint32_t bytes;
-	uint64_t inval, qp;
 };
 
 struct ring {
-	struct cqe *cqe;
+	uint8_t *at;
 	uint32_t len, get;
 };
 
 static struct both b;
 static struct ring ring, old;
+static size_t entry_size;
 
 static size_t bytes(uint32_t len)
 {
-	return (len * sizeof(struct cqe) + 8 + 4095) & ~4095ul;
+	return (len * entry_size + 8 + 4095) & ~4095ul;
+}
+
+static struct cqe *entry(uint32_t number)
+{
+	return (struct cqe *)(ring.at + number % ring.len * entry_size);
 }
 
 static int resize(struct ibv_cq *cq, uint32_t entries)
@@ -48,13 +53,13 @@ static int resize(struct ibv_cq *cq, uint32_t entries)
 
 	if (err)
 		return err;
-	if (old.cqe)
-		munmap(old.cqe, bytes(old.len));
+	if (old.at)
+		munmap(old.at, bytes(old.len));
 	old = ring;
 	ring = (struct ring){ .len = entries };
-	ring.cqe = mmap(NULL, bytes(entries), PROT_READ | PROT_WRITE, MAP_SHARED,
-			cq->context->cmd_fd, key);
-	CHECK(ring.cqe != MAP_FAILED, "map %u entries: %m", entries);
+	ring.at = mmap(NULL, bytes(entries), PROT_READ | PROT_WRITE, MAP_SHARED,
+		       cq->context->cmd_fd, key);
+	CHECK(ring.at != MAP_FAILED, "map %u entries: %m", entries);
 	return 0;
 }
 
@@ -62,7 +67,7 @@ static int resize(struct ibv_cq *cq, uint32_t entries)
 static bool waiting(uint32_t n, int ms)
 {
 	uint64_t end = ep_now_ns() + ms * 1000000ull;
-	struct cqe *c = &ring.cqe[(ring.get + n - 1) % ring.len];
+	struct cqe *c = entry(ring.get + n - 1);
 
 	while (!__atomic_load_n(&c->flags, __ATOMIC_ACQUIRE))
 		if (ep_now_ns() > end)
@@ -72,7 +77,7 @@ static bool waiting(uint32_t n, int ms)
 
 static bool take(uint64_t *id, int ms)
 {
-	struct cqe *c = &ring.cqe[ring.get % ring.len];
+	struct cqe *c = entry(ring.get);
 
 	if (!waiting(1, ms))
 		return false;
@@ -137,7 +142,7 @@ static void arming(void)
 
 	part("V-CQ-11 V-CQ-16 a queue that is armed stays so");
 	/* The next completion. */
-	__atomic_store_n((uint32_t *)&ring.cqe[ring.len], 3, __ATOMIC_RELEASE);
+	__atomic_store_n((uint32_t *)(ring.at + ring.len * entry_size), 3, __ATOMIC_RELEASE);
 	CHECK_SYS(resize(b.p.rcq, 32));
 	expect(poll(&p, 1, 100) == 0, "an event at once");
 	CHECK_SYS(ep_post_recv(&b.p, 9, NULL, 0, 0));
@@ -213,13 +218,14 @@ static void run(void)
 	static const struct ep_attr active = { .send_wr = 64, .recv_wr = 1 };
 
 	both_connect(&b, &listener, &where, &active, &attr);
+	entry_size = raw_cqe_size(b.p.id->verbs);
 	idle();
 	arming();
 	load(rounds);
 	part("V-CQ-15 a mapping outlives its queue");
 	both_close(&b);
-	memset(ring.cqe, 1, bytes(ring.len));
-	munmap(ring.cqe, bytes(ring.len));
+	memset(ring.at, 1, bytes(ring.len));
+	munmap(ring.at, bytes(ring.len));
 }
 
 static const struct opt options[] = {
