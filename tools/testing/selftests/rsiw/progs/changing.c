@@ -21,7 +21,7 @@ static const enum ibv_wr_opcode ops[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR
 static const char *const names[] = { "Send", "RDMA Write", "RDMA Read" };
 
 static uint8_t value[LEN];
-static volatile bool over;
+static bool over;
 
 struct msg { uint64_t source, sink; uint32_t rkey; };
 
@@ -30,7 +30,7 @@ static void *change(void *memory)
 	uint8_t *source = memory;
 	unsigned int n, i;
 
-	for (n = 0; !over; n++)
+	for (n = 0; !__atomic_load_n(&over, __ATOMIC_RELAXED); n++)
 		for (i = 0; i < LEN; i++)
 			source[i] = n % 2 ? value[i] : ~value[i];
 	return NULL;
@@ -116,7 +116,7 @@ static void run(void)
 			for (round = 0; round < ROUNDS; round++)
 				one(&e, ops[k], sizes[i], source, sink, mr, &peer);
 	}
-	over = true;
+	__atomic_store_n(&over, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
 	ep_sync(&pair);
 	CHECK_SYS(ibv_dereg_mr(mr));
