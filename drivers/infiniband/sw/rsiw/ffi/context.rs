@@ -37,10 +37,10 @@ pub(crate) fn is_wanted() -> bool {
     unsafe { h::need_resched() }
 }
 
-/// Processors that run at this moment.
+/// On how many processors the thread may run at this moment. Process context.
 pub(crate) fn processors() -> u32 {
-    // SAFETY: reads a number.
-    unsafe { h::num_online_cpus() }
+    // SAFETY: reads numbers, one of them the thread's.
+    unsafe { h::usable_cpus() }
 }
 
 /// Whether this is a softirq.

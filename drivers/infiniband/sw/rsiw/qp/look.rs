@@ -79,8 +79,8 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// What the process gets that makes the call and asks for `us` microseconds: nothing where
-    /// looking would keep it from posting.
+    /// What the process gets that makes the call and asks for `us` microseconds: nothing where it
+    /// has one processor, on which looking would keep it from posting.
     ///
     /// # Errors
     ///

@@ -3,7 +3,9 @@
  * look: queues of requests that the kernel looks at by itself, so that it need
  * not be called for each one.
  */
+#define _GNU_SOURCE
 #include <dirent.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +99,9 @@ static void good(uint64_t id)
 
 static void who_asks(void)
 {
+	cpu_set_t all, one;
+	unsigned int i;
+
 	part("a thread of the process looks, if it asks for that");
 	begin(NULL);
 	expect(lookers() == 0, "%u without a request", lookers());
@@ -111,6 +116,17 @@ static void who_asks(void)
 	begin("4000000");
 	expect(lookers() == 2, "%u for a long time", lookers());
 	end();
+	part("not where there is no processor for it");
+	CHECK_SYS(sched_getaffinity(0, sizeof(all), &all));
+	CPU_ZERO(&one);
+	for (i = 0; !CPU_ISSET(i, &all); i++)
+		;
+	CPU_SET(i, &one);
+	CHECK_SYS(sched_setaffinity(0, sizeof(one), &one));
+	begin("50");
+	expect(lookers() == 0, "%u with one processor", lookers());
+	end();
+	CHECK_SYS(sched_setaffinity(0, sizeof(all), &all));
 }
 
 /*

@@ -63,9 +63,10 @@ bool rsiw_helper_cpu_online(unsigned int cpu)
 	return cpu_online(cpu);
 }
 
-unsigned int rsiw_helper_num_online_cpus(void)
+/* On how many processors the thread may run. */
+unsigned int rsiw_helper_usable_cpus(void)
 {
-	return num_online_cpus();
+	return min_t(unsigned int, num_online_cpus(), current->nr_cpus_allowed);
 }
 
 bool rsiw_helper_need_resched(void)
