@@ -125,8 +125,9 @@ def limits(t):
 
 @test("negative", cost=4)
 def negative(t):
-    """What iWARP cannot do ends in a clean error (verbs)."""
-    t.own("negative", t.topo.loopback)
+    """What iWARP, or the stock library, cannot do ends in a clean error (verbs)."""
+    with t.library("stock"):
+        t.own("negative", t.topo.loopback)
 
 
 GROUP = "/sys/fs/cgroup/rsiw"
