@@ -50,7 +50,7 @@ def scribble(t, path, seconds, seed, *args):
 def quick(t):
     """A process writes into its mapped queues (V-PRIV-1, V-PRIV-3, T-3)."""
     for path in t.topo.paths:
-        with t.sub("V-PRIV-1 V-PRIV-3 on " + path.name):
+        with t.sub("V-PRIV-1 V-PRIV-3 on " + path.name), t.library("stock"):
             scribble(t, path, 2, 1)
 
 
@@ -68,7 +68,7 @@ def long(t):
     """The same for a minute on each path and with each kind of rings, with seeds of its
     own."""
     for path in t.topo.paths:
-        with t.sub("V-PRIV-1 V-PRIV-3 on " + path.name):
+        with t.sub("V-PRIV-1 V-PRIV-3 on " + path.name), t.library("stock"):
             scribble(t, path, 60, random.randrange(1, 1 << 32))
         with t.sub("V-PRIV-1 V-PRIV-3 on %s, own rings" % path.name), \
                 t.library("rsiw"):
