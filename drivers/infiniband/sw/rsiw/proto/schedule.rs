@@ -30,8 +30,13 @@ const FIRST_PAUSE: u16 = 8;
 const LONGEST_PAUSE: u16 = 256;
 /// Requests of a process that are left to gather, at most.
 const MOST_POSTS: u32 = 64;
-/// Fewer than that are not worth the time in which they gathered.
+/// Fewer than that are not worth the time in which they gathered, if that time is not known.
 const FEWEST_POSTS: u32 = 4;
+/// Rows of requests that were worth it, after which some are dealt with one by one, to find out
+/// again what that takes.
+const KNOWN_ROWS: u32 = 64;
+/// How many that are.
+const TRIED_ALONE: u16 = 4;
 /// One in so many rows of requests is given time for more than there were.
 const MORE_POSTS: u32 = 8;
 /// The longest time between two looks at requests that gather, in microseconds.
@@ -100,6 +105,12 @@ impl Gathering {
             self.left = self.pause;
             self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// The next `count` requests are not left to gather.
+    fn rest(&mut self, count: u16) {
+        self.left = count;
+        self.tried = false;
     }
 
     /// Returns whether the next request is left to gather.
@@ -317,7 +328,12 @@ pub(crate) struct Ringing {
 }
 
 /// The doorbells of a queue pair. Under its mutex.
-#[derive(Clone, Copy, Debug, Default)]
+///
+/// Whether requests of a process that polls are worth the time in which they gather is a matter of
+/// how many they are, of what one takes by itself, and of how soon another thread runs. So both ways
+/// are compared by the time from doorbell to doorbell, divided by the requests in between: that is
+/// the rate at which the process gets on.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Doorbells {
     /// Doorbells in the row.
     row: u32,
@@ -332,7 +348,34 @@ pub(crate) struct Doorbells {
     waited: Option<u64>,
     /// Whether the last requests were given time to gather ([`PostRow`]).
     took_time: bool,
+    /// Whether the thread that rang last dealt with what it posted.
+    by_itself: bool,
+    /// When the doorbell rang last before which all was taken, in nanoseconds, if that is known.
+    began: Option<u64>,
+    /// Nanoseconds from one doorbell to the next where each request is dealt with by itself: the
+    /// least, which takes on larger values slowly, as whoever rings may be kept from the processor.
+    alone: u64,
+    /// Rows that were worth their time since then.
+    rows: u32,
     gathering: Gathering,
+}
+
+impl Default for Doorbells {
+    fn default() -> Self {
+        Self {
+            row: 0,
+            last: 0,
+            taken: 0,
+            notified: 0,
+            waited: None,
+            took_time: false,
+            by_itself: false,
+            began: None,
+            alone: u64::MAX,
+            rows: 0,
+            gathering: Gathering::new(),
+        }
+    }
 }
 
 impl Doorbells {
@@ -342,21 +385,24 @@ impl Doorbells {
     pub(crate) fn ring(&mut self, ringing: &Ringing, now: impl FnOnce() -> u64) -> Pace {
         let taken = core::mem::replace(&mut self.taken, ringing.taken);
         let taken = ringing.taken.wrapping_sub(taken);
-        // If there is none yet, those that were left to gather are still on their way.
-        if taken > 0 {
-            let has_paid = !core::mem::take(&mut self.took_time) || taken >= FEWEST_POSTS;
-            // CAST: 32 bits fit.
-            self.gathering
-                .found(if has_paid { taken as usize } else { 1 });
-        }
         if ringing.answered {
+            self.learn(taken, None, false);
+            self.began = None;
+            self.by_itself = true;
             self.row = 1;
             self.last = u64::MAX;
             return Pace::Slow;
         }
         let now = now();
-        if now.saturating_sub(self.last) > nanos(ringing.limits.pause) {
+        let is_pause = now.saturating_sub(self.last) > nanos(ringing.limits.pause);
+        let end = if is_pause { self.last } else { now };
+        self.learn(taken, Some(end), is_pause);
+        if is_pause {
             self.row = 0;
+        }
+        // If none was taken yet, those that were left to gather are still on their way.
+        if is_pause || taken > 0 || self.began.is_none() {
+            self.began = Some(now);
         }
         self.last = now;
         if ringing.notified != self.notified {
@@ -364,10 +410,41 @@ impl Doorbells {
             self.waited = Some(now);
         }
         self.row = self.row.saturating_add(1);
-        if self.row > ringing.limits.doorbells && self.gathering.tries() {
-            Pace::Fast
-        } else {
+        self.by_itself = self.row <= ringing.limits.doorbells || !self.gathering.tries();
+        if self.by_itself {
             Pace::Slow
+        } else {
+            Pace::Fast
+        }
+    }
+
+    /// Learns from the `taken` requests that were taken since the last doorbell; `end` is up to when
+    /// the process was at it, if that is known, and `is_pause` whether it did something else since.
+    #[inline]
+    fn learn(&mut self, taken: u32, end: Option<u64>, is_pause: bool) {
+        if taken == 0 {
+            return;
+        }
+        // CAST: 32 bits fit.
+        let count = taken as usize;
+        let each = self.began.zip(end).and_then(|(began, end)| {
+            let time = end.saturating_sub(began);
+            time.checked_div(u64::from(taken))
+        });
+        if !core::mem::take(&mut self.took_time) {
+            if let Some(each) = each.filter(|_| self.by_itself && !is_pause) {
+                let more = each.saturating_sub(self.alone).wrapping_shr(3);
+                self.alone = self.alone.saturating_add(more).min(each);
+            }
+            self.gathering.found(count);
+            return;
+        }
+        let has_paid = each.map_or(taken >= FEWEST_POSTS, |each| each <= self.alone);
+        self.gathering.found(if has_paid { count } else { 1 });
+        self.rows = self.rows.saturating_add(1);
+        if has_paid && self.rows > KNOWN_ROWS {
+            self.rows = 0;
+            self.gathering.rest(TRIED_ALONE);
         }
     }
 

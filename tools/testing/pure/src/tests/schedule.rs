@@ -120,34 +120,74 @@ fn posts_without_a_wait() {
     assert_eq!(row.look(0), None);
 }
 
-/// Few requests are not worth the time in which they gathered: those that follow are sent one by
+/// Rings for rows of `count` requests, which take `row` nanoseconds, where one by itself takes
+/// `alone`. Returns how many of 3,000 doorbells were left to gather.
+fn rows_of_posts(ringer: &mut Ringer, count: u32, row: u64, alone: u64) -> usize {
+    let mut pace = ringer.ring(alone, 1);
+    let mut given = 0;
+    for _ in 0..3_000 {
+        pace = if pace == Pace::Fast {
+            ringer.doorbells.takes_time();
+            given += 1;
+            ringer.ring(row, count)
+        } else {
+            ringer.ring(alone, 1)
+        };
+    }
+    given
+}
+
+/// Requests are left to gather if they get on faster so. If not, those that follow are sent one by
 /// one, for longer each time.
 #[test]
-fn few_posts_do_not_pay() {
-    for (count, pays) in [(1, false), (3, false), (4, true), (30, true)] {
-        let mut bells = Doorbells::default();
-        let (mut taken, mut now, mut given) = (0u32, 0, 0);
-        for _ in 0..3_000 {
-            now += 1_000;
-            let ringing = Ringing {
-                answered: false,
-                taken,
-                notified: 0,
-                limits: RowLimits {
-                    doorbells: ROW.default,
-                    pause: ROW_PAUSE.default,
-                },
-            };
-            if bells.ring(&ringing, || now) == Pace::Fast {
-                bells.takes_time();
-                given += 1;
-                taken = taken.wrapping_add(count);
-            } else {
-                taken = taken.wrapping_add(1);
-            }
-        }
-        assert_eq!(given > 2_900, pays, "{count}: {given}");
-        assert!(pays || given < 30, "{count}: {given}");
+fn posts_that_pay() {
+    for (count, row, pays) in [
+        (1, 2_000, false),
+        (4, 3_900, true),
+        (4, 4_100, false),
+        (4, 30_000, false),
+        (64, 60_000, true),
+        (64, 70_000, false),
+    ] {
+        let given = rows_of_posts(&mut Ringer::default(), count, row, 1_000);
+        assert_eq!(given > 2_700, pays, "{count} in {row}: {given}");
+        assert!(pays || given < 30, "{count} in {row}: {given}");
+    }
+}
+
+/// What a request takes by itself is found out again, whether that has become more or less.
+#[test]
+fn posts_that_no_longer_pay() {
+    let mut ringer = Ringer::default();
+    for (alone, least, most) in [(2_000, 2_700, 3_000), (900, 0, 150), (2_000, 2_000, 3_000)] {
+        let given = rows_of_posts(&mut ringer, 8, 8_000, alone);
+        assert!((least..=most).contains(&given), "{alone}: {given}");
+    }
+}
+
+/// A thread that was kept from the processor for a while does not make others seem fast.
+#[test]
+fn posts_after_an_interruption() {
+    let mut ringer = Ringer::default();
+    rows_of_posts(&mut ringer, 4, 30_000, 1_000);
+    ringer.ring(90_000, 1);
+    let given = rows_of_posts(&mut ringer, 4, 30_000, 1_000);
+    assert!(given < 30, "{given}");
+}
+
+/// Where the time is not known, because something else came in between, few are not worth it.
+#[test]
+fn posts_of_which_little_is_known() {
+    for (count, pays) in [(3, false), (4, true)] {
+        let mut ringer = Ringer::default();
+        ringer.ring(1_000_000, 1);
+        ringer.ring(1, 1);
+        assert_eq!(ringer.ring(1, 1), Pace::Fast);
+        ringer.doorbells.takes_time();
+        ringer.ring_answered(count);
+        ringer.ring(1, 1);
+        let pace = ringer.ring(1, 1);
+        assert_eq!(pace == Pace::Fast, pays, "{count}");
     }
 }
 
