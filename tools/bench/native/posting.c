@@ -25,17 +25,20 @@ USAGE_WHERE
 "  --look US            microseconds for which the kernel looks (0: not at all)\n"
 "  --depth N            requests in flight (1)\n"
 "  --count N            messages (20000)\n"
+"  --events             sleep until an event instead of polling\n"
 "  --limit SECONDS      watchdog (60)\n";
 
 #define LEN 64
 #define MAX_DEPTH 64
 
 static unsigned int look, depth = 1, count = 20000, limit = 60;
+static bool events;
 static struct ep_where where = { .addr = "127.0.0.1", .port = 21000 };
 
 static const struct opt options[] = {
 	{ .name = "look", .num = &look, .max = 1000 },
 	{ .name = "depth", .num = &depth, .min = 1, .max = MAX_DEPTH },
+	{ .name = "events", .flag = &events },
 	{ .name = "count", .num = &count, .min = 1, .max = 10000000 },
 	{},
 };
@@ -48,6 +51,24 @@ ssize_t write(int fd, const void *data, size_t len)
 {
 	calls += fd == device;
 	return syscall(SYS_write, fd, data, len);
+}
+
+/* A completion, for which it waits by an event or not at all. */
+static int next(struct ep *e, struct ibv_wc *wc)
+{
+	int n = ibv_poll_cq(e->scq, 1, wc);
+	struct ibv_cq *cq;
+	void *context;
+
+	if (n || !events)
+		return n;
+	CHECK_SYS(ibv_req_notify_cq(e->scq, 0));
+	n = ibv_poll_cq(e->scq, 1, wc);
+	if (n)
+		return n;
+	CHECK_SYS(ibv_get_cq_event(e->cc, &cq, &context));
+	ibv_ack_cq_events(cq, 1);
+	return ibv_poll_cq(e->scq, 1, wc);
 }
 
 /* Moves so many messages, with as many requests in flight as there may be. */
@@ -73,7 +94,7 @@ static void move(struct ep *e, struct ibv_send_wr *wr, unsigned int left)
 			}
 			CHECK_SYS(ibv_post_send(e->id->qp, wr, &bad));
 		}
-		n = ibv_poll_cq(e->scq, 1, &wc);
+		n = next(e, &wc);
 		CHECK(n >= 0, "polling: %m");
 		if (n) {
 			CHECK(wc.status == IBV_WC_SUCCESS, "%s",
@@ -102,6 +123,7 @@ int main(int argc, char **argv)
 	void *mem;
 
 	opt_parse(argc, argv, usage, &where, &limit, options);
+	attr.channel = events;
 	ep_watchdog(limit);
 	snprintf(us, sizeof(us), "%u", look);
 	CHECK_SYS(setenv("RSIW_LOOK_US", us, 1));

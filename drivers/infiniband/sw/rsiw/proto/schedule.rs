@@ -329,10 +329,10 @@ pub(crate) struct Ringing {
 
 /// The doorbells of a queue pair. Under its mutex.
 ///
-/// Whether requests of a process that polls are worth the time in which they gather is a matter of
-/// how many they are, of what one takes by itself, and of how soon another thread runs. So both ways
-/// are compared by the time from doorbell to doorbell, divided by the requests in between: that is
-/// the rate at which the process gets on.
+/// Whether requests are worth the time in which they gather is a matter of how many they are, of
+/// what one takes by itself, and of how soon another thread runs. So both ways are compared by the
+/// time from doorbell to doorbell, divided by the requests in between: that is the rate at which the
+/// consumer gets on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doorbells {
     /// Doorbells in the row.
@@ -431,15 +431,20 @@ impl Doorbells {
             let time = end.saturating_sub(began);
             time.checked_div(u64::from(taken))
         });
-        if !core::mem::take(&mut self.took_time) {
-            if let Some(each) = each.filter(|_| self.by_itself && !is_pause) {
+        let fewest = if core::mem::take(&mut self.took_time) {
+            FEWEST_POSTS
+        } else {
+            1
+        };
+        if self.by_itself {
+            if let Some(each) = each.filter(|_| !is_pause) {
                 let more = each.saturating_sub(self.alone).wrapping_shr(3);
                 self.alone = self.alone.saturating_add(more).min(each);
             }
             self.gathering.found(count);
             return;
         }
-        let has_paid = each.map_or(taken >= FEWEST_POSTS, |each| each <= self.alone);
+        let has_paid = each.map_or(taken >= fewest, |each| each <= self.alone);
         self.gathering.found(if has_paid { count } else { 1 });
         self.rows = self.rows.saturating_add(1);
         if has_paid && self.rows > KNOWN_ROWS {
