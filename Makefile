@@ -64,9 +64,10 @@ bench-sweep:
 bench-scale:
 	@tools/bench/scale
 
-# ROUNDS: how often each setting is measured.
+# ROUNDS: how often each setting is measured. EVENTS=1: the program does not poll.
 bench-posting:
-	@tools/bench/posting $(if $(ROUNDS),--rounds "$(ROUNDS)")
+	@tools/bench/posting $(if $(ROUNDS),--rounds "$(ROUNDS)") \
+		$(if $(filter 1,$(EVENTS)),--events)
 
 bench-report:
 	@tools/bench/report
@@ -101,7 +102,7 @@ help:
 	@echo "make bench-sweep      messages of every size, throughput and latency, and where it dips"
 	@echo "                      (DEVICES=rsiw,siw WHERE=wire,loopback SIZES=64,4096)"
 	@echo "make bench-scale      cost, memory and set-up of up to 1,000 connections"
-	@echo "make bench-posting    posting with and without calls of the kernel, in real time (ROUNDS=9)"
+	@echo "make bench-posting    posting with and without calls of the kernel, in real time (ROUNDS=9 EVENTS=1)"
 	@echo "make bench-report     the results of these benchmarks as a page with plots"
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints and gates"
