@@ -184,6 +184,11 @@ static void windows(void)
 	part("V-MW-16 V-IMM-8 V-DEA-4 V-QP-24 neither region nor QP go while it is bound");
 	expect(ibv_dereg_mr(there) == EBUSY, "the region");
 	expect(ibv_destroy_qp(b.p.id->qp) == EBUSY, "the QP");
+	part("V-MR-9 nor is the region registered again");
+	expect(ibv_rereg_mr(there, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, mem, LEN, 0) ==
+	       IBV_REREG_MR_ERR_CMD && errno == EBUSY, "%m");
+	write_by(rkey, 8192, 6);
+	good(b.a.scq, IBV_WC_RDMA_WRITE);
 	part("V-MW-13 V-MW-14 it is bound again once it was invalidated");
 	CHECK_SYS(invalidate(rkey));
 	good(b.p.scq, IBV_WC_LOCAL_INV);
