@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Rings of our own, the handshake by which a process asks for them, and requests of our own
-//! methods: the layouts of `include/uapi/rdma/rsiw-abi.h`, with which they are compared when this is compiled.
+//! methods: the layouts of `include/uapi/rdma/rsiw-abi.h`, with which they are compared when this is
+//! compiled.
 //!
 //! The front of each entry is that of the stock one.
 #![forbid(unsafe_code)]

@@ -32,8 +32,8 @@ const LONGEST_PAUSE: u16 = 256;
 const MOST_POSTS: u32 = 64;
 /// Fewer than that are not worth the time in which they gathered, if that time is not known.
 const FEWEST_POSTS: u32 = 4;
-/// Rows of requests that were worth it, after which some are dealt with one by one, to find out
-/// again what that takes.
+/// After so many rows, some requests are dealt with one by one, to find out again what one takes by
+/// itself.
 const KNOWN_ROWS: u32 = 64;
 /// How many that are.
 const TRIED_ALONE: u16 = 4;
@@ -355,7 +355,7 @@ pub(crate) struct Doorbells {
     /// Nanoseconds from one doorbell to the next where each request is dealt with by itself: the
     /// least, which takes on larger values slowly, as whoever rings may be kept from the processor.
     alone: u64,
-    /// Rows that were worth their time since then.
+    /// Rows that were left to gather since that was last found out on purpose ([`KNOWN_ROWS`]).
     rows: u32,
     gathering: Gathering,
 }
