@@ -37,13 +37,6 @@ def exclusive(t):
         set_mode("shared")
 
 
-def devices(netns=None):
-    """Names of the devices that a namespace sees."""
-    names = [line.split()[1].rstrip(":")
-             for line in sh("rdma", "dev", netns=netns).splitlines()]
-    return set(names)
-
-
 def move(dev, to, netns=None):
     """Moves a device that `netns` sees to another namespace."""
     sh("rdma", "dev", "set", dev, "netns", to, netns=netns)

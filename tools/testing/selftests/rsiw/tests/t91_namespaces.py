@@ -6,9 +6,10 @@ import os
 from rsiwtest.core import Fail, test
 from rsiwtest.groups import Group
 from rsiwtest.machine import wait_until
-from rsiwtest.namespaces import INIT, container, devices, exclusive, move
+from rsiwtest.namespaces import INIT, container, exclusive, move
 from rsiwtest.tools import pinging, rping
-from rsiwtest.topo import IF_B, NS_A, NS_B, B4, Path, make_nodes, sh, status
+from rsiwtest.topo import (IF_B, NS_A, NS_B, B4, Path, devices, make_nodes, sh,
+                           status)
 
 SAME = "rsiw_same"
 
