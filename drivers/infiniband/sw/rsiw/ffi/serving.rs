@@ -72,6 +72,10 @@ pub(crate) struct ServingThread<T: Serves> {
 }
 
 impl<T: Serves> ServingThread<T> {
+    /// Whether the kernel has such threads. That depends on whether others have selected them: a
+    /// module cannot.
+    pub(crate) const EXIST: bool = cfg!(CONFIG_VHOST_TASK);
+
     /// There is no thread yet.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
@@ -83,8 +87,8 @@ impl<T: Serves> ServingThread<T> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if there is one, `EOPNOTSUPP` if the kernel has no such threads, and those of making
-    /// a thread: `EAGAIN` if the process may not have more, `ENOMEM`.
+    /// `EBUSY` if there is one, `EOPNOTSUPP` if the kernel has [none](Self::EXIST), and those of
+    /// making a thread: `EAGAIN` if the process may not have more, `ENOMEM`.
     pub(crate) fn start(&self, target: Arc<T>) -> Result {
         let target = Arc::into_raw(target);
         // SAFETY: the functions take such a pointer, which stays until the thread was stopped; the

@@ -36,10 +36,7 @@ use crate::{
         },
         shmem::SharedMemory,
     },
-    proto::{
-        state::Post,
-        tuning::nanos, //
-    },
+    proto::tuning::nanos,
 };
 use core::mem::size_of;
 use kernel::{
@@ -79,14 +76,15 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// What the process gets that makes the call and asks for `us` microseconds: nothing where it
-    /// has one processor, on which looking would keep it from posting.
+    /// What the process gets that makes the call and asks for `us` microseconds: nothing where the
+    /// kernel has no such threads, or the process one processor, on which looking would keep it
+    /// from posting.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(super) fn new(us: u32, udata: &Udata<'_>, loaded: Loaded) -> Result<Option<Self>> {
-        if us == 0 || context::processors() < 2 {
+        if us == 0 || !ServingThread::<Qp>::EXIST || context::processors() < 2 {
             return Ok(None);
         }
         let mem = SharedMemory::new(size_of::<u32>(), loaded)?;
@@ -206,13 +204,7 @@ impl Qp {
             return Seen::Nothing;
         }
         let before = inner.ring.taken();
-        match inner.post_send() {
-            Post::Queue => {
-                self.progress(inner, after);
-                inner.doorbells.sent(clock::now);
-            }
-            Post::Flush | Post::TooLate => self.flush_posted(inner, after),
-        }
+        self.send_posts(inner, after);
         if inner.ring.taken() == before {
             Seen::Waiting
         } else {

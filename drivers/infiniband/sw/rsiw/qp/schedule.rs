@@ -174,31 +174,26 @@ impl Qp {
             }
         };
         let mut after = After::default();
-        match inner.post_send() {
-            Post::Queue => {
-                let pace = match self.consumer.look() {
-                    // Those that follow are seen by who looks.
-                    Some(_) => Pace::Slow,
-                    None => self.pace(&mut inner),
-                };
-                let actor = schedule::who(Reason::Doorbell(pace), || {
-                    inner.doorbells.has_waited(self.dev.tuning.waited())
-                        || self.send_cq.is_awaited()
-                });
-                self.trace_doorbell(actor);
-                if actor != Actor::Caller {
-                    if actor == Actor::Later {
-                        self.begin_row(&mut inner);
-                    }
-                    drop(inner);
-                    self.hand_over(actor);
-                    return Ok(());
+        if inner.post_send() == Post::Queue {
+            let pace = match self.consumer.look() {
+                // Those that follow are seen by who looks.
+                Some(_) => Pace::Slow,
+                None => self.pace(&mut inner),
+            };
+            let actor = schedule::who(Reason::Doorbell(pace), || {
+                inner.doorbells.has_waited(self.dev.tuning.waited()) || self.send_cq.is_awaited()
+            });
+            self.trace_doorbell(actor);
+            if actor != Actor::Caller {
+                if actor == Actor::Later {
+                    self.begin_row(&mut inner);
                 }
-                self.progress(&mut inner, &mut after);
-                inner.doorbells.sent(clock::now);
+                drop(inner);
+                self.hand_over(actor);
+                return Ok(());
             }
-            Post::Flush | Post::TooLate => self.flush_posted(&mut inner, &mut after),
         }
+        self.send_posts(&mut inner, &mut after);
         drop(inner);
         after.run(self);
         self.begin_to_look();

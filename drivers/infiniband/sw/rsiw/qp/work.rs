@@ -190,7 +190,7 @@ impl Qp {
     }
 
     /// Sends what was posted, or flushes it.
-    fn send_posts(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+    pub(super) fn send_posts(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         self.progress(inner, after);
         inner.doorbells.sent(clock::now);
         self.flush_posted(inner, after);
