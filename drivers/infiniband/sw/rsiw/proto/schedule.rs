@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 use super::tuning::{
+    micros,
     nanos,
     RowLimits, //
 };
@@ -28,17 +29,21 @@ use super::tuning::{
 const FIRST_PAUSE: u16 = 8;
 /// The most requests that are dealt with one by one after any later time.
 const LONGEST_PAUSE: u16 = 256;
+/// The same for Reads of a peer, for which others are waited for longer.
+const LONGEST_READ_PAUSE: u16 = 1024;
 /// Requests of a process that are left to gather, at most.
 const MOST_POSTS: u32 = 64;
 /// Fewer than that are not worth the time in which they gathered, if that time is not known.
 const FEWEST_POSTS: u32 = 4;
 /// After so many rows, some requests are dealt with one by one, to find out again what one takes by
 /// itself.
-const KNOWN_ROWS: u32 = 64;
+const KNOWN_ROWS: u32 = 128;
 /// How many that are.
-const TRIED_ALONE: u16 = 4;
+const TRIED_ALONE: u16 = 8;
 /// One in so many rows of requests is given time for more than there were.
 const MORE_POSTS: u32 = 8;
+/// What one request takes by itself counts as so many times as much as before, at most.
+const MOST_TIMES: u64 = 4;
 /// The longest time between two looks at requests that gather, in microseconds.
 const LONGEST_LOOK: u32 = 40;
 /// Rows after which fewer Reads are expected, down to half, if as many did not come together again.
@@ -76,22 +81,19 @@ pub(crate) struct Gathering {
     left: u16,
     /// What `left` becomes after the next time in vain.
     pause: u16,
+    /// The most that becomes.
+    longest: u16,
     /// Whether the last request was left to gather.
     tried: bool,
 }
 
-impl Default for Gathering {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Gathering {
-    /// The next request is left to gather.
-    const fn new() -> Self {
+    /// The next request is left to gather. After times in vain, up to `longest` are not.
+    pub(crate) const fn new(longest: u16) -> Self {
         Self {
             left: 0,
             pause: FIRST_PAUSE,
+            longest,
             tried: false,
         }
     }
@@ -100,10 +102,10 @@ impl Gathering {
     #[inline]
     pub(crate) fn found(&mut self, count: usize) {
         if count > 1 {
-            *self = Self::default();
+            *self = Self::new(self.longest);
         } else if core::mem::take(&mut self.tried) {
             self.left = self.pause;
-            self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
+            self.pause = self.pause.saturating_mul(2).min(self.longest);
         }
     }
 
@@ -166,7 +168,7 @@ impl ReadRows {
             target: 1,
             most: 0,
             looked: 0,
-            gathering: Gathering::new(),
+            gathering: Gathering::new(LONGEST_READ_PAUSE),
         }
     }
 
@@ -223,7 +225,8 @@ impl ReadRows {
 ///
 /// The library does not ring the doorbell while a request waits, so somebody looks now and then how
 /// many there are. They are sent when no more have come, or as many as in the rows before: whoever
-/// has so many on his way waits for these. Now and then a row is given time for twice as many.
+/// has so many on his way waits for these. Now and then a row is given time for twice as many. For
+/// the second request is waited as long as the first one would have taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PostRow {
     /// How many a row is expected to have.
@@ -236,6 +239,8 @@ pub(crate) struct PostRow {
     wait: u32,
     /// Time from the first request to the next look, in microseconds.
     elapsed: u32,
+    /// For how long the second request is waited for, in microseconds.
+    patience: u32,
     /// Rows since one was given more time.
     rows: u32,
     /// Number of the first request of the row at hand; wraps.
@@ -251,14 +256,16 @@ impl PostRow {
             looked: 0,
             wait: 0,
             elapsed: 0,
+            patience: 0,
             rows: 0,
             first: None,
         }
     }
 
     /// Begins a row with the request of that number, if there is none, of which the first look is
-    /// due after `wait` microseconds. Returns whether there was none.
-    pub(crate) fn begin(&mut self, first: u32, wait: u32) -> bool {
+    /// due after `wait` microseconds; a second request is waited for up to `patience` microseconds.
+    /// Returns whether there was none.
+    pub(crate) fn begin(&mut self, first: u32, wait: u32, patience: u32) -> bool {
         if self.first.is_some() {
             return false;
         }
@@ -266,6 +273,7 @@ impl PostRow {
         self.looked = 1;
         self.wait = wait;
         self.elapsed = wait;
+        self.patience = patience.min(LONGEST_LOOK);
         self.rows = self.rows.saturating_add(1);
         let tries = self.rows >= MORE_POSTS;
         if tries {
@@ -302,6 +310,11 @@ impl PostRow {
                 .unwrap_or(0);
             let most = self.wait.saturating_mul(2).min(LONGEST_LOOK);
             self.wait = due.saturating_add(1).min(most).max(1);
+            self.elapsed = self.elapsed.saturating_add(self.wait);
+            return Some(self.wait);
+        }
+        if self.looked <= 1 && self.elapsed < self.patience {
+            self.wait = self.wait.max(1);
             self.elapsed = self.elapsed.saturating_add(self.wait);
             return Some(self.wait);
         }
@@ -352,9 +365,15 @@ pub(crate) struct Doorbells {
     by_itself: bool,
     /// When the doorbell rang last before which all was taken, in nanoseconds, if that is known.
     began: Option<u64>,
-    /// Nanoseconds from one doorbell to the next where each request is dealt with by itself: the
-    /// least, which takes on larger values slowly, as whoever rings may be kept from the processor.
+    /// Nanoseconds from one doorbell to the next where each request is dealt with by itself: a mean
+    /// of the last ones, for what the peer does and who is notified runs in between now and then.
+    /// The largest number if nothing is known.
     alone: u64,
+    /// The same of those that gathered, since the last time that this did not pay.
+    together: u64,
+    /// Whether requests of a consumer that waits are left to a work item that runs in its turn, and
+    /// not given a time: see [`Doorbells::leaves_to_turn`].
+    in_turn: bool,
     /// Rows that were left to gather since that was last found out on purpose ([`KNOWN_ROWS`]).
     rows: u32,
     gathering: Gathering,
@@ -369,11 +388,13 @@ impl Default for Doorbells {
             notified: 0,
             waited: None,
             took_time: false,
-            by_itself: false,
+            by_itself: true,
             began: None,
             alone: u64::MAX,
+            together: u64::MAX,
+            in_turn: true,
             rows: 0,
-            gathering: Gathering::new(),
+            gathering: Gathering::new(LONGEST_PAUSE),
         }
     }
 }
@@ -438,13 +459,21 @@ impl Doorbells {
         };
         if self.by_itself {
             if let Some(each) = each.filter(|_| !is_pause) {
-                let more = each.saturating_sub(self.alone).wrapping_shr(3);
-                self.alone = self.alone.saturating_add(more).min(each);
+                self.alone = Self::mean(self.alone, each);
             }
             self.gathering.found(count);
             return;
         }
-        let has_paid = each.map_or(taken >= fewest, |each| each <= self.alone);
+        let has_paid = taken > 1
+            && each.map_or(taken >= fewest, |each| {
+                self.together = Self::mean(self.together, each);
+                // One that took long counts for little behind many that paid.
+                each.min(self.together) <= self.alone
+            });
+        if !has_paid {
+            self.together = u64::MAX;
+            self.in_turn = !self.in_turn;
+        }
         self.gathering.found(if has_paid { count } else { 1 });
         self.rows = self.rows.saturating_add(1);
         if has_paid && self.rows > KNOWN_ROWS {
@@ -453,9 +482,26 @@ impl Doorbells {
         }
     }
 
-    /// Takes note that the request at hand is given time, for others to come.
-    pub(crate) fn takes_time(&mut self) {
+    /// The mean of what one request took `before`, and what it takes now, which counts for a
+    /// quarter. Whoever rings may have been kept from the processor.
+    fn mean(before: u64, now: u64) -> u64 {
+        if before == u64::MAX {
+            return now;
+        }
+        let now = now.min(before.saturating_mul(MOST_TIMES));
+        before
+            .saturating_sub(before.wrapping_shr(2))
+            .saturating_add(now.wrapping_shr(2))
+    }
+
+    /// Takes note that the request at hand is given time, for others to come. Returns for how long
+    /// that pays, in microseconds: as long as it would take by itself, if that is known.
+    pub(crate) fn takes_time(&mut self) -> u32 {
         self.took_time = true;
+        if self.alone == u64::MAX {
+            return 0;
+        }
+        micros(self.alone)
     }
 
     /// Takes note that requests were sent, at the time that `now` returns: the time that it takes
@@ -465,6 +511,15 @@ impl Doorbells {
         if self.row > 0 && self.last != u64::MAX {
             self.last = now();
         }
+    }
+
+    /// Whether requests that gather are best left to a work item that runs in its turn, if the
+    /// consumer waits for completions. That costs less than to look at them after a time, but its
+    /// turn may be at once, before a second request is posted. If the one way did not pay, the other
+    /// one is tried.
+    #[inline]
+    pub(crate) fn leaves_to_turn(&self) -> bool {
+        self.in_turn
     }
 
     /// Whether a notification came to the consumer in the last `within` microseconds: it waits for
@@ -513,7 +568,8 @@ pub(crate) enum Reason {
 }
 
 /// Returns who acts because of `reason`; `waits` says whether the consumer of send completions, a
-/// process, waits for a notification instead of polling, and is asked only where that counts.
+/// process, waits for a notification instead of polling, and work that runs in its turn gathers
+/// requests meanwhile. It is asked only where that counts.
 ///
 /// Inlined: most reasons are constants, of which nothing but the answer is left.
 #[inline(always)]

@@ -76,6 +76,11 @@ pub(crate) struct RowLimits {
     pub(crate) pause: u32,
 }
 
+/// Whole microseconds of so many nanoseconds, as many as there can be.
+pub(crate) fn micros(nanos: u64) -> u32 {
+    u32::try_from(nanos.wrapping_div(1000)).unwrap_or(u32::MAX)
+}
+
 /// Nanoseconds of so many microseconds.
 pub(crate) const fn nanos(micros: u32) -> u64 {
     // CAST: 32 bits fit.

@@ -78,9 +78,10 @@ impl Qp {
 
     /// Lets requests gather, of which the first was just posted. Under the mutex.
     fn begin_row(self: &Arc<Self>, inner: &mut Inner) {
-        inner.doorbells.takes_time();
+        let patience = inner.doorbells.takes_time();
         let wait = self.dev.tuning.row_look();
-        if self.post_row.lock().begin(inner.ring.taken(), wait) {
+        let first = inner.ring.taken();
+        if self.post_row.lock().begin(first, wait, patience) {
             ShortTimer::start(self, wait);
         }
     }
@@ -181,7 +182,9 @@ impl Qp {
                 None => self.pace(&mut inner),
             };
             let actor = schedule::who(Reason::Doorbell(pace), || {
-                inner.doorbells.has_waited(self.dev.tuning.waited()) || self.send_cq.is_awaited()
+                let doorbells = &inner.doorbells;
+                doorbells.leaves_to_turn()
+                    && (doorbells.has_waited(self.dev.tuning.waited()) || self.send_cq.is_awaited())
             });
             self.trace_doorbell(actor);
             if actor != Actor::Caller {

@@ -40,9 +40,9 @@ fn doorbells() {
 /// all.
 fn post_row(row: &mut PostRow, first: u32, depth: u32) -> (u32, u32) {
     let mut wait = ROW_LOOK.default;
-    assert!(row.begin(first, wait));
+    assert!(row.begin(first, wait, 0));
     // Another doorbell, because somebody else has sent.
-    assert!(!row.begin(first.wrapping_add(1), wait));
+    assert!(!row.begin(first.wrapping_add(1), wait, 0));
     let mut now = 0;
     loop {
         now += wait;
@@ -101,23 +101,94 @@ fn posts_of_another_depth() {
 fn posts_that_are_gone() {
     let mut row = PostRow::new();
     assert!(row.unseen().is_none());
-    assert!(row.begin(3, ROW_LOOK.default));
+    assert!(row.begin(3, ROW_LOOK.default, 0));
     assert_eq!(row.unseen().map(|(number, _)| number), Some(4));
     assert_eq!(row.look(0), None);
-    assert!(row.begin(4, ROW_LOOK.default));
+    assert!(row.begin(4, ROW_LOOK.default, 0));
     // The stream ends, nobody looks any more, and the queue pair is connected again.
     row.end();
     assert!(row.unseen().is_none());
-    assert!(row.begin(4, ROW_LOOK.default));
+    assert!(row.begin(4, ROW_LOOK.default, 0));
 }
 
 /// Without a time to wait a look is due after the shortest there is.
 #[test]
 fn posts_without_a_wait() {
     let mut row = PostRow::new();
-    assert!(row.begin(3, 0));
+    assert!(row.begin(3, 0, 0));
     assert_eq!(row.look(1), Some(1));
     assert_eq!(row.look(0), None);
+}
+
+/// The second request of a row is waited for as long as one takes by itself, and for no longer than
+/// the longest look; those behind it are not.
+#[test]
+fn posts_that_come_late() {
+    let mut row = PostRow::new();
+    for (patience, looks) in [(0, 1), (5, 1), (6, 2), (16, 4), (40, 8), (1_000_000, 8)] {
+        assert!(row.begin(3, 5, patience));
+        for _ in 1..looks {
+            assert_eq!(row.look(0), Some(5), "{patience}");
+        }
+        assert_eq!(row.look(0), None, "{patience}");
+    }
+    let mut row = PostRow::new();
+    assert!(row.begin(3, 5, 40));
+    assert_eq!(row.look(0), Some(5));
+    assert!(row.look(1).is_some());
+    assert_eq!(row.look(0), None);
+    // Nobody waits without end where no time is to pass between two looks.
+    assert!(row.begin(3, 0, 40));
+    assert!((0..50).any(|_| row.look(0).is_none()));
+}
+
+/// How long a request takes by itself is a mean, not the least: a peer that runs in between now and
+/// then is a part of it.
+#[test]
+fn posts_of_which_some_are_quick() {
+    let mut ringer = Ringer::default();
+    for n in 0..200 {
+        ringer.ring(if n % 4 == 0 { 46_000 } else { 6_000 }, 1);
+    }
+    let given = rows_of_posts(&mut ringer, 8, 8 * 10_000, 16_000);
+    assert!(given > 2_700, "{given}");
+    // What is waited for a second one is as long.
+    let us = ringer.doorbells.takes_time();
+    assert!((10..=20).contains(&us), "{us}");
+    assert_eq!(Doorbells::default().takes_time(), 0);
+}
+
+/// A consumer that waits has its requests left to a work item's turn, or given a time, whichever
+/// pays; where neither does, both are tried now and then.
+#[test]
+fn posts_of_a_consumer_that_waits() {
+    for (turn_pays, time_pays) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut ringer = Ringer::default();
+        let mut pace = ringer.ring(16_000, 1);
+        let (mut turns, mut times) = (0, 0);
+        for _ in 0..3_000 {
+            if pace == Pace::Slow {
+                pace = ringer.ring(16_000, 1);
+                continue;
+            }
+            let in_turn = ringer.doorbells.leaves_to_turn();
+            *(if in_turn { &mut turns } else { &mut times }) += 1;
+            let pays = if in_turn { turn_pays } else { time_pays };
+            pace = ringer.ring(
+                if pays { 80_000 } else { 25_000 },
+                if pays { 16 } else { 1 },
+            );
+        }
+        let seen = (turns > 2_500, times > 2_500);
+        // The turn comes first.
+        assert_eq!(
+            seen,
+            (turn_pays, time_pays && !turn_pays),
+            "{turns} {times}"
+        );
+        assert!(turn_pays || turns < 10, "{turns}");
+        assert_eq!(times > 0, !turn_pays, "{times}");
+    }
 }
 
 /// Rings for rows of `count` requests, which take `row` nanoseconds, where one by itself takes
@@ -164,6 +235,24 @@ fn posts_that_no_longer_pay() {
         let given = rows_of_posts(&mut ringer, 8, 8_000, alone);
         assert!((least..=most).contains(&given), "{alone}: {given}");
     }
+}
+
+/// A row in which the consumer was kept from the processor does not end what pays.
+#[test]
+fn posts_that_were_interrupted() {
+    let mut ringer = Ringer::default();
+    let mut pace = ringer.ring(6_000, 1);
+    let mut by_itself = 0;
+    for n in 0..1_000 {
+        pace = if pace == Pace::Fast {
+            ringer.ring(16 * if n % 8 == 7 { 6_200 } else { 3_000 }, 16)
+        } else {
+            by_itself += 1;
+            ringer.ring(6_000, 1)
+        };
+    }
+    // What one takes is found out again now and then.
+    assert!((8..=80).contains(&by_itself), "{by_itself}");
 }
 
 /// A thread that was kept from the processor for a while does not make others seem fast.
@@ -600,7 +689,7 @@ fn doorbells_without_end() {
 /// together end that, whether they were left to gather or not.
 #[test]
 fn gathering() {
-    let mut gathering = Gathering::default();
+    let mut gathering = Gathering::new(256);
     assert!(gathering.tries());
     for expected in [8, 16, 32, 64, 128, 256, 256] {
         gathering.found(1);
