@@ -464,17 +464,23 @@ impl Doorbells {
             self.gathering.found(count);
             return;
         }
-        let has_paid = taken > 1
-            && each.map_or(taken >= fewest, |each| {
-                self.together = Self::mean(self.together, each);
+        let before = core::mem::replace(&mut self.together, u64::MAX);
+        let has_paid = match each {
+            Some(each) if taken > 1 => {
+                let together = Self::mean(before, each);
+                self.together = together;
                 // One that took long counts for little behind many that paid.
-                each.min(self.together) <= self.alone
-            });
+                each.min(together) <= self.alone
+            }
+            Some(_) => false,
+            // Of one of many that paid, nothing is known: that is no reason to end it.
+            None => taken > 1 && taken >= fewest || before != u64::MAX,
+        };
         if !has_paid {
             self.together = u64::MAX;
             self.in_turn = !self.in_turn;
         }
-        self.gathering.found(if has_paid { count } else { 1 });
+        self.gathering.found(if has_paid { 2 } else { 1 });
         self.rows = self.rows.saturating_add(1);
         if has_paid && self.rows > KNOWN_ROWS {
             self.rows = 0;

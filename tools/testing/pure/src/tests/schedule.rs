@@ -281,6 +281,24 @@ fn posts_of_which_little_is_known() {
     }
 }
 
+/// Behind rows that paid, the first of which little is known does not count, a second one does.
+#[test]
+fn posts_of_which_little_is_known_now() {
+    let mut ringer = Ringer::default();
+    rows_of_posts(&mut ringer, 16, 16 * 3_000, 6_000);
+    for again in [true, false] {
+        while ringer.ring(6_000, 1) == Pace::Slow {}
+        if again {
+            assert_eq!(ringer.ring(16 * 3_000, 16), Pace::Fast);
+        }
+        ringer.doorbells.takes_time();
+        ringer.ring_answered(1);
+        ringer.ring(6_000, 1);
+        let pace = ringer.ring(6_000, 1);
+        assert_eq!(pace == Pace::Fast, again);
+    }
+}
+
 /// Consumers in the kernel post in any context. Where the thread may sleep it sends, unless others
 /// send, its post is one of many, or more is to be done than to send.
 #[test]
