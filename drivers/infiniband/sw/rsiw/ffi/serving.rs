@@ -72,8 +72,8 @@ pub(crate) struct ServingThread<T: Serves> {
 }
 
 impl<T: Serves> ServingThread<T> {
-    /// Whether the kernel has such threads. That depends on whether others have selected them: a
-    /// module cannot.
+    /// Whether the kernel has such threads: `CONFIG_VHOST_TASK`, which is selected by drivers that
+    /// are built with the kernel.
     pub(crate) const EXIST: bool = cfg!(CONFIG_VHOST_TASK);
 
     /// There is no thread yet.

@@ -29,7 +29,7 @@ use super::tuning::{
 const FIRST_PAUSE: u16 = 8;
 /// The most requests that are dealt with one by one after any later time.
 const LONGEST_PAUSE: u16 = 256;
-/// The same for Reads of a peer, for which others are waited for longer.
+/// The same for Reads of a peer, where each time in vain takes longer.
 const LONGEST_READ_PAUSE: u16 = 1024;
 /// Requests of a process that are left to gather, at most.
 const MOST_POSTS: u32 = 64;
@@ -42,7 +42,7 @@ const KNOWN_ROWS: u32 = 128;
 const TRIED_ALONE: u16 = 8;
 /// One in so many rows of requests is given time for more than there were.
 const MORE_POSTS: u32 = 8;
-/// What one request takes by itself counts as so many times as much as before, at most.
+/// A time that is more than so many times the mean of those before counts as that many times.
 const MOST_TIMES: u64 = 4;
 /// The longest time between two looks at requests that gather, in microseconds.
 const LONGEST_LOOK: u32 = 40;
@@ -225,8 +225,9 @@ impl ReadRows {
 ///
 /// The library does not ring the doorbell while a request waits, so somebody looks now and then how
 /// many there are. They are sent when no more have come, or as many as in the rows before: whoever
-/// has so many on his way waits for these. Now and then a row is given time for twice as many. For
-/// the second request is waited as long as the first one would have taken.
+/// has so many on his way waits for these. Now and then a row is given time for twice as many. A
+/// row in which no second request has come is over after the time that the first one would have
+/// taken by itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PostRow {
     /// How many a row is expected to have.
@@ -365,11 +366,12 @@ pub(crate) struct Doorbells {
     by_itself: bool,
     /// When the doorbell rang last before which all was taken, in nanoseconds, if that is known.
     began: Option<u64>,
-    /// Nanoseconds from one doorbell to the next where each request is dealt with by itself: a mean
-    /// of the last ones, for what the peer does and who is notified runs in between now and then.
-    /// The largest number if nothing is known.
+    /// Mean time from one doorbell to the next where each request is dealt with by itself, in
+    /// nanoseconds; the largest number if nothing is known. Not the shortest: the peer, or the
+    /// consumer that is notified, may run in between only now and then.
     alone: u64,
-    /// The same of those that gathered, since the last time that this did not pay.
+    /// Mean time per request where requests gathered, in nanoseconds, since this did not pay last;
+    /// the largest number if nothing is known.
     together: u64,
     /// Whether requests of a consumer that waits are left to a work item that runs in its turn, and
     /// not given a time: see [`Doorbells::leaves_to_turn`].
@@ -455,7 +457,7 @@ impl Doorbells {
         let fewest = if core::mem::take(&mut self.took_time) {
             FEWEST_POSTS
         } else {
-            1
+            2
         };
         if self.by_itself {
             if let Some(each) = each.filter(|_| !is_pause) {
@@ -473,8 +475,8 @@ impl Doorbells {
                 each.min(together) <= self.alone
             }
             Some(_) => false,
-            // Of one of many that paid, nothing is known: that is no reason to end it.
-            None => taken > 1 && taken >= fewest || before != u64::MAX,
+            // A single row whose time is not known does not end what has paid so far.
+            None => taken >= fewest || before != u64::MAX,
         };
         if !has_paid {
             self.together = u64::MAX;
@@ -488,8 +490,9 @@ impl Doorbells {
         }
     }
 
-    /// The mean of what one request took `before`, and what it takes now, which counts for a
-    /// quarter. Whoever rings may have been kept from the processor.
+    /// The mean after `now`, which counts for a quarter; `before` is the one so far. A time that is
+    /// far too long is cut short ([`MOST_TIMES`]): the thread that rings may have been kept from the
+    /// processor.
     fn mean(before: u64, now: u64) -> u64 {
         if before == u64::MAX {
             return now;

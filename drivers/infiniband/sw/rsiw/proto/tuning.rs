@@ -76,7 +76,7 @@ pub(crate) struct RowLimits {
     pub(crate) pause: u32,
 }
 
-/// Whole microseconds of so many nanoseconds, as many as there can be.
+/// Whole microseconds in so many nanoseconds; the largest number if there are more.
 pub(crate) fn micros(nanos: u64) -> u32 {
     u32::try_from(nanos.wrapping_div(1000)).unwrap_or(u32::MAX)
 }

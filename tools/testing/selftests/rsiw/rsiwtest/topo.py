@@ -91,8 +91,8 @@ def status(*argv, timeout=30):
 def devices(netns=None):
     """Names of the devices that a namespace sees.
 
-    `rdma` reads the names and then asks about each: it fails for a device that goes
-    in between.
+    They are not from `rdma`, which reads the names and then asks about each: it fails
+    for a device that goes in between.
     """
     return set(sh("ls", DEVICES, netns=netns, check=False).split())
 
