@@ -98,10 +98,10 @@ impl Gathering {
         }
     }
 
-    /// Takes note that `count` requests had gathered, the last one among them.
+    /// Takes note whether requests have gathered, the last one among them.
     #[inline]
-    pub(crate) fn found(&mut self, count: usize) {
-        if count > 1 {
+    pub(crate) fn found(&mut self, have_gathered: bool) {
+        if have_gathered {
             *self = Self::new(self.longest);
         } else if core::mem::take(&mut self.tried) {
             self.left = self.pause;
@@ -203,8 +203,7 @@ impl ReadRows {
 
     /// Begins a row, with what the one before has shown.
     fn begin(&mut self, limit: usize) {
-        let has_grown = self.most > self.expected;
-        self.gathering.found(if has_grown { 2 } else { 1 });
+        self.gathering.found(self.most > self.expected);
         self.recent = self.recent.max(self.most);
         self.rows = self.rows.saturating_add(1);
         if self.recent >= self.expected || self.rows >= RECENT_ROWS {
@@ -351,9 +350,8 @@ pub(crate) struct Ringing {
 pub(crate) struct Doorbells {
     /// Doorbells in the row.
     row: u32,
-    /// When a request was last posted or sent, in nanoseconds; the largest number if the clock was
-    /// not read then.
-    last: u64,
+    /// When a request was last posted or sent, in nanoseconds, if the clock was read then.
+    last: Option<u64>,
     /// [`Ringing::taken`] of the last doorbell.
     taken: u32,
     /// [`Ringing::notified`] of the last doorbell that was not answered.
@@ -367,12 +365,12 @@ pub(crate) struct Doorbells {
     /// When the doorbell rang last before which all was taken, in nanoseconds, if that is known.
     began: Option<u64>,
     /// Mean time from one doorbell to the next where each request is dealt with by itself, in
-    /// nanoseconds; the largest number if nothing is known. Not the shortest: the peer, or the
-    /// consumer that is notified, may run in between only now and then.
-    alone: u64,
-    /// Mean time per request where requests gathered, in nanoseconds, since this did not pay last;
-    /// the largest number if nothing is known.
-    together: u64,
+    /// nanoseconds, if it is known. Not the shortest: the peer, or the consumer that is notified,
+    /// may run in between only now and then.
+    alone: Option<u64>,
+    /// Mean time per request where requests gathered, in nanoseconds, since this did not pay last,
+    /// if it is known.
+    together: Option<u64>,
     /// Whether requests of a consumer that waits are left to a work item that runs in its turn, and
     /// not given a time: see [`Doorbells::leaves_to_turn`].
     in_turn: bool,
@@ -385,15 +383,15 @@ impl Default for Doorbells {
     fn default() -> Self {
         Self {
             row: 0,
-            last: 0,
+            last: None,
             taken: 0,
             notified: 0,
             waited: None,
             took_time: false,
             by_itself: true,
             began: None,
-            alone: u64::MAX,
-            together: u64::MAX,
+            alone: None,
+            together: None,
             in_turn: true,
             rows: 0,
             gathering: Gathering::new(LONGEST_PAUSE),
@@ -413,13 +411,14 @@ impl Doorbells {
             self.began = None;
             self.by_itself = true;
             self.row = 1;
-            self.last = u64::MAX;
+            self.last = None;
             return Pace::Slow;
         }
         let now = now();
-        let is_pause = now.saturating_sub(self.last) > nanos(ringing.limits.pause);
-        let end = if is_pause { self.last } else { now };
-        self.learn(taken, Some(end), is_pause);
+        let pause = nanos(ringing.limits.pause);
+        let before_pause = self.last.filter(|last| now.saturating_sub(*last) > pause);
+        let is_pause = before_pause.is_some();
+        self.learn(taken, Some(before_pause.unwrap_or(now)), is_pause);
         if is_pause {
             self.row = 0;
         }
@@ -427,7 +426,7 @@ impl Doorbells {
         if is_pause || taken > 0 || self.began.is_none() {
             self.began = Some(now);
         }
-        self.last = now;
+        self.last = Some(now);
         if ringing.notified != self.notified {
             self.notified = ringing.notified;
             self.waited = Some(now);
@@ -448,8 +447,6 @@ impl Doorbells {
         if taken == 0 {
             return;
         }
-        // CAST: 32 bits fit.
-        let count = taken as usize;
         let each = self.began.zip(end).and_then(|(began, end)| {
             let time = end.saturating_sub(began);
             time.checked_div(u64::from(taken))
@@ -461,28 +458,24 @@ impl Doorbells {
         };
         if self.by_itself {
             if let Some(each) = each.filter(|_| !is_pause) {
-                self.alone = Self::mean(self.alone, each);
+                self.alone = Some(Self::mean(self.alone, each));
             }
-            self.gathering.found(count);
+            self.gathering.found(taken > 1);
             return;
         }
-        let before = core::mem::replace(&mut self.together, u64::MAX);
-        let has_paid = match each {
-            Some(each) if taken > 1 => {
-                let together = Self::mean(before, each);
-                self.together = together;
-                // One that took long counts for little behind many that paid.
-                each.min(together) <= self.alone
+        let before = self.together;
+        let together = each.map(|each| Self::mean(before, each));
+        let has_paid = match each.zip(together) {
+            // One that took long counts for little behind many that paid.
+            Some((each, together)) => {
+                taken > 1 && self.alone.is_none_or(|alone| each.min(together) <= alone)
             }
-            Some(_) => false,
             // A single row whose time is not known does not end what has paid so far.
-            None => taken >= fewest || before != u64::MAX,
+            None => taken >= fewest || before.is_some(),
         };
-        if !has_paid {
-            self.together = u64::MAX;
-            self.in_turn = !self.in_turn;
-        }
-        self.gathering.found(if has_paid { 2 } else { 1 });
+        self.together = together.filter(|_| has_paid);
+        self.in_turn ^= !has_paid;
+        self.gathering.found(has_paid);
         self.rows = self.rows.saturating_add(1);
         if has_paid && self.rows > KNOWN_ROWS {
             self.rows = 0;
@@ -490,13 +483,13 @@ impl Doorbells {
         }
     }
 
-    /// The mean after `now`, which counts for a quarter; `before` is the one so far. A time that is
-    /// far too long is cut short ([`MOST_TIMES`]): the thread that rings may have been kept from the
-    /// processor.
-    fn mean(before: u64, now: u64) -> u64 {
-        if before == u64::MAX {
+    /// The mean after `now`, which counts for a quarter; `before` is the one so far, if there is one.
+    /// A time that is far too long is cut short ([`MOST_TIMES`]): the thread that rings may have been
+    /// kept from the processor.
+    fn mean(before: Option<u64>, now: u64) -> u64 {
+        let Some(before) = before else {
             return now;
-        }
+        };
         let now = now.min(before.saturating_mul(MOST_TIMES));
         before
             .saturating_sub(before.wrapping_shr(2))
@@ -507,18 +500,15 @@ impl Doorbells {
     /// that pays, in microseconds: as long as it would take by itself, if that is known.
     pub(crate) fn takes_time(&mut self) -> u32 {
         self.took_time = true;
-        if self.alone == u64::MAX {
-            return 0;
-        }
-        micros(self.alone)
+        self.alone.map_or(0, micros)
     }
 
     /// Takes note that requests were sent, at the time that `now` returns: the time that it takes
     /// to send large ones is no pause of the consumer.
     #[inline]
     pub(crate) fn sent(&mut self, now: impl FnOnce() -> u64) {
-        if self.row > 0 && self.last != u64::MAX {
-            self.last = now();
+        if self.row > 0 && self.last.is_some() {
+            self.last = Some(now());
         }
     }
 
@@ -536,9 +526,9 @@ impl Doorbells {
     /// found nothing more to do.
     #[inline]
     pub(crate) fn has_waited(&self, within: u32) -> bool {
-        let since = |waited| self.last.saturating_sub(waited);
-        self.waited
-            .is_some_and(|waited| since(waited) <= nanos(within))
+        self.last
+            .zip(self.waited)
+            .is_some_and(|(last, waited)| last.saturating_sub(waited) <= nanos(within))
     }
 }
 

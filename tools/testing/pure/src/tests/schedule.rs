@@ -710,19 +710,19 @@ fn gathering() {
     let mut gathering = Gathering::new(256);
     assert!(gathering.tries());
     for expected in [8, 16, 32, 64, 128, 256, 256] {
-        gathering.found(1);
+        gathering.found(false);
         let mut pause = 0;
         while !gathering.tries() {
-            gathering.found(1);
+            gathering.found(false);
             pause += 1;
         }
         assert_eq!(pause, expected);
     }
-    gathering.found(2);
+    gathering.found(true);
     assert!(gathering.tries());
-    gathering.found(0);
+    gathering.found(false);
     assert!(!gathering.tries());
-    gathering.found(2);
+    gathering.found(true);
     assert!(gathering.tries());
 }
 
