@@ -102,6 +102,24 @@ static void sent(uint64_t first, unsigned int n)
 		expect(good(b.a.scq, IBV_WC_SEND).wr_id == first, "order");
 }
 
+/* Posts receives up to that number, after which there is room for none. */
+static void fill(struct ibv_srq *srq, uint64_t first, uint64_t end)
+{
+	for (; first < end; first++)
+		CHECK_SYS(post_recv(srq, first));
+	expect(post_recv(srq, end) == ENOMEM, "more than there is room for");
+}
+
+/* Sends the numbers up to that one, which come in their order. */
+static void send_all(uint64_t first, uint64_t end)
+{
+	uint64_t id;
+
+	for (id = first; id < end; id++)
+		CHECK_SYS(post_send(id));
+	come(first, end - first);
+}
+
 static void receives_wait(void)
 {
 	static const struct ep_attr attr = {
@@ -117,29 +135,20 @@ static void receives_wait(void)
 		CHECK_SYS(post_recv(NULL, i));
 	CHECK_SYS(set_depths(qp, 5, 100));
 	depths_are(qp, 8, 128);
-	for (i = 0; i < 3; i++)
-		CHECK_SYS(post_send(i));
-	come(0, 3);
+	send_all(0, 3);
 	expect(set_depths(qp, 64, 4) == EINVAL, "fewer than what waits");
 	depths_are(qp, 8, 128);
 	CHECK_SYS(set_depths(qp, 64, 5));
 	depths_are(qp, 64, 8);
-	for (i = 8; i < 11; i++)
-		CHECK_SYS(post_recv(NULL, i));
-	expect(post_recv(NULL, i) == ENOMEM, "more than there is room for");
+	fill(NULL, 8, 11);
 	CHECK_SYS(set_depths(qp, 64, 16));
-	for (; i < 19; i++)
-		CHECK_SYS(post_recv(NULL, i));
-	expect(post_recv(NULL, i) == ENOMEM, "more than there is room for");
-	for (i = 3; i < 19; i++)
-		CHECK_SYS(post_send(i));
-	come(3, 16);
+	fill(NULL, 11, 19);
+	send_all(3, 19);
 	sent(0, 19);
 	CHECK_SYS(set_depths(qp, 1, 1));
 	depths_are(qp, 1, 1);
 	CHECK_SYS(post_recv(NULL, 19));
-	CHECK_SYS(post_send(19));
-	come(19, 1);
+	send_all(19, 20);
 	sent(19, 1);
 	forget();
 }
@@ -231,9 +240,7 @@ static void shared(void)
 		CHECK_SYS(post_recv(srq, i));
 	CHECK_SYS(set_shared(srq, 100));
 	shared_is(srq, 128, 0);
-	for (i = 0; i < 3; i++)
-		CHECK_SYS(post_send(i));
-	come(0, 3);
+	send_all(0, 3);
 	expect(set_shared(srq, 4) == EINVAL, "fewer than what waits");
 	attr.max_wr = 8;
 	attr.srq_limit = 9;
@@ -245,17 +252,11 @@ static void shared(void)
 	attr.srq_limit = 2;
 	CHECK_SYS(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT));
 	shared_is(srq, 8, 2);
-	for (i = 8; i < 11; i++)
-		CHECK_SYS(post_recv(srq, i));
-	expect(post_recv(srq, i) == ENOMEM, "more than there is room for");
+	fill(srq, 8, 11);
 	CHECK_SYS(set_shared(srq, 16));
 	shared_is(srq, 16, 2);
-	for (; i < 19; i++)
-		CHECK_SYS(post_recv(srq, i));
-	expect(post_recv(srq, i) == ENOMEM, "more than there is room for");
-	for (i = 3; i < 19; i++)
-		CHECK_SYS(post_send(i));
-	come(3, 16);
+	fill(srq, 11, 19);
+	send_all(3, 19);
 	sent(0, 19);
 	part("V-QP-22 its queue pair has no receive queue to be resized");
 	expect(set_depths(b.p.id->qp, 16, 16) == EINVAL, "accepted");
@@ -289,8 +290,7 @@ static void refusals(void)
 	CHECK_SYS(set_depths(qp, 32768, 32768));
 	depths_are(qp, 32768, 32768);
 	CHECK_SYS(post_recv(NULL, 0));
-	CHECK_SYS(post_send(0));
-	come(0, 1);
+	send_all(0, 1);
 	sent(0, 1);
 	forget();
 }
