@@ -31,6 +31,8 @@ STEP_MESSAGES = 6400
 STEP_LIMIT = 300        # guest seconds
 # What the other rows are about.
 CONNECTION, IDLE = "connection", "idle connection"
+# What such a case is called is followed by the message's size.
+MESSAGE = "message "
 SCALE_DEVICES = ("rsiw", "siw", "rxe")
 
 GBITS, MPPS, USEC = "Gb/s", "Mmsg/s", "us"
@@ -169,3 +171,13 @@ def named(name):
         iters = max(64, 60000000 // (size + 2000) // qps)
     return (lat if kind == "lat" else bw)(
         verb, size, iters, qps=qps, both=bool(both), crc=bool(crc))
+
+
+def scaled(rows):
+    """The cases in the results of "scale" that depend on the number of queue
+    pairs, by size, and those that do not, each with its unit."""
+    units = {r["case"]: r["unit"] for r in rows}
+    messages = [c for c in units if c.startswith(MESSAGE)]
+    messages.sort(key=lambda c: int(c[len(MESSAGE):]))
+    return messages, [(c, units[c]) for c in (IDLE, CONNECTS, CONNECTION)
+                      if c in units]

@@ -145,11 +145,7 @@ def stacks(rows, path):
 def scale(rows):
     """Curves over the number of connections, and what does not depend on it."""
     rows = [r for r in rows if r["value"] is not None]
-    messages = sorted({r["case"] for r in rows if r["unit"] == "instructions"},
-                      key=lambda c: int(c.split()[1]))
-    bars = [(c, u) for c, u in ((cases.IDLE, "bytes"),
-                                (cases.CONNECTS, "1/s"))
-            if any(r["case"] == c for r in rows)]
+    messages, bars = cases.scaled(rows)
     if not messages and not bars:
         return ""
     figure, axes = plt.subplots(1, len(messages) + len(bars), squeeze=False,

@@ -395,6 +395,18 @@ class Sweep(unittest.TestCase):
             self.rows("siw", BW, {1: 1.0}), ["siw"]))
 
 
+class Scaled(unittest.TestCase):
+    def test_cases(self):
+        rows = [{"case": case, "unit": unit} for case, unit in (
+            (cases.CONNECTION, "instructions"), (cases.CONNECTS, "1/s"),
+            ("message 4096", "instructions"), ("message 64", "instructions"),
+            ("message 64", "instructions"))]
+        self.assertEqual(cases.scaled(rows), (
+            ["message 64", "message 4096"],
+            [(cases.CONNECTS, "1/s"), (cases.CONNECTION, "instructions")]))
+        self.assertEqual(cases.scaled([]), ([], []))
+
+
 class KeptPoints(unittest.TestCase):
     def test_half_a_line(self):
         with tempfile.TemporaryDirectory() as d:
