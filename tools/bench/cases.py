@@ -31,7 +31,8 @@ STEP_MESSAGES = 6400
 STEP_LIMIT = 300        # guest seconds
 # What the other rows are about.
 CONNECTION, IDLE = "connection", "idle connection"
-# What such a case is called is followed by the message's size.
+# How the name of a row begins that is about messages of one size, in octets; the
+# size follows.
 MESSAGE = "message "
 SCALE_DEVICES = ("rsiw", "siw", "rxe")
 
@@ -173,11 +174,11 @@ def named(name):
         verb, size, iters, qps=qps, both=bool(both), crc=bool(crc))
 
 
-def scaled(rows):
-    """The cases in the results of "scale" that depend on the number of queue
-    pairs, by size, and those that do not, each with its unit."""
+def scale_cases(rows):
+    """What the results of "scale" are about: the cases that depend on the number of
+    queue pairs, ordered by the size of messages, and the others with their units."""
     units = {r["case"]: r["unit"] for r in rows}
     messages = [c for c in units if c.startswith(MESSAGE)]
-    messages.sort(key=lambda c: int(c[len(MESSAGE):]))
+    messages.sort(key=lambda c: int(c.removeprefix(MESSAGE)))
     return messages, [(c, units[c]) for c in (IDLE, CONNECTS, CONNECTION)
                       if c in units]

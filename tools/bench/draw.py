@@ -145,7 +145,7 @@ def stacks(rows, path):
 def scale(rows):
     """Curves over the number of connections, and what does not depend on it."""
     rows = [r for r in rows if r["value"] is not None]
-    messages, bars = cases.scaled(rows)
+    messages, bars = cases.scale_cases(rows)
     if not messages and not bars:
         return ""
     figure, axes = plt.subplots(1, len(messages) + len(bars), squeeze=False,
@@ -159,7 +159,8 @@ def scale(rows):
         axis.set_xscale("log")
         axis.set_ylim(bottom=0)
         axis.set_xlabel("connected queue pairs")
-        axis.set_title("instructions, %s bytes" % case.split()[1], fontsize=10)
+        axis.set_title("instructions, %s bytes" % case.removeprefix(cases.MESSAGE),
+                       fontsize=10)
         axis.legend(fontsize=8)
         axis.grid(alpha=0.3)
     for axis, (case, unit) in zip(axes[0][len(messages):], bars):

@@ -395,16 +395,16 @@ class Sweep(unittest.TestCase):
             self.rows("siw", BW, {1: 1.0}), ["siw"]))
 
 
-class Scaled(unittest.TestCase):
-    def test_cases(self):
+class ScaleCases(unittest.TestCase):
+    def test_order(self):
         rows = [{"case": case, "unit": unit} for case, unit in (
             (cases.CONNECTION, "instructions"), (cases.CONNECTS, "1/s"),
             ("message 4096", "instructions"), ("message 64", "instructions"),
             ("message 64", "instructions"))]
-        self.assertEqual(cases.scaled(rows), (
+        self.assertEqual(cases.scale_cases(rows), (
             ["message 64", "message 4096"],
             [(cases.CONNECTS, "1/s"), (cases.CONNECTION, "instructions")]))
-        self.assertEqual(cases.scaled([]), ([], []))
+        self.assertEqual(cases.scale_cases([]), ([], []))
 
 
 class KeptPoints(unittest.TestCase):
