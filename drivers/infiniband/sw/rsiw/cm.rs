@@ -45,6 +45,7 @@ use crate::{
             ConsumerId, //
         },
         log::pr_ratelimited,
+        net::netdev::NetDevice,
         params,
         rdma::{
             attr::Qpn,
@@ -105,6 +106,20 @@ fn own_qp(cm: &Cm, num: Qpn, id: CallId<'_>) -> Result<Arc<Qp>> {
         return Err(EINVAL);
     }
     Ok(qp)
+}
+
+/// The local port of TCP that the port mapper chose for a consumer, if the consumer could have it
+/// without a privilege: whoever says that he is the mapper has none.
+fn mapped_port(dev: &Device, id: &CmId, netdev: &NetDevice) -> Option<u16> {
+    let port = id.mapped_port()?;
+    if netdev.is_port_reserved(port) {
+        pr_ratelimited!(
+            "{}: port mapper: port {port} takes a privilege\n",
+            dev.handle()
+        );
+        return None;
+    }
+    Some(port)
 }
 
 /// The error of a consumer whose network namespace is not the device's: the device's addresses are

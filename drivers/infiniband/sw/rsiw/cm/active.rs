@@ -6,7 +6,7 @@
 use super::{
     config, depths,
     endpoint::EndpointState,
-    not_in_namespace,
+    mapped_port, not_in_namespace,
     outputs::{
         code,
         send_whole, //
@@ -16,6 +16,7 @@ use super::{
     Cm, Endpoint,
 };
 use crate::{
+    device::Device,
     ffi::{
         iwcm::{
             CallId,
@@ -23,6 +24,7 @@ use crate::{
             ConnParam, //
         },
         net::{
+            netdev::NetDevice,
             Callbacks,
             TcpSocket,
             TcpState, //
@@ -54,8 +56,8 @@ const FIRST_USER_PORT: u16 = 1024;
 /// What a consumer asked to connect to.
 pub(super) struct Dial {
     local: SocketAddr,
-    /// Whether the port mapper chose the local port.
-    is_port_mapped: bool,
+    /// The local port of TCP that the port mapper chose.
+    mapped_port: Option<u16>,
     pub(super) remote: SocketAddr,
     tos: Option<u8>,
     private_data: KVec<u8>,
@@ -64,13 +66,22 @@ pub(super) struct Dial {
 }
 
 impl Dial {
-    fn new(id: &CmId, param: &ConnParam<'_>) -> Result<KBox<Self>> {
+    fn new(
+        dev: &Device,
+        id: &CmId,
+        netdev: &NetDevice,
+        param: &ConnParam<'_>,
+    ) -> Result<KBox<Self>> {
         let mut private_data = KVec::with_capacity(param.private_data.len(), GFP_KERNEL_ACCOUNT)?;
         private_data.extend_from_slice(param.private_data, GFP_KERNEL_ACCOUNT)?;
+        let mut remote = id.remote_addr().ok_or(EAFNOSUPPORT)?;
+        if let Some(port) = id.mapped_remote_port() {
+            remote.set_port(port);
+        }
         let dial = Dial {
             local: id.local_addr().ok_or(EAFNOSUPPORT)?,
-            is_port_mapped: id.is_port_mapped(),
-            remote: id.remote_addr().ok_or(EAFNOSUPPORT)?,
+            mapped_port: mapped_port(dev, id, netdev),
+            remote,
             tos: id.tos(),
             private_data,
             process: Process::current(),
@@ -92,10 +103,11 @@ fn dial_from(this: &Arc<Endpoint>, st: &mut EndpointState, port: u16) -> Result 
     }
     let mut local = dial.local;
     local.set_port(port);
-    if dial.is_port_mapped && port != 0 {
-        sock.share_port();
+    if dial.mapped_port == Some(port) {
+        sock.bind_beside(&local)?;
+    } else {
+        sock.bind(&local)?;
     }
-    sock.bind(&local)?;
     let callbacks = Callbacks::install(sock.clone(), this.clone())?;
     match sock.connect(&dial.remote) {
         // The peer's answer was there at once; the consumer learns of it as ever.
@@ -115,7 +127,8 @@ pub(super) fn dial(this: &Arc<Endpoint>, st: &mut EndpointState) -> Result {
     // Before anything can queue the endpoint's own work: if that had the mutex when it is the
     // endpoint's turn, others would pass.
     this.leave_to(Deputy::Initiators);
-    let port = st.dial.as_ref().ok_or(EINVAL)?.local.port();
+    let dial = st.dial.as_ref().ok_or(EINVAL)?;
+    let port = dial.mapped_port.unwrap_or(dial.local.port());
     match dial_from(this, st, port) {
         Err(e) if (e == EADDRINUSE || e == EADDRNOTAVAIL) && port >= FIRST_USER_PORT => {
             dial_from(this, st, 0)
@@ -127,7 +140,8 @@ pub(super) fn dial(this: &Arc<Endpoint>, st: &mut EndpointState) -> Result {
 /// See [`super::connect`].
 pub(super) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     // The RDMA CM takes whatever device comes first for a loopback address.
-    if !id.sees(&*cm.dev.netdev().ok_or(ENODEV)?) {
+    let netdev = cm.dev.netdev().ok_or(ENODEV)?;
+    if !id.sees(&netdev) {
         return Err(not_in_namespace(&cm.dev));
     }
     let qp = own_qp(cm, param.qpn, id)?;
@@ -136,7 +150,7 @@ pub(super) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Re
         return Err(EINVAL);
     }
     let initiator = KBox::new(initiator, GFP_KERNEL_ACCOUNT)?;
-    let dial = Dial::new(&id, param)?;
+    let dial = Dial::new(&cm.dev, &id, &netdev, param)?;
     let this = Endpoint::register(cm)?;
     let mut st = this.state.lock();
     st.connection = Connection::closed();

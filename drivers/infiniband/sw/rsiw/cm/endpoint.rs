@@ -107,8 +107,6 @@ pub(super) struct EndpointState {
     /// While set-up, or lingering, receives.
     pub(super) callbacks: Option<Callbacks<Endpoint>>,
     pub(super) qp: Option<Arc<Qp>>,
-    /// Initiator: both ends, once there is a connection.
-    pub(super) addresses: Option<Addresses>,
     /// A refused connection's place among those that linger.
     pub(super) refused: Option<Quota>,
     /// Notes that were taken and not acted upon yet; none unless the work does so.
@@ -132,7 +130,6 @@ impl EndpointState {
             sock: None,
             callbacks: None,
             qp: None,
-            addresses: None,
             refused: None,
             left: Notes::NONE,
         }

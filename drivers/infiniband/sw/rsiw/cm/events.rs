@@ -64,6 +64,7 @@ pub(super) struct Pending {
     event: Event,
     /// Private data, cut to what one can tell (T-10).
     data: [u8; MAX_EVENT_DATA],
+    /// Of a Request.
     addresses: Option<Addresses>,
     /// To whom a Request goes, and to whom all others.
     listener: Option<Arc<Listener>>,
@@ -89,7 +90,6 @@ impl Pending {
                 data: len,
             } => iwcm::Event::ConnectReply {
                 error: error.map(errno),
-                addresses: self.addresses.filter(|_| error.is_none()),
                 depths: event_depths(depths),
                 private_data: data(len),
             },
@@ -118,7 +118,7 @@ impl Endpoint {
                 Some(Deputy::Listener(listener)) => (Some(listener), st.both_ends()),
                 _ => (None, None),
             },
-            _ => (None, st.addresses),
+            _ => (None, None),
         };
         let id = if event.is_last() {
             self.take_cm_id()

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    mapped_port,
     not_in_namespace,
     passive,
     turns::Turns,
@@ -15,9 +16,12 @@ use crate::ffi::{
         CallId,
         CmId,
         ConsumerId,
-        Event, //
+        Event,
+        Mapping, //
     },
+    log::pr_ratelimited,
     net::{
+        netdev::NetDevice,
         ListenCallbacks,
         ListenHandler,
         ListenSocket,
@@ -30,6 +34,7 @@ use crate::ffi::{
         Timer, //
     },
 };
+use core::net::SocketAddr;
 use kernel::{
     impl_has_work, new_work,
     prelude::*,
@@ -66,6 +71,8 @@ pub(crate) struct Listener {
     pub(super) cm: Arc<Cm>,
     number: usize,
     cm_id: ARef<CmId>,
+    /// What the core needs back when the consumer gives the listener up.
+    mapping: Option<Mapping>,
     /// Between the consumer and the work that takes connections from TCP.
     #[pin]
     open: Mutex<Option<Open>>,
@@ -120,22 +127,7 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
     if ip.is_loopback() && !netdev.is_loopback() {
         return Ok(());
     }
-    let sock = ListenSocket::new(&netdev, &addr)?;
-    if addr.is_ipv6() && id.afonly() {
-        sock.set_v6only()?;
-    }
-    // A consumer that listens on the wildcard does so on every RDMA device.
-    if ip.is_unspecified() {
-        sock.bind_to_device(&netdev)?;
-    }
-    if let Some(tos) = id.tos() {
-        sock.set_tos(tos);
-    }
-    if id.is_port_mapped() {
-        sock.share_port();
-    }
-    sock.bind(&addr)?;
-
+    let sock = bound(cm, id, &netdev, addr)?;
     let (least, most) = HALF_OPEN;
     let places = usize::try_from(backlog)
         .unwrap_or(most)
@@ -145,13 +137,15 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
         closed: false,
         numbers: KVec::from_elem(0, places, GFP_KERNEL_ACCOUNT)?,
     };
-    let this = cm.registry.add_listener(|number| {
+    let mapping = id.hide_mapping();
+    let listener = cm.registry.add_listener(|number| {
         id.set_provider_data(number);
         Arc::pin_init(
             pin_init!(Listener {
                 cm: cm.clone(),
                 number,
                 cm_id: id.into(),
+                mapping,
                 open <- new_mutex!(None, "rsiw::cm::Listener::open"),
                 half_open <- new_spinlock!(half_open, "rsiw::cm::Listener::half_open"),
                 turns <- Turns::new(),
@@ -161,19 +155,65 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
             }),
             GFP_KERNEL_ACCOUNT,
         )
-    })?;
-    let result = this.open(sock, backlog);
-    if result.is_err() {
-        cm.registry.remove_listener(this.number);
-        this.close();
+    });
+    let result = listener.and_then(|this| {
+        this.open(sock, backlog).inspect_err(|_| {
+            cm.registry.remove_listener(this.number);
+            this.close();
+        })
+    });
+    if let Some(mapping) = mapping.filter(|_| result.is_err()) {
+        id.restore_mapping(mapping);
     }
     result
+}
+
+/// Makes the socket for a listener at `addr`, bound to the port that the port mapper chose, or else
+/// to that of `addr`.
+fn bound(
+    cm: &Cm,
+    id: CallId<'_>,
+    netdev: &NetDevice,
+    addr: SocketAddr,
+) -> Result<ListenSocket<Listener>> {
+    let new = || -> Result<_> {
+        let sock = ListenSocket::new(netdev, &addr)?;
+        if addr.is_ipv6() && id.afonly() {
+            sock.set_v6only()?;
+        }
+        // A consumer that listens on the wildcard does so on every RDMA device.
+        if addr.ip().is_unspecified() {
+            sock.bind_to_device(netdev)?;
+        }
+        if let Some(tos) = id.tos() {
+            sock.set_tos(tos);
+        }
+        Ok(sock)
+    };
+    if let Some(port) = mapped_port(&cm.dev, &id, netdev) {
+        let sock = new()?;
+        let mut mapped = addr;
+        mapped.set_port(port);
+        match sock.bind_beside(&mapped) {
+            Err(e) if e == EADDRINUSE => {
+                let dev = cm.dev.handle();
+                pr_ratelimited!("{dev}: port mapper: somebody listens at port {port}\n");
+            }
+            other => return other.map(|()| sock),
+        }
+    }
+    let sock = new()?;
+    sock.bind(&addr)?;
+    Ok(sock)
 }
 
 /// See [`super::destroy_listen`].
 pub(super) fn destroy(cm: &Cm, id: &CmId) -> Result {
     if let Some(this) = cm.registry.remove_listener(id.provider_data()) {
         this.close();
+        if let Some(mapping) = this.mapping {
+            id.restore_mapping(mapping);
+        }
     }
     Ok(())
 }

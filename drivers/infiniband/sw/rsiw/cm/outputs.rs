@@ -13,7 +13,6 @@ use super::{
 use crate::{
     ffi::{
         crc::crc32c,
-        iwcm::Addresses,
         log::pr_ratelimited,
         net::{
             Callbacks,
@@ -233,12 +232,6 @@ impl Endpoint {
     ) -> Result {
         let sock = st.sock.clone().ok_or(ECONNRESET)?;
         let qp = st.qp.clone().ok_or(EINVAL)?;
-        if let Some(dial) = &st.dial {
-            st.addresses = Some(Addresses {
-                local: sock.local_addr()?.get().ok_or(EAFNOSUPPORT)?,
-                remote: dial.remote,
-            });
-        }
         if reply > 0 {
             send_frame(st, frame, reply)?;
         }

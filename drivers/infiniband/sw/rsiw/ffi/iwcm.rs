@@ -9,6 +9,7 @@ use super::{
         netdev::NetDevice,
         Storage, //
     },
+    random,
     raw::{
         b,
         h, //
@@ -93,26 +94,86 @@ impl CmId {
         unsafe { &*ptr.cast::<Self>() }
     }
 
-    /// The local address to use.
+    /// The local address that the consumer chose.
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         // SAFETY: the identifier is live; the address is set before it is passed on.
-        Storage::from_raw(unsafe { (*self.0.get()).m_local_addr }).get()
+        Storage::from_raw(unsafe { (*self.0.get()).local_addr }).get()
     }
 
-    /// The peer's address.
+    /// The peer's address that the consumer chose.
     pub(crate) fn remote_addr(&self) -> Option<SocketAddr> {
         // SAFETY: as for `local_addr`.
-        Storage::from_raw(unsafe { (*self.0.get()).m_remote_addr }).get()
+        Storage::from_raw(unsafe { (*self.0.get()).remote_addr }).get()
     }
 
-    /// Whether the port mapper chose another local port than the consumer's. Its daemon has a
+    /// The local port of TCP that the port mapper chose in place of the consumer's. Its daemon has a
     /// socket that is bound to that port, but does not listen.
-    pub(crate) fn is_port_mapped(&self) -> bool {
+    ///
+    /// Any process may say that it is the daemon: the core asks for no privilege.
+    pub(crate) fn mapped_port(&self) -> Option<u16> {
+        // SAFETY: the identifier is live; the address is set before it is passed on.
+        let mapped = Storage::from_raw(unsafe { (*self.0.get()).m_local_addr });
+        self.changed_port(self.local_addr(), mapped.get())
+    }
+
+    /// The port of TCP at which the peer listens, as the port mapper says, if that is not the one
+    /// that the consumer chose.
+    pub(crate) fn mapped_remote_port(&self) -> Option<u16> {
+        // SAFETY: as for `mapped_port`.
+        let mapped = Storage::from_raw(unsafe { (*self.0.get()).m_remote_addr });
+        self.changed_port(self.remote_addr(), mapped.get())
+    }
+
+    /// The port of `mapped`, if it is not that of `asked`, and the mapper may choose one.
+    fn changed_port(&self, asked: Option<SocketAddr>, mapped: Option<SocketAddr>) -> Option<u16> {
         // SAFETY: the identifier is live; nobody writes this field now.
         let is_mapped = unsafe { b::iw_cm_id::mapped_raw(self.0.get()) };
-        // SAFETY: the identifier is live; the address is set before it is passed on.
-        let asked = Storage::from_raw(unsafe { (*self.0.get()).local_addr }).get();
-        is_mapped && asked.map(|addr| addr.port()) != self.local_addr().map(|addr| addr.port())
+        if !is_mapped || !self.may_map() {
+            return None;
+        }
+        let (asked, mapped) = (asked?.port(), mapped?.port());
+        (mapped != 0 && mapped != asked).then_some(mapped)
+    }
+
+    /// Whether the port mapper may choose ports for the device. The core asks it for devices that
+    /// do without it, too, and notes what it says.
+    fn may_map(&self) -> bool {
+        // SAFETY: the identifier, and the device that it names, are live.
+        let flags = unsafe { (*(*self.0.get()).device).iw_driver_flags };
+        flags & b::iw_flags_IW_F_NO_PORT_MAP == 0
+    }
+
+    /// Keeps the core from taking the port mapper's word for where connections of this listener come
+    /// from, unless the mapper may choose ports for the device. Returns what the core needs back in
+    /// [`CmId::restore_mapping`] before it forgets the listener, whose mapping it would not find.
+    ///
+    /// Before the first event. The core compares what anybody has told it about connections with the
+    /// address under which the listener was mapped: that becomes one that nobody can guess.
+    pub(crate) fn hide_mapping(&self) -> Option<Mapping> {
+        if self.may_map() {
+            return None;
+        }
+        let mut octets = [0; 16];
+        for (to, from) in octets.iter_mut().zip(
+            core::iter::repeat_with(random::random_u32).flat_map(u32::to_ne_bytes), //
+        ) {
+            *to = from;
+        }
+        let secret = Storage::new(&SocketAddr::from((octets, 0))).0;
+        // SAFETY: the identifier is live; the core reads the field when it handles an event.
+        let mapped = unsafe { &raw mut (*self.0.get()).m_local_addr };
+        // SAFETY: as above.
+        let before = unsafe { mapped.replace(secret.into_raw()) };
+        Some(Mapping(Storage::from_raw(before)))
+    }
+
+    /// Undoes [`CmId::hide_mapping`]. The listener is gone.
+    pub(crate) fn restore_mapping(&self, mapping: Mapping) {
+        // An event that is being handled may see any mixture of both, and is dropped, as the core
+        // has marked the identifier before.
+        //
+        // SAFETY: the identifier is live.
+        unsafe { (*self.0.get()).m_local_addr = mapping.0.into_raw() };
     }
 
     /// Type of service, if the consumer chose one.
@@ -162,6 +223,15 @@ impl CmId {
     /// beyond the backlog.
     pub(crate) fn deliver(&self, event: &Event<'_>) -> Result {
         let mut raw = event.to_raw();
+        if matches!(event, Event::ConnectReply { error: None, .. }) {
+            // The consumer gets those that it chose. By these the core finds the mapping again that
+            // it has to forget with the identifier.
+            //
+            // SAFETY: the identifier is live; the core writes the fields when it handles this event.
+            raw.local_addr = unsafe { (*self.0.get()).m_local_addr };
+            // SAFETY: as above.
+            raw.remote_addr = unsafe { (*self.0.get()).m_remote_addr };
+        }
         // SAFETY: the identifier is live.
         let handler = unsafe { (*self.0.get()).event_handler }.ok_or(EINVAL)?;
         // SAFETY: the handler belongs to this identifier; it copies the event and what it
@@ -169,6 +239,10 @@ impl CmId {
         to_result(unsafe { handler(self.0.get(), &mut raw) })
     }
 }
+
+/// What the port mapper said of a listener.
+#[derive(Clone, Copy)]
+pub(crate) struct Mapping(Storage);
 
 /// An identifier of the RDMA CM, of which only the address counts.
 #[derive(Clone, Copy)]
@@ -289,8 +363,6 @@ pub(crate) enum Event<'a> {
     ConnectReply {
         /// Why there is no connection.
         error: Option<Error>,
-        /// Both ends, if known.
-        addresses: Option<Addresses>,
         /// The responder's, from this side's view.
         depths: Depths,
         /// For the consumer; the first 255 octets are told (T-10).
@@ -322,19 +394,18 @@ impl Event<'_> {
             } => {
                 raw.event = b::iw_cm_event_type_IW_CM_EVENT_CONNECT_REQUEST;
                 raw.provider_data = core::ptr::without_provenance_mut(number);
-                set_addresses(&mut raw, Some(addresses));
+                raw.local_addr = Storage::new(&addresses.local).0.into_raw();
+                raw.remote_addr = Storage::new(&addresses.remote).0.into_raw();
                 set_depths(&mut raw, depths);
                 set_private_data(&mut raw, private_data);
             }
             Event::ConnectReply {
                 error,
-                addresses,
                 depths,
                 private_data,
             } => {
                 raw.event = b::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY;
                 raw.status = error.map_or(0, |e| e.to_errno());
-                set_addresses(&mut raw, addresses);
                 set_depths(&mut raw, depths);
                 set_private_data(&mut raw, private_data);
             }
@@ -347,13 +418,6 @@ impl Event<'_> {
             Event::Close => raw.event = b::iw_cm_event_type_IW_CM_EVENT_CLOSE,
         }
         raw
-    }
-}
-
-fn set_addresses(raw: &mut b::iw_cm_event, addresses: Option<Addresses>) {
-    if let Some(Addresses { local, remote }) = addresses {
-        raw.local_addr = Storage::new(&local).0.into_raw();
-        raw.remote_addr = Storage::new(&remote).0.into_raw();
     }
 }
 

@@ -8,6 +8,8 @@
 #include <linux/skbuff.h>
 #include <linux/timer.h>
 #include <linux/uio.h>
+#include <net/inet_connection_sock.h>
+#include <net/inet_hashtables.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
 #include <net/net_namespace.h>
@@ -86,6 +88,17 @@ struct net *rsiw_helper_netdev_get_net(const struct net_device *dev)
 void rsiw_helper_put_net(struct net *net)
 {
 	put_net(net);
+}
+
+/* Whether to listen at @port takes CAP_NET_BIND_SERVICE in the namespace of @dev. */
+bool rsiw_helper_netdev_port_is_reserved(const struct net_device *dev, u16 port)
+{
+	bool is_reserved;
+
+	rcu_read_lock();
+	is_reserved = inet_port_requires_bind_service(dev_net_rcu(dev), port);
+	rcu_read_unlock();
+	return is_reserved;
 }
 
 struct net_device *rsiw_helper_netdev_notifier_info_to_dev(void *info)
@@ -292,6 +305,63 @@ void rsiw_helper_sock_force_reuse(struct sock *sk)
 	lock_sock(sk);
 	sk->sk_reuse = SK_FORCE_REUSE;
 	release_sock(sk);
+}
+
+static bool is_bound_to_any(const struct sock *sk)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sk->sk_family == AF_INET6)
+		return ipv6_addr_any(&sk->sk_v6_rcv_saddr);
+#endif
+	return !sk->sk_rcv_saddr;
+}
+
+/* Whether two sockets that are bound to one port would get the same connections. */
+static bool share_connections(const struct sock *a, const struct sock *b)
+{
+	if (a->sk_bound_dev_if && b->sk_bound_dev_if && a->sk_bound_dev_if != b->sk_bound_dev_if)
+		return false;
+	if (is_bound_to_any(a) || is_bound_to_any(b))
+		return true;
+#if IS_ENABLED(CONFIG_IPV6)
+	if (a->sk_family == AF_INET6 && b->sk_family == AF_INET6)
+		return ipv6_addr_equal(&a->sk_v6_rcv_saddr, &b->sk_v6_rcv_saddr);
+#endif
+	return a->sk_rcv_saddr == b->sk_rcv_saddr;
+}
+
+/*
+ * Whether another socket listens for connections that @sk, which is bound, would
+ * get. Looks at all sockets that are bound to the port, as a bind does that is
+ * not forced.
+ */
+bool rsiw_helper_sock_is_contended(struct sock *sk)
+{
+	struct inet_hashinfo *hashinfo = tcp_get_hashinfo(sk);
+	struct inet_bind_hashbucket *head;
+	struct inet_bind2_bucket *bucket2;
+	struct inet_bind_bucket *bucket;
+	bool is_contended = false;
+	struct sock *other;
+
+	head = &hashinfo->bhash[inet_bhashfn(sock_net(sk), inet_sk(sk)->inet_num,
+					     hashinfo->bhash_size)];
+	spin_lock_bh(&head->lock);
+	bucket = inet_csk(sk)->icsk_bind_hash;
+	if (!bucket)
+		goto out;
+	hlist_for_each_entry(bucket2, &bucket->bhash2, bhash_node) {
+		sk_for_each_bound(other, &bucket2->owners) {
+			if (other == sk || other->sk_state != TCP_LISTEN ||
+			    !share_connections(sk, other))
+				continue;
+			is_contended = true;
+			goto out;
+		}
+	}
+out:
+	spin_unlock_bh(&head->lock);
+	return is_contended;
 }
 
 void rsiw_helper_sock_set_tos(struct sock *sk, int tos)

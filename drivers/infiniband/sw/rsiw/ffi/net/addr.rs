@@ -17,6 +17,11 @@ use core::net::{
 #[derive(Clone, Copy)]
 pub(crate) struct Storage(pub(super) b::__kernel_sockaddr_storage);
 
+// SAFETY: it is octets; the pointer among its members is there for the alignment only.
+unsafe impl Send for Storage {}
+// SAFETY: as above.
+unsafe impl Sync for Storage {}
+
 impl Storage {
     /// An address of no family.
     pub(crate) const fn zeroed() -> Self {

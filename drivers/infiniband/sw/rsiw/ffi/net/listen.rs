@@ -51,9 +51,9 @@ impl<H: ListenHandler> ListenSocket<H> {
         self.sock.bind(addr)
     }
 
-    /// As [`TcpSocket::share_port`].
-    pub(crate) fn share_port(&self) {
-        self.sock.share_port();
+    /// As [`TcpSocket::bind_beside`].
+    pub(crate) fn bind_beside(&self, addr: &SocketAddr) -> Result {
+        self.sock.bind_beside(addr)
     }
 
     /// As [`TcpSocket::bind_to_device`].
@@ -72,10 +72,19 @@ impl<H: ListenHandler> ListenSocket<H> {
     }
 
     /// Starts to listen.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE` if somebody else listens there; the socket is of no use then.
     pub(crate) fn listen(&self, backlog: u32) -> Result {
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
         // SAFETY: the socket is live.
-        to_result(unsafe { b::kernel_listen(self.sock.sock().as_ptr(), backlog) })
+        to_result(unsafe { b::kernel_listen(self.sock.sock().as_ptr(), backlog) })?;
+        // TCP does not look where the bind was forced, and somebody else may have begun since.
+        if self.sock.is_contended() {
+            return Err(EADDRINUSE);
+        }
+        Ok(())
     }
 
     /// Takes a connection from the queue, `None` if there is none.

@@ -113,6 +113,12 @@ impl NetDevice {
         unsafe { h::netif_carrier_ok(self.0.get()) }
     }
 
+    /// Whether it takes a privilege in the namespace of the interface to listen at `port`.
+    pub(crate) fn is_port_reserved(&self, port: u16) -> bool {
+        // SAFETY: `self` is live.
+        unsafe { h::netdev_port_is_reserved(self.0.get(), port) }
+    }
+
     /// Whether the interface is in the first network namespace.
     pub(crate) fn is_in_first_namespace(&self) -> bool {
         self.net()

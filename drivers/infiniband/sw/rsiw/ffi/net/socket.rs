@@ -150,12 +150,28 @@ impl TcpSocket {
         })
     }
 
-    /// Lets the socket be bound to a port that another socket is bound to, whether that one shares
-    /// it or not. To be called before the bind, for ports that the daemon of the port mapper has
-    /// bound for this end.
-    pub(crate) fn share_port(&self) {
+    /// As [`TcpSocket::bind`], also to a port that another socket is bound to, whether that one
+    /// shares it or not, but does not listen at. The daemon of the port mapper has bound one to
+    /// each port that it chooses.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE` if somebody listens there. Who begins to at the same time is not seen, see
+    /// [`TcpSocket::is_contended`].
+    pub(crate) fn bind_beside(&self, addr: &SocketAddr) -> Result {
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_force_reuse(self.sk.as_ptr()) };
+        self.bind(addr)?;
+        if self.is_contended() {
+            return Err(EADDRINUSE);
+        }
+        Ok(())
+    }
+
+    /// Whether another socket listens for connections that this one, which is bound, would get.
+    pub(super) fn is_contended(&self) -> bool {
+        // SAFETY: the socket is live.
+        unsafe { h::sock_is_contended(self.sk.as_ptr()) }
     }
 
     /// Restricts the socket to one interface.
