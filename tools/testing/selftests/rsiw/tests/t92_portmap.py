@@ -2,10 +2,12 @@
 """One port for TCP and RDMA, by the port mapper of rdma-core (iwpmd)."""
 
 import contextlib
+import json
 import socket
 
 from rsiwtest import kmsg
 from rsiwtest.core import Fail, test
+from rsiwtest.machine import wait_until
 from rsiwtest.portmap import daemon, ports_of_tcp, serve
 from rsiwtest.tools import rping
 from rsiwtest.topo import NS_B, Path, sh
@@ -36,18 +38,23 @@ def devices(t):
 
 
 @contextlib.contextmanager
-def tcp_listener(port):
+def tcp_listener(port, addr=ADDR):
     """A TCP service at `port`, in this process, that greets."""
     with socket.socket() as sock:
-        sock.bind((ADDR, port))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((addr, port))
         sock.listen()
+        sock.settimeout(10)
         yield sock
 
 
-def greeting(sock, port):
-    """What a TCP client of the port gets."""
-    with socket.create_connection((ADDR, port), timeout=10) as client:
-        conn, _ = sock.accept()
+def greeting(sock):
+    """What a TCP client of the service gets."""
+    with socket.create_connection(sock.getsockname(), timeout=10) as client:
+        try:
+            conn, _ = sock.accept()
+        except TimeoutError:
+            return None
         with conn:
             conn.sendall(b"hello")
         return client.recv(5)
@@ -69,7 +76,7 @@ def port_mapper(t):
                 port = t.port()
                 with tcp_listener(port) as sock:
                     pings(t, NEAR, port)
-                    if greeting(sock, port) != b"hello":
+                    if greeting(sock) != b"hello":
                         raise Fail("the TCP service does not answer")
             with t.sub("the RDMA service first"):
                 port = t.port()
@@ -78,7 +85,7 @@ def port_mapper(t):
                     raise Fail("the RDMA listener takes port %d of TCP" % port)
                 with tcp_listener(port) as sock:
                     t.run("rping", "-c", "-a", ADDR, "-p", port, "-C", 20)
-                    if greeting(sock, port) != b"hello":
+                    if greeting(sock) != b"hello":
                         raise Fail("the TCP service does not answer")
             with t.sub("a port that RDMA has is still refused to RDMA"):
                 port = t.port()
@@ -116,3 +123,143 @@ def port_mapper_elsewhere(t):
         lines = log.read()
     if not kmsg.says(lines, "rspm", "no port mapper outside the first network namespace"):
         raise Fail("not said:\n%s" % "\n".join(map(str, lines)))
+
+
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
+
+
+@contextlib.contextmanager
+def poser(t, *args):
+    """A process of nobody that says it is the port mapper."""
+    proc = t.start(t.bin("mapper"), *args)
+    try:
+        proc.wait_output("READY", t.left(20))
+        yield proc
+    finally:
+        proc.reap(10)
+
+
+def places_of_tcp():
+    """Addresses and ports with a TCP listener."""
+    return {line.split()[3] for line in sh("ss", "-Htln").splitlines()}
+
+
+def served_at(t, mapper, addr, port, *who):
+    """The places at which an RDMA service listens that was to be mapped."""
+    before = places_of_tcp()
+    server = t.start(*who, "rping", "-s", "-P", "-a", addr, "-p", port)
+
+    def listens():
+        if server.poll() is not None:
+            raise Fail("%s does not listen:\n%s" % (server, server.tail()))
+        return places_of_tcp() - before
+    wait_until("%s to listen" % server, 30, listens)
+    if "ASKED for a listener" not in mapper.output():
+        raise Fail("the mapper was not asked:\n%s" % mapper.tail())
+    return server, places_of_tcp() - before
+
+
+def is_at(places, addr, port):
+    if places != {"%s:%d" % (addr, port)}:
+        raise Fail("the RDMA service listens at %s, not at %s:%d" % (
+            ", ".join(sorted(places)), addr, port))
+
+
+def reaches(t, addr, port):
+    """Whether an RDMA client is served at `port`."""
+    return t.start("rdma_client", "-s", addr, "-p", port).wait(t.left(30)) == 0
+
+
+@test("port-mapper-posed", cost=15, only_type="rsiw")
+def port_mapper_posed(t):
+    """Without `port_map` nobody who says that he is the port mapper is believed."""
+    addr = t.topo.loopback.addr4
+    with t.sub("a port where root listens, for a listener of nobody"):
+        port, taken = t.port(), t.port()
+        with tcp_listener(taken, addr) as sock, poser(t, "--to", taken) as mapper:
+            server, places = served_at(t, mapper, addr, port, *NOBODY)
+            is_at(places, addr, port)
+            if greeting(sock) != b"hello":
+                raise Fail("the service of root sees no connection")
+            server.reap(10)
+    with t.sub("a port for a peer"):
+        port, other = t.port(), t.port()
+        t.start(*NOBODY, "rdma_server", "-s", addr, "-p", port).wait_listening(port)
+        with poser(t, "--to", port) as mapper:
+            if reaches(t, addr, other):
+                raise Fail("who connects where nobody listens is served by nobody")
+            if "ASKED for a peer" not in mapper.output():
+                raise Fail("the mapper was not asked:\n%s" % mapper.tail())
+        t.reap()
+    with t.sub("an address"):
+        port = t.port()
+        with poser(t, "--address", "127.0.0.9") as mapper:
+            server, places = served_at(t, mapper, addr, port)
+            is_at(places, addr, port)
+            server.reap(10)
+    for mapped in ((), ("--to", t.port())):
+        with t.sub("where a connection comes from" + (", mapped" if mapped else "")):
+            port, own = t.port(), t.port()
+            with poser(t, *mapped, "--addr", addr, "--port", port,
+                       "--from-port", own) as mapper:
+                server, _ = served_at(t, mapper, addr, port)
+                with socket.socket() as conn:
+                    conn.bind((addr, own))
+                    conn.settimeout(t.left(20))
+                    conn.connect((addr, port))
+                    conn.sendall(b"MPA ID Req Frame\0\1\0\0")
+                    if not conn.recv(600).startswith(b"MPA ID Rep Frame"):
+                        raise Fail("no connection")
+                    comes_from(addr, own)
+                server.reap(10)
+
+
+def comes_from(addr, port):
+    """There is a connection of RDMA that comes from there."""
+    ids = json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))
+    peers = [i.get("dst-addr") for i in ids]
+    if "%s:%d" % (addr, port) not in peers:
+        raise Fail("no connection from %s:%d, but from %s" % (addr, port, peers))
+
+
+@test("port-mapper-trust", cost=15, only_type="rsiw")
+def port_mapper_trust(t):
+    """With `port_map` the mapper chooses a port, but nobody's, and no address."""
+    with devices(t):
+        with t.sub("a port where nobody listens"):
+            port, other = t.port(), t.port()
+            with poser(t, "--to", other) as mapper:
+                server, places = served_at(t, mapper, ADDR, port)
+                is_at(places, ADDR, other)
+                server.reap(10)
+        for service in (ADDR, "0.0.0.0"):
+            with t.sub("a port where somebody listens at " + service):
+                port, taken = t.port(), t.port()
+                with tcp_listener(taken, service) as sock, \
+                        poser(t, "--to", taken) as mapper:
+                    server, places = served_at(t, mapper, ADDR, port, *NOBODY)
+                    is_at(places, ADDR, port)
+                    if greeting(sock) != b"hello":
+                        raise Fail("the service sees no connection")
+                    server.reap(10)
+        with t.sub("a port where another RDMA service listens"):
+            first, second = t.port(), t.port()
+            with poser(t, "--to", first) as mapper:
+                one, places = served_at(t, mapper, ADDR, first)
+                is_at(places, ADDR, first)
+                two, places = served_at(t, mapper, ADDR, second)
+                is_at(places, ADDR, second)
+                one.reap(10)
+                two.reap(10)
+        with t.sub("a port that takes a privilege"):
+            port = t.port()
+            with poser(t, "--to", 777) as mapper:
+                server, places = served_at(t, mapper, ADDR, port)
+                is_at(places, ADDR, port)
+                server.reap(10)
+        with t.sub("an address"):
+            port, other = t.port(), t.port()
+            with poser(t, "--to", other, "--address", "127.0.0.9") as mapper:
+                server, places = served_at(t, mapper, ADDR, port)
+                is_at(places, ADDR, other)
+                server.reap(10)
