@@ -47,7 +47,6 @@ use self::{
     consumer::Consumer,
     control::Inner,
     count::CountsOf,
-    look::Looker,
     manager::{
         is_same,
         Manager, //
@@ -204,9 +203,6 @@ pub(crate) struct Qp {
     /// Runs while Reads of the peer gather.
     #[pin]
     gathers: ShortTimer<Qp>,
-    /// The thread that looks at the send queue of a process.
-    #[pin]
-    looker: Looker,
     #[pin]
     counts_of: CountsOf,
     _quota: Quota,

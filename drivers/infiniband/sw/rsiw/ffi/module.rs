@@ -29,10 +29,27 @@ pub(crate) trait Parts: Send + Sync + Sized {
 pub(crate) struct Loaded(());
 
 impl Loaded {
+    /// Keeps the module from being unloaded. `None` if that has begun.
+    pub(crate) fn hold(self) -> Option<InUse> {
+        // SAFETY: no requirements.
+        unsafe { h::hold_this_module() }.then_some(InUse(()))
+    }
+
     /// For tests, which run while the module stays.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn for_test() -> Self {
         Self(())
+    }
+}
+
+/// Keeps the module from being unloaded, which is refused while this lives. What is left to do
+/// when it is dropped is still the module's: the end of the module has to wait for it otherwise.
+pub(crate) struct InUse(());
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        // SAFETY: `hold` has counted it.
+        unsafe { h::release_this_module() };
     }
 }
 

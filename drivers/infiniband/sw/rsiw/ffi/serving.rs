@@ -3,21 +3,35 @@
 //! Threads in the kernel that serve a process and are a part of it, as those that it makes itself:
 //! what they do counts for its limits and control groups, and they end with it.
 //!
+//! They also stop with it: by a signal, the freezer or a debugger. A thread that is stopped does
+//! nothing that it is told, ending included. Therefore nobody waits for one. It is told to end, and
+//! asks for being reaped when it comes across that; until then it keeps the module from being
+//! unloaded, whose code it would go on with.
+//!
 //! C header: [`include/linux/sched/vhost_task.h`](srctree/include/linux/sched/vhost_task.h)
 
-use super::raw::{
-    b,
-    h, //
+use super::{
+    module::InUse,
+    raw::{
+        b,
+        h, //
+    },
+    workqueue::Queues, //
 };
 use core::ptr::NonNull;
 use kernel::{
     error::from_err_ptr,
+    impl_has_work, new_work,
     prelude::*,
     sync::{
         new_spinlock_irq,
         Arc,
         ArcBorrow,
         SpinLockIrq, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
     },
 };
 
@@ -30,45 +44,51 @@ pub(crate) trait Serves: Send + Sync + 'static {
     /// not sleep.
     fn is_due(this: ArcBorrow<'_, Self>) -> bool;
 
-    /// Does it, or a part of it that does not last long: whether the thread is to end is looked at
-    /// in between. May sleep.
+    /// Does it, or a part of it that does not last long: whether the thread is to end or to stop is
+    /// looked at in between. May sleep.
     fn serve(this: ArcBorrow<'_, Self>);
 
     /// The process was killed, and its thread ends: nothing is done any more. May sleep.
     fn is_over(this: ArcBorrow<'_, Self>);
 }
 
-/// A thread, and the object that it is for.
+/// A thread, which was not reaped.
 ///
 /// # Invariants
 ///
-/// `task` is from `vhost_task_create` and was started; this is what it is stopped by, once.
-/// `target` is from [`Arc::into_raw`] and stays until the thread was stopped.
-struct Running<T> {
-    task: NonNull<b::vhost_task>,
-    target: *const T,
+/// It is from `vhost_task_create` and was not stopped. It has a reference to its [`ServingThread`],
+/// from [`Arc::into_raw`].
+struct Task(NonNull<b::vhost_task>);
+
+// SAFETY: any thread may wake and stop the task.
+unsafe impl Send for Task {}
+
+/// How far a thread is.
+struct State<T> {
+    /// It was made, or is being made.
+    begun: bool,
+    /// Whom it serves, until it is to end.
+    target: Option<Arc<T>>,
+    /// What it is woken and reaped by.
+    task: Option<Task>,
+    /// Given up when the thread cannot go on with code of the module any more.
+    in_use: Option<InUse>,
+    /// It has asked for being reaped.
+    ends: bool,
 }
 
-// SAFETY: any thread may wake and stop the task; `Serves` makes the target `Send` and `Sync`.
-unsafe impl<T: Serves> Send for Running<T> {}
-
-impl<T> Running<T> {
-    /// Ends the thread and waits for it. Sleeps.
-    fn stop(self) {
-        // SAFETY: by the type invariants, and `self` is gone afterwards.
-        unsafe { h::vhost_task_stop(self.task.as_ptr()) };
-        // SAFETY: by the type invariants; the thread, which used it, has ended.
-        drop(unsafe { Arc::from_raw(self.target) });
-    }
-}
-
-/// A thread of a process, which keeps the object that it is for until it is stopped.
-///
-/// Where there is no thread, this may be dropped in softirq.
-#[pin_data(PinnedDrop)]
+/// A thread of a process, which has the object that it is for until it is told to end.
+#[pin_data]
 pub(crate) struct ServingThread<T: Serves> {
     #[pin]
-    running: SpinLockIrq<Option<Running<T>>>,
+    state: SpinLockIrq<State<T>>,
+    #[pin]
+    reaping: Work<Self>,
+    queues: Arc<Queues>,
+}
+
+impl_has_work! {
+    impl{T: Serves} HasWork<Self> for ServingThread<T> { self.reaping }
 }
 
 impl<T: Serves> ServingThread<T> {
@@ -77,27 +97,48 @@ impl<T: Serves> ServingThread<T> {
     pub(crate) const EXIST: bool = cfg!(CONFIG_VHOST_TASK);
 
     /// There is no thread yet.
-    pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            running <- new_spinlock_irq!(None, "rsiw::ServingThread::running"),
-        })
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(queues: &Arc<Queues>) -> Result<Arc<Self>> {
+        let state = State {
+            begun: false,
+            target: None,
+            task: None,
+            in_use: None,
+            ends: false,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                state <- new_spinlock_irq!(state, "rsiw::ServingThread::state"),
+                reaping <- new_work!("rsiw::ServingThread::reaping"),
+                queues: queues.clone(),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
     }
 
     /// Makes the thread, as a part of the process that makes the call, for `target`. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if there is one, `EOPNOTSUPP` if the kernel has [none](Self::EXIST), and those of
-    /// making a thread: `EAGAIN` if the process may not have more, `ENOMEM`.
-    pub(crate) fn start(&self, target: Arc<T>) -> Result {
-        let target = Arc::into_raw(target);
-        // SAFETY: the functions take such a pointer, which stays until the thread was stopped; the
+    /// `EBUSY` if it was made before, or the module is being unloaded; `EOPNOTSUPP` if the kernel has
+    /// [none](Self::EXIST); those of making a thread: `EAGAIN` if the process may not have more,
+    /// `ENOMEM`.
+    pub(crate) fn start(self: &Arc<Self>, target: Arc<T>) -> Result {
+        let in_use = self.queues.loaded().hold().ok_or(EBUSY)?;
+        if core::mem::replace(&mut self.state.lock().begun, true) {
+            return Err(EBUSY);
+        }
+        let own = Arc::into_raw(self.clone());
+        // SAFETY: the functions take such a pointer, which the thread has until it was reaped; the
         // name is a string for ever.
         let task = unsafe {
             h::vhost_task_create(
                 Some(call::<T>),
                 Some(killed::<T>),
-                target.cast_mut().cast(),
+                own.cast_mut().cast(),
                 T::NAME.as_char_ptr(),
             )
         };
@@ -107,52 +148,64 @@ impl<T: Serves> ServingThread<T> {
         };
         let task = task.inspect_err(|_| {
             // SAFETY: from above; there is no thread that would use it.
-            drop(unsafe { Arc::from_raw(target) });
+            drop(unsafe { Arc::from_raw(own) });
         })?;
-        // SAFETY: just made.
-        unsafe { h::vhost_task_start(task.as_ptr()) };
-        // INVARIANT: made and started above.
-        let new = Running { task, target };
-        let refused = {
-            let mut running = self.running.lock();
-            match &*running {
-                Some(_) => Some(new),
-                None => {
-                    *running = Some(new);
-                    None
-                }
-            }
-        };
-        match refused {
-            Some(new) => {
-                new.stop();
-                Err(EBUSY)
-            }
-            None => Ok(()),
+        {
+            let mut state = self.state.lock();
+            state.target = Some(target);
+            // INVARIANT: just made, with the reference from above.
+            state.task = Some(Task(task));
+            state.in_use = Some(in_use);
         }
+        // SAFETY: just made. It is reaped when it asks for that, which it does not before it runs.
+        unsafe { h::vhost_task_start(task.as_ptr()) };
+        Ok(())
     }
 
     /// Lets the thread see whether there is something to do. Any context.
     pub(crate) fn wake(&self) {
-        if let Some(running) = &*self.running.lock() {
-            // SAFETY: by the type invariants it was not stopped.
-            unsafe { h::vhost_task_wake(running.task.as_ptr()) };
+        if let Some(task) = &self.state.lock().task {
+            // SAFETY: by the type invariant it was not stopped.
+            unsafe { h::vhost_task_wake(task.0.as_ptr()) };
         }
     }
 
-    /// Ends the thread, if there is one, and waits for it. Not from the thread itself. Sleeps.
-    pub(crate) fn stop(&self) {
-        let running = self.running.lock().take();
-        if let Some(running) = running {
-            running.stop();
+    /// Tells the thread, if there is one, to end, and waits for nobody: it may be serving at this
+    /// moment, but does not begin to again. Where the last reference to the target may be dropped.
+    pub(crate) fn end(&self) {
+        let target = self.state.lock().target.take();
+        self.wake();
+        drop(target);
+    }
+
+    /// The thread ends. Asks for its being reaped, once. Returns whether this did.
+    fn ask_for_reaping(self: ArcBorrow<'_, Self>) -> bool {
+        let is_first = !core::mem::replace(&mut self.state.lock().ends, true);
+        if is_first {
+            let _ = self.queues.reaping.enqueue::<_, 0>(Arc::from(self));
         }
+        is_first
     }
 }
 
-#[pinned_drop]
-impl<T: Serves> PinnedDrop for ServingThread<T> {
-    fn drop(self: Pin<&mut Self>) {
-        self.stop();
+impl<T: Serves> WorkItem for ServingThread<T> {
+    type Pointer = Arc<Self>;
+
+    /// Waits for the thread, which has asked for that. It is about to sleep in `vhost_task.c`, or to
+    /// end; only a signal that comes at this very moment can stop it there.
+    fn run(this: Arc<Self>) {
+        let (task, in_use) = {
+            let mut state = this.state.lock();
+            (state.task.take(), state.in_use.take())
+        };
+        if let Some(task) = task {
+            // SAFETY: by the type invariant, and `task` is gone afterwards.
+            unsafe { h::vhost_task_stop(task.0.as_ptr()) };
+            // SAFETY: the thread's reference, by the type invariant; the thread has ended.
+            drop(unsafe { Arc::from_raw(Arc::as_ptr(&this)) });
+        }
+        // What follows is waited for with the queue.
+        drop(in_use);
     }
 }
 
@@ -160,16 +213,29 @@ impl<T: Serves> PinnedDrop for ServingThread<T> {
 ///
 /// # Safety
 ///
-/// `target` must be from [`Arc::into_raw`] of an `Arc<T>`, and stay meanwhile.
-unsafe extern "C" fn call<T: Serves>(target: *mut c_void) -> bool {
+/// `this` must be the reference of the running thread to its [`ServingThread`].
+unsafe extern "C" fn call<T: Serves>(this: *mut c_void) -> bool {
     // SAFETY: by the caller's promise.
-    let this = unsafe { ArcBorrow::from_raw(target.cast::<T>()) };
-    if !T::is_due(this) {
-        return false;
-    }
+    let this = unsafe { ArcBorrow::from_raw(this.cast::<ServingThread<T>>()) };
+    let target = {
+        let state = this.state.lock();
+        match &state.target {
+            Some(target) if !T::is_due(target.as_arc_borrow()) => return false,
+            Some(target) => Some(target.clone()),
+            None if state.ends => return false,
+            None => None,
+        }
+    };
     // SAFETY: says of the running thread what is true.
     unsafe { h::set_task_running() };
-    T::serve(this);
+    match target {
+        Some(target) => T::serve(target.as_arc_borrow()),
+        // It is about to be stopped, and comes back when it goes on: who reaps it would wait.
+        None if current!().signal_pending() => {}
+        None => {
+            this.ask_for_reaping();
+        }
+    }
     // SAFETY: no lock is held here.
     unsafe { h::cond_resched() };
     true
@@ -180,7 +246,17 @@ unsafe extern "C" fn call<T: Serves>(target: *mut c_void) -> bool {
 /// # Safety
 ///
 /// As [`call`].
-unsafe extern "C" fn killed<T: Serves>(target: *mut c_void) {
+unsafe extern "C" fn killed<T: Serves>(this: *mut c_void) {
     // SAFETY: by the caller's promise.
-    T::is_over(unsafe { ArcBorrow::from_raw(target.cast::<T>()) });
+    let this = unsafe { ArcBorrow::from_raw(this.cast::<ServingThread<T>>()) };
+    let target = this.state.lock().target.take();
+    if let Some(target) = target {
+        T::is_over(target.as_arc_borrow());
+    }
+    if this.ask_for_reaping() {
+        // Nothing stops the thread any more, so that who unloads the module may wait for it, with
+        // the queue. Who has waited for the process can unload the module.
+        let in_use = this.state.lock().in_use.take();
+        drop(in_use);
+    }
 }

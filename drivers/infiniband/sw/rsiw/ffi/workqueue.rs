@@ -85,6 +85,15 @@ impl OwnedQueue {
         Self::with_flags(name, b::wq_flags_WQ_BH | b::wq_flags_WQ_PERCPU, 0)
     }
 
+    /// As [`OwnedQueue::new`], for work that nobody waits for while memory is reclaimed.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new_idle(name: &'static CStr) -> Result<Self> {
+        Self::with_flags(name, b::wq_flags_WQ_UNBOUND, 0)
+    }
+
     fn with_flags(name: &'static CStr, flags: u32, max_active: c_int) -> Result<Self> {
         // SAFETY: the format takes one string, which is given.
         let raw = unsafe {
@@ -185,6 +194,9 @@ pub(crate) struct Queues {
     /// For connections. Not one by one: one that waits for its process must not keep others
     /// waiting.
     pub(crate) cm: OwnedQueue,
+    /// For reaping threads of processes. One of them may be stopped in the midst of ending, so
+    /// nobody waits for this queue while the module is in use.
+    pub(crate) reaping: OwnedQueue,
     loaded: Loaded,
     common: Arc<dyn Common>,
     /// Where devices have their files.
@@ -207,6 +219,7 @@ impl Queues {
         self.patient.drain();
         self.data.drain();
         self.completions.drain();
+        self.reaping.drain();
     }
 }
 
@@ -240,6 +253,7 @@ impl SharedQueues {
             patient: OwnedQueue::new(c"rsiw-post")?,
             completions: OwnedQueue::new_softirq(c"rsiw-comp")?,
             cm: OwnedQueue::new(c"rsiw-cm")?,
+            reaping: OwnedQueue::new_idle(c"rsiw-reap")?,
             loaded,
             common,
             debugfs: Arc::new(Directory::new(c"rsiw"), GFP_KERNEL)?,

@@ -44,7 +44,7 @@ pub(super) struct OfProcess {
     /// What it may map.
     pub(super) rings: Pin<KBox<Rings>>,
     /// What it has if its send queue is looked at.
-    pub(super) look: Option<Look>,
+    pub(super) look: Option<Pin<KBox<Look>>>,
     /// Its completions have room for immediate data.
     pub(super) takes_immediate: bool,
 }
@@ -134,7 +134,7 @@ impl Consumer {
     #[inline]
     pub(super) fn look(&self) -> Option<&Look> {
         match self {
-            Self::Process(process) => process.look.as_ref(),
+            Self::Process(process) => process.look.as_deref(),
             Self::Kernel(_) => None,
         }
     }

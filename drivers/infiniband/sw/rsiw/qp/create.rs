@@ -15,10 +15,7 @@ use super::{
     },
     control::Inner,
     count::CountsOf,
-    look::{
-        Look,
-        Looker, //
-    },
+    look::Look,
     published::Published,
     sq::{
         kernel::KernelSq,
@@ -52,7 +49,6 @@ use crate::{
     },
     ffi::{
         hrtimer::ShortTimer,
-        module::Loaded,
         process::memory_for,
         rdma::{
             attr::{
@@ -65,6 +61,7 @@ use crate::{
         },
         ring::SharedRing,
         timer::Timer,
+        workqueue::Queues as WorkQueues,
     },
     limits::{
         Quota,
@@ -128,7 +125,7 @@ struct Asked<'a, 'b> {
     /// For how long the send queue is to be looked at, in microseconds.
     look_us: u32,
     udata: &'a Udata<'b>,
-    loaded: Loaded,
+    queues: &'a Arc<WorkQueues>,
 }
 
 /// The queues of a new QP, and who has them.
@@ -154,7 +151,7 @@ impl Queues {
         S::Front: Front,
         R: HasElements,
     {
-        let (udata, loaded) = (asked.udata, asked.loaded);
+        let (udata, loaded) = (asked.udata, asked.queues.loaded());
         check(cap, asked.has_srq, S::MAX_SGE, S::MAX_INLINE)?;
         let (sq, send) = new_ring::<S>(cap.max_send_wr, udata, loaded)?;
         let (rq, recv) = if asked.has_srq {
@@ -174,7 +171,7 @@ impl Queues {
             consumer: Consumer::Process(OfProcess {
                 owner: current!().tgid(),
                 rings,
-                look: Look::new(asked.look_us, udata, loaded)?,
+                look: Look::new(asked.look_us, udata, asked.queues)?,
                 takes_immediate: asked.features.has_immediate(),
             }),
         })
@@ -280,7 +277,7 @@ impl Qp {
                     features,
                     look_us,
                     udata,
-                    loaded: dev.queues().loaded(),
+                    queues: dev.queues(),
                 };
                 match features.rings() {
                     Rings::Stock => {
@@ -343,7 +340,6 @@ impl Qp {
                 posts <- new_work!("rsiw::Qp::posts"),
                 timer <- Timer::new(),
                 gathers <- ShortTimer::new(),
-                looker <- Looker::new(),
                 counts_of <- CountsOf::device(),
                 _quota: quota,
             }),

@@ -24,7 +24,6 @@ use crate::{
     abi::own,
     ffi::{
         clock, context,
-        module::Loaded,
         rdma::{
             mmap::MmapEntry,
             udata::Udata, //
@@ -35,6 +34,7 @@ use crate::{
             ServingThread, //
         },
         shmem::SharedMemory,
+        workqueue::Queues,
     },
     proto::tuning::nanos,
 };
@@ -66,6 +66,7 @@ enum Phase {
 }
 
 /// What a process has that asked for its queue to be looked at.
+#[pin_data]
 pub(super) struct Look {
     /// Not 0 while somebody looks.
     word: SharedWord,
@@ -73,6 +74,11 @@ pub(super) struct Look {
     us: u32,
     /// The offer to map the word.
     entry: MmapEntry,
+    /// What is in the word follows from this, and changes under this lock.
+    #[pin]
+    phase: SpinLock<Phase>,
+    /// Who looks.
+    thread: Arc<ServingThread<Qp>>,
 }
 
 impl Look {
@@ -83,16 +89,29 @@ impl Look {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(us: u32, udata: &Udata<'_>, loaded: Loaded) -> Result<Option<Self>> {
+    pub(super) fn new(
+        us: u32,
+        udata: &Udata<'_>,
+        queues: &Arc<Queues>,
+    ) -> Result<Option<Pin<KBox<Self>>>> {
         if us == 0 || !ServingThread::<Qp>::EXIST || context::processors() < 2 {
             return Ok(None);
         }
-        let mem = SharedMemory::new(size_of::<u32>(), loaded)?;
-        Ok(Some(Self {
-            word: SharedWord::new(mem.clone(), 0)?,
-            us,
-            entry: MmapEntry::insert(udata, mem)?,
-        }))
+        let mem = SharedMemory::new(size_of::<u32>(), queues.loaded())?;
+        let word = SharedWord::new(mem.clone(), 0)?;
+        let entry = MmapEntry::insert(udata, mem)?;
+        let thread = ServingThread::new(queues)?;
+        let look = KBox::pin_init(
+            pin_init!(Self {
+                word,
+                us,
+                entry,
+                phase <- new_spinlock!(Phase::Asleep, "rsiw::Look::phase"),
+                thread,
+            }),
+            GFP_KERNEL_ACCOUNT,
+        );
+        look.map(Some)
     }
 
     /// Ends the offer to map the word.
@@ -110,34 +129,14 @@ impl Look {
     pub(super) fn us(&self) -> u32 {
         self.us
     }
-}
-
-/// The thread that looks, if there is one.
-#[pin_data]
-pub(super) struct Looker {
-    #[pin]
-    thread: ServingThread<Qp>,
-    /// What is in the word follows from this, and changes under this lock.
-    #[pin]
-    phase: SpinLock<Phase>,
-}
-
-impl Looker {
-    /// There is no thread.
-    pub(super) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            thread <- ServingThread::new(),
-            phase <- new_spinlock!(Phase::Over, "rsiw::Looker::phase"),
-        })
-    }
 
     /// Changes from one phase to another. Returns whether it was the one.
-    fn change(&self, look: &Look, from: Phase, to: Phase) -> bool {
+    fn change(&self, from: Phase, to: Phase) -> bool {
         let mut phase = self.phase.lock();
         let fits = *phase == from;
         if fits {
             *phase = to;
-            look.word.store((to == Phase::Looks).into());
+            self.word.store((to == Phase::Looks).into());
         }
         fits
     }
@@ -148,9 +147,10 @@ impl Looker {
     }
 
     /// There is no thread any more that would act upon what was posted.
-    fn is_over(&self, look: &Look) {
-        *self.phase.lock() = Phase::Over;
-        look.word.store(0);
+    fn is_over(&self) {
+        let mut phase = self.phase.lock();
+        *phase = Phase::Over;
+        self.word.store(0);
     }
 }
 
@@ -172,28 +172,28 @@ impl Qp {
     ///
     /// See [`ServingThread::start`].
     pub(super) fn prepare_to_look(self: &Arc<Self>) -> Result {
-        if let Some(look) = self.consumer.look() {
-            self.looker.thread.start(self.clone())?;
-            self.looker.change(look, Phase::Over, Phase::Asleep);
-        }
-        Ok(())
+        let Some(look) = self.consumer.look() else {
+            return Ok(());
+        };
+        let begun = look.thread.start(self.clone());
+        begun.inspect_err(|_| look.is_over())
     }
 
     /// Lets the queue be looked at from now on, if the process has asked for that.
     #[inline]
     pub(super) fn begin_to_look(&self) {
         if let Some(look) = self.consumer.look() {
-            if self.looker.change(look, Phase::Asleep, Phase::Looks) {
-                self.looker.thread.wake();
+            if look.change(Phase::Asleep, Phase::Looks) {
+                look.thread.wake();
             }
         }
     }
 
-    /// Nobody looks any more. Sleeps.
+    /// Nobody begins to look any more. Who looks at this moment ends by himself.
     pub(super) fn end_looking(&self) {
         if let Some(look) = self.consumer.look() {
-            self.looker.is_over(look);
-            self.looker.thread.stop();
+            look.is_over();
+            look.thread.end();
         }
     }
 
@@ -224,8 +224,8 @@ impl Qp {
         seen
     }
 
-    /// Looks at the queue until something was taken out, or for as long as was asked for. Returns
-    /// whether something was.
+    /// Looks at the queue until something was taken out, for as long as was asked for, or until the
+    /// process is to stop. Returns whether something was.
     fn look_for_a_while(self: &Arc<Self>, us: u32) -> bool {
         let end = clock::now().saturating_add(nanos(us));
         loop {
@@ -234,7 +234,7 @@ impl Qp {
                 Seen::Waiting => return false,
                 Seen::Nothing => {}
             }
-            if clock::now() >= end || context::is_wanted() {
+            if clock::now() >= end || context::is_wanted() || current!().signal_pending() {
                 return false;
             }
             cpu_relax();
@@ -244,7 +244,7 @@ impl Qp {
     /// Looks no more, until the process calls. What was posted before it could see that is dealt
     /// with.
     fn stop_looking(self: &Arc<Self>, look: &Look) {
-        if !self.looker.change(look, Phase::Looks, Phase::Asleep) {
+        if !look.change(Phase::Looks, Phase::Asleep) {
             return;
         }
         // The process has set the flags of an entry, and then found the word set: the entry is seen
@@ -256,7 +256,7 @@ impl Qp {
         drop(inner);
         after.run(self);
         if seen == Seen::Taken {
-            self.looker.change(look, Phase::Asleep, Phase::Looks);
+            look.change(Phase::Asleep, Phase::Looks);
         }
     }
 }
@@ -265,13 +265,14 @@ impl Serves for Qp {
     const NAME: &'static CStr = c"rsiw-look";
 
     fn is_due(this: ArcBorrow<'_, Self>) -> bool {
-        this.looker.looks()
+        this.consumer.look().is_some_and(Look::looks)
     }
 
     fn serve(this: ArcBorrow<'_, Self>) {
         let qp = Arc::from(this);
         if let Some(look) = qp.consumer.look() {
-            if !qp.look_for_a_while(look.us) {
+            // A thread that stops cannot be relied on: others may have the queue pair, too.
+            if !qp.look_for_a_while(look.us) || current!().signal_pending() {
                 qp.stop_looking(look);
             }
         }
@@ -279,7 +280,7 @@ impl Serves for Qp {
 
     fn is_over(this: ArcBorrow<'_, Self>) {
         if let Some(look) = this.consumer.look() {
-            this.looker.is_over(look);
+            look.is_over();
         }
     }
 }

@@ -126,3 +126,13 @@ bool rsiw_helper_module_is_loaded(const char *name)
 	return false;
 #endif
 }
+
+bool rsiw_helper_hold_this_module(void)
+{
+	return try_module_get(THIS_MODULE);
+}
+
+void rsiw_helper_release_this_module(void)
+{
+	module_put(THIS_MODULE);
+}
