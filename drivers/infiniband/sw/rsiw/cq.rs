@@ -28,10 +28,7 @@ use crate::{
         module::Loaded,
         process::memory_for,
         rdma::{
-            attr::{
-                EventType,
-                Qpn, //
-            },
+            attr::Qpn,
             details::Details,
             driver::CqInit,
             handle::{
@@ -322,7 +319,7 @@ impl Cq {
         }
         state.overflow = Lost::Told;
         drop(state);
-        self.handle.event(EventType::CqError);
+        self.handle.overflowed();
     }
 
     /// Moves completions to a kernel consumer. Any context.

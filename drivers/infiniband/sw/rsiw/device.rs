@@ -19,7 +19,6 @@ use crate::{
                 PortAttr, //
             },
             handle::DeviceHandle,
-            kmr::KernelConsumer,
         },
         workqueue::{
             OwnedQueue,
@@ -43,7 +42,7 @@ use crate::{
             StagTable,
             MAX_MR, //
         },
-        PdId, MAX_FAST_REG,
+        MAX_FAST_REG, //
     },
     proto::counters::Counter,
     tuning::Tuning,
@@ -52,11 +51,7 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc,
+        Arc, //
     },
 };
 
@@ -70,7 +65,6 @@ pub(crate) struct Device {
     queues: Arc<Queues>,
     guid: Guid,
     limits: Arc<Limits>,
-    pd_ids: Atomic<u64>,
     /// What is counted for the whole device.
     pub(crate) counts: Arc<Counts>,
     /// Budgets and thresholds of the data path.
@@ -103,7 +97,6 @@ impl Device {
                 queues: queues.clone(),
                 guid,
                 limits,
-                pd_ids: Atomic::new(0),
                 counts,
                 tuning: Tuning::new(),
                 chunks,
@@ -115,6 +108,11 @@ impl Device {
 
     /// The handle of the core's device: its name, its interface.
     pub(crate) fn handle(&self) -> &DeviceHandle {
+        &self.handle
+    }
+
+    /// The same, for who keeps the core's device.
+    pub(crate) fn core(&self) -> &Arc<DeviceHandle> {
         &self.handle
     }
 
@@ -153,11 +151,6 @@ impl Device {
     /// What the device may run out of. Any context.
     pub(crate) fn limits(&self) -> &Arc<Limits> {
         &self.limits
-    }
-
-    /// A number for a new protection domain.
-    pub(crate) fn next_pd_id(&self, kernel: Option<KernelConsumer>) -> PdId {
-        PdId::new(self.pd_ids.fetch_add(1, Relaxed), kernel)
     }
 
     /// The GID: the link-local prefix and the EUI-64.

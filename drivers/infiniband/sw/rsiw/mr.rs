@@ -31,7 +31,6 @@ use self::{
 };
 use crate::{
     ffi::{
-        process::memory_for,
         rdma::{
             attr::AccessFlags,
             details::Details,
@@ -43,8 +42,7 @@ use crate::{
             handle::DeviceHandle,
             kmr::{
                 DmaMemory,
-                FastMemory,
-                KernelConsumer, //
+                FastMemory, //
             },
             umem::Umem, //
         },
@@ -59,7 +57,6 @@ use crate::{
 };
 use core::ops::Deref;
 use kernel::{
-    alloc::Flags,
     prelude::*,
     sync::{
         atomic::{
@@ -71,32 +68,10 @@ use kernel::{
     },
 };
 
+pub(crate) use crate::ffi::rdma::kmr::PdId;
+
 /// Pages, or stretches, of a fast-register region.
 pub(crate) const MAX_FAST_REG: u32 = 1024;
-
-/// Number of a protection domain, unique in its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PdId {
-    n: u64,
-    kernel: Option<KernelConsumer>,
-}
-
-impl PdId {
-    /// The domain `n`, of a process or of the consumer `kernel`.
-    pub(crate) fn new(n: u64, kernel: Option<KernelConsumer>) -> Self {
-        Self { n, kernel }
-    }
-
-    /// The consumer, unless it is a process.
-    fn kernel(self) -> Option<KernelConsumer> {
-        self.kernel
-    }
-
-    /// How to allocate what belongs to the domain.
-    pub(crate) fn memory(self) -> Flags {
-        memory_for(self.kernel.is_none())
-    }
-}
 
 /// What a region consists of.
 enum Kind {
@@ -182,7 +157,7 @@ impl Mr {
     /// `EINVAL` for an empty region or one whose addresses wrap, `ENOMEM`, and what pinning says
     /// (see [`Umem::pin`] and [`Umem::map_dmabuf`]).
     pub(crate) fn register_user(
-        device: &DeviceHandle,
+        device: &Arc<DeviceHandle>,
         table: &StagTable,
         pd: PdId,
         init: &MrInit,
@@ -229,7 +204,7 @@ impl Mr {
     /// process's, or a DMA buffer, which is known by a descriptor only while it is registered.
     pub(crate) fn reregister(
         &self,
-        device: &DeviceHandle,
+        device: &Arc<DeviceHandle>,
         table: &StagTable,
         pd: PdId,
         change: &MrChange,
@@ -490,7 +465,7 @@ impl Mr {
             return Err(MrError::Invalid);
         }
         // The key to all memory of the kernel is every kernel consumer's (V-STAG0-2).
-        let everywhere = matches!(guard.kind, Kind::Dma(_)) && pd.kernel().is_some();
+        let everywhere = matches!(guard.kind, Kind::Dma(_)) && !pd.is_process();
         if pd != guard.pd && !everywhere {
             return Err(MrError::Pd);
         }

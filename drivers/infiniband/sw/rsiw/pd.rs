@@ -8,7 +8,6 @@
 use crate::{
     abi::own::Features,
     device::Device,
-    ffi::rdma::kmr::KernelConsumer,
     limits::Quota,
     mr::PdId, //
 };
@@ -40,14 +39,13 @@ pub(crate) struct Pd {
 }
 
 impl Pd {
-    /// Makes a domain of a process, or of the consumer `kernel`.
+    /// Makes the domain that `id` is for.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, also if the device has all the domains it may have.
-    pub(crate) fn new(dev: Arc<Device>, kernel: Option<KernelConsumer>) -> Result<Arc<Self>> {
+    pub(crate) fn new(dev: Arc<Device>, id: PdId) -> Result<Arc<Self>> {
         let quota = Quota::take(dev.limits(), |limits| &limits.pds)?;
-        let id = dev.next_pd_id(kernel);
         Ok(Arc::new(
             Self {
                 dev,
@@ -64,7 +62,7 @@ impl Pd {
         &self.dev
     }
 
-    /// The number by which regions and queue pairs name the domain.
+    /// What regions and queue pairs name the domain by.
     pub(crate) fn id(&self) -> PdId {
         self.id
     }

@@ -24,10 +24,7 @@ use crate::{
     ffi::{
         process::memory_for,
         rdma::{
-            attr::{
-                EventType,
-                SrqAttr, //
-            },
+            attr::SrqAttr,
             details::Details,
             driver::{
                 SrqChange,
@@ -321,7 +318,7 @@ impl Srq {
         }
         drop(state);
         if reached {
-            self.handle.event(EventType::SrqLimitReached);
+            self.handle.limit_reached();
         }
         taken
     }

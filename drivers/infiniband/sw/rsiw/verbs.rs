@@ -42,7 +42,6 @@ use crate::{
             },
             details::Details,
             driver::{
-                Consumer,
                 CqInit,
                 Driver,
                 DriverId,
@@ -75,6 +74,7 @@ use crate::{
         table::MAX_MR,
         Grant,
         Mr,
+        PdId,
         MAX_FAST_REG, //
     },
     pd::{
@@ -168,15 +168,15 @@ impl Driver for Rsiw {
         Ok(context)
     }
 
-    fn alloc_pd(rnic: ArcBorrow<'_, Rnic>, consumer: Consumer<'_, '_>) -> Result<Arc<Pd>> {
-        let kernel = match consumer {
-            Consumer::Process(udata) => {
-                udata.no_io()?;
-                None
-            }
-            Consumer::Kernel(kernel) => Some(kernel),
-        };
-        Pd::new(rnic.dev.clone(), kernel)
+    fn alloc_pd(
+        rnic: ArcBorrow<'_, Rnic>,
+        id: PdId,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Pd>> {
+        if let Some(udata) = udata {
+            udata.no_io()?;
+        }
+        Pd::new(rnic.dev.clone(), id)
     }
 
     fn create_cq(
@@ -346,7 +346,7 @@ impl Driver for Rsiw {
     ) -> Result<(Arc<Mr>, u32)> {
         let key = udata.read::<RegMrReq>()?.stag_key;
         let dev = pd.device();
-        let mr = Mr::register_user(dev.handle(), &dev.stags, pd.id(), init, key)?;
+        let mr = Mr::register_user(dev.core(), &dev.stags, pd.id(), init, key)?;
         let stag = mr.stag().0;
         if let Err(e) = udata.respond(&RegMrResp { stag, pad: 0 }) {
             mr.deregister(&dev.stags)?;
@@ -357,7 +357,7 @@ impl Driver for Rsiw {
 
     fn reg_dmabuf_mr(pd: ArcBorrow<'_, Pd>, init: &MrInit) -> Result<(Arc<Mr>, u32)> {
         let dev = pd.device();
-        let mr = Mr::register_user(dev.handle(), &dev.stags, pd.id(), init, 0)?;
+        let mr = Mr::register_user(dev.core(), &dev.stags, pd.id(), init, 0)?;
         let stag = mr.stag().0;
         Ok((mr, stag))
     }
@@ -375,7 +375,7 @@ impl Driver for Rsiw {
             udata.read::<RegMrReq>()?.stag_key
         };
         let dev = pd.device();
-        let (mr, init) = mr.reregister(dev.handle(), &dev.stags, pd.id(), change, key)?;
+        let (mr, init) = mr.reregister(dev.core(), &dev.stags, pd.id(), change, key)?;
         let stag = mr.stag().0;
         Ok((mr, stag, init))
     }

@@ -57,15 +57,22 @@ impl Counts {
 
     /// Adds `n` to one of them.
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        // SAFETY: the index of a counter is less than `COUNT`.
-        unsafe { h::counts_add(self.sums.as_ptr(), counter.index(), n) };
+        // SAFETY: there are `COUNT` numbers.
+        unsafe { h::counts_add(self.sums.as_ptr(), index(counter), n) };
     }
 
     /// The sum over all processors. What is added meanwhile may be in it or not.
     pub(crate) fn sum(&self, counter: Counter) -> u64 {
-        // SAFETY: the index of a counter is less than `COUNT`.
-        unsafe { h::counts_sum(self.sums.as_ptr(), counter.index()) }
+        // SAFETY: there are `COUNT` numbers.
+        unsafe { h::counts_sum(self.sums.as_ptr(), index(counter)) }
     }
+}
+
+/// Where the number of a counter is, which is less than [`COUNT`] whatever the counter says.
+#[inline(always)]
+fn index(counter: Counter) -> usize {
+    const LAST: usize = COUNT - 1;
+    counter.index().min(LAST)
 }
 
 /// The marks that a tally can have.

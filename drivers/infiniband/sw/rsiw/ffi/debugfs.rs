@@ -101,7 +101,7 @@ pub(crate) struct Shown<T> {
     _data: Arc<T>,
 }
 
-impl<T: Send + Sync> Shown<T> {
+impl<T: Send + Sync + 'static> Shown<T> {
     /// Shows the numbers that `numbers` finds in `data`, by their names, in a directory `name`.
     pub(crate) fn new<const N: usize>(
         parent: &Arc<Directory>,
@@ -115,7 +115,7 @@ impl<T: Send + Sync> Shown<T> {
             // SAFETY: the name is a C string, which is copied. The number has the layout of C's, and
             // C changes nothing but its atomic part, in one piece. It lives as long as `data`,
             // whatever `numbers` is, as that has to work for borrows of any length; and the file
-            // goes before `data`.
+            // goes before `data`, which stays for good if this is forgotten.
             unsafe { b::rsiw_debugfs_number(name.as_char_ptr(), dir.0, number) };
         }
         Self {

@@ -16,10 +16,7 @@ use crate::{
         page::PageSlice,
         rdma::{
             attr::AccessFlags,
-            kmr::{
-                self,
-                KernelConsumer, //
-            },
+            kmr,
             umem, //
         },
         sync::gate::{
@@ -188,8 +185,8 @@ pub(crate) struct MrAccess<P: GatePtr> {
     guard: GateGuard<P>,
     /// The window through which it is used.
     window: Option<GateGuard<P>>,
-    /// On whose behalf, unless it is a process.
-    kernel: Option<KernelConsumer>,
+    /// On behalf of which domain; of none through a window.
+    pd: Option<PdId>,
     offset: u64,
     len: u32,
 }
@@ -214,7 +211,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         Ok(Self {
             guard,
             window: None,
-            kernel: pd.kernel(),
+            pd: Some(pd),
             offset,
             len,
         })
@@ -237,7 +234,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
             guard,
             window: Some(window),
             // It is not all memory of the kernel that has windows.
-            kernel: None,
+            pd: None,
             offset,
             len,
         })
@@ -320,8 +317,8 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         match &self.guard.kind {
             Kind::User { umem, .. } => umem.slices(&self.guard, at, len).map(Slices::User),
             Kind::Dma(memory) => self
-                .kernel
-                .and_then(|kernel| memory.slices(&self.guard, kernel, at, len))
+                .pd
+                .and_then(|pd| memory.slices(&self.guard, pd, at, len))
                 .map(Slices::Kernel),
             Kind::Fast(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
             // It is its region that is accessed.

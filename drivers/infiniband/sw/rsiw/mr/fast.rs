@@ -56,8 +56,7 @@ impl Mr {
             return Err(FastError::Stag);
         };
         let stag = Stag(wr.stag);
-        let same = |other: Stag| other.index() == self.stag().index();
-        if !same(stag) || !same(Stag(wr.region)) {
+        if stag.index() != self.stag().index() || !memory.is_meant(wr) {
             return Err(FastError::Stag);
         }
         if pd != self.pd {

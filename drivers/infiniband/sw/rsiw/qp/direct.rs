@@ -75,7 +75,7 @@ impl Drop for Held<'_> {
         if let (Some(mut rx), Some(sock)) = (self.rx.take(), &mut self.sock) {
             rx.let_go();
             stream.qp.count_received(rx.tally());
-            stream.put_rx(sock, rx);
+            sock.with(|sk| stream.put_rx(sk, rx));
         }
         self.sock = None;
         stream.qp.answered.store(true, Relaxed);
@@ -188,16 +188,17 @@ impl<'a> Direct<'a> {
             self.own.state(),
             TcpState::Established | TcpState::CloseWait
         );
-        let receives = matches!(sock.state(), TcpState::Established | TcpState::Closing);
+        let (state, read_up_to) = sock.with(|sk| (sk.state(), sk.read_up_to()));
+        let receives = matches!(state, TcpState::Established | TcpState::Closing);
         if !sends || !receives {
             return HandedOver::Gone;
         }
-        if !is_empty(self.own.written(), sock.read_up_to()) {
+        if !is_empty(self.own.written(), read_up_to) {
             // The other end wakes this side when it has read more.
             stream.awaited.store(true, Relaxed);
             return HandedOver::Later;
         }
-        let Some(mut rx) = stream.take_rx(&mut sock) else {
+        let Some(mut rx) = sock.with(|sk| stream.take_rx(sk)) else {
             // The stream has ended.
             return HandedOver::Gone;
         };

@@ -19,7 +19,7 @@ use crate::{
         Completion,
         Overflow, //
     },
-    ffi::rdma::attr::EventType,
+    ffi::rdma::attr::AsyncEvent,
     proto::{
         connection::StreamEnd,
         counters::Counter,
@@ -125,13 +125,13 @@ impl After {
         self.notify.run(qp);
         if let Some(event) = self.event {
             qp.handle.event(match event {
-                Async::Fatal => EventType::QpFatal,
-                Async::Request => EventType::QpRequestError,
-                Async::Access => EventType::QpAccessError,
+                Async::Fatal => AsyncEvent::Fatal,
+                Async::Request => AsyncEvent::RequestError,
+                Async::Access => AsyncEvent::AccessError,
             });
         }
         if self.last_wqe {
-            qp.handle.event(EventType::QpLastWqeReached);
+            qp.handle.event(AsyncEvent::LastWqeReached);
         }
         if let Some(manager) = self.disconnect {
             manager.peer_closing();

@@ -40,6 +40,9 @@ struct ib_umem *rsiw_helper_ib_umem_get_va(struct ib_device *dev,
 					   unsigned long addr, size_t size,
 					   int access)
 {
+	/* Threads of the kernel have no memory. */
+	if (!current->mm)
+		return ERR_PTR(-EINVAL);
 	return ib_umem_get_va(dev, addr, size, access);
 }
 

@@ -11,10 +11,7 @@ use super::{
     TcpSocket, //
 };
 use crate::proto::direct::Numbers;
-use core::ops::{
-    Deref,
-    DerefMut, //
-};
+use kernel::types::NotThreadSafe;
 
 /// A socket that is held: its spin lock is taken, and no process has it. It is let go of when this
 /// is dropped. Nothing may sleep meanwhile.
@@ -25,27 +22,25 @@ use core::ops::{
 /// socket.
 pub(crate) struct HeldSock<'a> {
     sock: &'a TcpSocket,
-    locked: LockedSock<'a>,
+    _thread: NotThreadSafe,
 }
 
-impl<'a> Deref for HeldSock<'a> {
-    type Target = LockedSock<'a>;
-
-    fn deref(&self) -> &LockedSock<'a> {
-        &self.locked
-    }
-}
-
-impl<'a> DerefMut for HeldSock<'a> {
-    fn deref_mut(&mut self) -> &mut LockedSock<'a> {
-        &mut self.locked
+impl HeldSock<'_> {
+    /// Runs `f` with the proof that the socket is held, which is of use to that call only: proofs
+    /// of two sockets have different types there, so that they cannot be exchanged.
+    #[inline(always)]
+    pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut LockedSock<'_>) -> R) -> R {
+        // SAFETY: by the invariant no process has the socket, and none gets it before the spin lock
+        // is given back, which is when this value, borrowed here, is dropped. TCP calls back in the
+        // same state, and not from within what is done with a `LockedSock`.
+        f(&mut unsafe { LockedSock::new(self.sock.sk()) })
     }
 }
 
 impl Drop for HeldSock<'_> {
     fn drop(&mut self) {
-        // SAFETY: by the invariant the lock is held by this value, in this thread: `LockedSock`
-        // does not go to others.
+        // SAFETY: by the invariant the lock is held by this value, in this thread, which it does
+        // not leave.
         unsafe { h::sock_let_go(self.sock.sk().as_ptr()) };
     }
 }
@@ -64,12 +59,11 @@ impl TcpSocket {
             unsafe { h::sock_let_go(sk.as_ptr()) };
             return None;
         }
-        // SAFETY: no process has the socket, and none gets it before the spin lock is given back,
-        // which is when the value is dropped. TCP calls back in the same state, and not from within
-        // this value's methods.
-        let locked = unsafe { LockedSock::new(sk) };
-        // INVARIANT: the lock was just taken.
-        Some(HeldSock { sock: self, locked })
+        // INVARIANT: the lock was just taken, and no process has the socket.
+        Some(HeldSock {
+            sock: self,
+            _thread: NotThreadSafe,
+        })
     }
 
     /// Returns the sequence number of the octet that is written next. Any context; only the sender

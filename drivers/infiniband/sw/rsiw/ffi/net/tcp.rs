@@ -63,8 +63,8 @@ impl TcpState {
 /// # Invariants
 ///
 /// `sk` is a live TCP socket whose lock is held during `'a`, by the process or by softirq
-/// processing of the socket. No other value for that socket is used meanwhile. `'a` is invariant, so
-/// that two proofs cannot be exchanged.
+/// processing of the socket. No other value for that socket is used meanwhile. `'a` is invariant, and
+/// who gets a proof is a function for any `'a`, so that two proofs cannot be exchanged.
 pub(crate) struct LockedSock<'a> {
     sk: NonNull<b::sock>,
     _lock: PhantomData<fn(&'a ()) -> &'a ()>,
@@ -81,7 +81,7 @@ impl LockedSock<'_> {
     /// # Safety
     ///
     /// `sk` is a live TCP socket whose lock is held for as long as the value is used, by who uses no
-    /// other value for it meanwhile.
+    /// other value for it meanwhile, and shows the value to one function that takes it for any `'a`.
     pub(super) unsafe fn new(sk: NonNull<b::sock>) -> Self {
         // INVARIANT: the caller vouches for it.
         Self {

@@ -105,44 +105,27 @@ impl AccessFlags {
     }
 }
 
-/// Asynchronous events (`enum ib_event_type`).
+/// Asynchronous events of a queue pair (`enum ib_event_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventType {
-    /// A completion queue overflowed.
-    CqError,
-    /// A QP failed for a reason that no work completion tells.
-    QpFatal,
+pub(crate) enum AsyncEvent {
+    /// It failed for a reason that no work completion tells.
+    Fatal,
     /// The peer sent a request that cannot be served.
-    QpRequestError,
+    RequestError,
     /// The peer violated the rights of a region.
-    QpAccessError,
-    /// A QP in error takes no more receives from its shared queue.
-    QpLastWqeReached,
-    /// A shared receive queue holds fewer receives than its limit.
-    SrqLimitReached,
-    /// The addresses of the port changed.
-    GidChange,
+    AccessError,
+    /// In error, it takes no more receives from its shared queue.
+    LastWqeReached,
 }
 
-impl EventType {
-    /// An event of this type for the element to be filled in.
-    pub(super) fn to_event(self) -> b::ib_event {
-        // SAFETY: integers and pointers may be zero.
-        let mut event: b::ib_event = unsafe { core::mem::zeroed() };
-        event.event = self.to_raw();
-        event
-    }
-
+impl AsyncEvent {
     /// The C value.
-    fn to_raw(self) -> b::ib_event_type {
+    pub(super) fn to_raw(self) -> b::ib_event_type {
         match self {
-            Self::CqError => b::ib_event_type_IB_EVENT_CQ_ERR,
-            Self::QpFatal => b::ib_event_type_IB_EVENT_QP_FATAL,
-            Self::QpRequestError => b::ib_event_type_IB_EVENT_QP_REQ_ERR,
-            Self::QpAccessError => b::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
-            Self::QpLastWqeReached => b::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
-            Self::SrqLimitReached => b::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED,
-            Self::GidChange => b::ib_event_type_IB_EVENT_GID_CHANGE,
+            Self::Fatal => b::ib_event_type_IB_EVENT_QP_FATAL,
+            Self::RequestError => b::ib_event_type_IB_EVENT_QP_REQ_ERR,
+            Self::AccessError => b::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
+            Self::LastWqeReached => b::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
         }
     }
 }

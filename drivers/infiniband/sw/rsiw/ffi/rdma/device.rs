@@ -7,10 +7,10 @@
 //! Context: process context, where nothing else is said.
 
 use super::{
-    attr::EventType,
     callbacks::Vtable,
     driver::Driver,
     handle::{
+        event,
         DeviceHandle,
         Handle, //
     },
@@ -32,6 +32,7 @@ use core::{
 };
 use kernel::{
     error::to_result,
+    module::this_module,
     prelude::*,
     sync::{
         aref::ARef,
@@ -66,6 +67,17 @@ static DRIVER: SetOnce<TypeId> = SetOnce::new();
 pub(super) fn is_only<D: Driver>() -> bool {
     let id = TypeId::of::<D>();
     DRIVER.populate(id) || DRIVER.as_ref() == Some(&id)
+}
+
+/// Whether a device is one of this module.
+///
+/// # Safety
+///
+/// The device is live.
+pub(super) unsafe fn is_ours(dev: *const b::ib_device) -> bool {
+    // SAFETY: by the caller's promise.
+    let owner = unsafe { (*dev).ops.owner };
+    core::ptr::eq(owner, this_module::<crate::LocalModule>().as_ptr())
 }
 
 /// Makes a device and registers it with the core; `make` makes the driver's part.
@@ -164,8 +176,7 @@ impl<D: Driver> Found<D> {
         // Another driver may have the same number, as siw has for the sake of its provider.
         //
         // SAFETY: there is a reference to the device.
-        let owner = unsafe { (*raw.as_ptr()).ops.owner };
-        if owner != Vtable::<D>::OPS.owner || !is_only::<D>() {
+        if !unsafe { is_ours(raw.as_ptr()) } || !is_only::<D>() {
             // SAFETY: gives the reference back.
             unsafe { b::ib_device_put(raw.as_ptr()) };
             return None;
@@ -182,7 +193,7 @@ impl<D: Driver> Found<D> {
 
     /// Tells consumers that the port's addresses changed.
     pub(crate) fn gid_changed(&self) {
-        let mut event = EventType::GidChange.to_event();
+        let mut event = event(b::ib_event_type_IB_EVENT_GID_CHANGE);
         event.device = self.0.as_ptr();
         event.element.port_num = ManuallyDrop::new(1);
         // SAFETY: the reference keeps the device registered; the event lives across the call.

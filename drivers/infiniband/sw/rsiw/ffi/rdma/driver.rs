@@ -25,7 +25,7 @@ use super::{
     kmr::{
         DmaMemory,
         FastMemory,
-        KernelConsumer, //
+        PdId, //
     },
     udata::Udata,
     wc::WcRoom,
@@ -51,14 +51,6 @@ use kernel::{
         ArcBorrow, //
     },
 };
-
-/// Who asks for an object.
-pub(crate) enum Consumer<'a, 'b> {
-    /// A process, by a call of its.
-    Process(&'a mut Udata<'b>),
-    /// The kernel.
-    Kernel(KernelConsumer),
-}
 
 /// What is asked of a new completion queue.
 pub(crate) struct CqInit {
@@ -198,10 +190,11 @@ pub(crate) trait Driver: Sized + 'static {
         udata: &mut Udata<'_>,
     ) -> Result<Arc<Self::Ucontext>>;
 
-    /// Creates a protection domain.
+    /// Creates a protection domain, which `id` is for.
     fn alloc_pd(
         dev: ArcBorrow<'_, Self::Device>,
-        consumer: Consumer<'_, '_>,
+        id: PdId,
+        udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self::Pd>>;
 
     /// Creates a completion queue; also returns how many entries it has.

@@ -166,6 +166,8 @@ pub(super) struct Staging {
 #[repr(C)]
 pub(super) struct MrHead {
     pub(super) object: b::ib_mr,
+    /// What registrations name its memory by, if it is for them.
+    pub(super) memory: Option<u64>,
     /// Set during a call of `ib_sg_to_pages` only.
     pub(super) filler: Option<NonNull<Filler>>,
 }

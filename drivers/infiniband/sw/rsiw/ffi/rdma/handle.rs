@@ -8,10 +8,13 @@
 //!
 //! Context: upcalls run in any context; [`Handle::revoke`] sleeps.
 
-use super::attr::EventType;
+use super::attr::AsyncEvent;
 use crate::ffi::{
     raw::b,
-    sync::gate::Gate, //
+    sync::gate::{
+        Gate,
+        Gated, //
+    },
 };
 use core::{
     marker::PhantomData,
@@ -42,6 +45,20 @@ pub(crate) struct Handle<B> {
 unsafe impl<B> Send for Handle<B> {}
 // SAFETY: see above.
 unsafe impl<B> Sync for Handle<B> {}
+
+impl<B> Gated for Handle<B> {
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+/// An event of a type, for the element that the type is about to be filled in.
+pub(super) fn event(kind: b::ib_event_type) -> b::ib_event {
+    // SAFETY: integers and pointers may be zero.
+    let mut event: b::ib_event = unsafe { core::mem::zeroed() };
+    event.event = kind;
+    event
+}
 
 /// Handle to a completion queue.
 pub(crate) type CqHandle = Handle<b::ib_cq>;
@@ -126,10 +143,10 @@ impl CqHandle {
         });
     }
 
-    /// Reports an asynchronous event of this queue. Any context.
-    pub(crate) fn event(&self, event: EventType) {
+    /// Reports that the queue has overflowed. Any context.
+    pub(crate) fn overflowed(&self) {
         self.with(|cq| {
-            let mut ev = event.to_event();
+            let mut ev = event(b::ib_event_type_IB_EVENT_CQ_ERR);
             ev.element.cq = ManuallyDrop::new(cq);
             // SAFETY: the gate keeps the queue alive.
             ev.device = unsafe { (*cq).device };
@@ -147,9 +164,9 @@ impl CqHandle {
 
 impl QpHandle {
     /// Reports an asynchronous event of this queue pair. Any context.
-    pub(crate) fn event(&self, event: EventType) {
+    pub(crate) fn event(&self, kind: AsyncEvent) {
         self.with(|qp| {
-            let mut ev = event.to_event();
+            let mut ev = event(kind.to_raw());
             ev.element.qp = ManuallyDrop::new(qp);
             // SAFETY: the gate keeps the queue pair alive.
             ev.device = unsafe { (*qp).device };
@@ -166,10 +183,10 @@ impl QpHandle {
 }
 
 impl SrqHandle {
-    /// Reports an asynchronous event of this shared receive queue. Any context.
-    pub(crate) fn event(&self, event: EventType) {
+    /// Reports that the shared receive queue has fewer receives than its limit. Any context.
+    pub(crate) fn limit_reached(&self) {
         self.with(|srq| {
-            let mut ev = event.to_event();
+            let mut ev = event(b::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED);
             ev.element.srq = ManuallyDrop::new(srq);
             // SAFETY: the gate keeps the queue alive.
             ev.device = unsafe { (*srq).device };

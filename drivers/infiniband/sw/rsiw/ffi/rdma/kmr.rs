@@ -20,6 +20,7 @@ use super::{
 use crate::ffi::{
     kmem::KernelPieces,
     page::PageSlice,
+    process::memory_for,
     sync::gate::{
         Gate,
         GateGuard,
@@ -32,32 +33,52 @@ use core::{
     slice, //
 };
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::{
         atomic::{
             Atomic,
-            Full, //
+            Full,
+            Relaxed, //
         },
         Arc, //
     },
 };
 
-/// Stands for a consumer in the kernel, which is trusted to name memory that it owns.
-///
-/// What serves the requests of processes gets none: see [`Driver::alloc_pd`].
-///
-/// [`Driver::alloc_pd`]: super::driver::Driver::alloc_pd
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KernelConsumer(());
+/// A number that nothing else gets.
+fn unique() -> u64 {
+    static LAST: Atomic<u64> = Atomic::new(0);
+    LAST.fetch_add(1, Relaxed)
+}
 
-impl KernelConsumer {
-    /// For a protection domain of a consumer in the kernel.
-    ///
-    /// # Safety
-    ///
-    /// No process may be able to use what this is given to.
-    pub(super) unsafe fn new() -> Self {
-        Self(())
+/// Names a protection domain, and tells whether it is one of a consumer in the kernel, which is
+/// trusted to name memory that it owns.
+///
+/// Who makes a domain is said where the core asks for it: nobody can make one of a process's that
+/// passes for one of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PdId {
+    n: u64,
+    is_process: bool,
+}
+
+impl PdId {
+    /// For a new domain, of a process or of a consumer in the kernel.
+    pub(super) fn new(is_process: bool) -> Self {
+        Self {
+            n: unique(),
+            is_process,
+        }
+    }
+
+    /// Whether it is one of a process.
+    pub(crate) fn is_process(self) -> bool {
+        self.is_process
+    }
+
+    /// How to allocate what belongs to the domain.
+    pub(crate) fn memory(self) -> Flags {
+        memory_for(self.is_process)
     }
 }
 
@@ -79,22 +100,22 @@ impl DmaMemory {
         )
     }
 
-    /// The pieces of `len` bytes from address `addr` on, which a consumer in the kernel has named,
-    /// for the holder of a guard of the gate.
+    /// The pieces of `len` bytes from address `addr` on, which the consumer that has `pd` named, for
+    /// the holder of a guard of the gate.
     ///
-    /// Returns `None` if the guard is another gate's.
+    /// Returns `None` if the guard is another gate's, or the consumer a process.
     pub(crate) fn slices<'a, P: GatePtr>(
         &'a self,
         guard: &'a GateGuard<P>,
-        _consumer: KernelConsumer,
+        pd: PdId,
         addr: u64,
         len: u32,
     ) -> Option<Slices<'a>> {
-        if !core::ptr::eq(guard.gate(), &self.gate) {
+        if pd.is_process || !core::ptr::eq(guard.gate(), &self.gate) {
             return None;
         }
-        // SAFETY: only what serves a kernel consumer has a `KernelConsumer`; that one keeps the
-        // memory until its request completes.
+        // SAFETY: the domain is one of a consumer in the kernel, which keeps the memory that it
+        // names until its request completes.
         let current = unsafe { KernelPieces::new(addr, len) };
         Some(Slices {
             current,
@@ -130,6 +151,7 @@ struct Active<R> {
 /// or deregistered and everybody has left the gate.
 #[pin_data]
 pub(crate) struct FastMemory<R> {
+    id: u64,
     #[pin]
     gate: Gate,
     released: Atomic<bool>,
@@ -158,6 +180,7 @@ impl<R: Send + Sync> FastMemory<R> {
         let staged = Layout::new(max)?;
         Arc::pin_init(
             pin_init!(Self {
+                id: unique(),
                 gate <- Gate::new(),
                 released: Atomic::new(false),
                 staging <- Staging::new(staged, max, gaps),
@@ -167,21 +190,35 @@ impl<R: Send + Sync> FastMemory<R> {
         )
     }
 
+    /// What registrations name the memory by.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// Where `map_mr_sg` puts its list.
     pub(super) fn staging(&self) -> &Staging {
         &self.staging
     }
 
-    /// Makes the staged list the active one, as the consumer asked by `_wr`. `grant` is told its
+    /// Whether `wr` asks for this memory.
+    pub(crate) fn is_meant(&self, wr: &Registration) -> bool {
+        wr.memory == Some(self.id)
+    }
+
+    /// Makes the staged list the active one, as the consumer asked by `wr`. `grant` is told its
     /// length, the offset of its first byte in a page and the mask of such offsets (`None` if it
     /// may begin anywhere), and says what the registration grants or why there is none.
     ///
-    /// Returns `None` if somebody is inside the gate or it is closed. Any context.
+    /// Returns `None` if somebody is inside the gate, if it is closed, or if `wr` asks for other
+    /// memory. Any context.
     pub(crate) fn try_register<E>(
         &self,
-        _wr: &Registration,
+        wr: &Registration,
         grant: impl FnOnce(u64, Option<(u64, u64)>) -> Result<R, E>,
     ) -> Option<Result<(), E>> {
+        if !self.is_meant(wr) {
+            return None;
+        }
         self.gate.exclusively(|| {
             // SAFETY: by the gate nobody is inside, so that nobody reads `active`.
             // INVARIANT: as described.

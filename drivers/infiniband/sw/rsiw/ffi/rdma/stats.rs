@@ -57,10 +57,10 @@ pub(super) fn alloc() -> *mut b::rdma_hw_stats {
 pub(super) unsafe fn fill(stats: *mut b::rdma_hw_stats, counts: &Counts) -> c_int {
     // SAFETY: by the caller's promise; this is the address of one of its fields.
     let values = unsafe { &raw mut (*stats).value }.cast::<u64>();
-    for counter in Counter::ALL {
+    for (i, counter) in Counter::ALL.iter().enumerate() {
         let sum = counts.sum(*counter);
-        // SAFETY: `alloc` has asked for as many values as there are counters.
-        unsafe { values.add(counter.index()).write(sum) };
+        // SAFETY: `alloc` has asked for `COUNT` values, which is the length of this list.
+        unsafe { values.add(i).write(sum) };
     }
     // CAST: less than 64.
     COUNT as c_int

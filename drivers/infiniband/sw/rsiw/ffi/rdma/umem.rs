@@ -39,9 +39,12 @@ use kernel::{
     error::from_err_ptr,
     page::PAGE_SIZE,
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Full, //
+    sync::{
+        atomic::{
+            Atomic,
+            Full, //
+        },
+        Arc, //
     },
 };
 
@@ -73,7 +76,7 @@ impl Drop for Holder {
     }
 }
 
-/// The pages and what has them pinned.
+/// The pages and what has them pinned, in the order in which they are dropped.
 ///
 /// # Invariants
 ///
@@ -81,6 +84,8 @@ impl Drop for Holder {
 struct Pinned {
     pages: KVVec<NonNull<u8>>,
     holder: Holder,
+    /// The core looks at the device when it unpins.
+    _device: GateGuard<Arc<DeviceHandle>>,
 }
 
 /// Pinned memory of a process.
@@ -119,7 +124,7 @@ impl Umem {
     /// have or may not write, `ENOMEM` for no memory, too much pinned already or more than
     /// [`MAX_LEN`], `ENODEV`.
     pub(crate) fn pin(
-        device: &DeviceHandle,
+        device: &Arc<DeviceHandle>,
         start: u64,
         len: u64,
         access: AccessFlags,
@@ -130,18 +135,15 @@ impl Umem {
         let offset = start % PAGE_SIZE as u64; // CAST: a page's size fits.
         let start = usize::try_from(start)?;
         let size = usize::try_from(len)?;
-        let umem = device
-            .with(|dev| {
-                // SAFETY: the handle keeps the device alive; the function checks the rest.
-                from_err_ptr(unsafe { h::ib_umem_get_va(dev, start, size, access.to_raw()) })
-            })
-            .ok_or(ENODEV)??;
-        let umem = NonNull::new(umem).ok_or(ENOMEM)?;
+        let device = GateGuard::new(device.clone()).ok_or(ENODEV)?;
+        // SAFETY: the guard keeps the device alive; the function checks the rest.
+        let umem = unsafe { h::ib_umem_get_va(device.as_ptr(), start, size, access.to_raw()) };
+        let umem = NonNull::new(from_err_ptr(umem)?).ok_or(ENOMEM)?;
         // INVARIANT: where it came from is above.
         let pin = Holder::Umem(umem);
         // SAFETY: the object is valid.
         let count = unsafe { h::ib_umem_num_pages(umem.as_ptr()) };
-        let pinned = Pinned::new(pin, count, |room| {
+        let pinned = Pinned::new(pin, device, count, |room| {
             // SAFETY: the object is valid, and `room` has room for as many pointers as it has
             // elements; `NonNull<T>` is laid out as a pointer.
             unsafe { h::ib_umem_pages(umem.as_ptr(), room.as_mut_ptr().cast(), room.len()) }
@@ -157,7 +159,7 @@ impl Umem {
     /// to a buffer that is only to be read, `EOPNOTSUPP` for a buffer that is no memory of this
     /// machine's or is moved while it is in use, `ENOMEM`, `ENODEV`.
     pub(crate) fn map_dmabuf(
-        device: &DeviceHandle,
+        device: &Arc<DeviceHandle>,
         fd: i32,
         offset: u64,
         len: u64,
@@ -168,20 +170,18 @@ impl Umem {
             return Err(ENOMEM);
         }
         let mut addr = core::ptr::null_mut();
-        let buf = device
-            .with(|dev| {
-                // SAFETY: any descriptor may be asked for; the handle keeps the device alive for
-                // the call, and the core until its regions are gone; the out pointer is valid.
-                from_err_ptr(unsafe { h::dma_buf_map(dev, fd, end, writable, &raw mut addr) })
-            })
-            .ok_or(ENODEV)??;
+        let device = GateGuard::new(device.clone()).ok_or(ENODEV)?;
+        // SAFETY: any descriptor may be asked for; the guard keeps the device alive, for the
+        // attachment too; the out pointer is valid.
+        let buf = unsafe { h::dma_buf_map(device.as_ptr(), fd, end, writable, &raw mut addr) };
+        let buf = NonNull::new(from_err_ptr(buf)?).ok_or(EINVAL)?;
         // INVARIANT: where it came from is above.
-        let pin = Holder::DmaBuf(NonNull::new(buf).ok_or(EINVAL)?, addr);
+        let pin = Holder::DmaBuf(buf, addr);
         let page = PAGE_SIZE as u64; // CAST: a page's size fits.
         let first = offset.wrapping_sub(offset % page);
         let count = usize::try_from(end.wrapping_sub(first).div_ceil(page))?;
         let start = addr.wrapping_byte_add(usize::try_from(first)?);
-        let pinned = Pinned::new(pin, count, |room| {
+        let pinned = Pinned::new(pin, device, count, |room| {
             // SAFETY: the buffer is mapped, of a size in whole pages, and `room` has room for as
             // many pointers as it has elements; `NonNull<T>` is laid out as a pointer.
             unsafe { h::kernel_pages(start, room.as_mut_ptr().cast(), room.len()) }
@@ -319,13 +319,15 @@ impl Umem {
 }
 
 impl Pinned {
-    /// Lists the `count` pages of `pin`; `fill` writes their addresses and returns how many it wrote.
+    /// Lists the `count` pages of `holder`; `fill` writes their addresses and returns how many it
+    /// wrote.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` if not all of it are pages, `ENOMEM`.
     fn new(
-        pin: Holder,
+        holder: Holder,
+        device: GateGuard<Arc<DeviceHandle>>,
         count: usize,
         fill: impl FnOnce(&mut [MaybeUninit<NonNull<u8>>]) -> usize,
     ) -> Result<Self> {
@@ -336,8 +338,12 @@ impl Pinned {
         }
         // SAFETY: that many pointers were written, none of them null.
         unsafe { pages.inc_len(count) };
-        // INVARIANT: `fill` listed the pages that `pin` keeps.
-        Ok(Self { pages, holder: pin })
+        // INVARIANT: `fill` listed the pages that `holder` keeps.
+        Ok(Self {
+            pages,
+            holder,
+            _device: device,
+        })
     }
 }
 

@@ -7,7 +7,11 @@
 //! Context: any, interrupts off included; the requests are the consumer's and do not change during
 //! the call.
 
-use super::attr::AccessFlags;
+use super::{
+    attr::AccessFlags,
+    device::is_ours,
+    extent::MrHead, //
+};
 use crate::{
     ffi::raw::b,
     proto::request::{
@@ -71,9 +75,7 @@ pub(crate) struct Binding {
 /// A fast registration. Only a request that was posted makes one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registration {
-    /// The STag that the region has now.
-    pub(crate) region: u32,
-    /// The STag with its new key.
+    /// The STag of the region with its new key.
     pub(crate) stag: u32,
     /// What is to be allowed.
     pub(crate) access: AccessFlags,
@@ -81,7 +83,8 @@ pub(crate) struct Registration {
     pub(crate) iova: u64,
     /// Octets.
     pub(crate) len: u64,
-    _posted: (),
+    /// The memory that the region is of, as only [`FastMemory`](super::kmr::FastMemory) knows it.
+    pub(super) memory: Option<u64>,
 }
 
 /// A send request.
@@ -211,13 +214,18 @@ impl SendWr<'_> {
         }
         // SAFETY: the consumer names a region of its own.
         let mr = unsafe { &*wr.mr };
+        // SAFETY: the device of a region is there as long as the region.
+        if !unsafe { is_ours(mr.device) } {
+            return None;
+        }
+        // SAFETY: all regions of this driver begin with this.
+        let head = unsafe { &*wr.mr.cast::<MrHead>() };
         Some(Registration {
-            region: mr.lkey,
             stag: wr.key,
             access: AccessFlags::from_raw(wr.access),
             iova: mr.iova,
             len: mr.length,
-            _posted: (),
+            memory: head.memory,
         })
     }
 

@@ -13,12 +13,9 @@ use crate::ffi::{
         h, //
     },
     rdma::{
-        driver::{
-            Consumer,
-            Driver, //
-        },
+        driver::Driver,
         handle::Handle,
-        kmr::KernelConsumer,
+        kmr::PdId,
         udata::Udata, //
     },
 };
@@ -220,13 +217,8 @@ pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
         let dev = unsafe { DeviceObject::<D>::get((*pd).device) };
         // SAFETY: the core passes null or the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) };
-        let consumer = match &mut udata {
-            Some(udata) => Consumer::Process(udata),
-            // SAFETY: the core gives no udata for a domain of the kernel, which processes have no
-            // way to name.
-            None => Consumer::Kernel(unsafe { KernelConsumer::new() }),
-        };
-        let inner = D::alloc_pd(dev, consumer)?;
+        // The core gives no udata for a domain of the kernel, which processes have no way to name.
+        let inner = D::alloc_pd(dev, PdId::new(udata.is_some()), udata.as_mut())?;
         // SAFETY: the memory is fresh.
         unsafe { PdObject::<D>::install(pd, inner) };
         Ok(0)

@@ -41,6 +41,14 @@ enum KernelMemory<R> {
 }
 
 impl<R: Send + Sync> KernelMemory<R> {
+    /// What registrations name it by, if it is for them.
+    fn id(&self) -> Option<u64> {
+        match self {
+            Self::Dma(_) => None,
+            Self::Fast(memory) => Some(memory.id()),
+        }
+    }
+
     /// Ends all use, whatever the driver still has of it.
     fn release(&self) {
         match self {
@@ -70,6 +78,7 @@ fn new_mr<D: Driver>(
             head: MrHead {
                 // SAFETY: integers and pointers may be zero; the core fills in the rest.
                 object: unsafe { core::mem::zeroed::<b::ib_mr>() },
+                memory: memory.as_ref().and_then(KernelMemory::id),
                 filler: None,
             },
             inner: None,

@@ -55,8 +55,7 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
         let handle = unsafe { Handle::new(obj, memory_for(udata.is_some())) }?;
         let created = D::create_cq(dev, handle.clone(), &init, udata.as_mut());
         let (inner, cqe) = created.inspect_err(|_| handle.revoke())?;
-        // CAST: at most the maximum reported.
-        let cqe = cqe as c_int;
+        let cqe = c_int::try_from(cqe).unwrap_or(c_int::MAX);
         // SAFETY: `cq` is the core's object of this call.
         unsafe { (*cq).cqe = cqe };
         // SAFETY: the memory is fresh.
@@ -78,8 +77,8 @@ pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
         let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
         // SAFETY: the queue is one of `D`.
         let inner = unsafe { CqObject::<D>::get(cq) };
-        // CAST: at most the maximum reported.
-        let cqe = D::resize_cq(&inner, entries, &mut udata)? as c_int;
+        let cqe = D::resize_cq(&inner, entries, &mut udata)?;
+        let cqe = c_int::try_from(cqe).unwrap_or(c_int::MAX);
         // SAFETY: the core's object lives during the call.
         unsafe { (*cq).cqe = cqe };
         Ok(0)
