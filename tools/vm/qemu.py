@@ -38,12 +38,17 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import initramfs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-QMP = "/tmp/qmp.sock"
+# Nobody else has a folder of that name, wherever the checkout is.
+WORK = tempfile.mkdtemp()
+QMP = f"{WORK}/qmp.sock"
+UPDATES = f"{WORK}/updates"
+INITRAMFS = f"{WORK}/initramfs"
 BOOTED = b"rsiw-guest: booted"
 # Plain boots take 5 to 15 s. One in some thirty hangs early and silently on
 # machines without KVM; nothing of ours runs by then, so trying again is right.
@@ -97,19 +102,17 @@ def install_modules(args):
     """The modules given, and module tables that know them, as a tree to be put
     over the guest's root; modprobe and autoloading then find them."""
     if not args.module:
-        return None
+        return
     modules = f"/usr/lib/modules/{args.release}"
-    tree = "/tmp/updates"
-    os.makedirs(f"{tree}{modules}/updates")
+    os.makedirs(f"{UPDATES}{modules}/updates")
     os.makedirs(f"{modules}/updates")
     for path in args.module:
-        shutil.copy(path, f"{tree}{modules}/updates")
+        shutil.copy(path, f"{UPDATES}{modules}/updates")
         shutil.copy(path, f"{modules}/updates")
     subprocess.run(["depmod", args.release], check=True)
     for name in os.listdir(modules):
         if name.startswith("modules.") and name.endswith(".bin"):
-            shutil.copy(f"{modules}/{name}", f"{tree}{modules}")
-    return tree
+            shutil.copy(f"{modules}/{name}", f"{UPDATES}{modules}")
 
 
 def network(args):
@@ -138,11 +141,11 @@ def write_initramfs(args):
     # What guest-init mounts besides the layer.
     texts = {"shares": "".join(f"{tag} {mode} {path}\n" for tag, mode, path in args.shares[1:]),
              "run-path": f"{HERE}/guest-run"}
-    updates = install_modules(args) or "/tmp/updates"
-    os.makedirs(updates, exist_ok=True)
-    with open(f"{updates}/run-env", "w", encoding="utf-8") as f:
+    install_modules(args)
+    os.makedirs(UPDATES, exist_ok=True)
+    with open(f"{UPDATES}/run-env", "w", encoding="utf-8") as f:
         f.write(guest_env(args))
-    initramfs.write("/tmp/initramfs", args.release, texts, updates)
+    initramfs.write(INITRAMFS, args.release, texts, UPDATES)
 
 
 def accelerator(args):
@@ -205,7 +208,7 @@ def command_line(args):
     kernel_args += clock(args) + args.append
     cmd = ["qemu-system-x86_64", "-machine", "q35", "-nodefaults", "-no-user-config",
            "-no-reboot", "-display", "none", "-m", args.memory,
-           "-kernel", args.kernel, "-initrd", args.initrd or "/tmp/initramfs",
+           "-kernel", args.kernel, "-initrd", args.initrd or INITRAMFS,
            "-append", " ".join(kernel_args),
            "-serial", f"file:{args.console}",
            "-qmp", f"unix:{QMP},server=on,wait=off",
