@@ -409,12 +409,6 @@ impl Endpoint {
                 }
             }
             Awaits::Frame(_) => self.read_frame(st),
-            Awaits::Loss => {
-                let sock = st.sock.as_ref();
-                if sock.is_some_and(|sock| sock.state() == TcpState::Closed) {
-                    self.tell(st, Input::Closed(None));
-                }
-            }
             Awaits::Acknowledgement => {
                 if st.sock.as_ref().is_none_or(|sock| sock.may_finish()) {
                     self.tell(st, Input::Acknowledged);

@@ -93,8 +93,7 @@ impl Pending {
                 depths: event_depths(depths),
                 private_data: data(len),
             },
-            Event::Established { error, depths } => iwcm::Event::Established {
-                error: error.map(errno),
+            Event::Established { error: _, depths } => iwcm::Event::Established {
                 depths: event_depths(depths),
             },
             Event::Disconnect => iwcm::Event::Disconnect,

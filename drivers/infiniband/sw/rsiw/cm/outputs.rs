@@ -16,7 +16,8 @@ use crate::{
         log::pr_ratelimited,
         net::{
             Callbacks,
-            TcpSocket, //
+            TcpSocket,
+            TcpState, //
         },
         trace,
     },
@@ -233,7 +234,11 @@ impl Endpoint {
         let sock = st.sock.clone().ok_or(ECONNRESET)?;
         let qp = st.qp.clone().ok_or(EINVAL)?;
         if reply > 0 {
-            send_frame(st, frame, reply)?;
+            match send_frame(st, frame, reply) {
+                // The peer has given up. The QP finds that out, as of one that goes a moment later.
+                Err(_) if sock.state() == TcpState::Closed => {}
+                result => result?,
+            }
         }
         qp.start(&sock, params, &**self)?;
         st.dial = None;

@@ -368,11 +368,10 @@ pub(crate) enum Event<'a> {
         /// For the consumer; the first 255 octets are told (T-10).
         private_data: &'a [u8],
     },
-    /// The connection that the consumer accepted is up. Comes after each successful accept, with
-    /// an error if the connection failed before it could be used.
+    /// The connection that the consumer accepted is up. Comes after each successful accept. It has
+    /// no status: of a connection that failed before it could be used the consumer is told by the
+    /// close event behind this one, as adapters do it. Programs do not look at a status here.
     Established {
-        /// Why the connection is dead already.
-        error: Option<Error>,
         /// As in `ConnectReply`.
         depths: Depths,
     },
@@ -409,9 +408,8 @@ impl Event<'_> {
                 set_depths(&mut raw, depths);
                 set_private_data(&mut raw, private_data);
             }
-            Event::Established { error, depths } => {
+            Event::Established { depths } => {
                 raw.event = b::iw_cm_event_type_IW_CM_EVENT_ESTABLISHED;
-                raw.status = error.map_or(0, |e| e.to_errno());
                 set_depths(&mut raw, depths);
             }
             Event::Disconnect => raw.event = b::iw_cm_event_type_IW_CM_EVENT_DISCONNECT,

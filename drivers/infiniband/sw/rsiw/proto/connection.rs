@@ -236,7 +236,6 @@ where
             Phase::Connecting(_) => Awaits::Connected,
             Phase::AwaitReply(attempt) => Awaits::Frame(attempt.mpa.wanted()),
             Phase::AwaitRequest { mpa, .. } => Awaits::Frame(mpa.wanted()),
-            Phase::Requested(_) if self.has_tcp => Awaits::Loss,
             Phase::Finishing(_) => Awaits::Acknowledgement,
             Phase::Lingering => Awaits::Drained,
             _ => Awaits::Nothing,

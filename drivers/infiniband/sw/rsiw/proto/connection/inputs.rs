@@ -107,8 +107,6 @@ pub(crate) enum Awaits {
     Connected,
     /// Octets of a frame, at most so many: [`Input::Octets`] or [`Input::Closed`].
     Frame(usize),
-    /// The consumer, while TCP may be lost: [`Input::Closed`].
-    Loss,
     /// [`Input::Acknowledged`], or [`Input::Drained`].
     Acknowledgement,
     /// [`Input::Drained`].

@@ -14,7 +14,6 @@ use super::{
     Outputs,
     Phase,
     Qp,
-    Tcp,
     Timer,
     ANSWER_MS, //
 };
@@ -72,6 +71,10 @@ where
     }
 
     /// The consumer has to answer.
+    ///
+    /// A peer that is gone meanwhile is not looked for: the accept succeeds, and the QP finds the
+    /// end of the stream. Programs are prepared for a connection that ends, and hardly for an accept
+    /// that fails.
     pub(super) fn requested(
         &mut self,
         mut mpa: R,
@@ -80,22 +83,11 @@ where
         out: &mut Outputs,
     ) -> Phase<I, R> {
         match input {
-            Input::Accept { want, private_data } => {
-                let error = match mpa.accept(want, private_data, frame) {
-                    Ok((reply, params)) if self.has_tcp => {
-                        return self.start(reply, None, params, out);
-                    }
-                    Ok(_) => Error::Reset,
-                    Err(_) => Error::Invalid,
-                };
-                self.accept_failed(error, out)
-            }
+            Input::Accept { want, private_data } => match mpa.accept(want, private_data, frame) {
+                Ok((reply, params)) => self.start(reply, None, params, out),
+                Err(_) => self.accept_failed(Error::Invalid, out),
+            },
             Input::Reject { private_data } => self.refuse(mpa, private_data, frame, out),
-            // The consumer learns of it from its answer.
-            Input::Closed(_) => {
-                self.let_go(Tcp::Release, out);
-                Phase::Requested(mpa)
-            }
             Input::Expired { .. } => {
                 out.log = Some(Log::NotAnswered);
                 self.reset(out)
@@ -115,11 +107,11 @@ where
     ) -> Phase<I, R> {
         self.outbox.request = None;
         match mpa.reject(private_data, frame) {
-            Ok(len) if self.has_tcp => {
+            Ok(len) => {
                 out.ask = Some(Ask::Refuse(len));
                 Phase::Parting
             }
-            _ => self.reset(out),
+            Err(_) => self.reset(out),
         }
     }
 

@@ -15,7 +15,7 @@ fn life_of_a_responder() {
     let stream = [request(ALL, b"hello"), vec![0x55; 30]].concat();
     assert_eq!(this.octets(&stream), request(ALL, b"hello").len());
     assert_eq!(this.around.timer, Some(ANSWER_MS));
-    assert_eq!(this.connection.awaits(), Awaits::Loss);
+    assert_eq!(this.connection.awaits(), Awaits::Nothing);
     this.deliver_all();
     let told = Event::Request {
         depths: EventDepths { ird: 3, ord: 2 },
@@ -192,24 +192,31 @@ fn accept_fails() {
     this.settle();
 }
 
-/// TCP is gone before the consumer answers: the socket is let go, and the answer says it.
+/// L-CORE-4: TCP is gone before the consumer answers. An accept succeeds as ever, and the queue pair
+/// ends the stream: an established event, and a close event.
 #[test]
-fn lost_while_requested() {
-    let mut this = requested(ALL);
-    assert!(this.feed(Input::Closed(None)).is_ok());
-    assert!(this.connection.is_requested() && !this.around.tcp);
-    assert_eq!(this.connection.awaits(), Awaits::Nothing);
-    assert!(this.feed(Input::Closed(None)).is_ok());
-    let mut other = this.clone();
-    let mut third = this.clone();
-    assert_eq!(this.accept(depths(1, 1), b""), Err(Error::Reset));
-    assert!(this.connection.is_closed());
-    this.settle();
-    other.reject(b"no");
-    assert!(other.connection.is_closed() && other.sent.is_empty());
-    other.settle();
-    third.settle();
-    assert_eq!(third.logs, [Log::NotAnswered]);
+fn gone_while_requested() {
+    for bits in [ALL, NO_BITS] {
+        let mut this = requested(bits);
+        assert_eq!(this.connection.awaits(), Awaits::Nothing);
+        assert!(this.feed(Input::Closed(None)).is_ok());
+        assert!(this.connection.is_requested() && this.around.tcp);
+        let mut other = this.clone();
+        let mut third = this.clone();
+        assert_eq!(this.accept(depths(1, 1), b""), Ok(()));
+        this.stream_ends(StreamEnd::Reset);
+        assert!(this.connection.is_closed());
+        this.settle();
+        let told = &this.around.told;
+        assert_eq!(told.established.0 + told.established.1, 1);
+        assert_eq!(told.closes, 1);
+        other.answers = BAD;
+        other.reject(b"no");
+        assert!(other.connection.is_closed());
+        other.settle();
+        third.settle();
+        assert_eq!(third.logs, [Log::NotAnswered]);
+    }
 }
 
 /// A Request that nobody can be told of is refused.
