@@ -129,6 +129,12 @@ def peer_death(t):
         t.own("peerdeath", t.topo.wire, "--only", name, timeout=40)
 
 
+@test("give-up", cost=30, only_type="rsiw")
+def give_up(t):
+    """A client that gives up, or comes too early: an accept succeeds all the same (L-CORE-4)."""
+    t.own("giveup", t.topo.wire)
+
+
 @test("kill-perftest", cost=8)
 def kill_perftest(t):
     """kill -9 of ib_write_bw and ib_send_bw in mid-transfer, either side."""
