@@ -159,10 +159,12 @@ impl Driver for Rsiw {
             Some(req) if udata.has_room_for::<own::AllocContextResp>() => req.agree(),
             _ => None,
         };
-        let features = asked.unwrap_or(Features::NONE);
+        let features = asked.map_or(Features::NONE, |(features, _)| features);
         let context = Arc::new(Ucontext { features }, GFP_KERNEL_ACCOUNT)?;
         match asked {
-            Some(features) => udata.respond(&own::AllocContextResp::new(features, MAX_MR))?,
+            Some((features, version)) => {
+                udata.respond(&own::AllocContextResp::new(features, version, MAX_MR))?;
+            }
             None => udata.respond(&AllocContextResp::default())?,
         }
         Ok(context)

@@ -43,8 +43,26 @@ const MAX_LOOK_US: u32 = 1_000;
 /// What both sides begin with.
 const MAGIC: u32 = u32::from_le_bytes(*b"rsiw");
 
-/// The version that is spoken.
+/// The oldest version that there is.
+const OLDEST: u32 = 1;
+/// The newest one that this driver speaks.
 const VERSION: u32 = 1;
+
+/// The version that is spoken by two of which one speaks all up to `theirs`, and the other all up to
+/// `ours`, if there is one.
+const fn spoken(theirs: u32, ours: u32) -> Option<u32> {
+    let version = if theirs < ours { theirs } else { ours };
+    if version < OLDEST {
+        return None;
+    }
+    Some(version)
+}
+
+const _: () = {
+    assert!(spoken(0, 2).is_none());
+    assert!(matches!(spoken(1, 2), Some(1)));
+    assert!(matches!(spoken(3, 2), Some(2)));
+};
 
 /// Ticks of the time stamps in a millisecond: they are nanoseconds.
 const CLOCK_KHZ: u32 = 1_000_000;
@@ -199,26 +217,28 @@ impl Features {
 }
 
 impl AllocContextReq {
-    /// What the process gets of what it wants; `None` if it does not speak of this at all.
-    pub(crate) fn agree(&self) -> Option<Features> {
-        if self.magic != MAGIC || self.version < VERSION {
+    /// What the process gets of what it wants, and the version that is spoken; `None` if it does not
+    /// speak of this at all.
+    pub(crate) fn agree(&self) -> Option<(Features, u32)> {
+        if self.magic != MAGIC {
             return None;
         }
+        let version = spoken(self.version, VERSION)?;
         let features = Features(self.features & Features::ALL);
         Some(if features.contains(Features::RINGS) {
-            features
+            (features, version)
         } else {
-            Features::NONE
+            (Features::NONE, version)
         })
     }
 }
 
 impl AllocContextResp {
-    /// The answer that tells of `features`.
-    pub(crate) fn new(features: Features, max_windows: u32) -> Self {
+    /// The answer that tells of `features` in that version.
+    pub(crate) fn new(features: Features, version: u32, max_windows: u32) -> Self {
         Self {
             magic: MAGIC,
-            version: VERSION,
+            version,
             features: features.0,
             max_sge: MAX_SGE as u32,       // CAST: 16.
             max_inline: MAX_INLINE as u32, // CAST: 256.
