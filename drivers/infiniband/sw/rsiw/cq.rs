@@ -16,7 +16,10 @@ pub(crate) use self::user::Kind;
 
 use self::{
     kernel::KernelRing,
-    user::UserRing,
+    user::{
+        Moved,
+        UserRing, //
+    },
     vector::Vector, //
 };
 use crate::{
@@ -228,7 +231,7 @@ impl Cq {
             pad: 0,
             cq_key: offer.key(),
         })?;
-        let waiting = match &self.state.lock().ring {
+        let mut waiting = match &self.state.lock().ring {
             Ring::Kernel(_) => return Err(EOPNOTSUPP),
             Ring::User(old) => old.waiting(),
         };
@@ -239,12 +242,16 @@ impl Cq {
             Ring::User(old) => old.since(&waiting),
         };
         let first = waiting.copy_to(&mut ring, found, since)?;
-        let replaced = match &mut self.state.lock().ring {
-            Ring::Kernel(_) => return Err(EOPNOTSUPP),
-            Ring::User(old) => {
-                old.go_on_in(&mut ring, &waiting)?;
-                self.armed.as_ref().map(|word| word.replace(armed))
-            }
+        // What comes meanwhile fills the new ring at most, or the process polls, which it must not.
+        let replaced = loop {
+            let since = match &mut self.state.lock().ring {
+                Ring::Kernel(_) => return Err(EOPNOTSUPP),
+                Ring::User(old) => match old.go_on_in(&mut ring, &waiting)? {
+                    Moved::Yes => break self.armed.as_ref().map(|word| word.replace(armed)),
+                    Moved::NotYet(since) => since,
+                },
+            };
+            waiting.catch_up(&mut ring, since)?;
         };
         ring.forget_from(first);
         self.len.store(len, Relaxed);

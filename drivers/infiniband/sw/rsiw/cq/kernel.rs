@@ -88,6 +88,7 @@ impl KernelRing {
     /// afterwards.
     pub(super) fn add_spare(&mut self, more: u32, memory: Option<&mut Memory>) {
         if let Some(memory) = memory {
+            // As many as the consumer, which is in the kernel, has left in its queue.
             for n in 0..self.len {
                 let from = self.index(n);
                 let entry = self.slots.get_mut(from).and_then(Option::take);
@@ -141,6 +142,7 @@ impl KernelRing {
 
     /// Moves completions to the consumer.
     pub(super) fn poll(&mut self, room: &mut WcRoom<'_>) {
+        // As many as the consumer, which is in the kernel, asks for.
         while self.len > 0 && !room.is_full() {
             if let Some((wc, slots)) = self.slots.get_mut(self.head).and_then(Option::take) {
                 room.push(&wc);
@@ -174,6 +176,7 @@ impl KernelRing {
     /// Forgets the completions of a QP that is being destroyed: they name it (V-CQ-29).
     pub(super) fn forget(&mut self, qp: &QpHandle) {
         let mut kept: usize = 0;
+        // As many as the consumer, which is in the kernel, has left in its queue.
         for n in 0..self.len {
             let (from, to) = (self.index(n), self.index(kept));
             match self.slots.get_mut(from).and_then(Option::take) {

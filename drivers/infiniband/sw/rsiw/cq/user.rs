@@ -50,6 +50,9 @@ use kernel::{
     },
 };
 
+/// Entries that are copied with interrupts off when a queue is resized.
+const AT_A_TIME: u32 = 64;
+
 /// What the entries of a process's queue are.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
@@ -211,17 +214,20 @@ impl UserRing {
     }
 
     /// Goes on in `other`, to which `waiting` was copied, with what came since and with the arming;
-    /// `other` becomes the old ring.
+    /// `other` becomes the old ring. If more than [`AT_A_TIME`] came, nothing is done.
     ///
     /// # Errors
     ///
     /// `EINVAL` if that is too small (V-CQ-12); nothing has changed then.
-    pub(super) fn go_on_in(&mut self, other: &mut Self, waiting: &Waiting) -> Result {
+    pub(super) fn go_on_in(&mut self, other: &mut Self, waiting: &Waiting) -> Result<Moved> {
         let since = self.since(waiting);
+        if since > AT_A_TIME {
+            return Ok(Moved::NotYet(since));
+        }
         other.append(&self.ring, waiting.end, since)?;
         other.armed.store(self.armed.load());
         core::mem::swap(self, other);
-        Ok(())
+        Ok(Moved::Yes)
     }
 
     /// Makes an old ring empty: its entries from number `first` on live on elsewhere.
@@ -231,7 +237,7 @@ impl UserRing {
         }
     }
 
-    /// Appends `n` entries of `from`, from number `first` on.
+    /// Appends `n` entries of `from`, from number `first` on: [`AT_A_TIME`] at most under the lock.
     fn append(&mut self, from: &Entries, first: u32, n: u32) -> Result {
         match self.put.checked_add(n) {
             Some(end) if end <= self.ring.len() => {}
@@ -262,6 +268,14 @@ impl UserRing {
         }
         Ok(notify)
     }
+}
+
+/// Whether a queue goes on in another ring.
+pub(super) enum Moved {
+    /// It does.
+    Yes,
+    /// So many completions have to be copied first, without the lock.
+    NotYet(u32),
 }
 
 /// Completions that wait in a ring, up to the moment in which this was made.
@@ -300,6 +314,17 @@ impl Waiting {
         let first = self.end.wrapping_sub(held);
         to.append(&self.ring, first, held)?;
         Ok(first)
+    }
+
+    /// Copies the `since` completions that came meanwhile as well. Process context, no lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Waiting::copy_to`].
+    pub(super) fn catch_up(&mut self, to: &mut UserRing, since: u32) -> Result {
+        to.append(&self.ring, self.end, since)?;
+        self.end = self.end.wrapping_add(since);
+        Ok(())
     }
 }
 

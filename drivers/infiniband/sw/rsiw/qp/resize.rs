@@ -77,10 +77,13 @@ impl Qp {
         // back.
         let grown = self.make_room(new_sq.depth(), memory_for(false))?;
         kernel.spare.extend(new_sq.spare())?;
-        let result = posted.replace(&mut new_sq, || match (&mut *self.rq.lock(), &mut new_rq) {
+        // In the order of the locks.
+        let mut rq = self.rq.lock();
+        let result = posted.replace(&mut new_sq, || match (&mut *rq, &mut new_rq) {
             (Some(rq), Some(new)) => rq.replace(new),
             _ => Ok(()),
         });
+        drop(rq);
         // What was replaced is given up without a lock.
         drop((grown, new_sq, new_rq));
         result
@@ -171,6 +174,8 @@ impl Qp {
     /// what is not used any more.
     fn make_room(&self, depth: u32, flags: Flags) -> Result<Sq> {
         let mut spare = under_way(depth.max(1), flags)?;
+        // At most [`MAX_WR`] records of some words are copied under the lock, once for each doubling
+        // of the depth.
         let swapped = self.sq.lock().swap_if_larger(&mut spare);
         swapped.map_err(|_| EINVAL)?;
         Ok(spare)

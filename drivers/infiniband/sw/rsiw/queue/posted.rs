@@ -168,6 +168,8 @@ impl<T: Copy> Posted<T> {
     pub(crate) fn move_to(&mut self, to: &mut Self) -> Result {
         self.check_fits(to)?;
         to.slots = self.slots.clone();
+        // As many as a consumer in the kernel has posted, at most its depth: [`MAX_WR`], or that of a
+        // shared receive queue.
         while let Some((request, elements, octets)) = self.front() {
             let (request, used) = (*request, elements.len());
             let row = to.row(to.tail());

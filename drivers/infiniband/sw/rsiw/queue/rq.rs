@@ -65,6 +65,7 @@ impl KernelRq {
     }
 
     fn post(&mut self, chain: &mut RecvChain<'_>) -> Result {
+        // As many as a consumer in the kernel posts at a time, up to the depth.
         for wr in chain {
             let room = self.posted.room()?;
             let (used, len) = copy_elements(wr.elements()?, room, self.max_sge)?;

@@ -138,6 +138,7 @@ impl KernelSq {
     }
 
     fn post_all(&self, posted: &mut Posted<Checked>, chain: &mut SendChain<'_>) -> Result {
+        // As many as the consumer posts at a time, up to the depth.
         for wr in chain {
             let (request, used) = self.request(&wr, posted.room()?)?;
             posted.push(request, used)?;
