@@ -11,28 +11,31 @@ use super::{
     Cm,
     Endpoint, //
 };
-use crate::ffi::{
-    iwcm::{
-        CallId,
-        CmId,
-        ConsumerId,
-        Event,
-        Mapping, //
+use crate::{
+    ffi::{
+        iwcm::{
+            CallId,
+            CmId,
+            ConsumerId,
+            Event,
+            Mapping, //
+        },
+        log::pr_ratelimited,
+        net::{
+            netdev::NetDevice,
+            ListenCallbacks,
+            ListenHandler,
+            ListenSocket,
+            TcpSocket, //
+        },
+        noio::NoIo,
+        rdma::details::Details,
+        timer::{
+            Expires,
+            Timer, //
+        },
     },
-    log::pr_ratelimited,
-    net::{
-        netdev::NetDevice,
-        ListenCallbacks,
-        ListenHandler,
-        ListenSocket,
-        TcpSocket, //
-    },
-    noio::NoIo,
-    rdma::details::Details,
-    timer::{
-        Expires,
-        Timer, //
-    },
+    proto::drain::drain,
 };
 use core::net::SocketAddr;
 use kernel::{
@@ -262,6 +265,7 @@ impl Listener {
     pub(super) fn describe(&self, to: &mut Details<'_>) -> Result {
         let (half_open, most) = {
             let half_open = self.half_open.lock();
+            // As many as the backlog, at most 1,024.
             let taken = half_open.numbers.iter().filter(|n| **n != 0);
             let taken = taken.fold(0, |count: usize, _| count.saturating_add(1));
             (taken, half_open.numbers.len())
@@ -335,15 +339,12 @@ impl WorkItem for Listener {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        for _ in 0..ACCEPT_BUDGET {
-            let Some(sock) = this.next() else {
-                return;
-            };
-            // An error closes the socket.
-            let _ = passive::create(&this, sock);
-        }
-        let dev = this.cm.dev.clone();
-        let _ = dev.cm_queue().enqueue::<_, 0>(this);
+        // An error closes the socket.
+        let create = |sock| drop(passive::create(&this, sock));
+        drain(ACCEPT_BUDGET, || this.next(), create).or_leave_to(|| {
+            let dev = this.cm.dev.clone();
+            let _ = dev.cm_queue().enqueue::<_, 0>(this);
+        });
     }
 }
 
@@ -352,10 +353,10 @@ impl WorkItem<READ> for Listener {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        if this.turns.take(Endpoint::read) {
+        this.turns.take(Endpoint::read).or_leave_to(|| {
             let dev = this.cm.dev.clone();
             let _ = dev.cm_queue().enqueue::<_, READ>(this);
-        }
+        });
     }
 }
 

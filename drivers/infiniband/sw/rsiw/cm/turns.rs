@@ -14,9 +14,15 @@ use super::{
     listen::Listener,
     Endpoint, //
 };
-use crate::ffi::{
-    noio::NoIo,
-    workqueue::Queues, //
+use crate::{
+    ffi::{
+        noio::NoIo,
+        workqueue::Queues, //
+    },
+    proto::drain::{
+        drain,
+        Drained, //
+    },
 };
 use kernel::{
     impl_has_work,
@@ -91,16 +97,9 @@ impl Turns {
         drop(waiting);
     }
 
-    /// Calls `act` with one endpoint after the other, [`BUDGET`] at most. Returns whether there may
-    /// be more. Process context.
-    pub(super) fn take(&self, act: impl Fn(&Arc<Endpoint>)) -> bool {
-        for _ in 0..BUDGET {
-            let Some(endpoint) = self.pop() else {
-                return false;
-            };
-            act(&endpoint);
-        }
-        true
+    /// Calls `act` with one endpoint after the other, [`BUDGET`] at most. Process context.
+    pub(super) fn take(&self, act: impl Fn(&Arc<Endpoint>)) -> Drained {
+        drain(BUDGET, || self.pop(), |endpoint| act(&endpoint))
     }
 
     /// Takes the endpoint whose turn it is.
@@ -154,8 +153,7 @@ impl WorkItem for Initiators {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        if this.turns.take(Endpoint::request) {
-            this.queue();
-        }
+        let drained = this.turns.take(Endpoint::request);
+        drained.or_leave_to(|| this.queue());
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod connection;
 pub(crate) mod counters;
 pub(crate) mod deframer;
 pub(crate) mod direct;
+pub(crate) mod drain;
 pub(crate) mod failure;
 pub(crate) mod fin;
 pub(crate) mod frame;

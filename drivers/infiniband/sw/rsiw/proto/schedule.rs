@@ -558,10 +558,9 @@ pub(crate) enum Reason {
     ReadDone { draining: bool, stalled: bool },
     /// The first segment of the peer, before which a responder may not send.
     PeerHeard,
-    /// More requests are to be completed than at a time.
-    Completions,
-    /// The budget of one run is spent, and there is more to send.
-    BudgetSpent,
+    /// Somebody has stopped although there may be more to send, to flush or to complete, of which
+    /// nobody tells: see [`Drained`](super::drain::Drained).
+    GoOn,
     /// Something was noted that only the work item may act upon.
     Note,
 }
@@ -625,9 +624,7 @@ pub(crate) fn who(reason: Reason, waits: impl Fn() -> bool) -> Actor {
         // Requests may have waited for this from the start.
         PeerHeard => Urgent,
         // The consumer may poll for the last of them.
-        Completions => Urgent,
-        // It would keep others from the processor, or the mutex.
-        BudgetSpent => Urgent,
+        GoOn => Urgent,
         // Errors, the socket, timers: not to be kept waiting by a program.
         Note => Urgent,
     }

@@ -100,10 +100,12 @@ struct Current {
 
 /// Why [`Sender::run`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a drain ends empty or with a successor"]
 pub(crate) enum Outcome {
-    /// There is nothing to send, or no space for it.
+    /// There is nothing to send: the send queue was seen empty. Or what it waits for, such as space,
+    /// is told of.
     Idle,
-    /// There is more to send; come back later.
+    /// There is more to send, of which nobody tells; come back later.
     Again,
     /// A request or a response failed: see [`Sender::take_failure`].
     Failed,
@@ -125,6 +127,8 @@ struct Framer {
     crc: bool,
     /// FPDUs need not fit the segments of TCP.
     is_large: bool,
+    /// The other end on this host takes no more before it was let go of, and tells nobody then.
+    is_enough: bool,
 }
 
 /// The sending half of a connection.
@@ -392,6 +396,7 @@ impl Sender {
                 mulpdu: mulpdu(emss, params.send_markers),
                 crc: params.crc,
                 is_large: params.large_fpdus,
+                is_enough: false,
             },
             current: None,
             tx: Tx::new(),
@@ -513,7 +518,10 @@ impl Sender {
                 }
             };
             if link.is_empty() {
-                return Outcome::Idle;
+                return match self.framer.is_enough {
+                    true => Outcome::Again,
+                    false => Outcome::Idle,
+                };
             }
         }
     }
@@ -559,6 +567,7 @@ impl Sender {
         E: Env<L>,
     {
         self.is_settled = false;
+        self.framer.is_enough = false;
         self.framer.set_segment_size(link.segment_size());
         let limit = link.space().min(batch);
         while link.is_empty() || link.len() < limit {

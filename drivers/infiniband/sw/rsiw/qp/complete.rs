@@ -23,6 +23,10 @@ use crate::{
     },
     proto::{
         counters::Counter,
+        drain::{
+            drain,
+            Drained, //
+        },
         failure::{
             Failure,
             Fault, //
@@ -51,7 +55,7 @@ use kernel::{
 };
 
 /// Completions that are added with interrupts off. Many may wait for the oldest.
-const AT_A_TIME: u32 = 64;
+const AT_A_TIME: usize = 64;
 /// How often so many are added by who completes the oldest, perhaps in softirq. What is left is the
 /// work item's.
 const TIMES: u32 = 4;
@@ -93,23 +97,21 @@ impl Qp {
     fn with_sends<R>(self: &Arc<Self>, change: impl FnOnce(&mut Sq) -> R) -> (R, bool) {
         let mut sq = self.sq.lock();
         let result = change(&mut sq);
-        let (mut notify, mut more) = self.complete_some(&mut sq);
+        let (mut notify, mut drained) = self.complete_some(&mut sq);
         let is_empty = sq.order.is_empty();
         drop(sq);
         for _ in 1..TIMES {
-            if !more {
+            if drained == Drained::Empty {
                 break;
             }
-            let (called, left) = self.complete_some(&mut self.sq.lock());
+            let (called, now) = self.complete_some(&mut self.sq.lock());
             notify |= called;
-            more = left;
+            drained = now;
         }
         if notify {
             self.send_cq.notify();
         }
-        if more {
-            self.schedule(Reason::Completions);
-        }
+        drained.or_leave_to(|| self.schedule(Reason::GoOn));
         self.schedule_if_failed();
         (result, is_empty)
     }
@@ -119,9 +121,9 @@ impl Qp {
     pub(super) fn complete_due(self: &Arc<Self>) {
         let mut notify = false;
         loop {
-            let (called, more) = self.complete_some(&mut self.sq.lock());
+            let (called, drained) = self.complete_some(&mut self.sq.lock());
             notify |= called;
-            if !more {
+            if drained == Drained::Empty {
                 break;
             }
         }
@@ -133,20 +135,17 @@ impl Qp {
 
     /// Completes the oldest requests that are due, [`AT_A_TIME`] at most. Returns whether a handler
     /// is to be called, and whether there may be more.
-    fn complete_some(&self, sq: &mut Sq) -> (bool, bool) {
+    fn complete_some(&self, sq: &mut Sq) -> (bool, Drained) {
         let mut notify = false;
-        for _ in 0..AT_A_TIME {
-            let Some((work, status)) = sq.order.pop() else {
-                return (notify, false);
-            };
-            notify |= self.complete_work(&work, status);
-        }
-        (notify, true)
+        let complete = |(work, status): (Work, _)| notify |= self.complete_work(&work, status);
+        let drained = drain(AT_A_TIME, || sq.order.pop(), complete);
+        (notify, drained)
     }
 
     /// TCP has these requests. Returns whether none is under way any more.
     pub(super) fn sends_done(self: &Arc<Self>, tokens: &[Token]) -> bool {
         let ((), is_empty) = self.with_sends(|sq| {
+            // As many as end in one batch.
             for token in tokens {
                 sq.order.done(*token);
             }

@@ -266,7 +266,7 @@ impl Qp {
                 None | Some(Outcome::Idle) => return,
                 Some(Outcome::Again) => {
                     self.count(Counter::TxBudget);
-                    self.schedule(Reason::BudgetSpent);
+                    self.schedule(Reason::GoOn);
                     return;
                 }
                 Some(Outcome::Failed) => {
@@ -287,7 +287,7 @@ impl Qp {
             None | Some(Outcome::Idle) => return,
             Some(Outcome::Again) => {
                 self.count(Counter::TxBudget);
-                Reason::BudgetSpent
+                Reason::GoOn
             }
             Some(Outcome::Failed) => {
                 inner.failed = inner.take_failure();
@@ -387,9 +387,22 @@ impl Qp {
         }
         let mut after = After::default();
         let mut inner = self.inner.lock();
+        let result = self.modify_under(&mut inner, attr, &mut after);
+        drop(inner);
+        after.run(self);
+        result
+    }
+
+    /// As [`Qp::modify`] under the mutex, for anything but queue sizes.
+    fn modify_under(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        attr: &QpModify,
+        after: &mut After,
+    ) -> Result {
         let ord = attr.max_rd_atomic.map(u16::from);
         let ird = attr.max_dest_rd_atomic.map(u16::from);
-        self.check_depths(&inner, ord, ird)?;
+        self.check_depths(inner, ord, ird)?;
         if let Some(state) = attr.cur_state {
             if rdmac_state(state) != inner.state.in_verbs() {
                 return Err(EINVAL);
@@ -401,13 +414,17 @@ impl Qp {
             let is_step =
                 target == IbQpState::Rtr && matches!(inner.state, QpState::Idle | QpState::Rts);
             if !is_step {
+                if inner.state == QpState::Error {
+                    // What was posted there is not to be left to the next connection.
+                    self.flush_posted(inner, after);
+                }
                 let event = QpEvent::Modify {
                     to,
-                    idle: self.is_drained(&inner),
-                    flushed: true,
+                    idle: self.is_drained(inner),
+                    flushed: inner.ring.is_empty(),
                 };
-                self.apply(&mut inner, event, None, &mut after)?;
-                self.progress(&mut inner, &mut after);
+                self.apply(inner, event, None, after)?;
+                self.progress(inner, after);
             }
         }
         if let Some(ord) = ord {
@@ -419,8 +436,6 @@ impl Qp {
         if let Some(access) = attr.access {
             self.access.store(access, Relaxed);
         }
-        drop(inner);
-        after.run(self);
         Ok(())
     }
 

@@ -250,7 +250,7 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for sizes beyond the maxima, `ENOMEM`; those of [`Qp::prepare_to_look`].
+    /// `EINVAL` for sizes beyond the maxima, `ENOMEM`.
     pub(crate) fn create(
         table: &Arc<QpTable>,
         handle: Arc<QpHandle>,
@@ -363,7 +363,7 @@ impl Qp {
 
     /// Begins what goes on for the process while the QP exists, and answers it.
     fn finish(self: &Arc<Self>, features: Features, udata: &mut Udata<'_>) -> Result {
-        self.prepare_to_look()?;
+        self.prepare_to_look();
         let (sq_key, rq_key) = self.consumer.keys();
         let base = CreateQpResp {
             qp_id: self.num().0,
@@ -380,7 +380,7 @@ impl Qp {
             base,
             ..Default::default()
         };
-        if let Some(look) = self.consumer.look() {
+        if let Some(look) = self.looked_at() {
             look.tell(&mut resp);
         }
         udata.respond(&resp)

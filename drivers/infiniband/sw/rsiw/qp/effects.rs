@@ -23,6 +23,7 @@ use crate::{
     proto::{
         connection::StreamEnd,
         counters::Counter,
+        drain::drain,
         failure::{
             Cause,
             Failure, //
@@ -34,7 +35,10 @@ use crate::{
             Recv, //
         },
         request::OperationType,
-        schedule::Actor,
+        schedule::{
+            Actor,
+            Reason, //
+        },
         state::{
             self,
             Async,
@@ -290,9 +294,9 @@ impl Qp {
         }
     }
 
-    /// Completes all send requests as flushed, in post order; at most a ring full of new ones.
-    /// Returns whether a handler is to be called.
-    fn flush_sq(&self, inner: &mut Inner) -> bool {
+    /// Completes all send requests as flushed, in post order; at most a ring full of new ones, the
+    /// rest is the work item's. Returns whether a handler is to be called.
+    fn flush_sq(self: &Arc<Self>, inner: &mut Inner) -> bool {
         if self.destroyed.load(Relaxed) {
             return false;
         }
@@ -307,33 +311,29 @@ impl Qp {
         }
         {
             let mut sq = self.sq.lock();
+            // As many as ORD, at most [`MAX_READS`](crate::limits::MAX_READS).
             while sq.outbound.pop().is_some() {}
         }
-        for _ in 0..inner.ring.len() {
-            let Some(work) = inner.ring.discard() else {
-                break;
-            };
-            notify |= self.complete_work(&work, Status::Flushed);
-        }
+        let ring = &mut inner.ring;
+        let flush = |work| notify |= self.complete_work(&work, Status::Flushed);
+        drain(ring.len(), || ring.discard(), flush).or_leave_to(|| self.schedule(Reason::GoOn));
         notify
     }
 
-    /// Completes all receives of the QP's own queue as flushed, in post order; at most a ring full.
-    /// Those of a shared queue stay for others (V-SRQ-17). Returns whether a handler is to be
-    /// called.
-    fn flush_rq(&self) -> bool {
+    /// Completes all receives of the QP's own queue as flushed, in post order; at most a ring full,
+    /// the rest is the work item's. Those of a shared queue stay for others (V-SRQ-17). Returns
+    /// whether a handler is to be called.
+    fn flush_rq(self: &Arc<Self>) -> bool {
         let mut notify = false;
         if self.destroyed.load(Relaxed) {
             return false;
         }
-        let most = self.rq.lock().as_ref().map_or(0, Rq::len);
-        for _ in 0..most {
-            let discarded = (*self.rq.lock()).as_mut().and_then(|rq| rq.discard());
-            let Some(id) = discarded else {
-                break;
-            };
-            notify |= self.flush_recv(id);
-        }
+        let Some(most) = self.rq.lock().as_ref().map(Rq::len) else {
+            return false;
+        };
+        let discard = || (*self.rq.lock()).as_mut().and_then(|rq| rq.discard());
+        let flush = |id| notify |= self.flush_recv(id);
+        drain(most, discard, flush).or_leave_to(|| self.schedule(Reason::GoOn));
         notify
     }
 

@@ -36,7 +36,10 @@ use crate::{
         shmem::SharedMemory,
         workqueue::Queues,
     },
-    proto::tuning::nanos,
+    proto::{
+        schedule::Reason,
+        tuning::nanos, //
+    },
 };
 use core::mem::size_of;
 use kernel::{
@@ -147,10 +150,15 @@ impl Look {
     }
 
     /// There is no thread any more that would act upon what was posted.
-    fn is_over(&self) {
+    fn end(&self) {
         let mut phase = self.phase.lock();
         *phase = Phase::Over;
         self.word.store(0);
+    }
+
+    /// Whether there is none.
+    fn is_over(&self) -> bool {
+        *self.phase.lock() == Phase::Over
     }
 }
 
@@ -166,17 +174,20 @@ enum Seen {
 }
 
 impl Qp {
-    /// Lets the queue be looked at from the first call on, if the process has asked for that.
-    ///
-    /// # Errors
-    ///
-    /// See [`ServingThread::start`].
-    pub(super) fn prepare_to_look(self: &Arc<Self>) -> Result {
-        let Some(look) = self.consumer.look() else {
-            return Ok(());
-        };
-        let begun = look.thread.start(self.clone());
-        begun.inspect_err(|_| look.is_over())
+    /// Lets the queue be looked at from the first call on, if the process has asked for that. If it
+    /// cannot have one more thread it does without, and calls.
+    pub(super) fn prepare_to_look(self: &Arc<Self>) {
+        if let Some(look) = self.consumer.look() {
+            if look.thread.start(self.clone()).is_err() {
+                look.end();
+            }
+        }
+    }
+
+    /// What the process has whose queue is looked at.
+    #[inline]
+    pub(super) fn looked_at(&self) -> Option<&Look> {
+        self.consumer.look().filter(|look| !look.is_over())
     }
 
     /// Lets the queue be looked at from now on, if the process has asked for that.
@@ -192,7 +203,7 @@ impl Qp {
     /// Nobody begins to look any more. Who looks at this moment ends by himself.
     pub(super) fn end_looking(&self) {
         if let Some(look) = self.consumer.look() {
-            look.is_over();
+            look.end();
             look.thread.end();
         }
     }
@@ -279,8 +290,12 @@ impl Serves for Qp {
     }
 
     fn is_over(this: ArcBorrow<'_, Self>) {
-        if let Some(look) = this.consumer.look() {
-            look.is_over();
+        let qp = Arc::from(this);
+        if let Some(look) = qp.consumer.look() {
+            look.end();
+            // As when it stops looking. Others may have the queue pair, too, and go on.
+            smp_mb(Full);
+            qp.schedule(Reason::GoOn);
         }
     }
 }

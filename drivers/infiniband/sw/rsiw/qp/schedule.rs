@@ -176,7 +176,7 @@ impl Qp {
         };
         let mut after = After::default();
         if inner.post_send() == Post::Queue {
-            let pace = match self.consumer.look() {
+            let pace = match self.looked_at() {
                 // Those that follow are seen by who looks.
                 Some(_) => Pace::Slow,
                 None => self.pace(&mut inner),

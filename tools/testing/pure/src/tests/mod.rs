@@ -9,6 +9,7 @@ mod connection;
 mod counters;
 mod deframer;
 mod direct;
+mod drain;
 mod fin;
 mod fuzz;
 mod golden;

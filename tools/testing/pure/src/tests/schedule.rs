@@ -447,7 +447,7 @@ fn responses() {
 /// What else only a work item can do is urgent.
 #[test]
 fn always_urgent() {
-    for reason in [Room, PeerHeard, Completions, BudgetSpent, Note] {
+    for reason in [Room, PeerHeard, GoOn, Note] {
         assert_eq!(always(reason), Urgent, "{reason:?}");
     }
 }
@@ -492,8 +492,7 @@ fn every_reason() -> Vec<Reason> {
         KernelDoorbell(Pace::Fast),
         Room,
         PeerHeard,
-        Completions,
-        BudgetSpent,
+        GoOn,
         Note,
     ];
     for yes in [false, true] {

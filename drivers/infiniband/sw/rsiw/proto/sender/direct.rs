@@ -34,7 +34,7 @@ impl Framer {
     /// The message cannot go on.
     #[inline]
     pub(super) fn hand_over<L: Link, E: Env<L>>(
-        &self,
+        &mut self,
         env: &E,
         link: &mut L,
         current: &mut Current,
@@ -50,7 +50,11 @@ impl Framer {
         }
         match link.prepare(front) {
             HandedOver::Taken => {}
-            HandedOver::Enough | HandedOver::Later => return Ok(Some(0)),
+            HandedOver::Enough => {
+                self.is_enough = true;
+                return Ok(Some(0));
+            }
+            HandedOver::Later => return Ok(Some(0)),
             HandedOver::Gone => return Ok(None),
         }
         if let (true, Origin::Response(InboundRead { msn, .. }) | Origin::Atomic(msn)) =

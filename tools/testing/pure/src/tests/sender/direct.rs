@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::proto::direct::HandedOver;
-use crate::proto::sender::PayloadError;
+use crate::proto::sender::{Outcome, PayloadError};
 
 /// A sender for whose segments past TCP `outcome` holds.
 fn direct(outcome: HandedOver) -> Sending {
@@ -76,5 +76,29 @@ fn v_tm_1_payload_fails() {
             assert!(sending.tcp.handed.is_empty());
             check_local_error(&mut sending, &[Status::Flushed; 2][..count]);
         }
+    }
+}
+
+/// T-11: an other end that takes no more at a time does not tell when it does again, so somebody has
+/// to go on, also where nothing was handed over; one that has to wait for something tells.
+#[test]
+fn t_11_goes_on_after_enough() {
+    for posted in [&[send(40)][..], &[send(5_000)], &[send(40), write(70_000)]] {
+        let mut sending = direct(HandedOver::Enough);
+        for posted in posted {
+            sending.post(*posted);
+        }
+        assert_eq!(sending.run_once(), Outcome::Again, "{posted:?}");
+        sending.tcp.direct = Some(HandedOver::Later);
+        assert_eq!(sending.run_once(), Outcome::Idle);
+        assert!(sending.tcp.handed.is_empty() && sending.tcp.out.is_empty());
+        sending.tcp.direct = Some(HandedOver::Taken);
+        sending.run();
+        assert!(sending.tcp.handed.len() >= posted.len());
+        let completions = &sending.queue.completions;
+        assert!(completions.len() == posted.len());
+        assert!(completions
+            .iter()
+            .all(|(_, status)| *status == Status::Success));
     }
 }

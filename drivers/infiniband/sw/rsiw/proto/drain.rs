@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Taking out of a ring what others put into it, and who goes on when that stops.
+//!
+//! Who fills a ring tells of it only if nobody seems to be at work there: the library of a process
+//! leaves out the doorbell behind an entry that is not taken yet. So whoever is at work on a ring
+//! either sees it empty, with a full barrier behind the last entry that was freed, or leaves
+//! somebody who goes on. *A drain ends empty or with a successor.*
+//!
+//! Pure: any context.
+#![forbid(unsafe_code)]
+
+/// How a drain has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a drain ends empty or with a successor"]
+pub(crate) enum Drained {
+    /// The ring was seen empty: whoever puts something into it from now on tells of it.
+    Empty,
+    /// There may be more, of which nobody tells.
+    GoOn,
+}
+
+impl Drained {
+    /// Calls `successor`, which has somebody go on, unless the ring was seen empty.
+    #[inline]
+    pub(crate) fn or_leave_to(self, successor: impl FnOnce()) {
+        if self == Self::GoOn {
+            successor();
+        }
+    }
+}
+
+/// Gives entries to `each`, `most` at most. `take` takes the oldest one out, if there is one, and
+/// has a full barrier between freeing an entry and looking at the next one.
+#[inline]
+pub(crate) fn drain<T>(
+    most: usize,
+    mut take: impl FnMut() -> Option<T>,
+    mut each: impl FnMut(T),
+) -> Drained {
+    for _ in 0..most {
+        match take() {
+            Some(entry) => each(entry),
+            None => return Drained::Empty,
+        }
+    }
+    Drained::GoOn
+}
