@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 
 #define LEN 65536
 #define LONGEST 1000	/* microseconds for which the kernel looks at most */
+#define NOBODY 65534
 #define UNCALLED 100	/* requests that are to be carried out without a call */
 
 static struct both b;
@@ -229,6 +231,42 @@ static void errors(void)
 	end();
 }
 
+/* As a user who may have no more threads than this one. */
+static int at_the_limit(void)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC, .cap = { 4, 1, 1, 1, 0 } };
+	struct rlimit one = { 1, 1 };
+	struct ibv_context *ctx;
+	struct ibv_wc wc;
+	struct ibv_pd *pd;
+	struct ibv_qp *qp;
+
+	CHECK_SYS(setenv("RSIW_LOOK_US", "1000", 1));
+	CHECK_SYS(setrlimit(RLIMIT_NPROC, &one));
+	CHECK_SYS(setresuid(NOBODY, NOBODY, NOBODY));
+	ctx = ibv_open_device(listener.id->verbs->device);
+	CHECK(ctx, "open: %m");
+	pd = ibv_alloc_pd(ctx);
+	attr.send_cq = attr.recv_cq = ibv_create_cq(ctx, 8, NULL, NULL, 0);
+	CHECK(pd && attr.send_cq, "PD, CQ: %m");
+	qp = ibv_create_qp(pd, &attr);
+	CHECK(qp, "create QP: %m");
+	CHECK(lookers() == 0, "there is a thread");
+	CHECK_SYS(to_state(qp, IBV_QPS_ERR));
+	CHECK_SYS(ibv_post_send(qp, &wr, &bad));
+	CHECK(ep_poll(attr.send_cq, &wc, EP_EVENT_MS), "no completion");
+	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR, "%s", ibv_wc_status_str(wc.status));
+	CHECK_SYS(ibv_destroy_qp(qp));
+	return 0;
+}
+
+static void limit(void)
+{
+	part("a process that may have no more threads does without");
+	expect(in_child(at_the_limit) == 0, "it fails");
+}
+
 static void ends(void)
 {
 	unsigned int i, n;
@@ -273,6 +311,7 @@ static void run(void)
 	asleep();
 	waiting();
 	errors();
+	limit();
 	ends();
 }
 

@@ -46,6 +46,15 @@ def look_ends(t):
             t.run(*args, t.port(), "--exec")
 
 
+@test("library-posting", cost=60, only_type="rsiw")
+def posting(t):
+    """Every request that was posted completes once, whoever posts it and while the
+    queue pair fails (T-11, T-34)."""
+    for rings in ("rsiw", "rsiw-stock-rings", "rsiw-look"):
+        with t.library(rings):
+            t.own("posting", t.topo.loopback)
+
+
 @test("library-abandon", cost=3, only_type="rsiw")
 def abandon(t):
     """A process ends whose windows are bound; nothing of it is left (V-RNIC-25).
