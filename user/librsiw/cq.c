@@ -98,7 +98,7 @@ int rsiw_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	struct rsiw_cqe *cqe;
 	int n;
 
-	pthread_spin_lock(&cq->lock);
+	pthread_mutex_lock(&cq->lock);
 	for (n = 0; n < num_entries; n++, wc++) {
 		cqe = oldest(cq);
 		if (!cqe)
@@ -115,7 +115,7 @@ int rsiw_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 		};
 		take(cq, cqe);
 	}
-	pthread_spin_unlock(&cq->lock);
+	pthread_mutex_unlock(&cq->lock);
 	return n;
 }
 
@@ -145,11 +145,11 @@ static int rsiw_start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr
 
 	if (attr->comp_mask)
 		return EINVAL;
-	pthread_spin_lock(&cq->lock);
+	pthread_mutex_lock(&cq->lock);
 	ret = show(cq);
 	/* Who is told that there is nothing does not end what has not begun. */
 	if (ret)
-		pthread_spin_unlock(&cq->lock);
+		pthread_mutex_unlock(&cq->lock);
 	return ret;
 }
 
@@ -166,7 +166,7 @@ static void rsiw_end_poll(struct ibv_cq_ex *ibcq)
 	struct rsiw_cq *cq = to_rsiw_cq_ex(ibcq);
 
 	done(cq);
-	pthread_spin_unlock(&cq->lock);
+	pthread_mutex_unlock(&cq->lock);
 }
 
 static enum ibv_wc_opcode rsiw_read_opcode(struct ibv_cq_ex *cq)
@@ -274,14 +274,14 @@ static struct rsiw_cq *new_cq(void)
 	struct rsiw_cq *cq = calloc(1, sizeof(*cq));
 
 	if (cq)
-		pthread_spin_init(&cq->lock, PTHREAD_PROCESS_PRIVATE);
+		rsiw_init_lock(&cq->lock);
 	return cq;
 }
 
 static void free_cq(struct rsiw_cq *cq)
 {
 	rsiw_unmap_ring(&cq->ring);
-	pthread_spin_destroy(&cq->lock);
+	pthread_mutex_destroy(&cq->lock);
 	free(cq);
 }
 
@@ -365,7 +365,7 @@ int rsiw_resize_cq(struct ibv_cq *ibcq, int cqe)
 	ret = rsiw_reserve_ring(&ring, cqe, ctx->layout->cqe_size, sizeof(struct siw_cq_ctrl));
 	if (ret)
 		return ret;
-	pthread_spin_lock(&cq->lock);
+	pthread_mutex_lock(&cq->lock);
 	ret = ibv_cmd_resize_cq(ibcq, cqe, &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				sizeof(resp));
 	if (!ret)
@@ -377,7 +377,7 @@ int rsiw_resize_cq(struct ibv_cq *ibcq, int cqe)
 		cq->ctrl = ctrl_of(&cq->ring);
 		ring = old;
 	}
-	pthread_spin_unlock(&cq->lock);
+	pthread_mutex_unlock(&cq->lock);
 	rsiw_unmap_ring(&ring);
 	return ret;
 }
@@ -393,7 +393,8 @@ int rsiw_destroy_cq(struct ibv_cq *ibcq)
 
 /*
  * The kernel adds a completion and then looks here; who asks does so before the
- * last look at the queue. One of the two sees the other.
+ * last look at the queue. Both have a full barrier in between, so that one of the two
+ * sees the other: that of an atomic operation need not be one for what follows it.
  */
 int rsiw_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
@@ -402,8 +403,9 @@ int rsiw_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 
 	if (!solicited_only)
 		flags |= SIW_NOTIFY_NEXT_COMPLETION;
-	pthread_spin_lock(&cq->lock);
+	pthread_mutex_lock(&cq->lock);
 	__atomic_fetch_or(&cq->ctrl->flags, flags, __ATOMIC_SEQ_CST);
-	pthread_spin_unlock(&cq->lock);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&cq->lock);
 	return 0;
 }

@@ -51,9 +51,9 @@ int rsiw_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 		*bad_wr = wr;
 		return EINVAL;
 	}
-	pthread_spin_lock(&qp->rq_lock);
+	pthread_mutex_lock(&qp->rq_lock);
 	ret = put_recvs(&qp->rq, qp->max_recv_sge, wr, bad_wr);
-	pthread_spin_unlock(&qp->rq_lock);
+	pthread_mutex_unlock(&qp->rq_lock);
 	return ret;
 }
 
@@ -62,16 +62,16 @@ int rsiw_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv
 	struct rsiw_srq *srq = to_rsiw_srq(ibsrq);
 	int ret;
 
-	pthread_spin_lock(&srq->lock);
+	pthread_mutex_lock(&srq->lock);
 	ret = put_recvs(&srq->ring, srq->max_sge, wr, bad_wr);
-	pthread_spin_unlock(&srq->lock);
+	pthread_mutex_unlock(&srq->lock);
 	return ret;
 }
 
 static void free_srq(struct rsiw_srq *srq)
 {
 	rsiw_unmap_ring(&srq->ring);
-	pthread_spin_destroy(&srq->lock);
+	pthread_mutex_destroy(&srq->lock);
 	free(srq);
 }
 
@@ -85,7 +85,7 @@ struct ibv_srq *rsiw_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *att
 
 	if (!srq)
 		return NULL;
-	pthread_spin_init(&srq->lock, PTHREAD_PROCESS_PRIVATE);
+	rsiw_init_lock(&srq->lock);
 	ret = ibv_cmd_create_srq(pd, &srq->srq, attr, &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				 sizeof(resp));
 	if (ret)
@@ -100,7 +100,7 @@ struct ibv_srq *rsiw_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *att
 		ibv_cmd_destroy_srq(&srq->srq);
 		goto fail;
 	}
-	srq->max_sge = attr->attr.max_sge;
+	srq->max_sge = rsiw_smaller(attr->attr.max_sge, layout->max_sge);
 	return &srq->srq;
 
 fail:
@@ -144,8 +144,8 @@ static void free_qp(struct rsiw_qp *qp)
 	rsiw_unmap_ring(&qp->rq);
 	if (qp->look)
 		munmap(qp->look, sysconf(_SC_PAGESIZE));
-	pthread_spin_destroy(&qp->sq_lock);
-	pthread_spin_destroy(&qp->rq_lock);
+	pthread_mutex_destroy(&qp->sq_lock);
+	pthread_mutex_destroy(&qp->rq_lock);
 	free(qp);
 }
 
@@ -172,7 +172,7 @@ static void set_doorbell(struct rsiw_qp *qp)
  */
 static uint32_t look_us(const struct rsiw_context *ctx)
 {
-	const char *asked = getenv("RSIW_LOOK_US");
+	const char *asked = secure_getenv("RSIW_LOOK_US");
 	unsigned long us;
 
 	if (!asked || !(ctx->features & RSIW_FEATURE_LOOK))
@@ -229,8 +229,8 @@ struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 	qp = calloc(1, sizeof(*qp));
 	if (!qp)
 		return NULL;
-	pthread_spin_init(&qp->sq_lock, PTHREAD_PROCESS_PRIVATE);
-	pthread_spin_init(&qp->rq_lock, PTHREAD_PROCESS_PRIVATE);
+	rsiw_init_lock(&qp->sq_lock);
+	rsiw_init_lock(&qp->rq_lock);
 	qp->layout = ctx->layout;
 	qp->features = ctx->features;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
@@ -254,9 +254,10 @@ struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		qp->vqp.comp_mask |= VERBS_QP_EX;
 	qp->sig_all = attr->sq_sig_all;
-	qp->max_send_sge = attr->cap.max_send_sge;
-	qp->max_recv_sge = attr->cap.max_recv_sge;
-	qp->max_inline = attr->cap.max_inline_data;
+	/* Whatever the kernel says: nothing is written beyond an entry. */
+	qp->max_send_sge = rsiw_smaller(attr->cap.max_send_sge, qp->layout->max_sge);
+	qp->max_recv_sge = rsiw_smaller(attr->cap.max_recv_sge, qp->layout->max_sge);
+	qp->max_inline = rsiw_smaller(attr->cap.max_inline_data, qp->layout->max_inline);
 	set_doorbell(qp);
 	return &qp->vqp.qp;
 

@@ -114,11 +114,11 @@ int rsiw_resize_qp(struct rsiw_qp *qp, struct ibv_qp_cap *cap)
 	if (!ret && qp->rq.at)
 		ret = rsiw_reserve_ring(&rq, cap->max_recv_wr, qp->layout->rqe_size, 0);
 	if (!ret) {
-		pthread_spin_lock(&qp->sq_lock);
-		pthread_spin_lock(&qp->rq_lock);
+		pthread_mutex_lock(&qp->sq_lock);
+		pthread_mutex_lock(&qp->rq_lock);
 		ret = replace_queues(qp, &sq, &rq, &req);
-		pthread_spin_unlock(&qp->rq_lock);
-		pthread_spin_unlock(&qp->sq_lock);
+		pthread_mutex_unlock(&qp->rq_lock);
+		pthread_mutex_unlock(&qp->sq_lock);
 	}
 	/* The old ones, or those that have not become any. */
 	rsiw_unmap_ring(&sq);
@@ -163,9 +163,9 @@ int rsiw_resize_srq(struct rsiw_srq *srq, const struct ibv_srq_attr *attr, bool 
 
 	if (ret)
 		return ret;
-	pthread_spin_lock(&srq->lock);
+	pthread_mutex_lock(&srq->lock);
 	ret = replace_queue(srq, &ring, &req);
-	pthread_spin_unlock(&srq->lock);
+	pthread_mutex_unlock(&srq->lock);
 	rsiw_unmap_ring(&ring);
 	return ret;
 }

@@ -173,24 +173,20 @@ static const struct verbs_context_ops rsiw_timestamp_ops = {
 	.query_rt_values = rsiw_query_rt_values,
 };
 
-static uint32_t smaller(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Takes what the kernel has answered; it may have left out everything of ours. */
 static void agree(struct rsiw_context *ctx, const struct rsiw_uresp_alloc_ctx *answer)
 {
 	ctx->layout = &rsiw_stock_rings;
 	ctx->max_sge = SIW_MAX_SGE;
 	ctx->max_inline = SIW_MAX_INLINE;
-	if (answer->magic != RSIW_ABI_MAGIC || answer->version != RSIW_ABI_VERSION ||
-	    !(answer->features & RSIW_FEATURE_RINGS))
+	/* The version is the older one of both, of which there is none before 1. */
+	if (answer->magic != RSIW_ABI_MAGIC || answer->version < 1 ||
+	    answer->version > RSIW_ABI_VERSION || !(answer->features & RSIW_FEATURE_RINGS))
 		return;
 	ctx->layout = &rsiw_own_rings;
 	ctx->features = answer->features & WANTED;
-	ctx->max_sge = smaller(answer->max_sge, RSIW_MAX_SGE);
-	ctx->max_inline = smaller(answer->max_inline, RSIW_MAX_INLINE);
+	ctx->max_sge = rsiw_smaller(answer->max_sge, RSIW_MAX_SGE);
+	ctx->max_inline = rsiw_smaller(answer->max_inline, RSIW_MAX_INLINE);
 	ctx->max_windows = answer->max_windows;
 	ctx->clock_khz = answer->clock_khz;
 }
@@ -205,7 +201,7 @@ static int get_context(struct rsiw_context *ctx)
 	};
 	struct rsiw_get_context_resp resp = {};
 	size_t stock_resp = sizeof(resp.ibv_resp) + sizeof(struct siw_uresp_alloc_ctx);
-	const char *stock = getenv("RSIW_STOCK_RINGS");
+	const char *stock = secure_getenv("RSIW_STOCK_RINGS");
 	int ret = EINVAL;
 
 	if (!stock || !*stock)

@@ -25,6 +25,20 @@ struct rsiw_context {
 	uint32_t clock_khz;
 };
 
+/*
+ * Queues are locked by mutexes that spin for a moment: whoever resizes one calls the
+ * kernel meanwhile, and others sleep then.
+ */
+static inline void rsiw_init_lock(pthread_mutex_t *lock)
+{
+	*lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
+}
+
+static inline uint32_t rsiw_smaller(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
 /* A queue in memory shared with the kernel, of a power of two entries. */
 struct rsiw_ring {
 	uint8_t *at;
@@ -36,7 +50,7 @@ struct rsiw_ring {
 
 struct rsiw_cq {
 	struct verbs_cq vcq;
-	pthread_spinlock_t lock;
+	pthread_mutex_t lock;
 	struct rsiw_ring ring;
 	struct siw_cq_ctrl *ctrl;	/* behind the entries */
 	struct rsiw_cqe *current;	/* between start_poll and end_poll */
@@ -45,7 +59,7 @@ struct rsiw_cq {
 
 struct rsiw_srq {
 	struct ibv_srq srq;
-	pthread_spinlock_t lock;
+	pthread_mutex_t lock;
 	struct rsiw_ring ring;
 	uint32_t max_sge;
 };
@@ -62,7 +76,7 @@ struct rsiw_qp {
 	uint64_t features;
 	bool sig_all;
 
-	pthread_spinlock_t sq_lock;
+	pthread_mutex_t sq_lock;
 	struct rsiw_ring sq;
 	uint32_t *look;			/* not 0 while the kernel looks at it by itself, if ever */
 	uint32_t staged;		/* requests behind the last one that the kernel may see */
@@ -73,8 +87,9 @@ struct rsiw_qp {
 	/* Between wr_start and wr_complete. */
 	struct rsiw_sqe *current;
 	int error;
+	uint32_t inline_len;		/* octets that the request staged last has got */
 
-	pthread_spinlock_t rq_lock;
+	pthread_mutex_t rq_lock;
 	struct rsiw_ring rq;		/* none with a shared one */
 	uint32_t max_recv_sge;
 };
@@ -168,8 +183,8 @@ struct rsiw_sqe *rsiw_stage(struct rsiw_qp *qp, uint64_t wr_id, uint8_t opcode,
 			    unsigned int send_flags);
 int rsiw_set_elements(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv_sge *sge,
 		      size_t count);
+void rsiw_begin_inline(struct rsiw_qp *qp, struct rsiw_sqe *sqe);
 int rsiw_add_inline(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const void *data, size_t len);
-void rsiw_set_inline(struct rsiw_sqe *sqe);
 int rsiw_set_bind(struct rsiw_sqe *sqe, const struct ibv_mw *mw, uint32_t rkey,
 		  const struct ibv_mw_bind_info *info);
 bool rsiw_publish(struct rsiw_qp *qp);

@@ -85,24 +85,30 @@ int rsiw_set_elements(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv
 	for (i = 0; i < count; i++)
 		to[i] = (struct rsiw_sge){ sge[i].addr, sge[i].length, sge[i].lkey };
 	sqe->num_sge = count;
+	sqe->flags &= ~SIW_WQE_INLINE;
 	return 0;
 }
 
-void rsiw_set_inline(struct rsiw_sqe *sqe)
+/* The request has octets, none so far, in the place of what it had. */
+void rsiw_begin_inline(struct rsiw_qp *qp, struct rsiw_sqe *sqe)
 {
 	sqe->num_sge = 1;
 	sqe->flags |= SIW_WQE_INLINE;
+	*inline_length_of(qp, sqe) = 0;
+	qp->inline_len = 0;
 }
 
-/* Appends octets to those that the entry has. */
+/*
+ * Appends octets. What there is already is counted apart from the entry, where the
+ * place of the count may be that of an element.
+ */
 int rsiw_add_inline(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const void *data, size_t len)
 {
-	uint32_t *have = inline_length_of(qp, sqe);
-
-	if (len > qp->max_inline - *have)
+	if (len > qp->max_inline - qp->inline_len)
 		return EINVAL;
-	memcpy((uint8_t *)sqe + qp->layout->sqe_data + *have, data, len);
-	*have += len;
+	memcpy((uint8_t *)sqe + qp->layout->sqe_data + qp->inline_len, data, len);
+	qp->inline_len += len;
+	*inline_length_of(qp, sqe) = qp->inline_len;
 	return 0;
 }
 
@@ -154,25 +160,36 @@ bool rsiw_publish(struct rsiw_qp *qp)
 	return !is_looked_at(qp);
 }
 
+/*
+ * Calls the kernel, which may have taken what was posted without that: a post that
+ * has got here is only refused if the queue pair is gone with its device.
+ *
+ * write() is the shortest way, but is closed to threads whose credentials are not
+ * those with which the device was opened. libibverbs knows another one.
+ */
 int rsiw_ring_doorbell(struct rsiw_qp *qp)
 {
 	ssize_t n = write(qp->vqp.qp.context->cmd_fd, &qp->doorbell, sizeof(qp->doorbell));
+	struct ibv_send_wr *bad_wr;
+	int ret;
 
-	return n == sizeof(qp->doorbell) ? 0 : errno;
+	if (n == sizeof(qp->doorbell))
+		return 0;
+	do
+		ret = ibv_cmd_post_send(&qp->vqp.qp, NULL, &bad_wr);
+	while (ret == EINTR || ret == ENOMEM);
+	return ret;
 }
 
 static int add_inline_list(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv_send_wr *wr)
 {
 	const struct ibv_sge *sge = wr->sg_list;
-	int i, ret;
+	int i, ret = 0;
 
-	for (i = 0; i < wr->num_sge; i++) {
+	rsiw_begin_inline(qp, sqe);
+	for (i = 0; i < wr->num_sge && !ret; i++)
 		ret = rsiw_add_inline(qp, sqe, (void *)(uintptr_t)sge[i].addr, sge[i].length);
-		if (ret)
-			return ret;
-	}
-	rsiw_set_inline(sqe);
-	return 0;
+	return ret;
 }
 
 static int set_data(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv_send_wr *wr,
@@ -266,7 +283,7 @@ int rsiw_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 	int ret = 0, rung = 0;
 	bool call;
 
-	pthread_spin_lock(&qp->sq_lock);
+	pthread_mutex_lock(&qp->sq_lock);
 	for (; wr; wr = wr->next) {
 		ret = stage_wr(qp, wr);
 		if (ret) {
@@ -275,7 +292,7 @@ int rsiw_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 		}
 	}
 	call = rsiw_publish(qp);
-	pthread_spin_unlock(&qp->sq_lock);
+	pthread_mutex_unlock(&qp->sq_lock);
 	if (call)
 		rung = rsiw_ring_doorbell(qp);
 	if (rung && !ret) {
@@ -293,7 +310,7 @@ int rsiw_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *bin
 	bool call = false;
 	int ret = ENOMEM;
 
-	pthread_spin_lock(&qp->sq_lock);
+	pthread_mutex_lock(&qp->sq_lock);
 	sqe = rsiw_stage(qp, bind->wr_id, RSIW_OP_BIND_MW, bind->send_flags);
 	if (sqe) {
 		ret = rsiw_set_bind(sqe, mw, rkey, &bind->bind_info);
@@ -301,7 +318,7 @@ int rsiw_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *bin
 			qp->staged--;
 		call = rsiw_publish(qp);
 	}
-	pthread_spin_unlock(&qp->sq_lock);
+	pthread_mutex_unlock(&qp->sq_lock);
 	if (call)
 		ret = rsiw_ring_doorbell(qp);
 	if (!ret)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The functions of struct ibv_qp_ex (ibv_wr_send and so on): between wr_start and
- * wr_complete the send queue is locked. The first error counts, and drops all.
+ * wr_complete the send queue is locked. The first error counts, and drops all. Of
+ * several functions that say what the data of a request is, the last one counts.
  */
 #include "rsiw.h"
 
@@ -20,7 +21,7 @@ static void wr_start(struct ibv_qp_ex *ex)
 {
 	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
 
-	pthread_spin_lock(&qp->sq_lock);
+	pthread_mutex_lock(&qp->sq_lock);
 	qp->current = NULL;
 	qp->error = 0;
 }
@@ -33,8 +34,9 @@ static int wr_complete(struct ibv_qp_ex *ex)
 
 	if (ret)
 		qp->staged = 0;
+	qp->current = NULL;
 	call = rsiw_publish(qp);
-	pthread_spin_unlock(&qp->sq_lock);
+	pthread_mutex_unlock(&qp->sq_lock);
 	return call ? rsiw_ring_doorbell(qp) : ret;
 }
 
@@ -42,8 +44,9 @@ static void wr_abort(struct ibv_qp_ex *ex)
 {
 	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
 
+	qp->current = NULL;
 	qp->staged = 0;
-	pthread_spin_unlock(&qp->sq_lock);
+	pthread_mutex_unlock(&qp->sq_lock);
 }
 
 static struct rsiw_sqe *begin(struct ibv_qp_ex *ex, uint8_t opcode)
@@ -151,13 +154,25 @@ static bool takes_elements(const struct rsiw_sqe *sqe, const struct ibv_sge *sge
 	}
 }
 
+/* Whether it may have octets in their place. */
+static bool takes_octets(const struct rsiw_sqe *sqe)
+{
+	switch (sqe->opcode) {
+	case SIW_OP_SEND:
+	case SIW_OP_SEND_REMOTE_INV:
+	case SIW_OP_WRITE:
+	case RSIW_OP_WRITE_WITH_IMM:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *sg_list)
 {
 	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
 
-	if (!qp->current)
-		return;
-	if (takes_elements(qp->current, sg_list, num_sge))
+	if (qp->current && takes_elements(qp->current, sg_list, num_sge))
 		fail(qp, rsiw_set_elements(qp, qp->current, sg_list, num_sge));
 	else
 		fail(qp, EINVAL);
@@ -176,21 +191,13 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
 	size_t i;
 
-	if (!qp->current)
-		return;
-	switch (qp->current->opcode) {
-	case SIW_OP_SEND:
-	case SIW_OP_SEND_REMOTE_INV:
-	case SIW_OP_WRITE:
-	case RSIW_OP_WRITE_WITH_IMM:
-		break;
-	default:
+	if (!qp->current || !takes_octets(qp->current)) {
 		fail(qp, EINVAL);
 		return;
 	}
+	rsiw_begin_inline(qp, qp->current);
 	for (i = 0; i < num_buf; i++)
 		fail(qp, rsiw_add_inline(qp, qp->current, buf_list[i].addr, buf_list[i].length));
-	rsiw_set_inline(qp->current);
 }
 
 static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)

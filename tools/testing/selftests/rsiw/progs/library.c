@@ -211,6 +211,87 @@ static void builders(void)
 	forget();
 }
 
+/* The ways to say what the data of a request is, each with octets of its own. */
+enum way { ELEMENT, ELEMENTS, OCTETS, PIECES, WAYS };
+
+static void set_data(struct ibv_qp_ex *qp, enum way way)
+{
+	struct ibv_data_buf pieces[2] = { { "pie", 3 }, { "ces", 3 } };
+	struct ibv_sge list[2] = {
+		{ (uintptr_t)mem + 4096, 3, here->lkey }, { (uintptr_t)mem + 8192, 3, here->lkey },
+	};
+
+	switch (way) {
+	case ELEMENT:
+		/* Longer than any inline data may be, for who takes the one for the other. */
+		ibv_wr_set_sge(qp, here->lkey, (uintptr_t)mem, 4000);
+		break;
+	case ELEMENTS:
+		ibv_wr_set_sge_list(qp, 2, list);
+		break;
+	case OCTETS:
+		ibv_wr_set_inline_data(qp, "octets", 6);
+		break;
+	default:
+		ibv_wr_set_inline_data_list(qp, 2, pieces);
+	}
+}
+
+/* A program changes its mind, once or twice. */
+static void any_order(void)
+{
+	static const struct ep_attr attr = {
+		.send_wr = 4, .recv_wr = 4, .send_sge = 2, .inline_data = 64,
+		.send_ops = STANDARD_OPS,
+	};
+	static const char *const octets[WAYS] = { "one", "elements", "octets", "pieces" };
+	static const uint32_t lengths[WAYS] = { 4000, 6, 6, 6 };
+	struct ibv_qp_ex *qp;
+	unsigned int n;
+
+	part("V-WR-1 of the functions that set data the last one counts, in any order");
+	begin_with(&attr, ALL_ACCESS);
+	qp = ibv_qp_to_qp_ex(b.a.id->qp);
+	for (n = 0; n < WAYS * WAYS * WAYS * 2; n++) {
+		enum way last = n / 2 % WAYS;
+		char *to = mem + LEN / 2;
+		struct ibv_wc wc;
+		uint32_t len;
+
+		memset(mem, 0, LEN);
+		strcpy(mem, "one");
+		memcpy(mem + 4096, "ele", 3);
+		memcpy(mem + 8192, "men", 3);
+		memset(to, 'x', 8192);
+		ibv_wr_start(qp);
+		qp->wr_flags = IBV_SEND_SIGNALED;
+		ibv_wr_rdma_write(qp, there->rkey, (uintptr_t)to);
+		if (n % 2)
+			set_data(qp, n / 2 / WAYS / WAYS);
+		set_data(qp, n / 2 / WAYS % WAYS);
+		set_data(qp, last);
+		expect(!ibv_wr_complete(qp), "%u: refused", n);
+		CHECK(ep_poll(b.a.scq, &wc, EP_EVENT_MS), "%u: no completion", n);
+		if (!expect(!wc.status, "%u: %s", n, ibv_wc_status_str(wc.status)))
+			break;
+		for (len = 0; to[len] != 'x'; len++)
+			;
+		expect(len == lengths[last], "%u: %u octets", n, len);
+		expect(!strncmp(to, octets[last], 3), "%u: %.6s", n, to);
+	}
+	part("V-IMM-10 the octets are too many after elements, too");
+	ibv_wr_start(qp);
+	ibv_wr_rdma_write(qp, there->rkey, (uintptr_t)mem);
+	set_data(qp, ELEMENT);
+	ibv_wr_set_inline_data(qp, mem, b.a.cap.max_inline_data + 1);
+	expect(ibv_wr_complete(qp) == EINVAL, "accepted");
+	part("V-IMM-13 data belongs to a request");
+	ibv_wr_start(qp);
+	set_data(qp, OCTETS);
+	expect(ibv_wr_complete(qp) == EINVAL, "accepted");
+	forget();
+}
+
 static void resizing(void)
 {
 	struct ibv_wc wc;
@@ -328,6 +409,7 @@ static void run(void)
 	attributes();
 	extended_polling();
 	builders();
+	any_order();
 	resizing();
 	unknown_operations();
 	again();
