@@ -15,6 +15,15 @@ MAX_LINES = 800
 # Whole texts of others, generated files and test inputs.
 NOT_OURS = re.compile(r"(^LICENSE|Cargo\.lock|/corpus/.*|/snapshots/.*|\.(json|pcap|png|svg))$")
 LICENSED = re.compile(r"(\.(rs|py|sh|c|h|toml)|/?(Makefile|Kbuild|Kconfig))$")
+# What is loaded into programs of others, or compiled into them, has the licences of rdma-core's
+# own providers, by the beginning of the path.
+LICENCES = {
+    "user/": "GPL-2.0 OR Linux-OpenIB",
+    "include/uapi/": "((GPL-2.0 WITH Linux-syscall-note) OR Linux-OpenIB)",
+}
+# A program of more rights than its caller's takes no orders from its environment; and a thread
+# that spins keeps the one that it waits for from the processor.
+LIBRARY_CALLS = re.compile(r"\b(getenv|pthread_spin_\w+)\(")
 LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX)\b|\b(unimplemented|todo)!")
 # A string or a comment, to be dropped before looking for code.
 RUST_NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
@@ -35,6 +44,14 @@ def check(path, text):
         yield f"{len(lines)} lines, at most {MAX_LINES}"
     if LICENSED.search(path) and not any("SPDX-License-Identifier:" in x for x in lines[:3]):
         yield "no SPDX-License-Identifier in its first lines"
+    for where, licence in LICENCES.items():
+        if path.startswith(where) and LICENSED.search(path):
+            if not re.search(re.escape(f"Identifier: {licence}") + r"( \*/)?$", lines[0]):
+                yield f"its licence is not {licence}"
+    if path.startswith("user/"):
+        for n, line in enumerate(lines, 1):
+            if found := LIBRARY_CALLS.search(line):
+                yield f"line {n}: {found[1]} has no place in a library of programs"
     if path != "tools/lint/gates.py":
         for n, line in enumerate(lines, 1):
             if LEFTOVER.search(line):

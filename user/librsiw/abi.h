@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * What the library shares with the kernel: the commands of libibverbs with the
  * driver's parts, and where things are in the entries of either kind of ring.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Completion queues. The kernel fills entries in order and marks them valid, the
  * library clears the mark once it has read them; there is no index that both know.

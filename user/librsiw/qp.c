@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Queue pairs and shared receive queues, and receives, which take no system call. */
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Other depths for queues. The kernel puts another ring in the place of the one
  * that there is. Room for it in the address space is taken before, as nothing may

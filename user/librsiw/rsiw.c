@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Provider of rdma-core for rsiw, and for siw: contexts, and what is agreed with
  * the kernel when one is opened. Without an answer that names more, the library

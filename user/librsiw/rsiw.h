@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Objects of the library. */
 #ifndef LIBRSIW_RSIW_H
 #define LIBRSIW_RSIW_H

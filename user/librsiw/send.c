@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * The send queue: requests are written into their entries one by one, and marked
  * valid together. Then the kernel is called, unless it is at work on the entry in

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * The functions of struct ibv_qp_ex (ibv_wr_send and so on): between wr_start and
  * wr_complete the send queue is locked. The first error counts, and drops all. Of

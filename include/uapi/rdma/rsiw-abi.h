@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR Linux-OpenIB) */
 /*
  * What rsiw adds to the ABI of include/uapi/rdma/siw-abi.h, which it speaks
  * otherwise (driver id RDMA_DRIVER_SIW, ABI version 1). What it means is in
