@@ -6,11 +6,13 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "both.h"
@@ -261,6 +263,85 @@ static int at_the_limit(void)
 	return 0;
 }
 
+/* A queue pair in Error, whose requests are flushed, and looked at. */
+static struct ibv_qp *new_qp(struct ibv_cq **cq)
+{
+	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC, .cap = { 8, 1, 1, 1, 0 } };
+	struct ibv_context *ctx = ibv_open_device(listener.id->verbs->device);
+	struct ibv_pd *pd;
+	struct ibv_qp *qp;
+
+	CHECK(ctx, "open: %m");
+	pd = ibv_alloc_pd(ctx);
+	*cq = attr.send_cq = attr.recv_cq = ibv_create_cq(ctx, 64, NULL, NULL, 0);
+	CHECK(pd && *cq, "PD, CQ: %m");
+	CHECK_SYS(setenv("RSIW_LOOK_US", "1000", 1));
+	qp = ibv_create_qp(pd, &attr);
+	CHECK(qp, "create QP: %m");
+	CHECK(lookers() == 1, "%u threads", lookers());
+	CHECK_SYS(to_state(qp, IBV_QPS_ERR));
+	return qp;
+}
+
+/* Posts until the parent, whose the thread is, has been gone for some time. */
+static int goes_on(struct ibv_qp *qp, struct ibv_cq *cq, pid_t parent)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	unsigned int after = 0;
+	struct ibv_wc wc;
+
+	while (after < 100) {
+		if (ibv_post_send(qp, &wr, &bad))
+			return 1;
+		if (!ep_poll(cq, &wc, EP_EVENT_MS / 2))
+			return 2;
+		after += getppid() != parent;
+	}
+	return 0;
+}
+
+/* The one is killed after so many microseconds. Returns how the other one went on. */
+static int is_killed(unsigned int us)
+{
+	int ends[2], how = -1;
+	pid_t child;
+
+	CHECK_SYS(pipe(ends));
+	child = new_process();
+	if (!child) {
+		pid_t parent = getpid();
+		struct ibv_cq *cq;
+		struct ibv_qp *qp = new_qp(&cq);
+
+		if (!new_process()) {
+			how = goes_on(qp, cq, parent);
+			CHECK(write(ends[1], &how, sizeof(how)) == sizeof(how), "pipe: %m");
+			_exit(0);
+		}
+		how = 0;
+		CHECK(write(ends[1], &how, sizeof(how)) == sizeof(how), "pipe: %m");
+		pause();
+	}
+	close(ends[1]);
+	CHECK(read(ends[0], &how, sizeof(how)) == sizeof(how), "pipe: it has ended");
+	usleep(us);
+	CHECK_SYS(kill(child, SIGKILL));
+	CHECK(waitpid(child, NULL, 0) == child, "wait: %m");
+	CHECK(read(ends[0], &how, sizeof(how)) == sizeof(how), "pipe: the other one has ended");
+	close(ends[0]);
+	return how;
+}
+
+static void inherited(void)
+{
+	unsigned int n;
+
+	part("who has inherited a queue pair goes on when the process is killed");
+	for (n = 0; n < 40; n++)
+		if (!expect(!is_killed(5000 + 137 * n), "round %u: a request was forgotten", n))
+			break;
+}
+
 static void limit(void)
 {
 	part("a process that may have no more threads does without");
@@ -312,6 +393,7 @@ static void run(void)
 	waiting();
 	errors();
 	limit();
+	inherited();
 	ends();
 }
 
