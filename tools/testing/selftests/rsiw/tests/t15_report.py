@@ -2,7 +2,9 @@
 """The tool that collects what a report of a problem should have."""
 
 import os
+import re
 import shutil
+import stat
 
 from rsiwtest import libraries
 from rsiwtest.core import Fail, test
@@ -32,9 +34,44 @@ def library(t, before):
             raise Fail("no '%s' in:\n%s" % (want, text))
 
 
-@test("report", cost=10, only_type="rsiw")
+# What is for the owner of a connection or region only.
+SECRET = re.compile(r" (\w*[rl]key|iova|drv_base|\S*msn|\S*psn|\S*_nxt) (?!\(left out\))")
+
+
+def out_file(t):
+    """--out makes a file, and only that."""
+    folder = os.path.join("/tmp", "rsiw-report")
+    os.mkdir(folder, 0o777)
+    target, out = os.path.join(folder, "target"), os.path.join(folder, "out")
+    t.run(TOOL, "--out", out)
+    if stat.S_IMODE(os.stat(out).st_mode) != 0o600:
+        raise Fail("others may read it")
+    with open(out, encoding="utf-8") as f:
+        before = f.read()
+    if "==== end" not in before:
+        raise Fail(before)
+    t.run(TOOL, "--out", out, expect=1)
+    with open(out, encoding="utf-8") as f:
+        if f.read() != before:
+            raise Fail("a file that was there has changed")
+    link = os.path.join(folder, "link")
+    os.symlink(target, link)
+    t.run(TOOL, "--out", link, expect=1)
+    if os.path.exists(target):
+        raise Fail("a link that leads nowhere was followed")
+    for kind, make in (("file", lambda: open(target, "x").close()),
+                       ("device", lambda: os.mknod(target, 0o600 | stat.S_IFCHR,
+                                                   os.makedev(1, 3)))):
+        make()
+        t.run(TOOL, "--out", link, expect=1)
+        if kind == "file" and os.path.getsize(target):
+            raise Fail("a link was followed")
+        os.unlink(target)
+
+
+@test("report", cost=14, only_type="rsiw")
 def report(t):
-    """tools/rsiw-report shows a running connection and no keys."""
+    """tools/rsiw-report shows a running connection and nothing that helps to forge."""
     path, port = t.topo.wire, t.port()
     pinging(t, path, port=port)
     text = t.run(TOOL, "--netns", path.server_ns)
@@ -45,15 +82,23 @@ def report(t):
                  "==== log", "==== end"):
         if want not in text:
             raise Fail("no '%s' in:\n%s" % (want, text))
-    for line in text.splitlines():
-        for key in (" rkey ", " lkey "):
-            if key in line and key + "(left out)" not in line:
-                raise Fail("a key: %s" % line)
+    with t.sub("nothing that helps to forge"):
+        if "local_dma_lkey (left out)" not in text or "drv_tcp_snd_nxt (left out)" not in text:
+            raise Fail("not what is looked for:\n%s" % text)
+        for line in text.splitlines():
+            if SECRET.search(line):
+                raise Fail(line)
+    with t.sub("addresses only if they are asked for"):
+        if path.addr4 in text or "address-1" not in text:
+            raise Fail(text)
+        if path.addr4 not in t.run(TOOL, "--netns", path.server_ns, "--addresses"):
+            raise Fail("not even then")
+    with t.sub("files of its own only"):
+        out_file(t)
     with t.sub("whether programs use our library"):
         library(t, text)
     with t.sub("nothing but what was asked for"):
         t.run(TOOL, "--no-such-option", expect=2)
     with t.sub("without the module's devices"):
         # Nothing there is no reason to fail.
-        t.run(TOOL, "--out", os.path.join(t.env.results, "report.txt"),
-              "--netns", "no-such-namespace")
+        t.run(TOOL, "--netns", "no-such-namespace")
