@@ -83,6 +83,16 @@ static int drop_mr(void *obj)
 	return ibv_dereg_mr(obj);
 }
 
+static void *make_mw(void)
+{
+	return ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+}
+
+static int drop_mw(void *obj)
+{
+	return ibv_dealloc_mw(obj);
+}
+
 static void *make_listener(void)
 {
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE | RAI_NUMERICHOST,
@@ -120,6 +130,7 @@ static const struct kind {
 	{ "srq", make_srq, drop_srq },
 	{ "qp", make_qp, drop_qp },
 	{ "mr", make_mr, drop_mr },
+	{ "mw", make_mw, drop_mw },
 	{ "listener", make_listener, drop_listener },
 };
 
@@ -187,7 +198,7 @@ const struct prog prog = {
 	.text =
 		"Makes many objects of a device. Says \"made N\" as it goes, at last \"all N: why\".\n",
 	.options =
-		"  --kind KIND          pd, cq, srq, qp, mr or listener (pd)\n"
+		"  --kind KIND          pd, cq, srq, qp, mr, mw or listener (pd)\n"
 		"  --count N            how many at most (1000)\n"
 		"  --hold               keeps them until SIGUSR1\n",
 	.table = options,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What many objects of one process cost others."""
 
+import contextlib
 import re
 import signal
 
@@ -50,14 +51,16 @@ def many_qps(t):
 # How many objects of a kind to make, and what the driver has for each of them at the
 # least, in octets: together more than what a program and the core account for.
 OWN = {"pd": (16000, 56), "cq": (2000, 500), "srq": (2000, 500), "qp": (2000, 1200),
-       "mr": (2000, 1200), "listener": (1000, 4200)}
+       "mr": (2000, 1200), "mw": (4000, 500), "listener": (1000, 4200)}
 
 
 @test("charged", cost=15)
 def charged(t):
     """What objects take counts for the memory cgroup of their process."""
     for kind, (count, each) in OWN.items():
-        with t.sub(kind), Group("rsiw-account", "memory") as group:
+        # The stock library has no windows.
+        library = t.library("rsiw") if kind == "mw" else contextlib.nullcontext()
+        with t.sub(kind), library, Group("rsiw-account", "memory") as group:
             proc = hoard(t, kind, count, "--hold", group=group)
             proc.wait_output("all %d: asked for" % count, t.left())
             wait_until(lambda: "%d octets for %d" % (group.stat("slab"), count),
