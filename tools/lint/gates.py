@@ -65,11 +65,24 @@ def check(path, text):
                 yield "unsafe code outside ffi/"
 
 
+def versions():
+    """The version of the packages is that of the module."""
+    with open("debian/changelog", encoding="utf-8") as f:
+        package = re.match(r"\S+ \((\d+)\.(\d+)", f.read())
+    with open(f"{DRIVER}/ffi/rsiw_methods.h", encoding="utf-8") as f:
+        module = re.findall(r"^#define RSIW_VERSION_M\w+ (\d+)$", f.read(), re.M)
+    if not package or list(package.groups()) != module:
+        yield f"the module's version is {'.'.join(module)}, not that of debian/changelog"
+
+
 def main():
     if sys.argv[1:]:
         print("usage: gates.py    (in the checkout)")
         return 0 if sys.argv[1] == "--help" else 2
     bad = 0
+    for message in versions():
+        print(message)
+        bad += 1
     for path in sorted(files()):
         try:
             with open(path, encoding="utf-8") as f:

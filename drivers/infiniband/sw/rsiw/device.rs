@@ -65,8 +65,10 @@ pub(crate) struct Device {
     queues: Arc<Queues>,
     guid: Guid,
     limits: Arc<Limits>,
-    /// What is counted for the whole device.
+    /// What is counted for the whole device, but for queue pairs that are bound to counters.
     pub(crate) counts: Arc<Counts>,
+    /// What is counted for these while they are.
+    pub(crate) bound_counts: Arc<Counts>,
     /// Budgets and thresholds of the data path.
     pub(crate) tuning: Tuning,
     /// Memory for sending.
@@ -90,6 +92,7 @@ impl Device {
         let chunks = Arc::pin_init(ChunkPool::new(), GFP_KERNEL)?;
         let limits = Limits::new()?;
         let counts = Counts::new()?;
+        let bound_counts = Counts::new()?;
         let stags = StagTable::new(queues.loaded())?;
         Arc::pin_init(
             pin_init!(Self {
@@ -98,6 +101,7 @@ impl Device {
                 guid,
                 limits,
                 counts,
+                bound_counts,
                 tuning: Tuning::new(),
                 chunks,
                 stags <- stags,

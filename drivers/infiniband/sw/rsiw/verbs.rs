@@ -154,6 +154,10 @@ impl Driver for Rsiw {
         &rnic.dev.counts
     }
 
+    fn bound_counts(rnic: &Rnic) -> &Counts {
+        &rnic.dev.bound_counts
+    }
+
     fn alloc_ucontext(_rnic: ArcBorrow<'_, Rnic>, udata: &mut Udata<'_>) -> Result<Arc<Ucontext>> {
         let asked = match udata.read_if_there::<own::AllocContextReq>()? {
             Some(req) if udata.has_room_for::<own::AllocContextResp>() => req.agree(),

@@ -20,13 +20,18 @@
 /* Set before there is a device, to the same each time. */
 static const struct rsiw_methods *callbacks;
 
+const struct rsiw_methods *rsiw_methods(void)
+{
+	return READ_ONCE(callbacks);
+}
+
 static int UVERBS_HANDLER(RSIW_METHOD_QP_RESIZE)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_qp *qp = uverbs_attr_get_obj(attrs, RSIW_ATTR_RESIZE_HANDLE);
 
 	if (IS_ERR(qp))
 		return PTR_ERR(qp);
-	return READ_ONCE(callbacks)->resize_qp(qp, &attrs->driver_udata);
+	return rsiw_methods()->resize_qp(qp, &attrs->driver_udata);
 }
 
 static int UVERBS_HANDLER(RSIW_METHOD_SRQ_RESIZE)(struct uverbs_attr_bundle *attrs)
@@ -35,7 +40,7 @@ static int UVERBS_HANDLER(RSIW_METHOD_SRQ_RESIZE)(struct uverbs_attr_bundle *att
 
 	if (IS_ERR(srq))
 		return PTR_ERR(srq);
-	return READ_ONCE(callbacks)->resize_srq(srq, &attrs->driver_udata);
+	return rsiw_methods()->resize_srq(srq, &attrs->driver_udata);
 }
 
 DECLARE_UVERBS_NAMED_METHOD(RSIW_METHOD_QP_RESIZE,

@@ -1,23 +1,47 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Methods of the driver's own, see methods.c. */
+/* Methods of the driver's own, see methods.c and sysfs.c. */
 #ifndef _RSIW_METHODS_H
 #define _RSIW_METHODS_H
 
+#include <linux/types.h>
+
+/* That of debian/changelog. */
+#define RSIW_VERSION_MAJOR 0
+#define RSIW_VERSION_MINOR 1
+
+struct attribute_group;
+struct ib_device;
 struct ib_qp;
 struct ib_srq;
 struct ib_udata;
 struct uapi_definition;
 
-/* What carries them out. Each returns 0 or a negative error number. */
+enum rsiw_port_counter {
+	RSIW_PORT_XMIT_DATA,
+	RSIW_PORT_RCV_DATA,
+	RSIW_PORT_XMIT_PACKETS,
+	RSIW_PORT_RCV_PACKETS,
+};
+
+/* What carries them out. Those of processes return 0 or a negative error number. */
 struct rsiw_methods {
 	int (*resize_qp)(struct ib_qp *qp, struct ib_udata *udata);
 	int (*resize_srq)(struct ib_srq *srq, struct ib_udata *udata);
+	/* Of the only port of a device. */
+	u64 (*port_counter)(struct ib_device *dev, enum rsiw_port_counter which);
 };
+
+/* What the last call of rsiw_definitions() was given. */
+const struct rsiw_methods *rsiw_methods(void);
 
 /*
  * What a device of the driver names as its definitions, with @methods to carry
  * them out: the same ones for all devices, which live as long as the code.
  */
 const struct uapi_definition *rsiw_definitions(const struct rsiw_methods *methods);
+
+/* Callbacks and attributes for the operations of a device. */
+void rsiw_get_dev_fw_str(struct ib_device *dev, char *str);
+extern const struct attribute_group *rsiw_port_groups[];
 
 #endif

@@ -62,26 +62,31 @@ impl Qp {
         drop(old);
     }
 
+    /// Moves what was counted in one go.
     #[inline(always)]
-    fn with_counts(&self, f: impl FnOnce(&Counts)) {
+    fn count_up(&self, tally: &mut Tally) {
         if self.counts_of.is_bound.load(Relaxed) {
-            return self.with_bound(f);
+            return self.count_up_bound(tally);
         }
-        f(&self.dev.counts);
+        self.dev.counts.take(tally);
     }
 
     #[cold]
     #[inline(never)]
-    fn with_bound(&self, f: impl FnOnce(&Counts)) {
+    fn count_up_bound(&self, tally: &mut Tally) {
         let bound = self.counts_of.bound.lock().clone();
-        f(bound.as_ref().unwrap_or(&self.dev.counts));
+        if bound.is_some() {
+            self.dev.bound_counts.take(&mut tally.clone());
+        }
+        bound.as_ref().unwrap_or(&self.dev.counts).take(tally);
     }
 
     /// Counts something that happens rarely.
     #[cold]
     #[inline(never)]
     pub(super) fn count(&self, counter: Counter) {
-        self.with_counts(|counts| counts.add(counter, 1));
+        let bound = self.counts_of.bound.lock().clone();
+        bound.as_ref().unwrap_or(&self.dev.counts).add(counter, 1);
     }
 
     /// Counts what happens rarely, if it is to be counted.
@@ -95,7 +100,7 @@ impl Qp {
     /// Counts what was received in one go.
     #[inline]
     pub(super) fn count_received(&self, tally: &mut Tally) {
-        self.with_counts(|counts| counts.take(tally));
+        self.count_up(tally);
     }
 
     /// Counts what `actor` sent in one go.
@@ -110,6 +115,6 @@ impl Qp {
             };
             tally.add(counter, core::mem::take(batches).into());
         }
-        self.with_counts(|counts| counts.take(tally));
+        self.count_up(tally);
     }
 }

@@ -26,6 +26,20 @@ def devinfo(t):
     for want in ("PORT_ACTIVE", "iWARP", "phys_port_cnt", "GID["):
         if want not in out:
             raise Fail("ibv_devinfo -v does not say %s:\n%s" % (want, out))
+    if t.type == "rsiw":
+        version(t, out)
+
+
+def version(t, devinfo):
+    """The firmware of the device is the module, in its version."""
+    with open("/sys/module/rsiw/version") as f:
+        wanted = f.read().strip()
+    with open("/sys/class/infiniband/%s/fw_ver" % t.topo.dev_a) as f:
+        found = f.read().strip()
+    if not re.fullmatch(r"\d+\.\d+", wanted) or found != wanted:
+        raise Fail("fw_ver is %s, the module %s" % (found, wanted))
+    if not re.search(r"fw_ver:\s+%s\.0$" % re.escape(wanted), devinfo, re.M):
+        raise Fail("not %s:\n%s" % (wanted, devinfo))
 
 
 def objects(kind, pid):

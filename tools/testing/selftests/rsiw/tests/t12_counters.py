@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Counters: what is shown is what was sent and received."""
 
+import os
+
 from rsiwtest import stats
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
@@ -78,6 +80,57 @@ def counters(t):
             shown = int(f.read())
         if shown != stats.of_device(server)["tx_write_bytes"]:
             raise Fail("%d" % shown)
+
+
+# Those of a port, as InfiniBand has them, and what they are made of.
+PORT = {"port_xmit_data": ("tx_send_bytes", "tx_write_bytes", "tx_read_response_bytes"),
+        "port_rcv_data": ("rx_send_bytes", "rx_write_bytes", "rx_read_response_bytes"),
+        "port_xmit_packets": ("tx_fpdus",), "port_rcv_packets": ("rx_fpdus",)}
+
+
+def of_port(dev):
+    """What a monitor reads of the port's "counters": all files are numbers."""
+    base = "/sys/class/infiniband/%s/ports/1/counters" % dev
+    found = {}
+    for name in os.listdir(base):
+        with open(os.path.join(base, name)) as f:
+            found[name] = int(f.read())
+    return found
+
+
+@test("counters-port", cost=6, only_type="rsiw")
+def port(t):
+    """The counters of a port that monitors look for at every adapter."""
+    wire = t.topo.wire
+
+    def same(dev):
+        shown, device = of_port(dev), stats.of_device(dev)
+        for name, parts in PORT.items():
+            want = sum(device[part] for part in parts)
+            if shown[name] != (want // 4 if name.endswith("_data") else want):
+                raise Fail("%s of %s: %d, of %d" % (name, dev, shown[name], want))
+        return shown
+
+    devs = (wire.server_dev, wire.client_dev)
+    before = {dev: of_port(dev) for dev in devs}
+    with t.sub("all traffic"):
+        rping(t, wire, t.rounds(50), 4000)
+        for dev in devs:
+            if any(count <= before[dev][name] for name, count in same(dev).items()):
+                raise Fail("%s does not count: %s" % (dev, of_port(dev)))
+    with t.sub("also of queue pairs that are bound to counters"):
+        link = wire.server_dev + "/1"
+        before = of_port(wire.server_dev)
+        sh("rdma", "statistic", "qp", "set", "link", link, "auto", "type", "on")
+        try:
+            rping(t, wire, t.rounds(50), 4000)
+        finally:
+            sh("rdma", "statistic", "qp", "set", "link", link, "auto", "off")
+        wait_until("the counter is gone", 10,
+                   lambda: not stats.of_counters(wire.server_dev))
+        if same(wire.server_dev)["port_xmit_data"] < \
+                before["port_xmit_data"] + t.rounds(50) * 4000 // 4:
+            raise Fail("they do not count")
 
 
 @test("counters-direct", cost=8, only_type="rsiw")

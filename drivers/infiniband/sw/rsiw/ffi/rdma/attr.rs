@@ -170,6 +170,9 @@ pub(crate) struct DeviceAttr {
 impl DeviceAttr {
     /// Writes the attributes where the core wants them.
     pub(super) fn store(&self, attr: &mut b::ib_device_attr) {
+        // As the stock library takes it apart.
+        attr.fw_ver =
+            u64::from(b::RSIW_VERSION_MAJOR) << 32 | u64::from(b::RSIW_VERSION_MINOR) << 16;
         attr.sys_image_guid = self.sys_image_guid;
         attr.max_mr_size = umem::MAX_LEN;
         attr.page_size_cap = kernel::page::PAGE_SIZE as u64; // CAST: a page size fits.

@@ -55,6 +55,7 @@ impl<D: Driver> Vtable<D> {
     pub(super) const METHODS: &'static b::rsiw_methods = &b::rsiw_methods {
         resize_qp: Some(methods::resize_qp::<D>),
         resize_srq: Some(methods::resize_srq::<D>),
+        port_counter: Some(stats::port_counter::<D>),
     };
 
     /// The table itself.
@@ -109,6 +110,8 @@ impl<D: Driver> Vtable<D> {
         post_recv: Some(kernel::post_recv::<D>),
 
         alloc_hw_port_stats: Some(stats::alloc_hw_port_stats),
+        port_groups: (&raw const b::rsiw_port_groups).cast_mut().cast(),
+        get_dev_fw_str: Some(b::rsiw_get_dev_fw_str),
         get_hw_stats: Some(stats::get_hw_stats::<D>),
         counter_init: Some(stats::counter_init),
         counter_alloc_stats: Some(stats::counter_alloc_stats),

@@ -184,6 +184,9 @@ pub(crate) trait Driver: Sized + 'static {
     /// What is counted for queue pairs that are bound to no counter, and for connections.
     fn counts(dev: &Self::Device) -> &Counts;
 
+    /// What is counted for queue pairs while they are bound to counters, which have it, too.
+    fn bound_counts(dev: &Self::Device) -> &Counts;
+
     /// A process opens the device.
     fn alloc_ucontext(
         dev: ArcBorrow<'_, Self::Device>,

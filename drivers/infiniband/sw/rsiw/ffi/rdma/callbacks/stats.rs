@@ -7,13 +7,16 @@ use super::{
     DeviceObject,
     QpObject, //
 };
-use crate::ffi::{
-    counts::Counts,
-    raw::b,
-    rdma::{
-        driver::Driver,
-        stats, //
+use crate::{
+    ffi::{
+        counts::Counts,
+        raw::b,
+        rdma::{
+            driver::Driver,
+            stats, //
+        },
     },
+    proto::counters::Counter,
 };
 use kernel::{
     error::from_result,
@@ -48,6 +51,37 @@ pub(super) unsafe extern "C" fn get_hw_stats<D: Driver>(
         // SAFETY: by the caller's promise.
         Ok(unsafe { stats::fill(stats, D::counts(&dev)) })
     })
+}
+
+/// Sums up a counter as InfiniBand has it, which counts octets by four. Packets are FPDUs.
+///
+/// # Safety
+///
+/// Called for an attribute of a device of `D`.
+pub(super) unsafe extern "C" fn port_counter<D: Driver>(
+    dev: *mut b::ib_device,
+    which: b::rsiw_port_counter,
+) -> u64 {
+    use Counter as C;
+    let (counters, unit): (&[C], u64) = match which {
+        b::rsiw_port_counter_RSIW_PORT_XMIT_DATA => {
+            (&[C::TxSendBytes, C::TxWriteBytes, C::TxResponseBytes], 4)
+        }
+        b::rsiw_port_counter_RSIW_PORT_RCV_DATA => {
+            (&[C::RxSendBytes, C::RxWriteBytes, C::RxResponseBytes], 4)
+        }
+        b::rsiw_port_counter_RSIW_PORT_XMIT_PACKETS => (&[C::TxFpdus], 1),
+        _ => (&[C::RxFpdus], 1),
+    };
+    // SAFETY: the device is one of `D`.
+    let dev = unsafe { DeviceObject::<D>::get(dev) };
+    let mut sum = 0_u64;
+    for counts in [D::counts(&dev), D::bound_counts(&dev)] {
+        for counter in counters {
+            sum = sum.wrapping_add(counts.sum(*counter));
+        }
+    }
+    sum.checked_div(unit).unwrap_or(0)
 }
 
 /// The core calls this without looking whether there is one.
