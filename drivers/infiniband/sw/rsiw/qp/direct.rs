@@ -14,6 +14,7 @@
 
 use super::{
     ends::End,
+    kept::Kept,
     place::CopyToPage,
     rx::RxState,
     source::Source,
@@ -59,21 +60,28 @@ pub(super) struct Direct<'a> {
     len: usize,
 }
 
-/// The other end, held.
+/// The other end, held. Fields are dropped from first to last: nobody's memory is kept any more when
+/// the socket is let go of.
 struct Held<'a> {
+    /// The region that was placed into last.
+    kept: Kept,
+    receiving: Receiving<'a>,
+}
+
+/// The receiver of the other end, which goes back into its place.
+struct Receiving<'a> {
     end: &'a End,
     rx: Option<KBox<RxState>>,
     sock: Option<HeldSock<'a>>,
 }
 
-impl Drop for Held<'_> {
+impl Drop for Receiving<'_> {
     fn drop(&mut self) {
         let stream = &self.end.stream;
         let waits = self.rx.as_ref().is_some_and(|rx| {
             rx.waits_for().is_some() || rx.waits_for_recv() && !stream.pauses.load(Relaxed)
         });
         if let (Some(mut rx), Some(sock)) = (self.rx.take(), &mut self.sock) {
-            rx.let_go();
             stream.qp.count_received(rx.tally());
             sock.with(|sk| stream.put_rx(sk, rx));
         }
@@ -82,6 +90,14 @@ impl Drop for Held<'_> {
         if waits {
             stream.qp.note(QpNote::Socket);
         }
+    }
+}
+
+impl Held<'_> {
+    /// The receiver, and what it places with.
+    #[inline]
+    fn parts(&mut self) -> Option<(&mut RxState, &mut Kept)> {
+        Some((self.receiving.rx.as_mut()?, &mut self.kept))
     }
 }
 
@@ -123,12 +139,12 @@ impl<'a> Direct<'a> {
             }
         }
         let stream = &self.end.stream;
-        let Some(rx) = self.held.as_mut().and_then(|held| held.rx.as_mut()) else {
+        let Some((rx, kept)) = self.held.as_mut().and_then(Held::parts) else {
             return HandedOver::Gone;
         };
         let outcome = if rx.is_spent() {
             HandedOver::Enough
-        } else if rx.is_ready(&stream.qp, front) {
+        } else if rx.intake(&stream.qp, kept).is_ready(front) {
             return HandedOver::Taken;
         } else {
             // Its work item wakes this side when the receiver goes on.
@@ -155,8 +171,8 @@ impl<'a> Direct<'a> {
         frame: &Frame,
     ) -> Result<(), PayloadError> {
         let qp = &self.end.stream.qp;
-        let rx = self.held.as_mut().and_then(|held| held.rx.as_mut());
-        let rx = rx.ok_or(PayloadError::Broken)?;
+        let parts = self.held.as_mut().and_then(Held::parts);
+        let (rx, kept) = parts.ok_or(PayloadError::Broken)?;
         // Counted even if what follows fails: the sender lets go of the other end if this is not 0.
         self.len = self
             .len
@@ -166,7 +182,8 @@ impl<'a> Direct<'a> {
             return Err(PayloadError::NoMemory);
         }
         let segment = Segment::new(source, front, frame);
-        rx.take_in(qp, &segment, front, frame.ulpdu_len);
+        rx.intake(qp, kept)
+            .take_in(&segment, front, frame.ulpdu_len);
         Ok(())
     }
 
@@ -202,11 +219,16 @@ impl<'a> Direct<'a> {
             // The stream has ended.
             return HandedOver::Gone;
         };
-        rx.begin(&stream.qp, stream.qp.dev.tuning.softirq_budget());
+        let mut kept = Kept::NONE;
+        let budget = stream.qp.dev.tuning.softirq_budget();
+        rx.intake(&stream.qp, &mut kept).begin(budget);
         self.held = Some(Held {
-            end,
-            rx: Some(rx),
-            sock: Some(sock),
+            kept,
+            receiving: Receiving {
+                end,
+                rx: Some(rx),
+                sock: Some(sock),
+            },
         });
         HandedOver::Taken
     }

@@ -5,9 +5,9 @@
 //! Finding a region and going in costs as much as copying a segment. So the receiver keeps the one
 //! that it has placed into, and the sender those that it has read from. Before each use they check
 //! again whether the region may be used: once its STag is invalid it may not, and whoever makes it
-//! invalid waits until they let go. The receiver lets go when something is to be invalidated, and
-//! when it has taken in the octets at hand, which the budget limits; the sender at the end of a
-//! batch.
+//! invalid waits until they let go. The receiver lets go when something is to be invalidated. Whoever
+//! feeds it with octets has the region, in a variable of his, and lets go of it with that, which the
+//! budget limits; the sender does at the end of a batch.
 //!
 //! Context: softirq or process, with the socket's lock or the QP's mutex held.
 #![forbid(unsafe_code)]

@@ -103,8 +103,6 @@ pub(super) struct RxState {
     sgl: SgList,
     /// The region that was invalidated last.
     invalidated: Option<Arc<Mr>>,
-    /// The region that was placed into last, while octets are taken in.
-    kept: Kept,
     /// How often there was no memory for a staging buffer.
     tries: u32,
 }
@@ -122,72 +120,28 @@ impl RxState {
             receiver,
             sgl: SgList::new(max_sge, 0)?,
             invalidated: None,
-            kept: Kept::NONE,
             tries: 0,
         })
     }
 
-    /// The receiver, and what it finds around it.
-    fn parts<'a>(&'a mut self, qp: &'a Arc<Qp>) -> (&'a mut Receiver<KVVec<u8>>, RecvEnv<'a>) {
-        let env = RecvEnv {
-            qp,
-            sgl: &mut self.sgl,
-            invalidated: &mut self.invalidated,
-            kept: &mut self.kept,
-        };
-        (&mut self.receiver, env)
-    }
-
-    /// Begins to take in as much as `budget` allows, with what had to wait.
-    pub(super) fn begin(&mut self, qp: &Arc<Qp>, budget: Budget) {
-        let (receiver, mut env) = self.parts(qp);
-        receiver.begin(budget);
-        receiver.resume::<SkbChunk<'_>, _>(&mut env);
-    }
-
-    /// Takes octets from the front of a chunk. Returns how many.
-    pub(super) fn consume(&mut self, qp: &Arc<Qp>, chunk: &SkbChunk<'_>) -> usize {
-        let (receiver, mut env) = self.parts(qp);
-        let taken = receiver.consume(&mut env, chunk);
-        self.kept.close();
-        taken
-    }
-
-    /// Whether a segment of the other end can be taken in now, of which `front` are the headers.
+    /// To take in octets with, for `qp`. The region that was placed into last is in `kept`, and
+    /// belongs to nobody else as long as that lives.
     #[inline]
-    pub(super) fn is_ready(&mut self, qp: &Arc<Qp>, front: &[u8]) -> bool {
-        let (receiver, mut env) = self.parts(qp);
-        receiver.is_ready::<SkbChunk<'_>, _>(&mut env, front)
-    }
-
-    /// Takes in a segment that the other end hands over: see [`Receiver::take_in`]. After the last
-    /// one the caller calls [`RxState::let_go`].
-    #[inline]
-    pub(super) fn take_in<C: CopyToPage>(
-        &mut self,
-        qp: &Arc<Qp>,
-        segment: &C,
-        front: &[u8],
-        ulpdu_len: u16,
-    ) {
-        let (receiver, mut env) = self.parts(qp);
-        receiver.take_in(&mut env, segment, front, ulpdu_len);
-    }
-
-    /// Lets go of the memory that segments were placed into.
-    pub(super) fn let_go(&mut self) {
-        self.kept.close();
+    pub(super) fn intake<'a>(&'a mut self, qp: &'a Arc<Qp>, kept: &'a mut Kept) -> Intake<'a> {
+        Intake {
+            receiver: &mut self.receiver,
+            env: RecvEnv {
+                qp,
+                sgl: &mut self.sgl,
+                invalidated: &mut self.invalidated,
+                kept,
+            },
+        }
     }
 
     /// What was received since this was looked at last.
     pub(super) fn tally(&mut self) -> &mut Tally {
         &mut self.receiver.tally
-    }
-
-    /// Ends the stream.
-    pub(super) fn fail(&mut self, qp: &Arc<Qp>, failure: Failure) {
-        let (receiver, mut env) = self.parts(qp);
-        receiver.fail::<SkbChunk<'_>, _>(&mut env, failure);
     }
 
     /// Whether there may be more to take in than was allowed.
@@ -245,6 +199,45 @@ impl RxState {
     pub(super) fn waits_for(&self) -> Option<&Arc<Mr>> {
         let waits = self.receiver.waits_for_quiet();
         self.invalidated.as_ref().filter(|_| waits)
+    }
+}
+
+/// A receiver that is being fed.
+pub(super) struct Intake<'a> {
+    receiver: &'a mut Receiver<KVVec<u8>>,
+    env: RecvEnv<'a>,
+}
+
+impl Intake<'_> {
+    /// Begins to take in as much as `budget` allows, with what had to wait.
+    pub(super) fn begin(&mut self, budget: Budget) {
+        self.receiver.begin(budget);
+        self.receiver.resume::<SkbChunk<'_>, _>(&mut self.env);
+    }
+
+    /// Takes octets from the front of a chunk. Returns how many.
+    pub(super) fn consume(&mut self, chunk: &SkbChunk<'_>) -> usize {
+        self.receiver.consume(&mut self.env, chunk)
+    }
+
+    /// Whether a segment of the other end can be taken in now, of which `front` are the headers.
+    #[inline]
+    pub(super) fn is_ready(&mut self, front: &[u8]) -> bool {
+        let env = &mut self.env;
+        self.receiver.is_ready::<SkbChunk<'_>, _>(env, front)
+    }
+
+    /// Takes in a segment that the other end hands over: see [`Receiver::take_in`].
+    #[inline]
+    pub(super) fn take_in<C: CopyToPage>(&mut self, segment: &C, front: &[u8], ulpdu_len: u16) {
+        self.receiver
+            .take_in(&mut self.env, segment, front, ulpdu_len);
+    }
+
+    /// Ends the stream.
+    pub(super) fn fail(&mut self, failure: Failure) {
+        self.receiver
+            .fail::<SkbChunk<'_>, _>(&mut self.env, failure);
     }
 }
 

@@ -9,6 +9,7 @@
 
 use super::{
     ends::End,
+    kept::Kept,
     rx::RxState,
     Qp, //
 };
@@ -179,9 +180,13 @@ impl Stream {
                 spent: false,
             };
         };
-        rx.begin(&self.qp, budget);
-        // What cannot be read is not there: the connection is over, or a listener's.
-        let _ = sk.read(|chunk| rx.consume(&self.qp, chunk));
+        {
+            let mut kept = Kept::NONE;
+            let mut intake = rx.intake(&self.qp, &mut kept);
+            intake.begin(budget);
+            // What cannot be read is not there: the connection is over, or a listener's.
+            let _ = sk.read(|chunk| intake.consume(chunk));
+        }
         self.qp.count_received(rx.tally());
         let starved = rx.wants_staging() && rx.tries() > 0;
         let without_recv = rx.waits_for_recv();
@@ -253,7 +258,7 @@ impl Stream {
             Err(_) => {
                 let failure =
                     Failure::new(TermError::LocalCatastrophic, "no memory to receive with");
-                rx.fail(&self.qp, failure);
+                rx.intake(&self.qp, &mut Kept::NONE).fail(failure);
             }
         }
     }

@@ -3,11 +3,13 @@
  * late: receives that are posted after their messages have come, on a device
  * that waits for them (parameter rnr_wait_ms).
  */
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "both.h"
 #include "prog.h"
+#include "wire.h"
 
 #define LEN 100000
 #define MSGS 8
@@ -252,6 +254,55 @@ static void over(void)
 	end();
 }
 
+static void *dereg(void *done)
+{
+	CHECK_SYS(ibv_dereg_mr(dst));
+	__atomic_store_n((bool *)done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/*
+ * The message comes in `pieces`, and nothing behind it. It has completed: its memory
+ * is the owner's.
+ */
+static void not_kept(unsigned int pieces)
+{
+	static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
+	static uint8_t fpdu[1000 + 100];
+	struct ibv_wc wc = { 0 };
+	size_t len, step, at;
+	bool done = false;
+	pthread_t thread;
+	unsigned int ms;
+	struct ep e;
+	int fd;
+
+	ep_enter_netns(where.client_netns);
+	fd = wire_connect(where.addr, listener.port);
+	ep_enter_netns(where.server_netns);
+	ep_accept(&e, &listener, &attr);
+	wire_reply(fd);
+	dst = ep_reg(&e, in, LEN, IBV_ACCESS_LOCAL_WRITE);
+	len = wire_untagged(fpdu, WIRE_SEND, 0, 1, out, 1000);
+	step = (len + pieces - 1) / pieces;
+	for (at = 0; at < len; at += step) {
+		wire_send(fd, fpdu + at, len - at < step ? len - at : step);
+		usleep(1000);
+	}
+	expect(!ep_poll(e.rcq, &wc, LATE_MS), "it did not wait");
+	CHECK_SYS(ep_post_recv(&e, 0, in, LEN, dst->lkey));
+	expect(ep_poll(e.rcq, &wc, EP_EVENT_MS) && !wc.status && wc.byte_len == 1000,
+	       "the message: %s, %u octets", ibv_wc_status_str(wc.status), wc.byte_len);
+	CHECK(!pthread_create(&thread, NULL, dereg, &done), "thread");
+	for (ms = 0; ms < EP_EVENT_MS && !__atomic_load_n(&done, __ATOMIC_ACQUIRE); ms++)
+		usleep(1000);
+	expect(__atomic_load_n(&done, __ATOMIC_ACQUIRE), "its region is in use for ever");
+	/* The end of the stream lets go of it in any case. */
+	close(fd);
+	pthread_join(thread, NULL);
+	ep_destroy(&e);
+}
+
 static void run(void)
 {
 	unsigned int i;
@@ -276,6 +327,10 @@ static void run(void)
 	closed();
 	part("V-WR-19 destroyed while it waits");
 	destroyed();
+	part("T-20 a region is free behind a message that waited");
+	not_kept(1);
+	part("T-20 a region is free behind a message that waited in pieces");
+	not_kept(100);
 	part("P-ERR-10 the time is over");
 	over();
 }
