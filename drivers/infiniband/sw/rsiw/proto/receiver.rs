@@ -504,7 +504,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let fault = |_| Failure::defect("an FPDU is shorter than it was");
         let short = || Failure::defect("the front of an FPDU is not there");
         self.budget.fpdu();
-        if self.crc {
+        if self.crc && !self.patience.take_checked() {
             let is_right = source.has_crc(fpdu.crc_covers(), E::crc32c);
             if !is_right.map_err(fault)? {
                 return Err(TermError::MpaCrc.into());
@@ -515,6 +515,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         if self.patience.is_granted() {
             let head = front.get(LEN_FIELD..).ok_or_else(short)?;
             if !self.find_recv(env, head, fpdu.ulpdu_len)? {
+                self.patience.set_checked();
                 return Ok(false);
             }
         }

@@ -8,12 +8,14 @@ use crate::proto::counters::Counter;
 use crate::proto::receiver::{Extra, Received};
 use crate::proto::state::QpState;
 use crate::proto::tx::Kind;
+use crate::support::crc::take_done;
 use crate::support::frames::fpdu;
 use crate::support::peer::recv::Piece;
 use crate::support::receiving::{Did, Receiving};
 use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
 use crate::wire::ddp::{Msn, Stag};
+use crate::wire::fpdu::CRC_LEN;
 use crate::wire::mpa::RtrSet;
 use crate::wire::rdmap::{ImmediateData, ReadRequest};
 use crate::wire::terminate::TermError;
@@ -73,6 +75,60 @@ fn each_cut() {
         let waited = waits(&mut receiving);
         assert_eq!(waited, 3, "{cut}");
     }
+}
+
+/// What waits is checked once, however often a receive is looked for, and what comes behind it is
+/// not.
+#[test]
+fn is_checked_once() {
+    let mut peer = Peer::new(60_000);
+    let send = peer.send(50_000).concat();
+    let behind = peer.send(50_000).concat();
+    let covered = send.len() - CRC_LEN;
+    type Make = fn() -> Receiving;
+    let in_buffers: Make = || {
+        let mut receiving = Receiving::in_buffers(&params(4));
+        receiving.receiver.set_patience(100);
+        receiving
+    };
+    // In one piece, in the buffer for pieces, and in two buffers of TCP.
+    for (make, cut) in [(patient as Make, 0), (patient, 1_000), (in_buffers, 1_000)] {
+        let mut receiving = make();
+        take_done();
+        receiving.feed(&send[..cut]);
+        receiving.feed(&send[cut..]);
+        assert!(receiving.receiver.waits_for_recv());
+        assert_eq!(take_done(), covered);
+        for octet in &behind[..100] {
+            receiving.feed(&[*octet]);
+        }
+        assert_eq!(take_done(), 0, "at a look in vain");
+        for n in 0..2 {
+            receiving.around.recvs.push_back(Some(50_000));
+            receiving.feed(if n == 0 { &[] } else { &behind[100..] });
+            assert_eq!(receiving.did().last(), Some(&completed(n, 50_000)));
+            // Each has been checked before it is placed.
+            assert_eq!(take_done(), if n == 0 { 0 } else { covered });
+        }
+        assert!(receiving.unread.is_empty());
+    }
+}
+
+/// The one behind it is checked again.
+#[test]
+fn next_is_checked() {
+    let mut peer = Peer::new(100);
+    let send = peer.send(40).concat();
+    let mut bad = peer.send(40).concat();
+    *bad.last_mut().unwrap() ^= 1;
+    let mut receiving = patient();
+    receiving.feed(&send);
+    assert!(receiving.receiver.waits_for_recv());
+    receiving.around.recvs.extend([Some(40); 2]);
+    receiving.feed(&bad);
+    let did = receiving.did();
+    assert!(did.contains(&completed(0, 40)));
+    assert_eq!(did.last(), Some(&Did::Failed(TermError::MpaCrc)));
 }
 
 /// When the time is over the stream ends as it would have without.

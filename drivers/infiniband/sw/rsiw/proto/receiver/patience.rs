@@ -43,6 +43,8 @@ pub(super) struct Patience {
     pause: u32,
     /// There is such a Send.
     waits: bool,
+    /// The next FPDU waits, and its CRC is right.
+    is_checked: bool,
 }
 
 impl Patience {
@@ -52,6 +54,7 @@ impl Patience {
             waited: 0,
             pause: FIRST_PAUSE,
             waits: false,
+            is_checked: false,
         }
     }
 
@@ -70,6 +73,16 @@ impl Patience {
     fn begin(&mut self) -> (bool, bool) {
         let begins = !core::mem::replace(&mut self.waits, true);
         (self.waited < self.limit, begins)
+    }
+
+    /// The next FPDU stays where it is, and its CRC is right: it is not computed at each look.
+    pub(super) fn set_checked(&mut self) {
+        self.is_checked = true;
+    }
+
+    /// Returns whether the CRC of the next FPDU is known to be right, of that one only.
+    pub(super) fn take_checked(&mut self) -> bool {
+        core::mem::take(&mut self.is_checked)
     }
 
     /// Nothing waits any more.
