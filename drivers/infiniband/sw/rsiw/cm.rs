@@ -19,6 +19,7 @@
 //! Context: process context, if nothing else is said.
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod active;
 mod endpoint;
 mod events;
@@ -28,7 +29,10 @@ mod passive;
 mod registry;
 mod turns;
 
-pub(crate) use self::endpoint::Endpoint;
+pub(crate) use self::{
+    acceptor::Acceptors,
+    endpoint::Endpoint, //
+};
 
 use self::{
     registry::Registry,
@@ -97,11 +101,16 @@ fn depths(param: &ConnParam<'_>) -> Depths {
     .capped(CAP)
 }
 
-/// The QP of that number, if the caller may connect it by `id`.
+/// The QP of that number, if the caller may connect it by `id`. The RDMA CM may have put the
+/// identifier of a request on another device than this one, which has QPs of these numbers too.
 fn own_qp(cm: &Cm, num: Qpn, id: CallId<'_>) -> Result<Arc<Qp>> {
+    let dev = cm.dev.handle();
+    if !id.is_on(dev) {
+        pr_ratelimited!("{dev}: QP {num}: the identifier is another device's\n");
+        return Err(EINVAL);
+    }
     let qp = cm.qps.lookup(num).ok_or(EINVAL)?;
     if !qp.is_callers(id) {
-        let dev = cm.dev.handle();
         pr_ratelimited!("{dev}: QP {num}: not the caller's to connect\n");
         return Err(EINVAL);
     }

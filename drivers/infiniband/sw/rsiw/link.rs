@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    cm::Acceptors,
     device::Guid,
     ffi::{
         module::{
@@ -67,7 +68,7 @@ impl Parts for Links {
     /// `EBUSY` if the driver that user space takes this one for is loaded, `ENOMEM`.
     fn init(loaded: Loaded) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            queues: refuse_siw().and_then(|()| SharedQueues::new(loaded, Ends::none()?))?,
+            queues: refuse_siw().and_then(|()| SharedQueues::new(loaded, [Ends::none()?, Acceptors::none()?]))?,
             devices: AllDevices,
             notifier <- NetdevNotifier::new(),
             siw: if params::siw_link_type() {

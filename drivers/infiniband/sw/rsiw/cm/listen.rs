@@ -4,38 +4,26 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    mapped_port,
+    acceptor::{
+        self,
+        Acceptor, //
+    },
     not_in_namespace,
-    passive,
     turns::Turns,
     Cm,
     Endpoint, //
 };
-use crate::{
-    ffi::{
-        iwcm::{
-            CallId,
-            CmId,
-            ConsumerId,
-            Event,
-            Mapping, //
-        },
-        log::pr_ratelimited,
-        net::{
-            netdev::NetDevice,
-            ListenCallbacks,
-            ListenHandler,
-            ListenSocket,
-            TcpSocket, //
-        },
-        noio::NoIo,
-        rdma::details::Details,
-        timer::{
-            Expires,
-            Timer, //
-        },
+use crate::ffi::{
+    iwcm::{
+        CallId,
+        CmId,
+        ConsumerId,
+        Event,
+        Mapping, //
     },
-    proto::drain::drain,
+    net::netdev::NetDevice,
+    noio::NoIo,
+    rdma::details::Details,
 };
 use core::net::SocketAddr;
 use kernel::{
@@ -43,11 +31,8 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
-        new_mutex,
         new_spinlock,
         Arc,
-        ArcBorrow,
-        Mutex,
         SpinLock, //
     },
     workqueue::{
@@ -56,17 +41,8 @@ use kernel::{
     },
 };
 
-/// Connections taken from TCP before others get the worker.
-const ACCEPT_BUDGET: usize = 64;
-/// Of the work item that reads Requests, beside the one that takes connections from TCP.
-const READ: u64 = 1;
 /// Least and most connections that may have said nothing yet.
 const HALF_OPEN: (usize, usize) = (128, 1024);
-/// Least length of TCP's queue. Connections leave it at once, so that it says nothing about the
-/// consumer; but a burst that it cannot take loses a second.
-const TCP_BACKLOG: u32 = 128;
-/// Milliseconds until what could not be taken from TCP is tried again.
-const RETRY_MS: u32 = 100;
 
 /// A listener of a consumer.
 #[pin_data]
@@ -76,25 +52,16 @@ pub(crate) struct Listener {
     cm_id: ARef<CmId>,
     /// What the core needs back when the consumer gives the listener up.
     mapping: Option<Mapping>,
-    /// Between the consumer and the work that takes connections from TCP.
+    /// Where its connections come from, until it is closed.
     #[pin]
-    open: Mutex<Option<Open>>,
+    acceptor: SpinLock<Option<Arc<Acceptor>>>,
     #[pin]
     half_open: SpinLock<HalfOpen>,
     /// Of endpoints without a Request.
     #[pin]
     turns: Turns,
     #[pin]
-    work: Work<Self>,
-    #[pin]
-    reading: Work<Self, READ>,
-    #[pin]
-    timer: Timer<Self>,
-}
-
-struct Open {
-    sock: ListenSocket<Listener>,
-    callbacks: ListenCallbacks<Listener>,
+    reading: Work<Self>,
 }
 
 struct HalfOpen {
@@ -106,8 +73,7 @@ struct HalfOpen {
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Listener { self.work }
-    impl HasWork<Self, READ> for Listener { self.reading }
+    impl HasWork<Self> for Listener { self.reading }
 }
 
 /// See [`super::create_listen`].
@@ -130,7 +96,6 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
     if ip.is_loopback() && !netdev.is_loopback() {
         return Ok(());
     }
-    let sock = bound(cm, id, &netdev, addr)?;
     let (least, most) = HALF_OPEN;
     let places = usize::try_from(backlog)
         .unwrap_or(most)
@@ -149,18 +114,16 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
                 number,
                 cm_id: id.into(),
                 mapping,
-                open <- new_mutex!(None, "rsiw::cm::Listener::open"),
+                acceptor <- new_spinlock!(None, "rsiw::cm::Listener::acceptor"),
                 half_open <- new_spinlock!(half_open, "rsiw::cm::Listener::half_open"),
                 turns <- Turns::new(),
-                work <- new_work!("rsiw::cm::Listener::work"),
                 reading <- new_work!("rsiw::cm::Listener::reading"),
-                timer <- Timer::new(),
             }),
             GFP_KERNEL_ACCOUNT,
         )
     });
     let result = listener.and_then(|this| {
-        this.open(sock, backlog).inspect_err(|_| {
+        this.open(id, &netdev, addr, backlog).inspect_err(|_| {
             cm.registry.remove_listener(this.number);
             this.close();
         })
@@ -169,45 +132,6 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
         id.restore_mapping(mapping);
     }
     result
-}
-
-/// Makes the socket for a listener at `addr`, bound to the port that the port mapper chose, or else
-/// to that of `addr`.
-fn bound(
-    cm: &Cm,
-    id: CallId<'_>,
-    netdev: &NetDevice,
-    addr: SocketAddr,
-) -> Result<ListenSocket<Listener>> {
-    let new = || -> Result<_> {
-        let sock = ListenSocket::new(netdev, &addr)?;
-        if addr.is_ipv6() && id.afonly() {
-            sock.set_v6only()?;
-        }
-        // A consumer that listens on the wildcard does so on every RDMA device.
-        if addr.ip().is_unspecified() {
-            sock.bind_to_device(netdev)?;
-        }
-        if let Some(tos) = id.tos() {
-            sock.set_tos(tos);
-        }
-        Ok(sock)
-    };
-    if let Some(port) = mapped_port(&cm.dev, &id, netdev) {
-        let sock = new()?;
-        let mut mapped = addr;
-        mapped.set_port(port);
-        match sock.bind_beside(&mapped) {
-            Err(e) if e == EADDRINUSE => {
-                let dev = cm.dev.handle();
-                pr_ratelimited!("{dev}: port mapper: somebody listens at port {port}\n");
-            }
-            other => return other.map(|()| sock),
-        }
-    }
-    let sock = new()?;
-    sock.bind(&addr)?;
-    Ok(sock)
 }
 
 /// See [`super::destroy_listen`].
@@ -222,30 +146,34 @@ pub(super) fn destroy(cm: &Cm, id: &CmId) -> Result {
 }
 
 impl Listener {
-    fn open(self: &Arc<Self>, sock: ListenSocket<Self>, backlog: u32) -> Result {
-        let mut open = self.open.lock();
-        let callbacks = ListenCallbacks::install(&sock, self.clone())?;
-        sock.listen(backlog.max(TCP_BACKLOG))?;
-        *open = Some(Open { sock, callbacks });
-        drop(open);
-        // Connections may have come before the socket was in its place.
-        let _ = self.cm.dev.cm_queue().enqueue::<_, 0>(self.clone());
+    fn open(
+        self: &Arc<Self>,
+        id: CallId<'_>,
+        netdev: &NetDevice,
+        addr: SocketAddr,
+        backlog: u32,
+    ) -> Result {
+        let acceptor = acceptor::attend(self, id, netdev, addr, backlog)?;
+        *self.acceptor.lock() = Some(acceptor);
+        // The device may be going away, and have closed it in between.
+        if self.half_open.lock().closed {
+            self.close();
+            return Err(ENODEV);
+        }
         Ok(())
     }
 
-    /// Closes the socket, so that its port is free, and ends the connections without a Request.
+    /// Gets no more connections, and ends those without a Request. If nobody else uses the port it
+    /// is free then.
     pub(super) fn close(self: &Arc<Self>) {
-        let open = self.open.lock().take();
         let numbers = {
             let mut half_open = self.half_open.lock();
             half_open.closed = true;
             core::mem::replace(&mut half_open.numbers, KVec::new())
         };
-        // Without a socket nobody starts it.
-        Timer::stop(self);
-        if let Some(Open { sock, callbacks }) = open {
-            drop(callbacks);
-            drop(sock);
+        let acceptor = self.acceptor.lock().take();
+        if let Some(acceptor) = acceptor {
+            acceptor.leave(self);
         }
         for number in numbers {
             self.end(number);
@@ -290,7 +218,7 @@ impl Listener {
     /// Something has happened to an endpoint without a Request. Any context.
     pub(super) fn arrived(self: &Arc<Self>, endpoint: Arc<Endpoint>) {
         self.turns.push(endpoint);
-        let _ = self.cm.dev.cm_queue().enqueue::<_, READ>(self.clone());
+        let _ = self.cm.dev.cm_queue().enqueue(self.clone());
     }
 
     /// An endpoint has got its Request, or is gone.
@@ -299,16 +227,6 @@ impl Listener {
         if let Some(place) = half_open.numbers.iter_mut().find(|n| **n == number) {
             *place = 0;
         }
-    }
-
-    /// Takes a connection from TCP. Under the mutex, so that `close` gets the last reference. What
-    /// there is no memory for stays in TCP's queue, which does not tell of it again.
-    fn next(self: &Arc<Self>) -> Option<Arc<TcpSocket>> {
-        let open = self.open.lock();
-        open.as_ref()?.sock.accept().unwrap_or_else(|_| {
-            Timer::start(self, RETRY_MS);
-            None
-        })
     }
 
     /// Counts a connection that has said nothing yet, and ends the oldest one if there are too
@@ -339,42 +257,9 @@ impl WorkItem for Listener {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        // An error closes the socket.
-        let create = |sock| drop(passive::create(&this, sock));
-        drain(ACCEPT_BUDGET, || this.next(), create).or_leave_to(|| {
-            let dev = this.cm.dev.clone();
-            let _ = dev.cm_queue().enqueue::<_, 0>(this);
-        });
-    }
-}
-
-impl WorkItem<READ> for Listener {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        let _scope = NoIo::enter();
         this.turns.take(Endpoint::read).or_leave_to(|| {
             let dev = this.cm.dev.clone();
-            let _ = dev.cm_queue().enqueue::<_, READ>(this);
+            let _ = dev.cm_queue().enqueue(this);
         });
-    }
-}
-
-impl Expires for Listener {
-    fn timer(&self) -> &Timer<Self> {
-        &self.timer
-    }
-
-    fn expired(this: Arc<Self>) {
-        let dev = this.cm.dev.clone();
-        let _ = dev.cm_queue().enqueue::<_, 0>(this);
-    }
-}
-
-impl ListenHandler for Listener {
-    fn incoming(this: ArcBorrow<'_, Self>) {
-        let this: Arc<Self> = this.into();
-        let dev = this.cm.dev.clone();
-        let _ = dev.cm_queue().enqueue::<_, 0>(this);
     }
 }

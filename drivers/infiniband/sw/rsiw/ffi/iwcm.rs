@@ -7,7 +7,8 @@
 use super::{
     net::{
         netdev::NetDevice,
-        Storage, //
+        Storage,
+        TcpSocket, //
     },
     random,
     raw::{
@@ -283,6 +284,12 @@ impl<'a> CallId<'a> {
         unsafe { h::iw_cm_id_sees_netdev(self.0 .0.get(), netdev.as_ptr()) }
     }
 
+    /// Whether the consumer's identifier is bound to the device `dev`.
+    pub(crate) fn is_on(self, dev: &DeviceHandle) -> bool {
+        // SAFETY: the identifier is live, and so is the RDMA CM's by the type invariants.
+        unsafe { h::iw_cm_id_is_on(self.0 .0.get(), dev.as_ptr()) }
+    }
+
     /// Whether the consumer made `qp` for this connection, as those in the kernel do; `None` if it
     /// made none for it, which is a process.
     pub(crate) fn made(self, qp: &QpHandle) -> Option<bool> {
@@ -326,6 +333,29 @@ pub(crate) fn flush_events(dev: &DeviceHandle) {
         unsafe { b::iw_destroy_cm_id(id) };
         drop(other);
     });
+}
+
+/// The interface that owns the local address of a connection, as the RDMA CM will find it.
+pub(crate) struct LocalOwner {
+    ifindex: i32,
+}
+
+impl LocalOwner {
+    /// The owner, if there is one. Process context.
+    pub(crate) fn of(sock: &TcpSocket) -> Option<Self> {
+        let addr = sock.local_addr().ok()?.get()?;
+        let raw = Storage::new(&addr).0.into_raw();
+        // SAFETY: the socket is live, and keeps its namespace; the address lives across the call.
+        let ifindex = unsafe { h::rdma_cm_owner(sock.sk().as_ptr(), &raw const raw) };
+        (ifindex != 0).then_some(Self { ifindex })
+    }
+
+    /// Whether the device over `netdev` can have the connection. Of those that can the RDMA CM takes
+    /// the one that was registered first, or that of a listener at one address.
+    pub(crate) fn suits(&self, netdev: &NetDevice) -> bool {
+        // SAFETY: the interface is live.
+        unsafe { h::rdma_cm_suits(netdev.as_ptr(), self.ifindex) }
+    }
 }
 
 /// Local and remote address of a connection.

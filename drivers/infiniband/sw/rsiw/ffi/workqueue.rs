@@ -176,6 +176,9 @@ const UNUSED: u32 = 0;
 const BEGUN: u32 = 1;
 const READY: u32 = 2;
 
+/// How many things the devices of the module share beside the queues.
+const COMMON: usize = 2;
+
 /// What the devices of the module share beside the queues. This layer does not know its type.
 pub(crate) trait Common: Send + Sync {
     /// The value, of its own type.
@@ -198,7 +201,7 @@ pub(crate) struct Queues {
     /// nobody waits for this queue while the module is in use.
     pub(crate) reaping: OwnedQueue,
     loaded: Loaded,
-    common: Arc<dyn Common>,
+    common: [Arc<dyn Common>; COMMON],
     /// Where devices have their files.
     pub(crate) debugfs: Arc<Directory>,
 }
@@ -209,9 +212,11 @@ impl Queues {
         self.loaded
     }
 
-    /// Returns what the devices of the module share beside the queues, if it is a `T`.
+    /// Returns the `T` that the devices of the module share, if there is one.
     pub(crate) fn common<T: Common + 'static>(&self) -> Option<&T> {
-        self.common.as_any().downcast_ref()
+        self.common
+            .iter()
+            .find_map(|one| one.as_any().downcast_ref())
     }
 
     fn drain(&self) {
@@ -232,7 +237,7 @@ impl SharedQueues {
     /// # Errors
     ///
     /// `EBUSY` if there are some, `ENOMEM`.
-    pub(crate) fn new(loaded: Loaded, common: Arc<dyn Common>) -> Result<Self> {
+    pub(crate) fn new(loaded: Loaded, common: [Arc<dyn Common>; COMMON]) -> Result<Self> {
         match SHARED_STATE.cmpxchg(UNUSED, BEGUN, Relaxed) {
             Ok(_) => {
                 // SAFETY: only one caller gets here, once, and nobody looks at it before the store.

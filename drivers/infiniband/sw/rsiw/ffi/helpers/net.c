@@ -12,6 +12,7 @@
 #include <net/inet_hashtables.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
+#include <net/l3mdev.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 #include <net/tcp.h>
@@ -36,9 +37,21 @@ void rsiw_helper_netdev_copy_name(struct net_device *dev, char *to)
 	rcu_read_unlock();
 }
 
-int rsiw_helper_netdev_ifindex(const struct net_device *dev)
+/* The index of the interface of the VRF that @dev is in; 0 if it is in none. */
+int rsiw_helper_netdev_vrf(struct net_device *dev)
 {
-	return READ_ONCE(dev->ifindex);
+	return l3mdev_master_ifindex(dev);
+}
+
+/* The number of the namespace of @dev, which no other one has or will have. */
+u64 rsiw_helper_netdev_namespace(const struct net_device *dev)
+{
+	u64 cookie;
+
+	rcu_read_lock();
+	cookie = dev_net_rcu(dev)->net_cookie;
+	rcu_read_unlock();
+	return cookie;
 }
 
 unsigned int rsiw_helper_netdev_mtu(const struct net_device *dev)

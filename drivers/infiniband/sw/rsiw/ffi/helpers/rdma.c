@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/ethtool.h>
+#include <linux/if_vlan.h>
 #include <linux/kobject.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 #include <net/netlink.h>
+#include <net/sock.h>
+#include <rdma/ib_addr.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>
@@ -51,6 +54,44 @@ bool rsiw_helper_iw_cm_id_sees_netdev(const struct iw_cm_id *id,
 struct ib_qp *rsiw_helper_iw_cm_id_qp(const struct iw_cm_id *id)
 {
 	return READ_ONCE(consumer_of(id)->qp);
+}
+
+/* Whether the consumer's identifier of @id is bound to @dev. */
+bool rsiw_helper_iw_cm_id_is_on(const struct iw_cm_id *id, const struct ib_device *dev)
+{
+	return READ_ONCE(consumer_of(id)->device) == dev;
+}
+
+/*
+ * The index of the interface by which the RDMA CM finds the device for a request
+ * that comes to @addr; 0 if it finds none.
+ */
+int rsiw_helper_rdma_cm_owner(const struct sock *sk, const struct __kernel_sockaddr_storage *addr)
+{
+	struct rdma_dev_addr dev_addr = { .net = sock_net(sk) };
+
+	if (rdma_translate_ip((const struct sockaddr *)addr, &dev_addr))
+		return 0;
+	return dev_addr.bound_dev_if;
+}
+
+/*
+ * Whether a device over @dev suits the RDMA CM for what comes to the interface
+ * @ifindex: it does not tell VLANs from what they lie over (cma_validate_port()).
+ */
+bool rsiw_helper_rdma_cm_suits(struct net_device *dev, int ifindex)
+{
+	struct net_device *owner;
+	bool suits = false;
+
+	rcu_read_lock();
+	owner = dev_get_by_index_rcu(dev_net_rcu(dev), ifindex);
+	if (owner)
+		suits = owner == dev ||
+			(is_vlan_dev(owner) && vlan_dev_real_dev(owner) == dev) ||
+			(is_vlan_dev(dev) && vlan_dev_real_dev(dev) == owner);
+	rcu_read_unlock();
+	return suits;
 }
 
 /* The device that an identifier of the RDMA CM is bound to. */

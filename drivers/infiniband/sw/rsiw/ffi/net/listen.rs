@@ -32,7 +32,7 @@ pub(crate) struct ListenSocket<H: ListenHandler> {
 }
 
 impl<H: ListenHandler> ListenSocket<H> {
-    /// Creates a socket for addresses like `addr` in the namespace of `ndev`.
+    /// As [`TcpSocket::new`].
     pub(crate) fn new(ndev: &NetDevice, addr: &SocketAddr) -> Result<Self> {
         // INVARIANT: it was just made.
         Ok(Self {
@@ -54,11 +54,6 @@ impl<H: ListenHandler> ListenSocket<H> {
     /// As [`TcpSocket::bind_beside`].
     pub(crate) fn bind_beside(&self, addr: &SocketAddr) -> Result {
         self.sock.bind_beside(addr)
-    }
-
-    /// As [`TcpSocket::bind_to_device`].
-    pub(crate) fn bind_to_device(&self, ndev: &NetDevice) -> Result {
-        self.sock.bind_to_device(ndev)
     }
 
     /// As [`TcpSocket::set_v6only`].

@@ -69,10 +69,17 @@ impl NetDevice {
         name
     }
 
-    /// The interface's index in its namespace.
-    pub(crate) fn ifindex(&self) -> i32 {
+    /// The index of the interface of the VRF that the interface is in at this moment; zero if it is
+    /// in none.
+    pub(crate) fn vrf(&self) -> i32 {
         // SAFETY: `self` is live.
-        unsafe { h::netdev_ifindex(self.0.get()) }
+        unsafe { h::netdev_vrf(self.0.get()) }
+    }
+
+    /// The number of the interface's namespace, which no other one has.
+    pub(crate) fn namespace(&self) -> u64 {
+        // SAFETY: `self` is live.
+        unsafe { h::netdev_namespace(self.0.get()) }
     }
 
     /// The MTU in octets.

@@ -59,7 +59,8 @@ unsafe impl Send for TcpSocket {}
 unsafe impl Sync for TcpSocket {}
 
 impl TcpSocket {
-    /// Creates a socket for addresses like `addr` in the namespace of `ndev`.
+    /// Creates a socket for addresses like `addr` in the namespace of `ndev`, and in the VRF in which
+    /// that is now.
     pub(crate) fn new(ndev: &NetDevice, addr: &SocketAddr) -> Result<Arc<Self>> {
         let family = if addr.is_ipv4() {
             b::AF_INET
@@ -91,6 +92,11 @@ impl TcpSocket {
         unsafe { b::sk_net_refcnt_upgrade(sk) };
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_prepare(sk) };
+        let vrf = ndev.vrf();
+        if vrf != 0 {
+            // SAFETY: the socket is live and unlocked.
+            to_result(unsafe { b::sock_bindtoindex(sk, vrf, true) })?;
+        }
         Arc::new(this, GFP_KERNEL_ACCOUNT).map_err(Error::from)
     }
 
@@ -128,7 +134,7 @@ impl TcpSocket {
         self.sock
     }
 
-    pub(super) fn sk(&self) -> NonNull<b::sock> {
+    pub(in crate::ffi) fn sk(&self) -> NonNull<b::sock> {
         self.sk
     }
 
@@ -172,12 +178,6 @@ impl TcpSocket {
     pub(super) fn is_contended(&self) -> bool {
         // SAFETY: the socket is live.
         unsafe { h::sock_is_contended(self.sk.as_ptr()) }
-    }
-
-    /// Restricts the socket to one interface.
-    pub(crate) fn bind_to_device(&self, ndev: &NetDevice) -> Result {
-        // SAFETY: the socket is live and unlocked.
-        to_result(unsafe { b::sock_bindtoindex(self.sk.as_ptr(), ndev.ifindex(), true) })
     }
 
     /// Keeps an IPv6 socket from taking IPv4 connections. Before the bind.
