@@ -10,11 +10,16 @@ from .core import Fail
 UNTAGGED_LAST, SEND = 0x41, 0x43
 
 
-def ask(conn):
-    """Asks by revision 1, and waits for the answer."""
-    conn.sendall(b"MPA ID Req Frame\0\1\0\0")
-    if not conn.recv(600).startswith(b"MPA ID Rep Frame"):
-        raise Fail("no MPA Reply")
+# Bit of a Reply that is a refusal.
+REJECTED = 0x20
+
+
+def ask(conn, data=b""):
+    """Asks by revision 1, with private data, and waits for the answer."""
+    conn.sendall(b"MPA ID Req Frame\0\1" + struct.pack(">H", len(data)) + data)
+    reply = conn.recv(600)
+    if not reply.startswith(b"MPA ID Rep Frame") or reply[16] & REJECTED:
+        raise Fail("no MPA Reply that accepts")
 
 
 def take_request(t, conn):

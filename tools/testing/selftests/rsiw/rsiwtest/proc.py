@@ -96,7 +96,7 @@ class Proc:
         end = time.monotonic() + timeout * self.slow
         seen = 0
         while True:
-            # A wildcard has one socket per RDMA device, made one by one.
+            # A wildcard has one socket per network namespace or VRF, made one by one.
             before, seen = seen, self.listeners(port)
             if seen and seen == before:
                 return

@@ -4,12 +4,14 @@ local address."""
 
 import contextlib
 import json
+import socket
+import struct
 
-from rsiwtest import nvme
+from rsiwtest import mpa, nvme
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tools import connected_qps
-from rsiwtest.topo import sh
+from rsiwtest.topo import inside, sh
 
 # Two interfaces on one side, joined with one each on the other, of which one is used: what
 # is for the second address comes in by the first interface.
@@ -106,12 +108,13 @@ def belongs(t, here, server, port, addr, dev, netns, *args):
     def devices():
         if client.poll() is not None:
             raise Fail("no connection to %s:\n%s\n%s" % (addr, client.tail(), server.tail()))
-        return {qp["ifname"] for qp in connected_qps(here.netns, pid=server.pid)}
+        # The server's are those of a thread.
+        qps = connected_qps(here.netns)
+        return {qp["ifname"] for qp in qps if qp["pid"] != client.pid}
     wait_until("a connection to " + addr, 20, devices)
     found = devices()
     client.reap(10)
-    wait_until("the connection to be gone", 20,
-               lambda: not connected_qps(here.netns, pid=server.pid))
+    wait_until("the connection to be gone", 20, lambda: not connected_qps(here.netns))
     if found != {dev}:
         raise Fail("%s belongs to %s, not to %s" % (addr, found, dev))
 
@@ -141,8 +144,7 @@ def all_cases(t, here):
         with t.sub("from this side to " + wildcard):
             server, port = serve(t, here, wildcard)
             for addr, dev in owned:
-                source = FIRST6 if ":" in addr else FIRST4
-                belongs(t, here, server, port, addr, dev, here.netns, "-I", source)
+                belongs(t, here, server, port, addr, dev, here.netns, "-I", addr)
         t.reap()
     with t.sub("a listener on one address"):
         for addr, dev in v4 + v6:
@@ -194,14 +196,14 @@ def which_device_vrf(t):
                 port = t.port()
                 server = t.start("rping", "-s", "-a", OTHER4, "-p", port, netns=OTHER_NS)
                 server.wait_listening(port)
-                t.run("rping", "-c", "-I", SECOND4, "-a", OTHER4, "-p", port, "-C", 20,
+                t.run("rping", "-c", "-I", FIRST4, "-a", OTHER4, "-p", port, "-C", 20,
                       netns=netns, timeout=30)
                 server.expect(t.left(10))
 
 
 @test("which-device-vlan", cost=5, only_type="rsiw", packaged=True)
 def which_device_vlan(t):
-    """An address of a VLAN is one of the device below it, as the RDMA CM sees it."""
+    """The RDMA CM does not tell VLANs from what they lie over: the first device counts."""
     t.need_module("8021q")
     with home(t) as here:
         for netns, below, vlan, addr in ((None, "rs0", "rs0.5", "10.76.5.1"),
@@ -213,13 +215,31 @@ def which_device_vlan(t):
         server, port = serve(t, here, "0.0.0.0")
         belongs(t, here, server, port, "10.76.5.1", FIRST, OTHER_NS)
         t.topo.add_link("rsiw_vlan", "rs0.5")
-        belongs(t, here, server, port, "10.76.5.1", "rsiw_vlan", OTHER_NS)
+        for addr in ("10.76.5.1", FIRST4):
+            belongs(t, here, server, port, addr, FIRST, OTHER_NS)
+        sh("rdma", "link", "del", FIRST)
+        for addr in ("10.76.5.1", FIRST4):
+            belongs(t, here, server, port, addr, "rsiw_vlan", OTHER_NS)
+
+
+# What a host asks an NVMe target for (struct nvme_rdma_cm_req): an admin queue.
+ADMIN_QUEUE = struct.pack("<HHHHH22x", 0, 0, 32, 31, 0)
 
 
 @test("which-device-nvme", cost=10, only_type="rsiw")
 def which_device_nvme(t):
     """The kernel's NVMe target on the wildcard, for an address of the second interface."""
-    with home(t), nvme.Target(LOCAL, "0.0.0.0"), nvme.Host(LOCAL, SECOND4):
-        devices = {qp["ifname"] for qp in connected_qps()}
-        if devices != {SECOND}:
-            raise Fail("the connections belong to %s, not to %s" % (devices, SECOND))
+    with home(t), nvme.Target(LOCAL, "0.0.0.0"):
+        with t.sub("by the first interface"), inside(OTHER_NS), \
+                socket.create_connection((SECOND4, int(nvme.PORT)), timeout=10) as conn:
+            mpa.ask(conn, ADMIN_QUEUE)
+            belongs_to(connected_qps(), SECOND)
+        with t.sub("from this side"), nvme.Host(LOCAL, SECOND4):
+            belongs_to(connected_qps(), SECOND)
+
+
+def belongs_to(qps, dev):
+    """These queue pairs are of one device."""
+    found = {qp["ifname"] for qp in qps}
+    if found != {dev}:
+        raise Fail("the connections belong to %s, not to %s" % (found, dev))

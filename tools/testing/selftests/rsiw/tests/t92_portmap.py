@@ -5,7 +5,7 @@ import contextlib
 import json
 import socket
 
-from rsiwtest import kmsg
+from rsiwtest import kmsg, mpa
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
 from rsiwtest.portmap import daemon, ports_of_tcp, serve
@@ -207,9 +207,7 @@ def port_mapper_posed(t):
                     conn.bind((addr, own))
                     conn.settimeout(t.left(20))
                     conn.connect((addr, port))
-                    conn.sendall(b"MPA ID Req Frame\0\1\0\0")
-                    if not conn.recv(600).startswith(b"MPA ID Rep Frame"):
-                        raise Fail("no connection")
+                    mpa.ask(conn)
                     comes_from(addr, own)
                 server.reap(10)
 
