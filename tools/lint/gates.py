@@ -25,6 +25,20 @@ LICENCES = {
 # that spins keeps the one that it waits for from the processor.
 LIBRARY_CALLS = re.compile(r"\b(getenv|pthread_spin_\w+)\(")
 LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX)\b|\b(unimplemented|todo)!")
+# What copies in whatever order suits the processor. Octets that a consumer waits for are
+# placed in order, by the functions of the one home of copies; all others who may copy,
+# none of them to memory of a consumer, have a reason.
+COPY = re.compile(r"\b(mem(?:cpy|move|set)|(?:skb_)?copy_(?:from_|to_)?nonoverlapping|skb_copy_\w+|"
+                  r"write_bytes|copy_(?:to|from)_iter|copy_page)(?:_\w+)?\s*\(|\bptr::(copy)\(")
+COPIES = {
+    f"{DRIVER}/ffi/copy.rs": {"memcpy"},  # one of them, and the way out of such memory
+    f"{DRIVER}/ffi/helpers/copy.c": {"memmove"},  # the other
+    f"{DRIVER}/ffi/net/skb.rs": {"skb_copy_bits"},  # to the stack
+    f"{DRIVER}/ffi/net/chunk.rs": {"copy_from_nonoverlapping"},  # to pages of the driver's
+    f"{DRIVER}/ffi/rdma/callbacks/qp.rs": {"write_bytes"},  # a structure of the core
+    f"{DRIVER}/ffi/helpers/net.c": {"memcpy"},  # a hardware address
+    f"{DRIVER}/ffi/rsiw_trace.h": {"memcpy"},  # an entry of the trace
+}
 # A string or a comment, to be dropped before looking for code.
 RUST_NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
 
@@ -56,6 +70,11 @@ def check(path, text):
         for n, line in enumerate(lines, 1):
             if LEFTOVER.search(line):
                 yield f"line {n}: leftover: {line.strip()}"
+    if path.startswith(DRIVER) and path.endswith((".rs", ".c", ".h")):
+        for found in COPY.finditer(RUST_NOISE.sub(" ", text)):
+            name = found[1] or found[2]
+            if name not in COPIES.get(path, ()):
+                yield f"{name} may copy in any order: use ffi/copy.rs, or give a reason here"
     if path.startswith(DRIVER) and path.endswith(".rs"):
         if not path.startswith(UNSAFE_HOMES):
             code = RUST_NOISE.sub(" ", text)

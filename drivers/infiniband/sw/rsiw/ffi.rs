@@ -16,6 +16,7 @@
 pub(crate) mod cell;
 pub(crate) mod clock;
 pub(crate) mod context;
+mod copy;
 pub(crate) mod counts;
 pub(crate) mod crc;
 pub(crate) mod debugfs;

@@ -4,6 +4,7 @@
  * area; each helper is named rsiw_helper_<name of what it wraps>.
  */
 
+#include "helpers/copy.c"
 #include "helpers/counts.c"
 #include "helpers/dmabuf.c"
 #include "helpers/mem.c"

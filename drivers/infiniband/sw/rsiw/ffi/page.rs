@@ -4,13 +4,16 @@
 //!
 //! The owner of a memory region, a peer's RDMA Writes and this host's placement all touch the same
 //! bytes without a lock. So there is never a Rust reference to them: bytes are copied in and out
-//! by C's `memcpy`.
+//! by the functions of `copy.rs`.
 //!
 //! Context: any.
 
-use super::raw::{
-    b,
-    h, //
+use super::{
+    copy,
+    raw::{
+        b,
+        h, //
+    },
 };
 use core::{
     marker::PhantomData,
@@ -144,13 +147,12 @@ impl<'a> PageSlice<'a> {
         if out.len() != self.len as usize {
             return Err(EINVAL);
         }
-        // SAFETY: by the invariants there are as many bytes as `out` has; others may write them at
-        // the same time, which C's `memcpy` puts up with.
-        unsafe { b::memcpy(out.as_mut_ptr().cast(), self.as_ptr().cast(), out.len()) };
+        // SAFETY: by the invariants there are as many bytes as `out` has, which is the driver's own.
+        unsafe { copy::fetch(out, self.as_ptr()) };
         Ok(())
     }
 
-    /// Writes all of `src`, which may be the same memory, to this memory from byte `at` on.
+    /// Writes all of `src`, which may be the same memory, to this memory from byte `at` on, in order.
     ///
     /// # Errors
     ///
@@ -160,13 +162,12 @@ impl<'a> PageSlice<'a> {
         // CAST: 32 bits fit.
         let len = src.len as usize;
         let ptr = self.range(at, len)?;
-        // SAFETY: `range` returned memory that holds as many bytes as `src`; others may write both
-        // at the same time, and both may overlap, which C's `memmove` puts up with.
-        unsafe { b::memmove(ptr.cast(), src.as_ptr().cast(), len) };
+        // SAFETY: `range` returned memory that holds as many bytes as `src`.
+        unsafe { copy::place(ptr, src.as_ptr(), len) };
         Ok(())
     }
 
-    /// Writes `src` to the memory from byte `at` on.
+    /// Writes `src` to the memory from byte `at` on, in order.
     ///
     /// # Errors
     ///
@@ -174,9 +175,8 @@ impl<'a> PageSlice<'a> {
     /// then.
     pub(crate) fn copy_in(&self, at: u32, src: &[u8]) -> Result {
         let ptr = self.range(at, src.len())?;
-        // SAFETY: `range` returned memory that holds as many bytes as `src`; others may write them
-        // at the same time, which C's `memcpy` puts up with.
-        unsafe { b::memcpy(ptr.cast(), src.as_ptr().cast(), src.len()) };
+        // SAFETY: `range` returned memory that holds as many bytes as `src`.
+        unsafe { copy::place(ptr, src.as_ptr(), src.len()) };
         Ok(())
     }
 

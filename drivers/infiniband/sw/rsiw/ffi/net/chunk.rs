@@ -16,10 +16,7 @@ use crate::ffi::{
 use core::ptr::NonNull;
 use kernel::{
     new_spinlock,
-    num::casts::{
-        FromSafeCast,
-        IntoSafeCast, //
-    },
+    num::casts::IntoSafeCast,
     page::PAGE_SIZE,
     prelude::*,
     sync::SpinLock, //
@@ -159,17 +156,8 @@ impl Chunk {
 
     /// The same with memory that others may write meanwhile: each octet is read once.
     pub(super) fn write_pages(&mut self, at: u32, from: &PageSlice<'_>) -> Result {
-        let ptr = self.range(at, from.len())?;
-        // SAFETY: the chunk has that many octets there; it is no memory of a region, so that the
-        // two do not overlap. C's `memcpy` bears concurrent writes.
-        unsafe {
-            b::memcpy(
-                ptr.cast(),
-                from.as_ptr().cast(),
-                usize::from_safe_cast(from.len()),
-            )
-        };
-        Ok(())
+        let end = at.checked_add(from.len()).ok_or(EINVAL)?;
+        from.copy_out(self.octets_mut(at, end)?)
     }
 }
 

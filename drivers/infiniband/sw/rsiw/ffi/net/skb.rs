@@ -7,6 +7,7 @@
 
 use crate::{
     ffi::{
+        copy,
         page::PageSlice,
         raw::{
             b,
@@ -28,6 +29,9 @@ use kernel::{
 /// How many buffers behind that of a chunk are looked at: a full FPDU takes as many that hold a
 /// segment of an Ethernet each.
 const MAX_BEHIND: usize = 64;
+
+/// How many octets without an address are copied at a time.
+const BOUNCE_LEN: usize = 128;
 
 /// A buffer that has octets of a chunk, or some that are behind them.
 ///
@@ -328,7 +332,7 @@ impl SkbChunk<'_> {
         unsafe { self.copy(at, to.len(), to.as_mut_ptr()) }
     }
 
-    /// Copies `len` octets from number `at` on to `out`.
+    /// Copies `len` octets from number `at` on to `out`, in order.
     ///
     /// # Errors
     ///
@@ -344,9 +348,8 @@ impl SkbChunk<'_> {
             return unsafe { self.copy_pieces(at, len, out) };
         };
         // SAFETY: by the invariant of `Span` the octets are there, and the caller vouches for those
-        // from `out` on; others may write the former at the same time, which C's `memcpy` puts up
-        // with.
-        unsafe { b::memcpy(out.cast(), from.cast(), len) };
+        // from `out` on.
+        unsafe { copy::place(out, from, len) };
         Ok(())
     }
 
@@ -371,14 +374,19 @@ impl SkbChunk<'_> {
                 Some((from, left)) => {
                     let n = left.min(missing);
                     // SAFETY: as in `copy`.
-                    unsafe { b::memcpy(out.cast(), from.cast(), n) };
+                    unsafe { copy::place(out, from, n) };
                     n
                 }
                 None => {
-                    let Raw { skb, offset, len } = self.raw(at, missing)?;
-                    // SAFETY: the range lies in the buffer; the caller vouches for `out`.
-                    to_result(unsafe { b::skb_copy_bits(skb, offset, out.cast(), len) })?;
-                    usize::try_from(len)?
+                    let mut bounce = [0; BOUNCE_LEN];
+                    let Raw { skb, offset, len } = self.raw(at, missing.min(BOUNCE_LEN))?;
+                    let to = bounce.as_mut_ptr();
+                    // SAFETY: the range lies in the buffer, and has no more octets than `bounce`.
+                    to_result(unsafe { b::skb_copy_bits(skb, offset, to.cast(), len) })?;
+                    let n = usize::try_from(len)?;
+                    // SAFETY: they are in `bounce` now; the caller vouches for `out`.
+                    unsafe { copy::place(out, to, n) };
+                    n
                 }
             };
             done = done.wrapping_add(n);

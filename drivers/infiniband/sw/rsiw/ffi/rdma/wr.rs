@@ -13,7 +13,10 @@ use super::{
     extent::MrHead, //
 };
 use crate::{
-    ffi::raw::b,
+    ffi::{
+        copy,
+        raw::b, //
+    },
     proto::request::{
         AtomicKind,
         Operation, //
@@ -293,13 +296,7 @@ impl SendWr<'_> {
             let part = to.get_mut(at..end).ok_or(EINVAL)?;
             let from = usize::try_from(element.addr)?;
             // SAFETY: a kernel consumer names kernel memory of its own; `part` is as long.
-            unsafe {
-                b::memcpy(
-                    part.as_mut_ptr().cast(),
-                    core::ptr::with_exposed_provenance::<u8>(from).cast(),
-                    len,
-                )
-            };
+            unsafe { copy::fetch(part, core::ptr::with_exposed_provenance(from)) };
             at = end;
         }
         Ok(at)

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/align.h>
+#include <linux/compiler.h>
+#include <linux/string.h>
+#include <linux/unaligned.h>
+#include <asm/barrier.h>
+#include <asm/byteorder.h>
+
+/* Stores octets of @word, the lowest first, where they are aligned. */
+#define rsiw_store(bits, to, word) \
+	/* Behind all that was placed before: who sees them sees that. */ \
+	smp_store_release((__le##bits *)(to), cpu_to_le##bits((u##bits)(word)))
+#define __le8 u8
+#define cpu_to_le8(octet) (octet)
+
+/* As the function below, for fewer octets than a word has. */
+static noinline void rsiw_place_few(u8 *to, const u8 *from, size_t len)
+{
+	u64 word = 0;
+	size_t n;
+
+	/* All are read before one is stored, as they may be the same. */
+	for (n = len; n--;)
+		word = word << 8 | from[n];
+	for (; len; len -= n, to += n, word >>= 8 * n) {
+		if (len >= 4 && IS_ALIGNED((unsigned long)to, 4)) {
+			n = 4;
+			rsiw_store(32, to, word);
+		} else if (len >= 2 && IS_ALIGNED((unsigned long)to, 2)) {
+			n = 2;
+			rsiw_store(16, to, word);
+		} else {
+			n = 1;
+			rsiw_store(8, to, word);
+		}
+	}
+}
+
+/*
+ * Copies octets to memory whose owner may wait for the last one by looking at it.
+ * Of the word that it is in, eight octets at a multiple of eight, none changes before
+ * all octets in front of that word have changed, and those of the word change in order
+ * of address, by stores that the processor does not cut. What one call copies is
+ * followed by what the next one does. The octets may overlap.
+ *
+ * memcpy() and memmove() do not promise that. They copy in the order that suits the
+ * processor, also from the end, and store the last octets by what may be two halves
+ * at the end of a cache line; the string instructions of x86 store in any order.
+ * So all but that word is left to memmove(). What is stored behind that, by releases,
+ * is seen behind it: on x86, which keeps the order of all other stores, this takes no
+ * instruction, elsewhere it is the barrier.
+ */
+void rsiw_helper_place(u8 *to, const u8 *from, size_t len)
+{
+	u8 *end = to + len;
+	u64 word;
+
+	/* Behind what was placed before. */
+	smp_wmb();
+	if (unlikely(len < sizeof(word))) {
+		rsiw_place_few(to, from, len);
+		return;
+	}
+	/* Read first: where they overlap, the rest takes its place. */
+	word = get_unaligned_le64(from + len - sizeof(word));
+	if (IS_ALIGNED((unsigned long)end, sizeof(word))) {
+		memmove(to, from, len - sizeof(word));
+		rsiw_store(64, end - sizeof(word), word);
+		return;
+	}
+	memmove(to, from, len - (unsigned long)end % sizeof(word));
+	word >>= -8 * (unsigned long)end % 64;
+	to = PTR_ALIGN_DOWN(end, sizeof(word));
+	if ((unsigned long)end & 4) {
+		rsiw_store(32, to, word);
+		word >>= 32;
+		to += 4;
+	}
+	if ((unsigned long)end & 2) {
+		rsiw_store(16, to, word);
+		word >>= 16;
+		to += 2;
+	}
+	if ((unsigned long)end & 1)
+		rsiw_store(8, to, word);
+}
