@@ -13,6 +13,8 @@
 # usage:   --memory SIZE     (default 4G)
 # usage:   --icount          one processor whose clock counts instructions
 # usage:   --accel kvm|tcg   (default: kvm where it works)
+# usage:   --other-strings   a processor with fast string instructions (erms, fsrm), by
+# usage:                     which the kernel copies, if it had none otherwise, or without
 # usage:   --append ARG      a kernel argument; repeatable
 # usage:   --qemu ARG        a QEMU argument; repeatable
 # usage:   --link-server PATH, --link-client PATH
@@ -77,6 +79,7 @@ def parse():
     p.add_argument("--memory", default="4G")
     p.add_argument("--icount", action="store_true")
     p.add_argument("--accel", choices=["kvm", "tcg"], required=True)
+    p.add_argument("--other-strings", action="store_true")
     p.add_argument("--append", action="append", default=[])
     p.add_argument("--qemu", action="append", default=[])
     p.add_argument("--link-server")
@@ -148,15 +151,23 @@ def write_initramfs(args):
     initramfs.write(INITRAMFS, args.release, texts, UPDATES)
 
 
+def has_fast_strings():
+    with open("/proc/cpuinfo", encoding="ascii") as f:
+        return " fsrm" in f.read()
+
+
 def accelerator(args):
+    if args.accel == "kvm" and not args.icount:
+        strings = ""
+        if args.other_strings:
+            strings = ",-erms,-fsrm" if has_fast_strings() else ",+erms,+fsrm"
+        return ["-accel", "kvm", "-smp", str(args.cpus), "-cpu", "host" + strings]
     # Emulated, "rep movsb" takes a step per byte and five-level page tables a
     # level more: without the feature bits that make the kernel use them TCP is
     # three times as fast. Of the mitigations only the cost is emulated.
-    model = ["-cpu", "max,-erms,-fsrm,-la57"]
+    model = ["-cpu", "max,-la57" + ("" if args.other_strings else ",-erms,-fsrm")]
     if args.icount:
         return ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", "1"] + model
-    if args.accel == "kvm":
-        return ["-accel", "kvm", "-smp", str(args.cpus), "-cpu", "host"]
     return ["-accel", "tcg,thread=multi", "-smp", str(args.cpus)] + model
 
 
