@@ -10,6 +10,7 @@ mod close;
 mod drain;
 mod enhanced;
 mod errors;
+mod first;
 mod fpdu;
 mod invalidate;
 mod marker;
@@ -30,6 +31,7 @@ pub fn all() -> List {
     mpa::add(&mut list);
     enhanced::add(&mut list);
     active::add(&mut list);
+    first::add(&mut list);
     marker::add(&mut list);
     fpdu::add(&mut list);
     errors::add(&mut list);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(12);
 
 /// The events of the slot but ESTABLISHED, until no more come.
-fn events_to_end(w: &World, slot: usize) -> Res<Vec<String>> {
+pub fn events_to_end(w: &World, slot: usize) -> Res<Vec<String>> {
     let mut events = Vec::new();
     while let Some(event) =
         w.ep.event(slot, if events.is_empty() { SOON } else { 30 })?
@@ -29,7 +29,7 @@ fn events_to_end(w: &World, slot: usize) -> Res<Vec<String>> {
 }
 
 /// The next event of the slot that is not ESTABLISHED is the end, told once.
-fn disconnected(w: &World, slot: usize) -> Res {
+pub fn disconnected(w: &World, slot: usize) -> Res {
     let events = events_to_end(w, slot)?;
     if events != ["DISCONNECTED"] {
         return Err(format!("events {events:?}"));
