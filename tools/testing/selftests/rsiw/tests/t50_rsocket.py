@@ -4,8 +4,13 @@
 import hashlib
 import os
 import select
+import time
 
-from rsiwtest.core import Fail, test
+from rsiwtest import stats
+from rsiwtest.core import Fail, TimedOut, test
+
+# Seconds in which a message comes, on a busy host too.
+STILL = 8
 
 
 def stream(t, tool, path, *options):
@@ -42,6 +47,41 @@ def riostream(t):
         with t.sub("%d bytes, %s" % (size, path.name)):
             stream(t, "riostream", path, "-T", "v", "-S", size, "-C", 20,
                    "-I", 10)
+
+
+def gets_on(t, path, tool, *options):
+    """Runs the tool while messages come in, however slowly. Its ends take turns, each
+    waits for the other's message: one that is not sent, or not taken in, is the last."""
+    port = t.port()
+    server = t.start(tool, "-p", port, "-T", "v", *options, netns=path.server_ns)
+    server.wait_listening(port)
+    client = t.start(tool, "-s", path.addr4, "-p", port, "-T", "v", *options,
+                     netns=path.client_ns)
+    seen, since = 0, time.monotonic()
+    while client.poll() is None:
+        count = stats.of_device(path.server_dev)["rx_fpdus"]
+        if count != seen:
+            seen, since = count, time.monotonic()
+        elif time.monotonic() - since > STILL * t.env.slow:
+            raise TimedOut("no message for %d s, after %d" % (STILL, seen))
+        t.left()
+        time.sleep(0.5)
+    client.expect(t.left(5))
+    server.expect(t.left(20))
+
+
+@test("rsocket-spin", cost=20, only_type="rsiw")
+def spin(t):
+    """Where both ends keep all processors busy by polling, each message gets there."""
+    path = t.topo.loopback
+    for value in (0, 1):
+        with t.loaded_with("direct=%d" % value):
+            for tool in ("rstream", "riostream"):
+                # Polling, by default and without a call that waits; waiting.
+                for mode in ((), ("-T", "n"), ("-T", "b")):
+                    with t.sub(" ".join(("direct=%d," % value, tool) + mode)):
+                        gets_on(t, path, tool, "-S", 4096, "-C", 1, "-I", 300, *mode)
+                        gets_on(t, path, tool, "-S", 64, "-C", 100, "-I", 3, *mode)
 
 
 @test("rcopy", cost=8)
