@@ -51,6 +51,10 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc, //
     },
 };
@@ -63,7 +67,10 @@ const VENDOR_ID: u32 = 0x626d74;
 pub(crate) struct Device {
     handle: Arc<DeviceHandle>,
     queues: Arc<Queues>,
+    /// Of the node.
     guid: Guid,
+    /// Of the port, as a number: follows the address of the interface.
+    port_guid: Atomic<u64>,
     limits: Arc<Limits>,
     /// What is counted for the whole device, but for queue pairs that are bound to counters.
     pub(crate) counts: Arc<Counts>,
@@ -99,6 +106,7 @@ impl Device {
                 handle,
                 queues: queues.clone(),
                 guid,
+                port_guid: Atomic::new(guid.to_u64()),
                 limits,
                 counts,
                 bound_counts,
@@ -161,13 +169,21 @@ impl Device {
     pub(crate) fn gid(&self) -> [u8; 16] {
         let mut gid = [0; 16];
         let prefix = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
-        for (to, from) in gid
-            .iter_mut()
-            .zip(Iterator::chain(prefix.iter(), &self.guid.0))
-        {
+        let guid = Guid::from_u64(self.port_guid.load(Relaxed));
+        for (to, from) in gid.iter_mut().zip(Iterator::chain(prefix.iter(), &guid.0)) {
             *to = *from;
         }
         gid
+    }
+
+    /// Lets the GID follow the address of the interface, if that has one. Returns whether it is
+    /// another now.
+    pub(crate) fn follow(&self, netdev: &NetDevice) -> bool {
+        let Some(mac) = netdev.mac() else {
+            return false;
+        };
+        let guid = Guid::of_mac(mac).to_u64();
+        self.port_guid.xchg(guid, Relaxed) != guid
     }
 
     /// Limits and abilities, for a process or for the kernel.
@@ -227,18 +243,25 @@ pub(crate) struct Guid([u8; 8]);
 impl Guid {
     /// Made from the address of the interface, or random where it has none.
     pub(crate) fn new(netdev: &NetDevice) -> Self {
-        let [a, b, c, d, e, f] = netdev.mac().unwrap_or_else(|| {
+        Self::of_mac(netdev.mac().unwrap_or_else(|| {
             let [lo, hi] = [random::random_u32(), random::random_u32()];
             let [a, b, c, _] = lo.to_ne_bytes();
             let [d, e, f, _] = hi.to_ne_bytes();
             // A unicast address that is nobody's by assignment.
             [(a & 0xfc) | 0x02, b, c, d, e, f]
-        });
+        }))
+    }
+
+    fn of_mac([a, b, c, d, e, f]: [u8; 6]) -> Self {
         Self([a ^ 0x02, b, c, 0xff, 0xfe, d, e, f])
     }
 
     /// As the core keeps it: in network order.
     pub(crate) fn to_u64(self) -> u64 {
         u64::from_ne_bytes(self.0)
+    }
+
+    fn from_u64(raw: u64) -> Self {
+        Self(raw.to_ne_bytes())
     }
 }

@@ -125,7 +125,19 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
     if let Some(rnic) = made {
         rnic.show();
     }
+    // It may have changed before anybody could find the device.
+    address_changed(netdev);
     Ok(())
+}
+
+/// The hardware address of an interface may be another now: the GID of its device follows, and then
+/// the core is told.
+fn address_changed(netdev: &NetDevice) {
+    if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
+        if device.inner().dev.follow(netdev) {
+            device.gid_changed();
+        }
+    }
 }
 
 /// Makes devices for `rdma link add`.
@@ -150,11 +162,7 @@ impl NetdevHandler for Watcher {
                     rnic.interface_gone();
                 }
             }
-            NetdevEvent::ChangeAddr => {
-                if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
-                    device.gid_changed();
-                }
-            }
+            NetdevEvent::ChangeAddr => address_changed(netdev),
             _ => {}
         }
     }

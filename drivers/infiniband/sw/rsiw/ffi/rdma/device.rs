@@ -191,7 +191,8 @@ impl<D: Driver> Found<D> {
         unsafe { Object::get(self.0.as_ptr()) }
     }
 
-    /// Tells consumers that the port's addresses changed.
+    /// Has the core read the port's GID anew. It tells consumers nothing of that: it does so where it
+    /// has given the GIDs itself.
     pub(crate) fn gid_changed(&self) {
         let mut event = event(b::ib_event_type_IB_EVENT_GID_CHANGE);
         event.device = self.0.as_ptr();
