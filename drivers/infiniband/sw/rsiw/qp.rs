@@ -358,7 +358,7 @@ impl Qp {
     /// A QP of the kernel has no owner to compare with, but an identifier that it was made for.
     pub(crate) fn is_callers(&self, id: CallId<'_>) -> bool {
         match (&self.consumer, id.made(&self.handle)) {
-            (Consumer::Process(process), None) => process.owner == current!().tgid(),
+            (Consumer::Process(process), None) => process.owner.is_current(),
             (Consumer::Kernel(_), Some(made)) => made,
             _ => false,
         }

@@ -6,7 +6,11 @@
 //!
 //! Context: any, but for the one that it is made in.
 
-use super::raw::h;
+use super::raw::{
+    b,
+    h, //
+};
+use core::ptr::NonNull;
 use kernel::{
     alloc::Flags,
     current,
@@ -39,5 +43,44 @@ impl Process {
     pub(crate) fn is_ending(&self) -> bool {
         // SAFETY: the reference keeps the task, and with it what all threads share.
         unsafe { h::process_is_ending(self.0.as_ptr()) }
+    }
+}
+
+/// Which process it is, that has ended perhaps. Its number may be another one's by then.
+///
+/// # Invariants
+///
+/// Owns a reference of the `struct pid`.
+pub(crate) struct Identity(NonNull<b::pid>);
+
+// SAFETY: the reference may be used and given back by any thread, and in any context.
+unsafe impl Send for Identity {}
+// SAFETY: only the address is looked at.
+unsafe impl Sync for Identity {}
+
+impl Identity {
+    /// That of the process that makes the call. Process context.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` if it is about to end.
+    pub(crate) fn current() -> Result<Self> {
+        // SAFETY: the function has no preconditions.
+        let pid = NonNull::new(unsafe { h::current_process() }).ok_or(ESRCH)?;
+        // INVARIANT: the call has taken the reference.
+        Ok(Self(pid))
+    }
+
+    /// Whether it is that of the process that makes the call. Process context.
+    pub(crate) fn is_current(&self) -> bool {
+        // SAFETY: only the address is looked at.
+        unsafe { h::process_is_current(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for Identity {
+    fn drop(&mut self) {
+        // SAFETY: the reference is owned by the type invariants.
+        unsafe { h::put_pid(self.0.as_ptr()) };
     }
 }

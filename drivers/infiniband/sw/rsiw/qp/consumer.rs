@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     cq::Spare,
-    ffi::rdma::mmap::MmapEntry,
+    ffi::{
+        process::Identity,
+        rdma::mmap::MmapEntry, //
+    },
     queue::slots::Slots, //
 };
 use kernel::{
@@ -26,7 +29,6 @@ use kernel::{
         Mutex,
         SpinLockIrq, //
     },
-    task::Pid, //
 };
 
 /// The consumer of a queue pair.
@@ -40,7 +42,7 @@ pub(super) enum Consumer {
 /// What a process has: rings that it maps.
 pub(super) struct OfProcess {
     /// The process, which alone may connect the QP.
-    pub(super) owner: Pid,
+    pub(super) owner: Identity,
     /// What it may map.
     pub(super) rings: Pin<KBox<Rings>>,
     /// What it has if its send queue is looked at.

@@ -49,7 +49,10 @@ use crate::{
     },
     ffi::{
         hrtimer::ShortTimer,
-        process::memory_for,
+        process::{
+            memory_for,
+            Identity, //
+        },
         rdma::{
             attr::{
                 AccessFlags,
@@ -169,7 +172,7 @@ impl Queues {
             ring: sq_of(UserSq::new(sq, asked.sig_all, cap.max_send_sge)),
             rq,
             consumer: Consumer::Process(OfProcess {
-                owner: current!().tgid(),
+                owner: Identity::current()?,
                 rings,
                 look: Look::new(asked.look_us, udata, asked.queues)?,
                 takes_immediate: asked.features.has_immediate(),

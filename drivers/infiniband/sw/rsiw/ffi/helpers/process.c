@@ -2,6 +2,7 @@
 
 #include <linux/bottom_half.h>
 #include <linux/cpumask.h>
+#include <linux/pid.h>
 #include <linux/preempt.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/prio.h>
@@ -14,6 +15,22 @@ bool rsiw_helper_process_is_ending(struct task_struct *task)
 
 	return READ_ONCE(sig->flags) & SIGNAL_GROUP_EXIT ||
 	       !atomic_read(&sig->live);
+}
+
+/* The calling process, with a reference. */
+struct pid *rsiw_helper_current_process(void)
+{
+	return get_task_pid(current, PIDTYPE_TGID);
+}
+
+bool rsiw_helper_process_is_current(const struct pid *pid)
+{
+	return task_tgid(current) == pid;
+}
+
+void rsiw_helper_put_pid(struct pid *pid)
+{
+	put_pid(pid);
 }
 
 /*
