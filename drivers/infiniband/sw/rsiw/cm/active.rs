@@ -163,6 +163,7 @@ pub(super) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Re
     });
     if result.is_ok() {
         this.set_cm_id(id.into());
+        this.introduce(id.consumer());
     }
     let sock = st.sock.clone();
     drop(st);

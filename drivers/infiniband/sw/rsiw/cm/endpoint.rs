@@ -163,6 +163,8 @@ impl EndpointState {
 /// taken leaves the endpoint to whoever has it.
 struct Shown {
     cm_id: Option<ARef<CmId>>,
+    /// What its consumer knows or has known it by.
+    consumer: Option<ConsumerId>,
     phase: Name,
 }
 
@@ -223,6 +225,7 @@ impl Endpoint {
         let state = EndpointState::new();
         let shown = Shown {
             cm_id: None,
+            consumer: None,
             phase: state.connection.phase(),
         };
         Arc::pin_init(
@@ -275,6 +278,13 @@ impl Endpoint {
     pub(super) fn set_cm_id(&self, id: ARef<CmId>) {
         let old = self.shown.lock().cm_id.replace(id);
         drop(old);
+    }
+
+    /// Lets the consumer's identifier of the connection be found by what the consumer knows it by.
+    /// Under the mutex, and while there is a connection.
+    pub(super) fn introduce(&self, consumer: ConsumerId) {
+        self.shown.lock().consumer = Some(consumer);
+        self.cm.registry.introduce(self.number, consumer);
     }
 
     /// Takes the consumer's identifier of the connection away. Under the mutex.
@@ -517,7 +527,8 @@ impl WorkItem for Endpoint {
             this.advance(&mut st);
             let Some(pending) = this.next_event(&mut st) else {
                 if this.retire(st) {
-                    this.cm.registry.remove(this.number);
+                    let consumer = this.shown.lock().consumer;
+                    this.cm.registry.remove(this.number, consumer);
                 } else if this.deputy().is_some() {
                     Self::kick(this.clone());
                 }

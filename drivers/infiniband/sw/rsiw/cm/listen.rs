@@ -50,6 +50,7 @@ pub(crate) struct Listener {
     pub(super) cm: Arc<Cm>,
     number: usize,
     cm_id: ARef<CmId>,
+    consumer: ConsumerId,
     /// What the core needs back when the consumer gives the listener up.
     mapping: Option<Mapping>,
     /// Where its connections come from, until it is closed.
@@ -113,6 +114,7 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
                 cm: cm.clone(),
                 number,
                 cm_id: id.into(),
+                consumer: id.consumer(),
                 mapping,
                 acceptor <- new_spinlock!(None, "rsiw::cm::Listener::acceptor"),
                 half_open <- new_spinlock!(half_open, "rsiw::cm::Listener::half_open"),
@@ -123,6 +125,7 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
         )
     });
     let result = listener.and_then(|this| {
+        cm.registry.introduce(this.number, this.consumer);
         this.open(id, &netdev, addr, backlog).inspect_err(|_| {
             cm.registry.remove_listener(this.number);
             this.close();
@@ -180,9 +183,9 @@ impl Listener {
         }
     }
 
-    /// Whether it is that of a consumer's identifier.
-    pub(super) fn is_of(&self, id: ConsumerId) -> bool {
-        self.cm_id.is_of(id)
+    /// What its consumer knows it by.
+    pub(super) fn consumer(&self) -> ConsumerId {
+        self.consumer
     }
 
     /// Tells how it is.

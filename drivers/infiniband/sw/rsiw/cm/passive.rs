@@ -107,5 +107,6 @@ fn answer(this: &Arc<Endpoint>, cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) 
     };
     this.feed(&mut st, accept)?;
     this.set_cm_id(id.into());
+    this.introduce(id.consumer());
     Ok(())
 }

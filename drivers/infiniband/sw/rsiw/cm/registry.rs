@@ -44,6 +44,9 @@ struct Inner {
     closed: bool,
     endpoints: RBTree<usize, Arc<Endpoint>>,
     listeners: RBTree<usize, Arc<Listener>>,
+    /// Numbers by the identifiers of consumers. One that a consumer has given up may be another's
+    /// by now.
+    consumers: RBTree<ConsumerId, usize>,
 }
 
 impl Inner {
@@ -60,6 +63,15 @@ impl Inner {
         }
         Ok(())
     }
+
+    /// Forgets that `consumer` knows the number.
+    fn forget(&mut self, number: usize, consumer: Option<ConsumerId>) {
+        if let Some(consumer) = consumer {
+            if self.consumers.get(&consumer) == Some(&number) {
+                let _ = self.consumers.remove(&consumer);
+            }
+        }
+    }
 }
 
 impl Registry {
@@ -72,6 +84,7 @@ impl Registry {
                     closed: false,
                     endpoints: RBTree::new(),
                     listeners: RBTree::new(),
+                    consumers: RBTree::new(),
                 },
                 "rsiw::cm::Registry::inner"
             ),
@@ -103,9 +116,10 @@ impl Registry {
         self.inner.lock().endpoints.get(&number).cloned()
     }
 
-    /// Forgets an endpoint.
-    pub(super) fn remove(&self, number: usize) {
+    /// Forgets an endpoint, and its consumer's identifier if it has one.
+    pub(super) fn remove(&self, number: usize, consumer: Option<ConsumerId>) {
         let mut inner = self.inner.lock();
+        inner.forget(number, consumer);
         let old = inner.endpoints.remove(&number);
         if inner.endpoints.is_empty() {
             self.empty.notify_all();
@@ -135,14 +149,26 @@ impl Registry {
 
     /// Takes the listener of that number out.
     pub(super) fn remove_listener(&self, number: usize) -> Option<Arc<Listener>> {
-        self.inner.lock().listeners.remove(&number)
+        let mut inner = self.inner.lock();
+        let listener = inner.listeners.remove(&number)?;
+        inner.forget(number, Some(listener.consumer()));
+        Some(listener)
     }
 
     /// Takes any listener out.
     fn pop_listener(&self) -> Option<Arc<Listener>> {
-        let mut inner = self.inner.lock();
-        let number = inner.listeners.keys().next().copied()?;
-        inner.listeners.remove(&number)
+        let number = self.inner.lock().listeners.keys().next().copied()?;
+        self.remove_listener(number)
+    }
+
+    /// Lets the endpoint or listener of that number, which stays meanwhile, be found by its
+    /// consumer's identifier. Nobody depends on that: without memory it is not found.
+    pub(super) fn introduce(&self, number: usize, consumer: ConsumerId) {
+        if let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT) {
+            let node = node.into_node(consumer, number);
+            let old = self.inner.lock().consumers.insert(node);
+            drop(old);
+        }
     }
 
     /// Calls `f` for each endpoint that there is when this begins, with no lock held.
@@ -170,30 +196,32 @@ impl Registry {
         Some(cursor.current().1.clone())
     }
 
-    /// Tells how the endpoint or the listener of a consumer's identifier is, if there is one. It is
-    /// looked for among all of them. Waits for nobody.
+    /// Tells how the endpoint or the listener of a consumer's identifier is, if there is one. Waits
+    /// for nobody.
     ///
     /// # Errors
     ///
     /// Those of [`Details`].
     pub(super) fn describe(&self, id: ConsumerId, to: &mut Details<'_>) -> Result {
-        let newest = self.inner.lock().last;
-        let mut from = 0;
-        while let Some(endpoint) = self.first(from, newest) {
-            if let Some(phase) = endpoint.phase_of(id) {
-                to.number(c"conn", endpoint.trace_number())?;
-                return to.word(c"phase", phase);
-            }
-            from = endpoint.number.saturating_add(1);
+        let (endpoint, listener) = {
+            let inner = self.inner.lock();
+            let Some(number) = inner.consumers.get(&id) else {
+                return Ok(());
+            };
+            let endpoint = inner.endpoints.get(number).cloned();
+            (endpoint, inner.listeners.get(number).cloned())
+        };
+        if let Some(listener) = listener {
+            return listener.describe(to);
         }
-        from = 0;
-        while let Some(listener) = self.first_listener(from) {
-            if listener.is_of(id) {
-                return listener.describe(to);
-            }
-            from = listener.number().saturating_add(1);
-        }
-        Ok(())
+        let Some(endpoint) = endpoint else {
+            return Ok(());
+        };
+        let Some(phase) = endpoint.phase_of(id) else {
+            return Ok(());
+        };
+        to.number(c"conn", endpoint.trace_number())?;
+        to.word(c"phase", phase)
     }
 
     /// How many listeners their consumers have not given up.

@@ -206,7 +206,7 @@ impl CmId {
     pub(crate) fn is_of(&self, consumer: ConsumerId) -> bool {
         // SAFETY: the identifier is live. The core may write the pointer meanwhile, as a whole.
         let context = unsafe { (&raw const (*self.0.get()).context).read_volatile() };
-        core::ptr::eq(context.cast_const(), consumer.0)
+        context.addr() == consumer.0
     }
 
     /// The field `provider_data`.
@@ -246,13 +246,13 @@ impl CmId {
 pub(crate) struct Mapping(Storage);
 
 /// An identifier of the RDMA CM, of which only the address counts.
-#[derive(Clone, Copy)]
-pub(crate) struct ConsumerId(*const c_void);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConsumerId(usize);
 
 impl ConsumerId {
     /// That of `id`, which need not be live.
     pub(in crate::ffi) fn new(id: *const b::rdma_cm_id) -> Self {
-        Self(id.cast())
+        Self(id.addr())
     }
 }
 
@@ -282,6 +282,12 @@ impl<'a> CallId<'a> {
     pub(crate) fn sees(self, netdev: &NetDevice) -> bool {
         // SAFETY: both are live; the RDMA CM's identifier is by the type invariants.
         unsafe { h::iw_cm_id_sees_netdev(self.0 .0.get(), netdev.as_ptr()) }
+    }
+
+    /// What the consumer knows the identifier by.
+    pub(crate) fn consumer(self) -> ConsumerId {
+        // SAFETY: the identifier is live. The core has written the pointer before the call.
+        ConsumerId(unsafe { (*self.0 .0.get()).context }.addr())
     }
 
     /// Whether the consumer's identifier is bound to the device `dev`.
