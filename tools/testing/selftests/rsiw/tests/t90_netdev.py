@@ -8,7 +8,7 @@ import struct
 import time
 
 from rsiwtest.core import WIRE, Fail, test
-from rsiwtest.machine import wait_until
+from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tools import perftest, rping, stream
 from rsiwtest.topo import (IF_A, IF_B, NS_A, NS_B, Path, sh, status)
 
@@ -251,3 +251,73 @@ def jumbo(t):
     sh("ip", "link", "set", IF_B, "mtu", "9000", netns=NS_B)
     t.topo.changed = True
     perftest(t, t.topo.wire, "ib_send_bw", 1 << 20, 10)
+
+
+def eui64(mac):
+    """The EUI-64 of a MAC address, in the form of a GID's second half."""
+    octets = [int(o, 16) for o in mac.split(":")]
+    octets[0] ^= 2
+    octets[3:3] = [0xff, 0xfe]
+    return ":".join("%02x%02x" % pair for pair in zip(octets[::2], octets[1::2]))
+
+
+def mac_of(netdev):
+    return LOCAL.read("/sys/class/net/%s/address" % netdev).strip()
+
+
+def names_of(dev):
+    """The second half of a device's GID, and the node GUID."""
+    at = "/sys/class/infiniband/" + dev
+    gid = LOCAL.read(at + "/ports/1/gids/0").strip()
+    return gid[len("fe80:0000:0000:0000:"):], LOCAL.read(at + "/node_guid").strip()
+
+
+def follows(netdev, dev, *change):
+    """The GID follows the MAC address of an interface. The node GUID does not: programs
+    that run know the device by it."""
+    before, node = names_of(dev)
+    if before != eui64(mac_of(netdev)):
+        raise Fail("the GID is %s with the address %s" % (before, mac_of(netdev)))
+    sh(*change)
+    after = eui64(mac_of(netdev))
+    if after == before:
+        raise Fail("the address has not changed")
+    wait_until("the GID to follow", 10, lambda: names_of(dev)[0] == after)
+    if names_of(dev)[1] != node:
+        raise Fail("the node GUID has changed")
+
+
+@test("mac-change", cost=3, only_type="rsiw")
+def mac_change(t):
+    """The GID follows the MAC address."""
+    sh("ip", "link", "add", "rsdum", "type", "dummy")
+    try:
+        sh("ip", "link", "set", "rsdum", "up")
+        t.topo.add_link("rsiw_mac", "rsdum")
+        for last in ("55", "56"):
+            follows("rsdum", "rsiw_mac", "ip", "link", "set", "rsdum", "address",
+                    "02:11:22:33:44:" + last)
+    finally:
+        t.reap()
+        sh("ip", "link", "del", "rsdum")
+
+
+@test("mac-change-master", cost=6, only_type="rsiw", packaged=True)
+def mac_change_master(t):
+    """A bridge or a bond takes the MAC address of its first port."""
+    sh("ip", "link", "add", "rsdum", "type", "dummy")
+    try:
+        for kind in ("bridge", "bond"):
+            with t.sub(kind):
+                sh("ip", "link", "add", "rsmas", "type", kind)
+                try:
+                    sh("ip", "link", "set", "rsmas", "up")
+                    t.topo.add_link("rsiw_mac", "rsmas")
+                    sh("ip", "link", "set", "rsdum", "down")
+                    follows("rsmas", "rsiw_mac", "ip", "link", "set", "rsdum", "master",
+                            "rsmas")
+                finally:
+                    t.reap()
+                    sh("ip", "link", "del", "rsmas")
+    finally:
+        sh("ip", "link", "del", "rsdum")
