@@ -8,9 +8,11 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -77,6 +79,72 @@ static void foreign(void)
 	CHECK_SYS(ibv_destroy_cq(cq));
 	CHECK_SYS(ibv_dealloc_pd(pd));
 	ep_unlisten(&l);
+}
+
+/* A process that has a number of its own choice. */
+static pid_t process_with_number(pid_t number)
+{
+	struct clone_args args = {
+		.exit_signal = SIGCHLD,
+		.set_tid = (uintptr_t)&number,
+		.set_tid_size = 1,
+	};
+	pid_t pid;
+
+	fflush(NULL);
+	pid = syscall(SYS_clone3, &args, sizeof(args));
+	CHECK(pid >= 0, "process %d: %m", number);
+	if (!pid)
+		alarm(time_limit);
+	return pid;
+}
+
+/*
+ * The owner ends, and its number becomes another's. A child of the owner keeps
+ * what it had open, and so the queue pair.
+ */
+static void recycled(void)
+{
+	int status, to[2], until[2];
+	pid_t owner, other;
+	uint32_t num = 0;
+	char c;
+
+	part("V-PRIV-2 rdma_connect by a process with the number of one that has ended");
+	CHECK_SYS(pipe(to));
+	CHECK_SYS(pipe(until));
+	owner = new_process();
+	if (!owner) {
+		struct ep_listener l;
+
+		ep_listen(&l, where.addr, where.port, 4);
+		struct ibv_pd *pd = ibv_alloc_pd(l.id->verbs);
+		struct ibv_cq *cq = ibv_create_cq(l.id->verbs, 4, NULL, NULL, 0);
+		struct ibv_qp_init_attr ia = {
+			.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+			.cap = { 4, 4, 1, 1, 0 },
+		};
+		struct ibv_qp *qp = ibv_create_qp(pd, &ia);
+
+		CHECK(qp, "create QP: %m");
+		num = qp->qp_num;
+		close(until[1]);
+		if (!new_process()) {
+			/* Until the test is over. */
+			_exit(read(until[0], &c, 1));
+		}
+		CHECK(write(to[1], &num, sizeof(num)) == sizeof(num), "pipe: %m");
+		_exit(0);
+	}
+	CHECK(read(to[0], &num, sizeof(num)) == sizeof(num), "pipe");
+	CHECK(waitpid(owner, &status, 0) == owner, "wait: %m");
+	other = process_with_number(owner);
+	if (!other)
+		_exit(begin(where.port + 1, num));
+	CHECK(waitpid(other, &status, 0) == other, "wait: %m");
+	expect(WIFEXITED(status) && WEXITSTATUS(status) == EINVAL, "status %#x", status);
+	close(until[0]);
+	close(until[1]);
 }
 
 struct creation {
@@ -193,6 +261,7 @@ static void run(void)
 {
 	silent("a process that ends while it connects", false);
 	silent("a process that is killed while it connects", true);
+	recycled();
 	foreign();
 	unfinished();
 }
