@@ -2,6 +2,7 @@
 """`rdma resource show ... -dd`: what the driver adds."""
 
 import json
+import time
 
 from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.kverbs import Held, loaded
@@ -112,3 +113,32 @@ def of_kernel(t):
         qp, = details("qp", lqpn=held.num)
         check("QP", qp, state="INIT", drv_iwarp_state="Idle", drv_sq_empty="yes",
               drv_sends_under_way=0, drv_reads_out=0, drv_peer=None)
+
+
+def shown_in(count):
+    """Seconds that it takes to show `count` identifiers, at the least."""
+    took = []
+    for _ in range(3):
+        start = time.monotonic()
+        found = len(details("cm_id", state="LISTEN"))
+        took.append(time.monotonic() - start)
+        if found < count:
+            raise Fail("%d identifiers are shown, not %d" % (found, count))
+    return min(took)
+
+
+@test("resources-many", cost=12, only_type="rsiw")
+def of_many(t):
+    """To show four times as many identifiers takes little more than four times as long."""
+    def listeners(count):
+        proc = t.start(t.bin("hoard"), *t.topo.loopback.args(), "--port", t.port(),
+                       "--kind", "listener", "--count", count, "--hold")
+        proc.wait_output("all %d:" % count, t.left(100))
+
+    few = t.rounds(1000)
+    listeners(few)
+    first = shown_in(few)
+    listeners(3 * few)
+    second = shown_in(4 * few)
+    if second > 8 * first:
+        raise Fail("%d take %.2f s, %d take %.2f s" % (few, first, 4 * few, second))
