@@ -14,15 +14,11 @@
 #define __le8 u8
 #define cpu_to_le8(octet) (octet)
 
-/* As the function below, for fewer octets than a word has. */
-static noinline void rsiw_place_few(u8 *to, const u8 *from, size_t len)
+/* Stores the @len lowest octets of @word, fewer than it has, in order of address. */
+static noinline void rsiw_store_few(u8 *to, u64 word, size_t len)
 {
-	u64 word = 0;
 	size_t n;
 
-	/* All are read before one is stored, as they may be the same. */
-	for (n = len; n--;)
-		word = word << 8 | from[n];
 	for (; len; len -= n, to += n, word >>= 8 * n) {
 		if (len >= 4 && IS_ALIGNED((unsigned long)to, 4)) {
 			n = 4;
@@ -54,34 +50,33 @@ static noinline void rsiw_place_few(u8 *to, const u8 *from, size_t len)
 void rsiw_helper_place(u8 *to, const u8 *from, size_t len)
 {
 	u8 *end = to + len;
-	u64 word;
+	u64 word = 0;
+	size_t n;
 
 	/* Behind what was placed before. */
 	smp_wmb();
 	if (unlikely(len < sizeof(word))) {
-		rsiw_place_few(to, from, len);
+		for (n = len; n--;)
+			word = word << 8 | from[n];
+		rsiw_store_few(to, word, len);
 		return;
 	}
 	/* Read first: where they overlap, the rest takes its place. */
 	word = get_unaligned_le64(from + len - sizeof(word));
-	if (IS_ALIGNED((unsigned long)end, sizeof(word))) {
-		memmove(to, from, len - sizeof(word));
-		rsiw_store(64, end - sizeof(word), word);
-		return;
+	/* Most messages, and most segments, end at a multiple of four. */
+	switch ((unsigned long)end % sizeof(word)) {
+	case 0:
+		memmove(to, from, len - 8);
+		rsiw_store(64, end - 8, word);
+		break;
+	case 4:
+		memmove(to, from, len - 4);
+		rsiw_store(32, end - 4, word >> 32);
+		break;
+	default:
+		memmove(to, from, len - (unsigned long)end % sizeof(word));
+		rsiw_store_few(PTR_ALIGN_DOWN(end, sizeof(word)),
+			       word >> (-8 * (unsigned long)end % 64),
+			       (unsigned long)end % sizeof(word));
 	}
-	memmove(to, from, len - (unsigned long)end % sizeof(word));
-	word >>= -8 * (unsigned long)end % 64;
-	to = PTR_ALIGN_DOWN(end, sizeof(word));
-	if ((unsigned long)end & 4) {
-		rsiw_store(32, to, word);
-		word >>= 32;
-		to += 4;
-	}
-	if ((unsigned long)end & 2) {
-		rsiw_store(16, to, word);
-		word >>= 16;
-		to += 2;
-	}
-	if ((unsigned long)end & 1)
-		rsiw_store(8, to, word);
 }
