@@ -246,6 +246,7 @@ impl Registry {
         self.for_each(Endpoint::shut);
         let mut inner = self.inner.lock();
         let mut left = msecs_to_jiffies(ms);
+        // Bound: one look each time; the lock is free while this waits.
         while !inner.endpoints.is_empty() {
             match self.empty.wait_interruptible_timeout(&mut inner, left) {
                 CondVarTimeoutResult::Woken { jiffies } => left = jiffies,
@@ -262,6 +263,7 @@ impl Registry {
         }
         self.for_each(Endpoint::shut);
         let mut inner = self.inner.lock();
+        // Bound: one look each time; the lock is free while this waits.
         while !inner.endpoints.is_empty() {
             self.empty.wait(&mut inner);
         }

@@ -82,6 +82,7 @@ impl Turns {
         let waiting = match ListArc::try_from_arc(endpoint) {
             Ok(endpoint) => {
                 let mut place = endpoints.cursor_back();
+                // Bound: a constant.
                 for _ in 0..OVERTAKES {
                     let is_newer = place.peek_prev().is_some_and(|other| other.number > number);
                     if !is_newer || !place.move_prev() {

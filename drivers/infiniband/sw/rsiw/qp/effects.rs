@@ -311,7 +311,7 @@ impl Qp {
         }
         {
             let mut sq = self.sq.lock();
-            // As many as ORD, at most [`MAX_READS`](crate::limits::MAX_READS).
+            // Bound: ORD, at most [`MAX_READS`](crate::limits::MAX_READS).
             while sq.outbound.pop().is_some() {}
         }
         let ring = &mut inner.ring;

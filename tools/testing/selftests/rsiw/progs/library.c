@@ -259,7 +259,7 @@ static void any_order(void)
 		uint32_t len;
 
 		memset(mem, 0, LEN);
-		strcpy(mem, "one");
+		memcpy(mem, "one", sizeof("one"));
 		memcpy(mem + 4096, "ele", 3);
 		memcpy(mem + 8192, "men", 3);
 		memset(to, 'x', 8192);

@@ -43,7 +43,8 @@ def out_file(t):
     folder = os.path.join("/tmp", "rsiw-report")
     os.mkdir(folder, 0o777)
     target, out = os.path.join(folder, "target"), os.path.join(folder, "out")
-    t.run(TOOL, "--out", out)
+    # Nothing there is no reason to fail.
+    t.run(TOOL, "--out", out, "--netns", "no-such-namespace")
     if stat.S_IMODE(os.stat(out).st_mode) != 0o600:
         raise Fail("others may read it")
     with open(out, encoding="utf-8") as f:
@@ -59,14 +60,9 @@ def out_file(t):
     t.run(TOOL, "--out", link, expect=1)
     if os.path.exists(target):
         raise Fail("a link that leads nowhere was followed")
-    for kind, make in (("file", lambda: open(target, "x").close()),
-                       ("device", lambda: os.mknod(target, 0o600 | stat.S_IFCHR,
-                                                   os.makedev(1, 3)))):
-        make()
-        t.run(TOOL, "--out", link, expect=1)
-        if kind == "file" and os.path.getsize(target):
-            raise Fail("a link was followed")
-        os.unlink(target)
+    # A shell that is told not to overwrite files does write to a device.
+    os.mknod(target, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    t.run(TOOL, "--out", link, expect=1)
 
 
 @test("report", cost=14, only_type="rsiw")
@@ -99,6 +95,3 @@ def report(t):
         library(t, text)
     with t.sub("nothing but what was asked for"):
         t.run(TOOL, "--no-such-option", expect=2)
-    with t.sub("without the module's devices"):
-        # Nothing there is no reason to fail.
-        t.run(TOOL, "--netns", "no-such-namespace")
