@@ -3,15 +3,8 @@
 //! The boundary to C: all `unsafe` code of the driver and all names of C items.
 //!
 //! Each file wraps one area in safe types, in the shape in which a `kernel::rdma` or `kernel::net`
-//! could offer it. Code outside this folder uses these types only, and nothing that it does with them
-//! is undefined behaviour (`tools/lint/misuse.rs` has what must not compile), if it keeps these rules,
-//! which no type tells:
-//!
-//! - What a consumer in the kernel names in a request is used by the queue pair that it was posted
-//!   to, with that one's protection domain, until the request completes; and what it has registered,
-//!   until the region is invalid and quiet.
-//! - What can be called back is dropped, and not forgotten, before the module goes: registrations,
-//!   callbacks of sockets, timers that run, queues, files of debugfs.
+//! could offer it. Code outside this folder uses these types only, by the "Rules for ffi" of
+//! `rsiw-design.rst`.
 
 pub(crate) mod cell;
 pub(crate) mod clock;
