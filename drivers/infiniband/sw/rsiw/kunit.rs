@@ -469,6 +469,7 @@ mod short_timers {
 #[kernel::macros::kunit_tests(rsiw_queues)]
 mod queues {
     use crate::{
+        cm::Acceptors,
         ffi::{
             module::Loaded,
             workqueue::SharedQueues, //
@@ -482,7 +483,7 @@ mod queues {
         // The module has made them.
         assert!(SharedQueues::with(|_| ()).is_some());
         let loaded = Loaded::for_test();
-        let second = SharedQueues::new(loaded, Ends::none()?);
+        let second = SharedQueues::new(loaded, [Ends::none()?, Acceptors::none()?]);
         assert!(second.is_err_and(|e| e == EBUSY));
         assert!(SharedQueues::with(|_| ()).is_some());
         Ok(())
