@@ -156,8 +156,9 @@ pub(crate) struct Qp {
     binder: Arc<Binder>,
     /// Rights of the peer.
     access: Atomic<AccessFlags>,
-    /// Copy of the state for those who do not hold `inner`.
-    state: Published,
+    /// What is known of it to those who do not hold `inner`.
+    #[pin]
+    published: Published,
     /// What has ended the stream: a [`Cause`](crate::proto::failure::Cause).
     ended_by: Atomic<u32>,
     /// The peer has sent an FPDU.
@@ -219,7 +220,7 @@ impl Qp {
 
     /// The state, which may be another by now. Any context.
     fn state(&self) -> QpState {
-        self.state.load()
+        self.published.load()
     }
 
     /// As whom windows know the QP.

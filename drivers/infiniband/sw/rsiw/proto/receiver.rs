@@ -340,11 +340,6 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.pending.is_some()
     }
 
-    /// The numbers that the next Send and the next Read Request must have.
-    pub(crate) const fn next(&self) -> (Msn, Msn) {
-        self.rx.next()
-    }
-
     /// Whether an FPDU or a message is incomplete.
     pub(crate) const fn is_cut(&self) -> bool {
         self.deframer.staged() != 0 || self.held.is_some() || self.rx.in_message()

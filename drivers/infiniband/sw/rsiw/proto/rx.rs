@@ -252,6 +252,7 @@ impl Rx {
     }
 
     /// The numbers that the next Send and the next Read or Atomic Request must have.
+    #[cfg(test)]
     pub(crate) const fn next(&self) -> (Msn, Msn) {
         (self.send_msn, self.read_msn)
     }

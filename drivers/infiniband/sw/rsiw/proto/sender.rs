@@ -413,13 +413,6 @@ impl Sender {
         }
     }
 
-    /// How far it is: the numbers of the next Send and the next Read Request, whether FPDUs have a
-    /// CRC, and markers.
-    pub(crate) const fn progress(&self) -> (Msn, Msn, bool, bool) {
-        let (send, read) = self.tx.next();
-        (send, read, self.framer.crc, self.framer.markers.is_some())
-    }
-
     fn failed(&mut self, failure: Failure) -> Outcome {
         self.failure = Some(failure);
         Outcome::Failed

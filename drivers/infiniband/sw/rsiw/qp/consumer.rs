@@ -159,6 +159,14 @@ impl Consumer {
         }
     }
 
+    /// Whether requests wait in the send queue, of which that of a process has number `next`.
+    pub(super) fn has_posted(&self, next: u32) -> bool {
+        match self {
+            Self::Process(_) => self.posted_from(next, 1) != 0,
+            Self::Kernel(kernel) => !kernel.posted.is_empty(),
+        }
+    }
+
     /// The depth of the send queue, as a consumer in the kernel asked for it.
     pub(super) fn send_depth(&self) -> u32 {
         match self {

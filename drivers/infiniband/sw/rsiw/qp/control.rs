@@ -111,9 +111,6 @@ pub(super) struct Inner {
     pub(super) was_closed: bool,
     /// `LAST_WQE_REACHED` was raised, since the QP was made or last connected.
     pub(super) last_wqe_told: bool,
-    /// IRD: that of the connection, or what the consumer wants for the next. ORD is with the
-    /// requests under way.
-    pub(super) ird: u16,
     pub(super) doorbells: Doorbells,
     /// Notes that were taken and not acted upon yet; none unless the work item does so.
     pub(super) left: Notes<QpNote>,
@@ -139,7 +136,6 @@ impl Inner {
             conn: None,
             was_closed: false,
             last_wqe_told: false,
-            ird: MAX_READS,
             doorbells: Doorbells::default(),
             left: Notes::NONE,
             failed: None,
@@ -220,12 +216,13 @@ impl Qp {
         });
         self.trace_state(&QpEvent::Connected, inner.state, state);
         self.ended_by.store(Cause::NONE.0, Relaxed);
-        inner.ird = params.ird;
+        self.published.set_ird(params.ird);
         inner.last_wqe_told = false;
         inner.state = state;
-        self.state.store(state);
+        self.published.store(state);
         if let Some(conn) = &mut inner.conn {
             conn.entry = prepared.map(Prepared::enter);
+            self.published.connected(&conn.stream, sock, params);
         }
         drop(inner);
         drop((idle_inbound, old_outbound));
@@ -308,6 +305,8 @@ impl Qp {
         let outcome = conn.tx.run(self, sock, peer.as_deref(), ring, state);
         drop(peer);
         self.count_sent(&mut conn.tx, actor);
+        self.published.took(ring.number());
+        self.published.left(conn.tx.unsent());
         Some(outcome)
     }
 
@@ -431,7 +430,7 @@ impl Qp {
             self.sq.lock().ord = ord.into();
         }
         if let Some(ird) = ird {
-            inner.ird = ird;
+            self.published.set_ird(ird);
         }
         if let Some(access) = attr.access {
             self.access.store(access, Relaxed);
@@ -443,7 +442,7 @@ impl Qp {
     fn check_depths(&self, inner: &Inner, ord: Option<u16>, ird: Option<u16>) -> Result {
         let connected = inner.state != QpState::Idle && inner.state != QpState::Error;
         let (max_ord, max_ird) = if connected {
-            (self.sq.lock().ord, inner.ird)
+            (self.sq.lock().ord, self.published.ird())
         } else {
             (MAX_READS.into(), MAX_READS)
         };
@@ -452,25 +451,22 @@ impl Qp {
             return Err(EINVAL);
         }
         // The peer was told how many it may have.
-        if connected && ird.is_some_and(|ird| ird != inner.ird) {
+        if connected && ird.is_some_and(|ird| ird != self.published.ird()) {
             return Err(EINVAL);
         }
         Ok(())
     }
 
-    /// Tells how the QP is.
+    /// Tells how the QP is. The core asks for whoever wants to know, too: no mutex is taken.
     pub(crate) fn query(&self) -> QpQuery {
-        let (state, ord, ird) = {
-            let inner = self.inner.lock();
-            (inner.state, self.sq.lock().ord, inner.ird)
-        };
+        let ord = self.sq.lock().ord;
         QpQuery {
-            state: verbs_state(state),
+            state: verbs_state(self.state()),
             cap: self.current_cap(),
             access: self.access.load(Relaxed),
             // CAST: at most 128.
             max_rd_atomic: ord as u8,
-            max_dest_rd_atomic: ird as u8,
+            max_dest_rd_atomic: self.published.ird() as u8,
             sig_all: self.sig_all,
             mtu: self.dev.netdev().map_or(0, |netdev| netdev.mtu()),
         }
@@ -510,7 +506,8 @@ impl Qp {
             tx: _,
             entry,
         } = conn;
-        // First, so that the other end does not find what is taken apart.
+        // First, so that nobody finds what is taken apart.
+        stream.qp.published.disconnected();
         drop(entry);
         drop(callbacks);
         let rx = sock.with_lock(|sk| stream.end(sk));

@@ -323,7 +323,7 @@ impl Qp {
                 consumer,
                 binder,
                 access: Atomic::new(AccessFlags::NONE),
-                state: Published::new(),
+                published <- Published::new(MAX_READS),
                 ended_by: Atomic::new(0),
                 heard: Atomic::new(0),
                 answered: AtomicFlag::new(false),

@@ -183,7 +183,7 @@ impl Qp {
             }
         );
         inner.was_closed = effects.close || (inner.was_closed && disconnects);
-        self.state.store(state);
+        self.published.store(state);
         self.carry_out(inner, &effects, failure, after);
         Ok(())
     }
@@ -317,6 +317,7 @@ impl Qp {
         let ring = &mut inner.ring;
         let flush = |work| notify |= self.complete_work(&work, Status::Flushed);
         drain(ring.len(), || ring.discard(), flush).or_leave_to(|| self.schedule(Reason::GoOn));
+        self.published.took(ring.number());
         notify
     }
 

@@ -170,11 +170,6 @@ impl RxState {
         self.receiver.set_staging(buffer);
     }
 
-    /// The numbers that the next Send and the next Read Request of the peer must have.
-    pub(super) fn next(&self) -> (Msn, Msn) {
-        self.receiver.next()
-    }
-
     /// Whether an FPDU or a message is incomplete.
     pub(super) fn is_cut(&self) -> bool {
         self.receiver.is_cut()

@@ -114,6 +114,16 @@ impl SqRing {
         }
     }
 
+    /// Number of the next request of a process; wraps.
+    #[inline(always)]
+    pub(super) fn number(&self) -> u32 {
+        match self {
+            Self::User(ring) => ring.taken(),
+            Self::Own(ring) => ring.taken(),
+            Self::Kernel(_) => 0,
+        }
+    }
+
     /// Whether no request waits.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {

@@ -39,7 +39,6 @@ use crate::{
         schedule::Reason, //
     },
     wire::{
-        ddp::Msn,
         fpdu::MAX_FPDU,
         terminate::TermError, //
     },
@@ -258,7 +257,8 @@ impl Stream {
             Err(_) => {
                 let failure =
                     Failure::new(TermError::LocalCatastrophic, "no memory to receive with");
-                rx.intake(&self.qp, &mut Kept::NONE).fail(failure);
+                let mut kept = Kept::NONE;
+                rx.intake(&self.qp, &mut kept).fail(failure);
             }
         }
     }
@@ -279,11 +279,6 @@ impl Stream {
     pub(super) fn is_waiting(&self, sk: &mut LockedSock<'_>) -> bool {
         let rx = self.rx.get(sk).and_then(|slot| slot.as_ref());
         rx.is_some_and(|rx| rx.waits_for().is_some())
-    }
-
-    /// The numbers that the next Send and the next Read Request of the peer must have.
-    pub(super) fn next(&self, sk: &mut LockedSock<'_>) -> Option<(Msn, Msn)> {
-        Some(self.rx.get(sk)?.as_ref()?.next())
     }
 
     /// The receive in progress, to be flushed. Receiving goes on.

@@ -76,7 +76,6 @@ use crate::{
             AtomicRequest, //
         },
         ddp::{
-            Msn,
             Stag,
             TaggedOffset, //
         },
@@ -118,9 +117,9 @@ impl TxState {
         })
     }
 
-    /// See [`Sender::progress`]; also octets that wait for room in the socket.
-    pub(super) fn progress(&self) -> ((Msn, Msn, bool, bool), usize) {
-        (self.sender.progress(), self.batch.remaining())
+    /// Octets of FPDUs that wait for room in the socket.
+    pub(super) fn unsent(&self) -> usize {
+        self.batch.remaining()
     }
 
     /// Whether a message is on its way.

@@ -9,6 +9,7 @@ stop with them.
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 
@@ -63,6 +64,18 @@ def stuck_send(t):
         sh("ip", "link", "add", "rsd2", "type", "dummy")
         sh("ip", "link", "del", "rsd2")
     gone.expect(t.left(60))
+
+
+@test("stuck-seen", cost=8, only_type="rsiw", tcp=WIRE)
+def stuck_seen(t):
+    """Who looks at objects of others does not wait for those who have their locks."""
+    with stuck(t, t.topo.wire, "send", "tcp_sendmsg_locked") as prog:
+        for kind in ("qp", "cm_id", "cq", "pd"):
+            with t.sub(kind), t.within(10, "a look at it"):
+                shown = json.loads(sh("rdma", "-jdd", "resource", "show", kind, timeout=60))
+                if not any(o.get("pid") == prog.pid for o in shown):
+                    raise Fail("not the program's: %s" % shown)
+                still(prog)
 
 
 LOOKER = "rsiw-look"

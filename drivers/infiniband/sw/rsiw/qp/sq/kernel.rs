@@ -197,7 +197,7 @@ impl KernelSq {
     }
 
     /// Whether no request waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::qp) fn is_empty(&self) -> bool {
         self.requests.lock().posted.len() == 0
     }
 

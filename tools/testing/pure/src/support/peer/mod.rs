@@ -453,16 +453,6 @@ impl Peer {
         self.receiver = Some(receiver);
     }
 
-    /// The numbers of the next Send and Read Request, of this side and of the peer, and whether
-    /// there are CRCs and markers; connected.
-    pub(crate) fn progress(&self) -> ([Msn; 4], bool, bool) {
-        let sender = self.sender.as_ref().expect("connected");
-        let receiver = self.receiver.as_ref().expect("connected");
-        let (send, read, crc, markers) = sender.progress();
-        let (peer_send, peer_read) = receiver.next();
-        ([send, read, peer_send, peer_read], crc, markers)
-    }
-
     /// How many of its requests and of the peer's Reads are under way.
     pub(crate) fn under_way(&self) -> (usize, usize) {
         (
