@@ -252,7 +252,7 @@ impl Mr {
         Ok((mr, init))
     }
 
-    /// Tells how it is. Keys are the core's to tell.
+    /// Tells how it is. Keys, and where it is, are the core's to tell: it knows who asks.
     ///
     /// # Errors
     ///
@@ -269,14 +269,11 @@ impl Mr {
         to.flag(c"valid", self.valid.load(Relaxed))?;
         to.number(c"windows", self.windows.count())?;
         to.number(c"users", self.gate().users())?;
-        if let Kind::User { access, range, .. } = &self.kind {
+        if let Kind::User { access, .. } = &self.kind {
             to.flag(c"local_write", access.contains(Access::LOCAL_WRITE))?;
             to.flag(c"remote_write", access.contains(Access::REMOTE_WRITE))?;
             to.flag(c"remote_read", access.contains(Access::REMOTE_READ))?;
             to.flag(c"remote_atomic", access.contains(Access::REMOTE_ATOMIC))?;
-            if to.may_show_addresses() {
-                to.hex(c"base", range.base())?;
-            }
         }
         Ok(())
     }

@@ -2,6 +2,9 @@
 
 //! What `rdma resource show -dd` tells of an object beyond what the core knows.
 //!
+//! It is for everybody: the core does not say whether who asks is the administrator, and neither
+//! does the message, which has no sender. (A thread may write to a socket that another one opened.)
+//!
 //! C header: [`include/rdma/restrack.h`](srctree/include/rdma/restrack.h).
 //!
 //! Context: process, in the call of whoever asks.
@@ -14,10 +17,7 @@ use core::marker::PhantomData;
 use kernel::{
     error::to_result,
     prelude::*,
-    str::{
-        CStr,
-        CString, //
-    },
+    str::CStr, //
 };
 
 /// Where details go: pairs of a name and a value.
@@ -65,21 +65,7 @@ impl Details<'_> {
     pub(crate) fn flag(&mut self, name: &CStr, value: bool) -> Result {
         self.word(name, if value { c"yes" } else { c"no" })
     }
-
-    /// What has a form for people. Also `ENOMEM`.
-    pub(crate) fn text(&mut self, name: &CStr, value: kernel::fmt::Arguments<'_>) -> Result {
-        self.word(name, &CString::try_from_fmt(value)?)
-    }
-
-    /// Addresses of memory are for the administrator only.
-    pub(crate) fn may_show_addresses(&self) -> bool {
-        // SAFETY: process context.
-        unsafe { b::capable(CAP_NET_ADMIN) }
-    }
 }
-
-/// What keys are shown to as well.
-const CAP_NET_ADMIN: c_int = b::CAP_NET_ADMIN as c_int; // CAST: a small number.
 
 /// Lets `tell` add details to a message. Returns what the core wants: 0, or that there is no room,
 /// for which it asks again with an empty message.
