@@ -5,10 +5,13 @@
 #include "ep.h"
 
 #include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define REQUEST "MPA ID Req Frame"
 #define KEY_LEN 16
@@ -165,6 +168,43 @@ void wire_send(int fd, const void *data, size_t len)
 		at += n;
 		len -= n;
 	}
+}
+
+int wire_keep_packets(void)
+{
+	struct sockaddr_ll all = { .sll_family = AF_PACKET,
+				   .sll_protocol = htons(ETH_P_ALL) };
+	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int space = 64 << 20;
+
+	CHECK(fd >= 0, "packet socket: %m");
+	CHECK_SYS(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &space, sizeof(space)));
+	CHECK_SYS(bind(fd, (struct sockaddr *)&all, sizeof(all)));
+	return fd;
+}
+
+void wire_drop_packets(int fd)
+{
+	struct tpacket_stats stats;
+	socklen_t len = sizeof(stats);
+
+	CHECK_SYS(getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len));
+	CHECK(stats.tp_packets && !stats.tp_drops, "%u of %u packets were lost",
+	      stats.tp_drops, stats.tp_packets);
+	close(fd);
+}
+
+void wire_send_apart(int fd, const void *data, size_t len)
+{
+	const uint8_t *octets = data;
+	int now = 1;
+
+	CHECK(len > WIRE_APART, "a short FPDU");
+	CHECK_SYS(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &now, sizeof(now)));
+	/* Without the flag, octets that wait for acknowledgments go out together. */
+	for (size_t n = 0; n < WIRE_APART; n++)
+		CHECK(send(fd, octets + n, 1, MSG_EOR | MSG_NOSIGNAL) == 1, "send: %m");
+	wire_send(fd, octets + WIRE_APART, len - WIRE_APART);
 }
 
 size_t wire_fpdu(int fd, uint8_t *ulpdu, int ms)

@@ -44,6 +44,20 @@ size_t wire_read(uint8_t *out, uint32_t msn, uint32_t len, uint32_t stag,
 /* Sends all of it; dies if that fails. */
 void wire_send(int fd, const void *data, size_t len);
 /*
+ * A packet socket that gets a copy of what is sent from here, and never looks at it: the
+ * buffers of what has a copy stay as they are, and are not put together by TCP.
+ */
+int wire_keep_packets(void);
+/* Ends that; all packets were kept. */
+void wire_drop_packets(int fd);
+/* Octets that go out one by one, */
+#define WIRE_APART 80
+/*
+ * the first of these, which are more. TCP has a buffer for each while packets are kept:
+ * more than the driver looks at together for an FPDU, which it collects then.
+ */
+void wire_send_apart(int fd, const void *data, size_t len);
+/*
  * Reads one FPDU, whose CRC is not looked at; `ulpdu` has room for 65536 octets.
  * Gives the length of the ULPDU, 0 at the end of the stream or after `ms`
  * milliseconds.

@@ -8,11 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/if_ether.h>
-#include <linux/if_packet.h>
 #include <linux/sockios.h>
-#include <net/if.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +36,6 @@ static const char *dir, *lock;
 /* FPDUs in front of it, at most, and by how many there are more each time. */
 #define BEFORE 2000
 #define STEP 30
-/* Octets of an FPDU that are sent one by one. */
-#define APART 80
 /* Octets of a Read that is answered in several batches. */
 #define LONG (300 * 1024)
 
@@ -83,50 +77,6 @@ static int accepted_again(struct ep *e, struct rdma_cm_id **id)
 	CHECK(ep_expect(listener.ec, RDMA_CM_EVENT_ESTABLISHED) == *id, "another id");
 	wire_reply(fd);
 	return fd;
-}
-
-/* A packet socket that gets a copy of what is sent, and never looks at it. */
-static int keep_packets(void)
-{
-	struct sockaddr_ll all = { .sll_family = AF_PACKET,
-				   .sll_protocol = htons(ETH_P_ALL),
-				   .sll_ifindex = if_nametoindex("lo") };
-	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int space = 64 << 20;
-
-	CHECK(fd >= 0, "packet socket: %m");
-	CHECK_SYS(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &space,
-			     sizeof(space)));
-	CHECK_SYS(bind(fd, (struct sockaddr *)&all, sizeof(all)));
-	return fd;
-}
-
-/* Ends that; all packets were kept. */
-static void drop_packets(int fd)
-{
-	struct tpacket_stats stats;
-	socklen_t len = sizeof(stats);
-
-	CHECK_SYS(getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len));
-	CHECK(stats.tp_packets && !stats.tp_drops, "%u of %u packets were lost",
-	      stats.tp_drops, stats.tp_packets);
-	close(fd);
-}
-
-/*
- * Sends the first octets one by one, of which TCP has a buffer each while packets
- * are kept: more than the driver looks at together for an FPDU.
- */
-static void send_apart(int fd, const uint8_t *octets, size_t len)
-{
-	int now = 1;
-
-	CHECK(len > APART, "a short FPDU");
-	CHECK_SYS(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &now, sizeof(now)));
-	/* Without the flag, octets that wait for acknowledgments go out together. */
-	for (size_t n = 0; n < APART; n++)
-		CHECK(send(fd, octets + n, 1, MSG_EOR | MSG_NOSIGNAL) == 1, "send: %m");
-	wire_send(fd, octets + APART, len - APART);
 }
 
 /* Waits until the other side's TCP has everything. */
@@ -182,7 +132,7 @@ static void refused(void)
 /* An FPDU in many pieces, and no memory to put it together. */
 static void starved(bool for_ever)
 {
-	char text[2 * APART] = "twice as long as it looks";
+	char text[2 * WIRE_APART] = "twice as long as it looks";
 	struct ibv_mr *mr;
 	unsigned int left;
 	struct ep e;
@@ -197,10 +147,10 @@ static void starved(bool for_ever)
 	wire_send(fd, wire, wire_tagged(wire, WIRE_WRITE, 1, 0, "", 0));
 	control_arm(0, for_ever ? 1000000000 : 5);
 	len = wire_untagged(wire, WIRE_SEND, 0, 1, text, sizeof(text));
-	kept = keep_packets();
-	send_apart(fd, wire, len / 2);
+	kept = wire_keep_packets();
+	wire_send_apart(fd, wire, len / 2);
 	wait_taken(fd);
-	drop_packets(kept);
+	wire_drop_packets(kept);
 	if (for_ever) {
 		expect(wait_state(e.id->qp, IBV_QPS_SQE, 2 * EP_EVENT_MS) ==
 		       IBV_QPS_SQE, "the stream goes on");
@@ -344,8 +294,8 @@ static void tiny(void)
  */
 static bool staged_once(unsigned int before)
 {
-	static uint8_t burst[2 * APART + 64 + 32 * BEFORE + APART], *at;
-	char text[2 * APART] = "";
+	static uint8_t burst[2 * WIRE_APART + 64 + 32 * BEFORE + WIRE_APART], *at;
+	char text[2 * WIRE_APART] = "";
 	struct ibv_mr *mr;
 	struct rdma_cm_id *id;
 	int fd, kept;
@@ -364,16 +314,16 @@ static bool staged_once(unsigned int before)
 	CHECK_SYS(ep_post_recv(&e, 2, mem, LEN, mr->lkey));
 
 	/* TCP would put these together: what has a copy stays as it is. */
-	kept = keep_packets();
+	kept = wire_keep_packets();
 	at = burst + wire_untagged(burst, WIRE_SEND, 0, 1, text, sizeof(text));
 	while (before--)
 		at += wire_tagged(at, WIRE_WRITE, 1, 0, "", 0);
 	memset(mem + LEN - CUT, 0x5c, CUT);
 	len = wire_untagged(wire, WIRE_SEND, 0, 2, mem + LEN - CUT, CUT);
-	send_apart(fd, burst, at - burst);
-	send_apart(fd, wire, len);
+	wire_send_apart(fd, burst, at - burst);
+	wire_send_apart(fd, wire, len);
 	wait_taken(fd);
-	drop_packets(kept);
+	wire_drop_packets(kept);
 
 	CHECK_SYS(rdma_accept(id, &e.param));
 	ep_expect(e.ec, RDMA_CM_EVENT_ESTABLISHED);

@@ -152,12 +152,15 @@ def for_all(t):
     pinging(t, t.topo.wire)
     pinging(t, t.topo.loopback)
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
+    faults = []
     for name, who in (("nobody", nobody), ("root", ())):
         for kind, known in FOR_ALL.items():
-            with t.sub("%s asks for %s" % (name, kind)):
-                shown = json.loads(sh(*who, "rdma", "-jdd", "resource", "show", kind))
-                told = {k[len("drv_"):] for o in shown for k in o if k.startswith("drv_")}
-                if kind != "srq" and not told:
-                    raise Fail("nothing is told: %s" % shown)
-                if told - set(known.split()):
-                    raise Fail("%s" % sorted(told - set(known.split())))
+            shown = json.loads(sh(*who, "rdma", "-jdd", "resource", "show", kind))
+            told = {k[len("drv_"):] for o in shown for k in o if k.startswith("drv_")}
+            if kind != "srq" and not told:
+                faults.append("%s is told nothing of a %s" % (name, kind))
+            more = sorted(told - set(known.split()))
+            if more:
+                faults.append("%s is told of a %s: %s" % (name, kind, ", ".join(more)))
+    if faults:
+        raise Fail("\n".join(faults))

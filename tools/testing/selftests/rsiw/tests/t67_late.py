@@ -23,6 +23,8 @@ def late_receives(t):
                     since = stats.Since(path.server_dev)
                     t.own("late", path, "--patience", PATIENCE)
                     has_waited(since, path.server_dev)
+                    if not since.of(path.server_dev).get("rx_fpdus_in_pieces"):
+                        raise Fail("none was collected in the buffer")
 
 
 @test("late-perftest", cost=20, only_type="rsiw")
