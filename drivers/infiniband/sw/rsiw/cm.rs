@@ -69,6 +69,7 @@ use crate::{
     wire::mpa,
 };
 use kernel::{
+    fmt,
     prelude::*,
     sync::Arc, //
 };
@@ -103,18 +104,43 @@ fn depths(param: &ConnParam<'_>) -> Depths {
 
 /// The QP of that number, if the caller may connect it by `id`. The RDMA CM may have put the
 /// identifier of a request on another device than this one, which has QPs of these numbers too.
-fn own_qp(cm: &Cm, num: Qpn, id: CallId<'_>) -> Result<Arc<Qp>> {
-    let dev = cm.dev.handle();
-    if !id.is_on(dev) {
-        pr_ratelimited!("{dev}: QP {num}: the identifier is another device's\n");
-        return Err(EINVAL);
+fn own_qp(cm: &Cm, num: Qpn, id: CallId<'_>) -> Result<Arc<Qp>, Refusal> {
+    if !id.is_on(cm.dev.handle()) {
+        return Err(Refusal::new(EINVAL, "the identifier is another device's"));
     }
-    let qp = cm.qps.lookup(num).ok_or(EINVAL)?;
+    let qp = cm.qps.lookup(num);
+    let qp = qp.ok_or(Refusal::new(EINVAL, "there is no such QP"))?;
     if !qp.is_callers(id) {
-        pr_ratelimited!("{dev}: QP {num}: not the caller's to connect\n");
-        return Err(EINVAL);
+        return Err(Refusal::new(EINVAL, "the QP is not the caller's"));
     }
     Ok(qp)
+}
+
+/// Why a consumer's call fails.
+struct Refusal {
+    error: Error,
+    /// What the error number does not tell; may be empty.
+    cause: &'static str,
+}
+
+impl Refusal {
+    const fn new(error: Error, cause: &'static str) -> Self {
+        Self { error, cause }
+    }
+
+    /// Writes a line for the log, which begins with what the call was about, and returns the error.
+    fn tell(self, what: fmt::Arguments<'_>) -> Error {
+        let Self { error, cause } = self;
+        let separator = if cause.is_empty() { "" } else { ": " };
+        pr_ratelimited!("{what}: {error:?}{separator}{cause}\n");
+        error
+    }
+}
+
+impl<E: Into<Error>> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        Self::new(error.into(), "")
+    }
 }
 
 /// The local port of TCP that the port mapper chose for a consumer, if the consumer could have it
@@ -131,12 +157,10 @@ fn mapped_port(dev: &Device, id: &CmId, netdev: &NetDevice) -> Option<u16> {
     Some(port)
 }
 
-/// The error of a consumer whose network namespace is not the device's: the device's addresses are
-/// others than those that it means.
-fn not_in_namespace(dev: &Device) -> Error {
-    pr_ratelimited!("{}: used from another network namespace\n", dev.handle());
-    EADDRNOTAVAIL
-}
+/// The network namespace of the consumer is not the device's, whose addresses are others than those
+/// that it means.
+const NOT_IN_NAMESPACE: Refusal =
+    Refusal::new(EADDRNOTAVAIL, "used from another network namespace");
 
 /// The connections and listeners of a device.
 #[pin_data]
@@ -191,7 +215,9 @@ impl Cm {
 
 /// Starts to connect. If it returns without an error, a reply event follows in bounded time.
 pub(crate) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-    active::connect(cm, id, param)?;
+    let dev = cm.dev.handle();
+    active::connect(cm, id, param)
+        .map_err(|refusal| refusal.tell(fmt!("{dev}: QP {}: cannot connect", param.qpn)))?;
     cm.dev.count(Some(Counter::ConnAsked));
     Ok(())
 }
@@ -199,7 +225,9 @@ pub(crate) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Re
 /// Accepts a connection that an event told of. If it returns without an error, an established
 /// event follows in bounded time.
 pub(crate) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-    passive::accept(cm, id, param)?;
+    let dev = cm.dev.handle();
+    passive::accept(cm, id, param)
+        .map_err(|refusal| refusal.tell(fmt!("{dev}: QP {}: cannot accept", param.qpn)))?;
     cm.dev.count(Some(Counter::ConnAccepted));
     Ok(())
 }
@@ -222,7 +250,8 @@ pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result 
 
 /// Starts to listen on the address of `id`; each connection request makes an event.
 pub(crate) fn create_listen(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
-    listen::create(cm, id, backlog)
+    let dev = cm.dev.handle();
+    listen::create(cm, id, backlog).map_err(|refusal| refusal.tell(fmt!("{dev}: cannot listen")))
 }
 
 /// Stops to listen. Connections that an event told of stay.

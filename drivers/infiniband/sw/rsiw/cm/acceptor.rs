@@ -226,7 +226,7 @@ impl Acceptor {
         if let Some(this) = shared.get(&key) {
             let mut slot = this.open.lock();
             let open = Option::as_mut(&mut *slot).ok_or(EINVAL)?;
-            open.listeners.push(listener.clone(), GFP_KERNEL_ACCOUNT)?;
+            open.listeners = joined(&open.listeners, listener)?;
             return Ok(this.clone());
         }
         let this = Self::new(place, queues, Some(key), listener)?;
@@ -242,8 +242,7 @@ impl Acceptor {
         listener: &Arc<Listener>,
     ) -> Result<Arc<Self>> {
         let sock = place.socket()?;
-        let mut listeners = KVec::with_capacity(1, GFP_KERNEL_ACCOUNT)?;
-        listeners.push(listener.clone(), GFP_KERNEL_ACCOUNT)?;
+        let listeners = joined(&[], listener)?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 queues: queues.clone(),
@@ -286,7 +285,10 @@ impl Acceptor {
         let Some(open) = &mut *slot else {
             return;
         };
-        open.listeners.retain(|other| !Arc::ptr_eq(other, listener));
+        let mut others = open.listeners.iter();
+        if let Some(index) = others.position(|other| Arc::ptr_eq(other, listener)) {
+            let _ = open.listeners.remove(index);
+        }
         if !open.listeners.is_empty() {
             return;
         }
@@ -326,6 +328,18 @@ impl Acceptor {
     fn queue(self: &Arc<Self>) {
         let _ = self.queues.cm.enqueue(self.clone());
     }
+}
+
+/// The listeners `all`, and behind them `one`.
+fn joined(all: &[Arc<Listener>], one: &Arc<Listener>) -> Result<KVec<Arc<Listener>>> {
+    let len = all.len().saturating_add(1);
+    let mut joined = KVec::with_capacity(len, GFP_KERNEL_ACCOUNT)?;
+    for listener in Iterator::chain(all.iter(), [one]) {
+        joined
+            .push_within_capacity(listener.clone())
+            .map_err(|_| ENOMEM)?;
+    }
+    Ok(joined)
 }
 
 /// The listener of the device that owns the local address of a connection. They are in the order in

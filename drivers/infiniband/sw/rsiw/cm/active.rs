@@ -6,14 +6,14 @@
 use super::{
     config, depths,
     endpoint::EndpointState,
-    mapped_port, not_in_namespace,
+    mapped_port,
     outputs::{
         code,
         send_whole, //
     },
     own_qp,
     turns::Deputy,
-    Cm, Endpoint,
+    Cm, Endpoint, Refusal, NOT_IN_NAMESPACE,
 };
 use crate::{
     device::Device,
@@ -137,17 +137,20 @@ pub(super) fn dial(this: &Arc<Endpoint>, st: &mut EndpointState) -> Result {
     }
 }
 
+const TOO_MUCH_DATA: Refusal =
+    Refusal::new(EINVAL, "more private data than a Request has room for");
+
 /// See [`super::connect`].
-pub(super) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+pub(super) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Result<(), Refusal> {
     // The RDMA CM takes whatever device comes first for a loopback address.
     let netdev = cm.dev.netdev().ok_or(ENODEV)?;
     if !id.sees(&netdev) {
-        return Err(not_in_namespace(&cm.dev));
+        return Err(NOT_IN_NAMESPACE);
     }
     let qp = own_qp(cm, param.qpn, id)?;
     let initiator = Initiator::new(config(), depths(param));
     if param.private_data.len() > initiator.max_private_data() {
-        return Err(EINVAL);
+        return Err(TOO_MUCH_DATA);
     }
     let initiator = KBox::new(initiator, GFP_KERNEL_ACCOUNT)?;
     let dial = Dial::new(&cm.dev, &id, &netdev, param)?;
@@ -173,7 +176,7 @@ pub(super) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Re
     if result.is_err() || !is_waiting {
         Endpoint::kick(this);
     }
-    result
+    Ok(result?)
 }
 
 /// TCP may have connected; the Request is sent then. Returns whether the endpoint's own work has to

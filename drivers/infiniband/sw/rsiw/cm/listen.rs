@@ -8,10 +8,8 @@ use super::{
         self,
         Acceptor, //
     },
-    not_in_namespace,
     turns::Turns,
-    Cm,
-    Endpoint, //
+    Cm, Endpoint, Refusal, NOT_IN_NAMESPACE,
 };
 use crate::ffi::{
     iwcm::{
@@ -78,7 +76,7 @@ impl_has_work! {
 }
 
 /// See [`super::create_listen`].
-pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
+pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result<(), Refusal> {
     let addr = id.local_addr().ok_or(EAFNOSUPPORT)?;
     let netdev = cm.dev.netdev().ok_or(ENODEV)?;
     // A consumer that listens on the wildcard, or on a loopback address, listens on the devices of
@@ -90,7 +88,7 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
         return if on_all {
             Ok(())
         } else {
-            Err(not_in_namespace(&cm.dev))
+            Err(NOT_IN_NAMESPACE)
         };
     }
     // What comes to a loopback address is for the device over the loopback interface.
@@ -134,7 +132,7 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
     if let Some(mapping) = mapping.filter(|_| result.is_err()) {
         id.restore_mapping(mapping);
     }
-    result
+    Ok(result?)
 }
 
 /// See [`super::destroy_listen`].

@@ -19,6 +19,7 @@ use crate::{
             TcpSocket,
             TcpState, //
         },
+        rdma::attr::Qpn,
         trace,
     },
     limits::Quota,
@@ -147,7 +148,7 @@ impl Endpoint {
     /// Does all that cannot fail.
     fn carry_out(self: &Arc<Self>, st: &mut EndpointState, outputs: &Outputs) {
         if let Some(log) = outputs.log {
-            self.log(log);
+            self.log(st, log);
         }
         match outputs.timer {
             Some(Timer::Arm(ms)) => self.arm(st, ms),
@@ -245,20 +246,19 @@ impl Endpoint {
         Ok(())
     }
 
-    fn log(&self, log: Log) {
+    /// Writes a line for the log.
+    fn log(&self, st: &EndpointState, log: Log) {
         self.cm.dev.count(Counter::of_log(&log));
         let dev = self.cm.dev.handle();
         match log {
-            Log::NoAnswer => pr_ratelimited!("{dev}: no answer to a connect\n"),
             Log::NoRequest => pr_ratelimited!("{dev}: no MPA Request on a connection\n"),
             Log::BadRequest(reason) => pr_ratelimited!("{dev}: bad MPA Request: {reason:?}\n"),
             Log::RequestCut => pr_ratelimited!("{dev}: MPA Request was cut\n"),
             Log::NotAnswered => pr_ratelimited!("{dev}: request not answered in time\n"),
-            Log::AcceptFailed(Code(errno)) => {
-                let error = Error::from_errno(errno);
-                pr_ratelimited!("{dev}: accept failed: {error:?}\n");
+            Log::NoFirstSegment => {
+                let num = st.qp.as_ref().map_or(Qpn(0), |qp| qp.num());
+                pr_ratelimited!("{dev}: QP {num}: the peer does not begin to send\n");
             }
-            Log::NoFirstSegment => pr_ratelimited!("{dev}: the peer does not begin to send\n"),
             Log::NoRoom => pr_ratelimited!("{dev}: no room for a connection request\n"),
             Log::EventLost => pr_ratelimited!("{dev}: event lost\n"),
         }

@@ -13,6 +13,7 @@ use super::{
     turns::Deputy,
     Cm,
     Endpoint, //
+    Refusal,
 };
 use crate::{
     ffi::{
@@ -75,19 +76,27 @@ pub(super) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
     result
 }
 
+/// A Request that was answered, or not in time.
+const OVER: Refusal = Refusal::new(ECONNRESET, "there is no such request any more");
+
 /// See [`super::accept`].
-pub(super) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-    let this = cm.registry.get(id.provider_data()).ok_or(ECONNRESET)?;
+pub(super) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result<(), Refusal> {
+    let this = cm.registry.get(id.provider_data()).ok_or(OVER)?;
     let result = answer(&this, cm, id, param);
     Endpoint::kick(this);
     result
 }
 
 /// Accepts the Request of `this` with the QP that the consumer names.
-fn answer(this: &Arc<Endpoint>, cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+fn answer(
+    this: &Arc<Endpoint>,
+    cm: &Cm,
+    id: CallId<'_>,
+    param: &ConnParam<'_>,
+) -> Result<(), Refusal> {
     let mut st = this.state.lock();
     if !st.connection.is_requested() {
-        return Err(ECONNRESET);
+        return Err(OVER);
     }
     let attached = own_qp(cm, param.qpn, id).and_then(|qp| {
         qp.attach(this.clone())?;
@@ -95,10 +104,10 @@ fn answer(this: &Arc<Endpoint>, cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) 
     });
     match attached {
         Ok(qp) => st.qp = Some(qp),
-        Err(error) => {
+        Err(refusal) => {
             // iw_cm is through with the connection.
             this.tell(&mut st, Input::Abort);
-            return Err(error);
+            return Err(refusal);
         }
     }
     let accept = Input::Accept {

@@ -369,10 +369,7 @@ where
                 out.ask = Some(Ask::Terminate(TermError::MpaLocalCatastrophic));
                 Phase::Parting
             }
-            (Input::Failed(code), None) => {
-                out.log = Some(Log::AcceptFailed(code));
-                self.accept_failed(Error::Reset, out)
-            }
+            (Input::Failed(code), None) => self.accept_failed(Error::Other(code), out),
             (_, mpa) => Phase::Starting { mpa, params },
         }
     }

@@ -215,7 +215,7 @@ impl Counter {
             Log::NoRequest | Log::NotAnswered | Log::NoFirstSegment => Some(Self::ConnTimedOut),
             Log::BadRequest(_) | Log::RequestCut | Log::NoRoom => Some(Self::ConnFailed),
             // An event tells of these, or they are of the consumer's doing.
-            Log::NoAnswer | Log::AcceptFailed(_) | Log::EventLost => None,
+            Log::EventLost => None,
         }
     }
 

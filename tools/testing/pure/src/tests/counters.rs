@@ -230,7 +230,7 @@ fn events_logs_failures_and_completions_have_their_counters() {
     );
     assert_eq!(Counter::of_log(&Log::RequestCut), Some(Counter::ConnFailed));
     // The reply event tells of it.
-    assert_eq!(Counter::of_log(&Log::NoAnswer), None);
+    assert_eq!(Counter::of_log(&Log::EventLost), None);
 
     let of = |error: TermError| Counter::of_failure(&error.into());
     assert_eq!(of(TermError::MpaCrc), Some(Counter::RxCrcErrors));

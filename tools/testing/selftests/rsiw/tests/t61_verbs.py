@@ -2,8 +2,10 @@
 """The verbs, one program per family of rows (V-SRQ, ...)."""
 
 import os
+import re
 
-from rsiwtest.core import WIRE, Skip, test
+from rsiwtest import kmsg
+from rsiwtest.core import WIRE, Fail, Skip, test
 from rsiwtest.tools import perftest
 
 
@@ -76,7 +78,12 @@ def cqresize_long(t):
 @test("owner", cost=8)
 def owner(t):
     """Connections and processes: others' numbers, ends of processes."""
+    log = kmsg.Kmsg()
     t.own("owner", t.topo.loopback)
+    if t.type == "rsiw":
+        line = r"rsiw_\w+: QP \d+: cannot connect: EINVAL: the QP is not the caller's"
+        if not any(re.search(line, said) for said in log.read()):
+            raise Fail("not a word about the queue pair of another process")
 
 
 @test("uverbs", cost=4)

@@ -11,7 +11,6 @@ use super::{
     Connection,
     Error,
     Input,
-    Log,
     Outputs,
     Phase,
     Qp,
@@ -246,7 +245,6 @@ where
             out.timer = Some(Timer::Arm(TICK_MS));
             return phase(attempt.for_next(left));
         }
-        out.log = Some(Log::NoAnswer);
         self.no_connection(Error::TimedOut, out)
     }
 

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    Code,
     Error, //
 };
 use crate::{
@@ -82,8 +81,6 @@ pub(crate) enum Ask {
 /// What the administrator may want to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Log {
-    /// No answer to a connect in time.
-    NoAnswer,
     /// No Request on a connection in time.
     NoRequest,
     /// The Request is not one.
@@ -92,8 +89,6 @@ pub(crate) enum Log {
     RequestCut,
     /// The consumer did not answer a Request in time.
     NotAnswered,
-    /// The stream could not be given to the QP of an accept.
-    AcceptFailed(Code),
     /// A peer-to-peer initiator does not begin to send.
     NoFirstSegment,
     /// The consumer could not be told of a Request.
