@@ -18,7 +18,7 @@ use crate::proto::sends::Sends;
 use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState, Tcp};
 use crate::support::tuning::Tuning;
 use crate::wire::atomic::{AtomicOperation, WORD_LEN};
-use crate::wire::ddp::{Msn, Stag, TaggedOffset};
+use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::mpa::MAX_FRAME;
 use crate::wire::rdmap::ReadRequest;
