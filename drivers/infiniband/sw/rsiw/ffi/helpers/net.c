@@ -334,6 +334,9 @@ static bool share_connections(const struct sock *a, const struct sock *b)
 {
 	if (a->sk_bound_dev_if && b->sk_bound_dev_if && a->sk_bound_dev_if != b->sk_bound_dev_if)
 		return false;
+	/* One that is for IPv6 only leaves IPv4 to others. */
+	if (a->sk_family != b->sk_family && (ipv6_only_sock(a) || ipv6_only_sock(b)))
+		return false;
 	if (is_bound_to_any(a) || is_bound_to_any(b))
 		return true;
 #if IS_ENABLED(CONFIG_IPV6)
