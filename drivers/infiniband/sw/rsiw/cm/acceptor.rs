@@ -2,10 +2,12 @@
 
 //! TCP sockets that listen, and whose listener a connection is for.
 //!
-//! A connection is for the device that owns its local address, whatever interface its packets come
-//! in by: that is where the RDMA CM puts it. A consumer that listens on the wildcard has a listener
-//! on each device, and all of a network namespace, or of a VRF in it, share one socket. Who listens
-//! at an address has one alone, whose device may not own that address any more.
+//! A connection belongs to the device that owns its local address, because the RDMA CM puts its
+//! identifier there. The interface by which packets come in does not matter.
+//!
+//! A consumer that listens on the wildcard has a listener on each device. Those in one network
+//! namespace, or in one VRF of it, share a socket. A listener at an address has a socket of its own;
+//! its device may have lost that address since.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]

@@ -3,10 +3,9 @@
 //! Threads in the kernel that serve a process and are a part of it, as those that it makes itself:
 //! what they do counts for its limits and control groups, and they end with it.
 //!
-//! They also stop with it: by a signal, the freezer or a debugger. A thread that is stopped does
-//! nothing that it is told, ending included. Therefore nobody waits for one. It is told to end, and
-//! asks for being reaped when it comes across that; until then it keeps the module from being
-//! unloaded, whose code it would go on with.
+//! They also stop with it: by a signal, the freezer or a debugger. A stopped thread does not end when
+//! it is told to. Therefore nobody waits for one. It is told to end, and asks to be reaped when it
+//! runs again. Until then it keeps the module, whose code it runs, from being unloaded.
 //!
 //! C header: [`include/linux/sched/vhost_task.h`](srctree/include/linux/sched/vhost_task.h)
 
