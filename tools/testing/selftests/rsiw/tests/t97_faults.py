@@ -8,8 +8,8 @@ the debugging kernel; calls can be made to fail in any.
 import re
 
 from rsiwtest.core import ANY_PATH, Fail, test
-from rsiwtest.faults import (CALLS, FUNCTIONS, NEAR, failing_calls, failures,
-                             function, text_of)
+from rsiwtest.faults import (ANSWERS, ANSWERS_IN_VRF, CALLS, FUNCTIONS, NEAR,
+                             failing_calls, failures, function, text_of)
 from rsiwtest.kmsg import say
 from rsiwtest.kverbs import complaint, loaded
 from rsiwtest.leaks import leaked
@@ -218,10 +218,49 @@ def calls(t):
             parts()
         # Who comes first in what runs side by side is different each time:
         # some were never the one to fail.
-        for name in failing.never():
+        for name in failing.never(ANSWERS):
             failing.set("only", name)
             parts()
-        never = failing.never()
+        each_failed(t, failing, ANSWERS)
+
+
+def each_failed(t, failing, answers):
+    """None of the calls went well each time."""
+    never = failing.never(answers)
     with t.sub("each of them failed at least once"):
         if never:
             raise Fail("never: " + ", ".join(never))
+
+
+@test("faults-calls-vrf", cost=2, only_type="rsiw", packaged=True)
+def calls_in_a_vrf(t):
+    """Calls that are made for an interface in a VRF only."""
+    t.need_module(CALLS)
+    t.need_module("vrf")
+    dev, addr = "rsiw_vrf", "10.77.0.1"
+    try:
+        sh("ip", "link", "add", "rsv", "type", "vrf", "table", "1011")
+        sh("ip", "link", "add", "rsvd", "type", "dummy")
+        sh("ip", "link", "set", "rsvd", "master", "rsv")
+        for netdev in ("rsv", "rsvd"):
+            sh("ip", "link", "set", netdev, "up")
+        sh("ip", "addr", "add", addr + "/24", "dev", "rsvd")
+        t.topo.add_link(dev, "rsvd")
+        with failing_calls(text_of(t.env.module), ANSWERS_IN_VRF) as failing:
+            port = t.port()
+            serve = ("rping", "-s", "-a", addr, "-p", port)
+            with t.sub("a failure to listen is told"):
+                failing.arm(0)
+                server = t.start(*serve)
+                failed = server.wait(10)
+                if not failing.disarm() or not failed or not any(
+                        r in server.tail() for r in REASONS):
+                    raise Fail("status %s: %s" % (failed, server.tail()))
+            with t.sub("and listening works afterwards"):
+                t.start(*serve).wait_listening(port)
+            each_failed(t, failing, ANSWERS_IN_VRF)
+    finally:
+        t.reap()
+        # The device goes with its interface.
+        for netdev in ("rsvd", "rsv"):
+            sh("ip", "link", "del", netdev, check=False)
