@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod atomic;
+mod base;
 mod complete;
 mod consumer;
 mod control;
@@ -30,6 +31,7 @@ mod kept;
 mod link;
 mod look;
 pub(crate) mod manager;
+mod memory;
 mod place;
 mod published;
 mod resize;
@@ -44,9 +46,9 @@ mod tx;
 mod work;
 
 use self::{
+    base::Base,
     consumer::Consumer,
     control::Inner,
-    count::CountsOf,
     manager::{
         is_same,
         Manager, //
@@ -57,38 +59,17 @@ use self::{
 };
 use crate::{
     cq::Cq,
-    device::Device,
     ffi::{
         hrtimer::ShortTimer,
         iwcm::CallId,
-        rdma::{
-            attr::{
-                AccessFlags,
-                QpCap,
-                Qpn, //
-            },
-            handle::QpHandle,
-        },
-        timer::Timer,
+        rdma::attr::QpCap,
+        timer::Timer, //
     },
     limits::Quota,
-    mr::{
-        access::{
-            Access,
-            MrAccess,
-            MrError, //
-        },
-        window::{
-            Binder,
-            Party, //
-        },
-        By, Mr, PdId,
-    },
     notes::{
         Noticeboard,
         Slot, //
     },
-    pd::Pd,
     proto::{
         failure::Failure,
         notes::QpNote,
@@ -103,26 +84,16 @@ use crate::{
         state::QpState,
     },
     queue::rq::Rq,
-    srq::Srq,
-    wire::{
-        ddp::{
-            Msn,
-            Stag, //
-        },
-        terminate::TermError,
-    },
+    wire::ddp::Msn,
 };
+use core::ops::Deref;
 use kernel::{
     prelude::*,
     sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            AtomicFlag,
-            Relaxed,
-            Release, //
-        },
-        Arc, Mutex, SpinLockIrq,
+        atomic::AtomicFlag,
+        Arc,
+        Mutex,
+        SpinLockIrq, //
     },
     workqueue::Work,
 };
@@ -139,30 +110,18 @@ struct RemoteEnd {
 /// A queue pair.
 #[pin_data]
 pub(crate) struct Qp {
-    /// Set once, when the QP gets into the device's table.
-    num: Atomic<Qpn>,
-    pub(crate) dev: Arc<Device>,
+    #[pin]
+    base: Base,
     /// Where it is found by its number.
     table: Arc<QpTable>,
-    pd: Arc<Pd>,
-    /// The core's QP.
-    pub(crate) handle: Arc<QpHandle>,
     send_cq: Arc<Cq>,
     recv_cq: Arc<Cq>,
     cap: QpCap,
     sig_all: bool,
     consumer: Consumer,
-    /// By which windows know the QP.
-    binder: Arc<Binder>,
-    /// Rights of the peer.
-    access: Atomic<AccessFlags>,
     /// What is known of it to those who do not hold `inner`.
     #[pin]
     published: Published,
-    /// What has ended the stream: a [`Cause`](crate::proto::failure::Cause).
-    ended_by: Atomic<u32>,
-    /// The peer has sent an FPDU.
-    heard: Atomic<u32>,
     /// Data came in since the last doorbell. This is not a note, because it is set with each packet,
     /// where a plain store is cheaper.
     answered: AtomicFlag,
@@ -171,8 +130,6 @@ pub(crate) struct Qp {
     post_row: SpinLockIrq<PostRow>,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     destroyed: AtomicFlag,
-    /// The shared receive queue, if receives come from one.
-    srq: Option<Arc<Srq>>,
     #[pin]
     inner: Mutex<Inner>,
     #[pin]
@@ -204,105 +161,22 @@ pub(crate) struct Qp {
     /// Runs while Reads of the peer gather.
     #[pin]
     gathers: ShortTimer<Qp>,
-    #[pin]
-    counts_of: CountsOf,
     _quota: Quota,
 }
 
-/// The right to a window that is the sink of a Read of ours.
-const SINK: Access = Access::REMOTE_WRITE;
+impl Deref for Qp {
+    type Target = Base;
+
+    #[inline(always)]
+    fn deref(&self) -> &Base {
+        &self.base
+    }
+}
 
 impl Qp {
-    /// The QP's number.
-    pub(crate) fn num(&self) -> Qpn {
-        self.num.load(Relaxed)
-    }
-
     /// The state, which may be another by now. Any context.
     fn state(&self) -> QpState {
         self.published.load()
-    }
-
-    /// As whom windows know the QP.
-    fn party(&self) -> Party<'_> {
-        Party {
-            binder: &self.binder,
-            pd: self.pd.id(),
-        }
-    }
-
-    /// Checks and keeps an access to memory on behalf of this QP. Any context.
-    fn access(
-        &self,
-        stag: Stag,
-        want: Access,
-        addr: u64,
-        len: u32,
-    ) -> Result<MrAccess<Arc<Mr>>, MrError> {
-        let of_window = want.is_remote().then_some(want);
-        self.find(stag, self.pd.id(), (want, of_window), addr, len)
-    }
-
-    /// As [`Qp::access`] for the sink of a Read of ours, which may be a window that the peer may
-    /// write to (V-ACC-13).
-    fn access_sink(&self, stag: Stag, addr: u64, len: u32) -> Result<MrAccess<Arc<Mr>>, MrError> {
-        let want = (Access::LOCAL_WRITE, Some(SINK));
-        self.find(stag, self.pd.id(), want, addr, len)
-    }
-
-    /// Finds a region of `pd`, or a window, if there is a right to want of one, and checks an access
-    /// to it; see [`MrAccess::new`].
-    #[inline(always)]
-    fn find(
-        &self,
-        stag: Stag,
-        pd: PdId,
-        (want, of_window): (Access, Option<Access>),
-        addr: u64,
-        len: u32,
-    ) -> Result<MrAccess<Arc<Mr>>, MrError> {
-        let mr = self.dev.stags.lookup(stag).ok_or(MrError::Invalid)?;
-        match of_window.zip(mr.window()) {
-            Some((want, window)) => window.access(mr.clone(), stag, self.party(), want, addr, len),
-            None => MrAccess::new(mr, stag, pd, want, addr, len),
-        }
-    }
-
-    /// Makes an STag invalid. Returns the region or window whose users may be waited for.
-    fn invalidate(&self, mr: Arc<Mr>, stag: Stag, by: By) -> Result<Arc<Mr>, MrError> {
-        let pd = self.pd.id();
-        let result = match mr.window() {
-            Some(window) => window.invalidate(stag, self.party(), by),
-            None => mr.invalidate(stag, pd, by),
-        };
-        self.trace_invalidate(stag, by, result);
-        result.map(|()| mr)
-    }
-
-    /// The protection domain of the memory that receives name: that of the queue they come from
-    /// (V-PD-7).
-    fn recv_pd(&self) -> PdId {
-        match &self.srq {
-            Some(srq) => srq.pd(),
-            None => self.pd.id(),
-        }
-    }
-
-    /// What the peer may do.
-    fn rights(&self) -> Access {
-        Access::from_verbs(self.access.load(Relaxed))
-    }
-
-    /// Whether the peer has sent an FPDU.
-    fn heard_of_peer(&self) -> bool {
-        self.heard.load(Acquire) != 0
-    }
-
-    /// Notes that an FPDU came in whose CRC is right. Softirq.
-    fn fpdu_received(&self) {
-        if self.heard.load(Relaxed) == 0 {
-            self.heard.store(1, Release);
-        }
     }
 
     /// Notes the first segment of the connection, which has passed the protocol's checks. Softirq.
@@ -321,28 +195,6 @@ impl Qp {
             Some(srq) => srq.max_sge(),
             None => self.cap.max_recv_sge,
         }
-    }
-
-    /// Invalidates an STag for the peer (T-7, T-21): one to which the peer has a right. A region of
-    /// a process must be one that only this stream can reach; kernel consumers, who have several
-    /// streams in a domain, name the region of a request to the peer of that request only.
-    fn invalidate_remotely(&self, stag: Stag) -> Result<Arc<Mr>, TermError> {
-        let rights = self.rights();
-        if !rights.is_remote() {
-            return Err(TermError::RemoteAccess);
-        }
-        let found = self.dev.stags.lookup(stag).ok_or(MrError::Invalid);
-        let mr = found.map_err(failure::remote)?;
-        if mr.is_user() && !self.pd.is_single_stream() {
-            return Err(TermError::RemoteCannotInvalidate);
-        }
-        self.invalidate(mr, stag, By::Peer).map_err(failure::remote)
-    }
-
-    /// Invalidates the sink of a Read of ours.
-    fn invalidate_locally(&self, stag: Stag) -> Result<Arc<Mr>, ()> {
-        let mr = self.dev.stags.lookup(stag).ok_or(())?;
-        self.invalidate(mr, stag, By::Consumer).map_err(|_| ())
     }
 
     /// Whether a consumer in the kernel made it.

@@ -9,13 +9,13 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    base::Base,
     failure::remote,
     kept::{
         Kept,
         Purpose, //
     },
-    place::place,
-    Qp, //
+    place::place, //
 };
 use crate::{
     ffi::{
@@ -67,16 +67,7 @@ fn word(access: &MrAccess<Arc<Mr>>) -> Result<Word<'_>, TermError> {
     Word::new(slice).ok_or(TermError::CatastrophicStream)
 }
 
-impl Qp {
-    /// Whether the peer may ask for Atomic Operations at all. The connection manager knows no right
-    /// for that: who may read and write may do both at once. The regions decide, of which few have
-    /// the right.
-    pub(super) fn may_atomic(&self) -> bool {
-        let rights = self.rights();
-        rights.contains(Access::REMOTE_ATOMIC)
-            || rights.contains(Access::REMOTE_READ | Access::REMOTE_WRITE)
-    }
-
+impl Base {
     fn open_word(&self, request: &AtomicRequest) -> Result<MrAccess<Arc<Mr>>, TermError> {
         let (want, stag, to) = (Access::REMOTE_ATOMIC, request.stag, request.to.0);
         let access = self.access(stag, want, to, WORD_LEN);
@@ -99,7 +90,7 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// As [`Qp::check_word`]; nothing has changed.
+    /// As [`Base::check_word`]; nothing has changed.
     pub(super) fn change_word(&self, request: &AtomicRequest) -> Result<u64, TermError> {
         let access = self.open_word(request)?;
         let original = word(&access)?.change(|original| request.operation.apply(original));

@@ -74,10 +74,7 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
-        atomic::{
-            Relaxed,
-            Release, //
-        },
+        atomic::Relaxed,
         Arc, //
     },
 };
@@ -199,7 +196,7 @@ impl Qp {
             sq.ord = params.ord.into();
             core::mem::replace(&mut sq.outbound, OutboundReads::new(outbound))
         };
-        self.heard.store(0, Release);
+        self.forget_peer();
         self.forget_notes();
         inner.failed = None;
         // The connection manager sets no rights on the connecting side before there is a
@@ -304,7 +301,7 @@ impl Qp {
         let (sock, ring) = (&conn.sock, &mut inner.ring);
         let outcome = conn.tx.run(self, sock, peer.as_deref(), ring, state);
         drop(peer);
-        self.count_sent(&mut conn.tx, actor);
+        self.count_sent(conn.tx.tally(), actor);
         self.published.took(ring.number());
         self.published.left(conn.tx.unsent());
         Some(outcome)

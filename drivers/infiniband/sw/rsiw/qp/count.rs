@@ -6,10 +6,7 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
-use super::{
-    tx::TxState,
-    Qp, //
-};
+use super::base::Base;
 use crate::{
     ffi::counts::Counts,
     proto::{
@@ -52,7 +49,7 @@ impl CountsOf {
     }
 }
 
-impl Qp {
+impl Base {
     /// From now on the queue pair counts in `counts`, or for the device.
     pub(crate) fn count_in(&self, counts: Option<Arc<Counts>>) {
         let of = &self.counts_of;
@@ -103,10 +100,9 @@ impl Qp {
         self.count_up(tally);
     }
 
-    /// Counts what `actor` sent in one go.
+    /// Counts what `actor` sent in one go, by so many calls of TCP.
     #[inline]
-    pub(super) fn count_sent(&self, tx: &mut TxState, actor: Actor) {
-        let (tally, batches) = tx.tally();
+    pub(super) fn count_sent(&self, (tally, batches): (&mut Tally, &mut u32), actor: Actor) {
         if *batches > 0 {
             let counter = match actor {
                 Actor::Urgent | Actor::Soon | Actor::Later => Counter::TxByUrgent,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    base::Base,
     consumer::{
         self,
         Consumer,
@@ -14,7 +15,6 @@ use super::{
         Offers, //
     },
     control::Inner,
-    count::CountsOf,
     look::Look,
     published::Published,
     sq::{
@@ -55,7 +55,6 @@ use crate::{
         },
         rdma::{
             attr::{
-                AccessFlags,
                 QpCap,
                 Qpn, //
             },
@@ -97,12 +96,8 @@ use kernel::{
     new_mutex, new_spinlock_irq, new_work,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            AtomicFlag,
-            Relaxed, //
-        },
-        Arc,
+        atomic::AtomicFlag,
+        Arc, //
     },
 };
 
@@ -311,25 +306,17 @@ impl Qp {
         sends.ord = MAX_READS.into();
         let qp = Arc::pin_init(
             pin_init!(Self {
-                num: Atomic::new(Qpn(0)),
-                dev,
+                base <- Base::new(pd, handle, srq, binder),
                 table: table.clone(),
-                pd,
-                handle,
                 send_cq,
                 recv_cq,
                 cap,
                 sig_all,
                 consumer,
-                binder,
-                access: Atomic::new(AccessFlags::NONE),
                 published <- Published::new(MAX_READS),
-                ended_by: Atomic::new(0),
-                heard: Atomic::new(0),
                 answered: AtomicFlag::new(false),
                 post_row <- new_spinlock_irq!(PostRow::new(), "rsiw::Qp::post_row"),
                 destroyed: AtomicFlag::new(false),
-                srq,
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 sq <- new_spinlock_irq!(sends, "rsiw::Qp::sq"),
                 inbound <- new_spinlock_irq!(InboundReads::new(KVec::new()), "rsiw::Qp::inbound"),
@@ -343,7 +330,6 @@ impl Qp {
                 posts <- new_work!("rsiw::Qp::posts"),
                 timer <- Timer::new(),
                 gathers <- ShortTimer::new(),
-                counts_of <- CountsOf::device(),
                 _quota: quota,
             }),
             flags,
@@ -356,7 +342,7 @@ impl Qp {
                 return Err(e);
             }
         };
-        qp.num.store(num, Relaxed);
+        qp.set_num(num);
         if let Some(Err(e)) = udata.map(|udata| qp.finish(features, udata)) {
             qp.destroy()?;
             return Err(e);

@@ -5,7 +5,7 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
-use super::Qp;
+use super::base::Base;
 use crate::{
     mr::access::MrError,
     proto::{
@@ -30,7 +30,7 @@ pub(super) fn tell_defect(failure: &Failure) {
     }
 }
 
-impl Qp {
+impl Base {
     /// The stream ends, or has ended, because of `cause`; the first one counts.
     pub(super) fn ends_of(&self, cause: Cause) {
         let none = Cause::NONE.0;

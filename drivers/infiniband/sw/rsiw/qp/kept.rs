@@ -13,8 +13,8 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    Qp,
-    SINK, //
+    base::Base,
+    memory::SINK, //
 };
 use crate::{
     mr::{
@@ -81,7 +81,7 @@ impl Kept {
     #[inline(always)]
     pub(super) fn open(
         &mut self,
-        qp: &Qp,
+        qp: &Base,
         purpose: Purpose,
         stag: Stag,
         addr: u64,
@@ -114,7 +114,7 @@ impl Kept {
     #[inline(always)]
     pub(super) fn open_traced(
         &mut self,
-        qp: &Qp,
+        qp: &Base,
         purpose: Purpose,
         stag: Stag,
         addr: u64,

@@ -6,11 +6,11 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    base::Base,
     kept::{
         Kept,
         Purpose, //
     },
-    Qp,
 };
 use crate::{
     abi::MAX_SGE,
@@ -125,7 +125,7 @@ pub(super) fn place<C: CopyToPage>(
 /// `EACCES` if an element does not allow it, `EINVAL` if the elements are too short.
 #[inline(always)]
 pub(super) fn place_recv<C: CopyToPage>(
-    qp: &Qp,
+    qp: &Base,
     kept: &mut Kept,
     sgl: &SgList,
     offset: u32,
@@ -149,7 +149,7 @@ pub(super) fn place_recv<C: CopyToPage>(
 /// `EFAULT` if the memory is not there, `EACCES` if it is not to be written.
 #[inline]
 pub(super) fn place_train<C: Chunk + CopyToPage>(
-    qp: &Qp,
+    qp: &Base,
     kept: &mut Kept,
     sgl: &SgList,
     going: Going,
@@ -206,7 +206,7 @@ fn place_of(piece: &Piece) -> Result<(Stag, u64)> {
 /// As [`place_recv`], for payload that lies in several elements.
 #[inline(never)]
 fn place_apart<C: CopyToPage>(
-    qp: &Qp,
+    qp: &Base,
     sgl: &SgList,
     offset: u32,
     payload: &Payload<'_, C>,

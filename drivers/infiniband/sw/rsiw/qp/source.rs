@@ -6,13 +6,13 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    base::Base,
     failure::remote,
     kept::{
         Kept,
         Purpose, //
     },
-    link::TcpLink,
-    Qp, //
+    link::TcpLink, //
 };
 use crate::{
     ffi::{
@@ -83,7 +83,7 @@ impl Source {
     /// # Errors
     ///
     /// It may not be read.
-    pub(super) fn open_request(&mut self, qp: &Qp) -> Result<(), OpenError> {
+    pub(super) fn open_request(&mut self, qp: &Base) -> Result<(), OpenError> {
         self.is_response = false;
         if self.is_inline {
             return Ok(());
@@ -107,7 +107,11 @@ impl Source {
     /// # Errors
     ///
     /// How the peer is told that it may not.
-    pub(super) fn open_source(&mut self, qp: &Qp, request: &ReadRequest) -> Result<(), TermError> {
+    pub(super) fn open_source(
+        &mut self,
+        qp: &Base,
+        request: &ReadRequest,
+    ) -> Result<(), TermError> {
         self.is_response = true;
         let (stag, to) = (request.source_stag, request.source_to.0);
         let slot = self.accesses.first_mut();

@@ -5,7 +5,7 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
-use super::Qp;
+use super::base::Base;
 use crate::{
     ffi::trace,
     mr::{
@@ -46,7 +46,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-impl Qp {
+impl Base {
     /// A state transition.
     #[inline(always)]
     pub(super) fn trace_state(&self, event: &QpEvent, from: QpState, to: QpState) {
