@@ -6,10 +6,8 @@
 //!
 //! - `inner`, a mutex: state, connection, transmission. Process context. All state transitions
 //!   happen under it.
-//! - `sq`, `inbound`, `rq`: spin locks around what softirq shares with it.
+//! - the [`base::Base`]: what softirq shares with it.
 //! - the [`stream::Stream`]: receiving, under the socket's lock.
-//! - `notes`, and what goes with them: what softirq found out and the QP's work item has to act
-//!   upon.
 //!
 //! Handlers of consumers and of the connection manager are called without any of these held.
 #![forbid(unsafe_code)]
@@ -49,42 +47,28 @@ use self::{
     base::Base,
     consumer::Consumer,
     control::Inner,
+    describe::Shown,
+    look::Look,
     manager::{
         is_same,
         Manager, //
     },
-    published::Published,
-    sq::Sq,
     table::QpTable,
 };
 use crate::{
-    cq::Cq,
     ffi::{
         hrtimer::ShortTimer,
         iwcm::CallId,
-        rdma::attr::QpCap,
         timer::Timer, //
     },
     limits::Quota,
-    notes::{
-        Noticeboard,
-        Slot, //
-    },
     proto::{
-        failure::Failure,
-        notes::QpNote,
-        reads::{
-            Inbound, //
-            InboundReads,
-        },
         schedule::{
             PostRow,
             Reason, //
         },
         state::QpState,
     },
-    queue::rq::Rq,
-    wire::ddp::Msn,
 };
 use core::ops::Deref;
 use kernel::{
@@ -93,19 +77,11 @@ use kernel::{
         atomic::AtomicFlag,
         Arc,
         Mutex,
+        SpinLock,
         SpinLockIrq, //
     },
     workqueue::Work,
 };
-
-/// What the peer's Terminate says.
-#[derive(Clone, Copy)]
-struct RemoteEnd {
-    /// `0xLTCC`.
-    code: u16,
-    /// The Read Request or Atomic Request that it refuses.
-    read: Option<Msn>,
-}
 
 /// A queue pair.
 #[pin_data]
@@ -114,41 +90,20 @@ pub(crate) struct Qp {
     base: Base,
     /// Where it is found by its number.
     table: Arc<QpTable>,
-    send_cq: Arc<Cq>,
-    recv_cq: Arc<Cq>,
-    cap: QpCap,
     sig_all: bool,
-    consumer: Consumer,
-    /// What is known of it to those who do not hold `inner`.
+    /// What a process has whose send queue is looked at.
+    look: Option<Pin<KBox<Look>>>,
+    /// The connection, for who describes the QP.
     #[pin]
-    published: Published,
+    shown: SpinLock<Option<Shown>>,
     /// Data came in since the last doorbell. This is not a note, because it is set with each packet,
     /// where a plain store is cheaper.
     answered: AtomicFlag,
     /// Requests of a process that are left to gather.
     #[pin]
     post_row: SpinLockIrq<PostRow>,
-    /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
-    destroyed: AtomicFlag,
     #[pin]
     inner: Mutex<Inner>,
-    #[pin]
-    sq: SpinLockIrq<Sq>,
-    #[pin]
-    inbound: SpinLockIrq<InboundReads<KVec<Inbound>>>,
-    /// Whether there are any, for those who would take the lock in vain. It changes under that
-    /// lock.
-    has_inbound: AtomicFlag,
-    #[pin]
-    rq: SpinLockIrq<Option<Rq>>,
-    /// What the work item is to act upon.
-    notes: Noticeboard<QpNote>,
-    /// What goes with [`QpNote::Failure`].
-    #[pin]
-    failure: Slot<Failure>,
-    /// What goes with [`QpNote::Terminate`].
-    #[pin]
-    remote_end: Slot<RemoteEnd>,
     /// Who manages the connection, from the request to connect or accept on until it is closed.
     #[pin]
     manager: SpinLockIrq<Option<Arc<dyn Manager>>>,
@@ -174,11 +129,6 @@ impl Deref for Qp {
 }
 
 impl Qp {
-    /// The state, which may be another by now. Any context.
-    fn state(&self) -> QpState {
-        self.published.load()
-    }
-
     /// Notes the first segment of the connection, which has passed the protocol's checks. Softirq.
     fn first_segment(self: &Arc<Self>) {
         let manager = self.manager.lock().clone();

@@ -2,7 +2,7 @@
 
 //! What softirq and timers find out, as sets of notes that a work item acts upon.
 //!
-//! Whoever notes something queues the work item afterwards. That takes all notes at once, under the
+//! The work item is queued after something was noted. It takes all notes at once, under the
 //! mutex of its object, and acts upon them one by one, in the order of the kind and not of their
 //! arrival ([`act`]). What acting upon one of them settles is removed from those still to come: a
 //! timer that is stopped, or set anew, has not run out.
@@ -130,6 +130,8 @@ pub(crate) enum QpNote {
     Timeout = 1 << 4,
     /// The interface is gone.
     Lost = 1 << 5,
+    /// There may be more to complete, to flush or to send.
+    GoOn = 1 << 6,
 }
 
 impl Note for QpNote {
@@ -140,6 +142,7 @@ impl Note for QpNote {
         Self::Socket,
         Self::Timeout,
         Self::Lost,
+        Self::GoOn,
     ];
 
     fn bit(self) -> u32 {

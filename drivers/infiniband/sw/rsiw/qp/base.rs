@@ -1,19 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What all parts of a queue pair use: which one it is, what its peer may do, what has ended its
-//! stream, and where it counts.
+//! What of a queue pair is not under its mutex: which one it is, what its peer may do, and what
+//! softirq shares with those who send.
 //!
-//! The parts know this and not [`Qp`](super::Qp), which they make up.
+//! - `sq`, `inbound`, `rq`: spin locks around requests under way, Reads of the peer, and receives.
+//! - `notes`, and what goes with them: what was found out, for the QP's work item to act upon. Who
+//!   leaves one here does not queue the work: whoever sent or received does, at the end
+//!   ([`Qp::ring_if_noted`](super::Qp::ring_if_noted)).
+//!
+//! Sending and receiving know this, and not the [`Qp`](super::Qp) that they are parts of.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
 
-use super::count::CountsOf;
+use super::{
+    consumer::Consumer,
+    count::CountsOf,
+    published::Published,
+    sq::Sq, //
+};
 use crate::{
+    cq::Cq,
     device::Device,
     ffi::rdma::{
         attr::{
             AccessFlags,
+            QpCap,
             Qpn, //
         },
         handle::QpHandle,
@@ -26,8 +38,23 @@ use crate::{
         },
         PdId,
     },
+    notes::{
+        Noticeboard,
+        Slot, //
+    },
     pd::Pd,
+    proto::{
+        failure::Failure,
+        notes::QpNote,
+        reads::{
+            Inbound,
+            InboundReads, //
+        },
+        state::QpState,
+    },
+    queue::rq::Rq,
     srq::Srq,
+    wire::ddp::Msn,
 };
 use kernel::{
     prelude::*,
@@ -35,66 +62,82 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            AtomicFlag,
             Relaxed,
             Release, //
         },
-        Arc, //
+        Arc,
+        SpinLockIrq, //
     },
 };
 
-/// What the parts of a queue pair have in common.
+/// What the peer's Terminate says.
+#[derive(Clone, Copy)]
+pub(super) struct RemoteEnd {
+    /// `0xLTCC`.
+    pub(super) code: u16,
+    /// The Read Request or Atomic Request that it refuses.
+    pub(super) read: Option<Msn>,
+}
+
+/// What is shared by all that works for a queue pair.
 #[pin_data]
 pub(crate) struct Base {
     /// Set once, when the QP gets into the device's table.
-    num: Atomic<Qpn>,
+    pub(super) num: Atomic<Qpn>,
     pub(crate) dev: Arc<Device>,
     pub(super) pd: Arc<Pd>,
     /// The core's QP.
     pub(crate) handle: Arc<QpHandle>,
+    pub(super) cap: QpCap,
+    pub(super) consumer: Consumer,
+    pub(super) send_cq: Arc<Cq>,
+    pub(super) recv_cq: Arc<Cq>,
     /// The shared receive queue, if receives come from one.
     pub(super) srq: Option<Arc<Srq>>,
     /// By which windows know the QP.
     pub(super) binder: Arc<Binder>,
     /// Rights of the peer.
     pub(super) access: Atomic<AccessFlags>,
+    /// The state, and numbers, as of the last change.
+    pub(super) published: Published,
     /// What has ended the stream: a [`Cause`](crate::proto::failure::Cause).
     pub(super) ended_by: Atomic<u32>,
     /// The peer has sent an FPDU.
-    heard: Atomic<u32>,
+    pub(super) heard: Atomic<u32>,
+    /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
+    pub(super) destroyed: AtomicFlag,
+    #[pin]
+    pub(super) sq: SpinLockIrq<Sq>,
+    #[pin]
+    pub(super) inbound: SpinLockIrq<InboundReads<KVec<Inbound>>>,
+    /// Whether there are any, for those who would take the lock in vain. It changes under that
+    /// lock.
+    pub(super) has_inbound: AtomicFlag,
+    /// The QP's own receives.
+    #[pin]
+    pub(super) rq: SpinLockIrq<Option<Rq>>,
+    /// What the work item is to act upon.
+    pub(super) notes: Noticeboard<QpNote>,
+    /// What goes with [`QpNote::Failure`].
+    #[pin]
+    pub(super) failure: Slot<Failure>,
+    /// What goes with [`QpNote::Terminate`].
+    #[pin]
+    pub(super) remote_end: Slot<RemoteEnd>,
     #[pin]
     pub(super) counts_of: CountsOf,
 }
 
 impl Base {
-    /// Of a QP that has no number yet.
-    pub(super) fn new(
-        pd: Arc<Pd>,
-        handle: Arc<QpHandle>,
-        srq: Option<Arc<Srq>>,
-        binder: Arc<Binder>,
-    ) -> impl PinInit<Self> {
-        pin_init!(Self {
-            num: Atomic::new(Qpn(0)),
-            dev: pd.device().clone(),
-            pd,
-            handle,
-            srq,
-            binder,
-            access: Atomic::new(AccessFlags::NONE),
-            ended_by: Atomic::new(0),
-            heard: Atomic::new(0),
-            counts_of <- CountsOf::device(),
-        })
-    }
-
     /// Returns the QP's number.
     pub(crate) fn num(&self) -> Qpn {
         self.num.load(Relaxed)
     }
 
-    /// Sets the QP's number, by which it is in the device's table.
-    pub(super) fn set_num(&self, num: Qpn) {
-        self.num.store(num, Relaxed);
+    /// Returns the state, which may be another by now.
+    pub(super) fn state(&self) -> QpState {
+        self.published.state()
     }
 
     /// Returns as whom windows know the QP.
@@ -140,8 +183,24 @@ impl Base {
         }
     }
 
-    /// Forgets the peer of an earlier connection.
-    pub(super) fn forget_peer(&self) {
+    /// Forgets what was noted about an earlier connection, of which nothing more comes. Under the
+    /// QP's mutex.
+    pub(super) fn forget_connection(&self) {
         self.heard.store(0, Release);
+        self.notes.take_all();
+        self.failure.take();
+        self.remote_end.take();
+    }
+
+    /// Notes that the stream must end. The first cause counts.
+    pub(super) fn fail(&self, failure: Failure) {
+        self.failure.put_first(failure);
+        self.notes.leave(QpNote::Failure);
+    }
+
+    /// Notes that the peer ended the stream.
+    pub(super) fn terminate_received(&self, end: RemoteEnd) {
+        self.remote_end.put_first(end);
+        self.notes.leave(QpNote::Terminate);
     }
 }

@@ -4,17 +4,19 @@
 //!
 //! The send queue's lock is held from taking a record to adding its completion, so that nobody gets
 //! in between, but for a flush, beside which nobody completes anything; handlers are called without
-//! it.
+//! it. What else is to follow is noted: that a queue is full, and that more is due than was
+//! completed.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
 
 use super::{
+    base::Base,
     sq::{
         Sq,
+        SqRing,
         Work, //
     },
-    Qp,
 };
 use crate::{
     cq::{
@@ -31,6 +33,7 @@ use crate::{
             Failure,
             Fault, //
         },
+        notes::QpNote,
         order::{
             Status,
             Token, //
@@ -40,18 +43,19 @@ use crate::{
             Recv, //
         },
         request::OperationType,
-        schedule::Reason,
-        state::QpState,
     },
     queue::{
-        rq::BadRecv,
-        sgl::SgList, //
+        rq::{
+            BadRecv,
+            Rq, //
+        },
+        sgl::SgList,
     },
     wire::terminate::TermError,
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::atomic::Relaxed, //
 };
 
 /// Completions that are added with interrupts off. Many may wait for the oldest.
@@ -60,7 +64,7 @@ const AT_A_TIME: usize = 64;
 /// work item's.
 const TIMES: u32 = 4;
 
-impl Qp {
+impl Base {
     /// Adds the completion of a send request, if it has one. Returns whether a handler is to be
     /// called. An overflow is noted for the work item.
     pub(super) fn complete_work(&self, work: &Work, status: Status<Fault>) -> bool {
@@ -86,7 +90,7 @@ impl Qp {
             Ok(notify) => notify,
             Err(Overflow) => {
                 self.count(Counter::CqOverflows);
-                self.note_failure(TermError::CatastrophicStream.into());
+                self.fail(TermError::CatastrophicStream.into());
                 false
             }
         }
@@ -94,7 +98,7 @@ impl Qp {
 
     /// Changes the records under way and completes those that are due, or lets the work item do so
     /// if they are many. Returns also whether none is left.
-    fn with_sends<R>(self: &Arc<Self>, change: impl FnOnce(&mut Sq) -> R) -> (R, bool) {
+    fn with_sends<R>(&self, change: impl FnOnce(&mut Sq) -> R) -> (R, bool) {
         let mut sq = self.sq.lock();
         let result = change(&mut sq);
         let (mut notify, mut drained) = self.complete_some(&mut sq);
@@ -111,14 +115,13 @@ impl Qp {
         if notify {
             self.send_cq.notify();
         }
-        drained.or_leave_to(|| self.schedule(Reason::GoOn));
-        self.schedule_if_failed();
+        drained.or_leave_to(|| self.notes.leave(QpNote::GoOn));
         (result, is_empty)
     }
 
     /// Completes all that is due: a queue full at most, as only who has `inner` adds to it. Process
     /// context, under `inner`.
-    pub(super) fn complete_due(self: &Arc<Self>) {
+    pub(super) fn complete_due(&self) {
         let mut notify = false;
         loop {
             let (called, drained) = self.complete_some(&mut self.sq.lock());
@@ -130,7 +133,6 @@ impl Qp {
         if notify {
             self.send_cq.notify();
         }
-        self.schedule_if_failed();
     }
 
     /// Completes the oldest requests that are due, [`AT_A_TIME`] at most. Returns whether a handler
@@ -143,7 +145,7 @@ impl Qp {
     }
 
     /// TCP has these requests. Returns whether none is under way any more.
-    pub(super) fn sends_done(self: &Arc<Self>, tokens: &[Token]) -> bool {
+    pub(super) fn sends_done(&self, tokens: &[Token]) -> bool {
         let ((), is_empty) = self.with_sends(|sq| {
             // As many as end in one batch.
             for token in tokens {
@@ -156,15 +158,15 @@ impl Qp {
     /// TCP has a request that is not among those under way, because there is none. Under `inner`, so
     /// that none comes in between.
     #[inline(always)]
-    pub(super) fn send_done_alone(self: &Arc<Self>, work: &Work) {
+    pub(super) fn send_done_alone(&self, work: &Work) {
         if self.complete_work(work, Status::Success) {
             self.send_cq.notify();
         }
-        self.schedule_if_failed();
     }
 
-    /// The response of the oldest Read is placed; `None` for one that is no request's.
-    pub(super) fn read_done(self: &Arc<Self>, token: Option<Token>) {
+    /// The response of the oldest Read is placed; `None` for one that is no request's. Returns
+    /// whether a request waited for there being fewer of them.
+    pub(super) fn read_done(&self, token: Option<Token>) -> bool {
         let (stalled, _) = self.with_sends(|sq| {
             sq.outbound.pop();
             if let Some(token) = token {
@@ -172,18 +174,16 @@ impl Qp {
             }
             core::mem::replace(&mut sq.stalled, false)
         });
-        // Whoever made the state Draining has looked at the Reads afterwards.
-        let draining = self.state() == QpState::Draining;
-        self.schedule(Reason::ReadDone { draining, stalled });
+        stalled
     }
 
     /// A request under way failed. Returns whether its completion tells so (T-33).
-    pub(super) fn fail_send(self: &Arc<Self>, token: Token, fault: Fault) -> bool {
+    pub(super) fn fail_send(&self, token: Token, fault: Fault) -> bool {
         self.with_sends(|sq| sq.order.fail(token, fault)).0
     }
 
     /// A request failed before it began. Returns whether its completion tells so.
-    pub(super) fn fail_new_send(self: &Arc<Self>, work: Work, fault: Fault) -> bool {
+    pub(super) fn fail_new_send(&self, work: Work, fault: Fault) -> bool {
         self.with_sends(|sq| match sq.order.push(work) {
             Ok(token) => sq.order.fail(token, fault),
             Err(_) => false,
@@ -193,7 +193,7 @@ impl Qp {
 
     /// Takes a receive for a message that begins.
     #[inline(always)]
-    pub(super) fn take_recv(self: &Arc<Self>, sgl: &mut SgList) -> Result<Option<Recv>, Failure> {
+    pub(super) fn take_recv(&self, sgl: &mut SgList) -> Result<Option<Recv>, Failure> {
         let taken = match &self.srq {
             Some(srq) => srq.take(sgl),
             None => (*self.rq.lock()).as_mut().and_then(|rq| rq.take(sgl)),
@@ -208,41 +208,112 @@ impl Qp {
         }
     }
 
-    /// Completes a receive.
+    /// Adds the completion of a receive. Returns whether a handler is to be called.
     ///
     /// # Errors
     ///
     /// The queue is full, which ends the stream (V-CQ-7).
     #[inline]
-    pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Failure> {
+    fn add_recv(&self, completion: &Completion) -> Result<bool, Failure> {
         let slots = self.consumer.recv_slots();
-        match self.recv_cq.add(completion, &self.handle, slots) {
-            Ok(notify) => {
-                if notify {
-                    self.recv_cq.notify();
-                }
-                Ok(())
-            }
-            Err(Overflow) => {
-                self.count(Counter::CqOverflows);
-                Err(TermError::CatastrophicStream.into())
-            }
+        let added = self.recv_cq.add(completion, &self.handle, slots);
+        added.map_err(|Overflow| {
+            self.count(Counter::CqOverflows);
+            TermError::CatastrophicStream.into()
+        })
+    }
+
+    /// Completes a receive.
+    ///
+    /// # Errors
+    ///
+    /// As [`Base::add_recv`].
+    #[inline]
+    pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Failure> {
+        if self.add_recv(completion)? {
+            self.recv_cq.notify();
+        }
+        Ok(())
+    }
+
+    /// Returns the completion of a receive into which no message came.
+    fn no_message(&self, id: u64, status: Status<Fault>) -> Completion {
+        self.count_all(Counter::of_recv(status));
+        Completion {
+            id,
+            operation: OperationType::Receive,
+            status,
+            bytes: 0,
+            cause: self.cause(status),
+            extra: Extra::Nothing,
+            qp: self.num(),
+            solicited: false,
         }
     }
 
     /// Completes a receive in error. Returns whether the completion tells so (T-33).
     pub(super) fn fail_recv(&self, id: u64, fault: Fault) -> bool {
-        self.count_all(Counter::of_recv(Status::Failed(fault)));
-        self.complete_recv(&Completion {
-            id,
-            operation: OperationType::Receive,
-            status: Status::Failed(fault),
-            bytes: 0,
-            cause: self.cause(Status::Failed(fault)),
-            extra: Extra::Nothing,
-            qp: self.num(),
-            solicited: false,
+        let completion = self.no_message(id, Status::Failed(fault));
+        self.complete_recv(&completion).is_ok()
+    }
+
+    /// Completes all send requests as flushed, in post order; at most a ring full of new ones, the
+    /// rest is the work item's. Returns whether a handler is to be called.
+    pub(super) fn flush_sq(&self, ring: &mut SqRing) -> bool {
+        if self.destroyed.load(Relaxed) {
+            return false;
+        }
+        let mut notify = false;
+        // Softirq adds nothing any more. A lock for all would keep interrupts off for long.
+        loop {
+            let flushed = self.sq.lock().order.flush();
+            let Some((work, status)) = flushed else {
+                break;
+            };
+            notify |= self.complete_work(&work, status);
+        }
+        {
+            let mut sq = self.sq.lock();
+            // Bound: ORD, at most [`MAX_READS`](crate::limits::MAX_READS).
+            while sq.outbound.pop().is_some() {}
+        }
+        let flush = |work| notify |= self.complete_work(&work, Status::Flushed);
+        drain(ring.len(), || ring.discard(), flush).or_leave_to(|| self.notes.leave(QpNote::GoOn));
+        self.published.took(ring.number());
+        notify
+    }
+
+    /// Completes all receives of the QP's own queue as flushed, in post order; at most a ring full,
+    /// the rest is the work item's. Those of a shared queue stay for others (V-SRQ-17). Returns
+    /// whether a handler is to be called.
+    pub(super) fn flush_rq(&self) -> bool {
+        let mut notify = false;
+        if self.destroyed.load(Relaxed) {
+            return false;
+        }
+        let Some(most) = self.rq.lock().as_ref().map(Rq::len) else {
+            return false;
+        };
+        let discard = || (*self.rq.lock()).as_mut().and_then(|rq| rq.discard());
+        let flush = |id| notify |= self.flush_recv(id);
+        drain(most, discard, flush).or_leave_to(|| self.notes.leave(QpNote::GoOn));
+        notify
+    }
+
+    /// Completes a receive as flushed. Returns whether a handler is to be called.
+    pub(super) fn flush_recv(&self, id: u64) -> bool {
+        let slots = self.consumer.recv_slots();
+        if self.destroyed.load(Relaxed) {
+            // It may be a shared queue's, which lives on.
+            if let Some(slots) = slots {
+                slots.free();
+            }
+            return false;
+        }
+        let added = self.add_recv(&self.no_message(id, Status::Flushed));
+        added.unwrap_or_else(|failure| {
+            self.fail(failure);
+            false
         })
-        .is_ok()
     }
 }

@@ -5,12 +5,9 @@
 //! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
 
-use super::{
-    look::Look,
-    sq::{
-        kernel::KernelSq,
-        user::Posted, //
-    },
+use super::sq::{
+    kernel::KernelSq,
+    user::Posted, //
 };
 use crate::{
     cq::Spare,
@@ -45,8 +42,6 @@ pub(super) struct OfProcess {
     pub(super) owner: Identity,
     /// What it may map.
     pub(super) rings: Pin<KBox<Rings>>,
-    /// What it has if its send queue is looked at.
-    pub(super) look: Option<Pin<KBox<Look>>>,
     /// Its completions have room for immediate data.
     pub(super) takes_immediate: bool,
 }
@@ -132,15 +127,6 @@ impl Consumer {
         }
     }
 
-    /// What a process has whose send queue is looked at.
-    #[inline]
-    pub(super) fn look(&self) -> Option<&Look> {
-        match self {
-            Self::Process(process) => process.look.as_deref(),
-            Self::Kernel(_) => None,
-        }
-    }
-
     /// The slots of the send queue that completions free.
     pub(super) fn send_slots(&self) -> Option<&Arc<Slots>> {
         self.kernel().map(|kernel| &kernel.send_slots)
@@ -191,9 +177,6 @@ impl Consumer {
             offers.send.remove();
             if let Some(recv) = &offers.recv {
                 recv.remove();
-            }
-            if let Some(look) = &process.look {
-                look.forget();
             }
         }
     }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    describe::Shown,
     effects::After,
     ends::{
         Entry,
@@ -196,8 +197,7 @@ impl Qp {
             sq.ord = params.ord.into();
             core::mem::replace(&mut sq.outbound, OutboundReads::new(outbound))
         };
-        self.forget_peer();
-        self.forget_notes();
+        self.forget_connection();
         inner.failed = None;
         // The connection manager sets no rights on the connecting side before there is a
         // connection. What the peer may do is up to the regions then.
@@ -216,10 +216,11 @@ impl Qp {
         self.published.set_ird(params.ird);
         inner.last_wqe_told = false;
         inner.state = state;
-        self.published.store(state);
+        self.published.set_state(state);
         if let Some(conn) = &mut inner.conn {
             conn.entry = prepared.map(Prepared::enter);
-            self.published.connected(&conn.stream, sock, params);
+            let shown = Shown::new(conn.stream.clone(), sock.clone(), params);
+            self.show(Some(shown));
         }
         drop(inner);
         drop((idle_inbound, old_outbound));
@@ -275,20 +276,22 @@ impl Qp {
     /// Transmits what can be, and nothing else: what changes the state, or calls the consumer, is
     /// left to the work item. For the thread of a kernel consumer, which may have locks of its own.
     pub(super) fn send_only(self: &Arc<Self>, inner: &mut Inner) {
-        let reason = match self.send(inner, Actor::Caller) {
+        match self.send(inner, Actor::Caller) {
             // The FIN may be due.
-            Some(Outcome::Idle) if inner.state == QpState::Draining => Reason::Note,
-            None | Some(Outcome::Idle) => return,
+            Some(Outcome::Idle) if inner.state == QpState::Draining => {
+                self.notes.leave(QpNote::GoOn);
+            }
+            None | Some(Outcome::Idle) => {}
             Some(Outcome::Again) => {
                 self.count(Counter::TxBudget);
-                Reason::GoOn
+                self.notes.leave(QpNote::GoOn);
             }
             Some(Outcome::Failed) => {
                 inner.failed = inner.take_failure();
-                Reason::Note
+                self.notes.leave(QpNote::GoOn);
             }
-        };
-        self.schedule(reason);
+        }
+        self.ring_if_noted();
     }
 
     /// Transmits until there is nothing more to send, or something else to be done; `None` without
@@ -488,7 +491,7 @@ impl Qp {
         self.cancel_timer();
         self.send_cq.forget(&self.handle);
         self.recv_cq.forget(&self.handle);
-        self.consumer.forget_rings();
+        self.forget_offers();
         self.pd.leave();
         Ok(())
     }
@@ -504,7 +507,7 @@ impl Qp {
             entry,
         } = conn;
         // First, so that nobody finds what is taken apart.
-        stream.qp.published.disconnected();
+        stream.qp.show(None);
         drop(entry);
         drop(callbacks);
         let rx = sock.with_lock(|sk| stream.end(sk));

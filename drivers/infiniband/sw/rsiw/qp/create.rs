@@ -15,6 +15,7 @@ use super::{
         Offers, //
     },
     control::Inner,
+    count::CountsOf,
     look::Look,
     published::Published,
     sq::{
@@ -55,6 +56,7 @@ use crate::{
         },
         rdma::{
             attr::{
+                AccessFlags,
                 QpCap,
                 Qpn, //
             },
@@ -93,11 +95,15 @@ use crate::{
     srq::Srq,
 };
 use kernel::{
-    new_mutex, new_spinlock_irq, new_work,
+    new_mutex, new_spinlock, new_spinlock_irq, new_work,
     prelude::*,
     sync::{
-        atomic::AtomicFlag,
-        Arc, //
+        atomic::{
+            Atomic,
+            AtomicFlag,
+            Relaxed, //
+        },
+        Arc,
     },
 };
 
@@ -120,8 +126,6 @@ struct Asked<'a, 'b> {
     has_srq: bool,
     sig_all: bool,
     features: Features,
-    /// For how long the send queue is to be looked at, in microseconds.
-    look_us: u32,
     udata: &'a Udata<'b>,
     queues: &'a Arc<WorkQueues>,
 }
@@ -169,7 +173,6 @@ impl Queues {
             consumer: Consumer::Process(OfProcess {
                 owner: Identity::current()?,
                 rings,
-                look: Look::new(asked.look_us, udata, asked.queues)?,
                 takes_immediate: asked.features.has_immediate(),
             }),
         })
@@ -273,7 +276,6 @@ impl Qp {
                     has_srq: srq.is_some(),
                     sig_all,
                     features,
-                    look_us,
                     udata,
                     queues: dev.queues(),
                 };
@@ -297,6 +299,10 @@ impl Qp {
             None => Queues::of_kernel(cap, srq.as_ref(), sig_all, &send_cq)?,
         };
         let Queues { ring, rq, consumer } = queues;
+        let look = match &udata {
+            Some(udata) => Look::new(look_us, udata, dev.queues())?,
+            None => None,
+        };
         let cap = *cap;
 
         let flags = memory_for(udata.is_some());
@@ -306,25 +312,39 @@ impl Qp {
         sends.ord = MAX_READS.into();
         let qp = Arc::pin_init(
             pin_init!(Self {
-                base <- Base::new(pd, handle, srq, binder),
+                base <- pin_init!(Base {
+                    num: Atomic::new(Qpn(0)),
+                    dev,
+                    pd,
+                    handle,
+                    cap,
+                    consumer,
+                    send_cq,
+                    recv_cq,
+                    srq,
+                    binder,
+                    access: Atomic::new(AccessFlags::NONE),
+                    published: Published::new(MAX_READS),
+                    ended_by: Atomic::new(0),
+                    heard: Atomic::new(0),
+                    destroyed: AtomicFlag::new(false),
+                    sq <- new_spinlock_irq!(sends, "rsiw::Qp::sq"),
+                    inbound <-
+                        new_spinlock_irq!(InboundReads::new(KVec::new()), "rsiw::Qp::inbound"),
+                    has_inbound: AtomicFlag::new(false),
+                    rq <- new_spinlock_irq!(rq, "rsiw::Qp::rq"),
+                    notes: Noticeboard::new(),
+                    failure <- Slot::new(),
+                    remote_end <- Slot::new(),
+                    counts_of <- CountsOf::device(),
+                }),
                 table: table.clone(),
-                send_cq,
-                recv_cq,
-                cap,
                 sig_all,
-                consumer,
-                published <- Published::new(MAX_READS),
+                look,
+                shown <- new_spinlock!(None, "rsiw::Qp::shown"),
                 answered: AtomicFlag::new(false),
                 post_row <- new_spinlock_irq!(PostRow::new(), "rsiw::Qp::post_row"),
-                destroyed: AtomicFlag::new(false),
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
-                sq <- new_spinlock_irq!(sends, "rsiw::Qp::sq"),
-                inbound <- new_spinlock_irq!(InboundReads::new(KVec::new()), "rsiw::Qp::inbound"),
-                has_inbound: AtomicFlag::new(false),
-                rq <- new_spinlock_irq!(rq, "rsiw::Qp::rq"),
-                notes: Noticeboard::new(),
-                failure <- Slot::new(),
-                remote_end <- Slot::new(),
                 manager <- new_spinlock_irq!(None, "rsiw::Qp::manager"),
                 work <- new_work!("rsiw::Qp::work"),
                 posts <- new_work!("rsiw::Qp::posts"),
@@ -342,7 +362,7 @@ impl Qp {
                 return Err(e);
             }
         };
-        qp.set_num(num);
+        qp.num.store(num, Relaxed);
         if let Some(Err(e)) = udata.map(|udata| qp.finish(features, udata)) {
             qp.destroy()?;
             return Err(e);
@@ -377,7 +397,15 @@ impl Qp {
 
     /// Undoes what creation did outside the object itself.
     fn discard(&self) {
-        self.consumer.forget_rings();
+        self.forget_offers();
         self.pd.leave();
+    }
+
+    /// Ends the offers to map what the process maps.
+    pub(super) fn forget_offers(&self) {
+        self.consumer.forget_rings();
+        if let Some(look) = &self.look {
+            look.forget();
+        }
     }
 }

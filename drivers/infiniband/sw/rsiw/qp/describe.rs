@@ -5,15 +5,94 @@
 //! Any process may ask, and the core does not say who does: nothing is told that helps to forge
 //! what a peer sends, as numbers of TCP and of messages do.
 //!
+//! What belongs to TCP is read as it is.
+//!
 //! Context: process; takes no mutex and no socket's lock, and spin locks to read a few numbers.
 #![forbid(unsafe_code)]
 
 use super::{
     look::Look,
+    stream::Stream,
     Qp, //
 };
-use crate::ffi::rdma::details::Details;
-use kernel::prelude::*;
+use crate::{
+    ffi::{
+        net::TcpSocket,
+        rdma::details::Details, //
+    },
+    proto::{
+        conn::Params,
+        direct::is_empty, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A connection that is shown.
+pub(super) struct Shown {
+    stream: Arc<Stream>,
+    sock: Arc<TcpSocket>,
+    crc: bool,
+    markers: bool,
+}
+
+/// What a connection looks like at a moment.
+struct Sight {
+    /// FPDUs have CRCs,
+    crc: bool,
+    /// and markers.
+    markers: bool,
+    /// Messages go past TCP at this moment, from this side and to it.
+    direct: (bool, bool),
+    /// The number of the other end's queue pair, if it is on this host.
+    peer: Option<u32>,
+    /// Octets of data that fit a segment of TCP.
+    mss: u32,
+    /// Octets that the peer has not acknowledged,
+    unacked: u32,
+    /// that TCP has not sent,
+    unsent: u32,
+    /// and that were not read.
+    unread: u32,
+}
+
+impl Shown {
+    /// The connection on `sock`, which was made with `params`.
+    pub(super) fn new(stream: Arc<Stream>, sock: Arc<TcpSocket>, params: &Params) -> Self {
+        Self {
+            stream,
+            sock,
+            crc: params.crc,
+            markers: params.send_markers,
+        }
+    }
+
+    fn sight(&self) -> Sight {
+        let past = |from: &TcpSocket, to: &TcpSocket| {
+            is_empty(from.numbers().write_seq, to.numbers().copied_seq)
+        };
+        let (direct, peer) = match &*self.stream.peer.lock() {
+            Some(end) => (
+                (past(&self.sock, &end.sock), past(&end.sock, &self.sock)),
+                Some(end.stream.qp.num().0),
+            ),
+            None => ((false, false), None),
+        };
+        let tcp = self.sock.numbers();
+        Sight {
+            crc: self.crc,
+            markers: self.markers,
+            direct,
+            peer,
+            mss: self.sock.mss(),
+            unacked: tcp.snd_nxt.wrapping_sub(tcp.snd_una),
+            unsent: tcp.write_seq.wrapping_sub(tcp.snd_nxt),
+            unread: tcp.rcv_nxt.wrapping_sub(tcp.copied_seq),
+        }
+    }
+}
 
 impl Qp {
     /// Tells how it is.
@@ -39,8 +118,9 @@ impl Qp {
         to.count(c"reads_in", inbound)?;
         to.number(c"ird", self.published.ird())?;
         to.number(c"windows", self.binder.count())?;
-        to.number(c"look_us", self.consumer.look().map_or(0, Look::us))?;
-        let Some(conn) = self.published.look() else {
+        to.number(c"look_us", self.look.as_deref().map_or(0, Look::us))?;
+        // Nobody is given a reference: the socket is not kept by who looks.
+        let Some(conn) = self.shown.lock().as_ref().map(Shown::sight) else {
             return Ok(());
         };
         to.flag(c"crc", conn.crc)?;
@@ -55,5 +135,13 @@ impl Qp {
         to.number(c"tcp_unacked", conn.unacked)?;
         to.number(c"tcp_unsent", conn.unsent)?;
         to.number(c"tcp_unread", conn.unread)
+    }
+
+    /// Shows another connection from now on, or none. Process context.
+    pub(super) fn show(&self, shown: Option<Shown>) {
+        self.published.left(0);
+        let old = core::mem::replace(&mut *self.shown.lock(), shown);
+        // The last reference to a socket is given up without a lock.
+        drop(old);
     }
 }

@@ -88,8 +88,9 @@ impl Drop for Receiving<'_> {
         self.sock = None;
         stream.qp.answered.store(true, Relaxed);
         if waits {
-            stream.qp.note(QpNote::Socket);
+            stream.qp.notes.leave(QpNote::Socket);
         }
+        stream.qp.ring_if_noted();
     }
 }
 

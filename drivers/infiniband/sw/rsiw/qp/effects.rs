@@ -15,30 +15,17 @@ use super::{
     Qp,
 };
 use crate::{
-    cq::{
-        Completion,
-        Overflow, //
-    },
     ffi::rdma::attr::AsyncEvent,
     proto::{
         connection::StreamEnd,
         counters::Counter,
-        drain::drain,
         failure::{
             Cause,
             Failure, //
         },
         notes::QpNote,
-        order::Status,
-        receiver::{
-            Extra,
-            Recv, //
-        },
-        request::OperationType,
-        schedule::{
-            Actor,
-            Reason, //
-        },
+        receiver::Recv,
+        schedule::Actor,
         state::{
             self,
             Async,
@@ -49,8 +36,6 @@ use crate::{
             Tcp, //
         },
     },
-    queue::rq::Rq,
-    wire::terminate::TermError,
 };
 use kernel::{
     prelude::*,
@@ -111,8 +96,10 @@ impl After {
     }
 
     /// Tells them, if there is anything to tell, which there mostly is not.
+    /// Lets the work item act upon what was noted meanwhile, too.
     #[inline(always)]
     pub(super) fn run(self, qp: &Arc<Qp>) {
+        qp.ring_if_noted();
         let is_nothing = self.event.is_none()
             && !self.last_wqe
             && self.disconnect.is_none()
@@ -183,7 +170,7 @@ impl Qp {
             }
         );
         inner.was_closed = effects.close || (inner.was_closed && disconnects);
-        self.published.store(state);
+        self.published.set_state(state);
         self.carry_out(inner, &effects, failure, after);
         Ok(())
     }
@@ -230,7 +217,7 @@ impl Qp {
             recv = conn.and_then(|conn| conn.sock.with_lock(|sk| conn.stream.take_recv(sk)));
         }
         if effects.flush_sq {
-            after.notify.send |= self.flush_sq(inner);
+            after.notify.send |= self.flush_sq(&mut inner.ring);
         }
         after.notify.recv |= recv.is_some_and(|recv| self.flush_recv(recv.id));
         if effects.flush_rq {
@@ -245,8 +232,6 @@ impl Qp {
         if effects.event.is_some() {
             after.event = effects.event;
         }
-        // Flushing may have filled a completion queue.
-        self.schedule_if_failed();
         if effects.disconnect {
             after.disconnect = self.manager.lock().clone();
         }
@@ -282,7 +267,7 @@ impl Qp {
     pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         match inner.post_send() {
             Post::Queue => {}
-            Post::Flush => after.notify.send |= self.flush_sq(inner),
+            Post::Flush => after.notify.send |= self.flush_sq(&mut inner.ring),
             Post::TooLate if inner.ring.is_empty() => {}
             Post::TooLate => {
                 let _ = self.apply(inner, QpEvent::PostedTooLate, None, after);
@@ -290,82 +275,6 @@ impl Qp {
         }
         if inner.state.post_recv() == Post::Flush {
             after.notify.recv |= self.flush_rq();
-            self.schedule_if_failed();
-        }
-    }
-
-    /// Completes all send requests as flushed, in post order; at most a ring full of new ones, the
-    /// rest is the work item's. Returns whether a handler is to be called.
-    fn flush_sq(self: &Arc<Self>, inner: &mut Inner) -> bool {
-        if self.destroyed.load(Relaxed) {
-            return false;
-        }
-        let mut notify = false;
-        // Softirq adds nothing any more. A lock for all would keep interrupts off for long.
-        loop {
-            let flushed = self.sq.lock().order.flush();
-            let Some((work, status)) = flushed else {
-                break;
-            };
-            notify |= self.complete_work(&work, status);
-        }
-        {
-            let mut sq = self.sq.lock();
-            // Bound: ORD, at most [`MAX_READS`](crate::limits::MAX_READS).
-            while sq.outbound.pop().is_some() {}
-        }
-        let ring = &mut inner.ring;
-        let flush = |work| notify |= self.complete_work(&work, Status::Flushed);
-        drain(ring.len(), || ring.discard(), flush).or_leave_to(|| self.schedule(Reason::GoOn));
-        self.published.took(ring.number());
-        notify
-    }
-
-    /// Completes all receives of the QP's own queue as flushed, in post order; at most a ring full,
-    /// the rest is the work item's. Those of a shared queue stay for others (V-SRQ-17). Returns
-    /// whether a handler is to be called.
-    fn flush_rq(self: &Arc<Self>) -> bool {
-        let mut notify = false;
-        if self.destroyed.load(Relaxed) {
-            return false;
-        }
-        let Some(most) = self.rq.lock().as_ref().map(Rq::len) else {
-            return false;
-        };
-        let discard = || (*self.rq.lock()).as_mut().and_then(|rq| rq.discard());
-        let flush = |id| notify |= self.flush_recv(id);
-        drain(most, discard, flush).or_leave_to(|| self.schedule(Reason::GoOn));
-        notify
-    }
-
-    /// Completes a receive as flushed. Returns whether a handler is to be called.
-    fn flush_recv(&self, id: u64) -> bool {
-        let slots = self.consumer.recv_slots();
-        if self.destroyed.load(Relaxed) {
-            // It may be a shared queue's, which lives on.
-            if let Some(slots) = slots {
-                slots.free();
-            }
-            return false;
-        }
-        self.count_all(Counter::of_recv(Status::Flushed));
-        let flushed = Completion {
-            id,
-            operation: OperationType::Receive,
-            status: Status::Flushed,
-            bytes: 0,
-            cause: self.cause(Status::Flushed),
-            extra: Extra::Nothing,
-            qp: self.num(),
-            solicited: false,
-        };
-        match self.recv_cq.add(&flushed, &self.handle, slots) {
-            Ok(notify) => notify,
-            Err(Overflow) => {
-                self.count(Counter::CqOverflows);
-                self.note_failure(TermError::CatastrophicStream.into());
-                false
-            }
         }
     }
 }

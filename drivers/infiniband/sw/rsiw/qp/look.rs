@@ -177,7 +177,7 @@ impl Qp {
     /// Lets the queue be looked at from the first call on, if the process has asked for that. If it
     /// cannot have one more thread it does without, and calls.
     pub(super) fn prepare_to_look(self: &Arc<Self>) {
-        if let Some(look) = self.consumer.look() {
+        if let Some(look) = self.look.as_deref() {
             if look.thread.start(self.clone()).is_err() {
                 look.end();
             }
@@ -187,13 +187,13 @@ impl Qp {
     /// What the process has whose queue is looked at.
     #[inline]
     pub(super) fn looked_at(&self) -> Option<&Look> {
-        self.consumer.look().filter(|look| !look.is_over())
+        self.look.as_deref().filter(|look| !look.is_over())
     }
 
     /// Lets the queue be looked at from now on, if the process has asked for that.
     #[inline]
     pub(super) fn begin_to_look(&self) {
-        if let Some(look) = self.consumer.look() {
+        if let Some(look) = self.look.as_deref() {
             if look.change(Phase::Asleep, Phase::Looks) {
                 look.thread.wake();
             }
@@ -202,7 +202,7 @@ impl Qp {
 
     /// Nobody begins to look any more. Who looks at this moment ends by himself.
     pub(super) fn end_looking(&self) {
-        if let Some(look) = self.consumer.look() {
+        if let Some(look) = self.look.as_deref() {
             look.end();
             look.thread.end();
         }
@@ -276,12 +276,12 @@ impl Serves for Qp {
     const NAME: &'static CStr = c"rsiw-look";
 
     fn is_due(this: ArcBorrow<'_, Self>) -> bool {
-        this.consumer.look().is_some_and(Look::looks)
+        this.look.as_deref().is_some_and(Look::looks)
     }
 
     fn serve(this: ArcBorrow<'_, Self>) {
         let qp = Arc::from(this);
-        if let Some(look) = qp.consumer.look() {
+        if let Some(look) = qp.look.as_deref() {
             // A thread that stops cannot be relied on: others may have the queue pair, too.
             if !qp.look_for_a_while(look.us) || current!().signal_pending() {
                 qp.stop_looking(look);
@@ -291,7 +291,7 @@ impl Serves for Qp {
 
     fn is_over(this: ArcBorrow<'_, Self>) {
         let qp = Arc::from(this);
-        if let Some(look) = qp.consumer.look() {
+        if let Some(look) = qp.look.as_deref() {
             look.end();
             // As when it stops looking. Others may have the queue pair, too, and go on.
             smp_mb(Full);

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    base::RemoteEnd,
     failure::{
         remote,
         tagged, //
@@ -20,7 +21,7 @@ use super::{
         place_train,
         CopyToPage, //
     },
-    Qp, RemoteEnd,
+    Qp,
 };
 use crate::{
     cq::Completion,
@@ -48,6 +49,7 @@ use crate::{
             Failure,
             Fault, //
         },
+        notes::QpNote,
         order::{
             Status,
             Token, //
@@ -344,7 +346,7 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
     }
 
     fn data_in_closing(&mut self) {
-        self.qp.data_in_closing();
+        self.qp.notes.leave(QpNote::DataInClosing);
     }
 
     fn terminate_received(&mut self, code: u16, read: Option<Msn>) {
@@ -457,7 +459,10 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
     }
 
     fn read_done(&mut self, token: Option<Token>) {
-        self.qp.read_done(token);
+        let stalled = self.qp.read_done(token);
+        // Whoever made the state Draining has looked at the Reads afterwards.
+        let draining = self.qp.state() == QpState::Draining;
+        self.qp.schedule(Reason::ReadDone { draining, stalled });
     }
 
     fn fail_send(&mut self, token: Token, fault: Fault) -> bool {

@@ -25,7 +25,10 @@ use crate::{
         },
     },
     proto::{
-        notes::QpNote,
+        notes::{
+            Notes,
+            QpNote, //
+        },
         schedule::{
             self,
             Actor,
@@ -129,10 +132,11 @@ impl Qp {
         self.schedule(Reason::Note);
     }
 
-    /// Lets the work item act upon a failure, if one was noted. Any context.
+    /// Lets the work item act upon what was noted, if anything was. Who sends or receives calls this
+    /// at the end. Any context.
     #[inline]
-    pub(super) fn schedule_if_failed(self: &Arc<Self>) {
-        if self.notes.peek().contains(QpNote::Failure) {
+    pub(super) fn ring_if_noted(self: &Arc<Self>) {
+        if self.notes.peek() != Notes::NONE {
             self.schedule(Reason::Note);
         }
     }

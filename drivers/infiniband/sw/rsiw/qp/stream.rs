@@ -313,8 +313,9 @@ impl StreamHandler for Stream {
         this.wake_sender();
         let later = left.starved || left.without_recv && this.pauses.load(Relaxed);
         if left.more && !later || sk.peer_fin() {
-            this.qp.note(QpNote::Socket);
+            this.qp.notes.leave(QpNote::Socket);
         }
+        this.qp.ring_if_noted();
     }
 
     fn write_space(this: ArcBorrow<'_, Self>) {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    base::RemoteEnd,
     control::Inner,
     effects::After,
     fin::SendFin,
@@ -14,8 +15,7 @@ use super::{
         Seen,
         Stream, //
     },
-    Qp,
-    RemoteEnd, //
+    Qp, //
 };
 use crate::{
     ffi::{
@@ -110,38 +110,6 @@ impl ExpiresSoon for Qp {
 }
 
 impl Qp {
-    /// The stream must end. The first cause counts. Any context.
-    pub(super) fn fail(self: &Arc<Self>, failure: Failure) {
-        self.failure.put_first(failure);
-        self.note(QpNote::Failure);
-    }
-
-    /// As [`Qp::fail`] for callers that call [`Qp::schedule_if_failed`] afterwards, or are the work
-    /// item.
-    pub(super) fn note_failure(&self, failure: Failure) {
-        self.failure.put_first(failure);
-        self.notes.leave(QpNote::Failure);
-    }
-
-    /// The peer ended the stream. Softirq.
-    pub(super) fn terminate_received(self: &Arc<Self>, end: RemoteEnd) {
-        self.remote_end.put_first(end);
-        self.note(QpNote::Terminate);
-    }
-
-    /// The peer sent data although this side is closing. Softirq.
-    pub(super) fn data_in_closing(self: &Arc<Self>) {
-        self.note(QpNote::DataInClosing);
-    }
-
-    /// Forgets what was noted about an earlier connection, of which nothing more comes. Under
-    /// `inner`.
-    pub(super) fn forget_notes(&self) {
-        self.notes.take_all();
-        self.failure.take();
-        self.remote_end.take();
-    }
-
     /// The peer is out of reach for good. Any context.
     pub(crate) fn lost(self: &Arc<Self>) {
         self.note(QpNote::Lost);
@@ -258,6 +226,8 @@ impl Qp {
                 self.feed(inner, QpEvent::Timeout, after);
             }
             QpNote::Lost => self.feed(inner, QpEvent::Lost, after),
+            // What is to go on is done after all notes.
+            QpNote::GoOn => {}
         }
     }
 
