@@ -24,14 +24,15 @@ LAYERS = (
     ("device",),
     ("cq", "mr"),
     ("queue",),
-    ("abi", "limits", "notes", "tuning"),
+    ("abi", "counts", "limits", "notes", "tuning"),
     ("ffi",),
     ("proto",),
     ("wire",),
 )
 RANK = {module: rank for rank, modules in enumerate(LAYERS) for module in modules}
-# The pure ones, which nothing of the kernel may get into.
-PURE = {"proto": {"wire"}, "wire": set()}
+# Those that stand alone, and what else they may use: the pure ones, which nothing of the kernel
+# may get into, and the interface to the kernel, which knows nothing of the protocol.
+ALONE = {"proto": {"wire"}, "wire": set(), "ffi": set()}
 NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
 # What comes behind "crate::": a path, or a group of paths.
 START = re.compile(r"\bcrate\s*::\s*")
@@ -63,18 +64,19 @@ def heads(code, at):
     return found
 
 
-def check(module, text):
-    """What is wrong with a file of `module`."""
+def check(module, text, depth=1):
+    """What is wrong with a file of `module`, which is `depth` modules below the crate."""
     code = NOISE.sub(" ", text)
-    for start in START.finditer(code):
+    above = re.compile(r"(?<![\w:])(?:super\s*::\s*){%d}" % depth)
+    for start in (*START.finditer(code), *above.finditer(code)):
         # Not what the visibility of an item names.
         if re.search(r"pub\s*\(\s*(in\s+)?$", code[: start.start()]):
             continue
         for used in heads(code, start.end()):
             if used == module or used not in RANK:
                 continue
-            if module in PURE and used not in PURE[module]:
-                yield f"{module} is pure and uses {used}"
+            if module in ALONE and used not in ALONE[module]:
+                yield f"{module} stands alone and uses {used}"
             elif RANK[used] <= RANK[module]:
                 yield f"{module} uses {used}, which is not below it"
 
@@ -96,6 +98,10 @@ def self_test():
         ("proto", "use crate::ffi::log;", 1),
         ("proto", "use crate::wire::ddp;", 0),
         ("mr", "use crate::{abi, ffi::{page, raw::{b, h}}, device};", 1),
+        ("ffi", "use crate::{ffi::raw::b, proto::order};", 1),
+        ("ffi", "fn f() -> crate::wire::ddp::Stag {}", 1),
+        ("ffi", "use super::wire::ddp;", 1),
+        ("ffi", "this_module::<crate::LocalModule>()", 0),
     )
     for module, text, count in cases:
         found = list(check(module, text))
@@ -109,13 +115,14 @@ def main():
     self_test()
     bad = 0
     for path in files(DRIVER):
-        module = os.path.relpath(path, DRIVER).split(os.sep)[0].removesuffix(".rs")
+        names = os.path.relpath(path, DRIVER).removesuffix(".rs").split(os.sep)
+        module, depth = names[0], len(names) - (names[-1] == "mod")
         if module not in RANK:
             print(f"{path}: the module {module} has no layer")
             bad += 1
             continue
         with open(path, encoding="utf-8") as f:
-            for message in check(module, f.read()):
+            for message in check(module, f.read(), depth):
                 print(f"{path}: {message}")
                 bad += 1
     return 1 if bad else 0

@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    counts::Counts,
     ffi::{
-        counts::Counts,
         net::{
             netdev::NetDevice,
             ChunkPool, //

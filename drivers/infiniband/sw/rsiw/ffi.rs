@@ -10,7 +10,6 @@ pub(crate) mod cell;
 pub(crate) mod clock;
 pub(crate) mod context;
 mod copy;
-pub(crate) mod counts;
 pub(crate) mod crc;
 pub(crate) mod debugfs;
 pub(crate) mod hrtimer;

@@ -2,14 +2,15 @@
 
 //! rsiw: RDMA over any network interface (iWARP on kernel TCP sockets).
 //!
-//! Layers, each using only those before it: `wire` and `proto` (pure protocol), `ffi` (C and all
-//! unsafe code), the objects (`device`, `pd`, `mr`, `cq`, `qp`, `cm`), `verbs` (what the RDMA core
+//! Layers: `wire` and `proto` (pure protocol) and, knowing nothing of these, `ffi` (C and all unsafe
+//! code); above both, each using only those before it, the objects (`device`, `pd`, `mr`, `cq`, `qp`, `cm`), `verbs` (what the RDMA core
 //! calls), and `link` (what makes and removes devices).
 
 use kernel::prelude::*;
 
 mod abi;
 mod cm;
+mod counts;
 mod cq;
 mod device;
 mod ffi;

@@ -18,12 +18,12 @@ use crate::{
         RegMrResp, //
     },
     cm,
+    counts::Counts,
     cq::{
         Cq,
         Kind, //
     },
     ffi::{
-        counts::Counts,
         iwcm::{
             CallId,
             CmId,
@@ -48,6 +48,7 @@ use crate::{
                 MrChange,
                 MrInit,
                 MwType,
+                PortCounter,
                 QpInit,
                 SrqChange,
                 SrqInit, //
@@ -81,6 +82,7 @@ use crate::{
         Pd,
         Ucontext, //
     },
+    proto::counters::Counter,
     qp::{
         create::Parts,
         Qp, //
@@ -129,6 +131,7 @@ impl Driver for Rsiw {
     type Srq = Srq;
     type Mr = Mr;
     type Grant = Grant;
+    type Counter = Counter;
 
     fn leaving(rnic: &Arc<Rnic>) {
         rnic.leave();
@@ -156,6 +159,15 @@ impl Driver for Rsiw {
 
     fn bound_counts(rnic: &Rnic) -> &Counts {
         &rnic.dev.bound_counts
+    }
+
+    fn port_counter(rnic: &Rnic, which: PortCounter) -> u64 {
+        let (counts, bound) = (&rnic.dev.counts, &rnic.dev.bound_counts);
+        let sum = counts.of_port(which).wrapping_add(bound.of_port(which));
+        match which {
+            PortCounter::XmitData | PortCounter::RcvData => sum / 4,
+            PortCounter::XmitPackets | PortCounter::RcvPackets => sum,
+        }
     }
 
     fn alloc_ucontext(_rnic: ArcBorrow<'_, Rnic>, udata: &mut Udata<'_>) -> Result<Arc<Ucontext>> {

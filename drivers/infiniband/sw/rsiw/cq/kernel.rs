@@ -15,7 +15,19 @@ use crate::{
         handle::QpHandle,
         wc::{
             Wc,
-            WcRoom, //
+            WcExtra,
+            WcOpcode,
+            WcRoom,
+            WcStatus, //
+        },
+    },
+    proto::{
+        failure::Fault,
+        order::Status,
+        receiver::Extra,
+        request::{
+            AtomicKind,
+            OperationType, //
         },
     },
     queue::slots::Slots,
@@ -197,12 +209,56 @@ impl Completion {
     fn to_wc(self, qp: &Arc<QpHandle>) -> Wc {
         Wc::new(
             self.id,
-            self.status,
-            self.operation,
+            wc_status(self.status),
+            wc_opcode(self.operation, &self.extra),
             self.bytes,
-            self.cause,
-            self.extra,
+            self.cause.0,
+            match self.extra {
+                Extra::Nothing => WcExtra::Nothing,
+                Extra::Invalidated(stag) => WcExtra::Invalidated(stag.0),
+                Extra::Immediate(data) => WcExtra::Immediate(data.short()),
+            },
             qp,
         )
+    }
+}
+
+/// Returns how a request ended, in the core's terms.
+const fn wc_status(status: Status<Fault>) -> WcStatus {
+    match status {
+        Status::Success => WcStatus::SUCCESS,
+        Status::Flushed => WcStatus::WR_FLUSH_ERR,
+        Status::Failed(fault) => match fault {
+            Fault::LocalLength => WcStatus::LOC_LEN_ERR,
+            Fault::LocalProtection => WcStatus::LOC_PROT_ERR,
+            Fault::LocalOperation => WcStatus::LOC_QP_OP_ERR,
+            Fault::Bind => WcStatus::MW_BIND_ERR,
+            Fault::RemoteAccess => WcStatus::REM_ACCESS_ERR,
+            Fault::RemoteInvalid => WcStatus::REM_INV_REQ_ERR,
+            Fault::General => WcStatus::GENERAL_ERR,
+        },
+    }
+}
+
+/// Returns what a request was, in the core's terms.
+const fn wc_opcode(operation: OperationType, extra: &Extra) -> WcOpcode {
+    match operation {
+        // The peer's consumer has posted an RDMA Write with it; there is no other way.
+        OperationType::Receive if matches!(extra, Extra::Immediate(_)) => {
+            WcOpcode::RECV_RDMA_WITH_IMM
+        }
+        OperationType::Send => WcOpcode::SEND,
+        OperationType::Write => WcOpcode::RDMA_WRITE,
+        OperationType::Read => WcOpcode::RDMA_READ,
+        OperationType::Atomic(kind) => match kind {
+            AtomicKind::CompareSwap => WcOpcode::COMP_SWAP,
+            AtomicKind::FetchAdd => WcOpcode::FETCH_ADD,
+            AtomicKind::MaskedCompareSwap => WcOpcode::MASKED_COMP_SWAP,
+            AtomicKind::MaskedFetchAdd => WcOpcode::MASKED_FETCH_ADD,
+        },
+        OperationType::Invalidate => WcOpcode::LOCAL_INV,
+        OperationType::Register => WcOpcode::REG_MR,
+        OperationType::Bind => WcOpcode::BIND_MW,
+        OperationType::Receive => WcOpcode::RECV,
     }
 }

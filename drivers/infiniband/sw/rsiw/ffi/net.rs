@@ -40,7 +40,10 @@ pub(crate) use self::{
     },
     chunk::ChunkPool,
     guarded::LockedBySock,
-    held::HeldSock,
+    held::{
+        HeldSock,
+        Sequences, //
+    },
     listen::ListenSocket,
     netdev::{
         NetDevice, //
@@ -50,7 +53,10 @@ pub(crate) use self::{
         NetdevHandler,
         NetdevNotifier, //
     },
-    skb::SkbChunk,
+    skb::{
+        Reach,
+        SkbChunk, //
+    },
     socket::{
         SendFlags,
         TcpSocket, //

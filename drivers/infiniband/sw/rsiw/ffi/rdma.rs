@@ -7,6 +7,7 @@
 
 pub(crate) mod attr;
 mod callbacks;
+pub(crate) mod counts;
 pub(crate) mod details;
 pub(crate) mod device;
 pub(crate) mod driver;
@@ -16,7 +17,7 @@ pub(crate) mod kmr;
 pub(crate) mod link;
 pub(crate) mod mmap;
 mod object;
-mod stats;
+pub(crate) mod stats;
 pub(crate) mod udata;
 pub(crate) mod umem;
 pub(crate) mod wc;

@@ -26,13 +26,6 @@ use super::{
         DeviceHandle, //
     },
 };
-use crate::wire::{
-    ddp::UNTAGGED_LEN,
-    terminate::{
-        CONTROL_LEN,
-        MAX_ULPDU, //
-    },
-};
 use kernel::{
     jump_label::static_branch_unlikely,
     prelude::*,
@@ -179,48 +172,41 @@ pub(crate) fn is_fpdu_rx_on() -> bool {
     false
 }
 
-/// A Terminate's ULPDU.
-type Ulpdu = [u8; MAX_ULPDU];
-/// The device, number of the queue pair, code, and octets of the ULPDU.
-type Told<'a> = (&'a DeviceHandle, u32, u16, usize);
+/// Tells of a Terminate: of the device, the number of the queue pair, the code, and what is quoted.
+pub(crate) struct TerminateEvent(
+    unsafe extern "C" fn(*const b::ib_device, u32, u16, *const u8, usize),
+);
 
-/// What a Terminate quotes: length and headers of the segment that it is about.
-fn quoted(ulpdu: &Ulpdu, len: usize) -> &[u8] {
-    ulpdu.get(QUOTE_AT..len).unwrap_or(&[])
+impl TerminateEvent {
+    /// Emits the event.
+    pub(crate) fn emit(self, dev: &DeviceHandle, num: u32, code: u16, quote: &[u8]) {
+        emit(dev, |dev| {
+            // SAFETY: the device lives during the call; so do the octets.
+            unsafe { (self.0)(dev, num, code, quote.as_ptr(), quote.len()) };
+        });
+    }
 }
 
-/// Octets in front of that.
-const QUOTE_AT: usize = UNTAGGED_LEN + CONTROL_LEN;
-
 /// Declares a function that tells of a Terminate, with its trace point and C's function for that.
-/// The caller writes the ULPDU to the place that it is given.
 macro_rules! terminate {
     ($(#[$doc:meta])* fn $name:ident = $point:ident, $call:ident;) => {
         $(#[$doc])*
         #[inline(always)]
-        pub(crate) fn $name<'a>(tell: impl FnOnce(&mut Ulpdu) -> Option<Told<'a>>) {
+        pub(crate) fn $name(tell: impl FnOnce(TerminateEvent)) {
             if_on!($point, {
-                let mut ulpdu = [0; MAX_ULPDU];
-                let Some((dev, num, code, len)) = tell(&mut ulpdu) else {
-                    return;
-                };
-                let quote = quoted(&ulpdu, len);
-                emit(dev, |dev| {
-                    // SAFETY: the device lives during the call; so do the octets.
-                    unsafe { b::$call(dev, num, code, quote.as_ptr(), quote.len()) };
-                });
+                tell(TerminateEvent(b::$call));
             });
         }
     };
 }
 
 terminate! {
-    /// A Terminate is in the batch. Nothing is told if the octets there are no Terminate.
+    /// A Terminate is in the batch.
     fn terminate_tx = __tracepoint_rsiw_terminate_tx, rust_do_trace_rsiw_terminate_tx;
 }
 
 terminate! {
-    /// An ULPDU has come in. Nothing is told if it is no Terminate.
+    /// An ULPDU has come in, which may be a Terminate.
     fn terminate_rx = __tracepoint_rsiw_terminate_rx, rust_do_trace_rsiw_terminate_rx;
 }
 

@@ -8,7 +8,7 @@
 
 use super::base::Base;
 use crate::{
-    ffi::counts::Counts,
+    counts::Counts,
     proto::{
         counters::{
             Counter,
@@ -65,7 +65,7 @@ impl Base {
         if self.counts_of.is_bound.load(Relaxed) {
             return self.count_up_bound(tally);
         }
-        self.dev.counts.take(tally);
+        self.dev.counts.take_up(tally);
     }
 
     #[cold]
@@ -73,9 +73,9 @@ impl Base {
     fn count_up_bound(&self, tally: &mut Tally) {
         let bound = self.counts_of.bound.lock().clone();
         if bound.is_some() {
-            self.dev.bound_counts.take(&mut tally.clone());
+            self.dev.bound_counts.take_up(&mut tally.clone());
         }
-        bound.as_ref().unwrap_or(&self.dev.counts).take(tally);
+        bound.as_ref().unwrap_or(&self.dev.counts).take_up(tally);
     }
 
     /// Counts something that happens rarely.

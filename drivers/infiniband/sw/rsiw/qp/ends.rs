@@ -17,7 +17,10 @@ use super::{
 };
 use crate::{
     ffi::{
-        net::TcpSocket,
+        net::{
+            Sequences,
+            TcpSocket, //
+        },
         params,
         workqueue::{
             Common,
@@ -28,6 +31,7 @@ use crate::{
         conn::Params,
         direct::{
             are_two_ends,
+            Numbers,
             Scope, //
         },
         schedule::Reason,
@@ -208,7 +212,7 @@ impl Table {
                 return None;
             }
             let (own, other) = TcpSocket::sequences(sock, &end.sock);
-            if are_two_ends(&own, &other) && end.stream.peer.lock().is_none() {
+            if are_two_ends(&own.into(), &other.into()) && end.stream.peer.lock().is_none() {
                 return Some(end.clone());
             }
             from = Key {
@@ -217,6 +221,16 @@ impl Table {
             };
         }
         None
+    }
+}
+
+impl From<Sequences> for Numbers {
+    fn from(of: Sequences) -> Self {
+        Self {
+            acknowledged: of.acknowledged,
+            written: of.written,
+            received: of.received,
+        }
     }
 }
 

@@ -27,8 +27,11 @@ use crate::{
     cq::Completion,
     ffi::{
         crc::crc32c,
-        net::SkbChunk,
-        params, //
+        net::{
+            self,
+            SkbChunk, //
+        },
+        params,
     },
     mr::{
         access::Access,
@@ -253,7 +256,11 @@ impl Chunk for SkbChunk<'_> {
     }
 
     fn reach(&self, at: usize, len: usize) -> Reach {
-        SkbChunk::reach(self, at, len)
+        match SkbChunk::reach(self, at, len) {
+            net::Reach::Here => Reach::Here,
+            net::Reach::Later => Reach::Later,
+            net::Reach::Apart => Reach::Apart,
+        }
     }
 
     fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short> {

@@ -12,13 +12,11 @@ use super::{
         Kept,
         Purpose, //
     },
-    link::TcpLink, //
+    link::TcpLink,
+    sq::Operands, //
 };
 use crate::{
-    ffi::{
-        page::PageSlice,
-        rdma::wr::Operands, //
-    },
+    ffi::page::PageSlice,
     mr::access::Slices,
     proto::{
         failure::Fault,

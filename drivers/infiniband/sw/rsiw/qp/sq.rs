@@ -21,7 +21,10 @@ use crate::{
         own,
         Sqe, //
     },
-    ffi::rdma::wr::Operands,
+    ffi::rdma::wr::{
+        Binding,
+        Registration, //
+    },
     proto::{
         failure::Fault,
         order::Record,
@@ -34,6 +37,7 @@ use crate::{
         sends::Sends,
     },
     queue::sgl::SgList,
+    wire::atomic::AtomicOperation,
 };
 use ::kernel::{
     alloc::Flags,
@@ -47,6 +51,17 @@ pub(super) type Wqe = Request<Work>;
 
 /// A request that cannot be carried out.
 pub(super) type BadWqe = BadRequest<Work>;
+
+/// What some requests have beside their elements.
+#[derive(Clone, Copy)]
+pub(super) enum Operands {
+    /// Those of a fast registration.
+    Register(Registration),
+    /// Those of the bind of a window.
+    Bind(Binding),
+    /// Those of an Atomic Operation.
+    Atomic(AtomicOperation),
+}
 
 /// What is needed to complete a request.
 #[derive(Clone, Copy)]

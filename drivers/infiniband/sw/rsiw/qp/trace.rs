@@ -32,7 +32,8 @@ use crate::{
     wire::{
         ddp::{
             Header,
-            Stag, //
+            Stag,
+            UNTAGGED_LEN, //
         },
         rdmap::{
             Control,
@@ -40,11 +41,17 @@ use crate::{
         },
         terminate::{
             self,
-            Terminate, //
+            Terminate,
+            CONTROL_LEN,
+            MAX_ULPDU, //
         },
     },
 };
 use kernel::prelude::*;
+
+/// Octets of a Terminate's ULPDU in front of what it quotes: length and headers of the segment that
+/// it is about.
+const QUOTE_AT: usize = UNTAGGED_LEN + CONTROL_LEN;
 
 impl Base {
     /// A state transition.
@@ -109,9 +116,11 @@ impl Base {
     /// A Terminate is in the batch.
     #[inline(always)]
     pub(super) fn trace_terminate(&self, message: &Terminate) {
-        trace::terminate_tx(|ulpdu| {
-            let len = message.emit(ulpdu).into();
-            Some((self.dev.handle(), self.num().0, message.error.code(), len))
+        trace::terminate_tx(|event| {
+            let mut ulpdu = [0; MAX_ULPDU];
+            let len = message.emit(&mut ulpdu).into();
+            let quote = ulpdu.get(QUOTE_AT..len).unwrap_or(&[]);
+            event.emit(self.dev.handle(), self.num().0, message.error.code(), quote);
         });
     }
 
@@ -153,18 +162,19 @@ impl Base {
     /// An ULPDU that begins with `head` has come in: whether it is a Terminate.
     #[inline(always)]
     fn trace_terminate_received(&self, head: &[u8]) {
-        trace::terminate_rx(|ulpdu| {
-            let (header, payload) = Header::parse(head)?;
-            if Control(header.rdmap()).opcode() != Some(Opcode::Terminate) {
-                return None;
+        trace::terminate_rx(|event| {
+            let code = match Header::parse(head) {
+                Some((header, payload))
+                    if Control(header.rdmap()).opcode() == Some(Opcode::Terminate) =>
+                {
+                    terminate::Received::parse(payload).map(|received| received.code)
+                }
+                _ => None,
+            };
+            if let Some(code) = code {
+                let quote = head.get(QUOTE_AT..).unwrap_or(&[]);
+                event.emit(self.dev.handle(), self.num().0, code, quote);
             }
-            let code = terminate::Received::parse(payload)?.code;
-            let mut len = 0usize;
-            for (to, from) in ulpdu.iter_mut().zip(head) {
-                *to = *from;
-                len = len.saturating_add(1);
-            }
-            Some((self.dev.handle(), self.num().0, code, len))
         });
     }
 

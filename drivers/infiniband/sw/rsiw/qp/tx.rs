@@ -18,18 +18,16 @@ use super::{
     },
     source::Source,
     sq::{
+        Operands,
         SqRing,
         Work, //
     },
     Qp,
 };
 use crate::{
-    ffi::{
-        net::{
-            TcpSocket,
-            TxBatch, //
-        },
-        rdma::wr::Operands,
+    ffi::net::{
+        TcpSocket,
+        TxBatch, //
     },
     mr::{
         fast::FastError,

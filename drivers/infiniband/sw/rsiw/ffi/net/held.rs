@@ -10,8 +10,18 @@ use super::{
     LockedSock,
     TcpSocket, //
 };
-use crate::proto::direct::Numbers;
 use kernel::types::NotThreadSafe;
+
+/// Sequence numbers of a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sequences {
+    /// Of the oldest octet that was sent and not acknowledged (`snd_una`).
+    pub(crate) acknowledged: u32,
+    /// Of the octet behind the last that was written, which may not be sent yet (`write_seq`).
+    pub(crate) written: u32,
+    /// Of the octet that is expected next (`rcv_nxt`).
+    pub(crate) received: u32,
+}
 
 /// A socket that is held: its spin lock is taken, and no process has it. It is let go of when this
 /// is dropped. Nothing may sleep meanwhile.
@@ -82,7 +92,7 @@ impl TcpSocket {
 
     /// Reads the sequence numbers of two sockets: of both what is acknowledged, then of both what
     /// was received, then what was written.
-    pub(crate) fn sequences(a: &Self, b: &Self) -> (Numbers, Numbers) {
+    pub(crate) fn sequences(a: &Self, b: &Self) -> (Sequences, Sequences) {
         let (mut of_a, mut of_b) = ([0; 3], [0; 3]);
         // SAFETY: both sockets are live, and there is room for three numbers each.
         unsafe {
@@ -93,7 +103,7 @@ impl TcpSocket {
                 of_b.as_mut_ptr(),
             )
         };
-        let numbers = |[acknowledged, received, written]: [u32; 3]| Numbers {
+        let numbers = |[acknowledged, received, written]: [u32; 3]| Sequences {
             acknowledged,
             written,
             received,

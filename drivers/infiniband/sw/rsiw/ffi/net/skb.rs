@@ -5,16 +5,13 @@
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`include/net/tcp.h`](srctree/include/net/tcp.h)
 
-use crate::{
-    ffi::{
-        copy,
-        page::PageSlice,
-        raw::{
-            b,
-            h, //
-        },
+use crate::ffi::{
+    copy,
+    page::PageSlice,
+    raw::{
+        b,
+        h, //
     },
-    proto::chunk::Reach,
 };
 use core::{
     cell::Cell,
@@ -32,6 +29,17 @@ const MAX_BEHIND: usize = 64;
 
 /// How many octets without an address are copied at a time.
 const BOUNCE_LEN: usize = 128;
+
+/// Where octets are that lie behind those of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// In buffers behind it: they can be read as those of the chunk can.
+    Here,
+    /// They have not come yet, and can come while those in front of them stay where they are.
+    Later,
+    /// They may not come before those in front of them are taken, or are too many buffers away.
+    Apart,
+}
 
 /// A buffer that has octets of a chunk, or some that are behind them.
 ///
@@ -244,8 +252,9 @@ impl SkbChunk<'_> {
         })
     }
 
-    /// Asks for `len` octets from `at` on, those behind the chunk included: see
-    /// [`proto::chunk::Chunk::reach`](crate::proto::chunk::Chunk::reach).
+    /// Asks for `len` octets from `at` on of which only some belong to the chunk. With
+    /// [`Reach::Here`] the others can be read as well from now on. They are those that the chunks
+    /// behind this one begin with.
     #[inline(never)]
     pub(crate) fn reach(&self, at: usize, len: usize) -> Reach {
         let end = at.checked_add(len).and_then(|end| u32::try_from(end).ok());

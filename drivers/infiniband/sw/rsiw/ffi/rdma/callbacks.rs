@@ -17,13 +17,11 @@ mod srq;
 mod stats;
 
 use super::{
+    counts::Counts,
     driver::Driver,
     object::Object, //
 };
-use crate::ffi::{
-    counts::Counts,
-    raw::b, //
-};
+use crate::ffi::raw::b;
 use ::kernel::module::this_module;
 use core::marker::PhantomData;
 
@@ -35,7 +33,7 @@ type CqObject<D> = Object<b::ib_cq, <D as Driver>::Cq>;
 type SrqObject<D> = Object<b::ib_srq, <D as Driver>::Srq>;
 type MwObject<D> = Object<b::ib_mw, <D as Driver>::Mr>;
 type QpObject<D> = Object<b::ib_qp, <D as Driver>::Qp>;
-type CounterObject = Object<b::rdma_counter, Counts>;
+type CounterObject<D> = Object<b::rdma_counter, Counts<<D as Driver>::Counter>>;
 
 /// The operations table of a driver.
 pub(super) struct Vtable<D>(PhantomData<D>);
@@ -109,16 +107,16 @@ impl<D: Driver> Vtable<D> {
         post_send: Some(kernel::post_send::<D>),
         post_recv: Some(kernel::post_recv::<D>),
 
-        alloc_hw_port_stats: Some(stats::alloc_hw_port_stats),
+        alloc_hw_port_stats: Some(stats::alloc_hw_port_stats::<D>),
         port_groups: (&raw const b::rsiw_port_groups).cast_mut().cast(),
         get_dev_fw_str: Some(b::rsiw_get_dev_fw_str),
         get_hw_stats: Some(stats::get_hw_stats::<D>),
         counter_init: Some(stats::counter_init),
-        counter_alloc_stats: Some(stats::counter_alloc_stats),
+        counter_alloc_stats: Some(stats::counter_alloc_stats::<D>),
         counter_bind_qp: Some(stats::counter_bind_qp::<D>),
         counter_unbind_qp: Some(stats::counter_unbind_qp::<D>),
-        counter_update_stats: Some(stats::counter_update_stats),
-        counter_dealloc: Some(stats::counter_dealloc),
+        counter_update_stats: Some(stats::counter_update_stats::<D>),
+        counter_dealloc: Some(stats::counter_dealloc::<D>),
 
         fill_res_qp_entry: Some(details::fill_qp::<D>),
         fill_res_cq_entry: Some(details::fill_cq::<D>),
@@ -135,7 +133,7 @@ impl<D: Driver> Vtable<D> {
         iw_create_listen: Some(cm::iw_create_listen::<D>),
         iw_destroy_listen: Some(cm::iw_destroy_listen::<D>),
 
-        size_rdma_counter: CounterObject::SIZE,
+        size_rdma_counter: CounterObject::<D>::SIZE,
         size_ib_ucontext: UcontextObject::<D>::SIZE,
         size_ib_pd: PdObject::<D>::SIZE,
         size_ib_cq: CqObject::<D>::SIZE,

@@ -16,6 +16,10 @@ use super::{
         Qpn,
         SrqAttr, //
     },
+    counts::{
+        Counted,
+        Counts, //
+    },
     details::Details,
     handle::{
         CqHandle,
@@ -35,7 +39,6 @@ use super::{
     },
 };
 use crate::ffi::{
-    counts::Counts,
     iwcm::{
         CallId,
         CmId,
@@ -129,6 +132,20 @@ pub(crate) struct MrChange {
     pub(crate) access: Option<AccessFlags>,
 }
 
+/// A counter that every port of an adapter has, by its name in sysfs. Data is counted in units of
+/// four octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PortCounter {
+    /// Payload sent.
+    XmitData,
+    /// Payload received.
+    RcvData,
+    /// Packets sent.
+    XmitPackets,
+    /// Packets received.
+    RcvPackets,
+}
+
 /// Identifies the user-space provider of a device (`enum rdma_driver_id`).
 #[derive(Clone, Copy)]
 pub(crate) struct DriverId(pub(super) b::rdma_driver_id);
@@ -165,6 +182,8 @@ pub(crate) trait Driver: Sized + 'static {
     type Mr: Send + Sync;
     /// What a fast registration grants.
     type Grant: Send + Sync;
+    /// What is counted.
+    type Counter: Counted;
 
     /// The administrator removes the device: before the core asks consumers to let go of it.
     fn leaving(dev: &Arc<Self::Device>);
@@ -182,10 +201,13 @@ pub(crate) trait Driver: Sized + 'static {
     fn query_gid(dev: &Self::Device) -> [u8; 16];
 
     /// What is counted for queue pairs that are bound to no counter, and for connections.
-    fn counts(dev: &Self::Device) -> &Counts;
+    fn counts(dev: &Self::Device) -> &Counts<Self::Counter>;
 
     /// What is counted for queue pairs while they are bound to counters, which have it, too.
-    fn bound_counts(dev: &Self::Device) -> &Counts;
+    fn bound_counts(dev: &Self::Device) -> &Counts<Self::Counter>;
+
+    /// Returns a counter of the port. Any context.
+    fn port_counter(dev: &Self::Device, which: PortCounter) -> u64;
 
     /// A process opens the device.
     fn alloc_ucontext(
@@ -282,7 +304,7 @@ pub(crate) trait Driver: Sized + 'static {
     fn qp_by_num(dev: &Self::Device, num: Qpn) -> Option<Arc<QpHandle>>;
 
     /// From now on the queue pair counts in `counts`, or, if there are none, for the device.
-    fn count_in(qp: &Self::Qp, counts: Option<Arc<Counts>>);
+    fn count_in(qp: &Self::Qp, counts: Option<Arc<Counts<Self::Counter>>>);
 
     /// Tells how a queue pair is.
     fn describe_qp(qp: &Self::Qp, to: &mut Details<'_>) -> Result;

@@ -7,61 +7,54 @@
 //!
 //! Context: process.
 
-use crate::{
-    ffi::{
-        counts::Counts,
-        raw::b, //
-    },
-    proto::counters::{
-        Counter,
-        COUNT, //
-    },
+use super::counts::{
+    Counted,
+    Counts, //
 };
-use kernel::prelude::*;
+use crate::ffi::raw::b;
+use kernel::{
+    prelude::*,
+    str::CStr, //
+};
 
 /// Milliseconds for which sysfs shows what it has read: those of the core.
 const LIFESPAN: usize = b::RDMA_HW_STATS_DEFAULT_LIFESPAN as usize; // CAST: a small number.
 
-/// The names, in the order of the counters.
-const DESCS: &[b::rdma_stat_desc; COUNT] = &{
-    let mut descs = [const { desc(Counter::ALL[0]) }; COUNT];
-    let mut i = 0;
-    while i < COUNT {
-        descs[i] = desc(Counter::ALL[i]);
-        i += 1;
-    }
-    descs
-};
+/// Describes a counter to the core.
+#[repr(transparent)]
+pub(crate) struct StatDesc(b::rdma_stat_desc);
 
-const fn desc(counter: Counter) -> b::rdma_stat_desc {
-    b::rdma_stat_desc {
-        name: counter.name().to_bytes_with_nul().as_ptr().cast(),
-        flags: 0,
-        priv_: core::ptr::null(),
+impl StatDesc {
+    /// Describes one that the administrator knows by `name`.
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        Self(b::rdma_stat_desc {
+            name: name.to_bytes_with_nul().as_ptr().cast(),
+            flags: 0,
+            priv_: core::ptr::null(),
+        })
     }
 }
 
 /// Makes the structure in which the core asks for all counters. The core frees it.
-pub(super) fn alloc() -> *mut b::rdma_hw_stats {
-    // CAST: less than 64.
-    let len = COUNT as c_int;
-    // SAFETY: the descriptions are static, and there are so many.
-    unsafe { b::rdma_alloc_hw_stats_struct(DESCS.as_ptr(), len, LIFESPAN) }
+pub(super) fn alloc<C: Counted>() -> *mut b::rdma_hw_stats {
+    // CAST: at most 64.
+    let len = C::DESCS.len() as c_int;
+    // SAFETY: the descriptions are static, transparent, and there are so many.
+    unsafe { b::rdma_alloc_hw_stats_struct(C::DESCS.as_ptr().cast(), len, LIFESPAN) }
 }
 
 /// Fills in the sums. Returns how many there are.
 ///
 /// # Safety
 ///
-/// `stats` came from [`alloc`], and the core has locked it.
-pub(super) unsafe fn fill(stats: *mut b::rdma_hw_stats, counts: &Counts) -> c_int {
+/// `stats` came from [`alloc`] of the same counters, and the core has locked it.
+pub(super) unsafe fn fill<C: Counted>(stats: *mut b::rdma_hw_stats, counts: &Counts<C>) -> c_int {
     // SAFETY: by the caller's promise; this is the address of one of its fields.
     let values = unsafe { &raw mut (*stats).value }.cast::<u64>();
-    for (i, counter) in Counter::ALL.iter().enumerate() {
-        let sum = counts.sum(*counter);
-        // SAFETY: `alloc` has asked for `COUNT` values, which is the length of this list.
-        unsafe { values.add(i).write(sum) };
+    for i in 0..C::DESCS.len() {
+        // SAFETY: `alloc` has asked for as many values as there are descriptions.
+        unsafe { values.add(i).write(counts.sum_at(i)) };
     }
-    // CAST: less than 64.
-    COUNT as c_int
+    // CAST: at most 64.
+    C::DESCS.len() as c_int
 }

@@ -7,21 +7,7 @@
 //! Context: any.
 
 use super::handle::QpHandle;
-use crate::{
-    ffi::raw::b,
-    proto::{
-        failure::{
-            Cause,
-            Fault, //
-        },
-        order::Status,
-        receiver::Extra,
-        request::{
-            AtomicKind,
-            OperationType, //
-        },
-    },
-};
+use crate::ffi::raw::b;
 use core::{
     marker::PhantomData,
     mem::ManuallyDrop, //
@@ -35,31 +21,32 @@ use kernel::{
 #[derive(Clone)]
 pub(crate) struct Wc {
     id: u64,
-    status: b::ib_wc_status,
-    opcode: b::ib_wc_opcode,
+    status: WcStatus,
+    opcode: WcOpcode,
     byte_len: u32,
-    cause: Cause,
-    extra: Extra,
+    vendor_err: u32,
+    extra: WcExtra,
     qp: Arc<QpHandle>,
 }
 
 impl Wc {
-    /// A completion of a request of `qp`.
+    /// Makes the completion of a request of `qp`: `id` is the consumer's name for it, `byte_len` how
+    /// many octets were received or read, `vendor_err` why it failed, in the driver's own terms.
     pub(crate) fn new(
         id: u64,
-        status: Status<Fault>,
-        operation: OperationType,
+        status: WcStatus,
+        opcode: WcOpcode,
         byte_len: u32,
-        cause: Cause,
-        extra: Extra,
+        vendor_err: u32,
+        extra: WcExtra,
         qp: &Arc<QpHandle>,
     ) -> Self {
         Self {
             id,
-            status: wc_status(status),
-            opcode: wc_opcode(operation, &extra),
+            status,
+            opcode,
             byte_len,
-            cause,
+            vendor_err,
             extra,
             qp: qp.clone(),
         }
@@ -74,20 +61,20 @@ impl Wc {
         // SAFETY: integers and pointers may be zero.
         let mut wc: b::ib_wc = unsafe { core::mem::zeroed() };
         wc.__bindgen_anon_1.wr_id = ManuallyDrop::new(self.id);
-        wc.status = self.status;
-        wc.opcode = self.opcode;
+        wc.status = self.status.0;
+        wc.opcode = self.opcode.0;
         wc.byte_len = self.byte_len;
-        wc.vendor_err = self.cause.0;
+        wc.vendor_err = self.vendor_err;
         wc.qp = qp;
         // CAST: flag bits, twice.
         match self.extra {
-            Extra::Nothing => {}
-            Extra::Invalidated(stag) => {
-                wc.ex.invalidate_rkey = ManuallyDrop::new(stag.0);
+            WcExtra::Nothing => {}
+            WcExtra::Invalidated(key) => {
+                wc.ex.invalidate_rkey = ManuallyDrop::new(key);
                 wc.wc_flags = b::ib_wc_flags_IB_WC_WITH_INVALIDATE as c_int;
             }
-            Extra::Immediate(data) => {
-                wc.ex.imm_data = ManuallyDrop::new(u32::from_ne_bytes(data.short()));
+            WcExtra::Immediate(data) => {
+                wc.ex.imm_data = ManuallyDrop::new(u32::from_ne_bytes(data));
                 wc.wc_flags = b::ib_wc_flags_IB_WC_WITH_IMM as c_int;
             }
         }
@@ -95,44 +82,83 @@ impl Wc {
     }
 }
 
-/// How a request ended (`enum ib_wc_status`).
-const fn wc_status(status: Status<Fault>) -> b::ib_wc_status {
-    match status {
-        Status::Success => b::ib_wc_status_IB_WC_SUCCESS,
-        Status::Flushed => b::ib_wc_status_IB_WC_WR_FLUSH_ERR,
-        Status::Failed(fault) => match fault {
-            Fault::LocalLength => b::ib_wc_status_IB_WC_LOC_LEN_ERR,
-            Fault::LocalProtection => b::ib_wc_status_IB_WC_LOC_PROT_ERR,
-            Fault::LocalOperation => b::ib_wc_status_IB_WC_LOC_QP_OP_ERR,
-            Fault::Bind => b::ib_wc_status_IB_WC_MW_BIND_ERR,
-            Fault::RemoteAccess => b::ib_wc_status_IB_WC_REM_ACCESS_ERR,
-            Fault::RemoteInvalid => b::ib_wc_status_IB_WC_REM_INV_REQ_ERR,
-            Fault::General => b::ib_wc_status_IB_WC_GENERAL_ERR,
-        },
-    }
+/// Declares a type for numbers of the core, and those that there are.
+macro_rules! numbers {
+    (
+        $(#[$type_doc:meta])* $name:ident($raw:ty);
+        $($(#[$doc:meta])* $number:ident = $value:ident,)*
+    ) => {
+        $(#[$type_doc])*
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name($raw);
+
+        impl $name {
+            $($(#[$doc])* pub(crate) const $number: Self = Self(b::$value);)*
+        }
+    };
 }
 
-/// What a request was (`enum ib_wc_opcode`).
-const fn wc_opcode(operation: OperationType, extra: &Extra) -> b::ib_wc_opcode {
-    match operation {
-        // The peer's consumer has posted an RDMA Write with it; there is no other way.
-        OperationType::Receive if matches!(extra, Extra::Immediate(_)) => {
-            b::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM
-        }
-        OperationType::Send => b::ib_wc_opcode_IB_WC_SEND,
-        OperationType::Write => b::ib_wc_opcode_IB_WC_RDMA_WRITE,
-        OperationType::Read => b::ib_wc_opcode_IB_WC_RDMA_READ,
-        OperationType::Atomic(kind) => match kind {
-            AtomicKind::CompareSwap => b::ib_wc_opcode_IB_WC_COMP_SWAP,
-            AtomicKind::FetchAdd => b::ib_wc_opcode_IB_WC_FETCH_ADD,
-            AtomicKind::MaskedCompareSwap => b::ib_wc_opcode_IB_WC_MASKED_COMP_SWAP,
-            AtomicKind::MaskedFetchAdd => b::ib_wc_opcode_IB_WC_MASKED_FETCH_ADD,
-        },
-        OperationType::Invalidate => b::ib_wc_opcode_IB_WC_LOCAL_INV,
-        OperationType::Register => b::ib_wc_opcode_IB_WC_REG_MR,
-        OperationType::Bind => b::ib_wc_opcode_IB_WC_BIND_MW,
-        OperationType::Receive => b::ib_wc_opcode_IB_WC_RECV,
-    }
+numbers! {
+    /// How a request ended (`enum ib_wc_status`).
+    WcStatus(b::ib_wc_status);
+    /// Well.
+    SUCCESS = ib_wc_status_IB_WC_SUCCESS,
+    /// The message does not fit the receive, or is longer than the device allows.
+    LOC_LEN_ERR = ib_wc_status_IB_WC_LOC_LEN_ERR,
+    /// The queue pair cannot do that.
+    LOC_QP_OP_ERR = ib_wc_status_IB_WC_LOC_QP_OP_ERR,
+    /// An element names memory that it must not.
+    LOC_PROT_ERR = ib_wc_status_IB_WC_LOC_PROT_ERR,
+    /// Not carried out: the queue pair is in the Error state.
+    WR_FLUSH_ERR = ib_wc_status_IB_WC_WR_FLUSH_ERR,
+    /// A window could not be bound.
+    MW_BIND_ERR = ib_wc_status_IB_WC_MW_BIND_ERR,
+    /// The peer takes the message for wrong.
+    REM_INV_REQ_ERR = ib_wc_status_IB_WC_REM_INV_REQ_ERR,
+    /// The peer refuses the access.
+    REM_ACCESS_ERR = ib_wc_status_IB_WC_REM_ACCESS_ERR,
+    /// Anything else.
+    GENERAL_ERR = ib_wc_status_IB_WC_GENERAL_ERR,
+}
+
+numbers! {
+    /// What a request was (`enum ib_wc_opcode`).
+    WcOpcode(b::ib_wc_opcode);
+    /// Send.
+    SEND = ib_wc_opcode_IB_WC_SEND,
+    /// RDMA Write.
+    RDMA_WRITE = ib_wc_opcode_IB_WC_RDMA_WRITE,
+    /// RDMA Read.
+    RDMA_READ = ib_wc_opcode_IB_WC_RDMA_READ,
+    /// Atomic Compare and Swap.
+    COMP_SWAP = ib_wc_opcode_IB_WC_COMP_SWAP,
+    /// Atomic Fetch and Add.
+    FETCH_ADD = ib_wc_opcode_IB_WC_FETCH_ADD,
+    /// The same of some bits.
+    MASKED_COMP_SWAP = ib_wc_opcode_IB_WC_MASKED_COMP_SWAP,
+    /// The same of several fields.
+    MASKED_FETCH_ADD = ib_wc_opcode_IB_WC_MASKED_FETCH_ADD,
+    /// Bind of a window.
+    BIND_MW = ib_wc_opcode_IB_WC_BIND_MW,
+    /// Local invalidation.
+    LOCAL_INV = ib_wc_opcode_IB_WC_LOCAL_INV,
+    /// Fast registration.
+    REG_MR = ib_wc_opcode_IB_WC_REG_MR,
+    /// A receive.
+    RECV = ib_wc_opcode_IB_WC_RECV,
+    /// A receive that an RDMA Write with immediate data has taken.
+    RECV_RDMA_WITH_IMM = ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,
+}
+
+/// What a completion tells beside how the request ended.
+#[derive(Clone, Copy)]
+pub(crate) enum WcExtra {
+    /// Nothing.
+    Nothing,
+    /// The peer has invalidated this key.
+    Invalidated(u32),
+    /// Immediate data, as on the wire.
+    Immediate([u8; 4]),
 }
 
 /// Room for completions in the memory of a consumer who polls.

@@ -12,23 +12,9 @@ use super::{
     device::is_ours,
     extent::MrHead, //
 };
-use crate::{
-    ffi::{
-        copy,
-        raw::b, //
-    },
-    proto::request::{
-        AtomicKind,
-        Operation, //
-    },
-    wire::{
-        atomic::AtomicOperation,
-        ddp::{
-            Stag,
-            TaggedOffset, //
-        },
-        rdmap::ImmediateData, //
-    },
+use crate::ffi::{
+    copy,
+    raw::b, //
 };
 use core::{
     marker::PhantomData,
@@ -47,15 +33,88 @@ pub(crate) struct Element {
     pub(crate) lkey: u32,
 }
 
-/// What some requests have beside their elements.
-#[derive(Clone, Copy)]
-pub(crate) enum Operands {
-    /// Those of a fast registration.
+/// What a send request asks for. Keys and addresses are those of the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SendOp {
+    /// A Send, perhaps invalidating a key of the peer.
+    Send {
+        /// The key.
+        invalidate: Option<u32>,
+    },
+    /// RDMA Write.
+    Write {
+        /// Where to.
+        to: Remote,
+        /// Immediate data, as on the wire.
+        immediate: Option<[u8; 4]>,
+    },
+    /// RDMA Read.
+    Read {
+        /// Where from.
+        from: Remote,
+        /// The sink is invalidated afterwards.
+        invalidate: bool,
+    },
+    /// Atomic operation.
+    Atomic {
+        /// Where the word is.
+        at: Remote,
+        /// What is done to it.
+        operation: AtomicOp,
+    },
+    /// Local invalidation of a key.
+    Invalidate {
+        /// The key.
+        key: u32,
+    },
+    /// Fast registration.
     Register(Registration),
-    /// Those of the bind of a window.
+    /// Bind of a window.
     Bind(Binding),
-    /// Those of an Atomic Operation.
-    Atomic(AtomicOperation),
+}
+
+/// Memory of the peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remote {
+    /// The key.
+    pub(crate) rkey: u32,
+    /// The address.
+    pub(crate) addr: u64,
+}
+
+/// An atomic operation with its operands (`struct ib_atomic_wr`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AtomicOp {
+    /// Compare and Swap.
+    CompareSwap {
+        /// What is expected.
+        compare: u64,
+        /// What it is replaced by.
+        swap: u64,
+    },
+    /// Fetch and Add.
+    FetchAdd {
+        /// What is added.
+        add: u64,
+    },
+    /// Compare and Swap of some bits.
+    MaskedCompareSwap {
+        /// What is expected.
+        compare: u64,
+        /// The bits that are compared.
+        compare_mask: u64,
+        /// What it is replaced by.
+        swap: u64,
+        /// The bits that are replaced.
+        swap_mask: u64,
+    },
+    /// Fetch and Add of several fields.
+    MaskedFetchAdd {
+        /// What is added.
+        add: u64,
+        /// The most significant bit of each field.
+        boundary: u64,
+    },
 }
 
 /// A bind of a memory window (`struct rsiw_bind_mw_wr`).
@@ -110,103 +169,82 @@ impl SendWr<'_> {
         unsafe { *self.wr().__bindgen_anon_1.wr_id }
     }
 
-    /// What it asks for, with operands if it has any; `None` for what this driver does not know.
-    pub(crate) fn operation(&self) -> Option<(Operation, Option<Operands>)> {
+    /// Returns what it asks for; `None` for what nobody knows here, or if an object that it names is
+    /// not one of this driver.
+    pub(crate) fn operation(&self) -> Option<SendOp> {
         // SAFETY: 32 bits of either member.
-        let key = Stag(unsafe { *self.wr().ex.invalidate_rkey });
-        let operation = match self.wr().opcode {
-            b::ib_wr_opcode_IB_WR_SEND => Operation::Send { invalidate: None },
-            b::ib_wr_opcode_IB_WR_SEND_WITH_INV => Operation::Send {
+        let key = unsafe { *self.wr().ex.invalidate_rkey };
+        Some(match self.wr().opcode {
+            b::ib_wr_opcode_IB_WR_SEND => SendOp::Send { invalidate: None },
+            b::ib_wr_opcode_IB_WR_SEND_WITH_INV => SendOp::Send {
                 invalidate: Some(key),
             },
-            b::ib_wr_opcode_IB_WR_RDMA_WRITE => {
-                let (stag, to) = self.remote();
-                Operation::Write {
-                    stag,
-                    to,
-                    immediate: None,
-                }
-            }
-            b::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM => {
-                let (stag, to) = self.remote();
+            b::ib_wr_opcode_IB_WR_RDMA_WRITE => SendOp::Write {
+                to: self.remote(),
+                immediate: None,
+            },
+            b::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM => SendOp::Write {
+                to: self.remote(),
                 // The other member of the same size.
-                let data = key.0.to_ne_bytes();
-                Operation::Write {
-                    stag,
-                    to,
-                    immediate: Some(ImmediateData::from_short(data)),
-                }
-            }
-            b::ib_wr_opcode_IB_WR_RDMA_READ => {
-                let (stag, to) = self.remote();
-                Operation::Read {
-                    stag,
-                    to,
-                    invalidate: false,
-                }
-            }
-            b::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => {
-                let (stag, to) = self.remote();
-                Operation::Read {
-                    stag,
-                    to,
-                    invalidate: true,
-                }
-            }
-            b::ib_wr_opcode_IB_WR_LOCAL_INV => Operation::Invalidate { stag: key },
-            b::ib_wr_opcode_IB_WR_REG_MR => {
-                let operands = Operands::Register(self.registration()?);
-                return Some((Operation::Register, Some(operands)));
-            }
-            b::ib_wr_opcode_IB_WR_BIND_MW => {
-                let operands = Operands::Bind(self.binding()?);
-                return Some((Operation::Bind, Some(operands)));
-            }
-            b::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP => {
-                return Some(self.atomic(AtomicKind::CompareSwap));
-            }
-            b::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD => {
-                return Some(self.atomic(AtomicKind::FetchAdd));
-            }
+                immediate: Some(key.to_ne_bytes()),
+            },
+            b::ib_wr_opcode_IB_WR_RDMA_READ => SendOp::Read {
+                from: self.remote(),
+                invalidate: false,
+            },
+            b::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => SendOp::Read {
+                from: self.remote(),
+                invalidate: true,
+            },
+            b::ib_wr_opcode_IB_WR_LOCAL_INV => SendOp::Invalidate { key },
+            b::ib_wr_opcode_IB_WR_REG_MR => SendOp::Register(self.registration()?),
+            b::ib_wr_opcode_IB_WR_BIND_MW => SendOp::Bind(self.binding()?),
+            b::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP => self.atomic(|wr| AtomicOp::CompareSwap {
+                compare: wr.compare_add,
+                swap: wr.swap,
+            }),
+            b::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD => self.atomic(|wr| AtomicOp::FetchAdd {
+                add: wr.compare_add,
+            }),
             b::ib_wr_opcode_IB_WR_MASKED_ATOMIC_CMP_AND_SWP => {
-                return Some(self.atomic(AtomicKind::MaskedCompareSwap));
+                self.atomic(|wr| AtomicOp::MaskedCompareSwap {
+                    compare: wr.compare_add,
+                    compare_mask: wr.compare_add_mask,
+                    swap: wr.swap,
+                    swap_mask: wr.swap_mask,
+                })
             }
             b::ib_wr_opcode_IB_WR_MASKED_ATOMIC_FETCH_AND_ADD => {
-                return Some(self.atomic(AtomicKind::MaskedFetchAdd));
+                self.atomic(|wr| AtomicOp::MaskedFetchAdd {
+                    add: wr.compare_add,
+                    boundary: wr.compare_add_mask,
+                })
             }
             _ => return None,
-        };
-        Some((operation, None))
+        })
     }
 
     /// The remote side of a Read or Write.
-    fn remote(&self) -> (Stag, TaggedOffset) {
+    fn remote(&self) -> Remote {
         // SAFETY: by the invariant, for these operations.
         let wr = unsafe { self.0.cast::<b::ib_rdma_wr>().as_ref() };
-        (Stag(wr.rkey), TaggedOffset(wr.remote_addr))
+        Remote {
+            rkey: wr.rkey,
+            addr: wr.remote_addr,
+        }
     }
 
-    /// An Atomic Operation and its operands. Without masks all bits count, and are one field.
-    fn atomic(&self, kind: AtomicKind) -> (Operation, Option<Operands>) {
+    /// An atomic operation, for which `operation` takes the operands.
+    fn atomic(&self, operation: impl FnOnce(&b::ib_atomic_wr) -> AtomicOp) -> SendOp {
         // SAFETY: by the invariant, for these operations.
         let wr = unsafe { self.0.cast::<b::ib_atomic_wr>().as_ref() };
-        let (add, compare, swap) = (wr.compare_add, wr.compare_add, wr.swap);
-        let fetch_add = |mask| AtomicOperation::FetchAdd { add, mask };
-        let cmp_swap = |compare_mask, swap_mask| AtomicOperation::CmpSwap {
-            swap,
-            swap_mask,
-            compare,
-            compare_mask,
-        };
-        let operation = match kind {
-            AtomicKind::CompareSwap => cmp_swap(u64::MAX, u64::MAX),
-            AtomicKind::FetchAdd => fetch_add(0),
-            AtomicKind::MaskedCompareSwap => cmp_swap(wr.compare_add_mask, wr.swap_mask),
-            AtomicKind::MaskedFetchAdd => fetch_add(wr.compare_add_mask),
-        };
-        let (stag, to) = (Stag(wr.rkey), TaggedOffset(wr.remote_addr));
-        let asked = Operation::Atomic { stag, to, kind };
-        (asked, Some(Operands::Atomic(operation)))
+        SendOp::Atomic {
+            at: Remote {
+                rkey: wr.rkey,
+                addr: wr.remote_addr,
+            },
+            operation: operation(wr),
+        }
     }
 
     fn registration(&self) -> Option<Registration> {

@@ -10,19 +10,24 @@
 
 use super::{
     BadWqe,
+    Operands,
     Work,
     Wqe, //
 };
 use crate::{
     abi::Sge,
     ffi::rdma::wr::{
-        Operands,
+        AtomicOp,
         SendChain,
+        SendOp,
         SendWr, //
     },
     proto::{
         failure::Fault,
-        request::Operation, //
+        request::{
+            AtomicKind,
+            Operation, //
+        },
     },
     queue::{
         posted::{
@@ -33,7 +38,17 @@ use crate::{
         sgl::SgList,
         slots::Slots,
     },
-    wire::atomic::WORD_LEN,
+    wire::{
+        atomic::{
+            AtomicOperation,
+            WORD_LEN, //
+        },
+        ddp::{
+            Stag,
+            TaggedOffset, //
+        },
+        rdmap::ImmediateData, //
+    },
 };
 use kernel::{
     num::casts::u32_as_usize,
@@ -247,7 +262,7 @@ impl KernelSq {
 
     /// Validates a request, and copies its elements or octets to `room`; returns how many elements.
     fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Checked, usize)> {
-        let (operation, operands) = wr.operation().ok_or(EINVAL)?;
+        let (operation, operands) = operation(wr.operation().ok_or(EINVAL)?);
         let is_local = operation.is_local();
         let is_atomic = matches!(operation, Operation::Atomic { .. });
         // What has a sink has one element.
@@ -300,5 +315,73 @@ impl KernelSq {
             is_inline,
         };
         Ok((Ok((wqe, operands)), used))
+    }
+}
+
+/// Returns what a request does, and what it has beside its elements.
+fn operation(asked: SendOp) -> (Operation, Option<Operands>) {
+    let operation = match asked {
+        SendOp::Send { invalidate } => Operation::Send {
+            invalidate: invalidate.map(Stag),
+        },
+        SendOp::Write { to, immediate } => Operation::Write {
+            stag: Stag(to.rkey),
+            to: TaggedOffset(to.addr),
+            immediate: immediate.map(ImmediateData::from_short),
+        },
+        SendOp::Read { from, invalidate } => Operation::Read {
+            stag: Stag(from.rkey),
+            to: TaggedOffset(from.addr),
+            invalidate,
+        },
+        SendOp::Atomic { at, operation } => {
+            let (kind, operation) = atomic(operation);
+            let asked = Operation::Atomic {
+                stag: Stag(at.rkey),
+                to: TaggedOffset(at.addr),
+                kind,
+            };
+            return (asked, Some(Operands::Atomic(operation)));
+        }
+        SendOp::Invalidate { key } => Operation::Invalidate { stag: Stag(key) },
+        SendOp::Register(of) => return (Operation::Register, Some(Operands::Register(of))),
+        SendOp::Bind(of) => return (Operation::Bind, Some(Operands::Bind(of))),
+    };
+    (operation, None)
+}
+
+/// Returns an Atomic Operation. Without masks all bits count, and are one field.
+fn atomic(asked: AtomicOp) -> (AtomicKind, AtomicOperation) {
+    let cmp_swap = |compare, compare_mask, swap, swap_mask| AtomicOperation::CmpSwap {
+        swap,
+        swap_mask,
+        compare,
+        compare_mask,
+    };
+    match asked {
+        AtomicOp::CompareSwap { compare, swap } => (
+            AtomicKind::CompareSwap,
+            cmp_swap(compare, u64::MAX, swap, u64::MAX),
+        ),
+        AtomicOp::FetchAdd { add } => (
+            AtomicKind::FetchAdd,
+            AtomicOperation::FetchAdd { add, mask: 0 },
+        ),
+        AtomicOp::MaskedCompareSwap {
+            compare,
+            compare_mask,
+            swap,
+            swap_mask,
+        } => (
+            AtomicKind::MaskedCompareSwap,
+            cmp_swap(compare, compare_mask, swap, swap_mask),
+        ),
+        AtomicOp::MaskedFetchAdd { add, boundary } => (
+            AtomicKind::MaskedFetchAdd,
+            AtomicOperation::FetchAdd {
+                add,
+                mask: boundary,
+            },
+        ),
     }
 }

@@ -10,6 +10,7 @@
 
 use super::{
     BadWqe,
+    Operands,
     Work,
     Wqe, //
 };
@@ -23,13 +24,7 @@ use crate::{
         SqeFront, //
     },
     ffi::{
-        rdma::{
-            attr::AccessFlags,
-            wr::{
-                Binding,
-                Operands, //
-            },
-        },
+        rdma::{attr::AccessFlags, wr::Binding},
         ring::SharedRing, //
     },
     proto::{

@@ -7,16 +7,16 @@ use super::{
     DeviceObject,
     QpObject, //
 };
-use crate::{
-    ffi::{
+use crate::ffi::{
+    raw::b,
+    rdma::{
         counts::Counts,
-        raw::b,
-        rdma::{
-            driver::Driver,
-            stats, //
+        driver::{
+            Driver,
+            PortCounter, //
         },
+        stats,
     },
-    proto::counters::Counter,
 };
 use kernel::{
     error::from_result,
@@ -26,11 +26,11 @@ use kernel::{
 /// # Safety
 ///
 /// None; the type is the core's.
-pub(super) unsafe extern "C" fn alloc_hw_port_stats(
+pub(super) unsafe extern "C" fn alloc_hw_port_stats<D: Driver>(
     _dev: *mut b::ib_device,
     _port: u32,
 ) -> *mut b::rdma_hw_stats {
-    stats::alloc()
+    stats::alloc::<D::Counter>()
 }
 
 /// # Safety
@@ -53,7 +53,7 @@ pub(super) unsafe extern "C" fn get_hw_stats<D: Driver>(
     })
 }
 
-/// Sums up a counter as InfiniBand has it, which counts octets by four. Packets are FPDUs.
+/// Returns a counter as InfiniBand has it.
 ///
 /// # Safety
 ///
@@ -62,26 +62,15 @@ pub(super) unsafe extern "C" fn port_counter<D: Driver>(
     dev: *mut b::ib_device,
     which: b::rsiw_port_counter,
 ) -> u64 {
-    use Counter as C;
-    let (counters, unit): (&[C], u64) = match which {
-        b::rsiw_port_counter_RSIW_PORT_XMIT_DATA => {
-            (&[C::TxSendBytes, C::TxWriteBytes, C::TxResponseBytes], 4)
-        }
-        b::rsiw_port_counter_RSIW_PORT_RCV_DATA => {
-            (&[C::RxSendBytes, C::RxWriteBytes, C::RxResponseBytes], 4)
-        }
-        b::rsiw_port_counter_RSIW_PORT_XMIT_PACKETS => (&[C::TxFpdus], 1),
-        _ => (&[C::RxFpdus], 1),
+    let which = match which {
+        b::rsiw_port_counter_RSIW_PORT_XMIT_DATA => PortCounter::XmitData,
+        b::rsiw_port_counter_RSIW_PORT_RCV_DATA => PortCounter::RcvData,
+        b::rsiw_port_counter_RSIW_PORT_XMIT_PACKETS => PortCounter::XmitPackets,
+        _ => PortCounter::RcvPackets,
     };
     // SAFETY: the device is one of `D`.
     let dev = unsafe { DeviceObject::<D>::get(dev) };
-    let mut sum = 0_u64;
-    for counts in [D::counts(&dev), D::bound_counts(&dev)] {
-        for counter in counters {
-            sum = sum.wrapping_add(counts.sum(*counter));
-        }
-    }
-    sum.checked_div(unit).unwrap_or(0)
+    D::port_counter(&dev, which)
 }
 
 /// The core calls this without looking whether there is one.
@@ -94,10 +83,10 @@ pub(super) unsafe extern "C" fn counter_init(_counter: *mut b::rdma_counter) {}
 /// # Safety
 ///
 /// None; the type is the core's.
-pub(super) unsafe extern "C" fn counter_alloc_stats(
+pub(super) unsafe extern "C" fn counter_alloc_stats<D: Driver>(
     _counter: *mut b::rdma_counter,
 ) -> *mut b::rdma_hw_stats {
-    stats::alloc()
+    stats::alloc::<D::Counter>()
 }
 
 /// # Safety
@@ -114,13 +103,13 @@ pub(super) unsafe extern "C" fn counter_bind_qp<D: Driver>(
         // telling.
         //
         // SAFETY: the counter is one of this device.
-        if !unsafe { CounterObject::is_installed(counter) } {
-            let counts = Counts::new()?;
+        if !unsafe { CounterObject::<D>::is_installed(counter) } {
+            let counts = Counts::<D::Counter>::new()?;
             // SAFETY: there are none yet, and the counter's lock is held.
-            unsafe { CounterObject::install(counter, counts) };
+            unsafe { CounterObject::<D>::install(counter, counts) };
         }
         // SAFETY: they are there, until `counter_dealloc`.
-        let counts = unsafe { CounterObject::get(counter) };
+        let counts = unsafe { CounterObject::<D>::get(counter) };
         // SAFETY: the queue pair is one of `D`.
         let inner = unsafe { QpObject::<D>::get(qp) };
         D::count_in(&inner, Some(counts.into()));
@@ -148,18 +137,20 @@ pub(super) unsafe extern "C" fn counter_unbind_qp<D: Driver>(
 /// # Safety
 ///
 /// Called by the core with a counter of this device, for the last time.
-pub(super) unsafe extern "C" fn counter_dealloc(counter: *mut b::rdma_counter) -> c_int {
+pub(super) unsafe extern "C" fn counter_dealloc<D: Driver>(counter: *mut b::rdma_counter) -> c_int {
     // SAFETY: the core frees the counter next.
-    drop(unsafe { CounterObject::take(counter) });
+    drop(unsafe { CounterObject::<D>::take(counter) });
     0
 }
 
 /// # Safety
 ///
 /// Called by the core with a counter of this device, whose lock it holds.
-pub(super) unsafe extern "C" fn counter_update_stats(counter: *mut b::rdma_counter) -> c_int {
+pub(super) unsafe extern "C" fn counter_update_stats<D: Driver>(
+    counter: *mut b::rdma_counter,
+) -> c_int {
     // SAFETY: the counter is one of this device; it is known once a queue pair was bound to it.
-    let counts = unsafe { CounterObject::get(counter) };
+    let counts = unsafe { CounterObject::<D>::get(counter) };
     // SAFETY: the structure is that of `counter_alloc_stats`.
     unsafe { stats::fill((*counter).stats, &counts) };
     0
