@@ -157,10 +157,6 @@ impl Driver for Rsiw {
         &rnic.dev.counts
     }
 
-    fn bound_counts(rnic: &Rnic) -> &Counts {
-        &rnic.dev.bound_counts
-    }
-
     fn port_counter(rnic: &Rnic, which: PortCounter) -> u64 {
         let (counts, bound) = (&rnic.dev.counts, &rnic.dev.bound_counts);
         let sum = counts.of_port(which).wrapping_add(bound.of_port(which));

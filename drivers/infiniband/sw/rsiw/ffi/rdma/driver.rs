@@ -203,9 +203,6 @@ pub(crate) trait Driver: Sized + 'static {
     /// What is counted for queue pairs that are bound to no counter, and for connections.
     fn counts(dev: &Self::Device) -> &Counts<Self::Counter>;
 
-    /// What is counted for queue pairs while they are bound to counters, which have it, too.
-    fn bound_counts(dev: &Self::Device) -> &Counts<Self::Counter>;
-
     /// Returns a counter of the port. Any context.
     fn port_counter(dev: &Self::Device, which: PortCounter) -> u64;
 
