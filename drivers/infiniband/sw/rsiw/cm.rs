@@ -63,8 +63,8 @@ use crate::{
         negotiate::Depths, //
     },
     qp::{
-        table::QpTable,
-        Qp, //
+        Qp,
+        QpTable, //
     },
     wire::mpa,
 };

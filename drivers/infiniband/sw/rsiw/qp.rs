@@ -28,6 +28,7 @@ mod fin;
 mod kept;
 mod link;
 mod look;
+mod looking;
 pub(crate) mod manager;
 mod memory;
 mod place;
@@ -38,7 +39,7 @@ mod schedule;
 mod source;
 mod sq;
 mod stream;
-pub(crate) mod table;
+mod table;
 mod trace;
 mod tx;
 mod work;
@@ -53,7 +54,6 @@ use self::{
         is_same,
         Manager, //
     },
-    table::QpTable,
 };
 use crate::{
     ffi::{
@@ -83,6 +83,9 @@ use kernel::{
     workqueue::Work,
 };
 
+/// The queue pairs of a device, by number.
+pub(crate) type QpTable = table::Table<Qp>;
+
 /// A queue pair.
 #[pin_data]
 pub(crate) struct Qp {
@@ -92,7 +95,7 @@ pub(crate) struct Qp {
     table: Arc<QpTable>,
     sig_all: bool,
     /// What a process has whose send queue is looked at.
-    look: Option<Pin<KBox<Look>>>,
+    look: Option<Pin<KBox<Look<Qp>>>>,
     /// The connection, for who describes the QP.
     #[pin]
     shown: SpinLock<Option<Shown>>,
@@ -202,5 +205,19 @@ impl Qp {
     /// Takes the manager out of its slot.
     fn take_manager(&self) -> Option<Arc<dyn Manager>> {
         self.manager.lock().take()
+    }
+
+    /// Ends the offers to map what the process maps.
+    fn forget_offers(&self) {
+        self.consumer.forget_rings();
+        if let Some(look) = &self.look {
+            look.forget();
+        }
+    }
+
+    /// Returns what a process has whose send queue may be looked at.
+    #[inline]
+    fn looked_at(&self) -> Option<&Look<Self>> {
+        self.look.as_deref().filter(|look| !look.is_over())
     }
 }

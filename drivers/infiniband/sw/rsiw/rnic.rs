@@ -21,7 +21,7 @@ use crate::{
         timer::Timer,
         workqueue::Queues, //
     },
-    qp::table::QpTable,
+    qp::QpTable,
 };
 use kernel::{
     new_work,

@@ -295,7 +295,11 @@ impl Driver for Rsiw {
     }
 
     fn modify_qp(qp: ArcBorrow<'_, Qp>, attr: &QpModify) -> Result {
-        Arc::from(qp).modify(attr)
+        match &attr.cap {
+            Some(cap) if attr.is_of_sizes() => qp.resize(cap),
+            Some(_) => Err(EINVAL),
+            None => Arc::from(qp).modify(attr),
+        }
     }
 
     fn resize_qp(qp: &Qp, udata: &mut Udata<'_>) -> Result {

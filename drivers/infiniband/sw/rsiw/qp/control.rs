@@ -15,7 +15,6 @@ use super::{
         Prepared, //
     },
     failure::tell_defect,
-    fin::Fin,
     manager::Manager,
     rx::RxState,
     sq::SqRing,
@@ -34,8 +33,7 @@ use crate::{
         rdma::attr::{
             AccessFlags,
             IbQpState,
-            QpModify,
-            QpQuery, //
+            QpModify, //
         },
         timer::Timer,
     },
@@ -96,7 +94,7 @@ pub(super) struct Conn {
 impl Conn {
     /// Whether the peer has all there is, the FIN included.
     pub(super) fn is_delivered(&self) -> bool {
-        self.tx.fin == Fin::Sent && self.sock.is_acknowledged()
+        self.tx.fin.is_sent() && self.sock.is_acknowledged()
     }
 }
 
@@ -304,6 +302,9 @@ impl Qp {
         let (sock, ring) = (&conn.sock, &mut inner.ring);
         let outcome = conn.tx.run(self, sock, peer.as_deref(), ring, state);
         drop(peer);
+        if let Some(ms) = conn.tx.fin.take_timer() {
+            self.start_timer(ms);
+        }
         self.count_sent(conn.tx.tally(), actor);
         self.published.took(ring.number());
         self.published.left(conn.tx.unsent());
@@ -366,24 +367,12 @@ impl Qp {
             })
     }
 
-    /// Changes attributes as a consumer asks, all or nothing.
+    /// Changes attributes, but for queue sizes, as a consumer asks, all or nothing.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a transition that is not allowed, a value that is not possible, and for queue
-    /// sizes together with anything else; see also [`Qp::resize`].
+    /// `EINVAL` for a transition that is not allowed, and a value that is not possible.
     pub(crate) fn modify(self: &Arc<Self>, attr: &QpModify) -> Result {
-        if let Some(cap) = &attr.cap {
-            let alone = QpModify {
-                cap: attr.cap,
-                ..QpModify::default()
-            };
-            return if *attr == alone {
-                self.resize(cap)
-            } else {
-                Err(EINVAL)
-            };
-        }
         let mut after = After::default();
         let mut inner = self.inner.lock();
         let result = self.modify_under(&mut inner, attr, &mut after);
@@ -392,7 +381,7 @@ impl Qp {
         result
     }
 
-    /// As [`Qp::modify`] under the mutex, for anything but queue sizes.
+    /// As [`Qp::modify`], under the mutex.
     fn modify_under(
         self: &Arc<Self>,
         inner: &mut Inner,
@@ -457,21 +446,6 @@ impl Qp {
         Ok(())
     }
 
-    /// Tells how the QP is. The core asks for whoever wants to know, too: no mutex is taken.
-    pub(crate) fn query(&self) -> QpQuery {
-        let ord = self.sq.lock().ord;
-        QpQuery {
-            state: verbs_state(self.state()),
-            cap: self.current_cap(),
-            access: self.access.load(Relaxed),
-            // CAST: at most 128.
-            max_rd_atomic: ord as u8,
-            max_dest_rd_atomic: self.published.ird() as u8,
-            sig_all: self.sig_all,
-            mtu: self.dev.netdev().map_or(0, |netdev| netdev.mtu()),
-        }
-    }
-
     /// Ends the connection and whatever the QP does, for good. What has completed still goes out,
     /// unless the process has died: its peer must not take that for an end in good order.
     ///
@@ -482,7 +456,9 @@ impl Qp {
         if self.binder.is_in_use() {
             return Err(EBUSY);
         }
-        self.end_looking();
+        if let Some(look) = &self.look {
+            look.end();
+        }
         self.table.remove(self.num());
         self.destroyed.store(true, Relaxed);
         self.transition(|inner| QpEvent::Destroy {
@@ -527,16 +503,5 @@ fn rdmac_state(state: IbQpState) -> QpState {
         IbQpState::Sqd => QpState::Closing,
         IbQpState::Sqe => QpState::Terminate,
         IbQpState::Err => QpState::Error,
-    }
-}
-
-/// The verbs state that stands for a state.
-fn verbs_state(state: QpState) -> IbQpState {
-    match state.in_verbs() {
-        QpState::Idle => IbQpState::Init,
-        QpState::Rts => IbQpState::Rts,
-        QpState::Draining | QpState::Closing => IbQpState::Sqd,
-        QpState::Terminate => IbQpState::Sqe,
-        QpState::Error => IbQpState::Err,
     }
 }

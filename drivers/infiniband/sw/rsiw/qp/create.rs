@@ -28,8 +28,8 @@ use super::{
         },
         SqRing, //
     },
-    table::QpTable,
     Qp,
+    QpTable, //
 };
 use crate::{
     abi::{
@@ -372,7 +372,9 @@ impl Qp {
 
     /// Begins what goes on for the process while the QP exists, and answers it.
     fn finish(self: &Arc<Self>, features: Features, udata: &mut Udata<'_>) -> Result {
-        self.prepare_to_look();
+        if let Some(look) = &self.look {
+            look.prepare(self.clone());
+        }
         let (sq_key, rq_key) = self.consumer.keys();
         let base = CreateQpResp {
             qp_id: self.num().0,
@@ -399,13 +401,5 @@ impl Qp {
     fn discard(&self) {
         self.forget_offers();
         self.pd.leave();
-    }
-
-    /// Ends the offers to map what the process maps.
-    pub(super) fn forget_offers(&self) {
-        self.consumer.forget_rings();
-        if let Some(look) = &self.look {
-            look.forget();
-        }
     }
 }

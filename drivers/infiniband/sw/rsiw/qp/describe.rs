@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `rdma resource show qp -dd` tells of a queue pair beyond what the core knows.
+//! What is told of a queue pair: its attributes, and what `rdma resource show qp -dd` shows beyond
+//! what the core knows.
 //!
-//! Any process may ask, and the core does not say who does: nothing is told that helps to forge
-//! what a peer sends, as numbers of TCP and of messages do.
+//! Any process may ask for the latter, and the core does not say who does: nothing is told that
+//! helps to forge what a peer sends, as numbers of TCP and of messages do.
 //!
 //! What belongs to TCP is read as it is.
 //!
@@ -18,16 +19,28 @@ use super::{
 use crate::{
     ffi::{
         net::TcpSocket,
-        rdma::details::Details, //
+        rdma::{
+            attr::{
+                IbQpState,
+                QpCap,
+                QpQuery, //
+            },
+            details::Details,
+        },
     },
     proto::{
         conn::Params,
-        direct::is_empty, //
+        direct::is_empty,
+        state::QpState, //
     },
+    queue::rq::Rq,
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 /// A connection that is shown.
@@ -143,5 +156,40 @@ impl Qp {
         let old = core::mem::replace(&mut *self.shown.lock(), shown);
         // The last reference to a socket is given up without a lock.
         drop(old);
+    }
+
+    /// Tells how the QP is. The core asks for whoever wants to know, too: no mutex is taken.
+    pub(crate) fn query(&self) -> QpQuery {
+        let ord = self.sq.lock().ord;
+        QpQuery {
+            state: verbs_state(self.state()),
+            cap: self.current_cap(),
+            access: self.access.load(Relaxed),
+            // CAST: at most 128.
+            max_rd_atomic: ord as u8,
+            max_dest_rd_atomic: self.published.ird() as u8,
+            sig_all: self.sig_all,
+            mtu: self.dev.netdev().map_or(0, |netdev| netdev.mtu()),
+        }
+    }
+
+    /// The depths at this moment, for the rest see the QP's own [`QpCap`].
+    fn current_cap(&self) -> QpCap {
+        let mut cap = self.cap;
+        cap.max_send_wr = self.consumer.send_depth();
+        // CAST: at most [`MAX_WR`].
+        cap.max_recv_wr = self.rq.lock().as_ref().map_or(0, Rq::len) as u32;
+        cap
+    }
+}
+
+/// The verbs state that stands for a state.
+fn verbs_state(state: QpState) -> IbQpState {
+    match state.in_verbs() {
+        QpState::Idle => IbQpState::Init,
+        QpState::Rts => IbQpState::Rts,
+        QpState::Draining | QpState::Closing => IbQpState::Sqd,
+        QpState::Terminate => IbQpState::Sqe,
+        QpState::Error => IbQpState::Err,
     }
 }

@@ -11,6 +11,7 @@ use super::{
         Conn,
         Inner, //
     },
+    fin::CLOSE_TIMEOUT_MS,
     manager::Manager,
     Qp,
 };
@@ -44,9 +45,6 @@ use kernel::{
         Arc, //
     },
 };
-
-/// How long Draining, Closing and Terminate may last each, in milliseconds (V-ST-18, V-ST-35).
-pub(super) const CLOSE_TIMEOUT_MS: u32 = 5_000;
 
 /// What is to be told to others without the QP's mutex.
 #[derive(Default)]

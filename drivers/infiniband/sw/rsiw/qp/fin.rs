@@ -7,54 +7,66 @@
 //! Context: process, under the QP's mutex.
 #![forbid(unsafe_code)]
 
-use super::{
-    effects::CLOSE_TIMEOUT_MS,
-    Qp, //
-};
 use crate::{
     ffi::net::TcpSocket,
     proto::fin::{
+        self,
         Step,
         FIN_WAIT_MS, //
     },
 };
-use kernel::sync::Arc;
 
-pub(super) use crate::proto::fin::Fin;
+/// How long Draining, Closing and Terminate may last each, in milliseconds (V-ST-18, V-ST-35).
+pub(super) const CLOSE_TIMEOUT_MS: u32 = 5_000;
 
-/// What a QP does about its FIN.
-pub(super) trait SendFin {
-    /// Sends it if it is wanted, TCP having all that is in front of it; with `has_spoken`, if the
-    /// peer has acknowledged that.
-    fn send(&mut self, qp: &Arc<Qp>, sock: &TcpSocket, has_spoken: bool);
-
-    /// The timer ran out: sends a FIN that waits for acknowledgements. Returns whether it was that.
-    fn waits_no_more(&mut self, qp: &Arc<Qp>, sock: &TcpSocket) -> bool;
+/// This side's FIN.
+#[derive(Default)]
+pub(super) struct Fin {
+    state: fin::Fin,
+    timer: Option<u32>,
 }
 
-impl SendFin for Fin {
+impl Fin {
+    /// There is to be one.
+    pub(super) fn want(&mut self) {
+        self.state.want();
+    }
+
+    /// Returns whether it was sent.
+    pub(super) fn is_sent(&self) -> bool {
+        self.state == fin::Fin::Sent
+    }
+
+    /// Sends it if it is wanted, TCP having all that is in front of it; with `has_spoken`, if the
+    /// peer has acknowledged that.
     #[inline(always)]
-    fn send(&mut self, qp: &Arc<Qp>, sock: &TcpSocket, has_spoken: bool) {
-        if !self.is_due() {
+    pub(super) fn send(&mut self, sock: &TcpSocket, has_spoken: bool) {
+        if !self.state.is_due() {
             return;
         }
-        match self.step(!has_spoken || sock.may_finish()) {
-            Some(Step::Wait) => qp.start_timer(FIN_WAIT_MS),
+        match self.state.step(!has_spoken || sock.may_finish()) {
+            Some(Step::Wait) => self.timer = Some(FIN_WAIT_MS),
             Some(Step::Send { has_waited }) => {
                 sock.shutdown_write();
-                if has_waited {
-                    qp.start_timer(CLOSE_TIMEOUT_MS);
-                }
+                self.timer = has_waited.then_some(CLOSE_TIMEOUT_MS);
             }
             None => {}
         }
     }
 
-    fn waits_no_more(&mut self, qp: &Arc<Qp>, sock: &TcpSocket) -> bool {
-        let was_waiting = self.expired();
+    /// Returns for how many milliseconds the QP's timer is to be started, once after each
+    /// [`Fin::send`].
+    #[inline]
+    pub(super) fn take_timer(&mut self) -> Option<u32> {
+        self.timer.take()
+    }
+
+    /// The timer ran out: sends a FIN that waits for acknowledgements. Returns whether it was that;
+    /// then the peer has [`CLOSE_TIMEOUT_MS`] from now on.
+    pub(super) fn expired(&mut self, sock: &TcpSocket) -> bool {
+        let was_waiting = self.state.expired();
         if was_waiting {
             sock.shutdown_write();
-            qp.start_timer(CLOSE_TIMEOUT_MS);
         }
         was_waiting
     }

@@ -15,15 +15,10 @@
 //! Context: process.
 #![forbid(unsafe_code)]
 
-use super::{
-    control::Inner,
-    effects::After,
-    Qp, //
-};
 use crate::{
     abi::own,
     ffi::{
-        clock, context,
+        context,
         rdma::{
             mmap::MmapEntry,
             udata::Udata, //
@@ -36,23 +31,13 @@ use crate::{
         shmem::SharedMemory,
         workqueue::Queues,
     },
-    proto::{
-        schedule::Reason,
-        tuning::nanos, //
-    },
 };
 use core::mem::size_of;
 use kernel::{
     new_spinlock,
     prelude::*,
-    processor::cpu_relax,
     sync::{
-        barrier::{
-            smp_mb,
-            Full, //
-        },
         Arc,
-        ArcBorrow,
         SpinLock, //
     },
 };
@@ -70,7 +55,7 @@ enum Phase {
 
 /// What a process has that asked for its queue to be looked at.
 #[pin_data]
-pub(super) struct Look {
+pub(super) struct Look<Q: Serves> {
     /// Not 0 while somebody looks.
     word: SharedWord,
     /// For how long, in microseconds.
@@ -81,10 +66,10 @@ pub(super) struct Look {
     #[pin]
     phase: SpinLock<Phase>,
     /// Who looks.
-    thread: Arc<ServingThread<Qp>>,
+    thread: Arc<ServingThread<Q>>,
 }
 
-impl Look {
+impl<Q: Serves> Look<Q> {
     /// What the process gets that makes the call and asks for `us` microseconds: nothing where the
     /// kernel has no such threads, or the process one processor, on which looking would keep it
     /// from posting.
@@ -97,7 +82,7 @@ impl Look {
         udata: &Udata<'_>,
         queues: &Arc<Queues>,
     ) -> Result<Option<Pin<KBox<Self>>>> {
-        if us == 0 || !ServingThread::<Qp>::EXIST || context::processors() < 2 {
+        if us == 0 || !ServingThread::<Q>::EXIST || context::processors() < 2 {
             return Ok(None);
         }
         let mem = SharedMemory::new(size_of::<u32>(), queues.loaded())?;
@@ -133,6 +118,38 @@ impl Look {
         self.us
     }
 
+    /// Lets the queue of `qp` be looked at from the first call on. If the process cannot have one
+    /// more thread it does without, and calls.
+    pub(super) fn prepare(&self, qp: Arc<Q>) {
+        if self.thread.start(qp).is_err() {
+            self.is_over_now();
+        }
+    }
+
+    /// Lets the queue be looked at from now on.
+    #[inline]
+    pub(super) fn begin(&self) {
+        if self.change(Phase::Asleep, Phase::Looks) {
+            self.thread.wake();
+        }
+    }
+
+    /// Goes on looking, which was about to end.
+    pub(super) fn go_on(&self) {
+        self.change(Phase::Asleep, Phase::Looks);
+    }
+
+    /// Ends looking, until the process calls. Returns whether the thread looked.
+    pub(super) fn pause(&self) -> bool {
+        self.change(Phase::Looks, Phase::Asleep)
+    }
+
+    /// Nobody begins to look any more. Who looks at this moment ends by himself.
+    pub(super) fn end(&self) {
+        self.is_over_now();
+        self.thread.end();
+    }
+
     /// Changes from one phase to another. Returns whether it was the one.
     fn change(&self, from: Phase, to: Phase) -> bool {
         let mut phase = self.phase.lock();
@@ -145,157 +162,19 @@ impl Look {
     }
 
     /// Whether the thread looks.
-    fn looks(&self) -> bool {
+    pub(super) fn looks(&self) -> bool {
         *self.phase.lock() == Phase::Looks
     }
 
     /// There is no thread any more that would act upon what was posted.
-    fn end(&self) {
+    pub(super) fn is_over_now(&self) {
         let mut phase = self.phase.lock();
         *phase = Phase::Over;
         self.word.store(0);
     }
 
     /// Whether there is none.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         *self.phase.lock() == Phase::Over
-    }
-}
-
-/// What came of a look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    /// No request, or somebody else is at work on them.
-    Nothing,
-    /// Requests, of which some were taken out.
-    Taken,
-    /// Requests that have to wait: who goes on with them is notified by other means.
-    Waiting,
-}
-
-impl Qp {
-    /// Lets the queue be looked at from the first call on, if the process has asked for that. If it
-    /// cannot have one more thread it does without, and calls.
-    pub(super) fn prepare_to_look(self: &Arc<Self>) {
-        if let Some(look) = self.look.as_deref() {
-            if look.thread.start(self.clone()).is_err() {
-                look.end();
-            }
-        }
-    }
-
-    /// What the process has whose queue is looked at.
-    #[inline]
-    pub(super) fn looked_at(&self) -> Option<&Look> {
-        self.look.as_deref().filter(|look| !look.is_over())
-    }
-
-    /// Lets the queue be looked at from now on, if the process has asked for that.
-    #[inline]
-    pub(super) fn begin_to_look(&self) {
-        if let Some(look) = self.look.as_deref() {
-            if look.change(Phase::Asleep, Phase::Looks) {
-                look.thread.wake();
-            }
-        }
-    }
-
-    /// Nobody begins to look any more. Who looks at this moment ends by himself.
-    pub(super) fn end_looking(&self) {
-        if let Some(look) = self.look.as_deref() {
-            look.end();
-            look.thread.end();
-        }
-    }
-
-    /// Sends what is in the queue, or flushes it. What may be looked at has nobody who waits for a
-    /// better time.
-    fn deal_with_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) -> Seen {
-        if inner.ring.is_empty() {
-            return Seen::Nothing;
-        }
-        let before = inner.ring.taken();
-        self.send_posts(inner, after);
-        if inner.ring.taken() == before {
-            Seen::Waiting
-        } else {
-            Seen::Taken
-        }
-    }
-
-    /// Looks at the queue once, if nobody else does.
-    fn look_once(self: &Arc<Self>) -> Seen {
-        let Some(mut inner) = self.inner.try_lock() else {
-            return Seen::Nothing;
-        };
-        let mut after = After::default();
-        let seen = self.deal_with_posted(&mut inner, &mut after);
-        drop(inner);
-        after.run(self);
-        seen
-    }
-
-    /// Looks at the queue until something was taken out, for as long as was asked for, or until the
-    /// process is to stop. Returns whether something was.
-    fn look_for_a_while(self: &Arc<Self>, us: u32) -> bool {
-        let end = clock::now().saturating_add(nanos(us));
-        loop {
-            match self.look_once() {
-                Seen::Taken => return true,
-                Seen::Waiting => return false,
-                Seen::Nothing => {}
-            }
-            if clock::now() >= end || context::is_wanted() || current!().signal_pending() {
-                return false;
-            }
-            cpu_relax();
-        }
-    }
-
-    /// Looks no more, until the process calls. What was posted before it could see that is dealt
-    /// with.
-    fn stop_looking(self: &Arc<Self>, look: &Look) {
-        if !look.change(Phase::Looks, Phase::Asleep) {
-            return;
-        }
-        // The process has set the flags of an entry, and then found the word set: the entry is seen
-        // below. Else it finds the word cleared, and calls.
-        smp_mb(Full);
-        let mut after = After::default();
-        let mut inner = self.inner.lock();
-        let seen = self.deal_with_posted(&mut inner, &mut after);
-        drop(inner);
-        after.run(self);
-        if seen == Seen::Taken {
-            look.change(Phase::Asleep, Phase::Looks);
-        }
-    }
-}
-
-impl Serves for Qp {
-    const NAME: &'static CStr = c"rsiw-look";
-
-    fn is_due(this: ArcBorrow<'_, Self>) -> bool {
-        this.look.as_deref().is_some_and(Look::looks)
-    }
-
-    fn serve(this: ArcBorrow<'_, Self>) {
-        let qp = Arc::from(this);
-        if let Some(look) = qp.look.as_deref() {
-            // A thread that stops cannot be relied on: others may have the queue pair, too.
-            if !qp.look_for_a_while(look.us) || current!().signal_pending() {
-                qp.stop_looking(look);
-            }
-        }
-    }
-
-    fn is_over(this: ArcBorrow<'_, Self>) {
-        let qp = Arc::from(this);
-        if let Some(look) = qp.look.as_deref() {
-            look.end();
-            // As when it stops looking. Others may have the queue pair, too, and go on.
-            smp_mb(Full);
-            qp.schedule(Reason::GoOn);
-        }
     }
 }

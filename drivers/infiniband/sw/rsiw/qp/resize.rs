@@ -35,7 +35,6 @@ use crate::{
     queue::{
         rq::{
             KernelRq,
-            Rq,
             UserRq, //
         },
         shared::{
@@ -58,7 +57,7 @@ impl Qp {
     /// `EINVAL` for depths beyond the maximum or below what is in use, for more elements or inline
     /// data than before, and for a receive queue where there is a shared one (V-QP-22). `ENOMEM`.
     /// `EOPNOTSUPP` for the QP of a process.
-    pub(super) fn resize(&self, cap: &QpCap) -> Result {
+    pub(crate) fn resize(&self, cap: &QpCap) -> Result {
         let kernel = self.consumer.kernel().ok_or(EOPNOTSUPP)?;
         let posted = &kernel.posted;
         let more = cap.max_send_sge > self.cap.max_send_sge
@@ -179,14 +178,5 @@ impl Qp {
         let swapped = self.sq.lock().swap_if_larger(&mut spare);
         swapped.map_err(|_| EINVAL)?;
         Ok(spare)
-    }
-
-    /// The depths at this moment, for the rest see the QP's own [`QpCap`].
-    pub(super) fn current_cap(&self) -> QpCap {
-        let mut cap = self.cap;
-        cap.max_send_wr = self.consumer.send_depth();
-        // CAST: at most [`MAX_WR`].
-        cap.max_recv_wr = self.rq.lock().as_ref().map_or(0, Rq::len) as u32;
-        cap
     }
 }

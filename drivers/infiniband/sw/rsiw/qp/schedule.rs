@@ -172,7 +172,9 @@ impl Qp {
                     other => {
                         self.trace_doorbell(other);
                         self.hand_over(other);
-                        self.begin_to_look();
+                        if let Some(look) = &self.look {
+                            look.begin();
+                        }
                         return Ok(());
                     }
                 }
@@ -203,7 +205,9 @@ impl Qp {
         self.send_posts(&mut inner, &mut after);
         drop(inner);
         after.run(self);
-        self.begin_to_look();
+        if let Some(look) = &self.look {
+            look.begin();
+        }
         Ok(())
     }
 

@@ -5,7 +5,6 @@
 //! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
 
-use super::Qp;
 use crate::ffi::{
     module::Loaded,
     rdma::attr::Qpn,
@@ -22,14 +21,14 @@ use kernel::{
 /// elsewhere.
 const NUMBERS: RangeInclusive<u32> = 2..=0xff_ffff;
 
-/// Queue pairs by number.
+/// Queue pairs `Q` by number.
 #[pin_data]
-pub(crate) struct QpTable {
+pub(crate) struct Table<Q: Send + Sync + 'static> {
     #[pin]
-    qps: RcuTable<Qp>,
+    qps: RcuTable<Q>,
 }
 
-impl QpTable {
+impl<Q: Send + Sync + 'static> Table<Q> {
     /// An empty table. Sleeps.
     ///
     /// # Errors
@@ -40,12 +39,12 @@ impl QpTable {
     }
 
     /// The QP of that number.
-    pub(crate) fn lookup(&self, num: Qpn) -> Option<Arc<Qp>> {
+    pub(crate) fn lookup(&self, num: Qpn) -> Option<Arc<Q>> {
         self.qps.lookup(num.0)
     }
 
     /// Calls `f` for all queue pairs; see [`RcuTable::for_each`]. Process context, if `f` is.
-    pub(crate) fn for_each(&self, f: impl FnMut(Arc<Qp>)) {
+    pub(crate) fn for_each(&self, f: impl FnMut(Arc<Q>)) {
         self.qps.for_each(f);
     }
 
@@ -54,7 +53,7 @@ impl QpTable {
     /// # Errors
     ///
     /// `EBUSY` if no number is free, `ENOMEM`.
-    pub(super) fn insert(&self, qp: Arc<Qp>, flags: Flags) -> Result<Qpn> {
+    pub(super) fn insert(&self, qp: Arc<Q>, flags: Flags) -> Result<Qpn> {
         self.qps.insert_free(NUMBERS, qp, flags).map(Qpn)
     }
 

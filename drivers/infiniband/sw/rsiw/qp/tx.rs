@@ -8,10 +8,7 @@
 use super::{
     direct::Direct,
     ends::End,
-    fin::{
-        Fin,
-        SendFin, //
-    },
+    fin::Fin,
     link::{
         self,
         TcpLink, //
@@ -111,7 +108,7 @@ impl TxState {
             sender: Sender::new(params, emss),
             batch: link::batch(qp)?,
             source: Source::new(qp.cap.max_send_sge, qp.cap.max_inline_data)?,
-            fin: Fin::No,
+            fin: Fin::default(),
         })
     }
 
@@ -360,6 +357,6 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
 
     #[inline(always)]
     fn finish(&mut self, link: &mut TcpLink<'l>, has_spoken: bool) {
-        self.fin.send(self.qp, link.sock, has_spoken);
+        self.fin.send(link.sock, has_spoken);
     }
 }

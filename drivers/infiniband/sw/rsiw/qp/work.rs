@@ -10,7 +10,7 @@ use super::{
     base::RemoteEnd,
     control::Inner,
     effects::After,
-    fin::SendFin,
+    fin::CLOSE_TIMEOUT_MS,
     stream::{
         Seen,
         Stream, //
@@ -214,8 +214,8 @@ impl Qp {
             }
             QpNote::Timeout => {
                 let conn = inner.conn.as_mut();
-                if conn.is_some_and(|conn| conn.tx.fin.waits_no_more(self, &conn.sock)) {
-                    return;
+                if conn.is_some_and(|conn| conn.tx.fin.expired(&conn.sock)) {
+                    return self.start_timer(CLOSE_TIMEOUT_MS);
                 }
                 if inner.state == QpState::Draining {
                     let (dev, num) = (self.dev.handle(), self.num());

@@ -380,6 +380,17 @@ pub(crate) struct QpModify {
     pub(crate) cap: Option<QpCap>,
 }
 
+impl QpModify {
+    /// Returns whether nothing but queue sizes is to change.
+    pub(crate) fn is_of_sizes(&self) -> bool {
+        let sizes = Self {
+            cap: self.cap,
+            ..Self::default()
+        };
+        *self == sizes
+    }
+}
+
 /// What a QP is at the moment.
 #[derive(Clone, Copy)]
 pub(crate) struct QpQuery {
