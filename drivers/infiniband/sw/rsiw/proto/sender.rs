@@ -294,7 +294,8 @@ impl Framer {
         let len = len.map_err(|Broken| Failure::defect("an FPDU is too long"))?;
         if !link.reserve(len) {
             if link.is_empty() {
-                return Err(TermError::LocalCatastrophic.into());
+                let cause = "no memory to send with";
+                return Err(Failure::new(TermError::LocalCatastrophic, cause));
             }
             return Ok(0);
         }
