@@ -31,13 +31,13 @@ LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX)\b|\b(unimplemented|todo)!")
 COPY = re.compile(r"\b(mem(?:cpy|move|set)|(?:skb_)?copy_(?:from_|to_)?nonoverlapping|skb_copy_\w+|"
                   r"write_bytes|copy_(?:to|from)_iter|copy_page)(?:_\w+)?\s*\(|\bptr::(copy)\(")
 COPIES = {
-    f"{DRIVER}/ffi/copy.rs": {"memcpy"},  # one of them, and the way out of such memory
+    f"{DRIVER}/ffi/mm/copy.rs": {"memcpy"},  # one of them, and the way out of such memory
     f"{DRIVER}/ffi/helpers/copy.c": {"memmove"},  # the other
     f"{DRIVER}/ffi/net/skb.rs": {"skb_copy_bits"},  # to the stack
     f"{DRIVER}/ffi/net/chunk.rs": {"copy_from_nonoverlapping"},  # to pages of the driver's
     f"{DRIVER}/ffi/rdma/callbacks/qp.rs": {"write_bytes"},  # a structure of the core
     f"{DRIVER}/ffi/helpers/net.c": {"memcpy"},  # a hardware address
-    f"{DRIVER}/ffi/rsiw_trace.h": {"memcpy"},  # an entry of the trace
+    f"{DRIVER}/ffi/rsiw/rsiw_trace.h": {"memcpy"},  # an entry of the trace
 }
 # A string or a comment, to be dropped before looking for code.
 RUST_NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
@@ -74,7 +74,7 @@ def check(path, text):
         for found in COPY.finditer(RUST_NOISE.sub(" ", text)):
             name = found[1] or found[2]
             if name not in COPIES.get(path, ()):
-                yield f"{name} may copy in any order: use ffi/copy.rs, or give a reason here"
+                yield f"{name} may copy in any order: use ffi/mm/copy.rs, or give a reason here"
     if path.startswith(DRIVER) and path.endswith(".rs"):
         if not path.startswith(UNSAFE_HOMES):
             code = RUST_NOISE.sub(" ", text)
@@ -88,7 +88,7 @@ def versions():
     """The version of the packages is that of the module."""
     with open("debian/changelog", encoding="utf-8") as f:
         package = re.match(r"\S+ \((\d+)\.(\d+)", f.read())
-    with open(f"{DRIVER}/ffi/rsiw_methods.h", encoding="utf-8") as f:
+    with open(f"{DRIVER}/ffi/rsiw/rsiw_methods.h", encoding="utf-8") as f:
         module = re.findall(r"^#define RSIW_VERSION_M\w+ (\d+)$", f.read(), re.M)
     if not package or list(package.groups()) != module:
         yield f"the module's version is {'.'.join(module)}, not that of debian/changelog"

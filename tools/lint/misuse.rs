@@ -12,7 +12,6 @@ use crate::ffi::{
         Number,
         Shown, //
     },
-    iwcm::CallId,
     net::{
         HeldSock,
         LockedBySock,
@@ -29,6 +28,7 @@ use crate::ffi::{
             CqHandle,
             DeviceHandle, //
         },
+        iwcm::CallId,
         kmr::{
             DmaMemory,
             PdId, //

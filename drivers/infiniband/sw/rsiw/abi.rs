@@ -10,7 +10,7 @@
 pub(crate) mod own;
 
 use crate::{
-    ffi::ring::{
+    ffi::mm::ring::{
         RingEntry,
         SharedRing, //
     },

@@ -42,19 +42,19 @@ use self::{
 use crate::{
     device::Device,
     ffi::{
-        iwcm::{
-            CallId,
-            CmId,
-            ConnParam,
-            ConsumerId, //
-        },
         log::pr_ratelimited,
         net::netdev::NetDevice,
-        params,
         rdma::{
             attr::Qpn,
-            details::Details, //
+            details::Details,
+            iwcm::{
+                CallId,
+                CmId,
+                ConnParam,
+                ConsumerId, //
+            },
         },
+        rsiw::params,
     },
     limits::MAX_READS,
     proto::{

@@ -28,8 +28,8 @@ use crate::{
         ResizeCqResp, //
     },
     ffi::{
+        mm::ring::MovableWord,
         module::Loaded,
-        process::memory_for,
         rdma::{
             attr::Qpn,
             details::Details,
@@ -42,9 +42,11 @@ use crate::{
             udata::Udata,
             wc::WcRoom,
         },
-        ring::MovableWord,
-        trace,
-        workqueue::Queues,
+        rsiw::{
+            queues::Queues,
+            trace, //
+        },
+        task::process::memory_for,
     },
     limits::MAX_CQE,
     proto::{
@@ -55,7 +57,7 @@ use crate::{
         names::Name,
         order::Status,
         receiver::Extra,
-        request::OperationType, //
+        request::OperationType,
     },
     queue::slots::Slots,
 };

@@ -20,10 +20,8 @@ use crate::{
             },
             handle::DeviceHandle,
         },
-        workqueue::{
-            OwnedQueue,
-            Queues, //
-        },
+        rsiw::queues::Queues,
+        workqueue::OwnedQueue,
     },
     limits::{
         Limits,
@@ -42,7 +40,7 @@ use crate::{
             StagTable,
             MAX_MR, //
         },
-        MAX_FAST_REG, //
+        MAX_FAST_REG,
     },
     proto::counters::Counter,
     tuning::Tuning,

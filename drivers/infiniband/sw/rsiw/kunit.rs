@@ -14,12 +14,14 @@ mod rings {
     use crate::{
         abi::Cqe,
         ffi::{
-            module::Loaded,
-            ring::{
-                SharedRing,
-                SharedWord, //
+            mm::{
+                ring::{
+                    SharedRing,
+                    SharedWord, //
+                },
+                shmem::SharedMemory,
             },
-            shmem::SharedMemory, //
+            module::Loaded,
         },
     };
     use kernel::prelude::*;
@@ -81,9 +83,11 @@ mod moving {
             RqeFront, //
         },
         ffi::{
+            mm::{
+                ring::SharedRing,
+                shmem::SharedMemory, //
+            },
             module::Loaded,
-            ring::SharedRing,
-            shmem::SharedMemory, //
         },
         queue::shared::{
             valid_from,
@@ -334,7 +338,7 @@ mod gates {
 /// Timers, and what has them.
 #[kernel::macros::kunit_tests(rsiw_timers)]
 mod timers {
-    use crate::ffi::timer::{
+    use crate::ffi::time::timer::{
         Expires,
         Timer, //
     };
@@ -381,7 +385,7 @@ mod timers {
 /// Timers for microseconds, which keep their objects alive.
 #[kernel::macros::kunit_tests(rsiw_short_timers)]
 mod short_timers {
-    use crate::ffi::hrtimer::{
+    use crate::ffi::time::hrtimer::{
         ExpiresSoon,
         ShortTimer, //
     };
@@ -472,7 +476,7 @@ mod queues {
         cm::Acceptors,
         ffi::{
             module::Loaded,
-            workqueue::SharedQueues, //
+            rsiw::queues::SharedQueues, //
         },
         qp::ends::Ends,
     };

@@ -20,7 +20,6 @@ use crate::{
             NetdevHandler,
             NetdevNotifier, //
         },
-        params,
         rdma::{
             device::{
                 self as core_device,
@@ -33,9 +32,12 @@ use crate::{
                 Registration, //
             },
         },
-        workqueue::{
-            Queues,
-            SharedQueues, //
+        rsiw::{
+            params,
+            queues::{
+                Queues,
+                SharedQueues, //
+            },
         },
     },
     qp::ends::Ends,

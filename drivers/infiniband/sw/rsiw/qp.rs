@@ -57,9 +57,11 @@ use self::{
 };
 use crate::{
     ffi::{
-        hrtimer::ShortTimer,
-        iwcm::CallId,
-        timer::Timer, //
+        rdma::iwcm::CallId,
+        time::{
+            hrtimer::ShortTimer,
+            timer::Timer, //
+        },
     },
     limits::Quota,
     proto::{

@@ -18,8 +18,8 @@ use crate::{
     ffi::{
         debugfs::Shown,
         rdma::handle::DeviceHandle,
-        timer::Timer,
-        workqueue::Queues, //
+        rsiw::queues::Queues,
+        time::timer::Timer, //
     },
     qp::QpTable,
 };

@@ -16,13 +16,9 @@ use crate::{
             ResizeSrqReq,
             ResizeSrqResp, //
         },
-        CreateSrqResp,
-        HasElements,
-        Rings,
-        Rqe, //
+        CreateSrqResp, HasElements, Rings, Rqe,
     },
     ffi::{
-        process::memory_for,
         rdma::{
             attr::SrqAttr,
             details::Details,
@@ -35,6 +31,7 @@ use crate::{
             udata::Udata,
             wr::RecvChain,
         },
+        task::process::memory_for,
     },
     limits::{
         Quota,

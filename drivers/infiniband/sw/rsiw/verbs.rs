@@ -12,10 +12,7 @@ use crate::{
             self,
             Features, //
         },
-        AllocContextResp,
-        CreateCqResp,
-        RegMrReq,
-        RegMrResp, //
+        AllocContextResp, CreateCqResp, RegMrReq, RegMrResp,
     },
     cm,
     counts::Counts,
@@ -24,13 +21,6 @@ use crate::{
         Kind, //
     },
     ffi::{
-        iwcm::{
-            CallId,
-            CmId,
-            ConnParam,
-            ConsumerId, //
-        },
-        process::memory_for,
         rdma::{
             attr::{
                 DeviceAttr,
@@ -58,6 +48,12 @@ use crate::{
                 QpHandle,
                 SrqHandle, //
             },
+            iwcm::{
+                CallId,
+                CmId,
+                ConnParam,
+                ConsumerId, //
+            },
             kmr::{
                 DmaMemory,
                 FastMemory, //
@@ -69,6 +65,7 @@ use crate::{
                 SendChain, //
             },
         },
+        task::process::memory_for,
     },
     limits::Quota,
     mr::{

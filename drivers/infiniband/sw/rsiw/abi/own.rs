@@ -15,11 +15,11 @@ use super::{
     Sge, //
 };
 use crate::ffi::{
-    ring::{
+    mm::ring::{
         RingEntry,
         SharedRing, //
     },
-    uapi, //
+    rsiw::uapi,
 };
 use core::mem::{
     offset_of,

@@ -19,11 +19,8 @@ use super::{
 };
 use crate::{
     ffi::{
-        iwcm::{
-            CallId,
-            LocalOwner, //
-        },
         log::pr_ratelimited,
+        mm::noio::NoIo,
         net::{
             netdev::NetDevice,
             ListenCallbacks,
@@ -31,14 +28,17 @@ use crate::{
             ListenSocket,
             TcpSocket, //
         },
-        noio::NoIo,
-        timer::{
-            Expires,
-            Timer, //
+        rdma::iwcm::{
+            CallId,
+            LocalOwner, //
         },
-        workqueue::{
+        rsiw::queues::{
             Common,
             Queues, //
+        },
+        time::timer::{
+            Expires,
+            Timer, //
         },
     },
     proto::drain::drain,

@@ -18,18 +18,18 @@ use super::{
 use crate::{
     device::Device,
     ffi::{
-        iwcm::{
-            CallId,
-            CmId,
-            ConnParam, //
-        },
         net::{
             netdev::NetDevice,
             Callbacks,
             TcpSocket,
             TcpState, //
         },
-        process::Process,
+        rdma::iwcm::{
+            CallId,
+            CmId,
+            ConnParam, //
+        },
+        task::process::Process,
     },
     proto::{
         conn::Initiator,

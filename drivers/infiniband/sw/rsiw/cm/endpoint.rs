@@ -17,11 +17,7 @@ use super::{
 };
 use crate::{
     ffi::{
-        iwcm::{
-            Addresses,
-            CmId,
-            ConsumerId, //
-        },
+        mm::noio::NoIo,
         net::{
             Callbacks,
             LockedSock,
@@ -30,8 +26,12 @@ use crate::{
             TcpSocket,
             TcpState, //
         },
-        noio::NoIo,
-        timer::{
+        rdma::iwcm::{
+            Addresses,
+            CmId,
+            ConsumerId, //
+        },
+        time::timer::{
             Expires,
             Timer, //
         },

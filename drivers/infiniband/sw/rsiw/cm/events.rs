@@ -16,14 +16,14 @@ use super::{
 };
 use crate::{
     ffi::{
-        iwcm::{
+        rdma::iwcm::{
             self,
             Addresses,
             CmId,
             Depths,
             MAX_EVENT_DATA, //
         },
-        trace,
+        rsiw::trace,
     },
     proto::{
         connection::{
@@ -31,7 +31,7 @@ use crate::{
             Input, //
         },
         counters::Counter,
-        negotiate::EventDepths, //
+        negotiate::EventDepths,
     },
 };
 use kernel::{

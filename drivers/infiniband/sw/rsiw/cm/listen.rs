@@ -12,16 +12,18 @@ use super::{
     Cm, Endpoint, Refusal, NOT_IN_NAMESPACE,
 };
 use crate::ffi::{
-    iwcm::{
-        CallId,
-        CmId,
-        ConsumerId,
-        Event,
-        Mapping, //
-    },
+    mm::noio::NoIo,
     net::netdev::NetDevice,
-    noio::NoIo,
-    rdma::details::Details,
+    rdma::{
+        details::Details,
+        iwcm::{
+            CallId,
+            CmId,
+            ConsumerId,
+            Event,
+            Mapping, //
+        },
+    },
 };
 use core::net::SocketAddr;
 use kernel::{

@@ -20,7 +20,7 @@ use crate::{
             TcpState, //
         },
         rdma::attr::Qpn,
-        trace,
+        rsiw::trace,
     },
     limits::Quota,
     proto::{

@@ -17,14 +17,14 @@ use super::{
 };
 use crate::{
     ffi::{
-        iwcm::{
-            CallId,
-            CmId,
-            ConnParam, //
-        },
         net::{
             Callbacks,
             TcpSocket, //
+        },
+        rdma::iwcm::{
+            CallId,
+            CmId,
+            ConnParam, //
         },
     },
     proto::{

@@ -7,9 +7,9 @@ use super::{
     listen::Listener,
     Endpoint, //
 };
-use crate::ffi::{
-    iwcm::ConsumerId,
-    rdma::details::Details, //
+use crate::ffi::rdma::{
+    details::Details,
+    iwcm::ConsumerId, //
 };
 use kernel::{
     prelude::*,

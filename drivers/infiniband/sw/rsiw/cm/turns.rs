@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     ffi::{
-        noio::NoIo,
-        workqueue::Queues, //
+        mm::noio::NoIo,
+        rsiw::queues::Queues, //
     },
     proto::drain::{
         drain,

@@ -24,17 +24,19 @@ use crate::{
         Rings, //
     },
     ffi::{
-        clock,
+        mm::{
+            ring::{
+                SharedRing,
+                SharedWord, //
+            },
+            shmem::SharedMemory,
+        },
         module::Loaded,
         rdma::{
             mmap::MmapEntry,
             udata::Udata, //
         },
-        ring::{
-            SharedRing,
-            SharedWord, //
-        },
-        shmem::SharedMemory,
+        time::clock,
     },
     proto::receiver::Extra,
 };

@@ -11,12 +11,12 @@
 #![forbid(unsafe_code)]
 
 use crate::ffi::{
-    context::{
+    rdma::handle::CqHandle,
+    rsiw::queues::Queues,
+    task::context::{
         is_softirq,
         NoSoftirq, //
     },
-    rdma::handle::CqHandle,
-    workqueue::Queues, //
 };
 use kernel::{
     impl_has_work,

@@ -26,8 +26,4 @@
 #include <rdma/restrack.h>
 #include <rdma/rsiw_verbs.h>
 #include <rdma/uverbs_ioctl.h>
-#include <uapi/rdma/rsiw-abi.h>
 #include "rsiw_debugfs.h"
-#include "rsiw_methods.h"
-#include "rsiw_params.h"
-#include "rsiw_trace.h"

@@ -13,6 +13,7 @@ pub(crate) mod device;
 pub(crate) mod driver;
 mod extent;
 pub(crate) mod handle;
+pub(crate) mod iwcm;
 pub(crate) mod kmr;
 pub(crate) mod link;
 pub(crate) mod mmap;

@@ -2,5 +2,6 @@
 
 //! Synchronisation that the kernel crate does not offer.
 
+pub(crate) mod cell;
 pub(crate) mod gate;
 pub(crate) mod rcu_table;

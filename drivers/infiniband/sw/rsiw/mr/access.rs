@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     ffi::{
-        page::PageSlice,
+        mm::page::PageSlice,
         rdma::{
             attr::AccessFlags,
             kmr,

@@ -19,15 +19,15 @@ use super::{
 };
 use crate::{
     ffi::{
-        net::SkbChunk,
-        page::Word, //
+        mm::page::Word,
+        net::SkbChunk, //
     },
     mr::{
         access::{
             Access,
             MrAccess, //
         },
-        Mr, //
+        Mr,
     },
     proto::{
         budget::Budget,

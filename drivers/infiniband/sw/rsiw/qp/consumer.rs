@@ -12,10 +12,10 @@ use super::sq::{
 use crate::{
     cq::Spare,
     ffi::{
-        process::Identity,
-        rdma::mmap::MmapEntry, //
+        rdma::mmap::MmapEntry,
+        task::process::Identity, //
     },
-    queue::slots::Slots, //
+    queue::slots::Slots,
 };
 use kernel::{
     prelude::*,

@@ -24,18 +24,20 @@ use super::{
 };
 use crate::{
     ffi::{
-        hrtimer::ShortTimer,
         net::{
             Callbacks,
             TcpSocket, //
         },
-        process::Process,
         rdma::attr::{
             AccessFlags,
             IbQpState,
             QpModify, //
         },
-        timer::Timer,
+        task::process::Process,
+        time::{
+            hrtimer::ShortTimer,
+            timer::Timer, //
+        },
     },
     limits::MAX_READS,
     proto::{
@@ -53,8 +55,8 @@ use crate::{
         reads::{
             Inbound,
             InboundReads,
-            OutboundRead, //
-            OutboundReads,
+            OutboundRead,
+            OutboundReads, //
         },
         schedule::{
             Actor,

@@ -37,23 +37,14 @@ use crate::{
             self,
             Features, //
         },
-        CreateQpResp,
-        HasElements,
-        Rings,
-        Rqe,
-        SendEntry,
-        Sqe, //
+        CreateQpResp, HasElements, Rings, Rqe, SendEntry, Sqe,
     },
     cq::{
         Cq,
         Spare, //
     },
     ffi::{
-        hrtimer::ShortTimer,
-        process::{
-            memory_for,
-            Identity, //
-        },
+        mm::ring::SharedRing,
         rdma::{
             attr::{
                 AccessFlags,
@@ -63,9 +54,15 @@ use crate::{
             handle::QpHandle,
             udata::Udata,
         },
-        ring::SharedRing,
-        timer::Timer,
-        workqueue::Queues as WorkQueues,
+        rsiw::queues::Queues as WorkQueues,
+        task::process::{
+            memory_for,
+            Identity, //
+        },
+        time::{
+            hrtimer::ShortTimer,
+            timer::Timer, //
+        },
     },
     limits::{
         Quota,

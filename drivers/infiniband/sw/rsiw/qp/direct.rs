@@ -22,13 +22,13 @@ use super::{
 };
 use crate::{
     ffi::{
-        cell::ExclusiveCell,
+        mm::page::PageSlice,
         net::{
             HeldSock,
             TcpSocket,
             TcpState, //
         },
-        page::PageSlice,
+        sync::cell::ExclusiveCell,
     },
     mr::access::Slices,
     proto::{

@@ -21,10 +21,12 @@ use crate::{
             Sequences,
             TcpSocket, //
         },
-        params,
-        workqueue::{
-            Common,
-            Queues, //
+        rsiw::{
+            params,
+            queues::{
+                Common,
+                Queues, //
+            },
         },
     },
     proto::{

@@ -13,6 +13,7 @@ use crate::{
     ffi::{
         crc::crc32c,
         log::pr_ratelimited,
+        mm::page::PageSlice,
         net::{
             self,
             Mark,
@@ -20,7 +21,6 @@ use crate::{
             TcpState,
             TxBatch, //
         },
-        page::PageSlice,
     },
     proto::{
         direct::HandedOver,
@@ -31,7 +31,7 @@ use crate::{
             Refused,
             SendFlags, //
         },
-        tuning::TX_BATCH, //
+        tuning::TX_BATCH,
     },
     wire::fpdu::{
         Crc,

@@ -18,18 +18,22 @@
 use crate::{
     abi::own,
     ffi::{
-        context,
+        mm::{
+            ring::SharedWord,
+            shmem::SharedMemory, //
+        },
         rdma::{
             mmap::MmapEntry,
             udata::Udata, //
         },
-        ring::SharedWord,
-        serving::{
-            Serves,
-            ServingThread, //
+        rsiw::queues::Queues,
+        task::{
+            context,
+            serving::{
+                Serves,
+                ServingThread, //
+            },
         },
-        shmem::SharedMemory,
-        workqueue::Queues,
     },
 };
 use core::mem::size_of;
@@ -69,7 +73,7 @@ pub(super) struct Look<Q: Serves> {
     thread: Arc<ServingThread<Q>>,
 }
 
-impl<Q: Serves> Look<Q> {
+impl<Q: Serves<Reaper = Queues>> Look<Q> {
     /// What the process gets that makes the call and asks for `us` microseconds: nothing where the
     /// kernel has no such threads, or the process one processor, on which looking would keep it
     /// from posting.

@@ -13,9 +13,12 @@ use super::{
 };
 use crate::{
     ffi::{
-        clock,
-        context,
-        serving::Serves, //
+        rsiw::queues::Queues,
+        task::{
+            context,
+            serving::Serves, //
+        },
+        time::clock,
     },
     proto::{
         schedule::Reason,
@@ -112,6 +115,8 @@ impl Qp {
 }
 
 impl Serves for Qp {
+    type Reaper = Queues;
+
     const NAME: &'static CStr = c"rsiw-look";
 
     fn is_due(this: ArcBorrow<'_, Self>) -> bool {

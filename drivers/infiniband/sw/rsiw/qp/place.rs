@@ -15,8 +15,8 @@ use super::{
 use crate::{
     abi::MAX_SGE,
     ffi::{
-        net::SkbChunk,
-        page::PageSlice, //
+        mm::page::PageSlice,
+        net::SkbChunk, //
     },
     mr::{
         access::{

@@ -24,12 +24,12 @@ use crate::{
         ResizeQpResp, //
     },
     ffi::{
-        process::memory_for,
+        mm::ring::SharedRing,
         rdma::{
             attr::QpCap,
             udata::Udata, //
         },
-        ring::SharedRing,
+        task::process::memory_for,
     },
     limits::MAX_WR,
     queue::{

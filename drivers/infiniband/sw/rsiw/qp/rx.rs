@@ -31,7 +31,7 @@ use crate::{
             self,
             SkbChunk, //
         },
-        params,
+        rsiw::params,
     },
     mr::{
         access::Access,

@@ -16,12 +16,15 @@ use super::{
 };
 use crate::{
     ffi::{
-        clock, context,
-        hrtimer::ShortTimer,
-        noio::NoIo,
+        mm::noio::NoIo,
         rdma::wr::{
             RecvChain,
             SendChain, //
+        },
+        task::context,
+        time::{
+            clock,
+            hrtimer::ShortTimer, //
         },
     },
     proto::{
@@ -36,7 +39,7 @@ use crate::{
             Reason,
             Ringing, //
         },
-        state::Post, //
+        state::Post,
     },
 };
 use kernel::{

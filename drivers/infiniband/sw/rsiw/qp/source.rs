@@ -16,7 +16,7 @@ use super::{
     sq::Operands, //
 };
 use crate::{
-    ffi::page::PageSlice,
+    ffi::mm::page::PageSlice,
     mr::access::Slices,
     proto::{
         failure::Fault,

@@ -23,7 +23,7 @@ use crate::{
             TcpSocket,
             TcpState, //
         },
-        timer::{
+        time::timer::{
             Expires,
             Timer, //
         },

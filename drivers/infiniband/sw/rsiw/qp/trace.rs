@@ -7,7 +7,7 @@
 
 use super::base::Base;
 use crate::{
-    ffi::trace,
+    ffi::rsiw::trace,
     mr::{
         access::{
             Access,

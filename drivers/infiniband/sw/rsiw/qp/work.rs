@@ -19,16 +19,18 @@ use super::{
 };
 use crate::{
     ffi::{
-        clock,
-        hrtimer::{
-            ExpiresSoon,
-            ShortTimer, //
-        },
         log::pr_ratelimited,
-        noio::NoIo,
-        timer::{
-            Expires,
-            Timer, //
+        mm::noio::NoIo,
+        time::{
+            clock,
+            hrtimer::{
+                ExpiresSoon,
+                ShortTimer, //
+            },
+            timer::{
+                Expires,
+                Timer, //
+            },
         },
     },
     proto::{

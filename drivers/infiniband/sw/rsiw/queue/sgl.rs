@@ -13,7 +13,7 @@ use crate::{
         HasElements,
         Sge, //
     },
-    ffi::ring::SharedRing,
+    ffi::mm::ring::SharedRing,
 };
 use core::mem::size_of;
 use kernel::{

@@ -15,13 +15,15 @@ use crate::{
         HasElements, //
     },
     ffi::{
+        mm::{
+            ring::SharedRing,
+            shmem::SharedMemory, //
+        },
         module::Loaded,
         rdma::{
             mmap::MmapEntry,
             udata::Udata, //
         },
-        ring::SharedRing,
-        shmem::SharedMemory,
     },
 };
 use kernel::prelude::*;

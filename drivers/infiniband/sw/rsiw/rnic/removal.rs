@@ -12,8 +12,8 @@
 
 use super::Rnic;
 use crate::ffi::{
-    iwcm,
-    timer::{
+    rdma::iwcm,
+    time::timer::{
         Expires,
         Timer, //
     },

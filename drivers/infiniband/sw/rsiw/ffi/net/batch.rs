@@ -9,7 +9,7 @@ use super::chunk::{
     SHORT_LEN, //
 };
 use crate::ffi::{
-    page::PageSlice,
+    mm::page::PageSlice,
     raw::b, //
 };
 use kernel::{

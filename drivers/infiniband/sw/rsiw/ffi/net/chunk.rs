@@ -7,7 +7,7 @@
 //! Context: process.
 
 use crate::ffi::{
-    page::PageSlice,
+    mm::page::PageSlice,
     raw::{
         b,
         h, //

@@ -6,8 +6,10 @@
 //! [`include/net/tcp.h`](srctree/include/net/tcp.h)
 
 use crate::ffi::{
-    copy,
-    page::PageSlice,
+    mm::{
+        copy,
+        page::PageSlice, //
+    },
     raw::{
         b,
         h, //

@@ -26,6 +26,12 @@ use super::{
         QpHandle,
         SrqHandle, //
     },
+    iwcm::{
+        CallId,
+        CmId,
+        ConnParam,
+        ConsumerId, //
+    },
     kmr::{
         DmaMemory,
         FastMemory,
@@ -38,15 +44,7 @@ use super::{
         SendChain, //
     },
 };
-use crate::ffi::{
-    iwcm::{
-        CallId,
-        CmId,
-        ConnParam,
-        ConsumerId, //
-    },
-    raw::b,
-};
+use crate::ffi::raw::b;
 use kernel::{
     prelude::*,
     sync::{

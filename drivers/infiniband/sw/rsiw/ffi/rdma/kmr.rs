@@ -18,15 +18,17 @@ use super::{
     wr::Registration,
 };
 use crate::ffi::{
-    kmem::KernelPieces,
-    page::PageSlice,
-    process::memory_for,
+    mm::{
+        kmem::KernelPieces,
+        page::PageSlice, //
+    },
     sync::gate::{
         Gate,
         GateGuard,
         GatePtr,
         Gated, //
     },
+    task::process::memory_for,
 };
 use core::{
     cell::UnsafeCell,

@@ -18,11 +18,11 @@ use super::{
     udata::Udata, //
 };
 use crate::ffi::{
+    mm::shmem::SharedMemory,
     raw::{
         b,
         h, //
     },
-    shmem::SharedMemory,
 };
 use core::ptr::NonNull;
 use kernel::{

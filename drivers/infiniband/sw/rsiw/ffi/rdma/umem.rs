@@ -18,7 +18,7 @@ use super::{
     handle::DeviceHandle, //
 };
 use crate::ffi::{
-    page::PageSlice,
+    mm::page::PageSlice,
     raw::{
         b,
         h, //

@@ -13,7 +13,7 @@ use super::{
     extent::MrHead, //
 };
 use crate::ffi::{
-    copy,
+    mm::copy,
     raw::b, //
 };
 use core::{

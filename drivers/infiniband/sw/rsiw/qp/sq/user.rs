@@ -24,8 +24,11 @@ use crate::{
         SqeFront, //
     },
     ffi::{
-        rdma::{attr::AccessFlags, wr::Binding},
-        ring::SharedRing, //
+        mm::ring::SharedRing,
+        rdma::{
+            attr::AccessFlags,
+            wr::Binding, //
+        },
     },
     proto::{
         failure::Fault,
@@ -51,7 +54,7 @@ use crate::{
             Stag,
             TaggedOffset, //
         },
-        rdmap::ImmediateData, //
+        rdmap::ImmediateData,
     },
 };
 use ::kernel::{

@@ -15,7 +15,7 @@ use crate::{
         HasElements,
         RqeFront, //
     },
-    ffi::ring::SharedRing,
+    ffi::mm::ring::SharedRing,
     queue::{
         sgl::SgList,
         shared::Moving, //

@@ -9,17 +9,17 @@ use super::{
     QpObject, //
 };
 use crate::ffi::{
-    iwcm::{
-        private_data,
-        CallId,
-        CmId,
-        ConnParam, //
-    },
     raw::b,
     rdma::{
         attr::Qpn,
         driver::Driver,
-        handle::QpHandle, //
+        handle::QpHandle,
+        iwcm::{
+            private_data,
+            CallId,
+            CmId,
+            ConnParam, //
+        },
     },
 };
 use kernel::{

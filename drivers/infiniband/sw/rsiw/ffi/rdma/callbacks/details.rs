@@ -11,14 +11,14 @@ use super::{
     SrqObject, //
 };
 use crate::ffi::{
-    iwcm::ConsumerId,
     raw::{
         b,
         h, //
     },
     rdma::{
         details::fill,
-        driver::Driver, //
+        driver::Driver,
+        iwcm::ConsumerId, //
     },
 };
 use kernel::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks of the driver's own methods, which are declared in `ffi/methods.c`.
+//! Callbacks of the driver's own methods, which are declared in `ffi/rsiw/methods.c`.
 //!
 //! The core keeps the object and its process context during the call, and no call destroys it.
 

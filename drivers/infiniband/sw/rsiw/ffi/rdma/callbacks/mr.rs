@@ -8,7 +8,6 @@ use super::{
     PdObject, //
 };
 use crate::ffi::{
-    process::memory_for,
     raw::b,
     rdma::{
         attr::AccessFlags,
@@ -23,8 +22,9 @@ use crate::ffi::{
             DmaMemory,
             FastMemory, //
         },
-        udata::Udata, //
+        udata::Udata,
     },
+    task::process::memory_for,
 };
 use core::ptr::NonNull;
 use kernel::{

@@ -10,7 +10,6 @@ use super::{
     SrqObject, //
 };
 use crate::ffi::{
-    process::memory_for,
     raw::b,
     rdma::{
         attr::{
@@ -24,8 +23,9 @@ use crate::ffi::{
             QpInit, //
         },
         handle::Handle,
-        udata::Udata, //
+        udata::Udata,
     },
+    task::process::memory_for,
 };
 use core::ptr::NonNull;
 use kernel::{

@@ -7,7 +7,6 @@ use super::{
     DeviceObject, //
 };
 use crate::ffi::{
-    process::memory_for,
     raw::{
         b,
         h, //
@@ -18,8 +17,9 @@ use crate::ffi::{
             Driver, //
         },
         handle::Handle,
-        udata::Udata, //
+        udata::Udata,
     },
+    task::process::memory_for,
 };
 use core::ptr::NonNull;
 use kernel::{

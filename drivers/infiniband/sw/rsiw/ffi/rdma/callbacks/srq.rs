@@ -7,7 +7,6 @@ use super::{
     SrqObject, //
 };
 use crate::ffi::{
-    process::memory_for,
     raw::b,
     rdma::{
         driver::{
@@ -16,8 +15,9 @@ use crate::ffi::{
             SrqInit, //
         },
         handle::Handle,
-        udata::Udata, //
+        udata::Udata,
     },
+    task::process::memory_for,
 };
 use core::ptr::NonNull;
 use kernel::{

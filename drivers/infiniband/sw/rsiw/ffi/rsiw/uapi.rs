@@ -9,7 +9,7 @@
     reason = "all of it is looked at when this is compiled, only"
 )]
 
-use super::raw::b;
+use crate::ffi::raw::b;
 
 pub(crate) use b::{
     rsiw_bind as Bind,

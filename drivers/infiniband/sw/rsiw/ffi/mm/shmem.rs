@@ -5,7 +5,7 @@
 //! Context: allocation and release sleep; [`SharedMemory`] may also be dropped in softirq, but not
 //! with interrupts disabled or under a spinlock (`vfree`).
 
-use super::{
+use crate::ffi::{
     module::Loaded,
     raw::h, //
 };

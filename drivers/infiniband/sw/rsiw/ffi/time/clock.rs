@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/linux/timekeeping.h`](srctree/include/linux/timekeeping.h)
 
-use super::raw::b;
+use crate::ffi::raw::b;
 
 /// This moment, in nanoseconds since some point in the past. Any context.
 #[inline]

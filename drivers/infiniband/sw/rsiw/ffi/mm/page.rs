@@ -8,12 +8,10 @@
 //!
 //! Context: any.
 
-use super::{
-    copy,
-    raw::{
-        b,
-        h, //
-    },
+use super::copy;
+use crate::ffi::raw::{
+    b,
+    h, //
 };
 use core::{
     marker::PhantomData,

@@ -7,7 +7,7 @@
 //!
 //! Context: any.
 
-use super::raw::{
+use crate::ffi::raw::{
     b,
     h, //
 };
@@ -20,7 +20,7 @@ use super::raw::{
 /// `len` octets from `from` on are readable and from `to` on writable, for accesses that put up with
 /// concurrent ones.
 #[inline(always)]
-pub(super) unsafe fn place(to: *mut u8, from: *const u8, len: usize) {
+pub(in crate::ffi) unsafe fn place(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: by the caller's promise; C puts up with concurrent accesses.
     unsafe { h::place(to, from, len) };
 }
@@ -33,7 +33,7 @@ pub(super) unsafe fn place(to: *mut u8, from: *const u8, len: usize) {
 /// As many octets as `to` has are readable from `from` on, for accesses that put up with concurrent
 /// writes, and none of them is one of `to`.
 #[inline(always)]
-pub(super) unsafe fn fetch(to: &mut [u8], from: *const u8) {
+pub(in crate::ffi) unsafe fn fetch(to: &mut [u8], from: *const u8) {
     // SAFETY: by the caller's promise; C's `memcpy` puts up with concurrent writes.
     unsafe { b::memcpy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
 }

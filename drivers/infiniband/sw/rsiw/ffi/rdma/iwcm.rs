@@ -5,6 +5,13 @@
 //! C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
 
 use super::{
+    attr::Qpn,
+    handle::{
+        DeviceHandle,
+        QpHandle, //
+    },
+};
+use crate::ffi::{
     net::{
         netdev::NetDevice,
         Storage,
@@ -14,13 +21,6 @@ use super::{
     raw::{
         b,
         h, //
-    },
-    rdma::{
-        attr::Qpn,
-        handle::{
-            DeviceHandle,
-            QpHandle, //
-        },
     },
 };
 use core::{

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/linux/timer.h`](srctree/include/linux/timer.h)
 
-use super::raw::{
+use crate::ffi::raw::{
     b,
     h, //
 };

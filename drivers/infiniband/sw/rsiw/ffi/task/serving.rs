@@ -9,13 +9,16 @@
 //!
 //! C header: [`include/linux/sched/vhost_task.h`](srctree/include/linux/sched/vhost_task.h)
 
-use super::{
-    module::InUse,
+use crate::ffi::{
+    module::{
+        InUse,
+        Loaded, //
+    },
     raw::{
         b,
         h, //
     },
-    workqueue::Queues, //
+    workqueue::OwnedQueue,
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -34,8 +37,21 @@ use kernel::{
     },
 };
 
+/// What takes back the threads of a module.
+pub(crate) trait Reaping: Send + Sync {
+    /// The queue for that. One of the threads may be stopped in the midst of ending, so nobody waits
+    /// for this queue while the module is in use.
+    fn reaping(&self) -> &OwnedQueue;
+
+    /// Shows that the module is loaded.
+    fn loaded(&self) -> Loaded;
+}
+
 /// What a [`ServingThread`] does.
 pub(crate) trait Serves: Send + Sync + 'static {
+    /// What takes the thread back.
+    type Reaper: Reaping;
+
     /// The name of the thread.
     const NAME: &'static CStr;
 
@@ -83,7 +99,7 @@ pub(crate) struct ServingThread<T: Serves> {
     state: SpinLockIrq<State<T>>,
     #[pin]
     reaping: Work<Self>,
-    queues: Arc<Queues>,
+    reaper: Arc<T::Reaper>,
 }
 
 impl_has_work! {
@@ -100,7 +116,7 @@ impl<T: Serves> ServingThread<T> {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(queues: &Arc<Queues>) -> Result<Arc<Self>> {
+    pub(crate) fn new(reaper: &Arc<T::Reaper>) -> Result<Arc<Self>> {
         let state = State {
             begun: false,
             target: None,
@@ -112,7 +128,7 @@ impl<T: Serves> ServingThread<T> {
             pin_init!(Self {
                 state <- new_spinlock_irq!(state, "rsiw::ServingThread::state"),
                 reaping <- new_work!("rsiw::ServingThread::reaping"),
-                queues: queues.clone(),
+                reaper: reaper.clone(),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -126,7 +142,7 @@ impl<T: Serves> ServingThread<T> {
     /// [none](Self::EXIST); those of making a thread: `EAGAIN` if the process may not have more,
     /// `ENOMEM`.
     pub(crate) fn start(self: &Arc<Self>, target: Arc<T>) -> Result {
-        let in_use = self.queues.loaded().hold().ok_or(EBUSY)?;
+        let in_use = self.reaper.loaded().hold().ok_or(EBUSY)?;
         if core::mem::replace(&mut self.state.lock().begun, true) {
             return Err(EBUSY);
         }
@@ -181,7 +197,7 @@ impl<T: Serves> ServingThread<T> {
     fn ask_for_reaping(self: ArcBorrow<'_, Self>) -> bool {
         let is_first = !core::mem::replace(&mut self.state.lock().ends, true);
         if is_first {
-            let _ = self.queues.reaping.enqueue::<_, 0>(Arc::from(self));
+            let _ = self.reaper.reaping().enqueue::<_, 0>(Arc::from(self));
         }
         is_first
     }

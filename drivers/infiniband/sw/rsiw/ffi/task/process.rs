@@ -6,7 +6,7 @@
 //!
 //! Context: any, but for the one that it is made in.
 
-use super::raw::{
+use crate::ffi::raw::{
     b,
     h, //
 };

@@ -2,7 +2,7 @@
 
 //! Module parameters: reads what `params.c` declares. Any context.
 
-use super::raw::b;
+use crate::ffi::raw::b;
 
 /// Declares functions that read parameters; each is named as its parameter.
 macro_rules! parameters {

@@ -7,10 +7,8 @@
 //!
 //! Context: any.
 
-use super::{
-    page::PageSlice,
-    raw::h, //
-};
+use super::page::PageSlice;
+use crate::ffi::raw::h;
 use core::{
     marker::PhantomData,
     ptr::NonNull, //

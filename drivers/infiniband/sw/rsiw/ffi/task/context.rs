@@ -7,7 +7,7 @@
 //!
 //! Context: any, if a function does not say otherwise.
 
-use super::raw::h;
+use crate::ffi::raw::h;
 use kernel::types::NotThreadSafe;
 
 /// Whether the caller of something that promises not to sleep would let it sleep: it holds no

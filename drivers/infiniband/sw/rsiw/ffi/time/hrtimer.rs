@@ -8,10 +8,8 @@
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
-use super::{
-    raw::b,
-    timer::is_part, //
-};
+use super::timer::is_part;
+use crate::ffi::raw::b;
 use core::marker::PhantomData;
 use kernel::{
     prelude::*,

@@ -9,7 +9,7 @@
 //!
 //! Context: process.
 
-use super::raw::h;
+use crate::ffi::raw::h;
 use kernel::types::NotThreadSafe;
 
 /// As long as it lives, no allocation of this thread, whatever its flags, starts input or output.

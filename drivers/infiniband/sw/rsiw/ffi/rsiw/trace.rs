@@ -19,7 +19,7 @@
     )
 )]
 
-use super::{
+use crate::ffi::{
     raw::b,
     rdma::handle::{
         CqHandle,
