@@ -19,12 +19,12 @@ mod ends;
 mod env;
 mod start;
 
-pub(crate) use self::atomic::Atomics;
 use self::ends::{
     end_response,
     Ends, //
 };
 pub(crate) use self::env::{
+    Atomics,
     Env,
     OpenError,
     PayloadError,

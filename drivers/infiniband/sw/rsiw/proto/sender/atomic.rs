@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    Atomics,
     Current,
     Env,
     Origin,
@@ -40,20 +41,6 @@ use crate::wire::terminate::{
     Quote,
     TermError, //
 };
-
-/// What a sender needs of its surroundings for Atomic Operations.
-pub(crate) trait Atomics {
-    /// The operands of the Atomic Operation that was peeked at last.
-    fn operands(&self) -> Option<AtomicOperation>;
-
-    /// Carries out an Atomic Operation of the peer, if the peer may do that there, so that nobody
-    /// else changes the word meanwhile. Returns what it was before.
-    ///
-    /// # Errors
-    ///
-    /// How the peer is told that nothing was changed.
-    fn carry_out(&mut self, request: &AtomicRequest) -> Result<u64, TermError>;
-}
 
 /// The request for an Atomic Operation of ours on the word at `to` of `stag`.
 ///

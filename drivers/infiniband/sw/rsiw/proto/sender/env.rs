@@ -5,7 +5,6 @@
 //! Its methods are called under the lock of the sender.
 #![forbid(unsafe_code)]
 
-use super::Atomics;
 use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
 use crate::proto::link::{
@@ -31,6 +30,10 @@ use crate::proto::sends::Sends;
 use crate::proto::tx::{
     self,
     Message, //
+};
+use crate::wire::atomic::{
+    AtomicOperation,
+    AtomicRequest, //
 };
 use crate::wire::ddp::Stag;
 use crate::wire::rdmap::ReadRequest;
@@ -62,6 +65,20 @@ pub(crate) enum OpenError {
     Fault(Fault),
     /// The surroundings have lost count.
     Defect(&'static str),
+}
+
+/// What a sender needs of its surroundings for Atomic Operations.
+pub(crate) trait Atomics {
+    /// The operands of the Atomic Operation that was peeked at last.
+    fn operands(&self) -> Option<AtomicOperation>;
+
+    /// Carries out an Atomic Operation of the peer, if the peer may do that there, so that nobody
+    /// else changes the word meanwhile. Returns what it was before.
+    ///
+    /// # Errors
+    ///
+    /// How the peer is told that nothing was changed.
+    fn carry_out(&mut self, request: &AtomicRequest) -> Result<u64, TermError>;
 }
 
 /// What a sender needs of its surroundings, which send over `L`.
