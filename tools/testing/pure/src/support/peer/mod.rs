@@ -6,31 +6,32 @@
 use crate::proto::budget::Budget;
 use crate::proto::conn::{Config, Initiator, Params, Responder, SetupEvent};
 use crate::proto::counters::Tally;
+use crate::proto::direct::HandedOver;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::link::Link;
 use crate::proto::negotiate::Depths;
-use crate::proto::order::{Record, Status};
-use crate::proto::reads::{Inbound, InboundReads, OutboundRead, OutboundReads};
+use crate::proto::order::Status;
 use crate::proto::receiver::{Extra, Receiver};
-use crate::proto::request::{AtomicKind, Sink};
+use crate::proto::request::{AtomicKind, Operation, Sink};
 use crate::proto::sender::{Outcome, Sender};
-use crate::proto::sends::Sends;
-use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState, Tcp};
+use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState};
+use crate::support::memory::{Memory, Octets};
+use crate::support::queue::{Posted, Queue};
+use crate::support::tcp::Tcp;
 use crate::support::tuning::Tuning;
 use crate::wire::atomic::{AtomicOperation, WORD_LEN};
 use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::mpa::MAX_FRAME;
-use crate::wire::rdmap::ReadRequest;
+use crate::wire::rdmap::{ImmediateData, ReadRequest};
 use crate::wire::terminate::TermError;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
 pub(crate) mod recv;
-mod send;
+
+pub(crate) use crate::support::memory::Region;
 
 use self::recv::Piece;
-use self::send::Pipe;
 
 /// A work request.
 #[derive(Clone, Debug)]
@@ -64,34 +65,75 @@ pub(crate) enum Wr {
     },
 }
 
-/// Registered memory.
-#[derive(Clone, Debug)]
-pub(crate) struct Region {
-    pub(crate) base: u64,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) remote_read: bool,
-    pub(crate) remote_write: bool,
-    pub(crate) remote_atomic: bool,
-}
-
-impl Region {
-    /// The word at `to`, whose address is its offset.
-    fn word(&mut self, to: TaggedOffset) -> Result<&mut [u8; WORD_LEN as usize], TermError> {
-        if !self.remote_atomic {
-            return Err(TermError::RemoteAccess);
-        }
-        let range = self.range(to.0, WORD_LEN.into());
-        let range = range.ok_or(TermError::RemoteBounds)?;
-        if to.0 % u64::from(WORD_LEN) != 0 {
-            return Err(TermError::CatastrophicStream);
-        }
-        Ok(self.bytes[range].first_chunk_mut().expect("a word"))
-    }
-
-    fn range(&self, to: u64, len: u64) -> Option<std::ops::Range<usize>> {
-        let start = to.checked_sub(self.base)?;
-        let end = start.checked_add(len)?;
-        (end <= self.bytes.len() as u64).then_some(start as usize..end as usize)
+impl Wr {
+    /// As the sender's surroundings have it.
+    fn posted(self, fence: bool) -> (Posted, Octets) {
+        let none = Octets::Offsets;
+        let (mut solicited, mut sink, mut operands) = (false, None, None);
+        let to_sink = |stag, to, len| Some(Sink { stag, to, len });
+        let (operation, octets) = match self {
+            Wr::Send {
+                data,
+                solicited: event,
+                invalidate,
+            } => {
+                solicited = event;
+                (Operation::Send { invalidate }, Octets::These(data))
+            }
+            Wr::Write { data, stag, to } => {
+                let (to, immediate) = (TaggedOffset(to), None);
+                let operation = Operation::Write {
+                    stag,
+                    to,
+                    immediate,
+                };
+                (operation, Octets::These(data))
+            }
+            Wr::WriteImmediate {
+                data,
+                stag,
+                to,
+                immediate,
+                solicited: event,
+            } => {
+                solicited = event;
+                let operation = Operation::Write {
+                    stag,
+                    to: TaggedOffset(to),
+                    immediate: Some(ImmediateData::from_short(immediate)),
+                };
+                (operation, Octets::These(data))
+            }
+            Wr::Read(read) => {
+                sink = to_sink(read.sink_stag, read.sink_to, read.len);
+                let operation = Operation::Read {
+                    stag: read.source_stag,
+                    to: read.source_to,
+                    invalidate: false,
+                };
+                (operation, none(read.len))
+            }
+            Wr::Atomic {
+                operation,
+                kind,
+                stag,
+                to,
+                sink: (sink_stag, sink_to),
+            } => {
+                operands = Some(operation);
+                sink = to_sink(sink_stag, TaggedOffset(sink_to), WORD_LEN);
+                let to = TaggedOffset(to);
+                (Operation::Atomic { stag, to, kind }, none(WORD_LEN))
+            }
+        };
+        let posted = Posted {
+            fence,
+            solicited,
+            sink,
+            operands,
+            ..Posted::new(operation, octets.len())
+        };
+        (posted, octets)
     }
 }
 
@@ -109,17 +151,6 @@ enum Role {
     Done,
 }
 
-struct Posted {
-    id: u64,
-    wr: Wr,
-    fence: bool,
-}
-
-/// The octets of a region that a peer names.
-fn range_of(region: &Region, to: TaggedOffset, len: u32) -> Option<std::ops::Range<usize>> {
-    region.range(to.0, len.into())
-}
-
 /// What the receiver found out.
 #[derive(Clone, Copy, Debug)]
 enum Note {
@@ -129,27 +160,12 @@ enum Note {
     Failed(Failure),
 }
 
-/// Requests that are known by a number, and the Reads among them.
-type UnderWay = Sends<Vec<Record<u64, Fault>>, Vec<OutboundRead>>;
-
-/// What the sender and the receiver find around them.
+/// What the receiver finds around it, and the sender's surroundings among it.
 pub(crate) struct World {
     state: QpState,
     notes: Vec<Note>,
-    sends: RefCell<UnderWay>,
-    inbound: RefCell<InboundReads<Vec<Inbound>>>,
-    sq: VecDeque<Posted>,
-    /// Octets of the message being sent, the sink of a Read or an Atomic Operation, and the operands
-    /// of that.
-    source: Vec<u8>,
-    sink: Option<Sink>,
-    operands: Option<AtomicOperation>,
+    queue: Queue,
     rq: VecDeque<usize>,
-    heard: bool,
-    wants_fin: bool,
-    fin: bool,
-    regions: BTreeMap<u32, Region>,
-    completions: Vec<(u64, Status<Fault>)>,
     /// The message that is being received, those that were, and what was wrong with others.
     open: Vec<u8>,
     received: Vec<Received>,
@@ -169,7 +185,7 @@ pub(crate) struct Peer {
     unread: Vec<u8>,
     sender: Option<Sender>,
     world: World,
-    pipe: Pipe,
+    pipe: Tcp,
     /// Budgets.
     pub(crate) tuning: Tuning,
     pub(crate) reset: bool,
@@ -181,6 +197,12 @@ pub(crate) struct Peer {
 
 impl Peer {
     fn new(role: Role, mulpdu: u16) -> Self {
+        // Length field and CRC.
+        let mut pipe = Tcp::new(u32::from(mulpdu) + 6);
+        pipe.is_read = true;
+        pipe.allowance = 0;
+        // An octet makes a batch of one FPDU.
+        pipe.space = 1;
         Peer {
             role,
             params: None,
@@ -192,26 +214,15 @@ impl Peer {
             world: World {
                 state: QpState::Idle,
                 notes: Vec::new(),
-                sends: RefCell::new(Sends::new(vec![Record::default(); 32], Vec::new())),
-                inbound: RefCell::new(InboundReads::new(Vec::new())),
-                sq: VecDeque::new(),
-                source: Vec::new(),
-                sink: None,
-                operands: None,
+                queue: Queue::new(32, Memory::Regions(BTreeMap::new()), pipe.log.clone()),
                 rq: VecDeque::new(),
-                heard: false,
-                wants_fin: false,
-                fin: false,
-                regions: BTreeMap::new(),
-                completions: Vec::new(),
                 open: Vec::new(),
                 received: Vec::new(),
                 failed_receives: Vec::new(),
                 quiet: true,
                 in_place: 0,
             },
-            // Length field and CRC.
-            pipe: Pipe::new(u32::from(mulpdu) + 6),
+            pipe,
             tuning: Tuning::default(),
             reset: false,
             established: false,
@@ -255,25 +266,25 @@ impl Peer {
     }
 
     /// The octets that wait for the other side.
-    pub(crate) fn out(&mut self) -> &mut VecDeque<u8> {
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.pipe.out
     }
 
     /// Whether a FIN follows them.
     pub(crate) fn fin(&self) -> bool {
-        self.world.fin
+        self.world.queue.fin
     }
 
     pub(crate) fn regions(&mut self) -> &mut BTreeMap<u32, Region> {
-        &mut self.world.regions
+        self.world.queue.memory.regions_mut()
     }
 
     pub(crate) fn region(&self, stag: Stag) -> &Region {
-        &self.world.regions[&stag.0]
+        &self.world.queue.memory.regions()[&stag.0]
     }
 
     pub(crate) fn completions(&self) -> &[(u64, Status<Fault>)] {
-        &self.world.completions
+        &self.world.queue.completions
     }
 
     pub(crate) fn initiator(config: Config, want: Depths, pd: &[u8], mulpdu: u16) -> Self {
@@ -290,7 +301,8 @@ impl Peer {
     }
 
     pub(crate) fn post(&mut self, id: u64, wr: Wr, fence: bool) {
-        self.world.sq.push_back(Posted { id, wr, fence });
+        let (posted, octets) = wr.posted(fence);
+        self.world.queue.posted.push_back((id, posted, octets));
     }
 
     pub(crate) fn post_recv(&mut self, room: usize) {
@@ -306,12 +318,12 @@ impl Peer {
 
     /// Nothing left to send or to wait for.
     pub(crate) fn is_idle(&self) -> bool {
-        let sends = self.world.sends.borrow();
-        self.world.sq.is_empty()
+        let sends = self.world.queue.sends.borrow();
+        self.world.queue.posted.is_empty()
             && self.pipe.is_empty()
             && !self.sender.as_ref().is_some_and(Sender::is_busy)
             && sends.order.is_empty()
-            && self.world.inbound.borrow().is_empty()
+            && self.world.queue.inbound.borrow().is_empty()
             && sends.outbound.outstanding() == 0
     }
 
@@ -322,13 +334,13 @@ impl Peer {
 
     /// From now on segments go to the other side without the pipe, as soon as that is empty.
     pub(crate) fn go_direct(&mut self) {
-        self.pipe.is_direct = true;
+        self.pipe.direct = Some(HandedOver::Taken);
     }
 
     /// From now on all goes through the pipe again, once what went past it was taken.
     pub(crate) fn leave_direct(&mut self) {
         assert!(self.pipe.handed.is_empty());
-        self.pipe.is_direct = false;
+        self.pipe.direct = None;
     }
 
     /// Segments that wait for the other side, past the pipe.
@@ -377,7 +389,7 @@ impl Peer {
         };
         self.pipe.allowance = batches;
         let state = self.world.state;
-        match sender.run(&mut self.world, &mut self.pipe, state, self.tuning.tx) {
+        match sender.run(&mut self.world.queue, &mut self.pipe, state, self.tuning.tx) {
             Outcome::Idle | Outcome::Again => {}
             Outcome::Failed => {
                 let failure = sender.take_failure().expect("what has failed");
@@ -420,7 +432,7 @@ impl Peer {
             (Some(event), _) => {
                 self.setup_failed = Some(event);
                 self.role = Role::Done;
-                self.world.fin = true;
+                self.world.queue.fin = true;
             }
             (None, _) => {}
         }
@@ -431,18 +443,9 @@ impl Peer {
         self.role = Role::Done;
         self.params = Some(params);
         self.listen(&params);
-        self.sender = Some(Sender::new(&params, self.pipe.emss));
+        self.sender = Some(Sender::new(&params, self.pipe.segment));
         self.established = !(params.wait_for_fpdu && params.peer_to_peer);
-        let sends = self.world.sends.get_mut();
-        sends.ord = params.ord.into();
-        sends.outbound = OutboundReads::new(vec![
-            OutboundRead::default();
-            params.outbound_slots().into()
-        ]);
-        self.world.inbound = RefCell::new(InboundReads::new(vec![
-            Inbound::default();
-            params.ird.into()
-        ]));
+        self.world.queue.connect(&params);
         self.apply(QpEvent::Connected);
     }
 
@@ -456,8 +459,8 @@ impl Peer {
     /// How many of its requests and of the peer's Reads are under way.
     pub(crate) fn under_way(&self) -> (usize, usize) {
         (
-            self.world.sends.borrow().order.len(),
-            self.world.inbound.borrow().len(),
+            self.world.queue.sends.borrow().order.len(),
+            self.world.queue.inbound.borrow().len(),
         )
     }
 
@@ -544,7 +547,7 @@ impl Peer {
         let event = QpEvent::LocalError {
             error: failure.error,
             in_completion: failure.in_completion,
-            can_send: can_send.is_some_and(|sender| sender.may_send(self.world.heard)),
+            can_send: can_send.is_some_and(|sender| sender.may_send(self.world.queue.heard)),
         };
         self.apply_with(event, Some(failure));
     }
@@ -563,27 +566,22 @@ impl Peer {
 
     fn follow_effects(&mut self, effects: Effects, failure: Option<Failure>) {
         if let (Some(error), Some(sender)) = (effects.terminate, &mut self.sender) {
-            assert!(self.sent_terminate.is_none() && !self.world.fin);
+            assert!(self.sent_terminate.is_none() && !self.world.queue.fin);
             self.sent_terminate = Some(error);
             sender.set_terminate(&failure.unwrap_or(error.into()));
         }
         match effects.tcp {
-            Tcp::Keep => {}
-            Tcp::Fin => self.world.wants_fin = true,
-            Tcp::Reset | Tcp::ResetIfDelivered => self.reset = true,
+            state::Tcp::Keep => {}
+            state::Tcp::Fin => self.world.queue.wants_fin = true,
+            state::Tcp::Reset | state::Tcp::ResetIfDelivered => self.reset = true,
         }
-        if effects.terminate.is_some() || effects.tcp == Tcp::Fin {
+        if effects.terminate.is_some() || effects.tcp == state::Tcp::Fin {
             self.transmit(usize::MAX);
         }
         if effects.flush_sq {
-            let sends = self.world.sends.get_mut();
-            while sends.outbound.pop().is_some() {}
-            while let Some(end) = sends.order.flush() {
-                self.world.completions.push(end);
-            }
-            while self.world.inbound.get_mut().pop().is_some() {}
-            let posted = self.world.sq.drain(..).map(|p| (p.id, Status::Flushed));
-            self.world.completions.extend(posted);
+            let queue = &mut self.world.queue;
+            while queue.inbound.get_mut().pop().is_some() {}
+            queue.flush();
         }
         if effects.close {
             self.sender = None;

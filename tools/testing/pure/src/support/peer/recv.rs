@@ -2,7 +2,7 @@
 
 //! The surroundings of the receiver: vectors for memory.
 
-use super::{range_of, Note, Region, World};
+use super::{Note, Region, World};
 use crate::proto::budget::Budget;
 use crate::proto::chunk::{Chunk, Payload, Reach, Source};
 use crate::proto::failure::{Failure, Fault};
@@ -91,7 +91,7 @@ pub(crate) fn octets<'a>(payload: &'a Payload<'_, Piece<'_>>) -> &'a [u8] {
 
 /// Writes a payload to a region.
 fn write(region: &mut Region, to: TaggedOffset, payload: &Payload<'_, Piece<'_>>) -> Option<()> {
-    let range = range_of(region, to, payload.len)?;
+    let range = region.range(to, payload.len)?;
     region.bytes[range].copy_from_slice(octets(payload));
     Some(())
 }
@@ -117,7 +117,7 @@ impl Limits for World {
     }
 
     fn has_read_room(&self) -> bool {
-        self.inbound.borrow().has_room()
+        self.queue.inbound.borrow().has_room()
     }
 
     fn may_take_immediate(&self) -> bool {
@@ -127,20 +127,25 @@ impl Limits for World {
 
 impl Atomics for World {
     fn atomic_request(&mut self, msn: Msn, request: AtomicRequest) -> Result<(), TermError> {
-        let region = self.regions.get_mut(&request.stag.0);
+        let region = self.queue.memory.regions_mut().get_mut(&request.stag.0);
         region.ok_or(TermError::RemoteStag)?.word(request.to)?;
-        let inbound = self.inbound.get_mut();
+        let inbound = self.queue.inbound.get_mut();
         inbound.push(Inbound::Atomic(msn, request), 8, 1 << 17)?;
         Ok(())
     }
 
     fn atomic_response(&mut self, id: u32) -> Result<Response, TermError> {
-        self.sends.get_mut().outbound.atomic_response(id)
+        self.queue.sends.get_mut().outbound.atomic_response(id)
     }
 
     fn place_result(&mut self, stag: Stag, to: TaggedOffset, result: u64) -> Result<(), Unplaced> {
-        let region = self.regions.get_mut(&stag.0).ok_or(Unplaced)?;
-        let range = range_of(region, to, WORD_LEN).ok_or(Unplaced)?;
+        let region = self
+            .queue
+            .memory
+            .regions_mut()
+            .get_mut(&stag.0)
+            .ok_or(Unplaced)?;
+        let range = region.range(to, WORD_LEN).ok_or(Unplaced)?;
         region.bytes[range].copy_from_slice(&result.to_ne_bytes());
         Ok(())
     }
@@ -156,7 +161,7 @@ impl<'c> Env<Piece<'c>> for World {
     }
 
     fn fpdu_received(&mut self) {
-        self.heard = true;
+        self.queue.heard = true;
     }
 
     fn first_segment(&mut self) {
@@ -183,7 +188,12 @@ impl<'c> Env<Piece<'c>> for World {
         _budget: &mut Budget,
     ) -> Result<(), TermError> {
         self.count(payload);
-        let region = self.regions.get_mut(&stag.0).filter(|r| r.remote_write);
+        let region = self
+            .queue
+            .memory
+            .regions_mut()
+            .get_mut(&stag.0)
+            .filter(|r| r.remote_write);
         let region = region.ok_or(TermError::TaggedStag)?;
         write(region, to, payload).ok_or(TermError::TaggedBounds)
     }
@@ -196,7 +206,12 @@ impl<'c> Env<Piece<'c>> for World {
         _budget: &mut Budget,
     ) -> Result<(), Unplaced> {
         self.count(payload);
-        let region = self.regions.get_mut(&stag.0).ok_or(Unplaced)?;
+        let region = self
+            .queue
+            .memory
+            .regions_mut()
+            .get_mut(&stag.0)
+            .ok_or(Unplaced)?;
         write(region, to, payload).ok_or(Unplaced)
     }
 
@@ -208,9 +223,9 @@ impl<'c> Env<Piece<'c>> for World {
         // What of it is in the region, as the driver finds out before it begins.
         if let Going::Write(stag, to) | Going::Response(stag, to) = going {
             let write = matches!(going, Going::Write(..));
-            let region = self.regions.get(&stag.0);
+            let region = self.queue.memory.regions().get(&stag.0);
             let region = region.filter(|r| !write || r.remote_write);
-            let fits = |n: &u32| region.is_some_and(|r| range_of(r, to, *n).is_some());
+            let fits = |n: &u32| region.is_some_and(|r| r.range(to, *n).is_some());
             let limit = (1..=train.limit()).take_while(fits).last();
             train.set_limit(limit.unwrap_or(0));
         }
@@ -255,12 +270,17 @@ impl<'c> Env<Piece<'c>> for World {
     }
 
     fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TermError> {
-        let region = self.regions.remove(&stag.0);
+        let region = self.queue.memory.regions_mut().remove(&stag.0);
         region.map(drop).ok_or(TermError::RemoteCannotInvalidate)
     }
 
     fn invalidate_sink(&mut self, stag: Stag) -> Result<(), Unplaced> {
-        self.regions.remove(&stag.0).map(drop).ok_or(Unplaced)
+        self.queue
+            .memory
+            .regions_mut()
+            .remove(&stag.0)
+            .map(drop)
+            .ok_or(Unplaced)
     }
 
     fn is_quiet(&self) -> bool {
@@ -274,39 +294,43 @@ impl<'c> Env<Piece<'c>> for World {
         len: u32,
         last: bool,
     ) -> Result<Response, TermError> {
-        self.sends.get_mut().outbound.response(stag, to, len, last)
+        self.queue
+            .sends
+            .get_mut()
+            .outbound
+            .response(stag, to, len, last)
     }
 
     fn response_left(&self, stag: Stag, to: TaggedOffset) -> u32 {
-        self.sends.borrow().outbound.left(stag, to)
+        self.queue.sends.borrow().outbound.left(stag, to)
     }
 
     fn read_done(&mut self, token: Option<Token>) {
-        let sends = self.sends.get_mut();
+        let sends = self.queue.sends.get_mut();
         sends.outbound.pop().expect("its response came");
         if let Some(token) = token {
             sends.order.done(token);
         }
-        self.complete();
+        self.queue.complete();
     }
 
     fn fail_send(&mut self, token: Token, fault: Fault) -> bool {
-        let told = self.sends.get_mut().order.fail(token, fault);
-        self.complete();
+        let told = self.queue.sends.get_mut().order.fail(token, fault);
+        self.queue.complete();
         told
     }
 
     fn read_request(&mut self, msn: Msn, request: ReadRequest) -> Result<(), TermError> {
         if request.len > 0 {
-            let region = self.regions.get(&request.source_stag.0);
+            let region = self.queue.memory.regions().get(&request.source_stag.0);
             let region = region.ok_or(TermError::RemoteStag)?;
-            let range = range_of(region, request.source_to, request.len);
+            let range = region.range(request.source_to, request.len);
             range.ok_or(TermError::RemoteBounds)?;
             let allowed = region.remote_read.then_some(());
             allowed.ok_or(TermError::RemoteAccess)?;
         }
         let read = Inbound::Read(InboundRead { msn, request });
-        self.inbound.get_mut().push(read, 8, 1 << 17)?;
+        self.queue.inbound.get_mut().push(read, 8, 1 << 17)?;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::proto::request::{AtomicKind, OperationType};
-use crate::support::sending::original;
+use crate::support::memory::original;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::Msn;
 use crate::wire::terminate::Quoted;

@@ -244,7 +244,7 @@ fn t_11_refused() {
     assert!(before > 0 && sending.did().is_empty());
     assert_eq!(messages(&sending), [Opcode::Send]);
     assert_eq!(sending.queue.completions, [(0, Status::Success)]);
-    sending.flush();
+    sending.queue.flush();
     assert_eq!(
         sending.queue.completions[1..],
         [(1, Status::Flushed), (2, Status::Flushed)]

@@ -6,7 +6,7 @@ use super::*;
 use crate::proto::link::{Broken, Piece};
 use crate::proto::sender::{OpenError, PayloadError};
 use crate::proto::state::QpState;
-use crate::support::sending::Tcp;
+use crate::support::tcp::Tcp;
 
 /// V-WC-6, V-WC-8, V-TM-2, T-33: memory that may not be read: the request completes in error, what
 /// is in front of it was sent.

@@ -12,7 +12,8 @@ mod requests;
 use crate::proto::failure::Fault;
 use crate::proto::order::Status;
 use crate::proto::request::{Operation, Sink};
-use crate::support::sending::{params, Did, Posted, Sending};
+use crate::support::queue::Did;
+use crate::support::sending::{params, Posted, Sending};
 use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::rdmap::{ImmediateData, Opcode, ReadRequest};
 use crate::wire::terminate::{Received, TermError};
@@ -84,7 +85,7 @@ fn terminate(sending: &Sending) -> Option<Received> {
     Received::parse(&last.payload)
 }
 
-fn success(id: u32) -> Did {
+fn success(id: u64) -> Did {
     Did::Completed(id, Status::Success)
 }
 

@@ -92,7 +92,7 @@ fn t_8_bad_crc_places_nothing() {
     settle(&mut a, &mut b);
     a.post(0, write_octet(2), false);
     a.transmit(1);
-    *a.out().back_mut().unwrap() ^= 1;
+    *a.out().last_mut().unwrap() ^= 1;
     settle(&mut a, &mut b);
     assert_eq!(b.sent_terminate, Some(TermError::MpaCrc));
     assert_eq!(a.got_terminate, Some(0x2002));
@@ -105,7 +105,7 @@ fn m_mpa_3_crc_off() {
     let (mut a, mut b) = connected(config(1, false, false), config(2, false, false));
     a.post(0, write_octet(1), false);
     a.transmit(1);
-    *a.out().back_mut().unwrap() ^= 0x5a;
+    *a.out().last_mut().unwrap() ^= 0x5a;
     settle(&mut a, &mut b);
     assert_eq!(b.region(TARGET).bytes[0], 1);
 }

@@ -10,7 +10,7 @@ use crate::wire::rdmap::{Control, Opcode};
 
 /// Operations of the messages that wait for the other side, one for each.
 fn messages(peer: &mut Peer) -> Vec<Opcode> {
-    let stream: Vec<u8> = peer.out().iter().copied().collect();
+    let stream: Vec<u8> = peer.out().to_vec();
     let mut rest = &stream[..];
     let mut found = Vec::new();
     while !rest.is_empty() {

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The surroundings of a sender: its queue, and what is under way. They do what a test says, good or
+//! bad, and check what is asked of them.
+
+use super::memory::{Memory, Octets};
+use super::tcp::Tcp;
+use crate::proto::conn::Params;
+use crate::proto::direct::HandedOver;
+use crate::proto::failure::Fault;
+use crate::proto::frame::Writer;
+use crate::proto::link::Link;
+use crate::proto::order::{Record, Status, Token};
+use crate::proto::reads::{Inbound, InboundReads, Oldest, OutboundRead, OutboundReads};
+use crate::proto::request::{BadRequest, Operation, Request, Sink};
+use crate::proto::sender::{Atomics, Env, OpenError, PayloadError, Peeked};
+use crate::proto::sends::Sends;
+use crate::proto::tx::Frame;
+use crate::wire::atomic::{AtomicOperation, AtomicRequest};
+use crate::wire::ddp::{Header, Stag};
+use crate::wire::rdmap::{Control, Opcode, ReadRequest};
+use crate::wire::terminate::TermError;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// What a sender did, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Did {
+    /// TCP has all of a batch.
+    Sent,
+    Invalidated(Stag),
+    Registered,
+    Bound,
+    /// Carried out an Atomic Operation of the peer.
+    CarriedOut(AtomicRequest),
+    Completed(u64, Status<Fault>),
+    /// All in front of a FIN is sent; whether there was anything that the peer is to have.
+    Finished(bool),
+}
+
+pub(super) type Log = Rc<RefCell<Vec<Did>>>;
+
+/// A request as it is posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posted {
+    pub(crate) operation: Result<Operation, Fault>,
+    pub(crate) len: u32,
+    pub(crate) fence: bool,
+    pub(crate) solicited: bool,
+    pub(crate) sink: Option<Sink>,
+    pub(crate) operands: Option<AtomicOperation>,
+}
+
+impl Posted {
+    pub(crate) const fn new(operation: Operation, len: u32) -> Self {
+        Self {
+            operation: Ok(operation),
+            len,
+            fence: false,
+            solicited: false,
+            sink: None,
+            operands: None,
+        }
+    }
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// The memory of a request cannot be opened.
+    pub(crate) open: Option<OpenError>,
+    /// That of a Read or an Atomic Operation of the peer cannot.
+    pub(crate) source: Option<TermError>,
+    /// A payload cannot be read.
+    pub(crate) payload: Option<PayloadError>,
+    /// It has an octet less than it should have.
+    pub(crate) short: bool,
+    /// The sink of a Read may not be written.
+    pub(crate) sink: bool,
+    /// An invalidation, a registration or a bind fails.
+    pub(crate) local: Option<Fault>,
+}
+
+/// Requests that are known by a number, and the Reads among them.
+type UnderWay = Sends<Vec<Record<u64, Fault>>, Vec<OutboundRead>>;
+
+/// The send queue and what is under way.
+pub(crate) struct Queue {
+    pub(super) posted: VecDeque<(u64, Posted, Octets)>,
+    peeked: Option<(Posted, Octets)>,
+    pub(super) sends: RefCell<UnderWay>,
+    pub(super) inbound: RefCell<InboundReads<Vec<Inbound>>>,
+    pub(crate) heard: bool,
+    pub(crate) faults: Faults,
+    pub(super) memory: Memory,
+    /// The message whose memory is open.
+    open: Option<Octets>,
+    /// All that completed, in this order.
+    pub(crate) completions: Vec<(u64, Status<Fault>)>,
+    /// A FIN is to follow what is sent, and does.
+    pub(super) wants_fin: bool,
+    pub(super) fin: bool,
+    log: Log,
+}
+
+impl Queue {
+    /// One that tells `log` what is done.
+    pub(super) fn new(records: usize, memory: Memory, log: Log) -> Self {
+        let records = vec![Record::default(); records];
+        Self {
+            posted: VecDeque::new(),
+            peeked: None,
+            sends: RefCell::new(Sends::new(records, Vec::new())),
+            inbound: RefCell::new(InboundReads::new(Vec::new())),
+            heard: false,
+            faults: Faults::default(),
+            memory,
+            open: None,
+            completions: Vec::new(),
+            wants_fin: false,
+            fin: false,
+            log,
+        }
+    }
+
+    /// Has as many slots for Reads as was agreed on.
+    pub(super) fn connect(&mut self, params: &Params) {
+        let sends = self.sends.get_mut();
+        sends.ord = params.ord.into();
+        let slots = params.outbound_slots().into();
+        sends.outbound = OutboundReads::new(vec![OutboundRead::default(); slots]);
+        let inbound = vec![Inbound::default(); params.ird.into()];
+        self.inbound = RefCell::new(InboundReads::new(inbound));
+    }
+
+    /// Whether memory is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Everything that is not complete is flushed.
+    pub(crate) fn flush(&mut self) {
+        while self.sends.get_mut().outbound.pop().is_some() {}
+        while let Some((id, status)) = { self.sends.get_mut().order.flush() } {
+            self.completed(id, status);
+        }
+        while let Some((id, ..)) = self.posted.pop_front() {
+            self.completed(id, Status::Flushed);
+        }
+    }
+
+    fn peeked(&self) -> &(Posted, Octets) {
+        self.peeked.as_ref().expect("peeked at")
+    }
+
+    fn tell(&self, did: Did) {
+        self.log.borrow_mut().push(did);
+    }
+
+    /// Whether transmission waits for a Read to complete.
+    #[cfg(test)]
+    pub(crate) fn stalled(&self) -> bool {
+        self.sends.borrow().stalled
+    }
+
+    /// Leaves no room for Reads of ours.
+    #[cfg(test)]
+    pub(crate) fn no_reads(&mut self) {
+        self.sends.get_mut().outbound = OutboundReads::new(Vec::new());
+    }
+
+    fn completed(&mut self, id: u64, status: Status<Fault>) {
+        self.completions.push((id, status));
+        self.tell(Did::Completed(id, status));
+    }
+
+    /// Completes what is due.
+    pub(super) fn complete(&mut self) {
+        while let Some((id, status)) = { self.sends.get_mut().order.pop() } {
+            self.completed(id, status);
+        }
+    }
+
+    fn local(&mut self, did: Did) -> Result<(), Fault> {
+        assert!(self.open.is_none(), "{did:?} while memory is open");
+        match self.faults.local {
+            Some(fault) => Err(fault),
+            None => {
+                self.tell(did);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Atomics for Queue {
+    fn operands(&self) -> Option<AtomicOperation> {
+        self.peeked().0.operands
+    }
+
+    fn carry_out(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
+        match self.faults.source {
+            Some(error) => Err(error),
+            None => {
+                self.tell(Did::CarriedOut(*request));
+                self.memory.change(request)
+            }
+        }
+    }
+}
+
+impl Env<Tcp> for Queue {
+    type Work = u64;
+    type Records = Vec<Record<u64, Fault>>;
+    type Outbound = Vec<OutboundRead>;
+    type Inbound = Vec<Inbound>;
+
+    fn peek(&mut self) -> Option<Peeked<Tcp, Self>> {
+        let (work, posted, octets) = self.posted.front()?;
+        let (work, posted) = (*work, *posted);
+        self.peeked = Some((posted, octets.clone()));
+        Some(match posted.operation {
+            Ok(operation) => Ok(Request {
+                work,
+                operation,
+                solicited: posted.solicited,
+                fence: posted.fence,
+                len: posted.len,
+                is_inline: false,
+            }),
+            Err(fault) => Err(BadRequest { work, fault }),
+        })
+    }
+
+    fn consume(&mut self) {
+        self.posted.pop_front().expect("peeked at");
+    }
+
+    fn has_requests(&self) -> bool {
+        !self.posted.is_empty()
+    }
+
+    fn sink(&self) -> Option<Sink> {
+        self.peeked().0.sink
+    }
+
+    fn may_write(&self, sink: &Sink) -> bool {
+        assert!(sink.len > 0);
+        !self.faults.sink && self.memory.may_write(sink)
+    }
+
+    fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R {
+        f(&mut self.sends.borrow_mut())
+    }
+
+    fn oldest_inbound(&self) -> Option<Oldest> {
+        self.inbound.borrow().front()
+    }
+
+    fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R {
+        f(&mut self.inbound.borrow_mut())
+    }
+
+    fn done(&mut self, tokens: &[Token]) -> bool {
+        assert!(!tokens.is_empty());
+        for token in tokens {
+            self.sends.get_mut().order.done(*token);
+        }
+        self.complete();
+        self.sends.get_mut().order.is_empty()
+    }
+
+    fn done_alone(&mut self, work: &u64) {
+        let sends = self.sends.get_mut();
+        assert!(sends.order.is_empty(), "it is not alone");
+        let token = sends.order.push(*work).expect("room");
+        sends.order.done(token);
+        self.complete();
+    }
+
+    fn fail(&mut self, token: Token, fault: Fault) -> bool {
+        let told = self.sends.get_mut().order.fail(token, fault);
+        self.complete();
+        told
+    }
+
+    fn fail_new(&mut self, work: u64, fault: Fault) -> bool {
+        let token = self.sends.get_mut().order.push(work).expect("room");
+        self.fail(token, fault)
+    }
+
+    fn invalidate(&mut self, stag: Stag) -> Result<(), Fault> {
+        self.local(Did::Invalidated(stag))
+    }
+
+    fn register(&mut self) -> Result<(), Fault> {
+        self.local(Did::Registered)
+    }
+
+    fn bind(&mut self) -> Result<(), Fault> {
+        self.local(Did::Bound)
+    }
+
+    fn open_request(&mut self) -> Result<(), OpenError> {
+        match self.faults.open {
+            Some(error) => Err(error),
+            None => {
+                self.open = Some(self.peeked().1.clone());
+                Ok(())
+            }
+        }
+    }
+
+    fn open_source(&mut self, request: &ReadRequest) -> Result<(), TermError> {
+        assert!(request.len > 0);
+        match self.faults.source {
+            Some(error) => Err(error),
+            None => {
+                self.open = Some(self.memory.source(request)?);
+                Ok(())
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.open = None;
+    }
+
+    fn payload(
+        &self,
+        offset: u32,
+        len: u32,
+        writer: &mut Writer<'_, Tcp>,
+    ) -> Result<(), PayloadError> {
+        assert!(len > 0);
+        let octets = self.open.as_ref().expect("open").get(offset, len);
+        let (front, rest) = octets.split_at(octets.len() / 2);
+        writer.put(front)?;
+        if let Some(error) = self.faults.payload {
+            return Err(error);
+        }
+        let skip = usize::from(self.faults.short);
+        Ok(writer.put(&rest[skip..])?)
+    }
+
+    fn copy(&self, to: &mut [u8]) -> Result<(), PayloadError> {
+        let open = self.open.as_ref().expect("open");
+        assert_eq!(open.len() as usize, to.len());
+        if self.faults.short {
+            return Err(PayloadError::Broken);
+        }
+        to.copy_from_slice(&open.get(0, open.len()));
+        self.faults.payload.map_or(Ok(()), Err)
+    }
+
+    fn hand_over(&self, link: &mut Tcp, front: &[u8], frame: &Frame) -> Result<(), PayloadError> {
+        assert_eq!(link.prepare(front), HandedOver::Taken);
+        if let Some(error) = self.faults.payload {
+            return Err(error);
+        }
+        let (header, _) = Header::parse(&front[2..]).expect("a header");
+        let opcode = Control(header.rdmap()).opcode();
+        let answers = [Opcode::ReadResponse, Opcode::AtomicResponse].map(Some);
+        if answers.contains(&opcode) && header.control().last() {
+            // The other side may send its next request at once.
+            assert!(self.inbound.borrow().has_room(), "its slot is free");
+        }
+        let open = self.open.as_ref();
+        let payload = match frame.payload {
+            0 => Vec::new(),
+            len => open.expect("open").get(frame.offset, len.into()),
+        };
+        link.hand_over(front, payload);
+        Ok(())
+    }
+
+    fn heard_of_peer(&self) -> bool {
+        self.heard
+    }
+
+    fn finish(&mut self, link: &mut Tcp, has_spoken: bool) {
+        assert!(link.is_empty(), "a FIN in front of what is not sent");
+        self.fin |= self.wants_fin;
+        self.tell(Did::Finished(has_spoken));
+    }
+}

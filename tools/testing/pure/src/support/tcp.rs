@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TCP as a sender finds it: it takes what a test, or the other side, lets it.
+
+use super::crc::crc32c;
+use super::queue::{Did, Log};
+use super::room::Room;
+use crate::proto::direct::HandedOver;
+use crate::proto::link::{Broken, Link, Refused, SendFlags};
+use crate::wire::fpdu::Crc;
+use std::collections::VecDeque;
+
+/// TCP, and a batch in front of it.
+#[derive(Debug)]
+pub(crate) struct Tcp {
+    pub(crate) segment: u32,
+    /// Octets that TCP says it would take,
+    pub(crate) space: usize,
+    /// and that it does take.
+    pub(crate) takes: usize,
+    /// Octets that a batch has room for.
+    pub(crate) room: usize,
+    /// Batches, and segments past it, that it still takes.
+    pub(crate) allowance: usize,
+    /// Octets after which a batch breaks, whatever it said about room.
+    pub(crate) breaks_at: usize,
+    /// A batch cannot forget a part of it.
+    pub(crate) keeps: bool,
+    pub(crate) refuses: bool,
+    /// What becomes of segments that go past TCP; without that they do not.
+    pub(crate) direct: Option<HandedOver>,
+    /// Those that did: headers and payload.
+    pub(crate) handed: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// There is another side, which takes in what is sent, and a segment past TCP only if nothing is
+    /// in front of it.
+    pub(crate) is_read: bool,
+    /// Octets of these since the last batch.
+    since: usize,
+    batch: Vec<u8>,
+    piece: Room,
+    /// What was sent, and how.
+    pub(crate) out: Vec<u8>,
+    pub(crate) flags: Vec<SendFlags>,
+    pub(super) log: Log,
+}
+
+impl Tcp {
+    /// One that takes everything, in segments of up to so many octets.
+    pub(super) fn new(segment: u32) -> Self {
+        Self {
+            segment,
+            space: usize::MAX,
+            takes: usize::MAX,
+            room: usize::MAX,
+            allowance: usize::MAX,
+            breaks_at: usize::MAX,
+            keeps: false,
+            refuses: false,
+            direct: None,
+            handed: VecDeque::new(),
+            is_read: false,
+            since: 0,
+            batch: Vec::new(),
+            piece: Room::default(),
+            out: Vec::new(),
+            flags: Vec::new(),
+            log: Log::default(),
+        }
+    }
+
+    /// Whether a batch waits to be sent.
+    pub(super) fn has_batch(&self) -> bool {
+        !self.batch.is_empty()
+    }
+
+    /// A segment goes past it.
+    pub(super) fn hand_over(&mut self, front: &[u8], payload: Vec<u8>) {
+        self.allowance -= 1;
+        self.since += front.len() + payload.len();
+        self.handed.push_back((front.to_vec(), payload));
+    }
+
+    /// Takes everything from now on, in segments of the same size.
+    pub(crate) fn heal(&mut self) {
+        self.space = usize::MAX;
+        self.takes = usize::MAX;
+        self.room = usize::MAX;
+        self.breaks_at = usize::MAX;
+        self.keeps = false;
+    }
+}
+
+impl Link for Tcp {
+    type Mark = usize;
+
+    fn is_direct(&self) -> bool {
+        self.direct.is_some() && self.batch.is_empty()
+    }
+
+    fn prepare(&mut self, _front: &[u8]) -> HandedOver {
+        assert!(self.is_direct());
+        if self.is_read && (!self.out.is_empty() || self.allowance == 0) {
+            return HandedOver::Later;
+        }
+        if self.is_read && self.since > self.space {
+            return HandedOver::Enough;
+        }
+        let outcome = self.direct.expect("direct");
+        if outcome == HandedOver::Gone {
+            self.direct = None;
+            self.since = 0;
+        }
+        outcome
+    }
+
+    fn segment_size(&self) -> u32 {
+        if self.is_direct() {
+            return u32::MAX;
+        }
+        self.segment
+    }
+
+    fn space(&self) -> usize {
+        if self.is_direct() && !self.is_read {
+            return usize::MAX;
+        }
+        self.space
+    }
+
+    fn len(&self) -> usize {
+        self.batch.len() + self.since
+    }
+
+    fn reserve(&mut self, len: u32) -> bool {
+        self.batch.len() + len as usize <= self.room
+    }
+
+    fn mark(&self) -> usize {
+        self.batch.len()
+    }
+
+    fn truncate(&mut self, mark: usize) -> Result<(), Broken> {
+        assert!(mark <= self.batch.len());
+        if self.keeps {
+            return Err(Broken);
+        }
+        self.batch.truncate(mark);
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.batch.clear();
+    }
+
+    fn put(&mut self, octets: &[u8]) -> Result<(), Broken> {
+        let fits = self.breaks_at.saturating_sub(self.batch.len());
+        self.batch.extend(octets.iter().take(fits));
+        if octets.len() > fits {
+            return Err(Broken);
+        }
+        Ok(())
+    }
+
+    fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
+        let left = self.breaks_at.min(self.room);
+        let left = left.saturating_sub(self.batch.len());
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        self.piece.get(len, count, left / len)
+    }
+
+    fn commit(&mut self, len: u32) -> Result<(), Broken> {
+        self.piece.commit(len, &mut self.batch);
+        Ok(())
+    }
+
+    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
+        crc32c(crc, octets)
+    }
+
+    fn crc_since(&self, mark: usize) -> Result<Crc, Broken> {
+        Ok(Crc::new().update(crc32c, &self.batch[mark..]))
+    }
+
+    fn send(&mut self, how: SendFlags) -> Result<(), Refused> {
+        if std::mem::take(&mut self.since) > 0 {
+            assert!(self.batch.is_empty(), "one way at a time");
+            self.log.borrow_mut().push(Did::Sent);
+            return Ok(());
+        }
+        assert!(!self.batch.is_empty(), "nothing is sent");
+        if self.refuses {
+            return Err(Refused);
+        }
+        // A real other side takes in at once what is handed over; here TCP waits until it has.
+        if self.allowance == 0 || (self.is_read && !self.handed.is_empty()) {
+            return Ok(());
+        }
+        self.allowance -= 1;
+        self.flags.push(how);
+        let n = self.takes.min(self.batch.len());
+        if self.takes != usize::MAX {
+            self.takes -= n;
+        }
+        self.out.extend(self.batch.drain(..n));
+        if self.batch.is_empty() {
+            self.log.borrow_mut().push(Did::Sent);
+        }
+        Ok(())
+    }
+}
