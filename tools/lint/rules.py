@@ -170,20 +170,18 @@ def waits(sources, table, section):
             yield f"{LOCKING}: what {':'.join(where)} waits for is not there: {words}"
 
 
-def observers(sources):
+def observers(source, by_path):
     """Who tells how an object is waits for nobody who works with it: there are mutexes and
     sockets' locks that are held for long, and spin locks for a moment."""
-    by_path = {source.path: source for source in sources}
-    for source in sources:
-        for f in source.functions:
-            signature = source.code[f.start:source.code.index("{", f.start)]
-            if not re.search(r"\bDetails\s*<", signature):
-                continue
-            for m in re.finditer(r"(\w+)\s*\.\s*(lock|with_lock|hold)\s*\(",
-                                 source.code[f.start:f.end]):
-                if m.group(2) != "lock" or kind_of(by_path, source.path, m.group(1)) == "Mutex":
-                    yield (f"{source.at(f.start + m.start())}: {f.name} takes {m.group(1)}, "
-                           "which those who work with it may have for long")
+    for f in source.functions:
+        signature = source.code[f.start:source.code.index("{", f.start)]
+        if not re.search(r"\bDetails\s*<", signature):
+            continue
+        for m in re.finditer(r"(\w+)\s*\.\s*(lock|with_lock|hold)\s*\(",
+                             source.code[f.start:f.end]):
+            if m.group(2) != "lock" or kind_of(by_path, source.path, m.group(1)) == "Mutex":
+                yield (f"{source.at(f.start + m.start())}: {f.name} takes {m.group(1)}, "
+                       "which those who work with it may have for long")
 
 
 GUARD = re.compile(r"let\s+(?:mut\s+)?(\w+)\s*=\s*[^;{}]*?(\w+)\s*\.\s*lock\s*\(\s*\)\s*;")
@@ -192,17 +190,15 @@ LOOP = re.compile(r"\b(?:for\b[^;{}]*?\bin\b|while\b|loop\s*\{)")
 LOCKED_LOOP = re.compile(r"\b(?:for\b[^;{}]*?\bin\b|while\s+let\b)[^;{}]*?(\w+)\s*\.\s*lock\s*\(\)")
 
 
-def loops(sources):
+def loops(source, by_path):
     """A loop with a spin lock held has a comment that says what bounds it."""
-    by_path = {source.path: source for source in sources}
-    for source in sources:
-        for place, lock in loops_under_locks(source):
-            if kind_of(by_path, source.path, lock) == "Mutex":
-                continue
-            line = line_of(source.code, place)
-            above = source.text.splitlines()[max(0, line - 4):line]
-            if not any("// Bound:" in text for text in above):
-                yield f"{source.path}:{line}: a loop with {lock} held has no '// Bound:' above it"
+    for place, lock in loops_under_locks(source):
+        if kind_of(by_path, source.path, lock) == "Mutex":
+            continue
+        line = line_of(source.code, place)
+        above = source.text.splitlines()[max(0, line - 4):line]
+        if not any("// Bound:" in text for text in above):
+            yield f"{source.path}:{line}: a loop with {lock} held has no '// Bound:' above it"
 
 
 def loops_under_locks(source):
@@ -249,13 +245,12 @@ WHICH_DEVICE = (
 )
 
 
-def which_device(sources, table):
+def which_device(source, table):
     """Nothing else answers which device it is."""
-    for source in sources:
-        for what, where in table:
-            for m in re.finditer(what, source.code):
-                if source.path not in where:
-                    yield f"{source.at(m.start())}: which device it is, is answered elsewhere"
+    for what, where in table:
+        for m in re.finditer(what, source.code):
+            if source.path not in where:
+                yield f"{source.at(m.start())}: which device it is, is answered elsewhere"
 
 
 def section_of(text, title):
@@ -276,15 +271,20 @@ def sources_of(top):
 
 def check(sources, section):
     yield from waits(sources, ALL_WAITS, section)
-    yield from observers(sources)
-    yield from loops(sources)
-    yield from which_device(sources, WHICH_DEVICE)
+    by_path = {source.path: source for source in sources}
+    for source in sources:
+        yield from observers(source, by_path)
+        yield from loops(source, by_path)
+        yield from which_device(source, WHICH_DEVICE)
 
 
 def self_test():
     """Each rule finds what breaks it, and nothing else."""
-    def found(rule, *args, path="a.rs", **files):
-        return list(rule([Source(path, files["text"])], *args))
+    def found(rule, *args, path="a.rs", text=""):
+        source = Source(path, text)
+        if rule is waits:
+            return list(waits([source], *args))
+        return list(rule(source, *args or ({path: source},)))
 
     stop = "fn end(&self) { // Timer::stop(self)\n    Timer::stop(self);\n}"
     assert len(found(waits, {}, "", text=stop)) == 1
