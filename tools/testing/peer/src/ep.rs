@@ -39,6 +39,7 @@ pub mod status {
     pub const LOC_PROT_ERR: u32 = 4;
     pub const FLUSHED: u32 = 5;
     pub const REM_INV_REQ_ERR: u32 = 9;
+    pub const REM_ACCESS_ERR: u32 = 10;
 }
 
 /// `enum ibv_event_type`, those of a QP.

@@ -7,12 +7,31 @@ use crate::bytes::{fpdu, hex, terminate};
 use crate::crc::crc32c;
 use crate::ffi;
 use crate::log::Log;
-use std::io::{ErrorKind, Read, Write};
+use std::fmt::Debug;
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 /// What goes wrong in a scenario, as text.
 pub type Res<T = ()> = Result<T, String>;
+
+/// Fails with what there is instead, unless it is `good`.
+pub fn check(what: &str, good: bool, got: impl Debug) -> Res {
+    if good {
+        Ok(())
+    } else {
+        Err(format!("{what}: {got:?}"))
+    }
+}
+
+/// Two rows of octets are the same.
+pub fn same(what: &str, got: &[u8], want: &[u8]) -> Res {
+    if got == want {
+        return Ok(());
+    }
+    let (got, want) = (short(got), short(want));
+    Err(format!("{what}:\n  got  {got}\n  want {want}"))
+}
 
 /// Milliseconds for what has to come, on a slow machine too.
 pub const SOON: u64 = 30_000;
@@ -30,7 +49,8 @@ pub enum End {
 
 /// One end of a connection.
 pub struct Tcp {
-    tcp: TcpStream,
+    /// None once it is closed here.
+    tcp: Option<TcpStream>,
     log: Log,
     unread: Vec<u8>,
     end: Option<End>,
@@ -44,7 +64,7 @@ impl Tcp {
     pub fn new(tcp: TcpStream, log: Log) -> Res<Self> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         Ok(Tcp {
-            tcp,
+            tcp: Some(tcp),
             log,
             unread: Vec::new(),
             end: None,
@@ -53,9 +73,18 @@ impl Tcp {
         })
     }
 
+    fn stream(&self) -> io::Result<&TcpStream> {
+        self.tcp.as_ref().ok_or(ErrorKind::NotConnected.into())
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.stream()?.write_all(bytes)
+    }
+
     /// The own port.
     pub fn port(&self) -> u16 {
-        self.tcp.local_addr().map_or(0, |a| a.port())
+        let addr = self.stream().and_then(TcpStream::local_addr);
+        addr.map_or(0, |a| a.port())
     }
 
     /// What comes from now on has markers.
@@ -65,13 +94,13 @@ impl Tcp {
 
     pub fn send(&mut self, bytes: &[u8]) -> Res {
         self.log.bytes("->", bytes);
-        self.tcp.write_all(bytes).map_err(|e| format!("send: {e}"))
+        self.write(bytes).map_err(|e| format!("send: {e}"))
     }
 
     /// Sends what may be refused because the other side is through.
     pub fn send_anyway(&mut self, bytes: &[u8]) {
         self.log.bytes("->", bytes);
-        let _ = self.tcp.write_all(bytes);
+        let _ = self.write(bytes);
     }
 
     /// Sends an ULPDU as an FPDU.
@@ -82,9 +111,7 @@ impl Tcp {
     /// Sends each octet in a segment of its own.
     pub fn drip(&mut self, bytes: &[u8]) -> Res {
         for b in bytes {
-            self.tcp
-                .write_all(&[*b])
-                .map_err(|e| format!("send: {e}"))?;
+            self.write(&[*b]).map_err(|e| format!("send: {e}"))?;
         }
         self.log.bytes("-> (one by one)", bytes);
         Ok(())
@@ -92,12 +119,19 @@ impl Tcp {
 
     pub fn fin(&mut self) {
         self.log.text("-> FIN".into());
-        let _ = self.tcp.shutdown(Shutdown::Write);
+        let _ = self.stream().map(|tcp| tcp.shutdown(Shutdown::Write));
     }
 
-    pub fn reset(self) {
+    pub fn reset(&mut self) {
         self.log.text("-> RST".into());
-        ffi::reset_on_close(&self.tcp);
+        if let Some(tcp) = self.tcp.take() {
+            ffi::reset_on_close(&tcp);
+        }
+    }
+
+    /// Closes this end, as its program does that is through.
+    pub fn close(&mut self) {
+        self.tcp = None;
     }
 
     /// Takes in what comes within `ms`; false if that is nothing.
@@ -106,11 +140,12 @@ impl Tcp {
             return Ok(false);
         }
         let limit = Duration::from_millis(ms.max(1));
-        self.tcp
-            .set_read_timeout(Some(limit))
-            .map_err(|e| e.to_string())?;
         let mut buf = [0; 65536];
-        match self.tcp.read(&mut buf) {
+        let read = |mut tcp: &TcpStream| {
+            tcp.set_read_timeout(Some(limit))?;
+            tcp.read(&mut buf)
+        };
+        match self.stream().and_then(read) {
             Ok(0) => {
                 self.log.text("<- FIN".into());
                 self.end = Some(End::Fin);
@@ -151,10 +186,7 @@ impl Tcp {
     /// Exactly these octets come.
     pub fn expect(&mut self, what: &str, bytes: &[u8]) -> Res {
         let got = self.take(bytes.len()).map_err(|e| format!("{what}: {e}"))?;
-        if got != bytes {
-            return Err(format!("{what}: {} instead of {}", hex(&got), hex(bytes)));
-        }
-        Ok(())
+        same(what, &got, bytes)
     }
 
     /// Octets of an FPDU, without the marker that may stand in front of them.
@@ -239,11 +271,7 @@ impl Tcp {
     /// Exactly this ULPDU comes.
     pub fn expect_ulpdu(&mut self, what: &str, want: &[u8]) -> Res {
         let got = self.ulpdu().map_err(|e| format!("{what}: {e}"))?;
-        if got != want {
-            let (got, want) = (short(&got), short(want));
-            return Err(format!("{what}:\n  got  {got}\n  want {want}"));
-        }
-        Ok(())
+        same(what, &got, want)
     }
 
     /// The Terminate for `code`, bit by bit, then a FIN and nothing else (P-RDMAP-17).
@@ -298,7 +326,7 @@ impl Tcp {
 
     /// Lets no more than about `bytes` come in before they are read.
     pub fn small_window(&self, bytes: i32) {
-        ffi::small_window(&self.tcp, bytes);
+        let _ = self.stream().map(|tcp| ffi::small_window(tcp, bytes));
     }
 }
 

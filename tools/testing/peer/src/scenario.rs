@@ -5,6 +5,7 @@
 
 use crate::net::Res;
 use crate::world::World;
+use std::fmt::Debug;
 use std::time::Instant;
 
 /// When a scenario is run.
@@ -35,48 +36,76 @@ pub struct Scenario {
 pub struct List(pub Vec<Scenario>);
 
 impl List {
-    /// Adds a quick scenario; `ids` are the rows, separated by blanks.
-    pub fn add(
-        &mut self,
-        ids: &'static str,
-        text: impl Into<String>,
-        run: impl Fn(&mut World) -> Res + 'static,
-    ) {
-        self.0.push(Scenario {
-            ids: ids.split(' ').collect(),
-            text: text.into(),
+    /// Begins a quick scenario for these rows, which are separated by blanks.
+    pub fn rows(&mut self, ids: &'static str) -> Draft<'_> {
+        Draft {
+            list: self,
+            ids,
+            text: String::new(),
             kind: Kind::Quick,
+        }
+    }
+}
+
+/// A scenario that is being described.
+pub struct Draft<'l> {
+    list: &'l mut List,
+    ids: &'static str,
+    text: String,
+    kind: Kind,
+}
+
+impl<'l> Draft<'l> {
+    /// What it shows.
+    pub fn says(mut self, text: impl Into<String>) -> Self {
+        self.text = text.into();
+        self
+    }
+
+    /// It is not a quick one.
+    pub fn is(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// It is run with each of these.
+    pub fn each<V>(self, values: V) -> Each<'l, V> {
+        Each {
+            draft: self,
+            values,
+        }
+    }
+
+    /// Adds it to the list.
+    pub fn runs(self, run: impl Fn(&mut World) -> Res + 'static) {
+        self.list.0.push(Scenario {
+            ids: self.ids.split(' ').collect(),
+            text: self.text,
+            kind: self.kind,
             run: Box::new(run),
         });
     }
+}
 
-    /// Adds one that takes long.
-    pub fn add_long(
-        &mut self,
-        ids: &'static str,
-        text: impl Into<String>,
-        run: impl Fn(&mut World) -> Res + 'static,
-    ) {
-        self.add(ids, text, run);
-        self.last_is(Kind::Long);
-    }
+/// A scenario that is run with one value after the other.
+pub struct Each<'l, V> {
+    draft: Draft<'l>,
+    values: V,
+}
 
-    /// Adds a storm.
-    pub fn add_storm(
-        &mut self,
-        ids: &'static str,
-        text: impl Into<String>,
-        run: impl Fn(&mut World) -> Res + 'static,
-    ) {
-        self.add(ids, text, run);
-        self.last_is(Kind::Storm);
-    }
-
-    /// What was added last is of this kind.
-    pub fn last_is(&mut self, kind: Kind) {
-        if let Some(last) = self.0.last_mut() {
-            last.kind = kind;
-        }
+impl<V: IntoIterator<Item: Debug> + Clone + 'static> Each<'_, V> {
+    /// Adds it to the list. Nothing is left from one value to the next, and what goes wrong is told
+    /// with its value.
+    pub fn runs(self, run: impl Fn(&mut World, V::Item) -> Res + 'static) {
+        let values = self.values;
+        self.draft.runs(move |w| {
+            for value in values.clone() {
+                let name = format!("{value:?}");
+                run(w, value).map_err(|e| format!("{name}: {e}"))?;
+                w.clean()?;
+            }
+            Ok(())
+        });
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::bytes::{self, hex, mpa, words, Read, C, M, REP, REQ, S};
 use crate::ep::{pd, CmEvent, Ep, Wc};
 use crate::log::Log;
-use crate::net::{Res, Tcp, QUIET, SOON};
+use crate::net::{check, Res, Tcp, QUIET, SOON};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -96,6 +96,13 @@ impl World {
     pub fn conn_with(&mut self, options: &str) -> Res<Conn> {
         let mut c = self.serve(&mpa(REQ, C, 1, &[]), options)?;
         c.tcp.expect("Reply", &mpa(REP, C, 1, &[]))?;
+        Ok(c)
+    }
+
+    /// The same, and the driver has seen an FPDU, without which a responder sends none.
+    pub fn synced(&mut self, options: &str) -> Res<Conn> {
+        let mut c = self.conn_with(options)?;
+        c.sync()?;
         Ok(c)
     }
 
@@ -206,14 +213,10 @@ impl Conn {
     }
 
     /// The next receive completes with this many octets.
-    pub fn received(&self, id: u64, len: usize) -> Res<Wc> {
+    pub fn received(&self, id: u64, len: usize) -> Res {
         let wc = self.wc("r")?;
-        if (wc.id, wc.status, wc.len) == (id, 0, len as u32) {
-            return Ok(wc);
-        }
-        Err(format!(
-            "receive: {wc:?} instead of number {id} with {len} octets"
-        ))
+        let good = (wc.id, wc.status, wc.len) == (id, 0, len as u32);
+        check(&format!("receive {id} of {len} octets"), good, wc)
     }
 
     /// A completion that has to come.
@@ -223,22 +226,16 @@ impl Conn {
     }
 
     /// The next completion of a queue has this status.
-    pub fn expect_wc(&self, queue: &str, id: u64, status: u32) -> Res<Wc> {
+    pub fn expect_wc(&self, queue: &str, id: u64, status: u32) -> Res {
         let wc = self.wc(queue)?;
-        if (wc.id, wc.status) == (id, status) {
-            return Ok(wc);
-        }
-        Err(format!(
-            "{wc:?} instead of number {id} with status {status}"
-        ))
+        let good = (wc.id, wc.status) == (id, status);
+        check(&format!("number {id} with status {status}"), good, wc)
     }
 
     /// No completion comes.
     pub fn no_wc(&self, queue: &str) -> Res {
-        match self.ep.wc(self.slot, queue, QUIET)? {
-            None => Ok(()),
-            Some(wc) => Err(format!("completion {wc:?}")),
-        }
+        let wc = self.ep.wc(self.slot, queue, QUIET)?;
+        check("no completion", wc.is_none(), wc)
     }
 
     /// The next event of the connection manager.
@@ -258,20 +255,11 @@ impl Conn {
 
     /// The next asynchronous event is this one, and there is no other.
     pub fn expect_async(&self, want: i32) -> Res {
-        let got = self
-            .ep
-            .async_event(self.slot, if want < 0 { QUIET } else { SOON })?;
-        let more = if got < 0 {
-            got
-        } else {
-            self.ep.async_event(self.slot, 1)?
-        };
-        if got == want && more < 0 {
-            return Ok(());
-        }
-        Err(format!(
-            "asynchronous events {got}, {more} instead of {want}"
-        ))
+        let next = |ms| self.ep.async_event(self.slot, ms);
+        let got = next(if want < 0 { QUIET } else { SOON })?;
+        let more = if got < 0 { got } else { next(1)? };
+        let good = got == want && more < 0;
+        check(&format!("asynchronous event {want}"), good, (got, more))
     }
 
     /// A Read Request for `len` octets of region 0 that names a sink of ours.
@@ -326,14 +314,14 @@ impl Conn {
         self.response(&NOTHING).map(|_| ())
     }
 
-    /// Octets of region 0.
-    pub fn buffer(&self, at: usize, len: usize) -> Res<Vec<u8>> {
-        self.ep.peek(self.slot, BUFFER + at, len)
-    }
-
     /// Region 0 holds these octets.
     pub fn expect_buffer(&self, at: usize, want: &[u8]) -> Res {
-        let got = self.buffer(at, want.len())?;
+        self.expect_arena(BUFFER + at, want)
+    }
+
+    /// The arena holds these octets.
+    pub fn expect_arena(&self, at: usize, want: &[u8]) -> Res {
+        let got = self.ep.peek(self.slot, at, want.len())?;
         match got.iter().zip(want).position(|(a, b)| a != b) {
             None => Ok(()),
             Some(n) => Err(format!(

@@ -132,10 +132,9 @@ fn refused(
 }
 
 pub fn add(list: &mut List) {
-    list.add(
-        "X-ATM-1 X-ATM-2 X-ATM-3 X-ATM-12 X-ATM-15 X-ATM-18",
-        "FetchAdd: octets of the responses, words in the host's byte order",
-        |w| {
+    list.rows("X-ATM-1 X-ATM-2 X-ATM-3 X-ATM-12 X-ATM-15 X-ATM-18")
+        .says("FetchAdd: octets of the responses, words in the host's byte order")
+        .runs(|w| {
             let mut l = words(w)?;
             let at = l.at(3);
             l.run(&fetch_add(77, at, 0x0102_0304_0506_0708, 0), 77, 0)?;
@@ -153,12 +152,10 @@ pub fn add(list: &mut List) {
             l.run(&fetch_add(1, last, 0, 0), 1, 0)?;
             l.run(&fetch_add(2, last, 5, 0), 2, 0)?;
             l.run(&fetch_add(3, last, 0, 0), 3, 5)
-        },
-    );
-    list.add(
-        "X-ATM-5",
-        "FetchAdd with fields: what is carried out of one is lost",
-        |w| {
+        });
+    list.rows("X-ATM-5")
+        .says("FetchAdd with fields: what is carried out of one is lost")
+        .runs(|w| {
             let mut l = words(w)?;
             let at = l.at(0);
             let bytes = 0x8080_8080_8080_8080;
@@ -176,12 +173,10 @@ pub fn add(list: &mut List) {
                 0x0100_0200_0000_0100,
             )?;
             l.expect(0, 0x0101)
-        },
-    );
-    list.add(
-        "X-ATM-7",
-        "CmpSwap: compares and swaps under its masks, and returns what was there either way",
-        |w| {
+        });
+    list.rows("X-ATM-7")
+        .says("CmpSwap: compares and swaps under its masks, and returns what was there either way")
+        .runs(|w| {
             let mut l = words(w)?;
             let at = l.at(1);
             let all = u64::MAX;
@@ -196,12 +191,10 @@ pub fn add(list: &mut List) {
             // Nothing is compared, nothing is changed.
             l.run(&swap(4, [all, 0, all, 0]), 4, 0xab05)?;
             l.expect(1, 0xab05)
-        },
-    );
-    list.add(
-        "X-ATM-2 X-ATM-4 X-ATM-6",
-        "reserved bits, and what FetchAdd compares with, are ignored",
-        |w| {
+        });
+    list.rows("X-ATM-2 X-ATM-4 X-ATM-6")
+        .says("reserved bits, and what FetchAdd compares with, are ignored")
+        .runs(|w| {
             let mut l = words(w)?;
             let at = l.at(1);
             l.run(&header(0xffff_fff0, 9, at, [3, 0, 77, 88]), 9, 0)?;
@@ -221,19 +214,17 @@ pub fn add(list: &mut List) {
             l.c.tcp.fpdu(&ulpdu)?;
             l.answered(10, 7)?;
             l.expect(1, 8)
-        },
-    );
-    list.add("X-ATM-4", "AOpcodes 1 and 3 to 15: 0x0206", |w| {
-        for aopcode in [1, 3, 4, 8, 15] {
+        });
+    list.rows("X-ATM-4")
+        .says("AOpcodes 1 and 3 to 15: 0x0206")
+        .each([1, 3, 4, 8, 15])
+        .runs(|w, aopcode| {
             let make = |l: &Words| header(aopcode, 1, l.at(0), [1, 0, 0, u64::MAX]);
-            refused(w, RIGHTS, 0x0206, event::REQUEST, make)?;
-        }
-        Ok(())
-    });
-    list.add(
-        "X-ATM-9 X-ATM-19",
-        "a word that is not at a multiple of eight: 0x0207, and nothing is changed",
-        |w| {
+            refused(w, RIGHTS, 0x0206, event::REQUEST, make)
+        });
+    list.rows("X-ATM-9 X-ATM-19")
+        .says("a word that is not at a multiple of eight: 0x0207, and nothing is changed")
+        .runs(|w| {
             for at in [1, 2, 4, 7, LEN as u64 - 9] {
                 let make = |l: &Words| fetch_add(1, (l.stag, l.to + at), 1, 0);
                 refused(w, RIGHTS, 0x0207, event::FATAL, make)?;
@@ -252,12 +243,10 @@ pub fn add(list: &mut List) {
                 w.clean()?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "X-ATM-10 X-ATM-19",
-        "keys, bounds, rights: 0x0100 to 0x0104, without the header of the request",
-        |w| {
+        });
+    list.rows("X-ATM-10 X-ATM-19")
+        .says("keys, bounds, rights: 0x0100 to 0x0104, without the header of the request")
+        .runs(|w| {
             let access = event::ACCESS;
             let from = |l: &Words, at: u64| fetch_add(1, (l.stag, l.to.wrapping_add(at)), 1, 0);
             refused(w, RIGHTS, 0x0100, access, |l| {
@@ -285,12 +274,12 @@ pub fn add(list: &mut List) {
             };
             let ulpdu = read.request(l.c.read_msn);
             bad_on(&mut l.c, 0x0102, access, |_| ulpdu.clone())
-        },
-    );
-    list.add(
-        "X-ATM-13 X-ATM-1",
-        "an Atomic Request with a wrong queue, number, offset, length, or not the last segment",
-        |w| {
+        });
+    list.rows("X-ATM-13 X-ATM-1")
+        .says(
+            "an Atomic Request with a wrong queue, number, offset, length, or not the last segment",
+        )
+        .runs(|w| {
             let control = |l: &Words, ctl, at: [u32; 3], len: usize| {
                 let mut header = fetch_add(1, l.at(0), 1, 0);
                 header.resize(len, 0);
@@ -321,12 +310,8 @@ pub fn add(list: &mut List) {
                 w.clean()?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "X-ATM-13 X-ATM-14",
-        "Reads and Atomic Operations in one burst are answered in their order, each seeing those before",
-        |w| {
+        });
+    list.rows("X-ATM-13 X-ATM-14").says("Reads and Atomic Operations in one burst are answered in their order, each seeing those before").runs(|w| {
             let mut l = words(w)?;
             let at = l.at(0);
             let read = Read {
@@ -354,54 +339,41 @@ pub fn add(list: &mut List) {
                 }
             }
             Ok(())
-        },
-    );
-    list.add(
-        "X-ATM-13 V-RD-9",
-        "more Atomic Requests than the depth: 0x1202",
-        too_many,
-    );
-    list.add(
-        "X-ATM-15 X-ATM-19",
-        "an Atomic Response that nobody has asked for: 0x1202, and errors in its header",
-        |w| {
-            for (at, len, ctl, code) in [
-                ([3, 1, 0], 12, U_LAST, 0x1202),
-                ([3, 2, 0], 12, U_LAST, 0x1203),
-                ([3, 1, 1], 12, U_LAST, 0x1204),
-                ([3, 1, 0], 11, U_LAST, 0x1204),
-                ([3, 1, 0], 13, U_LAST, 0x1205),
-                ([1, 1, 0], 12, U_LAST, 0x1201),
-                ([3, 1, 0], 12, U, 0x0207),
-            ] {
-                let mut c = w.conn()?;
-                let class = if code == 0x0207 {
-                    event::FATAL
-                } else {
-                    event::REQUEST
-                };
-                let ulpdu = untagged(ctl, ATOMIC_RESP, 0, at, &vec![0; len]);
-                bad_on(&mut c, code, class, |_| ulpdu.clone())?;
-                w.clean()?;
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "X-ATM-10 V-ACC-10",
-        "Atomic Operations of a peer that may only read, or only write: 0x1201",
-        |w| {
-            for rights in [right::READ, right::WRITE] {
-                let mut l = words(w)?;
-                l.c.say("modify", &format!("access={rights}"))?;
-                let ulpdu = request(l.c.read_msn, &fetch_add(1, l.at(0), 1, 0));
-                bad_on(&mut l.c, 0x1201, event::ACCESS, |_| ulpdu.clone())?;
-                l.expect(0, 0)?;
-                w.clean()?;
-            }
-            Ok(())
-        },
-    );
+        });
+    list.rows("X-ATM-13 V-RD-9")
+        .says("more Atomic Requests than the depth: 0x1202")
+        .runs(too_many);
+    list.rows("X-ATM-15 X-ATM-19")
+        .says("an Atomic Response that nobody has asked for: 0x1202, and errors in its header")
+        .each([
+            ([3, 1, 0], 12, U_LAST, 0x1202),
+            ([3, 2, 0], 12, U_LAST, 0x1203),
+            ([3, 1, 1], 12, U_LAST, 0x1204),
+            ([3, 1, 0], 11, U_LAST, 0x1204),
+            ([3, 1, 0], 13, U_LAST, 0x1205),
+            ([1, 1, 0], 12, U_LAST, 0x1201),
+            ([3, 1, 0], 12, U, 0x0207),
+        ])
+        .runs(|w, (at, len, ctl, code)| {
+            let mut c = w.conn()?;
+            let class = if code == 0x0207 {
+                event::FATAL
+            } else {
+                event::REQUEST
+            };
+            let ulpdu = untagged(ctl, ATOMIC_RESP, 0, at, &vec![0; len]);
+            bad_on(&mut c, code, class, |_| ulpdu.clone())
+        });
+    list.rows("X-ATM-10 V-ACC-10")
+        .says("Atomic Operations of a peer that may only read, or only write: 0x1201")
+        .each([right::READ, right::WRITE])
+        .runs(|w, rights| {
+            let mut l = words(w)?;
+            l.c.say("modify", &format!("access={rights}"))?;
+            let ulpdu = request(l.c.read_msn, &fetch_add(1, l.at(0), 1, 0));
+            bad_on(&mut l.c, 0x1201, event::ACCESS, |_| ulpdu.clone())?;
+            l.expect(0, 0)
+        });
 }
 
 fn too_many(w: &mut World) -> Res {

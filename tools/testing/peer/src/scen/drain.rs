@@ -3,25 +3,20 @@
 //! A disconnect with work under way: it goes on, then comes the FIN (V-ST-10).
 #![forbid(unsafe_code)]
 
-use crate::bytes::{hex, read_resp, send, tagged, READ_REQ, T, T_LAST, WRITE};
+use super::order::{long_write, FROM, KEY, TO};
+use crate::bytes::{hex, read_resp, send, READ_REQ};
 use crate::ep::{event, state, status};
 use crate::net::{End, Res, END, QUIET, SOON};
-use crate::scenario::List;
+use crate::scenario::{Kind, List};
 use crate::world::{op, Conn, World};
 
-/// Where the requests' memory is in the arena.
-const FROM: usize = 131_072;
-/// What they name at this side.
-const TO: u64 = 4096;
-const KEY: u32 = 0x0102_0304;
 /// Octets of a Write that may be held up.
 const LEN: usize = 65_536;
 
 pub fn add(list: &mut List) {
-    list.add(
-        "V-ST-10 V-CM-5 V-ST-36",
-        "SQD while a Read waits: it is answered, then FIN, and Idle",
-        |w| {
+    list.rows("V-ST-10 V-CM-5 V-ST-36")
+        .says("SQD while a Read waits: it is answered, then FIN, and Idle")
+        .runs(|w| {
             let mut c = w.conn_with("recv=2")?;
             let sink = reading(&mut c)?;
             disconnect(w, &c)?;
@@ -35,12 +30,10 @@ pub fn add(list: &mut List) {
             ended(w, &c)?;
             c.expect_async(event::NONE)?;
             w.ep.expect_state(c.slot, state::INIT)
-        },
-    );
-    list.add(
-        "V-ST-10 V-ST-33",
-        "SQD while a Read waits: messages and Reads of the peer go on",
-        |w| {
+        });
+    list.rows("V-ST-10 V-ST-33")
+        .says("SQD while a Read waits: messages and Reads of the peer go on")
+        .runs(|w| {
             let mut c = w.conn_with("recv=2")?;
             let sink = reading(&mut c)?;
             disconnect(w, &c)?;
@@ -55,12 +48,10 @@ pub fn add(list: &mut List) {
             c.tcp.expect_end(End::Fin)?;
             c.expect_wc("r", 1, status::FLUSHED)?;
             c.expect_async(event::NONE)
-        },
-    );
-    list.add(
-        "V-ST-37 V-ST-10",
-        "what is posted before the FIN goes out before it",
-        |w| {
+        });
+    list.rows("V-ST-37 V-ST-10")
+        .says("what is posted before the FIN goes out before it")
+        .runs(|w| {
             let mut c = w.conn()?;
             let sink = reading(&mut c)?;
             disconnect(w, &c)?;
@@ -71,27 +62,23 @@ pub fn add(list: &mut List) {
             c.expect_wc("s", 2, 0)?;
             c.tcp.expect_end(End::Fin)?;
             c.expect_async(event::NONE)
-        },
-    );
-    list.add(
-        "V-ST-10",
-        "SQD before the peer has taken what was posted: it goes out, then FIN",
-        |w| {
+        });
+    list.rows("V-ST-10")
+        .says("SQD before the peer has taken what was posted: it goes out, then FIN")
+        .runs(|w| {
             let (mut c, posted) = held_up(w)?;
             disconnect(w, &c)?;
             c.tcp.small_window(1 << 20);
             for n in 0..posted {
-                long_write(&mut c).map_err(|e| format!("Write {n}: {e}"))?;
+                long_write(&mut c, LEN).map_err(|e| format!("Write {n}: {e}"))?;
             }
             c.tcp.expect_end(End::Fin)?;
             c.expect_wc("s", posted - 1, 0)?;
             c.expect_async(event::NONE)
-        },
-    );
-    list.add(
-        "V-ST-10 L-CORE-3 V-ST-28",
-        "SQD, then ERR: flushed at once, and what completed arrives (T-34)",
-        |w| {
+        });
+    list.rows("V-ST-10 L-CORE-3 V-ST-28")
+        .says("SQD, then ERR: flushed at once, and what completed arrives (T-34)")
+        .runs(|w| {
             let (mut c, posted) = held_up(w)?;
             disconnect(w, &c)?;
             c.say("modify", &format!("state={}", state::ERR))?;
@@ -99,31 +86,28 @@ pub fn add(list: &mut List) {
             c.expect_async(event::NONE)?;
             c.tcp.small_window(1 << 20);
             for n in 0..posted - 1 {
-                long_write(&mut c).map_err(|e| format!("Write {n}: {e}"))?;
+                long_write(&mut c, LEN).map_err(|e| format!("Write {n}: {e}"))?;
             }
             match c.tcp.rest(END)? {
                 (_, Some(End::Fin)) => Ok(()),
                 (rest, end) => Err(format!("{end:?} behind {} octets", rest.len())),
             }
-        },
-    );
-    list.add(
-        "V-ST-12 V-ST-10",
-        "SQD while a Read waits, and the peer's FIN: 0x0207",
-        |w| {
+        });
+    list.rows("V-ST-12 V-ST-10")
+        .says("SQD while a Read waits, and the peer's FIN: 0x0207")
+        .runs(|w| {
             let mut c = w.conn_with("recv=0")?;
             reading(&mut c)?;
             disconnect(w, &c)?;
             c.tcp.fin();
             c.tcp.expect_terminate(0x0207, None)?;
             c.expect_async(event::FATAL)?;
-            c.expect_wc("s", 1, status::FLUSHED).map(|_| ())
-        },
-    );
-    list.add_long(
-        "V-ST-10 V-ST-35 V-AE-21",
-        "SQD with a Read that is never answered: Bad Close in time",
-        |w| {
+            c.expect_wc("s", 1, status::FLUSHED)
+        });
+    list.rows("V-ST-10 V-ST-35 V-AE-21")
+        .says("SQD with a Read that is never answered: Bad Close in time")
+        .is(Kind::Long)
+        .runs(|w| {
             let mut c = w.conn()?;
             reading(&mut c)?;
             disconnect(w, &c)?;
@@ -131,8 +115,7 @@ pub fn add(list: &mut List) {
             c.expect_wc("s", 1, status::FLUSHED)?;
             c.expect_async(event::FATAL)?;
             w.ep.expect_state(c.slot, state::ERR)
-        },
-    );
+        });
 }
 
 /// Asks for SQD, which the QP is in then.
@@ -169,8 +152,7 @@ fn answer(c: &mut Conn, sink: (u32, u64)) -> Res {
 
 /// Writes that have completed, but the last one: TCP has no room for it. Gives how many.
 fn held_up(w: &mut World) -> Res<(Conn, u64)> {
-    let mut c = w.conn_with("swr=64")?;
-    c.sync()?;
+    let c = w.synced("swr=64")?;
     c.tcp.small_window(2048);
     w.ep.say(&format!("fill {} {FROM} {LEN} 0", c.slot))?;
     for id in 0..64 {
@@ -180,19 +162,4 @@ fn held_up(w: &mut World) -> Res<(Conn, u64)> {
         }
     }
     Err("all completed: nothing was held up".into())
-}
-
-/// A Write of zeros in segments, whose offsets rise.
-fn long_write(c: &mut Conn) -> Res {
-    let mut at = 0;
-    while at < LEN {
-        let seg = c.tcp.ulpdu()?;
-        let n = seg.len().saturating_sub(14);
-        let control = if at + n == LEN { T_LAST } else { T };
-        if n == 0 || seg != tagged(control, WRITE, KEY, TO + at as u64, &vec![0; n]) {
-            return Err(format!("at {at}: {}", hex(&seg[..seg.len().min(40)])));
-        }
-        at += n;
-    }
-    Ok(())
 }

@@ -8,7 +8,7 @@
 use super::close::{disconnected, events_to_end};
 use super::mpa::works;
 use crate::bytes::{fpdu, mpa, mpa_len, pattern, send, words, write, C, R, REP, REQ, S};
-use crate::net::{Res, Tcp, SOON};
+use crate::net::{check, same, Res, Tcp, SOON};
 use crate::scenario::List;
 use crate::world::{Conn, World};
 use std::thread::sleep;
@@ -45,15 +45,16 @@ fn data(said: u16, len: usize, enhanced: bool) -> Vec<u8> {
 }
 
 /// Ends this side of the connection.
-fn end(mut tcp: Tcp, how: &str) -> Option<Tcp> {
-    if how == "RST" {
-        // The driver is to see the octets first.
-        sleep(Duration::from_millis(2));
-        tcp.reset();
-        return None;
+fn end(tcp: &mut Tcp, how: &str) {
+    match how {
+        "RST" => {
+            // The driver is to see the octets first.
+            sleep(Duration::from_millis(2));
+            tcp.reset();
+        }
+        "FIN" => tcp.fin(),
+        _ => {}
     }
-    tcp.fin();
-    Some(tcp)
 }
 
 /// The driver ends the connection, whatever it says before.
@@ -77,13 +78,13 @@ fn requests(w: &mut World, flags: u8, rev: u8) -> Res {
                 &data(said, there, enhanced),
             ));
             let port = tcp.port();
-            if let Some(mut tcp) = end(tcp, how) {
+            end(&mut tcp, how);
+            if how == "FIN" {
                 tcp.expect_closed().map_err(told)?;
             }
             let slot = w.slot();
-            if let Some(event) = w.ep.request(slot, 1, port)? {
-                return Err(told(format!("{event:?}")));
-            }
+            let event = w.ep.request(slot, 1, port)?;
+            check("request", event.is_none(), event).map_err(told)?;
             w.clean()?;
         }
     }
@@ -101,9 +102,7 @@ fn requests(w: &mut World, flags: u8, rev: u8) -> Res {
         let event = event.ok_or_else(|| told("no request".into()))?;
         let begin = if enhanced { 4 } else { 0 };
         let want = &bytes[begin..usize::from(said).min(begin + 255)];
-        if event.data != want {
-            return Err(told(format!("{event:?}")));
-        }
+        same("data", &event.data, want).map_err(told)?;
         w.ep.say(&format!("create {slot}"))?;
         w.ep.say(&format!("accept {slot}"))?;
         ended(&mut tcp).map_err(told)?;
@@ -116,6 +115,15 @@ fn requests(w: &mut World, flags: u8, rev: u8) -> Res {
 fn dialled(w: &mut World) -> Res<Conn> {
     let listener = w.listen()?;
     w.dialled(&listener, "recv=1").map(|(c, _)| c)
+}
+
+/// A Reply in peer-to-peer mode, and these octets in its segment.
+fn replied(w: &mut World, behind: &[u8]) -> Res<Conn> {
+    let mut c = dialled(w)?;
+    let mut bytes = mpa(REP, C | S, 2, &words(8 | 2, 4, 4));
+    bytes.extend(behind);
+    c.tcp.send(&bytes)?;
+    Ok(c)
 }
 
 /// The end of set-up is told as a failure, once.
@@ -133,12 +141,10 @@ fn replies(w: &mut World, flags: u8) -> Res {
         for how in ENDS {
             let told = |e| format!("{there} of {said} octets, {how}: {e}");
             let mut c = dialled(w)?;
-            let slot = c.slot;
             let bytes = data(said, there, true);
             c.tcp.send_anyway(&mpa_len(REP, flags, 2, said, &bytes));
-            let left = end(c.tcp, how);
-            failed(w, slot).map_err(told)?;
-            drop(left);
+            end(&mut c.tcp, how);
+            failed(w, c.slot).map_err(told)?;
             w.clean()?;
         }
     }
@@ -155,9 +161,8 @@ fn replies(w: &mut World, flags: u8) -> Res {
             failed(w, c.slot).map_err(told)?;
         } else {
             let event = c.expect_event("ESTABLISHED", 0).map_err(told)?;
-            if event.data != bytes[4..usize::from(said).min(259)] {
-                return Err(told(format!("{event:?}")));
-            }
+            let want = &bytes[4..usize::from(said).min(259)];
+            same("data", &event.data, want).map_err(told)?;
             disconnected(w, c.slot).map_err(told)?;
         }
         w.clean()?;
@@ -181,30 +186,21 @@ fn bad_segments(c: (u32, u64)) -> Vec<Vec<u8>> {
 }
 
 pub fn add(list: &mut List) {
-    list.add(
-        "M-MPA-27 M-MPA-30",
-        "Requests that say more, or less, private data than there is (T-9, T-10)",
-        |w| requests(w, C, 1),
-    );
-    list.add(
-        "X-ENH-4 M-MPA-27",
-        "the same for enhanced Requests (T-9, T-10)",
-        |w| requests(w, C | S, 2),
-    );
-    list.add(
-        "X-ENH-4 M-MPA-27",
-        "Replies that say more, or less, private data than there is (T-9, T-10)",
-        |w| replies(w, C | S),
-    );
-    list.add(
-        "M-MPA-28 M-MPA-27",
-        "the same for refusals (T-9, T-10)",
-        |w| replies(w, C | S | R),
-    );
-    list.add(
-        "M-MPA-30 L-CORE-4",
-        "a peer ends within its first message before the consumer accepts (T-25)",
-        |w| {
+    list.rows("M-MPA-27 M-MPA-30")
+        .says("Requests that say more, or less, private data than there is (T-9, T-10)")
+        .runs(|w| requests(w, C, 1));
+    list.rows("X-ENH-4 M-MPA-27")
+        .says("the same for enhanced Requests (T-9, T-10)")
+        .runs(|w| requests(w, C | S, 2));
+    list.rows("X-ENH-4 M-MPA-27")
+        .says("Replies that say more, or less, private data than there is (T-9, T-10)")
+        .runs(|w| replies(w, C | S));
+    list.rows("M-MPA-28 M-MPA-27")
+        .says("the same for refusals (T-9, T-10)")
+        .runs(|w| replies(w, C | S | R));
+    list.rows("M-MPA-30 L-CORE-4")
+        .says("a peer ends within its first message before the consumer accepts (T-25)")
+        .runs(|w| {
             let message = fpdu(&send(1, b"first"));
             for cut in 0..=message.len() {
                 for how in ENDS {
@@ -214,99 +210,75 @@ pub fn add(list: &mut List) {
                     tcp.send(&bytes)?;
                     let (slot, port) = (w.slot(), tcp.port());
                     w.ep.request(slot, SOON, port)?.ok_or("no request")?;
-                    let left = end(tcp, how);
+                    end(&mut tcp, how);
                     w.ep.say(&format!("create {slot} recv=1"))?;
                     // It may fail, or succeed and be followed by the end.
                     if w.ep.say(&format!("accept {slot}")).is_ok() {
                         let events = events_to_end(w, slot)?;
-                        if events.len() != 1 {
-                            return Err(format!("octet {cut}, {how}: events {events:?}"));
-                        }
+                        let told = format!("octet {cut}, {how}: events");
+                        check(&told, events.len() == 1, events)?;
                     }
-                    drop(left);
                     w.clean()?;
                 }
             }
             works(w)
-        },
-    );
-    list.add(
-        "V-ST-12 V-ST-17 M-MPA-30",
-        "a peer ends within the first message of a connection, at every octet",
-        |w| {
+        });
+    list.rows("V-ST-12 V-ST-17 M-MPA-30")
+        .says("a peer ends within the first message of a connection, at every octet")
+        .runs(|w| {
             let message = fpdu(&send(1, b"first"));
             for cut in 1..message.len() {
                 for how in ENDS {
                     let told = |e| format!("octet {cut}, {how}: {e}");
                     let mut c = w.conn_with("recv=1")?;
                     c.tcp.send(&message[..cut])?;
-                    let slot = c.slot;
-                    if let Some(mut tcp) = end(c.tcp, how) {
-                        ended(&mut tcp).map_err(told)?;
+                    end(&mut c.tcp, how);
+                    if how == "FIN" {
+                        ended(&mut c.tcp).map_err(told)?;
                     }
-                    disconnected(w, slot).map_err(told)?;
+                    disconnected(w, c.slot).map_err(told)?;
                     w.clean()?;
                 }
             }
             works(w)
-        },
-    );
-    list.add(
-        "V-ST-12 V-ST-17 M-MPA-23",
-        "the same behind a Reply, in its segment (T-25)",
-        |w| {
+        });
+    list.rows("V-ST-12 V-ST-17 M-MPA-23")
+        .says("the same behind a Reply, in its segment (T-25)")
+        .runs(|w| {
             let message = fpdu(&send(1, b"first"));
             for cut in 1..message.len() {
                 for how in ENDS {
-                    let mut c = dialled(w)?;
-                    let mut bytes = mpa(REP, C | S, 2, &words(8 | 2, 4, 4));
-                    bytes.extend(&message[..cut]);
-                    c.tcp.send(&bytes)?;
-                    let slot = c.slot;
-                    let left = end(c.tcp, how);
-                    disconnected(w, slot).map_err(|e| format!("octet {cut}, {how}: {e}"))?;
-                    drop(left);
+                    let mut c = replied(w, &message[..cut])?;
+                    end(&mut c.tcp, how);
+                    disconnected(w, c.slot).map_err(|e| format!("octet {cut}, {how}: {e}"))?;
                     w.clean()?;
                 }
             }
             works(w)
-        },
-    );
-    list.add(
-        "P-ERR-4 D-DDP-14 M-MPA-23",
-        "a first segment whose headers are wrong, in the segment of the frame (T-25, T-46)",
-        |w| {
+        });
+    list.rows("P-ERR-4 D-DDP-14 M-MPA-23")
+        .says("a first segment whose headers are wrong, in the segment of the frame (T-25, T-46)")
+        .runs(|w| {
             for ulpdu in bad_segments((1, 2)) {
                 for how in ["nothing", "FIN", "RST"] {
                     let told = |e| format!("{}, {how}: {e}", crate::bytes::hex(&ulpdu));
                     let mut bytes = mpa(REQ, C, 1, &[]);
                     bytes.extend(fpdu(&ulpdu));
                     let mut c = w.serve(&bytes, "recv=1")?;
-                    let slot = c.slot;
+                    end(&mut c.tcp, how);
                     if how == "nothing" {
                         ended(&mut c.tcp).map_err(told)?;
-                    } else {
-                        end(c.tcp, how);
                     }
-                    disconnected(w, slot).map_err(told)?;
+                    c.tcp.close();
+                    disconnected(w, c.slot).map_err(told)?;
                     w.clean()?;
 
-                    let mut c = dialled(w)?;
-                    let mut bytes = mpa(REP, C | S, 2, &words(8 | 2, 4, 4));
-                    bytes.extend(fpdu(&ulpdu));
-                    c.tcp.send(&bytes)?;
-                    let slot = c.slot;
-                    let left = if how == "nothing" {
-                        Some(c.tcp)
-                    } else {
-                        end(c.tcp, how)
-                    };
-                    disconnected(w, slot).map_err(told)?;
-                    drop(left);
+                    let mut c = replied(w, &fpdu(&ulpdu))?;
+                    end(&mut c.tcp, how);
+                    disconnected(w, c.slot).map_err(told)?;
                     w.clean()?;
                 }
             }
             works(w)
-        },
-    );
+        });
 }

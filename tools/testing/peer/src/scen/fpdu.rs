@@ -4,16 +4,15 @@
 #![forbid(unsafe_code)]
 
 use crate::bytes::{self, fpdu, fpdu_odd, pattern, send, untagged, write, SEND, U, U_LAST};
-use crate::ep::event;
-use crate::net::{End, Res};
+use crate::ep::{event, state, status};
+use crate::net::{same, End, Res};
 use crate::scenario::List;
 use crate::world::{Conn, World, BUFFER_LEN, RECEIVES};
 
 pub fn add(list: &mut List) {
-    list.add(
-        "M-MPA-2 M-MPA-1",
-        "a pad that is not zero is accepted with the right CRC",
-        |w| {
+    list.rows("M-MPA-2 M-MPA-1")
+        .says("a pad that is not zero is accepted with the right CRC")
+        .runs(|w| {
             let mut c = w.conn()?;
             for n in 0..4 {
                 c.tcp
@@ -21,36 +20,28 @@ pub fn add(list: &mut List) {
                 c.received(u64::from(n), n as usize)?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "P-ERR-1 M-MPA-6 M-MPA-7 M-MPA-32 V-AE-6",
-        "a Write with a wrong CRC: 0x2002, nothing placed",
-        |w| {
-            for bit in [0, 7, 8, 15, 16, 23, 24, 31] {
-                bad_frame(w, 0x2002, |c| {
-                    fpdu_odd(&write(c.stag, c.to, &pattern(100, 1)), 0, 1 << bit)
-                })?;
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "M-MPA-22 M-MPA-31",
-        "the first FPDU of all has a wrong CRC: closed without an FPDU",
-        |w| {
+        });
+    list.rows("P-ERR-1 M-MPA-6 M-MPA-7 M-MPA-32 V-AE-6")
+        .says("a Write with a wrong CRC: 0x2002, nothing placed")
+        .each([0, 7, 8, 15, 16, 23, 24, 31])
+        .runs(|w, bit| {
+            bad_frame(w, 0x2002, |c| {
+                fpdu_odd(&write(c.stag, c.to, &pattern(100, 1)), 0, 1 << bit)
+            })
+        });
+    list.rows("M-MPA-22 M-MPA-31")
+        .says("the first FPDU of all has a wrong CRC: closed without an FPDU")
+        .runs(|w| {
             let mut c = w.conn()?;
             c.tcp
                 .send(&fpdu_odd(&write(c.stag, c.to, &[1; 64]), 0, 4))?;
             c.tcp.expect_closed()?;
             c.expect_untouched(0, 64)?;
             c.expect_async(event::FATAL)
-        },
-    );
-    list.add(
-        "P-ERR-1 M-MPA-4 M-MPA-7",
-        "each octet of a Write changed on the way: 0x2002, nothing placed",
-        |w| {
+        });
+    list.rows("P-ERR-1 M-MPA-4 M-MPA-7")
+        .says("each octet of a Write changed on the way: 0x2002, nothing placed")
+        .runs(|w| {
             // The length field apart, which moves the CRC.
             for at in 2..(2 + 14 + 8 + 4) {
                 bad_frame(w, 0x2002, |c| {
@@ -62,28 +53,22 @@ pub fn add(list: &mut List) {
                 w.clean()?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "P-ERR-3 M-MPA-30 V-AE-5 V-AE-7",
-        "ULPDUs of 0 to 17 octets, shorter than their header: 0x2003",
-        |w| {
-            for len in 0..18 {
-                bad_frame(w, 0x2003, |_| fpdu(&send(1, &[])[..len]))
-                    .map_err(|e| format!("untagged {len}: {e}"))?;
-                if (1..14).contains(&len) {
-                    bad_frame(w, 0x2003, |c| fpdu(&write(c.stag, c.to, &[])[..len]))
-                        .map_err(|e| format!("tagged {len}: {e}"))?;
-                }
-                w.clean()?;
+        });
+    list.rows("P-ERR-3 M-MPA-30 V-AE-5 V-AE-7")
+        .says("ULPDUs of 0 to 17 octets, shorter than their header: 0x2003")
+        .each(0..18)
+        .runs(|w, len| {
+            bad_frame(w, 0x2003, |_| fpdu(&send(1, &[])[..len]))
+                .map_err(|e| format!("untagged {len}: {e}"))?;
+            if (1..14).contains(&len) {
+                bad_frame(w, 0x2003, |c| fpdu(&write(c.stag, c.to, &[])[..len]))
+                    .map_err(|e| format!("tagged {len}: {e}"))?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "M-MPA-11",
-        "FPDUs of 64768 and 65535 octets over small segments",
-        |w| {
+        });
+    list.rows("M-MPA-11")
+        .says("FPDUs of 64768 and 65535 octets over small segments")
+        .runs(|w| {
             let mut c = w.conn()?;
             for len in [64768, 65535] {
                 let data = pattern(len - 14, len as u8);
@@ -92,42 +77,30 @@ pub fn add(list: &mut List) {
                 c.expect_buffer(0, &data)?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "M-MPA-11 M-MPA-13",
-        "a Send of 65000 octets in one FPDU",
-        |w| {
+        });
+    list.rows("M-MPA-11 M-MPA-13")
+        .says("a Send of 65000 octets in one FPDU")
+        .runs(|w| {
             let mut c = w.conn_with("recv=1 rsize=65536")?;
             let data = pattern(65000, 1);
             c.send(&data)?;
             c.received(0, data.len())?;
-            let got = w.ep.peek(c.slot, RECEIVES, 2000)?;
-            if got != data[..2000] {
-                return Err("other octets".into());
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "M-MPA-13",
-        "a stream of all messages, cut at every octet",
-        cuts,
-    );
-    list.add(
-        "M-MPA-13",
-        "a stream of all messages, one octet per segment",
-        |w| {
+            c.expect_arena(RECEIVES, &data[..2000])
+        });
+    list.rows("M-MPA-13")
+        .says("a stream of all messages, cut at every octet")
+        .runs(cuts);
+    list.rows("M-MPA-13")
+        .says("a stream of all messages, one octet per segment")
+        .runs(|w| {
             let mut c = w.conn()?;
             let (bytes, _) = group(&mut c, 1);
             c.tcp.drip(&bytes)?;
             check_group(&mut c, 0, 1)
-        },
-    );
-    list.add(
-        "M-MPA-13",
-        "100 FPDUs in one segment after the other",
-        |w| {
+        });
+    list.rows("M-MPA-13")
+        .says("100 FPDUs in one segment after the other")
+        .runs(|w| {
             let mut c = w.conn()?;
             let mut bytes = Vec::new();
             for i in 0..100u64 {
@@ -139,83 +112,50 @@ pub fn add(list: &mut List) {
                 c.expect_buffer(i * 7, &pattern(7, i as u8))?;
             }
             c.expect_untouched(700, 100)
-        },
-    );
-    list.add(
-        "M-MPA-31 V-TM-4 D-DDP-23",
-        "what follows a bad FPDU in the same segment is ignored",
-        |w| {
-            let mut c = w.conn()?;
-            c.sync()?;
+        });
+    list.rows("M-MPA-31 V-TM-4 D-DDP-23")
+        .says("what follows a bad FPDU in the same segment is ignored")
+        .runs(|w| {
+            let mut c = w.synced("")?;
             let mut bytes = fpdu_odd(&write(c.stag, c.to, &[1; 64]), 0, 4);
             bytes.extend(fpdu(&write(c.stag, c.to, &[2; 64])));
             bytes.extend(fpdu(&send(1, b"x")));
             c.tcp.send(&bytes)?;
             c.tcp.expect_terminate(0x2002, None)?;
             c.expect_untouched(0, 100)
-        },
-    );
-    list.add(
-        "V-ST-12 P-ERR-27",
-        "FIN inside an FPDU, at every octet: 0x0207",
-        |w| {
-            for cut in 1..44 {
-                let mut c = w.conn()?;
-                c.sync()?;
-                let bytes = fpdu(&send(1, &[0; 20]));
-                c.tcp.send(&bytes[..cut])?;
-                c.tcp.fin();
-                c.tcp
-                    .expect_terminate(0x0207, None)
-                    .map_err(|e| format!("octet {cut}: {e}"))?;
-                w.clean()?;
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "V-ST-12 V-ST-31",
-        "FIN inside a message: 0x0207, it is never delivered",
-        |w| {
-            let mut c = w.conn()?;
-            c.sync()?;
+        });
+    list.rows("V-ST-12 P-ERR-27")
+        .says("FIN inside an FPDU, at every octet: 0x0207")
+        .each(1..44)
+        .runs(|w, cut| {
+            let mut c = w.synced("")?;
+            let bytes = fpdu(&send(1, &[0; 20]));
+            c.tcp.send(&bytes[..cut])?;
+            c.tcp.fin();
+            c.tcp.expect_terminate(0x0207, None)
+        });
+    list.rows("V-ST-12 V-ST-31")
+        .says("FIN inside a message: 0x0207, it is never delivered")
+        .runs(|w| {
+            let mut c = w.synced("")?;
             c.tcp.fpdu(&untagged(U, SEND, 0, [0, 1, 0], &[1; 20]))?;
             c.tcp.fin();
             c.tcp.expect_terminate(0x0207, None)?;
-            drop(c.tcp);
-            let wc =
-                w.ep.wc(c.slot, "r", crate::net::SOON)?
-                    .ok_or("no completion")?;
-            if (wc.id, wc.status) != (0, crate::ep::status::FLUSHED) {
-                return Err(format!("{wc:?}"));
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "V-ST-17 V-AE-3 M-MPA-30",
-        "RST inside an FPDU, at every octet",
-        |w| {
-            for cut in 0..44 {
-                let mut c = w.conn()?;
-                c.sync()?;
-                c.tcp
-                    .send(&fpdu(&untagged(U_LAST, SEND, 0, [0, 1, 0], &[0; 20]))[..cut])?;
-                let (ep, slot) = (w.ep.clone(), c.slot);
-                c.expect_event("ESTABLISHED", 0)?;
-                c.tcp.reset();
-                let event = ep.event(slot, crate::net::SOON)?.ok_or("no event")?;
-                if event.name != "DISCONNECTED" {
-                    return Err(format!("octet {cut}: {event:?}"));
-                }
-                if ep.state(slot)? != crate::ep::state::ERR {
-                    return Err(format!("octet {cut}: state {}", ep.state(slot)?));
-                }
-                w.clean()?;
-            }
-            Ok(())
-        },
-    );
+            c.tcp.close();
+            c.expect_wc("r", 0, status::FLUSHED)
+        });
+    list.rows("V-ST-17 V-AE-3 M-MPA-30")
+        .says("RST inside an FPDU, at every octet")
+        .each(0..44)
+        .runs(|w, cut| {
+            let mut c = w.synced("")?;
+            c.tcp
+                .send(&fpdu(&untagged(U_LAST, SEND, 0, [0, 1, 0], &[0; 20]))[..cut])?;
+            c.expect_event("ESTABLISHED", 0)?;
+            c.tcp.reset();
+            c.expect_event("DISCONNECTED", 0)?;
+            w.ep.expect_state(c.slot, state::ERR)
+        });
 }
 
 /// An FPDU that ends the stream with a Terminate that quotes nothing.
@@ -252,18 +192,16 @@ fn group(c: &mut Conn, seed: u8) -> (Vec<u8>, bytes::Read) {
 
 fn check_group(c: &mut Conn, id: u64, seed: u8) -> Res {
     let read = c.read(0, 33);
-    if c.response(&read)? != pattern(33, seed) {
-        return Err("the Read brings other octets".into());
-    }
+    same(
+        "octets of the Read",
+        &c.response(&read)?,
+        &pattern(33, seed),
+    )?;
     c.received(id, 11)?;
     let at = RECEIVES + (id as usize) * 4096;
-    let got = c.ep.peek(c.slot, at, 11)?;
     let mut want = pattern(5, seed);
     want.extend(pattern(6, seed));
-    if got != want {
-        return Err("the Send brings other octets".into());
-    }
-    Ok(())
+    c.expect_arena(at, &want)
 }
 
 fn cuts(w: &mut World) -> Res {

@@ -3,42 +3,43 @@
 //! Markers in what the driver sends (RFC 5044 section 4.3).
 #![forbid(unsafe_code)]
 
-use crate::bytes::{hex, mpa, pattern, send, C, M, REP, REQ};
-use crate::net::{Res, SOON};
-use crate::scenario::List;
+use crate::bytes::{mpa, pattern, send, C, M, REP, REQ};
+use crate::net::{same, Res, SOON};
+use crate::scenario::{Kind, List};
 use crate::world::{op, Conn, World, BUFFER};
 
 pub fn add(list: &mut List) {
-    list.add(
-        "M-MPA-14 M-MPA-15 M-MPA-16 M-MPA-17",
-        "markers in Sends of all sizes mod 512",
-        |w| {
+    list.rows("M-MPA-14 M-MPA-15 M-MPA-16 M-MPA-17")
+        .says("markers in Sends of all sizes mod 512")
+        .runs(|w| {
             let mut c = marked(w)?;
             // Sizes that move the markers over every word of an FPDU.
             let sizes: Vec<usize> = (0..150).map(|n| n * 4 + n % 4).collect();
             sends(&mut c, &sizes)
-        },
-    );
-    list.add(
-        "M-MPA-15 M-MPA-16",
-        "markers in Read Responses of several segments",
-        |w| {
+        });
+    list.rows("M-MPA-15 M-MPA-16")
+        .says("markers in Read Responses of several segments")
+        .runs(|w| {
             let mut c = marked(w)?;
             for len in [1, 400, 1448, 5000, 20000] {
                 let read = c.read(0, len);
                 c.ask(&read)?;
-                if c.response(&read)? != vec![0xee; len as usize] {
-                    return Err("other octets".into());
-                }
+                same(
+                    "octets of the Read",
+                    &c.response(&read)?,
+                    &vec![0xee; len as usize],
+                )?;
             }
             Ok(())
-        },
-    );
-    list.add_storm("M-MPA-15", "markers over 10^5 FPDUs with odd sizes", |w| {
-        let mut c = marked(w)?;
-        let sizes: Vec<usize> = (0..100_000).map(|n| (n * 7 + n / 13) % 900).collect();
-        sends(&mut c, &sizes)
-    });
+        });
+    list.rows("M-MPA-15")
+        .says("markers over 10^5 FPDUs with odd sizes")
+        .is(Kind::Storm)
+        .runs(|w| {
+            let mut c = marked(w)?;
+            let sizes: Vec<usize> = (0..100_000).map(|n| (n * 7 + n / 13) % 900).collect();
+            sends(&mut c, &sizes)
+        });
 }
 
 fn marked(w: &mut World) -> Res<Conn> {
@@ -67,9 +68,7 @@ fn sends(c: &mut Conn, sizes: &[usize]) -> Res {
                 .tcp
                 .ulpdu()
                 .map_err(|e| format!("message {msn}, {n} octets: {e}"))?;
-            if seg != send(msn, &data[..*n]) {
-                return Err(format!("message {msn}: {}", hex(&seg)));
-            }
+            same("message", &seg, &send(msn, &data[..*n]))?;
         }
         let wcs = vec![format!("wc {} s {SOON}", c.slot); some.len()];
         for (id, wc) in c.ep.say_all(&wcs)?.iter().enumerate() {

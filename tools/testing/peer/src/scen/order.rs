@@ -6,26 +6,24 @@
 
 use crate::bytes::{self, hex, send, tagged, terminate, write, T, T_LAST, WRITE};
 use crate::ep::{event, state};
-use crate::net::{End, Res, END};
+use crate::net::{check, End, Res, END};
 use crate::scenario::List;
 use crate::world::{op, Conn, World};
 use std::time::{Duration, Instant};
 
 /// Where the requests' memory is in the arena.
-const FROM: usize = 131_072;
+pub const FROM: usize = 131_072;
 /// What they write to.
-const TO: u64 = 4096;
-const KEY: u32 = 0x0102_0304;
+pub const TO: u64 = 4096;
+pub const KEY: u32 = 0x0102_0304;
 /// More than what a peer takes in that reads nothing; TCP takes it nevertheless.
 const LONG: usize = 40_000;
 
 pub fn add(list: &mut List) {
-    list.add(
-        "V-ORD-1 D-DDP-12 D-DDP-2 M-MPA-8",
-        "requests of all kinds, posted at once, leave in their order, an FPDU each",
-        |w| {
-            let mut c = w.conn()?;
-            c.sync()?;
+    list.rows("V-ORD-1 D-DDP-12 D-DDP-2 M-MPA-8")
+        .says("requests of all kinds, posted at once, leave in their order, an FPDU each")
+        .runs(|w| {
+            let mut c = w.synced("")?;
             w.ep.say(&format!("fill {} {FROM} 4000 0", c.slot))?;
             let to = format!("raddr={TO} rkey={KEY}");
             for round in 0..3u64 {
@@ -44,12 +42,10 @@ pub fn add(list: &mut List) {
                     .expect_ulpdu("empty Send", &send(2 * round + 2, &[]))?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "V-WR-4",
-        "posting does not wait for a peer that takes nothing",
-        |w| {
+        });
+    list.rows("V-WR-4")
+        .says("posting does not wait for a peer that takes nothing")
+        .runs(|w| {
             let c = stalled(w)?;
             for id in 0..12 {
                 let start = Instant::now();
@@ -59,36 +55,27 @@ pub fn add(list: &mut List) {
                 }
             }
             let done = completed(&c, w)?;
-            if done == 12 {
-                return Err("all completed: nothing was held up".into());
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "V-WR-22",
-        "what completed goes out as it was, whatever becomes of its memory (T-19)",
-        |w| {
+            check("held up", done < 12, done)
+        });
+    list.rows("V-WR-22")
+        .says("what completed goes out as it was, whatever becomes of its memory (T-19)")
+        .runs(|w| {
             let mut c = stalled(w)?;
             w.ep.say(&format!("fill {} {FROM} 9000 0", c.slot))?;
             c.post(1, op::WRITE, FROM, 9000, &to())?;
             c.expect_wc("s", 1, 0)?;
             w.ep.say(&format!("fill {} {FROM} 9000 187", c.slot))?;
             long_write(&mut c, 9000)
-        },
-    );
-    list.add(
-        "V-TM-5",
-        "modify to SQE stops at the end of the message at the latest",
-        |w| {
+        });
+    list.rows("V-TM-5")
+        .says("modify to SQE stops at the end of the message at the latest")
+        .runs(|w| {
             let mut c = stalled(w)?;
             for id in 0..12 {
                 c.post(id, op::WRITE, FROM, 262_144, &to())?;
             }
             let done = completed(&c, w)?;
-            if done > 9 {
-                return Err(format!("{done} of 12 completed: too little is held up"));
-            }
+            check("held up", done <= 9, done)?;
             c.say("modify", &format!("state={}", state::SQE))?;
             let mut messages = 0;
             loop {
@@ -99,25 +86,27 @@ pub fn add(list: &mut List) {
                     _ => return Err(hex(&seg[..14])),
                 }
             }
-            if messages > done + 1 {
-                return Err(format!("{messages} messages, {done} were done before"));
-            }
+            check(
+                "messages, done before",
+                messages <= done + 1,
+                (messages, done),
+            )?;
             c.tcp.expect_end(End::Fin)
-        },
-    );
-    list.add("V-QP-25", "what completed arrives after destruction", |w| {
-        let mut c = stalled(w)?;
-        w.ep.say(&format!("fill {} {FROM} 9000 0", c.slot))?;
-        c.post(1, op::WRITE, FROM, 9000, &to())?;
-        c.expect_wc("s", 1, 0)?;
-        c.say("destroy", "")?;
-        long_write(&mut c, 9000)?;
-        c.tcp.expect_end(End::Fin)
-    });
-    list.add(
-        "V-ST-34",
-        "what completed arrives although data comes behind the FIN",
-        |w| {
+        });
+    list.rows("V-QP-25")
+        .says("what completed arrives after destruction")
+        .runs(|w| {
+            let mut c = stalled(w)?;
+            w.ep.say(&format!("fill {} {FROM} 9000 0", c.slot))?;
+            c.post(1, op::WRITE, FROM, 9000, &to())?;
+            c.expect_wc("s", 1, 0)?;
+            c.say("destroy", "")?;
+            long_write(&mut c, 9000)?;
+            c.tcp.expect_end(End::Fin)
+        });
+    list.rows("V-ST-34")
+        .says("what completed arrives although data comes behind the FIN")
+        .runs(|w| {
             let mut c = stalled(w)?;
             w.ep.say(&format!("fill {} {FROM} {LONG} 0", c.slot))?;
             c.post(1, op::WRITE, FROM, LONG, &to())?;
@@ -127,10 +116,11 @@ pub fn add(list: &mut List) {
             c.expect_async(event::FATAL)?;
             long_write(&mut c, LONG)?;
             c.tcp.expect_end(End::Fin)
-        },
-    );
-    list.add("V-QP-25", "destruction ends the connection", |w| {
-        for busy in [false, true] {
+        });
+    list.rows("V-QP-25")
+        .says("destruction ends the connection")
+        .each([false, true])
+        .runs(|w, busy| {
             let mut c = if busy { stalled(w)? } else { w.conn()? };
             if busy {
                 for id in 0..12 {
@@ -139,18 +129,12 @@ pub fn add(list: &mut List) {
             }
             c.say("destroy", "")?;
             let (rest, end) = c.tcp.rest(END)?;
-            if end.is_none() {
-                return Err(format!("no end within {END} ms, busy: {busy}"));
-            }
-            if !busy && !rest.is_empty() {
-                return Err(format!("{} octets before the end", rest.len()));
-            }
+            check("end", end.is_some(), end)?;
+            check("before the end", busy || rest.is_empty(), rest.len())?;
             // What it took is there for the next one.
             let mut next = w.conn()?;
-            next.sync()?;
-        }
-        Ok(())
-    });
+            next.sync()
+        });
 }
 
 fn to() -> String {
@@ -159,8 +143,7 @@ fn to() -> String {
 
 /// A connection whose window is soon full.
 fn stalled(w: &mut World) -> Res<Conn> {
-    let mut c = w.conn()?;
-    c.sync()?;
+    let c = w.synced("")?;
     c.tcp.small_window(2048);
     Ok(c)
 }
@@ -182,14 +165,12 @@ fn request(c: &mut Conn, msn: u32) -> Res {
     what.extend(KEY.to_be_bytes());
     what.extend(TO.to_be_bytes());
     // In between is the sink, which is the driver's affair.
-    if seg.len() != 18 + 28 || seg[..18] != head[..] || seg[30..] != what[..] {
-        return Err(format!("Read Request {}", hex(&seg)));
-    }
-    Ok(())
+    let good = seg.len() == 18 + 28 && seg[..18] == head[..] && seg[30..] == what[..];
+    check("Read Request", good, hex(&seg))
 }
 
 /// A Write of zeros in segments, whose offsets rise.
-fn long_write(c: &mut Conn, len: usize) -> Res {
+pub fn long_write(c: &mut Conn, len: usize) -> Res {
     let mut at = 0;
     while at < len {
         let seg = c.tcp.ulpdu()?;

@@ -5,15 +5,14 @@
 
 use crate::bytes::{self, fpdu, mpa, pattern, terminate, words, write, Read, C, REQ, S};
 use crate::ep::event;
-use crate::net::{End, Res, SOON};
+use crate::net::{check, same, End, Res};
 use crate::scenario::List;
 use crate::world::{op, Conn, World};
 
 pub fn add(list: &mut List) {
-    list.add(
-        "P-RDMAP-8 P-RDMAP-11 D-DDP-3",
-        "Reads of all sizes: octets, STag and offset of the responses",
-        |w| {
+    list.rows("P-RDMAP-8 P-RDMAP-11 D-DDP-3")
+        .says("Reads of all sizes: octets, STag and offset of the responses")
+        .runs(|w| {
             let mut c = w.conn()?;
             let data = pattern(60000, 3);
             c.tcp.fpdu(&write(c.stag, c.to, &data))?;
@@ -30,17 +29,17 @@ pub fn add(list: &mut List) {
                 let mut read = c.read(at, len);
                 read.sink = (0xffff_ffff, u64::MAX - u64::from(len));
                 c.ask(&read)?;
-                if c.response(&read)? != data[at as usize..at as usize + len as usize] {
-                    return Err(format!("{len} octets at {at}: others came"));
-                }
+                same(
+                    "octets of the Read",
+                    &c.response(&read)?,
+                    &data[at as usize..at as usize + len as usize],
+                )?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "V-RD-10 V-QP-26 P-RDMAP-11",
-        "Reads are answered in the order in which they came",
-        |w| {
+        });
+    list.rows("V-RD-10 V-QP-26 P-RDMAP-11")
+        .says("Reads are answered in the order in which they came")
+        .runs(|w| {
             let mut c = w.conn_with("ird=8")?;
             let mut memory = pattern(9000, 1);
             c.tcp.fpdu(&write(c.stag, c.to, &memory))?;
@@ -57,19 +56,18 @@ pub fn add(list: &mut List) {
             }
             c.tcp.send(&burst)?;
             for read in &reads {
-                let got = c.response(read)?;
                 let at = read.len as usize;
-                if got != memory[at..2 * at] {
-                    return Err(format!("Read of {}: other octets", read.len));
-                }
+                same(
+                    "octets of the Read",
+                    &c.response(read)?,
+                    &memory[at..2 * at],
+                )?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "M-MPA-4 M-MPA-6",
-        "Reads of memory that the peer writes meanwhile carry the right CRC",
-        |w| {
+        });
+    list.rows("M-MPA-4 M-MPA-6")
+        .says("Reads of memory that the peer writes meanwhile carry the right CRC")
+        .runs(|w| {
             let mut c = w.conn()?;
             for round in 0..40 {
                 let read = c.read(0, 60000);
@@ -82,14 +80,11 @@ pub fn add(list: &mut List) {
                 c.response(&read)?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "P-RDMAP-10",
-        "a Read of nothing while the driver sends other data (T-5)",
-        |w| {
-            let mut c = w.conn()?;
-            c.sync()?;
+        });
+    list.rows("P-RDMAP-10")
+        .says("a Read of nothing while the driver sends other data (T-5)")
+        .runs(|w| {
+            let mut c = w.synced("")?;
             for id in 0..4 {
                 c.post(id, op::SEND, 4096, 3000, "")?;
             }
@@ -110,21 +105,15 @@ pub fn add(list: &mut List) {
                 }
             }
             Ok(())
-        },
-    );
-    list.add(
-        "P-ERR-20 V-RD-9 P-RDMAP-20 S-5042-9 V-AE-24",
-        "more Reads than IRD: 0x1202 behind whole segments (T-31)",
-        too_many,
-    );
-    list.add(
-        "V-RD-11 P-RDMAP-20",
-        "IRD Reads at once, again and again",
-        |w| {
+        });
+    list.rows("P-ERR-20 V-RD-9 P-RDMAP-20 S-5042-9 V-AE-24")
+        .says("more Reads than IRD: 0x1202 behind whole segments (T-31)")
+        .runs(too_many);
+    list.rows("V-RD-11 P-RDMAP-20")
+        .says("IRD Reads at once, again and again")
+        .runs(|w| {
             let (mut c, (_, ird, _)) = w.enhanced(0, 4, 4, "ird=4 ord=4")?;
-            if ird != 4 {
-                return Err(format!("IRD {ird}"));
-            }
+            check("IRD", ird == 4, ird)?;
             for _ in 0..20 {
                 let read = c.read(0, 2000);
                 for _ in 0..4 {
@@ -135,17 +124,11 @@ pub fn add(list: &mut List) {
                 }
             }
             Ok(())
-        },
-    );
-    list.add(
-        "P-TERM-6 V-DEA-3 V-INV-16 S-5042-4",
-        "the source is deregistered in the middle of a Read: the Terminate quotes the rest",
-        broken,
-    );
-    list.add(
-        "V-ST-19 V-TM-1 P-TERM-11",
-        "an error while the driver sends a long Read Response: whole segments, then the Terminate",
-        |w| {
+        });
+    list.rows("P-TERM-6 V-DEA-3 V-INV-16 S-5042-4")
+        .says("the source is deregistered in the middle of a Read: the Terminate quotes the rest")
+        .runs(broken);
+    list.rows("V-ST-19 V-TM-1 P-TERM-11").says("an error while the driver sends a long Read Response: whole segments, then the Terminate").runs(|w| {
             let mut c = w.conn()?;
             c.tcp.small_window(4096);
             let read = c.read(0, 65536);
@@ -156,8 +139,7 @@ pub fn add(list: &mut List) {
             c.tcp.fpdu(&ulpdu)?;
             c.expect_async(event::ACCESS)?;
             whole_segments(&mut c, &terminate(0x1100, Some(&ulpdu)))
-        },
-    );
+        });
 }
 
 /// Everything up to the Terminate is whole FPDUs; behind it comes the FIN.
@@ -165,13 +147,7 @@ pub fn whole_segments(c: &mut Conn, last: &[u8]) -> Res {
     loop {
         let seg = c.tcp.ulpdu()?;
         if seg[1] == bytes::TERMINATE {
-            if seg != last {
-                return Err(format!(
-                    "Terminate\n  got  {}\n  want {}",
-                    bytes::hex(&seg),
-                    bytes::hex(last)
-                ));
-            }
+            same("Terminate", &seg, last)?;
             return c.tcp.expect_end(End::Fin);
         }
         if !matches!(seg[1], bytes::READ_RESP | bytes::SEND | bytes::WRITE) {
@@ -209,13 +185,7 @@ fn too_many(w: &mut World) -> Res {
         }
     }
     want[36..40].copy_from_slice(&seg[36..40]);
-    if seg != want {
-        return Err(format!(
-            "Terminate\n  got  {}\n  want {}",
-            bytes::hex(&seg),
-            bytes::hex(&want)
-        ));
-    }
+    same("Terminate", &seg, &want)?;
     c.tcp.expect_end(End::Fin)
 }
 
@@ -251,17 +221,8 @@ fn broken(w: &mut World) -> Res {
             source: (stag, to + u64::from(done)),
         };
         let want = terminate(0x0100, Some(&rest.request(1)));
-        if seg != want {
-            return Err(format!(
-                "Terminate\n  got  {}\n  want {}",
-                bytes::hex(&seg),
-                bytes::hex(&want)
-            ));
-        }
+        same("Terminate", &seg, &want)?;
         c.tcp.expect_end(End::Fin)?;
-        return match w.ep.async_event(c.slot, SOON)? {
-            event::ACCESS => Ok(()),
-            other => Err(format!("asynchronous event {other}")),
-        };
+        return c.expect_async(event::ACCESS);
     }
 }

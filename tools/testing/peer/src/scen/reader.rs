@@ -4,9 +4,9 @@
 #![forbid(unsafe_code)]
 
 use super::active::sink;
-use crate::bytes::{self, hex, pattern, read_resp, send, tagged, terminate, READ_RESP, T, T_LAST};
+use crate::bytes::{self, pattern, read_resp, send, tagged, terminate, READ_RESP, T, T_LAST};
 use crate::ep::{event, status};
-use crate::net::{Res, QUIET, SOON};
+use crate::net::{check, same, Res, QUIET, SOON};
 use crate::scenario::List;
 use crate::world::{op, Conn, World};
 
@@ -15,8 +15,7 @@ const SINK: usize = 131_072;
 
 /// The driver has asked for `len` octets; gives the sink.
 fn asked(w: &mut World, len: usize) -> Res<(Conn, u32, u64)> {
-    let mut c = w.conn()?;
-    c.sync()?;
+    let mut c = w.synced("")?;
     c.post(
         1,
         op::READ,
@@ -31,9 +30,7 @@ fn asked(w: &mut World, len: usize) -> Res<(Conn, u32, u64)> {
         len: len as u32,
         source: (0x99aa_bbcc, 0x1122_3344_5566_7788),
     };
-    if request != want.request(1) {
-        return Err(format!("Read Request {}", hex(&request)));
-    }
+    same("Read Request", &request, &want.request(1))?;
     c.say("fill", &format!("{} {} 0x55", SINK - 64, len + 128))?;
     Ok((c, stag, to))
 }
@@ -44,25 +41,21 @@ fn bad(w: &mut World, code: u16, make: impl Fn(u32, u64) -> Vec<u8>) -> Res {
     let ulpdu = make(stag, to);
     c.tcp.fpdu(&ulpdu)?;
     c.tcp.expect_terminate(code, Some(&ulpdu))?;
-    if w.ep.peek(c.slot, SINK - 64, 228)? != vec![0x55; 228] {
-        return Err("something was placed".into());
-    }
-    drop(c.tcp);
+    c.expect_arena(SINK - 64, &vec![0x55; 228])?;
+    c.tcp.close();
     let wc = w.ep.wc(c.slot, "s", SOON)?.ok_or("no completion")?;
     // A completion that says why, or an event, never both (T-33).
     let told = wc.status != status::FLUSHED;
     let event = w.ep.async_event(c.slot, if told { 1 } else { SOON })?;
-    if wc.id != 1 || wc.status == 0 || told == (event != event::NONE) {
-        return Err(format!("{wc:?}, asynchronous event {event}"));
-    }
+    let good = wc.id == 1 && wc.status != 0 && told == (event == event::NONE);
+    check("completion and event", good, (wc, event))?;
     w.clean()
 }
 
 pub fn add(list: &mut List) {
-    list.add(
-        "P-RDMAP-5 P-RDMAP-8",
-        "the driver's Read Request, octet by octet, and its response",
-        |w| {
+    list.rows("P-RDMAP-5 P-RDMAP-8")
+        .says("the driver's Read Request, octet by octet, and its response")
+        .runs(|w| {
             let (mut c, stag, to) = asked(w, 300)?;
             c.tcp
                 .fpdu(&tagged(T, READ_RESP, stag, to, &pattern(100, 1)))?;
@@ -74,88 +67,59 @@ pub fn add(list: &mut List) {
             want.extend(pattern(100, 1));
             want.extend(pattern(200, 9));
             want.push(0x55);
-            if w.ep.peek(c.slot, SINK - 1, 302)? != want {
-                return Err("other octets".into());
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "P-ERR-24 P-RDMAP-12",
-        "a response to another STag: 0x1100, nothing placed",
-        |w| {
+            c.expect_arena(SINK - 1, &want)
+        });
+    list.rows("P-ERR-24 P-RDMAP-12")
+        .says("a response to another STag: 0x1100, nothing placed")
+        .runs(|w| {
             bad(w, 0x1100, |stag, to| read_resp(stag ^ 1, to, &[1; 100]))?;
             bad(w, 0x1100, |_, to| read_resp(0, to, &[1; 100]))
-        },
-    );
-    list.add(
-        "P-ERR-24 P-RDMAP-12",
-        "a response at another offset: 0x1101, nothing placed",
-        |w| {
-            for by in [1, 50, u64::MAX] {
-                bad(w, 0x1101, |stag, to| {
-                    read_resp(stag, to.wrapping_add(by), &[1; 100])
-                })?;
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "P-ERR-24",
-        "a response with more octets than asked, and with fewer: 0x1101",
-        |w| {
-            for n in [101, 1000, 99, 0] {
-                bad(w, 0x1101, |stag, to| read_resp(stag, to, &vec![1; n]))?;
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "P-ERR-24",
-        "a response without the last flag: 0x0207",
-        |w| {
+        });
+    list.rows("P-ERR-24 P-RDMAP-12")
+        .says("a response at another offset: 0x1101, nothing placed")
+        .each([1, 50, u64::MAX])
+        .runs(|w, by| {
+            bad(w, 0x1101, |stag, to| {
+                read_resp(stag, to.wrapping_add(by), &[1; 100])
+            })
+        });
+    list.rows("P-ERR-24")
+        .says("a response with more octets than asked, and with fewer: 0x1101")
+        .each([101, 1000, 99, 0])
+        .runs(|w, n| bad(w, 0x1101, |stag, to| read_resp(stag, to, &vec![1; n])));
+    list.rows("P-ERR-24")
+        .says("a response without the last flag: 0x0207")
+        .runs(|w| {
             bad(w, 0x0207, |stag, to| {
                 tagged(T, READ_RESP, stag, to, &[1; 100])
             })
-        },
-    );
-    list.add(
-        "P-ERR-24 P-RDMAP-13 D-DDP-22",
-        "a response nobody asked for: 0x1100, nothing placed",
-        |w| {
-            for n in [0usize, 8] {
-                let mut c = w.conn()?;
-                let ulpdu = read_resp(c.stag, c.to, &vec![1; n]);
-                c.tcp.fpdu(&ulpdu)?;
-                c.tcp.expect_terminate(0x1100, Some(&ulpdu))?;
-                c.expect_untouched(0, 16)?;
-                c.expect_async(event::ACCESS)?;
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "P-RDMAP-13",
-        "a second response: 0x1100, nothing placed",
-        |w| {
+        });
+    list.rows("P-ERR-24 P-RDMAP-13 D-DDP-22")
+        .says("a response nobody asked for: 0x1100, nothing placed")
+        .each([0usize, 8])
+        .runs(|w, n| {
+            let mut c = w.conn()?;
+            let ulpdu = read_resp(c.stag, c.to, &vec![1; n]);
+            c.tcp.fpdu(&ulpdu)?;
+            c.tcp.expect_terminate(0x1100, Some(&ulpdu))?;
+            c.expect_untouched(0, 16)?;
+            c.expect_async(event::ACCESS)
+        });
+    list.rows("P-RDMAP-13")
+        .says("a second response: 0x1100, nothing placed")
+        .runs(|w| {
             let (mut c, stag, to) = asked(w, 10)?;
             c.tcp.fpdu(&read_resp(stag, to, &[1; 10]))?;
             let again = read_resp(stag, to, &[2; 10]);
             c.tcp.fpdu(&again)?;
             c.tcp.expect_terminate(0x1100, Some(&again))?;
             c.expect_wc("s", 1, 0)?;
-            if w.ep.peek(c.slot, SINK, 10)? != [1; 10] {
-                return Err("it was placed".into());
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "V-DEA-2 S-5042-4 V-WC-23",
-        "the sink of a Read is deregistered: the response is not placed (T-20)",
-        |w| {
-            let mut c = w.conn()?;
-            c.sync()?;
+            c.expect_arena(SINK, &[1; 10])
+        });
+    list.rows("V-DEA-2 S-5042-4 V-WC-23")
+        .says("the sink of a Read is deregistered: the response is not placed (T-20)")
+        .runs(|w| {
+            let mut c = w.synced("")?;
             let (stag, _) = super::access::region(&c, SINK, 4096, 3, "")?;
             c.post(
                 1,
@@ -168,53 +132,36 @@ pub fn add(list: &mut List) {
             c.say("fill", &format!("{SINK} 100 0x55"))?;
             c.say("dereg", "1")?;
             c.tcp.fpdu(&read_resp(stag, to, &[1; 100]))?;
-            if c.tcp.ulpdu()?[1] != bytes::TERMINATE {
-                return Err("no Terminate".into());
-            }
-            if w.ep.peek(c.slot, SINK, 100)? != [0x55; 100] {
-                return Err("it was placed".into());
-            }
+            let opcode = c.tcp.ulpdu()?[1];
+            check("opcode", opcode == bytes::TERMINATE, opcode)?;
+            c.expect_arena(SINK, &[0x55; 100])?;
             let wc = c.wc("s")?;
-            if wc.status == 0 || wc.status == status::FLUSHED {
-                return Err(format!("{wc:?}"));
+            check("the Read", ![0, status::FLUSHED].contains(&wc.status), wc)
+        });
+    list.rows("V-FNC-1 V-FNC-2")
+        .says("a fence holds Sends and Writes back until all Reads are answered")
+        .each([64, 0])
+        .runs(|w, len| {
+            let mut c = w.synced("")?;
+            for id in 0..2 {
+                c.post(id, op::READ, SINK, len, "raddr=1 rkey=1")?;
             }
-            Ok(())
-        },
-    );
-    list.add(
-        "V-FNC-1 V-FNC-2",
-        "a fence holds Sends and Writes back until all Reads are answered",
-        |w| {
-            const FENCED: &str = "flags=3";
-            for len in [64, 0] {
-                let mut c = w.conn()?;
-                c.sync()?;
-                for id in 0..2 {
-                    c.post(id, op::READ, SINK, len, "raddr=1 rkey=1")?;
-                }
-                c.post(2, op::SEND, 0, 4, FENCED)?;
-                c.post(3, op::WRITE, 0, 4, "raddr=1 rkey=1 flags=3")?;
-                let sinks = [sink(&c.tcp.ulpdu()?), sink(&c.tcp.ulpdu()?)];
-                for (stag, to) in sinks {
-                    c.tcp.expect_silence(QUIET)?;
-                    c.tcp.fpdu(&read_resp(stag, to, &vec![1; len]))?;
-                }
-                c.tcp.expect_ulpdu("Send", &send(1, &[0xee; 4]))?;
-                c.tcp
-                    .expect_ulpdu("Write", &bytes::write(1, 1, &[0xee; 4]))?;
-                for id in 0..4 {
-                    c.expect_wc("s", id, 0)?;
-                }
+            c.post(2, op::SEND, 0, 4, "flags=3")?;
+            c.post(3, op::WRITE, 0, 4, "raddr=1 rkey=1 flags=3")?;
+            let sinks = [sink(&c.tcp.ulpdu()?), sink(&c.tcp.ulpdu()?)];
+            for (stag, to) in sinks {
+                c.tcp.expect_silence(QUIET)?;
+                c.tcp.fpdu(&read_resp(stag, to, &vec![1; len]))?;
             }
-            Ok(())
-        },
-    );
-    list.add(
-        "V-RD-12 V-RD-11",
-        "a stalled send queue does not hold back responses to the peer (T-47)",
-        |w| {
-            let mut c = w.conn_with("ord=1")?;
-            c.sync()?;
+            c.tcp.expect_ulpdu("Send", &send(1, &[0xee; 4]))?;
+            c.tcp
+                .expect_ulpdu("Write", &bytes::write(1, 1, &[0xee; 4]))?;
+            (0..4).try_for_each(|id| c.expect_wc("s", id, 0))
+        });
+    list.rows("V-RD-12 V-RD-11")
+        .says("a stalled send queue does not hold back responses to the peer (T-47)")
+        .runs(|w| {
+            let mut c = w.synced("ord=1")?;
             for id in 0..3 {
                 c.post(id, op::READ, SINK, 8, "raddr=1 rkey=1")?;
             }
@@ -226,32 +173,26 @@ pub fn add(list: &mut List) {
                 c.response(&read)?;
             }
             c.tcp.fpdu(&read_resp(stag, to, &[1; 8]))?;
-            c.expect_wc("s", 0, 0).map(|_| ())
-        },
-    );
-    list.add(
-        "V-RD-3",
-        "a Read with ORD 0 fails here, and the peer gets 0x0000",
-        |w| {
+            c.expect_wc("s", 0, 0)
+        });
+    list.rows("V-RD-3")
+        .says("a Read with ORD 0 fails here, and the peer gets 0x0000")
+        .runs(|w| {
             let (mut c, _) = w.enhanced(0, 0, 4, "ord=0")?;
             c.sync()?;
             c.post(1, op::READ, SINK, 8, "raddr=1 rkey=1")?;
             c.expect_wc("s", 1, status::LOC_QP_OP_ERR)?;
             c.tcp.expect_ulpdu("Terminate", &terminate(0x0000, None))?;
             c.expect_async(event::NONE)
-        },
-    );
-    list.add(
-        "V-ORD-14 D-DDP-10",
-        "a Read of nothing brings nothing, whatever its key",
-        |w| {
-            let mut c = w.conn()?;
-            c.sync()?;
+        });
+    list.rows("V-ORD-14 D-DDP-10")
+        .says("a Read of nothing brings nothing, whatever its key")
+        .runs(|w| {
+            let mut c = w.synced("")?;
             c.post(1, op::READ, SINK, 0, "raddr=7 rkey=7")?;
             let (stag, to) = sink(&c.tcp.ulpdu()?);
             c.no_wc("s")?;
             c.tcp.fpdu(&read_resp(stag, to, &[]))?;
-            c.expect_wc("s", 1, 0).map(|_| ())
-        },
-    );
+            c.expect_wc("s", 1, 0)
+        });
 }

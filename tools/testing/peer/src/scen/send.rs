@@ -4,41 +4,36 @@
 #![forbid(unsafe_code)]
 
 use crate::bytes::{self, pattern, tagged, untagged, SEND, SEND_SE, T, T_LAST, U, U_LAST, WRITE};
+use crate::ep::status;
+use crate::net::{check, same};
 use crate::scenario::List;
 use crate::world::{op, RECEIVES};
 
 pub fn add(list: &mut List) {
-    list.add(
-        "P-RDMAP-14 D-DDP-15",
-        "Sends as long as their receive, one octet less, and empty",
-        |w| {
+    list.rows("P-RDMAP-14 D-DDP-15")
+        .says("Sends as long as their receive, one octet less, and empty")
+        .runs(|w| {
             let mut c = w.conn_with("recv=4 rsize=100")?;
             for (id, n) in [100usize, 99, 1, 0].iter().enumerate() {
                 c.send(&pattern(*n, id as u8))?;
                 c.received(id as u64, *n)?;
-                if w.ep.peek(c.slot, RECEIVES + id * 100, *n)? != pattern(*n, id as u8) {
-                    return Err(format!("{n} octets: others came"));
-                }
+                c.expect_arena(RECEIVES + id * 100, &pattern(*n, id as u8))?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "P-RDMAP-14 D-DDP-10",
-        "an empty Send takes a receive of nothing",
-        |w| {
+        });
+    list.rows("P-RDMAP-14 D-DDP-10")
+        .says("an empty Send takes a receive of nothing")
+        .runs(|w| {
             let mut c = w.conn_with("recv=2 rsize=0")?;
             c.send(b"")?;
             c.received(0, 0)?;
             let ulpdu = bytes::send(2, b"x");
             c.tcp.fpdu(&ulpdu)?;
             c.tcp.expect_terminate(0x1205, Some(&ulpdu))
-        },
-    );
-    list.add(
-        "D-DDP-14 D-DDP-8",
-        "empty first, middle and last segments (T-46)",
-        |w| {
+        });
+    list.rows("D-DDP-14 D-DDP-8")
+        .says("empty first, middle and last segments (T-46)")
+        .runs(|w| {
             let mut c = w.conn()?;
             let parts: [&[u8]; 6] = [b"", b"ab", b"", b"", b"cde", b""];
             let mut mo = 0;
@@ -48,16 +43,11 @@ pub fn add(list: &mut List) {
                 mo += part.len() as u32;
             }
             c.received(0, 5)?;
-            if w.ep.peek(c.slot, RECEIVES, 5)? != b"abcde" {
-                return Err("other octets".into());
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "D-DDP-14 D-DDP-6",
-        "segments of a Write, a Send and a Read interleaved",
-        |w| {
+            c.expect_arena(RECEIVES, b"abcde")
+        });
+    list.rows("D-DDP-14 D-DDP-6")
+        .says("segments of a Write, a Send and a Read interleaved")
+        .runs(|w| {
             let mut c = w.conn()?;
             c.tcp.fpdu(&tagged(T, WRITE, c.stag, c.to, b""))?;
             c.tcp.fpdu(&tagged(T, WRITE, c.stag, c.to, b"one"))?;
@@ -70,16 +60,11 @@ pub fn add(list: &mut List) {
             c.sync()?;
             c.expect_buffer(0, b"onethreefive\xee")?;
             c.received(0, 7)?;
-            if w.ep.peek(c.slot, RECEIVES, 7)? != b"twofour" {
-                return Err("other octets".into());
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "D-DDP-7 D-DDP-13",
-        "numbers start at 1 on each queue and rise by 1",
-        |w| {
+            c.expect_arena(RECEIVES, b"twofour")
+        });
+    list.rows("D-DDP-7 D-DDP-13")
+        .says("numbers start at 1 on each queue and rise by 1")
+        .runs(|w| {
             let mut c = w.conn_with("recv=16 rwr=16")?;
             for n in 0..16usize {
                 c.send(&pattern(n, 0))?;
@@ -93,32 +78,28 @@ pub fn add(list: &mut List) {
             c.post(2, op::SEND, 0, 4, "")?;
             c.tcp.expect_ulpdu("first", &bytes::send(1, &[0xee; 3]))?;
             c.tcp.expect_ulpdu("second", &bytes::send(2, &[0xee; 4]))
-        },
-    );
-    list.add(
-        "P-RDMAP-1 D-DDP-5 D-DDP-8 P-RDMAP-6",
-        "a Send of the driver in two segments, octet by octet",
-        |w| {
-            let mut c = w.conn()?;
-            c.sync()?;
+        });
+    list.rows("P-RDMAP-1 D-DDP-5 D-DDP-8 P-RDMAP-6")
+        .says("a Send of the driver in two segments, octet by octet")
+        .runs(|w| {
+            let mut c = w.synced("")?;
             c.post(1, op::SEND, 4096, 2000, "")?;
             let first = c.tcp.ulpdu()?;
             let n = first.len() - 18;
-            if first != untagged(U, SEND, 0, [0, 1, 0], &vec![0xee; n]) {
-                return Err(format!("first segment {}", bytes::hex(&first[..18])));
-            }
+            same(
+                "first segment",
+                &first,
+                &untagged(U, SEND, 0, [0, 1, 0], &vec![0xee; n]),
+            )?;
             c.tcp.expect_ulpdu(
                 "second segment",
                 &untagged(U_LAST, SEND, 0, [0, 1, n as u32], &vec![0xee; 2000 - n]),
             )
-        },
-    );
-    list.add(
-        "P-RDMAP-2 P-RDMAP-3",
-        "the driver's four kinds of Send, octet by octet",
-        |w| {
-            let mut c = w.conn()?;
-            c.sync()?;
+        });
+    list.rows("P-RDMAP-2 P-RDMAP-3")
+        .says("the driver's four kinds of Send, octet by octet")
+        .runs(|w| {
+            let mut c = w.synced("")?;
             const INV: u32 = 9;
             for (msn, (opcode, flags, rdmap, inv)) in [
                 (op::SEND, 2, SEND, 0),
@@ -135,14 +116,11 @@ pub fn add(list: &mut List) {
                 c.tcp.expect_ulpdu("Send", &want)?;
             }
             Ok(())
-        },
-    );
-    list.add(
-        "P-RDMAP-7 D-DDP-4 D-DDP-9",
-        "a Write of the driver, octet by octet",
-        |w| {
-            let mut c = w.conn()?;
-            c.sync()?;
+        });
+    list.rows("P-RDMAP-7 D-DDP-4 D-DDP-9")
+        .says("a Write of the driver, octet by octet")
+        .runs(|w| {
+            let mut c = w.synced("")?;
             c.post(
                 1,
                 op::WRITE,
@@ -153,9 +131,11 @@ pub fn add(list: &mut List) {
             let first = c.tcp.ulpdu()?;
             let n = first.len() - 14;
             let to = 0xffff_ffff_0000_0010u64;
-            if first != tagged(T, WRITE, 0x89ab_cdef, to, &vec![0xee; n]) {
-                return Err(format!("first segment {}", bytes::hex(&first[..14])));
-            }
+            same(
+                "first segment",
+                &first,
+                &tagged(T, WRITE, 0x89ab_cdef, to, &vec![0xee; n]),
+            )?;
             let want = tagged(
                 T_LAST,
                 WRITE,
@@ -167,41 +147,28 @@ pub fn add(list: &mut List) {
             c.post(2, op::WRITE, 4096, 0, "raddr=0 rkey=0")?;
             c.tcp
                 .expect_ulpdu("empty Write", &tagged(T_LAST, WRITE, 0, 0, &[]))
-        },
-    );
-    list.add(
-        "V-ST-31",
-        "a message that is broken off by an error is flushed, not delivered",
-        |w| {
+        });
+    list.rows("V-ST-31")
+        .says("a message that is broken off by an error is flushed, not delivered")
+        .runs(|w| {
             let mut c = w.conn_with("recv=2")?;
             c.tcp.fpdu(&untagged(U, SEND, 0, [0, 1, 0], b"part"))?;
             let ulpdu = bytes::write(0, 0, b"x");
             c.tcp.fpdu(&ulpdu)?;
             c.tcp.expect_terminate(0x1100, Some(&ulpdu))?;
             c.no_wc("r")?;
-            let (ep, slot) = (w.ep.clone(), c.slot);
-            drop(c);
-            for id in 0..2 {
-                let wc = ep.wc(slot, "r", crate::net::SOON)?.ok_or("not flushed")?;
-                if (wc.id, wc.status) != (id, crate::ep::status::FLUSHED) {
-                    return Err(format!("{wc:?}"));
-                }
-            }
-            Ok(())
-        },
-    );
-    list.add(
-        "P-RDMAP-15 V-CQ-26",
-        "Sends with solicited event are received like others",
-        |w| {
+            c.tcp.close();
+            c.expect_wc("r", 0, status::FLUSHED)?;
+            c.expect_wc("r", 1, status::FLUSHED)
+        });
+    list.rows("P-RDMAP-15 V-CQ-26")
+        .says("Sends with solicited event are received like others")
+        .runs(|w| {
             let mut c = w.conn()?;
             c.tcp
                 .fpdu(&untagged(U_LAST, SEND_SE, 0, [0, 1, 0], b"event"))?;
-            let wc = c.received(0, 5)?;
-            if wc.flags != 0 {
-                return Err(format!("{wc:?}"));
-            }
-            Ok(())
-        },
-    );
+            let wc = c.wc("r")?;
+            let want = (0, 0, 5, 0);
+            check("receive", (wc.id, wc.status, wc.len, wc.flags) == want, wc)
+        });
 }

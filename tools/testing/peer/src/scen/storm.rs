@@ -6,7 +6,7 @@
 use super::mpa::works;
 use crate::bytes::{fpdu, mpa, send, Read, C, REQ};
 use crate::net::Res;
-use crate::scenario::List;
+use crate::scenario::{Kind, List};
 use crate::world::{op, Conn, World};
 use std::time::{Duration, Instant};
 
@@ -14,30 +14,22 @@ use std::time::{Duration, Instant};
 const HALF_OPEN: usize = 128;
 
 pub fn add(list: &mut List) {
-    list.add(
-        "S-5042-13 V-SEC-1",
-        "300 half-open connections, then normal ones",
-        |w| half_open(w, 300),
-    );
-    list.add_storm(
-        "S-5042-13 V-SEC-1",
-        "50 times 200 half-open connections, normal ones in between",
-        |w| {
-            for _ in 0..50 {
-                half_open(w, 200)?;
-            }
-            Ok(())
-        },
-    );
-    list.add_storm(
-        "S-5042-13 V-SEC-1 S-5042-10",
-        "10000 half-open connections at once, then normal ones",
-        |w| half_open(w, 10_000),
-    );
-    list.add_storm(
-        "S-5042-13",
-        "400 Requests that the consumer does not look at, then normal ones",
-        |w| {
+    list.rows("S-5042-13 V-SEC-1")
+        .says("300 half-open connections, then normal ones")
+        .runs(|w| half_open(w, 300));
+    list.rows("S-5042-13 V-SEC-1")
+        .says("50 times 200 half-open connections, normal ones in between")
+        .is(Kind::Storm)
+        .each(0..50)
+        .runs(|w, _| half_open(w, 200));
+    list.rows("S-5042-13 V-SEC-1 S-5042-10")
+        .says("10000 half-open connections at once, then normal ones")
+        .is(Kind::Storm)
+        .runs(|w| half_open(w, 10_000));
+    list.rows("S-5042-13")
+        .says("400 Requests that the consumer does not look at, then normal ones")
+        .is(Kind::Storm)
+        .runs(|w| {
             let mut waiting = Vec::new();
             for _ in 0..400 {
                 let mut tcp = w.tcp()?;
@@ -65,29 +57,30 @@ pub fn add(list: &mut List) {
             let start = Instant::now();
             works(w)?;
             soon(start)
-        },
-    );
-    list.add_storm("S-5042-13", "1000 streams that end with a bad CRC", |w| {
-        for n in 0..1000 {
-            let mut c = w.conn()?;
-            // A responder that has seen no FPDU has no right to a Terminate (T-24).
-            c.sync()?;
-            let mut bad = fpdu(&send(1, &[7; 60]));
-            if let Some(last) = bad.last_mut() {
-                *last ^= 1;
+        });
+    list.rows("S-5042-13")
+        .says("1000 streams that end with a bad CRC")
+        .is(Kind::Storm)
+        .runs(|w| {
+            for n in 0..1000 {
+                let mut c = w.conn()?;
+                // A responder that has seen no FPDU has no right to a Terminate (T-24).
+                c.sync()?;
+                let mut bad = fpdu(&send(1, &[7; 60]));
+                if let Some(last) = bad.last_mut() {
+                    *last ^= 1;
+                }
+                c.tcp.send_anyway(&bad);
+                if n % 8 == 7 {
+                    c.tcp.expect_terminate(0x2002, None)?;
+                    w.clean()?;
+                }
             }
-            c.tcp.send_anyway(&bad);
-            if n % 8 == 7 {
-                c.tcp.expect_terminate(0x2002, None)?;
-                w.clean()?;
-            }
-        }
-        works(w)
-    });
-    list.add(
-        "S-5042-13 V-SEC-1",
-        "bad frames and bad segments in a row do not slow others down",
-        |w| {
+            works(w)
+        });
+    list.rows("S-5042-13 V-SEC-1")
+        .says("bad frames and bad segments in a row do not slow others down")
+        .runs(|w| {
             let mut beside = w.conn()?;
             for n in 0..60u8 {
                 let mut tcp = w.tcp()?;
@@ -103,12 +96,10 @@ pub fn add(list: &mut List) {
                 return Err(format!("{:?} for a Send", start.elapsed()));
             }
             works(w)
-        },
-    );
-    list.add(
-        "V-SEC-1 V-RD-11",
-        "a peer that reads nothing holds only itself up",
-        |w| {
+        });
+    list.rows("V-SEC-1 V-RD-11")
+        .says("a peer that reads nothing holds only itself up")
+        .runs(|w| {
             let mut beside = w.conn()?;
             let read = beside.read(0, 60000);
             let alone = five(&mut beside, &read)?;
@@ -123,12 +114,10 @@ pub fn add(list: &mut List) {
                 return Err(format!("{took:?} for five Reads, {alone:?} without it"));
             }
             Ok(())
-        },
-    );
-    list.add(
-        "V-SEC-1 M-MPA-13",
-        "a peer that sends FPDUs octet by octet beside a normal one",
-        |w| {
+        });
+    list.rows("V-SEC-1 M-MPA-13")
+        .says("a peer that sends FPDUs octet by octet beside a normal one")
+        .runs(|w| {
             let mut slow = w.conn()?;
             let bytes = fpdu(&send(1, &[7; 60]));
             for (n, b) in bytes.iter().enumerate() {
@@ -138,9 +127,8 @@ pub fn add(list: &mut List) {
                     works(w)?;
                 }
             }
-            slow.received(0, 60).map(|_| ())
-        },
-    );
+            slow.received(0, 60)
+        });
 }
 
 /// Opens `n` connections that say nothing or not enough, and then normal ones.
