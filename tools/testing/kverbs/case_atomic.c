@@ -17,18 +17,11 @@
 #define OF_REGION (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | \
 		   IB_ACCESS_REMOTE_ATOMIC)
 
-struct lab {
-	struct kv_pair *p;
-	struct kv_mr *mr;		/* words of p's end b */
-	struct kv_mem *m;		/* results at p's end a */
-	u64 *word, *result;
-};
-
-static bool begin(struct kv *k, struct lab *l, const struct kv_opts *o, int access)
+/* Words of end b, and results at end a. */
+bool kv_atomic_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c)
 {
-	memset(l, 0, sizeof(*l));
-	l->p = kv_connect(k, o);
-	l->mr = l->p ? kv_region(k, &l->p->b, 1, access) : NULL;
+	l->p = kv_connect(k, c->o);
+	l->mr = l->p ? kv_region(k, &l->p->b, 1, c->access ?: OF_REGION) : NULL;
 	l->m = l->mr ? kv_mem(k, &l->p->a, PAGE_SIZE, 0x5a) : NULL;
 	if (!l->m)
 		return false;
@@ -38,7 +31,7 @@ static bool begin(struct kv *k, struct lab *l, const struct kv_opts *o, int acce
 }
 
 /* On word @n, with the result in word @to of the results. */
-static struct kv_wr on_word(struct lab *l, enum ib_wr_opcode op, u64 id, int n, int to)
+static struct kv_wr on_word(struct kv_lab *l, enum ib_wr_opcode op, u64 id, int n, int to)
 {
 	return (struct kv_wr) {
 		.op = op, .id = id, .sges = 1,
@@ -47,7 +40,7 @@ static struct kv_wr on_word(struct lab *l, enum ib_wr_opcode op, u64 id, int n, 
 	};
 }
 
-static struct kv_wr fetch_add(struct lab *l, u64 id, int n, int to, u64 add)
+static struct kv_wr fetch_add(struct kv_lab *l, u64 id, int n, int to, u64 add)
 {
 	struct kv_wr wr = on_word(l, IB_WR_ATOMIC_FETCH_AND_ADD, id, n, to);
 
@@ -55,7 +48,7 @@ static struct kv_wr fetch_add(struct lab *l, u64 id, int n, int to, u64 add)
 	return wr;
 }
 
-static struct kv_wr cmp_swap(struct lab *l, u64 id, int n, int to, u64 compare, u64 swap)
+static struct kv_wr cmp_swap(struct kv_lab *l, u64 id, int n, int to, u64 compare, u64 swap)
 {
 	struct kv_wr wr = on_word(l, IB_WR_ATOMIC_CMP_AND_SWP, id, n, to);
 
@@ -65,7 +58,7 @@ static struct kv_wr cmp_swap(struct lab *l, u64 id, int n, int to, u64 compare, 
 }
 
 /* Its completion is of @opcode, and word @n was @before and is @after. */
-static bool did(struct kv *k, struct lab *l, const struct kv_wr *wr, int opcode,
+static bool did(struct kv *k, struct kv_lab *l, const struct kv_wr *wr, int opcode,
 		u64 before, u64 after)
 {
 	int n = (wr->remote - l->mr->mr->iova) / 8;
@@ -85,147 +78,131 @@ static bool did(struct kv *k, struct lab *l, const struct kv_wr *wr, int opcode,
 		     l->word[n], after);
 }
 
-static void values_add(struct kv *k)
+static void values_add(struct kv *k, struct kv_lab *l)
 {
 	struct kv_wr wr;
-	struct lab l;
 
-	if (!begin(k, &l, NULL, OF_REGION))
-		return;
-	l.word[3] = 40;
-	wr = fetch_add(&l, 1, 3, 1, 2);
-	if (!did(k, &l, &wr, IB_WC_FETCH_ADD, 40, 42))
+	l->word[3] = 40;
+	wr = fetch_add(l, 1, 3, 1, 2);
+	if (!did(k, l, &wr, IB_WC_FETCH_ADD, 40, 42))
 		return;
 	/* Masks are not looked at. */
-	wr = fetch_add(&l, 2, 3, 1, -43);
+	wr = fetch_add(l, 2, 3, 1, -43);
 	wr.compare_add_mask = U64_MAX;
 	wr.swap_mask = U64_MAX;
-	if (!did(k, &l, &wr, IB_WC_FETCH_ADD, 42, U64_MAX))
+	if (!did(k, l, &wr, IB_WC_FETCH_ADD, 42, U64_MAX))
 		return;
-	wr = fetch_add(&l, 3, 3, 2, 1);
-	if (!did(k, &l, &wr, IB_WC_FETCH_ADD, U64_MAX, 0))
+	wr = fetch_add(l, 3, 3, 2, 1);
+	if (!did(k, l, &wr, IB_WC_FETCH_ADD, U64_MAX, 0))
 		return;
-	wr = fetch_add(&l, 4, WORDS - 1, WORDS - 1, 7);
-	if (!did(k, &l, &wr, IB_WC_FETCH_ADD, 0, 7))
+	wr = fetch_add(l, 4, WORDS - 1, WORDS - 1, 7);
+	if (!did(k, l, &wr, IB_WC_FETCH_ADD, 0, 7))
 		return;
-	kv_ok(k, !l.word[2] && !l.word[4] && l.result[0] == 0x5a5a5a5a5a5a5a5a &&
-	      l.result[3] == 0x5a5a5a5a5a5a5a5a, "words beside it");
+	kv_ok(k, !l->word[2] && !l->word[4] && l->result[0] == 0x5a5a5a5a5a5a5a5a &&
+	      l->result[3] == 0x5a5a5a5a5a5a5a5a, "words beside it");
 }
 
-static void values_swap(struct kv *k)
+static void values_swap(struct kv *k, struct kv_lab *l)
 {
 	struct kv_wr wr;
-	struct lab l;
 
-	if (!begin(k, &l, NULL, OF_REGION))
-		return;
-	wr = cmp_swap(&l, 1, 0, 0, 0, 0x1122334455667788);
-	if (!did(k, &l, &wr, IB_WC_COMP_SWAP, 0, 0x1122334455667788))
+	wr = cmp_swap(l, 1, 0, 0, 0, 0x1122334455667788);
+	if (!did(k, l, &wr, IB_WC_COMP_SWAP, 0, 0x1122334455667788))
 		return;
 	/* It is something else by now. */
-	wr = cmp_swap(&l, 2, 0, 0, 0, 9);
-	if (!did(k, &l, &wr, IB_WC_COMP_SWAP, 0x1122334455667788, 0x1122334455667788))
+	wr = cmp_swap(l, 2, 0, 0, 0, 9);
+	if (!did(k, l, &wr, IB_WC_COMP_SWAP, 0x1122334455667788, 0x1122334455667788))
 		return;
 	/* Masks are not looked at. */
-	wr = cmp_swap(&l, 3, 0, 0, 0x1122334455667788, 9);
-	did(k, &l, &wr, IB_WC_COMP_SWAP, 0x1122334455667788, 9);
+	wr = cmp_swap(l, 3, 0, 0, 0x1122334455667788, 9);
+	did(k, l, &wr, IB_WC_COMP_SWAP, 0x1122334455667788, 9);
 }
 
 /* Two counters in a word, and a field of it that is exchanged. */
-static void values_masks(struct kv *k)
+static void values_masks(struct kv *k, struct kv_lab *l)
 {
 	struct kv_wr wr;
-	struct lab l;
 
-	if (!begin(k, &l, NULL, OF_REGION))
-		return;
-	l.word[0] = 0x7ffffffff;
-	wr = on_word(&l, IB_WR_MASKED_ATOMIC_FETCH_AND_ADD, 1, 0, 0);
+	l->word[0] = 0x7ffffffff;
+	wr = on_word(l, IB_WR_MASKED_ATOMIC_FETCH_AND_ADD, 1, 0, 0);
 	wr.compare_add = 0x100000001;
 	wr.compare_add_mask = BIT_ULL(31);
 	/* Not one of its operands. */
 	wr.swap = wr.swap_mask = U64_MAX;
-	if (!did(k, &l, &wr, IB_WC_MASKED_FETCH_ADD, 0x7ffffffff, 0x800000000))
+	if (!did(k, l, &wr, IB_WC_MASKED_FETCH_ADD, 0x7ffffffff, 0x800000000))
 		return;
-	wr = on_word(&l, IB_WR_MASKED_ATOMIC_CMP_AND_SWP, 2, 0, 0);
+	wr = on_word(l, IB_WR_MASKED_ATOMIC_CMP_AND_SWP, 2, 0, 0);
 	wr.compare_add = 0x8ffffffff;
 	wr.compare_add_mask = 0xf00000000;
 	wr.swap = 0xabcdef;
 	wr.swap_mask = 0x00ff00;
-	if (!did(k, &l, &wr, IB_WC_MASKED_COMP_SWAP, 0x800000000, 0x80000cd00))
+	if (!did(k, l, &wr, IB_WC_MASKED_COMP_SWAP, 0x800000000, 0x80000cd00))
 		return;
 	wr.compare_add = 0x9ffffffff;
-	if (!did(k, &l, &wr, IB_WC_MASKED_COMP_SWAP, 0x80000cd00, 0x80000cd00))
+	if (!did(k, l, &wr, IB_WC_MASKED_COMP_SWAP, 0x80000cd00, 0x80000cd00))
 		return;
 	/* Without any, nothing is compared, and nothing swapped. */
 	wr.compare_add_mask = wr.swap_mask = 0;
-	if (!did(k, &l, &wr, IB_WC_MASKED_COMP_SWAP, 0x80000cd00, 0x80000cd00))
+	if (!did(k, l, &wr, IB_WC_MASKED_COMP_SWAP, 0x80000cd00, 0x80000cd00))
 		return;
-	wr = on_word(&l, IB_WR_MASKED_ATOMIC_FETCH_AND_ADD, 3, 0, 0);
+	wr = on_word(l, IB_WR_MASKED_ATOMIC_FETCH_AND_ADD, 3, 0, 0);
 	wr.compare_add = 0x300;
-	did(k, &l, &wr, IB_WC_MASKED_FETCH_ADD, 0x80000cd00, 0x80000d000);
+	did(k, l, &wr, IB_WC_MASKED_FETCH_ADD, 0x80000cd00, 0x80000d000);
 }
 
-static struct kv_wr read_word(struct lab *l, u64 id, int n, int to)
+static struct kv_wr read_word(struct kv_lab *l, u64 id, int n, int to)
 {
 	return on_word(l, IB_WR_RDMA_READ, id, n, to);
 }
 
 /* Among Reads, more of both than may be under way: each sees those in front of it. */
-static void atomic_order(struct kv *k)
+static void atomic_order(struct kv *k, struct kv_lab *l)
 {
-	const struct kv_opts o = { .depth = 64, .depth_reads = 2 };
-	struct lab l;
 	int i, rv;
 
-	if (!begin(k, &l, &o, OF_REGION))
-		return;
 	for (i = 0; i < 20; i++) {
 		const struct kv_wr wr[] = {
-			fetch_add(&l, 3 * i, 0, 3 * i, 1),
-			read_word(&l, 3 * i + 1, 0, 3 * i + 1),
-			fetch_add(&l, 3 * i + 2, 0, 3 * i + 2, 10),
+			fetch_add(l, 3 * i, 0, 3 * i, 1),
+			read_word(l, 3 * i + 1, 0, 3 * i + 1),
+			fetch_add(l, 3 * i + 2, 0, 3 * i + 2, 10),
 		};
 
-		rv = kv_post_list(&l.p->a, wr, 3);
+		rv = kv_post_list(&l->p->a, wr, 3);
 		if (!kv_ok(k, !rv, "post: %d", rv))
 			return;
 	}
 	for (i = 0; i < 60; i++)
-		if (!kv_want(k, l.p->a.scq, i, KV_OK))
+		if (!kv_want(k, l->p->a.scq, i, KV_OK))
 			return;
 	for (i = 0; i < 20; i++)
-		if (!kv_ok(k, l.result[3 * i] == 11 * i &&
-			   l.result[3 * i + 1] == 11 * i + 1 &&
-			   l.result[3 * i + 2] == 11 * i + 1, "round %d: %llu %llu %llu",
-			   i, l.result[3 * i], l.result[3 * i + 1], l.result[3 * i + 2]))
+		if (!kv_ok(k, l->result[3 * i] == 11 * i &&
+			   l->result[3 * i + 1] == 11 * i + 1 &&
+			   l->result[3 * i + 2] == 11 * i + 1, "round %d: %llu %llu %llu",
+			   i, l->result[3 * i], l->result[3 * i + 1], l->result[3 * i + 2]))
 			return;
-	kv_ok(k, l.word[0] == 220, "%llu in the end", l.word[0]);
+	kv_ok(k, l->word[0] == 220, "%llu in the end", l->word[0]);
 }
 
 /* A fenced Send has what the operation in front of it has brought. */
-static void atomic_fence(struct kv *k)
+static void atomic_fence(struct kv *k, struct kv_lab *l)
 {
 	struct kv_mem *in;
 	struct kv_wr wr[2];
-	struct lab l;
 	int i, rv;
 
-	if (!begin(k, &l, NULL, OF_REGION))
-		return;
-	in = kv_mem(k, &l.p->b, 8, 0);
+	in = kv_mem(k, &l->p->b, 8, 0);
 	for (i = 0; in && i < 50; i++) {
-		rv = kv_recv(&l.p->b, 100, in->addr, 8, l.p->b.pd->local_dma_lkey);
-		wr[0] = fetch_add(&l, 1, 0, 0, 1);
+		rv = kv_recv(&l->p->b, 100, in->addr, 8, l->p->b.pd->local_dma_lkey);
+		wr[0] = fetch_add(l, 1, 0, 0, 1);
 		wr[0].quiet = true;
 		wr[1] = (struct kv_wr) { .op = IB_WR_SEND, .id = 2,
-					 KV_LOCAL(&l.p->a, l.m),
+					 KV_LOCAL(&l->p->a, l->m),
 					 .flags = IB_SEND_FENCE };
 		wr[1].sge[0].length = 8;
-		rv = rv ?: kv_post_list(&l.p->a, wr, 2);
+		rv = rv ?: kv_post_list(&l->p->a, wr, 2);
 		if (!kv_ok(k, !rv, "post: %d", rv) ||
-		    !kv_want(k, l.p->a.scq, 2, KV_OK) ||
-		    !kv_want(k, l.p->b.rcq, 100, KV_OK) ||
+		    !kv_want(k, l->p->a.scq, 2, KV_OK) ||
+		    !kv_want(k, l->p->b.rcq, 100, KV_OK) ||
 		    !kv_ok(k, *(u64 *)in->va == i,
 			   "the Send has %llu, not %d", *(u64 *)in->va, i))
 			return;
@@ -233,24 +210,21 @@ static void atomic_fence(struct kv *k)
 }
 
 /* A Send behind it may be there before, but completes after it. */
-static void atomic_behind(struct kv *k)
+static void atomic_behind(struct kv *k, struct kv_lab *l)
 {
 	struct kv_wr wr[3];
-	struct lab l;
 	int rv;
 
-	if (!begin(k, &l, NULL, OF_REGION))
-		return;
-	rv = kv_recv(&l.p->b, 100, 0, 0, 0);
-	wr[0] = fetch_add(&l, 1, 0, 0, 1);
+	rv = kv_recv(&l->p->b, 100, 0, 0, 0);
+	wr[0] = fetch_add(l, 1, 0, 0, 1);
 	wr[1] = (struct kv_wr) { .op = IB_WR_SEND, .id = 2 };
-	wr[2] = cmp_swap(&l, 3, 0, 1, 1, 5);
-	rv = rv ?: kv_post_list(&l.p->a, wr, 3);
+	wr[2] = cmp_swap(l, 3, 0, 1, 1, 5);
+	rv = rv ?: kv_post_list(&l->p->a, wr, 3);
 	if (kv_ok(k, !rv, "post: %d", rv) &&
-	    kv_want(k, l.p->a.scq, 1, KV_OK) && kv_want(k, l.p->a.scq, 2, KV_OK) &&
-	    kv_want(k, l.p->a.scq, 3, KV_OK))
-		kv_ok(k, l.result[0] == 0 && l.result[1] == 1 && l.word[0] == 5,
-		      "%llu %llu, then %llu", l.result[0], l.result[1], l.word[0]);
+	    kv_want(k, l->p->a.scq, 1, KV_OK) && kv_want(k, l->p->a.scq, 2, KV_OK) &&
+	    kv_want(k, l->p->a.scq, 3, KV_OK))
+		kv_ok(k, l->result[0] == 0 && l->result[1] == 1 && l->word[0] == 5,
+		      "%llu %llu, then %llu", l->result[0], l->result[1], l->word[0]);
 }
 
 /* A processor of this host that adds as well. */
@@ -273,7 +247,7 @@ static int add(void *arg)
 }
 
 /* Each peer keeps some on their way, until all are complete. */
-static bool peers_add(struct kv *k, struct lab *l, struct kv_pair **peer)
+static bool peers_add(struct kv *k, struct kv_lab *l, struct kv_pair **peer)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(KV_WAIT_MS);
 	int posted[PEERS] = { }, done[PEERS] = { };
@@ -310,55 +284,49 @@ static bool peers_add(struct kv *k, struct lab *l, struct kv_pair **peer)
 }
 
 /* Several peers, and a processor, add to one word: no addition is lost. */
-static void atomic_sum(struct kv *k)
+static void atomic_sum(struct kv *k, struct kv_lab *l)
 {
 	struct kv_opts o = { .depth = 32, .depth_reads = 8 };
 	struct kv_pair *peer[PEERS];
 	struct task_struct *task;
 	struct adder a;
-	struct lab l;
 	bool good;
 	int i;
 
-	if (!begin(k, &l, &o, OF_REGION))
-		return;
-	peer[0] = l.p;
-	o.pd = l.p->b.pd;
+	peer[0] = l->p;
+	o.pd = l->p->b.pd;
 	for (i = 1; i < PEERS; i++) {
 		peer[i] = kv_connect(k, &o);
 		if (!peer[i])
 			return;
 	}
-	a.word = (atomic64_t *)&l.word[SUM];
+	a.word = (atomic64_t *)&l->word[SUM];
 	init_completion(&a.through);
 	task = kthread_run(add, &a, "kv_adder");
 	if (!kv_ok(k, !IS_ERR(task), "thread: %pe", task))
 		return;
-	good = peers_add(k, &l, peer);
+	good = peers_add(k, l, peer);
 	wait_for_completion(&a.through);
 	if (good)
-		kv_ok(k, l.word[SUM] == PEERS * ADDS + OWN_ADDS, "%llu instead of %d",
-		      l.word[SUM], PEERS * ADDS + OWN_ADDS);
+		kv_ok(k, l->word[SUM] == PEERS * ADDS + OWN_ADDS, "%llu instead of %d",
+		      l->word[SUM], PEERS * ADDS + OWN_ADDS);
 }
 
 /* Each takes a lock by CmpSwap, changes what it guards, and gives it back. */
-static void atomic_lock(struct kv *k)
+static void atomic_lock(struct kv *k, struct kv_lab *l)
 {
 	struct kv_opts o = { };
 	struct kv_pair *peer[2];
-	struct lab l;
 	int i;
 
-	if (!begin(k, &l, NULL, KV_REMOTE | IB_ACCESS_REMOTE_ATOMIC))
-		return;
-	peer[0] = l.p;
-	o.pd = l.p->b.pd;
+	peer[0] = l->p;
+	o.pd = l->p->b.pd;
 	peer[1] = kv_connect(k, &o);
 	for (i = 0; peer[1] && i < 40; i++) {
 		struct kv_ep *ep = &peer[i & 1]->a;
-		struct kv_wr take = cmp_swap(&l, 1, 0, 0, 0, 1 + i);
-		struct kv_wr other = cmp_swap(&l, 2, 0, 1, 0, 99);
-		struct kv_wr give = cmp_swap(&l, 3, 0, 2, 1 + i, 0);
+		struct kv_wr take = cmp_swap(l, 1, 0, 0, 0, 1 + i);
+		struct kv_wr other = cmp_swap(l, 2, 0, 1, 0, 99);
+		struct kv_wr give = cmp_swap(l, 3, 0, 2, 1 + i, 0);
 
 		take.sge[0].lkey = ep->pd->local_dma_lkey;
 		give.sge[0].lkey = ep->pd->local_dma_lkey;
@@ -366,24 +334,21 @@ static void atomic_lock(struct kv *k)
 		if (!kv_do(k, ep, &take, KV_OK) ||
 		    !kv_do(k, &peer[!(i & 1)]->a, &other, KV_OK) ||
 		    !kv_do(k, ep, &give, KV_OK) ||
-		    !kv_ok(k, l.result[0] == 0 && l.result[1] == 1 + i &&
-			   l.result[2] == 1 + i && !l.word[0], "round %d: %llu %llu %llu",
-			   i, l.result[0], l.result[1], l.result[2]))
+		    !kv_ok(k, l->result[0] == 0 && l->result[1] == 1 + i &&
+			   l->result[2] == 1 + i && !l->word[0], "round %d: %llu %llu %llu",
+			   i, l->result[0], l->result[1], l->result[2]))
 			return;
 	}
 }
 
 /* What the request says of itself is refused when it is posted. */
-static void atomic_bad_post(struct kv *k)
+static void atomic_bad_post(struct kv *k, struct kv_lab *l)
 {
 	struct kv_wr wr;
-	struct lab l;
 	int i, rv;
 
-	if (!begin(k, &l, NULL, OF_REGION))
-		return;
 	for (i = 0; i < 4; i++) {
-		wr = fetch_add(&l, 1, 0, 0, 1);
+		wr = fetch_add(l, 1, 0, 0, 1);
 		switch (i) {
 		case 0:
 			wr.sge[0].length = 4;
@@ -398,56 +363,49 @@ static void atomic_bad_post(struct kv *k)
 			wr.sges = 2;
 			wr.sge[1] = wr.sge[0];
 		}
-		rv = kv_post(&l.p->a, &wr);
+		rv = kv_post(&l->p->a, &wr);
 		if (!kv_ok(k, rv == -EINVAL, "case %d: %d", i, rv))
 			return;
 	}
 	/* Inline means nothing here. */
-	wr = fetch_add(&l, 1, 0, 0, 1);
+	wr = fetch_add(l, 1, 0, 0, 1);
 	wr.flags = IB_SEND_INLINE;
-	did(k, &l, &wr, IB_WC_FETCH_ADD, 0, 1);
+	did(k, l, &wr, IB_WC_FETCH_ADD, 0, 1);
 }
 
 /* With an ORD of zero there can be none. */
-static void atomic_no_depth(struct kv *k)
+static void atomic_no_depth(struct kv *k, struct kv_lab *l)
 {
-	const struct kv_opts o = { .no_reads = true };
 	struct kv_wr wr;
-	struct lab l;
 
-	if (!begin(k, &l, &o, OF_REGION))
-		return;
-	wr = fetch_add(&l, 1, 0, 0, 1);
-	if (kv_do(k, &l.p->a, &wr, KV_QP_OP))
-		kv_ok(k, !l.word[0], "the word was changed");
+	wr = fetch_add(l, 1, 0, 0, 1);
+	if (kv_do(k, &l->p->a, &wr, KV_QP_OP))
+		kv_ok(k, !l->word[0], "the word was changed");
 }
 
 /* A sink that is not there to be written. */
-static void atomic_sink(struct kv *k)
+static void atomic_sink(struct kv *k, struct kv_lab *l)
 {
 	struct kv_mr *mr;
 	struct kv_wr wr;
-	struct lab l;
 
-	if (!begin(k, &l, NULL, OF_REGION))
-		return;
-	mr = kv_region(k, &l.p->a, 1, IB_ACCESS_REMOTE_READ);
+	mr = kv_region(k, &l->p->a, 1, IB_ACCESS_REMOTE_READ);
 	if (!mr)
 		return;
-	wr = fetch_add(&l, 1, 0, 0, 1);
+	wr = fetch_add(l, 1, 0, 0, 1);
 	wr.sge[0].addr = mr->mr->iova;
 	wr.sge[0].lkey = mr->mr->lkey;
-	if (kv_do(k, &l.p->a, &wr, KV_PROT))
-		kv_ok(k, !l.word[0] && !*(u64 *)mr->va, "something was changed");
+	if (kv_do(k, &l->p->a, &wr, KV_PROT))
+		kv_ok(k, !l->word[0] && !*(u64 *)mr->va, "something was changed");
 }
 
 /* Refused by the peer, word @n of a region with @access; it stays what it is. */
 static void refused(struct kv *k, int access, int skew, u32 want)
 {
 	struct kv_wr wr;
-	struct lab l;
+	struct kv_lab l;
 
-	if (!begin(k, &l, NULL, access))
+	if (!kv_atomic_begin(k, &l, &(struct kv_case) { .access = access }))
 		return;
 	wr = fetch_add(&l, 1, 0, 0, 1);
 	wr.remote += skew;
@@ -470,10 +428,10 @@ static void in_pieces(struct kv *k, int at, u32 want)
 	const u32 from[] = { 4, 0 }, len[] = { 16, PAGE_SIZE };
 	struct kv_mr *mr;
 	struct kv_wr wr;
-	struct lab l;
+	struct kv_lab l;
 	int i, n;
 
-	if (!begin(k, &l, NULL, OF_REGION))
+	if (!kv_atomic_begin(k, &l, &(struct kv_case) { }))
 		return;
 	mr = kv_alloc_mr(k, &l.p->b, 2, IB_MR_TYPE_SG_GAPS);
 	if (!mr)
@@ -521,10 +479,11 @@ static void atomic_window(struct kv *k, enum ib_mw_type type, int access, u32 wa
 {
 	struct ib_mw *mw;
 	struct kv_wr wr;
-	struct lab l;
+	struct kv_lab l;
 	u32 key;
 
-	if (!begin(k, &l, NULL, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_MW_BIND))
+	if (!kv_atomic_begin(k, &l, &(struct kv_case) {
+			.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_MW_BIND }))
 		return;
 	mw = kv_mw(k, l.p->b.pd, type);
 	if (!mw)
@@ -556,95 +515,89 @@ static void atomic_windows(struct kv *k)
 }
 
 /* A window that may be changed, of a region that this side may not write. */
-static void atomic_window_legal(struct kv *k)
+static void atomic_window_legal(struct kv *k, struct kv_lab *l)
 {
 	struct ib_mw *mw;
-	struct lab l;
 
-	if (!begin(k, &l, NULL, IB_ACCESS_REMOTE_READ | IB_ACCESS_MW_BIND))
-		return;
-	mw = kv_mw(k, l.p->b.pd, IB_MW_TYPE_2);
+	mw = kv_mw(k, l->p->b.pd, IB_MW_TYPE_2);
 	if (mw)
-		kv_do(k, &l.p->b, &(struct kv_wr) {
-			.op = IB_WR_BIND_MW, .id = 7, .mw = mw, .mr = l.mr->mr,
+		kv_do(k, &l->p->b, &(struct kv_wr) {
+			.op = IB_WR_BIND_MW, .id = 7, .mw = mw, .mr = l->mr->mr,
 			.key = ib_inc_rkey(mw->rkey), .access = IB_ACCESS_REMOTE_ATOMIC,
-			.remote = l.mr->mr->iova, .length = 64 }, KV_BIND);
+			.remote = l->mr->mr->iova, .length = 64 }, KV_BIND);
 }
 
 /* An invalidated region is refused; those in front of it are done. */
-static void atomic_invalidated(struct kv *k)
+static void atomic_invalidated(struct kv *k, struct kv_lab *l)
 {
 	struct kv_wr wr;
-	struct lab l;
 
-	if (!begin(k, &l, NULL, OF_REGION))
-		return;
-	wr = fetch_add(&l, 1, 0, 0, 1);
-	if (!did(k, &l, &wr, IB_WC_FETCH_ADD, 0, 1) ||
-	    !kv_do(k, &l.p->b, &(struct kv_wr) {
-			.op = IB_WR_LOCAL_INV, .id = 3, .key = l.mr->mr->rkey }, KV_OK))
+	wr = fetch_add(l, 1, 0, 0, 1);
+	if (!did(k, l, &wr, IB_WC_FETCH_ADD, 0, 1) ||
+	    !kv_do(k, &l->p->b, &(struct kv_wr) {
+			.op = IB_WR_LOCAL_INV, .id = 3, .key = l->mr->mr->rkey }, KV_OK))
 		return;
 	wr.id = 2;
-	if (kv_do(k, &l.p->a, &wr, KV_REM_ACCESS))
-		kv_ok(k, l.word[0] == 1, "%llu", l.word[0]);
+	if (kv_do(k, &l->p->a, &wr, KV_REM_ACCESS))
+		kv_ok(k, l->word[0] == 1, "%llu", l->word[0]);
 }
 
 /* They are not announced: the core would tell programs, which cannot post them. */
-static void atomic_announced(struct kv *k)
+static void atomic_announced(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l, NULL, OF_REGION))
-		kv_ok(k, kv_dev(l.p)->attrs.atomic_cap == IB_ATOMIC_NONE &&
-		      kv_dev(l.p)->attrs.masked_atomic_cap == IB_ATOMIC_NONE,
-		      "they are announced");
+	kv_ok(k, kv_dev(l->p)->attrs.atomic_cap == IB_ATOMIC_NONE &&
+	      kv_dev(l->p)->attrs.masked_atomic_cap == IB_ATOMIC_NONE,
+	      "they are announced");
 }
 
 /* Both ends are counted at their device, which is one here. */
-static void atomic_counted(struct kv *k)
+static void atomic_counted(struct kv *k, struct kv_lab *l)
 {
 	u64 tx[2], rx[2];
 	struct kv_wr wr;
-	struct lab l;
 	int i;
 
-	if (!begin(k, &l, NULL, OF_REGION) ||
-	    !kv_counter(k, kv_dev(l.p), "tx_atomic_requests", &tx[0]) ||
-	    !kv_counter(k, kv_dev(l.p), "rx_atomic_requests", &rx[0]))
+	if (!kv_counter(k, kv_dev(l->p), "tx_atomic_requests", &tx[0]) ||
+	    !kv_counter(k, kv_dev(l->p), "rx_atomic_requests", &rx[0]))
 		return;
 	for (i = 0; i < 5; i++) {
-		wr = fetch_add(&l, i, 0, 0, 1);
-		if (!did(k, &l, &wr, IB_WC_FETCH_ADD, i, i + 1))
+		wr = fetch_add(l, i, 0, 0, 1);
+		if (!did(k, l, &wr, IB_WC_FETCH_ADD, i, i + 1))
 			return;
 	}
 	/* Counts are summed up behind what is counted. */
 	msleep(KV_QUIET_MS);
-	if (kv_counter(k, kv_dev(l.p), "tx_atomic_requests", &tx[1]) &&
-	    kv_counter(k, kv_dev(l.p), "rx_atomic_requests", &rx[1]))
+	if (kv_counter(k, kv_dev(l->p), "tx_atomic_requests", &tx[1]) &&
+	    kv_counter(k, kv_dev(l->p), "rx_atomic_requests", &rx[1]))
 		kv_ok(k, tx[1] - tx[0] == 5 && rx[1] - rx[0] == 5, "%llu and %llu",
 		      tx[1] - tx[0], rx[1] - rx[0]);
 }
 
 const struct kv_case kv_atomic_cases[] = {
-	{ "atomic-add", "X-ATM-8 X-ATM-16", values_add },
-	{ "atomic-swap", "X-ATM-7 X-ATM-8", values_swap },
-	{ "atomic-masks", "X-ATM-5 X-ATM-7 X-ATM-8", values_masks },
-	{ "atomic-order", "X-ATM-13 X-ATM-14", atomic_order },
-	{ "atomic-fence", "X-ATM-17", atomic_fence },
-	{ "atomic-behind", "X-ATM-16", atomic_behind },
-	{ "atomic-sum", "X-ATM-11", atomic_sum },
-	{ "atomic-lock", "X-ATM-7 X-ATM-11", atomic_lock },
-	{ "atomic-bad-post", "X-ATM-16", atomic_bad_post },
-	{ "atomic-no-depth", "X-ATM-13", atomic_no_depth },
-	{ "atomic-sink", "X-ATM-16", atomic_sink },
+	{ "atomic-add", "X-ATM-8 X-ATM-16", .with = values_add },
+	{ "atomic-swap", "X-ATM-7 X-ATM-8", .with = values_swap },
+	{ "atomic-masks", "X-ATM-5 X-ATM-7 X-ATM-8", .with = values_masks },
+	{ "atomic-order", "X-ATM-13 X-ATM-14", .with = atomic_order,
+	  .o = &(struct kv_opts) { .depth = 64, .depth_reads = 2 } },
+	{ "atomic-fence", "X-ATM-17", .with = atomic_fence },
+	{ "atomic-behind", "X-ATM-16", .with = atomic_behind },
+	{ "atomic-sum", "X-ATM-11", .with = atomic_sum,
+	  .o = &(struct kv_opts) { .depth = 32, .depth_reads = 8 } },
+	{ "atomic-lock", "X-ATM-7 X-ATM-11", .with = atomic_lock,
+	  .access = KV_REMOTE | IB_ACCESS_REMOTE_ATOMIC },
+	{ "atomic-bad-post", "X-ATM-16", .with = atomic_bad_post },
+	{ "atomic-no-depth", "X-ATM-13", .with = atomic_no_depth,
+	  .o = &(struct kv_opts) { .no_reads = true } },
+	{ "atomic-sink", "X-ATM-16", .with = atomic_sink },
 	{ "atomic-aligned", "X-ATM-9", atomic_aligned },
 	{ "atomic-pieces", "X-ATM-9", atomic_pieces },
 	{ "atomic-bounds", "X-ATM-10", atomic_bounds },
 	{ "atomic-rights", "X-ATM-10", atomic_rights },
 	{ "atomic-windows", "X-ATM-10", atomic_windows },
-	{ "atomic-window-legal", "X-ATM-10", atomic_window_legal },
-	{ "atomic-invalidated", "X-ATM-10", atomic_invalidated },
-	{ "atomic-announced", "X-ATM-11", atomic_announced },
-	{ "atomic-counted", "X-ATM-1", atomic_counted },
+	{ "atomic-window-legal", "X-ATM-10", .with = atomic_window_legal,
+	  .access = IB_ACCESS_REMOTE_READ | IB_ACCESS_MW_BIND },
+	{ "atomic-invalidated", "X-ATM-10", .with = atomic_invalidated },
+	{ "atomic-announced", "X-ATM-11", .with = atomic_announced },
+	{ "atomic-counted", "X-ATM-1", .with = atomic_counted },
 	{ }
 };

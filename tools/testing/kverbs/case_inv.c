@@ -10,32 +10,22 @@
 
 #define LEN 128
 
-struct two {
-	struct kv_pair *p, *q;		/* q: over the PD of p's end b */
-	struct kv_mr *mr;		/* of p's end b */
-	struct kv_mem *m;
-};
-
-static bool begin(struct kv *k, struct two *t, int access)
+/* A region of the PD of end b, over which there is another connection. */
+bool kv_inv_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c)
 {
-	struct kv_opts o = { };
-
-	t->p = kv_connect(k, NULL);
-	if (!t->p)
+	if (!kv_two(k, l))
 		return false;
-	o.pd = t->p->b.pd;
-	t->q = kv_connect(k, &o);
-	t->mr = t->q ? kv_region(k, &t->p->b, 1, access) : NULL;
-	t->m = t->mr ? kv_mem(k, &t->p->a, LEN, 0) : NULL;
-	return t->m;
+	l->mr = kv_region(k, &l->p->b, 1, c->access ?: KV_REMOTE);
+	l->m = l->mr ? kv_mem(k, &l->p->a, LEN, 0) : NULL;
+	return l->m;
 }
 
 /* Reads from the region of end b. */
-static bool reads(struct kv *k, struct kv_pair *p, struct two *t, u32 want)
+static bool reads(struct kv *k, struct kv_pair *p, struct kv_lab *l, u32 want)
 {
 	return kv_do(k, &p->a, &(struct kv_wr) {
-		.op = IB_WR_RDMA_READ, .id = 7, KV_LOCAL(&p->a, t->m),
-		.remote = t->mr->mr->iova, .key = t->mr->mr->rkey }, want);
+		.op = IB_WR_RDMA_READ, .id = 7, KV_LOCAL(&p->a, l->m),
+		.remote = l->mr->mr->iova, .key = l->mr->mr->rkey }, want);
 }
 
 static bool inv(struct kv *k, struct kv_ep *ep, u32 key, u32 want)
@@ -45,10 +35,10 @@ static bool inv(struct kv *k, struct kv_ep *ep, u32 key, u32 want)
 }
 
 /* A Send with Invalidate from end a, and what the receive at b is told. */
-static bool send_inv(struct kv *k, struct two *t, u32 key, u32 want,
+static bool send_inv(struct kv *k, struct kv_lab *l, u32 key, u32 want,
 		     struct ib_wc *wc)
 {
-	struct kv_ep *b = &t->p->b;
+	struct kv_ep *b = &l->p->b;
 	struct kv_mem *in = kv_mem(k, b, LEN, 0);
 	int rv;
 
@@ -58,195 +48,151 @@ static bool send_inv(struct kv *k, struct two *t, u32 key, u32 want,
 	if (!kv_ok(k, !rv, "post receive: %d", rv))
 		return false;
 	/* What this side is told depends on when the other complains. */
-	rv = kv_post(&t->p->a, &(struct kv_wr) {
-		.op = IB_WR_SEND_WITH_INV, .id = 4, KV_LOCAL(&t->p->a, t->m),
+	rv = kv_post(&l->p->a, &(struct kv_wr) {
+		.op = IB_WR_SEND_WITH_INV, .id = 4, KV_LOCAL(&l->p->a, l->m),
 		.key = key });
 	return kv_ok(k, !rv, "post: %d", rv) && kv_wc(k, b->rcq, wc) &&
 	       kv_ok(k, wc->wr_id == 9 && want & BIT(wc->status),
 		     "receive: %s", ib_wc_status_msg(wc->status));
 }
 
-static void inv_local(struct kv *k)
+static void inv_local(struct kv *k, struct kv_lab *l)
 {
-	struct two t;
-
-	if (!begin(k, &t, KV_REMOTE) ||
-	    !inv(k, &t.p->b, t.mr->mr->rkey, KV_OK) ||
-	    !reads(k, t.p, &t, KV_FAILS))
+	if (!inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) ||
+	    !reads(k, l->p, l, KV_FAILS))
 		return;
 	/* Nor can its owner use it. */
-	kv_do(k, &t.q->b, &(struct kv_wr) {
+	kv_do(k, &l->q->b, &(struct kv_wr) {
 		.op = IB_WR_SEND, .id = 5, .sges = 1,
-		.sge = { { t.mr->mr->iova, LEN, t.mr->mr->lkey } } }, KV_PROT);
+		.sge = { { l->mr->mr->iova, LEN, l->mr->mr->lkey } } }, KV_PROT);
 }
 
-static void inv_twice(struct kv *k)
+static void inv_twice(struct kv *k, struct kv_lab *l)
 {
-	struct two t;
-
-	if (begin(k, &t, KV_REMOTE) &&
-	    inv(k, &t.p->b, t.mr->mr->rkey, KV_OK) &&
-	    inv(k, &t.p->b, t.mr->mr->rkey, KV_OK) &&
-	    kv_reg(k, &t.p->b, t.mr, t.mr->mr->rkey, KV_REMOTE, KV_OK))
-		reads(k, t.p, &t, KV_OK);
+	if (inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) &&
+	    inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) &&
+	    kv_reg(k, &l->p->b, l->mr, l->mr->mr->rkey, KV_REMOTE, KV_OK))
+		reads(k, l->p, l, KV_OK);
 }
 
 /* Fails, ends the connection, and the region lives on. */
-static void inv_fails(struct kv *k, struct two *t, u32 key)
+static void inv_fails(struct kv *k, struct kv_lab *l, u32 key)
 {
-	if (inv(k, &t->p->b, key, KV_QP_OP | KV_PROT) &&
-	    kv_is_down(k, &t->p->a))
-		reads(k, t->q, t, KV_OK);
+	if (inv(k, &l->p->b, key, KV_QP_OP | KV_PROT) &&
+	    kv_is_down(k, &l->p->a))
+		reads(k, l->q, l, KV_OK);
 }
 
-static void inv_wrong_key(struct kv *k)
+static void inv_wrong_key(struct kv *k, struct kv_lab *l)
 {
-	struct two t;
-
-	if (begin(k, &t, KV_REMOTE))
-		inv_fails(k, &t, t.mr->mr->rkey ^ 1);
+	inv_fails(k, l, l->mr->mr->rkey ^ 1);
 }
 
-static void inv_unknown(struct kv *k)
+static void inv_unknown(struct kv *k, struct kv_lab *l)
 {
-	struct two t;
-
-	if (begin(k, &t, KV_REMOTE))
-		inv_fails(k, &t, t.mr->mr->rkey ^ 0x5a5a5a00);
+	inv_fails(k, l, l->mr->mr->rkey ^ 0x5a5a5a00);
 }
 
-static void inv_zero(struct kv *k)
+static void inv_zero(struct kv *k, struct kv_lab *l)
 {
-	struct two t;
-
-	if (begin(k, &t, KV_REMOTE))
-		inv_fails(k, &t, 0);
+	inv_fails(k, l, 0);
 }
 
-static void inv_dma_key(struct kv *k)
+static void inv_dma_key(struct kv *k, struct kv_lab *l)
 {
-	struct two t;
-
 	/* The Read that follows uses the key. */
-	if (begin(k, &t, KV_REMOTE))
-		inv_fails(k, &t, t.p->b.pd->local_dma_lkey);
+	inv_fails(k, l, l->p->b.pd->local_dma_lkey);
 }
 
-static void inv_other_pd(struct kv *k)
+static void inv_other_pd(struct kv *k, struct kv_lab *l)
 {
 	struct kv_mr *mr;
-	struct two t;
 
-	if (!begin(k, &t, KV_REMOTE))
-		return;
 	/* End a of the same connection has another PD. */
-	mr = kv_region(k, &t.p->a, 1, KV_REMOTE);
+	mr = kv_region(k, &l->p->a, 1, KV_REMOTE);
 	if (mr)
-		inv_fails(k, &t, mr->mr->rkey);
+		inv_fails(k, l, mr->mr->rkey);
 }
 
 /* Done before the receive completes, which tells of it. */
-static void inv_by_send(struct kv *k)
+static void inv_by_send(struct kv *k, struct kv_lab *l)
 {
 	struct ib_wc wc;
-	struct two t;
 
-	if (begin(k, &t, KV_REMOTE) && send_inv(k, &t, t.mr->mr->rkey, KV_OK,
-						   &wc) &&
+	if (send_inv(k, l, l->mr->mr->rkey, KV_OK, &wc) &&
 	    kv_ok(k, wc.wc_flags & IB_WC_WITH_INVALIDATE &&
-		  wc.ex.invalidate_rkey == t.mr->mr->rkey &&
+		  wc.ex.invalidate_rkey == l->mr->mr->rkey &&
 		  wc.opcode == IB_WC_RECV && wc.byte_len == LEN &&
-		  wc.qp == t.p->b.qp, "fields of the completion") &&
-	    kv_want(k, t.p->a.scq, 4, KV_OK))
-		reads(k, t.p, &t, KV_FAILS);
+		  wc.qp == l->p->b.qp, "fields of the completion") &&
+	    kv_want(k, l->p->a.scq, 4, KV_OK))
+		reads(k, l->p, l, KV_FAILS);
 }
 
 /* A refused one: the receive fails, the stream ends, the region lives on. */
-static void send_inv_fails(struct kv *k, struct two *t, u32 key)
+static void send_inv_fails(struct kv *k, struct kv_lab *l, u32 key)
 {
 	struct ib_wc wc;
 
-	if (send_inv(k, t, key, KV_REM_INV, &wc) &&
-	    kv_is_down(k, &t->p->a) && kv_is_down(k, &t->p->b))
-		reads(k, t->q, t, KV_OK);
+	if (send_inv(k, l, key, KV_REM_INV, &wc) &&
+	    kv_is_down(k, &l->p->a) && kv_is_down(k, &l->p->b))
+		reads(k, l->q, l, KV_OK);
 }
 
-static void inv_by_send_wrong_key(struct kv *k)
+static void inv_by_send_wrong_key(struct kv *k, struct kv_lab *l)
 {
-	struct two t;
-
-	if (begin(k, &t, KV_REMOTE))
-		send_inv_fails(k, &t, t.mr->mr->rkey ^ 1);
+	send_inv_fails(k, l, l->mr->mr->rkey ^ 1);
 }
 
-static void inv_by_send_unknown(struct kv *k)
+static void inv_by_send_unknown(struct kv *k, struct kv_lab *l)
 {
-	struct two t;
-
-	if (begin(k, &t, KV_REMOTE))
-		send_inv_fails(k, &t, t.mr->mr->rkey ^ 0x5a5a5a00);
+	send_inv_fails(k, l, l->mr->mr->rkey ^ 0x5a5a5a00);
 }
 
-static void inv_by_send_dma_key(struct kv *k)
+static void inv_by_send_dma_key(struct kv *k, struct kv_lab *l)
 {
-	struct two t;
-
-	if (begin(k, &t, KV_REMOTE))
-		send_inv_fails(k, &t, t.p->b.pd->local_dma_lkey);
+	send_inv_fails(k, l, l->p->b.pd->local_dma_lkey);
 }
 
-static void inv_by_send_other_pd(struct kv *k)
+static void inv_by_send_other_pd(struct kv *k, struct kv_lab *l)
 {
 	struct kv_mr *mr;
-	struct two t;
 
-	if (!begin(k, &t, KV_REMOTE))
-		return;
-	mr = kv_region(k, &t.p->a, 1, KV_REMOTE);
+	mr = kv_region(k, &l->p->a, 1, KV_REMOTE);
 	if (mr)
-		send_inv_fails(k, &t, mr->mr->rkey);
+		send_inv_fails(k, l, mr->mr->rkey);
 }
 
 /* The peer has no right to it at all. */
-static void inv_by_send_local_only(struct kv *k)
+static void inv_by_send_local_only(struct kv *k, struct kv_lab *l)
 {
-	struct kv_pair *p = kv_connect(k, NULL);
-	struct two t = { .p = p };
 	struct ib_wc wc;
 
-	t.mr = p ? kv_region(k, &p->b, 1, IB_ACCESS_LOCAL_WRITE) : NULL;
-	t.m = t.mr ? kv_mem(k, &p->a, LEN, 0) : NULL;
-	if (t.m && send_inv(k, &t, t.mr->mr->rkey, KV_REM_INV, &wc))
-		kv_is_down(k, &p->a);
+	if (send_inv(k, l, l->mr->mr->rkey, KV_REM_INV, &wc))
+		kv_is_down(k, &l->p->a);
 }
 
 /*
  * The next key, which the owner is about to register: the peer may know it
  * beforehand, and the owner would take the memory back before it is registered.
  */
-static void inv_by_send_early(struct kv *k)
+static void inv_by_send_early(struct kv *k, struct kv_lab *l)
 {
 	struct ib_wc wc;
-	struct two t;
 
-	if (begin(k, &t, KV_REMOTE) &&
-	    inv(k, &t.p->b, t.mr->mr->rkey, KV_OK) &&
-	    send_inv(k, &t, ib_inc_rkey(t.mr->mr->rkey), KV_REM_INV, &wc))
-		kv_is_down(k, &t.p->a);
+	if (inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) &&
+	    send_inv(k, l, ib_inc_rkey(l->mr->mr->rkey), KV_REM_INV, &wc))
+		kv_is_down(k, &l->p->a);
 }
 
 /* The same with a window that is about to be bound. */
-static void inv_by_send_early_window(struct kv *k)
+static void inv_by_send_early_window(struct kv *k, struct kv_lab *l)
 {
 	struct ib_wc wc;
 	struct ib_mw *mw;
-	struct two t;
 
-	if (!begin(k, &t, KV_REMOTE))
-		return;
-	mw = kv_mw(k, t.p->b.pd, IB_MW_TYPE_2);
-	if (mw && send_inv(k, &t, ib_inc_rkey(mw->rkey), KV_REM_INV, &wc))
-		kv_is_down(k, &t.p->a);
+	mw = kv_mw(k, l->p->b.pd, IB_MW_TYPE_2);
+	if (mw && send_inv(k, l, ib_inc_rkey(mw->rkey), KV_REM_INV, &wc))
+		kv_is_down(k, &l->p->a);
 }
 
 /* The sink of a Read is invalid when the Read completes. */
@@ -326,41 +272,38 @@ static void inv_during_read(struct kv *k)
 }
 
 /* Freed in either state, and its key whatever it is. */
-static void dealloc_states(struct kv *k)
+static void dealloc_states(struct kv *k, struct kv_lab *l)
 {
-	struct two t;
-
-	if (!begin(k, &t, KV_REMOTE))
+	kv_ok(k, !ib_dereg_mr(l->mr->mr), "deregister a valid region");
+	l->mr->mr = NULL;
+	l->mr = kv_region(k, &l->p->b, 1, KV_REMOTE);
+	if (!l->mr || !inv(k, &l->p->b, l->mr->mr->rkey, KV_OK))
 		return;
-	kv_ok(k, !ib_dereg_mr(t.mr->mr), "deregister a valid region");
-	t.mr->mr = NULL;
-	t.mr = kv_region(k, &t.p->b, 1, KV_REMOTE);
-	if (!t.mr || !inv(k, &t.p->b, t.mr->mr->rkey, KV_OK))
-		return;
-	kv_ok(k, !ib_dereg_mr(t.mr->mr), "deregister an invalid region");
-	t.mr->mr = NULL;
+	kv_ok(k, !ib_dereg_mr(l->mr->mr), "deregister an invalid region");
+	l->mr->mr = NULL;
 }
 
 const struct kv_case kv_inv_cases[] = {
-	{ "inv-local", "V-INV-2 V-STAG-6", inv_local },
-	{ "inv-twice", "V-INV-3 V-INV-4", inv_twice },
-	{ "inv-wrong-key", "V-INV-9 V-INV-13 V-WC-22 V-STAG-5", inv_wrong_key },
-	{ "inv-unknown", "V-INV-13 V-WC-22", inv_unknown },
-	{ "inv-zero", "V-INV-6", inv_zero },
-	{ "inv-dma-key", "V-INV-6 V-STAG0-7", inv_dma_key },
-	{ "inv-other-pd", "V-INV-7 V-WC-22", inv_other_pd },
-	{ "inv-by-send", "V-INV-1 V-INV-14 V-CQ-26", inv_by_send },
-	{ "inv-by-send-wrong-key", "V-INV-9 V-INV-12", inv_by_send_wrong_key },
+	{ "inv-local", "V-INV-2 V-STAG-6", .with = inv_local },
+	{ "inv-twice", "V-INV-3 V-INV-4", .with = inv_twice },
+	{ "inv-wrong-key", "V-INV-9 V-INV-13 V-WC-22 V-STAG-5", .with = inv_wrong_key },
+	{ "inv-unknown", "V-INV-13 V-WC-22", .with = inv_unknown },
+	{ "inv-zero", "V-INV-6", .with = inv_zero },
+	{ "inv-dma-key", "V-INV-6 V-STAG0-7", .with = inv_dma_key },
+	{ "inv-other-pd", "V-INV-7 V-WC-22", .with = inv_other_pd },
+	{ "inv-by-send", "V-INV-1 V-INV-14 V-CQ-26", .with = inv_by_send },
+	{ "inv-by-send-wrong-key", "V-INV-9 V-INV-12", .with = inv_by_send_wrong_key },
 	{ "inv-by-send-unknown", "V-INV-11 V-INV-12 V-WC-13",
-	  inv_by_send_unknown },
-	{ "inv-by-send-dma-key", "V-STAG0-6", inv_by_send_dma_key },
-	{ "inv-by-send-other-pd", "V-INV-7 V-WC-12", inv_by_send_other_pd },
-	{ "inv-by-send-local-only", "V-INV-10 V-WC-12", inv_by_send_local_only },
-	{ "inv-by-send-early", "V-INV-9 V-INV-12", inv_by_send_early },
+	  .with = inv_by_send_unknown },
+	{ "inv-by-send-dma-key", "V-STAG0-6", .with = inv_by_send_dma_key },
+	{ "inv-by-send-other-pd", "V-INV-7 V-WC-12", .with = inv_by_send_other_pd },
+	{ "inv-by-send-local-only", "V-INV-10 V-WC-12", .with = inv_by_send_local_only,
+	  .access = IB_ACCESS_LOCAL_WRITE },
+	{ "inv-by-send-early", "V-INV-9 V-INV-12", .with = inv_by_send_early },
 	{ "inv-by-send-early-window", "V-INV-9 V-INV-12",
-	  inv_by_send_early_window },
+	  .with = inv_by_send_early_window },
 	{ "inv-by-read", "V-INV-1 V-INV-15 L-CORE-9", inv_by_read },
 	{ "inv-during-read", "V-INV-14 T-20", inv_during_read },
-	{ "dealloc-states", "V-DEA-1", dealloc_states },
+	{ "dealloc-states", "V-DEA-1", .with = dealloc_states },
 	{ }
 };

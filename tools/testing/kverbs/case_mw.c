@@ -11,25 +11,12 @@
 #define OF_WINDOW (IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE)
 #define OF_REGION (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_MW_BIND)
 
-struct lab {
-	struct kv_pair *p, *q;		/* q: over the PD of p's end b */
-	struct kv_mr *mr;		/* of that PD */
-	struct ib_mw *mw;
-	struct kv_mem *m;		/* of p's end a */
-	u32 key;			/* of the window once bound */
-};
-
-static bool begin_with(struct kv *k, struct lab *l, int of_region)
+/* A window and its region of the PD of end b, over which there is another connection. */
+bool kv_mw_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c)
 {
-	struct kv_opts o = { };
-
-	memset(l, 0, sizeof(*l));
-	l->p = kv_connect(k, NULL);
-	if (!l->p)
+	if (!kv_two(k, l))
 		return false;
-	o.pd = l->p->b.pd;
-	l->q = kv_connect(k, &o);
-	l->mr = l->q ? kv_region(k, &l->p->b, 2, of_region) : NULL;
+	l->mr = kv_region(k, &l->p->b, 2, c->access ?: OF_REGION);
 	l->mw = l->mr ? kv_mw(k, l->p->b.pd, IB_MW_TYPE_2) : NULL;
 	l->m = l->mw ? kv_mem(k, &l->p->a, LEN, 0x99) : NULL;
 	if (!l->m)
@@ -39,23 +26,18 @@ static bool begin_with(struct kv *k, struct lab *l, int of_region)
 	return true;
 }
 
-static bool begin(struct kv *k, struct lab *l)
-{
-	return begin_with(k, l, OF_REGION);
-}
-
 #define BIND(l, ...) ((struct kv_wr) { \
 	.op = IB_WR_BIND_MW, .id = 77, .mw = (l)->mw, .mr = (l)->mr->mr, \
 	.key = (l)->key, .access = OF_WINDOW, \
 	.remote = (l)->mr->mr->iova + START, .length = ROOM, ##__VA_ARGS__ })
 
-static bool bound(struct kv *k, struct lab *l)
+static bool bound(struct kv *k, struct kv_lab *l)
 {
 	return kv_do(k, &l->p->b, &BIND(l), KV_OK);
 }
 
 /* End a of @p accesses the window, @at being relative to its start. */
-static bool reach(struct kv *k, struct lab *l, struct kv_pair *p,
+static bool reach(struct kv *k, struct kv_lab *l, struct kv_pair *p,
 		  enum ib_wr_opcode op, int at, u32 key, u32 want)
 {
 	return kv_do(k, &p->a, &(struct kv_wr) {
@@ -63,7 +45,7 @@ static bool reach(struct kv *k, struct lab *l, struct kv_pair *p,
 		.remote = l->mr->mr->iova + START + at, .key = key }, want);
 }
 
-static bool reads(struct kv *k, struct lab *l, u32 key, u32 want)
+static bool reads(struct kv *k, struct kv_lab *l, u32 key, u32 want)
 {
 	return reach(k, l, l->p, IB_WR_RDMA_READ, 0, key, want);
 }
@@ -75,371 +57,306 @@ static bool inv(struct kv *k, struct kv_ep *ep, u32 key, u32 want)
 }
 
 /* The window's rights count, not the region's, which gives the peer none. */
-static void mw_use(struct kv *k)
+static void mw_use(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (!begin(k, &l) || !bound(k, &l) ||
-	    !reach(k, &l, l.p, IB_WR_RDMA_WRITE, ROOM - LEN, l.key, KV_OK) ||
-	    !reads(k, &l, l.key, KV_OK) ||
-	    !kv_ok(k, *(u8 *)l.m->va == 0x42, "Read's contents"))
+	if (!bound(k, l) ||
+	    !reach(k, l, l->p, IB_WR_RDMA_WRITE, ROOM - LEN, l->key, KV_OK) ||
+	    !reads(k, l, l->key, KV_OK) ||
+	    !kv_ok(k, *(u8 *)l->m->va == 0x42, "Read's contents"))
 		return;
-	kv_ok(k, l.mr->va[START + ROOM - LEN] == 0x99 &&
-	      l.mr->va[START + ROOM - 1] == 0x99 &&
-	      l.mr->va[START + ROOM] == 0x42 &&
-	      l.mr->va[START + ROOM - LEN - 1] == 0x42, "Write's place");
+	kv_ok(k, l->mr->va[START + ROOM - LEN] == 0x99 &&
+	      l->mr->va[START + ROOM - 1] == 0x99 &&
+	      l->mr->va[START + ROOM] == 0x42 &&
+	      l->mr->va[START + ROOM - LEN - 1] == 0x42, "Write's place");
 }
 
-static void mw_unbound(struct kv *k)
+static void mw_unbound(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		reads(k, &l, l.mw->rkey, KV_FAILS);
+	reads(k, l, l->mw->rkey, KV_FAILS);
 }
 
-static void mw_out_of(struct kv *k, int at)
+static void mw_out_of(struct kv *k, struct kv_lab *l, int at)
 {
-	struct lab l;
-
-	if (begin(k, &l) && bound(k, &l))
-		reach(k, &l, l.p, IB_WR_RDMA_READ, at, l.key, KV_FAILS);
+	if (bound(k, l))
+		reach(k, l, l->p, IB_WR_RDMA_READ, at, l->key, KV_FAILS);
 }
 
-static void mw_before(struct kv *k)
+static void mw_before(struct kv *k, struct kv_lab *l)
 {
-	mw_out_of(k, -1);
+	mw_out_of(k, l, -1);
 }
 
-static void mw_behind(struct kv *k)
+static void mw_behind(struct kv *k, struct kv_lab *l)
 {
-	mw_out_of(k, ROOM - LEN + 1);
+	mw_out_of(k, l, ROOM - LEN + 1);
 }
 
 /* Another stream of the same PD. */
-static void mw_other_stream(struct kv *k)
+static void mw_other_stream(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l) && bound(k, &l) &&
-	    reach(k, &l, l.q, IB_WR_RDMA_READ, 0, l.key, KV_FAILS))
-		reads(k, &l, l.key, KV_OK);
+	if (bound(k, l) &&
+	    reach(k, l, l->q, IB_WR_RDMA_READ, 0, l->key, KV_FAILS))
+		reads(k, l, l->key, KV_OK);
 }
 
-static void mw_write_only(struct kv *k)
+static void mw_write_only(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l) &&
-	    kv_do(k, &l.p->b, &BIND(&l, .access = IB_ACCESS_REMOTE_WRITE),
+	if (kv_do(k, &l->p->b, &BIND(l, .access = IB_ACCESS_REMOTE_WRITE),
 		  KV_OK) &&
-	    reach(k, &l, l.p, IB_WR_RDMA_WRITE, 0, l.key, KV_OK))
-		reads(k, &l, l.key, KV_FAILS);
+	    reach(k, l, l->p, IB_WR_RDMA_WRITE, 0, l->key, KV_OK))
+		reads(k, l, l->key, KV_FAILS);
 }
 
-static void mw_zero_based(struct kv *k)
+static void mw_zero_based(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (!begin(k, &l) ||
-	    !kv_do(k, &l.p->b, &BIND(&l, .access = OF_WINDOW | IB_ZERO_BASED),
+	if (!kv_do(k, &l->p->b, &BIND(l, .access = OF_WINDOW | IB_ZERO_BASED),
 		   KV_OK))
 		return;
-	l.mr->va[START] = 0x17;
-	if (kv_do(k, &l.p->a, &(struct kv_wr) {
-			.op = IB_WR_RDMA_READ, .id = 5, KV_LOCAL(&l.p->a, l.m),
-			.remote = 0, .key = l.key }, KV_OK))
-		kv_ok(k, *(u8 *)l.m->va == 0x17, "contents");
+	l->mr->va[START] = 0x17;
+	if (kv_do(k, &l->p->a, &(struct kv_wr) {
+			.op = IB_WR_RDMA_READ, .id = 5, KV_LOCAL(&l->p->a, l->m),
+			.remote = 0, .key = l->key }, KV_OK))
+		kv_ok(k, *(u8 *)l->m->va == 0x17, "contents");
 }
 
 /* Overlapping windows of one region, all for one stream. */
-static void mw_many(struct kv *k)
+static void mw_many(struct kv *k, struct kv_lab *l)
 {
 	struct ib_mw *mw[6];
-	struct lab l;
 	int i;
 
-	if (!begin(k, &l))
-		return;
 	for (i = 0; i < ARRAY_SIZE(mw); i++) {
-		mw[i] = kv_mw(k, l.p->b.pd, IB_MW_TYPE_2);
-		if (!mw[i] || !kv_do(k, &l.p->b, &BIND(&l, .mw = mw[i],
+		mw[i] = kv_mw(k, l->p->b.pd, IB_MW_TYPE_2);
+		if (!mw[i] || !kv_do(k, &l->p->b, &BIND(l, .mw = mw[i],
 				.key = mw[i]->rkey,
-				.remote = l.mr->mr->iova + 10 * i), KV_OK))
+				.remote = l->mr->mr->iova + 10 * i), KV_OK))
 			return;
 	}
 	for (i = 0; i < ARRAY_SIZE(mw); i++)
-		if (!kv_do(k, &l.p->a, &(struct kv_wr) {
+		if (!kv_do(k, &l->p->a, &(struct kv_wr) {
 				.op = IB_WR_RDMA_READ, .id = 5,
-				KV_LOCAL(&l.p->a, l.m), .key = mw[i]->rkey,
-				.remote = l.mr->mr->iova + 10 * i }, KV_OK))
+				KV_LOCAL(&l->p->a, l->m), .key = mw[i]->rkey,
+				.remote = l->mr->mr->iova + 10 * i }, KV_OK))
 			return;
 }
 
 /* A bind that is refused: the connection ends, the window stays invalid. */
-static void refused(struct kv *k, struct lab *l, const struct kv_wr *wr)
+static void refused(struct kv *k, struct kv_lab *l, const struct kv_wr *wr)
 {
 	if (kv_do(k, &l->p->b, wr, KV_BIND) && kv_is_down(k, &l->p->a))
 		reach(k, l, l->q, IB_WR_RDMA_READ, 0, l->key, KV_FAILS);
 }
 
-static void bind_region_key(struct kv *k)
+static void bind_region_key(struct kv *k, struct kv_lab *l)
 {
 	struct ib_mr wrong;
-	struct lab l;
 
-	if (!begin(k, &l))
-		return;
-	wrong = *l.mr->mr;
+	wrong = *l->mr->mr;
 	wrong.lkey ^= 1;
-	refused(k, &l, &BIND(&l, .mr = &wrong));
+	refused(k, l, &BIND(l, .mr = &wrong));
 }
 
-static void bind_region_invalid(struct kv *k)
+static void bind_region_invalid(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l) && inv(k, &l.p->b, l.mr->mr->rkey, KV_OK))
-		refused(k, &l, &BIND(&l));
+	if (inv(k, &l->p->b, l->mr->mr->rkey, KV_OK))
+		refused(k, l, &BIND(l));
 }
 
-static void bind_not_allowed(struct kv *k)
+static void bind_not_allowed(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin_with(k, &l, KV_REMOTE))
-		refused(k, &l, &BIND(&l));
+	refused(k, l, &BIND(l));
 }
 
-static void bind_no_rights(struct kv *k)
+static void bind_no_rights(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		refused(k, &l, &BIND(&l, .access = 0));
+	refused(k, l, &BIND(l, .access = 0));
 }
 
 /* Remote write takes a region that its owner may write. */
-static void bind_write(struct kv *k)
+static void bind_write(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin_with(k, &l, IB_ACCESS_MW_BIND))
-		refused(k, &l, &BIND(&l));
+	refused(k, l, &BIND(l));
 }
 
-static void bind_beyond(struct kv *k)
+static void bind_beyond(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		refused(k, &l, &BIND(&l, .length = 2 * PAGE_SIZE - START + 1));
+	refused(k, l, &BIND(l, .length = 2 * PAGE_SIZE - START + 1));
 }
 
-static void bind_before(struct kv *k)
+static void bind_before(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		refused(k, &l, &BIND(&l, .remote = l.mr->mr->iova - 1));
+	refused(k, l, &BIND(l, .remote = l->mr->mr->iova - 1));
 }
 
-static void bind_window_pd(struct kv *k)
+static void bind_window_pd(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (!begin(k, &l))
-		return;
-	l.mw = kv_mw(k, l.p->a.pd, IB_MW_TYPE_2);
-	if (l.mw)
-		refused(k, &l, &BIND(&l, .key = l.mw->rkey));
+	l->mw = kv_mw(k, l->p->a.pd, IB_MW_TYPE_2);
+	if (l->mw)
+		refused(k, l, &BIND(l, .key = l->mw->rkey));
 }
 
-static void bind_region_pd(struct kv *k)
+static void bind_region_pd(struct kv *k, struct kv_lab *l)
 {
 	struct kv_mr *other;
-	struct lab l;
 
-	if (!begin(k, &l))
-		return;
-	other = kv_region(k, &l.p->a, 2, OF_REGION);
+	other = kv_region(k, &l->p->a, 2, OF_REGION);
 	if (other)
-		refused(k, &l, &BIND(&l, .mr = other->mr,
+		refused(k, l, &BIND(l, .mr = other->mr,
 				     .remote = other->mr->iova));
 }
 
-static void bind_dma_key(struct kv *k)
+static void bind_dma_key(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l) &&
-	    kv_ok(k, l.p->b.pd->__internal_mr, "no DMA region"))
-		refused(k, &l, &BIND(&l, .mr = l.p->b.pd->__internal_mr));
+	if (kv_ok(k, l->p->b.pd->__internal_mr, "no DMA region"))
+		refused(k, l, &BIND(l, .mr = l->p->b.pd->__internal_mr));
 }
 
-static void bind_zero_based(struct kv *k)
+static void bind_zero_based(struct kv *k, struct kv_lab *l)
 {
 	struct kv_mr *mr;
-	struct lab l;
 
-	if (!begin(k, &l))
-		return;
-	mr = kv_alloc_mr(k, &l.p->b, 2, IB_MR_TYPE_MEM_REG);
+	mr = kv_alloc_mr(k, &l->p->b, 2, IB_MR_TYPE_MEM_REG);
 	if (!mr || !kv_ok(k, ib_map_mr_sg_zbva(mr->mr, mr->sg, 2, NULL,
 					       PAGE_SIZE) == 2, "map") ||
-	    !kv_reg(k, &l.p->b, mr, mr->mr->rkey, OF_REGION, KV_OK))
+	    !kv_reg(k, &l->p->b, mr, mr->mr->rkey, OF_REGION, KV_OK))
 		return;
-	refused(k, &l, &BIND(&l, .mr = mr->mr, .remote = mr->mr->iova));
+	refused(k, l, &BIND(l, .mr = mr->mr, .remote = mr->mr->iova));
 }
 
-static void bind_valid(struct kv *k)
+static void bind_valid(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l) && bound(k, &l))
-		kv_do(k, &l.p->b, &BIND(&l), KV_BIND);
+	if (bound(k, l))
+		kv_do(k, &l->p->b, &BIND(l), KV_BIND);
 }
 
-static void mw_new_key(struct kv *k)
+static void mw_new_key(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
 	u32 old;
 
-	if (!begin(k, &l) || !bound(k, &l) || !inv(k, &l.p->b, l.key, KV_OK))
+	if (!bound(k, l) || !inv(k, &l->p->b, l->key, KV_OK))
 		return;
-	old = l.key;
-	l.key = ib_inc_rkey(old);
-	if (bound(k, &l) && reads(k, &l, l.key, KV_OK))
-		reads(k, &l, old, KV_FAILS);
+	old = l->key;
+	l->key = ib_inc_rkey(old);
+	if (bound(k, l) && reads(k, l, l->key, KV_OK))
+		reads(k, l, old, KV_FAILS);
 }
 
 /* Taken back: no access any more, and nothing holds the region. */
-static void mw_inv(struct kv *k)
+static void mw_inv(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
 	int rv;
 
-	if (!begin(k, &l) || !bound(k, &l) || !inv(k, &l.p->b, l.key, KV_OK) ||
-	    !inv(k, &l.q->b, l.key, KV_OK) || !reads(k, &l, l.key, KV_FAILS))
+	if (!bound(k, l) || !inv(k, &l->p->b, l->key, KV_OK) ||
+	    !inv(k, &l->q->b, l->key, KV_OK) || !reads(k, l, l->key, KV_FAILS))
 		return;
-	rv = ib_dereg_mr(l.mr->mr);
+	rv = ib_dereg_mr(l->mr->mr);
 	if (kv_ok(k, !rv, "deregister: %d", rv))
-		l.mr->mr = NULL;
+		l->mr->mr = NULL;
 }
 
-static void mw_inv_other_stream(struct kv *k)
+static void mw_inv_other_stream(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l) && bound(k, &l) &&
-	    inv(k, &l.q->b, l.key, KV_PROT | KV_QP_OP))
-		reads(k, &l, l.key, KV_OK);
+	if (bound(k, l) &&
+	    inv(k, &l->q->b, l->key, KV_PROT | KV_QP_OP))
+		reads(k, l, l->key, KV_OK);
 }
 
-static void mw_inv_other_pd(struct kv *k)
+static void mw_inv_other_pd(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
 	/* Not bound: the PD counts. */
-	if (begin(k, &l))
-		inv(k, &l.p->a, l.mw->rkey, KV_PROT | KV_QP_OP);
+	inv(k, &l->p->a, l->mw->rkey, KV_PROT | KV_QP_OP);
 }
 
-static void mw_inv_by_send(struct kv *k)
+static void mw_inv_by_send(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l) && bound(k, &l) && kv_send_inv(k, l.p, l.key, KV_OK))
-		reads(k, &l, l.key, KV_FAILS);
+	if (bound(k, l) && kv_send_inv(k, l->p, l->key, KV_OK))
+		reads(k, l, l->key, KV_FAILS);
 }
 
 /* What has bound windows stays: region and queue pair. */
-static void mw_holds(struct kv *k)
+static void mw_holds(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
 	int rv;
 
-	if (!begin(k, &l) || !bound(k, &l))
+	if (!bound(k, l))
 		return;
-	rv = ib_dereg_mr(l.mr->mr);
+	rv = ib_dereg_mr(l->mr->mr);
 	if (!kv_ok(k, rv == -EBUSY, "deregister: %d", rv))
 		return;
-	rv = ib_destroy_qp(l.p->b.qp);
+	rv = ib_destroy_qp(l->p->b.qp);
 	if (kv_ok(k, rv == -EBUSY, "destroy QP: %d", rv) &&
-	    reads(k, &l, l.key, KV_OK))
-		inv(k, &l.p->b, l.mr->mr->rkey, KV_PROT | KV_QP_OP);
+	    reads(k, l, l->key, KV_OK))
+		inv(k, &l->p->b, l->mr->mr->rkey, KV_PROT | KV_QP_OP);
 }
 
-static void mw_holds_remote(struct kv *k)
+static void mw_holds_remote(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin_with(k, &l, KV_REMOTE | IB_ACCESS_MW_BIND) && bound(k, &l) &&
-	    kv_send_inv(k, l.p, l.mr->mr->rkey, KV_REM_INV))
-		kv_is_down(k, &l.p->a);
+	if (bound(k, l) &&
+	    kv_send_inv(k, l->p, l->mr->mr->rkey, KV_REM_INV))
+		kv_is_down(k, &l->p->a);
 }
 
-static void mw_as_local(struct kv *k)
+static void mw_as_local(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l) && bound(k, &l))
-		kv_do(k, &l.p->b, &(struct kv_wr) {
+	if (bound(k, l))
+		kv_do(k, &l->p->b, &(struct kv_wr) {
 			.op = IB_WR_SEND, .id = 1, .sges = 1,
-			.sge = { { l.mr->mr->iova + START, LEN, l.key } } },
+			.sge = { { l->mr->mr->iova + START, LEN, l->key } } },
 			KV_PROT);
 }
 
 /* The sink of a Read is the peer's to write: a window will do. */
-static void mw_as_sink(struct kv *k)
+static void mw_as_sink(struct kv *k, struct kv_lab *l)
 {
 	struct kv_mr *from;
-	struct lab l;
 
-	if (!begin(k, &l) || !bound(k, &l))
+	if (!bound(k, l))
 		return;
-	from = kv_region(k, &l.p->a, 1, KV_REMOTE);
+	from = kv_region(k, &l->p->a, 1, KV_REMOTE);
 	if (!from)
 		return;
 	memset(from->va, 0x3c, PAGE_SIZE);
-	if (kv_do(k, &l.p->b, &(struct kv_wr) {
+	if (kv_do(k, &l->p->b, &(struct kv_wr) {
 			.op = IB_WR_RDMA_READ, .id = 1, .sges = 1,
-			.sge = { { l.mr->mr->iova + START, LEN, l.key } },
+			.sge = { { l->mr->mr->iova + START, LEN, l->key } },
 			.remote = from->mr->iova, .key = from->mr->rkey },
 		  KV_OK))
-		kv_ok(k, l.mr->va[START] == 0x3c, "contents");
+		kv_ok(k, l->mr->va[START] == 0x3c, "contents");
 }
 
 const struct kv_case kv_mw_cases[] = {
-	{ "mw-use", "V-MW-2 V-MW-5 V-MW-8 T-39", mw_use },
-	{ "mw-unbound", "V-MW-1", mw_unbound },
-	{ "mw-before", "V-MW-8", mw_before },
-	{ "mw-behind", "V-MW-8", mw_behind },
+	{ "mw-use", "V-MW-2 V-MW-5 V-MW-8 T-39", .with = mw_use },
+	{ "mw-unbound", "V-MW-1", .with = mw_unbound },
+	{ "mw-before", "V-MW-8", .with = mw_before },
+	{ "mw-behind", "V-MW-8", .with = mw_behind },
 	{ "mw-other-stream", "V-MW-8 V-PD-5 V-SEC-2 S-5042-2 D-DDP-25",
-	  mw_other_stream },
-	{ "mw-write-only", "V-MW-8", mw_write_only },
-	{ "mw-zero-based", "V-MW-6", mw_zero_based },
-	{ "mw-many", "V-MW-3", mw_many },
-	{ "bind-region-key", "V-MW-4 V-MW-12 V-WC-20", bind_region_key },
-	{ "bind-region-invalid", "V-MW-4 V-WC-20", bind_region_invalid },
-	{ "bind-not-allowed", "V-MW-4", bind_not_allowed },
-	{ "bind-no-rights", "V-MW-4 V-MW-5", bind_no_rights },
-	{ "bind-write", "V-MW-4 V-MW-5", bind_write },
-	{ "bind-beyond", "V-MW-4 V-MW-7", bind_beyond },
-	{ "bind-before", "V-MW-4 V-MW-7", bind_before },
-	{ "bind-window-pd", "V-MW-4 V-PD-6", bind_window_pd },
-	{ "bind-region-pd", "V-MW-4 V-PD-6", bind_region_pd },
-	{ "bind-dma-key", "V-MW-4 V-STAG0-5", bind_dma_key },
-	{ "bind-zero-based", "V-MW-4 V-MW-6", bind_zero_based },
-	{ "bind-valid", "V-MW-11 V-WC-17", bind_valid },
-	{ "mw-new-key", "V-MW-10", mw_new_key },
-	{ "mw-inv", "V-MW-13 V-MW-14", mw_inv },
-	{ "mw-inv-other-stream", "V-MW-13", mw_inv_other_stream },
-	{ "mw-inv-other-pd", "V-MW-13", mw_inv_other_pd },
-	{ "mw-inv-by-send", "V-MW-13 V-INV-1", mw_inv_by_send },
-	{ "mw-holds", "V-DEA-4 V-INV-8 V-MW-16 V-QP-24 V-IMM-8 T-39", mw_holds },
-	{ "mw-holds-remote", "V-INV-8 V-WC-14", mw_holds_remote },
-	{ "mw-as-local", "V-ACC-12", mw_as_local },
-	{ "mw-as-sink", "V-ACC-13", mw_as_sink },
+	  .with = mw_other_stream },
+	{ "mw-write-only", "V-MW-8", .with = mw_write_only },
+	{ "mw-zero-based", "V-MW-6", .with = mw_zero_based },
+	{ "mw-many", "V-MW-3", .with = mw_many },
+	{ "bind-region-key", "V-MW-4 V-MW-12 V-WC-20", .with = bind_region_key },
+	{ "bind-region-invalid", "V-MW-4 V-WC-20", .with = bind_region_invalid },
+	{ "bind-not-allowed", "V-MW-4", .with = bind_not_allowed,
+	  .access = KV_REMOTE },
+	{ "bind-no-rights", "V-MW-4 V-MW-5", .with = bind_no_rights },
+	{ "bind-write", "V-MW-4 V-MW-5", .with = bind_write,
+	  .access = IB_ACCESS_MW_BIND },
+	{ "bind-beyond", "V-MW-4 V-MW-7", .with = bind_beyond },
+	{ "bind-before", "V-MW-4 V-MW-7", .with = bind_before },
+	{ "bind-window-pd", "V-MW-4 V-PD-6", .with = bind_window_pd },
+	{ "bind-region-pd", "V-MW-4 V-PD-6", .with = bind_region_pd },
+	{ "bind-dma-key", "V-MW-4 V-STAG0-5", .with = bind_dma_key },
+	{ "bind-zero-based", "V-MW-4 V-MW-6", .with = bind_zero_based },
+	{ "bind-valid", "V-MW-11 V-WC-17", .with = bind_valid },
+	{ "mw-new-key", "V-MW-10", .with = mw_new_key },
+	{ "mw-inv", "V-MW-13 V-MW-14", .with = mw_inv },
+	{ "mw-inv-other-stream", "V-MW-13", .with = mw_inv_other_stream },
+	{ "mw-inv-other-pd", "V-MW-13", .with = mw_inv_other_pd },
+	{ "mw-inv-by-send", "V-MW-13 V-INV-1", .with = mw_inv_by_send },
+	{ "mw-holds", "V-DEA-4 V-INV-8 V-MW-16 V-QP-24 V-IMM-8 T-39", .with = mw_holds },
+	{ "mw-holds-remote", "V-INV-8 V-WC-14", .with = mw_holds_remote,
+	  .access = KV_REMOTE | IB_ACCESS_MW_BIND },
+	{ "mw-as-local", "V-ACC-12", .with = mw_as_local },
+	{ "mw-as-sink", "V-ACC-13", .with = mw_as_sink },
 	{ }
 };

@@ -7,15 +7,10 @@
 
 #define LEN 64
 
-struct lab {
-	struct kv_pair *p;
-	struct kv_mr *a, *b;
-	struct kv_mem *m, *n;
-};
-
-static bool begin(struct kv *k, struct lab *l, const struct kv_opts *o)
+/* A region and memory of each end. */
+bool kv_request_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c)
 {
-	l->p = kv_connect(k, o);
+	l->p = kv_connect(k, c->o);
 	l->a = l->p ? kv_region(k, &l->p->a, 1, KV_REMOTE) : NULL;
 	l->b = l->a ? kv_region(k, &l->p->b, 1, KV_REMOTE) : NULL;
 	l->m = l->b ? kv_mem(k, &l->p->a, LEN, 0x31) : NULL;
@@ -23,7 +18,7 @@ static bool begin(struct kv *k, struct lab *l, const struct kv_opts *o)
 	return l->n;
 }
 
-static bool receive(struct kv *k, struct lab *l, int n)
+static bool receive(struct kv *k, struct kv_lab *l, int n)
 {
 	int rv = 0;
 
@@ -34,7 +29,7 @@ static bool receive(struct kv *k, struct lab *l, int n)
 }
 
 /* One of each on one queue. Binds are case_mw.c's. */
-static void all_kinds(struct kv *k)
+static void all_kinds(struct kv *k, struct kv_lab *l)
 {
 	struct kv_wr wr[] = {
 		{ .op = IB_WR_SEND },
@@ -46,38 +41,37 @@ static void all_kinds(struct kv *k)
 		{ .op = IB_WR_REG_MR }, { .op = IB_WR_LOCAL_INV },
 	};
 	struct kv_mr *spare;
-	struct lab l;
 	int i;
 
-	if (!begin(k, &l, NULL) || !receive(k, &l, 4))
+	if (!receive(k, l, 4))
 		return;
-	spare = kv_region(k, &l.p->b, 1, KV_REMOTE);
+	spare = kv_region(k, &l->p->b, 1, KV_REMOTE);
 	for (i = 0; spare && i < ARRAY_SIZE(wr); i++) {
 		wr[i].id = i;
-		wr[i].remote = l.b->mr->iova;
-		wr[i].key = l.b->mr->rkey;
+		wr[i].remote = l->b->mr->iova;
+		wr[i].key = l->b->mr->rkey;
 		wr[i].sges = 1;
-		wr[i].sge[0] = (struct ib_sge) { l.m->addr, LEN,
-						 l.p->a.pd->local_dma_lkey };
+		wr[i].sge[0] = (struct ib_sge) { l->m->addr, LEN,
+						 l->p->a.pd->local_dma_lkey };
 		if (i == 2 || i == 3)
 			wr[i].key = spare->mr->rkey;
 		if (i == 6)
-			wr[i].sge[0] = (struct ib_sge) { l.a->mr->iova, LEN,
-							 l.a->mr->lkey };
+			wr[i].sge[0] = (struct ib_sge) { l->a->mr->iova, LEN,
+							 l->a->mr->lkey };
 		if (i > 6) {
 			wr[i].sges = 0;
-			wr[i].mr = l.a->mr;
-			wr[i].key = l.a->mr->rkey;
+			wr[i].mr = l->a->mr;
+			wr[i].key = l->a->mr->rkey;
 			wr[i].access = KV_REMOTE;
 		}
-		if (!kv_do(k, &l.p->a, &wr[i], KV_OK) ||
-		    (i < 4 && !kv_want(k, l.p->b.rcq, 9, KV_OK)))
+		if (!kv_do(k, &l->p->a, &wr[i], KV_OK) ||
+		    (i < 4 && !kv_want(k, l->p->b.rcq, 9, KV_OK)))
 			return;
 	}
 }
 
 /* What no send queue knows; and a list that has such a thing in it. */
-static void bad_kinds(struct kv *k)
+static void bad_kinds(struct kv *k, struct kv_lab *l)
 {
 	struct ib_send_wr wr[3] = {
 		{ .next = &wr[1], .wr_id = 1, .send_flags = IB_SEND_SIGNALED },
@@ -88,88 +82,76 @@ static void bad_kinds(struct kv *k)
 		IB_WR_SEND_WITH_IMM, IB_WR_LSO, 0x77,
 	};
 	const struct ib_send_wr *bad;
-	struct lab l;
 	int i, rv;
 
-	if (!begin(k, &l, NULL))
-		return;
 	for (i = 0; i < ARRAY_SIZE(bad_op); i++) {
-		if (!receive(k, &l, 1))
+		if (!receive(k, l, 1))
 			return;
 		wr[0].opcode = IB_WR_SEND;
 		wr[1].opcode = bad_op[i];
 		wr[2].opcode = IB_WR_SEND;
 		bad = NULL;
-		rv = ib_post_send(l.p->a.qp, wr, &bad);
+		rv = ib_post_send(l->p->a.qp, wr, &bad);
 		if (!kv_ok(k, rv == -EINVAL && bad == &wr[1],
 			   "opcode %#x: %d", bad_op[i], rv) ||
-		    !kv_want(k, l.p->a.scq, 1, KV_OK) ||
-		    !kv_want(k, l.p->b.rcq, 9, KV_OK) ||
-		    !kv_quiet(k, l.p->a.scq))
+		    !kv_want(k, l->p->a.scq, 1, KV_OK) ||
+		    !kv_want(k, l->p->b.rcq, 9, KV_OK) ||
+		    !kv_quiet(k, l->p->a.scq))
 			return;
 	}
 }
 
 /* A Read has one sink. */
-static void read_two_sinks(struct kv *k)
+static void read_two_sinks(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
 	u32 key;
 	int rv;
 
-	if (!begin(k, &l, NULL))
-		return;
-	key = l.p->a.pd->local_dma_lkey;
-	rv = kv_post(&l.p->a, &(struct kv_wr) {
+	key = l->p->a.pd->local_dma_lkey;
+	rv = kv_post(&l->p->a, &(struct kv_wr) {
 		.op = IB_WR_RDMA_READ, .id = 1, .sges = 2,
-		.sge = { { l.m->addr, 8, key }, { l.m->addr + 8, 8, key } },
-		.remote = l.b->mr->iova, .key = l.b->mr->rkey });
+		.sge = { { l->m->addr, 8, key }, { l->m->addr + 8, 8, key } },
+		.remote = l->b->mr->iova, .key = l->b->mr->rkey });
 	kv_ok(k, rv == -EINVAL, "two sinks: %d", rv);
 }
 
 /* Copied while it is posted; the key is not looked at. */
-static void inline_data(struct kv *k)
+static void inline_data(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
 	int i, rv;
 
-	if (!begin(k, &l, &(struct kv_opts) { .inline_data = LEN }))
-		return;
 	for (i = 0; i < 10; i++) {
-		if (!receive(k, &l, 1))
+		if (!receive(k, l, 1))
 			return;
-		memset(l.m->va, 0x70 + i, LEN);
-		rv = kv_post(&l.p->a, &(struct kv_wr) {
+		memset(l->m->va, 0x70 + i, LEN);
+		rv = kv_post(&l->p->a, &(struct kv_wr) {
 			.op = IB_WR_SEND, .id = 1, .flags = IB_SEND_INLINE,
-			.sges = 1, .sge = { { l.m->addr, LEN, 0xdeadbeef } } });
-		memset(l.m->va, 0, LEN);
+			.sges = 1, .sge = { { l->m->addr, LEN, 0xdeadbeef } } });
+		memset(l->m->va, 0, LEN);
 		if (!kv_ok(k, !rv, "post: %d", rv) ||
-		    !kv_want(k, l.p->a.scq, 1, KV_OK) ||
-		    !kv_want(k, l.p->b.rcq, 9, KV_OK) ||
-		    !kv_ok(k, *(u8 *)l.n->va == 0x70 + i, "contents"))
+		    !kv_want(k, l->p->a.scq, 1, KV_OK) ||
+		    !kv_want(k, l->p->b.rcq, 9, KV_OK) ||
+		    !kv_ok(k, *(u8 *)l->n->va == 0x70 + i, "contents"))
 			return;
 	}
 }
 
 /* Buffers are the consumer's again once the request is complete. */
-static void buffer_reuse(struct kv *k)
+static void buffer_reuse(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
 	int i;
 
-	if (!begin(k, &l, NULL))
-		return;
 	for (i = 0; i < 20; i++) {
-		if (!receive(k, &l, 1))
+		if (!receive(k, l, 1))
 			return;
-		memset(l.m->va, i, LEN);
-		if (!kv_do(k, &l.p->a, &(struct kv_wr) {
+		memset(l->m->va, i, LEN);
+		if (!kv_do(k, &l->p->a, &(struct kv_wr) {
 				.op = IB_WR_SEND, .id = 1,
-				KV_LOCAL(&l.p->a, l.m) }, KV_OK))
+				KV_LOCAL(&l->p->a, l->m) }, KV_OK))
 			return;
-		memset(l.m->va, 0xff, LEN);
-		if (!kv_want(k, l.p->b.rcq, 9, KV_OK) ||
-		    !kv_ok(k, *(u8 *)l.n->va == i, "contents"))
+		memset(l->m->va, 0xff, LEN);
+		if (!kv_want(k, l->p->b.rcq, 9, KV_OK) ||
+		    !kv_ok(k, *(u8 *)l->n->va == i, "contents"))
 			return;
 	}
 }
@@ -244,27 +226,24 @@ static void srq_post(struct kv *k)
 }
 
 /* Key zero is nobody's: neither as remote key nor as the sink of a Read. */
-static void key_zero(struct kv *k, enum ib_wr_opcode op, u32 local, u32 remote)
+static void key_zero(struct kv *k, struct kv_lab *l, enum ib_wr_opcode op, u32 local, u32 remote)
 {
-	struct lab l;
-
-	if (begin(k, &l, NULL))
-		kv_do(k, &l.p->a, &(struct kv_wr) {
-			.op = op, .id = 1, .sges = 1,
-			.sge = { { l.m->addr, LEN,
-				   local ? l.p->a.pd->local_dma_lkey : 0 } },
-			.remote = l.b->mr->iova,
-			.key = remote ? l.b->mr->rkey : 0 }, KV_PROT);
+	kv_do(k, &l->p->a, &(struct kv_wr) {
+		.op = op, .id = 1, .sges = 1,
+		.sge = { { l->m->addr, LEN,
+			   local ? l->p->a.pd->local_dma_lkey : 0 } },
+		.remote = l->b->mr->iova,
+		.key = remote ? l->b->mr->rkey : 0 }, KV_PROT);
 }
 
-static void key_zero_write(struct kv *k)
+static void key_zero_write(struct kv *k, struct kv_lab *l)
 {
-	key_zero(k, IB_WR_RDMA_WRITE, 1, 0);
+	key_zero(k, l, IB_WR_RDMA_WRITE, 1, 0);
 }
 
-static void key_zero_sink(struct kv *k)
+static void key_zero_sink(struct kv *k, struct kv_lab *l)
 {
-	key_zero(k, IB_WR_RDMA_READ, 0, 1);
+	key_zero(k, l, IB_WR_RDMA_READ, 0, 1);
 }
 
 /* Receives of as many elements as there can be, an octet each, filled at once. */
@@ -326,17 +305,18 @@ static void receive_pieces(struct kv *k)
 }
 
 const struct kv_case kv_request_cases[] = {
-	{ "all-kinds", "V-WR-1 V-WR-15", all_kinds },
-	{ "bad-kinds", "V-WR-2 V-WR-3 V-IMM-11 X-IMM-5", bad_kinds },
-	{ "read-two-sinks", "V-RNIC-12 V-IMM-13", read_two_sinks },
-	{ "inline-data", "V-WR-23", inline_data },
-	{ "buffer-reuse", "V-WC-1", buffer_reuse },
+	{ "all-kinds", "V-WR-1 V-WR-15", .with = all_kinds },
+	{ "bad-kinds", "V-WR-2 V-WR-3 V-IMM-11 X-IMM-5", .with = bad_kinds },
+	{ "read-two-sinks", "V-RNIC-12 V-IMM-13", .with = read_two_sinks },
+	{ "inline-data", "V-WR-23", .with = inline_data,
+	  .o = &(struct kv_opts) { .inline_data = LEN } },
+	{ "buffer-reuse", "V-WC-1", .with = buffer_reuse },
 	{ "slots-receive", "V-WR-8 V-WR-5 T-15", slots_receive },
 	{ "slots-srq", "V-SRQ-9 V-SRQ-10", slots_srq },
 	{ "slots-unsignaled", "V-WR-7", slots_unsignaled },
 	{ "srq-post", "V-SRQ-8 V-IMM-14", srq_post },
-	{ "key-zero-write", "V-STAG0-8", key_zero_write },
-	{ "key-zero-sink", "V-STAG0-8", key_zero_sink },
+	{ "key-zero-write", "V-STAG0-8", .with = key_zero_write },
+	{ "key-zero-sink", "V-STAG0-8", .with = key_zero_sink },
 	{ "receive-pieces", "V-RNIC-10", receive_pieces },
 	{ }
 };

@@ -4,30 +4,19 @@
 
 #define LEN 1024
 
-struct lab {
-	struct kv_pair *p;
-	struct kv_mr *a, *b;		/* a region of each end */
-	struct kv_mem *m, *n;		/* memory of each end */
-};
-
-static bool begin_with(struct kv *k, struct lab *l, const struct kv_opts *o,
-		       int access_a, int access_b)
+/* A region and memory of each end. */
+bool kv_status_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c)
 {
-	l->p = kv_connect(k, o);
-	l->a = l->p ? kv_region(k, &l->p->a, 1, access_a) : NULL;
-	l->b = l->a ? kv_region(k, &l->p->b, 1, access_b) : NULL;
+	l->p = kv_connect(k, NULL);
+	l->a = l->p ? kv_region(k, &l->p->a, 1, KV_REMOTE) : NULL;
+	l->b = l->a ? kv_region(k, &l->p->b, 1, c->access ?: KV_REMOTE) : NULL;
 	l->m = l->b ? kv_mem(k, &l->p->a, LEN, 0x11) : NULL;
 	l->n = l->m ? kv_mem(k, &l->p->b, LEN, 0x22) : NULL;
 	return l->n;
 }
 
-static bool begin(struct kv *k, struct lab *l)
-{
-	return begin_with(k, l, NULL, KV_REMOTE, KV_REMOTE);
-}
-
 /* A Send out of one local element. */
-static void local(struct kv *k, struct lab *l, u64 addr, u32 len, u32 key,
+static void local(struct kv *k, struct kv_lab *l, u64 addr, u32 len, u32 key,
 		  u32 want)
 {
 	if (!kv_do(k, &l->p->a, &(struct kv_wr) {
@@ -40,105 +29,78 @@ static void local(struct kv *k, struct lab *l, u64 addr, u32 len, u32 key,
 	      KV_FLUSH);
 }
 
-static void local_key(struct kv *k)
+static void local_key(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		local(k, &l, l.a->mr->iova, 16, l.a->mr->lkey ^ 0x5a5a5a00,
-		      KV_PROT);
+	local(k, l, l->a->mr->iova, 16, l->a->mr->lkey ^ 0x5a5a5a00,
+	      KV_PROT);
 }
 
-static void local_key_byte(struct kv *k)
+static void local_key_byte(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		local(k, &l, l.a->mr->iova, 16, l.a->mr->lkey ^ 1, KV_PROT);
+	local(k, l, l->a->mr->iova, 16, l->a->mr->lkey ^ 1, KV_PROT);
 }
 
-static void local_behind(struct kv *k)
+static void local_behind(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		local(k, &l, l.a->mr->iova + PAGE_SIZE - 15, 16,
-		      l.a->mr->lkey, KV_PROT | KV_LEN);
+	local(k, l, l->a->mr->iova + PAGE_SIZE - 15, 16,
+	      l->a->mr->lkey, KV_PROT | KV_LEN);
 }
 
-static void local_before(struct kv *k)
+static void local_before(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		local(k, &l, l.a->mr->iova - 1, 16, l.a->mr->lkey,
-		      KV_PROT | KV_LEN);
+	local(k, l, l->a->mr->iova - 1, 16, l->a->mr->lkey,
+	      KV_PROT | KV_LEN);
 }
 
-static void local_pd(struct kv *k)
+static void local_pd(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		local(k, &l, l.b->mr->iova, 16, l.b->mr->lkey, KV_PROT);
+	local(k, l, l->b->mr->iova, 16, l->b->mr->lkey, KV_PROT);
 }
 
-static void local_wraps(struct kv *k)
+static void local_wraps(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		local(k, &l, U64_MAX, 2, l.a->mr->lkey, KV_PROT);
+	local(k, l, U64_MAX, 2, l->a->mr->lkey, KV_PROT);
 }
 
-static void local_sum(struct kv *k)
+static void local_sum(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
 	u32 key;
 
-	if (!begin(k, &l))
-		return;
 	/* Nothing of it is touched: the length is wrong first. */
-	key = l.p->a.pd->local_dma_lkey;
-	kv_do(k, &l.p->a, &(struct kv_wr) {
+	key = l->p->a.pd->local_dma_lkey;
+	kv_do(k, &l->p->a, &(struct kv_wr) {
 		.op = IB_WR_RDMA_WRITE, .id = 1, .sges = 2,
-		.sge = { { l.m->addr, U32_MAX, key }, { l.m->addr, 2, key } },
-		.remote = l.b->mr->iova, .key = l.b->mr->rkey }, KV_LEN);
+		.sge = { { l->m->addr, U32_MAX, key }, { l->m->addr, 2, key } },
+		.remote = l->b->mr->iova, .key = l->b->mr->rkey }, KV_LEN);
 }
 
 /* The second element is wrong: nothing of the message is delivered. */
-static void local_second(struct kv *k)
+static void local_second(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		kv_do(k, &l.p->a, &(struct kv_wr) {
-			.op = IB_WR_SEND, .id = 1, .sges = 2,
-			.sge = { { l.m->addr, LEN, l.p->a.pd->local_dma_lkey },
-				 { l.m->addr, LEN, 0x5a5a5a5a } } }, KV_PROT);
+	kv_do(k, &l->p->a, &(struct kv_wr) {
+		.op = IB_WR_SEND, .id = 1, .sges = 2,
+		.sge = { { l->m->addr, LEN, l->p->a.pd->local_dma_lkey },
+			 { l->m->addr, LEN, 0x5a5a5a5a } } }, KV_PROT);
 }
 
 /* Elements without length are not looked at. */
-static void local_empty(struct kv *k)
+static void local_empty(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
 	int rv;
 
-	if (!begin(k, &l))
-		return;
-	rv = kv_recv(&l.p->b, 9, l.n->addr, LEN, l.p->b.pd->local_dma_lkey);
+	rv = kv_recv(&l->p->b, 9, l->n->addr, LEN, l->p->b.pd->local_dma_lkey);
 	if (kv_ok(k, !rv, "post receive: %d", rv) &&
-	    kv_do(k, &l.p->a, &(struct kv_wr) {
+	    kv_do(k, &l->p->a, &(struct kv_wr) {
 		.op = IB_WR_SEND, .id = 1, .sges = 3,
 		.sge = { { 0, 0, 0x5a5a5a5a },
-			 { l.m->addr, LEN, l.p->a.pd->local_dma_lkey },
+			 { l->m->addr, LEN, l->p->a.pd->local_dma_lkey },
 			 { U64_MAX, 0, 0 } } }, KV_OK) &&
-	    kv_want(k, l.p->b.rcq, 9, KV_OK))
-		kv_ok(k, !memcmp(l.m->va, l.n->va, LEN), "contents");
+	    kv_want(k, l->p->b.rcq, 9, KV_OK))
+		kv_ok(k, !memcmp(l->m->va, l->n->va, LEN), "contents");
 }
 
 /* A receive into what is wrong, and a message for it. */
-static void receive(struct kv *k, struct lab *l, u64 addr, u32 len, u32 key,
+static void receive(struct kv *k, struct kv_lab *l, u64 addr, u32 len, u32 key,
 		    u32 want)
 {
 	struct ib_wc wc;
@@ -158,104 +120,84 @@ static void receive(struct kv *k, struct lab *l, u64 addr, u32 len, u32 key,
 		kv_is_down(k, &l->p->a);
 }
 
-static void receive_key(struct kv *k)
+static void receive_key(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		receive(k, &l, l.n->addr, LEN, 0x5a5a5a5a, KV_PROT);
+	receive(k, l, l->n->addr, LEN, 0x5a5a5a5a, KV_PROT);
 }
 
-static void receive_readonly(struct kv *k)
+static void receive_readonly(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin_with(k, &l, NULL, KV_REMOTE, IB_ACCESS_REMOTE_READ))
-		receive(k, &l, l.b->mr->iova, LEN, l.b->mr->lkey,
-			KV_PROT | KV_ACCESS);
+	receive(k, l, l->b->mr->iova, LEN, l->b->mr->lkey,
+		KV_PROT | KV_ACCESS);
 }
 
-static void receive_pd(struct kv *k)
+static void receive_pd(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		receive(k, &l, l.a->mr->iova, LEN, l.a->mr->lkey, KV_PROT);
+	receive(k, l, l->a->mr->iova, LEN, l->a->mr->lkey, KV_PROT);
 }
 
-static void receive_short(struct kv *k)
+static void receive_short(struct kv *k, struct kv_lab *l)
 {
-	struct lab l;
-
-	if (begin(k, &l))
-		receive(k, &l, l.n->addr, LEN - 1, l.p->b.pd->local_dma_lkey,
-			KV_LEN);
+	receive(k, l, l->n->addr, LEN - 1, l->p->b.pd->local_dma_lkey,
+		KV_LEN);
 }
 
 /* Of a Read, the peer's Terminate says how it failed. */
-static void remote(struct kv *k, enum ib_wr_opcode op, u64 more, u32 key_xor,
-		   int access, u32 want)
+static void remote(struct kv *k, struct kv_lab *l, enum ib_wr_opcode op, u64 more, u32 key_xor,
+		   u32 want)
 {
-	struct lab l;
 	struct ib_wc wc;
 
-	if (!begin_with(k, &l, NULL, KV_REMOTE, access) ||
-	    !kv_ok(k, !kv_post(&l.p->a, &(struct kv_wr) {
-			.op = op, .id = 1, KV_LOCAL(&l.p->a, l.m),
-			.remote = l.b->mr->iova + more,
-			.key = l.b->mr->rkey ^ key_xor }), "post") ||
-	    !kv_wc(k, l.p->a.scq, &wc) ||
+	if (!kv_ok(k, !kv_post(&l->p->a, &(struct kv_wr) {
+			.op = op, .id = 1, KV_LOCAL(&l->p->a, l->m),
+			.remote = l->b->mr->iova + more,
+			.key = l->b->mr->rkey ^ key_xor }), "post") ||
+	    !kv_wc(k, l->p->a.scq, &wc) ||
 	    !kv_ok(k, want & BIT(wc.status), "%s",
 		   ib_wc_status_msg(wc.status)) ||
-	    !kv_is_down(k, &l.p->a) || !kv_is_down(k, &l.p->b))
+	    !kv_is_down(k, &l->p->a) || !kv_is_down(k, &l->p->b))
 		return;
-	kv_ok(k, *(u8 *)l.m->va == 0x11 && !l.b->va[0], "data went through");
+	kv_ok(k, *(u8 *)l->m->va == 0x11 && !l->b->va[0], "data went through");
 }
 
-static void read_key(struct kv *k)
+static void read_key(struct kv *k, struct kv_lab *l)
 {
-	remote(k, IB_WR_RDMA_READ, 0, 0x5a5a5a00, KV_REMOTE, KV_REM_ACCESS);
+	remote(k, l, IB_WR_RDMA_READ, 0, 0x5a5a5a00, KV_REM_ACCESS);
 }
 
-static void read_bounds(struct kv *k)
+static void read_bounds(struct kv *k, struct kv_lab *l)
 {
-	remote(k, IB_WR_RDMA_READ, PAGE_SIZE - LEN + 1, 0, KV_REMOTE,
-	       KV_REM_ACCESS);
+	remote(k, l, IB_WR_RDMA_READ, PAGE_SIZE - LEN + 1, 0, KV_REM_ACCESS);
 }
 
-static void read_rights(struct kv *k)
+static void read_rights(struct kv *k, struct kv_lab *l)
 {
-	remote(k, IB_WR_RDMA_READ, 0, 0, IB_ACCESS_LOCAL_WRITE |
-	       IB_ACCESS_REMOTE_WRITE, KV_REM_ACCESS);
+	remote(k, l, IB_WR_RDMA_READ, 0, 0, KV_REM_ACCESS);
 }
 
 /* A Write may be over at this end before the other one finds fault. */
-static void write_rights(struct kv *k)
+static void write_rights(struct kv *k, struct kv_lab *l)
 {
-	remote(k, IB_WR_RDMA_WRITE, 0, 0, IB_ACCESS_REMOTE_READ,
-	       KV_OK | KV_FLUSH | KV_REM_ACCESS);
+	remote(k, l, IB_WR_RDMA_WRITE, 0, 0, KV_OK | KV_FLUSH | KV_REM_ACCESS);
 }
 
 /* Two faults at the same time: one request fails, the others are flushed. */
-static void two_faults(struct kv *k)
+static void two_faults(struct kv *k, struct kv_lab *l)
 {
 	int i, failed = 0, rv;
 	struct ib_wc wc;
-	struct lab l;
 
-	if (!begin(k, &l))
-		return;
-	rv = kv_post_list(&l.p->a, (struct kv_wr[]) {
-		{ .op = IB_WR_RDMA_READ, .id = 1, KV_LOCAL(&l.p->a, l.m),
-		  .remote = l.b->mr->iova, .key = 0x5a5a5a5a },
+	rv = kv_post_list(&l->p->a, (struct kv_wr[]) {
+		{ .op = IB_WR_RDMA_READ, .id = 1, KV_LOCAL(&l->p->a, l->m),
+		  .remote = l->b->mr->iova, .key = 0x5a5a5a5a },
 		{ .op = IB_WR_SEND, .id = 2, .sges = 1,
 		  .sge = { { 0, 1, 0x5a5a5a5a } } },
-		{ .op = IB_WR_RDMA_READ, .id = 3, KV_LOCAL(&l.p->a, l.m),
-		  .remote = l.b->mr->iova, .key = 0x5a5a5a5a } }, 3);
+		{ .op = IB_WR_RDMA_READ, .id = 3, KV_LOCAL(&l->p->a, l->m),
+		  .remote = l->b->mr->iova, .key = 0x5a5a5a5a } }, 3);
 	if (!kv_ok(k, !rv, "post: %d", rv))
 		return;
 	for (i = 1; i <= 3; i++) {
-		if (!kv_wc(k, l.p->a.scq, &wc) ||
+		if (!kv_wc(k, l->p->a.scq, &wc) ||
 		    !kv_ok(k, wc.wr_id == i, "order") ||
 		    !kv_ok(k, wc.status != IB_WC_SUCCESS, "success"))
 			return;
@@ -265,23 +207,26 @@ static void two_faults(struct kv *k)
 }
 
 const struct kv_case kv_status_cases[] = {
-	{ "local-key", "V-WC-6 V-WR-21", local_key },
-	{ "local-key-byte", "V-STAG-5 V-WC-6", local_key_byte },
-	{ "local-behind", "V-WC-7", local_behind },
-	{ "local-before", "V-WC-7", local_before },
-	{ "local-pd", "V-WC-9 V-PD-4", local_pd },
-	{ "local-wraps", "V-WC-10", local_wraps },
-	{ "local-sum", "V-WC-21", local_sum },
-	{ "local-second", "V-WC-6", local_second },
-	{ "local-empty", "V-WR-12 V-WR-14", local_empty },
-	{ "receive-key", "V-WC-6", receive_key },
-	{ "receive-readonly", "V-WC-8 V-ACC-4", receive_readonly },
-	{ "receive-pd", "V-WC-9 V-PD-4", receive_pd },
-	{ "receive-short", "V-WC-11", receive_short },
-	{ "read-key", "V-WC-5 V-ACC-18", read_key },
-	{ "read-bounds", "V-WC-5 V-ACC-14", read_bounds },
-	{ "read-rights", "V-WC-5 V-ACC-7", read_rights },
-	{ "write-rights", "V-ACC-6", write_rights },
-	{ "two-faults", "V-ST-26", two_faults },
+	{ "local-key", "V-WC-6 V-WR-21", .with = local_key },
+	{ "local-key-byte", "V-STAG-5 V-WC-6", .with = local_key_byte },
+	{ "local-behind", "V-WC-7", .with = local_behind },
+	{ "local-before", "V-WC-7", .with = local_before },
+	{ "local-pd", "V-WC-9 V-PD-4", .with = local_pd },
+	{ "local-wraps", "V-WC-10", .with = local_wraps },
+	{ "local-sum", "V-WC-21", .with = local_sum },
+	{ "local-second", "V-WC-6", .with = local_second },
+	{ "local-empty", "V-WR-12 V-WR-14", .with = local_empty },
+	{ "receive-key", "V-WC-6", .with = receive_key },
+	{ "receive-readonly", "V-WC-8 V-ACC-4", .with = receive_readonly,
+	  .access = IB_ACCESS_REMOTE_READ },
+	{ "receive-pd", "V-WC-9 V-PD-4", .with = receive_pd },
+	{ "receive-short", "V-WC-11", .with = receive_short },
+	{ "read-key", "V-WC-5 V-ACC-18", .with = read_key },
+	{ "read-bounds", "V-WC-5 V-ACC-14", .with = read_bounds },
+	{ "read-rights", "V-WC-5 V-ACC-7", .with = read_rights,
+	  .access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE },
+	{ "write-rights", "V-ACC-6", .with = write_rights,
+	  .access = IB_ACCESS_REMOTE_READ },
+	{ "two-faults", "V-ST-26", .with = two_faults },
 	{ }
 };

@@ -25,11 +25,19 @@
 #define KV_QUIET_MS	150
 
 struct kv;
+struct kv_lab;
 
+/*
+ * A case makes all that it takes in run(), or its family makes it for with(),
+ * as the options and the rights of the case say; without them the usual.
+ */
 struct kv_case {
 	const char *name;
 	const char *rows;	/* of the requirement matrix */
 	void (*run)(struct kv *k);
+	void (*with)(struct kv *k, struct kv_lab *l);
+	const struct kv_opts *o;
+	int access;		/* to the region of end b */
 };
 
 /* One family per file; the last entry of each has no name. */
@@ -53,6 +61,17 @@ extern const struct kv_case kv_first_cases[];
 extern const struct kv_case kv_depth_cases[];
 extern const struct kv_case kv_imm_cases[];
 extern const struct kv_case kv_atomic_cases[];
+
+/* Those of families whose cases begin alike; false if the case is over. */
+bool kv_inv_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c);
+bool kv_order_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c);
+bool kv_status_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c);
+bool kv_cq_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c);
+bool kv_mw_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c);
+bool kv_mw1_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c);
+bool kv_request_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c);
+bool kv_imm_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c);
+bool kv_atomic_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c);
 
 /* One running case. */
 struct kv {
@@ -117,6 +136,20 @@ struct kv_pair {
 	struct kv_ep a, b;		/* a connects to b */
 	struct socket *mute;
 };
+
+/* What a family makes for its cases: some of these. */
+struct kv_lab {
+	struct kv_pair *p, *q, *r;	/* q: over the PD of p's end b */
+	struct kv_mr *mr;		/* of p's end b */
+	struct kv_mr *a, *b;		/* of each end of p */
+	struct kv_mem *m, *n;		/* of p's end a, of its end b */
+	struct ib_mw *mw;		/* of mr */
+	u32 key;			/* of the window once bound */
+	u64 *word, *result;		/* of mr, of m */
+};
+
+/* Makes p, and q. */
+bool kv_two(struct kv *k, struct kv_lab *l);
 
 /* Two connected ends, or NULL and a noted failure. */
 struct kv_pair *kv_connect(struct kv *k, const struct kv_opts *o);

@@ -339,6 +339,13 @@ struct kv_pair *kv_connect(struct kv *k, const struct kv_opts *o)
 	return p;
 }
 
+bool kv_two(struct kv *k, struct kv_lab *l)
+{
+	l->p = kv_connect(k, NULL);
+	l->q = l->p ? kv_connect(k, &(struct kv_opts) { .pd = l->p->b.pd }) : NULL;
+	return l->q;
+}
+
 bool kv_is_down(struct kv *k, struct kv_ep *ep)
 {
 	return kv_ok(k, wait_for_completion_timeout(&ep->down,

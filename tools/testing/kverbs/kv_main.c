@@ -17,21 +17,31 @@
 
 #include "kv.h"
 
-static const struct {
+static const struct family {
 	const char *name;
 	const struct kv_case *cases;
+	bool (*begin)(struct kv *k, struct kv_lab *l, const struct kv_case *c);
 } families[] = {
-	{ "reg", kv_reg_cases }, { "map", kv_map_cases },
-	{ "inv", kv_inv_cases }, { "order", kv_order_cases },
-	{ "status", kv_status_cases }, { "ctx", kv_ctx_cases },
-	{ "state", kv_state_cases }, { "cq", kv_cq_cases },
-	{ "event", kv_event_cases }, { "dma", kv_dma_cases },
-	{ "mw", kv_mw_cases }, { "mw1", kv_mw1_cases },
+	{ "reg", kv_reg_cases },
+	{ "map", kv_map_cases },
+	{ "inv", kv_inv_cases, kv_inv_begin },
+	{ "order", kv_order_cases, kv_order_begin },
+	{ "status", kv_status_cases, kv_status_begin },
+	{ "ctx", kv_ctx_cases },
+	{ "state", kv_state_cases },
+	{ "cq", kv_cq_cases, kv_cq_begin },
+	{ "event", kv_event_cases },
+	{ "dma", kv_dma_cases },
+	{ "mw", kv_mw_cases, kv_mw_begin },
+	{ "mw1", kv_mw1_cases, kv_mw1_begin },
 	{ "object", kv_object_cases },
-	{ "request", kv_request_cases }, { "busy", kv_busy_cases },
-	{ "apart", kv_apart_cases }, { "first", kv_first_cases },
-	{ "depth", kv_depth_cases }, { "imm", kv_imm_cases },
-	{ "atomic", kv_atomic_cases },
+	{ "request", kv_request_cases, kv_request_begin },
+	{ "busy", kv_busy_cases },
+	{ "apart", kv_apart_cases },
+	{ "first", kv_first_cases },
+	{ "depth", kv_depth_cases },
+	{ "imm", kv_imm_cases, kv_imm_begin },
+	{ "atomic", kv_atomic_cases, kv_atomic_begin },
 };
 
 struct owned {
@@ -71,13 +81,12 @@ bool kv_ok(struct kv *k, bool good, const char *fmt, ...)
 	return false;
 }
 
-static const struct kv_case *find(const char *name)
+static const struct kv_case *find(const char *name, const struct family **f)
 {
 	const struct kv_case *c;
-	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(families); i++)
-		for (c = families[i].cases; c->name; c++)
+	for (*f = families; *f < families + ARRAY_SIZE(families); ++*f)
+		for (c = (*f)->cases; c->name; c++)
 			if (!strcmp(c->name, name))
 				return c;
 	return NULL;
@@ -104,10 +113,15 @@ static void finish(struct kv *k)
 	}
 }
 
-static void run_case(const struct kv_case *c)
+static void run_case(const struct family *f, const struct kv_case *c)
 {
+	struct kv_lab lab = { };
+
 	begin(&last);
-	c->run(&last);
+	if (c->run)
+		c->run(&last);
+	else if (f->begin(&last, &lab, c))
+		c->with(&last, &lab);
 	finish(&last);
 }
 
@@ -115,6 +129,7 @@ static ssize_t run_write(struct file *file, const char __user *buf, size_t len,
 			 loff_t *pos)
 {
 	const struct kv_case *c;
+	const struct family *f;
 	char name[64];
 
 	if (*pos || len >= sizeof(name))
@@ -122,12 +137,12 @@ static ssize_t run_write(struct file *file, const char __user *buf, size_t len,
 	if (copy_from_user(name, buf, len))
 		return -EFAULT;
 	name[len] = 0;
-	c = find(strim(name));
+	c = find(strim(name), &f);
 	if (!c)
 		return -ENOENT;
 	if (mutex_lock_interruptible(&running))
 		return -EINTR;
-	run_case(c);
+	run_case(f, c);
 	mutex_unlock(&running);
 	*pos += len;
 	return len;
