@@ -10,9 +10,12 @@
 pub(crate) mod own;
 
 use crate::{
-    ffi::mm::ring::{
-        RingEntry,
-        SharedRing, //
+    ffi::mm::{
+        position::Position,
+        ring::{
+            RingEntry,
+            SharedRing, //
+        },
     },
     proto::{
         failure::Fault,
@@ -207,8 +210,8 @@ pub(crate) trait HasElements: RingEntry<Flags = u16> {
     /// Elements that it has room for.
     const MAX_SGE: u32;
 
-    /// Copies the first elements of entry `index`. Returns whether there are as many.
-    fn elements(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool;
+    /// Copies the first elements of the entry at `at`. Returns whether there are as many.
+    fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool;
 }
 
 /// An entry of a send queue.
@@ -219,19 +222,19 @@ pub(crate) trait SendEntry: HasElements {
     /// Octets of inline data that it has room for.
     const MAX_INLINE: u32;
 
-    /// How many octets entry `index`, which begins with `front`, says that it has inline.
-    fn inline_length(ring: &SharedRing<Self>, index: u32, front: &Self::Front) -> Option<u32>;
+    /// How many octets the entry at `at`, which begins with `front`, says that it has inline.
+    fn inline_length(ring: &SharedRing<Self>, at: Position, front: &Self::Front) -> Option<u32>;
 
-    /// Copies the first inline octets of entry `index`. Returns whether there are as many.
-    fn octets(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool;
+    /// Copies the first inline octets of the entry at `at`. Returns whether there are as many.
+    fn octets(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool;
 }
 
 impl HasElements for Sqe {
     const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 6.
 
     #[inline]
-    fn elements(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
-        ring.copy::<{ offset_of!(Sqe, sge) }, _>(index, to)
+    fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
+        ring.copy::<{ offset_of!(Sqe, sge) }, _>(at, to)
     }
 }
 
@@ -240,17 +243,17 @@ impl SendEntry for Sqe {
     const MAX_INLINE: u32 = MAX_INLINE as u32; // CAST: 80.
 
     #[inline]
-    fn inline_length(ring: &SharedRing<Self>, index: u32, _front: &SqeFront) -> Option<u32> {
+    fn inline_length(ring: &SharedRing<Self>, at: Position, _front: &SqeFront) -> Option<u32> {
         let mut first = [Sge::default()];
-        let has = Self::elements(ring, index, &mut first);
+        let has = Self::elements(ring, at, &mut first);
         let [Sge { length, .. }] = first;
         has.then_some(length)
     }
 
     #[inline]
-    fn octets(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
+    fn octets(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
         const AT: usize = offset_of!(Sqe, sge) + size_of::<Sge>();
-        ring.copy::<AT, _>(index, to)
+        ring.copy::<AT, _>(at, to)
     }
 }
 
@@ -258,8 +261,8 @@ impl HasElements for Rqe {
     const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 6.
 
     #[inline]
-    fn elements(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
-        ring.copy::<{ offset_of!(Rqe, sge) }, _>(index, to)
+    fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
+        ring.copy::<{ offset_of!(Rqe, sge) }, _>(at, to)
     }
 }
 

@@ -15,6 +15,7 @@ mod rings {
         abi::Cqe,
         ffi::{
             mm::{
+                position::Position,
                 ring::{
                     SharedRing,
                     SharedWord, //
@@ -48,15 +49,15 @@ mod rings {
             flags: 1,
             ..Cqe::default()
         };
-        ring.publish(u32::MAX, &entry);
-        assert_eq!(ring.flags(3), 1);
-        assert_eq!(ring.read(7).id, entry.id);
+        ring.publish(Position::FIRST - 1, &entry);
+        assert_eq!(ring.flags(Position::of(3)), 1);
+        assert_eq!(ring.read(Position::of(7)).id, entry.id);
         for other in 0..3 {
-            assert_eq!(ring.flags(other), 0);
-            assert_eq!(ring.read(other).id, 0);
+            assert_eq!(ring.flags(Position::of(other)), 0);
+            assert_eq!(ring.read(Position::of(other)).id, 0);
         }
-        ring.set_flags(3, 0);
-        assert_eq!(ring.flags(u32::MAX), 0);
+        ring.set_flags(Position::of(3), 0);
+        assert_eq!(ring.flags(Position::FIRST - 1), 0);
         Ok(())
     }
 
@@ -84,6 +85,7 @@ mod moving {
         },
         ffi::{
             mm::{
+                position::Position,
                 ring::SharedRing,
                 shmem::SharedMemory, //
             },
@@ -97,17 +99,17 @@ mod moving {
     use kernel::prelude::*;
 
     /// A ring of `len` entries, with `n` that are valid from number `first` on.
-    fn ring(len: u32, first: u32, n: u32) -> Result<SharedRing<Rqe>> {
+    fn ring(len: u32, first: Position, n: u32) -> Result<SharedRing<Rqe>> {
         let mem = SharedMemory::new(SharedRing::<Rqe>::bytes(len)?, Loaded::for_test())?;
         let ring = SharedRing::new(mem, len)?;
-        for number in (0..n).map(|i| first.wrapping_add(i)) {
+        for at in (0..n).map(|i| first + i) {
             let front = RqeFront {
-                id: number.into(),
+                id: at.number().into(),
                 flags: 1,
                 ..RqeFront::default()
             };
             ring.publish(
-                number,
+                at,
                 &Rqe {
                     front,
                     ..Rqe::default()
@@ -118,25 +120,25 @@ mod moving {
     }
 
     /// Takes entries out, from number `first` on.
-    fn take(ring: &SharedRing<Rqe>, first: u32, n: u32) {
+    fn take(ring: &SharedRing<Rqe>, first: Position, n: u32) {
         for i in 0..n {
-            ring.set_flags(first.wrapping_add(i), 0);
+            ring.set_flags(first + i, 0);
         }
     }
 
     #[test]
     fn numbers_stay() -> Result {
-        let first = u32::MAX - 2;
+        let first = Position::FIRST - 3;
         for len in [8, 16, 64] {
             let mut old = ring(16, first, 7)?;
-            let mut moving = Moving::new(old.clone(), ring(len, 0, 0)?, first);
+            let mut moving = Moving::new(old.clone(), ring(len, Position::FIRST, 0)?, first);
             moving.copy(|| Ok(first))?;
             assert!(moving.finish(&mut old, first));
             assert_eq!(old.len(), len);
             assert_eq!(valid_from(&old, first, len), 7);
             for i in 0..7 {
-                let number = first.wrapping_add(i);
-                assert_eq!(old.read(number).front.id, u64::from(number));
+                let at = first + i;
+                assert_eq!(old.read(at).front.id, u64::from(at.number()));
             }
         }
         Ok(())
@@ -144,43 +146,43 @@ mod moving {
 
     #[test]
     fn some_are_taken_meanwhile() -> Result {
-        let mut old = ring(8, 0, 8)?;
-        let mut moving = Moving::new(old.clone(), ring(8, 0, 0)?, 0);
+        let mut old = ring(8, Position::FIRST, 8)?;
+        let mut moving = Moving::new(old.clone(), ring(8, Position::FIRST, 0)?, Position::FIRST);
         // Before anything was looked at.
-        take(&old, 0, 2);
-        moving.copy(|| Ok(2))?;
-        take(&old, 2, 2);
-        moving.forget(4);
-        take(&old, 4, 1);
-        assert!(moving.finish(&mut old, 5));
-        assert_eq!(valid_from(&old, 5, 8), 3);
-        assert_eq!(old.read(7).front.id, 7);
+        take(&old, Position::of(0), 2);
+        moving.copy(|| Ok(Position::of(2)))?;
+        take(&old, Position::of(2), 2);
+        moving.forget(Position::of(4));
+        take(&old, Position::of(4), 1);
+        assert!(moving.finish(&mut old, Position::of(5)));
+        assert_eq!(valid_from(&old, Position::of(5), 8), 3);
+        assert_eq!(old.read(Position::of(7)).front.id, 7);
         Ok(())
     }
 
     #[test]
     fn all_are_taken_meanwhile() -> Result {
-        let mut old = ring(128, 0, 100)?;
-        let mut moving = Moving::new(old.clone(), ring(128, 0, 0)?, 0);
-        moving.copy(|| Ok(0))?;
+        let mut old = ring(128, Position::FIRST, 100)?;
+        let mut moving = Moving::new(old.clone(), ring(128, Position::FIRST, 0)?, Position::FIRST);
+        moving.copy(|| Ok(Position::of(0)))?;
         // Too many to be forgotten at once.
-        assert!(!moving.finish(&mut old, 100));
-        moving.forget(100);
-        assert!(moving.finish(&mut old, 100));
+        assert!(!moving.finish(&mut old, Position::of(100)));
+        moving.forget(Position::of(100));
+        assert!(moving.finish(&mut old, Position::of(100)));
         for number in 0..128 {
-            assert_eq!(old.flags(number), 0);
+            assert_eq!(old.flags(Position::of(number)), 0);
         }
         Ok(())
     }
 
     #[test]
     fn there_is_no_room() -> Result {
-        let old = ring(8, 0, 5)?;
-        let mut moving = Moving::new(old.clone(), ring(4, 0, 0)?, 0);
-        assert_eq!(moving.copy(|| Ok(0)), Err(EINVAL));
+        let old = ring(8, Position::FIRST, 5)?;
+        let mut moving = Moving::new(old.clone(), ring(4, Position::FIRST, 0)?, Position::FIRST);
+        assert_eq!(moving.copy(|| Ok(Position::of(0))), Err(EINVAL));
         // More were taken than the ring can have had.
-        let mut moving = Moving::new(old, ring(8, 0, 0)?, 0);
-        assert_eq!(moving.copy(|| Ok(9)), Err(EINVAL));
+        let mut moving = Moving::new(old, ring(8, Position::FIRST, 0)?, Position::FIRST);
+        assert_eq!(moving.copy(|| Ok(Position::of(9))), Err(EINVAL));
         Ok(())
     }
 }

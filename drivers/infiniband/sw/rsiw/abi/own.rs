@@ -15,9 +15,12 @@ use super::{
     Sge, //
 };
 use crate::ffi::{
-    mm::ring::{
-        RingEntry,
-        SharedRing, //
+    mm::{
+        position::Position,
+        ring::{
+            RingEntry,
+            SharedRing, //
+        },
     },
     rsiw::uapi,
 };
@@ -354,8 +357,8 @@ impl HasElements for Sqe {
     const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 16.
 
     #[inline]
-    fn elements(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
-        ring.copy::<{ offset_of!(Sqe, sge) }, _>(index, to)
+    fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
+        ring.copy::<{ offset_of!(Sqe, sge) }, _>(at, to)
     }
 }
 
@@ -364,13 +367,13 @@ impl SendEntry for Sqe {
     const MAX_INLINE: u32 = MAX_INLINE as u32; // CAST: 256.
 
     #[inline]
-    fn inline_length(_ring: &SharedRing<Self>, _index: u32, front: &SqeFront) -> Option<u32> {
+    fn inline_length(_ring: &SharedRing<Self>, _at: Position, front: &SqeFront) -> Option<u32> {
         Some(front.inline_length)
     }
 
     #[inline]
-    fn octets(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
-        ring.copy::<{ offset_of!(Sqe, sge) }, _>(index, to)
+    fn octets(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
+        ring.copy::<{ offset_of!(Sqe, sge) }, _>(at, to)
     }
 }
 
@@ -378,8 +381,8 @@ impl HasElements for Rqe {
     const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 16.
 
     #[inline]
-    fn elements(ring: &SharedRing<Self>, index: u32, to: &mut [Sge]) -> bool {
-        ring.copy::<{ offset_of!(Rqe, sge) }, _>(index, to)
+    fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
+        ring.copy::<{ offset_of!(Rqe, sge) }, _>(at, to)
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
     },
     ffi::{
         mm::{
+            position::Position,
             ring::{
                 SharedRing,
                 SharedWord, //
@@ -110,14 +111,14 @@ impl Entries {
     }
 
     #[inline]
-    fn flags(&self, index: u32) -> u8 {
+    fn flags(&self, index: Position) -> u8 {
         match self {
             Self::Stock(ring) => ring.flags(index),
             Self::Own(ring, _) => ring.flags(index),
         }
     }
 
-    fn clear(&self, index: u32) {
+    fn clear(&self, index: Position) {
         match self {
             Self::Stock(ring) => ring.set_flags(index, 0),
             Self::Own(ring, _) => ring.set_flags(index, 0),
@@ -125,7 +126,7 @@ impl Entries {
     }
 
     #[inline]
-    fn publish(&self, index: u32, completion: &Completion) {
+    fn publish(&self, index: Position, completion: &Completion) {
         match self {
             Self::Stock(ring) => ring.publish(index, &completion.to_cqe()),
             Self::Own(ring, kind) => ring.publish(index, &completion.to_own_cqe(*kind)),
@@ -133,7 +134,7 @@ impl Entries {
     }
 
     /// Publishes entry `at` of `from`, which is of the same kind, as entry `index`.
-    fn republish(&self, index: u32, from: &Self, at: u32) {
+    fn republish(&self, index: Position, from: &Self, at: Position) {
         let valid = wqe::VALID as u8; // CAST: 1.
         match (self, from) {
             (Self::Stock(ring), Self::Stock(from)) => {
@@ -157,8 +158,8 @@ pub(super) struct UserRing {
     ring: Entries,
     /// [`CqCtrl::flags`].
     armed: SharedWord,
-    /// Number of the next entry; wraps.
-    put: u32,
+    /// The next entry.
+    put: Position,
 }
 
 impl UserRing {
@@ -176,7 +177,7 @@ impl UserRing {
         let ring = Self {
             ring: Entries::new(mem.clone(), entries, kind)?,
             armed: SharedWord::new(mem.clone(), ctrl)?,
-            put: 0,
+            put: Position::FIRST,
         };
         Ok((ring, MmapEntry::insert(udata, mem)?))
     }
@@ -212,7 +213,7 @@ impl UserRing {
 
     /// Number of entries that have come since `waiting` was made.
     pub(super) fn since(&self, waiting: &Waiting) -> u32 {
-        self.put.wrapping_sub(waiting.end)
+        self.put - waiting.end
     }
 
     /// Goes on in `other`, to which `waiting` was copied, with what came since and with the arming;
@@ -233,21 +234,21 @@ impl UserRing {
     }
 
     /// Makes an old ring empty: its entries from number `first` on live on elsewhere.
-    pub(super) fn forget_from(&self, first: u32) {
-        for n in 0..self.put.wrapping_sub(first).min(self.ring.len()) {
-            self.ring.clear(first.wrapping_add(n));
+    pub(super) fn forget_from(&self, first: Position) {
+        for n in 0..(self.put - first).min(self.ring.len()) {
+            self.ring.clear(first + n);
         }
     }
 
     /// Appends `n` entries of `from`, from number `first` on: [`AT_A_TIME`] at most under the lock.
-    fn append(&mut self, from: &Entries, first: u32, n: u32) -> Result {
-        match self.put.checked_add(n) {
+    fn append(&mut self, from: &Entries, first: Position, n: u32) -> Result {
+        match self.put.number().checked_add(n) {
             Some(end) if end <= self.ring.len() => {}
             _ => return Err(EINVAL),
         }
         for i in 0..n {
-            self.ring.republish(self.put, from, first.wrapping_add(i));
-            self.put = self.put.wrapping_add(1);
+            self.ring.republish(self.put, from, first + i);
+            self.put.advance();
         }
         Ok(())
     }
@@ -259,7 +260,7 @@ impl UserRing {
             return Err(Overflow);
         }
         self.ring.publish(index, completion);
-        self.put = index.wrapping_add(1);
+        self.put.advance();
         // The consumer arms, then polls; we publish, then look whether it armed. One of the two
         // sees the other.
         smp_mb(Full);
@@ -283,8 +284,8 @@ pub(super) enum Moved {
 /// Completions that wait in a ring, up to the moment in which this was made.
 pub(super) struct Waiting {
     ring: Entries,
-    /// Number of the entry behind the last.
-    end: u32,
+    /// The entry behind the last.
+    end: Position,
 }
 
 impl Waiting {
@@ -292,15 +293,9 @@ impl Waiting {
     /// they are where older ones had been polled. Process context, no lock.
     pub(super) fn count(&self) -> u32 {
         // The process polls them in order, and clears their flags.
-        let mut found: u32 = 0;
-        while found < self.ring.len() {
-            let last = self.end.wrapping_sub(found).wrapping_sub(1);
-            if self.ring.flags(last) == 0 {
-                break;
-            }
-            found = found.saturating_add(1);
-        }
-        found
+        let len = self.ring.len();
+        let is_free = |found: &u32| self.ring.flags(self.end - *found - 1) == 0;
+        (0..len).find(is_free).unwrap_or(len)
     }
 
     /// Copies them to the empty ring `to`. `found` is what [`Waiting::count`] has returned, and
@@ -310,10 +305,10 @@ impl Waiting {
     /// # Errors
     ///
     /// `EINVAL` if that is too small (V-CQ-12); nothing has changed then.
-    pub(super) fn copy_to(&self, to: &mut UserRing, found: u32, since: u32) -> Result<u32> {
+    pub(super) fn copy_to(&self, to: &mut UserRing, found: u32, since: u32) -> Result<Position> {
         // What came since took the places of as many of the oldest, none of which waited.
         let held = found.min(self.ring.len().saturating_sub(since));
-        let first = self.end.wrapping_sub(held);
+        let first = self.end - held;
         to.append(&self.ring, first, held)?;
         Ok(first)
     }
@@ -325,7 +320,7 @@ impl Waiting {
     /// As [`Waiting::copy_to`].
     pub(super) fn catch_up(&mut self, to: &mut UserRing, since: u32) -> Result {
         to.append(&self.ring, self.end, since)?;
-        self.end = self.end.wrapping_add(since);
+        self.end = self.end + since;
         Ok(())
     }
 }

@@ -7,5 +7,6 @@ pub(super) mod copy;
 pub(super) mod kmem;
 pub(crate) mod noio;
 pub(crate) mod page;
+pub(crate) mod position;
 pub(crate) mod ring;
 pub(crate) mod shmem;

@@ -12,6 +12,7 @@ use super::sq::{
 use crate::{
     cq::Spare,
     ffi::{
+        mm::position::Position,
         rdma::mmap::MmapEntry,
         task::process::Identity, //
     },
@@ -140,7 +141,11 @@ impl Consumer {
     /// How many requests a process has posted from number `first` on, `most` at most.
     pub(super) fn posted_from(&self, first: u32, most: u32) -> u32 {
         match self {
-            Self::Process(process) => process.rings.posted.lock().count_from(first, most),
+            Self::Process(process) => process
+                .rings
+                .posted
+                .lock()
+                .count_from(Position::of(first), most),
             Self::Kernel(_) => 0,
         }
     }

@@ -123,8 +123,8 @@ impl SqRing {
     /// Requests of a process, or posts of a kernel consumer, that were taken out up to now; wraps.
     pub(super) fn taken(&self) -> u32 {
         match self {
-            Self::User(ring) => ring.taken(),
-            Self::Own(ring) => ring.taken(),
+            Self::User(ring) => ring.taken().number(),
+            Self::Own(ring) => ring.taken().number(),
             Self::Kernel(ring) => ring.taken(),
         }
     }
@@ -133,8 +133,8 @@ impl SqRing {
     #[inline(always)]
     pub(super) fn number(&self) -> u32 {
         match self {
-            Self::User(ring) => ring.taken(),
-            Self::Own(ring) => ring.taken(),
+            Self::User(ring) => ring.taken().number(),
+            Self::Own(ring) => ring.taken().number(),
             Self::Kernel(_) => 0,
         }
     }

@@ -13,7 +13,10 @@ use crate::{
         HasElements,
         Sge, //
     },
-    ffi::mm::ring::SharedRing,
+    ffi::mm::{
+        position::Position,
+        ring::SharedRing, //
+    },
 };
 use core::mem::size_of;
 use kernel::{
@@ -64,13 +67,13 @@ impl SgList {
         self.room.get_mut(..len.div_ceil(size_of::<Sge>()))
     }
 
-    /// Replaces the elements by the first `count` of entry `index` of `ring`. Returns the sum of
+    /// Replaces the elements by the first `count` of the entry at `at` of `ring`. Returns the sum of
     /// their octets; `None` if they are more than `limit`.
     #[inline]
     pub(crate) fn copy_from_ring<T: HasElements>(
         &mut self,
         ring: &SharedRing<T>,
-        index: u32,
+        at: Position,
         count: u32,
         limit: u32,
     ) -> Option<u64> {
@@ -80,10 +83,10 @@ impl SgList {
         let sges = self.replace(u32_as_usize(count))?;
         // Most requests have one: that takes no loop.
         if let [sge] = sges {
-            let has = T::elements(ring, index, core::slice::from_mut(sge));
+            let has = T::elements(ring, at, core::slice::from_mut(sge));
             return has.then_some(sge.length.into());
         }
-        let has = T::elements(ring, index, sges);
+        let has = T::elements(ring, at, sges);
         has.then(|| total_len(sges))
     }
 

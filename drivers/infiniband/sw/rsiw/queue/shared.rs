@@ -16,6 +16,7 @@ use crate::{
     },
     ffi::{
         mm::{
+            position::Position,
             ring::SharedRing,
             shmem::SharedMemory, //
         },
@@ -51,8 +52,8 @@ pub(crate) fn new_ring<E: HasElements>(
 
 /// How many entries in a row are valid from number `first` on, `most` at most, which is the bound of
 /// who calls this under a lock: 64 for requests that gather. Any context.
-pub(crate) fn valid_from<E: HasElements>(ring: &SharedRing<E>, first: u32, most: u32) -> u32 {
-    let is_valid = |n: u32| ring.flags(first.wrapping_add(n)) & wqe::VALID != 0;
+pub(crate) fn valid_from<E: HasElements>(ring: &SharedRing<E>, first: Position, most: u32) -> u32 {
+    let is_valid = |n: u32| ring.flags(first + n) & wqe::VALID != 0;
     (0..most).find(|n| !is_valid(*n)).unwrap_or(most)
 }
 
@@ -62,15 +63,15 @@ pub(crate) struct Moving<E> {
     from: SharedRing<E>,
     to: SharedRing<E>,
     /// Number of the first entry that is in both.
-    first: u32,
-    /// Number of the entry behind the last.
-    end: u32,
+    first: Position,
+    /// That of the entry behind the last.
+    end: Position,
 }
 
 impl<E: HasElements> Moving<E> {
     /// Begins with an empty ring `to`. `taken` is the number of the next entry that is taken out of
     /// `from`. Any context.
-    pub(crate) fn new(from: SharedRing<E>, to: SharedRing<E>, taken: u32) -> Self {
+    pub(crate) fn new(from: SharedRing<E>, to: SharedRing<E>, taken: Position) -> Self {
         Self {
             from,
             to,
@@ -84,52 +85,52 @@ impl<E: HasElements> Moving<E> {
     /// # Errors
     ///
     /// `EINVAL` if there is not as much room, or if more was posted meanwhile; what `taken` says.
-    pub(crate) fn copy(&mut self, mut taken: impl FnMut() -> Result<u32>) -> Result {
+    pub(crate) fn copy(&mut self, mut taken: impl FnMut() -> Result<Position>) -> Result {
         let (begin, len) = (self.first, self.from.len());
         loop {
-            let seen = self.end.wrapping_sub(begin);
+            let seen = self.end - begin;
             let more = valid_from(&self.from, self.end, len.saturating_sub(seen));
-            self.end = self.end.wrapping_add(more);
+            self.end = self.end + more;
             self.first = taken()?;
-            let since = self.first.wrapping_sub(begin);
+            let since = self.first - begin;
             if since > len {
                 return Err(EINVAL);
             }
-            if since <= self.end.wrapping_sub(begin) {
+            if since <= self.end - begin {
                 break;
             }
             // The look ended at an entry that had been taken, behind which there may be others.
             self.end = self.first;
         }
-        let waiting = self.end.wrapping_sub(self.first);
+        let waiting = self.end - self.first;
         if waiting > self.to.len() {
             return Err(EINVAL);
         }
         for n in 0..waiting {
-            self.to.carry_over(self.first.wrapping_add(n), &self.from);
+            self.to.carry_over(self.first + n, &self.from);
         }
         Ok(())
     }
 
     /// Entries of the copy that have been taken, if `taken` is the next one to be.
-    fn stale(&self, taken: u32) -> u32 {
-        let copied = self.end.wrapping_sub(self.first);
-        taken.wrapping_sub(self.first).min(copied)
+    fn stale(&self, taken: Position) -> u32 {
+        let copied = self.end - self.first;
+        (taken - self.first).min(copied)
     }
 
     /// Forgets the entries that have been taken, of which `taken` is the next one to be. Any
     /// context.
-    pub(crate) fn forget(&mut self, taken: u32) {
+    pub(crate) fn forget(&mut self, taken: Position) {
         for _ in 0..self.stale(taken) {
             self.to.set_flags(self.first, 0);
-            self.first = self.first.wrapping_add(1);
+            self.first.advance();
         }
     }
 
     /// Puts the new ring in the place of `ring`, of which `taken` is the next entry to be taken.
     /// Returns whether that was done: if not, there is more to forget first. The old ring is here
     /// afterwards, to be given up without a lock. Any context, under the queue's lock.
-    pub(crate) fn finish(&mut self, ring: &mut SharedRing<E>, taken: u32) -> bool {
+    pub(crate) fn finish(&mut self, ring: &mut SharedRing<E>, taken: Position) -> bool {
         if self.stale(taken) > AT_A_TIME {
             return false;
         }

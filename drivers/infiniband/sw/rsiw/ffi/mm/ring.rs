@@ -8,6 +8,7 @@
 //!
 //! Context: any. Whoever consumes or produces serialises with its peers in the kernel itself.
 
+use super::position::Position;
 use super::shmem::SharedMemory;
 use core::{
     marker::PhantomData,
@@ -153,31 +154,32 @@ impl<T: RingEntry> SharedRing<T> {
         self.mask.wrapping_add(1)
     }
 
-    /// Address of entry `index` modulo the ring's size.
-    fn entry(&self, index: u32) -> *mut u64 {
-        let at = (index & self.mask) as usize * size_of::<T>();
-        self.mem.as_ptr().wrapping_add(at).cast()
+    /// Address of the entry at `at`.
+    fn entry(&self, at: Position) -> *mut u64 {
+        let at = (at.number() & self.mask) as usize * size_of::<T>();
+        // SAFETY: by the invariant the memory has this entry.
+        unsafe { self.mem.as_ptr().add(at) }.cast()
     }
 
     /// Copies an entry out, once. The flags in the copy are of no use: see [`SharedRing::flags`].
-    pub(crate) fn read(&self, index: u32) -> T {
-        self.front(index)
+    pub(crate) fn read(&self, at: Position) -> T {
+        self.front(at)
     }
 
     /// The same for the front of an entry, up to the end of an `F`.
     #[inline]
-    pub(crate) fn front<F: FromBytes>(&self, index: u32) -> F {
+    pub(crate) fn front<F: FromBytes>(&self, at: Position) -> F {
         const { assert!(size_of::<F>() % WORD == 0 && align_of::<F>() == WORD) };
         const { assert!(size_of::<F>() <= size_of::<T>()) };
-        let src = self.entry(index);
+        let src = self.entry(at);
         let mut copy = MaybeUninit::<F>::uninit();
         let dst = copy.as_mut_ptr().cast::<u64>();
         for i in 0..size_of::<F>() / WORD {
             // SAFETY: by the invariant the entry has this word; the memory is aligned as vmalloc
             // and `T` are; concurrent writes are what volatile is for.
-            let word = unsafe { src.wrapping_add(i).read_volatile() };
+            let word = unsafe { src.add(i).read_volatile() };
             // SAFETY: `F` has this word too and is aligned to words.
-            unsafe { dst.wrapping_add(i).write(word) };
+            unsafe { dst.add(i).write(word) };
         }
         // SAFETY: all words were written, and `F` takes any bytes (`FromBytes`).
         unsafe { copy.assume_init() }
@@ -187,68 +189,69 @@ impl<T: RingEntry> SharedRing<T> {
     /// much.
     #[inline]
     #[must_use]
-    pub(crate) fn copy<const AT: usize, E: FromBytes>(&self, index: u32, to: &mut [E]) -> bool {
+    pub(crate) fn copy<const AT: usize, E: FromBytes>(&self, at: Position, to: &mut [E]) -> bool {
         const { assert!(size_of::<E>() % WORD == 0 && align_of::<E>() == WORD) };
         const { assert!(AT % WORD == 0 && AT <= size_of::<T>()) };
         if size_of_val(to) > size_of::<T>() - AT {
             return false;
         }
-        let src = self.entry(index).wrapping_byte_add(AT);
+        // SAFETY: `AT` is inside the entry.
+        let src = unsafe { self.entry(at).byte_add(AT) };
         let dst = to.as_mut_ptr().cast::<u64>();
         for i in 0..size_of_val(to) / WORD {
             // SAFETY: as in `front`; the entry has this word, as was just checked.
-            let word = unsafe { src.wrapping_add(i).read_volatile() };
+            let word = unsafe { src.add(i).read_volatile() };
             // SAFETY: `to` has this word too, takes any bytes and is aligned to words.
-            unsafe { dst.wrapping_add(i).write(word) };
+            unsafe { dst.add(i).write(word) };
         }
         true
     }
 
     /// The flags of an entry; what its owner wrote before setting them is visible afterwards.
-    pub(crate) fn flags(&self, index: u32) -> T::Flags {
-        let ptr = self.entry(index).cast::<u8>();
+    pub(crate) fn flags(&self, at: Position) -> T::Flags {
+        let ptr = self.entry(at).cast::<u8>();
         // SAFETY: the flags are inside the entry and aligned (see `WORDS`); the kernel accesses
         // them by atomic operations only.
-        unsafe { T::Flags::load(ptr.wrapping_add(T::FLAGS_OFFSET)) }
+        unsafe { T::Flags::load(ptr.add(T::FLAGS_OFFSET)) }
     }
 
     /// Sets the flags of an entry after all that was read from or written to it.
-    pub(crate) fn set_flags(&self, index: u32, flags: T::Flags) {
-        let ptr = self.entry(index).cast::<u8>();
+    pub(crate) fn set_flags(&self, at: Position, flags: T::Flags) {
+        let ptr = self.entry(at).cast::<u8>();
         // SAFETY: as in `flags`.
-        unsafe { T::Flags::store(ptr.wrapping_add(T::FLAGS_OFFSET), flags) };
+        unsafe { T::Flags::store(ptr.add(T::FLAGS_OFFSET), flags) };
     }
 
-    /// Copies entry `index` of `from` to the place of that number, once, the word with the flags
+    /// Copies the entry of `from` at `at` to the same place, once, the word with the flags
     /// last: whoever sees them sees the rest.
-    pub(crate) fn carry_over(&self, index: u32, from: &Self) {
-        let (src, dst) = (from.entry(index), self.entry(index));
+    pub(crate) fn carry_over(&self, at: Position, from: &Self) {
+        let (src, dst) = (from.entry(at), self.entry(at));
         for i in (0..Self::WORDS).filter(|&i| i != Self::FLAGS_WORD) {
             // SAFETY: as in `front`.
-            let word = unsafe { src.wrapping_add(i).read_volatile() };
+            let word = unsafe { src.add(i).read_volatile() };
             // SAFETY: by the invariant the entry has this word.
-            unsafe { dst.wrapping_add(i).write_volatile(word) };
+            unsafe { dst.add(i).write_volatile(word) };
         }
         // SAFETY: as above.
-        let word = unsafe { src.wrapping_add(Self::FLAGS_WORD).read_volatile() };
+        let word = unsafe { src.add(Self::FLAGS_WORD).read_volatile() };
         // SAFETY: as in `publish`.
-        unsafe { atomic_store(dst.wrapping_add(Self::FLAGS_WORD), word, Release) };
+        unsafe { atomic_store(dst.add(Self::FLAGS_WORD), word, Release) };
     }
 
     /// Writes an entry, the word with the flags last: whoever sees them sees the rest.
-    pub(crate) fn publish(&self, index: u32, entry: &T) {
-        let dst = self.entry(index);
+    pub(crate) fn publish(&self, at: Position, entry: &T) {
+        let dst = self.entry(at);
         let src = core::ptr::from_ref(entry).cast::<u64>();
         for i in (0..Self::WORDS).filter(|&i| i != Self::FLAGS_WORD) {
             // SAFETY: `T` has this word, without padding (`IntoBytes`).
-            let word = unsafe { src.wrapping_add(i).read() };
+            let word = unsafe { src.add(i).read() };
             // SAFETY: by the invariant the entry has this word.
-            unsafe { dst.wrapping_add(i).write_volatile(word) };
+            unsafe { dst.add(i).write_volatile(word) };
         }
         // SAFETY: as above.
-        let word = unsafe { src.wrapping_add(Self::FLAGS_WORD).read() };
+        let word = unsafe { src.add(Self::FLAGS_WORD).read() };
         // SAFETY: as above; the word is accessed by volatile and atomic operations only.
-        unsafe { atomic_store(dst.wrapping_add(Self::FLAGS_WORD), word, Release) };
+        unsafe { atomic_store(dst.add(Self::FLAGS_WORD), word, Release) };
     }
 }
 

@@ -27,7 +27,6 @@ use crate::proto::tx::{
     Tx, //
 };
 use crate::wire::atomic::{
-    AtomicOperation,
     AtomicRequest,
     AtomicResponse,
     WORD_LEN, //
@@ -37,10 +36,7 @@ use crate::wire::ddp::{
     Stag,
     TaggedOffset, //
 };
-use crate::wire::terminate::{
-    Quote,
-    TermError, //
-};
+use crate::wire::terminate::Quote;
 
 /// The request for an Atomic Operation of ours on the word at `to` of `stag`.
 ///

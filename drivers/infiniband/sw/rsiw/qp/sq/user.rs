@@ -24,7 +24,10 @@ use crate::{
         SqeFront, //
     },
     ffi::{
-        mm::ring::SharedRing,
+        mm::{
+            position::Position,
+            ring::SharedRing, //
+        },
         rdma::{
             attr::AccessFlags,
             wr::Binding, //
@@ -82,8 +85,8 @@ pub(in crate::qp) trait Front {
 /// The consuming end of a process's ring.
 pub(in crate::qp) struct UserSq<E> {
     ring: SharedRing<E>,
-    /// Number of the next entry; wraps.
-    get: u32,
+    /// The next entry.
+    get: Position,
     sig_all: bool,
     max_sge: u32,
 }
@@ -106,7 +109,7 @@ impl Posted {
     }
 
     /// How many requests wait in a row from number `first` on, `most` at most.
-    pub(in crate::qp) fn count_from(&self, first: u32, most: u32) -> u32 {
+    pub(in crate::qp) fn count_from(&self, first: Position, most: u32) -> u32 {
         match self {
             Self::User(ring) => valid_from(ring, first, most),
             Self::Own(ring) => valid_from(ring, first, most),
@@ -122,7 +125,7 @@ where
     pub(in crate::qp) fn new(ring: SharedRing<E>, sig_all: bool, max_sge: u32) -> Self {
         Self {
             ring,
-            get: 0,
+            get: Position::FIRST,
             sig_all,
             max_sge,
         }
@@ -149,8 +152,8 @@ where
         moving.finish(&mut self.ring, self.get)
     }
 
-    /// Requests that were taken out up to now; wraps.
-    pub(super) fn taken(&self) -> u32 {
+    /// The next request to be taken out.
+    pub(super) fn taken(&self) -> Position {
         self.get
     }
 
@@ -179,7 +182,7 @@ where
     #[inline]
     pub(super) fn consume(&mut self) {
         self.ring.set_flags(self.get, 0);
-        self.get = self.get.wrapping_add(1);
+        self.get.advance();
         // The library rings the doorbell only if it finds the slot before its own cleared. So
         // clear, then look at the next slot: one of the two sees the other.
         smp_mb(Full);

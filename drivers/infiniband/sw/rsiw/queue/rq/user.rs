@@ -15,7 +15,10 @@ use crate::{
         HasElements,
         RqeFront, //
     },
-    ffi::mm::ring::SharedRing,
+    ffi::mm::{
+        position::Position,
+        ring::SharedRing, //
+    },
     queue::{
         sgl::SgList,
         shared::Moving, //
@@ -29,8 +32,8 @@ use kernel::sync::barrier::{
 /// The consuming end of a process's ring.
 pub(crate) struct UserRq<E> {
     ring: SharedRing<E>,
-    /// Number of the next entry; wraps.
-    get: u32,
+    /// The next entry.
+    get: Position,
     max_sge: u32,
 }
 
@@ -39,7 +42,7 @@ impl<E: HasElements> UserRq<E> {
     pub(crate) fn new(ring: SharedRing<E>, max_sge: u32) -> Self {
         Self {
             ring,
-            get: 0,
+            get: Position::FIRST,
             max_sge,
         }
     }
@@ -49,8 +52,8 @@ impl<E: HasElements> UserRq<E> {
         self.ring.len()
     }
 
-    /// Number of the next receive to be taken out; wraps.
-    pub(crate) fn taken(&self) -> u32 {
+    /// The next receive to be taken out.
+    pub(crate) fn taken(&self) -> Position {
         self.get
     }
 
@@ -67,7 +70,7 @@ impl<E: HasElements> UserRq<E> {
     /// As [`super::Rq::holds`].
     pub(crate) fn holds(&self, count: u32) -> bool {
         // They are added in order: it does if the last one is there.
-        let last = self.get.wrapping_add(count).wrapping_sub(1);
+        let last = self.get + count - 1;
         count <= self.len() && self.ring.flags(last) & wqe::VALID != 0
     }
 
@@ -81,7 +84,7 @@ impl<E: HasElements> UserRq<E> {
     #[inline]
     fn consume(&mut self) {
         self.ring.set_flags(self.get, 0);
-        self.get = self.get.wrapping_add(1);
+        self.get.advance();
         smp_mb(Full);
     }
 
