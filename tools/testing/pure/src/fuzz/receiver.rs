@@ -53,7 +53,7 @@ pub fn receiver(data: &[u8]) {
                     purpose,
                     ..OutboundRead::default()
                 };
-                if receiving.around.outbound.push(entry).is_ok() {
+                if receiving.around.outbound().push(entry).is_ok() {
                     numbers.responses.push_back((0, entry.len));
                 }
             }
@@ -87,7 +87,7 @@ pub fn receiver(data: &[u8]) {
                     purpose: Purpose::Atomic { token },
                     ..OutboundRead::default()
                 };
-                let _ = receiving.around.outbound.push(entry);
+                let _ = receiving.around.outbound().push(entry);
             }
             8 if input.one_in(4) => {
                 receiving.around.state = QpState::Closing;

@@ -2,9 +2,11 @@
 
 //! Registered memory, in vectors or imagined.
 
+use crate::proto::receiver::Unplaced;
 use crate::proto::request::Sink;
+use crate::proto::rx::Going;
 use crate::wire::atomic::{AtomicRequest, WORD_LEN};
-use crate::wire::ddp::TaggedOffset;
+use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
 use std::collections::BTreeMap;
@@ -62,6 +64,13 @@ impl Region {
         Ok(self.bytes[range].first_chunk_mut().expect("a word"))
     }
 
+    /// Writes there, if all of it is in the region.
+    fn write(&mut self, to: TaggedOffset, octets: &[u8]) -> Option<()> {
+        let range = self.range(to, octets.len() as u32)?;
+        self.bytes[range].copy_from_slice(octets);
+        Some(())
+    }
+
     /// The octets that a peer names.
     pub(super) fn range(&self, to: TaggedOffset, len: u32) -> Option<std::ops::Range<usize>> {
         let start = to.0.checked_sub(self.base)?;
@@ -79,6 +88,10 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
+    pub(super) fn is_imagined(&self) -> bool {
+        matches!(self, Memory::Imagined)
+    }
+
     /// The regions; some memory that is not imagined.
     pub(super) fn regions(&self) -> &BTreeMap<u32, Region> {
         match self {
@@ -128,6 +141,84 @@ impl Memory {
         let original = u64::from_ne_bytes(*word);
         *word = request.operation.apply(original).to_ne_bytes();
         Ok(original)
+    }
+
+    /// Writes what a Write of the peer brings.
+    pub(super) fn write(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        octets: &[u8],
+    ) -> Result<(), TermError> {
+        let Memory::Regions(regions) = self else {
+            return Ok(());
+        };
+        let region = regions.get_mut(&stag.0).filter(|r| r.remote_write);
+        let region = region.ok_or(TermError::TaggedStag)?;
+        region.write(to, octets).ok_or(TermError::TaggedBounds)
+    }
+
+    /// Writes what was asked for.
+    pub(super) fn fill(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        octets: &[u8],
+    ) -> Result<(), Unplaced> {
+        let Memory::Regions(regions) = self else {
+            return Ok(());
+        };
+        let region = regions.get_mut(&stag.0).ok_or(Unplaced)?;
+        region.write(to, octets).ok_or(Unplaced)
+    }
+
+    /// How many octets of a train, up to `most`, are in the region, as the driver finds out before it
+    /// begins.
+    pub(super) fn limit(&self, going: Going, most: u32) -> u32 {
+        let (Memory::Regions(regions), Going::Write(stag, to) | Going::Response(stag, to)) =
+            (self, going)
+        else {
+            return most;
+        };
+        let is_write = matches!(going, Going::Write(..));
+        let region = regions.get(&stag.0);
+        let region = region.filter(|r| !is_write || r.remote_write);
+        let fits = |n: &u32| region.is_some_and(|r| r.range(to, *n).is_some());
+        (1..=most).take_while(fits).last().unwrap_or(0)
+    }
+
+    /// Takes a region away; returns whether there was one.
+    pub(super) fn invalidate(&mut self, stag: Stag) -> bool {
+        match self {
+            Memory::Imagined => true,
+            Memory::Regions(regions) => regions.remove(&stag.0).is_some(),
+        }
+    }
+
+    /// Whether the peer may read what it asks for.
+    pub(super) fn may_read(&self, request: &ReadRequest) -> Result<(), TermError> {
+        let Memory::Regions(regions) = self else {
+            return Ok(());
+        };
+        if request.len == 0 {
+            return Ok(());
+        }
+        let region = regions.get(&request.source_stag.0);
+        let region = region.ok_or(TermError::RemoteStag)?;
+        let range = region.range(request.source_to, request.len);
+        range.ok_or(TermError::RemoteBounds)?;
+        let allowed = region.remote_read.then_some(());
+        allowed.ok_or(TermError::RemoteAccess)
+    }
+
+    /// Whether the peer may change the word that it asks for.
+    pub(super) fn may_change(&mut self, request: &AtomicRequest) -> Result<(), TermError> {
+        let Memory::Regions(regions) = self else {
+            return Ok(());
+        };
+        let region = regions.get_mut(&request.stag.0);
+        region.ok_or(TermError::RemoteStag)?.word(request.to)?;
+        Ok(())
     }
 }
 

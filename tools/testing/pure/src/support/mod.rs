@@ -2,6 +2,7 @@
 
 //! Helpers of the tests and the fuzzers.
 
+pub(crate) mod around;
 pub(crate) mod crc;
 pub(crate) mod endpoint;
 pub(crate) mod faults;
@@ -9,6 +10,7 @@ pub(crate) mod frames;
 pub(crate) mod limits;
 pub(crate) mod memory;
 pub(crate) mod peer;
+pub(crate) mod piece;
 pub(crate) mod queue;
 pub(crate) mod receiving;
 pub(crate) mod rng;

@@ -2,7 +2,7 @@
 
 //! Placing a train payload by payload, for both surroundings of receivers.
 
-use super::peer::recv::Piece;
+use super::piece::Piece;
 use crate::proto::chunk::{Chunk, Payload, Source};
 use crate::proto::receiver::{Env, Unplaced};
 use crate::proto::rx::Going;

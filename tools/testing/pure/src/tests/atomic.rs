@@ -11,9 +11,10 @@ use crate::proto::reads::{
 };
 use crate::proto::rx::{Action, Rx};
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
+use crate::support::around::Did;
 use crate::support::frames::{fpdu, next};
 use crate::support::limits::{Fixed, ALL};
-use crate::support::receiving::{Did, Faults, Receiving};
+use crate::support::receiving::{Faults, Receiving};
 use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
@@ -352,7 +353,7 @@ fn x_atm_13_inbound() {
 
 fn receiving(purposes: &[Purpose]) -> Receiving {
     let mut receiving = Receiving::new(&params(4));
-    receiving.around.outbound = outbound(purposes);
+    *receiving.around.outbound() = outbound(purposes);
     receiving
 }
 

@@ -4,8 +4,9 @@
 
 use super::receiver::{completed, counted, receiving, Peer};
 use crate::proto::counters::Counter;
-use crate::support::peer::recv::Piece;
-use crate::support::receiving::{Did, Receiving};
+use crate::support::around::Did;
+use crate::support::piece::Piece;
+use crate::support::receiving::Receiving;
 use crate::support::tuning::SOFTIRQ;
 use crate::wire::ddp::Header;
 use crate::wire::fpdu::LEN_FIELD;

@@ -12,9 +12,10 @@ use crate::proto::reads::{OutboundRead, Purpose};
 use crate::proto::receiver::{Extra, Received};
 use crate::proto::state::QpState;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
+use crate::support::around::Did;
 use crate::support::frames::{fpdu, next};
 use crate::support::limits::{Fixed, ALL};
-use crate::support::receiving::{Did, Faults, Receiving};
+use crate::support::receiving::{Faults, Receiving};
 use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
 use crate::support::tuning::{SOFTIRQ, WORK};
@@ -97,7 +98,7 @@ pub(super) fn read(receiving: &mut Receiving, len: u32, purpose: Purpose) {
         purpose,
         ..OutboundRead::default()
     };
-    receiving.around.outbound.push(entry).expect("room");
+    receiving.around.outbound().push(entry).expect("room");
 }
 
 pub(super) const fn request(n: u32, invalidate: bool) -> Purpose {
@@ -369,7 +370,7 @@ fn v_inv_15_read_with_invalidate() {
         );
         if !quiet {
             assert!(receiving.receiver.waits_for_quiet());
-            assert_eq!(receiving.around.outbound.outstanding(), 2);
+            assert_eq!(receiving.around.outbound().outstanding(), 2);
             assert_eq!(receiving.receiver.take_recv(), None);
             receiving.around.quiet = true;
             receiving.feed(&[]);
@@ -377,7 +378,7 @@ fn v_inv_15_read_with_invalidate() {
         } else {
             assert_eq!(did[did.len() - 2..], [done(7), done(8)]);
         }
-        assert_eq!(receiving.around.outbound.outstanding(), 0);
+        assert_eq!(receiving.around.outbound().outstanding(), 0);
     }
 }
 

@@ -6,7 +6,8 @@ use super::receiver::{read, receiving, request, Peer, SINK};
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
 use crate::proto::tx::Kind;
-use crate::support::receiving::{Did, Receiving};
+use crate::support::around::Did;
+use crate::support::receiving::Receiving;
 use crate::wire::ddp::{Stag, TaggedOffset, TAGGED_LEN, UNTAGGED_LEN};
 use crate::wire::terminate::{Quote, TermError};
 

@@ -15,7 +15,9 @@ use crate::proto::receiver::{Extra, Receiver};
 use crate::proto::request::{AtomicKind, Operation, Sink};
 use crate::proto::sender::{Outcome, Sender};
 use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState};
+use crate::support::around::{Around, Did};
 use crate::support::memory::{Memory, Octets};
+use crate::support::piece::Piece;
 use crate::support::queue::{Posted, Queue};
 use crate::support::tcp::Tcp;
 use crate::support::tuning::Tuning;
@@ -25,13 +27,9 @@ use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::mpa::MAX_FRAME;
 use crate::wire::rdmap::{ImmediateData, ReadRequest};
 use crate::wire::terminate::TermError;
-use std::collections::{BTreeMap, VecDeque};
-
-pub(crate) mod recv;
+use std::collections::BTreeMap;
 
 pub(crate) use crate::support::memory::Region;
-
-use self::recv::Piece;
 
 /// A work request.
 #[derive(Clone, Debug)]
@@ -151,30 +149,6 @@ enum Role {
     Done,
 }
 
-/// What the receiver found out.
-#[derive(Clone, Copy, Debug)]
-enum Note {
-    FirstSegment,
-    DataInClosing,
-    Terminate(u16),
-    Failed(Failure),
-}
-
-/// What the receiver finds around it, and the sender's surroundings among it.
-pub(crate) struct World {
-    state: QpState,
-    notes: Vec<Note>,
-    queue: Queue,
-    rq: VecDeque<usize>,
-    /// The message that is being received, those that were, and what was wrong with others.
-    open: Vec<u8>,
-    received: Vec<Received>,
-    failed_receives: Vec<Fault>,
-    /// Nobody uses what is invalidated.
-    quiet: bool,
-    in_place: u32,
-}
-
 pub(crate) struct Peer {
     role: Role,
     pub(crate) params: Option<Params>,
@@ -184,7 +158,7 @@ pub(crate) struct Peer {
     /// What the receiver has not taken yet.
     unread: Vec<u8>,
     sender: Option<Sender>,
-    world: World,
+    world: Around,
     pipe: Tcp,
     /// Budgets.
     pub(crate) tuning: Tuning,
@@ -193,6 +167,9 @@ pub(crate) struct Peer {
     pub(crate) sent_terminate: Option<TermError>,
     pub(crate) got_terminate: Option<u16>,
     pub(crate) closes: u32,
+    /// Messages, and what was wrong with others.
+    received: Vec<Received>,
+    failed_receives: Vec<Fault>,
 }
 
 impl Peer {
@@ -203,6 +180,9 @@ impl Peer {
         pipe.allowance = 0;
         // An octet makes a batch of one FPDU.
         pipe.space = 1;
+        let regions = Memory::Regions(BTreeMap::new());
+        let mut world = Around::new(Queue::new(32, regions, pipe.log.clone()));
+        world.state = QpState::Idle;
         Peer {
             role,
             params: None,
@@ -211,17 +191,7 @@ impl Peer {
             receiver: None,
             unread: Vec::new(),
             sender: None,
-            world: World {
-                state: QpState::Idle,
-                notes: Vec::new(),
-                queue: Queue::new(32, Memory::Regions(BTreeMap::new()), pipe.log.clone()),
-                rq: VecDeque::new(),
-                open: Vec::new(),
-                received: Vec::new(),
-                failed_receives: Vec::new(),
-                quiet: true,
-                in_place: 0,
-            },
+            world,
             pipe,
             tuning: Tuning::default(),
             reset: false,
@@ -229,6 +199,8 @@ impl Peer {
             sent_terminate: None,
             got_terminate: None,
             closes: 0,
+            received: Vec::new(),
+            failed_receives: Vec::new(),
         }
     }
 
@@ -237,7 +209,7 @@ impl Peer {
     }
 
     pub(crate) fn received(&self) -> &[Received] {
-        &self.world.received
+        &self.received
     }
 
     /// Payloads that were placed from where they lay in the chunk.
@@ -247,7 +219,7 @@ impl Peer {
 
     /// What was wrong with receives that did not get their message.
     pub(crate) fn failed_receives(&self) -> &[Fault] {
-        &self.world.failed_receives
+        &self.failed_receives
     }
 
     /// Whether nobody uses regions when they are invalidated.
@@ -306,7 +278,7 @@ impl Peer {
     }
 
     pub(crate) fn post_recv(&mut self, room: usize) {
-        self.world.rq.push_back(room);
+        self.world.recvs.push_back(Some(room as u64));
     }
 
     /// Lets Sends of the other side wait for a receive.
@@ -505,19 +477,30 @@ impl Peer {
 
     /// Acts upon what the receiver has found out.
     fn act(&mut self) {
-        for note in std::mem::take(&mut self.world.notes) {
-            match note {
-                Note::FirstSegment => self.established = true,
-                Note::DataInClosing => self.apply(QpEvent::DataInClosing),
-                Note::Failed(failure) => self.fail(failure),
-                Note::Terminate(code) => {
+        for did in std::mem::take(&mut self.world.did) {
+            match did {
+                Did::FirstSegment => self.established = true,
+                Did::DataInClosing => self.apply(QpEvent::DataInClosing),
+                Did::Failed(_) => {
+                    let failure = self.world.failure.take().expect("what has failed");
+                    self.fail(failure);
+                }
+                Did::Terminated(code, _) => {
                     self.got_terminate = Some(code);
                     self.apply(QpEvent::TerminateReceived {
                         event: Some(remote_class(code)),
                     });
                 }
+                Did::FailedRecv(_, fault) => self.failed_receives.push(fault),
+                _ => {}
             }
         }
+        let received = self.world.received.drain(..);
+        self.received.extend(received.map(|(how, data)| Received {
+            data,
+            solicited: how.solicited,
+            extra: how.extra,
+        }));
     }
 
     /// The other side's FIN.

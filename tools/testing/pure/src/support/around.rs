@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The surroundings of a receiver, and those of a sender among them. They do what a test says, good
+//! or bad, and check what is asked of them.
+
+use super::crc::crc32c;
+use super::limits::{Fixed, ALL};
+use super::piece::{octets, Piece};
+use super::queue::Queue;
+use super::trains::place_each;
+use crate::proto::budget::Budget;
+use crate::proto::chunk::{Payload, Source};
+use crate::proto::failure::{Failure, Fault};
+use crate::proto::order::Token;
+use crate::proto::reads::{Inbound, InboundRead, OutboundRead, OutboundReads, Response};
+use crate::proto::receiver::{Atomics, Env, Received, Recv, Unplaced};
+use crate::proto::rx::{Going, Limits};
+use crate::proto::sender::Env as _;
+use crate::proto::state::QpState;
+use crate::proto::train::Train;
+use crate::wire::atomic::AtomicRequest;
+use crate::wire::ddp::{Msn, Stag, TaggedOffset};
+use crate::wire::rdmap::ReadRequest;
+use crate::wire::terminate::TermError;
+use std::collections::VecDeque;
+
+/// What a receiver did, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Did {
+    FirstFpdu,
+    FirstSegment,
+    DataInClosing,
+    Terminated(u16, Option<Msn>),
+    Failed(TermError),
+    Write(Stag, TaggedOffset, Vec<u8>),
+    Response(Stag, TaggedOffset, Vec<u8>),
+    Completed(Received),
+    FailedRecv(u64, Fault),
+    Invalidated(Stag),
+    ReadDone(Option<Token>),
+    FailedSend(Token, Fault),
+    ReadRequest(Msn, ReadRequest),
+    AtomicRequest(Msn, AtomicRequest),
+    Result(Stag, TaggedOffset, u64),
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// A Write may not be placed,
+    pub(crate) write: Option<TermError>,
+    /// nor a Read Response or a result,
+    pub(crate) response: bool,
+    /// which turns out only when a train is placed,
+    pub(crate) late: bool,
+    /// nor a Send.
+    pub(crate) recv: bool,
+    /// The peer may not invalidate.
+    pub(crate) invalidate: Option<TermError>,
+    /// The sink of a Read cannot be invalidated.
+    pub(crate) sink: bool,
+    /// The completion queue is full.
+    pub(crate) cq_is_full: bool,
+    /// The peer may not read, nor change a word.
+    pub(crate) read: Option<TermError>,
+}
+
+/// A receive that a message is placed into.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    recv: Recv,
+    placed: u32,
+}
+
+/// What a receiver finds around it.
+pub(crate) struct Around {
+    pub(crate) state: QpState,
+    pub(crate) limits: Fixed,
+    pub(crate) faults: Faults,
+    /// Receives, by what they have room for; `None` makes no sense.
+    pub(crate) recvs: VecDeque<Option<u64>>,
+    next: u64,
+    open: Option<Open>,
+    /// The message that was placed last, and those that were received.
+    pub(crate) message: Vec<u8>,
+    pub(super) received: Vec<(Received, Vec<u8>)>,
+    /// The sender's surroundings, and its memory.
+    pub(super) queue: Queue,
+    /// Nobody uses what is invalidated.
+    pub(crate) quiet: bool,
+    /// Something is invalidated, and what it was for has not completed.
+    invalidated: bool,
+    pub(super) did: Vec<Did>,
+    /// Segments that were placed behind another one without a look at more than their headers.
+    pub(crate) in_trains: u32,
+    /// Payloads that were placed from where they lay in the chunk.
+    pub(super) in_place: u32,
+    first: bool,
+    /// Nothing may happen any more.
+    over: bool,
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Around {
+    pub(super) fn new(queue: Queue) -> Self {
+        Self {
+            state: QpState::Rts,
+            limits: ALL,
+            faults: Faults::default(),
+            recvs: VecDeque::new(),
+            next: 0,
+            open: None,
+            message: Vec::new(),
+            received: Vec::new(),
+            queue,
+            quiet: true,
+            invalidated: false,
+            did: Vec::new(),
+            in_trains: 0,
+            in_place: 0,
+            first: false,
+            over: false,
+            failure: None,
+        }
+    }
+
+    /// Reads and Atomic Operations of ours.
+    pub(crate) fn outbound(&mut self) -> &mut OutboundReads<Vec<OutboundRead>> {
+        &mut self.queue.sends.get_mut().outbound
+    }
+
+    /// The receive in progress is flushed.
+    pub(super) fn flush(&mut self) -> Option<Recv> {
+        self.invalidated = false;
+        self.open.take().map(|open| open.recv)
+    }
+
+    /// A payload is to be placed: its octets.
+    fn place<'a>(&mut self, payload: &'a Payload<'_, Piece<'_>>, budget: &mut Budget) -> &'a [u8] {
+        budget.piece();
+        self.in_place += u32::from(matches!(payload.source, Source::Chunk { .. }));
+        octets(payload)
+    }
+
+    fn tell(&mut self, did: Did) {
+        assert!(!self.over, "{did:?} behind the end");
+        assert!(self.queue.heard || did == Did::FirstFpdu || matches!(did, Did::Failed(_)));
+        self.did.push(did);
+    }
+
+    /// The peer has asked for something, which the sender is to do.
+    fn asked(&mut self, request: Inbound) -> Result<(), TermError> {
+        if !self.queue.memory.is_imagined() {
+            self.queue.inbound.get_mut().push(request, 8, 1 << 17)?;
+        }
+        Ok(())
+    }
+
+    /// A receive is through.
+    fn close(&mut self, id: u64) -> Open {
+        let open = self.open.take().expect("a receive in progress");
+        assert_eq!(open.recv.id, id);
+        open
+    }
+
+    /// What is done behind an invalidation.
+    fn end_invalidation(&mut self) {
+        let waited = std::mem::take(&mut self.invalidated);
+        assert!(!waited || self.quiet, "somebody uses the memory still");
+    }
+}
+
+impl Limits for Around {
+    fn may_read(&self) -> bool {
+        self.limits.read
+    }
+
+    fn may_write(&self) -> bool {
+        self.limits.write
+    }
+
+    fn may_atomic(&self) -> bool {
+        self.limits.atomic
+    }
+
+    fn has_read_room(&self) -> bool {
+        let inbound = self.queue.inbound.borrow();
+        self.limits.read_room && (self.queue.memory.is_imagined() || inbound.has_room())
+    }
+
+    fn may_take_immediate(&self) -> bool {
+        self.limits.immediate
+    }
+}
+
+impl Atomics for Around {
+    fn atomic_request(&mut self, msn: Msn, request: AtomicRequest) -> Result<(), TermError> {
+        if let Some(error) = self.faults.read {
+            return Err(error);
+        }
+        self.queue.memory.may_change(&request)?;
+        self.tell(Did::AtomicRequest(msn, request));
+        self.asked(Inbound::Atomic(msn, request))
+    }
+
+    fn atomic_response(&mut self, id: u32) -> Result<Response, TermError> {
+        self.outbound().atomic_response(id)
+    }
+
+    fn place_result(&mut self, stag: Stag, to: TaggedOffset, result: u64) -> Result<(), Unplaced> {
+        if self.faults.response {
+            return Err(Unplaced);
+        }
+        let octets = result.to_ne_bytes();
+        self.queue.memory.fill(stag, to, &octets)?;
+        self.tell(Did::Result(stag, to, result));
+        Ok(())
+    }
+}
+
+impl<'c> Env<Piece<'c>> for Around {
+    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
+        crc32c(crc, octets)
+    }
+
+    fn state(&self) -> QpState {
+        self.state
+    }
+
+    fn fpdu_received(&mut self) {
+        if !std::mem::replace(&mut self.queue.heard, true) {
+            self.tell(Did::FirstFpdu);
+        }
+    }
+
+    fn first_segment(&mut self) {
+        assert!(!std::mem::replace(&mut self.first, true), "told twice");
+        self.tell(Did::FirstSegment);
+    }
+
+    fn data_in_closing(&mut self) {
+        assert_eq!(self.state, QpState::Closing);
+        self.tell(Did::DataInClosing);
+        self.over = true;
+    }
+
+    fn terminate_received(&mut self, code: u16, read: Option<Msn>) {
+        self.tell(Did::Terminated(code, read));
+        self.over = true;
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.tell(Did::Failed(failure.error));
+        self.over = true;
+        self.failure = Some(failure);
+    }
+
+    fn place_write(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        payload: &Payload<'_, Piece<'c>>,
+        budget: &mut Budget,
+    ) -> Result<(), TermError> {
+        let octets = self.place(payload, budget);
+        assert!(payload.len > 0);
+        if let Some(error) = self.faults.write {
+            return Err(error);
+        }
+        self.queue.memory.write(stag, to, octets)?;
+        self.tell(Did::Write(stag, to, octets.to_vec()));
+        Ok(())
+    }
+
+    fn place_response(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        payload: &Payload<'_, Piece<'c>>,
+        budget: &mut Budget,
+    ) -> Result<(), Unplaced> {
+        let octets = self.place(payload, budget);
+        assert!(payload.len > 0);
+        if self.faults.response {
+            return Err(Unplaced);
+        }
+        self.queue.memory.fill(stag, to, octets)?;
+        self.tell(Did::Response(stag, to, octets.to_vec()));
+        Ok(())
+    }
+
+    fn place_train(
+        &mut self,
+        going: Going,
+        train: &mut Train<'_, Piece<'c>>,
+    ) -> Result<(), Unplaced> {
+        assert_ne!(
+            self.state,
+            QpState::Closing,
+            "not while this side is closing"
+        );
+        let refused = match going {
+            Going::Write(..) => self.faults.write.is_some() || !self.limits.write,
+            Going::Response(..) => self.faults.response && !self.faults.late,
+            Going::Send { .. } => false,
+        };
+        if refused {
+            return Ok(());
+        }
+        train.set_limit(self.queue.memory.limit(going, train.limit()));
+        self.in_trains += place_each(self, going, train)?;
+        Ok(())
+    }
+
+    fn take_recv(&mut self) -> Result<Option<Recv>, Failure> {
+        assert!(self.open.is_none(), "the receive before is in progress");
+        let Some(len) = self.recvs.pop_front() else {
+            return Ok(None);
+        };
+        let len = len.ok_or(TermError::LocalCatastrophic)?;
+        let recv = Recv { id: self.next, len };
+        self.next += 1;
+        self.open = Some(Open { recv, placed: 0 });
+        self.message.clear();
+        Ok(Some(recv))
+    }
+
+    fn place_recv(
+        &mut self,
+        offset: u32,
+        payload: &Payload<'_, Piece<'c>>,
+        budget: &mut Budget,
+    ) -> Result<(), Unplaced> {
+        let octets = self.place(payload, budget);
+        let open = self.open.as_mut().expect("a receive in progress");
+        assert_eq!(open.placed, offset);
+        open.placed += payload.len;
+        assert!(
+            u64::from(open.placed) <= open.recv.len,
+            "beyond the receive"
+        );
+        if self.faults.recv {
+            return Err(Unplaced);
+        }
+        self.message.extend_from_slice(octets);
+        Ok(())
+    }
+
+    fn complete_recv(&mut self, received: &Received) -> Result<(), Failure> {
+        let open = self.close(received.id);
+        assert_eq!(open.placed, received.len);
+        self.end_invalidation();
+        if self.faults.cq_is_full {
+            return Err(TermError::CatastrophicStream.into());
+        }
+        self.tell(Did::Completed(*received));
+        self.received.push((*received, self.message.clone()));
+        Ok(())
+    }
+
+    fn fail_recv(&mut self, id: u64, fault: Fault) -> bool {
+        self.close(id);
+        self.tell(Did::FailedRecv(id, fault));
+        true
+    }
+
+    fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TermError> {
+        if let Some(error) = self.faults.invalidate {
+            return Err(error);
+        }
+        if !self.queue.memory.invalidate(stag) {
+            return Err(TermError::RemoteCannotInvalidate);
+        }
+        self.invalidated = true;
+        self.tell(Did::Invalidated(stag));
+        Ok(())
+    }
+
+    fn invalidate_sink(&mut self, stag: Stag) -> Result<(), Unplaced> {
+        if self.faults.sink || !self.queue.memory.invalidate(stag) {
+            return Err(Unplaced);
+        }
+        self.invalidated = true;
+        self.tell(Did::Invalidated(stag));
+        Ok(())
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    fn response(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        len: u32,
+        last: bool,
+    ) -> Result<Response, TermError> {
+        self.outbound().response(stag, to, len, last)
+    }
+
+    fn response_left(&self, stag: Stag, to: TaggedOffset) -> u32 {
+        self.queue.sends.borrow().outbound.left(stag, to)
+    }
+
+    fn read_done(&mut self, token: Option<Token>) {
+        self.end_invalidation();
+        let entry = self.outbound().pop().expect("its response came");
+        assert_eq!(entry.purpose.token(), token);
+        self.tell(Did::ReadDone(token));
+        // Requests that are imagined are not under way.
+        if let (false, Some(token)) = (self.queue.memory.is_imagined(), token) {
+            self.queue.done(&[token]);
+        }
+    }
+
+    fn fail_send(&mut self, token: Token, fault: Fault) -> bool {
+        self.tell(Did::FailedSend(token, fault));
+        self.queue.memory.is_imagined() || self.queue.fail(token, fault)
+    }
+
+    fn read_request(&mut self, msn: Msn, request: ReadRequest) -> Result<(), TermError> {
+        if let Some(error) = self.faults.read {
+            return Err(error);
+        }
+        self.queue.memory.may_read(&request)?;
+        self.tell(Did::ReadRequest(msn, request));
+        self.asked(Inbound::Read(InboundRead { msn, request }))
+    }
+}
