@@ -261,11 +261,6 @@ bool kv_events(struct kv *k, struct kv_ep *ep, enum ib_event_type event, int n);
 bool kv_state(struct kv *k, struct kv_ep *ep, enum ib_qp_state want);
 int kv_modify(struct kv_ep *ep, enum ib_qp_state to);
 
-static inline struct ib_sge kv_sge(const struct kv_mem *m)
-{
-	return (struct ib_sge){ .addr = m->addr, .length = m->len };
-}
-
 /* All of @m under the DMA key. */
 #define KV_LOCAL(ep, m) \
 	.sges = 1, .sge = { { (m)->addr, (m)->len, (ep)->pd->local_dma_lkey } }
