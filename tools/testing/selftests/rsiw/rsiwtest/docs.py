@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The commands in rsiw.rst.
+"""The commands in rsiw.rst and rsiw-reference.rst.
 
 A comment in front of a literal block, or of the paragraph that it belongs to, says
 where it is run: `on A`, `on A, listening at 7174` (it goes on in the background then),
@@ -11,8 +11,9 @@ import re
 
 from .core import Fail
 
-PAGE = os.path.join(os.path.dirname(__file__), "../../../../..",
-                    "Documentation/infiniband/rsiw.rst")
+PAGES = [os.path.join(os.path.dirname(__file__), "../../../../..",
+                      "Documentation/infiniband", page)
+         for page in ("rsiw.rst", "rsiw-reference.rst")]
 _COMMENT = re.compile(r"\s*\.\. (?:on (?P<host>[AB])(?:, listening at (?P<port>\d+))?"
                       r"|by (?P<test>[\w-]+)|(?P<output>output))$")
 
@@ -31,8 +32,13 @@ def indent(line):
 
 
 def blocks():
-    """All blocks of the page."""
-    with open(PAGE, encoding="utf-8") as f:
+    """All blocks of the pages."""
+    return [block for page in PAGES for block in blocks_of(page)]
+
+
+def blocks_of(page):
+    """All blocks of a page."""
+    with open(page, encoding="utf-8") as f:
         lines = f.read().splitlines()
     found, section, said, at = [], None, None, 0
     while at < len(lines):
@@ -46,7 +52,8 @@ def blocks():
         if not line.endswith("::") or line.lstrip().startswith(".."):
             continue
         if said is None:
-            raise Fail("line %d: nothing says where this block is run" % at)
+            raise Fail("%s, line %d: nothing says where this block is run" %
+                       (os.path.basename(page), at))
         text = []
         while at < len(lines) and (not lines[at] or indent(lines[at]) > indent(line)):
             text.append(lines[at].strip())
