@@ -7,13 +7,15 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    ffi::rdma::{
-        counts::{
-            self,
-            Counted, //
+    ffi::{
+        rdma::{
+            counts::{
+                self,
+                Counted, //
+            },
+            stats::StatDesc,
         },
-        driver::PortCounter,
-        stats::StatDesc,
+        rsiw::methods::PortCounter,
     },
     proto::counters::{
         Counter,

@@ -20,7 +20,10 @@ use crate::{
             },
             handle::DeviceHandle,
         },
-        rsiw::queues::Queues,
+        rsiw::{
+            methods::VERSION,
+            queues::Queues, //
+        },
         workqueue::OwnedQueue,
     },
     limits::{
@@ -191,6 +194,7 @@ impl Device {
     pub(crate) fn attributes(&self, for_process: bool) -> DeviceAttr {
         let max_sge = crate::abi::MAX_SGE as u32; // CAST: 6.
         DeviceAttr {
+            fw_ver: VERSION,
             sys_image_guid: self.guid.to_u64(),
             vendor_id: VENDOR_ID,
             max_qp: MAX_QP,

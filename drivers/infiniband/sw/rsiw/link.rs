@@ -101,9 +101,6 @@ fn refuse_siw() -> Result {
 ///
 /// `EEXIST` if the interface has one already, otherwise what the core says.
 fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
-    if core_device::is_taken::<Rsiw>(netdev) {
-        return Err(EEXIST);
-    }
     let is_wanted = params::port_map();
     // The daemon behind it, iwpmd, is asked on behalf of the first namespace only.
     let port_map = is_wanted && netdev.is_in_first_namespace();

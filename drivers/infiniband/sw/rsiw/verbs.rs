@@ -35,10 +35,10 @@ use crate::{
                 CqInit,
                 Driver,
                 DriverId,
+                InC,
                 MrChange,
                 MrInit,
                 MwType,
-                PortCounter,
                 QpInit,
                 SrqChange,
                 SrqInit, //
@@ -64,6 +64,11 @@ use crate::{
                 RecvChain,
                 SendChain, //
             },
+        },
+        rsiw::methods::{
+            self,
+            Methods,
+            PortCounter, //
         },
         task::process::memory_for,
     },
@@ -114,9 +119,11 @@ fn features(udata: Option<&Udata<'_>>) -> Features {
         .map_or(Features::NONE, |context| context.features)
 }
 
+#[vtable]
 impl Driver for Rsiw {
     const DRIVER_ID: DriverId = DriverId::SIW;
     const ABI_VERSION: u32 = abi::VERSION;
+    const IN_C: InC = methods::in_c::<Self>();
     const NODE_DESC: &'static [u8] = b"rsiw: software iWARP";
     const MAX_FAST_REG: u32 = MAX_FAST_REG;
 
@@ -152,15 +159,6 @@ impl Driver for Rsiw {
 
     fn counts(rnic: &Rnic) -> &Counts {
         &rnic.dev.counts
-    }
-
-    fn port_counter(rnic: &Rnic, which: PortCounter) -> u64 {
-        let (counts, bound) = (&rnic.dev.counts, &rnic.dev.bound_counts);
-        let sum = counts.of_port(which).wrapping_add(bound.of_port(which));
-        match which {
-            PortCounter::XmitData | PortCounter::RcvData => sum / 4,
-            PortCounter::XmitPackets | PortCounter::RcvPackets => sum,
-        }
     }
 
     fn alloc_ucontext(_rnic: ArcBorrow<'_, Rnic>, udata: &mut Udata<'_>) -> Result<Arc<Ucontext>> {
@@ -252,13 +250,6 @@ impl Driver for Rsiw {
         srq.modify(change)
     }
 
-    fn resize_srq(srq: &Srq, udata: &mut Udata<'_>) -> Result {
-        if !features(Some(udata)).has_resize() {
-            return Err(EOPNOTSUPP);
-        }
-        srq.resize_ring(udata)
-    }
-
     fn query_srq(srq: &Srq) -> SrqAttr {
         srq.query()
     }
@@ -297,13 +288,6 @@ impl Driver for Rsiw {
             Some(_) => Err(EINVAL),
             None => Arc::from(qp).modify(attr),
         }
-    }
-
-    fn resize_qp(qp: &Qp, udata: &mut Udata<'_>) -> Result {
-        if !features(Some(udata)).has_resize() {
-            return Err(EOPNOTSUPP);
-        }
-        qp.resize_rings(udata)
     }
 
     fn query_qp(qp: &Qp) -> QpQuery {
@@ -446,5 +430,30 @@ impl Driver for Rsiw {
 
     fn destroy_listen(rnic: ArcBorrow<'_, Rnic>, id: &CmId) -> Result {
         cm::destroy_listen(&rnic.cm, id)
+    }
+}
+
+impl Methods for Rsiw {
+    fn resize_qp(qp: &Qp, udata: &mut Udata<'_>) -> Result {
+        if !features(Some(udata)).has_resize() {
+            return Err(EOPNOTSUPP);
+        }
+        qp.resize_rings(udata)
+    }
+
+    fn resize_srq(srq: &Srq, udata: &mut Udata<'_>) -> Result {
+        if !features(Some(udata)).has_resize() {
+            return Err(EOPNOTSUPP);
+        }
+        srq.resize_ring(udata)
+    }
+
+    fn port_counter(rnic: &Rnic, which: PortCounter) -> u64 {
+        let (counts, bound) = (&rnic.dev.counts, &rnic.dev.bound_counts);
+        let sum = counts.of_port(which).wrapping_add(bound.of_port(which));
+        match which {
+            PortCounter::XmitData | PortCounter::RcvData => sum / 4,
+            PortCounter::XmitPackets | PortCounter::RcvPackets => sum,
+        }
     }
 }

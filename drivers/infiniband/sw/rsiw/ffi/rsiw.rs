@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only this driver has: its module parameters, trace events and queues, and the header of its
-//! ABI.
+//! What only this driver has: its module parameters, trace events and queues, the methods and files that
+//! are declared in C, and the header of its ABI.
 
+pub(crate) mod methods;
 pub(crate) mod params;
 pub(crate) mod queues;
 pub(crate) mod trace;

@@ -131,8 +131,10 @@ impl AsyncEvent {
 }
 
 /// What a device can do (`struct ib_device_attr`); counts are maxima.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct DeviceAttr {
+    /// Version of the firmware, as the driver's library takes it apart.
+    pub(crate) fw_ver: u64,
     /// EUI-64 in network byte order.
     pub(crate) sys_image_guid: u64,
     /// Vendor identifier.
@@ -170,20 +172,19 @@ pub(crate) struct DeviceAttr {
 impl DeviceAttr {
     /// Writes the attributes where the core wants them.
     pub(super) fn store(&self, attr: &mut b::ib_device_attr) {
-        // As the stock library takes it apart.
-        attr.fw_ver =
-            u64::from(b::RSIW_VERSION_MAJOR) << 32 | u64::from(b::RSIW_VERSION_MINOR) << 16;
+        attr.fw_ver = self.fw_ver;
         attr.sys_image_guid = self.sys_image_guid;
         attr.max_mr_size = umem::MAX_LEN;
         attr.page_size_cap = kernel::page::PAGE_SIZE as u64; // CAST: a page size fits.
         attr.vendor_id = self.vendor_id;
         attr.max_qp = self.max_qp;
         attr.max_qp_wr = self.max_qp_wr;
-        attr.kernel_cap_flags = u64::from(
-            b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG | b::ib_kernel_cap_flags_IBK_SG_GAPS_REG,
-        );
-        // CAST: 64 bits.
-        attr.device_cap_flags = b::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        attr.kernel_cap_flags = b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG.into();
+        if self.max_fast_reg > 0 {
+            attr.kernel_cap_flags |= u64::from(b::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
+            // CAST: 64 bits.
+            attr.device_cap_flags = b::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        }
         attr.max_fast_reg_page_list_len = self.max_fast_reg;
         attr.max_send_sge = self.max_send_sge;
         attr.max_recv_sge = self.max_recv_sge;

@@ -9,7 +9,6 @@ mod cm;
 mod details;
 mod device;
 mod kernel;
-mod methods;
 mod mr;
 mod qp;
 mod queue;
@@ -26,14 +25,25 @@ use ::kernel::module::this_module;
 use core::marker::PhantomData;
 
 /// The driver's part of each kind of object.
-type DeviceObject<D> = Object<b::ib_device, <D as Driver>::Device>;
+pub(in crate::ffi) type DeviceObject<D> = Object<b::ib_device, <D as Driver>::Device>;
 type UcontextObject<D> = Object<b::ib_ucontext, <D as Driver>::Ucontext>;
 type PdObject<D> = Object<b::ib_pd, <D as Driver>::Pd>;
 type CqObject<D> = Object<b::ib_cq, <D as Driver>::Cq>;
-type SrqObject<D> = Object<b::ib_srq, <D as Driver>::Srq>;
+pub(in crate::ffi) type SrqObject<D> = Object<b::ib_srq, <D as Driver>::Srq>;
 type MwObject<D> = Object<b::ib_mw, <D as Driver>::Mr>;
-type QpObject<D> = Object<b::ib_qp, <D as Driver>::Qp>;
+pub(in crate::ffi) type QpObject<D> = Object<b::ib_qp, <D as Driver>::Qp>;
 type CounterObject<D> = Object<b::rdma_counter, Counts<<D as Driver>::Counter>>;
+
+/// A callback, if the driver has what it calls.
+macro_rules! optional {
+    ($has:expr, $callback:expr) => {
+        if $has {
+            Some($callback)
+        } else {
+            None
+        }
+    };
+}
 
 /// The operations table of a driver.
 pub(super) struct Vtable<D>(PhantomData<D>);
@@ -49,16 +59,9 @@ impl<D: Driver> Vtable<D> {
         ..pin_init::zeroed()
     };
 
-    /// What carries out the driver's own methods.
-    pub(super) const METHODS: &'static b::rsiw_methods = &b::rsiw_methods {
-        resize_qp: Some(methods::resize_qp::<D>),
-        resize_srq: Some(methods::resize_srq::<D>),
-        port_counter: Some(stats::port_counter::<D>),
-    };
-
     /// The table itself.
     pub(super) const OPS: &'static b::ib_device_ops = &b::ib_device_ops {
-        owner: this_module::<crate::LocalModule>().as_ptr(),
+        owner: this_module::<D::OwnerModule>().as_ptr(),
         driver_id: D::DRIVER_ID.0,
         uverbs_abi_ver: D::ABI_VERSION,
 
@@ -77,52 +80,52 @@ impl<D: Driver> Vtable<D> {
         dealloc_pd: Some(device::dealloc_pd::<D>),
 
         create_cq: Some(queue::create_cq::<D>),
-        resize_user_cq: Some(queue::resize_user_cq::<D>),
+        resize_user_cq: optional!(D::HAS_RESIZE_CQ, queue::resize_user_cq::<D>),
         pre_destroy_cq: Some(queue::pre_destroy_cq::<D>),
         destroy_cq: Some(queue::destroy_cq::<D>),
         post_destroy_cq: Some(queue::post_destroy_cq::<D>),
-        poll_cq: Some(kernel::poll_cq::<D>),
-        req_notify_cq: Some(kernel::req_notify_cq::<D>),
+        poll_cq: optional!(D::HAS_POLL_CQ, kernel::poll_cq::<D>),
+        req_notify_cq: optional!(D::HAS_ARM_CQ, kernel::req_notify_cq::<D>),
 
-        reg_user_mr: Some(mr::reg_user_mr::<D>),
-        reg_user_mr_dmabuf: Some(mr::reg_user_mr_dmabuf::<D>),
-        rereg_user_mr: Some(mr::rereg_user_mr::<D>),
-        get_dma_mr: Some(mr::get_dma_mr::<D>),
-        alloc_mr: Some(mr::alloc_mr::<D>),
-        map_mr_sg: Some(mr::map_mr_sg::<D>),
+        reg_user_mr: optional!(D::HAS_REG_USER_MR, mr::reg_user_mr::<D>),
+        reg_user_mr_dmabuf: optional!(D::HAS_REG_DMABUF_MR, mr::reg_user_mr_dmabuf::<D>),
+        rereg_user_mr: optional!(D::HAS_REREG_USER_MR, mr::rereg_user_mr::<D>),
+        get_dma_mr: optional!(D::HAS_GET_DMA_MR, mr::get_dma_mr::<D>),
+        alloc_mr: optional!(D::HAS_ALLOC_MR, mr::alloc_mr::<D>),
+        map_mr_sg: optional!(D::HAS_ALLOC_MR, mr::map_mr_sg::<D>),
         dereg_mr: Some(mr::dereg_mr::<D>),
-        alloc_mw: Some(mr::alloc_mw::<D>),
-        dealloc_mw: Some(mr::dealloc_mw::<D>),
+        alloc_mw: optional!(D::HAS_ALLOC_MW, mr::alloc_mw::<D>),
+        dealloc_mw: optional!(D::HAS_ALLOC_MW, mr::dealloc_mw::<D>),
 
-        create_srq: Some(srq::create_srq::<D>),
-        modify_srq: Some(srq::modify_srq::<D>),
-        query_srq: Some(srq::query_srq::<D>),
-        destroy_srq: Some(srq::destroy_srq::<D>),
-        post_srq_recv: Some(kernel::post_srq_recv::<D>),
+        create_srq: optional!(D::HAS_CREATE_SRQ, srq::create_srq::<D>),
+        modify_srq: optional!(D::HAS_CREATE_SRQ, srq::modify_srq::<D>),
+        query_srq: optional!(D::HAS_CREATE_SRQ, srq::query_srq::<D>),
+        destroy_srq: optional!(D::HAS_CREATE_SRQ, srq::destroy_srq::<D>),
+        post_srq_recv: optional!(D::HAS_CREATE_SRQ, kernel::post_srq_recv::<D>),
 
-        create_qp: Some(qp::create_qp::<D>),
-        modify_qp: Some(qp::modify_qp::<D>),
-        query_qp: Some(qp::query_qp::<D>),
-        destroy_qp: Some(qp::destroy_qp::<D>),
-        post_send: Some(kernel::post_send::<D>),
-        post_recv: Some(kernel::post_recv::<D>),
+        create_qp: optional!(D::HAS_CREATE_QP, qp::create_qp::<D>),
+        modify_qp: optional!(D::HAS_CREATE_QP, qp::modify_qp::<D>),
+        query_qp: optional!(D::HAS_CREATE_QP, qp::query_qp::<D>),
+        destroy_qp: optional!(D::HAS_CREATE_QP, qp::destroy_qp::<D>),
+        post_send: optional!(D::HAS_CREATE_QP, kernel::post_send::<D>),
+        post_recv: optional!(D::HAS_CREATE_QP, kernel::post_recv::<D>),
 
-        alloc_hw_port_stats: Some(stats::alloc_hw_port_stats::<D>),
-        port_groups: (&raw const b::rsiw_port_groups).cast_mut().cast(),
-        get_dev_fw_str: Some(b::rsiw_get_dev_fw_str),
-        get_hw_stats: Some(stats::get_hw_stats::<D>),
-        counter_init: Some(stats::counter_init),
-        counter_alloc_stats: Some(stats::counter_alloc_stats::<D>),
-        counter_bind_qp: Some(stats::counter_bind_qp::<D>),
-        counter_unbind_qp: Some(stats::counter_unbind_qp::<D>),
-        counter_update_stats: Some(stats::counter_update_stats::<D>),
-        counter_dealloc: Some(stats::counter_dealloc::<D>),
+        alloc_hw_port_stats: optional!(D::HAS_COUNTS, stats::alloc_hw_port_stats::<D>),
+        port_groups: D::IN_C.port_groups,
+        get_dev_fw_str: D::IN_C.get_dev_fw_str,
+        get_hw_stats: optional!(D::HAS_COUNTS, stats::get_hw_stats::<D>),
+        counter_init: optional!(D::HAS_COUNT_IN, stats::counter_init),
+        counter_alloc_stats: optional!(D::HAS_COUNT_IN, stats::counter_alloc_stats::<D>),
+        counter_bind_qp: optional!(D::HAS_COUNT_IN, stats::counter_bind_qp::<D>),
+        counter_unbind_qp: optional!(D::HAS_COUNT_IN, stats::counter_unbind_qp::<D>),
+        counter_update_stats: optional!(D::HAS_COUNT_IN, stats::counter_update_stats::<D>),
+        counter_dealloc: optional!(D::HAS_COUNT_IN, stats::counter_dealloc::<D>),
 
-        fill_res_qp_entry: Some(details::fill_qp::<D>),
-        fill_res_cq_entry: Some(details::fill_cq::<D>),
-        fill_res_srq_entry: Some(details::fill_srq::<D>),
-        fill_res_cm_id_entry: Some(details::fill_cm_id::<D>),
-        fill_res_mr_entry: Some(details::fill_mr::<D>),
+        fill_res_qp_entry: optional!(D::HAS_DESCRIBE_QP, details::fill_qp::<D>),
+        fill_res_cq_entry: optional!(D::HAS_DESCRIBE_CQ, details::fill_cq::<D>),
+        fill_res_srq_entry: optional!(D::HAS_DESCRIBE_SRQ, details::fill_srq::<D>),
+        fill_res_cm_id_entry: optional!(D::HAS_DESCRIBE_CM_ID, details::fill_cm_id::<D>),
+        fill_res_mr_entry: optional!(D::HAS_DESCRIBE_MR, details::fill_mr::<D>),
 
         iw_add_ref: Some(cm::iw_add_ref::<D>),
         iw_rem_ref: Some(cm::iw_rem_ref::<D>),

@@ -19,11 +19,21 @@ use kernel::{
 
 /// The counters of a driver.
 pub(crate) trait Counted: Copy + Send + Sync + 'static {
-    /// Describes all of them, each at its index: at most 64. A driver without any has none shown.
+    /// Describes all of them, each at its index: at most 64. A driver without any names `()`, and has no
+    /// [`Driver::counts`](super::driver::Driver::counts).
     const DESCS: &'static [StatDesc];
 
     /// Returns the place in [`Counted::DESCS`].
     fn index(self) -> usize;
+}
+
+/// No counters.
+impl Counted for () {
+    const DESCS: &'static [StatDesc] = &[];
+
+    fn index(self) -> usize {
+        0
+    }
 }
 
 /// A sum for each counter.

@@ -84,12 +84,16 @@ pub(super) unsafe fn is_ours(dev: *const b::ib_device) -> bool {
 ///
 /// # Errors
 ///
-/// What the core or `make` says, `ENODEV` if the interface's namespace is going away; nothing is
-/// left behind then.
+/// `EEXIST` if the interface has a device of a driver with this number, for which the caller sees
+/// to it that it makes one at a time; what the core or `make` says; `ENODEV` if the interface's
+/// namespace is going away. Nothing is left behind then.
 pub(crate) fn add<D: Driver>(
     spec: &Spec<'_>,
     make: impl FnOnce(Arc<DeviceHandle>) -> Result<Arc<D::Device>>,
 ) -> Result {
+    if is_taken::<D>(spec.netdev) {
+        return Err(EEXIST);
+    }
     let comp_vectors = c_int::try_from(spec.comp_vectors)?;
     if comp_vectors == 0 || !is_only::<D>() {
         return Err(EINVAL);
@@ -116,9 +120,9 @@ pub(crate) fn add<D: Driver>(
         // SAFETY: nobody else knows the device yet.
         let dev = unsafe { &mut *raw };
         dev.link_ops = Vtable::<D>::LINK_OPS;
-        // SAFETY: the callbacks are those of `D`, as are all devices that get the definitions, and
-        // static.
-        dev.driver_def = unsafe { b::rsiw_definitions(Vtable::<D>::METHODS) };
+        if let Some(definitions) = D::IN_C.definitions {
+            dev.driver_def = definitions();
+        }
         dev.node_type = b::RDMA_NODE_RNIC as u8; // CAST: a small enumeration.
         dev.node_guid = spec.node_guid;
         dev.phys_port_cnt = 1;
@@ -146,7 +150,7 @@ pub(crate) fn add<D: Driver>(
 }
 
 /// Whether `netdev` has a device of this driver, or of another one with its number.
-pub(crate) fn is_taken<D: Driver>(netdev: &NetDevice) -> bool {
+fn is_taken<D: Driver>(netdev: &NetDevice) -> bool {
     let raw = lookup::<D>(netdev);
     if let Some(raw) = raw {
         // SAFETY: gives back the reference of the lookup.

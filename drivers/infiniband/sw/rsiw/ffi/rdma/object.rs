@@ -35,7 +35,7 @@ use kernel::{
 ///
 /// `inner` and `handle` are null or came from [`Arc::into_raw`] and stand for one reference each.
 #[repr(C)]
-pub(super) struct Object<B, T> {
+pub(in crate::ffi) struct Object<B, T> {
     base: Opaque<B>,
     inner: Atomic<*const T>,
     handle: Atomic<*const Handle<B>>,
@@ -109,7 +109,7 @@ impl<B, T> Object<B, T> {
     ///
     /// `base` must be the start of an `Object<B, T>` with a driver object, which must not be taken
     /// out during `'a`.
-    pub(super) unsafe fn get<'a>(base: *mut B) -> ArcBorrow<'a, T> {
+    pub(in crate::ffi) unsafe fn get<'a>(base: *mut B) -> ArcBorrow<'a, T> {
         let this = base.cast::<Self>();
         // SAFETY: `base` starts an `Object`, by the caller's promise.
         let inner = unsafe { &(*this).inner }.load(Acquire);

@@ -45,7 +45,7 @@ impl Udata<'_> {
     /// # Safety
     ///
     /// `raw` must be null or valid for the lifetime of the result.
-    pub(super) unsafe fn from_raw(raw: *mut b::ib_udata) -> Option<Self> {
+    pub(in crate::ffi) unsafe fn from_raw(raw: *mut b::ib_udata) -> Option<Self> {
         // INVARIANT: by the caller's promise.
         NonNull::new(raw).map(|raw| Self {
             raw,

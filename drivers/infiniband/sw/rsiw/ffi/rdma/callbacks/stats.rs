@@ -11,11 +11,8 @@ use crate::ffi::{
     raw::b,
     rdma::{
         counts::Counts,
-        driver::{
-            Driver,
-            PortCounter, //
-        },
-        stats,
+        driver::Driver,
+        stats, //
     },
 };
 use kernel::{
@@ -51,26 +48,6 @@ pub(super) unsafe extern "C" fn get_hw_stats<D: Driver>(
         // SAFETY: by the caller's promise.
         Ok(unsafe { stats::fill(stats, D::counts(&dev)) })
     })
-}
-
-/// Returns a counter as InfiniBand has it.
-///
-/// # Safety
-///
-/// Called for an attribute of a device of `D`.
-pub(super) unsafe extern "C" fn port_counter<D: Driver>(
-    dev: *mut b::ib_device,
-    which: b::rsiw_port_counter,
-) -> u64 {
-    let which = match which {
-        b::rsiw_port_counter_RSIW_PORT_XMIT_DATA => PortCounter::XmitData,
-        b::rsiw_port_counter_RSIW_PORT_RCV_DATA => PortCounter::RcvData,
-        b::rsiw_port_counter_RSIW_PORT_XMIT_PACKETS => PortCounter::XmitPackets,
-        _ => PortCounter::RcvPackets,
-    };
-    // SAFETY: the device is one of `D`.
-    let dev = unsafe { DeviceObject::<D>::get(dev) };
-    D::port_counter(&dev, which)
 }
 
 /// The core calls this without looking whether there is one.
