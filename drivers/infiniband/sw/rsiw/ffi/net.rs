@@ -1,6 +1,68 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Kernel TCP sockets, socket buffers and network devices.
+//! TCP sockets of the kernel, received data as it lies in socket buffers, and network devices.
+//!
+//! - [`TcpSocket`] is a socket that is never waited for: no call sleeps for the peer. [`ListenSocket`] is
+//!   one that listens.
+//! - [`Callbacks`] direct the events of a socket to a [`StreamHandler`], [`ListenCallbacks`] those of a
+//!   listener to a [`ListenHandler`].
+//! - [`LockedSock`] is a socket under its lock. Received data is read there in place, as [`SkbChunk`]s;
+//!   [`LockedBySock`] is data of the driver that the same lock guards.
+//! - [`TxBatch`] is what one call sends: pages of a [`ChunkPool`], of which TCP takes references and which
+//!   come back when the peer has acknowledged them.
+//! - [`NetDevice`] is a network device, [`NetdevNotifier`] what tells of their changes.
+//!
+//! # Lifetimes
+//!
+//! A [`TcpSocket`] is in an [`Arc`](kernel::sync::Arc) and is released with the last reference. A guard
+//! ([`Callbacks`]) has one of the socket and one of the handler; dropping it waits until no callback uses
+//! the handler. So a handler must not own the guard of its own socket.
+//!
+//! # Context
+//!
+//! Calls of a socket are made in process context. Callbacks come in softirq or from the backlog, with
+//! the socket's lock held, and do not sleep. What takes a socket in softirq instead of a process is
+//! [`HeldSock`].
+//!
+//! # What it does not do
+//!
+//! Sockets are in the namespace, and in the VRF, of an interface that the caller names, and forced to
+//! an address that may be in use elsewhere: this is what RDMA over TCP needs, and a `kernel::net` would
+//! have it as options. [`SkbChunk`] and [`Sequences`] look at TCP's own data, for which C has no function
+//! that is exported.
+//!
+//! # Examples
+//!
+//! ```
+//! use crate::ffi::net::{
+//!     netdev::NetDevice, Callbacks, LockedSock, StreamEvent, StreamHandler, TcpSocket,
+//! };
+//! use core::net::SocketAddr;
+//! use kernel::{prelude::*, sync::{Arc, ArcBorrow}};
+//!
+//! struct Log;
+//!
+//! impl StreamHandler for Log {
+//!     fn data_ready(_this: ArcBorrow<'_, Self>, _sk: &mut LockedSock<'_>) {
+//!         pr_info!("there is data\n");
+//!     }
+//!
+//!     fn write_space(_this: ArcBorrow<'_, Self>) {}
+//!
+//!     fn state_change(_this: ArcBorrow<'_, Self>, event: StreamEvent) {
+//!         pr_info!("{event:?}\n");
+//!     }
+//! }
+//!
+//! /// Connects, and logs what happens, until the result is dropped.
+//! fn connect(over: &NetDevice, from: &SocketAddr, to: &SocketAddr) -> Result<Callbacks<Log>> {
+//!     let sock = TcpSocket::new(over, from)?;
+//!     sock.bind(from)?;
+//!     let callbacks = Callbacks::install(sock.clone(), Arc::new(Log, GFP_KERNEL)?)?;
+//!     sock.connect(to)?;
+//!     Ok(callbacks)
+//! }
+//! ```
 //!
 //! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
 //! [`include/net/tcp.h`](srctree/include/net/tcp.h),

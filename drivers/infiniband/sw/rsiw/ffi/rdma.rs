@@ -1,12 +1,99 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The RDMA core: devices, verbs objects and their callbacks.
+//! RDMA devices: what a driver implements, and what it has of the RDMA core.
+//!
+//! [`driver::Driver`] is the safe counterpart of `struct ib_device_ops`. `callbacks` makes the table of
+//! it: a callback converts its arguments, calls one method and converts the result. Methods that a
+//! driver does not implement are not in the table, so that the core refuses by itself what they are
+//! for.
+//!
+//! | For | Module |
+//! |-----|--------|
+//! | making, finding and removing devices; `rdma link add` | [`device`], [`link`] |
+//! | attributes of devices, ports and queues | [`attr`] |
+//! | calls of processes: their private parts, and rings that they map | [`udata`], [`mmap`] |
+//! | memory of processes and of DMA buffers; of consumers in the kernel | [`umem`], [`kmr`] |
+//! | requests and completions of consumers in the kernel | [`wr`], [`wc`] |
+//! | completion handlers and events | [`handle`] |
+//! | connections of iWARP | [`iwcm`] |
+//! | counters; what `rdma resource show -dd` tells | [`counts`], [`stats`], [`details`] |
+//!
+//! # Lifetimes
+//!
+//! The core allocates the memory of an object, of the size that the table names, and frees it as soon as
+//! the callback that destroys the object has returned. There the core's structure is followed by one
+//! reference to the driver's object, which is an [`Arc`](kernel::sync::Arc) and may live longer. That one
+//! never has a plain pointer to the core's: it has a [`handle::Handle`], which each use enters like a
+//! gate. The callback that destroys an object calls the driver first, and then revokes the handle, which
+//! waits for those inside and turns away all who come later, whatever the driver did. Regions are the
+//! exception that the core makes: their memory is allocated here.
+//!
+//! # Context
+//!
+//! Methods of [`driver::Driver`] are called in process context and may sleep, but for those that say
+//! otherwise (posting, polling, arming). Upcalls through a handle are made in any context.
+//!
+//! # What it does not do
+//!
+//! It knows iWARP (one port, RNIC, no partition keys, one GID) and software devices: there is no DMA, and
+//! addresses of the kernel are what consumers name. There is one driver in a module. `IB_WR_BIND_MW` has
+//! no structure in the core, so `struct rsiw_bind_mw_wr` (`include/rdma/rsiw_verbs.h`) is what consumers
+//! post; nothing else is of rsiw alone. What the core's macros have to declare in C (methods by
+//! `RDMA_VERBS_IOCTL`, files in sysfs) a driver names by [`driver::InC`].
+//!
+//! # Examples
+//!
+//! A whole driver, of 200 lines, is `samples/kernel/rdma_null.rs`. This is how its completion queue would
+//! tell a consumer in the kernel of completions:
+//!
+//! ```
+//! use crate::ffi::rdma::{
+//!     handle::CqHandle,
+//!     wc::{Wc, WcRoom},
+//! };
+//! use kernel::{new_spinlock, prelude::*, sync::{Arc, SpinLock}};
+//!
+//! #[pin_data]
+//! struct Cq {
+//!     handle: Arc<CqHandle>,
+//!     #[pin]
+//!     completions: SpinLock<KVec<Wc>>,
+//! }
+//!
+//! impl Cq {
+//!     /// Makes the queue that the core knows by `handle`: for `Driver::create_cq`.
+//!     fn new(handle: Arc<CqHandle>) -> Result<Arc<Self>> {
+//!         let completions = KVec::with_capacity(16, GFP_KERNEL)?;
+//!         let new = pin_init!(Self {
+//!             handle,
+//!             completions <- new_spinlock!(completions),
+//!         });
+//!         Arc::pin_init(new, GFP_KERNEL)
+//!     }
+//!
+//!     /// Adds a completion and calls the consumer's handler, without the lock.
+//!     fn add(&self, wc: Wc) -> Result {
+//!         self.completions.lock().push_within_capacity(wc)?;
+//!         self.handle.notify();
+//!         Ok(())
+//!     }
+//!
+//!     /// Hands completions out: for `Driver::poll_cq`.
+//!     fn poll(&self, room: &mut WcRoom<'_>) {
+//!         let mut completions = self.completions.lock();
+//!         while !room.is_full() {
+//!             let Some(wc) = completions.pop() else { break };
+//!             room.push(&wc);
+//!         }
+//!     }
+//! }
+//! ```
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h).
 
 pub(crate) mod attr;
-mod callbacks;
+pub(super) mod callbacks;
 pub(crate) mod counts;
 pub(crate) mod details;
 pub(crate) mod device;
