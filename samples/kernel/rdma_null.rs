@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An RDMA driver in Rust that does nothing: its devices have protection domains, completion queues
+//! and memory regions, and refuse the rest. Whoever wants to write another RDMA driver begins here.
+//! `modprobe rsiw_null; rdma link add null0 type null netdev eth0` makes a device.
+//!
+//! It is safe Rust on `ffi/rdma` of rsiw and the modules that this uses. [`Driver`] is the counterpart
+//! of `struct ib_device_ops`; what a driver does not implement is not offered. As long as the kernel
+//! crate has no `kernel::rdma`, `ffi/` is compiled into each driver: see `Kbuild`, beside this file.
+//!
+//! Next come queue pairs ([`Driver::create_qp`]: requests arrive as `wr::SendChain`, completions
+//! leave as `wc::Wc`) and connections ([`Driver::connect`]). `verbs.rs` of rsiw has all of them.
+
+/// `ffi/rdma`, and the modules of `ffi/` that it uses.
+#[allow(dead_code, unused_imports, reason = "each driver uses a part of it")]
+#[path = "../../drivers/infiniband/sw/rsiw/ffi"]
+mod ffi {
+    pub(crate) mod mm;
+    pub(crate) mod module;
+    pub(crate) mod net;
+    mod opaque;
+    mod random;
+    mod raw;
+    pub(crate) mod rdma;
+    pub(crate) mod sync;
+    pub(crate) mod task;
+    mod workqueue;
+}
+
+use ffi::{
+    module::{Loaded, Module, Parts},
+    net::{netdev::NetDevice, NetdevEvent, NetdevHandler, NetdevNotifier},
+    rdma::attr::{DeviceAttr, PortAttr},
+    rdma::device::{self, Found, Spec},
+    rdma::driver::{CqInit, Driver, DriverId, MrInit},
+    rdma::handle::{CqHandle, DeviceHandle},
+    rdma::kmr::PdId,
+    rdma::link::{LinkName, LinkOps, Registration},
+    rdma::udata::Udata,
+    rdma::umem::Umem,
+};
+use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Full, Relaxed};
+use kernel::sync::{Arc, ArcBorrow};
+
+module! {
+    type: Module<Null>,
+    name: "rdma_null",
+    authors: ["rsiw developers"],
+    description: "Sample of an RDMA driver in Rust",
+    license: "GPL",
+}
+
+/// The module's parts, in the order in which they go: first no new devices, then none at all.
+#[pin_data]
+struct Null {
+    #[pin]
+    link: Registration<Null>,
+    #[pin]
+    notifier: NetdevNotifier<Null>,
+    devices: AllDevices,
+}
+
+impl Parts for Null {
+    fn init(_loaded: Loaded) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            devices: AllDevices,
+            notifier <- NetdevNotifier::new(),
+            link <- Registration::new(c"null"),
+        })
+    }
+}
+
+struct AllDevices;
+impl Drop for AllDevices {
+    fn drop(&mut self) {
+        device::remove_all::<Null>();
+    }
+}
+
+impl LinkOps for Null {
+    fn new_link(name: LinkName<'_>, netdev: &NetDevice) -> Result {
+        // One at a time, lest two find the interface without a device.
+        static ADDING: Atomic<u32> = Atomic::new(0);
+        if ADDING.xchg(1, Full) != 0 {
+            return Err(EBUSY);
+        }
+        let result = add(name, netdev);
+        ADDING.xchg(0, Full);
+        result
+    }
+}
+
+/// Makes a device, whose GUID follows from the address of the interface.
+fn add(name: LinkName<'_>, netdev: &NetDevice) -> Result {
+    let [a, b, c, d, e, f] = netdev.mac().unwrap_or([2, 0, 0, 0, 0, 1]);
+    let guid = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
+    let spec = Spec {
+        name,
+        netdev,
+        node_guid: u64::from_ne_bytes(guid),
+        comp_vectors: 1,
+        port_map: false,
+    };
+    let make = |core| Ok(Arc::new(NullDevice { core, guid }, GFP_KERNEL)?);
+    device::add::<Null>(&spec, make)
+}
+
+/// A device goes with its interface, which waits for that. A driver without a number of its own
+/// finds it only where no other driver has a device.
+impl NetdevHandler for Null {
+    fn event(event: NetdevEvent, netdev: &NetDevice) {
+        let found = Found::<Null>::by_netdev(netdev);
+        if let (NetdevEvent::Unregister, Some(found)) = (event, found) {
+            found.inner().core.unregister();
+        }
+    }
+}
+
+/// A device. The core's part is used by a handle, which the core's removing it revokes.
+struct NullDevice {
+    core: Arc<DeviceHandle>,
+    guid: [u8; 8],
+}
+
+/// A device, as calls for one of its objects get it; what they make, and its number.
+type Device<'a> = ArcBorrow<'a, NullDevice>;
+type Made<T> = Result<(Arc<T>, u32)>;
+
+/// A memory region: pinned pages, which nobody does anything with.
+struct NullMr(Pin<KBox<Umem>>);
+
+#[vtable]
+impl Driver for Null {
+    const DRIVER_ID: DriverId = DriverId::UNKNOWN;
+
+    type Device = NullDevice;
+    type Pd = NullDevice; // No more than a reference to it.
+    type Mr = NullMr;
+    // There is nothing to know about these, or there are none.
+    type Ucontext = ();
+    type Cq = ();
+    type Qp = ();
+    type Srq = ();
+    type Grant = ();
+    type Counter = ();
+
+    fn query_device(dev: &NullDevice, _for_process: bool) -> DeviceAttr {
+        DeviceAttr {
+            max_pd: 16,
+            max_cq: 16,
+            max_cqe: 256,
+            max_mr: 16,
+            ..DeviceAttr::default()
+        }
+    }
+
+    fn query_port(dev: &NullDevice) -> PortAttr {
+        let mtu = dev.core.netdev().map_or(0, |netdev| netdev.mtu());
+        PortAttr {
+            active: mtu > 0,
+            max_mtu: mtu,
+            mtu,
+        }
+    }
+
+    fn query_gid(dev: &NullDevice) -> [u8; 16] {
+        let [a, b, c, d, e, f, g, h] = dev.guid;
+        [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h]
+    }
+
+    fn alloc_ucontext(_: Device<'_>, _: &mut Udata<'_>) -> Result<Arc<()>> {
+        Ok(Arc::new((), GFP_KERNEL_ACCOUNT)?)
+    }
+
+    fn alloc_pd(dev: Device<'_>, _: PdId, _: Option<&mut Udata<'_>>) -> Result<Arc<NullDevice>> {
+        Ok(dev.into())
+    }
+
+    fn create_cq(
+        _: Device<'_>,
+        _: Arc<CqHandle>,
+        init: &CqInit,
+        _: Option<&mut Udata<'_>>,
+    ) -> Made<()> {
+        Ok((Arc::new((), GFP_KERNEL)?, init.cqe))
+    }
+
+    fn reg_user_mr(pd: Device<'_>, init: &MrInit, _: &mut Udata<'_>) -> Made<NullMr> {
+        static LAST: Atomic<u32> = Atomic::new(0);
+        let umem = Umem::pin(&pd.core, init.start, init.length, init.access)?;
+        let mr = Arc::new(NullMr(umem), GFP_KERNEL_ACCOUNT)?;
+        Ok((mr, LAST.fetch_add(1, Relaxed)))
+    }
+
+    fn dereg_mr(_: &NullDevice, mr: &NullMr) -> Result {
+        mr.0.release();
+        Ok(())
+    }
+}
