@@ -29,7 +29,7 @@
 //! Sockets are in the namespace, and in the VRF, of an interface that the caller names, and forced to
 //! an address that may be in use elsewhere: this is what RDMA over TCP needs, and a `kernel::net` would
 //! have it as options. [`SkbChunk`] and [`Sequences`] look at TCP's own data, for which C has no function
-//! that is exported.
+//! that is exported (`rsiw-design.rst`, "Tricks").
 //!
 //! # Examples
 //!

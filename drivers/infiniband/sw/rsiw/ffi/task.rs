@@ -19,7 +19,8 @@
 //!
 //! # What it does not do
 //!
-//! Asking whether a call may sleep is no question that an interface should leave open.
+//! Asking whether a call may sleep is no question that an interface should leave open; see
+//! `rsiw-design.rst`, "Tricks".
 //!
 //! # Examples
 //!
