@@ -33,6 +33,9 @@ RANK = {module: rank for rank, modules in enumerate(LAYERS) for module in module
 # Those that stand alone, and what else they may use: the pure ones, which nothing of the kernel
 # may get into, and the interface to the kernel, which knows nothing of the protocol.
 ALONE = {"proto": {"wire"}, "wire": set(), "ffi": set()}
+# What of the interface only this driver has a use for: the rest of it does not use that, so that
+# another driver can leave it out.
+OWN = re.compile(r"\brsiw\s*(?:::|[,}])")
 NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
 # What comes behind "crate::": a path, or a group of paths.
 START = re.compile(r"\bcrate\s*::\s*")
@@ -81,6 +84,12 @@ def check(module, text, depth=1):
                 yield f"{module} uses {used}, which is not below it"
 
 
+def check_general(text):
+    """What is wrong with a file of the interface that is for any driver."""
+    if OWN.search(NOISE.sub(" ", text)):
+        yield "what is for any driver uses ffi::rsiw"
+
+
 def files(top):
     for where, dirs, names in os.walk(top):
         dirs.sort()
@@ -106,6 +115,9 @@ def self_test():
     for module, text, count in cases:
         found = list(check(module, text))
         assert len(found) == count, (module, text, found)
+    assert list(check_general("use crate::ffi::{raw::b, rsiw::params};"))
+    assert list(check_general("fn f() -> bool { crate::ffi::rsiw::params::mpa_crc() }"))
+    assert not list(check_general("pub(crate) mod rsiw; // rsiw::\nuse b::rsiw_bind as Bind;"))
 
 
 def main():
@@ -122,9 +134,13 @@ def main():
             bad += 1
             continue
         with open(path, encoding="utf-8") as f:
-            for message in check(module, f.read(), depth):
-                print(f"{path}: {message}")
-                bad += 1
+            text = f.read()
+        messages = list(check(module, text, depth))
+        if module == "ffi" and names[1:2] != ["rsiw"]:
+            messages += check_general(text)
+        for message in messages:
+            print(f"{path}: {message}")
+            bad += 1
     return 1 if bad else 0
 
 
