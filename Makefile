@@ -25,7 +25,7 @@ deb:
 modules_install:
 	@tools/vm/install "$(KDIR)"
 
-demo check check-long shell:
+demo check check-long shell in-tree:
 	@tools/vm/$@
 
 check-soak:
@@ -87,7 +87,8 @@ distclean: clean
 help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
 	@echo "make check            all tests"
-	@echo "make check-long       what takes longer: kernel services, our own library, two guests, packages"
+	@echo "make check-long       what takes longer: kernel services, our own library, two guests, packages, in-tree"
+	@echo "make in-tree          the driver in the kernel's source tree: W=1, sparse, checkpatch, selftests"
 	@echo "make conformance-report  what of the requirement matrix the last tests showed"
 	@echo "make check-soak       traffic and disturbances for half an hour (SECONDS=1800)"
 	@echo "make check-debug      the same tests on a kernel with KASAN, lockdep and kmemleak"
@@ -115,4 +116,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged user deb modules_install demo check check-long check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-posting bench-report conformance-report lint clean distclean help
+.PHONY: module packaged user deb modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-posting bench-report conformance-report lint clean distclean help

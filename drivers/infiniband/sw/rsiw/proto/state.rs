@@ -126,7 +126,7 @@ pub(crate) enum QpEvent {
     Timeout,
     /// A work request was posted to the SQ in Closing, or in Idle after it.
     PostedTooLate,
-    /// Data other than a Terminate came in in Closing.
+    /// Data other than a Terminate arrived in Closing.
     DataInClosing,
 }
 
