@@ -42,9 +42,26 @@ static int begin(uint16_t port, uint32_t qp_num)
 	return rdma_connect(id, qp_num ? &param : &e.param) ? errno : 0;
 }
 
+/* A queue pair of this process on the device of its listener, without a connection. */
+static struct ibv_qp *queue_pair(struct ep_listener *l)
+{
+	ep_listen(l, where.addr, where.port, 4);
+	struct ibv_pd *pd = ibv_alloc_pd(l->id->verbs);
+	struct ibv_cq *cq = ibv_create_cq(l->id->verbs, 4, NULL, NULL, 0);
+	struct ibv_qp_init_attr ia = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.cap = { 4, 4, 1, 1, 0 },
+	};
+	struct ibv_qp *qp = ibv_create_qp(pd, &ia);
+
+	CHECK(qp, "create QP: %m");
+	return qp;
+}
+
 static void foreign(void)
 {
 	struct ep_listener l;
+	struct ibv_qp *qp;
 	int status, to[2];
 	uint32_t num = 0;
 	pid_t child;
@@ -57,16 +74,7 @@ static void foreign(void)
 		CHECK(read(to[0], &num, sizeof(num)) == sizeof(num), "pipe");
 		_exit(begin(where.port, num));
 	}
-	ep_listen(&l, where.addr, where.port, 4);
-	struct ibv_pd *pd = ibv_alloc_pd(l.id->verbs);
-	struct ibv_cq *cq = ibv_create_cq(l.id->verbs, 4, NULL, NULL, 0);
-	struct ibv_qp_init_attr ia = {
-		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-		.cap = { 4, 4, 1, 1, 0 },
-	};
-	struct ibv_qp *qp = ibv_create_qp(pd, &ia);
-
-	CHECK(qp, "create QP: %m");
+	qp = queue_pair(&l);
 	num = qp->qp_num;
 	CHECK(write(to[1], &num, sizeof(num)) == sizeof(num), "pipe: %m");
 	CHECK(waitpid(child, &status, 0) == child, "wait: %m");
@@ -75,6 +83,9 @@ static void foreign(void)
 	expect(wait_state(qp, IBV_QPS_INIT, 0) == IBV_QPS_INIT, "connected");
 	part("V-PRIV-2 its owner may connect it");
 	expect(!begin(where.port, num), "%s", strerror(errno));
+	struct ibv_cq *cq = qp->send_cq;
+	struct ibv_pd *pd = qp->pd;
+
 	CHECK_SYS(ibv_destroy_qp(qp));
 	CHECK_SYS(ibv_destroy_cq(cq));
 	CHECK_SYS(ibv_dealloc_pd(pd));
@@ -117,17 +128,7 @@ static void recycled(void)
 	if (!owner) {
 		struct ep_listener l;
 
-		ep_listen(&l, where.addr, where.port, 4);
-		struct ibv_pd *pd = ibv_alloc_pd(l.id->verbs);
-		struct ibv_cq *cq = ibv_create_cq(l.id->verbs, 4, NULL, NULL, 0);
-		struct ibv_qp_init_attr ia = {
-			.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-			.cap = { 4, 4, 1, 1, 0 },
-		};
-		struct ibv_qp *qp = ibv_create_qp(pd, &ia);
-
-		CHECK(qp, "create QP: %m");
-		num = qp->qp_num;
+		num = queue_pair(&l)->qp_num;
 		close(until[1]);
 		if (!new_process()) {
 			/* Until the test is over. */

@@ -165,6 +165,16 @@ def is_at(places, addr, port):
             ", ".join(sorted(places)), addr, port))
 
 
+@contextlib.contextmanager
+def mapped(t, how, addr, port, at, *who):
+    """An RDMA service asks a mapper of this kind for `port`, and listens at port `at`."""
+    with poser(t, *how) as mapper:
+        server, places = served_at(t, mapper, addr, port, *who)
+        is_at(places, addr, at)
+        yield server
+        server.reap(10)
+
+
 def reaches(t, addr, port):
     """Whether an RDMA client is served at `port`."""
     return t.start("rdma_client", "-s", addr, "-p", port).wait(t.left(30)) == 0
@@ -176,12 +186,10 @@ def port_mapper_posed(t):
     addr = t.topo.loopback.addr4
     with t.sub("a port where root listens, for a listener of nobody"):
         port, taken = t.port(), t.port()
-        with tcp_listener(taken, addr) as sock, poser(t, "--to", taken) as mapper:
-            server, places = served_at(t, mapper, addr, port, *NOBODY)
-            is_at(places, addr, port)
+        with tcp_listener(taken, addr) as sock, \
+                mapped(t, ("--to", taken), addr, port, port, *NOBODY):
             if greeting(sock) != b"hello":
                 raise Fail("the service of root sees no connection")
-            server.reap(10)
     with t.sub("a port for a peer"):
         port, other = t.port(), t.port()
         t.start(*NOBODY, "rdma_server", "-s", addr, "-p", port).wait_listening(port)
@@ -193,14 +201,12 @@ def port_mapper_posed(t):
         t.reap()
     with t.sub("an address"):
         port = t.port()
-        with poser(t, "--address", "127.0.0.9") as mapper:
-            server, places = served_at(t, mapper, addr, port)
-            is_at(places, addr, port)
-            server.reap(10)
-    for mapped in ((), ("--to", t.port())):
-        with t.sub("where a connection comes from" + (", mapped" if mapped else "")):
+        with mapped(t, ("--address", "127.0.0.9"), addr, port, port):
+            pass
+    for to in ((), ("--to", t.port())):
+        with t.sub("where a connection comes from" + (", mapped" if to else "")):
             port, own = t.port(), t.port()
-            with poser(t, *mapped, "--addr", addr, "--port", port,
+            with poser(t, *to, "--addr", addr, "--port", port,
                        "--from-port", own) as mapper:
                 server, _ = served_at(t, mapper, addr, port)
                 with socket.socket() as conn:
@@ -226,20 +232,15 @@ def port_mapper_trust(t):
     with devices(t):
         with t.sub("a port where nobody listens"):
             port, other = t.port(), t.port()
-            with poser(t, "--to", other) as mapper:
-                server, places = served_at(t, mapper, ADDR, port)
-                is_at(places, ADDR, other)
-                server.reap(10)
+            with mapped(t, ("--to", other), ADDR, port, other):
+                pass
         for service in (ADDR, "0.0.0.0"):
             with t.sub("a port where somebody listens at " + service):
                 port, taken = t.port(), t.port()
                 with tcp_listener(taken, service) as sock, \
-                        poser(t, "--to", taken) as mapper:
-                    server, places = served_at(t, mapper, ADDR, port, *NOBODY)
-                    is_at(places, ADDR, port)
+                        mapped(t, ("--to", taken), ADDR, port, port, *NOBODY):
                     if greeting(sock) != b"hello":
                         raise Fail("the service sees no connection")
-                    server.reap(10)
         with t.sub("a port where another RDMA service listens"):
             first, second = t.port(), t.port()
             with poser(t, "--to", first) as mapper:
@@ -251,13 +252,9 @@ def port_mapper_trust(t):
                 two.reap(10)
         with t.sub("a port that takes a privilege"):
             port = t.port()
-            with poser(t, "--to", 777) as mapper:
-                server, places = served_at(t, mapper, ADDR, port)
-                is_at(places, ADDR, port)
-                server.reap(10)
+            with mapped(t, ("--to", 777), ADDR, port, port):
+                pass
         with t.sub("an address"):
             port, other = t.port(), t.port()
-            with poser(t, "--to", other, "--address", "127.0.0.9") as mapper:
-                server, places = served_at(t, mapper, ADDR, port)
-                is_at(places, ADDR, other)
-                server.reap(10)
+            with mapped(t, ("--to", other, "--address", "127.0.0.9"), ADDR, port, other):
+                pass
