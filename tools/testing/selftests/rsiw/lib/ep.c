@@ -283,6 +283,44 @@ void ep_close(struct ep *e)
 	ep_destroy(e);
 }
 
+static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *scq, struct ibv_cq *rcq,
+			      uint32_t sends, uint32_t receives)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = scq, .recv_cq = rcq, .qp_type = IBV_QPT_RC,
+		.cap = { sends, receives, 1, 1, 0 },
+	};
+	struct ibv_qp *qp = ibv_create_qp(pd, &attr);
+
+	CHECK(qp, "create QP: %m");
+	return qp;
+}
+
+struct ibv_qp *ep_qp(struct ibv_pd *pd, struct ibv_cq *scq, struct ibv_cq *rcq,
+		     uint32_t depth)
+{
+	return make_qp(pd, scq, rcq, depth, depth);
+}
+
+struct ibv_qp *ep_own_qp(struct ibv_context *ctx, uint32_t depth, int cqe)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_cq *cq = ibv_create_cq(ctx, cqe, NULL, NULL, 0);
+
+	CHECK(pd && cq, "PD, CQ: %m");
+	return make_qp(pd, cq, cq, depth, 4);
+}
+
+void ep_destroy_own_qp(struct ibv_qp *qp)
+{
+	struct ibv_cq *cq = qp->send_cq;
+	struct ibv_pd *pd = qp->pd;
+
+	CHECK_SYS(ibv_destroy_qp(qp));
+	CHECK_SYS(ibv_destroy_cq(cq));
+	CHECK_SYS(ibv_dealloc_pd(pd));
+}
+
 struct ibv_mr *ep_reg(struct ep *e, void *buf, size_t len, int access)
 {
 	struct ibv_mr *mr = ibv_reg_mr(e->pd, buf, len, access);

@@ -122,6 +122,12 @@ void ep_destroy(struct ep *e);
 /* Disconnects, waits for the event and destroys. */
 void ep_close(struct ep *e);
 
+/* A queue pair without a connection, which no id knows. */
+struct ibv_qp *ep_qp(struct ibv_pd *pd, struct ibv_cq *scq, struct ibv_cq *rcq,
+		     uint32_t depth);
+/* The same with a PD and a CQ of its own, and with few receives. */
+struct ibv_qp *ep_own_qp(struct ibv_context *ctx, uint32_t depth, int cqe);
+void ep_destroy_own_qp(struct ibv_qp *qp);
 struct ibv_mr *ep_reg(struct ep *e, void *buf, size_t len, int access);
 /* Page-aligned, touched. */
 void *ep_pages(size_t len);

@@ -237,11 +237,9 @@ static void errors(void)
 static int at_the_limit(void)
 {
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
-	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC, .cap = { 4, 1, 1, 1, 0 } };
 	struct rlimit one = { 1, 1 };
 	struct ibv_context *ctx;
 	struct ibv_wc wc;
-	struct ibv_pd *pd;
 	struct ibv_qp *qp;
 
 	CHECK_SYS(setenv("RSIW_LOOK_US", "1000", 1));
@@ -249,15 +247,11 @@ static int at_the_limit(void)
 	CHECK_SYS(setresuid(NOBODY, NOBODY, NOBODY));
 	ctx = ibv_open_device(listener.id->verbs->device);
 	CHECK(ctx, "open: %m");
-	pd = ibv_alloc_pd(ctx);
-	attr.send_cq = attr.recv_cq = ibv_create_cq(ctx, 8, NULL, NULL, 0);
-	CHECK(pd && attr.send_cq, "PD, CQ: %m");
-	qp = ibv_create_qp(pd, &attr);
-	CHECK(qp, "create QP: %m");
+	qp = ep_own_qp(ctx, 4, 8);
 	CHECK(lookers() == 0, "there is a thread");
 	CHECK_SYS(to_state(qp, IBV_QPS_ERR));
 	CHECK_SYS(ibv_post_send(qp, &wr, &bad));
-	CHECK(ep_poll(attr.send_cq, &wc, EP_EVENT_MS), "no completion");
+	CHECK(ep_poll(qp->send_cq, &wc, EP_EVENT_MS), "no completion");
 	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR, "%s", ibv_wc_status_str(wc.status));
 	CHECK_SYS(ibv_destroy_qp(qp));
 	return 0;
@@ -266,18 +260,13 @@ static int at_the_limit(void)
 /* A queue pair in Error, whose requests are flushed, and looked at. */
 static struct ibv_qp *new_qp(struct ibv_cq **cq)
 {
-	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC, .cap = { 8, 1, 1, 1, 0 } };
 	struct ibv_context *ctx = ibv_open_device(listener.id->verbs->device);
-	struct ibv_pd *pd;
 	struct ibv_qp *qp;
 
 	CHECK(ctx, "open: %m");
-	pd = ibv_alloc_pd(ctx);
-	*cq = attr.send_cq = attr.recv_cq = ibv_create_cq(ctx, 64, NULL, NULL, 0);
-	CHECK(pd && *cq, "PD, CQ: %m");
 	CHECK_SYS(setenv("RSIW_LOOK_US", "1000", 1));
-	qp = ibv_create_qp(pd, &attr);
-	CHECK(qp, "create QP: %m");
+	qp = ep_own_qp(ctx, 8, 64);
+	*cq = qp->send_cq;
 	CHECK(lookers() == 1, "%u threads", lookers());
 	CHECK_SYS(to_state(qp, IBV_QPS_ERR));
 	return qp;

@@ -69,13 +69,10 @@ static void qp_types(struct ep *e)
 static void cq_in_use(struct ep *e)
 {
 	struct ibv_cq *cq = ibv_create_cq(e->id->verbs, 4, NULL, NULL, 0);
-	struct ibv_qp_init_attr ia = {
-		.send_cq = cq, .recv_cq = e->rcq, .cap = { 4, 4, 1, 1, 0 },
-		.qp_type = IBV_QPT_RC,
-	};
-	struct ibv_qp *qp = cq ? ibv_create_qp(e->pd, &ia) : NULL;
+	struct ibv_qp *qp;
 
-	CHECK(qp, "create CQ and QP: %m");
+	CHECK(cq, "create CQ: %m");
+	qp = ep_qp(e->pd, cq, e->rcq, 4);
 	refused("destroy a CQ in use V-CQ-14 V-IMM-3", ibv_destroy_cq(cq));
 	CHECK_SYS(ibv_destroy_qp(qp));
 	CHECK_SYS(ibv_destroy_cq(cq));
@@ -154,17 +151,12 @@ static void requests(struct ep *e, struct ibv_mr *mr)
 /* By hand, as ibv_rc_pingpong does it: not possible on iWARP (T-45). */
 static void by_hand(struct ep *e, struct ibv_mr *mr)
 {
-	struct ibv_qp_init_attr ia = {
-		.send_cq = e->scq, .recv_cq = e->rcq,
-		.cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC,
-	};
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
-	struct ibv_qp *qp = ibv_create_qp(e->pd, &ia);
+	struct ibv_qp *qp = ep_qp(e->pd, e->scq, e->rcq, 4);
 	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
 	struct ibv_wc wc;
 	int rv;
 
-	CHECK(qp, "create QP: %m");
 	ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 		      IBV_QP_ACCESS_FLAGS);
 	/* It may be queued (V-ST-2); nothing comes of it, see below. */

@@ -46,16 +46,7 @@ static int begin(uint16_t port, uint32_t qp_num)
 static struct ibv_qp *queue_pair(struct ep_listener *l)
 {
 	ep_listen(l, where.addr, where.port, 4);
-	struct ibv_pd *pd = ibv_alloc_pd(l->id->verbs);
-	struct ibv_cq *cq = ibv_create_cq(l->id->verbs, 4, NULL, NULL, 0);
-	struct ibv_qp_init_attr ia = {
-		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-		.cap = { 4, 4, 1, 1, 0 },
-	};
-	struct ibv_qp *qp = ibv_create_qp(pd, &ia);
-
-	CHECK(qp, "create QP: %m");
-	return qp;
+	return ep_own_qp(l->id->verbs, 4, 4);
 }
 
 static void foreign(void)
@@ -83,12 +74,7 @@ static void foreign(void)
 	expect(wait_state(qp, IBV_QPS_INIT, 0) == IBV_QPS_INIT, "connected");
 	part("V-PRIV-2 its owner may connect it");
 	expect(!begin(where.port, num), "%s", strerror(errno));
-	struct ibv_cq *cq = qp->send_cq;
-	struct ibv_pd *pd = qp->pd;
-
-	CHECK_SYS(ibv_destroy_qp(qp));
-	CHECK_SYS(ibv_destroy_cq(cq));
-	CHECK_SYS(ibv_dealloc_pd(pd));
+	ep_destroy_own_qp(qp);
 	ep_unlisten(&l);
 }
 

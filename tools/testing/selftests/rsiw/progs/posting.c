@@ -24,7 +24,6 @@ static const uint32_t depths[] = { 1, 2, 4, 16, 64, 256, 2048 };
 
 static unsigned int run_ms = 400, rounds = 10;
 static struct ibv_context *ctx;
-static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_qp *qp;
 static atomic_long posted, completed;
@@ -33,26 +32,10 @@ static long most;
 
 static void new_qp(uint32_t depth, int cqe)
 {
-	struct ibv_qp_init_attr attr = {
-		.qp_type = IBV_QPT_RC, .cap = { depth, 1, 1, 1, 0 },
-	};
-
-	pd = ibv_alloc_pd(ctx);
-	CHECK(pd, "alloc PD: %m");
-	cq = ibv_create_cq(ctx, cqe, NULL, NULL, 0);
-	CHECK(cq, "create CQ: %m");
-	attr.send_cq = attr.recv_cq = cq;
-	qp = ibv_create_qp(pd, &attr);
-	CHECK(qp, "create QP: %m");
+	qp = ep_own_qp(ctx, depth, cqe);
+	cq = qp->send_cq;
 	posted = completed = 0;
 	stop = false;
-}
-
-static void end_qp(void)
-{
-	CHECK_SYS(ibv_destroy_qp(qp));
-	CHECK_SYS(ibv_destroy_cq(cq));
-	CHECK_SYS(ibv_dealloc_pd(pd));
 }
 
 static void poll_some(void)
@@ -127,7 +110,7 @@ static void in_error(uint32_t depth)
 		pthread_join(threads[i], NULL);
 	expect(posted > 0, "nothing was posted");
 	settled();
-	end_qp();
+	ep_destroy_own_qp(qp);
 }
 
 static void to_error(uint32_t depth)
@@ -146,7 +129,7 @@ static void to_error(uint32_t depth)
 		stop = true;
 		pthread_join(thread, NULL);
 		settled();
-		end_qp();
+		ep_destroy_own_qp(qp);
 	}
 }
 
@@ -169,7 +152,7 @@ static void again(uint32_t depth)
 	CHECK_SYS(to_state(qp, IBV_QPS_INIT));
 	poll_some();
 	settled();
-	end_qp();
+	ep_destroy_own_qp(qp);
 }
 
 /* What a thread does that has become somebody else. */

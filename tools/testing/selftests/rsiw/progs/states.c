@@ -109,13 +109,8 @@ static void idle_and_rts(void)
 	part("V-ST-1 V-ST-3 V-QP-17 from Idle");
 	connected(&b);
 	/* A QP of the same kind without a connection. */
-	struct ibv_qp_init_attr ia = {
-		.send_cq = b.p.scq, .recv_cq = b.p.rcq, .qp_type = IBV_QPT_RC,
-		.cap = { 4, 4, 1, 1, 0 },
-	};
-	struct ibv_qp *qp = ibv_create_qp(b.p.pd, &ia);
+	struct ibv_qp *qp = ep_qp(b.p.pd, b.p.scq, b.p.rcq, 4);
 
-	CHECK(qp, "create QP: %m");
 	refused(qp, IDLE, RTS);
 	disconnected(qp, IDLE);
 	refused(qp, IDLE, TERMINATE);
@@ -257,14 +252,9 @@ static void flushing(void)
 
 	part("V-ST-2 Idle: posts are accepted, nothing happens");
 	connected(&b);
-	struct ibv_qp_init_attr ia = {
-		.send_cq = b.p.scq, .recv_cq = b.p.rcq, .qp_type = IBV_QPT_RC,
-		.cap = { 8, 8, 1, 1, 0 },
-	};
-	struct rdma_cm_id id = { .qp = ibv_create_qp(b.p.pd, &ia) };
+	struct rdma_cm_id id = { .qp = ep_qp(b.p.pd, b.p.scq, b.p.rcq, 8) };
 	struct ep idle = { .id = &id };
 
-	CHECK(id.qp, "create QP: %m");
 	for (i = 0; i < 4; i++) {
 		CHECK_SYS(ep_post_send(&idle, i, IBV_WR_SEND, buf, 0, 0, 0, 0));
 		CHECK_SYS(ep_post_recv(&idle, 10 + i, buf, 0, 0));
@@ -407,13 +397,8 @@ static void reuse(void)
 
 	part("V-ST-30 V-ST-4 V-CM-10 T-35 connected again after Error");
 	connected(&b);
-	struct ibv_qp_init_attr ia = {
-		.send_cq = b.a.scq, .recv_cq = b.a.rcq, .qp_type = IBV_QPT_RC,
-		.cap = { 8, 8, 1, 1, 0 },
-	};
-	struct ibv_qp *qp = ibv_create_qp(b.a.pd, &ia);
+	struct ibv_qp *qp = ep_qp(b.a.pd, b.a.scq, b.a.rcq, 8);
 
-	CHECK(qp, "create QP: %m");
 	for (i = 0; i < 5; i++) {
 		once_more(&b.a, qp);
 		accepted(qp, ERROR, IDLE);

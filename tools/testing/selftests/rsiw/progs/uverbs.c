@@ -63,8 +63,6 @@ static void doorbells(void)
 {
 	static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
 	struct ibv_context *other = ibv_open_device(ctx->device);
-	struct ibv_cq *cq;
-	struct ibv_pd *pd;
 	struct ibv_wc wc;
 	struct ibv_qp *qp;
 	struct both b;
@@ -73,14 +71,7 @@ static void doorbells(void)
 	part("V-PRIV-4 doorbells ring at queue pairs of the same file only");
 	both_connect(&b, &listener, &where, &attr, &attr);
 	expect(!heard(other), "another file's doorbell is heard");
-	pd = ibv_alloc_pd(other);
-	cq = ibv_create_cq(other, 4, NULL, NULL, 0);
-	struct ibv_qp_init_attr ia = {
-		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-		.cap = { 4, 4, 1, 1, 0 },
-	};
-	qp = ibv_create_qp(pd, &ia);
-	CHECK(qp, "create QP: %m");
+	qp = ep_own_qp(other, 4, 4);
 	expect(!raw_doorbell(other, qp->handle), "the own one is not");
 	expect(heard(other) == 1, "others' too");
 	part("V-PRIV-4 those of others go on");
@@ -88,9 +79,7 @@ static void doorbells(void)
 	CHECK_SYS(ep_post_send(&b.a, 2, IBV_WR_SEND, NULL, 0, 0, 0, 0));
 	expect(ep_poll(b.a.scq, &wc, EP_EVENT_MS) && !wc.status, "Send");
 	expect(ep_poll(b.p.rcq, &wc, EP_EVENT_MS) && !wc.status, "receive");
-	CHECK_SYS(ibv_destroy_qp(qp));
-	CHECK_SYS(ibv_destroy_cq(cq));
-	CHECK_SYS(ibv_dealloc_pd(pd));
+	ep_destroy_own_qp(qp);
 	CHECK_SYS(ibv_close_device(other));
 	both_close(&b);
 }
