@@ -64,6 +64,11 @@ bench-sweep:
 bench-scale:
 	@tools/bench/scale
 
+# ROUNDS: how often each device has its turn. DEVICES, CASES (with commas), WHERE: of what.
+bench-smp:
+	@tools/bench/smp $(if $(ROUNDS),--rounds "$(ROUNDS)") $(if $(DEVICES),--devices "$(DEVICES)") \
+		$(if $(CASES),--cases "$(CASES)") $(if $(WHERE),--path "$(WHERE)")
+
 # ROUNDS: how often each setting is measured. EVENTS=1: the program does not poll.
 bench-posting:
 	@tools/bench/posting $(if $(ROUNDS),--rounds "$(ROUNDS)") \
@@ -103,6 +108,8 @@ help:
 	@echo "make bench-sweep      messages of every size, throughput and latency, and where it dips"
 	@echo "                      (DEVICES=rsiw,siw WHERE=wire,loopback SIZES=64,4096)"
 	@echo "make bench-scale      cost, memory and set-up of up to 1,000 connections"
+	@echo "make bench-smp        two processors, in real time, programs that poll and that sleep"
+	@echo "                      (ROUNDS=5 DEVICES=rsiw,siw CASES='send_lat 64 polls' WHERE=wire)"
 	@echo "make bench-posting    posting with and without calls of the kernel, in real time (ROUNDS=9 EVENTS=1)"
 	@echo "make bench-report     the results of these benchmarks as a page with plots"
 	@echo "make shell            a guest with the module loaded"
@@ -116,4 +123,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        and the caches"
 
-.PHONY: module packaged user deb modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-posting bench-report conformance-report lint clean distclean help
+.PHONY: module packaged user deb modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-smp bench-posting bench-report conformance-report lint clean distclean help

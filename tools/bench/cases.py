@@ -4,6 +4,7 @@
 Shared by the host's part (run, profile) and the guest's part (guest).
 """
 
+import copy
 import re
 
 DEVICES = ("rsiw", "siw", "rxe", "tcp")
@@ -39,7 +40,8 @@ SCALE_DEVICES = ("rsiw", "siw", "rxe")
 GBITS, MPPS, USEC = "Gb/s", "Mmsg/s", "us"
 
 NAME = re.compile(
-    r"(send|write|read)_(bw|lat) (\d+)(?: x(\d+))?( both)?( crc)?$")
+    r"(send|write|read)_(bw|lat) (\d+)(?: x(\d+))?( both)?( crc)?"
+    r"(?: (polls|events))?$")
 
 
 class Case:
@@ -55,6 +57,8 @@ class Case:
         self.qps = qps
         self.both = both        # directions at the same time
         self.crc = crc          # on, which only rsiw can be told
+        # Instead of sleeping until an event, of which perftest has none for Writes.
+        self.polls = tool.startswith("write")
         self.name = "%s %d" % (tool, size) if size else tool
         if qps > 1:
             self.name += " x%d" % qps
@@ -134,6 +138,13 @@ TCP = [
     Case("iperf3 -Z", 0, 2, GBITS, 0),
 ]
 
+# Of bench-smp, where perftest polls as well, which it does unless told otherwise.
+SMP = tuple("%s %s" % (name, waits)
+            for name in ("send_lat 64", "read_lat 64", "send_bw 64", "write_bw 4096",
+                         "read_bw 4096", "send_bw 65536")
+            for waits in ("polls", "events")
+            if not (name.startswith("write") and waits == "events"))
+
 # Of bench-native, which runs each case so often in a guest, and has so many times the
 # iterations where that is throughput: a processor does in a fraction of a second
 # what takes an emulated one long.
@@ -159,7 +170,9 @@ def named(name):
     found = NAME.match(name)
     if not found:
         return None
-    verb, kind, size, qps, both, crc = found.groups()
+    verb, kind, size, qps, both, crc, waits = found.groups()
+    if waits:
+        return waiting(named(name.rpartition(" ")[0]), waits)
     size, qps = int(size), int(qps or 1)
     if not 1 <= size <= 1 << 23 or not 1 <= qps <= 256:
         return None
@@ -172,6 +185,16 @@ def named(name):
         iters = max(64, 60000000 // (size + 2000) // qps)
     return (lat if kind == "lat" else bw)(
         verb, size, iters, qps=qps, both=bool(both), crc=bool(crc))
+
+
+def waiting(case, waits):
+    """The same case, named for how perftest waits; None if it cannot do that."""
+    if case is None or (waits == "events" and case.tool.startswith("write")):
+        return None
+    other = copy.copy(case)
+    other.polls = waits == "polls"
+    other.name += " " + waits
+    return other
 
 
 def scale_cases(rows):

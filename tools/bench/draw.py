@@ -290,6 +290,19 @@ def about(what):
         for k, v in what.items()) + "</dl>"
 
 
+def real_time(given, title, where):
+    """A section about medians of several runs."""
+    rows = given["rows"]
+    out = ["<h2>%s</h2><p>%s: medians, and with a line the lowest and the highest of all "
+           "runs. In brackets, among the figures, how far the middle half of the runs is "
+           "apart." % (title, where), about(given["about"])]
+    for path in cases.PATHS:
+        if any(r["path"] == path for r in rows):
+            out += ["<h3>%s</h3>" % PATH_TITLES[path], throughput(rows, path),
+                    figures(rows, path)]
+    return "\n".join(out)
+
+
 def page(given):
     out = ["<!DOCTYPE html><html lang=en><meta charset=utf-8>",
            "<title>rsiw: benchmark</title><style>%s</style>" % STYLE,
@@ -327,17 +340,12 @@ def page(given):
         out.append("<pre>%s</pre>" % html.escape(sweeps.summary(
             rows, devices_of(rows))))
     if "native" in given:
-        rows = given["native"]["rows"]
-        out.append("<h2>In real time</h2><p>In User Mode Linux, on one processor "
-                   "of this machine: medians, and with a line the lowest and the "
-                   "highest of all runs. In brackets, among the figures, how far "
-                   "the middle half of the runs is apart.")
-        out.append(about(given["native"]["about"]))
-        for path in cases.PATHS:
-            if any(r["path"] == path for r in rows):
-                out.append("<h3>%s</h3>" % PATH_TITLES[path])
-                out.append(throughput(rows, path))
-                out.append(figures(rows, path))
+        out.append(real_time(given["native"], "In real time", "In User Mode Linux, on "
+                             "one processor of this machine"))
+    if "smp" in given:
+        out.append(real_time(given["smp"], "Two processors", "In real time, in guests "
+                             "with two processors, with programs that poll, and that "
+                             "sleep until an event"))
     if "scale" in given:
         rows = given["scale"]["rows"]
         out.append("<h2>Many connections</h2>")

@@ -236,6 +236,17 @@ class Cases(unittest.TestCase):
         self.assertEqual(cases.named("send_lat 64").messages(10), 20)
         self.assertEqual(cases.named("read_lat 64").messages(10), 10)
 
+    def test_how_perftest_waits(self):
+        for name in cases.SMP:
+            case = cases.named(name)
+            self.assertEqual((case.name, case.polls), (name, name.endswith(" polls")))
+            self.assertIsNot(case, cases.named(name.rpartition(" ")[0]))
+        self.assertEqual([cases.named("%s_bw 64" % v).polls
+                          for v in ("send", "write", "read")], [False, True, False])
+        for name in ("write_bw 64 events", "send_bw polls", "iperf3 polls",
+                     "send_bw 64 polls events"):
+            self.assertIsNone(cases.named(name), name)
+
     def test_lengths(self):
         for case in cases.VERBS:
             short, long = case.lengths
@@ -412,24 +423,51 @@ class KeptPoints(unittest.TestCase):
         with tempfile.TemporaryDirectory() as d:
             path = os.path.join(d, "points")
             n = sweeps.count(LAT, 64)
-            kept = sweep_script().Kept(path)
+            kept = script("sweep").Kept(path)
             kept.add(sweeps.name(LAT), 64, n, 1000)
             # Other numbers of messages are another measurement.
             kept.add(sweeps.name(LAT), 65, n + 1, 1000)
             with open(path, "a") as f:
                 f.write('["read lat", 66')
-            kept = sweep_script().Kept(path)
+            kept = script("sweep").Kept(path)
             self.assertEqual(kept.get(LAT, 64), 1000)
             self.assertIsNone(kept.get(LAT, 65))
             self.assertIsNone(kept.get(LAT, 66))
 
 
-def sweep_script():
-    """The host's part, which is a script."""
-    loader = importlib.machinery.SourceFileLoader(
-        "sweep", os.path.join(HERE, "sweep"))
+class TwoProcessors(unittest.TestCase):
+    def test_table(self):
+        runs = medians.Runs()
+        for device, values in (("rsiw", (1.0, 3.0, 2.0)), ("siw", (4.0, 4.0)), ("tcp", ())):
+            runs.add([{"device": device, "path": "wire", "case": "send_lat 64 polls",
+                       "value": value} for value in values])
+        runs.add([{"device": "tcp", "path": "wire", "case": "send_lat 64 polls",
+                   "value": None, "note": "hung"}])
+        lines = script("smp").table(runs.rows(), ["rsiw", "siw", "tcp"]).splitlines()
+        self.assertRegex(lines[1], r"send_lat 64 polls +us +2\.000 +4\.000 +hung +2\.00 +- "
+                         r"+50 % +0 % +-")
+
+    def test_turns(self):
+        smp = script("smp")
+        booted = []
+
+        def measure(todo, path, names, modules):
+            booted.append(list(todo))
+            # siw hangs in its second turn.
+            done = 4 if len(booted) == 1 else len(todo)
+            return [{"device": d, "path": path, "case": names[0], "value": 1.0}
+                    for d in todo[:done]], done
+        smp.measure = measure
+        runs = smp.rounds(["rsiw", "siw"], 3, "wire", ["send_lat 64 polls"], {})
+        self.assertEqual(booted, [["rsiw", "siw"] * 3, ["rsiw", "siw"]])
+        self.assertEqual([len(r["runs"]) for r in runs.rows()], [3, 3])
+
+
+def script(name):
+    """The host's part of a benchmark, which is a script."""
+    loader = importlib.machinery.SourceFileLoader(name, os.path.join(HERE, name))
     module = importlib.util.module_from_spec(
-        importlib.util.spec_from_loader("sweep", loader))
+        importlib.util.spec_from_loader(name, loader))
     loader.exec_module(module)
     return module
 
