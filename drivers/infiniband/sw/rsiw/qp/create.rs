@@ -77,10 +77,7 @@ use crate::{
         Slot, //
     },
     pd::Pd,
-    proto::{
-        reads::InboundReads,
-        schedule::PostRow, //
-    },
+    proto::reads::InboundReads,
     queue::{
         rq::{
             KernelRq,
@@ -340,7 +337,6 @@ impl Qp {
                 look,
                 shown <- new_spinlock!(None, "rsiw::Qp::shown"),
                 answered: AtomicFlag::new(false),
-                post_row <- new_spinlock_irq!(PostRow::new(), "rsiw::Qp::post_row"),
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 manager <- new_spinlock_irq!(None, "rsiw::Qp::manager"),
                 work <- new_work!("rsiw::Qp::work"),

@@ -301,15 +301,13 @@ impl Limits for RecvEnv<'_> {
 impl RecvEnv<'_> {
     /// Queues a request of the peer, and sees to it that it is answered.
     fn queue(&self, request: Inbound) -> Result<(), TermError> {
-        let tuning = &self.qp.dev.tuning;
-        let (row, batch) = (tuning.read_row(), tuning.sending().batch);
-        let pace = {
+        let reason = {
             let mut inbound = self.qp.inbound.lock();
-            let pace = inbound.push(request, row, batch)?;
+            let reason = inbound.push(request)?;
             self.qp.has_inbound.store(true, Relaxed);
-            pace
+            reason
         };
-        self.qp.schedule(Reason::PeerRead(pace));
+        self.qp.schedule(reason);
         Ok(())
     }
 }

@@ -22,7 +22,6 @@ use crate::{
         log::pr_ratelimited,
         mm::noio::NoIo,
         time::{
-            clock,
             hrtimer::{
                 ExpiresSoon,
                 ShortTimer, //
@@ -107,7 +106,7 @@ impl ExpiresSoon for Qp {
     }
 
     fn soon_expired(this: Arc<Self>) {
-        this.gathered();
+        this.queue_urgent();
     }
 }
 
@@ -162,7 +161,6 @@ impl Qp {
     /// Sends what was posted, or flushes it.
     pub(super) fn send_posts(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         self.progress(inner, after);
-        inner.doorbells.sent(clock::now);
         self.flush_posted(inner, after);
     }
 

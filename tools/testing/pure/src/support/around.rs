@@ -151,7 +151,7 @@ impl Around {
     /// The peer has asked for something, which the sender is to do.
     fn asked(&mut self, request: Inbound) -> Result<(), TermError> {
         if !self.queue.memory.is_imagined() {
-            self.queue.inbound.get_mut().push(request, 8, 1 << 17)?;
+            self.queue.inbound.get_mut().push(request)?;
         }
         Ok(())
     }
