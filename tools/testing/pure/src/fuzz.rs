@@ -8,15 +8,17 @@ mod sender;
 pub use self::receiver::receiver;
 pub use self::sender::sender;
 
+use crate::proto::chunk::{Chunk, Reach};
 use crate::proto::conn::{Config, Initiator, Responder};
 use crate::proto::connection::{self, Awaits, Code, StreamEnd};
-use crate::proto::deframer::{Deframer, Place, Step};
+use crate::proto::deframer::{collected, Deframer, Next};
 use crate::proto::negotiate::Depths;
 use crate::proto::request::AtomicKind;
 use crate::proto::rx::Rx;
 use crate::support::endpoint::{Answers, Endpoint, FAILURE};
 use crate::support::limits::ALL;
 use crate::support::peer::{Peer, Region, Wr};
+use crate::support::piece::Piece;
 use crate::support::rng::{Choices, Input};
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::{self, Stag, TaggedOffset};
@@ -69,35 +71,48 @@ pub fn parsers(data: &[u8]) {
     let _ = Quote::new(data, len);
 }
 
-/// A stream of FPDUs; the first octet chooses the size of the chunks.
+/// A stream of FPDUs; the first octet chooses the size of the chunks, and whether those behind one
+/// can be read.
 pub fn deframer(data: &[u8]) {
     let Some((&size, stream)) = data.split_first() else {
         return;
     };
+    let len = usize::from(size).max(1);
     let mut deframer = Deframer::new();
-    let mut staged = 0usize;
-    for mut chunk in stream.chunks(usize::from(size).max(1)) {
+    deframer.set_buffer(vec![0; MAX_FPDU]);
+    let mut used = 0usize;
+    for begin in (0..stream.len()).step_by(len) {
+        let rest = stream.get(begin..).unwrap_or(&[]);
+        let len = len.min(rest.len());
+        let chunk = match size % 2 {
+            0 => Piece::front(rest, len, Reach::Apart),
+            _ => Piece::all(rest.get(..len).unwrap_or(&[])),
+        };
+        let mut at = deframer.skip(chunk.len());
         loop {
-            match deframer.next(&chunk) {
-                Err(_) => return,
-                Ok(Step::NeedMore) => break,
-                Ok(Step::Stage { at, n }) => {
-                    assert!(n > 0 && n <= chunk.len() && at == staged);
-                    staged = staged.saturating_add(n);
-                    assert!(staged <= MAX_FPDU);
-                    chunk = chunk.get(n..).unwrap_or(&[]);
-                }
-                Ok(Step::Fpdu(fpdu)) if fpdu.place == Place::Chunk => {
-                    assert!(fpdu.len <= chunk.len());
-                    chunk = chunk.get(fpdu.len..).unwrap_or(&[]);
-                }
-                Ok(Step::Fpdu(fpdu)) => {
-                    assert!(fpdu.len == staged);
-                    staged = 0;
-                }
+            if let Some(buffer) = deframer.take_collected() {
+                let fpdu = collected::<Piece<'_>>(&buffer).expect("it fits");
+                used = used.saturating_add(fpdu.len);
+                deframer.give_back(buffer, true);
             }
+            let left = chunk.len().saturating_sub(at);
+            let n = match deframer.next(&chunk, at) {
+                Err(_) => return,
+                Ok(Next::Nothing) => break,
+                Ok(Next::Collected(n)) => n,
+                Ok(Next::Fpdu(fpdu)) => {
+                    assert!(size % 2 == 0 || fpdu.len <= left);
+                    used = used.saturating_add(fpdu.len);
+                    deframer.use_up(fpdu.len, left)
+                }
+            };
+            assert!(n > 0 && n <= left);
+            at = at.saturating_add(n);
         }
+        assert_eq!(at, chunk.len());
     }
+    assert!(used <= stream.len());
+    assert_eq!(used == stream.len(), !deframer.is_collecting());
 }
 
 /// Segments behind each other: an octet of length each.

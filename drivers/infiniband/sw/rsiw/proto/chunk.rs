@@ -5,7 +5,6 @@
 //! Any context, under the receive lock.
 #![forbid(unsafe_code)]
 
-use super::deframer::ByteSource;
 use super::rx::FRONT_LEN;
 use crate::wire::fpdu::{
     Crc,
@@ -48,6 +47,9 @@ pub(crate) trait Chunk {
     ///
     /// There are not that many.
     fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short>;
+
+    /// The CRC32c of octets in one piece, continued.
+    fn crc32c(crc: u32, octets: &[u8]) -> u32;
 }
 
 /// Where octets are that lie behind those of a chunk.
@@ -97,87 +99,26 @@ impl<C: Chunk> Source<'_, C> {
             Source::Chunk { chunk, at: base } => {
                 chunk.copy_to(base.checked_add(at).ok_or(Short)?, out)
             }
-            Source::Bytes(bytes) => bytes.copy_to(at, out),
+            Source::Bytes(bytes) => {
+                let end = at.checked_add(out.len()).ok_or(Short)?;
+                out.copy_from_slice(bytes.get(at..end).ok_or(Short)?);
+                Ok(())
+            }
         }
     }
 
-    /// Returns whether the field behind the first `len` octets is their CRC. `crc32c` computes it
-    /// over octets in one piece.
+    /// Returns whether the field behind the first `len` octets is their CRC.
     ///
     /// # Errors
     ///
     /// There are not that many.
-    pub(super) fn has_crc(
-        &self,
-        len: usize,
-        crc32c: impl Fn(u32, &[u8]) -> u32,
-    ) -> Result<bool, Short> {
-        let crc = self.crc(len, crc32c)?;
+    pub(super) fn has_crc(&self, len: usize) -> Result<bool, Short> {
+        let crc = match self {
+            Source::Chunk { chunk, at } => chunk.crc(*at, len, Crc::new())?,
+            Source::Bytes(bytes) => Crc::new().update(C::crc32c, bytes.get(..len).ok_or(Short)?),
+        };
         let mut wire = [0; CRC_LEN];
         self.copy_to(len, &mut wire)?;
         Ok(crc.matches(wire))
-    }
-
-    fn crc(&self, len: usize, crc32c: impl Fn(u32, &[u8]) -> u32) -> Result<Crc, Short> {
-        match self {
-            Source::Chunk { chunk, at } => chunk.crc(*at, len, Crc::new()),
-            Source::Bytes(bytes) => Ok(Crc::new().update(crc32c, bytes.get(..len).ok_or(Short)?)),
-        }
-    }
-}
-
-/// The rest of a chunk.
-pub(super) struct Rest<'a, C> {
-    chunk: &'a C,
-    at: usize,
-    len: usize,
-    /// Its first octets, which are looked at more than once.
-    front: [u8; FPDU_FRONT],
-}
-
-impl<'a, C: Chunk> Rest<'a, C> {
-    /// What is behind octet `at` of `chunk`.
-    ///
-    /// # Errors
-    ///
-    /// The chunk ends in front of `at`, or cannot be read.
-    pub(super) fn new(chunk: &'a C, at: usize) -> Result<Self, Short> {
-        let mut rest = Self {
-            chunk,
-            at,
-            len: chunk.len().checked_sub(at).ok_or(Short)?,
-            front: [0; FPDU_FRONT],
-        };
-        let len = rest.len.min(FPDU_FRONT);
-        if len == FPDU_FRONT {
-            rest.front = chunk.front(at).ok_or(Short)?;
-        } else if let Some(front) = rest.front.get_mut(..len).filter(|front| !front.is_empty()) {
-            chunk.copy_to(at, front)?;
-        }
-        Ok(rest)
-    }
-
-    /// The first octets of the FPDU that begins here.
-    pub(super) fn front(&self) -> &[u8] {
-        &self.front
-    }
-}
-
-impl<C: Chunk> ByteSource for Rest<'_, C> {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn copy_to(&self, offset: usize, out: &mut [u8]) -> Result<(), Short> {
-        let end = offset.checked_add(out.len()).ok_or(Short)?;
-        if end > self.len() {
-            return Err(Short);
-        }
-        if let Some(front) = self.front.get(offset..end) {
-            out.copy_from_slice(front);
-            return Ok(());
-        }
-        let at = self.at.checked_add(offset).ok_or(Short)?;
-        self.chunk.copy_to(at, out)
     }
 }

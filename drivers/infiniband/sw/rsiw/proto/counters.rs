@@ -25,8 +25,8 @@ use super::failure::{
 use super::order::Status;
 use super::rx::{
     Action,
-    Going,
-    Segment, //
+    Segment,
+    Target, //
 };
 use super::tx::Kind;
 use crate::wire::terminate::{
@@ -373,15 +373,14 @@ impl Tally {
         }
     }
 
-    /// Segments with `octets` of payload went on with a message, which `is_complete` with them.
+    /// Segments with `octets` of payload went on with a message that goes to `target`.
     #[inline]
-    pub(crate) fn went_on(&mut self, going: &Going, octets: u32, is_complete: bool) {
-        let (messages, bytes) = match going {
-            Going::Write(..) => (Counter::RxWrites, Counter::RxWriteBytes),
-            Going::Response(..) => (Counter::RxResponses, Counter::RxResponseBytes),
-            Going::Send { .. } => (Counter::RxSends, Counter::RxSendBytes),
+    pub(crate) fn went_on(&mut self, target: Target, octets: u32) {
+        let bytes = match target {
+            Target::Write(..) => Counter::RxWriteBytes,
+            Target::Response(..) => Counter::RxResponseBytes,
+            Target::Receive(_) => Counter::RxSendBytes,
         };
-        self.add(messages, is_complete.into());
         self.add(bytes, octets.into());
     }
 

@@ -2,193 +2,287 @@
 
 //! Finds FPDUs in the received stream, however it is cut (RFC 5044 sections 4.1 and 5.2).
 //!
-//! The stream comes in chunks. An FPDU that lies whole in a chunk is used where it is; otherwise
-//! its octets are gathered in a staging buffer of the driver's. Softirq, under the receive lock.
+//! The stream comes in chunks: TCP has what was received in buffers. An FPDU that lies whole in a
+//! chunk is used where it is, and so is one that ends in chunks behind, if those can be read. An
+//! FPDU of which the rest is still to come stays in TCP until then. Where neither can be, its octets
+//! are collected in a buffer.
+//!
+//! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
+use super::chunk::{
+    Chunk,
+    Reach,
+    Source,
+    FPDU_FRONT, //
+};
+use super::failure::Failure;
 use crate::wire::ddp;
 use crate::wire::fpdu::{
-    self,
+    fpdu_len,
+    CRC_LEN,
     LEN_FIELD, //
 };
 use crate::wire::terminate::TermError;
 use crate::wire::Short;
+use core::ops::DerefMut;
 
-/// The unread rest of a chunk of the stream.
-pub(crate) trait ByteSource {
-    /// Octets left.
-    fn len(&self) -> usize;
-
-    /// Copies `out.len()` octets from `offset` on, without consuming them.
-    ///
-    /// # Errors
-    ///
-    /// [`Short`] if there are not that many.
-    fn copy_to(&self, offset: usize, out: &mut [u8]) -> Result<(), Short>;
-}
-
-impl ByteSource for &[u8] {
-    fn len(&self) -> usize {
-        <[u8]>::len(self)
-    }
-
-    fn copy_to(&self, offset: usize, out: &mut [u8]) -> Result<(), Short> {
-        let rest = self.get(offset..).ok_or(Short)?;
-        let from = rest.get(..out.len()).ok_or(Short)?;
-        out.copy_from_slice(from);
-        Ok(())
-    }
-}
-
-/// Where a complete FPDU lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// At the front of the chunk; consume [`Fpdu::len`] octets of it afterwards.
-    Chunk,
-    /// At the front of the staging buffer; nothing of the chunk is consumed.
-    Staging,
-}
-
-/// A complete FPDU, not yet checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fpdu {
-    /// Where it is.
-    pub(crate) place: Place,
+/// A complete FPDU.
+#[derive(Debug)]
+pub(crate) struct Fpdu<'a, C> {
+    /// Where its octets are.
+    pub(crate) source: Source<'a, C>,
+    /// The first of them.
+    pub(crate) front: [u8; FPDU_FRONT],
     /// Its ULPDU_Length. The ULPDU begins 2 octets into the FPDU.
     pub(crate) ulpdu_len: u16,
     /// Octets of all of it: length field, ULPDU, pad and CRC.
     pub(crate) len: usize,
 }
 
-impl Fpdu {
-    /// Octets that the CRC covers, from the front of the FPDU; the CRC field follows.
-    pub(crate) const fn crc_covers(&self) -> usize {
-        self.len.saturating_sub(fpdu::CRC_LEN)
-    }
-}
+// No FPDU is shorter than the front.
+const _: () = assert!(FPDU_FRONT <= LEN_FIELD + ddp::TAGGED_LEN + CRC_LEN);
 
-/// What to do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// The chunk is used up.
-    NeedMore,
-    /// Copy the next `n` octets of the chunk to `at` in the staging buffer and consume them.
-    Stage {
-        /// Offset in the staging buffer.
-        at: usize,
-        /// Octets to copy, at least one.
-        n: usize,
-    },
-    /// Use this FPDU.
-    Fpdu(Fpdu),
-}
-
-/// State between chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Deframer {
-    /// Octets in the staging buffer.
-    have: usize,
-    /// The first of them.
-    head: [u8; LEN_FIELD],
-}
-
-impl Deframer {
-    /// Nothing received yet.
-    pub(crate) const fn new() -> Self {
-        Deframer {
-            have: 0,
-            head: [0; LEN_FIELD],
-        }
-    }
-
-    /// Octets of an incomplete FPDU that wait in the staging buffer.
-    ///
-    /// Not zero when the peer's FIN arrives: the stream was cut.
-    pub(crate) const fn staged(&self) -> usize {
-        self.have
-    }
-
-    /// Returns the FPDU that begins with `front`, if none is under way and the `left` octets that
-    /// are left of the chunk have all of it. This is the short way to the most frequent answer of
-    /// [`Deframer::next`].
-    #[inline]
-    pub(crate) fn whole(&self, front: [u8; LEN_FIELD], left: usize) -> Option<Fpdu> {
-        let ulpdu_len = u16::from_be_bytes(front);
-        let len = fpdu::fpdu_len(ulpdu_len);
-        let is_whole = self.have == 0 && usize::from(ulpdu_len) >= ddp::TAGGED_LEN && len <= left;
-        is_whole.then_some(Fpdu {
-            place: Place::Chunk,
-            ulpdu_len,
-            len,
-        })
-    }
-
-    /// Tells what to do with `src`, the rest of the chunk. The caller does that and calls again
-    /// until it gets [`Step::NeedMore`].
-    ///
-    /// The staging buffer needs [`fpdu::MAX_FPDU`] octets and must not change in between. The
-    /// CRC of an FPDU is to be verified before anything else is made of it (T-8).
+impl<'a, C: Chunk> Fpdu<'a, C> {
+    /// The FPDU at `source`, which begins with `front`.
     ///
     /// # Errors
     ///
-    /// An FPDU too short for any DDP header. The stream is of no use after that.
-    pub(crate) fn next(&mut self, src: &impl ByteSource) -> Result<Step, TermError> {
-        let left = src.len();
-        let Some(total) = self.total(src, left)? else {
-            // Not even the length field is complete.
-            return self.stage(src, left);
-        };
-        if self.have == 0 {
-            if left >= total.len {
-                return Ok(Step::Fpdu(total));
-            }
-            return self.stage(src, left);
-        }
-        match total.len.checked_sub(self.have) {
-            Some(missing) if missing > 0 => self.stage(src, left.min(missing)),
-            _ => {
-                self.have = 0;
-                Ok(Step::Fpdu(Fpdu {
-                    place: Place::Staging,
-                    ..total
-                }))
-            }
-        }
-    }
-
-    /// The FPDU in progress, as far as its length is known from staging and chunk together.
-    fn total(&self, src: &impl ByteSource, left: usize) -> Result<Option<Fpdu>, TermError> {
-        let mut head = self.head;
-        let missing = head.get_mut(self.have..).unwrap_or(&mut []);
-        if missing.len() > left {
-            return Ok(None);
-        }
-        src.copy_to(0, missing)
-            .map_err(|_| TermError::CatastrophicStream)?;
-        let ulpdu_len = u16::from_be_bytes(head);
-        if usize::from(ulpdu_len) < ddp::TAGGED_LEN {
-            return Err(TermError::MpaFpdu);
-        }
-        Ok(Some(Fpdu {
-            place: Place::Chunk,
+    /// It is too short for any DDP header. The stream is of no use after that.
+    #[inline(always)]
+    fn new(source: Source<'a, C>, front: [u8; FPDU_FRONT]) -> Result<Self, TermError> {
+        let [hi, lo, ..] = front;
+        let ulpdu_len = ulpdu_len([hi, lo])?;
+        Ok(Self {
+            source,
+            front,
             ulpdu_len,
-            len: fpdu::fpdu_len(ulpdu_len),
-        }))
+            len: fpdu_len(ulpdu_len),
+        })
     }
 
-    fn stage(&mut self, src: &impl ByteSource, n: usize) -> Result<Step, TermError> {
-        if n == 0 {
-            return Ok(Step::NeedMore);
-        }
-        let at = self.have;
-        let head = self.head.get_mut(at..).unwrap_or(&mut []);
-        let head = match head.len() {
-            have if have > n => head.get_mut(..n).unwrap_or(&mut []),
-            _ => head,
-        };
-        src.copy_to(0, head)
-            .map_err(|_| TermError::CatastrophicStream)?;
-        self.have = at.saturating_add(n);
-        Ok(Step::Stage { at, n })
+    /// Returns whether its CRC is right. That is to be known before anything else is made of the
+    /// FPDU (T-8).
+    ///
+    /// # Errors
+    ///
+    /// There are fewer octets than its length says.
+    #[inline]
+    pub(super) fn has_crc(&self) -> Result<bool, Short> {
+        self.source.has_crc(self.len.saturating_sub(CRC_LEN))
     }
+
+    /// The first octets of its ULPDU.
+    #[inline(always)]
+    pub(super) fn head(&self) -> &[u8] {
+        let end = LEN_FIELD.saturating_add(self.ulpdu_len.into());
+        let head = self.front.get(LEN_FIELD..end.min(FPDU_FRONT));
+        head.unwrap_or(&[])
+    }
+}
+
+/// The length of the ULPDU behind a length field.
+///
+/// # Errors
+///
+/// As [`Fpdu::new`].
+#[inline(always)]
+fn ulpdu_len(field: [u8; LEN_FIELD]) -> Result<u16, TermError> {
+    let len = u16::from_be_bytes(field);
+    match usize::from(len) < ddp::TAGGED_LEN {
+        true => Err(TermError::MpaFpdu),
+        false => Ok(len),
+    }
+}
+
+/// What there is in the stream.
+#[derive(Debug)]
+pub(crate) enum Next<'a, C> {
+    /// An FPDU that may be used where it is: see [`Deframer::use_up`].
+    Fpdu(Fpdu<'a, C>),
+    /// So many octets of the chunk, at least one, were collected in the buffer.
+    Collected(usize),
+    /// Nothing: the chunk is used up, or what is left of it has to wait.
+    Nothing,
+}
+
+/// The state between chunks; `B` is the buffer.
+#[derive(Debug)]
+pub(crate) struct Deframer<B> {
+    /// Collects an FPDU. It is made when the first one needs it.
+    buffer: Option<B>,
+    wants_buffer: bool,
+    /// Octets of an FPDU that are in the buffer.
+    have: usize,
+    /// Octets that the next chunks begin with and that were used already.
+    ahead: usize,
+}
+
+impl<B: DerefMut<Target = [u8]>> Deframer<B> {
+    /// Nothing received yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            buffer: None,
+            wants_buffer: false,
+            have: 0,
+            ahead: 0,
+        }
+    }
+
+    /// Begins another turn. What was lacking in the one before may not be lacking any more.
+    pub(crate) fn begin(&mut self) {
+        self.wants_buffer = false;
+    }
+
+    /// Whether an FPDU that is not used yet is in the buffer, or a part of one. If there is when the
+    /// peer's FIN arrives, the stream was cut.
+    #[inline]
+    pub(crate) const fn is_collecting(&self) -> bool {
+        self.have != 0
+    }
+
+    /// Whether a buffer has to be given.
+    pub(crate) const fn wants_buffer(&self) -> bool {
+        self.wants_buffer && self.buffer.is_none()
+    }
+
+    /// Gives the buffer, of [`MAX_FPDU`](crate::wire::fpdu::MAX_FPDU) octets.
+    pub(crate) fn set_buffer(&mut self, buffer: B) {
+        self.buffer = Some(buffer);
+    }
+
+    /// Returns how many of the `len` octets of a chunk were used with those before it.
+    #[inline]
+    pub(crate) fn skip(&mut self, len: usize) -> usize {
+        let skip = self.ahead.min(len);
+        self.ahead = self.ahead.saturating_sub(skip);
+        skip
+    }
+
+    /// Looks for what begins at octet `at` of a chunk. The FPDU in the buffer is to be used before,
+    /// if it is complete: see [`Deframer::take_collected`].
+    ///
+    /// # Errors
+    ///
+    /// An FPDU is too short, or the stream cannot be read.
+    #[inline]
+    pub(crate) fn next<'a, C: Chunk>(
+        &mut self,
+        chunk: &'a C,
+        at: usize,
+    ) -> Result<Next<'a, C>, Failure> {
+        let left = chunk.len().saturating_sub(at);
+        if self.have == 0 && left >= FPDU_FRONT {
+            if let Some(front) = chunk.front(at) {
+                let fpdu = Fpdu::new(Source::Chunk { chunk, at }, front)?;
+                if fpdu.len <= left {
+                    return Ok(Next::Fpdu(fpdu));
+                }
+            }
+        }
+        self.next_apart(chunk, at, left)
+    }
+
+    /// As [`Deframer::next`], for an FPDU that does not end in the `left` octets of the chunk, or
+    /// that begins in the buffer.
+    #[inline(never)]
+    fn next_apart<'a, C: Chunk>(
+        &mut self,
+        chunk: &'a C,
+        at: usize,
+        left: usize,
+    ) -> Result<Next<'a, C>, Failure> {
+        let fault = || Failure::defect("the stream cannot be read");
+        if left == 0 {
+            return Ok(Next::Nothing);
+        }
+        if self.have == 0 {
+            let mut reach = chunk.reach(at, LEN_FIELD);
+            if reach == Reach::Here {
+                // The peer is told at once of a length that no FPDU has: no more octets may come.
+                let mut field = [0; LEN_FIELD];
+                chunk.copy_to(at, &mut field).map_err(|_| fault())?;
+                reach = chunk.reach(at, fpdu_len(ulpdu_len(field)?));
+            }
+            match reach {
+                Reach::Here => {
+                    let front = chunk.front(at).ok_or_else(fault)?;
+                    let fpdu = Fpdu::new(Source::Chunk { chunk, at }, front)?;
+                    return Ok(Next::Fpdu(fpdu));
+                }
+                Reach::Later => return Ok(Next::Nothing),
+                Reach::Apart => {}
+            }
+        }
+        let Some(buffer) = &mut self.buffer else {
+            // A buffer of this size is not to be had in softirq.
+            self.wants_buffer = true;
+            return Ok(Next::Nothing);
+        };
+        let n = total(buffer, self.have)?
+            .saturating_sub(self.have)
+            .min(left);
+        let end = self.have.saturating_add(n);
+        let to = buffer.get_mut(self.have..end).ok_or_else(too_small)?;
+        chunk.copy_to(at, to).map_err(|_| fault())?;
+        self.have = end;
+        total(buffer, self.have)?;
+        Ok(Next::Collected(n))
+    }
+
+    /// Notes that an FPDU of `len` octets is used, of which the chunk has `left` at most. Returns
+    /// how many of them are the chunk's.
+    #[inline]
+    pub(crate) fn use_up(&mut self, len: usize, left: usize) -> usize {
+        self.ahead = len.saturating_sub(left);
+        len.min(left)
+    }
+
+    /// Takes the buffer, if there is a complete FPDU in it: see [`collected`]. It has to be given
+    /// back by [`Deframer::give_back`].
+    pub(crate) fn take_collected(&mut self) -> Option<B> {
+        let have = self.have;
+        let is_complete = |buffer: &mut B| total(buffer, have) == Ok(have);
+        self.buffer.take_if(is_complete)
+    }
+
+    /// Gives back the buffer. Its FPDU stays there unless it `is_used`.
+    pub(crate) fn give_back(&mut self, buffer: B, is_used: bool) {
+        self.buffer = Some(buffer);
+        if is_used {
+            self.have = 0;
+        }
+    }
+}
+
+/// The FPDU in the buffer that [`Deframer::take_collected`] has returned.
+///
+/// # Errors
+///
+/// The buffer has become too small.
+pub(crate) fn collected<C: Chunk>(buffer: &[u8]) -> Result<Fpdu<'_, C>, Failure> {
+    let front = buffer.first_chunk().ok_or_else(too_small)?;
+    let fpdu = Fpdu::new(Source::Bytes(buffer), *front)?;
+    let bytes = buffer.get(..fpdu.len).ok_or_else(too_small)?;
+    Ok(Fpdu {
+        source: Source::Bytes(bytes),
+        ..fpdu
+    })
+}
+
+/// Octets to collect in `buffer`, which has `have` of them: the length field, then what that says.
+///
+/// # Errors
+///
+/// As [`Fpdu::new`].
+fn total(buffer: &[u8], have: usize) -> Result<usize, TermError> {
+    match buffer.first_chunk().filter(|_| have >= LEN_FIELD) {
+        Some(field) => ulpdu_len(*field).map(fpdu_len),
+        None => Ok(LEN_FIELD),
+    }
+}
+
+/// A buffer is smaller than an FPDU may be.
+fn too_small() -> Failure {
+    Failure::defect("an FPDU does not fit its buffer")
 }

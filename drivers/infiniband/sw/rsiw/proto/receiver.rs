@@ -3,262 +3,104 @@
 //! The receiving half of a connection: from octets of the stream to placed data and completions
 //! (RFC 5040 sections 5 and 6, RFC 5041 sections 5.3 and 7, RFC 5044 section 5.2).
 //!
-//! Nothing is placed before the whole segment is validated, CRC included (T-8). A segment is placed
-//! from where it is once all of it is there. If it cannot be waited for, or lies in chunks that
-//! cannot be read together, it is collected in a buffer first.
+//! There is one way in. The [`deframer`](super::deframer) finds one FPDU after the other, and
+//! [`Receiver::take`] takes in its ULPDU once the CRC is right: nothing is placed before the whole
+//! segment is validated (T-8). Segments that the other end on this host hands over are ULPDUs
+//! already (`receiver/direct.rs`). The only other way is a short one, for FPDUs that go on with the
+//! message of the one before ([`Train`]).
 //!
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
-mod atomic;
 mod direct;
-mod joined;
+mod env;
 mod patience;
 mod whole;
 
-pub(crate) use self::atomic::Atomics;
+pub(crate) use self::env::{
+    Env,
+    Extra,
+    Received,
+    Recv,
+    Unplaced, //
+};
 use self::patience::Patience;
 use super::budget::Budget;
 use super::chunk::{
     Chunk,
     Payload,
-    Source, //
+    Source,
+    FPDU_FRONT, //
 };
 use super::conn::Params;
 use super::counters::{
     Counter,
     Tally, //
 };
-use super::deframer::{Deframer, Fpdu};
+use super::deframer::{
+    collected,
+    Deframer,
+    Fpdu,
+    Next, //
+};
 use super::failure::{
     Failure,
     Fault, //
 };
 use super::order::Token;
 use super::reads::{
+    Inbound,
+    InboundRead,
     Purpose,
     Response, //
 };
 use super::rx::{
     is_enough,
     Action,
-    Going,
-    Limits,
     Rx,
     Segment,
-    FRONT_LEN,
+    Target,
     HEAD_LEN, //
 };
 use super::state::QpState;
-use super::train::{
-    Room,
-    Train, //
+use super::train::Train;
+use crate::wire::atomic::{
+    AtomicRequest,
+    AtomicResponse,
+    WORD_LEN, //
 };
-use crate::wire::ddp::{
-    self,
-    Msn,
-    Stag,
-    TaggedOffset, //
-};
+use crate::wire::ddp::UNTAGGED_LEN;
 use crate::wire::fpdu::LEN_FIELD;
-use crate::wire::rdmap::{
-    ImmediateData,
-    ReadRequest, //
-};
 use crate::wire::terminate::{
     Quote,
     TermError, //
 };
 use core::ops::DerefMut;
 
-/// A receive that was taken from its queue.
+/// What a receiver lacks to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Recv {
-    /// The consumer's name for it.
-    pub(crate) id: u64,
-    /// Octets that it has room for.
-    pub(crate) len: u64,
-}
-
-/// What a receive tells its consumer beside the message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Extra {
-    /// Nothing.
-    #[default]
+pub(crate) enum Lack {
+    /// Nothing: it has taken in all that there was.
     Nothing,
-    /// The STag that the peer has invalidated.
-    Invalidated(Stag),
-    /// Immediate Data, instead of a message.
-    Immediate(ImmediateData),
+    /// Another turn: its budget is used up, and there may be more.
+    Turn,
+    /// The buffer: see [`Receiver::set_buffer`].
+    Buffer,
+    /// That nobody uses the region that was invalidated last.
+    Quiet,
+    /// A receive for the message at hand. It is looked for again with each turn.
+    Receive,
 }
 
-impl Extra {
-    /// What a Send that invalidates this tells.
-    pub(crate) fn of_send(invalidate: Option<Stag>) -> Self {
-        invalidate.map_or(Self::Nothing, Self::Invalidated)
-    }
-}
-
-/// A message that a receive has got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Received {
-    /// The consumer's name for the receive.
-    pub(crate) id: u64,
-    /// Octets of the message.
-    pub(crate) len: u32,
-    /// The peer asks for an event.
-    pub(crate) solicited: bool,
-    /// What else there is to tell.
-    pub(crate) extra: Extra,
-}
-
-/// A payload could not be placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unplaced;
-
-/// What a receiver needs of its surroundings, which receive octets in chunks `C`.
-///
-/// The methods that tell of something leave a note for others to act upon: the caller holds the
-/// receive lock.
-pub(crate) trait Env<C>: Limits + Atomics {
-    /// The CRC32c of octets in one piece, continued.
-    fn crc32c(crc: u32, octets: &[u8]) -> u32;
-
-    /// The state of the connection, which may be another by now.
-    fn state(&self) -> QpState;
-
-    /// An FPDU has come in, whose CRC is right: this side may send.
-    fn fpdu_received(&mut self);
-
-    /// The first segment has passed the protocol's checks.
-    fn first_segment(&mut self);
-
-    /// An ULPDU of `len` octets has come in that begins with `head`; for who wants to know.
-    fn ulpdu_received(&self, _head: &[u8], _len: u16) {}
-
-    /// Data came in although this side is closing.
-    fn data_in_closing(&mut self);
-
-    /// The peer has ended the stream: see [`Action::Terminate`].
-    fn terminate_received(&mut self, code: u16, read: Option<Msn>);
-
-    /// The stream must end.
-    fn fail(&mut self, failure: Failure);
-
-    /// Places the payload of an RDMA Write, which is not empty, if the peer may write there.
-    ///
-    /// # Errors
-    ///
-    /// How the peer is told that it may not.
-    fn place_write(
-        &mut self,
-        stag: Stag,
-        to: TaggedOffset,
-        payload: &Payload<'_, C>,
-        budget: &mut Budget,
-    ) -> Result<(), TermError>;
-
-    /// Places the payload of a Read Response, which is not empty, if this side may write there.
-    ///
-    /// # Errors
-    ///
-    /// It may not.
-    fn place_response(
-        &mut self,
-        stag: Stag,
-        to: TaggedOffset,
-        payload: &Payload<'_, C>,
-        budget: &mut Budget,
-    ) -> Result<(), Unplaced>;
-
-    /// Places the payloads of a train that goes on with a message, as many as the memory allows for
-    /// without another question. None is placed where it does not, which is found out with the
-    /// first segment by itself then.
-    ///
-    /// # Errors
-    ///
-    /// The payload that was taken last could not be placed.
-    fn place_train(&mut self, going: Going, train: &mut Train<'_, C>) -> Result<(), Unplaced>
-    where
-        C: Chunk;
-
-    /// Takes the oldest receive, and keeps the names of its memory for [`Env::place_recv`]. `None` if
-    /// there is none.
-    ///
-    /// # Errors
-    ///
-    /// It makes no sense.
-    fn take_recv(&mut self) -> Result<Option<Recv>, Failure>;
-
-    /// Places the payload of a Send at `offset` of the receive that was taken last, which has room
-    /// for it.
-    ///
-    /// # Errors
-    ///
-    /// Its memory does not allow it; nothing has been placed.
-    fn place_recv(
-        &mut self,
-        offset: u32,
-        payload: &Payload<'_, C>,
-        budget: &mut Budget,
-    ) -> Result<(), Unplaced>;
-
-    /// Completes a receive.
-    ///
-    /// # Errors
-    ///
-    /// The completion queue is full, which ends the stream (V-CQ-7).
-    fn complete_recv(&mut self, received: &Received) -> Result<(), Failure>;
-
-    /// Completes a receive in error. Returns whether the completion tells so (T-33).
-    fn fail_recv(&mut self, id: u64, fault: Fault) -> bool;
-
-    /// Invalidates an STag for the peer (T-7, T-21). The region is asked for by [`Env::is_quiet`].
-    ///
-    /// # Errors
-    ///
-    /// How the peer is told that it cannot.
-    fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TermError>;
-
-    /// Invalidates the sink of a Read of ours; as [`Env::invalidate_for_peer`].
-    ///
-    /// # Errors
-    ///
-    /// It cannot.
-    fn invalidate_sink(&mut self, stag: Stag) -> Result<(), Unplaced>;
-
-    /// Whether nobody uses the memory of the region that was invalidated last.
-    fn is_quiet(&self) -> bool;
-
-    /// Gives a segment of a Read Response to our Reads: see
-    /// [`super::reads::OutboundReads::response`].
-    ///
-    /// # Errors
-    ///
-    /// What the Terminate has to say.
-    fn response(
-        &mut self,
-        stag: Stag,
-        to: TaggedOffset,
-        len: u32,
-        last: bool,
-    ) -> Result<Response, TermError>;
-
-    /// Octets that our oldest Read waits for: see [`super::reads::OutboundReads::left`].
-    fn response_left(&self, stag: Stag, to: TaggedOffset) -> u32;
-
-    /// The response of our oldest Read is placed; `None` for one that is no request's.
-    fn read_done(&mut self, token: Option<Token>);
-
-    /// A request under way failed. Returns whether its completion tells so (T-33).
-    fn fail_send(&mut self, token: Token, fault: Fault) -> bool;
-
-    /// Queues a Read of the peer, if the peer may read that much there.
-    ///
-    /// # Errors
-    ///
-    /// What the Terminate has to say.
-    fn read_request(&mut self, msn: Msn, request: ReadRequest) -> Result<(), TermError>;
+/// The ULPDU of an FPDU, whose CRC is right if it has one.
+#[derive(Debug)]
+struct Ulpdu<'a, C> {
+    /// Where the FPDU is.
+    source: &'a Source<'a, C>,
+    /// The first octets of the ULPDU, as many as [`Rx::segment`] wants to see.
+    head: &'a [u8],
+    /// Octets.
+    len: u16,
 }
 
 /// What waits until nobody uses an invalidated region.
@@ -270,24 +112,17 @@ enum Pending {
     Read(Token),
 }
 
-/// The receiving half of a connection; `B` is the staging buffer.
+/// The receiving half of a connection; `B` is the buffer of its deframer.
 #[derive(Debug)]
 pub(crate) struct Receiver<B> {
-    deframer: Deframer,
+    deframer: Deframer<B>,
     rx: Rx,
     crc: bool,
     /// What may still be done this time.
     budget: Budget,
-    /// Segments that come in pieces; made when the first one does.
-    staging: Option<B>,
-    wants_staging: bool,
     /// The receive that a Send is being placed into.
     recv: Option<Recv>,
     pending: Option<Pending>,
-    /// The FPDU in the buffer, which waits for a receive.
-    held: Option<Fpdu>,
-    /// Octets that the next chunks begin with and that were taken in already.
-    ahead: usize,
     patience: Patience,
     /// Everything that still comes is dropped.
     stopped: bool,
@@ -303,46 +138,44 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             rx: Rx::new(params.expect_rtr),
             crc: params.crc,
             budget: Budget::NONE,
-            staging: None,
-            wants_staging: false,
             recv: None,
             pending: None,
-            held: None,
-            ahead: 0,
             patience: Patience::new(0),
             stopped: false,
             tally: Tally::new(),
         }
     }
 
-    /// Begins to take in as much as `budget` allows.
-    pub(crate) fn begin(&mut self, budget: Budget) {
+    /// Begins to take in as much as `budget` allows, with what had to wait.
+    pub(crate) fn begin<C: Chunk, E: Env<C>>(&mut self, env: &mut E, budget: Budget) {
         self.budget = budget;
+        self.deframer.begin();
+        self.resume(env);
     }
 
-    /// Whether that was done, and there may be more.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.budget.is_spent()
+    /// What is lacking to go on.
+    pub(crate) fn lacks(&self) -> Lack {
+        if self.pending.is_some() {
+            Lack::Quiet
+        } else if self.deframer.wants_buffer() && !self.stopped {
+            Lack::Buffer
+        } else if self.patience.waits() && !self.stopped {
+            Lack::Receive
+        } else if self.budget.is_spent() {
+            Lack::Turn
+        } else {
+            Lack::Nothing
+        }
     }
 
-    /// Whether receiving waits for a buffer.
-    pub(crate) const fn wants_staging(&self) -> bool {
-        self.wants_staging && self.staging.is_none() && !self.stopped
-    }
-
-    /// The buffer, of `wire::fpdu::MAX_FPDU` octets.
-    pub(crate) fn set_staging(&mut self, buffer: B) {
-        self.staging = Some(buffer);
-    }
-
-    /// Whether receiving waits until nobody uses an invalidated region.
-    pub(crate) const fn waits_for_quiet(&self) -> bool {
-        self.pending.is_some()
+    /// Gives the buffer that is lacking, of `wire::fpdu::MAX_FPDU` octets.
+    pub(crate) fn set_buffer(&mut self, buffer: B) {
+        self.deframer.set_buffer(buffer);
     }
 
     /// Whether an FPDU or a message is incomplete.
     pub(crate) const fn is_cut(&self) -> bool {
-        self.deframer.staged() != 0 || self.held.is_some() || self.rx.in_message()
+        self.deframer.is_collecting() || self.rx.in_message()
     }
 
     /// The receive in progress, to be flushed, also if only an invalidation is waited for.
@@ -353,43 +186,55 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// Takes octets from the front of a chunk. Returns how many.
     pub(crate) fn consume<C: Chunk, E: Env<C>>(&mut self, env: &mut E, chunk: &C) -> usize {
-        let mut at = self.skip_ahead(chunk.len());
+        let mut at = self.deframer.skip(chunk.len());
         // An FPDU that was begun is finished: once all of it is in our buffer, there may be nothing
         // in the socket that would bring us back here.
-        while !self.budget.is_spent() || self.deframer.staged() != 0 {
+        while !self.budget.is_spent() || self.deframer.is_collecting() {
+            if !self.stopped && !self.resume(env) {
+                return at;
+            }
             if self.stopped {
                 // What is not read would turn the close into a RST (T-32).
                 self.budget.octets(chunk.len());
                 return chunk.len();
             }
-            if !self.resume(env) || at == chunk.len() && self.deframer.staged() == 0 {
-                return at;
-            }
-            match self.go_on(env, chunk, at) {
-                Ok(0) => {}
-                Ok(n) => {
-                    at = at.saturating_add(n);
-                    continue;
-                }
-                Err(failure) => {
-                    self.fail(env, failure);
-                    continue;
-                }
-            }
             match self.step(env, chunk, at) {
-                Ok(Some(n)) => {
-                    self.budget.octets(n);
-                    match at.checked_add(n) {
-                        Some(next) if self.ahead != 0 => return next,
-                        Some(next) if next <= chunk.len() => at = next,
-                        _ => self.fail(env, Failure::defect("more is read than there is")),
-                    }
-                }
-                Ok(None) => return at,
+                Ok(0) => return at,
+                Ok(n) => at = at.saturating_add(n),
                 Err(failure) => self.fail(env, failure),
             }
         }
         at
+    }
+
+    /// Takes in what begins at octet `at` of a chunk. Returns how many octets of the chunk that is.
+    fn step<C: Chunk, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        chunk: &C,
+        at: usize,
+    ) -> Result<usize, Failure> {
+        let fpdu = match self.deframer.next(chunk, at)? {
+            Next::Fpdu(fpdu) => fpdu,
+            Next::Collected(n) => {
+                self.budget.octets(n);
+                return Ok(n);
+            }
+            Next::Nothing => return Ok(0),
+        };
+        let octets = self.go_on(env, chunk, at, &fpdu.front)?;
+        if octets > 0 {
+            return Ok(octets);
+        }
+        if !self.fpdu(env, &fpdu)? {
+            return Ok(0);
+        }
+        self.budget.octets(fpdu.len);
+        let left = chunk.len().saturating_sub(at);
+        if fpdu.len > left {
+            self.tally.add(Counter::RxFpdusJoined, 1);
+        }
+        Ok(self.deframer.use_up(fpdu.len, left))
     }
 
     /// Ends the stream.
@@ -400,192 +245,153 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Takes in the FPDUs from octet `at` of a chunk on that go on with the message of the one
-    /// before. Returns how many octets they are.
+    /// before and are as long; the first begins with `front`. Returns how many octets they are; 0 if
+    /// the first has to be taken by itself.
+    #[inline]
     fn go_on<C: Chunk, E: Env<C>>(
         &mut self,
         env: &mut E,
         chunk: &C,
         at: usize,
+        front: &[u8; FPDU_FRONT],
     ) -> Result<usize, Failure> {
-        let Some(run) = self.rx.run(env) else {
+        let run = self.rx.run(env).filter(|run| run.is_next(front));
+        let Some(run) = run.filter(|_| env.state() != QpState::Closing) else {
             return Ok(0);
         };
-        if self.deframer.staged() != 0 || env.state() == QpState::Closing {
-            return Ok(0);
-        }
-        let going = run.going();
-        let room = match going {
-            Going::Write(..) => Room::UpTo(u32::MAX),
-            Going::Response(stag, to) => Room::Exactly(env.response_left(stag, to)),
-            Going::Send { mo, .. } => {
+        let target = run.target();
+        let room = match target {
+            Target::Write(..) => u32::MAX,
+            // The last octet comes in a segment that says so.
+            Target::Response(stag, to) => {
+                let left = env.with_reads(|reads| reads.left(stag, to));
+                left.saturating_sub(1)
+            }
+            Target::Receive(offset) => {
                 let len = self.recv.map_or(0, |recv| recv.len);
-                let room = len.saturating_sub(mo.into());
-                Room::UpTo(u32::try_from(room).unwrap_or(u32::MAX))
+                let room = len.saturating_sub(offset.into());
+                u32::try_from(room).unwrap_or(u32::MAX)
             }
         };
-        let crc32c: Option<fn(u32, &[u8]) -> u32> = if self.crc { Some(E::crc32c) } else { None };
-        let mut train = Train::new(chunk, at, run, room, &mut self.budget, crc32c);
-        let placed = env.place_train(going, &mut train);
-        let taken = train.end();
-        if taken.payload == 0 {
+        let mut train = Train::new(chunk, at, run, room, &mut self.budget, self.crc);
+        if train.limit() == 0 {
             return Ok(0);
         }
-        let (payload, is_complete) = (taken.payload, taken.is_complete);
-        self.rx.went_on(payload, is_complete, taken.is_over);
+        let placed = env.place_train(target, &mut train);
+        let taken = train.end();
+        if taken.fpdus == 0 {
+            return Ok(0);
+        }
+        self.rx.went_on(taken.payload);
         self.tally.add(Counter::RxFpdus, taken.fpdus.into());
-        self.tally.went_on(&going, payload, is_complete);
-        match going {
-            Going::Write(..) => placed.map_err(|Unplaced| TermError::LocalCatastrophic.into()),
-            Going::Response(stag, to) => {
-                let response = env.response(stag, to, payload, is_complete)?;
-                match placed {
-                    Ok(()) => self.end_response(env, &response),
-                    Err(Unplaced) => Err(Self::refuse_response(env, &response)),
+        self.tally.went_on(target, taken.payload);
+        let went_on = match target {
+            Target::Write(..) => placed.map_err(|Unplaced| TermError::LocalCatastrophic.into()),
+            Target::Response(stag, to) => {
+                let len = taken.payload;
+                match env.with_reads(|reads| reads.response(stag, to, len, false)) {
+                    Ok(read) => placed.map_err(|Unplaced| Self::refuse_response(env, &read)),
+                    Err(error) => Err(error.into()),
                 }
             }
-            Going::Send {
-                mo,
-                solicited,
-                invalidate,
-            } => match placed {
-                Ok(()) if is_complete => {
-                    // There was room for it.
-                    let extra = Extra::of_send(invalidate);
-                    self.complete(env, mo.wrapping_add(payload), solicited, extra)
-                }
-                Ok(()) => Ok(()),
-                Err(Unplaced) => {
-                    Err(self.refuse(env, Fault::LocalProtection, TermError::LocalCatastrophic))
-                }
-            },
-        }
-        .map_err(|failure: Failure| Failure {
-            quote: quote(chunk, taken.last_at, &going),
+            Target::Receive(_) => placed.map_err(|Unplaced| self.refuse_payload(env)),
+        };
+        went_on.map_err(|failure: Failure| Failure {
+            quote: quote(chunk, taken.last_at),
             ..failure
         })?;
         Ok(taken.octets)
     }
 
-    /// One step of [`Receiver::consume`]: octets used, `None` if no more can be.
-    fn step<C: Chunk, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        chunk: &C,
-        at: usize,
-    ) -> Result<Option<usize>, Failure> {
-        // No FPDU is shorter than the front.
-        if let Some(front) = chunk.front(at) {
-            let left = chunk.len().saturating_sub(at);
-            let len = front.first_chunk().copied();
-            let whole = len.and_then(|len| self.deframer.whole(len, left));
-            if let Some(fpdu) = whole {
-                let taken = self.fpdu(env, &Source::Chunk { chunk, at }, &front, &fpdu)?;
-                return Ok(taken.then_some(fpdu.len));
-            }
-        }
-        self.step_apart(env, chunk, at)
-    }
-
-    /// Takes in a complete FPDU of which `front` are the first octets, at least [`FRONT_LEN`] of
-    /// the ULPDU too if it has as many. Returns whether it was taken in, and does not have to wait
-    /// for a receive.
+    /// Takes in an FPDU. Returns whether it was taken, and does not have to wait for a receive.
     fn fpdu<C: Chunk, E: Env<C>>(
         &mut self,
         env: &mut E,
-        source: &Source<'_, C>,
-        front: &[u8],
-        fpdu: &Fpdu,
+        fpdu: &Fpdu<'_, C>,
     ) -> Result<bool, Failure> {
         let fault = |_| Failure::defect("an FPDU is shorter than it was");
-        let short = || Failure::defect("the front of an FPDU is not there");
         self.budget.fpdu();
-        if self.crc && !self.patience.take_checked() {
-            let is_right = source.has_crc(fpdu.crc_covers(), E::crc32c);
-            if !is_right.map_err(fault)? {
-                return Err(TermError::MpaCrc.into());
-            }
+        if self.crc && !self.patience.take_checked() && !fpdu.has_crc().map_err(fault)? {
+            return Err(TermError::MpaCrc.into());
         }
         // Before it is looked into: what is wrong with it can be told (T-24).
         env.fpdu_received();
-        if self.patience.is_granted() {
-            let head = front.get(LEN_FIELD..).ok_or_else(short)?;
-            if !self.find_recv(env, head, fpdu.ulpdu_len)? {
-                self.patience.set_checked();
-                return Ok(false);
-            }
-        }
-        self.tally.add(Counter::RxFpdus, 1);
-        let ulpdu_len = usize::from(fpdu.ulpdu_len);
-        if let Some(send) = front.first_chunk().and_then(|f| self.rx.whole_send(f)) {
-            return self.whole_send(env, source, front, send).map(|()| true);
-        }
-        let front = front.get(LEN_FIELD..).ok_or_else(short)?;
-        let front = front.get(..FRONT_LEN.min(ulpdu_len)).ok_or_else(short)?;
-        if is_enough(front) {
-            return self.ulpdu(env, source, front, fpdu).map(|()| true);
+        let (source, len) = (&fpdu.source, fpdu.ulpdu_len);
+        let head = fpdu.head();
+        if is_enough(head) {
+            return self.offer(env, &Ulpdu { source, head, len });
         }
         let mut head = [0; HEAD_LEN];
-        let head = head.get_mut(..HEAD_LEN.min(ulpdu_len));
-        let head = head.ok_or_else(short)?;
+        let head = head.get_mut(..HEAD_LEN.min(len.into())).unwrap_or(&mut []);
         source.copy_to(LEN_FIELD, head).map_err(fault)?;
-        self.ulpdu(env, source, head, fpdu).map(|()| true)
+        self.offer(env, &Ulpdu { source, head, len })
     }
 
-    /// Takes in the ULPDU of an FPDU, given its first octets.
-    fn ulpdu<C, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        source: &Source<'_, C>,
-        head: &[u8],
-        fpdu: &Fpdu,
-    ) -> Result<(), Failure> {
-        env.ulpdu_received(head, fpdu.ulpdu_len);
-        let state = env.state();
-        let segment = self.rx.segment(head, fpdu.ulpdu_len, env);
-        let result = segment.map_err(Failure::from).and_then(|segment| {
-            self.tally.received(&segment);
-            if segment.first {
-                env.first_segment();
-            }
-            if state == QpState::Closing && !matches!(segment.action, Action::Terminate { .. }) {
-                env.data_in_closing();
-                self.stopped = true;
-                return Ok(());
-            }
-            self.act(env, source, head, &segment)
-        });
+    /// Takes in the ULPDU of an FPDU, unless it has to wait for a receive. Returns whether it was
+    /// taken.
+    #[inline]
+    fn offer<C, E: Env<C>>(&mut self, env: &mut E, ulpdu: &Ulpdu<'_, C>) -> Result<bool, Failure> {
+        if self.patience.is_granted() && !self.find_recv(env, ulpdu.head, ulpdu.len)? {
+            self.patience.set_checked();
+            return Ok(false);
+        }
+        self.take(env, ulpdu).map(|()| true)
+    }
+
+    /// Takes in an ULPDU.
+    fn take<C, E: Env<C>>(&mut self, env: &mut E, ulpdu: &Ulpdu<'_, C>) -> Result<(), Failure> {
+        self.tally.add(Counter::RxFpdus, 1);
+        env.ulpdu_received(ulpdu.head, ulpdu.len);
+        let result = self.segment(env, ulpdu);
         result.map_err(|failure| Failure {
-            quote: Quote::new(head, fpdu.ulpdu_len),
+            quote: Quote::new(ulpdu.head, ulpdu.len),
             denied: self.rx.denied(),
             ..failure
         })
+    }
+
+    /// Checks the segment of an ULPDU, and does what it asks for.
+    fn segment<C, E: Env<C>>(&mut self, env: &mut E, ulpdu: &Ulpdu<'_, C>) -> Result<(), Failure> {
+        if let Some(send) = self.rx.whole_send(ulpdu.head, ulpdu.len) {
+            return self.whole_send(env, ulpdu, send);
+        }
+        let state = env.state();
+        let segment = self.rx.segment(ulpdu.head, ulpdu.len, env)?;
+        self.tally.received(&segment);
+        if segment.first {
+            env.first_segment();
+        }
+        if state == QpState::Closing && !matches!(segment.action, Action::Terminate { .. }) {
+            env.data_in_closing();
+            self.stopped = true;
+            return Ok(());
+        }
+        self.act(env, ulpdu, &segment)
     }
 
     /// Does what a segment asks for.
     fn act<C, E: Env<C>>(
         &mut self,
         env: &mut E,
-        source: &Source<'_, C>,
-        head: &[u8],
+        ulpdu: &Ulpdu<'_, C>,
         segment: &Segment,
     ) -> Result<(), Failure> {
         let at = LEN_FIELD.checked_add(segment.header_len.into());
         let payload = Payload {
-            source,
+            source: ulpdu.source,
             at: at.ok_or_else(|| Failure::defect("a header is too long"))?,
             len: segment.payload_len.into(),
         };
         match segment.action {
             Action::Ignore => Ok(()),
             Action::Write { stag, to, .. } => {
-                if payload.len > 0 {
-                    env.place_write(stag, to, &payload, &mut self.budget)?;
-                }
-                Ok(())
+                Ok(self.place(env, Target::Write(stag, to), &payload)?)
             }
             Action::ReadResponse { stag, to, last } => {
-                let response = env.response(stag, to, payload.len, last)?;
-                self.read_response(env, &response, (stag, to), &payload)
+                let len = payload.len;
+                let response = env.with_reads(|reads| reads.response(stag, to, len, last))?;
+                let placed = self.place(env, Target::Response(stag, to), &payload);
+                self.end_response(env, &response, placed)
             }
             Action::Send {
                 mo,
@@ -598,7 +404,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 if first {
                     self.begin_recv(env)?;
                 }
-                let len = self.place(env, mo, &payload)?;
+                let len = self.place_send(env, mo, &payload)?;
                 if last {
                     let extra = Extra::of_send(invalidate);
                     self.complete(env, len, solicited, extra)?;
@@ -611,9 +417,33 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 self.begin_recv(env)?;
                 self.complete(env, 0, solicited, Extra::Immediate(data))
             }
-            Action::ReadRequest { msn, request } => Ok(env.read_request(msn, request)?),
-            Action::AtomicRequest { msn } => self.atomic_request(env, msn, head),
-            Action::AtomicResponse(response) => self.atomic_response(env, response),
+            Action::ReadRequest { msn, request } => {
+                let read = InboundRead { msn, request };
+                Ok(env.request_received(Inbound::Read(read))?)
+            }
+            Action::AtomicRequest { msn } => {
+                let request = ulpdu
+                    .head
+                    .get(UNTAGGED_LEN..)
+                    .and_then(AtomicRequest::parse);
+                // All octets are there: what is wrong is the AOpcode.
+                let request = request.ok_or(TermError::UnexpectedOpcode)?;
+                self.tally.add(Counter::RxAtomics, 1);
+                Ok(env.request_received(Inbound::Atomic(msn, request))?)
+            }
+            Action::AtomicResponse(AtomicResponse { id, original }) => {
+                let response = env.with_reads(|reads| reads.atomic_response(id))?;
+                // The result is in the byte order of this host.
+                let result = original.to_ne_bytes();
+                let payload = Payload {
+                    source: &Source::Bytes(&result),
+                    at: 0,
+                    len: WORD_LEN,
+                };
+                let (stag, to) = (response.entry.sink_stag, response.entry.sink_to);
+                let placed = self.place(env, Target::Response(stag, to), &payload);
+                self.end_response(env, &response, placed)
+            }
             Action::Terminate { code, read } => {
                 self.stopped = true;
                 env.terminate_received(code, read);
@@ -632,28 +462,43 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Ok(())
     }
 
-    /// Places a segment of a Send. Returns the octets of the message so far.
+    /// Places a payload. Nothing is checked for one that is empty (T-23).
     #[inline(always)]
     fn place<C, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        target: Target,
+        payload: &Payload<'_, C>,
+    ) -> Result<(), TermError> {
+        match payload.len {
+            0 => Ok(()),
+            _ => env.place(target, payload, &mut self.budget),
+        }
+    }
+
+    /// Places a segment of a Send. Returns the octets of the message so far.
+    #[inline(always)]
+    fn place_send<C, E: Env<C>>(
         &mut self,
         env: &mut E,
         mo: u32,
         payload: &Payload<'_, C>,
     ) -> Result<u32, Failure> {
-        let Some(recv) = &self.recv else {
+        let Some(recv) = self.recv else {
             return Err(TermError::UntaggedNoBuffer.into());
         };
         let end = mo.checked_add(payload.len);
         let end = end.ok_or(TermError::UntaggedTooLong)?;
-        let (fault, error) = if u64::from(end) > recv.len {
-            (Fault::LocalLength, TermError::UntaggedTooLong)
-        } else {
-            match env.place_recv(mo, payload, &mut self.budget) {
-                Ok(()) => return Ok(end),
-                Err(Unplaced) => (Fault::LocalProtection, TermError::LocalCatastrophic),
-            }
-        };
-        Err(self.refuse(env, fault, error))
+        if u64::from(end) > recv.len {
+            return Err(self.refuse(env, Fault::LocalLength, TermError::UntaggedTooLong));
+        }
+        let placed = self.place(env, Target::Receive(mo), payload);
+        placed.map_err(|_| self.refuse_payload(env)).map(|()| end)
+    }
+
+    /// Completes the receive in progress in error, whose memory does not allow what it is for.
+    fn refuse_payload<C, E: Env<C>>(&mut self, env: &mut E) -> Failure {
+        self.refuse(env, Fault::LocalProtection, TermError::LocalCatastrophic)
     }
 
     /// Completes the receive in progress in error.
@@ -694,29 +539,16 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         env.complete_recv(&received)
     }
 
-    /// Places a segment of a Read Response; completes the Read with the last one.
-    fn read_response<C, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        response: &Response,
-        (stag, to): (Stag, TaggedOffset),
-        payload: &Payload<'_, C>,
-    ) -> Result<(), Failure> {
-        if payload.len > 0 {
-            let placed = env.place_response(stag, to, payload, &mut self.budget);
-            if let Err(Unplaced) = placed {
-                return Err(Self::refuse_response(env, response));
-            }
-        }
-        self.end_response(env, response)
-    }
-
-    /// Completes the Read of a segment that is placed, if it was the last one.
+    /// Completes the Read or Atomic Operation of a response, if that was all of it and is `placed`.
     fn end_response<C, E: Env<C>>(
         &mut self,
         env: &mut E,
         response: &Response,
+        placed: Result<(), TermError>,
     ) -> Result<(), Failure> {
+        if placed.is_err() {
+            return Err(Self::refuse_response(env, response));
+        }
         if !response.complete {
             return Ok(());
         }
@@ -765,8 +597,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// Does what had to wait. Returns whether receiving may go on.
     #[inline(always)]
-    pub(crate) fn resume<C: Chunk, E: Env<C>>(&mut self, env: &mut E) -> bool {
-        (self.pending.is_none() && self.held.is_none()) || self.resume_now::<C, E>(env)
+    fn resume<C: Chunk, E: Env<C>>(&mut self, env: &mut E) -> bool {
+        (self.pending.is_none() && !self.deframer.is_collecting()) || self.resume_now::<C, E>(env)
     }
 
     #[cold]
@@ -779,17 +611,27 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 self.fail(env, failure);
             }
         }
-        self.held.is_none() || self.resume_staged::<C, E>(env)
+        if self.stopped {
+            return true;
+        }
+        let Some(buffer) = self.deframer.take_collected() else {
+            return true;
+        };
+        let fpdu = collected::<C>(&buffer);
+        let taken = fpdu.and_then(|fpdu| self.fpdu(env, &fpdu));
+        let waits = matches!(taken, Ok(false));
+        self.deframer.give_back(buffer, !waits);
+        self.tally.add(Counter::RxFpdusInPieces, (!waits).into());
+        if let Err(failure) = taken {
+            self.fail(env, failure);
+        }
+        !waits && self.pending.is_none()
     }
 }
 
 /// A quote of the FPDU at octet `at` of a chunk, which goes on with a message.
-fn quote<C: Chunk>(chunk: &C, at: usize, going: &Going) -> Option<Quote> {
+fn quote<C: Chunk>(chunk: &C, at: usize) -> Option<Quote> {
     let front = chunk.front(at)?;
-    let (len, headers) = front.split_first_chunk::<LEN_FIELD>()?;
-    let header_len = match going {
-        Going::Write(..) | Going::Response(..) => ddp::TAGGED_LEN,
-        Going::Send { .. } => ddp::UNTAGGED_LEN,
-    };
-    Quote::new(headers.get(..header_len)?, u16::from_be_bytes(*len))
+    let (len, head) = front.split_first_chunk::<LEN_FIELD>()?;
+    Quote::new(head, u16::from_be_bytes(*len))
 }

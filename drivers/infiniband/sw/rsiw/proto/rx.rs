@@ -10,11 +10,9 @@
 mod run;
 
 pub(crate) use self::run::{
-    Going,
-    Next,
-    Run, //
+    Run,
+    Target, //
 };
-use super::chunk::FPDU_FRONT;
 use crate::wire::atomic::AtomicResponse;
 use crate::wire::ddp::{
     self,
@@ -172,8 +170,6 @@ pub(crate) struct Segment {
 /// A Send in one segment, with Solicited Event or not, but without Invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WholeSend {
-    /// Octets of the ULPDU.
-    pub(crate) ulpdu_len: u16,
     /// Octets of payload.
     pub(crate) payload_len: u16,
     /// The peer asks for an event.
@@ -301,7 +297,7 @@ impl Rx {
                     first,
                     action,
                 };
-                self.run = Run::after(head, &segment);
+                self.run = Run::after(head, ulpdu_len, &segment);
                 Ok(segment)
             }
             Err(e) => {
@@ -311,12 +307,12 @@ impl Rx {
         }
     }
 
-    /// Takes in the segment of an FPDU that begins with `front`, if it is all of the Send that is
+    /// Takes in the segment of an ULPDU that begins with `head`, if it is all of the Send that is
     /// expected next. Returns `None` and changes nothing in any other case, errors among them:
     /// those are for [`Rx::segment`].
     #[inline]
-    pub(crate) fn whole_send(&mut self, front: &[u8; FPDU_FRONT]) -> Option<WholeSend> {
-        let [hi, lo, control, rdmap, _, _, _, _, rest @ ..] = *front;
+    pub(crate) fn whole_send(&mut self, head: &[u8], ulpdu_len: u16) -> Option<WholeSend> {
+        let [control, rdmap, _, _, _, _, rest @ ..] = *head.first_chunk::<FRONT_LEN>()?;
         let (number, mo) = rest.split_first_chunk::<8>()?;
         let solicited = rdmap == SEND_SE;
         // The queue number is zero, so that both fields together are the MSN.
@@ -325,75 +321,45 @@ impl Rx {
         if !is_next || !is_whole || self.open.is_some() || self.first || self.stopped {
             return None;
         }
-        let ulpdu_len = u16::from_be_bytes([hi, lo]);
         let payload_len = ulpdu_len.checked_sub(UNTAGGED_LEN)?;
         self.send_msn = self.send_msn.next();
         self.run = None;
         Some(WholeSend {
-            ulpdu_len,
             payload_len,
             solicited,
         })
     }
 
-    /// Whether a segment begins a Send or is Immediate Data, and takes a receive for it, if that is
-    /// all that could be wrong with it. `head` are the first octets of its ULPDU, which has
-    /// `ulpdu_len`.
+    /// Whether [`Rx::segment`] would find a segment that takes a receive.
     pub(crate) fn takes_recv(&self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> bool {
-        let Some((header @ ddp::Header::Untagged(h), _)) = ddp::Header::parse(head) else {
-            return false;
-        };
-        let control = rdmap::Control(header.rdmap());
-        let is_known = match control.opcode() {
-            Some(
-                Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate,
-            ) => true,
-            Some(Opcode::Immediate | Opcode::ImmediateSe) => limits.may_take_immediate(),
-            _ => false,
-        };
-        // What the responder of a peer-to-peer connection is told first needs none.
-        let is_rtr = self.first && self.rtr.send && ulpdu_len <= UNTAGGED_LEN;
-        header.control().version() == ddp::VERSION
-            && control.version() == rdmap::VERSION
-            && is_known
-            && h.qn.get() == qn::SEND
-            && Msn(h.msn.get()) == self.send_msn
-            && h.mo.get() == 0
-            && self.open.is_none()
-            && !is_rtr
-            && !self.stopped
+        let segment = { *self }.segment(head, ulpdu_len, limits);
+        matches!(
+            segment.map(|segment| segment.action),
+            Ok(Action::Send { first: true, .. } | Action::Immediate { .. })
+        )
     }
 
     /// What the next segment mostly is, if it may come now.
     #[inline]
     pub(crate) fn run(&mut self, limits: &impl Limits) -> Option<&mut Run> {
         let run = self.run.as_mut().filter(|_| !self.stopped)?;
-        let may_come = match run.going() {
+        let may_come = match run.target() {
             // The right may have gone.
-            Going::Write(..) => limits.may_write(),
-            Going::Response(..) => true,
-            Going::Send { mo, .. } => self.open.is_some_and(|open| open.mo == mo),
+            Target::Write(..) => limits.may_write(),
+            Target::Response(..) => true,
+            Target::Receive(mo) => self.open.is_some_and(|open| open.mo == mo),
         };
         may_come.then_some(run)
     }
 
-    /// Takes note of segments of the run with `payload` octets in all. With them the message
-    /// `is_complete`, or the run `is_over` because the next offset would wrap.
+    /// Takes note of segments of the run with `payload` octets in all.
     #[inline]
-    pub(crate) fn went_on(&mut self, payload: u32, is_complete: bool, is_over: bool) {
-        if let (Some(Going::Send { .. }), Some(open)) =
-            (self.run.map(|run| run.going()), &mut self.open)
-        {
-            if is_complete {
-                self.open = None;
-                self.send_msn = self.send_msn.next();
-            } else {
-                // A run ends in front of where this would wrap.
+    pub(crate) fn went_on(&mut self, payload: u32) {
+        if let Some(open) = &mut self.open {
+            // Only a Send is open. A run ends in front of where this would wrap.
+            if matches!(self.run.map(|run| run.target()), Some(Target::Receive(_))) {
                 open.mo = open.mo.wrapping_add(payload);
             }
-        }
-        if is_complete || is_over {
-            self.run = None;
         }
     }
 
@@ -554,9 +520,12 @@ impl Rx {
         len: u32,
         limits: &impl Limits,
     ) -> Parsed {
-        // CAST: 28.
-        let expected = (qn::READ_REQUEST, self.read_msn, READ_REQUEST_LEN as u32);
-        let msn = header_only(h, len, expected)?;
+        let expected = HeaderOnly {
+            qn: qn::READ_REQUEST,
+            msn: self.read_msn,
+            len: READ_REQUEST_LEN,
+        };
+        expected.check(h, len)?;
         let request = ReadRequest::parse(rest).ok_or(TermError::MpaFpdu)?;
         if request.len > 0 && !limits.may_read() {
             self.denied = true;
@@ -568,15 +537,19 @@ impl Rx {
         if wraps(request.source_to, request.len) {
             return Err(TermError::RemoteWrap);
         }
+        let msn = self.read_msn;
         self.read_msn = msn.next();
         Ok((REQUEST_LEN, Action::ReadRequest { msn, request }))
     }
 
     /// An Atomic Request, whose header the receiver reads (RFC 7306 section 5.2.1).
     fn atomic_request(&mut self, h: &Untagged, len: u32, limits: &impl Limits) -> Parsed {
-        // CAST: 52.
-        let expected = (qn::READ_REQUEST, self.read_msn, ATOMIC_REQUEST_LEN as u32);
-        let msn = header_only(h, len, expected)?;
+        let expected = HeaderOnly {
+            qn: qn::READ_REQUEST,
+            msn: self.read_msn,
+            len: ATOMIC_REQUEST_LEN,
+        };
+        expected.check(h, len)?;
         if !limits.may_atomic() {
             self.denied = true;
             return Err(TermError::UntaggedQn);
@@ -584,50 +557,60 @@ impl Rx {
         if !limits.has_read_room() {
             return Err(TermError::UntaggedNoBuffer);
         }
+        let msn = self.read_msn;
         self.read_msn = msn.next();
         Ok((ATOMIC_REQUEST_HEADER, Action::AtomicRequest { msn }))
     }
 
     /// An Atomic Response (RFC 7306 section 5.2.2).
     fn atomic_response(&mut self, h: &Untagged, rest: &[u8], len: u32) -> Parsed {
-        // CAST: 12.
-        let expected = (
-            qn::ATOMIC_RESPONSE,
-            self.atomic_msn,
-            ATOMIC_RESPONSE_LEN as u32,
-        );
-        let msn = header_only(h, len, expected)?;
+        let expected = HeaderOnly {
+            qn: qn::ATOMIC_RESPONSE,
+            msn: self.atomic_msn,
+            len: ATOMIC_RESPONSE_LEN,
+        };
+        expected.check(h, len)?;
         let response = AtomicResponse::parse(rest).ok_or(TermError::MpaFpdu)?;
-        self.atomic_msn = msn.next();
+        self.atomic_msn = self.atomic_msn.next();
         Ok((ATOMIC_RESPONSE_HEADER, Action::AtomicResponse(response)))
     }
 }
 
-/// The number of a message that is all header and in one segment, of which queue, number and length
-/// are expected.
-fn header_only(
-    h: &Untagged,
-    len: u32,
-    (qn, msn, expected): (u32, Msn, u32),
-) -> Result<Msn, TermError> {
-    if h.qn.get() != qn {
-        return Err(TermError::UntaggedQn);
+/// The message that is expected next on a queue, where messages are all header and in one segment.
+struct HeaderOnly {
+    qn: u32,
+    msn: Msn,
+    /// Octets behind the DDP header.
+    len: usize,
+}
+
+impl HeaderOnly {
+    /// Checks a segment, which has `len` octets behind its header, against what is expected.
+    ///
+    /// # Errors
+    ///
+    /// What the Terminate has to say.
+    fn check(&self, h: &Untagged, len: u32) -> Result<(), TermError> {
+        if h.qn.get() != self.qn {
+            return Err(TermError::UntaggedQn);
+        }
+        if Msn(h.msn.get()) != self.msn {
+            return Err(TermError::UntaggedMsn);
+        }
+        if h.mo.get() != 0 {
+            return Err(TermError::UntaggedMo);
+        }
+        // CAST: a few octets.
+        match len.cmp(&(self.len as u32)) {
+            core::cmp::Ordering::Less => return Err(TermError::UntaggedMo),
+            core::cmp::Ordering::Greater => return Err(TermError::UntaggedTooLong),
+            core::cmp::Ordering::Equal => {}
+        }
+        if !h.control.last() {
+            return Err(TermError::CatastrophicStream);
+        }
+        Ok(())
     }
-    if Msn(h.msn.get()) != msn {
-        return Err(TermError::UntaggedMsn);
-    }
-    if h.mo.get() != 0 {
-        return Err(TermError::UntaggedMo);
-    }
-    match len.cmp(&expected) {
-        core::cmp::Ordering::Less => return Err(TermError::UntaggedMo),
-        core::cmp::Ordering::Greater => return Err(TermError::UntaggedTooLong),
-        core::cmp::Ordering::Equal => {}
-    }
-    if !h.control.last() {
-        return Err(TermError::CatastrophicStream);
-    }
-    Ok(msn)
 }
 
 /// Whether the last of `len` octets from `to` on lies beyond the end of the offsets (T-18).

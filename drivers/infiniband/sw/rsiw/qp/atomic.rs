@@ -10,18 +10,10 @@
 
 use super::{
     base::Base,
-    failure::remote,
-    kept::{
-        Kept,
-        Purpose, //
-    },
-    place::place, //
+    failure::remote, //
 };
 use crate::{
-    ffi::{
-        mm::page::Word,
-        net::SkbChunk, //
-    },
+    ffi::mm::page::Word,
     mr::{
         access::{
             Access,
@@ -29,21 +21,10 @@ use crate::{
         },
         Mr,
     },
-    proto::{
-        budget::Budget,
-        chunk::{
-            Payload,
-            Source, //
-        },
-    },
     wire::{
         atomic::{
             AtomicRequest,
             WORD_LEN, //
-        },
-        ddp::{
-            Stag,
-            TaggedOffset, //
         },
         terminate::TermError,
     },
@@ -95,28 +76,5 @@ impl Base {
         let access = self.open_word(request)?;
         let original = word(&access)?.change(|original| request.operation.apply(original));
         original.map_err(|_| TermError::LocalCatastrophic)
-    }
-
-    /// Places the result of an Atomic Operation of ours.
-    ///
-    /// # Errors
-    ///
-    /// `EACCES` if that is not allowed, `EFAULT` if the memory is not there.
-    pub(super) fn place_result(
-        &self,
-        kept: &mut Kept,
-        (stag, to): (Stag, TaggedOffset),
-        result: u64,
-    ) -> Result {
-        let access = kept.open_traced(self, Purpose::Response, stag, to.0, WORD_LEN);
-        let octets = result.to_ne_bytes();
-        let payload = Payload::<SkbChunk<'_>> {
-            source: &Source::Bytes(&octets),
-            at: 0,
-            len: WORD_LEN,
-        };
-        // Its FPDU counts.
-        let mut budget = Budget::NONE;
-        place(&payload, 0, access.map_err(|_| EACCES)?, &mut budget)
     }
 }

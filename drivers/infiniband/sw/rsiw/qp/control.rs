@@ -16,7 +16,7 @@ use super::{
     },
     failure::tell_defect,
     manager::Manager,
-    rx::RxState,
+    rx::Receiving,
     sq::SqRing,
     stream::Stream,
     tx::TxState,
@@ -58,6 +58,7 @@ use crate::{
             OutboundRead,
             OutboundReads, //
         },
+        receiver::Lack,
         schedule::{
             Actor,
             Doorbells,
@@ -367,7 +368,10 @@ impl Qp {
             && self.sq.lock().outbound.outstanding() == 0
             && !inner.conn.as_ref().is_some_and(|conn| {
                 let stream = &conn.stream;
-                conn.sock.with_lock(|sk| stream.is_waiting(sk))
+                conn.sock.with_lock(|sk| {
+                    let part = stream.receiving(sk);
+                    part.is_some_and(|part| part.receiver.lacks() == Lack::Quiet)
+                })
             })
     }
 
@@ -478,7 +482,7 @@ impl Qp {
 
     /// Takes the connection apart: no callback runs and nothing is received afterwards. Returns
     /// what the receiver held.
-    pub(super) fn dismantle(conn: Conn) -> (Arc<TcpSocket>, Option<KBox<RxState>>) {
+    pub(super) fn dismantle(conn: Conn) -> (Arc<TcpSocket>, Option<KBox<Receiving>>) {
         let Conn {
             callbacks,
             stream,

@@ -14,9 +14,8 @@
 
 use super::{
     ends::End,
-    kept::Kept,
     place::CopyToPage,
-    rx::RxState,
+    rx::Intake,
     source::Source,
     Qp, //
 };
@@ -25,6 +24,7 @@ use crate::{
         mm::page::PageSlice,
         net::{
             HeldSock,
+            SkbChunk,
             TcpSocket,
             TcpState, //
         },
@@ -37,6 +37,7 @@ use crate::{
             HandedOver, //
         },
         notes::QpNote,
+        receiver::Lack,
         sender::PayloadError,
         tx::Frame,
     },
@@ -60,45 +61,27 @@ pub(super) struct Direct<'a> {
     len: usize,
 }
 
-/// The other end, held. Fields are dropped from first to last: nobody's memory is kept any more when
-/// the socket is let go of.
+/// The other end, held, and its receiving part, which goes back into its place.
 struct Held<'a> {
-    /// The region that was placed into last.
-    kept: Kept,
-    receiving: Receiving<'a>,
-}
-
-/// The receiver of the other end, which goes back into its place.
-struct Receiving<'a> {
     end: &'a End,
-    rx: Option<KBox<RxState>>,
+    intake: Option<Intake<'a>>,
     sock: Option<HeldSock<'a>>,
 }
 
-impl Drop for Receiving<'_> {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
         let stream = &self.end.stream;
-        let waits = self.rx.as_ref().is_some_and(|rx| {
-            rx.waits_for().is_some() || rx.waits_for_recv() && !stream.pauses.load(Relaxed)
-        });
-        if let (Some(mut rx), Some(sock)) = (self.rx.take(), &mut self.sock) {
-            stream.qp.count_received(rx.tally());
-            sock.with(|sk| stream.put_rx(sk, rx));
+        let mut lack = Lack::Nothing;
+        if let (Some(intake), Some(sock)) = (self.intake.take(), &mut self.sock) {
+            lack = sock.with(|sk| stream.put_back(sk, intake));
         }
         self.sock = None;
         stream.qp.answered.store(true, Relaxed);
-        if waits {
-            stream.qp.notes.leave(QpNote::Socket);
+        // Who has spent the budget comes back.
+        if lack != Lack::Turn {
+            stream.note_lack(lack);
         }
         stream.qp.ring_if_noted();
-    }
-}
-
-impl Held<'_> {
-    /// The receiver, and what it places with.
-    #[inline]
-    fn parts(&mut self) -> Option<(&mut RxState, &mut Kept)> {
-        Some((self.receiving.rx.as_mut()?, &mut self.kept))
     }
 }
 
@@ -139,24 +122,25 @@ impl<'a> Direct<'a> {
                 return outcome;
             }
         }
-        let stream = &self.end.stream;
-        let Some((rx, kept)) = self.held.as_mut().and_then(Held::parts) else {
+        let Some(intake) = self.intake() else {
             return HandedOver::Gone;
         };
-        let outcome = if rx.is_spent() {
-            HandedOver::Enough
-        } else if rx.intake(&stream.qp, kept).is_ready(front) {
-            return HandedOver::Taken;
-        } else {
+        let outcome = intake.with(|receiver, env| receiver.admit::<SkbChunk<'_>, _>(env, front));
+        if outcome == HandedOver::Later {
             // Its work item wakes this side when the receiver goes on.
-            stream.awaited.store(true, Relaxed);
-            HandedOver::Later
-        };
+            self.end.stream.awaited.store(true, Relaxed);
+        }
         // If something was handed over, the sender lets go when it flushes.
-        if self.len == 0 {
+        if outcome != HandedOver::Taken && self.len == 0 {
             self.let_go();
         }
         outcome
+    }
+
+    /// The other end's receiving part, if that end is held.
+    #[inline]
+    fn intake(&mut self) -> Option<&mut Intake<'a>> {
+        self.held.as_mut()?.intake.as_mut()
     }
 
     /// Hands over a segment. [`Direct::prepare`] has just returned [`HandedOver::Taken`].
@@ -171,9 +155,6 @@ impl<'a> Direct<'a> {
         front: &[u8],
         frame: &Frame,
     ) -> Result<(), PayloadError> {
-        let qp = &self.end.stream.qp;
-        let parts = self.held.as_mut().and_then(Held::parts);
-        let (rx, kept) = parts.ok_or(PayloadError::Broken)?;
         // Counted even if what follows fails: the sender lets go of the other end if this is not 0.
         self.len = self
             .len
@@ -183,8 +164,8 @@ impl<'a> Direct<'a> {
             return Err(PayloadError::NoMemory);
         }
         let segment = Segment::new(source, front, frame);
-        rx.intake(qp, kept)
-            .take_in(&segment, front, frame.ulpdu_len);
+        let intake = self.intake().ok_or(PayloadError::Broken)?;
+        intake.with(|receiver, env| receiver.take_in(env, &segment, front, frame.ulpdu_len));
         Ok(())
     }
 
@@ -216,20 +197,16 @@ impl<'a> Direct<'a> {
             stream.awaited.store(true, Relaxed);
             return HandedOver::Later;
         }
-        let Some(mut rx) = sock.with(|sk| stream.take_rx(sk)) else {
+        let Some(mut intake) = sock.with(|sk| stream.take_part(sk)) else {
             // The stream has ended.
             return HandedOver::Gone;
         };
-        let mut kept = Kept::NONE;
         let budget = stream.qp.dev.tuning.softirq_budget();
-        rx.intake(&stream.qp, &mut kept).begin(budget);
+        intake.with(|receiver, env| receiver.begin::<SkbChunk<'_>, _>(env, budget));
         self.held = Some(Held {
-            kept,
-            receiving: Receiving {
-                end,
-                rx: Some(rx),
-                sock: Some(sock),
-            },
+            end,
+            intake: Some(intake),
+            sock: Some(sock),
         });
         HandedOver::Taken
     }

@@ -212,7 +212,11 @@ impl Qp {
             // It stands in front of those in the queue. What still comes of its message finds the
             // new state.
             let conn = inner.conn.as_ref();
-            recv = conn.and_then(|conn| conn.sock.with_lock(|sk| conn.stream.take_recv(sk)));
+            recv = conn.and_then(|conn| {
+                let stream = &conn.stream;
+                let sock = &conn.sock;
+                sock.with_lock(|sk| stream.receiving(sk)?.receiver.take_recv())
+            });
         }
         if effects.flush_sq {
             after.notify.send |= self.flush_sq(&mut inner.ring);
@@ -258,7 +262,7 @@ impl Qp {
     /// message that did not come to its end.
     fn release(&self, conn: Conn) -> Option<Recv> {
         let (_sock, mut rx) = Qp::dismantle(conn);
-        rx.as_mut()?.take_recv()
+        rx.as_mut()?.receiver.take_recv()
     }
 
     /// Completes what was posted in a state in which nothing is sent or received any more (T-34).

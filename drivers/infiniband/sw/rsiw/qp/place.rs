@@ -7,6 +7,7 @@
 
 use super::{
     base::Base,
+    failure::tagged,
     kept::{
         Kept,
         Purpose, //
@@ -32,14 +33,17 @@ use crate::{
             Payload,
             Source, //
         },
-        rx::Going,
+        rx::Target,
         train::Train,
     },
     queue::sgl::{
         Piece,
         SgList, //
     },
-    wire::ddp::Stag,
+    wire::{
+        ddp::Stag,
+        terminate::TermError, //
+    },
 };
 use kernel::{
     num::casts::u32_as_usize,
@@ -89,10 +93,10 @@ fn copy<C: CopyToPage>(source: &Source<'_, C>, at: usize, to: &PageSlice<'_>) ->
 ///
 /// `EINVAL` if there are not that many on either side, `EFAULT` if the memory is not there.
 #[inline(always)]
-pub(super) fn place<C: CopyToPage>(
+fn fill<C: CopyToPage>(
+    access: &MrAccess<Arc<Mr>>,
     payload: &Payload<'_, C>,
     skip: u32,
-    access: &MrAccess<Arc<Mr>>,
     budget: &mut Budget,
 ) -> Result {
     let len = access.len();
@@ -117,31 +121,72 @@ pub(super) fn place<C: CopyToPage>(
     Ok(())
 }
 
-/// Places `payload` at `offset` of a receive. All elements concerned are checked before anything is
-/// placed (V-ACC-17).
+/// A range of one region or window.
+struct Range {
+    purpose: Purpose,
+    stag: Stag,
+    addr: u64,
+    len: u32,
+}
+
+/// Finds the memory of `target`, up to `len` octets of it. A receive may have fewer in one element,
+/// or none if it ends in front of `target`; its elements are in `sgl`.
 ///
 /// # Errors
 ///
-/// `EACCES` if an element does not allow it, `EINVAL` if the elements are too short.
+/// `EACCES` if the addresses of an element wrap.
 #[inline(always)]
-pub(super) fn place_recv<C: CopyToPage>(
-    qp: &Base,
-    kept: &mut Kept,
-    sgl: &SgList,
-    offset: u32,
-    payload: &Payload<'_, C>,
-    budget: &mut Budget,
-) -> Result {
-    let first = sgl.pieces(offset, payload.len).next();
-    let Some(piece) = first.filter(|piece| piece.len == payload.len) else {
-        return place_apart(qp, sgl, offset, payload, budget);
+fn range_of(target: Target, sgl: &SgList, len: u32) -> Result<Option<Range>> {
+    let (purpose, stag, addr, len) = match target {
+        Target::Write(stag, to) => (Purpose::Write, stag, to.0, len),
+        Target::Response(stag, to) => (Purpose::Response, stag, to.0, len),
+        Target::Receive(offset) => {
+            let Some(piece) = sgl.pieces(offset, len).next() else {
+                return Ok(None);
+            };
+            let (stag, addr) = place_of(&piece)?;
+            (Purpose::Receive, stag, addr, piece.len)
+        }
     };
-    let (stag, addr) = place_of(&piece)?;
-    let access = kept.open_traced(qp, Purpose::Receive, stag, addr, piece.len);
-    place(payload, 0, access.map_err(|_| EACCES)?, budget)
+    Ok(Some(Range {
+        purpose,
+        stag,
+        addr,
+        len,
+    }))
 }
 
-/// Places the payloads of a train that goes on with a message, as many as there is room for in one
+/// Places `payload` at `target`. All memory concerned is checked before anything is placed (T-8,
+/// V-ACC-17).
+///
+/// # Errors
+///
+/// How the peer is told that it may not write there, or that the memory is not there.
+#[inline(always)]
+pub(super) fn place<C: CopyToPage>(
+    base: &Base,
+    kept: &mut Kept,
+    sgl: &SgList,
+    target: Target,
+    payload: &Payload<'_, C>,
+    budget: &mut Budget,
+) -> Result<(), TermError> {
+    let fault = |_| TermError::LocalCatastrophic;
+    let range = range_of(target, sgl, payload.len).map_err(fault)?;
+    match (range, target) {
+        (Some(range), _) if range.len == payload.len => {
+            let Range { purpose, stag, .. } = range;
+            let access = kept.open_traced(base, purpose, stag, range.addr, range.len);
+            fill(access.map_err(tagged)?, payload, 0, budget).map_err(fault)
+        }
+        (_, Target::Receive(offset)) => {
+            place_apart(base, sgl, offset, payload, budget).map_err(fault)
+        }
+        _ => Err(TermError::LocalCatastrophic),
+    }
+}
+
+/// Places the payloads of a train, the first at `target`, as many as there is room for in one
 /// element or region. None if they must not be placed: the first segment by itself finds out why.
 ///
 /// # Errors
@@ -149,38 +194,26 @@ pub(super) fn place_recv<C: CopyToPage>(
 /// `EFAULT` if the memory is not there, `EACCES` if it is not to be written.
 #[inline]
 pub(super) fn place_train<C: Chunk + CopyToPage>(
-    qp: &Base,
+    base: &Base,
     kept: &mut Kept,
     sgl: &SgList,
-    going: Going,
+    target: Target,
     train: &mut Train<'_, C>,
 ) -> Result {
-    let mut most = train.limit();
-    let (purpose, stag, addr) = match going {
-        Going::Write(stag, to) => (Purpose::Write, stag, to.0),
-        Going::Response(stag, to) => (Purpose::Response, stag, to.0),
-        Going::Send { mo, .. } => {
-            let Some(piece) = sgl.pieces(mo, most).next() else {
-                return Ok(());
-            };
-            most = piece.len;
-            let (stag, addr) = place_of(&piece)?;
-            (Purpose::Receive, stag, addr)
-        }
-    };
-    if most == 0 {
-        return Ok(());
-    }
-    let Ok(access) = kept.open(qp, purpose, stag, addr, 1) else {
+    let Some(range) = range_of(target, sgl, train.limit())? else {
         return Ok(());
     };
-    access.extend(most);
+    let Ok(access) = kept.open(base, range.purpose, range.stag, range.addr, 1) else {
+        return Ok(());
+    };
+    access.extend(range.len);
     train.set_limit(access.len());
     let chunk = train.chunk();
     let mut slices = access.slices(0, access.len()).map_err(|_| EINVAL)?;
     let mut room = PageSlice::EMPTY;
-    while let Some((mut at, mut missing)) = train.take() {
-        qp.trace_train(|| train.front());
+    while let Some(mut at) = train.take() {
+        base.trace_train(|| train.front());
+        let mut missing = train.payload_len();
         while missing > room.len() {
             let len = room.len();
             if len > 0 {
@@ -203,7 +236,7 @@ fn place_of(piece: &Piece) -> Result<(Stag, u64)> {
     Ok((Stag(piece.sge.lkey), addr.ok_or(EACCES)?))
 }
 
-/// As [`place_recv`], for payload that lies in several elements.
+/// As [`place`], for payload that lies in several elements of a receive.
 #[inline(never)]
 fn place_apart<C: CopyToPage>(
     qp: &Base,
@@ -235,7 +268,7 @@ fn place_apart<C: CopyToPage>(
             open(piece)?;
         }
         for piece in pieces {
-            place(payload, skip, &open(piece)?, budget)?;
+            fill(&open(piece)?, payload, skip, budget)?;
             skip = skip.checked_add(piece.len).ok_or(EINVAL)?;
         }
         return Ok(());
@@ -245,7 +278,7 @@ fn place_apart<C: CopyToPage>(
         *slot = Some(open(piece)?);
     }
     for access in open_pieces.iter().flatten() {
-        place(payload, skip, access, budget)?;
+        fill(access, payload, skip, budget)?;
         skip = skip.checked_add(access.len()).ok_or(EINVAL)?;
     }
     Ok(())

@@ -6,18 +6,14 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::RemoteEnd,
-    failure::{
-        remote,
-        tagged, //
+    base::{
+        Base,
+        RemoteEnd, //
     },
-    kept::{
-        Kept,
-        Purpose, //
-    },
+    failure::remote,
+    kept::Kept,
     place::{
         place,
-        place_recv,
         place_train,
         CopyToPage, //
     },
@@ -46,7 +42,6 @@ use crate::{
             FPDU_FRONT, //
         },
         conn::Params,
-        counters::Tally,
         failure::{
             Cause,
             Failure,
@@ -60,10 +55,10 @@ use crate::{
         reads::{
             Inbound,
             InboundRead,
-            Response, //
+            OutboundRead,
+            OutboundReads, //
         },
         receiver::{
-            Atomics,
             Env,
             Received,
             Receiver,
@@ -72,8 +67,8 @@ use crate::{
         },
         request::OperationType,
         rx::{
-            Going,
-            Limits, //
+            Limits,
+            Target, //
         },
         schedule::Reason,
         state::QpState,
@@ -81,11 +76,9 @@ use crate::{
     },
     queue::sgl::SgList,
     wire::{
-        atomic::AtomicRequest,
         ddp::{
             Msn,
-            Stag,
-            TaggedOffset, //
+            Stag, //
         },
         fpdu::Crc,
         rdmap::ReadRequest,
@@ -101,18 +94,19 @@ use kernel::{
     },
 };
 
-/// Receive state of a connection.
-pub(super) struct RxState {
-    receiver: Receiver<KVVec<u8>>,
+/// The receiving part of a connection, which belongs to whoever holds the socket's lock: see
+/// [`Stream`](super::stream::Stream).
+pub(super) struct Receiving {
+    pub(super) receiver: Receiver<KVVec<u8>>,
     /// The elements of the receive in progress.
     sgl: SgList,
     /// The region that was invalidated last.
-    invalidated: Option<Arc<Mr>>,
-    /// How often there was no memory for a staging buffer.
-    tries: u32,
+    pub(super) invalidated: Option<Arc<Mr>>,
+    /// How often there was no memory for the receiver's buffer.
+    pub(super) tries: u32,
 }
 
-impl RxState {
+impl Receiving {
     /// For a new connection, with receives of at most `max_sge` elements.
     ///
     /// # Errors
@@ -128,116 +122,47 @@ impl RxState {
             tries: 0,
         })
     }
+}
 
-    /// To take in octets with, for `qp`. The region that was placed into last is in `kept`, and
-    /// belongs to nobody else as long as that lives.
+/// The receiving part of a connection while it is fed, out of its place.
+pub(super) struct Intake<'a> {
+    /// The region that was placed into last. It belongs to nobody else until this ends.
+    kept: Kept,
+    pub(super) part: KBox<Receiving>,
+    qp: &'a Arc<Qp>,
+}
+
+impl<'a> Intake<'a> {
+    /// Feeds `part`, which is of `qp`.
     #[inline]
-    pub(super) fn intake<'a>(&'a mut self, qp: &'a Arc<Qp>, kept: &'a mut Kept) -> Intake<'a> {
-        Intake {
-            receiver: &mut self.receiver,
-            env: RecvEnv {
-                qp,
-                sgl: &mut self.sgl,
-                invalidated: &mut self.invalidated,
-                kept,
-            },
+    pub(super) fn new(qp: &'a Arc<Qp>, part: KBox<Receiving>) -> Self {
+        Self {
+            kept: Kept::NONE,
+            part,
+            qp,
         }
     }
 
-    /// What was received since this was looked at last.
-    pub(super) fn tally(&mut self) -> &mut Tally {
-        &mut self.receiver.tally
-    }
-
-    /// Whether there may be more to take in than was allowed.
-    pub(super) fn is_spent(&self) -> bool {
-        self.receiver.is_spent()
-    }
-
-    /// Whether receiving waits for a buffer.
-    pub(super) fn wants_staging(&self) -> bool {
-        self.receiver.wants_staging()
-    }
-
-    /// How often there was no memory for it.
-    pub(super) fn tries(&self) -> u32 {
-        self.tries
-    }
-
-    /// Notes that there was none. Returns how often.
-    pub(super) fn tried(&mut self) -> u32 {
-        self.tries = self.tries.saturating_add(1);
-        self.tries
-    }
-
-    /// The buffer, of `wire::fpdu::MAX_FPDU` octets.
-    pub(super) fn set_staging(&mut self, buffer: KVVec<u8>) {
-        self.receiver.set_staging(buffer);
-    }
-
-    /// Whether an FPDU or a message is incomplete.
-    pub(super) fn is_cut(&self) -> bool {
-        self.receiver.is_cut()
-    }
-
-    /// The receive in progress, to be flushed, also if only an invalidation is waited for.
-    pub(super) fn take_recv(&mut self) -> Option<Recv> {
-        self.receiver.take_recv()
-    }
-
-    /// Whether receiving waits for a receive.
-    pub(super) fn waits_for_recv(&self) -> bool {
-        self.receiver.waits_for_recv()
-    }
-
-    /// Milliseconds until one is to be looked for again: see [`Receiver::pause`].
-    pub(super) fn pause(&mut self) -> u32 {
-        self.receiver.pause()
-    }
-
-    /// The region whose users receiving waits for.
-    pub(super) fn waits_for(&self) -> Option<&Arc<Mr>> {
-        let waits = self.receiver.waits_for_quiet();
-        self.invalidated.as_ref().filter(|_| waits)
-    }
-}
-
-/// A receiver that is being fed.
-pub(super) struct Intake<'a> {
-    receiver: &'a mut Receiver<KVVec<u8>>,
-    env: RecvEnv<'a>,
-}
-
-impl Intake<'_> {
-    /// Begins to take in as much as `budget` allows, with what had to wait.
-    pub(super) fn begin(&mut self, budget: Budget) {
-        self.receiver.begin(budget);
-        self.receiver.resume::<SkbChunk<'_>, _>(&mut self.env);
-    }
-
-    /// Takes octets from the front of a chunk. Returns how many.
-    pub(super) fn consume(&mut self, chunk: &SkbChunk<'_>) -> usize {
-        self.receiver.consume(&mut self.env, chunk)
-    }
-
-    /// Whether a segment of the other end can be taken in now, of which `front` are the headers.
+    /// Ends feeding.
     #[inline]
-    pub(super) fn is_ready(&mut self, front: &[u8]) -> bool {
-        let env = &mut self.env;
-        self.receiver.is_ready::<SkbChunk<'_>, _>(env, front)
+    pub(super) fn end(self) -> KBox<Receiving> {
+        self.part
     }
 
-    /// Takes in a segment that the other end hands over: see [`Receiver::take_in`].
-    #[inline]
-    pub(super) fn take_in<C: CopyToPage>(&mut self, segment: &C, front: &[u8], ulpdu_len: u16) {
-        self.receiver
-            .take_in(&mut self.env, segment, front, ulpdu_len);
-    }
-
-    /// Ends the stream.
-    pub(super) fn fail(&mut self, failure: Failure) {
-        self.receiver
-            .fail::<SkbChunk<'_>, _>(&mut self.env, failure);
+    /// Has `f` use the receiver in its surroundings.
+    #[inline(always)]
+    pub(super) fn with<R>(
+        &mut self,
+        f: impl FnOnce(&mut Receiver<KVVec<u8>>, &mut Surroundings<'_>) -> R,
+    ) -> R {
+        let part = &mut *self.part;
+        let mut env = Surroundings {
+            qp: self.qp,
+            sgl: &mut part.sgl,
+            invalidated: &mut part.invalidated,
+            kept: &mut self.kept,
+        };
+        f(&mut part.receiver, &mut env)
     }
 }
 
@@ -264,19 +189,25 @@ impl Chunk for SkbChunk<'_> {
     }
 
     fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short> {
-        self.crc32c(at, len, crc.0).map(Crc).map_err(|_| Short)
+        SkbChunk::crc32c(self, at, len, crc.0)
+            .map(Crc)
+            .map_err(|_| Short)
+    }
+
+    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
+        crc32c(crc, octets)
     }
 }
 
 /// The surroundings of the receiver.
-struct RecvEnv<'a> {
+pub(super) struct Surroundings<'a> {
     qp: &'a Arc<Qp>,
     sgl: &'a mut SgList,
     invalidated: &'a mut Option<Arc<Mr>>,
     kept: &'a mut Kept,
 }
 
-impl Limits for RecvEnv<'_> {
+impl Limits for Surroundings<'_> {
     fn may_read(&self) -> bool {
         self.qp.rights().contains(Access::REMOTE_READ)
     }
@@ -298,40 +229,8 @@ impl Limits for RecvEnv<'_> {
     }
 }
 
-impl RecvEnv<'_> {
-    /// Queues a request of the peer, and sees to it that it is answered.
-    fn queue(&self, request: Inbound) -> Result<(), TermError> {
-        let reason = {
-            let mut inbound = self.qp.inbound.lock();
-            let reason = inbound.push(request)?;
-            self.qp.has_inbound.store(true, Relaxed);
-            reason
-        };
-        self.qp.schedule(reason);
-        Ok(())
-    }
-}
-
-impl Atomics for RecvEnv<'_> {
-    fn atomic_request(&mut self, msn: Msn, request: AtomicRequest) -> Result<(), TermError> {
-        self.qp.check_word(&request)?;
-        self.queue(Inbound::Atomic(msn, request))
-    }
-
-    fn atomic_response(&mut self, id: u32) -> Result<Response, TermError> {
-        self.qp.sq.lock().outbound.atomic_response(id)
-    }
-
-    fn place_result(&mut self, stag: Stag, to: TaggedOffset, result: u64) -> Result<(), Unplaced> {
-        let placed = self.qp.place_result(self.kept, (stag, to), result);
-        placed.map_err(|_| Unplaced)
-    }
-}
-
-impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
-    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
-        crc32c(crc, octets)
-    }
+impl<C: CopyToPage> Env<C> for Surroundings<'_> {
+    type Reads = KVec<OutboundRead>;
 
     fn state(&self) -> QpState {
         self.qp.state()
@@ -362,55 +261,26 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
         self.qp.fail(failure);
     }
 
-    fn place_write(
+    #[inline(always)]
+    fn place(
         &mut self,
-        stag: Stag,
-        to: TaggedOffset,
+        target: Target,
         payload: &Payload<'_, C>,
         budget: &mut Budget,
     ) -> Result<(), TermError> {
-        let access = self
-            .kept
-            .open_traced(self.qp, Purpose::Write, stag, to.0, payload.len);
-        let placed = place(payload, 0, access.map_err(tagged)?, budget);
-        placed.map_err(|_| TermError::LocalCatastrophic)
+        place(self.qp, self.kept, self.sgl, target, payload, budget)
     }
 
-    fn place_response(
-        &mut self,
-        stag: Stag,
-        to: TaggedOffset,
-        payload: &Payload<'_, C>,
-        budget: &mut Budget,
-    ) -> Result<(), Unplaced> {
-        let access = self
-            .kept
-            .open_traced(self.qp, Purpose::Response, stag, to.0, payload.len);
-        let access = access.map_err(|_| Unplaced)?;
-        place(payload, 0, access, budget).map_err(|_| Unplaced)
-    }
-
-    fn place_train(&mut self, going: Going, train: &mut Train<'_, C>) -> Result<(), Unplaced>
+    fn place_train(&mut self, target: Target, train: &mut Train<'_, C>) -> Result<(), Unplaced>
     where
         C: Chunk,
     {
-        place_train(self.qp, self.kept, self.sgl, going, train).map_err(|_| Unplaced)
+        place_train(self.qp, self.kept, self.sgl, target, train).map_err(|_| Unplaced)
     }
 
     #[inline(always)]
     fn take_recv(&mut self) -> Result<Option<Recv>, Failure> {
         self.qp.take_recv(self.sgl)
-    }
-
-    #[inline(always)]
-    fn place_recv(
-        &mut self,
-        offset: u32,
-        payload: &Payload<'_, C>,
-        budget: &mut Budget,
-    ) -> Result<(), Unplaced> {
-        let placed = place_recv(self.qp, self.kept, self.sgl, offset, payload, budget);
-        placed.map_err(|_| Unplaced)
     }
 
     #[inline(always)]
@@ -449,18 +319,8 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
         self.invalidated.as_ref().is_none_or(|mr| mr.is_quiet())
     }
 
-    fn response(
-        &mut self,
-        stag: Stag,
-        to: TaggedOffset,
-        len: u32,
-        last: bool,
-    ) -> Result<Response, TermError> {
-        self.qp.sq.lock().outbound.response(stag, to, len, last)
-    }
-
-    fn response_left(&self, stag: Stag, to: TaggedOffset) -> u32 {
-        self.qp.sq.lock().outbound.left(stag, to)
+    fn with_reads<R>(&mut self, f: impl FnOnce(&mut OutboundReads<Self::Reads>) -> R) -> R {
+        f(&mut self.qp.sq.lock().outbound)
     }
 
     fn read_done(&mut self, token: Option<Token>) {
@@ -475,16 +335,37 @@ impl<C: CopyToPage> Env<C> for RecvEnv<'_> {
         self.qp.fail_send(token, fault)
     }
 
-    fn read_request(&mut self, msn: Msn, request: ReadRequest) -> Result<(), TermError> {
-        if request.len > 0 {
-            let (stag, to) = (request.source_stag, request.source_to.0);
-            let access = self.qp.access(stag, Access::REMOTE_READ, to, request.len);
-            let access = access.inspect_err(|why| {
-                let want = Access::REMOTE_READ;
-                self.qp.trace_refused(want, *why, (stag, to), request.len);
-            });
-            access.map_err(remote)?;
+    fn request_received(&mut self, request: Inbound) -> Result<(), TermError> {
+        match &request {
+            Inbound::Read(InboundRead { request, .. }) => self.qp.check_source(request)?,
+            Inbound::Atomic(_, request) => self.qp.check_word(request)?,
         }
-        self.queue(Inbound::Read(InboundRead { msn, request }))
+        let reason = {
+            let mut inbound = self.qp.inbound.lock();
+            let reason = inbound.push(request)?;
+            self.qp.has_inbound.store(true, Relaxed);
+            reason
+        };
+        self.qp.schedule(reason);
+        Ok(())
+    }
+}
+
+impl Base {
+    /// Checks whether the peer may read what it asks for.
+    ///
+    /// # Errors
+    ///
+    /// How the peer is told that it may not.
+    fn check_source(&self, request: &ReadRequest) -> Result<(), TermError> {
+        if request.len == 0 {
+            return Ok(());
+        }
+        let (stag, to) = (request.source_stag, request.source_to.0);
+        let want = Access::REMOTE_READ;
+        let access = self.access(stag, want, to, request.len);
+        let access =
+            access.inspect_err(|why| self.trace_refused(want, *why, (stag, to), request.len));
+        access.map(drop).map_err(remote)
     }
 }

@@ -9,8 +9,10 @@
 
 use super::{
     ends::End,
-    kept::Kept,
-    rx::RxState,
+    rx::{
+        Intake,
+        Receiving, //
+    },
     Qp, //
 };
 use crate::{
@@ -18,6 +20,7 @@ use crate::{
         net::{
             LockedBySock,
             LockedSock,
+            SkbChunk,
             StreamEvent,
             StreamHandler,
             TcpSocket,
@@ -35,7 +38,7 @@ use crate::{
         counters::Counter,
         failure::Failure,
         notes::QpNote,
-        receiver::Recv,
+        receiver::Lack,
         schedule::Reason, //
     },
     wire::{
@@ -84,8 +87,8 @@ pub(super) struct Seen {
 pub(crate) struct Stream {
     /// The QP; its reference to this is emptied when the connection ends.
     pub(super) qp: Arc<Qp>,
-    /// `None` while in use, and after the end.
-    rx: LockedBySock<Option<KBox<RxState>>>,
+    /// `None` while it is fed, and after the end.
+    part: LockedBySock<Option<KBox<Receiving>>>,
     /// The other end of the connection, if it is on this host, until one of both has ended.
     #[pin]
     pub(super) peer: SpinLockIrq<Option<Arc<End>>>,
@@ -96,40 +99,29 @@ pub(crate) struct Stream {
     /// Runs while there is no memory, or no receive, to receive with.
     #[pin]
     retry: Timer<Stream>,
-    /// It runs until a receive is looked for again.
+    /// It runs.
     pub(super) pauses: AtomicFlag,
 }
 
-/// What was left for the work item.
-struct Left {
-    /// There is more to do.
-    more: bool,
-    /// There is none to be done before the timer has run out.
-    starved: bool,
-    /// The peer's next message waits for a receive.
-    without_recv: bool,
-    /// The budget is used up.
-    spent: bool,
-}
-
 /// What receiving has to be given before it can go on.
-struct Lack {
-    /// A staging buffer.
-    staging: bool,
+enum Need {
+    /// A buffer.
+    Buffer,
     /// That nobody uses this region.
-    quiet: Option<Arc<Mr>>,
+    Quiet(Arc<Mr>),
 }
 
-impl Lack {
+impl Need {
     /// Gets it. Returns what became of the buffer, if one is wanted. Process context; waits for
     /// those who use the region, one of whom may be this side's sender, who needs the socket.
     fn get(self) -> Option<Result<KVVec<u8>, AllocError>> {
-        let flags = GFP_KERNEL | __GFP_NOWARN;
-        let buffer = self.staging.then(|| KVVec::from_elem(0, MAX_FPDU, flags));
-        if let Some(mr) = self.quiet {
-            mr.wait_quiet();
+        match self {
+            Self::Buffer => Some(KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL | __GFP_NOWARN)),
+            Self::Quiet(mr) => {
+                mr.wait_quiet();
+                None
+            }
         }
-        buffer
     }
 }
 
@@ -140,11 +132,11 @@ impl Stream {
     ///
     /// `ENOMEM`.
     pub(super) fn new(qp: Arc<Qp>, sock: &TcpSocket, params: &Params) -> Result<Arc<Self>> {
-        let rx = KBox::new(RxState::new(params, qp.max_recv_sge())?, GFP_KERNEL)?;
+        let part = KBox::new(Receiving::new(params, qp.max_recv_sge())?, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 qp,
-                rx: LockedBySock::new(sock, Some(rx)),
+                part: LockedBySock::new(sock, Some(part)),
                 peer <- new_spinlock_irq!(None, "rsiw::Stream::peer"),
                 has_peer: AtomicFlag::new(false),
                 awaited: AtomicFlag::new(false),
@@ -155,62 +147,56 @@ impl Stream {
         )
     }
 
-    /// Takes the state of receiving out of its slot, if it is there.
-    #[inline]
-    pub(super) fn take_rx(&self, sk: &mut LockedSock<'_>) -> Option<KBox<RxState>> {
-        self.rx.get(sk)?.take()
+    /// The receiving part, if it is in its place.
+    pub(super) fn receiving<'a>(&'a self, sk: &'a mut LockedSock<'_>) -> Option<&'a mut Receiving> {
+        self.part.get(sk)?.as_deref_mut()
     }
 
-    /// Puts the state of receiving back into its slot.
-    #[inline]
-    pub(super) fn put_rx(&self, sk: &mut LockedSock<'_>, rx: KBox<RxState>) {
-        if let Some(slot) = self.rx.get(sk) {
-            *slot = Some(rx);
-        }
+    /// Takes the receiving part out of its place for good, if it is there.
+    pub(super) fn end(&self, sk: &mut LockedSock<'_>) -> Option<KBox<Receiving>> {
+        self.part.get(sk)?.take()
     }
 
-    /// Takes in what was received, as much as `budget` allows.
-    fn receive(&self, sk: &mut LockedSock<'_>, budget: Budget) -> Left {
-        let Some(mut rx) = self.take_rx(sk) else {
-            return Left {
-                more: false,
-                starved: false,
-                without_recv: false,
-                spent: false,
-            };
-        };
-        {
-            let mut kept = Kept::NONE;
-            let mut intake = rx.intake(&self.qp, &mut kept);
-            intake.begin(budget);
-            // What cannot be read is not there: the connection is over, or a listener's.
-            let _ = sk.read(|chunk| intake.consume(chunk));
+    /// Takes the receiving part out of its place to be fed, if it is there.
+    #[inline]
+    pub(super) fn take_part(&self, sk: &mut LockedSock<'_>) -> Option<Intake<'_>> {
+        Some(Intake::new(&self.qp, self.end(sk)?))
+    }
+
+    /// Puts the receiving part back into its place, and counts what it was fed. Returns what it
+    /// lacks.
+    #[inline]
+    pub(super) fn put_back(&self, sk: &mut LockedSock<'_>, mut intake: Intake<'_>) -> Lack {
+        self.qp.count_received(&mut intake.part.receiver.tally);
+        let lack = intake.part.receiver.lacks();
+        if let Some(slot) = self.part.get(sk) {
+            *slot = Some(intake.end());
         }
-        self.qp.count_received(rx.tally());
-        let starved = rx.wants_staging() && rx.tries() > 0;
-        let without_recv = rx.waits_for_recv();
-        let waits = rx.wants_staging() || rx.waits_for().is_some() || without_recv;
-        let left = Left {
-            more: rx.is_spent() || waits,
-            starved,
-            without_recv,
-            spent: rx.is_spent(),
+        lack
+    }
+
+    /// Takes in what was received, as much as `budget` allows. Returns what is lacking then.
+    fn receive(&self, sk: &mut LockedSock<'_>, budget: Budget) -> Lack {
+        let Some(mut intake) = self.take_part(sk) else {
+            return Lack::Nothing;
         };
-        self.put_rx(sk, rx);
-        left
+        intake.with(|receiver, env| receiver.begin::<SkbChunk<'_>, _>(env, budget));
+        // What cannot be read is not there: the connection is over, or a listener's.
+        let _ = sk.read(|chunk| intake.with(|receiver, env| receiver.consume(env, chunk)));
+        self.put_back(sk, intake)
     }
 
     /// Takes in what was received and tells how the connection is. Process context, no lock held.
     pub(super) fn drain(self: &Arc<Self>, sock: &TcpSocket) -> Seen {
-        let seen = sock.with_lock(|sk| match self.lacks(sk) {
+        let looked = sock.with_lock(|sk| match self.needs(sk) {
             None => Ok(self.look(sk)),
-            Some(lack) => Err(lack),
+            Some(need) => Err(need),
         });
-        let seen = seen.unwrap_or_else(|lack| {
-            let staging = lack.get();
+        let seen = looked.unwrap_or_else(|need| {
+            let buffer = need.get();
             sock.with_lock(|sk| {
-                if let Some(staging) = staging {
-                    self.set_staging(sk, staging);
+                if let Some(buffer) = buffer {
+                    self.set_buffer(sk, buffer);
                 }
                 self.look(sk)
             })
@@ -219,76 +205,80 @@ impl Stream {
         seen
     }
 
-    /// What receiving has to be given before it can go on.
-    fn lacks(&self, sk: &mut LockedSock<'_>) -> Option<Lack> {
-        let rx = self.rx.get(sk)?.as_ref()?;
-        let (staging, quiet) = (rx.wants_staging(), rx.waits_for().cloned());
-        (staging || quiet.is_some()).then_some(Lack { staging, quiet })
+    /// What has to be got before receiving can go on.
+    fn needs(&self, sk: &mut LockedSock<'_>) -> Option<Need> {
+        let part = self.receiving(sk)?;
+        match part.receiver.lacks() {
+            Lack::Buffer => Some(Need::Buffer),
+            Lack::Quiet => part.invalidated.clone().map(Need::Quiet),
+            Lack::Nothing | Lack::Turn | Lack::Receive => None,
+        }
     }
 
     /// Takes in what was received and tells how the connection is.
     fn look(self: &Arc<Self>, sk: &mut LockedSock<'_>) -> Seen {
-        let left = self.receive(sk, self.qp.dev.tuning.work_budget());
-        if left.starved {
-            Timer::start(self, RETRY_MS);
-        } else if left.without_recv {
-            self.pause(sk);
-        }
-        let rx = self.rx.get(sk).and_then(|slot| slot.as_ref());
-        let cut = rx.is_some_and(|rx| rx.is_cut());
+        let lack = self.receive(sk, self.qp.dev.tuning.work_budget());
+        let is_later = self.pause(sk, lack);
+        let cut = self
+            .receiving(sk)
+            .is_some_and(|part| part.receiver.is_cut());
         let closed = (sk.state() == TcpState::Closed).then(|| sk.error());
         Seen {
-            more: left.more && !left.starved && !left.without_recv,
-            fin: sk.peer_fin() && !left.more,
+            more: lack != Lack::Nothing && !is_later,
+            fin: sk.peer_fin() && lack == Lack::Nothing,
             cut,
             closed,
         }
     }
 
-    /// Gives the receiver the buffer that it asked for. Without memory for it the timer lets it be
+    /// Gives the receiver the buffer that it lacks. Without memory for it the timer lets it be
     /// asked for again, for a while.
-    fn set_staging(&self, sk: &mut LockedSock<'_>, buffer: Result<KVVec<u8>, AllocError>) {
-        let Some(rx) = self.rx.get(sk).and_then(|slot| slot.as_mut()) else {
+    fn set_buffer(&self, sk: &mut LockedSock<'_>, buffer: Result<KVVec<u8>, AllocError>) {
+        let Some(mut intake) = self.take_part(sk) else {
             return;
         };
         match buffer {
-            Ok(buffer) => rx.set_staging(buffer),
-            Err(_) if rx.tried() <= RETRIES => {}
+            Ok(buffer) => intake.part.receiver.set_buffer(buffer),
+            Err(_) if intake.part.tries < RETRIES => {
+                intake.part.tries = intake.part.tries.wrapping_add(1);
+            }
             Err(_) => {
-                let failure =
-                    Failure::new(TermError::LocalCatastrophic, "no memory to receive with");
-                let mut kept = Kept::NONE;
-                rx.intake(&self.qp, &mut kept).fail(failure);
+                let what = "no memory to receive with";
+                let failure = Failure::new(TermError::LocalCatastrophic, what);
+                intake.with(|receiver, env| receiver.fail::<SkbChunk<'_>, _>(env, failure));
             }
         }
+        self.put_back(sk, intake);
     }
 
-    /// Has a receive looked for again after a while, if that is not going to be done anyway.
-    fn pause(self: &Arc<Self>, sk: &mut LockedSock<'_>) {
-        if self.pauses.load(Relaxed) {
-            return;
-        }
-        let Some(rx) = self.rx.get(sk).and_then(|slot| slot.as_mut()) else {
-            return;
+    /// Has the timer run if what is `lack`ing cannot be had now: memory for the buffer, or a
+    /// receive. Returns whether it does.
+    fn pause(self: &Arc<Self>, sk: &mut LockedSock<'_>, lack: Lack) -> bool {
+        let Some(part) = self.receiving(sk) else {
+            return false;
         };
-        self.pauses.store(true, Relaxed);
-        Timer::start(self, rx.pause());
+        let is_later = lack == Lack::Receive || lack == Lack::Buffer && part.tries > 0;
+        if is_later && !self.pauses.load(Relaxed) {
+            let ms = match lack {
+                Lack::Receive => part.receiver.pause(),
+                _ => RETRY_MS,
+            };
+            self.pauses.store(true, Relaxed);
+            Timer::start(self, ms);
+        }
+        is_later
     }
 
-    /// Whether a message that came in whole waits for a region to be quiet.
-    pub(super) fn is_waiting(&self, sk: &mut LockedSock<'_>) -> bool {
-        let rx = self.rx.get(sk).and_then(|slot| slot.as_ref());
-        rx.is_some_and(|rx| rx.waits_for().is_some())
+    /// Returns whether what is `lack`ing is looked for anyway, when the timer has run out.
+    fn pauses_for(&self, lack: Lack) -> bool {
+        matches!(lack, Lack::Receive | Lack::Buffer) && self.pauses.load(Relaxed)
     }
 
-    /// The receive in progress, to be flushed. Receiving goes on.
-    pub(super) fn take_recv(&self, sk: &mut LockedSock<'_>) -> Option<Recv> {
-        self.rx.get(sk)?.as_mut()?.take_recv()
-    }
-
-    /// Ends receiving, with the callbacks gone and the socket's lock held; returns the state.
-    pub(super) fn end(&self, sk: &mut LockedSock<'_>) -> Option<KBox<RxState>> {
-        self.take_rx(sk)
+    /// Has the work item go on, if receiving waits for something that is not octets.
+    pub(super) fn note_lack(&self, lack: Lack) {
+        if lack != Lack::Nothing && !self.pauses_for(lack) {
+            self.qp.notes.leave(QpNote::Socket);
+        }
     }
 }
 
@@ -305,14 +295,14 @@ impl Expires for Stream {
 
 impl StreamHandler for Stream {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>) {
-        let left = this.receive(sk, this.qp.dev.tuning.softirq_budget());
+        let lack = this.receive(sk, this.qp.dev.tuning.softirq_budget());
         this.qp.answered.store(true, Relaxed);
-        if left.spent {
+        if lack == Lack::Turn {
             this.qp.count(Counter::RxSoftirqBudget);
         }
         this.wake_sender();
-        let later = left.starved || left.without_recv && this.pauses.load(Relaxed);
-        if left.more && !later || sk.peer_fin() {
+        this.note_lack(lack);
+        if sk.peer_fin() {
             this.qp.notes.leave(QpNote::Socket);
         }
         this.qp.ring_if_noted();

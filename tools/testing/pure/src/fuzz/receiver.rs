@@ -6,6 +6,7 @@ use super::message_len;
 use crate::proto::chunk::Reach;
 use crate::proto::order::Token;
 use crate::proto::reads::{OutboundRead, Purpose};
+use crate::proto::receiver::Lack;
 use crate::proto::state::QpState;
 use crate::support::frames::fpdu;
 use crate::support::limits::Fixed;
@@ -121,7 +122,7 @@ pub fn receiver(data: &[u8]) {
     receiving.has_memory = true;
     receiving.missing = Reach::Apart;
     receiving.feed(&held);
-    assert!(receiving.unread.is_empty() && !receiving.receiver.waits_for_quiet());
+    assert!(receiving.unread.is_empty() && receiving.receiver.lacks() != Lack::Quiet);
 }
 
 /// What the next segments of a peer have to say.

@@ -3,7 +3,6 @@
 //! The surroundings of a receiver, and those of a sender among them. They do what a test says, good
 //! or bad, and check what is asked of them.
 
-use super::crc::crc32c;
 use super::limits::{Fixed, ALL};
 use super::piece::{octets, Piece};
 use super::queue::Queue;
@@ -12,9 +11,9 @@ use crate::proto::budget::Budget;
 use crate::proto::chunk::{Payload, Source};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::order::Token;
-use crate::proto::reads::{Inbound, InboundRead, OutboundRead, OutboundReads, Response};
-use crate::proto::receiver::{Atomics, Env, Received, Recv, Unplaced};
-use crate::proto::rx::{Going, Limits};
+use crate::proto::reads::{Inbound, InboundRead, OutboundRead, OutboundReads};
+use crate::proto::receiver::{Env, Received, Recv, Unplaced};
+use crate::proto::rx::{Limits, Target};
 use crate::proto::sender::Env as _;
 use crate::proto::state::QpState;
 use crate::proto::train::Train;
@@ -41,7 +40,6 @@ pub(crate) enum Did {
     FailedSend(Token, Fault),
     ReadRequest(Msn, ReadRequest),
     AtomicRequest(Msn, AtomicRequest),
-    Result(Stag, TaggedOffset, u64),
 }
 
 /// What goes wrong.
@@ -135,25 +133,10 @@ impl Around {
         self.open.take().map(|open| open.recv)
     }
 
-    /// A payload is to be placed: its octets.
-    fn place<'a>(&mut self, payload: &'a Payload<'_, Piece<'_>>, budget: &mut Budget) -> &'a [u8] {
-        budget.piece();
-        self.in_place += u32::from(matches!(payload.source, Source::Chunk { .. }));
-        octets(payload)
-    }
-
     fn tell(&mut self, did: Did) {
         assert!(!self.over, "{did:?} behind the end");
         assert!(self.queue.heard || did == Did::FirstFpdu || matches!(did, Did::Failed(_)));
         self.did.push(did);
-    }
-
-    /// The peer has asked for something, which the sender is to do.
-    fn asked(&mut self, request: Inbound) -> Result<(), TermError> {
-        if !self.queue.memory.is_imagined() {
-            self.queue.inbound.get_mut().push(request)?;
-        }
-        Ok(())
     }
 
     /// A receive is through.
@@ -193,35 +176,8 @@ impl Limits for Around {
     }
 }
 
-impl Atomics for Around {
-    fn atomic_request(&mut self, msn: Msn, request: AtomicRequest) -> Result<(), TermError> {
-        if let Some(error) = self.faults.read {
-            return Err(error);
-        }
-        self.queue.memory.may_change(&request)?;
-        self.tell(Did::AtomicRequest(msn, request));
-        self.asked(Inbound::Atomic(msn, request))
-    }
-
-    fn atomic_response(&mut self, id: u32) -> Result<Response, TermError> {
-        self.outbound().atomic_response(id)
-    }
-
-    fn place_result(&mut self, stag: Stag, to: TaggedOffset, result: u64) -> Result<(), Unplaced> {
-        if self.faults.response {
-            return Err(Unplaced);
-        }
-        let octets = result.to_ne_bytes();
-        self.queue.memory.fill(stag, to, &octets)?;
-        self.tell(Did::Result(stag, to, result));
-        Ok(())
-    }
-}
-
 impl<'c> Env<Piece<'c>> for Around {
-    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
-        crc32c(crc, octets)
-    }
+    type Reads = Vec<OutboundRead>;
 
     fn state(&self) -> QpState {
         self.state
@@ -255,43 +211,51 @@ impl<'c> Env<Piece<'c>> for Around {
         self.failure = Some(failure);
     }
 
-    fn place_write(
+    fn place(
         &mut self,
-        stag: Stag,
-        to: TaggedOffset,
+        target: Target,
         payload: &Payload<'_, Piece<'c>>,
         budget: &mut Budget,
     ) -> Result<(), TermError> {
-        let octets = self.place(payload, budget);
+        budget.piece();
         assert!(payload.len > 0);
-        if let Some(error) = self.faults.write {
-            return Err(error);
+        self.in_place += u32::from(matches!(payload.source, Source::Chunk { .. }));
+        let octets = octets(payload);
+        match target {
+            Target::Write(stag, to) => {
+                if let Some(error) = self.faults.write {
+                    return Err(error);
+                }
+                self.queue.memory.write(stag, to, octets)?;
+                self.tell(Did::Write(stag, to, octets.to_vec()));
+            }
+            Target::Response(stag, to) => {
+                if self.faults.response {
+                    return Err(TermError::LocalCatastrophic);
+                }
+                self.queue.memory.fill(stag, to, octets)?;
+                self.tell(Did::Response(stag, to, octets.to_vec()));
+            }
+            Target::Receive(offset) => {
+                let open = self.open.as_mut().expect("a receive in progress");
+                assert_eq!(open.placed, offset);
+                open.placed += payload.len;
+                assert!(
+                    u64::from(open.placed) <= open.recv.len,
+                    "beyond the receive"
+                );
+                if self.faults.recv {
+                    return Err(TermError::LocalCatastrophic);
+                }
+                self.message.extend_from_slice(octets);
+            }
         }
-        self.queue.memory.write(stag, to, octets)?;
-        self.tell(Did::Write(stag, to, octets.to_vec()));
-        Ok(())
-    }
-
-    fn place_response(
-        &mut self,
-        stag: Stag,
-        to: TaggedOffset,
-        payload: &Payload<'_, Piece<'c>>,
-        budget: &mut Budget,
-    ) -> Result<(), Unplaced> {
-        let octets = self.place(payload, budget);
-        assert!(payload.len > 0);
-        if self.faults.response {
-            return Err(Unplaced);
-        }
-        self.queue.memory.fill(stag, to, octets)?;
-        self.tell(Did::Response(stag, to, octets.to_vec()));
         Ok(())
     }
 
     fn place_train(
         &mut self,
-        going: Going,
+        target: Target,
         train: &mut Train<'_, Piece<'c>>,
     ) -> Result<(), Unplaced> {
         assert_ne!(
@@ -299,16 +263,16 @@ impl<'c> Env<Piece<'c>> for Around {
             QpState::Closing,
             "not while this side is closing"
         );
-        let refused = match going {
-            Going::Write(..) => self.faults.write.is_some() || !self.limits.write,
-            Going::Response(..) => self.faults.response && !self.faults.late,
-            Going::Send { .. } => false,
+        let refused = match target {
+            Target::Write(..) => self.faults.write.is_some() || !self.limits.write,
+            Target::Response(..) => self.faults.response && !self.faults.late,
+            Target::Receive(_) => false,
         };
         if refused {
             return Ok(());
         }
-        train.set_limit(self.queue.memory.limit(going, train.limit()));
-        self.in_trains += place_each(self, going, train)?;
+        train.set_limit(self.queue.memory.limit(target, train.limit()));
+        self.in_trains += place_each(self, target, train)?;
         Ok(())
     }
 
@@ -323,27 +287,6 @@ impl<'c> Env<Piece<'c>> for Around {
         self.open = Some(Open { recv, placed: 0 });
         self.message.clear();
         Ok(Some(recv))
-    }
-
-    fn place_recv(
-        &mut self,
-        offset: u32,
-        payload: &Payload<'_, Piece<'c>>,
-        budget: &mut Budget,
-    ) -> Result<(), Unplaced> {
-        let octets = self.place(payload, budget);
-        let open = self.open.as_mut().expect("a receive in progress");
-        assert_eq!(open.placed, offset);
-        open.placed += payload.len;
-        assert!(
-            u64::from(open.placed) <= open.recv.len,
-            "beyond the receive"
-        );
-        if self.faults.recv {
-            return Err(Unplaced);
-        }
-        self.message.extend_from_slice(octets);
-        Ok(())
     }
 
     fn complete_recv(&mut self, received: &Received) -> Result<(), Failure> {
@@ -389,18 +332,8 @@ impl<'c> Env<Piece<'c>> for Around {
         self.quiet
     }
 
-    fn response(
-        &mut self,
-        stag: Stag,
-        to: TaggedOffset,
-        len: u32,
-        last: bool,
-    ) -> Result<Response, TermError> {
-        self.outbound().response(stag, to, len, last)
-    }
-
-    fn response_left(&self, stag: Stag, to: TaggedOffset) -> u32 {
-        self.queue.sends.borrow().outbound.left(stag, to)
+    fn with_reads<R>(&mut self, f: impl FnOnce(&mut OutboundReads<Self::Reads>) -> R) -> R {
+        f(self.outbound())
     }
 
     fn read_done(&mut self, token: Option<Token>) {
@@ -419,12 +352,26 @@ impl<'c> Env<Piece<'c>> for Around {
         self.queue.memory.is_imagined() || self.queue.fail(token, fault)
     }
 
-    fn read_request(&mut self, msn: Msn, request: ReadRequest) -> Result<(), TermError> {
+    fn request_received(&mut self, request: Inbound) -> Result<(), TermError> {
         if let Some(error) = self.faults.read {
             return Err(error);
         }
-        self.queue.memory.may_read(&request)?;
-        self.tell(Did::ReadRequest(msn, request));
-        self.asked(Inbound::Read(InboundRead { msn, request }))
+        let memory = &mut self.queue.memory;
+        let did = match request {
+            Inbound::Read(InboundRead { msn, request }) => {
+                memory.may_read(&request)?;
+                Did::ReadRequest(msn, request)
+            }
+            Inbound::Atomic(msn, request) => {
+                memory.may_change(&request)?;
+                Did::AtomicRequest(msn, request)
+            }
+        };
+        self.tell(did);
+        // The sender is to do it.
+        if !self.queue.memory.is_imagined() {
+            self.queue.inbound.get_mut().push(request)?;
+        }
+        Ok(())
     }
 }

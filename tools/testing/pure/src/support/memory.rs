@@ -2,9 +2,8 @@
 
 //! Registered memory, in vectors or imagined.
 
-use crate::proto::receiver::Unplaced;
 use crate::proto::request::Sink;
-use crate::proto::rx::Going;
+use crate::proto::rx::Target;
 use crate::wire::atomic::{AtomicRequest, WORD_LEN};
 use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::rdmap::ReadRequest;
@@ -164,23 +163,24 @@ impl Memory {
         stag: Stag,
         to: TaggedOffset,
         octets: &[u8],
-    ) -> Result<(), Unplaced> {
+    ) -> Result<(), TermError> {
         let Memory::Regions(regions) = self else {
             return Ok(());
         };
-        let region = regions.get_mut(&stag.0).ok_or(Unplaced)?;
-        region.write(to, octets).ok_or(Unplaced)
+        let region = regions.get_mut(&stag.0);
+        let written = region.and_then(|region| region.write(to, octets));
+        written.ok_or(TermError::LocalCatastrophic)
     }
 
     /// How many octets of a train, up to `most`, are in the region, as the driver finds out before it
     /// begins.
-    pub(super) fn limit(&self, going: Going, most: u32) -> u32 {
-        let (Memory::Regions(regions), Going::Write(stag, to) | Going::Response(stag, to)) =
-            (self, going)
+    pub(super) fn limit(&self, target: Target, most: u32) -> u32 {
+        let (Memory::Regions(regions), Target::Write(stag, to) | Target::Response(stag, to)) =
+            (self, target)
         else {
             return most;
         };
-        let is_write = matches!(going, Going::Write(..));
+        let is_write = matches!(target, Target::Write(..));
         let region = regions.get(&stag.0);
         let region = region.filter(|r| !is_write || r.remote_write);
         let fits = |n: &u32| region.is_some_and(|r| r.range(to, *n).is_some());

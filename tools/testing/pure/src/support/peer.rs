@@ -11,7 +11,7 @@ use crate::proto::failure::{Failure, Fault};
 use crate::proto::link::Link;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::Status;
-use crate::proto::receiver::{Extra, Receiver};
+use crate::proto::receiver::{Extra, Lack, Receiver};
 use crate::proto::request::{AtomicKind, Operation, Sink};
 use crate::proto::sender::{Outcome, Sender};
 use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState};
@@ -234,7 +234,7 @@ impl Peer {
     /// Whether the receiver waits until nobody uses what is invalidated.
     fn waits(&self) -> bool {
         let receiver = self.receiver.as_ref();
-        receiver.is_none_or(Receiver::waits_for_quiet)
+        receiver.is_none_or(|receiver| receiver.lacks() == Lack::Quiet)
     }
 
     /// The octets that wait for the other side.
@@ -345,13 +345,15 @@ impl Peer {
         let all = [front, payload].concat();
         let ulpdu_len = u16::from_be_bytes([front[0], front[1]]);
         assert_eq!(all.len(), usize::from(ulpdu_len) + 2);
-        receiver.begin(Budget::new(self.tuning.rx));
-        let is_ready = receiver.is_ready::<Piece<'_>, _>(&mut self.world, front);
-        if is_ready {
+        let budget = Budget::new(self.tuning.rx);
+        receiver.begin::<Piece<'_>, _>(&mut self.world, budget);
+        let admitted = receiver.admit::<Piece<'_>, _>(&mut self.world, front);
+        let is_admitted = admitted == HandedOver::Taken;
+        if is_admitted {
             receiver.take_in(&mut self.world, &Piece::all(&all), front, ulpdu_len);
         }
         self.act();
-        is_ready
+        is_admitted
     }
 
     /// Sends up to `batches` batches, of one FPDU each unless [`Peer::set_batch`] says otherwise.
@@ -424,7 +426,7 @@ impl Peer {
     /// Makes a new receiver.
     fn listen(&mut self, params: &Params) {
         let mut receiver = Receiver::new(params);
-        receiver.set_staging(vec![0; MAX_FPDU]);
+        receiver.set_buffer(vec![0; MAX_FPDU]);
         self.receiver = Some(receiver);
     }
 
@@ -461,10 +463,10 @@ impl Peer {
                 return;
             };
             // As in softirq, again and again.
-            receiver.begin(Budget::new(self.tuning.rx));
-            receiver.resume::<Piece<'_>, _>(&mut self.world);
+            let budget = Budget::new(self.tuning.rx);
+            receiver.begin::<Piece<'_>, _>(&mut self.world, budget);
             let n = receiver.consume(&mut self.world, &Piece::all(chunk));
-            let again = receiver.is_spent();
+            let again = receiver.lacks() == Lack::Turn;
             chunk = &chunk[n..];
             self.act();
             if !again && (n == 0 || chunk.is_empty()) {

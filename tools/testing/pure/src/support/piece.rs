@@ -64,6 +64,10 @@ impl Chunk for Piece<'_> {
     fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short> {
         Ok(crc.update(crc32c, self.get(at, len)?))
     }
+
+    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
+        crc32c(crc, octets)
+    }
 }
 
 /// The octets of a payload.

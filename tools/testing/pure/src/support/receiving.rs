@@ -10,7 +10,7 @@ use super::queue::{Log, Queue};
 use crate::proto::budget::Budget;
 use crate::proto::chunk::Reach;
 use crate::proto::conn::Params;
-use crate::proto::receiver::{Receiver, Recv};
+use crate::proto::receiver::{Lack, Receiver, Recv};
 use crate::support::tuning::SOFTIRQ;
 use crate::wire::fpdu::MAX_FPDU;
 use std::collections::VecDeque;
@@ -66,12 +66,11 @@ impl Receiving {
     /// One turn, as in softirq or by the work item; returns whether it has to be followed by
     /// another.
     pub(crate) fn turn(&mut self, budget: Budget) -> bool {
-        if self.has_memory && self.receiver.wants_staging() {
-            self.receiver.set_staging(vec![0; MAX_FPDU]);
+        if self.has_memory && self.receiver.lacks() == Lack::Buffer {
+            self.receiver.set_buffer(vec![0; MAX_FPDU]);
         }
-        self.receiver.begin(budget);
         let around = &mut self.around;
-        self.receiver.resume::<Piece<'_>, _>(around);
+        self.receiver.begin::<Piece<'_>, _>(around, budget);
         loop {
             let front = self.buffers.as_ref().and_then(|b| b.front().copied());
             let len = front.unwrap_or(self.unread.len());
@@ -90,14 +89,15 @@ impl Receiving {
                 break;
             }
         }
-        if self.receiver.is_spent() {
-            return true;
+        match self.receiver.lacks() {
+            Lack::Nothing => {
+                assert!(self.unread.is_empty() || self.missing == Reach::Later);
+                false
+            }
+            Lack::Turn => true,
+            Lack::Buffer => self.has_memory,
+            Lack::Quiet | Lack::Receive => false,
         }
-        let wants = self.receiver.wants_staging();
-        let waits = self.receiver.waits_for_quiet() || self.receiver.waits_for_recv();
-        let is_later = self.missing == Reach::Later;
-        assert!(self.unread.is_empty() || wants || waits || is_later);
-        wants && self.has_memory
     }
 
     /// The receive in progress is flushed.

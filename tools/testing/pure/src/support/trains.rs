@@ -5,7 +5,7 @@
 use super::piece::Piece;
 use crate::proto::chunk::{Chunk, Payload, Source};
 use crate::proto::receiver::{Env, Unplaced};
-use crate::proto::rx::Going;
+use crate::proto::rx::Target;
 use crate::proto::train::Train;
 use crate::support::tuning::WORK;
 use crate::wire::ddp::{self, TaggedOffset};
@@ -14,15 +14,15 @@ use crate::wire::fpdu::LEN_FIELD;
 /// Places each payload of a train as if its FPDU came alone. Returns the number of payloads.
 pub(super) fn place_each<'c, E: Env<Piece<'c>>>(
     env: &mut E,
-    going: Going,
+    target: Target,
     train: &mut Train<'_, Piece<'c>>,
 ) -> Result<u32, Unplaced> {
     let (mut done, mut fpdus) = (0, 0);
-    while let Some((at, len)) = train.take() {
+    while let Some(at) = train.take() {
         train.count_piece();
-        let header_len = match going {
-            Going::Write(..) | Going::Response(..) => ddp::TAGGED_LEN,
-            Going::Send { .. } => ddp::UNTAGGED_LEN,
+        let header_len = match target {
+            Target::Write(..) | Target::Response(..) => ddp::TAGGED_LEN,
+            Target::Receive(_) => ddp::UNTAGGED_LEN,
         };
         let front = train.chunk().front(at - header_len - LEN_FIELD);
         assert!(front.is_some() && train.front() == front);
@@ -33,20 +33,22 @@ pub(super) fn place_each<'c, E: Env<Piece<'c>>>(
         let payload = Payload {
             source: &source,
             at: 0,
-            len,
+            len: train.payload_len(),
         };
-        let mut budget = WORK;
-        let budget = &mut budget;
         let behind = |to: TaggedOffset| TaggedOffset(to.0 + u64::from(done));
-        match going {
-            Going::Write(stag, to) => {
-                let placed = env.place_write(stag, behind(to), &payload, budget);
-                placed.expect("the train was limited to what may be written");
-            }
-            Going::Response(stag, to) => env.place_response(stag, behind(to), &payload, budget)?,
-            Going::Send { mo, .. } => env.place_recv(mo + done, &payload, budget)?,
-        }
-        done += len;
+        let next = match target {
+            Target::Write(stag, to) => Target::Write(stag, behind(to)),
+            Target::Response(stag, to) => Target::Response(stag, behind(to)),
+            Target::Receive(offset) => Target::Receive(offset + done),
+        };
+        let placed = env.place(next, &payload, &mut WORK.clone());
+        let is_write = matches!(target, Target::Write(..));
+        assert!(
+            placed.is_ok() || !is_write,
+            "limited to what may be written"
+        );
+        placed.map_err(|_| Unplaced)?;
+        done += train.payload_len();
         fpdus += 1;
     }
     Ok(fpdus)

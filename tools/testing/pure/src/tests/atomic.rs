@@ -377,11 +377,11 @@ fn x_atm_16_results() {
     assert_eq!(
         receiving.did()[2..],
         [
-            Did::Result(Stag(0), to, 77),
+            Did::Response(Stag(0), to, 77u64.to_ne_bytes().to_vec()),
             Did::ReadDone(Some(Token(10))),
             Did::Response(Stag(1), to, vec![3; 8]),
             Did::ReadDone(Some(Token(11))),
-            Did::Result(Stag(2), to, u64::MAX),
+            Did::Response(Stag(2), to, vec![0xff; 8]),
             Did::ReadDone(Some(Token(12))),
         ]
     );

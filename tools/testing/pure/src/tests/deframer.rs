@@ -2,7 +2,9 @@
 
 //! Any segmentation gives the same FPDUs (M-MPA-11, M-MPA-13, P-TERM-10).
 
-use crate::proto::deframer::{Deframer, Place, Step};
+use crate::proto::chunk::{Chunk, Reach, Source};
+use crate::proto::deframer::{collected, Deframer, Fpdu, Next};
+use crate::support::piece::Piece;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::fpdu::{fpdu_len, MAX_FPDU};
 use crate::wire::terminate::TermError;
@@ -21,57 +23,106 @@ fn stream(lens: &[u16]) -> (Vec<u8>, Vec<Vec<u8>>) {
     (fpdus.concat(), fpdus)
 }
 
-/// Runs `chunks` through a deframer as a driver does.
-fn run<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> (Vec<Vec<u8>>, usize) {
+fn deframer() -> Deframer<Vec<u8>> {
     let mut deframer = Deframer::new();
-    let mut staging = vec![0; MAX_FPDU];
-    let mut fpdus = Vec::new();
-    let mut in_chunk = 0;
-    for mut chunk in chunks {
-        loop {
-            match deframer.next(&chunk).unwrap() {
-                Step::NeedMore => break,
-                Step::Stage { at, n } => {
-                    assert!(n > 0);
-                    staging[at..at + n].copy_from_slice(&chunk[..n]);
-                    chunk = &chunk[n..];
-                }
-                Step::Fpdu(fpdu) => {
-                    assert_eq!(fpdu.len, fpdu_len(fpdu.ulpdu_len));
-                    assert_eq!(fpdu.crc_covers(), fpdu.len - 4);
-                    match fpdu.place {
-                        Place::Chunk => {
-                            fpdus.push(chunk[..fpdu.len].to_vec());
-                            chunk = &chunk[fpdu.len..];
-                            in_chunk += 1;
-                        }
-                        Place::Staging => fpdus.push(staging[..fpdu.len].to_vec()),
-                    }
-                }
-            }
-        }
-        assert!(chunk.is_empty());
+    deframer.set_buffer(vec![0; MAX_FPDU]);
+    deframer
+}
+
+/// What a deframer makes of a stream.
+#[derive(Default)]
+struct Found {
+    fpdus: Vec<Vec<u8>>,
+    /// Those that were used where they are.
+    in_place: usize,
+    /// Those of them that ended behind their chunk.
+    joined: usize,
+}
+
+impl Found {
+    fn add(&mut self, fpdu: &Fpdu<'_, Piece<'_>>) {
+        assert_eq!(fpdu.len, fpdu_len(fpdu.ulpdu_len));
+        let mut octets = vec![0; fpdu.len];
+        fpdu.source.copy_to(0, &mut octets).expect("all is there");
+        assert!(octets.starts_with(&fpdu.front));
+        self.in_place += usize::from(matches!(fpdu.source, Source::Chunk { .. }));
+        self.fpdus.push(octets);
     }
-    assert_eq!(deframer.staged(), 0);
-    (fpdus, in_chunk)
+
+    /// Takes what a deframer finds in a chunk, as a receiver does. Returns how much of it was used.
+    fn feed(&mut self, deframer: &mut Deframer<Vec<u8>>, chunk: &Piece<'_>) -> usize {
+        let mut at = deframer.skip(chunk.len());
+        loop {
+            if let Some(buffer) = deframer.take_collected() {
+                self.add(&collected(&buffer).expect("it fits"));
+                deframer.give_back(buffer, true);
+            }
+            let left = chunk.len() - at;
+            at += match deframer.next(chunk, at).expect("no length is wrong") {
+                Next::Nothing => return at,
+                Next::Collected(n) => {
+                    assert!(n > 0);
+                    n
+                }
+                Next::Fpdu(fpdu) => {
+                    self.add(&fpdu);
+                    self.joined += usize::from(fpdu.len > left);
+                    deframer.use_up(fpdu.len, left)
+                }
+            };
+        }
+    }
+}
+
+/// Runs a stream through a deframer in chunks of these lengths, each by itself.
+fn apart(mut bytes: &[u8], lens: impl IntoIterator<Item = usize>) -> Found {
+    let (mut deframer, mut found) = (deframer(), Found::default());
+    for len in lens {
+        let (chunk, rest) = bytes.split_at(len.min(bytes.len()));
+        assert_eq!(found.feed(&mut deframer, &Piece::all(chunk)), chunk.len());
+        bytes = rest;
+    }
+    assert!(bytes.is_empty() && !deframer.is_collecting());
+    assert_eq!(found.joined, 0);
+    found
+}
+
+/// The same, where chunks behind can be read.
+fn joined(mut bytes: &[u8], lens: impl IntoIterator<Item = usize>) -> Found {
+    let (mut deframer, mut found) = (deframer(), Found::default());
+    for len in lens {
+        let len = len.min(bytes.len());
+        let chunk = Piece::front(bytes, len, Reach::Apart);
+        assert_eq!(found.feed(&mut deframer, &chunk), len);
+        bytes = &bytes[len..];
+    }
+    assert!(bytes.is_empty() && !deframer.is_collecting());
+    assert_eq!(found.in_place, found.fpdus.len());
+    found
+}
+
+fn equal(bytes: &[u8], len: usize) -> impl Iterator<Item = usize> {
+    std::iter::repeat_n(len, bytes.len().div_ceil(len))
 }
 
 #[test]
 fn whole_fpdus_are_used_in_place() {
     let (bytes, want) = stream(&[14, 18, 1442, 46, 65535]);
-    let (got, in_chunk) = run([&bytes[..]].into_iter());
-    assert_eq!((got, in_chunk), (want, 5));
+    let found = apart(&bytes, [bytes.len()]);
+    assert_eq!((found.fpdus, found.in_place), (want, 5));
 }
 
 #[test]
 fn m_mpa_13_every_cut() {
     let (bytes, want) = stream(&[18, 14, 15, 16, 17, 46, 70, 128]);
     for cut in 0..=bytes.len() {
-        let (a, b) = bytes.split_at(cut);
-        assert_eq!(run([a, b].into_iter()).0, want, "cut at {cut}");
+        let two = [cut, bytes.len() - cut];
+        assert_eq!(apart(&bytes, two).fpdus, want, "cut at {cut}");
+        assert_eq!(joined(&bytes, two).fpdus, want, "cut at {cut}");
         for more in cut..=bytes.len().min(cut + 80) {
-            let (b, c) = b.split_at(more - cut);
-            assert_eq!(run([a, b, c].into_iter()).0, want, "cut at {cut}, {more}");
+            let three = [cut, more - cut, bytes.len() - more];
+            assert_eq!(apart(&bytes, three).fpdus, want, "cut at {cut}, {more}");
+            assert_eq!(joined(&bytes, three).fpdus, want, "cut at {cut}, {more}");
         }
     }
 }
@@ -79,55 +130,85 @@ fn m_mpa_13_every_cut() {
 #[test]
 fn m_mpa_13_equal_chunks_of_every_size() {
     let (bytes, want) = stream(&[18, 1442, 14, 15, 1442, 46, 333]);
+    let mut several = 0;
     for size in 1..=bytes.len() {
-        assert_eq!(run(bytes.chunks(size)).0, want, "chunks of {size}");
+        let lens = equal(&bytes, size);
+        assert_eq!(apart(&bytes, lens).fpdus, want, "chunks of {size}");
+        let found = joined(&bytes, equal(&bytes, size));
+        assert_eq!(found.fpdus, want, "chunks of {size}");
+        several += found.joined;
     }
+    assert!(several > 1_000, "{several}");
 }
 
 /// M-MPA-11: the longest FPDUs, over small segments and at random.
 #[test]
 fn m_mpa_11_long_fpdus_at_random_cuts() {
     let (bytes, want) = stream(&[64768, 14, 65535, 65533, 1442, 65534]);
-    assert_eq!(run(bytes.chunks(1448)).0, want);
+    assert_eq!(apart(&bytes, equal(&bytes, 1448)).fpdus, want);
+    assert_eq!(joined(&bytes, equal(&bytes, 1448)).fpdus, want);
     for seed in 0..20 {
         let mut rng = Rng::new(seed);
-        let mut rest = &bytes[..];
-        let mut chunks = Vec::new();
-        while !rest.is_empty() {
+        let (mut left, mut lens) = (bytes.len(), Vec::new());
+        while left > 0 {
             let n = match rng.below(3) {
                 0 => 1 + rng.below(3),
                 1 => 1 + rng.below(2000),
                 _ => 1 + rng.below(100_000),
             };
-            let (chunk, tail) = rest.split_at(n.min(rest.len()));
-            chunks.push(chunk);
-            rest = tail;
+            lens.push(n.min(left));
+            left -= n.min(left);
         }
-        assert_eq!(run(chunks.into_iter()).0, want, "seed {seed}");
+        assert_eq!(apart(&bytes, lens.clone()).fpdus, want, "seed {seed}");
+        assert_eq!(joined(&bytes, lens).fpdus, want, "seed {seed}");
     }
+}
+
+/// What begins in a chunk, if it has an error.
+fn error(deframer: &mut Deframer<Vec<u8>>, octets: &[u8], missing: Reach) -> Option<TermError> {
+    let chunk = Piece::front(octets, octets.len(), missing);
+    deframer.next(&chunk, 0).err().map(|failure| failure.error)
 }
 
 /// P-ERR-3: shorter than any DDP header, also when the length field is cut.
 #[test]
 fn p_err_3_short_ulpdu() {
+    let short = Some(TermError::MpaFpdu);
     for len in 0..14u16 {
         let bytes = len.to_be_bytes();
-        let mut deframer = Deframer::new();
-        assert_eq!(deframer.next(&&bytes[..]), Err(TermError::MpaFpdu));
-        let mut deframer = Deframer::new();
-        assert_eq!(deframer.next(&&bytes[..1]), Ok(Step::Stage { at: 0, n: 1 }));
-        assert_eq!(deframer.next(&&bytes[1..]), Err(TermError::MpaFpdu));
+        for missing in [Reach::Apart, Reach::Later] {
+            assert_eq!(error(&mut Deframer::new(), &bytes, missing), short);
+        }
+        let mut deframer = deframer();
+        assert_eq!(error(&mut deframer, &bytes[..1], Reach::Apart), None);
+        assert!(deframer.is_collecting());
+        assert_eq!(error(&mut deframer, &bytes[1..], Reach::Apart), short);
     }
 }
 
 /// A FIN in the middle of an FPDU can be told from one between two.
 #[test]
-fn staged_tells_of_a_cut_stream() {
+fn what_is_collected_tells_of_a_cut_stream() {
     let (bytes, _) = stream(&[40]);
-    let mut deframer = Deframer::new();
-    assert_eq!(deframer.next(&&bytes[..0]), Ok(Step::NeedMore));
-    assert_eq!(deframer.staged(), 0);
-    assert_eq!(deframer.next(&&bytes[..9]), Ok(Step::Stage { at: 0, n: 9 }));
-    assert_eq!(deframer.next(&&bytes[..0]), Ok(Step::NeedMore));
-    assert_eq!(deframer.staged(), 9);
+    let (mut deframer, mut found) = (deframer(), Found::default());
+    assert_eq!(found.feed(&mut deframer, &Piece::all(&[])), 0);
+    assert!(!deframer.is_collecting());
+    assert_eq!(found.feed(&mut deframer, &Piece::all(&bytes[..9])), 9);
+    assert!(deframer.is_collecting());
+    assert_eq!(found.feed(&mut deframer, &Piece::all(&[])), 0);
+    assert!(deframer.is_collecting() && found.fpdus.is_empty());
+}
+
+/// What can still come is waited for, without a buffer.
+#[test]
+fn rest_that_may_come_is_waited_for() {
+    let (bytes, want) = stream(&[40]);
+    let (mut deframer, mut found) = (Deframer::new(), Found::default());
+    for n in 0..bytes.len() {
+        let chunk = Piece::front(&bytes[..n], n, Reach::Later);
+        assert_eq!(found.feed(&mut deframer, &chunk), 0);
+    }
+    assert!(!deframer.wants_buffer());
+    assert_eq!(found.feed(&mut deframer, &Piece::all(&bytes)), bytes.len());
+    assert_eq!((found.fpdus, found.in_place), (want, 1));
 }

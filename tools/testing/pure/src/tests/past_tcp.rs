@@ -3,12 +3,14 @@
 //! Segments that the other end of the connection hands over: `proto::receiver`'s `direct`.
 
 use super::receiver::{completed, counted, receiving, Peer};
+use crate::proto::budget::Budget;
 use crate::proto::counters::Counter;
+use crate::proto::direct::HandedOver;
 use crate::support::around::Did;
 use crate::support::piece::Piece;
 use crate::support::receiving::Receiving;
 use crate::support::tuning::SOFTIRQ;
-use crate::wire::ddp::Header;
+use crate::wire::ddp::{Header, TAGGED_LEN};
 use crate::wire::fpdu::LEN_FIELD;
 use crate::wire::terminate::TermError;
 
@@ -22,12 +24,12 @@ fn hand_over(receiving: &mut Receiving, fpdu: &[u8]) -> bool {
     let Receiving {
         receiver, around, ..
     } = receiving;
-    receiver.begin(SOFTIRQ);
-    let is_ready = receiver.is_ready::<Piece<'_>, _>(around, front);
-    if is_ready {
+    receiver.begin::<Piece<'_>, _>(around, SOFTIRQ);
+    let is_admitted = receiver.admit::<Piece<'_>, _>(around, front) == HandedOver::Taken;
+    if is_admitted {
         receiver.take_in(around, &Piece::all(segment), front, ulpdu_len);
     }
-    is_ready
+    is_admitted
 }
 
 /// P-ERR-10, V-TM-4: behind the end of the stream segments are taken, so that their sender does not
@@ -66,5 +68,24 @@ fn v_wr_19_receive_makes_no_sense() {
     let failure = receiving.around.failure.as_ref();
     assert!(failure.is_some_and(|f| f.quote.is_some()));
     assert!(hand_over(&mut receiving, &peer.send(40).concat()));
+    assert_eq!(receiving.did(), []);
+}
+
+/// V-SEC-1: with a budget that is used up no segment is admitted; with another one it is.
+#[test]
+fn v_sec_1_budget() {
+    let mut peer = Peer::new(100);
+    let mut receiving = receiving();
+    let front = &peer.write(8)[..LEN_FIELD + TAGGED_LEN];
+    let Receiving {
+        receiver, around, ..
+    } = &mut receiving;
+    for (budget, outcome) in [
+        (Budget::NONE, HandedOver::Enough),
+        (SOFTIRQ, HandedOver::Taken),
+    ] {
+        receiver.begin::<Piece<'_>, _>(around, budget);
+        assert_eq!(receiver.admit::<Piece<'_>, _>(around, front), outcome);
+    }
     assert_eq!(receiving.did(), []);
 }

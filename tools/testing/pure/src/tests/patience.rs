@@ -5,7 +5,7 @@
 
 use super::receiver::{completed, counted, receiving, Peer};
 use crate::proto::counters::Counter;
-use crate::proto::receiver::{Extra, Received};
+use crate::proto::receiver::{Extra, Lack, Received};
 use crate::proto::state::QpState;
 use crate::proto::tx::Kind;
 use crate::support::around::Did;
@@ -63,13 +63,13 @@ fn each_cut() {
         let mut did = receiving.did();
         assert_eq!(did, all[..did.len()]);
         for left in (0..3).rev() {
-            assert!(receiving.receiver.waits_for_recv(), "{cut}");
+            assert_eq!(receiving.receiver.lacks(), Lack::Receive, "{cut}");
             receiving.feed(&[]);
             assert_eq!(receiving.did(), [], "{cut}");
             receiving.around.recvs.push_back(Some(1_000));
             receiving.feed(&[]);
             did.extend(receiving.did());
-            assert_eq!(receiving.receiver.waits_for_recv(), left > 0);
+            assert_eq!(receiving.receiver.lacks() == Lack::Receive, left > 0);
         }
         assert_eq!(did, all, "{cut}");
         assert!(receiving.unread.is_empty() && !receiving.receiver.is_cut());
@@ -98,7 +98,7 @@ fn is_checked_once() {
         take_done();
         receiving.feed(&send[..cut]);
         receiving.feed(&send[cut..]);
-        assert!(receiving.receiver.waits_for_recv());
+        assert_eq!(receiving.receiver.lacks(), Lack::Receive);
         assert_eq!(take_done(), covered);
         for octet in &behind[..100] {
             receiving.feed(&[*octet]);
@@ -124,7 +124,7 @@ fn next_is_checked() {
     *bad.last_mut().unwrap() ^= 1;
     let mut receiving = patient();
     receiving.feed(&send);
-    assert!(receiving.receiver.waits_for_recv());
+    assert_eq!(receiving.receiver.lacks(), Lack::Receive);
     receiving.around.recvs.extend([Some(40); 2]);
     receiving.feed(&bad);
     let did = receiving.did();
@@ -143,7 +143,7 @@ fn ends() {
         receiving.feed(&send[..cut]);
         receiving.feed(&send[cut..]);
         let mut waited = 0;
-        while receiving.receiver.waits_for_recv() {
+        while receiving.receiver.lacks() == Lack::Receive {
             receiving.feed(&[]);
             assert!(receiving.around.failure.is_none());
             waited += receiving.receiver.pause();
@@ -179,7 +179,7 @@ fn immediate() {
     let message = Peer::new(100).message(Kind::Immediate { data, solicited }, 0);
     let mut receiving = patient();
     receiving.feed(&message.concat());
-    assert!(receiving.receiver.waits_for_recv());
+    assert_eq!(receiving.receiver.lacks(), Lack::Receive);
     receiving.around.recvs.push_back(Some(0));
     receiving.feed(&[]);
     let received = Received {
@@ -221,7 +221,7 @@ fn does_not_wait() {
     let mut receiving = Receiving::new(&params);
     receiving.receiver.set_patience(100);
     receiving.feed(&Peer::new(100).send(0).concat());
-    assert!(!receiving.receiver.waits_for_recv());
+    assert_ne!(receiving.receiver.lacks(), Lack::Receive);
     assert_eq!(receiving.did(), [Did::FirstFpdu, Did::FirstSegment]);
 
     // In Closing it ends the stream (T-37).
@@ -240,7 +240,7 @@ fn m_mpa_13_in_two_buffers() {
         receiving.receiver.set_patience(100);
         receiving.feed(&send[..cut]);
         receiving.feed(&send[cut..]);
-        assert!(receiving.receiver.waits_for_recv());
+        assert_eq!(receiving.receiver.lacks(), Lack::Receive);
         assert_eq!(receiving.unread, send);
         receiving.around.recvs.push_back(Some(40));
         receiving.feed(&[]);
@@ -261,7 +261,7 @@ fn takes_no_receive() {
     let message = Peer::new(100).message(Kind::ReadRequest(request), 0);
     let mut receiving = patient();
     receiving.feed(&message.concat());
-    assert!(!receiving.receiver.waits_for_recv());
+    assert_ne!(receiving.receiver.lacks(), Lack::Receive);
     let queued = Did::ReadRequest(Msn::FIRST, request);
     assert_eq!(receiving.did().last(), Some(&queued));
 
@@ -271,7 +271,7 @@ fn takes_no_receive() {
         ulpdu[1] = ulpdu[1] & 0xf0 | opcode;
         let mut receiving = patient();
         receiving.feed(&fpdu(&ulpdu));
-        assert!(!receiving.receiver.waits_for_recv(), "{opcode}");
+        assert_ne!(receiving.receiver.lacks(), Lack::Receive, "{opcode}");
         assert!(receiving.around.failure.is_some(), "{opcode}");
     }
 }
@@ -285,13 +285,13 @@ fn v_tm_4_ends_meanwhile() {
         let mut receiving = patient();
         receiving.feed(&send[..cut]);
         receiving.feed(&send[cut..]);
-        assert!(receiving.receiver.waits_for_recv());
+        assert_eq!(receiving.receiver.lacks(), Lack::Receive);
         let failure = TermError::LocalCatastrophic;
         let Receiving {
             receiver, around, ..
         } = &mut receiving;
         receiver.fail::<Piece<'_>, _>(around, failure.into());
-        assert!(!receiving.receiver.waits_for_recv());
+        assert_ne!(receiving.receiver.lacks(), Lack::Receive);
         receiving.around.recvs.push_back(Some(40));
         receiving.feed(&send);
         assert_eq!(receiving.did(), [Did::FirstFpdu, Did::Failed(failure)]);
@@ -309,11 +309,11 @@ fn closing_meanwhile() {
         let mut receiving = patient();
         receiving.feed(&send[..cut]);
         receiving.feed(&send[cut..]);
-        assert!(receiving.receiver.waits_for_recv());
+        assert_eq!(receiving.receiver.lacks(), Lack::Receive);
         receiving.around.state = QpState::Closing;
         receiving.feed(&[]);
         assert_eq!(receiving.did().last(), Some(&Did::DataInClosing));
-        assert!(!receiving.receiver.waits_for_recv());
+        assert_ne!(receiving.receiver.lacks(), Lack::Receive);
     }
 }
 
@@ -346,7 +346,7 @@ fn late_receives_make_no_difference() {
         }
         eager.feed(&stream);
         let mut rest = &stream[..];
-        while !rest.is_empty() || patient.receiver.waits_for_recv() {
+        while !rest.is_empty() || patient.receiver.lacks() == Lack::Receive {
             if late > 0 && (rng.one_in(3) || rest.is_empty()) {
                 patient.around.recvs.push_back(Some(700));
                 late -= 1;

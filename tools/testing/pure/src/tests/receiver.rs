@@ -9,7 +9,7 @@ use crate::proto::counters::Counter;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
 use crate::proto::reads::{OutboundRead, Purpose};
-use crate::proto::receiver::{Extra, Received};
+use crate::proto::receiver::{Extra, Lack, Received};
 use crate::proto::state::QpState;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::around::Did;
@@ -180,16 +180,16 @@ fn m_mpa_13_no_buffer_yet() {
     receiving.has_memory = false;
     let whole = peer.write(5);
     receiving.feed(&whole);
-    assert!(receiving.unread.is_empty() && !receiving.receiver.wants_staging());
+    assert!(receiving.unread.is_empty() && receiving.receiver.lacks() != Lack::Buffer);
     let cut = peer.write(6);
     let (a, b) = cut.split_at(17);
     receiving.feed(a);
-    assert!(receiving.receiver.wants_staging() && !receiving.receiver.is_cut());
+    assert!(receiving.receiver.lacks() == Lack::Buffer && !receiving.receiver.is_cut());
     assert_eq!(receiving.unread, a);
     receiving.has_memory = true;
     receiving.feed(&[]);
     assert!(receiving.receiver.is_cut() && receiving.unread.is_empty());
-    assert!(!receiving.receiver.wants_staging());
+    assert_ne!(receiving.receiver.lacks(), Lack::Buffer);
     receiving.feed(b);
     assert!(!receiving.receiver.is_cut());
     let placed = [5, 6].map(|n| Did::Write(Stag(3), TaggedOffset(70), octets(n)));
@@ -201,7 +201,7 @@ fn m_mpa_13_no_buffer_yet() {
 fn m_mpa_13_buffer_too_small() {
     let mut peer = Peer::new(1000);
     let mut receiving = receiving();
-    receiving.receiver.set_staging(vec![0; 10]);
+    receiving.receiver.set_buffer(vec![0; 10]);
     receiving.feed(&peer.write(5)[..15]);
     assert_eq!(receiving.did(), [Did::Failed(TermError::LocalCatastrophic)]);
     let failure = receiving.around.failure.expect("failed");
@@ -210,11 +210,11 @@ fn m_mpa_13_buffer_too_small() {
 
     // It shrinks when all is there: the last octet comes, and the FPDU does not fit any more.
     let mut receiving = self::receiving();
-    receiving.receiver.set_staging(vec![0; MAX_FPDU]);
+    receiving.receiver.set_buffer(vec![0; MAX_FPDU]);
     let write = peer.write(5);
     let (a, b) = write.split_at(write.len() - 1);
     receiving.feed(a);
-    receiving.receiver.set_staging(vec![0; 10]);
+    receiving.receiver.set_buffer(a[..10].to_vec());
     receiving.feed(b);
     assert_eq!(receiving.did(), [Did::Failed(TermError::LocalCatastrophic)]);
 }
@@ -330,7 +330,7 @@ fn v_inv_14_flushed_while_waiting() {
         receiving.around.quiet = false;
         let stream = [peer.send_invalidate(5, Stag(8)), peer.write(1)].concat();
         receiving.feed(&stream);
-        assert!(receiving.receiver.waits_for_quiet() && !receiving.unread.is_empty());
+        assert!(receiving.receiver.lacks() == Lack::Quiet && !receiving.unread.is_empty());
         assert_eq!(receiving.did()[2..], [Did::Invalidated(Stag(8))]);
         let write = Did::Write(Stag(3), TaggedOffset(70), octets(1));
         if flushed {
@@ -369,7 +369,7 @@ fn v_inv_15_read_with_invalidate() {
             Did::Invalidated(SINK)
         );
         if !quiet {
-            assert!(receiving.receiver.waits_for_quiet());
+            assert_eq!(receiving.receiver.lacks(), Lack::Quiet);
             assert_eq!(receiving.around.outbound().outstanding(), 2);
             assert_eq!(receiving.receiver.take_recv(), None);
             receiving.around.quiet = true;
@@ -445,7 +445,7 @@ fn v_cq_7_full() {
             let failed = Did::Failed(TermError::CatastrophicStream);
             assert_eq!(did.last(), Some(&failed));
             assert_eq!(did.len(), 3 + usize::from(invalidates));
-            assert!(receiving.unread.is_empty() && !receiving.receiver.waits_for_quiet());
+            assert!(receiving.unread.is_empty() && receiving.receiver.lacks() != Lack::Quiet);
         }
     }
 }

@@ -10,17 +10,15 @@
 
 use super::{
     Env,
-    Receiver, //
+    Receiver,
+    Ulpdu, //
 };
 use crate::proto::chunk::{
     Chunk,
     Source, //
 };
 use crate::proto::counters::Counter;
-use crate::proto::deframer::{
-    Fpdu,
-    Place, //
-};
+use crate::proto::direct::HandedOver;
 use crate::wire::fpdu::{
     fpdu_len,
     LEN_FIELD, //
@@ -28,33 +26,39 @@ use crate::wire::fpdu::{
 use core::ops::DerefMut;
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
-    /// Whether a segment can be taken in now of which `front` are the headers, with MPA's length
-    /// field in front. If not, an invalidated region or a receive is waited for.
+    /// Returns whether a segment of which `front` are the headers, with MPA's length field in front,
+    /// can be taken in now ([`HandedOver::Taken`]). If not, another turn is needed
+    /// ([`HandedOver::Enough`]), or an invalidated region or a receive is waited for
+    /// ([`HandedOver::Later`]).
     #[inline]
-    pub(crate) fn is_ready<C: Chunk, E: Env<C>>(&mut self, env: &mut E, front: &[u8]) -> bool {
+    pub(crate) fn admit<C: Chunk, E: Env<C>>(&mut self, env: &mut E, front: &[u8]) -> HandedOver {
+        if self.budget.is_spent() {
+            return HandedOver::Enough;
+        }
         if self.stopped {
-            return true;
+            return HandedOver::Taken;
         }
         if !self.resume(env) {
-            return false;
+            return HandedOver::Later;
         }
-        if !self.patience.is_granted() {
-            return true;
-        }
-        let Some((len, head)) = front.split_first_chunk::<LEN_FIELD>() else {
-            return true;
+        let (len, head) = match front.split_first_chunk::<LEN_FIELD>() {
+            Some(parts) if self.patience.is_granted() => parts,
+            _ => return HandedOver::Taken,
         };
-        let found = self.find_recv(env, head, u16::from_be_bytes(*len));
-        found.unwrap_or_else(|failure| {
-            self.fail(env, failure);
-            true
-        })
+        match self.find_recv(env, head, u16::from_be_bytes(*len)) {
+            Ok(true) => HandedOver::Taken,
+            Ok(false) => HandedOver::Later,
+            Err(failure) => {
+                self.fail(env, failure);
+                HandedOver::Taken
+            }
+        }
     }
 
     /// Takes in a segment. `front` is MPA's length field and the headers, `segment` all octets up
     /// to the pad.
     ///
-    /// The receiver has to be ready ([`Receiver::is_ready`]), and all that the peer wrote to TCP
+    /// The receiver has to be ready ([`Receiver::admit`]), and all that the peer wrote to TCP
     /// before has to be taken in.
     #[inline]
     pub(crate) fn take_in<C, E: Env<C>>(
@@ -64,33 +68,23 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         front: &[u8],
         ulpdu_len: u16,
     ) {
-        let len = fpdu_len(ulpdu_len);
-        self.budget.octets(len);
+        self.budget.octets(fpdu_len(ulpdu_len));
         if self.stopped {
             return;
         }
         self.budget.fpdu();
-        // Counted before it is looked into, as an FPDU of TCP is behind the check of its CRC.
         env.fpdu_received();
-        self.tally.add(Counter::RxFpdus, 1);
         self.tally.add(Counter::RxDirectSegments, 1);
         let source = Source::Chunk {
             chunk: segment,
             at: 0,
         };
-        if let Some(send) = front.first_chunk().and_then(|f| self.rx.whole_send(f)) {
-            if let Err(failure) = self.whole_send(env, &source, front, send) {
-                self.fail(env, failure);
-            }
-            return;
-        }
-        let fpdu = Fpdu {
-            place: Place::Chunk,
-            ulpdu_len,
-            len,
+        let ulpdu = Ulpdu {
+            source: &source,
+            head: front.get(LEN_FIELD..).unwrap_or(&[]),
+            len: ulpdu_len,
         };
-        let head = front.get(LEN_FIELD..).unwrap_or(&[]);
-        if let Err(failure) = self.ulpdu(env, &source, head, &fpdu) {
+        if let Err(failure) = self.take(env, &ulpdu) {
             self.fail(env, failure);
         }
     }

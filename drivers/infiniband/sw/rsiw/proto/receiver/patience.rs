@@ -17,12 +17,7 @@ use super::{
     Env,
     Receiver, //
 };
-use crate::proto::chunk::{
-    Chunk,
-    Source, //
-};
 use crate::proto::counters::Counter;
-use crate::proto::deframer::Fpdu;
 use crate::proto::failure::Failure;
 use crate::proto::state::QpState;
 use crate::wire::terminate::Quote;
@@ -106,12 +101,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.patience = Patience::new(ms);
     }
 
-    /// Whether receiving waits for a receive.
-    pub(crate) const fn waits_for_recv(&self) -> bool {
-        self.patience.waits() && !self.stopped
-    }
-
-    /// Milliseconds until receiving should go on if it waits for a receive. To be asked once for
+    /// Milliseconds until receiving should go on if it lacks a receive. To be asked once for
     /// each pause that is made.
     pub(crate) fn pause(&mut self) -> u32 {
         self.patience.pause()
@@ -146,45 +136,5 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let (may_wait, begins) = self.patience.begin();
         self.tally.add(Counter::RxRecvWaits, begins.into());
         Ok(!may_wait)
-    }
-
-    /// Takes in an FPDU that is whole in the buffer, if it may be. Returns whether it was; if not it
-    /// stays there.
-    ///
-    /// # Errors
-    ///
-    /// The stream must end.
-    pub(super) fn staged<C: Chunk, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        fpdu: Fpdu,
-    ) -> Result<bool, Failure> {
-        let staging = self.staging.take();
-        let staging = staging.ok_or_else(|| Failure::defect("the buffer of FPDUs is gone"))?;
-        let result = match staging.get(..fpdu.len) {
-            Some(bytes) => self.fpdu::<C, E>(env, &Source::Bytes(bytes), bytes, &fpdu),
-            None => Err(Failure::defect("an FPDU does not fit its buffer")),
-        };
-        self.staging = Some(staging);
-        if let Ok(false) = result {
-            self.held = Some(fpdu);
-        }
-        result
-    }
-
-    /// Takes in the FPDU that stayed in the buffer, if there is one and it may be. Returns whether
-    /// receiving may go on.
-    #[inline(never)]
-    pub(super) fn resume_staged<C: Chunk, E: Env<C>>(&mut self, env: &mut E) -> bool {
-        let Some(fpdu) = self.held.take_if(|_| !self.stopped) else {
-            return true;
-        };
-        match self.staged::<C, E>(env, fpdu) {
-            Ok(taken) => taken,
-            Err(failure) => {
-                self.fail(env, failure);
-                true
-            }
-        }
     }
 }

@@ -8,23 +8,21 @@
 use super::{
     Env,
     Extra,
-    Receiver, //
+    Receiver,
+    Ulpdu, //
 };
 use crate::proto::chunk::{
     Payload,
-    Source,
     FPDU_FRONT, //
 };
 use crate::proto::counters::Counter;
 use crate::proto::failure::Failure;
 use crate::proto::rx::WholeSend;
 use crate::proto::state::QpState;
-use crate::wire::fpdu::LEN_FIELD;
-use crate::wire::terminate::Quote;
 use core::ops::DerefMut;
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
-    /// Takes in a Send whose FPDU begins with `front`.
+    /// Takes in a Send that is all of `ulpdu`.
     ///
     /// # Errors
     ///
@@ -33,12 +31,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     pub(super) fn whole_send<C, E: Env<C>>(
         &mut self,
         env: &mut E,
-        source: &Source<'_, C>,
-        front: &[u8],
+        ulpdu: &Ulpdu<'_, C>,
         send: WholeSend,
     ) -> Result<(), Failure> {
-        let head = front.get(LEN_FIELD..FPDU_FRONT).unwrap_or(&[]);
-        env.ulpdu_received(head, send.ulpdu_len);
         self.tally.add(Counter::RxSends, 1);
         self.tally
             .add(Counter::RxSendBytes, send.payload_len.into());
@@ -48,16 +43,12 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             return Ok(());
         }
         let payload = Payload {
-            source,
+            source: ulpdu.source,
             at: FPDU_FRONT,
             len: send.payload_len.into(),
         };
         let begun = self.begin_recv(env);
-        let placed = begun.and_then(|()| self.place(env, 0, &payload));
-        let done = placed.and_then(|len| self.complete(env, len, send.solicited, Extra::Nothing));
-        done.map_err(|failure| Failure {
-            quote: Quote::new(head, send.ulpdu_len),
-            ..failure
-        })
+        let placed = begun.and_then(|()| self.place_send(env, 0, &payload));
+        placed.and_then(|len| self.complete(env, len, send.solicited, Extra::Nothing))
     }
 }

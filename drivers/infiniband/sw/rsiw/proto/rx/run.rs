@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runs: segments that continue a message. Their headers are those of the segment before, except
-//! for the offset, the length and the Last flag (RFC 5041 section 5.2).
+//! Runs: segments that continue a message, each as long as the one before and not the last. Their
+//! headers are those of the segment before, except for the offset (RFC 5041 section 5.2).
 //!
-//! The offset, the length and the flag are checked here; everything else was checked for the segment
-//! before, and must be the same octets. Rights may have changed since: the receiver asks again.
+//! So nothing but the offset is left to be checked: all other octets must be the same. Rights may
+//! have changed since: the receiver asks again.
 //!
 //! Context as in `proto::rx`.
 #![forbid(unsafe_code)]
 
 use super::{
-    wraps,
     Action,
     Segment, //
 };
@@ -25,178 +24,132 @@ use crate::wire::fpdu::LEN_FIELD;
 /// The front of an FPDU, up to the end of the headers of most.
 type FpduFront = [u8; FPDU_FRONT];
 
-/// The message that a segment may go on with.
+/// Where the payload of a segment belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Going {
-    /// An RDMA Write, with an offset and those behind.
+pub(crate) enum Target {
+    /// To memory that the peer writes to.
     Write(Stag, TaggedOffset),
-    /// The response to a Read of ours.
+    /// To the sink of a Read of ours.
     Response(Stag, TaggedOffset),
-    /// A Send.
-    Send {
-        /// Offset in the message.
-        mo: u32,
-        /// The peer asks for an event.
-        solicited: bool,
-        /// What to invalidate at the end.
-        invalidate: Option<Stag>,
-    },
+    /// To this offset of the receive in progress.
+    Receive(u32),
 }
 
-/// A segment that goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Next {
-    /// Octets of its ULPDU.
-    pub(crate) ulpdu_len: u16,
-    /// Octets of its payload, at least one.
-    pub(crate) payload_len: u16,
-    /// It is the last of the message.
-    pub(crate) last: bool,
+impl Target {
+    /// What lies `octets` behind it, if the offset does not wrap.
+    #[inline(always)]
+    fn behind(self, octets: u32) -> Option<Self> {
+        Some(match self {
+            Self::Write(stag, to) => Self::Write(stag, to.checked_add(octets)?),
+            Self::Response(stag, to) => Self::Response(stag, to.checked_add(octets)?),
+            Self::Receive(offset) => Self::Receive(offset.checked_add(octets)?),
+        })
+    }
 }
 
-/// The next segment, if it goes on with the message of the one before.
+/// The segment that is expected behind the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Its FPDU up to the end of the headers, which end with the offset.
     front: FpduFront,
-    header_len: u16,
-    going: Going,
+    ulpdu_len: u16,
+    /// Octets of its payload, at least one.
+    payload_len: u16,
+    target: Target,
 }
 
 impl Run {
-    /// What may follow `segment`, which begins with `head`. `None` if nothing may.
+    /// What may follow `segment`, which is `ulpdu_len` octets that begin with `head`. `None` if
+    /// nothing may.
     #[inline]
-    pub(super) fn after(head: &[u8], segment: &Segment) -> Option<Self> {
-        let mut front = [0; FPDU_FRONT];
-        let (_, headers) = front.split_first_chunk_mut::<LEN_FIELD>()?;
-        let going = match segment.action {
-            Action::Write {
-                stag,
-                to,
-                last: false,
-            } => Going::Write(stag, to),
-            Action::ReadResponse {
-                stag,
-                to,
-                last: false,
-            } => Going::Response(stag, to),
-            Action::Send {
-                mo,
-                last: false,
-                solicited,
-                invalidate,
-                ..
-            } => Going::Send {
-                mo,
-                solicited,
-                invalidate,
-            },
+    pub(super) fn after(head: &[u8], ulpdu_len: u16, segment: &Segment) -> Option<Self> {
+        let (target, last) = match segment.action {
+            Action::Write { stag, to, last } => (Target::Write(stag, to), last),
+            Action::ReadResponse { stag, to, last } => (Target::Response(stag, to), last),
+            Action::Send { mo, last, .. } => (Target::Receive(mo), last),
             _ => return None,
         };
-        match going {
-            Going::Send { .. } => {
+        if last || segment.payload_len == 0 {
+            return None;
+        }
+        let mut front = [0; FPDU_FRONT];
+        let (len, headers) = front.split_first_chunk_mut::<LEN_FIELD>()?;
+        *len = ulpdu_len.to_be_bytes();
+        match target {
+            Target::Receive(_) => {
                 *headers.first_chunk_mut()? = *head.first_chunk::<{ ddp::UNTAGGED_LEN }>()?;
             }
-            Going::Write(..) | Going::Response(..) => {
+            Target::Write(..) | Target::Response(..) => {
                 *headers.first_chunk_mut()? = *head.first_chunk::<{ ddp::TAGGED_LEN }>()?;
             }
         }
         let mut run = Self {
             front,
-            header_len: segment.header_len,
-            going,
+            ulpdu_len,
+            payload_len: segment.payload_len,
+            target,
         };
-        run.advance(segment.payload_len.into()).then_some(run)
+        run.advance().then_some(run)
     }
 
-    /// Goes on behind `payload_len` octets. Returns whether there may be more.
+    /// Expects the segment behind the next one. Returns whether there may be one: not if its offset
+    /// would wrap.
     #[inline(always)]
     #[must_use]
-    pub(crate) fn advance(&mut self, payload_len: u32) -> bool {
-        match &mut self.going {
-            Going::Write(_, to) | Going::Response(_, to) => {
-                let headers = self
-                    .front
-                    .first_chunk_mut::<{ LEN_FIELD + ddp::TAGGED_LEN }>();
-                let field = headers.and_then(|headers| headers.last_chunk_mut());
-                let (Some(next), Some(field)) = (to.checked_add(payload_len), field) else {
-                    return false;
-                };
-                *to = next;
-                *field = next.0.to_be_bytes();
+    pub(crate) fn advance(&mut self) -> bool {
+        let Some(next) = self.target.behind(self.payload_len.into()) else {
+            return false;
+        };
+        self.target = next;
+        match next {
+            Target::Write(_, to) | Target::Response(_, to) => {
+                let headers = self.front.first_chunk_mut();
+                let headers: Option<&mut [u8; LEN_FIELD + ddp::TAGGED_LEN]> = headers;
+                if let Some(field) = headers.and_then(|headers| headers.last_chunk_mut()) {
+                    *field = to.0.to_be_bytes();
+                }
             }
-            Going::Send { mo, .. } => {
-                let next = mo.checked_add(payload_len);
-                let (Some(next), Some(field)) = (next, self.front.last_chunk_mut()) else {
-                    return false;
-                };
-                *mo = next;
-                *field = next.to_be_bytes();
+            Target::Receive(offset) => {
+                if let Some(field) = self.front.last_chunk_mut() {
+                    *field = offset.to_be_bytes();
+                }
             }
         }
         true
     }
 
-    /// The segment of an FPDU that begins like this, if it goes on.
-    #[inline]
-    pub(crate) fn next(&self, front: &FpduFront) -> Option<Next> {
-        let ((a, b, c), (x, y, z)) = (words(front), words(&self.front));
-        if (a ^ x) & FIXED != 0 || b != y || self.is_untagged() && c != z {
-            return None;
-        }
-        let [hi, lo, control, ..] = *front;
-        let ulpdu_len = u16::from_be_bytes([hi, lo]);
-        let payload_len = ulpdu_len.checked_sub(self.header_len);
-        let payload_len = payload_len.filter(|len| *len > 0)?;
-        let does_wrap = match self.going {
-            Going::Write(_, to) | Going::Response(_, to) => wraps(to, payload_len.into()),
-            Going::Send { mo, .. } => mo.checked_add(payload_len.into()).is_none(),
-        };
-        (!does_wrap).then_some(Next {
-            ulpdu_len,
-            payload_len,
-            last: control & ddp::LAST != 0,
-        })
-    }
-
-    /// Makes [`Run::is_expected`] expect segments that are as long as `segment` and, like it, not
-    /// the last of the message.
-    #[inline]
-    pub(crate) fn expect(&mut self, segment: &Next) {
-        if let Some((len, _)) = self.front.split_first_chunk_mut() {
-            *len = segment.ulpdu_len.to_be_bytes();
-        }
-    }
-
-    /// Returns whether the FPDU that begins with `front` continues the run as [`Run::expect`] was
-    /// told. It does not look whether the offset wraps: [`Run::advance`] does.
+    /// Returns whether an FPDU that begins with `front` is the one that is expected.
     #[inline(always)]
-    pub(crate) fn is_expected(&self, front: &FpduFront) -> bool {
+    pub(crate) fn is_next(&self, front: &FpduFront) -> bool {
         let ((a, b, c), (x, y, z)) = (words(front), words(&self.front));
-        a == x && b == y && (c == z || !self.is_untagged())
+        a == x && b == y && (c == z || !matches!(self.target, Target::Receive(_)))
     }
 
-    #[inline(always)]
-    fn is_untagged(&self) -> bool {
-        matches!(self.going, Going::Send { .. })
-    }
-
-    /// What it goes on with, and from where.
+    /// Where its payload belongs.
     #[inline]
-    pub(crate) fn going(&self) -> Going {
-        self.going
+    pub(crate) fn target(&self) -> Target {
+        self.target
     }
 
-    /// Octets of headers at the front of its ULPDU.
+    /// Octets of its ULPDU.
     #[inline]
-    pub(crate) fn header_len(&self) -> u16 {
-        self.header_len
+    pub(crate) fn ulpdu_len(&self) -> u16 {
+        self.ulpdu_len
+    }
+
+    /// Octets of its FPDU in front of its payload.
+    #[inline]
+    pub(crate) fn front_len(&self) -> usize {
+        let header_len = self.ulpdu_len.wrapping_sub(self.payload_len);
+        LEN_FIELD.wrapping_add(header_len.into())
+    }
+
+    /// Octets of its payload.
+    #[inline]
+    pub(crate) fn payload_len(&self) -> u16 {
+        self.payload_len
     }
 }
-
-/// The octets of the first word that do not change from segment to segment: not those of the length,
-/// nor the flag of the last one.
-const FIXED: u64 = u64::from_ne_bytes([0, 0, !ddp::LAST, 0xff, 0xff, 0xff, 0xff, 0xff]);
 
 /// The octets in words, which are compared sooner.
 #[inline]
