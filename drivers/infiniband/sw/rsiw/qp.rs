@@ -65,8 +65,11 @@ use crate::{
     },
     limits::Quota,
     proto::{
-        schedule::Reason,
-        state::QpState, //
+        schedule::{
+            PostRow,
+            Reason, //
+        },
+        state::QpState,
     },
 };
 use core::ops::Deref;
@@ -101,6 +104,9 @@ pub(crate) struct Qp {
     /// Data came in since the last doorbell. This is not a note, because it is set with each packet,
     /// where a plain store is cheaper.
     answered: AtomicFlag,
+    /// Requests of a process that are left to gather.
+    #[pin]
+    post_row: SpinLockIrq<PostRow>,
     #[pin]
     inner: Mutex<Inner>,
     /// Who manages the connection, from the request to connect or accept on until it is closed.
@@ -112,7 +118,7 @@ pub(crate) struct Qp {
     posts: Work<Qp, { work::SENDS }>,
     #[pin]
     timer: Timer<Qp>,
-    /// Runs while requests gather.
+    /// Runs while Reads of the peer gather.
     #[pin]
     gathers: ShortTimer<Qp>,
     _quota: Quota,

@@ -67,6 +67,7 @@ impl Actor {
             Self::Caller => c"thread",
             Self::Urgent => c"urgent",
             Self::Patient => c"patient",
+            Self::Soon => c"soon",
             Self::Later => c"later",
             Self::Nobody => c"nobody",
         }

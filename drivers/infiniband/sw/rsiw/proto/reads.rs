@@ -16,10 +16,13 @@ use super::ring::{
     Ring, //
 };
 use super::schedule::{
-    ReadRow,
-    Reason, //
+    Pace,
+    ReadRows, //
 };
-use crate::wire::atomic::AtomicRequest;
+use crate::wire::atomic::{
+    AtomicRequest,
+    WORD_LEN, //
+};
 use crate::wire::ddp::{
     Msn,
     Stag,
@@ -267,6 +270,14 @@ impl Inbound {
             Self::Read(InboundRead { msn, .. }) | Self::Atomic(msn, _) => *msn,
         }
     }
+
+    /// Octets that the answer has.
+    const fn octets(&self) -> u32 {
+        match self {
+            Self::Read(read) => read.request.len,
+            Self::Atomic(..) => WORD_LEN,
+        }
+    }
 }
 
 /// The request of the peer that is to be answered next.
@@ -282,7 +293,9 @@ pub(crate) enum Oldest {
 #[derive(Debug)]
 pub(crate) struct InboundReads<S> {
     ring: Ring<S>,
-    row: ReadRow,
+    rows: ReadRows,
+    /// Octets that the answers have.
+    octets: u64,
 }
 
 impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
@@ -290,7 +303,8 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
     pub(crate) const fn new(slots: S) -> Self {
         InboundReads {
             ring: Ring::new(slots),
-            row: ReadRow::new(),
+            rows: ReadRows::new(),
+            octets: 0,
         }
     }
 
@@ -309,16 +323,31 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
         self.ring.is_empty()
     }
 
-    /// Queues a request. Returns why it is to be answered.
+    /// Queues a request, one of which `limit` may gather, or as many as have `batch` octets. Returns
+    /// whether they are left to gather on.
     ///
     /// # Errors
     ///
     /// The peer has more under way than IRD.
-    pub(crate) fn push(&mut self, request: Inbound) -> Result<Reason, TermError> {
-        let pushed = self.ring.push(request);
-        pushed.map_err(|Full| TermError::UntaggedNoBuffer)?;
-        // CAST: IRD is 16 bits wide.
-        Ok(self.row.arrive(self.ring.len() as u32))
+    pub(crate) fn push(
+        &mut self,
+        request: Inbound,
+        limit: usize,
+        batch: u32,
+    ) -> Result<Pace, TermError> {
+        let octets = request.octets();
+        self.ring
+            .push(request)
+            .map_err(|Full| TermError::UntaggedNoBuffer)?;
+        self.octets = self.octets.saturating_add(octets.into());
+        let is_enough = self.octets >= batch.into();
+        Ok(self.rows.arrive(self.ring.len(), is_enough, limit))
+    }
+
+    /// Takes note that some time has passed. Returns whether the requests are left to gather on, if
+    /// there are any of which that is not known.
+    pub(crate) fn pause(&mut self) -> Option<Pace> {
+        self.rows.pause(self.ring.len())
     }
 
     /// The request to answer next. What only an Atomic Operation has is not copied.
@@ -340,8 +369,15 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
     /// Takes the oldest request out: its response is handed to TCP, or it is dropped. The slot
     /// is free for the peer's next request then. Returns its number.
     pub(crate) fn pop(&mut self) -> Option<Msn> {
-        let oldest = self.ring.get(0).map(Inbound::msn);
+        let oldest = self
+            .ring
+            .get(0)
+            .map(|oldest| (oldest.msn(), oldest.octets()));
+        self.octets = match oldest {
+            Some((_, octets)) => self.octets.saturating_sub(octets.into()),
+            None => 0,
+        };
         self.ring.drop_oldest();
-        oldest
+        oldest.map(|(msn, _)| msn)
     }
 }

@@ -135,7 +135,7 @@ impl Inner {
             conn: None,
             was_closed: false,
             last_wqe_told: false,
-            doorbells: Doorbells::new(),
+            doorbells: Doorbells::default(),
             left: Notes::NONE,
             failed: None,
         }
@@ -200,8 +200,6 @@ impl Qp {
         };
         self.forget_connection();
         inner.failed = None;
-        // Nothing was sent yet.
-        self.answered.store(true, Relaxed);
         // The connection manager sets no rights on the connecting side before there is a
         // connection. What the peer may do is up to the regions then.
         let _ = self
@@ -498,6 +496,7 @@ impl Qp {
         // Only who finds a receiver starts them.
         Timer::stop(&stream);
         ShortTimer::stop(&stream.qp);
+        stream.qp.post_row.lock().end();
         (sock, rx)
     }
 }

@@ -77,7 +77,10 @@ use crate::{
         Slot, //
     },
     pd::Pd,
-    proto::reads::InboundReads,
+    proto::{
+        reads::InboundReads,
+        schedule::PostRow, //
+    },
     queue::{
         rq::{
             KernelRq,
@@ -337,6 +340,7 @@ impl Qp {
                 look,
                 shown <- new_spinlock!(None, "rsiw::Qp::shown"),
                 answered: AtomicFlag::new(false),
+                post_row <- new_spinlock_irq!(PostRow::new(), "rsiw::Qp::post_row"),
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 manager <- new_spinlock_irq!(None, "rsiw::Qp::manager"),
                 work <- new_work!("rsiw::Qp::work"),

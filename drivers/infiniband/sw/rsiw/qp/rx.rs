@@ -340,13 +340,15 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
             Inbound::Read(InboundRead { request, .. }) => self.qp.check_source(request)?,
             Inbound::Atomic(_, request) => self.qp.check_word(request)?,
         }
-        let reason = {
+        let tuning = &self.qp.dev.tuning;
+        let (row, batch) = (tuning.read_row(), tuning.sending().batch);
+        let pace = {
             let mut inbound = self.qp.inbound.lock();
-            let reason = inbound.push(request)?;
+            let pace = inbound.push(request, row, batch)?;
             self.qp.has_inbound.store(true, Relaxed);
-            reason
+            pace
         };
-        self.qp.schedule(reason);
+        self.qp.schedule(Reason::PeerRead(pace));
         Ok(())
     }
 }

@@ -22,7 +22,10 @@ use crate::{
             SendChain, //
         },
         task::context,
-        time::hrtimer::ShortTimer,
+        time::{
+            clock,
+            hrtimer::ShortTimer, //
+        },
     },
     proto::{
         notes::{
@@ -32,9 +35,9 @@ use crate::{
         schedule::{
             self,
             Actor,
+            Pace,
             Reason,
-            GATHER_US,
-            WORTH, //
+            Ringing, //
         },
         state::Post,
     },
@@ -60,12 +63,12 @@ impl Qp {
         match actor {
             Actor::Urgent => self.queue_urgent(),
             Actor::Patient => self.queue_patient(),
-            Actor::Later => ShortTimer::start(self, GATHER_US),
-            Actor::Caller | Actor::Nobody => {}
+            Actor::Soon => self.queue_soon(),
+            Actor::Caller | Actor::Later | Actor::Nobody => {}
         }
     }
 
-    pub(super) fn queue_urgent(self: &Arc<Self>) {
+    fn queue_urgent(self: &Arc<Self>) {
         // If that fails it is queued already, and will see whatever there is to see.
         let _ = self.dev.queue().enqueue::<_, ACTS>(self.clone());
     }
@@ -73,6 +76,44 @@ impl Qp {
     fn queue_patient(self: &Arc<Self>) {
         // As above.
         let _ = self.dev.patient_queue().enqueue::<_, SENDS>(self.clone());
+    }
+
+    fn queue_soon(self: &Arc<Self>) {
+        ShortTimer::start(self, self.dev.tuning.read_pause());
+    }
+
+    /// Lets requests gather, of which the first was just posted. Under the mutex.
+    fn begin_row(self: &Arc<Self>, inner: &mut Inner) {
+        let patience = inner.doorbells.takes_time();
+        let wait = self.dev.tuning.row_look();
+        let first = inner.ring.taken();
+        if self.post_row.lock().begin(first, wait, patience) {
+            ShortTimer::start(self, wait);
+        }
+    }
+
+    /// Looks whether more requests have gathered. Softirq.
+    fn look_at_row(self: &Arc<Self>) {
+        let mut row = self.post_row.lock();
+        let Some((number, most)) = row.unseen() else {
+            return;
+        };
+        let wait = row.look(self.consumer.posted_from(number, most));
+        drop(row);
+        match wait {
+            Some(us) => ShortTimer::start(self, us),
+            None => self.queue_urgent(),
+        }
+    }
+
+    /// Looks at requests, and Reads of the peer, that gather: they are dealt with unless more have
+    /// come since this was called last. Softirq.
+    pub(super) fn gathered(self: &Arc<Self>) {
+        self.look_at_row();
+        let pace = self.inbound.lock().pause();
+        if let Some(pace) = pace {
+            self.schedule(Reason::PeerRead(pace));
+        }
     }
 
     /// As [`Qp::queue`] for who mostly acts himself, and shall not carry this along.
@@ -103,33 +144,17 @@ impl Qp {
         }
     }
 
-    /// Returns whether all that the queue pair has sent was answered by the peer, as far as that is
-    /// known, and forgets that it was.
+    /// What the doorbell that rings now is to its row.
     #[inline(always)]
-    fn is_answered(&self) -> bool {
-        let answered = self.answered.load(Relaxed);
-        self.answered.store(false, Relaxed);
-        answered && self.sq.lock().outbound.outstanding() == 0
-    }
-
-    /// Returns who sends what a process has just posted.
-    #[inline(always)]
-    fn who_sends(&self, inner: &mut Inner) -> Actor {
-        // Where the queue is looked at, who looks sees what follows.
-        let answered = self.is_answered() || self.looked_at().is_some();
-        let doorbells = &mut inner.doorbells;
-        doorbells.ring(inner.ring.taken(), self.send_cq.notified(), answered);
-        let reason = Reason::Doorbell {
-            row: doorbells.is_row(),
-            gathers: doorbells.is_worth_it() && !inner.ring.has_behind(WORTH.wrapping_sub(1)),
+    fn pace(&self, inner: &mut Inner) -> Pace {
+        let ringing = Ringing {
+            answered: self.answered.load(Relaxed),
+            taken: inner.ring.taken(),
+            notified: self.send_cq.notified(),
+            limits: self.dev.tuning.row(),
         };
-        let actor = schedule::who(reason, || {
-            doorbells.has_slept() || self.send_cq.is_awaited()
-        });
-        if actor == Actor::Later {
-            doorbells.gather();
-        }
-        actor
+        self.answered.store(false, Relaxed);
+        inner.doorbells.ring(&ringing, clock::now)
     }
 
     /// A process rang the doorbell: sends on its behalf, or lets a work item do so.
@@ -160,9 +185,21 @@ impl Qp {
         };
         let mut after = After::default();
         if inner.post_send() == Post::Queue {
-            let actor = self.who_sends(&mut inner);
+            let pace = match self.looked_at() {
+                // Those that follow are seen by who looks.
+                Some(_) => Pace::Slow,
+                None => self.pace(&mut inner),
+            };
+            let actor = schedule::who(Reason::Doorbell(pace), || {
+                let doorbells = &inner.doorbells;
+                doorbells.leaves_to_turn()
+                    && (doorbells.has_waited(self.dev.tuning.waited()) || self.send_cq.is_awaited())
+            });
             self.trace_doorbell(actor);
             if actor != Actor::Caller {
+                if actor == Actor::Later {
+                    self.begin_row(&mut inner);
+                }
                 drop(inner);
                 self.hand_over(actor);
                 return Ok(());
@@ -210,8 +247,14 @@ impl Qp {
         if inner.post_send() != Post::Queue || inner.failed.is_some() {
             return self.who(Reason::KernelBusy);
         }
-        self.send_only(&mut inner);
-        Actor::Nobody
+        let pace = self.pace(&mut inner);
+        let actor = self.who(Reason::KernelDoorbell(pace));
+        if actor == Actor::Caller {
+            self.send_only(&mut inner);
+            inner.doorbells.sent(clock::now);
+            return Actor::Nobody;
+        }
+        actor
     }
 
     /// Posts the receives of a kernel consumer, up to the first bad one. Any context.

@@ -22,6 +22,7 @@ use crate::{
         log::pr_ratelimited,
         mm::noio::NoIo,
         time::{
+            clock,
             hrtimer::{
                 ExpiresSoon,
                 ShortTimer, //
@@ -106,7 +107,7 @@ impl ExpiresSoon for Qp {
     }
 
     fn soon_expired(this: Arc<Self>) {
-        this.queue_urgent();
+        this.gathered();
     }
 }
 
@@ -161,6 +162,7 @@ impl Qp {
     /// Sends what was posted, or flushes it.
     pub(super) fn send_posts(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         self.progress(inner, after);
+        inner.doorbells.sent(clock::now);
         self.flush_posted(inner, after);
     }
 
