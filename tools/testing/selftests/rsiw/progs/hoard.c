@@ -19,6 +19,8 @@ static bool hold;
 
 /* How often it says how far it is. */
 #define STEP 64
+/* How many ports a listener asks for that may have any. */
+#define PORT_CHOICES 16
 
 static struct rdma_cm_id *id;
 static struct ibv_pd *pd;
@@ -93,23 +95,38 @@ static int drop_mw(void *obj)
 	return ibv_dealloc_mw(obj);
 }
 
+static struct rdma_cm_id *listen_anywhere(struct sockaddr *addr)
+{
+	struct rdma_cm_id *listener;
+	int err;
+
+	if (rdma_create_id(id->channel, &listener, NULL, RDMA_PS_TCP))
+		return NULL;
+	if (!rdma_bind_addr(listener, addr) && !rdma_listen(listener, 1))
+		return listener;
+	err = errno;
+	rdma_destroy_id(listener);
+	errno = err;
+	return NULL;
+}
+
 static void *make_listener(void)
 {
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE | RAI_NUMERICHOST,
 				       .ai_port_space = RDMA_PS_TCP };
-	struct rdma_addrinfo *ai;
 	struct rdma_cm_id *listener;
+	struct rdma_addrinfo *ai;
+	unsigned int i;
 
 	CHECK_SYS(rdma_getaddrinfo(where.addr, "0", &hints, &ai));
-	if (rdma_create_id(id->channel, &listener, NULL, RDMA_PS_TCP))
-		listener = NULL;
-	else if (rdma_bind_addr(listener, ai->ai_src_addr) ||
-		 rdma_listen(listener, 1)) {
-		int err = errno;
-
-		rdma_destroy_id(listener);
-		errno = err;
-		listener = NULL;
+	/*
+	 * The core chooses a port without a look at TCP's sockets, so it may be one that some
+	 * connection of another program still has. Another choice is then up to the caller.
+	 */
+	for (i = 0; i < PORT_CHOICES; i++) {
+		listener = listen_anywhere(ai->ai_src_addr);
+		if (listener || errno != EADDRINUSE)
+			break;
 	}
 	rdma_freeaddrinfo(ai);
 	return listener;
