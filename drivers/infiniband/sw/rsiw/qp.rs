@@ -19,23 +19,27 @@ mod consumer;
 mod control;
 mod count;
 pub(crate) mod create;
+mod deferred;
 mod describe;
 mod direct;
 mod effects;
 pub(crate) mod ends;
 mod failure;
 mod fin;
+mod inner;
 mod kept;
 mod link;
 mod look;
 mod looking;
 pub(crate) mod manager;
 mod memory;
+mod parent;
 mod place;
+mod posting;
 mod published;
 mod resize;
 mod rx;
-mod schedule;
+mod shown;
 mod source;
 mod sq;
 mod stream;
@@ -47,13 +51,13 @@ mod work;
 use self::{
     base::Base,
     consumer::Consumer,
-    control::Inner,
-    describe::Shown,
+    inner::Inner,
     look::Look,
     manager::{
         is_same,
         Manager, //
     },
+    shown::Shown,
 };
 use crate::{
     ffi::{
@@ -64,19 +68,12 @@ use crate::{
         },
     },
     limits::Quota,
-    proto::{
-        schedule::{
-            PostRow,
-            Reason, //
-        },
-        state::QpState,
-    },
+    proto::{schedule::PostRow, state::QpState},
 };
 use core::ops::Deref;
 use kernel::{
     prelude::*,
     sync::{
-        atomic::AtomicFlag,
         Arc,
         Mutex,
         SpinLock,
@@ -101,9 +98,6 @@ pub(crate) struct Qp {
     /// The connection, for who describes the QP.
     #[pin]
     shown: SpinLock<Option<Shown>>,
-    /// Data came in since the last doorbell. This is not a note, because it is set with each packet,
-    /// where a plain store is cheaper.
-    answered: AtomicFlag,
     /// Requests of a process that are left to gather.
     #[pin]
     post_row: SpinLockIrq<PostRow>,
@@ -113,9 +107,9 @@ pub(crate) struct Qp {
     #[pin]
     manager: SpinLockIrq<Option<Arc<dyn Manager>>>,
     #[pin]
-    work: Work<Qp, { work::ACTS }>,
+    work: Work<Qp, { deferred::ACTS }>,
     #[pin]
-    posts: Work<Qp, { work::SENDS }>,
+    posts: Work<Qp, { deferred::SENDS }>,
     #[pin]
     timer: Timer<Qp>,
     /// Runs while Reads of the peer gather.
@@ -134,24 +128,6 @@ impl Deref for Qp {
 }
 
 impl Qp {
-    /// Notes the first segment of the connection, which has passed the protocol's checks. Softirq.
-    fn first_segment(self: &Arc<Self>) {
-        let manager = self.manager.lock().clone();
-        if let Some(manager) = manager {
-            manager.first_segment();
-        }
-        // A responder may have requests that waited for this (T-24).
-        self.schedule(Reason::PeerHeard);
-    }
-
-    /// Most elements of a receive.
-    fn max_recv_sge(&self) -> u32 {
-        match &self.srq {
-            Some(srq) => srq.max_sge(),
-            None => self.cap.max_recv_sge,
-        }
-    }
-
     /// Whether a consumer in the kernel made it.
     pub(crate) fn is_of_kernel(&self) -> bool {
         matches!(self.consumer, Consumer::Kernel(_))

@@ -45,10 +45,18 @@ use crate::{
     pd::Pd,
     proto::{
         failure::Failure,
-        notes::QpNote,
+        notes::{
+            Notes,
+            QpNote, //
+        },
         reads::{
             Inbound,
             InboundReads, //
+        },
+        schedule::{
+            self,
+            Actor,
+            Reason, //
         },
         state::QpState,
     },
@@ -105,6 +113,9 @@ pub(crate) struct Base {
     pub(super) ended_by: Atomic<u32>,
     /// The peer has sent an FPDU.
     pub(super) heard: Atomic<u32>,
+    /// Data came in since the last doorbell. This is not a note, because it is set with each packet,
+    /// where a plain store is cheaper.
+    pub(super) answered: AtomicFlag,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     pub(super) destroyed: AtomicFlag,
     #[pin]
@@ -155,6 +166,26 @@ impl Base {
             Some(srq) => srq.pd(),
             None => self.pd.id(),
         }
+    }
+
+    /// Returns the most elements of a receive.
+    pub(super) fn max_recv_sge(&self) -> u32 {
+        match &self.srq {
+            Some(srq) => srq.max_sge(),
+            None => self.cap.max_recv_sge,
+        }
+    }
+
+    /// Returns who is to act because of `reason`.
+    #[inline(always)]
+    pub(super) fn who(&self, reason: Reason) -> Actor {
+        schedule::who(reason, || self.send_cq.is_awaited())
+    }
+
+    /// Returns whether there are notes to act upon.
+    #[inline]
+    pub(super) fn is_noted(&self) -> bool {
+        self.notes.peek() != Notes::NONE
     }
 
     /// Returns what the peer may do.

@@ -8,16 +8,15 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    describe::Shown,
     effects::After,
-    ends::{
-        Entry,
-        Prepared, //
-    },
+    ends::Prepared,
     failure::tell_defect,
+    inner::{
+        Conn,
+        Inner, //
+    },
     manager::Manager,
-    rx::Receiving,
-    sq::SqRing,
+    shown::Shown,
     stream::Stream,
     tx::TxState,
     Qp, //
@@ -34,10 +33,7 @@ use crate::{
             QpModify, //
         },
         task::process::Process,
-        time::{
-            hrtimer::ShortTimer,
-            timer::Timer, //
-        },
+        time::clock,
     },
     limits::MAX_READS,
     proto::{
@@ -47,11 +43,7 @@ use crate::{
             Cause,
             Failure, //
         },
-        notes::{
-            Noted,
-            Notes,
-            QpNote, //
-        },
+        notes::QpNote,
         reads::{
             Inbound,
             InboundReads,
@@ -61,13 +53,11 @@ use crate::{
         receiver::Lack,
         schedule::{
             Actor,
-            Doorbells,
             Reason, //
         },
         sender::Outcome,
         state::{
             self,
-            Post,
             QpEvent,
             QpState, //
         },
@@ -83,80 +73,6 @@ use kernel::{
 
 /// Rights of the peer unless the consumer sets others: RDMA Writes and Reads.
 const DEFAULT_RIGHTS: AccessFlags = AccessFlags::REMOTE_WRITE.union(AccessFlags::REMOTE_READ);
-
-/// A connection, while TCP belongs to the QP.
-pub(super) struct Conn {
-    pub(super) callbacks: Callbacks<Stream>,
-    pub(super) stream: Arc<Stream>,
-    pub(super) sock: Arc<TcpSocket>,
-    pub(super) tx: TxState,
-    /// The end of this connection in the table, where the other end finds it.
-    pub(super) entry: Option<Entry>,
-}
-
-impl Conn {
-    /// Whether the peer has all there is, the FIN included.
-    pub(super) fn is_delivered(&self) -> bool {
-        self.tx.fin.is_sent() && self.sock.is_acknowledged()
-    }
-}
-
-/// What the QP's mutex protects.
-pub(super) struct Inner {
-    pub(super) state: QpState,
-    pub(super) ring: SqRing,
-    pub(super) conn: Option<Conn>,
-    /// The connection was closed, and nothing has happened since.
-    pub(super) was_closed: bool,
-    /// `LAST_WQE_REACHED` was raised, since the QP was made or last connected.
-    pub(super) last_wqe_told: bool,
-    pub(super) doorbells: Doorbells,
-    /// Notes that were taken and not acted upon yet; none unless the work item does so.
-    pub(super) left: Notes<QpNote>,
-    /// What failed when the thread of a kernel consumer sent. Nothing is sent until somebody has
-    /// acted upon it ([`Qp::settle`]).
-    pub(super) failed: Option<Failure>,
-}
-
-impl Noted for Inner {
-    type Note = QpNote;
-
-    fn left(&mut self) -> &mut Notes<QpNote> {
-        &mut self.left
-    }
-}
-
-impl Inner {
-    /// A QP without connection.
-    pub(super) fn new(ring: SqRing) -> Self {
-        Self {
-            state: QpState::Idle,
-            ring,
-            conn: None,
-            was_closed: false,
-            last_wqe_told: false,
-            doorbells: Doorbells::default(),
-            left: Notes::NONE,
-            failed: None,
-        }
-    }
-
-    /// What the sender says has failed.
-    fn take_failure(&mut self) -> Option<Failure> {
-        self.conn.as_mut()?.tx.take_failure()
-    }
-
-    /// Whether `stream` is of the connection that the QP has.
-    pub(super) fn is_on(&self, stream: &Arc<Stream>) -> bool {
-        let conn = self.conn.as_ref();
-        conn.is_some_and(|conn| Arc::ptr_eq(&conn.stream, stream))
-    }
-
-    /// What to do with a request that is in the send queue.
-    pub(super) fn post_send(&self) -> Post {
-        self.state.post_send(self.was_closed)
-    }
-}
 
 impl Qp {
     /// Takes over an established TCP connection after MPA set-up.
@@ -181,7 +97,7 @@ impl Qp {
         )?;
         let tx = TxState::new(self, params, sock.mss())?;
         let stream = Stream::new(self.clone(), sock, params)?;
-        let prepared = Prepared::new(self, &stream, sock, params);
+        let prepared = Prepared::new(&stream, sock, params);
 
         let mut inner = self.inner.lock();
         let (state, _) = state::next(inner.state, QpEvent::Connected).map_err(|_| EISCONN)?;
@@ -248,6 +164,13 @@ impl Qp {
         self.progress(&mut inner, &mut after);
         drop(inner);
         after.run(self);
+    }
+
+    /// Sends what was posted, or flushes it.
+    pub(super) fn send_posts(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        self.progress(inner, after);
+        inner.doorbells.sent(clock::now);
+        self.flush_posted(inner, after);
     }
 
     /// Transmits what can be; failures of requests and responses change the state.
@@ -476,28 +399,6 @@ impl Qp {
         self.forget_offers();
         self.pd.leave();
         Ok(())
-    }
-
-    /// Takes the connection apart: no callback runs and nothing is received afterwards. Returns
-    /// what the receiver held.
-    pub(super) fn dismantle(conn: Conn) -> (Arc<TcpSocket>, Option<KBox<Receiving>>) {
-        let Conn {
-            callbacks,
-            stream,
-            sock,
-            tx: _,
-            entry,
-        } = conn;
-        // First, so that nobody finds what is taken apart.
-        stream.qp.show(None);
-        drop(entry);
-        drop(callbacks);
-        let rx = sock.with_lock(|sk| stream.end(sk));
-        // Only who finds a receiver starts them.
-        Timer::stop(&stream);
-        ShortTimer::stop(&stream.qp);
-        stream.qp.post_row.lock().end();
-        (sock, rx)
     }
 }
 

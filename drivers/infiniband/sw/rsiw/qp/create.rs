@@ -14,8 +14,8 @@ use super::{
         OfProcess,
         Offers, //
     },
-    control::Inner,
     count::CountsOf,
+    inner::Inner,
     look::Look,
     published::Published,
     sq::{
@@ -324,6 +324,7 @@ impl Qp {
                     published: Published::new(MAX_READS),
                     ended_by: Atomic::new(0),
                     heard: Atomic::new(0),
+                    answered: AtomicFlag::new(false),
                     destroyed: AtomicFlag::new(false),
                     sq <- new_spinlock_irq!(sends, "rsiw::Qp::sq"),
                     inbound <-
@@ -339,7 +340,6 @@ impl Qp {
                 sig_all,
                 look,
                 shown <- new_spinlock!(None, "rsiw::Qp::shown"),
-                answered: AtomicFlag::new(false),
                 post_row <- new_spinlock_irq!(PostRow::new(), "rsiw::Qp::post_row"),
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 manager <- new_spinlock_irq!(None, "rsiw::Qp::manager"),

@@ -6,106 +6,30 @@
 //! Any process may ask for the latter, and the core does not say who does: nothing is told that
 //! helps to forge what a peer sends, as numbers of TCP and of messages do.
 //!
-//! What belongs to TCP is read as it is.
-//!
 //! Context: process; takes no mutex and no socket's lock, and spin locks to read a few numbers.
 #![forbid(unsafe_code)]
 
 use super::{
     look::Look,
-    stream::Stream,
+    shown::Shown,
     Qp, //
 };
 use crate::{
-    ffi::{
-        net::TcpSocket,
-        rdma::{
-            attr::{
-                IbQpState,
-                QpCap,
-                QpQuery, //
-            },
-            details::Details,
+    ffi::rdma::{
+        attr::{
+            IbQpState,
+            QpCap,
+            QpQuery, //
         },
+        details::Details,
     },
-    proto::{
-        conn::Params,
-        direct::is_empty,
-        state::QpState, //
-    },
+    proto::state::QpState,
     queue::rq::Rq,
 };
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+    sync::atomic::Relaxed, //
 };
-
-/// A connection that is shown.
-pub(super) struct Shown {
-    stream: Arc<Stream>,
-    sock: Arc<TcpSocket>,
-    crc: bool,
-    markers: bool,
-}
-
-/// What a connection looks like at a moment.
-struct Sight {
-    /// FPDUs have CRCs,
-    crc: bool,
-    /// and markers.
-    markers: bool,
-    /// Messages go past TCP at this moment, from this side and to it.
-    direct: (bool, bool),
-    /// The number of the other end's queue pair, if it is on this host.
-    peer: Option<u32>,
-    /// Octets of data that fit a segment of TCP.
-    mss: u32,
-    /// Octets that the peer has not acknowledged,
-    unacked: u32,
-    /// that TCP has not sent,
-    unsent: u32,
-    /// and that were not read.
-    unread: u32,
-}
-
-impl Shown {
-    /// The connection on `sock`, which was made with `params`.
-    pub(super) fn new(stream: Arc<Stream>, sock: Arc<TcpSocket>, params: &Params) -> Self {
-        Self {
-            stream,
-            sock,
-            crc: params.crc,
-            markers: params.send_markers,
-        }
-    }
-
-    fn sight(&self) -> Sight {
-        let past = |from: &TcpSocket, to: &TcpSocket| {
-            is_empty(from.numbers().write_seq, to.numbers().copied_seq)
-        };
-        let (direct, peer) = match &*self.stream.peer.lock() {
-            Some(end) => (
-                (past(&self.sock, &end.sock), past(&end.sock, &self.sock)),
-                Some(end.stream.qp.num().0),
-            ),
-            None => ((false, false), None),
-        };
-        let tcp = self.sock.numbers();
-        Sight {
-            crc: self.crc,
-            markers: self.markers,
-            direct,
-            peer,
-            mss: self.sock.mss(),
-            unacked: tcp.snd_nxt.wrapping_sub(tcp.snd_una),
-            unsent: tcp.write_seq.wrapping_sub(tcp.snd_nxt),
-            unread: tcp.rcv_nxt.wrapping_sub(tcp.copied_seq),
-        }
-    }
-}
 
 impl Qp {
     /// Tells how it is.

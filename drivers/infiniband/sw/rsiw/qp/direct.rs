@@ -13,11 +13,11 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    ends::End,
+    base::Base,
     place::CopyToPage,
     rx::Intake,
     source::Source,
-    Qp, //
+    stream::End, //
 };
 use crate::{
     ffi::{
@@ -38,6 +38,7 @@ use crate::{
         },
         notes::QpNote,
         receiver::Lack,
+        schedule::Reason,
         sender::PayloadError,
         tx::Frame,
     },
@@ -76,12 +77,15 @@ impl Drop for Held<'_> {
             lack = sock.with(|sk| stream.put_back(sk, intake));
         }
         self.sock = None;
-        stream.qp.answered.store(true, Relaxed);
+        let base = stream.base();
+        base.answered.store(true, Relaxed);
         // Who has spent the budget comes back.
         if lack != Lack::Turn {
             stream.note_lack(lack);
         }
-        stream.qp.ring_if_noted();
+        if base.is_noted() {
+            stream.parent.schedule(Reason::Note);
+        }
     }
 }
 
@@ -97,8 +101,8 @@ impl<'a> Direct<'a> {
     }
 
     /// The QP at the other end.
-    pub(super) fn peer(&self) -> &'a Qp {
-        &self.end.stream.qp
+    pub(super) fn peer(&self) -> &'a Base {
+        self.end.stream.base()
     }
 
     /// What was handed over since [`Direct::let_go`]: octets, or what takes as long.
@@ -180,7 +184,7 @@ impl<'a> Direct<'a> {
         });
         let Some(mut sock) = sock else {
             // Its work item gets the socket when the process has given it back.
-            stream.qp.note(QpNote::Socket);
+            stream.parent.note(QpNote::Socket);
             return HandedOver::Later;
         };
         let sends = matches!(
@@ -201,7 +205,7 @@ impl<'a> Direct<'a> {
             // The stream has ended.
             return HandedOver::Gone;
         };
-        let budget = stream.qp.dev.tuning.softirq_budget();
+        let budget = intake.base.dev.tuning.softirq_budget();
         intake.with(|receiver, env| receiver.begin::<SkbChunk<'_>, _>(env, budget));
         self.held = Some(Held {
             end,

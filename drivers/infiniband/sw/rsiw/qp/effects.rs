@@ -7,16 +7,19 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    control::{
+    fin::CLOSE_TIMEOUT_MS,
+    inner::{
         Conn,
         Inner, //
     },
-    fin::CLOSE_TIMEOUT_MS,
     manager::Manager,
     Qp,
 };
 use crate::{
-    ffi::rdma::attr::AsyncEvent,
+    ffi::{
+        rdma::attr::AsyncEvent,
+        time::hrtimer::ShortTimer, //
+    },
     proto::{
         connection::StreamEnd,
         counters::Counter,
@@ -258,11 +261,14 @@ impl Qp {
         !is_told || self.is_of_kernel()
     }
 
-    /// Gives TCP back to the connection manager, which releases it. Returns the receive of a
-    /// message that did not come to its end.
-    fn release(&self, conn: Conn) -> Option<Recv> {
-        let (_sock, mut rx) = Qp::dismantle(conn);
-        rx.as_mut()?.receiver.take_recv()
+    /// Takes the connection apart. Returns the receive of a message that did not come to its end.
+    fn release(self: &Arc<Self>, conn: Conn) -> Option<Recv> {
+        // First, so that nobody finds what is taken apart.
+        self.show(None);
+        let rx = conn.dismantle();
+        ShortTimer::stop(self);
+        self.post_row.lock().end();
+        rx?.receiver.take_recv()
     }
 
     /// Completes what was posted in a state in which nothing is sent or received any more (T-34).

@@ -8,12 +8,12 @@
 //! for ever. A sender that uses the other end at that moment has a reference of its own, for one
 //! call.
 //!
-//! Context: process; [`Stream::wake_sender`] any, with the socket's lock held or not.
+//! Context: process.
 #![forbid(unsafe_code)]
 
-use super::{
-    stream::Stream,
-    Qp, //
+use super::stream::{
+    End,
+    Stream, //
 };
 use crate::{
     ffi::{
@@ -53,7 +53,6 @@ use kernel::{
         RBTreeNode, //
     },
     sync::{
-        atomic::Relaxed,
         new_spinlock_irq,
         Arc,
         SpinLockIrq, //
@@ -76,12 +75,6 @@ struct Key {
     namespace: u64,
     /// Unique among all ends, those that have left included.
     number: u64,
-}
-
-/// One end of a connection, as the other one uses it.
-pub(super) struct End {
-    pub(super) stream: Arc<Stream>,
-    pub(super) sock: Arc<TcpSocket>,
 }
 
 /// The ends, and the number that was given out last.
@@ -150,7 +143,6 @@ impl Prepared {
     /// Prepares the end of a new connection. Returns `None` if all has to go through TCP: because
     /// of a parameter, because of markers, or for want of memory. No lock is held.
     pub(super) fn new(
-        qp: &Qp,
         stream: &Arc<Stream>,
         sock: &Arc<TcpSocket>,
         params: &Params,
@@ -161,7 +153,7 @@ impl Prepared {
         }
         let place = |addr: SocketAddr| (addr.ip(), addr.port());
         let (local, remote) = (sock.local_addr().ok()?, sock.peer_addr().ok()?);
-        let queues = qp.dev.queues().clone();
+        let queues = stream.base().dev.queues().clone();
         let key = Key {
             local: place(local.get()?),
             remote: place(remote.get()?),
@@ -251,44 +243,8 @@ impl Drop for Entry {
         drop(table);
         // If its sender waits for this end, it has to go on through TCP.
         if let Some(other) = &other {
-            other.stream.qp.schedule(Reason::Room);
+            other.stream.parent.schedule(Reason::Room);
         }
         drop((node, link, other));
-    }
-}
-
-impl Stream {
-    /// The other end of the connection, if it is on this host. What is linked at this moment may be
-    /// missed.
-    #[inline]
-    pub(super) fn peer(&self) -> Option<Arc<End>> {
-        if !self.has_peer.load(Relaxed) {
-            return None;
-        }
-        self.peer.lock().clone()
-    }
-
-    /// Has `end` as the other end, of which there was none.
-    fn link_to(&self, end: Arc<End>) {
-        *self.peer.lock() = Some(end);
-        self.has_peer.store(true, Relaxed);
-    }
-
-    /// Has the other end send, if it waits for this one to take something in. Any context.
-    #[inline]
-    pub(super) fn wake_sender(&self) {
-        if self.awaited.load(Relaxed) {
-            self.wake_sender_now();
-        }
-    }
-
-    #[inline(never)]
-    fn wake_sender_now(&self) {
-        // Cleared first: a sender that waits from now on is woken by the next call.
-        self.awaited.store(false, Relaxed);
-        // No reference is taken: softirq must not drop what may be the last one.
-        if let Some(end) = &*self.peer.lock() {
-            end.stream.qp.schedule(Reason::Room);
-        }
     }
 }

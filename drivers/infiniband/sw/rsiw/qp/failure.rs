@@ -7,6 +7,7 @@
 
 use super::base::Base;
 use crate::{
+    ffi::log::pr_ratelimited,
     mr::access::MrError,
     proto::{
         failure::{
@@ -35,6 +36,29 @@ impl Base {
     pub(super) fn ends_of(&self, cause: Cause) {
         let none = Cause::NONE.0;
         let _ = self.ended_by.cmpxchg(none, cause.0, Relaxed);
+    }
+
+    /// Logs an error of this side.
+    pub(super) fn log_failure(&self, failure: &Failure) {
+        pr_ratelimited!(
+            "{}: QP {}: ends the stream: {}{}{:?} (Terminate {:#06x})\n",
+            self.dev.handle(),
+            self.num(),
+            failure.cause.unwrap_or(""),
+            failure.cause.map_or("", |_| ": "),
+            failure.error,
+            failure.error.code(),
+        );
+    }
+
+    /// Logs that the peer has ended the stream.
+    pub(super) fn log_terminate(&self, code: u16) {
+        pr_ratelimited!(
+            "{}: QP {}: the peer ends the stream (Terminate {:#06x})\n",
+            self.dev.handle(),
+            self.num(),
+            code,
+        );
     }
 
     /// What a request that ended so failed of.

@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    direct::Direct,
-    Qp, //
+    base::Base,
+    direct::Direct, //
 };
 use crate::{
     ffi::{
@@ -52,13 +52,13 @@ const BATCH_CHUNKS: usize = (TX_BATCH.range.1 as usize + MAX_FPDU + MAX_FPDU / 1
 /// # Errors
 ///
 /// `ENOMEM`.
-pub(super) fn batch(qp: &Qp) -> Result<TxBatch> {
+pub(super) fn batch(qp: &Base) -> Result<TxBatch> {
     TxBatch::new(qp.dev.chunks.clone(), BATCH_CHUNKS)
 }
 
 /// The socket of a connection, and its batch.
 pub(super) struct TcpLink<'a> {
-    pub(super) qp: &'a Qp,
+    pub(super) qp: &'a Base,
     pub(super) sock: &'a TcpSocket,
     pub(super) batch: &'a mut TxBatch,
     /// The other end of the connection, if it is on this host.
@@ -80,7 +80,7 @@ impl Link for TcpLink<'_> {
             return HandedOver::Gone;
         };
         let outcome = direct.prepare(front);
-        self.qp.trace_direct(direct.peer(), outcome);
+        self.qp.trace_direct(|| direct.peer(), outcome);
         if outcome == HandedOver::Gone {
             self.direct = None;
         }

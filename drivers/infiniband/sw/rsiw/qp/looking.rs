@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    control::Inner,
     effects::After,
+    inner::Inner,
     look::Look,
     Qp, //
 };

@@ -12,12 +12,12 @@ use super::{
     },
     failure::remote,
     kept::Kept,
+    parent::Parent,
     place::{
         place,
         place_train,
         CopyToPage, //
     },
-    Qp,
 };
 use crate::{
     cq::Completion,
@@ -129,17 +129,19 @@ pub(super) struct Intake<'a> {
     /// The region that was placed into last. It belongs to nobody else until this ends.
     kept: Kept,
     pub(super) part: KBox<Receiving>,
-    qp: &'a Arc<Qp>,
+    pub(super) base: &'a Base,
+    parent: &'a Arc<dyn Parent>,
 }
 
 impl<'a> Intake<'a> {
-    /// Feeds `part`, which is of `qp`.
+    /// Feeds `part`, which is of `parent`.
     #[inline]
-    pub(super) fn new(qp: &'a Arc<Qp>, part: KBox<Receiving>) -> Self {
+    pub(super) fn new(parent: &'a Arc<dyn Parent>, part: KBox<Receiving>) -> Self {
         Self {
             kept: Kept::NONE,
             part,
-            qp,
+            base: parent.base(),
+            parent,
         }
     }
 
@@ -157,7 +159,8 @@ impl<'a> Intake<'a> {
     ) -> R {
         let part = &mut *self.part;
         let mut env = Surroundings {
-            qp: self.qp,
+            qp: self.base,
+            parent: self.parent,
             sgl: &mut part.sgl,
             invalidated: &mut part.invalidated,
             kept: &mut self.kept,
@@ -201,7 +204,8 @@ impl Chunk for SkbChunk<'_> {
 
 /// The surroundings of the receiver.
 pub(super) struct Surroundings<'a> {
-    qp: &'a Arc<Qp>,
+    qp: &'a Base,
+    parent: &'a Arc<dyn Parent>,
     sgl: &'a mut SgList,
     invalidated: &'a mut Option<Arc<Mr>>,
     kept: &'a mut Kept,
@@ -241,7 +245,7 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
     }
 
     fn first_segment(&mut self) {
-        self.qp.first_segment();
+        self.parent.clone().first_segment();
     }
 
     #[inline(always)]
@@ -327,7 +331,7 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
         let stalled = self.qp.read_done(token);
         // Whoever made the state Draining has looked at the Reads afterwards.
         let draining = self.qp.state() == QpState::Draining;
-        self.qp.schedule(Reason::ReadDone { draining, stalled });
+        self.parent.schedule(Reason::ReadDone { draining, stalled });
     }
 
     fn fail_send(&mut self, token: Token, fault: Fault) -> bool {
@@ -348,7 +352,7 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
             self.qp.has_inbound.store(true, Relaxed);
             pace
         };
-        self.qp.schedule(Reason::PeerRead(pace));
+        self.parent.schedule(Reason::PeerRead(pace));
         Ok(())
     }
 }

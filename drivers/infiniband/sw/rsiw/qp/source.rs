@@ -12,7 +12,6 @@ use super::{
         Kept,
         Purpose, //
     },
-    link::TcpLink,
     sq::Operands, //
 };
 use crate::{
@@ -21,6 +20,10 @@ use crate::{
     proto::{
         failure::Fault,
         frame::Writer,
+        link::{
+            Link,
+            Piece, //
+        },
         sender::{
             OpenError,
             PayloadError, //
@@ -130,12 +133,16 @@ impl Source {
     /// # Errors
     ///
     /// There are not that many, or those of the batch.
-    pub(super) fn write(
+    pub(super) fn write<L>(
         &self,
         offset: u32,
         len: u32,
-        writer: &mut Writer<'_, TcpLink<'_>>,
-    ) -> Result<(), PayloadError> {
+        writer: &mut Writer<'_, L>,
+    ) -> Result<(), PayloadError>
+    where
+        L: Link,
+        for<'a> PageSlice<'a>: Piece<L>,
+    {
         if self.is_response {
             return self.write_slices(writer, 0, offset, len);
         }
@@ -240,13 +247,17 @@ impl Source {
         access.ok_or(EINVAL)?.slices(at, len).map_err(|_| EINVAL)
     }
 
-    fn write_slices(
+    fn write_slices<L>(
         &self,
-        writer: &mut Writer<'_, TcpLink<'_>>,
+        writer: &mut Writer<'_, L>,
         index: usize,
         at: u32,
         len: u32,
-    ) -> Result<(), PayloadError> {
+    ) -> Result<(), PayloadError>
+    where
+        L: Link,
+        for<'a> PageSlice<'a>: Piece<L>,
+    {
         let access = self.accesses.get(index).and_then(Kept::access);
         let slices = access.ok_or(PayloadError::Broken)?.slices(at, len);
         let mut left = len;

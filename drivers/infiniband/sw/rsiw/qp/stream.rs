@@ -8,12 +8,12 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    ends::End,
+    base::Base,
+    parent::Parent,
     rx::{
         Intake,
         Receiving, //
-    },
-    Qp, //
+    }, //
 };
 use crate::{
     ffi::{
@@ -86,14 +86,14 @@ pub(super) struct Seen {
 #[pin_data]
 pub(crate) struct Stream {
     /// The QP; its reference to this is emptied when the connection ends.
-    pub(super) qp: Arc<Qp>,
+    pub(super) parent: Arc<dyn Parent>,
     /// `None` while it is fed, and after the end.
     part: LockedBySock<Option<KBox<Receiving>>>,
     /// The other end of the connection, if it is on this host, until one of both has ended.
     #[pin]
     pub(super) peer: SpinLockIrq<Option<Arc<End>>>,
     /// Whether there may be one. Never set before `peer` is.
-    pub(super) has_peer: AtomicFlag,
+    has_peer: AtomicFlag,
     /// Whether the other end waits for this one to take in what it has. Set with the socket held.
     pub(super) awaited: AtomicFlag,
     /// Runs while there is no memory, or no receive, to receive with.
@@ -101,6 +101,12 @@ pub(crate) struct Stream {
     retry: Timer<Stream>,
     /// It runs.
     pub(super) pauses: AtomicFlag,
+}
+
+/// One end of a connection on this host, as the other one uses it.
+pub(super) struct End {
+    pub(super) stream: Arc<Stream>,
+    pub(super) sock: Arc<TcpSocket>,
 }
 
 /// What receiving has to be given before it can go on.
@@ -131,11 +137,16 @@ impl Stream {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(qp: Arc<Qp>, sock: &TcpSocket, params: &Params) -> Result<Arc<Self>> {
-        let part = KBox::new(Receiving::new(params, qp.max_recv_sge())?, GFP_KERNEL)?;
+    pub(super) fn new(
+        parent: Arc<dyn Parent>,
+        sock: &TcpSocket,
+        params: &Params,
+    ) -> Result<Arc<Self>> {
+        let max_sge = parent.base().max_recv_sge();
+        let part = KBox::new(Receiving::new(params, max_sge)?, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
-                qp,
+                parent,
                 part: LockedBySock::new(sock, Some(part)),
                 peer <- new_spinlock_irq!(None, "rsiw::Stream::peer"),
                 has_peer: AtomicFlag::new(false),
@@ -160,14 +171,15 @@ impl Stream {
     /// Takes the receiving part out of its place to be fed, if it is there.
     #[inline]
     pub(super) fn take_part(&self, sk: &mut LockedSock<'_>) -> Option<Intake<'_>> {
-        Some(Intake::new(&self.qp, self.end(sk)?))
+        Some(Intake::new(&self.parent, self.end(sk)?))
     }
 
     /// Puts the receiving part back into its place, and counts what it was fed. Returns what it
     /// lacks.
     #[inline]
     pub(super) fn put_back(&self, sk: &mut LockedSock<'_>, mut intake: Intake<'_>) -> Lack {
-        self.qp.count_received(&mut intake.part.receiver.tally);
+        let base = intake.base;
+        base.count_received(&mut intake.part.receiver.tally);
         let lack = intake.part.receiver.lacks();
         if let Some(slot) = self.part.get(sk) {
             *slot = Some(intake.end());
@@ -217,7 +229,7 @@ impl Stream {
 
     /// Takes in what was received and tells how the connection is.
     fn look(self: &Arc<Self>, sk: &mut LockedSock<'_>) -> Seen {
-        let lack = self.receive(sk, self.qp.dev.tuning.work_budget());
+        let lack = self.receive(sk, self.base().dev.tuning.work_budget());
         let is_later = self.pause(sk, lack);
         let cut = self
             .receiving(sk)
@@ -277,7 +289,48 @@ impl Stream {
     /// Has the work item go on, if receiving waits for something that is not octets.
     pub(super) fn note_lack(&self, lack: Lack) {
         if lack != Lack::Nothing && !self.pauses_for(lack) {
-            self.qp.notes.leave(QpNote::Socket);
+            self.base().notes.leave(QpNote::Socket);
+        }
+    }
+
+    /// Returns what the parts of the QP share.
+    #[inline]
+    pub(super) fn base(&self) -> &Base {
+        self.parent.base()
+    }
+
+    /// The other end of the connection, if it is on this host. What is linked at this moment may be
+    /// missed.
+    #[inline]
+    pub(super) fn peer(&self) -> Option<Arc<End>> {
+        if !self.has_peer.load(Relaxed) {
+            return None;
+        }
+        self.peer.lock().clone()
+    }
+
+    /// Has `end` as the other end, of which there was none.
+    pub(super) fn link_to(&self, end: Arc<End>) {
+        *self.peer.lock() = Some(end);
+        self.has_peer.store(true, Relaxed);
+    }
+
+    /// Has the other end send, if it waits for this one to take something in. Any context, with the
+    /// socket's lock held or not.
+    #[inline]
+    pub(super) fn wake_sender(&self) {
+        if self.awaited.load(Relaxed) {
+            self.wake_sender_now();
+        }
+    }
+
+    #[inline(never)]
+    fn wake_sender_now(&self) {
+        // Cleared first: a sender that waits from now on is woken by the next call.
+        self.awaited.store(false, Relaxed);
+        // No reference is taken: softirq must not drop what may be the last one.
+        if let Some(end) = &*self.peer.lock() {
+            end.stream.parent.schedule(Reason::Room);
         }
     }
 }
@@ -289,33 +342,36 @@ impl Expires for Stream {
 
     fn expired(this: Arc<Self>) {
         this.pauses.store(false, Relaxed);
-        this.qp.note(QpNote::Socket);
+        this.parent.note(QpNote::Socket);
     }
 }
 
 impl StreamHandler for Stream {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>) {
-        let lack = this.receive(sk, this.qp.dev.tuning.softirq_budget());
-        this.qp.answered.store(true, Relaxed);
+        let base = this.base();
+        let lack = this.receive(sk, base.dev.tuning.softirq_budget());
+        base.answered.store(true, Relaxed);
         if lack == Lack::Turn {
-            this.qp.count(Counter::RxSoftirqBudget);
+            base.count(Counter::RxSoftirqBudget);
         }
         this.wake_sender();
         this.note_lack(lack);
         if sk.peer_fin() {
-            this.qp.notes.leave(QpNote::Socket);
+            base.notes.leave(QpNote::Socket);
         }
-        this.qp.ring_if_noted();
+        if base.is_noted() {
+            this.parent.schedule(Reason::Note);
+        }
     }
 
     fn write_space(this: ArcBorrow<'_, Self>) {
-        this.qp.schedule(Reason::Room);
+        this.parent.schedule(Reason::Room);
     }
 
     fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent) {
         match event {
             StreamEvent::Connected => {}
-            StreamEvent::PeerFin | StreamEvent::Closed => this.qp.note(QpNote::Socket),
+            StreamEvent::PeerFin | StreamEvent::Closed => this.parent.note(QpNote::Socket),
         }
     }
 }

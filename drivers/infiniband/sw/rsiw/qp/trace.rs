@@ -80,10 +80,10 @@ impl Base {
 
     /// The QP at the other end of the connection, on this host, was asked to take a segment.
     #[inline(always)]
-    pub(super) fn trace_direct(&self, peer: &Self, outcome: HandedOver) {
+    pub(super) fn trace_direct<'a>(&self, peer: impl FnOnce() -> &'a Self, outcome: HandedOver) {
         trace::direct(|| {
             let (dev, num) = (self.dev.handle(), self.num().0);
-            (dev, num, peer.num().0, outcome.name())
+            (dev, num, peer().num().0, outcome.name())
         });
     }
 

@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    base::Base,
     direct::Direct,
-    ends::End,
     fin::Fin,
     link::{
         self,
@@ -19,7 +19,7 @@ use super::{
         SqRing,
         Work, //
     },
-    Qp,
+    stream::End,
 };
 use crate::{
     ffi::net::{
@@ -83,10 +83,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+    sync::atomic::Relaxed, //
 };
 
 /// The sending side of a connection.
@@ -103,7 +100,7 @@ impl TxState {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(qp: &Qp, params: &Params, emss: u32) -> Result<Self> {
+    pub(super) fn new(qp: &Base, params: &Params, emss: u32) -> Result<Self> {
         Ok(Self {
             sender: Sender::new(params, emss),
             batch: link::batch(qp)?,
@@ -123,7 +120,7 @@ impl TxState {
     }
 
     /// Whether this side may send: a responder must have heard of its peer first.
-    pub(super) fn may_send(&self, qp: &Qp) -> bool {
+    pub(super) fn may_send(&self, qp: &Base) -> bool {
         self.sender.may_send(qp.heard_of_peer())
     }
 
@@ -146,7 +143,7 @@ impl TxState {
     #[inline(always)]
     pub(super) fn run(
         &mut self,
-        qp: &Arc<Qp>,
+        qp: &Base,
         sock: &TcpSocket,
         peer: Option<&End>,
         ring: &mut SqRing,
@@ -172,7 +169,7 @@ impl TxState {
 
 /// The surroundings of the sender.
 struct SendEnv<'a> {
-    qp: &'a Arc<Qp>,
+    qp: &'a Base,
     ring: &'a mut SqRing,
     source: &'a mut Source,
     fin: &'a mut Fin,

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The QP's work items and timer: acting upon what callbacks found out, and sending what the
-//! posting thread could not.
+//! What the QP's work items and timers do: acting upon what callbacks found out, and sending what
+//! the posting thread could not. `deferred` brings them about.
 //!
-//! Context: leaving notes in any context, the work itself in process context.
+//! Context: process; timers softirq.
 #![forbid(unsafe_code)]
 
 use super::{
     base::RemoteEnd,
-    control::Inner,
+    deferred::{
+        ACTS,
+        SENDS, //
+    },
     effects::After,
     fin::CLOSE_TIMEOUT_MS,
+    inner::Inner,
     stream::{
         Seen,
         Stream, //
@@ -22,7 +26,6 @@ use crate::{
         log::pr_ratelimited,
         mm::noio::NoIo,
         time::{
-            clock,
             hrtimer::{
                 ExpiresSoon,
                 ShortTimer, //
@@ -36,7 +39,6 @@ use crate::{
     proto::{
         failure::{
             Cause,
-            Failure,
             Fault, //
         },
         notes::{
@@ -63,11 +65,6 @@ impl_has_work! {
     impl HasWork<Self, ACTS> for Qp { self.work }
     impl HasWork<Self, SENDS> for Qp { self.posts }
 }
-
-/// Of the work item that acts upon notes, and sends.
-pub(super) const ACTS: u64 = 0;
-/// Of the work item that only sends.
-pub(super) const SENDS: u64 = 1;
 
 impl WorkItem<ACTS> for Qp {
     type Pointer = Arc<Qp>;
@@ -112,24 +109,6 @@ impl ExpiresSoon for Qp {
 }
 
 impl Qp {
-    /// The peer is out of reach for good. Any context.
-    pub(crate) fn lost(self: &Arc<Self>) {
-        self.note(QpNote::Lost);
-    }
-
-    /// Lets [`QpEvent::Timeout`] happen in `ms` milliseconds and not before, or a FIN that waits go
-    /// out then.
-    pub(super) fn start_timer(self: &Arc<Self>, ms: u32) {
-        self.cancel_timer();
-        Timer::start(self, ms);
-    }
-
-    /// Stops the timer. The timer takes no lock that is held across this.
-    pub(super) fn cancel_timer(self: &Arc<Self>) {
-        Timer::stop(self);
-        self.notes.take(QpNote::Timeout);
-    }
-
     fn act(self: &Arc<Self>) {
         let looked = self.look();
         let mut after = After::of(Actor::Urgent);
@@ -157,13 +136,6 @@ impl Qp {
         if seen.is_some_and(|seen| seen.more) {
             self.note(QpNote::Socket);
         }
-    }
-
-    /// Sends what was posted, or flushes it.
-    pub(super) fn send_posts(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
-        self.progress(inner, after);
-        inner.doorbells.sent(clock::now);
-        self.flush_posted(inner, after);
     }
 
     /// Takes in what waits in the socket, if there is any sign of something. Returns which
@@ -268,27 +240,5 @@ impl Qp {
             Async::Fatal => Fault::General,
         };
         read.is_some_and(|token| self.fail_send(token, fault))
-    }
-
-    /// One line for an error of this side.
-    pub(super) fn log_failure(&self, failure: &Failure) {
-        pr_ratelimited!(
-            "{}: QP {}: ends the stream: {}{}{:?} (Terminate {:#06x})\n",
-            self.dev.handle(),
-            self.num(),
-            failure.cause.unwrap_or(""),
-            failure.cause.map_or("", |_| ": "),
-            failure.error,
-            failure.error.code(),
-        );
-    }
-
-    fn log_terminate(&self, code: u16) {
-        pr_ratelimited!(
-            "{}: QP {}: the peer ends the stream (Terminate {:#06x})\n",
-            self.dev.handle(),
-            self.num(),
-            code,
-        );
     }
 }

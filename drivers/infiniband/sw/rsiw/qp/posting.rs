@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Letting somebody send, or act upon a note: what `proto::schedule` says, carried out.
+//! Posting: doorbells of processes, requests and receives of consumers in the kernel, and requests
+//! that are left to gather.
 //!
 //! Context: any, but for doorbells, which are rung in process context.
 #![forbid(unsafe_code)]
 
 use super::{
-    control::Inner,
     effects::After,
-    work::{
-        ACTS,
-        SENDS, //
-    },
+    inner::Inner,
     Qp, //
 };
 use crate::{
@@ -28,10 +25,6 @@ use crate::{
         },
     },
     proto::{
-        notes::{
-            Notes,
-            QpNote, //
-        },
         schedule::{
             self,
             Actor,
@@ -51,37 +44,6 @@ use kernel::{
 };
 
 impl Qp {
-    /// Who is to act because of `reason`. Any context.
-    #[inline(always)]
-    fn who(&self, reason: Reason) -> Actor {
-        schedule::who(reason, || self.send_cq.is_awaited())
-    }
-
-    /// Queues the work item, if `actor` is one. Any context.
-    #[inline(always)]
-    fn queue(self: &Arc<Self>, actor: Actor) {
-        match actor {
-            Actor::Urgent => self.queue_urgent(),
-            Actor::Patient => self.queue_patient(),
-            Actor::Soon => self.queue_soon(),
-            Actor::Caller | Actor::Later | Actor::Nobody => {}
-        }
-    }
-
-    fn queue_urgent(self: &Arc<Self>) {
-        // If that fails it is queued already, and will see whatever there is to see.
-        let _ = self.dev.queue().enqueue::<_, ACTS>(self.clone());
-    }
-
-    fn queue_patient(self: &Arc<Self>) {
-        // As above.
-        let _ = self.dev.patient_queue().enqueue::<_, SENDS>(self.clone());
-    }
-
-    fn queue_soon(self: &Arc<Self>) {
-        ShortTimer::start(self, self.dev.tuning.read_pause());
-    }
-
     /// Lets requests gather, of which the first was just posted. Under the mutex.
     fn begin_row(self: &Arc<Self>, inner: &mut Inner) {
         let patience = inner.doorbells.takes_time();
@@ -120,28 +82,6 @@ impl Qp {
     #[inline(never)]
     fn hand_over(self: &Arc<Self>, actor: Actor) {
         self.queue(actor);
-    }
-
-    /// Lets the work item act that is to act because of `reason`, which is none of those upon which
-    /// a caller acts. Any context.
-    #[inline(always)]
-    pub(super) fn schedule(self: &Arc<Self>, reason: Reason) {
-        self.queue(self.who(reason));
-    }
-
-    /// Leaves a note for the work item. What goes with it is in its slot already. Any context.
-    pub(super) fn note(self: &Arc<Self>, note: QpNote) {
-        self.notes.leave(note);
-        self.schedule(Reason::Note);
-    }
-
-    /// Lets the work item act upon what was noted, if anything was. Who sends or receives calls this
-    /// at the end. Any context.
-    #[inline]
-    pub(super) fn ring_if_noted(self: &Arc<Self>) {
-        if self.notes.peek() != Notes::NONE {
-            self.schedule(Reason::Note);
-        }
     }
 
     /// What the doorbell that rings now is to its row.

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Having others act: notes, work items and timers of a QP. What these do is in `work`, and who it
+//! is that acts in `proto::schedule`.
+//!
+//! Context: any.
+#![forbid(unsafe_code)]
+
+use super::{
+    base::Base,
+    parent::Parent,
+    Qp, //
+};
+use crate::{
+    ffi::time::{
+        hrtimer::ShortTimer,
+        timer::Timer, //
+    },
+    proto::{
+        notes::QpNote,
+        schedule::{
+            Actor,
+            Reason, //
+        },
+    },
+};
+use kernel::sync::Arc;
+
+/// Of the work item that acts upon notes, and sends.
+pub(super) const ACTS: u64 = 0;
+/// Of the work item that only sends.
+pub(super) const SENDS: u64 = 1;
+
+impl Parent for Qp {
+    #[inline]
+    fn base(&self) -> &Base {
+        self
+    }
+
+    fn let_act(self: Arc<Self>, actor: Actor) {
+        self.queue(actor);
+    }
+
+    fn first_segment(self: Arc<Self>) {
+        let manager = self.manager.lock().clone();
+        if let Some(manager) = manager {
+            manager.first_segment();
+        }
+        // A responder may have requests that waited for this (T-24).
+        self.schedule(Reason::PeerHeard);
+    }
+}
+
+impl Qp {
+    /// Queues the work item, if `actor` is one. Any context.
+    #[inline(always)]
+    pub(super) fn queue(self: &Arc<Self>, actor: Actor) {
+        match actor {
+            Actor::Urgent => self.queue_urgent(),
+            Actor::Patient => self.queue_patient(),
+            Actor::Soon => self.queue_soon(),
+            Actor::Caller | Actor::Later | Actor::Nobody => {}
+        }
+    }
+
+    pub(super) fn queue_urgent(self: &Arc<Self>) {
+        // If that fails it is queued already, and will see whatever there is to see.
+        let _ = self.dev.queue().enqueue::<_, ACTS>(self.clone());
+    }
+
+    fn queue_patient(self: &Arc<Self>) {
+        // As above.
+        let _ = self.dev.patient_queue().enqueue::<_, SENDS>(self.clone());
+    }
+
+    fn queue_soon(self: &Arc<Self>) {
+        ShortTimer::start(self, self.dev.tuning.read_pause());
+    }
+
+    /// Lets the work item act that is to act because of `reason`, which is none of those upon which
+    /// a caller acts. Any context.
+    #[inline(always)]
+    pub(super) fn schedule(self: &Arc<Self>, reason: Reason) {
+        self.queue(self.who(reason));
+    }
+
+    /// Leaves a note for the work item. What goes with it is in its slot already. Any context.
+    pub(super) fn note(self: &Arc<Self>, note: QpNote) {
+        self.notes.leave(note);
+        self.schedule(Reason::Note);
+    }
+
+    /// Lets the work item act upon what was noted, if anything was. Who sends or receives calls this
+    /// at the end. Any context.
+    #[inline]
+    pub(super) fn ring_if_noted(self: &Arc<Self>) {
+        if self.is_noted() {
+            self.schedule(Reason::Note);
+        }
+    }
+
+    /// The peer is out of reach for good. Any context.
+    pub(crate) fn lost(self: &Arc<Self>) {
+        self.note(QpNote::Lost);
+    }
+
+    /// Lets [`QpEvent::Timeout`] happen in `ms` milliseconds and not before, or a FIN that waits go
+    /// out then.
+    pub(super) fn start_timer(self: &Arc<Self>, ms: u32) {
+        self.cancel_timer();
+        Timer::start(self, ms);
+    }
+
+    /// Stops the timer. The timer takes no lock that is held across this.
+    pub(super) fn cancel_timer(self: &Arc<Self>) {
+        Timer::stop(self);
+        self.notes.take(QpNote::Timeout);
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the QP's mutex protects: its state, its connection, and the way out.
+//!
+//! Context: process, under that mutex.
+#![forbid(unsafe_code)]
+
+use super::{
+    ends::Entry,
+    rx::Receiving,
+    sq::SqRing,
+    stream::Stream,
+    tx::TxState, //
+};
+use crate::{
+    ffi::{
+        net::{
+            Callbacks,
+            TcpSocket, //
+        },
+        time::timer::Timer,
+    },
+    proto::{
+        failure::Failure,
+        notes::{
+            Noted,
+            Notes,
+            QpNote, //
+        },
+        schedule::Doorbells,
+        state::{
+            Post,
+            QpState, //
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A connection, while TCP belongs to the QP.
+pub(super) struct Conn {
+    pub(super) callbacks: Callbacks<Stream>,
+    pub(super) stream: Arc<Stream>,
+    pub(super) sock: Arc<TcpSocket>,
+    pub(super) tx: TxState,
+    /// The end of this connection in the table, where the other end finds it.
+    pub(super) entry: Option<Entry>,
+}
+
+impl Conn {
+    /// Whether the peer has all there is, the FIN included.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.tx.fin.is_sent() && self.sock.is_acknowledged()
+    }
+
+    /// Takes the connection apart: no callback runs and nothing is received afterwards. Gives TCP
+    /// back to the connection manager, which releases it. Returns what the receiver held.
+    pub(super) fn dismantle(self) -> Option<KBox<Receiving>> {
+        let Self {
+            callbacks,
+            stream,
+            sock,
+            tx: _,
+            entry,
+        } = self;
+        // First, so that nobody finds what is taken apart.
+        drop(entry);
+        drop(callbacks);
+        let rx = sock.with_lock(|sk| stream.end(sk));
+        // Only who finds a receiver starts it.
+        Timer::stop(&stream);
+        rx
+    }
+}
+
+/// What the QP's mutex protects.
+pub(super) struct Inner {
+    pub(super) state: QpState,
+    pub(super) ring: SqRing,
+    pub(super) conn: Option<Conn>,
+    /// The connection was closed, and nothing has happened since.
+    pub(super) was_closed: bool,
+    /// `LAST_WQE_REACHED` was raised, since the QP was made or last connected.
+    pub(super) last_wqe_told: bool,
+    pub(super) doorbells: Doorbells,
+    /// Notes that were taken and not acted upon yet; none unless the work item does so.
+    pub(super) left: Notes<QpNote>,
+    /// What failed when the thread of a kernel consumer sent. Nothing is sent until somebody has
+    /// acted upon it ([`Qp::settle`]).
+    pub(super) failed: Option<Failure>,
+}
+
+impl Noted for Inner {
+    type Note = QpNote;
+
+    fn left(&mut self) -> &mut Notes<QpNote> {
+        &mut self.left
+    }
+}
+
+impl Inner {
+    /// A QP without connection.
+    pub(super) fn new(ring: SqRing) -> Self {
+        Self {
+            state: QpState::Idle,
+            ring,
+            conn: None,
+            was_closed: false,
+            last_wqe_told: false,
+            doorbells: Doorbells::default(),
+            left: Notes::NONE,
+            failed: None,
+        }
+    }
+
+    /// What the sender says has failed.
+    pub(super) fn take_failure(&mut self) -> Option<Failure> {
+        self.conn.as_mut()?.tx.take_failure()
+    }
+
+    /// Whether `stream` is of the connection that the QP has.
+    pub(super) fn is_on(&self, stream: &Arc<Stream>) -> bool {
+        let conn = self.conn.as_ref();
+        conn.is_some_and(|conn| Arc::ptr_eq(&conn.stream, stream))
+    }
+
+    /// What to do with a request that is in the send queue.
+    pub(super) fn post_send(&self) -> Post {
+        self.state.post_send(self.was_closed)
+    }
+}
