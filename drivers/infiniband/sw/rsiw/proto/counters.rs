@@ -326,7 +326,7 @@ impl Tally {
             Kind::ReadRequest(_) => self.add(Counter::TxReads, 1),
             Kind::AtomicRequest(_) => self.add(Counter::TxAtomics, 1),
             Kind::AtomicResponse(_) => {}
-            Kind::ReadResponse { .. } => {
+            Kind::ReadResponse(_) => {
                 self.add(Counter::TxResponses, 1);
                 self.add(Counter::TxResponseBytes, octets.into());
             }

@@ -135,7 +135,7 @@ impl Kind {
             Self::ReadRequest(_) => Opcode::ReadRequest,
             Self::AtomicRequest(_) => Opcode::AtomicRequest,
             Self::AtomicResponse(_) => Opcode::AtomicResponse,
-            Self::ReadResponse { .. } => Opcode::ReadResponse,
+            Self::ReadResponse(_) => Opcode::ReadResponse,
         }
     }
 }

@@ -29,10 +29,7 @@ use crate::wire::ddp::{
     TaggedOffset, //
 };
 use crate::wire::rdmap::ReadRequest;
-use crate::wire::terminate::{
-    Quote,
-    TermError, //
-};
+use crate::wire::terminate::TermError;
 use core::ops::DerefMut;
 
 /// One of our Reads or Atomic Operations that waits for its response.
@@ -240,14 +237,6 @@ pub(crate) struct InboundRead {
     pub(crate) request: ReadRequest,
 }
 
-impl InboundRead {
-    /// The request as a Terminate quotes it when the source breaks after `done` octets (RFC 5040
-    /// section 4.8, P-TERM-6).
-    pub(crate) fn quote(&self, done: u32) -> Quote {
-        Quote::read_request(self.request, self.msn, done)
-    }
-}
-
 /// A request of the peer that has to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inbound {
@@ -278,15 +267,6 @@ impl Inbound {
             Self::Atomic(..) => WORD_LEN,
         }
     }
-}
-
-/// The request of the peer that is to be answered next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Oldest {
-    /// RDMA Read.
-    Read(InboundRead),
-    /// Atomic Operation; [`InboundReads::oldest_atomic`] tells which.
-    Atomic,
 }
 
 /// Inbound Reads and Atomic Operations, oldest first, at most IRD (T-29).
@@ -350,20 +330,9 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
         self.rows.pause(self.ring.len())
     }
 
-    /// The request to answer next. What only an Atomic Operation has is not copied.
-    pub(crate) fn front(&self) -> Option<Oldest> {
-        Some(match self.ring.get(0)? {
-            Inbound::Read(read) => Oldest::Read(*read),
-            Inbound::Atomic(..) => Oldest::Atomic,
-        })
-    }
-
-    /// The same, if it is an Atomic Operation.
-    pub(crate) fn oldest_atomic(&self) -> Option<(Msn, AtomicRequest)> {
-        match self.ring.get(0)? {
-            Inbound::Read(_) => None,
-            Inbound::Atomic(msn, request) => Some((*msn, *request)),
-        }
+    /// The request to answer next.
+    pub(crate) fn front(&self) -> Option<Inbound> {
+        self.ring.get(0).copied()
     }
 
     /// Takes the oldest request out: its response is handed to TCP, or it is dropped. The slot

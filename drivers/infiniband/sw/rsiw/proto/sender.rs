@@ -48,11 +48,11 @@ use super::link::{
     SendFlags, //
 };
 use super::order::Token;
-use super::reads::InboundRead;
 use super::state::QpState;
 use super::tuning::SendLimits;
 use super::tx::{
     self,
+    Kind,
     Message,
     Packer,
     Rtr,
@@ -70,6 +70,7 @@ use crate::wire::fpdu::{
 use crate::wire::marker::Markers;
 use crate::wire::rdmap::ImmediateData;
 use crate::wire::terminate::{
+    Quote,
     TermError,
     Terminate, //
 };
@@ -79,11 +80,10 @@ use crate::wire::terminate::{
 enum Origin {
     /// A request of the send queue, which ends when TCP has all of it.
     Request(Token),
-    /// A Read of the peer.
-    Response(InboundRead),
-    /// An Atomic Operation of the peer, which is carried out.
-    Atomic(Msn),
-    /// A request of the peer whose last segment is being handed over. Its slot is free already.
+    /// The peer's request of this number, which it answers.
+    Peer(Msn),
+    /// A request of the peer the last segment of whose answer is being handed over. Its slot is free
+    /// already.
     Answered,
     /// Headers only.
     Bare,
@@ -212,17 +212,17 @@ impl Framer {
 
     /// Opens the memory of a message.
     fn open<L: Link, E: Env<L>>(&mut self, env: &mut E, current: &Current) -> Result<(), Failure> {
-        match &current.origin {
-            Origin::Request(token) => env
+        match (&current.origin, current.message.kind()) {
+            (Origin::Request(token), _) => env
                 .open_request()
                 .map_err(|error| not_opened(env, *token, error))?,
-            Origin::Response(entry) if entry.request.len > 0 => {
-                env.open_source(&entry.request).map_err(|error| Failure {
-                    quote: Some(entry.quote(current.message.sent())),
+            (Origin::Peer(msn), Kind::ReadResponse(request)) if request.len > 0 => {
+                env.open_source(request).map_err(|error| Failure {
+                    quote: Some(Quote::read_request(*request, *msn, current.message.sent())),
                     ..error.into()
                 })?;
             }
-            Origin::Response(_) | Origin::Atomic(_) | Origin::Answered | Origin::Bare => {}
+            _ => {}
         }
         self.is_open = true;
         Ok(())
@@ -593,7 +593,7 @@ impl Sender {
                 self.tally
                     .sent(current.message.kind(), current.message.sent());
                 if let Some((data, solicited)) = current.then.take() {
-                    let kind = tx::Kind::Immediate { data, solicited };
+                    let kind = Kind::Immediate { data, solicited };
                     current.message = self.tx.message(kind, 0);
                     continue;
                 }
@@ -620,9 +620,7 @@ impl Sender {
                     return Err(Failure::defect("a batch ends too many requests"));
                 }
             }
-            Origin::Response(InboundRead { msn, .. }) | Origin::Atomic(msn) => {
-                end_response(env, *msn)?;
-            }
+            Origin::Peer(msn) => end_response(env, *msn)?,
             Origin::Answered | Origin::Bare => {}
         }
         Ok(())

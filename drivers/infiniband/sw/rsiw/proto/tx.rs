@@ -90,13 +90,8 @@ pub(crate) enum Kind {
     AtomicRequest(AtomicRequest),
     /// The answer to it, likewise.
     AtomicResponse(AtomicResponse),
-    /// The answer to a Read Request, with sink STag and offset of that.
-    ReadResponse {
-        /// Sink.
-        stag: Stag,
-        /// Offset in the sink.
-        to: TaggedOffset,
-    },
+    /// The answer to a Read Request, which this is.
+    ReadResponse(ReadRequest),
 }
 
 /// The ready-to-receive message that an initiator in peer-to-peer mode sends first.
@@ -166,7 +161,7 @@ impl Tx {
             Kind::Immediate { .. } => (self.send_msn.take(), 0),
             Kind::ReadRequest(_) | Kind::AtomicRequest(_) => (self.read_msn.take(), 0),
             Kind::AtomicResponse(_) => (self.atomic_msn.take(), 0),
-            Kind::Write { .. } | Kind::ReadResponse { .. } => (Msn::FIRST, len),
+            Kind::Write { .. } | Kind::ReadResponse(_) => (Msn::FIRST, len),
         };
         Message {
             kind,
@@ -284,7 +279,7 @@ impl Message {
             Kind::ReadRequest(_) => size_of::<ReadRequestFpdu>(),
             Kind::AtomicRequest(_) => size_of::<AtomicRequestFpdu>(),
             Kind::AtomicResponse(_) => size_of::<AtomicResponseFpdu>(),
-            Kind::Write { .. } | Kind::ReadResponse { .. } => size_of::<TaggedFpdu>(),
+            Kind::Write { .. } | Kind::ReadResponse(_) => size_of::<TaggedFpdu>(),
         };
         let ddp_len = u16::try_from(header_len.checked_sub(LEN_FIELD)?).ok()?;
         let room = mulpdu.min(fpdu::MAX_MULPDU).checked_sub(ddp_len)?;
@@ -350,9 +345,11 @@ impl Message {
                 front.write_to(out).is_ok()
             }
             Kind::Write { stag, to } => tagged(Opcode::Write, stag, to).write_to(out).is_ok(),
-            Kind::ReadResponse { stag, to } => {
-                tagged(Opcode::ReadResponse, stag, to).write_to(out).is_ok()
-            }
+            Kind::ReadResponse(ReadRequest {
+                sink_stag, sink_to, ..
+            }) => tagged(Opcode::ReadResponse, sink_stag, sink_to)
+                .write_to(out)
+                .is_ok(),
             _ => self.put_all(frame, out),
         }
     }
@@ -408,7 +405,7 @@ impl Message {
             }
             .write_to(out)
             .is_ok(),
-            Kind::Send { .. } | Kind::Write { .. } | Kind::ReadResponse { .. } => false,
+            Kind::Send { .. } | Kind::Write { .. } | Kind::ReadResponse(_) => false,
         }
     }
 }

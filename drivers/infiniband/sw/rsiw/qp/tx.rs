@@ -45,7 +45,6 @@ use crate::{
         reads::{
             Inbound,
             InboundReads,
-            Oldest,
             OutboundRead, //
         },
         request::Sink,
@@ -236,7 +235,7 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         self.qp.has_inbound.load(Relaxed)
     }
 
-    fn oldest_inbound(&self) -> Option<Oldest> {
+    fn oldest_inbound(&self) -> Option<Inbound> {
         if !self.qp.has_inbound.load(Relaxed) {
             return None;
         }

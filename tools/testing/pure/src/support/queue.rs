@@ -11,7 +11,7 @@ use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
 use crate::proto::link::Link;
 use crate::proto::order::{Record, Status, Token};
-use crate::proto::reads::{Inbound, InboundReads, Oldest, OutboundRead, OutboundReads};
+use crate::proto::reads::{Inbound, InboundReads, OutboundRead, OutboundReads};
 use crate::proto::request::{BadRequest, Operation, Request, Sink};
 use crate::proto::sender::{Atomics, Env, OpenError, PayloadError, Peeked};
 use crate::proto::sends::Sends;
@@ -254,7 +254,7 @@ impl Env<Tcp> for Queue {
         f(&mut self.sends.borrow_mut())
     }
 
-    fn oldest_inbound(&self) -> Option<Oldest> {
+    fn oldest_inbound(&self) -> Option<Inbound> {
         self.inbound.borrow().front()
     }
 

@@ -7,7 +7,7 @@ use super::two_peers::atomic::operation;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
 use crate::proto::reads::{
-    Inbound, InboundRead, InboundReads, Oldest, OutboundRead, OutboundReads, Purpose,
+    Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads, Purpose,
 };
 use crate::proto::rx::{Action, Rx};
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
@@ -336,19 +336,15 @@ fn x_atm_13_inbound() {
     assert!(!inbound.has_room());
     let more = inbound.push(Inbound::Atomic(Msn(4), request(7)), 8, 1 << 17);
     assert_eq!(more, Err(TermError::UntaggedNoBuffer));
-    for (want, id) in [
-        (Oldest::Atomic, Some(5)),
-        (Oldest::Read(read), None),
-        (Oldest::Atomic, Some(6)),
+    for want in [
+        Inbound::Atomic(Msn(1), request(5)),
+        Inbound::Read(read),
+        Inbound::Atomic(Msn(3), request(6)),
     ] {
         assert_eq!(inbound.front(), Some(want));
-        assert_eq!(inbound.oldest_atomic().map(|(_, request)| request.id), id);
         inbound.pop();
     }
-    assert_eq!(
-        (inbound.front(), inbound.oldest_atomic(), inbound.pop()),
-        (None, None, None)
-    );
+    assert_eq!((inbound.front(), inbound.pop()), (None, None));
 }
 
 fn receiving(purposes: &[Purpose]) -> Receiving {
@@ -371,7 +367,14 @@ fn x_atm_16_results() {
     let mut tx = Tx::new();
     receiving.feed(&response(&mut tx, 1, 77));
     let (stag, to) = (Stag(1), TaggedOffset(0));
-    let mut message = tx.message(Kind::ReadResponse { stag, to }, 8);
+    let mut message = tx.message(
+        Kind::ReadResponse(ReadRequest {
+            sink_stag: stag,
+            sink_to: to,
+            ..ReadRequest::default()
+        }),
+        8,
+    );
     let mut header = [0; MAX_HEADER];
     let frame = next(&mut message, 1442, &mut header).expect("an FPDU");
     let segment = [&header[2..frame.header_len], &[3; 8]].concat();

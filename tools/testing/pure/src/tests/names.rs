@@ -138,7 +138,10 @@ fn messages_have_the_opcodes_of_their_segments() {
         (Kind::Write { stag, to }, Opcode::Write),
         (immediate(false), Opcode::Immediate),
         (immediate(true), Opcode::ImmediateSe),
-        (Kind::ReadResponse { stag, to }, Opcode::ReadResponse),
+        (
+            Kind::ReadResponse(ReadRequest::default()),
+            Opcode::ReadResponse,
+        ),
         (Kind::AtomicRequest(atomic), Opcode::AtomicRequest),
         (
             Kind::AtomicResponse(AtomicResponse { id: 1, original: 2 }),

@@ -5,7 +5,7 @@
 use crate::proto::failure::Fault;
 use crate::proto::order::{Order, Record, Status, Token};
 use crate::proto::reads::{
-    Inbound, InboundRead, InboundReads, Oldest, OutboundRead, OutboundReads, Purpose,
+    Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads, Purpose,
 };
 use crate::proto::ring::{Full, Ring};
 use crate::proto::schedule::Pace;
@@ -215,7 +215,7 @@ fn v_rd_9_irq_is_capped() {
         let more = inbound.push(Inbound::default(), 8, 1 << 17);
         assert_eq!(more, Err(TermError::UntaggedNoBuffer));
         for n in 0..ird as u32 {
-            assert_eq!(inbound.front(), Some(Oldest::Read(read(n))));
+            assert_eq!(inbound.front(), Some(Inbound::Read(read(n))));
             assert_eq!(inbound.pop(), Some(Msn(n)));
         }
         assert!(inbound.is_empty() && inbound.pop().is_none());

@@ -84,7 +84,15 @@ impl Peer {
 
     pub(super) fn response(&mut self, len: u32) -> Vec<u8> {
         let (stag, to) = (SINK, TaggedOffset(0));
-        self.message(Kind::ReadResponse { stag, to }, len).concat()
+        self.message(
+            Kind::ReadResponse(ReadRequest {
+                sink_stag: stag,
+                sink_to: to,
+                ..ReadRequest::default()
+            }),
+            len,
+        )
+        .concat()
     }
 }
 

@@ -2,7 +2,6 @@
 
 //! The Terminate message against bytes worked out from the RFC's bit numbers (T-1).
 
-use crate::proto::reads::InboundRead;
 use crate::proto::tx::{self, TERMINATE_HEADER};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::rdmap::{Opcode, ReadRequest};
@@ -69,17 +68,15 @@ fn p_term_6_read_request() {
 /// P-TERM-6: a Read that breaks after 0x800 octets.
 #[test]
 fn p_term_6_read_under_way() {
-    let entry = InboundRead {
-        msn: Msn(3),
-        request: ReadRequest::parse(&read_request()[18..]).unwrap(),
-    };
+    let request = ReadRequest::parse(&read_request()[18..]).unwrap();
+    let quote = Quote::read_request(request, Msn(3), 0x800);
     let mut quoted = read_request();
     // Sink TO 0x2800, size 0x800, source TO 0x3800.
     quoted[18 + 10] = 0x28;
     quoted[18 + 14] = 0x08;
     quoted[18 + 26] = 0x38;
     let want = [&[0x01, 0x00, 0xe0, 0x00, 0x00, 0x2e][..], &quoted].concat();
-    assert_eq!(sent(TermError::RemoteStag, Some(entry.quote(0x800))), want);
+    assert_eq!(sent(TermError::RemoteStag, Some(quote)), want);
 }
 
 /// P-TERM-5: layer 0 type 2: length and DDP header, never the RDMAP header.

@@ -9,6 +9,7 @@ use crate::proto::tx::Kind;
 use crate::support::around::Did;
 use crate::support::receiving::Receiving;
 use crate::wire::ddp::{Stag, TaggedOffset, TAGGED_LEN, UNTAGGED_LEN};
+use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::{Quote, TermError};
 
 /// Octets of payload of each segment.
@@ -56,7 +57,14 @@ fn v_wc_23_sink_of_a_read_goes() {
     let mut receiving = receiving();
     read(&mut receiving, 400, request(7, false));
     let (stag, to) = (SINK, TaggedOffset(0));
-    let fpdus = peer().message(Kind::ReadResponse { stag, to }, 400);
+    let fpdus = peer().message(
+        Kind::ReadResponse(ReadRequest {
+            sink_stag: stag,
+            sink_to: to,
+            ..ReadRequest::default()
+        }),
+        400,
+    );
     receiving.feed(&fpdus[0]);
     let faults = &mut receiving.around.faults;
     (faults.response, faults.late) = (true, true);

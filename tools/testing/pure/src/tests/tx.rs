@@ -8,6 +8,7 @@ use crate::support::frames::next;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Header, Stag, TaggedOffset};
 use crate::wire::fpdu::{fpdu_len, mulpdu};
+use crate::wire::rdmap::ReadRequest;
 
 const SEND: Kind = Kind::Send {
     solicited: false,
@@ -21,10 +22,11 @@ fn d_ddp_3_segments_of_every_length() {
         stag: Stag(7),
         to: TaggedOffset(u64::MAX - 5),
     };
-    let response = Kind::ReadResponse {
-        stag: Stag(7),
-        to: TaggedOffset(0),
-    };
+    let response = Kind::ReadResponse(ReadRequest {
+        sink_stag: Stag(7),
+        sink_to: TaggedOffset(0),
+        ..ReadRequest::default()
+    });
     for kind in [SEND, write, response] {
         for len in (0..6000).chain([1 << 20, 64768, 65535, 65536]) {
             for limit in [128, 1442] {

@@ -71,17 +71,20 @@ pub(super) fn sink<L: Link, E: Env<L>>(env: &E) -> Result<(Stag, TaggedOffset), 
 }
 
 impl Sender {
-    /// Carries out the peer's oldest request, which is an Atomic Operation, and makes the answer the
-    /// current message.
+    /// Carries out the peer's oldest request, an Atomic Operation whose number is `msn`, and makes
+    /// the answer the current message.
     ///
     /// # Errors
     ///
-    /// The peer may not do that, or the request is gone.
+    /// The peer may not do that.
     #[inline(never)]
-    pub(super) fn carry_out<L: Link, E: Env<L>>(&mut self, env: &mut E) -> Result<(), Failure> {
-        let oldest = env.with_inbound(|inbound| inbound.oldest_atomic());
-        let (msn, request) = oldest.ok_or_else(|| Failure::defect("an atomic request is gone"))?;
-        let original = env.carry_out(&request).map_err(|error| Failure {
+    pub(super) fn carry_out<L: Link, E: Env<L>>(
+        &mut self,
+        env: &mut E,
+        msn: Msn,
+        request: &AtomicRequest,
+    ) -> Result<(), Failure> {
+        let original = env.carry_out(request).map_err(|error| Failure {
             quote: Some(Quote::atomic_request(msn)),
             ..error.into()
         })?;
@@ -90,7 +93,7 @@ impl Sender {
         self.current = Some(Current {
             message: self.tx.message(kind, 0),
             then: None,
-            origin: Origin::Atomic(msn),
+            origin: Origin::Peer(msn),
         });
         Ok(())
     }

@@ -18,7 +18,6 @@ use super::{
 use crate::proto::direct::HandedOver;
 use crate::proto::failure::Failure;
 use crate::proto::link::Link;
-use crate::proto::reads::InboundRead;
 use crate::proto::tx::{
     TooMany,
     MAX_HEADER, //
@@ -57,10 +56,8 @@ impl Framer {
             HandedOver::Later => return Ok(Some(0)),
             HandedOver::Gone => return Ok(None),
         }
-        if let (true, Origin::Response(InboundRead { msn, .. }) | Origin::Atomic(msn)) =
-            (frame.last, &current.origin)
-        {
-            end_response(env, *msn)?;
+        if let (true, Origin::Peer(msn)) = (frame.last, current.origin) {
+            end_response(env, msn)?;
             current.origin = Origin::Answered;
         }
         let handed = env.hand_over(link, front, &frame);

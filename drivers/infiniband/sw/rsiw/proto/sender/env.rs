@@ -18,7 +18,6 @@ use crate::proto::order::{
 use crate::proto::reads::{
     Inbound,
     InboundReads,
-    Oldest,
     OutboundRead, //
 };
 use crate::proto::request::{
@@ -118,7 +117,7 @@ pub(crate) trait Env<L: Link>: Atomics {
 
     /// Returns the oldest request of the peer. It may miss one that comes at this moment: the
     /// receiver has a work item send afterwards.
-    fn oldest_inbound(&self) -> Option<Oldest>;
+    fn oldest_inbound(&self) -> Option<Inbound>;
 
     /// Calls `f` with the peer's requests, locked.
     fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R;

@@ -24,7 +24,8 @@ use crate::proto::order::{
     Token, //
 };
 use crate::proto::reads::{
-    Oldest,
+    Inbound,
+    InboundRead,
     OutboundRead,
     Purpose, //
 };
@@ -318,19 +319,16 @@ impl Sender {
     ///
     /// It is an Atomic Operation that the peer may not carry out.
     pub(super) fn next_response<L: Link, E: Env<L>>(&mut self, env: &mut E) -> Result<(), Failure> {
-        let entry = match env.oldest_inbound() {
+        let (msn, request) = match env.oldest_inbound() {
             None => return Ok(()),
-            Some(Oldest::Atomic) => return self.carry_out(env),
-            Some(Oldest::Read(entry)) => entry,
+            Some(Inbound::Atomic(msn, request)) => return self.carry_out(env, msn, &request),
+            Some(Inbound::Read(InboundRead { msn, request })) => (msn, request),
         };
-        let kind = Kind::ReadResponse {
-            stag: entry.request.sink_stag,
-            to: entry.request.sink_to,
-        };
+        let kind = Kind::ReadResponse(request);
         self.current = Some(Current {
-            message: self.tx.message(kind, entry.request.len),
+            message: self.tx.message(kind, request.len),
             then: None,
-            origin: Origin::Response(entry),
+            origin: Origin::Peer(msn),
         });
         Ok(())
     }
