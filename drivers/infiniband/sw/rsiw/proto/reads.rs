@@ -43,44 +43,13 @@ pub(crate) struct OutboundRead {
     pub(crate) len: u32,
     /// Octets that have come.
     pub(crate) done: u32,
-    /// What it was sent for.
-    pub(crate) purpose: Purpose,
-}
-
-/// What one of our Reads or Atomic Operations was sent for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// The ready-to-receive message of connection set-up (RFC 6581 section 9.2), which completes no
-    /// work request.
-    #[default]
-    ReadyToReceive,
-    /// A work request.
-    Request {
-        /// Its record in `proto::order`.
-        token: Token,
-        /// The sink is to be invalidated once the data is there.
-        invalidate: bool,
-    },
-    /// A work request for an Atomic Operation.
-    Atomic {
-        /// Its record.
-        token: Token,
-    },
-}
-
-impl Purpose {
-    /// The record of the work request, if there is one.
-    pub(crate) const fn token(self) -> Option<Token> {
-        match self {
-            Purpose::ReadyToReceive => None,
-            Purpose::Request { token, .. } | Purpose::Atomic { token } => Some(token),
-        }
-    }
-
-    /// Whether it is an Atomic Operation, which is answered by an Atomic Response.
-    const fn is_atomic(self) -> bool {
-        matches!(self, Purpose::Atomic { .. })
-    }
+    /// The record of the work request in `proto::order`. The ready-to-receive message of connection
+    /// set-up (RFC 6581 section 9.2) completes none.
+    pub(crate) token: Option<Token>,
+    /// It is an Atomic Operation, which is answered by an Atomic Response.
+    pub(crate) is_atomic: bool,
+    /// The sink is to be invalidated once the data is there.
+    pub(crate) invalidate: bool,
 }
 
 /// A segment of a response that fits the oldest Read, or a response to the oldest Atomic Operation.
@@ -130,7 +99,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         let front = self.ring.get(0).filter(|entry| {
             stag == entry.sink_stag
                 && entry.sink_to.checked_add(entry.done) == Some(to)
-                && !entry.purpose.is_atomic()
+                && !entry.is_atomic
         });
         front.map_or(0, |entry| entry.len.saturating_sub(entry.done))
     }
@@ -153,7 +122,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         last: bool,
     ) -> Result<Response, TermError> {
         let front = self.ring.get_mut(0);
-        let front = front.filter(|entry| !entry.purpose.is_atomic());
+        let front = front.filter(|entry| !entry.is_atomic);
         let front = front.ok_or(TermError::TaggedStag)?;
         let entry = *front;
         let left = entry.len.saturating_sub(entry.done);
@@ -199,7 +168,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
     /// What the Terminate has to say: there is no room for a response that nobody has asked for, and
     /// one that is not due is an error of the stream.
     pub(crate) fn atomic_response(&self, id: u32) -> Result<Response, TermError> {
-        match self.ring.get(0).filter(|entry| entry.purpose.is_atomic()) {
+        match self.ring.get(0).filter(|entry| entry.is_atomic) {
             Some(entry) if id == self.oldest.0 => Ok(Response {
                 entry: *entry,
                 complete: true,
@@ -212,7 +181,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
     /// Whether there is an Atomic Operation among them.
     fn has_atomics(&self) -> bool {
         let mut all = (0..self.ring.len()).filter_map(|n| self.ring.get(n));
-        all.any(|entry| entry.purpose.is_atomic())
+        all.any(|entry| entry.is_atomic)
     }
 
     /// The one whose request has this number, as a Terminate names it.

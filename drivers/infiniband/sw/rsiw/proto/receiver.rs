@@ -51,7 +51,6 @@ use super::order::Token;
 use super::reads::{
     Inbound,
     InboundRead,
-    Purpose,
     Response, //
 };
 use super::rx::{
@@ -552,15 +551,12 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         if !response.complete {
             return Ok(());
         }
-        let Purpose::Request {
-            token,
-            invalidate: true,
-        } = response.entry.purpose
-        else {
-            env.read_done(response.entry.purpose.token());
+        let entry = &response.entry;
+        let Some(token) = entry.token.filter(|_| entry.invalidate) else {
+            env.read_done(entry.token);
             return Ok(());
         };
-        if let Err(Unplaced) = env.invalidate_sink(response.entry.sink_stag) {
+        if let Err(Unplaced) = env.invalidate_sink(entry.sink_stag) {
             return Err(Self::refuse_response(env, response));
         }
         self.when_quiet(env, Pending::Read(token))
@@ -568,7 +564,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// Completes the Read of `response` in error.
     fn refuse_response<C, E: Env<C>>(env: &mut E, response: &Response) -> Failure {
-        let token = response.entry.purpose.token();
+        let token = response.entry.token;
         let told = token.is_some_and(|token| env.fail_send(token, Fault::LocalProtection));
         Failure::of_request(told)
     }

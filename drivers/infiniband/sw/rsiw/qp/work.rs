@@ -232,7 +232,7 @@ impl Qp {
     fn fail_refused(self: &Arc<Self>, end: &RemoteEnd) -> bool {
         let read = end.read.and_then(|msn| {
             let sq = self.sq.lock();
-            sq.outbound.find(msn)?.purpose.token()
+            sq.outbound.find(msn)?.token
         });
         let fault = match remote_class(end.code) {
             Async::Access => Fault::RemoteAccess,

@@ -5,7 +5,7 @@
 use super::message_len;
 use crate::proto::chunk::Reach;
 use crate::proto::order::Token;
-use crate::proto::reads::{OutboundRead, Purpose};
+use crate::proto::reads::OutboundRead;
 use crate::proto::receiver::Lack;
 use crate::proto::state::QpState;
 use crate::support::frames::fpdu;
@@ -44,14 +44,12 @@ pub fn receiver(data: &[u8]) {
             3 | 4 => {
                 let token = Token(u32::try_from(input.bits()).unwrap_or(0));
                 let invalidate = input.one_in(2);
-                let purpose = match input.one_in(8) {
-                    true => Purpose::ReadyToReceive,
-                    false => Purpose::Request { token, invalidate },
-                };
+                let is_request = !input.one_in(8);
                 let entry = OutboundRead {
                     sink_stag: Stag(1),
                     len: message_len(&mut input),
-                    purpose,
+                    token: is_request.then_some(token),
+                    invalidate: is_request && invalidate,
                     ..OutboundRead::default()
                 };
                 if receiving.around.outbound().push(entry).is_ok() {
@@ -85,7 +83,8 @@ pub fn receiver(data: &[u8]) {
                 let entry = OutboundRead {
                     sink_stag: Stag(1),
                     len: WORD_LEN,
-                    purpose: Purpose::Atomic { token },
+                    token: Some(token),
+                    is_atomic: true,
                     ..OutboundRead::default()
                 };
                 let _ = receiving.around.outbound().push(entry);

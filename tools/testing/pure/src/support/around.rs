@@ -339,7 +339,7 @@ impl<'c> Env<Piece<'c>> for Around {
     fn read_done(&mut self, token: Option<Token>) {
         self.end_invalidation();
         let entry = self.outbound().pop().expect("its response came");
-        assert_eq!(entry.purpose.token(), token);
+        assert_eq!(entry.token, token);
         self.tell(Did::ReadDone(token));
         // Requests that are imagined are not under way.
         if let (false, Some(token)) = (self.queue.memory.is_imagined(), token) {

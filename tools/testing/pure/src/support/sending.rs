@@ -104,7 +104,7 @@ impl Sending {
         let Some(entry) = sends.outbound.pop() else {
             return false;
         };
-        if let Some(token) = entry.purpose.token() {
+        if let Some(token) = entry.token {
             sends.order.done(token);
         }
         self.queue.complete();

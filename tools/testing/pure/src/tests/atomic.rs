@@ -6,9 +6,7 @@
 use super::two_peers::atomic::operation;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
-use crate::proto::reads::{
-    Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads, Purpose,
-};
+use crate::proto::reads::{Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads};
 use crate::proto::rx::{Action, Rx};
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::around::Did;
@@ -245,29 +243,36 @@ fn x_atm_15_responses() {
     assert_eq!(take(&mut rx, &second, &ALL), want);
 }
 
-fn outbound(purposes: &[Purpose]) -> OutboundReads<Vec<OutboundRead>> {
+fn outbound(asked: &[OutboundRead]) -> OutboundReads<Vec<OutboundRead>> {
     let mut outbound = OutboundReads::new(vec![OutboundRead::default(); 8]);
-    for (n, purpose) in purposes.iter().enumerate() {
+    for (n, asked) in asked.iter().enumerate() {
         let entry = OutboundRead {
             sink_stag: Stag(n as u32),
             len: 8,
-            purpose: *purpose,
-            ..OutboundRead::default()
+            ..*asked
         };
         outbound.push(entry).expect("room");
     }
     outbound
 }
 
-const fn read(n: u32) -> Purpose {
-    Purpose::Request {
-        token: Token(n),
-        invalidate: false,
+fn read(n: u32) -> OutboundRead {
+    OutboundRead {
+        token: Some(Token(n)),
+        ..OutboundRead::default()
     }
 }
 
-const fn atomic(n: u32) -> Purpose {
-    Purpose::Atomic { token: Token(n) }
+fn atomic(n: u32) -> OutboundRead {
+    OutboundRead {
+        is_atomic: true,
+        ..read(n)
+    }
+}
+
+/// Which request `entry` is of, and whether that is an Atomic Operation.
+fn of(entry: &OutboundRead) -> (Option<Token>, bool) {
+    (entry.token, entry.is_atomic)
 }
 
 /// X-ATM-14, X-ATM-15: a response is that of the oldest request, or an error.
@@ -285,7 +290,7 @@ fn x_atm_15_wrong_responses() {
     }
     assert_eq!(mixed.left(Stag(0), TaggedOffset(0)), 0);
     let first = mixed.atomic_response(1).expect("due");
-    assert_eq!((first.entry.purpose, first.complete), (atomic(0), true));
+    assert_eq!((of(&first.entry), first.complete), (of(&atomic(0)), true));
     // V-FNC-1: outstanding until the result is placed.
     assert_eq!(mixed.outstanding(), 3);
     mixed.pop();
@@ -299,18 +304,15 @@ fn x_atm_15_wrong_responses() {
         .response(Stag(1), TaggedOffset(0), 8, true)
         .expect("due");
     mixed.pop();
+    assert_eq!(mixed.find(Msn(3)).map(of), Some(of(&atomic(2))));
     assert_eq!(
-        mixed.find(Msn(3)).map(|entry| entry.purpose),
-        Some(atomic(2))
-    );
-    assert_eq!(
-        mixed.atomic_response(3).map(|r| r.entry.purpose),
-        Ok(atomic(2))
+        mixed.atomic_response(3).map(|r| of(&r.entry)),
+        Ok(of(&atomic(2)))
     );
     mixed.pop();
     // Nobody has asked for one.
-    for purposes in [&[][..], &[read(1)], &[Purpose::ReadyToReceive]] {
-        let got = outbound(purposes).atomic_response(1);
+    for asked in [&[][..], &[read(1)], &[OutboundRead::default()]] {
+        let got = outbound(asked).atomic_response(1);
         assert_eq!(got, Err(TermError::UntaggedNoBuffer));
     }
 }
@@ -347,9 +349,9 @@ fn x_atm_13_inbound() {
     assert_eq!((inbound.front(), inbound.pop()), (None, None));
 }
 
-fn receiving(purposes: &[Purpose]) -> Receiving {
+fn receiving(asked: &[OutboundRead]) -> Receiving {
     let mut receiving = Receiving::new(&params(4));
-    *receiving.around.outbound() = outbound(purposes);
+    *receiving.around.outbound() = outbound(asked);
     receiving
 }
 
@@ -402,7 +404,7 @@ fn x_atm_19_bad_responses() {
         response: true,
         ..Faults::default()
     };
-    for (purposes, id, faults, want) in [
+    for (asked, id, faults, want) in [
         (&[][..], 1, Faults::default(), TermError::UntaggedNoBuffer),
         (
             &[read(1)],
@@ -418,7 +420,7 @@ fn x_atm_19_bad_responses() {
         ),
         (&[atomic(1)], 1, place, TermError::LocalCatastrophic),
     ] {
-        let mut receiving = receiving(purposes);
+        let mut receiving = receiving(asked);
         receiving.around.faults = faults;
         let mut tx = Tx::new();
         receiving.feed(&response(&mut tx, id, 77));

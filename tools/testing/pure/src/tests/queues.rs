@@ -4,9 +4,7 @@
 
 use crate::proto::failure::Fault;
 use crate::proto::order::{Order, Record, Status, Token};
-use crate::proto::reads::{
-    Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads, Purpose,
-};
+use crate::proto::reads::{Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads};
 use crate::proto::ring::{Full, Ring};
 use crate::proto::schedule::Pace;
 use crate::proto::sends::Sends;
@@ -54,15 +52,8 @@ fn read(n: u64, len: u32) -> OutboundRead {
         sink_stag: Stag(n as u32),
         sink_to: TaggedOffset(n * 1000),
         len,
-        done: 0,
-        purpose: request(n),
-    }
-}
-
-fn request(n: u64) -> Purpose {
-    Purpose::Request {
-        token: Token(n as u32),
-        invalidate: false,
+        token: Some(Token(n as u32)),
+        ..OutboundRead::default()
     }
 }
 
@@ -85,16 +76,22 @@ fn p_rdmap_11_responses_in_order() {
     let got = outbound
         .response(Stag(1), TaggedOffset(1060), 40, true)
         .unwrap();
-    assert_eq!(got.entry.purpose, request(1));
+    assert_eq!(got.entry.token, Some(Token(1)));
     assert_eq!((got.entry.done, got.complete), (60, true));
     // V-FNC-1: it is outstanding until the segment is placed.
     assert_eq!(outbound.outstanding(), 2);
-    assert_eq!(outbound.pop().map(|entry| entry.purpose), Some(request(1)));
+    assert_eq!(
+        outbound.pop().map(|entry| entry.token),
+        Some(Some(Token(1)))
+    );
     let got = outbound
         .response(Stag(77), TaggedOffset(5), 0, true)
         .unwrap();
-    assert_eq!((got.entry.purpose, got.complete), (request(2), true));
-    assert_eq!(outbound.pop().map(|entry| entry.purpose), Some(request(2)));
+    assert_eq!((got.entry.token, got.complete), (Some(Token(2)), true));
+    assert_eq!(
+        outbound.pop().map(|entry| entry.token),
+        Some(Some(Token(2)))
+    );
     assert_eq!(outbound.outstanding(), 0);
 }
 
@@ -113,12 +110,12 @@ fn v_wc_5_read_by_number() {
         outbound.push(read(n, 10 * n as u32)).unwrap();
     }
     assert_eq!(found(&outbound), [10, 20, 30]);
-    assert_eq!(outbound.find(Msn(2)).map(|e| e.purpose), Some(request(2)));
+    assert_eq!(outbound.find(Msn(2)).map(|e| e.token), Some(Some(Token(2))));
     outbound.pop();
     outbound.pop();
     assert_eq!(found(&outbound), [30]);
     outbound.push(read(4, 40)).unwrap();
-    assert_eq!(outbound.find(Msn(4)).map(|e| e.purpose), Some(request(4)));
+    assert_eq!(outbound.find(Msn(4)).map(|e| e.token), Some(Some(Token(4))));
     assert_eq!(found(&outbound), [30, 40]);
 }
 

@@ -8,7 +8,7 @@ use crate::proto::conn::Params;
 use crate::proto::counters::Counter;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
-use crate::proto::reads::{OutboundRead, Purpose};
+use crate::proto::reads::OutboundRead;
 use crate::proto::receiver::{Extra, Lack, Received};
 use crate::proto::state::QpState;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
@@ -99,19 +99,22 @@ impl Peer {
 pub(super) const SINK: Stag = Stag(0x0600);
 
 /// A Read of ours of `len` octets.
-pub(super) fn read(receiving: &mut Receiving, len: u32, purpose: Purpose) {
+pub(super) fn read(receiving: &mut Receiving, len: u32, asked: OutboundRead) {
     let entry = OutboundRead {
         sink_stag: SINK,
         len,
-        purpose,
-        ..OutboundRead::default()
+        ..asked
     };
     receiving.around.outbound().push(entry).expect("room");
 }
 
-pub(super) const fn request(n: u32, invalidate: bool) -> Purpose {
-    let token = Token(n);
-    Purpose::Request { token, invalidate }
+/// One that completes a request.
+pub(super) fn request(n: u32, invalidate: bool) -> OutboundRead {
+    OutboundRead {
+        token: Some(Token(n)),
+        invalidate,
+        ..OutboundRead::default()
+    }
 }
 
 fn octets(len: u32) -> Vec<u8> {
@@ -395,19 +398,19 @@ fn v_inv_15_read_with_invalidate() {
 /// that could tell.
 #[test]
 fn v_wc_23_sink_of_a_read() {
-    for (purpose, placed) in [
+    for (asked, placed) in [
         (request(7, true), true),
         (request(7, false), false),
-        (Purpose::ReadyToReceive, false),
+        (OutboundRead::default(), false),
     ] {
         let mut peer = Peer::new(200);
         let mut receiving = receiving();
-        read(&mut receiving, 5, purpose);
+        read(&mut receiving, 5, asked);
         receiving.around.faults.sink = true;
         receiving.around.faults.response = !placed;
         receiving.feed(&peer.response(5));
         let did = receiving.did();
-        let token = purpose.token();
+        let token = asked.token;
         let told = token.map(|token| Did::FailedSend(token, Fault::LocalProtection));
         let failed = Did::Failed(TermError::LocalCatastrophic);
         let want: Vec<_> = told.into_iter().chain([failed]).collect();
@@ -423,7 +426,7 @@ fn v_wc_23_sink_of_a_read() {
 fn x_enh_18_response_without_request() {
     let mut peer = Peer::new(200);
     let mut receiving = receiving();
-    read(&mut receiving, 0, Purpose::ReadyToReceive);
+    read(&mut receiving, 0, OutboundRead::default());
     receiving.feed(&peer.response(0));
     assert_eq!(receiving.did()[2..], [Did::ReadDone(None)]);
     receiving.feed(&peer.response(0));

@@ -26,8 +26,7 @@ use crate::proto::order::{
 use crate::proto::reads::{
     Inbound,
     InboundRead,
-    OutboundRead,
-    Purpose, //
+    OutboundRead, //
 };
 use crate::proto::request::{
     BadRequest,
@@ -249,10 +248,15 @@ where
             sink_to,
             len: request.len,
             done: 0,
-            purpose: match *operation {
-                Operation::Read { invalidate, .. } => Purpose::Request { token, invalidate },
-                _ => Purpose::Atomic { token },
-            },
+            token: Some(token),
+            is_atomic: matches!(operation, Operation::Atomic { .. }),
+            invalidate: matches!(
+                operation,
+                Operation::Read {
+                    invalidate: true,
+                    ..
+                }
+            ),
         };
         let pushed = sends.outbound.push(entry);
         pushed.map_err(|_| TermError::LocalCatastrophic)?;
@@ -300,7 +304,6 @@ impl Sender {
             let entry = OutboundRead {
                 sink_stag: request.sink_stag,
                 sink_to: request.sink_to,
-                purpose: Purpose::ReadyToReceive,
                 ..OutboundRead::default()
             };
             let pushed = env.with_sends(|sends| sends.outbound.push(entry));
