@@ -21,7 +21,7 @@ use crate::{
         failure::Fault,
         order::Status,
         request::{
-            AtomicKind,
+            operations,
             OperationType, //
         },
     },
@@ -291,24 +291,17 @@ pub(crate) mod opcode {
     /// RDMA Write with immediate data, of own rings; it completes as an RDMA Write.
     pub(crate) const WRITE_WITH_IMM: u8 = 13;
 
-    /// What a completion says of an operation.
-    pub(crate) const fn of(kind: super::OperationType) -> u8 {
-        match kind {
-            super::OperationType::Send => SEND,
-            super::OperationType::Write => WRITE,
-            super::OperationType::Read => READ,
-            super::OperationType::Atomic(kind) => match kind {
-                super::AtomicKind::FetchAdd | super::AtomicKind::MaskedFetchAdd => FETCH_AND_ADD,
-                super::AtomicKind::CompareSwap | super::AtomicKind::MaskedCompareSwap => {
-                    COMP_AND_SWAP
+    macro_rules! numbers {
+        ($($(#[$_doc:meta])* $operation:ident, $_name:literal, $ring:ident, $_core:ident;)*) => {
+            /// What a completion says of an operation.
+            pub(crate) const fn of(operation: super::OperationType) -> u8 {
+                match operation {
+                    $(super::OperationType::$operation => $ring,)*
                 }
-            },
-            super::OperationType::Invalidate => INVAL_STAG,
-            super::OperationType::Register => REG_MR,
-            super::OperationType::Bind => BIND_MW,
-            super::OperationType::Receive => RECEIVE,
-        }
+            }
+        };
     }
+    super::operations!(numbers);
 }
 
 /// Bits of the flags of queue entries and completions.

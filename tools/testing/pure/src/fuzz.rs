@@ -13,7 +13,7 @@ use crate::proto::conn::{Config, Initiator, Responder};
 use crate::proto::connection::{self, Awaits, Code, StreamEnd};
 use crate::proto::deframer::{collected, Deframer, Next};
 use crate::proto::negotiate::Depths;
-use crate::proto::request::AtomicKind;
+use crate::proto::request::OperationType;
 use crate::proto::rx::Rx;
 use crate::support::endpoint::{Answers, Endpoint, FAILURE};
 use crate::support::limits::ALL;
@@ -287,7 +287,7 @@ pub fn two_peers(data: &[u8]) {
                 let add = input.bits();
                 let wr = Wr::Atomic {
                     operation: AtomicOperation::FetchAdd { add, mask: 1 << 31 },
-                    kind: AtomicKind::MaskedFetchAdd,
+                    kind: OperationType::MaskedFetchAdd,
                     stag: Stag(1),
                     to: to & !7,
                     sink: (Stag(1), to),

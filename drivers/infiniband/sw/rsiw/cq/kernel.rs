@@ -26,7 +26,7 @@ use crate::{
         order::Status,
         receiver::Extra,
         request::{
-            AtomicKind,
+            operations,
             OperationType, //
         },
     },
@@ -240,25 +240,18 @@ const fn wc_status(status: Status<Fault>) -> WcStatus {
     }
 }
 
-/// Returns what a request was, in the core's terms.
-const fn wc_opcode(operation: OperationType, extra: &Extra) -> WcOpcode {
-    match operation {
-        // The peer's consumer has posted an RDMA Write with it; there is no other way.
-        OperationType::Receive if matches!(extra, Extra::Immediate(_)) => {
-            WcOpcode::RECV_RDMA_WITH_IMM
+macro_rules! opcodes {
+    ($($(#[$_doc:meta])* $operation:ident, $_name:literal, $_ring:ident, $core:ident;)*) => {
+        /// Returns what a request was, in the core's terms.
+        const fn wc_opcode(operation: OperationType, extra: &Extra) -> WcOpcode {
+            match operation {
+                // The peer's consumer has posted an RDMA Write with it; there is no other way.
+                OperationType::Receive if matches!(extra, Extra::Immediate(_)) => {
+                    WcOpcode::RECV_RDMA_WITH_IMM
+                }
+                $(OperationType::$operation => WcOpcode::$core,)*
+            }
         }
-        OperationType::Send => WcOpcode::SEND,
-        OperationType::Write => WcOpcode::RDMA_WRITE,
-        OperationType::Read => WcOpcode::RDMA_READ,
-        OperationType::Atomic(kind) => match kind {
-            AtomicKind::CompareSwap => WcOpcode::COMP_SWAP,
-            AtomicKind::FetchAdd => WcOpcode::FETCH_ADD,
-            AtomicKind::MaskedCompareSwap => WcOpcode::MASKED_COMP_SWAP,
-            AtomicKind::MaskedFetchAdd => WcOpcode::MASKED_FETCH_ADD,
-        },
-        OperationType::Invalidate => WcOpcode::LOCAL_INV,
-        OperationType::Register => WcOpcode::REG_MR,
-        OperationType::Bind => WcOpcode::BIND_MW,
-        OperationType::Receive => WcOpcode::RECV,
-    }
+    };
 }
+operations!(opcodes);

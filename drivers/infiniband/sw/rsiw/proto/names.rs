@@ -9,10 +9,6 @@
 use super::direct::HandedOver;
 use super::failure::Fault;
 use super::order::Status;
-use super::request::{
-    AtomicKind,
-    OperationType, //
-};
 use super::schedule::Actor;
 use super::state::{
     QpEvent,
@@ -82,25 +78,6 @@ impl HandedOver {
             Self::Enough => c"enough",
             Self::Later => c"later",
             Self::Gone => c"gone",
-        }
-    }
-}
-
-impl OperationType {
-    /// As the verbs call it.
-    pub(crate) const fn name(self) -> Name {
-        match self {
-            Self::Send => c"send",
-            Self::Write => c"write",
-            Self::Read => c"read",
-            Self::Atomic(AtomicKind::CompareSwap) => c"compare_swap",
-            Self::Atomic(AtomicKind::FetchAdd) => c"fetch_add",
-            Self::Atomic(AtomicKind::MaskedCompareSwap) => c"masked_compare_swap",
-            Self::Atomic(AtomicKind::MaskedFetchAdd) => c"masked_fetch_add",
-            Self::Invalidate => c"invalidate",
-            Self::Register => c"register",
-            Self::Bind => c"bind",
-            Self::Receive => c"receive",
         }
     }
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::failure::Fault;
+use super::names::Name;
 use crate::wire::ddp::{
     Stag,
     TaggedOffset, //
@@ -45,8 +46,8 @@ pub(crate) enum Operation {
         stag: Stag,
         /// Offset of the word there.
         to: TaggedOffset,
-        /// Which one.
-        kind: AtomicKind,
+        /// What its completion calls it.
+        kind: OperationType,
     },
     /// Local invalidation.
     Invalidate {
@@ -59,39 +60,63 @@ pub(crate) enum Operation {
     Bind,
 }
 
-/// How consumers ask for an Atomic Operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AtomicKind {
-    /// CmpSwap of all bits.
-    CompareSwap,
-    /// FetchAdd with one field.
-    FetchAdd,
-    /// CmpSwap with masks.
-    MaskedCompareSwap,
-    /// FetchAdd with any number of fields.
-    MaskedFetchAdd,
+/// The table of operations. Hands it to the macro `$then`, as lines of: what completions are told
+/// of; its name in trace events; and what completions call it in the rings of a process
+/// (`abi::opcode`), and to a consumer in the kernel (`WcOpcode`).
+macro_rules! operations {
+    ($then:ident) => {
+        $then! {
+            /// A Send of any kind.
+            Send, c"send", SEND, SEND;
+            /// RDMA Write.
+            Write, c"write", WRITE, RDMA_WRITE;
+            /// RDMA Read, with or without invalidation.
+            Read, c"read", READ, RDMA_READ;
+            /// CmpSwap of all bits.
+            CompareSwap, c"compare_swap", COMP_AND_SWAP, COMP_SWAP;
+            /// FetchAdd with one field.
+            FetchAdd, c"fetch_add", FETCH_AND_ADD, FETCH_ADD;
+            /// CmpSwap with masks.
+            MaskedCompareSwap, c"masked_compare_swap", COMP_AND_SWAP, MASKED_COMP_SWAP;
+            /// FetchAdd with any number of fields.
+            MaskedFetchAdd, c"masked_fetch_add", FETCH_AND_ADD, MASKED_FETCH_ADD;
+            /// Local invalidation.
+            Invalidate, c"invalidate", INVAL_STAG, LOCAL_INV;
+            /// Fast registration.
+            Register, c"register", REG_MR, REG_MR;
+            /// Bind of a memory window.
+            Bind, c"bind", BIND_MW, BIND_MW;
+            /// A receive.
+            Receive, c"receive", RECEIVE, RECV;
+        }
+    };
 }
+pub(crate) use operations;
 
-/// The type of an operation, as completions tell it (draft-hilland-rddp-verbs section 8.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OperationType {
-    /// A Send of any kind.
-    Send,
-    /// RDMA Write.
-    Write,
-    /// RDMA Read, with or without invalidation.
-    Read,
-    /// Atomic Operation.
-    Atomic(AtomicKind),
-    /// Local invalidation.
-    Invalidate,
-    /// Fast registration.
-    Register,
-    /// Bind of a memory window.
-    Bind,
-    /// A receive.
-    Receive,
+/// Declares the type of operations.
+macro_rules! types {
+    ($($(#[$doc:meta])* $operation:ident, $name:literal, $_ring:ident, $_core:ident;)*) => {
+        /// The type of an operation, as completions tell it (draft-hilland-rddp-verbs section 8.2).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum OperationType {
+            $($(#[$doc])* $operation,)*
+        }
+
+        impl OperationType {
+            /// All of them.
+            #[cfg(test)]
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$operation),*];
+
+            /// Its name in trace events, as the verbs call it.
+            pub(crate) const fn name(self) -> Name {
+                match self {
+                    $(Self::$operation => $name,)*
+                }
+            }
+        }
+    };
 }
+operations!(types);
 
 /// A validated request. `W` is what is needed to complete it.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +162,7 @@ impl Operation {
             Operation::Send { .. } => OperationType::Send,
             Operation::Write { .. } => OperationType::Write,
             Operation::Read { .. } => OperationType::Read,
-            Operation::Atomic { kind, .. } => OperationType::Atomic(*kind),
+            Operation::Atomic { kind, .. } => *kind,
             Operation::Invalidate { .. } => OperationType::Invalidate,
             Operation::Register => OperationType::Register,
             Operation::Bind => OperationType::Bind,

@@ -6,7 +6,7 @@
 //! Under the transmit lock of the QP, wherever that is taken.
 #![forbid(unsafe_code)]
 
-use super::request::OperationType;
+use super::request::Operation;
 use crate::wire::atomic::{
     AtomicRequest,
     AtomicResponse, //
@@ -575,17 +575,23 @@ pub(crate) enum Start {
 /// `reads` are our Reads and Atomic Operations outstanding, `earlier` says whether any work request posted before this
 /// one is incomplete, `fence` is the request's own flag.
 pub(crate) const fn may_start(
-    kind: OperationType,
+    operation: &Operation,
     fence: bool,
     reads: usize,
     ord: usize,
     earlier: bool,
 ) -> Start {
-    match kind {
-        OperationType::Read | OperationType::Atomic(_) if ord == 0 => Start::NoReadResources,
-        OperationType::Read | OperationType::Atomic(_) if reads >= ord => Start::Wait,
-        OperationType::Send | OperationType::Write if fence && reads > 0 => Start::Wait,
-        OperationType::Invalidate if fence && earlier => Start::Wait,
-        _ => Start::Now,
+    let waits = match operation {
+        Operation::Read { .. } | Operation::Atomic { .. } if ord == 0 => {
+            return Start::NoReadResources;
+        }
+        Operation::Read { .. } | Operation::Atomic { .. } => reads >= ord,
+        Operation::Send { .. } | Operation::Write { .. } => fence && reads > 0,
+        Operation::Invalidate { .. } => fence && earlier,
+        Operation::Register | Operation::Bind => false,
+    };
+    match waits {
+        true => Start::Wait,
+        false => Start::Now,
     }
 }

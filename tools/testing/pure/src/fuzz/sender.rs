@@ -4,7 +4,7 @@
 
 use super::message_len;
 use crate::proto::failure::Fault;
-use crate::proto::request::{AtomicKind, Operation, Sink};
+use crate::proto::request::{Operation, OperationType, Sink};
 use crate::proto::sender::{OpenError, PayloadError};
 use crate::proto::state::QpState;
 use crate::proto::tx::Rtr;
@@ -147,7 +147,7 @@ fn posted(input: &mut Input<'_>) -> Posted {
         7 => (Operation::Invalidate { stag }, 0),
         8 => (Operation::Register, 0),
         9 => {
-            let kind = AtomicKind::FetchAdd;
+            let kind = OperationType::FetchAdd;
             // Too long for a result, at times.
             let len = WORD_LEN.saturating_add(u32::from(input.one_in(16)));
             (Operation::Atomic { stag, to, kind }, len)

@@ -12,7 +12,7 @@ use crate::proto::link::Link;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::Status;
 use crate::proto::receiver::{Extra, Lack, Receiver};
-use crate::proto::request::{AtomicKind, Operation, Sink};
+use crate::proto::request::{Operation, OperationType, Sink};
 use crate::proto::sender::{Outcome, Sender};
 use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState};
 use crate::support::around::{Around, Did};
@@ -56,7 +56,7 @@ pub(crate) enum Wr {
     /// An Atomic Operation, and where its result goes.
     Atomic {
         operation: AtomicOperation,
-        kind: AtomicKind,
+        kind: OperationType,
         stag: Stag,
         to: u64,
         sink: (Stag, u64),

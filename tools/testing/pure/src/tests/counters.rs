@@ -8,7 +8,7 @@ use crate::proto::counters::{Counter, Tally, COUNT};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::EventDepths;
 use crate::proto::order::Status;
-use crate::proto::request::AtomicKind;
+use crate::proto::request::OperationType;
 use crate::proto::rx::{Action, Segment};
 use crate::support::peer::Wr;
 use crate::wire::atomic::AtomicOperation;
@@ -270,7 +270,7 @@ fn atomic_requests_are_counted() {
     for n in 0..3 {
         let wr = Wr::Atomic {
             operation: AtomicOperation::FetchAdd { add: 1, mask: 0 },
-            kind: AtomicKind::FetchAdd,
+            kind: OperationType::FetchAdd,
             stag: WORDS,
             to: BASE,
             sink: (SINK, BASE),

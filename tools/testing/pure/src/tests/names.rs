@@ -7,7 +7,7 @@ use crate::proto::direct::HandedOver;
 use crate::proto::names::Name;
 use crate::proto::negotiate::{Depths, EventDepths};
 use crate::proto::order::Status;
-use crate::proto::request::{AtomicKind, OperationType};
+use crate::proto::request::OperationType;
 use crate::proto::schedule::Actor;
 use crate::proto::state::{QpEvent, QpState};
 use crate::proto::tx::{Kind, Tx};
@@ -89,24 +89,8 @@ fn outcomes_have_their_names() {
 
 #[test]
 fn operations_and_statuses_have_their_names() {
-    for operation in [
-        OperationType::Send,
-        OperationType::Write,
-        OperationType::Read,
-        OperationType::Invalidate,
-        OperationType::Register,
-        OperationType::Bind,
-        OperationType::Receive,
-    ] {
+    for operation in OperationType::ALL {
         check(operation.name(), operation);
-    }
-    for kind in [
-        AtomicKind::CompareSwap,
-        AtomicKind::FetchAdd,
-        AtomicKind::MaskedCompareSwap,
-        AtomicKind::MaskedFetchAdd,
-    ] {
-        check(OperationType::Atomic(kind).name(), kind);
     }
     all_differ([Status::Success.name(), Status::Flushed.name()]);
     for fault in FAULTS {

@@ -2,7 +2,7 @@
 
 //! Segmentation, packing and start conditions.
 
-use crate::proto::request::{AtomicKind, OperationType};
+use crate::proto::request::{Operation, OperationType};
 use crate::proto::tx::{may_start, Kind, Packer, Start, TooMany, Tx, MAX_HEADER};
 use crate::support::frames::next;
 use crate::support::rng::{Choices, Rng};
@@ -170,31 +170,48 @@ fn m_mpa_12_full_segments() {
 /// V-FNC-1 to 5, V-RD-1 to 3, V-WR-10, T-41.
 #[test]
 fn v_fnc_start_conditions() {
-    use OperationType::{Bind, Invalidate, Read, Register, Send, Write};
-    const ATOMIC: OperationType = OperationType::Atomic(AtomicKind::CompareSwap);
-    // (kind, fence, reads, ord, earlier) -> Start
+    let (stag, to) = (Stag(1), TaggedOffset(0));
+    let send = Operation::Send { invalidate: None };
+    let write = Operation::Write {
+        stag,
+        to,
+        immediate: None,
+    };
+    let read = Operation::Read {
+        stag,
+        to,
+        invalidate: false,
+    };
+    let atomic = Operation::Atomic {
+        stag,
+        to,
+        kind: OperationType::CompareSwap,
+    };
+    let invalidate = Operation::Invalidate { stag };
+    let (register, bind) = (Operation::Register, Operation::Bind);
+    // (operation, fence, reads, ord, earlier) -> Start
     let table = [
-        ((Send, false, 5, 8, true), Start::Now),
-        ((Write, true, 0, 8, true), Start::Now), // V-FNC-4
-        ((Send, true, 1, 8, true), Start::Wait), // V-FNC-1
-        ((Write, true, 1, 8, true), Start::Wait),
-        ((Send, true, 0, 0, false), Start::Now),
-        ((Read, false, 7, 8, true), Start::Now),
-        ((Read, true, 7, 8, true), Start::Now), // V-FNC-5, T-41
-        ((Read, false, 8, 8, true), Start::Wait), // V-RD-1
-        ((Read, true, 9, 8, true), Start::Wait), // ORD was lowered
-        ((Read, false, 0, 0, false), Start::NoReadResources), // V-RD-3
-        ((ATOMIC, true, 7, 8, true), Start::Now),
-        ((ATOMIC, false, 8, 8, true), Start::Wait), // X-ATM-13
-        ((ATOMIC, false, 0, 0, false), Start::NoReadResources),
-        ((Register, true, 3, 8, true), Start::Now), // V-FNC-5
-        ((Bind, true, 3, 8, true), Start::Now),
-        ((Invalidate, false, 3, 8, true), Start::Now),
-        ((Invalidate, true, 0, 8, true), Start::Wait), // V-FNC-3
-        ((Invalidate, true, 0, 8, false), Start::Now),
+        ((send, false, 5, 8, true), Start::Now),
+        ((write, true, 0, 8, true), Start::Now), // V-FNC-4
+        ((send, true, 1, 8, true), Start::Wait), // V-FNC-1
+        ((write, true, 1, 8, true), Start::Wait),
+        ((send, true, 0, 0, false), Start::Now),
+        ((read, false, 7, 8, true), Start::Now),
+        ((read, true, 7, 8, true), Start::Now), // V-FNC-5, T-41
+        ((read, false, 8, 8, true), Start::Wait), // V-RD-1
+        ((read, true, 9, 8, true), Start::Wait), // ORD was lowered
+        ((read, false, 0, 0, false), Start::NoReadResources), // V-RD-3
+        ((atomic, true, 7, 8, true), Start::Now),
+        ((atomic, false, 8, 8, true), Start::Wait), // X-ATM-13
+        ((atomic, false, 0, 0, false), Start::NoReadResources),
+        ((register, true, 3, 8, true), Start::Now), // V-FNC-5
+        ((bind, true, 3, 8, true), Start::Now),
+        ((invalidate, false, 3, 8, true), Start::Now),
+        ((invalidate, true, 0, 8, true), Start::Wait), // V-FNC-3
+        ((invalidate, true, 0, 8, false), Start::Now),
     ];
-    for ((kind, fence, reads, ord, earlier), want) in table {
-        let got = may_start(kind, fence, reads, ord, earlier);
-        assert_eq!(got, want, "{kind:?} {fence} {reads} {ord} {earlier}");
+    for ((operation, fence, reads, ord, earlier), want) in table {
+        let got = may_start(&operation, fence, reads, ord, earlier);
+        assert_eq!(got, want, "{operation:?} {fence} {reads} {ord} {earlier}");
     }
 }

@@ -220,7 +220,7 @@ where
     let operation = &request.operation;
     let earlier = !sends.order.is_empty();
     let reads = sends.outbound.outstanding();
-    match may_start(operation.kind(), request.fence, reads, sends.ord, earlier) {
+    match may_start(operation, request.fence, reads, sends.ord, earlier) {
         Start::Wait => {
             sends.stalled = true;
             return Ok(Begun::No);

@@ -25,8 +25,8 @@ use crate::{
     proto::{
         failure::Fault,
         request::{
-            AtomicKind,
-            Operation, //
+            Operation,
+            OperationType, //
         },
     },
     queue::{
@@ -351,7 +351,7 @@ fn operation(asked: SendOp) -> (Operation, Option<Operands>) {
 }
 
 /// Returns an Atomic Operation. Without masks all bits count, and are one field.
-fn atomic(asked: AtomicOp) -> (AtomicKind, AtomicOperation) {
+fn atomic(asked: AtomicOp) -> (OperationType, AtomicOperation) {
     let cmp_swap = |compare, compare_mask, swap, swap_mask| AtomicOperation::CmpSwap {
         swap,
         swap_mask,
@@ -360,11 +360,11 @@ fn atomic(asked: AtomicOp) -> (AtomicKind, AtomicOperation) {
     };
     match asked {
         AtomicOp::CompareSwap { compare, swap } => (
-            AtomicKind::CompareSwap,
+            OperationType::CompareSwap,
             cmp_swap(compare, u64::MAX, swap, u64::MAX),
         ),
         AtomicOp::FetchAdd { add } => (
-            AtomicKind::FetchAdd,
+            OperationType::FetchAdd,
             AtomicOperation::FetchAdd { add, mask: 0 },
         ),
         AtomicOp::MaskedCompareSwap {
@@ -373,11 +373,11 @@ fn atomic(asked: AtomicOp) -> (AtomicKind, AtomicOperation) {
             swap,
             swap_mask,
         } => (
-            AtomicKind::MaskedCompareSwap,
+            OperationType::MaskedCompareSwap,
             cmp_swap(compare, compare_mask, swap, swap_mask),
         ),
         AtomicOp::MaskedFetchAdd { add, boundary } => (
-            AtomicKind::MaskedFetchAdd,
+            OperationType::MaskedFetchAdd,
             AtomicOperation::FetchAdd {
                 add,
                 mask: boundary,

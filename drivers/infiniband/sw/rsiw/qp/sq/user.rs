@@ -36,7 +36,6 @@ use crate::{
     proto::{
         failure::Fault,
         request::{
-            AtomicKind,
             Operation,
             OperationType, //
         },
@@ -330,8 +329,8 @@ impl Front for own::SqeFront {
                 // CAST: the lower half, as it lies in the process's memory.
                 immediate: Some(ImmediateData::from_short((first as u32).to_ne_bytes())),
             },
-            opcode::FETCH_AND_ADD => atomic(AtomicKind::FetchAdd),
-            opcode::COMP_AND_SWAP => atomic(AtomicKind::CompareSwap),
+            opcode::FETCH_AND_ADD => atomic(OperationType::FetchAdd),
+            opcode::COMP_AND_SWAP => atomic(OperationType::CompareSwap),
             opcode::INVAL_STAG => Operation::Invalidate { stag },
             opcode::BIND_MW => Operation::Bind,
             _ => return self.base.operation(),

@@ -3,7 +3,7 @@
 //! Atomic Operations: when ours start, and how the peer's are answered (RFC 7306 section 5).
 
 use super::*;
-use crate::proto::request::{AtomicKind, OperationType};
+use crate::proto::request::OperationType;
 use crate::support::memory::original;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::Msn;
@@ -14,7 +14,7 @@ const ADD: AtomicOperation = AtomicOperation::FetchAdd { add: 3, mask: 0 };
 /// What is asked for, of so many octets of sink.
 fn atomic(len: u32) -> Posted {
     let (stag, to) = (Stag(5), TaggedOffset(0x500));
-    let kind = AtomicKind::FetchAdd;
+    let kind = OperationType::FetchAdd;
     Posted {
         sink: Some(Sink {
             stag: Stag(6),
@@ -40,7 +40,7 @@ fn peers(id: u32) -> AtomicRequest {
 #[test]
 fn t_41_type() {
     let operation = atomic(8).operation.expect("good");
-    let kind = OperationType::Atomic(AtomicKind::FetchAdd);
+    let kind = OperationType::FetchAdd;
     assert_eq!(operation.kind(), kind);
     assert!(!operation.is_local() && !operation.takes_back());
 }

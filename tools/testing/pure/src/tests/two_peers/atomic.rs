@@ -34,7 +34,7 @@ pub(in crate::tests) fn operation(rng: &mut Rng, word: u64) -> AtomicOperation {
 fn add(add: u64, n: u64, sink: u64) -> Wr {
     Wr::Atomic {
         operation: AtomicOperation::FetchAdd { add, mask: 0 },
-        kind: AtomicKind::FetchAdd,
+        kind: OperationType::FetchAdd,
         stag: WORDS,
         to: BASE + 8 * n,
         sink: (SINK, BASE + 8 * sink),

@@ -14,7 +14,7 @@ use crate::proto::failure::Fault;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::Status;
 use crate::proto::receiver::Extra;
-use crate::proto::request::AtomicKind;
+use crate::proto::request::OperationType;
 use crate::proto::state::QpState;
 use crate::support::peer::{Peer, Received, Region, Wr};
 use crate::support::rng::{Choices, Rng};

@@ -96,7 +96,7 @@ fn post(
                 sink_at += 8;
                 Wr::Atomic {
                     operation,
-                    kind: AtomicKind::MaskedCompareSwap,
+                    kind: OperationType::MaskedCompareSwap,
                     stag: WORDS,
                     to: BASE + 8 * n as u64,
                     sink,
@@ -350,7 +350,7 @@ fn script_side(x: &mut Peer, y: &mut Peer, own: &mut Expect, theirs: &mut Expect
             add: theirs.words[1],
             mask: 0,
         },
-        kind: AtomicKind::FetchAdd,
+        kind: OperationType::FetchAdd,
         stag: WORDS,
         to: BASE + 8,
         sink: (SINK, BASE + 160),
