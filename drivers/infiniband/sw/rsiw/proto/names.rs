@@ -14,8 +14,6 @@ use super::state::{
     QpEvent,
     QpState, //
 };
-use super::tx::Kind;
-use crate::wire::rdmap::Opcode;
 use core::ffi::CStr;
 
 /// The name of something.
@@ -95,45 +93,6 @@ impl Status<Fault> {
             Self::Failed(Fault::RemoteAccess) => c"remote_access",
             Self::Failed(Fault::RemoteInvalid) => c"remote_invalid",
             Self::Failed(Fault::General) => c"general",
-        }
-    }
-}
-
-impl Kind {
-    /// The opcode of its segments.
-    pub(crate) const fn opcode(&self) -> Opcode {
-        match self {
-            Self::Send {
-                solicited,
-                invalidate,
-            } => Opcode::send(*solicited, invalidate.is_some()),
-            Self::Write { .. } => Opcode::Write,
-            Self::Immediate { solicited, .. } => Opcode::immediate(*solicited),
-            Self::ReadRequest(_) => Opcode::ReadRequest,
-            Self::AtomicRequest(_) => Opcode::AtomicRequest,
-            Self::AtomicResponse(_) => Opcode::AtomicResponse,
-            Self::ReadResponse(_) => Opcode::ReadResponse,
-        }
-    }
-}
-
-impl Opcode {
-    /// That of `opcode`, if it is a known one.
-    pub(crate) const fn name_of(opcode: Option<Self>) -> Name {
-        match opcode {
-            None => c"unknown",
-            Some(Self::Write) => c"write",
-            Some(Self::ReadRequest) => c"read_request",
-            Some(Self::ReadResponse) => c"read_response",
-            Some(Self::Send) => c"send",
-            Some(Self::SendInvalidate) => c"send_inv",
-            Some(Self::SendSe) => c"send_se",
-            Some(Self::SendSeInvalidate) => c"send_se_inv",
-            Some(Self::Terminate) => c"terminate",
-            Some(Self::Immediate) => c"immediate",
-            Some(Self::ImmediateSe) => c"immediate_se",
-            Some(Self::AtomicRequest) => c"atomic_request",
-            Some(Self::AtomicResponse) => c"atomic_response",
         }
     }
 }

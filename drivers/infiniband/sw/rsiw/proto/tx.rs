@@ -94,6 +94,24 @@ pub(crate) enum Kind {
     ReadResponse(ReadRequest),
 }
 
+impl Kind {
+    /// The opcode of its segments.
+    pub(crate) const fn opcode(&self) -> Opcode {
+        match self {
+            Self::Send {
+                solicited,
+                invalidate,
+            } => Opcode::send(*solicited, invalidate.is_some()),
+            Self::Write { .. } => Opcode::Write,
+            Self::Immediate { solicited, .. } => Opcode::immediate(*solicited),
+            Self::ReadRequest(_) => Opcode::ReadRequest,
+            Self::AtomicRequest(_) => Opcode::AtomicRequest,
+            Self::AtomicResponse(_) => Opcode::AtomicResponse,
+            Self::ReadResponse(_) => Opcode::ReadResponse,
+        }
+    }
+}
+
 /// The ready-to-receive message that an initiator in peer-to-peer mode sends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rtr {

@@ -8,6 +8,7 @@ use super::ddp::{
     Stag,
     TaggedOffset, //
 };
+use core::ffi::CStr;
 use zerocopy::byteorder::big_endian::{
     U32,
     U64, //
@@ -31,56 +32,64 @@ pub(crate) const ATOMIC_REQUEST_LEN: usize = 52;
 /// Octets of the Atomic Response header (RFC 7306 section 5.2.2, T-40).
 pub(crate) const ATOMIC_RESPONSE_LEN: usize = 12;
 
-/// RDMAP opcodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Opcode {
+/// Declares the opcodes, with their names in trace events.
+macro_rules! opcodes {
+    ($($(#[$doc:meta])* $opcode:ident = $number:literal, $name:literal;)*) => {
+        /// RDMAP opcodes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum Opcode {
+            $($(#[$doc])* $opcode = $number,)*
+        }
+
+        impl Opcode {
+            /// The opcode numbered `n`; `None` for unassigned and experimental ones.
+            pub(crate) const fn from_bits(n: u8) -> Option<Self> {
+                Some(match n {
+                    $($number => Opcode::$opcode,)*
+                    _ => return None,
+                })
+            }
+
+            /// The name of `opcode`, if it is a known one.
+            pub(crate) const fn name_of(opcode: Option<Self>) -> &'static CStr {
+                match opcode {
+                    None => c"unknown",
+                    $(Some(Opcode::$opcode) => $name,)*
+                }
+            }
+        }
+    };
+}
+
+opcodes! {
     /// RDMA Write.
-    Write = 0,
+    Write = 0, c"write";
     /// RDMA Read Request.
-    ReadRequest = 1,
+    ReadRequest = 1, c"read_request";
     /// RDMA Read Response.
-    ReadResponse = 2,
+    ReadResponse = 2, c"read_response";
     /// Send.
-    Send = 3,
+    Send = 3, c"send";
     /// Send with Invalidate.
-    SendInvalidate = 4,
+    SendInvalidate = 4, c"send_inv";
     /// Send with Solicited Event.
-    SendSe = 5,
+    SendSe = 5, c"send_se";
     /// Send with Solicited Event and Invalidate.
-    SendSeInvalidate = 6,
+    SendSeInvalidate = 6, c"send_se_inv";
     /// Terminate.
-    Terminate = 7,
+    Terminate = 7, c"terminate";
     /// Immediate Data (RFC 7306).
-    Immediate = 8,
+    Immediate = 8, c"immediate";
     /// Immediate Data with Solicited Event (RFC 7306).
-    ImmediateSe = 9,
+    ImmediateSe = 9, c"immediate_se";
     /// Atomic Request (RFC 7306).
-    AtomicRequest = 10,
+    AtomicRequest = 10, c"atomic_request";
     /// Atomic Response (RFC 7306).
-    AtomicResponse = 11,
+    AtomicResponse = 11, c"atomic_response";
 }
 
 impl Opcode {
-    /// The opcode numbered `n`; `None` for unassigned and experimental ones.
-    pub(crate) const fn from_bits(n: u8) -> Option<Self> {
-        Some(match n {
-            0 => Opcode::Write,
-            1 => Opcode::ReadRequest,
-            2 => Opcode::ReadResponse,
-            3 => Opcode::Send,
-            4 => Opcode::SendInvalidate,
-            5 => Opcode::SendSe,
-            6 => Opcode::SendSeInvalidate,
-            7 => Opcode::Terminate,
-            8 => Opcode::Immediate,
-            9 => Opcode::ImmediateSe,
-            10 => Opcode::AtomicRequest,
-            11 => Opcode::AtomicResponse,
-            _ => return None,
-        })
-    }
-
     /// The kind of Send with these properties.
     pub(crate) const fn send(solicited: bool, invalidate: bool) -> Self {
         match (solicited, invalidate) {
