@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the driver shares with user space: the layouts, numbers and limits of rdma-core's `siw`
-//! provider (driver id `RDMA_DRIVER_SIW`, ABI version 1), and our own ([`own`]).
+//! provider (driver id `RDMA_DRIVER_SIW`, ABI version 1), and our own ([`own`]); and which operation
+//! an entry of a send queue asks for ([`Front`]).
 //!
 //! These are the layouts of `include/uapi/rdma/siw-abi.h`. All fields are in host order. Entries
 //! of the rings are only ever copied (see `ffi::ring`).
@@ -10,11 +11,17 @@
 pub(crate) mod own;
 
 use crate::{
-    ffi::mm::{
-        position::Position,
-        ring::{
-            RingEntry,
-            SharedRing, //
+    ffi::{
+        mm::{
+            position::Position,
+            ring::{
+                RingEntry,
+                SharedRing, //
+            },
+        },
+        rdma::wr::{
+            Binding,
+            Registration, //
         },
     },
     proto::{
@@ -22,7 +29,15 @@ use crate::{
         order::Status,
         request::{
             operations,
+            Operation,
             OperationType, //
+        },
+    },
+    wire::{
+        atomic::AtomicOperation,
+        ddp::{
+            Stag,
+            TaggedOffset, //
         },
     },
 };
@@ -214,10 +229,34 @@ pub(crate) trait HasElements: RingEntry<Flags = u16> {
     fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool;
 }
 
+/// What some requests have beside their elements.
+#[derive(Clone, Copy)]
+pub(crate) enum Operands {
+    /// Those of a fast registration.
+    Register(Registration),
+    /// Those of the bind of a window.
+    Bind(Binding),
+    /// Those of an Atomic Operation.
+    Atomic(AtomicOperation),
+}
+
+/// A private copy of what an entry begins with. What the process wrote there is looked at here only
+/// (T-3): operations that it may not ask for are none.
+pub(crate) trait Front {
+    /// What all entries begin with.
+    fn base(&self) -> &SqeFront;
+
+    /// What is asked for.
+    fn operation(&self) -> Option<Operation>;
+
+    /// What that has beside its elements.
+    fn operands(&self) -> Option<Operands>;
+}
+
 /// An entry of a send queue.
 pub(crate) trait SendEntry: HasElements {
     /// What an entry begins with.
-    type Front: FromBytes;
+    type Front: FromBytes + Front;
 
     /// Octets of inline data that it has room for.
     const MAX_INLINE: u32;
@@ -254,6 +293,41 @@ impl SendEntry for Sqe {
     fn octets(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
         const AT: usize = offset_of!(Sqe, sge) + size_of::<Sge>();
         ring.copy::<AT, _>(at, to)
+    }
+}
+
+impl Front for SqeFront {
+    #[inline]
+    fn base(&self) -> &SqeFront {
+        self
+    }
+
+    #[inline]
+    fn operation(&self) -> Option<Operation> {
+        let stag = Stag(self.rkey);
+        let to = TaggedOffset(self.raddr);
+        Some(match self.opcode {
+            opcode::WRITE => Operation::Write {
+                stag,
+                to,
+                immediate: None,
+            },
+            opcode::READ => Operation::Read {
+                stag,
+                to,
+                invalidate: false,
+            },
+            opcode::SEND => Operation::Send { invalidate: None },
+            opcode::SEND_REMOTE_INV => Operation::Send {
+                invalidate: Some(stag),
+            },
+            _ => return None,
+        })
+    }
+
+    #[inline]
+    fn operands(&self) -> Option<Operands> {
+        None
     }
 }
 

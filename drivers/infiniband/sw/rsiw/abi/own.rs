@@ -8,21 +8,42 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    opcode,
+    Front,
     HasElements,
+    Operands,
     Rings,
     RqeFront,
     SendEntry,
     Sge, //
 };
-use crate::ffi::{
-    mm::{
-        position::Position,
-        ring::{
-            RingEntry,
-            SharedRing, //
+use crate::{
+    ffi::{
+        mm::{
+            position::Position,
+            ring::{
+                RingEntry,
+                SharedRing, //
+            },
         },
+        rdma::{
+            attr::AccessFlags,
+            wr::Binding, //
+        },
+        rsiw::uapi,
     },
-    rsiw::uapi,
+    proto::request::{
+        Operation,
+        OperationType, //
+    },
+    wire::{
+        atomic::AtomicOperation,
+        ddp::{
+            Stag,
+            TaggedOffset, //
+        },
+        rdmap::ImmediateData,
+    },
 };
 use core::mem::{
     offset_of,
@@ -374,6 +395,62 @@ impl SendEntry for Sqe {
     #[inline]
     fn octets(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
         ring.copy::<{ offset_of!(Sqe, sge) }, _>(at, to)
+    }
+}
+
+impl Front for SqeFront {
+    #[inline]
+    fn base(&self) -> &super::SqeFront {
+        &self.base
+    }
+
+    #[inline]
+    fn operation(&self) -> Option<Operation> {
+        let stag = Stag(self.base.rkey);
+        let to = TaggedOffset(self.base.raddr);
+        let [first, ..] = self.operands;
+        let atomic = |kind| Operation::Atomic { stag, to, kind };
+        Some(match self.base.opcode {
+            opcode::WRITE_WITH_IMM => Operation::Write {
+                stag,
+                to,
+                // CAST: the lower half, as it lies in the process's memory.
+                immediate: Some(ImmediateData::from_short((first as u32).to_ne_bytes())),
+            },
+            opcode::FETCH_AND_ADD => atomic(OperationType::FetchAdd),
+            opcode::COMP_AND_SWAP => atomic(OperationType::CompareSwap),
+            opcode::INVAL_STAG => Operation::Invalidate { stag },
+            opcode::BIND_MW => Operation::Bind,
+            _ => return self.base.operation(),
+        })
+    }
+
+    fn operands(&self) -> Option<Operands> {
+        let [first, second, _] = self.operands;
+        match self.base.opcode {
+            opcode::FETCH_AND_ADD => Some(Operands::Atomic(AtomicOperation::FetchAdd {
+                add: first,
+                mask: 0,
+            })),
+            opcode::COMP_AND_SWAP => Some(Operands::Atomic(AtomicOperation::CmpSwap {
+                swap: second,
+                swap_mask: u64::MAX,
+                compare: first,
+                compare_mask: u64::MAX,
+            })),
+            opcode::BIND_MW => {
+                let bind: Bind = zerocopy::transmute!(self.operands);
+                Some(Operands::Bind(Binding {
+                    window: bind.window,
+                    stag: self.base.rkey,
+                    region: bind.region,
+                    access: AccessFlags::from_process(bind.access),
+                    addr: self.base.raddr,
+                    len: bind.length,
+                }))
+            }
+            _ => None,
+        }
     }
 }
 

@@ -22,7 +22,6 @@ use super::{
         kernel::KernelSq,
         under_way,
         user::{
-            Front,
             Posted,
             UserSq, //
         },
@@ -147,7 +146,6 @@ impl Queues {
     ) -> Result<Self>
     where
         S: SendEntry,
-        S::Front: Front,
         R: HasElements,
     {
         let (udata, loaded) = (asked.udata, asked.queues.loaded());

@@ -16,14 +16,11 @@ use self::{
     kernel::KernelSq,
     user::UserSq, //
 };
+pub(super) use crate::abi::Operands;
 use crate::{
     abi::{
         own,
         Sqe, //
-    },
-    ffi::rdma::wr::{
-        Binding,
-        Registration, //
     },
     proto::{
         failure::Fault,
@@ -37,7 +34,6 @@ use crate::{
         sends::Sends,
     },
     queue::sgl::SgList,
-    wire::atomic::AtomicOperation,
 };
 use ::kernel::{
     alloc::Flags,
@@ -51,17 +47,6 @@ pub(super) type Wqe = Request<Work>;
 
 /// A request that cannot be carried out.
 pub(super) type BadWqe = BadRequest<Work>;
-
-/// What some requests have beside their elements.
-#[derive(Clone, Copy)]
-pub(super) enum Operands {
-    /// Those of a fast registration.
-    Register(Registration),
-    /// Those of the bind of a window.
-    Bind(Binding),
-    /// Those of an Atomic Operation.
-    Atomic(AtomicOperation),
-}
 
 /// What is needed to complete a request.
 #[derive(Clone, Copy)]

@@ -16,22 +16,15 @@ use super::{
 };
 use crate::{
     abi::{
-        opcode,
         own,
         wqe,
+        Front,
         SendEntry,
-        Sqe,
-        SqeFront, //
+        Sqe, //
     },
-    ffi::{
-        mm::{
-            position::Position,
-            ring::SharedRing, //
-        },
-        rdma::{
-            attr::AccessFlags,
-            wr::Binding, //
-        },
+    ffi::mm::{
+        position::Position,
+        ring::SharedRing, //
     },
     proto::{
         failure::Fault,
@@ -47,17 +40,7 @@ use crate::{
             Moving, //
         },
     },
-    wire::{
-        atomic::{
-            AtomicOperation,
-            WORD_LEN, //
-        },
-        ddp::{
-            Stag,
-            TaggedOffset, //
-        },
-        rdmap::ImmediateData,
-    },
+    wire::atomic::WORD_LEN,
 };
 use ::kernel::{
     num::casts::u32_as_usize,
@@ -67,19 +50,6 @@ use ::kernel::{
         Full, //
     },
 };
-
-/// A private copy of what an entry begins with. What the process wrote there is looked at here only
-/// (T-3): operations that it may not ask for are none.
-pub(in crate::qp) trait Front {
-    /// What all entries begin with.
-    fn base(&self) -> &SqeFront;
-
-    /// What is asked for.
-    fn operation(&self) -> Option<Operation>;
-
-    /// What that has beside its elements.
-    fn operands(&self) -> Option<Operands>;
-}
 
 /// The consuming end of a process's ring.
 pub(in crate::qp) struct UserSq<E> {
@@ -116,10 +86,7 @@ impl Posted {
     }
 }
 
-impl<E: SendEntry> UserSq<E>
-where
-    E::Front: Front,
-{
+impl<E: SendEntry> UserSq<E> {
     /// Takes the consuming end of a ring.
     pub(in crate::qp) fn new(ring: SharedRing<E>, sig_all: bool, max_sge: u32) -> Self {
         Self {
@@ -272,96 +239,5 @@ where
         let length = E::inline_length(&self.ring, self.get, front)?;
         let room = sgl.replace_by_octets(u32_as_usize(length))?;
         E::octets(&self.ring, self.get, room).then_some(length)
-    }
-}
-
-impl Front for SqeFront {
-    #[inline]
-    fn base(&self) -> &SqeFront {
-        self
-    }
-
-    #[inline]
-    fn operation(&self) -> Option<Operation> {
-        let stag = Stag(self.rkey);
-        let to = TaggedOffset(self.raddr);
-        Some(match self.opcode {
-            opcode::WRITE => Operation::Write {
-                stag,
-                to,
-                immediate: None,
-            },
-            opcode::READ => Operation::Read {
-                stag,
-                to,
-                invalidate: false,
-            },
-            opcode::SEND => Operation::Send { invalidate: None },
-            opcode::SEND_REMOTE_INV => Operation::Send {
-                invalidate: Some(stag),
-            },
-            _ => return None,
-        })
-    }
-
-    #[inline]
-    fn operands(&self) -> Option<Operands> {
-        None
-    }
-}
-
-impl Front for own::SqeFront {
-    #[inline]
-    fn base(&self) -> &SqeFront {
-        &self.base
-    }
-
-    #[inline]
-    fn operation(&self) -> Option<Operation> {
-        let stag = Stag(self.base.rkey);
-        let to = TaggedOffset(self.base.raddr);
-        let [first, ..] = self.operands;
-        let atomic = |kind| Operation::Atomic { stag, to, kind };
-        Some(match self.base.opcode {
-            opcode::WRITE_WITH_IMM => Operation::Write {
-                stag,
-                to,
-                // CAST: the lower half, as it lies in the process's memory.
-                immediate: Some(ImmediateData::from_short((first as u32).to_ne_bytes())),
-            },
-            opcode::FETCH_AND_ADD => atomic(OperationType::FetchAdd),
-            opcode::COMP_AND_SWAP => atomic(OperationType::CompareSwap),
-            opcode::INVAL_STAG => Operation::Invalidate { stag },
-            opcode::BIND_MW => Operation::Bind,
-            _ => return self.base.operation(),
-        })
-    }
-
-    fn operands(&self) -> Option<Operands> {
-        let [first, second, _] = self.operands;
-        match self.base.opcode {
-            opcode::FETCH_AND_ADD => Some(Operands::Atomic(AtomicOperation::FetchAdd {
-                add: first,
-                mask: 0,
-            })),
-            opcode::COMP_AND_SWAP => Some(Operands::Atomic(AtomicOperation::CmpSwap {
-                swap: second,
-                swap_mask: u64::MAX,
-                compare: first,
-                compare_mask: u64::MAX,
-            })),
-            opcode::BIND_MW => {
-                let bind: own::Bind = zerocopy::transmute!(self.operands);
-                Some(Operands::Bind(Binding {
-                    window: bind.window,
-                    stag: self.base.rkey,
-                    region: bind.region,
-                    access: AccessFlags::from_process(bind.access),
-                    addr: self.base.raddr,
-                    len: bind.length,
-                }))
-            }
-            _ => None,
-        }
     }
 }
