@@ -10,7 +10,17 @@
 //!   [`LockedBySock`] is data of the driver that the same lock guards.
 //! - [`TxBatch`] is what one call sends: pages of a [`ChunkPool`], of which TCP takes references and which
 //!   come back when the peer has acknowledged them.
-//! - [`NetDevice`] is a network device, [`NetdevNotifier`] what tells of their changes.
+//! - [`NetDevice`](netdev::NetDevice) is a network device, [`NetdevNotifier`] what tells of their changes.
+//!
+//! # Layers
+//!
+//! Each file uses those above it in this list only:
+//!
+//! - `addr`, `netdev` with `notifier`, `state`, `hooks`; `skb`; `chunk` with `batch`: what lies around
+//!   sockets, and knows of none;
+//! - `socket`: a TCP socket; `locked`: what its lock gives access to;
+//! - `lock` (who gets the lock), `guarded`, `numbers`: what takes both;
+//! - `callbacks`, then `listen`: handlers, and sockets that have them.
 //!
 //! # Lifetimes
 //!
@@ -28,7 +38,7 @@
 //!
 //! Sockets are in the namespace, and in the VRF, of an interface that the caller names, and forced to
 //! an address that may be in use elsewhere: this is what RDMA over TCP needs, and a `kernel::net` would
-//! have it as options. [`SkbChunk`] and [`Sequences`] look at TCP's own data, for which C has no function
+//! have it as options. [`SkbChunk`] and [`TcpNumbers`] look at TCP's own data, for which C has no function
 //! that is exported (`rsiw-design.rst`, "Tricks").
 //!
 //! # Examples
@@ -73,13 +83,16 @@ mod batch;
 mod callbacks;
 mod chunk;
 mod guarded;
-mod held;
+mod hooks;
 mod listen;
+mod lock;
+mod locked;
 pub(crate) mod netdev;
 mod notifier;
+mod numbers;
 mod skb;
 mod socket;
-mod tcp;
+mod state;
 
 pub(in crate::ffi) use self::addr::Storage;
 /// For tests.
@@ -95,26 +108,24 @@ pub(crate) use self::{
     },
     callbacks::{
         Callbacks,
-        ListenCallbacks,
-        ListenHandler,
         StreamEvent,
         StreamHandler, //
     },
     chunk::ChunkPool,
     guarded::LockedBySock,
-    held::{
-        HeldSock,
-        Sequences, //
+    listen::{
+        ListenCallbacks,
+        ListenHandler,
+        ListenSocket, //
     },
-    listen::ListenSocket,
-    netdev::{
-        NetDevice, //
-    },
+    lock::HeldSock,
+    locked::LockedSock,
     notifier::{
         NetdevEvent,
         NetdevHandler,
         NetdevNotifier, //
     },
+    numbers::TcpNumbers,
     skb::{
         Reach,
         SkbChunk, //
@@ -123,8 +134,5 @@ pub(crate) use self::{
         SendFlags,
         TcpSocket, //
     },
-    tcp::{
-        LockedSock,
-        TcpState, //
-    },
+    state::TcpState,
 };

@@ -18,7 +18,7 @@ use super::stream::{
 use crate::{
     ffi::{
         net::{
-            Sequences,
+            TcpNumbers,
             TcpSocket, //
         },
         rsiw::{
@@ -205,7 +205,7 @@ impl Table {
             if at.local != from.local || at.remote != from.remote || !is_near {
                 return None;
             }
-            let (own, other) = TcpSocket::sequences(sock, &end.sock);
+            let (own, other) = TcpNumbers::of_both(sock, &end.sock);
             if are_two_ends(&own.into(), &other.into()) && end.stream.peer.lock().is_none() {
                 return Some(end.clone());
             }
@@ -218,12 +218,12 @@ impl Table {
     }
 }
 
-impl From<Sequences> for Numbers {
-    fn from(of: Sequences) -> Self {
+impl From<TcpNumbers> for Numbers {
+    fn from(of: TcpNumbers) -> Self {
         Self {
-            acknowledged: of.acknowledged,
-            written: of.written,
-            received: of.received,
+            acknowledged: of.snd_una,
+            written: of.write_seq,
+            received: of.rcv_nxt,
         }
     }
 }

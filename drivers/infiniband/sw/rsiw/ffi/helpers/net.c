@@ -291,23 +291,6 @@ u64 rsiw_helper_sock_net_cookie(const struct sock *sk)
 	return sock_net(sk)->net_cookie;
 }
 
-/*
- * Reads what @a and @b have acknowledged, received and written, in this order:
- * each number is as old as those read before it, or newer.
- */
-void rsiw_helper_tcp_sequences(const struct sock *a, const struct sock *b,
-			       u32 *of_a, u32 *of_b)
-{
-	of_a[0] = READ_ONCE(tcp_sk(a)->snd_una);
-	of_b[0] = READ_ONCE(tcp_sk(b)->snd_una);
-	smp_rmb(); /* As the other end acknowledges what it has received. */
-	of_a[1] = READ_ONCE(tcp_sk(a)->rcv_nxt);
-	of_b[1] = READ_ONCE(tcp_sk(b)->rcv_nxt);
-	smp_rmb(); /* As it receives what was written. */
-	of_a[2] = READ_ONCE(tcp_sk(a)->write_seq);
-	of_b[2] = READ_ONCE(tcp_sk(b)->write_seq);
-}
-
 int rsiw_helper_ip6_sock_set_v6only(struct sock *sk)
 {
 	return ip6_sock_set_v6only(sk);

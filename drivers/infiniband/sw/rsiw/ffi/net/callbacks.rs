@@ -9,21 +9,25 @@
 //! Handlers of different types follow one another on a connection's socket. TCP fetches a callback
 //! and calls it with the socket's lock held, so callbacks are exchanged under that lock as well:
 //! none is called that belongs to another type than the handler it finds. For a listener it does
-//! that without the lock: a [`ListenSocket`] has handlers of one type only, and no other socket
+//! that without the lock: a [`ListenSocket`](super::ListenSocket) has handlers of one type only, and no other socket
 //! listens.
 //!
 //! Callbacks run in softirq, or in process context from the socket's backlog; bottom halves are
 //! off in both.
 
 use super::{
-    super::raw::{
-        b,
-        h, //
+    hooks::{
+        lock,
+        unlock,
+        Hooks, //
     },
-    ListenSocket,
-    LockedSock,
-    TcpSocket,
-    TcpState, //
+    locked::LockedSock,
+    socket::TcpSocket,
+    state::TcpState, //
+};
+use crate::ffi::raw::{
+    b,
+    h, //
 };
 use core::{
     marker::PhantomData,
@@ -61,101 +65,6 @@ pub(crate) trait StreamHandler: Send + Sync + 'static {
     fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent);
 }
 
-/// Receiver of the events of a listener. Methods must not sleep.
-pub(crate) trait ListenHandler: Send + Sync + 'static {
-    /// A connection may be waiting to be accepted.
-    fn incoming(this: ArcBorrow<'_, Self>);
-}
-
-type Callback = Option<unsafe extern "C" fn(*mut b::sock)>;
-
-/// A set of callbacks of a socket.
-#[derive(Clone, Copy)]
-pub(super) struct Originals {
-    state_change: Callback,
-    data_ready: Callback,
-    write_space: Callback,
-    error_report: Callback,
-}
-
-impl Originals {
-    /// Those that a socket has now.
-    ///
-    /// # Safety
-    ///
-    /// `sk` is a live socket whose callbacks nobody changes.
-    pub(super) unsafe fn of(sk: NonNull<b::sock>) -> Self {
-        let sk = sk.as_ptr();
-        Self {
-            // SAFETY: the caller vouches for `sk`.
-            state_change: unsafe { (*sk).sk_state_change },
-            // SAFETY: as above.
-            data_ready: unsafe { (*sk).sk_data_ready },
-            // SAFETY: as above.
-            write_space: unsafe { (*sk).sk_write_space },
-            // SAFETY: as above.
-            error_report: unsafe { (*sk).sk_error_report },
-        }
-    }
-
-    /// Gives them to a socket.
-    ///
-    /// # Safety
-    ///
-    /// `sk` is a live socket for which the functions are made, and its locks are held: see
-    /// [`lock`].
-    unsafe fn store(&self, sk: NonNull<b::sock>) {
-        let sk = sk.as_ptr();
-        // SAFETY: the caller vouches for `sk` and holds the lock that guards the fields.
-        unsafe { (*sk).sk_state_change = self.state_change };
-        // SAFETY: as above.
-        unsafe { (*sk).sk_data_ready = self.data_ready };
-        // SAFETY: as above.
-        unsafe { (*sk).sk_write_space = self.write_space };
-        // SAFETY: as above.
-        unsafe { (*sk).sk_error_report = self.error_report };
-    }
-
-    /// Gives them back to a socket.
-    ///
-    /// # Safety
-    ///
-    /// `sk` is a live socket for which the functions are made; this is process context, in which
-    /// neither of its locks is held.
-    pub(super) unsafe fn restore(&self, sk: NonNull<b::sock>) {
-        // SAFETY: by the caller's promise.
-        unsafe { lock(sk) };
-        // SAFETY: the locks were just taken.
-        unsafe { self.store(sk) };
-        // SAFETY: as above.
-        unsafe { unlock(sk) };
-    }
-}
-
-/// Takes the locks under which callbacks and handler of a socket are exchanged.
-///
-/// # Safety
-///
-/// `sk` is a live socket; this is process context, in which neither of its locks is held.
-unsafe fn lock(sk: NonNull<b::sock>) {
-    // SAFETY: by the caller's promise.
-    unsafe { h::lock_sock(sk.as_ptr()) };
-    // SAFETY: as above.
-    unsafe { h::sk_callback_write_lock(sk.as_ptr()) };
-}
-
-/// Drops the locks; what arrived meanwhile is taken in, and callbacks run in this context.
-///
-/// # Safety
-///
-/// The locks are held by [`lock`].
-unsafe fn unlock(sk: NonNull<b::sock>) {
-    // SAFETY: by the caller's promise.
-    unsafe { h::sk_callback_write_unlock(sk.as_ptr()) };
-    // SAFETY: as above.
-    unsafe { b::release_sock(sk.as_ptr()) };
-}
-
 /// Callbacks installed on a socket for a handler; dropping this removes them.
 ///
 /// Make and drop it in process context, outside the socket's lock and callbacks.
@@ -176,7 +85,11 @@ unsafe impl<H: Send + Sync> Send for Guard<H> {}
 unsafe impl<H: Send + Sync> Sync for Guard<H> {}
 
 impl<H: Send + Sync + 'static> Guard<H> {
-    fn install_all(sock: Arc<TcpSocket>, handler: Arc<H>, callbacks: &Originals) -> Result<Self> {
+    pub(super) fn install_all(
+        sock: Arc<TcpSocket>,
+        handler: Arc<H>,
+        hooks: &Hooks,
+    ) -> Result<Self> {
         let sk = sock.sk();
         let raw = Arc::into_raw(handler).cast_mut();
         // SAFETY: the socket is live; guards are made in process context, without these locks.
@@ -187,7 +100,7 @@ impl<H: Send + Sync + 'static> Guard<H> {
             // SAFETY: the locks are held; the pointer stays good until `drop` takes it back.
             unsafe { h::sk_set_user_data(sk.as_ptr(), raw.cast()) };
             // SAFETY: the locks are held; the functions expect the handler that was just stored.
-            unsafe { callbacks.store(sk) };
+            unsafe { hooks.store(sk) };
         }
         // SAFETY: the locks are held.
         unsafe { unlock(sk) };
@@ -230,7 +143,7 @@ impl<H: 'static> Drop for Guard<H> {
 ///
 /// Called from a callback of `sk` that is installed for handlers of type `H` only: by TCP with the
 /// socket's lock held, or on a listener, which has handlers of that type only.
-unsafe fn with_handler<H: 'static>(sk: *mut b::sock, f: impl FnOnce(ArcBorrow<'_, H>)) {
+pub(super) unsafe fn with_handler<H: 'static>(sk: *mut b::sock, f: impl FnOnce(ArcBorrow<'_, H>)) {
     // SAFETY: `sk` is live during its callbacks.
     unsafe { h::sk_callback_read_lock(sk) };
     // SAFETY: the lock is held.
@@ -248,7 +161,7 @@ unsafe fn with_handler<H: 'static>(sk: *mut b::sock, f: impl FnOnce(ArcBorrow<'_
 pub(crate) struct Callbacks<H: StreamHandler>(#[expect(dead_code)] Guard<H>);
 
 impl<H: StreamHandler> Callbacks<H> {
-    const TRAMPOLINES: Originals = Originals {
+    const TRAMPOLINES: Hooks = Hooks {
         state_change: Some(Self::state_change),
         data_ready: Some(Self::data_ready),
         write_space: Some(Self::write_space),
@@ -308,39 +221,5 @@ impl<H: StreamHandler> Callbacks<H> {
         };
         // SAFETY: this function is installed for `H` only.
         unsafe { with_handler::<H>(sk, |handler| H::state_change(handler, event)) };
-    }
-}
-
-/// Callbacks of a listener.
-pub(crate) struct ListenCallbacks<H: ListenHandler>(#[expect(dead_code)] Guard<H>);
-
-impl<H: ListenHandler> ListenCallbacks<H> {
-    /// Directs the events of the listener `sock` to `handler`.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if the socket has a handler already.
-    pub(crate) fn install(sock: &ListenSocket<H>, handler: Arc<H>) -> Result<Self> {
-        let sock = sock.sock().clone();
-        let callbacks = Originals {
-            data_ready: Some(Self::data_ready),
-            ..*sock.originals()
-        };
-        Ok(Self(Guard::install_all(sock, handler, &callbacks)?))
-    }
-
-    /// # Safety
-    ///
-    /// To be called as `sk_data_ready`, of the listener or of a socket it gave birth to.
-    unsafe extern "C" fn data_ready(sk: *mut b::sock) {
-        // A child may have got user data from others, such as a BPF program.
-        //
-        // SAFETY: `sk` is live during its callbacks.
-        if TcpState::from_raw(unsafe { h::sk_state(sk) }) != TcpState::Listen {
-            return;
-        }
-        // SAFETY: this function is installed for `H` only, and what listens is the
-        // `ListenSocket<H>`.
-        unsafe { with_handler::<H>(sk, H::incoming) };
     }
 }

@@ -6,10 +6,10 @@
 //! Context: any in which the lock of a socket may be held.
 
 use super::{
-    super::raw::b,
-    LockedSock,
-    TcpSocket, //
+    locked::LockedSock,
+    socket::TcpSocket, //
 };
+use crate::ffi::raw::b;
 use core::{
     cell::UnsafeCell,
     ptr::NonNull, //

@@ -3,10 +3,18 @@
 //! TCP sockets that listen. Process context; no call waits for a peer.
 
 use super::{
-    super::raw::b,
-    callbacks::ListenHandler,
-    NetDevice,
-    TcpSocket, //
+    callbacks::{
+        with_handler,
+        Guard, //
+    },
+    hooks::Hooks,
+    netdev::NetDevice,
+    socket::TcpSocket,
+    state::TcpState, //
+};
+use crate::ffi::raw::{
+    b,
+    h, //
 };
 use core::{
     marker::PhantomData,
@@ -15,8 +23,17 @@ use core::{
 use kernel::{
     error::to_result,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
 };
+
+/// Receiver of the events of a listener. Methods must not sleep.
+pub(crate) trait ListenHandler: Send + Sync + 'static {
+    /// A connection may be waiting to be accepted.
+    fn incoming(this: ArcBorrow<'_, Self>);
+}
 
 /// A TCP socket that listens, or is to listen, for a handler of type `H`.
 ///
@@ -39,11 +56,6 @@ impl<H: ListenHandler> ListenSocket<H> {
             sock: TcpSocket::new(ndev, addr)?,
             _handler: PhantomData,
         })
-    }
-
-    /// The socket, for those who keep its callbacks from others.
-    pub(super) fn sock(&self) -> &Arc<TcpSocket> {
-        &self.sock
     }
 
     /// As [`TcpSocket::bind`].
@@ -100,5 +112,39 @@ impl<H: ListenHandler> ListenSocket<H> {
         // SAFETY: the call above returned a new socket that nobody else knows.
         let child = unsafe { TcpSocket::from_raw(sock, Some(*self.sock.originals())) }?;
         Ok(Some(Arc::new(child, GFP_KERNEL)?))
+    }
+}
+
+/// Callbacks of a listener.
+pub(crate) struct ListenCallbacks<H: ListenHandler>(#[expect(dead_code)] Guard<H>);
+
+impl<H: ListenHandler> ListenCallbacks<H> {
+    /// Directs the events of the listener `sock` to `handler`.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the socket has a handler already.
+    pub(crate) fn install(sock: &ListenSocket<H>, handler: Arc<H>) -> Result<Self> {
+        let sock = sock.sock.clone();
+        let hooks = Hooks {
+            data_ready: Some(Self::data_ready),
+            ..*sock.originals()
+        };
+        Ok(Self(Guard::install_all(sock, handler, &hooks)?))
+    }
+
+    /// # Safety
+    ///
+    /// To be called as `sk_data_ready`, of the listener or of a socket it gave birth to.
+    unsafe extern "C" fn data_ready(sk: *mut b::sock) {
+        // A child may have got user data from others, such as a BPF program.
+        //
+        // SAFETY: `sk` is live during its callbacks.
+        if TcpState::from_raw(unsafe { h::sk_state(sk) }) != TcpState::Listen {
+            return;
+        }
+        // SAFETY: this function is installed for `H` only, and what listens is the
+        // `ListenSocket<H>`.
+        unsafe { with_handler::<H>(sk, H::incoming) };
     }
 }

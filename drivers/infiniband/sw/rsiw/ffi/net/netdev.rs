@@ -2,7 +2,7 @@
 
 //! Network devices. Any context.
 
-use super::super::raw::{
+use crate::ffi::raw::{
     b,
     h, //
 };

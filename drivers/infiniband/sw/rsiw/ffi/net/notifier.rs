@@ -2,12 +2,10 @@
 
 //! Notification of changes of network devices. Callbacks run in process context under RTNL.
 
-use super::{
-    super::raw::{
-        b,
-        h, //
-    },
-    NetDevice, //
+use super::netdev::NetDevice;
+use crate::ffi::raw::{
+    b,
+    h, //
 };
 use core::{
     marker::PhantomData,

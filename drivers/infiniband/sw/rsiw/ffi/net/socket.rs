@@ -3,16 +3,18 @@
 //! TCP sockets of the kernel. Process context; no call waits for a peer.
 
 use super::{
-    super::raw::{
-        b,
-        h, //
-    },
     addr::Storage,
-    callbacks::Originals,
-    tcp::error_of,
-    NetDevice,
-    TcpState,
-    TxBatch, //
+    batch::TxBatch,
+    hooks::Hooks,
+    netdev::NetDevice,
+    state::{
+        error_of,
+        TcpState, //
+    },
+};
+use crate::ffi::raw::{
+    b,
+    h, //
 };
 use core::{
     net::SocketAddr,
@@ -50,7 +52,7 @@ pub(crate) struct SendFlags {
 pub(crate) struct TcpSocket {
     sock: NonNull<b::socket>,
     sk: NonNull<b::sock>,
-    originals: Originals,
+    originals: Hooks,
 }
 
 // SAFETY: sockets may be used and closed by any thread.
@@ -100,15 +102,12 @@ impl TcpSocket {
         Arc::new(this, GFP_KERNEL_ACCOUNT).map_err(Error::from)
     }
 
-    /// Takes over a socket; `originals` are its own callbacks if it has others now.
+    /// Takes over a socket; `originals` are its own hooks if it has others now.
     ///
     /// # Safety
     ///
     /// `sock` is a TCP socket that the caller owns.
-    pub(super) unsafe fn from_raw(
-        sock: *mut b::socket,
-        originals: Option<Originals>,
-    ) -> Result<Self> {
+    pub(super) unsafe fn from_raw(sock: *mut b::socket, originals: Option<Hooks>) -> Result<Self> {
         let sock = NonNull::new(sock).ok_or(EINVAL)?;
         // SAFETY: the caller owns the socket.
         let sk = unsafe { (*sock.as_ptr()).sk };
@@ -124,8 +123,8 @@ impl TcpSocket {
                     unsafe { originals.restore(sk) };
                     originals
                 }
-                // SAFETY: the socket is live and has the callbacks it was created with.
-                None => unsafe { Originals::of(sk) },
+                // SAFETY: the socket is live and has the hooks it was created with.
+                None => unsafe { Hooks::of(sk) },
             },
         })
     }
@@ -138,7 +137,7 @@ impl TcpSocket {
         self.sk
     }
 
-    pub(super) fn originals(&self) -> &Originals {
+    pub(super) fn originals(&self) -> &Hooks {
         &self.originals
     }
 
@@ -299,6 +298,12 @@ impl TcpSocket {
     pub(crate) fn error(&self) -> Option<Error> {
         // SAFETY: the socket is live.
         error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
+    }
+
+    /// Returns the number of the network namespace that the socket is in. No two have the same.
+    pub(crate) fn namespace(&self) -> u64 {
+        // SAFETY: the socket is live, and keeps its namespace.
+        unsafe { h::sock_net_cookie(self.sk().as_ptr()) }
     }
 
     /// Octets of data that fit a segment now. Any context.

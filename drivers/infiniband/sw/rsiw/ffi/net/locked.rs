@@ -2,16 +2,18 @@
 
 //! A TCP socket under its lock: reading received data in place.
 //!
-//! Context: process (the lock taken by [`TcpSocket::with_lock`]) or softirq and backlog (inside
-//! the callbacks of a socket).
+//! Context: process, or softirq and backlog inside the callbacks of a socket.
 
 use super::{
-    super::raw::{
-        b,
-        h, //
+    skb::SkbChunk,
+    state::{
+        error_of,
+        TcpState, //
     },
-    SkbChunk,
-    TcpSocket, //
+};
+use crate::ffi::raw::{
+    b,
+    h, //
 };
 use core::{
     marker::PhantomData,
@@ -21,42 +23,6 @@ use kernel::{
     error::to_result,
     prelude::*, //
 };
-
-/// State of a TCP connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TcpState {
-    /// Set-up in progress.
-    Connecting,
-    /// Both directions open.
-    Established,
-    /// The peer sent its FIN, this side did not.
-    CloseWait,
-    /// This side sent its FIN (FIN-WAIT, CLOSING, LAST-ACK).
-    Closing,
-    /// Gone, or never set up.
-    Closed,
-    /// A listener.
-    Listen,
-}
-
-impl TcpState {
-    pub(super) fn from_raw(state: c_int) -> Self {
-        let Ok(state) = u32::try_from(state) else {
-            return Self::Closed;
-        };
-        match state {
-            b::BPF_TCP_ESTABLISHED => Self::Established,
-            b::BPF_TCP_SYN_SENT | b::BPF_TCP_SYN_RECV | b::BPF_TCP_NEW_SYN_RECV => Self::Connecting,
-            b::BPF_TCP_CLOSE_WAIT => Self::CloseWait,
-            b::BPF_TCP_FIN_WAIT1
-            | b::BPF_TCP_FIN_WAIT2
-            | b::BPF_TCP_CLOSING
-            | b::BPF_TCP_LAST_ACK => Self::Closing,
-            b::BPF_TCP_LISTEN => Self::Listen,
-            _ => Self::Closed,
-        }
-    }
-}
 
 /// Proof that the lock of a TCP socket is held, and access to what the lock protects.
 ///
@@ -175,63 +141,4 @@ where
     let taken = (context.take)(&chunk).min(len);
     context.stopped = taken < len;
     c_int::try_from(taken).unwrap_or(0)
-}
-
-/// The error of a socket whose `sk_err` is `err`.
-pub(super) fn error_of(err: c_int) -> Option<Error> {
-    match err.checked_neg() {
-        Some(errno) if errno < 0 => Some(Error::from_errno(errno)),
-        _ => None,
-    }
-}
-
-/// Where a stream is, in sequence numbers of TCP, read one after the other.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TcpNumbers {
-    /// The oldest that the peer has not acknowledged.
-    pub(crate) snd_una: u32,
-    /// The next to be sent.
-    pub(crate) snd_nxt: u32,
-    /// Behind the last that TCP was given.
-    pub(crate) write_seq: u32,
-    /// The next to be read.
-    pub(crate) copied_seq: u32,
-    /// The next that is awaited of the peer.
-    pub(crate) rcv_nxt: u32,
-}
-
-impl TcpSocket {
-    /// Where the stream is. Any context.
-    pub(crate) fn numbers(&self) -> TcpNumbers {
-        let mut n = TcpNumbers::default();
-        // SAFETY: the socket is live as long as `self`; the rest is ours.
-        unsafe {
-            h::tcp_numbers(
-                self.sk().as_ptr(),
-                &mut n.snd_una,
-                &mut n.snd_nxt,
-                &mut n.write_seq,
-                &mut n.copied_seq,
-                &mut n.rcv_nxt,
-            );
-        }
-        n
-    }
-
-    /// Runs `f` with the socket's lock held. Process context.
-    ///
-    /// Data that arrives meanwhile is taken in when the lock is dropped: callbacks then run in
-    /// this context.
-    pub(crate) fn with_lock<R>(&self, f: impl FnOnce(&mut LockedSock<'_>) -> R) -> R {
-        let sk = self.sk();
-        // SAFETY: the socket is live as long as `self`.
-        unsafe { h::lock_sock(sk.as_ptr()) };
-        // SAFETY: the lock was just taken and is held until after the last use. Who takes it has
-        // none yet: it would wait for itself.
-        let mut locked = unsafe { LockedSock::new(sk) };
-        let result = f(&mut locked);
-        // SAFETY: the lock is held by this function.
-        unsafe { b::release_sock(sk.as_ptr()) };
-        result
-    }
 }

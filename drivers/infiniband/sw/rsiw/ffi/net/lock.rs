@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who gets the lock of a TCP socket: a process ([`TcpSocket::with_lock`]), or one that keeps others
+//! off for a moment, as softirq does when data arrives ([`HeldSock`]).
+//!
+//! Context: process. Bottom halves are off while a socket is held.
+
+use super::{
+    locked::LockedSock,
+    socket::TcpSocket, //
+};
+use crate::ffi::raw::{
+    b,
+    h, //
+};
+use kernel::types::NotThreadSafe;
+
+/// A socket that is held: its spin lock is taken, and no process has it. It is let go of when this
+/// is dropped. Nothing may sleep meanwhile.
+///
+/// # Invariants
+///
+/// The spin lock of `sock` is held by this value, bottom halves are off, and no process owns the
+/// socket.
+pub(crate) struct HeldSock<'a> {
+    sock: &'a TcpSocket,
+    _thread: NotThreadSafe,
+}
+
+impl HeldSock<'_> {
+    /// Runs `f` with the proof that the socket is held, which is of use to that call only: proofs
+    /// of two sockets have different types there, so that they cannot be exchanged.
+    #[inline(always)]
+    pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut LockedSock<'_>) -> R) -> R {
+        // SAFETY: by the invariant no process has the socket, and none gets it before the spin lock
+        // is given back, which is when this value, borrowed here, is dropped. TCP calls back in the
+        // same state, and not from within what is done with a `LockedSock`.
+        f(&mut unsafe { LockedSock::new(self.sock.sk()) })
+    }
+}
+
+impl Drop for HeldSock<'_> {
+    fn drop(&mut self) {
+        // SAFETY: by the invariant the lock is held by this value, in this thread, which it does
+        // not leave.
+        unsafe { h::sock_let_go(self.sock.sk().as_ptr()) };
+    }
+}
+
+impl TcpSocket {
+    /// Holds the socket, unless a process has it: then calls `if_taken`, before that process can
+    /// give it back. Never sleeps; what it waits for does not sleep either.
+    #[inline]
+    pub(crate) fn hold(&self, if_taken: impl FnOnce()) -> Option<HeldSock<'_>> {
+        let sk = self.sk();
+        // SAFETY: the socket is live.
+        let is_free = unsafe { h::sock_hold(sk.as_ptr()) };
+        if !is_free {
+            if_taken();
+            // SAFETY: the spin lock was just taken.
+            unsafe { h::sock_let_go(sk.as_ptr()) };
+            return None;
+        }
+        // INVARIANT: the lock was just taken, and no process has the socket.
+        Some(HeldSock {
+            sock: self,
+            _thread: NotThreadSafe,
+        })
+    }
+
+    /// Runs `f` with the socket's lock held. Process context.
+    ///
+    /// Data that arrives meanwhile is taken in when the lock is dropped: callbacks then run in
+    /// this context.
+    pub(crate) fn with_lock<R>(&self, f: impl FnOnce(&mut LockedSock<'_>) -> R) -> R {
+        let sk = self.sk();
+        // SAFETY: the socket is live as long as `self`.
+        unsafe { h::lock_sock(sk.as_ptr()) };
+        // SAFETY: the lock was just taken and is held until after the last use. Who takes it has
+        // none yet: it would wait for itself.
+        let mut locked = unsafe { LockedSock::new(sk) };
+        let result = f(&mut locked);
+        // SAFETY: the lock is held by this function.
+        unsafe { b::release_sock(sk.as_ptr()) };
+        result
+    }
+}
