@@ -21,6 +21,12 @@ pub(crate) trait Chunk {
     /// Octets.
     fn len(&self) -> usize;
 
+    /// Octets from `at` on.
+    #[inline]
+    fn left(&self, at: usize) -> usize {
+        self.len().saturating_sub(at)
+    }
+
     /// Copies octets from `at` on into `to`.
     ///
     /// # Errors

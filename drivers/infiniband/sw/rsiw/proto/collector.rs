@@ -13,6 +13,7 @@ use crate::wire::mpa::{
     MAX_FRAME, //
 };
 use crate::wire::terminate::TermError;
+use core::num::Saturating;
 
 /// Why set-up failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl From<FrameError> for SetupFailure {
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     buf: [u8; MAX_FRAME],
-    have: usize,
+    have: Saturating<usize>,
     header: Option<Header>,
     /// The frame is complete, wrong, or not to come any more.
     over: bool,
@@ -78,7 +79,7 @@ impl Collector {
     pub(super) const fn new() -> Self {
         Collector {
             buf: [0; MAX_FRAME],
-            have: 0,
+            have: Saturating(0),
             header: None,
             over: false,
         }
@@ -93,7 +94,7 @@ impl Collector {
 
     /// Octets still to come, as far as that is known.
     fn missing(&self) -> usize {
-        self.frame_len().saturating_sub(self.have)
+        (Saturating(self.frame_len()) - self.have).0
     }
 
     /// Octets to read next; 0 once it is over. Reading no more than that leaves what follows the
@@ -124,30 +125,28 @@ impl Collector {
     }
 
     fn gather(&mut self, bytes: &[u8]) -> (usize, Result<Option<Header>, FrameError>) {
-        let mut taken = 0usize;
+        let mut taken = Saturating(0);
         loop {
-            let end = self.have.saturating_add(self.missing());
-            let to = self.buf.get_mut(self.have..end).unwrap_or(&mut []);
-            let from = bytes.get(taken..).unwrap_or(&[]);
-            let mut n = 0usize;
+            let end = self.frame_len();
+            let to = self.buf.get_mut(self.have.0..end).unwrap_or(&mut []);
+            let from = bytes.get(taken.0..).unwrap_or(&[]);
             for (to, from) in to.iter_mut().zip(from) {
                 *to = *from;
-                n = n.saturating_add(1);
+                taken += 1;
+                self.have += 1;
             }
-            taken = taken.saturating_add(n);
-            self.have = self.have.saturating_add(n);
             if self.missing() > 0 {
-                return (taken, Ok(None));
+                return (taken.0, Ok(None));
             }
             if let Some(header) = self.header {
-                return (taken, Ok(Some(header)));
+                return (taken.0, Ok(Some(header)));
             }
             let Some(bytes) = self.buf.first_chunk::<HEADER_LEN>() else {
-                return (taken, Err(FrameError::PrivateDataLength));
+                return (taken.0, Err(FrameError::PrivateDataLength));
             };
             match Header::parse(bytes) {
                 Ok(header) => self.header = Some(header),
-                Err(e) => return (taken, Err(e)),
+                Err(e) => return (taken.0, Err(e)),
             }
         }
     }
@@ -179,10 +178,11 @@ impl Collector {
         let Some(header) = self.header else {
             return &[];
         };
-        let skip = if header.enhanced { ENHANCED_LEN } else { 0 };
-        let end = self.frame_len().min(self.have);
-        self.buf
-            .get(HEADER_LEN.saturating_add(skip)..end)
-            .unwrap_or(&[])
+        let begin = match header.enhanced {
+            true => HEADER_LEN + ENHANCED_LEN,
+            false => HEADER_LEN,
+        };
+        let end = self.frame_len().min(self.have.0);
+        self.buf.get(begin..end).unwrap_or(&[])
     }
 }

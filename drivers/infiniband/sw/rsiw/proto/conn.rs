@@ -383,8 +383,10 @@ impl Responder {
 }
 
 fn max_private_data(enhanced: bool) -> usize {
-    let words = if enhanced { ENHANCED_LEN } else { 0 };
-    mpa::MAX_PRIVATE_DATA.saturating_sub(words)
+    match enhanced {
+        true => mpa::MAX_PRIVATE_DATA - ENHANCED_LEN,
+        false => mpa::MAX_PRIVATE_DATA,
+    }
 }
 
 fn frame(kind: Kind, rev: u8, crc: bool) -> Header {

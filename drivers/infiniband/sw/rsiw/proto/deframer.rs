@@ -19,12 +19,14 @@ use super::chunk::{
 use super::failure::Failure;
 use crate::wire::ddp;
 use crate::wire::fpdu::{
+    covered_len,
     fpdu_len,
     CRC_LEN,
     LEN_FIELD, //
 };
 use crate::wire::terminate::TermError;
 use crate::wire::Short;
+use core::num::Saturating;
 use core::ops::DerefMut;
 
 /// A complete FPDU.
@@ -69,15 +71,17 @@ impl<'a, C: Chunk> Fpdu<'a, C> {
     /// There are fewer octets than its length says.
     #[inline]
     pub(super) fn has_crc(&self) -> Result<bool, Short> {
-        self.source.has_crc(self.len.saturating_sub(CRC_LEN))
+        self.source.has_crc(covered_len(self.ulpdu_len))
     }
 
     /// The first octets of its ULPDU.
     #[inline(always)]
     pub(super) fn head(&self) -> &[u8] {
-        let end = LEN_FIELD.saturating_add(self.ulpdu_len.into());
-        let head = self.front.get(LEN_FIELD..end.min(FPDU_FRONT));
-        head.unwrap_or(&[])
+        let (_, head) = self
+            .front
+            .split_first_chunk::<LEN_FIELD>()
+            .unwrap_or((&[0; LEN_FIELD], &[]));
+        head.get(..self.ulpdu_len.into()).unwrap_or(head)
     }
 }
 
@@ -115,7 +119,7 @@ pub(crate) struct Deframer<B> {
     /// Octets of an FPDU that are in the buffer.
     have: usize,
     /// Octets that the next chunks begin with and that were used already.
-    ahead: usize,
+    ahead: Saturating<usize>,
 }
 
 impl<B: DerefMut<Target = [u8]>> Deframer<B> {
@@ -125,7 +129,7 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
             buffer: None,
             wants_buffer: false,
             have: 0,
-            ahead: 0,
+            ahead: Saturating(0),
         }
     }
 
@@ -154,8 +158,8 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
     /// Returns how many of the `len` octets of a chunk were used with those before it.
     #[inline]
     pub(crate) fn skip(&mut self, len: usize) -> usize {
-        let skip = self.ahead.min(len);
-        self.ahead = self.ahead.saturating_sub(skip);
+        let skip = self.ahead.0.min(len);
+        self.ahead -= skip;
         skip
     }
 
@@ -171,7 +175,7 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         chunk: &'a C,
         at: usize,
     ) -> Result<Next<'a, C>, Failure> {
-        let left = chunk.len().saturating_sub(at);
+        let left = chunk.left(at);
         if self.have == 0 && left >= FPDU_FRONT {
             if let Some(front) = chunk.front(at) {
                 let fpdu = Fpdu::new(Source::Chunk { chunk, at }, front)?;
@@ -219,13 +223,12 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
             self.wants_buffer = true;
             return Ok(Next::Nothing);
         };
-        let n = total(buffer, self.have)?
-            .saturating_sub(self.have)
-            .min(left);
-        let end = self.have.saturating_add(n);
+        let end = total(buffer, self.have)?;
         let to = buffer.get_mut(self.have..end).ok_or_else(too_small)?;
+        let n = to.len().min(left);
+        let to = to.get_mut(..n).ok_or_else(too_small)?;
         chunk.copy_to(at, to).map_err(|_| fault())?;
-        self.have = end;
+        self.have = self.have.checked_add(n).ok_or_else(too_small)?;
         total(buffer, self.have)?;
         Ok(Next::Collected(n))
     }
@@ -234,8 +237,9 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
     /// how many of them are the chunk's.
     #[inline]
     pub(crate) fn use_up(&mut self, len: usize, left: usize) -> usize {
-        self.ahead = len.saturating_sub(left);
-        len.min(left)
+        let used = len.min(left);
+        self.ahead = Saturating(len) - Saturating(used);
+        used
     }
 
     /// Takes the buffer, if there is a complete FPDU in it: see [`collected`]. It has to be given

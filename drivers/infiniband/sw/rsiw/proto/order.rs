@@ -10,6 +10,7 @@ use super::ring::{
     Full,
     Ring, //
 };
+use core::num::Wrapping;
 use core::ops::DerefMut;
 
 /// How a work request ended; `E` says what went wrong.
@@ -48,7 +49,7 @@ impl<W: Default, E> Default for Record<W, E> {
 pub(crate) struct Order<S> {
     ring: Ring<S>,
     /// Token of the oldest record.
-    base: u32,
+    base: Wrapping<u32>,
     failed: bool,
 }
 
@@ -57,7 +58,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     pub(crate) const fn new(slots: S) -> Self {
         Order {
             ring: Ring::new(slots),
-            base: 0,
+            base: Wrapping(0),
             failed: false,
         }
     }
@@ -84,14 +85,15 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     /// [`Full`]; nothing has changed.
     pub(crate) fn push(&mut self, work: W) -> Result<Token, Full> {
         // CAST: the depth of a queue is far below 2^32.
-        let token = Token(self.base.wrapping_add(self.ring.len() as u32));
+        let token = self.base + Wrapping(self.ring.len() as u32);
         self.ring.push(Record { work, status: None })?;
-        Ok(token)
+        Ok(Token(token.0))
     }
 
     fn record(&mut self, token: Token) -> Option<&mut Record<W, E>> {
+        let n = Wrapping(token.0) - self.base;
         // CAST: u32 fits into usize on all targets.
-        self.ring.get_mut(token.0.wrapping_sub(self.base) as usize)
+        self.ring.get_mut(n.0 as usize)
     }
 
     /// Notes that a work request ended well; it completes once all older ones have.
@@ -137,14 +139,14 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     pub(crate) fn pop(&mut self) -> Option<(W, Status<E>)> {
         let status = self.ring.get(0)?.status?;
         let record = self.ring.pop()?;
-        self.base = self.base.wrapping_add(1);
+        self.base += 1;
         Some((record.work, status))
     }
 
     /// Takes the oldest work request out, flushing it if it has not ended (T-34).
     pub(crate) fn flush(&mut self) -> Option<(W, Status<E>)> {
         let record = self.ring.pop()?;
-        self.base = self.base.wrapping_add(1);
+        self.base += 1;
         Some((record.work, record.status.unwrap_or(Status::Flushed)))
     }
 

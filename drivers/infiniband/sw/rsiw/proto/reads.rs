@@ -30,6 +30,7 @@ use crate::wire::ddp::{
 };
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
+use core::num::Saturating;
 use core::ops::DerefMut;
 
 /// One of our Reads or Atomic Operations that waits for its response.
@@ -50,6 +51,13 @@ pub(crate) struct OutboundRead {
     pub(crate) is_atomic: bool,
     /// The sink is to be invalidated once the data is there.
     pub(crate) invalidate: bool,
+}
+
+impl OutboundRead {
+    /// Octets that are still to come.
+    const fn left(&self) -> u32 {
+        self.len.saturating_sub(self.done)
+    }
 }
 
 /// A segment of a response that fits the oldest Read, or a response to the oldest Atomic Operation.
@@ -101,7 +109,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
                 && entry.sink_to.checked_add(entry.done) == Some(to)
                 && !entry.is_atomic
         });
-        front.map_or(0, |entry| entry.len.saturating_sub(entry.done))
+        front.map_or(0, OutboundRead::left)
     }
 
     /// Takes in a Read Response segment of `len` octets of payload, or several, one behind the
@@ -125,7 +133,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         let front = front.filter(|entry| !entry.is_atomic);
         let front = front.ok_or(TermError::TaggedStag)?;
         let entry = *front;
-        let left = entry.len.saturating_sub(entry.done);
+        let left = entry.left();
         if len > 0 {
             if stag != entry.sink_stag {
                 return Err(TermError::TaggedStag);
@@ -187,7 +195,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
     /// The one whose request has this number, as a Terminate names it.
     pub(crate) fn find(&self, msn: Msn) -> Option<&OutboundRead> {
         // CAST: u32 fits into usize on all targets.
-        self.ring.get(msn.0.wrapping_sub(self.oldest.0) as usize)
+        self.ring.get(msn.since(self.oldest) as usize)
     }
 
     /// Takes the oldest one out: its response is placed, or it is flushed.
@@ -244,7 +252,7 @@ pub(crate) struct InboundReads<S> {
     ring: Ring<S>,
     rows: ReadRows,
     /// Octets that the answers have.
-    octets: u64,
+    octets: Saturating<u64>,
 }
 
 impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
@@ -253,7 +261,7 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
         InboundReads {
             ring: Ring::new(slots),
             rows: ReadRows::new(),
-            octets: 0,
+            octets: Saturating(0),
         }
     }
 
@@ -288,8 +296,8 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
         self.ring
             .push(request)
             .map_err(|Full| TermError::UntaggedNoBuffer)?;
-        self.octets = self.octets.saturating_add(octets.into());
-        let is_enough = self.octets >= batch.into();
+        self.octets += u64::from(octets);
+        let is_enough = self.octets.0 >= batch.into();
         Ok(self.rows.arrive(self.ring.len(), is_enough, limit))
     }
 
@@ -311,10 +319,10 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
             .ring
             .get(0)
             .map(|oldest| (oldest.msn(), oldest.octets()));
-        self.octets = match oldest {
-            Some((_, octets)) => self.octets.saturating_sub(octets.into()),
-            None => 0,
-        };
+        match oldest {
+            Some((_, octets)) => self.octets -= u64::from(octets),
+            None => self.octets.0 = 0,
+        }
         self.ring.drop_oldest();
         oldest.map(|(msn, _)| msn)
     }

@@ -74,6 +74,7 @@ use crate::wire::terminate::{
     Quote,
     TermError, //
 };
+use core::num::Saturating;
 use core::ops::DerefMut;
 
 /// What a receiver lacks to go on.
@@ -185,25 +186,25 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// Takes octets from the front of a chunk. Returns how many.
     pub(crate) fn consume<C: Chunk, E: Env<C>>(&mut self, env: &mut E, chunk: &C) -> usize {
-        let mut at = self.deframer.skip(chunk.len());
+        let mut at = Saturating(self.deframer.skip(chunk.len()));
         // An FPDU that was begun is finished: once all of it is in our buffer, there may be nothing
         // in the socket that would bring us back here.
         while !self.budget.is_spent() || self.deframer.is_collecting() {
             if !self.stopped && !self.resume(env) {
-                return at;
+                return at.0;
             }
             if self.stopped {
                 // What is not read would turn the close into a RST (T-32).
                 self.budget.octets(chunk.len());
                 return chunk.len();
             }
-            match self.step(env, chunk, at) {
-                Ok(0) => return at,
-                Ok(n) => at = at.saturating_add(n),
+            match self.step(env, chunk, at.0) {
+                Ok(0) => return at.0,
+                Ok(n) => at += n,
                 Err(failure) => self.fail(env, failure),
             }
         }
-        at
+        at.0
     }
 
     /// Takes in what begins at octet `at` of a chunk. Returns how many octets of the chunk that is.
@@ -229,7 +230,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             return Ok(0);
         }
         self.budget.octets(fpdu.len);
-        let left = chunk.len().saturating_sub(at);
+        let left = chunk.left(at);
         if fpdu.len > left {
             self.tally.add(Counter::RxFpdusJoined, 1);
         }

@@ -74,6 +74,7 @@ use crate::wire::terminate::{
     TermError,
     Terminate, //
 };
+use core::num::Saturating;
 
 /// Where a message comes from.
 #[derive(Clone, Copy, Debug)]
@@ -477,7 +478,7 @@ impl Sender {
         E: Env<L>,
     {
         // CAST: 32 bits fit, here and below.
-        let (mut budget, batch) = (limits.run as usize, limits.batch as usize);
+        let (mut budget, batch) = (Saturating(limits.run as usize), limits.batch as usize);
         let mut is_done = false;
         loop {
             if !self.flush(env, link) {
@@ -496,11 +497,11 @@ impl Sender {
             if is_done || !state.sends() {
                 return Outcome::Idle;
             }
-            if budget == 0 {
+            if budget.0 == 0 {
                 return Outcome::Again;
             }
             let filled = self.fill(env, link, batch);
-            budget = budget.saturating_sub(link.len());
+            budget -= link.len();
             is_done = match filled {
                 Ok(is_all) => is_all,
                 Err(failure) => {

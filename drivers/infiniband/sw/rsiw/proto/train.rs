@@ -18,9 +18,10 @@ use super::chunk::{
 };
 use super::rx::Run;
 use crate::wire::fpdu::{
-    fpdu_len,
-    CRC_LEN, //
+    covered_len,
+    fpdu_len, //
 };
+use core::num::Wrapping;
 
 /// A train, of which some FPDUs are taken in.
 pub(crate) struct Train<'a, C> {
@@ -30,9 +31,11 @@ pub(crate) struct Train<'a, C> {
     /// CRCs are to be checked.
     crc: bool,
     /// Where the next FPDU begins in the chunk.
-    at: usize,
+    at: Wrapping<usize>,
     /// Octets of each FPDU.
     len: usize,
+    /// Those in front of its CRC.
+    covered: usize,
     /// Octets in front of its payload.
     header: usize,
     /// Octets of its payload.
@@ -40,7 +43,7 @@ pub(crate) struct Train<'a, C> {
     /// How many more FPDUs there may be.
     left: u32,
     /// How many were taken in.
-    taken: u32,
+    taken: Wrapping<u32>,
 }
 
 /// What was taken in of a train.
@@ -69,18 +72,19 @@ impl<'a, C: Chunk> Train<'a, C> {
         crc: bool,
     ) -> Self {
         let (len, payload) = (fpdu_len(run.ulpdu_len()), run.payload_len().into());
-        let rest = chunk.len().saturating_sub(at);
+        let rest = chunk.left(at);
         let there = u32::try_from(rest.checked_div(len).unwrap_or(0)).unwrap_or(u32::MAX);
         Self {
             chunk,
             budget,
             crc,
-            at,
+            at: Wrapping(at),
             len,
+            covered: covered_len(run.ulpdu_len()),
             header: run.front_len(),
             payload,
             left: there.min(room.checked_div(payload).unwrap_or(0)),
-            taken: 0,
+            taken: Wrapping(0),
             run,
         }
     }
@@ -119,17 +123,17 @@ impl<'a, C: Chunk> Train<'a, C> {
     pub(crate) fn take(&mut self) -> Option<usize> {
         let left = self.left.checked_sub(1)?;
         let at = self.at;
-        let is_next = self.run.is_next(&self.chunk.front(at)?);
+        let is_next = self.run.is_next(&self.chunk.front(at.0)?);
         if self.budget.is_spent() || !is_next || !self.is_right() || !self.run.advance() {
             return None;
         }
         self.left = left;
-        self.taken = self.taken.wrapping_add(1);
+        self.taken += 1;
         // The chunk has that many FPDUs.
-        self.at = at.wrapping_add(self.len);
+        self.at += self.len;
         self.budget.fpdu();
         self.budget.octets(self.len);
-        Some(at.wrapping_add(self.header))
+        Some((at + Wrapping(self.header)).0)
     }
 
     /// Returns whether the next FPDU has the right CRC or needs none.
@@ -137,26 +141,31 @@ impl<'a, C: Chunk> Train<'a, C> {
     fn is_right(&self) -> bool {
         let source = Source::Chunk {
             chunk: self.chunk,
-            at: self.at,
+            at: self.at.0,
         };
-        let covered = self.len.saturating_sub(CRC_LEN);
-        !self.crc || source.has_crc(covered).unwrap_or(false)
+        !self.crc || source.has_crc(self.covered).unwrap_or(false)
+    }
+
+    /// Where the FPDU that was taken in last begins.
+    #[inline]
+    fn last_at(&self) -> usize {
+        (self.at - Wrapping(self.len)).0
     }
 
     /// The front of the FPDU that was taken in last.
     pub(crate) fn front(&self) -> Option<[u8; FPDU_FRONT]> {
-        self.chunk.front(self.at.wrapping_sub(self.len))
+        self.chunk.front(self.last_at())
     }
 
     /// Ends the train.
     #[inline]
     pub(super) fn end(self) -> Taken {
         Taken {
-            fpdus: self.taken,
+            fpdus: self.taken.0,
             // CAST: no more than the chunk has.
-            octets: (self.taken as usize).wrapping_mul(self.len),
-            payload: self.taken.wrapping_mul(self.payload),
-            last_at: self.at.wrapping_sub(self.len),
+            octets: (self.taken.0 as usize).wrapping_mul(self.len),
+            payload: (self.taken * Wrapping(self.payload)).0,
+            last_at: self.last_at(),
         }
     }
 }

@@ -38,6 +38,7 @@ use crate::wire::terminate::{
     self,
     Terminate, //
 };
+use core::num::Wrapping;
 use zerocopy::byteorder::big_endian::{
     U16,
     U32,
@@ -184,7 +185,7 @@ impl Tx {
         Message {
             kind,
             msn,
-            sent: 0,
+            sent: Wrapping(0),
             left: len,
             done: false,
         }
@@ -221,9 +222,8 @@ pub(crate) fn go_on(front: &mut [u8; FRONT], payload: u16) {
     let tagged = front.first_chunk_mut::<{ size_of::<TaggedFpdu>() }>();
     if let (true, Some(header)) = (ddp::Control(control).tagged(), tagged) {
         if let Some(to) = header.last_chunk_mut() {
-            *to = u64::from_be_bytes(*to)
-                .wrapping_add(payload.into())
-                .to_be_bytes();
+            let before = TaggedOffset(u64::from_be_bytes(*to));
+            *to = before.behind(payload.into()).0.to_be_bytes();
         }
     } else if let Some(mo) = front.last_chunk_mut() {
         *mo = u32::from_be_bytes(*mo)
@@ -250,7 +250,7 @@ pub(crate) struct Message {
     kind: Kind,
     msn: Msn,
     /// Octets of payload in the FPDUs made so far,
-    sent: u32,
+    sent: Wrapping<u32>,
     /// and those still to come.
     left: u32,
     done: bool,
@@ -278,7 +278,7 @@ impl Message {
 
     /// Octets of payload in the FPDUs made so far.
     pub(crate) const fn sent(&self) -> u32 {
-        self.sent
+        self.sent.0
     }
 
     /// The next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`), or of as many
@@ -306,7 +306,7 @@ impl Message {
         Some(Frame {
             header_len,
             payload,
-            offset: self.sent,
+            offset: self.sent.0,
             ulpdu_len,
             fpdu_len: fpdu::fpdu_len(ulpdu_len),
             last: self.left == u32::from(payload),
@@ -317,8 +317,9 @@ impl Message {
     /// message; `frame` is what [`Message::frame`] has returned.
     #[inline]
     pub(crate) fn alike(&self, frame: &Frame) -> u32 {
-        let behind = self.left.saturating_sub(1);
-        behind.checked_div(frame.payload.into()).unwrap_or(0)
+        let behind = self.left.checked_sub(1);
+        let alike = behind.and_then(|behind| behind.checked_div(frame.payload.into()));
+        alike.unwrap_or(0)
     }
 
     /// Moves on behind `count` FPDUs: `frame`, which is what [`Message::frame`] has returned, and
@@ -332,8 +333,8 @@ impl Message {
         if count == 0 || count > 1 && count > self.alike(frame) {
             return Err(TooMany);
         }
-        let len = count.wrapping_mul(frame.payload.into());
-        self.sent = frame.offset.wrapping_add(len);
+        let len = count.checked_mul(frame.payload.into()).ok_or(TooMany)?;
+        self.sent += len;
         self.left = self.left.checked_sub(len).ok_or(TooMany)?;
         self.done = frame.last;
         Ok(())
@@ -350,7 +351,7 @@ impl Message {
                 control: ddp::Control::new(true, frame.last),
                 rdmap: Control::new(opcode).0,
                 stag: U32::new(stag.0),
-                to: U64::new(to.0.wrapping_add(u64::from(frame.offset))),
+                to: U64::new(to.behind(frame.offset).0),
             },
         };
         match self.kind {
@@ -552,7 +553,7 @@ impl Packer {
             return None;
         }
         // Without pad.
-        let ulpdu_len = (rest & !3).checked_sub(fpdu::LEN_FIELD.wrapping_add(fpdu::CRC_LEN))?;
+        let ulpdu_len = (rest & !3).checked_sub(fpdu::OVERHEAD)?;
         let ulpdu_len = u16::try_from(ulpdu_len).ok()?;
         let header_len = frame.ulpdu_len.checked_sub(frame.payload)?;
         let payload = ulpdu_len.checked_sub(header_len)?;

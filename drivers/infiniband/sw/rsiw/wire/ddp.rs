@@ -63,6 +63,11 @@ impl Msn {
         Msn(self.0.wrapping_add(1))
     }
 
+    /// How many numbers further on it is than `earlier`.
+    pub(crate) const fn since(self, earlier: Self) -> u32 {
+        self.0.wrapping_sub(earlier.0)
+    }
+
     /// Returns this number and moves on to the next.
     pub(crate) fn take(&mut self) -> Self {
         let msn = *self;
@@ -82,6 +87,13 @@ impl Default for Msn {
 pub(crate) struct TaggedOffset(pub(crate) u64);
 
 impl TaggedOffset {
+    /// The offset `len` octets further on; it wraps.
+    #[must_use]
+    pub(crate) const fn behind(self, len: u32) -> Self {
+        // CAST: lossless; `From` is not const.
+        TaggedOffset(self.0.wrapping_add(len as u64))
+    }
+
     /// The offset `len` octets further on; `None` if it wraps (T-18).
     pub(crate) const fn checked_add(self, len: u32) -> Option<Self> {
         // CAST: lossless; `From` is not const.

@@ -5,12 +5,18 @@
 //! Any context. The CRC itself is passed in, the kernel and the tests bring their own.
 #![forbid(unsafe_code)]
 
+use core::num::Saturating;
+
 /// Octets of the ULPDU_Length field in front of each FPDU.
 pub(crate) const LEN_FIELD: usize = 2;
 /// Octets of the CRC field at the end of each FPDU, present also when CRC is off.
 pub(crate) const CRC_LEN: usize = 4;
-/// Longest trailer: three octets of pad and the CRC.
-pub(crate) const MAX_TRAILER: usize = 7;
+/// Octets that an FPDU has beside its ULPDU, the pad aside.
+pub(crate) const OVERHEAD: usize = LEN_FIELD + CRC_LEN;
+/// Longest pad, up to a multiple of 4.
+const MAX_PAD: usize = 3;
+/// Longest trailer: the pad and the CRC.
+pub(crate) const MAX_TRAILER: usize = MAX_PAD + CRC_LEN;
 /// Longest ULPDU that the length field can name; a receiver takes all of them (section 4.1).
 pub(crate) const MAX_ULPDU: u16 = u16::MAX;
 /// Longest FPDU that a peer may send: the capacity a staging buffer needs.
@@ -27,18 +33,20 @@ pub(crate) const LARGE_SEGMENT: u32 = fpdu_len(MAX_MULPDU) as u32;
 
 /// Number of zero octets between an ULPDU of `ulpdu_len` octets and the CRC, 0 to 3.
 pub(crate) const fn pad_len(ulpdu_len: u16) -> usize {
-    // (4 - (2 + len) % 4) % 4, written so that it cannot underflow.
+    // What the ULPDU and the length field lack to a multiple of 4.
     // CAST: a value of at most 3.
-    (ulpdu_len.wrapping_add(2).wrapping_neg() & 3) as usize
+    (2u16.wrapping_sub(ulpdu_len) & 3) as usize
+}
+
+/// Octets in front of the CRC: length field, ULPDU and pad.
+pub(crate) const fn covered_len(ulpdu_len: u16) -> usize {
+    // CAST: u16 to usize is lossless; `From` is not const.
+    (ulpdu_len as usize).wrapping_add(LEN_FIELD + MAX_PAD) & !MAX_PAD
 }
 
 /// Octets of the whole FPDU without markers: length field, ULPDU, pad and CRC.
 pub(crate) const fn fpdu_len(ulpdu_len: u16) -> usize {
-    // CAST: u16 to usize is lossless; `From` is not const.
-    (ulpdu_len as usize)
-        .wrapping_add(LEN_FIELD)
-        .wrapping_add(pad_len(ulpdu_len))
-        .wrapping_add(CRC_LEN)
+    covered_len(ulpdu_len).wrapping_add(CRC_LEN)
 }
 
 /// Largest ULPDU whose FPDU fits into one TCP segment of `emss` octets (RFC 5044 section 4.5).
@@ -46,16 +54,13 @@ pub(crate) const fn fpdu_len(ulpdu_len: u16) -> usize {
 /// The formula gives values that are no use for tiny or huge segments, so the result is kept
 /// between [`MIN_MULPDU`] and [`MAX_MULPDU`].
 pub(crate) fn mulpdu(emss: u32, markers: bool) -> u16 {
-    let marks = if markers {
-        emss.div_ceil(512).saturating_mul(4)
-    } else {
-        0
-    };
-    let fit = emss
-        .saturating_sub(6)
-        .saturating_sub(marks)
-        .saturating_sub(emss & 3)
-        .clamp(u32::from(MIN_MULPDU), u32::from(MAX_MULPDU));
+    // CAST: 6.
+    let mut fit = Saturating(emss) - Saturating(OVERHEAD as u32);
+    if markers {
+        fit -= Saturating(emss.div_ceil(512)) * Saturating(4);
+    }
+    fit -= emss & 3;
+    let fit = fit.0.clamp(u32::from(MIN_MULPDU), u32::from(MAX_MULPDU));
     u16::try_from(fit).unwrap_or(MIN_MULPDU)
 }
 

@@ -10,6 +10,8 @@
 //! multiples of four octets, hence a marker never cuts a 32-bit word.
 #![forbid(unsafe_code)]
 
+use core::num::Saturating;
+
 /// Octets of one marker.
 pub(crate) const MARKER_LEN: usize = 4;
 /// Octets from the start of one marker to the start of the next.
@@ -44,16 +46,16 @@ impl Markers {
     /// The markers of the next FPDU, which has `fpdu_len` octets without them; moves on.
     pub(crate) fn next_fpdu(&mut self, fpdu_len: u32) -> FpduMarkers {
         let it = FpduMarkers {
-            next: self.until,
+            next: Saturating(self.until),
             end: fpdu_len,
-            inserted: 0,
+            inserted: Saturating(0),
         };
         // A marker that is due right at the end belongs to the next FPDU.
         self.until = match fpdu_len.checked_sub(self.until) {
-            None | Some(0) => self.until.saturating_sub(fpdu_len),
+            None | Some(0) => self.until.abs_diff(fpdu_len),
             Some(past) => match past % GAP {
                 0 => 0,
-                n => GAP.saturating_sub(n),
+                n => GAP.abs_diff(n),
             },
         };
         it
@@ -71,28 +73,28 @@ impl Markers {
 /// The markers of one FPDU in rising order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FpduMarkers {
-    next: u32,
+    next: Saturating<u32>,
     end: u32,
     /// Octets of markers inserted behind the length field so far.
-    inserted: u16,
+    inserted: Saturating<u16>,
 }
 
 impl Iterator for FpduMarkers {
     type Item = Marker;
 
     fn next(&mut self) -> Option<Marker> {
-        let at = self.next;
+        let at = self.next.0;
         if at >= self.end {
             return None;
         }
-        self.next = at.saturating_add(GAP);
+        self.next += GAP;
         // FPDUPTR counts octets of the stream, earlier markers of this FPDU included.
         let ptr = match u16::try_from(at) {
-            Ok(at) => at.saturating_add(self.inserted),
+            Ok(at) => (self.inserted + Saturating(at)).0,
             Err(_) => u16::MAX,
         };
         if at > 0 {
-            self.inserted = self.inserted.saturating_add(4);
+            self.inserted += 4;
         }
         let [hi, lo] = ptr.to_be_bytes();
         Some(Marker {

@@ -235,12 +235,10 @@ impl ReadRequest {
     /// fails on the way (RFC 5040 section 4.8, P-TERM-6).
     #[must_use]
     pub(crate) const fn advanced(self, done: u32) -> Self {
-        // CAST: lossless; `From` is not const.
-        let n = done as u64;
         ReadRequest {
-            sink_to: TaggedOffset(self.sink_to.0.wrapping_add(n)),
+            sink_to: self.sink_to.behind(done),
             len: self.len.saturating_sub(done),
-            source_to: TaggedOffset(self.source_to.0.wrapping_add(n)),
+            source_to: self.source_to.behind(done),
             ..self
         }
     }

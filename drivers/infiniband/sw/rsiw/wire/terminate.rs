@@ -22,6 +22,7 @@ use super::rdmap::{
     ATOMIC_REQUEST_LEN,
     READ_REQUEST_LEN, //
 };
+use core::num::Saturating;
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::IntoBytes;
 
@@ -274,12 +275,12 @@ impl Terminate {
             .chain(&control)
             .chain(length)
             .chain(headers);
-        let mut n = 0u16;
+        let mut n = Saturating(0u16);
         for (to, from) in out.iter_mut().zip(all) {
             *to = *from;
-            n = n.saturating_add(1);
+            n += 1;
         }
-        n
+        n.0
     }
 }
 

@@ -114,10 +114,8 @@ impl<I> Outbox<I> {
 
 /// Copies private data, as much as there is room for; returns how many octets that was.
 pub(super) fn copy(data: &[u8], out: &mut [u8]) -> usize {
-    let mut n = 0usize;
     for (to, from) in out.iter_mut().zip(data) {
         *to = *from;
-        n = n.saturating_add(1);
     }
-    n
+    data.len().min(out.len())
 }

@@ -21,21 +21,22 @@ use crate::proto::counters::Counter;
 use crate::proto::failure::Failure;
 use crate::proto::state::QpState;
 use crate::wire::terminate::Quote;
+use core::num::Saturating;
 use core::ops::DerefMut;
 
 /// The first pause, and the longest, in milliseconds.
-const FIRST_PAUSE: u32 = 1;
-const LONGEST_PAUSE: u32 = 16;
+const FIRST_PAUSE: Saturating<u32> = Saturating(1);
+const LONGEST_PAUSE: Saturating<u32> = Saturating(16);
 
 /// For how long a Send may wait for a receive, and has waited.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// Milliseconds that each may wait. With 0 none does.
     limit: u32,
-    /// Those that the Send at hand has been given,
-    waited: u32,
+    /// Those that the Send at hand may still wait,
+    left: Saturating<u32>,
     /// and the next pause.
-    pause: u32,
+    pause: Saturating<u32>,
     /// There is such a Send.
     waits: bool,
     /// The next FPDU waits, and its CRC is right.
@@ -46,7 +47,7 @@ impl Patience {
     pub(super) const fn new(limit: u32) -> Self {
         Self {
             limit,
-            waited: 0,
+            left: Saturating(limit),
             pause: FIRST_PAUSE,
             waits: false,
             is_checked: false,
@@ -61,13 +62,13 @@ impl Patience {
 
     /// Whether a Send waits that may do so for longer.
     pub(super) const fn waits(&self) -> bool {
-        self.waits && self.waited < self.limit
+        self.waits && self.left.0 > 0
     }
 
     /// A Send finds no receive. Returns whether it may wait, and whether it begins to.
     fn begin(&mut self) -> (bool, bool) {
         let begins = !core::mem::replace(&mut self.waits, true);
-        (self.waited < self.limit, begins)
+        (self.left.0 > 0, begins)
     }
 
     /// The next FPDU stays where it is, and its CRC is right: it is not computed at each look.
@@ -87,11 +88,10 @@ impl Patience {
 
     /// Milliseconds until a receive is looked for again. They count as waited for.
     pub(super) fn pause(&mut self) -> u32 {
-        let left = self.limit.saturating_sub(self.waited);
-        let pause = self.pause.min(left);
-        self.waited = self.waited.saturating_add(pause);
-        self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
-        pause
+        let pause = self.pause.min(self.left);
+        self.left -= pause;
+        self.pause = (self.pause * Saturating(2)).min(LONGEST_PAUSE);
+        pause.0
     }
 }
 

@@ -78,7 +78,7 @@ impl Framer {
     #[inline(always)]
     fn fits(&self, octets: u32) -> bool {
         // No header is longer.
-        let room = usize::from(self.mulpdu).checked_sub(FRONT.wrapping_sub(LEN_FIELD));
+        let room = usize::from(self.mulpdu).checked_sub(const { FRONT - LEN_FIELD });
         // CAST: 32 bits fit.
         room.is_some_and(|room| octets as usize <= room)
     }

@@ -12,6 +12,7 @@ use crate::proto::link::Link;
 use crate::proto::order::Token;
 use crate::proto::reads::InboundReads;
 use crate::wire::ddp::Msn;
+use core::num::Saturating;
 
 /// Requests that may end with one batch.
 const BATCH_ENDS: usize = 128;
@@ -20,37 +21,37 @@ const BATCH_ENDS: usize = 128;
 #[derive(Debug)]
 pub(super) struct Ends {
     tokens: [Token; BATCH_ENDS],
-    len: usize,
+    len: Saturating<usize>,
 }
 
 impl Ends {
     pub(super) const fn new() -> Self {
         Self {
             tokens: [Token(0); BATCH_ENDS],
-            len: 0,
+            len: Saturating(0),
         }
     }
 
     pub(super) const fn is_full(&self) -> bool {
-        self.len >= BATCH_ENDS
+        self.len.0 >= BATCH_ENDS
     }
 
     /// Adds a request. Returns whether there was room.
     pub(super) fn push(&mut self, token: Token) -> bool {
-        let Some(slot) = self.tokens.get_mut(self.len) else {
+        let Some(slot) = self.tokens.get_mut(self.len.0) else {
             return false;
         };
         *slot = token;
-        self.len = self.len.saturating_add(1);
+        self.len += 1;
         true
     }
 
     pub(super) fn tokens(&self) -> &[Token] {
-        self.tokens.get(..self.len).unwrap_or(&self.tokens)
+        self.tokens.get(..self.len.0).unwrap_or(&self.tokens)
     }
 
     pub(super) fn clear(&mut self) {
-        self.len = 0;
+        self.len.0 = 0;
     }
 }
 
