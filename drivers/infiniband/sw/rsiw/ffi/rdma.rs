@@ -105,6 +105,7 @@ pub(crate) mod kmr;
 pub(crate) mod link;
 pub(crate) mod mmap;
 mod object;
+mod owner;
 pub(crate) mod stats;
 pub(crate) mod udata;
 pub(crate) mod umem;

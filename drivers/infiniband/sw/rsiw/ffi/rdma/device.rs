@@ -16,6 +16,10 @@ use super::{
     },
     link::LinkName,
     object::Object,
+    owner::{
+        is_only,
+        is_ours, //
+    },
 };
 use crate::ffi::{
     net::netdev::NetDevice,
@@ -25,20 +29,17 @@ use crate::ffi::{
     },
 };
 use core::{
-    any::TypeId,
     marker::PhantomData,
     mem::ManuallyDrop,
     ptr::NonNull, //
 };
 use kernel::{
     error::to_result,
-    module::this_module,
     prelude::*,
     sync::{
         aref::ARef,
         Arc,
-        ArcBorrow,
-        SetOnce, //
+        ArcBorrow, //
     },
     types::ScopeGuard,
 };
@@ -58,26 +59,6 @@ pub(crate) struct Spec<'a> {
     pub(crate) comp_vectors: u32,
     /// Whether the port mapper chooses ports.
     pub(crate) port_map: bool,
-}
-
-/// The driver of this module, by which devices are told from those of other modules.
-static DRIVER: SetOnce<TypeId> = SetOnce::new();
-
-/// Whether `D` is the only driver of this module. The first one to ask is it.
-pub(super) fn is_only<D: Driver>() -> bool {
-    let id = TypeId::of::<D>();
-    DRIVER.populate(id) || DRIVER.as_ref() == Some(&id)
-}
-
-/// Whether a device is one of this module.
-///
-/// # Safety
-///
-/// The device is live.
-pub(super) unsafe fn is_ours(dev: *const b::ib_device) -> bool {
-    // SAFETY: by the caller's promise.
-    let owner = unsafe { (*dev).ops.owner };
-    core::ptr::eq(owner, this_module::<crate::LocalModule>().as_ptr())
 }
 
 /// Makes a device and registers it with the core; `make` makes the driver's part.

@@ -5,9 +5,9 @@
 //! C header: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h).
 
 use super::{
-    device::is_only,
     driver::Driver,
-    object::Object, //
+    object::Object,
+    owner::is_only, //
 };
 use crate::ffi::raw::{
     b,

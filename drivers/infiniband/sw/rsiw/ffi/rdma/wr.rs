@@ -9,8 +9,8 @@
 
 use super::{
     attr::AccessFlags,
-    device::is_ours,
-    extent::MrHead, //
+    extent::MrHead,
+    owner::is_ours, //
 };
 use crate::ffi::{
     mm::copy,
