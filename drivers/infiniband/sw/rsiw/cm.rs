@@ -35,6 +35,7 @@ pub(crate) use self::{
 };
 
 use self::{
+    listen::Listener,
     registry::Registry,
     turns::Initiators, //
 };
@@ -168,7 +169,9 @@ pub(crate) struct Cm {
     dev: Arc<Device>,
     qps: Arc<QpTable>,
     #[pin]
-    registry: Registry,
+    endpoints: Registry<Endpoint>,
+    #[pin]
+    listeners: Registry<Listener>,
     /// Connections that this side begins.
     initiators: Arc<Initiators>,
 }
@@ -185,7 +188,8 @@ impl Cm {
             pin_init!(Self {
                 dev: dev.clone(),
                 qps: qps.clone(),
-                registry <- Registry::new(),
+                endpoints <- Registry::new(),
+                listeners <- Registry::new(),
                 initiators,
             }),
             GFP_KERNEL,
@@ -194,22 +198,30 @@ impl Cm {
 
     /// How many listeners their consumers have not given up.
     pub(crate) fn listeners(&self) -> usize {
-        self.registry.listeners()
+        self.listeners.len()
     }
 
     /// Takes no more connections, neither from consumers nor from peers.
     pub(crate) fn close(&self) {
-        self.registry.close();
+        self.endpoints.close();
+        self.listeners.close();
+        self.listeners.for_each(Listener::close);
     }
 
     /// Ends all connections, and waits until they are over, but not longer than `ms` milliseconds.
     pub(crate) fn end_all(&self, ms: u32) {
-        self.registry.end_all(ms);
+        self.endpoints.for_each(Endpoint::shut);
+        self.endpoints.wait_empty_for(ms);
     }
 
     /// Ends everything, forgets all listeners, and waits until no connection is left.
     pub(crate) fn close_all(&self) {
-        self.registry.close_all();
+        self.close();
+        self.listeners.for_each(|listener| {
+            self.listeners.remove(listener);
+        });
+        self.endpoints.for_each(Endpoint::shut);
+        self.endpoints.wait_empty();
     }
 }
 
@@ -245,7 +257,13 @@ pub(crate) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
 ///
 /// Those of [`Details`].
 pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result {
-    cm.registry.describe(id, to)
+    if let Some(listener) = cm.listeners.find(id) {
+        return listener.describe(to);
+    }
+    if let Some(endpoint) = cm.endpoints.find(id) {
+        return endpoint.describe(id, to);
+    }
+    Ok(())
 }
 
 /// Starts to listen on the address of `id`; each connection request makes an event.

@@ -12,6 +12,7 @@ use super::{
         Dial, //
     },
     outputs::code,
+    registry::Entry,
     turns::Deputy,
     Cm,
 };
@@ -26,10 +27,13 @@ use crate::{
             TcpSocket,
             TcpState, //
         },
-        rdma::iwcm::{
-            Addresses,
-            CmId,
-            ConsumerId, //
+        rdma::{
+            details::Details,
+            iwcm::{
+                Addresses,
+                CmId,
+                ConsumerId, //
+            },
         },
         time::timer::{
             Expires,
@@ -218,7 +222,7 @@ impl Endpoint {
     ///
     /// `ENODEV` if the device is going away.
     pub(super) fn register(cm: &Arc<Cm>) -> Result<Arc<Self>> {
-        cm.registry.add(|number| Self::new(cm.clone(), number))
+        cm.endpoints.add(|number| Self::new(cm.clone(), number))
     }
 
     fn new(cm: Arc<Cm>, number: usize) -> Result<Arc<Self>> {
@@ -246,12 +250,28 @@ impl Endpoint {
         )
     }
 
-    /// Returns the phase of the connection, if `id` is the consumer's identifier of it. Process
-    /// context.
-    pub(super) fn phase_of(&self, id: ConsumerId) -> Option<Name> {
-        let shown = self.shown.lock();
-        shown.cm_id.as_ref().filter(|own| own.is_of(id))?;
-        Some(shown.phase)
+    /// Tells how the connection is, if `id` is the consumer's identifier of it. Waits for nobody.
+    /// Process context.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Details`].
+    pub(super) fn describe(&self, id: ConsumerId, to: &mut Details<'_>) -> Result {
+        let phase = {
+            let shown = self.shown.lock();
+            if !shown.cm_id.as_ref().is_some_and(|own| own.is_of(id)) {
+                return Ok(());
+            }
+            shown.phase
+        };
+        to.number(c"conn", self.trace_number())?;
+        to.word(c"phase", phase)
+    }
+
+    /// The number by which traces know it.
+    pub(super) fn trace_number(&self) -> u32 {
+        // CAST: its low half is enough to tell connections apart.
+        self.number as u32
     }
 
     /// Gives the endpoint its connection, and shows its phase.
@@ -284,7 +304,7 @@ impl Endpoint {
     /// Under the mutex, and while there is a connection.
     pub(super) fn introduce(&self, consumer: ConsumerId) {
         self.shown.lock().consumer = Some(consumer);
-        self.cm.registry.introduce(self.number, consumer);
+        self.cm.endpoints.introduce(self.number, consumer);
     }
 
     /// Takes the consumer's identifier of the connection away. Under the mutex.
@@ -505,6 +525,16 @@ impl Endpoint {
     }
 }
 
+impl Entry for Endpoint {
+    fn number(&self) -> usize {
+        self.number
+    }
+
+    fn consumer(&self) -> Option<ConsumerId> {
+        self.shown.lock().consumer
+    }
+}
+
 /// Takes what was received from the socket; returns whether the peer's FIN was there too, or TCP
 /// is gone.
 fn drained(sock: &Arc<TcpSocket>) -> bool {
@@ -527,8 +557,7 @@ impl WorkItem for Endpoint {
             this.advance(&mut st);
             let Some(pending) = this.next_event(&mut st) else {
                 if this.retire(st) {
-                    let consumer = this.shown.lock().consumer;
-                    this.cm.registry.remove(this.number, consumer);
+                    this.cm.endpoints.remove(&this);
                 } else if this.deputy().is_some() {
                     Self::kick(this.clone());
                 }

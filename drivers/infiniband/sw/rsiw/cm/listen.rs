@@ -8,6 +8,7 @@ use super::{
         self,
         Acceptor, //
     },
+    registry::Entry,
     turns::Turns,
     Cm, Endpoint, Refusal, NOT_IN_NAMESPACE,
 };
@@ -107,7 +108,7 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result<(), R
         numbers: KVec::from_elem(0, places, GFP_KERNEL_ACCOUNT)?,
     };
     let mapping = id.hide_mapping();
-    let listener = cm.registry.add_listener(|number| {
+    let listener = cm.listeners.add(|number| {
         id.set_provider_data(number);
         Arc::pin_init(
             pin_init!(Listener {
@@ -125,9 +126,9 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result<(), R
         )
     });
     let result = listener.and_then(|this| {
-        cm.registry.introduce(this.number, this.consumer);
+        cm.listeners.introduce(this.number, this.consumer);
         this.open(id, &netdev, addr, backlog).inspect_err(|_| {
-            cm.registry.remove_listener(this.number);
+            cm.listeners.remove(&this);
             this.close();
         })
     });
@@ -139,7 +140,8 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result<(), R
 
 /// See [`super::destroy_listen`].
 pub(super) fn destroy(cm: &Cm, id: &CmId) -> Result {
-    if let Some(this) = cm.registry.remove_listener(id.provider_data()) {
+    let this = cm.listeners.get(id.provider_data());
+    if let Some(this) = this.filter(|this| cm.listeners.remove(this)) {
         this.close();
         if let Some(mapping) = this.mapping {
             id.restore_mapping(mapping);
@@ -183,11 +185,6 @@ impl Listener {
         }
     }
 
-    /// What its consumer knows it by.
-    pub(super) fn consumer(&self) -> ConsumerId {
-        self.consumer
-    }
-
     /// Tells how it is.
     ///
     /// # Errors
@@ -203,11 +200,6 @@ impl Listener {
         };
         to.count(c"half_open", half_open)?;
         to.count(c"max_half_open", most)
-    }
-
-    /// By which iw_cm and the registry know it.
-    pub(super) fn number(&self) -> usize {
-        self.number
     }
 
     /// Hands an event to the consumer. No lock may be held.
@@ -249,9 +241,19 @@ impl Listener {
 
     /// Ends a connection without a Request; zero is none.
     fn end(&self, number: usize) {
-        if let Some(endpoint) = self.cm.registry.get(number) {
+        if let Some(endpoint) = self.cm.endpoints.get(number) {
             endpoint.shut();
         }
+    }
+}
+
+impl Entry for Listener {
+    fn number(&self) -> usize {
+        self.number
+    }
+
+    fn consumer(&self) -> Option<ConsumerId> {
+        Some(self.consumer)
     }
 }
 

@@ -106,12 +106,6 @@ impl Endpoint {
         outputs
     }
 
-    /// The number by which traces know it.
-    pub(super) fn trace_number(&self) -> u32 {
-        // CAST: its low half is enough to tell connections apart.
-        self.number as u32
-    }
-
     /// As [`Endpoint::feed`], for what is no consumer's call.
     pub(super) fn tell(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) {
         let _ = self.feed(st, input);

@@ -68,7 +68,7 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
 /// See [`super::reject`].
 pub(super) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
     // Without an endpoint the connection is gone already, which is what is asked for.
-    let Some(this) = cm.registry.get(id.provider_data()) else {
+    let Some(this) = cm.endpoints.get(id.provider_data()) else {
         return Ok(());
     };
     let result = this.feed(&mut this.state.lock(), Input::Reject { private_data });
@@ -81,7 +81,7 @@ const OVER: Refusal = Refusal::new(ECONNRESET, "there is no such request any mor
 
 /// See [`super::accept`].
 pub(super) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result<(), Refusal> {
-    let this = cm.registry.get(id.provider_data()).ok_or(OVER)?;
+    let this = cm.endpoints.get(id.provider_data()).ok_or(OVER)?;
     let result = answer(&this, cm, id, param);
     Endpoint::kick(this);
     result

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Endpoints and listeners of a device, by number.
+//! Objects by number, and by what their consumers know them by.
+//!
+//! Context: process.
 #![forbid(unsafe_code)]
 
-use super::{
-    listen::Listener,
-    Endpoint, //
-};
-use crate::ffi::rdma::{
-    details::Details,
-    iwcm::ConsumerId, //
-};
+use crate::ffi::rdma::iwcm::ConsumerId;
 use kernel::{
     prelude::*,
     rbtree::{
@@ -28,29 +23,37 @@ use kernel::{
     time::msecs_to_jiffies,
 };
 
-/// Endpoints and listeners of a device.
+/// What a registry has.
+pub(super) trait Entry {
+    /// Returns the number that it got.
+    fn number(&self) -> usize;
+
+    /// Returns what it was introduced by, if it was.
+    fn consumer(&self) -> Option<ConsumerId>;
+}
+
+/// Objects of one kind.
 #[pin_data]
-pub(super) struct Registry {
+pub(super) struct Registry<T> {
     /// A spin lock: all processes share it, and one that is kept off the processor must not hold
     /// it.
     #[pin]
-    inner: SpinLock<Inner>,
+    inner: SpinLock<Inner<T>>,
     #[pin]
     empty: CondVar,
 }
 
-struct Inner {
+struct Inner<T> {
     last: usize,
     closed: bool,
-    endpoints: RBTree<usize, Arc<Endpoint>>,
-    listeners: RBTree<usize, Arc<Listener>>,
+    objects: RBTree<usize, Arc<T>>,
     /// Numbers by the identifiers of consumers. One that a consumer has given up may be another's
     /// by now.
     consumers: RBTree<ConsumerId, usize>,
 }
 
-impl Inner {
-    /// A number that was not used before; never zero.
+impl<T> Inner<T> {
+    /// Returns a number that was not used before; never zero.
     fn next_number(&mut self) -> Result<usize> {
         self.check_open()?;
         self.last = self.last.checked_add(1).ok_or(ENOSPC)?;
@@ -63,27 +66,17 @@ impl Inner {
         }
         Ok(())
     }
-
-    /// Forgets that `consumer` knows the number.
-    fn forget(&mut self, number: usize, consumer: Option<ConsumerId>) {
-        if let Some(consumer) = consumer {
-            if self.consumers.get(&consumer) == Some(&number) {
-                let _ = self.consumers.remove(&consumer);
-            }
-        }
-    }
 }
 
-impl Registry {
-    /// An empty registry.
+impl<T: Entry> Registry<T> {
+    /// Makes an empty registry.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             inner <- new_spinlock!(
                 Inner {
                     last: 0,
                     closed: false,
-                    endpoints: RBTree::new(),
-                    listeners: RBTree::new(),
+                    objects: RBTree::new(),
                     consumers: RBTree::new(),
                 },
                 "rsiw::cm::Registry::inner"
@@ -92,77 +85,44 @@ impl Registry {
         })
     }
 
-    /// Adds the endpoint that `make` creates for a number.
+    /// Adds the object that `make` creates for a number.
     ///
     /// # Errors
     ///
-    /// `ENODEV` if the device is going away.
-    pub(super) fn add(
-        &self,
-        make: impl FnOnce(usize) -> Result<Arc<Endpoint>>,
-    ) -> Result<Arc<Endpoint>> {
+    /// `ENODEV` if the registry is closed.
+    pub(super) fn add(&self, make: impl FnOnce(usize) -> Result<Arc<T>>) -> Result<Arc<T>> {
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let number = self.inner.lock().next_number()?;
-        let endpoint = make(number)?;
-        let node = node.into_node(number, endpoint.clone());
+        let object = make(number)?;
+        let node = node.into_node(number, object.clone());
         let mut inner = self.inner.lock();
         inner.check_open()?;
-        inner.endpoints.insert(node);
-        Ok(endpoint)
+        inner.objects.insert(node);
+        Ok(object)
     }
 
-    /// The endpoint of that number.
-    pub(super) fn get(&self, number: usize) -> Option<Arc<Endpoint>> {
-        self.inner.lock().endpoints.get(&number).cloned()
+    /// Returns the object of that number.
+    pub(super) fn get(&self, number: usize) -> Option<Arc<T>> {
+        self.inner.lock().objects.get(&number).cloned()
     }
 
-    /// Forgets an endpoint, and its consumer's identifier if it has one.
-    pub(super) fn remove(&self, number: usize, consumer: Option<ConsumerId>) {
+    /// Forgets an object. Returns whether it was there.
+    pub(super) fn remove(&self, object: &T) -> bool {
+        let (number, consumer) = (object.number(), object.consumer());
         let mut inner = self.inner.lock();
-        inner.forget(number, consumer);
-        let old = inner.endpoints.remove(&number);
-        if inner.endpoints.is_empty() {
+        if let Some(consumer) = consumer.filter(|id| inner.consumers.get(id) == Some(&number)) {
+            let _ = inner.consumers.remove(&consumer);
+        }
+        let old = inner.objects.remove(&number);
+        if inner.objects.is_empty() {
             self.empty.notify_all();
         }
         drop(inner);
-        drop(old);
+        old.is_some()
     }
 
-    /// Adds the listener that `make` creates for a number.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the device is going away.
-    pub(super) fn add_listener(
-        &self,
-        make: impl FnOnce(usize) -> Result<Arc<Listener>>,
-    ) -> Result<Arc<Listener>> {
-        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        let number = self.inner.lock().next_number()?;
-        let listener = make(number)?;
-        let node = node.into_node(number, listener.clone());
-        let mut inner = self.inner.lock();
-        inner.check_open()?;
-        inner.listeners.insert(node);
-        Ok(listener)
-    }
-
-    /// Takes the listener of that number out.
-    pub(super) fn remove_listener(&self, number: usize) -> Option<Arc<Listener>> {
-        let mut inner = self.inner.lock();
-        let listener = inner.listeners.remove(&number)?;
-        inner.forget(number, Some(listener.consumer()));
-        Some(listener)
-    }
-
-    /// Takes any listener out.
-    fn pop_listener(&self) -> Option<Arc<Listener>> {
-        let number = self.inner.lock().listeners.keys().next().copied()?;
-        self.remove_listener(number)
-    }
-
-    /// Lets the endpoint or listener of that number, which stays meanwhile, be found by its
-    /// consumer's identifier. Nobody depends on that: without memory it is not found.
+    /// Lets the object of that number, which stays meanwhile, be found by its consumer's
+    /// identifier. Nobody depends on that: without memory it is not found.
     pub(super) fn introduce(&self, number: usize, consumer: ConsumerId) {
         if let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT) {
             let node = node.into_node(consumer, number);
@@ -171,83 +131,50 @@ impl Registry {
         }
     }
 
-    /// Calls `f` for each endpoint that there is when this begins, with no lock held.
-    fn for_each(&self, f: impl Fn(&Arc<Endpoint>)) {
-        let newest = self.inner.lock().last;
-        let mut from = 0;
-        while let Some(endpoint) = self.first(from, newest) {
-            f(&endpoint);
-            from = endpoint.number.saturating_add(1);
-        }
-    }
-
-    /// The endpoint with the least number of those from `from` to `to`.
-    fn first(&self, from: usize, to: usize) -> Option<Arc<Endpoint>> {
+    /// Returns the object that was introduced by this identifier last.
+    pub(super) fn find(&self, consumer: ConsumerId) -> Option<Arc<T>> {
         let inner = self.inner.lock();
-        let cursor = inner.endpoints.cursor_lower_bound(&from)?;
-        let (number, endpoint) = cursor.current();
-        (*number <= to).then(|| endpoint.clone())
+        let number = inner.consumers.get(&consumer)?;
+        inner.objects.get(number).cloned()
     }
 
-    /// The listener with the least number from `from` on.
-    fn first_listener(&self, from: usize) -> Option<Arc<Listener>> {
+    /// Returns how many objects there are.
+    pub(super) fn len(&self) -> usize {
         let inner = self.inner.lock();
-        let cursor = inner.listeners.cursor_lower_bound(&from)?;
-        Some(cursor.current().1.clone())
-    }
-
-    /// Tells how the endpoint or the listener of a consumer's identifier is, if there is one. Waits
-    /// for nobody.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Details`].
-    pub(super) fn describe(&self, id: ConsumerId, to: &mut Details<'_>) -> Result {
-        let (endpoint, listener) = {
-            let inner = self.inner.lock();
-            let Some(number) = inner.consumers.get(&id) else {
-                return Ok(());
-            };
-            let endpoint = inner.endpoints.get(number).cloned();
-            (endpoint, inner.listeners.get(number).cloned())
-        };
-        if let Some(listener) = listener {
-            return listener.describe(to);
-        }
-        let Some(endpoint) = endpoint else {
-            return Ok(());
-        };
-        let Some(phase) = endpoint.phase_of(id) else {
-            return Ok(());
-        };
-        to.number(c"conn", endpoint.trace_number())?;
-        to.word(c"phase", phase)
-    }
-
-    /// How many listeners their consumers have not given up.
-    pub(super) fn listeners(&self) -> usize {
-        let inner = self.inner.lock();
-        let all = inner.listeners.keys();
+        let all = inner.objects.keys();
         all.fold(0, |count: usize, _| count.saturating_add(1))
     }
 
-    /// Takes no more connections, neither from consumers nor from peers.
-    pub(super) fn close(&self) {
-        self.inner.lock().closed = true;
+    /// Calls `f` for each object that there is when this begins, with no lock held.
+    pub(super) fn for_each(&self, f: impl Fn(&Arc<T>)) {
+        let newest = self.inner.lock().last;
         let mut from = 0;
-        while let Some(listener) = self.first_listener(from) {
-            listener.close();
-            from = listener.number().saturating_add(1);
+        while let Some(object) = self.first(from, newest) {
+            f(&object);
+            from = object.number().saturating_add(1);
         }
     }
 
-    /// Ends all connections, and waits until they are over, but not longer than `ms` milliseconds.
-    pub(super) fn end_all(&self, ms: u32) {
-        self.for_each(Endpoint::shut);
+    /// Returns the object with the least number of those from `from` to `to`.
+    fn first(&self, from: usize, to: usize) -> Option<Arc<T>> {
+        let inner = self.inner.lock();
+        let cursor = inner.objects.cursor_lower_bound(&from)?;
+        let (number, object) = cursor.current();
+        (*number <= to).then(|| object.clone())
+    }
+
+    /// Takes no more objects.
+    pub(super) fn close(&self) {
+        self.inner.lock().closed = true;
+    }
+
+    /// Waits until no object is left, but not longer than `ms` milliseconds, nor for one who is
+    /// interrupted.
+    pub(super) fn wait_empty_for(&self, ms: u32) {
         let mut inner = self.inner.lock();
         let mut left = msecs_to_jiffies(ms);
         // Bound: one look each time; the lock is free while this waits.
-        while !inner.endpoints.is_empty() {
+        while !inner.objects.is_empty() {
             match self.empty.wait_interruptible_timeout(&mut inner, left) {
                 CondVarTimeoutResult::Woken { jiffies } => left = jiffies,
                 CondVarTimeoutResult::Timeout | CondVarTimeoutResult::Signal { .. } => return,
@@ -255,16 +182,11 @@ impl Registry {
         }
     }
 
-    /// Ends everything, forgets all listeners, and waits until no endpoint is left.
-    pub(super) fn close_all(&self) {
-        self.close();
-        while let Some(listener) = self.pop_listener() {
-            drop(listener);
-        }
-        self.for_each(Endpoint::shut);
+    /// Waits until no object is left.
+    pub(super) fn wait_empty(&self) {
         let mut inner = self.inner.lock();
         // Bound: one look each time; the lock is free while this waits.
-        while !inner.endpoints.is_empty() {
+        while !inner.objects.is_empty() {
             self.empty.wait(&mut inner);
         }
     }
