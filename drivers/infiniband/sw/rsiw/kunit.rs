@@ -480,7 +480,7 @@ mod queues {
             module::Loaded,
             rsiw::queues::SharedQueues, //
         },
-        qp::ends::Ends,
+        qp::local_peers::LocalPeers,
     };
     use kernel::prelude::*;
 
@@ -489,7 +489,7 @@ mod queues {
         // The module has made them.
         assert!(SharedQueues::with(|_| ()).is_some());
         let loaded = Loaded::for_test();
-        let second = SharedQueues::new(loaded, [Ends::none()?, Acceptors::none()?]);
+        let second = SharedQueues::new(loaded, [LocalPeers::none()?, Acceptors::none()?]);
         assert!(second.is_err_and(|e| e == EBUSY));
         assert!(SharedQueues::with(|_| ()).is_some());
         Ok(())

@@ -40,7 +40,7 @@ use crate::{
             },
         },
     },
-    qp::ends::Ends,
+    qp::local_peers::LocalPeers,
     rnic::Rnic,
     verbs::Rsiw,
 };
@@ -70,7 +70,7 @@ impl Parts for Links {
     /// `EBUSY` if the driver that user space takes this one for is loaded, `ENOMEM`.
     fn init(loaded: Loaded) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            queues: refuse_siw().and_then(|()| SharedQueues::new(loaded, [Ends::none()?, Acceptors::none()?]))?,
+            queues: refuse_siw().and_then(|()| SharedQueues::new(loaded, [LocalPeers::none()?, Acceptors::none()?]))?,
             devices: AllDevices,
             notifier <- NetdevNotifier::new(),
             siw: if params::siw_link_type() {

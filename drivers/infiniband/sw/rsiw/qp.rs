@@ -14,6 +14,7 @@
 
 mod atomic;
 mod base;
+mod cached;
 mod complete;
 mod consumer;
 mod control;
@@ -23,12 +24,11 @@ mod deferred;
 mod describe;
 mod direct;
 mod effects;
-pub(crate) mod ends;
 mod failure;
 mod fin;
 mod inner;
-mod kept;
 mod link;
+pub(crate) mod local_peers;
 mod look;
 mod looking;
 pub(crate) mod manager;
@@ -39,7 +39,7 @@ mod posting;
 mod published;
 mod resize;
 mod rx;
-mod shown;
+mod sight;
 mod source;
 mod sq;
 mod stream;
@@ -57,7 +57,7 @@ use self::{
         is_same,
         Manager, //
     },
-    shown::Shown,
+    stream::Stream,
 };
 use crate::{
     ffi::{
@@ -97,7 +97,7 @@ pub(crate) struct Qp {
     look: Option<Pin<KBox<Look<Qp>>>>,
     /// The connection, for who describes the QP.
     #[pin]
-    shown: SpinLock<Option<Shown>>,
+    shown: SpinLock<Option<Arc<Stream>>>,
     /// Requests of a process that are left to gather.
     #[pin]
     post_row: SpinLockIrq<PostRow>,

@@ -9,14 +9,13 @@
 
 use super::{
     effects::After,
-    ends::Prepared,
     failure::tell_defect,
     inner::{
         Conn,
         Inner, //
     },
+    local_peers::Prepared,
     manager::Manager,
-    shown::Shown,
     stream::Stream,
     tx::TxState,
     Qp, //
@@ -97,7 +96,7 @@ impl Qp {
         )?;
         let tx = TxState::new(self, params, sock.mss())?;
         let stream = Stream::new(self.clone(), sock, params)?;
-        let prepared = Prepared::new(&stream, sock, params);
+        let prepared = Prepared::new(&stream);
 
         let mut inner = self.inner.lock();
         let (state, _) = state::next(inner.state, QpEvent::Connected).map_err(|_| EISCONN)?;
@@ -124,7 +123,6 @@ impl Qp {
         inner.conn = Some(Conn {
             callbacks: Callbacks::install(sock.clone(), stream.clone())?,
             stream,
-            sock: sock.clone(),
             tx,
             entry: None,
         });
@@ -136,8 +134,7 @@ impl Qp {
         self.published.set_state(state);
         if let Some(conn) = &mut inner.conn {
             conn.entry = prepared.map(Prepared::enter);
-            let shown = Shown::new(conn.stream.clone(), sock.clone(), params);
-            self.show(Some(shown));
+            self.show(Some(conn.stream.clone()));
         }
         drop(inner);
         drop((idle_inbound, old_outbound));
@@ -225,7 +222,7 @@ impl Qp {
         let state = inner.state;
         let conn = inner.conn.as_mut()?;
         let peer = conn.stream.peer();
-        let (sock, ring) = (&conn.sock, &mut inner.ring);
+        let (sock, ring) = (&conn.stream.sock, &mut inner.ring);
         let outcome = conn.tx.run(self, sock, peer.as_deref(), ring, state);
         drop(peer);
         if let Some(ms) = conn.tx.fin.take_timer() {
@@ -289,7 +286,7 @@ impl Qp {
             && self.sq.lock().outbound.outstanding() == 0
             && !inner.conn.as_ref().is_some_and(|conn| {
                 let stream = &conn.stream;
-                conn.sock.with_lock(|sk| {
+                stream.sock.with_lock(|sk| {
                     let part = stream.receiving(sk);
                     part.is_some_and(|part| part.receiver.lacks() == Lack::Quiet)
                 })

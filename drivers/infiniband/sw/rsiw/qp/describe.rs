@@ -11,7 +11,7 @@
 
 use super::{
     look::Look,
-    shown::Shown,
+    stream::Stream,
     Qp, //
 };
 use crate::{
@@ -28,7 +28,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::atomic::Relaxed, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 impl Qp {
@@ -57,7 +60,7 @@ impl Qp {
         to.number(c"windows", self.binder.count())?;
         to.number(c"look_us", self.look.as_deref().map_or(0, Look::us))?;
         // Nobody is given a reference: the socket is not kept by who looks.
-        let Some(conn) = self.shown.lock().as_ref().map(Shown::sight) else {
+        let Some(conn) = self.shown.lock().as_deref().map(Stream::sight) else {
             return Ok(());
         };
         to.flag(c"crc", conn.crc)?;
@@ -75,7 +78,7 @@ impl Qp {
     }
 
     /// Shows another connection from now on, or none. Process context.
-    pub(super) fn show(&self, shown: Option<Shown>) {
+    pub(super) fn show(&self, shown: Option<Arc<Stream>>) {
         self.published.left(0);
         let old = core::mem::replace(&mut *self.shown.lock(), shown);
         // The last reference to a socket is given up without a lock.

@@ -17,7 +17,7 @@ use super::{
     place::CopyToPage,
     rx::Intake,
     source::Source,
-    stream::End, //
+    stream::Stream, //
 };
 use crate::{
     ffi::{
@@ -54,7 +54,7 @@ const SEGMENT: usize = 512;
 
 /// The other end of a connection, as the sender uses it.
 pub(super) struct Direct<'a> {
-    end: &'a End,
+    end: &'a Stream,
     own: &'a TcpSocket,
     held: Option<Held<'a>>,
     /// What was handed over since the other end was let go of last: octets, and
@@ -64,14 +64,14 @@ pub(super) struct Direct<'a> {
 
 /// The other end, held, and its receiving part, which goes back into its place.
 struct Held<'a> {
-    end: &'a End,
+    end: &'a Stream,
     intake: Option<Intake<'a>>,
     sock: Option<HeldSock<'a>>,
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let stream = &self.end.stream;
+        let stream = self.end;
         let mut lack = Lack::Nothing;
         if let (Some(intake), Some(sock)) = (self.intake.take(), &mut self.sock) {
             lack = sock.with(|sk| stream.put_back(sk, intake));
@@ -91,7 +91,7 @@ impl Drop for Held<'_> {
 
 impl<'a> Direct<'a> {
     /// Makes what one run of the sender needs, whose socket is `own`.
-    pub(super) fn new(end: &'a End, own: &'a TcpSocket) -> Self {
+    pub(super) fn new(end: &'a Stream, own: &'a TcpSocket) -> Self {
         Self {
             end,
             own,
@@ -102,7 +102,7 @@ impl<'a> Direct<'a> {
 
     /// The QP at the other end.
     pub(super) fn peer(&self) -> &'a Base {
-        self.end.stream.base()
+        self.end.base()
     }
 
     /// What was handed over since [`Direct::let_go`]: octets, or what takes as long.
@@ -132,7 +132,7 @@ impl<'a> Direct<'a> {
         let outcome = intake.with(|receiver, env| receiver.admit::<SkbChunk<'_>, _>(env, front));
         if outcome == HandedOver::Later {
             // Its work item wakes this side when the receiver goes on.
-            self.end.stream.awaited.store(true, Relaxed);
+            self.end.awaited.store(true, Relaxed);
         }
         // If something was handed over, the sender lets go when it flushes.
         if outcome != HandedOver::Taken && self.len == 0 {
@@ -176,7 +176,7 @@ impl<'a> Direct<'a> {
     /// Holds the other end, if all that TCP had for it was read.
     fn hold(&mut self) -> HandedOver {
         let end = self.end;
-        let stream = &end.stream;
+        let stream = end;
         let mut is_taken = false;
         let sock = end.sock.hold(|| {
             is_taken = true;

@@ -197,7 +197,7 @@ impl Qp {
                 conn.tx.fin.want();
             }
             if end == StreamEnd::Reset {
-                conn.sock.abort();
+                conn.stream.sock.abort();
             }
         }
         if effects.start_timer {
@@ -217,8 +217,9 @@ impl Qp {
             let conn = inner.conn.as_ref();
             recv = conn.and_then(|conn| {
                 let stream = &conn.stream;
-                let sock = &conn.sock;
-                sock.with_lock(|sk| stream.receiving(sk)?.receiver.take_recv())
+                stream
+                    .sock
+                    .with_lock(|sk| stream.receiving(sk)?.receiver.take_recv())
             });
         }
         if effects.flush_sq {

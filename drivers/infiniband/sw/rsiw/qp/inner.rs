@@ -6,20 +6,14 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    ends::Entry,
+    local_peers::Entry,
     rx::Receiving,
     sq::SqRing,
     stream::Stream,
     tx::TxState, //
 };
 use crate::{
-    ffi::{
-        net::{
-            Callbacks,
-            TcpSocket, //
-        },
-        time::timer::Timer,
-    },
+    ffi::{net::Callbacks, time::timer::Timer},
     proto::{
         failure::Failure,
         notes::{
@@ -43,7 +37,6 @@ use kernel::{
 pub(super) struct Conn {
     pub(super) callbacks: Callbacks<Stream>,
     pub(super) stream: Arc<Stream>,
-    pub(super) sock: Arc<TcpSocket>,
     pub(super) tx: TxState,
     /// The end of this connection in the table, where the other end finds it.
     pub(super) entry: Option<Entry>,
@@ -52,7 +45,7 @@ pub(super) struct Conn {
 impl Conn {
     /// Whether the peer has all there is, the FIN included.
     pub(super) fn is_delivered(&self) -> bool {
-        self.tx.fin.is_sent() && self.sock.is_acknowledged()
+        self.tx.fin.is_sent() && self.stream.sock.is_acknowledged()
     }
 
     /// Takes the connection apart: no callback runs and nothing is received afterwards. Gives TCP
@@ -61,14 +54,13 @@ impl Conn {
         let Self {
             callbacks,
             stream,
-            sock,
             tx: _,
             entry,
         } = self;
         // First, so that nobody finds what is taken apart.
         drop(entry);
         drop(callbacks);
-        let rx = sock.with_lock(|sk| stream.end(sk));
+        let rx = stream.sock.with_lock(|sk| stream.end(sk));
         // Only who finds a receiver starts it.
         Timer::stop(&stream);
         rx

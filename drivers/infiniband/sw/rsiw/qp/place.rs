@@ -7,11 +7,11 @@
 
 use super::{
     base::Base,
-    failure::tagged,
-    kept::{
-        Kept,
+    cached::{
+        CachedRegion,
         Purpose, //
     },
+    failure::tagged,
 };
 use crate::{
     abi::MAX_SGE,
@@ -165,7 +165,7 @@ fn range_of(target: Target, sgl: &SgList, len: u32) -> Result<Option<Range>> {
 #[inline(always)]
 pub(super) fn place<C: CopyToPage>(
     base: &Base,
-    kept: &mut Kept,
+    cached: &mut CachedRegion,
     sgl: &SgList,
     target: Target,
     payload: &Payload<'_, C>,
@@ -176,7 +176,7 @@ pub(super) fn place<C: CopyToPage>(
     match (range, target) {
         (Some(range), _) if range.len == payload.len => {
             let Range { purpose, stag, .. } = range;
-            let access = kept.open_traced(base, purpose, stag, range.addr, range.len);
+            let access = cached.open_traced(base, purpose, stag, range.addr, range.len);
             fill(access.map_err(tagged)?, payload, 0, budget).map_err(fault)
         }
         (_, Target::Receive(offset)) => {
@@ -195,7 +195,7 @@ pub(super) fn place<C: CopyToPage>(
 #[inline]
 pub(super) fn place_train<C: Chunk + CopyToPage>(
     base: &Base,
-    kept: &mut Kept,
+    cached: &mut CachedRegion,
     sgl: &SgList,
     target: Target,
     train: &mut Train<'_, C>,
@@ -203,7 +203,7 @@ pub(super) fn place_train<C: Chunk + CopyToPage>(
     let Some(range) = range_of(target, sgl, train.limit())? else {
         return Ok(());
     };
-    let Ok(access) = kept.open(base, range.purpose, range.stag, range.addr, 1) else {
+    let Ok(access) = cached.open(base, range.purpose, range.stag, range.addr, 1) else {
         return Ok(());
     };
     access.extend(range.len);

@@ -10,8 +10,8 @@ use super::{
         Base,
         RemoteEnd, //
     },
+    cached::CachedRegion,
     failure::remote,
-    kept::Kept,
     parent::Parent,
     place::{
         place,
@@ -127,7 +127,7 @@ impl Receiving {
 /// The receiving part of a connection while it is fed, out of its place.
 pub(super) struct Intake<'a> {
     /// The region that was placed into last. It belongs to nobody else until this ends.
-    kept: Kept,
+    cached: CachedRegion,
     pub(super) part: KBox<Receiving>,
     pub(super) base: &'a Base,
     parent: &'a Arc<dyn Parent>,
@@ -138,7 +138,7 @@ impl<'a> Intake<'a> {
     #[inline]
     pub(super) fn new(parent: &'a Arc<dyn Parent>, part: KBox<Receiving>) -> Self {
         Self {
-            kept: Kept::NONE,
+            cached: CachedRegion::NONE,
             part,
             base: parent.base(),
             parent,
@@ -163,7 +163,7 @@ impl<'a> Intake<'a> {
             parent: self.parent,
             sgl: &mut part.sgl,
             invalidated: &mut part.invalidated,
-            kept: &mut self.kept,
+            cached: &mut self.cached,
         };
         f(&mut part.receiver, &mut env)
     }
@@ -208,7 +208,7 @@ pub(super) struct Surroundings<'a> {
     parent: &'a Arc<dyn Parent>,
     sgl: &'a mut SgList,
     invalidated: &'a mut Option<Arc<Mr>>,
-    kept: &'a mut Kept,
+    cached: &'a mut CachedRegion,
 }
 
 impl Limits for Surroundings<'_> {
@@ -272,14 +272,14 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
         payload: &Payload<'_, C>,
         budget: &mut Budget,
     ) -> Result<(), TermError> {
-        place(self.qp, self.kept, self.sgl, target, payload, budget)
+        place(self.qp, self.cached, self.sgl, target, payload, budget)
     }
 
     fn place_train(&mut self, target: Target, train: &mut Train<'_, C>) -> Result<(), Unplaced>
     where
         C: Chunk,
     {
-        place_train(self.qp, self.kept, self.sgl, target, train).map_err(|_| Unplaced)
+        place_train(self.qp, self.cached, self.sgl, target, train).map_err(|_| Unplaced)
     }
 
     #[inline(always)]
@@ -302,18 +302,18 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
     }
 
     fn fail_recv(&mut self, id: u64, fault: Fault) -> bool {
-        self.kept.close();
+        self.cached.close();
         self.qp.fail_recv(id, fault)
     }
 
     fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TermError> {
-        self.kept.close();
+        self.cached.close();
         *self.invalidated = Some(self.qp.invalidate_remotely(stag)?);
         Ok(())
     }
 
     fn invalidate_sink(&mut self, stag: Stag) -> Result<(), Unplaced> {
-        self.kept.close();
+        self.cached.close();
         let mr = self.qp.invalidate_locally(stag);
         *self.invalidated = Some(mr.map_err(|()| Unplaced)?);
         Ok(())
@@ -335,7 +335,7 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
     }
 
     fn fail_send(&mut self, token: Token, fault: Fault) -> bool {
-        self.kept.close();
+        self.cached.close();
         self.qp.fail_send(token, fault)
     }
 

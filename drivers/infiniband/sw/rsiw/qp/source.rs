@@ -7,11 +7,11 @@
 
 use super::{
     base::Base,
-    failure::remote,
-    kept::{
-        Kept,
+    cached::{
+        CachedRegion,
         Purpose, //
     },
+    failure::remote,
     sq::Operands, //
 };
 use crate::{
@@ -53,7 +53,7 @@ pub(super) struct Source {
     is_response: bool,
     /// The regions of the elements, or that of a response, and those of messages before as long as
     /// there is no other.
-    accesses: KVec<Kept>,
+    accesses: KVec<CachedRegion>,
 }
 
 impl Source {
@@ -67,7 +67,7 @@ impl Source {
         let mut accesses = KVec::with_capacity(u32_as_usize(width), GFP_KERNEL)?;
         for _ in 0..width {
             accesses
-                .push_within_capacity(Kept::NONE)
+                .push_within_capacity(CachedRegion::NONE)
                 .map_err(|_| ENOMEM)?;
         }
         Ok(Self {
@@ -202,7 +202,7 @@ impl Source {
     #[inline]
     pub(super) fn is_whole(&self, offset: u32, len: u32) -> bool {
         let is_there = |index: usize, at: u32, len: u32| {
-            let access = self.accesses.get(index).and_then(Kept::access);
+            let access = self.accesses.get(index).and_then(CachedRegion::access);
             access.is_some_and(|access| {
                 access.is_pinned()
                     || access.slices(at, len).is_ok_and(|slices| {
@@ -243,7 +243,7 @@ impl Source {
             let piece = self.sgl.pieces(offset, len).next().ok_or(EINVAL)?;
             (piece.index, piece.at, piece.len)
         };
-        let access = self.accesses.get(index).and_then(Kept::access);
+        let access = self.accesses.get(index).and_then(CachedRegion::access);
         access.ok_or(EINVAL)?.slices(at, len).map_err(|_| EINVAL)
     }
 
@@ -258,7 +258,7 @@ impl Source {
         L: Link,
         for<'a> PageSlice<'a>: Piece<L>,
     {
-        let access = self.accesses.get(index).and_then(Kept::access);
+        let access = self.accesses.get(index).and_then(CachedRegion::access);
         let slices = access.ok_or(PayloadError::Broken)?.slices(at, len);
         let mut left = len;
         for slice in slices.map_err(|_| PayloadError::Broken)? {

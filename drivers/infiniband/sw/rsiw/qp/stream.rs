@@ -87,11 +87,16 @@ pub(super) struct Seen {
 pub(crate) struct Stream {
     /// The QP; its reference to this is emptied when the connection ends.
     pub(super) parent: Arc<dyn Parent>,
+    pub(super) sock: Arc<TcpSocket>,
+    /// FPDUs have CRCs.
+    pub(super) has_crc: bool,
+    /// This side's FPDUs have markers.
+    pub(super) has_markers: bool,
     /// `None` while it is fed, and after the end.
     part: LockedBySock<Option<KBox<Receiving>>>,
     /// The other end of the connection, if it is on this host, until one of both has ended.
     #[pin]
-    pub(super) peer: SpinLockIrq<Option<Arc<End>>>,
+    pub(super) peer: SpinLockIrq<Option<Arc<Stream>>>,
     /// Whether there may be one. Never set before `peer` is.
     has_peer: AtomicFlag,
     /// Whether the other end waits for this one to take in what it has. Set with the socket held.
@@ -101,12 +106,6 @@ pub(crate) struct Stream {
     retry: Timer<Stream>,
     /// It runs.
     pub(super) pauses: AtomicFlag,
-}
-
-/// One end of a connection on this host, as the other one uses it.
-pub(super) struct End {
-    pub(super) stream: Arc<Stream>,
-    pub(super) sock: Arc<TcpSocket>,
 }
 
 /// What receiving has to be given before it can go on.
@@ -139,7 +138,7 @@ impl Stream {
     /// `ENOMEM`.
     pub(super) fn new(
         parent: Arc<dyn Parent>,
-        sock: &TcpSocket,
+        sock: &Arc<TcpSocket>,
         params: &Params,
     ) -> Result<Arc<Self>> {
         let max_sge = parent.base().max_recv_sge();
@@ -147,6 +146,9 @@ impl Stream {
         Arc::pin_init(
             pin_init!(Self {
                 parent,
+                sock: sock.clone(),
+                has_crc: params.crc,
+                has_markers: params.send_markers,
                 part: LockedBySock::new(sock, Some(part)),
                 peer <- new_spinlock_irq!(None, "rsiw::Stream::peer"),
                 has_peer: AtomicFlag::new(false),
@@ -199,14 +201,14 @@ impl Stream {
     }
 
     /// Takes in what was received and tells how the connection is. Process context, no lock held.
-    pub(super) fn drain(self: &Arc<Self>, sock: &TcpSocket) -> Seen {
-        let looked = sock.with_lock(|sk| match self.needs(sk) {
+    pub(super) fn drain(self: &Arc<Self>) -> Seen {
+        let looked = self.sock.with_lock(|sk| match self.needs(sk) {
             None => Ok(self.look(sk)),
             Some(need) => Err(need),
         });
         let seen = looked.unwrap_or_else(|need| {
             let buffer = need.get();
-            sock.with_lock(|sk| {
+            self.sock.with_lock(|sk| {
                 if let Some(buffer) = buffer {
                     self.set_buffer(sk, buffer);
                 }
@@ -302,16 +304,16 @@ impl Stream {
     /// The other end of the connection, if it is on this host. What is linked at this moment may be
     /// missed.
     #[inline]
-    pub(super) fn peer(&self) -> Option<Arc<End>> {
+    pub(super) fn peer(&self) -> Option<Arc<Stream>> {
         if !self.has_peer.load(Relaxed) {
             return None;
         }
         self.peer.lock().clone()
     }
 
-    /// Has `end` as the other end, of which there was none.
-    pub(super) fn link_to(&self, end: Arc<End>) {
-        *self.peer.lock() = Some(end);
+    /// Has `other` as the other end, of which there was none.
+    pub(super) fn link_to(&self, other: Arc<Self>) {
+        *self.peer.lock() = Some(other);
         self.has_peer.store(true, Relaxed);
     }
 
@@ -329,8 +331,8 @@ impl Stream {
         // Cleared first: a sender that waits from now on is woken by the next call.
         self.awaited.store(false, Relaxed);
         // No reference is taken: softirq must not drop what may be the last one.
-        if let Some(end) = &*self.peer.lock() {
-            end.stream.parent.schedule(Reason::Room);
+        if let Some(other) = &*self.peer.lock() {
+            other.parent.schedule(Reason::Room);
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{
         SqRing,
         Work, //
     },
-    stream::End,
+    stream::Stream,
 };
 use crate::{
     ffi::net::{
@@ -144,7 +144,7 @@ impl TxState {
         &mut self,
         qp: &Base,
         sock: &TcpSocket,
-        peer: Option<&End>,
+        peer: Option<&Stream>,
         ring: &mut SqRing,
         state: QpState,
     ) -> Outcome {

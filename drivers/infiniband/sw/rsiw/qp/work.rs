@@ -147,12 +147,8 @@ impl Qp {
         if !self.notes.take(QpNote::Socket) {
             return None;
         }
-        let (sock, stream) = {
-            let inner = self.inner.lock();
-            let conn = inner.conn.as_ref()?;
-            (conn.sock.clone(), conn.stream.clone())
-        };
-        let seen = stream.drain(&sock);
+        let stream = self.inner.lock().conn.as_ref()?.stream.clone();
+        let seen = stream.drain();
         Some((stream, seen))
     }
 
@@ -188,7 +184,7 @@ impl Qp {
             }
             QpNote::Timeout => {
                 let conn = inner.conn.as_mut();
-                if conn.is_some_and(|conn| conn.tx.fin.expired(&conn.sock)) {
+                if conn.is_some_and(|conn| conn.tx.fin.expired(&conn.stream.sock)) {
                     return self.start_timer(CLOSE_TIMEOUT_MS);
                 }
                 if inner.state == QpState::Draining {

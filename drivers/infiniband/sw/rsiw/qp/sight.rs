@@ -1,28 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connection of a queue pair, for who describes the QP.
+//! What the connection of a queue pair looks like at a moment, for who describes the QP.
 //!
 //! Context: process; takes no mutex and no socket's lock, but the spin lock around the link to the
 //! other end of the connection.
 #![forbid(unsafe_code)]
 
 use super::stream::Stream;
-use crate::{
-    ffi::net::TcpSocket,
-    proto::{
-        conn::Params,
-        direct::is_empty, //
-    },
-};
-use kernel::sync::Arc;
-
-/// A connection that is shown.
-pub(super) struct Shown {
-    stream: Arc<Stream>,
-    sock: Arc<TcpSocket>,
-    crc: bool,
-    markers: bool,
-}
+use crate::{ffi::net::TcpSocket, proto::direct::is_empty};
 
 /// What a connection looks like at a moment.
 pub(super) struct Sight {
@@ -44,33 +29,23 @@ pub(super) struct Sight {
     pub(super) unread: u32,
 }
 
-impl Shown {
-    /// The connection on `sock`, which was made with `params`.
-    pub(super) fn new(stream: Arc<Stream>, sock: Arc<TcpSocket>, params: &Params) -> Self {
-        Self {
-            stream,
-            sock,
-            crc: params.crc,
-            markers: params.send_markers,
-        }
-    }
-
+impl Stream {
     /// Returns what it looks like now. What belongs to TCP is read as it is.
     pub(super) fn sight(&self) -> Sight {
         let past = |from: &TcpSocket, to: &TcpSocket| {
             is_empty(from.numbers().write_seq, to.numbers().copied_seq)
         };
-        let (direct, peer) = match &*self.stream.peer.lock() {
-            Some(end) => (
-                (past(&self.sock, &end.sock), past(&end.sock, &self.sock)),
-                Some(end.stream.base().num().0),
+        let (direct, peer) = match &*self.peer.lock() {
+            Some(other) => (
+                (past(&self.sock, &other.sock), past(&other.sock, &self.sock)),
+                Some(other.base().num().0),
             ),
             None => ((false, false), None),
         };
         let tcp = self.sock.numbers();
         Sight {
-            crc: self.crc,
-            markers: self.markers,
+            crc: self.has_crc,
+            markers: self.has_markers,
             direct,
             peer,
             mss: self.sock.mss(),

@@ -67,9 +67,9 @@ impl Purpose {
 }
 
 /// An access that was made before, or none.
-pub(super) struct Kept(Option<(Stag, Purpose, MrAccess<Arc<Mr>>)>);
+pub(super) struct CachedRegion(Option<(Stag, Purpose, MrAccess<Arc<Mr>>)>);
 
-impl Kept {
+impl CachedRegion {
     /// No access.
     pub(super) const NONE: Self = Self(None);
 
@@ -92,10 +92,10 @@ impl Kept {
             Purpose::Receive => qp.recv_pd(),
             _ => qp.pd.id(),
         };
-        let kept = self.0.as_mut().filter(|(known, before, access)| {
+        let cached = self.0.as_mut().filter(|(known, before, access)| {
             *known == stag && *before == purpose && !access.is_windowed()
         });
-        match kept {
+        match cached {
             Some((_, _, access)) => access.move_to(stag, pd, want, addr, len)?,
             None => {
                 let want = (want, purpose.wants_of_window());
@@ -106,11 +106,11 @@ impl Kept {
         Ok(access)
     }
 
-    /// As [`Kept::open`], with a trace event if it is not allowed.
+    /// As [`CachedRegion::open`], with a trace event if it is not allowed.
     ///
     /// # Errors
     ///
-    /// As [`Kept::open`].
+    /// As [`CachedRegion::open`].
     #[inline(always)]
     pub(super) fn open_traced(
         &mut self,

@@ -11,10 +11,7 @@
 //! Context: process.
 #![forbid(unsafe_code)]
 
-use super::stream::{
-    End,
-    Stream, //
-};
+use super::stream::Stream;
 use crate::{
     ffi::{
         net::{
@@ -30,7 +27,6 @@ use crate::{
         },
     },
     proto::{
-        conn::Params,
         direct::{
             are_two_ends,
             Numbers,
@@ -79,25 +75,25 @@ struct Key {
 
 /// The ends, and the number that was given out last.
 struct Table {
-    ends: RBTree<Key, Arc<End>>,
+    ends: RBTree<Key, Arc<Stream>>,
     last: u64,
 }
 
 /// The ends of all connections of the module.
 #[pin_data]
-pub(crate) struct Ends {
+pub(crate) struct LocalPeers {
     /// Held around any change of two links to each other, too.
     #[pin]
     table: SpinLockIrq<Table>,
 }
 
-impl Common for Ends {
+impl Common for LocalPeers {
     fn as_any(&self) -> &dyn Any {
         self
     }
 }
 
-impl Ends {
+impl LocalPeers {
     /// Makes an empty table.
     ///
     /// # Errors
@@ -110,7 +106,7 @@ impl Ends {
         };
         let this = Arc::pin_init(
             pin_init!(Self {
-                table <- new_spinlock_irq!(table, "rsiw::Ends::table"),
+                table <- new_spinlock_irq!(table, "rsiw::LocalPeers::table"),
             }),
             GFP_KERNEL,
         )?;
@@ -128,7 +124,7 @@ impl Ends {
 /// An end that is to be entered.
 pub(super) struct Prepared {
     entry: Entry,
-    node: RBTreeNode<Key, Arc<End>>,
+    node: RBTreeNode<Key, Arc<Stream>>,
     scope: Scope,
 }
 
@@ -136,21 +132,18 @@ pub(super) struct Prepared {
 pub(super) struct Entry {
     queues: Arc<Queues>,
     key: Key,
-    end: Arc<End>,
+    end: Arc<Stream>,
 }
 
 impl Prepared {
     /// Prepares the end of a new connection. Returns `None` if all has to go through TCP: because
     /// of a parameter, because of markers, or for want of memory. No lock is held.
-    pub(super) fn new(
-        stream: &Arc<Stream>,
-        sock: &Arc<TcpSocket>,
-        params: &Params,
-    ) -> Option<Self> {
+    pub(super) fn new(stream: &Arc<Stream>) -> Option<Self> {
         let scope = Scope::of(params::direct());
-        if scope == Scope::Nowhere || params.send_markers {
+        if scope == Scope::Nowhere || stream.has_markers {
             return None;
         }
+        let sock = &stream.sock;
         let place = |addr: SocketAddr| (addr.ip(), addr.port());
         let (local, remote) = (sock.local_addr().ok()?, sock.peer_addr().ok()?);
         let queues = stream.base().dev.queues().clone();
@@ -158,13 +151,9 @@ impl Prepared {
             local: place(local.get()?),
             remote: place(remote.get()?),
             namespace: sock.namespace(),
-            number: queues.common::<Ends>()?.number(),
+            number: queues.common::<LocalPeers>()?.number(),
         };
-        let end = End {
-            stream: stream.clone(),
-            sock: sock.clone(),
-        };
-        let end = Arc::new(end, GFP_KERNEL).ok()?;
+        let end = stream.clone();
         let node = RBTreeNode::new(key, end.clone(), GFP_KERNEL).ok()?;
         let entry = Entry { queues, key, end };
         Some(Self { entry, node, scope })
@@ -173,11 +162,11 @@ impl Prepared {
     /// Enters the end. If the other end is in the table already, both get a link to each other.
     pub(super) fn enter(self) -> Entry {
         let Self { entry, node, scope } = self;
-        if let Some(ends) = entry.queues.common::<Ends>() {
+        if let Some(ends) = entry.queues.common::<LocalPeers>() {
             let mut table = ends.table.lock();
             if let Some(other) = table.other_end(&entry.key, scope, &entry.end.sock) {
-                other.stream.link_to(entry.end.clone());
-                entry.end.stream.link_to(other);
+                other.link_to(entry.end.clone());
+                entry.end.link_to(other);
             }
             table.ends.insert(node);
         }
@@ -188,7 +177,7 @@ impl Prepared {
 impl Table {
     /// Returns the other end of the connection of `sock`, whose key is `key`, if it is in the table
     /// and has no link yet.
-    fn other_end(&self, key: &Key, scope: Scope, sock: &TcpSocket) -> Option<Arc<End>> {
+    fn other_end(&self, key: &Key, scope: Scope, sock: &TcpSocket) -> Option<Arc<Stream>> {
         let mut from = Key {
             local: key.remote,
             remote: key.local,
@@ -206,7 +195,7 @@ impl Table {
                 return None;
             }
             let (own, other) = TcpNumbers::of_both(sock, &end.sock);
-            if are_two_ends(&own.into(), &other.into()) && end.stream.peer.lock().is_none() {
+            if are_two_ends(&own.into(), &other.into()) && end.peer.lock().is_none() {
                 return Some(end.clone());
             }
             from = Key {
@@ -230,20 +219,20 @@ impl From<TcpNumbers> for Numbers {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let Some(ends) = self.queues.common::<Ends>() else {
+        let Some(ends) = self.queues.common::<LocalPeers>() else {
             return;
         };
         let mut table = ends.table.lock();
         let node = table.ends.remove_node(&self.key);
-        let other = self.end.stream.peer.lock().take();
+        let other = self.end.peer.lock().take();
         let link = other.as_ref().and_then(|other| {
-            let mut link = other.stream.peer.lock();
+            let mut link = other.peer.lock();
             link.take_if(|end| Arc::ptr_eq(end, &self.end))
         });
         drop(table);
         // If its sender waits for this end, it has to go on through TCP.
         if let Some(other) = &other {
-            other.stream.parent.schedule(Reason::Room);
+            other.parent.schedule(Reason::Room);
         }
         drop((node, link, other));
     }
