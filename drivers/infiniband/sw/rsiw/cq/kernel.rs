@@ -29,9 +29,14 @@ use crate::{
             operations,
             OperationType, //
         },
+        ring::{
+            Full,
+            Ring, //
+        },
     },
     queue::slots::Slots,
 };
+use core::num::Saturating;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -40,8 +45,8 @@ use kernel::{
 /// A completion, and what has one of its slots free once it is polled.
 type Entry = (Wc, Option<Arc<Slots>>);
 
-/// Where entries are.
-type Memory = KVVec<Option<Entry>>;
+/// Entries in order, of which none is in a slot that is free.
+type Entries = Ring<KVVec<Option<Entry>>>;
 
 fn free(slots: Option<Arc<Slots>>) {
     if let Some(slots) = slots {
@@ -51,16 +56,11 @@ fn free(slots: Option<Arc<Slots>>) {
 
 /// Completions that were not polled yet, in order.
 pub(super) struct KernelRing {
-    /// `None` for a slot without a completion.
-    slots: Memory,
+    entries: Entries,
     /// Entries that the consumer asked for.
-    asked: usize,
+    asked: Saturating<usize>,
     /// Entries that its queue pairs need beyond those.
-    spare: usize,
-    /// Slot of the oldest completion.
-    head: usize,
-    /// Slots in use from there on.
-    len: usize,
+    spare: Saturating<usize>,
     /// What the consumer waits for: flags of [`notify`].
     armed: u32,
 }
@@ -71,60 +71,55 @@ impl KernelRing {
         // CAST: 32 bits fit.
         let asked = entries as usize;
         Ok(Self {
-            slots: Self::memory(asked)?,
-            asked,
-            spare: 0,
-            head: 0,
-            len: 0,
+            entries: Self::memory(asked)?,
+            asked: Saturating(asked),
+            spare: Saturating(0),
             armed: notify::NOT,
         })
     }
 
     /// Makes the memory of a ring of `entries` entries. Sleeps.
-    pub(super) fn memory(entries: usize) -> Result<Memory> {
+    pub(super) fn memory(entries: usize) -> Result<Entries> {
         let mut memory = KVVec::with_capacity(entries, GFP_KERNEL)?;
         for _ in 0..entries {
             memory.push_within_capacity(None).map_err(|_| ENOMEM)?;
         }
-        Ok(memory)
+        Ok(Ring::new(memory))
     }
 
     /// Number of entries that it takes to have `more` to spare, if that is more than there are.
     pub(super) fn lacks(&self, more: u32) -> Option<usize> {
         // CAST: 32 bits fit.
-        let spare = self.spare.saturating_add(more as usize);
-        Some(self.asked.saturating_add(spare)).filter(|needed| *needed > self.slots.len())
+        let Saturating(needed) = self.asked + self.spare + Saturating(more as usize);
+        Some(needed).filter(|needed| *needed > self.entries.capacity())
     }
 
     /// Notes `more` entries to spare; `memory` is what they take, and what is not used any more
     /// afterwards.
-    pub(super) fn add_spare(&mut self, more: u32, memory: Option<&mut Memory>) {
+    pub(super) fn add_spare(&mut self, more: u32, memory: Option<&mut Entries>) {
         if let Some(memory) = memory {
             // As many as the consumer, which is in the kernel, has left in its queue.
-            for n in 0..self.len {
-                let from = self.index(n);
-                let entry = self.slots.get_mut(from).and_then(Option::take);
-                if let Some(to) = memory.get_mut(n) {
-                    *to = entry;
-                }
+            while let Some(entry) = self.take() {
+                // It is larger.
+                let _ = memory.push(Some(entry));
             }
-            core::mem::swap(&mut self.slots, memory);
-            self.head = 0;
+            core::mem::swap(&mut self.entries, memory);
         }
         // CAST: 32 bits fit.
-        self.spare = self.spare.saturating_add(more as usize);
+        self.spare += more as usize;
     }
 
     /// Notes that `less` entries to spare are not needed any more. The memory is kept for others.
     pub(super) fn drop_spare(&mut self, less: u32) {
         // CAST: 32 bits fit.
-        self.spare = self.spare.saturating_sub(less as usize);
+        self.spare -= less as usize;
     }
 
-    /// The slot `n` after the oldest one, `n` being at most their number.
-    fn index(&self, n: usize) -> usize {
-        let at = self.head.wrapping_add(n);
-        at.checked_sub(self.slots.len()).unwrap_or(at)
+    /// Takes the oldest completion out.
+    fn take(&mut self) -> Option<Entry> {
+        let entry = self.entries.get_mut(0)?.take();
+        self.entries.drop_oldest();
+        entry
     }
 
     /// Adds a completion of a request of `qp`. Returns whether the consumer waits for one like
@@ -135,15 +130,13 @@ impl KernelRing {
         qp: &Arc<QpHandle>,
         slots: Option<&Arc<Slots>>,
     ) -> Result<bool, Overflow> {
-        let index = self.index(self.len);
-        let full = self.len >= self.slots.len();
-        let Some(room) = self.slots.get_mut(index).filter(|_| !full) else {
+        if self.entries.is_full() {
             // Nobody will poll it.
             free(slots.cloned());
             return Err(Overflow);
-        };
-        *room = Some((completion.to_wc(qp), slots.cloned()));
-        self.len = self.len.saturating_add(1);
+        }
+        let entry = (completion.to_wc(qp), slots.cloned());
+        self.entries.push(Some(entry)).map_err(|Full| Overflow)?;
         let notify = completion.fires(self.armed);
         if notify {
             // One call per arming.
@@ -155,13 +148,12 @@ impl KernelRing {
     /// Moves completions to the consumer.
     pub(super) fn poll(&mut self, room: &mut WcRoom<'_>) {
         // As many as the consumer, which is in the kernel, asks for.
-        while self.len > 0 && !room.is_full() {
-            if let Some((wc, slots)) = self.slots.get_mut(self.head).and_then(Option::take) {
-                room.push(&wc);
-                free(slots);
-            }
-            self.head = self.index(1);
-            self.len = self.len.saturating_sub(1);
+        while !room.is_full() {
+            let Some((wc, slots)) = self.take() else {
+                break;
+            };
+            room.push(&wc);
+            free(slots);
         }
     }
 
@@ -172,7 +164,7 @@ impl KernelRing {
 
     /// How many completions wait.
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.entries.len()
     }
 
     /// Arms the queue; "next" wins over "solicited" (V-CQ-22). Returns whether completions wait.
@@ -182,26 +174,21 @@ impl KernelRing {
         } else {
             notify::NEXT_COMPLETION
         };
-        self.len > 0
+        !self.entries.is_empty()
     }
 
     /// Forgets the completions of a QP that is being destroyed: they name it (V-CQ-29).
     pub(super) fn forget(&mut self, qp: &QpHandle) {
-        let mut kept: usize = 0;
         // As many as the consumer, which is in the kernel, has left in its queue.
-        for n in 0..self.len {
-            let (from, to) = (self.index(n), self.index(kept));
-            match self.slots.get_mut(from).and_then(Option::take) {
+        for _ in 0..self.entries.len() {
+            match self.take() {
                 Some((wc, slots)) if wc.is_of(qp) => free(slots),
+                // The others follow each other as before; there is room for what was taken out.
                 entry => {
-                    if let Some(slot) = self.slots.get_mut(to) {
-                        *slot = entry;
-                    }
-                    kept = kept.saturating_add(1);
+                    let _ = self.entries.push(entry);
                 }
             }
         }
-        self.len = kept;
     }
 }
 

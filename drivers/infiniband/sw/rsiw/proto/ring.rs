@@ -19,7 +19,7 @@ pub(crate) struct Ring<S> {
     len: usize,
 }
 
-impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
+impl<T, S: DerefMut<Target = [T]>> Ring<S> {
     /// An empty ring; what `slots` holds does not matter.
     pub(crate) const fn new(slots: S) -> Self {
         Ring {
@@ -49,8 +49,8 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
         self.len >= self.slots.len()
     }
 
-    /// Slot of the entry number `n`, counted from the oldest one.
-    fn slot(&self, n: usize) -> usize {
+    /// Slot of the entry number `n`, counted from the oldest one, or of the one that is pushed next.
+    pub(crate) fn slot(&self, n: usize) -> usize {
         let at = self.head.wrapping_add(n);
         match at.checked_sub(self.slots.len()) {
             Some(wrapped) => wrapped,
@@ -91,14 +91,7 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
         self.slots.get_mut(at)
     }
 
-    /// Takes the oldest entry out.
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        let entry = *self.get(0)?;
-        self.drop_oldest();
-        Some(entry)
-    }
-
-    /// Forgets the oldest entry, if there is one.
+    /// Forgets the oldest entry, if there is one; its slot keeps it.
     pub(crate) fn drop_oldest(&mut self) {
         if let Some(len) = self.len.checked_sub(1) {
             self.len = len;
@@ -110,6 +103,15 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
     pub(crate) fn clear(&mut self) {
         self.head = 0;
         self.len = 0;
+    }
+}
+
+impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
+    /// Takes the oldest entry out.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let entry = *self.get(0)?;
+        self.drop_oldest();
+        Some(entry)
     }
 
     /// Moves all entries to `to` and takes its place.

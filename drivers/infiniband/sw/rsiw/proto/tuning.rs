@@ -78,7 +78,7 @@ pub(crate) struct RowLimits {
 
 /// Whole microseconds in so many nanoseconds; the largest number if there are more.
 pub(crate) fn micros(nanos: u64) -> u32 {
-    u32::try_from(nanos.wrapping_div(1000)).unwrap_or(u32::MAX)
+    u32::try_from(nanos / 1000).unwrap_or(u32::MAX)
 }
 
 /// Nanoseconds of so many microseconds.

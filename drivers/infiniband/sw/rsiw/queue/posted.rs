@@ -19,7 +19,12 @@ use crate::{
         Elements, //
     },
     limits::MAX_WR,
+    proto::ring::{
+        Full,
+        Ring, //
+    },
 };
+use core::num::Saturating;
 use kernel::{
     num::casts::u32_as_usize,
     prelude::*,
@@ -36,23 +41,20 @@ pub(crate) fn send_slots(asked: u32) -> u32 {
     match asked {
         0 => 0,
         _ => asked
-            .saturating_mul(2)
-            .checked_next_power_of_two()
+            .checked_mul(2)
+            .and_then(u32::checked_next_power_of_two)
             .map_or(MAX_WR, |slots| slots.min(MAX_WR)),
     }
 }
 
 /// Requests, each with its list of elements.
 pub(crate) struct Posted<T> {
-    requests: KVVec<Option<(T, usize)>>,
+    /// Those that wait, each with how many elements it has.
+    requests: Ring<KVVec<Option<(T, usize)>>>,
     /// `width` for each request.
     elements: KVVec<Sge>,
     width: usize,
-    /// Slot of the oldest request.
-    head: usize,
-    /// Requests that wait.
-    len: usize,
-    /// Those, and what became of others.
+    /// Those that wait, and what became of others.
     slots: Arc<Slots>,
 }
 
@@ -68,18 +70,16 @@ impl<T: Copy> Posted<T> {
         let width = slots(max_sge, max_inline);
         let all = depth.checked_mul(width).ok_or(ENOMEM)?;
         Ok(Self {
-            requests: KVVec::from_elem(None, depth, GFP_KERNEL)?,
+            requests: Ring::new(KVVec::from_elem(None, depth, GFP_KERNEL)?),
             elements: KVVec::from_elem(Sge::default(), all, GFP_KERNEL)?,
             width,
-            head: 0,
-            len: 0,
             slots: Slots::new()?,
         })
     }
 
     /// Number of slots.
     pub(crate) fn depth(&self) -> usize {
-        self.requests.len()
+        self.requests.capacity()
     }
 
     /// The slots, to be freed one by one.
@@ -89,18 +89,14 @@ impl<T: Copy> Posted<T> {
 
     /// Requests that wait.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.requests.len()
     }
 
-    fn row(&self, slot: usize) -> core::ops::Range<usize> {
-        // The queue was made with this many elements.
-        let start = slot.wrapping_mul(self.width);
-        start..start.wrapping_add(self.width)
-    }
-
-    fn tail(&self) -> usize {
-        let at = self.head.wrapping_add(self.len);
-        at.checked_sub(self.requests.len()).unwrap_or(at)
+    /// Where the elements of request number `n` are, counted from the oldest one, or those of the
+    /// one that is added next.
+    fn row(&self, n: usize) -> Option<core::ops::Range<usize>> {
+        let start = self.requests.slot(n).checked_mul(self.width)?;
+        Some(start..start.checked_add(self.width)?)
     }
 
     /// The room for the elements of the next request.
@@ -109,10 +105,10 @@ impl<T: Copy> Posted<T> {
     ///
     /// `ENOMEM` if the queue is full (V-WR-5).
     pub(crate) fn room(&mut self) -> Result<&mut [Sge]> {
-        if self.len.max(self.slots.taken()) >= self.requests.len() {
+        if self.len().max(self.slots.taken()) >= self.depth() {
             return Err(ENOMEM);
         }
-        let row = self.row(self.tail());
+        let row = self.row(self.len()).ok_or(ENOMEM)?;
         self.elements.get_mut(row).ok_or(ENOMEM)
     }
 
@@ -129,21 +125,14 @@ impl<T: Copy> Posted<T> {
 
     /// Adds a request that has a slot.
     fn put(&mut self, request: T, used: usize) -> Result {
-        let tail = self.tail();
-        let len = self.len.checked_add(1).ok_or(ENOMEM)?;
-        let slot = self.requests.get_mut(tail).filter(|slot| slot.is_none());
-        *slot.ok_or(ENOMEM)? = Some((request, used));
-        self.len = len;
-        Ok(())
+        let put = self.requests.push(Some((request, used)));
+        put.map_err(|Full| ENOMEM)
     }
 
     /// The oldest request, and the room of its elements with those used in front.
     pub(crate) fn front(&self) -> Option<(&T, &[Sge], &[Sge])> {
-        if self.len == 0 {
-            return None;
-        }
-        let (request, used) = self.requests.get(self.head)?.as_ref()?;
-        let room = self.elements.get(self.row(self.head))?;
+        let (request, used) = self.requests.get(0)?.as_ref()?;
+        let room = self.elements.get(self.row(0)?)?;
         Some((request, room.get(..*used)?, room))
     }
 
@@ -154,7 +143,7 @@ impl<T: Copy> Posted<T> {
     ///
     /// `EINVAL` if not.
     pub(crate) fn check_fits(&self, to: &Self) -> Result {
-        if self.len.max(self.slots.taken()) > to.requests.len() || self.width != to.width {
+        if self.len().max(self.slots.taken()) > to.depth() || self.width != to.width {
             return Err(EINVAL);
         }
         Ok(())
@@ -172,7 +161,7 @@ impl<T: Copy> Posted<T> {
         // shared receive queue.
         while let Some((request, elements, octets)) = self.front() {
             let (request, used) = (*request, elements.len());
-            let row = to.row(to.tail());
+            let row = to.row(to.len()).ok_or(EINVAL)?;
             let room = to.elements.get_mut(row).ok_or(EINVAL)?;
             let room = room.get_mut(..octets.len()).ok_or(EINVAL)?;
             // All of it: there may be octets in the place of elements.
@@ -185,14 +174,7 @@ impl<T: Copy> Posted<T> {
 
     /// Takes the oldest request out.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        let len = self.len.checked_sub(1)?;
-        let (request, _) = self.requests.get_mut(self.head)?.take()?;
-        self.len = len;
-        self.head = match self.head.wrapping_add(1) {
-            next if next == self.requests.len() => 0,
-            next => next,
-        };
-        Some(request)
+        self.requests.pop()?.map(|(request, _)| request)
     }
 }
 
@@ -210,14 +192,14 @@ pub(crate) fn copy_elements(
     if count > u32_as_usize(max).min(room.len()) {
         return Err(EINVAL);
     }
-    let mut total = 0u64;
+    let mut total = Saturating(0);
     for (to, Element { addr, len, lkey }) in room.iter_mut().zip(from) {
         *to = Sge {
             laddr: addr,
             length: len,
             lkey,
         };
-        total = total.saturating_add(len.into());
+        total += u64::from(len);
     }
-    Ok((count, total))
+    Ok((count, total.0))
 }

@@ -18,6 +18,7 @@ use crate::ffi::{
         Timer, //
     },
 };
+use core::num::Saturating;
 use kernel::{
     impl_has_work,
     prelude::*,
@@ -96,13 +97,13 @@ impl Rnic {
     /// returned theirs or not.
     fn await_cleanup(&self) {
         wait_until(|| {
-            let (mut known, mut unconnected) = (0u32, false);
+            let (mut known, mut unconnected) = (Saturating(0), false);
             self.qps.for_each(|qp| {
-                known = known.saturating_add(1);
+                known += 1;
                 unconnected |= qp.is_unconnected_of_kernel();
             });
             // Those that are being destroyed are counted, though not known any more.
-            !unconnected && self.dev.limits().qps.used() == known
+            !unconnected && self.dev.limits().qps.used() == known.0
         });
         // Completion queues follow queue pairs at once.
         synchronize_rcu();
@@ -129,13 +130,13 @@ impl Rnic {
 
     /// Says who has not let go yet.
     fn tell(&self) {
-        let mut qps = 0u32;
+        let mut qps = Saturating(0u32);
         self.qps.for_each(|qp| {
             if qp.is_of_kernel() {
-                qps = qps.saturating_add(1);
+                qps += 1;
             }
         });
-        let listeners = self.cm.listeners();
+        let (Saturating(qps), listeners) = (qps, self.cm.listeners());
         let handle = self.dev.handle();
         pr_info!(
             "{handle}: removal waits for consumers: queue pairs {qps}, listeners {listeners}\n"

@@ -11,6 +11,7 @@ use super::page::PageSlice;
 use crate::ffi::raw::h;
 use core::{
     marker::PhantomData,
+    num::Saturating,
     ptr::NonNull, //
 };
 use kernel::page::PAGE_SIZE;
@@ -24,7 +25,7 @@ use kernel::page::PAGE_SIZE;
 /// What of the `left` bytes from `addr` on is kernel memory stays allocated during `'a`.
 pub(in crate::ffi) struct KernelPieces<'a> {
     addr: u64,
-    left: u32,
+    left: Saturating<u32>,
     _memory: PhantomData<&'a [u8]>,
 }
 
@@ -39,14 +40,14 @@ impl KernelPieces<'_> {
         // INVARIANT: by the caller's promise.
         Self {
             addr,
-            left: len,
+            left: Saturating(len),
             _memory: PhantomData,
         }
     }
 
     /// Whether all of the stretch was yielded.
     pub(in crate::ffi) fn is_done(&self) -> bool {
-        self.left == 0
+        self.left.0 == 0
     }
 }
 
@@ -54,7 +55,7 @@ impl<'a> Iterator for KernelPieces<'a> {
     type Item = PageSlice<'a>;
 
     fn next(&mut self) -> Option<PageSlice<'a>> {
-        if self.left == 0 {
+        if self.left.0 == 0 {
             return None;
         }
         let mut linear = false;
@@ -64,13 +65,13 @@ impl<'a> Iterator for KernelPieces<'a> {
         let page = NonNull::new(unsafe { h::kernel_page(ptr, &mut linear) })?;
         let offset = addr % PAGE_SIZE;
         let len = if linear {
-            self.left
+            self.left.0
         } else {
             // CAST: a page's size fits 32 bits.
-            self.left.min(PAGE_SIZE.wrapping_sub(offset) as u32)
+            self.left.0.min(PAGE_SIZE.wrapping_sub(offset) as u32)
         };
         self.addr = self.addr.checked_add(len.into())?;
-        self.left = self.left.saturating_sub(len);
+        self.left -= len;
         // SAFETY: the piece starts in `page`; it ends there too, or lies in the direct map, where
         // descriptors are adjacent. By the invariant it stays allocated.
         // What its consumer names it may have written to.

@@ -12,6 +12,10 @@ use crate::ffi::{
     mm::page::PageSlice,
     raw::b, //
 };
+use core::num::{
+    Saturating,
+    Wrapping, //
+};
 use kernel::{
     num::casts::{
         FromSafeCast,
@@ -39,7 +43,7 @@ pub(crate) struct TxBatch {
     /// Octets left to send.
     remaining: usize,
     /// Octets that left the batch, as a sequence number.
-    gone: u64,
+    gone: Wrapping<u64>,
     /// The same for C; rebuilt for each call.
     bvecs: KVec<b::bio_vec>,
 }
@@ -49,7 +53,7 @@ unsafe impl Send for TxBatch {}
 
 /// A place in a batch, until something behind it has left: the sequence number of its octet.
 #[derive(Clone, Copy)]
-pub(crate) struct Mark(u64);
+pub(crate) struct Mark(Wrapping<u64>);
 
 /// The counts of a batch contradict one another, or what TCP says: who finds that ends the stream.
 #[cold]
@@ -69,7 +73,7 @@ impl TxBatch {
             end: 0,
             limit: 0,
             remaining: 0,
-            gone: 0,
+            gone: Wrapping(0),
             bvecs: KVec::from_elem(pin_init::zeroed(), chunks, GFP_KERNEL)?,
         })
     }
@@ -112,11 +116,12 @@ impl TxBatch {
     }
 
     /// Makes room for `len` octets, of which `room` fit into the chunk that is being filled.
-    fn reserve_behind(&mut self, mut room: u32, len: u32) -> Result {
-        for i in self.last.saturating_add(1)..self.chunks.len() {
-            room = room.saturating_add(self.chunks.get(i).map_or(0, Chunk::len));
+    fn reserve_behind(&mut self, room: u32, len: u32) -> Result {
+        let mut room = Saturating(room);
+        for i in (self.last..self.chunks.len()).skip(1) {
+            room += self.chunks.get(i).map_or(0, Chunk::len);
         }
-        while room < len {
+        while room.0 < len {
             if self.chunks.is_full() {
                 return Err(ENOSPC);
             }
@@ -125,7 +130,7 @@ impl TxBatch {
             } else {
                 self.pool.take()?
             };
-            room = room.saturating_add(chunk.len());
+            room += chunk.len();
             if self.chunks.push(chunk).is_some() {
                 return Err(broken());
             }
@@ -137,7 +142,7 @@ impl TxBatch {
 
     /// Where the next octet will be.
     pub(crate) fn mark(&self) -> Mark {
-        Mark(self.gone.wrapping_add(self.remaining.into_safe_cast()))
+        Mark(self.gone + Wrapping(self.remaining.into_safe_cast()))
     }
 
     /// The chunk and the octet in it where `mark` is.
@@ -146,18 +151,18 @@ impl TxBatch {
     ///
     /// `EINVAL` if the place is no part of what is left to send, nor its end.
     fn locate(&self, mark: Mark) -> Result<(usize, u32)> {
-        let mut left = mark.0.wrapping_sub(self.gone);
-        if left > self.remaining.into_safe_cast() {
+        let mut left = Saturating((mark.0 - self.gone).0);
+        if left.0 > self.remaining.into_safe_cast() {
             return Err(EINVAL);
         }
         for i in 0..=self.last {
             let begin = self.begin_of(i);
             let len = self.end_of(i)?.checked_sub(begin).ok_or_else(broken)?;
-            if left <= len.into() {
-                let at = begin.checked_add(u32::try_from(left)?);
+            if left.0 <= len.into() {
+                let at = begin.checked_add(u32::try_from(left.0)?);
                 return Ok((i, at.ok_or_else(broken)?));
             }
-            left = left.wrapping_sub(len.into());
+            left -= u64::from(len);
         }
         Err(broken())
     }
@@ -170,7 +175,7 @@ impl TxBatch {
     pub(crate) fn truncate(&mut self, mark: Mark) -> Result {
         let (chunk, at) = self.locate(mark)?;
         // Not more than there are, so that they fit.
-        self.remaining = usize::try_from(mark.0.wrapping_sub(self.gone))?;
+        self.remaining = usize::try_from((mark.0 - self.gone).0)?;
         self.fill(chunk, at);
         Ok(())
     }
@@ -362,7 +367,7 @@ impl TxBatch {
     #[inline]
     pub(crate) fn advance(&mut self, n: usize) -> Result {
         self.remaining = self.remaining.checked_sub(n).ok_or_else(broken)?;
-        self.gone = self.gone.wrapping_add(n.into_safe_cast());
+        self.gone += Wrapping(n.into_safe_cast());
         let mut left = u32::try_from(n).map_err(|_| broken())?;
         loop {
             let end = self.end_of(0)?;
@@ -381,7 +386,7 @@ impl TxBatch {
     pub(crate) fn clear(&mut self) {
         while self.drop_first().is_ok() {}
         self.begin = self.end;
-        self.gone = self.gone.wrapping_add(self.remaining.into_safe_cast());
+        self.gone += Wrapping(self.remaining.into_safe_cast());
         self.remaining = 0;
     }
 

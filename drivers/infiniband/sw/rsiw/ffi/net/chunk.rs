@@ -13,7 +13,10 @@ use crate::ffi::{
         h, //
     },
 };
-use core::ptr::NonNull;
+use core::{
+    num::Saturating,
+    ptr::NonNull, //
+};
 use kernel::{
     new_spinlock,
     num::casts::IntoSafeCast,
@@ -48,7 +51,7 @@ pub(crate) struct Chunk {
     base: NonNull<u8>,
     len: u32,
     /// How often it may be filled before it goes back to the allocator.
-    fills: u32,
+    fills: Saturating<u32>,
 }
 
 // SAFETY: pages may be used from any thread.
@@ -72,11 +75,10 @@ impl Chunk {
             base,
             len,
             // Long ones as good as without end.
-            fills: if len < LONG_LEN {
-                SHORT_FILLS
-            } else {
-                u32::MAX
-            },
+            fills: Saturating(match len < LONG_LEN {
+                true => SHORT_FILLS,
+                false => u32::MAX,
+            }),
         })
     }
 
@@ -88,7 +90,7 @@ impl Chunk {
     /// `ENOMEM`.
     pub(super) fn first() -> Result<Self> {
         let mut chunk = Self::new(SHORT_LEN)?;
-        chunk.fills = 1;
+        chunk.fills.0 = 1;
         Ok(chunk)
     }
 
@@ -104,8 +106,8 @@ impl Chunk {
 
     /// Counts that it was filled. Whether it may be once more.
     fn was_filled(&mut self) -> bool {
-        self.fills = self.fills.saturating_sub(1);
-        self.fills > 0
+        self.fills -= 1;
+        self.fills.0 > 0
     }
 
     /// Whether nobody else has a reference: what the chunk holds may be replaced.
@@ -178,7 +180,7 @@ pub(super) struct ChunkRing {
     /// Slot of the oldest chunk.
     oldest: usize,
     /// Slots in use.
-    len: usize,
+    len: Saturating<usize>,
 }
 
 impl ChunkRing {
@@ -195,18 +197,18 @@ impl ChunkRing {
         Ok(Self {
             slots,
             oldest: 0,
-            len: 0,
+            len: Saturating(0),
         })
     }
 
     /// How many chunks there are.
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.len.0
     }
 
     /// Whether another chunk would push the oldest out.
     pub(super) fn is_full(&self) -> bool {
-        self.len >= self.slots.len()
+        self.len.0 >= self.slots.len()
     }
 
     /// Slot of chunk `i`, counted from the oldest.
@@ -228,13 +230,13 @@ impl ChunkRing {
 
     /// Puts a chunk in. Returns the oldest if there was no room.
     pub(super) fn push(&mut self, chunk: Chunk) -> Option<Chunk> {
-        let slot = self.slot(self.len);
+        let slot = self.slot(self.len.0);
         let left = self.slots.get_mut(slot)?.replace(chunk);
         if left.is_some() {
             self.oldest = self.slot(1);
         } else {
             // INVARIANT: the slot had none; there are at most as many as slots.
-            self.len = self.len.wrapping_add(1);
+            self.len += 1;
         }
         left
     }
@@ -247,7 +249,7 @@ impl ChunkRing {
             .take_if(|chunk| may(chunk))?;
         // INVARIANT: the oldest is gone, and was counted.
         self.oldest = self.slot(1);
-        self.len = self.len.wrapping_sub(1);
+        self.len -= 1;
         Some(chunk)
     }
 

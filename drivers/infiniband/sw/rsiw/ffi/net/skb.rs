@@ -18,6 +18,10 @@ use crate::ffi::{
 use core::{
     cell::Cell,
     marker::PhantomData,
+    num::{
+        Saturating,
+        Wrapping, //
+    },
     ptr::NonNull, //
 };
 use kernel::{
@@ -86,6 +90,23 @@ impl Span {
 }
 
 impl Buffer {
+    /// Where the octets end in the buffer.
+    fn end(&self) -> u32 {
+        self.offset.wrapping_add(self.len)
+    }
+
+    /// The octet of the chunk behind those of the buffer.
+    fn to(&self) -> u32 {
+        // Far below the limit: a queue has no more octets than a window.
+        self.from.saturating_add(self.len)
+    }
+
+    /// How far behind the first octet of the buffer octet `at` of the chunk is, which is not in front
+    /// of that.
+    fn skip(&self, at: u32) -> u32 {
+        at.wrapping_sub(self.from)
+    }
+
     /// Looks for the piece of the buffer in which its octet `at` lies; `before` is one that was
     /// found in the buffer before.
     #[inline]
@@ -233,14 +254,13 @@ impl SkbChunk<'_> {
     /// The buffer behind `buffer`, if it has come and there is nothing out of band in between.
     fn behind(&self, buffer: &Buffer) -> Option<Buffer> {
         let (mut offset, mut len) = (0, 0);
-        let end = buffer.offset.wrapping_add(buffer.len);
         // SAFETY: both are live, the buffer is in the queue of the socket, which is locked, by the
         // type invariants; the rest is writable.
         let skb = unsafe {
             h::tcp_skb_behind(
                 self.sk.as_ptr(),
                 buffer.skb.as_ptr(),
-                end,
+                buffer.end(),
                 &mut offset,
                 &mut len,
             )
@@ -248,7 +268,7 @@ impl SkbChunk<'_> {
         // INVARIANT: as the function promises.
         Some(Buffer {
             skb: NonNull::new(skb)?,
-            from: buffer.from.wrapping_add(buffer.len),
+            from: buffer.to(),
             offset,
             len,
         })
@@ -265,8 +285,7 @@ impl SkbChunk<'_> {
         };
         let mut buffer = self.first();
         for _ in 0..MAX_BEHIND {
-            // Far below the limit: a queue has no more octets than a window.
-            let have = buffer.from.saturating_add(buffer.len);
+            let have = buffer.to();
             if have >= end {
                 // INVARIANT: the buffers up to this one have them.
                 self.reach.set(have.min(end).max(self.len));
@@ -283,9 +302,8 @@ impl SkbChunk<'_> {
 
     /// Whether `more` octets may come behind those of `buffer` while these are there.
     fn may_get(&self, buffer: &Buffer, more: u32) -> bool {
-        let end = buffer.offset.wrapping_add(buffer.len);
         // SAFETY: as in `behind`.
-        unsafe { h::tcp_may_get(self.sk.as_ptr(), buffer.skb.as_ptr(), end, more) }
+        unsafe { h::tcp_may_get(self.sk.as_ptr(), buffer.skb.as_ptr(), buffer.end(), more) }
     }
 
     /// The buffer that has octet `at`.
@@ -294,7 +312,7 @@ impl SkbChunk<'_> {
         if at < buffer.from {
             buffer = self.first();
         }
-        while at.wrapping_sub(buffer.from) >= buffer.len {
+        while buffer.skip(at) >= buffer.len {
             buffer = self.behind(&buffer)?;
         }
         Some(buffer)
@@ -311,7 +329,7 @@ impl SkbChunk<'_> {
             true => self.span.get(),
             false => Span::NONE,
         };
-        let at = at.wrapping_sub(buffer.from).wrapping_add(buffer.offset);
+        let at = buffer.offset.wrapping_add(buffer.skip(at));
         if let Some(span) = buffer.span(at, &before) {
             self.buffer.set(buffer);
             self.span.set(span);
@@ -378,19 +396,18 @@ impl SkbChunk<'_> {
         if !self.has(at, len) {
             return Err(EINVAL);
         }
-        let mut done = 0;
-        while let Some(missing) = len.checked_sub(done).filter(|missing| *missing > 0) {
-            let (at, out) = (at.wrapping_add(done), out.wrapping_add(done));
-            let n = match self.find(at) {
+        let (mut at, mut missing, mut out) = (Wrapping(at), Saturating(len), out);
+        while missing.0 > 0 {
+            let n = match self.find(at.0) {
                 Some((from, left)) => {
-                    let n = left.min(missing);
+                    let n = left.min(missing.0);
                     // SAFETY: as in `copy`.
                     unsafe { copy::place(out, from, n) };
                     n
                 }
                 None => {
                     let mut bounce = [0; BOUNCE_LEN];
-                    let Raw { skb, offset, len } = self.raw(at, missing.min(BOUNCE_LEN))?;
+                    let Raw { skb, offset, len } = self.raw(at.0, missing.0.min(BOUNCE_LEN))?;
                     let to = bounce.as_mut_ptr();
                     // SAFETY: the range lies in the buffer, and has no more octets than `bounce`.
                     to_result(unsafe { b::skb_copy_bits(skb, offset, to.cast(), len) })?;
@@ -400,7 +417,9 @@ impl SkbChunk<'_> {
                     n
                 }
             };
-            done = done.wrapping_add(n);
+            at += n;
+            missing -= n;
+            out = out.wrapping_add(n);
         }
         Ok(())
     }
@@ -494,24 +513,24 @@ impl SkbChunk<'_> {
         if !self.has(at, len) {
             return Err(EINVAL);
         }
-        let mut done = 0;
-        while let Some(missing) = len.checked_sub(done).filter(|missing| *missing > 0) {
-            let at = at.wrapping_add(done);
-            let n = match self.find(at) {
+        let (mut at, mut missing) = (Wrapping(at), Saturating(len));
+        while missing.0 > 0 {
+            let n = match self.find(at.0) {
                 Some((from, left)) => {
-                    let n = left.min(missing);
+                    let n = left.min(missing.0);
                     // SAFETY: as in `crc32c`.
                     crc = unsafe { b::crc32c(crc, from.cast(), n) };
                     n
                 }
                 None => {
-                    let Raw { skb, offset, len } = self.raw(at, missing)?;
+                    let Raw { skb, offset, len } = self.raw(at.0, missing.0)?;
                     // SAFETY: the range lies in the buffer.
                     crc = unsafe { b::skb_crc32c(skb, offset, len, crc) };
                     usize::try_from(len)?
                 }
             };
-            done = done.wrapping_add(n);
+            at += n;
+            missing -= n;
         }
         Ok(crc)
     }

@@ -11,7 +11,10 @@
 //! Context: any, but for allocation and release.
 
 use crate::ffi::raw::b;
-use core::ptr::NonNull;
+use core::{
+    num::Saturating,
+    ptr::NonNull, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -35,7 +38,7 @@ pub(super) struct Extent {
 pub(super) struct Layout {
     extents: KVVec<Extent>,
     /// Entries as the consumer counts them: pages, or elements of a scatterlist.
-    entries: usize,
+    entries: Saturating<usize>,
     len: u64,
     /// Zero if the stretches may begin anywhere.
     page_size: u64,
@@ -59,7 +62,7 @@ impl Layout {
     pub(super) const fn empty() -> Self {
         Self {
             extents: KVVec::new(),
-            entries: 0,
+            entries: Saturating(0),
             len: 0,
             page_size: 0,
             fresh: false,
@@ -108,7 +111,7 @@ impl Layout {
 
     fn clear(&mut self, page_size: u64) {
         self.extents.clear();
-        self.entries = 0;
+        self.entries.0 = 0;
         self.len = 0;
         self.page_size = page_size;
         self.fresh = false;
@@ -259,19 +262,19 @@ unsafe extern "C" fn set_page(mr: *mut b::ib_mr, addr: u64) -> c_int {
     let mut layout = filler.layout;
     // SAFETY: `map` holds the lock of the list and does not use it during the call.
     let layout = unsafe { layout.as_mut() };
-    if layout.entries >= filler.max {
+    if layout.entries.0 >= filler.max {
         return ENOMEM.to_errno();
     }
     // The first page counts from the first byte on.
     let (start, page_size) = (addr.max(head.object.iova), layout.page_size);
-    let start = if layout.entries == 0 { start } else { addr };
+    let start = if layout.entries.0 == 0 { start } else { addr };
     let skip = start & page_size.wrapping_sub(1);
     let pushed = u32::try_from(page_size.wrapping_sub(skip))
         .map_err(|_| EINVAL)
         .and_then(|len| layout.push(start, len));
     match pushed {
         Ok(()) => {
-            layout.entries = layout.entries.saturating_add(1);
+            layout.entries += 1;
             0
         }
         Err(e) => e.to_errno(),
@@ -297,8 +300,8 @@ unsafe fn map_elements(
         Some(offset) => unsafe { offset.read() },
         None => 0,
     };
-    let mut mapped = 0;
-    while mapped < count && layout.entries < max && !sg.is_null() {
+    let mut mapped = Saturating(0);
+    while mapped.0 < count && layout.entries.0 < max && !sg.is_null() {
         // SAFETY: there are `count` elements, of which this is one.
         let addr = unsafe { b::sg_dma_address(sg) };
         // SAFETY: as above.
@@ -306,7 +309,7 @@ unsafe fn map_elements(
             .checked_sub(skip)
             .ok_or(EINVAL)?;
         let addr = addr.checked_add(skip.into()).ok_or(EINVAL)?;
-        if mapped == 0 {
+        if mapped.0 == 0 {
             // SAFETY: by the caller's promise the region is valid.
             unsafe { (*mr).object.iova = addr };
         }
@@ -314,12 +317,12 @@ unsafe fn map_elements(
             layout.push(addr, len)?;
         }
         skip = 0;
-        layout.entries = layout.entries.saturating_add(1);
-        mapped = mapped.wrapping_add(1);
+        layout.entries += 1;
+        mapped += 1;
         // SAFETY: as above.
         sg = unsafe { b::sg_next(sg) };
     }
-    if mapped == 0 {
+    if mapped.0 == 0 {
         return Err(EINVAL);
     }
     if let Some(offset) = NonNull::new(offset) {
@@ -329,5 +332,5 @@ unsafe fn map_elements(
     // SAFETY: by the caller's promise the region is valid.
     unsafe { (*mr).object.length = layout.len };
     layout.fresh = true;
-    Ok(mapped)
+    Ok(mapped.0)
 }

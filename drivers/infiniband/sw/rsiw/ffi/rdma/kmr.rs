@@ -32,6 +32,7 @@ use crate::ffi::{
 };
 use core::{
     cell::UnsafeCell,
+    num::Saturating,
     slice, //
 };
 use kernel::{
@@ -122,7 +123,7 @@ impl DmaMemory {
         Some(Slices {
             current,
             rest: Layout::NONE.iter(),
-            left: 0,
+            left: Saturating(0),
         })
     }
 
@@ -256,18 +257,13 @@ impl<R: Send + Sync> FastMemory<R> {
         let active = self.active(guard)?;
         active.grant.as_ref()?;
         let (first, skip, rest) = active.layout.find(at, len)?;
-        let left = len.checked_sub(first.len.checked_sub(skip)?.min(len))?;
+        let front = first.len.checked_sub(skip)?.min(len);
         // SAFETY: by the type invariants, the guard being held for `'a`.
-        let current = unsafe {
-            KernelPieces::new(
-                first.addr.checked_add(skip.into())?,
-                len.saturating_sub(left),
-            )
-        };
+        let current = unsafe { KernelPieces::new(first.addr.checked_add(skip.into())?, front) };
         Some(Slices {
             current,
             rest: rest.iter(),
-            left,
+            left: Saturating(len) - Saturating(front),
         })
     }
 
@@ -307,7 +303,7 @@ pub(crate) struct Slices<'a> {
     /// Stretches after the current one.
     rest: slice::Iter<'a, super::extent::Extent>,
     /// Bytes of the range in these.
-    left: u32,
+    left: Saturating<u32>,
 }
 
 impl<'a> Iterator for Slices<'a> {
@@ -318,12 +314,12 @@ impl<'a> Iterator for Slices<'a> {
             if let Some(piece) = self.current.next() {
                 return Some(piece);
             }
-            if self.left == 0 || !self.current.is_done() {
+            if self.left.0 == 0 || !self.current.is_done() {
                 return None;
             }
             let extent = self.rest.next()?;
-            let len = extent.len.min(self.left);
-            self.left = self.left.saturating_sub(len);
+            let len = extent.len.min(self.left.0);
+            self.left -= len;
             // SAFETY: the stretch is part of the range that the iterator was made for.
             self.current = unsafe { KernelPieces::new(extent.addr, len) };
         }

@@ -32,6 +32,7 @@ use crate::ffi::{
 use core::{
     cell::UnsafeCell,
     mem::MaybeUninit,
+    num::Saturating,
     ptr::NonNull, //
 };
 use kernel::{
@@ -178,8 +179,9 @@ impl Umem {
         // INVARIANT: where it came from is above.
         let pin = Holder::DmaBuf(buf, addr);
         let page = PAGE_SIZE as u64; // CAST: a page's size fits.
-        let first = offset.wrapping_sub(offset % page);
-        let count = usize::try_from(end.wrapping_sub(first).div_ceil(page))?;
+        let first = offset.checked_sub(offset % page).ok_or(EINVAL)?;
+        let octets = end.checked_sub(first).ok_or(EINVAL)?;
+        let count = usize::try_from(octets.div_ceil(page))?;
         let start = addr.wrapping_byte_add(usize::try_from(first)?);
         let pinned = Pinned::new(pin, device, count, |room| {
             // SAFETY: the buffer is mapped, of a size in whole pages, and `room` has room for as
@@ -293,7 +295,7 @@ impl Umem {
         Some(Slices {
             pages,
             offset,
-            left: len,
+            left: Saturating(len),
             writable: self.writable,
         })
     }
@@ -354,7 +356,7 @@ pub(crate) struct Slices<'a> {
     /// Where in that page.
     offset: u32,
     /// Bytes that are left.
-    left: u32,
+    left: Saturating<u32>,
     writable: bool,
 }
 
@@ -363,32 +365,32 @@ impl<'a> Iterator for Slices<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<PageSlice<'a>> {
-        if self.left == 0 {
+        if self.left.0 == 0 {
             return None;
         }
         // CAST: a page's size fits 32 bits.
         let page_size = PAGE_SIZE as u32;
         let (&first, mut rest) = self.pages.split_first()?;
-        let mut len = page_size.checked_sub(self.offset)?;
+        let mut len = Saturating(page_size.checked_sub(self.offset)?);
         let mut last = first.as_ptr();
         while len < self.left {
             match rest.split_first() {
                 Some((next, tail)) if next.as_ptr() == last.wrapping_add(PAGE_SIZE) => {
                     last = next.as_ptr();
                     rest = tail;
-                    len = len.saturating_add(page_size);
+                    len += page_size;
                 }
                 _ => break,
             }
         }
-        let len = len.min(self.left);
+        let Saturating(len) = len.min(self.left);
         // SAFETY: a run of adjacent pages begins at `first`, all pinned as long as the guard is held
         // that `'a` borrows; `len` stays within the run. They were pinned for being written to if
         // `writable`.
         let slice = unsafe { PageSlice::new(first, self.offset, len, self.writable) };
         self.pages = rest;
         self.offset = 0;
-        self.left = self.left.wrapping_sub(len);
+        self.left -= len;
         Some(slice)
     }
 }

@@ -10,7 +10,8 @@ use super::handle::QpHandle;
 use crate::ffi::raw::b;
 use core::{
     marker::PhantomData,
-    mem::ManuallyDrop, //
+    mem::ManuallyDrop,
+    num::Saturating, //
 };
 use kernel::{
     prelude::*,
@@ -169,7 +170,7 @@ pub(crate) enum WcExtra {
 pub(crate) struct WcRoom<'a> {
     next: *mut b::ib_wc,
     room: usize,
-    used: c_int,
+    used: Saturating<c_int>,
     _memory: PhantomData<&'a mut b::ib_wc>,
 }
 
@@ -182,7 +183,7 @@ impl WcRoom<'_> {
         Self {
             next: wc,
             room: usize::try_from(count).unwrap_or(0),
-            used: 0,
+            used: Saturating(0),
             _memory: PhantomData,
         }
     }
@@ -205,11 +206,11 @@ impl WcRoom<'_> {
         unsafe { self.next.write(raw) };
         self.next = self.next.wrapping_add(1);
         self.room = room;
-        self.used = self.used.wrapping_add(1);
+        self.used += 1;
     }
 
     /// How many were added.
     pub(super) fn used(&self) -> c_int {
-        self.used
+        self.used.0
     }
 }

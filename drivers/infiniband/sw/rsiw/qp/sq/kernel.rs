@@ -50,6 +50,7 @@ use crate::{
         rdmap::ImmediateData, //
     },
 };
+use core::num::Wrapping;
 use kernel::{
     num::casts::u32_as_usize,
     pr_warn_once,
@@ -77,9 +78,9 @@ pub(in crate::qp) struct Requests {
 #[derive(Clone, Copy, Default)]
 struct Counts {
     /// Those that added a request.
-    made: u32,
+    made: Wrapping<u32>,
     /// Those that had been made when the queue was empty last.
-    taken: u32,
+    taken: Wrapping<u32>,
 }
 
 impl Requests {
@@ -147,7 +148,7 @@ impl KernelSq {
         let before = requests.posted.len();
         let result = self.post_all(&mut requests.posted, chain);
         if requests.posted.len() > before {
-            requests.counts.made = requests.counts.made.wrapping_add(1);
+            requests.counts.made += 1;
         }
         result
     }
@@ -208,7 +209,7 @@ impl KernelSq {
 
     /// Posts whose requests were all taken out, as known when the queue was empty last; wraps.
     pub(super) fn taken(&self) -> u32 {
-        self.requests.lock().counts.taken
+        self.requests.lock().counts.taken.0
     }
 
     /// Whether no request waits.
