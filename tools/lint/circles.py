@@ -14,7 +14,7 @@ import sys
 DRIVER = "drivers/infiniband/sw/rsiw"
 # The most files of a circle. Where there are more, there must not be still more.
 MOST = 4
-BEFORE = {"cm": 8}
+BEFORE = {"cm": 7}
 
 # Comments, strings, and what the visibility of an item names.
 NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|pub\s*\((?:in\s+)?[\w:]+\s*\)', re.S)

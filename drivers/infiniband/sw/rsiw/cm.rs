@@ -37,7 +37,7 @@ pub(crate) use self::{
 use self::{
     listen::Listener,
     registry::Registry,
-    turns::Initiators, //
+    turns::Turns, //
 };
 
 use crate::{
@@ -172,8 +172,8 @@ pub(crate) struct Cm {
     endpoints: Registry<Endpoint>,
     #[pin]
     listeners: Registry<Listener>,
-    /// Connections that this side begins.
-    initiators: Arc<Initiators>,
+    /// Endpoints that connect and have not sent their Request.
+    initiators: Arc<Turns<Endpoint>>,
 }
 
 impl Cm {
@@ -183,7 +183,7 @@ impl Cm {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(dev: &Arc<Device>, qps: &Arc<QpTable>) -> Result<Arc<Self>> {
-        let initiators = Initiators::new(dev.queues())?;
+        let initiators = Turns::new(dev.queues(), Endpoint::request)?;
         Arc::pin_init(
             pin_init!(Self {
                 dev: dev.clone(),

@@ -5,15 +5,16 @@
 
 use super::{
     config, depths,
-    endpoint::EndpointState,
+    endpoint::{
+        Deputy,
+        EndpointState, //
+    },
     mapped_port,
     outputs::{
         code,
         send_whole, //
     },
-    own_qp,
-    turns::Deputy,
-    Cm, Endpoint, Refusal, NOT_IN_NAMESPACE,
+    own_qp, Cm, Endpoint, Refusal, NOT_IN_NAMESPACE,
 };
 use crate::{
     device::Device,

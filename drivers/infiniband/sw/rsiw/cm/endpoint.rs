@@ -11,9 +11,10 @@ use super::{
         self,
         Dial, //
     },
+    listen::Listener,
     outputs::code,
     registry::Entry,
-    turns::Deputy,
+    turns::InTurn,
     Cm,
 };
 use crate::{
@@ -99,6 +100,15 @@ use kernel::{
         WorkItem, //
     },
 };
+
+/// Who acts in the place of an endpoint's work.
+#[derive(Clone)]
+pub(super) enum Deputy {
+    /// The side that was connected to: its listener.
+    Listener(Arc<Listener>),
+    /// The side that connects: the device's.
+    Initiators,
+}
 
 /// What the endpoint's mutex guards.
 pub(super) struct EndpointState {
@@ -318,7 +328,7 @@ impl Endpoint {
         {
             let deputy = this.deputy.lock();
             match &*deputy {
-                Some(Deputy::Listener(listener)) => return listener.arrived(this.clone()),
+                Some(Deputy::Listener(listener)) => return listener.turns.arrived(this.clone()),
                 Some(Deputy::Initiators) => return this.cm.initiators.arrived(this.clone()),
                 None => {}
             }
@@ -497,7 +507,7 @@ impl Endpoint {
         self.take_over();
     }
 
-    /// Acts as the work of [`super::Initiators`], which is everybody's: sends the Request as soon
+    /// Acts as the work of the device's initiators, which is everybody's: sends the Request as soon
     /// as TCP is connected. Whatever may wait for a process is left to the endpoint's own work.
     pub(super) fn request(self: &Arc<Self>) {
         // Whoever has the mutex kicks the endpoint when it is unlocked.
@@ -524,6 +534,8 @@ impl Endpoint {
         true
     }
 }
+
+impl InTurn for Endpoint {}
 
 impl Entry for Endpoint {
     fn number(&self) -> usize {

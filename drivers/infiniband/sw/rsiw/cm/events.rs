@@ -8,10 +8,12 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    endpoint::EndpointState,
+    endpoint::{
+        Deputy,
+        EndpointState, //
+    },
     listen::Listener,
     outputs::errno,
-    turns::Deputy,
     Endpoint, //
 };
 use crate::{

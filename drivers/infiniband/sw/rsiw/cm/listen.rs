@@ -13,7 +13,6 @@ use super::{
     Cm, Endpoint, Refusal, NOT_IN_NAMESPACE,
 };
 use crate::ffi::{
-    mm::noio::NoIo,
     net::netdev::NetDevice,
     rdma::{
         details::Details,
@@ -28,17 +27,12 @@ use crate::ffi::{
 };
 use core::net::SocketAddr;
 use kernel::{
-    impl_has_work, new_work,
     prelude::*,
     sync::{
         aref::ARef,
         new_spinlock,
         Arc,
         SpinLock, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
     },
 };
 
@@ -60,10 +54,7 @@ pub(crate) struct Listener {
     #[pin]
     half_open: SpinLock<HalfOpen>,
     /// Of endpoints without a Request.
-    #[pin]
-    turns: Turns,
-    #[pin]
-    reading: Work<Self>,
+    pub(super) turns: Arc<Turns<Endpoint>>,
 }
 
 struct HalfOpen {
@@ -72,10 +63,6 @@ struct HalfOpen {
     /// Numbers of the endpoints without a Request, and zeros. If there is no room for another
     /// one, the oldest goes (T-42).
     numbers: KVec<usize>,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for Listener { self.reading }
 }
 
 /// See [`super::create_listen`].
@@ -107,6 +94,7 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result<(), R
         closed: false,
         numbers: KVec::from_elem(0, places, GFP_KERNEL_ACCOUNT)?,
     };
+    let turns = Turns::new(cm.dev.queues(), Endpoint::read)?;
     let mapping = id.hide_mapping();
     let listener = cm.listeners.add(|number| {
         id.set_provider_data(number);
@@ -119,8 +107,7 @@ pub(super) fn create(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result<(), R
                 mapping,
                 acceptor <- new_spinlock!(None, "rsiw::cm::Listener::acceptor"),
                 half_open <- new_spinlock!(half_open, "rsiw::cm::Listener::half_open"),
-                turns <- Turns::new(),
-                reading <- new_work!("rsiw::cm::Listener::reading"),
+                turns,
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -210,12 +197,6 @@ impl Listener {
         self.cm_id.deliver(event)
     }
 
-    /// Something has happened to an endpoint without a Request. Any context.
-    pub(super) fn arrived(self: &Arc<Self>, endpoint: Arc<Endpoint>) {
-        self.turns.push(endpoint);
-        let _ = self.cm.dev.cm_queue().enqueue(self.clone());
-    }
-
     /// An endpoint has got its Request, or is gone.
     pub(super) fn forget(&self, number: usize) {
         let mut half_open = self.half_open.lock();
@@ -254,17 +235,5 @@ impl Entry for Listener {
 
     fn consumer(&self) -> Option<ConsumerId> {
         Some(self.consumer)
-    }
-}
-
-impl WorkItem for Listener {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        let _scope = NoIo::enter();
-        this.turns.take(Endpoint::read).or_leave_to(|| {
-            let dev = this.cm.dev.clone();
-            let _ = dev.cm_queue().enqueue(this);
-        });
     }
 }

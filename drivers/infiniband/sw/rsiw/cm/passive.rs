@@ -8,9 +8,9 @@
 use super::{
     config,
     depths,
+    endpoint::Deputy,
     listen::Listener,
     own_qp,
-    turns::Deputy,
     Cm,
     Endpoint, //
     Refusal,

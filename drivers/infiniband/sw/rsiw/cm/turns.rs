@@ -5,30 +5,27 @@
 //! Programs that connect many times at once count on their Requests leaving, and being told, in the
 //! order of their calls: perftest numbers the queue pairs of both ends by it. Work items of
 //! different endpoints overtake each other. So until an endpoint has sent or received its Request,
-//! one work item acts in the place of its own: that of its listener, or [`Initiators`].
+//! one work item acts in the place of its own, that of the [`Turns`] in which it waits: those of its
+//! listener, or those of all endpoints of the device that connect.
 //!
 //! Context: see the methods; the work runs in process context.
 #![forbid(unsafe_code)]
 
-use super::{
-    listen::Listener,
-    Endpoint, //
-};
+use super::registry::Entry;
 use crate::{
     ffi::{
         mm::noio::NoIo,
         rsiw::queues::Queues, //
     },
-    proto::drain::{
-        drain,
-        Drained, //
-    },
+    proto::drain::drain,
 };
 use kernel::{
     impl_has_work,
     list::{
         List,
-        ListArc, //
+        ListArc,
+        ListItem,
+        TryNewListArc, //
     },
     new_work,
     prelude::*,
@@ -43,105 +40,86 @@ use kernel::{
     },
 };
 
-/// Endpoints that are looked at before others get the worker.
+/// Objects that are acted upon before others get the worker.
 const BUDGET: usize = 64;
-/// Endpoints at most that another one passes, to be in front of newer ones.
+/// Objects at most that another one passes, to be in front of newer ones.
 const OVERTAKES: usize = 64;
 
-/// Who acts in the place of an endpoint's work.
-#[derive(Clone)]
-pub(super) enum Deputy {
-    /// The side that was connected to: its listener.
-    Listener(Arc<Listener>),
-    /// The side that connects: the device's [`Initiators`].
-    Initiators,
-}
+/// What can wait for its turn.
+pub(super) trait InTurn: Entry + ListItem + TryNewListArc + Send + Sync + 'static {}
 
-/// Endpoints to which something has happened: in the order in which it did, but for those that are
-/// older than others that still wait. Two processors may tell of two connections in either order,
-/// and something else may have happened to the newer one before.
+/// Objects to which something has happened: in the order in which it did, but for those that are
+/// older than others that still wait. Two processors may tell of two objects in either order, and
+/// something else may have happened to the newer one before.
 #[pin_data]
-pub(super) struct Turns {
-    #[pin]
-    endpoints: SpinLockIrq<List<Endpoint>>,
-}
-
-impl Turns {
-    /// An empty queue.
-    pub(super) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            endpoints <- new_spinlock_irq!(List::new(), "rsiw::cm::Turns::endpoints"),
-        })
-    }
-
-    /// Puts an endpoint behind the older ones, unless it waits already. Any context.
-    pub(super) fn push(&self, endpoint: Arc<Endpoint>) {
-        let number = endpoint.number;
-        // What happened before is seen by whoever takes the endpoint out: the lock orders that.
-        let mut endpoints = self.endpoints.lock();
-        let waiting = match ListArc::try_from_arc(endpoint) {
-            Ok(endpoint) => {
-                let mut place = endpoints.cursor_back();
-                // Bound: a constant.
-                for _ in 0..OVERTAKES {
-                    let is_newer = place.peek_prev().is_some_and(|other| other.number > number);
-                    if !is_newer || !place.move_prev() {
-                        break;
-                    }
-                }
-                place.insert(endpoint);
-                None
-            }
-            Err(endpoint) => Some(endpoint),
-        };
-        drop(endpoints);
-        drop(waiting);
-    }
-
-    /// Calls `act` with one endpoint after the other, [`BUDGET`] at most. Process context.
-    pub(super) fn take(&self, act: impl Fn(&Arc<Endpoint>)) -> Drained {
-        drain(BUDGET, || self.pop(), |endpoint| act(&endpoint))
-    }
-
-    /// Takes the endpoint whose turn it is.
-    fn pop(&self) -> Option<Arc<Endpoint>> {
-        let mut endpoints = self.endpoints.lock();
-        endpoints.pop_front().map(ListArc::into_arc)
-    }
-}
-
-/// The endpoints of a device that connect and have not sent their Request.
-#[pin_data]
-pub(super) struct Initiators {
+pub(super) struct Turns<T: InTurn> {
     queues: Arc<Queues>,
+    /// What the work does with an object whose turn it is.
+    act: fn(&Arc<T>),
     #[pin]
-    turns: Turns,
+    waiting: SpinLockIrq<List<T>>,
     #[pin]
     work: Work<Self>,
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Initiators { self.work }
+    impl{T: InTurn} HasWork<Self> for Turns<T> { self.work }
 }
 
-impl Initiators {
-    /// For a device on which nothing connects yet.
-    pub(super) fn new(queues: &Arc<Queues>) -> Result<Arc<Self>> {
-        let queues = queues.clone();
+impl<T: InTurn> Turns<T> {
+    /// Makes a queue in which nothing waits. Its work calls `act`, in process context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(queues: &Arc<Queues>, act: fn(&Arc<T>)) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                queues,
-                turns <- Turns::new(),
-                work <- new_work!("rsiw::cm::Initiators::work"),
+                queues: queues.clone(),
+                act,
+                waiting <- new_spinlock_irq!(List::new(), "rsiw::cm::Turns::waiting"),
+                work <- new_work!("rsiw::cm::Turns::work"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 
-    /// Something has happened to an endpoint that connects. Any context.
-    pub(super) fn arrived(self: &Arc<Self>, endpoint: Arc<Endpoint>) {
-        self.turns.push(endpoint);
+    /// Puts an object to which something has happened behind the older ones, unless it waits
+    /// already. Any context.
+    pub(super) fn arrived(self: &Arc<Self>, object: Arc<T>) {
+        self.push(object);
         self.queue();
+    }
+
+    fn push(&self, object: Arc<T>) {
+        let number = object.number();
+        // What happened before is seen by whoever takes the object out: the lock orders that.
+        let mut waiting = self.waiting.lock();
+        let twice = match ListArc::try_from_arc(object) {
+            Ok(object) => {
+                let mut place = waiting.cursor_back();
+                // Bound: a constant.
+                for _ in 0..OVERTAKES {
+                    let is_newer = place
+                        .peek_prev()
+                        .is_some_and(|other| other.number() > number);
+                    if !is_newer || !place.move_prev() {
+                        break;
+                    }
+                }
+                place.insert(object);
+                None
+            }
+            Err(object) => Some(object),
+        };
+        drop(waiting);
+        drop(twice);
+    }
+
+    /// Takes out the object whose turn it is.
+    fn pop(&self) -> Option<Arc<T>> {
+        let mut waiting = self.waiting.lock();
+        waiting.pop_front().map(ListArc::into_arc)
     }
 
     fn queue(self: &Arc<Self>) {
@@ -149,12 +127,11 @@ impl Initiators {
     }
 }
 
-impl WorkItem for Initiators {
+impl<T: InTurn> WorkItem for Turns<T> {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        let drained = this.turns.take(Endpoint::request);
-        drained.or_leave_to(|| this.queue());
+        drain(BUDGET, || this.pop(), |object| (this.act)(&object)).or_leave_to(|| this.queue());
     }
 }
