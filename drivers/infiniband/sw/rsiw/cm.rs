@@ -14,6 +14,18 @@
 //!
 //! iw_cm knows endpoints and listeners by number: one that is gone is simply not found.
 //!
+//! The files, from the bottom to the top; each uses those in front of it only, but for `endpoint` and
+//! `listener`, which refer to each other:
+//!
+//! - `calls` (what consumers may ask for), `registry` (objects by number), `turns` (who takes the first
+//!   step next), `dial` (how TCP is asked to connect)
+//! - `endpoint`: what a connection has, and what others leave to its work; `listener`: who has said
+//!   nothing yet, and who is told of Requests
+//! - `outputs` (does what the connection says), `events` (brings its events to iw_cm), `work` (feeds
+//!   it)
+//! - `active` and `passive`: calls and first steps of either side
+//! - `acceptor` (sockets that listen), `listen` (calls to listen)
+//!
 //! Locks: endpoint mutex > what the QP takes > socket lock. The QP never waits for an endpoint.
 //!
 //! Context: process context, if nothing else is said.
@@ -21,159 +33,56 @@
 
 mod acceptor;
 mod active;
+mod calls;
+mod dial;
 mod endpoint;
 mod events;
 mod listen;
+mod listener;
 mod outputs;
 mod passive;
 mod registry;
 mod turns;
+mod work;
 
-pub(crate) use self::{
-    acceptor::Acceptors,
-    endpoint::Endpoint, //
-};
+pub(crate) use self::acceptor::Acceptors;
 
 use self::{
-    listen::Listener,
+    endpoint::{
+        Endpoint,
+        Endpoints, //
+    },
+    listen::Listening,
     registry::Registry,
     turns::Turns, //
 };
 
 use crate::{
     device::Device,
-    ffi::{
-        log::pr_ratelimited,
-        net::netdev::NetDevice,
-        rdma::{
-            attr::Qpn,
-            details::Details,
-            iwcm::{
-                CallId,
-                CmId,
-                ConnParam,
-                ConsumerId, //
-            },
+    ffi::rdma::{
+        details::Details,
+        iwcm::{
+            CallId,
+            CmId,
+            ConnParam,
+            ConsumerId, //
         },
-        rsiw::params,
     },
-    limits::MAX_READS,
-    proto::{
-        conn::Config,
-        counters::Counter,
-        negotiate::Depths, //
-    },
-    qp::{
-        Qp,
-        QpTable, //
-    },
-    wire::mpa,
+    proto::counters::Counter,
+    qp::QpTable,
 };
 use kernel::{
-    fmt,
     prelude::*,
     sync::Arc, //
 };
 
-/// What the device can do.
-const CAP: Depths = Depths {
-    ird: MAX_READS,
-    ord: MAX_READS,
-};
-
-/// How connections are set up.
-fn config() -> Config {
-    Config {
-        rev: mpa::REV_2,
-        crc: params::mpa_crc(),
-        large_fpdus: params::large_fpdus(),
-        peer_to_peer: true,
-        rtr: mpa::RtrSet::ALL,
-        cap: CAP,
-    }
-}
-
-/// The depths that a consumer asks for, as far as the device can (T-29, T-30).
-fn depths(param: &ConnParam<'_>) -> Depths {
-    let field = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
-    Depths {
-        ird: field(param.ird),
-        ord: field(param.ord),
-    }
-    .capped(CAP)
-}
-
-/// The QP of that number, if the caller may connect it by `id`. The RDMA CM may have put the
-/// identifier of a request on another device than this one, which has QPs of these numbers too.
-fn own_qp(cm: &Cm, num: Qpn, id: CallId<'_>) -> Result<Arc<Qp>, Refusal> {
-    if !id.is_on(cm.dev.handle()) {
-        return Err(Refusal::new(EINVAL, "the identifier is another device's"));
-    }
-    let qp = cm.qps.lookup(num);
-    let qp = qp.ok_or(Refusal::new(EINVAL, "there is no such QP"))?;
-    if !qp.is_callers(id) {
-        return Err(Refusal::new(EINVAL, "the QP is not the caller's"));
-    }
-    Ok(qp)
-}
-
-/// Why a consumer's call fails.
-struct Refusal {
-    error: Error,
-    /// What the error number does not tell; may be empty.
-    cause: &'static str,
-}
-
-impl Refusal {
-    const fn new(error: Error, cause: &'static str) -> Self {
-        Self { error, cause }
-    }
-
-    /// Writes a line for the log, which begins with what the call was about, and returns the error.
-    fn tell(self, what: fmt::Arguments<'_>) -> Error {
-        let Self { error, cause } = self;
-        let separator = if cause.is_empty() { "" } else { ": " };
-        pr_ratelimited!("{what}: {error:?}{separator}{cause}\n");
-        error
-    }
-}
-
-impl<E: Into<Error>> From<E> for Refusal {
-    fn from(error: E) -> Self {
-        Self::new(error.into(), "")
-    }
-}
-
-/// The local port of TCP that the port mapper chose for a consumer, if the consumer could have it
-/// without a privilege: whoever says that he is the mapper has none.
-fn mapped_port(dev: &Device, id: &CmId, netdev: &NetDevice) -> Option<u16> {
-    let port = id.mapped_port()?;
-    if netdev.is_port_reserved(port) {
-        pr_ratelimited!(
-            "{}: port mapper: port {port} takes a privilege\n",
-            dev.handle()
-        );
-        return None;
-    }
-    Some(port)
-}
-
-/// The network namespace of the consumer is not the device's, whose addresses are others than those
-/// that it means.
-const NOT_IN_NAMESPACE: Refusal =
-    Refusal::new(EADDRNOTAVAIL, "used from another network namespace");
-
 /// The connections and listeners of a device.
 #[pin_data]
 pub(crate) struct Cm {
-    dev: Arc<Device>,
+    endpoints: Arc<Endpoints>,
     qps: Arc<QpTable>,
     #[pin]
-    endpoints: Registry<Endpoint>,
-    #[pin]
-    listeners: Registry<Listener>,
-    /// Endpoints that connect and have not sent their Request.
-    initiators: Arc<Turns<Endpoint>>,
+    listeners: Registry<Listening>,
 }
 
 impl Cm {
@@ -183,14 +92,13 @@ impl Cm {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(dev: &Arc<Device>, qps: &Arc<QpTable>) -> Result<Arc<Self>> {
-        let initiators = Turns::new(dev.queues(), Endpoint::request)?;
+        let initiators = Turns::new(dev.queues(), active::request)?;
+        let endpoints = Endpoints::new(dev, initiators)?;
         Arc::pin_init(
             pin_init!(Self {
-                dev: dev.clone(),
+                endpoints,
                 qps: qps.clone(),
-                endpoints <- Registry::new(),
                 listeners <- Registry::new(),
-                initiators,
             }),
             GFP_KERNEL,
         )
@@ -203,15 +111,15 @@ impl Cm {
 
     /// Takes no more connections, neither from consumers nor from peers.
     pub(crate) fn close(&self) {
-        self.endpoints.close();
+        self.endpoints.all.close();
         self.listeners.close();
-        self.listeners.for_each(Listener::close);
+        self.listeners.for_each(Listening::close);
     }
 
     /// Ends all connections, and waits until they are over, but not longer than `ms` milliseconds.
     pub(crate) fn end_all(&self, ms: u32) {
-        self.endpoints.for_each(Endpoint::shut);
-        self.endpoints.wait_empty_for(ms);
+        self.endpoints.all.for_each(Endpoint::shut);
+        self.endpoints.all.wait_empty_for(ms);
     }
 
     /// Ends everything, forgets all listeners, and waits until no connection is left.
@@ -220,34 +128,34 @@ impl Cm {
         self.listeners.for_each(|listener| {
             self.listeners.remove(listener);
         });
-        self.endpoints.for_each(Endpoint::shut);
-        self.endpoints.wait_empty();
+        self.endpoints.all.for_each(Endpoint::shut);
+        self.endpoints.all.wait_empty();
     }
 }
 
 /// Starts to connect. If it returns without an error, a reply event follows in bounded time.
-pub(crate) fn connect(cm: &Arc<Cm>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-    let dev = cm.dev.handle();
-    active::connect(cm, id, param)
-        .map_err(|refusal| refusal.tell(fmt!("{dev}: QP {}: cannot connect", param.qpn)))?;
-    cm.dev.count(Some(Counter::ConnAsked));
+pub(crate) fn connect(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+    let dev = &cm.endpoints.dev;
+    active::connect(&cm.endpoints, &cm.qps, id, param)
+        .map_err(|refusal| refusal.tell(dev, fmt!("QP {}: cannot connect", param.qpn)))?;
+    dev.count(Some(Counter::ConnAsked));
     Ok(())
 }
 
 /// Accepts a connection that an event told of. If it returns without an error, an established
 /// event follows in bounded time.
 pub(crate) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-    let dev = cm.dev.handle();
-    passive::accept(cm, id, param)
-        .map_err(|refusal| refusal.tell(fmt!("{dev}: QP {}: cannot accept", param.qpn)))?;
-    cm.dev.count(Some(Counter::ConnAccepted));
+    let dev = &cm.endpoints.dev;
+    passive::accept(&cm.endpoints, &cm.qps, id, param)
+        .map_err(|refusal| refusal.tell(dev, fmt!("QP {}: cannot accept", param.qpn)))?;
+    dev.count(Some(Counter::ConnAccepted));
     Ok(())
 }
 
 /// Rejects a connection that an event told of. No event follows.
 pub(crate) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
-    passive::reject(cm, id, private_data)?;
-    cm.dev.count(Some(Counter::ConnRejected));
+    passive::reject(&cm.endpoints, id, private_data)?;
+    cm.endpoints.dev.count(Some(Counter::ConnRejected));
     Ok(())
 }
 
@@ -260,19 +168,20 @@ pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result 
     if let Some(listener) = cm.listeners.find(id) {
         return listener.describe(to);
     }
-    if let Some(endpoint) = cm.endpoints.find(id) {
+    if let Some(endpoint) = cm.endpoints.all.find(id) {
         return endpoint.describe(id, to);
     }
     Ok(())
 }
 
 /// Starts to listen on the address of `id`; each connection request makes an event.
-pub(crate) fn create_listen(cm: &Arc<Cm>, id: CallId<'_>, backlog: u32) -> Result {
-    let dev = cm.dev.handle();
-    listen::create(cm, id, backlog).map_err(|refusal| refusal.tell(fmt!("{dev}: cannot listen")))
+pub(crate) fn create_listen(cm: &Cm, id: CallId<'_>, backlog: u32) -> Result {
+    let dev = &cm.endpoints.dev;
+    listen::create(&cm.listeners, &cm.endpoints, id, backlog)
+        .map_err(|refusal| refusal.tell(dev, fmt!("cannot listen")))
 }
 
 /// Stops to listen. Connections that an event told of stay.
 pub(crate) fn destroy_listen(cm: &Cm, id: &CmId) -> Result {
-    listen::destroy(cm, id)
+    listen::destroy(&cm.listeners, id)
 }

@@ -13,8 +13,8 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    listen::Listener,
-    mapped_port,
+    calls::mapped_port,
+    listener::Listener,
     passive, //
 };
 use crate::{
@@ -197,7 +197,7 @@ pub(super) fn attend(
     addr: SocketAddr,
     backlog: u32,
 ) -> Result<Arc<Acceptor>> {
-    let dev = &listener.cm.dev;
+    let dev = &listener.endpoints.dev;
     let mut place = Place {
         id,
         netdev,
@@ -219,7 +219,7 @@ pub(super) fn attend(
 impl Acceptor {
     /// Finds or makes the socket for a place, and lets `listener` have its connections.
     fn at(place: &Place<'_>, listener: &Arc<Listener>) -> Result<Arc<Self>> {
-        let queues = listener.cm.dev.queues();
+        let queues = listener.endpoints.dev.queues();
         let Some(key) = place.key() else {
             return Self::new(place, queues, None, listener);
         };
@@ -320,7 +320,7 @@ impl Acceptor {
         })?;
         let listener = owner(&sock, &open.listeners);
         if let (None, Some(any)) = (&listener, open.listeners.first()) {
-            let dev = any.cm.dev.handle();
+            let dev = any.endpoints.dev.handle();
             pr_ratelimited!("{dev}: a connection to an address of no device that is listened on\n");
         }
         Some((sock, listener))
@@ -350,7 +350,7 @@ fn owner(sock: &TcpSocket, listeners: &[Arc<Listener>]) -> Option<Arc<Listener>>
     let owner = LocalOwner::of(sock)?;
     let suits = |netdev: ARef<NetDevice>| owner.suits(&netdev);
     let mut all = listeners.iter();
-    all.find(|listener| listener.cm.dev.netdev().is_some_and(suits))
+    all.find(|listener| listener.endpoints.dev.netdev().is_some_and(suits))
         .cloned()
 }
 

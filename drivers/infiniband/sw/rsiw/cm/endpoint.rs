@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The endpoint of a connection: what `proto::connection` needs of the kernel to be carried out,
-//! and what it is told.
+//! Endpoints: what `proto::connection` needs of the kernel to be carried out, and the notes that
+//! callbacks, the timer and the QP leave for the work.
 //!
-//! Context: see the methods; the work runs in process context.
+//! Context: see the methods.
 #![forbid(unsafe_code)]
 
 use super::{
-    active::{
-        self,
-        Dial, //
+    dial::Dial,
+    listener::Listener,
+    registry::{
+        Entry,
+        Registry, //
     },
-    listen::Listener,
-    outputs::code,
-    registry::Entry,
-    turns::InTurn,
-    Cm,
+    turns::{
+        InTurn,
+        Turns, //
+    },
 };
 use crate::{
+    device::Device,
     ffi::{
-        mm::noio::NoIo,
         net::{
             Callbacks,
             LockedSock,
             StreamEvent,
             StreamHandler,
-            TcpSocket,
-            TcpState, //
+            TcpSocket, //
         },
         rdma::{
             details::Details,
@@ -55,12 +55,10 @@ use crate::{
             Awaits,
             Code,
             Connection,
-            Input,
             StreamEnd, //
         },
         names::Name,
         notes::{
-            self,
             EndpointNote,
             Noted,
             Notes, //
@@ -70,7 +68,6 @@ use crate::{
         manager::Manager,
         Qp, //
     },
-    wire::mpa,
 };
 use kernel::{
     impl_has_work,
@@ -91,14 +88,10 @@ use kernel::{
         Arc,
         ArcBorrow,
         Mutex,
-        MutexGuard,
         SpinLock,
         SpinLockIrq, //
     },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    workqueue::Work,
 };
 
 /// Who acts in the place of an endpoint's work.
@@ -124,7 +117,7 @@ pub(super) struct EndpointState {
     /// A refused connection's place among those that linger.
     pub(super) refused: Option<Quota>,
     /// Notes that were taken and not acted upon yet; none unless the work does so.
-    left: Notes<EndpointNote>,
+    pub(super) left: Notes<EndpointNote>,
 }
 
 impl Noted for EndpointState {
@@ -166,7 +159,7 @@ impl EndpointState {
     }
 
     /// Whether the connection lingers, and TCP has not delivered all that was sent.
-    fn is_unacknowledged(&self) -> bool {
+    pub(super) fn is_unacknowledged(&self) -> bool {
         let sock = self.sock.as_ref();
         self.connection.awaits() == Awaits::Drained
             && sock.is_some_and(|sock| !sock.is_acknowledged())
@@ -182,19 +175,56 @@ struct Shown {
     phase: Name,
 }
 
+/// The endpoints of a device, and what they have in common.
+#[pin_data]
+pub(super) struct Endpoints {
+    pub(super) dev: Arc<Device>,
+    #[pin]
+    pub(super) all: Registry<Endpoint>,
+    /// Those that connect and have not sent their Request.
+    initiators: Arc<Turns<Endpoint>>,
+}
+
+impl Endpoints {
+    /// Makes room for the endpoints of a new device. Those that connect wait in `initiators`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(dev: &Arc<Device>, initiators: Arc<Turns<Endpoint>>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                dev: dev.clone(),
+                all <- Registry::new(),
+                initiators,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Adds an endpoint. It stays as it is until its connection is set and it is kicked.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the device is going away.
+    pub(super) fn add(self: &Arc<Self>) -> Result<Arc<Endpoint>> {
+        self.all.add(|number| Endpoint::new(self.clone(), number))
+    }
+}
+
 /// One connection.
 #[pin_data]
-pub(crate) struct Endpoint {
-    pub(super) cm: Arc<Cm>,
+pub(super) struct Endpoint {
+    pub(super) endpoints: Arc<Endpoints>,
     /// By which iw_cm and the registry know it.
-    pub(super) number: usize,
+    number: usize,
     #[pin]
     timer: Timer<Self>,
     /// What the work is to act upon.
-    notes: Noticeboard<EndpointNote>,
+    pub(super) notes: Noticeboard<EndpointNote>,
     /// What goes with [`EndpointNote::StreamEnded`].
     #[pin]
-    stream_end: Slot<StreamEnd>,
+    pub(super) stream_end: Slot<StreamEnd>,
     /// Whose work acts in the place of the endpoint's, until there is a Request.
     #[pin]
     deputy: SpinLockIrq<Option<Deputy>>,
@@ -225,17 +255,7 @@ impl_list_item! {
 }
 
 impl Endpoint {
-    /// Makes an endpoint and registers it. It stays as it is until its connection is set and it is
-    /// kicked.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the device is going away.
-    pub(super) fn register(cm: &Arc<Cm>) -> Result<Arc<Self>> {
-        cm.endpoints.add(|number| Self::new(cm.clone(), number))
-    }
-
-    fn new(cm: Arc<Cm>, number: usize) -> Result<Arc<Self>> {
+    fn new(endpoints: Arc<Endpoints>, number: usize) -> Result<Arc<Self>> {
         let state = EndpointState::new();
         let shown = Shown {
             cm_id: None,
@@ -244,7 +264,7 @@ impl Endpoint {
         };
         Arc::pin_init(
             pin_init!(Self {
-                cm,
+                endpoints,
                 number,
                 timer <- Timer::new(),
                 notes: Noticeboard::new(),
@@ -314,7 +334,7 @@ impl Endpoint {
     /// Under the mutex, and while there is a connection.
     pub(super) fn introduce(&self, consumer: ConsumerId) {
         self.shown.lock().consumer = Some(consumer);
-        self.cm.endpoints.introduce(self.number, consumer);
+        self.endpoints.all.introduce(self.number, consumer);
     }
 
     /// Takes the consumer's identifier of the connection away. Under the mutex.
@@ -329,7 +349,7 @@ impl Endpoint {
             let deputy = this.deputy.lock();
             match &*deputy {
                 Some(Deputy::Listener(listener)) => return listener.turns.arrived(this.clone()),
-                Some(Deputy::Initiators) => return this.cm.initiators.arrived(this.clone()),
+                Some(Deputy::Initiators) => return this.endpoints.initiators.arrived(this.clone()),
                 None => {}
             }
         }
@@ -339,7 +359,7 @@ impl Endpoint {
     /// Queues the endpoint's own work. Any context.
     fn queue(self: &Arc<Self>) {
         // If it is queued already it will see what the caller noted.
-        let _ = self.cm.dev.cm_queue().enqueue(self.clone());
+        let _ = self.endpoints.dev.cm_queue().enqueue(self.clone());
     }
 
     /// Lets `deputy` act for the endpoint until there is a Request.
@@ -353,7 +373,7 @@ impl Endpoint {
     }
 
     /// Lets the endpoint's own work act from now on.
-    fn take_over(self: &Arc<Self>) {
+    pub(super) fn take_over(self: &Arc<Self>) {
         let deputy = self.deputy.lock().take();
         drop(deputy);
         self.queue();
@@ -393,146 +413,6 @@ impl Endpoint {
     pub(super) fn has_expired(&self) -> bool {
         self.notes.peek().contains(EndpointNote::Expired)
     }
-
-    /// Feeds the connection with the notes and with what is found at the socket.
-    fn advance(self: &Arc<Self>, st: &mut EndpointState) {
-        if st.connection.is_new() {
-            return;
-        }
-        let taken = self.notes.take_all();
-        notes::act(st, taken, |st, note| self.act_upon(st, note));
-        if let Some(code) = st.unsent.take() {
-            self.tell(st, Input::Failed(code));
-        }
-        self.look(st);
-    }
-
-    /// Feeds the connection with a note.
-    fn act_upon(self: &Arc<Self>, st: &mut EndpointState, note: EndpointNote) {
-        match note {
-            EndpointNote::FirstSegment => self.tell(st, Input::FirstSegment),
-            EndpointNote::PeerClosing => self.tell(st, Input::PeerClosing),
-            EndpointNote::StreamEnded => {
-                let end = self.stream_end.take();
-                if let Some(end) = end.filter(|_| st.connection.is_running()) {
-                    st.left.forget_ends();
-                    self.tell(st, Input::StreamEnded(end));
-                }
-            }
-            EndpointNote::Shut => {
-                st.left.forget_ends();
-                self.tell(st, Input::Shut);
-            }
-            EndpointNote::Abort => self.tell(st, Input::Abort),
-            EndpointNote::Expired => {
-                let input = if st.is_unacknowledged() {
-                    Input::Unacknowledged
-                } else {
-                    Input::Expired {
-                        is_ending: st.is_ending(),
-                    }
-                };
-                self.tell(st, input);
-            }
-        }
-    }
-
-    /// Looks for what the connection waits for.
-    fn look(self: &Arc<Self>, st: &mut EndpointState) {
-        match st.connection.awaits() {
-            Awaits::Nothing => {}
-            Awaits::Connected => {
-                // Who acts for this endpoint leaves it what is not connected.
-                if self.deputy().is_none() {
-                    let error = st.sock.as_ref().and_then(|sock| sock.error());
-                    self.tell(st, Input::Closed(error.map(code)));
-                }
-            }
-            Awaits::Frame(_) => self.read_frame(st),
-            Awaits::Acknowledgement => {
-                if st.sock.as_ref().is_none_or(|sock| sock.may_finish()) {
-                    self.tell(st, Input::Acknowledged);
-                }
-                self.drain(st);
-            }
-            Awaits::Drained => self.drain(st),
-        }
-    }
-
-    /// Reads the peer's frame and nothing behind it (T-25).
-    fn read_frame(self: &Arc<Self>, st: &mut EndpointState) {
-        let mut buf = [0; mpa::MAX_FRAME];
-        while let Awaits::Frame(wanted) = st.connection.awaits() {
-            let Some(space) = buf.get_mut(..wanted).filter(|space| !space.is_empty()) else {
-                return;
-            };
-            let received = match &st.sock {
-                Some(sock) => sock.recv(space),
-                None => Ok(0),
-            };
-            let input = match received {
-                Ok(n) if n > 0 => Input::Octets(buf.get(..n).unwrap_or(&[])),
-                Err(e) if e == EAGAIN => return,
-                _ => Input::Closed(None),
-            };
-            self.tell(st, input);
-        }
-    }
-
-    /// Drops what the peer sent, and looks for its FIN.
-    fn drain(self: &Arc<Self>, st: &mut EndpointState) {
-        if st.sock.as_ref().is_none_or(drained) {
-            self.tell(st, Input::Drained);
-        }
-    }
-
-    /// Acts as the listener's work, upon what happened before there was a Request. The endpoint's
-    /// own work takes over when there is one, and its event is delivered, or when there will be
-    /// none.
-    pub(super) fn read(self: &Arc<Self>) {
-        if let Some(Deputy::Listener(listener)) = self.deputy() {
-            // Nobody else knows the endpoint, so that no process keeps this waiting.
-            let mut st = self.state.lock();
-            self.advance(&mut st);
-            if matches!(st.connection.awaits(), Awaits::Frame(_)) {
-                return;
-            }
-            let request = self.next_event(&mut st);
-            drop(st);
-            listener.forget(self.number);
-            if let Some(request) = request {
-                self.deliver(request);
-            }
-        }
-        self.take_over();
-    }
-
-    /// Acts as the work of the device's initiators, which is everybody's: sends the Request as soon
-    /// as TCP is connected. Whatever may wait for a process is left to the endpoint's own work.
-    pub(super) fn request(self: &Arc<Self>) {
-        // Whoever has the mutex kicks the endpoint when it is unlocked.
-        if let Some(mut st) = self.state.try_lock() {
-            if active::request(self, &mut st) {
-                drop(st);
-                self.take_over();
-            }
-        }
-    }
-
-    /// Drops what a closed endpoint still has. Returns whether it is closed.
-    fn retire(self: &Arc<Self>, mut st: MutexGuard<'_, EndpointState>) -> bool {
-        if !st.connection.is_closed() {
-            return false;
-        }
-        self.disarm(&mut st);
-        let callbacks = st.callbacks.take();
-        let sock = st.sock.take();
-        let qp = st.qp.take();
-        let cm_id = self.take_cm_id();
-        drop(st);
-        drop((callbacks, sock, qp, cm_id));
-        true
-    }
 }
 
 impl InTurn for Endpoint {}
@@ -544,40 +424,6 @@ impl Entry for Endpoint {
 
     fn consumer(&self) -> Option<ConsumerId> {
         self.shown.lock().consumer
-    }
-}
-
-/// Takes what was received from the socket; returns whether the peer's FIN was there too, or TCP
-/// is gone.
-fn drained(sock: &Arc<TcpSocket>) -> bool {
-    sock.with_lock(|sk| loop {
-        match sk.read(|chunk| chunk.len()) {
-            Ok(dropped) if dropped > 0 => {}
-            _ => return sk.peer_fin() || sk.state() == TcpState::Closed,
-        }
-    })
-}
-
-impl WorkItem for Endpoint {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        let _scope = NoIo::enter();
-        // A process may have the mutex, and be kept off the processor. The work of others does not
-        // wait for it: each of its calls kicks the endpoint when it has unlocked the mutex.
-        while let Some(mut st) = this.state.try_lock() {
-            this.advance(&mut st);
-            let Some(pending) = this.next_event(&mut st) else {
-                if this.retire(st) {
-                    this.cm.endpoints.remove(&this);
-                } else if this.deputy().is_some() {
-                    Self::kick(this.clone());
-                }
-                return;
-            };
-            drop(st);
-            this.deliver(pending);
-        }
     }
 }
 

@@ -10,11 +10,12 @@
 use super::{
     endpoint::{
         Deputy,
+        Endpoint,
         EndpointState, //
     },
-    listen::Listener,
+    listener::Listener,
     outputs::errno,
-    Endpoint, //
+    registry::Entry, //
 };
 use crate::{
     ffi::{
@@ -110,10 +111,10 @@ impl Endpoint {
     pub(super) fn next_event(&self, st: &mut EndpointState) -> Option<Pending> {
         let mut data = [0; MAX_EVENT_DATA];
         let event = st.connection.next_event(&mut data)?;
-        self.cm.dev.count(counter_of(&event));
+        self.endpoints.dev.count(counter_of(&event));
         let error = event.error().map_or(0, |error| errno(error).to_errno());
         let number = self.trace_number();
-        trace::setup_event(|| (self.cm.dev.handle(), number, event.name(), error));
+        trace::setup_event(|| (self.endpoints.dev.handle(), number, event.name(), error));
         let (listener, addresses) = match event {
             Event::Request { .. } => match self.deputy() {
                 Some(Deputy::Listener(listener)) => (Some(listener), st.both_ends()),
@@ -137,7 +138,7 @@ impl Endpoint {
 
     /// Delivers an event, or finds out that it never will be.
     pub(super) fn deliver(self: &Arc<Self>, pending: Pending) {
-        if pending.deliver(self.number).is_err() {
+        if pending.deliver(self.number()).is_err() {
             let mut st = self.state.lock();
             if let Some(id) = pending.id.filter(|_| self.cm_id().is_none()) {
                 self.set_cm_id(id);

@@ -5,10 +5,10 @@
 //! Context: process, under the endpoint's mutex.
 #![forbid(unsafe_code)]
 
-use super::{
-    active,
-    endpoint::EndpointState,
-    Endpoint, //
+use super::endpoint::{
+    Deputy,
+    Endpoint,
+    EndpointState, //
 };
 use crate::{
     ffi::{
@@ -102,7 +102,15 @@ impl Endpoint {
         let outputs = connection.step(input, frame);
         let to = connection.phase();
         self.show_phase(to);
-        trace::setup(|| (self.cm.dev.handle(), self.trace_number(), name, from, to));
+        trace::setup(|| {
+            (
+                self.endpoints.dev.handle(),
+                self.trace_number(),
+                name,
+                from,
+                to,
+            )
+        });
         outputs
     }
 
@@ -190,7 +198,7 @@ impl Endpoint {
         st.dial = None;
         if let Some(qp) = st.qp.take() {
             if let Some(error) = error.map(errno) {
-                let dev = self.cm.dev.handle();
+                let dev = self.endpoints.dev.handle();
                 pr_ratelimited!("{}: QP {}: connect failed: {:?}\n", dev, qp.num(), error);
             }
             qp.detach(&**self);
@@ -200,20 +208,35 @@ impl Endpoint {
     /// Does what may fail.
     fn answer(self: &Arc<Self>, st: &mut EndpointState, ask: Ask, frame: &[u8]) -> Result {
         match ask {
-            Ask::Dial => active::dial(self, st),
+            Ask::Dial => self.dial(st),
             Ask::Request(len) => send_frame(st, frame, len),
             Ask::Start { reply, params } => self.start_qp(st, frame, reply, &params),
             Ask::Refuse(len) => {
                 send_frame(st, frame, len)?;
-                st.refused = Some(Quota::take(self.cm.dev.limits(), |limits| &limits.refused)?);
+                st.refused = Some(Quota::take(self.endpoints.dev.limits(), |limits| {
+                    &limits.refused
+                })?);
                 Ok(())
             }
             Ask::Terminate(error) => {
                 send_terminate(st.sock.as_ref().ok_or(ECONNRESET)?, error)?;
-                self.cm.dev.count(Some(Counter::of_terminate(error)));
+                self.endpoints.dev.count(Some(Counter::of_terminate(error)));
                 Ok(())
             }
         }
+    }
+
+    /// Starts to connect TCP.
+    fn dial(self: &Arc<Self>, st: &mut EndpointState) -> Result {
+        // Before anything can queue the endpoint's own work: if that had the mutex when it is the
+        // endpoint's turn, others would pass.
+        self.leave_to(Deputy::Initiators);
+        let dial = st.dial.as_ref().ok_or(EINVAL)?;
+        let netdev = self.endpoints.dev.netdev().ok_or(ENODEV)?;
+        let (sock, callbacks) = dial.connect(&netdev, self)?;
+        st.callbacks = Some(callbacks);
+        st.sock = Some(sock);
+        Ok(())
     }
 
     /// Sends the Reply of a responder, and gives the stream to the QP.
@@ -242,8 +265,8 @@ impl Endpoint {
 
     /// Writes a line for the log.
     fn log(&self, st: &EndpointState, log: Log) {
-        self.cm.dev.count(Counter::of_log(&log));
-        let dev = self.cm.dev.handle();
+        self.endpoints.dev.count(Counter::of_log(&log));
+        let dev = self.endpoints.dev.handle();
         match log {
             Log::NoRequest => pr_ratelimited!("{dev}: no MPA Request on a connection\n"),
             Log::BadRequest(reason) => pr_ratelimited!("{dev}: bad MPA Request: {reason:?}\n"),

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The side that was connected to: its endpoints, and what their consumers answer.
+//! The side that was connected to: its endpoints, their Requests, which are read in their order, and
+//! what their consumers answer.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
 
 use super::{
-    config,
-    depths,
-    endpoint::Deputy,
-    listen::Listener,
-    own_qp,
-    Cm,
-    Endpoint, //
-    Refusal,
+    calls::{
+        config,
+        depths,
+        own_qp,
+        Refusal, //
+    },
+    endpoint::{
+        Deputy,
+        Endpoint,
+        Endpoints, //
+    },
+    listener::Listener,
+    registry::Entry, //
 };
 use crate::{
     ffi::{
@@ -30,10 +36,12 @@ use crate::{
     proto::{
         conn::Responder,
         connection::{
+            Awaits,
             Connection,
             Input, //
         },
     },
+    qp::QpTable,
 };
 use kernel::{
     prelude::*,
@@ -43,11 +51,11 @@ use kernel::{
 /// Makes an endpoint for a TCP connection that was just accepted.
 pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
     let responder = KBox::new(Responder::new(config()), GFP_KERNEL)?;
-    let this = Endpoint::register(&listener.cm)?;
+    let this = listener.endpoints.add()?;
     let mut st = this.state.lock();
     st.connection = Connection::closed();
     let result = listener
-        .admit(this.number)
+        .admit(this.number())
         .and_then(|()| {
             this.leave_to(Deputy::Listener(listener.clone()));
             Callbacks::install(sock.clone(), this.clone())
@@ -65,10 +73,30 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
     result
 }
 
+/// Acts as the listener's work, upon what happened before there was a Request. The endpoint's own
+/// work takes over when there is one, and its event is delivered, or when there will be none.
+pub(super) fn read(this: &Arc<Endpoint>) {
+    if let Some(Deputy::Listener(listener)) = this.deputy() {
+        // Nobody else knows the endpoint, so that no process keeps this waiting.
+        let mut st = this.state.lock();
+        this.advance(&mut st);
+        if matches!(st.connection.awaits(), Awaits::Frame(_)) {
+            return;
+        }
+        let request = this.next_event(&mut st);
+        drop(st);
+        listener.forget(this.number());
+        if let Some(request) = request {
+            this.deliver(request);
+        }
+    }
+    this.take_over();
+}
+
 /// See [`super::reject`].
-pub(super) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
+pub(super) fn reject(endpoints: &Endpoints, id: &CmId, private_data: &[u8]) -> Result {
     // Without an endpoint the connection is gone already, which is what is asked for.
-    let Some(this) = cm.endpoints.get(id.provider_data()) else {
+    let Some(this) = endpoints.all.get(id.provider_data()) else {
         return Ok(());
     };
     let result = this.feed(&mut this.state.lock(), Input::Reject { private_data });
@@ -80,9 +108,14 @@ pub(super) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
 const OVER: Refusal = Refusal::new(ECONNRESET, "there is no such request any more");
 
 /// See [`super::accept`].
-pub(super) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result<(), Refusal> {
-    let this = cm.endpoints.get(id.provider_data()).ok_or(OVER)?;
-    let result = answer(&this, cm, id, param);
+pub(super) fn accept(
+    endpoints: &Endpoints,
+    qps: &QpTable,
+    id: CallId<'_>,
+    param: &ConnParam<'_>,
+) -> Result<(), Refusal> {
+    let this = endpoints.all.get(id.provider_data()).ok_or(OVER)?;
+    let result = answer(&this, qps, id, param);
     Endpoint::kick(this);
     result
 }
@@ -90,7 +123,7 @@ pub(super) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result<(
 /// Accepts the Request of `this` with the QP that the consumer names.
 fn answer(
     this: &Arc<Endpoint>,
-    cm: &Cm,
+    qps: &QpTable,
     id: CallId<'_>,
     param: &ConnParam<'_>,
 ) -> Result<(), Refusal> {
@@ -98,7 +131,7 @@ fn answer(
     if !st.connection.is_requested() {
         return Err(OVER);
     }
-    let attached = own_qp(cm, param.qpn, id).and_then(|qp| {
+    let attached = own_qp(&this.endpoints.dev, qps, param.qpn, id).and_then(|qp| {
         qp.attach(this.clone())?;
         Ok(qp)
     });

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the calls of consumers have in common: what they may ask for, and why they fail.
+//!
+//! Context: process.
+#![forbid(unsafe_code)]
+
+use crate::{
+    device::Device,
+    ffi::{
+        log::pr_ratelimited,
+        net::netdev::NetDevice,
+        rdma::{
+            attr::Qpn,
+            iwcm::{
+                CallId,
+                CmId,
+                ConnParam, //
+            },
+        },
+        rsiw::params,
+    },
+    limits::MAX_READS,
+    proto::{
+        conn::Config,
+        negotiate::Depths, //
+    },
+    qp::{
+        Qp,
+        QpTable, //
+    },
+    wire::mpa,
+};
+use kernel::{
+    fmt,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// What the device can do.
+const CAP: Depths = Depths {
+    ird: MAX_READS,
+    ord: MAX_READS,
+};
+
+/// Returns how connections are set up.
+pub(super) fn config() -> Config {
+    Config {
+        rev: mpa::REV_2,
+        crc: params::mpa_crc(),
+        large_fpdus: params::large_fpdus(),
+        peer_to_peer: true,
+        rtr: mpa::RtrSet::ALL,
+        cap: CAP,
+    }
+}
+
+/// Returns the depths that a consumer asks for, as far as the device can (T-29, T-30).
+pub(super) fn depths(param: &ConnParam<'_>) -> Depths {
+    let field = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
+    Depths {
+        ird: field(param.ird),
+        ord: field(param.ord),
+    }
+    .capped(CAP)
+}
+
+/// Returns the QP of that number, if the caller may connect it by `id`. The RDMA CM may have put the
+/// identifier of a request on another device than this one, which has QPs of these numbers too.
+pub(super) fn own_qp(
+    dev: &Device,
+    qps: &QpTable,
+    num: Qpn,
+    id: CallId<'_>,
+) -> Result<Arc<Qp>, Refusal> {
+    if !id.is_on(dev.handle()) {
+        return Err(Refusal::new(EINVAL, "the identifier is another device's"));
+    }
+    let qp = qps.lookup(num);
+    let qp = qp.ok_or(Refusal::new(EINVAL, "there is no such QP"))?;
+    if !qp.is_callers(id) {
+        return Err(Refusal::new(EINVAL, "the QP is not the caller's"));
+    }
+    Ok(qp)
+}
+
+/// Why a consumer's call fails.
+pub(super) struct Refusal {
+    error: Error,
+    /// What the error number does not tell; may be empty.
+    cause: &'static str,
+}
+
+impl Refusal {
+    pub(super) const fn new(error: Error, cause: &'static str) -> Self {
+        Self { error, cause }
+    }
+
+    /// Writes a line for the log, which begins with what the call was about, and returns the error.
+    pub(super) fn tell(self, dev: &Device, what: fmt::Arguments<'_>) -> Error {
+        let dev = dev.handle();
+        let Self { error, cause } = self;
+        let separator = if cause.is_empty() { "" } else { ": " };
+        pr_ratelimited!("{dev}: {what}: {error:?}{separator}{cause}\n");
+        error
+    }
+}
+
+impl<E: Into<Error>> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        Self::new(error.into(), "")
+    }
+}
+
+/// Returns the local port of TCP that the port mapper chose for a consumer, if the consumer could have it
+/// without a privilege: whoever says that he is the mapper has none.
+pub(super) fn mapped_port(dev: &Device, id: &CmId, netdev: &NetDevice) -> Option<u16> {
+    let port = id.mapped_port()?;
+    if netdev.is_port_reserved(port) {
+        pr_ratelimited!(
+            "{}: port mapper: port {port} takes a privilege\n",
+            dev.handle()
+        );
+        return None;
+    }
+    Some(port)
+}
+
+/// The network namespace of the consumer is not the device's, whose addresses are others than those
+/// that it means.
+pub(super) const NOT_IN_NAMESPACE: Refusal =
+    Refusal::new(EADDRNOTAVAIL, "used from another network namespace");

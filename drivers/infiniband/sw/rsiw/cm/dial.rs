@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a consumer asked to connect to, and how TCP is asked.
+//!
+//! Context: process.
+#![forbid(unsafe_code)]
+
+use super::calls::mapped_port;
+use crate::{
+    device::Device,
+    ffi::{
+        net::{
+            netdev::NetDevice,
+            Callbacks,
+            StreamHandler,
+            TcpSocket, //
+        },
+        rdma::iwcm::{
+            CmId,
+            ConnParam, //
+        },
+        task::process::Process,
+    },
+};
+use core::net::SocketAddr;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// First port that is not reserved for privileged users.
+const FIRST_USER_PORT: u16 = 1024;
+
+/// What a consumer asked to connect to.
+pub(super) struct Dial {
+    local: SocketAddr,
+    /// The local port of TCP that the port mapper chose.
+    mapped_port: Option<u16>,
+    remote: SocketAddr,
+    tos: Option<u8>,
+    pub(super) private_data: KVec<u8>,
+    /// On whose behalf.
+    pub(super) process: Process,
+}
+
+impl Dial {
+    /// Takes what `param` and the identifier say, on behalf of the process that calls.
+    ///
+    /// # Errors
+    ///
+    /// `EAFNOSUPPORT`, `ENOMEM`.
+    pub(super) fn new(
+        dev: &Device,
+        id: &CmId,
+        netdev: &NetDevice,
+        param: &ConnParam<'_>,
+    ) -> Result<KBox<Self>> {
+        let mut private_data = KVec::with_capacity(param.private_data.len(), GFP_KERNEL_ACCOUNT)?;
+        private_data.extend_from_slice(param.private_data, GFP_KERNEL_ACCOUNT)?;
+        let mut remote = id.remote_addr().ok_or(EAFNOSUPPORT)?;
+        if let Some(port) = id.mapped_remote_port() {
+            remote.set_port(port);
+        }
+        let dial = Dial {
+            local: id.local_addr().ok_or(EAFNOSUPPORT)?,
+            mapped_port: mapped_port(dev, id, netdev),
+            remote,
+            tos: id.tos(),
+            private_data,
+            process: Process::current(),
+        };
+        if dial.local.is_ipv4() != dial.remote.is_ipv4() {
+            return Err(EAFNOSUPPORT);
+        }
+        Ok(KBox::new(dial, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// Starts to connect TCP. `handler` is told of what becomes of it.
+    ///
+    /// Ports of RDMA consumers have a number space of their own, in which a port is free that TCP
+    /// may be using. Then another is taken, unless the consumer wanted a privileged one.
+    ///
+    /// # Errors
+    ///
+    /// Those of TCP, `ENOMEM`.
+    pub(super) fn connect<H: StreamHandler>(
+        &self,
+        over: &NetDevice,
+        handler: &Arc<H>,
+    ) -> Result<(Arc<TcpSocket>, Callbacks<H>)> {
+        let port = self.mapped_port.unwrap_or(self.local.port());
+        match self.connect_from(port, over, handler) {
+            Err(e) if (e == EADDRINUSE || e == EADDRNOTAVAIL) && port >= FIRST_USER_PORT => {
+                self.connect_from(0, over, handler)
+            }
+            other => other,
+        }
+    }
+
+    /// The same from a local port; zero is any.
+    fn connect_from<H: StreamHandler>(
+        &self,
+        port: u16,
+        over: &NetDevice,
+        handler: &Arc<H>,
+    ) -> Result<(Arc<TcpSocket>, Callbacks<H>)> {
+        let sock = TcpSocket::new(over, &self.local)?;
+        if let Some(tos) = self.tos {
+            sock.set_tos(tos);
+        }
+        let mut local = self.local;
+        local.set_port(port);
+        if self.mapped_port == Some(port) {
+            sock.bind_beside(&local)?;
+        } else {
+            sock.bind(&local)?;
+        }
+        let callbacks = Callbacks::install(sock.clone(), handler.clone())?;
+        match sock.connect(&self.remote) {
+            // The peer's answer was there at once; the consumer learns of it as ever.
+            Err(e) if e == ECONNREFUSED || e == ECONNRESET => {}
+            other => other?,
+        }
+        Ok((sock, callbacks))
+    }
+}

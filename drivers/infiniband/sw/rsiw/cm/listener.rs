@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Listeners: to whom a connection belongs that has said nothing yet, and who is told of its Request.
+//!
+//! Context: process.
+#![forbid(unsafe_code)]
+
+use super::{
+    endpoint::{
+        Endpoint,
+        Endpoints, //
+    },
+    turns::Turns,
+};
+use crate::ffi::rdma::{
+    details::Details,
+    iwcm::{
+        CallId,
+        CmId,
+        Event, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        new_spinlock,
+        Arc,
+        SpinLock, //
+    },
+};
+
+/// Least and most connections that may have said nothing yet.
+const HALF_OPEN: (usize, usize) = (128, 1024);
+
+/// A listener of a consumer.
+#[pin_data]
+pub(super) struct Listener {
+    pub(super) endpoints: Arc<Endpoints>,
+    /// Endpoints without a Request, whose turn comes.
+    pub(super) turns: Arc<Turns<Endpoint>>,
+    cm_id: ARef<CmId>,
+    #[pin]
+    half_open: SpinLock<HalfOpen>,
+}
+
+struct HalfOpen {
+    /// Nobody listens any more.
+    closed: bool,
+    /// Numbers of the endpoints without a Request, and zeros. If there is no room for another
+    /// one, the oldest goes (T-42).
+    numbers: KVec<usize>,
+}
+
+impl Listener {
+    /// Makes the listener of `id`, to which nobody connects yet.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(
+        endpoints: &Arc<Endpoints>,
+        turns: Arc<Turns<Endpoint>>,
+        id: CallId<'_>,
+        backlog: u32,
+    ) -> Result<Arc<Self>> {
+        let (least, most) = HALF_OPEN;
+        let places = usize::try_from(backlog)
+            .unwrap_or(most)
+            .max(least)
+            .min(most);
+        let half_open = HalfOpen {
+            closed: false,
+            numbers: KVec::from_elem(0, places, GFP_KERNEL_ACCOUNT)?,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                endpoints: endpoints.clone(),
+                turns,
+                cm_id: id.into(),
+                half_open <- new_spinlock!(half_open, "rsiw::cm::Listener::half_open"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Takes no more connections, and ends those without a Request.
+    pub(super) fn close(&self) {
+        let numbers = {
+            let mut half_open = self.half_open.lock();
+            half_open.closed = true;
+            core::mem::replace(&mut half_open.numbers, KVec::new())
+        };
+        for number in numbers {
+            self.end(number);
+        }
+    }
+
+    /// Returns whether it was closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.half_open.lock().closed
+    }
+
+    /// Tells how it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Details`].
+    pub(super) fn describe(&self, to: &mut Details<'_>) -> Result {
+        let (half_open, most) = {
+            let half_open = self.half_open.lock();
+            // As many as the backlog, at most 1,024.
+            let taken = half_open.numbers.iter().filter(|n| **n != 0);
+            let taken = taken.fold(0, |count: usize, _| count.saturating_add(1));
+            (taken, half_open.numbers.len())
+        };
+        to.count(c"half_open", half_open)?;
+        to.count(c"max_half_open", most)
+    }
+
+    /// Hands an event to the consumer. No lock may be held.
+    pub(super) fn deliver(&self, event: &Event<'_>) -> Result {
+        if self.is_closed() {
+            return Err(ECONNABORTED);
+        }
+        self.cm_id.deliver(event)
+    }
+
+    /// An endpoint has got its Request, or is gone.
+    pub(super) fn forget(&self, number: usize) {
+        let mut half_open = self.half_open.lock();
+        if let Some(place) = half_open.numbers.iter_mut().find(|n| **n == number) {
+            *place = 0;
+        }
+    }
+
+    /// Counts a connection that has said nothing yet, and ends the oldest one if there are too
+    /// many.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNABORTED` if it was closed.
+    pub(super) fn admit(&self, number: usize) -> Result {
+        let mut half_open = self.half_open.lock();
+        if half_open.closed {
+            return Err(ECONNABORTED);
+        }
+        // Numbers grow, so that the least is a free place or the oldest.
+        let place = half_open.numbers.iter_mut().min().ok_or(ENOSPC)?;
+        let oldest = core::mem::replace(place, number);
+        drop(half_open);
+        self.end(oldest);
+        Ok(())
+    }
+
+    /// Ends a connection without a Request; zero is none.
+    fn end(&self, number: usize) {
+        if let Some(endpoint) = self.endpoints.all.get(number) {
+            endpoint.shut();
+        }
+    }
+}

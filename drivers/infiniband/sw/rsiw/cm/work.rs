@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The work of an endpoint: feeds the connection with what was noted, and with what is at the socket.
+//!
+//! Context: process, under the endpoint's mutex where a function is given what that guards.
+#![forbid(unsafe_code)]
+
+use super::{
+    endpoint::{
+        Endpoint,
+        EndpointState, //
+    },
+    outputs::code,
+};
+use crate::{
+    ffi::{
+        mm::noio::NoIo,
+        net::{
+            TcpSocket,
+            TcpState, //
+        },
+    },
+    proto::{
+        connection::{
+            Awaits,
+            Input, //
+        },
+        notes::{
+            self,
+            EndpointNote, //
+        },
+    },
+    wire::mpa,
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        MutexGuard, //
+    },
+    workqueue::WorkItem,
+};
+
+impl WorkItem for Endpoint {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let _scope = NoIo::enter();
+        // A process may have the mutex, and be kept off the processor. The work of others does not
+        // wait for it: each of its calls kicks the endpoint when it has unlocked the mutex.
+        while let Some(mut st) = this.state.try_lock() {
+            this.advance(&mut st);
+            let Some(pending) = this.next_event(&mut st) else {
+                if this.retire(st) {
+                    this.endpoints.all.remove(&this);
+                } else if this.deputy().is_some() {
+                    Self::kick(this.clone());
+                }
+                return;
+            };
+            drop(st);
+            this.deliver(pending);
+        }
+    }
+}
+
+impl Endpoint {
+    /// Feeds the connection with the notes and with what is found at the socket.
+    pub(super) fn advance(self: &Arc<Self>, st: &mut EndpointState) {
+        if st.connection.is_new() {
+            return;
+        }
+        let taken = self.notes.take_all();
+        notes::act(st, taken, |st, note| self.act_upon(st, note));
+        if let Some(code) = st.unsent.take() {
+            self.tell(st, Input::Failed(code));
+        }
+        self.look(st);
+    }
+
+    /// Feeds the connection with a note.
+    fn act_upon(self: &Arc<Self>, st: &mut EndpointState, note: EndpointNote) {
+        match note {
+            EndpointNote::FirstSegment => self.tell(st, Input::FirstSegment),
+            EndpointNote::PeerClosing => self.tell(st, Input::PeerClosing),
+            EndpointNote::StreamEnded => {
+                let end = self.stream_end.take();
+                if let Some(end) = end.filter(|_| st.connection.is_running()) {
+                    st.left.forget_ends();
+                    self.tell(st, Input::StreamEnded(end));
+                }
+            }
+            EndpointNote::Shut => {
+                st.left.forget_ends();
+                self.tell(st, Input::Shut);
+            }
+            EndpointNote::Abort => self.tell(st, Input::Abort),
+            EndpointNote::Expired => {
+                let input = if st.is_unacknowledged() {
+                    Input::Unacknowledged
+                } else {
+                    Input::Expired {
+                        is_ending: st.is_ending(),
+                    }
+                };
+                self.tell(st, input);
+            }
+        }
+    }
+
+    /// Looks for what the connection waits for.
+    fn look(self: &Arc<Self>, st: &mut EndpointState) {
+        match st.connection.awaits() {
+            Awaits::Nothing => {}
+            Awaits::Connected => {
+                // Who acts for this endpoint leaves it what is not connected.
+                if self.deputy().is_none() {
+                    let error = st.sock.as_ref().and_then(|sock| sock.error());
+                    self.tell(st, Input::Closed(error.map(code)));
+                }
+            }
+            Awaits::Frame(_) => self.read_frame(st),
+            Awaits::Acknowledgement => {
+                if st.sock.as_ref().is_none_or(|sock| sock.may_finish()) {
+                    self.tell(st, Input::Acknowledged);
+                }
+                self.drain(st);
+            }
+            Awaits::Drained => self.drain(st),
+        }
+    }
+
+    /// Reads the peer's frame and nothing behind it (T-25).
+    fn read_frame(self: &Arc<Self>, st: &mut EndpointState) {
+        let mut buf = [0; mpa::MAX_FRAME];
+        while let Awaits::Frame(wanted) = st.connection.awaits() {
+            let Some(space) = buf.get_mut(..wanted).filter(|space| !space.is_empty()) else {
+                return;
+            };
+            let received = match &st.sock {
+                Some(sock) => sock.recv(space),
+                None => Ok(0),
+            };
+            let input = match received {
+                Ok(n) if n > 0 => Input::Octets(buf.get(..n).unwrap_or(&[])),
+                Err(e) if e == EAGAIN => return,
+                _ => Input::Closed(None),
+            };
+            self.tell(st, input);
+        }
+    }
+
+    /// Drops what the peer sent, and looks for its FIN.
+    fn drain(self: &Arc<Self>, st: &mut EndpointState) {
+        if st.sock.as_ref().is_none_or(drained) {
+            self.tell(st, Input::Drained);
+        }
+    }
+
+    /// Drops what a closed endpoint still has. Returns whether it is closed.
+    fn retire(self: &Arc<Self>, mut st: MutexGuard<'_, EndpointState>) -> bool {
+        if !st.connection.is_closed() {
+            return false;
+        }
+        self.disarm(&mut st);
+        let callbacks = st.callbacks.take();
+        let sock = st.sock.take();
+        let qp = st.qp.take();
+        let cm_id = self.take_cm_id();
+        drop(st);
+        drop((callbacks, sock, qp, cm_id));
+        true
+    }
+}
+
+/// Takes what was received from the socket; returns whether the peer's FIN was there too, or TCP
+/// is gone.
+fn drained(sock: &Arc<TcpSocket>) -> bool {
+    sock.with_lock(|sk| loop {
+        match sk.read(|chunk| chunk.len()) {
+            Ok(dropped) if dropped > 0 => {}
+            _ => return sk.peer_fin() || sk.state() == TcpState::Closed,
+        }
+    })
+}
