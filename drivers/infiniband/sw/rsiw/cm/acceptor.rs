@@ -23,7 +23,6 @@ use crate::{
         mm::noio::NoIo,
         net::{
             netdev::NetDevice,
-            ListenCallbacks,
             ListenHandler,
             ListenSocket,
             TcpSocket, //
@@ -144,9 +143,9 @@ impl Place<'_> {
     }
 
     /// Makes the socket, which is bound.
-    fn socket(&self) -> Result<ListenSocket<Acceptor>> {
+    fn socket(&self) -> Result<Arc<TcpSocket>> {
         let mut addr = self.addr;
-        let sock = ListenSocket::new(self.netdev, &addr)?;
+        let sock = TcpSocket::new(self.netdev, &addr)?;
         if addr.is_ipv6() && self.id.afonly() {
             sock.set_v6only()?;
         }
@@ -180,7 +179,6 @@ pub(super) struct Acceptor {
 
 struct Open {
     sock: ListenSocket<Acceptor>,
-    callbacks: ListenCallbacks<Acceptor>,
     listeners: KVec<Arc<Listener>>,
 }
 
@@ -255,13 +253,8 @@ impl Acceptor {
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
-        let callbacks = ListenCallbacks::install(&sock, this.clone())?;
-        sock.listen(place.backlog)?;
-        *this.open.lock() = Some(Open {
-            sock,
-            callbacks,
-            listeners,
-        });
+        let sock = ListenSocket::listen(sock, this.clone(), place.backlog)?;
+        *this.open.lock() = Some(Open { sock, listeners });
         // Connections may have come before the socket was in its place.
         this.queue();
         Ok(this)
@@ -299,13 +292,7 @@ impl Acceptor {
         forget();
         // Without a socket nobody starts it.
         Timer::stop(self);
-        if let Some(Open {
-            sock, callbacks, ..
-        }) = last
-        {
-            drop(callbacks);
-            drop(sock);
-        }
+        drop(last);
     }
 
     /// Takes a connection from TCP, and finds out whose it is. Under the mutex, so that who closes

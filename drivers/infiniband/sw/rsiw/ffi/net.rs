@@ -2,10 +2,9 @@
 
 //! TCP sockets of the kernel, received data as it lies in socket buffers, and network devices.
 //!
-//! - [`TcpSocket`] is a socket that is never waited for: no call sleeps for the peer. [`ListenSocket`] is
-//!   one that listens.
-//! - [`Callbacks`] direct the events of a socket to a [`StreamHandler`], [`ListenCallbacks`] those of a
-//!   listener to a [`ListenHandler`].
+//! - [`TcpSocket`] is a socket that is never waited for: no call sleeps for the peer. [`Callbacks`] direct
+//!   its events to a [`StreamHandler`].
+//! - [`ListenSocket`] is one that listens, and has a [`ListenHandler`].
 //! - [`LockedSock`] is a socket under its lock. Received data is read there in place, as [`SkbChunk`]s;
 //!   [`LockedBySock`] is data of the driver that the same lock guards.
 //! - [`TxBatch`] is what one call sends: pages of a [`ChunkPool`], of which TCP takes references and which
@@ -114,7 +113,6 @@ pub(crate) use self::{
     chunk::ChunkPool,
     guarded::LockedBySock,
     listen::{
-        ListenCallbacks,
         ListenHandler,
         ListenSocket, //
     },

@@ -9,8 +9,8 @@
 //! Handlers of different types follow one another on a connection's socket. TCP fetches a callback
 //! and calls it with the socket's lock held, so callbacks are exchanged under that lock as well:
 //! none is called that belongs to another type than the handler it finds. For a listener it does
-//! that without the lock: a [`ListenSocket`](super::ListenSocket) has handlers of one type only, and no other socket
-//! listens.
+//! that without the lock: a [`ListenSocket`](super::ListenSocket) has one handler only, and no other
+//! socket listens.
 //!
 //! Callbacks run in softirq, or in process context from the socket's backlog; bottom halves are
 //! off in both.
@@ -73,7 +73,7 @@ pub(crate) trait StreamHandler: Send + Sync + 'static {
 ///
 /// `sk_user_data` of the socket is a pointer from `Arc::into_raw` of an `Arc<H>`, owned by this
 /// value, and the socket's callbacks are those for `H`.
-pub(crate) struct Guard<H: 'static> {
+pub(super) struct Guard<H: 'static> {
     sock: Arc<TcpSocket>,
     handler: NonNull<H>,
     _handler: PhantomData<Arc<H>>,
@@ -117,6 +117,13 @@ impl<H: Send + Sync + 'static> Guard<H> {
                 Err(EBUSY)
             }
         }
+    }
+}
+
+impl<H> Guard<H> {
+    /// Returns the socket.
+    pub(super) fn sock(&self) -> &TcpSocket {
+        &self.sock
     }
 }
 

@@ -8,17 +8,12 @@ use super::{
         Guard, //
     },
     hooks::Hooks,
-    netdev::NetDevice,
     socket::TcpSocket,
     state::TcpState, //
 };
 use crate::ffi::raw::{
     b,
     h, //
-};
-use core::{
-    marker::PhantomData,
-    net::SocketAddr, //
 };
 use kernel::{
     error::to_result,
@@ -35,63 +30,42 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
     fn incoming(this: ArcBorrow<'_, Self>);
 }
 
-/// A TCP socket that listens, or is to listen, for a handler of type `H`.
+/// A TCP socket that listens, and tells a handler of it until it is dropped, which closes it.
 ///
-/// It is for handlers of that type only, as what TCP calls for a listener may be a callback that it
-/// fetched before the last handler went away.
+/// It has this handler only, as what TCP calls for a listener may be a callback that it fetched before
+/// a handler went away.
+///
+/// Make and drop it in process context, outside the callbacks.
 ///
 /// # Invariants
 ///
-/// Nobody else has a reference to `sock` but who has the callbacks for `H`.
-pub(crate) struct ListenSocket<H: ListenHandler> {
-    sock: Arc<TcpSocket>,
-    _handler: PhantomData<fn(H)>,
-}
+/// Nobody else has a reference to the socket.
+pub(crate) struct ListenSocket<H: ListenHandler>(Guard<H>);
 
 impl<H: ListenHandler> ListenSocket<H> {
-    /// As [`TcpSocket::new`].
-    pub(crate) fn new(ndev: &NetDevice, addr: &SocketAddr) -> Result<Self> {
-        // INVARIANT: it was just made.
-        Ok(Self {
-            sock: TcpSocket::new(ndev, addr)?,
-            _handler: PhantomData,
-        })
-    }
-
-    /// As [`TcpSocket::bind`].
-    pub(crate) fn bind(&self, addr: &SocketAddr) -> Result {
-        self.sock.bind(addr)
-    }
-
-    /// As [`TcpSocket::bind_beside`].
-    pub(crate) fn bind_beside(&self, addr: &SocketAddr) -> Result {
-        self.sock.bind_beside(addr)
-    }
-
-    /// As [`TcpSocket::set_v6only`].
-    pub(crate) fn set_v6only(&self) -> Result {
-        self.sock.set_v6only()
-    }
-
-    /// As [`TcpSocket::set_tos`].
-    pub(crate) fn set_tos(&self, tos: u8) {
-        self.sock.set_tos(tos);
-    }
-
-    /// Starts to listen.
+    /// Has `sock`, which is bound, listen.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` if somebody else listens there; the socket is of no use then.
-    pub(crate) fn listen(&self, backlog: u32) -> Result {
+    /// `EBUSY` if somebody else has a reference to the socket; `EADDRINUSE` if somebody else listens
+    /// there.
+    pub(crate) fn listen(sock: Arc<TcpSocket>, handler: Arc<H>, backlog: u32) -> Result<Self> {
+        let sock = Arc::from(Arc::into_unique_or_drop(sock).ok_or(EBUSY)?);
+        let hooks = Hooks {
+            data_ready: Some(Self::data_ready),
+            ..*sock.originals()
+        };
+        // INVARIANT: it was the only reference.
+        let this = Self(Guard::install_all(sock, handler, &hooks)?);
+        let sock = this.0.sock();
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
         // SAFETY: the socket is live.
-        to_result(unsafe { b::kernel_listen(self.sock.sock().as_ptr(), backlog) })?;
+        to_result(unsafe { b::kernel_listen(sock.sock().as_ptr(), backlog) })?;
         // TCP does not look where the bind was forced, and somebody else may have begun since.
-        if self.sock.is_contended() {
+        if sock.is_contended() {
             return Err(EADDRINUSE);
         }
-        Ok(())
+        Ok(this)
     }
 
     /// Takes a connection from the queue, `None` if there is none.
@@ -100,7 +74,11 @@ impl<H: ListenHandler> ListenSocket<H> {
         // SAFETY: the socket is live; `sock` is a place for the result.
         let ret = unsafe {
             // CAST: a small flag.
-            b::kernel_accept(self.sock.sock().as_ptr(), &mut sock, b::O_NONBLOCK as c_int)
+            b::kernel_accept(
+                self.0.sock().sock().as_ptr(),
+                &mut sock,
+                b::O_NONBLOCK as c_int,
+            )
         };
         match to_result(ret) {
             Ok(()) => {}
@@ -110,27 +88,8 @@ impl<H: ListenHandler> ListenSocket<H> {
         // The new socket inherited the listener's callbacks, though not the handler.
         //
         // SAFETY: the call above returned a new socket that nobody else knows.
-        let child = unsafe { TcpSocket::from_raw(sock, Some(*self.sock.originals())) }?;
+        let child = unsafe { TcpSocket::from_raw(sock, Some(*self.0.sock().originals())) }?;
         Ok(Some(Arc::new(child, GFP_KERNEL)?))
-    }
-}
-
-/// Callbacks of a listener.
-pub(crate) struct ListenCallbacks<H: ListenHandler>(#[expect(dead_code)] Guard<H>);
-
-impl<H: ListenHandler> ListenCallbacks<H> {
-    /// Directs the events of the listener `sock` to `handler`.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if the socket has a handler already.
-    pub(crate) fn install(sock: &ListenSocket<H>, handler: Arc<H>) -> Result<Self> {
-        let sock = sock.sock.clone();
-        let hooks = Hooks {
-            data_ready: Some(Self::data_ready),
-            ..*sock.originals()
-        };
-        Ok(Self(Guard::install_all(sock, handler, &hooks)?))
     }
 
     /// # Safety
@@ -144,7 +103,7 @@ impl<H: ListenHandler> ListenCallbacks<H> {
             return;
         }
         // SAFETY: this function is installed for `H` only, and what listens is the
-        // `ListenSocket<H>`.
+        // `ListenSocket<H>`, which has no other handler.
         unsafe { with_handler::<H>(sk, H::incoming) };
     }
 }
