@@ -78,13 +78,10 @@ pub(super) fn connect(
     let result = qp.attach(this.clone()).and_then(|()| {
         st.qp = Some(qp);
         st.dial = Some(dial);
-        let (connection, outputs) = Connection::initiator(initiator);
-        this.begin(&mut st, connection);
-        this.act(&mut st, outputs, &mut [])
+        this.begin(&mut st, Connection::initiator(initiator))
     });
     if result.is_ok() {
-        this.set_cm_id(id.into());
-        this.introduce(id.consumer());
+        this.introduce(id);
     }
     let sock = st.sock.clone();
     drop(st);

@@ -32,6 +32,7 @@ use crate::{
             details::Details,
             iwcm::{
                 Addresses,
+                CallId,
                 CmId,
                 ConsumerId, //
             },
@@ -103,9 +104,12 @@ pub(super) enum Deputy {
     Initiators,
 }
 
+/// A connection, with memory for either side.
+pub(super) type OwnConnection = Connection<KBox<Initiator>, KBox<Responder>>;
+
 /// What the endpoint's mutex guards.
 pub(super) struct EndpointState {
-    pub(super) connection: Connection<KBox<Initiator>, KBox<Responder>>,
+    pub(super) connection: OwnConnection,
     /// Initiator, until there is a connection, or none: what to connect to.
     pub(super) dial: Option<KBox<Dial>>,
     /// Why the Request could not be sent, which the connection is to be told.
@@ -304,16 +308,6 @@ impl Endpoint {
         self.number as u32
     }
 
-    /// Gives the endpoint its connection, and shows its phase.
-    pub(super) fn begin(
-        &self,
-        st: &mut EndpointState,
-        connection: Connection<KBox<Initiator>, KBox<Responder>>,
-    ) {
-        self.show_phase(connection.phase());
-        st.connection = connection;
-    }
-
     /// Shows the phase of the connection. Under the mutex.
     pub(super) fn show_phase(&self, phase: Name) {
         self.shown.lock().phase = phase;
@@ -330,9 +324,11 @@ impl Endpoint {
         drop(old);
     }
 
-    /// Lets the consumer's identifier of the connection be found by what the consumer knows it by.
-    /// Under the mutex, and while there is a connection.
-    pub(super) fn introduce(&self, consumer: ConsumerId) {
+    /// Sets the identifier by which a consumer connects or accepts, and lets it be found by what the
+    /// consumer knows it by. Under the mutex, and while there is a connection.
+    pub(super) fn introduce(&self, id: CallId<'_>) {
+        self.set_cm_id(id.into());
+        let consumer = id.consumer();
         self.shown.lock().consumer = Some(consumer);
         self.endpoints.all.introduce(self.number, consumer);
     }

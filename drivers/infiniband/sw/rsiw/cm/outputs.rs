@@ -8,7 +8,8 @@
 use super::endpoint::{
     Deputy,
     Endpoint,
-    EndpointState, //
+    EndpointState,
+    OwnConnection, //
 };
 use crate::{
     ffi::{
@@ -24,16 +25,11 @@ use crate::{
     },
     limits::Quota,
     proto::{
-        conn::{
-            Initiator,
-            Params,
-            Responder, //
-        },
+        conn::Params,
         connection::{
             self,
             Ask,
             Code,
-            Connection,
             Input,
             Log,
             Outputs,
@@ -80,6 +76,21 @@ pub(super) fn code(error: Error) -> Code {
 }
 
 impl Endpoint {
+    /// Gives the endpoint its connection, and does what follows.
+    ///
+    /// # Errors
+    ///
+    /// The consumer's call that it is about fails with this.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        st: &mut EndpointState,
+        (connection, outputs): (OwnConnection, Outputs),
+    ) -> Result {
+        self.show_phase(connection.phase());
+        st.connection = connection;
+        self.act(st, outputs, &mut [])
+    }
+
     /// Feeds the connection, and does what follows.
     ///
     /// # Errors
@@ -94,7 +105,7 @@ impl Endpoint {
     /// One step of the connection, of which traces tell.
     pub(super) fn step(
         &self,
-        connection: &mut Connection<KBox<Initiator>, KBox<Responder>>,
+        connection: &mut OwnConnection,
         input: Input<'_>,
         frame: &mut [u8],
     ) -> Outputs {

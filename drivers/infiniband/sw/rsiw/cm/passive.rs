@@ -63,9 +63,7 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
         .and_then(|callbacks| {
             st.callbacks = Some(callbacks);
             st.sock = Some(sock);
-            let (connection, outputs) = Connection::responder(responder);
-            this.begin(&mut st, connection);
-            this.act(&mut st, outputs, &mut [])
+            this.begin(&mut st, Connection::responder(responder))
         });
     drop(st);
     // The Request may be there already; if there was an error the endpoint goes away.
@@ -148,7 +146,6 @@ fn answer(
         private_data: param.private_data,
     };
     this.feed(&mut st, accept)?;
-    this.set_cm_id(id.into());
-    this.introduce(id.consumer());
+    this.introduce(id);
     Ok(())
 }
