@@ -18,6 +18,7 @@ use super::{
     passive, //
 };
 use crate::{
+    device::Device,
     ffi::{
         log::pr_ratelimited,
         mm::noio::NoIo,
@@ -120,7 +121,7 @@ impl Acceptors {
 }
 
 /// Where somebody wants to listen.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     id: CallId<'a>,
     netdev: &'a NetDevice,
     /// The consumer's.
@@ -130,7 +131,24 @@ struct Place<'a> {
     backlog: u32,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// The address `addr`, of whose port the port mapper may have made another.
+    pub(super) fn new(
+        dev: &Device,
+        id: CallId<'a>,
+        netdev: &'a NetDevice,
+        addr: SocketAddr,
+        backlog: u32,
+    ) -> Self {
+        Self {
+            id,
+            netdev,
+            addr,
+            mapped_port: mapped_port(dev, &id, netdev),
+            backlog: backlog.max(TCP_BACKLOG),
+        }
+    }
+
     /// The key of the socket, if it is one that is shared.
     fn key(&self) -> Option<Key> {
         self.addr.ip().is_unspecified().then(|| Key {
@@ -186,26 +204,11 @@ impl_has_work! {
     impl HasWork<Self> for Acceptor { self.work }
 }
 
-/// Lets `listener` have the connections to `addr`, of whose port the port mapper may have made
-/// another.
-pub(super) fn attend(
-    listener: &Arc<Listener>,
-    id: CallId<'_>,
-    netdev: &NetDevice,
-    addr: SocketAddr,
-    backlog: u32,
-) -> Result<Arc<Acceptor>> {
-    let dev = &listener.endpoints.dev;
-    let mut place = Place {
-        id,
-        netdev,
-        addr,
-        mapped_port: mapped_port(dev, &id, netdev),
-        backlog: backlog.max(TCP_BACKLOG),
-    };
+/// Lets `listener` have the connections to a place.
+pub(super) fn attend(listener: &Arc<Listener>, mut place: Place<'_>) -> Result<Arc<Acceptor>> {
     match (Acceptor::at(&place, listener), place.mapped_port) {
         (Err(e), Some(port)) if e == EADDRINUSE => {
-            let dev = dev.handle();
+            let dev = listener.endpoints.dev.handle();
             pr_ratelimited!("{dev}: port mapper: somebody listens at port {port}\n");
             place.mapped_port = None;
             Acceptor::at(&place, listener)

@@ -8,7 +8,8 @@
 use super::{
     acceptor::{
         self,
-        Acceptor, //
+        Acceptor,
+        Place, //
     },
     calls::{
         Refusal,
@@ -23,19 +24,15 @@ use super::{
     },
     turns::Turns,
 };
-use crate::ffi::{
-    net::netdev::NetDevice,
-    rdma::{
-        details::Details,
-        iwcm::{
-            CallId,
-            CmId,
-            ConsumerId,
-            Mapping, //
-        },
+use crate::ffi::rdma::{
+    details::Details,
+    iwcm::{
+        CallId,
+        CmId,
+        ConsumerId,
+        Mapping, //
     },
 };
-use core::net::SocketAddr;
 use kernel::{
     prelude::*,
     sync::{
@@ -102,7 +99,8 @@ pub(super) fn create(
     });
     let result = listening.and_then(|this| {
         all.introduce(this.number, this.consumer);
-        this.open(id, &netdev, addr, backlog).inspect_err(|_| {
+        let place = Place::new(dev, id, &netdev, addr, backlog);
+        this.open(place).inspect_err(|_| {
             all.remove(&this);
             this.close();
         })
@@ -126,14 +124,8 @@ pub(super) fn destroy(all: &Registry<Listening>, id: &CmId) -> Result {
 }
 
 impl Listening {
-    fn open(
-        self: &Arc<Self>,
-        id: CallId<'_>,
-        netdev: &NetDevice,
-        addr: SocketAddr,
-        backlog: u32,
-    ) -> Result {
-        let acceptor = acceptor::attend(&self.listener, id, netdev, addr, backlog)?;
+    fn open(self: &Arc<Self>, place: Place<'_>) -> Result {
+        let acceptor = acceptor::attend(&self.listener, place)?;
         *self.acceptor.lock() = Some(acceptor);
         // The device may be going away, and have closed it in between.
         if self.listener.is_closed() {
