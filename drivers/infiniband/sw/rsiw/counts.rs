@@ -23,6 +23,7 @@ use crate::{
         COUNT, //
     },
 };
+use core::num::Wrapping;
 
 /// A sum for each [`Counter`].
 pub(crate) type Counts = counts::Counts<Counter>;
@@ -54,7 +55,7 @@ impl Counts {
     }
 
     /// Returns what this adds to a counter of the port. Packets are FPDUs.
-    pub(crate) fn of_port(&self, which: PortCounter) -> u64 {
+    pub(crate) fn of_port(&self, which: PortCounter) -> Wrapping<u64> {
         use Counter as C;
         let counters: &[C] = match which {
             PortCounter::XmitData => &[C::TxSendBytes, C::TxWriteBytes, C::TxResponseBytes],
@@ -64,6 +65,7 @@ impl Counts {
         };
         counters
             .iter()
-            .fold(0, |sum, counter| sum.wrapping_add(self.sum(*counter)))
+            .map(|counter| Wrapping(self.sum(*counter)))
+            .sum()
     }
 }

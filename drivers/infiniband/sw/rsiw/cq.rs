@@ -442,8 +442,8 @@ impl Spare {
     ///
     /// `ENOMEM`.
     pub(crate) fn extend(&self, entries: u32) -> Result {
-        let more = entries.saturating_sub(self.entries.load(Relaxed));
-        if more > 0 {
+        let more = entries.checked_sub(self.entries.load(Relaxed));
+        if let Some(more) = more.filter(|more| *more > 0) {
             self.cq.add_spare(more)?;
             self.entries.fetch_add(more, Relaxed);
         }

@@ -92,6 +92,7 @@ use crate::{
     rnic::Rnic,
     srq::Srq,
 };
+use core::num::Wrapping;
 use kernel::{
     prelude::*,
     sync::{
@@ -450,7 +451,7 @@ impl Methods for Rsiw {
 
     fn port_counter(rnic: &Rnic, which: PortCounter) -> u64 {
         let (counts, bound) = (&rnic.dev.counts, &rnic.dev.bound_counts);
-        let sum = counts.of_port(which).wrapping_add(bound.of_port(which));
+        let Wrapping(sum) = counts.of_port(which) + bound.of_port(which);
         match which {
             PortCounter::XmitData | PortCounter::RcvData => sum / 4,
             PortCounter::XmitPackets | PortCounter::RcvPackets => sum,

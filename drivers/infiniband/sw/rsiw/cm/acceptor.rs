@@ -324,7 +324,7 @@ impl Acceptor {
 
 /// The listeners `all`, and behind them `one`.
 fn joined(all: &[Arc<Listener>], one: &Arc<Listener>) -> Result<KVec<Arc<Listener>>> {
-    let len = all.len().saturating_add(1);
+    let len = all.len().checked_add(1).ok_or(ENOMEM)?;
     let mut joined = KVec::with_capacity(len, GFP_KERNEL_ACCOUNT)?;
     for listener in Iterator::chain(all.iter(), [one]) {
         joined

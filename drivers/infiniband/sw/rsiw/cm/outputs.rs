@@ -309,14 +309,14 @@ fn send_terminate(sock: &TcpSocket, error: TermError) -> Result {
     let crc = Crc::new().update(crc32c, header);
     let trailer = Trailer::new(frame.ulpdu_len, Some(crc), crc32c);
     let mut fpdu = [0; tx::TERMINATE_HEADER + MAX_TRAILER];
-    let mut len = 0usize;
     for (to, from) in fpdu
         .iter_mut()
         .zip(Iterator::chain(header.iter(), trailer.as_bytes()))
     {
         *to = *from;
-        len = len.saturating_add(1);
     }
+    let len = header.len().checked_add(trailer.as_bytes().len());
+    let len = len.ok_or(EINVAL)?;
     send_whole(sock, fpdu.get(..len).ok_or(EINVAL)?)
 }
 

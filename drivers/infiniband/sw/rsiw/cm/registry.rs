@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::ffi::rdma::iwcm::ConsumerId;
+use core::num::Saturating;
 use kernel::{
     prelude::*,
     rbtree::{
@@ -142,7 +143,7 @@ impl<T: Entry> Registry<T> {
     pub(super) fn len(&self) -> usize {
         let inner = self.inner.lock();
         let all = inner.objects.keys();
-        all.fold(0, |count: usize, _| count.saturating_add(1))
+        all.fold(Saturating(0), |count, _| count + Saturating(1)).0
     }
 
     /// Calls `f` for each object that there is when this begins, with no lock held.

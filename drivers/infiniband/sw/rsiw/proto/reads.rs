@@ -156,7 +156,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
             // All there, but the last flag is missing.
             (false, 0) => Err(TermError::CatastrophicStream),
             (false, _) => {
-                front.done = entry.len.saturating_sub(left);
+                front.done = entry.done.checked_add(len).ok_or(TermError::TaggedBounds)?;
                 Ok(Response {
                     entry,
                     complete: false,

@@ -39,6 +39,7 @@ use crate::wire::terminate::{
     Received,
     TermError, //
 };
+use core::num::Wrapping;
 
 /// Octets at the front of the ULPDU that [`Rx::segment`] and a Terminate's quote want to see.
 pub(crate) const HEAD_LEN: usize = terminate::MAX_ULPDU;
@@ -180,7 +181,7 @@ pub(crate) struct WholeSend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Open {
     opcode: Opcode,
-    mo: u32,
+    mo: Wrapping<u32>,
 }
 
 /// Receive state of one connection.
@@ -347,7 +348,7 @@ impl Rx {
             // The right may have gone.
             Target::Write(..) => limits.may_write(),
             Target::Response(..) => true,
-            Target::Receive(mo) => self.open.is_some_and(|open| open.mo == mo),
+            Target::Receive(mo) => self.open.is_some_and(|open| open.mo.0 == mo),
         };
         may_come.then_some(run)
     }
@@ -358,7 +359,7 @@ impl Rx {
         if let Some(open) = &mut self.open {
             // Only a Send is open. A run ends in front of where this would wrap.
             if matches!(self.run.map(|run| run.target()), Some(Target::Receive(_))) {
-                open.mo = open.mo.wrapping_add(payload);
+                open.mo += payload;
             }
         }
     }
@@ -454,7 +455,7 @@ impl Rx {
             return Err(TermError::UntaggedMsn);
         }
         let mo = h.mo.get();
-        if mo != self.open.map_or(0, |open| open.mo) {
+        if mo != self.open.map_or(0, |open| open.mo.0) {
             return Err(TermError::UntaggedMo);
         }
         if self.open.is_some_and(|open| open.opcode != opcode) {
@@ -472,7 +473,10 @@ impl Rx {
             self.open = None;
             self.send_msn = msn.next();
         } else {
-            self.open = Some(Open { opcode, mo: end });
+            self.open = Some(Open {
+                opcode,
+                mo: Wrapping(end),
+            });
         }
         if self.first && self.rtr.send && last && len == 0 && opcode == Opcode::Send {
             return Ok((UNTAGGED_LEN, Action::Ignore));

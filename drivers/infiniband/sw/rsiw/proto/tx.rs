@@ -38,7 +38,10 @@ use crate::wire::terminate::{
     self,
     Terminate, //
 };
-use core::num::Wrapping;
+use core::num::{
+    Saturating,
+    Wrapping, //
+};
 use zerocopy::byteorder::big_endian::{
     U16,
     U32,
@@ -507,7 +510,7 @@ const LEAST_PAYLOAD: u16 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packer {
     emss: u32,
-    used: u32,
+    used: Saturating<u32>,
     /// Whether TCP has what was put into the segment so far.
     is_handed_over: bool,
 }
@@ -517,7 +520,7 @@ impl Packer {
     pub(crate) const fn new(emss: u32) -> Self {
         Packer {
             emss,
-            used: 0,
+            used: Saturating(0),
             is_handed_over: false,
         }
     }
@@ -526,14 +529,14 @@ impl Packer {
     /// its segment in front of it ("end of record").
     #[inline(always)]
     pub(crate) fn push(&mut self, len: u32) -> bool {
-        let end = self.used.saturating_add(len);
+        let end = self.used + Saturating(len);
         let begins = core::mem::take(&mut self.is_handed_over);
-        if end <= self.emss && !begins {
+        if end.0 <= self.emss && !begins {
             self.used = end;
             return false;
         }
-        let cut = self.used > 0 && self.used < self.emss;
-        self.used = match len.checked_rem(self.emss) {
+        let cut = self.used.0 > 0 && self.used.0 < self.emss;
+        self.used.0 = match len.checked_rem(self.emss) {
             Some(rest) if rest > 0 => rest,
             _ => self.emss,
         };
@@ -545,10 +548,10 @@ impl Packer {
     /// of records that end early, each with a buffer and an acknowledgement of its own.
     #[inline(always)]
     pub(crate) fn fill(&self, frame: &Frame) -> Option<u16> {
-        if self.used == 0 || self.is_handed_over {
+        if self.used.0 == 0 || self.is_handed_over {
             return None;
         }
-        let rest = usize::try_from(self.emss.checked_sub(self.used)?).ok()?;
+        let rest = usize::try_from(self.emss.checked_sub(self.used.0)?).ok()?;
         if frame.fpdu_len <= rest {
             return None;
         }
@@ -568,13 +571,13 @@ impl Packer {
 
     /// A record was ended, or all that was sent has left: the next FPDU begins a segment.
     pub(crate) fn end_record(&mut self) {
-        self.used = 0;
+        self.used.0 = 0;
     }
 
     /// The segment size has changed.
     pub(crate) fn set_emss(&mut self, emss: u32) {
         self.emss = emss;
-        self.used = self.used.min(emss);
+        self.used.0 = self.used.0.min(emss);
     }
 }
 

@@ -33,7 +33,7 @@ const _: () = {
     let mut n = 0;
     while n < STATES.len() {
         assert!(STATES[n] as usize == n);
-        n = n.wrapping_add(1);
+        n += 1;
     }
 };
 

@@ -18,7 +18,10 @@ use crate::{
         ring::SharedRing, //
     },
 };
-use core::mem::size_of;
+use core::{
+    mem::size_of,
+    num::Saturating, //
+};
 use kernel::{
     num::casts::u32_as_usize,
     prelude::*, //
@@ -136,8 +139,8 @@ pub(crate) fn slots(max_sge: u32, max_inline: u32) -> usize {
 
 /// Octets of all elements (T-18).
 fn total_len(sges: &[Sge]) -> u64 {
-    sges.iter()
-        .fold(0, |sum, sge| sum.saturating_add(sge.length.into()))
+    let octets = sges.iter().map(|sge| Saturating(u64::from(sge.length)));
+    octets.fold(Saturating(0), |sum, len| sum + len).0
 }
 
 /// Iterator over the pieces of a message.

@@ -89,7 +89,8 @@ impl<E: HasElements> Moving<E> {
         let (begin, len) = (self.first, self.from.len());
         loop {
             let seen = self.end - begin;
-            let more = valid_from(&self.from, self.end, len.saturating_sub(seen));
+            let unseen = len.checked_sub(seen).ok_or(EINVAL)?;
+            let more = valid_from(&self.from, self.end, unseen);
             self.end = self.end + more;
             self.first = taken()?;
             let since = self.first - begin;

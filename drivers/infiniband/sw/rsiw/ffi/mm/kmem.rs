@@ -68,7 +68,7 @@ impl<'a> Iterator for KernelPieces<'a> {
             self.left.0
         } else {
             // CAST: a page's size fits 32 bits.
-            self.left.0.min(PAGE_SIZE.wrapping_sub(offset) as u32)
+            self.left.0.min((PAGE_SIZE - offset) as u32)
         };
         self.addr = self.addr.checked_add(len.into())?;
         self.left -= len;

@@ -131,7 +131,7 @@ impl<'a> PageSlice<'a> {
         // SAFETY: at most as many bytes are there as are passed over.
         // CAST: 32 bits fit.
         self.start = unsafe { self.start.add(front.len as usize) };
-        self.len = self.len.wrapping_sub(front.len);
+        self.len -= front.len;
         front
     }
 

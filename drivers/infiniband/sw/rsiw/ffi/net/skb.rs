@@ -107,6 +107,11 @@ impl Buffer {
         at.wrapping_sub(self.from)
     }
 
+    /// Where octet `at` of the chunk, which the buffer has, is in it.
+    fn place(&self, at: u32) -> u32 {
+        self.offset.wrapping_add(self.skip(at))
+    }
+
     /// Looks for the piece of the buffer in which its octet `at` lies; `before` is one that was
     /// found in the buffer before.
     #[inline]
@@ -124,15 +129,16 @@ impl Buffer {
             return None;
         }
         // The piece may begin in front of the octets, and end behind them.
-        let skip = offset.saturating_sub(begin);
-        let first = begin.saturating_sub(offset);
-        let last = end.saturating_sub(offset).min(len);
+        let (piece, octets) = (Saturating(begin), Saturating(offset));
+        let skip = octets - piece;
+        let first = piece - octets;
+        let last = (Saturating(end) - octets).min(Saturating(len));
         // INVARIANT: this is where these octets are.
         // CAST: 32 bits fit.
         Some(Span {
-            addr: addr.cast::<u8>().wrapping_add(skip as usize),
-            from: from.wrapping_add(first) as usize,
-            to: from.wrapping_add(last) as usize,
+            addr: addr.cast::<u8>().wrapping_add(skip.0 as usize),
+            from: from as usize + first.0 as usize,
+            to: from as usize + last.0 as usize,
             end,
             next,
         })
@@ -293,7 +299,7 @@ impl SkbChunk<'_> {
             }
             buffer = match self.behind(&buffer) {
                 Some(behind) => behind,
-                None if self.may_get(&buffer, end.wrapping_sub(have)) => return Reach::Later,
+                None if self.may_get(&buffer, end - have) => return Reach::Later,
                 None => break,
             };
         }
@@ -329,8 +335,7 @@ impl SkbChunk<'_> {
             true => self.span.get(),
             false => Span::NONE,
         };
-        let at = buffer.offset.wrapping_add(buffer.skip(at));
-        if let Some(span) = buffer.span(at, &before) {
+        if let Some(span) = buffer.span(buffer.place(at), &before) {
             self.buffer.set(buffer);
             self.span.set(span);
         }

@@ -100,7 +100,7 @@ impl Layout {
         while low < high {
             let mid = low.midpoint(high);
             match self.extents.get(mid) {
-                Some(extent) if extent.at <= at => low = mid.saturating_add(1),
+                Some(extent) if extent.at <= at => low = mid + 1,
                 _ => high = mid,
             }
         }

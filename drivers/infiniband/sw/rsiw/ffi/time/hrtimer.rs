@@ -91,7 +91,7 @@ impl<T: ExpiresSoon> ShortTimer<T> {
         }
         let target = Arc::into_raw(this.clone());
         timer.target.store(target.cast_mut(), Relaxed);
-        let ns = i64::from(us).saturating_mul(1_000);
+        let ns = i64::from(us) * 1_000;
         // SAFETY: the timer is initialised, with this mode; the reference keeps it in place.
         unsafe { b::hrtimer_start_range_ns(timer.timer.get(), ns, 0, MODE) };
     }
