@@ -137,7 +137,7 @@ impl Cm {
 pub(crate) fn connect(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     let dev = &cm.endpoints.dev;
     active::connect(&cm.endpoints, &cm.qps, id, param)
-        .map_err(|refusal| refusal.tell(dev, fmt!("QP {}: cannot connect", param.qpn)))?;
+        .map_err(|refusal| refusal.log(dev, fmt!("QP {}: cannot connect", param.qpn)))?;
     dev.count(Some(Counter::ConnAsked));
     Ok(())
 }
@@ -147,7 +147,7 @@ pub(crate) fn connect(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result 
 pub(crate) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     let dev = &cm.endpoints.dev;
     passive::accept(&cm.endpoints, &cm.qps, id, param)
-        .map_err(|refusal| refusal.tell(dev, fmt!("QP {}: cannot accept", param.qpn)))?;
+        .map_err(|refusal| refusal.log(dev, fmt!("QP {}: cannot accept", param.qpn)))?;
     dev.count(Some(Counter::ConnAccepted));
     Ok(())
 }
@@ -178,7 +178,7 @@ pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result 
 pub(crate) fn create_listen(cm: &Cm, id: CallId<'_>, backlog: u32) -> Result {
     let dev = &cm.endpoints.dev;
     listen::create(&cm.listeners, &cm.endpoints, id, backlog)
-        .map_err(|refusal| refusal.tell(dev, fmt!("cannot listen")))
+        .map_err(|refusal| refusal.log(dev, fmt!("cannot listen")))
 }
 
 /// Stops to listen. Connections that an event told of stay.

@@ -205,7 +205,7 @@ impl_has_work! {
 }
 
 /// Lets `listener` have the connections to a place.
-pub(super) fn attend(listener: &Arc<Listener>, mut place: Place<'_>) -> Result<Arc<Acceptor>> {
+pub(super) fn join(listener: &Arc<Listener>, mut place: Place<'_>) -> Result<Arc<Acceptor>> {
     match (Acceptor::at(&place, listener), place.mapped_port) {
         (Err(e), Some(port)) if e == EADDRINUSE => {
             let dev = listener.endpoints.dev.handle();

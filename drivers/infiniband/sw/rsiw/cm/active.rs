@@ -78,7 +78,8 @@ pub(super) fn connect(
     let result = qp.attach(this.clone()).and_then(|()| {
         st.qp = Some(qp);
         st.dial = Some(dial);
-        this.begin(&mut st, Connection::initiator(initiator))
+        let (connection, outputs) = Connection::initiator(initiator);
+        this.begin(&mut st, connection, outputs)
     });
     if result.is_ok() {
         this.introduce(id);
@@ -125,7 +126,7 @@ fn try_request(this: &Arc<Endpoint>, st: &mut EndpointState) -> bool {
                 return true;
             }
             // Only sets the timer anew.
-            this.tell(st, Input::Expired { is_ending });
+            this.feed(st, Input::Expired { is_ending });
             return false;
         }
         TcpState::Closed | TcpState::Listen => return true,
@@ -139,13 +140,13 @@ fn try_request(this: &Arc<Endpoint>, st: &mut EndpointState) -> bool {
         &mut frame,
     );
     let Some(Ask::Request(len)) = outputs.ask else {
-        let _ = this.act(st, outputs, &mut frame);
+        let _ = this.perform(st, outputs, &mut frame);
         return true;
     };
     let sent = frame.get(..len).ok_or(EINVAL);
     match sent.and_then(|frame| send_whole(sock, frame)) {
         // Only sets the timer anew.
-        Ok(()) => this.tell(st, Input::Done),
+        Ok(()) => this.feed(st, Input::Done),
         Err(error) => st.unsent = Some(code(error)),
     }
     true

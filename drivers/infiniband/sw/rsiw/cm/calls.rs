@@ -97,7 +97,7 @@ impl Refusal {
     }
 
     /// Writes a line for the log, which begins with what the call was about, and returns the error.
-    pub(super) fn tell(self, dev: &Device, what: fmt::Arguments<'_>) -> Error {
+    pub(super) fn log(self, dev: &Device, what: fmt::Arguments<'_>) -> Error {
         let dev = dev.handle();
         let Self { error, cause } = self;
         let separator = if cause.is_empty() { "" } else { ": " };

@@ -143,7 +143,7 @@ impl Endpoint {
             if let Some(id) = pending.id.filter(|_| self.cm_id().is_none()) {
                 self.set_cm_id(id);
             }
-            self.tell(&mut st, Input::Undelivered(pending.event));
+            self.feed(&mut st, Input::Undelivered(pending.event));
         }
     }
 }

@@ -125,7 +125,7 @@ pub(super) fn destroy(all: &Registry<Listening>, id: &CmId) -> Result {
 
 impl Listening {
     fn open(self: &Arc<Self>, place: Place<'_>) -> Result {
-        let acceptor = acceptor::attend(&self.listener, place)?;
+        let acceptor = acceptor::join(&self.listener, place)?;
         *self.acceptor.lock() = Some(acceptor);
         // The device may be going away, and have closed it in between.
         if self.listener.is_closed() {

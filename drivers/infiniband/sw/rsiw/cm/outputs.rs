@@ -84,11 +84,12 @@ impl Endpoint {
     pub(super) fn begin(
         self: &Arc<Self>,
         st: &mut EndpointState,
-        (connection, outputs): (OwnConnection, Outputs),
+        connection: OwnConnection,
+        outputs: Outputs,
     ) -> Result {
         self.show_phase(connection.phase());
         st.connection = connection;
-        self.act(st, outputs, &mut [])
+        self.perform(st, outputs, &mut [])
     }
 
     /// Feeds the connection, and does what follows.
@@ -96,13 +97,13 @@ impl Endpoint {
     /// # Errors
     ///
     /// The consumer's call that `input` is about fails with this.
-    pub(super) fn feed(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) -> Result {
+    pub(super) fn try_feed(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) -> Result {
         let mut frame = [0; mpa::MAX_FRAME];
         let outputs = self.step(&mut st.connection, input, &mut frame);
-        self.act(st, outputs, &mut frame)
+        self.perform(st, outputs, &mut frame)
     }
 
-    /// One step of the connection, of which traces tell.
+    /// Takes one step of the connection, which traces show.
     pub(super) fn step(
         &self,
         connection: &mut OwnConnection,
@@ -125,17 +126,17 @@ impl Endpoint {
         outputs
     }
 
-    /// As [`Endpoint::feed`], for what is no consumer's call.
-    pub(super) fn tell(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) {
-        let _ = self.feed(st, input);
+    /// As [`Endpoint::try_feed`], for what is no consumer's call.
+    pub(super) fn feed(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) {
+        let _ = self.try_feed(st, input);
     }
 
     /// Does what the connection says, and tells it what came of that.
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::feed`].
-    pub(super) fn act(
+    /// As [`Endpoint::try_feed`].
+    pub(super) fn perform(
         self: &Arc<Self>,
         st: &mut EndpointState,
         mut outputs: Outputs,
@@ -143,14 +144,14 @@ impl Endpoint {
     ) -> Result {
         let mut result = Ok(());
         loop {
-            self.carry_out(st, &outputs);
+            self.apply(st, &outputs);
             if let Some(error) = outputs.fails {
                 result = Err(errno(error));
             }
             let Some(ask) = outputs.ask else {
                 return result;
             };
-            let answer = match self.answer(st, ask, frame) {
+            let answer = match self.attempt(st, ask, frame) {
                 Ok(()) => Input::Done,
                 Err(error) => Input::Failed(code(error)),
             };
@@ -159,7 +160,7 @@ impl Endpoint {
     }
 
     /// Does all that cannot fail.
-    fn carry_out(self: &Arc<Self>, st: &mut EndpointState, outputs: &Outputs) {
+    fn apply(self: &Arc<Self>, st: &mut EndpointState, outputs: &Outputs) {
         if let Some(log) = outputs.log {
             self.log(st, log);
         }
@@ -204,7 +205,7 @@ impl Endpoint {
         }
     }
 
-    /// The QP is free again.
+    /// Lets the QP go, which is free again.
     fn detach(self: &Arc<Self>, st: &mut EndpointState, error: Option<connection::Error>) {
         st.dial = None;
         if let Some(qp) = st.qp.take() {
@@ -217,7 +218,7 @@ impl Endpoint {
     }
 
     /// Does what may fail.
-    fn answer(self: &Arc<Self>, st: &mut EndpointState, ask: Ask, frame: &[u8]) -> Result {
+    fn attempt(self: &Arc<Self>, st: &mut EndpointState, ask: Ask, frame: &[u8]) -> Result {
         match ask {
             Ask::Dial => self.dial(st),
             Ask::Request(len) => send_frame(st, frame, len),

@@ -63,7 +63,8 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
         .and_then(|callbacks| {
             st.callbacks = Some(callbacks);
             st.sock = Some(sock);
-            this.begin(&mut st, Connection::responder(responder))
+            let (connection, outputs) = Connection::responder(responder);
+            this.begin(&mut st, connection, outputs)
         });
     drop(st);
     // The Request may be there already; if there was an error the endpoint goes away.
@@ -97,7 +98,7 @@ pub(super) fn reject(endpoints: &Endpoints, id: &CmId, private_data: &[u8]) -> R
     let Some(this) = endpoints.all.get(id.provider_data()) else {
         return Ok(());
     };
-    let result = this.feed(&mut this.state.lock(), Input::Reject { private_data });
+    let result = this.try_feed(&mut this.state.lock(), Input::Reject { private_data });
     Endpoint::kick(this);
     result
 }
@@ -137,7 +138,7 @@ fn answer(
         Ok(qp) => st.qp = Some(qp),
         Err(refusal) => {
             // iw_cm is through with the connection.
-            this.tell(&mut st, Input::Abort);
+            this.feed(&mut st, Input::Abort);
             return Err(refusal);
         }
     }
@@ -145,7 +146,7 @@ fn answer(
         want: depths(param),
         private_data: param.private_data,
     };
-    this.feed(&mut st, accept)?;
+    this.try_feed(&mut st, accept)?;
     this.introduce(id);
     Ok(())
 }

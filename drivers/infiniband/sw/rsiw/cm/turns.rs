@@ -55,7 +55,7 @@ pub(super) trait InTurn: Entry + ListItem + TryNewListArc + Send + Sync + 'stati
 pub(super) struct Turns<T: InTurn> {
     queues: Arc<Queues>,
     /// What the work does with an object whose turn it is.
-    act: fn(&Arc<T>),
+    step: fn(&Arc<T>),
     #[pin]
     waiting: SpinLockIrq<List<T>>,
     #[pin]
@@ -67,16 +67,16 @@ impl_has_work! {
 }
 
 impl<T: InTurn> Turns<T> {
-    /// Makes a queue in which nothing waits. Its work calls `act`, in process context.
+    /// Makes a queue in which nothing waits. Its work calls `step`, in process context.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(queues: &Arc<Queues>, act: fn(&Arc<T>)) -> Result<Arc<Self>> {
+    pub(super) fn new(queues: &Arc<Queues>, step: fn(&Arc<T>)) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 queues: queues.clone(),
-                act,
+                step,
                 waiting <- new_spinlock_irq!(List::new(), "rsiw::cm::Turns::waiting"),
                 work <- new_work!("rsiw::cm::Turns::work"),
             }),
@@ -132,6 +132,6 @@ impl<T: InTurn> WorkItem for Turns<T> {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        drain(BUDGET, || this.pop(), |object| (this.act)(&object)).or_leave_to(|| this.queue());
+        drain(BUDGET, || this.pop(), |object| (this.step)(&object)).or_leave_to(|| this.queue());
     }
 }

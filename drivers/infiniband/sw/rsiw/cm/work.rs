@@ -71,30 +71,30 @@ impl Endpoint {
             return;
         }
         let taken = self.notes.take_all();
-        notes::act(st, taken, |st, note| self.act_upon(st, note));
+        notes::act(st, taken, |st, note| self.feed_note(st, note));
         if let Some(code) = st.unsent.take() {
-            self.tell(st, Input::Failed(code));
+            self.feed(st, Input::Failed(code));
         }
-        self.look(st);
+        self.poll(st);
     }
 
     /// Feeds the connection with a note.
-    fn act_upon(self: &Arc<Self>, st: &mut EndpointState, note: EndpointNote) {
+    fn feed_note(self: &Arc<Self>, st: &mut EndpointState, note: EndpointNote) {
         match note {
-            EndpointNote::FirstSegment => self.tell(st, Input::FirstSegment),
-            EndpointNote::PeerClosing => self.tell(st, Input::PeerClosing),
+            EndpointNote::FirstSegment => self.feed(st, Input::FirstSegment),
+            EndpointNote::PeerClosing => self.feed(st, Input::PeerClosing),
             EndpointNote::StreamEnded => {
                 let end = self.stream_end.take();
                 if let Some(end) = end.filter(|_| st.connection.is_running()) {
                     st.left.forget_ends();
-                    self.tell(st, Input::StreamEnded(end));
+                    self.feed(st, Input::StreamEnded(end));
                 }
             }
             EndpointNote::Shut => {
                 st.left.forget_ends();
-                self.tell(st, Input::Shut);
+                self.feed(st, Input::Shut);
             }
-            EndpointNote::Abort => self.tell(st, Input::Abort),
+            EndpointNote::Abort => self.feed(st, Input::Abort),
             EndpointNote::Expired => {
                 let input = if st.is_unacknowledged() {
                     Input::Unacknowledged
@@ -103,26 +103,26 @@ impl Endpoint {
                         is_ending: st.is_ending(),
                     }
                 };
-                self.tell(st, input);
+                self.feed(st, input);
             }
         }
     }
 
-    /// Looks for what the connection waits for.
-    fn look(self: &Arc<Self>, st: &mut EndpointState) {
+    /// Feeds the connection with what it waits for, if that is at the socket.
+    fn poll(self: &Arc<Self>, st: &mut EndpointState) {
         match st.connection.awaits() {
             Awaits::Nothing => {}
             Awaits::Connected => {
                 // Who acts for this endpoint leaves it what is not connected.
                 if self.deputy().is_none() {
                     let error = st.sock.as_ref().and_then(|sock| sock.error());
-                    self.tell(st, Input::Closed(error.map(code)));
+                    self.feed(st, Input::Closed(error.map(code)));
                 }
             }
             Awaits::Frame(_) => self.read_frame(st),
             Awaits::Acknowledgement => {
                 if st.sock.as_ref().is_none_or(|sock| sock.may_finish()) {
-                    self.tell(st, Input::Acknowledged);
+                    self.feed(st, Input::Acknowledged);
                 }
                 self.drain(st);
             }
@@ -146,14 +146,14 @@ impl Endpoint {
                 Err(e) if e == EAGAIN => return,
                 _ => Input::Closed(None),
             };
-            self.tell(st, input);
+            self.feed(st, input);
         }
     }
 
     /// Drops what the peer sent, and looks for its FIN.
     fn drain(self: &Arc<Self>, st: &mut EndpointState) {
         if st.sock.as_ref().is_none_or(drained) {
-            self.tell(st, Input::Drained);
+            self.feed(st, Input::Drained);
         }
     }
 
