@@ -165,8 +165,8 @@ pub(crate) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
 ///
 /// Those of [`Details`].
 pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result {
-    if let Some(listener) = cm.listeners.find(id) {
-        return listener.describe(to);
+    if let Some(listening) = cm.listeners.find(id) {
+        return listening.listener.describe(to);
     }
     if let Some(endpoint) = cm.endpoints.all.find(id) {
         return endpoint.describe(id, to);

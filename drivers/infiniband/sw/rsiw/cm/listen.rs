@@ -24,14 +24,11 @@ use super::{
     },
     turns::Turns,
 };
-use crate::ffi::rdma::{
-    details::Details,
-    iwcm::{
-        CallId,
-        CmId,
-        ConsumerId,
-        Mapping, //
-    },
+use crate::ffi::rdma::iwcm::{
+    CallId,
+    CmId,
+    ConsumerId,
+    Mapping, //
 };
 use kernel::{
     prelude::*,
@@ -49,7 +46,7 @@ pub(super) struct Listening {
     consumer: ConsumerId,
     /// What the core needs back when the consumer gives it up.
     mapping: Option<Mapping>,
-    listener: Arc<Listener>,
+    pub(super) listener: Arc<Listener>,
     /// Where its connections come from, until it is closed.
     #[pin]
     acceptor: SpinLock<Option<Arc<Acceptor>>>,
@@ -144,15 +141,6 @@ impl Listening {
         if let Some(acceptor) = acceptor {
             acceptor.leave(&self.listener);
         }
-    }
-
-    /// Tells how it is.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Details`].
-    pub(super) fn describe(&self, to: &mut Details<'_>) -> Result {
-        self.listener.describe(to)
     }
 }
 
