@@ -284,6 +284,11 @@ impl Endpoint {
         )
     }
 
+    /// Returns its device.
+    pub(super) fn dev(&self) -> &Device {
+        &self.endpoints.dev
+    }
+
     /// Tells how the connection is, if `id` is the consumer's identifier of it. Waits for nobody.
     /// Process context.
     ///
@@ -355,7 +360,7 @@ impl Endpoint {
     /// Queues the endpoint's own work. Any context.
     fn queue(self: &Arc<Self>) {
         // If it is queued already it will see what the caller noted.
-        let _ = self.endpoints.dev.cm_queue().enqueue(self.clone());
+        let _ = self.dev().cm_queue().enqueue(self.clone());
     }
 
     /// Lets `deputy` act for the endpoint until there is a Request.

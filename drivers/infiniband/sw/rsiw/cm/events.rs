@@ -111,10 +111,10 @@ impl Endpoint {
     pub(super) fn next_event(&self, st: &mut EndpointState) -> Option<Pending> {
         let mut data = [0; MAX_EVENT_DATA];
         let event = st.connection.next_event(&mut data)?;
-        self.endpoints.dev.count(counter_of(&event));
+        self.dev().count(counter_of(&event));
         let error = event.error().map_or(0, |error| errno(error).to_errno());
         let number = self.trace_number();
-        trace::setup_event(|| (self.endpoints.dev.handle(), number, event.name(), error));
+        trace::setup_event(|| (self.dev().handle(), number, event.name(), error));
         let (listener, addresses) = match event {
             Event::Request { .. } => match self.deputy() {
                 Some(Deputy::Listener(listener)) => (Some(listener), st.both_ends()),

@@ -114,15 +114,7 @@ impl Endpoint {
         let outputs = connection.step(input, frame);
         let to = connection.phase();
         self.show_phase(to);
-        trace::setup(|| {
-            (
-                self.endpoints.dev.handle(),
-                self.trace_number(),
-                name,
-                from,
-                to,
-            )
-        });
+        trace::setup(|| (self.dev().handle(), self.trace_number(), name, from, to));
         outputs
     }
 
@@ -210,7 +202,7 @@ impl Endpoint {
         st.dial = None;
         if let Some(qp) = st.qp.take() {
             if let Some(error) = error.map(errno) {
-                let dev = self.endpoints.dev.handle();
+                let dev = self.dev().handle();
                 pr_ratelimited!("{}: QP {}: connect failed: {:?}\n", dev, qp.num(), error);
             }
             qp.detach(&**self);
@@ -225,14 +217,12 @@ impl Endpoint {
             Ask::Start { reply, params } => self.start_qp(st, frame, reply, &params),
             Ask::Refuse(len) => {
                 send_frame(st, frame, len)?;
-                st.refused = Some(Quota::take(self.endpoints.dev.limits(), |limits| {
-                    &limits.refused
-                })?);
+                st.refused = Some(Quota::take(self.dev().limits(), |limits| &limits.refused)?);
                 Ok(())
             }
             Ask::Terminate(error) => {
                 send_terminate(st.sock.as_ref().ok_or(ECONNRESET)?, error)?;
-                self.endpoints.dev.count(Some(Counter::of_terminate(error)));
+                self.dev().count(Some(Counter::of_terminate(error)));
                 Ok(())
             }
         }
@@ -244,7 +234,7 @@ impl Endpoint {
         // endpoint's turn, others would pass.
         self.leave_to(Deputy::Initiators);
         let dial = st.dial.as_ref().ok_or(EINVAL)?;
-        let netdev = self.endpoints.dev.netdev().ok_or(ENODEV)?;
+        let netdev = self.dev().netdev().ok_or(ENODEV)?;
         let (sock, callbacks) = dial.connect(&netdev, self)?;
         st.callbacks = Some(callbacks);
         st.sock = Some(sock);
@@ -277,8 +267,8 @@ impl Endpoint {
 
     /// Writes a line for the log.
     fn log(&self, st: &EndpointState, log: Log) {
-        self.endpoints.dev.count(Counter::of_log(&log));
-        let dev = self.endpoints.dev.handle();
+        self.dev().count(Counter::of_log(&log));
+        let dev = self.dev().handle();
         match log {
             Log::NoRequest => pr_ratelimited!("{dev}: no MPA Request on a connection\n"),
             Log::BadRequest(reason) => pr_ratelimited!("{dev}: bad MPA Request: {reason:?}\n"),

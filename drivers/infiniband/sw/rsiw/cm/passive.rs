@@ -130,7 +130,7 @@ fn answer(
     if !st.connection.is_requested() {
         return Err(OVER);
     }
-    let attached = own_qp(&this.endpoints.dev, qps, param.qpn, id).and_then(|qp| {
+    let attached = own_qp(this.dev(), qps, param.qpn, id).and_then(|qp| {
         qp.attach(this.clone())?;
         Ok(qp)
     });
