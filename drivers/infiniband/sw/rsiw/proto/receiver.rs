@@ -383,7 +383,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             len: segment.payload_len.into(),
         };
         match segment.action {
-            Action::Ignore => Ok(()),
+            // It is counted.
+            Action::Ignore | Action::Note(_) => Ok(()),
             Action::Write { stag, to, .. } => {
                 Ok(self.place(env, Target::Write(stag, to), &payload)?)
             }
