@@ -39,10 +39,6 @@ use crate::{
             Stag,
             TaggedOffset, //
         },
-        rdmap::{
-            ImmediateData,
-            NOTES, //
-        },
     },
 };
 use core::mem::{
@@ -322,9 +318,6 @@ impl Front for SqeFront {
                 invalidate: false,
             },
             opcode::SEND => Operation::Send { invalidate: None },
-            opcode::NOTE if NOTES => Operation::Note {
-                data: ImmediateData::from_short(self.rkey.to_ne_bytes()),
-            },
             opcode::SEND_REMOTE_INV => Operation::Send {
                 invalidate: Some(stag),
             },
@@ -369,8 +362,6 @@ pub(crate) mod opcode {
     pub(crate) const REG_MR: u8 = 11;
     /// Bind of a memory window, of own rings.
     pub(crate) const BIND_MW: u8 = 12;
-    /// Note, see [`NOTES`](crate::wire::rdmap::NOTES).
-    pub(crate) const NOTE: u8 = 14;
     /// RDMA Write with immediate data, of own rings; it completes as an RDMA Write.
     pub(crate) const WRITE_WITH_IMM: u8 = 13;
 

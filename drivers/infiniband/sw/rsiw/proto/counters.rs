@@ -322,7 +322,7 @@ impl Tally {
                 self.add(Counter::TxWrites, 1);
                 self.add(Counter::TxWriteBytes, octets.into());
             }
-            Kind::Immediate { .. } | Kind::Note(_) => self.add(Counter::TxImmediates, 1),
+            Kind::Immediate { .. } => self.add(Counter::TxImmediates, 1),
             Kind::ReadRequest(_) => self.add(Counter::TxReads, 1),
             Kind::AtomicRequest(_) => self.add(Counter::TxAtomics, 1),
             Kind::AtomicResponse(_) => {}
@@ -360,7 +360,7 @@ impl Tally {
                 self.add(Counter::RxSends, last.into());
                 self.add(Counter::RxSendBytes, octets);
             }
-            Action::Immediate { .. } | Action::Note(_) => self.add(Counter::RxImmediates, 1),
+            Action::Immediate { .. } => self.add(Counter::RxImmediates, 1),
             Action::ReadRequest { .. } => self.add(Counter::RxReads, 1),
             Action::Terminate { code, .. } => self.add(
                 match Layer::of(code) {

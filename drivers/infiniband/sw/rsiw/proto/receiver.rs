@@ -383,8 +383,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             len: segment.payload_len.into(),
         };
         match segment.action {
-            // It is counted.
-            Action::Ignore | Action::Note(_) => Ok(()),
+            Action::Ignore => Ok(()),
             Action::Write { stag, to, .. } => {
                 Ok(self.place(env, Target::Write(stag, to), &payload)?)
             }

@@ -49,11 +49,6 @@ pub(crate) enum Operation {
         /// What its completion calls it.
         kind: OperationType,
     },
-    /// Note.
-    Note {
-        /// What it says.
-        data: ImmediateData,
-    },
     /// Local invalidation.
     Invalidate {
         /// What.
@@ -85,8 +80,6 @@ macro_rules! operations {
             MaskedCompareSwap, c"masked_compare_swap", COMP_AND_SWAP, MASKED_COMP_SWAP;
             /// FetchAdd with any number of fields.
             MaskedFetchAdd, c"masked_fetch_add", FETCH_AND_ADD, MASKED_FETCH_ADD;
-            /// Note.
-            Note, c"note", NOTE, SEND;
             /// Local invalidation.
             Invalidate, c"invalidate", INVAL_STAG, LOCAL_INV;
             /// Fast registration.
@@ -170,7 +163,6 @@ impl Operation {
             Operation::Write { .. } => OperationType::Write,
             Operation::Read { .. } => OperationType::Read,
             Operation::Atomic { kind, .. } => *kind,
-            Operation::Note { .. } => OperationType::Note,
             Operation::Invalidate { .. } => OperationType::Invalidate,
             Operation::Register => OperationType::Register,
             Operation::Bind => OperationType::Bind,

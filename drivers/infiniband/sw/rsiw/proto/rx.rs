@@ -32,7 +32,6 @@ use crate::wire::rdmap::{
     ATOMIC_REQUEST_LEN,
     ATOMIC_RESPONSE_LEN,
     IMMEDIATE_LEN,
-    NOTES,
     READ_REQUEST_LEN, //
 };
 use crate::wire::terminate::{
@@ -129,8 +128,6 @@ pub(crate) enum Action {
         /// The peer asks for an event.
         solicited: bool,
     },
-    /// A note: nothing, beside that it is counted.
-    Note(ImmediateData),
     /// Check the source (unless the length is 0) and put the request among the inbound Reads.
     ReadRequest {
         /// Number of the request on its queue.
@@ -413,9 +410,6 @@ impl Rx {
             {
                 self.immediate(opcode, h, rest, len)
             }
-            (ddp::Header::Untagged(h), Opcode::Note) if NOTES && limits.may_take_immediate() => {
-                self.note(h, rest, len)
-            }
             (ddp::Header::Untagged(h), Opcode::Terminate) => {
                 if h.qn.get() != qn::TERMINATE {
                     return Err(TermError::UntaggedQn);
@@ -521,14 +515,6 @@ impl Rx {
                 solicited,
             },
         ))
-    }
-
-    /// A note, which has the form of Immediate Data.
-    fn note(&mut self, h: &Untagged, rest: &[u8], len: u32) -> Parsed {
-        match self.immediate(Opcode::Note, h, rest, len)? {
-            (header_len, Action::Immediate { data, .. }) => Ok((header_len, Action::Note(data))),
-            other => Ok(other),
-        }
     }
 
     fn read_request(

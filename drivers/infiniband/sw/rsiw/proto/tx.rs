@@ -88,8 +88,6 @@ pub(crate) enum Kind {
         /// Ask the peer for an event.
         solicited: bool,
     },
-    /// A note, likewise.
-    Note(ImmediateData),
     /// A Read Request; all of it is header, its message length is 0.
     ReadRequest(ReadRequest),
     /// An Atomic Request, likewise.
@@ -110,7 +108,6 @@ impl Kind {
             } => Opcode::send(*solicited, invalidate.is_some()),
             Self::Write { .. } => Opcode::Write,
             Self::Immediate { solicited, .. } => Opcode::immediate(*solicited),
-            Self::Note(_) => Opcode::Note,
             Self::ReadRequest(_) => Opcode::ReadRequest,
             Self::AtomicRequest(_) => Opcode::AtomicRequest,
             Self::AtomicResponse(_) => Opcode::AtomicResponse,
@@ -183,7 +180,7 @@ impl Tx {
     pub(crate) fn message(&mut self, kind: Kind, len: u32) -> Message {
         let (msn, len) = match kind {
             Kind::Send { .. } => (self.send_msn.take(), len),
-            Kind::Immediate { .. } | Kind::Note(_) => (self.send_msn.take(), 0),
+            Kind::Immediate { .. } => (self.send_msn.take(), 0),
             Kind::ReadRequest(_) | Kind::AtomicRequest(_) => (self.read_msn.take(), 0),
             Kind::AtomicResponse(_) => (self.atomic_msn.take(), 0),
             Kind::Write { .. } | Kind::ReadResponse(_) => (Msn::FIRST, len),
@@ -299,7 +296,7 @@ impl Message {
         }
         let header_len = match self.kind {
             Kind::Send { .. } => size_of::<UntaggedFpdu>(),
-            Kind::Immediate { .. } | Kind::Note(_) => size_of::<ImmediateFpdu>(),
+            Kind::Immediate { .. } => size_of::<ImmediateFpdu>(),
             Kind::ReadRequest(_) => size_of::<ReadRequestFpdu>(),
             Kind::AtomicRequest(_) => size_of::<AtomicRequestFpdu>(),
             Kind::AtomicResponse(_) => size_of::<AtomicResponseFpdu>(),
@@ -408,12 +405,6 @@ impl Message {
         match self.kind {
             Kind::Immediate { data, solicited } => ImmediateFpdu {
                 front: front(Opcode::immediate(solicited), qn::SEND),
-                data: data.0,
-            }
-            .write_to(out)
-            .is_ok(),
-            Kind::Note(data) => ImmediateFpdu {
-                front: front(Opcode::Note, qn::SEND),
                 data: data.0,
             }
             .write_to(out)
@@ -617,9 +608,7 @@ pub(crate) const fn may_start(
             return Start::NoReadResources;
         }
         Operation::Read { .. } | Operation::Atomic { .. } => reads >= ord,
-        Operation::Send { .. } | Operation::Write { .. } | Operation::Note { .. } => {
-            fence && reads > 0
-        }
+        Operation::Send { .. } | Operation::Write { .. } => fence && reads > 0,
         Operation::Invalidate { .. } => fence && earlier,
         Operation::Register | Operation::Bind => false,
     };

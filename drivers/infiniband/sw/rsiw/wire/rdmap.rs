@@ -21,10 +21,6 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// Whether there are notes: an operation that shows what one takes. It sends Immediate Data for which
-/// the peer takes no receive. In tests only, as no RFC knows it.
-pub(crate) const NOTES: bool = cfg!(test);
-
 /// RDMAP version of the RFCs; 0 would be RDMAC's.
 pub(crate) const VERSION: u8 = 1;
 /// Octets of the Read Request header behind the DDP header.
@@ -91,8 +87,6 @@ opcodes! {
     AtomicRequest = 10, c"atomic_request";
     /// Atomic Response (RFC 7306).
     AtomicResponse = 11, c"atomic_response";
-    /// A note, see [`NOTES`].
-    Note = 12, c"note";
 }
 
 impl Opcode {

@@ -168,7 +168,6 @@ impl Sending {
                     | Opcode::AtomicResponse
                     | Opcode::Immediate
                     | Opcode::ImmediateSe
-                    | Opcode::Note
             ) {
                 let mut pairs = fpdu.payload.iter().zip(fpdu.payload.iter().skip(1));
                 assert!(pairs.all(|(a, b)| a.wrapping_add(1) == *b));

@@ -15,7 +15,6 @@ mod fuzz;
 mod golden;
 mod marker;
 mod names;
-mod note;
 mod notes;
 mod past_tcp;
 mod patience;

@@ -62,11 +62,6 @@ pub(crate) enum SendOp {
         /// What is done to it.
         operation: AtomicOp,
     },
-    /// Note.
-    Note {
-        /// What it says, as on the wire.
-        data: [u8; 4],
-    },
     /// Local invalidation of a key.
     Invalidate {
         /// The key.
@@ -200,9 +195,6 @@ impl SendWr<'_> {
             b::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => SendOp::Read {
                 from: self.remote(),
                 invalidate: true,
-            },
-            b::ib_wr_opcode_IB_WR_RESERVED1 if cfg!(test) => SendOp::Note {
-                data: key.to_ne_bytes(),
             },
             b::ib_wr_opcode_IB_WR_LOCAL_INV => SendOp::Invalidate { key },
             b::ib_wr_opcode_IB_WR_REG_MR => SendOp::Register(self.registration()?),

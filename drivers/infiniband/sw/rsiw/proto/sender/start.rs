@@ -154,7 +154,6 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
                 };
                 (kind, Origin::Request(token))
             }
-            Operation::Note { data } => (Kind::Note(data), Origin::Request(token)),
             Operation::Read { stag, to, .. } => {
                 let (sink_stag, sink_to) = match sink {
                     Some(Ok(sink)) => sink,

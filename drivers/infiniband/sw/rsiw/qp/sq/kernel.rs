@@ -344,9 +344,6 @@ fn operation(asked: SendOp) -> (Operation, Option<Operands>) {
             };
             return (asked, Some(Operands::Atomic(operation)));
         }
-        SendOp::Note { data } => Operation::Note {
-            data: ImmediateData::from_short(data),
-        },
         SendOp::Invalidate { key } => Operation::Invalidate { stag: Stag(key) },
         SendOp::Register(of) => return (Operation::Register, Some(Operands::Register(of))),
         SendOp::Bind(of) => return (Operation::Bind, Some(Operands::Bind(of))),
