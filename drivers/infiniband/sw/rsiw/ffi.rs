@@ -8,7 +8,7 @@
 //! modules of the driver (`tools/lint/layers.py`), and nothing but what uses it knows of [`rsiw`], so
 //! that another driver can have all the rest: `samples/kernel/rdma_null.rs` does.
 //!
-//! Code outside this folder uses these types only, by the "Rules for ffi" of `rsiw-design.rst`.
+//! Code outside this folder uses these types only, by the "Rules for ffi" of `rsiw-ffi.rst`.
 
 pub(crate) mod crc;
 pub(crate) mod debugfs;
