@@ -6,7 +6,10 @@
 //! Under the transmit lock of the QP, wherever that is taken.
 #![forbid(unsafe_code)]
 
-use super::request::Operation;
+use super::request::{
+    Operation,
+    Request, //
+};
 use crate::wire::atomic::{
     AtomicRequest,
     AtomicResponse, //
@@ -99,6 +102,29 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// The message that `request` becomes. Immediate Data behind an RDMA Write are another one. `None`
+    /// for what does not leave this side, or has to be prepared: `sender/start.rs` does both.
+    #[inline(always)]
+    pub(crate) fn of<W>(request: &Request<W>) -> Option<Self> {
+        let solicited = request.solicited;
+        match request.operation {
+            Operation::Send { invalidate } => Some(Self::Send {
+                solicited,
+                invalidate,
+            }),
+            Operation::Write {
+                immediate: Some(data),
+                ..
+            } if request.len == 0 => Some(Self::Immediate { data, solicited }),
+            Operation::Write { stag, to, .. } => Some(Self::Write { stag, to }),
+            Operation::Read { .. }
+            | Operation::Atomic { .. }
+            | Operation::Invalidate { .. }
+            | Operation::Register
+            | Operation::Bind => None,
+        }
+    }
+
     /// The opcode of its segments.
     pub(crate) const fn opcode(&self) -> Opcode {
         match self {

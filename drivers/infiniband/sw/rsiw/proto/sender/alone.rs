@@ -27,35 +27,15 @@ use crate::proto::failure::Failure;
 use crate::proto::frame::write_whole;
 use crate::proto::link::Link;
 use crate::proto::order::Token;
-use crate::proto::request::{
-    Operation,
-    Request, //
-};
+use crate::proto::request::Operation;
 use crate::proto::ring::Full;
 use crate::proto::state::QpState;
 use crate::proto::tx::{
     Kind,
     FRONT, //
 };
+use crate::wire::ddp::Stag;
 use crate::wire::fpdu::LEN_FIELD;
-
-/// The message that `request` becomes, if that is all that it becomes and nothing has to be asked
-/// for it before.
-#[inline(always)]
-fn kind_of<W>(request: &Request<W>) -> Option<Kind> {
-    match request.operation {
-        Operation::Send { invalidate } => Some(Kind::Send {
-            solicited: request.solicited,
-            invalidate,
-        }),
-        Operation::Write {
-            stag,
-            to,
-            immediate: None,
-        } if stag.0 != 0 => Some(Kind::Write { stag, to }),
-        _ => None,
-    }
-}
 
 /// Why a message was not sent.
 enum Unsent {
@@ -158,7 +138,15 @@ impl Sender {
         let Some(Ok(request)) = env.peek() else {
             return None;
         };
-        let kind = kind_of(&request)?;
+        let kind = match request.operation {
+            // Another message comes behind it.
+            Operation::Write {
+                immediate: Some(_), ..
+            } => return None,
+            // It may be refused (V-STAG0-8).
+            Operation::Write { stag: Stag(0), .. } => return None,
+            _ => Kind::of(&request)?,
+        };
         self.framer.set_segment_size(link.segment_size());
         if !self.framer.fits(request.len) {
             return None;

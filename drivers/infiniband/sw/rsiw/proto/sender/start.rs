@@ -130,30 +130,7 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
             }
         };
         env.consume();
-        let mut then = None;
         let (kind, origin) = match request.operation {
-            Operation::Send { invalidate } => (
-                Kind::Send {
-                    solicited: request.solicited,
-                    invalidate,
-                },
-                Origin::Request(token),
-            ),
-            Operation::Write {
-                stag,
-                to,
-                immediate,
-            } => {
-                let solicited = request.solicited;
-                let kind = match immediate {
-                    Some(data) if request.len == 0 => Kind::Immediate { data, solicited },
-                    behind => {
-                        then = behind.map(|data| (data, solicited));
-                        Kind::Write { stag, to }
-                    }
-                };
-                (kind, Origin::Request(token))
-            }
             Operation::Read { stag, to, .. } => {
                 let (sink_stag, sink_to) = match sink {
                     Some(Ok(sink)) => sink,
@@ -191,6 +168,17 @@ pub(super) fn next_request<L: Link, E: Env<L>>(
                 finish(env, token, result)?;
                 continue;
             }
+            _ => {
+                let kind = Kind::of(&request);
+                let kind = kind.ok_or_else(|| Failure::defect("a request has no message"))?;
+                (kind, Origin::Request(token))
+            }
+        };
+        let then = match (request.operation, kind) {
+            (Operation::Write { immediate, .. }, Kind::Write { .. }) => {
+                immediate.map(|data| (data, request.solicited))
+            }
+            _ => None,
         };
         let message = tx.message(kind, request.len);
         *current = Some(Current {
