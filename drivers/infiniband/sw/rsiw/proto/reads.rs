@@ -307,9 +307,12 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
         self.rows.pause(self.ring.len())
     }
 
-    /// The request to answer next.
+    /// The request to answer next. No more of it is copied than it has: a Read is shorter.
     pub(crate) fn front(&self) -> Option<Inbound> {
-        self.ring.get(0).copied()
+        Some(match self.ring.get(0)? {
+            Inbound::Read(read) => Inbound::Read(*read),
+            Inbound::Atomic(msn, request) => Inbound::Atomic(*msn, *request),
+        })
     }
 
     /// Takes the oldest request out: its response is handed to TCP, or it is dropped. The slot
