@@ -77,7 +77,7 @@ pub(crate) struct Device {
     pub(crate) counts: Arc<Counts>,
     /// What is counted for these while they are.
     pub(crate) bound_counts: Arc<Counts>,
-    /// Budgets and thresholds of the data path.
+    /// Budgets of the data path.
     pub(crate) tuning: Tuning,
     /// Memory for sending.
     pub(crate) chunks: Arc<ChunkPool>,

@@ -68,7 +68,7 @@ use crate::{
         },
     },
     limits::Quota,
-    proto::{schedule::PostRow, state::QpState},
+    proto::state::QpState,
 };
 use core::ops::Deref;
 use kernel::{
@@ -98,9 +98,6 @@ pub(crate) struct Qp {
     /// The connection, for who describes the QP.
     #[pin]
     shown: SpinLock<Option<Arc<Stream>>>,
-    /// Requests of a process that are left to gather.
-    #[pin]
-    post_row: SpinLockIrq<PostRow>,
     #[pin]
     inner: Mutex<Inner>,
     /// Who manages the connection, from the request to connect or accept on until it is closed.
@@ -112,7 +109,7 @@ pub(crate) struct Qp {
     posts: Work<Qp, { deferred::SENDS }>,
     #[pin]
     timer: Timer<Qp>,
-    /// Runs while Reads of the peer gather.
+    /// Runs while requests gather.
     #[pin]
     gathers: ShortTimer<Qp>,
     _quota: Quota,

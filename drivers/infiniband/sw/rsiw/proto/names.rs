@@ -61,7 +61,6 @@ impl Actor {
             Self::Caller => c"thread",
             Self::Urgent => c"urgent",
             Self::Patient => c"patient",
-            Self::Soon => c"soon",
             Self::Later => c"later",
             Self::Nobody => c"nobody",
         }

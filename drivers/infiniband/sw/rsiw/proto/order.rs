@@ -98,11 +98,11 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
 
     /// Notes that a work request ended well; it completes once all older ones have.
     ///
-    /// Nothing happens if it has an end already.
-    pub(crate) fn done(&mut self, token: Token) {
-        if let Some(record) = self.record(token) {
-            record.status.get_or_insert(Status::Success);
-        }
+    /// Nothing happens if it has an end already. Returns what the driver knows of it.
+    pub(crate) fn done(&mut self, token: Token) -> Option<W> {
+        let record = self.record(token)?;
+        record.status.get_or_insert(Status::Success);
+        Some(record.work)
     }
 
     /// Notes that a work request failed. Returns whether this is the QP's one error completion;

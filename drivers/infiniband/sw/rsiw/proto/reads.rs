@@ -15,14 +15,7 @@ use super::ring::{
     Full,
     Ring, //
 };
-use super::schedule::{
-    Pace,
-    ReadRows, //
-};
-use crate::wire::atomic::{
-    AtomicRequest,
-    WORD_LEN, //
-};
+use crate::wire::atomic::AtomicRequest;
 use crate::wire::ddp::{
     Msn,
     Stag,
@@ -30,7 +23,6 @@ use crate::wire::ddp::{
 };
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
-use core::num::Saturating;
 use core::ops::DerefMut;
 
 /// One of our Reads or Atomic Operations that waits for its response.
@@ -236,23 +228,12 @@ impl Inbound {
             Self::Read(InboundRead { msn, .. }) | Self::Atomic(msn, _) => *msn,
         }
     }
-
-    /// Octets that the answer has.
-    const fn octets(&self) -> u32 {
-        match self {
-            Self::Read(read) => read.request.len,
-            Self::Atomic(..) => WORD_LEN,
-        }
-    }
 }
 
 /// Inbound Reads and Atomic Operations, oldest first, at most IRD (T-29).
 #[derive(Debug)]
 pub(crate) struct InboundReads<S> {
     ring: Ring<S>,
-    rows: ReadRows,
-    /// Octets that the answers have.
-    octets: Saturating<u64>,
 }
 
 impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
@@ -260,8 +241,6 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
     pub(crate) const fn new(slots: S) -> Self {
         InboundReads {
             ring: Ring::new(slots),
-            rows: ReadRows::new(),
-            octets: Saturating(0),
         }
     }
 
@@ -280,31 +259,14 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
         self.ring.is_empty()
     }
 
-    /// Queues a request, one of which `limit` may gather, or as many as have `batch` octets. Returns
-    /// whether they are left to gather on.
+    /// Queues a request.
     ///
     /// # Errors
     ///
     /// The peer has more under way than IRD.
-    pub(crate) fn push(
-        &mut self,
-        request: Inbound,
-        limit: usize,
-        batch: u32,
-    ) -> Result<Pace, TermError> {
-        let octets = request.octets();
-        self.ring
-            .push(request)
-            .map_err(|Full| TermError::UntaggedNoBuffer)?;
-        self.octets += u64::from(octets);
-        let is_enough = self.octets.0 >= batch.into();
-        Ok(self.rows.arrive(self.ring.len(), is_enough, limit))
-    }
-
-    /// Takes note that some time has passed. Returns whether the requests are left to gather on, if
-    /// there are any of which that is not known.
-    pub(crate) fn pause(&mut self) -> Option<Pace> {
-        self.rows.pause(self.ring.len())
+    pub(crate) fn push(&mut self, request: Inbound) -> Result<(), TermError> {
+        let pushed = self.ring.push(request);
+        pushed.map_err(|Full| TermError::UntaggedNoBuffer)
     }
 
     /// The request to answer next. No more of it is copied than it has: a Read is shorter.
@@ -318,15 +280,8 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
     /// Takes the oldest request out: its response is handed to TCP, or it is dropped. The slot
     /// is free for the peer's next request then. Returns its number.
     pub(crate) fn pop(&mut self) -> Option<Msn> {
-        let oldest = self
-            .ring
-            .get(0)
-            .map(|oldest| (oldest.msn(), oldest.octets()));
-        match oldest {
-            Some((_, octets)) => self.octets -= u64::from(octets),
-            None => self.octets.0 = 0,
-        }
+        let oldest = self.ring.get(0).map(Inbound::msn);
         self.ring.drop_oldest();
-        oldest.map(|(msn, _)| msn)
+        oldest
     }
 }

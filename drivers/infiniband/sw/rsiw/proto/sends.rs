@@ -28,6 +28,8 @@ pub(crate) struct Sends<S, O> {
     pub(crate) ord: usize,
     /// Transmission waits for a Read to complete.
     pub(crate) stalled: bool,
+    /// A Read was answered of which the consumer gets no completion.
+    pub(crate) silent: bool,
 }
 
 impl<W, S, O> Sends<S, O>
@@ -43,6 +45,7 @@ where
             outbound: OutboundReads::new(reads),
             ord: 0,
             stalled: false,
+            silent: false,
         }
     }
 

@@ -116,6 +116,8 @@ pub(crate) struct Base {
     /// Data came in since the last doorbell. This is not a note, because it is set with each packet,
     /// where a plain store is cheaper.
     pub(super) answered: AtomicFlag,
+    /// The process has slept of late until a completion event came. Set under the QP's mutex.
+    pub(super) has_slept: AtomicFlag,
     /// The consumer destroys the QP: its requests make no completions any more (V-CQ-29).
     pub(super) destroyed: AtomicFlag,
     #[pin]
@@ -179,7 +181,9 @@ impl Base {
     /// Returns who is to act because of `reason`.
     #[inline(always)]
     pub(super) fn who(&self, reason: Reason) -> Actor {
-        schedule::who(reason, || self.send_cq.is_awaited())
+        schedule::who(reason, || {
+            self.has_slept.load(Relaxed) || self.send_cq.is_awaited()
+        })
     }
 
     /// Returns whether there are notes to act upon.

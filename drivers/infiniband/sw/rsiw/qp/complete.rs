@@ -170,7 +170,8 @@ impl Base {
         let (stalled, _) = self.with_sends(|sq| {
             sq.outbound.pop();
             if let Some(token) = token {
-                sq.order.done(token);
+                let work = sq.order.done(token);
+                sq.silent |= work.is_some_and(|work| !work.signalled);
             }
             core::mem::replace(&mut sq.stalled, false)
         });

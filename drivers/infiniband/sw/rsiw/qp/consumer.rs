@@ -12,7 +12,6 @@ use super::sq::{
 use crate::{
     cq::Spare,
     ffi::{
-        mm::position::Position,
         rdma::mmap::MmapEntry,
         task::process::Identity, //
     },
@@ -138,22 +137,10 @@ impl Consumer {
         self.kernel()?.recv_slots.as_ref()
     }
 
-    /// How many requests a process has posted from number `first` on, `most` at most.
-    pub(super) fn posted_from(&self, first: u32, most: u32) -> u32 {
-        match self {
-            Self::Process(process) => process
-                .rings
-                .posted
-                .lock()
-                .count_from(Position::of(first), most),
-            Self::Kernel(_) => 0,
-        }
-    }
-
     /// Whether requests wait in the send queue, of which that of a process has number `next`.
     pub(super) fn has_posted(&self, next: u32) -> bool {
         match self {
-            Self::Process(_) => self.posted_from(next, 1) != 0,
+            Self::Process(process) => process.rings.posted.lock().has(next),
             Self::Kernel(kernel) => !kernel.posted.is_empty(),
         }
     }

@@ -32,7 +32,6 @@ use crate::{
             QpModify, //
         },
         task::process::Process,
-        time::clock,
     },
     limits::MAX_READS,
     proto::{
@@ -115,6 +114,8 @@ impl Qp {
         };
         self.forget_connection();
         inner.failed = None;
+        // Nothing was sent yet.
+        self.answered.store(true, Relaxed);
         // The connection manager sets no rights on the connecting side before there is a
         // connection. What the peer may do is up to the regions then.
         let _ = self
@@ -166,7 +167,6 @@ impl Qp {
     /// Sends what was posted, or flushes it.
     pub(super) fn send_posts(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         self.progress(inner, after);
-        inner.doorbells.sent(clock::now);
         self.flush_posted(inner, after);
     }
 

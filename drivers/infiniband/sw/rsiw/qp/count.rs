@@ -105,7 +105,7 @@ impl Base {
     pub(super) fn count_sent(&self, (tally, batches): (&mut Tally, &mut u32), actor: Actor) {
         if *batches > 0 {
             let counter = match actor {
-                Actor::Urgent | Actor::Soon | Actor::Later => Counter::TxByUrgent,
+                Actor::Urgent | Actor::Later => Counter::TxByUrgent,
                 Actor::Patient => Counter::TxByPatient,
                 Actor::Caller | Actor::Nobody => Counter::TxByThread,
             };

@@ -76,10 +76,7 @@ use crate::{
         Slot, //
     },
     pd::Pd,
-    proto::{
-        reads::InboundReads,
-        schedule::PostRow, //
-    },
+    proto::reads::InboundReads,
     queue::{
         rq::{
             KernelRq,
@@ -323,6 +320,7 @@ impl Qp {
                     ended_by: Atomic::new(0),
                     heard: Atomic::new(0),
                     answered: AtomicFlag::new(false),
+                    has_slept: AtomicFlag::new(false),
                     destroyed: AtomicFlag::new(false),
                     sq <- new_spinlock_irq!(sends, "rsiw::Qp::sq"),
                     inbound <-
@@ -338,7 +336,6 @@ impl Qp {
                 sig_all,
                 look,
                 shown <- new_spinlock!(None, "rsiw::Qp::shown"),
-                post_row <- new_spinlock_irq!(PostRow::new(), "rsiw::Qp::post_row"),
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 manager <- new_spinlock_irq!(None, "rsiw::Qp::manager"),
                 work <- new_work!("rsiw::Qp::work"),

@@ -20,7 +20,8 @@ use crate::{
         notes::QpNote,
         schedule::{
             Actor,
-            Reason, //
+            Reason,
+            GATHER_US, //
         },
     },
 };
@@ -58,8 +59,8 @@ impl Qp {
         match actor {
             Actor::Urgent => self.queue_urgent(),
             Actor::Patient => self.queue_patient(),
-            Actor::Soon => self.queue_soon(),
-            Actor::Caller | Actor::Later | Actor::Nobody => {}
+            Actor::Later => ShortTimer::start(self, GATHER_US),
+            Actor::Caller | Actor::Nobody => {}
         }
     }
 
@@ -71,10 +72,6 @@ impl Qp {
     fn queue_patient(self: &Arc<Self>) {
         // As above.
         let _ = self.dev.patient_queue().enqueue::<_, SENDS>(self.clone());
-    }
-
-    fn queue_soon(self: &Arc<Self>) {
-        ShortTimer::start(self, self.dev.tuning.read_pause());
     }
 
     /// Lets the work item act that is to act because of `reason`, which is none of those upon which

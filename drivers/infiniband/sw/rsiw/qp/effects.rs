@@ -268,7 +268,6 @@ impl Qp {
         self.show(None);
         let rx = conn.dismantle();
         ShortTimer::stop(self);
-        self.post_row.lock().end();
         rx?.receiver.take_recv()
     }
 

@@ -101,7 +101,7 @@ impl Inner {
             conn: None,
             was_closed: false,
             last_wqe_told: false,
-            doorbells: Doorbells::default(),
+            doorbells: Doorbells::new(),
             left: Notes::NONE,
             failed: None,
         }

@@ -34,7 +34,7 @@ impl dyn Parent {
     #[inline]
     pub(super) fn schedule(self: &Arc<Self>, reason: Reason) {
         match self.base().who(reason) {
-            Actor::Caller | Actor::Later | Actor::Nobody => {}
+            Actor::Caller | Actor::Nobody => {}
             actor => self.clone().let_act(actor),
         }
     }

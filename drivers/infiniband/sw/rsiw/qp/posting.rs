@@ -19,18 +19,12 @@ use crate::{
             SendChain, //
         },
         task::context,
-        time::{
-            clock,
-            hrtimer::ShortTimer, //
-        },
     },
     proto::{
         schedule::{
-            self,
             Actor,
-            Pace,
             Reason,
-            Ringing, //
+            WORTH, //
         },
         state::Post,
     },
@@ -44,57 +38,41 @@ use kernel::{
 };
 
 impl Qp {
-    /// Lets requests gather, of which the first was just posted. Under the mutex.
-    fn begin_row(self: &Arc<Self>, inner: &mut Inner) {
-        let patience = inner.doorbells.takes_time();
-        let wait = self.dev.tuning.row_look();
-        let first = inner.ring.taken();
-        if self.post_row.lock().begin(first, wait, patience) {
-            ShortTimer::start(self, wait);
-        }
-    }
-
-    /// Looks whether more requests have gathered. Softirq.
-    fn look_at_row(self: &Arc<Self>) {
-        let mut row = self.post_row.lock();
-        let Some((number, most)) = row.unseen() else {
-            return;
-        };
-        let wait = row.look(self.consumer.posted_from(number, most));
-        drop(row);
-        match wait {
-            Some(us) => ShortTimer::start(self, us),
-            None => self.queue_urgent(),
-        }
-    }
-
-    /// Looks at requests, and Reads of the peer, that gather: they are dealt with unless more have
-    /// come since this was called last. Softirq.
-    pub(super) fn gathered(self: &Arc<Self>) {
-        self.look_at_row();
-        let pace = self.inbound.lock().pause();
-        if let Some(pace) = pace {
-            self.schedule(Reason::PeerRead(pace));
-        }
-    }
-
     /// As [`Qp::queue`] for who mostly acts himself, and shall not carry this along.
     #[inline(never)]
     fn hand_over(self: &Arc<Self>, actor: Actor) {
         self.queue(actor);
     }
 
-    /// What the doorbell that rings now is to its row.
+    /// Returns whether the consumer may have waited for an answer of the peer and got it, since this
+    /// was asked last. If a Read is under way, or was answered without a completion, it did not.
     #[inline(always)]
-    fn pace(&self, inner: &mut Inner) -> Pace {
-        let ringing = Ringing {
-            answered: self.answered.load(Relaxed),
-            taken: inner.ring.taken(),
-            notified: self.send_cq.notified(),
-            limits: self.dev.tuning.row(),
-        };
+    fn is_answered(&self) -> bool {
+        let answered = self.answered.load(Relaxed);
         self.answered.store(false, Relaxed);
-        inner.doorbells.ring(&ringing, clock::now)
+        answered && {
+            let mut sq = self.sq.lock();
+            !core::mem::take(&mut sq.silent) && sq.outbound.outstanding() == 0
+        }
+    }
+
+    /// Returns who sends what a process has just posted.
+    #[inline(always)]
+    fn who_sends(&self, inner: &mut Inner) -> Actor {
+        // Where the queue is looked at, who looks sees what follows.
+        let answered = self.is_answered() || self.looked_at().is_some();
+        let doorbells = &mut inner.doorbells;
+        doorbells.ring(inner.ring.taken(), self.send_cq.notified(), answered);
+        let reason = Reason::Doorbell {
+            row: doorbells.is_row(),
+            gathers: doorbells.is_worth_it() && !inner.ring.has_behind(WORTH.wrapping_sub(1)),
+        };
+        self.has_slept.store(doorbells.has_slept(), Relaxed);
+        let actor = self.who(reason);
+        if actor == Actor::Later {
+            doorbells.gather();
+        }
+        actor
     }
 
     /// A process rang the doorbell: sends on its behalf, or lets a work item do so.
@@ -125,21 +103,9 @@ impl Qp {
         };
         let mut after = After::default();
         if inner.post_send() == Post::Queue {
-            let pace = match self.looked_at() {
-                // Those that follow are seen by who looks.
-                Some(_) => Pace::Slow,
-                None => self.pace(&mut inner),
-            };
-            let actor = schedule::who(Reason::Doorbell(pace), || {
-                let doorbells = &inner.doorbells;
-                doorbells.leaves_to_turn()
-                    && (doorbells.has_waited(self.dev.tuning.waited()) || self.send_cq.is_awaited())
-            });
+            let actor = self.who_sends(&mut inner);
             self.trace_doorbell(actor);
             if actor != Actor::Caller {
-                if actor == Actor::Later {
-                    self.begin_row(&mut inner);
-                }
                 drop(inner);
                 self.hand_over(actor);
                 return Ok(());
@@ -187,14 +153,8 @@ impl Qp {
         if inner.post_send() != Post::Queue || inner.failed.is_some() {
             return self.who(Reason::KernelBusy);
         }
-        let pace = self.pace(&mut inner);
-        let actor = self.who(Reason::KernelDoorbell(pace));
-        if actor == Actor::Caller {
-            self.send_only(&mut inner);
-            inner.doorbells.sent(clock::now);
-            return Actor::Nobody;
-        }
-        actor
+        self.send_only(&mut inner);
+        Actor::Nobody
     }
 
     /// Posts the receives of a kernel consumer, up to the first bad one. Any context.

@@ -344,15 +344,11 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
             Inbound::Read(InboundRead { request, .. }) => self.qp.check_source(request)?,
             Inbound::Atomic(_, request) => self.qp.check_word(request)?,
         }
-        let tuning = &self.qp.dev.tuning;
-        let (row, batch) = (tuning.read_row(), tuning.sending().batch);
-        let pace = {
-            let mut inbound = self.qp.inbound.lock();
-            let pace = inbound.push(request, row, batch)?;
-            self.qp.has_inbound.store(true, Relaxed);
-            pace
-        };
-        self.parent.schedule(Reason::PeerRead(pace));
+        let mut inbound = self.qp.inbound.lock();
+        inbound.push(request)?;
+        self.qp.has_inbound.store(true, Relaxed);
+        drop(inbound);
+        self.parent.schedule(Reason::PeerRead);
         Ok(())
     }
 }

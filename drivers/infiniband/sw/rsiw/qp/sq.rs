@@ -134,6 +134,16 @@ impl SqRing {
         }
     }
 
+    /// Whether more than `count` requests of a process wait.
+    #[inline(always)]
+    pub(super) fn has_behind(&self, count: u32) -> bool {
+        match self {
+            Self::User(ring) => ring.has_behind(count),
+            Self::Own(ring) => ring.has_behind(count),
+            Self::Kernel(_) => false,
+        }
+    }
+
     /// Looks at the oldest request, which stays where it is; `sgl` gets its elements or octets, and
     /// `operands` what it has beside them.
     pub(super) fn peek(

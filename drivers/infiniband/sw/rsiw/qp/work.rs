@@ -45,7 +45,10 @@ use crate::{
             self,
             QpNote, //
         },
-        schedule::Actor,
+        schedule::{
+            Actor,
+            Reason, //
+        },
         state::{
             remote_class,
             Async,
@@ -104,7 +107,7 @@ impl ExpiresSoon for Qp {
     }
 
     fn soon_expired(this: Arc<Self>) {
-        this.gathered();
+        this.schedule(Reason::Gathered);
     }
 }
 

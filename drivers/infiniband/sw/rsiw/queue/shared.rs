@@ -50,8 +50,7 @@ pub(crate) fn new_ring<E: HasElements>(
     Ok((ring, MmapEntry::insert(udata, mem)?))
 }
 
-/// How many entries in a row are valid from number `first` on, `most` at most, which is the bound of
-/// who calls this under a lock: 64 for requests that gather. Any context.
+/// How many entries in a row are valid from number `first` on, `most` at most. Any context.
 pub(crate) fn valid_from<E: HasElements>(ring: &SharedRing<E>, first: Position, most: u32) -> u32 {
     let is_valid = |n: u32| ring.flags(first + n) & wqe::VALID != 0;
     (0..most).find(|n| !is_valid(*n)).unwrap_or(most)

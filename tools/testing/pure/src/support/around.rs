@@ -370,7 +370,7 @@ impl<'c> Env<Piece<'c>> for Around {
         self.tell(did);
         // The sender is to do it.
         if !self.queue.memory.is_imagined() {
-            self.queue.inbound.get_mut().push(request, 8, 1 << 17)?;
+            self.queue.inbound.get_mut().push(request)?;
         }
         Ok(())
     }

@@ -93,7 +93,7 @@ impl Sending {
 
     fn peer_asks(&mut self, request: Inbound) {
         let inbound = self.queue.inbound.get_mut();
-        if inbound.push(request, 8, 1 << 17).is_ok() {
+        if inbound.push(request).is_ok() {
             self.msn = self.msn.next();
         }
     }

@@ -328,15 +328,11 @@ fn x_atm_13_inbound() {
             ..ReadRequest::default()
         },
     };
-    inbound
-        .push(Inbound::Atomic(Msn(1), request(5)), 8, 1 << 17)
-        .unwrap();
-    inbound.push(Inbound::Read(read), 8, 1 << 17).unwrap();
-    inbound
-        .push(Inbound::Atomic(Msn(3), request(6)), 8, 1 << 17)
-        .unwrap();
+    inbound.push(Inbound::Atomic(Msn(1), request(5))).unwrap();
+    inbound.push(Inbound::Read(read)).unwrap();
+    inbound.push(Inbound::Atomic(Msn(3), request(6))).unwrap();
     assert!(!inbound.has_room());
-    let more = inbound.push(Inbound::Atomic(Msn(4), request(7)), 8, 1 << 17);
+    let more = inbound.push(Inbound::Atomic(Msn(4), request(7)));
     assert_eq!(more, Err(TermError::UntaggedNoBuffer));
     for want in [
         Inbound::Atomic(Msn(1), request(5)),

@@ -6,7 +6,6 @@ use crate::proto::failure::Fault;
 use crate::proto::order::{Order, Record, Status, Token};
 use crate::proto::reads::{Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads};
 use crate::proto::ring::{Full, Ring};
-use crate::proto::schedule::Pace;
 use crate::proto::sends::Sends;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
@@ -205,11 +204,11 @@ fn v_rd_9_irq_is_capped() {
         };
         for n in 0..ird as u32 {
             assert!(inbound.has_room());
-            inbound.push(Inbound::Read(read(n)), 8, 1 << 17).unwrap();
+            inbound.push(Inbound::Read(read(n))).unwrap();
             assert_eq!(inbound.len(), n as usize + 1);
         }
         assert!(!inbound.has_room());
-        let more = inbound.push(Inbound::default(), 8, 1 << 17);
+        let more = inbound.push(Inbound::default());
         assert_eq!(more, Err(TermError::UntaggedNoBuffer));
         for n in 0..ird as u32 {
             assert_eq!(inbound.front(), Some(Inbound::Read(read(n))));
@@ -217,40 +216,6 @@ fn v_rd_9_irq_is_capped() {
         }
         assert!(inbound.is_empty() && inbound.pop().is_none());
     }
-}
-
-/// V-RD-9: Reads of the peer gather as long as more of them come between two pauses; without any there
-/// is nothing to decide.
-#[test]
-fn v_rd_9_reads_gather() {
-    let mut inbound = InboundReads::new(vec![Inbound::default(); 8]);
-    let arrive = |inbound: &mut InboundReads<_>, n| {
-        let read = Inbound::Read(InboundRead {
-            msn: Msn(n),
-            ..InboundRead::default()
-        });
-        let pushed = inbound.push(read, 8, 1 << 17);
-        pushed.unwrap()
-    };
-    // Rows of four, of which each is answered.
-    let mut n = 0;
-    for _ in 0..20 {
-        for _ in 0..4 {
-            arrive(&mut inbound, n);
-            n += 1;
-        }
-        while inbound.pop().is_some() {}
-        assert_eq!(inbound.pause(), None);
-    }
-    assert_eq!(arrive(&mut inbound, n), Pace::Fast);
-    assert_eq!(inbound.pause(), Some(Pace::Fast));
-    assert_eq!(arrive(&mut inbound, n + 1), Pace::Fast);
-    assert_eq!(inbound.pause(), Some(Pace::Fast));
-    assert_eq!(inbound.pause(), Some(Pace::Slow));
-    // As many as are expected.
-    arrive(&mut inbound, n + 2);
-    assert_eq!(arrive(&mut inbound, n + 3), Pace::Slow);
-    assert_eq!(inbound.pause(), None);
 }
 
 /// T-4, V-ORD-2: a Send behind a Read completes after it.
@@ -379,19 +344,21 @@ fn v_qp_21_more_records() {
                 }
                 1..=4 => {
                     if let Ok(token) = order.push(next) {
-                        live.push(token);
+                        live.push((token, next));
                         next += 1;
                     }
                 }
-                _ if !live.is_empty() => order.done(live.swap_remove(rng.below(live.len()))),
+                _ if !live.is_empty() => {
+                    let (token, work) = live.swap_remove(rng.below(live.len()));
+                    assert_eq!(order.done(token), Some(work));
+                }
                 _ => (),
             }
             popped.extend(std::iter::from_fn(|| order.pop()).map(|(w, _)| w));
         }
-        assert!(live.into_iter().all(|token| {
-            order.done(token);
-            true
-        }));
+        for (token, work) in live {
+            assert_eq!(order.done(token), Some(work));
+        }
         popped.extend(std::iter::from_fn(|| order.pop()).map(|(w, _)| w));
         assert_eq!(popped, (0..next).collect::<Vec<_>>());
     }

@@ -77,12 +77,14 @@ impl Posted {
         }
     }
 
-    /// How many requests wait in a row from number `first` on, `most` at most.
-    pub(in crate::qp) fn count_from(&self, first: Position, most: u32) -> u32 {
-        match self {
-            Self::User(ring) => valid_from(ring, first, most),
-            Self::Own(ring) => valid_from(ring, first, most),
-        }
+    /// Whether the request with that number waits.
+    pub(in crate::qp) fn has(&self, number: u32) -> bool {
+        let number = Position::of(number);
+        let count = match self {
+            Self::User(ring) => valid_from(ring, number, 1),
+            Self::Own(ring) => valid_from(ring, number, 1),
+        };
+        count != 0
     }
 }
 
@@ -127,6 +129,12 @@ impl<E: SendEntry> UserSq<E> {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.ring.flags(self.get) & wqe::VALID == 0
+    }
+
+    /// Whether more than `count` requests wait. The library posts them in their order.
+    #[inline]
+    pub(super) fn has_behind(&self, count: u32) -> bool {
+        self.ring.flags(self.get + count) & wqe::VALID != 0
     }
 
     /// Looks at the oldest request, which stays where it is, and copies its elements or octets;
