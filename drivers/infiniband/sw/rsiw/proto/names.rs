@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What trace events and details call states, operations and errors: the names of the
-//! specifications, and our own where they have none.
+//! What trace events and details call states, events and errors: the names of the specifications,
+//! and our own where they have none. Those of operations and opcodes are in their tables
+//! (`request.rs`, `wire/rdmap.rs`).
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
