@@ -86,6 +86,13 @@ def says(lines, *words):
     return any(all(word in line for word in words) for line in lines)
 
 
+def error(name, number):
+    """How the kernel writes an error: by its name, or the number where it has no names."""
+    with open("/proc/kallsyms", encoding="utf-8") as f:
+        has_names = any(line.split()[2] == "errname" for line in f)
+    return name if has_names else number
+
+
 class Quiet:
     """Counts the driver's lines in the log of a `with` block (T-44)."""
 

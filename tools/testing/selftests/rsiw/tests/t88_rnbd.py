@@ -56,7 +56,8 @@ def rnbd_send_imm(t):
             pass
         if mapped:
             raise Fail("there is a disk")
-        if not kmsg.says(log.read(), "rtrs_server", "Posting RDMA", "-EINVAL"):
+        if not kmsg.says(log.read(), "rtrs_server", "Posting RDMA",
+                         kmsg.error("-EINVAL", "-22")):
             raise Fail("the server does not say why")
 
 
