@@ -27,7 +27,6 @@ mod effects;
 mod failure;
 mod fin;
 mod inner;
-mod link;
 pub(crate) mod local_peers;
 mod look;
 mod looking;
@@ -45,6 +44,7 @@ mod sq;
 mod stream;
 mod table;
 mod trace;
+mod transport;
 mod tx;
 mod work;
 

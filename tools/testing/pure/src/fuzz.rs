@@ -9,12 +9,12 @@ pub use self::receiver::receiver;
 pub use self::sender::sender;
 
 use crate::proto::chunk::{Chunk, Reach};
-use crate::proto::conn::{Config, Initiator, Responder};
 use crate::proto::connection::{self, Awaits, Code, StreamEnd};
 use crate::proto::deframer::{collected, Deframer, Next};
 use crate::proto::negotiate::Depths;
 use crate::proto::request::OperationType;
 use crate::proto::rx::Rx;
+use crate::proto::setup::{Config, Initiator, Responder};
 use crate::support::endpoint::{Answers, Endpoint, FAILURE};
 use crate::support::limits::ALL;
 use crate::support::peer::{Peer, Region, Wr};
@@ -35,7 +35,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("parsers", parsers),
     ("deframer", deframer),
     ("rx", rx),
-    ("conn", conn),
+    ("setup", setup),
     ("connection", connection),
     ("sender", sender),
     ("receiver", receiver),
@@ -131,7 +131,7 @@ pub fn rx(data: &[u8]) {
 }
 
 /// Frames for both roles; the first octet chooses where the stream is cut.
-pub fn conn(data: &[u8]) {
+pub fn setup(data: &[u8]) {
     let Some((&cut, stream)) = data.split_first() else {
         return;
     };

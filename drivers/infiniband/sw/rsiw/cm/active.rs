@@ -33,13 +33,13 @@ use crate::{
         },
     },
     proto::{
-        conn::Initiator,
         connection::{
             Ask,
             Awaits,
             Connection,
             Input, //
         },
+        setup::Initiator,
     },
     qp::QpTable,
     wire::mpa,

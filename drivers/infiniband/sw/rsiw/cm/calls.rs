@@ -22,8 +22,8 @@ use crate::{
     },
     limits::MAX_READS,
     proto::{
-        conn::Config,
         negotiate::Depths, //
+        setup::Config,
     },
     qp::{
         Qp,

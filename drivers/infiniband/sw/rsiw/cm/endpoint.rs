@@ -48,10 +48,6 @@ use crate::{
         Slot, //
     },
     proto::{
-        conn::{
-            Initiator,
-            Responder, //
-        },
         connection::{
             Awaits,
             Code,
@@ -63,6 +59,10 @@ use crate::{
             EndpointNote,
             Noted,
             Notes, //
+        },
+        setup::{
+            Initiator,
+            Responder, //
         },
     },
     qp::{

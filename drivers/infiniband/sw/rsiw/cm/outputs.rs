@@ -25,7 +25,6 @@ use crate::{
     },
     limits::Quota,
     proto::{
-        conn::Params,
         connection::{
             self,
             Ask,
@@ -37,6 +36,7 @@ use crate::{
             Timer, //
         },
         counters::Counter,
+        setup::Params,
         tx,
     },
     wire::{

@@ -34,12 +34,12 @@ use crate::{
         },
     },
     proto::{
-        conn::Responder,
         connection::{
             Awaits,
             Connection,
             Input, //
         },
+        setup::Responder,
     },
     qp::QpTable,
 };

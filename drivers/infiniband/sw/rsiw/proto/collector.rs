@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Gathers one MPA Request or Reply frame from bytes that come in any cut, and says why
-//! connection set-up fails (RFC 5044 sections 7.1 and 8). Context as in `proto::conn`.
+//! connection set-up fails (RFC 5044 sections 7.1 and 8). Context as in `proto::setup`.
 #![forbid(unsafe_code)]
 
 use crate::wire::mpa::{

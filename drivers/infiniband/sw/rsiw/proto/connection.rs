@@ -54,13 +54,13 @@ use self::{
     },
 };
 use super::{
-    conn::{
+    fin::Fin,
+    negotiate::EventDepths, //
+    setup::{
         Initiator,
         Params,
         Responder, //
     },
-    fin::Fin,
-    negotiate::EventDepths, //
 };
 use crate::wire::terminate::TermError;
 use core::ops::DerefMut;

@@ -11,10 +11,10 @@
 //! Under the lock of the sender.
 #![forbid(unsafe_code)]
 
-use super::link::{
+use super::transport::{
     Broken,
-    Link,
     Piece, //
+    Transport,
 };
 use super::tx::{
     go_on,
@@ -37,14 +37,14 @@ use crate::wire::marker::{
 const MAX_PAD: usize = 3;
 
 /// Writes the octets of FPDUs in front of their trailers.
-pub(crate) enum Writer<'a, L: Link> {
+pub(crate) enum Writer<'a, T: Transport> {
     /// To memory in one piece.
     Flat(Flat<'a>),
     /// To a batch.
-    Pieces(Pieces<'a, L>),
+    Pieces(Pieces<'a, T>),
 }
 
-impl<'a, L: Link> Writer<'a, L> {
+impl<'a, T: Transport> Writer<'a, T> {
     /// Begins the FPDU of `frame`, without markers, with its header. `room` is as long as this
     /// FPDU, or as this and some that follow it in `message` and are as long.
     ///
@@ -67,13 +67,13 @@ impl<'a, L: Link> Writer<'a, L> {
     ///
     /// There can be no such FPDU, or no room for it.
     pub(super) fn pieces(
-        link: &'a mut L,
+        transport: &'a mut T,
         header: &[u8],
         frame: &Frame,
         crc: bool,
         markers: Option<&mut Markers>,
     ) -> Result<Self, Broken> {
-        let mut pieces = Pieces::new(link, frame, crc, markers)?;
+        let mut pieces = Pieces::new(transport, frame, crc, markers)?;
         pieces.put(header)?;
         Ok(Self::Pieces(pieces))
     }
@@ -86,7 +86,7 @@ impl<'a, L: Link> Writer<'a, L> {
     #[inline]
     pub(super) fn finish(self) -> Result<(), Broken> {
         match self {
-            Self::Flat(flat) => flat.finish::<L>(),
+            Self::Flat(flat) => flat.finish::<T>(),
             Self::Pieces(pieces) => pieces.finish(),
         }
     }
@@ -97,7 +97,7 @@ impl<'a, L: Link> Writer<'a, L> {
     ///
     /// It does not fit into the FPDUs, or the batch.
     #[inline]
-    pub(crate) fn put<P: Piece<L>>(&mut self, piece: P) -> Result<(), Broken> {
+    pub(crate) fn put<P: Piece<T>>(&mut self, piece: P) -> Result<(), Broken> {
         match self {
             Self::Flat(flat) => flat.put(piece),
             Self::Pieces(pieces) => pieces.put(piece),
@@ -112,7 +112,7 @@ impl<'a, L: Link> Writer<'a, L> {
 ///
 /// Those of `copy`; `room` is of another length, or `frame` does not fit together.
 #[inline(always)]
-pub(super) fn write_whole<L: Link, E: From<Broken>>(
+pub(super) fn write_whole<T: Transport, E: From<Broken>>(
     room: &mut [u8],
     message: &Message,
     frame: &Frame,
@@ -134,7 +134,7 @@ pub(super) fn write_whole<L: Link, E: From<Broken>>(
     }
     pad.fill(0);
     *field = match crc {
-        true => Crc::new().update(L::crc32c, covered).to_wire(),
+        true => Crc::new().update(T::crc32c, covered).to_wire(),
         false => [0; CRC_LEN],
     };
     Ok(())
@@ -187,8 +187,8 @@ impl<'a> Flat<'a> {
 
     /// Ends an FPDU and begins the one behind it.
     #[inline]
-    fn next<L: Link>(&mut self) -> Result<(), Broken> {
-        self.trailer::<L>()?;
+    fn next<T: Transport>(&mut self) -> Result<(), Broken> {
+        self.trailer::<T>()?;
         let behind = core::mem::take(&mut self.behind);
         let (fpdu, behind) = behind.split_at_mut_checked(self.fpdu.len()).ok_or(Broken)?;
         let front = fpdu.first_chunk_mut().ok_or(Broken)?;
@@ -203,18 +203,18 @@ impl<'a> Flat<'a> {
     }
 
     #[inline]
-    fn put<L: Link, P: Piece<L>>(&mut self, mut piece: P) -> Result<(), Broken> {
+    fn put<T: Transport, P: Piece<T>>(&mut self, mut piece: P) -> Result<(), Broken> {
         while piece.len() > self.left {
             let front = piece.take_front(self.left);
             self.copy(&front)?;
-            self.next::<L>()?;
+            self.next::<T>()?;
         }
         self.copy(&piece)
     }
 
     /// Writes all of `piece`, which belongs to this FPDU.
     #[inline]
-    fn copy<L: Link, P: Piece<L>>(&mut self, piece: &P) -> Result<(), Broken> {
+    fn copy<T: Transport, P: Piece<T>>(&mut self, piece: &P) -> Result<(), Broken> {
         let len = piece.len();
         self.left = self.left.checked_sub(len).ok_or(Broken)?;
         // CAST: 32 bits fit.
@@ -226,22 +226,22 @@ impl<'a> Flat<'a> {
 
     /// Ends an FPDU.
     #[inline]
-    fn trailer<L: Link>(&mut self) -> Result<(), Broken> {
+    fn trailer<T: Transport>(&mut self) -> Result<(), Broken> {
         if self.left != 0 {
             return Err(Broken);
         }
         let (covered, field) = self.fpdu.split_last_chunk_mut::<CRC_LEN>().ok_or(Broken)?;
         covered.get_mut(self.pos..).ok_or(Broken)?.fill(0);
         *field = match self.crc {
-            true => Crc::new().update(L::crc32c, covered).to_wire(),
+            true => Crc::new().update(T::crc32c, covered).to_wire(),
             false => [0; CRC_LEN],
         };
         Ok(())
     }
 
     #[inline]
-    fn finish<L: Link>(mut self) -> Result<(), Broken> {
-        self.trailer::<L>()?;
+    fn finish<T: Transport>(mut self) -> Result<(), Broken> {
+        self.trailer::<T>()?;
         if !self.behind.is_empty() {
             return Err(Broken);
         }
@@ -250,10 +250,10 @@ impl<'a> Flat<'a> {
 }
 
 /// Adds one FPDU to a batch that has room for it.
-pub(crate) struct Pieces<'a, L: Link> {
-    link: &'a mut L,
+pub(crate) struct Pieces<'a, T: Transport> {
+    transport: &'a mut T,
     /// Where the FPDU begins, if it is to have a CRC.
-    crc_from: Option<L::Mark>,
+    crc_from: Option<T::Mark>,
     markers: Option<FpduMarkers>,
     next: Option<Marker>,
     /// Octets of the FPDU so far, without markers.
@@ -262,9 +262,9 @@ pub(crate) struct Pieces<'a, L: Link> {
     ulpdu_len: u16,
 }
 
-impl<'a, L: Link> Pieces<'a, L> {
+impl<'a, T: Transport> Pieces<'a, T> {
     fn new(
-        link: &'a mut L,
+        transport: &'a mut T,
         frame: &Frame,
         crc: bool,
         markers: Option<&mut Markers>,
@@ -272,8 +272,8 @@ impl<'a, L: Link> Pieces<'a, L> {
         let len = u32::try_from(frame.fpdu_len).map_err(|_| Broken)?;
         let mut markers = markers.map(|m| m.next_fpdu(len));
         Ok(Self {
-            crc_from: crc.then(|| link.mark()),
-            link,
+            crc_from: crc.then(|| transport.mark()),
+            transport,
             next: markers.as_mut().and_then(Iterator::next),
             markers,
             pos: 0,
@@ -289,13 +289,13 @@ impl<'a, L: Link> Pieces<'a, L> {
 
     fn put_marker(&mut self) -> Result<(), Broken> {
         if let Some(marker) = self.next.take() {
-            self.link.put(&marker.bytes)?;
+            self.transport.put(&marker.bytes)?;
             self.next = self.markers.as_mut().and_then(Iterator::next);
         }
         Ok(())
     }
 
-    fn put<P: Piece<L>>(&mut self, mut piece: P) -> Result<(), Broken> {
+    fn put<P: Piece<T>>(&mut self, mut piece: P) -> Result<(), Broken> {
         while let Some(n) = self.until_marker(piece.len()) {
             let front = piece.take_front(n);
             self.put_whole(&front)?;
@@ -304,9 +304,9 @@ impl<'a, L: Link> Pieces<'a, L> {
         self.put_whole(&piece)
     }
 
-    fn put_whole<P: Piece<L>>(&mut self, piece: &P) -> Result<(), Broken> {
+    fn put_whole<P: Piece<T>>(&mut self, piece: &P) -> Result<(), Broken> {
         self.pos = self.pos.checked_add(piece.len()).ok_or(Broken)?;
-        piece.put(self.link)
+        piece.put(self.transport)
     }
 
     fn finish(mut self) -> Result<(), Broken> {
@@ -321,9 +321,9 @@ impl<'a, L: Link> Pieces<'a, L> {
             self.put_marker()?;
         }
         let field = match self.crc_from {
-            Some(from) => self.link.crc_since(from)?.to_wire(),
+            Some(from) => self.transport.crc_since(from)?.to_wire(),
             None => [0; CRC_LEN],
         };
-        self.link.put(&field)
+        self.transport.put(&field)
     }
 }

@@ -12,8 +12,8 @@
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
-mod direct;
 mod env;
+mod handed_over;
 mod patience;
 mod whole;
 
@@ -32,7 +32,6 @@ use super::chunk::{
     Source,
     FPDU_FRONT, //
 };
-use super::conn::Params;
 use super::counters::{
     Counter,
     Tally, //
@@ -61,6 +60,7 @@ use super::rx::{
     Target,
     HEAD_LEN, //
 };
+use super::setup::Params;
 use super::state::QpState;
 use super::train::Train;
 use crate::wire::atomic::{

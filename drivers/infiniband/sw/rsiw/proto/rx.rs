@@ -221,7 +221,7 @@ const SEND_SE: u8 = rdmap::Control::new(Opcode::SendSe).0;
 const _: () = assert!(qn::SEND == 0);
 
 impl Rx {
-    /// The state of a new connection. `rtr` is `conn::Params::expect_rtr`: the ready-to-receive
+    /// The state of a new connection. `rtr` is `setup::Params::expect_rtr`: the ready-to-receive
     /// messages that a responder in peer-to-peer mode expects, else the empty set.
     pub(crate) const fn new(rtr: RtrSet) -> Self {
         Rx {

@@ -14,9 +14,9 @@
 
 mod alone;
 mod atomic;
-mod direct;
 mod ends;
 mod env;
+mod hand_over;
 mod start;
 
 use self::ends::{
@@ -41,14 +41,14 @@ use super::counters::{
 };
 use super::failure::Failure;
 use super::frame::Writer;
-use super::link::{
-    Broken,
-    Link,
-    Refused,
-    SendFlags, //
-};
 use super::order::Token;
 use super::state::QpState;
+use super::transport::{
+    Broken,
+    Refused,
+    SendFlags, //
+    Transport,
+};
 use super::tuning::SendLimits;
 use super::tx::{
     self,
@@ -61,7 +61,7 @@ use super::tx::{
     MAX_HEADER,
     TERMINATE_HEADER, //
 };
-use crate::proto::conn::Params;
+use crate::proto::setup::Params;
 use crate::wire::ddp::Msn;
 use crate::wire::fpdu::{
     mulpdu,
@@ -179,7 +179,7 @@ impl Framer {
     }
 
     /// Lets go of the memory of messages.
-    fn close<L: Link, E: Env<L>>(&mut self, env: &mut E) {
+    fn close<T: Transport, E: Env<T>>(&mut self, env: &mut E) {
         self.is_open = false;
         if core::mem::take(&mut self.has_opened) {
             env.close();
@@ -193,26 +193,34 @@ impl Framer {
         len.checked_add(overhead).ok_or(Broken)
     }
 
-    fn put_terminate<L: Link>(&mut self, link: &mut L, message: &Terminate) -> Result<(), Broken> {
+    fn put_terminate<T: Transport>(
+        &mut self,
+        transport: &mut T,
+        message: &Terminate,
+    ) -> Result<(), Broken> {
         let mut header = [0; TERMINATE_HEADER];
         let frame = tx::terminate(message, &mut header);
         let octets = header.get(..frame.header_len).ok_or(Broken)?;
         let len = self.octets(&frame)?;
-        if !link.reserve(len) {
+        if !transport.reserve(len) {
             return Err(Broken);
         }
         self.flags.cut = self.packer.push(len) && !self.is_large;
-        let before = link.mark();
-        let writer = Writer::pieces(link, octets, &frame, self.crc, self.markers.as_mut());
+        let before = transport.mark();
+        let writer = Writer::pieces(transport, octets, &frame, self.crc, self.markers.as_mut());
         let written = writer.and_then(Writer::finish);
         if written.is_err() {
-            link.truncate(before)?;
+            transport.truncate(before)?;
         }
         written
     }
 
     /// Opens the memory of a message.
-    fn open<L: Link, E: Env<L>>(&mut self, env: &mut E, current: &Current) -> Result<(), Failure> {
+    fn open<T: Transport, E: Env<T>>(
+        &mut self,
+        env: &mut E,
+        current: &Current,
+    ) -> Result<(), Failure> {
         match (&current.origin, current.message.kind()) {
             (Origin::Request(token), _) => env
                 .open_request()
@@ -232,21 +240,21 @@ impl Framer {
     /// Writes the FPDU of `frame`, `len` octets with its markers, for which there is room, and up
     /// to `count` that are alike. Returns how many.
     #[inline]
-    fn write<L: Link, E: Env<L>>(
+    fn write<T: Transport, E: Env<T>>(
         &mut self,
         env: &E,
-        link: &mut L,
+        transport: &mut T,
         message: &Message,
         frame: &tx::Frame,
         (len, count): (u32, u32),
     ) -> Result<u32, PayloadError> {
         if self.markers.is_none() {
-            if let Some(room) = link.room(len, count) {
+            if let Some(room) = transport.room(len, count) {
                 let octets = u32::try_from(room.len()).map_err(|_| Broken)?;
                 let count = octets.checked_div(len).ok_or(Broken)?;
                 let writer = Writer::flat(room, message, frame, self.crc)?;
                 write_payload(env, writer, frame, count)?;
-                link.commit(octets)?;
+                transport.commit(octets)?;
                 return Ok(count);
             }
         }
@@ -255,7 +263,7 @@ impl Framer {
         if !message.put_header(frame, header) {
             return Err(PayloadError::Broken);
         }
-        let writer = Writer::pieces(link, header, frame, self.crc, self.markers.as_mut())?;
+        let writer = Writer::pieces(transport, header, frame, self.crc, self.markers.as_mut())?;
         write_payload(env, writer, frame, 1)?;
         Ok(1)
     }
@@ -263,26 +271,26 @@ impl Framer {
     /// Puts the next FPDU of a message into the batch. If each of those behind it fills a segment,
     /// adds them too, until the batch has at least `limit` octets. Returns how many were added; 0 if
     /// the first does not fit.
-    fn put_fpdus<L, E>(
+    fn put_fpdus<T, E>(
         &mut self,
         env: &mut E,
-        link: &mut L,
+        transport: &mut T,
         current: &mut Current,
         limit: usize,
     ) -> Result<u32, Failure>
     where
-        L: Link,
-        E: Env<L>,
+        T: Transport,
+        E: Env<T>,
     {
         if !self.is_open {
             self.has_opened = true;
             self.open(env, current)?;
         }
-        if link.is_direct() {
-            if let Some(taken) = self.hand_over(env, link, current)? {
+        if transport.is_direct() {
+            if let Some(taken) = self.hand_over(env, transport, current)? {
                 return Ok(taken);
             }
-            self.set_segment_size(link.segment_size());
+            self.set_segment_size(transport.segment_size());
         }
         let no_fpdu = || Failure::defect("a message has no FPDU");
         let mut frame = current.message.frame(self.mulpdu).ok_or_else(no_fpdu)?;
@@ -293,8 +301,8 @@ impl Framer {
         }
         let len = self.octets(&frame);
         let len = len.map_err(|Broken| Failure::defect("an FPDU is too long"))?;
-        if !link.reserve(len) {
-            if link.is_empty() {
+        if !transport.reserve(len) {
+            if transport.is_empty() {
                 let cause = "no memory to send with";
                 return Err(Failure::new(TermError::LocalCatastrophic, cause));
             }
@@ -302,7 +310,7 @@ impl Framer {
         }
         let mut packer = self.packer;
         if packer.push(len) && !self.is_large {
-            if !link.is_empty() {
+            if !transport.is_empty() {
                 // The batch ends its TCP segment; this FPDU begins the next.
                 self.packer.end_record();
                 self.flags.eor = true;
@@ -312,14 +320,14 @@ impl Framer {
         }
         // Those that fill a segment each leave the packer as the first one does.
         let count = if self.markers.is_none() && len == self.emss {
-            let room = limit.saturating_sub(link.len());
+            let room = limit.saturating_sub(transport.len());
             let room = u32::try_from(room).unwrap_or(u32::MAX).div_ceil(len.max(1));
             room.min(current.message.alike(&frame)).max(1)
         } else {
             1
         };
-        let before = (link.mark(), self.markers);
-        let written = self.write(env, link, &current.message, &frame, (len, count));
+        let before = (transport.mark(), self.markers);
+        let written = self.write(env, transport, &current.message, &frame, (len, count));
         let written = written.and_then(|count| {
             let advanced = current.message.advance(&frame, count);
             advanced.map_err(|TooMany| PayloadError::Broken)?;
@@ -333,21 +341,21 @@ impl Framer {
             }
             Err(error) => error,
         };
-        Err(self.take_back(link, before, error))
+        Err(self.take_back(transport, before, error))
     }
 
     /// Takes back what was written of FPDUs since batch and markers were as `before`. What is in
     /// front of it, and a Terminate, can go out.
     #[cold]
-    fn take_back<L: Link>(
+    fn take_back<T: Transport>(
         &mut self,
-        link: &mut L,
-        before: (L::Mark, Option<Markers>),
+        transport: &mut T,
+        before: (T::Mark, Option<Markers>),
         error: PayloadError,
     ) -> Failure {
-        if link.truncate(before.0).is_err() {
+        if transport.truncate(before.0).is_err() {
             // Nothing of it, then, nor do its requests complete.
-            link.clear();
+            transport.clear();
             self.ends.clear();
         }
         self.markers = before.1;
@@ -360,7 +368,7 @@ impl Framer {
 
 /// The memory of the request under way `token` could not be opened.
 #[cold]
-fn not_opened<L: Link, E: Env<L>>(env: &mut E, token: Token, error: OpenError) -> Failure {
+fn not_opened<T: Transport, E: Env<T>>(env: &mut E, token: Token, error: OpenError) -> Failure {
     match error {
         OpenError::Fault(fault) => Failure::of_request(env.fail(token, fault)),
         OpenError::Defect(what) => Failure::defect(what),
@@ -369,9 +377,9 @@ fn not_opened<L: Link, E: Env<L>>(env: &mut E, token: Token, error: OpenError) -
 
 /// Writes the payload of `count` FPDUs, of which `frame` is the first, and the trailer of the last.
 #[inline]
-fn write_payload<L: Link, E: Env<L>>(
+fn write_payload<T: Transport, E: Env<T>>(
     env: &E,
-    mut writer: Writer<'_, L>,
+    mut writer: Writer<'_, T>,
     frame: &tx::Frame,
     count: u32,
 ) -> Result<(), PayloadError> {
@@ -444,20 +452,20 @@ impl Sender {
     }
 
     /// Sends what there is to send, as `state` and `limits` allow.
-    pub(crate) fn run<L, E>(
+    pub(crate) fn run<T, E>(
         &mut self,
         env: &mut E,
-        link: &mut L,
+        transport: &mut T,
         state: QpState,
         limits: SendLimits,
     ) -> Outcome
     where
-        L: Link,
-        E: Env<L>,
+        T: Transport,
+        E: Env<T>,
     {
-        let outcome = match self.send_alone(env, link, state) {
+        let outcome = match self.send_alone(env, transport, state) {
             Some(outcome) => outcome,
-            None => self.send(env, link, state, limits),
+            None => self.send(env, transport, state, limits),
         };
         // No region may be kept from its owner while the peer is awaited (T-20), nor while the
         // caller waits for the owner.
@@ -466,33 +474,33 @@ impl Sender {
     }
 
     #[inline(never)]
-    fn send<L, E>(
+    fn send<T, E>(
         &mut self,
         env: &mut E,
-        link: &mut L,
+        transport: &mut T,
         state: QpState,
         limits: SendLimits,
     ) -> Outcome
     where
-        L: Link,
-        E: Env<L>,
+        T: Transport,
+        E: Env<T>,
     {
         // CAST: 32 bits fit, here and below.
         let (mut budget, batch) = (Saturating(limits.run as usize), limits.batch as usize);
         let mut is_done = false;
         loop {
-            if !self.flush(env, link) {
+            if !self.flush(env, transport) {
                 return Outcome::Idle;
             }
             if let Some(message) = self.terminate.take() {
                 self.has_spoken = true;
-                if self.framer.put_terminate(link, &message).is_ok() {
+                if self.framer.put_terminate(transport, &message).is_ok() {
                     self.tally.terminate_sent(message.error);
                     env.terminate_made(&message);
                     continue;
                 }
             }
-            env.finish(link, self.has_spoken);
+            env.finish(transport, self.has_spoken);
             // For what came meanwhile a work item is queued.
             if is_done || !state.sends() {
                 return Outcome::Idle;
@@ -500,19 +508,19 @@ impl Sender {
             if budget.0 == 0 {
                 return Outcome::Again;
             }
-            let filled = self.fill(env, link, batch);
-            budget -= link.len();
+            let filled = self.fill(env, transport, batch);
+            budget -= transport.len();
             is_done = match filled {
                 Ok(is_all) => is_all,
                 Err(failure) => {
                     // The segments in front of the bad one go out (V-TM-1).
-                    self.flush(env, link);
+                    self.flush(env, transport);
                     self.framer.close(env);
                     self.current = None;
                     return self.failed(failure);
                 }
             };
-            if link.is_empty() {
+            if transport.is_empty() {
                 return match self.framer.is_enough {
                     true => Outcome::Again,
                     false => Outcome::Idle,
@@ -523,13 +531,13 @@ impl Sender {
 
     /// Hands the batch to TCP. Returns whether TCP took all of it.
     #[inline(always)]
-    fn flush<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &mut L) -> bool {
+    fn flush<T: Transport, E: Env<T>>(&mut self, env: &mut E, transport: &mut T) -> bool {
         if self.refused {
             return false;
         }
-        if !link.is_empty() {
+        if !transport.is_empty() {
             self.batches = self.batches.wrapping_add(1);
-            match link.send(self.framer.flags) {
+            match transport.send(self.framer.flags) {
                 Ok(()) => {
                     self.framer.flags = SendFlags::default();
                     self.framer.packer.end_batch();
@@ -538,12 +546,12 @@ impl Sender {
                 // The end of the connection is told by TCP, and the requests are flushed then.
                 Err(Refused) => {
                     self.refused = true;
-                    link.clear();
+                    transport.clear();
                     self.framer.ends.clear();
                     return false;
                 }
             }
-            if !link.is_empty() {
+            if !transport.is_empty() {
                 return false;
             }
         }
@@ -556,21 +564,21 @@ impl Sender {
 
     /// Puts FPDUs into the empty batch, as many as are ready and fit, up to `batch` octets. Returns
     /// whether that is all there was, and nothing waits for TCP to have it.
-    fn fill<L, E>(&mut self, env: &mut E, link: &mut L, batch: usize) -> Result<bool, Failure>
+    fn fill<T, E>(&mut self, env: &mut E, transport: &mut T, batch: usize) -> Result<bool, Failure>
     where
-        L: Link,
-        E: Env<L>,
+        T: Transport,
+        E: Env<T>,
     {
         self.is_settled = false;
         self.framer.is_enough = false;
-        self.framer.set_segment_size(link.segment_size());
-        let limit = link.space().min(batch);
-        while link.is_empty() || link.len() < limit {
+        self.framer.set_segment_size(transport.segment_size());
+        let limit = transport.space().min(batch);
+        while transport.is_empty() || transport.len() < limit {
             if self.current.is_none() {
                 if self.framer.ends.is_full() {
                     break;
                 }
-                if self.next_message(env, link)? {
+                if self.next_message(env, transport)? {
                     return Ok(true);
                 }
             }
@@ -578,15 +586,15 @@ impl Sender {
                 break;
             };
             let before = current.message.sent();
-            let count = self.framer.put_fpdus(env, link, current, limit)?;
+            let count = self.framer.put_fpdus(env, transport, current, limit)?;
             if count == 0 {
-                self.framer.flags.more = !link.is_direct();
+                self.framer.flags.more = !transport.is_direct();
                 break;
             }
             self.tally.add(Counter::TxFpdus, count.into());
             let is_done = current.message.is_done();
             // If TCP has to carry them, they are in the batch.
-            if link.is_direct() {
+            if transport.is_direct() {
                 let octets = current.message.sent().wrapping_sub(before);
                 self.tally.handed_over(octets, is_done);
             }
@@ -609,10 +617,10 @@ impl Sender {
     }
 
     /// All of a message is in the batch.
-    fn end_message<L, E>(&mut self, env: &mut E, origin: &Origin) -> Result<(), Failure>
+    fn end_message<T, E>(&mut self, env: &mut E, origin: &Origin) -> Result<(), Failure>
     where
-        L: Link,
-        E: Env<L>,
+        T: Transport,
+        E: Env<T>,
     {
         self.has_spoken |= !matches!(origin, Origin::Bare);
         match origin {
@@ -629,10 +637,10 @@ impl Sender {
 
     /// Chooses what to send next, if there is anything that may start. Returns whether there is
     /// nothing at all.
-    fn next_message<L, E>(&mut self, env: &mut E, link: &L) -> Result<bool, Failure>
+    fn next_message<T, E>(&mut self, env: &mut E, transport: &T) -> Result<bool, Failure>
     where
-        L: Link,
-        E: Env<L>,
+        T: Transport,
+        E: Env<T>,
     {
         if let Some(rtr) = self.rtr.take() {
             self.current = Some(self.ready_to_receive(env, rtr)?);
@@ -642,7 +650,7 @@ impl Sender {
         self.sq_turn = !sq_first;
         let mut is_empty = false;
         if sq_first {
-            match self.next_request(env, link)? {
+            match self.next_request(env, transport)? {
                 // Another response in the same batch, and another, could go on for ever.
                 Next::Message | Next::AfterFlush => return Ok(false),
                 Next::Nothing => {}
@@ -651,16 +659,20 @@ impl Sender {
         }
         self.next_response(env)?;
         if self.current.is_none() && !sq_first {
-            is_empty = matches!(self.next_request(env, link)?, Next::Empty);
+            is_empty = matches!(self.next_request(env, transport)?, Next::Empty);
         }
         Ok(is_empty && self.current.is_none())
     }
 
     /// The oldest request of the send queue, if it may start.
-    fn next_request<L: Link, E: Env<L>>(&mut self, env: &mut E, link: &L) -> Result<Next, Failure> {
+    fn next_request<T: Transport, E: Env<T>>(
+        &mut self,
+        env: &mut E,
+        transport: &T,
+    ) -> Result<Next, Failure> {
         let now = Now {
-            is_flushed: link.is_empty(),
-            is_direct: link.is_direct(),
+            is_flushed: transport.is_empty(),
+            is_direct: transport.is_direct(),
             may_send: self.may_send(self.wait_for_fpdu && env.heard_of_peer()),
         };
         let next = next_request(env, &mut self.tx, &now, &mut self.current)?;

@@ -35,7 +35,6 @@ use crate::{
     },
     limits::MAX_READS,
     proto::{
-        conn::Params,
         counters::Counter,
         failure::{
             Cause,
@@ -54,6 +53,7 @@ use crate::{
             Reason, //
         },
         sender::Outcome,
+        setup::Params,
         state::{
             self,
             QpEvent,

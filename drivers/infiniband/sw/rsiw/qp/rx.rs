@@ -41,7 +41,6 @@ use crate::{
             Reach,
             FPDU_FRONT, //
         },
-        conn::Params,
         failure::{
             Cause,
             Failure,
@@ -71,6 +70,7 @@ use crate::{
             Target, //
         },
         schedule::Reason,
+        setup::Params,
         state::QpState,
         train::Train,
     },

@@ -20,13 +20,13 @@ use crate::{
     proto::{
         failure::Fault,
         frame::Writer,
-        link::{
-            Link,
-            Piece, //
-        },
         sender::{
             OpenError,
             PayloadError, //
+        },
+        transport::{
+            Piece, //
+            Transport,
         },
     },
     queue::sgl::SgList,
@@ -133,15 +133,15 @@ impl Source {
     /// # Errors
     ///
     /// There are not that many, or those of the batch.
-    pub(super) fn write<L>(
+    pub(super) fn write<T>(
         &self,
         offset: u32,
         len: u32,
-        writer: &mut Writer<'_, L>,
+        writer: &mut Writer<'_, T>,
     ) -> Result<(), PayloadError>
     where
-        L: Link,
-        for<'a> PageSlice<'a>: Piece<L>,
+        T: Transport,
+        for<'a> PageSlice<'a>: Piece<T>,
     {
         if self.is_response {
             return self.write_slices(writer, 0, offset, len);
@@ -247,16 +247,16 @@ impl Source {
         access.ok_or(EINVAL)?.slices(at, len).map_err(|_| EINVAL)
     }
 
-    fn write_slices<L>(
+    fn write_slices<T>(
         &self,
-        writer: &mut Writer<'_, L>,
+        writer: &mut Writer<'_, T>,
         index: usize,
         at: u32,
         len: u32,
     ) -> Result<(), PayloadError>
     where
-        L: Link,
-        for<'a> PageSlice<'a>: Piece<L>,
+        T: Transport,
+        for<'a> PageSlice<'a>: Piece<T>,
     {
         let access = self.accesses.get(index).and_then(CachedRegion::access);
         let slices = access.ok_or(PayloadError::Broken)?.slices(at, len);

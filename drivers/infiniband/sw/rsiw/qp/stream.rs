@@ -34,12 +34,12 @@ use crate::{
     mr::Mr,
     proto::{
         budget::Budget,
-        conn::Params,
         counters::Counter,
         failure::Failure,
         notes::QpNote,
         receiver::Lack,
         schedule::Reason, //
+        setup::Params,
     },
     wire::{
         fpdu::MAX_FPDU,

@@ -9,10 +9,6 @@ use super::{
     base::Base,
     direct::Direct,
     fin::Fin,
-    link::{
-        self,
-        TcpLink, //
-    },
     source::Source,
     sq::{
         Operands,
@@ -20,6 +16,10 @@ use super::{
         Work, //
     },
     stream::Stream,
+    transport::{
+        self,
+        TcpTransport, //
+    },
 };
 use crate::{
     ffi::net::{
@@ -31,7 +31,6 @@ use crate::{
         By, //
     },
     proto::{
-        conn::Params,
         counters::Tally,
         failure::{
             Failure,
@@ -58,6 +57,7 @@ use crate::{
             Sender, //
         },
         sends::Sends,
+        setup::Params,
         state::QpState,
         tx::{
             Frame,
@@ -102,7 +102,7 @@ impl TxState {
     pub(super) fn new(qp: &Base, params: &Params, emss: u32) -> Result<Self> {
         Ok(Self {
             sender: Sender::new(params, emss),
-            batch: link::batch(qp)?,
+            batch: transport::batch(qp)?,
             source: Source::new(qp.cap.max_send_sge, qp.cap.max_inline_data)?,
             fin: Fin::default(),
         })
@@ -149,7 +149,7 @@ impl TxState {
         state: QpState,
     ) -> Outcome {
         let (batch, source) = (&mut self.batch, &mut self.source);
-        let mut link = TcpLink {
+        let mut transport = TcpTransport {
             qp,
             sock,
             batch,
@@ -162,7 +162,7 @@ impl TxState {
             fin: &mut self.fin,
         };
         self.sender
-            .run(&mut env, &mut link, state, qp.dev.tuning.sending())
+            .run(&mut env, &mut transport, state, qp.dev.tuning.sending())
     }
 }
 
@@ -187,13 +187,13 @@ impl Atomics for SendEnv<'_> {
     }
 }
 
-impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
+impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
     type Work = Work;
     type Records = KVVec<Record<Work, Fault>>;
     type Outbound = KVec<OutboundRead>;
     type Inbound = KVec<Inbound>;
 
-    fn peek(&mut self) -> Option<Peeked<TcpLink<'l>, Self>> {
+    fn peek(&mut self) -> Option<Peeked<TcpTransport<'l>, Self>> {
         let Source { sgl, operands, .. } = self.source;
         let peeked = self.ring.peek(sgl, operands);
         if let Some(Ok(request)) = &peeked {
@@ -317,7 +317,7 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
         &self,
         offset: u32,
         len: u32,
-        writer: &mut Writer<'_, TcpLink<'l>>,
+        writer: &mut Writer<'_, TcpTransport<'l>>,
     ) -> Result<(), PayloadError> {
         self.source.write(offset, len, writer)
     }
@@ -330,11 +330,11 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
     #[inline]
     fn hand_over(
         &self,
-        link: &mut TcpLink<'l>,
+        transport: &mut TcpTransport<'l>,
         front: &[u8],
         frame: &Frame,
     ) -> Result<(), PayloadError> {
-        let direct = link.direct.as_mut().ok_or(PayloadError::Broken)?;
+        let direct = transport.direct.as_mut().ok_or(PayloadError::Broken)?;
         direct.hand_over(self.source, front, frame)
     }
 
@@ -352,7 +352,7 @@ impl<'l> Env<TcpLink<'l>> for SendEnv<'_> {
     }
 
     #[inline(always)]
-    fn finish(&mut self, link: &mut TcpLink<'l>, has_spoken: bool) {
-        self.fin.send(link.sock, has_spoken);
+    fn finish(&mut self, transport: &mut TcpTransport<'l>, has_spoken: bool) {
+        self.fin.send(transport.sock, has_spoken);
     }
 }

@@ -3,12 +3,12 @@
 //! What the driver's endpoint, its queue pair and iw_cm are to a connection, in few states, and
 //! with assertions for what each of them counts on.
 
-use crate::proto::conn::{Config, Initiator, Params, Responder};
 use crate::proto::connection::{
     Ask, Awaits, Callbacks, Code, Connection, Error, Event, Input, Log, Outputs, Qp, StreamEnd,
     Tcp, Timer,
 };
 use crate::proto::negotiate::Depths;
+use crate::proto::setup::{Config, Initiator, Params, Responder};
 use crate::wire::mpa::MAX_FRAME;
 use crate::wire::terminate::TermError;
 

@@ -4,17 +4,17 @@
 //! vectors for memory.
 
 use crate::proto::budget::Budget;
-use crate::proto::conn::{Config, Initiator, Params, Responder, SetupEvent};
 use crate::proto::counters::Tally;
 use crate::proto::direct::HandedOver;
 use crate::proto::failure::{Failure, Fault};
-use crate::proto::link::Link;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::Status;
 use crate::proto::receiver::{Extra, Lack, Receiver};
 use crate::proto::request::{Operation, OperationType, Sink};
 use crate::proto::sender::{Outcome, Sender};
+use crate::proto::setup::{Config, Initiator, Params, Responder, SetupEvent};
 use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState};
+use crate::proto::transport::Transport;
 use crate::support::around::{Around, Did};
 use crate::support::memory::{Memory, Octets};
 use crate::support::piece::Piece;

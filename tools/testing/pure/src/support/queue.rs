@@ -5,16 +5,16 @@
 
 use super::memory::{Memory, Octets};
 use super::tcp::Tcp;
-use crate::proto::conn::Params;
 use crate::proto::direct::HandedOver;
 use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
-use crate::proto::link::Link;
 use crate::proto::order::{Record, Status, Token};
 use crate::proto::reads::{Inbound, InboundReads, OutboundRead, OutboundReads};
 use crate::proto::request::{BadRequest, Operation, Request, Sink};
 use crate::proto::sender::{Atomics, Env, OpenError, PayloadError, Peeked};
 use crate::proto::sends::Sends;
+use crate::proto::setup::Params;
+use crate::proto::transport::Transport;
 use crate::proto::tx::Frame;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest};
 use crate::wire::ddp::{Header, Stag};
@@ -354,8 +354,13 @@ impl Env<Tcp> for Queue {
         self.faults.payload.map_or(Ok(()), Err)
     }
 
-    fn hand_over(&self, link: &mut Tcp, front: &[u8], frame: &Frame) -> Result<(), PayloadError> {
-        assert_eq!(link.prepare(front), HandedOver::Taken);
+    fn hand_over(
+        &self,
+        transport: &mut Tcp,
+        front: &[u8],
+        frame: &Frame,
+    ) -> Result<(), PayloadError> {
+        assert_eq!(transport.prepare(front), HandedOver::Taken);
         if let Some(error) = self.faults.payload {
             return Err(error);
         }
@@ -371,7 +376,7 @@ impl Env<Tcp> for Queue {
             0 => Vec::new(),
             len => open.expect("open").get(frame.offset, len.into()),
         };
-        link.hand_over(front, payload);
+        transport.hand_over(front, payload);
         Ok(())
     }
 
@@ -379,8 +384,8 @@ impl Env<Tcp> for Queue {
         self.heard
     }
 
-    fn finish(&mut self, link: &mut Tcp, has_spoken: bool) {
-        assert!(link.is_empty(), "a FIN in front of what is not sent");
+    fn finish(&mut self, transport: &mut Tcp, has_spoken: bool) {
+        assert!(transport.is_empty(), "a FIN in front of what is not sent");
         self.fin |= self.wants_fin;
         self.tell(Did::Finished(has_spoken));
     }

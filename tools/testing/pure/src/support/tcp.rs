@@ -6,7 +6,7 @@ use super::crc::crc32c;
 use super::queue::{Did, Log};
 use super::room::Room;
 use crate::proto::direct::HandedOver;
-use crate::proto::link::{Broken, Link, Refused, SendFlags};
+use crate::proto::transport::{Broken, Refused, SendFlags, Transport};
 use crate::wire::fpdu::Crc;
 use std::collections::VecDeque;
 
@@ -90,7 +90,7 @@ impl Tcp {
     }
 }
 
-impl Link for Tcp {
+impl Transport for Tcp {
     type Mark = usize;
 
     fn is_direct(&self) -> bool {

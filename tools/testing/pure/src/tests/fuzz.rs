@@ -13,7 +13,7 @@ fn random_input() {
             let mut rng = Rng::new(seed);
             let len = rng.below(600);
             let mut data = rng.bytes(len);
-            if name == "conn" && rng.one_in(2) && data.len() > 30 {
+            if name == "setup" && rng.one_in(2) && data.len() > 30 {
                 let key = if rng.one_in(2) { b"q" } else { b"p" };
                 data[1..17].copy_from_slice(b"MPA ID Re\0 Frame");
                 data[10] = key[0];

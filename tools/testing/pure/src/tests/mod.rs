@@ -4,7 +4,6 @@
 
 mod atomic;
 mod cause;
-mod conn;
 mod connection;
 mod counters;
 mod deframer;
@@ -24,6 +23,7 @@ mod rx;
 mod rx_front;
 mod schedule;
 mod sender;
+mod setup;
 mod state;
 mod terminate;
 mod trains;

@@ -4,12 +4,12 @@
 //! it.
 
 use crate::proto::chunk::Reach;
-use crate::proto::conn::Params;
 use crate::proto::counters::Counter;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
 use crate::proto::reads::OutboundRead;
 use crate::proto::receiver::{Extra, Lack, Received};
+use crate::proto::setup::Params;
 use crate::proto::state::QpState;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::around::Did;

@@ -25,7 +25,7 @@ use crate::proto::{
         Reason, //
         SetupFailure,
     },
-    conn::{
+    setup::{
         Initiator,
         Responder, //
         SetupEvent,

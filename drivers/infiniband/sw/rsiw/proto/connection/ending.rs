@@ -16,14 +16,14 @@ use super::{
     LINGER_MS, //
 };
 use crate::proto::{
-    conn::{
-        Initiator,
-        Responder, //
-    },
     fin::{
         Fin,
         Step,
         FIN_WAIT_MS, //
+    },
+    setup::{
+        Initiator,
+        Responder, //
     },
 };
 use core::ops::DerefMut;

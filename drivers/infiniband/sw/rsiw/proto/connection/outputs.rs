@@ -11,7 +11,7 @@ use super::{
 use crate::{
     proto::{
         collector::Reason,
-        conn::Params, //
+        setup::Params, //
     },
     wire::terminate::TermError, //
 };

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::proto::{
     collector::Reason,
-    conn::{
+    setup::{
         Initiator,
         Responder, //
         SetupEvent,

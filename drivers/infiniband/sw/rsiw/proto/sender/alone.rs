@@ -25,11 +25,11 @@ use super::{
 use crate::proto::counters::Counter;
 use crate::proto::failure::Failure;
 use crate::proto::frame::write_whole;
-use crate::proto::link::Link;
 use crate::proto::order::Token;
 use crate::proto::request::Operation;
 use crate::proto::ring::Full;
 use crate::proto::state::QpState;
+use crate::proto::transport::Transport;
 use crate::proto::tx::{
     Kind,
     FRONT, //
@@ -69,35 +69,35 @@ impl Framer {
     ///
     /// It did not; nothing was done that would have to be done otherwise.
     #[inline(always)]
-    fn put_alone<L: Link, E: Env<L>>(
+    fn put_alone<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
-        link: &mut L,
+        transport: &mut T,
         current: &mut Current,
     ) -> Result<(), Unsent> {
         self.has_opened = true;
         env.open_request().map_err(Unsent::NotOpened)?;
         self.is_open = true;
-        if link.is_direct() {
-            if let Some(taken) = self.hand_over(env, link, current)? {
+        if transport.is_direct() {
+            if let Some(taken) = self.hand_over(env, transport, current)? {
                 return (taken == 1).then_some(()).ok_or(Unsent::NotAlone);
             }
-            self.set_segment_size(link.segment_size());
+            self.set_segment_size(transport.segment_size());
         }
         let frame = current.message.frame(self.mulpdu);
         let frame = frame.ok_or(Unsent::NotAlone)?;
         let len = u32::try_from(frame.fpdu_len).map_err(|_| Unsent::NotAlone)?;
-        if !frame.last || self.packer.fill(&frame).is_some() || !link.reserve(len) {
+        if !frame.last || self.packer.fill(&frame).is_some() || !transport.reserve(len) {
             return Err(Unsent::NotAlone);
         }
-        let before = link.mark();
-        let room = link.room(len, 1).ok_or(Unsent::NotAlone)?;
+        let before = transport.mark();
+        let room = transport.room(len, 1).ok_or(Unsent::NotAlone)?;
         let message = &mut current.message;
-        let written = write_whole::<L, _>(room, message, &frame, self.crc, |to| env.copy(to))
-            .and_then(|()| Ok(link.commit(len)?))
+        let written = write_whole::<T, _>(room, message, &frame, self.crc, |to| env.copy(to))
+            .and_then(|()| Ok(transport.commit(len)?))
             .and_then(|()| message.advance(&frame, 1).map_err(|_| PayloadError::Broken));
         if let Err(error) = written {
-            return Err(self.take_back(link, (before, None), error).into());
+            return Err(self.take_back(transport, (before, None), error).into());
         }
         if self.packer.push(len) && !self.is_large {
             self.flags.cut = true;
@@ -110,7 +110,7 @@ impl Framer {
 impl Sender {
     /// Whether nothing was begun that is not done.
     #[inline(always)]
-    fn is_at_rest<L: Link>(&self, link: &L) -> bool {
+    fn is_at_rest<T: Transport>(&self, transport: &T) -> bool {
         self.is_settled
             && self.current.is_none()
             && self.terminate.is_none()
@@ -118,21 +118,21 @@ impl Sender {
             && !self.refused
             && self.framer.markers.is_none()
             && self.framer.ends.tokens().is_empty()
-            && link.is_empty()
+            && transport.is_empty()
     }
 
     /// Sends the oldest request, if it is a Send or an RDMA Write that fits into one segment and
     /// there is nothing else to do. `None` if there is something for [`Sender::send`] to do, or to
     /// look for.
     #[inline(never)]
-    pub(super) fn send_alone<L: Link, E: Env<L>>(
+    pub(super) fn send_alone<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
-        link: &mut L,
+        transport: &mut T,
         state: QpState,
     ) -> Option<Outcome> {
         let may_send = self.may_send(self.wait_for_fpdu && env.heard_of_peer());
-        if !state.sends() || !may_send || !self.is_at_rest(link) || env.has_inbound() {
+        if !state.sends() || !may_send || !self.is_at_rest(transport) || env.has_inbound() {
             return None;
         }
         let Some(Ok(request)) = env.peek() else {
@@ -147,7 +147,7 @@ impl Sender {
             Operation::Write { stag: Stag(0), .. } => return None,
             _ => Kind::of(&request)?,
         };
-        self.framer.set_segment_size(link.segment_size());
+        self.framer.set_segment_size(transport.segment_size());
         if !self.framer.fits(request.len) {
             return None;
         }
@@ -161,7 +161,7 @@ impl Sender {
         // for.
         let put = match env.has_requests() {
             true => Err(Unsent::NotAlone),
-            false => self.framer.put_alone(env, link, &mut current),
+            false => self.framer.put_alone(env, transport, &mut current),
         };
         if let Err(why) = put {
             let result = self.go_on(env, &request.work, current, why);
@@ -170,17 +170,17 @@ impl Sender {
         // The next message mostly lies in the same memory.
         self.framer.is_open = false;
         self.tally.add(Counter::TxFpdus, 1);
-        if link.is_direct() {
+        if transport.is_direct() {
             self.tally.handed_over(request.len, true);
         }
         self.tally.sent(&kind, request.len);
         self.has_spoken = true;
-        if !self.flush(env, link) {
+        if !self.flush(env, transport) {
             let result = self.wait_for_tcp(env, &request.work);
             return Some(result.map_or_else(|f| self.failed(f), |()| Outcome::Idle));
         }
         env.done_alone(&request.work);
-        env.finish(link, self.has_spoken);
+        env.finish(transport, self.has_spoken);
         Some(Outcome::Idle)
     }
 
@@ -189,7 +189,11 @@ impl Sender {
     /// # Errors
     ///
     /// There is no room, although nothing was under way.
-    fn note<L: Link, E: Env<L>>(&mut self, env: &mut E, work: &E::Work) -> Result<Token, Failure> {
+    fn note<T: Transport, E: Env<T>>(
+        &mut self,
+        env: &mut E,
+        work: &E::Work,
+    ) -> Result<Token, Failure> {
         self.is_settled = false;
         let token = env.with_sends(|sends| sends.order.push(*work));
         token.map_err(|Full| Failure::defect("there is no room for the only request"))
@@ -201,7 +205,7 @@ impl Sender {
     ///
     /// It cannot be sent.
     #[cold]
-    fn go_on<L: Link, E: Env<L>>(
+    fn go_on<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
         work: &E::Work,
@@ -227,10 +231,10 @@ impl Sender {
     ///
     /// As [`Sender::note`].
     #[cold]
-    fn wait_for_tcp<L, E>(&mut self, env: &mut E, work: &E::Work) -> Result<(), Failure>
+    fn wait_for_tcp<T, E>(&mut self, env: &mut E, work: &E::Work) -> Result<(), Failure>
     where
-        L: Link,
-        E: Env<L>,
+        T: Transport,
+        E: Env<T>,
     {
         let token = self.note(env, work)?;
         if !self.refused {

@@ -20,8 +20,8 @@ use crate::proto::failure::{
     Failure,
     Fault, //
 };
-use crate::proto::link::Link;
 use crate::proto::request::Sink;
+use crate::proto::transport::Transport;
 use crate::proto::tx::{
     Kind,
     Tx, //
@@ -64,7 +64,7 @@ pub(super) fn request<A: Atomics>(
 
 /// Where the result of an Atomic Operation of ours goes, which this side must be allowed to write.
 #[inline(never)]
-pub(super) fn sink<L: Link, E: Env<L>>(env: &E) -> Result<(Stag, TaggedOffset), Fault> {
+pub(super) fn sink<T: Transport, E: Env<T>>(env: &E) -> Result<(Stag, TaggedOffset), Fault> {
     let is_good = |sink: &Sink| sink.len == WORD_LEN && env.may_write(sink);
     let sink = env.sink().filter(is_good).ok_or(Fault::LocalProtection)?;
     Ok((sink.stag, sink.to))
@@ -78,7 +78,7 @@ impl Sender {
     ///
     /// The peer may not do that.
     #[inline(never)]
-    pub(super) fn carry_out<L: Link, E: Env<L>>(
+    pub(super) fn carry_out<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
         msn: Msn,

@@ -8,9 +8,9 @@
 
 use super::Env;
 use crate::proto::failure::Failure;
-use crate::proto::link::Link;
 use crate::proto::order::Token;
 use crate::proto::reads::InboundReads;
+use crate::proto::transport::Transport;
 use crate::wire::ddp::Msn;
 use core::num::Saturating;
 
@@ -61,7 +61,7 @@ impl Ends {
 /// # Errors
 ///
 /// It is not the oldest one.
-pub(super) fn end_response<L: Link, E: Env<L>>(env: &E, msn: Msn) -> Result<(), Failure> {
+pub(super) fn end_response<T: Transport, E: Env<T>>(env: &E, msn: Msn) -> Result<(), Failure> {
     if env.with_inbound(InboundReads::pop) != Some(msn) {
         return Err(Failure::defect("a request that is answered was not there"));
     }

@@ -7,10 +7,6 @@
 
 use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
-use crate::proto::link::{
-    Broken,
-    Link, //
-};
 use crate::proto::order::{
     Record,
     Token, //
@@ -26,6 +22,10 @@ use crate::proto::request::{
     Sink, //
 };
 use crate::proto::sends::Sends;
+use crate::proto::transport::{
+    Broken,
+    Transport, //
+};
 use crate::proto::tx::{
     self,
     Message, //
@@ -80,8 +80,8 @@ pub(crate) trait Atomics {
     fn carry_out(&mut self, request: &AtomicRequest) -> Result<u64, TermError>;
 }
 
-/// What a sender needs of its surroundings, which send over `L`.
-pub(crate) trait Env<L: Link>: Atomics {
+/// What a sender needs of its surroundings, which send over `T`.
+pub(crate) trait Env<T: Transport>: Atomics {
     /// What is needed to complete a request.
     type Work: Copy;
     /// Storage of [`Sends::order`].
@@ -93,7 +93,7 @@ pub(crate) trait Env<L: Link>: Atomics {
 
     /// The oldest request of the send queue, which stays there. The environment keeps the names of
     /// its memory, or its octets, and its operands, until it is asked for another.
-    fn peek(&mut self) -> Option<Peeked<L, Self>>;
+    fn peek(&mut self) -> Option<Peeked<T, Self>>;
 
     /// Takes the oldest request out, so that its slot is free.
     fn consume(&mut self);
@@ -184,7 +184,7 @@ pub(crate) trait Env<L: Link>: Atomics {
         &self,
         offset: u32,
         len: u32,
-        writer: &mut Writer<'_, L>,
+        writer: &mut Writer<'_, T>,
     ) -> Result<(), PayloadError>;
 
     /// Copies all of the current request's message, which is open, to `to`, which is as long and not
@@ -197,14 +197,19 @@ pub(crate) trait Env<L: Link>: Atomics {
 
     /// Hands a segment to the other end of the connection, on this host: `front`, which is MPA's
     /// length field and the headers, and the payload of the current message that `frame` names. The
-    /// message is open, and [`Link::prepare`] has just returned [`HandedOver::Taken`].
+    /// message is open, and [`Transport::prepare`] has just returned [`HandedOver::Taken`].
     ///
     /// [`HandedOver::Taken`]: crate::proto::direct::HandedOver::Taken
     ///
     /// # Errors
     ///
     /// The memory of the message is not there.
-    fn hand_over(&self, link: &mut L, front: &[u8], frame: &tx::Frame) -> Result<(), PayloadError>;
+    fn hand_over(
+        &self,
+        transport: &mut T,
+        front: &[u8],
+        frame: &tx::Frame,
+    ) -> Result<(), PayloadError>;
 
     /// Whether the peer has sent an FPDU.
     fn heard_of_peer(&self) -> bool;
@@ -218,9 +223,9 @@ pub(crate) trait Env<L: Link>: Atomics {
 
     /// TCP has all that is to be sent in front of a FIN, if there is to be one; `has_spoken` says
     /// whether there is something among it that the peer is to have first.
-    fn finish(&mut self, link: &mut L, has_spoken: bool);
+    fn finish(&mut self, transport: &mut T, has_spoken: bool);
 }
 
 /// A request as [`Env::peek`] finds it.
-pub(crate) type Peeked<L, E> =
-    Result<Request<<E as Env<L>>::Work>, BadRequest<<E as Env<L>>::Work>>;
+pub(crate) type Peeked<T, E> =
+    Result<Request<<E as Env<T>>::Work>, BadRequest<<E as Env<T>>::Work>>;

@@ -18,7 +18,6 @@ use crate::proto::failure::{
     Failure,
     Fault, //
 };
-use crate::proto::link::Link;
 use crate::proto::order::{
     Record,
     Token, //
@@ -35,6 +34,7 @@ use crate::proto::request::{
     Sink, //
 };
 use crate::proto::sends::Sends;
+use crate::proto::transport::Transport;
 use crate::proto::tx::{
     may_start,
     Kind,
@@ -94,7 +94,7 @@ enum Begun {
 /// # Errors
 ///
 /// It is taken, but cannot be carried out.
-pub(super) fn next_request<L: Link, E: Env<L>>(
+pub(super) fn next_request<T: Transport, E: Env<T>>(
     env: &mut E,
     tx: &mut Tx,
     now: &Now,
@@ -254,7 +254,10 @@ where
 
 /// The sink of a Read, which this side must be allowed to write (T-22) if there is anything to
 /// write.
-fn read_sink<L: Link, E: Env<L>>(env: &E, invalidate: bool) -> Result<(Stag, TaggedOffset), Fault> {
+fn read_sink<T: Transport, E: Env<T>>(
+    env: &E,
+    invalidate: bool,
+) -> Result<(Stag, TaggedOffset), Fault> {
     let is_used = |sink: &Sink| sink.len > 0 || invalidate;
     let Some(sink) = env.sink().filter(is_used) else {
         return Ok((NO_SINK, TaggedOffset(0)));
@@ -266,7 +269,7 @@ fn read_sink<L: Link, E: Env<L>>(env: &E, invalidate: bool) -> Result<(Stag, Tag
 }
 
 /// Ends a request that is not sent.
-fn finish<L: Link, E: Env<L>>(
+fn finish<T: Transport, E: Env<T>>(
     env: &mut E,
     token: Token,
     result: Result<(), Fault>,
@@ -282,7 +285,7 @@ fn finish<L: Link, E: Env<L>>(
 
 impl Sender {
     /// The first message of a peer-to-peer connection (RFC 6581 section 9.2).
-    pub(super) fn ready_to_receive<L: Link, E: Env<L>>(
+    pub(super) fn ready_to_receive<T: Transport, E: Env<T>>(
         &mut self,
         env: &E,
         rtr: Rtr,
@@ -309,7 +312,10 @@ impl Sender {
     /// # Errors
     ///
     /// It is an Atomic Operation that the peer may not carry out.
-    pub(super) fn next_response<L: Link, E: Env<L>>(&mut self, env: &mut E) -> Result<(), Failure> {
+    pub(super) fn next_response<T: Transport, E: Env<T>>(
+        &mut self,
+        env: &mut E,
+    ) -> Result<(), Failure> {
         let (msn, request) = match env.oldest_inbound() {
             None => return Ok(()),
             Some(Inbound::Atomic(msn, request)) => return self.carry_out(env, msn, &request),

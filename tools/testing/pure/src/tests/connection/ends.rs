@@ -3,8 +3,8 @@
 //! The ends of connections: FIN, lingering, reset.
 
 use super::*;
-use crate::proto::conn::{Initiator, Responder};
 use crate::proto::connection::{Connection, Outputs};
+use crate::proto::setup::{Initiator, Responder};
 
 /// The FIN waits for acknowledgements, but not for ever, and neither does what follows.
 #[test]

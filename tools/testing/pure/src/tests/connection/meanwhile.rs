@@ -4,8 +4,8 @@
 //! ask.
 
 use super::*;
-use crate::proto::conn::{Initiator, Responder};
 use crate::proto::connection::{Ask, Connection, Outputs};
+use crate::proto::setup::{Initiator, Responder};
 use crate::wire::mpa::MAX_FRAME;
 
 type Both = Connection<Box<Initiator>, Box<Responder>>;

@@ -3,9 +3,9 @@
 //! How FPDUs get into batches, and batches into TCP.
 
 use super::*;
-use crate::proto::link::SendFlags;
 use crate::proto::sender::Outcome;
 use crate::proto::state::QpState;
+use crate::proto::transport::SendFlags;
 use crate::proto::tuning::TX_BATCH;
 use crate::wire::fpdu::{fpdu_len, mulpdu};
 

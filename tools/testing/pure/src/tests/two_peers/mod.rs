@@ -9,12 +9,12 @@ mod direct;
 mod order;
 mod traffic;
 
-use crate::proto::conn::Config;
 use crate::proto::failure::Fault;
 use crate::proto::negotiate::Depths;
 use crate::proto::order::Status;
 use crate::proto::receiver::Extra;
 use crate::proto::request::OperationType;
+use crate::proto::setup::Config;
 use crate::proto::state::QpState;
 use crate::support::peer::{Peer, Received, Region, Wr};
 use crate::support::rng::{Choices, Rng};

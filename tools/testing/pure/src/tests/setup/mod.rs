@@ -6,8 +6,8 @@ mod enhanced;
 mod frames;
 
 use crate::proto::collector::Reason;
-use crate::proto::conn::{Config, Initiator, Params, Responder, SetupEvent};
 use crate::proto::negotiate::Depths;
+use crate::proto::setup::{Config, Initiator, Params, Responder, SetupEvent};
 use crate::proto::tx::Rtr;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::mpa::{Enhanced, RtrSet, MAX_FRAME, NO_NEGOTIATION};

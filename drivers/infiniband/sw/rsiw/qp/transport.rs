@@ -24,12 +24,12 @@ use crate::{
     },
     proto::{
         direct::HandedOver,
-        link::{
+        transport::{
             Broken,
-            Link,
             Piece,
             Refused,
             SendFlags, //
+            Transport,
         },
         tuning::TX_BATCH,
     },
@@ -57,7 +57,7 @@ pub(super) fn batch(qp: &Base) -> Result<TxBatch> {
 }
 
 /// The socket of a connection, and its batch.
-pub(super) struct TcpLink<'a> {
+pub(super) struct TcpTransport<'a> {
     pub(super) qp: &'a Base,
     pub(super) sock: &'a TcpSocket,
     pub(super) batch: &'a mut TxBatch,
@@ -65,7 +65,7 @@ pub(super) struct TcpLink<'a> {
     pub(super) direct: Option<Direct<'a>>,
 }
 
-impl Link for TcpLink<'_> {
+impl Transport for TcpTransport<'_> {
     type Mark = Mark;
 
     #[inline]
@@ -174,7 +174,7 @@ impl Link for TcpLink<'_> {
     }
 }
 
-impl Piece<TcpLink<'_>> for PageSlice<'_> {
+impl Piece<TcpTransport<'_>> for PageSlice<'_> {
     #[inline]
     fn len(&self) -> u32 {
         PageSlice::len(self)
@@ -185,8 +185,8 @@ impl Piece<TcpLink<'_>> for PageSlice<'_> {
         PageSlice::take_front(self, len)
     }
 
-    fn put(&self, link: &mut TcpLink<'_>) -> Result<(), Broken> {
-        link.batch.push_pages(self).map_err(|_| Broken)
+    fn put(&self, transport: &mut TcpTransport<'_>) -> Result<(), Broken> {
+        transport.batch.push_pages(self).map_err(|_| Broken)
     }
 
     #[inline]

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::proto::direct::HandedOver;
 use crate::proto::failure::Failure;
-use crate::proto::link::Link;
+use crate::proto::transport::Transport;
 use crate::proto::tx::{
     TooMany,
     MAX_HEADER, //
@@ -32,10 +32,10 @@ impl Framer {
     ///
     /// The message cannot go on.
     #[inline]
-    pub(super) fn hand_over<L: Link, E: Env<L>>(
+    pub(super) fn hand_over<T: Transport, E: Env<T>>(
         &mut self,
         env: &E,
-        link: &mut L,
+        transport: &mut T,
         current: &mut Current,
     ) -> Result<Option<u32>, Failure> {
         let message = &current.message;
@@ -47,7 +47,7 @@ impl Framer {
         if !message.put_header(&frame, front) {
             return Err(no_room());
         }
-        match link.prepare(front) {
+        match transport.prepare(front) {
             HandedOver::Taken => {}
             HandedOver::Enough => {
                 self.is_enough = true;
@@ -60,7 +60,7 @@ impl Framer {
             end_response(env, msn)?;
             current.origin = Origin::Answered;
         }
-        let handed = env.hand_over(link, front, &frame);
+        let handed = env.hand_over(transport, front, &frame);
         handed.map_err(|error| match error {
             PayloadError::NoMemory => TermError::LocalCatastrophic.into(),
             PayloadError::Broken => Failure::defect("a segment is not what its header says"),

@@ -29,13 +29,13 @@ pub(crate) struct Refused;
 
 /// TCP, and a batch in front of it. Each octet is copied once, so that a CRC is that of what is
 /// sent, whoever changes the sources meanwhile.
-pub(crate) trait Link {
+pub(crate) trait Transport {
     /// A place in the batch, until something behind it has left.
     type Mark: Copy;
 
     /// Returns whether segments go without TCP to the other end of the connection, which is on this
     /// host: [`super::sender::Env::hand_over`] takes them there instead of the batch.
-    /// [`Link::len`] counts what was handed over since the last [`Link::send`], which lets go of
+    /// [`Transport::len`] counts what was handed over since the last [`Transport::send`], which lets go of
     /// the other end.
     fn is_direct(&self) -> bool;
 
@@ -81,10 +81,10 @@ pub(crate) trait Link {
     fn put(&mut self, octets: &[u8]) -> Result<(), Broken>;
 
     /// Room in one piece for the next `len` octets, if there is, or up to `count` times as many. They
-    /// are in the batch once [`Link::commit`] was called.
+    /// are in the batch once [`Transport::commit`] was called.
     fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]>;
 
-    /// Adds `len` octets that were written to the [`Link::room`] for as many.
+    /// Adds `len` octets that were written to the [`Transport::room`] for as many.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ pub(crate) trait Link {
     fn send(&mut self, how: SendFlags) -> Result<(), Refused>;
 }
 
-/// A stretch of memory to be sent over `L`.
-pub(crate) trait Piece<L>: Sized {
+/// A stretch of memory to be sent over `T`.
+pub(crate) trait Piece<T>: Sized {
     /// Octets.
     fn len(&self) -> u32;
 
@@ -122,7 +122,7 @@ pub(crate) trait Piece<L>: Sized {
     /// # Errors
     ///
     /// It has none.
-    fn put(&self, link: &mut L) -> Result<(), Broken>;
+    fn put(&self, transport: &mut T) -> Result<(), Broken>;
 
     /// Copies all of it to `out`.
     ///
@@ -132,7 +132,7 @@ pub(crate) trait Piece<L>: Sized {
     fn copy_to(&self, out: &mut [u8]) -> Result<(), Broken>;
 }
 
-impl<L: Link> Piece<L> for &[u8] {
+impl<T: Transport> Piece<T> for &[u8] {
     fn len(&self) -> u32 {
         // A payload is shorter; what is not does not fit its FPDU.
         u32::try_from(<[u8]>::len(self)).unwrap_or(u32::MAX)
@@ -145,8 +145,8 @@ impl<L: Link> Piece<L> for &[u8] {
         front
     }
 
-    fn put(&self, link: &mut L) -> Result<(), Broken> {
-        link.put(self)
+    fn put(&self, transport: &mut T) -> Result<(), Broken> {
+        transport.put(self)
     }
 
     #[inline]

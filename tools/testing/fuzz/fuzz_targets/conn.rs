@@ -1,6 +1,0 @@
-// SPDX-License-Identifier: GPL-2.0
-
-//! See `rsiw_pure::fuzz::conn`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| rsiw_pure::fuzz::conn(data));
