@@ -142,8 +142,8 @@ static void free_qp(struct rsiw_qp *qp)
 {
 	rsiw_unmap_ring(&qp->sq);
 	rsiw_unmap_ring(&qp->rq);
-	if (qp->look)
-		munmap(qp->look, sysconf(_SC_PAGESIZE));
+	if (qp->polled)
+		munmap(qp->polled, sysconf(_SC_PAGESIZE));
 	pthread_mutex_destroy(&qp->sq_lock);
 	pthread_mutex_destroy(&qp->rq_lock);
 	free(qp);
@@ -166,33 +166,33 @@ static void set_doorbell(struct rsiw_qp *qp)
 }
 
 /*
- * For how many microseconds after each request the kernel is to look for the next
+ * For how many microseconds after each request the kernel is to poll for the next
  * one, so that it need not be called. Read for each queue pair, so that a program
  * can have it for some of them.
  */
-static uint32_t look_us(const struct rsiw_context *ctx)
+static uint32_t poll_us(const struct rsiw_context *ctx)
 {
-	const char *asked = secure_getenv("RSIW_LOOK_US");
+	const char *asked = secure_getenv("RSIW_POLL_US");
 	unsigned long us;
 
-	if (!asked || !(ctx->features & RSIW_FEATURE_LOOK))
+	if (!asked || !(ctx->features & RSIW_FEATURE_POLL))
 		return 0;
 	us = strtoul(asked, NULL, 10);
-	return us < RSIW_MAX_LOOK_US ? us : RSIW_MAX_LOOK_US;
+	return us < RSIW_MAX_POLL_US ? us : RSIW_MAX_POLL_US;
 }
 
-static int map_look(struct rsiw_qp *qp, struct ibv_context *context,
+static int map_polled(struct rsiw_qp *qp, struct ibv_context *context,
 		    const struct rsiw_uresp_create_qp *resp)
 {
 	void *at;
 
-	if (!(qp->features & RSIW_FEATURE_LOOK) || !resp->look_us)
+	if (!(qp->features & RSIW_FEATURE_POLL) || !resp->poll_us)
 		return 0;
 	at = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, context->cmd_fd,
-		  resp->look_key);
+		  resp->poll_key);
 	if (at == MAP_FAILED)
 		return errno;
-	qp->look = at;
+	qp->polled = at;
 	return 0;
 }
 
@@ -204,7 +204,7 @@ static int map_queues(struct rsiw_qp *qp, struct ibv_context *context,
 	ret = rsiw_map_ring(context, &qp->sq, resp->sq_key, resp->num_sqe, qp->layout->sqe_size,
 			    0);
 	if (!ret)
-		ret = map_look(qp, context, resp);
+		ret = map_polled(qp, context, resp);
 	if (ret || has_srq)
 		return ret;
 	return rsiw_map_ring(context, &qp->rq, resp->rq_key, resp->num_rqe,
@@ -215,9 +215,9 @@ struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 {
 	struct rsiw_context *ctx = to_rsiw_context(context);
 	struct rsiw_create_qp_resp resp = {};
-	struct rsiw_create_qp cmd = { .look_us = look_us(ctx) };
+	struct rsiw_create_qp cmd = { .poll_us = poll_us(ctx) };
 	/* Without the feature the driver has no part in the request. */
-	size_t cmd_size = ctx->features & RSIW_FEATURE_LOOK ? sizeof(cmd) : sizeof(cmd.ibv_cmd);
+	size_t cmd_size = ctx->features & RSIW_FEATURE_POLL ? sizeof(cmd) : sizeof(cmd.ibv_cmd);
 	struct rsiw_qp *qp;
 	int ret;
 

@@ -78,7 +78,7 @@ struct rsiw_qp {
 
 	pthread_mutex_t sq_lock;
 	struct rsiw_ring sq;
-	uint32_t *look;			/* not 0 while the kernel looks at it by itself, if ever */
+	uint32_t *polled;		/* not 0 while the kernel polls it by itself, if ever */
 	uint32_t staged;		/* requests behind the last one that the kernel may see */
 	uint32_t max_send_sge;
 	uint32_t max_inline;

@@ -2,7 +2,7 @@
 /*
  * The send queue: requests are written into their entries one by one, and marked
  * valid together. Then the kernel is called, unless it is at work on the entry in
- * front of them, or looks at the queue by itself: it looks at the next one before
+ * front of them, or polls the queue by itself: it looks at the next one before
  * it stops.
  */
 #include <errno.h>
@@ -127,10 +127,10 @@ int rsiw_set_bind(struct rsiw_sqe *sqe, const struct ibv_mw *mw, uint32_t rkey,
 	return 0;
 }
 
-/* Whether the kernel looks at the queue by itself. */
-static bool is_looked_at(const struct rsiw_qp *qp)
+/* Whether the kernel polls the queue by itself. */
+static bool is_polled(const struct rsiw_qp *qp)
 {
-	return qp->look && __atomic_load_n(qp->look, __ATOMIC_RELAXED);
+	return qp->polled && __atomic_load_n(qp->polled, __ATOMIC_RELAXED);
 }
 
 /* Lets the kernel see what was staged. Returns whether it is to be called. */
@@ -157,7 +157,7 @@ bool rsiw_publish(struct rsiw_qp *qp)
 	if (count <= qp->sq.mask && rsiw_flags(sqe) & SIW_WQE_VALID)
 		return false;
 	/* What is said of entries and what they clear holds for this word as well. */
-	return !is_looked_at(qp);
+	return !is_polled(qp);
 }
 
 /*

@@ -32,7 +32,7 @@ enum rsiw_feature {
 	/* Other depths for queues of QPs and shared receive queues: the methods below */
 	RSIW_FEATURE_RESIZE	= 1 << 5,
 	/* Posting without a call, for the QPs that ask for it */
-	RSIW_FEATURE_LOOK	= 1 << 6,
+	RSIW_FEATURE_POLL	= 1 << 6,
 };
 
 struct rsiw_ureq_alloc_ctx {
@@ -55,19 +55,19 @@ struct rsiw_uresp_alloc_ctx {
 };
 
 /*
- * Driver's part of creating a QP, with RSIW_FEATURE_LOOK. A request that is left
+ * Driver's part of creating a QP, with RSIW_FEATURE_POLL. A request that is left
  * out asks for no time.
  *
  * After a call that tells of requests, and after each request, a thread of the
- * process looks at the send queue for look_us microseconds. As long as the first
- * word of what is mapped by look_key (a page) is not 0, it does, and the process
+ * process polls the send queue for poll_us microseconds. As long as the first
+ * word of what is mapped by poll_key (a page) is not 0, it does, and the process
  * need not call: it sets the flags of its entries, has a full barrier, and reads
  * that word. The kernel sets it to 0, has a full barrier, and looks once more.
  */
-#define RSIW_MAX_LOOK_US	1000
+#define RSIW_MAX_POLL_US	1000
 
 struct rsiw_ureq_create_qp {
-	__u32 look_us;		/* RSIW_MAX_LOOK_US at most, or that is used */
+	__u32 poll_us;		/* RSIW_MAX_POLL_US at most, or that is used */
 	__u32 pad;
 };
 
@@ -78,9 +78,9 @@ struct rsiw_uresp_create_qp {
 	__u32 pad;
 	__aligned_u64 sq_key;
 	__aligned_u64 rq_key;
-	__u32 look_us;		/* 0: nobody looks, and nothing is to be mapped */
+	__u32 poll_us;		/* 0: nobody polls, and nothing is to be mapped */
 	__u32 pad2;
-	__aligned_u64 look_key;
+	__aligned_u64 poll_key;
 };
 
 /*

@@ -22,7 +22,7 @@ static const char usage[] =
 "usage: posting [options]\n"
 "Prints \"posted COUNT NANOSECONDS CALLS\".\n"
 USAGE_WHERE
-"  --look US            microseconds for which the kernel looks (0: not at all)\n"
+"  --poll US            microseconds for which the kernel polls (0: not at all)\n"
 "  --depth N            requests in flight (1)\n"
 "  --count N            messages (20000)\n"
 "  --events             sleep until an event instead of polling\n"
@@ -31,12 +31,12 @@ USAGE_WHERE
 #define LEN 64
 #define MAX_DEPTH 64
 
-static unsigned int look, depth = 1, count = 20000, limit = 60;
+static unsigned int poll_us, depth = 1, count = 20000, limit = 60;
 static bool events;
 static struct ep_where where = { .addr = "127.0.0.1", .port = 21000 };
 
 static const struct opt options[] = {
-	{ .name = "look", .num = &look, .max = 1000 },
+	{ .name = "poll", .num = &poll_us, .max = 1000 },
 	{ .name = "depth", .num = &depth, .min = 1, .max = MAX_DEPTH },
 	{ .name = "events", .flag = &events },
 	{ .name = "count", .num = &count, .min = 1, .max = 10000000 },
@@ -125,8 +125,8 @@ int main(int argc, char **argv)
 	opt_parse(argc, argv, usage, &where, &limit, options);
 	attr.channel = events;
 	ep_watchdog(limit);
-	snprintf(us, sizeof(us), "%u", look);
-	CHECK_SYS(setenv("RSIW_LOOK_US", us, 1));
+	snprintf(us, sizeof(us), "%u", poll_us);
+	CHECK_SYS(setenv("RSIW_POLL_US", us, 1));
 	ep_listen(&l, where.addr, where.port, 1);
 	ec = rdma_create_event_channel();
 	CHECK(ec, "event channel: %m");
@@ -134,8 +134,8 @@ int main(int argc, char **argv)
 	ep_resolve(ec, id, where.addr, l.port);
 	ep_setup(&a, id, &attr);
 	CHECK_SYS(rdma_connect(id, &a.param));
-	/* The other end needs nobody to look for its requests. */
-	CHECK_SYS(unsetenv("RSIW_LOOK_US"));
+	/* The other end needs nobody to poll for its requests. */
+	CHECK_SYS(unsetenv("RSIW_POLL_US"));
 	ep_accept(&p, &l, &attr);
 	ep_expect(ec, RDMA_CM_EVENT_ESTABLISHED);
 	mem = ep_pages(4096);

@@ -28,12 +28,12 @@ mod failure;
 mod fin;
 mod inner;
 pub(crate) mod local_peers;
-mod look;
-mod looking;
 pub(crate) mod manager;
 mod memory;
 mod parent;
 mod place;
+mod poller;
+mod polling;
 mod posting;
 mod published;
 mod resize;
@@ -52,11 +52,11 @@ use self::{
     base::Base,
     consumer::Consumer,
     inner::Inner,
-    look::Look,
     manager::{
         is_same,
         Manager, //
     },
+    poller::Poller,
     stream::Stream,
 };
 use crate::{
@@ -94,7 +94,7 @@ pub(crate) struct Qp {
     table: Arc<QpTable>,
     sig_all: bool,
     /// What a process has whose send queue is looked at.
-    look: Option<Pin<KBox<Look<Qp>>>>,
+    poller: Option<Pin<KBox<Poller<Qp>>>>,
     /// The connection, for who describes the QP.
     #[pin]
     shown: SpinLock<Option<Arc<Stream>>>,
@@ -185,14 +185,14 @@ impl Qp {
     /// Ends the offers to map what the process maps.
     fn forget_offers(&self) {
         self.consumer.forget_rings();
-        if let Some(look) = &self.look {
-            look.forget();
+        if let Some(poller) = &self.poller {
+            poller.forget();
         }
     }
 
     /// Returns what a process has whose send queue may be looked at.
     #[inline]
-    fn looked_at(&self) -> Option<&Look<Self>> {
-        self.look.as_deref().filter(|look| !look.is_over())
+    fn active_poller(&self) -> Option<&Poller<Self>> {
+        self.poller.as_deref().filter(|poller| !poller.is_over())
     }
 }

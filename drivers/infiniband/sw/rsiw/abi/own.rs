@@ -61,8 +61,8 @@ const MAX_SGE: usize = 16;
 /// Octets of inline data: the room of all elements.
 const MAX_INLINE: usize = size_of::<Sge>() * MAX_SGE;
 
-/// The longest time for which the send queue is looked at, in microseconds.
-const MAX_LOOK_US: u32 = 1_000;
+/// The longest time for which the send queue is polled, in microseconds.
+const MAX_POLL_US: u32 = 1_000;
 
 /// What both sides begin with.
 const MAGIC: u32 = u32::from_le_bytes(*b"rsiw");
@@ -190,8 +190,8 @@ impl Features {
     const TIMESTAMP: Self = Self(1 << 4);
     /// Other depths for queues of QPs and shared receive queues.
     const RESIZE: Self = Self(1 << 5);
-    /// Looking at the send queue instead of being called.
-    const LOOK: Self = Self(1 << 6);
+    /// Polling the send queue instead of being called.
+    const POLL: Self = Self(1 << 6);
 
     const ALL: u64 = Self::RINGS.0
         | Self::IMMEDIATE.0
@@ -199,7 +199,7 @@ impl Features {
         | Self::WINDOWS.0
         | Self::TIMESTAMP.0
         | Self::RESIZE.0
-        | Self::LOOK.0;
+        | Self::POLL.0;
 
     fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -224,9 +224,9 @@ impl Features {
         self.contains(Self::WINDOWS)
     }
 
-    /// Whether the process may ask for its send queues to be looked at.
-    pub(crate) fn may_ask_to_look(self) -> bool {
-        self.contains(Self::LOOK)
+    /// Whether the process may ask for its send queues to be polled.
+    pub(crate) fn may_ask_to_poll(self) -> bool {
+        self.contains(Self::POLL)
     }
 
     /// Whether the process may have time stamps.
@@ -277,15 +277,15 @@ impl AllocContextResp {
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct CreateQpReq {
-    look_us: u32,
+    poll_us: u32,
     pad: u32,
 }
 
 impl CreateQpReq {
-    /// For how many microseconds after each request the send queue is to be looked at; 0 for not
+    /// For how many microseconds after each request the send queue is to be polled; 0 for not
     /// at all.
-    pub(crate) fn look_us(&self) -> u32 {
-        self.look_us.min(MAX_LOOK_US)
+    pub(crate) fn poll_us(&self) -> u32 {
+        self.poll_us.min(MAX_POLL_US)
     }
 }
 
@@ -294,9 +294,9 @@ impl CreateQpReq {
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct CreateQpResp {
     pub(crate) base: super::CreateQpResp,
-    pub(crate) look_us: u32,
+    pub(crate) poll_us: u32,
     pub(crate) pad: u32,
-    pub(crate) look_key: u64,
+    pub(crate) poll_key: u64,
 }
 
 /// Front of a send queue entry.
@@ -474,8 +474,8 @@ const _: () = {
     assert!(Features::TIMESTAMP.0 == uapi::FEATURE_TIMESTAMP);
     assert!(Features::RESIZE.0 == uapi::FEATURE_RESIZE);
     assert!(RESIZE_SRQ_LIMIT == uapi::RESIZE_SRQ_LIMIT);
-    assert!(Features::LOOK.0 == uapi::FEATURE_LOOK);
-    assert!(MAX_LOOK_US == uapi::MAX_LOOK_US);
+    assert!(Features::POLL.0 == uapi::FEATURE_POLL);
+    assert!(MAX_POLL_US == uapi::MAX_POLL_US);
     assert!(super::opcode::BIND_MW == uapi::OP_BIND_MW);
     assert!(super::opcode::WRITE_WITH_IMM == uapi::OP_WRITE_WITH_IMM);
     assert!(WITH_IMM == uapi::CQE_WITH_IMM);
@@ -509,10 +509,10 @@ same_places!(AllocContextReq, uapi::AllocContextReq;
 same_places!(AllocContextResp, uapi::AllocContextResp;
     dev_id = dev_id, magic = magic, version = version, features = features, max_sge = max_sge,
     max_inline = max_inline, max_windows = max_windows, clock_khz = clock_khz);
-same_places!(CreateQpReq, uapi::CreateQpReq; look_us = look_us);
+same_places!(CreateQpReq, uapi::CreateQpReq; poll_us = poll_us);
 same_places!(CreateQpResp, uapi::CreateQpResp;
     base.qp_id = qp_id, base.num_sqe = num_sqe, base.num_rqe = num_rqe, base.sq_key = sq_key,
-    base.rq_key = rq_key, look_us = look_us, look_key = look_key);
+    base.rq_key = rq_key, poll_us = poll_us, poll_key = poll_key);
 same_places!(super::ResizeCqResp, uapi::ResizeCqResp; num_cqe = num_cqe, cq_key = cq_key);
 same_places!(ResizeQpReq, uapi::ResizeQpReq; num_sqe = num_sqe, num_rqe = num_rqe);
 same_places!(ResizeQpResp, uapi::ResizeQpResp;

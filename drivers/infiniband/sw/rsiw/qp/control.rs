@@ -382,8 +382,8 @@ impl Qp {
         if self.binder.is_in_use() {
             return Err(EBUSY);
         }
-        if let Some(look) = &self.look {
-            look.end();
+        if let Some(poller) = &self.poller {
+            poller.end();
         }
         self.table.remove(self.num());
         self.destroyed.store(true, Relaxed);

@@ -16,7 +16,7 @@ use super::{
     },
     count::CountsOf,
     inner::Inner,
-    look::Look,
+    poller::Poller,
     published::Published,
     sq::{
         kernel::KernelSq,
@@ -229,12 +229,12 @@ fn check(cap: &mut QpCap, has_srq: bool, max_sge: u32, max_inline: u32) -> Resul
 }
 
 /// For how many microseconds the process that makes the call wants its send queue to be looked at.
-fn look_us(features: Features, udata: Option<&mut Udata<'_>>) -> Result<u32> {
-    let Some(udata) = udata.filter(|_| features.may_ask_to_look()) else {
+fn poll_us(features: Features, udata: Option<&mut Udata<'_>>) -> Result<u32> {
+    let Some(udata) = udata.filter(|_| features.may_ask_to_poll()) else {
         return Ok(0);
     };
     let req = udata.read_if_there::<own::CreateQpReq>()?;
-    Ok(req.map_or(0, |req| req.look_us()))
+    Ok(req.map_or(0, |req| req.poll_us()))
 }
 
 impl Qp {
@@ -261,7 +261,7 @@ impl Qp {
         } = parts;
         let dev = pd.device().clone();
         let quota = Quota::take(dev.limits(), |limits| &limits.qps)?;
-        let look_us = look_us(features, udata.as_deref_mut())?;
+        let poll_us = poll_us(features, udata.as_deref_mut())?;
         let queues = match &udata {
             Some(udata) => {
                 let asked = Asked {
@@ -291,8 +291,8 @@ impl Qp {
             None => Queues::of_kernel(cap, srq.as_ref(), sig_all, &send_cq)?,
         };
         let Queues { ring, rq, consumer } = queues;
-        let look = match &udata {
-            Some(udata) => Look::new(look_us, udata, dev.queues())?,
+        let poller = match &udata {
+            Some(udata) => Poller::new(poll_us, udata, dev.queues())?,
             None => None,
         };
         let cap = *cap;
@@ -334,7 +334,7 @@ impl Qp {
                 }),
                 table: table.clone(),
                 sig_all,
-                look,
+                poller,
                 shown <- new_spinlock!(None, "rsiw::Qp::shown"),
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
                 manager <- new_spinlock_irq!(None, "rsiw::Qp::manager"),
@@ -364,8 +364,8 @@ impl Qp {
 
     /// Begins what goes on for the process while the QP exists, and answers it.
     fn finish(self: &Arc<Self>, features: Features, udata: &mut Udata<'_>) -> Result {
-        if let Some(look) = &self.look {
-            look.prepare(self.clone());
+        if let Some(poller) = &self.poller {
+            poller.prepare(self.clone());
         }
         let (sq_key, rq_key) = self.consumer.keys();
         let base = CreateQpResp {
@@ -376,15 +376,15 @@ impl Qp {
             sq_key,
             rq_key,
         };
-        if !features.may_ask_to_look() {
+        if !features.may_ask_to_poll() {
             return udata.respond(&base);
         }
         let mut resp = own::CreateQpResp {
             base,
             ..Default::default()
         };
-        if let Some(look) = self.looked_at() {
-            look.tell(&mut resp);
+        if let Some(poller) = self.active_poller() {
+            poller.tell(&mut resp);
         }
         udata.respond(&resp)
     }

@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    look::Look,
+    poller::Poller,
     stream::Stream,
     Qp, //
 };
@@ -58,7 +58,7 @@ impl Qp {
         to.count(c"reads_in", inbound)?;
         to.number(c"ird", self.published.ird())?;
         to.number(c"windows", self.binder.count())?;
-        to.number(c"look_us", self.look.as_deref().map_or(0, Look::us))?;
+        to.number(c"poll_us", self.poller.as_deref().map_or(0, Poller::us))?;
         // Nobody is given a reference: the socket is not kept by who looks.
         let Some(conn) = self.shown.lock().as_deref().map(Stream::sight) else {
             return Ok(());

@@ -254,7 +254,7 @@ impl<'a> Segment<'a> {
 
     /// Moves to octet `at` of the message. Returns the memory from there to the end of the piece.
     #[inline(never)]
-    fn look(&self, cursor: &mut Cursor<'a>, at: u32) -> Result<PageSlice<'a>> {
+    fn seek(&self, cursor: &mut Cursor<'a>, at: u32) -> Result<PageSlice<'a>> {
         let len = self.end.checked_sub(at).ok_or(EINVAL)?;
         let rest = cursor.rest.insert(self.source.slices(at, len)?);
         cursor.at = at;
@@ -270,7 +270,7 @@ impl<'a> Segment<'a> {
         while let Some(missing) = end.checked_sub(at).filter(|missing| *missing > 0) {
             let mut piece = match cursor.piece.take() {
                 Some(piece) if cursor.at == at => piece,
-                _ => self.look(cursor, at)?,
+                _ => self.seek(cursor, at)?,
             };
             let front = piece.take_front(missing);
             to.copy_from(done, &front)?;

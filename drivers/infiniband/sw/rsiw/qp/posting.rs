@@ -60,7 +60,7 @@ impl Qp {
     #[inline(always)]
     fn who_sends(&self, inner: &mut Inner) -> Actor {
         // Where the queue is looked at, who looks sees what follows.
-        let answered = self.is_answered() || self.looked_at().is_some();
+        let answered = self.is_answered() || self.active_poller().is_some();
         let doorbells = &mut inner.doorbells;
         doorbells.ring(inner.ring.taken(), self.send_cq.notified(), answered);
         let reason = Reason::Doorbell {
@@ -93,8 +93,8 @@ impl Qp {
                     other => {
                         self.trace_doorbell(other);
                         self.hand_over(other);
-                        if let Some(look) = &self.look {
-                            look.begin();
+                        if let Some(poller) = &self.poller {
+                            poller.begin();
                         }
                         return Ok(());
                     }
@@ -114,8 +114,8 @@ impl Qp {
         self.send_posts(&mut inner, &mut after);
         drop(inner);
         after.run(self);
-        if let Some(look) = &self.look {
-            look.begin();
+        if let Some(poller) = &self.poller {
+            poller.begin();
         }
         Ok(())
     }

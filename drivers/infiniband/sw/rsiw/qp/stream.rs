@@ -203,7 +203,7 @@ impl Stream {
     /// Takes in what was received and tells how the connection is. Process context, no lock held.
     pub(super) fn drain(self: &Arc<Self>) -> Seen {
         let looked = self.sock.with_lock(|sk| match self.needs(sk) {
-            None => Ok(self.look(sk)),
+            None => Ok(self.inspect(sk)),
             Some(need) => Err(need),
         });
         let seen = looked.unwrap_or_else(|need| {
@@ -212,7 +212,7 @@ impl Stream {
                 if let Some(buffer) = buffer {
                     self.set_buffer(sk, buffer);
                 }
-                self.look(sk)
+                self.inspect(sk)
             })
         });
         self.wake_sender();
@@ -230,7 +230,7 @@ impl Stream {
     }
 
     /// Takes in what was received and tells how the connection is.
-    fn look(self: &Arc<Self>, sk: &mut LockedSock<'_>) -> Seen {
+    fn inspect(self: &Arc<Self>, sk: &mut LockedSock<'_>) -> Seen {
         let lack = self.receive(sk, self.base().dev.tuning.work_budget());
         let is_later = self.pause(sk, lack);
         let cut = self

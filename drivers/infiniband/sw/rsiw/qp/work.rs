@@ -113,7 +113,7 @@ impl ExpiresSoon for Qp {
 
 impl Qp {
     fn act(self: &Arc<Self>) {
-        let looked = self.look();
+        let looked = self.poll_socket();
         let mut after = After::of(Actor::Urgent);
         let mut inner = self.inner.lock();
         // The QP may have another connection by now: what is noted is of that one, what was seen
@@ -146,7 +146,7 @@ impl Qp {
     ///
     /// What the receiver notes meanwhile is there when the other notes are taken, and comes before
     /// what is seen here: a Terminate before the FIN behind it.
-    fn look(self: &Arc<Self>) -> Option<(Arc<Stream>, Seen)> {
+    fn poll_socket(self: &Arc<Self>) -> Option<(Arc<Stream>, Seen)> {
         if !self.notes.take(QpNote::Socket) {
             return None;
         }

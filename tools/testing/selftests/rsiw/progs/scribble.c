@@ -218,7 +218,7 @@ static void adopt(struct side *s)
 			s->rq = r;
 		} else if (own && r->len == PAGE) {
 			CHECK_SYS(mprotect(r->at, PAGE, PROT_READ | PROT_WRITE));
-			r->kind = LOOK;
+			r->kind = POLLED;
 			r->entries = 1;
 		} else {
 			DIE("a ring of %zu bytes", r->len);

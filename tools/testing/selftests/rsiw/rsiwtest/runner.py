@@ -89,7 +89,7 @@ def parse(argv):
     p.add_argument("--debug", action="store_true",
                    help="on a debugging kernel: give everything %d times the "
                    "time, look for leaked memory at the end" % SLOW)
-    p.add_argument("--library", choices=("stock", "rsiw", "rsiw-stock-rings", "rsiw-look"),
+    p.add_argument("--library", choices=("stock", "rsiw", "rsiw-stock-rings", "rsiw-poll"),
                    help="the provider that all programs use, where a test does "
                    "not choose; rsiw-stock-rings: ours, without rings of its own")
     p.add_argument("--param", action="append", default=[],

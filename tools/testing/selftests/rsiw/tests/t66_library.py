@@ -22,18 +22,18 @@ def stock_rings(t):
         t.own("library", t.topo.loopback)
 
 
-@test("library-look", cost=15, only_type="rsiw")
+@test("library-poll", cost=15, only_type="rsiw")
 def look(t):
     """The kernel looks for requests, and is not called."""
     with t.library("rsiw"):
-        t.own("look", t.topo.loopback)
+        t.own("poller", t.topo.loopback)
 
 
-@test("library-look-ends", cost=10, only_type="rsiw")
+@test("library-poll-ends", cost=10, only_type="rsiw")
 def look_ends(t):
     """A process is killed, or becomes another program, while the kernel looks for
     its requests."""
-    args = (t.bin("look"), *t.topo.loopback.args(), "--port")
+    args = (t.bin("poller"), *t.topo.loopback.args(), "--port")
     with t.library("rsiw"):
         for n in range(10):
             with t.sub("killed, %d" % n):
@@ -50,7 +50,7 @@ def look_ends(t):
 def posting(t):
     """Every request that was posted completes once, whoever posts it and while the
     queue pair fails (T-11, T-34)."""
-    for rings in ("rsiw", "rsiw-stock-rings", "rsiw-look"):
+    for rings in ("rsiw", "rsiw-stock-rings", "rsiw-poll"):
         with t.library(rings):
             t.own("posting", t.topo.loopback)
 
@@ -80,7 +80,7 @@ def in_use(t):
 def programs(t):
     """Tests of the verbs with each kind of rings."""
     # On a debugging kernel what takes most of its code.
-    for rings in ("rsiw", "rsiw-stock-rings", "rsiw-look") if t.env.slow == 1 else ("rsiw-look",):
+    for rings in ("rsiw", "rsiw-stock-rings", "rsiw-poll") if t.env.slow == 1 else ("rsiw-poll",):
         with t.library(rings):
             with t.sub("rping, " + rings):
                 rping(t, t.topo.wire)

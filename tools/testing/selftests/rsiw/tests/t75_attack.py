@@ -57,7 +57,7 @@ def quick(t):
 @test("scribble-own", cost=24, only_type="rsiw")
 def own(t):
     """The same with the rings of our own library, windows and atomics included."""
-    for name in ("rsiw", "rsiw-look"):
+    for name in ("rsiw", "rsiw-poll"):
         for path in t.topo.paths:
             with t.sub("V-PRIV-1 V-PRIV-3 on %s, %s" % (path.name, name)), t.library(name):
                 scribble(t, path, 2, 1, "--own")

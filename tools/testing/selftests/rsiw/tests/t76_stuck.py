@@ -77,7 +77,7 @@ def stuck_seen(t):
             still(prog)
 
 
-LOOKER = "rsiw-look"
+POLLER = "rsiw-poll"
 
 
 def lookers(pid):
@@ -87,7 +87,7 @@ def lookers(pid):
         # State: letter (name)
         text = LOCAL.read("/proc/%d/task/%s/status" % (pid, tid))
         values = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
-        if values.get("Name") == LOOKER:
+        if values.get("Name") == POLLER:
             found[int(tid)] = values["State"][0]
     return found
 
@@ -154,7 +154,7 @@ def by_debugger(proc, _):
 def looked_at(t, stops, qps, *argv):
     """A process with queue pairs that the kernel looks at, which stands still."""
     with Group("rsiw-stopped") as group:
-        with t.library("rsiw-look"):
+        with t.library("rsiw-poll"):
             proc = t.start(*group.within(argv))
         wait_until(lambda: "the kernel looks at its queues:\n%s" % proc.tail(), 20,
                    lambda: len(lookers(proc.pid)) == qps)
@@ -173,13 +173,13 @@ def unload_in_vain(t):
         raise Fail("rmmod: status %d, %s" % (rv, out))
 
 
-@test("stuck-look", cost=15, only_type="rsiw")
+@test("stuck-poll", cost=15, only_type="rsiw")
 def stuck_look(t):
     """Nothing that ends waits for a process that was stopped while the kernel looked at
     its queue: no device, interface, namespace, and not the module."""
     for stops in (by_signal, by_freezer, by_debugger):
         t.topo.ensure()
-        busy = (t.bin("look"), *t.topo.loopback.args(), "--port", t.port(), "--stream")
+        busy = (t.bin("poller"), *t.topo.loopback.args(), "--port", t.port(), "--stream")
         with t.sub("device, " + stops.__doc__), looked_at(t, stops, 2, *busy):
             t.topo.changed = True
             with t.within(8, "the removal"):

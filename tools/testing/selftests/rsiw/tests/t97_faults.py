@@ -97,7 +97,7 @@ def copies(t):
 @test("faults-own-rings", cost=12, only_type="rsiw", where=FUNCTIONS)
 def own_rings(t):
     """The same with the rings of our own library."""
-    with t.library("rsiw-look"):
+    with t.library("rsiw-poll"):
         objects(t)
         copies(t)
 
@@ -215,7 +215,7 @@ def calls(t):
         parts()
         # What only our library asks for.
         failing.set("only", "vhost_task_create")
-        with t.library("rsiw-look"):
+        with t.library("rsiw-poll"):
             parts()
         # Who comes first in what runs side by side is different each time:
         # some were never the one to fail.

@@ -232,7 +232,7 @@ impl SkbChunk<'_> {
         if !self.has(at, len) || self.in_span(at, 1).is_some() {
             return None;
         }
-        self.look(at);
+        self.seek(at);
         self.in_span(at, len)
     }
 
@@ -240,7 +240,7 @@ impl SkbChunk<'_> {
     /// to the end of the piece.
     fn find(&self, at: usize) -> Option<(*const u8, usize)> {
         if self.in_span(at, 1).is_none() {
-            self.look(at);
+            self.seek(at);
         }
         let from = self.in_span(at, 1)?;
         Some((from, self.span.get().to.wrapping_sub(at)))
@@ -325,7 +325,7 @@ impl SkbChunk<'_> {
     }
 
     /// Looks for the piece in which octet `at` lies, which the chunk has, or reaches.
-    fn look(&self, at: usize) {
+    fn seek(&self, at: usize) {
         // CAST: the chunk has that octet, and 32 bits fit.
         let at = at as u32;
         let Some(buffer) = self.buffer(at) else {

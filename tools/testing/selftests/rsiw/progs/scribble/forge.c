@@ -208,7 +208,7 @@ void swap_right(const struct ring *r, const struct pool *p, uint64_t *s)
 	struct sqe *e = (struct sqe *)at;
 	struct sge *sge = elements(r->kind, at);
 
-	if (r->kind == LOOK) {
+	if (r->kind == POLLED) {
 		*(uint32_t *)r->at = rnd(s) % 2;
 		return;
 	}
@@ -245,7 +245,7 @@ void scribble(const struct ring *r, const struct pool *p, uint64_t *s)
 	uint8_t *b = r->at + rnd(s) % r->entries * size;
 	uint8_t sqe[MAX_ENTRY];
 
-	if (r->kind == LOOK) {
+	if (r->kind == POLLED) {
 		memset(r->at, rnd(s) % 4 ? 0 : (int)rnd(s), 64);
 		return;
 	}

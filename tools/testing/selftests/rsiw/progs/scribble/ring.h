@@ -59,7 +59,7 @@ enum {
 };
 
 /* The last one is a page that says whether the kernel looks at a queue. */
-enum kind { SQ, RQ, CQ, SRQ, LOOK };
+enum kind { SQ, RQ, CQ, SRQ, POLLED };
 
 struct ring {
 	enum kind kind;

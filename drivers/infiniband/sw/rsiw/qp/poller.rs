@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Looking at the send queue of a process, which need not call for each request then.
+//! Polling the send queue of a process, which need not call for each request then.
 //!
 //! A process may ask for that when it makes a queue pair. A thread of it in the kernel is woken
-//! when it has called, and looks at the queue until no request has come for as many microseconds
+//! when it has called, and polls the ring until no request has come for as many microseconds
 //! as were asked for; it sends what it finds. That takes a second processor, and pays where the
 //! process has one to spare: there is no call in the way of a request, and the thread that posts
 //! goes on while another one sends.
 //!
 //! The thread is one of the process's own, so that it is the process that pays for the time.
-//! Whether it looks is said by a word in memory that the process maps and may write to, which the
+//! Whether it polls is said by a word in memory that the process maps and may write to, which the
 //! kernel never reads.
 //!
 //! Context: process.
@@ -51,16 +51,16 @@ use kernel::{
 enum Phase {
     /// It waits for a call of the process.
     Asleep,
-    /// It looks at the queue.
-    Looks,
+    /// It polls the ring.
+    Polls,
     /// There is none any more.
     Over,
 }
 
-/// What a process has that asked for its queue to be looked at.
+/// What a process has that asked for its ring to be polled.
 #[pin_data]
-pub(super) struct Look<Q: Serves> {
-    /// Not 0 while somebody looks.
+pub(super) struct Poller<Q: Serves> {
+    /// Not 0 while the thread polls.
     word: SharedWord,
     /// For how long, in microseconds.
     us: u32,
@@ -69,11 +69,11 @@ pub(super) struct Look<Q: Serves> {
     /// What is in the word follows from this, and changes under this lock.
     #[pin]
     phase: SpinLock<Phase>,
-    /// Who looks.
+    /// The thread.
     thread: Arc<ServingThread<Q>>,
 }
 
-impl<Q: Serves<Reaper = Queues>> Look<Q> {
+impl<Q: Serves<Reaper = Queues>> Poller<Q> {
     /// What the process gets that makes the call and asks for `us` microseconds: nothing where the
     /// kernel has no such threads, or the process one processor, on which looking would keep it
     /// from posting.
@@ -93,17 +93,17 @@ impl<Q: Serves<Reaper = Queues>> Look<Q> {
         let word = SharedWord::new(mem.clone(), 0)?;
         let entry = MmapEntry::insert(udata, mem)?;
         let thread = ServingThread::new(queues)?;
-        let look = KBox::pin_init(
+        let poller = KBox::pin_init(
             pin_init!(Self {
                 word,
                 us,
                 entry,
-                phase <- new_spinlock!(Phase::Asleep, "rsiw::Look::phase"),
+                phase <- new_spinlock!(Phase::Asleep, "rsiw::Poller::phase"),
                 thread,
             }),
             GFP_KERNEL_ACCOUNT,
         );
-        look.map(Some)
+        poller.map(Some)
     }
 
     /// Ends the offer to map the word.
@@ -113,8 +113,8 @@ impl<Q: Serves<Reaper = Queues>> Look<Q> {
 
     /// Tells the process of it.
     pub(super) fn tell(&self, resp: &mut own::CreateQpResp) {
-        resp.look_us = self.us;
-        resp.look_key = self.entry.key();
+        resp.poll_us = self.us;
+        resp.poll_key = self.entry.key();
     }
 
     /// For how long, in microseconds.
@@ -122,7 +122,7 @@ impl<Q: Serves<Reaper = Queues>> Look<Q> {
         self.us
     }
 
-    /// Lets the queue of `qp` be looked at from the first call on. If the process cannot have one
+    /// Lets the ring of `qp` be polled from the first call on. If the process cannot have one
     /// more thread it does without, and calls.
     pub(super) fn prepare(&self, qp: Arc<Q>) {
         if self.thread.start(qp).is_err() {
@@ -130,25 +130,25 @@ impl<Q: Serves<Reaper = Queues>> Look<Q> {
         }
     }
 
-    /// Lets the queue be looked at from now on.
+    /// Lets the ring be polled from now on.
     #[inline]
     pub(super) fn begin(&self) {
-        if self.change(Phase::Asleep, Phase::Looks) {
+        if self.change(Phase::Asleep, Phase::Polls) {
             self.thread.wake();
         }
     }
 
-    /// Goes on looking, which was about to end.
-    pub(super) fn go_on(&self) {
-        self.change(Phase::Asleep, Phase::Looks);
+    /// Goes on polling, which was about to end.
+    pub(super) fn resume(&self) {
+        self.change(Phase::Asleep, Phase::Polls);
     }
 
-    /// Ends looking, until the process calls. Returns whether the thread looked.
+    /// Ends polling, until the process calls. Returns whether the thread polled.
     pub(super) fn pause(&self) -> bool {
-        self.change(Phase::Looks, Phase::Asleep)
+        self.change(Phase::Polls, Phase::Asleep)
     }
 
-    /// Nobody begins to look any more. Who looks at this moment ends by himself.
+    /// Nobody begins to poll any more. A thread that polls at this moment ends by itself.
     pub(super) fn end(&self) {
         self.is_over_now();
         self.thread.end();
@@ -160,14 +160,14 @@ impl<Q: Serves<Reaper = Queues>> Look<Q> {
         let fits = *phase == from;
         if fits {
             *phase = to;
-            self.word.store((to == Phase::Looks).into());
+            self.word.store((to == Phase::Polls).into());
         }
         fits
     }
 
-    /// Whether the thread looks.
-    pub(super) fn looks(&self) -> bool {
-        *self.phase.lock() == Phase::Looks
+    /// Returns whether the thread polls.
+    pub(super) fn polls(&self) -> bool {
+        *self.phase.lock() == Phase::Polls
     }
 
     /// There is no thread any more that would act upon what was posted.
@@ -177,7 +177,7 @@ impl<Q: Serves<Reaper = Queues>> Look<Q> {
         self.word.store(0);
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub(super) fn is_over(&self) -> bool {
         *self.phase.lock() == Phase::Over
     }

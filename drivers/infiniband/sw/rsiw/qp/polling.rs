@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the thread does that looks at the send queue of a process: see [`Look`].
+//! What the thread does that polls the send queue of a process: see [`Poller`].
 //!
 //! Context: process; that thread.
 #![forbid(unsafe_code)]
@@ -8,7 +8,7 @@
 use super::{
     effects::After,
     inner::Inner,
-    look::Look,
+    poller::Poller,
     Qp, //
 };
 use crate::{
@@ -38,7 +38,7 @@ use kernel::{
     },
 };
 
-/// What came of a look.
+/// What was found in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     /// No request, or somebody else is at work on them.
@@ -50,7 +50,7 @@ enum Seen {
 }
 
 impl Qp {
-    /// Sends what is in the queue, or flushes it. What may be looked at has nobody who waits for a
+    /// Sends what is in the queue, or flushes it. What is polled has nobody who waits for a
     /// better time.
     fn deal_with_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) -> Seen {
         if inner.ring.is_empty() {
@@ -65,8 +65,8 @@ impl Qp {
         }
     }
 
-    /// Looks at the queue once, if nobody else does.
-    fn look_once(self: &Arc<Self>) -> Seen {
+    /// Polls the ring once, if nobody else is at work on it.
+    fn poll_once(self: &Arc<Self>) -> Seen {
         let Some(mut inner) = self.inner.try_lock() else {
             return Seen::Nothing;
         };
@@ -77,12 +77,12 @@ impl Qp {
         seen
     }
 
-    /// Looks at the queue until something was taken out, for as long as was asked for, or until the
+    /// Polls the ring until something was taken out, for as long as was asked for, or until the
     /// process is to stop. Returns whether something was.
-    fn look_for_a_while(self: &Arc<Self>, us: u32) -> bool {
+    fn poll_for_a_while(self: &Arc<Self>, us: u32) -> bool {
         let end = clock::now().saturating_add(nanos(us));
         loop {
-            match self.look_once() {
+            match self.poll_once() {
                 Seen::Taken => return true,
                 Seen::Waiting => return false,
                 Seen::Nothing => {}
@@ -94,10 +94,10 @@ impl Qp {
         }
     }
 
-    /// Looks no more, until the process calls. What was posted before it could see that is dealt
+    /// Polls no more, until the process calls. What was posted before it could see that is dealt
     /// with.
-    fn stop_looking(self: &Arc<Self>, look: &Look<Self>) {
-        if !look.pause() {
+    fn stop_polling(self: &Arc<Self>, poller: &Poller<Self>) {
+        if !poller.pause() {
             return;
         }
         // The process has set the flags of an entry, and then found the word set: the entry is seen
@@ -109,7 +109,7 @@ impl Qp {
         drop(inner);
         after.run(self);
         if seen == Seen::Taken {
-            look.go_on();
+            poller.resume();
         }
     }
 }
@@ -117,27 +117,27 @@ impl Qp {
 impl Serves for Qp {
     type Reaper = Queues;
 
-    const NAME: &'static CStr = c"rsiw-look";
+    const NAME: &'static CStr = c"rsiw-poll";
 
     fn is_due(this: ArcBorrow<'_, Self>) -> bool {
-        this.look.as_deref().is_some_and(Look::looks)
+        this.poller.as_deref().is_some_and(Poller::polls)
     }
 
     fn serve(this: ArcBorrow<'_, Self>) {
         let qp = Arc::from(this);
-        if let Some(look) = qp.look.as_deref() {
+        if let Some(poller) = qp.poller.as_deref() {
             // A thread that stops cannot be relied on: others may have the queue pair, too.
-            if !qp.look_for_a_while(look.us()) || current!().signal_pending() {
-                qp.stop_looking(look);
+            if !qp.poll_for_a_while(poller.us()) || current!().signal_pending() {
+                qp.stop_polling(poller);
             }
         }
     }
 
     fn is_over(this: ArcBorrow<'_, Self>) {
         let qp = Arc::from(this);
-        if let Some(look) = qp.look.as_deref() {
-            look.is_over_now();
-            // As when it stops looking. Others may have the queue pair, too, and go on.
+        if let Some(poller) = qp.poller.as_deref() {
+            poller.is_over_now();
+            // As when it stops polling. Others may have the queue pair, too, and go on.
             smp_mb(Full);
             qp.schedule(Reason::GoOn);
         }

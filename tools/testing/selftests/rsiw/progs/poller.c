@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * look: queues of requests that the kernel looks at by itself, so that it need
- * not be called for each one.
+ * poller: queues of requests that the kernel polls by itself, so that it need not
+ * be called for each one.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -19,7 +19,7 @@
 #include "prog.h"
 
 #define LEN 65536
-#define LONGEST 1000	/* microseconds for which the kernel looks at most */
+#define LONGEST 1000	/* microseconds for which the kernel polls at most */
 #define NOBODY 65534
 #define UNCALLED 100	/* requests that are to be carried out without a call */
 
@@ -45,9 +45,9 @@ static void begin(const char *us)
 	};
 
 	if (us)
-		CHECK_SYS(setenv("RSIW_LOOK_US", us, 1));
+		CHECK_SYS(setenv("RSIW_POLL_US", us, 1));
 	else
-		CHECK_SYS(unsetenv("RSIW_LOOK_US"));
+		CHECK_SYS(unsetenv("RSIW_POLL_US"));
 	both_connect(&b, &listener, &where, &attr, &attr);
 	here = ep_reg(&b.a, mem, LEN, ALL_ACCESS);
 	there = ep_reg(&b.p, mem, LEN, ALL_ACCESS);
@@ -79,7 +79,7 @@ static unsigned int lookers(void)
 		if (!file)
 			continue;
 		if (fgets(name, sizeof(name), file))
-			count += !strcmp(name, "rsiw-look\n");
+			count += !strcmp(name, "rsiw-poll\n");
 		fclose(file);
 	}
 	closedir(dir);
@@ -242,7 +242,7 @@ static int at_the_limit(void)
 	struct ibv_wc wc;
 	struct ibv_qp *qp;
 
-	CHECK_SYS(setenv("RSIW_LOOK_US", "1000", 1));
+	CHECK_SYS(setenv("RSIW_POLL_US", "1000", 1));
 	CHECK_SYS(setrlimit(RLIMIT_NPROC, &one));
 	CHECK_SYS(setresuid(NOBODY, NOBODY, NOBODY));
 	ctx = ibv_open_device(listener.id->verbs->device);
@@ -264,7 +264,7 @@ static struct ibv_qp *new_qp(struct ibv_cq **cq)
 	struct ibv_qp *qp;
 
 	CHECK(ctx, "open: %m");
-	CHECK_SYS(setenv("RSIW_LOOK_US", "1000", 1));
+	CHECK_SYS(setenv("RSIW_POLL_US", "1000", 1));
 	qp = ep_own_qp(ctx, 8, 64);
 	*cq = qp->send_cq;
 	CHECK(lookers() == 1, "%u threads", lookers());
@@ -393,7 +393,7 @@ static const struct opt options[] = {
 };
 
 const struct prog prog = {
-	.name = "look",
+	.name = "poller",
 	.text = "Queues that the kernel looks at by itself.\n",
 	.options =
 		"  --stream             only go on until killed\n"
