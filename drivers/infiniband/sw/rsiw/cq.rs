@@ -305,7 +305,7 @@ impl Cq {
         slots: Option<&Arc<Slots>>,
     ) -> Result<bool, Overflow> {
         let mut state = self.state.lock();
-        trace::completion(&self.handle, || completion.tell());
+        trace::completion(&self.handle, || completion.fields());
         let added = match &mut state.ring {
             Ring::User(ring) => ring.add(completion),
             Ring::Kernel(ring) => ring.add(completion, qp, slots),
@@ -461,7 +461,7 @@ impl Drop for Spare {
 
 impl Completion {
     /// What a trace event tells of it.
-    fn tell(&self) -> (u32, u64, Name, Name, u32, u32) {
+    fn fields(&self) -> (u32, u64, Name, Name, u32, u32) {
         let (operation, status) = (self.operation.name(), self.status.name());
         (
             self.qp.0,

@@ -71,7 +71,7 @@ impl Endpoint {
             return;
         }
         let taken = self.notes.take_all();
-        notes::act(st, taken, |st, note| self.feed_note(st, note));
+        notes::act_upon_each(st, taken, |st, note| self.feed_note(st, note));
         if let Some(code) = st.unsent.take() {
             self.feed(st, Input::Failed(code));
         }

@@ -17,7 +17,7 @@ use super::transport::{
     Transport,
 };
 use super::tx::{
-    go_on,
+    advance_front,
     Frame,
     Message, //
 };
@@ -193,7 +193,7 @@ impl<'a> Flat<'a> {
         let (fpdu, behind) = behind.split_at_mut_checked(self.fpdu.len()).ok_or(Broken)?;
         let front = fpdu.first_chunk_mut().ok_or(Broken)?;
         *front = *self.fpdu.first_chunk().ok_or(Broken)?;
-        go_on(front, self.payload);
+        advance_front(front, self.payload);
         let header_len = self.pos.checked_sub(self.payload.into());
         self.pos = header_len.ok_or(Broken)?;
         self.left = self.payload.into();

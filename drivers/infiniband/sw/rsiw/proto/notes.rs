@@ -103,7 +103,7 @@ pub(crate) trait Noted {
 
 /// Calls `act` for each of the notes that were taken, in their order. It may remove those that are
 /// left, by [`Noted::left`].
-pub(crate) fn act<G: Noted>(
+pub(crate) fn act_upon_each<G: Noted>(
     guarded: &mut G,
     taken: Notes<G::Note>,
     mut act: impl FnMut(&mut G, G::Note),

@@ -222,7 +222,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             }
             Next::Nothing => return Ok(0),
         };
-        let octets = self.go_on(env, chunk, at, &fpdu.front)?;
+        let octets = self.train(env, chunk, at, &fpdu.front)?;
         if octets > 0 {
             return Ok(octets);
         }
@@ -248,7 +248,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// before and are as long; the first begins with `front`. Returns how many octets they are; 0 if
     /// the first has to be taken by itself.
     #[inline]
-    fn go_on<C: Chunk, E: Env<C>>(
+    fn train<C: Chunk, E: Env<C>>(
         &mut self,
         env: &mut E,
         chunk: &C,
@@ -366,11 +366,11 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             self.stopped = true;
             return Ok(());
         }
-        self.act(env, ulpdu, &segment)
+        self.perform(env, ulpdu, &segment)
     }
 
     /// Does what a segment asks for.
-    fn act<C, E: Env<C>>(
+    fn perform<C, E: Env<C>>(
         &mut self,
         env: &mut E,
         ulpdu: &Ulpdu<'_, C>,

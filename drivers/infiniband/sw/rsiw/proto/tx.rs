@@ -245,7 +245,7 @@ pub(crate) const FRONT: usize = size_of::<UntaggedFpdu>();
 /// Turns the front of an FPDU into that of the next one, which is as long: its offset is `payload`
 /// octets further on in the message.
 #[inline]
-pub(crate) fn go_on(front: &mut [u8; FRONT], payload: u16) {
+pub(crate) fn advance_front(front: &mut [u8; FRONT], payload: u16) {
     let [_, _, control, ..] = *front;
     // Both kinds of header end with the offset.
     let tagged = front.first_chunk_mut::<{ size_of::<TaggedFpdu>() }>();

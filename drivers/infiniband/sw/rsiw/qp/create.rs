@@ -384,7 +384,7 @@ impl Qp {
             ..Default::default()
         };
         if let Some(poller) = self.active_poller() {
-            poller.tell(&mut resp);
+            poller.describe(&mut resp);
         }
         udata.respond(&resp)
     }

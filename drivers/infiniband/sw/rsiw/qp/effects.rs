@@ -108,12 +108,12 @@ impl After {
             && self.abort_setup.is_none()
             && self.notify == Notify::default();
         if !is_nothing {
-            self.tell(qp);
+            self.deliver(qp);
         }
     }
 
     #[inline(never)]
-    fn tell(self, qp: &Arc<Qp>) {
+    fn deliver(self, qp: &Arc<Qp>) {
         self.notify.run(qp);
         if let Some(event) = self.event {
             qp.handle.event(match event {
@@ -172,11 +172,11 @@ impl Qp {
         );
         inner.was_closed = effects.close || (inner.was_closed && disconnects);
         self.published.set_state(state);
-        self.carry_out(inner, &effects, failure, after);
+        self.perform(inner, &effects, failure, after);
         Ok(())
     }
 
-    fn carry_out(
+    fn perform(
         self: &Arc<Self>,
         inner: &mut Inner,
         effects: &Effects,

@@ -112,7 +112,7 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
     }
 
     /// Tells the process of it.
-    pub(super) fn tell(&self, resp: &mut own::CreateQpResp) {
+    pub(super) fn describe(&self, resp: &mut own::CreateQpResp) {
         resp.poll_us = self.us;
         resp.poll_key = self.entry.key();
     }

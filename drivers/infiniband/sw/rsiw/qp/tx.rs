@@ -182,7 +182,7 @@ impl Atomics for SendEnv<'_> {
         }
     }
 
-    fn carry_out(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
+    fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
         self.qp.change_word(request)
     }
 }

@@ -74,7 +74,7 @@ impl WorkItem<ACTS> for Qp {
 
     fn run(this: Arc<Qp>) {
         let _scope = NoIo::enter();
-        this.act();
+        this.act_upon_notes();
     }
 }
 
@@ -112,7 +112,7 @@ impl ExpiresSoon for Qp {
 }
 
 impl Qp {
-    fn act(self: &Arc<Self>) {
+    fn act_upon_notes(self: &Arc<Self>) {
         let looked = self.poll_socket();
         let mut after = After::of(Actor::Urgent);
         let mut inner = self.inner.lock();
@@ -126,7 +126,7 @@ impl Qp {
         }
         self.complete_due();
         self.settle(&mut inner, &mut after);
-        notes::act(&mut *inner, taken, |inner, note| {
+        notes::act_upon_each(&mut *inner, taken, |inner, note| {
             self.act_upon(inner, note, seen.as_ref(), &mut after);
         });
         self.send_posts(&mut inner, &mut after);

@@ -129,7 +129,7 @@ impl Rnic {
     }
 
     /// Says who has not let go yet.
-    fn tell(&self) {
+    fn warn_of_users(&self) {
         let mut qps = Saturating(0u32);
         self.qps.for_each(|qp| {
             if qp.is_of_kernel() {
@@ -163,7 +163,7 @@ impl WorkItem<WATCH> for Rnic {
         }
         Timer::start(&this, PATIENCE_MS);
         drop(stage);
-        this.tell();
+        this.warn_of_users();
     }
 }
 

@@ -199,7 +199,7 @@ impl Atomics for Queue {
         self.peeked().0.operands
     }
 
-    fn carry_out(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
+    fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
         match self.faults.source {
             Some(error) => Err(error),
             None => {

@@ -4,7 +4,7 @@
 
 use std::fmt::Debug;
 
-use crate::proto::notes::{act, EndpointNote, Note, Noted, Notes, QpNote};
+use crate::proto::notes::{act_upon_each, EndpointNote, Note, Noted, Notes, QpNote};
 
 /// What a mutex guards.
 struct Guarded<N> {
@@ -79,7 +79,7 @@ fn each_note_has_a_bit() {
 fn acts_upon_each_once<N: Note + Debug>() {
     for taken in every_set::<N>() {
         let mut guarded = Guarded::new();
-        act(&mut guarded, taken, |guarded, note| guarded.seen.push(note));
+        act_upon_each(&mut guarded, taken, |guarded, note| guarded.seen.push(note));
         assert_eq!(guarded.seen, listed(taken));
         assert_eq!(guarded.left.bits(), 0);
     }
@@ -97,7 +97,7 @@ fn a_timer_that_is_stopped<N: Note + Debug>(timer: N) {
     for taken in every_set::<N>() {
         for stops in N::ALL.iter().copied().filter(|note| *note != timer) {
             let mut guarded = Guarded::new();
-            act(&mut guarded, taken, |guarded, note| {
+            act_upon_each(&mut guarded, taken, |guarded, note| {
                 guarded.seen.push(note);
                 if note == stops {
                     guarded.left().remove(timer);
@@ -134,7 +134,7 @@ fn one_end() {
     use EndpointNote::{Abort, Expired, FirstSegment, PeerClosing, Shut, StreamEnded};
     for taken in every_set::<EndpointNote>() {
         let mut guarded = Guarded::new();
-        act(&mut guarded, taken, |guarded, note| {
+        act_upon_each(&mut guarded, taken, |guarded, note| {
             guarded.seen.push(note);
             if matches!(note, StreamEnded | Shut | Abort) {
                 guarded.left().forget_ends();

@@ -164,7 +164,7 @@ impl Sender {
             false => self.framer.put_alone(env, transport, &mut current),
         };
         if let Err(why) = put {
-            let result = self.go_on(env, &request.work, current, why);
+            let result = self.take_general_way(env, &request.work, current, why);
             return result.err().map(|failure| self.failed(failure));
         }
         // The next message mostly lies in the same memory.
@@ -205,7 +205,7 @@ impl Sender {
     ///
     /// It cannot be sent.
     #[cold]
-    fn go_on<T: Transport, E: Env<T>>(
+    fn take_general_way<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
         work: &E::Work,

@@ -78,13 +78,13 @@ impl Sender {
     ///
     /// The peer may not do that.
     #[inline(never)]
-    pub(super) fn carry_out<T: Transport, E: Env<T>>(
+    pub(super) fn perform_atomic<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
         msn: Msn,
         request: &AtomicRequest,
     ) -> Result<(), Failure> {
-        let original = env.carry_out(request).map_err(|error| Failure {
+        let original = env.change_word(request).map_err(|error| Failure {
             quote: Some(Quote::atomic_request(msn)),
             ..error.into()
         })?;

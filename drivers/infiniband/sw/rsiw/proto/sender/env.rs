@@ -77,7 +77,7 @@ pub(crate) trait Atomics {
     /// # Errors
     ///
     /// How the peer is told that nothing was changed.
-    fn carry_out(&mut self, request: &AtomicRequest) -> Result<u64, TermError>;
+    fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError>;
 }
 
 /// What a sender needs of its surroundings, which send over `T`.

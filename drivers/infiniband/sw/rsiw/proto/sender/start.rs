@@ -318,7 +318,7 @@ impl Sender {
     ) -> Result<(), Failure> {
         let (msn, request) = match env.oldest_inbound() {
             None => return Ok(()),
-            Some(Inbound::Atomic(msn, request)) => return self.carry_out(env, msn, &request),
+            Some(Inbound::Atomic(msn, request)) => return self.perform_atomic(env, msn, &request),
             Some(Inbound::Read(InboundRead { msn, request })) => (msn, request),
         };
         let kind = Kind::ReadResponse(request);
