@@ -153,7 +153,7 @@ impl Qp {
     pub(crate) fn attach(&self, manager: Arc<dyn Manager>) -> Result {
         let mut inner = self.inner.lock();
         let mut slot = self.manager.lock();
-        if slot.is_some() || inner.state != QpState::Idle {
+        if slot.is_some() || self.state() != QpState::Idle {
             return Err(EISCONN);
         }
         *slot = Some(manager);

@@ -98,7 +98,7 @@ impl Qp {
         let prepared = Prepared::new(&stream);
 
         let mut inner = self.inner.lock();
-        let (state, _) = state::next(inner.state, QpEvent::Connected).map_err(|_| EISCONN)?;
+        let (state, _) = state::next(self.state(), QpEvent::Connected).map_err(|_| EISCONN)?;
         if !self.is_attached(manager) {
             return Err(ECONNRESET);
         }
@@ -127,11 +127,10 @@ impl Qp {
             tx,
             entry: None,
         });
-        self.trace_state(&QpEvent::Connected, inner.state, state);
+        self.trace_state(&QpEvent::Connected, self.state(), state);
         self.ended_by.store(Cause::NONE.0, Relaxed);
         self.published.set_ird(params.ird);
         inner.last_wqe_told = false;
-        inner.state = state;
         self.published.set_state(state);
         if let Some(conn) = &mut inner.conn {
             conn.entry = prepared.map(Prepared::enter);
@@ -174,7 +173,7 @@ impl Qp {
     pub(super) fn progress(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         self.settle(inner, after);
         loop {
-            let state = inner.state;
+            let state = self.state();
             match self.send(inner, after.actor) {
                 Some(Outcome::Idle) if state == QpState::Draining && self.is_drained(inner) => {
                     let _ = self.apply(inner, QpEvent::Drained, None, after);
@@ -199,7 +198,7 @@ impl Qp {
     pub(super) fn send_only(self: &Arc<Self>, inner: &mut Inner) {
         match self.send(inner, Actor::Caller) {
             // The FIN may be due.
-            Some(Outcome::Idle) if inner.state == QpState::Draining => {
+            Some(Outcome::Idle) if self.state() == QpState::Draining => {
                 self.notes.leave(QpNote::GoOn);
             }
             None | Some(Outcome::Idle) => {}
@@ -219,7 +218,7 @@ impl Qp {
     /// a connection.
     #[inline(always)]
     fn send(self: &Arc<Self>, inner: &mut Inner, actor: Actor) -> Option<Outcome> {
-        let state = inner.state;
+        let state = self.state();
         let conn = inner.conn.as_mut()?;
         let peer = conn.stream.peer();
         let (sock, ring) = (&conn.stream.sock, &mut inner.ring);
@@ -258,7 +257,7 @@ impl Qp {
         tell_defect(&failure);
         self.ends_of(Cause::here(failure.error));
         self.count_all([Counter::of_failure(&failure)]);
-        if inner.state.sends() {
+        if self.state().sends() {
             self.log_failure(&failure);
         }
         let _ = self.apply(inner, event, Some(failure), after);
@@ -316,9 +315,9 @@ impl Qp {
     ) -> Result {
         let ord = attr.max_rd_atomic.map(u16::from);
         let ird = attr.max_dest_rd_atomic.map(u16::from);
-        self.check_depths(inner, ord, ird)?;
+        self.check_depths(ord, ird)?;
         if let Some(state) = attr.cur_state {
-            if rdmac_state(state) != inner.state.in_verbs() {
+            if rdmac_state(state) != self.state().in_verbs() {
                 return Err(EINVAL);
             }
         }
@@ -326,9 +325,9 @@ impl Qp {
             let to = rdmac_state(target);
             // The step between INIT and RTS that iWARP does not have.
             let is_step =
-                target == IbQpState::Rtr && matches!(inner.state, QpState::Idle | QpState::Rts);
+                target == IbQpState::Rtr && matches!(self.state(), QpState::Idle | QpState::Rts);
             if !is_step {
-                if inner.state == QpState::Error {
+                if self.state() == QpState::Error {
                     // What was posted there is not to be left to the next connection.
                     self.flush_posted(inner, after);
                 }
@@ -354,8 +353,8 @@ impl Qp {
     }
 
     /// Whether ORD and IRD may be set so now.
-    fn check_depths(&self, inner: &Inner, ord: Option<u16>, ird: Option<u16>) -> Result {
-        let connected = inner.state != QpState::Idle && inner.state != QpState::Error;
+    fn check_depths(&self, ord: Option<u16>, ird: Option<u16>) -> Result {
+        let connected = self.state() != QpState::Idle && self.state() != QpState::Error;
         let (max_ord, max_ird) = if connected {
             (self.sq.lock().ord, self.published.ird())
         } else {

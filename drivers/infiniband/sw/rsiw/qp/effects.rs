@@ -150,18 +150,18 @@ impl Qp {
         failure: Option<Failure>,
         after: &mut After,
     ) -> Result {
-        let (state, effects) = state::next(inner.state, event).map_err(|_| EINVAL)?;
-        if let Some(cause) = Cause::of_event(&event).filter(|_| state != inner.state) {
+        let before = self.state();
+        let (state, effects) = state::next(before, event).map_err(|_| EINVAL)?;
+        if let Some(cause) = Cause::of_event(&event).filter(|_| state != before) {
             self.ends_of(cause);
         }
-        self.trace_state(&event, inner.state, state);
+        self.trace_state(&event, before, state);
         if matches!(event, QpEvent::Lost | QpEvent::PeerReset) && inner.conn.is_some() {
             self.count(Counter::ConnLost);
         }
-        if state == QpState::Error && inner.state == QpState::Idle {
+        if state == QpState::Error && before == QpState::Idle {
             after.abort_setup = self.take_manager();
         }
-        inner.state = state;
         // A disconnect of what is closed already is no sign that it is to be used again.
         let disconnects = matches!(
             event,
@@ -255,7 +255,7 @@ impl Qp {
     /// likes, and uverbs keeps all events that it does not fetch. For a kernel consumer the core
     /// waits for an event each time that it drains the QP.
     fn is_last_wqe(&self, inner: &mut Inner) -> bool {
-        if inner.state != QpState::Error || self.srq.is_none() || self.destroyed.load(Relaxed) {
+        if self.state() != QpState::Error || self.srq.is_none() || self.destroyed.load(Relaxed) {
             return false;
         }
         let is_told = core::mem::replace(&mut inner.last_wqe_told, true);
@@ -273,7 +273,7 @@ impl Qp {
 
     /// Completes what was posted in a state in which nothing is sent or received any more (T-34).
     pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
-        match inner.post_send() {
+        match self.state().post_send(inner.was_closed) {
             Post::Queue => {}
             Post::Flush => after.notify.send |= self.flush_sq(&mut inner.ring),
             Post::TooLate if inner.ring.is_empty() => {}
@@ -281,7 +281,7 @@ impl Qp {
                 let _ = self.apply(inner, QpEvent::PostedTooLate, None, after);
             }
         }
-        if inner.state.post_recv() == Post::Flush {
+        if self.state().post_recv() == Post::Flush {
             after.notify.recv |= self.flush_rq();
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the QP's mutex protects: its state, its connection, and the way out.
+//! What the QP's mutex protects beside the state, which changes under it and is read by all
+//! ([`Published`](super::published::Published)): the connection, and the way out.
 //!
 //! Context: process, under that mutex.
 #![forbid(unsafe_code)]
@@ -22,10 +23,6 @@ use crate::{
             QpNote, //
         },
         schedule::Doorbells,
-        state::{
-            Post,
-            QpState, //
-        },
     },
 };
 use kernel::{
@@ -69,7 +66,6 @@ impl Conn {
 
 /// What the QP's mutex protects.
 pub(super) struct Inner {
-    pub(super) state: QpState,
     pub(super) ring: SqRing,
     pub(super) conn: Option<Conn>,
     /// The connection was closed, and nothing has happened since.
@@ -96,7 +92,6 @@ impl Inner {
     /// A QP without connection.
     pub(super) fn new(ring: SqRing) -> Self {
         Self {
-            state: QpState::Idle,
             ring,
             conn: None,
             was_closed: false,
@@ -116,10 +111,5 @@ impl Inner {
     pub(super) fn is_on(&self, stream: &Arc<Stream>) -> bool {
         let conn = self.conn.as_ref();
         conn.is_some_and(|conn| Arc::ptr_eq(&conn.stream, stream))
-    }
-
-    /// What to do with a request that is in the send queue.
-    pub(super) fn post_send(&self) -> Post {
-        self.state.post_send(self.was_closed)
     }
 }

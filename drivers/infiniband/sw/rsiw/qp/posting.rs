@@ -102,7 +102,7 @@ impl Qp {
             }
         };
         let mut after = After::default();
-        if inner.post_send() == Post::Queue {
+        if self.state().post_send(inner.was_closed) == Post::Queue {
             let actor = self.who_sends(&mut inner);
             self.trace_doorbell(actor);
             if actor != Actor::Caller {
@@ -150,7 +150,7 @@ impl Qp {
         let Some(mut inner) = self.inner.try_lock() else {
             return self.who(Reason::KernelBusy);
         };
-        if inner.post_send() != Post::Queue || inner.failed.is_some() {
+        if self.state().post_send(inner.was_closed) != Post::Queue || inner.failed.is_some() {
             return self.who(Reason::KernelBusy);
         }
         self.send_only(&mut inner);

@@ -190,7 +190,7 @@ impl Qp {
                 if conn.is_some_and(|conn| conn.tx.fin.expired(&conn.stream.sock)) {
                     return self.start_timer(CLOSE_TIMEOUT_MS);
                 }
-                if inner.state == QpState::Draining {
+                if self.state() == QpState::Draining {
                     let (dev, num) = (self.dev.handle(), self.num());
                     pr_ratelimited!(
                         "{dev}: QP {num}: disconnects with requests not done in time\n"
