@@ -103,10 +103,14 @@ def of_kernel(t):
               drv_sends_under_way=0, drv_reads_out=0, drv_mss=None)
 
 
-def shown_in(count):
-    """Seconds that it takes to show `count` identifiers, at the least."""
+def shown_in(count, enough=0):
+    """Seconds that it takes to show `count` identifiers, at the least.
+
+    What else the machine does only makes that longer, so it is measured until it takes no
+    more than `enough`, three times at least and ten times at most.
+    """
     took = []
-    for _ in range(3):
+    while len(took) < 3 or len(took) < 10 and min(took) > enough > 0:
         start = time.monotonic()
         found = len(details("cm_id", state="LISTEN"))
         took.append(time.monotonic() - start)
@@ -127,7 +131,7 @@ def of_many(t):
     listeners(few)
     first = shown_in(few)
     listeners(3 * few)
-    second = shown_in(4 * few)
+    second = shown_in(4 * few, 8 * first)
     if second > 8 * first:
         raise Fail("%d take %.2f s, %d take %.2f s" % (few, first, 4 * few, second))
 
