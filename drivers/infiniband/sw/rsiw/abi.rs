@@ -5,7 +5,7 @@
 //! an entry of a send queue asks for ([`Front`]).
 //!
 //! These are the layouts of `include/uapi/rdma/siw-abi.h`. All fields are in host order. Entries
-//! of the rings are only ever copied (see `ffi::ring`).
+//! of the rings are only ever copied (see `ffi::mm::ring`).
 #![forbid(unsafe_code)]
 
 pub(crate) mod own;

@@ -228,7 +228,7 @@ impl Qp {
             self.start_timer(ms);
         }
         self.count_sent(conn.tx.tally(), actor);
-        self.published.took(ring.number());
+        self.published.took(ring.taken());
         self.published.left(conn.tx.unsent());
         Some(outcome)
     }

@@ -105,18 +105,10 @@ impl SqRing {
         }
     }
 
-    /// Requests of a process, or posts of a kernel consumer, that were taken out up to now; wraps.
-    pub(super) fn taken(&self) -> u32 {
-        match self {
-            Self::User(ring) => ring.taken().number(),
-            Self::Own(ring) => ring.taken().number(),
-            Self::Kernel(ring) => ring.taken(),
-        }
-    }
-
-    /// Number of the next request of a process; wraps.
+    /// Requests of a process that were taken out up to now, which is the number of the next one; wraps.
+    /// Nobody asks of a consumer in the kernel.
     #[inline(always)]
-    pub(super) fn number(&self) -> u32 {
+    pub(super) fn taken(&self) -> u32 {
         match self {
             Self::User(ring) => ring.taken().number(),
             Self::Own(ring) => ring.taken().number(),

@@ -50,7 +50,6 @@ use crate::{
         rdmap::ImmediateData, //
     },
 };
-use core::num::Wrapping;
 use kernel::{
     num::casts::u32_as_usize,
     pr_warn_once,
@@ -71,16 +70,6 @@ pub(in crate::qp) struct Requests {
     posted: Posted<Checked>,
     /// Depth that the consumer asked for; there are [`send_slots`] of that.
     asked: u32,
-    counts: Counts,
-}
-
-/// Posts of any number of requests, which wrap.
-#[derive(Clone, Copy, Default)]
-struct Counts {
-    /// Those that added a request.
-    made: Wrapping<u32>,
-    /// Those that had been made when the queue was empty last.
-    taken: Wrapping<u32>,
 }
 
 impl Requests {
@@ -88,7 +77,6 @@ impl Requests {
         Ok(Self {
             posted: Posted::new(send_slots(asked), max_sge, max_inline)?,
             asked,
-            counts: Counts::default(),
         })
     }
 
@@ -145,16 +133,8 @@ impl KernelSq {
     /// too much inline data, or a result that is not of the length of a word. Those in front of it stay posted (V-WR-3).
     pub(in crate::qp) fn post(&self, chain: &mut SendChain<'_>) -> Result {
         let mut requests = self.requests.lock();
-        let before = requests.posted.len();
-        let result = self.post_all(&mut requests.posted, chain);
-        if requests.posted.len() > before {
-            requests.counts.made += 1;
-        }
-        result
-    }
-
-    fn post_all(&self, posted: &mut Posted<Checked>, chain: &mut SendChain<'_>) -> Result {
-        // As many as the consumer posts at a time, up to the depth.
+        let posted = &mut requests.posted;
+        // Bound: as many as the consumer posts at a time, up to the depth.
         for wr in chain {
             let (request, used) = self.request(&wr, posted.room()?)?;
             posted.push(request, used)?;
@@ -191,7 +171,6 @@ impl KernelSq {
         requests.posted.check_fits(&new.posted)?;
         also()?;
         requests.posted.move_to(&mut new.posted)?;
-        new.counts = requests.counts;
         core::mem::swap(&mut *requests, new);
         Ok(())
     }
@@ -205,11 +184,6 @@ impl KernelSq {
     pub(in crate::qp) fn asked_and_spare(&self) -> (u32, u32) {
         let requests = self.requests.lock();
         (requests.asked, requests.spare())
-    }
-
-    /// Posts whose requests were all taken out, as known when the queue was empty last; wraps.
-    pub(super) fn taken(&self) -> u32 {
-        self.requests.lock().counts.taken.0
     }
 
     /// Whether no request waits.
@@ -247,14 +221,7 @@ impl KernelSq {
 
     /// Takes the oldest request out.
     pub(super) fn pop(&self) -> Option<Work> {
-        let request = {
-            let mut requests = self.requests.lock();
-            let request = requests.posted.pop()?;
-            if requests.posted.len() == 0 {
-                requests.counts.taken = requests.counts.made;
-            }
-            request
-        };
+        let request = self.requests.lock().posted.pop()?;
         Some(match request {
             Ok((wqe, _)) => wqe.work,
             Err(bad) => bad.work,
