@@ -8,6 +8,7 @@ Used by the host's parts; calls the scripts of tools/vm.
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -166,9 +167,9 @@ def read_json(name):
 def fresh_results(*names):
     """An empty directory for a guest's results."""
     results = os.path.join(BUILD, "bench", *names)
-    os.makedirs(results, exist_ok=True)
-    for name in os.listdir(results):
-        os.unlink(os.path.join(results, name))
+    # What a guest was given, such as modules, lies in directories.
+    shutil.rmtree(results, ignore_errors=True)
+    os.makedirs(results)
     return results
 
 
