@@ -22,8 +22,8 @@ use core::num::{
 
 /// For how long requests are given time to gather, in microseconds.
 pub(crate) const GATHER_US: u32 = 10;
-/// So many together are worth that time, and so often in vain is too often. So many doorbells without
-/// an answer are a row.
+/// The number that counts as many: of doorbells without an answer, which make a row then; of requests,
+/// which are worth [`GATHER_US`] then; and of times in succession in which fewer came.
 pub(crate) const WORTH: u32 = 4;
 /// For so many doorbells holds what the last ones have shown.
 const HOLDS: u32 = 256;
@@ -47,15 +47,15 @@ pub(crate) enum Actor {
 /// What is known of a process by its doorbells. Under the mutex of its queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doorbells {
-    /// Those since the process may have waited for an answer, and has got it.
+    /// Doorbells since the process last got an answer that it can have waited for.
     row: Saturating<u32>,
     /// Requests that were taken out of the send queue before the last doorbell; wraps.
     taken: Wrapping<u32>,
-    /// Those of the last doorbell are given time to gather.
+    /// Whether the requests of the last doorbell are given time to gather.
     gathers: bool,
     /// How often in succession too few came in that time.
     in_vain: Saturating<u32>,
-    /// Doorbells of which no requests are given time, because of that.
+    /// For how many doorbells more requests are given no time, because of that.
     pause: Saturating<u32>,
     /// Completion events before the last doorbell; wraps.
     events: u32,

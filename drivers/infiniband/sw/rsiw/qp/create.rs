@@ -228,7 +228,7 @@ fn check(cap: &mut QpCap, has_srq: bool, max_sge: u32, max_inline: u32) -> Resul
     Ok(())
 }
 
-/// For how many microseconds the process that makes the call wants its send queue to be looked at.
+/// For how many microseconds the process that makes the call wants its send queue to be polled.
 fn poll_us(features: Features, udata: Option<&mut Udata<'_>>) -> Result<u32> {
     let Some(udata) = udata.filter(|_| features.may_ask_to_poll()) else {
         return Ok(0);

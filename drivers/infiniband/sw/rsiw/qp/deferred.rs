@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Having others act: notes, work items and timers of a QP. What these do is in `work`, and who it
-//! is that acts in `proto::schedule`.
+//! Leaving work to others: notes, work items and timers of a QP. `work` has what these do, and
+//! `proto::schedule` decides who acts.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -53,7 +53,8 @@ impl Parent for Qp {
 }
 
 impl Qp {
-    /// Queues the work item, if `actor` is one. Any context.
+    /// Queues the work item that `actor` is, or starts the timer that queues one; does nothing if it is
+    /// the caller or nobody. Any context.
     #[inline(always)]
     pub(super) fn queue(self: &Arc<Self>, actor: Actor) {
         match actor {
@@ -64,7 +65,7 @@ impl Qp {
         }
     }
 
-    pub(super) fn queue_urgent(self: &Arc<Self>) {
+    fn queue_urgent(self: &Arc<Self>) {
         // If that fails it is queued already, and will see whatever there is to see.
         let _ = self.dev.queue().enqueue::<_, ACTS>(self.clone());
     }
@@ -74,8 +75,8 @@ impl Qp {
         let _ = self.dev.patient_queue().enqueue::<_, SENDS>(self.clone());
     }
 
-    /// Lets the work item act that is to act because of `reason`, which is none of those upon which
-    /// a caller acts. Any context.
+    /// Lets a work item act if `reason` asks for one. It is none of the reasons for which the caller
+    /// acts by itself. Any context.
     #[inline(always)]
     pub(super) fn schedule(self: &Arc<Self>, reason: Reason) {
         self.queue(self.who(reason));
@@ -101,8 +102,7 @@ impl Qp {
         self.note(QpNote::Lost);
     }
 
-    /// Lets [`QpEvent::Timeout`] happen in `ms` milliseconds and not before, or a FIN that waits go
-    /// out then.
+    /// Has [`QpNote::Timeout`] left in `ms` milliseconds, and not before.
     pub(super) fn start_timer(self: &Arc<Self>, ms: u32) {
         self.cancel_timer();
         Timer::start(self, ms);

@@ -38,7 +38,6 @@ use crate::{
         },
         notes::QpNote,
         receiver::Lack,
-        schedule::Reason,
         sender::PayloadError,
         tx::Frame,
     },
@@ -83,9 +82,7 @@ impl Drop for Held<'_> {
         if lack != Lack::Turn {
             stream.note_lack(lack);
         }
-        if base.is_noted() {
-            stream.parent.schedule(Reason::Note);
-        }
+        stream.parent.ring_if_noted(base);
     }
 }
 

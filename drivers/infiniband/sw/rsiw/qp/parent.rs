@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The queue pair, as its stream, and the other end of a connection on this host, see it: they know
-//! its [`Base`], and that somebody acts upon what they find.
+//! The queue pair as two others see it: its stream, and the other end of a connection on this host.
+//! They know its [`Base`], and that a work item acts upon what they find.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -30,7 +30,8 @@ pub(super) trait Parent: Send + Sync {
 }
 
 impl dyn Parent {
-    /// Has act who is to act because of `reason`, which is none of those upon which a caller acts.
+    /// Lets a work item act if `reason` asks for one. It is none of the reasons for which the caller
+    /// acts by itself.
     #[inline]
     pub(super) fn schedule(self: &Arc<Self>, reason: Reason) {
         match self.base().who(reason) {
@@ -43,5 +44,14 @@ impl dyn Parent {
     pub(super) fn note(self: &Arc<Self>, note: QpNote) {
         self.base().notes.leave(note);
         self.schedule(Reason::Note);
+    }
+
+    /// Lets the work item act upon what was noted, if anything was. `base` is that of this queue
+    /// pair, which the caller has at hand.
+    #[inline]
+    pub(super) fn ring_if_noted(self: &Arc<Self>, base: &Base) {
+        if base.is_noted() {
+            self.schedule(Reason::Note);
+        }
     }
 }

@@ -38,14 +38,14 @@ use kernel::{
 };
 
 impl Qp {
-    /// As [`Qp::queue`] for who mostly acts himself, and shall not carry this along.
+    /// As [`Qp::queue`], but not inlined: for callers that mostly act by themselves.
     #[inline(never)]
     fn hand_over(self: &Arc<Self>, actor: Actor) {
         self.queue(actor);
     }
 
-    /// Returns whether the consumer may have waited for an answer of the peer and got it, since this
-    /// was asked last. If a Read is under way, or was answered without a completion, it did not.
+    /// Returns whether the consumer may have waited for an answer of the peer, and has got it since the
+    /// last call. It has not if a Read is under way, or was answered without a completion.
     #[inline(always)]
     fn is_answered(&self) -> bool {
         let answered = self.answered.load(Relaxed);
@@ -59,7 +59,7 @@ impl Qp {
     /// Returns who sends what a process has just posted.
     #[inline(always)]
     fn who_sends(&self, inner: &mut Inner) -> Actor {
-        // Where the queue is looked at, who looks sees what follows.
+        // Where the queue is polled, the thread that polls sees what follows.
         let answered = self.is_answered() || self.active_poller().is_some();
         let doorbells = &mut inner.doorbells;
         doorbells.ring(inner.ring.taken(), self.send_cq.notified(), answered);

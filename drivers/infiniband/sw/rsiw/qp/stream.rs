@@ -361,9 +361,7 @@ impl StreamHandler for Stream {
         if sk.peer_fin() {
             base.notes.leave(QpNote::Socket);
         }
-        if base.is_noted() {
-            this.parent.schedule(Reason::Note);
-        }
+        this.parent.ring_if_noted(base);
     }
 
     fn write_space(this: ArcBorrow<'_, Self>) {
