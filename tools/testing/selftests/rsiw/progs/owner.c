@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -108,6 +109,8 @@ static void recycled(void)
 	char c;
 
 	part("V-PRIV-2 rdma_connect by a process with the number of one that has ended");
+	/* The owner's child is ours then: what it has open is to be gone in the end. */
+	CHECK_SYS(prctl(PR_SET_CHILD_SUBREAPER, 1));
 	CHECK_SYS(pipe(to));
 	CHECK_SYS(pipe(until));
 	owner = new_process();
@@ -132,6 +135,7 @@ static void recycled(void)
 	expect(WIFEXITED(status) && WEXITSTATUS(status) == EINVAL, "status %#x", status);
 	close(until[0]);
 	close(until[1]);
+	CHECK(wait(&status) > 0, "wait: %m");
 }
 
 struct creation {

@@ -24,9 +24,10 @@ CASES = ("mw-use", "inv-by-send", "fence-send", "drain-srq", "qp-resize")
 REASONS = ("Cannot allocate memory", "No buffer space", "Bad address")
 # What a kernel consumer is told: the initiator by an event, others by ENOMEM,
 # ENFILE, EADDRINUSE, ENOBUFS or the end of the connection; in a transfer by
-# vendor_err, that this side has ended the stream for a fault of its own.
+# vendor_err, that the stream was ended for a fault of its own by this side (1), or by
+# the other one, which is in this kernel as well (2).
 CLEAR = re.compile(r"^out of memory$|event (rejected|connect error)$|"
-                   r": -(12|23|98|103|104|105)$|\(0x10000\)$")
+                   r": -(12|23|98|103|104|105)$|\(0x[12]0000\)$")
 
 
 def sweep(t, what, failing, run, prepare=None, undo=None, succeeds=False):
