@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Atomic Operations (RFC 7306 section 5): the headers of Atomic Requests and Atomic Responses, and
-//! what an operation makes of a word. Any context.
-//!
-//! There are two operations, FetchAdd and CmpSwap, on 64 bits. Both return what was there before.
+//! Atomic Operations on 64-bit words (RFC 7306 section 5): FetchAdd and CmpSwap, which both return
+//! the original value, and the headers of their requests and responses. Any context.
 #![forbid(unsafe_code)]
 
 use super::ddp::{
@@ -26,45 +24,38 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// Octets that an Atomic Operation is about, and what their address is a multiple of.
+/// Octets of the word that an Atomic Operation changes; its address is a multiple of this.
 pub(crate) const WORD_LEN: u32 = 8;
 
-/// AOpcodes (RFC 7306 section 5.2.1); 1 is reserved. The other bits of their word are reserved too.
+/// AOpcodes (RFC 7306 section 5.2.1). 1 is reserved, as are the other bits of their word.
 const FETCH_ADD: u32 = 0;
 const CMP_SWAP: u32 = 2;
 const AOPCODE_MASK: u32 = 0xf;
 
-/// An Atomic Operation with its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtomicOperation {
-    /// Adds to fields of the word.
+    /// Adds `add` to the word, field by field.
     FetchAdd {
-        /// What is added.
         add: u64,
-        /// The most significant bits of the fields: what is carried out of these is lost. Without
-        /// any, the word is one field.
+        /// Most significant bit of each field; no carry leaves it. Zero makes the word one field.
         mask: u64,
     },
-    /// Replaces bits of the word if others are as expected.
+    /// Replaces the bits in `swap_mask` by `swap`'s if those in `compare_mask` equal `compare`'s.
     CmpSwap {
-        /// What they are replaced by.
         swap: u64,
-        /// Those that are replaced.
         swap_mask: u64,
-        /// What is expected.
         compare: u64,
-        /// Those that are compared.
         compare_mask: u64,
     },
 }
 
 impl AtomicOperation {
-    /// What is in the place of `original` afterwards (RFC 7306 sections 5.1.1 and 5.1.2).
+    /// Returns what the operation makes of `original` (RFC 7306 sections 5.1.1 and 5.1.2).
     #[must_use]
     pub(crate) const fn apply(&self, original: u64) -> u64 {
         match *self {
-            // Without the top bits of the fields nothing is carried beyond them; then each gets the
-            // sum of both operands' and of what was carried into it.
+            // Adding without the top bits of the fields carries nothing beyond them; then each top
+            // bit becomes the sum of both operands' bits and of the carry into it.
             Self::FetchAdd { add, mask } => {
                 (original & !mask).wrapping_add(add & !mask) ^ ((original ^ add) & mask)
             }
@@ -99,28 +90,24 @@ struct RawRequest {
 
 const _: () = assert!(size_of::<RawRequest>() == ATOMIC_REQUEST_LEN);
 
-/// The Atomic Request header (RFC 7306 section 5.2.1).
+/// The Atomic Request header (RFC 7306 section 5.2.1); `to` of `stag` is the word at the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtomicRequest {
-    /// What the response has to repeat.
+    /// Identifier that the response repeats.
     pub(crate) id: u32,
-    /// STag of the buffer at the responder.
     pub(crate) stag: Stag,
-    /// Offset in that buffer.
     pub(crate) to: TaggedOffset,
-    /// What to do.
     pub(crate) operation: AtomicOperation,
 }
 
 impl AtomicRequest {
-    /// Reads the header from the front of `bytes`. `None` if they are too few, or for an AOpcode
-    /// that is reserved.
+    /// Reads the header from `bytes`; `None` if they are too few or the AOpcode is unknown.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         use zerocopy::FromBytes;
 
         let (raw, _) = RawRequest::read_from_prefix(bytes).ok()?;
         let operation = match raw.aopcode.get() & AOPCODE_MASK {
-            // Its other operands are ignored.
+            // The compare operands are ignored.
             FETCH_ADD => AtomicOperation::FetchAdd {
                 add: raw.add_swap.get(),
                 mask: raw.add_swap_mask.get(),
@@ -141,7 +128,6 @@ impl AtomicRequest {
         })
     }
 
-    /// The octets of the header.
     pub(crate) fn to_wire(self) -> [u8; ATOMIC_REQUEST_LEN] {
         let (aopcode, add_swap, add_swap_mask, compare, compare_mask) = match self.operation {
             AtomicOperation::FetchAdd { add, mask } => (FETCH_ADD, add, mask, 0, u64::MAX),
@@ -177,14 +163,12 @@ const _: () = assert!(size_of::<RawResponse>() == ATOMIC_RESPONSE_LEN);
 /// The Atomic Response header (RFC 7306 section 5.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtomicResponse {
-    /// That of the request.
     pub(crate) id: u32,
-    /// What the word was before.
     pub(crate) original: u64,
 }
 
 impl AtomicResponse {
-    /// Reads the header from the front of `bytes`. `None` if they are too few.
+    /// Reads the header from `bytes`; `None` if they are too few.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         use zerocopy::FromBytes;
 
@@ -195,7 +179,6 @@ impl AtomicResponse {
         })
     }
 
-    /// The octets of the header.
     pub(crate) fn to_wire(self) -> [u8; ATOMIC_RESPONSE_LEN] {
         zerocopy::transmute!(RawResponse {
             id: U32::new(self.id),

@@ -1,30 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Markers in the sent stream (RFC 5044 sections 4.2 to 4.4), for peers that ask for them.
+//! Markers in the sent stream (RFC 5044 sections 4.2 to 4.4), for peers that ask for them. This
+//! side never asks, so there is no receiving half. Any context, under the lock of the sender.
 //!
-//! This side never asks, so there is no receive half. Any context; the state belongs to the
-//! connection's sender and needs its lock.
-//!
-//! Markers stand at each 512th octet of the stream, counted from the first FPDU and with the
-//! markers themselves included; the first octets of all are a marker. FPDUs and markers are
-//! multiples of four octets, hence a marker never cuts a 32-bit word.
+//! A marker stands at every 512th octet of the stream, counted from the first FPDU and with the
+//! markers themselves; the stream begins with one. FPDUs and markers are multiples of four octets,
+//! so that a marker never cuts a 32-bit word.
 #![forbid(unsafe_code)]
 
 use core::num::Saturating;
 
-/// Octets of one marker.
 pub(crate) const MARKER_LEN: usize = 4;
 /// Octets from the start of one marker to the start of the next.
 pub(crate) const INTERVAL: u32 = 512;
 /// Octets of FPDU between two markers.
 const GAP: u32 = 508;
 
-/// A marker and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marker {
-    /// Octets of the FPDU (length field first, markers not counted) that come before it.
-    ///
-    /// 0: in front of the length field. The CRC covers it in every place (T-26, M-MPA-17).
+    /// Octets of the FPDU in front of it, from the length field on, without markers. The CRC covers
+    /// it in every place, also in front of the length field (T-26, M-MPA-17).
     pub(crate) at: u32,
     /// The octets to insert: 16 zero bits and FPDUPTR.
     pub(crate) bytes: [u8; MARKER_LEN],
@@ -38,12 +33,11 @@ pub(crate) struct Markers {
 }
 
 impl Markers {
-    /// The state before the first FPDU.
     pub(crate) const fn new() -> Self {
         Markers { until: 0 }
     }
 
-    /// The markers of the next FPDU, which has `fpdu_len` octets without them; moves on.
+    /// Returns the markers of the next FPDU, which has `fpdu_len` octets without them; moves on.
     pub(crate) fn next_fpdu(&mut self, fpdu_len: u32) -> FpduMarkers {
         let it = FpduMarkers {
             next: Saturating(self.until),
@@ -61,7 +55,7 @@ impl Markers {
         it
     }
 
-    /// How many octets the markers add to an FPDU of `fpdu_len` octets that comes next.
+    /// Returns how many octets the markers add to the next FPDU, if it has `fpdu_len` without them.
     pub(crate) fn overhead(&self, fpdu_len: u32) -> u32 {
         match fpdu_len.checked_sub(self.until) {
             None | Some(0) => 0,
@@ -70,7 +64,7 @@ impl Markers {
     }
 }
 
-/// The markers of one FPDU in rising order.
+/// The markers of one FPDU, in ascending order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FpduMarkers {
     next: Saturating<u32>,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Wire formats: bytes to checked values and back.
+//! Wire formats: octets to checked values and back.
 //!
-//! MPA (RFC 5044, RFC 6581), DDP (RFC 5041), RDMAP (RFC 5040, opcodes of RFC 7306).
-//! Pure: depends on `core` and `zerocopy` only and runs in any context. The module and the
-//! cargo crate of the tests compile these very files.
+//! MPA (RFC 5044, RFC 6581), DDP (RFC 5041), RDMAP (RFC 5040, opcodes of RFC 7306). Depends on
+//! `core` and `zerocopy` only; any context. The tests compile these files with cargo.
 #![forbid(unsafe_code)]
 // The raw peer and the tests use what the driver does not.
 #![allow(dead_code)]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! MPA Request and Reply frames (RFC 5044 section 7.1.1) with the enhanced set-up words of
-//! RFC 6581 section 6. Any context.
+//! MPA Request and Reply frames (RFC 5044 section 7.1.1) with the enhanced set-up words of RFC 6581
+//! section 6. Any context.
 //!
-//! A frame is a header of [`HEADER_LEN`] octets, then the private data whose length the header
-//! tells; whoever reads exactly that much takes nothing that belongs to the first FPDU (T-25).
+//! A frame is a header of [`HEADER_LEN`] octets and private data, whose length is in the header.
+//! Who reads exactly that much takes nothing that belongs to the first FPDU (T-25).
 #![forbid(unsafe_code)]
 
 use super::Short;
@@ -17,20 +17,16 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// Octets of a frame in front of the private data.
 pub(crate) const HEADER_LEN: usize = 20;
 /// Most private data of a frame, the enhanced words included.
 pub(crate) const MAX_PRIVATE_DATA: usize = 512;
-/// Octets that the enhanced set-up takes from the private data.
 pub(crate) const ENHANCED_LEN: usize = 4;
-/// Longest frame.
 pub(crate) const MAX_FRAME: usize = HEADER_LEN + MAX_PRIVATE_DATA;
 
 /// Revision of RDMAC, which speaks another DDP and RDMAP (RFC 5044 appendix C).
 pub(crate) const REV_RDMAC: u8 = 0;
-/// Revision of RFC 5044.
+/// Revisions of RFC 5044 and of RFC 6581.
 pub(crate) const REV_1: u8 = 1;
-/// Revision of RFC 6581.
 pub(crate) const REV_2: u8 = 2;
 
 /// IRD or ORD value that asks for no negotiation (RFC 6581 section 9.1).
@@ -45,21 +41,16 @@ const REJECT: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
 const LARGE_FPDUS: u8 = 0x08;
 
-/// Which of the two frames.
+/// The two frames: the Request of the initiator and the Reply of the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Sent by the initiator.
     Request,
-    /// Sent by the responder.
     Reply,
 }
 
-/// What is wrong with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameError {
-    /// Neither of the two keys.
     Key,
-    /// More private data than [`MAX_PRIVATE_DATA`].
     PrivateDataLength,
 }
 
@@ -74,34 +65,28 @@ struct RawHeader {
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);
 
-/// The frame without its private data.
+/// A frame without its private data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Request or Reply.
     pub(crate) kind: Kind,
-    /// M: the sender of this frame wants markers in what it receives.
+    /// M: its sender wants markers in what it receives.
     pub(crate) markers: bool,
-    /// C: the sender of this frame wants CRCs.
+    /// C: its sender wants CRCs.
     pub(crate) crc: bool,
-    /// R: the connection is refused; means nothing in a Request.
+    /// R: the connection is refused; has no meaning in a Request.
     pub(crate) reject: bool,
-    /// S: the private data begins with [`Enhanced`]; means nothing below revision 2.
+    /// S: the private data begins with [`Enhanced`]; has no meaning below revision 2.
     pub(crate) enhanced: bool,
-    /// The sender of this frame takes FPDUs that are longer than a TCP segment. A bit that the RFCs
-    /// reserve, and soft implementations use for this by agreement.
+    /// Its sender takes FPDUs that are longer than a TCP segment. The RFCs reserve this bit; soft
+    /// implementations use it by agreement.
     pub(crate) large_fpdus: bool,
-    /// Revision.
     pub(crate) rev: u8,
     /// Octets of private data, 0..=512, the enhanced words included.
     pub(crate) pd_len: u16,
 }
 
 impl Header {
-    /// Reads a header. The revision is not judged.
-    ///
-    /// # Errors
-    ///
-    /// A wrong key, or a length beyond the RFC's limit.
+    /// Reads a header; fails for a wrong key or too much private data. Does not judge the revision.
     pub(crate) fn parse(bytes: &[u8; HEADER_LEN]) -> Result<Self, FrameError> {
         let raw: RawHeader = zerocopy::transmute!(*bytes);
         let kind = match raw.key {
@@ -125,7 +110,6 @@ impl Header {
         })
     }
 
-    /// The octets of the header; the other bits are zero.
     pub(crate) fn to_wire(self) -> [u8; HEADER_LEN] {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
         zerocopy::transmute!(RawHeader {
@@ -144,12 +128,8 @@ impl Header {
     }
 }
 
-/// Writes a whole frame into `out` and returns its length; `pd_len` and `enhanced` of `header`
-/// are set here.
-///
-/// # Errors
-///
-/// [`Short`] if `out` is too small or the private data too long.
+/// Writes a whole frame into `out` and returns its length; sets `pd_len` and `enhanced` of
+/// `header`. Fails if `out` is too small or the private data too long.
 pub(crate) fn emit(
     mut header: Header,
     enhanced: Option<Enhanced>,
@@ -176,27 +156,22 @@ pub(crate) fn emit(
     Ok(total)
 }
 
-/// A set of ready-to-receive messages, the first one of the initiator in peer-to-peer mode
-/// (RFC 6581 section 9.2).
+/// A set of ready-to-receive messages, each of length zero: Send (B), RDMA Write (C), RDMA Read
+/// (D). In peer-to-peer mode the initiator sends one of them first (RFC 6581 section 9.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RtrSet {
-    /// B: a Send of length zero.
     pub(crate) send: bool,
-    /// C: an RDMA Write of length zero.
     pub(crate) write: bool,
-    /// D: an RDMA Read of length zero.
     pub(crate) read: bool,
 }
 
 impl RtrSet {
-    /// All three.
     pub(crate) const ALL: RtrSet = RtrSet {
         send: true,
         write: true,
         read: true,
     };
 
-    /// What is in both sets.
     #[must_use]
     pub(crate) const fn common(self, other: RtrSet) -> RtrSet {
         RtrSet {
@@ -206,7 +181,6 @@ impl RtrSet {
         }
     }
 
-    /// Whether no message is in the set.
     pub(crate) const fn is_empty(self) -> bool {
         !(self.send || self.write || self.read)
     }
@@ -215,17 +189,15 @@ impl RtrSet {
 /// The enhanced set-up words in front of the private data (RFC 6581 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Enhanced {
-    /// A: peer-to-peer mode with these ready-to-receive messages; `None` when A is clear, B, C
-    /// and D mean nothing then.
+    /// A: peer-to-peer mode, with these messages. Without A the other three bits mean nothing.
     pub(crate) peer_to_peer: Option<RtrSet>,
-    /// Inbound reads that the sender of the frame takes, 14 bits.
+    /// Inbound Reads that the sender of the frame takes, 14 bits.
     pub(crate) ird: u16,
-    /// Outbound reads that it may have outstanding, 14 bits.
+    /// Outbound Reads that it may have outstanding, 14 bits.
     pub(crate) ord: u16,
 }
 
 impl Enhanced {
-    /// Reads the two words.
     pub(crate) const fn parse(bytes: [u8; ENHANCED_LEN]) -> Self {
         let [a, b, c, d] = bytes;
         let first = u16::from_be_bytes([a, b]);
@@ -242,7 +214,7 @@ impl Enhanced {
         }
     }
 
-    /// The octets of the two words; depths are cut to 14 bits.
+    /// Returns the octets; depths that need more than 14 bits become [`NO_NEGOTIATION`].
     pub(crate) fn to_wire(self) -> [u8; ENHANCED_LEN] {
         let flag = |on: bool, bit: u16| if on { bit } else { 0 };
         let set = self.peer_to_peer.unwrap_or_default();

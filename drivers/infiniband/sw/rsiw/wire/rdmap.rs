@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMAP control octet, opcodes and the Read Request header (RFC 5040 section 4; opcodes 8 to
-//! 11 of RFC 7306). Any context.
+//! RDMAP control octet, opcodes and the Read Request header (RFC 5040 section 4; opcodes 8 to 11 of
+//! RFC 7306). Any context.
 #![forbid(unsafe_code)]
 
 use super::ddp::{
@@ -23,19 +23,17 @@ use zerocopy_derive::{
 
 /// RDMAP version of the RFCs; 0 would be RDMAC's.
 pub(crate) const VERSION: u8 = 1;
-/// Octets of the Read Request header behind the DDP header.
+/// Octets of the Read Request header, which follows the DDP header.
 pub(crate) const READ_REQUEST_LEN: usize = 28;
 /// Payload of an Immediate message (RFC 7306 section 6).
 pub(crate) const IMMEDIATE_LEN: usize = 8;
-/// Octets of the Atomic Request header (RFC 7306 section 5.2.1).
+/// Octets of the Atomic Request and Response headers (RFC 7306 sections 5.2.1 and 5.2.2, T-40).
 pub(crate) const ATOMIC_REQUEST_LEN: usize = 52;
-/// Octets of the Atomic Response header (RFC 7306 section 5.2.2, T-40).
 pub(crate) const ATOMIC_RESPONSE_LEN: usize = 12;
 
-/// Declares the opcodes, with their names in trace events.
+/// Declares the opcodes, with their names in trace events. `Se` stands for Solicited Event.
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $opcode:ident = $number:literal, $name:literal;)*) => {
-        /// RDMAP opcodes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Opcode {
@@ -43,7 +41,7 @@ macro_rules! opcodes {
         }
 
         impl Opcode {
-            /// The opcode numbered `n`; `None` for unassigned and experimental ones.
+            /// Returns the opcode numbered `n`; `None` for unassigned and experimental ones.
             pub(crate) const fn from_bits(n: u8) -> Option<Self> {
                 Some(match n {
                     $($number => Opcode::$opcode,)*
@@ -51,7 +49,6 @@ macro_rules! opcodes {
                 })
             }
 
-            /// The name of `opcode`, if it is a known one.
             pub(crate) const fn name_of(opcode: Option<Self>) -> &'static CStr {
                 match opcode {
                     None => c"unknown",
@@ -63,34 +60,21 @@ macro_rules! opcodes {
 }
 
 opcodes! {
-    /// RDMA Write.
     Write = 0, c"write";
-    /// RDMA Read Request.
     ReadRequest = 1, c"read_request";
-    /// RDMA Read Response.
     ReadResponse = 2, c"read_response";
-    /// Send.
     Send = 3, c"send";
-    /// Send with Invalidate.
     SendInvalidate = 4, c"send_inv";
-    /// Send with Solicited Event.
     SendSe = 5, c"send_se";
-    /// Send with Solicited Event and Invalidate.
     SendSeInvalidate = 6, c"send_se_inv";
-    /// Terminate.
     Terminate = 7, c"terminate";
-    /// Immediate Data (RFC 7306).
     Immediate = 8, c"immediate";
-    /// Immediate Data with Solicited Event (RFC 7306).
     ImmediateSe = 9, c"immediate_se";
-    /// Atomic Request (RFC 7306).
     AtomicRequest = 10, c"atomic_request";
-    /// Atomic Response (RFC 7306).
     AtomicResponse = 11, c"atomic_response";
 }
 
 impl Opcode {
-    /// The kind of Send with these properties.
     pub(crate) const fn send(solicited: bool, invalidate: bool) -> Self {
         match (solicited, invalidate) {
             (false, false) => Opcode::Send,
@@ -100,7 +84,6 @@ impl Opcode {
         }
     }
 
-    /// The kind of Immediate Data.
     pub(crate) const fn immediate(solicited: bool) -> Self {
         match solicited {
             false => Opcode::Immediate,
@@ -108,17 +91,15 @@ impl Opcode {
         }
     }
 
-    /// Whether messages of this opcode are tagged (RFC 5040 figure 4).
+    /// Returns whether messages of this opcode are tagged (RFC 5040 figure 4).
     pub(crate) const fn tagged(self) -> bool {
         matches!(self, Opcode::Write | Opcode::ReadResponse)
     }
 
-    /// Whether the header names an STag to invalidate.
     pub(crate) const fn invalidates(self) -> bool {
         matches!(self, Opcode::SendInvalidate | Opcode::SendSeInvalidate)
     }
 
-    /// Whether the receiver is asked for an event.
     pub(crate) const fn solicited(self) -> bool {
         matches!(
             self,
@@ -132,39 +113,34 @@ impl Opcode {
 pub(crate) struct Control(pub(crate) u8);
 
 impl Control {
-    /// The octet to send.
     pub(crate) const fn new(opcode: Opcode) -> Self {
         // CAST: the discriminant is the wire value.
         Control((VERSION << 6) | opcode as u8)
     }
 
-    /// The RV field; the reserved bits are not looked at (RFC 5040 section 4.1, P-RDMAP-1).
+    /// Returns the RV field. The reserved bits are not checked (RFC 5040 section 4.1, P-RDMAP-1).
     pub(crate) const fn version(self) -> u8 {
         self.0 >> 6
     }
 
-    /// The opcode, if it is one of the RFCs'.
     pub(crate) const fn opcode(self) -> Option<Opcode> {
         Opcode::from_bits(self.0 & 0x0f)
     }
 }
 
-/// The data of an Immediate message (RFC 7306 section 6.1).
-///
-/// Consumers see 32 of its 64 bits. The RFC does not say which; adapters use the first half, and so
-/// does this driver.
+/// The data of an Immediate message (RFC 7306 section 6.1). Consumers see 32 of its 64 bits. The
+/// RFC does not say which; adapters use the first half, and so does this driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ImmediateData(pub(crate) [u8; IMMEDIATE_LEN]);
 
 impl ImmediateData {
-    /// The data for what a consumer gives, in the order of the wire.
+    /// Makes the data of the four octets of a consumer, which are in wire order.
     pub(crate) const fn from_short(short: [u8; 4]) -> Self {
         let [a, b, c, d] = short;
         Self([a, b, c, d, 0, 0, 0, 0])
     }
 
-    /// What a consumer gets, in the order of the wire: the first half, or the other one if that is
-    /// zero.
+    /// Returns what a consumer gets, in wire order: the first half or, if that is zero, the other.
     pub(crate) const fn short(self) -> [u8; 4] {
         match self.0 {
             [0, 0, 0, 0, short @ ..] => short,
@@ -172,7 +148,6 @@ impl ImmediateData {
         }
     }
 
-    /// Reads the data from the front of `bytes`.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         bytes.first_chunk().copied().map(Self)
     }
@@ -190,23 +165,18 @@ struct RawReadRequest {
 
 const _: () = assert!(size_of::<RawReadRequest>() == READ_REQUEST_LEN);
 
-/// The Read Request header: what to read and where to put it (RFC 5040 section 4.4).
+/// The Read Request header (RFC 5040 section 4.4): `len` octets of the source, at the responder,
+/// are to be placed in the sink, at the requester.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadRequest {
-    /// STag of the buffer at the requester.
     pub(crate) sink_stag: Stag,
-    /// Offset in that buffer.
     pub(crate) sink_to: TaggedOffset,
-    /// Octets to read.
     pub(crate) len: u32,
-    /// STag of the buffer at the responder.
     pub(crate) source_stag: Stag,
-    /// Offset in that buffer.
     pub(crate) source_to: TaggedOffset,
 }
 
 impl ReadRequest {
-    /// Reads the header from the front of `bytes`.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         use zerocopy::FromBytes;
 
@@ -220,7 +190,6 @@ impl ReadRequest {
         })
     }
 
-    /// The octets of the header.
     pub(crate) fn to_wire(self) -> [u8; READ_REQUEST_LEN] {
         zerocopy::transmute!(RawReadRequest {
             sink_stag: U32::new(self.sink_stag.0),
@@ -231,7 +200,7 @@ impl ReadRequest {
         })
     }
 
-    /// The request for what is left after `done` octets, as a Terminate quotes a Read that
+    /// Returns the request for what is left after `done` octets, as a Terminate quotes a Read that
     /// fails on the way (RFC 5040 section 4.8, P-TERM-6).
     #[must_use]
     pub(crate) const fn advanced(self, done: u32) -> Self {
