@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much receiving does at a time.
+//! How much receiving does at a time; sizes are in [`tuning`](super::tuning). Any context.
 //!
 //! Octets alone are no measure: an FPDU of nothing takes as long as hundreds of octets, and so does
 //! each piece of memory that a payload is spread over. What is left when a budget is spent is for
-//! the work item. An FPDU that was begun is finished: it is at most 64 KiB long and has as many
-//! pieces as a receive has elements and its regions have stretches. How much a budget is says
-//! [`tuning`](super::tuning).
-//!
-//! Any context.
+//! the work item. An FPDU that was begun is finished: it is at most 64 KiB long, and has as many
+//! pieces as a receive has elements and its regions have stretches.
 #![forbid(unsafe_code)]
 
 /// What an FPDU costs beside its octets.
@@ -21,31 +18,27 @@ const PIECE: usize = 256;
 pub(crate) struct Budget(usize);
 
 impl Budget {
-    /// Nothing.
     pub(crate) const NONE: Self = Self(0);
 
-    /// So many octets.
     pub(crate) const fn new(octets: u32) -> Self {
         // CAST: 32 bits fit.
         Self(octets as usize)
     }
 
-    /// Whether nothing more may be begun.
+    /// Returns whether nothing more may be begun.
     pub(crate) fn is_spent(self) -> bool {
         self.0 == 0
     }
 
-    /// Counts octets that are copied, or dropped.
+    /// Counts octets that are copied or dropped.
     pub(crate) fn octets(&mut self, n: usize) {
         self.0 = self.0.saturating_sub(n);
     }
 
-    /// Counts an FPDU.
     pub(crate) fn fpdu(&mut self) {
         self.octets(FPDU);
     }
 
-    /// Counts a piece of memory.
     pub(crate) fn piece(&mut self) {
         self.octets(PIECE);
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Received octets, and where a complete FPDU lies in them.
-//!
-//! Any context, under the receive lock.
+//! Received octets, and where a complete FPDU lies in them. Any context, under the receive lock.
 #![forbid(unsafe_code)]
 
 use super::rx::FRONT_LEN;
@@ -13,28 +11,23 @@ use crate::wire::fpdu::{
 };
 use crate::wire::Short;
 
-/// Octets at the front of an FPDU, up to those of its ULPDU that mostly are enough.
+/// Octets at the front of an FPDU that are enough for most: see [`FRONT_LEN`].
 pub(crate) const FPDU_FRONT: usize = LEN_FIELD + FRONT_LEN;
 
 /// A run of received octets, which need not lie in one piece.
 pub(crate) trait Chunk {
-    /// Octets.
     fn len(&self) -> usize;
 
-    /// Octets from `at` on.
+    /// Returns how many octets there are from `at` on.
     #[inline]
     fn left(&self, at: usize) -> usize {
         self.len().saturating_sub(at)
     }
 
-    /// Copies octets from `at` on into `to`.
-    ///
-    /// # Errors
-    ///
-    /// There are not that many, or they cannot be read.
+    /// Fills `to` with the octets from `at` on. Fails if they are too few or cannot be read.
     fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short>;
 
-    /// The octets from `at` on as [`Chunk::copy_to`] copies them, if there are as many.
+    /// Returns the octets from `at` on, as [`Chunk::copy_to`] copies them, if there are as many.
     #[inline]
     fn front(&self, at: usize) -> Option<[u8; FPDU_FRONT]> {
         let mut front = [0; FPDU_FRONT];
@@ -42,26 +35,21 @@ pub(crate) trait Chunk {
         Some(front)
     }
 
-    /// Asks for `len` octets from `at` on of which only some belong to the chunk. With
-    /// [`Reach::Here`] the others can be read as well from now on. They are those that the chunks
-    /// behind this one begin with.
+    /// Asks for `len` octets from `at` on, of which only some belong to the chunk; the chunks
+    /// behind it begin with the others. After [`Reach::Here`] these can be read as well.
     fn reach(&self, at: usize, len: usize) -> Reach;
 
-    /// Continues `crc` over `len` octets from `at` on.
-    ///
-    /// # Errors
-    ///
-    /// There are not that many.
+    /// Continues `crc` over `len` octets from `at` on. Fails if there are not as many.
     fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short>;
 
-    /// The CRC32c of octets in one piece, continued.
+    /// Continues the CRC32c `crc` over octets in one piece.
     fn crc32c(crc: u32, octets: &[u8]) -> u32;
 }
 
-/// Where octets are that lie behind those of a chunk.
+/// Where the octets behind a chunk are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// They can be read as those of the chunk can.
+    /// They can be read like those of the chunk.
     Here,
     /// They have not come yet, and can come while those in front of them stay where they are.
     Later,
@@ -74,32 +62,25 @@ pub(crate) enum Reach {
 pub(crate) enum Source<'a, C> {
     /// In a chunk, and perhaps the buffers behind it.
     Chunk {
-        /// The chunk.
         chunk: &'a C,
-        /// Where the FPDU begins there.
+        /// Where the FPDU begins in the chunk.
         at: usize,
     },
-    /// In the staging buffer.
+    /// In the buffer of the deframer.
     Bytes(&'a [u8]),
 }
 
 /// The payload of an FPDU.
 #[derive(Debug)]
 pub(crate) struct Payload<'a, C> {
-    /// Where the FPDU is.
     pub(crate) source: &'a Source<'a, C>,
     /// Where the payload begins in the FPDU.
     pub(crate) at: usize,
-    /// Octets.
     pub(crate) len: u32,
 }
 
 impl<C: Chunk> Source<'_, C> {
-    /// Copies octets of the FPDU from `at` on.
-    ///
-    /// # Errors
-    ///
-    /// There are not that many.
+    /// Fills `out` with the octets of the FPDU from `at` on. Fails if there are not as many.
     pub(crate) fn copy_to(&self, at: usize, out: &mut [u8]) -> Result<(), Short> {
         match self {
             Source::Chunk { chunk, at: base } => {
@@ -113,11 +94,7 @@ impl<C: Chunk> Source<'_, C> {
         }
     }
 
-    /// Returns whether the field behind the first `len` octets is their CRC.
-    ///
-    /// # Errors
-    ///
-    /// There are not that many.
+    /// Returns whether the CRC behind the first `len` octets is theirs. Fails if there are fewer.
     pub(super) fn has_crc(&self, len: usize) -> Result<bool, Short> {
         let crc = match self {
             Source::Chunk { chunk, at } => chunk.crc(*at, len, Crc::new())?,

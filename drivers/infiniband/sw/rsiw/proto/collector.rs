@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Gathers one MPA Request or Reply frame from bytes that come in any cut, and says why
-//! connection set-up fails (RFC 5044 sections 7.1 and 8). Context as in `proto::setup`.
+//! Gathers one MPA Request or Reply frame from octets that come in any cut, and says why set-up
+//! fails (RFC 5044 sections 7.1 and 8). Context as in `proto::setup`.
 #![forbid(unsafe_code)]
 
 use crate::wire::mpa::{
@@ -22,28 +22,25 @@ pub(crate) enum Reason {
     Closed,
     /// Neither key of MPA: `-EPROTO`, as all that follow.
     Key,
-    /// A Request where a Reply was due, or the other way round: both sides are initiators.
+    /// A Request where a Reply was due, or the other way round.
     Crossed,
-    /// Revision 0 of RDMAC.
     Rdmac,
-    /// A revision this side does not do.
+    /// A revision that this side does not have.
     Revision,
     /// Private data longer than allowed, or too short for the enhanced words.
     PrivateData,
-    /// The answer to an enhanced Request is not enhanced although peer-to-peer mode needs it.
+    /// The Reply is not enhanced, although peer-to-peer mode needs it.
     NotEnhanced,
-    /// The responder wants more inbound Reads than there can be.
+    /// The responder wants more Reads outstanding than this device can take.
     InsufficientIrd,
-    /// There is no ready-to-receive message that both sides can do.
     NoCommonRtr,
 }
 
 /// Set-up failed: send the Terminate, if any, then close TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetupFailure {
-    /// For the consumer.
     pub(crate) reason: Reason,
-    /// For the peer; only where the RFC wants one (initiator, after an enhanced Reply).
+    /// Only where the RFC wants one: from an initiator, after an enhanced Reply.
     pub(crate) terminate: Option<TermError>,
 }
 
@@ -65,13 +62,12 @@ impl From<FrameError> for SetupFailure {
     }
 }
 
-/// Gathers a frame.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     buf: [u8; MAX_FRAME],
     have: Saturating<usize>,
     header: Option<Header>,
-    /// The frame is complete, wrong, or not to come any more.
+    /// The frame is complete or wrong, or will not come any more.
     over: bool,
 }
 
@@ -85,20 +81,19 @@ impl Collector {
         }
     }
 
-    /// Octets of the frame, as far as that is known.
+    /// Returns the octets of the frame, as far as they are known.
     fn frame_len(&self) -> usize {
         self.header.map_or(HEADER_LEN, |h| {
             HEADER_LEN.saturating_add(usize::from(h.pd_len))
         })
     }
 
-    /// Octets still to come, as far as that is known.
     fn missing(&self) -> usize {
         (Saturating(self.frame_len()) - self.have).0
     }
 
-    /// Octets to read next; 0 once it is over. Reading no more than that leaves what follows the
-    /// frame to the data path.
+    /// Returns how many octets to read next, 0 once the frame is over. Reading no more than that
+    /// leaves what follows the frame to the data path.
     pub(super) fn wanted(&self) -> usize {
         if self.over {
             0
@@ -107,12 +102,12 @@ impl Collector {
         }
     }
 
-    /// Nothing more comes. Returns whether this is the first time that it is said.
+    /// Ends the frame: nothing more comes. Returns whether it was not over yet.
     pub(super) fn end(&mut self) -> bool {
         !core::mem::replace(&mut self.over, true)
     }
 
-    /// Takes what it needs of `bytes`; returns how much that was, and once the header of the
+    /// Takes what it needs of `bytes`. Returns how much that was and, once, the header of the
     /// complete frame or what is wrong with it.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> (usize, Option<Result<Header, SetupFailure>>) {
         if self.over {
@@ -151,11 +146,7 @@ impl Collector {
         }
     }
 
-    /// The enhanced words, if the frame has them.
-    ///
-    /// # Errors
-    ///
-    /// It should have them, but is too short (T-9, X-ENH-4).
+    /// Returns the enhanced words, if the frame has them. Fails if it is too short (T-9, X-ENH-4).
     pub(super) fn enhanced(&self, header: &Header) -> Result<Option<Enhanced>, SetupFailure> {
         if !header.enhanced {
             return Ok(None);
@@ -173,7 +164,7 @@ impl Collector {
         }
     }
 
-    /// The consumer's private data, without the enhanced words.
+    /// Returns the consumer's private data, without the enhanced words.
     pub(super) fn private_data(&self) -> &[u8] {
         let Some(header) = self.header else {
             return &[];

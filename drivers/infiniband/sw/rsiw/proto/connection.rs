@@ -4,14 +4,13 @@
 //! 7, RFC 6581), teardown, and the contract with iw_cm.
 //!
 //! [`Connection::step`] takes one [`Input`] and returns the [`Outputs`] that follow from it. The
-//! phase goes into a step by value and each arm has to name the one that follows, so that none is
-//! left in a state that somebody has to put back. An output that may fail, [`Ask`], is answered by
-//! the next input, [`Input::Done`] or [`Input::Failed`]. An input that does not fit the phase does
-//! nothing.
+//! phase goes into a step by value, so that each arm has to name the one that follows. An output
+//! that may fail, [`Ask`], is answered by the next input, [`Input::Done`] or [`Input::Failed`]. An
+//! input that does not fit the phase does nothing.
 //!
-//! Frames of MPA are `conn`'s, which says how many octets it wants: what lies behind a frame is for
-//! the queue pair (T-25). The memory for a frame is the surroundings' (`I` and `R`), and is dropped
-//! with the phase that needs it.
+//! `proto::setup` makes and reads the frames of MPA, and says how many octets it wants: what lies
+//! behind a frame is for the queue pair (T-25). The memory for a frame is the surroundings' (`I`
+//! and `R`), and is dropped with the phase that needs it.
 //!
 //! Pure: no clock, no allocation, no lock. Whoever owns a connection serialises its use; nothing
 //! here waits.
@@ -67,12 +66,11 @@ use core::ops::DerefMut;
 
 /// Milliseconds after which an initiator that waits looks whether its process still exists.
 pub(crate) const TICK_MS: u32 = 200;
-/// Milliseconds for TCP to connect.
 pub(crate) const CONNECT_MS: u32 = 20_000;
-/// Milliseconds for the peer's Request, from the accept of TCP.
+/// Milliseconds from the accept of TCP to the peer's Request.
 pub(crate) const REQUEST_MS: u32 = 15_000;
-/// Milliseconds for the consumer to answer a Request. A listener that is destroyed drops requests
-/// it has not told yet; this ends them.
+/// Milliseconds for the consumer to answer a Request. This also ends requests that a listener has
+/// dropped, because it was destroyed before it told of them.
 pub(crate) const ANSWER_MS: u32 = 60_000;
 /// Milliseconds for the peer's Reply, which its consumer decides about.
 pub(crate) const REPLY_MS: u32 = 30_000;
@@ -80,80 +78,74 @@ pub(crate) const REPLY_MS: u32 = 30_000;
 pub(crate) const RTR_MS: u32 = 15_000;
 /// Milliseconds for the peer's FIN once all is said.
 pub(crate) const LINGER_MS: u32 = 5_000;
-/// How often that time begins again while the peer has not acknowledged the end of a stream that a
-/// QP had: a path that is cut for some seconds must not lose data that nobody is left here to be
-/// told about. A connection that lingers does so for a minute at most.
+/// How often [`LINGER_MS`] begins again while the peer has not acknowledged the end of a stream
+/// that a QP had. A path that is cut for some seconds must not lose data, as nobody is left here to
+/// be told; a connection lingers for a minute at most.
 pub(crate) const LINGER_AGAIN: u8 = 11;
 
 /// What iw_cm knows of a connection whose stream the QP has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Link {
-    /// Nothing, so that nothing is due when the stream ends.
+    /// Nothing, so that no event is due when the stream ends.
     Down,
-    /// The consumer accepted; an established event is due, and a close event.
+    /// The consumer accepted; an established event and a close event are due.
     Accepted(EventDepths),
     /// It is up; a close event is due.
     Up,
-    /// As `Up`, and that the peer is closing.
+    /// As `Up`, and the peer is closing.
     Closing,
 }
 
-/// Where a connection is. What belongs to a step goes with it.
+/// The phase of a connection, with what belongs to it.
 #[derive(Clone, Debug)]
 enum Phase<I, R> {
     /// Being made; nothing happens to it.
     New,
-    /// Initiator: TCP is asked to connect, the first time by the consumer's call.
+    /// Initiator: TCP is asked to connect, the `first` time by the consumer's call.
     Dialing { attempt: Attempt<I>, first: bool },
-    /// Initiator: TCP connects.
     Connecting(Attempt<I>),
     /// Initiator: TCP is given the Request.
     Requesting(Attempt<I>),
-    /// Initiator: the Request is sent.
     AwaitReply(Attempt<I>),
-    /// Responder: TCP is up; whether any octets were received.
+    /// Responder: TCP is up; `heard` is whether octets were received.
     AwaitRequest { mpa: R, heard: bool },
     /// Responder: the consumer has to answer.
     Requested(R),
-    /// The QP is given the stream; what an initiator was told.
+    /// The QP is given the stream; `mpa` has what an initiator was told.
     Starting { mpa: Option<I>, params: Params },
     /// The QP has the stream.
     Running(Link),
-    /// The last words are given to TCP: a Terminate, or a Reply that refuses.
+    /// TCP is given the last words: a Terminate, or a Reply that refuses.
     Parting,
     /// The connection is over; the FIN waits until the peer has what stands in front of it.
     Finishing(Fin),
     /// The connection is over; what the peer still sends is dropped until its FIN comes.
     Lingering,
-    /// Nothing is left but events to deliver.
+    /// Only events are left, to be delivered.
     Closed,
 }
 
-/// One connection. `I` and `R` are memory for what set-up takes at either side.
+/// One connection. `I` and `R` are the memory for set-up, of an initiator and of a responder.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection<I, R> {
     phase: Phase<I, R>,
     outbox: Outbox<I>,
-    /// There is a socket.
     has_tcp: bool,
-    /// The callbacks of the socket are the connection's.
+    /// The socket has the connection's callbacks.
     has_callbacks: bool,
-    /// How often the time to linger may begin again, see [`LINGER_AGAIN`].
     linger_again: u8,
 }
 
 impl<I, R> Connection<I, R> {
-    /// A connection that is being made.
     pub(crate) const fn new() -> Self {
         Self::in_phase(Phase::New)
     }
 
-    /// A connection that did not come about.
+    /// Makes a connection that did not come about.
     pub(crate) const fn closed() -> Self {
         Self::in_phase(Phase::Closed)
     }
 
-    /// A connection without TCP and events.
     const fn in_phase(phase: Phase<I, R>) -> Self {
         Self {
             phase,
@@ -164,8 +156,8 @@ impl<I, R> Connection<I, R> {
         }
     }
 
-    /// The side that connects, with a QP that is set aside for it, and what to do first. If that
-    /// fails the consumer's call fails, and there is no event.
+    /// Makes the side that connects, with a QP that is set aside for it; returns what to do first,
+    /// too. If that fails, the consumer's call fails and there is no event.
     pub(crate) fn initiator(mpa: I) -> (Self, Outputs) {
         let dialing = Phase::Dialing {
             attempt: Attempt::new(mpa),
@@ -178,8 +170,8 @@ impl<I, R> Connection<I, R> {
         (Self::in_phase(dialing), outputs)
     }
 
-    /// The side that was connected to, with a socket that has the connection's callbacks, and what
-    /// to do first.
+    /// Makes the side that was connected to, with a socket that has the connection's callbacks;
+    /// returns what to do first, too.
     pub(crate) fn responder(mpa: R) -> (Self, Outputs) {
         let await_request = Phase::AwaitRequest { mpa, heard: false };
         let outputs = Outputs {
@@ -194,27 +186,23 @@ impl<I, R> Connection<I, R> {
         (connection, outputs)
     }
 
-    /// Whether it is being made, and no input changes anything.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self.phase, Phase::New)
     }
 
-    /// Whether the consumer has to answer a Request.
     pub(crate) fn is_requested(&self) -> bool {
         matches!(self.phase, Phase::Requested(_))
     }
 
-    /// Whether the QP has the stream.
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running(_))
     }
 
-    /// Whether nothing is left to do but to deliver events.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
     }
 
-    /// Whether [`Input::Expired`] lets an initiator wait on.
+    /// Returns whether [`Input::Expired`] lets an initiator wait on.
     pub(crate) fn goes_on(&self, is_ending: bool) -> bool {
         match &self.phase {
             Phase::Connecting(attempt)
@@ -230,7 +218,6 @@ where
     I: DerefMut<Target = Initiator>,
     R: DerefMut<Target = Responder>,
 {
-    /// What to look for.
     pub(crate) fn awaits(&self) -> Awaits {
         match &self.phase {
             Phase::Connecting(_) => Awaits::Connected,
@@ -270,8 +257,8 @@ where
         core::mem::take(&mut self.outbox.close).then_some(Event::Close)
     }
 
-    /// Takes one step. `frame`, of at least `mpa::MAX_FRAME` octets where the input is `Connected`,
-    /// `Accept`, `Reject` or `Undelivered`, gets the frame to be sent.
+    /// Takes one step. `frame` gets the frame to be sent; it has at least `mpa::MAX_FRAME` octets
+    /// where the input is `Connected`, `Accept`, `Reject` or `Undelivered`.
     pub(crate) fn step(&mut self, input: Input<'_>, frame: &mut [u8]) -> Outputs {
         let mut out = Outputs::default();
         let phase = core::mem::replace(&mut self.phase, Phase::Closed);
@@ -279,7 +266,6 @@ where
         out
     }
 
-    /// The phase that follows.
     fn next(
         &mut self,
         phase: Phase<I, R>,
@@ -321,8 +307,7 @@ where
         }
     }
 
-    /// Gives TCP to the QP, which puts its own callbacks in the place of the connection's and
-    /// drains the socket then (T-25).
+    /// Gives TCP to the QP, which then installs its own callbacks and drains the socket (T-25).
     fn start(
         &mut self,
         reply: usize,
@@ -336,7 +321,6 @@ where
         Phase::Starting { mpa, params }
     }
 
-    /// The QP was given the stream: whether it took it.
     fn starting(
         &mut self,
         mpa: Option<I>,
@@ -374,7 +358,6 @@ where
         }
     }
 
-    /// The QP has the stream.
     fn running(&mut self, link: Link, input: Input<'_>, out: &mut Outputs) -> Phase<I, R> {
         match (input, link) {
             (Input::FirstSegment, Link::Accepted(depths)) => {
@@ -413,12 +396,11 @@ where
         }
     }
 
-    /// The end of an accept.
+    /// Has the consumer told how its accept ended.
     fn established(&mut self, error: Option<Error>, depths: EventDepths) {
         self.outbox.established = Some(Established { error, depths });
     }
 
-    /// An event could not be delivered.
     fn undelivered(
         &mut self,
         phase: Phase<I, R>,

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is counted, by device or by queue pair: the table of counters, and who counts what.
+//! The counters of devices and queue pairs: their table, and what counts as what. Any context.
 //!
-//! The table below is the only place that names a counter to the administrator. A half of a
-//! connection counts in a [`Tally`] of its own, in memory that its lock guards; whoever runs it
-//! moves that to where it is summed up, once for all that was sent or received in one go. What
-//! happens rarely is added there at once.
+//! A half of a connection counts in a [`Tally`] of its own, in memory that its lock guards. Whoever
+//! runs it adds that to the sums, once for all that was sent or received in one go. What happens
+//! rarely is added to the sums at once.
 //!
 //! Names follow those of other drivers where there are any (`out_of_buffer`, `rx_read_requests`,
 //! `resp_remote_access_errors`). Octets are of payload.
-//!
-//! Context: any.
 #![forbid(unsafe_code)]
 
 use super::connection::{
@@ -35,10 +32,9 @@ use crate::wire::terminate::{
 };
 use core::ffi::CStr;
 
-/// Declares the counters, in the order in which they are shown.
+/// Declares the counters, in the order in which they are shown, with the administrator's names.
 macro_rules! counters {
     ($($(#[$doc:meta])* $counter:ident = $name:literal;)*) => {
-        /// A counter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Counter {
@@ -46,10 +42,9 @@ macro_rules! counters {
         }
 
         impl Counter {
-            /// All of them, each at its index.
+            /// All counters, each at its index.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$counter,)*];
 
-            /// How the administrator knows it.
             pub(crate) const fn name(self) -> &'static CStr {
                 match self {
                     $(Self::$counter => $name,)*
@@ -60,70 +55,52 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Sends of all kinds whose last octet was given to TCP.
+    /// Sends of all kinds. A message is counted once all of it is in the batch or handed over.
     TxSends = c"tx_send_requests";
-    /// Octets of these.
     TxSendBytes = c"tx_send_bytes";
-    /// RDMA Writes.
     TxWrites = c"tx_write_requests";
-    /// Octets of these.
     TxWriteBytes = c"tx_write_bytes";
     /// Immediate Data, also that behind an RDMA Write.
     TxImmediates = c"tx_immediates";
-    /// Read Requests.
     TxReads = c"tx_read_requests";
-    /// Atomic Requests.
     TxAtomics = c"tx_atomic_requests";
-    /// Read Responses.
     TxResponses = c"tx_read_responses";
-    /// Octets of these.
     TxResponseBytes = c"tx_read_response_bytes";
-    /// FPDUs that carry these messages.
+    /// FPDUs of all these messages.
     TxFpdus = c"tx_fpdus";
     /// FPDUs of these that went to the other end on this host without TCP.
     TxDirectSegments = c"tx_direct_segments";
     /// Messages whose last segment went so.
     TxDirectMessages = c"tx_direct_messages";
-    /// Octets of payload that went so.
     TxDirectBytes = c"tx_direct_bytes";
-    /// Calls of TCP, or turns at the other end on this host, by a thread that posts or that changes
-    /// the state.
+    /// Calls of TCP, or turns at the other end on this host: by a thread, by either work item.
     TxByThread = c"tx_batches_thread";
-    /// The same by the urgent work item.
     TxByUrgent = c"tx_batches_urgent";
-    /// The same by the patient work item.
     TxByPatient = c"tx_batches_patient";
     /// Runs of the sender that left the rest to another because their budget was used up.
     TxBudget = c"tx_budget_spent";
     /// Sends of all kinds whose last segment passed the protocol's checks.
     RxSends = c"rx_send_requests";
-    /// Octets of these, segment by segment.
+    /// Octets of these, counted segment by segment.
     RxSendBytes = c"rx_send_bytes";
-    /// RDMA Writes.
     RxWrites = c"rx_write_requests";
-    /// Octets of these.
     RxWriteBytes = c"rx_write_bytes";
-    /// Immediate Data.
     RxImmediates = c"rx_immediates";
-    /// Read Requests.
     RxReads = c"rx_read_requests";
     /// Atomic Requests whose operation is known.
     RxAtomics = c"rx_atomic_requests";
-    /// Read Responses.
     RxResponses = c"rx_read_responses";
-    /// Octets of these.
     RxResponseBytes = c"rx_read_response_bytes";
-    /// FPDUs with a right CRC.
+    /// FPDUs whose CRC is right, if they have one.
     RxFpdus = c"rx_fpdus";
-    /// FPDUs of these that the other end on this host has handed over without TCP.
+    /// FPDUs of these that the other end on this host handed over without TCP.
     RxDirectSegments = c"rx_direct_segments";
     /// FPDUs that lay in several socket buffers and were taken in from there.
     RxFpdusJoined = c"rx_fpdus_joined";
-    /// FPDUs that were not in one piece and had to be collected in a buffer.
+    /// FPDUs that had to be collected in a buffer.
     RxFpdusInPieces = c"rx_fpdus_in_pieces";
     /// Softirqs that left data to the work item because their budget was used up.
     RxSoftirqBudget = c"rx_softirq_budget_spent";
-    /// FPDUs with a wrong CRC. Each ends its stream.
     RxCrcErrors = c"rx_crc_errors";
     /// Messages for which there was no receive. Each ends its stream.
     OutOfBuffer = c"out_of_buffer";
@@ -131,25 +108,19 @@ counters! {
     RxRecvWaits = c"rx_recv_waits";
     /// Accesses of peers that were refused.
     RemoteAccessErrors = c"resp_remote_access_errors";
-    /// Terminates sent, about an error of RDMAP, of DDP, of MPA.
+    /// Terminates sent, by the layer of their error.
     TxTerminateRdmap = c"tx_terminate_rdmap";
-    /// See [`Counter::TxTerminateRdmap`].
     TxTerminateDdp = c"tx_terminate_ddp";
-    /// See [`Counter::TxTerminateRdmap`].
     TxTerminateMpa = c"tx_terminate_mpa";
-    /// Terminates received, likewise.
+    /// Terminates received, likewise; those of no known layer count as MPA's.
     RxTerminateRdmap = c"rx_terminate_rdmap";
-    /// See [`Counter::RxTerminateRdmap`].
     RxTerminateDdp = c"rx_terminate_ddp";
-    /// See [`Counter::RxTerminateRdmap`]; also those of no known layer.
     RxTerminateMpa = c"rx_terminate_mpa";
-    /// Send requests that completed in error.
+    /// Send requests that completed in error, and those of them that were flushed.
     SendErrors = c"req_cqe_error";
-    /// Those of them that were flushed.
     SendsFlushed = c"req_cqe_flush_error";
-    /// Receives that completed in error.
+    /// Receives that completed in error, and those of them that were flushed.
     RecvErrors = c"resp_cqe_error";
-    /// Those of them that were flushed.
     RecvsFlushed = c"resp_cqe_flush_error";
     /// Receives that were shorter than their message.
     LengthErrors = c"resp_local_length_error";
@@ -157,15 +128,13 @@ counters! {
     CqOverflows = c"cq_overflows";
     /// Connections that this side asked for.
     ConnAsked = c"conn_asked";
-    /// Requests of peers that consumers were told of.
+    /// Requests of peers that consumers were told of, and how these answered.
     ConnRequested = c"conn_requested";
-    /// Requests that consumers accepted.
     ConnAccepted = c"conn_accepted";
-    /// Requests that consumers rejected.
     ConnRejected = c"conn_rejected";
-    /// Connections that a peer refused.
+    /// Connections that a peer refused, or that nobody listened for.
     ConnRefused = c"conn_refused";
-    /// Connections that came about, begun by either side.
+    /// Connections that came about, from either side.
     ConnEstablished = c"conn_established";
     /// Steps of set-up that took too long, of the peer or of a consumer.
     ConnTimedOut = c"conn_timed_out";
@@ -175,20 +144,18 @@ counters! {
     ConnLost = c"conn_lost";
 }
 
-/// How many counters there are.
 pub(crate) const COUNT: usize = Counter::ALL.len();
 
 const _: () = assert!(COUNT <= 64, "a tally marks counters in 64 bits");
 
 impl Counter {
-    /// Its place among [`Counter::ALL`].
     #[inline(always)]
     pub(crate) const fn index(self) -> usize {
         // CAST: the number of a variant.
         self as usize
     }
 
-    /// What an event for the consumer of a connection tells of.
+    /// Returns what an event for the consumer of a connection counts as.
     pub(crate) const fn of_event(event: &Event) -> Option<Self> {
         match event {
             Event::Request { .. } => Some(Self::ConnRequested),
@@ -209,17 +176,17 @@ impl Counter {
         }
     }
 
-    /// What a line for the log tells of that no event does.
+    /// Returns what a line for the log counts as, unless an event tells the same.
     pub(crate) const fn of_log(log: &Log) -> Option<Self> {
         match log {
             Log::NoRequest | Log::NotAnswered | Log::NoFirstSegment => Some(Self::ConnTimedOut),
             Log::BadRequest(_) | Log::RequestCut | Log::NoRoom => Some(Self::ConnFailed),
-            // An event tells of these, or they are of the consumer's doing.
+            // The event itself has been counted.
             Log::EventLost => None,
         }
     }
 
-    /// What an error of this side is about.
+    /// Returns what an error of this side counts as.
     pub(crate) const fn of_failure(failure: &Failure) -> Option<Self> {
         use TermError::*;
 
@@ -236,13 +203,12 @@ impl Counter {
             | TaggedBounds
             | TaggedNotAssociated
             | TaggedWrap => Some(Self::RemoteAccessErrors),
-            // With this code the peer is told of a Read that the consumer has not enabled.
+            // A Read or Atomic Operation that is not enabled: the code says something else.
             _ if failure.denied => Some(Self::RemoteAccessErrors),
             _ => None,
         }
     }
 
-    /// What a Terminate about `error` counts as that is sent.
     pub(crate) const fn of_terminate(error: TermError) -> Self {
         match Layer::of(error.code()) {
             Some(Layer::Rdmap) => Self::TxTerminateRdmap,
@@ -251,7 +217,7 @@ impl Counter {
         }
     }
 
-    /// What a completed send request counts as, besides its message.
+    /// Returns what a completed send request counts as, besides its message.
     #[inline]
     pub(crate) const fn of_send(status: Status<Fault>) -> [Option<Self>; 2] {
         match status {
@@ -261,7 +227,6 @@ impl Counter {
         }
     }
 
-    /// The same for a receive.
     #[inline]
     pub(crate) const fn of_recv(status: Status<Fault>) -> [Option<Self>; 2] {
         match status {
@@ -275,7 +240,7 @@ impl Counter {
     }
 }
 
-/// Counts that were not summed up yet. Under the lock of what counts.
+/// Counts that are not in the sums yet. Under the lock of the half that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tally {
     counts: [u64; COUNT],
@@ -284,7 +249,6 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Nothing.
     pub(crate) const fn new() -> Self {
         Self {
             counts: [0; COUNT],
@@ -292,7 +256,6 @@ impl Tally {
         }
     }
 
-    /// Adds `n`.
     #[inline(always)]
     pub(crate) fn add(&mut self, counter: Counter, n: u64) {
         if let Some(count) = self.counts.get_mut(counter.index()) {
@@ -302,15 +265,15 @@ impl Tally {
         self.marks |= 1u64.wrapping_shl(counter.index() as u32);
     }
 
-    /// All counts, for who moves those of the marked ones elsewhere and sets them to zero; `None`
-    /// if there is nothing to move.
+    /// Returns all counts and the marks, for who adds those of the marked counters to the sums and
+    /// sets them to zero; `None` if there are none.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<(&mut [u64; COUNT], u64)> {
         let marks = core::mem::take(&mut self.marks);
         (marks != 0).then_some((&mut self.counts, marks))
     }
 
-    /// A message of `kind` and so many octets of payload is in the batch.
+    /// Counts a message of `kind` with `octets` of payload, all of which is in the batch.
     #[inline(always)]
     pub(crate) fn sent(&mut self, kind: &Kind, octets: u32) {
         match kind {
@@ -333,7 +296,7 @@ impl Tally {
         }
     }
 
-    /// A segment with `octets` of payload was handed over, the last of its message or not.
+    /// Counts a segment that was handed over, with `octets` of payload.
     #[inline]
     pub(crate) fn handed_over(&mut self, octets: u32, is_last: bool) {
         self.add(Counter::TxDirectSegments, 1);
@@ -341,7 +304,7 @@ impl Tally {
         self.add(Counter::TxDirectBytes, octets.into());
     }
 
-    /// A segment has passed the protocol's checks.
+    /// Counts a segment that has passed the protocol's checks.
     #[inline]
     pub(crate) fn received(&mut self, segment: &Segment) {
         let octets = segment.payload_len.into();
@@ -373,7 +336,7 @@ impl Tally {
         }
     }
 
-    /// Segments with `octets` of payload went on with a message that goes to `target`.
+    /// Counts segments that went on with a message for `target`, with `octets` of payload.
     #[inline]
     pub(crate) fn went_on(&mut self, target: Target, octets: u32) {
         let bytes = match target {
@@ -384,7 +347,6 @@ impl Tally {
         self.add(bytes, octets.into());
     }
 
-    /// A Terminate about `error` is in the batch.
     pub(crate) fn terminate_sent(&mut self, error: TermError) {
         self.add(Counter::of_terminate(error), 1);
     }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Finds FPDUs in the received stream, however it is cut (RFC 5044 sections 4.1 and 5.2).
+//! Finds FPDUs in the received stream, however it is cut (RFC 5044 sections 4.1 and 5.2). Softirq
+//! or process context, under the receive lock.
 //!
 //! The stream comes in chunks: TCP has what was received in buffers. An FPDU that lies whole in a
 //! chunk is used where it is, and so is one that ends in chunks behind, if those can be read. An
-//! FPDU of which the rest is still to come stays in TCP until then. Where neither can be, its octets
-//! are collected in a buffer.
-//!
-//! Softirq or process context, under the receive lock.
+//! FPDU of which the rest is still to come stays in TCP until then. Where neither is possible, its
+//! octets are collected in a buffer.
 #![forbid(unsafe_code)]
 
 use super::chunk::{
@@ -29,14 +28,10 @@ use crate::wire::Short;
 use core::num::Saturating;
 use core::ops::DerefMut;
 
-/// A complete FPDU.
 #[derive(Debug)]
 pub(crate) struct Fpdu<'a, C> {
-    /// Where its octets are.
     pub(crate) source: Source<'a, C>,
-    /// The first of them.
     pub(crate) front: [u8; FPDU_FRONT],
-    /// Its ULPDU_Length. The ULPDU begins 2 octets into the FPDU.
     pub(crate) ulpdu_len: u16,
     /// Octets of all of it: length field, ULPDU, pad and CRC.
     pub(crate) len: usize,
@@ -46,11 +41,8 @@ pub(crate) struct Fpdu<'a, C> {
 const _: () = assert!(FPDU_FRONT <= LEN_FIELD + ddp::TAGGED_LEN + CRC_LEN);
 
 impl<'a, C: Chunk> Fpdu<'a, C> {
-    /// The FPDU at `source`, which begins with `front`.
-    ///
-    /// # Errors
-    ///
-    /// It is too short for any DDP header. The stream is of no use after that.
+    /// Makes the FPDU at `source`, which begins with `front`. Fails if it is too short for any DDP
+    /// header; the stream is of no use after that.
     #[inline(always)]
     fn new(source: Source<'a, C>, front: [u8; FPDU_FRONT]) -> Result<Self, TermError> {
         let [hi, lo, ..] = front;
@@ -63,18 +55,14 @@ impl<'a, C: Chunk> Fpdu<'a, C> {
         })
     }
 
-    /// Returns whether its CRC is right. That is to be known before anything else is made of the
-    /// FPDU (T-8).
-    ///
-    /// # Errors
-    ///
-    /// There are fewer octets than its length says.
+    /// Returns whether its CRC is right, which has to be known before anything else is made of the
+    /// FPDU (T-8). Fails if there are fewer octets than its length says.
     #[inline]
     pub(super) fn has_crc(&self) -> Result<bool, Short> {
         self.source.has_crc(covered_len(self.ulpdu_len))
     }
 
-    /// The first octets of its ULPDU.
+    /// Returns the first octets of its ULPDU.
     #[inline(always)]
     pub(super) fn head(&self) -> &[u8] {
         let (_, head) = self
@@ -85,11 +73,7 @@ impl<'a, C: Chunk> Fpdu<'a, C> {
     }
 }
 
-/// The length of the ULPDU behind a length field.
-///
-/// # Errors
-///
-/// As [`Fpdu::new`].
+/// Returns the length of an ULPDU from its length field. Fails as [`Fpdu::new`] does.
 #[inline(always)]
 fn ulpdu_len(field: [u8; LEN_FIELD]) -> Result<u16, TermError> {
     let len = u16::from_be_bytes(field);
@@ -99,7 +83,7 @@ fn ulpdu_len(field: [u8; LEN_FIELD]) -> Result<u16, TermError> {
     }
 }
 
-/// What there is in the stream.
+/// What [`Deframer::next`] finds.
 #[derive(Debug)]
 pub(crate) enum Next<'a, C> {
     /// An FPDU that may be used where it is: see [`Deframer::use_up`].
@@ -113,17 +97,16 @@ pub(crate) enum Next<'a, C> {
 /// The state between chunks; `B` is the buffer.
 #[derive(Debug)]
 pub(crate) struct Deframer<B> {
-    /// Collects an FPDU. It is made when the first one needs it.
+    /// Made when the first FPDU needs it.
     buffer: Option<B>,
     wants_buffer: bool,
     /// Octets of an FPDU that are in the buffer.
     have: usize,
-    /// Octets that the next chunks begin with and that were used already.
+    /// Octets that the next chunks begin with and that are used already.
     ahead: Saturating<usize>,
 }
 
 impl<B: DerefMut<Target = [u8]>> Deframer<B> {
-    /// Nothing received yet.
     pub(crate) const fn new() -> Self {
         Self {
             buffer: None,
@@ -133,19 +116,18 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         }
     }
 
-    /// Begins another turn. What was lacking in the one before may not be lacking any more.
+    /// Begins another turn, in which a buffer may no longer be lacking.
     pub(crate) fn begin(&mut self) {
         self.wants_buffer = false;
     }
 
-    /// Whether an FPDU that is not used yet is in the buffer, or a part of one. If there is when the
-    /// peer's FIN arrives, the stream was cut.
+    /// Returns whether the buffer has an FPDU that is not used yet, or a part of one. If it has
+    /// when the peer's FIN arrives, the stream was cut.
     #[inline]
     pub(crate) const fn is_collecting(&self) -> bool {
         self.have != 0
     }
 
-    /// Whether a buffer has to be given.
     pub(crate) const fn wants_buffer(&self) -> bool {
         self.wants_buffer && self.buffer.is_none()
     }
@@ -163,12 +145,9 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         skip
     }
 
-    /// Looks for what begins at octet `at` of a chunk. The FPDU in the buffer is to be used before,
-    /// if it is complete: see [`Deframer::take_collected`].
-    ///
-    /// # Errors
-    ///
-    /// An FPDU is too short, or the stream cannot be read.
+    /// Looks for what begins at octet `at` of a chunk. An FPDU that is complete in the buffer is to
+    /// be used before: see [`Deframer::take_collected`]. Fails if an FPDU is too short or the
+    /// stream cannot be read.
     #[inline]
     pub(crate) fn next<'a, C: Chunk>(
         &mut self,
@@ -187,8 +166,8 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         self.next_apart(chunk, at, left)
     }
 
-    /// As [`Deframer::next`], for an FPDU that does not end in the `left` octets of the chunk, or
-    /// that begins in the buffer.
+    /// As [`Deframer::next`], for an FPDU that begins in the buffer or does not end in the chunk,
+    /// of which `left` octets are left.
     #[inline(never)]
     fn next_apart<'a, C: Chunk>(
         &mut self,
@@ -203,7 +182,7 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         if self.have == 0 {
             let mut reach = chunk.reach(at, LEN_FIELD);
             if reach == Reach::Here {
-                // The peer is told at once of a length that no FPDU has: no more octets may come.
+                // The peer is told of a wrong length at once: no more octets may come.
                 let mut field = [0; LEN_FIELD];
                 chunk.copy_to(at, &mut field).map_err(|_| fault())?;
                 reach = chunk.reach(at, fpdu_len(ulpdu_len(field)?));
@@ -219,7 +198,7 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
             }
         }
         let Some(buffer) = &mut self.buffer else {
-            // A buffer of this size is not to be had in softirq.
+            // Softirq cannot allocate a buffer of this size.
             self.wants_buffer = true;
             return Ok(Next::Nothing);
         };
@@ -233,8 +212,8 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         Ok(Next::Collected(n))
     }
 
-    /// Notes that an FPDU of `len` octets is used, of which the chunk has `left` at most. Returns
-    /// how many of them are the chunk's.
+    /// Marks an FPDU of `len` octets as used. Returns how many of them are the chunk's, which has
+    /// `left` at most.
     #[inline]
     pub(crate) fn use_up(&mut self, len: usize, left: usize) -> usize {
         let used = len.min(left);
@@ -242,8 +221,8 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         used
     }
 
-    /// Takes the buffer, if there is a complete FPDU in it: see [`collected`]. It has to be given
-    /// back by [`Deframer::give_back`].
+    /// Takes the buffer if the FPDU in it is complete: see [`collected`]. It has to be given back
+    /// by [`Deframer::give_back`].
     pub(crate) fn take_collected(&mut self) -> Option<B> {
         let have = self.have;
         let is_complete = |buffer: &mut B| total(buffer, have) == Ok(have);
@@ -259,11 +238,7 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
     }
 }
 
-/// The FPDU in the buffer that [`Deframer::take_collected`] has returned.
-///
-/// # Errors
-///
-/// The buffer has become too small.
+/// Returns the FPDU in the buffer of [`Deframer::take_collected`]. Fails if that is too small.
 pub(crate) fn collected<C: Chunk>(buffer: &[u8]) -> Result<Fpdu<'_, C>, Failure> {
     let front = buffer.first_chunk().ok_or_else(too_small)?;
     let fpdu = Fpdu::new(Source::Bytes(buffer), *front)?;
@@ -274,11 +249,8 @@ pub(crate) fn collected<C: Chunk>(buffer: &[u8]) -> Result<Fpdu<'_, C>, Failure>
     })
 }
 
-/// Octets to collect in `buffer`, which has `have` of them: the length field, then what that says.
-///
-/// # Errors
-///
-/// As [`Fpdu::new`].
+/// Returns how many octets to collect in `buffer`, which has `have` of them: the length field, then
+/// what that says. Fails as [`Fpdu::new`] does.
 fn total(buffer: &[u8], have: usize) -> Result<usize, TermError> {
     match buffer.first_chunk().filter(|_| have >= LEN_FIELD) {
         Some(field) => ulpdu_len(*field).map(fpdu_len),
@@ -286,7 +258,6 @@ fn total(buffer: &[u8], have: usize) -> Result<usize, TermError> {
     }
 }
 
-/// A buffer is smaller than an FPDU may be.
 fn too_small() -> Failure {
     Failure::defect("an FPDU does not fit its buffer")
 }

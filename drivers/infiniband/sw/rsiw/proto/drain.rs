@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking out of a ring what others put into it, and who goes on when that stops.
+//! Taking out of a ring what others put into it, and who goes on when that stops. Any context.
 //!
 //! Who fills a ring tells of it only if nobody seems to be at work there: the library of a process
 //! leaves out the doorbell behind an entry that is not taken yet. So whoever is at work on a ring
 //! either sees it empty, with a full barrier behind the last entry that was freed, or leaves
 //! somebody who goes on. *A drain ends empty or with a successor.*
-//!
-//! Pure: any context.
 #![forbid(unsafe_code)]
 
-/// How a drain has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a drain ends empty or with a successor"]
 pub(crate) enum Drained {
@@ -30,8 +27,8 @@ impl Drained {
     }
 }
 
-/// Gives entries to `each`, `most` at most. `take` takes the oldest one out, if there is one, and
-/// has a full barrier between freeing an entry and looking at the next one.
+/// Gives up to `most` entries to `each`. `take` takes the oldest one out, if there is one, and has
+/// a full barrier between freeing an entry and looking at the next one.
 #[inline]
 pub(crate) fn drain<T>(
     most: usize,

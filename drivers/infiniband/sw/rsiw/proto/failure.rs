@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What goes wrong: with one request, and with a stream.
-//!
-//! Any context.
+//! What goes wrong with a request, and with a stream. Any context.
 #![forbid(unsafe_code)]
 
 use super::order::Status;
@@ -22,19 +20,15 @@ pub(crate) enum Fault {
     LocalLength,
     /// A local STag, its rights or its bounds do not allow it.
     LocalProtection,
-    /// The request makes no sense, or has no resources.
+    /// The request makes no sense, or lacks resources.
     LocalOperation,
-    /// A window cannot be bound so.
     Bind,
-    /// The peer does not allow the access.
     RemoteAccess,
-    /// The peer refuses the request.
     RemoteInvalid,
-    /// Anything else.
     General,
 }
 
-/// What a failed request failed of, as `vendor_err` has it: by whom, and what.
+/// Why a request failed, as `vendor_err` has it: whose error it was, and which.
 ///
 /// | upper half | lower half |
 /// |---|---|
@@ -47,7 +41,6 @@ pub(crate) enum Fault {
 pub(crate) struct Cause(pub(crate) u32);
 
 impl Cause {
-    /// Nothing.
     pub(crate) const NONE: Self = Self(0);
 
     const fn new(by: u16, what: u16) -> Self {
@@ -55,17 +48,15 @@ impl Cause {
         Self(u32::from_be_bytes([a, b, c, d]))
     }
 
-    /// This side ended the stream.
     pub(crate) const fn here(error: TermError) -> Self {
         Self::new(1, error.code())
     }
 
-    /// The peer ended the stream.
     pub(crate) const fn peer(code: u16) -> Self {
         Self::new(2, code)
     }
 
-    /// What a request that ended so failed of, where `stream` ended its stream, if that has ended.
+    /// Returns why a request ended with `status`; `stream` is why its stream ended, if it has.
     pub(crate) const fn of(status: Status<Fault>, stream: Self) -> Self {
         match status {
             Status::Success => Self::NONE,
@@ -85,7 +76,7 @@ impl Cause {
         }
     }
 
-    /// What ended a stream by `event`, unless it was an error or nothing that ends one.
+    /// Returns what ended a stream by `event`; `None` for errors, and for what does not end one.
     pub(crate) const fn of_event(event: &QpEvent) -> Option<Self> {
         let number = match event {
             QpEvent::Modify {
@@ -116,9 +107,7 @@ impl Cause {
 /// An error that ends the stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
-    /// For the Terminate.
     pub(crate) error: TermError,
-    /// The segment it is about.
     pub(crate) quote: Option<Quote>,
     /// A completion tells of it, so that no event must (T-33).
     pub(crate) in_completion: bool,
@@ -126,12 +115,11 @@ pub(crate) struct Failure {
     pub(crate) denied: bool,
     /// What the log says beside the error.
     pub(crate) cause: Option<&'static str>,
-    /// Only a defect of this driver can bring it about.
+    /// Only a defect of this driver can cause it.
     pub(crate) is_defect: bool,
 }
 
 impl Failure {
-    /// An error of which the log tells the cause.
     pub(crate) const fn new(error: TermError, cause: &'static str) -> Self {
         Self {
             cause: Some(cause),
@@ -139,8 +127,8 @@ impl Failure {
         }
     }
 
-    /// What only a defect of this driver can bring about: the stream ends before wrong octets get
-    /// anywhere.
+    /// Makes an error that only a defect of this driver can cause: the stream ends before wrong
+    /// octets get anywhere.
     #[cold]
     pub(crate) const fn defect(what: &'static str) -> Self {
         Self {
@@ -149,8 +137,7 @@ impl Failure {
         }
     }
 
-    /// A request of this side cannot be carried out; `in_completion` says whether its completion
-    /// tells of it.
+    /// Makes the error of a request of this side that cannot be carried out.
     pub(crate) const fn of_request(in_completion: bool) -> Self {
         Self {
             in_completion,

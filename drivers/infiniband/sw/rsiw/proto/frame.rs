@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Putting FPDUs into a batch: pieces in stream order, with markers and CRC (RFC 5044 section 4).
-//!
-//! Mostly there is room in one piece for an FPDU, or for several that differ in their offset only,
-//! and no marker: header, payload and trailer are written there one behind the other. Otherwise
-//! the batch takes piece by piece.
-//!
-//! The CRC is that of the octets in the batch: it is right whoever writes the sources meanwhile.
-//!
 //! Under the lock of the sender.
+//!
+//! Mostly there are no markers, and there is room in one piece for an FPDU, or for several that
+//! differ in their offset only. Then header, payload and trailer are written there one behind the
+//! other. Otherwise the batch takes piece by piece. The CRC is that of the octets in the batch: it
+//! is right whoever writes the sources meanwhile.
 #![forbid(unsafe_code)]
 
 use super::transport::{
@@ -33,24 +31,20 @@ use crate::wire::marker::{
     Markers, //
 };
 
-/// Octets of padding, at most.
 const MAX_PAD: usize = 3;
 
 /// Writes the octets of FPDUs in front of their trailers.
 pub(crate) enum Writer<'a, T: Transport> {
     /// To memory in one piece.
     Flat(Flat<'a>),
-    /// To a batch.
+    /// To a batch, piece by piece.
     Pieces(Pieces<'a, T>),
 }
 
 impl<'a, T: Transport> Writer<'a, T> {
-    /// Begins the FPDU of `frame`, without markers, with its header. `room` is as long as this
-    /// FPDU, or as this and some that follow it in `message` and are as long.
-    ///
-    /// # Errors
-    ///
-    /// There is no room for it, or `frame` does not fit together.
+    /// Begins the FPDU of `frame` with its header, without markers. `room` is as long as this FPDU,
+    /// or as it and some equally long ones that follow in `message`. Fails if there is no room, or
+    /// `frame` does not fit together.
     #[inline]
     pub(super) fn flat(
         room: &'a mut [u8],
@@ -61,11 +55,8 @@ impl<'a, T: Transport> Writer<'a, T> {
         Flat::new(room, message, frame, crc).map(Self::Flat)
     }
 
-    /// Begins the FPDU of `frame` with its header, behind what is in the batch.
-    ///
-    /// # Errors
-    ///
-    /// There can be no such FPDU, or no room for it.
+    /// Begins the FPDU of `frame` with its header, behind what is in the batch. Fails if there can
+    /// be no such FPDU, or there is no room for it.
     pub(super) fn pieces(
         transport: &'a mut T,
         header: &[u8],
@@ -78,11 +69,7 @@ impl<'a, T: Transport> Writer<'a, T> {
         Ok(Self::Pieces(pieces))
     }
 
-    /// Ends the last FPDU with pad and CRC field.
-    ///
-    /// # Errors
-    ///
-    /// There are not as many octets as the headers say, or those of the batch.
+    /// Ends the last FPDU with pad and CRC. Fails as the batch does, or if octets are missing.
     #[inline]
     pub(super) fn finish(self) -> Result<(), Broken> {
         match self {
@@ -91,11 +78,7 @@ impl<'a, T: Transport> Writer<'a, T> {
         }
     }
 
-    /// Adds a copy of `piece`.
-    ///
-    /// # Errors
-    ///
-    /// It does not fit into the FPDUs, or the batch.
+    /// Adds a copy of `piece`. Fails if it does not fit into the FPDUs, or the batch.
     #[inline]
     pub(crate) fn put<P: Piece<T>>(&mut self, piece: P) -> Result<(), Broken> {
         match self {
@@ -106,11 +89,7 @@ impl<'a, T: Transport> Writer<'a, T> {
 }
 
 /// Writes the only FPDU of a message, without markers, to `room`, which is as long; `copy` writes
-/// the payload.
-///
-/// # Errors
-///
-/// Those of `copy`; `room` is of another length, or `frame` does not fit together.
+/// the payload. Fails as `copy` does, or if `room` or `frame` does not fit.
 #[inline(always)]
 pub(super) fn write_whole<T: Transport, E: From<Broken>>(
     room: &mut [u8],
@@ -142,21 +121,18 @@ pub(super) fn write_whole<T: Transport, E: From<Broken>>(
 
 /// Room in one piece for FPDUs that are as long as the first.
 pub(crate) struct Flat<'a> {
-    /// The FPDU that is being written.
     fpdu: &'a mut [u8],
-    /// Room for those behind it.
+    /// Room for the FPDUs behind `fpdu`.
     behind: &'a mut [u8],
-    /// Where the next octet of the FPDU is written.
     pos: usize,
-    /// Octets of payload that it lacks.
+    /// Octets of payload that the FPDU lacks.
     left: u32,
-    /// Octets of payload that each has.
+    /// Octets of payload of each FPDU.
     payload: u16,
     crc: bool,
 }
 
 impl<'a> Flat<'a> {
-    /// Begins the FPDU of `frame` with its header.
     #[inline]
     fn new(
         room: &'a mut [u8],
@@ -224,7 +200,6 @@ impl<'a> Flat<'a> {
         Ok(())
     }
 
-    /// Ends an FPDU.
     #[inline]
     fn trailer<T: Transport>(&mut self) -> Result<(), Broken> {
         if self.left != 0 {
@@ -258,7 +233,6 @@ pub(crate) struct Pieces<'a, T: Transport> {
     next: Option<Marker>,
     /// Octets of the FPDU so far, without markers.
     pos: u32,
-    /// The ULPDU_Length that its header has.
     ulpdu_len: u16,
 }
 
@@ -281,7 +255,7 @@ impl<'a, T: Transport> Pieces<'a, T> {
         })
     }
 
-    /// Octets until the next marker is due, if that is before `len` octets from here.
+    /// Returns how many octets there are to the next marker, if fewer than `len`.
     fn until_marker(&self, len: u32) -> Option<u32> {
         let marker = self.next.as_ref()?;
         marker.at.checked_sub(self.pos).filter(|n| *n < len)

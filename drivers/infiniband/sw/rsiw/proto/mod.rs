@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Protocol behaviour: sans-IO state machines that return what to do.
+//! Protocol behaviour: state machines without I/O, which return what to do.
 //!
-//! Pure: no kernel, no allocation, no lock, no clock. Bytes, time-outs and requests come in as
-//! arguments, actions go out as data. Whoever owns a state machine serialises its use; the
-//! receive half runs in softirq, the others in whatever context the driver calls them.
+//! Pure: no kernel, no allocation, no lock, no clock. Octets, time-outs and requests come in as
+//! arguments, actions go out as data. Whoever owns a state machine serialises its use, in the
+//! context that its module names.
 #![forbid(unsafe_code)]
 
 pub(crate) mod budget;

@@ -2,9 +2,7 @@
 
 //! What trace events and details call states, events and errors: the names of the specifications,
 //! and our own where they have none. Those of operations and opcodes are in their tables
-//! (`request.rs`, `wire/rdmap.rs`).
-//!
-//! Context: any.
+//! (`request.rs`, `wire/rdmap.rs`). Any context.
 #![forbid(unsafe_code)]
 
 use super::direct::HandedOver;
@@ -17,11 +15,10 @@ use super::state::{
 };
 use core::ffi::CStr;
 
-/// The name of something.
 pub(crate) type Name = &'static CStr;
 
 impl QpState {
-    /// Draining is Closing for the verbs.
+    /// Returns the name; Draining is Closing for the verbs.
     pub(crate) const fn name(self) -> Name {
         match self {
             Self::Idle => c"Idle",
@@ -35,7 +32,6 @@ impl QpState {
 }
 
 impl QpEvent {
-    /// Without what goes with it.
     pub(crate) const fn name(&self) -> Name {
         match self {
             Self::Connected => c"connected",
@@ -56,7 +52,7 @@ impl QpEvent {
 }
 
 impl Actor {
-    /// As in the names of counters.
+    /// Returns the name, as it is in those of counters.
     pub(crate) const fn name(self) -> Name {
         match self {
             Self::Caller => c"thread",
@@ -69,7 +65,6 @@ impl Actor {
 }
 
 impl HandedOver {
-    /// What became of a segment.
     pub(crate) const fn name(self) -> Name {
         match self {
             Self::Taken => c"taken",
@@ -81,7 +76,6 @@ impl HandedOver {
 }
 
 impl Status<Fault> {
-    /// How the request ended.
     pub(crate) const fn name(self) -> Name {
         match self {
             Self::Success => c"success",

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Read depths and ready-to-receive messages in enhanced connection set-up (RFC 6581 section 9).
-//!
-//! Pure functions, any context. Depths that a peer names are capped here, before anything is
-//! allocated for them (T-29).
+//! Read depths and ready-to-receive messages in enhanced set-up (RFC 6581 section 9). Pure
+//! functions, any context. Depths that a peer names are capped here, before anything is allocated
+//! for them (T-29).
 #![forbid(unsafe_code)]
 
 use super::tx::Rtr;
@@ -13,7 +12,7 @@ use crate::wire::mpa::{
 };
 use crate::wire::terminate::TermError;
 
-/// A pair of read depths, from the view of whoever names it.
+/// Read depths, from the view of whoever names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Depths {
     /// Inbound: Reads that the peer may have outstanding here.
@@ -23,7 +22,6 @@ pub(crate) struct Depths {
 }
 
 impl Depths {
-    /// Both depths, neither above that of `cap`.
     #[must_use]
     pub(crate) fn capped(self, cap: Depths) -> Depths {
         Depths {
@@ -36,9 +34,7 @@ impl Depths {
 /// IRD and ORD as an iw_cm event carries them, cut to 8 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventDepths {
-    /// Field `ird` of the event.
     pub(crate) ird: u8,
-    /// Field `ord` of the event.
     pub(crate) ord: u8,
 }
 
@@ -47,10 +43,9 @@ fn event_field(depth: u16, own: u16) -> u8 {
     u8::try_from(depth).unwrap_or(u8::MAX)
 }
 
-/// The depths in a CONNECT_REQUEST: the peer's IRD as `ird`, its ORD as `ord` (T-30).
-///
-/// Where the peer does not negotiate, the limits `cap` of this device stand in: the consumer may
-/// take as much as the device can do.
+/// Returns the depths for a CONNECT_REQUEST: the peer's IRD as `ird`, its ORD as `ord` (T-30). If
+/// the peer does not negotiate, the limits `cap` of this device stand in: the consumer may take as
+/// much as the device can do.
 pub(crate) fn connect_request_event(peer: Option<Depths>, cap: Depths) -> EventDepths {
     let peer = peer.unwrap_or(Depths {
         ird: cap.ord,
@@ -62,10 +57,8 @@ pub(crate) fn connect_request_event(peer: Option<Depths>, cap: Depths) -> EventD
     }
 }
 
-/// The depths in a CONNECT_REPLY: the responder's ORD as `ird`, its IRD as `ord`.
-///
-/// Consumers in the kernel count on this way round. Where the responder does not negotiate, the
-/// own values stand in.
+/// Returns the depths for a CONNECT_REPLY: the responder's ORD as `ird`, its IRD as `ord`, as
+/// consumers in the kernel count on. If the responder does not negotiate, the own values stand in.
 pub(crate) fn connect_reply_event(reply: Option<Depths>, own: Depths) -> EventDepths {
     let reply = reply.unwrap_or(Depths {
         ird: own.ord,
@@ -77,13 +70,12 @@ pub(crate) fn connect_reply_event(reply: Option<Depths>, own: Depths) -> EventDe
     }
 }
 
-/// The responder's half: its own depths and those of its Reply.
+/// Returns the responder's own depths and those of its Reply. `want` is what the consumer accepted
+/// with, `request` what the Request says, `cap` the limits of the device.
 ///
-/// `want` is what the consumer accepted with, `request` what the Request says, `cap` the limits of
-/// the device. The own ORD is at most the initiator's IRD, the own IRD at least the initiator's ORD
-/// (RFC 6581 section 9.1, X-ENH-7), as far as the device can; the initiator lowers its ORD then.
-/// Where the initiator does not negotiate, the own value stays and the Reply says the same (RFC
-/// 6581 section 9.1, X-ENH-11).
+/// The own ORD is at most the initiator's IRD, and the own IRD at least the initiator's ORD (RFC
+/// 6581 section 9.1, X-ENH-7), as far as the device can; the initiator lowers its ORD then. Where
+/// the initiator does not negotiate, neither does the Reply, and the own value stays (X-ENH-11).
 pub(crate) fn responder(want: Depths, request: Depths, cap: Depths) -> (Depths, Depths) {
     let mut own = want.capped(cap);
     let mut reply = Depths {
@@ -101,12 +93,8 @@ pub(crate) fn responder(want: Depths, request: Depths, cap: Depths) -> (Depths, 
     (own, reply)
 }
 
-/// The initiator's half: its own depths, given the Reply (X-ENH-8, X-ENH-11).
-///
-/// # Errors
-///
-/// The responder wants to have more Reads outstanding than this device can take (RFC 6581 section
-/// 9.1, X-ENH-9).
+/// Returns the initiator's own depths, given the Reply (X-ENH-8, X-ENH-11). Fails if the responder
+/// wants more Reads outstanding than this device can take (RFC 6581 section 9.1, X-ENH-9).
 pub(crate) fn initiator(want: Depths, reply: Depths, cap: Depths) -> Result<Depths, TermError> {
     let mut own = want.capped(cap);
     if reply.ird != NO_NEGOTIATION {
@@ -121,8 +109,8 @@ pub(crate) fn initiator(want: Depths, reply: Depths, cap: Depths) -> Result<Dept
     Ok(own)
 }
 
-/// What a responder answers to the ready-to-receive messages on offer: the common ones, and
-/// something in any case (RFC 6581 section 9.2, X-ENH-14).
+/// Returns a responder's answer to the ready-to-receive messages on offer: the common ones, or all
+/// of its own if there are none (RFC 6581 section 9.2, X-ENH-14).
 pub(crate) fn answer_rtr(own: RtrSet, offer: RtrSet) -> RtrSet {
     let common = own.common(offer);
     if common.is_empty() {
@@ -132,14 +120,9 @@ pub(crate) fn answer_rtr(own: RtrSet, offer: RtrSet) -> RtrSet {
     }
 }
 
-/// The ready-to-receive message that an initiator sends.
-///
-/// A Write needs no resources at either side, a Read needs some, a Send a message number on the
-/// receive queue.
-///
-/// # Errors
-///
-/// There is none that both can do (RFC 6581 section 9.2, X-ENH-16).
+/// Chooses the ready-to-receive message of an initiator. A Write needs no resources at either side,
+/// a Read needs some, a Send a message number on the receive queue. Fails if there is none that
+/// both can do (RFC 6581 section 9.2, X-ENH-16).
 pub(crate) fn choose_rtr(own: RtrSet, answer: RtrSet) -> Result<Rtr, TermError> {
     match own.common(answer) {
         RtrSet { write: true, .. } => Ok(Rtr::Write),

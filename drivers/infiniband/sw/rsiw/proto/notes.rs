@@ -1,29 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What softirq and timers find out, as sets of notes that a work item acts upon.
+//! What softirq and timers find out, as sets of notes that a work item acts upon. Pure: whoever
+//! owns a set serialises its use.
 //!
-//! The work item is queued after something was noted. It takes all notes at once, under the
-//! mutex of its object, and acts upon them one by one, in the order of the kind and not of their
-//! arrival ([`act`]). What acting upon one of them settles is removed from those still to come: a
-//! timer that is stopped, or set anew, has not run out.
-//!
-//! Values that go with a note are kept elsewhere, and are there before the note is.
-//!
-//! Pure: whoever owns a set serialises its use.
+//! The work item is queued after something was noted. It takes all notes at once, under the mutex
+//! of its object, and acts upon them one by one, in the order of the kind and not of their arrival
+//! ([`act_upon_each`]). What acting upon one of them settles is removed from those still to come: a
+//! timer that is stopped, or set anew, has not run out. Values that go with a note are kept
+//! elsewhere, and are there before the note is.
 #![forbid(unsafe_code)]
 
 use core::marker::PhantomData;
 
 /// A kind of notes.
 pub(crate) trait Note: Copy + Eq + 'static {
-    /// All there are, in the order in which they are acted upon.
+    /// All notes, in the order in which they are acted upon.
     const ALL: &'static [Self];
 
-    /// A bit of its own.
+    /// Returns a bit of its own.
     fn bit(self) -> u32;
 }
 
-/// A set of notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notes<N> {
     bits: u32,
@@ -31,10 +28,8 @@ pub(crate) struct Notes<N> {
 }
 
 impl<N: Note> Notes<N> {
-    /// None.
     pub(crate) const NONE: Self = Self::from_bits(0);
 
-    /// Those whose bits are set.
     pub(crate) const fn from_bits(bits: u32) -> Self {
         Self {
             bits,
@@ -42,49 +37,44 @@ impl<N: Note> Notes<N> {
         }
     }
 
-    /// The bits of its notes.
     pub(crate) const fn bits(self) -> u32 {
         self.bits
     }
 }
 
 impl<N: Note> Notes<N> {
-    /// Whether `note` is one of them.
     pub(crate) fn contains(self, note: N) -> bool {
         self.bits & note.bit() != 0
     }
 
-    /// These, and `note`.
     #[must_use]
     pub(crate) fn with(self, note: N) -> Self {
         Self::from_bits(self.bits | note.bit())
     }
 
-    /// These, but not `note`.
     #[must_use]
     pub(crate) fn without(self, note: N) -> Self {
         Self::from_bits(self.bits & !note.bit())
     }
 
-    /// `note`, if it is one of them, and no other.
+    /// Returns `note` alone, if it is in the set.
     #[must_use]
     pub(crate) fn only(self, note: N) -> Self {
         Self::from_bits(self.bits & note.bit())
     }
 
-    /// Adds `note`.
     pub(crate) fn insert(&mut self, note: N) {
         *self = self.with(note);
     }
 
-    /// Removes `note`. Returns whether it was one of them.
+    /// Removes `note`. Returns whether it was there.
     pub(crate) fn remove(&mut self, note: N) -> bool {
         let had = self.contains(note);
         *self = self.without(note);
         had
     }
 
-    /// Takes the one that is next.
+    /// Takes the note that is next.
     fn pop(&mut self) -> Option<N> {
         let next = N::ALL.iter().copied().find(|note| self.contains(*note))?;
         self.remove(next);
@@ -94,15 +84,13 @@ impl<N: Note> Notes<N> {
 
 /// What a mutex guards, with the notes that were taken and not acted upon yet.
 pub(crate) trait Noted {
-    /// Their kind.
     type Note: Note;
 
-    /// Those that are left. None unless [`act`] runs.
+    /// Returns the notes that are left: none unless [`act_upon_each`] runs.
     fn left(&mut self) -> &mut Notes<Self::Note>;
 }
 
-/// Calls `act` for each of the notes that were taken, in their order. It may remove those that are
-/// left, by [`Noted::left`].
+/// Calls `act` for each note `taken`, in their order; it may remove others from [`Noted::left`].
 pub(crate) fn act_upon_each<G: Noted>(
     guarded: &mut G,
     taken: Notes<G::Note>,
@@ -118,7 +106,7 @@ pub(crate) fn act_upon_each<G: Noted>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum QpNote {
-    /// The stream must end: an error of this side, the first of them.
+    /// An error of this side, the first one: the stream must end.
     Failure = 1 << 0,
     /// The peer's Terminate.
     Terminate = 1 << 1,
@@ -158,7 +146,6 @@ impl Note for QpNote {
 pub(crate) enum EndpointNote {
     /// Responder: the first segment was received.
     FirstSegment = 1 << 0,
-    /// The peer has begun to close.
     PeerClosing = 1 << 1,
     /// The queue pair has left the stream.
     StreamEnded = 1 << 2,
@@ -166,7 +153,6 @@ pub(crate) enum EndpointNote {
     Shut = 1 << 3,
     /// The queue pair that is set aside goes away or into error.
     Abort = 1 << 4,
-    /// The timer ran out.
     Expired = 1 << 5,
 }
 
@@ -187,8 +173,8 @@ impl Note for EndpointNote {
 }
 
 impl Notes<EndpointNote> {
-    /// One that ends the connection was acted upon: what else would end it must not end what
-    /// follows.
+    /// Removes all notes that would end the connection, after one of them was acted upon: they must
+    /// not end what follows.
     pub(crate) fn forget_ends(&mut self) {
         for end in [
             EndpointNote::StreamEnded,
