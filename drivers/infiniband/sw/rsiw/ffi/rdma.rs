@@ -2,10 +2,10 @@
 
 //! RDMA devices: what a driver implements, and what it has of the RDMA core.
 //!
-//! [`driver::Driver`] is the safe counterpart of `struct ib_device_ops`. `callbacks` makes the table of
-//! it: a callback converts its arguments, calls one method and converts the result. Methods that a
-//! driver does not implement are not in the table, so that the core refuses by itself what they are
-//! for.
+//! [`driver::Driver`] is the safe counterpart of `struct ib_device_ops`. `callbacks` makes the
+//! table of it: a callback converts its arguments, calls one method and converts the result. A
+//! method that a driver does not implement is not in the table, so the core itself refuses
+//! such calls.
 //!
 //! | For | Module |
 //! |-----|--------|
@@ -20,31 +20,32 @@
 //!
 //! # Lifetimes
 //!
-//! The core allocates the memory of an object, of the size that the table names, and frees it as soon as
-//! the callback that destroys the object has returned. There the core's structure is followed by one
-//! reference to the driver's object, which is an [`Arc`](kernel::sync::Arc) and may live longer. That one
-//! never has a plain pointer to the core's: it has a [`handle::Handle`], which each use enters like a
-//! gate. The callback that destroys an object calls the driver first, and then revokes the handle, which
-//! waits for those inside and turns away all who come later, whatever the driver did. Regions are the
-//! exception that the core makes: their memory is allocated here.
+//! The core allocates the memory of an object, of the size that the table names, and frees it as
+//! soon as the callback that destroys the object has returned. There the core's structure is
+//! followed by a reference to the driver's object, which is an [`Arc`](kernel::sync::Arc) and
+//! may live longer. The driver's object never has a plain pointer to the core's, but a
+//! [`handle::Handle`], which each use enters like a gate. The callback that destroys an object
+//! first calls the driver and then revokes the handle, whatever the driver did, which waits
+//! for those inside and refuses later ones. Regions are the core's exception: ffi allocates
+//! their memory.
 //!
 //! # Context
 //!
-//! Methods of [`driver::Driver`] are called in process context and may sleep, but for those that say
+//! Methods of [`driver::Driver`] are called in process context and may sleep, unless they say
 //! otherwise (posting, polling, arming). Upcalls through a handle are made in any context.
 //!
 //! # What it does not do
 //!
-//! It knows iWARP (one port, RNIC, no partition keys, one GID) and software devices: there is no DMA, and
-//! addresses of the kernel are what consumers name. There is one driver in a module. `IB_WR_BIND_MW` has
-//! no structure in the core, so `struct rsiw_bind_mw_wr` (`include/rdma/rsiw_verbs.h`) is what consumers
-//! post; nothing else is of rsiw alone. What the core's macros have to declare in C (methods by
-//! `RDMA_VERBS_IOCTL`, files in sysfs) a driver names by [`driver::InC`].
+//! It knows iWARP (one port, RNIC, no partition keys, one GID) and software devices: there is no
+//! DMA, and consumers name addresses of the kernel. A module has one driver. The core has no
+//! structure for `IB_WR_BIND_MW`, so consumers post `struct rsiw_bind_mw_wr`
+//! (`include/rdma/rsiw_verbs.h`); nothing else is of rsiw alone. What the core's macros must
+//! declare in C (methods by `RDMA_VERBS_IOCTL`, files in sysfs) a driver names by [`driver::InC`].
 //!
 //! # Examples
 //!
-//! A whole driver, of 200 lines, is `samples/kernel/rdma_null.rs`. This is how its completion queue would
-//! tell a consumer in the kernel of completions:
+//! A whole driver, of 200 lines, is `samples/kernel/rdma_null.rs`. Its completion queue would tell
+//! a consumer in the kernel of completions like this:
 //!
 //! ```
 //! use crate::ffi::rdma::{

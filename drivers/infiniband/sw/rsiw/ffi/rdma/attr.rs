@@ -30,8 +30,7 @@ impl fmt::Display for Qpn {
     }
 }
 
-/// What a region, a window or a queue pair is asked to allow, and how it is named (`enum
-/// ib_access_flags`): a set.
+/// The rights asked for a region, a window or a queue pair: a set of `enum ib_access_flags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct AccessFlags(u32);
@@ -42,15 +41,10 @@ unsafe impl AtomicType for AccessFlags {
 }
 
 impl AccessFlags {
-    /// Nothing.
     pub(crate) const NONE: Self = Self(0);
-    /// This side may write.
     pub(crate) const LOCAL_WRITE: Self = Self(b::ib_access_flags_IB_ACCESS_LOCAL_WRITE);
-    /// The peer may write.
     pub(crate) const REMOTE_WRITE: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_WRITE);
-    /// The peer may read.
     pub(crate) const REMOTE_READ: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_READ);
-    /// The peer may carry out Atomic Operations.
     pub(crate) const REMOTE_ATOMIC: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC);
     /// Windows may be bound to it.
     pub(crate) const MW_BIND: Self = Self(b::ib_access_flags_IB_ACCESS_MW_BIND);
@@ -59,38 +53,32 @@ impl AccessFlags {
     /// All that a device may ignore.
     pub(crate) const OPTIONAL: Self = Self(b::ib_access_flags_IB_ACCESS_OPTIONAL);
 
-    /// What C says in an integer.
     pub(in crate::ffi) fn from_raw(flags: c_int) -> Self {
         Self(flags as u32) // CAST: the same bits.
     }
 
-    /// What a process says in a request. Which of them it may have is looked at where they are
-    /// used.
+    /// Takes the flags of a process's request; their user checks which are allowed.
     pub(crate) const fn from_process(flags: u32) -> Self {
         Self(flags)
     }
 
-    /// What C wants to see.
     pub(in crate::ffi) fn to_raw(self) -> c_int {
         self.0 as c_int // CAST: the same bits.
     }
 
-    /// What is in one of both.
     pub(crate) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
     pub(crate) const fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether all of `other` is in the set.
     pub(crate) fn contains(self, other: Self) -> bool {
         self.common(other) == other
     }
 
-    /// Whether memory is to be written, as the core sees it when it pins memory.
+    /// Returns whether memory is to be written, as the core sees it when it pins memory.
     pub(super) fn writes(self) -> bool {
         let writing = Self::LOCAL_WRITE
             .union(Self::REMOTE_WRITE)
@@ -99,7 +87,6 @@ impl AccessFlags {
         self.common(writing) != Self::NONE
     }
 
-    /// Whether all of the set is in `other`.
     pub(crate) fn is_within(self, other: Self) -> bool {
         other.contains(self)
     }
@@ -119,7 +106,6 @@ pub(crate) enum AsyncEvent {
 }
 
 impl AsyncEvent {
-    /// The C value.
     pub(super) fn to_raw(self) -> b::ib_event_type {
         match self {
             Self::Fatal => b::ib_event_type_IB_EVENT_QP_FATAL,
@@ -137,31 +123,21 @@ pub(crate) struct DeviceAttr {
     pub(crate) fw_ver: u64,
     /// EUI-64 in network byte order.
     pub(crate) sys_image_guid: u64,
-    /// Vendor identifier.
     pub(crate) vendor_id: u32,
-    /// Queue pairs.
     pub(crate) max_qp: u32,
-    /// Work requests of one queue.
     pub(crate) max_qp_wr: u32,
     /// Scatter/gather entries of a Send or a Write.
     pub(crate) max_send_sge: u32,
-    /// Scatter/gather entries of a receive.
     pub(crate) max_recv_sge: u32,
     /// Scatter/gather entries of an RDMA Read.
     pub(crate) max_sge_rd: u32,
-    /// Completion queues.
     pub(crate) max_cq: u32,
-    /// Entries of a completion queue.
     pub(crate) max_cqe: u32,
-    /// Memory regions.
     pub(crate) max_mr: u32,
-    /// Protection domains.
     pub(crate) max_pd: u32,
     /// Pages, or stretches, of a fast-register region.
     pub(crate) max_fast_reg: u32,
-    /// Shared receive queues.
     pub(crate) max_srq: u32,
-    /// Work requests of a shared receive queue.
     pub(crate) max_srq_wr: u32,
     /// Inbound RDMA Reads of a QP (IRD).
     pub(crate) max_ird: u32,
@@ -170,7 +146,6 @@ pub(crate) struct DeviceAttr {
 }
 
 impl DeviceAttr {
-    /// Writes the attributes where the core wants them.
     pub(super) fn store(&self, attr: &mut b::ib_device_attr) {
         attr.fw_ver = self.fw_ver;
         attr.sys_image_guid = self.sys_image_guid;
@@ -193,8 +168,7 @@ impl DeviceAttr {
         attr.max_cqe = self.max_cqe;
         attr.max_mr = self.max_mr;
         attr.max_pd = self.max_pd;
-        // Processes read this too, and their library has no request to bind a window. Consumers in
-        // the kernel see that there is `alloc_mw`.
+        // Processes read this, too, and their library cannot bind. Kernel consumers see `alloc_mw`.
         attr.max_mw = 0;
         attr.max_srq = self.max_srq;
         attr.max_srq_wr = self.max_srq_wr;
@@ -208,21 +182,18 @@ impl DeviceAttr {
 
 /// `IB_PORT_CM_SUP` (`enum ib_port_capability_mask_bits`).
 const PORT_CM_SUP: u32 = 1 << 16;
-/// `IB_PORT_DEVICE_MGMT_SUP`.
 const PORT_DEVICE_MGMT_SUP: u32 = 1 << 19;
 
-/// The state of the port.
+/// The state of the port. MTUs are those of the interface, in octets.
 #[derive(Clone, Copy)]
 pub(crate) struct PortAttr {
     /// Link up and carrier present.
     pub(crate) active: bool,
-    /// Largest MTU of the interface in octets.
     pub(crate) max_mtu: u32,
-    /// Current MTU of the interface in octets.
     pub(crate) mtu: u32,
 }
 
-/// The enumerated MTU nearest to and not above `octets` (`ib_mtu_int_to_enum`).
+/// Returns the enumerated MTU for `octets`, rounded down (as `ib_mtu_int_to_enum`).
 fn mtu_enum(octets: u32) -> b::ib_mtu {
     match octets {
         4096.. => b::ib_mtu_IB_MTU_4096,
@@ -234,7 +205,7 @@ fn mtu_enum(octets: u32) -> b::ib_mtu {
 }
 
 impl PortAttr {
-    /// Writes the attributes where the core wants them; speed and width are left alone.
+    /// Writes all but speed and width.
     pub(super) fn store(&self, attr: &mut b::ib_port_attr) {
         attr.gid_tbl_len = 1;
         attr.pkey_tbl_len = 1;
@@ -262,20 +233,15 @@ impl PortAttr {
 /// Depths and widths of the queues of a QP (`struct ib_qp_cap`).
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct QpCap {
-    /// Work requests of the send queue.
     pub(crate) max_send_wr: u32,
-    /// Work requests of the receive queue.
     pub(crate) max_recv_wr: u32,
-    /// Scatter/gather entries of a send request.
     pub(crate) max_send_sge: u32,
-    /// Scatter/gather entries of a receive request.
     pub(crate) max_recv_sge: u32,
     /// Octets that a send request can carry inline.
     pub(crate) max_inline_data: u32,
 }
 
 impl QpCap {
-    /// Reads the C structure.
     pub(super) fn load(cap: &b::ib_qp_cap) -> Self {
         Self {
             max_send_wr: cap.max_send_wr,
@@ -286,7 +252,7 @@ impl QpCap {
         }
     }
 
-    /// Writes the C structure; what the driver does not know stays.
+    /// Writes the fields; the C structure has others, which stay.
     pub(super) fn store(&self, cap: &mut b::ib_qp_cap) {
         cap.max_send_wr = self.max_send_wr;
         cap.max_recv_wr = self.max_recv_wr;
@@ -299,16 +265,13 @@ impl QpCap {
 /// Sizes of a shared receive queue (`struct ib_srq_attr`).
 #[derive(Clone, Copy)]
 pub(crate) struct SrqAttr {
-    /// Work requests.
     pub(crate) max_wr: u32,
-    /// Scatter/gather entries of a work request.
     pub(crate) max_sge: u32,
     /// The limit, if it is armed.
     pub(crate) limit: u32,
 }
 
 impl SrqAttr {
-    /// Writes the C structure.
     pub(super) fn store(&self, attr: &mut b::ib_srq_attr) {
         attr.max_wr = self.max_wr;
         attr.max_sge = self.max_sge;
@@ -336,7 +299,6 @@ pub(crate) enum IbQpState {
 }
 
 impl IbQpState {
-    /// Reads the C value.
     pub(super) fn from_raw(raw: b::ib_qp_state) -> Result<Self> {
         Ok(match raw {
             b::ib_qp_state_IB_QPS_RESET => Self::Reset,
@@ -350,7 +312,6 @@ impl IbQpState {
         })
     }
 
-    /// The C value.
     pub(super) fn to_raw(self) -> b::ib_qp_state {
         match self {
             Self::Reset => b::ib_qp_state_IB_QPS_RESET,
@@ -367,17 +328,15 @@ impl IbQpState {
 /// What a consumer asks to change in a QP; `None` leaves it as it is.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct QpModify {
-    /// The next state.
     pub(crate) state: Option<IbQpState>,
     /// The state that the consumer believes the QP to be in.
     pub(crate) cur_state: Option<IbQpState>,
-    /// Rights of inbound operations.
+    /// Rights of the peer's operations.
     pub(crate) access: Option<AccessFlags>,
-    /// ORD: reads this side may have outstanding.
+    /// ORD: Reads that this side may have outstanding.
     pub(crate) max_rd_atomic: Option<u8>,
-    /// IRD: reads the peer may have outstanding here.
+    /// IRD: Reads that the peer may have outstanding here.
     pub(crate) max_dest_rd_atomic: Option<u8>,
-    /// Queue sizes.
     pub(crate) cap: Option<QpCap>,
 }
 
@@ -392,18 +351,13 @@ impl QpModify {
     }
 }
 
-/// What a QP is at the moment.
+/// The state of a QP at the moment; fields as in [`QpModify`].
 #[derive(Clone, Copy)]
 pub(crate) struct QpQuery {
-    /// State.
     pub(crate) state: IbQpState,
-    /// Queue sizes.
     pub(crate) cap: QpCap,
-    /// Rights of inbound operations.
     pub(crate) access: AccessFlags,
-    /// ORD.
     pub(crate) max_rd_atomic: u8,
-    /// IRD.
     pub(crate) max_dest_rd_atomic: u8,
     /// Whether each send request makes a completion.
     pub(crate) sig_all: bool,
@@ -412,7 +366,6 @@ pub(crate) struct QpQuery {
 }
 
 impl QpQuery {
-    /// Writes the attributes where the core wants them.
     pub(super) fn store(&self, attr: &mut b::ib_qp_attr, init: &mut b::ib_qp_init_attr) {
         attr.qp_state = self.state.to_raw();
         attr.cur_qp_state = self.state.to_raw();

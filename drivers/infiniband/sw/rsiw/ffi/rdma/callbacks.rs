@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! From `struct ib_device_ops` to [`Driver`]: each callback converts, calls one method of the
-//! driver and converts back.
-//!
-//! Context: process context unless a callback says otherwise.
+//! driver and converts back. Context: process, unless a callback says otherwise.
 
 mod cm;
 mod details;
@@ -34,7 +32,7 @@ type MwObject<D> = Object<b::ib_mw, <D as Driver>::Mr>;
 pub(in crate::ffi) type QpObject<D> = Object<b::ib_qp, <D as Driver>::Qp>;
 type CounterObject<D> = Object<b::rdma_counter, Counts<<D as Driver>::Counter>>;
 
-/// A callback, if the driver has what it calls.
+/// `Some` callback, if the driver implements what it calls.
 macro_rules! optional {
     ($has:expr, $callback:expr) => {
         if $has {
@@ -49,17 +47,15 @@ macro_rules! optional {
 pub(super) struct Vtable<D>(PhantomData<D>);
 
 impl<D: Driver> Vtable<D> {
-    /// Size of the memory of a device.
     pub(super) const DEVICE_SIZE: usize = DeviceObject::<D>::SIZE;
 
-    /// What `rdma link del` calls. Not a link type, which has a name and is registered; it lives as
+    /// What `rdma link del` calls. It has no name and is not registered as a link type; it lives as
     /// long as the code, which devices do not outlive.
     pub(super) const LINK_OPS: &'static b::rdma_link_ops = &b::rdma_link_ops {
         dellink: Some(device::dellink::<D>),
         ..pin_init::zeroed()
     };
 
-    /// The table itself.
     pub(super) const OPS: &'static b::ib_device_ops = &b::ib_device_ops {
         owner: this_module::<D::OwnerModule>().as_ptr(),
         driver_id: D::DRIVER_ID.0,

@@ -2,9 +2,8 @@
 
 //! Counters with a copy per processor.
 //!
-//! C header: [`include/linux/percpu.h`](srctree/include/linux/percpu.h).
-//!
-//! Context: any, but for making and freeing them.
+//! C header: [`include/linux/percpu.h`](srctree/include/linux/percpu.h). Context: any, but for
+//! making and freeing them.
 
 use super::stats::StatDesc;
 use crate::ffi::raw::h;
@@ -19,15 +18,14 @@ use kernel::{
 
 /// The counters of a driver.
 pub(crate) trait Counted: Copy + Send + Sync + 'static {
-    /// Describes all of them, each at its index: at most 64. A driver without any names `()`, and has no
-    /// [`Driver::counts`](super::driver::Driver::counts).
+    /// Describes all of them, at most 64, each at its index. A driver without any names `()`, and
+    /// has no [`Driver::counts`](super::driver::Driver::counts).
     const DESCS: &'static [StatDesc];
 
     /// Returns the place in [`Counted::DESCS`].
     fn index(self) -> usize;
 }
 
-/// No counters.
 impl Counted for () {
     const DESCS: &'static [StatDesc] = &[];
 
@@ -52,7 +50,6 @@ unsafe impl<C> Send for Counts<C> {}
 unsafe impl<C> Sync for Counts<C> {}
 
 impl<C: Counted> Counts<C> {
-    /// How many there are.
     const LEN: usize = {
         assert!(!C::DESCS.is_empty() && C::DESCS.len() <= 64);
         C::DESCS.len()
@@ -61,11 +58,7 @@ impl<C: Counted> Counts<C> {
     /// The marks that [`Counts::take`] heeds.
     const MARKS: u64 = u64::MAX >> (64 - Self::LEN);
 
-    /// Makes counters that are all zero. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Makes counters that are all zero. Sleeps; fails with `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
         // SAFETY: no requirements; process context.
         let sums = NonNull::new(unsafe { h::counts_alloc(Self::LEN) }).ok_or(ENOMEM)?;
@@ -79,8 +72,7 @@ impl<C: Counted> Counts<C> {
         )?)
     }
 
-    /// Adds those of `counts` whose bit is set in `marks`, and sets them to zero there. Does nothing
-    /// if there are not as many as counters.
+    /// Moves those of `counts` here whose bit is set in `marks`, unless `counts` is too short.
     #[inline(always)]
     pub(crate) fn take(&self, counts: &mut [u64], marks: u64) {
         if counts.len() >= Self::LEN {
@@ -90,24 +82,22 @@ impl<C: Counted> Counts<C> {
         }
     }
 
-    /// Adds `n` to one of them.
     pub(crate) fn add(&self, counter: C, n: u64) {
         // SAFETY: there are `LEN` numbers.
         unsafe { h::counts_add(self.sums.as_ptr(), Self::place(counter.index()), n) };
     }
 
-    /// Returns the sum over all processors. What is added meanwhile may be in it or not.
+    /// Returns the sum over all processors, with or without what is added meanwhile.
     pub(crate) fn sum(&self, counter: C) -> u64 {
         self.sum_at(counter.index())
     }
 
-    /// Returns the sum of the counter with this index.
     pub(super) fn sum_at(&self, index: usize) -> u64 {
         // SAFETY: there are `LEN` numbers.
         unsafe { h::counts_sum(self.sums.as_ptr(), Self::place(index)) }
     }
 
-    /// Returns where the number of a counter is, which is less than `LEN` whatever the counter says.
+    /// Returns the index of a counter's number: less than `LEN`, whatever the counter says.
     #[inline(always)]
     fn place(index: usize) -> usize {
         index.min(const { Self::LEN - 1 })
@@ -116,7 +106,7 @@ impl<C: Counted> Counts<C> {
 
 impl<C> Drop for Counts<C> {
     fn drop(&mut self) {
-        // SAFETY: by the invariant the area is of `counts_alloc`, and nobody uses it any more.
+        // SAFETY: by the invariant the area came from `counts_alloc`, and nobody uses it any more.
         unsafe { h::counts_free(self.sums.as_ptr()) };
     }
 }

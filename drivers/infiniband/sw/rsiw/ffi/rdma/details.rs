@@ -2,12 +2,11 @@
 
 //! What `rdma resource show -dd` tells of an object beyond what the core knows.
 //!
-//! It is for everybody: the core does not say whether who asks is the administrator, and neither
-//! does the message, which has no sender. (A thread may write to a socket that another one opened.)
+//! It is for everybody: neither the core nor the message, which has no sender, says whether the
+//! administrator asks. (A thread may write to a socket that another one opened.)
 //!
-//! C header: [`include/rdma/restrack.h`](srctree/include/rdma/restrack.h).
-//!
-//! Context: process, in the call of whoever asks.
+//! C header: [`include/rdma/restrack.h`](srctree/include/rdma/restrack.h). Context: process, in the
+//! call of whoever asks.
 
 use crate::ffi::raw::{
     b,
@@ -31,44 +30,35 @@ pub(crate) struct Details<'a> {
 }
 
 impl Details<'_> {
-    /// A number.
-    ///
-    /// # Errors
-    ///
-    /// `EMSGSIZE` if there is no room, as with all of these.
+    /// Adds a number. Fails with `EMSGSIZE` if there is no room, as all of these.
     pub(crate) fn number(&mut self, name: &CStr, value: impl Into<u64>) -> Result {
         let name = name.as_char_ptr();
         // SAFETY: by the invariant; the name is a C string.
         to_result(unsafe { b::rdma_nl_put_driver_u64(self.msg, name, value.into()) })
     }
 
-    /// A count, in the width of this machine.
     pub(crate) fn count(&mut self, name: &CStr, value: usize) -> Result {
         self.number(name, u64::try_from(value).unwrap_or(u64::MAX))
     }
 
-    /// A number that is shown in base 16.
     pub(crate) fn hex(&mut self, name: &CStr, value: u64) -> Result {
         let name = name.as_char_ptr();
         // SAFETY: by the invariant; the name is a C string.
         to_result(unsafe { b::rdma_nl_put_driver_u64_hex(self.msg, name, value) })
     }
 
-    /// A word.
     pub(crate) fn word(&mut self, name: &CStr, value: &CStr) -> Result {
         let (name, value) = (name.as_char_ptr(), value.as_char_ptr());
         // SAFETY: by the invariant; both are C strings.
         to_result(unsafe { b::rdma_nl_put_driver_string(self.msg, name, value) })
     }
 
-    /// Whether something holds.
     pub(crate) fn flag(&mut self, name: &CStr, value: bool) -> Result {
         self.word(name, if value { c"yes" } else { c"no" })
     }
 }
 
-/// Lets `tell` add details to a message. Returns what the core wants: 0, or that there is no room,
-/// for which it asks again with an empty message.
+/// Lets `tell` add details to a message. Returns 0 or an error; without room, the core asks again.
 ///
 /// # Safety
 ///

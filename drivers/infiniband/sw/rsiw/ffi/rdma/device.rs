@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices: making, finding and removing them.
+//! Making, finding and removing devices.
 //!
-//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
-//!
-//! Context: process context, where nothing else is said.
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: process, where
+//! nothing else is said.
 
 use super::{
     callbacks::Vtable,
@@ -44,30 +43,24 @@ use kernel::{
     types::ScopeGuard,
 };
 
-/// Octets of a device's name at the most (`IB_DEVICE_NAME_MAX`).
+/// Most octets of a device's name (`IB_DEVICE_NAME_MAX`).
 const NAME_MAX: usize = 64;
 
 /// What the core has to know of a new device.
 pub(crate) struct Spec<'a> {
-    /// The name that the administrator chose.
     pub(crate) name: LinkName<'a>,
-    /// The interface it runs over.
     pub(crate) netdev: &'a NetDevice,
     /// EUI-64 in network byte order.
     pub(crate) node_guid: u64,
-    /// Completion vectors offered.
     pub(crate) comp_vectors: u32,
     /// Whether the port mapper chooses ports.
     pub(crate) port_map: bool,
 }
 
-/// Makes a device and registers it with the core; `make` makes the driver's part.
-///
-/// # Errors
-///
-/// `EEXIST` if the interface has a device of a driver with this number, for which the caller sees
-/// to it that it makes one at a time; what the core or `make` says; `ENODEV` if the interface's
-/// namespace is going away. Nothing is left behind then.
+/// Makes a device and registers it with the core; `make` makes the driver's part. After an error
+/// nothing is left behind. The error is `EEXIST` if the interface has a device of a driver with
+/// this number (the caller makes one device at a time), `ENODEV` if the interface's namespace is
+/// going away, or that of the core or of `make`.
 pub(crate) fn add<D: Driver>(
     spec: &Spec<'_>,
     make: impl FnOnce(Arc<DeviceHandle>) -> Result<Arc<D::Device>>,
@@ -79,9 +72,8 @@ pub(crate) fn add<D: Driver>(
     if comp_vectors == 0 || !is_only::<D>() {
         return Err(EINVAL);
     }
-    // Where devices belong to a namespace each, this one belongs to that of its interface; where
-    // they are shared, the core takes the initial one instead. It has to stay until the device is
-    // registered.
+    // The device belongs to the namespace of its interface; where devices are shared, the core
+    // takes the initial one instead. The namespace has to stay until the device is registered.
     let net = spec.netdev.net()?;
     // SAFETY: the size is that of the object, which starts with the core's structure.
     let raw = unsafe { b::_ib_alloc_device(Vtable::<D>::DEVICE_SIZE, net.as_raw()) };
@@ -130,7 +122,7 @@ pub(crate) fn add<D: Driver>(
     Ok(())
 }
 
-/// Whether `netdev` has a device of this driver, or of another one with its number.
+/// Returns whether `netdev` has a device of this driver, or of another one with its number.
 fn is_taken<D: Driver>(netdev: &NetDevice) -> bool {
     let raw = lookup::<D>(netdev);
     if let Some(raw) = raw {
@@ -140,14 +132,13 @@ fn is_taken<D: Driver>(netdev: &NetDevice) -> bool {
     raw.is_some()
 }
 
-/// The device over `netdev` whose driver has the number of `D`, with a reference to its
-/// registration.
+/// Finds the device over `netdev` by the number of `D` and takes a reference to its registration.
 fn lookup<D: Driver>(netdev: &NetDevice) -> Option<NonNull<b::ib_device>> {
     // SAFETY: `netdev` is valid; the result carries a reference.
     NonNull::new(unsafe { b::ib_device_get_by_netdev(netdev.as_ptr(), D::DRIVER_ID.0) })
 }
 
-/// A registered device found by its interface; keeps it registered while it is held.
+/// A registered device, found by its interface, that stays registered while this exists.
 ///
 /// # Invariants
 ///
@@ -155,7 +146,6 @@ fn lookup<D: Driver>(netdev: &NetDevice) -> Option<NonNull<b::ib_device>> {
 pub(crate) struct Found<D: Driver>(NonNull<b::ib_device>, PhantomData<D>);
 
 impl<D: Driver> Found<D> {
-    /// Finds the device that the driver has over `netdev`.
     pub(crate) fn by_netdev(netdev: &NetDevice) -> Option<Self> {
         let raw = lookup::<D>(netdev)?;
         // Another driver may have the same number, as siw has for the sake of its provider.
@@ -170,14 +160,12 @@ impl<D: Driver> Found<D> {
         Some(Self(raw, PhantomData))
     }
 
-    /// The driver's part.
     pub(crate) fn inner(&self) -> ArcBorrow<'_, D::Device> {
         // SAFETY: by the invariant; the core gives up a device after its registration.
         unsafe { Object::get(self.0.as_ptr()) }
     }
 
-    /// Has the core read the port's GID anew. It tells consumers nothing of that: it does so where it
-    /// has given the GIDs itself.
+    /// Has the core read the port's GID anew. It tells consumers only of GIDs that it gave itself.
     pub(crate) fn gid_changed(&self) {
         let mut event = event(b::ib_event_type_IB_EVENT_GID_CHANGE);
         event.device = self.0.as_ptr();
@@ -214,8 +202,8 @@ impl DeviceHandle {
         });
     }
 
-    /// The core's number of the device, unless it is going away. One that is registered has it until
-    /// it is gone, and no other device has the same meanwhile.
+    /// Returns the core's number of the device, unless it is going away. A registered device keeps
+    /// it until it is gone, and no other device has it meanwhile.
     pub(crate) fn number(&self) -> Option<u32> {
         self.with(|dev| {
             // SAFETY: the gate keeps the device alive; registration has set it.
@@ -223,7 +211,7 @@ impl DeviceHandle {
         })
     }
 
-    /// The interface of the device, unless it is going away.
+    /// Returns the interface of the device, unless the device is going away.
     pub(crate) fn netdev(&self) -> Option<ARef<NetDevice>> {
         self.with(|dev| {
             // SAFETY: the gate keeps the device alive; the result carries a reference.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver implements to offer RDMA devices.
-//!
-//! [`Driver`] is the safe counterpart of `struct ib_device_ops`: `callbacks` converts between the
-//! two. All methods run in process context and may sleep unless they say otherwise.
+//! What a driver implements to offer RDMA devices. Methods of [`Driver`] run in process context and
+//! may sleep unless they say otherwise.
 
 use super::{
     attr::{
@@ -67,51 +65,42 @@ pub(crate) struct CqInit {
 
 /// What is asked of a new queue pair.
 pub(crate) struct QpInit<D: Driver> {
-    /// Completions of the send queue.
     pub(crate) send_cq: Option<Arc<D::Cq>>,
-    /// Completions of the receive queue.
     pub(crate) recv_cq: Option<Arc<D::Cq>>,
-    /// The shared receive queue, if one was named.
     pub(crate) srq: Option<Arc<D::Srq>>,
     /// Sizes asked; replaced by what is given.
     pub(crate) cap: QpCap,
-    /// Each send request makes a completion.
+    /// Whether each send request makes a completion.
     pub(crate) sig_all: bool,
     /// `enum ib_qp_create_flags`.
     pub(crate) flags: u32,
 }
 
-/// What is asked of a new shared receive queue; sizes are replaced by what is given.
+/// What is asked of a new shared receive queue. Sizes are replaced by what is given.
 pub(crate) struct SrqInit {
-    /// Work requests.
     pub(crate) max_wr: u32,
-    /// Scatter/gather entries of a work request.
     pub(crate) max_sge: u32,
-    /// Fewer receives than this raise an event; 0 for none.
+    /// Raise an event when there are fewer receives than this; 0 for none.
     pub(crate) limit: u32,
 }
 
 /// What a consumer asks to change in a shared receive queue; `None` leaves it as it is.
 #[derive(Default)]
 pub(crate) struct SrqChange {
-    /// Work requests.
     pub(crate) max_wr: Option<u32>,
-    /// As in [`SrqInit`].
     pub(crate) limit: Option<u32>,
 }
 
-/// What is asked of a new user memory region.
+/// What is asked of a new memory region of a process.
 #[derive(Clone, Copy)]
 pub(crate) struct MrInit {
-    /// The DMA buffer, by the process's file descriptor; none for its own memory.
+    /// The DMA buffer, by the process's file descriptor; `None` for the process's own memory.
     pub(crate) fd: Option<i32>,
-    /// First byte in the process, or in the buffer.
+    /// The first octet: an address in the process, or an offset in the buffer.
     pub(crate) start: u64,
-    /// Length in octets.
     pub(crate) length: u64,
-    /// The address by which requests name the first byte.
+    /// The address by which requests name the first octet.
     pub(crate) iova: u64,
-    /// What is to be allowed.
     pub(crate) access: AccessFlags,
 }
 
@@ -126,9 +115,8 @@ pub(crate) enum MwType {
 
 /// What a process asks to change in a region; `None` leaves it as it is.
 pub(crate) struct MrChange {
-    /// The memory: address, length, and the address by which requests name it.
+    /// The memory: address, length in octets, and the address by which requests name it.
     pub(crate) memory: Option<(u64, u64, u64)>,
-    /// What is to be allowed.
     pub(crate) access: Option<AccessFlags>,
 }
 
@@ -137,25 +125,22 @@ pub(crate) struct MrChange {
 pub(crate) struct DriverId(pub(super) b::rdma_driver_id);
 
 impl DriverId {
-    /// None: no provider knows the device. Of drivers without a number there can be one at a time.
+    /// No provider knows the device. There can be one driver without a number at a time.
     #[allow(dead_code, reason = "for drivers that begin")]
     pub(crate) const UNKNOWN: Self = Self(b::rdma_driver_id_RDMA_DRIVER_UNKNOWN);
-    /// Software iWARP.
     pub(crate) const SIW: Self = Self(b::rdma_driver_id_RDMA_DRIVER_SIW);
 }
 
-/// What of a driver is written in C: what the core's macros declare.
+/// What of a driver is written in C, because the core's macros declare it.
 pub(crate) struct InC {
     /// Methods that processes call by `RDMA_VERBS_IOCTL` (`struct ib_device::driver_def`).
     pub(in crate::ffi) definitions: Option<fn() -> *const b::uapi_definition>,
     /// Files of a port in sysfs.
     pub(in crate::ffi) port_groups: *mut *const b::attribute_group,
-    /// Writes the version of the firmware.
     pub(in crate::ffi) get_dev_fw_str: Option<unsafe extern "C" fn(*mut b::ib_device, *mut c_char)>,
 }
 
 impl InC {
-    /// Nothing.
     pub(crate) const NOTHING: Self = Self {
         definitions: None,
         port_groups: core::ptr::null_mut(),
@@ -165,68 +150,57 @@ impl InC {
 
 /// A software RDMA driver.
 ///
-/// What a driver does not implement is left out of the operations table, or refused with
-/// `EOPNOTSUPP` where the core calls it without looking: connections. Methods of one kind of object
-/// go together: whoever creates one implements the others, too.
+/// A method that a driver does not implement is left out of the operations table. Those for
+/// connections are called by the core without looking: they are refused with `EOPNOTSUPP`. Whoever
+/// creates one kind of object implements the other methods for that kind, too.
 #[vtable]
 pub(crate) trait Driver: Sized + 'static {
-    /// Identifies the user-space provider (`enum rdma_driver_id`).
     const DRIVER_ID: DriverId;
     /// Version of the ABI between driver and provider.
     const ABI_VERSION: u32 = 1;
-    /// Octets of the description that a device shows.
+    /// The description that a device shows.
     const NODE_DESC: &'static [u8] = b"";
     /// Most pages, or stretches, of a fast-register region.
     const MAX_FAST_REG: u32 = 0;
-    /// What of the driver is written in C.
     const IN_C: InC = InC::NOTHING;
 
-    /// One device.
     type Device: Send + Sync;
-    /// One process that has a device open.
+    /// A process that has a device open.
     type Ucontext: Send + Sync;
-    /// Protection domain.
     type Pd: Send + Sync;
-    /// Completion queue.
     type Cq: Send + Sync;
-    /// Queue pair.
     type Qp: Send + Sync;
-    /// Shared receive queue.
     type Srq: Send + Sync;
-    /// Memory region.
     type Mr: Send + Sync;
-    /// What a fast registration grants.
+    /// What a registration of a fast-register region grants.
     type Grant: Send + Sync;
-    /// What is counted.
     type Counter: Counted;
 
-    /// The administrator removes the device: before the core asks consumers to let go of it.
+    /// Called when the administrator removes the device, before consumers have to let go of it.
     fn leaving(_dev: &Arc<Self::Device>) {}
 
-    /// The core is done with the device: ends what the driver does on its own.
+    /// Ends what the driver does on its own. The core is done with the device.
     fn close(_dev: &Arc<Self::Device>) {}
 
-    /// Limits and abilities of the device, for a process or for the kernel.
+    /// Returns limits and abilities of the device, for a process or for the kernel.
     fn query_device(dev: &Self::Device, for_process: bool) -> DeviceAttr;
 
-    /// State of the port.
     fn query_port(dev: &Self::Device) -> PortAttr;
 
-    /// The only GID of the port.
+    /// Returns the only GID of the port.
     fn query_gid(dev: &Self::Device) -> [u8; 16];
 
-    /// What is counted for queue pairs that are bound to no counter, and for connections.
+    /// Returns the counters of queue pairs that are bound to none, and of connections.
     fn counts(_dev: &Self::Device) -> &Counts<Self::Counter> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// A process opens the device.
     fn alloc_ucontext(
         dev: ArcBorrow<'_, Self::Device>,
         udata: &mut Udata<'_>,
     ) -> Result<Arc<Self::Ucontext>>;
 
-    /// Creates a protection domain, which `id` is for.
+    /// Creates the protection domain that `id` names.
     fn alloc_pd(
         dev: ArcBorrow<'_, Self::Device>,
         id: PdId,
@@ -241,12 +215,12 @@ pub(crate) trait Driver: Sized + 'static {
         udata: Option<&mut Udata<'_>>,
     ) -> Result<(Arc<Self::Cq>, u32)>;
 
-    /// Gives the completion queue of a process another size; returns how many entries it has.
+    /// Resizes the completion queue of a process; returns how many entries it has.
     fn resize_cq(_cq: &Self::Cq, _entries: u32, _udata: &mut Udata<'_>) -> Result<u32> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// No completion may be added after this returns.
+    /// Ends a completion queue: no completion is added after this returns.
     fn destroy_cq(_cq: &Self::Cq) {}
 
     /// Takes completions out of the queue of a kernel consumer. Any context.
@@ -260,7 +234,6 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Creates a shared receive queue.
     fn create_srq(
         _pd: ArcBorrow<'_, Self::Pd>,
         _handle: Arc<SrqHandle>,
@@ -275,7 +248,6 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Tells what a shared receive queue is at the moment.
     fn query_srq(_srq: &Self::Srq) -> SrqAttr {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -285,7 +257,7 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Nobody uses the shared receive queue any more.
+    /// Ends a shared receive queue, which nobody uses any more.
     fn destroy_srq(_srq: &Self::Srq) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -306,19 +278,17 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Tells what a queue pair is at the moment.
     fn query_qp(_qp: &Self::Qp) -> QpQuery {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Ends the connection, makes the number unknown and stops all use of the consumer's queues,
-    /// memory and handlers before it returns. Fails, and changes nothing, while windows are bound
-    /// through it.
+    /// Ends the connection, the number and all use of the consumer's queues, memory and handlers
+    /// before it returns. Fails, and changes nothing, while windows are bound through it.
     fn destroy_qp(_qp: ArcBorrow<'_, Self::Qp>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// A process rang the doorbell of its send queue.
+    /// Takes requests from the send queue of a process that rang the doorbell.
     fn doorbell(_qp: &Arc<Self::Qp>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -333,37 +303,34 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// What the queue pair of that number got from [`Driver::create_qp`]. Any context.
+    /// Returns the handle that [`Driver::create_qp`] got for the queue pair `num`. Any context.
     fn qp_by_num(_dev: &Self::Device, _num: Qpn) -> Option<Arc<QpHandle>> {
         None
     }
 
-    /// From now on the queue pair counts in `counts`, or, if there are none, for the device.
+    /// Has the queue pair count in `counts` from now on, or for the device if that is `None`.
     fn count_in(_qp: &Self::Qp, _counts: Option<Arc<Counts<Self::Counter>>>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Tells how a queue pair is.
+    /// Tells details of a queue pair, which are for everybody to see; so do the following methods.
     fn describe_qp(_qp: &Self::Qp, _to: &mut Details<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Tells how a completion queue is.
     fn describe_cq(_cq: &Self::Cq, _to: &mut Details<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Tells how a shared receive queue is.
     fn describe_srq(_srq: &Self::Srq, _to: &mut Details<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Tells how the connection or the listener of a consumer's identifier is, if there is one.
+    /// Tells details of the connection or listener of a consumer's identifier, if there is one.
     fn describe_cm_id(_dev: &Self::Device, _id: ConsumerId, _to: &mut Details<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Tells how a region is.
     fn describe_mr(_mr: &Self::Mr, _to: &mut Details<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -373,8 +340,8 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Makes a new region of an old one, which is still to be deregistered; also returns the new
-    /// STag and what was registered. The old STag is dead then, also on most errors.
+    /// Makes a new region of an old one, which is deregistered afterwards. Also returns the new
+    /// STag and what was registered. The old STag is invalid then, also after most errors.
     fn rereg_user_mr(
         _pd: ArcBorrow<'_, Self::Pd>,
         _mr: &Self::Mr,
@@ -409,8 +376,8 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Takes the STag away. What memory of the kernel the region was given is released afterwards.
-    /// Fails, and changes nothing, while windows are bound to the region.
+    /// Invalidates the STag; kernel memory of the region is released afterwards. Fails, and changes
+    /// nothing, while windows are bound to the region.
     fn dereg_mr(dev: &Self::Device, mr: &Self::Mr) -> Result;
 
     /// Makes a memory window; also returns the STag.
@@ -422,7 +389,7 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Begins to set up a connection. If this succeeds, an event tells how it ends.
+    /// Begins to set up a connection. After success an event tells how it ends.
     fn connect(
         _dev: ArcBorrow<'_, Self::Device>,
         _id: CallId<'_>,
@@ -431,7 +398,7 @@ pub(crate) trait Driver: Sized + 'static {
         Err(EOPNOTSUPP)
     }
 
-    /// Accepts a connection. Events follow only if this succeeds.
+    /// Accepts a connection. Events follow only after success.
     fn accept(
         _dev: ArcBorrow<'_, Self::Device>,
         _id: CallId<'_>,
@@ -440,17 +407,14 @@ pub(crate) trait Driver: Sized + 'static {
         Err(EOPNOTSUPP)
     }
 
-    /// Refuses a connection.
     fn reject(_dev: ArcBorrow<'_, Self::Device>, _id: &CmId, _private_data: &[u8]) -> Result {
         Err(EOPNOTSUPP)
     }
 
-    /// Listens for connections.
     fn create_listen(_dev: ArcBorrow<'_, Self::Device>, _id: CallId<'_>, _backlog: u32) -> Result {
         Err(EOPNOTSUPP)
     }
 
-    /// Ends listening.
     fn destroy_listen(_dev: ArcBorrow<'_, Self::Device>, _id: &CmId) -> Result {
         Err(EOPNOTSUPP)
     }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What a fast-register region consists of: a list of stretches of kernel memory, made from a
-//! scatterlist.
-//!
-//! The list is byte-granular whatever the consumer's page size: pages that follow one another are
+//! scatterlist. Stretches begin at any octet, whatever the consumer's page size; adjacent pages are
 //! one stretch.
 //!
-//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
-//!
-//! Context: any, but for allocation and release.
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: any, but for
+//! allocation and release.
 
 use crate::ffi::raw::b;
 use core::{
@@ -26,11 +23,9 @@ use kernel::{
 /// A stretch of kernel memory.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
-    /// Its address.
     pub(super) addr: u64,
-    /// Where it begins in the region.
+    /// Offset in the region.
     at: u64,
-    /// Its length.
     pub(super) len: u32,
 }
 
@@ -47,10 +42,9 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// No stretches at all.
     pub(super) const NONE: &'static [Extent] = &[];
 
-    /// Room for `max` stretches.
+    /// Makes an empty list with room for `max` stretches.
     pub(super) fn new(max: usize) -> Result<Self> {
         Ok(Self {
             extents: KVVec::with_capacity(max, GFP_KERNEL)?,
@@ -58,7 +52,7 @@ impl Layout {
         })
     }
 
-    /// A list that never will hold anything.
+    /// Makes a list that never holds anything.
     pub(super) const fn empty() -> Self {
         Self {
             extents: KVVec::new(),
@@ -69,33 +63,31 @@ impl Layout {
         }
     }
 
-    /// Length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// The offset of the first byte in a page, and the mask of such offsets.
+    /// Returns the offset of the first octet in its page, and the mask of such offsets.
     pub(super) fn page_offset(&self) -> Option<(u64, u64)> {
         let first = self.extents.first()?;
         let mask = self.page_size.checked_sub(1)?;
         Some((first.addr & mask, mask))
     }
 
-    /// Gives this list to `active`, unless that has it already.
+    /// Swaps this list with `active`, unless it was used already.
     pub(super) fn activate(&mut self, active: &mut Layout) {
         if core::mem::replace(&mut self.fresh, false) {
             core::mem::swap(self, active);
         }
     }
 
-    /// The stretch in which byte `at` of the region lies, where it lies there, and the stretches
-    /// that follow. `None` if the `len` bytes are not all in the region.
+    /// Returns the stretch with octet `at` of the region, the offset of that octet in the stretch,
+    /// and the stretches behind it. `None` if the `len` octets are not all in the region.
     pub(super) fn find(&self, at: u64, len: u32) -> Option<(&Extent, u32, &[Extent])> {
         if at.checked_add(len.into())? > self.len {
             return None;
         }
-        // Between them lies the first stretch beyond `at`. The library's search adds with a check
-        // that panics.
+        // Finds the first stretch beyond `at`. The library's search adds with a check that panics.
         let (mut low, mut high) = (0, self.extents.len());
         while low < high {
             let mid = low.midpoint(high);
@@ -117,11 +109,7 @@ impl Layout {
         self.fresh = false;
     }
 
-    /// Adds `len` bytes at `addr` behind the others.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` if there is no room for another stretch.
+    /// Appends `len` octets at `addr`. Fails with `ENOMEM` if there is no room for another stretch.
     fn push(&mut self, addr: u64, len: u32) -> Result {
         let at = self.len;
         let end = at.checked_add(len.into()).ok_or(EINVAL)?;
@@ -141,7 +129,6 @@ impl Layout {
         Ok(())
     }
 
-    /// Drops what is beyond `len` bytes.
     fn truncate(&mut self, len: u64) {
         while let Some(last) = self.extents.last_mut() {
             match len.checked_sub(last.at).filter(|rest| *rest > 0) {
@@ -165,24 +152,24 @@ pub(super) struct Staging {
     layout: SpinLockIrq<Layout>,
 }
 
-/// The front of what the core knows as a region, which leads `ib_sg_to_pages` back to us.
+/// The front of a region as the core knows it, which `ib_sg_to_pages` hands to [`set_page`].
 #[repr(C)]
 pub(super) struct MrHead {
     pub(super) object: b::ib_mr,
-    /// What registrations name its memory by, if it is for them.
+    /// The name that registrations have for its memory, if it is for them.
     pub(super) memory: Option<u64>,
     /// Set during a call of `ib_sg_to_pages` only.
     pub(super) filler: Option<NonNull<Filler>>,
 }
 
-/// A list being written.
+/// What [`set_page`] needs while it writes a list.
 pub(super) struct Filler {
     layout: NonNull<Layout>,
     max: usize,
 }
 
 impl Staging {
-    /// With room for `max` stretches in `layout`.
+    /// Makes the place for lists of at most `max` stretches, for which `layout` has room.
     pub(super) fn new(layout: Layout, max: usize, gaps: bool) -> impl PinInit<Self> {
         pin_init!(Self {
             max,
@@ -191,7 +178,6 @@ impl Staging {
         })
     }
 
-    /// The list.
     pub(super) fn lock(&self) -> impl core::ops::DerefMut<Target = Layout> + '_ {
         self.layout.lock()
     }
@@ -201,8 +187,7 @@ impl Staging {
         core::mem::replace(&mut *self.layout.lock(), Layout::empty())
     }
 
-    /// Writes the list of as many elements of `sg` as fit. Returns how many, or an error as
-    /// `map_mr_sg` does.
+    /// Writes the list of as many elements of `sg` as fit. Returns how many, or a negative error.
     ///
     /// # Safety
     ///
@@ -246,8 +231,6 @@ impl Staging {
     }
 }
 
-/// Adds a page.
-///
 /// # Safety
 ///
 /// Called by `ib_sg_to_pages` from [`Staging::map`].
@@ -265,7 +248,7 @@ unsafe extern "C" fn set_page(mr: *mut b::ib_mr, addr: u64) -> c_int {
     if layout.entries.0 >= filler.max {
         return ENOMEM.to_errno();
     }
-    // The first page counts from the first byte on.
+    // The first page counts from the region's first octet on.
     let (start, page_size) = (addr.max(head.object.iova), layout.page_size);
     let start = if layout.entries.0 == 0 { start } else { addr };
     let skip = start & page_size.wrapping_sub(1);

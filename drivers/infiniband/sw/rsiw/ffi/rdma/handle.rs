@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Revocable handles to objects that the RDMA core owns.
-//!
-//! The core frees the memory of a verbs object as soon as the driver's destroy callback returns, so
-//! the driver's own reference-counted object never keeps a plain pointer to it. It keeps a
-//! [`Handle`], whose operations enter a [`Gate`] that the destroy callback closes.
-//!
-//! Context: upcalls run in any context; [`Handle::revoke`] sleeps.
+//! Revocable handles to objects that the RDMA core owns, and frees when the driver's callback that
+//! destroys them has returned (see *Lifetimes* in [`rdma`](super)). Each use enters a [`Gate`],
+//! which that callback closes. Context: any; [`Handle::revoke`] sleeps.
 
 use super::attr::AsyncEvent;
 use crate::ffi::{
@@ -40,8 +36,7 @@ pub(crate) struct Handle<B> {
     _type: PhantomData<B>,
 }
 
-// SAFETY: the core's objects may be used from any thread; what the handle does to them is what the
-// core documents as callable from any context.
+// SAFETY: the core allows what a handle does to its objects from any thread and in any context.
 unsafe impl<B> Send for Handle<B> {}
 // SAFETY: see above.
 unsafe impl<B> Sync for Handle<B> {}
@@ -52,7 +47,7 @@ impl<B> Gated for Handle<B> {
     }
 }
 
-/// An event of a type, for the element that the type is about to be filled in.
+/// Makes an event; the caller fills in the device and the element.
 pub(super) fn event(kind: b::ib_event_type) -> b::ib_event {
     // SAFETY: integers and pointers may be zero.
     let mut event: b::ib_event = unsafe { core::mem::zeroed() };
@@ -60,20 +55,13 @@ pub(super) fn event(kind: b::ib_event_type) -> b::ib_event {
     event
 }
 
-/// Handle to a completion queue.
 pub(crate) type CqHandle = Handle<b::ib_cq>;
-/// Handle to a queue pair.
 pub(crate) type QpHandle = Handle<b::ib_qp>;
-/// Handle to a shared receive queue.
 pub(crate) type SrqHandle = Handle<b::ib_srq>;
-/// Handle to a process context.
 pub(super) type UcontextHandle = Handle<b::ib_ucontext>;
-/// Handle to a device.
 pub(crate) type DeviceHandle = Handle<b::ib_device>;
 
 impl<B> Handle<B> {
-    /// Makes a handle for a live object, in memory of `flags`.
-    ///
     /// # Safety
     ///
     /// `obj` must stay valid until [`Handle::revoke`] has returned.
@@ -89,9 +77,7 @@ impl<B> Handle<B> {
         )
     }
 
-    /// Ends the use of the object: waits for those who use it now and refuses all later ones.
-    ///
-    /// Sleeps.
+    /// Ends the use of the object: waits for those who use it now and refuses later ones. Sleeps.
     pub(super) fn revoke(&self) {
         self.gate.close_and_wait();
     }
@@ -103,15 +89,13 @@ impl<B> Handle<B> {
     }
 
     /// Takes a reference that keeps the core's object alive until [`Handle::release`]: destroying
-    /// it waits for that.
-    ///
-    /// Returns the object, or `None` if it is being destroyed.
+    /// it waits for that. Returns the object, or `None` if it is being destroyed.
     pub(super) fn hold(&self) -> Option<NonNull<B>> {
         core::mem::forget(self.gate.enter()?);
         Some(self.obj)
     }
 
-    /// Gives back a reference. Any context.
+    /// Gives back a reference.
     ///
     /// # Safety
     ///
@@ -121,15 +105,14 @@ impl<B> Handle<B> {
         unsafe { self.gate.leave() };
     }
 
-    /// The address, for comparison.
+    /// Returns the address, for comparison.
     pub(in crate::ffi) fn as_ptr(&self) -> *mut B {
         self.obj.as_ptr()
     }
 }
 
 impl CqHandle {
-    /// Calls the consumer's completion handler. Any context; the caller holds no lock that polling
-    /// or arming this queue takes.
+    /// Calls the completion handler. No lock may be held that polling or arming this queue takes.
     pub(crate) fn notify(&self) {
         self.with(|cq| {
             // SAFETY: the gate keeps the queue alive.
@@ -143,7 +126,7 @@ impl CqHandle {
         });
     }
 
-    /// Reports that the queue has overflowed. Any context.
+    /// Reports that the queue has overflowed.
     pub(crate) fn overflowed(&self) {
         self.with(|cq| {
             let mut ev = event(b::ib_event_type_IB_EVENT_CQ_ERR);
@@ -163,7 +146,7 @@ impl CqHandle {
 }
 
 impl QpHandle {
-    /// Reports an asynchronous event of this queue pair. Any context.
+    /// Reports an asynchronous event of this queue pair.
     pub(crate) fn event(&self, kind: AsyncEvent) {
         self.with(|qp| {
             let mut ev = event(kind.to_raw());
@@ -183,7 +166,7 @@ impl QpHandle {
 }
 
 impl SrqHandle {
-    /// Reports that the shared receive queue has fewer receives than its limit. Any context.
+    /// Reports that the shared receive queue has fewer receives than its limit.
     pub(crate) fn limit_reached(&self) {
         self.with(|srq| {
             let mut ev = event(b::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED);

@@ -48,9 +48,8 @@ use kernel::{
     types::Opaque, //
 };
 
-/// A `struct iw_cm_id`: one connection, or one listener, of a consumer.
-///
-/// A reference is held as long as events may be delivered.
+/// A `struct iw_cm_id`: one connection, or one listener, of a consumer. A reference is held as long
+/// as events may be delivered.
 ///
 /// # Invariants
 ///
@@ -76,7 +75,7 @@ unsafe impl AlwaysRefCounted for CmId {
 
     unsafe fn dec_ref(obj: NonNull<Self>) {
         let id = obj.cast::<b::iw_cm_id>().as_ptr();
-        // SAFETY: the caller gives up a reference, so that the identifier is still live.
+        // SAFETY: the caller gives up a reference, so the identifier is still live.
         if let Some(rem_ref) = unsafe { (*id).rem_ref } {
             // SAFETY: as above.
             unsafe { rem_ref(id) };
@@ -85,8 +84,6 @@ unsafe impl AlwaysRefCounted for CmId {
 }
 
 impl CmId {
-    /// Borrows a C identifier.
-    ///
     /// # Safety
     ///
     /// `ptr` is an identifier that lives during `'a`.
@@ -95,37 +92,34 @@ impl CmId {
         unsafe { &*ptr.cast::<Self>() }
     }
 
-    /// The local address that the consumer chose.
+    /// Returns the local address that the consumer chose.
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         // SAFETY: the identifier is live; the address is set before it is passed on.
         Storage::from_raw(unsafe { (*self.0.get()).local_addr }).get()
     }
 
-    /// The peer's address that the consumer chose.
     pub(crate) fn remote_addr(&self) -> Option<SocketAddr> {
         // SAFETY: as for `local_addr`.
         Storage::from_raw(unsafe { (*self.0.get()).remote_addr }).get()
     }
 
-    /// The local port of TCP that the port mapper chose in place of the consumer's. Its daemon has a
-    /// socket that is bound to that port, but does not listen.
-    ///
-    /// Any process may say that it is the daemon: the core asks for no privilege.
+    /// Returns the local TCP port that the port mapper chose in place of the consumer's. The
+    /// mapper's daemon has a socket that is bound to that port, but does not listen. Any process
+    /// may say that it is the daemon: the core asks for no privilege.
     pub(crate) fn mapped_port(&self) -> Option<u16> {
         // SAFETY: the identifier is live; the address is set before it is passed on.
         let mapped = Storage::from_raw(unsafe { (*self.0.get()).m_local_addr });
         self.changed_port(self.local_addr(), mapped.get())
     }
 
-    /// The port of TCP at which the peer listens, as the port mapper says, if that is not the one
-    /// that the consumer chose.
+    /// Returns the peer's TCP port according to the port mapper, if the consumer chose another one.
     pub(crate) fn mapped_remote_port(&self) -> Option<u16> {
         // SAFETY: as for `mapped_port`.
         let mapped = Storage::from_raw(unsafe { (*self.0.get()).m_remote_addr });
         self.changed_port(self.remote_addr(), mapped.get())
     }
 
-    /// The port of `mapped`, if it is not that of `asked`, and the mapper may choose one.
+    /// Returns the port of `mapped`, if it is not that of `asked`, and the mapper may choose one.
     fn changed_port(&self, asked: Option<SocketAddr>, mapped: Option<SocketAddr>) -> Option<u16> {
         // SAFETY: the identifier is live; nobody writes this field now.
         let is_mapped = unsafe { b::iw_cm_id::mapped_raw(self.0.get()) };
@@ -136,20 +130,20 @@ impl CmId {
         (mapped != 0 && mapped != asked).then_some(mapped)
     }
 
-    /// Whether the port mapper may choose ports for the device. The core asks it for devices that
-    /// do without it, too, and notes what it says.
+    /// Returns whether the port mapper may choose ports for the device. The core always asks it.
     fn may_map(&self) -> bool {
         // SAFETY: the identifier, and the device that it names, are live.
         let flags = unsafe { (*(*self.0.get()).device).iw_driver_flags };
         flags & b::iw_flags_IW_F_NO_PORT_MAP == 0
     }
 
-    /// Keeps the core from taking the port mapper's word for where connections of this listener come
-    /// from, unless the mapper may choose ports for the device. Returns what the core needs back in
-    /// [`CmId::restore_mapping`] before it forgets the listener, whose mapping it would not find.
+    /// Keeps the core from believing the port mapper about where connections of this listener come
+    /// from, unless the mapper may choose ports for the device. Call it before the first event.
+    /// Returns what [`CmId::restore_mapping`] must give back before the core forgets the listener,
+    /// whose mapping it would not find otherwise.
     ///
-    /// Before the first event. The core compares what anybody has told it about connections with the
-    /// address under which the listener was mapped: that becomes one that nobody can guess.
+    /// The core looks for what it was told about connections, by anybody, by the address under
+    /// which the listener was mapped. So that becomes one that nobody can guess.
     pub(crate) fn hide_mapping(&self) -> Option<Mapping> {
         if self.may_map() {
             return None;
@@ -170,14 +164,14 @@ impl CmId {
 
     /// Undoes [`CmId::hide_mapping`]. The listener is gone.
     pub(crate) fn restore_mapping(&self, mapping: Mapping) {
-        // An event that is being handled may see any mixture of both, and is dropped, as the core
-        // has marked the identifier before.
+        // An event that is being handled may see any mixture of both. It is dropped: the core has
+        // marked the identifier before.
         //
         // SAFETY: the identifier is live.
         unsafe { (*self.0.get()).m_local_addr = mapping.0.into_raw() };
     }
 
-    /// Type of service, if the consumer chose one.
+    /// Returns the type of service, if the consumer chose one.
     pub(crate) fn tos(&self) -> Option<u8> {
         // SAFETY: the identifier is live; nobody writes this field now.
         let is_set = unsafe { b::iw_cm_id::tos_set_raw(self.0.get()) };
@@ -185,58 +179,51 @@ impl CmId {
         is_set.then_some(unsafe { (*self.0.get()).tos })
     }
 
-    /// Whether an IPv6 listener leaves IPv4 alone.
+    /// Returns whether an IPv6 listener leaves IPv4 alone.
     pub(crate) fn afonly(&self) -> bool {
         // SAFETY: the identifier is live; nobody writes this field now.
         unsafe { b::iw_cm_id::afonly_raw(self.0.get()) }
     }
 
-    /// The driver's number for the connection or listener; zero if it has none yet.
+    /// Returns the driver's number for the connection or listener; zero if it has none yet.
     pub(crate) fn provider_data(&self) -> usize {
         self.provider_field().load(Relaxed).addr()
     }
 
-    /// Stores the driver's number for the listener.
     pub(crate) fn set_provider_data(&self, number: usize) {
         let number = core::ptr::without_provenance_mut(number);
         self.provider_field().store(number, Relaxed);
     }
 
-    /// Whether it is that of the consumer's identifier `consumer`.
+    /// Returns whether the consumer's identifier is `consumer`.
     pub(crate) fn is_of(&self, consumer: ConsumerId) -> bool {
         // SAFETY: the identifier is live. The core may write the pointer meanwhile, as a whole.
         let context = unsafe { (&raw const (*self.0.get()).context).read_volatile() };
         context.addr() == consumer.0
     }
 
-    /// The field `provider_data`.
     fn provider_field(&self) -> &Atomic<*mut c_void> {
         // SAFETY: the identifier is live, and the field aligned. The core writes it before the
         // driver sees the identifier; the driver does so here only.
         unsafe { Atomic::from_ptr(&raw mut (*self.0.get()).provider_data) }
     }
 
-    /// Queues an event for the consumer. No lock that the driver's callbacks take may be held.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`: the event is lost. It happens to events with private data, and to requests
-    /// beyond the backlog.
+    /// Queues an event for the consumer. The caller holds no lock that the driver's callbacks take.
+    /// With `ENOMEM` the event is lost: one with private data, or a request beyond the backlog.
     pub(crate) fn deliver(&self, event: &Event<'_>) -> Result {
         let mut raw = event.to_raw();
         if matches!(event, Event::ConnectReply { error: None, .. }) {
-            // The consumer gets those that it chose. By these the core finds the mapping again that
-            // it has to forget with the identifier.
+            // By these the core finds the mapping that it has to forget with the identifier. It
+            // gives the consumer the addresses that the consumer chose.
             //
-            // SAFETY: the identifier is live; the core writes the fields when it handles this event.
+            // SAFETY: the identifier is live; the core writes the fields when handling this event.
             raw.local_addr = unsafe { (*self.0.get()).m_local_addr };
             // SAFETY: as above.
             raw.remote_addr = unsafe { (*self.0.get()).m_remote_addr };
         }
         // SAFETY: the identifier is live.
         let handler = unsafe { (*self.0.get()).event_handler }.ok_or(EINVAL)?;
-        // SAFETY: the handler belongs to this identifier; it copies the event and what it
-        // points to.
+        // SAFETY: the handler is this identifier's; it copies the event and what that points to.
         to_result(unsafe { handler(self.0.get(), &mut raw) })
     }
 }
@@ -250,7 +237,7 @@ pub(crate) struct Mapping(Storage);
 pub(crate) struct ConsumerId(usize);
 
 impl ConsumerId {
-    /// That of `id`, which need not be live.
+    /// Names `id`, which need not be live.
     pub(in crate::ffi) fn new(id: *const b::rdma_cm_id) -> Self {
         Self(id.addr())
     }
@@ -260,44 +247,39 @@ impl ConsumerId {
 ///
 /// # Invariants
 ///
-/// What the consumer knows the identifier by, which is an identifier of the RDMA CM, lives during
-/// `'a`.
+/// The RDMA CM's identifier, by which the consumer knows this one, lives during `'a`.
 #[derive(Clone, Copy)]
 pub(crate) struct CallId<'a>(&'a CmId);
 
 impl<'a> CallId<'a> {
-    /// Borrows a C identifier.
-    ///
     /// # Safety
     ///
-    /// `ptr` is an identifier that lives during `'a`, and with it what its consumer, which is the
-    /// RDMA CM, knows it by.
+    /// `ptr`, and the RDMA CM's identifier by which its consumer knows it, live during `'a`.
     pub(in crate::ffi) unsafe fn from_raw(ptr: *mut b::iw_cm_id) -> Self {
         // SAFETY: by the caller's promise.
         // INVARIANT: as above.
         Self(unsafe { CmId::from_raw(ptr) })
     }
 
-    /// Whether `netdev` is in the network namespace of the consumer.
+    /// Returns whether `netdev` is in the network namespace of the consumer.
     pub(crate) fn sees(self, netdev: &NetDevice) -> bool {
         // SAFETY: both are live; the RDMA CM's identifier is by the type invariants.
         unsafe { h::iw_cm_id_sees_netdev(self.0 .0.get(), netdev.as_ptr()) }
     }
 
-    /// What the consumer knows the identifier by.
     pub(crate) fn consumer(self) -> ConsumerId {
         // SAFETY: the identifier is live. The core has written the pointer before the call.
         ConsumerId(unsafe { (*self.0 .0.get()).context }.addr())
     }
 
-    /// Whether the consumer's identifier is bound to the device `dev`.
+    /// Returns whether the consumer's identifier is bound to the device `dev`.
     pub(crate) fn is_on(self, dev: &DeviceHandle) -> bool {
         // SAFETY: the identifier is live, and so is the RDMA CM's by the type invariants.
         unsafe { h::iw_cm_id_is_on(self.0 .0.get(), dev.as_ptr()) }
     }
 
-    /// Whether the consumer made `qp` for this connection, as those in the kernel do; `None` if it
-    /// made none for it, which is a process.
+    /// Returns whether the consumer made `qp` for this connection, as those in the kernel do;
+    /// `None` if it made none, as processes do.
     pub(crate) fn made(self, qp: &QpHandle) -> Option<bool> {
         // SAFETY: the identifier is live, and so is the RDMA CM's by the type invariants.
         let made = NonNull::new(unsafe { h::iw_cm_id_qp(self.0 .0.get()) })?;
@@ -328,8 +310,7 @@ pub(crate) fn flush_events(dev: &DeviceHandle) {
         let Ok(id) = from_err_ptr(id) else {
             return;
         };
-        // iw_cm takes a reference beside its own for that of an event, and looks at all events that
-        // were queued before.
+        // To iw_cm a second reference is an event's: it waits for all that were queued before.
         let other = {
             // SAFETY: the identifier is live, and is kept by the reference that is taken here.
             let id: &CmId = unsafe { CmId::from_raw(id) };
@@ -347,7 +328,7 @@ pub(crate) struct LocalOwner {
 }
 
 impl LocalOwner {
-    /// The owner, if there is one. Process context.
+    /// Returns the owner, if there is one. Process context.
     pub(crate) fn of(sock: &TcpSocket) -> Option<Self> {
         let addr = sock.local_addr().ok()?.get()?;
         let raw = Storage::new(&addr).0.into_raw();
@@ -356,8 +337,8 @@ impl LocalOwner {
         (ifindex != 0).then_some(Self { ifindex })
     }
 
-    /// Whether the device over `netdev` can have the connection. Of those that can the RDMA CM takes
-    /// the one that was registered first, or that of a listener at one address.
+    /// Returns whether the device over `netdev` can have the connection. Of several such devices
+    /// the RDMA CM takes the one registered first, or that of a listener at one address.
     pub(crate) fn suits(&self, netdev: &NetDevice) -> bool {
         // SAFETY: the interface is live.
         unsafe { h::rdma_cm_suits(netdev.as_ptr(), self.ifindex) }
@@ -367,18 +348,14 @@ impl LocalOwner {
 /// Local and remote address of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Addresses {
-    /// This side's.
     pub(crate) local: SocketAddr,
-    /// The peer's.
     pub(crate) remote: SocketAddr,
 }
 
 /// Read depths as events carry them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Depths {
-    /// Field `ird`.
     pub(crate) ird: u8,
-    /// Field `ord`.
     pub(crate) ord: u8,
 }
 
@@ -386,29 +363,25 @@ pub(crate) struct Depths {
 pub(crate) enum Event<'a> {
     /// A peer asks for a connection; delivered to the listener.
     ConnectRequest {
-        /// What [`CmId::provider_data`] of the new identifier will be.
+        /// The value of [`CmId::provider_data`] for the new identifier.
         number: usize,
-        /// Both ends.
         addresses: Addresses,
         /// The peer's, from its own view.
         depths: Depths,
-        /// For the consumer; the first 255 octets are told (T-10).
+        /// For the consumer, also below; the first 255 octets are told (T-10).
         private_data: &'a [u8],
     },
     /// The answer to a connect; without an error the connection is up.
     ConnectReply {
-        /// Why there is no connection.
         error: Option<Error>,
         /// The responder's, from this side's view.
         depths: Depths,
-        /// For the consumer; the first 255 octets are told (T-10).
         private_data: &'a [u8],
     },
-    /// The connection that the consumer accepted is up. Comes after each successful accept. It has
-    /// no status: of a connection that failed before it could be used the consumer is told by the
-    /// close event behind this one, as adapters do it. Programs do not look at a status here.
+    /// The connection that the consumer accepted is up. Follows each successful accept. It has no
+    /// status, which programs do not look at: if the connection failed before it could be used, the
+    /// close event behind this one tells the consumer, as with adapters.
     Established {
-        /// As in `ConnectReply`.
         depths: Depths,
     },
     /// The peer wants to end the connection.
@@ -460,7 +433,7 @@ fn set_depths(raw: &mut b::iw_cm_event, depths: Depths) {
     raw.ord = depths.ord;
 }
 
-/// Private data that an event can carry.
+/// Most octets of private data of an event.
 pub(crate) const MAX_EVENT_DATA: usize = u8::MAX as usize;
 
 fn set_private_data(raw: &mut b::iw_cm_event, data: &[u8]) {
@@ -476,20 +449,16 @@ fn set_private_data(raw: &mut b::iw_cm_event, data: &[u8]) {
 
 /// What a consumer says to connect or to accept: a `struct iw_cm_conn_param`.
 pub(crate) struct ConnParam<'a> {
-    /// For the peer's consumer.
     pub(crate) private_data: &'a [u8],
     /// Reads that this side wants to have outstanding.
     pub(crate) ord: u32,
     /// Reads of the peer to be served at a time.
     pub(crate) ird: u32,
-    /// Number of the queue pair.
     pub(crate) qpn: Qpn,
     _param: PhantomData<&'a b::iw_cm_conn_param>,
 }
 
 impl<'a> ConnParam<'a> {
-    /// Borrows C parameters.
-    ///
     /// # Safety
     ///
     /// `ptr` and the private data it points to are valid, and not written, during `'a`.
@@ -509,8 +478,6 @@ impl<'a> ConnParam<'a> {
     }
 }
 
-/// Borrows private data of C.
-///
 /// # Safety
 ///
 /// `ptr` is null, or `len` octets from it on are valid and not written during `'a`.

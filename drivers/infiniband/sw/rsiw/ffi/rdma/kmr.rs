@@ -3,12 +3,11 @@
 //! Memory of kernel consumers: all of it under one key, or what a fast-register request names.
 //!
 //! A fast-register region has two lists of its memory. `map_mr_sg` writes the *staged* one,
-//! whenever the consumer likes; a request that registers the region makes it the *active* one, with
-//! nobody inside the gate, so that whoever is inside may read the active list without a lock.
+//! whenever the consumer likes. A request that registers the region makes it the *active* one while
+//! nobody is inside the gate, so those inside may read the active list without a lock.
 //!
-//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
-//!
-//! Context: any, but for creation and release, which sleep.
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: any, but for
+//! creation and release, which sleep.
 
 use super::{
     extent::{
@@ -48,17 +47,14 @@ use kernel::{
     },
 };
 
-/// A number that nothing else gets.
 fn unique() -> u64 {
     static LAST: Atomic<u64> = Atomic::new(0);
     LAST.fetch_add(1, Relaxed)
 }
 
-/// Names a protection domain, and tells whether it is one of a consumer in the kernel, which is
-/// trusted to name memory that it owns.
-///
-/// Who makes a domain is said where the core asks for it: nobody can make one of a process's that
-/// passes for one of the kernel's.
+/// Names a protection domain, and tells whether it belongs to a process or to a consumer in the
+/// kernel, which is trusted to name memory that it owns. Only the callback that makes a domain
+/// makes this, so a process's domain cannot pass for one of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PdId {
     n: u64,
@@ -66,7 +62,6 @@ pub(crate) struct PdId {
 }
 
 impl PdId {
-    /// For a new domain, of a process or of a consumer in the kernel.
     pub(super) fn new(is_process: bool) -> Self {
         Self {
             n: unique(),
@@ -74,12 +69,11 @@ impl PdId {
         }
     }
 
-    /// Whether it is one of a process.
     pub(crate) fn is_process(self) -> bool {
         self.is_process
     }
 
-    /// How to allocate what belongs to the domain.
+    /// Returns how to allocate what belongs to the domain.
     pub(crate) fn memory(self) -> Flags {
         memory_for(self.is_process)
     }
@@ -93,7 +87,6 @@ pub(crate) struct DmaMemory {
 }
 
 impl DmaMemory {
-    /// For a protection domain of a kernel consumer.
     pub(super) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -103,10 +96,8 @@ impl DmaMemory {
         )
     }
 
-    /// The pieces of `len` bytes from address `addr` on, which the consumer that has `pd` named, for
-    /// the holder of a guard of the gate.
-    ///
-    /// Returns `None` if the guard is another gate's, or the consumer a process.
+    /// Returns the pieces of `len` octets from address `addr` on, which the consumer that has `pd`
+    /// named. `None` if the guard is another gate's, or the consumer a process.
     pub(crate) fn slices<'a, P: GatePtr>(
         &'a self,
         guard: &'a GateGuard<P>,
@@ -163,18 +154,13 @@ pub(crate) struct FastMemory<R> {
     active: UnsafeCell<Active<R>>,
 }
 
-// SAFETY: the memory belongs to no thread; the invariants order all changes of `active` after all
-// its uses.
+// SAFETY: the memory is no thread's; the invariants order changes of `active` after all its uses.
 unsafe impl<R: Send> Send for FastMemory<R> {}
 // SAFETY: see above.
 unsafe impl<R: Send + Sync> Sync for FastMemory<R> {}
 
 impl<R: Send + Sync> FastMemory<R> {
-    /// For lists of at most `max` stretches; with `gaps` these may begin and end anywhere.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Makes memory for at most `max` stretches, with `gaps` of any alignment, or returns `ENOMEM`.
     pub(super) fn new(max: usize, gaps: bool) -> Result<Arc<Self>> {
         let active = Active {
             layout: Layout::new(max)?,
@@ -193,27 +179,24 @@ impl<R: Send + Sync> FastMemory<R> {
         )
     }
 
-    /// What registrations name the memory by.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Where `map_mr_sg` puts its list.
     pub(super) fn staging(&self) -> &Staging {
         &self.staging
     }
 
-    /// Whether `wr` asks for this memory.
+    /// Returns whether `wr` asks for this memory.
     pub(crate) fn is_meant(&self, wr: &Registration) -> bool {
         wr.memory == Some(self.id)
     }
 
-    /// Makes the staged list the active one, as the consumer asked by `wr`. `grant` is told its
-    /// length, the offset of its first byte in a page and the mask of such offsets (`None` if it
-    /// may begin anywhere), and says what the registration grants or why there is none.
+    /// Makes the staged list the active one, as the consumer asked by `wr`. `grant` gets its
+    /// length, the offset of its first octet in a page and the mask of such offsets (`None` if it
+    /// may begin anywhere), and returns what the registration grants, or why there is none.
     ///
-    /// Returns `None` if somebody is inside the gate, if it is closed, or if `wr` asks for other
-    /// memory. Any context.
+    /// Returns `None` if somebody is inside the gate, it is closed, or `wr` asks for other memory.
     pub(crate) fn try_register<E>(
         &self,
         wr: &Registration,
@@ -224,7 +207,7 @@ impl<R: Send + Sync> FastMemory<R> {
         }
         self.gate.exclusively(|| {
             // SAFETY: by the gate nobody is inside, so that nobody reads `active`.
-            // INVARIANT: as described.
+            // INVARIANT: inside `exclusively`.
             let active = unsafe { &mut *self.active.get() };
             active.grant = None;
             let mut staged = self.staging.lock();
@@ -235,19 +218,17 @@ impl<R: Send + Sync> FastMemory<R> {
         })
     }
 
-    /// Whether the memory was released.
     pub(crate) fn is_closed(&self) -> bool {
         self.gate.is_closed()
     }
 
-    /// What the latest registration grants, for the holder of a guard of the gate.
+    /// Returns what the latest registration grants.
     pub(crate) fn grant<'a, P: GatePtr>(&'a self, guard: &'a GateGuard<P>) -> Option<&'a R> {
         self.active(guard)?.grant.as_ref()
     }
 
-    /// The pieces of `len` bytes from byte `at` on, for the holder of a guard of the gate.
-    ///
-    /// Returns `None` if the range is not inside or the guard is another gate's.
+    /// Returns the pieces of `len` octets from octet `at` on. `None` if the range is not inside, if
+    /// nothing is granted, or if the guard is another gate's.
     pub(crate) fn slices<'a, P: GatePtr>(
         &'a self,
         guard: &'a GateGuard<P>,
@@ -282,9 +263,8 @@ impl<R: Send + Sync> FastMemory<R> {
             return;
         }
         drop(self.staging.take());
-        // SAFETY: the gate is closed and empty, so that nobody reads `active`; `released` makes
-        // this the only caller that gets here.
-        // INVARIANT: as described.
+        // SAFETY: the closed, empty gate leaves no reader, and `released` lets in only one caller.
+        // INVARIANT: the gate is closed and empty.
         let active = unsafe { &mut *self.active.get() };
         active.grant = None;
         active.layout = Layout::empty();
@@ -297,12 +277,12 @@ impl<R> Gated for FastMemory<R> {
     }
 }
 
-/// The pieces of a range of kernel memory. Ends early where the consumer named what is no memory.
+/// The pieces of a range of kernel memory. Ends early at what is no memory.
 pub(crate) struct Slices<'a> {
     current: KernelPieces<'a>,
     /// Stretches after the current one.
     rest: slice::Iter<'a, super::extent::Extent>,
-    /// Bytes of the range in these.
+    /// Octets of the range in these.
     left: Saturating<u32>,
 }
 

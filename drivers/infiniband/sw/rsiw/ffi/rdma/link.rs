@@ -25,16 +25,14 @@ use kernel::{
 pub(crate) struct LinkName<'a>(*const c_char, PhantomData<&'a c_char>);
 
 impl LinkName<'_> {
-    /// The C string.
     pub(super) fn as_ptr(self) -> *const c_char {
         self.0
     }
 }
 
-/// What makes devices on the administrator's request.
+/// Makes devices on the administrator's request.
 pub(crate) trait LinkOps: 'static {
-    /// Makes a device called `name` over `netdev`. Process context; the core keeps
-    /// link types from being removed meanwhile (`link_ops_rwsem`).
+    /// Makes a device. Process context; the core keeps link types registered (`link_ops_rwsem`).
     fn new_link(name: LinkName<'_>, netdev: &NetDevice) -> Result;
 }
 
@@ -57,14 +55,13 @@ struct Registered(*mut b::rdma_link_ops);
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: made only for operations that are registered and still in place: the field is
+        // SAFETY: made only for operations that are registered and still in place: this field is
         // dropped before the memory goes away.
         unsafe { b::rdma_link_unregister(self.0) };
     }
 }
 
 impl<T: LinkOps> Registration<T> {
-    /// Registers the link type `name`.
     pub(crate) fn new(name: &'static CStr) -> impl PinInit<Self, Error> {
         try_pin_init!(&this in Self {
             ops <- Opaque::ffi_init(|slot: *mut b::rdma_link_ops| {
@@ -76,8 +73,8 @@ impl<T: LinkOps> Registration<T> {
                         ..pin_init::zeroed()
                     })
                 };
-                // The core takes no type whose name it has already, but takes any out of its list
-                // again: so let this be a list, of one.
+                // The core does not add a type whose name it has already, but takes any out of its
+                // list: so let this be a list of one.
                 //
                 // SAFETY: this is the place of one of its members, which was just written.
                 let list = unsafe { &raw mut (*slot).list };

@@ -3,14 +3,12 @@
 //! Mapping rings into user processes.
 //!
 //! An entry at the core stands for a piece of [`SharedMemory`] under an offset of the device file.
-//! It holds a reference to the memory until nobody can map it any more, so that an `mmap` that runs
+//! It holds a reference to the memory until nobody can map it any more, so an `mmap` that runs
 //! beside the object's destruction finds it. Established mappings hold the pages themselves
-//! (`vm_insert_page`); they outlive the entry, the object and the device, and the core has nothing
-//! to take away from them when it disassociates a process: there is no device memory behind them.
+//! (`vm_insert_page`) and outlive the entry, the object and the device. When the core disassociates
+//! a process it need not take them away: there is no device memory behind them.
 //!
-//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
-//!
-//! Context: process context.
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: process.
 
 use super::{
     handle::UcontextHandle,
@@ -41,11 +39,10 @@ use kernel::{
     types::Opaque,
 };
 
-/// Offset of the first page that an entry may get. Page 0x90 is what the library takes for "nothing
-/// to map".
+/// First page offset for entries. The library takes page 0x90 for "nothing to map".
 const FIRST_PAGE: u32 = 0x91;
 
-/// What the core knows an entry by, and our memory.
+/// An entry at the core, with our memory.
 ///
 /// # Invariants
 ///
@@ -56,15 +53,12 @@ struct Entry {
     mem: Arc<SharedMemory>,
 }
 
-/// Memory that processes can map as long as this is not removed.
-///
-/// Must be removed before the verbs object it belongs to is destroyed, while the process's context
-/// exists: the entry cannot be freed afterwards.
+/// Memory that processes can map until this is removed: before its verbs object is destroyed, and
+/// while the process's context exists, as the entry cannot be freed afterwards.
 ///
 /// # Invariants
 ///
-/// `entry` is null or an [`Entry`] inserted at the core, in `context`, with a reference that is
-/// ours.
+/// `entry` is null, or an [`Entry`] inserted at the core, in `context`, with a reference of ours.
 pub(crate) struct MmapEntry {
     entry: Atomic<*mut Entry>,
     context: Arc<UcontextHandle>,
@@ -72,15 +66,10 @@ pub(crate) struct MmapEntry {
 }
 
 impl MmapEntry {
-    /// Offers `mem` to the process that makes the call.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the call is none by a process with a context, `ENOMEM`.
+    /// Offers `mem` to the calling process. Fails with `EINVAL` if it has no context, or `ENOMEM`.
     pub(crate) fn insert(udata: &Udata<'_>, mem: Arc<SharedMemory>) -> Result<Self> {
         let context = udata.ucontext().ok_or(EINVAL)?;
-        // SAFETY: the context is that of the running call, one of this driver, which stays
-        // meanwhile.
+        // SAFETY: the context is that of the running call, one of this driver, and stays meanwhile.
         let handle = unsafe { Object::<_, ()>::handle_of_any(context.as_ptr()) }.ok_or(EINVAL)?;
         let len = mem.size();
         let entry = KBox::new(
@@ -91,8 +80,7 @@ impl MmapEntry {
             GFP_KERNEL_ACCOUNT,
         )?;
         let entry = KBox::into_raw(entry);
-        // SAFETY: `context` is that of the running call; the entry is fresh and stays where it is
-        // until `mmap_free_callback`.
+        // SAFETY: the context is this call's; the fresh entry stays until `mmap_free_callback`.
         let ret = unsafe {
             b::rdma_user_mmap_entry_insert_range(
                 context.as_ptr(),
@@ -117,7 +105,7 @@ impl MmapEntry {
         })
     }
 
-    /// The offset by which a process maps the memory.
+    /// Returns the offset by which a process maps the memory.
     pub(crate) fn key(&self) -> u64 {
         self.key
     }
@@ -155,8 +143,7 @@ pub(super) unsafe extern "C" fn mmap_callback(
     vma: *mut b::vm_area_struct,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: both are valid, by the caller's promise. Checks that the mapping is shared and
-        // as long as the entry.
+        // SAFETY: by the caller's promise. Checks that the mapping is shared, and its length.
         let entry = unsafe { b::rdma_user_mmap_entry_get(context, vma) };
         let entry = NonNull::new(entry).ok_or(EINVAL)?;
         // SAFETY: all entries of the device are ours, and we have a reference.
@@ -171,13 +158,12 @@ pub(super) unsafe extern "C" fn mmap_callback(
     })
 }
 
-/// `ib_device_ops.mmap_free`: nobody can map the entry any more.
+/// `ib_device_ops.mmap_free`: frees an entry that nobody can map any more.
 ///
 /// # Safety
 ///
 /// For the core only, with an entry of this device that has no reference left.
 pub(super) unsafe extern "C" fn mmap_free_callback(entry: *mut b::rdma_user_mmap_entry) {
-    // SAFETY: all entries of the device came from `KBox::into_raw` in `MmapEntry::insert`; this is
-    // the only place that frees them after they were inserted.
+    // SAFETY: entries are from `into_raw` in `MmapEntry::insert`; only this frees inserted ones.
     drop(unsafe { KBox::from_raw(entry.cast::<Entry>()) });
 }

@@ -2,11 +2,9 @@
 
 //! The memory that the core allocates for a verbs object: the core's part and our pointers.
 //!
-//! The core allocates it zeroed with the size that the operations table names, and frees it right
-//! after the destroy callback. So it holds no more than references: to the driver's object, and to
-//! the handle by which that one knows the core's.
-//!
-//! Context: any.
+//! The core allocates it zeroed, with the size that the operations table names, and frees it right
+//! after the destroy callback. So it holds only references: to the driver's object, and to the
+//! handle by which that one knows the core's. Context: any.
 
 use super::handle::Handle;
 use core::{
@@ -41,8 +39,7 @@ pub(in crate::ffi) struct Object<B, T> {
     handle: Atomic<*const Handle<B>>,
 }
 
-/// A reference that an object of the core has, lent for `'a`: no count changes, as it would for a
-/// reference of one's own.
+/// A reference of the core's object, lent for `'a` without a change of its count.
 pub(super) struct Lent<'a, T> {
     inner: ManuallyDrop<Arc<T>>,
     _object: PhantomData<&'a Arc<T>>,
@@ -58,14 +55,14 @@ impl<T> Deref for Lent<'_, T> {
 }
 
 impl<B, T> Object<B, T> {
-    /// What the operations table has to name as the object's size.
+    /// The object's size for the operations table.
     pub(super) const SIZE: usize = {
         assert!(core::mem::offset_of!(Self, base) == 0);
         assert!(core::mem::align_of::<Self>() <= 8);
         core::mem::size_of::<Self>()
     };
 
-    /// Stores the driver's object; the core's object now owns the reference.
+    /// Stores the driver's object; the core's object owns the reference from now on.
     ///
     /// # Safety
     ///
@@ -91,8 +88,8 @@ impl<B, T> Object<B, T> {
         unsafe { Self::install(base, inner) };
     }
 
-    /// Whether there is a driver's object: before that the core may know an object only by a number
-    /// that the driver gave it.
+    /// Returns whether there is a driver's object. Until there is, the core knows the object at
+    /// most by a number that the driver gave it.
     ///
     /// # Safety
     ///
@@ -107,8 +104,7 @@ impl<B, T> Object<B, T> {
     ///
     /// # Safety
     ///
-    /// `base` must be the start of an `Object<B, T>` with a driver object, which must not be taken
-    /// out during `'a`.
+    /// `base` must be the start of an `Object<B, T>` with a driver object that stays during `'a`.
     pub(in crate::ffi) unsafe fn get<'a>(base: *mut B) -> ArcBorrow<'a, T> {
         let this = base.cast::<Self>();
         // SAFETY: `base` starts an `Object`, by the caller's promise.
@@ -117,7 +113,7 @@ impl<B, T> Object<B, T> {
         unsafe { ArcBorrow::from_raw(inner) }
     }
 
-    /// As [`Object::get`], for who needs a reference.
+    /// As [`Object::get`], for those who need an [`Arc`].
     ///
     /// # Safety
     ///
@@ -127,8 +123,8 @@ impl<B, T> Object<B, T> {
         let this = base.cast::<Self>();
         // SAFETY: `base` starts an `Object`, by the caller's promise.
         let inner = unsafe { &(*this).inner }.load(Acquire);
-        // SAFETY: the invariant says where the pointer is from. It stands for a reference, which is
-        // not taken out meanwhile; this one is not dropped.
+        // SAFETY: the invariant says where the pointer is from. Its reference is not taken out
+        // meanwhile, and this one is not dropped.
         let inner = ManuallyDrop::new(unsafe { Arc::from_raw(inner) });
         Lent {
             inner,
@@ -147,12 +143,11 @@ impl<B, T> Object<B, T> {
         Some(unsafe { Self::get(base.as_ptr()) }.into())
     }
 
-    /// The handle to the core's object.
+    /// Borrows the handle to the core's object.
     ///
     /// # Safety
     ///
-    /// `base` must be the start of an `Object<B, T>` that was installed with a handle, which must
-    /// not be taken out during `'a`.
+    /// `base` must be the start of an `Object<B, T>` with a handle that stays during `'a`.
     pub(super) unsafe fn handle<'a>(base: *mut B) -> ArcBorrow<'a, Handle<B>> {
         let this = base.cast::<Self>();
         // SAFETY: `base` starts an `Object`, by the caller's promise.
@@ -161,7 +156,7 @@ impl<B, T> Object<B, T> {
         unsafe { ArcBorrow::from_raw(handle) }
     }
 
-    /// The handle to the core's object, if that is installed.
+    /// Returns the handle to the core's object, if it is installed.
     ///
     /// # Safety
     ///
@@ -178,7 +173,7 @@ impl<B, T> Object<B, T> {
         Some(unsafe { ArcBorrow::from_raw(handle) }.into())
     }
 
-    /// Takes the handle out, which has no use any more.
+    /// Drops the handle, which has no use any more.
     ///
     /// # Safety
     ///

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whose devices are: this module's or another one's, and of which driver.
-//!
-//! Context: any.
+//! Whose devices are: this module's or another one's, and of which driver. Context: any.
 
 use crate::ffi::raw::b;
 use core::any::TypeId;
@@ -11,7 +9,7 @@ use kernel::{
     sync::SetOnce, //
 };
 
-/// The driver of this module, by which devices are told from those of other modules.
+/// The driver of this module, to which all devices of this module belong.
 static DRIVER: SetOnce<TypeId> = SetOnce::new();
 
 /// Returns whether `D` is the only driver of this module. The first one to ask is it.

@@ -3,9 +3,7 @@
 //! Counters as the core shows them (`struct rdma_hw_stats`).
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
-//! [`include/rdma/rdma_counter.h`](srctree/include/rdma/rdma_counter.h).
-//!
-//! Context: process.
+//! [`include/rdma/rdma_counter.h`](srctree/include/rdma/rdma_counter.h). Context: process.
 
 use super::counts::{
     Counted,
@@ -17,7 +15,7 @@ use kernel::{
     str::CStr, //
 };
 
-/// Milliseconds for which sysfs shows what it has read: those of the core.
+/// Milliseconds for which sysfs shows what it has read: the core's default.
 const LIFESPAN: usize = b::RDMA_HW_STATS_DEFAULT_LIFESPAN as usize; // CAST: a small number.
 
 /// Describes a counter to the core.
@@ -25,7 +23,7 @@ const LIFESPAN: usize = b::RDMA_HW_STATS_DEFAULT_LIFESPAN as usize; // CAST: a s
 pub(crate) struct StatDesc(b::rdma_stat_desc);
 
 impl StatDesc {
-    /// Describes one that the administrator knows by `name`.
+    /// Describes a counter that the administrator knows by `name`.
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self(b::rdma_stat_desc {
             name: name.to_bytes_with_nul().as_ptr().cast(),
@@ -39,7 +37,7 @@ impl StatDesc {
 pub(super) fn alloc<C: Counted>() -> *mut b::rdma_hw_stats {
     // CAST: at most 64.
     let len = C::DESCS.len() as c_int;
-    // SAFETY: the descriptions are static, transparent, and there are so many.
+    // SAFETY: the descriptions are static and transparent, and there are `len` of them.
     unsafe { b::rdma_alloc_hw_stats_struct(C::DESCS.as_ptr().cast(), len, LIFESPAN) }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Udata<'a> {
 }
 
 impl Udata<'_> {
-    /// Wraps what the core hands to a callback; `None` for kernel consumers.
+    /// Wraps what the core passes to a callback; `None` for consumers in the kernel.
     ///
     /// # Safety
     ///
@@ -59,18 +59,14 @@ impl Udata<'_> {
         to_result(unsafe { h::ib_no_udata_io(self.raw.as_ptr()) })
     }
 
-    /// Whether there is no private input.
+    /// Returns whether there is no private input.
     pub(crate) fn is_empty(&self) -> bool {
         // SAFETY: the invariant makes the pointer valid.
         unsafe { (*self.raw.as_ptr()).inlen == 0 }
     }
 
-    /// Reads the call's private input.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if it is shorter than `T` or longer with something set beyond, `EFAULT` if it
-    /// cannot be read.
+    /// Reads the call's private input. Fails with `EINVAL` if it is shorter than `T`, or longer
+    /// with something set beyond, and with `EFAULT` if it cannot be read.
     pub(crate) fn read<T: FromBytes + IntoBytes + Immutable>(&mut self) -> Result<T> {
         let mut req = T::new_zeroed();
         // SAFETY: the invariant makes the pointer valid; `req` has room for the size given.
@@ -85,12 +81,7 @@ impl Udata<'_> {
         Ok(req)
     }
 
-    /// As [`Udata::read`], but there may be no private input, or less than a `T`, as of a process
-    /// that knows of none: then it is `None`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Udata::read`] otherwise.
+    /// As [`Udata::read`], but returns `None` if the input is shorter than `T`, or missing.
     pub(crate) fn read_if_there<T: FromBytes + IntoBytes + Immutable>(
         &mut self,
     ) -> Result<Option<T>> {
@@ -101,17 +92,14 @@ impl Udata<'_> {
         self.read().map(Some)
     }
 
-    /// Whether the process gave room for a whole `T`.
+    /// Returns whether the process gave room for a whole `T`.
     pub(crate) fn has_room_for<T>(&self) -> bool {
         // SAFETY: the invariant makes the pointer valid.
         unsafe { (*self.raw.as_ptr()).outlen >= size_of::<T>() }
     }
 
-    /// Writes the call's private output.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the process gave too little room, `EFAULT` if the buffer cannot be written.
+    /// Writes the call's private output. Fails with `EINVAL` if the process gave too little room,
+    /// and with `EFAULT` if the buffer cannot be written.
     pub(crate) fn respond<T: IntoBytes + Immutable>(&mut self, resp: &T) -> Result {
         if !self.has_room_for::<T>() {
             return Err(EINVAL);
@@ -123,10 +111,10 @@ impl Udata<'_> {
         })
     }
 
-    /// The driver's part of the process context that makes the call.
+    /// Returns the driver's part of the process context that makes the call.
     pub(crate) fn context<D: Driver>(&self) -> Option<ArcBorrow<'_, D::Ucontext>> {
         let context = self.ucontext()?.as_ptr();
-        // Else its part has another type.
+        // Otherwise the context's part has another type.
         if !is_only::<D>() {
             return None;
         }
@@ -137,7 +125,6 @@ impl Udata<'_> {
         is_complete.then(|| unsafe { Object::get(context) })
     }
 
-    /// The process context that makes the call.
     pub(super) fn ucontext(&self) -> Option<NonNull<b::ib_ucontext>> {
         // SAFETY: an udata of a driver callback is always the `driver_udata` of a bundle.
         NonNull::new(unsafe { h::udata_ucontext(self.raw.as_ptr()) })

@@ -2,16 +2,15 @@
 
 //! Memory of a process, or of a DMA buffer, pinned for as long as it is registered.
 //!
-//! The core pins the pages, counts them against the process's limit and refuses what the process
+//! The core pins the pages of a process, counts them against its limit and refuses what the process
 //! may not access itself. DMA buffers are mapped for the CPU instead: there is no DMA, and
 //! importers must not look into the lists of pages that exporters make for it. Here both become a
-//! list that finds the page of any offset at once, and a gate that guards it: pieces are handed out
-//! only to those inside, and [`Umem::release`] unpins the pages when all have left.
+//! list that finds the page of any offset at once, guarded by a gate: only those inside get pieces,
+//! and [`Umem::release`] unpins the pages when all have left.
 //!
 //! C headers: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h),
-//! [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h)
-//!
-//! Context: pieces in any context, everything else sleeps.
+//! [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h). Context: pieces in any context,
+//! everything else sleeps.
 
 use super::{
     attr::AccessFlags,
@@ -52,15 +51,15 @@ use kernel::{
 /// Most pages of a region: their list is one allocation, of up to 2 GiB.
 const MAX_PAGES: usize = i32::MAX as usize / size_of::<NonNull<u8>>();
 
-/// Most bytes of a region, wherever in a page it begins.
+/// Most octets of a region, wherever in a page it begins.
 pub(crate) const MAX_LEN: u64 = (MAX_PAGES as u64 - 1) * PAGE_SIZE as u64; // CAST: they fit.
 
-/// What has pages pinned.
+/// Keeps the pages pinned; dropping it unpins them.
 ///
 /// # Invariants
 ///
-/// A `Umem` came from `ib_umem_get_va`, a `DmaBuf`, which is the attachment, with its address from
-/// `dma_buf_map`; they are released when this is dropped.
+/// A `Umem` came from `ib_umem_get_va`. A `DmaBuf` is an attachment with its address, both from
+/// `dma_buf_map`. Only the drop releases them.
 enum Holder {
     Umem(NonNull<b::ib_umem>),
     DmaBuf(NonNull<c_void>, *mut c_void),
@@ -77,7 +76,7 @@ impl Drop for Holder {
     }
 }
 
-/// The pages and what has them pinned, in the order in which they are dropped.
+/// The pages and what keeps them pinned, in the order in which they are dropped.
 ///
 /// # Invariants
 ///
@@ -85,14 +84,13 @@ impl Drop for Holder {
 struct Pinned {
     pages: KVVec<NonNull<u8>>,
     holder: Holder,
-    /// The core looks at the device when it unpins.
+    /// Unpinning uses the device.
     _device: GateGuard<Arc<DeviceHandle>>,
 }
 
-/// Pinned memory of a process.
+/// Pinned memory of a process or of a DMA buffer.
 ///
-/// [`Umem::release`] must have been called before the last reference may be dropped in a context
-/// that cannot sleep.
+/// [`Umem::release`] must be called before the last reference may be dropped in atomic context.
 ///
 /// # Invariants
 ///
@@ -105,25 +103,20 @@ pub(crate) struct Umem {
     released: Atomic<bool>,
     offset: u64,
     len: u64,
-    /// The memory was pinned for being written to.
+    /// Whether the memory was pinned for writing.
     writable: bool,
     pinned: UnsafeCell<Option<Pinned>>,
 }
 
-// SAFETY: pages and their pins belong to no thread; the invariants order all changes of `pinned`
-// after all its uses.
+// SAFETY: pages belong to no thread; the invariants order all changes of `pinned` after all uses.
 unsafe impl Send for Umem {}
 // SAFETY: see above.
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Pins `len` bytes from `start` on of the calling process, for `access`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for an empty range or one that wraps, `EFAULT` for memory that the process does not
-    /// have or may not write, `ENOMEM` for no memory, too much pinned already or more than
-    /// [`MAX_LEN`], `ENODEV`.
+    /// Pins `len` octets from `start` on of the calling process, for `access`. Fails with `EINVAL`
+    /// for a range that is empty or wraps, `EFAULT` for memory that the process does not have or
+    /// may not write, `ENOMEM` also for too much pinned already or more than [`MAX_LEN`], `ENODEV`.
     pub(crate) fn pin(
         device: &Arc<DeviceHandle>,
         start: u64,
@@ -140,25 +133,22 @@ impl Umem {
         // SAFETY: the guard keeps the device alive; the function checks the rest.
         let umem = unsafe { h::ib_umem_get_va(device.as_ptr(), start, size, access.to_raw()) };
         let umem = NonNull::new(from_err_ptr(umem)?).ok_or(ENOMEM)?;
-        // INVARIANT: where it came from is above.
+        // INVARIANT: just got from `ib_umem_get_va`.
         let pin = Holder::Umem(umem);
         // SAFETY: the object is valid.
         let count = unsafe { h::ib_umem_num_pages(umem.as_ptr()) };
         let pinned = Pinned::new(pin, device, count, |room| {
-            // SAFETY: the object is valid, and `room` has room for as many pointers as it has
-            // elements; `NonNull<T>` is laid out as a pointer.
+            // SAFETY: the object is valid, and `room` takes as many pointers as it has elements;
+            // `NonNull<T>` is laid out as a pointer.
             unsafe { h::ib_umem_pages(umem.as_ptr(), room.as_mut_ptr().cast(), room.len()) }
         })?;
         Self::new(pinned, offset, len, access.writes())
     }
 
-    /// Takes `len` bytes from `offset` on of the DMA buffer behind the calling process's `fd`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for an empty range or one that is not in the buffer, `EBADF`, `EACCES` for writing
-    /// to a buffer that is only to be read, `EOPNOTSUPP` for a buffer that is no memory of this
-    /// machine's or is moved while it is in use, `ENOMEM`, `ENODEV`.
+    /// Takes `len` octets from `offset` on of the DMA buffer behind the calling process's `fd`.
+    /// Fails with `EINVAL` for an empty range or one that is not in the buffer, `EBADF`, `EACCES`
+    /// for writing to a read-only buffer, `EOPNOTSUPP` for a buffer that is not memory of this
+    /// machine or is moved while it is in use, `ENOMEM`, and `ENODEV`.
     pub(crate) fn map_dmabuf(
         device: &Arc<DeviceHandle>,
         fd: i32,
@@ -176,7 +166,7 @@ impl Umem {
         // attachment too; the out pointer is valid.
         let buf = unsafe { h::dma_buf_map(device.as_ptr(), fd, end, writable, &raw mut addr) };
         let buf = NonNull::new(from_err_ptr(buf)?).ok_or(EINVAL)?;
-        // INVARIANT: where it came from is above.
+        // INVARIANT: both just got from `dma_buf_map`.
         let pin = Holder::DmaBuf(buf, addr);
         let page = PAGE_SIZE as u64; // CAST: a page's size fits.
         let first = offset.checked_sub(offset % page).ok_or(EINVAL)?;
@@ -184,14 +174,14 @@ impl Umem {
         let count = usize::try_from(octets.div_ceil(page))?;
         let start = addr.wrapping_byte_add(usize::try_from(first)?);
         let pinned = Pinned::new(pin, device, count, |room| {
-            // SAFETY: the buffer is mapped, of a size in whole pages, and `room` has room for as
-            // many pointers as it has elements; `NonNull<T>` is laid out as a pointer.
+            // SAFETY: the buffer is mapped, of a size in whole pages, and `room` takes as many
+            // pointers as it has elements; `NonNull<T>` is laid out as a pointer.
             unsafe { h::kernel_pages(start, room.as_mut_ptr().cast(), room.len()) }
         })?;
         Self::new(pinned, offset % page, len, writable)
     }
 
-    /// `len` bytes of which the first is at `offset` in the first page.
+    /// Makes memory of `len` octets, of which the first is at `offset` in the first page.
     fn new(pinned: Pinned, offset: u64, len: u64, writable: bool) -> Result<Pin<KBox<Self>>> {
         // INVARIANT: `pinned` is set and the gate open; all pages of the range are pinned, and it
         // starts in the first.
@@ -208,23 +198,20 @@ impl Umem {
         )
     }
 
-    /// Unpins the memory. Waits for those inside the gate and refuses all later ones; sleeps.
+    /// Unpins the memory: refuses later users of the gate and waits for those inside. Sleeps.
     pub(crate) fn release(&self) {
         drop(self.take());
     }
 
-    /// As [`Umem::release`], but the memory stays pinned, under a gate of its own.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for what was released before, `ENOMEM`, with which it is released.
+    /// As [`Umem::release`], but the memory stays pinned, under a gate of its own. Fails with
+    /// `EINVAL` if it was released before, and with `ENOMEM`, which releases it.
     pub(crate) fn renew(&self) -> Result<Pin<KBox<Self>>> {
         let pinned = self.take().ok_or(EINVAL)?;
         Self::new(pinned, self.offset, self.len, self.writable)
     }
 
-    /// Whether the memory is the calling process's, at the addresses at which it was pinned, as far
-    /// as the process did not change them since.
+    /// Returns whether the memory is the calling process's, at the addresses at which it was
+    /// pinned, as far as the process has not changed them since.
     pub(crate) fn is_callers(&self) -> bool {
         let Some(_inside) = self.gate.enter() else {
             return false;
@@ -248,21 +235,17 @@ impl Umem {
         if self.released.xchg(true, Full) {
             return None;
         }
-        // SAFETY: the gate is closed and empty, so that nobody reads `pinned`; `released` makes
-        // this the only caller that gets here.
-        // INVARIANT: as described.
+        // SAFETY: the closed, empty gate leaves no reader, and `released` lets in only one caller.
+        // INVARIANT: the gate is closed and empty.
         unsafe { (*self.pinned.get()).take() }
     }
 
-    /// The gate of the memory.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// The pages of `len` bytes from byte `at` on, and where in the first of them that is, for the
-    /// holder of a guard of the gate.
-    ///
-    /// Returns `None` if the range is not inside or the guard is another gate's.
+    /// Returns the pages of `len` octets from octet `at` on, and the offset in the first of them.
+    /// `None` if the range is not inside or the guard is another gate's.
     #[inline(always)]
     fn pages_at<'a, P: GatePtr>(
         &'a self,
@@ -284,7 +267,7 @@ impl Umem {
         Some((pinned.pages.get(page..)?, (at % PAGE_SIZE as u64) as u32))
     }
 
-    /// The pieces of `len` bytes from byte `at` on; `None` as for [`Umem::pages_at`].
+    /// Returns the pieces of `len` octets from octet `at` on; `None` as for [`Umem::pages_at`].
     pub(crate) fn slices<'a, P: GatePtr>(
         &'a self,
         guard: &'a GateGuard<P>,
@@ -300,7 +283,7 @@ impl Umem {
         })
     }
 
-    /// The only piece of [`Umem::slices`], if the range lies in one page.
+    /// Returns the only piece of [`Umem::slices`], if the range lies in one page.
     #[inline(always)]
     pub(crate) fn in_one_page<'a, P: GatePtr>(
         &'a self,
@@ -322,11 +305,7 @@ impl Umem {
 
 impl Pinned {
     /// Lists the `count` pages of `holder`; `fill` writes their addresses and returns how many it
-    /// wrote.
-    ///
-    /// # Errors
-    ///
-    /// `EOPNOTSUPP` if not all of it are pages, `ENOMEM`.
+    /// wrote. Fails with `EOPNOTSUPP` if not all of the memory has pages, and with `ENOMEM`.
     fn new(
         holder: Holder,
         device: GateGuard<Arc<DeviceHandle>>,
@@ -351,11 +330,10 @@ impl Pinned {
 
 /// The pieces of a range of pinned memory, each as long as the pages are adjacent.
 pub(crate) struct Slices<'a> {
-    /// Pages from the one on that the next piece starts in.
+    /// Pages from the one on in which the next piece starts.
     pages: &'a [NonNull<u8>],
-    /// Where in that page.
+    /// Where in that page it starts.
     offset: u32,
-    /// Bytes that are left.
     left: Saturating<u32>,
     writable: bool,
 }
@@ -384,9 +362,8 @@ impl<'a> Iterator for Slices<'a> {
             }
         }
         let Saturating(len) = len.min(self.left);
-        // SAFETY: a run of adjacent pages begins at `first`, all pinned as long as the guard is held
-        // that `'a` borrows; `len` stays within the run. They were pinned for being written to if
-        // `writable`.
+        // SAFETY: a run of adjacent pages begins at `first` and `len` stays within it. All are
+        // pinned as long as the guard is held that `'a` borrows, for writing if `writable`.
         let slice = unsafe { PageSlice::new(first, self.offset, len, self.writable) };
         self.pages = rest;
         self.offset = 0;

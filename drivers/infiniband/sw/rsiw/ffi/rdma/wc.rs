@@ -2,9 +2,7 @@
 
 //! Completions for consumers in the kernel (`struct ib_wc`).
 //!
-//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
-//!
-//! Context: any.
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: any.
 
 use super::handle::QpHandle;
 use crate::ffi::raw::b;
@@ -18,7 +16,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A completion as a kernel consumer wants it.
+/// A completion for a consumer in the kernel.
 #[derive(Clone)]
 pub(crate) struct Wc {
     id: u64,
@@ -31,8 +29,8 @@ pub(crate) struct Wc {
 }
 
 impl Wc {
-    /// Makes the completion of a request of `qp`: `id` is the consumer's name for it, `byte_len` how
-    /// many octets were received or read, `vendor_err` why it failed, in the driver's own terms.
+    /// Makes the completion of a request of `qp`. `id` is the consumer's name for it, `byte_len`
+    /// the octets received or read, `vendor_err` the failure in the driver's own terms.
     pub(crate) fn new(
         id: u64,
         status: WcStatus,
@@ -53,7 +51,6 @@ impl Wc {
         }
     }
 
-    /// Whether it is one of `qp`.
     pub(crate) fn is_of(&self, qp: &QpHandle) -> bool {
         core::ptr::eq(&raw const *self.qp, qp)
     }
@@ -83,7 +80,7 @@ impl Wc {
     }
 }
 
-/// Declares a type for numbers of the core, and those that there are.
+/// Declares a type for numbers of the core, with constants.
 macro_rules! numbers {
     (
         $(#[$type_doc:meta])* $name:ident($raw:ty);
@@ -102,7 +99,6 @@ macro_rules! numbers {
 numbers! {
     /// How a request ended (`enum ib_wc_status`).
     WcStatus(b::ib_wc_status);
-    /// Well.
     SUCCESS = ib_wc_status_IB_WC_SUCCESS,
     /// The message does not fit the receive, or is longer than the device allows.
     LOC_LEN_ERR = ib_wc_status_IB_WC_LOC_LEN_ERR,
@@ -112,40 +108,28 @@ numbers! {
     LOC_PROT_ERR = ib_wc_status_IB_WC_LOC_PROT_ERR,
     /// Not carried out: the queue pair is in the Error state.
     WR_FLUSH_ERR = ib_wc_status_IB_WC_WR_FLUSH_ERR,
-    /// A window could not be bound.
     MW_BIND_ERR = ib_wc_status_IB_WC_MW_BIND_ERR,
     /// The peer takes the message for wrong.
     REM_INV_REQ_ERR = ib_wc_status_IB_WC_REM_INV_REQ_ERR,
-    /// The peer refuses the access.
     REM_ACCESS_ERR = ib_wc_status_IB_WC_REM_ACCESS_ERR,
-    /// Anything else.
     GENERAL_ERR = ib_wc_status_IB_WC_GENERAL_ERR,
 }
 
 numbers! {
     /// What a request was (`enum ib_wc_opcode`).
     WcOpcode(b::ib_wc_opcode);
-    /// Send.
     SEND = ib_wc_opcode_IB_WC_SEND,
-    /// RDMA Write.
     RDMA_WRITE = ib_wc_opcode_IB_WC_RDMA_WRITE,
-    /// RDMA Read.
     RDMA_READ = ib_wc_opcode_IB_WC_RDMA_READ,
-    /// Atomic Compare and Swap.
     COMP_SWAP = ib_wc_opcode_IB_WC_COMP_SWAP,
-    /// Atomic Fetch and Add.
     FETCH_ADD = ib_wc_opcode_IB_WC_FETCH_ADD,
-    /// The same of some bits.
+    /// Compare and Swap of some bits.
     MASKED_COMP_SWAP = ib_wc_opcode_IB_WC_MASKED_COMP_SWAP,
-    /// The same of several fields.
+    /// Fetch and Add of several fields.
     MASKED_FETCH_ADD = ib_wc_opcode_IB_WC_MASKED_FETCH_ADD,
-    /// Bind of a window.
     BIND_MW = ib_wc_opcode_IB_WC_BIND_MW,
-    /// Local invalidation.
     LOCAL_INV = ib_wc_opcode_IB_WC_LOCAL_INV,
-    /// Fast registration.
     REG_MR = ib_wc_opcode_IB_WC_REG_MR,
-    /// A receive.
     RECV = ib_wc_opcode_IB_WC_RECV,
     /// A receive that an RDMA Write with immediate data has taken.
     RECV_RDMA_WITH_IMM = ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,
@@ -154,7 +138,6 @@ numbers! {
 /// What a completion tells beside how the request ended.
 #[derive(Clone, Copy)]
 pub(crate) enum WcExtra {
-    /// Nothing.
     Nothing,
     /// The peer has invalidated this key.
     Invalidated(u32),
@@ -188,13 +171,11 @@ impl WcRoom<'_> {
         }
     }
 
-    /// Whether there is no more room.
     pub(crate) fn is_full(&self) -> bool {
         self.room == 0
     }
 
-    /// Adds a completion, if there is room, and unless its queue pair, which it names, was
-    /// destroyed.
+    /// Adds a completion if there is room, unless its queue pair, which it names, was destroyed.
     pub(crate) fn push(&mut self, wc: &Wc) {
         let Some(room) = self.room.checked_sub(1) else {
             return;
@@ -209,7 +190,6 @@ impl WcRoom<'_> {
         self.used += 1;
     }
 
-    /// How many were added.
     pub(super) fn used(&self) -> c_int {
         self.used.0
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests of consumers in the kernel (`struct ib_send_wr`, `struct ib_recv_wr`).
+//! Work requests of consumers in the kernel (`struct ib_send_wr`, `struct ib_recv_wr`). They are
+//! the consumer's and do not change during the call.
 //!
-//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
-//!
-//! Context: any, interrupts off included; the requests are the consumer's and do not change during
-//! the call.
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: any, interrupts
+//! off included.
 
 use super::{
     attr::AccessFlags,
@@ -25,11 +24,8 @@ use kernel::prelude::*;
 /// A scatter/gather element.
 #[derive(Clone, Copy)]
 pub(crate) struct Element {
-    /// Address.
     pub(crate) addr: u64,
-    /// Octets.
     pub(crate) len: u32,
-    /// STag.
     pub(crate) lkey: u32,
 }
 
@@ -38,79 +34,57 @@ pub(crate) struct Element {
 pub(crate) enum SendOp {
     /// A Send, perhaps invalidating a key of the peer.
     Send {
-        /// The key.
         invalidate: Option<u32>,
     },
-    /// RDMA Write.
     Write {
-        /// Where to.
         to: Remote,
         /// Immediate data, as on the wire.
         immediate: Option<[u8; 4]>,
     },
-    /// RDMA Read.
     Read {
-        /// Where from.
         from: Remote,
-        /// The sink is invalidated afterwards.
+        /// Invalidate the sink's STag when the Read completes.
         invalidate: bool,
     },
-    /// Atomic operation.
     Atomic {
-        /// Where the word is.
         at: Remote,
-        /// What is done to it.
         operation: AtomicOp,
     },
-    /// Local invalidation of a key.
     Invalidate {
-        /// The key.
         key: u32,
     },
-    /// Fast registration.
     Register(Registration),
-    /// Bind of a window.
     Bind(Binding),
 }
 
 /// Memory of the peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote {
-    /// The key.
     pub(crate) rkey: u32,
-    /// The address.
     pub(crate) addr: u64,
 }
 
 /// An atomic operation with its operands (`struct ib_atomic_wr`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AtomicOp {
-    /// Compare and Swap.
     CompareSwap {
-        /// What is expected.
         compare: u64,
-        /// What it is replaced by.
         swap: u64,
     },
-    /// Fetch and Add.
     FetchAdd {
-        /// What is added.
         add: u64,
     },
     /// Compare and Swap of some bits.
     MaskedCompareSwap {
-        /// What is expected.
         compare: u64,
-        /// The bits that are compared.
+        /// The bits to compare.
         compare_mask: u64,
-        /// What it is replaced by.
         swap: u64,
-        /// The bits that are replaced.
+        /// The bits to replace.
         swap_mask: u64,
     },
     /// Fetch and Add of several fields.
     MaskedFetchAdd {
-        /// What is added.
         add: u64,
         /// The most significant bit of each field.
         boundary: u64,
@@ -124,13 +98,11 @@ pub(crate) struct Binding {
     pub(crate) window: u32,
     /// The window's STag with its new key.
     pub(crate) stag: u32,
-    /// The region.
+    /// The region's STag.
     pub(crate) region: u32,
-    /// What is to be allowed.
     pub(crate) access: AccessFlags,
-    /// The address by which requests name the first byte in the region.
+    /// The address by which requests name the first octet in the region.
     pub(crate) addr: u64,
-    /// Octets.
     pub(crate) len: u64,
 }
 
@@ -139,13 +111,11 @@ pub(crate) struct Binding {
 pub(crate) struct Registration {
     /// The STag of the region with its new key.
     pub(crate) stag: u32,
-    /// What is to be allowed.
     pub(crate) access: AccessFlags,
-    /// The address by which requests name the first byte.
+    /// The address by which requests name the first octet.
     pub(crate) iova: u64,
-    /// Octets.
     pub(crate) len: u64,
-    /// The memory that the region is of, as only [`FastMemory`](super::kmr::FastMemory) knows it.
+    /// Names the region's memory, for [`FastMemory`](super::kmr::FastMemory) only.
     pub(super) memory: Option<u64>,
 }
 
@@ -153,8 +123,8 @@ pub(crate) struct Registration {
 ///
 /// # Invariants
 ///
-/// The request is valid during `'a`, the first member of what its operation demands, and its list
-/// has as many elements as it says.
+/// The request is valid during `'a` and the first member of the structure that its operation
+/// demands; its list has as many elements as it says.
 pub(crate) struct SendWr<'a>(NonNull<b::ib_send_wr>, PhantomData<&'a b::ib_send_wr>);
 
 impl SendWr<'_> {
@@ -163,14 +133,13 @@ impl SendWr<'_> {
         unsafe { self.0.as_ref() }
     }
 
-    /// The consumer's name for it.
+    /// Returns the consumer's name for the request.
     pub(crate) fn id(&self) -> u64 {
         // SAFETY: both members are 64 bits, any of which is an integer.
         unsafe { *self.wr().__bindgen_anon_1.wr_id }
     }
 
-    /// Returns what it asks for; `None` for what nobody knows here, or if an object that it names is
-    /// not one of this driver.
+    /// Returns what it asks for; `None` if unknown here, or for an object that is another driver's.
     pub(crate) fn operation(&self) -> Option<SendOp> {
         // SAFETY: 32 bits of either member.
         let key = unsafe { *self.wr().ex.invalidate_rkey };
@@ -185,7 +154,7 @@ impl SendWr<'_> {
             },
             b::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM => SendOp::Write {
                 to: self.remote(),
-                // The other member of the same size.
+                // `imm_data` is the other member, of the same size.
                 immediate: Some(key.to_ne_bytes()),
             },
             b::ib_wr_opcode_IB_WR_RDMA_READ => SendOp::Read {
@@ -224,7 +193,6 @@ impl SendWr<'_> {
         })
     }
 
-    /// The remote side of a Read or Write.
     fn remote(&self) -> Remote {
         // SAFETY: by the invariant, for these operations.
         let wr = unsafe { self.0.cast::<b::ib_rdma_wr>().as_ref() };
@@ -234,7 +202,6 @@ impl SendWr<'_> {
         }
     }
 
-    /// An atomic operation, for which `operation` takes the operands.
     fn atomic(&self, operation: impl FnOnce(&b::ib_atomic_wr) -> AtomicOp) -> SendOp {
         // SAFETY: by the invariant, for these operations.
         let wr = unsafe { self.0.cast::<b::ib_atomic_wr>().as_ref() };
@@ -291,40 +258,33 @@ impl SendWr<'_> {
         self.wr().send_flags & flag != 0
     }
 
-    /// Success is to be reported too.
+    /// Returns whether success is reported, too.
     pub(crate) fn is_signalled(&self) -> bool {
         self.has(b::ib_send_flags_IB_SEND_SIGNALED)
     }
 
-    /// The peer is to raise an event.
+    /// Returns whether the peer is to raise an event.
     pub(crate) fn is_solicited(&self) -> bool {
         self.has(b::ib_send_flags_IB_SEND_SOLICITED)
     }
 
-    /// Earlier requests must be complete first.
+    /// Returns whether earlier requests must be complete first.
     pub(crate) fn is_fenced(&self) -> bool {
         self.has(b::ib_send_flags_IB_SEND_FENCE)
     }
 
-    /// The octets are to be copied now.
+    /// Returns whether the octets are to be copied now.
     pub(crate) fn is_inline(&self) -> bool {
         self.has(b::ib_send_flags_IB_SEND_INLINE)
     }
 
-    /// The elements.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a number that is none.
+    /// Returns the elements, or `EINVAL` if their number is negative or the list is missing.
     pub(crate) fn elements(&self) -> Result<Elements<'_>> {
         // SAFETY: by the invariant.
         unsafe { Elements::from_raw(self.wr().sg_list, self.wr().num_sge) }
     }
 
-    /// Copies the octets of all elements, whose STags do not matter, to `to`. Returns how many.
-    ///
-    /// # Errors
-    ///
+    /// Copies the octets of all elements, whose STags do not matter, to `to`. Returns how many, or
     /// `EINVAL` if they do not fit.
     pub(crate) fn copy_inline(&self, to: &mut [u8]) -> Result<usize> {
         let mut at = 0usize;
@@ -349,17 +309,12 @@ impl SendWr<'_> {
 pub(crate) struct RecvWr<'a>(&'a b::ib_recv_wr);
 
 impl RecvWr<'_> {
-    /// The consumer's name for it.
     pub(crate) fn id(&self) -> u64 {
         // SAFETY: both members are 64 bits, any of which is an integer.
         unsafe { *self.0.__bindgen_anon_1.wr_id }
     }
 
-    /// The elements.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a number that is none.
+    /// As [`SendWr::elements`].
     pub(crate) fn elements(&self) -> Result<Elements<'_>> {
         // SAFETY: by the invariant.
         unsafe { Elements::from_raw(self.0.sg_list, self.0.num_sge) }
@@ -427,15 +382,13 @@ impl<W> Chain<'_, W> {
         }
     }
 
-    /// The request handed out last, which is the bad one if posting failed.
+    /// Returns the request handed out last, which is the bad one if posting failed.
     pub(super) fn current(&self) -> *const W {
         self.current
     }
 }
 
-/// Send requests to be posted.
 pub(crate) type SendChain<'a> = Chain<'a, b::ib_send_wr>;
-/// Receive requests to be posted.
 pub(crate) type RecvChain<'a> = Chain<'a, b::ib_recv_wr>;
 
 impl<'a> Iterator for SendChain<'a> {

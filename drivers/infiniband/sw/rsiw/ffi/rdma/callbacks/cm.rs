@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks of the connection manager (`iw_cm`).
-//!
-//! C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h).
+//! Callbacks of `iw_cm`. C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h).
 
 use super::{
     DeviceObject,
@@ -35,18 +33,16 @@ use kernel::{
 ///
 /// # Safety
 ///
-/// Called by the core once for each queue pair that it got from [`iw_get_qp`], under the same spin
-/// lock.
+/// Called by the core, under the same spin lock, once for each queue pair from [`iw_get_qp`].
 pub(super) unsafe extern "C" fn iw_add_ref<D: Driver>(_qp: *mut b::ib_qp) {}
 
 /// # Safety
 ///
 /// Called by the core with a queue pair that it has a reference to, which it gives up. Any context.
 pub(super) unsafe extern "C" fn iw_rem_ref<D: Driver>(qp: *mut b::ib_qp) {
-    // SAFETY: the queue pair is one of `D`; the reference that is given up kept it. The driver's
-    // part is not touched.
+    // SAFETY: the queue pair is one of `D`; the reference that is given up keeps it and its handle.
     let handle = unsafe { QpObject::<D>::handle(qp) };
-    // The release may let the core free `qp`, and what it has of the handle.
+    // The release may let the core free `qp` and its reference to the handle.
     let handle: Arc<QpHandle> = handle.into();
     // SAFETY: the reference was taken in `iw_get_qp`.
     unsafe { handle.release() };
@@ -54,15 +50,15 @@ pub(super) unsafe extern "C" fn iw_rem_ref<D: Driver>(qp: *mut b::ib_qp) {
 
 /// Finds a queue pair and takes a reference to it.
 ///
-/// `iw_cm` asks for the reference in a second call, [`iw_add_ref`], before which nothing would keep
-/// what this one gives but the grace period that destroying it would have to wait for. Both of its
-/// callers, `iw_cm_connect` and `iw_cm_accept`, make the second call at once, exactly one for each
-/// queue pair they get, and [`iw_rem_ref`] for each of those. So the reference can be taken here.
+/// `iw_cm` asks for the reference in a second call, [`iw_add_ref`]. Without one until then,
+/// destroying a queue pair would have to wait for a grace period. Both callers, `iw_cm_connect` and
+/// `iw_cm_accept`, make the second call at once, exactly one for each queue pair they get, and one
+/// of [`iw_rem_ref`] for each of those. So the reference can be taken here.
 ///
 /// # Safety
 ///
-/// Called by the core with a device of `D`, under a spin lock with interrupts off. The core calls
-/// [`iw_add_ref`] with what it gets, once, and then [`iw_rem_ref`], once.
+/// Called by the core with a device of `D`, under a spin lock with interrupts off. For each result
+/// the core calls [`iw_add_ref`] once, and then [`iw_rem_ref`] once.
 pub(super) unsafe extern "C" fn iw_get_qp<D: Driver>(
     dev: *mut b::ib_device,
     qpn: c_int,
@@ -78,7 +74,7 @@ pub(super) unsafe extern "C" fn iw_get_qp<D: Driver>(
     };
     // SAFETY: the reference keeps the queue pair.
     let is_ours = core::ptr::eq(unsafe { (*qp.as_ptr()).device }, dev);
-    // It is complete a little after it has its number.
+    // A queue pair is complete a little after it has its number.
     //
     // SAFETY: as above; one of this device is one of `D`.
     if is_ours && unsafe { QpObject::<D>::is_installed(qp.as_ptr()) } {
@@ -90,7 +86,7 @@ pub(super) unsafe extern "C" fn iw_get_qp<D: Driver>(
     }
 }
 
-/// Connects or accepts.
+/// Calls `verb`, which connects or accepts.
 ///
 /// # Safety
 ///

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks that tell details of objects. The core keeps the object from being destroyed
-//! meanwhile.
+//! Callbacks that tell details of objects, which the core keeps from being destroyed meanwhile.
 
 use super::{
     mr::inner as mr_inner,

@@ -64,7 +64,7 @@ pub(super) unsafe extern "C" fn query_port<D: Driver>(
         let port = D::query_port(&dev);
         // SAFETY: the core passes a structure to fill.
         let attr = unsafe { &mut *attr };
-        // What the core filled in beforehand describes a port that needs an address.
+        // What the core has filled in describes a port that needs an address.
         *attr = pin_init::zeroed();
         port.store(attr);
         // SAFETY: the device is one of `D`, and has a handle.
@@ -116,8 +116,7 @@ pub(super) unsafe extern "C" fn query_gid<D: Driver>(
     0
 }
 
-/// iWARP has no partition keys, but the connection manager wants to see one before it binds to a
-/// loopback address.
+/// iWARP has no partition keys, but the RDMA CM wants one to bind to a loopback address.
 ///
 /// # Safety
 ///
@@ -135,12 +134,12 @@ pub(super) unsafe extern "C" fn query_pkey(
 
 /// # Safety
 ///
-/// Called by the core once, when it is done with the device. Consumers in the kernel may still give
-/// up what they have of it meanwhile.
+/// Called by the core once, when it is done with the device. Consumers in the kernel may still be
+/// giving up what they have of it.
 pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(dev: *mut b::ib_device) {
     // SAFETY: the device is one of `D`.
     if unsafe { DeviceObject::<D>::is_installed(dev) } {
-        // Before it is taken out: what consumers in the kernel still have of the device needs it.
+        // Before it is taken out: kernel consumers need it for what they still have of the device.
         // SAFETY: the device is one of `D`, whose part is there until this function takes it out.
         D::close(&unsafe { DeviceObject::<D>::get(dev) }.into());
     }
@@ -196,9 +195,9 @@ pub(super) unsafe extern "C" fn dealloc_ucontext<D: Driver>(uctx: *mut b::ib_uco
     unsafe { UcontextObject::<D>::drop_handle(uctx) };
 }
 
-/// Lets the core take a device away from processes that hold it open: it destroys their objects
-/// through the usual callbacks. Their mapped rings stay readable memory until they unmap them,
-/// because a ring's memory belongs to its mapping as much as to the driver.
+/// Lets the core take a device away from processes that have it open: it destroys their objects
+/// through the usual callbacks. Mapped rings stay until they are unmapped: a ring's memory belongs
+/// to its mapping as much as to the driver.
 ///
 /// # Safety
 ///
@@ -217,7 +216,7 @@ pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
         let dev = unsafe { DeviceObject::<D>::get((*pd).device) };
         // SAFETY: the core passes null or the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) };
-        // The core gives no udata for a domain of the kernel, which processes have no way to name.
+        // The core gives no udata for a domain of the kernel, which no process can name.
         let inner = D::alloc_pd(dev, PdId::new(udata.is_some()), udata.as_mut())?;
         // SAFETY: the memory is fresh.
         unsafe { PdObject::<D>::install(pd, inner) };

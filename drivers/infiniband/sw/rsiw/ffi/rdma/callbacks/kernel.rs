@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks for posting, polling and arming. For a process there is the doorbell only: it uses its
-//! rings. Requests that a process has the core post for it end here: they name its addresses, where
-//! those of the kernel are copied from and to.
-//!
-//! Context: any, interrupts off included.
+//! Callbacks for posting, polling and arming. A process has its rings and needs the doorbell only.
+//! Requests that the core is to post for a process are refused here: they name its addresses, but
+//! the driver would copy from and to those of the kernel. Context: any, interrupts off included.
 
 use super::{
     CqObject,
@@ -26,8 +24,7 @@ use kernel::{
 
 /// # Safety
 ///
-/// Called by the core with a queue pair of `D`; for a process it is the doorbell, without requests
-/// and in process context.
+/// Called by the core with a queue pair of `D` and a list of requests, or null for a doorbell.
 pub(super) unsafe extern "C" fn post_send<D: Driver>(
     raw: *mut b::ib_qp,
     wr: *const b::ib_send_wr,

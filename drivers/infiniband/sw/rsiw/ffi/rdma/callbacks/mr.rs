@@ -34,14 +34,14 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Memory of the kernel that a region was given, for as long as the core knows the region.
+/// Kernel memory that a region was given, for as long as the core knows the region.
 enum KernelMemory<R> {
     Dma(Arc<DmaMemory>),
     Fast(Arc<FastMemory<R>>),
 }
 
 impl<R: Send + Sync> KernelMemory<R> {
-    /// What registrations name it by, if it is for them.
+    /// Returns the name that registrations have for it, if it is for them.
     fn id(&self) -> Option<u64> {
         match self {
             Self::Dma(_) => None,
@@ -58,7 +58,7 @@ impl<R: Send + Sync> KernelMemory<R> {
     }
 }
 
-/// Regions are the one object whose memory the driver allocates.
+/// The core's and the driver's part of a region: the one object whose memory the driver allocates.
 #[repr(C)]
 struct MrMemory<D: Driver> {
     head: MrHead,
@@ -66,7 +66,7 @@ struct MrMemory<D: Driver> {
     memory: Option<KernelMemory<D::Grant>>,
 }
 
-/// Makes what the core knows as a region of the driver's one, which uses `memory`.
+/// Makes the core's region around the driver's, which `make` returns with its STag.
 fn new_mr<D: Driver>(
     memory: Option<KernelMemory<D::Grant>>,
     make: impl FnOnce() -> Result<(Arc<D::Mr>, u32)>,
@@ -93,8 +93,6 @@ fn new_mr<D: Driver>(
     Ok(KBox::into_raw(mr).cast())
 }
 
-/// The driver's part of a region.
-///
 /// # Safety
 ///
 /// `mr` is a region of `D` that is not freed during the call.
@@ -103,7 +101,6 @@ pub(super) unsafe fn inner<D: Driver>(mr: *mut b::ib_mr) -> Option<Arc<D::Mr>> {
     unsafe { &(*mr.cast::<MrMemory<D>>()).inner }.clone()
 }
 
-/// A result as the core wants it.
 fn to_ptr(result: Result<*mut b::ib_mr>) -> *mut b::ib_mr {
     result.unwrap_or_else(|e| e.to_ptr())
 }
@@ -170,8 +167,8 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<D: Driver>(
 
 /// # Safety
 ///
-/// Called by the core with a region of a process and a protection domain of `D`, for the last time
-/// but for `dereg_mr` if it succeeds.
+/// Called by the core with a process's region and a domain of `D`; if it succeeds, only `dereg_mr`
+/// follows for the region.
 pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
     mr: *mut b::ib_mr,
     flags: c_int,
@@ -220,7 +217,7 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
 ) -> *mut b::ib_mr {
     let new = || {
         if !AccessFlags::from_raw(access).is_within(AccessFlags::LOCAL_WRITE) {
-            // All memory of the kernel is not for peers.
+            // Peers get no access to all memory of the kernel.
             return Err(EOPNOTSUPP);
         }
         let memory = DmaMemory::new()?;
@@ -270,13 +267,12 @@ pub(super) unsafe extern "C" fn map_mr_sg<D: Driver>(
     let Some(raw) = NonNull::new(mr.cast::<MrMemory<D>>()) else {
         return EINVAL.to_errno();
     };
-    // SAFETY: `new_mr` made the region, whose memory does not become another.
+    // SAFETY: `new_mr` made the region, whose `memory` does not change.
     let memory = unsafe { &(*raw.as_ptr()).memory };
     let Some(KernelMemory::Fast(memory)) = memory else {
         return EINVAL.to_errno();
     };
-    // SAFETY: the list is this region's, which is the consumer's alone during the call; the rest
-    // is the core's.
+    // SAFETY: the list is this region's, which the consumer alone uses now; the rest is the core's.
     unsafe { memory.staging().map(raw.cast(), sg, count, offset) }
 }
 
@@ -297,7 +293,7 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
     }
     // SAFETY: as above; the core knows the region no more.
     let mr = unsafe { KBox::from_raw(raw) };
-    // The consumer does with its memory what it likes from here on.
+    // From here on the consumer may use its memory for anything.
     if let Some(memory) = &mr.memory {
         memory.release();
     }

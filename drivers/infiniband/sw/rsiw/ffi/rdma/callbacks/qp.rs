@@ -33,8 +33,8 @@ use kernel::{
     prelude::*, //
 };
 
-/// Whether all queues that a queue pair is to use are of device `dev` (V-RNIC-1), as the core does
-/// not look at that. Only then do they have the types of this driver.
+/// Returns whether all queues for a queue pair are of device `dev` (V-RNIC-1), and so have the
+/// types of this driver. The core does not look at that.
 ///
 /// # Safety
 ///
@@ -53,8 +53,7 @@ unsafe fn of_device(attr: &b::ib_qp_init_attr, dev: *const b::ib_device) -> bool
 
 /// # Safety
 ///
-/// Called by the core with zeroed memory of the size in the operations table, in which it has set
-/// the device and the protection domain.
+/// Called by the core with zeroed memory of the table's size, with device and domain set.
 pub(super) unsafe extern "C" fn create_qp<D: Driver>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_init_attr,
@@ -157,9 +156,9 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
 ) -> c_int {
     // SAFETY: the queue pair is one of `D`.
     let qp = unsafe { QpObject::<D>::get(raw) };
-    // What is not set below goes to the process too.
+    // What is not set below goes to the process, too.
     //
-    // SAFETY: the core passes memory for a structure of C, which all zeros are a value of.
+    // SAFETY: the core passes memory for a structure of C, of which all zeros are a value.
     unsafe { attr.write_bytes(0, 1) };
     // SAFETY: as above.
     unsafe { init.write_bytes(0, 1) };
@@ -191,7 +190,7 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     if let Err(e) = D::destroy_qp(inner) {
         return e.to_errno();
     }
-    // Who found it by its number has a reference by now, which this waits for, or gets none.
+    // Those who found it by its number have a reference by now, which this waits for, or get none.
     //
     // SAFETY: the queue pair has a handle until it is dropped below.
     unsafe { QpObject::<D>::handle(qp) }.revoke();

@@ -29,8 +29,7 @@ use kernel::{
 
 /// # Safety
 ///
-/// Called by the core with zeroed memory of the size in the operations table; `attrs` is null for
-/// kernel consumers.
+/// Called by the core with zeroed memory of the table's size; `attrs` is null for the kernel's.
 pub(super) unsafe extern "C" fn create_cq<D: Driver>(
     cq: *mut b::ib_cq,
     attr: *const b::ib_cq_init_attr,
@@ -85,8 +84,8 @@ pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
     })
 }
 
-/// Ends all calls of the queue's handler; the consumer may poll it still. The core waits for the
-/// handler's work after this: without it, a late call could queue that work once more.
+/// Ends all calls of the queue's handler; the consumer may still poll. The core then waits for the
+/// handler's work, which a late call could queue once more.
 ///
 /// # Safety
 ///

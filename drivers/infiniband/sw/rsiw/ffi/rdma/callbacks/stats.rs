@@ -76,8 +76,7 @@ pub(super) unsafe extern "C" fn counter_bind_qp<D: Driver>(
     _port: u32,
 ) -> c_int {
     from_result(|| {
-        // The sums are made here, as the core forgets a counter whose first bind has failed without
-        // telling.
+        // The sums are made here: the core forgets a counter silently if its first bind fails.
         //
         // SAFETY: the counter is one of this device.
         if !unsafe { CounterObject::<D>::is_installed(counter) } {
