@@ -3,12 +3,12 @@
 //! The boundary to C: all `unsafe` code of the driver and all names of C items.
 //!
 //! Each folder wraps one area in safe types, in the shape in which the kernel crate could offer it,
-//! and has a page about it: [`rdma`], [`net`], [`sync`], [`time`], [`mm`], [`task`]. Beside them are
-//! single files, and [`rsiw`], which is what no other driver has a use for. Nothing here uses other
-//! modules of the driver (`tools/lint/layers.py`), and nothing but what uses it knows of [`rsiw`], so
-//! that another driver can have all the rest: `samples/kernel/rdma_null.rs` does.
+//! and has a page about it: [`rdma`], [`net`], [`sync`], [`time`], [`mm`], [`task`]. No other
+//! driver has a use for [`rsiw`]. Nothing here uses other modules of the driver, and nothing else
+//! here uses [`rsiw`] (`tools/lint/layers.py`), so another driver can have the rest:
+//! `samples/kernel/rdma_null.rs` does.
 //!
-//! Code outside this folder uses these types only, by the "Rules for ffi" of `rsiw-ffi.rst`.
+//! Code outside this folder uses only these types, by the "Rules for ffi" of `rsiw-ffi.rst`.
 
 pub(crate) mod crc;
 pub(crate) mod debugfs;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers that the administrator reads and writes in debugfs: what `debugfs.c` makes files of, and
-//! why that is not done with the kernel crate.
+//! Numbers that the administrator reads and writes in debugfs. `debugfs.c` makes the files, and
+//! says why the kernel crate does not.
 //!
-//! C header: [`include/linux/debugfs.h`](srctree/include/linux/debugfs.h).
-//!
-//! Context: process; [`Number::get`] any.
+//! C header: [`include/linux/debugfs.h`](srctree/include/linux/debugfs.h). Context: process;
+//! [`Number::get`] any.
 
 use super::raw::b;
 use kernel::{
@@ -28,7 +27,7 @@ pub(crate) struct Number {
     max: u32,
 }
 
-// What C makes of it.
+// The layout that C expects.
 const _: () = assert!(
     size_of::<Number>() == size_of::<b::rsiw_number>()
         && align_of::<Number>() == align_of::<b::rsiw_number>()
@@ -38,7 +37,6 @@ const _: () = assert!(
 );
 
 impl Number {
-    /// The number `value`, which may be from `min` to `max` later on.
     pub(crate) const fn new(value: u32, (min, max): (u32, u32)) -> Self {
         Self {
             value: Atomic::new(value),
@@ -47,18 +45,17 @@ impl Number {
         }
     }
 
-    /// What it is now.
     #[inline(always)]
     pub(crate) fn get(&self) -> u32 {
         self.value.load(Relaxed)
     }
 }
 
-/// A directory, which goes with all that is in it when it is dropped.
+/// A directory. Dropping it removes it with all that is in it.
 ///
 /// # Invariants
 ///
-/// The pointer is what debugfs gave for a directory, an error perhaps, and is removed once.
+/// The pointer is what debugfs returned for a directory, perhaps an error, and is removed once.
 pub(crate) struct Directory(*mut b::dentry);
 
 // SAFETY: debugfs may be called from any thread.
@@ -67,7 +64,7 @@ unsafe impl Send for Directory {}
 unsafe impl Sync for Directory {}
 
 impl Directory {
-    /// Makes one at the top, as well as debugfs can: nobody depends on it.
+    /// Makes a directory at the top. An error is ignored, as nobody depends on the files.
     pub(crate) fn new(name: &CStr) -> Self {
         // SAFETY: the name is a C string, which is copied.
         let raw = unsafe { b::rsiw_debugfs_dir(name.as_char_ptr(), core::ptr::null_mut()) };
@@ -75,10 +72,8 @@ impl Directory {
         Self(raw)
     }
 
-    /// The same within this one.
     fn within(&self, name: &CStr) -> Self {
-        // SAFETY: as above; by the invariant the directory is there, or an error, which debugfs
-        // takes.
+        // SAFETY: as above; by the invariant it is a directory or an error; debugfs takes both.
         let raw = unsafe { b::rsiw_debugfs_dir(name.as_char_ptr(), self.0) };
         // INVARIANT: just made.
         Self(raw)
@@ -86,15 +81,14 @@ impl Directory {
 }
 
 impl Drop for Directory {
-    /// Waits for those who read or write a file at this moment. Open ones say `EIO` from then on.
+    /// Waits for reads and writes under way. Open files fail with `EIO` from then on.
     fn drop(&mut self) {
-        // SAFETY: by the invariant; an error is no harm.
+        // SAFETY: by the invariant; debugfs accepts an error, too.
         unsafe { b::rsiw_debugfs_remove(self.0) };
     }
 }
 
-/// Numbers of a `T` that are shown while this exists. The order of the fields is that in which they
-/// have to be dropped.
+/// Shows numbers of a `T` while it exists. The fields have the order in which they must be dropped.
 pub(crate) struct Shown<T> {
     _dir: Directory,
     _parent: Arc<Directory>,
@@ -102,7 +96,7 @@ pub(crate) struct Shown<T> {
 }
 
 impl<T: Send + Sync + 'static> Shown<T> {
-    /// Shows the numbers that `numbers` finds in `data`, by their names, in a directory `name`.
+    /// Shows the numbers that `numbers` finds in `data`, by their names, in a new directory `name`.
     pub(crate) fn new<const N: usize>(
         parent: &Arc<Directory>,
         name: &CStr,
@@ -112,10 +106,10 @@ impl<T: Send + Sync + 'static> Shown<T> {
         let dir = parent.within(name);
         for (name, number) in numbers(&data) {
             let number = core::ptr::from_ref(number).cast_mut().cast();
-            // SAFETY: the name is a C string, which is copied. The number has the layout of C's, and
-            // C changes nothing but its atomic part, in one piece. It lives as long as `data`,
-            // whatever `numbers` is, as that has to work for borrows of any length; and the file
-            // goes before `data`, which stays for good if this is forgotten.
+            // SAFETY: the name is a C string, which is copied. The number has C's layout, and C
+            // changes only its atomic part, in one piece. As `numbers` works for borrows of any
+            // length, it lives as long as `data`, which the file does not outlive, and which stays
+            // if this is forgotten.
             unsafe { b::rsiw_debugfs_number(name.as_char_ptr(), dir.0, number) };
         }
         Self {

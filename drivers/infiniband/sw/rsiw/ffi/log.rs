@@ -4,7 +4,7 @@
 
 use super::raw::h;
 
-/// Whether such a message may be printed now.
+/// Returns whether such a message may be printed now.
 pub(crate) fn allowed() -> bool {
     // SAFETY: callable from any context.
     unsafe { h::log_allowed() }

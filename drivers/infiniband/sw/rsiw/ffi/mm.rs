@@ -1,30 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory: that of consumers, which anybody may write at any time, and that of the driver which
+//! Memory of consumers, which anybody may write at any time, and memory of the driver that
 //! processes map.
 //!
-//! - [`page::PageSlice`] is a piece of pinned memory of a consumer. Its owner, a peer and this host access
-//!   it without a lock, so there is never a reference to the octets: they are copied, by the functions of
-//!   `copy`, which place the last octet last.
+//! - [`page::PageSlice`] is a piece of pinned memory of a consumer. Its owner, a peer and this host
+//!   access it without a lock, so there is never a reference to the octets: the functions of `copy`
+//!   copy them, and place the last octet last.
 //! - `kmem` cuts memory that a consumer in the kernel names by its address into such pieces.
-//! - [`shmem::SharedMemory`] is memory of the driver that a process maps; [`ring`] is typed access to
-//!   queues there, by copy, with indices that cannot lead outside.
+//! - [`shmem::SharedMemory`] is memory of the driver that a process maps; [`ring`] is typed access
+//!   to queues there, by copy, with indices that cannot lead outside.
 //! - [`noio::NoIo`] keeps allocations of a thread from starting input and output.
 //!
-//! # Lifetimes
+//! # Lifetimes and context
 //!
 //! A piece borrows from what has the memory pinned, which is guarded by a gate
-//! ([`gate`](crate::ffi::sync::gate)). Shared memory is freed with the last reference in the kernel; the
-//! pages of a process that still maps them are its own.
-//!
-//! # Context
-//!
-//! Any, but for making shared memory, which sleeps.
+//! ([`gate`](crate::ffi::sync::gate)). Shared memory is freed with the last reference in the
+//! kernel; a process that still maps its pages keeps them. Any context, but making shared
+//! memory sleeps.
 //!
 //! # What it does not do
 //!
-//! [`ring`] has the layout that iWARP providers of user space use: entries with flags that say who owns
-//! them. A driver with other rings writes others on [`shmem::SharedMemory`].
+//! [`ring`] has the layout that iWARP providers of user space use: entries with flags that say who
+//! owns them. A driver with other rings writes them on [`shmem::SharedMemory`].
 //!
 //! # Examples
 //!

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of this module's code, and of others.
-//!
-//! Context: process context.
+//! The life of this module's code, and of others. Context: process.
 
 use super::raw::h;
 use kernel::{
@@ -14,36 +12,30 @@ use kernel::{
 
 /// What a module consists of, in the order in which it is dropped.
 pub(crate) trait Parts: Send + Sync + Sized {
-    /// Makes it, when the module is loaded.
-    ///
-    /// # Errors
-    ///
-    /// Those that loading the module fails with.
+    /// Makes the parts when the module is loaded, which fails with the same error.
     fn init(loaded: Loaded) -> impl PinInit<Self, Error>;
 }
 
-/// Shows that the code of this module stays until others have called what was left to them: RCU
-/// callbacks, and work that frees memory. Only a [`Module`] makes one, and waits for them in the
-/// end.
+/// Shows that the code of this module stays until RCU callbacks, and work that frees memory, have
+/// run. Only a [`Module`] makes one, and waits for them in the end.
 #[derive(Clone, Copy)]
 pub(crate) struct Loaded(());
 
 impl Loaded {
-    /// Keeps the module from being unloaded. `None` if that has begun.
+    /// Keeps the module from being unloaded. Returns `None` if that has begun.
     pub(crate) fn hold(self) -> Option<InUse> {
         // SAFETY: no requirements.
         unsafe { h::hold_this_module() }.then_some(InUse(()))
     }
 
-    /// For tests, which run while the module stays.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn for_test() -> Self {
         Self(())
     }
 }
 
-/// Keeps the module from being unloaded, which is refused while this lives. What is left to do
-/// when it is dropped is still the module's: the end of the module has to wait for it otherwise.
+/// Keeps the module from being unloaded while it exists. The code that runs after the drop is still
+/// the module's, so unloading has to wait for that code in another way.
 pub(crate) struct InUse(());
 
 impl Drop for InUse {
@@ -70,7 +62,7 @@ impl<T: Parts> InPlaceModule for Module<T> {
     }
 }
 
-/// What is dropped after all parts.
+/// The part that is dropped last.
 struct Last;
 
 impl Drop for Last {
@@ -81,7 +73,7 @@ impl Drop for Last {
     }
 }
 
-/// Whether a module of that name is loaded, or being loaded.
+/// Returns whether a module of that name is loaded, or being loaded.
 pub(crate) fn is_loaded(name: &CStr) -> bool {
     // SAFETY: the name is a C string.
     unsafe { h::module_is_loaded(name.as_char_ptr()) }

@@ -2,43 +2,43 @@
 
 //! TCP sockets of the kernel, received data as it lies in socket buffers, and network devices.
 //!
-//! - [`TcpSocket`] is a socket that is never waited for: no call sleeps for the peer. [`Callbacks`] direct
-//!   its events to a [`StreamHandler`].
+//! - [`TcpSocket`] is a socket that is never waited for: no call sleeps for the peer. [`Callbacks`]
+//!   direct its events to a [`StreamHandler`].
 //! - [`ListenSocket`] is one that listens, and has a [`ListenHandler`].
-//! - [`LockedSock`] is a socket under its lock. Received data is read there in place, as [`SkbChunk`]s;
-//!   [`LockedBySock`] is data of the driver that the same lock guards.
-//! - [`TxBatch`] is what one call sends: pages of a [`ChunkPool`], of which TCP takes references and which
-//!   come back when the peer has acknowledged them.
-//! - [`NetDevice`](netdev::NetDevice) is a network device, [`NetdevNotifier`] what tells of their changes.
+//! - [`LockedSock`] is a socket under its lock. Received data is read there in place, as
+//!   [`SkbChunk`]s; [`LockedBySock`] is data of the driver that the same lock guards.
+//! - [`TxBatch`] is what one call sends: pages of a [`ChunkPool`], of which TCP takes references
+//!   and which come back when the peer has acknowledged them.
+//! - [`NetDevice`](netdev::NetDevice) is a network device, [`NetdevNotifier`] tells of changes.
 //!
 //! # Layers
 //!
 //! Each file uses those above it in this list only:
 //!
-//! - `addr`, `netdev` with `notifier`, `state`, `hooks`; `skb`; `chunk` with `batch`: what lies around
-//!   sockets, and knows of none;
+//! - `addr`, `netdev` with `notifier`, `state`, `hooks`; `skb`; `chunk` with `batch`: what is
+//!   around sockets, and knows of none;
 //! - `socket`: a TCP socket; `locked`: what its lock gives access to;
 //! - `lock` (who gets the lock), `guarded`, `numbers`: what takes both;
 //! - `callbacks`, then `listen`: handlers, and sockets that have them.
 //!
 //! # Lifetimes
 //!
-//! A [`TcpSocket`] is in an [`Arc`](kernel::sync::Arc) and is released with the last reference. A guard
-//! ([`Callbacks`]) has one of the socket and one of the handler; dropping it waits until no callback uses
-//! the handler. So a handler must not own the guard of its own socket.
+//! A [`TcpSocket`] is in an [`Arc`](kernel::sync::Arc) and is released with the last reference. A
+//! guard ([`Callbacks`]) has a reference to the socket and one to the handler; dropping it waits
+//! until no callback uses the handler. So a handler must not own the guard of its own socket.
 //!
 //! # Context
 //!
-//! Calls of a socket are made in process context. Callbacks come in softirq or from the backlog, with
-//! the socket's lock held, and do not sleep. What takes a socket in softirq instead of a process is
-//! [`HeldSock`].
+//! Calls of a socket are made in process context. Callbacks come in softirq or from the backlog,
+//! with the socket's lock held, and do not sleep. [`HeldSock`] takes a socket in softirq instead of
+//! a process.
 //!
 //! # What it does not do
 //!
-//! Sockets are in the namespace, and in the VRF, of an interface that the caller names, and forced to
-//! an address that may be in use elsewhere: this is what RDMA over TCP needs, and a `kernel::net` would
-//! have it as options. [`SkbChunk`] and [`TcpNumbers`] look at TCP's own data, for which C has no function
-//! that is exported (`rsiw-design.rst`, "Tricks").
+//! Sockets are in the namespace, and in the VRF, of an interface that the caller names, and can
+//! take an address that is in use elsewhere. RDMA over TCP needs this; a `kernel::net` would have
+//! options for it. [`SkbChunk`] and [`TcpNumbers`] look at TCP's own data, for which C exports no
+//! function (`rsiw-design.rst`, "Tricks").
 //!
 //! # Examples
 //!
@@ -94,7 +94,6 @@ mod socket;
 mod state;
 
 pub(in crate::ffi) use self::addr::Storage;
-/// For tests.
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) use self::chunk::{
     Chunk,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Types that the generated bindings name only behind pointers.
-//!
-//! Types embedded by value must not be listed here: bindgen's layout tests would catch it.
+//! Types that the generated bindings name only behind pointers. Types embedded by value must not be
+//! listed here; bindgen's layout tests would catch it.
 
 /// Declares types of which only the address matters.
 macro_rules! opaque {

@@ -4,11 +4,9 @@
 
 use super::raw::b;
 
-/// A random key of SipHash.
 pub(crate) struct SipKey(b::siphash_key_t);
 
 impl SipKey {
-    /// Draws a key.
     pub(crate) fn random() -> Self {
         let mut key = b::siphash_key_t { key: [0; 2] };
         // SAFETY: the pointer and the length are those of a local array of integers.
@@ -21,14 +19,13 @@ impl SipKey {
         Self(key)
     }
 
-    /// Hashes a number; who does not know the key cannot tell the result from a random one.
+    /// Hashes a number; without the key the result cannot be told from a random number.
     pub(crate) fn hash(&self, value: u64) -> u64 {
         // SAFETY: the key is a live object of the expected type.
         unsafe { b::siphash_1u64(value, &raw const self.0) }
     }
 }
 
-/// A random number.
 pub(crate) fn random_u32() -> u32 {
     // SAFETY: the function has no preconditions.
     unsafe { b::get_random_u32() }

@@ -2,10 +2,9 @@
 
 //! The generated bindings: the only file that names them or `kernel::bindings`.
 //!
-//! Other files of `ffi/` write `use super::raw::{b, h};` (`b` the C API, `h` the helpers of
-//! `helpers.c`). Nothing outside `ffi/` may use this module.
+//! Other files of `ffi/` write `use super::raw::{b, h};`. Nothing outside `ffi/` may use this.
 
-/// The C API: what the kernel crate binds plus what bindgen adds for this driver.
+/// The C API: what the kernel crate binds and what bindgen adds for this driver.
 #[allow(
     clippy::all,
     dead_code,
@@ -45,7 +44,7 @@ pub(crate) mod b {
     include!(concat!(env!("RSIW_FFI_GEN"), "/bindings_generated.rs"));
 }
 
-/// C helpers for macros and inline functions.
+/// Helpers of `helpers.c` for macros and inline functions of C.
 #[allow(
     dead_code,
     missing_docs,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only this driver has: its module parameters, trace events and queues, the methods and files that
-//! are declared in C, and the header of its ABI.
+//! Only for this driver: module parameters, trace events, queues, the methods and files that are
+//! declared in C, and the header of its ABI.
 
 pub(crate) mod methods;
 pub(crate) mod params;

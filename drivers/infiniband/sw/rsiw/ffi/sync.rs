@@ -2,18 +2,18 @@
 
 //! Synchronisation that the kernel crate does not offer.
 //!
-//! - [`gate::Gate`] counts those who use something, in any context, and can be closed for good: closing
-//!   sleeps until all have left. [`kernel::revocable::Revocable`] has its users in RCU read-side
-//!   sections, where they cannot sleep, and that a peer's transfers would make long.
-//! - [`rcu_table::RcuTable`] finds reference-counted objects by their number without a lock, and hands
-//!   out references. [`kernel::xarray::XArray`] takes its lock to look something up.
-//! - [`cell::ExclusiveCell`] lends its value to one function at a time, without the count of borrows of
-//!   `RefCell`, whose overflow would panic.
+//! - [`gate::Gate`] counts its users, in any context, and can be closed for good, which sleeps
+//!   until all have left. Users of [`kernel::revocable::Revocable`] are in RCU read-side sections,
+//!   where they cannot sleep, and which a peer's transfers would make long.
+//! - [`rcu_table::RcuTable`] finds reference-counted objects by their number without a lock, and
+//!   hands out references. [`kernel::xarray::XArray`] takes its lock to look something up.
+//! - [`cell::ExclusiveCell`] lends its value to one function at a time, without the count of
+//!   borrows of `RefCell`, whose overflow would panic.
 //!
 //! # Context
 //!
-//! Entering and leaving a gate, and looking something up, are done in any context. Closing a gate sleeps;
-//! so does inserting, by the flags that it is given.
+//! Entering and leaving a gate, and looking something up, are done in any context. Closing a gate
+//! sleeps; inserting may, by the allocation flags it is given.
 //!
 //! # Examples
 //!

@@ -2,25 +2,20 @@
 
 //! The running thread, processes, and threads that serve one.
 //!
-//! - [`context`] tells what a call may do where the core's interface does not: whether it may sleep, whether
-//!   it is a softirq, who else wants the processor. [`context::NoSoftirq`] keeps softirqs off.
+//! - [`context`] tells what a call may do where the core's interface does not: whether it may
+//!   sleep, whether it is a softirq, who else wants the processor. [`context::NoSoftirq`] keeps
+//!   softirqs off.
 //! - [`process::Process`] and [`process::Identity`] remember on whose behalf something was made.
-//! - [`serving::ServingThread`] is a thread of the kernel that is a part of a process, counts for its
-//!   limits, and ends with it (`vhost_task`).
+//! - [`serving::ServingThread`] is a thread of the kernel that is a part of a process, counts for
+//!   its limits, and ends with it (`vhost_task`).
 //!
-//! # Lifetimes
+//! # Lifetimes and context
 //!
-//! A serving thread has the object that it serves until it is told to end, and keeps the module until it
-//! has ended; nobody waits for it, as a debugger may have stopped it.
+//! A serving thread has the object that it serves until it is told to end, and keeps the module
+//! until it has ended; nobody waits for it, as a debugger may have stopped it.
 //!
-//! # Context
-//!
-//! Said with each function: most look at the running thread, and what they say is about this moment.
-//!
-//! # What it does not do
-//!
-//! Asking whether a call may sleep is no question that an interface should leave open; see
-//! `rsiw-design.rst`, "Tricks".
+//! Each function says its context. Most look at the running thread, and answer for this moment
+//! only. An interface should itself say whether a call may sleep; see `rsiw-design.rst`, "Tricks".
 //!
 //! # Examples
 //!

@@ -2,17 +2,17 @@
 
 //! Clocks, and timers of reference-counted objects.
 //!
-//! A [`timer::Timer`] (milliseconds) or [`hrtimer::ShortTimer`] (microseconds) is a part of the object that
-//! it is for. While it runs it has a reference to the object, which the callback gets: so nobody has to
-//! keep a handle, and the object does not go away under the callback. The timers of the kernel crate
-//! ([`kernel::time::hrtimer`]) give whoever starts one a handle that waits for the callback when it is
-//! dropped; that cannot be done in softirq, where these are started, and the kernel crate has no
+//! A [`timer::Timer`] (milliseconds) or [`hrtimer::ShortTimer`] (microseconds) is a part of its
+//! object. While it runs it has a reference to the object, which the callback gets: so nobody has
+//! to keep a handle, and the object does not go away under the callback. Starting a timer of the
+//! kernel crate ([`kernel::time::hrtimer`]) returns a handle that waits for the callback when it is
+//! dropped, which cannot be done in softirq, where these are started; the kernel crate has no
 //! `timer_list`. [`clock`] reads the monotonic clock and that of the day as plain nanoseconds.
 //!
 //! # Context
 //!
-//! Timers are started in any context, also again while they run. Callbacks come in softirq. Stopping
-//! waits for the callback: process context, without a lock that the callback takes.
+//! Timers are started in any context, also again while they run. Callbacks come in softirq.
+//! Stopping waits for the callback: process context, without a lock that the callback takes.
 //!
 //! # Examples
 //!

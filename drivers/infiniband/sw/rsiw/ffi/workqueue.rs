@@ -20,13 +20,12 @@ use kernel::{
     },
 };
 
-/// For work that sleeps, and may be waited for while memory is reclaimed.
+/// For work that sleeps, and that may be waited for while memory is reclaimed.
 const UNBOUND: u32 = b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM;
 
 /// A workqueue that is destroyed when it is dropped, after all work on it is done.
 ///
-/// It does not show the [`Queue`] that it is: that takes delayed work too, for whose timer
-/// destroying a queue does not wait.
+/// It does not show its [`Queue`]: destroying that does not wait for the timers of delayed work.
 ///
 /// # Invariants
 ///
@@ -39,41 +38,25 @@ unsafe impl Send for OwnedQueue {}
 unsafe impl Sync for OwnedQueue {}
 
 impl OwnedQueue {
-    /// Makes a queue whose work may run on any CPU, at the same time, and while memory is being
-    /// reclaimed.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Makes a queue whose work runs on any CPU, concurrently, and also while memory is reclaimed.
+    /// Fails with `ENOMEM`, as all of these.
     pub(crate) fn new(name: &'static CStr) -> Result<Self> {
         Self::with_flags(name, UNBOUND, 0)
     }
 
-    /// As [`OwnedQueue::new`], but the work runs before what others have to do. The administrator
-    /// can change that, and choose the CPUs, in `/sys/devices/virtual/workqueue/NAME`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// As [`OwnedQueue::new`], but the work runs before that of others. The administrator can
+    /// change that, and choose the CPUs, in `/sys/devices/virtual/workqueue/NAME`.
     pub(crate) fn new_urgent(name: &'static CStr) -> Result<Self> {
         let urgent = b::wq_flags_WQ_HIGHPRI | b::wq_flags_WQ_SYSFS;
         Self::with_flags(name, UNBOUND | urgent, 0)
     }
 
     /// Makes a queue whose work runs in softirq, on the processor that it is queued for.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new_softirq(name: &'static CStr) -> Result<Self> {
         Self::with_flags(name, b::wq_flags_WQ_BH | b::wq_flags_WQ_PERCPU, 0)
     }
 
     /// As [`OwnedQueue::new`], for work that nobody waits for while memory is reclaimed.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new_idle(name: &'static CStr) -> Result<Self> {
         Self::with_flags(name, b::wq_flags_WQ_UNBOUND, 0)
     }
@@ -105,14 +88,13 @@ impl OwnedQueue {
         unsafe { Queue::from_raw(self.0.as_ptr()) }.enqueue(work)
     }
 
-    /// Queues work for the processor `cpu`, unless that is the one that this runs on, or none that
-    /// runs. Returns whether it did; work that was queued already is not queued again, and counts
-    /// as queued. Any context.
+    /// Queues work for the processor `cpu`, unless that is the current one or does not run. Returns
+    /// whether it did, also for work that was queued already, which stays where it is. Any context.
     pub(crate) fn enqueue_elsewhere<W, const ID: u64>(&self, cpu: u32, work: W) -> bool
     where
         W: RawWorkItem<ID> + Send + 'static,
     {
-        // Neither this work nor that processor goes away meanwhile.
+        // This code stays on its processor meanwhile, and the other one does not go away.
         let _here = local_interrupt_disable();
         let Some(cpu) = CpuId::from_u32(cpu) else {
             return false;
@@ -136,14 +118,13 @@ impl OwnedQueue {
         unsafe { b::__flush_workqueue(self.0.as_ptr()) };
     }
 
-    /// Waits until the queue is empty, work queued by its own work included.
+    /// Waits until the queue is empty, including work that its own work queues.
     pub(crate) fn drain(&self) {
         // SAFETY: by the invariant the queue is valid.
         unsafe { b::drain_workqueue(self.0.as_ptr()) };
     }
 }
 
-/// Whether the processor runs.
 fn is_online(cpu: CpuId) -> bool {
     // SAFETY: the number is that of a processor that there may be.
     unsafe { h::cpu_online(cpu.as_u32()) }
