@@ -48,7 +48,7 @@ impl AccessFlags {
     pub(crate) const REMOTE_ATOMIC: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC);
     /// Windows may be bound to it.
     pub(crate) const MW_BIND: Self = Self(b::ib_access_flags_IB_ACCESS_MW_BIND);
-    /// The first byte has tagged offset 0.
+    /// The first octet has tagged offset 0.
     pub(crate) const ZERO_BASED: Self = Self(b::ib_access_flags_IB_ZERO_BASED);
     /// All that a device may ignore.
     pub(crate) const OPTIONAL: Self = Self(b::ib_access_flags_IB_ACCESS_OPTIONAL);

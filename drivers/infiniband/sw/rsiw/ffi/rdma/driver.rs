@@ -282,13 +282,13 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Ends the connection, the number and all use of the consumer's queues, memory and handlers
-    /// before it returns. Fails, and changes nothing, while windows are bound through it.
+    /// Ends the connection, forgets the number and ends all use of the consumer's queues, memory
+    /// and handlers before it returns. Fails, changing nothing, while windows are bound through it.
     fn destroy_qp(_qp: ArcBorrow<'_, Self::Qp>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Takes requests from the send queue of a process that rang the doorbell.
+    /// Called when a process rings the doorbell of its send queue.
     fn doorbell(_qp: &Arc<Self::Qp>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

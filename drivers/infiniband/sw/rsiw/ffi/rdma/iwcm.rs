@@ -142,8 +142,8 @@ impl CmId {
     /// Returns what [`CmId::restore_mapping`] must give back before the core forgets the listener,
     /// whose mapping it would not find otherwise.
     ///
-    /// The core looks for what it was told about connections, by anybody, by the address under
-    /// which the listener was mapped. So that becomes one that nobody can guess.
+    /// What the core was told about connections, by anybody, it finds by the address under which
+    /// the listener was mapped. So that becomes one that nobody can guess.
     pub(crate) fn hide_mapping(&self) -> Option<Mapping> {
         if self.may_map() {
             return None;
@@ -213,8 +213,8 @@ impl CmId {
     pub(crate) fn deliver(&self, event: &Event<'_>) -> Result {
         let mut raw = event.to_raw();
         if matches!(event, Event::ConnectReply { error: None, .. }) {
-            // By these the core finds the mapping that it has to forget with the identifier. It
-            // gives the consumer the addresses that the consumer chose.
+            // By these addresses the core finds the mapping that it has to forget with the
+            // identifier. It gives the consumer those that the consumer chose.
             //
             // SAFETY: the identifier is live; the core writes the fields when handling this event.
             raw.local_addr = unsafe { (*self.0.get()).m_local_addr };
@@ -310,7 +310,7 @@ pub(crate) fn flush_events(dev: &DeviceHandle) {
         let Ok(id) = from_err_ptr(id) else {
             return;
         };
-        // To iw_cm a second reference is an event's: it waits for all that were queued before.
+        // iw_cm takes a second reference for an event's, and waits for all events queued before.
         let other = {
             // SAFETY: the identifier is live, and is kept by the reference that is taken here.
             let id: &CmId = unsafe { CmId::from_raw(id) };

@@ -53,8 +53,8 @@ struct Entry {
     mem: Arc<SharedMemory>,
 }
 
-/// Memory that processes can map until this is removed: before its verbs object is destroyed, and
-/// while the process's context exists, as the entry cannot be freed afterwards.
+/// Memory that processes can map until this is removed. That must be before its verbs object is
+/// destroyed, while the process's context exists: the entry cannot be freed afterwards.
 ///
 /// # Invariants
 ///

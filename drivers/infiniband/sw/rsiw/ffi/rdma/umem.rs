@@ -95,7 +95,7 @@ struct Pinned {
 /// # Invariants
 ///
 /// `pinned` changes only in [`Umem::take`], after `gate` was closed and left by all. While it is
-/// set, its pages hold the `len` bytes from `offset` in the first page on.
+/// set, its pages hold the `len` octets from `offset` in the first page on.
 #[pin_data]
 pub(crate) struct Umem {
     #[pin]

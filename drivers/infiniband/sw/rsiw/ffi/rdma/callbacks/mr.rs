@@ -217,7 +217,7 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
 ) -> *mut b::ib_mr {
     let new = || {
         if !AccessFlags::from_raw(access).is_within(AccessFlags::LOCAL_WRITE) {
-            // Peers get no access to all memory of the kernel.
+            // A key to all memory of the kernel is not for peers.
             return Err(EOPNOTSUPP);
         }
         let memory = DmaMemory::new()?;
