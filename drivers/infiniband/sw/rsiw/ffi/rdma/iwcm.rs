@@ -382,6 +382,7 @@ pub(crate) enum Event<'a> {
     /// status, which programs do not look at: if the connection failed before it could be used, the
     /// close event behind this one tells the consumer, as with adapters.
     Established {
+        /// As in `ConnectReply`.
         depths: Depths,
     },
     /// The peer wants to end the connection.

@@ -32,8 +32,8 @@ pub(crate) struct Element {
 /// What a send request asks for. Keys and addresses are those of the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SendOp {
-    /// A Send, perhaps invalidating a key of the peer.
     Send {
+        /// The key of the peer to invalidate, if any.
         invalidate: Option<u32>,
     },
     Write {
@@ -47,10 +47,12 @@ pub(crate) enum SendOp {
         invalidate: bool,
     },
     Atomic {
+        /// Where the word is.
         at: Remote,
         operation: AtomicOp,
     },
     Invalidate {
+        /// The key to invalidate on this side.
         key: u32,
     },
     Register(Registration),
@@ -68,10 +70,12 @@ pub(crate) struct Remote {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AtomicOp {
     CompareSwap {
+        /// The expected value.
         compare: u64,
         swap: u64,
     },
     FetchAdd {
+        /// The addend.
         add: u64,
     },
     /// Compare and Swap of some bits.
