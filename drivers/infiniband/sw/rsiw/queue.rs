@@ -3,8 +3,7 @@
 //! What queues of requests are made of: requests of kernel consumers and their slots, rings of
 //! processes, lists of elements, receive queues.
 //!
-//! Leaves: they know nothing of queue pairs, shared receive queues and completion queues, which use
-//! them.
+//! None of this knows queue pairs, shared receive queues or completion queues, which use it.
 #![forbid(unsafe_code)]
 
 pub(crate) mod posted;

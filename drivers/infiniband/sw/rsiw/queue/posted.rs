@@ -31,12 +31,12 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Slots of a send queue for which a kernel consumer has asked for `asked`.
+/// Returns the number of slots of a send queue for which a kernel consumer has asked for `asked`.
 ///
-/// What services count are their transfers, one of which may take any number of requests of which
-/// only the last makes a completion. Adapters have slots to spare, as their queues are a power of
-/// two long; so services get along with a rough estimate. A receive queue needs no such thing: each
-/// receive makes a completion, so they count them one by one.
+/// Services count their transfers. One of these may take any number of requests, of which only the
+/// last makes a completion. Adapters have slots to spare, as their queues are a power of two long,
+/// so a rough estimate is enough for services. A receive queue needs nothing to spare: each receive
+/// makes a completion, so they are counted one by one.
 pub(crate) fn send_slots(asked: u32) -> u32 {
     match asked {
         0 => 0,
@@ -49,22 +49,16 @@ pub(crate) fn send_slots(asked: u32) -> u32 {
 
 /// Requests, each with its list of elements.
 pub(crate) struct Posted<T> {
-    /// Those that wait, each with how many elements it has.
+    /// Those that wait, each with its number of elements.
     requests: Ring<KVVec<Option<(T, usize)>>>,
     /// `width` for each request.
     elements: KVVec<Sge>,
     width: usize,
-    /// Those that wait, and what became of others.
     slots: Arc<Slots>,
 }
 
 impl<T: Copy> Posted<T> {
-    /// Makes a queue of `depth` requests with room for `max_sge` elements or `max_inline` octets
-    /// each.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Makes a queue of `depth` requests of at most `max_sge` elements or `max_inline` octets each.
     pub(crate) fn new(depth: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
         let depth = u32_as_usize(depth);
         let width = slots(max_sge, max_inline);
@@ -77,33 +71,28 @@ impl<T: Copy> Posted<T> {
         })
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     pub(crate) fn depth(&self) -> usize {
         self.requests.capacity()
     }
 
-    /// The slots, to be freed one by one.
     pub(crate) fn slots(&self) -> &Arc<Slots> {
         &self.slots
     }
 
-    /// Requests that wait.
+    /// Returns how many requests wait.
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Where the elements of request number `n` are, counted from the oldest one, or those of the
-    /// one that is added next.
+    /// Returns where the elements of the `n`th request are, counted from the oldest one, or those
+    /// of the one that is added next.
     fn row(&self, n: usize) -> Option<core::ops::Range<usize>> {
         let start = self.requests.slot(n).checked_mul(self.width)?;
         Some(start..start.checked_add(self.width)?)
     }
 
-    /// The room for the elements of the next request.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` if the queue is full (V-WR-5).
+    /// Returns the room for the next request's elements, or `ENOMEM` if the queue is full (V-WR-5).
     pub(crate) fn room(&mut self) -> Result<&mut [Sge]> {
         if self.len().max(self.slots.taken()) >= self.depth() {
             return Err(ENOMEM);
@@ -112,36 +101,29 @@ impl<T: Copy> Posted<T> {
         self.elements.get_mut(row).ok_or(ENOMEM)
     }
 
-    /// Adds a request, of whose room `used` elements are filled.
-    ///
-    /// # Errors
-    ///
-    /// As [`Posted::room`], which was asked before.
+    /// Adds a request that fills `used` elements of the room. Fails as [`Posted::room`], which was
+    /// called before.
     pub(crate) fn push(&mut self, request: T, used: usize) -> Result {
         self.put(request, used)?;
         self.slots.take();
         Ok(())
     }
 
-    /// Adds a request that has a slot.
+    /// As [`Posted::push`], for a request that has a slot.
     fn put(&mut self, request: T, used: usize) -> Result {
         let put = self.requests.push(Some((request, used)));
         put.map_err(|Full| ENOMEM)
     }
 
-    /// The oldest request, and the room of its elements with those used in front.
+    /// Returns the oldest request, its elements, and the whole room of which they fill the front.
     pub(crate) fn front(&self) -> Option<(&T, &[Sge], &[Sge])> {
         let (request, used) = self.requests.get(0)?.as_ref()?;
         let room = self.elements.get(self.row(0)?)?;
         Some((request, room.get(..*used)?, room))
     }
 
-    /// Whether the new queue `to` has room for all that is taken here; slots may become free
-    /// meanwhile, but none is taken without the lock.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if not.
+    /// Checks that the new queue `to` has room for all that is taken here, or returns `EINVAL`.
+    /// Slots may become free meanwhile, but none is taken without the lock.
     pub(crate) fn check_fits(&self, to: &Self) -> Result {
         if self.len().max(self.slots.taken()) > to.depth() || self.width != to.width {
             return Err(EINVAL);
@@ -150,15 +132,12 @@ impl<T: Copy> Posted<T> {
     }
 
     /// Moves all requests, and the slots, to the new queue `to`, which takes lists as long as this.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if it has less room than is taken (V-SRQ-5); nothing has changed then.
+    /// Returns `EINVAL` if it has less room than is taken (V-SRQ-5); then nothing has changed.
     pub(crate) fn move_to(&mut self, to: &mut Self) -> Result {
         self.check_fits(to)?;
         to.slots = self.slots.clone();
-        // As many as a consumer in the kernel has posted, at most its depth: [`MAX_WR`], or that of a
-        // shared receive queue.
+        // As many as a consumer in the kernel has posted, at most its depth: [`MAX_WR`], or that of
+        // a shared receive queue.
         while let Some((request, elements, octets)) = self.front() {
             let (request, used) = (*request, elements.len());
             let row = to.row(to.len()).ok_or(EINVAL)?;
@@ -172,17 +151,13 @@ impl<T: Copy> Posted<T> {
         Ok(())
     }
 
-    /// Takes the oldest request out.
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.requests.pop()?.map(|(request, _)| request)
     }
 }
 
-/// Copies the elements of a request. Returns how many there are and the octets of all.
-///
-/// # Errors
-///
-/// `EINVAL` if there are more than `max` (V-IMM-13).
+/// Copies the elements of a request. Returns how many there are and the octets of all, or `EINVAL`
+/// if there are more than `max` (V-IMM-13).
 pub(crate) fn copy_elements(
     from: Elements<'_>,
     room: &mut [Sge],

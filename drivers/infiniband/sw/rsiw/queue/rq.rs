@@ -41,7 +41,6 @@ pub(crate) enum Rq {
     User(UserRq<Rqe>),
     /// A process with own rings.
     Own(UserRq<own::Rqe>),
-    /// A kernel consumer.
     Kernel(KernelRq),
 }
 
@@ -53,10 +52,6 @@ pub(crate) struct KernelRq {
 
 impl KernelRq {
     /// Makes a queue of `depth` receives.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(depth: u32, max_sge: u32) -> Result<Self> {
         Ok(Self {
             posted: Posted::new(depth, max_sge, 0)?,
@@ -88,12 +83,8 @@ impl KernelRq {
 
 impl Rq {
     /// Puts the new queue `to` of a kernel consumer in the place of this one, with all receives.
-    /// The old one is in `to` afterwards, to be dropped without a lock.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if more receives are there than `to` has room for, `EOPNOTSUPP` for a process's.
-    /// Nothing has changed then.
+    /// The old one is in `to` afterwards, to be dropped without a lock. Changes nothing on
+    /// `EINVAL`, if `to` has less room, and on `EOPNOTSUPP`, for a process.
     pub(crate) fn replace(&mut self, to: &mut KernelRq) -> Result {
         match self {
             Self::User(_) | Self::Own(_) => Err(EOPNOTSUPP),
@@ -105,11 +96,7 @@ impl Rq {
         }
     }
 
-    /// The queue of a process with own rings.
-    ///
-    /// # Errors
-    ///
-    /// `EOPNOTSUPP` if it is another's.
+    /// Returns the queue of a process with own rings, or `EOPNOTSUPP` if it is another's.
     pub(crate) fn own(&mut self) -> Result<&mut UserRq<own::Rqe>> {
         match self {
             Self::Own(queue) => Ok(queue),
@@ -117,7 +104,7 @@ impl Rq {
         }
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     pub(crate) fn len(&self) -> usize {
         match self {
             // CAST: 32 bits fit.
@@ -127,7 +114,7 @@ impl Rq {
         }
     }
 
-    /// The slots of a kernel consumer's queue.
+    /// Returns the slots of a kernel consumer's queue.
     pub(crate) fn slots(&self) -> Option<Arc<Slots>> {
         match self {
             Self::User(_) | Self::Own(_) => None,
@@ -135,7 +122,7 @@ impl Rq {
         }
     }
 
-    /// How many receives wait, in the queue of a kernel consumer. (A process does not tell.)
+    /// Returns how many receives wait in a kernel consumer's queue. A process does not tell.
     pub(crate) fn posted(&self) -> Option<usize> {
         match self {
             Self::User(_) | Self::Own(_) => None,
@@ -143,7 +130,7 @@ impl Rq {
         }
     }
 
-    /// Whether at least `count` receives wait; `count` is not 0.
+    /// Returns whether at least `count` receives wait; `count` is not 0.
     pub(crate) fn holds(&self, count: u32) -> bool {
         match self {
             Self::User(ring) => ring.holds(count),
@@ -153,11 +140,8 @@ impl Rq {
         }
     }
 
-    /// Posts the receives of a kernel consumer, up to the first bad one.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` if the queue is full, `EINVAL` for too many elements or the queue of a process.
+    /// Posts the receives of a kernel consumer, up to the first bad one. Returns `ENOMEM` if the
+    /// queue is full, `EINVAL` for too many elements or the queue of a process.
     pub(crate) fn post(&mut self, chain: &mut RecvChain<'_>) -> Result {
         match self {
             Self::User(_) | Self::Own(_) => {
@@ -168,7 +152,7 @@ impl Rq {
         }
     }
 
-    /// Takes the oldest receive, if there is one; its slot is free then. `sgl` gets its elements.
+    /// Takes the oldest receive out, if there is one; `sgl` gets its elements.
     #[inline(always)]
     pub(crate) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         match self {
@@ -178,7 +162,7 @@ impl Rq {
         }
     }
 
-    /// Takes the oldest receive out, of which only the completion is wanted, and returns the
+    /// Takes the oldest receive out, for which only a completion is wanted, and returns the
     /// consumer's name for it.
     pub(crate) fn discard(&mut self) -> Option<u64> {
         match self {

@@ -35,11 +35,7 @@ pub(crate) struct SgList {
 }
 
 impl SgList {
-    /// Makes a list with room for `max_sge` elements and for `max_inline` octets.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Makes a list with room for `max_sge` elements or `max_inline` octets.
     pub(crate) fn new(max_sge: u32, max_inline: u32) -> Result<Self> {
         Ok(Self {
             room: KVec::from_elem(Sge::default(), slots(max_sge, max_inline), GFP_KERNEL)?,
@@ -47,14 +43,13 @@ impl SgList {
         })
     }
 
-    /// The elements.
     pub(crate) fn elements(&self) -> &[Sge] {
-        // There are as many. Whoever uses them counts their octets.
+        // There are `count` of them. Whoever uses them counts their octets.
         self.room.get(..self.count).unwrap_or(&[])
     }
 
-    /// Room for `count` elements in the place of those that are there. They fit: queues have as much
-    /// room as they said. There are none otherwise.
+    /// Returns room for `count` elements in place of those that are there. If there is not that
+    /// much room, which does not happen with the limits of a queue, leaves none.
     #[inline]
     fn replace(&mut self, count: usize) -> Option<&mut [Sge]> {
         self.count = 0;
@@ -63,15 +58,15 @@ impl SgList {
         Some(room)
     }
 
-    /// Room for `len` octets in the place of the elements, as [`SgList::replace`].
+    /// As [`SgList::replace`], for `len` octets.
     #[inline]
     pub(crate) fn replace_by_octets(&mut self, len: usize) -> Option<&mut [Sge]> {
         self.count = 0;
         self.room.get_mut(..len.div_ceil(size_of::<Sge>()))
     }
 
-    /// Replaces the elements by the first `count` of the entry at `at` of `ring`. Returns the sum of
-    /// their octets; `None` if they are more than `limit`.
+    /// Replaces the elements by the first `count` of the entry at `at` of `ring`. Returns the sum
+    /// of their octets, or `None` if they are more than `limit`.
     #[inline]
     pub(crate) fn copy_from_ring<T: HasElements>(
         &mut self,
@@ -93,7 +88,7 @@ impl SgList {
         has.then(|| total_len(sges))
     }
 
-    /// Replaces the elements. Returns whether they fit, as [`SgList::replace`].
+    /// Replaces the elements. Returns whether the new ones fit.
     #[must_use]
     pub(crate) fn set(&mut self, elements: &[Sge]) -> bool {
         let Some(room) = self.replace(elements.len()) else {
@@ -103,7 +98,7 @@ impl SgList {
         true
     }
 
-    /// Replaces the elements by octets. Returns whether they fit, as [`SgList::set`].
+    /// Replaces the elements by octets. Returns whether these fit.
     #[must_use]
     pub(crate) fn set_octets(&mut self, octets: &[u8]) -> bool {
         let room = self.replace_by_octets(octets.len());
@@ -114,13 +109,13 @@ impl SgList {
         true
     }
 
-    /// The `len` octets from `at` on, if that is what the list holds.
+    /// Returns the `len` octets from `at` on of a list that holds octets.
     pub(crate) fn octets(&self, at: usize, len: usize) -> Option<&[u8]> {
         self.room.as_bytes().get(at..at.checked_add(len)?)
     }
 
-    /// The pieces of `len` octets from `offset` of the message on: an element, an offset in it, and
-    /// a length. They are fewer octets if the elements are.
+    /// Returns the pieces of elements that are the `len` octets from `offset` of the message on.
+    /// They have fewer octets if the elements do.
     pub(crate) fn pieces(&self, offset: u32, len: u32) -> Pieces<'_> {
         Pieces {
             sges: self.elements().iter(),
@@ -131,38 +126,36 @@ impl SgList {
     }
 }
 
-/// Elements that hold `max_sge` elements or `max_inline` octets.
+/// Returns the number of elements that have room for `max_sge` elements or `max_inline` octets.
 pub(crate) fn slots(max_sge: u32, max_inline: u32) -> usize {
     let octets = u32_as_usize(max_inline).div_ceil(size_of::<Sge>());
     octets.max(u32_as_usize(max_sge))
 }
 
-/// Octets of all elements (T-18).
+/// Returns the octets of all elements (T-18).
 fn total_len(sges: &[Sge]) -> u64 {
     let octets = sges.iter().map(|sge| Saturating(u64::from(sge.length)));
     octets.fold(Saturating(0), |sum, len| sum + len).0
 }
 
-/// Iterator over the pieces of a message.
 #[derive(Clone)]
 pub(crate) struct Pieces<'a> {
     sges: core::slice::Iter<'a, Sge>,
-    /// Which element comes next.
+    /// Of the next element.
     index: usize,
     /// Octets in front of the range that are still to be passed over.
     skip: u32,
-    /// Octets of the range to come.
+    /// Octets of the range that are still to come.
     left: u32,
 }
 
 /// A part of an element.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
-    /// Which element.
+    /// Of the element in its list.
     pub(crate) index: usize,
-    /// The element.
     pub(crate) sge: Sge,
-    /// Where in the element.
+    /// Where it begins in the element.
     pub(crate) at: u32,
     /// Octets, at least one.
     pub(crate) len: u32,

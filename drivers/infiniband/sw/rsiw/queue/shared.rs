@@ -29,46 +29,43 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// Entries that are forgotten with interrupts off.
+/// Most entries that are forgotten at a time with interrupts off.
 const AT_A_TIME: u32 = 64;
 
-/// Makes a ring of at least `depth` entries for the process that makes the call, and the offer to
-/// map it.
-///
-/// # Errors
-///
-/// `EINVAL` for more entries than can be counted, `ENOMEM`.
+/// Makes a ring of at least `depth` entries for the calling process, and the offer to map it.
+/// Returns `EINVAL` for more entries than can be counted.
 pub(crate) fn new_ring<E: HasElements>(
     depth: u32,
     udata: &Udata<'_>,
     loaded: Loaded,
 ) -> Result<(SharedRing<E>, MmapEntry)> {
-    // The library maps each ring, so that there has to be something to map.
+    // The library maps each ring, so there has to be something to map.
     let entries = depth.max(1).checked_next_power_of_two().ok_or(EINVAL)?;
     let mem = SharedMemory::new(SharedRing::<E>::bytes(entries)?, loaded)?;
     let ring = SharedRing::new(mem.clone(), entries)?;
     Ok((ring, MmapEntry::insert(udata, mem)?))
 }
 
-/// How many entries in a row are valid from number `first` on, `most` at most. Any context.
+/// Returns how many entries in a row are valid from number `first` on, `most` at most. Any context.
 pub(crate) fn valid_from<E: HasElements>(ring: &SharedRing<E>, first: Position, most: u32) -> u32 {
     let is_valid = |n: u32| ring.flags(first + n) & wqe::VALID != 0;
     (0..most).find(|n| !is_valid(*n)).unwrap_or(most)
 }
 
-/// A ring, and another one to which what waits there is copied. What was taken since is forgotten
-/// in the copy, until there is so little of it that the new ring can take the place of the old one.
+/// A ring, and another one to which what waits there is copied. What is taken meanwhile is
+/// forgotten in the copy, until there is so little of it that the new ring can take the place of
+/// the old one.
 pub(crate) struct Moving<E> {
     from: SharedRing<E>,
     to: SharedRing<E>,
     /// Number of the first entry that is in both.
     first: Position,
-    /// That of the entry behind the last.
+    /// Number of the entry behind the last.
     end: Position,
 }
 
 impl<E: HasElements> Moving<E> {
-    /// Begins with an empty ring `to`. `taken` is the number of the next entry that is taken out of
+    /// Begins with an empty ring `to`; `taken` is the number of the next entry that is taken out of
     /// `from`. Any context.
     pub(crate) fn new(from: SharedRing<E>, to: SharedRing<E>, taken: Position) -> Self {
         Self {
@@ -79,11 +76,8 @@ impl<E: HasElements> Moving<E> {
         }
     }
 
-    /// Copies what waits. `taken` tells the number of the next entry that is taken out.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if there is not as much room, or if more was posted meanwhile; what `taken` says.
+    /// Copies what waits; `taken` returns the number of the next entry that is taken out. Returns
+    /// `EINVAL` if there is less room or more was posted meanwhile, or the error of `taken`.
     pub(crate) fn copy(&mut self, mut taken: impl FnMut() -> Result<Position>) -> Result {
         let (begin, len) = (self.first, self.from.len());
         loop {
@@ -99,7 +93,7 @@ impl<E: HasElements> Moving<E> {
             if since <= self.end - begin {
                 break;
             }
-            // The look ended at an entry that had been taken, behind which there may be others.
+            // The search ended at an entry that had been taken, behind which there may be others.
             self.end = self.first;
         }
         let waiting = self.end - self.first;
@@ -112,14 +106,13 @@ impl<E: HasElements> Moving<E> {
         Ok(())
     }
 
-    /// Entries of the copy that have been taken, if `taken` is the next one to be.
+    /// Returns how many entries of the copy have been taken, if `taken` is the next one to be.
     fn stale(&self, taken: Position) -> u32 {
         let copied = self.end - self.first;
         (taken - self.first).min(copied)
     }
 
-    /// Forgets the entries that have been taken, of which `taken` is the next one to be. Any
-    /// context.
+    /// Forgets the entries that were taken; `taken` is the next one to be. Any context.
     pub(crate) fn forget(&mut self, taken: Position) {
         for _ in 0..self.stale(taken) {
             self.to.set_flags(self.first, 0);
@@ -129,7 +122,7 @@ impl<E: HasElements> Moving<E> {
 
     /// Puts the new ring in the place of `ring`, of which `taken` is the next entry to be taken.
     /// Returns whether that was done: if not, there is more to forget first. The old ring is here
-    /// afterwards, to be given up without a lock. Any context, under the queue's lock.
+    /// afterwards, to be dropped without a lock. Any context, under the queue's lock.
     pub(crate) fn finish(&mut self, ring: &mut SharedRing<E>, taken: Position) -> bool {
         if self.stale(taken) > AT_A_TIME {
             return false;

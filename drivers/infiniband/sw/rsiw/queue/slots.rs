@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The slots of a queue that are taken.
+//! Counting the slots of a queue that are taken.
 //!
 //! Context: any; creation sleeps.
 #![forbid(unsafe_code)]
@@ -22,22 +22,19 @@ use kernel::{
 pub(crate) struct Slots(Atomic<u32>);
 
 impl Slots {
-    /// None is taken.
     pub(super) fn new() -> Result<Arc<Self>> {
         Ok(Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?)
     }
 
-    /// How many are taken.
     pub(super) fn taken(&self) -> usize {
         u32_as_usize(self.0.load(Relaxed))
     }
 
-    /// Takes one.
     pub(super) fn take(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// Frees a slot. Any context.
+    /// Frees a slot.
     pub(crate) fn free(&self) {
         self.0.fetch_sub(1, Relaxed);
     }

@@ -32,13 +32,13 @@ use kernel::sync::barrier::{
 /// The consuming end of a process's ring.
 pub(crate) struct UserRq<E> {
     ring: SharedRing<E>,
-    /// The next entry.
+    /// The next entry to be taken out.
     get: Position,
     max_sge: u32,
 }
 
 impl<E: HasElements> UserRq<E> {
-    /// Takes the consuming end of a ring.
+    /// Takes over the consuming end of a ring.
     pub(crate) fn new(ring: SharedRing<E>, max_sge: u32) -> Self {
         Self {
             ring,
@@ -47,12 +47,11 @@ impl<E: HasElements> UserRq<E> {
         }
     }
 
-    /// Number of slots.
     pub(crate) fn len(&self) -> u32 {
         self.ring.len()
     }
 
-    /// The next receive to be taken out.
+    /// Returns the position of the next receive.
     pub(crate) fn taken(&self) -> Position {
         self.get
     }
@@ -62,19 +61,18 @@ impl<E: HasElements> UserRq<E> {
         Moving::new(self.ring.clone(), to, self.get)
     }
 
-    /// Goes on in the other ring, as [`Moving::finish`] says.
+    /// Goes on in the new ring, as [`Moving::finish`] says.
     pub(crate) fn go_on_in(&mut self, moving: &mut Moving<E>) -> bool {
         moving.finish(&mut self.ring, self.get)
     }
 
     /// As [`super::Rq::holds`].
     pub(crate) fn holds(&self, count: u32) -> bool {
-        // They are added in order: it does if the last one is there.
+        // Receives are added in order: all are there if the last one is.
         let last = self.get + count - 1;
         count <= self.len() && self.ring.flags(last) & wqe::VALID != 0
     }
 
-    /// Whether a receive waits.
     #[inline]
     fn has_next(&self) -> bool {
         self.ring.flags(self.get) & wqe::VALID != 0
