@@ -2,14 +2,14 @@
 
 //! Queue pairs (draft-hilland-rddp-verbs section 6).
 //!
-//! What a QP consists of, and how its parts may be used:
+//! A QP consists of:
 //!
 //! - `inner`, a mutex: state, connection, transmission. Process context. All state transitions
 //!   happen under it.
 //! - the [`base::Base`]: what softirq shares with it.
 //! - the [`stream::Stream`]: receiving, under the socket's lock.
 //!
-//! Handlers of consumers and of the connection manager are called without any of these held.
+//! Handlers of consumers and of the connection manager are called without any of these locks held.
 #![forbid(unsafe_code)]
 
 mod atomic;
@@ -90,17 +90,16 @@ pub(crate) type QpTable = table::Table<Qp>;
 pub(crate) struct Qp {
     #[pin]
     base: Base,
-    /// Where it is found by its number.
     table: Arc<QpTable>,
     sig_all: bool,
-    /// What a process has whose send queue is looked at.
+    /// Set if the send queue of a process may be polled.
     poller: Option<Pin<KBox<Poller<Qp>>>>,
-    /// The connection, for who describes the QP.
+    /// The connection, for [`Qp::describe`], which does not take the mutex.
     #[pin]
     shown: SpinLock<Option<Arc<Stream>>>,
     #[pin]
     inner: Mutex<Inner>,
-    /// Who manages the connection, from the request to connect or accept on until it is closed.
+    /// Set from the request to connect or accept until the connection is closed.
     #[pin]
     manager: SpinLockIrq<Option<Arc<dyn Manager>>>,
     #[pin]
@@ -125,18 +124,18 @@ impl Deref for Qp {
 }
 
 impl Qp {
-    /// Whether a consumer in the kernel made it.
+    /// Returns whether a consumer in the kernel made the QP.
     pub(crate) fn is_of_kernel(&self) -> bool {
         matches!(self.consumer, Consumer::Kernel(_))
     }
 
-    /// Whether a consumer in the kernel made it, and has no connection with it.
+    /// Returns whether a consumer in the kernel made the QP and it has no connection.
     pub(crate) fn is_unconnected_of_kernel(&self) -> bool {
         self.is_of_kernel() && self.state() == QpState::Idle
     }
 
-    /// Whether the caller may connect the QP by `id`: others must not get hold of it by its number.
-    /// A QP of the kernel has no owner to compare with, but an identifier that it was made for.
+    /// Returns whether the caller may connect the QP by `id`: others must not get hold of it by its
+    /// number. A QP of the kernel has no owner to compare with, but an identifier it was made for.
     pub(crate) fn is_callers(&self, id: CallId<'_>) -> bool {
         match (&self.consumer, id.made(&self.handle)) {
             (Consumer::Process(process), None) => process.owner.is_current(),
@@ -145,11 +144,8 @@ impl Qp {
         }
     }
 
-    /// Sets the QP aside for the connection of `manager`.
-    ///
-    /// # Errors
-    ///
-    /// `EISCONN` if it is for another, or the QP is in a state that cannot be connected.
+    /// Sets the QP aside for the connection of `manager`, or returns `EISCONN` if it is set aside
+    /// for another one, or is in a state that cannot be connected.
     pub(crate) fn attach(&self, manager: Arc<dyn Manager>) -> Result {
         let mut inner = self.inner.lock();
         let mut slot = self.manager.lock();
@@ -161,7 +157,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Forgets `manager`, whose connection did not come about. The QP may have another one since.
+    /// Forgets `manager`, whose connection was not established. The QP may have another one by now.
     pub(crate) fn detach(&self, manager: &dyn Manager) {
         let old = {
             let mut slot = self.manager.lock();
@@ -170,19 +166,17 @@ impl Qp {
         drop(old);
     }
 
-    /// Whether the QP is set aside for the connection of `manager`.
     fn is_attached(&self, manager: &dyn Manager) -> bool {
         let slot = self.manager.lock();
         slot.as_ref()
             .is_some_and(|attached| is_same(attached, manager))
     }
 
-    /// Takes the manager out of its slot.
     fn take_manager(&self) -> Option<Arc<dyn Manager>> {
         self.manager.lock().take()
     }
 
-    /// Ends the offers to map what the process maps.
+    /// Withdraws what the process was offered to map.
     fn forget_offers(&self) {
         self.consumer.forget_rings();
         if let Some(poller) = &self.poller {
@@ -190,7 +184,7 @@ impl Qp {
         }
     }
 
-    /// Returns what a process has whose send queue may be looked at.
+    /// Returns the poller, unless polling has ended for good.
     #[inline]
     fn active_poller(&self) -> Option<&Poller<Self>> {
         self.poller.as_deref().filter(|poller| !poller.is_over())

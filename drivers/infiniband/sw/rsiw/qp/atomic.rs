@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Words of memory that Atomic Operations are about (RFC 7306 section 5).
+//! Words of memory that Atomic Operations change (RFC 7306 section 5).
 //!
-//! They are changed by single instructions of this host's processors, so an operation excludes those
-//! of all other queue pairs and devices of this host, and what its programs do by such instructions.
+//! They are changed by single instructions of this host's processors. So an operation is atomic
+//! with respect to those of all other queue pairs and devices of this host, and to such
+//! instructions of its programs.
 //!
 //! Context: softirq or process.
 #![forbid(unsafe_code)]
@@ -34,16 +35,12 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The word that `access` is for.
-///
-/// # Errors
-///
-/// How the peer is told that it is none: its address is not a multiple of its length, or it lies in
-/// two places.
+/// Returns the word that `access` covers, or how the peer is told that it is none: its address is
+/// not a multiple of its length, or it lies in two places.
 fn word(access: &MrAccess<Arc<Mr>>) -> Result<Word<'_>, TermError> {
     let slices = access.slices(0, WORD_LEN);
     let mut slices = slices.map_err(|_| TermError::LocalCatastrophic)?;
-    // Memory of the kernel ends at the first address of its owner that is no memory.
+    // Slices of kernel memory end early at an address that is not memory.
     let slice = slices.next().ok_or(TermError::LocalCatastrophic)?;
     Word::new(slice).ok_or(TermError::CatastrophicStream)
 }
@@ -58,20 +55,14 @@ impl Base {
         access.map_err(remote)
     }
 
-    /// Whether the peer may carry out an Atomic Operation.
-    ///
-    /// # Errors
-    ///
-    /// How the peer is told that it may not.
+    /// Checks that the peer may carry out an Atomic Operation, or returns how it is told that it
+    /// may not.
     pub(super) fn check_word(&self, request: &AtomicRequest) -> Result<(), TermError> {
         word(&self.open_word(request)?).map(|_| ())
     }
 
-    /// Carries out an Atomic Operation of the peer. Returns what the word was before.
-    ///
-    /// # Errors
-    ///
-    /// As [`Base::check_word`]; nothing has changed.
+    /// Carries out an Atomic Operation of the peer and returns the original value. Fails as
+    /// [`Base::check_word`]; then nothing has changed.
     pub(super) fn change_word(&self, request: &AtomicRequest) -> Result<u64, TermError> {
         let access = self.open_word(request)?;
         let original = word(&access)?.change(|original| request.operation.apply(original));

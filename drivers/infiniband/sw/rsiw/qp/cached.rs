@@ -2,12 +2,12 @@
 
 //! A region that is kept open, for the next segment or message that is in it.
 //!
-//! Finding a region and going in costs as much as copying a segment. So the receiver keeps the one
-//! that it has placed into, and the sender those that it has read from. Before each use they check
-//! again whether the region may be used: once its STag is invalid it may not, and whoever makes it
-//! invalid waits until they let go. The receiver lets go when something is to be invalidated. Whoever
-//! feeds it with octets has the region, in a variable of his, and lets go of it with that, which the
-//! budget limits; the sender does at the end of a batch.
+//! Finding and entering a region costs as much as copying a segment. So the receiver keeps the
+//! region open that it has placed into last, and the sender those that it has read from. Before
+//! each use they check again whether the region may be used: once its STag is invalid it may not,
+//! and whoever invalidates it waits until they let go. The receiver lets go when something is to be
+//! invalidated, and when feeding it ends, which the budget limits. The sender lets go at the end of
+//! a batch.
 //!
 //! Context: softirq or process, with the socket's lock or the QP's mutex held.
 #![forbid(unsafe_code)]
@@ -29,7 +29,7 @@ use crate::{
 };
 use kernel::sync::Arc;
 
-/// What memory is opened for, which says who must have allowed it.
+/// What memory is opened for, which decides what rights it takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Reading the payload of a request of ours.
@@ -45,7 +45,6 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// The right that it takes.
     fn wants(self) -> Access {
         match self {
             Self::Request => Access::LOCAL_READ,
@@ -55,7 +54,7 @@ impl Purpose {
         }
     }
 
-    /// The right that it takes of a window; `None` if windows are not for that.
+    /// Returns the right that it takes of a window, or `None` if windows are not for that.
     fn wants_of_window(self) -> Option<Access> {
         match self {
             Self::Request | Self::Receive => None,
@@ -66,18 +65,13 @@ impl Purpose {
     }
 }
 
-/// An access that was made before, or none.
+/// The access that was opened last, or none.
 pub(super) struct CachedRegion(Option<(Stag, Purpose, MrAccess<Arc<Mr>>)>);
 
 impl CachedRegion {
-    /// No access.
     pub(super) const NONE: Self = Self(None);
 
-    /// Opens the `len` octets at `addr` of the region or window `stag`.
-    ///
-    /// # Errors
-    ///
-    /// Why it is not allowed.
+    /// Opens the `len` octets at `addr` of the region or window `stag`, or returns why it may not.
     #[inline(always)]
     pub(super) fn open(
         &mut self,
@@ -107,10 +101,6 @@ impl CachedRegion {
     }
 
     /// As [`CachedRegion::open`], with a trace event if it is not allowed.
-    ///
-    /// # Errors
-    ///
-    /// As [`CachedRegion::open`].
     #[inline(always)]
     pub(super) fn open_traced(
         &mut self,
@@ -124,7 +114,7 @@ impl CachedRegion {
         opened.inspect_err(|why| qp.trace_refused(purpose.wants(), *why, (stag, addr), len))
     }
 
-    /// What was opened last.
+    /// Returns what was opened last.
     pub(super) fn access(&self) -> Option<&MrAccess<Arc<Mr>>> {
         self.0.as_ref().map(|(_, _, access)| access)
     }

@@ -2,10 +2,10 @@
 
 //! Completions: sends in post order (T-4), receives as they come.
 //!
-//! The send queue's lock is held from taking a record to adding its completion, so that nobody gets
-//! in between, but for a flush, beside which nobody completes anything; handlers are called without
-//! it. What else is to follow is noted: that a queue is full, and that more is due than was
-//! completed.
+//! The send queue's lock is held from taking a record until its completion is added, so that nobody
+//! gets in between. A flush releases it there, as nobody else completes anything then. Handlers are
+//! called without the lock. What remains to be done is noted: that a completion queue is full, or
+//! that more is due than was completed.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -58,15 +58,15 @@ use kernel::{
     sync::atomic::Relaxed, //
 };
 
-/// Completions that are added with interrupts off. Many may wait for the oldest.
+/// Most completions that are added at a time with interrupts off. Many may wait for the oldest one.
 const AT_A_TIME: usize = 64;
-/// How often so many are added by who completes the oldest, perhaps in softirq. What is left is the
-/// work item's.
+/// How often whoever completes the oldest request, perhaps in softirq, adds [`AT_A_TIME`]
+/// completions. The work item adds the rest.
 const TIMES: u32 = 4;
 
 impl Base {
     /// Adds the completion of a send request, if it has one. Returns whether a handler is to be
-    /// called. An overflow is noted for the work item.
+    /// called. Notes an overflow for the work item.
     pub(super) fn complete_work(&self, work: &Work, status: Status<Fault>) -> bool {
         if status == Status::Success && !work.signalled {
             if let Some(slots) = self.consumer.send_slots() {
@@ -96,8 +96,8 @@ impl Base {
         }
     }
 
-    /// Changes the records under way and completes those that are due, or lets the work item do so
-    /// if they are many. Returns also whether none is left.
+    /// Changes the records under way and completes those that are due; if they are many the work
+    /// item completes the rest. Returns also whether none is left.
     fn with_sends<R>(&self, change: impl FnOnce(&mut Sq) -> R) -> (R, bool) {
         let mut sq = self.sq.lock();
         let result = change(&mut sq);
@@ -119,8 +119,8 @@ impl Base {
         (result, is_empty)
     }
 
-    /// Completes all that is due: a queue full at most, as only who has `inner` adds to it. Process
-    /// context, under `inner`.
+    /// Completes all that is due. That is at most a full queue, as records are added under `inner`
+    /// only. Process context, under `inner`.
     pub(super) fn complete_due(&self) {
         let mut notify = false;
         loop {
@@ -144,7 +144,7 @@ impl Base {
         (notify, drained)
     }
 
-    /// TCP has these requests. Returns whether none is under way any more.
+    /// Records that TCP has these requests. Returns whether none is under way any more.
     pub(super) fn sends_done(&self, tokens: &[Token]) -> bool {
         let ((), is_empty) = self.with_sends(|sq| {
             // As many as end in one batch.
@@ -155,8 +155,8 @@ impl Base {
         is_empty
     }
 
-    /// TCP has a request that is not among those under way, because there is none. Under `inner`, so
-    /// that none comes in between.
+    /// Completes a request that TCP has and that was not recorded, as none was under way. Under
+    /// `inner`, so that none comes in between.
     #[inline(always)]
     pub(super) fn send_done_alone(&self, work: &Work) {
         if self.complete_work(work, Status::Success) {
@@ -164,8 +164,8 @@ impl Base {
         }
     }
 
-    /// The response of the oldest Read is placed; `None` for one that is no request's. Returns
-    /// whether a request waited for there being fewer of them.
+    /// Records that the response of the oldest Read is placed; `token` is `None` if that is no
+    /// request's. Returns whether transmission waited for this.
     pub(super) fn read_done(&self, token: Option<Token>) -> bool {
         let (stalled, _) = self.with_sends(|sq| {
             sq.outbound.pop();
@@ -178,12 +178,12 @@ impl Base {
         stalled
     }
 
-    /// A request under way failed. Returns whether its completion tells so (T-33).
+    /// Fails a request under way. Returns whether its completion reports that (T-33).
     pub(super) fn fail_send(&self, token: Token, fault: Fault) -> bool {
         self.with_sends(|sq| sq.order.fail(token, fault)).0
     }
 
-    /// A request failed before it began. Returns whether its completion tells so.
+    /// Fails a request that has not begun. Returns whether its completion reports that.
     pub(super) fn fail_new_send(&self, work: Work, fault: Fault) -> bool {
         self.with_sends(|sq| match sq.order.push(work) {
             Ok(token) => sq.order.fail(token, fault),
@@ -209,11 +209,8 @@ impl Base {
         }
     }
 
-    /// Adds the completion of a receive. Returns whether a handler is to be called.
-    ///
-    /// # Errors
-    ///
-    /// The queue is full, which ends the stream (V-CQ-7).
+    /// Adds the completion of a receive and returns whether a handler is to be called. Fails if the
+    /// queue is full, which ends the stream (V-CQ-7).
     #[inline]
     fn add_recv(&self, completion: &Completion) -> Result<bool, Failure> {
         let slots = self.consumer.recv_slots();
@@ -224,11 +221,7 @@ impl Base {
         })
     }
 
-    /// Completes a receive.
-    ///
-    /// # Errors
-    ///
-    /// As [`Base::add_recv`].
+    /// As [`Base::add_recv`], and calls the handler.
     #[inline]
     pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Failure> {
         if self.add_recv(completion)? {
@@ -237,7 +230,7 @@ impl Base {
         Ok(())
     }
 
-    /// Returns the completion of a receive into which no message came.
+    /// Counts and returns the completion of a receive into which no message came.
     fn no_message(&self, id: u64, status: Status<Fault>) -> Completion {
         self.count_all(Counter::of_recv(status));
         Completion {
@@ -252,20 +245,20 @@ impl Base {
         }
     }
 
-    /// Completes a receive in error. Returns whether the completion tells so (T-33).
+    /// Completes a receive in error. Returns whether the completion reports that (T-33).
     pub(super) fn fail_recv(&self, id: u64, fault: Fault) -> bool {
         let completion = self.no_message(id, Status::Failed(fault));
         self.complete_recv(&completion).is_ok()
     }
 
-    /// Completes all send requests as flushed, in post order; at most a ring full of new ones, the
-    /// rest is the work item's. Returns whether a handler is to be called.
+    /// Completes all send requests as flushed, in post order. Takes at most as many out of the ring
+    /// as that has slots; the work item flushes the rest. Returns whether to call a handler.
     pub(super) fn flush_sq(&self, ring: &mut SqRing) -> bool {
         if self.destroyed.load(Relaxed) {
             return false;
         }
         let mut notify = false;
-        // Softirq adds nothing any more. A lock for all would keep interrupts off for long.
+        // Softirq adds nothing any more. One lock for all would keep interrupts off for long.
         loop {
             let flushed = self.sq.lock().order.flush();
             let Some((work, status)) = flushed else {
@@ -284,9 +277,9 @@ impl Base {
         notify
     }
 
-    /// Completes all receives of the QP's own queue as flushed, in post order; at most a ring full,
-    /// the rest is the work item's. Those of a shared queue stay for others (V-SRQ-17). Returns
-    /// whether a handler is to be called.
+    /// Completes receives of the QP's own queue as flushed, in post order: at most as many as it
+    /// has slots, the work item flushes the rest. Those of a shared queue stay for others
+    /// (V-SRQ-17). Returns whether a handler is to be called.
     pub(super) fn flush_rq(&self) -> bool {
         let mut notify = false;
         if self.destroyed.load(Relaxed) {
@@ -305,7 +298,7 @@ impl Base {
     pub(super) fn flush_recv(&self, id: u64) -> bool {
         let slots = self.consumer.recv_slots();
         if self.destroyed.load(Relaxed) {
-            // It may be a shared queue's, which lives on.
+            // The slot may be a shared queue's, which lives on.
             if let Some(slots) = slots {
                 slots.free();
             }

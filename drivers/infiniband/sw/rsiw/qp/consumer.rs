@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who uses a queue pair, with what belongs to a process or to a consumer in the kernel only.
+//! The consumer of a queue pair: what only a process, or only a consumer in the kernel, has.
 //!
 //! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
@@ -28,34 +28,29 @@ use kernel::{
     },
 };
 
-/// The consumer of a queue pair.
 pub(super) enum Consumer {
-    /// A process.
     Process(OfProcess),
-    /// A consumer in the kernel.
     Kernel(OfKernel),
 }
 
 /// What a process has: rings that it maps.
 pub(super) struct OfProcess {
-    /// The process, which alone may connect the QP.
+    /// The only process that may connect the QP.
     pub(super) owner: Identity,
-    /// What it may map.
     pub(super) rings: Pin<KBox<Rings>>,
-    /// Its completions have room for immediate data.
+    /// Whether its completions have room for immediate data.
     pub(super) takes_immediate: bool,
 }
 
 /// The offers to map rings.
 pub(super) struct Offers {
-    /// Of the send queue.
     pub(super) send: MmapEntry,
-    /// Of the receive queue; none if that is shared.
+    /// `None` if the receive queue is shared.
     pub(super) recv: Option<MmapEntry>,
 }
 
 impl Offers {
-    /// The keys; 0 for what there is none of.
+    /// Returns the keys of both, 0 where there is none.
     pub(super) fn keys(&self) -> (u64, u64) {
         let recv = self.recv.as_ref();
         (self.send.key(), recv.map_or(0, MmapEntry::key))
@@ -65,20 +60,15 @@ impl Offers {
 /// The rings of a process.
 #[pin_data]
 pub(super) struct Rings {
-    /// Held while they are replaced.
+    /// Locked while the rings are replaced.
     #[pin]
     pub(super) offers: Mutex<Offers>,
-    /// A view of the send queue for who does not have the QP's mutex.
+    /// A view of the send queue for those who do not have the QP's mutex.
     #[pin]
     pub(super) posted: SpinLockIrq<Posted>,
 }
 
 impl Rings {
-    /// Keeps the offers and the view.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new(offers: Offers, posted: Posted) -> Result<Pin<KBox<Self>>> {
         KBox::pin_init(
             pin_init!(Self {
@@ -92,18 +82,15 @@ impl Rings {
 
 /// What a consumer in the kernel has: queues in private memory.
 pub(super) struct OfKernel {
-    /// Where it posts send requests.
     pub(super) posted: Arc<KernelSq>,
-    /// Slots of the send queue.
     pub(super) send_slots: Arc<Slots>,
-    /// Slots of the receive queue, its own or the shared one.
+    /// Of its own receive queue, or of the shared one.
     pub(super) recv_slots: Option<Arc<Slots>>,
-    /// Room for completions of requests that it did not count.
+    /// Room for completions of requests that it did not count: those beyond the depth it asked for.
     pub(super) spare: Spare,
 }
 
 impl Consumer {
-    /// The rings of a process, if it is one.
     pub(super) fn rings(&self) -> Option<&Rings> {
         match self {
             Self::Process(process) => Some(&process.rings),
@@ -111,7 +98,6 @@ impl Consumer {
         }
     }
 
-    /// What a consumer in the kernel has, if it is one.
     pub(super) fn kernel(&self) -> Option<&OfKernel> {
         match self {
             Self::Process(_) => None,
@@ -119,7 +105,7 @@ impl Consumer {
         }
     }
 
-    /// Whether it can be told of immediate data.
+    /// Returns whether completions have room for immediate data.
     pub(super) fn takes_immediate(&self) -> bool {
         match self {
             Self::Process(process) => process.takes_immediate,
@@ -127,17 +113,16 @@ impl Consumer {
         }
     }
 
-    /// The slots of the send queue that completions free.
+    /// Returns the slots of the send queue, which completions free.
     pub(super) fn send_slots(&self) -> Option<&Arc<Slots>> {
         self.kernel().map(|kernel| &kernel.send_slots)
     }
 
-    /// The slots of the receive queue that completions free.
     pub(super) fn recv_slots(&self) -> Option<&Arc<Slots>> {
         self.kernel()?.recv_slots.as_ref()
     }
 
-    /// Whether requests wait in the send queue, of which that of a process has number `next`.
+    /// Returns whether requests wait in the send queue; `next` is the number of a process's next.
     pub(super) fn has_posted(&self, next: u32) -> bool {
         match self {
             Self::Process(process) => process.rings.posted.lock().has(next),
@@ -145,7 +130,7 @@ impl Consumer {
         }
     }
 
-    /// The depth of the send queue, as a consumer in the kernel asked for it.
+    /// Returns the depth of the send queue, for a consumer in the kernel the one that it asked for.
     pub(super) fn send_depth(&self) -> u32 {
         match self {
             Self::Process(process) => process.rings.posted.lock().len(),
@@ -153,8 +138,8 @@ impl Consumer {
         }
     }
 
-    /// The keys by which the send queue and the receive queue are mapped; 0 for what is not. Process
-    /// context.
+    /// Returns the keys by which the send queue and the receive queue are mapped, 0 where there is
+    /// none. Process context.
     pub(super) fn keys(&self) -> (u64, u64) {
         match self {
             Self::Process(process) => process.rings.offers.lock().keys(),
@@ -162,7 +147,7 @@ impl Consumer {
         }
     }
 
-    /// Ends the offers to map the rings. Process context.
+    /// Withdraws the offers to map the rings. Process context.
     pub(super) fn forget_rings(&self) {
         if let Self::Process(process) = self {
             let offers = process.rings.offers.lock();

@@ -2,7 +2,7 @@
 
 //! State of a QP and its connection: what may change it, and the verbs that ask for a change.
 //!
-//! `proto::state` says what follows from what; `effects` carries it out.
+//! `proto::state` says which state follows; `effects` carries the transitions out.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -69,18 +69,17 @@ use kernel::{
     },
 };
 
-/// Rights of the peer unless the consumer sets others: RDMA Writes and Reads.
+/// Rights of the peer unless the consumer sets others.
 const DEFAULT_RIGHTS: AccessFlags = AccessFlags::REMOTE_WRITE.union(AccessFlags::REMOTE_READ);
 
 impl Qp {
-    /// Takes over an established TCP connection after MPA set-up.
-    ///
-    /// Data that waits in the socket is taken in once this returned (T-25).
+    /// Takes over an established TCP connection after MPA set-up. Data that waits in the socket is
+    /// received after this has returned (T-25).
     ///
     /// # Errors
     ///
-    /// `EISCONN` if the QP is connected or in error, `ECONNRESET` if it does not wait for
-    /// `manager` any more, `ENOMEM`; the socket is untouched then.
+    /// `EISCONN` if the QP is connected or in error, `ECONNRESET` if it does not wait for `manager`
+    /// any more, `ENOMEM`; the socket is untouched then.
     pub(crate) fn start(
         self: &Arc<Self>,
         sock: &Arc<TcpSocket>,
@@ -117,7 +116,7 @@ impl Qp {
         // Nothing was sent yet.
         self.answered.store(true, Relaxed);
         // The connection manager sets no rights on the connecting side before there is a
-        // connection. What the peer may do is up to the regions then.
+        // connection. The regions decide what the peer may do then.
         let _ = self
             .access
             .cmpxchg(AccessFlags::NONE, DEFAULT_RIGHTS, Relaxed);
@@ -142,7 +141,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Ends the connection abruptly, or its set-up. Used by the connection manager.
+    /// Ends the connection, or its set-up, abruptly. Used by the connection manager.
     pub(crate) fn abort(self: &Arc<Self>) {
         self.transition(|_| QpEvent::Modify {
             to: QpState::Error,
@@ -151,7 +150,7 @@ impl Qp {
         });
     }
 
-    /// Feeds an event and does what follows from it.
+    /// Applies an event and does what follows from it.
     fn transition(self: &Arc<Self>, event: impl FnOnce(&Inner) -> QpEvent) {
         let mut after = After::default();
         let mut inner = self.inner.lock();
@@ -169,7 +168,7 @@ impl Qp {
         self.flush_posted(inner, after);
     }
 
-    /// Transmits what can be; failures of requests and responses change the state.
+    /// Transmits what can be transmitted; failures of requests and responses change the state.
     pub(super) fn progress(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         self.settle(inner, after);
         loop {
@@ -193,8 +192,8 @@ impl Qp {
         }
     }
 
-    /// Transmits what can be, and nothing else: what changes the state, or calls the consumer, is
-    /// left to the work item. For the thread of a kernel consumer, which may have locks of its own.
+    /// Transmits and does nothing else, on the thread of a kernel consumer, which may have locks of
+    /// its own. What changes the state, or calls the consumer, is left to the work item.
     pub(super) fn send_only(self: &Arc<Self>, inner: &mut Inner) {
         match self.send(inner, Actor::Caller) {
             // The FIN may be due.
@@ -214,8 +213,8 @@ impl Qp {
         self.ring_if_noted();
     }
 
-    /// Transmits until there is nothing more to send, or something else to be done; `None` without
-    /// a connection.
+    /// Transmits until there is nothing more to send, or something else has to be done first.
+    /// Returns `None` without a connection.
     #[inline(always)]
     fn send(self: &Arc<Self>, inner: &mut Inner, actor: Actor) -> Option<Outcome> {
         let state = self.state();
@@ -233,15 +232,14 @@ impl Qp {
         Some(outcome)
     }
 
-    /// Acts upon what failed when the thread of a kernel consumer sent, before anything else is
-    /// done.
+    /// Acts upon a failure of [`Qp::send_only`], before anything else is done.
     pub(super) fn settle(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         if let Some(failure) = inner.failed.take() {
             self.local_error(inner, failure, after);
         }
     }
 
-    /// An error of this side ends the stream.
+    /// Ends the stream because of an error of this side.
     pub(super) fn local_error(
         self: &Arc<Self>,
         inner: &mut Inner,
@@ -266,7 +264,7 @@ impl Qp {
         }
     }
 
-    /// Whether the connection may be closed in good order: nothing to send and nothing to answer.
+    /// Returns whether the connection may be closed gracefully: nothing is to be sent or answered.
     pub(super) fn is_idle(self: &Arc<Self>, inner: &Inner) -> bool {
         self.complete_due();
         let busy = inner.conn.as_ref().is_some_and(|conn| conn.tx.is_busy());
@@ -276,10 +274,10 @@ impl Qp {
             && self.inbound.lock().is_empty()
     }
 
-    /// Whether nothing is left to do before the FIN: [`Qp::is_idle`], the peer has answered even a
-    /// Read that is no request's, and no message of its waits for a region to be quiet. That one is
-    /// complete, and what it invalidates is invalid: its receive is not to be flushed. The work
-    /// item completes it, and looks again.
+    /// Returns whether nothing is left to do before the FIN: [`Qp::is_idle`], the peer has answered
+    /// even a Read that is no request's, and no message of the peer's waits for a region to be
+    /// quiet. Such a message is complete, and what it invalidates is invalid, so its receive must
+    /// not be flushed. The work item completes it, and looks again.
     fn is_drained(self: &Arc<Self>, inner: &Inner) -> bool {
         self.is_idle(inner)
             && self.sq.lock().outbound.outstanding() == 0
@@ -292,10 +290,7 @@ impl Qp {
             })
     }
 
-    /// Changes attributes, but for queue sizes, as a consumer asks, all or nothing.
-    ///
-    /// # Errors
-    ///
+    /// Changes attributes other than queue sizes as a consumer asks, all or nothing. Returns
     /// `EINVAL` for a transition that is not allowed, and a value that is not possible.
     pub(crate) fn modify(self: &Arc<Self>, attr: &QpModify) -> Result {
         let mut after = After::default();
@@ -323,12 +318,12 @@ impl Qp {
         }
         if let Some(target) = attr.state {
             let to = rdmac_state(target);
-            // The step between INIT and RTS that iWARP does not have.
+            // iWARP does not have this step between INIT and RTS.
             let is_step =
                 target == IbQpState::Rtr && matches!(self.state(), QpState::Idle | QpState::Rts);
             if !is_step {
                 if self.state() == QpState::Error {
-                    // What was posted there is not to be left to the next connection.
+                    // What was posted in Error must not be left to the next connection.
                     self.flush_posted(inner, after);
                 }
                 let event = QpEvent::Modify {
@@ -352,7 +347,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Whether ORD and IRD may be set so now.
+    /// Checks whether ORD and IRD may be set to these values now.
     fn check_depths(&self, ord: Option<u16>, ird: Option<u16>) -> Result {
         let connected = self.state() != QpState::Idle && self.state() != QpState::Error;
         let (max_ord, max_ird) = if connected {
@@ -364,19 +359,16 @@ impl Qp {
         {
             return Err(EINVAL);
         }
-        // The peer was told how many it may have.
+        // The peer was told the IRD, so it does not change now.
         if connected && ird.is_some_and(|ird| ird != self.published.ird()) {
             return Err(EINVAL);
         }
         Ok(())
     }
 
-    /// Ends the connection and whatever the QP does, for good. What has completed still goes out,
-    /// unless the process has died: its peer must not take that for an end in good order.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY`, and nothing is changed, while windows are bound through it (V-QP-24).
+    /// Ends the connection and whatever the QP does, for good. What has completed is still sent,
+    /// unless the process has died: its peer must not take that for a graceful end. Returns
+    /// `EBUSY`, and changes nothing, while windows are bound through the QP (V-QP-24).
     pub(crate) fn destroy(self: &Arc<Self>) -> Result {
         if self.binder.is_in_use() {
             return Err(EBUSY);
@@ -398,7 +390,7 @@ impl Qp {
     }
 }
 
-/// The state that a verbs state stands for.
+/// Returns the state that a verbs state stands for.
 fn rdmac_state(state: IbQpState) -> QpState {
     match state {
         IbQpState::Reset | IbQpState::Init => QpState::Idle,

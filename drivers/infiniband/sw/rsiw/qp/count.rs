@@ -33,14 +33,13 @@ use kernel::{
 /// Where a queue pair counts.
 #[pin_data]
 pub(super) struct CountsOf {
-    /// There is a counter. What is counted while it changes may get to the old one.
+    /// Whether `bound` is set. What is counted during a change may go to the old counter.
     is_bound: AtomicFlag,
     #[pin]
     bound: SpinLockIrq<Option<Arc<Counts>>>,
 }
 
 impl CountsOf {
-    /// For the device.
     pub(super) fn device() -> impl PinInit<Self> {
         pin_init!(Self {
             is_bound: AtomicFlag::new(false),
@@ -50,16 +49,16 @@ impl CountsOf {
 }
 
 impl Base {
-    /// From now on the queue pair counts in `counts`, or for the device.
+    /// Makes the queue pair count in `counts` from now on, or for the device if that is `None`.
     pub(crate) fn count_in(&self, counts: Option<Arc<Counts>>) {
         let of = &self.counts_of;
         of.is_bound.store(counts.is_some(), Relaxed);
         let old = core::mem::replace(&mut *of.bound.lock(), counts);
-        // Memory is given up without a lock.
+        // Memory is freed without a lock.
         drop(old);
     }
 
-    /// Moves what was counted in one go.
+    /// Adds `tally` to the counters, and clears it.
     #[inline(always)]
     fn count_up(&self, tally: &mut Tally) {
         if self.counts_of.is_bound.load(Relaxed) {
@@ -78,7 +77,7 @@ impl Base {
         bound.as_ref().unwrap_or(&self.dev.counts).take_up(tally);
     }
 
-    /// Counts something that happens rarely.
+    /// Counts an event that is rare.
     #[cold]
     #[inline(never)]
     pub(super) fn count(&self, counter: Counter) {
@@ -86,7 +85,7 @@ impl Base {
         bound.as_ref().unwrap_or(&self.dev.counts).add(counter, 1);
     }
 
-    /// Counts what happens rarely, if it is to be counted.
+    /// Counts rare events, ignoring `None`.
     #[inline(always)]
     pub(super) fn count_all(&self, counters: impl IntoIterator<Item = Option<Counter>>) {
         for counter in counters.into_iter().flatten() {
@@ -94,13 +93,12 @@ impl Base {
         }
     }
 
-    /// Counts what was received in one go.
     #[inline]
     pub(super) fn count_received(&self, tally: &mut Tally) {
         self.count_up(tally);
     }
 
-    /// Counts what `actor` sent in one go, by so many calls of TCP.
+    /// Counts what `actor` sent, and the calls of TCP (`batches`) that it took.
     #[inline]
     pub(super) fn count_sent(&self, (tally, batches): (&mut Tally, &mut u32), actor: Actor) {
         if *batches > 0 {

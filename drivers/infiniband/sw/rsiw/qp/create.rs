@@ -100,21 +100,17 @@ use kernel::{
     },
 };
 
-/// What a QP is made of that there is already.
+/// The existing objects that a QP is made of.
 pub(crate) struct Parts {
-    /// The protection domain.
     pub(crate) pd: Arc<Pd>,
-    /// Where sends complete.
     pub(crate) send_cq: Arc<Cq>,
-    /// Where receives complete.
     pub(crate) recv_cq: Arc<Cq>,
-    /// Where receives come from, if they are shared.
     pub(crate) srq: Option<Arc<Srq>>,
     /// What was agreed on with a process.
     pub(crate) features: Features,
 }
 
-/// What is asked of the queues of a process.
+/// What a process asks of its queues.
 struct Asked<'a, 'b> {
     has_srq: bool,
     sig_all: bool,
@@ -123,7 +119,7 @@ struct Asked<'a, 'b> {
     queues: &'a Arc<WorkQueues>,
 }
 
-/// The queues of a new QP, and who has them.
+/// The queues of a new QP, and its consumer.
 struct Queues {
     ring: SqRing,
     /// None with a shared receive queue.
@@ -132,8 +128,8 @@ struct Queues {
 }
 
 impl Queues {
-    /// Makes the queues of a process, of entries `S` and `R`; replaces what was asked by what is
-    /// given.
+    /// Makes the queues of a process, with entries `S` and `R`; replaces the sizes in `cap` by
+    /// those given.
     fn of_process<S, R>(
         cap: &mut QpCap,
         asked: &Asked<'_, '_>,
@@ -207,10 +203,10 @@ impl Queues {
     }
 }
 
-/// Checks sizes against the maxima; each request may have an element.
+/// Checks sizes against the maxima, and lets each request have at least one element.
 fn check(cap: &mut QpCap, has_srq: bool, max_sge: u32, max_inline: u32) -> Result {
     if has_srq {
-        // Whatever was asked of a queue that there will not be (V-QP-3).
+        // The sizes of a queue that there will not be do not matter (V-QP-3).
         cap.max_recv_wr = 0;
         cap.max_recv_sge = 0;
     } else {
@@ -228,7 +224,7 @@ fn check(cap: &mut QpCap, has_srq: bool, max_sge: u32, max_inline: u32) -> Resul
     Ok(())
 }
 
-/// For how many microseconds the process that makes the call wants its send queue to be polled.
+/// Returns for how many microseconds the calling process wants its send queue to be polled.
 fn poll_us(features: Features, udata: Option<&mut Udata<'_>>) -> Result<u32> {
     let Some(udata) = udata.filter(|_| features.may_ask_to_poll()) else {
         return Ok(0);
@@ -238,8 +234,8 @@ fn poll_us(features: Features, udata: Option<&mut Udata<'_>>) -> Result<u32> {
 }
 
 impl Qp {
-    /// Creates a queue pair for the process that makes the call, or for a kernel consumer; replaces
-    /// what was asked for in `cap` by what is given.
+    /// Creates a queue pair for the calling process, or for a kernel consumer; replaces the sizes
+    /// that are asked for in `cap` by those given.
     ///
     /// # Errors
     ///
@@ -362,7 +358,7 @@ impl Qp {
         Ok((qp, num))
     }
 
-    /// Begins what goes on for the process while the QP exists, and answers it.
+    /// Prepares polling for the process if it asked for that, and answers the process.
     fn finish(self: &Arc<Self>, features: Features, udata: &mut Udata<'_>) -> Result {
         if let Some(poller) = &self.poller {
             poller.prepare(self.clone());

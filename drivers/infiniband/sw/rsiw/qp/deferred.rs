@@ -27,9 +27,9 @@ use crate::{
 };
 use kernel::sync::Arc;
 
-/// Of the work item that acts upon notes, and sends.
+/// The number of the work item that acts upon notes, and sends.
 pub(super) const ACTS: u64 = 0;
-/// Of the work item that only sends.
+/// The number of the work item that only sends.
 pub(super) const SENDS: u64 = 1;
 
 impl Parent for Qp {
@@ -53,8 +53,8 @@ impl Parent for Qp {
 }
 
 impl Qp {
-    /// Queues the work item that `actor` is, or starts the timer that queues one; does nothing if it is
-    /// the caller or nobody. Any context.
+    /// Queues the work item that `actor` is, or starts the timer that queues one. Does nothing if
+    /// that is the caller or nobody.
     #[inline(always)]
     pub(super) fn queue(self: &Arc<Self>, actor: Actor) {
         match actor {
@@ -75,21 +75,20 @@ impl Qp {
         let _ = self.dev.patient_queue().enqueue::<_, SENDS>(self.clone());
     }
 
-    /// Lets a work item act if `reason` asks for one. It is none of the reasons for which the caller
-    /// acts by itself. Any context.
+    /// Lets a work item act if `reason` asks for one. The caller never acts for such a reason.
     #[inline(always)]
     pub(super) fn schedule(self: &Arc<Self>, reason: Reason) {
         self.queue(self.who(reason));
     }
 
-    /// Leaves a note for the work item. What goes with it is in its slot already. Any context.
+    /// Leaves a note for the work item. What goes with it is in its slot already.
     pub(super) fn note(self: &Arc<Self>, note: QpNote) {
         self.notes.leave(note);
         self.schedule(Reason::Note);
     }
 
-    /// Lets the work item act upon what was noted, if anything was. Who sends or receives calls this
-    /// at the end. Any context.
+    /// Lets the work item act upon what was noted, if anything was. Whoever sends or receives calls
+    /// this at the end.
     #[inline]
     pub(super) fn ring_if_noted(self: &Arc<Self>) {
         if self.is_noted() {
@@ -97,12 +96,12 @@ impl Qp {
         }
     }
 
-    /// The peer is out of reach for good. Any context.
+    /// Notes that the peer is out of reach for good.
     pub(crate) fn lost(self: &Arc<Self>) {
         self.note(QpNote::Lost);
     }
 
-    /// Has [`QpNote::Timeout`] left in `ms` milliseconds, and not before.
+    /// Starts the timer anew: [`QpNote::Timeout`] is left in `ms` milliseconds, and not before.
     pub(super) fn start_timer(self: &Arc<Self>, ms: u32) {
         self.cancel_timer();
         Timer::start(self, ms);

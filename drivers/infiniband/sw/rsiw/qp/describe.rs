@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is told of a queue pair: its attributes, and what `rdma resource show qp -dd` shows beyond
-//! what the core knows.
+//! What is reported of a queue pair: its attributes, and what `rdma resource show qp -dd` shows
+//! beyond what the core knows.
 //!
-//! Any process may ask for the latter, and the core does not say who does: nothing is told that
-//! helps to forge what a peer sends, as numbers of TCP and of messages do.
+//! Any process may ask for the latter, and the core does not say who does. So nothing is reported
+//! that helps to forge what a peer sends, such as numbers of TCP and of messages.
 //!
 //! Context: process; takes no mutex and no socket's lock, and spin locks to read a few numbers.
 #![forbid(unsafe_code)]
@@ -35,11 +35,7 @@ use kernel::{
 };
 
 impl Qp {
-    /// Tells how it is.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Details`].
+    /// Writes the details to `to`. Fails as [`Details`] does.
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
         to.word(c"iwarp_state", self.state().name())?;
         let (under_way, reads, ord, stalled) = {
@@ -59,7 +55,7 @@ impl Qp {
         to.number(c"ird", self.published.ird())?;
         to.number(c"windows", self.binder.count())?;
         to.number(c"poll_us", self.poller.as_deref().map_or(0, Poller::us))?;
-        // Nobody is given a reference: the socket is not kept by who looks.
+        // No reference is taken, as it would keep the socket.
         let Some(conn) = self.shown.lock().as_deref().map(Stream::sight) else {
             return Ok(());
         };
@@ -77,15 +73,15 @@ impl Qp {
         to.number(c"tcp_unread", conn.unread)
     }
 
-    /// Shows another connection from now on, or none. Process context.
+    /// Sets the connection that is described, or none. Process context.
     pub(super) fn show(&self, shown: Option<Arc<Stream>>) {
         self.published.left(0);
         let old = core::mem::replace(&mut *self.shown.lock(), shown);
-        // The last reference to a socket is given up without a lock.
+        // What may be the last reference to a socket is dropped without a lock.
         drop(old);
     }
 
-    /// Tells how the QP is. The core asks for whoever wants to know, too: no mutex is taken.
+    /// Returns the attributes. The core also asks on behalf of others, so no mutex is taken.
     pub(crate) fn query(&self) -> QpQuery {
         let ord = self.sq.lock().ord;
         QpQuery {
@@ -100,7 +96,7 @@ impl Qp {
         }
     }
 
-    /// The depths at this moment, for the rest see the QP's own [`QpCap`].
+    /// Returns the QP's own [`QpCap`] with the depths at this moment.
     fn current_cap(&self) -> QpCap {
         let mut cap = self.cap;
         cap.max_send_wr = self.consumer.send_depth();
@@ -110,7 +106,7 @@ impl Qp {
     }
 }
 
-/// The verbs state that stands for a state.
+/// Returns the verbs state that stands for a state.
 fn verbs_state(state: QpState) -> IbQpState {
     match state.in_verbs() {
         QpState::Idle => IbQpState::Init,

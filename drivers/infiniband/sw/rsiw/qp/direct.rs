@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Segments from a sender to the receiver at the other end of the connection, on this host, without
-//! TCP: see `proto::direct`.
+//! Handing segments to the receiver at the other end of the connection, on this host, without TCP:
+//! see `proto::direct`.
 //!
 //! The sender holds the other end's socket, as softirq does when data arrives, and feeds its
-//! receiver from its own memory: each octet is copied once, from its source to its sink. It does
-//! not wait for a process that has that socket, nor for what the receiver waits for: it leaves a
-//! mark (`Stream::awaited`), and the other end wakes it.
+//! receiver from its own memory: each octet is copied once, from source to sink. It waits neither
+//! for a process that has that socket, nor for what the receiver lacks: it leaves a mark
+//! (`Stream::awaited`), and the other end wakes it.
 //!
 //! Context: process, under the QP's mutex. Bottom halves are off while the other end is held, which
 //! is for one batch at most.
@@ -48,7 +48,7 @@ use kernel::{
     sync::atomic::Relaxed, //
 };
 
-/// What a segment costs beside its octets, in octets that take as long.
+/// What a segment costs besides its payload, as the number of octets that take as long.
 const SEGMENT: usize = 512;
 
 /// The other end of a connection, as the sender uses it.
@@ -56,12 +56,11 @@ pub(super) struct Direct<'a> {
     end: &'a Stream,
     own: &'a TcpSocket,
     held: Option<Held<'a>>,
-    /// What was handed over since the other end was let go of last: octets, and
-    /// [`SEGMENT`] for each segment.
+    /// What was handed over since [`Direct::let_go`]: octets, and [`SEGMENT`] for each segment.
     len: usize,
 }
 
-/// The other end, held, and its receiving part, which goes back into its place.
+/// The other end while it is held. Dropping this puts its receiving part back.
 struct Held<'a> {
     end: &'a Stream,
     intake: Option<Intake<'a>>,
@@ -78,7 +77,7 @@ impl Drop for Held<'_> {
         self.sock = None;
         let base = stream.base();
         base.answered.store(true, Relaxed);
-        // Who has spent the budget comes back.
+        // With [`Lack::Turn`] the sender comes back by itself.
         if lack != Lack::Turn {
             stream.note_lack(lack);
         }
@@ -87,7 +86,7 @@ impl Drop for Held<'_> {
 }
 
 impl<'a> Direct<'a> {
-    /// Makes what one run of the sender needs, whose socket is `own`.
+    /// Prepares one run of the sender whose socket is `own`.
     pub(super) fn new(end: &'a Stream, own: &'a TcpSocket) -> Self {
         Self {
             end,
@@ -97,24 +96,22 @@ impl<'a> Direct<'a> {
         }
     }
 
-    /// The QP at the other end.
     pub(super) fn peer(&self) -> &'a Base {
         self.end.base()
     }
 
-    /// What was handed over since [`Direct::let_go`]: octets, or what takes as long.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Lets go of the other end, so that others can have it and act upon what it was given.
+    /// Lets go of the other end, so that others can use it and act upon what it was given.
     pub(super) fn let_go(&mut self) {
         self.held = None;
         self.len = 0;
     }
 
-    /// Has the other end take the next segment, of which `front` are the headers. With
-    /// [`HandedOver::Gone`] this is not to be used again.
+    /// Asks the other end to take the next segment, whose headers are `front`. Must not be called
+    /// again after [`HandedOver::Gone`].
     #[inline]
     pub(super) fn prepare(&mut self, front: &[u8]) -> HandedOver {
         if self.held.is_none() {
@@ -128,7 +125,7 @@ impl<'a> Direct<'a> {
         };
         let outcome = intake.with(|receiver, env| receiver.admit::<SkbChunk<'_>, _>(env, front));
         if outcome == HandedOver::Later {
-            // Its work item wakes this side when the receiver goes on.
+            // The other end's work item wakes this side when the receiver goes on.
             self.end.awaited.store(true, Relaxed);
         }
         // If something was handed over, the sender lets go when it flushes.
@@ -138,17 +135,13 @@ impl<'a> Direct<'a> {
         outcome
     }
 
-    /// The other end's receiving part, if that end is held.
     #[inline]
     fn intake(&mut self) -> Option<&mut Intake<'a>> {
         self.held.as_mut()?.intake.as_mut()
     }
 
-    /// Hands over a segment. [`Direct::prepare`] has just returned [`HandedOver::Taken`].
-    ///
-    /// # Errors
-    ///
-    /// The other end is not held, or the memory of the message is not there.
+    /// Hands over a segment, for which [`Direct::prepare`] has just returned [`HandedOver::Taken`].
+    /// Fails if the other end is not held, or the memory of the message is not there.
     #[inline]
     pub(super) fn hand_over(
         &mut self,
@@ -170,7 +163,7 @@ impl<'a> Direct<'a> {
         Ok(())
     }
 
-    /// Holds the other end, if all that TCP had for it was read.
+    /// Holds the other end, if all that TCP had for it has been read.
     fn hold(&mut self) -> HandedOver {
         let end = self.end;
         let stream = end;
@@ -180,7 +173,7 @@ impl<'a> Direct<'a> {
             stream.awaited.store(true, Relaxed);
         });
         let Some(mut sock) = sock else {
-            // Its work item gets the socket when the process has given it back.
+            // The other end's work item gets the socket when the process has given it back.
             stream.parent.note(QpNote::Socket);
             return HandedOver::Later;
         };
@@ -213,19 +206,19 @@ impl<'a> Direct<'a> {
     }
 }
 
-/// A segment up to its pad: headers, and octets of a message in the sender's memory.
+/// A segment without its pad: headers, and octets of a message in the sender's memory.
 struct Segment<'a> {
     source: &'a Source,
-    /// Octets of the headers.
+    /// Length of the headers.
     front: usize,
-    /// Where the payload begins in the message, and where it ends there.
+    /// Where the payload begins and ends in the message.
     offset: u32,
     end: u32,
     cursor: ExclusiveCell<Cursor<'a>>,
 }
 
-/// A place in the message. As a message is mostly read from front to back, the next octets are
-/// looked for behind the last ones.
+/// A place in the message. As messages are mostly read from front to back, the next octets are
+/// first looked for behind the last ones.
 struct Cursor<'a> {
     at: u32,
     /// The memory from `at` to the end of its piece, if it is known.
@@ -255,11 +248,11 @@ impl<'a> Segment<'a> {
         let len = self.end.checked_sub(at).ok_or(EINVAL)?;
         let rest = cursor.rest.insert(self.source.slices(at, len)?);
         cursor.at = at;
-        // Memory of the kernel ends at the first address of its owner that is no memory.
+        // Slices of kernel memory end early at an address that is not memory.
         rest.next().filter(|piece| piece.len() > 0).ok_or(EFAULT)
     }
 
-    /// Copies the octets of `range` of the message to `to`, which has room for them.
+    /// Copies octets `range` of the message to `to`, which has room for them.
     #[inline(always)]
     fn copy(&self, cursor: &mut Cursor<'a>, range: Range<u32>, to: &PageSlice<'_>) -> Result {
         let Range { start: mut at, end } = range;

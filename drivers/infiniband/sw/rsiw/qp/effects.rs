@@ -49,10 +49,9 @@ use kernel::{
     },
 };
 
-/// What is to be told to others without the QP's mutex.
+/// What others are to be told once the QP's mutex is released.
 #[derive(Default)]
 pub(super) struct After {
-    /// Who acts.
     pub(super) actor: Actor,
     event: Option<Async>,
     last_wqe: bool,
@@ -81,7 +80,6 @@ impl Notify {
 }
 
 impl After {
-    /// Of a work item.
     pub(super) fn of(actor: Actor) -> Self {
         Self {
             actor,
@@ -89,15 +87,15 @@ impl After {
         }
     }
 
-    /// The event to be told, if there is one, is about missing rights.
+    /// Turns the event, if there is one, into one about missing rights.
     pub(super) fn is_about_access(&mut self) {
         if self.event.is_some() {
             self.event = Some(Async::Access);
         }
     }
 
-    /// Tells them, if there is anything to tell, which there mostly is not.
-    /// Lets the work item act upon what was noted meanwhile, too.
+    /// Tells others what there is to tell, which mostly is nothing. Also lets the work item act
+    /// upon what was noted meanwhile.
     #[inline(always)]
     pub(super) fn run(self, qp: &Arc<Qp>) {
         qp.ring_if_noted();
@@ -138,11 +136,8 @@ impl After {
 }
 
 impl Qp {
-    /// Changes the state as `event` demands; `failure` is what a Terminate is to say.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the event does not fit the state; nothing has changed then.
+    /// Changes the state as `event` demands; `failure` is what a Terminate is to say. Returns
+    /// `EINVAL` if the event does not fit the state; then nothing has changed.
     pub(super) fn apply(
         self: &Arc<Self>,
         inner: &mut Inner,
@@ -162,7 +157,7 @@ impl Qp {
         if state == QpState::Error && before == QpState::Idle {
             after.abort_setup = self.take_manager();
         }
-        // A disconnect of what is closed already is no sign that it is to be used again.
+        // A disconnect after the close does not mean that the QP is to be used again.
         let disconnects = matches!(
             event,
             QpEvent::Modify {
@@ -212,8 +207,8 @@ impl Qp {
                 recv = self.release(conn);
             }
         } else if effects.flush_rq {
-            // It stands in front of those in the queue. What still comes of its message finds the
-            // new state.
+            // The receive in progress comes before those in the queue. What still arrives of its
+            // message finds the new state.
             let conn = inner.conn.as_ref();
             recv = conn.and_then(|conn| {
                 let stream = &conn.stream;
@@ -242,14 +237,14 @@ impl Qp {
             after.disconnect = self.manager.lock().clone();
         }
         if effects.close {
-            // Taken with the state: whoever changes that next must not find, and tell something
-            // else, an endpoint that is owed this.
+            // Taken out together with the change of state: whoever changes the state next must not
+            // find a manager that is still to be told of this, and tell it something else.
             after.close = self.take_manager().map(|manager| (end, manager));
         }
     }
 
-    /// Whether to tell that the QP takes no more receives of a shared queue, and that what it had
-    /// taken is flushed (T-16).
+    /// Returns whether to report that the QP takes no more receives of a shared queue, and that
+    /// those it had taken are flushed (T-16).
     ///
     /// A process is told once between connections: it could have the QP enter Error as often as it
     /// likes, and uverbs keeps all events that it does not fetch. For a kernel consumer the core
@@ -262,7 +257,7 @@ impl Qp {
         !is_told || self.is_of_kernel()
     }
 
-    /// Takes the connection apart. Returns the receive of a message that did not come to its end.
+    /// Takes the connection apart. Returns the receive of a message that was not complete.
     fn release(self: &Arc<Self>, conn: Conn) -> Option<Recv> {
         // First, so that nobody finds what is taken apart.
         self.show(None);
@@ -271,7 +266,7 @@ impl Qp {
         rx?.receiver.take_recv()
     }
 
-    /// Completes what was posted in a state in which nothing is sent or received any more (T-34).
+    /// Completes what was posted in a state in which nothing is sent or received (T-34).
     pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         match self.state().post_send(inner.was_closed) {
             Post::Queue => {}

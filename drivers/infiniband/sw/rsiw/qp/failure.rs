@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What ends a stream, and how refused accesses are told to the peer.
+//! What ends a stream, and how the peer is told of refused accesses.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -24,7 +24,7 @@ use kernel::{
     sync::atomic::Relaxed, //
 };
 
-/// Tells of a failure that only a defect of this driver can bring about.
+/// Logs a failure that only a defect of this driver can cause.
 pub(super) fn tell_defect(failure: &Failure) {
     if let Some(what) = failure.cause.filter(|_| failure.is_defect) {
         pr_warn_once!("BUG: {what}\n");
@@ -32,13 +32,12 @@ pub(super) fn tell_defect(failure: &Failure) {
 }
 
 impl Base {
-    /// The stream ends, or has ended, because of `cause`; the first one counts.
+    /// Records `cause` as what has ended the stream; the first one counts.
     pub(super) fn ends_of(&self, cause: Cause) {
         let none = Cause::NONE.0;
         let _ = self.ended_by.cmpxchg(none, cause.0, Relaxed);
     }
 
-    /// Logs an error of this side.
     pub(super) fn log_failure(&self, failure: &Failure) {
         pr_ratelimited!(
             "{}: QP {}: ends the stream: {}{}{:?} (Terminate {:#06x})\n",
@@ -61,7 +60,7 @@ impl Base {
         );
     }
 
-    /// What a request that ended so failed of.
+    /// Returns why a request that ended with `status` failed.
     #[inline]
     pub(super) fn cause(&self, status: Status<Fault>) -> Cause {
         if status == Status::Success {
@@ -70,14 +69,14 @@ impl Base {
         Cause::of(status, self.ended())
     }
 
-    /// What has ended the stream, if it has ended. The next connection forgets it.
+    /// Returns what has ended the stream, if it has ended, until the next connection.
     pub(super) fn ended(&self) -> Cause {
         Cause(self.ended_by.load(Relaxed))
     }
 }
 
-/// A refused RDMA Write as the peer is told (RFC 5041 section 7.2). There is no code for missing
-/// rights; RDMAC's verbs use that of a foreign STag.
+/// Returns how the peer is told of a refused RDMA Write (RFC 5041 section 7.2). There is no code
+/// for missing rights; RDMAC's verbs use that of a foreign STag.
 pub(super) fn tagged(error: MrError) -> TermError {
     match error {
         MrError::Invalid | MrError::Bound => TermError::TaggedStag,
@@ -87,7 +86,7 @@ pub(super) fn tagged(error: MrError) -> TermError {
     }
 }
 
-/// A refused Read source or invalidation as the peer is told (RFC 5040 section 4.8).
+/// Returns how the peer is told of a refused Read source or invalidation (RFC 5040 section 4.8).
 pub(super) fn remote(error: MrError) -> TermError {
     match error {
         MrError::Invalid => TermError::RemoteStag,

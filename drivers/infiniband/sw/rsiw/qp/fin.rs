@@ -2,7 +2,7 @@
 
 //! Sending the FIN of a stream that the QP has, when `proto::fin` says so.
 //!
-//! Nothing waits where there was no message but that of set-up, or where the peer has closed.
+//! The FIN does not wait if there was no message but that of set-up, or if the peer has closed.
 //!
 //! Context: process, under the QP's mutex.
 #![forbid(unsafe_code)]
@@ -27,18 +27,17 @@ pub(super) struct Fin {
 }
 
 impl Fin {
-    /// There is to be one.
+    /// Has a FIN sent, behind what stands in front of it.
     pub(super) fn want(&mut self) {
         self.state.want();
     }
 
-    /// Returns whether it was sent.
     pub(super) fn is_sent(&self) -> bool {
         self.state == fin::Fin::Sent
     }
 
-    /// Sends it if it is wanted, TCP having all that is in front of it; with `has_spoken`, if the
-    /// peer has acknowledged that.
+    /// Sends the FIN if it is wanted, once TCP has all that is in front of it. With `has_spoken`,
+    /// waits until the peer has acknowledged that.
     #[inline(always)]
     pub(super) fn send(&mut self, sock: &TcpSocket, has_spoken: bool) {
         if !self.state.is_due() {
@@ -54,15 +53,15 @@ impl Fin {
         }
     }
 
-    /// Returns for how many milliseconds the QP's timer is to be started, once after each
-    /// [`Fin::send`].
+    /// Returns the milliseconds after which the QP's timer is to run out, once for each
+    /// [`Fin::send`] that needs it.
     #[inline]
     pub(super) fn take_timer(&mut self) -> Option<u32> {
         self.timer.take()
     }
 
-    /// The timer ran out: sends a FIN that waits for acknowledgements. Returns whether it was that;
-    /// then the peer has [`CLOSE_TIMEOUT_MS`] from now on.
+    /// Sends a FIN that waits for acknowledgements, as the timer ran out. Returns whether there was
+    /// one; then the peer has [`CLOSE_TIMEOUT_MS`] from now on.
     pub(super) fn expired(&mut self, sock: &TcpSocket) -> bool {
         let was_waiting = self.state.expired();
         if was_waiting {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the QP's mutex protects beside the state, which changes under it and is read by all
-//! ([`Published`](super::published::Published)): the connection, and the way out.
+//! What the QP's mutex protects: the connection and sending. The state changes under it, too, but
+//! can be read by all ([`Published`](super::published::Published)).
 //!
 //! Context: process, under that mutex.
 #![forbid(unsafe_code)]
@@ -35,12 +35,12 @@ pub(super) struct Conn {
     pub(super) callbacks: Callbacks<Stream>,
     pub(super) stream: Arc<Stream>,
     pub(super) tx: TxState,
-    /// The end of this connection in the table, where the other end finds it.
+    /// Where the other end of the connection finds this one.
     pub(super) entry: Option<Entry>,
 }
 
 impl Conn {
-    /// Whether the peer has all there is, the FIN included.
+    /// Returns whether the peer has acknowledged everything, including the FIN.
     pub(super) fn is_delivered(&self) -> bool {
         self.tx.fin.is_sent() && self.stream.sock.is_acknowledged()
     }
@@ -58,7 +58,7 @@ impl Conn {
         drop(entry);
         drop(callbacks);
         let rx = stream.sock.with_lock(|sk| stream.end(sk));
-        // Only who finds a receiver starts it.
+        // Without a receiver nobody starts the timer again.
         Timer::stop(&stream);
         rx
     }
@@ -68,15 +68,15 @@ impl Conn {
 pub(super) struct Inner {
     pub(super) ring: SqRing,
     pub(super) conn: Option<Conn>,
-    /// The connection was closed, and nothing has happened since.
+    /// Whether the connection was closed and nothing has happened since.
     pub(super) was_closed: bool,
-    /// `LAST_WQE_REACHED` was raised, since the QP was made or last connected.
+    /// Whether `LAST_WQE_REACHED` was raised since the QP was made or last connected.
     pub(super) last_wqe_told: bool,
     pub(super) doorbells: Doorbells,
     /// Notes that were taken and not acted upon yet; none unless the work item does so.
     pub(super) left: Notes<QpNote>,
-    /// What failed when the thread of a kernel consumer sent. Nothing is sent until somebody has
-    /// acted upon it ([`Qp::settle`]).
+    /// What failed in [`Qp::send_only`](super::Qp::send_only). Nothing is sent until
+    /// [`Qp::settle`](super::Qp::settle) has acted upon it.
     pub(super) failed: Option<Failure>,
 }
 
@@ -89,7 +89,6 @@ impl Noted for Inner {
 }
 
 impl Inner {
-    /// A QP without connection.
     pub(super) fn new(ring: SqRing) -> Self {
         Self {
             ring,
@@ -102,12 +101,12 @@ impl Inner {
         }
     }
 
-    /// What the sender says has failed.
+    /// Takes what the sender says has failed.
     pub(super) fn take_failure(&mut self) -> Option<Failure> {
         self.conn.as_mut()?.tx.take_failure()
     }
 
-    /// Whether `stream` is of the connection that the QP has.
+    /// Returns whether `stream` is that of the current connection.
     pub(super) fn is_on(&self, stream: &Arc<Stream>) -> bool {
         let conn = self.conn.as_ref();
         conn.is_some_and(|conn| Arc::ptr_eq(&conn.stream, stream))

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ends of connections on this host, found by their addresses, so that two that belong together
-//! know of each other.
+//! The ends of connections on this host, found by their addresses, so that the two ends of one
+//! connection know each other.
 //!
 //! An end is entered when its queue pair takes the stream over. It leaves the table before its
-//! connection is taken apart, and both links go with it: otherwise two ends would keep each other
-//! for ever. A sender that uses the other end at that moment has a reference of its own, for one
-//! call.
+//! connection is taken apart, and both links go with it, as linked ends would keep each other for
+//! ever. A sender that uses the other end at that moment has its own reference for one call.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -59,17 +58,15 @@ use kernel::{
 /// namespaces, and while an old one is on its way out.
 const MOST_CANDIDATES: usize = 16;
 
-/// Address and port.
 type Place = (IpAddr, u16);
 
-/// The key of an end in the table. Those with the same addresses follow each other, in the order of
-/// their namespaces.
+/// The key of an end in the table, which orders those with the same addresses by namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     local: Place,
     remote: Place,
     namespace: u64,
-    /// Unique among all ends, those that have left included.
+    /// Unique among all ends, also those that have left.
     number: u64,
 }
 
@@ -82,7 +79,7 @@ struct Table {
 /// The ends of all connections of the module.
 #[pin_data]
 pub(crate) struct LocalPeers {
-    /// Held around any change of two links to each other, too.
+    /// Also held around any change of two links to each other.
     #[pin]
     table: SpinLockIrq<Table>,
 }
@@ -95,10 +92,6 @@ impl Common for LocalPeers {
 
 impl LocalPeers {
     /// Makes an empty table.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn none() -> Result<Arc<dyn Common>> {
         let table = Table {
             ends: RBTree::new(),
@@ -128,7 +121,7 @@ pub(super) struct Prepared {
     scope: Scope,
 }
 
-/// An end that is, or will be, in the table. It leaves when this is dropped. Process context.
+/// An end that is, or will be, in the table, which it leaves when this is dropped. Process context.
 pub(super) struct Entry {
     queues: Arc<Queues>,
     key: Key,
@@ -136,8 +129,8 @@ pub(super) struct Entry {
 }
 
 impl Prepared {
-    /// Prepares the end of a new connection. Returns `None` if all has to go through TCP: because
-    /// of a parameter, because of markers, or for want of memory. No lock is held.
+    /// Prepares the end of a new connection. Returns `None` if all has to go through TCP, because
+    /// of a parameter, of markers, or of a lack of memory. No lock is held.
     pub(super) fn new(stream: &Arc<Stream>) -> Option<Self> {
         let scope = Scope::of(params::direct());
         if scope == Scope::Nowhere || stream.has_markers {

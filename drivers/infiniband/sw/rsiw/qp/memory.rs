@@ -28,11 +28,11 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The right to a window that is the sink of a Read of ours.
+/// The right that a window needs to be the sink of a Read of ours.
 pub(super) const SINK: Access = Access::REMOTE_WRITE;
 
 impl Base {
-    /// Checks and keeps an access to memory on behalf of this QP. Any context.
+    /// Checks an access to memory on behalf of this QP, and keeps the memory open.
     pub(super) fn access(
         &self,
         stag: Stag,
@@ -56,8 +56,8 @@ impl Base {
         self.find(stag, self.pd.id(), want, addr, len)
     }
 
-    /// Finds a region of `pd`, or a window, if there is a right to want of one, and checks an access
-    /// to it; see [`MrAccess::new`].
+    /// Finds a region of `pd`, or a window if `of_window` has the right that this must grant, and
+    /// checks an access to it; see [`MrAccess::new`].
     #[inline(always)]
     pub(super) fn find(
         &self,
@@ -74,7 +74,7 @@ impl Base {
         }
     }
 
-    /// Makes an STag invalid. Returns the region or window whose users may be waited for.
+    /// Invalidates an STag. Returns the region or window, whose users may be waited for.
     pub(super) fn invalidate(&self, mr: Arc<Mr>, stag: Stag, by: By) -> Result<Arc<Mr>, MrError> {
         let pd = self.pd.id();
         let result = match mr.window() {
@@ -85,9 +85,9 @@ impl Base {
         result.map(|()| mr)
     }
 
-    /// Invalidates an STag for the peer (T-7, T-21): one to which the peer has a right. A region of
-    /// a process must be one that only this stream can reach; kernel consumers, who have several
-    /// streams in a domain, name the region of a request to the peer of that request only.
+    /// Invalidates an STag for the peer (T-7, T-21), which needs a right to it. A region of a
+    /// process must be one that only this stream can reach. Kernel consumers have several streams
+    /// in a domain, but name the region of a request only to the peer of that request.
     pub(super) fn invalidate_remotely(&self, stag: Stag) -> Result<Arc<Mr>, TermError> {
         let rights = self.rights();
         if !rights.is_remote() {

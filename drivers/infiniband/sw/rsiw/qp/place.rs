@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Copying payload to where it belongs.
+//! Copying received payload to where it belongs.
 //!
 //! Context: softirq or process, with the socket's lock held.
 #![forbid(unsafe_code)]
@@ -69,10 +69,6 @@ impl CopyToPage for SkbChunk<'_> {
     }
 }
 
-/// Fills `to` with octets from `at` on.
-///
-/// # Errors
-///
 /// As [`CopyToPage::copy_to_page`].
 #[inline(always)]
 fn copy<C: CopyToPage>(source: &Source<'_, C>, at: usize, to: &PageSlice<'_>) -> Result {
@@ -87,7 +83,7 @@ fn copy<C: CopyToPage>(source: &Source<'_, C>, at: usize, to: &PageSlice<'_>) ->
     }
 }
 
-/// Copies octets of `payload` from `skip` on to all of the range of `access`.
+/// Fills all of the range of `access` with octets of `payload` from `skip` on.
 ///
 /// # Errors
 ///
@@ -114,7 +110,7 @@ fn fill<C: CopyToPage>(
         copy(payload.source, at, &slice)?;
         at = at.checked_add(u32_as_usize(slice.len())).ok_or(EINVAL)?;
     }
-    // Memory of the kernel ends at the first address of its owner that is no memory.
+    // Slices of kernel memory end early at an address that is not memory.
     if at != end {
         return Err(EFAULT);
     }
@@ -129,12 +125,9 @@ struct Range {
     len: u32,
 }
 
-/// Finds the memory of `target`, up to `len` octets of it. A receive may have fewer in one element,
-/// or none if it ends in front of `target`; its elements are in `sgl`.
-///
-/// # Errors
-///
-/// `EACCES` if the addresses of an element wrap.
+/// Finds the memory of `target`, up to `len` octets. In a receive, whose elements are in `sgl`, the
+/// range ends with the element at the latest, and is `None` if the receive ends in front of
+/// `target`. Returns `EACCES` if the addresses of an element wrap.
 #[inline(always)]
 fn range_of(target: Target, sgl: &SgList, len: u32) -> Result<Option<Range>> {
     let (purpose, stag, addr, len) = match target {
@@ -156,12 +149,8 @@ fn range_of(target: Target, sgl: &SgList, len: u32) -> Result<Option<Range>> {
     }))
 }
 
-/// Places `payload` at `target`. All memory concerned is checked before anything is placed (T-8,
-/// V-ACC-17).
-///
-/// # Errors
-///
-/// How the peer is told that it may not write there, or that the memory is not there.
+/// Places `payload` at `target`, once all memory concerned is checked (T-8, V-ACC-17). Returns how
+/// the peer is told if it may not write there, or if the memory is not there.
 #[inline(always)]
 pub(super) fn place<C: CopyToPage>(
     base: &Base,
@@ -187,7 +176,7 @@ pub(super) fn place<C: CopyToPage>(
 }
 
 /// Places the payloads of a train, the first at `target`, as many as there is room for in one
-/// element or region. None if they must not be placed: the first segment by itself finds out why.
+/// element or region. Places none if they may not be placed: the first segment by itself shows why.
 ///
 /// # Errors
 ///
@@ -222,7 +211,7 @@ pub(super) fn place_train<C: Chunk + CopyToPage>(
                 missing = missing.wrapping_sub(len);
             }
             train.count_piece();
-            // Memory of the kernel ends at the first address of its owner that is no memory.
+            // Slices of kernel memory end early at an address that is not memory.
             room = slices.next().ok_or(EFAULT)?;
         }
         chunk.copy_to_page(at, &room.take_front(missing))?;
@@ -230,7 +219,7 @@ pub(super) fn place_train<C: Chunk + CopyToPage>(
     Ok(())
 }
 
-/// The STag of a piece, and the address of its first octet.
+/// Returns the STag of a piece, and the address of its first octet.
 fn place_of(piece: &Piece) -> Result<(Stag, u64)> {
     let addr = piece.sge.laddr.checked_add(piece.at.into());
     Ok((Stag(piece.sge.lkey), addr.ok_or(EACCES)?))
@@ -254,7 +243,7 @@ fn place_apart<C: CopyToPage>(
         access.map_err(|_| EACCES)
     };
     let pieces = sgl.pieces(offset, payload.len);
-    // A receive is as long as its elements, in which this lies.
+    // A receive is as long as its elements, and this payload is within it.
     let octets = pieces
         .clone()
         .try_fold(0, |sum: u32, piece| sum.checked_add(piece.len));
@@ -263,7 +252,7 @@ fn place_apart<C: CopyToPage>(
     }
     let mut skip = 0u32;
     if sgl.elements().len() > MAX_SGE {
-        // Too many to be kept on the stack of a softirq: look at them twice.
+        // Too many to be kept open on the stack of a softirq: they are opened twice.
         for piece in pieces.clone() {
             open(piece)?;
         }

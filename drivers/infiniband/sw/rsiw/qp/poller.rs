@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Polling the send queue of a process, which need not call for each request then.
+//! Polling the send queue of a process, so that it need not call for each request.
 //!
-//! A process may ask for that when it makes a queue pair. A thread of it in the kernel is woken
-//! when it has called, and polls the ring until no request has come for as many microseconds
-//! as were asked for; it sends what it finds. That takes a second processor, and pays where the
-//! process has one to spare: there is no call in the way of a request, and the thread that posts
-//! goes on while another one sends.
+//! A process may ask for that when it makes a queue pair. A thread in the kernel is woken when the
+//! process calls, and sends what it finds in the ring, until no request has come for the time that
+//! was asked for. That takes a second processor, and pays where the process has one to spare: no
+//! call is in the way of a request, and the thread that posts goes on while another one sends.
 //!
-//! The thread is one of the process's own, so that it is the process that pays for the time.
-//! Whether it polls is said by a word in memory that the process maps and may write to, which the
-//! kernel never reads.
+//! The thread belongs to the process, so that it is the process that pays for the time. A word in
+//! memory that the process maps and may write to says whether the thread polls; the kernel never
+//! reads it.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -46,41 +45,34 @@ use kernel::{
     },
 };
 
-/// What the thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It waits for a call of the process.
+    /// Waits for a call of the process.
     Asleep,
-    /// It polls the ring.
     Polls,
-    /// There is none any more.
+    /// There is no thread any more.
     Over,
 }
 
-/// What a process has that asked for its ring to be polled.
+/// The thread that polls the ring of a process, and what the process sees of it.
 #[pin_data]
 pub(super) struct Poller<Q: Serves> {
     /// Not 0 while the thread polls.
     word: SharedWord,
-    /// For how long, in microseconds.
+    /// For how long to poll without a request, in microseconds.
     us: u32,
     /// The offer to map the word.
     entry: MmapEntry,
-    /// What is in the word follows from this, and changes under this lock.
+    /// What `word` says follows from this; both change under this lock.
     #[pin]
     phase: SpinLock<Phase>,
-    /// The thread.
     thread: Arc<ServingThread<Q>>,
 }
 
 impl<Q: Serves<Reaper = Queues>> Poller<Q> {
-    /// What the process gets that makes the call and asks for `us` microseconds: nothing where the
-    /// kernel has no such threads, or the process one processor, on which looking would keep it
-    /// from posting.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Makes the poller that the calling process asks for with `us` microseconds: none if that is
+    /// 0, if the kernel has no such threads, or if the process has one processor only, on which
+    /// polling would keep it from posting.
     pub(super) fn new(
         us: u32,
         udata: &Udata<'_>,
@@ -106,31 +98,30 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
         poller.map(Some)
     }
 
-    /// Ends the offer to map the word.
+    /// Withdraws the offer to map the word.
     pub(super) fn forget(&self) {
         self.entry.remove();
     }
 
-    /// Tells the process of it.
+    /// Fills in what the process is told.
     pub(super) fn describe(&self, resp: &mut own::CreateQpResp) {
         resp.poll_us = self.us;
         resp.poll_key = self.entry.key();
     }
 
-    /// For how long, in microseconds.
     pub(super) fn us(&self) -> u32 {
         self.us
     }
 
-    /// Lets the ring of `qp` be polled from the first call on. If the process cannot have one
-    /// more thread it does without, and calls.
+    /// Lets the ring of `qp` be polled from the first call on. If the process cannot have one more
+    /// thread, it has to call for each request.
     pub(super) fn prepare(&self, qp: Arc<Q>) {
         if self.thread.start(qp).is_err() {
             self.is_over_now();
         }
     }
 
-    /// Lets the ring be polled from now on.
+    /// Has the thread poll the ring from now on.
     #[inline]
     pub(super) fn begin(&self) {
         if self.change(Phase::Asleep, Phase::Polls) {
@@ -138,7 +129,7 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
         }
     }
 
-    /// Goes on polling, which was about to end.
+    /// Undoes [`Poller::pause`].
     pub(super) fn resume(&self) {
         self.change(Phase::Asleep, Phase::Polls);
     }
@@ -148,13 +139,13 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
         self.change(Phase::Polls, Phase::Asleep)
     }
 
-    /// Nobody begins to poll any more. A thread that polls at this moment ends by itself.
+    /// Ends polling for good. A thread that polls at this moment ends by itself.
     pub(super) fn end(&self) {
         self.is_over_now();
         self.thread.end();
     }
 
-    /// Changes from one phase to another. Returns whether it was the one.
+    /// Changes the phase to `to` if it is `from`. Returns whether it was.
     fn change(&self, from: Phase, to: Phase) -> bool {
         let mut phase = self.phase.lock();
         let fits = *phase == from;
@@ -165,19 +156,17 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
         fits
     }
 
-    /// Returns whether the thread polls.
     pub(super) fn polls(&self) -> bool {
         *self.phase.lock() == Phase::Polls
     }
 
-    /// There is no thread any more that would act upon what was posted.
+    /// Records that no thread acts upon what is posted any more.
     pub(super) fn is_over_now(&self) {
         let mut phase = self.phase.lock();
         *phase = Phase::Over;
         self.word.store(0);
     }
 
-    /// Returns whether there is none.
     pub(super) fn is_over(&self) -> bool {
         *self.phase.lock() == Phase::Over
     }

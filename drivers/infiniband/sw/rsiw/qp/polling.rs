@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the thread does that polls the send queue of a process: see [`Poller`].
+//! The loop of the thread that polls the send queue of a process: see [`Poller`].
 //!
-//! Context: process; that thread.
+//! Context: process, in that thread.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -38,20 +38,19 @@ use kernel::{
     },
 };
 
-/// What was found in the ring.
+/// What one look at the ring has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
-    /// No request, or somebody else is at work on them.
+    /// No request, or another thread has the mutex.
     Nothing,
     /// Requests, of which some were taken out.
     Taken,
-    /// Requests that have to wait: who goes on with them is notified by other means.
+    /// Requests that have to wait. Whoever goes on with them is notified by other means.
     Waiting,
 }
 
 impl Qp {
-    /// Sends what is in the queue, or flushes it. What is polled has nobody who waits for a
-    /// better time.
+    /// Sends or flushes what is in the queue, without giving requests time to gather.
     fn deal_with_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) -> Seen {
         if inner.ring.is_empty() {
             return Seen::Nothing;
@@ -65,7 +64,6 @@ impl Qp {
         }
     }
 
-    /// Polls the ring once, if nobody else is at work on it.
     fn poll_once(self: &Arc<Self>) -> Seen {
         let Some(mut inner) = self.inner.try_lock() else {
             return Seen::Nothing;
@@ -77,8 +75,8 @@ impl Qp {
         seen
     }
 
-    /// Polls the ring until something was taken out, for as long as was asked for, or until the
-    /// process is to stop. Returns whether something was.
+    /// Polls the ring for `us` microseconds at most, and ends early if the processor is wanted or a
+    /// signal is pending. Returns whether a request was taken out.
     fn poll_for_a_while(self: &Arc<Self>, us: u32) -> bool {
         let end = clock::now().saturating_add(nanos(us));
         loop {
@@ -94,14 +92,14 @@ impl Qp {
         }
     }
 
-    /// Polls no more, until the process calls. What was posted before it could see that is dealt
-    /// with.
+    /// Stops polling until the next doorbell, and handles what was posted before the process could
+    /// see that.
     fn stop_polling(self: &Arc<Self>, poller: &Poller<Self>) {
         if !poller.pause() {
             return;
         }
-        // The process has set the flags of an entry, and then found the word set: the entry is seen
-        // below. Else it finds the word cleared, and calls.
+        // The process sets the flags of an entry, then looks at the word. If it found the word
+        // still set, the entry is seen below; if it found it cleared, it calls.
         smp_mb(Full);
         let mut after = After::default();
         let mut inner = self.inner.lock();
@@ -126,7 +124,7 @@ impl Serves for Qp {
     fn serve(this: ArcBorrow<'_, Self>) {
         let qp = Arc::from(this);
         if let Some(poller) = qp.poller.as_deref() {
-            // A thread that stops cannot be relied on: others may have the queue pair, too.
+            // A thread with a pending signal cannot be relied on: others may have the queue pair.
             if !qp.poll_for_a_while(poller.us()) || current!().signal_pending() {
                 qp.stop_polling(poller);
             }
@@ -137,7 +135,7 @@ impl Serves for Qp {
         let qp = Arc::from(this);
         if let Some(poller) = qp.poller.as_deref() {
             poller.is_over_now();
-            // As when it stops polling. Others may have the queue pair, too, and go on.
+            // As in `stop_polling`. Others may have the queue pair, too, and go on.
             smp_mb(Full);
             qp.schedule(Reason::GoOn);
         }

@@ -44,7 +44,7 @@ impl Qp {
         self.queue(actor);
     }
 
-    /// Returns whether the consumer may have waited for an answer of the peer, and has got it since the
+    /// Returns whether the consumer may have waited for an answer of the peer and got it since the
     /// last call. It has not if a Read is under way, or was answered without a completion.
     #[inline(always)]
     fn is_answered(&self) -> bool {
@@ -59,7 +59,7 @@ impl Qp {
     /// Returns who sends what a process has just posted.
     #[inline(always)]
     fn who_sends(&self, inner: &mut Inner) -> Actor {
-        // Where the queue is polled, the thread that polls sees what follows.
+        // Where the queue is polled, the thread that polls sees what is posted next.
         let answered = self.is_answered() || self.active_poller().is_some();
         let doorbells = &mut inner.doorbells;
         doorbells.ring(inner.ring.taken(), self.send_cq.notified(), answered);
@@ -75,10 +75,7 @@ impl Qp {
         actor
     }
 
-    /// A process rang the doorbell: sends on its behalf, or lets a work item do so.
-    ///
-    /// # Errors
-    ///
+    /// Sends on behalf of a process that rang the doorbell, or lets a work item do so. Returns
     /// `EINVAL` for the QP of a consumer in the kernel.
     pub(crate) fn doorbell(self: &Arc<Self>) -> Result {
         if self.is_of_kernel() {
@@ -120,13 +117,9 @@ impl Qp {
         Ok(())
     }
 
-    /// Posts the requests of a kernel consumer, up to the first bad one. Its thread sends them if
-    /// it may sleep where it is and has the mutex at once, otherwise the work item does, which also
-    /// flushes them. Any context.
-    ///
-    /// # Errors
-    ///
-    /// See [`KernelSq::post`](super::sq::kernel::KernelSq::post).
+    /// Posts the requests of a kernel consumer, up to the first bad one; for errors see
+    /// [`KernelSq::post`](super::sq::kernel::KernelSq::post). The calling thread sends them if it
+    /// may sleep there and gets the mutex at once. Otherwise the work item sends or flushes them.
     pub(crate) fn post_send(self: &Arc<Self>, chain: &mut SendChain<'_>) -> Result {
         let Some(kernel) = self.consumer.kernel() else {
             let _ = chain.next();
@@ -141,9 +134,9 @@ impl Qp {
         result
     }
 
-    /// Sends what a kernel consumer has posted, on its thread, which may have locks of the
-    /// consumer's and may be one that memory or a file system waits for: nobody is waited for who
-    /// might wait for these, and nothing but sending is done. Returns who is to act otherwise.
+    /// Sends what a kernel consumer has posted, on its thread. The thread may have locks of the
+    /// consumer's, and memory or a file system may wait for it. So this waits for no other thread
+    /// that might wait for these, and does nothing but send. Returns who is to act otherwise.
     /// Process context.
     fn send_posted(self: &Arc<Self>) -> Actor {
         let _scope = NoIo::enter();
@@ -157,11 +150,8 @@ impl Qp {
         Actor::Nobody
     }
 
-    /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
-    ///
-    /// # Errors
-    ///
-    /// See [`Rq::post`](super::rq::Rq::post).
+    /// Posts the receives of a kernel consumer, up to the first bad one. Fails as
+    /// [`Rq::post`](crate::queue::rq::Rq::post).
     pub(crate) fn post_recv(self: &Arc<Self>, chain: &mut RecvChain<'_>) -> Result {
         let result = match &mut *self.rq.lock() {
             Some(rq) => rq.post(chain),
@@ -171,8 +161,8 @@ impl Qp {
                 Err(EINVAL)
             }
         };
-        // Whoever flushes the queue changed the state before: he sees what is in the queue, or his
-        // state is seen here.
+        // Whoever flushes the queue changed the state before: either that flush sees these
+        // receives, or the new state is seen here.
         let flushes = self.state().post_recv() == Post::Flush;
         self.schedule(Reason::KernelRecv { flushes });
         result

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Other depths for the queues of a QP (draft-hilland-rddp-verbs section 6.1.3).
+//! Resizing the queues of a QP (draft-hilland-rddp-verbs section 6.1.3).
 //!
-//! Kernel consumers modify the QP. The core does not pass the sizes of processes on, and has no way
-//! to tell them of new mappings: those with own rings call a method of our own.
+//! Kernel consumers modify the QP. The core does not pass the sizes of processes on, and cannot
+//! tell them of new mappings: processes with own rings call a method of this driver.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -49,8 +49,8 @@ use kernel::{
 };
 
 impl Qp {
-    /// Gives both queues the depths in `cap`, all or nothing, with whatever is posted and under way
-    /// (V-QP-21). What the consumer says of elements and inline data may be less than there is.
+    /// Gives both queues the depths in `cap`, all or nothing, whatever is posted and under way
+    /// (V-QP-21). `cap` may ask for fewer elements and less inline data than there is.
     ///
     /// # Errors
     ///
@@ -72,32 +72,30 @@ impl Qp {
             Some(_) => None,
             None => Some(KernelRq::new(cap.max_recv_wr, self.cap.max_recv_sge)?),
         };
-        // Room for as many requests under way, and completions, comes first, and is never taken
-        // back.
+        // Room for as many requests under way and completions is made first, and never taken back.
         let grown = self.make_room(new_sq.depth(), memory_for(false))?;
         kernel.spare.extend(new_sq.spare())?;
-        // In the order of the locks.
+        // This lock comes before that of `posted`.
         let mut rq = self.rq.lock();
         let result = posted.replace(&mut new_sq, || match (&mut *rq, &mut new_rq) {
             (Some(rq), Some(new)) => rq.replace(new),
             _ => Ok(()),
         });
         drop(rq);
-        // What was replaced is given up without a lock.
+        // What was replaced is dropped without a lock.
         drop((grown, new_sq, new_rq));
         result
     }
 
-    /// Gives the queues of a process with own rings the depths that its request asks for, in rings of
-    /// their own, all or nothing: what was posted and not taken moves there under the numbers that
-    /// it has. The old rings stay memory for as long as they are mapped, but nobody looks there any
-    /// more. Sleeps.
+    /// Gives the queues of a process with own rings the depths that its request asks for, in new
+    /// rings, all or nothing. What was posted and not taken moves there and keeps its numbers. The
+    /// old rings remain memory as long as they are mapped, but nobody looks at them. Sleeps.
     ///
     /// # Errors
     ///
     /// `EINVAL` for depths beyond the maximum or below what is posted, for a receive queue where
     /// there is a shared one (V-QP-22), or if the process has no room for the answer. `ENOMEM`,
-    /// `EFAULT`. `EOPNOTSUPP` for the QP of another.
+    /// `EFAULT`. `EOPNOTSUPP` for the QP of any other consumer.
     pub(crate) fn resize_rings(&self, udata: &mut Udata<'_>) -> Result {
         let rings = self.consumer.rings().ok_or(EOPNOTSUPP)?;
         let asked: ResizeQpReq = udata.read()?;
@@ -123,23 +121,23 @@ impl Qp {
             sq_key,
             rq_key,
         })?;
-        // As for a kernel consumer.
+        // First, and never taken back, as in `resize`.
         let grown = self.make_room(sq.len(), memory_for(true))?;
         let moved = self.move_to(sq, rq)?;
         let old = core::mem::replace(&mut *offers, new);
-        // Memory is given up without a lock.
+        // Memory is freed without a lock.
         drop(offers);
         drop((grown, moved, old));
         Ok(())
     }
 
-    /// Goes on in other rings, with what was posted; returns the old ones.
+    /// Goes on in other rings with what was posted, and returns the old ones.
     fn move_to(
         &self,
         sq: SharedRing<own::Sqe>,
         rq: Option<SharedRing<own::Rqe>>,
     ) -> Result<(Moving<own::Sqe>, Option<Moving<own::Rqe>>, Posted)> {
-        // Receives may be taken all the time, requests only with this.
+        // Receives may be taken at any time, requests only under this mutex.
         let mut inner = self.inner.lock();
         let view = Posted::Own(sq.clone());
         let queue = inner.ring.own()?;
@@ -149,7 +147,7 @@ impl Qp {
             .transpose()?;
         if let Some(recvs) = &mut recvs {
             recvs.copy(|| self.with_own_rq(|queue| queue.taken()))?;
-            // There are those queues: nothing fails from here on.
+            // Both queues exist: nothing fails from here on.
             while !self.with_own_rq(|queue| queue.go_on_in(recvs))? {
                 recvs.forget(self.with_own_rq(|queue| queue.taken())?);
             }
@@ -161,7 +159,7 @@ impl Qp {
         Ok((sends, recvs, seen))
     }
 
-    /// Does something with the receive queue of a process with own rings.
+    /// Calls `act` with the receive queue of a process with own rings.
     fn with_own_rq<R>(&self, act: impl FnOnce(&mut UserRq<own::Rqe>) -> R) -> Result<R> {
         match &mut *self.rq.lock() {
             Some(rq) => Ok(act(rq.own()?)),
@@ -169,12 +167,12 @@ impl Qp {
         }
     }
 
-    /// Has room for `depth` requests under way, in memory that is allocated with `flags`; returns
-    /// what is not used any more.
+    /// Makes room for `depth` requests under way, in memory allocated with `flags`. Returns what is
+    /// not used any more.
     fn make_room(&self, depth: u32, flags: Flags) -> Result<Sq> {
         let mut spare = under_way(depth.max(1), flags)?;
-        // At most [`MAX_WR`] records of some words are copied under the lock, once for each doubling
-        // of the depth.
+        // At most [`MAX_WR`] records of some words are copied under the lock, once for each
+        // doubling of the depth.
         let swapped = self.sq.lock().swap_if_larger(&mut spare);
         swapped.map_err(|_| EINVAL)?;
         Ok(spare)

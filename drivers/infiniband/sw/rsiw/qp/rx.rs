@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reception: what `proto::receiver` takes in, and to where.
+//! Reception: the surroundings of `proto::receiver` in the kernel.
 //!
 //! Context: softirq or process, with the socket's lock held.
 #![forbid(unsafe_code)]
@@ -94,8 +94,7 @@ use kernel::{
     },
 };
 
-/// The receiving part of a connection, which belongs to whoever holds the socket's lock: see
-/// [`Stream`](super::stream::Stream).
+/// The receiving part of a connection, which belongs to whoever holds the socket's lock.
 pub(super) struct Receiving {
     pub(super) receiver: Receiver<KVVec<u8>>,
     /// The elements of the receive in progress.
@@ -107,11 +106,6 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    /// For a new connection, with receives of at most `max_sge` elements.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new(params: &Params, max_sge: u32) -> Result<Self> {
         let mut receiver = Receiver::new(params);
         receiver.set_patience(params::rnr_wait_ms());
@@ -126,7 +120,7 @@ impl Receiving {
 
 /// The receiving part of a connection while it is fed, out of its place.
 pub(super) struct Intake<'a> {
-    /// The region that was placed into last. It belongs to nobody else until this ends.
+    /// The region that was placed into last, which is open until this ends.
     cached: CachedRegion,
     pub(super) part: KBox<Receiving>,
     pub(super) base: &'a Base,
@@ -134,7 +128,6 @@ pub(super) struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    /// Feeds `part`, which is of `parent`.
     #[inline]
     pub(super) fn new(parent: &'a Arc<dyn Parent>, part: KBox<Receiving>) -> Self {
         Self {
@@ -145,13 +138,13 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Ends feeding.
+    /// Ends feeding, which closes the cached region.
     #[inline]
     pub(super) fn end(self) -> KBox<Receiving> {
         self.part
     }
 
-    /// Has `f` use the receiver in its surroundings.
+    /// Calls `f` with the receiver and its surroundings.
     #[inline(always)]
     pub(super) fn with<R>(
         &mut self,
@@ -202,7 +195,6 @@ impl Chunk for SkbChunk<'_> {
     }
 }
 
-/// The surroundings of the receiver.
 pub(super) struct Surroundings<'a> {
     qp: &'a Base,
     parent: &'a Arc<dyn Parent>,
@@ -329,7 +321,7 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
 
     fn read_done(&mut self, token: Option<Token>) {
         let stalled = self.qp.read_done(token);
-        // Whoever made the state Draining has looked at the Reads afterwards.
+        // Whoever makes the state Draining looks at the Reads afterwards.
         let draining = self.qp.state() == QpState::Draining;
         self.parent.schedule(Reason::ReadDone { draining, stalled });
     }
@@ -354,11 +346,7 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
 }
 
 impl Base {
-    /// Checks whether the peer may read what it asks for.
-    ///
-    /// # Errors
-    ///
-    /// How the peer is told that it may not.
+    /// Checks that the peer may read what it asks for, or returns how it is told that it may not.
     fn check_source(&self, request: &ReadRequest) -> Result<(), TermError> {
         if request.len == 0 {
             return Ok(());

@@ -1,36 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the connection of a queue pair looks like at a moment, for who describes the QP.
+//! A snapshot of a queue pair's connection, for whoever describes the QP.
 //!
-//! Context: process; takes no mutex and no socket's lock, but the spin lock around the link to the
-//! other end of the connection.
+//! Context: process; takes no mutex and no socket's lock, only the spin lock of the link to the
+//! other end.
 #![forbid(unsafe_code)]
 
 use super::stream::Stream;
 use crate::{ffi::net::TcpSocket, proto::direct::is_empty};
 
-/// What a connection looks like at a moment.
+/// What a connection looked like at one moment.
 pub(super) struct Sight {
-    /// FPDUs have CRCs,
     pub(super) crc: bool,
-    /// and markers.
+    /// This side's FPDUs have markers.
     pub(super) markers: bool,
-    /// Messages go past TCP at this moment, from this side and to it.
+    /// Whether messages go past TCP at this moment, from this side and to it.
     pub(super) direct: (bool, bool),
     /// The number of the other end's queue pair, if it is on this host.
     pub(super) peer: Option<u32>,
-    /// Octets of data that fit a segment of TCP.
     pub(super) mss: u32,
-    /// Octets that the peer has not acknowledged,
+    /// Octets sent and not acknowledged.
     pub(super) unacked: u32,
-    /// that TCP has not sent,
+    /// Octets written and not sent.
     pub(super) unsent: u32,
-    /// and that were not read.
+    /// Octets received and not read.
     pub(super) unread: u32,
 }
 
 impl Stream {
-    /// Returns what it looks like now. What belongs to TCP is read as it is.
+    /// Takes a snapshot. TCP's numbers are read without its lock.
     pub(super) fn sight(&self) -> Sight {
         let past = |from: &TcpSocket, to: &TcpSocket| {
             is_empty(from.numbers().write_seq, to.numbers().copied_seq)

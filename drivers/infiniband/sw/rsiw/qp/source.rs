@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory that a message on its way out is taken from.
+//! The memory that an outgoing message is read from.
 //!
 //! Context: process, under the QP's mutex.
 #![forbid(unsafe_code)]
@@ -41,27 +41,22 @@ use kernel::{
     prelude::*, //
 };
 
-/// The memory of one message.
 pub(super) struct Source {
     /// The elements or octets of the request that was peeked at last.
     pub(super) sgl: SgList,
-    /// The list holds octets.
+    /// The list holds octets instead of elements.
     pub(super) is_inline: bool,
-    /// What the request has beside its elements.
+    /// What the request has besides its elements.
     pub(super) operands: Option<Operands>,
-    /// A Read of the peer is answered; the list is not used.
+    /// The message answers a Read of the peer; the list is not used.
     is_response: bool,
-    /// The regions of the elements, or that of a response, and those of messages before as long as
-    /// there is no other.
+    /// The regions of the elements, or the one of a response. Each stays open for later messages
+    /// until another one takes its place.
     accesses: KVec<CachedRegion>,
 }
 
 impl Source {
-    /// For messages of at most `max_sge` elements or `max_inline` octets.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Makes room for messages of at most `max_sge` elements or `max_inline` octets.
     pub(super) fn new(max_sge: u32, max_inline: u32) -> Result<Self> {
         let width = max_sge.max(1);
         let mut accesses = KVec::with_capacity(u32_as_usize(width), GFP_KERNEL)?;
@@ -79,11 +74,7 @@ impl Source {
         })
     }
 
-    /// Keeps the memory of the request readable.
-    ///
-    /// # Errors
-    ///
-    /// It may not be read.
+    /// Opens the memory of the request for reading, or returns why it may not be read.
     pub(super) fn open_request(&mut self, qp: &Base) -> Result<(), OpenError> {
         self.is_response = false;
         if self.is_inline {
@@ -103,11 +94,7 @@ impl Source {
         Ok(())
     }
 
-    /// Keeps what the peer wants to read readable.
-    ///
-    /// # Errors
-    ///
-    /// How the peer is told that it may not.
+    /// Opens what the peer wants to read, or returns how the peer is told that it may not.
     pub(super) fn open_source(
         &mut self,
         qp: &Base,
@@ -128,11 +115,8 @@ impl Source {
         }
     }
 
-    /// Writes `len` octets of the message from `offset` on.
-    ///
-    /// # Errors
-    ///
-    /// There are not that many, or those of the batch.
+    /// Writes `len` octets of the message from `offset` on. Fails if the message is shorter, if its
+    /// memory is not there, or if the batch is full.
     pub(super) fn write<T>(
         &self,
         offset: u32,
@@ -156,11 +140,7 @@ impl Source {
         Ok(())
     }
 
-    /// Copies the message of a request to `to`, which is as long.
-    ///
-    /// # Errors
-    ///
-    /// As [`Source::write`].
+    /// Copies the message of a request to `to`, which is as long. Fails as [`Source::write`].
     pub(super) fn copy(&self, to: &mut [u8]) -> Result<(), PayloadError> {
         if self.is_inline {
             let octets = self.sgl.octets(0, to.len());
@@ -189,7 +169,7 @@ impl Source {
                 put(&slice)?;
             }
         }
-        // Memory of the kernel ends at the first address of its owner that is no memory.
+        // Slices of kernel memory end early at an address that is not memory.
         if !rest.is_empty() {
             return Err(PayloadError::NoMemory);
         }
@@ -197,8 +177,8 @@ impl Source {
     }
 
     /// Returns whether there is memory for all of the `len` octets of the message from `offset` on.
-    /// Memory of a process is always there; memory of the kernel ends at the first address of its
-    /// owner that is no memory.
+    /// Memory of a process is always there; slices of kernel memory end early at an address that is
+    /// not memory.
     #[inline]
     pub(super) fn is_whole(&self, offset: u32, len: u32) -> bool {
         let is_there = |index: usize, at: u32, len: u32| {
@@ -221,7 +201,7 @@ impl Source {
             .all(|piece| is_there(piece.index, piece.at, piece.len))
     }
 
-    /// The `len` octets of the message from `offset` on, if they came with the request.
+    /// Returns the `len` octets of the message from `offset` on, if they came with the request.
     pub(super) fn octets(&self, offset: u32, len: u32) -> Option<&[u8]> {
         if !self.is_inline || self.is_response {
             return None;
@@ -229,12 +209,8 @@ impl Source {
         self.sgl.octets(u32_as_usize(offset), u32_as_usize(len))
     }
 
-    /// The memory of the message from `offset` on: `len` octets, or fewer if the element ends
-    /// before.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if there are not that many.
+    /// Returns the memory of the message from `offset` on: `len` octets, or fewer if the element
+    /// ends before. Returns `EINVAL` if the message has not that many.
     #[inline]
     pub(super) fn slices(&self, offset: u32, len: u32) -> Result<Slices<'_>> {
         let (index, at, len) = if self.is_response {
@@ -265,7 +241,7 @@ impl Source {
             left = left.checked_sub(slice.len()).ok_or(PayloadError::Broken)?;
             writer.put(slice)?;
         }
-        // Memory of the kernel ends at the first address of its owner that is no memory.
+        // Slices of kernel memory end early at an address that is not memory.
         if left != 0 {
             return Err(PayloadError::NoMemory);
         }

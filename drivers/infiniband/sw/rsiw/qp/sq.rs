@@ -3,7 +3,7 @@
 //! The send queue: requests of a process ([`user`]) or a kernel consumer ([`kernel`]), completions
 //! in post order.
 //!
-//! What is under way is counted in [`Sq`], whatever became of its slot.
+//! Requests under way are recorded in [`Sq`], whatever became of their slots.
 //!
 //! Context: [`SqRing`] in process context under the QP's mutex; [`Sq`] in any context under its own
 //! lock, which comes before those of completion queues.
@@ -53,11 +53,9 @@ pub(super) type BadWqe = BadRequest<Work>;
 pub(super) struct Work {
     /// The consumer's name for it.
     pub(super) id: u64,
-    /// What it was.
     pub(super) operation: OperationType,
-    /// Success is reported too.
+    /// Whether success is reported, too.
     pub(super) signalled: bool,
-    /// Octets of the message.
     pub(super) bytes: u32,
 }
 
@@ -78,12 +76,11 @@ pub(super) enum SqRing {
     User(UserSq<Sqe>),
     /// A process with own rings.
     Own(UserSq<own::Sqe>),
-    /// A kernel consumer.
     Kernel(Arc<KernelSq>),
 }
 
 impl SqRing {
-    /// Number of slots.
+    /// Returns the number of slots.
     pub(super) fn len(&self) -> usize {
         match self {
             // CAST: 32 bits fit.
@@ -93,11 +90,7 @@ impl SqRing {
         }
     }
 
-    /// The queue of a process with own rings.
-    ///
-    /// # Errors
-    ///
-    /// `EOPNOTSUPP` if it is another's.
+    /// Returns the queue of a process with own rings, or `EOPNOTSUPP` if it is another's.
     pub(super) fn own(&mut self) -> Result<&mut UserSq<own::Sqe>> {
         match self {
             Self::Own(queue) => Ok(queue),
@@ -105,8 +98,8 @@ impl SqRing {
         }
     }
 
-    /// Requests of a process that were taken out up to now, which is the number of the next one; wraps.
-    /// Nobody asks of a consumer in the kernel.
+    /// Returns how many requests of a process were taken out, which is the number of the next one;
+    /// wraps. Nobody asks this of a consumer in the kernel.
     #[inline(always)]
     pub(super) fn taken(&self) -> u32 {
         match self {
@@ -116,7 +109,6 @@ impl SqRing {
         }
     }
 
-    /// Whether no request waits.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         match self {
@@ -126,7 +118,7 @@ impl SqRing {
         }
     }
 
-    /// Whether more than `count` requests of a process wait.
+    /// Returns whether more than `count` requests of a process wait.
     #[inline(always)]
     pub(super) fn has_behind(&self, count: u32) -> bool {
         match self {
@@ -136,8 +128,8 @@ impl SqRing {
         }
     }
 
-    /// Looks at the oldest request, which stays where it is; `sgl` gets its elements or octets, and
-    /// `operands` what it has beside them.
+    /// Looks at the oldest request, which stays where it is. `sgl` gets its elements or octets, and
+    /// `operands` what it has besides.
     pub(super) fn peek(
         &self,
         sgl: &mut SgList,
@@ -160,7 +152,7 @@ impl SqRing {
         }
     }
 
-    /// Takes the oldest request out, of which only the completion is wanted.
+    /// Takes the oldest request out, for which only a completion is wanted.
     pub(super) fn discard(&mut self) -> Option<Work> {
         match self {
             Self::User(ring) => ring.discard(),
@@ -174,10 +166,6 @@ impl SqRing {
 pub(super) type Sq = Sends<KVVec<Record<Work, Fault>>, KVec<OutboundRead>>;
 
 /// Makes room for `depth` requests under way, in memory that is allocated with `flags`.
-///
-/// # Errors
-///
-/// `ENOMEM`.
 pub(super) fn under_way(depth: u32, flags: Flags) -> Result<Sq> {
     let records = KVVec::from_elem(Record::default(), u32_as_usize(depth), flags)?;
     Ok(Sends::new(records, KVec::new()))

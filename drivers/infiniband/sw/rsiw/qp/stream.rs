@@ -64,61 +64,60 @@ use kernel::{
     },
 };
 
-/// How often memory for a buffer is asked for again before the stream ends, and how long it takes
-/// from one time to the next, in milliseconds.
+/// How often memory for a buffer is asked for again before the stream ends, and the milliseconds
+/// from one time to the next.
 const RETRIES: u32 = 50;
 const RETRY_MS: u32 = 100;
 
 /// What became of a connection, as seen with the socket locked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// Octets were left for later.
+    /// Whether octets were left for later.
     pub(super) more: bool,
-    /// The peer's FIN was received and all in front of it was read.
+    /// Whether the peer's FIN was received and all in front of it was read.
     pub(super) fin: bool,
-    /// The stream ended inside an FPDU or a message.
+    /// Whether the stream ended inside an FPDU or a message.
     pub(super) cut: bool,
-    /// TCP is done with the connection, in good order or not.
+    /// Set once TCP is done with the connection; with its error, if there was one.
     pub(super) closed: Option<Option<Error>>,
 }
 
 /// The receiving side of a connection.
 #[pin_data]
 pub(crate) struct Stream {
-    /// The QP; its reference to this is emptied when the connection ends.
+    /// The QP, whose reference to this is dropped when the connection ends.
     pub(super) parent: Arc<dyn Parent>,
     pub(super) sock: Arc<TcpSocket>,
-    /// FPDUs have CRCs.
     pub(super) has_crc: bool,
     /// This side's FPDUs have markers.
     pub(super) has_markers: bool,
     /// `None` while it is fed, and after the end.
     part: LockedBySock<Option<KBox<Receiving>>>,
-    /// The other end of the connection, if it is on this host, until one of both has ended.
+    /// The other end of the connection, if it is on this host, until one of the two has ended.
     #[pin]
     pub(super) peer: SpinLockIrq<Option<Arc<Stream>>>,
-    /// Whether there may be one. Never set before `peer` is.
+    /// Whether `peer` may be set. Never set before `peer` is.
     has_peer: AtomicFlag,
     /// Whether the other end waits for this one to take in what it has. Set with the socket held.
     pub(super) awaited: AtomicFlag,
     /// Runs while there is no memory, or no receive, to receive with.
     #[pin]
     retry: Timer<Stream>,
-    /// It runs.
+    /// Whether `retry` runs.
     pub(super) pauses: AtomicFlag,
 }
 
-/// What receiving has to be given before it can go on.
+/// What is needed before receiving can go on.
 enum Need {
-    /// A buffer.
     Buffer,
-    /// That nobody uses this region.
+    /// Nobody must use this region any more.
     Quiet(Arc<Mr>),
 }
 
 impl Need {
-    /// Gets it. Returns what became of the buffer, if one is wanted. Process context; waits for
-    /// those who use the region, one of whom may be this side's sender, who needs the socket.
+    /// Gets it. If that is a buffer, returns it, or that there is no memory. Process context,
+    /// without the socket: waits for those who use the region, one of whom may be this side's
+    /// sender, which needs the socket.
     fn get(self) -> Option<Result<KVVec<u8>, AllocError>> {
         match self {
             Self::Buffer => Some(KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL | __GFP_NOWARN)),
@@ -131,11 +130,6 @@ impl Need {
 }
 
 impl Stream {
-    /// For a new connection on `sock`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new(
         parent: Arc<dyn Parent>,
         sock: &Arc<TcpSocket>,
@@ -160,7 +154,7 @@ impl Stream {
         )
     }
 
-    /// The receiving part, if it is in its place.
+    /// Returns the receiving part, if it is in its place.
     pub(super) fn receiving<'a>(&'a self, sk: &'a mut LockedSock<'_>) -> Option<&'a mut Receiving> {
         self.part.get(sk)?.as_deref_mut()
     }
@@ -176,8 +170,7 @@ impl Stream {
         Some(Intake::new(&self.parent, self.end(sk)?))
     }
 
-    /// Puts the receiving part back into its place, and counts what it was fed. Returns what it
-    /// lacks.
+    /// Puts the receiving part back, and counts what it was fed. Returns what it lacks.
     #[inline]
     pub(super) fn put_back(&self, sk: &mut LockedSock<'_>, mut intake: Intake<'_>) -> Lack {
         let base = intake.base;
@@ -195,12 +188,13 @@ impl Stream {
             return Lack::Nothing;
         };
         intake.with(|receiver, env| receiver.begin::<SkbChunk<'_>, _>(env, budget));
-        // What cannot be read is not there: the connection is over, or a listener's.
+        // If this fails there is nothing to read: the connection is over, or is a listener's.
         let _ = sk.read(|chunk| intake.with(|receiver, env| receiver.consume(env, chunk)));
         self.put_back(sk, intake)
     }
 
-    /// Takes in what was received and tells how the connection is. Process context, no lock held.
+    /// Takes in what was received, and returns what became of the connection. Process context, no
+    /// lock held.
     pub(super) fn drain(self: &Arc<Self>) -> Seen {
         let looked = self.sock.with_lock(|sk| match self.needs(sk) {
             None => Ok(self.inspect(sk)),
@@ -219,7 +213,6 @@ impl Stream {
         seen
     }
 
-    /// What has to be got before receiving can go on.
     fn needs(&self, sk: &mut LockedSock<'_>) -> Option<Need> {
         let part = self.receiving(sk)?;
         match part.receiver.lacks() {
@@ -229,7 +222,7 @@ impl Stream {
         }
     }
 
-    /// Takes in what was received and tells how the connection is.
+    /// Does the part of [`Stream::drain`] for which the socket is locked.
     fn inspect(self: &Arc<Self>, sk: &mut LockedSock<'_>) -> Seen {
         let lack = self.receive(sk, self.base().dev.tuning.work_budget());
         let is_later = self.pause(sk, lack);
@@ -245,8 +238,8 @@ impl Stream {
         }
     }
 
-    /// Gives the receiver the buffer that it lacks. Without memory for it the timer lets it be
-    /// asked for again, for a while.
+    /// Gives the receiver the buffer that it lacks. Without memory for one, it is asked for again
+    /// when the timer runs out, for a while.
     fn set_buffer(&self, sk: &mut LockedSock<'_>, buffer: Result<KVVec<u8>, AllocError>) {
         let Some(mut intake) = self.take_part(sk) else {
             return;
@@ -265,8 +258,8 @@ impl Stream {
         self.put_back(sk, intake);
     }
 
-    /// Has the timer run if what is `lack`ing cannot be had now: memory for the buffer, or a
-    /// receive. Returns whether it does.
+    /// Starts the timer if what is `lack`ing cannot be had now: memory for the buffer, or a
+    /// receive. Returns whether that is so.
     fn pause(self: &Arc<Self>, sk: &mut LockedSock<'_>, lack: Lack) -> bool {
         let Some(part) = self.receiving(sk) else {
             return false;
@@ -283,7 +276,7 @@ impl Stream {
         is_later
     }
 
-    /// Returns whether what is `lack`ing is looked for anyway, when the timer has run out.
+    /// Returns whether the timer runs and will have what is `lack`ing looked for.
     fn pauses_for(&self, lack: Lack) -> bool {
         matches!(lack, Lack::Receive | Lack::Buffer) && self.pauses.load(Relaxed)
     }
@@ -295,14 +288,13 @@ impl Stream {
         }
     }
 
-    /// Returns what the parts of the QP share.
     #[inline]
     pub(super) fn base(&self) -> &Base {
         self.parent.base()
     }
 
-    /// The other end of the connection, if it is on this host. What is linked at this moment may be
-    /// missed.
+    /// Returns the other end of the connection, if it is on this host. An end that is being linked
+    /// at this moment may be missed.
     #[inline]
     pub(super) fn peer(&self) -> Option<Arc<Stream>> {
         if !self.has_peer.load(Relaxed) {
@@ -311,14 +303,14 @@ impl Stream {
         self.peer.lock().clone()
     }
 
-    /// Has `other` as the other end, of which there was none.
+    /// Makes `other` the other end, of which there was none.
     pub(super) fn link_to(&self, other: Arc<Self>) {
         *self.peer.lock() = Some(other);
         self.has_peer.store(true, Relaxed);
     }
 
-    /// Has the other end send, if it waits for this one to take something in. Any context, with the
-    /// socket's lock held or not.
+    /// Wakes the sender of the other end, if it waits for this one to take something in. Any
+    /// context, with or without the socket's lock.
     #[inline]
     pub(super) fn wake_sender(&self) {
         if self.awaited.load(Relaxed) {

@@ -17,8 +17,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Numbers that a QP may have: as many as 24 bits hold, without 0 and 1, which are special
-/// elsewhere.
+/// Numbers that a QP may have: what 24 bits hold, without 0 and 1, which are special elsewhere.
 const NUMBERS: RangeInclusive<u32> = 2..=0xff_ffff;
 
 /// Queue pairs `Q` by number.
@@ -29,35 +28,26 @@ pub(crate) struct Table<Q: Send + Sync + 'static> {
 }
 
 impl<Q: Send + Sync + 'static> Table<Q> {
-    /// An empty table. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Makes an empty table. Sleeps.
     pub(crate) fn new(loaded: Loaded) -> Result<Arc<Self>> {
         Arc::pin_init(pin_init!(Self { qps <- RcuTable::new(loaded) }), GFP_KERNEL)
     }
 
-    /// The QP of that number.
     pub(crate) fn lookup(&self, num: Qpn) -> Option<Arc<Q>> {
         self.qps.lookup(num.0)
     }
 
-    /// Calls `f` for all queue pairs; see [`RcuTable::for_each`]. Process context, if `f` is.
+    /// Calls `f` for all queue pairs; see [`RcuTable::for_each`]. Process context if `f` needs it.
     pub(crate) fn for_each(&self, f: impl FnMut(Arc<Q>)) {
         self.qps.for_each(f);
     }
 
-    /// Puts `qp` in, in memory of `flags`, and returns the number that it got. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if no number is free, `ENOMEM`.
+    /// Enters `qp`, in memory allocated with `flags`, and returns the number that it got, or
+    /// `EBUSY` if none is free. Sleeps.
     pub(super) fn insert(&self, qp: Arc<Q>, flags: Flags) -> Result<Qpn> {
         self.qps.insert_free(NUMBERS, qp, flags).map(Qpn)
     }
 
-    /// Takes the QP of that number out.
     pub(super) fn remove(&self, num: Qpn) {
         self.qps.remove(num.0);
     }

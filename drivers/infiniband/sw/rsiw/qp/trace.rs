@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What trace events tell of a queue pair.
+//! Trace events of a queue pair.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -49,25 +49,23 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// Octets of a Terminate's ULPDU in front of what it quotes: length and headers of the segment that
-/// it is about.
+/// Where the quote begins in a Terminate's ULPDU: length and headers of the segment at fault.
 const QUOTE_AT: usize = UNTAGGED_LEN + CONTROL_LEN;
 
 impl Base {
-    /// A state transition.
     #[inline(always)]
     pub(super) fn trace_state(&self, event: &QpEvent, from: QpState, to: QpState) {
         let (event, from, to) = (event.name(), from.name(), to.name());
         trace::qp_state(|| (self.dev.handle(), self.num().0, event, from, to));
     }
 
-    /// Who sends upon a doorbell.
+    /// Traces who sends upon a doorbell.
     #[inline(always)]
     pub(super) fn trace_doorbell(&self, actor: Actor) {
         trace::doorbell(|| (self.dev.handle(), self.num().0, actor.name()));
     }
 
-    /// TCP was given a batch of so many octets, and did not take those that are `left`.
+    /// Traces that TCP was given a batch of `octets`, and did not take the last `left` of them.
     #[inline(always)]
     pub(super) fn trace_batch(&self, octets: usize, left: usize, sent: Result<usize>) {
         trace::batch(|| {
@@ -78,7 +76,7 @@ impl Base {
         });
     }
 
-    /// The QP at the other end of the connection, on this host, was asked to take a segment.
+    /// Traces that the QP at the other end, on this host, was asked to take a segment.
     #[inline(always)]
     pub(super) fn trace_direct<'a>(&self, peer: impl FnOnce() -> &'a Self, outcome: HandedOver) {
         trace::direct(|| {
@@ -87,7 +85,7 @@ impl Base {
         });
     }
 
-    /// FPDUs are in the batch: that of `frame` and those behind it that are alike, `count` in all.
+    /// Traces the FPDU of `frame` and those behind it that are alike, `count` in all.
     #[inline(always)]
     pub(super) fn trace_fpdus(&self, message: &Message, frame: &Frame, count: u32) {
         if trace::is_fpdu_tx_on() {
@@ -113,7 +111,7 @@ impl Base {
         });
     }
 
-    /// A Terminate is in the batch.
+    /// Traces a Terminate that was put into the batch.
     #[inline(always)]
     pub(super) fn trace_terminate(&self, message: &Terminate) {
         trace::terminate_tx(|event| {
@@ -124,7 +122,7 @@ impl Base {
         });
     }
 
-    /// The ULPDU that a train has taken in last, of which `front` returns the front of its FPDU.
+    /// Traces the ULPDU that a train took in last; `front` returns the first octets of its FPDU.
     #[inline(always)]
     pub(super) fn trace_train(&self, front: impl FnOnce() -> Option<[u8; FPDU_FRONT]>) {
         if trace::is_fpdu_rx_on() {
@@ -140,7 +138,7 @@ impl Base {
         }
     }
 
-    /// An ULPDU has come in.
+    /// Traces a received ULPDU of `len` octets that begins with `head`.
     #[inline(always)]
     pub(super) fn trace_ulpdu(&self, head: &[u8], len: u16) {
         self.trace_terminate_received(head);
@@ -159,7 +157,7 @@ impl Base {
         });
     }
 
-    /// An ULPDU that begins with `head` has come in: whether it is a Terminate.
+    /// Traces the received ULPDU that begins with `head` if it is a Terminate.
     #[inline(always)]
     fn trace_terminate_received(&self, head: &[u8]) {
         trace::terminate_rx(|event| {
@@ -178,7 +176,6 @@ impl Base {
         });
     }
 
-    /// An access was refused.
     #[cold]
     pub(super) fn trace_refused(&self, want: Access, why: MrError, at: (Stag, u64), len: u32) {
         let (stag, addr) = at;
@@ -188,7 +185,7 @@ impl Base {
         });
     }
 
-    /// An STag was to be invalidated.
+    /// Traces the attempt to invalidate an STag.
     #[inline(always)]
     pub(super) fn trace_invalidate(
         &self,

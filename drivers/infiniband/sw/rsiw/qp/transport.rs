@@ -43,25 +43,20 @@ use kernel::{
     prelude::*, //
 };
 
-/// Chunks of a batch, if each is a page: the last FPDU may go beyond [`TX_BATCH`], with
-/// markers, and the first and last chunk may be begun.
+/// Chunks of a batch, if each is a page: the last FPDU may go beyond [`TX_BATCH`], with markers,
+/// and the first and last chunk may be used in part.
 const BATCH_CHUNKS: usize = (TX_BATCH.range.1 as usize + MAX_FPDU + MAX_FPDU / 128) / PAGE_SIZE + 2;
 
-/// Makes a batch that is empty.
-///
-/// # Errors
-///
-/// `ENOMEM`.
+/// Makes an empty batch.
 pub(super) fn batch(qp: &Base) -> Result<TxBatch> {
     TxBatch::new(qp.dev.chunks.clone(), BATCH_CHUNKS)
 }
 
-/// The socket of a connection, and its batch.
 pub(super) struct TcpTransport<'a> {
     pub(super) qp: &'a Base,
     pub(super) sock: &'a TcpSocket,
     pub(super) batch: &'a mut TxBatch,
-    /// The other end of the connection, if it is on this host.
+    /// Set if the other end of the connection is on this host.
     pub(super) direct: Option<Direct<'a>>,
 }
 
@@ -164,7 +159,7 @@ impl Transport for TcpTransport<'_> {
         let Err(error) = sent else {
             return Ok(());
         };
-        // If the connection is not broken yet, it has to be. The socket's callbacks tell of it.
+        // The connection has to end, if it has not yet. The socket's callbacks report that.
         if self.sock.state() != TcpState::Closed {
             let (dev, num) = (self.qp.dev.handle(), self.qp.num());
             pr_ratelimited!("{dev}: QP {num}: TCP does not send: {error:?}\n");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transmission: what `proto::sender` sends, and from where.
+//! Transmission: the surroundings of `proto::sender` in the kernel.
 //!
 //! Context: process, under the QP's mutex. Nothing here waits for the peer.
 #![forbid(unsafe_code)]
@@ -94,11 +94,6 @@ pub(super) struct TxState {
 }
 
 impl TxState {
-    /// For a new connection.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new(qp: &Base, params: &Params, emss: u32) -> Result<Self> {
         Ok(Self {
             sender: Sender::new(params, emss),
@@ -108,32 +103,32 @@ impl TxState {
         })
     }
 
-    /// Octets of FPDUs that wait for room in the socket.
+    /// Returns how many octets of FPDUs wait for room in the socket.
     pub(super) fn unsent(&self) -> usize {
         self.batch.remaining()
     }
 
-    /// Whether a message is on its way.
+    /// Returns whether a message is on its way.
     pub(super) fn is_busy(&self) -> bool {
         self.sender.is_busy() || !self.batch.is_empty()
     }
 
-    /// Whether this side may send: a responder must have heard of its peer first.
+    /// Returns whether this side may send: a responder must have heard of its peer first.
     pub(super) fn may_send(&self, qp: &Base) -> bool {
         self.sender.may_send(qp.heard_of_peer())
     }
 
-    /// What has failed: see [`Outcome::Failed`].
+    /// Takes the failure that [`Outcome::Failed`] is about.
     pub(super) fn take_failure(&mut self) -> Option<Failure> {
         self.sender.take_failure()
     }
 
-    /// What was sent since this was looked at last, and in how many calls of TCP.
+    /// Returns the counts of what was sent and of calls of TCP, for the caller to take.
     pub(super) fn tally(&mut self) -> (&mut Tally, &mut u32) {
         (&mut self.sender.tally, &mut self.sender.batches)
     }
 
-    /// Sends a Terminate behind what TCP has or the batch holds.
+    /// Has a Terminate sent behind what TCP or the batch has.
     pub(super) fn set_terminate(&mut self, failure: &Failure) {
         self.sender.set_terminate(failure);
     }
@@ -166,7 +161,6 @@ impl TxState {
     }
 }
 
-/// The surroundings of the sender.
 struct SendEnv<'a> {
     qp: &'a Base,
     ring: &'a mut SqRing,
@@ -293,7 +287,7 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         };
         let find = |stag| self.qp.dev.stags.lookup(Stag(stag)).ok_or(Fault::Bind);
         let mr = find(binding.window)?;
-        // A bind of nothing needs none.
+        // A bind of no octets needs no region.
         let region = self.qp.dev.stags.lookup(Stag(binding.region));
         let window = mr.window().ok_or(Fault::Bind)?;
         let bound = window.bind(mr.stag(), binding, region, self.qp.party());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the QP's work items and timers do: acting upon what callbacks found out, and sending what
-//! the posting thread could not. `deferred` brings them about.
+//! What the QP's work items and timers do: they act upon what callbacks found out, and send what
+//! the posting thread could not. `deferred` queues and starts them.
 //!
-//! Context: process; timers softirq.
+//! Context: process; timers run in softirq.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -116,8 +116,8 @@ impl Qp {
         let looked = self.poll_socket();
         let mut after = After::of(Actor::Urgent);
         let mut inner = self.inner.lock();
-        // The QP may have another connection by now: what is noted is of that one, what was seen
-        // may be of the one before.
+        // The QP may have another connection by now. The notes are about that one; what was seen at
+        // the socket may be about the one before.
         let seen = looked.and_then(|(stream, seen)| inner.is_on(&stream).then_some(seen));
         // Whoever has left a new note about the socket has queued this work again.
         let mut taken = self.notes.take_all_but(QpNote::Socket);
@@ -141,11 +141,11 @@ impl Qp {
         }
     }
 
-    /// Takes in what waits in the socket, if there is any sign of something. Returns which
-    /// connection that was, too.
+    /// Receives what waits in the socket if a note says so. Returns which connection that was, and
+    /// what was seen.
     ///
-    /// What the receiver notes meanwhile is there when the other notes are taken, and comes before
-    /// what is seen here: a Terminate before the FIN behind it.
+    /// What the receiver notes meanwhile is acted upon before what is seen here: a Terminate before
+    /// the FIN behind it.
     fn poll_socket(self: &Arc<Self>) -> Option<(Arc<Stream>, Seen)> {
         if !self.notes.take(QpNote::Socket) {
             return None;
@@ -173,7 +173,7 @@ impl Qp {
                 if let Some(end) = self.remote_end.take() {
                     self.log_terminate(end.code);
                     self.ends_of(Cause::peer(end.code));
-                    // Without a connection the requests are flushed, or nobody's any more.
+                    // Without a connection the requests have been flushed, or are nobody's.
                     let told = inner.conn.is_some() && self.fail_refused(&end);
                     let event = (!told).then_some(remote_class(end.code));
                     self.feed(inner, QpEvent::TerminateReceived { event }, after);
@@ -199,12 +199,11 @@ impl Qp {
                 self.feed(inner, QpEvent::Timeout, after);
             }
             QpNote::Lost => self.feed(inner, QpEvent::Lost, after),
-            // What is to go on is done after all notes.
+            // The caller goes on after all notes.
             QpNote::GoOn => {}
         }
     }
 
-    /// Feeds what was seen at the socket to the state machine.
     fn act_upon_socket(self: &Arc<Self>, inner: &mut Inner, seen: &Seen, after: &mut After) {
         if seen.fin {
             let idle = !seen.cut && self.is_idle(inner);
@@ -220,14 +219,13 @@ impl Qp {
         }
     }
 
-    /// Feeds an event to the state machine. What does not fit the state any more does not matter
-    /// any more.
+    /// Feeds an event to the state machine, and ignores it if it does not fit the state any more.
     fn feed(self: &Arc<Self>, inner: &mut Inner, event: QpEvent, after: &mut After) {
         let _ = self.apply(inner, event, None, after);
     }
 
-    /// Completes the Read that the peer refuses in error (V-WC-5). Returns whether it tells of
-    /// that.
+    /// Completes in error the Read that the peer refuses (V-WC-5). Returns whether its completion
+    /// reports that.
     fn fail_refused(self: &Arc<Self>, end: &RemoteEnd) -> bool {
         let read = end.read.and_then(|msn| {
             let sq = self.sq.lock();

@@ -2,8 +2,8 @@
 
 //! The send queue of a kernel consumer.
 //!
-//! A request is validated when it is posted, and what is wrong with it is told at once (V-IMM);
-//! what depends on regions is told by its completion (V-WR-21).
+//! A request is validated when it is posted, and what is wrong with it is reported at once (V-IMM);
+//! what depends on regions is reported by its completion (V-WR-21).
 //!
 //! Context: any; creation sleeps.
 #![forbid(unsafe_code)]
@@ -62,13 +62,13 @@ use kernel::{
 };
 use zerocopy::IntoBytes;
 
-/// A request, and what it has beside its elements, or what is wrong with it.
+/// A request, and what it has besides its elements, or what is wrong with it.
 type Checked = Result<(Wqe, Option<Operands>), BadWqe>;
 
-/// Requests, and what is wrong with them.
+/// The requests that wait, in memory for one depth of the queue.
 pub(in crate::qp) struct Requests {
     posted: Posted<Checked>,
-    /// Depth that the consumer asked for; there are [`send_slots`] of that.
+    /// The depth that the consumer asked for; there are [`send_slots`] slots for that.
     asked: u32,
 }
 
@@ -80,18 +80,18 @@ impl Requests {
         })
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     pub(in crate::qp) fn depth(&self) -> u32 {
         send_slots(self.asked)
     }
 
-    /// Number of slots that the consumer did not ask for.
+    /// Returns the number of slots that the consumer did not ask for.
     pub(in crate::qp) fn spare(&self) -> u32 {
         self.depth().saturating_sub(self.asked)
     }
 }
 
-/// A send queue in private memory: the consumer posts, who has the QP's mutex takes.
+/// A send queue in private memory: the consumer fills it, and it is emptied under the QP's mutex.
 #[pin_data]
 pub(in crate::qp) struct KernelSq {
     sig_all: bool,
@@ -103,10 +103,6 @@ pub(in crate::qp) struct KernelSq {
 
 impl KernelSq {
     /// Makes a queue for `asked` requests, with slots to spare.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(in crate::qp) fn new(
         asked: u32,
         sig_all: bool,
@@ -125,12 +121,13 @@ impl KernelSq {
         )
     }
 
-    /// Posts requests, up to the first bad one. Any context.
+    /// Posts requests, up to the first bad one.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if the queue is full, `EINVAL` for what this driver does not do, too many elements,
-    /// too much inline data, or a result that is not of the length of a word. Those in front of it stay posted (V-WR-3).
+    /// `ENOMEM` if the queue is full, `EINVAL` for what this driver does not support, too many
+    /// elements, too much inline data, or a result that is not as long as a word. The requests in
+    /// front of the bad one stay posted (V-WR-3).
     pub(in crate::qp) fn post(&self, chain: &mut SendChain<'_>) -> Result {
         let mut requests = self.requests.lock();
         let posted = &mut requests.posted;
@@ -142,26 +139,19 @@ impl KernelSq {
         Ok(())
     }
 
-    /// The slots, to be freed as requests complete.
+    /// Returns the slots, which are freed as requests complete.
     pub(in crate::qp) fn slots(&self) -> Arc<Slots> {
         self.requests.lock().posted.slots().clone()
     }
 
-    /// Makes what this queue keeps its requests in, for `asked` of them, with slots to spare.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Makes empty [`Requests`] for a depth of `asked`, with slots to spare.
     pub(in crate::qp) fn another(&self, asked: u32) -> Result<Requests> {
         Requests::new(asked, self.max_sge, self.max_inline)
     }
 
-    /// Goes on with `new`, to which all requests move, if `also` succeeds, too. The old one is in
-    /// `new` afterwards, to be dropped without a lock. `also` is called under the queue's lock.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if more slots are taken than `new` has, what `also` says; nothing has changed then.
+    /// Moves all requests to `new` and goes on with that, if `also`, called under the queue's lock,
+    /// succeeds. The old one is in `new` afterwards, to be dropped without a lock. Returns `EINVAL`
+    /// if more slots are taken than `new` has, or the error of `also`; then nothing has changed.
     pub(in crate::qp) fn replace(
         &self,
         new: &mut Requests,
@@ -175,24 +165,22 @@ impl KernelSq {
         Ok(())
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     pub(in crate::qp) fn len(&self) -> usize {
         self.requests.lock().posted.depth()
     }
 
-    /// The depth that the consumer asked for, and the number of slots beyond that.
+    /// Returns the depth that the consumer asked for, and the number of slots beyond that.
     pub(in crate::qp) fn asked_and_spare(&self) -> (u32, u32) {
         let requests = self.requests.lock();
         (requests.asked, requests.spare())
     }
 
-    /// Whether no request waits.
     pub(in crate::qp) fn is_empty(&self) -> bool {
         self.requests.lock().posted.len() == 0
     }
 
-    /// Looks at the oldest request, which stays where it is, and copies its elements or octets, and
-    /// what it has beside them.
+    /// As [`super::SqRing::peek`].
     pub(super) fn peek(
         &self,
         sgl: &mut SgList,
@@ -219,7 +207,6 @@ impl KernelSq {
         Some(request.map(|(wqe, _)| wqe))
     }
 
-    /// Takes the oldest request out.
     pub(super) fn pop(&self) -> Option<Work> {
         let request = self.requests.lock().posted.pop()?;
         Some(match request {
@@ -228,12 +215,12 @@ impl KernelSq {
         })
     }
 
-    /// Validates a request, and copies its elements or octets to `room`; returns how many elements.
+    /// Validates a request and copies its elements or octets to `room`. Also counts the elements.
     fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Checked, usize)> {
         let (operation, operands) = operation(wr.operation().ok_or(EINVAL)?);
         let is_local = operation.is_local();
         let is_atomic = matches!(operation, Operation::Atomic { .. });
-        // What has a sink has one element.
+        // An operation with a sink has one element.
         let has_sink = is_atomic || matches!(operation, Operation::Read { .. });
         let is_inline = wr.is_inline() && !is_local && !has_sink;
         let (used, len) = if is_local {
@@ -286,7 +273,7 @@ impl KernelSq {
     }
 }
 
-/// Returns what a request does, and what it has beside its elements.
+/// Returns what a request does, and what it has besides its elements.
 fn operation(asked: SendOp) -> (Operation, Option<Operands>) {
     let operation = match asked {
         SendOp::Send { invalidate } => Operation::Send {
@@ -318,7 +305,7 @@ fn operation(asked: SendOp) -> (Operation, Option<Operands>) {
     (operation, None)
 }
 
-/// Returns an Atomic Operation. Without masks all bits count, and are one field.
+/// Converts an Atomic Operation. Without masks all bits count and are one field.
 fn atomic(asked: AtomicOp) -> (OperationType, AtomicOperation) {
     let cmp_swap = |compare, compare_mask, swap, swap_mask| AtomicOperation::CmpSwap {
         swap,

@@ -54,22 +54,20 @@ use ::kernel::{
 /// The consuming end of a process's ring.
 pub(in crate::qp) struct UserSq<E> {
     ring: SharedRing<E>,
-    /// The next entry.
+    /// The next entry to be taken out.
     get: Position,
     sig_all: bool,
     max_sge: u32,
 }
 
-/// A look at a process's ring without the QP's mutex: what is said may be different by now.
+/// A view of a process's ring without the QP's mutex. What it says may have changed by now.
 pub(in crate::qp) enum Posted {
-    /// Stock rings.
     User(SharedRing<Sqe>),
-    /// Own rings.
     Own(SharedRing<own::Sqe>),
 }
 
 impl Posted {
-    /// Number of slots.
+    /// Returns the number of slots.
     pub(in crate::qp) fn len(&self) -> u32 {
         match self {
             Self::User(ring) => ring.len(),
@@ -77,7 +75,7 @@ impl Posted {
         }
     }
 
-    /// Whether the request with that number waits.
+    /// Returns whether the request with that number waits.
     pub(in crate::qp) fn has(&self, number: u32) -> bool {
         let number = Position::of(number);
         let count = match self {
@@ -89,7 +87,7 @@ impl Posted {
 }
 
 impl<E: SendEntry> UserSq<E> {
-    /// Takes the consuming end of a ring.
+    /// Takes over the consuming end of a ring.
     pub(in crate::qp) fn new(ring: SharedRing<E>, sig_all: bool, max_sge: u32) -> Self {
         Self {
             ring,
@@ -99,46 +97,41 @@ impl<E: SendEntry> UserSq<E> {
         }
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     pub(super) fn len(&self) -> u32 {
         self.ring.len()
     }
 
-    /// Copies what waits to the empty ring `to`, to move there.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if that is too small.
+    /// Copies what waits to the empty ring `to`, to move there. Fails with `EINVAL` if `to` is too
+    /// small for that.
     pub(in crate::qp) fn moving_to(&self, to: SharedRing<E>) -> Result<Moving<E>> {
         let mut moving = Moving::new(self.ring.clone(), to, self.get);
         moving.copy(|| Ok(self.get))?;
         Ok(moving)
     }
 
-    /// Goes on in the other ring, as [`Moving::finish`] says: nothing was taken meanwhile.
+    /// Goes on in the new ring, as [`Moving::finish`] says: nothing was taken meanwhile.
     pub(in crate::qp) fn go_on_in(&mut self, moving: &mut Moving<E>) -> bool {
         moving.finish(&mut self.ring, self.get)
     }
 
-    /// The next request to be taken out.
+    /// Returns the position of the next request.
     pub(super) fn taken(&self) -> Position {
         self.get
     }
 
-    /// Whether no request waits.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.ring.flags(self.get) & wqe::VALID == 0
     }
 
-    /// Whether more than `count` requests wait. The library posts them in their order.
+    /// Returns whether more than `count` requests wait. The library posts them in order.
     #[inline]
     pub(super) fn has_behind(&self, count: u32) -> bool {
         self.ring.flags(self.get + count) & wqe::VALID != 0
     }
 
-    /// Looks at the oldest request, which stays where it is, and copies its elements or octets;
-    /// `operands` gets what it has beside them.
+    /// As [`super::SqRing::peek`].
     pub(super) fn peek(
         &self,
         sgl: &mut SgList,
@@ -162,7 +155,7 @@ impl<E: SendEntry> UserSq<E> {
         smp_mb(Full);
     }
 
-    /// Takes the oldest request out, of which only the completion is wanted.
+    /// As [`super::SqRing::discard`].
     pub(super) fn discard(&mut self) -> Option<Work> {
         let flags = self.ring.flags(self.get);
         if flags & wqe::VALID == 0 {
@@ -200,7 +193,7 @@ impl<E: SendEntry> UserSq<E> {
             return bad(work, Fault::LocalOperation);
         };
         let is_atomic = matches!(operation, Operation::Atomic { .. });
-        // What has a sink has one element.
+        // An operation with a sink has one element.
         let has_sink = is_atomic || matches!(operation, Operation::Read { .. });
         let is_local = operation.is_local();
         let is_inline = flags & wqe::INLINE != 0 && !has_sink && !is_local;
@@ -240,8 +233,8 @@ impl<E: SendEntry> UserSq<E> {
         })
     }
 
-    /// Copies the octets that the oldest request has in the place of elements. Returns how many
-    /// they are; `None` if they are too many.
+    /// Copies the octets that the oldest request has in place of elements. Returns how many they
+    /// are, or `None` if they are too many.
     #[inline]
     fn copy_octets(&self, front: &E::Front, sgl: &mut SgList) -> Option<u32> {
         let length = E::inline_length(&self.ring, self.get, front)?;
