@@ -1,34 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Connections: set-up by MPA (RFC 5044 section 7, RFC 6581), teardown, and the contract with
-//! iw_cm. What follows from what is `proto::connection`'s to say; here it is carried out.
+//! iw_cm. `proto::connection` decides what follows from what; this module carries it out.
 //!
-//! Each connection has an endpoint: its state under a mutex, one timer, and one work item that
-//! does everything that takes time. Nothing waits for a peer (T-42). Socket callbacks, the timer
-//! and the QP leave a note and queue the work, which feeds the connection with what it finds. All
-//! events go to iw_cm from the work, one after the other and with no lock held, in the order in
-//! which the connection names them.
+//! Each connection has an endpoint: its state under a mutex, one timer, and one work item that does
+//! everything that takes time. Nothing waits for a peer (T-42). Socket callbacks, the timer and the
+//! QP leave a note and queue the work, which feeds the connection with what it finds. The work
+//! delivers all events to iw_cm, one after the other and with no lock held, in the order in which
+//! the connection names them.
 //!
-//! The work of connections runs side by side. Only the first step of each has an order, that of
-//! Requests (`turns`). Nothing that acts for more than one connection waits for a process.
+//! The work of different connections runs concurrently; only the first step of each, its Request,
+//! has an order (`turns`). Nothing that acts for more than one connection waits for a process.
 //!
-//! iw_cm knows endpoints and listeners by number: one that is gone is simply not found.
+//! iw_cm knows endpoints and listeners by number, so one that is gone is not found.
 //!
-//! The files, from the bottom to the top; each uses those in front of it only, but for `endpoint` and
-//! `listener`, which refer to each other:
-//!
-//! - `calls` (what consumers may ask for), `registry` (objects by number), `turns` (who takes the first
-//!   step next), `dial` (how TCP is asked to connect)
-//! - `endpoint`: what a connection has, and what others leave to its work; `listener`: who has said
-//!   nothing yet, and who is told of Requests
-//! - `outputs` (does what the connection says), `events` (brings its events to iw_cm), `work` (feeds
-//!   it)
-//! - `active` and `passive`: calls and first steps of either side
-//! - `acceptor` (sockets that listen), `listen` (calls to listen)
+//! The files, from the lowest to the highest: `calls`, `registry`, `turns`, `dial`; `endpoint` and
+//! `listener`, which refer to each other; `outputs`, `events`, `work`; `active`, `passive`;
+//! `acceptor`, `listen`. Each uses only those in front of it.
 //!
 //! Locks: endpoint mutex > what the QP takes > socket lock. The QP never waits for an endpoint.
 //!
-//! Context: process context, if nothing else is said.
+//! Context: process context, unless a function says otherwise.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -86,11 +78,7 @@ pub(crate) struct Cm {
 }
 
 impl Cm {
-    /// For a new device, whose queue pairs are in `qps`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Creates the connection manager of a new device, or returns `ENOMEM`.
     pub(crate) fn new(dev: &Arc<Device>, qps: &Arc<QpTable>) -> Result<Arc<Self>> {
         let initiators = Turns::new(dev.queues(), active::request)?;
         let endpoints = Endpoints::new(dev, initiators)?;
@@ -104,19 +92,19 @@ impl Cm {
         )
     }
 
-    /// How many listeners their consumers have not given up.
+    /// Returns how many listeners their consumers have not given up.
     pub(crate) fn listeners(&self) -> usize {
         self.listeners.len()
     }
 
-    /// Takes no more connections, neither from consumers nor from peers.
+    /// Refuses new connections, of consumers and of peers.
     pub(crate) fn close(&self) {
         self.endpoints.all.close();
         self.listeners.close();
         self.listeners.for_each(Listening::close);
     }
 
-    /// Ends all connections, and waits until they are over, but not longer than `ms` milliseconds.
+    /// Ends all connections, and waits at most `ms` milliseconds until they are over.
     pub(crate) fn end_all(&self, ms: u32) {
         self.endpoints.all.for_each(Endpoint::shut);
         self.endpoints.all.wait_empty_for(ms);
@@ -133,7 +121,7 @@ impl Cm {
     }
 }
 
-/// Starts to connect. If it returns without an error, a reply event follows in bounded time.
+/// Starts to connect. Unless it fails, a reply event follows in bounded time.
 pub(crate) fn connect(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     let dev = &cm.endpoints.dev;
     active::connect(&cm.endpoints, &cm.qps, id, param)
@@ -142,8 +130,8 @@ pub(crate) fn connect(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result 
     Ok(())
 }
 
-/// Accepts a connection that an event told of. If it returns without an error, an established
-/// event follows in bounded time.
+/// Accepts a connection that an event told of. Unless it fails, an established event follows in
+/// bounded time.
 pub(crate) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     let dev = &cm.endpoints.dev;
     passive::accept(&cm.endpoints, &cm.qps, id, param)
@@ -159,11 +147,7 @@ pub(crate) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
     Ok(())
 }
 
-/// Tells how the connection or the listener of a consumer's identifier is, if there is one.
-///
-/// # Errors
-///
-/// Those of [`Details`].
+/// Describes the connection or the listener of a consumer's identifier, if there is one.
 pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result {
     if let Some(listening) = cm.listeners.find(id) {
         return listening.listener.describe(to);
@@ -181,7 +165,7 @@ pub(crate) fn create_listen(cm: &Cm, id: CallId<'_>, backlog: u32) -> Result {
         .map_err(|refusal| refusal.log(dev, fmt!("cannot listen")))
 }
 
-/// Stops to listen. Connections that an event told of stay.
+/// Stops listening. Connections that an event told of stay.
 pub(crate) fn destroy_listen(cm: &Cm, id: &CmId) -> Result {
     listen::destroy(&cm.listeners, id)
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP sockets that listen, and whose listener a connection is for.
+//! Listening TCP sockets, and the choice of the listener that gets a connection.
 //!
 //! A connection belongs to the device that owns its local address, because the RDMA CM puts its
 //! identifier there. The interface by which packets come in does not matter.
 //!
 //! A consumer that listens on the wildcard has a listener on each device. Those in one network
-//! namespace, or in one VRF of it, share a socket. A listener at an address has a socket of its own;
-//! its device may have lost that address since.
+//! namespace, or in one VRF of it, share a socket. A listener at an address has a socket of its
+//! own; its device may have lost that address since.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -69,30 +69,29 @@ use kernel::{
 
 /// Connections taken from TCP before others get the worker.
 const ACCEPT_BUDGET: usize = 64;
-/// Least length of TCP's queue. Connections leave it at once, so that it says nothing about the
-/// consumer; but a burst that it cannot take loses a second.
+/// Least length of TCP's queue. Connections leave it at once, but a burst that overflows it loses a
+/// second to TCP's retransmission.
 const TCP_BACKLOG: u32 = 128;
 /// Milliseconds until what could not be taken from TCP is tried again.
 const RETRY_MS: u32 = 100;
 
-/// What the listeners of one consumer on the wildcard have in common. The RDMA CM gives a port on
-/// the wildcard to one consumer in a namespace.
+/// What the wildcard listeners of one consumer have in common: the RDMA CM gives a wildcard port to
+/// one consumer per namespace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     namespace: u64,
     /// Index of the VRF's interface; zero is none.
     vrf: i32,
     is_ipv6: bool,
-    /// The consumer's.
+    /// The consumer's, for which the port mapper may have chosen another one of TCP.
     port: u16,
-    /// That of TCP.
     tcp_port: u16,
 }
 
-/// The sockets of those who listen on the wildcard.
+/// The sockets that wildcard listeners share.
 #[pin_data]
 pub(crate) struct Acceptors {
-    /// Held while listeners join a socket and leave it, and so while it is made and closed.
+    /// Held while a listener joins or leaves a socket, and so while the socket is made or closed.
     #[pin]
     shared: Mutex<RBTree<Key, Arc<Acceptor>>>,
 }
@@ -104,11 +103,7 @@ impl Common for Acceptors {
 }
 
 impl Acceptors {
-    /// Nobody listens yet.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Creates an empty table, or returns `ENOMEM`.
     pub(crate) fn none() -> Result<Arc<dyn Common>> {
         let this = Arc::pin_init(
             pin_init!(Self {
@@ -120,19 +115,17 @@ impl Acceptors {
     }
 }
 
-/// Where somebody wants to listen.
+/// Where a consumer wants to listen: its address, and the TCP port that the port mapper chose,
+/// if any.
 pub(super) struct Place<'a> {
     id: CallId<'a>,
     netdev: &'a NetDevice,
-    /// The consumer's.
     addr: SocketAddr,
-    /// The port mapper's, if it chose one.
     mapped_port: Option<u16>,
     backlog: u32,
 }
 
 impl<'a> Place<'a> {
-    /// The address `addr`, of whose port the port mapper may have made another.
     pub(super) fn new(
         dev: &Device,
         id: CallId<'a>,
@@ -149,7 +142,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The key of the socket, if it is one that is shared.
+    /// Returns the key of the socket. Only a socket on the wildcard is shared.
     fn key(&self) -> Option<Key> {
         self.addr.ip().is_unspecified().then(|| Key {
             namespace: self.netdev.namespace(),
@@ -160,7 +153,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Makes the socket, which is bound.
+    /// Makes the socket and binds it.
     fn socket(&self) -> Result<Arc<TcpSocket>> {
         let mut addr = self.addr;
         let sock = TcpSocket::new(self.netdev, &addr)?;
@@ -184,9 +177,9 @@ impl<'a> Place<'a> {
 #[pin_data]
 pub(super) struct Acceptor {
     queues: Arc<Queues>,
-    /// By which others find it.
+    /// Its key in [`Acceptors`], if it is shared.
     key: Option<Key>,
-    /// Between the consumer and the work that takes connections from TCP.
+    /// Taken by consumers' calls, and by the work that takes connections from TCP.
     #[pin]
     open: Mutex<Option<Open>>,
     #[pin]
@@ -204,7 +197,8 @@ impl_has_work! {
     impl HasWork<Self> for Acceptor { self.work }
 }
 
-/// Lets `listener` have the connections to a place.
+/// Has `listener` get the connections to a place. If somebody listens at the port mapper's port,
+/// the consumer's own is used.
 pub(super) fn join(listener: &Arc<Listener>, mut place: Place<'_>) -> Result<Arc<Acceptor>> {
     match (Acceptor::at(&place, listener), place.mapped_port) {
         (Err(e), Some(port)) if e == EADDRINUSE => {
@@ -237,7 +231,6 @@ impl Acceptor {
         Ok(this)
     }
 
-    /// Makes a socket that listens, and is shared if it has a key.
     fn new(
         place: &Place<'_>,
         queues: &Arc<Queues>,
@@ -263,8 +256,8 @@ impl Acceptor {
         Ok(this)
     }
 
-    /// `listener` is to get no more connections. Closes the socket when nobody is left, so that its
-    /// port is free.
+    /// Gives `listener` no more connections. Closes the socket, and so frees its port, when no
+    /// listener is left.
     pub(super) fn leave(self: &Arc<Self>, listener: &Arc<Listener>) {
         let Some(key) = &self.key else {
             return self.remove(listener, || {});
@@ -277,7 +270,7 @@ impl Acceptor {
         }
     }
 
-    /// Takes `listener` out; if it was the last one calls `forget` and closes the socket.
+    /// Removes `listener`; if it was the last one, calls `forget` and closes the socket.
     fn remove(self: &Arc<Self>, listener: &Arc<Listener>, forget: impl FnOnce()) {
         let mut slot = self.open.lock();
         let Some(open) = &mut *slot else {
@@ -293,14 +286,14 @@ impl Acceptor {
         let last = slot.take();
         drop(slot);
         forget();
-        // Without a socket nobody starts it.
+        // Nobody starts the timer without a socket.
         Timer::stop(self);
         drop(last);
     }
 
-    /// Takes a connection from TCP, and finds out whose it is. Under the mutex, so that who closes
-    /// the socket gets the last reference. What there is no memory for stays in TCP's queue, which
-    /// does not tell of it again.
+    /// Takes a connection from TCP, and finds its listener. Under the mutex, so that whoever closes
+    /// the socket has the last reference. A connection for which there is no memory stays in TCP's
+    /// queue; as TCP does not report it again, the timer has this tried again.
     fn next(self: &Arc<Self>) -> Option<(Arc<TcpSocket>, Option<Arc<Listener>>)> {
         let open = self.open.lock();
         let open = open.as_ref()?;
@@ -316,13 +309,13 @@ impl Acceptor {
         Some((sock, listener))
     }
 
-    /// Has connections taken from TCP. Any context.
+    /// Queues the work. Any context.
     fn queue(self: &Arc<Self>) {
         let _ = self.queues.cm.enqueue(self.clone());
     }
 }
 
-/// The listeners `all`, and behind them `one`.
+/// Returns the listeners `all`, followed by `one`.
 fn joined(all: &[Arc<Listener>], one: &Arc<Listener>) -> Result<KVec<Arc<Listener>>> {
     let len = all.len().checked_add(1).ok_or(ENOMEM)?;
     let mut joined = KVec::with_capacity(len, GFP_KERNEL_ACCOUNT)?;
@@ -334,8 +327,8 @@ fn joined(all: &[Arc<Listener>], one: &Arc<Listener>) -> Result<KVec<Arc<Listene
     Ok(joined)
 }
 
-/// The listener of the device that owns the local address of a connection. They are in the order in
-/// which the devices were registered.
+/// Returns the listener on the device that owns the local address of a connection. `listeners` is
+/// in the order in which the devices were registered.
 fn owner(sock: &TcpSocket, listeners: &[Arc<Listener>]) -> Option<Arc<Listener>> {
     let owner = LocalOwner::of(sock)?;
     let suits = |netdev: ARef<NetDevice>| owner.suits(&netdev);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The side that connects: its calls, and its Requests, which leave in their order.
+//! The side that connects: consumers' calls, and sending Requests in their order.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -86,8 +86,7 @@ pub(super) fn connect(
     }
     let sock = st.sock.clone();
     drop(st);
-    // As long as TCP connects, it is nobody's turn: TCP tells when that has changed, and until then
-    // the timer has the endpoint looked at.
+    // While TCP connects there is nothing to do: TCP or the timer will kick the endpoint.
     let is_waiting = sock.is_some_and(|sock| sock.state() == TcpState::Connecting);
     if result.is_err() || !is_waiting {
         Endpoint::kick(this);
@@ -95,8 +94,8 @@ pub(super) fn connect(
     Ok(result?)
 }
 
-/// Acts as the work of the device's initiators, which is everybody's: sends the Request as soon as
-/// TCP is connected. Whatever may wait for a process is left to the endpoint's own work.
+/// Does a step of the work that all initiators of the device share: sends the Request as soon as
+/// TCP is connected. What may wait for a process is left to the endpoint's own work.
 pub(super) fn request(this: &Arc<Endpoint>) {
     // Whoever has the mutex kicks the endpoint when it is unlocked.
     if let Some(mut st) = this.state.try_lock() {

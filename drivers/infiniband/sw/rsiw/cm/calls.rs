@@ -37,13 +37,11 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What the device can do.
 const CAP: Depths = Depths {
     ird: MAX_READS,
     ord: MAX_READS,
 };
 
-/// Returns how connections are set up.
 pub(super) fn config() -> Config {
     Config {
         rev: mpa::REV_2,
@@ -55,7 +53,7 @@ pub(super) fn config() -> Config {
     }
 }
 
-/// Returns the depths that a consumer asks for, as far as the device can (T-29, T-30).
+/// Returns the depths that a consumer asks for, limited to the device's (T-29, T-30).
 pub(super) fn depths(param: &ConnParam<'_>) -> Depths {
     let field = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
     Depths {
@@ -65,8 +63,8 @@ pub(super) fn depths(param: &ConnParam<'_>) -> Depths {
     .capped(CAP)
 }
 
-/// Returns the QP of that number, if the caller may connect it by `id`. The RDMA CM may have put the
-/// identifier of a request on another device than this one, which has QPs of these numbers too.
+/// Returns QP `num`, if the caller may connect it by `id`. The RDMA CM may have put the identifier
+/// of a Request on another device, which has QPs of the same numbers.
 pub(super) fn own_qp(
     dev: &Device,
     qps: &QpTable,
@@ -96,7 +94,7 @@ impl Refusal {
         Self { error, cause }
     }
 
-    /// Writes a line for the log, which begins with what the call was about, and returns the error.
+    /// Logs the refusal behind `what`, which the call was about, and returns the error.
     pub(super) fn log(self, dev: &Device, what: fmt::Arguments<'_>) -> Error {
         let dev = dev.handle();
         let Self { error, cause } = self;
@@ -112,8 +110,8 @@ impl<E: Into<Error>> From<E> for Refusal {
     }
 }
 
-/// Returns the local port of TCP that the port mapper chose for a consumer, if the consumer could have it
-/// without a privilege: whoever says that he is the mapper has none.
+/// Returns the local TCP port that the port mapper chose for a consumer, unless it is a privileged
+/// one: any process may claim to be the mapper.
 pub(super) fn mapped_port(dev: &Device, id: &CmId, netdev: &NetDevice) -> Option<u16> {
     let port = id.mapped_port()?;
     if netdev.is_port_reserved(port) {
@@ -126,7 +124,6 @@ pub(super) fn mapped_port(dev: &Device, id: &CmId, netdev: &NetDevice) -> Option
     Some(port)
 }
 
-/// The network namespace of the consumer is not the device's, whose addresses are others than those
-/// that it means.
+/// The consumer's network namespace is not the device's, where its addresses are other ones.
 pub(super) const NOT_IN_NAMESPACE: Refusal =
     Refusal::new(EADDRNOTAVAIL, "used from another network namespace");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a consumer asked to connect to, and how TCP is asked.
+//! What a consumer asked to connect to, and connecting TCP there.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -31,24 +31,20 @@ use kernel::{
 /// First port that is not reserved for privileged users.
 const FIRST_USER_PORT: u16 = 1024;
 
-/// What a consumer asked to connect to.
 pub(super) struct Dial {
     local: SocketAddr,
-    /// The local port of TCP that the port mapper chose.
+    /// The local TCP port that the port mapper chose.
     mapped_port: Option<u16>,
     remote: SocketAddr,
     tos: Option<u8>,
     pub(super) private_data: KVec<u8>,
-    /// On whose behalf.
+    /// The process that asked.
     pub(super) process: Process,
 }
 
 impl Dial {
-    /// Takes what `param` and the identifier say, on behalf of the process that calls.
-    ///
-    /// # Errors
-    ///
-    /// `EAFNOSUPPORT`, `ENOMEM`.
+    /// Takes the request of the calling process from `id` and `param`. Returns `EAFNOSUPPORT` or
+    /// `ENOMEM` on error.
     pub(super) fn new(
         dev: &Device,
         id: &CmId,
@@ -75,14 +71,10 @@ impl Dial {
         Ok(KBox::new(dial, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// Starts to connect TCP. `handler` is told of what becomes of it.
+    /// Starts to connect TCP, which reports to `handler`.
     ///
-    /// Ports of RDMA consumers have a number space of their own, in which a port is free that TCP
-    /// may be using. Then another is taken, unless the consumer wanted a privileged one.
-    ///
-    /// # Errors
-    ///
-    /// Those of TCP, `ENOMEM`.
+    /// Ports of RDMA consumers have a number space of their own, so TCP may be using one that is
+    /// free there. Then another is taken, unless the consumer wanted a privileged one.
     pub(super) fn connect<H: StreamHandler>(
         &self,
         over: &NetDevice,
@@ -97,7 +89,7 @@ impl Dial {
         }
     }
 
-    /// The same from a local port; zero is any.
+    /// Connects from local port `port`; zero is any.
     fn connect_from<H: StreamHandler>(
         &self,
         port: u16,
@@ -117,7 +109,7 @@ impl Dial {
         }
         let callbacks = Callbacks::install(sock.clone(), handler.clone())?;
         match sock.connect(&self.remote) {
-            // The peer's answer was there at once; the consumer learns of it as ever.
+            // The peer has refused already; the consumer learns of it in the usual way.
             Err(e) if e == ECONNREFUSED || e == ECONNRESET => {}
             other => other?,
         }

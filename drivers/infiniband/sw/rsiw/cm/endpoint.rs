@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Endpoints: what `proto::connection` needs of the kernel to be carried out, and the notes that
+//! Endpoints: what carrying out a `proto::connection` needs of the kernel, and the notes that
 //! callbacks, the timer and the QP leave for the work.
 //!
 //! Context: see the methods.
@@ -95,32 +95,33 @@ use kernel::{
     workqueue::Work,
 };
 
-/// Who acts in the place of an endpoint's work.
+/// Whose work acts in the place of the endpoint's own until there is a Request
+/// (see [`super::turns`]).
 #[derive(Clone)]
 pub(super) enum Deputy {
-    /// The side that was connected to: its listener.
+    /// That of the listener, for the side that was connected to.
     Listener(Arc<Listener>),
-    /// The side that connects: the device's.
+    /// That of the device, for the side that connects.
     Initiators,
 }
 
-/// A connection, with memory for either side.
+/// A connection, whose set-up of either side is in memory of its own.
 pub(super) type OwnConnection = Connection<KBox<Initiator>, KBox<Responder>>;
 
 /// What the endpoint's mutex guards.
 pub(super) struct EndpointState {
     pub(super) connection: OwnConnection,
-    /// Initiator, until there is a connection, or none: what to connect to.
+    /// Of an initiator, until the connection is up or has failed.
     pub(super) dial: Option<KBox<Dial>>,
-    /// Why the Request could not be sent, which the connection is to be told.
+    /// Why the Request could not be sent; the work feeds it to the connection.
     pub(super) unsent: Option<Code>,
     pub(super) sock: Option<Arc<TcpSocket>>,
-    /// While set-up, or lingering, receives.
+    /// During set-up, and while lingering; in between the QP has its own.
     pub(super) callbacks: Option<Callbacks<Endpoint>>,
     pub(super) qp: Option<Arc<Qp>>,
-    /// A refused connection's place among those that linger.
+    /// The place of a refused connection among those that linger.
     pub(super) refused: Option<Quota>,
-    /// Notes that were taken and not acted upon yet; none unless the work does so.
+    /// Notes that were taken and not acted upon yet; empty except in `advance`.
     pub(super) left: Notes<EndpointNote>,
 }
 
@@ -146,7 +147,6 @@ impl EndpointState {
         }
     }
 
-    /// Both ends of the socket.
     pub(super) fn both_ends(&self) -> Option<Addresses> {
         let sock = self.sock.as_ref()?;
         Some(Addresses {
@@ -155,14 +155,14 @@ impl EndpointState {
         })
     }
 
-    /// Whether the initiator's process is about to end.
+    /// Returns whether the initiator's process is about to end.
     pub(super) fn is_ending(&self) -> bool {
         self.dial
             .as_ref()
             .is_some_and(|dial| dial.process.is_ending())
     }
 
-    /// Whether the connection lingers, and TCP has not delivered all that was sent.
+    /// Returns whether the connection lingers, and TCP has not delivered all that was sent.
     pub(super) fn is_unacknowledged(&self) -> bool {
         let sock = self.sock.as_ref();
         self.connection.awaits() == Awaits::Drained
@@ -170,11 +170,11 @@ impl EndpointState {
     }
 }
 
-/// What others may look at. They must not take the endpoint's mutex for that: work that finds it
-/// taken leaves the endpoint to whoever has it.
+/// What observers may see. They must not take the endpoint's mutex: work that finds it taken leaves
+/// the endpoint to whoever holds it.
 struct Shown {
     cm_id: Option<ARef<CmId>>,
-    /// What its consumer knows or has known it by.
+    /// By which its consumer knows, or has known, the connection.
     consumer: Option<ConsumerId>,
     phase: Name,
 }
@@ -190,11 +190,6 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
-    /// Makes room for the endpoints of a new device. Those that connect wait in `initiators`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new(dev: &Arc<Device>, initiators: Arc<Turns<Endpoint>>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -206,11 +201,8 @@ impl Endpoints {
         )
     }
 
-    /// Adds an endpoint. It stays as it is until its connection is set and it is kicked.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the device is going away.
+    /// Adds an endpoint, or returns `ENODEV` if the device is going away. The endpoint does nothing
+    /// until its connection is set and it is kicked.
     pub(super) fn add(self: &Arc<Self>) -> Result<Arc<Endpoint>> {
         self.all.add(|number| Endpoint::new(self.clone(), number))
     }
@@ -224,12 +216,10 @@ pub(super) struct Endpoint {
     number: usize,
     #[pin]
     timer: Timer<Self>,
-    /// What the work is to act upon.
     pub(super) notes: Noticeboard<EndpointNote>,
     /// What goes with [`EndpointNote::StreamEnded`].
     #[pin]
     pub(super) stream_end: Slot<StreamEnd>,
-    /// Whose work acts in the place of the endpoint's, until there is a Request.
     #[pin]
     deputy: SpinLockIrq<Option<Deputy>>,
     #[pin]
@@ -284,17 +274,12 @@ impl Endpoint {
         )
     }
 
-    /// Returns its device.
     pub(super) fn dev(&self) -> &Device {
         &self.endpoints.dev
     }
 
-    /// Tells how the connection is, if `id` is the consumer's identifier of it. Waits for nobody.
+    /// Describes the connection, if `id` is its consumer's identifier. Waits for nobody.
     /// Process context.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Details`].
     pub(super) fn describe(&self, id: ConsumerId, to: &mut Details<'_>) -> Result {
         let phase = {
             let shown = self.shown.lock();
@@ -307,30 +292,29 @@ impl Endpoint {
         to.word(c"phase", phase)
     }
 
-    /// The number by which traces know it.
+    /// Returns the number that trace events show.
     pub(super) fn trace_number(&self) -> u32 {
         // CAST: its low half is enough to tell connections apart.
         self.number as u32
     }
 
-    /// Shows the phase of the connection. Under the mutex.
+    /// Publishes the phase of the connection. Under the mutex.
     pub(super) fn show_phase(&self, phase: Name) {
         self.shown.lock().phase = phase;
     }
 
-    /// Returns the consumer's identifier of the connection, if there is one.
     pub(super) fn cm_id(&self) -> Option<ARef<CmId>> {
         self.shown.lock().cm_id.clone()
     }
 
-    /// Sets the consumer's identifier of the connection. Under the mutex.
+    /// Under the mutex.
     pub(super) fn set_cm_id(&self, id: ARef<CmId>) {
         let old = self.shown.lock().cm_id.replace(id);
         drop(old);
     }
 
-    /// Sets the identifier by which a consumer connects or accepts, and lets it be found by what the
-    /// consumer knows it by. Under the mutex, and while there is a connection.
+    /// Sets the identifier by which a consumer connects or accepts, and lets [`Registry::find`]
+    /// find the endpoint by it. Under the mutex, and while there is a connection.
     pub(super) fn introduce(&self, id: CallId<'_>) {
         self.set_cm_id(id.into());
         let consumer = id.consumer();
@@ -338,12 +322,12 @@ impl Endpoint {
         self.endpoints.all.introduce(self.number, consumer);
     }
 
-    /// Takes the consumer's identifier of the connection away. Under the mutex.
+    /// Under the mutex.
     pub(super) fn take_cm_id(&self) -> Option<ARef<CmId>> {
         self.shown.lock().cm_id.take()
     }
 
-    /// Queues the work, or lets the deputy's look at the endpoint. Any context.
+    /// Queues the work: the deputy's if there is one, else the endpoint's own. Any context.
     pub(super) fn kick(this: impl Into<Arc<Self>>) {
         let this: Arc<Self> = this.into();
         {
@@ -363,12 +347,10 @@ impl Endpoint {
         let _ = self.dev().cm_queue().enqueue(self.clone());
     }
 
-    /// Lets `deputy` act for the endpoint until there is a Request.
     pub(super) fn leave_to(&self, deputy: Deputy) {
         *self.deputy.lock() = Some(deputy);
     }
 
-    /// Who acts for the endpoint, if somebody does.
     pub(super) fn deputy(&self) -> Option<Deputy> {
         self.deputy.lock().clone()
     }
@@ -391,26 +373,25 @@ impl Endpoint {
         self.note(EndpointNote::Shut);
     }
 
-    /// Sets the timer.
     pub(super) fn arm(self: &Arc<Self>, st: &mut EndpointState, ms: u32) {
         self.disarm(st);
         Timer::start(self, ms);
     }
 
-    /// Stops the timer, which has not run out then.
+    /// Stops the timer, and forgets that it has expired.
     pub(super) fn disarm(self: &Arc<Self>, st: &mut EndpointState) {
         Timer::stop(self);
         self.notes.take(EndpointNote::Expired);
         st.left.remove(EndpointNote::Expired);
     }
 
-    /// Whether the connection is to end before it begins.
+    /// Returns whether somebody has asked to end the connection.
     pub(super) fn is_given_up(&self) -> bool {
         let notes = self.notes.peek();
         notes.contains(EndpointNote::Shut) || notes.contains(EndpointNote::Abort)
     }
 
-    /// Whether the timer has run out since it was set.
+    /// Returns whether the timer has expired since it was set.
     pub(super) fn has_expired(&self) -> bool {
         self.notes.peek().contains(EndpointNote::Expired)
     }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bringing the events of a connection to iw_cm.
-//!
-//! Which there are, and in which order, is `proto::connection::events`' to say.
+//! Delivers the events of a connection to iw_cm. `proto::connection::events` decides which there
+//! are, and in which order.
 //!
 //! Context: process; no lock may be held while an event is delivered.
 #![forbid(unsafe_code)]
@@ -45,7 +44,6 @@ use kernel::{
     },
 };
 
-/// Read depths for an event.
 fn event_depths(depths: EventDepths) -> Depths {
     Depths {
         ird: depths.ird,
@@ -53,7 +51,7 @@ fn event_depths(depths: EventDepths) -> Depths {
     }
 }
 
-/// What an event counts as. TCP's own words for a refusal and a time-out count as these.
+/// Returns what an event counts as. TCP's own errors for a refusal and a time-out count as these.
 fn counter_of(event: &Event) -> Option<Counter> {
     match event.error().map(errno) {
         Some(e) if e == ECONNREFUSED => Some(Counter::ConnRefused),
@@ -62,14 +60,14 @@ fn counter_of(event: &Event) -> Option<Counter> {
     }
 }
 
-/// One event that was taken from a connection, and all that goes with it.
+/// An event taken from a connection, and all that its delivery needs.
 pub(super) struct Pending {
     event: Event,
-    /// Private data, cut to what one can tell (T-10).
+    /// Private data, cut to what an event may carry (T-10).
     data: [u8; MAX_EVENT_DATA],
     /// Of a Request.
     addresses: Option<Addresses>,
-    /// To whom a Request goes, and to whom all others.
+    /// To whom a Request goes; all other events go to `id`.
     listener: Option<Arc<Listener>>,
     id: Option<ARef<CmId>>,
 }
@@ -136,7 +134,7 @@ impl Endpoint {
         })
     }
 
-    /// Delivers an event, or finds out that it never will be.
+    /// Delivers an event. If that fails, the connection is told.
     pub(super) fn deliver(self: &Arc<Self>, pending: Pending) {
         if pending.deliver(self.number()).is_err() {
             let mut st = self.state.lock();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The calls of consumers to listen, and to listen no more.
+//! Consumers' calls that start and stop listening.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -39,12 +39,12 @@ use kernel::{
     },
 };
 
-/// What a consumer listens by.
+/// One listening identifier of a consumer.
 #[pin_data]
 pub(super) struct Listening {
     number: usize,
     consumer: ConsumerId,
-    /// What the core needs back when the consumer gives it up.
+    /// What the core needs back when the consumer stops listening.
     mapping: Option<Mapping>,
     pub(super) listener: Arc<Listener>,
     /// Where its connections come from, until it is closed.
@@ -62,9 +62,9 @@ pub(super) fn create(
     let dev = &endpoints.dev;
     let addr = id.local_addr().ok_or(EAFNOSUPPORT)?;
     let netdev = dev.netdev().ok_or(ENODEV)?;
-    // A consumer that listens on the wildcard, or on a loopback address, listens on the devices of
-    // all namespaces, also on those that others add later. Nobody can reach it through those of
-    // others, where the port may be somebody else's.
+    // A consumer that listens on the wildcard, or on a loopback address, does so on the devices of
+    // all namespaces, including those added later. Nobody can reach it through the devices of other
+    // namespaces, where the port may be somebody else's.
     let ip = addr.ip();
     let on_all = ip.is_unspecified() || ip.is_loopback();
     if !id.sees(&netdev) {
@@ -132,10 +132,10 @@ impl Listening {
         Ok(())
     }
 
-    /// Gets no more connections, and ends those without a Request. If nobody else uses the port it
-    /// is free then.
+    /// Stops listening, and ends connections without a Request. Frees the port if nobody else
+    /// uses it.
     pub(super) fn close(self: &Arc<Self>) {
-        // Before the acceptor is looked for: whoever puts it there looks at this afterwards.
+        // Before the acceptor is taken: `open` sets the acceptor and then looks at this.
         self.listener.close();
         let acceptor = self.acceptor.lock().take();
         if let Some(acceptor) = acceptor {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Listeners: to whom a connection belongs that has said nothing yet, and who is told of its Request.
+//! Listeners, which are told of Requests, and to which connections belong that have sent none yet.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -30,14 +30,13 @@ use kernel::{
     },
 };
 
-/// Least and most connections that may have said nothing yet.
+/// Least and greatest number of connections of a listener without a Request.
 const HALF_OPEN: (usize, usize) = (128, 1024);
 
-/// A listener of a consumer.
 #[pin_data]
 pub(super) struct Listener {
     pub(super) endpoints: Arc<Endpoints>,
-    /// Endpoints without a Request, whose turn comes.
+    /// Endpoints without a Request, to which something has happened.
     pub(super) turns: Arc<Turns<Endpoint>>,
     cm_id: ARef<CmId>,
     #[pin]
@@ -45,19 +44,13 @@ pub(super) struct Listener {
 }
 
 struct HalfOpen {
-    /// Nobody listens any more.
     closed: bool,
-    /// Numbers of the endpoints without a Request, and zeros. If there is no room for another
-    /// one, the oldest goes (T-42).
+    /// Numbers of the endpoints without a Request; zero is a free place. If there is none, the
+    /// oldest endpoint goes (T-42).
     numbers: KVec<usize>,
 }
 
 impl Listener {
-    /// Makes the listener of `id`, to which nobody connects yet.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new(
         endpoints: &Arc<Endpoints>,
         turns: Arc<Turns<Endpoint>>,
@@ -84,7 +77,7 @@ impl Listener {
         )
     }
 
-    /// Takes no more connections, and ends those without a Request.
+    /// Refuses new connections, and ends those without a Request.
     pub(super) fn close(&self) {
         let numbers = {
             let mut half_open = self.half_open.lock();
@@ -96,16 +89,10 @@ impl Listener {
         }
     }
 
-    /// Returns whether it was closed.
     pub(super) fn is_closed(&self) -> bool {
         self.half_open.lock().closed
     }
 
-    /// Tells how it is.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Details`].
     pub(super) fn describe(&self, to: &mut Details<'_>) -> Result {
         let (half_open, most) = {
             let half_open = self.half_open.lock();
@@ -126,7 +113,7 @@ impl Listener {
         self.cm_id.deliver(event)
     }
 
-    /// An endpoint has got its Request, or is gone.
+    /// Removes an endpoint that has got its Request, or is gone.
     pub(super) fn forget(&self, number: usize) {
         let mut half_open = self.half_open.lock();
         if let Some(place) = half_open.numbers.iter_mut().find(|n| **n == number) {
@@ -134,12 +121,8 @@ impl Listener {
         }
     }
 
-    /// Counts a connection that has said nothing yet, and ends the oldest one if there are too
-    /// many.
-    ///
-    /// # Errors
-    ///
-    /// `ECONNABORTED` if it was closed.
+    /// Adds an endpoint without a Request, which ends the oldest one if there is no free place.
+    /// Returns `ECONNABORTED` if the listener is closed.
     pub(super) fn admit(&self, number: usize) -> Result {
         let mut half_open = self.half_open.lock();
         if half_open.closed {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Carrying out what a connection says: timer, callbacks, queue pair, TCP.
+//! Carries out what a connection says: timer, callbacks, queue pair, TCP.
 //!
 //! Context: process, under the endpoint's mutex.
 #![forbid(unsafe_code)]
@@ -57,7 +57,6 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The errno for a reason.
 pub(super) fn errno(error: connection::Error) -> Error {
     match error {
         connection::Error::Reset => ECONNRESET,
@@ -70,17 +69,12 @@ pub(super) fn errno(error: connection::Error) -> Error {
     }
 }
 
-/// The same the other way round.
 pub(super) fn code(error: Error) -> Code {
     Code(error.to_errno())
 }
 
 impl Endpoint {
-    /// Gives the endpoint its connection, and does what follows.
-    ///
-    /// # Errors
-    ///
-    /// The consumer's call that it is about fails with this.
+    /// Gives the endpoint its connection, and does what follows. Fails as [`Endpoint::try_feed`].
     pub(super) fn begin(
         self: &Arc<Self>,
         st: &mut EndpointState,
@@ -92,18 +86,15 @@ impl Endpoint {
         self.perform(st, outputs, &mut [])
     }
 
-    /// Feeds the connection, and does what follows.
-    ///
-    /// # Errors
-    ///
-    /// The consumer's call that `input` is about fails with this.
+    /// Feeds the connection, and does what follows. An error is that of the consumer's call that
+    /// `input` is about.
     pub(super) fn try_feed(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) -> Result {
         let mut frame = [0; mpa::MAX_FRAME];
         let outputs = self.step(&mut st.connection, input, &mut frame);
         self.perform(st, outputs, &mut frame)
     }
 
-    /// Takes one step of the connection, which traces show.
+    /// Takes one step of the connection, and traces it.
     pub(super) fn step(
         &self,
         connection: &mut OwnConnection,
@@ -123,11 +114,7 @@ impl Endpoint {
         let _ = self.try_feed(st, input);
     }
 
-    /// Does what the connection says, and tells it what came of that.
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::try_feed`].
+    /// Does what the connection says, and tells it what came of that. Fails as `try_feed`.
     pub(super) fn perform(
         self: &Arc<Self>,
         st: &mut EndpointState,
@@ -197,7 +184,7 @@ impl Endpoint {
         }
     }
 
-    /// Lets the QP go, which is free again.
+    /// Lets go of the QP, which is free again, and logs the error if there is one.
     fn detach(self: &Arc<Self>, st: &mut EndpointState, error: Option<connection::Error>) {
         st.dial = None;
         if let Some(qp) = st.qp.take() {
@@ -228,10 +215,9 @@ impl Endpoint {
         }
     }
 
-    /// Starts to connect TCP.
     fn dial(self: &Arc<Self>, st: &mut EndpointState) -> Result {
-        // Before anything can queue the endpoint's own work: if that had the mutex when it is the
-        // endpoint's turn, others would pass.
+        // Before anything can queue the endpoint's own work: if that held the mutex when it is the
+        // endpoint's turn, others would overtake it.
         self.leave_to(Deputy::Initiators);
         let dial = st.dial.as_ref().ok_or(EINVAL)?;
         let netdev = self.dev().netdev().ok_or(ENODEV)?;
@@ -241,9 +227,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends the Reply of a responder, and gives the stream to the QP.
-    ///
-    /// What the initiator sends upon the Reply waits in the socket until the QP drains it (T-25).
+    /// Sends the Reply of a responder, and gives the stream to the QP. What the initiator sends
+    /// upon the Reply waits in the socket until the QP drains it (T-25).
     fn start_qp(
         self: &Arc<Self>,
         st: &mut EndpointState,
@@ -255,7 +240,8 @@ impl Endpoint {
         let qp = st.qp.clone().ok_or(EINVAL)?;
         if reply > 0 {
             match send_frame(st, frame, reply) {
-                // The peer has given up. The QP finds that out, as of one that goes a moment later.
+                // The peer has given up. The QP finds that out, as if the peer had gone a
+                // moment later.
                 Err(_) if sock.state() == TcpState::Closed => {}
                 result => result?,
             }
@@ -265,7 +251,6 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Writes a line for the log.
     fn log(&self, st: &EndpointState, log: Log) {
         self.dev().count(Counter::of_log(&log));
         let dev = self.dev().handle();
@@ -284,7 +269,6 @@ impl Endpoint {
     }
 }
 
-/// Sends the frame of `len` octets.
 fn send_frame(st: &EndpointState, frame: &[u8], len: usize) -> Result {
     let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
     send_whole(sock, frame.get(..len).ok_or(EINVAL)?)
@@ -311,11 +295,7 @@ fn send_terminate(sock: &TcpSocket, error: TermError) -> Result {
     send_whole(sock, fpdu.get(..len).ok_or(EINVAL)?)
 }
 
-/// Sends a frame that fits the empty send queue of a new connection.
-///
-/// # Errors
-///
-/// `ENOBUFS` if it does not.
+/// Sends a frame that fits the empty send queue of a new connection; if not, returns `ENOBUFS`.
 pub(super) fn send_whole(sock: &TcpSocket, frame: &[u8]) -> Result {
     if sock.send(frame)? == frame.len() {
         Ok(())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The side that was connected to: its endpoints, their Requests, which are read in their order, and
-//! what their consumers answer.
+//! The side that was connected to: its endpoints, reading their Requests in order, and the
+//! consumers' answers.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -72,8 +72,8 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
     result
 }
 
-/// Acts as the listener's work, upon what happened before there was a Request. The endpoint's own
-/// work takes over when there is one, and its event is delivered, or when there will be none.
+/// Does a step of the listener's work, for an endpoint without a Request. The endpoint's own work
+/// takes over once the Request's event is delivered, or if there will be no Request.
 pub(super) fn read(this: &Arc<Endpoint>) {
     if let Some(Deputy::Listener(listener)) = this.deputy() {
         // Nobody else knows the endpoint, so that no process keeps this waiting.
@@ -103,7 +103,7 @@ pub(super) fn reject(endpoints: &Endpoints, id: &CmId, private_data: &[u8]) -> R
     result
 }
 
-/// A Request that was answered, or not in time.
+/// The Request was answered already, or not in time.
 const OVER: Refusal = Refusal::new(ECONNRESET, "there is no such request any more");
 
 /// See [`super::accept`].

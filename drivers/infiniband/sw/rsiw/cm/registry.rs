@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Objects by number, and by what their consumers know them by.
+//! Finds objects by their number, and by their consumers' identifiers.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -24,20 +24,17 @@ use kernel::{
     time::msecs_to_jiffies,
 };
 
-/// What a registry has.
+/// An object of a registry.
 pub(super) trait Entry {
-    /// Returns the number that it got.
     fn number(&self) -> usize;
 
-    /// Returns what it was introduced by, if it was.
+    /// Returns the identifier that [`Registry::introduce`] was given, if it was called.
     fn consumer(&self) -> Option<ConsumerId>;
 }
 
-/// Objects of one kind.
 #[pin_data]
 pub(super) struct Registry<T> {
-    /// A spin lock: all processes share it, and one that is kept off the processor must not hold
-    /// it.
+    /// A spin lock: all processes share it, and one that is preempted must not hold it.
     #[pin]
     inner: SpinLock<Inner<T>>,
     #[pin]
@@ -48,8 +45,7 @@ struct Inner<T> {
     last: usize,
     closed: bool,
     objects: RBTree<usize, Arc<T>>,
-    /// Numbers by the identifiers of consumers. One that a consumer has given up may be another's
-    /// by now.
+    /// Numbers by consumers' identifiers. One that a consumer has given up may be another's by now.
     consumers: RBTree<ConsumerId, usize>,
 }
 
@@ -70,7 +66,6 @@ impl<T> Inner<T> {
 }
 
 impl<T: Entry> Registry<T> {
-    /// Makes an empty registry.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             inner <- new_spinlock!(
@@ -86,11 +81,8 @@ impl<T: Entry> Registry<T> {
         })
     }
 
-    /// Adds the object that `make` creates for a number.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the registry is closed.
+    /// Adds the object that `make` creates for a new number. Returns `ENODEV` if the registry
+    /// is closed.
     pub(super) fn add(&self, make: impl FnOnce(usize) -> Result<Arc<T>>) -> Result<Arc<T>> {
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let number = self.inner.lock().next_number()?;
@@ -102,7 +94,6 @@ impl<T: Entry> Registry<T> {
         Ok(object)
     }
 
-    /// Returns the object of that number.
     pub(super) fn get(&self, number: usize) -> Option<Arc<T>> {
         self.inner.lock().objects.get(&number).cloned()
     }
@@ -122,8 +113,8 @@ impl<T: Entry> Registry<T> {
         old.is_some()
     }
 
-    /// Lets the object of that number, which stays meanwhile, be found by its consumer's
-    /// identifier. Nobody depends on that: without memory it is not found.
+    /// Lets [`Registry::find`] find object `number`, which stays meanwhile, by `consumer`. Nobody
+    /// depends on that: without memory it is not found.
     pub(super) fn introduce(&self, number: usize, consumer: ConsumerId) {
         if let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT) {
             let node = node.into_node(consumer, number);
@@ -139,14 +130,13 @@ impl<T: Entry> Registry<T> {
         inner.objects.get(number).cloned()
     }
 
-    /// Returns how many objects there are.
     pub(super) fn len(&self) -> usize {
         let inner = self.inner.lock();
         let all = inner.objects.keys();
         all.fold(Saturating(0), |count, _| count + Saturating(1)).0
     }
 
-    /// Calls `f` for each object that there is when this begins, with no lock held.
+    /// Calls `f`, with no lock held, for each object that there is when this begins.
     pub(super) fn for_each(&self, f: impl Fn(&Arc<T>)) {
         let newest = self.inner.lock().last;
         let mut from = 0;
@@ -169,8 +159,7 @@ impl<T: Entry> Registry<T> {
         self.inner.lock().closed = true;
     }
 
-    /// Waits until no object is left, but not longer than `ms` milliseconds, nor for one who is
-    /// interrupted.
+    /// Waits until no object is left, for at most `ms` milliseconds or until a signal.
     pub(super) fn wait_empty_for(&self, ms: u32) {
         let mut inner = self.inner.lock();
         let mut left = msecs_to_jiffies(ms);
@@ -183,7 +172,6 @@ impl<T: Entry> Registry<T> {
         }
     }
 
-    /// Waits until no object is left.
     pub(super) fn wait_empty(&self) {
         let mut inner = self.inner.lock();
         // Bound: one look each time; the lock is free while this waits.

@@ -2,12 +2,11 @@
 
 //! The order in which connections take their first step.
 //!
-//! Programs that connect many times at once count on their Requests leaving, and being told, in the
-//! order of their calls: perftest numbers the queue pairs of both ends by it. Work items of
-//! different endpoints overtake each other. So until an endpoint has sent or received its Request,
-//! one work item acts in the place of its own, that of the [`Turns`] in which it waits: those of its
-//! listener, or those of all endpoints of the device that connect.
-//!
+//! Programs that open many connections at once count on their Requests being sent, and reported, in
+//! the order of their calls: perftest numbers the queue pairs of both ends by it. Work items of
+//! different endpoints may overtake each other. So until an endpoint has sent or received its
+//! Request, the work item of the [`Turns`] in which it waits acts in the place of its own. Each
+//! listener has such a queue, and each device one for all endpoints that connect.
 //! Context: see the methods; the work runs in process context.
 #![forbid(unsafe_code)]
 
@@ -42,19 +41,19 @@ use kernel::{
 
 /// Objects that are acted upon before others get the worker.
 const BUDGET: usize = 64;
-/// Objects at most that another one passes, to be in front of newer ones.
+/// How many newer objects another one may pass at most.
 const OVERTAKES: usize = 64;
 
 /// What can wait for its turn.
 pub(super) trait InTurn: Entry + ListItem + TryNewListArc + Send + Sync + 'static {}
 
-/// Objects to which something has happened: in the order in which it did, but for those that are
-/// older than others that still wait. Two processors may tell of two objects in either order, and
-/// something else may have happened to the newer one before.
+/// Objects to which something has happened, in that order, but an older one goes in front of newer
+/// ones that still wait: two processors may report two objects in either order, and something else
+/// may have happened to the newer one before.
 #[pin_data]
 pub(super) struct Turns<T: InTurn> {
     queues: Arc<Queues>,
-    /// What the work does with an object whose turn it is.
+    /// What the work does with an object whose turn it is. Process context.
     step: fn(&Arc<T>),
     #[pin]
     waiting: SpinLockIrq<List<T>>,
@@ -67,11 +66,6 @@ impl_has_work! {
 }
 
 impl<T: InTurn> Turns<T> {
-    /// Makes a queue in which nothing waits. Its work calls `step`, in process context.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new(queues: &Arc<Queues>, step: fn(&Arc<T>)) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -84,8 +78,7 @@ impl<T: InTurn> Turns<T> {
         )
     }
 
-    /// Puts an object to which something has happened behind the older ones, unless it waits
-    /// already. Any context.
+    /// Queues an object to which something has happened, unless it waits already. Any context.
     pub(super) fn arrived(self: &Arc<Self>, object: Arc<T>) {
         self.push(object);
         self.queue();
@@ -93,7 +86,7 @@ impl<T: InTurn> Turns<T> {
 
     fn push(&self, object: Arc<T>) {
         let number = object.number();
-        // What happened before is seen by whoever takes the object out: the lock orders that.
+        // The lock makes what happened before visible to whoever takes the object out.
         let mut waiting = self.waiting.lock();
         let twice = match ListArc::try_from_arc(object) {
             Ok(object) => {
@@ -116,7 +109,6 @@ impl<T: InTurn> Turns<T> {
         drop(twice);
     }
 
-    /// Takes out the object whose turn it is.
     fn pop(&self) -> Option<Arc<T>> {
         let mut waiting = self.waiting.lock();
         waiting.pop_front().map(ListArc::into_arc)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The work of an endpoint: feeds the connection with what was noted, and with what is at the socket.
+//! The work of an endpoint: feeds the connection with what was noted, and what is at the socket.
 //!
 //! Context: process, under the endpoint's mutex where a function is given what that guards.
 #![forbid(unsafe_code)]
@@ -46,8 +46,9 @@ impl WorkItem for Endpoint {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        // A process may have the mutex, and be kept off the processor. The work of others does not
-        // wait for it: each of its calls kicks the endpoint when it has unlocked the mutex.
+        // A process may hold the mutex and be preempted. This work, which runs among that of
+        // others, does not wait for it: each call of a process kicks the endpoint when it has
+        // unlocked the mutex.
         while let Some(mut st) = this.state.try_lock() {
             this.advance(&mut st);
             let Some(pending) = this.next_event(&mut st) else {
@@ -65,7 +66,6 @@ impl WorkItem for Endpoint {
 }
 
 impl Endpoint {
-    /// Feeds the connection with the notes and with what is found at the socket.
     pub(super) fn advance(self: &Arc<Self>, st: &mut EndpointState) {
         if st.connection.is_new() {
             return;
@@ -78,7 +78,6 @@ impl Endpoint {
         self.poll(st);
     }
 
-    /// Feeds the connection with a note.
     fn feed_note(self: &Arc<Self>, st: &mut EndpointState, note: EndpointNote) {
         match note {
             EndpointNote::FirstSegment => self.feed(st, Input::FirstSegment),
@@ -113,7 +112,7 @@ impl Endpoint {
         match st.connection.awaits() {
             Awaits::Nothing => {}
             Awaits::Connected => {
-                // Who acts for this endpoint leaves it what is not connected.
+                // A deputy leaves the endpoint to this work only when it will not connect.
                 if self.deputy().is_none() {
                     let error = st.sock.as_ref().and_then(|sock| sock.error());
                     self.feed(st, Input::Closed(error.map(code)));
@@ -173,8 +172,7 @@ impl Endpoint {
     }
 }
 
-/// Takes what was received from the socket; returns whether the peer's FIN was there too, or TCP
-/// is gone.
+/// Drops what was received. Returns whether the peer's FIN was there too, or TCP is closed.
 fn drained(sock: &Arc<TcpSocket>) -> bool {
     sock.with_lock(|sk| loop {
         match sk.read(|chunk| chunk.len()) {
