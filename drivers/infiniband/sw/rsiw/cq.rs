@@ -81,19 +81,15 @@ use ::kernel::{
 pub(crate) struct Completion {
     /// The consumer's name for the request.
     pub(crate) id: u64,
-    /// What it was.
     pub(crate) operation: OperationType,
-    /// How it ended.
     pub(crate) status: Status<Fault>,
     /// Octets received or read.
     pub(crate) bytes: u32,
-    /// Why it failed, if it did.
     pub(crate) cause: Cause,
     /// What a receive tells beside its message.
     pub(crate) extra: Extra,
-    /// Number of the QP.
     pub(crate) qp: Qpn,
-    /// A receive that the peer wants noticed (Send with Solicited Event).
+    /// A receive of a Send with Solicited Event.
     pub(crate) solicited: bool,
 }
 
@@ -101,7 +97,6 @@ pub(crate) struct Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overflow;
 
-/// Where completions wait.
 enum Ring {
     User(UserRing),
     Kernel(KernelRing),
@@ -117,39 +112,35 @@ struct CqState {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lost {
     No,
-    /// The consumer is to be told.
+    /// The consumer has yet to be told.
     Yes,
     Told,
 }
 
-/// A completion queue.
 #[pin_data]
 pub(crate) struct Cq {
     handle: Arc<CqHandle>,
-    /// None for processes.
+    /// `None` for processes.
     vector: Option<Arc<Vector>>,
     len: Atomic<u32>,
-    /// None for kernel consumers. Held while the queue is resized.
+    /// `None` for kernel consumers. Held while the queue is resized.
     #[pin]
     entry: Mutex<Option<MmapEntry>>,
     #[pin]
     state: SpinLockIrq<CqState>,
     /// Notifications up to now; wraps. Changes under the queue's lock.
     notified: Atomic<u32>,
-    /// The word in which a process says what it waits for. It lies in the process's ring, and there
-    /// is none for a kernel consumer.
+    /// The word in the ring of a process in which it says what it waits for; `None` for
+    /// kernel consumers.
     armed: Option<MovableWord>,
-    /// For another ring.
+    /// Needed for the ring that a resize makes.
     loaded: Loaded,
 }
 
 impl Cq {
-    /// Makes a queue of at least `init.cqe` entries, for the process that makes the call, which uses
-    /// entries of that kind, or a kernel consumer, whose handler `init` wants called on one processor.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for none or too many entries, `ENOMEM`.
+    /// Creates a queue of at least `init.cqe` entries: with `udata` for the calling process, whose
+    /// entries are of that `kind`, else for a kernel consumer, whose handler is called on processor
+    /// `init.vector`. Returns `ENOMEM`, or `EINVAL` for no entries or too many.
     pub(crate) fn new(
         handle: Arc<CqHandle>,
         init: &CqInit,
@@ -193,26 +184,24 @@ impl Cq {
         )
     }
 
-    /// Number of entries.
     pub(crate) fn len(&self) -> u32 {
         self.len.load(Relaxed)
     }
 
-    /// The offset by which the process maps the queue.
+    /// Returns the offset by which the process maps the queue.
     pub(crate) fn mmap_key(&self) -> u64 {
         self.entry.lock().as_ref().map_or(0, MmapEntry::key)
     }
 
-    /// Gives the queue of a process room for at least `entries` entries, in a ring of its own: what
-    /// was not polled and the arming move there, and nothing gets lost (V-CQ-11). The old ring
-    /// stays memory for as long as it is mapped, but nothing comes there any more. Returns the
-    /// number of entries. Sleeps.
+    /// Gives the queue of a process at least `entries` entries, and returns their number. What was
+    /// not polled and the arming move to a new ring, and nothing gets lost (V-CQ-11). The old ring
+    /// stays in memory for as long as it is mapped, but gets no more entries. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if more than that wait (V-CQ-12), for none or too many entries, or if the process
-    /// has no room for the answer, `EOPNOTSUPP` for kernel consumers, `ENOMEM`. Nothing has changed
-    /// then (V-CQ-13).
+    /// `EINVAL` if more completions wait than there is room for (V-CQ-12), for no entries or too
+    /// many, or if the process has no room for the answer; `EOPNOTSUPP` for kernel consumers;
+    /// `ENOMEM`. Nothing has changed then (V-CQ-13).
     pub(crate) fn resize(&self, entries: u32, udata: &mut Udata<'_>) -> Result<u32> {
         if !(1..=MAX_CQE).contains(&entries) {
             return Err(EINVAL);
@@ -237,14 +226,14 @@ impl Cq {
             Ring::Kernel(_) => return Err(EOPNOTSUPP),
             Ring::User(old) => old.waiting(),
         };
-        // There may be many: not with the lock, which keeps interrupts off.
+        // Without the lock, which keeps interrupts off, as there may be many.
         let found = waiting.count();
         let since = match &self.state.lock().ring {
             Ring::Kernel(_) => return Err(EOPNOTSUPP),
             Ring::User(old) => old.since(&waiting),
         };
         let first = waiting.copy_to(&mut ring, found, since)?;
-        // What comes meanwhile fills the new ring at most, or the process polls, which it must not.
+        // This ends: what comes meanwhile can at most fill the new ring, which is an error.
         let replaced = loop {
             let since = match &mut self.state.lock().ring {
                 Ring::Kernel(_) => return Err(EOPNOTSUPP),
@@ -258,15 +247,15 @@ impl Cq {
         ring.forget_from(first);
         self.len.store(len, Relaxed);
         let old = entry.replace(offer);
-        // Memory is given up without a lock.
+        // Memory is freed without a lock held.
         drop(entry);
         drop((old, ring, replaced));
         Ok(len)
     }
 
-    /// Makes room for `more` completions. Sleeps.
+    /// Makes room for `more` completions of a kernel consumer. Sleeps.
     fn add_spare(&self, more: u32) -> Result {
-        // One at a time: what is allocated for one is enough for that one.
+        // One caller at a time, so that what each allocates is enough.
         let _resizing = self.entry.lock();
         let lacks = match &self.state.lock().ring {
             Ring::User(_) => return Ok(()),
@@ -276,15 +265,13 @@ impl Cq {
         if let Ring::Kernel(ring) = &mut self.state.lock().ring {
             ring.add_spare(more, memory.as_mut());
         }
-        // What was replaced is given up without the lock.
+        // What was replaced is freed without the lock.
         drop(memory);
         Ok(())
     }
 
-    /// Ends the offer to map the queue. Sleeps.
-    ///
-    /// To be called when the queue is destroyed. Late completions are harmless: the memory stays,
-    /// and the handle lets no handler be called.
+    /// Ends the offer to map the queue, as it is being destroyed. Late completions are harmless:
+    /// the memory stays, and the handle lets no handler be called. Sleeps.
     pub(crate) fn close(&self) {
         if let Some(entry) = &*self.entry.lock() {
             entry.remove();
@@ -292,8 +279,8 @@ impl Cq {
     }
 
     /// Adds a completion of a request of `qp`, which frees one of `slots` when it is polled.
-    /// Returns whether the consumer waits for one like this: then the caller is to call
-    /// [`Cq::notify`] once it holds no lock. Any context.
+    /// Returns whether the consumer waits for it; if so, [`Cq::notify`] is to be called once no
+    /// lock is held. Any context.
     ///
     /// # Errors
     ///
@@ -331,11 +318,7 @@ impl Cq {
         self.handle.overflowed();
     }
 
-    /// Moves completions to a kernel consumer. Any context.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for the queue of a process.
+    /// Moves completions to a kernel consumer; `EINVAL` for the queue of a process. Any context.
     pub(crate) fn poll(&self, room: &mut WcRoom<'_>) -> Result {
         match &mut self.state.lock().ring {
             Ring::User(_) => return Err(EINVAL),
@@ -345,11 +328,7 @@ impl Cq {
     }
 
     /// Asks for one call of the handler, at the next completion or the next solicited one. Returns
-    /// whether completions wait already. Any context.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for the queue of a process.
+    /// whether completions wait already, or `EINVAL` for the queue of a process. Any context.
     pub(crate) fn arm(&self, solicited: bool) -> Result<bool> {
         match &mut self.state.lock().ring {
             Ring::User(_) => Err(EINVAL),
@@ -357,33 +336,28 @@ impl Cq {
         }
     }
 
-    /// Whether the consumer, a process, waits for a notification rather than looking for
-    /// completions all the time. Any context; takes no lock.
+    /// Returns whether the consumer, a process, waits for a notification rather than polls all the
+    /// time. Any context; takes no lock.
     #[inline(never)]
     pub(crate) fn is_awaited(&self) -> bool {
         let armed = self.armed.as_ref();
         armed.is_some_and(|word| word.load() != notify::NOT)
     }
 
-    /// Number of notifications to the consumer up to now; wraps. Any context.
+    /// Returns the number of notifications to the consumer so far, which wraps. Any context.
     #[inline]
     pub(crate) fn notified(&self) -> u32 {
         self.notified.load(Relaxed)
     }
 
-    /// Forgets the completions of a QP that is being destroyed, if they are a kernel consumer's. No
-    /// more of them must come. Any context.
+    /// Drops a kernel consumer's completions of a QP that is being destroyed. No more of them may
+    /// come. Any context.
     pub(crate) fn forget(&self, qp: &QpHandle) {
         if let Ring::Kernel(ring) = &mut self.state.lock().ring {
             ring.forget(qp);
         }
     }
 
-    /// Tells how it is.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Details`].
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
         let (armed, waiting, lost) = {
             let state = self.state.lock();
@@ -408,7 +382,7 @@ impl Cq {
         to.flag(c"overflowed", lost)
     }
 
-    /// Calls the consumer's handler, if that is one in the kernel in softirq. Any context with
+    /// Calls the consumer's handler, that of a kernel consumer in softirq. Any context with
     /// interrupts on, without a lock that the handler might take.
     pub(crate) fn notify(&self) {
         match &self.vector {
@@ -420,15 +394,14 @@ impl Cq {
 
 /// Entries of a queue beyond those that a kernel consumer asked for.
 ///
-/// The consumer counts requests that complete, as many as it asks for in its send queue, which has
-/// more slots than that. Each of these makes a completion if it is flushed.
+/// It sizes the queue for the sends that it asks for. Its send queue has more slots than that, each
+/// of which makes a completion if it is flushed.
 pub(crate) struct Spare {
     cq: Arc<Cq>,
     entries: Atomic<u32>,
 }
 
 impl Spare {
-    /// Has none yet.
     pub(crate) fn new(cq: Arc<Cq>) -> Self {
         Self {
             cq,
@@ -436,11 +409,8 @@ impl Spare {
         }
     }
 
-    /// Has at least `entries`. Nothing is done for the queue of a process. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Raises it to at least `entries`, or returns `ENOMEM`. Does nothing for the queue of a
+    /// process. Sleeps.
     pub(crate) fn extend(&self, entries: u32) -> Result {
         let more = entries.checked_sub(self.entries.load(Relaxed));
         if let Some(more) = more.filter(|more| *more > 0) {
@@ -460,7 +430,7 @@ impl Drop for Spare {
 }
 
 impl Completion {
-    /// What a trace event tells of it.
+    /// Returns what a trace event shows.
     fn fields(&self) -> (u32, u64, Name, Name, u32, u32) {
         let (operation, status) = (self.operation.name(), self.status.name());
         (
@@ -473,7 +443,7 @@ impl Completion {
         )
     }
 
-    /// Whether a consumer that armed the queue with `armed` is to be told of this (T-14).
+    /// Returns whether a consumer that armed the queue with `armed` is to be told of this (T-14).
     fn fires(&self, armed: u32) -> bool {
         if armed & notify::NEXT_COMPLETION != 0 {
             return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much there may be of what: maxima that consumers are told, and counts against them.
+//! Maxima that consumers are told, and counts against them.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -16,21 +16,16 @@ use kernel::{
     },
 };
 
-/// Queue pairs of a device.
+// How many objects of each kind a device may have.
 pub(crate) const MAX_QP: u32 = 100 * 1024;
-/// Completion queues of a device.
 pub(crate) const MAX_CQ: u32 = 100 * 1024;
-/// Shared receive queues of a device.
 pub(crate) const MAX_SRQ: u32 = 100 * 1024;
-/// Protection domains of a device.
 pub(crate) const MAX_PD: u32 = 100 * 1024;
-/// Most connections that are refused and wait for their peer to close. They cost a peer nothing.
+/// Refused connections that wait for their peer to close. They cost a peer nothing.
 const MAX_REFUSED: u32 = 1024;
 /// Entries of a send or receive queue.
 pub(crate) const MAX_WR: u32 = 32 * 1024;
-/// Entries of a completion queue.
 pub(crate) const MAX_CQE: u32 = 1 << 21;
-/// Entries of a shared receive queue.
 pub(crate) const MAX_SRQ_WR: u32 = 1 << 18;
 /// Elements of a request of a kernel consumer. For a process it is what an entry has room for.
 pub(crate) const KERNEL_MAX_SGE: u32 = 32;
@@ -41,24 +36,15 @@ pub(crate) const MAX_READS: u16 = 128;
 
 /// What a device may run out of.
 pub(crate) struct Limits {
-    /// Queue pairs.
     pub(crate) qps: Limit,
-    /// Completion queues.
     pub(crate) cqs: Limit,
-    /// Protection domains.
     pub(crate) pds: Limit,
-    /// Shared receive queues.
     pub(crate) srqs: Limit,
     /// Refused connections whose peer has not closed yet.
     pub(crate) refused: Limit,
 }
 
 impl Limits {
-    /// Those of a new device.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let limits = Self {
             qps: Limit::new(MAX_QP),
@@ -85,7 +71,6 @@ impl Limit {
         }
     }
 
-    /// How many there are.
     pub(crate) fn used(&self) -> u32 {
         self.used.load(Relaxed)
     }
@@ -98,11 +83,7 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    /// Takes one.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` if all are taken.
+    /// Takes one, or returns `ENOMEM` if all are taken.
     pub(crate) fn take(limits: &Arc<Limits>, of: fn(&Limits) -> &Limit) -> Result<Self> {
         let limit = of(limits);
         if limit.used.fetch_add(1, Relaxed) >= limit.max {

@@ -73,16 +73,15 @@ pub(crate) use crate::ffi::rdma::kmr::PdId;
 /// Pages, or stretches, of a fast-register region.
 pub(crate) const MAX_FAST_REG: u32 = 1024;
 
-/// What a region consists of.
 enum Kind {
     /// Memory of a process.
     User {
         umem: Pin<KBox<Umem>>,
-        /// The process may write it, or gave the right to when it was pinned.
+        /// Whether it was pinned for writing.
         writable: bool,
         access: Access,
         range: Range,
-        /// As it was asked for.
+        /// As the process asked for it.
         init: MrInit,
     },
     /// All memory of the kernel, for this side only (V-STAG0).
@@ -93,7 +92,6 @@ enum Kind {
     Window(Pin<KBox<Window>>),
 }
 
-/// The addresses of a process's region.
 fn user_range(init: &MrInit) -> Result<Range> {
     let base = if init.access.contains(AccessFlags::ZERO_BASED) {
         0
@@ -103,7 +101,7 @@ fn user_range(init: &MrInit) -> Result<Range> {
     Range::new(base, init.length).ok_or(EINVAL)
 }
 
-/// What may be done with a region, and how it is named.
+/// What access a region grants, and under which STag.
 #[derive(Clone, Copy)]
 pub(crate) struct Grant {
     stag: Stag,
@@ -114,22 +112,17 @@ pub(crate) struct Grant {
 /// Who wants to invalidate a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
-    /// The peer of a stream.
     Peer,
-    /// This side's consumer.
     Consumer,
 }
 
-/// A memory region.
-///
-/// May be dropped in softirq once it was deregistered.
+/// A memory region. May be dropped in softirq once it was deregistered.
 pub(crate) struct Mr {
     /// Set before the region gets into the table. A fast-register region has another key later.
     stag: Atomic<u32>,
     pd: PdId,
-    /// RDMAC's state Valid. Written with the gate empty, or to false.
+    /// RDMAC's state Valid. Becomes true only while the gate is empty.
     valid: AtomicFlag,
-    /// Bound to it.
     windows: Windows,
     kind: Kind,
 }
@@ -147,15 +140,13 @@ impl Gated for Mr {
 }
 
 impl Mr {
-    /// Registers memory of the calling process, or a DMA buffer of its, and makes it known under a
-    /// new STag with `key`.
-    ///
+    /// Registers memory of the calling process, or a DMA buffer of it, under a new STag with `key`.
     /// The table has a reference from here on: only [`Mr::deregister`] undoes this.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an empty region or one whose addresses wrap, `ENOMEM`, and what pinning says
-    /// (see [`Umem::pin`] and [`Umem::map_dmabuf`]).
+    /// `EINVAL` for an empty region or one whose addresses wrap, `ENOMEM`, and those of
+    /// [`Umem::pin`] and [`Umem::map_dmabuf`].
     pub(crate) fn register_user(
         device: &Arc<DeviceHandle>,
         table: &StagTable,
@@ -172,7 +163,7 @@ impl Mr {
         Self::add_user(table, pd, init, (umem, writable, range), key)
     }
 
-    /// Adds a region of memory that is pinned, for writing or not.
+    /// Adds a region of pinned memory.
     fn add_user(
         table: &StagTable,
         pd: PdId,
@@ -191,17 +182,17 @@ impl Mr {
     }
 
     /// Registers the memory of this region again, or other memory in its place (V-MR-8). The region
-    /// ends first, so that a peer sees nothing but a deregistration and a registration (V-MR-12);
-    /// also if the rest fails (V-MR-10). Its memory stays the same, whatever is at its addresses by
-    /// now and whoever calls; only if it is to be written to for the first time, it has to be
-    /// pinned once more.
+    /// ends first, also if the rest fails (V-MR-10), so that a peer sees nothing but a
+    /// deregistration and a registration (V-MR-12). Memory that stays is the same, whatever is at
+    /// its addresses by now and whoever calls. It is pinned once more only if it is to be written
+    /// to for the first time.
     ///
     /// # Errors
     ///
     /// As [`Mr::register_user`]. With nothing changed, `EINVAL` for a region that is no process's,
-    /// or whose memory is to stay but went when this failed before, `EBUSY` while windows are bound
-    /// (V-MR-9), `EOPNOTSUPP` for memory that would have to be pinned once more and is another
-    /// process's, or a DMA buffer, which is known by a descriptor only while it is registered.
+    /// or whose memory is to stay but went when this failed before; `EBUSY` while windows are bound
+    /// (V-MR-9); `EOPNOTSUPP` for memory that would have to be pinned once more and is another
+    /// process's, or a DMA buffer, whose descriptor is known only while it is registered.
     pub(crate) fn reregister(
         &self,
         device: &Arc<DeviceHandle>,
@@ -252,11 +243,7 @@ impl Mr {
         Ok((mr, init))
     }
 
-    /// Tells how it is. Keys, and where it is, are the core's to tell: it knows who asks.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Details`].
+    /// Describes the region. Only the core tells keys and addresses, as it knows who asks.
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
         let kind = match &self.kind {
             Kind::User { init, .. } if init.fd.is_some() => c"dmabuf",
@@ -278,11 +265,7 @@ impl Mr {
         Ok(())
     }
 
-    /// Makes the region by which a kernel consumer names all memory.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Creates the region by which a kernel consumer names all memory.
     pub(crate) fn new_dma(
         table: &StagTable,
         pd: PdId,
@@ -291,11 +274,7 @@ impl Mr {
         Self::add(table, pd, Kind::Dma(memory), 0)
     }
 
-    /// Makes a region for fast registration. It is not valid yet (V-MR-1).
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Creates a region for fast registration, which is not valid yet (V-MR-1).
     pub(crate) fn new_fast(
         table: &StagTable,
         pd: PdId,
@@ -319,16 +298,11 @@ impl Mr {
         Ok(mr)
     }
 
-    /// Makes a window, which is not bound to anything (V-MW-1).
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Creates a window that is not bound to anything (V-MW-1).
     pub(crate) fn new_window(table: &StagTable, pd: PdId, kind: MwType) -> Result<Arc<Self>> {
         Self::add(table, pd, Kind::Window(Window::new(pd, kind)?), 0)
     }
 
-    /// The window, if it is one.
     pub(crate) fn window(&self) -> Option<&Window> {
         match &self.kind {
             Kind::Window(window) => Some(window),
@@ -336,12 +310,9 @@ impl Mr {
         }
     }
 
-    /// Ends all access: takes the STag away and waits for those who use the memory now, then gives
-    /// the memory back. A second time, nothing happens. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY`, and nothing is changed, while windows are bound to the region.
+    /// Ends all access: takes the STag away, waits for those who use the memory now, and gives the
+    /// memory back. Does nothing the second time. While windows are bound to the region, returns
+    /// `EBUSY` with nothing changed. Sleeps.
     pub(crate) fn deregister(&self, table: &StagTable) -> Result {
         self.end(table)?;
         self.release();
@@ -369,17 +340,16 @@ impl Mr {
         }
     }
 
-    /// The STag that the region was made with; local and remote key at once.
+    /// Returns the STag that the region was made with, its local and remote key at once.
     pub(crate) fn stag(&self) -> Stag {
         Stag(self.stag.load(Relaxed))
     }
 
-    /// Whether it is memory of a process.
     pub(crate) fn is_user(&self) -> bool {
         matches!(self.kind, Kind::User { .. })
     }
 
-    /// What may be done with the region, for someone inside its gate.
+    /// Returns what the region grants to someone inside its gate.
     #[inline(always)]
     fn grant<P: GatePtr + Deref<Target = Self>>(guard: &GateGuard<P>) -> Option<Grant> {
         Some(match &guard.kind {
@@ -399,13 +369,13 @@ impl Mr {
     }
 
     /// Makes the STag invalid (T-21): domain, key and, for a peer, a remote right must be there. An
-    /// STag that is invalid already may be invalidated again (V-INV-4), but not one that is yet to
-    /// be registered: whose consumer believed that would go on to give the memory to others.
-    /// Accesses in progress end as they began: see [`Mr::is_quiet`]. Any context.
+    /// STag that is invalid already may be invalidated again (V-INV-4). But a peer may not
+    /// invalidate one that is yet to be registered: the consumer would believe it, and give the
+    /// memory to others. Accesses in progress go on: see [`Mr::is_quiet`]. Any context.
     ///
     /// # Errors
     ///
-    /// Which of them is not; `Access` for a region that may not be invalidated.
+    /// What is not as it must be; `Access` for a region that may not be invalidated.
     pub(crate) fn invalidate(&self, stag: Stag, pd: PdId, by: By) -> Result<(), MrError> {
         let guard = GateGuard::new(self).ok_or(MrError::Invalid)?;
         if pd != self.pd {
@@ -429,21 +399,19 @@ impl Mr {
         }
     }
 
-    /// Whether nobody uses the memory now: after an invalidation, nobody will before the next
-    /// registration. Any context.
+    /// Returns whether nobody uses the memory now; after an invalidation, nobody will before the
+    /// next registration. Any context.
     pub(crate) fn is_quiet(&self) -> bool {
         self.gate().is_empty()
     }
 
-    /// Waits for the region to be quiet. Nobody uses memory for longer than it takes to copy it.
-    /// Sleeps.
+    /// Waits until nobody uses the memory; nobody does for longer than it takes to copy it. Sleeps.
     pub(crate) fn wait_quiet(&self) {
         self.gate().wait_empty();
     }
 
-    /// Whether the `len` octets at `addr` may be used like this. Returns their offset.
-    ///
-    /// Lengths of zero are not for this function (T-23).
+    /// Checks whether the `len` octets at `addr`, at least one (T-23), may be used for `want`.
+    /// Returns their offset in the region.
     #[inline(always)]
     fn check<P: GatePtr + Deref<Target = Self>>(
         guard: &GateGuard<P>,
@@ -453,7 +421,7 @@ impl Mr {
         addr: u64,
         len: u32,
     ) -> Result<u64, MrError> {
-        // Going in comes first: who invalidates sees us inside, or we see that it is invalid.
+        // After going in: whoever invalidates sees us inside, or we see that it is invalid.
         if !guard.valid.load(Relaxed) {
             return Err(MrError::Invalid);
         }

@@ -34,7 +34,6 @@ pub(crate) struct Noticeboard<N> {
 }
 
 impl<N: Note> Noticeboard<N> {
-    /// Without any.
     pub(crate) const fn new() -> Self {
         Self {
             bits: Atomic::new(0),
@@ -42,12 +41,12 @@ impl<N: Note> Noticeboard<N> {
         }
     }
 
-    /// What is there, which may be something else by now. No ordering.
+    /// Returns the notes, which may be others by now. No ordering.
     pub(crate) fn peek(&self) -> Notes<N> {
         Notes::from_bits(self.bits.load(Relaxed))
     }
 
-    /// Leaves a note. The caller is to queue the work afterwards.
+    /// Leaves a note. The caller has to queue the work afterwards.
     pub(crate) fn leave(&self, note: N) {
         self.change(|notes| notes.with(note));
     }
@@ -94,20 +93,19 @@ pub(crate) struct Slot<T> {
 }
 
 impl<T: Unpin> Slot<T> {
-    /// Without a value.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             value <- new_spinlock_irq!(None, "rsiw::notes::Slot::value"),
         })
     }
 
-    /// Puts a value there, unless there is one. The note comes afterwards.
+    /// Puts a value there, unless there is one. The note is to be left afterwards.
     pub(crate) fn put_first(&self, value: T) {
         self.value.lock().get_or_insert(value);
     }
 
-    /// Takes the value. There may be none although there was a note: whoever came with another
-    /// value while this one was there has left a note, too.
+    /// Takes the value. There may be none although there was a note: whoever came while another
+    /// value was there has left a note, too.
     pub(crate) fn take(&self) -> Option<T> {
         self.value.lock().take()
     }

@@ -42,10 +42,10 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A completion, and what has one of its slots free once it is polled.
+/// A completion, and the slots of which it frees one when it is polled.
 type Entry = (Wc, Option<Arc<Slots>>);
 
-/// Entries in order, of which none is in a slot that is free.
+/// Entries in order; free places hold `None`.
 type Entries = Ring<KVVec<Option<Entry>>>;
 
 fn free(slots: Option<Arc<Slots>>) {
@@ -66,7 +66,6 @@ pub(super) struct KernelRing {
 }
 
 impl KernelRing {
-    /// Makes a ring of `entries` entries.
     pub(super) fn new(entries: u32) -> Result<Self> {
         // CAST: 32 bits fit.
         let asked = entries as usize;
@@ -78,7 +77,7 @@ impl KernelRing {
         })
     }
 
-    /// Makes the memory of a ring of `entries` entries. Sleeps.
+    /// Allocates the memory of a ring of `entries` entries. Sleeps.
     pub(super) fn memory(entries: usize) -> Result<Entries> {
         let mut memory = KVVec::with_capacity(entries, GFP_KERNEL)?;
         for _ in 0..entries {
@@ -87,20 +86,20 @@ impl KernelRing {
         Ok(Ring::new(memory))
     }
 
-    /// Number of entries that it takes to have `more` to spare, if that is more than there are.
+    /// Returns how many entries it takes to have `more` to spare, if that is more than there are.
     pub(super) fn lacks(&self, more: u32) -> Option<usize> {
         // CAST: 32 bits fit.
         let Saturating(needed) = self.asked + self.spare + Saturating(more as usize);
         Some(needed).filter(|needed| *needed > self.entries.capacity())
     }
 
-    /// Notes `more` entries to spare; `memory` is what they take, and what is not used any more
-    /// afterwards.
+    /// Counts `more` entries to spare. If there is `memory`, the ring moves there, and the caller
+    /// gets the old memory in it.
     pub(super) fn add_spare(&mut self, more: u32, memory: Option<&mut Entries>) {
         if let Some(memory) = memory {
-            // As many as the consumer, which is in the kernel, has left in its queue.
+            // Bounded by what the kernel consumer has left in its queue.
             while let Some(entry) = self.take() {
-                // It is larger.
+                // The new memory is larger.
                 let _ = memory.push(Some(entry));
             }
             core::mem::swap(&mut self.entries, memory);
@@ -109,21 +108,19 @@ impl KernelRing {
         self.spare += more as usize;
     }
 
-    /// Notes that `less` entries to spare are not needed any more. The memory is kept for others.
+    /// Gives back `less` entries to spare. The memory is kept for others.
     pub(super) fn drop_spare(&mut self, less: u32) {
         // CAST: 32 bits fit.
         self.spare -= less as usize;
     }
 
-    /// Takes the oldest completion out.
     fn take(&mut self) -> Option<Entry> {
         let entry = self.entries.get_mut(0)?.take();
         self.entries.drop_oldest();
         entry
     }
 
-    /// Adds a completion of a request of `qp`. Returns whether the consumer waits for one like
-    /// this.
+    /// Adds a completion of a request of `qp`. Returns whether the consumer waits for it.
     pub(super) fn add(
         &mut self,
         completion: &Completion,
@@ -145,9 +142,8 @@ impl KernelRing {
         Ok(notify)
     }
 
-    /// Moves completions to the consumer.
     pub(super) fn poll(&mut self, room: &mut WcRoom<'_>) {
-        // As many as the consumer, which is in the kernel, asks for.
+        // Bounded by what the kernel consumer asks for.
         while !room.is_full() {
             let Some((wc, slots)) = self.take() else {
                 break;
@@ -157,12 +153,11 @@ impl KernelRing {
         }
     }
 
-    /// What the consumer waits for: flags of [`notify`].
     pub(super) fn armed_for(&self) -> u32 {
         self.armed
     }
 
-    /// How many completions wait.
+    /// Returns how many completions wait.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -179,11 +174,11 @@ impl KernelRing {
 
     /// Forgets the completions of a QP that is being destroyed: they name it (V-CQ-29).
     pub(super) fn forget(&mut self, qp: &QpHandle) {
-        // As many as the consumer, which is in the kernel, has left in its queue.
+        // Bounded by what the kernel consumer has left in its queue.
         for _ in 0..self.entries.len() {
             match self.take() {
                 Some((wc, slots)) if wc.is_of(qp) => free(slots),
-                // The others follow each other as before; there is room for what was taken out.
+                // The others stay in order; there is room for what was taken out.
                 entry => {
                     let _ = self.entries.push(entry);
                 }
@@ -210,7 +205,6 @@ impl Completion {
     }
 }
 
-/// Returns how a request ended, in the core's terms.
 const fn wc_status(status: Status<Fault>) -> WcStatus {
     match status {
         Status::Success => WcStatus::SUCCESS,
@@ -229,10 +223,9 @@ const fn wc_status(status: Status<Fault>) -> WcStatus {
 
 macro_rules! opcodes {
     ($($(#[$_doc:meta])* $operation:ident, $_name:literal, $_ring:ident, $core:ident;)*) => {
-        /// Returns what a request was, in the core's terms.
         const fn wc_opcode(operation: OperationType, extra: &Extra) -> WcOpcode {
             match operation {
-                // The peer's consumer has posted an RDMA Write with it; there is no other way.
+                // Consumers send Immediate Data with an RDMA Write only.
                 OperationType::Receive if matches!(extra, Extra::Immediate(_)) => {
                     WcOpcode::RECV_RDMA_WITH_IMM
                 }

@@ -2,8 +2,9 @@
 
 //! Completion queues of processes, which poll and arm them in shared memory.
 //!
-//! The index of the next entry to fill is private, entries are never read back, and the flags of
-//! user space decide nothing but whether there is room and whether someone waits (T-43).
+//! The index of the next entry to fill is private, entries are read back only to move them when the
+//! queue is resized, and the flags of user space decide nothing but whether there is room and
+//! whether someone waits (T-43).
 //!
 //! Context: any, under the queue's lock; creation and closing sleep.
 #![forbid(unsafe_code)]
@@ -53,15 +54,14 @@ use kernel::{
     },
 };
 
-/// Entries that are copied with interrupts off when a queue is resized.
+/// Entries that are copied at most with interrupts off when a queue is resized.
 const AT_A_TIME: u32 = 64;
 
-/// What the entries of a process's queue are.
+/// The kind of entries in a process's queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
-    /// Of which rings.
     pub(crate) rings: Rings,
-    /// Whether they have time stamps, for which own rings have room.
+    /// Whether they have time stamps; only own rings have room for them.
     pub(crate) timestamps: bool,
 }
 
@@ -73,7 +73,6 @@ impl Kind {
     };
 }
 
-/// Entries of either kind.
 #[derive(Clone)]
 enum Entries {
     Stock(SharedRing<Cqe>),
@@ -81,7 +80,7 @@ enum Entries {
 }
 
 impl Entries {
-    /// Octets of `entries` entries.
+    /// Returns how many octets `entries` entries take.
     fn bytes(entries: u32, kind: Kind) -> Result<usize> {
         match kind.rings {
             Rings::Stock => SharedRing::<Cqe>::bytes(entries),
@@ -158,13 +157,13 @@ pub(super) struct UserRing {
     ring: Entries,
     /// [`CqCtrl::flags`].
     armed: SharedWord,
-    /// The next entry.
+    /// The next entry to fill.
     put: Position,
 }
 
 impl UserRing {
-    /// Makes a ring of `entries` entries, a power of two, of that kind for the process that makes
-    /// the call, and the offer to map it.
+    /// Makes a ring of `entries` entries, a power of two, for the calling process, and the offer to
+    /// map it.
     pub(super) fn new(
         entries: u32,
         kind: Kind,
@@ -182,28 +181,23 @@ impl UserRing {
         Ok((ring, MmapEntry::insert(udata, mem)?))
     }
 
-    /// What its entries are.
     pub(super) fn kind(&self) -> Kind {
         self.ring.kind()
     }
 
-    /// The word in which the process says what it waits for, by flags of [`notify`], for those who
-    /// read it without the queue's lock. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Returns the word in which the process says what it waits for, for those who read it without
+    /// the queue's lock; or `ENOMEM`. Sleeps.
     pub(super) fn armed(&self) -> Result<KBox<SharedWord>> {
         Ok(KBox::new(self.armed.clone(), GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// What the process waits for: flags of [`notify`](crate::abi::notify).
+    /// Returns what the process waits for, as flags of [`notify`](crate::abi::notify).
     pub(super) fn armed_for(&self) -> u32 {
         self.armed.load()
     }
 
-    /// What waits for the process at this moment. The process does not poll while it resizes the
-    /// queue.
+    /// Returns what waits for the process at this moment. It must not poll while it resizes
+    /// the queue.
     pub(super) fn waiting(&self) -> Waiting {
         Waiting {
             ring: self.ring.clone(),
@@ -211,17 +205,13 @@ impl UserRing {
         }
     }
 
-    /// Number of entries that have come since `waiting` was made.
+    /// Returns the number of entries that have come since `waiting` was made.
     pub(super) fn since(&self, waiting: &Waiting) -> u32 {
         self.put - waiting.end
     }
 
-    /// Goes on in `other`, to which `waiting` was copied, with what came since and with the arming;
-    /// `other` becomes the old ring. If more than [`AT_A_TIME`] came, nothing is done.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if that is too small (V-CQ-12); nothing has changed then.
+    /// Moves the queue to `other`, to which `waiting` was copied, with the arming and what came
+    /// since; `other` becomes the old ring. Does nothing if more than [`AT_A_TIME`] came since.
     pub(super) fn go_on_in(&mut self, other: &mut Self, waiting: &Waiting) -> Result<Moved> {
         let since = self.since(waiting);
         if since > AT_A_TIME {
@@ -233,14 +223,14 @@ impl UserRing {
         Ok(Moved::Yes)
     }
 
-    /// Makes an old ring empty: its entries from number `first` on live on elsewhere.
+    /// Empties an old ring, of which the entries from number `first` on have moved.
     pub(super) fn forget_from(&self, first: Position) {
         for n in 0..(self.put - first).min(self.ring.len()) {
             self.ring.clear(first + n);
         }
     }
 
-    /// Appends `n` entries of `from`, from number `first` on: [`AT_A_TIME`] at most under the lock.
+    /// Appends `n` entries of `from`, from number `first` on; under the lock [`AT_A_TIME`] at most.
     fn append(&mut self, from: &Entries, first: Position, n: u32) -> Result {
         match self.put.number().checked_add(n) {
             Some(end) if end <= self.ring.len() => {}
@@ -253,7 +243,7 @@ impl UserRing {
         Ok(())
     }
 
-    /// Adds a completion. Returns whether the process waits for one like this.
+    /// Adds a completion. Returns whether the process waits for it.
     pub(super) fn add(&mut self, completion: &Completion) -> Result<bool, Overflow> {
         let index = self.put;
         if self.ring.flags(index) != 0 {
@@ -275,13 +265,12 @@ impl UserRing {
 
 /// Whether a queue goes on in another ring.
 pub(super) enum Moved {
-    /// It does.
     Yes,
-    /// So many completions have to be copied first, without the lock.
+    /// This many completions have to be copied first, without the lock.
     NotYet(u32),
 }
 
-/// Completions that wait in a ring, up to the moment in which this was made.
+/// Completions that waited in a ring at the moment this was made.
 pub(super) struct Waiting {
     ring: Entries,
     /// The entry behind the last.
@@ -289,8 +278,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Counts them. Where the ring has filled meanwhile, those that came since are counted too:
-    /// they are where older ones had been polled. Process context, no lock.
+    /// Counts them. If newer ones have taken the places of polled ones meanwhile, those are
+    /// counted, too. Process context, no lock.
     pub(super) fn count(&self) -> u32 {
         // The process polls them in order, and clears their flags.
         let len = self.ring.len();
@@ -298,13 +287,13 @@ impl Waiting {
         (0..len).find(is_free).unwrap_or(len)
     }
 
-    /// Copies them to the empty ring `to`. `found` is what [`Waiting::count`] has returned, and
-    /// `since` what [`UserRing::since`] has afterwards. Returns the number of the first. Process
-    /// context, no lock.
+    /// Copies them to the empty ring `to`, and returns the number of the first. `found` is what
+    /// [`Waiting::count`] has returned, and `since` what [`UserRing::since`] has afterwards.
+    /// Process context, no lock.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if that is too small (V-CQ-12); nothing has changed then.
+    /// `EINVAL` if `to` is too small (V-CQ-12); nothing has changed then.
     pub(super) fn copy_to(&self, to: &mut UserRing, found: u32, since: u32) -> Result<Position> {
         // What came since took the places of as many of the oldest, none of which waited.
         let held = found.min(self.ring.len().saturating_sub(since));
@@ -313,11 +302,8 @@ impl Waiting {
         Ok(first)
     }
 
-    /// Copies the `since` completions that came meanwhile as well. Process context, no lock.
-    ///
-    /// # Errors
-    ///
-    /// As [`Waiting::copy_to`].
+    /// Copies the `since` completions that came meanwhile, too. Fails as [`Waiting::copy_to`].
+    /// Process context, no lock.
     pub(super) fn catch_up(&mut self, to: &mut UserRing, since: u32) -> Result {
         to.append(&self.ring, self.end, since)?;
         self.end = self.end + since;
@@ -326,9 +312,8 @@ impl Waiting {
 }
 
 impl Completion {
-    /// The stock entry that reports this.
     fn to_cqe(self) -> Cqe {
-        // It has no room for Immediate Data.
+        // Stock entries have no room for Immediate Data.
         let (flags, inval_stag) = match self.extra {
             Extra::Invalidated(stag) => (wqe::VALID | wqe::REM_INVAL, stag.0),
             Extra::Nothing | Extra::Immediate(_) => (wqe::VALID, 0),
@@ -344,7 +329,6 @@ impl Completion {
         }
     }
 
-    /// The own entry that reports this.
     fn to_own_cqe(self, kind: Kind) -> own::Cqe {
         let (flags, data) = match self.extra {
             Extra::Nothing => (wqe::VALID, 0),

@@ -2,10 +2,10 @@
 
 //! Completion vectors: the processor on which a kernel consumer's handler is called (V-RNIC-14).
 //!
-//! A vector is a processor; where an adapter would interrupt it, this queues work for it. The
-//! handler is always called in softirq, as with an adapter: never by a thread that is in a call of
-//! the consumer, and may have its locks, and never twice at a time. Processes have no use for that:
-//! what their handler does is to wake them, wherever they are.
+//! A vector is a processor, for which this queues work where an adapter would interrupt it. The
+//! handler is always called in softirq, as with an adapter: never by a thread inside a call of the
+//! consumer, which may hold its locks, and never twice at a time. Processes need no vector: all
+//! that their handler does is to wake them.
 //!
 //! Context: any; creation sleeps.
 #![forbid(unsafe_code)]
@@ -53,7 +53,6 @@ impl WorkItem for Vector {
 }
 
 impl Vector {
-    /// The vector `cpu` of the queue that `handle` is of.
     pub(super) fn new(handle: Arc<CqHandle>, queues: &Arc<Queues>, cpu: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -66,13 +65,13 @@ impl Vector {
         )
     }
 
-    /// Has the handler called in softirq on the vector's processor, or on this one if that does not
-    /// run; here and now if this is such a softirq. Calls that are still to come become one. Any
-    /// context with interrupts on, without a lock that the handler might take.
+    /// Has the handler called in softirq on the vector's processor, or on this one if that one does
+    /// not run; at once if this is that softirq. Calls still to come become one. Any context with
+    /// interrupts on, without a lock that the handler might take.
     pub(super) fn notify(this: &Arc<Self>) {
         let is_here = is_softirq();
-        // From the look at the processor to the handler's end. In a thread the softirq runs when
-        // this ends, and no other thread has to be woken for it.
+        // Held from the look at the processor to the handler's end. In a thread the softirq runs
+        // when this is dropped, and no other thread has to be woken for it.
         let _no_softirq = NoSoftirq::enter();
         let queue = &this.queues.completions;
         if queue.enqueue_elsewhere(this.cpu, this.clone()) {

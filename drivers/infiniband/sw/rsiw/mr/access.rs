@@ -36,7 +36,7 @@ use kernel::{
     sync::atomic::Relaxed, //
 };
 
-/// Rights to a region, a set. Local read comes with every region.
+/// A set of rights to a region. Local read comes with every region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access(AccessFlags);
 
@@ -61,18 +61,18 @@ impl Access {
         .union(Self::REMOTE_ATOMIC.0);
     const ALL: AccessFlags = Self::REMOTE.union(Self::LOCAL_WRITE.0).union(Self::BIND.0);
 
-    /// Whether the combination is one that a region may have: what the peer may change, this side
-    /// may too (draft-hilland-rddp-verbs figure 18; local read is always granted).
+    /// Returns whether a region may have these rights: what the peer may change, this side may, too
+    /// (draft-hilland-rddp-verbs figure 18; local read is always granted).
     pub(crate) fn is_legal(self) -> bool {
         self.contains(Self::LOCAL_WRITE) || !self.lets_peer_write()
     }
 
-    /// Whether the peer may change the memory.
+    /// Returns whether the peer may change the memory.
     pub(crate) fn lets_peer_write(self) -> bool {
         self.contains(Self::REMOTE_WRITE) || self.contains(Self::REMOTE_ATOMIC)
     }
 
-    /// What traces call the use of memory that needs it.
+    /// Returns what trace events call a use of memory that needs these rights.
     pub(crate) fn name(self) -> Name {
         if self.contains(Self::REMOTE_WRITE) {
             c"remote_write"
@@ -87,39 +87,38 @@ impl Access {
         }
     }
 
-    /// Whether the memory may be changed.
+    /// Returns whether the memory may be changed, by either side.
     pub(crate) fn writes(self) -> bool {
         self.contains(Self::LOCAL_WRITE) || self.lets_peer_write()
     }
 
-    /// Whether the peer has a right.
+    /// Returns whether the peer has any right.
     pub(crate) fn is_remote(self) -> bool {
         self.0.common(Self::REMOTE) != AccessFlags::NONE
     }
 
-    /// Whether these are rights that a window may have: one for the peer, and no others.
+    /// Returns whether a window may have these rights: some for the peer, and no others.
     pub(crate) fn is_window(self) -> bool {
         self.is_remote() && self.0.is_within(Self::REMOTE)
     }
 
-    /// Whether all of `flags` mean something to a window.
+    /// Returns whether all of `flags` mean something to a window.
     pub(crate) fn are_of_window(flags: AccessFlags) -> bool {
         let known = Self::REMOTE.union(AccessFlags::ZERO_BASED);
         flags.is_within(known.union(AccessFlags::OPTIONAL))
     }
 
-    /// Whether all of `flags` mean something to a fast registration: rights, and what
-    /// a device may ignore.
+    /// Returns whether all of `flags` mean something to a fast registration: rights, and what a
+    /// device may ignore.
     pub(crate) fn are_known(flags: AccessFlags) -> bool {
         flags.is_within(Self::ALL.union(AccessFlags::OPTIONAL))
     }
 
-    /// The rights among `flags`.
+    /// Returns the rights among `flags`.
     pub(crate) fn from_verbs(flags: AccessFlags) -> Self {
         Self(flags.common(Self::ALL))
     }
 
-    /// Whether all of `other` is in the set.
     pub(crate) fn contains(self, other: Self) -> bool {
         self.0.contains(other.0)
     }
@@ -151,7 +150,7 @@ pub(crate) enum MrError {
 }
 
 impl MrError {
-    /// What traces call it.
+    /// Returns the name in trace events.
     pub(crate) const fn name(self) -> Name {
         match self {
             Self::Invalid => c"invalid_stag",
@@ -173,10 +172,9 @@ impl From<RangeError> for MrError {
     }
 }
 
-/// A range of a region that may be used in the way that was asked for, as long as this lives.
-///
-/// Keeps deregistration waiting: not to be held across anything that waits for a peer. Borrows or
-/// owns the region, depending on `P`.
+/// A range of a region that may be used in the way that was asked for, as long as this lives. Keeps
+/// deregistration waiting: not to be held across anything that waits for a peer. Borrows or owns
+/// the region, depending on `P`.
 ///
 /// # Invariants
 ///
@@ -193,9 +191,8 @@ pub(crate) struct MrAccess<P: GatePtr> {
 
 impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
     /// Checks the whole range before anything of it is used (T-8): `len` octets at `addr` of the
-    /// region `mr` found by `stag`, on behalf of protection domain `pd`, for `want`.
-    ///
-    /// For a length of zero there is nothing to ask (T-23).
+    /// region `mr` found by `stag`, on behalf of protection domain `pd`, for `want`. For a length
+    /// of zero there is nothing to ask (T-23).
     #[inline(always)]
     pub(crate) fn new(
         mr: P,
@@ -217,8 +214,8 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         })
     }
 
-    /// For a window, which has its own rights and its own users: `len` octets from `offset` on of a
-    /// valid region.
+    /// Makes an access through a window, which has rights and users of its own, to `len` octets
+    /// from `offset` on of a region. Checks only that the region is valid.
     pub(super) fn within(
         window: GateGuard<P>,
         mr: P,
@@ -233,19 +230,15 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         Ok(Self {
             guard,
             window: Some(window),
-            // It is not all memory of the kernel that has windows.
+            // Only the region of all kernel memory needs it, and that has no windows.
             pd: None,
             offset,
             len,
         })
     }
 
-    /// Checks another range of the same region, as [`MrAccess::new`] does, and goes on with that.
-    /// Nothing has changed if there is an error.
-    ///
-    /// # Errors
-    ///
-    /// As [`MrAccess::new`].
+    /// Moves to another range of the same region, checked as by [`MrAccess::new`]. Nothing has
+    /// changed if there is an error.
     #[inline]
     pub(crate) fn move_to(
         &mut self,
@@ -261,8 +254,8 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         Ok(())
     }
 
-    /// Goes on to as many octets as there are behind the first one, up to `most`; not through a
-    /// window, which has fewer than its region.
+    /// Extends the range to the end of the region, to `most` octets at most; not through a window,
+    /// which has fewer than its region.
     #[inline]
     pub(crate) fn extend(&mut self, most: u32) {
         if self.is_windowed() {
@@ -274,24 +267,24 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         self.len = self.len.max(most.min(rest));
     }
 
-    /// Whether it is used through a window, which has rights and a range of its own.
+    /// Returns whether it is used through a window, which has rights and a range of its own.
     pub(crate) fn is_windowed(&self) -> bool {
         self.window.is_some()
     }
 
-    /// Whether it is memory of a process. Such memory is pinned, and there are no holes in it.
+    /// Returns whether it is memory of a process. Such memory is pinned, and there are no holes
+    /// in it.
     #[inline]
     pub(crate) fn is_pinned(&self) -> bool {
         matches!(self.guard.kind, Kind::User { .. })
     }
 
-    /// Length of the range.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
-    /// All of the range, if it is memory of a process and lies in one page, as most of what is short
-    /// does.
+    /// Returns all of the range, if it is memory of a process and lies in one page, as most of what
+    /// is short does.
     #[inline(always)]
     pub(crate) fn in_one_page(&self) -> Option<PageSlice<'_>> {
         match &self.guard.kind {
@@ -300,11 +293,8 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         }
     }
 
-    /// The pieces of `len` octets from octet `at` of the range on.
-    ///
-    /// # Errors
-    ///
-    /// [`MrError::Bounds`] if they are not all in the range.
+    /// Returns the pieces of `len` octets from octet `at` of the range on, or [`MrError::Bounds`]
+    /// if they are not all in the range.
     pub(crate) fn slices(&self, at: u32, len: u32) -> Result<Slices<'_>, MrError> {
         match at.checked_add(len) {
             Some(end) if end <= self.len => {}
@@ -321,7 +311,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
                 .and_then(|pd| memory.slices(&self.guard, pd, at, len))
                 .map(Slices::Kernel),
             Kind::Fast(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
-            // It is its region that is accessed.
+            // Through a window, its region is accessed.
             Kind::Window(_) => None,
         }
         .ok_or(MrError::Bounds)
@@ -332,7 +322,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
 pub(crate) enum Slices<'a> {
     /// Pinned memory of a process.
     User(umem::Slices<'a>),
-    /// Memory of the kernel. It ends at the first address of its owner that is no memory.
+    /// Memory of the kernel. Ends at the first address of its owner that is no memory.
     Kernel(kmr::Slices<'a>),
 }
 

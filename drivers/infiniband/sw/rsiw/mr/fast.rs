@@ -47,9 +47,7 @@ impl Mr {
     /// Registers what was mapped last, on behalf of a QP in `pd`. Waits for those who still use the
     /// memory of an earlier registration.
     ///
-    /// # Errors
-    ///
-    /// Why not. The region stays as it is, but that after `Length` and `Address` it has no key any
+    /// On an error the region stays as it is, but after `Length` and `Address` it has no key any
     /// more that a peer may invalidate.
     pub(crate) fn register_fast(&self, pd: PdId, wr: &Registration) -> Result<(), FastError> {
         let Kind::Fast(memory) = &self.kind else {
@@ -62,8 +60,8 @@ impl Mr {
         if pd != self.pd {
             return Err(FastError::Pd);
         }
-        // A window that was being bound while the peer invalidated the region stands for what the
-        // region was.
+        // A window that was being bound while the peer invalidated the region stands for the
+        // earlier registration.
         if self.valid.load(Relaxed) || self.windows.any() {
             return Err(FastError::Valid);
         }
@@ -79,7 +77,8 @@ impl Mr {
             if page_offset.is_some_and(|(offset, mask)| wr.iova & mask != offset) {
                 return Err(FastError::Address);
             }
-            // Nobody is inside: who comes in next, to invalidate it perhaps, finds both.
+            // Nobody is inside the gate: whoever goes in next, to invalidate it perhaps,
+            // finds both.
             self.valid.store(true, Relaxed);
             Ok(Grant {
                 stag,

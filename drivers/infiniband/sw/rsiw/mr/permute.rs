@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A keyed permutation of the STag indices.
+//! A keyed permutation of the STag indices: a Feistel network of two 12-bit halves. Pure.
 //!
 //! Applied to a counter it yields each index once before any comes again, in an order that nobody
 //! can predict without the key (RFC 5042 section 6.1: STags hard to guess, reused late). Unlike
 //! random numbers it needs no memory of what was used lately.
-//!
-//! A Feistel network of two 12-bit halves. Pure.
 #![forbid(unsafe_code)]
 
 /// Bits of an STag index.

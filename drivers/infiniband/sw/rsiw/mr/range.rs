@@ -26,25 +26,24 @@ impl Range {
         len: u64::MAX,
     };
 
-    /// `len` octets of which the first has tagged offset `base`.
-    ///
-    /// Returns `None` if there are none, or if they go beyond the end of the address space.
+    /// Returns the `len` octets from tagged offset `base` on, or `None` if there are none, or if
+    /// they go beyond the end of the address space.
     pub(super) fn new(base: u64, len: u64) -> Option<Self> {
         base.checked_add(len.checked_sub(1)?)?;
         Some(Self { base, len })
     }
 
-    /// Tagged offset of the first octet.
+    /// Returns the tagged offset of the first octet.
     pub(super) fn base(&self) -> u64 {
         self.base
     }
 
-    /// Where in the region the `len` octets at `addr` start, if all of them are inside.
+    /// Returns where in the region the `len` octets at `addr` start, if all of them are inside.
     pub(super) fn locate(&self, addr: u64, len: u32) -> Result<u64, RangeError> {
         self.locate_long(addr, len.into())
     }
 
-    /// Octets from the one on whose place is `offset`.
+    /// Returns how many octets there are from `offset` in the region on.
     pub(super) fn behind(&self, offset: u64) -> u64 {
         self.len.saturating_sub(offset)
     }

@@ -55,16 +55,10 @@ pub(crate) struct StagTable {
     key: SipKey,
     /// Counts the indices given out.
     next: Atomic<u32>,
-    /// Regions in the table.
     count: Atomic<u32>,
 }
 
 impl StagTable {
-    /// Makes an empty table. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(loaded: Loaded) -> Result<impl PinInit<Self>> {
         let regions = RcuTable::with_places(loaded)?;
         Ok(pin_init!(Self {
@@ -75,11 +69,8 @@ impl StagTable {
         }))
     }
 
-    /// Gives `mr` an STag with `key` and makes it known, in memory of `flags`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` if there is no memory or there are [`MAX_MR`] regions.
+    /// Gives `mr` an STag with `key` and makes it known, in memory of `flags`. Returns `ENOMEM`,
+    /// also if there are [`MAX_MR`] regions.
     pub(super) fn insert(&self, mr: &Arc<Mr>, key: u8, flags: Flags) -> Result {
         if self.count.fetch_add(1, Relaxed) >= MAX_MR {
             self.count.fetch_sub(1, Relaxed);
@@ -107,14 +98,13 @@ impl StagTable {
         Err(ENOMEM)
     }
 
-    /// Takes the region of `stag` out.
     pub(super) fn remove(&self, stag: Stag) {
         if self.regions.remove(stag.index()).is_some() {
             self.count.fetch_sub(1, Relaxed);
         }
     }
 
-    /// The region with the index of `stag`, whatever its key and state.
+    /// Returns the region with the index of `stag`, whatever its key and state.
     #[inline(always)]
     pub(crate) fn lookup(&self, stag: Stag) -> Option<Arc<Mr>> {
         self.regions.lookup(stag.index())

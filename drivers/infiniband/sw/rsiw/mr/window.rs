@@ -54,18 +54,12 @@ use kernel::{
 /// Offsets below this are no addresses of the kernel: a region that has some is zero-based.
 const NO_ADDRESS: u64 = 4096;
 
-/// What windows are bound through: a queue pair, known by its identity.
+/// Stands for a queue pair that binds windows; its identity is its address.
 pub(crate) struct Binder {
-    /// Windows that are bound.
     windows: Atomic<u32>,
 }
 
 impl Binder {
-    /// Without windows, in memory of `flags`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(flags: Flags) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
@@ -75,12 +69,11 @@ impl Binder {
         )?)
     }
 
-    /// How many windows are bound.
     pub(crate) fn count(&self) -> u32 {
         self.windows.load(Relaxed)
     }
 
-    /// Whether a window is bound (V-QP-24).
+    /// Returns whether a window is bound (V-QP-24).
     pub(crate) fn is_in_use(&self) -> bool {
         self.count() != 0
     }
@@ -89,9 +82,7 @@ impl Binder {
 /// A queue pair that binds, invalidates or uses a window.
 #[derive(Clone, Copy)]
 pub(crate) struct Party<'a> {
-    /// Its identity.
     pub(crate) binder: &'a Arc<Binder>,
-    /// Its protection domain.
     pub(crate) pd: PdId,
 }
 
@@ -115,7 +106,7 @@ pub(crate) enum BindError {
 /// What a window stands for while it is valid.
 struct Bound {
     region: Arc<Mr>,
-    /// For whom; `None` for the whole protection domain.
+    /// For which queue pair; `None` for the whole protection domain.
     binder: Option<Arc<Binder>>,
     access: Access,
     range: Range,
@@ -133,16 +124,15 @@ impl Drop for Bound {
 }
 
 struct WindowState {
-    /// Of the window while it is not bound to a queue pair; one that invalidates it passes on its
-    /// own (V-MW-14).
+    /// The window's protection domain while it is not bound to a queue pair: that of its maker,
+    /// then that of the queue pair that invalidated it last (V-MW-14).
     pd: PdId,
     bound: Option<Bound>,
-    /// The key of that binding, or of the one before.
+    /// The STag of that binding, or of the one before.
     last: Option<Stag>,
 }
 
 impl WindowState {
-    /// Whether the binding is for `party`.
     fn is_for(&self, bound: &Bound, party: Party<'_>) -> bool {
         match &bound.binder {
             Some(binder) => Arc::ptr_eq(binder, party.binder),
@@ -151,7 +141,6 @@ impl WindowState {
     }
 }
 
-/// A memory window.
 #[pin_data]
 pub(crate) struct Window {
     kind: MwType,
@@ -162,11 +151,6 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window that is not bound.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new(pd: PdId, kind: MwType) -> Result<Pin<KBox<Self>>> {
         KBox::pin_init(
             pin_init!(Self {
@@ -181,7 +165,7 @@ impl Window {
         )
     }
 
-    /// Inside are those who use memory through the window; others use its region, too.
+    /// Returns the gate of those who use memory through the window.
     pub(super) fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -189,10 +173,6 @@ impl Window {
     /// Binds the window `own` for `party` (V-MW-2, V-MW-4). One of type 1 may be bound already:
     /// once this returns, nobody uses what it was bound to. A bind of nothing only ends that
     /// (V-MW-17). Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// Why not.
     pub(crate) fn bind(
         &self,
         own: Stag,
@@ -216,7 +196,7 @@ impl Window {
         Ok(())
     }
 
-    /// What the window is to stand for.
+    /// Returns what the window is to stand for.
     fn bound(&self, wr: &Binding, region: Arc<Mr>, party: Party<'_>) -> Result<Bound, BindError> {
         let access = Access::from_verbs(wr.access);
         if !access.is_window() || !Access::are_of_window(wr.access) {
@@ -258,7 +238,8 @@ impl Window {
         refusal.map_or(Ok(old), Err)
     }
 
-    /// Where an access to the window leads to (V-MW-8); the rights of the region do not count.
+    /// Returns where an access to the window leads to (V-MW-8). The rights of the region do
+    /// not count.
     fn locate(
         &self,
         stag: Stag,
@@ -283,11 +264,7 @@ impl Window {
         Ok((bound.region.clone(), offset))
     }
 
-    /// Checks and keeps an access of the peer of `party` through the window `own`.
-    ///
-    /// # Errors
-    ///
-    /// Why it is refused.
+    /// Makes an access of the peer of `party` through the window `own`, once it is checked.
     pub(crate) fn access(
         &self,
         own: Arc<Mr>,
@@ -300,8 +277,8 @@ impl Window {
         let inside = GateGuard::new(own).ok_or(MrError::Invalid)?;
         let (region, offset) = self.locate(stag, party, want, addr, len)?;
         let access = MrAccess::within(inside, region.clone(), offset, len)?;
-        // Being inside of both comes first: who unbinds the window, and then may take the region
-        // back, sees us there, or we see that it is not bound any more.
+        // Once more, now inside of both gates: whoever unbinds the window, and then may take the
+        // region back, sees us there, or we see that it is not bound any more.
         match self.locate(stag, party, want, addr, len)? {
             (again, at) if Arc::ptr_eq(&again, &region) && at == offset => Ok(access),
             _ => Err(MrError::Invalid),
@@ -309,11 +286,8 @@ impl Window {
     }
 
     /// Ends the binding for `party` (V-MW-13). As with regions, a peer cannot end one that is yet
-    /// to be made. The caller may wait for the window to be quiet.
-    ///
-    /// # Errors
-    ///
-    /// `Pd` for another's window, `Invalid` for a wrong key, `Access` for one of type 1.
+    /// to be made. The caller may wait for the window to be quiet. Returns `Pd` for another's
+    /// window, `Invalid` for a wrong key, `Access` for one of type 1.
     pub(crate) fn invalidate(&self, stag: Stag, party: Party<'_>, by: By) -> Result<(), MrError> {
         let mut state = self.state.lock();
         let is_theirs = match &state.bound {
@@ -345,7 +319,8 @@ impl Window {
 }
 
 impl Bound {
-    /// Holds on to region and, if there is one, queue pair, then looks at the region by `look`.
+    /// Has the region and, if there is one, the queue pair stay, then looks at the region
+    /// by `look`.
     fn new(
         region: Arc<Mr>,
         binder: Option<&Arc<Binder>>,
@@ -374,7 +349,8 @@ impl Bound {
 }
 
 impl Mr {
-    /// Where in the region the part begins that a window with `access` is to have, if it may.
+    /// Returns where in the region the part begins that a window with `access` asks for, if it may
+    /// have it.
     fn part(&self, wr: &Binding, pd: PdId, access: Access) -> Result<u64, BindError> {
         if matches!(self.kind, Kind::Dma(_) | Kind::Window(_)) {
             return Err(BindError::Region);
@@ -410,26 +386,19 @@ pub(super) struct Windows(Atomic<u32>);
 const GOING: u32 = 1 << 31;
 
 impl Windows {
-    /// None.
     pub(super) fn new() -> Self {
         Self(Atomic::new(0))
     }
 
-    /// How many there are.
     pub(super) fn count(&self) -> u32 {
         self.0.load(Relaxed) & !GOING
     }
 
-    /// Whether there are any.
     pub(super) fn any(&self) -> bool {
         self.count() != 0
     }
 
-    /// No more windows from now on.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if there are some (V-DEA-4).
+    /// Allows no more windows, or returns `EBUSY` if there are some (V-DEA-4).
     pub(super) fn end(&self) -> Result {
         match self.0.cmpxchg(0, GOING, Relaxed) {
             Ok(_) | Err(GOING) => Ok(()),
@@ -437,7 +406,7 @@ impl Windows {
         }
     }
 
-    /// Counts one, unless the region goes away.
+    /// Counts a window, unless the region goes away.
     fn bind(&self) -> bool {
         if self.0.fetch_add(1, Relaxed) & GOING == 0 {
             return true;
