@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the driver shares with user space: the layouts, numbers and limits of rdma-core's `siw`
-//! provider (driver id `RDMA_DRIVER_SIW`, ABI version 1), and our own ([`own`]); and which operation
-//! an entry of a send queue asks for ([`Front`]).
+//! provider (driver id `RDMA_DRIVER_SIW`, ABI version 1), and our own ([`own`]); and which
+//! operation an entry of a send queue asks for ([`Front`]).
 //!
-//! These are the layouts of `include/uapi/rdma/siw-abi.h`. All fields are in host order. Entries
-//! of the rings are only ever copied (see `ffi::mm::ring`).
+//! The layouts are those of `include/uapi/rdma/siw-abi.h`. All fields are in host order. Entries of
+//! the rings are only ever copied (see `ffi::mm::ring`).
 #![forbid(unsafe_code)]
 
 pub(crate) mod own;
@@ -51,7 +51,7 @@ use zerocopy_derive::{
     KnownLayout, //
 };
 
-/// Version of this ABI, `uverbs_abi_ver` of the device.
+/// `uverbs_abi_ver` of the device.
 pub(crate) const VERSION: u32 = 1;
 
 /// Which rings a process uses.
@@ -69,7 +69,6 @@ pub(crate) const MAX_SGE: usize = 6;
 /// Octets of inline data: the room of all elements but the first.
 pub(crate) const MAX_INLINE: usize = size_of::<Sge>() * (MAX_SGE - 1);
 
-/// Response to creating a CQ.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct CreateCqResp {
@@ -87,7 +86,6 @@ pub(crate) struct ResizeCqResp {
     pub(crate) cq_key: u64,
 }
 
-/// Response to creating a QP.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct CreateQpResp {
@@ -99,7 +97,6 @@ pub(crate) struct CreateQpResp {
     pub(crate) rq_key: u64,
 }
 
-/// Request of registering a region.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct RegMrReq {
@@ -108,7 +105,6 @@ pub(crate) struct RegMrReq {
     pub(crate) pad: u32,
 }
 
-/// Response to registering a region.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct RegMrResp {
@@ -116,7 +112,6 @@ pub(crate) struct RegMrResp {
     pub(crate) pad: u32,
 }
 
-/// Response to creating a shared receive queue.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct CreateSrqResp {
@@ -125,7 +120,6 @@ pub(crate) struct CreateSrqResp {
     pub(crate) srq_key: u64,
 }
 
-/// Response to opening a context.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct AllocContextResp {
@@ -133,7 +127,6 @@ pub(crate) struct AllocContextResp {
     pub(crate) pad: u32,
 }
 
-/// Scatter/gather element.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct Sge {
@@ -142,7 +135,6 @@ pub(crate) struct Sge {
     pub(crate) lkey: u32,
 }
 
-/// Front of a send queue entry.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct SqeFront {
@@ -154,9 +146,7 @@ pub(crate) struct SqeFront {
     pub(crate) raddr: u64,
 }
 
-/// Send queue entry.
-///
-/// With [`wqe::INLINE`], `sge[0].length` octets of data start in the place of `sge[1]`.
+/// Send queue entry. With [`wqe::INLINE`], `sge[0].length` octets of data start at `sge[1]`.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct Sqe {
@@ -164,7 +154,6 @@ pub(crate) struct Sqe {
     pub(crate) sge: [Sge; MAX_SGE],
 }
 
-/// Front of a receive queue entry.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct RqeFront {
@@ -197,7 +186,7 @@ pub(crate) struct Cqe {
     pub(crate) qp_id: u64,
 }
 
-/// What follows the entries of a CQ: how the consumer wants to be told of the next one.
+/// What follows the entries of a CQ: what the consumer waits for, by the values of [`notify`].
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct CqCtrl {
@@ -222,49 +211,41 @@ impl RingEntry for Cqe {
 
 /// An entry of a queue of requests. What is copied out of it is read once.
 pub(crate) trait HasElements: RingEntry<Flags = u16> {
-    /// Elements that it has room for.
     const MAX_SGE: u32;
 
-    /// Copies the first elements of the entry at `at`. Returns whether there are as many.
+    /// Copies the first elements of the entry at `at`. Returns whether it has room for as many.
     fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool;
 }
 
-/// What some requests have beside their elements.
+/// Operands of a request beside its elements.
 #[derive(Clone, Copy)]
 pub(crate) enum Operands {
-    /// Those of a fast registration.
     Register(Registration),
-    /// Those of the bind of a window.
     Bind(Binding),
-    /// Those of an Atomic Operation.
     Atomic(AtomicOperation),
 }
 
-/// A private copy of what an entry begins with. What the process wrote there is looked at here only
-/// (T-3): operations that it may not ask for are none.
+/// A private copy of the front of an entry, and the only place where what the process wrote there
+/// is interpreted (T-3).
 pub(crate) trait Front {
-    /// What all entries begin with.
     fn base(&self) -> &SqeFront;
 
-    /// What is asked for.
+    /// Returns what is asked for, or `None` for what the process may not ask for.
     fn operation(&self) -> Option<Operation>;
 
-    /// What that has beside its elements.
     fn operands(&self) -> Option<Operands>;
 }
 
-/// An entry of a send queue.
 pub(crate) trait SendEntry: HasElements {
-    /// What an entry begins with.
     type Front: FromBytes + Front;
 
-    /// Octets of inline data that it has room for.
     const MAX_INLINE: u32;
 
-    /// How many octets the entry at `at`, which begins with `front`, says that it has inline.
+    /// Returns how many inline octets the entry at `at`, which begins with `front`, claims to have.
     fn inline_length(ring: &SharedRing<Self>, at: Position, front: &Self::Front) -> Option<u32>;
 
-    /// Copies the first inline octets of the entry at `at`. Returns whether there are as many.
+    /// Copies the first inline octets of the entry at `at`. Returns whether it has room for
+    /// as many.
     fn octets(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool;
 }
 
@@ -342,32 +323,27 @@ impl HasElements for Rqe {
 
 /// Values of `opcode` of queue entries and completions.
 pub(crate) mod opcode {
-    /// RDMA Write.
     pub(crate) const WRITE: u8 = 0;
-    /// RDMA Read.
     pub(crate) const READ: u8 = 1;
-    /// Send.
     pub(crate) const SEND: u8 = 3;
-    /// Send with Invalidate.
     pub(crate) const SEND_REMOTE_INV: u8 = 5;
-    /// FetchAdd, of own rings.
+    /// Of own rings.
     pub(crate) const FETCH_AND_ADD: u8 = 6;
-    /// CmpSwap, likewise.
+    /// Of own rings.
     pub(crate) const COMP_AND_SWAP: u8 = 7;
-    /// Receive.
     pub(crate) const RECEIVE: u8 = 8;
-    /// Local invalidation, of own rings.
+    /// Of own rings.
     pub(crate) const INVAL_STAG: u8 = 10;
-    /// Fast registration, of the kernel's consumers only.
+    /// Of the kernel's consumers only.
     pub(crate) const REG_MR: u8 = 11;
-    /// Bind of a memory window, of own rings.
+    /// Of own rings.
     pub(crate) const BIND_MW: u8 = 12;
-    /// RDMA Write with immediate data, of own rings; it completes as an RDMA Write.
+    /// Of own rings; completes as an RDMA Write.
     pub(crate) const WRITE_WITH_IMM: u8 = 13;
 
     macro_rules! numbers {
         ($($(#[$_doc:meta])* $operation:ident, $_name:literal, $ring:ident, $_core:ident;)*) => {
-            /// What a completion says of an operation.
+            /// Returns the opcode of an operation in completions.
             pub(crate) const fn of(operation: super::OperationType) -> u8 {
                 match operation {
                     $(super::OperationType::$operation => $ring,)*
@@ -400,7 +376,6 @@ pub(crate) mod wqe {
 /// Values of [`CqCtrl::flags`](super::CqCtrl::flags).
 #[allow(dead_code, reason = "numbers of the ABI")]
 pub(crate) mod notify {
-    /// Nothing is asked for.
     pub(crate) const NOT: u32 = 0;
     /// Tell of the next solicited completion or completion in error.
     pub(crate) const SOLICITED: u32 = 1;
@@ -408,7 +383,7 @@ pub(crate) mod notify {
     pub(crate) const NEXT_COMPLETION: u32 = 1 << 1;
 }
 
-/// What [`Cqe::status`] says of how a request ended.
+/// Returns how a request ended, as [`Cqe::status`].
 pub(crate) const fn wc_status(status: Status<Fault>) -> u16 {
     match status {
         Status::Success => 0,

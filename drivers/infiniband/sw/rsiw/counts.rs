@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver's counters (`proto::counters`), as they are summed up for a device, or for the queue
-//! pairs that the administrator has bound to one.
+//! Sums of the driver's counters (`proto::counters`): those of a device, and of the queue pairs
+//! that the administrator has bound to a counter.
 //!
 //! Context: any, but for making and freeing them.
 #![forbid(unsafe_code)]

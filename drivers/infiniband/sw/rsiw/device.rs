@@ -63,7 +63,6 @@ use kernel::{
 /// Vendor and part are those that rdma-core knows as software iWARP.
 const VENDOR_ID: u32 = 0x626d74;
 
-/// A device.
 #[pin_data]
 pub(crate) struct Device {
     handle: Arc<DeviceHandle>,
@@ -77,21 +76,14 @@ pub(crate) struct Device {
     pub(crate) counts: Arc<Counts>,
     /// What is counted for these while they are.
     pub(crate) bound_counts: Arc<Counts>,
-    /// Budgets of the data path.
     pub(crate) tuning: Tuning,
     /// Memory for sending.
     pub(crate) chunks: Arc<ChunkPool>,
-    /// Memory regions by STag.
     #[pin]
     pub(crate) stags: StagTable,
 }
 
 impl Device {
-    /// Makes the device that the core knows by `handle`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(
         handle: Arc<DeviceHandle>,
         guid: Guid,
@@ -119,54 +111,53 @@ impl Device {
         )
     }
 
-    /// The handle of the core's device: its name, its interface.
     pub(crate) fn handle(&self) -> &DeviceHandle {
         &self.handle
     }
 
-    /// The same, for who keeps the core's device.
+    /// As [`Device::handle`], for those who keep the core's device.
     pub(crate) fn core(&self) -> &Arc<DeviceHandle> {
         &self.handle
     }
 
-    /// The interface, unless the device is going away.
+    /// Returns the interface, unless the device is going away.
     pub(crate) fn netdev(&self) -> Option<ARef<NetDevice>> {
         self.handle.netdev()
     }
 
-    /// The queue for the work of queue pairs. Any context.
+    /// Returns the queue for the work of queue pairs. Any context.
     pub(crate) fn queue(&self) -> &OwnedQueue {
         &self.queues.data
     }
 
-    /// The same for sending that does not have to be done at once. Any context.
+    /// Returns the queue for sending that does not have to be done at once. Any context.
     pub(crate) fn patient_queue(&self) -> &OwnedQueue {
         &self.queues.patient
     }
 
-    /// The module's queues. Any context.
+    /// Any context.
     pub(crate) fn queues(&self) -> &Arc<Queues> {
         &self.queues
     }
 
-    /// The queue for the work of connections. Any context.
+    /// Returns the queue for the work of connections. Any context.
     pub(crate) fn cm_queue(&self) -> &OwnedQueue {
         &self.queues.cm
     }
 
-    /// Counts something, if it is to be counted, that no queue pair is concerned with. Any context.
+    /// Counts something that concerns no queue pair, if it is to be counted. Any context.
     pub(crate) fn count(&self, counter: Option<Counter>) {
         if let Some(counter) = counter {
             self.counts.add(counter, 1);
         }
     }
 
-    /// What the device may run out of. Any context.
+    /// Any context.
     pub(crate) fn limits(&self) -> &Arc<Limits> {
         &self.limits
     }
 
-    /// The GID: the link-local prefix and the EUI-64.
+    /// Returns the link-local prefix and the EUI-64.
     pub(crate) fn gid(&self) -> [u8; 16] {
         let mut gid = [0; 16];
         let prefix = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
@@ -177,8 +168,8 @@ impl Device {
         gid
     }
 
-    /// Lets the GID follow the address of the interface, if that has one. Returns whether it is
-    /// another now.
+    /// Lets the GID follow the address of the interface, if there is one. Returns whether it
+    /// has changed.
     pub(crate) fn follow(&self, netdev: &NetDevice) -> bool {
         let Some(mac) = netdev.mac() else {
             return false;
@@ -187,10 +178,9 @@ impl Device {
         self.port_guid.xchg(guid, Relaxed) != guid
     }
 
-    /// Limits and abilities, for a process or for the kernel.
-    ///
-    /// What a process can have with rings of its own it is told when it opens the device, as what
-    /// is said here is said to those with stock rings, too.
+    /// Returns limits and abilities, for a process or for the kernel. What a process can have with
+    /// own rings, it learns when it opens the device, as what is said here is said to those with
+    /// stock rings, too.
     pub(crate) fn attributes(&self, for_process: bool) -> DeviceAttr {
         let max_sge = crate::abi::MAX_SGE as u32; // CAST: 6.
         DeviceAttr {
@@ -200,8 +190,8 @@ impl Device {
             max_qp: MAX_QP,
             max_qp_wr: MAX_WR,
             max_send_sge: if for_process { max_sge } else { KERNEL_MAX_SGE },
-            // A process that asks in the old way is told the smaller number of what the kernel is
-            // told. So this must be what a process can have; kernel consumers can have more.
+            // A process that asks in the old way is told the smaller of the kernel's two numbers.
+            // So this must be what a process can have; kernel consumers can have more.
             max_recv_sge: max_sge,
             max_sge_rd: 1,
             max_cq: MAX_CQ,
@@ -216,7 +206,6 @@ impl Device {
         }
     }
 
-    /// State of the port.
     pub(crate) fn port(&self) -> PortAttr {
         let Some(netdev) = self.netdev() else {
             // The interface is gone, the device will follow.
@@ -228,7 +217,7 @@ impl Device {
         };
         PortAttr {
             active: netdev.is_running() && netdev.has_carrier(),
-            // Zero stands for no limit, as the loopback interface has none.
+            // Zero means no limit, as for the loopback interface.
             max_mtu: match netdev.max_mtu() {
                 0 => u32::MAX,
                 mtu => mtu,
@@ -243,13 +232,13 @@ impl Device {
 pub(crate) struct Guid([u8; 8]);
 
 impl Guid {
-    /// Made from the address of the interface, or random where it has none.
+    /// Makes one from the address of the interface, or a random one if it has no address.
     pub(crate) fn new(netdev: &NetDevice) -> Self {
         Self::of_mac(netdev.mac().unwrap_or_else(|| {
             let [lo, hi] = [random::random_u32(), random::random_u32()];
             let [a, b, c, _] = lo.to_ne_bytes();
             let [d, e, f, _] = hi.to_ne_bytes();
-            // A unicast address that is nobody's by assignment.
+            // A locally administered unicast address.
             [(a & 0xfc) | 0x02, b, c, d, e, f]
         }))
     }
@@ -258,7 +247,7 @@ impl Guid {
         Self([a ^ 0x02, b, c, 0xff, 0xfe, d, e, f])
     }
 
-    /// As the core keeps it: in network order.
+    /// Returns it as the core keeps it: in network order.
     pub(crate) fn to_u64(self) -> u64 {
         u64::from_ne_bytes(self.0)
     }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What needs a kernel to be tested, as KUnit suites: they run when the module is loaded into a
+//! KUnit suites for what needs a kernel to be tested. They run when the module is loaded into a
 //! kernel with `CONFIG_KUNIT=y`, and are not there in others.
 //!
-//! The pure layers are tested in user space, at length and from the same files; here is one test
-//! of each of those that decide about order and states, to see them work in the kernel too.
+//! The pure layers are tested in user space, at length and from the same files. Here is one test of
+//! each of those that decide about order and states, to see them work in the kernel, too.
 //!
-//! The macro's code is unsafe, so that this file cannot forbid it; the tests are not.
+//! The code of the macro is unsafe, so this file cannot forbid unsafe code; the tests have none.
 
-/// Rings in shared memory.
 #[kernel::macros::kunit_tests(rsiw_rings)]
 mod rings {
     use crate::{
@@ -75,7 +74,7 @@ mod rings {
     }
 }
 
-/// What waits in a ring that moves to another one.
+/// Moving what waits in a ring to another one.
 #[kernel::macros::kunit_tests(rsiw_moving)]
 mod moving {
     use crate::{
@@ -98,7 +97,7 @@ mod moving {
     };
     use kernel::prelude::*;
 
-    /// A ring of `len` entries, with `n` that are valid from number `first` on.
+    /// Makes a ring of `len` entries, of which `n` from number `first` on are valid.
     fn ring(len: u32, first: Position, n: u32) -> Result<SharedRing<Rqe>> {
         let mem = SharedMemory::new(SharedRing::<Rqe>::bytes(len)?, Loaded::for_test())?;
         let ring = SharedRing::new(mem, len)?;
@@ -187,7 +186,7 @@ mod moving {
     }
 }
 
-/// What regions and queue pairs are found in.
+/// Tables of regions and queue pairs.
 #[kernel::macros::kunit_tests(rsiw_tables)]
 mod tables {
     use crate::{
@@ -232,11 +231,11 @@ mod tables {
         put(FIRST)?;
         put(LAST)?;
         assert!(found(FIRST) && found(LAST));
-        // It is in the place that both have.
+        // LAST is in the place that both share.
         assert!(table.remove(LAST).is_some());
         assert!(found(FIRST) && table.lookup(LAST).is_none());
         put(LAST)?;
-        // It is not.
+        // FIRST is not.
         assert!(table.remove(FIRST).is_some());
         assert!(found(LAST) && table.lookup(FIRST).is_none());
         put(FIRST)?;
@@ -267,7 +266,6 @@ mod tables {
     }
 }
 
-/// Gates, and what has them.
 #[kernel::macros::kunit_tests(rsiw_gates)]
 mod gates {
     use crate::ffi::sync::gate::{
@@ -283,7 +281,7 @@ mod gates {
         },
     };
 
-    /// Has another gate each time it is asked.
+    /// An object that has another gate each time it is asked.
     #[pin_data]
     struct Fickle {
         asked: Atomic<u32>,
@@ -337,7 +335,6 @@ mod gates {
     }
 }
 
-/// Timers, and what has them.
 #[kernel::macros::kunit_tests(rsiw_timers)]
 mod timers {
     use crate::ffi::time::timer::{
@@ -349,7 +346,7 @@ mod timers {
         sync::Arc, //
     };
 
-    /// Names the timer of another one, if there is one.
+    /// An object that names the timer of another one, if there is one.
     #[pin_data]
     struct Borrower {
         other: Option<Arc<Borrower>>,
@@ -409,7 +406,7 @@ mod short_timers {
     /// Far more than any test takes.
     const LATER_US: u32 = 600_000_000;
 
-    /// Starts its timer again until that has run out so often.
+    /// An object that starts its timer again until that has run out `left` times.
     #[pin_data]
     struct Counter {
         left: Arc<Atomic<u32>>,
@@ -435,7 +432,7 @@ mod short_timers {
         Arc::pin_init(init, GFP_KERNEL)
     }
 
-    /// The timer alone has the object, until it has run out for the last time.
+    /// Only the timer keeps the object, until it has run out for the last time.
     #[test]
     fn runs_out() -> Result {
         let left = Arc::new(Atomic::new(3), GFP_KERNEL)?;
@@ -452,7 +449,7 @@ mod short_timers {
         Ok(())
     }
 
-    /// One that was stopped does not come, and may be started again.
+    /// A stopped timer does not run out, and may be started again.
     #[test]
     fn is_stopped() -> Result {
         let left = Arc::new(Atomic::new(1), GFP_KERNEL)?;
@@ -464,14 +461,13 @@ mod short_timers {
             ShortTimer::stop(&counter);
         }
         assert_eq!(left.load(Relaxed), 1);
-        // Nobody else has it: the timer let go of it.
+        // The timer has let go of it.
         drop(counter);
         assert!(Arc::into_unique_or_drop(left).is_some());
         Ok(())
     }
 }
 
-/// The queues of the module.
 #[kernel::macros::kunit_tests(rsiw_queues)]
 mod queues {
     use crate::{
@@ -496,7 +492,6 @@ mod queues {
     }
 }
 
-/// Octets to be sent.
 #[kernel::macros::kunit_tests(rsiw_batches)]
 mod batches {
     use crate::ffi::net::{
@@ -572,7 +567,7 @@ mod batches {
         batch.reserve(5)?;
         batch.push_bytes(b"first")?;
         drop(batch);
-        // The pool would have no others.
+        // If the pool had kept the page, this would be it.
         assert!(pool.take()?.len() > SHORT_LEN);
         Ok(())
     }
@@ -582,7 +577,7 @@ mod batches {
         let pool = pool()?;
         let mut chunk = Chunk::new(SHORT_LEN)?;
         let mut fills = 0;
-        // New ones are longer.
+        // New chunks are longer.
         while chunk.len() == SHORT_LEN {
             fills += 1;
             assert!(fills < 100);
@@ -620,7 +615,7 @@ mod queue_pair {
         let second = order.push(2).map_err(|_| ENOSPC)?;
         assert!(order.push(3).is_err());
         order.done(second);
-        // Not before what was posted before it.
+        // Not before what was posted earlier.
         assert!(order.pop().is_none());
         order.done(first);
         assert!(order.pop() == Some((1, Status::Success)));
@@ -643,7 +638,7 @@ mod queue_pair {
         assert!(modify(QpState::Error, QpState::Idle));
         assert!(!modify(QpState::Error, QpState::Rts));
         assert!(!modify(QpState::Idle, QpState::Terminate));
-        // A disconnect of what is not connected is done.
+        // Disconnecting what is not connected is fine.
         assert!(modify(QpState::Idle, QpState::Closing));
     }
 }

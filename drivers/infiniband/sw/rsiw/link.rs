@@ -63,11 +63,7 @@ pub(crate) struct Links {
 }
 
 impl Parts for Links {
-    /// Starts to offer devices.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if the driver that user space takes this one for is loaded, `ENOMEM`.
+    /// Starts to offer devices. Returns `EBUSY` if siw is loaded, or `ENOMEM`.
     fn init(loaded: Loaded) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             queues: refuse_siw().and_then(|()| SharedQueues::new(loaded, [LocalPeers::none()?, Acceptors::none()?]))?,
@@ -83,8 +79,8 @@ impl Parts for Links {
     }
 }
 
-/// The provider of user space knows its devices by a number that both drivers use. Each would take
-/// the other's devices for its own, so they must not live in one kernel.
+/// Returns `EBUSY` if siw is loaded. The provider of user space knows the devices of both drivers
+/// by one number, and each driver would take the other's devices for its own.
 fn refuse_siw() -> Result {
     if module::is_loaded(c"siw") {
         pr_err!(
@@ -95,11 +91,8 @@ fn refuse_siw() -> Result {
     Ok(())
 }
 
-/// Makes the device `name` over `netdev`.
-///
-/// # Errors
-///
-/// `EEXIST` if the interface has one already, otherwise what the core says.
+/// Makes the device `name` over `netdev`. Returns `EEXIST` if the interface has one already,
+/// otherwise what the core says.
 fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
     let is_wanted = params::port_map();
     // The daemon behind it, iwpmd, is asked on behalf of the first namespace only.
@@ -124,13 +117,13 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
     if let Some(rnic) = made {
         rnic.show();
     }
-    // It may have changed before anybody could find the device.
+    // The address may have changed before anybody could find the device.
     address_changed(netdev);
     Ok(())
 }
 
-/// The hardware address of an interface may be another now: the GID of its device follows, and then
-/// the core is told.
+/// Lets the GID of a device follow the hardware address of its interface, which may have changed,
+/// and tells the core.
 fn address_changed(netdev: &NetDevice) {
     if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
         if device.inner().dev.follow(netdev) {
@@ -172,7 +165,7 @@ struct AllDevices;
 
 impl Drop for AllDevices {
     fn drop(&mut self) {
-        // The core told the notifier, when that went, that all interfaces go.
+        // The notifier, when it was unregistered, was told that all interfaces go, and queued work.
         SharedQueues::with(|queues| queues.patient.flush());
         core_device::remove_all::<Rsiw>();
     }

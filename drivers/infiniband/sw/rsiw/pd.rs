@@ -24,7 +24,6 @@ use kernel::{
 
 /// A process that has the device open.
 pub(crate) struct Ucontext {
-    /// What was agreed on with it.
     pub(crate) features: Features,
 }
 
@@ -39,11 +38,8 @@ pub(crate) struct Pd {
 }
 
 impl Pd {
-    /// Makes the domain that `id` is for.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`, also if the device has all the domains it may have.
+    /// Makes the domain that `id` is for. Returns `ENOMEM`, also if the device has all the domains
+    /// it may have.
     pub(crate) fn new(dev: Arc<Device>, id: PdId) -> Result<Arc<Self>> {
         let quota = Quota::take(dev.limits(), |limits| &limits.pds)?;
         Ok(Arc::new(
@@ -57,27 +53,24 @@ impl Pd {
         )?)
     }
 
-    /// The device.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.dev
     }
 
-    /// What regions and queue pairs name the domain by.
     pub(crate) fn id(&self) -> PdId {
         self.id
     }
 
-    /// Notes that a queue pair joins the domain.
+    /// Counts a queue pair that joins the domain.
     pub(crate) fn join(&self) {
         self.qps.fetch_add(1, Relaxed);
     }
 
-    /// Notes that a queue pair left.
     pub(crate) fn leave(&self) {
         self.qps.fetch_sub(1, Relaxed);
     }
 
-    /// Whether only one stream can reach the domain's regions.
+    /// Returns whether only one stream can reach the domain's regions.
     pub(crate) fn is_single_stream(&self) -> bool {
         self.qps.load(Relaxed) <= 1
     }

@@ -37,14 +37,11 @@ use kernel::{
     workqueue::Work,
 };
 
-/// What the core's device stands for.
 #[pin_data]
 pub(crate) struct Rnic {
     /// What all objects use.
     pub(crate) dev: Arc<Device>,
-    /// Queue pairs by number.
     pub(crate) qps: Arc<QpTable>,
-    /// Connections and listeners.
     pub(crate) cm: Arc<Cm>,
     #[pin]
     removal: Work<Self>,
@@ -60,11 +57,6 @@ pub(crate) struct Rnic {
 }
 
 impl Rnic {
-    /// Makes what the core knows by `handle`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(
         handle: Arc<DeviceHandle>,
         guid: Guid,
@@ -88,8 +80,7 @@ impl Rnic {
         )
     }
 
-    /// Shows the administrator what there is to turn. The device is registered, and may be gone
-    /// already.
+    /// Makes the files of the device in debugfs. The device is registered, and may be gone already.
     pub(crate) fn show(&self) {
         let Some(number) = self.dev.handle().number() else {
             return;
@@ -101,7 +92,7 @@ impl Rnic {
         let root = &self.dev.queues().debugfs;
         let files = Shown::new(root, &name, self.dev.clone(), |dev| dev.tuning.numbers());
         let mut slot = self.files.lock();
-        // Whoever removes the device looks into the slot after that.
+        // Whoever removes the device sets the stage first, and then empties the slot.
         if !matches!(*self.stage.lock(), Stage::Gone) {
             *slot = Some(files);
         }

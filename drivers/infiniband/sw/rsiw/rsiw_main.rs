@@ -2,9 +2,10 @@
 
 //! rsiw: RDMA over any network interface (iWARP on kernel TCP sockets).
 //!
-//! Layers: `wire` and `proto` (pure protocol) and, knowing nothing of these, `ffi` (C and all unsafe
-//! code); above both, each using only those before it, the objects (`device`, `pd`, `mr`, `cq`, `qp`, `cm`), `verbs` (what the RDMA core
-//! calls), and `link` (what makes and removes devices).
+//! Layers: `wire` and `proto` (pure protocol), and `ffi` (C and all unsafe code), which knows
+//! nothing of these. Above them, each using only those before it: the objects (`device`, `pd`,
+//! `mr`, `cq`, `qp`, `cm`), `verbs` (what the RDMA core calls), and `link` (what makes and
+//! removes devices).
 
 use kernel::prelude::*;
 

@@ -73,8 +73,8 @@ struct SrqState {
     limit: u32,
 }
 
-/// The queue of a process, of at least so many entries, and the offer to map it. Replaces what was
-/// asked for by what is given.
+/// Makes the queue of a process, of at least `init.max_wr` entries, and the offer to map it. Sets
+/// `init.max_wr` to the number of entries.
 fn of_process<E: HasElements>(
     pd: &Pd,
     init: &mut SrqInit,
@@ -86,13 +86,12 @@ fn of_process<E: HasElements>(
     Ok((rq_of(UserRq::new(ring, init.max_sge)), Some(entry)))
 }
 
-/// A shared receive queue.
 #[pin_data]
 pub(crate) struct Srq {
     pd: Arc<Pd>,
     handle: Arc<SrqHandle>,
     max_sge: u32,
-    /// None for kernel consumers. Held while the queue of a process is resized.
+    /// `None` for kernel consumers. Held while the queue of a process is resized.
     #[pin]
     entry: Mutex<Option<MmapEntry>>,
     #[pin]
@@ -101,11 +100,6 @@ pub(crate) struct Srq {
 }
 
 impl Srq {
-    /// Tells how it is.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Details`].
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
         let (depth, limit, posted) = {
             let state = self.state.lock();
@@ -120,13 +114,9 @@ impl Srq {
         }
     }
 
-    /// Makes a queue for the process that makes the call, which uses `rings`, or for a kernel
-    /// consumer; replaces the sizes in `init` by the real ones.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for sizes beyond the maxima or a limit above the
-    /// depth (V-SRQ-3, V-SRQ-20), `ENOMEM`.
+    /// Creates a queue for the calling process, which uses `rings`, or for a kernel consumer.
+    /// Replaces the sizes in `init` by the real ones. Returns `EINVAL` for sizes beyond the maxima
+    /// or a limit above the depth (V-SRQ-3, V-SRQ-20), or `ENOMEM`.
     pub(crate) fn create(
         pd: &Arc<Pd>,
         handle: Arc<SrqHandle>,
@@ -180,33 +170,29 @@ impl Srq {
         Ok(srq)
     }
 
-    /// Ends the offer to map the queue. No QP uses it any more. Sleeps.
+    /// Ends the offer to map the queue, which no QP uses any more. Sleeps.
     pub(crate) fn close(&self) {
         if let Some(entry) = &*self.entry.lock() {
             entry.remove();
         }
     }
 
-    /// Most elements of a receive.
     pub(crate) fn max_sge(&self) -> u32 {
         self.max_sge
     }
 
-    /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
-    ///
-    /// # Errors
-    ///
-    /// See [`Rq::post`].
+    /// Posts the receives of a kernel consumer, up to the first bad one. Fails as [`Rq::post`].
+    /// Any context.
     pub(crate) fn post(&self, chain: &mut RecvChain<'_>) -> Result {
         self.state.lock().rq.post(chain)
     }
 
-    /// The slots of a kernel consumer's queue.
+    /// Returns the slots of a kernel consumer's queue.
     pub(crate) fn slots(&self) -> Option<Arc<Slots>> {
         self.state.lock().rq.slots()
     }
 
-    /// The protection domain by which the elements of its receives are checked (T-38).
+    /// Returns the protection domain by which the elements of its receives are checked (T-38).
     pub(crate) fn pd(&self) -> PdId {
         self.pd.id()
     }
@@ -216,9 +202,9 @@ impl Srq {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a limit above the depth, for more receives than the depth asked for, and for a
-    /// depth beyond the maximum. `ENOMEM`. `EOPNOTSUPP` for another depth of a process's queue: the
-    /// call has no way to tell it of a new mapping, for which there is [`Srq::resize_ring`].
+    /// `EINVAL` for a limit above the depth, more receives than the new depth, or a depth beyond
+    /// the maximum; `ENOMEM`; `EOPNOTSUPP` for another depth of a process's queue, as the call has
+    /// no way to tell the process of a new mapping (see [`Srq::resize_ring`]).
     pub(crate) fn modify(&self, change: &SrqChange) -> Result {
         let mut new = match change.max_wr {
             None => None,
@@ -238,21 +224,21 @@ impl Srq {
         state.depth = depth;
         state.limit = limit;
         drop(state);
-        // The old queue is given up without the lock.
+        // The old queue is freed without the lock.
         drop(new);
         Ok(())
     }
 
     /// Gives the queue of a process with own rings the depth, and the limit, that its request asks
-    /// for, in a ring of its own, all or nothing: what was posted and not taken moves there under
-    /// the numbers that it has (V-SRQ-5). The old ring stays memory for as long as it is mapped, but
-    /// nobody looks there any more. Sleeps.
+    /// for, all or nothing. What was posted and not taken moves to a new ring, under the numbers
+    /// that it has (V-SRQ-5). The old ring stays in memory for as long as it is mapped, but nobody
+    /// looks there any more. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a limit above the depth, for more receives than the depth asked for, for a depth
-    /// of none or beyond the maximum, or if the process has no room for the answer. `ENOMEM`,
-    /// `EFAULT`. `EOPNOTSUPP` for the queue of another.
+    /// `EINVAL` for a limit above the depth, more receives than the new depth, a depth of none or
+    /// beyond the maximum, or if the process has no room for the answer; `ENOMEM`; `EFAULT`;
+    /// `EOPNOTSUPP` for a queue without own rings.
     pub(crate) fn resize_ring(&self, udata: &mut Udata<'_>) -> Result {
         let asked: ResizeSrqReq = udata.read()?;
         let limit = asked.limit()?;
@@ -269,7 +255,7 @@ impl Srq {
             srq_key: offer.key(),
         })?;
         let mut moving = self.state.lock().rq.own()?.moving_to(ring);
-        // There may be many: not with the lock, which keeps interrupts off.
+        // Without the lock, which keeps interrupts off, as there may be many.
         moving.copy(|| Ok(self.state.lock().rq.own()?.taken()))?;
         loop {
             let mut state = self.state.lock();
@@ -288,13 +274,13 @@ impl Srq {
             moving.forget(taken);
         }
         let old = entry.replace(offer);
-        // Memory is given up without a lock.
+        // Memory is freed without a lock held.
         drop(entry);
         drop((old, moving));
         Ok(())
     }
 
-    /// Tells how the queue is. The limit is 0 once it was reached.
+    /// Returns the attributes. The limit is 0 once it was reached.
     pub(crate) fn query(&self) -> SrqAttr {
         let state = self.state.lock();
         SrqAttr {
@@ -308,7 +294,7 @@ impl Srq {
     pub(crate) fn take(&self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         let mut state = self.state.lock();
         let taken = state.rq.take(sgl);
-        // Receives are added without a call, so this is where their number can be looked at.
+        // Receives are added without a call, so only here their number can be looked at.
         let reached = state.limit != 0 && !state.rq.holds(state.limit);
         if reached {
             state.limit = 0;

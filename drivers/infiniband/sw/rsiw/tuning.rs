@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Budgets of a device's data path, which the administrator may turn while it runs,
-//! in `rsiw/<number of the device>/` of debugfs. What they are, and their ranges, is in
-//! `proto::tuning`.
+//! Budgets of a device's data path, which the administrator may change while it runs, in
+//! `rsiw/<number of the device>/` of debugfs. `proto::tuning` says what they are, and has
+//! their ranges.
 //!
-//! The directory has the core's number of the device (`rdma dev show`) and not its name, which can
-//! change, and which devices of several network namespaces may have in common.
+//! The directory is named after the core's number of the device (`rdma dev show`), as its name can
+//! change, and devices of several network namespaces may have the same one.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -23,7 +23,6 @@ use crate::{
 };
 use kernel::str::CStr;
 
-/// The values of a device.
 pub(crate) struct Tuning {
     rx_softirq: Number,
     rx_work: Number,
@@ -36,7 +35,6 @@ const fn number(knob: Knob) -> Number {
 }
 
 impl Tuning {
-    /// The defaults.
     pub(crate) const fn new() -> Self {
         Self {
             rx_softirq: number(tuning::RX_SOFTIRQ),
@@ -46,18 +44,17 @@ impl Tuning {
         }
     }
 
-    /// For receiving in softirq.
+    /// Returns the budget for receiving in softirq.
     #[inline]
     pub(crate) fn softirq_budget(&self) -> Budget {
         Budget::new(self.rx_softirq.get())
     }
 
-    /// For receiving in the work item.
+    /// Returns the budget for receiving in the work item.
     pub(crate) fn work_budget(&self) -> Budget {
         Budget::new(self.rx_work.get())
     }
 
-    /// For sending.
     #[inline]
     pub(crate) fn sending(&self) -> SendLimits {
         SendLimits {
@@ -66,7 +63,7 @@ impl Tuning {
         }
     }
 
-    /// All of them, by their names.
+    /// Returns all of them, with their names.
     pub(crate) fn numbers(&self) -> [(&'static CStr, &Number); 4] {
         [
             (tuning::RX_SOFTIRQ.name, &self.rx_softirq),

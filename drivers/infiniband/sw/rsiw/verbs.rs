@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The verbs: from what the core asks for to the objects that do it.
+//! The verbs: turns what the core asks for into calls of the objects that do it.
 //!
 //! Context: process, unless [`Driver`] says otherwise.
 #![forbid(unsafe_code)]
@@ -110,10 +110,10 @@ pub(crate) struct CountedCq {
     _quota: Quota,
 }
 
-/// In the flags of a new completion queue (`IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION`).
+/// Flag of a new completion queue (`IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION`).
 const TIMESTAMPS: u32 = 1 << 0;
 
-/// What was agreed on with the process that makes a call, if it is one.
+/// Returns what was agreed on with the process that makes a call, if it is one.
 fn features(udata: Option<&Udata<'_>>) -> Features {
     udata
         .and_then(|udata| udata.context::<Rsiw>())
@@ -403,7 +403,7 @@ impl Driver for Rsiw {
     ) -> Result<(Arc<Mr>, u32)> {
         if let Some(udata) = udata {
             udata.no_io()?;
-            // The stock library could not bind it.
+            // The stock library could not bind the window.
             if !features(Some(udata)).has_windows() {
                 return Err(EOPNOTSUPP);
             }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Rings of our own, the handshake by which a process asks for them, and requests of our own
-//! methods: the layouts of `include/uapi/rdma/rsiw-abi.h`, with which they are compared when this is
-//! compiled.
-//!
-//! The front of each entry is that of the stock one.
+//! methods. The layouts are those of `include/uapi/rdma/rsiw-abi.h`, with which they are compared
+//! when this is compiled. The front of each entry is that of the stock one.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -61,19 +59,17 @@ const MAX_SGE: usize = 16;
 /// Octets of inline data: the room of all elements.
 const MAX_INLINE: usize = size_of::<Sge>() * MAX_SGE;
 
-/// The longest time for which the send queue is polled, in microseconds.
 const MAX_POLL_US: u32 = 1_000;
 
-/// What both sides begin with.
+/// Marks both parts of the handshake.
 const MAGIC: u32 = u32::from_le_bytes(*b"rsiw");
 
-/// The oldest version that there is.
 const OLDEST: u32 = 1;
-/// The newest one that this driver speaks.
+/// The newest version that this driver speaks.
 const VERSION: u32 = 1;
 
-/// The version that is spoken by two of which one speaks all up to `theirs`, and the other all up to
-/// `ours`, if there is one.
+/// Returns the newest version that both sides speak, if there is one: one speaks all up to
+/// `theirs`, the other all up to `ours`.
 const fn spoken(theirs: u32, ours: u32) -> Option<u32> {
     let version = if theirs < ours { theirs } else { ours };
     if version < OLDEST {
@@ -88,7 +84,7 @@ const _: () = {
     assert!(matches!(spoken(3, 2), Some(2)));
 };
 
-/// Ticks of the time stamps in a millisecond: they are nanoseconds.
+/// The time stamps are nanoseconds.
 const CLOCK_KHZ: u32 = 1_000_000;
 
 /// A process's part of the handshake.
@@ -116,7 +112,6 @@ pub(crate) struct AllocContextResp {
     reserved: [u64; 2],
 }
 
-/// Request of resizing the queues of a QP.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct ResizeQpReq {
@@ -124,7 +119,6 @@ pub(crate) struct ResizeQpReq {
     pub(crate) num_rqe: u32,
 }
 
-/// The response.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct ResizeQpResp {
@@ -134,7 +128,6 @@ pub(crate) struct ResizeQpResp {
     pub(crate) rq_key: u64,
 }
 
-/// Request of resizing a shared receive queue.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct ResizeSrqReq {
@@ -144,7 +137,6 @@ pub(crate) struct ResizeSrqReq {
     pad: u32,
 }
 
-/// The response.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct ResizeSrqResp {
@@ -153,15 +145,11 @@ pub(crate) struct ResizeSrqResp {
     pub(crate) srq_key: u64,
 }
 
-/// In the flags of a [`ResizeSrqReq`]: there is to be another limit.
+/// Flag of a [`ResizeSrqReq`]: the limit is to change, too.
 const RESIZE_SRQ_LIMIT: u32 = 1 << 0;
 
 impl ResizeSrqReq {
-    /// The new limit, if there is to be one.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for what is not known.
+    /// Returns the new limit, if there is to be one, or `EINVAL` for unknown flags.
     pub(crate) fn limit(&self) -> Result<Option<u32>> {
         match (self.flags, self.pad) {
             (0, 0) => Ok(None),
@@ -182,11 +170,9 @@ impl Features {
     const RINGS: Self = Self(1 << 0);
     /// RDMA Write with immediate data.
     const IMMEDIATE: Self = Self(1 << 1);
-    /// Atomic Operations.
     const ATOMIC: Self = Self(1 << 2);
     /// Memory windows and local invalidation.
     const WINDOWS: Self = Self(1 << 3);
-    /// Time stamps in completions.
     const TIMESTAMP: Self = Self(1 << 4);
     /// Other depths for queues of QPs and shared receive queues.
     const RESIZE: Self = Self(1 << 5);
@@ -205,7 +191,6 @@ impl Features {
         self.0 & other.0 == other.0
     }
 
-    /// Of which kind the rings are.
     pub(crate) fn rings(self) -> Rings {
         if self.contains(Self::RINGS) {
             Rings::Own
@@ -214,35 +199,32 @@ impl Features {
         }
     }
 
-    /// Whether the process can be told of immediate data.
+    /// Returns whether the process can be told of immediate data.
     pub(crate) fn has_immediate(self) -> bool {
         self.contains(Self::IMMEDIATE)
     }
 
-    /// Whether the process may have memory windows.
     pub(crate) fn has_windows(self) -> bool {
         self.contains(Self::WINDOWS)
     }
 
-    /// Whether the process may ask for its send queues to be polled.
     pub(crate) fn may_ask_to_poll(self) -> bool {
         self.contains(Self::POLL)
     }
 
-    /// Whether the process may have time stamps.
     pub(crate) fn has_timestamps(self) -> bool {
         self.contains(Self::TIMESTAMP)
     }
 
-    /// Whether the process may resize its queues of requests.
+    /// Returns whether the process may resize its queues of requests.
     pub(crate) fn has_resize(self) -> bool {
         self.contains(Self::RESIZE)
     }
 }
 
 impl AllocContextReq {
-    /// What the process gets of what it wants, and the version that is spoken; `None` if it does not
-    /// speak of this at all.
+    /// Returns what the process gets of what it wants, and the version that is spoken; `None` if
+    /// the process takes no part in the handshake.
     pub(crate) fn agree(&self) -> Option<(Features, u32)> {
         if self.magic != MAGIC {
             return None;
@@ -258,7 +240,6 @@ impl AllocContextReq {
 }
 
 impl AllocContextResp {
-    /// The answer that tells of `features` in that version.
     pub(crate) fn new(features: Features, version: u32, max_windows: u32) -> Self {
         Self {
             magic: MAGIC,
@@ -273,7 +254,6 @@ impl AllocContextResp {
     }
 }
 
-/// A process's part of creating a QP.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct CreateQpReq {
@@ -282,14 +262,13 @@ pub(crate) struct CreateQpReq {
 }
 
 impl CreateQpReq {
-    /// For how many microseconds after each request the send queue is to be polled; 0 for not
-    /// at all.
+    /// Returns for how many microseconds after each request the send queue is to be polled; 0
+    /// is none.
     pub(crate) fn poll_us(&self) -> u32 {
         self.poll_us.min(MAX_POLL_US)
     }
 }
 
-/// The answer.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct CreateQpResp {
@@ -299,7 +278,6 @@ pub(crate) struct CreateQpResp {
     pub(crate) poll_key: u64,
 }
 
-/// Front of a send queue entry.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct SqeFront {
@@ -310,7 +288,7 @@ pub(crate) struct SqeFront {
     pub(crate) pad: [u32; 3],
 }
 
-/// What a bind has beside the new key and the address.
+/// Operands of a bind beside the new key and the address.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct Bind {
@@ -321,7 +299,7 @@ pub(crate) struct Bind {
     pub(crate) pad: u32,
 }
 
-/// Send queue entry. With [`super::wqe::INLINE`] data are in the place of the elements.
+/// With [`super::wqe::INLINE`] data are in the place of the elements.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct Sqe {
@@ -329,7 +307,6 @@ pub(crate) struct Sqe {
     pub(crate) sge: [Sge; MAX_SGE],
 }
 
-/// Receive queue entry.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct Rqe {
@@ -337,7 +314,6 @@ pub(crate) struct Rqe {
     pub(crate) sge: [Sge; MAX_SGE],
 }
 
-/// Completion queue entry.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct Cqe {
@@ -356,7 +332,7 @@ pub(crate) struct Cqe {
     pub(crate) reserved: [u64; 2],
 }
 
-/// In the flags of a completion: it has immediate data.
+/// Flag of a completion: it has immediate data.
 pub(crate) const WITH_IMM: u16 = 1 << 7;
 
 impl RingEntry for Sqe {
@@ -495,7 +471,7 @@ const _: () = {
     assert!(size_of::<Cqe>() == size_of::<uapi::Cqe>());
 };
 
-/// Whether members of two structures lie at the same place.
+/// Asserts that members of two structures lie at the same place.
 macro_rules! same_places {
     ($ours:ty, $theirs:ty; $($our:ident $(. $inner:ident)? = $their:ident),* $(,)?) => {
         const _: () = {

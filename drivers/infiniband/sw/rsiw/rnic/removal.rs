@@ -3,8 +3,8 @@
 //! The removal of a device.
 //!
 //! The core asks one consumer after the other to let go of the device, and waits for each. Many
-//! wait for what they have under way, such as the answer to a connect, of which the RDMA CM does
-//! not tell them any more once it was asked itself. So all that is under way ends, and its events
+//! wait for what they have under way, such as the answer to a connect; but once the RDMA CM was
+//! asked itself, it does not tell them any more. So all that is under way ends, and its events
 //! reach their consumers, before the core begins.
 //!
 //! Context: process context unless a method says otherwise.
@@ -35,18 +35,17 @@ use kernel::{
 
 /// Milliseconds at most for connections to end. Nothing of that depends on peers.
 const END_MS: u32 = 5_000;
-/// Milliseconds of a removal after which the log says who is waited for, again and again.
+/// Milliseconds between lines in the log that say for whom a removal waits.
 const PATIENCE_MS: u32 = 10_000;
 /// Milliseconds at most for consumers to clean up behind connects that failed.
 const CLEANUP_MS: u32 = 2_000;
 /// Milliseconds between looks at that.
 const LOOK_MS: u32 = 10;
-/// Of the work item that says so, beside the one that begins the removal.
+/// Identifies the work item that logs that; the other one begins the removal.
 pub(super) const WATCH: u64 = 1;
 
 /// How far the removal is.
 pub(super) enum Stage {
-    /// The device is used.
     Used,
     /// The core asks consumers to let go.
     Leaving,
@@ -70,15 +69,15 @@ fn wait_until(is_clean: impl Fn() -> bool) {
 }
 
 impl Rnic {
-    /// The interface is gone for good: no stream will hear of its peer any more. Has the device
-    /// removed. May be called with the RTNL held, and waits for nobody.
+    /// Has the device removed, as the interface is gone for good and no stream will hear of its
+    /// peer any more. May be called with the RTNL held, and waits for nobody.
     pub(crate) fn interface_gone(self: &Arc<Self>) {
         // Not on the queue of connections, whose end it waits for.
         let _ = self.dev.patient_queue().enqueue::<_, 0>(self.clone());
     }
 
-    /// The core is about to remove the device: ends what consumers have under way, and lets nothing
-    /// new begin. Waits for that, though not for ever.
+    /// Ends what consumers have under way, and lets nothing new begin, before the core removes the
+    /// device. Waits for that, though not for ever.
     pub(crate) fn leave(self: &Arc<Self>) {
         self.cm.close();
         self.qps.for_each(|qp| qp.lost());
@@ -92,7 +91,7 @@ impl Rnic {
         }
     }
 
-    /// Lets consumers in the kernel whose connects failed clean up behind them. The core does not
+    /// Waits until consumers in the kernel whose connects failed have cleaned up. The core does not
     /// wait for that: its stock of completion queues goes with the device, whether they have
     /// returned theirs or not.
     fn await_cleanup(&self) {
@@ -109,16 +108,16 @@ impl Rnic {
         synchronize_rcu();
     }
 
-    /// Lets consumers in the kernel give up their protection domains. The core does not wait for
-    /// that: it frees what it keeps of the device, and some (rtrs) do it behind the last thing that
-    /// it waits for.
+    /// Waits until consumers in the kernel have given up their protection domains. The core does
+    /// not wait for that: it frees what it keeps of the device, and some (rtrs) do it behind the
+    /// last thing that it waits for.
     fn await_domains(&self) {
         wait_until(|| self.dev.limits().pds.used() == 0);
         // The core strikes a domain off its list at once when the driver has given it up.
         synchronize_rcu();
     }
 
-    /// The core is done with the device: nothing of it is left afterwards.
+    /// Ends all that is left of the device, with which the core is done.
     pub(crate) fn close(self: &Arc<Self>) {
         self.await_domains();
         *self.stage.lock() = Stage::Gone;
@@ -128,7 +127,7 @@ impl Rnic {
         self.cm.close_all();
     }
 
-    /// Says who has not let go yet.
+    /// Logs who has not let go yet.
     fn warn_of_users(&self) {
         let mut qps = Saturating(0u32);
         self.qps.for_each(|qp| {
