@@ -4,12 +4,12 @@
 //! and memory regions, and refuse the rest. Whoever wants to write another RDMA driver begins here.
 //! `modprobe rsiw_null; rdma link add null0 type null netdev eth0` makes a device.
 //!
-//! It is safe Rust on `ffi/rdma` of rsiw and the modules that this uses. [`Driver`] is the counterpart
-//! of `struct ib_device_ops`; what a driver does not implement is not offered. As long as the kernel
-//! crate has no `kernel::rdma`, `ffi/` is compiled into each driver: see `Kbuild`, beside this file.
+//! It is safe Rust on `ffi/rdma` of rsiw and the modules that `ffi/rdma` uses. [`Driver`] is the
+//! counterpart of `struct ib_device_ops`; what a driver does not implement is not offered. As long
+//! as the kernel crate has no `kernel::rdma`, each driver compiles `ffi/` into it: see `Kbuild`.
 //!
-//! Next come queue pairs ([`Driver::create_qp`]: requests arrive as `wr::SendChain`, completions
-//! leave as `wc::Wc`) and connections ([`Driver::connect`]). `verbs.rs` of rsiw has all of them.
+//! The next steps are queue pairs ([`Driver::create_qp`]: requests arrive as `wr::SendChain`,
+//! completions leave as `wc::Wc`) and connections ([`Driver::connect`]): see `verbs.rs` of rsiw.
 
 /// `ffi/rdma`, and the modules of `ffi/` that it uses.
 #[allow(dead_code, unused_imports, reason = "each driver uses a part of it")]
@@ -51,7 +51,7 @@ module! {
     license: "GPL",
 }
 
-/// The module's parts, in the order in which they go: first no new devices, then none at all.
+/// The module's parts, in the order in which they are dropped: first no new devices, then none.
 #[pin_data]
 struct Null {
     #[pin]
@@ -106,8 +106,8 @@ fn add(name: LinkName<'_>, netdev: &NetDevice) -> Result {
     device::add::<Null>(&spec, make)
 }
 
-/// A device goes with its interface, which waits for that. A driver without a number of its own
-/// finds it only where no other driver has a device.
+/// Has a device removed with its interface, which waits for that. As this driver has no number of
+/// its own, it may not find its device on an interface where another driver has one, too.
 impl NetdevHandler for Null {
     fn event(event: NetdevEvent, netdev: &NetDevice) {
         let found = Found::<Null>::by_netdev(netdev);
@@ -117,17 +117,17 @@ impl NetdevHandler for Null {
     }
 }
 
-/// A device. The core's part is used by a handle, which the core's removing it revokes.
+/// A device. The handle of the core's part is revoked when the core removes the device.
 struct NullDevice {
     core: Arc<DeviceHandle>,
     guid: [u8; 8],
 }
 
-/// A device, as calls for one of its objects get it; what they make, and its number.
+/// A device, as calls get it that make an object; and what they make, with its number.
 type Device<'a> = ArcBorrow<'a, NullDevice>;
 type Made<T> = Result<(Arc<T>, u32)>;
 
-/// A memory region: pinned pages, which nobody does anything with.
+/// A memory region: pinned pages that nobody uses.
 struct NullMr(Pin<KBox<Umem>>);
 
 #[vtable]
@@ -135,9 +135,9 @@ impl Driver for Null {
     const DRIVER_ID: DriverId = DriverId::UNKNOWN;
 
     type Device = NullDevice;
-    type Pd = NullDevice; // No more than a reference to it.
+    type Pd = NullDevice; // Only a reference to the device.
     type Mr = NullMr;
-    // There is nothing to know about these, or there are none.
+    // These have no data, or do not exist.
     type Ucontext = ();
     type Cq = ();
     type Qp = ();

@@ -9,7 +9,7 @@
  *	modprobe rsiw_consumer				# serves
  *	modprobe rsiw_consumer connect=192.0.2.1	# asks that server as well
  *
- * Nothing here is special to rsiw: any RDMA device with fast registration will do.
+ * Nothing here is special to rsiw: any RDMA device with fast registration works.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -40,12 +40,12 @@ struct side {
 	struct ib_pd *pd;
 	struct ib_cq *cq;
 	struct ib_mr *mr;		/* of the client: its page */
-	struct ib_cqe received, sent;	/* who is called at a completion */
+	struct ib_cqe received, sent;	/* called at a completion */
 	void *page;
-	struct scatterlist sg;		/* of the page, */
-	int mapped;			/* and its entries */
-	struct completion step;		/* of the client: something happened, */
-	int err;			/* and whether it was an error */
+	struct scatterlist sg;		/* of the page */
+	int mapped;			/* entries of sg that are mapped */
+	struct completion step;		/* of the client: a step is done */
+	int err;			/* of the client: its first error */
 };
 
 static struct side server, client;
@@ -107,7 +107,7 @@ static int setup(struct side *s, struct rdma_cm_id *id)
 	s->mapped = ib_dma_map_sg(dev, &s->sg, 1, DMA_BIDIRECTIONAL);
 	if (!s->mapped)
 		return -ENOMEM;
-	/* The reply is empty. */
+	/* The client receives the reply, which is empty. */
 	sge.addr = sg_dma_address(&s->sg);
 	sge.lkey = s->pd->local_dma_lkey;
 	recv.sg_list = &sge;
@@ -115,7 +115,7 @@ static int setup(struct side *s, struct rdma_cm_id *id)
 	return ib_post_recv(id->qp, &recv, NULL);
 }
 
-/* Whose the page is from here on: the processor's, or the device's. */
+/* Hand the page over to the processor, or to the device. */
 static void page_to_cpu(struct side *s)
 {
 	ib_dma_sync_single_for_cpu(s->id->device, sg_dma_address(&s->sg),
@@ -128,14 +128,14 @@ static void page_to_device(struct side *s)
 				      PAGE_SIZE, DMA_BIDIRECTIONAL);
 }
 
-/* The client's step is done, or never will be; the first error stays. */
+/* Ends the step that the client waits for; the first error is kept. */
 static void step_done(struct side *s, int err)
 {
 	cmpxchg(&s->err, 0, err);
 	complete(&s->step);
 }
 
-/* Success is not worth a word: the next thing that is received says it. */
+/* Success needs no action: the next message that is received tells of it. */
 static void on_sent(struct ib_cq *cq, struct ib_wc *wc)
 {
 	if (wc->status != IB_WC_SUCCESS)
@@ -155,20 +155,20 @@ static void server_received(struct ib_cq *cq, struct ib_wc *wc)
 		.wr_cqe = &s->sent, .opcode = IB_WR_SEND_WITH_INV,
 		.send_flags = IB_SEND_SIGNALED,
 	};
-	/* In order: who has received the reply finds what was written. */
+	/* In order: the client has the data once it has received the reply. */
 	struct ib_rdma_wr write = {
 		.wr = { .next = &reply, .wr_cqe = &s->sent, .sg_list = &sge,
 			.num_sge = 1, .opcode = IB_WR_RDMA_WRITE },
 	};
 
-	/* One that is flushed says that the connection has ended. */
+	/* A flushed receive means that the connection has ended. */
 	if (wc->status != IB_WC_SUCCESS || wc->byte_len != at)
 		goto end;
 	page_to_cpu(s);
 	sge.length = scnprintf(s->page + at, PAGE_SIZE - at, "greetings from %s",
 			       init_utsname()->nodename) + 1;
 	page_to_device(s);
-	/* Keys and addresses are the device's to check; lengths are not. */
+	/* The device checks keys and addresses, but not this length. */
 	if (be32_to_cpu(request->len) < sge.length)
 		goto end;
 	write.remote_addr = be64_to_cpu(request->addr);
@@ -198,7 +198,7 @@ static int server_event(struct rdma_cm_id *id, struct rdma_cm_event *ev)
 	if (ev->event == RDMA_CM_EVENT_DISCONNECTED ||
 	    ev->event == RDMA_CM_EVENT_CONNECT_ERROR ||
 	    ev->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
-		/* Not here: an id cannot be destroyed while it has an event. */
+		/* Not here: an id cannot be destroyed in its own event handler. */
 		schedule_work(&end_work);
 	if (ev->event != RDMA_CM_EVENT_CONNECT_REQUEST)
 		return 0;
@@ -257,7 +257,7 @@ static int client_event(struct rdma_cm_id *id, struct rdma_cm_event *ev)
 	return 0;
 }
 
-/* Waits for the end of a step, which began with this result. */
+/* Waits for the end of a step; err is the result of starting it. */
 static int step(struct side *s, int err)
 {
 	long left;
@@ -287,7 +287,7 @@ static int ask(struct side *s)
 		return PTR_ERR(s->mr);
 	if (ib_map_mr_sg(s->mr, &s->sg, 1, NULL, PAGE_SIZE) != 1)
 		return -EIO;
-	/* Another key each time, so that an old one opens nothing. */
+	/* Another key each time, so that an old one gives no access. */
 	ib_update_fast_reg_key(s->mr, ib_inc_rkey(s->mr->rkey));
 	reg.mr = s->mr;
 	reg.key = s->mr->rkey;
@@ -318,7 +318,7 @@ static int be_client(struct side *s)
 	err = step(s, rdma_resolve_addr(id, NULL, (struct sockaddr *)&ss, 5000)) ?:
 	      step(s, rdma_resolve_route(id, 5000));
 	if (!err) {
-		/* By iWARP it is the side that connects that sends first. */
+		/* In iWARP the side that connects sends first. */
 		err = setup(s, id) ?: step(s, rdma_connect(id, &param)) ?:
 		      step(s, ask(s));
 		if (!err) {
