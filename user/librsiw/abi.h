@@ -25,9 +25,8 @@ DECLARE_DRV_CMD(rsiw_create_qp, IB_USER_VERBS_CMD_CREATE_QP, rsiw_ureq_create_qp
 DECLARE_DRV_CMD(rsiw_reg_mr, IB_USER_VERBS_CMD_REG_MR, siw_ureq_reg_mr, siw_uresp_reg_mr);
 
 /*
- * The two kinds of ring are told apart by these alone: the front of the entries
- * is the same, and only what an entry of our own has beyond it is read or
- * written as such.
+ * The two kinds of ring differ in these numbers only: the front of the entries is the
+ * same. What own entries have beyond that is read and written only if they are own ones.
  */
 struct rsiw_layout {
 	uint16_t sqe_size;
@@ -66,7 +65,7 @@ SAME_PLACE(rsiw_cqe, siw_cqe, bytes);
 SAME_PLACE(rsiw_sge, siw_sge, laddr);
 SAME_PLACE(rsiw_sge, siw_sge, length);
 SAME_PLACE(rsiw_sge, siw_sge, lkey);
-/* A stock completion has the number of the QP in 64 bits, so that vendor_err is 0. */
+/* A stock completion has 64 bits for the number of the QP, so vendor_err reads as 0. */
 static_assert(offsetof(struct rsiw_cqe, qp_id) == offsetof(struct siw_cqe, qp_id), "qp_id");
 static_assert(offsetof(struct rsiw_cqe, data) == offsetof(struct siw_cqe, imm_data), "data");
 

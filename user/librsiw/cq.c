@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Completion queues. The kernel fills entries in order and marks them valid, the
- * library clears the mark once it has read them; there is no index that both know.
+ * Completion queues. The kernel fills entries in order and marks them valid; the
+ * library clears the mark once it has read them. They share no index.
  */
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 #define TIMESTAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | \
 		    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 
-/* No completion has this number. */
+/* For operations of which there are no completions. */
 #define UNKNOWN (-1)
 
 static const int8_t wc_status[] = {
@@ -59,7 +59,7 @@ static enum ibv_wc_opcode opcode_of(const struct rsiw_cqe *cqe)
 	return wc_opcode[cqe->opcode];
 }
 
-/* What the library does not know is no success. */
+/* A status or an operation that the library does not know counts as an error. */
 static enum ibv_wc_status status_of(const struct rsiw_cqe *cqe)
 {
 	if (!has_opcode(cqe) || cqe->status >= sizeof(wc_status) / sizeof(wc_status[0]))
@@ -78,7 +78,7 @@ static unsigned int flags_of(const struct rsiw_cqe *cqe)
 	return flags;
 }
 
-/* The oldest completion, which stays in the queue. */
+/* Returns the oldest completion, which stays in the queue. */
 static struct rsiw_cqe *oldest(struct rsiw_cq *cq)
 {
 	struct rsiw_cqe *cqe = rsiw_entry(&cq->ring, cq->ring.next);
@@ -147,7 +147,7 @@ static int rsiw_start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr
 		return EINVAL;
 	pthread_mutex_lock(&cq->lock);
 	ret = show(cq);
-	/* Who is told that there is nothing does not end what has not begun. */
+	/* Without a completion the caller does not call end_poll. */
 	if (ret)
 		pthread_mutex_unlock(&cq->lock);
 	return ret;
@@ -191,7 +191,7 @@ static uint32_t rsiw_read_byte_len(struct ibv_cq_ex *cq)
 
 static __be32 rsiw_read_imm_data(struct ibv_cq_ex *cq)
 {
-	/* Also what was invalidated: the two are read by the same function. */
+	/* Also the key that was invalidated: this function reads either. */
 	return (__be32)(uint32_t)to_rsiw_cq_ex(cq)->current->data;
 }
 
@@ -200,7 +200,7 @@ static uint32_t rsiw_read_qp_num(struct ibv_cq_ex *cq)
 	return to_rsiw_cq_ex(cq)->current->qp_id;
 }
 
-/* Of InfiniBand's packets. */
+/* What only packets of InfiniBand have. */
 static uint32_t rsiw_read_no_number(struct ibv_cq_ex *cq)
 {
 	return 0;
@@ -371,7 +371,7 @@ int rsiw_resize_cq(struct ibv_cq *ibcq, int cqe)
 	if (!ret)
 		ret = rsiw_map_reserved(ibcq->context, &ring, resp.cq_key, resp.num_cqe);
 	if (!ret) {
-		/* What was not polled is at the beginning of the new one. */
+		/* What was not polled is at the beginning of the new ring. */
 		old = cq->ring;
 		cq->ring = ring;
 		cq->ctrl = ctrl_of(&cq->ring);
@@ -392,9 +392,9 @@ int rsiw_destroy_cq(struct ibv_cq *ibcq)
 }
 
 /*
- * The kernel adds a completion and then looks here; who asks does so before the
- * last look at the queue. Both have a full barrier in between, so that one of the two
- * sees the other: that of an atomic operation need not be one for what follows it.
+ * The kernel adds a completion, then reads this word; the program sets this word, then
+ * polls once more. Both have a full barrier in between, so that one of the two sees the
+ * other. The atomic operation alone need not order what follows it.
  */
 int rsiw_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {

@@ -93,7 +93,7 @@ struct ibv_srq *rsiw_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *att
 	ret = rsiw_map_ring(pd->context, &srq->ring, resp.srq_key, resp.num_rqe,
 			    layout->rqe_size, 0);
 	if (ret) {
-		/* What the library counts events with is made by who calls this. */
+		/* The caller initializes these later, but the destruction uses them. */
 		srq->srq.context = pd->context;
 		pthread_mutex_init(&srq->srq.mutex, NULL);
 		pthread_cond_init(&srq->srq.cond, NULL);
@@ -166,9 +166,9 @@ static void set_doorbell(struct rsiw_qp *qp)
 }
 
 /*
- * For how many microseconds after each request the kernel is to poll for the next
- * one, so that it need not be called. Read for each queue pair, so that a program
- * can have it for some of them.
+ * Returns for how many microseconds after each request the kernel is to poll for the
+ * next one, so that it need not be called. Read for each queue pair, so that a program
+ * can choose it for some of them only.
  */
 static uint32_t poll_us(const struct rsiw_context *ctx)
 {
@@ -244,17 +244,17 @@ struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 		goto fail;
 	ret = map_queues(qp, context, &resp.drv_payload, attr->srq);
 	if (ret) {
-		/* What the library counts events with is made by who calls this. */
+		/* The caller initializes these later, but the destruction uses them. */
 		pthread_mutex_init(&qp->vqp.qp.mutex, NULL);
 		pthread_cond_init(&qp->vqp.qp.cond, NULL);
 		ibv_cmd_destroy_qp(&qp->vqp.qp);
 		goto fail;
 	}
-	/* Not before: the call above sets the mask. */
+	/* Not earlier, as the call above sets the mask. */
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		qp->vqp.comp_mask |= VERBS_QP_EX;
 	qp->sig_all = attr->sq_sig_all;
-	/* Whatever the kernel says: nothing is written beyond an entry. */
+	/* Whatever the kernel says, nothing may be written beyond an entry. */
 	qp->max_send_sge = rsiw_smaller(attr->cap.max_send_sge, qp->layout->max_sge);
 	qp->max_recv_sge = rsiw_smaller(attr->cap.max_recv_sge, qp->layout->max_sge);
 	qp->max_inline = rsiw_smaller(attr->cap.max_inline_data, qp->layout->max_inline);

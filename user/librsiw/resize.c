@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Other depths for queues. The kernel puts another ring in the place of the one
- * that there is. Room for it in the address space is taken before, as nothing may
- * fail once the kernel has done so; and the queue is locked meanwhile, so that
- * other threads use it before or afterwards.
+ * Changing the depth of queues. The kernel replaces the ring of a queue by another
+ * one. Address space for that is reserved before the call, as nothing may fail once
+ * the kernel has replaced it. The queue is locked meanwhile, so that other threads use
+ * it before or afterwards.
  *
  * Queues of requests are resized by methods of the driver's own. What was posted
  * keeps its number, so that posting goes on where it was.
@@ -18,7 +18,7 @@
 /* More entries than any queue has. */
 #define TOO_MANY (1u << 30)
 
-/* Takes room for a ring of at least so many entries, with so many octets behind them. */
+/* Reserves addresses for a ring of at least `entries`, with `behind` octets behind them. */
 int rsiw_reserve_ring(struct rsiw_ring *ring, uint32_t entries, uint32_t entry_size,
 		      size_t behind)
 {
@@ -45,7 +45,7 @@ int rsiw_reserve_ring(struct rsiw_ring *ring, uint32_t entries, uint32_t entry_s
 	return 0;
 }
 
-/* Maps the ring that the kernel has made there. */
+/* Maps the ring that the kernel has made at the reserved addresses. */
 int rsiw_map_reserved(struct ibv_context *context, const struct rsiw_ring *ring, uint64_t key,
 		      uint32_t entries)
 {
@@ -57,8 +57,8 @@ int rsiw_map_reserved(struct ibv_context *context, const struct rsiw_ring *ring,
 }
 
 /*
- * Goes on in the new ring, with the next number; `new` becomes the old one. There
- * is a ring all the time for those who look whether there is one without the lock.
+ * Goes on in the new ring, with the next number; `new` becomes the old one. `at` is never
+ * NULL meanwhile, as others look without the lock whether there is a ring.
  */
 static void swap_rings(struct rsiw_ring *ring, struct rsiw_ring *new)
 {
@@ -98,7 +98,7 @@ static int replace_queues(struct rsiw_qp *qp, struct rsiw_ring *sq, struct rsiw_
 	return 0;
 }
 
-/* Other depths for the queues of a QP, which are told in `cap`. */
+/* Changes the depths of a QP's queues to those in `cap`, and sets the real ones there. */
 int rsiw_resize_qp(struct rsiw_qp *qp, struct ibv_qp_cap *cap)
 {
 	struct rsiw_ureq_resize_qp req = { cap->max_send_wr, cap->max_recv_wr };
@@ -120,7 +120,7 @@ int rsiw_resize_qp(struct rsiw_qp *qp, struct ibv_qp_cap *cap)
 		pthread_mutex_unlock(&qp->rq_lock);
 		pthread_mutex_unlock(&qp->sq_lock);
 	}
-	/* The old ones, or those that have not become any. */
+	/* The old rings, or what was reserved in vain. */
 	rsiw_unmap_ring(&sq);
 	rsiw_unmap_ring(&rq);
 	if (ret)
@@ -150,7 +150,7 @@ static int replace_queue(struct rsiw_srq *srq, struct rsiw_ring *ring,
 	return ret;
 }
 
-/* Another depth for a shared receive queue, and another limit, if there is to be one. */
+/* Changes the depth of a shared receive queue and, with has_limit, its limit. */
 int rsiw_resize_srq(struct rsiw_srq *srq, const struct ibv_srq_attr *attr, bool has_limit)
 {
 	struct rsiw_ureq_resize_srq req = {

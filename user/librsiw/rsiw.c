@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Provider of rdma-core for rsiw, and for siw: contexts, and what is agreed with
- * the kernel when one is opened. Without an answer that names more, the library
- * uses the rings that both drivers have always had.
+ * Provider of rdma-core for rsiw, and for siw: contexts, and the handshake with the
+ * kernel when one is opened. Unless the kernel offers more, the library uses the rings
+ * that both drivers have.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -37,7 +37,7 @@ const struct rsiw_layout rsiw_own_rings = {
 		RSIW_FEATURE_WINDOWS | RSIW_FEATURE_TIMESTAMP | RSIW_FEATURE_RESIZE | \
 		RSIW_FEATURE_POLL)
 
-/* Maps a ring, with so many octets behind its entries. */
+/* Maps a ring, with `behind` octets behind its entries. */
 int rsiw_map_ring(struct ibv_context *context, struct rsiw_ring *ring, uint64_t key,
 		  uint32_t entries, uint32_t entry_size, size_t behind)
 {
@@ -80,7 +80,7 @@ int rsiw_query_device_ex(struct ibv_context *context,
 	ret = ibv_cmd_query_device_any(context, input, attr, attr_size, &resp, &resp_size);
 	if (ret)
 		return ret;
-	/* The kernel tells every process what those with stock rings have. */
+	/* The kernel tells every process the limits of stock rings. */
 	if (!(ctx->features & RSIW_FEATURE_RINGS))
 		return 0;
 	base->max_sge = ctx->max_sge;
@@ -111,7 +111,7 @@ static int rsiw_query_port(struct ibv_context *context, uint8_t port, struct ibv
 	return ibv_cmd_query_port(context, port, attr, &cmd, sizeof(cmd));
 }
 
-/* The clock of time stamps in completions. */
+/* Tells the clock of time stamps in completions. */
 static int rsiw_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
 {
 	uint32_t asked = values->comp_mask;
@@ -173,13 +173,13 @@ static const struct verbs_context_ops rsiw_timestamp_ops = {
 	.query_rt_values = rsiw_query_rt_values,
 };
 
-/* Takes what the kernel has answered; it may have left out everything of ours. */
+/* Takes the kernel's answer, which may lack everything that is rsiw's own. */
 static void agree(struct rsiw_context *ctx, const struct rsiw_uresp_alloc_ctx *answer)
 {
 	ctx->layout = &rsiw_stock_rings;
 	ctx->max_sge = SIW_MAX_SGE;
 	ctx->max_inline = SIW_MAX_INLINE;
-	/* The version is the older one of both, of which there is none before 1. */
+	/* The version is the older one of both sides'; the first one is 1. */
 	if (answer->magic != RSIW_ABI_MAGIC || answer->version < 1 ||
 	    answer->version > RSIW_ABI_VERSION || !(answer->features & RSIW_FEATURE_RINGS))
 		return;
@@ -191,7 +191,7 @@ static void agree(struct rsiw_context *ctx, const struct rsiw_uresp_alloc_ctx *a
 	ctx->clock_khz = answer->clock_khz;
 }
 
-/* The handshake. */
+/* Does the handshake. */
 static int get_context(struct rsiw_context *ctx)
 {
 	struct rsiw_get_context cmd = {

@@ -26,8 +26,8 @@ struct rsiw_context {
 };
 
 /*
- * Queues are locked by mutexes that spin for a moment: whoever resizes one calls the
- * kernel meanwhile, and others sleep then.
+ * Queues are locked by mutexes that spin for a moment and then sleep, as whoever resizes
+ * a queue calls the kernel with the lock held.
  */
 static inline void rsiw_init_lock(pthread_mutex_t *lock)
 {
@@ -78,7 +78,7 @@ struct rsiw_qp {
 
 	pthread_mutex_t sq_lock;
 	struct rsiw_ring sq;
-	uint32_t *polled;		/* not 0 while the kernel polls it by itself, if ever */
+	uint32_t *polled;		/* not 0 while the kernel polls the queue; or NULL */
 	uint32_t staged;		/* requests behind the last one that the kernel may see */
 	uint32_t max_send_sge;
 	uint32_t max_inline;
@@ -87,7 +87,7 @@ struct rsiw_qp {
 	/* Between wr_start and wr_complete. */
 	struct rsiw_sqe *current;
 	int error;
-	uint32_t inline_len;		/* octets that the request staged last has got */
+	uint32_t inline_len;		/* octets in the request that was staged last */
 
 	pthread_mutex_t rq_lock;
 	struct rsiw_ring rq;		/* none with a shared one */
@@ -129,10 +129,7 @@ static inline void *rsiw_entry(const struct rsiw_ring *ring, uint32_t number)
 	return ring->at + (size_t)(number & ring->mask) * ring->entry_size;
 }
 
-/*
- * The flags are what the two sides tell each other by: who sees them sees what
- * was written in front.
- */
+/* Whoever sees the flags that the other side has set sees all that it wrote before them. */
 #define rsiw_flags(entry)		__atomic_load_n(&(entry)->flags, __ATOMIC_ACQUIRE)
 #define rsiw_set_flags(entry, to)	__atomic_store_n(&(entry)->flags, (to), __ATOMIC_RELEASE)
 

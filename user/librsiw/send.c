@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * The send queue: requests are written into their entries one by one, and marked
- * valid together. Then the kernel is called, unless it is at work on the entry in
- * front of them, or polls the queue by itself: it looks at the next one before
- * it stops.
+ * valid together. Then the kernel is called, unless it has not taken the entry in
+ * front of them yet, or polls the queue by itself: in both cases it looks at the next
+ * entry before it stops.
  */
 #include <errno.h>
 #include <unistd.h>
 
 #include "rsiw.h"
 
-/* How requests differ in what belongs to them. */
+/* What data a request has. */
 enum form {
 	NO_FORM,		/* not a request */
 	LOCAL,			/* no elements */
-	SOURCE,			/* elements, or octets */
+	SOURCE,			/* elements, or inline octets */
 	SINK,			/* one element */
 	WORD,			/* one element of eight octets */
 };
@@ -22,7 +22,7 @@ enum form {
 static const struct {
 	uint8_t form;
 	uint8_t opcode;
-	uint8_t feature;	/* that it takes, if any */
+	uint8_t feature;	/* that it needs, if any */
 } operations[] = {
 	[IBV_WR_RDMA_WRITE] = { SOURCE, SIW_OP_WRITE },
 	[IBV_WR_RDMA_WRITE_WITH_IMM] = { SOURCE, RSIW_OP_WRITE_WITH_IMM, RSIW_FEATURE_IMM },
@@ -47,7 +47,7 @@ static uint32_t *inline_length_of(struct rsiw_qp *qp, struct rsiw_sqe *sqe)
 	return (void *)((uint8_t *)sqe + qp->layout->sqe_inline_length);
 }
 
-/* The next entry, with what all requests have; none if the queue is full. */
+/* Begins a request in the next entry. Returns NULL if the queue is full. */
 struct rsiw_sqe *rsiw_stage(struct rsiw_qp *qp, uint64_t wr_id, uint8_t opcode,
 			    unsigned int send_flags)
 {
@@ -67,7 +67,7 @@ struct rsiw_sqe *rsiw_stage(struct rsiw_qp *qp, uint64_t wr_id, uint8_t opcode,
 	sqe->num_sge = 0;
 	sqe->rkey = 0;
 	sqe->raddr = 0;
-	/* They are the kernel's business only once the entry is valid. */
+	/* The kernel heeds the flags only once they say that the entry is valid. */
 	sqe->flags = flags;
 	*inline_length_of(qp, sqe) = 0;
 	qp->staged++;
@@ -89,7 +89,7 @@ int rsiw_set_elements(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv
 	return 0;
 }
 
-/* The request has octets, none so far, in the place of what it had. */
+/* Gives the request inline octets, none so far, in the place of any elements. */
 void rsiw_begin_inline(struct rsiw_qp *qp, struct rsiw_sqe *sqe)
 {
 	sqe->num_sge = 1;
@@ -99,8 +99,8 @@ void rsiw_begin_inline(struct rsiw_qp *qp, struct rsiw_sqe *sqe)
 }
 
 /*
- * Appends octets. What there is already is counted apart from the entry, where the
- * place of the count may be that of an element.
+ * Appends inline octets. They are counted outside of the entry, too: in a stock entry
+ * the count is in the place of an element.
  */
 int rsiw_add_inline(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const void *data, size_t len)
 {
@@ -148,24 +148,24 @@ bool rsiw_publish(struct rsiw_qp *qp)
 	qp->sq.next += count;
 	qp->staged = 0;
 	/*
-	 * The kernel clears an entry, then looks at the next; we have filled that,
-	 * and look at the one in front. One of the two sees the other. If all
-	 * entries are new, the one in front is one of them and says nothing.
+	 * The kernel clears an entry, then looks at the next; we fill an entry, then
+	 * look at the one in front. One of the two sees the other. If all entries are
+	 * new, the one in front is one of them and says nothing.
 	 */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	sqe = rsiw_entry(&qp->sq, first - 1);
 	if (count <= qp->sq.mask && rsiw_flags(sqe) & SIW_WQE_VALID)
 		return false;
-	/* What is said of entries and what they clear holds for this word as well. */
+	/* Likewise, the kernel clears this word, then looks at the queue once more. */
 	return !is_polled(qp);
 }
 
 /*
- * Calls the kernel, which may have taken what was posted without that: a post that
- * has got here is only refused if the queue pair is gone with its device.
+ * Calls the kernel. It may have taken the requests already, so a post that has got
+ * here is refused only if the queue pair is gone with its device.
  *
- * write() is the shortest way, but is closed to threads whose credentials are not
- * those with which the device was opened. libibverbs knows another one.
+ * write() is the fastest way, but fails in threads whose credentials are not those
+ * with which the device was opened. libibverbs knows another way.
  */
 int rsiw_ring_doorbell(struct rsiw_qp *qp)
 {
@@ -236,7 +236,7 @@ static int set_operands(struct rsiw_sqe *sqe, const struct ibv_send_wr *wr)
 		sqe->atomic.swap = wr->wr.atomic.swap;
 		break;
 	case IBV_WR_SEND_WITH_INV:
-		/* Where siw's own library looks: programs have got used to that. */
+		/* siw's own library looks at the latter, and programs rely on that. */
 		sqe->rkey = wr->invalidate_rkey ? wr->invalidate_rkey : wr->wr.rdma.rkey;
 		break;
 	case IBV_WR_LOCAL_INV:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The functions of struct ibv_qp_ex (ibv_wr_send and so on): between wr_start and
- * wr_complete the send queue is locked. The first error counts, and drops all. Of
- * several functions that say what the data of a request is, the last one counts.
+ * The functions of struct ibv_qp_ex (ibv_wr_send and so on). Between wr_start and
+ * wr_complete the send queue is locked. The first error is returned, and drops all
+ * requests. Of several functions that set the data of a request, the last one counts.
  */
 #include "rsiw.h"
 
-/* What can be done in any case, and what takes a feature of the kernel. */
+/* Operations that need no feature of the kernel, and those that do. */
 #define ALWAYS (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ | \
 		IBV_QP_EX_WITH_SEND_WITH_INV)
 #define ATOMICS (IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
@@ -137,7 +137,7 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
 		     rsiw_set_bind(sqe, mw, rkey, info) : EINVAL);
 }
 
-/* Whether the request that was begun has so many elements. */
+/* Returns whether the request that was begun may have these elements. */
 static bool takes_elements(const struct rsiw_sqe *sqe, const struct ibv_sge *sge, size_t count)
 {
 	switch (sqe->opcode) {
@@ -154,7 +154,7 @@ static bool takes_elements(const struct rsiw_sqe *sqe, const struct ibv_sge *sge
 	}
 }
 
-/* Whether it may have octets in their place. */
+/* Returns whether it may have inline octets in their place. */
 static bool takes_octets(const struct rsiw_sqe *sqe)
 {
 	switch (sqe->opcode) {
