@@ -60,7 +60,7 @@ use kernel::{
     },
 };
 
-/// Vendor and part are those that rdma-core knows as software iWARP.
+/// The vendor that, with part 0, rdma-core knows as software iWARP.
 const VENDOR_ID: u32 = 0x626d74;
 
 #[pin_data]

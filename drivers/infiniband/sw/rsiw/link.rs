@@ -49,8 +49,8 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What makes and removes devices, in the order in which it has to end: first no new devices, then
-/// none at all, then nothing that they left behind.
+/// What makes and removes devices. The fields are dropped in this order: first there are no new
+/// devices, then none at all, then nothing that they left behind.
 #[pin_data]
 pub(crate) struct Links {
     #[pin]

@@ -41,7 +41,7 @@ impl<N: Note> Noticeboard<N> {
         }
     }
 
-    /// Returns the notes, which may be others by now. No ordering.
+    /// Returns the notes, which may have changed since. No ordering.
     pub(crate) fn peek(&self) -> Notes<N> {
         Notes::from_bits(self.bits.load(Relaxed))
     }

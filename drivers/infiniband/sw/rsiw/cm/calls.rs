@@ -124,6 +124,7 @@ pub(super) fn mapped_port(dev: &Device, id: &CmId, netdev: &NetDevice) -> Option
     Some(port)
 }
 
-/// The consumer's network namespace is not the device's, where its addresses are other ones.
+/// The consumer's network namespace is not the device's, whose addresses are not those that the
+/// consumer means.
 pub(super) const NOT_IN_NAMESPACE: Refusal =
     Refusal::new(EADDRNOTAVAIL, "used from another network namespace");

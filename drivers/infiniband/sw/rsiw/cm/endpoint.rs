@@ -105,7 +105,7 @@ pub(super) enum Deputy {
     Initiators,
 }
 
-/// A connection, whose set-up of either side is in memory of its own.
+/// A connection that keeps the set-up state of either side in a `KBox`.
 pub(super) type OwnConnection = Connection<KBox<Initiator>, KBox<Responder>>;
 
 /// What the endpoint's mutex guards.

@@ -30,7 +30,7 @@ use kernel::{
     },
 };
 
-/// Least and greatest number of connections of a listener without a Request.
+/// Range of how many connections without a Request a listener may have.
 const HALF_OPEN: (usize, usize) = (128, 1024);
 
 #[pin_data]

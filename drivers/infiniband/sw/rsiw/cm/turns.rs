@@ -7,6 +7,7 @@
 //! different endpoints may overtake each other. So until an endpoint has sent or received its
 //! Request, the work item of the [`Turns`] in which it waits acts in the place of its own. Each
 //! listener has such a queue, and each device one for all endpoints that connect.
+//!
 //! Context: see the methods; the work runs in process context.
 #![forbid(unsafe_code)]
 

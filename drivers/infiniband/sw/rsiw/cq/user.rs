@@ -54,7 +54,7 @@ use kernel::{
     },
 };
 
-/// Entries that are copied at most with interrupts off when a queue is resized.
+/// How many entries are copied at most with interrupts off when a queue is resized.
 const AT_A_TIME: u32 = 64;
 
 /// The kind of entries in a process's queue.

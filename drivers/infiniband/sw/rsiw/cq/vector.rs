@@ -65,8 +65,8 @@ impl Vector {
         )
     }
 
-    /// Has the handler called in softirq on the vector's processor, or on this one if that one does
-    /// not run; at once if this is that softirq. Calls still to come become one. Any context with
+    /// Has the handler called in softirq on the vector's processor, or on this one if that one is
+    /// offline; at once if this is that softirq. Calls still to come become one. Any context with
     /// interrupts on, without a lock that the handler might take.
     pub(super) fn notify(this: &Arc<Self>) {
         let is_here = is_softirq();

@@ -319,8 +319,8 @@ impl Window {
 }
 
 impl Bound {
-    /// Has the region and, if there is one, the queue pair stay, then looks at the region
-    /// by `look`.
+    /// Keeps the region and, if there is one, the queue pair from going, then has `look` examine
+    /// the region.
     fn new(
         region: Arc<Mr>,
         binder: Option<&Arc<Binder>>,
