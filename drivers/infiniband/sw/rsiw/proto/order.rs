@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion order of the SQ: completions appear in post order (T-4, V-ORD-2).
+//! Completion order of the SQ: requests complete in the order in which they were posted (T-4,
+//! V-ORD-2). Each request taken from the SQ has a record.
 //!
-//! A record per work request that was taken from the SQ. Any context, under the lock that the
-//! driver keeps for it; a Read completes in softirq, a Send when TCP has it.
+//! Any context, under the lock that the driver keeps for it: a Read completes in softirq, a Send
+//! when TCP has it.
 #![forbid(unsafe_code)]
 
 use super::ring::{
@@ -16,19 +17,17 @@ use core::ops::DerefMut;
 /// How a work request ended; `E` says what went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status<E> {
-    /// As asked for.
     Success,
-    /// In error.
     Failed(E),
     /// Not carried out.
     Flushed,
 }
 
-/// Names a record until it is popped.
+/// The name of a record until it is popped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Token(pub(crate) u32);
 
-/// A slot of the ring. `W` is what the driver wants to know at completion.
+/// A slot of the ring. `W` is what the driver needs to know at completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<W, E> {
     work: W,
@@ -54,7 +53,7 @@ pub(crate) struct Order<S> {
 }
 
 impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
-    /// An empty ring of `slots.len()` records, which may be the depth of the SQ.
+    /// Returns an empty ring of `slots.len()` records, which may be the depth of the SQ.
     pub(crate) const fn new(slots: S) -> Self {
         Order {
             ring: Ring::new(slots),
@@ -63,26 +62,19 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         }
     }
 
-    /// How many are under way.
     pub(crate) const fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether nothing is under way.
     pub(crate) const fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
 
-    /// Whether no further work request can be noted.
     pub(crate) fn is_full(&self) -> bool {
         self.ring.is_full()
     }
 
-    /// Notes a work request that begins.
-    ///
-    /// # Errors
-    ///
-    /// [`Full`]; nothing has changed.
+    /// Records a request that begins, or returns [`Full`] and changes nothing.
     pub(crate) fn push(&mut self, work: W) -> Result<Token, Full> {
         // CAST: the depth of a queue is far below 2^32.
         let token = self.base + Wrapping(self.ring.len() as u32);
@@ -96,17 +88,16 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         self.ring.get_mut(n.0 as usize)
     }
 
-    /// Notes that a work request ended well; it completes once all older ones have.
-    ///
-    /// Nothing happens if it has an end already. Returns what the driver knows of it.
+    /// Records that a request ended well, unless it has ended already; it completes once all older
+    /// ones have. Returns what the driver knows of it.
     pub(crate) fn done(&mut self, token: Token) -> Option<W> {
         let record = self.record(token)?;
         record.status.get_or_insert(Status::Success);
         Some(record.work)
     }
 
-    /// Notes that a work request failed. Returns whether this is the QP's one error completion;
-    /// if another came first, the work request is flushed instead (T-33).
+    /// Records that a request failed. Returns whether this is the QP's one error completion; after
+    /// the first one, requests are flushed instead (T-33).
     pub(crate) fn fail(&mut self, token: Token, error: E) -> bool {
         let status = if self.failed {
             Status::Flushed
@@ -122,12 +113,9 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         first
     }
 
-    /// Goes on in the storage of `other`, in which nothing is noted, if that is larger. Tokens stay
-    /// good. `other` gets the old storage.
-    ///
-    /// # Errors
-    ///
-    /// [`Full`] if something is noted in `other`, for which there is no room; nothing has changed.
+    /// Moves to the storage of `other`, which gets the old one, if that is larger. Tokens stay
+    /// valid. Returns [`Full`] and changes nothing if `other` has records for which there is
+    /// no room.
     pub(crate) fn swap_if_larger(&mut self, other: &mut Self) -> Result<(), Full> {
         if other.ring.capacity() > self.ring.capacity() {
             self.ring.swap_slots(&mut other.ring)?;
@@ -135,7 +123,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         Ok(())
     }
 
-    /// Takes the oldest work request out, if it has ended.
+    /// Takes the oldest request out if it has ended.
     pub(crate) fn pop(&mut self) -> Option<(W, Status<E>)> {
         let status = self.ring.get(0)?.status?;
         let record = self.ring.pop()?;
@@ -143,15 +131,14 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         Some((record.work, status))
     }
 
-    /// Takes the oldest work request out, flushing it if it has not ended (T-34).
+    /// Takes the oldest request out, as flushed if it has not ended (T-34).
     pub(crate) fn flush(&mut self) -> Option<(W, Status<E>)> {
         let record = self.ring.pop()?;
         self.base += 1;
         Some((record.work, record.status.unwrap_or(Status::Flushed)))
     }
 
-    /// As new: for another connection on the same QP (T-35). The ring must be empty, what is
-    /// left in it is lost.
+    /// Resets it for another connection of the same QP (T-35). Drops records that are left.
     pub(crate) fn reset(&mut self) {
         self.ring.clear();
         self.failed = false;

@@ -3,11 +3,11 @@
 //! RDMA Reads and Atomic Operations under way: ours (outbound) and the peer's (inbound) (RFC 5040
 //! sections 5.2 and 6.1, RFC 7306 section 5.4).
 //!
-//! Their requests share a queue and its numbers, and are answered in their order, so both stand in
-//! one line, and count as one against ORD and IRD.
+//! Requests of both kinds share a queue and its numbers, are answered in order, and count as one
+//! against ORD and IRD.
 //!
-//! Each queue under the lock of its owner; softirq for the receive half. The storage is the
-//! driver's and its length is the depth: ORD (one more never hurts) and IRD.
+//! Each queue is used under the lock of its owner, in softirq by the receive half. The storage is
+//! the driver's; its length is the depth: ORD (one more never hurts) and IRD.
 #![forbid(unsafe_code)]
 
 use super::order::Token;
@@ -28,37 +28,33 @@ use core::ops::DerefMut;
 /// One of our Reads or Atomic Operations that waits for its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutboundRead {
-    /// Where the response is to go.
     pub(crate) sink_stag: Stag,
-    /// Offset in the sink.
     pub(crate) sink_to: TaggedOffset,
     /// Octets asked for.
     pub(crate) len: u32,
-    /// Octets that have come.
+    /// Octets received so far.
     pub(crate) done: u32,
-    /// The record of the work request in `proto::order`. The ready-to-receive message of connection
-    /// set-up (RFC 6581 section 9.2) completes none.
+    /// The request's record in `proto::order`. The ready-to-receive message of connection set-up
+    /// (RFC 6581 section 9.2) has none.
     pub(crate) token: Option<Token>,
-    /// It is an Atomic Operation, which is answered by an Atomic Response.
+    /// An Atomic Operation, which is answered by an Atomic Response.
     pub(crate) is_atomic: bool,
-    /// The sink is to be invalidated once the data is there.
+    /// Invalidate the sink STag when the Read completes.
     pub(crate) invalidate: bool,
 }
 
 impl OutboundRead {
-    /// Octets that are still to come.
     const fn left(&self) -> u32 {
         self.len.saturating_sub(self.done)
     }
 }
 
-/// A segment of a response that fits the oldest Read, or a response to the oldest Atomic Operation.
+/// A segment of the response to the oldest Read, or the response to the oldest Atomic Operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Response {
-    /// The Read as it was before this segment; the payload goes to
-    /// (`sink_stag`, `sink_to` + `done`).
+    /// The Read before this segment; the payload goes to (`sink_stag`, `sink_to` + `done`).
     pub(crate) entry: OutboundRead,
-    /// The Read is complete once this segment is placed: [`OutboundReads::pop`] takes it out then.
+    /// The Read is complete once this segment is placed; [`OutboundReads::pop`] takes it out then.
     /// Until then it is outstanding, so that what is fenced waits for it (V-FNC-1).
     pub(crate) complete: bool,
 }
@@ -67,12 +63,11 @@ pub(crate) struct Response {
 #[derive(Debug)]
 pub(crate) struct OutboundReads<S> {
     ring: Ring<S>,
-    /// Number of the oldest request.
     oldest: Msn,
 }
 
 impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
-    /// An empty queue of `slots.len()` entries.
+    /// Returns an empty queue of `slots.len()` entries.
     pub(crate) const fn new(slots: S) -> Self {
         OutboundReads {
             ring: Ring::new(slots),
@@ -80,21 +75,19 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         }
     }
 
-    /// How many are outstanding, to be compared with ORD (`proto::tx::may_start`).
+    /// Returns how many are outstanding, to be compared with ORD (`proto::tx::may_start`).
     pub(crate) const fn outstanding(&self) -> usize {
         self.ring.len()
     }
 
-    /// Notes one; to be done before its request can reach the peer.
-    ///
-    /// # Errors
-    ///
-    /// [`Full`], if the driver let more start than the queue has room for.
+    /// Records a request; call before it can reach the peer. Returns [`Full`] if the driver let
+    /// more start than there is room for.
     pub(crate) fn push(&mut self, entry: OutboundRead) -> Result<(), Full> {
         self.ring.push(entry)
     }
 
-    /// Octets that are still to come of the oldest Read, if its next one belongs to `to` of `stag`.
+    /// Returns how many octets of the oldest Read are outstanding if `to` of `stag` is its next
+    /// one, else 0.
     pub(crate) fn left(&self, stag: Stag, to: TaggedOffset) -> u32 {
         let front = self.ring.get(0).filter(|entry| {
             stag == entry.sink_stag
@@ -104,16 +97,15 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         front.map_or(0, OutboundRead::left)
     }
 
-    /// Takes in a Read Response segment of `len` octets of payload, or several, one behind the
-    /// other.
+    /// Takes in a Read Response segment of `len` octets of payload, or several in a row.
     ///
     /// Responses come in the order of the requests (RFC 5040 section 5.2.2, P-RDMAP-11); STag,
-    /// offset, length and last flag must be those asked for. A response without payload is not
-    /// checked for STag and offset (T-23).
+    /// offset, length and last flag must be those asked for. STag and offset of a response without
+    /// payload are not checked (T-23).
     ///
     /// # Errors
     ///
-    /// What the Terminate has to say; nothing may be placed.
+    /// The error for the Terminate; nothing may be placed.
     pub(crate) fn response(
         &mut self,
         stag: Stag,
@@ -143,9 +135,9 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
                     complete: true,
                 })
             }
-            // It ends early.
+            // The response ends early.
             (true, _) => Err(TermError::TaggedBounds),
-            // All there, but the last flag is missing.
+            // All of it is there, but the last flag is missing.
             (false, 0) => Err(TermError::CatastrophicStream),
             (false, _) => {
                 front.done = entry.done.checked_add(len).ok_or(TermError::TaggedBounds)?;
@@ -157,16 +149,16 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         }
     }
 
-    /// Takes in the Atomic Response to the request `id`. The result goes to the sink of the entry,
-    /// which is outstanding until [`OutboundReads::pop`].
+    /// Takes in the Atomic Response to the request number `id`. The result goes to the sink of the
+    /// entry, which is outstanding until [`OutboundReads::pop`].
     ///
-    /// Each request is identified by its number. Responses come in the order of the requests, those
-    /// of Reads among them (RFC 7306 sections 5.2.2 and 5.4, X-ATM-14, X-ATM-15).
+    /// Responses come in the order of the requests, those of Reads among them (RFC 7306 sections
+    /// 5.2.2 and 5.4, X-ATM-14, X-ATM-15).
     ///
     /// # Errors
     ///
-    /// What the Terminate has to say: there is no room for a response that nobody has asked for, and
-    /// one that is not due is an error of the stream.
+    /// For the Terminate: there is no buffer for a response that nobody has asked for, and one that
+    /// is not due is an error of the stream.
     pub(crate) fn atomic_response(&self, id: u32) -> Result<Response, TermError> {
         match self.ring.get(0).filter(|entry| entry.is_atomic) {
             Some(entry) if id == self.oldest.0 => Ok(Response {
@@ -178,13 +170,12 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         }
     }
 
-    /// Whether there is an Atomic Operation among them.
     fn has_atomics(&self) -> bool {
         let mut all = (0..self.ring.len()).filter_map(|n| self.ring.get(n));
         all.any(|entry| entry.is_atomic)
     }
 
-    /// The one whose request has this number, as a Terminate names it.
+    /// Returns the entry of the request with this number, by which a Terminate names it.
     pub(crate) fn find(&self, msn: Msn) -> Option<&OutboundRead> {
         // CAST: u32 fits into usize on all targets.
         self.ring.get(msn.since(self.oldest) as usize)
@@ -197,21 +188,16 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
     }
 }
 
-/// One of the peer's Reads that has to be answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InboundRead {
-    /// Number of the request.
     pub(crate) msn: Msn,
     /// What to send and where to.
     pub(crate) request: ReadRequest,
 }
 
-/// A request of the peer that has to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inbound {
-    /// RDMA Read.
     Read(InboundRead),
-    /// Atomic Operation.
     Atomic(Msn, AtomicRequest),
 }
 
@@ -222,7 +208,6 @@ impl Default for Inbound {
 }
 
 impl Inbound {
-    /// Number of the request.
     const fn msn(&self) -> Msn {
         match self {
             Self::Read(InboundRead { msn, .. }) | Self::Atomic(msn, _) => *msn,
@@ -237,39 +222,33 @@ pub(crate) struct InboundReads<S> {
 }
 
 impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
-    /// An empty queue of `slots.len()` entries.
+    /// Returns an empty queue of `slots.len()` entries.
     pub(crate) const fn new(slots: S) -> Self {
         InboundReads {
             ring: Ring::new(slots),
         }
     }
 
-    /// Whether another request fits: `proto::rx::Limits::has_read_room`.
+    /// Returns whether another request fits: `proto::rx::Limits::has_read_room`.
     pub(crate) fn has_room(&self) -> bool {
         !self.ring.is_full()
     }
 
-    /// How many are to be answered.
     pub(crate) const fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether nothing is to be answered.
     pub(crate) const fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
 
-    /// Queues a request.
-    ///
-    /// # Errors
-    ///
-    /// The peer has more under way than IRD.
+    /// Queues a request, or fails if the peer has more under way than IRD.
     pub(crate) fn push(&mut self, request: Inbound) -> Result<(), TermError> {
         let pushed = self.ring.push(request);
         pushed.map_err(|Full| TermError::UntaggedNoBuffer)
     }
 
-    /// The request to answer next. No more of it is copied than it has: a Read is shorter.
+    /// Returns the request to answer next. Copies no more of it than it has: a Read is shorter.
     pub(crate) fn front(&self) -> Option<Inbound> {
         Some(match self.ring.get(0)? {
             Inbound::Read(read) => Inbound::Read(*read),
@@ -277,8 +256,8 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
         })
     }
 
-    /// Takes the oldest request out: its response is handed to TCP, or it is dropped. The slot
-    /// is free for the peer's next request then. Returns its number.
+    /// Takes the oldest request out and returns its number: its response is with TCP, or is
+    /// dropped. Frees its slot for the peer's next request.
     pub(crate) fn pop(&mut self) -> Option<Msn> {
         let oldest = self.ring.get(0).map(Inbound::msn);
         self.ring.drop_oldest();

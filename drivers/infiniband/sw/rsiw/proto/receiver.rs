@@ -3,11 +3,11 @@
 //! The receiving half of a connection: from octets of the stream to placed data and completions
 //! (RFC 5040 sections 5 and 6, RFC 5041 sections 5.3 and 7, RFC 5044 section 5.2).
 //!
-//! There is one way in. The [`deframer`](super::deframer) finds one FPDU after the other, and
-//! [`Receiver::take`] takes in its ULPDU once the CRC is right: nothing is placed before the whole
-//! segment is validated (T-8). Segments that the other end on this host hands over are ULPDUs
-//! already (`receiver/direct.rs`). The only other way is a short one, for FPDUs that go on with the
-//! message of the one before ([`Train`]).
+//! FPDUs come in one way: the [`deframer`](super::deframer) finds one after the other, and
+//! [`Receiver::take`] takes in its ULPDU once the CRC is right. Nothing is placed before the
+//! whole segment is validated (T-8). What the other end on this host hands over are ULPDUs
+//! already (`receiver/handed_over.rs`). FPDUs that continue the message of the one before have a
+//! short way ([`Train`]).
 //!
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
@@ -80,35 +80,30 @@ use core::ops::DerefMut;
 /// What a receiver lacks to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// Nothing: it has taken in all that there was.
     Nothing,
     /// Another turn: its budget is used up, and there may be more.
     Turn,
-    /// The buffer: see [`Receiver::set_buffer`].
+    /// A buffer for [`Receiver::set_buffer`].
     Buffer,
-    /// That nobody uses the region that was invalidated last.
+    /// The end of all accesses to the region that was invalidated last.
     Quiet,
-    /// A receive for the message at hand. It is looked for again with each turn.
+    /// A receive for the message at hand, which each turn looks for again.
     Receive,
 }
 
 /// The ULPDU of an FPDU, whose CRC is right if it has one.
 #[derive(Debug)]
 struct Ulpdu<'a, C> {
-    /// Where the FPDU is.
     source: &'a Source<'a, C>,
-    /// The first octets of the ULPDU, as many as [`Rx::segment`] wants to see.
+    /// The first octets of the ULPDU, as many as [`Rx::segment`] needs.
     head: &'a [u8],
-    /// Octets.
     len: u16,
 }
 
-/// What waits until nobody uses an invalidated region.
+/// What completes once nobody uses an invalidated region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pending {
-    /// The receive in progress completes.
     Receive(Received),
-    /// A Read of ours completes.
     Read(Token),
 }
 
@@ -118,20 +113,19 @@ pub(crate) struct Receiver<B> {
     deframer: Deframer<B>,
     rx: Rx,
     crc: bool,
-    /// What may still be done this time.
+    /// What this turn may still take in.
     budget: Budget,
-    /// The receive that a Send is being placed into.
+    /// The receive of the message at hand.
     recv: Option<Recv>,
     pending: Option<Pending>,
     patience: Patience,
     /// Everything that still comes is dropped.
     stopped: bool,
-    /// What was received since this was looked at last.
+    /// What was received since the caller last took it.
     pub(crate) tally: Tally,
 }
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
-    /// For a new connection.
     pub(crate) const fn new(params: &Params) -> Self {
         Self {
             deframer: Deframer::new(),
@@ -146,14 +140,13 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Begins to take in as much as `budget` allows, with what had to wait.
+    /// Begins a turn that takes in as much as `budget` allows, and does what had to wait.
     pub(crate) fn begin<C: Chunk, E: Env<C>>(&mut self, env: &mut E, budget: Budget) {
         self.budget = budget;
         self.deframer.begin();
         self.resume(env);
     }
 
-    /// What is lacking to go on.
     pub(crate) fn lacks(&self) -> Lack {
         if self.pending.is_some() {
             Lack::Quiet
@@ -173,12 +166,12 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.deframer.set_buffer(buffer);
     }
 
-    /// Whether an FPDU or a message is incomplete.
+    /// Returns whether an FPDU or a message is incomplete.
     pub(crate) const fn is_cut(&self) -> bool {
         self.deframer.is_collecting() || self.rx.in_message()
     }
 
-    /// The receive in progress, to be flushed, also if only an invalidation is waited for.
+    /// Takes the receive in progress, to be flushed, even if it waits only for an invalidation.
     pub(crate) fn take_recv(&mut self) -> Option<Recv> {
         let _ = self.pending.take_if(|p| matches!(p, Pending::Receive(_)));
         self.recv.take()
@@ -187,14 +180,14 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// Takes octets from the front of a chunk. Returns how many.
     pub(crate) fn consume<C: Chunk, E: Env<C>>(&mut self, env: &mut E, chunk: &C) -> usize {
         let mut at = Saturating(self.deframer.skip(chunk.len()));
-        // An FPDU that was begun is finished: once all of it is in our buffer, there may be nothing
-        // in the socket that would bring us back here.
+        // An FPDU that was begun is finished: once all of it is in our buffer, the socket may have
+        // nothing left that would bring us back here.
         while !self.budget.is_spent() || self.deframer.is_collecting() {
             if !self.stopped && !self.resume(env) {
                 return at.0;
             }
             if self.stopped {
-                // What is not read would turn the close into a RST (T-32).
+                // Unread data would turn the close into a RST (T-32).
                 self.budget.octets(chunk.len());
                 return chunk.len();
             }
@@ -237,15 +230,14 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Ok(self.deframer.use_up(fpdu.len, left))
     }
 
-    /// Ends the stream.
     pub(crate) fn fail<C, E: Env<C>>(&mut self, env: &mut E, failure: Failure) {
         self.stopped = true;
         self.rx.stop();
         env.fail(failure);
     }
 
-    /// Takes in the FPDUs from octet `at` of a chunk on that go on with the message of the one
-    /// before and are as long; the first begins with `front`. Returns how many octets they are; 0 if
+    /// Takes in the FPDUs from octet `at` of a chunk on that continue the message of the one before
+    /// and are as long; the first begins with `front`. Returns how many octets they have, or 0 if
     /// the first has to be taken by itself.
     #[inline]
     fn train<C: Chunk, E: Env<C>>(
@@ -262,7 +254,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let target = run.target();
         let room = match target {
             Target::Write(..) => u32::MAX,
-            // The last octet comes in a segment that says so.
+            // The last octet comes in a segment with the last flag, which is in no train.
             Target::Response(stag, to) => {
                 let left = env.with_reads(|reads| reads.left(stag, to));
                 left.saturating_sub(1)
@@ -303,7 +295,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Ok(taken.octets)
     }
 
-    /// Takes in an FPDU. Returns whether it was taken, and does not have to wait for a receive.
+    /// Takes in an FPDU. Returns whether it was taken and does not have to wait for a receive.
     fn fpdu<C: Chunk, E: Env<C>>(
         &mut self,
         env: &mut E,
@@ -314,7 +306,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         if self.crc && !self.patience.take_checked() && !fpdu.has_crc().map_err(fault)? {
             return Err(TermError::MpaCrc.into());
         }
-        // Before it is looked into: what is wrong with it can be told (T-24).
+        // An error in it can be told to the peer, so this comes before it is looked into (T-24).
         env.fpdu_received();
         let (source, len) = (&fpdu.source, fpdu.ulpdu_len);
         let head = fpdu.head();
@@ -327,8 +319,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.offer(env, &Ulpdu { source, head, len })
     }
 
-    /// Takes in the ULPDU of an FPDU, unless it has to wait for a receive. Returns whether it was
-    /// taken.
+    /// Takes in the ULPDU of an FPDU, unless it has to wait for a receive. Returns whether it did.
     #[inline]
     fn offer<C, E: Env<C>>(&mut self, env: &mut E, ulpdu: &Ulpdu<'_, C>) -> Result<bool, Failure> {
         if self.patience.is_granted() && !self.find_recv(env, ulpdu.head, ulpdu.len)? {
@@ -338,7 +329,6 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.take(env, ulpdu).map(|()| true)
     }
 
-    /// Takes in an ULPDU.
     fn take<C, E: Env<C>>(&mut self, env: &mut E, ulpdu: &Ulpdu<'_, C>) -> Result<(), Failure> {
         self.tally.add(Counter::RxFpdus, 1);
         env.ulpdu_received(ulpdu.head, ulpdu.len);
@@ -350,7 +340,6 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         })
     }
 
-    /// Checks the segment of an ULPDU, and does what it asks for.
     fn segment<C, E: Env<C>>(&mut self, env: &mut E, ulpdu: &Ulpdu<'_, C>) -> Result<(), Failure> {
         if let Some(send) = self.rx.whole_send(ulpdu.head, ulpdu.len) {
             return self.whole_send(env, ulpdu, send);
@@ -369,7 +358,6 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.perform(env, ulpdu, &segment)
     }
 
-    /// Does what a segment asks for.
     fn perform<C, E: Env<C>>(
         &mut self,
         env: &mut E,
@@ -426,14 +414,13 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                     .head
                     .get(UNTAGGED_LEN..)
                     .and_then(AtomicRequest::parse);
-                // All octets are there: what is wrong is the AOpcode.
+                // All octets are there, so the AOpcode is wrong.
                 let request = request.ok_or(TermError::UnexpectedOpcode)?;
                 self.tally.add(Counter::RxAtomics, 1);
                 Ok(env.request_received(Inbound::Atomic(msn, request))?)
             }
             Action::AtomicResponse(AtomicResponse { id, original }) => {
                 let response = env.with_reads(|reads| reads.atomic_response(id))?;
-                // The result is in the byte order of this host.
                 let result = original.to_ne_bytes();
                 let payload = Payload {
                     source: &Source::Bytes(&result),
@@ -452,17 +439,16 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Has a receive for a message that begins.
+    /// Takes a receive for a message that begins, unless it has waited and has one already.
     #[inline(always)]
     fn begin_recv<C, E: Env<C>>(&mut self, env: &mut E) -> Result<(), Failure> {
-        // One that may wait has it already.
         if self.recv.is_none() {
             self.recv = Some(env.take_recv()?.ok_or(TermError::UntaggedNoBuffer)?);
         }
         Ok(())
     }
 
-    /// Places a payload. Nothing is checked for one that is empty (T-23).
+    /// Places a payload. Nothing is checked for an empty one (T-23).
     #[inline(always)]
     fn place<C, E: Env<C>>(
         &mut self,
@@ -496,12 +482,11 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         placed.map_err(|_| self.refuse_payload(env)).map(|()| end)
     }
 
-    /// Completes the receive in progress in error, whose memory does not allow what it is for.
+    /// Completes the receive in progress in error, as its memory may not be written.
     fn refuse_payload<C, E: Env<C>>(&mut self, env: &mut E) -> Failure {
         self.refuse(env, Fault::LocalProtection, TermError::LocalCatastrophic)
     }
 
-    /// Completes the receive in progress in error.
     fn refuse<C, E: Env<C>>(&mut self, env: &mut E, fault: Fault, error: TermError) -> Failure {
         let recv = self.recv.take();
         Failure {
@@ -510,8 +495,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Completes the receive in progress, `len` octets long, and invalidates what the peer wants to
-    /// be invalidated before (V-INV-14).
+    /// Completes the receive in progress with a message of `len` octets, after invalidating the
+    /// STag that the peer names (V-INV-14).
     #[inline(always)]
     fn complete<C, E: Env<C>>(
         &mut self,
@@ -563,14 +548,14 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.when_quiet(env, Pending::Read(token))
     }
 
-    /// Completes the Read of `response` in error.
+    /// Completes the request of `response` in error.
     fn refuse_response<C, E: Env<C>>(env: &mut E, response: &Response) -> Failure {
         let token = response.entry.token;
         let told = token.is_some_and(|token| env.fail_send(token, Fault::LocalProtection));
         Failure::of_request(told)
     }
 
-    /// Goes on once nobody uses what was invalidated; whoever still does is not waited for.
+    /// Performs `then` once nobody uses the invalidated region: now, or when receiving resumes.
     fn when_quiet<C, E: Env<C>>(&mut self, env: &mut E, then: Pending) -> Result<(), Failure> {
         if env.is_quiet() {
             return self.finish(env, then);
@@ -626,7 +611,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 }
 
-/// A quote of the FPDU at octet `at` of a chunk, which goes on with a message.
+/// Quotes the FPDU at octet `at` of a chunk, which continues a message.
 fn quote<C: Chunk>(chunk: &C, at: usize) -> Option<Quote> {
     let front = chunk.front(at)?;
     let (len, head) = front.split_first_chunk::<LEN_FIELD>()?;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests of the send queue, validated (draft-hilland-rddp-verbs section 8.1).
-//!
-//! Any context.
+//! Validated requests of the send queue (draft-hilland-rddp-verbs section 8.1). Any context.
 #![forbid(unsafe_code)]
 
 use super::failure::Fault;
@@ -13,45 +11,36 @@ use crate::wire::ddp::{
 };
 use crate::wire::rdmap::ImmediateData;
 
-/// What a request does.
+/// What a request does, with its operands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
-    /// Send, perhaps invalidating an STag of the peer.
     Send {
-        /// The STag.
+        /// The peer is to invalidate this STag.
         invalidate: Option<Stag>,
     },
-    /// RDMA Write.
+    /// RDMA Write to `to` of `stag`.
     Write {
-        /// Sink.
         stag: Stag,
-        /// Offset in the sink.
         to: TaggedOffset,
-        /// Sent in a message of its own behind it, or without it if it is empty (RFC 7306 section
-        /// 6).
+        /// Follows in a message of its own; sent alone if the RDMA Write is empty (RFC 7306
+        /// section 6).
         immediate: Option<ImmediateData>,
     },
-    /// RDMA Read into the first element.
+    /// RDMA Read from `to` of `stag` into the first element.
     Read {
-        /// Source.
         stag: Stag,
-        /// Offset in the source.
         to: TaggedOffset,
-        /// The sink is invalidated afterwards.
+        /// Invalidate the sink STag when the Read completes.
         invalidate: bool,
     },
-    /// Atomic Operation, whose result goes to the first element; the surroundings know the operands.
+    /// Atomic Operation on the word at `to` of `stag`, whose result goes to the first element. The
+    /// surroundings know the operands.
     Atomic {
-        /// Where the word is.
         stag: Stag,
-        /// Offset of the word there.
         to: TaggedOffset,
-        /// What its completion calls it.
         kind: OperationType,
     },
-    /// Local invalidation.
     Invalidate {
-        /// What.
         stag: Stag,
     },
     /// Fast registration; the surroundings know of what.
@@ -60,15 +49,14 @@ pub(crate) enum Operation {
     Bind,
 }
 
-/// The table of operations. Hands it to the macro `$then`, as lines of: what completions are told
-/// of; its name in trace events; and what completions call it in the rings of a process
-/// (`abi::opcode`), and to a consumer in the kernel (`WcOpcode`).
+/// The table of operations, handed to the macro `$then`. A line has the [`OperationType`], its name
+/// in trace events, and its names in completions: in the rings of a process (`abi::opcode`) and for
+/// a consumer in the kernel (`WcOpcode`).
 macro_rules! operations {
     ($then:ident) => {
         $then! {
             /// A Send of any kind.
             Send, c"send", SEND, SEND;
-            /// RDMA Write.
             Write, c"write", WRITE, RDMA_WRITE;
             /// RDMA Read, with or without invalidation.
             Read, c"read", READ, RDMA_READ;
@@ -80,20 +68,16 @@ macro_rules! operations {
             MaskedCompareSwap, c"masked_compare_swap", COMP_AND_SWAP, MASKED_COMP_SWAP;
             /// FetchAdd with any number of fields.
             MaskedFetchAdd, c"masked_fetch_add", FETCH_AND_ADD, MASKED_FETCH_ADD;
-            /// Local invalidation.
             Invalidate, c"invalidate", INVAL_STAG, LOCAL_INV;
             /// Fast registration.
             Register, c"register", REG_MR, REG_MR;
-            /// Bind of a memory window.
             Bind, c"bind", BIND_MW, BIND_MW;
-            /// A receive.
             Receive, c"receive", RECEIVE, RECV;
         }
     };
 }
 pub(crate) use operations;
 
-/// Declares the type of operations.
 macro_rules! types {
     ($($(#[$doc:meta])* $operation:ident, $name:literal, $_ring:ident, $_core:ident;)*) => {
         /// The type of an operation, as completions tell it (draft-hilland-rddp-verbs section 8.2).
@@ -103,11 +87,10 @@ macro_rules! types {
         }
 
         impl OperationType {
-            /// All of them.
             #[cfg(test)]
             pub(crate) const ALL: &'static [Self] = &[$(Self::$operation),*];
 
-            /// Its name in trace events, as the verbs call it.
+            /// Returns its name in trace events, as the verbs call it.
             pub(crate) const fn name(self) -> Name {
                 match self {
                     $(Self::$operation => $name,)*
@@ -121,9 +104,7 @@ operations!(types);
 /// A validated request. `W` is what is needed to complete it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<W> {
-    /// For its completion.
     pub(crate) work: W,
-    /// What to do.
     pub(crate) operation: Operation,
     /// The peer is to raise an event.
     pub(crate) solicited: bool,
@@ -138,25 +119,19 @@ pub(crate) struct Request<W> {
 /// A request that cannot be carried out (V-WC-3, V-WC-21).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BadRequest<W> {
-    /// For its completion.
     pub(crate) work: W,
-    /// What is wrong.
     pub(crate) fault: Fault,
 }
 
-/// The memory that the response to a Read or an Atomic Operation goes to.
+/// The memory that the response to a Read or an Atomic Operation goes to: `len` octets from `to`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sink {
-    /// Its STag.
     pub(crate) stag: Stag,
-    /// Its first octet.
     pub(crate) to: TaggedOffset,
-    /// How many octets.
     pub(crate) len: u32,
 }
 
 impl Operation {
-    /// Its type.
     pub(crate) const fn kind(&self) -> OperationType {
         match self {
             Operation::Send { .. } => OperationType::Send,
@@ -169,7 +144,7 @@ impl Operation {
         }
     }
 
-    /// Whether it concerns this side only, and is not sent.
+    /// Returns whether it concerns this side only, and is not sent.
     pub(crate) const fn is_local(&self) -> bool {
         matches!(
             self,
@@ -177,7 +152,7 @@ impl Operation {
         )
     }
 
-    /// Whether it takes memory back that requests in front of it may still be read from.
+    /// Returns whether it takes back memory that earlier requests may still be read from.
     pub(crate) const fn takes_back(&self) -> bool {
         matches!(self, Operation::Invalidate { .. } | Operation::Bind)
     }

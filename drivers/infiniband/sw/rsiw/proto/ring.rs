@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A fixed ring over storage that its owner provides. Any context, the owner's lock.
+//! A fixed ring over storage that its owner provides. Any context, under the owner's lock.
 #![forbid(unsafe_code)]
 
 use core::ops::DerefMut;
 
-/// The ring has no free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// First in, first out, over a `KVec`, a `Vec` or a `&mut [T]`; the capacity is its length.
+/// First in, first out, over a `KVec`, a `Vec` or a `&mut [T]`, whose length is the capacity.
 #[derive(Debug)]
 pub(crate) struct Ring<S> {
     slots: S,
     /// Slot of the oldest entry, below the capacity (or 0).
     head: usize,
-    /// Entries held, at most the capacity.
+    /// Number of entries, at most the capacity.
     len: usize,
 }
 
 impl<T, S: DerefMut<Target = [T]>> Ring<S> {
-    /// An empty ring; what `slots` holds does not matter.
+    /// Returns an empty ring; what `slots` holds does not matter.
     pub(crate) const fn new(slots: S) -> Self {
         Ring {
             slots,
@@ -29,27 +28,24 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         }
     }
 
-    /// Number of slots.
     pub(crate) fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Number of entries.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no entry.
     pub(crate) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether there is no free slot.
     pub(crate) fn is_full(&self) -> bool {
         self.len >= self.slots.len()
     }
 
-    /// Slot of the entry number `n`, counted from the oldest one, or of the one that is pushed next.
+    /// Returns the slot of entry `n`, counted from the oldest one, or of the one that is
+    /// pushed next.
     pub(crate) fn slot(&self, n: usize) -> usize {
         let at = self.head.wrapping_add(n);
         match at.checked_sub(self.slots.len()) {
@@ -58,11 +54,7 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         }
     }
 
-    /// Appends an entry.
-    ///
-    /// # Errors
-    ///
-    /// [`Full`]; the ring is as before.
+    /// Appends an entry, or returns [`Full`] and changes nothing.
     pub(crate) fn push(&mut self, entry: T) -> Result<(), Full> {
         if self.is_full() {
             return Err(Full);
@@ -74,7 +66,7 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         Ok(())
     }
 
-    /// The entry number `n`, counted from the oldest one.
+    /// Returns entry `n`, counted from the oldest one.
     pub(crate) fn get(&self, n: usize) -> Option<&T> {
         if n >= self.len {
             return None;
@@ -82,7 +74,6 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         self.slots.get(self.slot(n))
     }
 
-    /// As [`Ring::get`], to be changed in place.
     pub(crate) fn get_mut(&mut self, n: usize) -> Option<&mut T> {
         if n >= self.len {
             return None;
@@ -99,7 +90,6 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         }
     }
 
-    /// Forgets all entries.
     pub(crate) fn clear(&mut self) {
         self.head = 0;
         self.len = 0;
@@ -107,18 +97,13 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
 }
 
 impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
-    /// Takes the oldest entry out.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let entry = *self.get(0)?;
         self.drop_oldest();
         Some(entry)
     }
 
-    /// Moves all entries to `to` and takes its place.
-    ///
-    /// # Errors
-    ///
-    /// [`Full`] if they do not fit; nothing has changed.
+    /// Moves all entries to `to` and takes its place, or returns [`Full`] and changes nothing.
     pub(crate) fn swap_slots(&mut self, to: &mut Self) -> Result<(), Full> {
         let all = self.len.checked_add(to.len).ok_or(Full)?;
         if all > to.capacity() {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One validated segment in, one action out (RFC 5041 section 7.1, RFC 5040 sections 5 and 7).
+//! Turns one validated segment into one action (RFC 5041 section 7.1, RFC 5040 sections 5 and 7,
+//! RFC 7306 sections 5 and 6).
 //!
-//! Softirq, under the receive lock of the QP. Whatever the order of the segments that a peer
-//! sends, the actions are safe to follow (T-46). Buffers and rights are the driver's to check:
-//! for the whole segment, before it places any octet of it (T-8).
+//! Softirq, under the receive lock of the QP. The actions are safe to follow in whatever order a
+//! peer sends its segments (T-46). The driver checks buffers and rights, for the whole segment,
+//! before it places any octet of it (T-8).
 #![forbid(unsafe_code)]
 
 mod run;
@@ -41,13 +42,12 @@ use crate::wire::terminate::{
 };
 use core::num::Wrapping;
 
-/// Octets at the front of the ULPDU that [`Rx::segment`] and a Terminate's quote want to see.
+/// Octets at the front of the ULPDU that [`Rx::segment`] and a Terminate's quote need.
 pub(crate) const HEAD_LEN: usize = terminate::MAX_ULPDU;
 
-/// As many are enough for most segments: see [`is_enough`].
 pub(crate) const FRONT_LEN: usize = ddp::UNTAGGED_LEN;
 
-/// Whether the first [`FRONT_LEN`] octets of an ULPDU tell as much as the first [`HEAD_LEN`].
+/// Returns whether the first [`FRONT_LEN`] octets of an ULPDU say as much as [`HEAD_LEN`] would.
 pub(crate) fn is_enough(front: &[u8]) -> bool {
     match ddp::Header::parse(front) {
         Some((ddp::Header::Tagged(_), _)) => true,
@@ -59,92 +59,77 @@ pub(crate) fn is_enough(front: &[u8]) -> bool {
     }
 }
 
-/// What the QP allows at the moment, each asked for when a segment depends on it.
+/// Which inbound operations the QP allows at the moment; asked when a segment depends on it.
 pub(crate) trait Limits {
-    /// Inbound RDMA Reads are enabled.
     fn may_read(&self) -> bool;
 
-    /// Inbound RDMA Writes are enabled.
     fn may_write(&self) -> bool;
 
-    /// Inbound Atomic Operations are enabled.
     fn may_atomic(&self) -> bool;
 
-    /// Another Read Request or Atomic Request fits among the inbound ones.
+    /// Returns whether there is room for another inbound Read Request or Atomic Request.
     fn has_read_room(&self) -> bool;
 
-    /// The consumer can be told of Immediate Data. Without that a peer is told that the opcode is
-    /// unexpected (RFC 7306 section 1.1).
+    /// Returns whether the consumer can be told of Immediate Data. If not, its opcode is unexpected
+    /// (RFC 7306 section 1.1).
     fn may_take_immediate(&self) -> bool;
 }
 
-/// What to do with the payload of a segment.
+/// What to do with a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Nothing: the ready-to-receive Send of a peer-to-peer connection (RFC 6581 section 5,
     /// X-ENH-20), or a segment behind a Terminate or an error (RFC 5041 section 7.1, D-DDP-23).
     Ignore,
-    /// Place the payload at (`stag`, `to`), which needs the remote write right. Without payload
-    /// check nothing and place nothing (T-23).
+    /// Place the payload at (`stag`, `to`), which needs the remote write right. An empty payload is
+    /// neither checked nor placed (T-23).
     Write {
-        /// Sink.
         stag: Stag,
-        /// Offset of the payload; `to` + payload length does not wrap.
+        /// `to` + payload length does not wrap.
         to: TaggedOffset,
-        /// Last segment of the message.
         last: bool,
     },
-    /// Give the segment to the outbound Reads, `proto::reads::OutboundReads::response`, then place
-    /// it.
+    /// Give the segment to `proto::reads::OutboundReads::response`, then place it. Sink and offset
+    /// are what the peer says.
     ReadResponse {
-        /// Sink, as the peer says.
         stag: Stag,
-        /// Offset, as the peer says.
         to: TaggedOffset,
-        /// Last segment of the message.
         last: bool,
     },
     /// Place the payload at offset `mo` of the receive in progress.
     Send {
-        /// Number of the message.
         msn: Msn,
-        /// Offset in the message; `mo` + payload length is at most `u32::MAX`.
+        /// `mo` + payload length is at most `u32::MAX`.
         mo: u32,
-        /// Begin of the message: take a receive; no receive is `TermError::UntaggedNoBuffer`.
+        /// Begin of the message: take a receive, or fail with `TermError::UntaggedNoBuffer`.
         first: bool,
         /// End of the message: complete the receive with `mo` + payload length octets.
         last: bool,
-        /// The peer asks for an event; counts at the end of the message.
         solicited: bool,
         /// STag to invalidate at the end of the message, before the completion.
         invalidate: Option<Stag>,
     },
-    /// Complete a receive with this, without placing anything.
+    /// Complete a receive with `data`; nothing is placed.
     Immediate {
-        /// Number of the message.
         msn: Msn,
-        /// For the consumer.
         data: ImmediateData,
-        /// The peer asks for an event.
         solicited: bool,
     },
-    /// Check the source (unless the length is 0) and put the request among the inbound Reads.
+    /// Check the source (unless the length is 0) and queue the request among the inbound Reads.
     ReadRequest {
-        /// Number of the request on its queue.
         msn: Msn,
         /// What to read and where to send it; the source does not wrap.
         request: ReadRequest,
     },
-    /// Read the Atomic Request behind the DDP header, check its target, and put it among the inbound
-    /// Reads.
+    /// Read the Atomic Request behind the DDP header, check its target, and queue it among the
+    /// inbound Reads.
     AtomicRequest {
         /// Number of the request on its queue.
         msn: Msn,
     },
-    /// Give it to the outbound Reads, `proto::reads::OutboundReads::atomic_response`, then place the
-    /// result.
+    /// Give it to `proto::reads::OutboundReads::atomic_response`, then place the result.
     AtomicResponse(AtomicResponse),
-    /// The peer ends the stream; [`received_terminate`] tells more. Send none back.
+    /// The peer ends the stream; send no Terminate back.
     Terminate {
         /// `0xLTCC`.
         code: u16,
@@ -158,33 +143,28 @@ pub(crate) enum Action {
 pub(crate) struct Segment {
     /// Octets of headers at the front of the ULPDU; the payload follows.
     pub(crate) header_len: u16,
-    /// Octets of payload.
     pub(crate) payload_len: u16,
-    /// This is the first segment of the connection: a responder in peer-to-peer mode tells its
-    /// consumer now that the connection is established (RFC 6581 section 5, X-ENH-19). (It may
-    /// send, if only a Terminate, once an FPDU has the right CRC, whatever is in it: T-24.)
+    /// This is the first segment of the connection, with which the consumer of a responder in
+    /// peer-to-peer mode learns that the connection is established (RFC 6581 section 5, X-ENH-19).
+    /// (The responder may send, if only a Terminate, after any FPDU with the right CRC: T-24.)
     pub(crate) first: bool,
-    /// What to do.
     pub(crate) action: Action,
 }
 
-/// A Send in one segment, with Solicited Event or not, but without Invalidate.
+/// A Send without Invalidate in one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WholeSend {
-    /// Octets of payload.
     pub(crate) payload_len: u16,
-    /// The peer asks for an event.
     pub(crate) solicited: bool,
 }
 
-/// A Send in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Open {
     opcode: Opcode,
     mo: Wrapping<u32>,
 }
 
-/// Receive state of one connection.
+/// The receive state of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rx {
     send_msn: Msn,
@@ -196,11 +176,11 @@ pub(crate) struct Rx {
     first: bool,
     stopped: bool,
     denied: bool,
-    /// What the next segment mostly is.
+    /// The segment that mostly comes next.
     run: Option<Run>,
 }
 
-/// What a segment means, with its number of header octets.
+/// The number of header octets of a segment, and what it asks for.
 type Parsed = Result<(u16, Action), TermError>;
 
 // CAST: 14, 18, 26, 30, 46 and 70.
@@ -221,8 +201,7 @@ const SEND_SE: u8 = rdmap::Control::new(Opcode::SendSe).0;
 const _: () = assert!(qn::SEND == 0);
 
 impl Rx {
-    /// The state of a new connection. `rtr` is `setup::Params::expect_rtr`: the ready-to-receive
-    /// messages that a responder in peer-to-peer mode expects, else the empty set.
+    /// `rtr` is `setup::Params::expect_rtr`.
     pub(crate) const fn new(rtr: RtrSet) -> Self {
         Rx {
             send_msn: Msn::FIRST,
@@ -237,36 +216,33 @@ impl Rx {
         }
     }
 
-    /// Ignores all further segments: after a local error or the driver's own refusal.
+    /// Ignores all further segments, after a local error or a refusal by the driver.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Whether the refused segment was a Read Request or an Atomic Request that the consumer has not
-    /// enabled. The code does not tell it from a wrong queue number (V-AE-12).
+    /// Returns whether the refused segment was a Read Request or Atomic Request that the consumer
+    /// has not enabled. The error is the same as for a wrong queue number (V-AE-12).
     pub(crate) const fn denied(&self) -> bool {
         self.denied
     }
 
-    /// The numbers that the next Send and the next Read or Atomic Request must have.
+    /// Returns the numbers that the next Send and the next Read or Atomic Request must have.
     #[cfg(test)]
     pub(crate) const fn next(&self) -> (Msn, Msn) {
         (self.send_msn, self.read_msn)
     }
 
-    /// Whether a Send is incomplete: its receive is taken but not completed.
+    /// Returns whether a Send is incomplete: its receive is taken but not completed.
     pub(crate) const fn in_message(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Takes in one segment whose CRC is right.
+    /// Takes in one segment whose CRC is right. `head` are the first octets of the ULPDU: all of
+    /// it, [`HEAD_LEN`], or fewer if they are enough. `ulpdu_len` is its real length.
     ///
-    /// `head` are the first octets of the ULPDU, all of it or [`HEAD_LEN`], or fewer if they are
-    /// enough; `ulpdu_len` is its real length.
-    ///
-    /// # Errors
-    ///
-    /// What the Terminate has to say. All further segments are ignored.
+    /// Returns the error for the Terminate if something is wrong; all further segments are
+    /// ignored then.
     pub(crate) fn segment(
         &mut self,
         head: &[u8],
@@ -287,7 +263,7 @@ impl Rx {
         match result {
             Ok((header_len, action)) => {
                 self.stopped = matches!(action, Action::Terminate { .. });
-                // Only a defect of this driver would take more for the header than there is.
+                // Only a defect of this driver could make the header longer than the segment.
                 let payload_len = ulpdu_len.checked_sub(header_len).ok_or_else(|| {
                     self.stopped = true;
                     TermError::LocalCatastrophic
@@ -309,14 +285,13 @@ impl Rx {
     }
 
     /// Takes in the segment of an ULPDU that begins with `head`, if it is all of the Send that is
-    /// expected next. Returns `None` and changes nothing in any other case, errors among them:
-    /// those are for [`Rx::segment`].
+    /// due. Else returns `None` and changes nothing; errors are left to [`Rx::segment`].
     #[inline]
     pub(crate) fn whole_send(&mut self, head: &[u8], ulpdu_len: u16) -> Option<WholeSend> {
         let [control, rdmap, _, _, _, _, rest @ ..] = *head.first_chunk::<FRONT_LEN>()?;
         let (number, mo) = rest.split_first_chunk::<8>()?;
         let solicited = rdmap == SEND_SE;
-        // The queue number is zero, so that both fields together are the MSN.
+        // The queue number is zero, so both fields together are the MSN.
         let is_next = u64::from_be_bytes(*number) == self.send_msn.0.into();
         let is_whole = control == WHOLE && *mo == [0; 4] && (rdmap == SEND || solicited);
         if !is_next || !is_whole || self.open.is_some() || self.first || self.stopped {
@@ -331,7 +306,7 @@ impl Rx {
         })
     }
 
-    /// Whether [`Rx::segment`] would find a segment that takes a receive.
+    /// Returns whether [`Rx::segment`] would find a segment that takes a receive.
     pub(crate) fn takes_recv(&self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> bool {
         let segment = { *self }.segment(head, ulpdu_len, limits);
         matches!(
@@ -340,12 +315,12 @@ impl Rx {
         )
     }
 
-    /// What the next segment mostly is, if it may come now.
+    /// Returns the segment that mostly comes next, if it may come now.
     #[inline]
     pub(crate) fn run(&mut self, limits: &impl Limits) -> Option<&mut Run> {
         let run = self.run.as_mut().filter(|_| !self.stopped)?;
         let may_come = match run.target() {
-            // The right may have gone.
+            // The right may have been withdrawn.
             Target::Write(..) => limits.may_write(),
             Target::Response(..) => true,
             Target::Receive(mo) => self.open.is_some_and(|open| open.mo.0 == mo),
@@ -353,18 +328,18 @@ impl Rx {
         may_come.then_some(run)
     }
 
-    /// Takes note of segments of the run with `payload` octets in all.
+    /// Records that segments of the run, with `payload` octets in all, were taken in.
     #[inline]
     pub(crate) fn went_on(&mut self, payload: u32) {
         if let Some(open) = &mut self.open {
-            // Only a Send is open. A run ends in front of where this would wrap.
+            // Only a Send is open. A run ends before this would wrap.
             if matches!(self.run.map(|run| run.target()), Some(Target::Receive(_))) {
                 open.mo += payload;
             }
         }
     }
 
-    /// All but what the next segment mostly is, which must make no difference.
+    /// Returns the state without the run, which must make no difference.
     #[cfg(test)]
     pub(crate) fn without_run(self) -> Self {
         Rx { run: None, ..self }
@@ -443,8 +418,7 @@ impl Rx {
         Ok((TAGGED_LEN, Action::Write { stag, to, last }))
     }
 
-    /// The number and the offset of a segment of a Send or of Immediate Data, which have to be those
-    /// that are due.
+    /// Returns number and offset of a segment of a Send or Immediate Data, if they are those due.
     #[inline]
     fn due(&self, opcode: Opcode, h: &Untagged) -> Result<(Msn, u32), TermError> {
         if h.qn.get() != qn::SEND {
@@ -496,9 +470,9 @@ impl Rx {
         ))
     }
 
-    /// Immediate Data, which is a message of its own among the Sends (RFC 7306 section 6.3).
+    /// Takes in Immediate Data, a message of its own among the Sends (RFC 7306 section 6.3).
     fn immediate(&mut self, opcode: Opcode, h: &Untagged, rest: &[u8], len: u32) -> Parsed {
-        // An incomplete message is a Send.
+        // An incomplete message would be a Send.
         let (msn, _) = self.due(opcode, h)?;
         // CAST: 8.
         if len != IMMEDIATE_LEN as u32 || !h.control.last() {
@@ -546,7 +520,6 @@ impl Rx {
         Ok((REQUEST_LEN, Action::ReadRequest { msn, request }))
     }
 
-    /// An Atomic Request, whose header the receiver reads (RFC 7306 section 5.2.1).
     fn atomic_request(&mut self, h: &Untagged, len: u32, limits: &impl Limits) -> Parsed {
         let expected = HeaderOnly {
             qn: qn::READ_REQUEST,
@@ -566,7 +539,6 @@ impl Rx {
         Ok((ATOMIC_REQUEST_HEADER, Action::AtomicRequest { msn }))
     }
 
-    /// An Atomic Response (RFC 7306 section 5.2.2).
     fn atomic_response(&mut self, h: &Untagged, rest: &[u8], len: u32) -> Parsed {
         let expected = HeaderOnly {
             qn: qn::ATOMIC_RESPONSE,
@@ -580,7 +552,7 @@ impl Rx {
     }
 }
 
-/// The message that is expected next on a queue, where messages are all header and in one segment.
+/// The message that is due on a queue where messages are all header and in one segment.
 struct HeaderOnly {
     qn: u32,
     msn: Msn,
@@ -589,11 +561,7 @@ struct HeaderOnly {
 }
 
 impl HeaderOnly {
-    /// Checks a segment, which has `len` octets behind its header, against what is expected.
-    ///
-    /// # Errors
-    ///
-    /// What the Terminate has to say.
+    /// Checks a segment, which has `len` octets behind its DDP header, against what is due.
     fn check(&self, h: &Untagged, len: u32) -> Result<(), TermError> {
         if h.qn.get() != self.qn {
             return Err(TermError::UntaggedQn);
@@ -617,7 +585,7 @@ impl HeaderOnly {
     }
 }
 
-/// Whether the last of `len` octets from `to` on lies beyond the end of the offsets (T-18).
+/// Returns whether the last of `len` octets from `to` on lies beyond the end of the offsets (T-18).
 fn wraps(to: TaggedOffset, len: u32) -> bool {
     let last = len.checked_sub(1);
     last.is_some_and(|last| to.checked_add(last).is_none())
