@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sending half of a connection: requests and Read Responses into batches of FPDUs, batches
-//! into TCP (RFC 5040 section 5, RFC 5041 section 5, RFC 5044 sections 4 and 5).
+//! The sending half of a connection: makes batches of FPDUs of requests and Read Responses, and
+//! hands them to TCP (RFC 5040 section 5, RFC 5041 section 5, RFC 5044 sections 4 and 5).
 //!
-//! As many FPDUs as fit are copied into a batch and handed to TCP in one call: the consumer's
+//! As many FPDUs as fit are copied into a batch and handed to TCP in one call. So the consumer's
 //! memory is free again when its request completes (T-19), and no region is kept from its owner
-//! while the peer is awaited (T-20). Read Responses have their own way out (T-47); they take turns
-//! with the send queue, message by message.
+//! while the peer is awaited (T-20). Read Responses do not wait for the send queue (T-47); the two
+//! take turns, message by message.
 //!
 //! Under the lock of the sender. Nothing here waits: what TCP does not take stays in the batch
 //! until there is space.
@@ -76,21 +76,18 @@ use crate::wire::terminate::{
 };
 use core::num::Saturating;
 
-/// Where a message comes from.
 #[derive(Clone, Copy, Debug)]
 enum Origin {
     /// A request of the send queue, which ends when TCP has all of it.
     Request(Token),
-    /// The peer's request of this number, which it answers.
+    /// The peer's request of this number, which the message answers.
     Peer(Msn),
-    /// A request of the peer the last segment of whose answer is being handed over. Its slot is free
-    /// already.
+    /// A request of the peer whose slot is free already: the last segment of the answer goes now.
     Answered,
-    /// Headers only.
+    /// None that ends with the message.
     Bare,
 }
 
-/// A message on its way.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     message: Message,
@@ -103,8 +100,7 @@ struct Current {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a drain ends empty or with a successor"]
 pub(crate) enum Outcome {
-    /// There is nothing to send: the send queue was seen empty. Or what it waits for, such as space,
-    /// is told of.
+    /// There is nothing to send: the send queue was seen empty, or what it waits for is told of.
     Idle,
     /// There is more to send, of which nobody tells; come back later.
     Again,
@@ -112,14 +108,14 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-/// How FPDUs get into the batch.
+/// The part of a sender that puts FPDUs into the batch.
 #[derive(Debug)]
 struct Framer {
     flags: SendFlags,
     ends: Ends,
     /// The memory of the current message is open.
     is_open: bool,
-    /// So is that of a message before, perhaps.
+    /// That of this or an earlier message may be open.
     has_opened: bool,
     packer: Packer,
     markers: Option<Markers>,
@@ -128,11 +124,10 @@ struct Framer {
     crc: bool,
     /// FPDUs need not fit the segments of TCP.
     is_large: bool,
-    /// The other end on this host takes no more before it was let go of, and tells nobody then.
+    /// The other end on this host takes no more until it was let go of, and tells nobody then.
     is_enough: bool,
 }
 
-/// The sending half of a connection.
 #[derive(Debug)]
 pub(crate) struct Sender {
     framer: Framer,
@@ -141,25 +136,23 @@ pub(crate) struct Sender {
     rtr: Option<Rtr>,
     /// Responder: nothing may be sent before the first FPDU came in (T-24).
     wait_for_fpdu: bool,
-    /// The send queue has the next turn.
     sq_turn: bool,
     terminate: Option<Terminate>,
-    /// Something was sent that the peer is to have before the FIN: more than set-up takes, and Read
-    /// Requests, which are answered.
+    /// Something was sent that the peer is to have before the FIN: not for messages of set-up, nor
+    /// Read Requests, which are answered.
     has_spoken: bool,
     /// No request is under way. Only the sender begins some.
     is_settled: bool,
-    /// What goes with [`Outcome::Failed`].
     failure: Option<Failure>,
     /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
     refused: bool,
-    /// What was sent since this was looked at last,
+    /// What was sent since the caller last took it.
     pub(crate) tally: Tally,
-    /// and in how many calls of TCP.
+    /// The calls of TCP in that time.
     pub(crate) batches: u32,
 }
 
-/// The segment size that FPDUs are made for, given that of TCP.
+/// Returns the segment size that FPDUs are made for, given that of TCP.
 fn segment_size(emss: u32, is_large: bool) -> u32 {
     match is_large {
         true => emss.max(LARGE_SEGMENT),
@@ -168,7 +161,6 @@ fn segment_size(emss: u32, is_large: bool) -> u32 {
 }
 
 impl Framer {
-    /// Takes in how long the segments of the connection are now.
     fn set_segment_size(&mut self, emss: u32) {
         let emss = segment_size(emss, self.is_large);
         if emss != self.emss {
@@ -178,7 +170,7 @@ impl Framer {
         }
     }
 
-    /// Lets go of the memory of messages.
+    /// Lets go of the memory of all messages.
     fn close<T: Transport, E: Env<T>>(&mut self, env: &mut E) {
         self.is_open = false;
         if core::mem::take(&mut self.has_opened) {
@@ -186,7 +178,7 @@ impl Framer {
         }
     }
 
-    /// Octets of the stream that the FPDU of `frame` takes now, with markers.
+    /// Returns how many octets of the stream the FPDU of `frame` takes now, with markers.
     fn octets(&self, frame: &tx::Frame) -> Result<u32, Broken> {
         let len = u32::try_from(frame.fpdu_len).map_err(|_| Broken)?;
         let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
@@ -215,7 +207,6 @@ impl Framer {
         written
     }
 
-    /// Opens the memory of a message.
     fn open<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
@@ -268,9 +259,8 @@ impl Framer {
         Ok(1)
     }
 
-    /// Puts the next FPDU of a message into the batch. If each of those behind it fills a segment,
-    /// adds them too, until the batch has at least `limit` octets. Returns how many were added; 0 if
-    /// the first does not fit.
+    /// Adds the next FPDU of a message to the batch, and those behind it that fill a segment each,
+    /// until it has `limit` octets. Returns how many were added; 0 if the first does not fit.
     fn put_fpdus<T, E>(
         &mut self,
         env: &mut E,
@@ -344,8 +334,8 @@ impl Framer {
         Err(self.take_back(transport, before, error))
     }
 
-    /// Takes back what was written of FPDUs since batch and markers were as `before`. What is in
-    /// front of it, and a Terminate, can go out.
+    /// Removes what was written of FPDUs since batch and markers were as `before`. What is in front
+    /// of it, and a Terminate, can still go out.
     #[cold]
     fn take_back<T: Transport>(
         &mut self,
@@ -354,7 +344,7 @@ impl Framer {
         error: PayloadError,
     ) -> Failure {
         if transport.truncate(before.0).is_err() {
-            // Nothing of it, then, nor do its requests complete.
+            // Then nothing goes out, and the requests in the batch do not complete.
             transport.clear();
             self.ends.clear();
         }
@@ -366,7 +356,7 @@ impl Framer {
     }
 }
 
-/// The memory of the request under way `token` could not be opened.
+/// Fails the request under way `token`, whose memory could not be opened.
 #[cold]
 fn not_opened<T: Transport, E: Env<T>>(env: &mut E, token: Token, error: OpenError) -> Failure {
     match error {
@@ -428,22 +418,21 @@ impl Sender {
         Outcome::Failed
     }
 
-    /// Takes what has failed, if something has since this was called last.
     pub(crate) fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }
 
-    /// Whether a message is on its way, the batch aside.
+    /// Returns whether a message is on its way, apart from what is in the batch.
     pub(crate) const fn is_busy(&self) -> bool {
         self.current.is_some() || self.refused
     }
 
-    /// Whether this side may send: a responder must have heard of its peer first.
+    /// Returns whether this side may send: a responder must have heard of its peer first.
     pub(crate) const fn may_send(&self, heard_of_peer: bool) -> bool {
         !self.wait_for_fpdu || heard_of_peer
     }
 
-    /// Sends a Terminate behind what TCP has or the batch holds.
+    /// Has a Terminate sent behind what TCP has or the batch holds.
     pub(crate) fn set_terminate(&mut self, failure: &Failure) {
         self.terminate = Some(Terminate {
             error: failure.error,
@@ -451,7 +440,6 @@ impl Sender {
         });
     }
 
-    /// Sends what there is to send, as `state` and `limits` allow.
     pub(crate) fn run<T, E>(
         &mut self,
         env: &mut E,
@@ -501,7 +489,7 @@ impl Sender {
                 }
             }
             env.finish(transport, self.has_spoken);
-            // For what came meanwhile a work item is queued.
+            // What came meanwhile has queued a work item.
             if is_done || !state.sends() {
                 return Outcome::Idle;
             }
@@ -542,8 +530,8 @@ impl Sender {
                     self.framer.flags = SendFlags::default();
                     self.framer.packer.end_batch();
                 }
-                // FPDUs are whole without those of the batch, so that the peer would not miss them.
-                // The end of the connection is told by TCP, and the requests are flushed then.
+                // FPDUs are whole without those of the batch, so the peer would not miss them. TCP
+                // tells of the end of the connection, and the requests are flushed then.
                 Err(Refused) => {
                     self.refused = true;
                     transport.clear();
@@ -563,7 +551,7 @@ impl Sender {
     }
 
     /// Puts FPDUs into the empty batch, as many as are ready and fit, up to `batch` octets. Returns
-    /// whether that is all there was, and nothing waits for TCP to have it.
+    /// whether those were all, and nothing waits until TCP has them.
     fn fill<T, E>(&mut self, env: &mut E, transport: &mut T, batch: usize) -> Result<bool, Failure>
     where
         T: Transport,
@@ -593,7 +581,7 @@ impl Sender {
             }
             self.tally.add(Counter::TxFpdus, count.into());
             let is_done = current.message.is_done();
-            // If TCP has to carry them, they are in the batch.
+            // Those that TCP has to carry are in the batch.
             if transport.is_direct() {
                 let octets = current.message.sent().wrapping_sub(before);
                 self.tally.handed_over(octets, is_done);
@@ -616,7 +604,7 @@ impl Sender {
         Ok(false)
     }
 
-    /// All of a message is in the batch.
+    /// Ends a message, all of which is in the batch.
     fn end_message<T, E>(&mut self, env: &mut E, origin: &Origin) -> Result<(), Failure>
     where
         T: Transport,
@@ -635,8 +623,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Chooses what to send next, if there is anything that may start. Returns whether there is
-    /// nothing at all.
+    /// Chooses what to send next, if anything may start. Returns whether there is nothing at all.
     fn next_message<T, E>(&mut self, env: &mut E, transport: &T) -> Result<bool, Failure>
     where
         T: Transport,
@@ -664,7 +651,7 @@ impl Sender {
         Ok(is_empty && self.current.is_none())
     }
 
-    /// The oldest request of the send queue, if it may start.
+    /// Starts the oldest request of the send queue, if it may start.
     fn next_request<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
@@ -677,7 +664,7 @@ impl Sender {
         };
         let next = next_request(env, &mut self.tx, &now, &mut self.current)?;
         if matches!(next, Next::AfterFlush) {
-            // It is the first thing to be looked at with the next batch.
+            // The next batch begins with it.
             self.sq_turn = true;
         }
         Ok(next)

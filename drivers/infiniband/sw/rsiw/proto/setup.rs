@@ -2,9 +2,9 @@
 
 //! Connection set-up, both roles (RFC 5044 section 7, RFC 6581).
 //!
-//! Process context or softirq, under the lock of the endpoint. Fed with bytes as they come
-//! (T-42); never takes an octet that lies behind the peer's frame (T-25). `connection` is what goes
-//! around it: TCP, time-outs, the consumer.
+//! Process context or softirq, under the lock of the endpoint. Takes bytes as they come (T-42), but
+//! no octet behind the peer's frame (T-25). `connection` does what goes around it: TCP, time-outs,
+//! the consumer.
 #![forbid(unsafe_code)]
 
 use super::collector::{
@@ -29,7 +29,6 @@ use crate::wire::mpa::{
 use crate::wire::terminate::TermError;
 use crate::wire::Short;
 
-/// What this device is configured to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Config {
     /// Highest MPA revision, 1 or 2. An initiator uses it and, with 2, the enhanced set-up.
@@ -40,41 +39,36 @@ pub(crate) struct Config {
     pub(crate) large_fpdus: bool,
     /// Initiator: ask for peer-to-peer mode; needs revision 2.
     pub(crate) peer_to_peer: bool,
-    /// Ready-to-receive messages this side can do.
+    /// Ready-to-receive messages that this side can send and receive.
     pub(crate) rtr: RtrSet,
-    /// Limits of the device.
     pub(crate) cap: Depths,
 }
 
 /// What both sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Params {
-    /// Make and check CRCs, in both directions.
     pub(crate) crc: bool,
     /// Insert markers into what is sent. (They are never asked for.)
     pub(crate) send_markers: bool,
     /// FPDUs may be longer than a TCP segment, against RFC 5044 section 5.1.
     pub(crate) large_fpdus: bool,
-    /// Inbound Reads at a time.
     pub(crate) ird: u16,
-    /// Most Reads outstanding.
     pub(crate) ord: u16,
     /// Initiator in peer-to-peer mode: send this before anything else.
     pub(crate) send_rtr: Option<Rtr>,
-    /// Responder in peer-to-peer mode: the consumer learns that the connection is established
-    /// with the first segment (`rx::Segment::first`), not before.
+    /// Responder in peer-to-peer mode: the consumer learns that the connection is established with
+    /// the first segment (`rx::Segment::first`), not before.
     pub(crate) peer_to_peer: bool,
-    /// For `rx::Rx::new`.
+    /// Responder in peer-to-peer mode: the ready-to-receive messages that may come.
     pub(crate) expect_rtr: RtrSet,
     /// Responder: send no FPDU before one came in and had the right CRC (T-24, M-MPA-22).
     pub(crate) wait_for_fpdu: bool,
-    /// For the iw_cm event of this side.
     pub(crate) event: EventDepths,
 }
 
 impl Params {
-    /// Slots that outbound Reads need: ORD, and one for a ready-to-receive Read (RFC 6581 section
-    /// 9.1, X-ENH-18).
+    /// Returns the slots that outbound Reads need: ORD, but at least one for a ready-to-receive
+    /// Read (RFC 6581 section 9.1, X-ENH-18).
     pub(crate) fn outbound_slots(&self) -> u16 {
         self.ord.max(u16::from(self.send_rtr == Some(Rtr::Read)))
     }
@@ -85,20 +79,16 @@ impl Params {
 pub(crate) enum SetupEvent {
     /// Responder: tell the consumer, then accept or reject.
     Request(EventDepths),
-    /// Initiator: the connection is up.
     Established(Params),
     /// Initiator: the responder's consumer does not want it; TCP is still open.
     Rejected(EventDepths),
-    /// Either: it is over.
     Failed(SetupFailure),
 }
 
-/// Result of feeding bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fed {
     /// Octets taken; the rest is for the data path.
     pub(crate) consumed: usize,
-    /// What came of it, once.
     pub(crate) event: Option<SetupEvent>,
 }
 
@@ -134,8 +124,8 @@ impl Initiator {
         self.config.rev >= mpa::REV_2
     }
 
-    /// The older set-up, for another TCP connection, which may do better (RFC 6581 section 10);
-    /// none if this is it.
+    /// Returns the older set-up, which may do better on another TCP connection (RFC 6581 section
+    /// 10), unless this is it.
     pub(crate) fn older(&self) -> Option<Self> {
         let config = Config {
             rev: mpa::REV_1,
@@ -145,16 +135,12 @@ impl Initiator {
         self.is_enhanced().then(|| Self::new(config, self.want))
     }
 
-    /// Most private data that the Request can carry for the consumer.
     pub(crate) fn max_private_data(&self) -> usize {
         max_private_data(self.is_enhanced())
     }
 
-    /// Writes the Request into `out` ([`mpa::MAX_FRAME`] octets are enough) and returns its length.
-    ///
-    /// # Errors
-    ///
-    /// [`Short`]: too much private data.
+    /// Writes the Request into `out` ([`mpa::MAX_FRAME`] octets are enough) and returns its length,
+    /// or [`Short`] if there is too much private data.
     pub(crate) fn request(&self, private_data: &[u8], out: &mut [u8]) -> Result<usize, Short> {
         let words = self.is_enhanced().then_some(Enhanced {
             peer_to_peer: self.config.peer_to_peer.then_some(self.config.rtr),
@@ -168,13 +154,12 @@ impl Initiator {
         mpa::emit(header, words, private_data, out)
     }
 
-    /// Octets to read next; 0 once the Reply is complete. Reading no more than that leaves what
-    /// follows the Reply to the data path.
+    /// Returns how many octets to read next; 0 once the Reply is complete. Reading no more leaves
+    /// what follows the Reply to the data path.
     pub(crate) fn wanted(&self) -> usize {
         self.reply.wanted()
     }
 
-    /// Takes in what came from the responder.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Fed {
         let (consumed, frame) = self.reply.feed(bytes);
         let judged = frame.map(|header| self.judge(&header?));
@@ -228,15 +213,15 @@ impl Initiator {
         }))
     }
 
-    /// TCP was closed or reset. An old responder may do that on an enhanced Request; a new
-    /// connection with revision 1 may do better (RFC 6581 section 10, X-ENH-5).
+    /// Takes note that TCP was closed or reset. An old responder may do that on an enhanced
+    /// Request; a new connection with revision 1 may do better (RFC 6581 section 10, X-ENH-5).
     pub(crate) fn closed(&mut self) -> Option<SetupEvent> {
         self.reply
             .end()
             .then(|| SetupEvent::Failed(Reason::Closed.into()))
     }
 
-    /// Private data of the Reply; at most 512 octets, more than an iw_cm event can tell (T-10).
+    /// Returns the private data; up to 512 octets, more than an iw_cm event can tell (T-10).
     pub(crate) fn private_data(&self) -> &[u8] {
         self.reply.private_data()
     }
@@ -252,7 +237,6 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    /// For a TCP connection just accepted.
     pub(crate) const fn new(config: Config) -> Self {
         Responder {
             config,
@@ -261,12 +245,10 @@ impl Responder {
         }
     }
 
-    /// Octets to read next; 0 once the Request is complete.
     pub(crate) fn wanted(&self) -> usize {
         self.request.wanted()
     }
 
-    /// Takes in what came from the initiator.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Fed {
         let (consumed, frame) = self.request.feed(bytes);
         let judged = frame.map(|header| self.judge(&header?));
@@ -290,13 +272,9 @@ impl Responder {
         )))
     }
 
-    /// Answers the Request: writes the Reply into `out`, returns its length and what was agreed.
-    ///
-    /// `want` is the consumer's IRD and ORD. The flags are built fresh (T-28).
-    ///
-    /// # Errors
-    ///
-    /// [`Short`]: too much private data, or there is no Request; nothing has changed.
+    /// Accepts the Request: writes the Reply into `out`, returns its length and what was agreed.
+    /// `want` is the consumer's IRD and ORD. The flags are built fresh (T-28). Returns [`Short`]
+    /// and changes nothing if there is too much private data or no Request.
     pub(crate) fn accept(
         &mut self,
         want: Depths,
@@ -349,12 +327,8 @@ impl Responder {
         Ok((n, params))
     }
 
-    /// Refuses the Request: writes the Reply into `out` and returns its length. TCP may be closed
-    /// once the Reply is sent.
-    ///
-    /// # Errors
-    ///
-    /// As [`Responder::accept`].
+    /// Rejects the Request: writes the Reply into `out` and returns its length, or fails as
+    /// [`Responder::accept`]. TCP may be closed once the Reply is sent.
     pub(crate) fn reject(&mut self, private_data: &[u8], out: &mut [u8]) -> Result<usize, Short> {
         let (request, words) = self.open.ok_or(Short)?;
         let words = words.map(|words| {
@@ -376,7 +350,6 @@ impl Responder {
         Ok(n)
     }
 
-    /// Private data of the Request; at most 512 octets, more than an iw_cm event can tell (T-10).
     pub(crate) fn private_data(&self) -> &[u8] {
         self.request.private_data()
     }

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! QP states: events in, the new state and what to do out (RDMAC verbs section 6.2, V-ST; T-33
-//! to T-37).
+//! QP states: takes an event, returns the new state and what to do (RDMAC verbs section 6.2, V-ST;
+//! T-33 to T-37).
 //!
-//! Any context, under the lock that guards the QP's state. In Linux: Idle is RESET and INIT,
+//! Any context, under the lock that guards the QP's state. In Linux, Idle is RESET and INIT,
 //! Closing is SQD, Terminate is SQE. Closing begins with Draining where there is work to do.
 #![forbid(unsafe_code)]
 
 use crate::wire::terminate::TermError;
 
-/// The five states, of which one has two steps.
+/// The five states of the verbs, of which Closing has two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum QpState {
     /// No connection; posts wait.
     #[default]
     Idle,
-    /// Connected.
     Rts,
-    /// The consumer wants a graceful close, which begins once all work is done: verbs call this
-    /// Closing.
+    /// The consumer wants a graceful close, which begins once all work is done (verbs: Closing).
     Draining,
     /// Graceful close under way.
     Closing,
@@ -40,16 +38,16 @@ pub(crate) enum Post {
 }
 
 impl QpState {
-    /// Whether messages of the SQ and Read Responses may be sent.
+    /// Returns whether messages of the SQ and Read Responses may be sent.
     pub(crate) const fn sends(self) -> bool {
         matches!(self, QpState::Rts | QpState::Draining)
     }
 
-    /// What becomes of a work request posted to the SQ; never refused (T-34). `was_closed`: in
-    /// Idle, the connection was closed and the consumer has not asked for another since.
+    /// Returns what becomes of a send request; none is refused (T-34). `was_closed`: in Idle, the
+    /// connection was closed and the consumer has not asked for another since.
     pub(crate) const fn post_send(self, was_closed: bool) -> Post {
         match self {
-            // Who only polls would wait for ever, and whether Closing is over he cannot know.
+            // A consumer that only polls would wait for ever, not knowing that Closing is over.
             QpState::Idle if was_closed => Post::TooLate,
             // In Terminate the flush comes with the step to Error.
             QpState::Idle | QpState::Rts | QpState::Draining | QpState::Terminate => Post::Queue,
@@ -58,7 +56,6 @@ impl QpState {
         }
     }
 
-    /// What becomes of a receive.
     pub(crate) const fn post_recv(self) -> Post {
         match self {
             QpState::Idle | QpState::Rts | QpState::Draining | QpState::Terminate => Post::Queue,
@@ -66,7 +63,6 @@ impl QpState {
         }
     }
 
-    /// The state as the verbs know it.
     pub(crate) const fn in_verbs(self) -> QpState {
         match self {
             QpState::Draining => QpState::Closing,
@@ -78,44 +74,36 @@ impl QpState {
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QpEvent {
-    /// Connection set-up is done; TCP is established.
     Connected,
-    /// `modify_qp` asks for this state.
+    /// `modify_qp` asks for state `to`.
     Modify {
-        /// The state, one that verbs know.
         to: QpState,
         /// No work in the SQ, no Read of either side to answer; counts from RTS to Closing.
         idle: bool,
         /// All is flushed; counts from Error to Idle.
         flushed: bool,
     },
-    /// The work that Draining waits for is done: `idle` as in `Modify`.
+    /// The work that Draining waits for is done: see `idle` of `Modify`.
     Drained,
-    /// The QP is destroyed.
     Destroy {
         /// As in `Modify`, and the consumer wants it.
         idle: bool,
     },
-    /// The peer's FIN.
     PeerFin {
         /// As in `Modify`, and the stream was not cut inside an FPDU.
         idle: bool,
     },
-    /// The peer's RST.
     PeerReset,
     /// TCP gave up.
     Lost,
     /// An error on this side, found in the stream or in a work request.
     LocalError {
-        /// For the Terminate.
         error: TermError,
-        /// It is reported by a completion; then there is no event (T-33).
+        /// It is reported by a completion, so there is no event (T-33).
         in_completion: bool,
-        /// A Terminate can go out: not inside a segment, and a responder that has not received
-        /// anything may not send.
+        /// A Terminate may go out: not inside a segment, nor by a responder that received nothing.
         can_send: bool,
     },
-    /// The peer's Terminate.
     TerminateReceived {
         /// What to raise; none if a completion tells of it (T-33).
         event: Option<Async>,
@@ -124,7 +112,7 @@ pub(crate) enum QpEvent {
     Closed,
     /// The timer of Draining, Closing or Terminate ran out.
     Timeout,
-    /// A work request was posted to the SQ in Closing, or in Idle after it.
+    /// A send request was posted in Closing, or in Idle after it.
     PostedTooLate,
     /// Data other than a Terminate arrived in Closing.
     DataInClosing,
@@ -136,16 +124,14 @@ pub(crate) enum Tcp {
     /// Nothing; with [`Effects::close`], release the socket and let TCP finish.
     #[default]
     Keep,
-    /// Send FIN behind what is queued, the Terminate included; go on reading until the peer's
-    /// FIN, lest unread data turn the close into a RST (T-32).
+    /// Send FIN behind what is queued, the Terminate included; go on reading until the peer's FIN,
+    /// lest unread data turn the close into a RST (T-32).
     Fin,
-    /// Reset, unless the peer has not acknowledged all that was sent: then go on as for `Keep`.
+    /// Reset if the peer has acknowledged all that was sent, else as `Keep`.
     ResetIfDelivered,
-    /// Reset.
     Reset,
 }
 
-/// An asynchronous event of the QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Async {
     /// `IB_EVENT_QP_FATAL`.
@@ -161,18 +147,16 @@ pub(crate) enum Async {
 pub(crate) struct Effects {
     /// Send a Terminate at the next segment boundary.
     pub(crate) terminate: Option<TermError>,
-    /// What to do with TCP.
     pub(crate) tcp: Tcp,
     /// Start the timer that ends in [`QpEvent::Timeout`].
     pub(crate) start_timer: bool,
     /// Complete what is in the SQ as flushed, in order.
     pub(crate) flush_sq: bool,
-    /// Complete what is in the RQ as flushed, in order. With a shared RQ in state Error:
-    /// the receive in progress, and `LAST_WQE_REACHED` (T-16).
+    /// The same for the RQ. With a shared RQ in state Error: the receive in progress, and
+    /// `LAST_WQE_REACHED` (T-16).
     pub(crate) flush_rq: bool,
     /// Forget all protocol state: the QP is as new (T-35).
     pub(crate) renew: bool,
-    /// Raise this.
     pub(crate) event: Option<Async>,
     /// Tell iw_cm that the peer disconnects.
     pub(crate) disconnect: bool,
@@ -184,7 +168,7 @@ pub(crate) struct Effects {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Illegal;
 
-/// The event for an error of the stream (V-AE-5 to V-AE-28).
+/// Returns the event for an error of the stream (V-AE-5 to V-AE-28).
 pub(crate) const fn async_class(error: TermError) -> Async {
     match error {
         TermError::RemoteStag
@@ -213,7 +197,7 @@ pub(crate) const fn async_class(error: TermError) -> Async {
     }
 }
 
-/// The event for an error that the peer tells of by a Terminate with this code (V-AE-2).
+/// Returns the event for an error that the peer's Terminate tells of by this code (V-AE-2).
 pub(crate) const fn remote_class(code: u16) -> Async {
     match code >> 8 {
         0x01 | 0x11 => Async::Access,
@@ -222,11 +206,8 @@ pub(crate) const fn remote_class(code: u16) -> Async {
     }
 }
 
-/// The state that follows `state` when `event` happens, and what to do.
-///
-/// # Errors
-///
-/// [`Illegal`]: for `Modify`, refuse the call; for the other events, ignore them.
+/// Returns the state that follows `state` when `event` happens, and what to do; or [`Illegal`]: a
+/// call for `Modify` is refused then, other events are ignored.
 pub(crate) fn next(state: QpState, event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
         QpEvent::Modify { to, idle, flushed } => modify(state, to, idle, flushed),
@@ -249,7 +230,6 @@ pub(crate) fn next(state: QpState, event: QpEvent) -> Result<(QpState, Effects),
     }
 }
 
-/// To Error: TCP is given up, all is flushed.
 fn to_error(tcp: Tcp, event: Option<Async>) -> Result<(QpState, Effects), Illegal> {
     let effects = Effects {
         tcp,
@@ -262,7 +242,7 @@ fn to_error(tcp: Tcp, event: Option<Async>) -> Result<(QpState, Effects), Illega
     Ok((QpState::Error, effects))
 }
 
-/// As [`to_error`] without a connection.
+/// As [`to_error`], without a connection.
 fn idle_to_error() -> Result<(QpState, Effects), Illegal> {
     let (state, effects) = to_error(Tcp::Keep, None)?;
     Ok((
@@ -274,7 +254,7 @@ fn idle_to_error() -> Result<(QpState, Effects), Illegal> {
     ))
 }
 
-/// To Terminate: the connection is being closed, the flush comes with the next step.
+/// Closes the connection; the flush comes with the next step.
 fn to_terminate(
     message: Option<TermError>,
     event: Option<Async>,
@@ -320,7 +300,7 @@ fn modify(
             };
             Ok((QpState::Draining, effects))
         }
-        // A disconnect of what is not connected, or is about to end, is done: both sides may
+        // A QP that is not connected or about to end has nothing to disconnect. Both sides may
         // disconnect at once, and programs do so when they are told that the peer has.
         (_, QpState::Closing) => Ok((state, Effects::default())),
         (QpState::Rts, QpState::Terminate) => {
@@ -328,7 +308,7 @@ fn modify(
         }
         (QpState::Rts, QpState::Error) => to_error(Tcp::Reset, None),
         // Linux wants this to work (T-34). The FIN is on its way, or wanted; a RST now could
-        // destroy what stands in front of it, the Terminate for one (T-32).
+        // destroy what is in front of it, such as the Terminate (T-32).
         (QpState::Draining | QpState::Closing | QpState::Terminate, QpState::Error) => {
             to_error(Tcp::Keep, None)
         }
@@ -409,7 +389,7 @@ fn rts(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     }
 }
 
-/// As in RTS, but that there is an end.
+/// As in RTS, except that it ends.
 fn draining(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
         QpEvent::Drained => to_closing(false),
@@ -430,8 +410,8 @@ fn closing(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
             };
             Ok((QpState::Idle, effects))
         }
-        // "Bad Close". The FIN is behind requests that have completed: a reset now could destroy
-        // them. rsockets close while their peer still sends.
+        // "Bad Close". The FIN is behind requests that have completed, which a reset now could
+        // destroy. rsockets close while their peer still sends.
         QpEvent::PostedTooLate | QpEvent::DataInClosing => {
             to_error(Tcp::ResetIfDelivered, Some(Async::Fatal))
         }
