@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Trains: FPDUs of one message that follow each other in a chunk, as long as the one before and not
-//! the last. Most FPDUs of a long message are in one (RFC 5041 section 5.2, RFC 5044 section 5.2).
+//! Trains: FPDUs of one message that follow each other in a chunk, as long as the one before and
+//! not the last, as most FPDUs of a long message do (RFC 5041 section 5.2, RFC 5044 section 5.2).
 //!
-//! The memory that they go to is looked up, and its rights are checked, once for a train. Each FPDU
-//! is still checked before its payload is placed, CRC included (T-8). The train ends in front of the
-//! first FPDU that is not as expected; the receiver takes that one in by itself, with all checks.
+//! Their memory is looked up, and its rights are checked, once for a train. Each FPDU is still
+//! checked before its payload is placed, CRC included (T-8). The train ends in front of the first
+//! FPDU that is not as expected, which the receiver takes in by itself, with all checks.
 //!
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
@@ -23,35 +23,32 @@ use crate::wire::fpdu::{
 };
 use core::num::Wrapping;
 
-/// A train, of which some FPDUs are taken in.
+/// A train, some FPDUs of which are taken in.
 pub(crate) struct Train<'a, C> {
     chunk: &'a C,
     run: &'a mut Run,
     budget: &'a mut Budget,
-    /// CRCs are to be checked.
     crc: bool,
     /// Where the next FPDU begins in the chunk.
     at: Wrapping<usize>,
     /// Octets of each FPDU.
     len: usize,
-    /// Those in front of its CRC.
+    /// Octets of an FPDU in front of its CRC.
     covered: usize,
-    /// Octets in front of its payload.
+    /// Octets of an FPDU in front of its payload.
     header: usize,
-    /// Octets of its payload.
+    /// Octets of payload of an FPDU.
     payload: u32,
-    /// How many more FPDUs there may be.
+    /// FPDUs that may still follow.
     left: u32,
-    /// How many were taken in.
+    /// FPDUs taken in.
     taken: Wrapping<u32>,
 }
 
-/// What was taken in of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// How many FPDUs.
     pub(super) fpdus: u32,
-    /// Octets of them.
+    /// Octets of the FPDUs.
     pub(super) octets: usize,
     /// Octets of payload in them.
     pub(super) payload: u32,
@@ -60,8 +57,8 @@ pub(super) struct Taken {
 }
 
 impl<'a, C: Chunk> Train<'a, C> {
-    /// The FPDUs from octet `at` of `chunk` on that go on as `run` says, with at most `room` octets
-    /// of payload.
+    /// Begins a train with the FPDUs from octet `at` of `chunk` on that go on as `run` says, with
+    /// at most `room` octets of payload.
     #[inline]
     pub(super) fn new(
         chunk: &'a C,
@@ -89,23 +86,21 @@ impl<'a, C: Chunk> Train<'a, C> {
         }
     }
 
-    /// The chunk that the FPDUs lie in.
     pub(crate) fn chunk(&self) -> &'a C {
         self.chunk
     }
 
-    /// Octets of payload of each FPDU.
     pub(crate) fn payload_len(&self) -> u32 {
         self.payload
     }
 
-    /// Octets of payload that there may be from here on.
+    /// Returns how many octets of payload may still follow.
     pub(crate) fn limit(&self) -> u32 {
-        // No more than the room that was divided by one of both.
+        // `left` is some room divided by `payload`, so this is no more than that room.
         self.left.wrapping_mul(self.payload)
     }
 
-    /// Allows for `limit` octets of payload at most from here on.
+    /// Lets at most `limit` octets of payload follow.
     #[inline]
     pub(crate) fn set_limit(&mut self, limit: u32) {
         self.left = self.left.min(limit.checked_div(self.payload).unwrap_or(0));
@@ -117,8 +112,8 @@ impl<'a, C: Chunk> Train<'a, C> {
         self.budget.piece();
     }
 
-    /// Takes in the next FPDU, if it is as expected. Returns where its payload begins in the chunk,
-    /// which is to be placed behind those before.
+    /// Takes in the next FPDU, if it is as expected. Returns where its payload begins in the chunk;
+    /// it is to be placed behind those before.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<usize> {
         let left = self.left.checked_sub(1)?;
@@ -146,18 +141,16 @@ impl<'a, C: Chunk> Train<'a, C> {
         !self.crc || source.has_crc(self.covered).unwrap_or(false)
     }
 
-    /// Where the FPDU that was taken in last begins.
+    /// Returns where the FPDU that was taken in last begins.
     #[inline]
     fn last_at(&self) -> usize {
         (self.at - Wrapping(self.len)).0
     }
 
-    /// The front of the FPDU that was taken in last.
     pub(crate) fn front(&self) -> Option<[u8; FPDU_FRONT]> {
         self.chunk.front(self.last_at())
     }
 
-    /// Ends the train.
     #[inline]
     pub(super) fn end(self) -> Taken {
         Taken {

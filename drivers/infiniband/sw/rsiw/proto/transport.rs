@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a sender needs of TCP: a batch of octets that are put together, and handed over in one go.
-//!
+//! What a sender needs of TCP: a batch of octets that are put together and handed over in one go.
 //! Under the lock of the sender.
 #![forbid(unsafe_code)]
 
 use super::direct::HandedOver;
 use crate::wire::fpdu::Crc;
 
-/// How a batch is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SendFlags {
     /// More follows at once: TCP may hold back a last, short segment.
     pub(crate) more: bool,
     /// Nothing that follows shares a segment with the end of this batch.
     pub(crate) eor: bool,
-    /// The same for what was sent before this batch, as far as TCP has not sent it yet.
+    /// The same for the end of what was sent before this batch, if TCP has not sent that yet.
     pub(crate) cut: bool,
 }
 
-/// The batch has not taken what there was room for, or has lost count: a defect of this side.
+/// A defect of this side: the batch has not taken what there was room for, or has lost count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
@@ -27,32 +25,31 @@ pub(crate) struct Broken;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
-/// TCP, and a batch in front of it. Each octet is copied once, so that a CRC is that of what is
-/// sent, whoever changes the sources meanwhile.
+/// TCP, and a batch in front of it. Octets are copied into the batch once, so a CRC is that of what
+/// is sent, whoever changes the sources meanwhile.
 pub(crate) trait Transport {
-    /// A place in the batch, until something behind it has left.
+    /// A place in the batch, valid until something behind it has left.
     type Mark: Copy;
 
-    /// Returns whether segments go without TCP to the other end of the connection, which is on this
-    /// host: [`super::sender::Env::hand_over`] takes them there instead of the batch.
-    /// [`Transport::len`] counts what was handed over since the last [`Transport::send`], which lets go of
-    /// the other end.
+    /// Returns whether segments go past TCP to the other end of the connection, which is on this
+    /// host. Then [`super::sender::Env::hand_over`] takes them there instead of the batch, and
+    /// [`Transport::len`] counts what was handed over since the last [`Transport::send`], which
+    /// lets go of the other end.
     fn is_direct(&self) -> bool;
 
-    /// Has the other end take the next segment, of which `front` are the headers, with MPA's length
-    /// field in front. With [`HandedOver::Taken`] it does.
+    /// Asks the other end to take the next segment, of which `front` are MPA's length field and the
+    /// headers; it has to be handed over after [`HandedOver::Taken`].
     fn prepare(&mut self, front: &[u8]) -> HandedOver;
 
-    /// Octets of a segment (EMSS).
+    /// Returns the octets of a segment (EMSS).
     fn segment_size(&self) -> u32;
 
-    /// Octets that TCP would take now.
+    /// Returns how many octets TCP would take now.
     fn space(&self) -> usize;
 
-    /// Octets in the batch that are left to send.
+    /// Returns how many octets of the batch are left to send.
     fn len(&self) -> usize;
 
-    /// Whether nothing is left to send.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -60,75 +57,47 @@ pub(crate) trait Transport {
     /// Makes room for `len` more octets. Returns whether there is.
     fn reserve(&mut self, len: u32) -> bool;
 
-    /// The place of the next octet.
+    /// Returns the place of the next octet.
     fn mark(&self) -> Self::Mark;
 
-    /// Forgets the octets from `mark` on.
-    ///
-    /// # Errors
-    ///
-    /// Something behind `mark` has left; nothing has changed.
+    /// Forgets the octets from `mark` on; fails, with no effect, if something behind it has left.
     fn truncate(&mut self, mark: Self::Mark) -> Result<(), Broken>;
 
-    /// Forgets all octets.
     fn clear(&mut self);
 
-    /// Adds a copy of `octets`, for which there is room.
-    ///
-    /// # Errors
-    ///
-    /// There is none; some may have been added.
+    /// Adds a copy of `octets`. Fails if there is no room, when some may have been added.
     fn put(&mut self, octets: &[u8]) -> Result<(), Broken>;
 
-    /// Room in one piece for the next `len` octets, if there is, or up to `count` times as many. They
-    /// are in the batch once [`Transport::commit`] was called.
+    /// Returns room in one piece for the next `len` octets, or for up to `count` times as many, if
+    /// there is. They are in the batch once [`Transport::commit`] was called.
     fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]>;
 
-    /// Adds `len` octets that were written to the [`Transport::room`] for as many.
-    ///
-    /// # Errors
-    ///
-    /// There was none.
+    /// Adds `len` octets that were written to the [`Transport::room`] for as many. Fails if there
+    /// was none.
     fn commit(&mut self, len: u32) -> Result<(), Broken>;
 
-    /// The CRC32c of octets in one piece, continued.
+    /// Continues `crc`, a CRC32c, with octets in one piece.
     fn crc32c(crc: u32, octets: &[u8]) -> u32;
 
-    /// The CRC of the octets from `mark` on.
-    ///
-    /// # Errors
-    ///
-    /// Something behind `mark` has left.
+    /// Returns the CRC of the octets from `mark` on. Fails if something behind `mark` has left.
     fn crc_since(&self, mark: Self::Mark) -> Result<Crc, Broken>;
 
-    /// Hands as much of the batch to TCP as TCP takes.
-    ///
-    /// # Errors
-    ///
-    /// The stream cannot go on, and the batch not be sent.
+    /// Hands as much of the batch to TCP as TCP takes. Fails if the stream cannot go on, and the
+    /// batch will not be sent.
     fn send(&mut self, how: SendFlags) -> Result<(), Refused>;
 }
 
 /// A stretch of memory to be sent over `T`.
 pub(crate) trait Piece<T>: Sized {
-    /// Octets.
     fn len(&self) -> u32;
 
-    /// Takes the first `len` octets away, or all of them.
+    /// Takes the first `len` octets away, or all if there are fewer.
     fn take_front(&mut self, len: u32) -> Self;
 
-    /// Adds a copy to the batch, which has room for it.
-    ///
-    /// # Errors
-    ///
-    /// It has none.
+    /// Adds a copy to the batch. Fails if that has no room.
     fn put(&self, transport: &mut T) -> Result<(), Broken>;
 
-    /// Copies all of it to `out`.
-    ///
-    /// # Errors
-    ///
-    /// That is of another length.
+    /// Copies all of it to `out`. Fails if that has another length.
     fn copy_to(&self, out: &mut [u8]) -> Result<(), Broken>;
 }
 

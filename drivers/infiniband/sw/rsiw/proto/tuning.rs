@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What of the data path an engineer may turn, from where to where.
-//!
-//! Whatever is chosen of these, streams go on, in order and whole, and what one call does stays
-//! bounded: a budget is never nothing, and at the most what is said here.
-//!
+//! What an engineer may adjust in the data path, and within which range. With any of these values,
+//! streams go on in order and whole, and what one call does stays bounded: a budget is never 0.
 //! Pure: any context.
 #![forbid(unsafe_code)]
 
 use core::ffi::CStr;
 
-/// A budget.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Knob {
-    /// How the administrator knows it; ends with the unit.
+    /// The name that the administrator sees; it ends with the unit.
     pub(crate) name: &'static CStr,
-    /// What it is unless the administrator says otherwise.
     pub(crate) default: u32,
-    /// The least and the most that it can be.
+    /// The least and the greatest value.
     pub(crate) range: (u32, u32),
 }
 
@@ -32,18 +27,17 @@ impl Knob {
     }
 }
 
-/// What softirq takes in at a time, see [`Budget`](super::budget::Budget). Octets.
+/// Octets that softirq takes in at a time, see [`Budget`](super::budget::Budget).
 pub(crate) const RX_SOFTIRQ: Knob =
     Knob::new(c"rx_softirq_octets", 256 * 1024, (4096, 1024 * 1024));
-/// What the work item takes in before others get the socket. Octets.
+/// Octets that the work item takes in before others get the socket.
 pub(crate) const RX_WORK: Knob = Knob::new(c"rx_work_octets", 1024 * 1024, (4096, 4 * 1024 * 1024));
-/// Octets of a batch, where that many fit into the socket. The last FPDU may go beyond it. The
-/// memory of a batch is made for the most.
+/// Octets of a batch, if as many fit into the socket. The last FPDU may go beyond. The memory of a
+/// batch is made for the greatest value.
 pub(crate) const TX_BATCH: Knob = Knob::new(c"tx_batch_octets", 128 * 1024, (4096, 128 * 1024));
 /// Octets that one caller sends before it leaves the rest to others.
 pub(crate) const TX_RUN: Knob = Knob::new(c"tx_run_octets", 1024 * 1024, (4096, 1024 * 1024));
 
-/// What sending is bounded by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendLimits {
     /// See [`TX_BATCH`].
@@ -52,7 +46,6 @@ pub(crate) struct SendLimits {
     pub(crate) run: u32,
 }
 
-/// Nanoseconds of so many microseconds.
 pub(crate) const fn nanos(micros: u32) -> u64 {
     // CAST: 32 bits fit.
     (micros as u64).saturating_mul(1000)

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages into FPDUs: headers, segmentation, packing into TCP segments, start conditions
-//! (RFC 5041 section 5.2, RFC 5040 section 5, RFC 5044 section 5.1).
-//!
-//! Under the transmit lock of the QP, wherever that is taken.
+//! Turns messages into FPDUs: headers, segmentation, packing into TCP segments, start conditions
+//! (RFC 5041 section 5.2, RFC 5040 section 5, RFC 5044 section 5.1). Under the lock of the sender.
 #![forbid(unsafe_code)]
 
 use super::request::{
@@ -58,52 +56,43 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// Longest run of octets in front of the payload: length field, untagged header, Atomic Request.
+/// The most octets in front of a payload: length field, untagged header, Atomic Request.
 pub(crate) const MAX_HEADER: usize = LEN_FIELD + ddp::UNTAGGED_LEN + ATOMIC_REQUEST_LEN;
 /// The same for a Terminate, which has no payload of its own.
 pub(crate) const TERMINATE_HEADER: usize = LEN_FIELD + terminate::MAX_ULPDU;
 
-/// STag of the ready-to-receive Write and Read. Nobody checks it at length zero, but there are
-/// adapters that refuse an STag of zero.
+/// STag of the ready-to-receive Write and Read. Nobody checks it at length zero, but some adapters
+/// refuse an STag of zero.
 const RTR_STAG: Stag = Stag(1);
 
-/// What kind of message.
+/// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A Send of one of the four kinds.
     Send {
         /// Ask the peer for an event.
         solicited: bool,
         /// Invalidate this STag at the peer.
         invalidate: Option<Stag>,
     },
-    /// An RDMA Write.
     Write {
-        /// Sink.
         stag: Stag,
-        /// Offset in the sink.
         to: TaggedOffset,
     },
-    /// Immediate Data; all of it is header, its message length is 0.
+    /// Immediate Data. As the three that follow, it is all header, and its message length is 0.
     Immediate {
-        /// What the peer's consumer gets.
         data: ImmediateData,
-        /// Ask the peer for an event.
         solicited: bool,
     },
-    /// A Read Request; all of it is header, its message length is 0.
     ReadRequest(ReadRequest),
-    /// An Atomic Request, likewise.
     AtomicRequest(AtomicRequest),
-    /// The answer to it, likewise.
     AtomicResponse(AtomicResponse),
-    /// The answer to a Read Request, which this is.
+    /// The answer to this Read Request.
     ReadResponse(ReadRequest),
 }
 
 impl Kind {
-    /// The message that `request` becomes. Immediate Data behind an RDMA Write are another one. `None`
-    /// for what does not leave this side, or has to be prepared: `sender/start.rs` does both.
+    /// Returns the message that `request` becomes; Immediate Data behind an RDMA Write are another.
+    /// `None` if it is not sent, or has to be prepared: `sender/start.rs` does both.
     #[inline(always)]
     pub(crate) fn of<W>(request: &Request<W>) -> Option<Self> {
         let solicited = request.solicited;
@@ -125,7 +114,6 @@ impl Kind {
         }
     }
 
-    /// The opcode of its segments.
     pub(crate) const fn opcode(&self) -> Opcode {
         match self {
             Self::Send {
@@ -142,19 +130,16 @@ impl Kind {
     }
 }
 
-/// The ready-to-receive message that an initiator in peer-to-peer mode sends first.
+/// The ready-to-receive message, of length 0, that an initiator in peer-to-peer mode sends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rtr {
-    /// A Send of length zero.
     Send,
-    /// An RDMA Write of length zero.
     Write,
-    /// An RDMA Read of length zero; put it among the outbound Reads first.
+    /// Queue it among the outbound Reads first.
     Read,
 }
 
 impl Rtr {
-    /// The message; its length is 0.
     pub(crate) const fn kind(self) -> Kind {
         match self {
             Rtr::Send => Kind::Send {
@@ -176,7 +161,7 @@ impl Rtr {
     }
 }
 
-/// Message numbers of one connection, sending direction.
+/// The message numbers of one connection, in the sending direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tx {
     send_msn: Msn,
@@ -186,7 +171,6 @@ pub(crate) struct Tx {
 }
 
 impl Tx {
-    /// The state of a new connection.
     pub(crate) const fn new() -> Self {
         Tx {
             send_msn: Msn::FIRST,
@@ -195,13 +179,13 @@ impl Tx {
         }
     }
 
-    /// The numbers of the next Send or Immediate and the next Read or Atomic Request.
+    /// Returns the numbers of the next Send or Immediate, and the next Read or Atomic Request.
     pub(crate) const fn next(&self) -> (Msn, Msn) {
         (self.send_msn, self.read_msn)
     }
 
-    /// Begins a message of `len` octets (ignored for what is all header). Messages must be sent one
-    /// after the other, each up to its last FPDU.
+    /// Begins a message of `len` octets (ignored for what is all header). Each message must be sent
+    /// up to its last FPDU before the next one begins.
     #[inline(always)]
     pub(crate) fn message(&mut self, kind: Kind, len: u32) -> Message {
         let (msn, len) = match kind {
@@ -221,17 +205,15 @@ impl Tx {
     }
 }
 
-/// One FPDU of a message. On the wire: the header ([`Message::put_header`]), `payload` octets of the
-/// message from `offset` on, and `wire::fpdu::Trailer::new(ulpdu_len, …)`.
+/// One FPDU of a message. On the wire: the header ([`Message::put_header`]), `payload` octets of
+/// the message from `offset` on, and `wire::fpdu::Trailer::new(ulpdu_len, …)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// Octets of the header, MPA's length field included.
     pub(crate) header_len: usize,
-    /// Octets of payload.
     pub(crate) payload: u16,
     /// Where the payload begins in the message.
     pub(crate) offset: u32,
-    /// The ULPDU_Length.
     pub(crate) ulpdu_len: u16,
     /// Octets of the whole FPDU without markers.
     pub(crate) fpdu_len: usize,
@@ -239,11 +221,11 @@ pub(crate) struct Frame {
     pub(crate) last: bool,
 }
 
-/// Octets of the longest header that an FPDU with payload has, MPA's length field included.
+/// Octets of the longest header of an FPDU with payload, MPA's length field included.
 pub(crate) const FRONT: usize = size_of::<UntaggedFpdu>();
 
-/// Turns the front of an FPDU into that of the next one, which is as long: its offset is `payload`
-/// octets further on in the message.
+/// Turns the front of an FPDU into that of the next one of the same length, whose offset is
+/// `payload` octets further on in the message.
 #[inline]
 pub(crate) fn advance_front(front: &mut [u8; FRONT], payload: u16) {
     let [_, _, control, ..] = *front;
@@ -262,59 +244,54 @@ pub(crate) fn advance_front(front: &mut [u8; FRONT], payload: u16) {
 }
 
 impl Frame {
-    /// The FPDU behind this one, if that is as long and this not the last.
+    /// Returns the FPDU behind this one, if that is as long and this is not the last.
     #[inline]
     pub(crate) fn next(&self) -> Self {
         Self {
-            // No message is longer than its length, which is 32 bits.
+            // A message is at most 2^32 - 1 octets long.
             offset: self.offset.wrapping_add(self.payload.into()),
             ..*self
         }
     }
 }
 
-/// A message on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     kind: Kind,
     msn: Msn,
-    /// Octets of payload in the FPDUs made so far,
+    /// Octets of payload in the FPDUs made so far.
     sent: Wrapping<u32>,
-    /// and those still to come.
+    /// Octets of payload still to come.
     left: u32,
     done: bool,
 }
 
-/// A message has no such FPDUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
 impl Message {
-    /// Whether the last FPDU has been made.
+    /// Returns whether the last FPDU has been made.
     pub(crate) const fn is_done(&self) -> bool {
         self.done
     }
 
-    /// What it is.
     pub(crate) const fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// Its number, among those of its kind.
+    /// Returns its number, among those of its kind.
     pub(crate) const fn msn(&self) -> Msn {
         self.msn
     }
 
-    /// Octets of payload in the FPDUs made so far.
     pub(crate) const fn sent(&self) -> u32 {
         self.sent.0
     }
 
-    /// The next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`), or of as many
-    /// as [`Packer::fill`] says.
-    ///
-    /// `None` once the message is done, or if its headers are longer; only a defect of this driver
-    /// can ask for that. A message of length zero is one FPDU (RFC 5041 section 5.2, D-DDP-10).
+    /// Returns the next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`,
+    /// or what [`Packer::fill`] says). A message of length zero is one FPDU (RFC 5041 section
+    /// 5.2, D-DDP-10). `None` if the message is done or, by a defect of this driver, the
+    /// headers are longer.
     #[inline(always)]
     pub(crate) fn frame(&self, mulpdu: u16) -> Option<Frame> {
         if self.done {
@@ -342,8 +319,8 @@ impl Message {
         })
     }
 
-    /// The number of FPDUs, from `frame` on, that are as long as `frame` and not the last of the
-    /// message; `frame` is what [`Message::frame`] has returned.
+    /// Returns the number of FPDUs, from `frame` on, that are as long as `frame` and not the last
+    /// of the message. `frame` is what [`Message::frame`] returned.
     #[inline]
     pub(crate) fn alike(&self, frame: &Frame) -> u32 {
         let behind = self.left.checked_sub(1);
@@ -351,12 +328,8 @@ impl Message {
         alike.unwrap_or(0)
     }
 
-    /// Moves on behind `count` FPDUs: `frame`, which is what [`Message::frame`] has returned, and
-    /// those behind it that are as long.
-    ///
-    /// # Errors
-    ///
-    /// There are fewer such FPDUs.
+    /// Moves on behind `count` FPDUs: `frame`, which [`Message::frame`] returned, and those behind
+    /// it that are as long. Fails if there are fewer.
     #[inline]
     pub(crate) fn advance(&mut self, frame: &Frame, count: u32) -> Result<(), TooMany> {
         if count == 0 || count > 1 && count > self.alike(frame) {
@@ -369,7 +342,7 @@ impl Message {
         Ok(())
     }
 
-    /// Writes the header of `frame` to `out`, which is as long. Returns whether it is.
+    /// Writes the header of `frame` to `out`. Returns whether that is as long.
     #[inline(always)]
     #[must_use]
     pub(crate) fn put_header(&self, frame: &Frame, out: &mut [u8]) -> bool {
@@ -402,7 +375,6 @@ impl Message {
         }
     }
 
-    /// The front of an untagged segment.
     #[inline(always)]
     fn untagged(
         &self,
@@ -424,7 +396,7 @@ impl Message {
         }
     }
 
-    /// As [`Message::put_header`], for what is all header. The others are better off without it.
+    /// Writes a header that is all of the message. The other messages are faster without this part.
     #[inline(never)]
     fn put_all(&self, frame: &Frame, out: &mut [u8]) -> bool {
         let front = |opcode, qn| self.untagged(frame, opcode, None, qn);
@@ -458,7 +430,6 @@ impl Message {
     }
 }
 
-/// Front of an FPDU with a tagged segment.
 #[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct TaggedFpdu {
@@ -466,7 +437,6 @@ struct TaggedFpdu {
     ddp: Tagged,
 }
 
-/// Front of an FPDU with an untagged segment.
 #[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct UntaggedFpdu {
@@ -474,7 +444,7 @@ struct UntaggedFpdu {
     ddp: Untagged,
 }
 
-/// An FPDU with Immediate Data, without trailer.
+/// An FPDU with Immediate Data, without trailer, as those that follow.
 #[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct ImmediateFpdu {
@@ -482,7 +452,6 @@ struct ImmediateFpdu {
     data: [u8; IMMEDIATE_LEN],
 }
 
-/// An FPDU with a Read Request, without trailer.
 #[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct ReadRequestFpdu {
@@ -490,7 +459,6 @@ struct ReadRequestFpdu {
     request: [u8; READ_REQUEST_LEN],
 }
 
-/// An FPDU with an Atomic Request, without trailer.
 #[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct AtomicRequestFpdu {
@@ -498,7 +466,6 @@ struct AtomicRequestFpdu {
     request: [u8; ATOMIC_REQUEST_LEN],
 }
 
-/// An FPDU with an Atomic Response, without trailer.
 #[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct AtomicResponseFpdu {
@@ -508,7 +475,7 @@ struct AtomicResponseFpdu {
 
 const _: () = assert!(size_of::<AtomicRequestFpdu>() == MAX_HEADER);
 
-/// Makes the one FPDU of a Terminate; after it nothing may be sent (T-32, P-RDMAP-17).
+/// Makes the one FPDU of a Terminate, after which nothing may be sent (T-32, P-RDMAP-17).
 pub(crate) fn terminate(message: &Terminate, out: &mut [u8; TERMINATE_HEADER]) -> Frame {
     let mut ulpdu = [0; terminate::MAX_ULPDU];
     let ulpdu_len = message.emit(&mut ulpdu);
@@ -537,12 +504,12 @@ const LEAST_PAYLOAD: u16 = 4;
 pub(crate) struct Packer {
     emss: u32,
     used: Saturating<u32>,
-    /// Whether TCP has what was put into the segment so far.
+    /// TCP has what was put into the segment so far.
     is_handed_over: bool,
 }
 
 impl Packer {
-    /// At the begin of a segment.
+    /// Starts at the begin of a segment.
     pub(crate) const fn new(emss: u32) -> Self {
         Packer {
             emss,
@@ -551,8 +518,8 @@ impl Packer {
         }
     }
 
-    /// The next FPDU has `len` octets, markers included. Returns whether TCP must be made to end
-    /// its segment in front of it ("end of record").
+    /// Adds an FPDU of `len` octets, markers included. Returns whether TCP must be made to end its
+    /// segment in front of it ("end of record").
     #[inline(always)]
     pub(crate) fn push(&mut self, len: u32) -> bool {
         let end = self.used + Saturating(len);
@@ -569,9 +536,9 @@ impl Packer {
         cut
     }
 
-    /// The ULPDU that fills the rest of the segment, if the FPDU of `frame` is too long for that and
-    /// worth to be cut: its message goes on in the next segment. TCP then has full segments instead
-    /// of records that end early, each with a buffer and an acknowledgement of its own.
+    /// Returns the ULPDU that fills the rest of the segment, if the FPDU of `frame` is too long for
+    /// that and worth cutting; its message goes on in the next segment. So TCP has full segments
+    /// instead of records that end early, each with a buffer and an acknowledgement of its own.
     #[inline(always)]
     pub(crate) fn fill(&self, frame: &Frame) -> Option<u16> {
         if self.used.0 == 0 || self.is_handed_over {
@@ -589,39 +556,34 @@ impl Packer {
         (payload >= LEAST_PAYLOAD).then_some(ulpdu_len)
     }
 
-    /// Takes note that TCP has what was put together so far. It may have sent the end of that
-    /// already, so the next FPDU begins a segment.
+    /// Takes note that TCP has what was put together so far, and may have sent the end of it
+    /// already. So the next FPDU begins a segment.
     pub(crate) fn end_batch(&mut self) {
         self.is_handed_over = true;
     }
 
-    /// A record was ended, or all that was sent has left: the next FPDU begins a segment.
+    /// Takes note that a record was ended, so the next FPDU begins a segment.
     pub(crate) fn end_record(&mut self) {
         self.used.0 = 0;
     }
 
-    /// The segment size has changed.
     pub(crate) fn set_emss(&mut self, emss: u32) {
         self.emss = emss;
         self.used.0 = self.used.0.min(emss);
     }
 }
 
-/// Whether a work request may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// At once.
     Now,
     /// Not yet; the work requests behind it wait too (V-RD-2).
     Wait,
-    /// Never: a Read or an Atomic Operation with an ORD of zero, which completes in error (V-RD-3).
+    /// Never: a Read or Atomic Operation with an ORD of zero completes in error (V-RD-3).
     NoReadResources,
 }
 
-/// Tells whether the next work request of the SQ may start (V-FNC, V-RD-1 to 3, T-41).
-///
-/// `reads` are our Reads and Atomic Operations outstanding, `earlier` says whether any work request posted before this
-/// one is incomplete, `fence` is the request's own flag.
+/// Returns whether the next request of the SQ may start (V-FNC, V-RD-1 to 3, T-41). `reads` are our
+/// Reads and Atomic Operations outstanding. `earlier`: a request posted before is incomplete.
 pub(crate) const fn may_start(
     operation: &Operation,
     fence: bool,
