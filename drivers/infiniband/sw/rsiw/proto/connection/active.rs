@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The steps of the side that connects.
-//!
-//! Context as in `proto::connection`.
+//! The steps of the side that connects. Context as in `proto::connection`.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -33,7 +31,7 @@ use crate::proto::{
 };
 use core::ops::DerefMut;
 
-/// What an initiator asks for, and how far that is.
+/// What an initiator asks for, and how far it has got.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt<I> {
     pub(super) mpa: I,
@@ -44,7 +42,6 @@ pub(super) struct Attempt<I> {
 }
 
 impl<I> Attempt<I> {
-    /// An attempt that has not begun.
     pub(super) fn new(mpa: I) -> Self {
         Self {
             mpa,
@@ -53,19 +50,19 @@ impl<I> Attempt<I> {
         }
     }
 
-    /// The attempt in its next phase, of so many milliseconds.
+    /// Begins the next phase, of `ms` milliseconds.
     pub(super) fn for_next(self, ms: u32) -> Self {
         Self { left: ms, ..self }
     }
 
-    /// Milliseconds that are left after a tick.
+    /// Returns the milliseconds that are left after a tick.
     pub(super) fn left(&self) -> u32 {
         self.left.saturating_sub(TICK_MS)
     }
 }
 
 impl<I: DerefMut<Target = Initiator>> Attempt<I> {
-    /// Whether another attempt with the older set-up may do better (RFC 6581 section 10).
+    /// Returns whether another attempt with the older set-up may do better (RFC 6581 section 10).
     pub(super) fn may_fall_back(&self, reason: Reason) -> bool {
         match reason {
             Reason::NotEnhanced | Reason::Revision => true,
@@ -74,7 +71,7 @@ impl<I: DerefMut<Target = Initiator>> Attempt<I> {
         }
     }
 
-    /// The attempt with the older set-up, unless this is it.
+    /// Turns it into an attempt with the older set-up, unless it is one already.
     pub(super) fn older(mut self) -> Option<Self> {
         *self.mpa = self.mpa.older()?;
         Some(self)
@@ -86,7 +83,7 @@ where
     I: DerefMut<Target = Initiator>,
     R: DerefMut<Target = Responder>,
 {
-    /// TCP was asked to connect: whether it began to.
+    /// Waits until TCP has begun to connect.
     pub(super) fn dialing(
         &mut self,
         attempt: Attempt<I>,
@@ -114,7 +111,7 @@ where
         }
     }
 
-    /// TCP connects: sends the Request when it has.
+    /// Waits until TCP is connected, then sends the Request.
     pub(super) fn connecting(
         &mut self,
         attempt: Attempt<I>,
@@ -140,7 +137,7 @@ where
         }
     }
 
-    /// TCP was given the Request: whether it took it.
+    /// Waits until TCP has taken the Request.
     pub(super) fn requesting(
         &mut self,
         attempt: Attempt<I>,
@@ -159,7 +156,6 @@ where
         }
     }
 
-    /// The Request is sent: takes in the Reply.
     pub(super) fn await_reply(
         &mut self,
         mut attempt: Attempt<I>,
@@ -199,7 +195,7 @@ where
         }
     }
 
-    /// The peer's Reply is wrong, or did not come.
+    /// Falls back to the older set-up, or gives up: the peer's Reply is wrong or did not come.
     pub(super) fn set_up_failed(
         &mut self,
         attempt: Attempt<I>,
@@ -232,7 +228,6 @@ where
         }
     }
 
-    /// A part of the time of an initiator is over.
     pub(super) fn tick(
         &mut self,
         attempt: Attempt<I>,
@@ -248,13 +243,13 @@ where
         self.no_connection(Error::TimedOut, out)
     }
 
-    /// There will be no connection: the QP is free again, and the consumer is told.
+    /// Frees the QP and tells the consumer that there will be no connection.
     pub(super) fn connect_failed(&mut self, reply: Reply<I>, out: &mut Outputs) {
         out.qp = Some(Qp::Detach(reply.error));
         self.outbox.reply = Some(reply);
     }
 
-    /// As [`Self::connect_failed`], and the peer gets a RST.
+    /// As [`Self::connect_failed`], and sends the peer a RST.
     pub(super) fn no_connection(&mut self, error: Error, out: &mut Outputs) -> Phase<I, R> {
         self.connect_failed(Reply::failed(error), out);
         self.reset(out)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The last steps: the FIN, lingering, giving TCP up.
-//!
-//! Context as in `proto::connection`.
+//! The last steps: the FIN, lingering, giving TCP up. Context as in `proto::connection`.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -49,7 +47,7 @@ where
         self.finish(fin, step, out)
     }
 
-    /// The FIN waits: sends it when it may go.
+    /// Waits until the FIN may go, and sends it.
     pub(super) fn finishing(
         &mut self,
         mut fin: Fin,
@@ -66,7 +64,6 @@ where
         self.finish(fin, step, out)
     }
 
-    /// Does what is due about the FIN.
     pub(super) fn finish(
         &mut self,
         fin: Fin,
@@ -87,7 +84,7 @@ where
         }
     }
 
-    /// The time to linger is over, and TCP still sends.
+    /// Lingers once more, if it may, as TCP still sends though the time is over.
     pub(super) fn linger_on(&mut self, out: &mut Outputs) -> Phase<I, R> {
         match self.linger_again.checked_sub(1) {
             Some(left) => {
@@ -117,7 +114,7 @@ where
         Phase::Closed
     }
 
-    /// As [`Self::give_up`]; the peer gets a RST.
+    /// As [`Self::give_up`], and sends the peer a RST.
     pub(super) fn reset(&mut self, out: &mut Outputs) -> Phase<I, R> {
         self.give_up(Tcp::Reset, out)
     }

@@ -2,17 +2,14 @@
 
 //! The events that a connection owes its consumer, in the order in which iw_cm wants them.
 //!
-//! Each kind occurs once in the life of a connection. The core has assertions about that: an
-//! established event for each successful accept, a reply for each successful connect, exactly one
-//! close event after either, and none of them otherwise.
-//!
-//! Context as in `proto::connection`.
+//! Each kind occurs once in the life of a connection. The core asserts that: an established event
+//! for each successful accept, a reply for each successful connect, exactly one close event after
+//! either, and none of them otherwise. Context as in `proto::connection`.
 #![forbid(unsafe_code)]
 
 use super::Error;
 use crate::proto::negotiate::EventDepths;
 
-/// One event for iw_cm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A peer asks for a connection; for the consumer of the listener.
@@ -24,28 +21,23 @@ pub(crate) enum Event {
     },
     /// The end of a connect; without an error the connection is up.
     Reply {
-        /// Why there is no connection.
         error: Option<Error>,
         /// The responder's, from this side's view.
         depths: EventDepths,
-        /// Octets of private data.
         data: usize,
     },
-    /// The end of an accept.
+    /// The end of an accept; with an error the connection is dead already.
     Established {
-        /// Why the connection is dead already.
         error: Option<Error>,
         /// As in `Reply`.
         depths: EventDepths,
     },
     /// The peer wants to end the connection.
     Disconnect,
-    /// The connection has ended.
     Close,
 }
 
 impl Event {
-    /// What went wrong, if something did.
     pub(crate) const fn error(&self) -> Option<Error> {
         match self {
             Event::Reply { error, .. } | Event::Established { error, .. } => *error,
@@ -53,7 +45,6 @@ impl Event {
         }
     }
 
-    /// Whether nothing may follow this event.
     pub(crate) fn is_last(&self) -> bool {
         match self {
             Event::Reply { error, .. } => error.is_some(),
@@ -72,7 +63,6 @@ pub(super) struct Reply<I> {
 }
 
 impl<I> Reply<I> {
-    /// There is no connection.
     pub(super) fn failed(error: Error) -> Self {
         Self {
             error: Some(error),
@@ -82,7 +72,6 @@ impl<I> Reply<I> {
     }
 }
 
-/// The end of an accept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Established {
     pub(super) error: Option<Error>,
@@ -100,7 +89,6 @@ pub(super) struct Outbox<I> {
 }
 
 impl<I> Outbox<I> {
-    /// Nothing is due.
     pub(super) const fn new() -> Self {
         Self {
             request: None,
@@ -112,7 +100,7 @@ impl<I> Outbox<I> {
     }
 }
 
-/// Copies private data, as much as there is room for; returns how many octets that was.
+/// Copies private data, as much as there is room for. Returns how many octets that was.
 pub(super) fn copy(data: &[u8], out: &mut [u8]) -> usize {
     for (to, from) in out.iter_mut().zip(data) {
         *to = *from;

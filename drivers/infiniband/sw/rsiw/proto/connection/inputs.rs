@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a connection is told, and what it looks for.
-//!
-//! Context as in `proto::connection`.
+//! What a connection is told, and what it looks for. Context as in `proto::connection`.
 #![forbid(unsafe_code)]
 
 use super::Event;
 use crate::proto::negotiate::Depths;
 
-/// An error number of the surroundings, which is only handed through.
+/// An error number of the surroundings, which is only passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) i32);
 
@@ -21,13 +19,12 @@ pub(crate) enum Error {
     Refused,
     /// The peer does not answer: `-ETIMEDOUT`.
     TimedOut,
-    /// What the peer says is not MPA, or not what can be agreed on: `-EPROTO`.
+    /// What the peer says is not MPA, or cannot be agreed on: `-EPROTO`.
     Protocol,
     /// The event could not be delivered with all that it had: `-ENOMEM`.
     NoMemory,
     /// The consumer asks for what cannot be: `-EINVAL`.
     Invalid,
-    /// What the surroundings said.
     Other(Code),
 }
 
@@ -36,12 +33,10 @@ pub(crate) enum Error {
 pub(crate) enum StreamEnd {
     /// TCP is gone, or was reset.
     Reset,
-    /// A FIN was sent, perhaps behind a Terminate: the close must not turn into a RST that
-    /// destroys it (T-32).
+    /// A FIN was sent, perhaps behind a Terminate, which a RST must not destroy (T-32).
     Graceful,
 }
 
-/// What has happened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Input<'a> {
     /// TCP is connected.
@@ -49,19 +44,17 @@ pub(crate) enum Input<'a> {
         /// The consumer's, for the Request; at most `Initiator::max_private_data`.
         private_data: &'a [u8],
     },
-    /// TCP has not connected, is gone, or the peer sent its FIN instead of what is waited for; with
-    /// TCP's error, if it has one.
+    /// TCP has not connected, is gone, or the peer sent its FIN instead of what is awaited; with
+    /// TCP's error, if there is one.
     Closed(Option<Code>),
-    /// Octets from TCP, not more than [`Awaits::Frame`] says.
+    /// Octets from TCP, no more than [`Awaits::Frame`] says.
     Octets(&'a [u8]),
     /// The timer ran out.
     Expired {
-        /// The initiator's process is about to end. It waits for iw_cm, which waits for the reply
-        /// event.
+        /// The initiator's process is about to end. It waits for iw_cm, which waits for the reply.
         is_ending: bool,
     },
-    /// The timer ran out while the connection waits for [`Awaits::Drained`], and the peer has not
-    /// acknowledged all that was sent.
+    /// The timer ran out in [`Awaits::Drained`] before the peer acknowledged all that was sent.
     Unacknowledged,
     /// The consumer accepts the Request. Its QP is set aside for the connection already.
     Accept {
@@ -70,13 +63,11 @@ pub(crate) enum Input<'a> {
         /// For the peer's consumer.
         private_data: &'a [u8],
     },
-    /// The consumer does not want the connection.
     Reject {
-        /// For the peer's consumer.
         private_data: &'a [u8],
     },
-    /// The QP that is set aside, but was not given the stream yet, goes away or into error; or the
-    /// consumer accepts with one that it cannot have.
+    /// The QP that is set aside, but has not been given the stream, goes away or into error; or the
+    /// consumer accepts with a QP that it cannot have.
     Abort,
     /// The device or the listener goes away: the connection ends whatever its state.
     Shut,
@@ -84,7 +75,6 @@ pub(crate) enum Input<'a> {
     Done,
     /// It could not be done.
     Failed(Code),
-    /// The QP received the first segment.
     FirstSegment,
     /// The peer has begun to close the stream that the QP has.
     PeerClosing,
@@ -92,9 +82,8 @@ pub(crate) enum Input<'a> {
     StreamEnded(StreamEnd),
     /// The peer has acknowledged all that was sent, or has closed.
     Acknowledged,
-    /// What the peer sent was dropped, and its FIN was behind it, or TCP is gone.
+    /// What the peer sent was dropped, up to its FIN, or TCP is gone.
     Drained,
-    /// An event could not be delivered.
     Undelivered(Event),
 }
 
@@ -105,9 +94,9 @@ pub(crate) enum Awaits {
     Nothing,
     /// TCP to connect: [`Input::Connected`] or [`Input::Closed`].
     Connected,
-    /// Octets of a frame, at most so many: [`Input::Octets`] or [`Input::Closed`].
+    /// At most so many octets of a frame: [`Input::Octets`] or [`Input::Closed`].
     Frame(usize),
-    /// [`Input::Acknowledged`], or [`Input::Drained`].
+    /// [`Input::Acknowledged`] or [`Input::Drained`].
     Acknowledgement,
     /// [`Input::Drained`].
     Drained,

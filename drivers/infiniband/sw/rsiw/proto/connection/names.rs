@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What trace events call the phases of a connection, what it is told, and what it tells.
-//!
-//! Context: any.
+//! Names for trace events: of the phases of a connection, its inputs, and its events. Any context.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -14,7 +12,6 @@ use super::{
 use crate::proto::names::Name;
 
 impl<I, R> Connection<I, R> {
-    /// Where it is.
     pub(crate) const fn phase(&self) -> Name {
         match &self.phase {
             Phase::New => c"new",
@@ -35,7 +32,6 @@ impl<I, R> Connection<I, R> {
 }
 
 impl Input<'_> {
-    /// Without what goes with it.
     pub(crate) const fn name(&self) -> Name {
         match self {
             Self::Connected { .. } => c"connected",
@@ -60,7 +56,7 @@ impl Input<'_> {
 }
 
 impl Event {
-    /// As iw_cm calls it.
+    /// Returns its name as in iw_cm.
     pub(crate) const fn name(&self) -> Name {
         match self {
             Self::Request { .. } => c"connect_request",

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a connection wants to be done.
-//!
-//! Context as in `proto::connection`.
+//! What a connection wants done. Context as in `proto::connection`.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -16,28 +14,24 @@ use crate::{
     wire::terminate::TermError, //
 };
 
-/// What to do with the timer. There is one per connection.
+/// What to do with the timer, of which a connection has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
     /// Start it, or set it anew, to so many milliseconds.
     Arm(u32),
-    /// Stop it.
     Disarm,
 }
 
-/// What to do with the socket's callbacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Callbacks {
     /// Install those of the connection.
     Install,
-    /// Remove them.
     Remove,
 }
 
-/// What to do with the QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Qp {
-    /// It is free again; with the reason, where the consumer only learns of that later.
+    /// It is free again; with the reason, where the consumer learns of that only later.
     Detach(Option<Error>),
     /// End the stream that it has.
     Abort,
@@ -45,10 +39,8 @@ pub(crate) enum Qp {
     Forget,
 }
 
-/// What to do with TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tcp {
-    /// Send the FIN.
     Finish,
     /// Reset it, and let go of the socket.
     Reset,
@@ -56,19 +48,18 @@ pub(crate) enum Tcp {
     Release,
 }
 
-/// What may fail. The next input is [`Input::Done`] or [`Input::Failed`]; until then no other one
-/// changes anything, but for [`Ask::Request`]. Lengths are of the frame in the caller's buffer.
+/// What may fail. [`Input::Done`] or [`Input::Failed`] is the next input; until then no other one
+/// changes anything, except for [`Ask::Request`]. Lengths are of the frame in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// Connect TCP, with callbacks.
     Dial,
     /// Send the Request, of so many octets.
     Request(usize),
-    /// Give TCP to the QP, as agreed, once the Reply, of so many octets, if any, is sent.
+    /// Give TCP to the QP, as agreed, once the Reply, if any, is sent.
     Start {
         /// Octets of the Reply; 0 at the initiator.
         reply: usize,
-        /// What was agreed on.
         params: Params,
     },
     /// Send the Reply, of so many octets, that refuses the Request, unless too many refused
@@ -81,7 +72,7 @@ pub(crate) enum Ask {
 /// What the administrator may want to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Log {
-    /// No Request on a connection in time.
+    /// No Request came in time.
     NoRequest,
     /// The Request is not one.
     BadRequest(Reason),
@@ -93,24 +84,18 @@ pub(crate) enum Log {
     NoFirstSegment,
     /// The consumer could not be told of a Request.
     NoRoom,
-    /// The consumer was not told of something.
+    /// The consumer was not told of another event.
     EventLost,
 }
 
 /// What to do, in the order of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outputs {
-    /// One line for the log.
     pub(crate) log: Option<Log>,
-    /// What to do with the timer.
     pub(crate) timer: Option<Timer>,
-    /// What to do with the callbacks.
     pub(crate) callbacks: Option<Callbacks>,
-    /// What to do with the QP.
     pub(crate) qp: Option<Qp>,
-    /// What to do with TCP.
     pub(crate) tcp: Option<Tcp>,
-    /// What may fail.
     pub(crate) ask: Option<Ask>,
     /// The consumer's call that the input came from fails.
     pub(crate) fails: Option<Error>,

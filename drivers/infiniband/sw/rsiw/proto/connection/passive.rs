@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The steps of the side that was connected to, until there is a connection.
-//!
-//! Context as in `proto::connection`.
+//! The steps of the side that was connected to, until there is a connection. Context as
+//! in `proto::connection`.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -32,7 +31,7 @@ where
     I: DerefMut<Target = Initiator>,
     R: DerefMut<Target = Responder>,
 {
-    /// TCP is up: takes in the Request.
+    /// Takes in the Request.
     pub(super) fn await_request(
         &mut self,
         mut mpa: R,
@@ -70,11 +69,9 @@ where
         }
     }
 
-    /// The consumer has to answer.
-    ///
-    /// A peer that is gone meanwhile is not looked for: the accept succeeds, and the QP finds the
-    /// end of the stream. Programs are prepared for a connection that ends, and hardly for an accept
-    /// that fails.
+    /// Waits for the consumer's answer, but does not look whether the peer is still there: the
+    /// accept succeeds, and the QP finds the end of the stream. Programs are prepared for a
+    /// connection that ends, and hardly for an accept that fails.
     pub(super) fn requested(
         &mut self,
         mut mpa: R,
@@ -97,7 +94,7 @@ where
         }
     }
 
-    /// Refuses a Request: Reply, FIN, and then the peer's FIN is waited for.
+    /// Refuses a Request: sends Reply and FIN, and waits for the peer's FIN.
     pub(super) fn refuse(
         &mut self,
         mut mpa: R,
@@ -115,7 +112,7 @@ where
         }
     }
 
-    /// The consumer's call to accept fails, and iw_cm is through with the connection.
+    /// Fails the consumer's call to accept, after which iw_cm is through with the connection.
     pub(super) fn accept_failed(&mut self, error: Error, out: &mut Outputs) -> Phase<I, R> {
         out.fails = Some(error);
         out.qp = Some(Qp::Detach(None));

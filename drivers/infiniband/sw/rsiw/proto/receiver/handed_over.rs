@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking in segments that the other end of the connection, on this host, hands over instead of
-//! sending them through TCP: see `proto::direct`.
-//!
-//! They are whole and have no CRC. They are treated as those that TCP brings otherwise.
+//! Takes in segments that the other end of the connection, on this host, hands over instead of
+//! sending them through TCP: see `proto::direct`. They are whole, have no CRC, and are otherwise
+//! treated as those that TCP brings.
 //!
 //! Process context with bottom halves off, under the receive lock.
 #![forbid(unsafe_code)]
@@ -26,10 +25,9 @@ use crate::wire::fpdu::{
 use core::ops::DerefMut;
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
-    /// Returns whether a segment of which `front` are the headers, with MPA's length field in front,
-    /// can be taken in now ([`HandedOver::Taken`]). If not, another turn is needed
-    /// ([`HandedOver::Enough`]), or an invalidated region or a receive is waited for
-    /// ([`HandedOver::Later`]).
+    /// Returns [`HandedOver::Taken`] if a segment of which `front` are MPA's length field and the
+    /// headers can be taken in now, [`HandedOver::Enough`] if that takes another turn, or
+    /// [`HandedOver::Later`] if an invalidated region or a receive is waited for.
     #[inline]
     pub(crate) fn admit<C: Chunk, E: Env<C>>(&mut self, env: &mut E, front: &[u8]) -> HandedOver {
         if self.budget.is_spent() {
@@ -55,11 +53,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Takes in a segment. `front` is MPA's length field and the headers, `segment` all octets up
-    /// to the pad.
-    ///
-    /// The receiver has to be ready ([`Receiver::admit`]), and all that the peer wrote to TCP
-    /// before has to be taken in.
+    /// Takes in a segment, for which [`Receiver::admit`] has just returned [`HandedOver::Taken`].
+    /// `front` is as there, `segment` all octets up to the pad. All that the peer wrote to TCP
+    /// before has to be taken in already.
     #[inline]
     pub(crate) fn take_in<C, E: Env<C>>(
         &mut self,

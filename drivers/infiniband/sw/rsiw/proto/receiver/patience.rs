@@ -2,13 +2,11 @@
 
 //! Sends that wait for a receive.
 //!
-//! A Send for which none is posted ends the stream (RFC 5041 section 7.1). Programs that were
-//! written for transports that try again count on being given some time. If the administrator
-//! grants it, such a Send is not taken in before there is a receive or that time is over, and
-//! whatever the peer sends behind it waits in TCP.
-//!
-//! Receives are posted without a word to this side, so it has to look for them: soon at first, then
-//! with longer and longer pauses.
+//! A Send for which none is posted ends the stream (RFC 5041 section 7.1). Programs written for
+//! transports that try again count on being given some time. If the administrator grants it, such a
+//! Send is not taken in before there is a receive or that time is over, and what the peer sends
+//! behind it waits in TCP. As receives are posted without a word to this side, it has to look for
+//! them, in pauses that grow.
 //!
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
@@ -28,18 +26,17 @@ use core::ops::DerefMut;
 const FIRST_PAUSE: Saturating<u32> = Saturating(1);
 const LONGEST_PAUSE: Saturating<u32> = Saturating(16);
 
-/// For how long a Send may wait for a receive, and has waited.
+/// How long a Send may wait for a receive, and has waited.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Milliseconds that each may wait. With 0 none does.
+    /// Milliseconds that each may wait; with 0 none does.
     limit: u32,
-    /// Those that the Send at hand may still wait,
+    /// Milliseconds that the Send at hand may still wait.
     left: Saturating<u32>,
-    /// and the next pause.
+    /// The next pause, in milliseconds.
     pause: Saturating<u32>,
-    /// There is such a Send.
     waits: bool,
-    /// The next FPDU waits, and its CRC is right.
+    /// The next FPDU waits, and its CRC is right: it is not computed at each look.
     is_checked: bool,
 }
 
@@ -54,39 +51,36 @@ impl Patience {
         }
     }
 
-    /// Whether Sends may wait at all.
     #[inline]
     pub(super) const fn is_granted(&self) -> bool {
         self.limit != 0
     }
 
-    /// Whether a Send waits that may do so for longer.
+    /// Returns whether a Send waits that may do so for longer.
     pub(super) const fn waits(&self) -> bool {
         self.waits && self.left.0 > 0
     }
 
-    /// A Send finds no receive. Returns whether it may wait, and whether it begins to.
+    /// Returns whether a Send that finds no receive may wait, and whether it begins to.
     fn begin(&mut self) -> (bool, bool) {
         let begins = !core::mem::replace(&mut self.waits, true);
         (self.left.0 > 0, begins)
     }
 
-    /// The next FPDU stays where it is, and its CRC is right: it is not computed at each look.
     pub(super) fn set_checked(&mut self) {
         self.is_checked = true;
     }
 
-    /// Returns whether the CRC of the next FPDU is known to be right, of that one only.
+    /// Returns whether the CRC of the next FPDU is known to be right, for that one only.
     pub(super) fn take_checked(&mut self) -> bool {
         core::mem::take(&mut self.is_checked)
     }
 
-    /// Nothing waits any more.
     fn end(&mut self) {
         *self = Self::new(self.limit);
     }
 
-    /// Milliseconds until a receive is looked for again. They count as waited for.
+    /// Returns the milliseconds until the next look for a receive, and counts them as waited for.
     pub(super) fn pause(&mut self) -> u32 {
         let pause = self.pause.min(self.left);
         self.left -= pause;
@@ -101,18 +95,14 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.patience = Patience::new(ms);
     }
 
-    /// Milliseconds until receiving should go on if it lacks a receive. To be asked once for
-    /// each pause that is made.
+    /// Returns the milliseconds to pause if a receive is lacking. Call once for each pause.
     pub(crate) fn pause(&mut self) -> u32 {
         self.patience.pause()
     }
 
-    /// Takes the receive for a segment that needs one, given the first octets of its ULPDU. Returns
-    /// whether the segment may be taken in, also if that can only end the stream.
-    ///
-    /// # Errors
-    ///
-    /// The receive makes no sense.
+    /// Takes the receive for a segment that needs one; `head` are the first octets of its ULPDU.
+    /// Returns whether the segment may be taken in, also if that can only end the stream. Fails if
+    /// the receive makes no sense.
     #[inline(never)]
     pub(super) fn find_recv<C, E: Env<C>>(
         &mut self,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sends that come in one segment, as most short ones do (RFC 5040 section 5.3).
-//!
-//! Softirq or process context, under the receive lock.
+//! Sends that come in one segment, as most short ones do (RFC 5040 section 5.3). Softirq or process
+//! context, under the receive lock.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -23,10 +22,6 @@ use core::ops::DerefMut;
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// Takes in a Send that is all of `ulpdu`.
-    ///
-    /// # Errors
-    ///
-    /// The stream must end.
     #[inline]
     pub(super) fn whole_send<C, E: Env<C>>(
         &mut self,
