@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Completion order of the SQ: requests complete in the order in which they were posted (T-4,
-//! V-ORD-2). Each request taken from the SQ has a record.
-//!
-//! Any context, under the lock that the driver keeps for it: a Read completes in softirq, a Send
-//! when TCP has it.
+//! V-ORD-2). Any context, under the lock that the driver keeps for it: a Read completes in softirq,
+//! a Send when TCP has it.
 #![forbid(unsafe_code)]
 
 use super::ring::{
@@ -27,7 +25,8 @@ pub(crate) enum Status<E> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Token(pub(crate) u32);
 
-/// A slot of the ring. `W` is what the driver needs to know at completion.
+/// The record of a request that was taken from the SQ. `W` is what the driver needs to know
+/// at completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<W, E> {
     work: W,
@@ -53,7 +52,6 @@ pub(crate) struct Order<S> {
 }
 
 impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
-    /// Returns an empty ring of `slots.len()` records, which may be the depth of the SQ.
     pub(crate) const fn new(slots: S) -> Self {
         Order {
             ring: Ring::new(slots),
@@ -113,9 +111,8 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         first
     }
 
-    /// Moves to the storage of `other`, which gets the old one, if that is larger. Tokens stay
-    /// valid. Returns [`Full`] and changes nothing if `other` has records for which there is
-    /// no room.
+    /// Moves to the storage of `other`, if that is larger, and gives it the old one. Tokens stay
+    /// valid. Returns [`Full`] and changes nothing if records of `other` are in the way.
     pub(crate) fn swap_if_larger(&mut self, other: &mut Self) -> Result<(), Full> {
         if other.ring.capacity() > self.ring.capacity() {
             self.ring.swap_slots(&mut other.ring)?;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! RDMA Reads and Atomic Operations under way: ours (outbound) and the peer's (inbound) (RFC 5040
-//! sections 5.2 and 6.1, RFC 7306 section 5.4).
-//!
-//! Requests of both kinds share a queue and its numbers, are answered in order, and count as one
-//! against ORD and IRD.
+//! sections 5.2 and 6.1, RFC 7306 section 5.4). Requests of both kinds share a queue and its
+//! numbers, are answered in order, and count as one against ORD and IRD.
 //!
 //! Each queue is used under the lock of its owner, in softirq by the receive half. The storage is
 //! the driver's; its length is the depth: ORD (one more never hurts) and IRD.
@@ -30,7 +28,6 @@ use core::ops::DerefMut;
 pub(crate) struct OutboundRead {
     pub(crate) sink_stag: Stag,
     pub(crate) sink_to: TaggedOffset,
-    /// Octets asked for.
     pub(crate) len: u32,
     /// Octets received so far.
     pub(crate) done: u32,
@@ -67,7 +64,6 @@ pub(crate) struct OutboundReads<S> {
 }
 
 impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
-    /// Returns an empty queue of `slots.len()` entries.
     pub(crate) const fn new(slots: S) -> Self {
         OutboundReads {
             ring: Ring::new(slots),
@@ -101,11 +97,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
     ///
     /// Responses come in the order of the requests (RFC 5040 section 5.2.2, P-RDMAP-11); STag,
     /// offset, length and last flag must be those asked for. STag and offset of a response without
-    /// payload are not checked (T-23).
-    ///
-    /// # Errors
-    ///
-    /// The error for the Terminate; nothing may be placed.
+    /// payload are not checked (T-23). An error is for the Terminate; nothing may be placed then.
     pub(crate) fn response(
         &mut self,
         stag: Stag,
@@ -153,12 +145,8 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
     /// entry, which is outstanding until [`OutboundReads::pop`].
     ///
     /// Responses come in the order of the requests, those of Reads among them (RFC 7306 sections
-    /// 5.2.2 and 5.4, X-ATM-14, X-ATM-15).
-    ///
-    /// # Errors
-    ///
-    /// For the Terminate: there is no buffer for a response that nobody has asked for, and one that
-    /// is not due is an error of the stream.
+    /// 5.2.2 and 5.4, X-ATM-14, X-ATM-15). For the Terminate, a response that nobody has asked for
+    /// lacks a buffer, and one that is not due is an error of the stream.
     pub(crate) fn atomic_response(&self, id: u32) -> Result<Response, TermError> {
         match self.ring.get(0).filter(|entry| entry.is_atomic) {
             Some(entry) if id == self.oldest.0 => Ok(Response {
@@ -191,7 +179,6 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InboundRead {
     pub(crate) msn: Msn,
-    /// What to send and where to.
     pub(crate) request: ReadRequest,
 }
 
@@ -222,7 +209,6 @@ pub(crate) struct InboundReads<S> {
 }
 
 impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
-    /// Returns an empty queue of `slots.len()` entries.
     pub(crate) const fn new(slots: S) -> Self {
         InboundReads {
             ring: Ring::new(slots),

@@ -4,12 +4,10 @@
 //! (RFC 5040 sections 5 and 6, RFC 5041 sections 5.3 and 7, RFC 5044 section 5.2).
 //!
 //! FPDUs come in one way: the [`deframer`](super::deframer) finds one after the other, and
-//! [`Receiver::take`] takes in its ULPDU once the CRC is right. Nothing is placed before the
-//! whole segment is validated (T-8). What the other end on this host hands over are ULPDUs
-//! already (`receiver/handed_over.rs`). FPDUs that continue the message of the one before have a
-//! short way ([`Train`]).
-//!
-//! Softirq or process context, under the receive lock.
+//! [`Receiver::take`] takes in its ULPDU once the CRC is right. Nothing is placed before the whole
+//! segment is validated (T-8). What the other end on this host hands over are ULPDUs already
+//! (`receiver/handed_over.rs`). FPDUs that continue the message of the one before have a short way
+//! ([`Train`]). Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
 mod env;

@@ -143,7 +143,7 @@ pub(crate) enum Reason {
     /// A consumer in the kernel posted send requests, in any context. `may_sleep`: its thread may
     /// sleep there, and keep others waiting.
     KernelPost { may_sleep: bool },
-    /// Its thread may sleep, but somebody else has the mutex, or there is more to do than to send.
+    /// A post whose thread may sleep, but somebody else has the mutex, or not only sending is due.
     KernelBusy,
     /// A consumer in the kernel posted receives. `flushes`: they are flushed.
     KernelRecv { flushes: bool },

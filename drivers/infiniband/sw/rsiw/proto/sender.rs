@@ -6,10 +6,8 @@
 //! As many FPDUs as fit are copied into a batch and handed to TCP in one call. So the consumer's
 //! memory is free again when its request completes (T-19), and no region is kept from its owner
 //! while the peer is awaited (T-20). Read Responses do not wait for the send queue (T-47); the two
-//! take turns, message by message.
-//!
-//! Under the lock of the sender. Nothing here waits: what TCP does not take stays in the batch
-//! until there is space.
+//! take turns, message by message. Under the lock of the sender. Nothing here waits: what TCP does
+//! not take stays in the batch until there is space.
 #![forbid(unsafe_code)]
 
 mod alone;
@@ -84,7 +82,7 @@ enum Origin {
     Peer(Msn),
     /// A request of the peer whose slot is free already: the last segment of the answer goes now.
     Answered,
-    /// None that ends with the message.
+    /// Nothing that ends with the message.
     Bare,
 }
 
@@ -581,7 +579,7 @@ impl Sender {
             }
             self.tally.add(Counter::TxFpdus, count.into());
             let is_done = current.message.is_done();
-            // Those that TCP has to carry are in the batch.
+            // If TCP has to carry them, they are in the batch, and this is false.
             if transport.is_direct() {
                 let octets = current.message.sent().wrapping_sub(before);
                 self.tally.handed_over(octets, is_done);

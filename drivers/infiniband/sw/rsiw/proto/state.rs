@@ -18,7 +18,6 @@ pub(crate) enum QpState {
     Rts,
     /// The consumer wants a graceful close, which begins once all work is done (verbs: Closing).
     Draining,
-    /// Graceful close under way.
     Closing,
     /// A Terminate was sent or received; the connection is being closed.
     Terminate,

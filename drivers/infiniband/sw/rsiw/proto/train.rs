@@ -5,9 +5,8 @@
 //!
 //! Their memory is looked up, and its rights are checked, once for a train. Each FPDU is still
 //! checked before its payload is placed, CRC included (T-8). The train ends in front of the first
-//! FPDU that is not as expected, which the receiver takes in by itself, with all checks.
-//!
-//! Softirq or process context, under the receive lock.
+//! FPDU that is not as expected, which the receiver takes in by itself, with all checks. Softirq or
+//! process context, under the receive lock.
 #![forbid(unsafe_code)]
 
 use super::budget::Budget;
@@ -37,20 +36,16 @@ pub(crate) struct Train<'a, C> {
     covered: usize,
     /// Octets of an FPDU in front of its payload.
     header: usize,
-    /// Octets of payload of an FPDU.
     payload: u32,
     /// FPDUs that may still follow.
     left: u32,
-    /// FPDUs taken in.
     taken: Wrapping<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) fpdus: u32,
-    /// Octets of the FPDUs.
     pub(super) octets: usize,
-    /// Octets of payload in them.
     pub(super) payload: u32,
     /// Where the last one begins in the chunk.
     pub(super) last_at: usize,
@@ -141,7 +136,6 @@ impl<'a, C: Chunk> Train<'a, C> {
         !self.crc || source.has_crc(self.covered).unwrap_or(false)
     }
 
-    /// Returns where the FPDU that was taken in last begins.
     #[inline]
     fn last_at(&self) -> usize {
         (self.at - Wrapping(self.len)).0

@@ -39,7 +39,6 @@ pub(crate) enum StreamEnd {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Input<'a> {
-    /// TCP is connected.
     Connected {
         /// The consumer's, for the Request; at most `Initiator::max_private_data`.
         private_data: &'a [u8],
@@ -49,7 +48,6 @@ pub(crate) enum Input<'a> {
     Closed(Option<Code>),
     /// Octets from TCP, no more than [`Awaits::Frame`] says.
     Octets(&'a [u8]),
-    /// The timer ran out.
     Expired {
         /// The initiator's process is about to end. It waits for iw_cm, which waits for the reply.
         is_ending: bool,
@@ -73,7 +71,6 @@ pub(crate) enum Input<'a> {
     Shut,
     /// What [`Outputs::ask`] asked for is done.
     Done,
-    /// It could not be done.
     Failed(Code),
     FirstSegment,
     /// The peer has begun to close the stream that the QP has.
@@ -98,6 +95,5 @@ pub(crate) enum Awaits {
     Frame(usize),
     /// [`Input::Acknowledged`] or [`Input::Drained`].
     Acknowledgement,
-    /// [`Input::Drained`].
     Drained,
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sends that wait for a receive.
+//! Sends that wait for a receive. Softirq or process context, under the receive lock.
 //!
 //! A Send for which none is posted ends the stream (RFC 5041 section 7.1). Programs written for
 //! transports that try again count on being given some time. If the administrator grants it, such a
 //! Send is not taken in before there is a receive or that time is over, and what the peer sends
 //! behind it waits in TCP. As receives are posted without a word to this side, it has to look for
 //! them, in pauses that grow.
-//!
-//! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
 use super::{

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Runs: segments that continue a message, each as long as the one before and not the last. Their
-//! headers are those of the segment before, except for the offset (RFC 5041 section 5.2).
-//!
-//! So nothing but the offset is left to be checked: all other octets must be the same. Rights may
-//! have changed since: the receiver asks again.
-//!
-//! Context as in `proto::rx`.
+//! headers are those of the segment before, except for the offset (RFC 5041 section 5.2). So a
+//! header is compared as a whole with the one expected; the rights, which may have changed, are the
+//! receiver's to check again. Context as in `proto::rx`.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -21,22 +18,21 @@ use crate::wire::ddp::{
 };
 use crate::wire::fpdu::LEN_FIELD;
 
-/// The front of an FPDU, up to the end of the headers of most.
+/// The front of an FPDU, up to the end of most headers.
 type FpduFront = [u8; FPDU_FRONT];
 
-/// Where the payload of a segment belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// To memory that the peer writes to.
+    /// Memory that the peer writes to.
     Write(Stag, TaggedOffset),
-    /// To the sink of a Read of ours.
+    /// The sink of a Read of ours.
     Response(Stag, TaggedOffset),
-    /// To this offset of the receive in progress.
+    /// An offset in the receive in progress.
     Receive(u32),
 }
 
 impl Target {
-    /// What lies `octets` behind it, if the offset does not wrap.
+    /// Returns what lies `octets` behind it, if the offset does not wrap.
     #[inline(always)]
     fn behind(self, octets: u32) -> Option<Self> {
         Some(match self {
@@ -53,14 +49,13 @@ pub(crate) struct Run {
     /// Its FPDU up to the end of the headers, which end with the offset.
     front: FpduFront,
     ulpdu_len: u16,
-    /// Octets of its payload, at least one.
+    /// At least one octet.
     payload_len: u16,
     target: Target,
 }
 
 impl Run {
-    /// What may follow `segment`, which is `ulpdu_len` octets that begin with `head`. `None` if
-    /// nothing may.
+    /// Returns what may follow `segment`, which is `ulpdu_len` octets that begin with `head`.
     #[inline]
     pub(super) fn after(head: &[u8], ulpdu_len: u16, segment: &Segment) -> Option<Self> {
         let (target, last) = match segment.action {
@@ -125,33 +120,29 @@ impl Run {
         a == x && b == y && (c == z || !matches!(self.target, Target::Receive(_)))
     }
 
-    /// Where its payload belongs.
     #[inline]
     pub(crate) fn target(&self) -> Target {
         self.target
     }
 
-    /// Octets of its ULPDU.
     #[inline]
     pub(crate) fn ulpdu_len(&self) -> u16 {
         self.ulpdu_len
     }
 
-    /// Octets of its FPDU in front of its payload.
     #[inline]
     pub(crate) fn front_len(&self) -> usize {
         let header_len = self.ulpdu_len.wrapping_sub(self.payload_len);
         LEN_FIELD.wrapping_add(header_len.into())
     }
 
-    /// Octets of its payload.
     #[inline]
     pub(crate) fn payload_len(&self) -> u16 {
         self.payload_len
     }
 }
 
-/// The octets in words, which are compared sooner.
+/// Returns the octets in words, which are compared faster.
 #[inline]
 fn words(front: &FpduFront) -> (u64, u64, u32) {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = *front;

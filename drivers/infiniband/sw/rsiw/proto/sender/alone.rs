@@ -3,10 +3,10 @@
 //! Short messages that nothing else is to be sent with, as those of a ping-pong: one FPDU, one call
 //! of TCP, one completion (RFC 5041 section 5.2, RFC 5044 section 4).
 //!
-//! They leave as [`Sender::send`] would have them leave, by the same steps; here no step has to ask
-//! what was begun before. Nor is the request noted as under way: with nothing in front of it, and
-//! nothing behind it as long as the sender is locked, it completes when TCP has it. Whatever turns
-//! out to be more is noted, and goes on there, from where it has got to.
+//! The steps are those of [`Sender::send`], without its questions about what was begun before. The
+//! request is not recorded as under way either: with nothing in front of it, and nothing behind it
+//! while the sender is locked, it completes when TCP has it. What turns out to need more is
+//! recorded, and [`Sender::send`] goes on from where it has got to.
 //!
 //! Under the lock of the sender.
 #![forbid(unsafe_code)]
@@ -37,11 +37,9 @@ use crate::proto::tx::{
 use crate::wire::ddp::Stag;
 use crate::wire::fpdu::LEN_FIELD;
 
-/// Why a message was not sent.
 enum Unsent {
     /// It is more than one FPDU in one piece, or not alone.
     NotAlone,
-    /// Its memory could not be opened.
     NotOpened(OpenError),
     /// It cannot be sent.
     Failed(Failure),
@@ -54,7 +52,7 @@ impl From<Failure> for Unsent {
 }
 
 impl Framer {
-    /// Whether `octets` of payload fit into one FPDU.
+    /// Returns whether `octets` of payload fit into one FPDU.
     #[inline(always)]
     fn fits(&self, octets: u32) -> bool {
         // No header is longer.
@@ -63,11 +61,8 @@ impl Framer {
         room.is_some_and(|room| octets as usize <= room)
     }
 
-    /// Puts the only FPDU of a message into the empty batch, or hands it over.
-    ///
-    /// # Errors
-    ///
-    /// It did not; nothing was done that would have to be done otherwise.
+    /// Puts the only FPDU of a message into the empty batch, or hands it over. If that fails,
+    /// nothing has to be undone.
     #[inline(always)]
     fn put_alone<T: Transport, E: Env<T>>(
         &mut self,
@@ -108,7 +103,7 @@ impl Framer {
 }
 
 impl Sender {
-    /// Whether nothing was begun that is not done.
+    /// Returns whether nothing was begun that is not done.
     #[inline(always)]
     fn is_at_rest<T: Transport>(&self, transport: &T) -> bool {
         self.is_settled
@@ -121,9 +116,8 @@ impl Sender {
             && transport.is_empty()
     }
 
-    /// Sends the oldest request, if it is a Send or an RDMA Write that fits into one segment and
-    /// there is nothing else to do. `None` if there is something for [`Sender::send`] to do, or to
-    /// look for.
+    /// Sends the oldest request, if it is a Send or RDMA Write of one segment, and nothing else is
+    /// to be done. `None` if there is something for [`Sender::send`] to do, or to look for.
     #[inline(never)]
     pub(super) fn send_alone<T: Transport, E: Env<T>>(
         &mut self,
@@ -139,7 +133,7 @@ impl Sender {
             return None;
         };
         let kind = match request.operation {
-            // Another message comes behind it.
+            // Another message follows it.
             Operation::Write {
                 immediate: Some(_), ..
             } => return None,
@@ -157,8 +151,7 @@ impl Sender {
             then: None,
             origin: Origin::Bare,
         };
-        // What is posted together leaves together. What is posted from now on, somebody else looks
-        // for.
+        // What is posted together leaves together. What is posted from now on, others look for.
         let put = match env.has_requests() {
             true => Err(Unsent::NotAlone),
             false => self.framer.put_alone(env, transport, &mut current),
@@ -167,7 +160,6 @@ impl Sender {
             let result = self.take_general_way(env, &request.work, current, why);
             return result.err().map(|failure| self.failed(failure));
         }
-        // The next message mostly lies in the same memory.
         self.framer.is_open = false;
         self.tally.add(Counter::TxFpdus, 1);
         if transport.is_direct() {
@@ -184,11 +176,7 @@ impl Sender {
         Some(Outcome::Idle)
     }
 
-    /// Notes a request as under way after all.
-    ///
-    /// # Errors
-    ///
-    /// There is no room, although nothing was under way.
+    /// Records a request as under way after all. Fails if there is no room, which is a defect.
     fn note<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
@@ -199,11 +187,7 @@ impl Sender {
         token.map_err(|Full| Failure::defect("there is no room for the only request"))
     }
 
-    /// Notes a request that was not sent, for [`Sender::send`] to go on with it.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be sent.
+    /// Records a request that was not sent, for [`Sender::send`]. Fails if it cannot be sent.
     #[cold]
     fn take_general_way<T: Transport, E: Env<T>>(
         &mut self,
@@ -224,12 +208,8 @@ impl Sender {
         }
     }
 
-    /// Notes a request that is in the batch, for when TCP has all of it; if TCP has refused it, it
-    /// never completes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Sender::note`].
+    /// Records a request in the batch, to complete when TCP has all of it; if TCP has refused it,
+    /// it never does. Fails as [`Sender::note`].
     #[cold]
     fn wait_for_tcp<T, E>(&mut self, env: &mut E, work: &E::Work) -> Result<(), Failure>
     where
@@ -238,7 +218,7 @@ impl Sender {
     {
         let token = self.note(env, work)?;
         if !self.refused {
-            // There is none yet.
+            // There is none yet, so there is room.
             let _ = self.framer.ends.push(token);
         }
         Ok(())

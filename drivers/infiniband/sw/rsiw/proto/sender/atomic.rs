@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Atomic Operations: sending ours, and carrying out the peer's (RFC 7306 section 5).
+//! Atomic Operations: sends ours, and carries out the peer's (RFC 7306 section 5).
 //!
-//! An operation of the peer is carried out when it is the oldest request that is not answered: so
-//! all of them are, in the order of the requests, and what Reads in front of it have read is in the
-//! batch already (X-ATM-14). The response is the next message then.
-//!
-//! Under the lock of the sender.
+//! An operation of the peer is carried out when it is the oldest request that is not answered. So
+//! they are carried out in the order of the requests, when what Reads in front of them have read is
+//! in the batch (X-ATM-14). The response is the next message then. Under the lock of the sender.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -38,11 +36,7 @@ use crate::wire::ddp::{
 };
 use crate::wire::terminate::Quote;
 
-/// The request for an Atomic Operation of ours on the word at `to` of `stag`.
-///
-/// # Errors
-///
-/// The surroundings have lost its operands.
+/// Returns the request for an Atomic Operation of ours on the word at `to` of `stag`.
 #[inline(never)]
 pub(super) fn request<A: Atomics>(
     env: &A,
@@ -52,7 +46,7 @@ pub(super) fn request<A: Atomics>(
 ) -> Result<Kind, Failure> {
     let operation = env.operands();
     let operation = operation.ok_or_else(|| Failure::defect("no operands are there"))?;
-    // Its number, which none of those under way shares, identifies it.
+    // It is identified by its number, which no other one under way has.
     let (_, Msn(id)) = tx.next();
     Ok(Kind::AtomicRequest(AtomicRequest {
         id,
@@ -62,7 +56,7 @@ pub(super) fn request<A: Atomics>(
     }))
 }
 
-/// Where the result of an Atomic Operation of ours goes, which this side must be allowed to write.
+/// Returns where the result of an Atomic Operation of ours goes, if this side may write it.
 #[inline(never)]
 pub(super) fn sink<T: Transport, E: Env<T>>(env: &E) -> Result<(Stag, TaggedOffset), Fault> {
     let is_good = |sink: &Sink| sink.len == WORD_LEN && env.may_write(sink);
@@ -71,12 +65,8 @@ pub(super) fn sink<T: Transport, E: Env<T>>(env: &E) -> Result<(Stag, TaggedOffs
 }
 
 impl Sender {
-    /// Carries out the peer's oldest request, an Atomic Operation whose number is `msn`, and makes
-    /// the answer the current message.
-    ///
-    /// # Errors
-    ///
-    /// The peer may not do that.
+    /// Carries out the peer's oldest request, an Atomic Operation with the number `msn`, and makes
+    /// the answer the current message. Fails if the peer may not do that.
     #[inline(never)]
     pub(super) fn perform_atomic<T: Transport, E: Env<T>>(
         &mut self,

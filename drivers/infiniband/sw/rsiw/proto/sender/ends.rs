@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What ends with a batch: requests, which complete once TCP, or the other end on this host, has all
-//! of it, and requests of the peer, whose slots are free then.
-//!
-//! Under the lock of the sender.
+//! What ends with a batch: requests, which complete once TCP, or the other end on this host, has
+//! all of it, and requests of the peer, whose slots are free then. Under the lock of the sender.
 #![forbid(unsafe_code)]
 
 use super::Env;
@@ -14,7 +12,7 @@ use crate::proto::transport::Transport;
 use crate::wire::ddp::Msn;
 use core::num::Saturating;
 
-/// Requests that may end with one batch.
+/// The most requests that may end with one batch.
 const BATCH_ENDS: usize = 128;
 
 /// The requests whose last octet is in the batch.
@@ -55,12 +53,8 @@ impl Ends {
     }
 }
 
-/// Frees the slot of a Read or an Atomic Operation of the peer that is answered. This has to be done
-/// before the peer can have all of the response, because its next request may come then.
-///
-/// # Errors
-///
-/// It is not the oldest one.
+/// Frees the slot of the peer's Read or Atomic Operation that is answered. Call before the peer can
+/// have all of the response, as its next request may come then. Fails if it is not the oldest one.
 pub(super) fn end_response<T: Transport, E: Env<T>>(env: &E, msn: Msn) -> Result<(), Failure> {
     if env.with_inbound(InboundReads::pop) != Some(msn) {
         return Err(Failure::defect("a request that is answered was not there"));

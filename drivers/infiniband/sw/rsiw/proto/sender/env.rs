@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a sender needs of its surroundings.
-//!
-//! Its methods are called under the lock of the sender.
+//! What a sender needs of its surroundings. Its methods are called under the lock of the sender.
 #![forbid(unsafe_code)]
 
 use crate::proto::failure::Fault;
@@ -42,7 +40,6 @@ use crate::wire::terminate::{
 };
 use core::ops::DerefMut;
 
-/// A payload could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadError {
     /// The memory is not there: the kernel's own, which its owner names without having it.
@@ -57,7 +54,6 @@ impl From<Broken> for PayloadError {
     }
 }
 
-/// The memory of a request could not be opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OpenError {
     /// Its completion has to say so.
@@ -66,17 +62,13 @@ pub(crate) enum OpenError {
     Defect(&'static str),
 }
 
-/// What a sender needs of its surroundings for Atomic Operations.
 pub(crate) trait Atomics {
-    /// The operands of the Atomic Operation that was peeked at last.
+    /// Returns the operands of the Atomic Operation that was peeked at last.
     fn operands(&self) -> Option<AtomicOperation>;
 
     /// Carries out an Atomic Operation of the peer, if the peer may do that there, so that nobody
-    /// else changes the word meanwhile. Returns what it was before.
-    ///
-    /// # Errors
-    ///
-    /// How the peer is told that nothing was changed.
+    /// else changes the word meanwhile. Returns what it was before, or how the peer is told that
+    /// nothing was changed.
     fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError>;
 }
 
@@ -91,95 +83,70 @@ pub(crate) trait Env<T: Transport>: Atomics {
     /// Storage of the peer's Reads.
     type Inbound: DerefMut<Target = [Inbound]>;
 
-    /// The oldest request of the send queue, which stays there. The environment keeps the names of
-    /// its memory, or its octets, and its operands, until it is asked for another.
+    /// Returns the oldest request of the send queue, which stays there. The surroundings keep the
+    /// names of its memory, or its octets, and its operands, until they are asked for another.
     fn peek(&mut self) -> Option<Peeked<T, Self>>;
 
     /// Takes the oldest request out, so that its slot is free.
     fn consume(&mut self);
 
-    /// Whether there is a request.
     fn has_requests(&self) -> bool;
 
-    /// The first element of the request that was peeked at.
+    /// Returns the first element of the request that was peeked at.
     fn sink(&self) -> Option<Sink>;
 
-    /// Whether this side may write all of `sink`, which is not empty (T-22).
+    /// Returns whether this side may write all of `sink`, which is not empty (T-22).
     fn may_write(&self, sink: &Sink) -> bool;
 
     /// Calls `f` with the requests under way, locked.
     fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R;
 
-    /// Whether there is a request of the peer, as [`Env::oldest_inbound`] tells.
+    /// Returns whether there is a request of the peer, as [`Env::oldest_inbound`] tells.
     fn has_inbound(&self) -> bool {
         self.oldest_inbound().is_some()
     }
 
-    /// Returns the oldest request of the peer. It may miss one that comes at this moment: the
-    /// receiver has a work item send afterwards.
+    /// Returns the oldest request of the peer. May miss one that comes at this moment; the receiver
+    /// has a work item send afterwards.
     fn oldest_inbound(&self) -> Option<Inbound>;
 
     /// Calls `f` with the peer's requests, locked.
     fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R;
 
-    /// TCP has all of these requests: completes what is due. Returns whether no request is under way
+    /// Completes what is due, as TCP has all of these requests. Returns whether none is under way
     /// any more.
     fn done(&mut self, tokens: &[Token]) -> bool;
 
-    /// TCP has all of a request that was alone, and therefore is not among those under way:
-    /// completes it.
+    /// Completes a request that was alone, and so was not under way, as TCP has all of it.
     fn done_alone(&mut self, work: &Self::Work);
 
-    /// A request under way failed. Returns whether its completion tells so (T-33).
+    /// Fails a request under way. Returns whether its completion tells so (T-33).
     fn fail(&mut self, token: Token, fault: Fault) -> bool;
 
-    /// A request failed before it began. Returns whether its completion tells so.
+    /// Fails a request that has not begun. Returns whether its completion tells so.
     fn fail_new(&mut self, work: Self::Work, fault: Fault) -> bool;
 
     /// Invalidates an STag (V-INV). When this returns, nobody uses its memory.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
     fn invalidate(&mut self, stag: Stag) -> Result<(), Fault>;
 
     /// Carries out the fast registration that was peeked at last (V-MR-17, V-MR-18).
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
     fn register(&mut self) -> Result<(), Fault>;
 
     /// Carries out the bind of a window that was peeked at last (V-MW-2, V-MW-4).
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
     fn bind(&mut self) -> Result<(), Fault>;
 
     /// Checks that the memory of the current request may be read, and keeps it readable until
-    /// [`Env::close`]. That of messages before is let go of at the latest then.
-    ///
-    /// # Errors
-    ///
-    /// It may not.
+    /// [`Env::close`]. Memory of earlier messages may stay open until then, too.
     fn open_request(&mut self) -> Result<(), OpenError>;
 
-    /// The same for the source of a Read of the peer, which is not empty.
-    ///
-    /// # Errors
-    ///
-    /// How the peer is told.
+    /// Does the same for the source of a Read of the peer, which is not empty. Returns what the
+    /// peer is told if it may not be read.
     fn open_source(&mut self, request: &ReadRequest) -> Result<(), TermError>;
 
     /// Lets go of all memory that was opened.
     fn close(&mut self);
 
     /// Writes `len` octets of the current message, which is open, from `offset` on.
-    ///
-    /// # Errors
-    ///
-    /// They could not be read or written.
     fn payload(
         &self,
         offset: u32,
@@ -187,23 +154,14 @@ pub(crate) trait Env<T: Transport>: Atomics {
         writer: &mut Writer<'_, T>,
     ) -> Result<(), PayloadError>;
 
-    /// Copies all of the current request's message, which is open, to `to`, which is as long and not
-    /// empty.
-    ///
-    /// # Errors
-    ///
-    /// It could not be read.
+    /// Copies all of the current request's message, which is open, to `to`, which is as long and
+    /// not empty.
     fn copy(&self, to: &mut [u8]) -> Result<(), PayloadError>;
 
     /// Hands a segment to the other end of the connection, on this host: `front`, which is MPA's
     /// length field and the headers, and the payload of the current message that `frame` names. The
-    /// message is open, and [`Transport::prepare`] has just returned [`HandedOver::Taken`].
-    ///
-    /// [`HandedOver::Taken`]: crate::proto::direct::HandedOver::Taken
-    ///
-    /// # Errors
-    ///
-    /// The memory of the message is not there.
+    /// message is open, and [`Transport::prepare`] has just returned `HandedOver::Taken`. Fails if
+    /// the memory of the message is not there.
     fn hand_over(
         &self,
         transport: &mut T,
@@ -211,21 +169,19 @@ pub(crate) trait Env<T: Transport>: Atomics {
         frame: &tx::Frame,
     ) -> Result<(), PayloadError>;
 
-    /// Whether the peer has sent an FPDU.
     fn heard_of_peer(&self) -> bool;
 
-    /// The FPDU of `frame` is in the batch, and those behind it that are alike, so that they are
-    /// `count` in all; for who wants to know.
+    /// For tracing: the FPDU of `frame` and those behind it that are alike, `count` in all, are in
+    /// the batch.
     fn fpdus_made(&self, _message: &Message, _frame: &tx::Frame, _count: u32) {}
 
-    /// A Terminate is in the batch; likewise.
+    /// For tracing: a Terminate is in the batch.
     fn terminate_made(&self, _message: &Terminate) {}
 
-    /// TCP has all that is to be sent in front of a FIN, if there is to be one; `has_spoken` says
-    /// whether there is something among it that the peer is to have first.
+    /// Sends a FIN that is wanted, as TCP has all that is in front of it; with `has_spoken`, once
+    /// the peer has acknowledged that.
     fn finish(&mut self, transport: &mut T, has_spoken: bool);
 }
 
-/// A request as [`Env::peek`] finds it.
 pub(crate) type Peeked<T, E> =
     Result<Request<<E as Env<T>>::Work>, BadRequest<<E as Env<T>>::Work>>;

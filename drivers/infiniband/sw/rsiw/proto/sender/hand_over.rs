@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Handing segments to the other end of the connection on this host, instead of putting FPDUs into
-//! a batch: see `proto::direct`. A Terminate still goes through TCP: it arrives behind what was
-//! handed over, because the other end has taken that in already.
-//!
-//! Under the lock of the sender.
+//! Hands segments to the other end of the connection on this host, instead of putting FPDUs into a
+//! batch: see `proto::direct`. A Terminate still goes through TCP, and arrives behind what was
+//! handed over, as the other end has taken that in already. Under the lock of the sender.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -25,12 +23,8 @@ use crate::proto::tx::{
 use crate::wire::terminate::TermError;
 
 impl Framer {
-    /// Hands over the next segment of a message that is open. Returns the number of segments that
-    /// were taken, which is 0 or 1; `None` if TCP has to carry it.
-    ///
-    /// # Errors
-    ///
-    /// The message cannot go on.
+    /// Hands over the next segment of a message that is open. Returns how many were taken, 0 or 1;
+    /// `None` if TCP has to carry it. Fails if the message cannot go on.
     #[inline]
     pub(super) fn hand_over<T: Transport, E: Env<T>>(
         &mut self,

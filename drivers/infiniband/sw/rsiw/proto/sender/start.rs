@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Starting the requests of the send queue: fences, ORD, and what is wrong with them from the start
-//! (RFC 5040 section 5.4 and draft-hilland-rddp-verbs section 8.2.2: V-FNC, V-RD, V-WC). And what
-//! nobody has posted: the answers to requests, and the first message of a peer-to-peer connection.
-//!
-//! Under the lock of the sender.
+//! Starts the requests of the send queue: fences, ORD, and errors that are known from the start
+//! (RFC 5040 section 5.4 and draft-hilland-rddp-verbs section 8.2.2: V-FNC, V-RD, V-WC). Also
+//! starts what nobody has posted: the answers to requests, and the first message of a peer-to-peer
+//! connection. Under the lock of the sender.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -50,10 +49,9 @@ use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
 use core::ops::DerefMut;
 
-/// The sink that a Read of nothing names: nobody checks it, but some adapters refuse zero.
+/// The sink that an empty Read names: nobody checks it, but some adapters refuse zero.
 const NO_SINK: Stag = Stag(1);
 
-/// What is to be sent next.
 pub(super) enum Next {
     /// The message that is the current one now.
     Message,
@@ -61,11 +59,9 @@ pub(super) enum Next {
     Empty,
     /// Nothing that may start.
     Nothing,
-    /// Nothing before TCP has what was made so far.
     AfterFlush,
 }
 
-/// What holds at the moment.
 pub(super) struct Now {
     /// TCP has all there was to send.
     pub(super) is_flushed: bool,
@@ -78,22 +74,15 @@ pub(super) struct Now {
 
 /// What becomes of a request, decided while the requests under way are locked.
 enum Begun {
-    /// It is under way.
     Yes(Token),
-    /// It has to wait.
     No,
     /// It has to wait until TCP has what was made so far.
     AfterFlush,
-    /// It is wrong.
     Failed(Fault),
 }
 
 /// Makes the oldest request that may start and is to be sent the current message; carries out those
-/// that are not to be sent.
-///
-/// # Errors
-///
-/// It is taken, but cannot be carried out.
+/// that are not to be sent. Fails if a request was taken, but cannot be carried out.
 pub(super) fn next_request<T: Transport, E: Env<T>>(
     env: &mut E,
     tx: &mut Tx,
@@ -149,7 +138,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
             Operation::Atomic { stag, to, .. } => {
                 (atomic::request(env, tx, stag, to)?, Origin::Bare)
             }
-            // Nobody's memory is kept by who may have to wait for its users.
+            // Open memory is let go of first: whoever may wait for its users must not be one.
             Operation::Invalidate { stag } => {
                 env.close();
                 let result = env.invalidate(stag);
@@ -190,7 +179,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
     }
 }
 
-/// Notes a request as under way, if it may start.
+/// Records a request as under way, if it may start.
 fn begin<W, S, O>(
     sends: &mut Sends<S, O>,
     request: &Request<W>,
@@ -214,14 +203,14 @@ where
             return Ok(Begun::No);
         }
         Start::NoReadResources => return Ok(Begun::Failed(Fault::LocalOperation)),
-        // What is in front of it may be read from the region.
+        // What is in front of it may still be read from the region.
         Start::Now if !now.is_flushed && operation.takes_back() => return Ok(Begun::AfterFlush),
         Start::Now if !now.is_flushed && now.is_direct && operation.is_local() => {
             return Ok(Begun::AfterFlush);
         }
         Start::Now => {}
     }
-    // STag 0 is nobody's: the peer need not be asked (V-STAG0-8).
+    // STag 0 is nobody's, so the peer need not be asked (V-STAG0-8).
     if matches!(operation, Operation::Write { stag: Stag(0), .. }) && request.len > 0 {
         return Ok(Begun::Failed(Fault::LocalProtection));
     }
@@ -252,8 +241,7 @@ where
     Ok(Begun::Yes(token))
 }
 
-/// The sink of a Read, which this side must be allowed to write (T-22) if there is anything to
-/// write.
+/// Returns the sink of a Read, which this side must be allowed to write if it is used (T-22).
 fn read_sink<T: Transport, E: Env<T>>(
     env: &E,
     invalidate: bool,
@@ -268,7 +256,6 @@ fn read_sink<T: Transport, E: Env<T>>(
     Ok((sink.stag, sink.to))
 }
 
-/// Ends a request that is not sent.
 fn finish<T: Transport, E: Env<T>>(
     env: &mut E,
     token: Token,
@@ -284,7 +271,7 @@ fn finish<T: Transport, E: Env<T>>(
 }
 
 impl Sender {
-    /// The first message of a peer-to-peer connection (RFC 6581 section 9.2).
+    /// Makes the first message of a peer-to-peer connection (RFC 6581 section 9.2).
     pub(super) fn ready_to_receive<T: Transport, E: Env<T>>(
         &mut self,
         env: &E,
@@ -307,11 +294,8 @@ impl Sender {
         })
     }
 
-    /// The answer to the peer's oldest request.
-    ///
-    /// # Errors
-    ///
-    /// It is an Atomic Operation that the peer may not carry out.
+    /// Makes the answer to the peer's oldest request the current message. Fails for an Atomic
+    /// Operation that the peer may not carry out.
     pub(super) fn next_response<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
