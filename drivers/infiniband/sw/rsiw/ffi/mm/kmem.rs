@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Kernel memory that kernel consumers name by its address.
+//! Memory that consumers in the kernel name by its address.
 //!
-//! The device has no DMA: what `ib_dma_map_*` yields is the kernel address itself. It may be of the
-//! direct map, where a stretch is one piece, or of `vmalloc`, where each page is its own.
+//! The device has no DMA, so what `ib_dma_map_*` yields is the kernel address itself: of the direct
+//! map, where a stretch is one piece, or of `vmalloc`, where each page is a piece of its own.
 //!
 //! Context: any.
 
@@ -16,9 +16,7 @@ use core::{
 };
 use kernel::page::PAGE_SIZE;
 
-/// A stretch of kernel memory, cut into pieces.
-///
-/// Ends early where an address is no memory.
+/// A stretch of kernel memory, cut into pieces. It ends early where an address is no memory.
 ///
 /// # Invariants
 ///
@@ -34,8 +32,8 @@ impl KernelPieces<'_> {
     ///
     /// # Safety
     ///
-    /// A kernel consumer must have named the memory, and must keep it for as long as the result and
-    /// what it yields exist.
+    /// A consumer in the kernel has named the memory, and keeps it as long as the result and what
+    /// it yields exist.
     pub(in crate::ffi) unsafe fn new(addr: u64, len: u32) -> Self {
         // INVARIANT: by the caller's promise.
         Self {
@@ -45,7 +43,7 @@ impl KernelPieces<'_> {
         }
     }
 
-    /// Whether all of the stretch was yielded.
+    /// Returns whether all of the stretch was yielded.
     pub(in crate::ffi) fn is_done(&self) -> bool {
         self.left.0 == 0
     }
@@ -72,9 +70,9 @@ impl<'a> Iterator for KernelPieces<'a> {
         };
         self.addr = self.addr.checked_add(len.into())?;
         self.left -= len;
-        // SAFETY: the piece starts in `page`; it ends there too, or lies in the direct map, where
-        // descriptors are adjacent. By the invariant it stays allocated.
-        // What its consumer names it may have written to.
+        // SAFETY: the piece starts in `page`, and ends there or lies in the direct map, where
+        // descriptors are adjacent. By the invariant it stays allocated. A consumer may have what
+        // it names written to.
         // CAST: less than a page's size.
         unsafe { PageSlice::from_raw(page, offset as u32, len, true) }
     }

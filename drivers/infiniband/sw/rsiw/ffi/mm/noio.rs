@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Allocations that must not wait for input and output.
-//!
-//! Whoever moves data for a file system or a block device must not wait for that to write pages
-//! back: the writing may wait for him.
+//! Allocations that must not wait for input and output. Whoever moves data for a file system or a
+//! block device must not wait for it to write pages back: the writing may wait for that data.
 //!
 //! C header: [`include/linux/sched/mm.h`](srctree/include/linux/sched/mm.h)
 //!
@@ -12,11 +10,11 @@
 use crate::ffi::raw::h;
 use kernel::types::NotThreadSafe;
 
-/// As long as it lives, no allocation of this thread, whatever its flags, starts input or output.
+/// A scope in which no allocation of this thread, whatever its flags, starts input or output.
 ///
 /// # Invariants
 ///
-/// `before` is what the thread's flags say of this outside of the scope.
+/// `before` is what the thread's flags say of this outside the scope.
 pub(crate) struct NoIo {
     before: u32,
     _thread: NotThreadSafe,

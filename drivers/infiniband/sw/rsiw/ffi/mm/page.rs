@@ -2,9 +2,9 @@
 
 //! Pieces of pinned memory that others may write at any time.
 //!
-//! The owner of a memory region, a peer's RDMA Writes and this host's placement all touch the same
-//! bytes without a lock. So there is never a Rust reference to them: bytes are copied in and out
-//! by the functions of `copy.rs`.
+//! The owner of a memory region, a peer's RDMA Writes and this host's placement all access the same
+//! bytes without a lock. So there is never a Rust reference to them: the functions of `copy.rs`
+//! copy bytes in and out.
 //!
 //! Context: any.
 
@@ -42,12 +42,12 @@ pub(crate) struct PageSlice<'a> {
 }
 
 impl<'a> PageSlice<'a> {
-    /// Wraps `len` bytes that begin `offset` bytes behind `start`.
+    /// Wraps the `len` bytes that begin `offset` bytes behind `start`.
     ///
     /// # Safety
     ///
-    /// `start` must begin `offset + len` bytes of the direct map that stay allocated during `'a`;
-    /// this side may write the bytes that are wrapped if `writable`.
+    /// `offset + len` bytes of the direct map begin at `start` and stay allocated during `'a`. This
+    /// side may write those that are wrapped if `writable`.
     #[inline]
     pub(in crate::ffi) unsafe fn new(
         start: NonNull<u8>,
@@ -66,12 +66,13 @@ impl<'a> PageSlice<'a> {
         }
     }
 
-    /// Wraps the `len` bytes from byte `offset` of `page` on. `None` if that has no address.
+    /// Wraps the `len` bytes from byte `offset` of `page` on. Returns `None` if the page has no
+    /// address.
     ///
     /// # Safety
     ///
-    /// The bytes must lie in a run of pages with adjacent descriptors that begins with `page` and
-    /// stays allocated during `'a`; they are for this side to write if `writable`.
+    /// The bytes lie in a run of pages with adjacent descriptors that begins with `page` and stays
+    /// allocated during `'a`. This side may write them if `writable`.
     pub(in crate::ffi) unsafe fn from_raw(
         page: NonNull<b::page>,
         offset: u32,
@@ -85,7 +86,6 @@ impl<'a> PageSlice<'a> {
         Some(unsafe { Self::new(NonNull::new(base)?, offset, len, writable) })
     }
 
-    /// No memory.
     pub(crate) const EMPTY: Self = Self {
         // INVARIANT: no bytes.
         start: NonNull::dangling(),
@@ -94,25 +94,20 @@ impl<'a> PageSlice<'a> {
         _pages: PhantomData,
     };
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
-    /// The kernel address of the first byte.
-    ///
-    /// Valid for reads of [`PageSlice::len`] bytes during `'a`, but only for accesses that put up
-    /// with concurrent writes: C code, or volatile ones.
+    /// Returns the kernel address of the first byte. [`PageSlice::len`] bytes can be read there
+    /// during `'a`, but only by accesses that put up with concurrent writes: C code, or volatile
+    /// ones.
     pub(in crate::ffi) fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr().cast_const()
     }
 
-    /// The same for writes.
-    ///
-    /// # Errors
-    ///
-    /// `EACCES` if the memory is only to be read.
+    /// As [`PageSlice::as_ptr`], for writes; `EACCES` if the memory is read-only.
     pub(in crate::ffi) fn as_mut_ptr(&self) -> Result<*mut u8> {
         if !self.writable {
             return Err(EACCES);
@@ -120,7 +115,7 @@ impl<'a> PageSlice<'a> {
         Ok(self.start.as_ptr())
     }
 
-    /// Takes the first `len` bytes away, or all of them.
+    /// Splits off the first `len` bytes, or all if there are fewer, and returns them.
     #[inline]
     pub(crate) fn take_front(&mut self, len: u32) -> Self {
         let front = Self {
@@ -135,26 +130,18 @@ impl<'a> PageSlice<'a> {
         front
     }
 
-    /// Copies all of it to `out`, of which each byte is read once.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if that is of another length.
+    /// Copies all of it to `out`, reading each byte once; `EINVAL` if `out` has another length.
     #[inline]
     pub(crate) fn copy_out(&self, out: &mut [u8]) -> Result {
         if out.len() != self.len as usize {
             return Err(EINVAL);
         }
-        // SAFETY: by the invariants there are as many bytes as `out` has, which is the driver's own.
+        // SAFETY: by the invariants there are as many bytes as in `out`, which is the driver's own.
         unsafe { copy::fetch(out, self.as_ptr()) };
         Ok(())
     }
 
-    /// Writes all of `src`, which may be the same memory, to this memory from byte `at` on, in order.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageSlice::copy_in`].
+    /// Writes all of `src`, which may overlap, from byte `at` on, as [`PageSlice::copy_in`] does.
     #[inline]
     pub(crate) fn copy_from(&self, at: u32, src: &PageSlice<'_>) -> Result {
         // CAST: 32 bits fit.
@@ -165,12 +152,11 @@ impl<'a> PageSlice<'a> {
         Ok(())
     }
 
-    /// Writes `src` to the memory from byte `at` on, in order.
+    /// Writes `src` from byte `at` on, in order.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it does not fit, `EACCES` if the memory is only to be read; nothing is written
-    /// then.
+    /// `EINVAL` if it does not fit, `EACCES` if the memory is read-only; nothing is written then.
     pub(crate) fn copy_in(&self, at: u32, src: &[u8]) -> Result {
         let ptr = self.range(at, src.len())?;
         // SAFETY: `range` returned memory that holds as many bytes as `src`.
@@ -178,7 +164,7 @@ impl<'a> PageSlice<'a> {
         Ok(())
     }
 
-    /// The address of byte `at`, to be written, if `len` bytes follow.
+    /// Returns the address of byte `at` for writing if there are `len` bytes from there on.
     fn range(&self, at: u32, len: usize) -> Result<*mut u8> {
         let end = (at as usize).checked_add(len).ok_or(EINVAL)?;
         if end > self.len as usize {
@@ -192,14 +178,14 @@ impl<'a> PageSlice<'a> {
 ///
 /// # Invariants
 ///
-/// They are all bytes of the slice, which may be written, and their address is a multiple of eight.
+/// They are all of the slice, which may be written, and their address is a multiple of eight.
 pub(crate) struct Word<'a>(PageSlice<'a>);
 
-/// How often a word is looked at anew if others change it. One of them has got its way each time.
+/// How often a change is tried. Each try that fails means that somebody else's change succeeded.
 const MAX_TRIES: u32 = 4096;
 
 impl<'a> Word<'a> {
-    /// The word that `slice` is. `None` if it is none, or is not to be written.
+    /// Makes a word of `slice`, unless that is not aligned, not eight bytes or read-only.
     pub(crate) fn new(slice: PageSlice<'a>) -> Option<Self> {
         let ptr = slice.as_mut_ptr().ok()?.cast::<u64>();
         // CAST: 32 bits fit.
@@ -208,20 +194,17 @@ impl<'a> Word<'a> {
         is_word.then_some(Self(slice))
     }
 
-    /// Replaces the word by what `change` makes of it, in the byte order of this host. Nobody else,
-    /// neither another processor nor a process, changes it in between. Returns what it was.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if others do so all the time.
+    /// Replaces the word by what `change` makes of it, in the byte order of this host, and returns
+    /// what it was. Neither another processor nor a process changes it in between. Returns `EBUSY`
+    /// if others keep changing the word.
     pub(crate) fn change(&self, change: impl Fn(u64) -> u64) -> Result<u64> {
         let ptr = self.0.start.as_ptr().cast::<u64>();
         // SAFETY: by the invariants it is valid and aligned. Others may write the word at any time,
-        // by any instruction; it is read by one, and what it then is does not matter.
+        // by any instruction; it is read by one, and any value of it will do.
         let mut seen = unsafe { atomic_load(ptr, Relaxed) };
         for _ in 0..MAX_TRIES {
-            // SAFETY: as above, and it may be written; the word is read, compared and written by one
-            // instruction, whatever others do.
+            // SAFETY: as above, and it may be written; one instruction reads, compares and writes
+            // the word, whatever others do.
             match unsafe { cmpxchg(ptr, seen, change(seen), Full) } {
                 Ok(original) => return Ok(original),
                 Err(other) => seen = other,

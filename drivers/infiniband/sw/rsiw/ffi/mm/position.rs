@@ -11,25 +11,22 @@ use core::ops::{
     Sub, //
 };
 
-/// The number of one of them.
+/// The number of one of these things.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position(u32);
 
 impl Position {
-    /// That of the first.
     pub(crate) const FIRST: Self = Self(0);
 
-    /// The position that a [`Position::number`] is of.
+    /// Returns the position that has this [`Position::number`].
     pub(crate) const fn of(number: u32) -> Self {
         Self(number)
     }
 
-    /// Returns the number, to be kept or told elsewhere.
     pub(crate) const fn number(self) -> u32 {
         self.0
     }
 
-    /// Moves to the next one.
     pub(crate) fn advance(&mut self) {
         *self = *self + 1;
     }
@@ -51,7 +48,7 @@ impl Sub<u32> for Position {
     }
 }
 
-/// How many there are from an earlier position on.
+/// Counts from an earlier position up to this one.
 impl Sub for Position {
     type Output = u32;
 

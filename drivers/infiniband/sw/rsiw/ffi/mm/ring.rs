@@ -3,10 +3,10 @@
 //! Rings in memory that a user process shares: typed access by copy.
 //!
 //! A process may write any byte at any time (T-3). So nothing here returns a reference into the
-//! memory, each read is one volatile pass into private memory, and indices are masked, so that no
-//! value of theirs leads outside.
+//! memory, each read is one volatile pass into private memory, and indices are masked so that none
+//! leads outside.
 //!
-//! Context: any. Whoever consumes or produces serialises with its peers in the kernel itself.
+//! Context: any. Users of a ring in the kernel exclude each other; nothing here does.
 
 use super::position::Position;
 use super::shmem::SharedMemory;
@@ -79,14 +79,12 @@ macro_rules! impl_ring_flags {
 impl_ring_flags!(u8, i8);
 impl_ring_flags!(u16, i16);
 
-/// An entry of a ring: plain data with flags that say who owns it.
-///
-/// The layout is checked when a ring of the type is instantiated.
+/// An entry of a ring: plain data with flags that say who owns it. The layout is checked when a
+/// ring of the type is instantiated.
 pub(crate) trait RingEntry: FromBytes + IntoBytes + Copy {
-    /// Type of the flags.
     type Flags: RingFlags;
 
-    /// Where the flags are, in bytes. Nothing else that user space writes shares their word.
+    /// Offset of the flags in bytes. User space writes nothing else in their word.
     const FLAGS_OFFSET: usize;
 }
 
@@ -121,22 +119,15 @@ impl<T: RingEntry> SharedRing<T> {
     };
     const FLAGS_WORD: usize = T::FLAGS_OFFSET / WORD;
 
-    /// Bytes that `entries` entries take.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if there is no such number.
+    /// Returns how many bytes `entries` entries take, or `EINVAL` if that overflows.
     pub(crate) fn bytes(entries: u32) -> Result<usize> {
         size_of::<T>().checked_mul(entries as usize).ok_or(EINVAL)
     }
 
-    /// Makes a ring of the first `entries` entries of `mem`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if `entries` is not a power of two or does not fit.
+    /// Makes a ring of the first `entries` entries of `mem`; `EINVAL` if these are not a power of
+    /// two or do not fit.
     pub(crate) fn new(mem: Arc<SharedMemory>, entries: u32) -> Result<Self> {
-        // Whatever is done with the ring, its layout has been checked.
+        // Has the compiler check the layout, whatever is done with the ring.
         const { assert!(Self::WORDS > 0 && Self::FLAGS_WORD < Self::WORDS) };
         if !entries.is_power_of_two() || Self::bytes(entries)? > mem.size() {
             return Err(EINVAL);
@@ -149,24 +140,23 @@ impl<T: RingEntry> SharedRing<T> {
         })
     }
 
-    /// Number of entries.
     pub(crate) fn len(&self) -> u32 {
         self.mask.wrapping_add(1)
     }
 
-    /// Address of the entry at `at`.
     fn entry(&self, at: Position) -> *mut u64 {
         let at = (at.number() & self.mask) as usize * size_of::<T>();
         // SAFETY: by the invariant the memory has this entry.
         unsafe { self.mem.as_ptr().add(at) }.cast()
     }
 
-    /// Copies an entry out, once. The flags in the copy are of no use: see [`SharedRing::flags`].
+    /// Copies an entry out, in one pass. Do not use the flags in the copy: see
+    /// [`SharedRing::flags`].
     pub(crate) fn read(&self, at: Position) -> T {
         self.front(at)
     }
 
-    /// The same for the front of an entry, up to the end of an `F`.
+    /// As [`SharedRing::read`], for the front of an entry, up to the end of an `F`.
     #[inline]
     pub(crate) fn front<F: FromBytes>(&self, at: Position) -> F {
         const { assert!(size_of::<F>() % WORD == 0 && align_of::<F>() == WORD) };
@@ -176,7 +166,7 @@ impl<T: RingEntry> SharedRing<T> {
         let dst = copy.as_mut_ptr().cast::<u64>();
         for i in 0..size_of::<F>() / WORD {
             // SAFETY: by the invariant the entry has this word; the memory is aligned as vmalloc
-            // and `T` are; concurrent writes are what volatile is for.
+            // and `T` are; the access is volatile, as others may write at the same time.
             let word = unsafe { src.add(i).read_volatile() };
             // SAFETY: `F` has this word too and is aligned to words.
             unsafe { dst.add(i).write(word) };
@@ -185,7 +175,7 @@ impl<T: RingEntry> SharedRing<T> {
         unsafe { copy.assume_init() }
     }
 
-    /// Copies what lies from byte `AT` of an entry on to `to`, once. Returns whether there is as
+    /// Fills `to` from byte `AT` of an entry on, in one pass. Returns whether the entry has as
     /// much.
     #[inline]
     #[must_use]
@@ -207,7 +197,8 @@ impl<T: RingEntry> SharedRing<T> {
         true
     }
 
-    /// The flags of an entry; what its owner wrote before setting them is visible afterwards.
+    /// Returns the flags of an entry; what its owner wrote before setting them is visible
+    /// afterwards.
     pub(crate) fn flags(&self, at: Position) -> T::Flags {
         let ptr = self.entry(at).cast::<u8>();
         // SAFETY: the flags are inside the entry and aligned (see `WORDS`); the kernel accesses
@@ -222,8 +213,8 @@ impl<T: RingEntry> SharedRing<T> {
         unsafe { T::Flags::store(ptr.add(T::FLAGS_OFFSET), flags) };
     }
 
-    /// Copies the entry of `from` at `at` to the same place, once, the word with the flags
-    /// last: whoever sees them sees the rest.
+    /// Copies the entry of `from` at `at` to the same place here, in one pass, the word with the
+    /// flags last: whoever sees them sees the rest.
     pub(crate) fn carry_over(&self, at: Position, from: &Self) {
         let (src, dst) = (from.entry(at), self.entry(at));
         for i in (0..Self::WORDS).filter(|&i| i != Self::FLAGS_WORD) {
@@ -267,11 +258,7 @@ pub(crate) struct SharedWord {
 }
 
 impl SharedWord {
-    /// Takes the word at byte `offset` of `mem`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if it is not aligned or not inside.
+    /// Takes the word at byte `offset` of `mem`; `EINVAL` if it is not aligned or not inside.
     pub(crate) fn new(mem: Arc<SharedMemory>, offset: usize) -> Result<Self> {
         let end = offset.checked_add(size_of::<u32>()).ok_or(EINVAL)?;
         if offset % align_of::<u32>() != 0 || end > mem.size() {
@@ -298,18 +285,17 @@ impl SharedWord {
     }
 }
 
-/// A [`SharedWord`] that is read without a lock, and may become another one meanwhile.
+/// A [`SharedWord`] that is read without a lock, and can be replaced meanwhile.
 ///
 /// # Invariants
 ///
-/// `word` is from [`KBox::into_raw`] and belongs to this; one that does not any more is dropped a
-/// grace period later.
+/// `word` is from [`KBox::into_raw`] and owned by this. One that was replaced is dropped a grace
+/// period later.
 pub(crate) struct MovableWord {
     word: Atomic<*mut SharedWord>,
 }
 
 impl MovableWord {
-    /// Begins as `word`.
     pub(crate) fn new(word: KBox<SharedWord>) -> Self {
         // INVARIANT: from a box that nobody else has.
         Self {
@@ -317,7 +303,7 @@ impl MovableWord {
         }
     }
 
-    /// Reads the word. No ordering. Any context.
+    /// Reads the word. No ordering.
     #[inline]
     pub(crate) fn load(&self) -> u32 {
         let _rcu = rcu::read_lock();
@@ -326,12 +312,11 @@ impl MovableWord {
         unsafe { &*self.word.load(Acquire) }.load()
     }
 
-    /// Becomes `word`. Any context.
+    /// Replaces the word. The old one is kept until nobody reads it.
     pub(crate) fn replace(&self, word: KBox<SharedWord>) -> Replaced {
         let old = self.word.xchg(KBox::into_raw(word), Full);
-        // INVARIANT: it belongs to `Replaced` now, which waits before it drops it.
-        //
-        // SAFETY: by the invariant; the exchange made us the one to whom it belongs.
+        // INVARIANT: the old word belongs to `Replaced` now, which waits before it drops it.
+        // SAFETY: from `into_raw`, by the invariant; the exchange passed its ownership to us.
         Replaced(unsafe { KBox::from_raw(old) })
     }
 }
@@ -343,7 +328,7 @@ impl Drop for MovableWord {
     }
 }
 
-/// What a [`MovableWord`] was. Dropping it sleeps until nobody reads it any more.
+/// A word that was replaced in a [`MovableWord`]. Dropping it sleeps until nobody reads it.
 pub(crate) struct Replaced(#[expect(dead_code)] KBox<SharedWord>);
 
 impl Drop for Replaced {

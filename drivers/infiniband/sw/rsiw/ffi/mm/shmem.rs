@@ -19,10 +19,8 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Zeroed pages, freed when the last reference is dropped. They count for the memory cgroup of the
-/// process that asked for them.
-///
-/// A process that maps them holds references on the pages of its own.
+/// Zeroed pages, freed with the last reference, that count for the memory cgroup of the process
+/// that asked for them. A process that maps them holds references of its own to the pages.
 ///
 /// # Invariants
 ///
@@ -40,11 +38,7 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// Allocates at least `len` bytes, not zero.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for no bytes or too many to count, `ENOMEM`.
+    /// Allocates at least `len` bytes. Returns `EINVAL` if that is zero or overflows, or `ENOMEM`.
     pub(crate) fn new(len: usize, _loaded: Loaded) -> Result<Arc<Self>> {
         let size = page_align(len).ok_or(EINVAL)?;
         if size < PAGE_SIZE {
@@ -62,13 +56,13 @@ impl SharedMemory {
         Ok(Arc::new(this, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// Length in bytes, whole pages.
+    /// Returns the length in bytes, of whole pages.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// The first byte. Valid for volatile and atomic access of [`SharedMemory::size`] bytes as long
-    /// as `self` lives.
+    /// Returns the address of the first byte. It is valid for volatile and atomic access of
+    /// [`SharedMemory::size`] bytes as long as `self` lives.
     pub(in crate::ffi) fn as_ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
     }

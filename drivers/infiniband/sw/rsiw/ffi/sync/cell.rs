@@ -2,7 +2,7 @@
 
 //! A value that is changed behind a shared reference, by one function at a time.
 //!
-//! As `core::cell::RefCell`, but without its count of borrows, whose overflow would panic.
+//! Unlike `core::cell::RefCell` it has no count of borrows, whose overflow would panic.
 //!
 //! Context: any. A cell is used by one thread only.
 
@@ -22,7 +22,6 @@ pub(crate) struct ExclusiveCell<T> {
 }
 
 impl<T> ExclusiveCell<T> {
-    /// Makes a cell that holds `value`.
     pub(crate) const fn new(value: T) -> Self {
         // INVARIANT: there is no reference yet.
         Self {

@@ -2,15 +2,15 @@
 
 //! A gate that many may pass and one may close for good.
 //!
-//! It answers the question of teardown: nobody uses this any more, and nobody will. Memory regions
-//! have one (deregistration ends all access, T-20), and so have handles to objects of the RDMA core
-//! (no upcall after destroy).
+//! Teardown relies on it: once the gate is closed, nobody uses the object, and nobody will. Memory
+//! regions have one (deregistration ends all access, T-20), and so have handles to objects of the
+//! RDMA core (no upcall after destroy).
 //!
-//! Unsafe code relies on this file: after [`Gate::close_and_wait`] returned, no guard of the gate
-//! exists and [`Gate::enter`] gives out none; and the same while [`Gate::exclusively`] runs. Guards
-//! that were forgotten count as if they existed.
+//! Unsafe code relies on this file: after [`Gate::close_and_wait`] has returned, and while
+//! [`Gate::exclusively`] runs, no guard of the gate exists and [`Gate::enter`] gives out none.
+//! Guards that were forgotten count as if they existed.
 //!
-//! Context: [`Gate::enter`] and [`Gate::leave`] in any context, [`Gate::close_and_wait`] sleeps.
+//! Context: any, but [`Gate::close_and_wait`] and [`Gate::wait_empty`] sleep.
 
 use core::{
     ops::Deref,
@@ -38,8 +38,7 @@ use kernel::{
 
 /// Set in [`Gate::state`] once the gate is closed.
 const CLOSED: u32 = 1 << 31;
-/// Set in [`Gate::state`] while someone has the place behind it for himself. The bits below count
-/// the users inside.
+/// Set in [`Gate::state`] while [`Gate::exclusively`] runs. The bits below count the users inside.
 const EXCLUSIVE: u32 = 1 << 30;
 
 /// How long to wait for others before looking again.
@@ -54,7 +53,6 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Makes an open gate with nobody inside.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             state: Atomic::new(0),
@@ -62,12 +60,13 @@ impl Gate {
         })
     }
 
-    /// Goes in, unless the gate is closed. The guard goes out when it is dropped.
+    /// Goes in, unless the gate is closed or held [exclusively](Gate::exclusively). Dropping the
+    /// guard goes out.
     pub(crate) fn enter(&self) -> Option<GateGuard<&Gate>> {
         GateGuard::new(self)
     }
 
-    /// How many users are inside at the moment.
+    /// Returns how many users are inside at the moment.
     pub(crate) fn users(&self) -> u32 {
         self.state.load(Relaxed) & !CLOSED
     }
@@ -77,7 +76,7 @@ impl Gate {
     /// # Safety
     ///
     /// Stands for the drop of a guard that was forgotten, or for a user that was counted by
-    /// [`Gate::try_enter`]. Whoever was inside by it is not any more.
+    /// [`Gate::try_enter`], who is not inside any more.
     pub(in crate::ffi) unsafe fn leave(&self) {
         // Release: what the user did inside comes before what the closer does afterwards.
         if self.state.fetch_sub(1, Release) == CLOSED | 1 {
@@ -85,9 +84,8 @@ impl Gate {
         }
     }
 
-    /// Closes the gate and sleeps until all users have left. Later calls wait as well.
-    ///
-    /// The caller must not be inside.
+    /// Closes the gate and sleeps until all users have left. Later calls wait as well. The caller
+    /// must not be inside.
     pub(crate) fn close_and_wait(&self) {
         let mut state = self.state.load(Relaxed);
         while state & CLOSED == 0 {
@@ -106,12 +104,11 @@ impl Gate {
         self.state.load(Acquire);
     }
 
-    /// Whether the gate was closed. Any context.
     pub(crate) fn is_closed(&self) -> bool {
         self.state.load(Relaxed) & CLOSED != 0
     }
 
-    /// Whether nobody is inside at this moment. Any context.
+    /// Returns whether nobody is inside at this moment.
     ///
     /// Fully ordered: what the caller wrote before is seen by whoever goes in afterwards.
     pub(crate) fn is_empty(&self) -> bool {
@@ -119,17 +116,16 @@ impl Gate {
         self.state.load(Acquire) & !CLOSED == 0
     }
 
-    /// Waits for a moment in which nobody is inside. For gates that nobody stays behind for longer
-    /// than it takes to copy something, and which new users do not enter. Sleeps.
+    /// Waits for a moment in which nobody is inside. For gates that new users do not enter, and
+    /// inside of which nobody stays longer than it takes to copy something. Sleeps.
     pub(crate) fn wait_empty(&self) {
         while !self.is_empty() {
             fsleep(PAUSE);
         }
     }
 
-    /// Runs `f` with nobody inside; who wants to go in meanwhile is turned away. Any context.
-    ///
-    /// Returns `None`, without having run `f`, if somebody is inside or the gate is closed.
+    /// Runs `f` with nobody inside; who wants to go in meanwhile is turned away. Returns `None`,
+    /// without running `f`, if somebody is inside or the gate is closed.
     pub(crate) fn exclusively<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
         self.state.cmpxchg(0, EXCLUSIVE, Full).ok()?;
         let result = f();
@@ -142,8 +138,8 @@ impl Gate {
 
     /// Counts a user in. Must be undone by [`Gate::leave`] if it returns true.
     ///
-    /// As many forgotten guards as there are numbers below [`EXCLUSIVE`] set that bit, and from
-    /// then on everybody is turned away: the count does not overflow.
+    /// Forgotten guards cannot overflow the count: when there are [`EXCLUSIVE`] of them that bit is
+    /// set, and from then on everybody is turned away.
     #[inline]
     fn try_enter(&self) -> bool {
         if self.state.fetch_add(1, Full) & (CLOSED | EXCLUSIVE) == 0 {
@@ -155,10 +151,10 @@ impl Gate {
     }
 }
 
-/// What has a gate.
+/// An object that has a gate.
 pub(crate) trait Gated {
-    /// The gate by which one goes in. It may be another one each time: a guard keeps the one that
-    /// it went through.
+    /// Returns the gate to go in by. It may be another one each time: a guard keeps the one that it
+    /// went through.
     fn gate(&self) -> &Gate;
 }
 
@@ -181,8 +177,8 @@ unsafe impl<T: Gated> GatePtr for &T {}
 // SAFETY: it has a reference to the object, to which nobody gets exclusive access meanwhile.
 unsafe impl<T: Gated> GatePtr for Arc<T> {}
 
-/// Proof that its holder is inside a gate; going out when dropped. Owns or borrows what has the
-/// gate, depending on `P`.
+/// Proof that its holder is inside a gate; dropping it goes out. Owns or borrows the object with
+/// the gate, depending on `P`.
 ///
 /// # Invariants
 ///
@@ -192,8 +188,8 @@ pub(crate) struct GateGuard<P: GatePtr> {
     ptr: P,
 }
 
-// SAFETY: what the guard has is a pointer that may be sent and a reference to a gate, which any
-// thread may use.
+// SAFETY: the guard has a pointer that may be sent and a reference to a gate, which any thread may
+// use.
 unsafe impl<P: GatePtr + Send> Send for GateGuard<P> {}
 // SAFETY: as above.
 unsafe impl<P: GatePtr + Sync> Sync for GateGuard<P> {}
@@ -206,18 +202,15 @@ impl<P: GatePtr> GateGuard<P> {
         if !gate.try_enter() {
             return None;
         }
-        // The gate is borrowed from the object. That borrow could be as long as `ptr` lives: `gate`
-        // does not know better.
-        //
-        // INVARIANT: the object and what is borrowed from it live as long as `ptr`, by the promise
-        // of `GatePtr`; the user was just counted.
+        // INVARIANT: the user was just counted. By the promise of `GatePtr` the object, and the
+        // gate that is borrowed from it, live as long as `ptr`, which the signature of `gate`
+        // cannot say.
         Some(Self {
             gate: NonNull::from(gate),
             ptr,
         })
     }
 
-    /// The gate that this guard is inside of.
     pub(crate) fn gate(&self) -> &Gate {
         // SAFETY: by the type invariants the gate lives as long as `self`.
         unsafe { self.gate.as_ref() }

@@ -2,16 +2,16 @@
 
 //! A table of reference-counted objects that is looked up without a lock.
 //!
-//! An xarray whose entries are small nodes with the object's reference. A lookup takes a reference
-//! of its own within an RCU read-side section; a removed node drops its reference a grace period
-//! later, by `call_rcu`, so that destroying a thousand objects waits for none of them.
+//! It is an xarray whose entries are small nodes with the object's reference. A lookup takes a
+//! reference of its own within an RCU read-side section. A removed node drops its reference a grace
+//! period later, by `call_rcu`, so that destroying a thousand objects waits for none of them.
 //!
-//! Where indices are scattered, the way through the xarray is long. A table of these has *places*
-//! for some of its nodes besides, by the low bits of the index, where a lookup looks first. Of those
-//! that share a place it has the one that came last.
+//! Where indices are scattered, the way through the xarray is long. A table for these also has
+//! *places* for some of its nodes, by the low bits of the index, where a lookup looks first. Of the
+//! nodes that share a place, the last one that came has it.
 //!
 //! The memory of the xarray itself, which neighbours share, counts for the memory cgroup of the
-//! process that makes an insertion need it.
+//! process whose insertion needs it.
 //!
 //! C headers: [`include/linux/xarray.h`](srctree/include/linux/xarray.h),
 //! [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
@@ -50,18 +50,17 @@ pub(crate) const PLACES: u32 = 1024;
 #[repr(C)]
 struct Node<T> {
     rcu: Opaque<b::callback_head>,
-    /// Where it is, if it may have a place.
+    /// Its index if it may have a place, else 0.
     index: u32,
     value: Arc<T>,
 }
 
-/// A place of a node, or null.
 type Place<T> = Atomic<*mut Node<T>>;
 
 /// A table from 32-bit indices to `Arc<T>`.
 ///
-/// The table's own reference to a removed object is dropped in softirq: the `Drop` of `T`, should
-/// it be the last one, must neither sleep nor wait.
+/// The table's own reference to a removed object is dropped in softirq: the `Drop` of `T`, if it is
+/// the last one, must neither sleep nor wait.
 ///
 /// # Invariants
 ///
@@ -85,16 +84,12 @@ unsafe impl<T: Send + Sync> Send for RcuTable<T> {}
 unsafe impl<T: Send + Sync> Sync for RcuTable<T> {}
 
 impl<T: Send + Sync + 'static> RcuTable<T> {
-    /// Makes an empty table without places, where indices are chosen by the table or few.
+    /// Makes an empty table without places, for indices that are few or chosen by the table.
     pub(crate) fn new(loaded: Loaded) -> impl PinInit<Self> {
         Self::over(KVec::new(), loaded)
     }
 
-    /// Makes an empty table with places, which have what is put in by [`RcuTable::insert`]. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Makes an empty table with places, for what [`RcuTable::insert`] puts in; `ENOMEM`. Sleeps.
     pub(crate) fn with_places(loaded: Loaded) -> Result<impl PinInit<Self>> {
         let mut places = KVec::with_capacity(PLACES as usize, GFP_KERNEL)?;
         for _ in 0..PLACES {
@@ -104,7 +99,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         Ok(Self::over(places, loaded))
     }
 
-    /// Makes an empty table; all of `places` are null.
+    /// Makes an empty table; all of `places` must be null.
     fn over(places: KVec<Place<T>>, _loaded: Loaded) -> impl PinInit<Self> {
         pin_init!(Self {
             // INVARIANT: an empty xarray, and nothing in the places.
@@ -133,28 +128,25 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         drop(unsafe { KBox::from_raw(node) });
     }
 
-    /// The place that nodes at `index` have, if there are places.
+    /// Returns the place of nodes at `index`, if there are places.
     #[inline(always)]
     fn place(&self, index: u32) -> Option<&Place<T>> {
         self.places.get((index % PLACES) as usize)
     }
 
-    /// The same for C.
+    /// As [`RcuTable::place`], for C.
     fn raw_place(&self, index: u32) -> *mut *mut c_void {
         self.place(index)
             .map_or(core::ptr::null_mut(), |place| place.as_ptr().cast())
     }
 
-    /// Puts `value` at `index`, in memory of `flags`. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if the index is taken, `ENOMEM`.
+    /// Puts `value` at `index`, in memory of `flags`; `EBUSY` if the index is taken, `ENOMEM`.
+    /// Sleeps.
     pub(crate) fn insert(&self, index: u32, value: Arc<T>, flags: Flags) -> Result {
         let node = Self::node(index, value, flags)?;
         let place = self.raw_place(index);
-        // SAFETY: the xarray is initialised, and `node` is not a special entry. The place is null or
-        // lives as long as the table, and is written under the xarray's lock only.
+        // SAFETY: the xarray is initialised, and `node` is not a special entry. The place is null
+        // or lives as long as the table, and is written under the xarray's lock only.
         // INVARIANT: a node, published after its initialisation; its place has it once the xarray
         // does, under the same lock.
         let ret = to_result(unsafe {
@@ -173,9 +165,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     }
 
     /// Puts `value` at a free index of `range`, in memory of `flags`, and returns the index.
-    /// Sleeps.
-    ///
-    /// Indices go round the range, so that none is taken again soon.
+    /// Indices go round the range, so that none is taken again soon. Sleeps.
     ///
     /// # Errors
     ///
@@ -218,7 +208,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             .place(index)
             .and_then(|place| NonNull::new(place.load(Acquire)))
             // SAFETY: by the invariant what is found in a place is in the xarray or was within this
-            // read-side section, and so is not freed before its end; it was initialised before it
+            // read-side section, and so is not freed before its end. It was initialised before it
             // got there.
             .filter(|node| unsafe { node.as_ref() }.index == index);
         let node = match recent {
@@ -230,12 +220,12 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             }
         };
         // SAFETY: by the invariant a node found within a read-side section is not freed before its
-        // end; nodes are not changed while they are in the table.
+        // end; nodes do not change while they are in the table.
         Some(unsafe { node.as_ref() }.value.clone())
     }
 
-    /// Calls `f` for everything in the table. What is put in or taken out meanwhile may be seen or
-    /// not. Process context, if `f` is.
+    /// Calls `f` for everything in the table, in the context of the caller. What is put in or taken
+    /// out meanwhile may be seen or not.
     pub(crate) fn for_each(&self, mut f: impl FnMut(Arc<T>)) {
         let mut index = 0;
         loop {
@@ -245,8 +235,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
                 let node =
                     unsafe { b::xa_find(self.xa.get(), &mut index, usize::MAX, b::XA_PRESENT) };
                 NonNull::new(node.cast::<Node<T>>()).map(|node| {
-                    // SAFETY: by the invariant a node found within a read-side section is not freed
-                    // before its end; nodes are not changed while they are in the table.
+                    // SAFETY: as in `lookup`.
                     unsafe { node.as_ref() }.value.clone()
                 })
             };
@@ -261,12 +250,12 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         }
     }
 
-    /// Empties `index` and returns what was there. Later lookups find nothing; earlier ones may
-    /// still hold references. Any context.
+    /// Empties `index` and returns what was there. Lookups that came before may still hold
+    /// references. Any context.
     pub(crate) fn remove(&self, index: u32) -> Option<Arc<T>> {
         let place = self.raw_place(index);
-        // SAFETY: the xarray is initialised. The place is null or lives as long as the table, and is
-        // written under the xarray's lock only.
+        // SAFETY: the xarray is initialised. The place is null or lives as long as the table, and
+        // is written under the xarray's lock only.
         // INVARIANT: the node leaves the xarray and its place under the same lock.
         let node = unsafe { h::xa_erase_irqsave(self.xa.get(), index as usize, place) };
         let node = NonNull::new(node.cast::<Node<T>>())?;

@@ -10,48 +10,46 @@
 use crate::ffi::raw::h;
 use kernel::types::NotThreadSafe;
 
-/// Whether the caller of something that promises not to sleep would let it sleep: it holds no
-/// spinlock, is no RCU reader, has interrupts, softirqs and preemption on, is not about to wait for
-/// something itself, and does not reclaim memory. Never so in a kernel that does not count all of
-/// that.
+/// Returns whether the thread may sleep although it called something that promises not to: it holds
+/// no spinlock, is no RCU reader, has interrupts, softirqs and preemption enabled, is not about to
+/// wait, and does not reclaim memory. Always false in a kernel that does not count all of that.
 ///
-/// It may hold sleeping locks, which nothing that it is to wait for must need.
+/// It may hold sleeping locks: do not wait for anything that needs them.
 #[inline]
 pub(crate) fn may_sleep() -> bool {
     // SAFETY: looks at flags of the processor and the thread.
     unsafe { h::may_sleep() }
 }
 
-/// Whether the thread is one that others are preferred to, and that might keep those who wait for
-/// it waiting for long. Process context.
+/// Returns whether others are preferred to this thread, which might keep those who wait for it
+/// waiting for long. Process context.
 #[inline]
 pub(crate) fn is_low_priority() -> bool {
     // SAFETY: looks at the thread.
     unsafe { h::is_low_priority() }
 }
 
-/// Whether somebody else is to have the processor.
+/// Returns whether another thread is to have the processor.
 #[inline]
 pub(crate) fn is_wanted() -> bool {
     // SAFETY: looks at flags of the thread.
     unsafe { h::need_resched() }
 }
 
-/// On how many processors the thread may run at this moment. Process context.
+/// Returns on how many processors the thread may run at this moment. Process context.
 pub(crate) fn processors() -> u32 {
     // SAFETY: reads numbers, one of them the thread's.
     unsafe { h::usable_cpus() }
 }
 
-/// Whether this is a softirq.
 #[inline]
 pub(crate) fn is_softirq() -> bool {
     // SAFETY: looks at flags of the processor.
     unsafe { h::in_serving_softirq() }
 }
 
-/// As long as it lives, this stays on its processor, where no softirq begins. Those that are
-/// pending in the end run then.
+/// Keeps this thread on its processor, where no softirq begins; those that are pending when it is
+/// dropped run then.
 ///
 /// # Invariants
 ///

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/linux/sched/signal.h`](srctree/include/linux/sched/signal.h)
 //!
-//! Context: any, but for the one that it is made in.
+//! Context: any, if a function does not say otherwise.
 
 use crate::ffi::raw::{
     b,
@@ -19,8 +19,8 @@ use kernel::{
     task::Task, //
 };
 
-/// How to allocate in a call of a process, whose memory cgroup is charged with it, or else in one
-/// of a consumer in the kernel, where nobody is. Process context.
+/// Returns the flags for allocating in a call of a process, whose memory cgroup is charged, or in
+/// one of a consumer in the kernel, where nobody is. Process context.
 pub(crate) const fn memory_for(is_process: bool) -> Flags {
     if is_process {
         GFP_KERNEL_ACCOUNT
@@ -33,20 +33,20 @@ pub(crate) const fn memory_for(is_process: bool) -> Flags {
 pub(crate) struct Process(ARef<Task>);
 
 impl Process {
-    /// The one that makes the call. Process context.
+    /// Returns the calling process. Process context.
     pub(crate) fn current() -> Self {
         let task: &Task = current!();
         Self(task.into())
     }
 
-    /// Whether the process is about to end, or has.
+    /// Returns whether the process is about to end, or has ended.
     pub(crate) fn is_ending(&self) -> bool {
         // SAFETY: the reference keeps the task, and with it what all threads share.
         unsafe { h::process_is_ending(self.0.as_ptr()) }
     }
 }
 
-/// Which process it is, that has ended perhaps. Its number may be another one's by then.
+/// The identity of a process, which may have ended. Its number may be another one's by then.
 ///
 /// # Invariants
 ///
@@ -59,11 +59,7 @@ unsafe impl Send for Identity {}
 unsafe impl Sync for Identity {}
 
 impl Identity {
-    /// That of the process that makes the call. Process context.
-    ///
-    /// # Errors
-    ///
-    /// `ESRCH` if it is about to end.
+    /// Returns that of the calling process; `ESRCH` if it is about to end. Process context.
     pub(crate) fn current() -> Result<Self> {
         // SAFETY: the function has no preconditions.
         let pid = NonNull::new(unsafe { h::current_process() }).ok_or(ESRCH)?;
@@ -71,7 +67,7 @@ impl Identity {
         Ok(Self(pid))
     }
 
-    /// Whether it is that of the process that makes the call. Process context.
+    /// Returns whether it is that of the calling process. Process context.
     pub(crate) fn is_current(&self) -> bool {
         // SAFETY: only the address is looked at.
         unsafe { h::process_is_current(self.0.as_ptr()) }

@@ -3,8 +3,8 @@
 //! Threads in the kernel that serve a process and are a part of it, as those that it makes itself:
 //! what they do counts for its limits and control groups, and they end with it.
 //!
-//! They also stop with it: by a signal, the freezer or a debugger. A stopped thread does not end when
-//! it is told to. Therefore nobody waits for one. It is told to end, and asks to be reaped when it
+//! They also stop with it: by a signal, the freezer or a debugger. A stopped thread does not end
+//! when it is told to, so nobody waits for one. It is told to end, and asks to be reaped when it
 //! runs again. Until then it keeps the module, whose code it runs, from being unloaded.
 //!
 //! C header: [`include/linux/sched/vhost_task.h`](srctree/include/linux/sched/vhost_task.h)
@@ -37,37 +37,35 @@ use kernel::{
     },
 };
 
-/// What takes back the threads of a module.
+/// The part of a module that takes back its threads.
 pub(crate) trait Reaping: Send + Sync {
-    /// The queue for that. One of the threads may be stopped in the midst of ending, so nobody waits
+    /// Returns the queue for that. A thread may be stopped in the midst of ending, so nobody waits
     /// for this queue while the module is in use.
     fn reaping(&self) -> &OwnedQueue;
 
-    /// Shows that the module is loaded.
     fn loaded(&self) -> Loaded;
 }
 
 /// What a [`ServingThread`] does.
 pub(crate) trait Serves: Send + Sync + 'static {
-    /// What takes the thread back.
     type Reaper: Reaping;
 
-    /// The name of the thread.
     const NAME: &'static CStr;
 
     /// Returns whether there is something to do; if not, the thread sleeps until it is woken. Must
     /// not sleep.
     fn is_due(this: ArcBorrow<'_, Self>) -> bool;
 
-    /// Does it, or a part of it that does not last long: whether the thread is to end or to stop is
-    /// looked at in between. May sleep.
+    /// Does it, or a short part of it: the thread looks in between whether it is to end or to stop.
+    /// May sleep.
     fn serve(this: ArcBorrow<'_, Self>);
 
-    /// The process was killed, and its thread ends: nothing is done any more. May sleep.
+    /// Called when the process was killed and its thread ends; [`Serves::serve`] is not called
+    /// again. May sleep.
     fn is_over(this: ArcBorrow<'_, Self>);
 }
 
-/// A thread, which was not reaped.
+/// A thread that was not reaped.
 ///
 /// # Invariants
 ///
@@ -78,21 +76,19 @@ struct Task(NonNull<b::vhost_task>);
 // SAFETY: any thread may wake and stop the task.
 unsafe impl Send for Task {}
 
-/// How far a thread is.
 struct State<T> {
-    /// It was made, or is being made.
+    /// The thread was made, or is being made.
     begun: bool,
     /// Whom it serves, until it is to end.
     target: Option<Arc<T>>,
-    /// What it is woken and reaped by.
     task: Option<Task>,
     /// Given up when the thread cannot go on with code of the module any more.
     in_use: Option<InUse>,
-    /// It has asked for being reaped.
+    /// The thread has asked to be reaped.
     ends: bool,
 }
 
-/// A thread of a process, which has the object that it is for until it is told to end.
+/// A thread of a process. It keeps the object that it serves until it is told to end.
 #[pin_data]
 pub(crate) struct ServingThread<T: Serves> {
     #[pin]
@@ -111,11 +107,7 @@ impl<T: Serves> ServingThread<T> {
     /// are built with the kernel.
     pub(crate) const EXIST: bool = cfg!(CONFIG_VHOST_TASK);
 
-    /// There is no thread yet.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Prepares for a thread, which [`ServingThread::start`] makes.
     pub(crate) fn new(reaper: &Arc<T::Reaper>) -> Result<Arc<Self>> {
         let state = State {
             begun: false,
@@ -134,13 +126,12 @@ impl<T: Serves> ServingThread<T> {
         )
     }
 
-    /// Makes the thread, as a part of the process that makes the call, for `target`. Sleeps.
+    /// Makes the thread, as a part of the calling process, for `target`. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it was made before, or the module is being unloaded; `EOPNOTSUPP` if the kernel has
-    /// [none](Self::EXIST); those of making a thread: `EAGAIN` if the process may not have more,
-    /// `ENOMEM`.
+    /// `EBUSY` if it was made before, or the module is being unloaded; `EOPNOTSUPP` if the kernel
+    /// has [none](Self::EXIST); `EAGAIN` if the process may not have more threads; `ENOMEM`.
     pub(crate) fn start(self: &Arc<Self>, target: Arc<T>) -> Result {
         let in_use = self.reaper.loaded().hold().ok_or(EBUSY)?;
         if core::mem::replace(&mut self.state.lock().begun, true) {
@@ -148,7 +139,7 @@ impl<T: Serves> ServingThread<T> {
         }
         let own = Arc::into_raw(self.clone());
         // SAFETY: the functions take such a pointer, which the thread has until it was reaped; the
-        // name is a string for ever.
+        // name is a static string.
         let task = unsafe {
             h::vhost_task_create(
                 Some(call::<T>),
@@ -177,7 +168,7 @@ impl<T: Serves> ServingThread<T> {
         Ok(())
     }
 
-    /// Lets the thread see whether there is something to do. Any context.
+    /// Wakes the thread, which looks whether there is something to do. Any context.
     pub(crate) fn wake(&self) {
         if let Some(task) = &self.state.lock().task {
             // SAFETY: by the type invariant it was not stopped.
@@ -186,14 +177,15 @@ impl<T: Serves> ServingThread<T> {
     }
 
     /// Tells the thread, if there is one, to end, and waits for nobody: it may be serving at this
-    /// moment, but does not begin to again. Where the last reference to the target may be dropped.
+    /// moment, but does not begin to again. Call it where the last reference to the target may be
+    /// dropped.
     pub(crate) fn end(&self) {
         let target = self.state.lock().target.take();
         self.wake();
         drop(target);
     }
 
-    /// The thread ends. Asks for its being reaped, once. Returns whether this did.
+    /// Queues the reaping of the thread, which ends, once. Returns whether this call did.
     fn ask_for_reaping(self: ArcBorrow<'_, Self>) -> bool {
         let is_first = !core::mem::replace(&mut self.state.lock().ends, true);
         if is_first {
@@ -206,8 +198,8 @@ impl<T: Serves> ServingThread<T> {
 impl<T: Serves> WorkItem for ServingThread<T> {
     type Pointer = Arc<Self>;
 
-    /// Waits for the thread, which has asked for that. It is about to sleep in `vhost_task.c`, or to
-    /// end; only a signal that comes at this very moment can stop it there.
+    /// Waits for the thread, which has asked for that. It is about to sleep in `vhost_task.c`, or
+    /// to end; only a signal that comes at this very moment can stop it there.
     fn run(this: Arc<Self>) {
         let (task, in_use) = {
             let mut state = this.state.lock();
@@ -224,7 +216,7 @@ impl<T: Serves> WorkItem for ServingThread<T> {
     }
 }
 
-/// What the thread calls over and over. It is marked as about to sleep then.
+/// The function that the thread calls over and over, each time marked as about to sleep.
 ///
 /// # Safety
 ///
@@ -245,7 +237,7 @@ unsafe extern "C" fn call<T: Serves>(this: *mut c_void) -> bool {
     unsafe { h::set_task_running() };
     match target {
         Some(target) => T::serve(target.as_arc_borrow()),
-        // It is about to be stopped, and comes back when it goes on: who reaps it would wait.
+        // It is about to be stopped, and comes back when it goes on. Reaping it now would wait.
         None if current!().signal_pending() => {}
         None => {
             this.ask_for_reaping();
@@ -256,7 +248,7 @@ unsafe extern "C" fn call<T: Serves>(this: *mut c_void) -> bool {
     true
 }
 
-/// What the thread calls before it ends without having been stopped.
+/// The function that the thread calls before it ends without having been stopped.
 ///
 /// # Safety
 ///
@@ -269,8 +261,8 @@ unsafe extern "C" fn killed<T: Serves>(this: *mut c_void) {
         T::is_over(target.as_arc_borrow());
     }
     if this.ask_for_reaping() {
-        // Nothing stops the thread any more, so that who unloads the module may wait for it, with
-        // the queue. Who has waited for the process can unload the module.
+        // Nothing stops the thread any more, so unloading the module may wait for it, with the
+        // queue. Whoever has waited for the process can unload the module.
         let in_use = this.state.lock().in_use.take();
         drop(in_use);
     }

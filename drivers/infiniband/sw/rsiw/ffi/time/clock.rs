@@ -6,16 +6,16 @@
 
 use crate::ffi::raw::b;
 
-/// This moment, in nanoseconds since some point in the past. Any context.
+/// Returns the nanoseconds since some point in the past. Any context.
 #[inline]
 pub(crate) fn now() -> u64 {
     // SAFETY: no requirements.
     let nanoseconds = unsafe { b::ktime_get() };
-    // They do not wrap in the lifetime of a machine, so that they are never negative.
+    // They do not wrap in the lifetime of a machine, so they are never negative.
     u64::try_from(nanoseconds).unwrap_or(0)
 }
 
-/// This moment, in nanoseconds since 1970. Any context.
+/// Returns the nanoseconds since 1970. Any context.
 pub(crate) fn wall() -> u64 {
     // SAFETY: no requirements.
     let nanoseconds = unsafe { b::ktime_get_with_offset(b::tk_offsets_TK_OFFS_REAL) };

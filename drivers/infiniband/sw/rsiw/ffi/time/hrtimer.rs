@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Short times after which a reference-counted object is called.
-//!
-//! The timers of the kernel crate ([`kernel::time::hrtimer`]) give whoever starts one a handle that
-//! is to be kept, and that waits for the callback when it is dropped. Here a timer is started in
-//! softirq, again and again, and nobody waits for it until its object is taken apart.
+//! Timers of microseconds for reference-counted objects. Why not those of the kernel crate: see
+//! `time.rs`.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -28,10 +25,10 @@ const MODE: b::hrtimer_mode = b::hrtimer_mode_HRTIMER_MODE_REL_SOFT;
 
 /// An object that has a [`ShortTimer`].
 pub(crate) trait ExpiresSoon: Sized + Send + Sync + 'static {
-    /// The timer of the object, which must be a part of it: any other is not started.
+    /// Returns the timer, which must be a part of the object: any other is not started.
     fn short_timer(&self) -> &ShortTimer<Self>;
 
-    /// The timer ran out. It may be started again here. Softirq.
+    /// Called in softirq when the timer ran out. It may be started again here.
     fn soon_expired(this: Arc<Self>);
 }
 
@@ -58,7 +55,6 @@ unsafe impl<T: ExpiresSoon> Send for ShortTimer<T> {}
 unsafe impl<T: ExpiresSoon> Sync for ShortTimer<T> {}
 
 impl<T: ExpiresSoon> ShortTimer<T> {
-    /// A timer that is not running.
     pub(crate) fn new() -> impl PinInit<Self> {
         // INVARIANT: it does not run.
         pin_init!(Self {
@@ -73,7 +69,7 @@ impl<T: ExpiresSoon> ShortTimer<T> {
         })
     }
 
-    /// The timer of `this`, if it is a part of it.
+    /// Returns the timer of `this` if it is a part of it.
     fn of(this: &Arc<T>) -> Option<&Self> {
         Some(this.short_timer()).filter(|timer| is_part(&**this, *timer))
     }
@@ -116,15 +112,12 @@ impl<T: ExpiresSoon> ShortTimer<T> {
     ///
     /// To be called by C as the function of the timer of a `ShortTimer<T>`.
     unsafe extern "C" fn callback(timer: *mut b::hrtimer) -> b::hrtimer_restart {
-        // The timer is the first field.
-        //
-        // SAFETY: a timer that fires is alive by the type invariants.
+        // SAFETY: the timer is the first field; one that fires is alive by the type invariants.
         let this = unsafe { &*timer.cast::<Self>() };
         let target = this.target.load(Relaxed).cast_const();
         this.runs.store(false, Relaxed);
-        // C does not look at a timer that is not to be restarted: its object may be freed here.
-        //
-        // SAFETY: by the type invariants; this callback takes the reference.
+        // SAFETY: by the type invariants; this callback takes the reference. The object may be
+        // freed here, as C does not look at a timer that is not to be restarted.
         T::soon_expired(unsafe { Arc::from_raw(target) });
         b::hrtimer_restart::HRTIMER_NORESTART
     }

@@ -23,10 +23,10 @@ use kernel::{
 
 /// An object that has a timer.
 pub(crate) trait Expires: Sized + Send + Sync + 'static {
-    /// The timer of the object, which must be a part of it: any other is not started.
+    /// Returns the timer, which must be a part of the object: any other is not started.
     fn timer(&self) -> &Timer<Self>;
 
-    /// The timer ran out. Softirq.
+    /// Called in softirq when the timer ran out.
     fn expired(this: Arc<Self>);
 }
 
@@ -51,7 +51,7 @@ unsafe impl<T: Expires> Send for Timer<T> {}
 // SAFETY: as above, and the target is accessed atomically.
 unsafe impl<T: Expires> Sync for Timer<T> {}
 
-/// Whether `part` lies in `object`.
+/// Returns whether `part` lies in `object`.
 pub(super) fn is_part<T, P>(object: &T, part: &P) -> bool {
     let at = (&raw const *part)
         .addr()
@@ -61,7 +61,6 @@ pub(super) fn is_part<T, P>(object: &T, part: &P) -> bool {
 }
 
 impl<T: Expires> Timer<T> {
-    /// A timer that is not running.
     pub(crate) fn new() -> impl PinInit<Self> {
         // INVARIANT: not pending.
         pin_init!(Self {
@@ -74,7 +73,7 @@ impl<T: Expires> Timer<T> {
         })
     }
 
-    /// The timer of `this`, if it is a part of it.
+    /// Returns the timer of `this` if it is a part of it.
     pub(crate) fn of(this: &Arc<T>) -> Option<&Self> {
         Some(this.timer()).filter(|timer| is_part(&**this, *timer))
     }
@@ -90,9 +89,8 @@ impl<T: Expires> Timer<T> {
         timer.target.store(target.cast_mut(), Relaxed);
         // SAFETY: the timer is initialised; the reference keeps it in place.
         if unsafe { h::mod_timer_ms(timer.timer.get(), ms) } {
-            // It was pending and owns a reference already.
-            //
-            // SAFETY: `target` is from `into_raw` above.
+            // SAFETY: `target` is from `into_raw` above; the timer was pending and owns a reference
+            // already.
             drop(unsafe { Arc::from_raw(target) });
         }
     }
@@ -113,9 +111,7 @@ impl<T: Expires> Timer<T> {
     ///
     /// To be called by C as the function of the timer of a `Timer<T>`.
     unsafe extern "C" fn callback(timer: *mut b::timer_list) {
-        // The timer is the first field.
-        //
-        // SAFETY: a timer that fires is alive by the type invariants.
+        // SAFETY: the timer is the first field; one that fires is alive by the type invariants.
         let this = unsafe { &*timer.cast::<Self>() };
         let target = this.target.load(Relaxed).cast_const();
         // SAFETY: by the type invariants; this callback takes the reference.
