@@ -11,13 +11,11 @@ use crate::ffi::raw::{
     h, //
 };
 
-/// Copies `len` octets to the memory of a consumer, in order: see `helpers/copy.c`. They may
-/// overlap.
+/// Copies `len` octets to a consumer's memory, in order: see `helpers/copy.c`. They may overlap.
 ///
 /// # Safety
 ///
-/// `from` is readable and `to` writable for `len` octets, by accesses that put up with concurrent
-/// ones.
+/// `from` is readable and `to` writable for `len` octets, by accesses that bear concurrent ones.
 #[inline(always)]
 pub(in crate::ffi) unsafe fn place(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: by the caller's promise; C puts up with concurrent accesses.
@@ -28,8 +26,8 @@ pub(in crate::ffi) unsafe fn place(to: *mut u8, from: *const u8, len: usize) {
 ///
 /// # Safety
 ///
-/// `from` is readable for `to.len()` octets, by accesses that put up with concurrent writes, and
-/// none of them is one of `to`.
+/// `from` is readable for `to.len()` octets, by accesses that bear concurrent writes, and none of
+/// them is one of `to`.
 #[inline(always)]
 pub(in crate::ffi) unsafe fn fetch(to: &mut [u8], from: *const u8) {
     // SAFETY: by the caller's promise; C's `memcpy` puts up with concurrent writes.

@@ -66,8 +66,7 @@ impl<'a> PageSlice<'a> {
         }
     }
 
-    /// Wraps the `len` bytes from byte `offset` of `page` on. Returns `None` if the page has no
-    /// address.
+    /// Wraps the `len` bytes from byte `offset` of `page` on; `None` if that has no address.
     ///
     /// # Safety
     ///
@@ -101,13 +100,12 @@ impl<'a> PageSlice<'a> {
     }
 
     /// Returns the kernel address of the first byte. [`PageSlice::len`] bytes can be read there
-    /// during `'a`, but only by accesses that put up with concurrent writes: C code, or volatile
-    /// ones.
+    /// during `'a`, but only by accesses that bear concurrent writes: by C code, or volatile.
     pub(in crate::ffi) fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr().cast_const()
     }
 
-    /// As [`PageSlice::as_ptr`], for writes; `EACCES` if the memory is read-only.
+    /// As [`PageSlice::as_ptr`], for writes, or `EACCES` if the memory is read-only.
     pub(in crate::ffi) fn as_mut_ptr(&self) -> Result<*mut u8> {
         if !self.writable {
             return Err(EACCES);
@@ -130,7 +128,8 @@ impl<'a> PageSlice<'a> {
         front
     }
 
-    /// Copies all of it to `out`, reading each byte once; `EINVAL` if `out` has another length.
+    /// Copies all of it to `out`, reading each byte once. Fails with `EINVAL` if the lengths
+    /// differ.
     #[inline]
     pub(crate) fn copy_out(&self, out: &mut [u8]) -> Result {
         if out.len() != self.len as usize {

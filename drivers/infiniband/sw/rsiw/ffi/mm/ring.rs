@@ -124,8 +124,8 @@ impl<T: RingEntry> SharedRing<T> {
         size_of::<T>().checked_mul(entries as usize).ok_or(EINVAL)
     }
 
-    /// Makes a ring of the first `entries` entries of `mem`; `EINVAL` if these are not a power of
-    /// two or do not fit.
+    /// Makes a ring of the first `entries` entries of `mem`, or returns `EINVAL` if these are not a
+    /// power of two or do not fit.
     pub(crate) fn new(mem: Arc<SharedMemory>, entries: u32) -> Result<Self> {
         // Has the compiler check the layout, whatever is done with the ring.
         const { assert!(Self::WORDS > 0 && Self::FLAGS_WORD < Self::WORDS) };
@@ -175,8 +175,8 @@ impl<T: RingEntry> SharedRing<T> {
         unsafe { copy.assume_init() }
     }
 
-    /// Fills `to` from byte `AT` of an entry on, in one pass. Returns whether the entry has as
-    /// much.
+    /// Fills `to` from byte `AT` of an entry on, in one pass. Returns whether the entry reaches so
+    /// far.
     #[inline]
     #[must_use]
     pub(crate) fn copy<const AT: usize, E: FromBytes>(&self, at: Position, to: &mut [E]) -> bool {
@@ -197,8 +197,7 @@ impl<T: RingEntry> SharedRing<T> {
         true
     }
 
-    /// Returns the flags of an entry; what its owner wrote before setting them is visible
-    /// afterwards.
+    /// Returns the flags of an entry. What its owner wrote before setting them is visible then.
     pub(crate) fn flags(&self, at: Position) -> T::Flags {
         let ptr = self.entry(at).cast::<u8>();
         // SAFETY: the flags are inside the entry and aligned (see `WORDS`); the kernel accesses
@@ -258,7 +257,7 @@ pub(crate) struct SharedWord {
 }
 
 impl SharedWord {
-    /// Takes the word at byte `offset` of `mem`; `EINVAL` if it is not aligned or not inside.
+    /// Takes the word at byte `offset` of `mem`. Fails with `EINVAL` if it is unaligned or outside.
     pub(crate) fn new(mem: Arc<SharedMemory>, offset: usize) -> Result<Self> {
         let end = offset.checked_add(size_of::<u32>()).ok_or(EINVAL)?;
         if offset % align_of::<u32>() != 0 || end > mem.size() {

@@ -23,27 +23,24 @@ unsafe impl Send for Storage {}
 unsafe impl Sync for Storage {}
 
 impl Storage {
-    /// An address of no family.
+    /// Returns an address of no family.
     pub(crate) const fn zeroed() -> Self {
         Storage(pin_init::zeroed())
     }
 
-    /// Wraps a copy of a C address.
     pub(in crate::ffi) fn from_raw(raw: b::__kernel_sockaddr_storage) -> Self {
         Storage(raw)
     }
 
-    /// The C address.
     pub(in crate::ffi) fn into_raw(self) -> b::__kernel_sockaddr_storage {
         self.0
     }
 
-    /// For C functions that fill in an address.
     pub(super) fn as_mut_ptr(&mut self) -> *mut b::__kernel_sockaddr_storage {
         &raw mut self.0
     }
 
-    /// The C address of `addr` and the length that socket calls want for it.
+    /// Returns the C address of `addr`, and the length that socket calls want for it.
     pub(crate) fn new(addr: &SocketAddr) -> (Self, usize) {
         let mut storage = Self::zeroed();
         let ptr = storage.as_mut_ptr();
@@ -83,10 +80,10 @@ impl Storage {
         }
     }
 
-    /// The address, if it is an IPv4 or IPv6 one.
+    /// Returns the address if it is an IPv4 or IPv6 one.
     ///
-    /// IPv4 addresses in IPv6 form become IPv4 addresses: the rest of the RDMA stack looks
-    /// network devices up by them.
+    /// IPv4 addresses in IPv6 form become IPv4 addresses: the rest of the RDMA stack looks network
+    /// devices up by them.
     pub(crate) fn get(&self) -> Option<SocketAddr> {
         let ptr = &raw const self.0;
         // SAFETY: all bytes of a `sockaddr_storage` are initialised; the family comes first in

@@ -28,12 +28,12 @@ use kernel::{
 /// Octets to be sent, in order, each copied once: what TCP sends, and may have to send again, is
 /// what a checksum over [`TxBatch::since`] was made of, whoever changes the sources meanwhile.
 ///
-/// The octets lie in chunks of which TCP takes a reference instead of a copy. Octets that left the
+/// The octets lie in chunks of which TCP takes references instead of copies. Octets that left the
 /// batch are not written again as long as TCP may read them.
 pub(crate) struct TxBatch {
     pool: Arc<ChunkPool>,
-    /// In order: what is left to send, from octet `begin` of the first chunk to octet `end` of the
-    /// chunk `last`, and room for more behind that.
+    /// What is left to send, from octet `begin` of the first chunk to octet `end` of the chunk
+    /// `last`, and room for more behind that.
     chunks: ChunkRing,
     begin: u32,
     last: usize,
@@ -44,18 +44,19 @@ pub(crate) struct TxBatch {
     remaining: usize,
     /// Octets that left the batch, as a sequence number.
     gone: Wrapping<u64>,
-    /// The same for C; rebuilt for each call.
+    /// What is left to send, for C; rebuilt for each call.
     bvecs: KVec<b::bio_vec>,
 }
 
 // SAFETY: the pages that the list for C names may be used from any thread.
 unsafe impl Send for TxBatch {}
 
-/// A place in a batch, until something behind it has left: the sequence number of its octet.
+/// A place in a batch, valid until something behind it has left: the sequence number of its octet.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark(Wrapping<u64>);
 
-/// The counts of a batch contradict one another, or what TCP says: who finds that ends the stream.
+/// Returns the error, which ends the stream, for counts of a batch that contradict one another or
+/// what TCP says.
 #[cold]
 fn broken() -> Error {
     kernel::pr_err_once!("BUG: a batch of octets to send has lost count\n");
@@ -63,7 +64,7 @@ fn broken() -> Error {
 }
 
 impl TxBatch {
-    /// An empty batch with room for `chunks` chunks, which come from `pool`.
+    /// Makes an empty batch with room for `chunks` chunks of `pool`.
     pub(crate) fn new(pool: Arc<ChunkPool>, chunks: usize) -> Result<Self> {
         Ok(Self {
             pool,
@@ -78,34 +79,29 @@ impl TxBatch {
         })
     }
 
-    /// Octets left to send.
     pub(crate) fn remaining(&self) -> usize {
         self.remaining
     }
 
-    /// Whether nothing is left to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.remaining == 0
     }
 
-    /// Room in the chunk that is being filled.
+    /// Returns the room in the chunk that is being filled.
     #[inline]
     fn room(&self) -> Result<u32> {
         self.limit.checked_sub(self.end).ok_or_else(broken)
     }
 
-    /// Fills chunk `i` from octet `at` on.
+    /// Goes on with chunk `i` from octet `at` on.
     fn fill(&mut self, i: usize, at: u32) {
         self.last = i;
         self.end = at;
         self.limit = self.chunks.get(i).map_or(0, Chunk::len);
     }
 
-    /// Makes room for `len` more octets.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`, `ENOSPC` if it would take too many chunks.
+    /// Makes room for `len` more octets. Fails with `ENOSPC` if that would take too many chunks, or
+    /// with `ENOMEM`.
     #[inline]
     pub(crate) fn reserve(&mut self, len: u32) -> Result {
         let room = self.room()?;
@@ -140,16 +136,13 @@ impl TxBatch {
         Ok(())
     }
 
-    /// Where the next octet will be.
+    /// Returns where the next octet will be.
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.gone + Wrapping(self.remaining.into_safe_cast()))
     }
 
-    /// The chunk and the octet in it where `mark` is.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the place is no part of what is left to send, nor its end.
+    /// Returns the chunk, and the octet in it, where `mark` is. Returns `EINVAL` if that is neither
+    /// a part of what is left to send nor its end.
     fn locate(&self, mark: Mark) -> Result<(usize, u32)> {
         let mut left = Saturating((mark.0 - self.gone).0);
         if left.0 > self.remaining.into_safe_cast() {
@@ -167,24 +160,17 @@ impl TxBatch {
         Err(broken())
     }
 
-    /// Forgets the octets from `mark` on.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if something behind `mark` has left the batch; nothing has changed then.
+    /// Forgets the octets from `mark` on. Returns `EINVAL`, and changes nothing, if something
+    /// behind `mark` has left the batch.
     pub(crate) fn truncate(&mut self, mark: Mark) -> Result {
         let (chunk, at) = self.locate(mark)?;
-        // Not more than there are, so that they fit.
+        // Not more than there are, so they fit.
         self.remaining = usize::try_from((mark.0 - self.gone).0)?;
         self.fill(chunk, at);
         Ok(())
     }
 
-    /// The octets from `mark` on, in pieces.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if something behind `mark` has left the batch.
+    /// Returns the octets from `mark` on, in pieces, or `EINVAL` if some of them have left.
     pub(crate) fn since(&self, mark: Mark) -> Result<impl Iterator<Item = &[u8]>> {
         let (first, at) = self.locate(mark)?;
         Ok((first..self.chunks.len()).map_while(move |i| {
@@ -194,7 +180,7 @@ impl TxBatch {
         }))
     }
 
-    /// Where the octets of chunk `i` begin.
+    /// Returns where the octets of chunk `i` begin.
     fn begin_of(&self, i: usize) -> u32 {
         if i == 0 {
             self.begin
@@ -203,7 +189,7 @@ impl TxBatch {
         }
     }
 
-    /// Where the octets of chunk `i` end, which is not behind the last.
+    /// Returns where the octets of chunk `i` end, which is not behind the last.
     fn end_of(&self, i: usize) -> Result<u32> {
         match i.cmp(&self.last) {
             core::cmp::Ordering::Less => self.chunks.get(i).map(Chunk::len).ok_or_else(broken),
@@ -212,12 +198,11 @@ impl TxBatch {
         }
     }
 
-    /// Room in one piece for the next `len` octets, if there is, or up to `count` times as many; see
-    /// [`TxBatch::commit`].
+    /// Returns room in one piece for the next `len` octets, or up to `count` times as many, if
+    /// there is. [`TxBatch::commit`] adds what was written there.
     #[inline(always)]
     pub(crate) fn piece(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
         let room = self.limit.checked_sub(self.end)?;
-        // Mostly it is one.
         let len = match count {
             0 | 1 => len,
             _ => len.checked_mul(count.min(room.checked_div(len)?).max(1))?,
@@ -230,11 +215,8 @@ impl TxBatch {
             .ok()
     }
 
-    /// Adds `len` octets that were written to the piece for as many.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC` if there was no room for them.
+    /// Adds `len` octets that were written to a [`TxBatch::piece`], or fails with `ENOSPC` if it
+    /// does not have that many.
     #[inline(always)]
     pub(crate) fn commit(&mut self, len: u32) -> Result {
         let end = self.end.checked_add(len).filter(|end| *end <= self.limit);
@@ -265,11 +247,8 @@ impl TxBatch {
         Ok(len)
     }
 
-    /// Adds a copy of `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC` if they are more than was reserved; not all were added then.
+    /// Adds a copy of `bytes`. Fails with `ENOSPC` if they are more than was reserved; some of them
+    /// may have been added then.
     #[inline]
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) -> Result {
         let len = u32::try_from(bytes.len())?;
@@ -280,7 +259,7 @@ impl TxBatch {
         Ok(())
     }
 
-    /// As [`TxBatch::push_bytes`], where they need not fit into one chunk.
+    /// As [`TxBatch::push_bytes`], if they need not fit into one chunk.
     fn push_apart(&mut self, mut bytes: &[u8]) -> Result {
         while !bytes.is_empty() {
             let n = self.put(u32::try_from(bytes.len())?, |chunk, at, n| {
@@ -291,11 +270,7 @@ impl TxBatch {
         Ok(())
     }
 
-    /// Adds a copy of a stretch of pages.
-    ///
-    /// # Errors
-    ///
-    /// As [`TxBatch::push_bytes`].
+    /// Adds a copy of a stretch of pages, as [`TxBatch::push_bytes`] does.
     pub(crate) fn push_pages(&mut self, pages: &PageSlice<'_>) -> Result {
         if (1..=self.room()?).contains(&pages.len()) {
             self.put(pages.len(), |chunk, at, _| chunk.write_pages(at, pages))?;
@@ -310,10 +285,7 @@ impl TxBatch {
         Ok(())
     }
 
-    /// What is left to send: stretches of pages, and the octets in them.
-    ///
-    /// # Errors
-    ///
+    /// Returns what is left to send: stretches of pages, and the number of octets in them. Returns
     /// `EIO` if these are not what was put in.
     #[inline]
     pub(super) fn as_raw(&mut self) -> Result<(&[b::bio_vec], usize)> {
@@ -359,11 +331,8 @@ impl TxBatch {
         Ok((self.bvecs.get(..n).ok_or_else(broken)?, octets))
     }
 
-    /// Takes `n` octets from the front, which TCP has now.
-    ///
-    /// # Errors
-    ///
-    /// `EIO` if there are not that many. Nothing can be sent after that.
+    /// Takes `n` octets, which TCP has now, from the front. Returns `EIO` if there are not that
+    /// many; nothing can be sent after that.
     #[inline]
     pub(crate) fn advance(&mut self, n: usize) -> Result {
         self.remaining = self.remaining.checked_sub(n).ok_or_else(broken)?;
@@ -390,11 +359,7 @@ impl TxBatch {
         self.remaining = 0;
     }
 
-    /// Gives the first chunk away.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` if it is the last.
+    /// Gives the first chunk back to the pool, or fails with `ENOENT` if it is the last.
     fn drop_first(&mut self) -> Result {
         self.last = self.last.checked_sub(1).ok_or(ENOENT)?;
         self.begin = 0;

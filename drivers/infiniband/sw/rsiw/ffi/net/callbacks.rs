@@ -3,17 +3,17 @@
 //! Callbacks of sockets, as calls of a handler's methods.
 //!
 //! A socket points to its handler while a guard exists. Callbacks read the pointer, and use the
-//! handler, under the socket's `sk_callback_lock` taken for reading; a guard's `drop` takes it for
-//! writing, so that it waits for those in progress.
+//! handler, with the socket's `sk_callback_lock` taken for reading. A guard's `drop` takes it for
+//! writing, and so waits for those in progress.
 //!
-//! Handlers of different types follow one another on a connection's socket. TCP fetches a callback
-//! and calls it with the socket's lock held, so callbacks are exchanged under that lock as well:
-//! none is called that belongs to another type than the handler it finds. For a listener it does
-//! that without the lock: a [`ListenSocket`](super::ListenSocket) has one handler only, and no other
+//! Handlers of different types follow one another on a connection's socket. TCP fetches and calls a
+//! callback with the socket's lock held, so callbacks are exchanged under that lock as well: none
+//! is called that belongs to another type than the handler it finds. For a listener TCP does that
+//! without the lock. So a [`ListenSocket`](super::ListenSocket) has one handler only, and no other
 //! socket listens.
 //!
-//! Callbacks run in softirq, or in process context from the socket's backlog; bottom halves are
-//! off in both.
+//! Callbacks run in softirq, or in process context from the socket's backlog, without bottom
+//! halves.
 
 use super::{
     hooks::{
@@ -44,24 +44,23 @@ use kernel::{
 /// What happened to a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StreamEvent {
-    /// It was set up.
     Connected,
     /// The peer's FIN arrived; octets in front of it may still be unread. `data_ready` follows.
     PeerFin,
-    /// It is gone; the socket's error tells why.
+    /// The connection is gone; the socket's error tells why.
     Closed,
 }
 
-/// Receiver of the events of a connection. Methods must not sleep.
+/// The receiver of a connection's events. Methods must not sleep.
 pub(crate) trait StreamHandler: Send + Sync + 'static {
-    /// Data, or the peer's FIN, arrived.
+    /// Called when data, or the peer's FIN, has arrived.
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>);
 
-    /// There is space again after a send that did not take everything, or the peer has acknowledged
-    /// something that [`TcpSocket::may_finish`] missed.
+    /// Called when there is space again after a send that did not take everything, or the peer has
+    /// acknowledged something that [`TcpSocket::may_finish`] missed.
     fn write_space(this: ArcBorrow<'_, Self>);
 
-    /// The state of the connection changed. The same event may come more than once.
+    /// Called when the state has changed. The same event may come more than once.
     fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent);
 }
 
@@ -121,7 +120,6 @@ impl<H: Send + Sync + 'static> Guard<H> {
 }
 
 impl<H> Guard<H> {
-    /// Returns the socket.
     pub(super) fn sock(&self) -> &TcpSocket {
         &self.sock
     }
@@ -164,7 +162,8 @@ pub(super) unsafe fn with_handler<H: 'static>(sk: *mut b::sock, f: impl FnOnce(A
     unsafe { h::sk_callback_read_unlock(sk) };
 }
 
-/// Callbacks of a connection.
+/// Directs the events of a connection to a handler until it is dropped, which waits for callbacks
+/// in progress. Drop it in process context, outside the socket's lock and callbacks.
 pub(crate) struct Callbacks<H: StreamHandler>(#[expect(dead_code)] Guard<H>);
 
 impl<H: StreamHandler> Callbacks<H> {
@@ -175,14 +174,10 @@ impl<H: StreamHandler> Callbacks<H> {
         error_report: Some(Self::state_change),
     };
 
-    /// Directs the events of `sock` to `handler`.
+    /// Directs the events of `sock` to `handler`, or fails with `EBUSY` if the socket has one.
     ///
     /// What happened before is not told: look at the state and drain the socket once, with
     /// [`TcpSocket::with_lock`].
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if the socket has a handler already.
     pub(crate) fn install(sock: Arc<TcpSocket>, handler: Arc<H>) -> Result<Self> {
         Ok(Self(Guard::install_all(sock, handler, &Self::TRAMPOLINES)?))
     }

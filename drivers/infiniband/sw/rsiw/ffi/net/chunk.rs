@@ -25,17 +25,17 @@ use kernel::{
     sync::SpinLock, //
 };
 
-/// Chunks that a pool keeps: what that many TCP connections at full speed have under way.
+/// How many chunks a pool keeps: what TCP connections at full speed have under way.
 const MAX_POOLED: usize = 128;
 
-/// Length of most chunks.
+/// Length of most chunks, in octets.
 const LONG_LEN: u32 = 32 * 1024;
-/// Length of the first chunk of a connection, and where longer ones are not easily had: a page.
+/// Length of a connection's first chunk, and of others where long ones are not easily had: a page.
 ///
 /// CAST: no page has more octets than `u32` counts.
 pub(crate) const SHORT_LEN: u32 = PAGE_SIZE as u32;
 
-/// How often a page is filled that there was instead of a long chunk. That saves most of the
+/// How often a page is filled that was taken for want of a long chunk. That saves most of the
 /// clearing, and when memory is less fragmented the pool soon has long chunks again.
 const SHORT_FILLS: u32 = 16;
 
@@ -44,13 +44,13 @@ const SHORT_FILLS: u32 = 16;
 /// # Invariants
 ///
 /// `page` is the head of a run of `len` octets of initialised memory from `base` on, to which this
-/// value has a reference. Others with a reference only read, and only what [`Chunk::page`] was used
-/// for.
+/// value has a reference. Others with a reference only read, and only what they got by
+/// [`Chunk::page`].
 pub(crate) struct Chunk {
     page: NonNull<b::page>,
     base: NonNull<u8>,
     len: u32,
-    /// How often it may be filled before it goes back to the allocator.
+    /// How often the chunk may still be filled before it goes back to the allocator.
     fills: Saturating<u32>,
 }
 
@@ -58,12 +58,8 @@ pub(crate) struct Chunk {
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    /// Allocates one of `len` octets, a power of two, or of a page if so many are not easily had.
-    /// May sleep, but does not wait for block devices and file systems: they may be who sends.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Allocates a chunk of `len` octets, a power of two, or of a page if so many are not easily
+    /// had. May sleep, but does not wait for block devices and file systems: they may be who sends.
     pub(crate) fn new(mut len: u32) -> Result<Self> {
         // SAFETY: `len` is writable.
         let page = NonNull::new(unsafe { h::tx_pages_alloc(&mut len) }).ok_or(ENOMEM)?;
@@ -74,7 +70,7 @@ impl Chunk {
             page,
             base,
             len,
-            // Long ones as good as without end.
+            // For long ones practically without limit.
             fills: Saturating(match len < LONG_LEN {
                 true => SHORT_FILLS,
                 false => u32::MAX,
@@ -82,41 +78,36 @@ impl Chunk {
         })
     }
 
-    /// Allocates the first of a connection: a page, which no pool keeps, as most connections send a
-    /// little at first, and many never more. May sleep as [`Chunk::new`] does.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Allocates the first chunk of a connection: a page, which no pool keeps, as most connections
+    /// send a little at first, and many never more. May sleep as [`Chunk::new`] does.
     pub(super) fn first() -> Result<Self> {
         let mut chunk = Self::new(SHORT_LEN)?;
         chunk.fills.0 = 1;
         Ok(chunk)
     }
 
-    /// Length in octets.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
-    /// Head of the run, for one who takes a reference of its own.
+    /// Returns the head of the run, for one who takes a reference of its own.
     pub(super) fn page(&self) -> *mut b::page {
         self.page.as_ptr()
     }
 
-    /// Counts that it was filled. Whether it may be once more.
+    /// Counts a filling. Returns whether there may be another one.
     fn was_filled(&mut self) -> bool {
         self.fills -= 1;
         self.fills.0 > 0
     }
 
-    /// Whether nobody else has a reference: what the chunk holds may be replaced.
+    /// Returns whether nobody else has a reference, so that the octets may be replaced.
     fn is_unused(&self) -> bool {
         // SAFETY: the page is live by the type invariants.
         unsafe { h::page_is_sole(self.page.as_ptr()) }
     }
 
-    /// The address of octet `at`, if the chunk has `len` octets from there on.
+    /// Returns the address of octet `at`, if the chunk has `len` octets from there on.
     fn range(&self, at: u32, len: u32) -> Result<*mut u8> {
         if at.checked_add(len).ok_or(EINVAL)? > self.len {
             return Err(EINVAL);
@@ -124,30 +115,26 @@ impl Chunk {
         Ok(self.base.as_ptr().wrapping_add(at.into_safe_cast()))
     }
 
-    /// The octets from `from` up to `to`.
     pub(super) fn octets(&self, from: u32, to: u32) -> Result<&[u8]> {
         let len = to.checked_sub(from).ok_or(EINVAL)?;
         let ptr = self.range(from, len)?;
-        // SAFETY: the run is initialised; who else has a reference only reads, and this value
-        // writes through `&mut self` only.
+        // SAFETY: the run is initialised; others with a reference only read, and this value writes
+        // through `&mut self` only.
         Ok(unsafe { core::slice::from_raw_parts(ptr, len.into_safe_cast()) })
     }
 
-    /// The octets from `from` up to `to`, to be written; nobody may be reading them.
+    /// As [`Chunk::octets`], to be written; nobody may be reading them.
     #[inline]
     pub(super) fn octets_mut(&mut self, from: u32, to: u32) -> Result<&mut [u8]> {
         let len = to.checked_sub(from).ok_or(EINVAL)?;
         let ptr = self.range(from, len)?;
-        // SAFETY: the run is initialised, and this value is borrowed mutably. Who else has a
-        // reference only reads what was sent, which these octets were not, or not any more.
+        // SAFETY: the run is initialised, and this value is borrowed mutably. Others with a
+        // reference only read what was sent, which these octets were not, or not any more.
         Ok(unsafe { core::slice::from_raw_parts_mut(ptr, len.into_safe_cast()) })
     }
 
-    /// Writes `bytes` from octet `at` on, which nobody may be reading.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if they do not fit; nothing is written then.
+    /// Writes `bytes` from octet `at` on, which nobody may be reading. Returns `EINVAL`, and writes
+    /// nothing, if they do not fit.
     pub(super) fn write(&mut self, at: u32, bytes: &[u8]) -> Result {
         let ptr = self.range(at, u32::try_from(bytes.len())?)?;
         // SAFETY: the chunk has that many octets there, none of which is part of `bytes`, as this
@@ -156,7 +143,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// The same with memory that others may write meanwhile: each octet is read once.
+    /// As [`Chunk::write`], from memory that others may write meanwhile: each octet is read once.
     pub(super) fn write_pages(&mut self, at: u32, from: &PageSlice<'_>) -> Result {
         let end = at.checked_add(from.len()).ok_or(EINVAL)?;
         from.copy_out(self.octets_mut(at, end)?)
@@ -177,18 +164,11 @@ impl Drop for Chunk {
 /// The `len` slots from `oldest` on have chunks, and no others.
 pub(super) struct ChunkRing {
     slots: KVec<Option<Chunk>>,
-    /// Slot of the oldest chunk.
     oldest: usize,
-    /// Slots in use.
     len: Saturating<usize>,
 }
 
 impl ChunkRing {
-    /// An empty ring for `max` chunks.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new(max: usize) -> Result<Self> {
         let mut slots = KVec::with_capacity(max, GFP_KERNEL)?;
         for _ in 0..max {
@@ -201,28 +181,25 @@ impl ChunkRing {
         })
     }
 
-    /// How many chunks there are.
     pub(super) fn len(&self) -> usize {
         self.len.0
     }
 
-    /// Whether another chunk would push the oldest out.
+    /// Returns whether another chunk would push the oldest out.
     pub(super) fn is_full(&self) -> bool {
         self.len.0 >= self.slots.len()
     }
 
-    /// Slot of chunk `i`, counted from the oldest.
+    /// Returns the slot of chunk `i`, counted from the oldest.
     fn slot(&self, i: usize) -> usize {
         let slot = self.oldest.wrapping_add(i);
         slot.checked_sub(self.slots.len()).unwrap_or(slot)
     }
 
-    /// Chunk `i`, counted from the oldest.
     pub(super) fn get(&self, i: usize) -> Option<&Chunk> {
         self.slots.get(self.slot(i))?.as_ref()
     }
 
-    /// The same, to be written.
     pub(super) fn get_mut(&mut self, i: usize) -> Option<&mut Chunk> {
         let slot = self.slot(i);
         self.slots.get_mut(slot)?.as_mut()
@@ -253,7 +230,6 @@ impl ChunkRing {
         Some(chunk)
     }
 
-    /// Takes the oldest chunk out.
     pub(super) fn pop(&mut self) -> Option<Chunk> {
         self.pop_if(|_| true)
     }
@@ -268,28 +244,19 @@ pub(crate) struct ChunkPool {
 }
 
 impl ChunkPool {
-    /// An empty pool.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             sent <- new_spinlock!(ChunkRing::new(MAX_POOLED)?, "rsiw::ChunkPool::sent"),
         })
     }
 
-    /// A chunk for new octets.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Takes an unused chunk out, or allocates one.
     pub(crate) fn take(&self) -> Result<Chunk> {
         let unused = self.sent.lock().pop_if(Chunk::is_unused);
         unused.map_or_else(|| Chunk::new(LONG_LEN), Ok)
     }
 
-    /// Takes a chunk back that TCP may still have.
+    /// Takes back a chunk, to which TCP may still have references.
     pub(crate) fn give(&self, mut chunk: Chunk) {
         if !chunk.was_filled() {
             return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data that belongs to whoever has the lock of a socket, as `kernel::sync::LockedBy` has it for
-//! locks of the kernel crate.
+//! Data that the lock of a socket guards, as `kernel::sync::LockedBy` has it for locks of the
+//! kernel crate.
 //!
 //! Context: any in which the lock of a socket may be held.
 
@@ -15,11 +15,11 @@ use core::{
     ptr::NonNull, //
 };
 
-/// A value that only who holds the lock of one socket can get at.
+/// A value that only the holder of one socket's lock can access.
 ///
 /// # Invariants
 ///
-/// A reference to `value` is only made of a borrowed [`LockedSock`] of the socket at `sk`, for as
+/// A reference to `value` is only made from a borrowed [`LockedSock`] of the socket at `sk`, for as
 /// long as that is borrowed.
 pub(crate) struct LockedBySock<T> {
     /// Only compared.
@@ -27,13 +27,12 @@ pub(crate) struct LockedBySock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `sk` is only compared, and who has the whole value has the only reference to it.
+// SAFETY: `sk` is only compared, and whoever has the whole value has the only reference to it.
 unsafe impl<T: Send> Send for LockedBySock<T> {}
-// SAFETY: by the invariant one thread at a time gets at `value`: who holds a socket's lock.
+// SAFETY: by the invariant one thread at a time gets at `value`: the holder of a socket's lock.
 unsafe impl<T: Send> Sync for LockedBySock<T> {}
 
 impl<T> LockedBySock<T> {
-    /// Makes `value` accessible to who holds the lock of `sock`.
     pub(crate) fn new(sock: &TcpSocket, value: T) -> Self {
         // INVARIANT: there is no reference yet.
         Self {
@@ -49,10 +48,9 @@ impl<T> LockedBySock<T> {
             return None;
         }
         // INVARIANT: `sk` is borrowed for as long as the reference lives.
-        //
         // SAFETY: by the invariants of `LockedSock` nobody else has one of the same socket, and the
         // lock orders what was done before. If the socket is another one at the address of the
-        // first, then that is gone, and so are all that were made of it.
+        // first, the first is gone, and so are all references that were made from it.
         Some(unsafe { &mut *self.value.get() })
     }
 }

@@ -14,7 +14,6 @@ use core::ptr::NonNull;
 
 type Hook = Option<unsafe extern "C" fn(*mut b::sock)>;
 
-/// A set of hooks.
 #[derive(Clone, Copy)]
 pub(super) struct Hooks {
     pub(super) state_change: Hook,
@@ -24,7 +23,7 @@ pub(super) struct Hooks {
 }
 
 impl Hooks {
-    /// Those that a socket has now.
+    /// Returns those that a socket has now.
     ///
     /// # Safety
     ///
@@ -47,8 +46,7 @@ impl Hooks {
     ///
     /// # Safety
     ///
-    /// `sk` is a live socket for which the functions are made, and its locks are held: see
-    /// [`lock`].
+    /// `sk` is a live socket for which the functions are made, and its locks are held by [`lock`].
     pub(super) unsafe fn store(&self, sk: NonNull<b::sock>) {
         let sk = sk.as_ptr();
         // SAFETY: the caller vouches for `sk` and holds the lock that guards the fields.
@@ -65,8 +63,8 @@ impl Hooks {
     ///
     /// # Safety
     ///
-    /// `sk` is a live socket for which the functions are made; this is process context, in which
-    /// neither of its locks is held.
+    /// `sk` is a live socket for which the functions are made; this is process context, with
+    /// neither of its locks held.
     pub(super) unsafe fn restore(&self, sk: NonNull<b::sock>) {
         // SAFETY: by the caller's promise.
         unsafe { lock(sk) };
@@ -81,7 +79,7 @@ impl Hooks {
 ///
 /// # Safety
 ///
-/// `sk` is a live socket; this is process context, in which neither of its locks is held.
+/// `sk` is a live socket; this is process context, with neither of its locks held.
 pub(super) unsafe fn lock(sk: NonNull<b::sock>) {
     // SAFETY: by the caller's promise.
     unsafe { h::lock_sock(sk.as_ptr()) };

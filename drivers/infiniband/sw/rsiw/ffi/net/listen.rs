@@ -24,16 +24,16 @@ use kernel::{
     },
 };
 
-/// Receiver of the events of a listener. Methods must not sleep.
+/// The receiver of a listener's events. Methods must not sleep.
 pub(crate) trait ListenHandler: Send + Sync + 'static {
-    /// A connection may be waiting to be accepted.
+    /// Called when a connection may be waiting to be accepted.
     fn incoming(this: ArcBorrow<'_, Self>);
 }
 
-/// A TCP socket that listens, and tells a handler of it until it is dropped, which closes it.
+/// A TCP socket that listens, and tells a handler of connections. Dropping it closes it.
 ///
-/// It has this handler only, as what TCP calls for a listener may be a callback that it fetched before
-/// a handler went away.
+/// It has this handler only: TCP may call a listener's callback that it fetched before a handler
+/// went away.
 ///
 /// Make and drop it in process context, outside the callbacks.
 ///
@@ -47,8 +47,8 @@ impl<H: ListenHandler> ListenSocket<H> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if somebody else has a reference to the socket; `EADDRINUSE` if somebody else listens
-    /// there.
+    /// `EBUSY` if somebody else has a reference to the socket, `EADDRINUSE` if another socket
+    /// listens there.
     pub(crate) fn listen(sock: Arc<TcpSocket>, handler: Arc<H>, backlog: u32) -> Result<Self> {
         let sock = Arc::from(Arc::into_unique_or_drop(sock).ok_or(EBUSY)?);
         let hooks = Hooks {
@@ -85,20 +85,18 @@ impl<H: ListenHandler> ListenSocket<H> {
             Err(e) if e == EAGAIN => return Ok(None),
             Err(e) => return Err(e),
         }
-        // The new socket inherited the listener's callbacks, though not the handler.
-        //
-        // SAFETY: the call above returned a new socket that nobody else knows.
+        // SAFETY: the call above returned a new socket that nobody else knows; it has inherited the
+        // listener's callbacks, though not the handler.
         let child = unsafe { TcpSocket::from_raw(sock, Some(*self.0.sock().originals())) }?;
         Ok(Some(Arc::new(child, GFP_KERNEL)?))
     }
 
     /// # Safety
     ///
-    /// To be called as `sk_data_ready`, of the listener or of a socket it gave birth to.
+    /// To be called as `sk_data_ready`, of the listener or of a socket made from it.
     unsafe extern "C" fn data_ready(sk: *mut b::sock) {
-        // A child may have got user data from others, such as a BPF program.
-        //
-        // SAFETY: `sk` is live during its callbacks.
+        // SAFETY: `sk` is live during its callbacks. If it is a child of the listener, it may have
+        // got user data from others, such as a BPF program.
         if TcpState::from_raw(unsafe { h::sk_state(sk) }) != TcpState::Listen {
             return;
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who gets the lock of a TCP socket: a process ([`TcpSocket::with_lock`]), or one that keeps others
-//! off for a moment, as softirq does when data arrives ([`HeldSock`]).
+//! Who gets the lock of a TCP socket: a process ([`TcpSocket::with_lock`]), or one that keeps
+//! others off for a moment, as softirq does when data arrives ([`HeldSock`]).
 //!
 //! Context: process. Bottom halves are off while a socket is held.
 
@@ -15,21 +15,20 @@ use crate::ffi::raw::{
 };
 use kernel::types::NotThreadSafe;
 
-/// A socket that is held: its spin lock is taken, and no process has it. It is let go of when this
-/// is dropped. Nothing may sleep meanwhile.
+/// A socket that is held: its spin lock is taken, and no process has it. Dropping this lets go of
+/// it. Nothing may sleep meanwhile.
 ///
 /// # Invariants
 ///
-/// The spin lock of `sock` is held by this value, bottom halves are off, and no process owns the
-/// socket.
+/// This value holds the spin lock of `sock`, bottom halves are off, and no process owns the socket.
 pub(crate) struct HeldSock<'a> {
     sock: &'a TcpSocket,
     _thread: NotThreadSafe,
 }
 
 impl HeldSock<'_> {
-    /// Runs `f` with the proof that the socket is held, which is of use to that call only: proofs
-    /// of two sockets have different types there, so that they cannot be exchanged.
+    /// Runs `f` with the proof that the socket is held. Proofs of two sockets have different types
+    /// in there, so that they cannot be exchanged.
     #[inline(always)]
     pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut LockedSock<'_>) -> R) -> R {
         // SAFETY: by the invariant no process has the socket, and none gets it before the spin lock
@@ -41,15 +40,14 @@ impl HeldSock<'_> {
 
 impl Drop for HeldSock<'_> {
     fn drop(&mut self) {
-        // SAFETY: by the invariant the lock is held by this value, in this thread, which it does
-        // not leave.
+        // SAFETY: by the invariant this value holds the lock, in this thread, to which it is bound.
         unsafe { h::sock_let_go(self.sock.sk().as_ptr()) };
     }
 }
 
 impl TcpSocket {
     /// Holds the socket, unless a process has it: then calls `if_taken`, before that process can
-    /// give it back. Never sleeps; what it waits for does not sleep either.
+    /// give it back. Never sleeps; nor does what it waits for.
     #[inline]
     pub(crate) fn hold(&self, if_taken: impl FnOnce()) -> Option<HeldSock<'_>> {
         let sk = self.sk();
@@ -68,16 +66,14 @@ impl TcpSocket {
         })
     }
 
-    /// Runs `f` with the socket's lock held. Process context.
-    ///
-    /// Data that arrives meanwhile is taken in when the lock is dropped: callbacks then run in
-    /// this context.
+    /// Runs `f` with the socket's lock held. Data that arrives meanwhile is taken in when the lock
+    /// is dropped: callbacks then run in this context. Process context.
     pub(crate) fn with_lock<R>(&self, f: impl FnOnce(&mut LockedSock<'_>) -> R) -> R {
         let sk = self.sk();
         // SAFETY: the socket is live as long as `self`.
         unsafe { h::lock_sock(sk.as_ptr()) };
-        // SAFETY: the lock was just taken and is held until after the last use. Who takes it has
-        // none yet: it would wait for itself.
+        // SAFETY: the lock was just taken and is held until after the last use. Whoever takes it
+        // has no other proof: it would have waited for itself.
         let mut locked = unsafe { LockedSock::new(sk) };
         let result = f(&mut locked);
         // SAFETY: the lock is held by this function.

@@ -29,8 +29,8 @@ use kernel::{
 /// # Invariants
 ///
 /// `sk` is a live TCP socket whose lock is held during `'a`, by the process or by softirq
-/// processing of the socket. No other value for that socket is used meanwhile. `'a` is invariant, and
-/// who gets a proof is a function for any `'a`, so that two proofs cannot be exchanged.
+/// processing of the socket. No other value for that socket is used meanwhile. `'a` is invariant,
+/// and who gets a proof is a function for any `'a`, so that two proofs cannot be exchanged.
 pub(crate) struct LockedSock<'a> {
     sk: NonNull<b::sock>,
     _lock: PhantomData<fn(&'a ()) -> &'a ()>,
@@ -46,8 +46,9 @@ struct ReadContext<'f, F> {
 impl LockedSock<'_> {
     /// # Safety
     ///
-    /// `sk` is a live TCP socket whose lock is held for as long as the value is used, by who uses no
-    /// other value for it meanwhile, and shows the value to one function that takes it for any `'a`.
+    /// `sk` is a live TCP socket whose lock is held for as long as the value is used. The caller
+    /// uses no other value for it meanwhile, and shows the value to one function that takes it for
+    /// any `'a`.
     pub(super) unsafe fn new(sk: NonNull<b::sock>) -> Self {
         // INVARIANT: the caller vouches for it.
         Self {
@@ -61,32 +62,27 @@ impl LockedSock<'_> {
         self.sk.as_ptr()
     }
 
-    /// State of the connection.
     pub(crate) fn state(&self) -> TcpState {
         // SAFETY: `sk` is live by the type invariants.
         TcpState::from_raw(unsafe { h::sk_state(self.sk.as_ptr()) })
     }
 
-    /// Whether the peer's FIN was received. Octets in front of it may still be unread.
+    /// Returns whether the peer's FIN was received. Octets in front of it may still be unread.
     pub(crate) fn peer_fin(&self) -> bool {
         // SAFETY: `sk` is live by the type invariants.
         unsafe { h::sk_rcv_shutdown(self.sk.as_ptr()) }
     }
 
-    /// The error that ended the connection, if one did.
+    /// Returns the error that ended the connection, if one did.
     pub(crate) fn error(&self) -> Option<Error> {
         // SAFETY: `sk` is live by the type invariants.
         error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
     }
 
-    /// Hands received octets to `take`, in order. Returns how many it took.
+    /// Hands received octets to `take`, in order. Returns how many it took, or an error of TCP's.
     ///
-    /// `take` returns how many it took of a chunk; with less than all of them the reading stops and
-    /// the rest stays in the socket. The reading also stops behind the peer's FIN.
-    ///
-    /// # Errors
-    ///
-    /// Those of `tcp_read_sock()`.
+    /// `take` returns how many octets of a chunk it took. If those are not all, reading stops and
+    /// the rest stays in the socket. Reading also stops behind the peer's FIN.
     pub(crate) fn read<F>(&mut self, mut take: F) -> Result<usize>
     where
         F: FnMut(&SkbChunk<'_>) -> usize,
@@ -134,9 +130,8 @@ where
     if chunk_len == 0 {
         return 0;
     }
-    // SAFETY: the buffer holds the octets, and it is the first of the queue of the socket that
-    // `read` has, which is locked. Its total length is a `c_uint` that TCP keeps far below
-    // `c_int::MAX`.
+    // SAFETY: the buffer holds the octets, and is the first of the queue of the socket that `read`
+    // has, which is locked. Its total length is a `c_uint` that TCP keeps far below `c_int::MAX`.
     let chunk = unsafe { SkbChunk::new(context.sk, skb, offset, chunk_len) };
     let taken = (context.take)(&chunk).min(len);
     context.stopped = taken < len;

@@ -56,12 +56,11 @@ impl NetDevice {
         unsafe { &*ptr.cast::<Self>() }
     }
 
-    /// The C device.
     pub(in crate::ffi) fn as_ptr(&self) -> *mut b::net_device {
         self.0.get()
     }
 
-    /// The interface's name now.
+    /// Returns the name that the interface has now.
     pub(crate) fn name(&self) -> DeviceName {
         let mut name = DeviceName([0; NAME_LEN]);
         // SAFETY: `self` is live; the array has the length that the helper fills.
@@ -69,32 +68,31 @@ impl NetDevice {
         name
     }
 
-    /// The index of the interface of the VRF that the interface is in at this moment; zero if it is
-    /// in none.
+    /// Returns the interface index of the VRF that the interface is in now; zero if it is in none.
     pub(crate) fn vrf(&self) -> i32 {
         // SAFETY: `self` is live.
         unsafe { h::netdev_vrf(self.0.get()) }
     }
 
-    /// The number of the interface's namespace, which no other one has.
+    /// Returns the number of the interface's namespace, which no other one has.
     pub(crate) fn namespace(&self) -> u64 {
         // SAFETY: `self` is live.
         unsafe { h::netdev_namespace(self.0.get()) }
     }
 
-    /// The MTU in octets.
+    /// Returns the MTU in octets.
     pub(crate) fn mtu(&self) -> u32 {
         // SAFETY: `self` is live.
         unsafe { h::netdev_mtu(self.0.get()) }
     }
 
-    /// The largest MTU that the interface can have, in octets.
+    /// Returns the largest MTU that the interface can have, in octets.
     pub(crate) fn max_mtu(&self) -> u32 {
         // SAFETY: `self` is live.
         unsafe { h::netdev_max_mtu(self.0.get()) }
     }
 
-    /// The hardware address, if it has six octets and is not zero.
+    /// Returns the hardware address, if it has six octets and is not zero.
     pub(crate) fn mac(&self) -> Option<[u8; 6]> {
         let mut mac = [0; 6];
         // SAFETY: `self` is live; `mac` has room for the octets asked for.
@@ -102,41 +100,34 @@ impl NetDevice {
         (len == 6 && mac != [0; 6]).then_some(mac)
     }
 
-    /// Whether this is the loopback interface.
     pub(crate) fn is_loopback(&self) -> bool {
         // SAFETY: `self` is live.
         unsafe { h::netif_is_loopback(self.0.get()) }
     }
 
-    /// Whether the interface is up.
+    /// Returns whether the interface is up.
     pub(crate) fn is_running(&self) -> bool {
         // SAFETY: `self` is live.
         unsafe { h::netif_running(self.0.get()) }
     }
 
-    /// Whether there is a carrier.
     pub(crate) fn has_carrier(&self) -> bool {
         // SAFETY: `self` is live.
         unsafe { h::netif_carrier_ok(self.0.get()) }
     }
 
-    /// Whether it takes a privilege in the namespace of the interface to listen at `port`.
+    /// Returns whether listening at `port` takes a privilege in the namespace of the interface.
     pub(crate) fn is_port_reserved(&self, port: u16) -> bool {
         // SAFETY: `self` is live.
         unsafe { h::netdev_port_is_reserved(self.0.get(), port) }
     }
 
-    /// Whether the interface is in the first network namespace.
     pub(crate) fn is_in_first_namespace(&self) -> bool {
         self.net()
             .is_ok_and(|net| core::ptr::eq(net.as_raw(), &raw const b::init_net))
     }
 
-    /// The namespace of the device.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the namespace is going away.
+    /// Returns the namespace of the device, or `ENODEV` if that is going away.
     pub(in crate::ffi) fn net(&self) -> Result<Net> {
         // SAFETY: `self` is live.
         let net = unsafe { h::netdev_get_net(self.0.get()) };
@@ -153,7 +144,6 @@ impl NetDevice {
 pub(in crate::ffi) struct Net(NonNull<b::net>);
 
 impl Net {
-    /// The C namespace.
     pub(in crate::ffi) fn as_raw(&self) -> *mut b::net {
         self.0.as_ptr()
     }
@@ -171,7 +161,7 @@ impl Drop for Net {
 pub(crate) struct DeviceName([u8; NAME_LEN]);
 
 impl DeviceName {
-    /// The name's octets, without terminator.
+    /// Returns the octets of the name, without terminator.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.0.split(|c| *c == 0).next().unwrap_or(&[])
     }

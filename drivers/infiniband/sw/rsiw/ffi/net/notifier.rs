@@ -20,23 +20,19 @@ use kernel::{
 /// What happened to a network device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetdevEvent {
-    /// It was registered (also sent for every present device when a notifier registers).
+    /// The device was registered (also sent for every present device when a notifier registers).
     Register,
-    /// It is being removed, or moved to another namespace.
+    /// The device is being removed, or moved to another namespace.
     Unregister,
-    /// It went up.
     Up,
-    /// It is about to go down.
+    /// The device is about to go down.
     GoingDown,
-    /// It went down.
     Down,
     /// Flags or carrier changed.
     Change,
     /// The hardware address changed.
     ChangeAddr,
-    /// The MTU changed.
     ChangeMtu,
-    /// The name changed.
     ChangeName,
 }
 
@@ -57,9 +53,9 @@ impl NetdevEvent {
     }
 }
 
-/// Who is told about network devices.
+/// The receiver of events of network devices.
 pub(crate) trait NetdevHandler {
-    /// Something happened to `ndev`. Called under RTNL, for devices of all namespaces.
+    /// Called under RTNL, for devices of all namespaces.
     fn event(event: NetdevEvent, ndev: &NetDevice);
 }
 

@@ -30,15 +30,16 @@ pub(crate) struct TcpNumbers {
 }
 
 impl TcpNumbers {
-    /// Reads where the streams of two sockets are: of both what the peer has acknowledged, then of both
-    /// what was received, then what was written. Each number is as old as those read before it, or newer.
+    /// Reads where the streams of two sockets are: of both what the peer has acknowledged, then of
+    /// both what was received, then what was written. Each number is as old as those read before
+    /// it, or newer.
     pub(crate) fn of_both(a: &TcpSocket, b: &TcpSocket) -> (Self, Self) {
         let read = || (a.numbers(), b.numbers());
         let acknowledged = read();
-        // As the other end acknowledges what it has received.
+        // The other end acknowledges what it has received.
         smp_mb(Read);
         let received = read();
-        // As it receives what was written.
+        // It receives what was written.
         smp_mb(Read);
         let written = read();
         let both = |acknowledged: Self, received: Self, written: Self| Self {
@@ -54,7 +55,6 @@ impl TcpNumbers {
 }
 
 impl TcpSocket {
-    /// Reads where the stream is.
     pub(crate) fn numbers(&self) -> TcpNumbers {
         let mut n = TcpNumbers::default();
         // SAFETY: the socket is live as long as `self`; the rest is ours.
@@ -71,8 +71,8 @@ impl TcpSocket {
         n
     }
 
-    /// Returns the sequence number of the octet that is written next. Any context; only the sender
-    /// of this socket changes it.
+    /// Returns the sequence number of the octet that is written next, which only the sender of this
+    /// socket changes.
     #[inline]
     pub(crate) fn written(&self) -> u32 {
         // SAFETY: the socket is live.

@@ -29,8 +29,8 @@ use kernel::{
     prelude::*, //
 };
 
-/// How many buffers behind that of a chunk are looked at: a full FPDU takes as many that hold a
-/// segment of an Ethernet each.
+/// How many buffers behind that of a chunk are looked at: as many as a full FPDU takes if each
+/// holds a segment of an Ethernet.
 const MAX_BEHIND: usize = 64;
 
 /// How many octets without an address are copied at a time.
@@ -51,8 +51,8 @@ pub(crate) enum Reach {
 ///
 /// # Invariants
 ///
-/// `skb` is in the receive queue of the chunk's socket. Octet `from` of the chunk, and the `len - 1`
-/// behind it, are in it from `offset` on.
+/// `skb` is in the receive queue of the chunk's socket. Octet `from` of the chunk, and the `len -
+/// 1` behind it, are in it from `offset` on.
 #[derive(Clone, Copy)]
 struct Buffer {
     skb: NonNull<b::sk_buff>,
@@ -66,7 +66,7 @@ struct Buffer {
 /// # Invariants
 ///
 /// The octets of the chunk from number `from` up to `to` are at `addr`, readable as long as the
-/// buffer has them, for accesses that put up with concurrent writes.
+/// buffer has them, by accesses that put up with concurrent writes.
 #[derive(Clone, Copy)]
 struct Span {
     addr: *const u8,
@@ -90,30 +90,30 @@ impl Span {
 }
 
 impl Buffer {
-    /// Where the octets end in the buffer.
+    /// Returns where the octets end in the buffer.
     fn end(&self) -> u32 {
         self.offset.wrapping_add(self.len)
     }
 
-    /// The octet of the chunk behind those of the buffer.
+    /// Returns the number in the chunk of the octet behind those of the buffer.
     fn to(&self) -> u32 {
         // Far below the limit: a queue has no more octets than a window.
         self.from.saturating_add(self.len)
     }
 
-    /// How far behind the first octet of the buffer octet `at` of the chunk is, which is not in front
-    /// of that.
+    /// Returns how far octet `at` of the chunk is behind the first one of the buffer. It must not
+    /// be in front of that.
     fn skip(&self, at: u32) -> u32 {
         at.wrapping_sub(self.from)
     }
 
-    /// Where octet `at` of the chunk, which the buffer has, is in it.
+    /// Returns where octet `at` of the chunk, which the buffer has, is in it.
     fn place(&self, at: u32) -> u32 {
         self.offset.wrapping_add(self.skip(at))
     }
 
-    /// Looks for the piece of the buffer in which its octet `at` lies; `before` is one that was
-    /// found in the buffer before.
+    /// Looks for the piece in which octet `at` of the buffer lies; `before` is one that was found
+    /// in the buffer before.
     #[inline]
     fn span(&self, at: u32, before: &Span) -> Option<Span> {
         let Self {
@@ -149,23 +149,22 @@ impl Buffer {
 ///
 /// # Invariants
 ///
-/// `skb` is live as long as the chunk is used, and has `len` octets, at least one, from `offset` on.
+/// `skb` is live as long as the chunk is used. It has `len` octets, at least one, from `offset` on.
 struct Raw {
     skb: *mut b::sk_buff,
     offset: c_int,
     len: c_int,
 }
 
-/// A stretch of received octets, in one socket buffer with all its fragments, and those that follow
+/// A stretch of received octets in one socket buffer with all its fragments, and those that follow
 /// in the buffers behind it, as far as [`SkbChunk::reach`] was asked for them.
 ///
-/// It is mostly read from front to back: where the last octets were found is where the next ones
-/// are looked for.
+/// It is mostly read from front to back: the next octets are looked for where the last ones were.
 ///
 /// # Invariants
 ///
-/// `sk` is a TCP socket whose lock is held, and whose receive queue begins with `skb`. That holds at
-/// least `offset + len` octets, `offset + len` fits a `c_int`, and nothing takes octets from the
+/// `sk` is a TCP socket whose lock is held, and whose receive queue begins with `skb`. That holds
+/// at least `offset + len` octets, `offset + len` fits a `c_int`, and nothing takes octets from the
 /// queue during `'a`. There are `reach` octets from the first one of the chunk on, at least `len`,
 /// in buffers of the queue.
 pub(crate) struct SkbChunk<'a> {
@@ -210,8 +209,7 @@ impl SkbChunk<'_> {
         }
     }
 
-    /// Returns the address of octet `at`, if the `len` octets from there on lie in the piece that
-    /// is known.
+    /// Returns the address of octet `at`, if the `len` octets from there on lie in the known piece.
     #[inline(always)]
     fn in_span(&self, at: usize, len: usize) -> Option<*const u8> {
         let Span { addr, from, to, .. } = self.span.get();
@@ -226,7 +224,7 @@ impl SkbChunk<'_> {
         self.in_span(at, len).or_else(|| self.in_another(at, len))
     }
 
-    /// As [`SkbChunk::in_span`], for another piece than the one that is known.
+    /// As [`SkbChunk::in_span`], for another piece than the known one.
     #[inline(never)]
     fn in_another(&self, at: usize, len: usize) -> Option<*const u8> {
         if !self.has(at, len) || self.in_span(at, 1).is_some() {
@@ -246,7 +244,6 @@ impl SkbChunk<'_> {
         Some((from, self.span.get().to.wrapping_sub(at)))
     }
 
-    /// The first buffer of the chunk.
     fn first(&self) -> Buffer {
         // INVARIANT: by those of the type.
         Buffer {
@@ -257,11 +254,11 @@ impl SkbChunk<'_> {
         }
     }
 
-    /// The buffer behind `buffer`, if it has come and there is nothing out of band in between.
+    /// Returns the buffer behind `buffer`, if it has come and nothing out of band is in between.
     fn behind(&self, buffer: &Buffer) -> Option<Buffer> {
         let (mut offset, mut len) = (0, 0);
-        // SAFETY: both are live, the buffer is in the queue of the socket, which is locked, by the
-        // type invariants; the rest is writable.
+        // SAFETY: by the type invariants both are live, and the buffer is in the queue of the
+        // socket, which is locked; the rest is writable.
         let skb = unsafe {
             h::tcp_skb_behind(
                 self.sk.as_ptr(),
@@ -280,9 +277,8 @@ impl SkbChunk<'_> {
         })
     }
 
-    /// Asks for `len` octets from `at` on of which only some belong to the chunk. With
-    /// [`Reach::Here`] the others can be read as well from now on. They are those that the chunks
-    /// behind this one begin with.
+    /// Asks for `len` octets from `at` on of which only some belong to the chunk. After
+    /// [`Reach::Here`] the others, with which the chunks behind this one begin, can be read, too.
     #[inline(never)]
     pub(crate) fn reach(&self, at: usize, len: usize) -> Reach {
         let end = at.checked_add(len).and_then(|end| u32::try_from(end).ok());
@@ -306,13 +302,13 @@ impl SkbChunk<'_> {
         Reach::Apart
     }
 
-    /// Whether `more` octets may come behind those of `buffer` while these are there.
+    /// Returns whether `more` octets may come behind those of `buffer` while these are there.
     fn may_get(&self, buffer: &Buffer, more: u32) -> bool {
         // SAFETY: as in `behind`.
         unsafe { h::tcp_may_get(self.sk.as_ptr(), buffer.skb.as_ptr(), buffer.end(), more) }
     }
 
-    /// The buffer that has octet `at`.
+    /// Returns the buffer that has octet `at`.
     fn buffer(&self, at: u32) -> Option<Buffer> {
         let mut buffer = self.buffer.get();
         if at < buffer.from {
@@ -341,13 +337,12 @@ impl SkbChunk<'_> {
         }
     }
 
-    /// Number of octets.
     pub(crate) fn len(&self) -> usize {
         // CAST: 32 bits fit.
         self.len as usize
     }
 
-    /// Whether the chunk has, or reaches, `len` octets from `at` on.
+    /// Returns whether the chunk has, or reaches, `len` octets from `at` on.
     #[inline]
     fn has(&self, at: usize, len: usize) -> bool {
         // CAST: 32 bits fit.
@@ -366,11 +361,8 @@ impl SkbChunk<'_> {
         unsafe { self.copy(at, to.len(), to.as_mut_ptr()) }
     }
 
-    /// Copies `len` octets from number `at` on to `out`, in order.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the chunk is too short, `EFAULT` if they cannot be read.
+    /// Copies `len` octets from `at` on to `out`, in order. Errors are those of
+    /// [`SkbChunk::copy_to`].
     ///
     /// # Safety
     ///
@@ -381,17 +373,12 @@ impl SkbChunk<'_> {
             // SAFETY: as promised by the caller.
             return unsafe { self.copy_pieces(at, len, out) };
         };
-        // SAFETY: by the invariant of `Span` the octets are there, and the caller vouches for those
-        // from `out` on.
+        // SAFETY: by the invariant of `Span` the octets are there; the caller vouches for `out`.
         unsafe { copy::place(out, from, len) };
         Ok(())
     }
 
     /// As [`SkbChunk::copy`], for octets that lie in several pieces, or where there is no address.
-    ///
-    /// # Errors
-    ///
-    /// As [`SkbChunk::copy`].
     ///
     /// # Safety
     ///
@@ -429,12 +416,8 @@ impl SkbChunk<'_> {
         Ok(())
     }
 
-    /// The place for C of up to `most` octets of the chunk from `at` on, for which there is no
-    /// address: as many as are in the same buffer.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if there are none.
+    /// Returns the place for C of up to `most` octets from `at` on, for which there is no address:
+    /// as many as are in the same buffer, or `EINVAL` if there are none.
     #[cold]
     fn raw(&self, at: usize, most: usize) -> Result<Raw> {
         let at = u32::try_from(at)?;
@@ -450,7 +433,7 @@ impl SkbChunk<'_> {
         })
     }
 
-    /// The 20 octets from `at` on, if the chunk has as many and they can be read.
+    /// Returns the 20 octets from `at` on, if the chunk has as many and they can be read.
     #[inline(always)]
     pub(crate) fn front(&self, at: usize) -> Option<[u8; 20]> {
         let Some(from) = self.in_piece(at, 20) else {
@@ -469,7 +452,7 @@ impl SkbChunk<'_> {
         Some(octets)
     }
 
-    /// As [`SkbChunk::front`], for octets that lie in several pieces, or where there is no address.
+    /// As [`SkbChunk::front`], for octets as in [`SkbChunk::copy_pieces`].
     #[inline(never)]
     fn front_in_pieces(&self, at: usize) -> Option<[u8; 20]> {
         let mut octets = [0; 20];
@@ -477,12 +460,8 @@ impl SkbChunk<'_> {
         Some(octets)
     }
 
-    /// Fills `to` with octets from `at` on.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the chunk is too short, `EFAULT` if its memory is not readable, `EACCES` if `to`
-    /// is not to be written.
+    /// Fills `to` with octets from `at` on. Errors are those of [`SkbChunk::copy_to`], and `EACCES`
+    /// if `to` is read-only.
     #[inline(always)]
     pub(crate) fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result {
         let out = to.as_mut_ptr()?;
@@ -491,28 +470,20 @@ impl SkbChunk<'_> {
         unsafe { self.copy(at, to.len() as usize, out) }
     }
 
-    /// Continues the CRC32C `crc` over `len` octets from `at` on.
+    /// Continues the CRC32C `crc` over `len` octets from `at` on, or returns `EINVAL` if the chunk
+    /// is too short.
     ///
     /// The register is as `crc32c()` takes it: `!0` to start, inverted once at the end.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the chunk is too short.
     #[inline]
     pub(crate) fn crc32c(&self, at: usize, len: usize, crc: u32) -> Result<u32> {
         let Some(from) = self.in_piece(at, len) else {
             return self.crc32c_pieces(at, len, crc);
         };
-        // SAFETY: by the invariant of `Span` the octets are there; others may write them at the
-        // same time, which C puts up with.
+        // SAFETY: by the invariant of `Span` the octets are there; C puts up with writes meanwhile.
         Ok(unsafe { b::crc32c(crc, from.cast(), len) })
     }
 
-    /// As [`SkbChunk::crc32c`], for octets that lie in several pieces, or where there is no address.
-    ///
-    /// # Errors
-    ///
-    /// As [`SkbChunk::crc32c`].
+    /// As [`SkbChunk::crc32c`], for octets as in [`SkbChunk::copy_pieces`].
     #[inline(never)]
     fn crc32c_pieces(&self, at: usize, len: usize, mut crc: u32) -> Result<u32> {
         if !self.has(at, len) {
@@ -541,7 +512,7 @@ impl SkbChunk<'_> {
     }
 }
 
-/// A word anywhere in memory.
+/// A word at any address.
 #[repr(C, packed)]
 struct Unaligned<T>(T);
 
@@ -549,7 +520,7 @@ struct Unaligned<T>(T);
 ///
 /// # Safety
 ///
-/// The octets from `from` on are readable for accesses that put up with concurrent writes.
+/// The octets from `from` on are readable by accesses that put up with concurrent writes.
 #[inline(always)]
 unsafe fn word<T>(from: *const u8) -> T {
     // SAFETY: by the caller's promise; a packed structure may begin anywhere.

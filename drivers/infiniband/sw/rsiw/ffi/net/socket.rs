@@ -39,9 +39,9 @@ pub(crate) struct SendFlags {
 
 /// A TCP socket in the network namespace of a device, which does not listen.
 ///
-/// Dropping the last reference closes the socket, which takes its lock: it has to happen in
-/// process context, outside the socket's callbacks. A close sends a FIN, or a RST if received
-/// data was not read; see [`TcpSocket::abort`] and [`TcpSocket::shutdown_write`].
+/// Dropping the last reference closes the socket and takes its lock: do it in process context,
+/// outside the socket's callbacks. A close sends a FIN, or a RST if received data was not read; see
+/// [`TcpSocket::abort`] and [`TcpSocket::shutdown_write`].
 ///
 /// # Invariants
 ///
@@ -61,8 +61,7 @@ unsafe impl Send for TcpSocket {}
 unsafe impl Sync for TcpSocket {}
 
 impl TcpSocket {
-    /// Creates a socket for addresses like `addr` in the namespace of `ndev`, and in the VRF in which
-    /// that is now.
+    /// Creates a socket for addresses like `addr`, in the namespace and the present VRF of `ndev`.
     pub(crate) fn new(ndev: &NetDevice, addr: &SocketAddr) -> Result<Arc<Self>> {
         let family = if addr.is_ipv4() {
             b::AF_INET
@@ -87,10 +86,9 @@ impl TcpSocket {
         let sk = this.sk.as_ptr();
         // SAFETY: the socket is new: not locked and not visible to anyone else.
         unsafe { h::sock_reclassify(sk) };
-        // A kernel socket without a reference to its namespace loses its timers when it is
-        // closed, and with them the FIN that was lost on the way.
-        //
-        // SAFETY: `net` keeps the namespace alive; the socket holds no reference to it yet.
+        // SAFETY: `net` keeps the namespace alive; the socket holds no reference to it yet. Without
+        // one, a kernel socket loses its timers when it is closed, and with them a FIN that was
+        // lost on the way.
         unsafe { b::sk_net_refcnt_upgrade(sk) };
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_prepare(sk) };
@@ -141,7 +139,6 @@ impl TcpSocket {
         &self.originals
     }
 
-    /// Binds to a local address.
     pub(crate) fn bind(&self, addr: &SocketAddr) -> Result {
         let (mut storage, len) = Storage::new(addr);
         // SAFETY: the socket is live; `storage` holds an address of `len` octets.
@@ -155,9 +152,8 @@ impl TcpSocket {
         })
     }
 
-    /// As [`TcpSocket::bind`], also to a port that another socket is bound to, whether that one
-    /// shares it or not, but does not listen at. The daemon of the port mapper has bound one to
-    /// each port that it chooses.
+    /// As [`TcpSocket::bind`], also to a port that another socket is bound to, shared or not, but
+    /// does not listen at: the port mapper's daemon has bound one to each port that it chooses.
     ///
     /// # Errors
     ///
@@ -173,13 +169,13 @@ impl TcpSocket {
         Ok(())
     }
 
-    /// Whether another socket listens for connections that this one, which is bound, would get.
+    /// Returns whether another socket listens for connections that this one, once bound, would get.
     pub(super) fn is_contended(&self) -> bool {
         // SAFETY: the socket is live.
         unsafe { h::sock_is_contended(self.sk.as_ptr()) }
     }
 
-    /// Keeps an IPv6 socket from taking IPv4 connections. Before the bind.
+    /// Keeps an IPv6 socket from taking IPv4 connections. Call it before the bind.
     pub(crate) fn set_v6only(&self) -> Result {
         // SAFETY: the socket is live and unlocked.
         to_result(unsafe { h::ip6_sock_set_v6only(self.sk.as_ptr()) })
@@ -228,7 +224,7 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// Those of TCP, `EIO`. The stream cannot go on, and the batch not be sent, after any of them.
+    /// Those of TCP, `EIO`. After any of them neither the stream nor the batch can go on.
     pub(crate) fn send_batch(&self, batch: &mut TxBatch, flags: SendFlags) -> Result<usize> {
         if batch.is_empty() {
             return Ok(0);
@@ -259,10 +255,7 @@ impl TcpSocket {
         Ok(sent)
     }
 
-    /// Receives what is there, at most the length of `data`; zero octets mean the peer's FIN.
-    ///
-    /// # Errors
-    ///
+    /// Receives what is there, at most the length of `data`. Returns zero for the peer's FIN, or
     /// `EAGAIN` if nothing is there.
     pub(crate) fn recv(&self, data: &mut [u8]) -> Result<usize> {
         // SAFETY: the socket is live; `data` is writable for its length.
@@ -270,7 +263,6 @@ impl TcpSocket {
         usize::try_from(ret).map_err(|_| Error::from_errno(ret))
     }
 
-    /// The local address.
     pub(crate) fn local_addr(&self) -> Result<Storage> {
         let mut storage = Storage::zeroed();
         // SAFETY: the socket is live; `storage` has room for any address.
@@ -279,7 +271,6 @@ impl TcpSocket {
         Ok(storage)
     }
 
-    /// The peer's address.
     pub(crate) fn peer_addr(&self) -> Result<Storage> {
         let mut storage = Storage::zeroed();
         // SAFETY: the socket is live; `storage` has room for any address.
@@ -288,31 +279,31 @@ impl TcpSocket {
         Ok(storage)
     }
 
-    /// State of the connection. Any context; may be outdated at once.
+    /// Returns the state of the connection, which may be outdated at once. Any context.
     pub(crate) fn state(&self) -> TcpState {
         // SAFETY: the socket is live.
         TcpState::from_raw(unsafe { h::sk_state(self.sk.as_ptr()) })
     }
 
-    /// The error that ended the connection, if one did. Any context.
+    /// Returns the error that ended the connection, if one did. Any context.
     pub(crate) fn error(&self) -> Option<Error> {
         // SAFETY: the socket is live.
         error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
     }
 
-    /// Returns the number of the network namespace that the socket is in. No two have the same.
+    /// Returns the number of the socket's network namespace, which no other one has.
     pub(crate) fn namespace(&self) -> u64 {
         // SAFETY: the socket is live, and keeps its namespace.
         unsafe { h::sock_net_cookie(self.sk().as_ptr()) }
     }
 
-    /// Octets of data that fit a segment now. Any context.
+    /// Returns how many octets of data fit a segment now. Any context.
     pub(crate) fn mss(&self) -> u32 {
         // SAFETY: the socket is live.
         unsafe { h::tcp_mss(self.sk.as_ptr()) }
     }
 
-    /// Octets for which there is space in the send queue. Any context.
+    /// Returns for how many octets there is space in the send queue. Any context.
     pub(crate) fn send_space(&self) -> usize {
         // SAFETY: the socket is live.
         usize::try_from(unsafe { h::sk_stream_wspace(self.sk.as_ptr()) }).unwrap_or(0)
@@ -320,22 +311,20 @@ impl TcpSocket {
 
     /// Sends a FIN behind what was sent before. Receiving goes on.
     pub(crate) fn shutdown_write(&self) {
-        // An error means that the connection is gone already.
-        //
-        // SAFETY: the socket is live.
+        // SAFETY: the socket is live. An error means that the connection is gone already.
         let _ =
             unsafe { b::kernel_sock_shutdown(self.sock.as_ptr(), b::sock_shutdown_cmd_SHUT_WR) };
     }
 
-    /// Whether the peer has acknowledged all that was sent, the FIN included. Any context.
+    /// Returns whether the peer has acknowledged all that was sent, the FIN included. Any context.
     pub(crate) fn is_acknowledged(&self) -> bool {
         // SAFETY: the socket is live.
         unsafe { h::tcp_all_acked(self.sk.as_ptr()) }
     }
 
-    /// Whether a FIN need not wait: the peer has acknowledged all that was sent, or ended its own
-    /// direction, or a FIN was sent. If not, the handler's `write_space` is called when the peer
-    /// acknowledges more.
+    /// Returns whether a FIN need not wait: the peer has acknowledged all that was sent, or ended
+    /// its own direction, or a FIN was sent. If not, the handler's `write_space` is called when the
+    /// peer acknowledges more.
     pub(crate) fn may_finish(&self) -> bool {
         self.state() != TcpState::Established || {
             // SAFETY: the socket is live.
@@ -345,9 +334,8 @@ impl TcpSocket {
 
     /// Ends the connection with a RST; what was not sent yet is lost.
     pub(crate) fn abort(&self) {
-        // An error means that the connection is gone already.
-        //
-        // SAFETY: the socket is live and not locked by this context.
+        // SAFETY: the socket is live and not locked by this context. An error means that the
+        // connection is gone already.
         let _ = unsafe { b::tcp_abort(self.sk.as_ptr(), ECONNABORTED.to_errno().wrapping_neg()) };
     }
 }
@@ -359,7 +347,7 @@ impl Drop for TcpSocket {
     }
 }
 
-/// The result of a non-blocking send.
+/// Returns how many octets a non-blocking send took.
 fn accepted(ret: c_int) -> Result<usize> {
     match usize::try_from(ret) {
         Ok(n) => Ok(n),

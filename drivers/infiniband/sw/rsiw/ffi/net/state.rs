@@ -5,12 +5,10 @@
 use crate::ffi::raw::b;
 use kernel::prelude::*;
 
-/// State of a TCP connection.
+/// The state of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TcpState {
-    /// Set-up in progress.
     Connecting,
-    /// Both directions open.
     Established,
     /// The peer sent its FIN, this side did not.
     CloseWait,
@@ -18,7 +16,6 @@ pub(crate) enum TcpState {
     Closing,
     /// Gone, or never set up.
     Closed,
-    /// A listener.
     Listen,
 }
 
@@ -41,7 +38,7 @@ impl TcpState {
     }
 }
 
-/// The error of a socket whose `sk_err` is `err`.
+/// Returns the error of a socket whose `sk_err` is `err`.
 pub(super) fn error_of(err: c_int) -> Option<Error> {
     match err.checked_neg() {
         Some(errno) if errno < 0 => Some(Error::from_errno(errno)),

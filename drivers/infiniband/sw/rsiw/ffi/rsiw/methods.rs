@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What of the driver is written in C: methods that processes call by `RDMA_VERBS_IOCTL`, which are
-//! declared in `methods.c`, and files in sysfs, which are in `sysfs.c`.
+//! The parts of the driver that are written in C: methods that processes call by
+//! `RDMA_VERBS_IOCTL`, declared in `methods.c`, and files in sysfs, in `sysfs.c`.
 //!
 //! Context: process. The core keeps the object and its process context during the call, and no call
 //! destroys it.
@@ -27,7 +27,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// The driver's version, as the stock library takes that of firmware apart.
+/// The driver's version, in the form in which the stock library takes one of firmware apart.
 pub(crate) const VERSION: u64 = {
     // CAST: 32 bits.
     let (major, minor) = (b::RSIW_VERSION_MAJOR as u64, b::RSIW_VERSION_MINOR as u64);
@@ -35,33 +35,29 @@ pub(crate) const VERSION: u64 = {
 };
 
 /// A counter that every port of an adapter has, by its name in sysfs. Data is counted in units of
-/// four octets.
+/// four octets, of payload only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PortCounter {
-    /// Payload sent.
     XmitData,
-    /// Payload received.
     RcvData,
-    /// Packets sent.
     XmitPackets,
-    /// Packets received.
     RcvPackets,
 }
 
-/// What a driver implements beside [`Driver`] to have these.
+/// The methods that a driver implements beside [`Driver`] to have these.
 pub(crate) trait Methods: Driver {
-    /// Gives the queues of a process's queue pair other depths, as its part of the call says, all
-    /// or nothing.
+    /// Gives the queues of a process's queue pair other depths, as its part of the call says, or
+    /// fails without changing any.
     fn resize_qp(qp: &Self::Qp, udata: &mut Udata<'_>) -> Result;
 
-    /// Gives the shared receive queue of a process another depth, likewise.
+    /// As [`Methods::resize_qp`], for the depth of a process's shared receive queue.
     fn resize_srq(srq: &Self::Srq, udata: &mut Udata<'_>) -> Result;
 
     /// Returns a counter of the port. Any context.
     fn port_counter(dev: &Self::Device, which: PortCounter) -> u64;
 }
 
-/// Names what is in C, which calls the methods of `D`: the only driver of the module.
+/// Names what is in C, which calls the methods of `D`, the only driver of the module.
 pub(crate) const fn in_c<D: Methods>() -> InC {
     InC {
         definitions: Some(definitions::<D>),
@@ -81,8 +77,7 @@ impl<D: Methods> Callbacks<D> {
 }
 
 fn definitions<D: Methods>() -> *const b::uapi_definition {
-    // SAFETY: the callbacks are those of `D`, as are all devices that get the definitions, and
-    // static.
+    // SAFETY: the callbacks are static, and those of `D`, as are all devices with the definitions.
     unsafe { b::rsiw_definitions(Callbacks::<D>::ALL) }
 }
 
@@ -114,8 +109,6 @@ unsafe extern "C" fn resize_srq<D: Methods>(srq: *mut b::ib_srq, udata: *mut b::
     })
 }
 
-/// Returns a counter as InfiniBand has it.
-///
 /// # Safety
 ///
 /// Called for an attribute of a device of `D`.

@@ -17,16 +17,15 @@ macro_rules! parameters {
 }
 
 parameters! {
-    /// Whether this side asks for CRCs (RFC 5044 section 4.4): on unless the administrator says
-    /// no; used unless both sides say no. For new connections.
+    /// Whether this side asks for CRCs (RFC 5044 section 4.4): by default yes. They are used unless
+    /// both sides say no. For new connections.
     fn mpa_crc() -> bool = rsiw_mpa_crc;
 
-    /// Whether FPDUs may be longer than a TCP segment where the peer does the same. For new
-    /// connections.
+    /// Whether FPDUs may exceed a TCP segment if the peer does the same. For new connections.
     fn large_fpdus() -> bool = rsiw_large_fpdus;
 
-    /// Where the other end of a connection may be for segments to go there without TCP: nowhere (0),
-    /// in the same network namespace (1), anywhere on this host (2). For new connections.
+    /// Where the other end of a connection may be for segments to go there without TCP: nowhere
+    /// (0), in the same network namespace (1), anywhere on this host (2). For new connections.
     fn direct() -> u32 = rsiw_direct;
 
     /// Whether the port mapper chooses the ports that TCP uses, so that a service may have the same
@@ -36,7 +35,7 @@ parameters! {
     /// Milliseconds that a Send waits for a receive before it ends the stream. For new connections.
     fn rnr_wait_ms() -> u32 = rsiw_rnr_wait_ms;
 
-    /// Whether the link type `siw` is registered too, for tools that name it. As it was when the
-    /// module was loaded.
+    /// Whether the link type `siw` is registered too, for tools that name it. Set when the module
+    /// is loaded.
     fn siw_link_type() -> bool = rsiw_siw_link_type;
 }

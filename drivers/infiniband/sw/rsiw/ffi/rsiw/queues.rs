@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The workqueues of the module, and what else its devices share.
-//!
-//! Unsafe here is only what makes a static lock.
+//! The workqueues of the module, and what else its devices share. Only the static lock is unsafe.
 //!
 //! Context: process, if a method does not say otherwise.
 
@@ -40,26 +38,23 @@ const READY: u32 = 2;
 /// How many things the devices of the module share beside the queues.
 const COMMON: usize = 2;
 
-/// What the devices of the module share beside the queues. This layer does not know its type.
+/// Something that the devices of the module share. This layer does not know its type.
 pub(crate) trait Common: Send + Sync {
-    /// The value, of its own type.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// The queues of the module, and what else all devices use.
+/// What the devices of the module share.
 pub(crate) struct Queues {
-    /// For queue pairs. Urgent, because who polls for a completion would keep the work item that is
-    /// to bring it off the processor.
+    /// For queue pairs. Urgent, because a thread that polls for a completion would keep the work
+    /// item that is to bring it off the processor.
     pub(crate) data: OwnedQueue,
     /// For sending what can wait a little while more of it comes.
     pub(crate) patient: OwnedQueue,
     /// For handlers of completions.
     pub(crate) completions: OwnedQueue,
-    /// For connections. Not one by one: one that waits for its process must not keep others
-    /// waiting.
+    /// For connections. Not one by one: one that waits for its process must not hold up others.
     pub(crate) cm: OwnedQueue,
-    /// For reaping threads of processes. One of them may be stopped in the midst of ending, so
-    /// nobody waits for this queue while the module is in use.
+    /// See [`Reaping::reaping`].
     pub(crate) reaping: OwnedQueue,
     loaded: Loaded,
     common: [Arc<dyn Common>; COMMON],
@@ -68,7 +63,6 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Shows that the module is loaded.
     pub(crate) fn loaded(&self) -> Loaded {
         self.loaded
     }
@@ -107,7 +101,7 @@ impl SharedQueues {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if there are some, `ENOMEM`.
+    /// `EBUSY` if there are some already, `ENOMEM`.
     pub(crate) fn new(loaded: Loaded, common: [Arc<dyn Common>; COMMON]) -> Result<Self> {
         match SHARED_STATE.cmpxchg(UNUSED, BEGUN, Relaxed) {
             Ok(_) => {

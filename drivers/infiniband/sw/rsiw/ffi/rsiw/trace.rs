@@ -2,13 +2,12 @@
 
 //! Trace events (`rsiw_trace.h`).
 //!
-//! Each function is an event. Switched off it is an instruction that does nothing: what it is to
-//! tell is looked at only behind that.
+//! Each function is an event. One that is off costs an instruction that does nothing: the closure
+//! that collects the data runs only behind that.
 //!
 //! C header: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h).
 //!
-//! Context: any. The device's name is told as long as the core has the device; an event behind that
-//! is left out.
+//! Context: any. Events have the device's name, and are left out once the core no longer has it.
 #![cfg_attr(
     not(CONFIG_TRACEPOINTS),
     allow(
@@ -32,7 +31,7 @@ use kernel::{
     str::CStr, //
 };
 
-/// What an event tells, as C has it.
+/// A value of an event, as C takes it.
 trait ToC {
     type C;
 
@@ -61,7 +60,7 @@ macro_rules! as_they_are {
 }
 as_they_are!(bool, u16, u32, u64, i32);
 
-/// Does what an event takes if somebody listens to it.
+/// Runs the body if somebody listens to the event.
 #[cfg(CONFIG_TRACEPOINTS)]
 macro_rules! if_on {
     ($point:ident, { $($body:tt)* }) => {
@@ -72,7 +71,6 @@ macro_rules! if_on {
     };
 }
 
-/// Nobody can, in this kernel.
 #[cfg(not(CONFIG_TRACEPOINTS))]
 macro_rules! if_on {
     ($point:ident, $body:tt) => {};
@@ -98,7 +96,7 @@ macro_rules! events {
     )* };
 }
 
-/// What is done for an event that somebody listens to.
+/// Emits an event that somebody listens to.
 #[cold]
 #[inline(never)]
 fn emit(dev: &DeviceHandle, call: impl FnOnce(*const b::ib_device)) {
@@ -124,13 +122,11 @@ events! {
     fn doorbell(num: u32, actor: Name) =
         __tracepoint_rsiw_doorbell, rust_do_trace_rsiw_doorbell;
 
-    /// TCP was given a batch: number of the queue pair, octets, those that TCP did not take, an
-    /// errno or 0.
+    /// TCP was given a batch: number of the queue pair, octets, octets not taken, an errno or 0.
     fn batch(num: u32, octets: u32, left: u32, error: i32) =
         __tracepoint_rsiw_batch, rust_do_trace_rsiw_batch;
 
-    /// The other end on this host was asked to take a segment: numbers of both queue pairs, and what
-    /// became of it.
+    /// The other end on this host was asked to take a segment: both queue pairs' numbers, outcome.
     fn direct(num: u32, peer: u32, outcome: Name) =
         __tracepoint_rsiw_direct, rust_do_trace_rsiw_direct;
 
@@ -145,16 +141,16 @@ events! {
         num: u32, opcode: Name, ulpdu: u32, last: bool, stag: u32, to: u64, msn: u32, mo: u32
     ) = __tracepoint_rsiw_fpdu_rx, rust_do_trace_rsiw_fpdu_rx;
 
-    /// An access to memory was refused: number of the queue pair, access, why, STag, address, octets.
+    /// An access to memory was refused: number of the queue pair, access, why, STag, address, size.
     fn refused(num: u32, access: Name, why: Name, stag: u32, addr: u64, len: u32) =
         __tracepoint_rsiw_refused, rust_do_trace_rsiw_refused;
 
-    /// An STag was to be invalidated: number of the queue pair, STag, by whom, and what came of it.
+    /// An STag was to be invalidated: number of the queue pair, STag, by whom, result.
     fn invalidate(num: u32, stag: u32, by: Name, result: Name) =
         __tracepoint_rsiw_invalidate, rust_do_trace_rsiw_invalidate;
 }
 
-/// Whether somebody listens to [`fpdu_tx`]: for who has several to tell of.
+/// Returns whether somebody listens to [`fpdu_tx`]: for callers with several of them.
 #[inline(always)]
 pub(crate) fn is_fpdu_tx_on() -> bool {
     if_on!(__tracepoint_rsiw_fpdu_tx, {
@@ -163,7 +159,7 @@ pub(crate) fn is_fpdu_tx_on() -> bool {
     false
 }
 
-/// Whether somebody listens to [`fpdu_rx`], as above.
+/// As [`is_fpdu_tx_on`], for [`fpdu_rx`].
 #[inline(always)]
 pub(crate) fn is_fpdu_rx_on() -> bool {
     if_on!(__tracepoint_rsiw_fpdu_rx, {
@@ -172,13 +168,12 @@ pub(crate) fn is_fpdu_rx_on() -> bool {
     false
 }
 
-/// Tells of a Terminate: of the device, the number of the queue pair, the code, and what is quoted.
+/// An event for a Terminate: device, number of the queue pair, code, and what is quoted.
 pub(crate) struct TerminateEvent(
     unsafe extern "C" fn(*const b::ib_device, u32, u16, *const u8, usize),
 );
 
 impl TerminateEvent {
-    /// Emits the event.
     pub(crate) fn emit(self, dev: &DeviceHandle, num: u32, code: u16, quote: &[u8]) {
         emit(dev, |dev| {
             // SAFETY: the device lives during the call; so do the octets.
@@ -187,7 +182,7 @@ impl TerminateEvent {
     }
 }
 
-/// Declares a function that tells of a Terminate, with its trace point and C's function for that.
+/// Declares the function for a [`TerminateEvent`]: its trace point, and C's function for that.
 macro_rules! terminate {
     ($(#[$doc:meta])* fn $name:ident = $point:ident, $call:ident;) => {
         $(#[$doc])*
@@ -210,14 +205,14 @@ terminate! {
     fn terminate_rx = __tracepoint_rsiw_terminate_rx, rust_do_trace_rsiw_terminate_rx;
 }
 
-/// A completion was added to a queue: number of the queue pair, the consumer's name for the request,
-/// what it was, how it ended, octets, why it failed.
+/// A completion was added to a queue: number of the queue pair, the consumer's name for the
+/// request, operation, status, octets, why it failed.
 #[inline(always)]
 pub(crate) fn completion(cq: &CqHandle, tell: impl FnOnce() -> (u32, u64, Name, Name, u32, u32)) {
     if_on!(__tracepoint_rsiw_completion, {
         let (num, id, operation, status, octets, vendor_err) = tell();
         cq.with(|cq| {
-            // SAFETY: the handle keeps the queue alive, which keeps its device; names are C strings.
+            // SAFETY: the handle keeps the queue, and that its device, alive; names are C strings.
             unsafe {
                 b::rust_do_trace_rsiw_completion(
                     (*cq).device,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The C header of our own ABI, to compare with it what the driver uses (`abi::own`).
+//! The C header of the driver's own ABI, with which `abi::own` compares what the driver uses.
 //!
 //! C header: [`include/uapi/rdma/rsiw-abi.h`](srctree/include/uapi/rdma/rsiw-abi.h)
 

@@ -188,8 +188,7 @@ pub(crate) struct GateGuard<P: GatePtr> {
     ptr: P,
 }
 
-// SAFETY: the guard has a pointer that may be sent and a reference to a gate, which any thread may
-// use.
+// SAFETY: the guard has a pointer that may be sent, and a reference to a gate, which is `Sync`.
 unsafe impl<P: GatePtr + Send> Send for GateGuard<P> {}
 // SAFETY: as above.
 unsafe impl<P: GatePtr + Sync> Sync for GateGuard<P> {}
@@ -227,8 +226,8 @@ impl<P: GatePtr> Deref for GateGuard<P> {
 
 impl<P: GatePtr> Drop for GateGuard<P> {
     fn drop(&mut self) {
-        // SAFETY: by the type invariants the gate counts this user, who leaves. Fields are dropped
-        // afterwards.
+        // SAFETY: by the type invariants the gate counts this user, who leaves; `ptr` is dropped
+        // later.
         unsafe { self.gate().leave() };
     }
 }

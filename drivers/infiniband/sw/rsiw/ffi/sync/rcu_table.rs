@@ -89,7 +89,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         Self::over(KVec::new(), loaded)
     }
 
-    /// Makes an empty table with places, for what [`RcuTable::insert`] puts in; `ENOMEM`. Sleeps.
+    /// Makes an empty table with places, for what [`RcuTable::insert`] puts in. Sleeps.
     pub(crate) fn with_places(loaded: Loaded) -> Result<impl PinInit<Self>> {
         let mut places = KVec::with_capacity(PLACES as usize, GFP_KERNEL)?;
         for _ in 0..PLACES {
@@ -140,8 +140,8 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             .map_or(core::ptr::null_mut(), |place| place.as_ptr().cast())
     }
 
-    /// Puts `value` at `index`, in memory of `flags`; `EBUSY` if the index is taken, `ENOMEM`.
-    /// Sleeps.
+    /// Puts `value` at `index`, in memory of `flags`, or fails with `EBUSY` if the index is taken,
+    /// or with `ENOMEM`. Sleeps.
     pub(crate) fn insert(&self, index: u32, value: Arc<T>, flags: Flags) -> Result {
         let node = Self::node(index, value, flags)?;
         let place = self.raw_place(index);
@@ -292,8 +292,7 @@ impl<T: Send + Sync + 'static> PinnedDrop for RcuTable<T> {
             };
             // SAFETY: the xarray is initialised. Nobody looks at the places any more.
             unsafe { h::xa_erase_irqsave(self.xa.get(), index, core::ptr::null_mut()) };
-            // SAFETY: by the invariant from `KBox::into_raw`; the table is ours alone, so no lookup
-            // runs.
+            // SAFETY: by the invariant from `KBox::into_raw`; no lookup runs, as the table is ours.
             drop(unsafe { KBox::from_raw(node.as_ptr()) });
         }
         // SAFETY: the xarray is initialised and not used again.

@@ -59,7 +59,7 @@ unsafe impl Send for Identity {}
 unsafe impl Sync for Identity {}
 
 impl Identity {
-    /// Returns that of the calling process; `ESRCH` if it is about to end. Process context.
+    /// Returns that of the calling process, or `ESRCH` if it is about to end. Process context.
     pub(crate) fn current() -> Result<Self> {
         // SAFETY: the function has no preconditions.
         let pid = NonNull::new(unsafe { h::current_process() }).ok_or(ESRCH)?;

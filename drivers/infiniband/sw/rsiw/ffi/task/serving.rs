@@ -177,8 +177,7 @@ impl<T: Serves> ServingThread<T> {
     }
 
     /// Tells the thread, if there is one, to end, and waits for nobody: it may be serving at this
-    /// moment, but does not begin to again. Call it where the last reference to the target may be
-    /// dropped.
+    /// moment, but does not begin to again. May drop the last reference to the target.
     pub(crate) fn end(&self) {
         let target = self.state.lock().target.take();
         self.wake();

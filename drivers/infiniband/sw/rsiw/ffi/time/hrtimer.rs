@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Timers of microseconds for reference-counted objects. Why not those of the kernel crate: see
-//! `time.rs`.
+//! Timers of microseconds for reference-counted objects. Why these, and not those of the kernel
+//! crate, is told in `time.rs`.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 

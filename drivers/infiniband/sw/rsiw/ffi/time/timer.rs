@@ -89,8 +89,7 @@ impl<T: Expires> Timer<T> {
         timer.target.store(target.cast_mut(), Relaxed);
         // SAFETY: the timer is initialised; the reference keeps it in place.
         if unsafe { h::mod_timer_ms(timer.timer.get(), ms) } {
-            // SAFETY: `target` is from `into_raw` above; the timer was pending and owns a reference
-            // already.
+            // SAFETY: from `into_raw` above; the timer was pending, so it owns a reference already.
             drop(unsafe { Arc::from_raw(target) });
         }
     }
