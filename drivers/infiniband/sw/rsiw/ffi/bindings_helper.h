@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The C headers from which bindgen makes the bindings that the kernel crate
- * does not have. What is taken from them is listed in bindgen_parameters.
+ * The C headers from which bindgen makes the bindings that the kernel crate does not have. What is
+ * taken from them is listed in bindgen_parameters.
  */
 #include <linux/hrtimer_types.h>
 #include <linux/bvec.h>

@@ -34,18 +34,16 @@ static noinline void rsiw_store_few(u8 *to, u64 word, size_t len)
 }
 
 /*
- * Copies octets to memory whose owner may wait for the last one by looking at it.
- * Of the word that it is in, eight octets at a multiple of eight, none changes before
- * all octets in front of that word have changed, and those of the word change in order
- * of address, by stores that the processor does not cut. What one call copies is
- * followed by what the next one does. The octets may overlap.
+ * Copies octets, which may overlap, to memory whose owner may wait for the last one by looking at
+ * it. The word that this is in, eight octets at a multiple of eight, changes only after all octets
+ * in front of the word, and its octets change in order of address, by stores that the processor
+ * does not cut. What one call copies is followed by what the next one does.
  *
- * memcpy() and memmove() do not promise that. They copy in the order that suits the
- * processor, also from the end, and store the last octets by what may be two halves
- * at the end of a cache line; the string instructions of x86 store in any order.
- * So all but that word is left to memmove(). What is stored behind that, by releases,
- * is seen behind it: on x86, which keeps the order of all other stores, this takes no
- * instruction, elsewhere it is the barrier.
+ * memcpy() and memmove() do not promise that. They copy in the order that suits the processor, also
+ * from the end, and store the last octets by what may be two halves at the end of a cache line; the
+ * string instructions of x86 store in any order. So all but that word is left to memmove(), and the
+ * word is stored by releases, which are seen behind the rest. On x86, which keeps the order of all
+ * other stores, a release takes no instruction; elsewhere it is the barrier.
  */
 void rsiw_helper_place(u8 *to, const u8 *from, size_t len)
 {
@@ -61,7 +59,7 @@ void rsiw_helper_place(u8 *to, const u8 *from, size_t len)
 		rsiw_store_few(to, word, len);
 		return;
 	}
-	/* Read first: where they overlap, the rest takes its place. */
+	/* Read first: where they overlap, it is overwritten by the rest. */
 	word = get_unaligned_le64(from + len - sizeof(word));
 	/* Most messages, and most segments, end at a multiple of four. */
 	switch ((unsigned long)end % sizeof(word)) {

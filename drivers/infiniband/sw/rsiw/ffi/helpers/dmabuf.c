@@ -11,10 +11,9 @@
 MODULE_IMPORT_NS("DMA_BUF");
 
 /*
- * Maps the buffer behind @fd, which must have @end bytes, for the kernel, on
- * behalf of @dev. Many exporters keep a buffer where it is only while somebody
- * is attached to it; those that move buffers even then are left out. Sets
- * @vaddr to its first byte.
+ * Maps the buffer behind @fd, which must have @end bytes, for the kernel, on behalf of @dev, and
+ * sets @vaddr to its first byte. Many exporters keep a buffer where it is only while somebody is
+ * attached to it; those that move buffers even then are left out.
  */
 void *rsiw_helper_dma_buf_map(struct ib_device *dev, int fd, u64 end,
 			      bool writable, void **vaddr)
@@ -77,9 +76,8 @@ void rsiw_helper_dma_buf_unmap(void *mapped, void *vaddr)
 }
 
 /*
- * Lists the kernel's own addresses of @count pages of mapped memory from @vaddr
- * on; returns how many were written, less if some of it has no pages that the
- * kernel can reach by these.
+ * Lists the kernel's own addresses of @count pages of mapped memory from @vaddr on. Returns how
+ * many were written: less if some of it has no pages that the kernel can reach by these.
  */
 size_t rsiw_helper_kernel_pages(void *vaddr, void **pages, size_t count)
 {

@@ -25,8 +25,8 @@ void *rsiw_helper_page_address(struct page *page)
 }
 
 /*
- * The page that a kernel address lies in, NULL if there is none; @linear tells
- * whether the pages that follow it in memory follow it in the page map, too.
+ * Returns the page that a kernel address lies in, or NULL. Sets @linear if the pages that follow it
+ * in memory follow it in the page map, too.
  */
 struct page *rsiw_helper_kernel_page(const void *addr, bool *linear)
 {
@@ -51,16 +51,13 @@ size_t rsiw_helper_ib_umem_num_pages(struct ib_umem *umem)
 	return ib_umem_num_pages(umem);
 }
 
-/* Whether @umem was pinned by a caller with the memory map of this one. */
+/* Returns whether @umem was pinned by a caller with the memory map of this one. */
 bool rsiw_helper_ib_umem_is_callers(const struct ib_umem *umem)
 {
 	return umem->owning_mm == current->mm;
 }
 
-/*
- * Lists the addresses of the pages of @umem; returns how many were written, at
- * most @max.
- */
+/* Lists the addresses of the pages of @umem, at most @max. Returns how many. */
 size_t rsiw_helper_ib_umem_pages(struct ib_umem *umem, void **pages, size_t max)
 {
 	struct sg_page_iter iter;
@@ -77,9 +74,8 @@ size_t rsiw_helper_ib_umem_pages(struct ib_umem *umem, void **pages, size_t max)
 }
 
 /*
- * Memory that processes map. When vfree() is called in softirq it makes a list
- * node of the memory itself, which a process may still have mapped, and write.
- * So there is another node for that case.
+ * Memory that processes map. When vfree() is called in softirq it makes a list node of the memory
+ * itself, which a process may still have mapped, and write. So there is another node for that case.
  */
 struct rsiw_shared {
 	struct llist_node node;
@@ -106,8 +102,8 @@ static void rsiw_shared_free_late(struct work_struct *work)
 static DECLARE_WORK(rsiw_shared_work, rsiw_shared_free_late);
 
 /*
- * Zeroed pages that count for the memory cgroup of who asks for them: @mem gets
- * their address. Returns what to free them by.
+ * Allocates zeroed pages at @mem that count for the memory cgroup of the caller. Returns what to
+ * free them by.
  */
 void *rsiw_helper_shared_alloc(unsigned long size, void **mem)
 {
@@ -198,7 +194,7 @@ int rsiw_helper_xa_alloc_cyclic_irq(struct xarray *xa, u32 *id, void *entry,
 				   gfp);
 }
 
-/* Empties @index and, if the same is there, @place, unless that is NULL. */
+/* Empties @index and, if it has the same entry, @place, unless that is NULL. */
 void *rsiw_helper_xa_erase_irqsave(struct xarray *xa, unsigned long index,
 				   void **place)
 {

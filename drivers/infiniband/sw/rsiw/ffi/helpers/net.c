@@ -37,13 +37,13 @@ void rsiw_helper_netdev_copy_name(struct net_device *dev, char *to)
 	rcu_read_unlock();
 }
 
-/* The index of the interface of the VRF that @dev is in; 0 if it is in none. */
+/* Returns the index of the VRF that @dev is in; 0 if it is in none. */
 int rsiw_helper_netdev_vrf(struct net_device *dev)
 {
 	return l3mdev_master_ifindex(dev);
 }
 
-/* The number of the namespace of @dev, which no other one has or will have. */
+/* Returns the number of the namespace of @dev, which no other one has or will have. */
 u64 rsiw_helper_netdev_namespace(const struct net_device *dev)
 {
 	u64 cookie;
@@ -87,7 +87,7 @@ bool rsiw_helper_netif_carrier_ok(const struct net_device *dev)
 	return netif_carrier_ok(dev);
 }
 
-/* The device's namespace with a reference, NULL once that is going away. */
+/* Takes a reference to the namespace of @dev; NULL once that is going away. */
 struct net *rsiw_helper_netdev_get_net(const struct net_device *dev)
 {
 	struct net *net;
@@ -103,7 +103,7 @@ void rsiw_helper_put_net(struct net *net)
 	put_net(net);
 }
 
-/* Whether to listen at @port takes CAP_NET_BIND_SERVICE in the namespace of @dev. */
+/* Returns whether listening at @port takes CAP_NET_BIND_SERVICE in the namespace of @dev. */
 bool rsiw_helper_netdev_port_is_reserved(const struct net_device *dev, u16 port)
 {
 	bool is_reserved;
@@ -127,8 +127,8 @@ static struct lock_class_key rsiw_slock_key[2];
 #endif
 
 /*
- * A consumer may hold locks under which it also uses TCP sockets of its own;
- * ours are another class to lockdep.
+ * A consumer may hold locks under which it also uses TCP sockets of its own; ours are another class
+ * to lockdep.
  */
 void rsiw_helper_sock_reclassify(struct sock *sk)
 {
@@ -149,11 +149,10 @@ void rsiw_helper_sock_reclassify(struct sock *sk)
 }
 
 /*
- * Consumers are block devices and file systems too: memory for sending must
- * not be reclaimed through them. What TCP copies, frames of MPA, goes into the
- * page fragment of the task nevertheless (sk_use_task_frag): nobody sends these
- * to reclaim memory, and a fragment of the socket's own would be 32 KiB as long
- * as the connection lives.
+ * Consumers are block devices and file systems too: memory for sending must not be reclaimed
+ * through them. What TCP copies, frames of MPA, goes into the page fragment of the task
+ * nevertheless (sk_use_task_frag): nobody sends these to reclaim memory, and a fragment of the
+ * socket's own would be 32 KiB as long as the connection lives.
  */
 void rsiw_helper_sock_prepare(struct sock *sk)
 {
@@ -219,8 +218,8 @@ bool rsiw_helper_sk_rcv_shutdown(const struct sock *sk)
 }
 
 /*
- * Whether a sender that was told "no space" may go on; then the socket stops
- * reporting space until the next sender runs out of it.
+ * Returns whether a sender that was told "no space" may go on. If so, the socket stops reporting
+ * space until the next sender runs out of it.
  */
 bool rsiw_helper_sk_space_again(struct sock *sk)
 {
@@ -248,7 +247,7 @@ bool rsiw_helper_tcp_all_acked(const struct sock *sk)
 }
 
 /*
- * The same. If not all is, the next acknowledgement is reported as space: it
+ * As tcp_all_acked(). If not all is acknowledged, the next acknowledgement is reported as space: it
  * has to look as if a sender had found none.
  */
 bool rsiw_helper_tcp_all_acked_or_tell(struct sock *sk)
@@ -262,8 +261,8 @@ bool rsiw_helper_tcp_all_acked_or_tell(struct sock *sk)
 }
 
 /*
- * Takes the spin lock of a socket, under which softirq works on it. Returns
- * whether no process has the socket.
+ * Takes the spin lock of a socket, under which softirq works on it. Returns whether no process has
+ * the socket.
  */
 bool rsiw_helper_sock_hold(struct sock *sk)
 {
@@ -312,7 +311,7 @@ static bool is_bound_to_any(const struct sock *sk)
 	return !sk->sk_rcv_saddr;
 }
 
-/* Whether two sockets that are bound to one port would get the same connections. */
+/* Returns whether two sockets that are bound to one port would get the same connections. */
 static bool share_connections(const struct sock *a, const struct sock *b)
 {
 	if (a->sk_bound_dev_if && b->sk_bound_dev_if && a->sk_bound_dev_if != b->sk_bound_dev_if)
@@ -330,9 +329,8 @@ static bool share_connections(const struct sock *a, const struct sock *b)
 }
 
 /*
- * Whether another socket listens for connections that @sk, which is bound, would
- * get. Looks at all sockets that are bound to the port, as a bind does that is
- * not forced.
+ * Returns whether another socket listens for connections that @sk, which is bound, would get. Looks
+ * at all sockets that are bound to the port, as a bind does that is not forced.
  */
 bool rsiw_helper_sock_is_contended(struct sock *sk)
 {
@@ -379,8 +377,8 @@ void rsiw_helper_sock_set_tos(struct sock *sk, int tos)
 }
 
 /*
- * One non-blocking send of @len octets of a bvec list. TCP takes references to
- * the pages, to which nobody may write as long as it has them.
+ * Sends @len octets of a bvec list, once and without blocking. TCP takes references to the pages,
+ * to which nobody may write as long as it has them.
  */
 int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
 			      unsigned int nr, size_t len, int flags, bool cut)
@@ -422,7 +420,7 @@ int rsiw_helper_tcp_recv(struct socket *sock, void *data, size_t len)
 
 /* Memory of sends. */
 
-/* As the function below, for all but what is in lists. */
+/* As rsiw_helper_skb_piece(), for all but what is in lists. */
 static const void *skb_piece(const struct sk_buff *skb, u32 offset, u32 *from, u32 *to,
 			     u32 *next)
 {
@@ -454,7 +452,7 @@ static const void *skb_piece(const struct sk_buff *skb, u32 offset, u32 *from, u
 	return NULL;
 }
 
-/* As the function below, for what is in the list of a buffer. */
+/* As rsiw_helper_skb_piece(), for what is in the list of a buffer. */
 static noinline const void *skb_piece_in_list(const struct sk_buff *skb, u32 offset, u32 *from,
 					      u32 *to, u32 *next)
 {
@@ -468,7 +466,7 @@ static noinline const void *skb_piece_in_list(const struct sk_buff *skb, u32 off
 			piece = skb_piece(one, offset - end, from, to, next);
 			*from += end;
 			*to += end;
-			/* That was a place in the buffer of the list. */
+			/* The callee set a place in the buffer of the list. */
 			*next = 0;
 			return piece;
 		}
@@ -478,11 +476,11 @@ static noinline const void *skb_piece_in_list(const struct sk_buff *skb, u32 off
 }
 
 /*
- * The piece of a buffer in which the octet @offset lies: its address, and the
- * offsets of its first octet and of the one behind its last. @next is 0 the first
- * time; what is behind the piece that was found last is looked for from there. A
- * buffer may have a list of others, as GRO makes of segments that are more than
- * its pieces. NULL for what cannot be read, or is in a list of one of these.
+ * Returns the address of the piece of a buffer in which the octet @offset lies, and the offsets of
+ * its first octet and of the one behind its last. @next is 0 the first time; the search goes on
+ * from there, behind the piece that was found last. A buffer may have a list of others, as GRO
+ * makes of segments that are more than its pieces. NULL for what cannot be read, or is in a list of
+ * one of these.
  */
 const void *rsiw_helper_skb_piece(const struct sk_buff *skb, u32 offset, u32 *from, u32 *to,
 				  u32 *next)
@@ -495,9 +493,9 @@ const void *rsiw_helper_skb_piece(const struct sk_buff *skb, u32 offset, u32 *fr
 }
 
 /*
- * The buffer that goes on where octet @end of @skb would be, in the receive queue
- * of @sk, which is locked: it has @len octets for that, from @offset on. NULL if
- * there is none, or if octets of @skb are left behind @end.
+ * Returns the buffer that goes on where octet @end of @skb would be, in the receive queue of @sk,
+ * which is locked: it has @len octets for that, from @offset on. NULL if there is none, or if
+ * octets of @skb are left behind @end.
  */
 struct sk_buff *rsiw_helper_tcp_skb_behind(struct sock *sk, struct sk_buff *skb, u32 end,
 					   u32 *offset, u32 *len)
@@ -519,9 +517,9 @@ struct sk_buff *rsiw_helper_tcp_skb_behind(struct sock *sk, struct sk_buff *skb,
 }
 
 /*
- * Whether @more octets may follow octet @end of @skb in the receive queue of @sk,
- * which is locked, while what it has stays there: nothing is there yet, the peer
- * knows of room for them, and nothing was dropped for lack of memory.
+ * Returns whether @more octets may follow octet @end of @skb in the receive queue of @sk, which is
+ * locked, while what it has stays there: nothing is there yet, the peer knows of room for them, and
+ * nothing was dropped for lack of memory.
  */
 bool rsiw_helper_tcp_may_get(const struct sock *sk, const struct sk_buff *skb, u32 end, u32 more)
 {
@@ -533,9 +531,8 @@ bool rsiw_helper_tcp_may_get(const struct sock *sk, const struct sk_buff *skb, u
 }
 
 /*
- * @len octets of zeroed pages, or one page, with its length in @len, where more
- * are not easily had; or NULL. The consumer may be a block device or a file
- * system: no waiting for those.
+ * Returns @len octets of zeroed pages, or one page where more are not easily had, and sets @len; or
+ * NULL. The consumer may be a block device or a file system: no waiting for those.
  */
 struct page *rsiw_helper_tx_pages_alloc(u32 *len)
 {
@@ -554,7 +551,7 @@ struct page *rsiw_helper_tx_pages_alloc(u32 *len)
 	return page;
 }
 
-/* Whether the caller's reference is the only one; then the page is its own. */
+/* Returns whether the caller's reference is the only one, so that it owns the page. */
 bool rsiw_helper_page_is_sole(struct page *page)
 {
 	if (page_ref_count(page) != 1)
@@ -577,7 +574,7 @@ void rsiw_helper_timer_setup(struct timer_list *timer,
 	timer_setup(timer, function, 0);
 }
 
-/* Whether a message that a peer can provoke may be printed now. */
+/* Returns whether a message that a peer can provoke may be printed now. */
 bool rsiw_helper_log_allowed(void)
 {
 	static DEFINE_RATELIMIT_STATE(state, DEFAULT_RATELIMIT_INTERVAL,
@@ -593,7 +590,7 @@ bool rsiw_helper_mod_timer_ms(struct timer_list *timer, unsigned int ms)
 	return mod_timer(timer, jiffies + msecs_to_jiffies(ms));
 }
 
-/* Sequence numbers of TCP, as far as they go without its lock. */
+/* Reads sequence numbers of TCP, as far as that goes without its lock. */
 void rsiw_helper_tcp_numbers(const struct sock *sk, u32 *snd_una, u32 *snd_nxt,
 			     u32 *write_seq, u32 *copied_seq, u32 *rcv_nxt)
 {

@@ -17,7 +17,7 @@ bool rsiw_helper_process_is_ending(struct task_struct *task)
 	       !atomic_read(&sig->live);
 }
 
-/* The calling process, with a reference. */
+/* Takes a reference to the calling process. */
 struct pid *rsiw_helper_current_process(void)
 {
 	return get_task_pid(current, PIDTYPE_TGID);
@@ -34,14 +34,13 @@ void rsiw_helper_put_pid(struct pid *pid)
 }
 
 /*
- * Whether the caller of a function that promises not to sleep may do so all the
- * same. Without CONFIG_PREEMPT_COUNT preemptible() is 0. With CONFIG_PREEMPT_RCU
- * readers are preemptible; so are, with CONFIG_PREEMPT_RT, holders of spinlocks,
- * which are readers as well, and those who disable bottom halves.
+ * Returns whether the caller of a function that promises not to sleep may do so all the same.
+ * Without CONFIG_PREEMPT_COUNT preemptible() is 0. With CONFIG_PREEMPT_RCU readers are preemptible;
+ * so are, with CONFIG_PREEMPT_RT, holders of spinlocks, which are readers as well, and those who
+ * disable bottom halves.
  *
- * Who has set another state than TASK_RUNNING is about to wait, and would find
- * that state gone. Who reclaims memory must not wait for locks of others who
- * allocate some.
+ * A thread in another state than TASK_RUNNING is about to wait, and would lose that state. One that
+ * reclaims memory must not wait for locks of others that allocate.
  */
 bool rsiw_helper_may_sleep(void)
 {
@@ -53,7 +52,6 @@ bool rsiw_helper_may_sleep(void)
 	       task_is_running(current) && !(current->flags & PF_MEMALLOC);
 }
 
-/* Whether others get the processor before the running thread does. */
 bool rsiw_helper_is_low_priority(void)
 {
 	return current->static_prio > DEFAULT_PRIO ||
@@ -80,7 +78,6 @@ bool rsiw_helper_cpu_online(unsigned int cpu)
 	return cpu_online(cpu);
 }
 
-/* On how many processors the thread may run. */
 unsigned int rsiw_helper_usable_cpus(void)
 {
 	return min_t(unsigned int, num_online_cpus(), current->nr_cpus_allowed);
@@ -101,7 +98,7 @@ void rsiw_helper_set_task_running(void)
 	__set_current_state(TASK_RUNNING);
 }
 
-/* What others may have selected, or not: a module cannot. */
+/* A module cannot select CONFIG_VHOST_TASK: it is there if others did. */
 struct vhost_task *rsiw_helper_vhost_task_create(bool (*fn)(void *),
 						 void (*killed)(void *), void *arg,
 						 const char *name)

@@ -32,15 +32,15 @@ bool rsiw_helper_ib_device_try_get(struct ib_device *dev)
 }
 
 /*
- * The consumer's identifier, while one of its calls listens, connects or accepts:
- * the only user of iw_cm is the RDMA CM, whose own identifiers begin with it.
+ * The consumer's identifier, while one of its calls listens, connects or accepts: the only user of
+ * iw_cm is the RDMA CM, whose own identifiers begin with it.
  */
 static const struct rdma_cm_id *consumer_of(const struct iw_cm_id *id)
 {
 	return id->context;
 }
 
-/* Whether @ndev is in the network namespace of the consumer of @id. */
+/* Returns whether @ndev is in the network namespace of the consumer of @id. */
 bool rsiw_helper_iw_cm_id_sees_netdev(const struct iw_cm_id *id,
 				      const struct net_device *ndev)
 {
@@ -48,23 +48,23 @@ bool rsiw_helper_iw_cm_id_sees_netdev(const struct iw_cm_id *id,
 }
 
 /*
- * The queue pair that the consumer of @id made for this connection. Those of
- * processes have none: their queue pairs are known to uverbs only.
+ * Returns the queue pair that the consumer of @id made for this connection. Those of processes have
+ * none: their queue pairs are known to uverbs only.
  */
 struct ib_qp *rsiw_helper_iw_cm_id_qp(const struct iw_cm_id *id)
 {
 	return READ_ONCE(consumer_of(id)->qp);
 }
 
-/* Whether the consumer's identifier of @id is bound to @dev. */
+/* Returns whether the consumer's identifier of @id is bound to @dev. */
 bool rsiw_helper_iw_cm_id_is_on(const struct iw_cm_id *id, const struct ib_device *dev)
 {
 	return READ_ONCE(consumer_of(id)->device) == dev;
 }
 
 /*
- * The index of the interface by which the RDMA CM finds the device for a request
- * that comes to @addr; 0 if it finds none.
+ * Returns the index of the interface by which the RDMA CM finds the device for a request that comes
+ * to @addr; 0 if it finds none.
  */
 int rsiw_helper_rdma_cm_owner(const struct sock *sk, const struct __kernel_sockaddr_storage *addr)
 {
@@ -76,8 +76,8 @@ int rsiw_helper_rdma_cm_owner(const struct sock *sk, const struct __kernel_socka
 }
 
 /*
- * Whether a device over @dev suits the RDMA CM for what comes to the interface
- * @ifindex: it does not tell VLANs from what they lie over (cma_validate_port()).
+ * Returns whether a device over @dev suits the RDMA CM for what comes to the interface @ifindex: it
+ * does not tell VLANs from what they lie over (cma_validate_port()).
  */
 bool rsiw_helper_rdma_cm_suits(struct net_device *dev, int ifindex)
 {
@@ -94,7 +94,6 @@ bool rsiw_helper_rdma_cm_suits(struct net_device *dev, int ifindex)
 	return suits;
 }
 
-/* The device that an identifier of the RDMA CM is bound to. */
 struct ib_device *rsiw_helper_rdma_cm_id_device(const struct rdma_cm_id *id)
 {
 	return READ_ONCE(id->device);
@@ -112,8 +111,8 @@ rsiw_helper_uverbs_attr_bundle_udata(struct uverbs_attr_bundle *attrs)
 }
 
 /*
- * Speed and width of a port, without the core's warning for interfaces that
- * have no speed. Takes the RTNL.
+ * Returns speed and width of a port, without the core's warning for interfaces that have no speed.
+ * Takes the RTNL.
  */
 int rsiw_helper_ib_port_speed(struct ib_device *dev, struct net_device *ndev,
 			      u16 *speed, u8 *width)
@@ -121,7 +120,7 @@ int rsiw_helper_ib_port_speed(struct ib_device *dev, struct net_device *ndev,
 	struct ethtool_link_ksettings settings;
 	int ret;
 
-	/* One on top of others may not know it although it has the operation. */
+	/* An interface on top of others may have the operation without knowing its speed. */
 	rtnl_lock();
 	ret = -ENODEV;
 	if (READ_ONCE(ndev->reg_state) == NETREG_REGISTERED)
@@ -151,8 +150,8 @@ void rsiw_helper_driver_nest_cancel(struct sk_buff *msg, struct nlattr *nest)
 }
 
 /*
- * Modules are the kobjects of the set that this one is in. When this one is
- * built in, it comes before all of them.
+ * Modules are the kobjects of the set that this one is in. When this one is built in, it comes
+ * before all of them.
  */
 bool rsiw_helper_module_is_loaded(const char *name)
 {

@@ -128,8 +128,7 @@ impl<'a> PageSlice<'a> {
         front
     }
 
-    /// Copies all of it to `out`, reading each byte once. Fails with `EINVAL` if the lengths
-    /// differ.
+    /// Copies all of it to `out`, reading each byte once; `EINVAL` if the lengths differ.
     #[inline]
     pub(crate) fn copy_out(&self, out: &mut [u8]) -> Result {
         if out.len() != self.len as usize {

@@ -175,8 +175,8 @@ impl<T: RingEntry> SharedRing<T> {
         unsafe { copy.assume_init() }
     }
 
-    /// Fills `to` from byte `AT` of an entry on, in one pass. Returns whether the entry reaches so
-    /// far.
+    /// Fills `to` from byte `AT` of an entry on, in one pass, if the entry has as much. Returns
+    /// whether it has.
     #[inline]
     #[must_use]
     pub(crate) fn copy<const AT: usize, E: FromBytes>(&self, at: Position, to: &mut [E]) -> bool {

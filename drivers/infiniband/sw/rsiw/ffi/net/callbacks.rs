@@ -12,8 +12,7 @@
 //! without the lock. So a [`ListenSocket`](super::ListenSocket) has one handler only, and no other
 //! socket listens.
 //!
-//! Callbacks run in softirq, or in process context from the socket's backlog, without bottom
-//! halves.
+//! Callbacks run with bottom halves off: in softirq, or in process context from the backlog.
 
 use super::{
     hooks::{

@@ -51,8 +51,8 @@ pub(crate) enum Reach {
 ///
 /// # Invariants
 ///
-/// `skb` is in the receive queue of the chunk's socket. Octet `from` of the chunk, and the `len -
-/// 1` behind it, are in it from `offset` on.
+/// `skb` is in the receive queue of the chunk's socket. It has, from `offset` on, the `len` octets
+/// of the chunk from number `from` on.
 #[derive(Clone, Copy)]
 struct Buffer {
     skb: NonNull<b::sk_buff>,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Methods of our own that processes call by RDMA_VERBS_IOCTL, declared with the
- * core's macros. The core looks the objects up and finds the driver's parts of
- * request and response; everything else is done by the callbacks.
+ * The driver's own methods, which processes call by RDMA_VERBS_IOCTL, declared with the core's
+ * macros. The core looks the objects up and finds the driver's parts of request and response; the
+ * callbacks do the rest.
  *
- * An object is looked up for reading, as by the core's own calls that modify
- * one: doorbells, which may come at the same time, do that as well. Calls that
- * change the same object are kept apart by the callbacks.
+ * An object is looked up for reading, as by the core's own calls that modify one, since doorbells,
+ * which may come at the same time, do that as well. The callbacks keep apart calls that change the
+ * same object.
  */
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>

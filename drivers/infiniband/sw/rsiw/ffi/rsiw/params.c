@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Module parameters. They change at run time, or may be given more than once,
- * where the last one counts: the module macro of the kernel crate has neither.
+ * Module parameters. They change at run time, or may be given more than once, where the last one
+ * counts: the module macro of the kernel crate has neither.
  */
 #include <linux/moduleparam.h>
 #include "rsiw_params.h"

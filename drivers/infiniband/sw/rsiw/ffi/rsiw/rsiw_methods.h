@@ -23,7 +23,7 @@ enum rsiw_port_counter {
 	RSIW_PORT_RCV_PACKETS,
 };
 
-/* What carries them out. Those of processes return 0 or a negative error number. */
+/* What carries the methods out. Those of processes return 0 or a negative error number. */
 struct rsiw_methods {
 	int (*resize_qp)(struct ib_qp *qp, struct ib_udata *udata);
 	int (*resize_srq)(struct ib_srq *srq, struct ib_udata *udata);
@@ -31,12 +31,12 @@ struct rsiw_methods {
 	u64 (*port_counter)(struct ib_device *dev, enum rsiw_port_counter which);
 };
 
-/* What the last call of rsiw_definitions() was given. */
+/* Returns what the last call of rsiw_definitions() was given. */
 const struct rsiw_methods *rsiw_methods(void);
 
 /*
- * What a device of the driver names as its definitions, with @methods to carry
- * them out: the same ones for all devices, which live as long as the code.
+ * Returns the definitions of all devices of the driver, which live as long as the code, with
+ * @methods to carry them out.
  */
 const struct uapi_definition *rsiw_definitions(const struct rsiw_methods *methods);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Trace events. Each is called from Rust by the function of its name in trace.rs,
- * which names states and operations; numbers are those of the wire.
+ * Trace events. Each is called from Rust by the function of its name in trace.rs, which names
+ * states and operations; numbers are those of the wire.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM rsiw

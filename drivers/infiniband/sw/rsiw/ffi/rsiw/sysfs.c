@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What monitoring programs look for in sysfs at every adapter: the version, and the
- * counters of a port that InfiniBand has (Documentation/ABI/stable/sysfs-class-infiniband)
- * as far as they mean something here.
+ * What monitoring programs look for in sysfs at every adapter: the version, and the counters of a
+ * port that InfiniBand has (Documentation/ABI/stable/sysfs-class-infiniband) as far as they mean
+ * something here.
  */
 #include <linux/module.h>
 #include <linux/stringify.h>

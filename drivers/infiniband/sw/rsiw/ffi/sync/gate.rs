@@ -226,8 +226,7 @@ impl<P: GatePtr> Deref for GateGuard<P> {
 
 impl<P: GatePtr> Drop for GateGuard<P> {
     fn drop(&mut self) {
-        // SAFETY: by the type invariants the gate counts this user, who leaves; `ptr` is dropped
-        // later.
+        // SAFETY: by the type invariants the gate counts this user, who leaves; `ptr` goes later.
         unsafe { self.gate().leave() };
     }
 }
