@@ -80,8 +80,7 @@ impl<'a> PageSlice<'a> {
     ) -> Option<Self> {
         // SAFETY: by the caller's promise the page is allocated.
         let base = unsafe { h::page_address(page.as_ptr()) }.cast::<u8>();
-        // SAFETY: pages with adjacent descriptors are adjacent in the direct map; the rest is the
-        // caller's promise.
+        // SAFETY: by the caller's promise; adjacent descriptors mean adjacent direct-map memory.
         Some(unsafe { Self::new(NonNull::new(base)?, offset, len, writable) })
     }
 
@@ -93,7 +92,6 @@ impl<'a> PageSlice<'a> {
         _pages: PhantomData,
     };
 
-    /// Returns the length in bytes.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.len
@@ -150,11 +148,8 @@ impl<'a> PageSlice<'a> {
         Ok(())
     }
 
-    /// Writes `src` from byte `at` on, in order.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if it does not fit, `EACCES` if the memory is read-only; nothing is written then.
+    /// Writes `src` from byte `at` on, in order. Fails, and writes nothing, with `EINVAL` if it
+    /// does not fit, or with `EACCES` if the memory is read-only.
     pub(crate) fn copy_in(&self, at: u32, src: &[u8]) -> Result {
         let ptr = self.range(at, src.len())?;
         // SAFETY: `range` returned memory that holds as many bytes as `src`.

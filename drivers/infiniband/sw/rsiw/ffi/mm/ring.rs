@@ -200,8 +200,7 @@ impl<T: RingEntry> SharedRing<T> {
     /// Returns the flags of an entry. What its owner wrote before setting them is visible then.
     pub(crate) fn flags(&self, at: Position) -> T::Flags {
         let ptr = self.entry(at).cast::<u8>();
-        // SAFETY: the flags are inside the entry and aligned (see `WORDS`); the kernel accesses
-        // them by atomic operations only.
+        // SAFETY: inside the entry and aligned (see `WORDS`); the kernel's accesses are atomic.
         unsafe { T::Flags::load(ptr.add(T::FLAGS_OFFSET)) }
     }
 
@@ -302,7 +301,6 @@ impl MovableWord {
         }
     }
 
-    /// Reads the word. No ordering.
     #[inline]
     pub(crate) fn load(&self) -> u32 {
         let _rcu = rcu::read_lock();

@@ -70,8 +70,7 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: by the invariant it frees the memory, of which nobody in the kernel has a
-        // reference any more.
+        // SAFETY: by the invariant it frees the memory, which nobody in the kernel uses any more.
         unsafe { h::shared_free(self.owner.as_ptr()) };
     }
 }

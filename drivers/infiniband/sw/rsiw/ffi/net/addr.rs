@@ -23,7 +23,6 @@ unsafe impl Send for Storage {}
 unsafe impl Sync for Storage {}
 
 impl Storage {
-    /// Returns an address of no family.
     pub(crate) const fn zeroed() -> Self {
         Storage(pin_init::zeroed())
     }
@@ -80,14 +79,11 @@ impl Storage {
         }
     }
 
-    /// Returns the address if it is an IPv4 or IPv6 one.
-    ///
-    /// IPv4 addresses in IPv6 form become IPv4 addresses: the rest of the RDMA stack looks network
-    /// devices up by them.
+    /// Returns the address if it is an IPv4 or IPv6 one. IPv4 addresses in IPv6 form become IPv4
+    /// addresses: the rest of the RDMA stack looks network devices up by them.
     pub(crate) fn get(&self) -> Option<SocketAddr> {
         let ptr = &raw const self.0;
-        // SAFETY: all bytes of a `sockaddr_storage` are initialised; the family comes first in
-        // each kind of address.
+        // SAFETY: all bytes are initialised; the family comes first in each kind of address.
         let family = unsafe { ptr.cast::<u16>().read() };
         match u32::from(family) {
             b::AF_INET => {

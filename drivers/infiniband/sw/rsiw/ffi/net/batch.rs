@@ -40,7 +40,6 @@ pub(crate) struct TxBatch {
     end: u32,
     /// Length of the chunk `last`.
     limit: u32,
-    /// Octets left to send.
     remaining: usize,
     /// Octets that left the batch, as a sequence number.
     gone: Wrapping<u64>,
@@ -64,7 +63,6 @@ fn broken() -> Error {
 }
 
 impl TxBatch {
-    /// Makes an empty batch with room for `chunks` chunks of `pool`.
     pub(crate) fn new(pool: Arc<ChunkPool>, chunks: usize) -> Result<Self> {
         Ok(Self {
             pool,
@@ -164,7 +162,6 @@ impl TxBatch {
     /// behind `mark` has left the batch.
     pub(crate) fn truncate(&mut self, mark: Mark) -> Result {
         let (chunk, at) = self.locate(mark)?;
-        // Not more than there are, so they fit.
         self.remaining = usize::try_from((mark.0 - self.gone).0)?;
         self.fill(chunk, at);
         Ok(())
@@ -180,7 +177,6 @@ impl TxBatch {
         }))
     }
 
-    /// Returns where the octets of chunk `i` begin.
     fn begin_of(&self, i: usize) -> u32 {
         if i == 0 {
             self.begin
@@ -189,7 +185,6 @@ impl TxBatch {
         }
     }
 
-    /// Returns where the octets of chunk `i` end, which is not behind the last.
     fn end_of(&self, i: usize) -> Result<u32> {
         match i.cmp(&self.last) {
             core::cmp::Ordering::Less => self.chunks.get(i).map(Chunk::len).ok_or_else(broken),

@@ -63,9 +63,8 @@ pub(crate) trait StreamHandler: Send + Sync + 'static {
     fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent);
 }
 
-/// Callbacks installed on a socket for a handler; dropping this removes them.
-///
-/// Make and drop it in process context, outside the socket's lock and callbacks.
+/// Callbacks installed on a socket for a handler; dropping this removes them. Make and drop it in
+/// process context, outside the socket's lock and callbacks.
 ///
 /// # Invariants
 ///
@@ -135,8 +134,7 @@ impl<H: 'static> Drop for Guard<H> {
         unsafe { h::sk_set_user_data(sk.as_ptr(), core::ptr::null_mut()) };
         // SAFETY: the locks are held.
         unsafe { unlock(sk) };
-        // SAFETY: by the type invariants the pointer comes from `into_raw` and is owned by this
-        // value; no callback uses it any more.
+        // SAFETY: from `into_raw` and owned by this value, by the invariants; no callback uses it.
         drop(unsafe { Arc::from_raw(self.handler.as_ptr().cast_const()) });
     }
 }
@@ -153,8 +151,7 @@ pub(super) unsafe fn with_handler<H: 'static>(sk: *mut b::sock, f: impl FnOnce(A
     // SAFETY: the lock is held.
     let handler = unsafe { h::sk_user_data(sk) }.cast::<H>();
     if let Some(handler) = NonNull::new(handler) {
-        // SAFETY: the pointer comes from `Arc::into_raw` of an `Arc<H>` that the guard keeps until
-        // it got the lock for writing.
+        // SAFETY: from `into_raw` of an `Arc<H>` that the guard keeps until it has the write lock.
         f(unsafe { ArcBorrow::from_raw(handler.as_ptr()) });
     }
     // SAFETY: the lock is held.

@@ -118,8 +118,7 @@ impl Chunk {
     pub(super) fn octets(&self, from: u32, to: u32) -> Result<&[u8]> {
         let len = to.checked_sub(from).ok_or(EINVAL)?;
         let ptr = self.range(from, len)?;
-        // SAFETY: the run is initialised; others with a reference only read, and this value writes
-        // through `&mut self` only.
+        // SAFETY: initialised; others with a reference only read, this value writes by `&mut` only.
         Ok(unsafe { core::slice::from_raw_parts(ptr, len.into_safe_cast()) })
     }
 
@@ -137,8 +136,7 @@ impl Chunk {
     /// nothing, if they do not fit.
     pub(super) fn write(&mut self, at: u32, bytes: &[u8]) -> Result {
         let ptr = self.range(at, u32::try_from(bytes.len())?)?;
-        // SAFETY: the chunk has that many octets there, none of which is part of `bytes`, as this
-        // value is borrowed mutably.
+        // SAFETY: the chunk has the octets; `bytes` is elsewhere, as `self` is borrowed mutably.
         unsafe { ptr.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
@@ -185,7 +183,6 @@ impl ChunkRing {
         self.len.0
     }
 
-    /// Returns whether another chunk would push the oldest out.
     pub(super) fn is_full(&self) -> bool {
         self.len.0 >= self.slots.len()
     }
@@ -218,7 +215,6 @@ impl ChunkRing {
         left
     }
 
-    /// Takes the oldest chunk out, if `may` says so.
     pub(super) fn pop_if(&mut self, may: impl FnOnce(&Chunk) -> bool) -> Option<Chunk> {
         let chunk = self
             .slots

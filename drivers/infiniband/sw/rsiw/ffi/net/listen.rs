@@ -33,9 +33,7 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
 /// A TCP socket that listens, and tells a handler of connections. Dropping it closes it.
 ///
 /// It has this handler only: TCP may call a listener's callback that it fetched before a handler
-/// went away.
-///
-/// Make and drop it in process context, outside the callbacks.
+/// went away. Make and drop it in process context, outside the callbacks.
 ///
 /// # Invariants
 ///
@@ -43,12 +41,8 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
 pub(crate) struct ListenSocket<H: ListenHandler>(Guard<H>);
 
 impl<H: ListenHandler> ListenSocket<H> {
-    /// Has `sock`, which is bound, listen.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if somebody else has a reference to the socket, `EADDRINUSE` if another socket
-    /// listens there.
+    /// Has `sock`, which is bound, listen. Fails with `EBUSY` if somebody else has a reference to
+    /// it, or with `EADDRINUSE` if another socket listens there.
     pub(crate) fn listen(sock: Arc<TcpSocket>, handler: Arc<H>, backlog: u32) -> Result<Self> {
         let sock = Arc::from(Arc::into_unique_or_drop(sock).ok_or(EBUSY)?);
         let hooks = Hooks {

@@ -60,7 +60,6 @@ impl NetDevice {
         self.0.get()
     }
 
-    /// Returns the name that the interface has now.
     pub(crate) fn name(&self) -> DeviceName {
         let mut name = DeviceName([0; NAME_LEN]);
         // SAFETY: `self` is live; the array has the length that the helper fills.
@@ -80,13 +79,11 @@ impl NetDevice {
         unsafe { h::netdev_namespace(self.0.get()) }
     }
 
-    /// Returns the MTU in octets.
     pub(crate) fn mtu(&self) -> u32 {
         // SAFETY: `self` is live.
         unsafe { h::netdev_mtu(self.0.get()) }
     }
 
-    /// Returns the largest MTU that the interface can have, in octets.
     pub(crate) fn max_mtu(&self) -> u32 {
         // SAFETY: `self` is live.
         unsafe { h::netdev_max_mtu(self.0.get()) }

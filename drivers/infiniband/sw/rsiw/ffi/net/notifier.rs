@@ -25,7 +25,6 @@ pub(crate) enum NetdevEvent {
     /// The device is being removed, or moved to another namespace.
     Unregister,
     Up,
-    /// The device is about to go down.
     GoingDown,
     Down,
     /// Flags or carrier changed.
@@ -88,8 +87,7 @@ impl<H: NetdevHandler> NetdevNotifier<H> {
                 };
                 // SAFETY: `slot` is valid for writing.
                 unsafe { slot.write(nb) };
-                // SAFETY: the block is initialised and stays in place until `drop`
-                // unregisters it.
+                // SAFETY: the block is initialised and stays in place until `drop` unregisters it.
                 to_result(unsafe { b::register_netdevice_notifier(slot) })
             }),
             _handler: PhantomData,

@@ -90,7 +90,6 @@ impl Span {
 }
 
 impl Buffer {
-    /// Returns where the octets end in the buffer.
     fn end(&self) -> u32 {
         self.offset.wrapping_add(self.len)
     }
@@ -308,7 +307,6 @@ impl SkbChunk<'_> {
         unsafe { h::tcp_may_get(self.sk.as_ptr(), buffer.skb.as_ptr(), buffer.end(), more) }
     }
 
-    /// Returns the buffer that has octet `at`.
     fn buffer(&self, at: u32) -> Option<Buffer> {
         let mut buffer = self.buffer.get();
         if at < buffer.from {
@@ -350,18 +348,15 @@ impl SkbChunk<'_> {
         at.checked_add(len).is_some_and(|end| end <= reach)
     }
 
-    /// Copies octets from `at` on into `to`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the chunk is too short, `EFAULT` if its memory is not readable.
+    /// Copies octets from `at` on into `to`. Fails with `EINVAL` if the chunk is too short, or with
+    /// `EFAULT` if its memory is not readable.
     #[inline]
     pub(crate) fn copy_to(&self, at: usize, to: &mut [u8]) -> Result {
         // SAFETY: `to` has room for as many octets.
         unsafe { self.copy(at, to.len(), to.as_mut_ptr()) }
     }
 
-    /// Copies `len` octets from `at` on to `out`, in order. Errors are those of
+    /// Copies `len` octets from `at` on to `out`, in order, with the errors of
     /// [`SkbChunk::copy_to`].
     ///
     /// # Safety
@@ -460,8 +455,7 @@ impl SkbChunk<'_> {
         Some(octets)
     }
 
-    /// Fills `to` with octets from `at` on. Errors are those of [`SkbChunk::copy_to`], and `EACCES`
-    /// if `to` is read-only.
+    /// As [`SkbChunk::copy_to`], or fails with `EACCES` if `to` is read-only.
     #[inline(always)]
     pub(crate) fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result {
         let out = to.as_mut_ptr()?;
@@ -471,9 +465,8 @@ impl SkbChunk<'_> {
     }
 
     /// Continues the CRC32C `crc` over `len` octets from `at` on, or returns `EINVAL` if the chunk
-    /// is too short.
-    ///
-    /// The register is as `crc32c()` takes it: `!0` to start, inverted once at the end.
+    /// is too short. As for `crc32c()` the register starts with `!0` and is inverted once at the
+    /// end.
     #[inline]
     pub(crate) fn crc32c(&self, at: usize, len: usize, crc: u32) -> Result<u32> {
         let Some(from) = self.in_piece(at, len) else {

@@ -154,11 +154,8 @@ impl TcpSocket {
 
     /// As [`TcpSocket::bind`], also to a port that another socket is bound to, shared or not, but
     /// does not listen at: the port mapper's daemon has bound one to each port that it chooses.
-    ///
-    /// # Errors
-    ///
-    /// `EADDRINUSE` if somebody listens there. Who begins to at the same time is not seen, see
-    /// [`TcpSocket::is_contended`].
+    /// Fails with `EADDRINUSE` if somebody listens there, but does not see who begins to at the
+    /// same time: see [`TcpSocket::is_contended`].
     pub(crate) fn bind_beside(&self, addr: &SocketAddr) -> Result {
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_force_reuse(self.sk.as_ptr()) };
@@ -169,7 +166,7 @@ impl TcpSocket {
         Ok(())
     }
 
-    /// Returns whether another socket listens for connections that this one, once bound, would get.
+    /// Returns whether another socket listens for connections that this bound one would get.
     pub(super) fn is_contended(&self) -> bool {
         // SAFETY: the socket is live.
         unsafe { h::sock_is_contended(self.sk.as_ptr()) }
@@ -220,11 +217,8 @@ impl TcpSocket {
     }
 
     /// Sends as much of `batch` as there is space for, in one call, and advances it. If some
-    /// remains, the handler's `write_space` is called once there is space.
-    ///
-    /// # Errors
-    ///
-    /// Those of TCP, `EIO`. After any of them neither the stream nor the batch can go on.
+    /// remains, the handler's `write_space` is called once there is space. After an error neither
+    /// the stream nor the batch can go on.
     pub(crate) fn send_batch(&self, batch: &mut TxBatch, flags: SendFlags) -> Result<usize> {
         if batch.is_empty() {
             return Ok(0);

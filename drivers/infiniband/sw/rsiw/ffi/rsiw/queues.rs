@@ -97,11 +97,8 @@ impl Reaping for Queues {
 pub(crate) struct SharedQueues(Arc<Queues>);
 
 impl SharedQueues {
-    /// Makes the queues when the module is loaded. `common` goes with them.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if there are some already, `ENOMEM`.
+    /// Makes the queues, with `common`, when the module is loaded, or fails with `EBUSY` if there
+    /// are some already.
     pub(crate) fn new(loaded: Loaded, common: [Arc<dyn Common>; COMMON]) -> Result<Self> {
         match SHARED_STATE.cmpxchg(UNUSED, BEGUN, Relaxed) {
             Ok(_) => {

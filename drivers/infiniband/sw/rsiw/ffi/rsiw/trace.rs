@@ -3,7 +3,8 @@
 //! Trace events (`rsiw_trace.h`).
 //!
 //! Each function is an event. One that is off costs an instruction that does nothing: the closure
-//! that collects the data runs only behind that.
+//! that collects the data runs only behind that. `num` is the number of a queue pair, `conn` that
+//! of a connection, `error` an errno or 0.
 //!
 //! C header: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h).
 //!
@@ -106,46 +107,46 @@ fn emit(dev: &DeviceHandle, call: impl FnOnce(*const b::ib_device)) {
 type Name = &'static CStr;
 
 events! {
-    /// A state transition: number of the queue pair, event, state before and after it.
+    /// A state transition: event, state before and after it.
     fn qp_state(num: u32, event: Name, from: Name, to: Name) =
         __tracepoint_rsiw_qp_state, rust_do_trace_rsiw_qp_state;
 
-    /// A step of set-up: number of the connection, input, phase before and after it.
+    /// A step of set-up: input, phase before and after it.
     fn setup(conn: u32, input: Name, from: Name, to: Name) =
         __tracepoint_rsiw_setup, rust_do_trace_rsiw_setup;
 
-    /// An event for the consumer of a connection: its number, the event, an errno or 0.
+    /// An event for the consumer of a connection.
     fn setup_event(conn: u32, event: Name, error: i32) =
         __tracepoint_rsiw_setup_event, rust_do_trace_rsiw_setup_event;
 
-    /// A process rang the doorbell: number of the queue pair, and who sends.
+    /// A process rang the doorbell, and `actor` sends.
     fn doorbell(num: u32, actor: Name) =
         __tracepoint_rsiw_doorbell, rust_do_trace_rsiw_doorbell;
 
-    /// TCP was given a batch: number of the queue pair, octets, octets not taken, an errno or 0.
+    /// TCP was given a batch, of which it did not take `left` octets.
     fn batch(num: u32, octets: u32, left: u32, error: i32) =
         __tracepoint_rsiw_batch, rust_do_trace_rsiw_batch;
 
-    /// The other end on this host was asked to take a segment: both queue pairs' numbers, outcome.
+    /// The other end on this host, queue pair `peer`, was asked to take a segment.
     fn direct(num: u32, peer: u32, outcome: Name) =
         __tracepoint_rsiw_direct, rust_do_trace_rsiw_direct;
 
-    /// An FPDU is in the batch, or is handed to the other end on this host: number of the queue
-    /// pair, opcode, number of the message, offset in it, octets of payload, last of the message.
+    /// An FPDU is in the batch, or is handed to the other end on this host: octets of payload,
+    /// whether it is the last of the message.
     fn fpdu_tx(num: u32, opcode: Name, msn: u32, offset: u32, payload: u32, last: bool) =
         __tracepoint_rsiw_fpdu_tx, rust_do_trace_rsiw_fpdu_tx;
 
-    /// An FPDU with a right CRC came in: number of the queue pair, opcode, octets of the ULPDU,
-    /// last of the message, and of the header STag and offset, or number and offset of the message.
+    /// An FPDU with a right CRC came in: octets of the ULPDU, whether it is the last of the
+    /// message, and of the header STag and offset, or number and offset of the message.
     fn fpdu_rx(
         num: u32, opcode: Name, ulpdu: u32, last: bool, stag: u32, to: u64, msn: u32, mo: u32
     ) = __tracepoint_rsiw_fpdu_rx, rust_do_trace_rsiw_fpdu_rx;
 
-    /// An access to memory was refused: number of the queue pair, access, why, STag, address, size.
+    /// An access to memory was refused.
     fn refused(num: u32, access: Name, why: Name, stag: u32, addr: u64, len: u32) =
         __tracepoint_rsiw_refused, rust_do_trace_rsiw_refused;
 
-    /// An STag was to be invalidated: number of the queue pair, STag, by whom, result.
+    /// An STag was to be invalidated.
     fn invalidate(num: u32, stag: u32, by: Name, result: Name) =
         __tracepoint_rsiw_invalidate, rust_do_trace_rsiw_invalidate;
 }

@@ -66,7 +66,6 @@ impl Gate {
         GateGuard::new(self)
     }
 
-    /// Returns how many users are inside at the moment.
     pub(crate) fn users(&self) -> u32 {
         self.state.load(Relaxed) & !CLOSED
     }
@@ -108,9 +107,8 @@ impl Gate {
         self.state.load(Relaxed) & CLOSED != 0
     }
 
-    /// Returns whether nobody is inside at this moment.
-    ///
-    /// Fully ordered: what the caller wrote before is seen by whoever goes in afterwards.
+    /// Returns whether nobody is inside at this moment. Fully ordered: what the caller wrote before
+    /// is seen by whoever goes in afterwards.
     pub(crate) fn is_empty(&self) -> bool {
         smp_mb(Full);
         self.state.load(Acquire) & !CLOSED == 0
@@ -136,10 +134,9 @@ impl Gate {
         Some(result)
     }
 
-    /// Counts a user in. Must be undone by [`Gate::leave`] if it returns true.
-    ///
-    /// Forgotten guards cannot overflow the count: when there are [`EXCLUSIVE`] of them that bit is
-    /// set, and from then on everybody is turned away.
+    /// Counts a user in. Must be undone by [`Gate::leave`] if it returns true. Forgotten guards
+    /// cannot overflow the count: [`EXCLUSIVE`] of them set that bit, and everybody is turned away
+    /// from then on.
     #[inline]
     fn try_enter(&self) -> bool {
         if self.state.fetch_add(1, Full) & (CLOSED | EXCLUSIVE) == 0 {

@@ -128,7 +128,6 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         drop(unsafe { KBox::from_raw(node) });
     }
 
-    /// Returns the place of nodes at `index`, if there are places.
     #[inline(always)]
     fn place(&self, index: u32) -> Option<&Place<T>> {
         self.places.get((index % PLACES) as usize)
@@ -165,11 +164,8 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     }
 
     /// Puts `value` at a free index of `range`, in memory of `flags`, and returns the index.
-    /// Indices go round the range, so that none is taken again soon. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if no index is free, `ENOMEM`.
+    /// Indices go round the range, so that none is taken again soon. Fails with `EBUSY` if no index
+    /// is free, or with `ENOMEM`. Sleeps.
     pub(crate) fn insert_free(
         &self,
         range: RangeInclusive<u32>,

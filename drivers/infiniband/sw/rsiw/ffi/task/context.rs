@@ -12,9 +12,8 @@ use kernel::types::NotThreadSafe;
 
 /// Returns whether the thread may sleep although it called something that promises not to: it holds
 /// no spinlock, is no RCU reader, has interrupts, softirqs and preemption enabled, is not about to
-/// wait, and does not reclaim memory. Always false in a kernel that does not count all of that.
-///
-/// It may hold sleeping locks: do not wait for anything that needs them.
+/// wait, and does not reclaim memory. Always false in a kernel that does not count all of that. The
+/// thread may hold sleeping locks: do not wait for anything that needs them.
 #[inline]
 pub(crate) fn may_sleep() -> bool {
     // SAFETY: looks at flags of the processor and the thread.

@@ -69,7 +69,6 @@ impl<T: ExpiresSoon> ShortTimer<T> {
         })
     }
 
-    /// Returns the timer of `this` if it is a part of it.
     fn of(this: &Arc<T>) -> Option<&Self> {
         Some(this.short_timer()).filter(|timer| is_part(&**this, *timer))
     }
