@@ -418,7 +418,7 @@ int rsiw_helper_tcp_recv(struct socket *sock, void *data, size_t len)
 	return kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Memory of sends. */
+/* Received data, and memory of sends. */
 
 /* As rsiw_helper_skb_piece(), for all but what is in lists. */
 static const void *skb_piece(const struct sk_buff *skb, u32 offset, u32 *from, u32 *to,
@@ -566,7 +566,7 @@ void rsiw_helper_put_page(struct page *page)
 	put_page(page);
 }
 
-/* Timers and log. */
+/* Timers, log, and numbers of TCP. */
 
 void rsiw_helper_timer_setup(struct timer_list *timer,
 			     void (*function)(struct timer_list *))

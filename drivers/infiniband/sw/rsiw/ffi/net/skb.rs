@@ -465,8 +465,7 @@ impl SkbChunk<'_> {
     }
 
     /// Continues the CRC32C `crc` over `len` octets from `at` on, or returns `EINVAL` if the chunk
-    /// is too short. As for `crc32c()` the register starts with `!0` and is inverted once at the
-    /// end.
+    /// is too short. As for `crc32c()`, start with `!0` and invert the result once at the end.
     #[inline]
     pub(crate) fn crc32c(&self, at: usize, len: usize, crc: u32) -> Result<u32> {
         let Some(from) = self.in_piece(at, len) else {
