@@ -67,7 +67,7 @@ impl Gate {
     }
 
     pub(crate) fn users(&self) -> u32 {
-        self.state.load(Relaxed) & !CLOSED
+        self.state.load(Relaxed) & !(CLOSED | EXCLUSIVE)
     }
 
     /// Goes out without a guard.
