@@ -246,6 +246,8 @@ impl Stream {
         };
         match buffer {
             Ok(buffer) => intake.part.receiver.set_buffer(buffer),
+            // What is asked for before the time has come is not a try.
+            Err(_) if self.pauses.load(Relaxed) => {}
             Err(_) if intake.part.tries < RETRIES => {
                 intake.part.tries = intake.part.tries.wrapping_add(1);
             }
