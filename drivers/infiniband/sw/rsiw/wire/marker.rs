@@ -11,8 +11,6 @@
 use core::num::Saturating;
 
 pub(crate) const MARKER_LEN: usize = 4;
-/// Octets from the start of one marker to the start of the next.
-pub(crate) const INTERVAL: u32 = 512;
 /// Octets of FPDU between two markers.
 const GAP: u32 = 508;
 
