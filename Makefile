@@ -2,7 +2,6 @@
 # What people type. The kernel's build system reads Kbuild instead, which it
 # prefers, so the two roles do not meet in one file.
 
-SECONDS ?= 1800
 KDIR ?= /lib/modules/$(shell uname -r)/build
 MAKEFLAGS += --no-print-directory
 
@@ -29,7 +28,7 @@ demo check check-long shell in-tree:
 	@tools/vm/$@
 
 check-soak:
-	@tools/vm/check --soak "$(SECONDS)"
+	@tools/vm/check --soak "$(or $(SECONDS),1800)"
 
 check-debug:
 	@tools/vm/check --debug
@@ -97,7 +96,7 @@ help:
 	@echo "make conformance-report  which rows of the requirement matrix the last test results show"
 	@echo "make check-soak       traffic and disturbances for half an hour (SECONDS=1800)"
 	@echo "make check-debug      the tests in guests on a kernel with KASAN, lockdep and kmemleak"
-	@echo "make fuzz             the fuzz targets, half an hour each (SECONDS=1800)"
+	@echo "make fuzz             the fuzz targets, a minute each (SECONDS=60)"
 	@echo "make coverage         lines of wire/ and proto/ that the tests in user space run;"
 	@echo "                      fails below 95 % (LIMIT=N), or if a line lacks a reason"
 	@echo "make bench            the benchmark: rsiw beside siw, rxe and plain TCP"
