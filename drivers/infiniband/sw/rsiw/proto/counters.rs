@@ -73,7 +73,8 @@ counters! {
     /// Messages whose last segment went so.
     TxDirectMessages = c"tx_direct_messages";
     TxDirectBytes = c"tx_direct_bytes";
-    /// Calls of TCP, or turns at the other end on this host: by a thread, by either work item.
+    /// Calls of TCP, or turns at the other end on this host: by threads that post, poll or change
+    /// the state, by the urgent and by the patient work item.
     TxByThread = c"tx_batches_thread";
     TxByUrgent = c"tx_batches_urgent";
     TxByPatient = c"tx_batches_patient";
@@ -265,8 +266,8 @@ impl Tally {
         self.marks |= 1u64.wrapping_shl(counter.index() as u32);
     }
 
-    /// Returns all counts and the marks, for who adds those of the marked counters to the sums and
-    /// sets them to zero; `None` if there are none.
+    /// Returns all counts and the marks, or `None` if there are none. The caller adds the marked
+    /// counts to the sums, and sets them to zero.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<(&mut [u64; COUNT], u64)> {
         let marks = core::mem::take(&mut self.marks);

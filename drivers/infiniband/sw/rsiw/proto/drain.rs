@@ -2,9 +2,9 @@
 
 //! Taking out of a ring what others put into it, and who goes on when that stops. Any context.
 //!
-//! Who fills a ring tells of it only if nobody seems to be at work there: the library of a process
-//! leaves out the doorbell behind an entry that is not taken yet. So whoever is at work on a ring
-//! either sees it empty, with a full barrier behind the last entry that was freed, or leaves
+//! Whoever fills a ring tells of it only if nobody seems to be at work there: the library of a
+//! process leaves out the doorbell behind an entry that is not taken yet. So whoever is at work on
+//! a ring either sees it empty, with a full barrier behind the last entry that was freed, or leaves
 //! somebody who goes on. *A drain ends empty or with a successor.*
 #![forbid(unsafe_code)]
 

@@ -57,8 +57,8 @@ pub(crate) fn connect_request_event(peer: Option<Depths>, cap: Depths) -> EventD
     }
 }
 
-/// Returns the depths for a CONNECT_REPLY: the responder's ORD as `ird`, its IRD as `ord`, as
-/// consumers in the kernel count on. If the responder does not negotiate, the own values stand in.
+/// Returns the depths for a CONNECT_REPLY: the responder's ORD as `ird`, its IRD as `ord`, which
+/// consumers in the kernel rely on. If the responder does not negotiate, the own values stand in.
 pub(crate) fn connect_reply_event(reply: Option<Depths>, own: Depths) -> EventDepths {
     let reply = reply.unwrap_or(Depths {
         ird: own.ord,

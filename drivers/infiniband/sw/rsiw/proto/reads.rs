@@ -242,8 +242,8 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
         })
     }
 
-    /// Takes the oldest request out and returns its number: its response is with TCP, or is
-    /// dropped. Frees its slot for the peer's next request.
+    /// Takes the oldest request out and returns its number: its response is with TCP, or
+    /// the request is dropped. Frees its slot for the peer's next request.
     pub(crate) fn pop(&mut self) -> Option<Msn> {
         let oldest = self.ring.get(0).map(Inbound::msn);
         self.ring.drop_oldest();

@@ -304,7 +304,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         if self.crc && !self.patience.take_checked() && !fpdu.has_crc().map_err(fault)? {
             return Err(TermError::MpaCrc.into());
         }
-        // An error in it can be told to the peer, so this comes before it is looked into (T-24).
+        // Before the checks: if one fails, this side has to be allowed to send a Terminate (T-24).
         env.fpdu_received();
         let (source, len) = (&fpdu.source, fpdu.ulpdu_len);
         let head = fpdu.head();
@@ -317,7 +317,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.offer(env, &Ulpdu { source, head, len })
     }
 
-    /// Takes in the ULPDU of an FPDU, unless it has to wait for a receive. Returns whether it did.
+    /// Takes in the ULPDU of an FPDU, unless it has to wait for a receive. Returns whether it
+    /// was taken.
     #[inline]
     fn offer<C, E: Env<C>>(&mut self, env: &mut E, ulpdu: &Ulpdu<'_, C>) -> Result<bool, Failure> {
         if self.patience.is_granted() && !self.find_recv(env, ulpdu.head, ulpdu.len)? {
@@ -419,6 +420,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             }
             Action::AtomicResponse(AtomicResponse { id, original }) => {
                 let response = env.with_reads(|reads| reads.atomic_response(id))?;
+                // The consumer gets the result in the byte order of this host.
                 let result = original.to_ne_bytes();
                 let payload = Payload {
                     source: &Source::Bytes(&result),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Turns one validated segment into one action (RFC 5041 section 7.1, RFC 5040 sections 5 and 7,
+//! Checks a segment, and turns it into one action (RFC 5041 section 7.1, RFC 5040 sections 5 and 7,
 //! RFC 7306 sections 5 and 6).
 //!
-//! Softirq, under the receive lock of the QP. The actions are safe to follow in whatever order a
-//! peer sends its segments (T-46). The driver checks buffers and rights, for the whole segment,
+//! Softirq or process context, under the receive lock. The actions are safe to follow in whatever
+//! order a peer sends its segments (T-46). The driver checks buffers and rights, for the whole segment,
 //! before it places any octet of it (T-8).
 #![forbid(unsafe_code)]
 
@@ -45,6 +45,7 @@ use core::num::Wrapping;
 /// Octets at the front of the ULPDU that [`Rx::segment`] and a Terminate's quote need.
 pub(crate) const HEAD_LEN: usize = terminate::MAX_ULPDU;
 
+/// Octets that are enough for most segments: see [`is_enough`].
 pub(crate) const FRONT_LEN: usize = ddp::UNTAGGED_LEN;
 
 /// Returns whether the first [`FRONT_LEN`] octets of an ULPDU say as much as [`HEAD_LEN`] would.
@@ -158,6 +159,7 @@ pub(crate) struct WholeSend {
     pub(crate) solicited: bool,
 }
 
+/// A Send in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Open {
     opcode: Opcode,
@@ -472,7 +474,7 @@ impl Rx {
 
     /// Takes in Immediate Data, a message of its own among the Sends (RFC 7306 section 6.3).
     fn immediate(&mut self, opcode: Opcode, h: &Untagged, rest: &[u8], len: u32) -> Parsed {
-        // An incomplete message would be a Send.
+        // Fails inside a Send, the opcode of which is another.
         let (msn, _) = self.due(opcode, h)?;
         // CAST: 8.
         if len != IMMEDIATE_LEN as u32 || !h.control.last() {

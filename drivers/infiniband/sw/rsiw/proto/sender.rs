@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sending half of a connection: makes batches of FPDUs of requests and Read Responses, and
-//! hands them to TCP (RFC 5040 section 5, RFC 5041 section 5, RFC 5044 sections 4 and 5).
+//! The sending half of a connection: turns requests and Read Responses into batches of FPDUs, and
+//! hands these to TCP (RFC 5040 section 5, RFC 5041 section 5, RFC 5044 sections 4 and 5).
 //!
 //! As many FPDUs as fit are copied into a batch and handed to TCP in one call. So the consumer's
 //! memory is free again when its request completes (T-19), and no region is kept from its owner
@@ -82,7 +82,7 @@ enum Origin {
     Peer(Msn),
     /// A request of the peer whose slot is free already: the last segment of the answer goes now.
     Answered,
-    /// Nothing that ends with the message.
+    /// Nothing: no request ends with this message.
     Bare,
 }
 
@@ -98,7 +98,8 @@ struct Current {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a drain ends empty or with a successor"]
 pub(crate) enum Outcome {
-    /// There is nothing to send: the send queue was seen empty, or what it waits for is told of.
+    /// There is nothing to send: the send queue was seen empty, or what it waits for, such as
+    /// space, is told of.
     Idle,
     /// There is more to send, of which nobody tells; come back later.
     Again,
@@ -136,8 +137,8 @@ pub(crate) struct Sender {
     wait_for_fpdu: bool,
     sq_turn: bool,
     terminate: Option<Terminate>,
-    /// Something was sent that the peer is to have before the FIN: not for messages of set-up, nor
-    /// Read Requests, which are answered.
+    /// Something was sent that the peer is to have before the FIN. Messages of set-up do not
+    /// count, nor do Read and Atomic Requests, which are answered.
     has_spoken: bool,
     /// No request is under way. Only the sender begins some.
     is_settled: bool,
@@ -258,7 +259,8 @@ impl Framer {
     }
 
     /// Adds the next FPDU of a message to the batch, and those behind it that fill a segment each,
-    /// until it has `limit` octets. Returns how many were added; 0 if the first does not fit.
+    /// until it has `limit` octets; or hands one over. Returns how many that were; 0 if the first
+    /// does not fit, or the other end does not take it now.
     fn put_fpdus<T, E>(
         &mut self,
         env: &mut E,

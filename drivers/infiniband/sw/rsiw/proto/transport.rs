@@ -65,7 +65,7 @@ pub(crate) trait Transport {
 
     fn clear(&mut self);
 
-    /// Adds a copy of `octets`. Fails if there is no room, when some may have been added.
+    /// Adds a copy of `octets`. Fails if there is no room; some may have been added then.
     fn put(&mut self, octets: &[u8]) -> Result<(), Broken>;
 
     /// Returns room in one piece for the next `len` octets, or for up to `count` times as many, if

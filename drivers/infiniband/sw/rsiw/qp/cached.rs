@@ -6,8 +6,8 @@
 //! region open that it has placed into last, and the sender those that it has read from. Before
 //! each use they check again whether the region may be used: once its STag is invalid it may not,
 //! and whoever invalidates it waits until they let go. The receiver lets go when something is to be
-//! invalidated, and when feeding it ends, which the budget limits. The sender lets go at the end of
-//! a batch.
+//! invalidated, and when feeding it ends, which the budget limits. The sender lets go when its run
+//! ends, and before it invalidates, registers or binds.
 //!
 //! Context: softirq or process, with the socket's lock or the QP's mutex held.
 #![forbid(unsafe_code)]
@@ -71,7 +71,8 @@ pub(super) struct CachedRegion(Option<(Stag, Purpose, MrAccess<Arc<Mr>>)>);
 impl CachedRegion {
     pub(super) const NONE: Self = Self(None);
 
-    /// Opens the `len` octets at `addr` of the region or window `stag`, or returns why it may not.
+    /// Opens the `len` octets at `addr` of the region or window `stag`, or returns why that is not
+    /// allowed.
     #[inline(always)]
     pub(super) fn open(
         &mut self,

@@ -75,7 +75,8 @@ impl Qp {
         let _ = self.dev.patient_queue().enqueue::<_, SENDS>(self.clone());
     }
 
-    /// Lets a work item act if `reason` asks for one. The caller never acts for such a reason.
+    /// Lets a work item act if `reason` asks for one. It must not be a reason for which the caller
+    /// acts itself.
     #[inline(always)]
     pub(super) fn schedule(self: &Arc<Self>, reason: Reason) {
         self.queue(self.who(reason));

@@ -36,8 +36,8 @@ impl Fin {
         self.state == fin::Fin::Sent
     }
 
-    /// Sends the FIN if it is wanted, once TCP has all that is in front of it. With `has_spoken`,
-    /// waits until the peer has acknowledged that.
+    /// Sends the FIN if it is wanted; TCP has all that is in front of it. With `has_spoken`,
+    /// the FIN waits until the peer has acknowledged that, or the timer has run out.
     #[inline(always)]
     pub(super) fn send(&mut self, sock: &TcpSocket, has_spoken: bool) {
         if !self.state.is_due() {

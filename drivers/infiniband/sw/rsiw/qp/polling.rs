@@ -124,7 +124,7 @@ impl Serves for Qp {
     fn serve(this: ArcBorrow<'_, Self>) {
         let qp = Arc::from(this);
         if let Some(poller) = qp.poller.as_deref() {
-            // A thread with a pending signal cannot be relied on: others may have the queue pair.
+            // Others that have the queue pair, too, cannot rely on a thread with a pending signal.
             if !qp.poll_for_a_while(poller.us()) || current!().signal_pending() {
                 qp.stop_polling(poller);
             }

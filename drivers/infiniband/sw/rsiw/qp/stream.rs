@@ -246,7 +246,7 @@ impl Stream {
         };
         match buffer {
             Ok(buffer) => intake.part.receiver.set_buffer(buffer),
-            // What is asked for before the time has come is not a try.
+            // While the timer runs, a request for memory does not count as a try.
             Err(_) if self.pauses.load(Relaxed) => {}
             Err(_) if intake.part.tries < RETRIES => {
                 intake.part.tries = intake.part.tries.wrapping_add(1);

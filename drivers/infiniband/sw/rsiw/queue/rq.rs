@@ -83,8 +83,8 @@ impl KernelRq {
 
 impl Rq {
     /// Puts the new queue `to` of a kernel consumer in the place of this one, with all receives.
-    /// The old one is in `to` afterwards, to be dropped without a lock. Changes nothing on
-    /// `EINVAL`, if `to` has less room, and on `EOPNOTSUPP`, for a process.
+    /// The old one is in `to` afterwards, to be dropped without a lock. Returns `EINVAL` if `to`
+    /// has less room than is taken, `EOPNOTSUPP` for a process; then nothing has changed.
     pub(crate) fn replace(&mut self, to: &mut KernelRq) -> Result {
         match self {
             Self::User(_) | Self::Own(_) => Err(EOPNOTSUPP),

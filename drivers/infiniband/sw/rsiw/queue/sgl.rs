@@ -48,8 +48,8 @@ impl SgList {
         self.room.get(..self.count).unwrap_or(&[])
     }
 
-    /// Returns room for `count` elements in place of those that are there. If there is not that
-    /// much room, which does not happen with the limits of a queue, leaves none.
+    /// Returns room for `count` elements in place of those that are there. Without that much
+    /// room, which the limits of a queue rule out, returns `None` and leaves no elements.
     #[inline]
     fn replace(&mut self, count: usize) -> Option<&mut [Sge]> {
         self.count = 0;

@@ -4,7 +4,7 @@
 //! section 6. Any context.
 //!
 //! A frame is a header of [`HEADER_LEN`] octets and private data, whose length is in the header.
-//! Who reads exactly that much takes nothing that belongs to the first FPDU (T-25).
+//! Whoever reads exactly that much takes nothing that belongs to the first FPDU (T-25).
 #![forbid(unsafe_code)]
 
 use super::Short;

@@ -134,7 +134,7 @@ impl Control {
 pub(crate) struct ImmediateData(pub(crate) [u8; IMMEDIATE_LEN]);
 
 impl ImmediateData {
-    /// Makes the data of the four octets of a consumer, which are in wire order.
+    /// Makes the data from the four octets that a consumer gives, which are in wire order.
     pub(crate) const fn from_short(short: [u8; 4]) -> Self {
         let [a, b, c, d] = short;
         Self([a, b, c, d, 0, 0, 0, 0])

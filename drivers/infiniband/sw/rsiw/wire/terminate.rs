@@ -59,7 +59,7 @@ pub(crate) enum TermError {
     /// The opcode is unknown, or does not fit the segment.
     UnexpectedOpcode = 0x0206,
     CatastrophicStream = 0x0207,
-    /// Of the whole device.
+    /// A catastrophic error of the whole device.
     CatastrophicGlobal = 0x0208,
     OpCannotInvalidate = 0x0209,
     OpUnspecified = 0x02ff,

@@ -84,7 +84,7 @@ pub(crate) enum Log {
     NoFirstSegment,
     /// The consumer could not be told of a Request.
     NoRoom,
-    /// The consumer was not told of another event.
+    /// The consumer could not be told of another event.
     EventLost,
 }
 

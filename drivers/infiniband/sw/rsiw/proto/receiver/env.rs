@@ -101,8 +101,8 @@ pub(crate) trait Env<C>: Limits {
     fn fail(&mut self, failure: Failure);
 
     /// Places a payload, which is not empty, and for which a receive has room. Fails if that is not
-    /// allowed, when nothing has been placed, or if the memory is not there. The error is what the
-    /// peer is told, if the access is the peer's.
+    /// allowed (then nothing has been placed), or if the memory is not there. The error is what
+    /// the peer is told, if the access is the peer's.
     fn place(
         &mut self,
         target: Target,
@@ -140,7 +140,8 @@ pub(crate) trait Env<C>: Limits {
     /// Has `f` use our Reads and Atomic Operations under way.
     fn with_reads<R>(&mut self, f: impl FnOnce(&mut OutboundReads<Self::Reads>) -> R) -> R;
 
-    /// Tells that the response of our oldest Read is placed; `None` if no request asked for that.
+    /// Tells that the response of our oldest Read is placed; `token` is `None` for the Read that is
+    /// a ready-to-receive message.
     fn read_done(&mut self, token: Option<Token>);
 
     /// Fails a request under way. Returns whether its completion tells so (T-33).

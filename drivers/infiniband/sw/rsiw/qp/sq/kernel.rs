@@ -215,7 +215,8 @@ impl KernelSq {
         })
     }
 
-    /// Validates a request and copies its elements or octets to `room`. Also counts the elements.
+    /// Validates a request and copies its elements or octets to `room`. Returns the request and
+    /// how many elements it has.
     fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Checked, usize)> {
         let (operation, operands) = operation(wr.operation().ok_or(EINVAL)?);
         let is_local = operation.is_local();
