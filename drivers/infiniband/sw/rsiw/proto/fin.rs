@@ -3,8 +3,8 @@
 //! This side's FIN: it goes out behind all data, once the peer has acknowledged that.
 //!
 //! Some peers act upon a FIN before they have taken in what came right in front of it. An
-//! acknowledgement says that TCP over there has the data, which drivers take in as it comes. It is
-//! waited for [`FIN_WAIT_MS`] at most, as a peer that takes nothing must keep nobody from closing.
+//! acknowledgement says that TCP over there has the data, which drivers take in as it comes. The
+//! FIN waits for it [`FIN_WAIT_MS`] at most: a peer that takes nothing must not prevent the close.
 //!
 //! Pure; whoever owns the value serialises its use. A queue pair has one while it has the stream, a
 //! connection before and after.

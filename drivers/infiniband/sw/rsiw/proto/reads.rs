@@ -4,8 +4,8 @@
 //! sections 5.2 and 6.1, RFC 7306 section 5.4). Requests of both kinds share a queue and its
 //! numbers, are answered in order, and count as one against ORD and IRD.
 //!
-//! Each queue is used under the lock of its owner, in softirq by the receive half. The storage is
-//! the driver's; its length is the depth: ORD (one more never hurts) and IRD.
+//! Each queue is used under the lock of its owner, by the receive half in softirq, too. The storage
+//! is the driver's; its length is the depth: ORD (one more never hurts) and IRD.
 #![forbid(unsafe_code)]
 
 use super::order::Token;

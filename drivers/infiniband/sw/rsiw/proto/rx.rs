@@ -4,8 +4,8 @@
 //! RFC 7306 sections 5 and 6).
 //!
 //! Softirq or process context, under the receive lock. The actions are safe to follow in whatever
-//! order a peer sends its segments (T-46). The driver checks buffers and rights, for the whole segment,
-//! before it places any octet of it (T-8).
+//! order a peer sends its segments (T-46). The driver checks buffers and rights, for the whole
+//! segment, before it places any octet of it (T-8).
 #![forbid(unsafe_code)]
 
 mod run;

@@ -19,8 +19,8 @@ use core::num::{
 
 /// How long requests are given to gather, in microseconds.
 pub(crate) const GATHER_US: u32 = 10;
-/// The number that counts as many: doorbells without an answer, which then make a row; requests,
-/// which are then worth [`GATHER_US`]; and times in succession in which fewer came.
+/// From this number on, doorbells without an answer make a row, requests are worth [`GATHER_US`],
+/// and gathering in vain so often in succession is given up for a while.
 pub(crate) const WORTH: u32 = 4;
 /// The number of doorbells for which a finding holds.
 const HOLDS: u32 = 256;
@@ -143,7 +143,7 @@ pub(crate) enum Reason {
     /// A consumer in the kernel posted send requests, in any context. `may_sleep`: its thread may
     /// sleep there, and keep others waiting.
     KernelPost { may_sleep: bool },
-    /// A post whose thread may sleep, but somebody else has the mutex, or not only sending is due.
+    /// A post whose thread may sleep, but somebody else has the mutex, or more than sending is due.
     KernelBusy,
     /// A consumer in the kernel posted receives. `flushes`: they are flushed.
     KernelRecv { flushes: bool },

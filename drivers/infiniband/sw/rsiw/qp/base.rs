@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What of a queue pair is not under its mutex: which one it is, what its peer may do, and what
-//! softirq shares with those who send.
+//! The part of a queue pair that its mutex does not protect: which QP it is, what its peer may do,
+//! and what softirq shares with those who send.
 //!
 //! - `sq`, `inbound`, `rq`: spin locks around requests under way, Reads of the peer, and receives.
 //! - `notes` and their slots: what the QP's work item is to act upon. Leaving a note here does not
