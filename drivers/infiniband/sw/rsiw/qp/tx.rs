@@ -287,7 +287,7 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         };
         let find = |stag| self.qp.dev.stags.lookup(Stag(stag)).ok_or(Fault::Bind);
         let mr = find(binding.window)?;
-        // A bind of no octets needs no region.
+        // A window of type 1 that is bound to no octets needs no region.
         let region = self.qp.dev.stags.lookup(Stag(binding.region));
         let window = mr.window().ok_or(Fault::Bind)?;
         let bound = window.bind(mr.stag(), binding, region, self.qp.party());
