@@ -394,8 +394,8 @@ impl Cq {
 
 /// Entries of a queue beyond those that a kernel consumer asked for.
 ///
-/// It sizes the queue for the sends that it asks for. Its send queue has more slots than that, each
-/// of which makes a completion if it is flushed.
+/// The consumer sizes the queue for the sends that it asks for. Its send queue has more slots than
+/// that, each of which makes a completion if it is flushed.
 pub(crate) struct Spare {
     cq: Arc<Cq>,
     entries: Atomic<u32>,
@@ -409,8 +409,8 @@ impl Spare {
         }
     }
 
-    /// Raises it to at least `entries`, or returns `ENOMEM`. Does nothing for the queue of a
-    /// process. Sleeps.
+    /// Raises their number to at least `entries`, or returns `ENOMEM`. Does nothing for the queue of
+    /// a process. Sleeps.
     pub(crate) fn extend(&self, entries: u32) -> Result {
         let more = entries.checked_sub(self.entries.load(Relaxed));
         if let Some(more) = more.filter(|more| *more > 0) {

@@ -74,7 +74,7 @@ pub(crate) struct Device {
     limits: Arc<Limits>,
     /// What is counted for the whole device, but for queue pairs that are bound to counters.
     pub(crate) counts: Arc<Counts>,
-    /// What is counted for these while they are.
+    /// What is counted for queue pairs while they are bound to counters.
     pub(crate) bound_counts: Arc<Counts>,
     pub(crate) tuning: Tuning,
     /// Memory for sending.

@@ -77,7 +77,7 @@ enum Kind {
     /// Memory of a process.
     User {
         umem: Pin<KBox<Umem>>,
-        /// Whether it was pinned for writing.
+        /// Whether it was pinned for rights to write.
         writable: bool,
         access: Access,
         range: Range,

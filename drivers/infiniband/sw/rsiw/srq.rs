@@ -294,7 +294,7 @@ impl Srq {
     pub(crate) fn take(&self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         let mut state = self.state.lock();
         let taken = state.rq.take(sgl);
-        // Receives are added without a call, so only here their number can be looked at.
+        // Processes add receives without a call, so only here their number can be looked at.
         let reached = state.limit != 0 && !state.rq.holds(state.limit);
         if reached {
             state.limit = 0;

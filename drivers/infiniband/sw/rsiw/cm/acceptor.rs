@@ -69,8 +69,8 @@ use kernel::{
 
 /// Connections taken from TCP before others get the worker.
 const ACCEPT_BUDGET: usize = 64;
-/// Least length of TCP's queue. Connections leave it at once, but a burst that overflows it loses a
-/// second to TCP's retransmission.
+/// Least length of TCP's queue, whatever the consumer asks for. Connections leave it at once, but a
+/// burst that overflows it loses a second to TCP's retransmission.
 const TCP_BACKLOG: u32 = 128;
 /// Milliseconds until what could not be taken from TCP is tried again.
 const RETRY_MS: u32 = 100;
@@ -83,7 +83,7 @@ struct Key {
     /// Index of the VRF's interface; zero is none.
     vrf: i32,
     is_ipv6: bool,
-    /// The consumer's, for which the port mapper may have chosen another one of TCP.
+    /// The consumer's; `tcp_port` is another one if the port mapper chose it.
     port: u16,
     tcp_port: u16,
 }

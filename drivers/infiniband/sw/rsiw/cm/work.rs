@@ -46,8 +46,8 @@ impl WorkItem for Endpoint {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        // A process may hold the mutex and be preempted. This work, which runs among that of
-        // others, does not wait for it: each call of a process kicks the endpoint when it has
+        // A process may hold the mutex and be preempted. The work of other endpoints must not wait
+        // for it, so neither does this: each call of a process kicks the endpoint when it has
         // unlocked the mutex.
         while let Some(mut st) = this.state.try_lock() {
             this.advance(&mut st);

@@ -212,6 +212,7 @@ impl UserRing {
 
     /// Moves the queue to `other`, to which `waiting` was copied, with the arming and what came
     /// since; `other` becomes the old ring. Does nothing if more than [`AT_A_TIME`] came since.
+    /// Fails as [`Waiting::copy_to`].
     pub(super) fn go_on_in(&mut self, other: &mut Self, waiting: &Waiting) -> Result<Moved> {
         let since = self.since(waiting);
         if since > AT_A_TIME {

@@ -25,8 +25,8 @@
 //! followed by a reference to the driver's object, which is an [`Arc`](kernel::sync::Arc) and
 //! may live longer. The driver's object never has a plain pointer to the core's, but a
 //! [`handle::Handle`], which each use enters like a gate. The callback that destroys an object
-//! first calls the driver and then revokes the handle, whatever the driver did, which waits
-//! for those inside and refuses later ones. Regions are the core's exception: ffi allocates
+//! first calls the driver. Unless the driver refuses, the callback then revokes the handle, which
+//! waits for those inside and refuses later ones. Regions are the core's exception: ffi allocates
 //! their memory.
 //!
 //! # Context

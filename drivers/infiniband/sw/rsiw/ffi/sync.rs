@@ -13,7 +13,7 @@
 //! # Context
 //!
 //! Entering and leaving a gate, and looking something up, are done in any context. Closing a gate
-//! sleeps; inserting may, by the allocation flags it is given.
+//! sleeps, and so does inserting.
 //!
 //! # Examples
 //!

@@ -39,7 +39,7 @@ unsafe impl Sync for OwnedQueue {}
 
 impl OwnedQueue {
     /// Makes a queue whose work runs on any CPU, concurrently, and also while memory is reclaimed.
-    /// Fails with `ENOMEM`, as all of these.
+    /// Fails with `ENOMEM`, as do all of these.
     pub(crate) fn new(name: &'static CStr) -> Result<Self> {
         Self::with_flags(name, UNBOUND, 0)
     }
@@ -89,7 +89,8 @@ impl OwnedQueue {
     }
 
     /// Queues work for the processor `cpu`, unless that is the current one or does not run. Returns
-    /// whether it did, also for work that was queued already, which stays where it is. Any context.
+    /// whether it did; work that was queued already stays where it is and counts as queued. Any
+    /// context.
     pub(crate) fn enqueue_elsewhere<W, const ID: u64>(&self, cpu: u32, work: W) -> bool
     where
         W: RawWorkItem<ID> + Send + 'static,

@@ -77,8 +77,8 @@ impl Mr {
             if page_offset.is_some_and(|(offset, mask)| wr.iova & mask != offset) {
                 return Err(FastError::Address);
             }
-            // Nobody is inside the gate: whoever goes in next, to invalidate it perhaps,
-            // finds both.
+            // Nobody is inside the gate: whoever goes in next, perhaps to invalidate the region,
+            // finds both the flag and the grant.
             self.valid.store(true, Relaxed);
             Ok(Grant {
                 stag,

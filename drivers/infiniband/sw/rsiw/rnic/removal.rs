@@ -4,8 +4,8 @@
 //!
 //! The core asks one consumer after the other to let go of the device, and waits for each. Many
 //! wait for what they have under way, such as the answer to a connect; but once the RDMA CM was
-//! asked itself, it does not tell them any more. So all that is under way ends, and its events
-//! reach their consumers, before the core begins.
+//! asked itself, it does not tell them of that any more. So all that is under way ends, and its
+//! events reach their consumers, before the core begins.
 //!
 //! Context: process context unless a method says otherwise.
 #![forbid(unsafe_code)]

@@ -25,8 +25,8 @@ void *rsiw_helper_page_address(struct page *page)
 }
 
 /*
- * Returns the page that a kernel address lies in, or NULL. Sets @linear if the pages that follow it
- * in memory follow it in the page map, too.
+ * Returns the page that a kernel address lies in, or NULL. Sets @linear to whether the pages that
+ * follow it in memory follow it in the page map, too.
  */
 struct page *rsiw_helper_kernel_page(const void *addr, bool *linear)
 {
@@ -102,8 +102,8 @@ static void rsiw_shared_free_late(struct work_struct *work)
 static DECLARE_WORK(rsiw_shared_work, rsiw_shared_free_late);
 
 /*
- * Allocates zeroed pages at @mem that count for the memory cgroup of the caller. Returns what to
- * free them by.
+ * Allocates zeroed pages that count for the memory cgroup of the caller, and sets @mem to their
+ * address. Returns what to free them by, or NULL.
  */
 void *rsiw_helper_shared_alloc(unsigned long size, void **mem)
 {

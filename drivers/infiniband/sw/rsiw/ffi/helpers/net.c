@@ -247,8 +247,8 @@ bool rsiw_helper_tcp_all_acked(const struct sock *sk)
 }
 
 /*
- * As tcp_all_acked(). If not all is acknowledged, the next acknowledgement is reported as space: it
- * has to look as if a sender had found none.
+ * As tcp_all_acked(). If not all is acknowledged, the next acknowledgement is reported as space:
+ * the socket has to look as if a sender had found none.
  */
 bool rsiw_helper_tcp_all_acked_or_tell(struct sock *sk)
 {
@@ -477,10 +477,10 @@ static noinline const void *skb_piece_in_list(const struct sk_buff *skb, u32 off
 
 /*
  * Returns the address of the piece of a buffer in which the octet @offset lies, and the offsets of
- * its first octet and of the one behind its last. @next is 0 the first time; the search goes on
- * from there, behind the piece that was found last. A buffer may have a list of others, as GRO
- * makes of segments that are more than its pieces. NULL for what cannot be read, or is in a list of
- * one of these.
+ * its first octet and of the one behind its last. @next is 0 the first time. With @to and @next as
+ * the last call left them, the search begins behind the piece that was found then. A buffer may
+ * have a list of others, as GRO makes of segments that are more than its pieces. NULL for what
+ * cannot be read, or is in a list of one of these.
  */
 const void *rsiw_helper_skb_piece(const struct sk_buff *skb, u32 offset, u32 *from, u32 *to,
 				  u32 *next)

@@ -111,7 +111,7 @@ rsiw_helper_uverbs_attr_bundle_udata(struct uverbs_attr_bundle *attrs)
 }
 
 /*
- * Returns speed and width of a port, without the core's warning for interfaces that have no speed.
+ * Gets speed and width of a port, without the core's warning for interfaces that have no speed.
  * Takes the RTNL.
  */
 int rsiw_helper_ib_port_speed(struct ib_device *dev, struct net_device *ndev,

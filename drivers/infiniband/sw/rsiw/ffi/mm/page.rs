@@ -171,7 +171,7 @@ impl<'a> PageSlice<'a> {
 ///
 /// # Invariants
 ///
-/// They are all of the slice, which may be written, and their address is a multiple of eight.
+/// They are the whole slice, which may be written, and their address is a multiple of eight.
 pub(crate) struct Word<'a>(PageSlice<'a>);
 
 /// How often a change is tried. Each try that fails means that somebody else's change succeeded.

@@ -44,8 +44,8 @@ const SHORT_FILLS: u32 = 16;
 /// # Invariants
 ///
 /// `page` is the head of a run of `len` octets of initialised memory from `base` on, to which this
-/// value has a reference. Others with a reference only read, and only what they got by
-/// [`Chunk::page`].
+/// value has a reference. Others with a reference only read, and only octets that
+/// [`Chunk::page`] was used to send.
 pub(crate) struct Chunk {
     page: NonNull<b::page>,
     base: NonNull<u8>,
@@ -246,7 +246,7 @@ impl ChunkPool {
         })
     }
 
-    /// Takes an unused chunk out, or allocates one.
+    /// Takes the oldest chunk out, if it is unused, or allocates one.
     pub(crate) fn take(&self) -> Result<Chunk> {
         let unused = self.sent.lock().pop_if(Chunk::is_unused);
         unused.map_or_else(|| Chunk::new(LONG_LEN), Ok)

@@ -89,8 +89,10 @@ impl<H: ListenHandler> ListenSocket<H> {
     ///
     /// To be called as `sk_data_ready`, of the listener or of a socket made from it.
     unsafe extern "C" fn data_ready(sk: *mut b::sock) {
-        // SAFETY: `sk` is live during its callbacks. If it is a child of the listener, it may have
-        // got user data from others, such as a BPF program.
+        // A child of the listener is left alone: its user data may be that of others, such as a BPF
+        // program.
+        //
+        // SAFETY: `sk` is live during its callbacks.
         if TcpState::from_raw(unsafe { h::sk_state(sk) }) != TcpState::Listen {
             return;
         }

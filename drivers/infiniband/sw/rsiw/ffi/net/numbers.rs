@@ -36,10 +36,10 @@ impl TcpNumbers {
     pub(crate) fn of_both(a: &TcpSocket, b: &TcpSocket) -> (Self, Self) {
         let read = || (a.numbers(), b.numbers());
         let acknowledged = read();
-        // The other end acknowledges what it has received.
+        // What is acknowledged was received before: so this is read later.
         smp_mb(Read);
         let received = read();
-        // It receives what was written.
+        // What is received was written before.
         smp_mb(Read);
         let written = read();
         let both = |acknowledged: Self, received: Self, written: Self| Self {

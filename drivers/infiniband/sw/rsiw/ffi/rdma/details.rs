@@ -30,7 +30,7 @@ pub(crate) struct Details<'a> {
 }
 
 impl Details<'_> {
-    /// Adds a number. Fails with `EMSGSIZE` if there is no room, as all of these.
+    /// Adds a number. Fails with `EMSGSIZE` if there is no room, as do all of these.
     pub(crate) fn number(&mut self, name: &CStr, value: impl Into<u64>) -> Result {
         let name = name.as_char_ptr();
         // SAFETY: by the invariant; the name is a C string.
@@ -58,7 +58,8 @@ impl Details<'_> {
     }
 }
 
-/// Lets `tell` add details to a message. Returns 0 or an error; without room, the core asks again.
+/// Lets `tell` add details to a message. Returns 0 or an error. After `EMSGSIZE` the core asks once
+/// more, with an empty message.
 ///
 /// # Safety
 ///

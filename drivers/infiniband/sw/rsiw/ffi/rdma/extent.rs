@@ -156,7 +156,7 @@ pub(super) struct Staging {
 #[repr(C)]
 pub(super) struct MrHead {
     pub(super) object: b::ib_mr,
-    /// The name that registrations have for its memory, if it is for them.
+    /// The number by which requests to register name its memory, if they can.
     pub(super) memory: Option<u64>,
     /// Set during a call of `ib_sg_to_pages` only.
     pub(super) filler: Option<NonNull<Filler>>,

@@ -142,8 +142,8 @@ impl CmId {
     /// Returns what [`CmId::restore_mapping`] must give back before the core forgets the listener,
     /// whose mapping it would not find otherwise.
     ///
-    /// What the core was told about connections, by anybody, it finds by the address under which
-    /// the listener was mapped. So that becomes one that nobody can guess.
+    /// The core looks up what it was told about a connection, by anybody, under the address that
+    /// the listener was mapped to. So that becomes one that nobody can guess.
     pub(crate) fn hide_mapping(&self) -> Option<Mapping> {
         if self.may_map() {
             return None;
@@ -310,7 +310,8 @@ pub(crate) fn flush_events(dev: &DeviceHandle) {
         let Ok(id) = from_err_ptr(id) else {
             return;
         };
-        // iw_cm takes a second reference for an event's, and waits for all events queued before.
+        // iw_cm supposes that a second reference is an event's, and then waits for all events that
+        // were queued before.
         let other = {
             // SAFETY: the identifier is live, and is kept by the reference that is taken here.
             let id: &CmId = unsafe { CmId::from_raw(id) };

@@ -35,8 +35,8 @@ struct rsiw_methods {
 const struct rsiw_methods *rsiw_methods(void);
 
 /*
- * Returns the definitions of all devices of the driver, which live as long as the code, with
- * @methods to carry them out.
+ * Returns the definitions for a device of the driver. @methods carry them out: the same ones for
+ * all devices, which live as long as the code.
  */
 const struct uapi_definition *rsiw_definitions(const struct rsiw_methods *methods);
 

@@ -75,7 +75,7 @@ impl Gate {
     /// # Safety
     ///
     /// Stands for the drop of a guard that was forgotten, or for a user that was counted by
-    /// [`Gate::try_enter`], who is not inside any more.
+    /// [`Gate::try_enter`]. Whoever was inside by it is not any more.
     pub(in crate::ffi) unsafe fn leave(&self) {
         // Release: what the user did inside comes before what the closer does afterwards.
         if self.state.fetch_sub(1, Release) == CLOSED | 1 {
@@ -191,7 +191,7 @@ unsafe impl<P: GatePtr + Send> Send for GateGuard<P> {}
 unsafe impl<P: GatePtr + Sync> Sync for GateGuard<P> {}
 
 impl<P: GatePtr> GateGuard<P> {
-    /// Goes in through `ptr`, unless the gate is closed.
+    /// Goes in through `ptr`, unless its gate is closed or held exclusively.
     #[inline(always)]
     pub(crate) fn new(ptr: P) -> Option<Self> {
         let gate = ptr.gate();

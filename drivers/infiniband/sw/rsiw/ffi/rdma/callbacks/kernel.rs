@@ -24,7 +24,8 @@ use kernel::{
 
 /// # Safety
 ///
-/// Called by the core with a queue pair of `D` and a list of requests, or null for a doorbell.
+/// Called by the core with a queue pair of `D`, and a list of requests, or null for the doorbell of
+/// a process, which comes in process context.
 pub(super) unsafe extern "C" fn post_send<D: Driver>(
     raw: *mut b::ib_qp,
     wr: *const b::ib_send_wr,

@@ -41,7 +41,7 @@ enum KernelMemory<R> {
 }
 
 impl<R: Send + Sync> KernelMemory<R> {
-    /// Returns the name that registrations have for it, if it is for them.
+    /// Returns the number by which requests to register name it, if they can.
     fn id(&self) -> Option<u64> {
         match self {
             Self::Dma(_) => None,

@@ -53,7 +53,8 @@ unsafe fn of_device(attr: &b::ib_qp_init_attr, dev: *const b::ib_device) -> bool
 
 /// # Safety
 ///
-/// Called by the core with zeroed memory of the table's size, with device and domain set.
+/// Called by the core with zeroed memory of the size in the operations table, in which it has set
+/// the device and the protection domain.
 pub(super) unsafe extern "C" fn create_qp<D: Driver>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_init_attr,

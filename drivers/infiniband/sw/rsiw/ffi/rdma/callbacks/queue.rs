@@ -29,7 +29,8 @@ use kernel::{
 
 /// # Safety
 ///
-/// Called by the core with zeroed memory of the table's size; `attrs` is null for the kernel's.
+/// Called by the core with zeroed memory of the size in the operations table, in which it has set
+/// the device; `attrs` is null for consumers in the kernel.
 pub(super) unsafe extern "C" fn create_cq<D: Driver>(
     cq: *mut b::ib_cq,
     attr: *const b::ib_cq_init_attr,
@@ -85,7 +86,7 @@ pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
 }
 
 /// Ends all calls of the queue's handler; the consumer may still poll. The core then waits for the
-/// handler's work, which a late call could queue once more.
+/// handler's work, which a late call could otherwise queue once more.
 ///
 /// # Safety
 ///

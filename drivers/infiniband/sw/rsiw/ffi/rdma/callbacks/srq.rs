@@ -27,7 +27,8 @@ use kernel::{
 
 /// # Safety
 ///
-/// Called by the core with zeroed memory of the table's size, with device and domain set.
+/// Called by the core with zeroed memory of the size in the operations table, in which it has set
+/// the device and the protection domain.
 pub(super) unsafe extern "C" fn create_srq<D: Driver>(
     srq: *mut b::ib_srq,
     attr: *mut b::ib_srq_init_attr,
