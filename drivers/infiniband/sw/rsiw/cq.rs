@@ -409,8 +409,8 @@ impl Spare {
         }
     }
 
-    /// Raises their number to at least `entries`, or returns `ENOMEM`. Does nothing for the queue of
-    /// a process. Sleeps.
+    /// Raises their number to at least `entries`, or returns `ENOMEM`. Does nothing for the queue
+    /// of a process. Sleeps.
     pub(crate) fn extend(&self, entries: u32) -> Result {
         let more = entries.checked_sub(self.entries.load(Relaxed));
         if let Some(more) = more.filter(|more| *more > 0) {

@@ -506,7 +506,7 @@ mod batches {
         sync::Arc, //
     };
 
-    /// More than a chunk, of any size.
+    /// More octets than a long chunk of 32 KiB has.
     const LEN: u32 = 40_000;
 
     fn pool() -> Result<Arc<ChunkPool>> {

@@ -108,8 +108,8 @@ impl<T: Send + Sync + 'static> Shown<T> {
             let number = core::ptr::from_ref(number).cast_mut().cast();
             // SAFETY: the name is a C string, which is copied. The number has C's layout, and C
             // changes only its atomic part, in one piece. As `numbers` works for borrows of any
-            // length, it lives as long as `data`, which the file does not outlive, and which stays
-            // if this is forgotten.
+            // length, the number lives as long as `data`, which the file does not outlive, and
+            // which stays if this is forgotten.
             unsafe { b::rsiw_debugfs_number(name.as_char_ptr(), dir.0, number) };
         }
         Self {

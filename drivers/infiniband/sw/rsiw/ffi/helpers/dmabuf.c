@@ -11,9 +11,10 @@
 MODULE_IMPORT_NS("DMA_BUF");
 
 /*
- * Maps the buffer behind @fd, which must have @end bytes, for the kernel, on behalf of @dev, and
- * sets @vaddr to its first byte. Many exporters keep a buffer where it is only while somebody is
- * attached to it; those that move buffers even then are left out.
+ * Maps the buffer behind @fd, which must have @end bytes or more, for the kernel, on behalf of
+ * @dev, and sets @vaddr to its first byte. Returns what to unmap it by, or an error pointer. Many
+ * exporters keep a buffer where it is only while somebody is attached to it; those that move
+ * buffers even then are left out.
  */
 void *rsiw_helper_dma_buf_map(struct ib_device *dev, int fd, u64 end,
 			      bool writable, void **vaddr)

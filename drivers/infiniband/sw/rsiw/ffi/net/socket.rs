@@ -33,7 +33,7 @@ pub(crate) struct SendFlags {
     pub(crate) more: bool,
     /// Nothing that follows shares a segment with the end of this batch (`MSG_EOR`).
     pub(crate) eor: bool,
-    /// The same for what was sent before this batch, as far as TCP has not sent it yet.
+    /// What TCP was given before this batch, and has not sent yet, shares no segment with it.
     pub(crate) cut: bool,
 }
 

@@ -18,8 +18,8 @@ use kernel::{
 
 /// The counters of a driver.
 pub(crate) trait Counted: Copy + Send + Sync + 'static {
-    /// Describes all of them, at most 64, each at its index. A driver without any names `()`, and
-    /// has no [`Driver::counts`](super::driver::Driver::counts).
+    /// Describes all of them, at most 64, each at its index. A driver without counters names `()`,
+    /// and has no [`Driver::counts`](super::driver::Driver::counts).
     const DESCS: &'static [StatDesc];
 
     /// Returns the place in [`Counted::DESCS`].

@@ -59,8 +59,9 @@ pub(crate) struct Spec<'a> {
 
 /// Makes a device and registers it with the core; `make` makes the driver's part. After an error
 /// nothing is left behind. The error is `EEXIST` if the interface has a device of a driver with
-/// this number (the caller makes one device at a time), `ENODEV` if the interface's namespace is
-/// going away, or that of the core or of `make`.
+/// this number (the caller makes one device at a time), `EINVAL` without completion vectors or for
+/// a second driver of the module, `ENODEV` if the interface's namespace is going away, or that of
+/// the core or of `make`.
 pub(crate) fn add<D: Driver>(
     spec: &Spec<'_>,
     make: impl FnOnce(Arc<DeviceHandle>) -> Result<Arc<D::Device>>,

@@ -114,7 +114,7 @@ impl Udata<'_> {
     /// Returns the driver's part of the process context that makes the call.
     pub(crate) fn context<D: Driver>(&self) -> Option<ArcBorrow<'_, D::Ucontext>> {
         let context = self.ucontext()?.as_ptr();
-        // Otherwise the context's part has another type.
+        // Otherwise the context is another driver's, whose part of it has another type.
         if !is_only::<D>() {
             return None;
         }
