@@ -84,7 +84,8 @@ impl_ring_flags!(u16, i16);
 pub(crate) trait RingEntry: FromBytes + IntoBytes + Copy {
     type Flags: RingFlags;
 
-    /// Offset of the flags in bytes. User space writes nothing else in their word.
+    /// Offset of the flags in bytes. In entries that the kernel publishes, user space writes
+    /// nothing else in their word.
     const FLAGS_OFFSET: usize;
 }
 
@@ -200,7 +201,8 @@ impl<T: RingEntry> SharedRing<T> {
     /// Returns the flags of an entry. What its owner wrote before setting them is visible then.
     pub(crate) fn flags(&self, at: Position) -> T::Flags {
         let ptr = self.entry(at).cast::<u8>();
-        // SAFETY: inside the entry and aligned (see `WORDS`); the kernel's accesses are atomic.
+        // SAFETY: inside the entry and aligned (see `WORDS`); the kernel's accesses are atomic or
+        // volatile.
         unsafe { T::Flags::load(ptr.add(T::FLAGS_OFFSET)) }
     }
 
