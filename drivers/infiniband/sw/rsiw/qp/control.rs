@@ -219,9 +219,12 @@ impl Qp {
     fn send(self: &Arc<Self>, inner: &mut Inner, actor: Actor) -> Option<Outcome> {
         let state = self.state();
         let conn = inner.conn.as_mut()?;
+        if conn.stream.starves() {
+            return Some(Outcome::Idle);
+        }
         let peer = conn.stream.peer();
-        let (sock, ring) = (&conn.stream.sock, &mut inner.ring);
-        let outcome = conn.tx.run(self, sock, peer.as_deref(), ring, state);
+        let (stream, ring) = (&conn.stream, &mut inner.ring);
+        let outcome = conn.tx.run(self, stream, peer.as_deref(), ring, state);
         drop(peer);
         if let Some(ms) = conn.tx.fin.take_timer() {
             self.start_timer(ms);

@@ -54,8 +54,10 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             AtomicFlag,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
         new_spinlock_irq,
         Arc,
@@ -68,6 +70,9 @@ use kernel::{
 /// from one time to the next.
 const RETRIES: u32 = 50;
 const RETRY_MS: u32 = 100;
+
+/// How long TCP, which had no memory to send with, is left alone, in milliseconds.
+const STARVED_MS: u32 = 10;
 
 /// What became of a connection, as seen with the socket locked.
 #[derive(Clone, Copy, Debug)]
@@ -100,11 +105,14 @@ pub(crate) struct Stream {
     has_peer: AtomicFlag,
     /// Whether the other end waits for this one to take in what it has. Set with the socket held.
     pub(super) awaited: AtomicFlag,
-    /// Runs while there is no memory, or no receive, to receive with.
+    /// Runs while there is no memory, or no receive, to receive with, or no memory for TCP to send
+    /// with.
     #[pin]
     retry: Timer<Stream>,
-    /// Whether `retry` runs.
+    /// Whether `retry` runs because of what receiving lacks.
     pub(super) pauses: AtomicFlag,
+    /// TCP has no memory to send with: it is asked again when the timer has run out.
+    starves: AtomicFlag,
 }
 
 /// What is needed before receiving can go on.
@@ -149,6 +157,7 @@ impl Stream {
                 awaited: AtomicFlag::new(false),
                 retry <- Timer::new(),
                 pauses: AtomicFlag::new(false),
+                starves: AtomicFlag::new(false),
             }),
             GFP_KERNEL,
         )
@@ -278,6 +287,23 @@ impl Stream {
         is_later
     }
 
+    /// Leaves TCP, which has no memory to send with, alone until the timer has run out. Nobody else
+    /// would tell when there is some. Process context.
+    pub(super) fn starve(self: &Arc<Self>) {
+        // ORDERING: if the timer has just cleared this, it is seen to have cleared `pauses`, too.
+        self.starves.xchg(true, Acquire);
+        // A timer that runs already serves both.
+        if !self.pauses.load(Relaxed) {
+            Timer::start(self, STARVED_MS);
+        }
+    }
+
+    /// Returns whether TCP is to be left alone for now: see [`Stream::starve`].
+    #[inline]
+    pub(super) fn starves(&self) -> bool {
+        self.starves.load(Relaxed)
+    }
+
     /// Returns whether the timer runs and will have what is `lack`ing looked for.
     fn pauses_for(&self, lack: Lack) -> bool {
         matches!(lack, Lack::Receive | Lack::Buffer) && self.pauses.load(Relaxed)
@@ -338,6 +364,7 @@ impl Expires for Stream {
 
     fn expired(this: Arc<Self>) {
         this.pauses.store(false, Relaxed);
+        this.starves.store(false, Release);
         this.parent.note(QpNote::Socket);
     }
 }

@@ -7,7 +7,8 @@
 
 use super::{
     base::Base,
-    direct::Direct, //
+    direct::Direct,
+    stream::Stream, //
 };
 use crate::{
     ffi::{
@@ -17,7 +18,6 @@ use crate::{
         net::{
             self,
             Mark,
-            TcpSocket,
             TcpState,
             TxBatch, //
         },
@@ -40,7 +40,8 @@ use crate::{
 };
 use kernel::{
     page::PAGE_SIZE,
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
 
 /// Chunks of a batch, if each is a page: the last FPDU may go beyond [`TX_BATCH`], with markers,
@@ -54,7 +55,7 @@ pub(super) fn batch(qp: &Base) -> Result<TxBatch> {
 
 pub(super) struct TcpTransport<'a> {
     pub(super) qp: &'a Base,
-    pub(super) sock: &'a TcpSocket,
+    pub(super) stream: &'a Arc<Stream>,
     pub(super) batch: &'a mut TxBatch,
     /// Set if the other end of the connection is on this host.
     pub(super) direct: Option<Direct<'a>>,
@@ -87,14 +88,14 @@ impl Transport for TcpTransport<'_> {
         if self.is_direct() {
             return u32::MAX;
         }
-        self.sock.mss()
+        self.stream.sock.mss()
     }
 
     fn space(&self) -> usize {
         if self.is_direct() {
             return usize::MAX;
         }
-        self.sock.send_space()
+        self.stream.sock.send_space()
     }
 
     fn len(&self) -> usize {
@@ -154,17 +155,22 @@ impl Transport for TcpTransport<'_> {
         let SendFlags { more, eor, cut } = how;
         let flags = net::SendFlags { more, eor, cut };
         let octets = self.batch.remaining();
-        let sent = self.sock.send_batch(self.batch, flags);
+        let sent = self.stream.sock.send_batch(self.batch, flags);
         self.qp.trace_batch(octets, self.batch.remaining(), sent);
-        let Err(error) = sent else {
-            return Ok(());
+        let error = match sent {
+            Ok(_) => return Ok(()),
+            Err(e) if e == ENOBUFS => {
+                self.stream.starve();
+                return Ok(());
+            }
+            Err(e) => e,
         };
         // The connection has to end, if it has not yet. The socket's callbacks report that.
-        if self.sock.state() != TcpState::Closed {
+        if self.stream.sock.state() != TcpState::Closed {
             let (dev, num) = (self.qp.dev.handle(), self.qp.num());
             pr_ratelimited!("{dev}: QP {num}: TCP does not send: {error:?}\n");
         }
-        self.sock.abort();
+        self.stream.sock.abort();
         Err(Refused)
     }
 }

@@ -22,10 +22,7 @@ use super::{
     },
 };
 use crate::{
-    ffi::net::{
-        TcpSocket,
-        TxBatch, //
-    },
+    ffi::net::TxBatch,
     mr::{
         fast::FastError,
         By, //
@@ -82,7 +79,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::atomic::Relaxed, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 /// The sending side of a connection.
@@ -138,7 +138,7 @@ impl TxState {
     pub(super) fn run(
         &mut self,
         qp: &Base,
-        sock: &TcpSocket,
+        stream: &Arc<Stream>,
         peer: Option<&Stream>,
         ring: &mut SqRing,
         state: QpState,
@@ -146,9 +146,9 @@ impl TxState {
         let (batch, source) = (&mut self.batch, &mut self.source);
         let mut transport = TcpTransport {
             qp,
-            sock,
+            stream,
             batch,
-            direct: peer.map(|end| Direct::new(end, sock)),
+            direct: peer.map(|end| Direct::new(end, &stream.sock)),
         };
         let mut env = SendEnv {
             qp,
@@ -347,6 +347,6 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
 
     #[inline(always)]
     fn finish(&mut self, transport: &mut TcpTransport<'l>, has_spoken: bool) {
-        self.fin.send(transport.sock, has_spoken);
+        self.fin.send(&transport.stream.sock, has_spoken);
     }
 }

@@ -31,6 +31,8 @@ static const char *dir, *lock;
 #define TINY 20000
 /* More often than this no work item may look for memory. */
 #define TRIES 200
+/* Nor may TCP be asked for it again before this has passed. */
+#define PAUSE_MS 5
 /* Octets of a message that comes in many pieces. */
 #define CUT 16384
 /* FPDUs in front of it, at most, and by how many there are more each time. */
@@ -126,6 +128,39 @@ static void refused(void)
 	for (id = 1; id <= 4; id++)
 		expect_wc(b.a.scq, id, IBV_WC_WR_FLUSH_ERR);
 	CHECK_SYS(ibv_dereg_mr(mr));
+	both_destroy(&b);
+}
+
+/*
+ * TCP has no memory for a request, and nothing on its way whose acknowledgement would
+ * have it say when there is some.
+ */
+static void unsent(void)
+{
+	const unsigned int many = 1000000000;
+	struct ibv_mr *mr, *to;
+	unsigned int asked, most;
+	struct both b;
+	uint64_t since;
+
+	part("TCP that has no memory is asked again, after a pause");
+	both_connect(&b, &listener, &where, &plain, &plain);
+	mr = ep_reg(&b.a, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
+	to = ep_reg(&b.p, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
+	CHECK_SYS(ep_post_recv(&b.p, 1, mem + 64, 64, to->lkey));
+	control_arm(0, many);
+	since = ep_now_ns();
+	CHECK(!ep_post_send(&b.a, 2, IBV_WR_SEND, mem, 64, mr->lkey, 0, 0), "post");
+	sleep(1);
+	asked = many - control_get("times");
+	most = (ep_now_ns() - since) / (PAUSE_MS * 1000000ull);
+	control_set("times", 0);
+	expect(asked > 1, "it was asked %u times", asked);
+	expect(asked <= most, "it was asked %u times, not at most %u", asked, most);
+	expect_wc(b.a.scq, 2, IBV_WC_SUCCESS);
+	expect_wc(b.p.rcq, 1, IBV_WC_SUCCESS);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	CHECK_SYS(ibv_dereg_mr(to));
 	both_destroy(&b);
 }
 
@@ -448,6 +483,7 @@ static void run(void)
 		bool second;
 	} steps[] = {
 		{ "refused", .run = refused },
+		{ "unsent", .run = unsent },
 		{ "starved", .either = starved, .second = false },
 		{ "starved-for-ever", .either = starved, .second = true },
 		{ "stale-fin", .either = stale, .second = false },

@@ -8,8 +8,8 @@ so all goes through TCP here.
 
 from rsiwtest import stats
 from rsiwtest.core import ANY_PATH, Fail, test
-from rsiwtest.faults import (CALLS, WATCH, address, failing_calls, has, text_like,
-                             text_of, watched)
+from rsiwtest.faults import (CALLS, WATCH, address, failing_calls, function, has,
+                             text_like, text_of, watched)
 from rsiwtest.kverbs import complaint, loaded
 from rsiwtest.tools import perftest
 from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, sh
@@ -18,6 +18,8 @@ from tests import t60_data
 # What TCP and its reset answer when they do nothing.
 REFUSED = {"tcp_sendmsg_locked": -12, "tcp_abort": 0}
 STARVED = {"rust_helper_kvrealloc_node_align": 0}
+# What TCP itself asks for when it takes data.
+NO_BUFFER = {"tcp_stream_alloc_skb": 0}
 
 # Called for each segment, each end of a request, and once for what TCP has.
 FPDU = r"5proto8receiver.*8Receiver.*E4fpdu[^.]*$"
@@ -67,6 +69,12 @@ def count(t, pattern, most, run):
 def refused(t):
     """Requests of a batch that TCP refuses do not complete as if it had not."""
     step(t, "refused", REFUSED)
+
+
+@test("path-unsent", cost=5, only_type="rsiw", tcp=ANY_PATH)
+def unsent(t):
+    """TCP that has no memory, and does not tell when it has, is asked seldom."""
+    step(t, "unsent", NO_BUFFER, function("tcp_sendmsg_locked"))
 
 
 @test("path-starved", cost=15, only_type="rsiw", tcp=ANY_PATH)

@@ -378,7 +378,9 @@ void rsiw_helper_sock_set_tos(struct sock *sk, int tos)
 
 /*
  * Sends @len octets of a bvec list, once and without blocking. TCP takes references to the pages,
- * to which nobody may write as long as it has them.
+ * to which nobody may write as long as it has them. -ENOBUFS: TCP has no memory, and nothing on its
+ * way whose acknowledgement would be reported as space. It reports space at once in that case, which
+ * means nothing.
  */
 int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
 			      unsigned int nr, size_t len, int flags, bool cut)
@@ -397,6 +399,8 @@ int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
 	if (skb)
 		TCP_SKB_CB(skb)->eor = 1;
 	ret = tcp_sendmsg_locked(sk, &msg, len);
+	if (ret == -EAGAIN && tcp_rtx_and_write_queues_empty(sk))
+		ret = -ENOBUFS;
 	release_sock(sk);
 	return ret;
 }

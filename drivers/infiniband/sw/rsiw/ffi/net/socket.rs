@@ -217,8 +217,12 @@ impl TcpSocket {
     }
 
     /// Sends as much of `batch` as there is space for, in one call, and advances it. If some
-    /// remains, the handler's `write_space` is called once there is space. After an error neither
-    /// the stream nor the batch can go on.
+    /// remains, the handler's `write_space` is called once there is space.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS` if TCP has no memory now and `write_space` will not tell when it has; the rest of
+    /// the batch can be sent later. After any other error neither the stream nor the batch can go on.
     pub(crate) fn send_batch(&self, batch: &mut TxBatch, flags: SendFlags) -> Result<usize> {
         if batch.is_empty() {
             return Ok(0);
