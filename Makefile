@@ -5,15 +5,23 @@
 KDIR ?= /lib/modules/$(shell uname -r)/build
 MAKEFLAGS += --no-print-directory
 
+# core: the module without what a first series for the kernel would leave out.
+FEATURES ?= all
+ifneq ($(filter-out all core,$(FEATURES)),)
+$(error FEATURES is all or core, not "$(FEATURES)")
+endif
+core = $(if $(filter core,$(FEATURES)),--core)
+
 # A plain "make": the module for KDIR.
 module:
 	@tools/vm/kdir-check "$(KDIR)"
 	@mkdir -p build/module
-	$(MAKE) -C "$(KDIR)" M="$(CURDIR)" MO="$(CURDIR)/build/module" CONFIG_RDMA_RSIW=m modules
+	$(MAKE) -C "$(KDIR)" M="$(CURDIR)" MO="$(CURDIR)/build/module" CONFIG_RDMA_RSIW=m \
+		RSIW_FEATURES=$(FEATURES) modules
 	@echo "built build/module/drivers/infiniband/sw/rsiw/rsiw.ko"
 
 packaged:
-	@tools/vm/build
+	@tools/vm/build $(core)
 
 user:
 	@tools/vm/user
@@ -24,8 +32,11 @@ deb:
 modules_install:
 	@tools/vm/install "$(KDIR)"
 
-demo check check-long shell in-tree:
+demo check-long shell in-tree:
 	@tools/vm/$@
+
+check:
+	@tools/vm/check $(core)
 
 check-soak:
 	@tools/vm/check --soak "$(or $(SECONDS),1800)"
@@ -90,7 +101,8 @@ distclean: clean
 
 help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
-	@echo "make check            all tests"
+	@echo "make check            all tests (with FEATURES=core those of a module without what parity"
+	@echo "                      with siw does not need; make and make packaged build that, too)"
 	@echo "make check-long       what takes longer: kernel services, our own library, two guests, packages, in-tree"
 	@echo "make in-tree          the driver in the kernel's source tree: W=1, sparse, checkpatch, selftests"
 	@echo "make conformance-report  which rows of the requirement matrix the last test results show"

@@ -476,7 +476,7 @@ mod queues {
             module::Loaded,
             rsiw::queues::SharedQueues, //
         },
-        qp::local_peers::LocalPeers,
+        qp::direct::LocalPeers,
     };
     use kernel::prelude::*;
 

@@ -40,7 +40,7 @@ use crate::{
             },
         },
     },
-    qp::local_peers::LocalPeers,
+    qp::direct::LocalPeers,
     rnic::Rnic,
     verbs::Rsiw,
 };

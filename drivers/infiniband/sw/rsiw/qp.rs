@@ -22,20 +22,30 @@ mod count;
 pub(crate) mod create;
 mod deferred;
 mod describe;
-mod direct;
+#[cfg(not(rsiw_core))]
+pub(crate) mod direct;
+#[cfg(rsiw_core)]
+#[path = "qp/without/direct.rs"]
+pub(crate) mod direct;
 mod effects;
 mod failure;
 mod fin;
 mod inner;
-pub(crate) mod local_peers;
 pub(crate) mod manager;
 mod memory;
 mod parent;
 mod place;
-mod poller;
+#[cfg(not(rsiw_core))]
+mod polling;
+#[cfg(rsiw_core)]
+#[path = "qp/without/polling.rs"]
 mod polling;
 mod posting;
 mod published;
+#[cfg(not(rsiw_core))]
+mod resize;
+#[cfg(rsiw_core)]
+#[path = "qp/without/resize.rs"]
 mod resize;
 mod rx;
 mod sight;
@@ -56,7 +66,7 @@ use self::{
         is_same,
         Manager, //
     },
-    poller::Poller,
+    polling::Poller,
     stream::Stream,
 };
 use crate::{

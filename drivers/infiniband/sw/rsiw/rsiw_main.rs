@@ -7,6 +7,15 @@
 //! `mr`, `cq`, `qp`, `cm`), `verbs` (what the RDMA core calls), and `link` (what makes and
 //! removes devices).
 
+#![cfg_attr(
+    rsiw_core,
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "some is there for parts only that FEATURES=core leaves out"
+    )
+)]
+
 use kernel::prelude::*;
 
 mod abi;

@@ -179,13 +179,16 @@ impl Features {
     /// Polling the send queue instead of being called.
     const POLL: Self = Self(1 << 6);
 
+    /// What there is.
     const ALL: u64 = Self::RINGS.0
         | Self::IMMEDIATE.0
         | Self::ATOMIC.0
-        | Self::WINDOWS.0
         | Self::TIMESTAMP.0
-        | Self::RESIZE.0
-        | Self::POLL.0;
+        | if cfg!(rsiw_core) {
+            0
+        } else {
+            Self::WINDOWS.0 | Self::RESIZE.0 | Self::POLL.0
+        };
 
     fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -14,7 +14,7 @@ use super::{
         Conn,
         Inner, //
     },
-    local_peers::Prepared,
+    direct::Prepared,
     manager::Manager,
     stream::Stream,
     tx::TxState,

@@ -16,7 +16,7 @@ use super::{
     },
     count::CountsOf,
     inner::Inner,
-    poller::Poller,
+    polling::Poller,
     published::Published,
     sq::{
         kernel::KernelSq,

@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    poller::Poller,
+    polling::Poller,
     stream::Stream,
     Qp, //
 };

@@ -12,6 +12,13 @@
 //! is for one batch at most.
 #![forbid(unsafe_code)]
 
+mod peers;
+
+pub(crate) use self::peers::LocalPeers;
+pub(super) use self::peers::{
+    Entry,
+    Prepared, //
+};
 use super::{
     base::Base,
     place::CopyToPage,
@@ -87,13 +94,13 @@ impl Drop for Held<'_> {
 
 impl<'a> Direct<'a> {
     /// Prepares one run of the sender whose socket is `own`.
-    pub(super) fn new(end: &'a Stream, own: &'a TcpSocket) -> Self {
-        Self {
+    pub(super) fn new(end: &'a Stream, own: &'a TcpSocket) -> Option<Self> {
+        Some(Self {
             end,
             own,
             held: None,
             len: 0,
-        }
+        })
     }
 
     pub(super) fn peer(&self) -> &'a Base {

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    local_peers::Entry,
+    direct::Entry,
     rx::Receiving,
     sq::SqRing,
     stream::Stream,

@@ -5,10 +5,12 @@
 //! Context: process, in that thread.
 #![forbid(unsafe_code)]
 
+mod poller;
+
+pub(super) use self::poller::Poller;
 use super::{
     effects::After,
     inner::Inner,
-    poller::Poller,
     Qp, //
 };
 use crate::{

@@ -148,7 +148,7 @@ impl TxState {
             qp,
             stream,
             batch,
-            direct: peer.map(|end| Direct::new(end, &stream.sock)),
+            direct: peer.and_then(|end| Direct::new(end, &stream.sock)),
         };
         let mut env = SendEnv {
             qp,

@@ -228,5 +228,5 @@ class Context:
         # A parameter counts once: later ones replace those that are always given.
         values = dict(p.split("=", 1) for p in (*self.env.always, *params))
         params = ["%s=%s" % item for item in values.items()]
-        self.env.direct = direct(params)
+        self.env.direct = self.env.direct_with(params)
         return status("modprobe", self.env.module, *params, timeout=60)

@@ -37,7 +37,7 @@ def expect(t, path, is_tcp):
                                        "through" if is_tcp else "past"))
 
 
-@test("direct-scope", cost=25, only_type="rsiw")
+@test("direct-scope", cost=25, only_type="rsiw", optional=True)
 def scope(t):
     """Where data goes past TCP: as the parameter `direct` says."""
     for value in (0, 1, 2):
@@ -47,7 +47,7 @@ def scope(t):
                     expect(t, path, value < least)
 
 
-@test("direct-data", cost=60, only_type="rsiw")
+@test("direct-data", cost=60, only_type="rsiw", optional=True)
 def data(t):
     """Contents, rights, order and statuses are those of TCP (T-6, T-20, V-ORD-2)."""
     path = t.topo.wire
@@ -62,7 +62,7 @@ def data(t):
                 t.own(name, where)
 
 
-@test("direct-tcp", cost=40, only_type="rsiw")
+@test("direct-tcp", cost=40, only_type="rsiw", optional=True)
 def tcp(t):
     """The same over TCP within a namespace."""
     with t.loaded_with("direct=0"):
@@ -74,7 +74,7 @@ def tcp(t):
                 t.own(name, t.topo.loopback)
 
 
-@test("direct-states", cost=30, only_type="rsiw")
+@test("direct-states", cost=30, only_type="rsiw", optional=True)
 def states(t):
     """States, and what they do, where the end of a connection is all of it that
     TCP carries (V-ST)."""
@@ -82,7 +82,7 @@ def states(t):
         t.own("states", t.topo.wire, "--direct")
 
 
-@test("direct-death", cost=30, only_type="rsiw")
+@test("direct-death", cost=30, only_type="rsiw", optional=True)
 def death(t):
     """Processes, devices, interfaces and the module go in mid-transfer."""
     with t.loaded_with("direct=2"):
@@ -94,7 +94,7 @@ def death(t):
             t.topo.ensure()
 
 
-@test("direct-both-ways", cost=15, only_type="rsiw")
+@test("direct-both-ways", cost=15, only_type="rsiw", optional=True)
 def both_ways(t):
     """Two that send to each other at once: all get on, none waits for another."""
     with t.loaded_with("direct=2"):
@@ -103,7 +103,7 @@ def both_ways(t):
                 perftest(t, t.topo.wire, "ib_%s_bw" % op, 65536, 300, "-b", qps=8)
 
 
-@test("direct-stopped", cost=8, only_type="rsiw")
+@test("direct-stopped", cost=8, only_type="rsiw", optional=True)
 def stopped(t):
     """A process that does not run holds up its own connection only."""
     path = t.topo.wire

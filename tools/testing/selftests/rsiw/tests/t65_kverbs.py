@@ -28,8 +28,8 @@ FAMILIES = {
     "atomic": "atomic operations",
     "first": "a responder whose peer has not sent anything",
 }
-# What only this driver has.
-OURS = ("imm", "atomic")
+# What only this driver has, and what FEATURES=core leaves out.
+OURS, OPTIONAL = ("imm", "atomic"), ("mw", "mw1", "depth")
 
 
 def run_family(t, family):
@@ -50,7 +50,7 @@ def _register(family, what):
 
     run.__doc__ = "Kernel verbs: %s." % what
     only = {"only_type": "rsiw"} if family in OURS else {}
-    test("kverbs-" + family, cost=10, **only)(run)
+    test("kverbs-" + family, cost=10, optional=family in OPTIONAL, **only)(run)
 
 
 for _family, _what in FAMILIES.items():

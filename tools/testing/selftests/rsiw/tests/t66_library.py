@@ -8,7 +8,7 @@ from rsiwtest.core import test
 from rsiwtest.tools import perftest, rping, rping_ends
 
 
-@test("library", cost=10, only_type="rsiw")
+@test("library", cost=10, only_type="rsiw", optional=True)
 def library(t):
     """Extended verbs, immediates, atomics, windows (X-IMM, X-ATM, V-MW)."""
     with t.library("rsiw"):
@@ -22,14 +22,14 @@ def stock_rings(t):
         t.own("library", t.topo.loopback)
 
 
-@test("library-poll", cost=15, only_type="rsiw")
+@test("library-poll", cost=15, only_type="rsiw", optional=True)
 def look(t):
     """The kernel looks for requests, and is not called."""
     with t.library("rsiw"):
         t.own("poller", t.topo.loopback)
 
 
-@test("library-poll-ends", cost=10, only_type="rsiw")
+@test("library-poll-ends", cost=10, only_type="rsiw", optional=True)
 def look_ends(t):
     """A process is killed, or becomes another program, while the kernel looks for
     its requests."""

@@ -6,21 +6,30 @@
 #include <linux/moduleparam.h>
 #include "rsiw_params.h"
 
-static int set_direct(const char *val, const struct kernel_param *kp)
+/* Which parts the module has: "core" (make FEATURES=core), or "all". */
+#ifdef RSIW_CORE
+MODULE_INFO(features, "core");
+#else
+MODULE_INFO(features, "all");
+#endif
+
+static int __maybe_unused set_direct(const char *val, const struct kernel_param *kp)
 {
 	return param_set_uint_minmax(val, kp, 0, 2);
 }
 
-static const struct kernel_param_ops direct_ops = {
+static const struct kernel_param_ops __maybe_unused direct_ops = {
 	.set = set_direct,
 	.get = param_get_uint,
 };
 
 unsigned int rsiw_direct = 1;
+#ifndef RSIW_CORE
 module_param_cb(direct, &direct_ops, &rsiw_direct, 0644);
 __MODULE_PARM_TYPE(direct, "uint");
 MODULE_PARM_DESC(direct,
 		 "Connections within this host: 0 all through TCP, 1 past it within a network namespace (default), 2 also between namespaces");
+#endif
 
 bool rsiw_mpa_crc = true;
 module_param_named(mpa_crc, rsiw_mpa_crc, bool, 0644);
@@ -32,8 +41,10 @@ MODULE_PARM_DESC(large_fpdus,
 		 "Send FPDUs longer than a TCP segment on new connections, to peers that do so too (experimental, default: N)");
 
 bool rsiw_port_map;
+#ifndef RSIW_CORE
 module_param_named(port_map, rsiw_port_map, bool, 0644);
 MODULE_PARM_DESC(port_map, "Let the port mapper choose the ports of new devices (default: N)");
+#endif
 
 static int set_rnr_wait_ms(const char *val, const struct kernel_param *kp)
 {

@@ -56,7 +56,7 @@ enum Phase {
 
 /// The thread that polls the ring of a process, and what the process sees of it.
 #[pin_data]
-pub(super) struct Poller<Q: Serves> {
+pub(in crate::qp) struct Poller<Q: Serves> {
     /// Not 0 while the thread polls.
     word: SharedWord,
     /// For how long to poll without a request, in microseconds.
@@ -73,7 +73,7 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
     /// Makes the poller that the calling process asks for with `us` microseconds: none if that is
     /// 0, if the kernel has no such threads, or if the process has one processor only, on which
     /// polling would keep it from posting.
-    pub(super) fn new(
+    pub(in crate::qp) fn new(
         us: u32,
         udata: &Udata<'_>,
         queues: &Arc<Queues>,
@@ -99,23 +99,23 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
     }
 
     /// Withdraws the offer to map the word.
-    pub(super) fn forget(&self) {
+    pub(in crate::qp) fn forget(&self) {
         self.entry.remove();
     }
 
     /// Fills in what the process is told.
-    pub(super) fn describe(&self, resp: &mut own::CreateQpResp) {
+    pub(in crate::qp) fn describe(&self, resp: &mut own::CreateQpResp) {
         resp.poll_us = self.us;
         resp.poll_key = self.entry.key();
     }
 
-    pub(super) fn us(&self) -> u32 {
+    pub(in crate::qp) fn us(&self) -> u32 {
         self.us
     }
 
     /// Lets the ring of `qp` be polled from the first call on. If the process cannot have one more
     /// thread, it has to call for each request.
-    pub(super) fn prepare(&self, qp: Arc<Q>) {
+    pub(in crate::qp) fn prepare(&self, qp: Arc<Q>) {
         if self.thread.start(qp).is_err() {
             self.is_over_now();
         }
@@ -123,24 +123,24 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
 
     /// Has the thread poll the ring from now on.
     #[inline]
-    pub(super) fn begin(&self) {
+    pub(in crate::qp) fn begin(&self) {
         if self.change(Phase::Asleep, Phase::Polls) {
             self.thread.wake();
         }
     }
 
     /// Undoes [`Poller::pause`].
-    pub(super) fn resume(&self) {
+    pub(in crate::qp) fn resume(&self) {
         self.change(Phase::Asleep, Phase::Polls);
     }
 
     /// Ends polling, until the process calls. Returns whether the thread polled.
-    pub(super) fn pause(&self) -> bool {
+    pub(in crate::qp) fn pause(&self) -> bool {
         self.change(Phase::Polls, Phase::Asleep)
     }
 
     /// Ends polling for good. A thread that polls at this moment ends by itself.
-    pub(super) fn end(&self) {
+    pub(in crate::qp) fn end(&self) {
         self.is_over_now();
         self.thread.end();
     }
@@ -156,18 +156,18 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
         fits
     }
 
-    pub(super) fn polls(&self) -> bool {
+    pub(in crate::qp) fn polls(&self) -> bool {
         *self.phase.lock() == Phase::Polls
     }
 
     /// Records that no thread acts upon what is posted any more.
-    pub(super) fn is_over_now(&self) {
+    pub(in crate::qp) fn is_over_now(&self) {
         let mut phase = self.phase.lock();
         *phase = Phase::Over;
         self.word.store(0);
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::qp) fn is_over(&self) -> bool {
         *self.phase.lock() == Phase::Over
     }
 }

@@ -10,7 +10,6 @@
 //! Context: process.
 #![forbid(unsafe_code)]
 
-use super::stream::Stream;
 use crate::{
     ffi::{
         net::{
@@ -33,6 +32,7 @@ use crate::{
         },
         schedule::Reason,
     },
+    qp::stream::Stream,
 };
 use core::{
     any::Any,
@@ -115,14 +115,14 @@ impl LocalPeers {
 }
 
 /// An end that is to be entered.
-pub(super) struct Prepared {
+pub(in crate::qp) struct Prepared {
     entry: Entry,
     node: RBTreeNode<Key, Arc<Stream>>,
     scope: Scope,
 }
 
 /// An end that is, or will be, in the table, which it leaves when this is dropped. Process context.
-pub(super) struct Entry {
+pub(in crate::qp) struct Entry {
     queues: Arc<Queues>,
     key: Key,
     end: Arc<Stream>,
@@ -131,7 +131,7 @@ pub(super) struct Entry {
 impl Prepared {
     /// Prepares the end of a new connection. Returns `None` if all has to go through TCP, because
     /// of a parameter, of markers, or of a lack of memory. No lock is held.
-    pub(super) fn new(stream: &Arc<Stream>) -> Option<Self> {
+    pub(in crate::qp) fn new(stream: &Arc<Stream>) -> Option<Self> {
         let scope = Scope::of(params::direct());
         if scope == Scope::Nowhere || stream.has_markers {
             return None;
@@ -153,7 +153,7 @@ impl Prepared {
     }
 
     /// Enters the end. If the other end is in the table already, both get a link to each other.
-    pub(super) fn enter(self) -> Entry {
+    pub(in crate::qp) fn enter(self) -> Entry {
         let Self { entry, node, scope } = self;
         if let Some(ends) = entry.queues.common::<LocalPeers>() {
             let mut table = ends.table.lock();
