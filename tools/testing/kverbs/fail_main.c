@@ -11,8 +11,8 @@
  * says how often each did; what is written to `only` is the name of the one that
  * counts, or empty.
  *
- * With `hold` for a number the call is mutex_lock() or tcp_sendmsg_locked(), in a
- * work item, and waits, `held` being 1, until that becomes 0 or 20 seconds are
+ * With `hold` for a number the call is mutex_lock(), lock_sock_nested() or
+ * tcp_sendmsg_locked(), in a work item, and waits, `held` being 1, until that becomes 0 or 20 seconds are
  * over. Then it is made.
  *
  * What is written to `stop` is the name of a task whose calls do not come back,
@@ -85,6 +85,14 @@ static noinline notrace void lock_later(struct mutex *mutex)
 {
 	be_held();
 	mutex_lock(mutex);
+	atomic_dec(&waiting);
+}
+
+/* Run instead of lock_sock_nested(). */
+static noinline notrace void lock_sock_later(struct sock *sk, int subclass)
+{
+	be_held();
+	lock_sock_nested(sk, subclass);
 	atomic_dec(&waiting);
 }
 
@@ -228,8 +236,12 @@ static int parse(struct point *p, char *text)
 	p->probe.post_handler = after_call;
 	if (strcmp(number, "hold"))
 		return kstrtol(number, 0, &p->answer);
-	p->hold = strcmp(text, "tcp_sendmsg_locked") ?
-		  (unsigned long)lock_later : (unsigned long)send_later;
+	if (!strcmp(text, "tcp_sendmsg_locked"))
+		p->hold = (unsigned long)send_later;
+	else if (!strcmp(text, "lock_sock_nested"))
+		p->hold = (unsigned long)lock_sock_later;
+	else
+		p->hold = (unsigned long)lock_later;
 	return 0;
 }
 

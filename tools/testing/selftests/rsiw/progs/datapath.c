@@ -251,6 +251,34 @@ static void stale(bool terminate)
 	ep_destroy(&e);
 }
 
+/*
+ * A thread sends after the peer's reset has come, and before the work item has looked at
+ * the socket.
+ */
+static void reset(void)
+{
+	const struct linger abrupt = { .l_onoff = 1 };
+	struct ibv_mr *mr;
+	struct ep e;
+	int fd;
+
+	part("a thread sends before anybody has looked at a reset");
+	fd = accepted(&e, &plain);
+	mr = ep_reg(&e, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
+	/* Who accepts may not begin. */
+	wire_send(fd, wire, wire_tagged(wire, WIRE_WRITE, 1, 0, "", 0));
+	wait_taken(fd);
+	control_arm(0, 1);
+	CHECK_SYS(setsockopt(fd, SOL_SOCKET, SO_LINGER, &abrupt, sizeof(abrupt)));
+	close(fd);
+	wait_for("held", 1);
+	CHECK(!ep_post_send(&e, 1, IBV_WR_SEND, mem, 64, mr->lkey, 0, 0), "post");
+	control_set("held", 0);
+	expect_wc(e.scq, 1, IBV_WC_WR_FLUSH_ERR);
+	CHECK_SYS(ibv_dereg_mr(mr));
+	ep_destroy(&e);
+}
+
 /* Many Writes end with the Read in front of them. */
 static void ends(void)
 {
@@ -488,6 +516,7 @@ static void run(void)
 		{ "starved-for-ever", .either = starved, .second = true },
 		{ "stale-fin", .either = stale, .second = false },
 		{ "stale-terminate", .either = stale, .second = true },
+		{ "reset", .run = reset },
 		{ "ends", .run = ends },
 		{ "tiny", .run = tiny },
 		{ "staged", .run = staged },

@@ -91,6 +91,17 @@ def stale(t):
         step(t, name, {lock_name(): "hold"}, text_like(t.env.module, WORK))
 
 
+@test("path-reset", cost=5, only_type="rsiw", tcp=ANY_PATH)
+def reset(t):
+    """A connection that was reset does not end as if it had been closed."""
+    since = stats.Since(t.topo.loopback.server_dev)
+    step(t, "reset", {"lock_sock_nested": "hold"})
+    with t.sub("it is counted as lost"):
+        seen = since.of(t.topo.loopback.server_dev)
+        if seen.get("conn_lost") != 1:
+            raise Fail("%s" % seen)
+
+
 @test("path-invalidated", cost=5, only_type="rsiw", tcp=ANY_PATH)
 def invalidated(t):
     """A message whose invalidation waits is received although its QP disconnects."""

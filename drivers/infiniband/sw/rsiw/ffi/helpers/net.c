@@ -395,12 +395,17 @@ int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
 
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvec, nr, len);
 	lock_sock(sk);
+	/* A send would take the error away from who asks for it later. */
+	ret = -sk->sk_err;
+	if (ret)
+		goto out;
 	skb = cut ? tcp_write_queue_tail(sk) : NULL;
 	if (skb)
 		TCP_SKB_CB(skb)->eor = 1;
 	ret = tcp_sendmsg_locked(sk, &msg, len);
 	if (ret == -EAGAIN && tcp_rtx_and_write_queues_empty(sk))
 		ret = -ENOBUFS;
+out:
 	release_sock(sk);
 	return ret;
 }
