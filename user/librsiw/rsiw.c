@@ -4,6 +4,7 @@
  * kernel when one is opened. Unless the kernel offers more, the library uses the rings
  * that both drivers have.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -80,6 +81,11 @@ int rsiw_query_device_ex(struct ibv_context *context,
 	ret = ibv_cmd_query_device_any(context, input, attr, attr_size, &resp, &resp_size);
 	if (ret)
 		return ret;
+	/* A number for the kernel, three numbers for people. */
+	snprintf(base->fw_ver, sizeof(base->fw_ver), "%u.%u.%u",
+		 (unsigned int)(resp.base.fw_ver >> 32) & 0xffff,
+		 (unsigned int)(resp.base.fw_ver >> 16) & 0xffff,
+		 (unsigned int)resp.base.fw_ver & 0xffff);
 	/* The kernel tells every process the limits of stock rings. */
 	if (!(ctx->features & RSIW_FEATURE_RINGS))
 		return 0;

@@ -28,6 +28,8 @@ def devinfo(t):
             raise Fail("ibv_devinfo -v does not say %s:\n%s" % (want, out))
     if t.type == "rsiw":
         version(t, out)
+        with t.library("rsiw"):
+            version(t, t.run("ibv_devinfo", "-v", "-d", t.topo.dev_a))
 
 
 def version(t, devinfo):
