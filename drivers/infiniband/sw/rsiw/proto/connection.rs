@@ -102,17 +102,26 @@ enum Phase<I, R> {
     /// Being made; nothing happens to it.
     New,
     /// Initiator: TCP is asked to connect, the `first` time by the consumer's call.
-    Dialing { attempt: Attempt<I>, first: bool },
+    Dialing {
+        attempt: Attempt<I>,
+        first: bool,
+    },
     Connecting(Attempt<I>),
     /// Initiator: TCP is given the Request.
     Requesting(Attempt<I>),
     AwaitReply(Attempt<I>),
     /// Responder: TCP is up; `heard` is whether octets were received.
-    AwaitRequest { mpa: R, heard: bool },
+    AwaitRequest {
+        mpa: R,
+        heard: bool,
+    },
     /// Responder: the consumer has to answer.
     Requested(R),
     /// The QP is given the stream; `mpa` has what an initiator was told.
-    Starting { mpa: Option<I>, params: Params },
+    Starting {
+        mpa: Option<I>,
+        params: Params,
+    },
     /// The QP has the stream.
     Running(Link),
     /// TCP is given the last words: a Terminate, or a Reply that refuses.

@@ -8,13 +8,13 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    direct::Prepared,
     effects::After,
     failure::tell_defect,
     inner::{
         Conn,
         Inner, //
     },
-    direct::Prepared,
     manager::Manager,
     stream::Stream,
     tx::TxState,
