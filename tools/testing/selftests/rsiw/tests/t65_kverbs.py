@@ -40,7 +40,8 @@ def run_family(t, family):
         for _, name, rows in cases:
             with t.sub("%s %s" % (name, rows)):
                 error = complaint(name)
-                if error:
+                # What FEATURES=core leaves out says EOPNOTSUPP there.
+                if error and not (t.env.core and error.endswith(": -95")):
                     raise Fail(error)
 
 
