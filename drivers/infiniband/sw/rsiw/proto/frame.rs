@@ -88,37 +88,6 @@ impl<'a, T: Transport> Writer<'a, T> {
     }
 }
 
-/// Writes the only FPDU of a message, without markers, to `room`, which is as long; `copy` writes
-/// the payload. Fails as `copy` does, or if `room` or `frame` does not fit.
-#[inline(always)]
-pub(super) fn write_whole<T: Transport, E: From<Broken>>(
-    room: &mut [u8],
-    message: &Message,
-    frame: &Frame,
-    crc: bool,
-    copy: impl FnOnce(&mut [u8]) -> Result<(), E>,
-) -> Result<(), E> {
-    let (covered, field) = room.split_last_chunk_mut::<CRC_LEN>().ok_or(Broken)?;
-    let (header, rest) = covered
-        .split_at_mut_checked(frame.header_len)
-        .ok_or(Broken)?;
-    let (payload, pad) = rest
-        .split_at_mut_checked(frame.payload.into())
-        .ok_or(Broken)?;
-    if pad.len() != pad_len(frame.ulpdu_len) || !message.put_header(frame, header) {
-        return Err(Broken.into());
-    }
-    if !payload.is_empty() {
-        copy(payload)?;
-    }
-    pad.fill(0);
-    *field = match crc {
-        true => Crc::new().update(T::crc32c, covered).to_wire(),
-        false => [0; CRC_LEN],
-    };
-    Ok(())
-}
-
 /// Room in one piece for FPDUs that are as long as the first.
 pub(crate) struct Flat<'a> {
     fpdu: &'a mut [u8],

@@ -10,7 +10,6 @@
 //! not take stays in the batch until there is space.
 #![forbid(unsafe_code)]
 
-mod alone;
 mod atomic;
 mod ends;
 mod env;
@@ -140,8 +139,6 @@ pub(crate) struct Sender {
     /// Something was sent that the peer is to have before the FIN. Messages of set-up do not
     /// count, nor do Read and Atomic Requests, which are answered.
     has_spoken: bool,
-    /// No request is under way. Only the sender begins some.
-    is_settled: bool,
     failure: Option<Failure>,
     /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
     refused: bool,
@@ -405,7 +402,6 @@ impl Sender {
             sq_turn: true,
             terminate: None,
             has_spoken: false,
-            is_settled: true,
             failure: None,
             refused: false,
             tally: Tally::new(),
@@ -451,17 +447,14 @@ impl Sender {
         T: Transport,
         E: Env<T>,
     {
-        let outcome = match self.send_alone(env, transport, state) {
-            Some(outcome) => outcome,
-            None => self.send(env, transport, state, limits),
-        };
+        let outcome = self.send(env, transport, state, limits);
         // No region may be kept from its owner while the peer is awaited (T-20), nor while the
         // caller waits for the owner.
         self.framer.close(env);
         outcome
     }
 
-    #[inline(never)]
+    #[inline]
     fn send<T, E>(
         &mut self,
         env: &mut E,
@@ -544,7 +537,7 @@ impl Sender {
             }
         }
         if !self.framer.ends.tokens().is_empty() {
-            self.is_settled = env.done(self.framer.ends.tokens());
+            env.done(self.framer.ends.tokens());
             self.framer.ends.clear();
         }
         true
@@ -557,7 +550,6 @@ impl Sender {
         T: Transport,
         E: Env<T>,
     {
-        self.is_settled = false;
         self.framer.is_enough = false;
         self.framer.set_segment_size(transport.segment_size());
         let limit = transport.space().min(batch);

@@ -97,12 +97,11 @@ impl Base {
     }
 
     /// Changes the records under way and completes those that are due; if they are many the work
-    /// item completes the rest. Returns also whether none is left.
-    fn with_sends<R>(&self, change: impl FnOnce(&mut Sq) -> R) -> (R, bool) {
+    /// item completes the rest.
+    fn with_sends<R>(&self, change: impl FnOnce(&mut Sq) -> R) -> R {
         let mut sq = self.sq.lock();
         let result = change(&mut sq);
         let (mut notify, mut drained) = self.complete_some(&mut sq);
-        let is_empty = sq.order.is_empty();
         drop(sq);
         for _ in 1..TIMES {
             if drained == Drained::Empty {
@@ -116,7 +115,7 @@ impl Base {
             self.send_cq.notify();
         }
         drained.or_leave_to(|| self.notes.leave(QpNote::GoOn));
-        (result, is_empty)
+        result
     }
 
     /// Completes all that is due. That is at most a full queue, as records are added under `inner`
@@ -144,43 +143,32 @@ impl Base {
         (notify, drained)
     }
 
-    /// Records that TCP has these requests. Returns whether none is under way any more.
-    pub(super) fn sends_done(&self, tokens: &[Token]) -> bool {
-        let ((), is_empty) = self.with_sends(|sq| {
+    /// Records that TCP has these requests.
+    pub(super) fn sends_done(&self, tokens: &[Token]) {
+        self.with_sends(|sq| {
             // As many as end in one batch.
             for token in tokens {
                 sq.order.done(*token);
             }
         });
-        is_empty
-    }
-
-    /// Completes a request that TCP has and that was not recorded, as none was under way. Under
-    /// `inner`, so that none comes in between.
-    #[inline(always)]
-    pub(super) fn send_done_alone(&self, work: &Work) {
-        if self.complete_work(work, Status::Success) {
-            self.send_cq.notify();
-        }
     }
 
     /// Records that the response of the oldest Read is placed; `token` is `None` if that is no
     /// request's. Returns whether transmission waited for this.
     pub(super) fn read_done(&self, token: Option<Token>) -> bool {
-        let (stalled, _) = self.with_sends(|sq| {
+        self.with_sends(|sq| {
             sq.outbound.pop();
             if let Some(token) = token {
                 let work = sq.order.done(token);
                 sq.silent |= work.is_some_and(|work| !work.signalled);
             }
             core::mem::replace(&mut sq.stalled, false)
-        });
-        stalled
+        })
     }
 
     /// Fails a request under way. Returns whether its completion reports that (T-33).
     pub(super) fn fail_send(&self, token: Token, fault: Fault) -> bool {
-        self.with_sends(|sq| sq.order.fail(token, fault)).0
+        self.with_sends(|sq| sq.order.fail(token, fault))
     }
 
     /// Fails a request that has not begun. Returns whether its completion reports that.
@@ -189,7 +177,6 @@ impl Base {
             Ok(token) => sq.order.fail(token, fault),
             Err(_) => false,
         })
-        .0
     }
 
     /// Takes a receive for a message that begins.

@@ -140,42 +140,6 @@ impl Source {
         Ok(())
     }
 
-    /// Copies the message of a request to `to`, which is as long. Fails as [`Source::write`].
-    pub(super) fn copy(&self, to: &mut [u8]) -> Result<(), PayloadError> {
-        if self.is_inline {
-            let octets = self.sgl.octets(0, to.len());
-            to.copy_from_slice(octets.ok_or(PayloadError::Broken)?);
-            return Ok(());
-        }
-        let mut rest = to;
-        let mut put = |slice: &PageSlice<'_>| {
-            let room = core::mem::take(&mut rest);
-            let parts = room.split_at_mut_checked(u32_as_usize(slice.len()));
-            let (front, behind) = parts.ok_or(PayloadError::Broken)?;
-            rest = behind;
-            slice.copy_out(front).map_err(|_| PayloadError::Broken)
-        };
-        for (slot, sge) in self.accesses.iter().zip(self.sgl.elements()) {
-            if sge.length == 0 {
-                continue;
-            }
-            let access = slot.access().ok_or(PayloadError::Broken)?;
-            if let Some(slice) = access.in_one_page() {
-                put(&slice)?;
-                continue;
-            }
-            let slices = access.slices(0, sge.length);
-            for slice in slices.map_err(|_| PayloadError::Broken)? {
-                put(&slice)?;
-            }
-        }
-        // Slices of kernel memory end early at an address that is not memory.
-        if !rest.is_empty() {
-            return Err(PayloadError::NoMemory);
-        }
-        Ok(())
-    }
-
     /// Returns whether there is memory for all of the `len` octets of the message from `offset` on.
     /// Memory of a process is always there; slices of kernel memory end early at an address that is
     /// not memory.

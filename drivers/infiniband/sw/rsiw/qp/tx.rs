@@ -201,11 +201,6 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         self.ring.consume();
     }
 
-    #[inline(always)]
-    fn has_requests(&self) -> bool {
-        !self.ring.is_empty()
-    }
-
     fn sink(&self) -> Option<Sink> {
         let sge = self.source.sgl.elements().first()?;
         Some(Sink {
@@ -224,11 +219,6 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         f(&mut self.qp.sq.lock())
     }
 
-    #[inline]
-    fn has_inbound(&self) -> bool {
-        self.qp.has_inbound.load(Relaxed)
-    }
-
     fn oldest_inbound(&self) -> Option<Inbound> {
         if !self.qp.has_inbound.load(Relaxed) {
             return None;
@@ -243,13 +233,8 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         result
     }
 
-    fn done(&mut self, tokens: &[Token]) -> bool {
-        self.qp.sends_done(tokens)
-    }
-
-    #[inline(always)]
-    fn done_alone(&mut self, work: &Work) {
-        self.qp.send_done_alone(work);
+    fn done(&mut self, tokens: &[Token]) {
+        self.qp.sends_done(tokens);
     }
 
     fn fail(&mut self, token: Token, fault: Fault) -> bool {
@@ -314,11 +299,6 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         writer: &mut Writer<'_, TcpTransport<'l>>,
     ) -> Result<(), PayloadError> {
         self.source.write(offset, len, writer)
-    }
-
-    #[inline]
-    fn copy(&self, to: &mut [u8]) -> Result<(), PayloadError> {
-        self.source.copy(to)
     }
 
     #[inline]

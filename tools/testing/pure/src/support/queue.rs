@@ -237,10 +237,6 @@ impl Env<Tcp> for Queue {
         self.posted.pop_front().expect("peeked at");
     }
 
-    fn has_requests(&self) -> bool {
-        !self.posted.is_empty()
-    }
-
     fn sink(&self) -> Option<Sink> {
         self.peeked().0.sink
     }
@@ -262,20 +258,11 @@ impl Env<Tcp> for Queue {
         f(&mut self.inbound.borrow_mut())
     }
 
-    fn done(&mut self, tokens: &[Token]) -> bool {
+    fn done(&mut self, tokens: &[Token]) {
         assert!(!tokens.is_empty());
         for token in tokens {
             self.sends.get_mut().order.done(*token);
         }
-        self.complete();
-        self.sends.get_mut().order.is_empty()
-    }
-
-    fn done_alone(&mut self, work: &u64) {
-        let sends = self.sends.get_mut();
-        assert!(sends.order.is_empty(), "it is not alone");
-        let token = sends.order.push(*work).expect("room");
-        sends.order.done(token);
         self.complete();
     }
 
@@ -342,16 +329,6 @@ impl Env<Tcp> for Queue {
         }
         let skip = usize::from(self.faults.short);
         Ok(writer.put(&rest[skip..])?)
-    }
-
-    fn copy(&self, to: &mut [u8]) -> Result<(), PayloadError> {
-        let open = self.open.as_ref().expect("open");
-        assert_eq!(open.len() as usize, to.len());
-        if self.faults.short {
-            return Err(PayloadError::Broken);
-        }
-        to.copy_from_slice(&open.get(0, open.len()));
-        self.faults.payload.map_or(Ok(()), Err)
     }
 
     fn hand_over(

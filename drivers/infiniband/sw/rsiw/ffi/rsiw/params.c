@@ -13,18 +13,18 @@ MODULE_INFO(features, "core");
 MODULE_INFO(features, "all");
 #endif
 
-static int __maybe_unused set_direct(const char *val, const struct kernel_param *kp)
+unsigned int rsiw_direct = 1;
+#ifndef RSIW_CORE
+static int set_direct(const char *val, const struct kernel_param *kp)
 {
 	return param_set_uint_minmax(val, kp, 0, 2);
 }
 
-static const struct kernel_param_ops __maybe_unused direct_ops = {
+static const struct kernel_param_ops direct_ops = {
 	.set = set_direct,
 	.get = param_get_uint,
 };
 
-unsigned int rsiw_direct = 1;
-#ifndef RSIW_CORE
 module_param_cb(direct, &direct_ops, &rsiw_direct, 0644);
 __MODULE_PARM_TYPE(direct, "uint");
 MODULE_PARM_DESC(direct,

@@ -90,8 +90,6 @@ pub(crate) trait Env<T: Transport>: Atomics {
     /// Takes the oldest request out, so that its slot is free.
     fn consume(&mut self);
 
-    fn has_requests(&self) -> bool;
-
     /// Returns the first element of the request that was peeked at.
     fn sink(&self) -> Option<Sink>;
 
@@ -101,11 +99,6 @@ pub(crate) trait Env<T: Transport>: Atomics {
     /// Calls `f` with the requests under way, locked.
     fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R;
 
-    /// Returns whether there is a request of the peer, as [`Env::oldest_inbound`] tells.
-    fn has_inbound(&self) -> bool {
-        self.oldest_inbound().is_some()
-    }
-
     /// Returns the oldest request of the peer. May miss one that comes at this moment; the receiver
     /// has a work item send afterwards.
     fn oldest_inbound(&self) -> Option<Inbound>;
@@ -113,12 +106,8 @@ pub(crate) trait Env<T: Transport>: Atomics {
     /// Calls `f` with the peer's requests, locked.
     fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R;
 
-    /// Completes what is due, as TCP has all of these requests. Returns whether none is under way
-    /// any more.
-    fn done(&mut self, tokens: &[Token]) -> bool;
-
-    /// Completes a request that was alone, and so was not under way, as TCP has all of it.
-    fn done_alone(&mut self, work: &Self::Work);
+    /// Completes what is due, as TCP has all of these requests.
+    fn done(&mut self, tokens: &[Token]);
 
     /// Fails a request under way. Returns whether its completion tells so (T-33).
     fn fail(&mut self, token: Token, fault: Fault) -> bool;
@@ -153,10 +142,6 @@ pub(crate) trait Env<T: Transport>: Atomics {
         len: u32,
         writer: &mut Writer<'_, T>,
     ) -> Result<(), PayloadError>;
-
-    /// Copies all of the current request's message, which is open, to `to`, which is as long and
-    /// not empty.
-    fn copy(&self, to: &mut [u8]) -> Result<(), PayloadError>;
 
     /// Hands a segment to the other end of the connection, on this host: `front`, which is MPA's
     /// length field and the headers, and the payload of the current message that `frame` names. The

@@ -2,12 +2,12 @@
 
 //! The sender in surroundings that do what a test says: `proto::sender` as the module compiles it.
 
-mod alone;
 mod atomic;
 mod batches;
 mod direct;
 mod failures;
 mod requests;
+mod short;
 
 use crate::proto::failure::Fault;
 use crate::proto::order::Status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Short messages that nothing else is to be sent with leave as others do, in one call of TCP.
+//! Short messages that nothing else is to be sent with.
 
 use super::*;
 use crate::proto::sender::{OpenError, PayloadError};
