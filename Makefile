@@ -79,6 +79,11 @@ bench-smp:
 	@tools/bench/smp $(if $(ROUNDS),--rounds "$(ROUNDS)") $(if $(DEVICES),--devices "$(DEVICES)") \
 		$(if $(CASES),--cases "$(CASES)") $(if $(WHERE),--path "$(WHERE)")
 
+# ROUNDS: how often each has its turn in the timed part. DEVICES, CASES (with commas): of what.
+bench-storage:
+	@tools/bench/storage $(if $(ROUNDS),--rounds "$(ROUNDS)") \
+		$(if $(DEVICES),--devices "$(DEVICES)") $(if $(CASES),--cases "$(CASES)")
+
 # ROUNDS: how often each setting is measured. EVENTS=1: the program does not poll.
 bench-posting:
 	@tools/bench/posting $(if $(ROUNDS),--rounds "$(ROUNDS)") \
@@ -121,6 +126,8 @@ help:
 	@echo "make bench-scale      cost, memory and set-up of up to 1,000 connections"
 	@echo "make bench-smp        two processors in real time, with programs that poll and that sleep"
 	@echo "                      (ROUNDS=5 DEVICES=rsiw,siw CASES='send_lat 64 polls' WHERE=wire)"
+	@echo "make bench-storage    NVMe and NFS over rsiw, siw and plain TCP"
+	@echo "                      (ROUNDS=3 DEVICES=rsiw,tcp CASES='nvme read 4K x1')"
 	@echo "make bench-posting    posting with and without system calls, in real time (ROUNDS=9 EVENTS=1)"
 	@echo "make bench-report     the results of the benchmarks, without bench-posting, as a page with plots"
 	@echo "make shell            a guest with the module loaded"
@@ -134,4 +141,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged user deb modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-smp bench-posting bench-report conformance-report lint clean distclean help
+.PHONY: module packaged user deb modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help

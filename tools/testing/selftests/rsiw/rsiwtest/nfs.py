@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""NFS over RDMA: the kernel's server and client, version 4.2."""
+"""NFS: the kernel's server and client, version 4.2, over RDMA if nothing else is said."""
 
 import os
 
@@ -14,7 +14,7 @@ NFSD = "/proc/fs/nfsd"
 PORT = 20049
 # Of all that fails while a server is away the client tries again for so long.
 SOFT = "soft,timeo=30,retrans=1"
-OPTIONS = "vers=4.2,proto=rdma,port=%d,rsize=1048576,wsize=1048576" % PORT
+OPTIONS = "vers=4.2,proto=%s,port=%d,rsize=1048576,wsize=1048576"
 
 
 def within(netns, *argv):
@@ -27,12 +27,13 @@ def within(netns, *argv):
 class Server:
     """A server that exports a file system in memory."""
 
-    def __init__(self, t, machine, addr, netns=None, where=None):
+    def __init__(self, t, machine, addr, netns=None, where=None, proto="rdma"):
         self.t = t
         self.m = machine
         self.addr = addr
         self.netns = netns          # the service's, a name
         self.where = where          # what t.start calls that
+        self.proto = proto
         self.procs = []
 
     def sh(self, *argv):
@@ -67,7 +68,7 @@ class Server:
 
     def serve(self):
         """Listens."""
-        if self.netns:
+        if self.netns or self.proto != "rdma":
             self.listen_on(self.addr)
         else:
             # On all devices: an identifier bound to one would hold up the
@@ -77,7 +78,7 @@ class Server:
 
     def listen_on(self, addr):
         """Listens on one address."""
-        self.sh("nfsdctl", "listener", "+rdma:%s:%d" % (addr, PORT))
+        self.sh("nfsdctl", "listener", "+%s:%s:%d" % (self.proto, addr, PORT))
 
     def start(self):
         """Starts the threads."""
@@ -116,11 +117,12 @@ class Server:
 class Mount:
     """The client's mount."""
 
-    def __init__(self, machine, addr, netns=None, options=""):
+    def __init__(self, machine, addr, netns=None, options="", proto="rdma"):
         self.m = machine
         self.addr = addr
         self.netns = netns
-        self.options = ",".join([OPTIONS] + ([options] if options else []))
+        self.proto = proto
+        self.options = ",".join([OPTIONS % (proto, PORT)] + ([options] if options else []))
         self.path = MOUNTPOINT
 
     def __enter__(self):
@@ -131,7 +133,7 @@ class Mount:
                      "%s:/" % self.addr, self.path), timeout=60)
         line = [x for x in m.read("/proc/mounts").splitlines()
                 if " %s " % self.path in x]
-        for want in ("proto=rdma", "rsize=1048576", "wsize=1048576",
+        for want in ("proto=" + self.proto, "rsize=1048576", "wsize=1048576",
                      "vers=4.2"):
             if not line or want not in line[0]:
                 self.__exit__()

@@ -5,11 +5,11 @@ CONFIG = "/sys/kernel/config/nullb/rsnull"
 DISK = "/dev/rsnull"
 
 
-def make(machine, size_mib, blocksize=512):
-    """Makes the disk."""
+def make(machine, size_mib, blocksize=512, memory=True):
+    """Makes the disk; without memory it keeps nothing."""
     machine.modprobe("null_blk")
     machine.mkdir(CONFIG)
-    for name, value in (("memory_backed", 1), ("blocksize", blocksize),
+    for name, value in (("memory_backed", int(memory)), ("blocksize", blocksize),
                         ("size", size_mib), ("power", 1)):
         machine.write("%s/%s" % (CONFIG, name), str(value))
 

@@ -19,9 +19,12 @@ PORT_ID = "79"
 class Target:
     """A target with one namespace that is a piece of memory."""
 
-    def __init__(self, machine, addr, inline=None, size_mib=512):
+    def __init__(self, machine, addr, inline=None, size_mib=512, transport="rdma",
+                 memory=True):
         self.m = machine
         self.addr = addr
+        self.transport = transport
+        self.memory = memory        # or the disk keeps nothing
         self.inline = inline        # bytes of in-capsule data, None: default
         self.size = size_mib
         self.port = "%s/ports/%s" % (NVMET, PORT_ID)
@@ -30,9 +33,9 @@ class Target:
 
     def __enter__(self):
         m = self.m
-        m.modprobe("nvmet_rdma")
+        m.modprobe("nvmet_" + self.transport)
         self.drop()
-        nullb.make(m, self.size)
+        nullb.make(m, self.size, memory=self.memory)
         m.mkdir(self.subsys)
         m.write(self.subsys + "/attr_allow_any_host", "1")
         space = self.subsys + "/namespaces/1"
@@ -40,7 +43,7 @@ class Target:
         m.write(space + "/device_path", nullb.DISK)
         m.write(space + "/enable", "1")
         m.mkdir(self.port)
-        for name, value in (("addr_trtype", "rdma"), ("addr_adrfam", "ipv4"),
+        for name, value in (("addr_trtype", self.transport), ("addr_adrfam", "ipv4"),
                             ("addr_traddr", self.addr),
                             ("addr_trsvcid", PORT)):
             m.write("%s/%s" % (self.port, name), value)
@@ -87,11 +90,12 @@ class Host:
 
     def text(self):
         """What /dev/nvme-fabrics is told."""
-        return ",".join("%s=%s" % item for item in self.options.items())
+        return ",".join(name if value is None else "%s=%s" % (name, value)
+                        for name, value in self.options.items())
 
     def connect(self):
         """Connects; the controller's name."""
-        self.m.modprobe("nvme_rdma")
+        self.m.modprobe("nvme_" + self.options["transport"])
         answer = self.m.query("/dev/nvme-fabrics", self.text())
         found = re.search(r"instance=(\d+)", answer)
         if not found:
