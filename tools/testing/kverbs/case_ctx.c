@@ -3,7 +3,8 @@
  * The data path from everywhere: a thread that may sleep, and may have a mutex;
  * one that may not, for a number of reasons; timers (softirq), interrupts, and
  * the handler of completions. The requests of each context travel and complete
- * as usual. Only a thread that may sleep sends them itself.
+ * as usual. Only a thread sends them itself that has no spin lock; where it may not
+ * sleep it leaves to others what would have to be waited for.
  */
 #include <linux/bottom_half.h>
 #include <linux/cpumask.h>
@@ -128,11 +129,11 @@ static void ctx_softirq(struct kv *k)
 	sent_by_thread(k, &j, false);
 }
 
-/* Where a thread may be; from FIRST_ATOMIC on it is not to send itself. */
+/* Where a thread may be; from FIRST_LEFT on it is not to send itself. */
 enum where {
-	IN_ANYWHERE, IN_MUTEX, IN_SRCU, IN_NOIO,
-	FIRST_ATOMIC, IN_IRQS_OFF = FIRST_ATOMIC, IN_PREEMPT_OFF,
-	IN_BH_OFF, IN_SPINLOCK, IN_RCU, IN_WAITING, IN_RECLAIM, IN_NICE,
+	IN_ANYWHERE, IN_MUTEX, IN_SRCU, IN_NOIO, IN_RCU, IN_WAITING,
+	FIRST_LEFT, IN_IRQS_OFF = FIRST_LEFT, IN_PREEMPT_OFF,
+	IN_BH_OFF, IN_SPINLOCK, IN_RECLAIM, IN_NICE,
 };
 
 static DEFINE_MUTEX(own_mutex);
@@ -228,7 +229,10 @@ static void thread_in(struct kv *k, enum where where)
 		/* The next one is none of many. */
 		usleep_range(1000, 2000);
 	}
-	sent_by_thread(k, &j, where < FIRST_ATOMIC);
+	/* Without that an RCU reader looks like one with a spin lock. */
+	if (where == IN_RCU && !(IS_ENABLED(CONFIG_PREEMPT_RCU) && !IS_ENABLED(CONFIG_PREEMPT_RT)))
+		where = FIRST_LEFT;
+	sent_by_thread(k, &j, where < FIRST_LEFT);
 }
 
 #define THREAD_IN(name, where) \

@@ -525,7 +525,7 @@ mod batches {
     fn marks() -> Result {
         let mut batch = batch()?;
         let octets = KVec::from_elem(7u8, 1000, GFP_KERNEL)?;
-        batch.reserve(LEN)?;
+        batch.reserve(LEN, true)?;
         let begin = batch.mark();
         for _ in 0..40 {
             batch.push_bytes(&octets)?;
@@ -533,7 +533,7 @@ mod batches {
         let end = batch.mark();
         assert_eq!(count(&batch, begin)?, 40_000);
         assert_eq!(count(&batch, end)?, 0);
-        batch.reserve(8)?;
+        batch.reserve(8, true)?;
         batch.push_bytes(b"and more")?;
         batch.truncate(end)?;
         assert_eq!(batch.remaining(), 40_000);
@@ -545,7 +545,7 @@ mod batches {
     #[test]
     fn what_was_sent_is_not_written_again() -> Result {
         let mut batch = batch()?;
-        batch.reserve(LEN)?;
+        batch.reserve(LEN, true)?;
         batch.push_bytes(b"first")?;
         let mark = batch.mark();
         batch.push_bytes(b"second")?;
@@ -564,25 +564,25 @@ mod batches {
     fn the_first_page_is_not_kept() -> Result {
         let pool = pool()?;
         let mut batch = TxBatch::new(pool.clone(), 20)?;
-        batch.reserve(5)?;
+        batch.reserve(5, true)?;
         batch.push_bytes(b"first")?;
         drop(batch);
         // If the pool had kept the page, this would be it.
-        assert!(pool.take()?.len() > SHORT_LEN);
+        assert!(pool.take(true)?.len() > SHORT_LEN);
         Ok(())
     }
 
     #[test]
     fn pages_instead_of_more_are_kept() -> Result {
         let pool = pool()?;
-        let mut chunk = Chunk::new(SHORT_LEN)?;
+        let mut chunk = Chunk::new(SHORT_LEN, true)?;
         let mut fills = 0;
         // New chunks are longer.
         while chunk.len() == SHORT_LEN {
             fills += 1;
             assert!(fills < 100);
             pool.give(chunk);
-            chunk = pool.take()?;
+            chunk = pool.take(true)?;
         }
         // But not for ever.
         assert!(fills > 4);

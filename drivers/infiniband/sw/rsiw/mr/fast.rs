@@ -41,15 +41,22 @@ pub(crate) enum FastError {
     Length,
     /// The address is not at the same place in a page as the first byte, or wraps.
     Address,
+    /// The memory of an earlier registration is still in use, and the caller must not wait.
+    Busy,
 }
 
 impl Mr {
     /// Registers what was mapped last, on behalf of a QP in `pd`. Waits for those who still use the
-    /// memory of an earlier registration.
+    /// memory of an earlier registration, if it may.
     ///
     /// On an error the region stays as it is, but after `Length` and `Address` it has no key any
     /// more that a peer may invalidate.
-    pub(crate) fn register_fast(&self, pd: PdId, wr: &Registration) -> Result<(), FastError> {
+    pub(crate) fn register_fast(
+        &self,
+        pd: PdId,
+        wr: &Registration,
+        may_wait: bool,
+    ) -> Result<(), FastError> {
         let Kind::Fast(memory) = &self.kind else {
             return Err(FastError::Stag);
         };
@@ -90,6 +97,7 @@ impl Mr {
             match memory.try_register(wr, grant) {
                 Some(result) => return result,
                 None if memory.is_closed() => return Err(FastError::Stag),
+                None if !may_wait => return Err(FastError::Busy),
                 None => fsleep(PAUSE),
             }
         }

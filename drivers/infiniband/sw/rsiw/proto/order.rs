@@ -80,6 +80,18 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         Ok(Token(token.0))
     }
 
+    /// Takes the youngest work request out, if that is `token`: it has not begun after all. Returns
+    /// whether it was.
+    pub(crate) fn take_back(&mut self, token: Token) -> bool {
+        // CAST: the depth of a queue is far below 2^32.
+        let next = self.base + Wrapping(self.ring.len() as u32);
+        let is_youngest = !self.ring.is_empty() && Wrapping(token.0) + Wrapping(1) == next;
+        if is_youngest {
+            self.ring.drop_youngest();
+        }
+        is_youngest
+    }
+
     fn record(&mut self, token: Token) -> Option<&mut Record<W, E>> {
         let n = Wrapping(token.0) - self.base;
         // CAST: u32 fits into usize on all targets.

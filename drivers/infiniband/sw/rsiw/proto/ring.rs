@@ -90,6 +90,13 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         }
     }
 
+    /// Forgets the youngest entry, if there is one; its slot keeps it.
+    pub(crate) fn drop_youngest(&mut self) {
+        if let Some(len) = self.len.checked_sub(1) {
+            self.len = len;
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
         self.head = 0;
         self.len = 0;

@@ -140,10 +140,10 @@ pub(crate) enum Reason {
     Doorbell { row: bool, gathers: bool },
     /// [`GATHER_US`] have passed.
     Gathered,
-    /// A consumer in the kernel posted send requests, in any context. `may_sleep`: its thread may
-    /// sleep there, and keep others waiting.
-    KernelPost { may_sleep: bool },
-    /// A post whose thread may sleep, but somebody else has the mutex, or more than sending is due.
+    /// A consumer in the kernel posted send requests, in any context. `may_send`: its thread has
+    /// no spin lock, and may keep others waiting.
+    KernelPost { may_send: bool },
+    /// A post whose thread may send, but somebody else has the mutex, or more than sending is due.
     KernelBusy,
     /// A consumer in the kernel posted receives. `flushes`: they are flushed.
     KernelRecv { flushes: bool },
@@ -192,9 +192,9 @@ pub(crate) fn who(reason: Reason, sleeps: impl Fn() -> bool) -> Actor {
 
         // The thread sends if the mutex is free at once: a post may not depend on how long others
         // have it.
-        KernelPost { may_sleep: true } => Caller,
-        // The consumer may have disabled interrupts.
-        KernelPost { may_sleep: false } => Urgent,
+        KernelPost { may_send: true } => Caller,
+        // The consumer may have disabled interrupts, or have locks that its handlers take.
+        KernelPost { may_send: false } => Urgent,
         // Somebody looks again, as for a process. Anything but sending is not for a thread of a
         // consumer, which may have its locks.
         KernelBusy => Urgent,

@@ -23,6 +23,7 @@ use self::ends::{
 pub(crate) use self::env::{
     Atomics,
     Env,
+    NotDone,
     OpenError,
     PayloadError,
     Peeked, //
@@ -122,8 +123,9 @@ struct Framer {
     crc: bool,
     /// FPDUs need not fit the segments of TCP.
     is_large: bool,
-    /// The other end on this host takes no more until it was let go of, and tells nobody then.
-    is_enough: bool,
+    /// The rest is left to another run, of which nobody tells: the other end on this host takes no
+    /// more before it was let go of, or something is to be waited for.
+    is_left: bool,
 }
 
 #[derive(Debug)]
@@ -290,6 +292,10 @@ impl Framer {
         let len = len.map_err(|Broken| Failure::defect("an FPDU is too long"))?;
         if !transport.reserve(len) {
             if transport.is_empty() {
+                if !transport.may_wait() {
+                    self.is_left = true;
+                    return Ok(0);
+                }
                 let cause = "no memory to send with";
                 return Err(Failure::new(TermError::LocalCatastrophic, cause));
             }
@@ -393,7 +399,7 @@ impl Sender {
                 mulpdu: mulpdu(emss, params.send_markers),
                 crc: params.crc,
                 is_large: params.large_fpdus,
-                is_enough: false,
+                is_left: false,
             },
             current: None,
             tx: Tx::new(),
@@ -502,7 +508,7 @@ impl Sender {
                 }
             };
             if transport.is_empty() {
-                return match self.framer.is_enough {
+                return match self.framer.is_left {
                     true => Outcome::Again,
                     false => Outcome::Idle,
                 };
@@ -517,11 +523,17 @@ impl Sender {
             return false;
         }
         if !transport.is_empty() {
-            self.batches = self.batches.wrapping_add(1);
+            let before = transport.len();
             match transport.send(self.framer.flags) {
+                // TCP has nothing of it, and is told the same once more.
+                Ok(()) if transport.len() == before => return false,
                 Ok(()) => {
-                    self.framer.flags = SendFlags::default();
+                    self.batches = self.batches.wrapping_add(1);
                     self.framer.packer.end_batch();
+                    self.framer.flags.cut = false;
+                    if transport.is_empty() {
+                        self.framer.flags = SendFlags::default();
+                    }
                 }
                 // FPDUs are whole without those of the batch, so the peer would not miss them. TCP
                 // tells of the end of the connection, and the requests are flushed then.
@@ -550,7 +562,7 @@ impl Sender {
         T: Transport,
         E: Env<T>,
     {
-        self.framer.is_enough = false;
+        self.framer.is_left = false;
         self.framer.set_segment_size(transport.segment_size());
         let limit = transport.space().min(batch);
         while transport.is_empty() || transport.len() < limit {
@@ -568,7 +580,7 @@ impl Sender {
             let before = current.message.sent();
             let count = self.framer.put_fpdus(env, transport, current, limit)?;
             if count == 0 {
-                self.framer.flags.more = !transport.is_direct();
+                self.framer.flags.more = !transport.is_direct() && !transport.is_empty();
                 break;
             }
             self.tally.add(Counter::TxFpdus, count.into());
@@ -633,12 +645,17 @@ impl Sender {
                 // Another response in the same batch, and another, could go on for ever.
                 Next::Message | Next::AfterFlush => return Ok(false),
                 Next::Nothing => {}
+                Next::Later => self.framer.is_left = true,
                 Next::Empty => is_empty = true,
             }
         }
         self.next_response(env)?;
         if self.current.is_none() && !sq_first {
-            is_empty = matches!(self.next_request(env, transport)?, Next::Empty);
+            match self.next_request(env, transport)? {
+                Next::Empty => is_empty = true,
+                Next::Later => self.framer.is_left = true,
+                Next::Message | Next::AfterFlush | Next::Nothing => {}
+            }
         }
         Ok(is_empty && self.current.is_none())
     }

@@ -54,6 +54,12 @@ pub(crate) trait Transport {
         self.len() == 0
     }
 
+    /// Returns whether what is needed may be waited for. If not, what cannot be had at once is left
+    /// to another run, in which that is so.
+    fn may_wait(&self) -> bool {
+        true
+    }
+
     /// Makes room for `len` more octets. Returns whether there is.
     fn reserve(&mut self, len: u32) -> bool;
 

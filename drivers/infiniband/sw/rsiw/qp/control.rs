@@ -173,7 +173,7 @@ impl Qp {
         self.settle(inner, after);
         loop {
             let state = self.state();
-            match self.send(inner, after.actor) {
+            match self.send(inner, after.actor, true) {
                 Some(Outcome::Idle) if state == QpState::Draining && self.is_drained(inner) => {
                     let _ = self.apply(inner, QpEvent::Drained, None, after);
                 }
@@ -194,15 +194,18 @@ impl Qp {
 
     /// Transmits and does nothing else, on the thread of a kernel consumer, which may have locks of
     /// its own. What changes the state, or calls the consumer, is left to the work item.
-    pub(super) fn send_only(self: &Arc<Self>, inner: &mut Inner) {
-        match self.send(inner, Actor::Caller) {
+    /// Without `may_wait` nothing is waited for, and what would have to is left to it, too.
+    pub(super) fn send_only(self: &Arc<Self>, inner: &mut Inner, may_wait: bool) {
+        match self.send(inner, Actor::Caller, may_wait) {
             // The FIN may be due.
             Some(Outcome::Idle) if self.state() == QpState::Draining => {
                 self.notes.leave(QpNote::GoOn);
             }
             None | Some(Outcome::Idle) => {}
             Some(Outcome::Again) => {
-                self.count(Counter::TxBudget);
+                if may_wait {
+                    self.count(Counter::TxBudget);
+                }
                 self.notes.leave(QpNote::GoOn);
             }
             Some(Outcome::Failed) => {
@@ -216,7 +219,7 @@ impl Qp {
     /// Transmits until there is nothing more to send, or something else has to be done first.
     /// Returns `None` without a connection.
     #[inline(always)]
-    fn send(self: &Arc<Self>, inner: &mut Inner, actor: Actor) -> Option<Outcome> {
+    fn send(self: &Arc<Self>, inner: &mut Inner, actor: Actor, may_wait: bool) -> Option<Outcome> {
         let state = self.state();
         let conn = inner.conn.as_mut()?;
         if conn.stream.starves() {
@@ -224,8 +227,13 @@ impl Qp {
         }
         let peer = conn.stream.peer();
         let (stream, ring) = (&conn.stream, &mut inner.ring);
-        let outcome = conn.tx.run(self, stream, peer.as_deref(), ring, state);
-        drop(peer);
+        let (tx, end) = (&mut conn.tx, peer.as_deref());
+        let outcome = tx.run(self, stream, end, ring, state, may_wait);
+        // The last reference to a stream may not be dropped where nothing may sleep.
+        if let Some(last) = peer.and_then(Arc::into_unique_or_drop) {
+            inner.spent_peer = Some(last.into());
+            self.notes.leave(QpNote::GoOn);
+        }
         if let Some(ms) = conn.tx.fin.take_timer() {
             self.start_timer(ms);
         }
@@ -237,6 +245,7 @@ impl Qp {
 
     /// Acts upon a failure of [`Qp::send_only`], before anything else is done.
     pub(super) fn settle(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        inner.spent_peer = None;
         if let Some(failure) = inner.failed.take() {
             self.local_error(inner, failure, after);
         }

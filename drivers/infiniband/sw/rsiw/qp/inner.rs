@@ -78,6 +78,8 @@ pub(super) struct Inner {
     /// What failed in [`Qp::send_only`](super::Qp::send_only). Nothing is sent until
     /// [`Qp::settle`](super::Qp::settle) has acted upon it.
     pub(super) failed: Option<Failure>,
+    /// The other end of a connection that has ended meanwhile, until somebody drops it who may sleep.
+    pub(super) spent_peer: Option<Arc<Stream>>,
 }
 
 impl Noted for Inner {
@@ -98,6 +100,7 @@ impl Inner {
             doorbells: Doorbells::new(),
             left: Notes::NONE,
             failed: None,
+            spent_peer: None,
         }
     }
 

@@ -119,16 +119,17 @@ impl Qp {
 
     /// Posts the requests of a kernel consumer, up to the first bad one; for errors see
     /// [`KernelSq::post`](super::sq::kernel::KernelSq::post). The calling thread sends them if it
-    /// may sleep there and gets the mutex at once. Otherwise the work item sends or flushes them.
+    /// holds no spin lock and gets the mutex at once. Otherwise the work item sends or flushes them.
     pub(crate) fn post_send(self: &Arc<Self>, chain: &mut SendChain<'_>) -> Result {
         let Some(kernel) = self.consumer.kernel() else {
             let _ = chain.next();
             return Err(EINVAL);
         };
         let result = kernel.posted.post(chain);
-        let may_sleep = context::may_sleep() && !context::is_low_priority();
-        match self.who(Reason::KernelPost { may_sleep }) {
-            Actor::Caller => self.queue(self.send_posted()),
+        let may_wait = context::may_sleep();
+        let may_send = (may_wait || context::is_preemptible()) && !context::is_low_priority();
+        match self.who(Reason::KernelPost { may_send }) {
+            Actor::Caller => self.queue(self.send_posted(may_wait)),
             other => self.queue(other),
         }
         result
@@ -138,15 +139,18 @@ impl Qp {
     /// consumer's, and memory or a file system may wait for it. So this waits for no other thread
     /// that might wait for these, and does nothing but send. Returns who is to act otherwise.
     /// Process context.
-    fn send_posted(self: &Arc<Self>) -> Actor {
+    fn send_posted(self: &Arc<Self>, may_wait: bool) -> Actor {
         let _scope = NoIo::enter();
         let Some(mut inner) = self.inner.try_lock() else {
             return self.who(Reason::KernelBusy);
         };
-        if self.state().post_send(inner.was_closed) != Post::Queue || inner.failed.is_some() {
+        let state = self.state();
+        let is_sent = state.sends() && state.post_send(inner.was_closed) == Post::Queue;
+        // A Terminate and the FIN are the work item's.
+        if !is_sent || inner.failed.is_some() {
             return self.who(Reason::KernelBusy);
         }
-        self.send_only(&mut inner);
+        self.send_only(&mut inner, may_wait);
         Actor::Nobody
     }
 

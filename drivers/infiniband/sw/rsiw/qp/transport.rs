@@ -57,6 +57,10 @@ pub(super) struct TcpTransport<'a> {
     pub(super) qp: &'a Base,
     pub(super) stream: &'a Arc<Stream>,
     pub(super) batch: &'a mut TxBatch,
+    /// Whether the caller may wait for memory, for the socket and for those who use a region.
+    pub(super) may_wait: bool,
+    /// What is in the batch is left to a caller who may wait.
+    pub(super) is_left: bool,
     /// Set if the other end of the connection is on this host.
     pub(super) direct: Option<Direct<'a>>,
 }
@@ -103,9 +107,13 @@ impl Transport for TcpTransport<'_> {
         self.batch.remaining().saturating_add(direct)
     }
 
+    fn may_wait(&self) -> bool {
+        self.may_wait
+    }
+
     #[inline(always)]
     fn reserve(&mut self, len: u32) -> bool {
-        self.batch.reserve(len).is_ok()
+        self.batch.reserve(len, self.may_wait).is_ok()
     }
 
     #[inline]
@@ -155,10 +163,18 @@ impl Transport for TcpTransport<'_> {
         let SendFlags { more, eor, cut } = how;
         let flags = net::SendFlags { more, eor, cut };
         let octets = self.batch.remaining();
-        let sent = self.stream.sock.send_batch(self.batch, flags);
+        let sent = match self.may_wait {
+            true => self.stream.sock.send_batch(self.batch, flags),
+            false => self.stream.sock.send_batch_at_once(self.batch, flags),
+        };
         self.qp.trace_batch(octets, self.batch.remaining(), sent);
         let error = match sent {
             Ok(_) => return Ok(()),
+            // Who may wait asks again, and is told of the same error.
+            Err(e) if !self.may_wait && e != EIO => {
+                self.is_left = true;
+                return Ok(());
+            }
             Err(e) if e == ENOBUFS => {
                 self.stream.starve();
                 return Ok(());

@@ -47,6 +47,7 @@ use crate::{
         sender::{
             Atomics,
             Env,
+            NotDone,
             OpenError,
             Outcome,
             PayloadError,
@@ -142,12 +143,15 @@ impl TxState {
         peer: Option<&Stream>,
         ring: &mut SqRing,
         state: QpState,
+        may_wait: bool,
     ) -> Outcome {
         let (batch, source) = (&mut self.batch, &mut self.source);
         let mut transport = TcpTransport {
             qp,
             stream,
             batch,
+            may_wait,
+            is_left: false,
             direct: peer.and_then(|end| Direct::new(end, &stream.sock)),
         };
         let mut env = SendEnv {
@@ -155,9 +159,14 @@ impl TxState {
             ring,
             source,
             fin: &mut self.fin,
+            may_wait,
         };
-        self.sender
-            .run(&mut env, &mut transport, state, qp.dev.tuning.sending())
+        let limits = qp.dev.tuning.sending();
+        let outcome = self.sender.run(&mut env, &mut transport, state, limits);
+        match (outcome, transport.is_left) {
+            (Outcome::Idle, true) => Outcome::Again,
+            _ => outcome,
+        }
     }
 }
 
@@ -166,6 +175,7 @@ struct SendEnv<'a> {
     ring: &'a mut SqRing,
     source: &'a mut Source,
     fin: &'a mut Fin,
+    may_wait: bool,
 }
 
 impl Atomics for SendEnv<'_> {
@@ -245,7 +255,10 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         self.qp.fail_new_send(work, fault)
     }
 
-    fn invalidate(&mut self, stag: Stag) -> Result<(), Fault> {
+    fn invalidate(&mut self, stag: Stag) -> Result<(), NotDone> {
+        if !self.may_wait {
+            return Err(NotDone::Later);
+        }
         let mr = self.qp.dev.stags.lookup(stag);
         let mr = mr.ok_or(Fault::LocalOperation)?;
         let mr = self.qp.invalidate(mr, stag, By::Consumer);
@@ -253,22 +266,26 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         Ok(())
     }
 
-    fn register(&mut self) -> Result<(), Fault> {
+    fn register(&mut self) -> Result<(), NotDone> {
         let Some(Operands::Register(registration)) = &self.source.operands else {
-            return Err(Fault::General);
+            return Err(Fault::General.into());
         };
         let mr = self.qp.dev.stags.lookup(Stag(registration.stag));
         let mr = mr.ok_or(Fault::LocalProtection)?;
-        let registered = mr.register_fast(self.qp.pd.id(), registration);
+        let registered = mr.register_fast(self.qp.pd.id(), registration, self.may_wait);
         registered.map_err(|error| match error {
-            FastError::Stag | FastError::Pd => Fault::LocalProtection,
-            _ => Fault::LocalOperation,
+            FastError::Busy => NotDone::Later,
+            FastError::Stag | FastError::Pd => Fault::LocalProtection.into(),
+            _ => Fault::LocalOperation.into(),
         })
     }
 
-    fn bind(&mut self) -> Result<(), Fault> {
+    fn bind(&mut self) -> Result<(), NotDone> {
+        if !self.may_wait {
+            return Err(NotDone::Later);
+        }
         let Some(Operands::Bind(binding)) = &self.source.operands else {
-            return Err(Fault::General);
+            return Err(Fault::General.into());
         };
         let find = |stag| self.qp.dev.stags.lookup(Stag(stag)).ok_or(Fault::Bind);
         let mr = find(binding.window)?;
@@ -276,7 +293,7 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         let region = self.qp.dev.stags.lookup(Stag(binding.region));
         let window = mr.window().ok_or(Fault::Bind)?;
         let bound = window.bind(mr.stag(), binding, region, self.qp.party());
-        bound.map_err(|_| Fault::Bind)
+        bound.map_err(|_| Fault::Bind.into())
     }
 
     #[inline(always)]

@@ -61,6 +61,11 @@ pub fn sender(data: &[u8]) {
                     2 => sending.tcp.refuses = true,
                     // Where the next marker is due depends on what was forgotten.
                     3 => sending.tcp.keeps = !agreed.send_markers,
+                    4 => sending.tcp.is_hasty = true,
+                    5 => {
+                        sending.tcp.is_hasty = true;
+                        sending.tcp.room = 0;
+                    }
                     _ => {}
                 }
             }
@@ -77,6 +82,7 @@ pub fn sender(data: &[u8]) {
                     short: which == 4,
                     sink: which == 5,
                     local: (which == 6).then_some(Fault::Bind),
+                    later: which == 7,
                 };
             }
             16 if sending.state.sends() => {

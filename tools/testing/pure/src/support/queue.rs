@@ -11,7 +11,7 @@ use crate::proto::frame::Writer;
 use crate::proto::order::{Record, Status, Token};
 use crate::proto::reads::{Inbound, InboundReads, OutboundRead, OutboundReads};
 use crate::proto::request::{BadRequest, Operation, Request, Sink};
-use crate::proto::sender::{Atomics, Env, OpenError, PayloadError, Peeked};
+use crate::proto::sender::{Atomics, Env, NotDone, OpenError, PayloadError, Peeked};
 use crate::proto::sends::Sends;
 use crate::proto::setup::Params;
 use crate::proto::transport::Transport;
@@ -80,6 +80,8 @@ pub(crate) struct Faults {
     pub(crate) sink: bool,
     /// An invalidation, a registration or a bind fails.
     pub(crate) local: Option<Fault>,
+    /// They would have to wait, which this run may not.
+    pub(crate) later: bool,
 }
 
 /// Requests that are known by a number, and the Reads among them.
@@ -182,10 +184,13 @@ impl Queue {
         }
     }
 
-    fn local(&mut self, did: Did) -> Result<(), Fault> {
+    fn local(&mut self, did: Did) -> Result<(), NotDone> {
         assert!(self.open.is_none(), "{did:?} while memory is open");
+        if self.faults.later {
+            return Err(NotDone::Later);
+        }
         match self.faults.local {
-            Some(fault) => Err(fault),
+            Some(fault) => Err(fault.into()),
             None => {
                 self.tell(did);
                 Ok(())
@@ -277,15 +282,15 @@ impl Env<Tcp> for Queue {
         self.fail(token, fault)
     }
 
-    fn invalidate(&mut self, stag: Stag) -> Result<(), Fault> {
+    fn invalidate(&mut self, stag: Stag) -> Result<(), NotDone> {
         self.local(Did::Invalidated(stag))
     }
 
-    fn register(&mut self) -> Result<(), Fault> {
+    fn register(&mut self) -> Result<(), NotDone> {
         self.local(Did::Registered)
     }
 
-    fn bind(&mut self) -> Result<(), Fault> {
+    fn bind(&mut self) -> Result<(), NotDone> {
         self.local(Did::Bound)
     }
 

@@ -126,7 +126,13 @@ impl Sending {
         for _ in 0..10_000 {
             match self.run_once() {
                 Outcome::Idle => return,
-                Outcome::Again => {}
+                // Who goes on may wait.
+                Outcome::Again => {
+                    self.queue.faults.later = false;
+                    if core::mem::take(&mut self.tcp.is_hasty) {
+                        self.tcp.room = usize::MAX;
+                    }
+                }
                 Outcome::Failed => {
                     let failure = self.sender.take_failure().expect("what has failed");
                     assert!(self.failed.is_none(), "fails twice");

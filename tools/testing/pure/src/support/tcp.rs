@@ -27,6 +27,8 @@ pub(crate) struct Tcp {
     /// A batch cannot forget a part of it.
     pub(crate) keeps: bool,
     pub(crate) refuses: bool,
+    /// Memory may not be waited for.
+    pub(crate) is_hasty: bool,
     /// What becomes of segments that go past TCP; without that they do not.
     pub(crate) direct: Option<HandedOver>,
     /// Those that did: headers and payload.
@@ -56,6 +58,7 @@ impl Tcp {
             breaks_at: usize::MAX,
             keeps: false,
             refuses: false,
+            is_hasty: false,
             direct: None,
             handed: VecDeque::new(),
             is_read: false,
@@ -129,6 +132,10 @@ impl Transport for Tcp {
 
     fn len(&self) -> usize {
         self.batch.len() + self.since
+    }
+
+    fn may_wait(&self) -> bool {
+        !self.is_hasty
     }
 
     fn reserve(&mut self, len: u32) -> bool {

@@ -47,8 +47,8 @@ fn doorbells() {
 /// send, or more is to be done than to send.
 #[test]
 fn kernel_consumers() {
-    assert_eq!(always(KernelPost { may_sleep: false }), Urgent);
-    assert_eq!(always(KernelPost { may_sleep: true }), Caller);
+    assert_eq!(always(KernelPost { may_send: false }), Urgent);
+    assert_eq!(always(KernelPost { may_send: true }), Caller);
     assert_eq!(always(KernelBusy), Urgent);
     assert_eq!(always(KernelRecv { flushes: true }), Urgent);
     assert_eq!(always(KernelRecv { flushes: false }), Nobody);
@@ -107,7 +107,7 @@ fn sleeping_only_makes_patient() {
         // Only who rings a doorbell, or posts in the kernel, can be the one to act.
         let posts = matches!(
             reason,
-            Busy { .. } | Doorbell { .. } | KernelPost { may_sleep: true }
+            Busy { .. } | Doorbell { .. } | KernelPost { may_send: true }
         );
         assert!(polls != Caller || posts, "{reason:?}");
     }
@@ -121,7 +121,7 @@ fn every_reason() -> Vec<Reason> {
             let row = yes;
             all.push(Doorbell { row, gathers });
         }
-        all.push(KernelPost { may_sleep: yes });
+        all.push(KernelPost { may_send: yes });
         all.push(KernelRecv { flushes: yes });
         for stalled in [false, true] {
             let draining = yes;

@@ -382,8 +382,8 @@ void rsiw_helper_sock_set_tos(struct sock *sk, int tos)
  * way whose acknowledgement would be reported as space. It reports space at once in that case, which
  * means nothing.
  */
-int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
-			      unsigned int nr, size_t len, int flags, bool cut)
+static int send_bvec(struct sock *sk, const struct bio_vec *bvec,
+		     unsigned int nr, size_t len, int flags, bool cut)
 {
 	struct sk_buff *skb;
 	int ret;
@@ -394,19 +394,41 @@ int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
 	};
 
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvec, nr, len);
-	lock_sock(sk);
 	/* A send would take the error away from who asks for it later. */
-	ret = -sk->sk_err;
-	if (ret)
-		goto out;
+	if (sk->sk_err)
+		return -sk->sk_err;
 	skb = cut ? tcp_write_queue_tail(sk) : NULL;
 	if (skb)
 		TCP_SKB_CB(skb)->eor = 1;
 	ret = tcp_sendmsg_locked(sk, &msg, len);
 	if (ret == -EAGAIN && tcp_rtx_and_write_queues_empty(sk))
 		ret = -ENOBUFS;
-out:
+	return ret;
+}
+
+int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
+			      unsigned int nr, size_t len, int flags, bool cut)
+{
+	int ret;
+
+	lock_sock(sk);
+	ret = send_bvec(sk, bvec, nr, len, flags, cut);
 	release_sock(sk);
+	return ret;
+}
+
+/* The same with the spin lock of a socket held that no process has: nothing sleeps. */
+int rsiw_helper_tcp_send_bvec_held(struct sock *sk, const struct bio_vec *bvec,
+				   unsigned int nr, size_t len, int flags,
+				   bool cut)
+{
+	gfp_t gfp = sk->sk_allocation;
+	int ret;
+
+	/* Who has no success leaves it to somebody who may wait. */
+	sk->sk_allocation = GFP_NOWAIT | __GFP_NOWARN;
+	ret = send_bvec(sk, bvec, nr, len, flags, cut);
+	sk->sk_allocation = gfp;
 	return ret;
 }
 
@@ -543,7 +565,7 @@ bool rsiw_helper_tcp_may_get(const struct sock *sk, const struct sk_buff *skb, u
  * Returns @len octets of zeroed pages, or one page where more are not easily had, and sets @len; or
  * NULL. The consumer may be a block device or a file system: no waiting for those.
  */
-struct page *rsiw_helper_tx_pages_alloc(u32 *len)
+struct page *rsiw_helper_tx_pages_alloc(u32 *len, bool may_wait)
 {
 	unsigned int order = get_order(*len);
 	struct page *page = NULL;
@@ -554,7 +576,8 @@ struct page *rsiw_helper_tx_pages_alloc(u32 *len)
 				   __GFP_NORETRY, order);
 	if (!page) {
 		order = 0;
-		page = alloc_page(GFP_NOIO | __GFP_ZERO);
+		page = alloc_page((may_wait ? GFP_NOIO : GFP_NOWAIT | __GFP_NOWARN) |
+				  __GFP_ZERO);
 	}
 	*len = PAGE_SIZE << order;
 	return page;

@@ -52,6 +52,16 @@ bool rsiw_helper_may_sleep(void)
 	       task_is_running(current) && !(current->flags & PF_MEMALLOC);
 }
 
+/*
+ * Returns whether the caller holds no spinlock, with interrupts and bottom halves on, and does not
+ * reclaim memory. It may be an RCU reader, or about to wait. See above for CONFIG_PREEMPT_RT.
+ */
+bool rsiw_helper_is_preemptible(void)
+{
+	return preemptible() && !in_softirq() && !(current->flags & PF_MEMALLOC) &&
+	       !(IS_ENABLED(CONFIG_PREEMPT_RT) && rcu_preempt_depth());
+}
+
 bool rsiw_helper_is_low_priority(void)
 {
 	return current->static_prio > DEFAULT_PRIO ||

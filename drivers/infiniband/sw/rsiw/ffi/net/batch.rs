@@ -101,16 +101,16 @@ impl TxBatch {
     /// Makes room for `len` more octets. Fails with `ENOSPC` if that would take too many chunks, or
     /// with `ENOMEM`.
     #[inline]
-    pub(crate) fn reserve(&mut self, len: u32) -> Result {
+    pub(crate) fn reserve(&mut self, len: u32, may_wait: bool) -> Result {
         let room = self.room()?;
         if room >= len {
             return Ok(());
         }
-        self.reserve_behind(room, len)
+        self.reserve_behind(room, len, may_wait)
     }
 
     /// Makes room for `len` octets, of which `room` fit into the chunk that is being filled.
-    fn reserve_behind(&mut self, room: u32, len: u32) -> Result {
+    fn reserve_behind(&mut self, room: u32, len: u32, may_wait: bool) -> Result {
         let mut room = Saturating(room);
         for i in (self.last..self.chunks.len()).skip(1) {
             room += self.chunks.get(i).map_or(0, Chunk::len);
@@ -120,9 +120,9 @@ impl TxBatch {
                 return Err(ENOSPC);
             }
             let chunk = if self.chunks.len() == 0 && len <= SHORT_LEN {
-                Chunk::first()?
+                Chunk::first(may_wait)?
             } else {
-                self.pool.take()?
+                self.pool.take(may_wait)?
             };
             room += chunk.len();
             if self.chunks.push(chunk).is_some() {

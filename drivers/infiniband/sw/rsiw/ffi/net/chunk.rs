@@ -59,10 +59,11 @@ unsafe impl Send for Chunk {}
 
 impl Chunk {
     /// Allocates a chunk of `len` octets, a power of two, or of a page if so many are not easily
-    /// had. May sleep, but does not wait for block devices and file systems: they may be who sends.
-    pub(crate) fn new(mut len: u32) -> Result<Self> {
+    /// had. With `may_wait` it may sleep, but does not wait for block devices and file systems:
+    /// they may be who sends.
+    pub(crate) fn new(mut len: u32, may_wait: bool) -> Result<Self> {
         // SAFETY: `len` is writable.
-        let page = NonNull::new(unsafe { h::tx_pages_alloc(&mut len) }).ok_or(ENOMEM)?;
+        let page = NonNull::new(unsafe { h::tx_pages_alloc(&mut len, may_wait) }).ok_or(ENOMEM)?;
         // SAFETY: the page is new, and not in high memory: it has an address.
         let base = unsafe { NonNull::new_unchecked(h::page_address(page.as_ptr())) }.cast();
         // INVARIANT: the run is new and zeroed, and the reference to it is ours.
@@ -80,8 +81,8 @@ impl Chunk {
 
     /// Allocates the first chunk of a connection: a page, which no pool keeps, as most connections
     /// send a little at first, and many never more. May sleep as [`Chunk::new`] does.
-    pub(super) fn first() -> Result<Self> {
-        let mut chunk = Self::new(SHORT_LEN)?;
+    pub(super) fn first(may_wait: bool) -> Result<Self> {
+        let mut chunk = Self::new(SHORT_LEN, may_wait)?;
         chunk.fills.0 = 1;
         Ok(chunk)
     }
@@ -247,9 +248,9 @@ impl ChunkPool {
     }
 
     /// Takes the oldest chunk out, if it is unused, or allocates one.
-    pub(crate) fn take(&self) -> Result<Chunk> {
+    pub(crate) fn take(&self, may_wait: bool) -> Result<Chunk> {
         let unused = self.sent.lock().pop_if(Chunk::is_unused);
-        unused.map_or_else(|| Chunk::new(LONG_LEN), Ok)
+        unused.map_or_else(|| Chunk::new(LONG_LEN, may_wait), Ok)
     }
 
     /// Takes back a chunk, to which TCP may still have references.

@@ -6,14 +6,23 @@
 //! Context: process. Bottom halves are off while a socket is held.
 
 use super::{
+    batch::TxBatch,
     locked::LockedSock,
-    socket::TcpSocket, //
+    socket::{
+        count,
+        send_with,
+        SendFlags,
+        TcpSocket, //
+    },
 };
 use crate::ffi::raw::{
     b,
     h, //
 };
-use kernel::types::NotThreadSafe;
+use kernel::{
+    prelude::*,
+    types::NotThreadSafe, //
+};
 
 /// A socket that is held: its spin lock is taken, and no process has it. Dropping this lets go of
 /// it. Nothing may sleep meanwhile.
@@ -63,6 +72,24 @@ impl TcpSocket {
         Some(HeldSock {
             sock: self,
             _thread: NotThreadSafe,
+        })
+    }
+
+    /// As [`TcpSocket::send_batch`], without sleeping. Returns `EBUSY` if a process has the socket.
+    pub(crate) fn send_batch_at_once(
+        &self,
+        batch: &mut TxBatch,
+        flags: SendFlags,
+    ) -> Result<usize> {
+        // What the batch does with its chunks comes after the lock.
+        send_with(batch, flags, |bvecs, len, raw| {
+            let Some(held) = self.hold(|| {}) else {
+                return EBUSY.to_errno();
+            };
+            let (sk, list, nr) = (held.sock.sk().as_ptr(), bvecs.as_ptr(), count(bvecs));
+            // SAFETY: by the invariant of `held` the spin lock is held and no process has the
+            // socket; the list is as `send_with` says.
+            unsafe { h::tcp_send_bvec_held(sk, list, nr, len, raw, flags.cut) }
         })
     }
 

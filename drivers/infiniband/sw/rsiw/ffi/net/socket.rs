@@ -224,33 +224,11 @@ impl TcpSocket {
     /// `ENOBUFS` if TCP has no memory now and `write_space` will not tell when it has; the rest of
     /// the batch can be sent later. After any other error neither the stream nor the batch can go on.
     pub(crate) fn send_batch(&self, batch: &mut TxBatch, flags: SendFlags) -> Result<usize> {
-        if batch.is_empty() {
-            return Ok(0);
-        }
-        let mut raw = 0;
-        if flags.more {
-            raw |= b::MSG_MORE;
-        }
-        if flags.eor {
-            raw |= b::MSG_EOR;
-        }
-        let (bvecs, len) = batch.as_raw()?;
-        // SAFETY: the socket is live; the list names initialised pages that have `len` octets, and
-        // which nobody writes as long as TCP has a reference to them.
-        let ret = unsafe {
-            h::tcp_send_bvec(
-                self.sk.as_ptr(),
-                bvecs.as_ptr(),
-                // CAST: the capacity of a batch is small, the flags too.
-                bvecs.len() as c_uint,
-                len,
-                raw as c_int,
-                flags.cut,
-            )
-        };
-        let sent = accepted(ret)?;
-        batch.advance(sent)?;
-        Ok(sent)
+        send_with(batch, flags, |bvecs, len, raw| {
+            let (list, nr) = (bvecs.as_ptr(), count(bvecs));
+            // SAFETY: the socket is live; the list is as `send_with` says.
+            unsafe { h::tcp_send_bvec(self.sk.as_ptr(), list, nr, len, raw, flags.cut) }
+        })
     }
 
     /// Receives what is there, at most the length of `data`. Returns zero for the peer's FIN, or
@@ -343,6 +321,38 @@ impl Drop for TcpSocket {
         // SAFETY: the socket is owned by the type invariants and nobody refers to it any more.
         unsafe { b::sock_release(self.sock.as_ptr()) };
     }
+}
+
+/// Returns the length of a batch's list, as C wants it.
+pub(super) fn count(bvecs: &[b::bio_vec]) -> c_uint {
+    // CAST: the capacity of a batch is small.
+    bvecs.len() as c_uint
+}
+
+/// Has `send` send the stretches of pages that are left of `batch`, so many octets, with flags for
+/// C, and advances the batch by what TCP took. The pages are initialised, and nobody writes to these
+/// octets as long as TCP has references to them.
+#[inline(always)]
+pub(super) fn send_with(
+    batch: &mut TxBatch,
+    flags: SendFlags,
+    send: impl FnOnce(&[b::bio_vec], usize, c_int) -> c_int,
+) -> Result<usize> {
+    if batch.is_empty() {
+        return Ok(0);
+    }
+    let mut raw = 0;
+    if flags.more {
+        raw |= b::MSG_MORE;
+    }
+    if flags.eor {
+        raw |= b::MSG_EOR;
+    }
+    let (bvecs, len) = batch.as_raw()?;
+    // CAST: the flags are small.
+    let sent = accepted(send(bvecs, len, raw as c_int))?;
+    batch.advance(sent)?;
+    Ok(sent)
 }
 
 /// Returns how many octets a non-blocking send took.

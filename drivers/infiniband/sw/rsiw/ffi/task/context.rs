@@ -20,6 +20,15 @@ pub(crate) fn may_sleep() -> bool {
     unsafe { h::may_sleep() }
 }
 
+/// Returns whether the caller holds no spin lock, has interrupts, softirqs and preemption on, and
+/// does not reclaim memory. It may be an RCU reader, or about to wait for something, so that nothing
+/// may sleep. Never so in a kernel that does not count all of that.
+#[inline]
+pub(crate) fn is_preemptible() -> bool {
+    // SAFETY: looks at flags of the processor and the thread.
+    unsafe { h::is_preemptible() }
+}
+
 /// Returns whether others are preferred to this thread, which might keep those who wait for it
 /// waiting for long. Process context.
 #[inline]

@@ -62,6 +62,21 @@ pub(crate) enum OpenError {
     Defect(&'static str),
 }
 
+/// Why a request that is not sent was not carried out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NotDone {
+    /// Its completion has to say so.
+    Fault(Fault),
+    /// Others would have to be waited for, which this run may not. Nothing has changed.
+    Later,
+}
+
+impl From<Fault> for NotDone {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
 pub(crate) trait Atomics {
     /// Returns the operands of the Atomic Operation that was peeked at last.
     fn operands(&self) -> Option<AtomicOperation>;
@@ -116,13 +131,13 @@ pub(crate) trait Env<T: Transport>: Atomics {
     fn fail_new(&mut self, work: Self::Work, fault: Fault) -> bool;
 
     /// Invalidates an STag (V-INV). When this returns, nobody uses its memory.
-    fn invalidate(&mut self, stag: Stag) -> Result<(), Fault>;
+    fn invalidate(&mut self, stag: Stag) -> Result<(), NotDone>;
 
     /// Carries out the fast registration that was peeked at last (V-MR-17, V-MR-18).
-    fn register(&mut self) -> Result<(), Fault>;
+    fn register(&mut self) -> Result<(), NotDone>;
 
     /// Carries out the bind of a window that was peeked at last (V-MW-2, V-MW-4).
-    fn bind(&mut self) -> Result<(), Fault>;
+    fn bind(&mut self) -> Result<(), NotDone>;
 
     /// Checks that the memory of the current request may be read, and keeps it readable until
     /// [`Env::close`]. Memory of earlier messages may stay open until then, too.

@@ -44,7 +44,7 @@ impl Framer {
         match transport.prepare(front) {
             HandedOver::Taken => {}
             HandedOver::Enough => {
-                self.is_enough = true;
+                self.is_left = true;
                 return Ok(Some(0));
             }
             HandedOver::Later => return Ok(Some(0)),

@@ -10,6 +10,7 @@ use super::{
     atomic,
     Current,
     Env,
+    NotDone,
     Origin,
     Sender, //
 };
@@ -59,6 +60,8 @@ pub(super) enum Next {
     Empty,
     /// Nothing that may start.
     Nothing,
+    /// Nothing in this run, which may not wait for others.
+    Later,
     AfterFlush,
 }
 
@@ -118,6 +121,30 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
                 return Err(Failure::of_request(env.fail_new(request.work, fault)));
             }
         };
+        if request.operation.is_local() {
+            // Open memory is let go of first: whoever may wait for its users must not be one.
+            env.close();
+            let done = match request.operation {
+                Operation::Invalidate { stag } => env.invalidate(stag),
+                Operation::Register => env.register(),
+                _ => env.bind(),
+            };
+            let result = match done {
+                Ok(()) => Ok(()),
+                Err(NotDone::Fault(fault)) => Err(fault),
+                Err(NotDone::Later) => {
+                    if !env.with_sends(|sends| sends.order.take_back(token)) {
+                        return Err(Failure::defect(
+                            "the request that began last is not the last",
+                        ));
+                    }
+                    return Ok(Next::Later);
+                }
+            };
+            env.consume();
+            finish(env, token, result)?;
+            continue;
+        }
         env.consume();
         let (kind, origin) = match request.operation {
             Operation::Read { stag, to, .. } => {
@@ -137,25 +164,6 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
             }
             Operation::Atomic { stag, to, .. } => {
                 (atomic::request(env, tx, stag, to)?, Origin::Bare)
-            }
-            // Open memory is let go of first: whoever may wait for its users must not be one.
-            Operation::Invalidate { stag } => {
-                env.close();
-                let result = env.invalidate(stag);
-                finish(env, token, result)?;
-                continue;
-            }
-            Operation::Register => {
-                env.close();
-                let result = env.register();
-                finish(env, token, result)?;
-                continue;
-            }
-            Operation::Bind => {
-                env.close();
-                let result = env.bind();
-                finish(env, token, result)?;
-                continue;
             }
             _ => {
                 let kind = Kind::of(&request);

@@ -82,6 +82,49 @@ fn v_ord_12_local_requests() {
     assert_eq!(messages(&sending), sent);
 }
 
+/// V-ORD-12, V-MR-18: what would have to wait for others, where that may not be, is left to another
+/// run; it has not begun, and nothing behind it has. What is in front of it has been sent.
+#[test]
+fn v_ord_12_local_requests_later() {
+    for local in [INVALIDATE, Operation::Register, Operation::Bind] {
+        let mut sending = sending();
+        sending.post(send(100));
+        sending.post(Posted::new(local, 0));
+        sending.post(send(10));
+        sending.queue.faults.later = true;
+        for _ in 0..2 {
+            assert_eq!(sending.run_once(), Outcome::Again);
+            assert_eq!(messages(&sending), [Opcode::Send]);
+            assert_eq!(sending.queue.completions.len(), 1);
+        }
+        sending.queue.faults.later = false;
+        sending.run();
+        assert_eq!(messages(&sending), [Opcode::Send, Opcode::Send]);
+        let ids: Vec<_> = sending.queue.completions.iter().map(|c| c.0).collect();
+        assert_eq!(ids, [0, 1, 2]);
+    }
+}
+
+/// Without memory to send with, where it may not be waited for, the rest is left to another run.
+#[test]
+fn memory_later() {
+    let mut sending = sending();
+    sending.post(send(10));
+    sending.post(send(3000));
+    sending.tcp.is_hasty = true;
+    sending.tcp.room = 0;
+    assert_eq!(sending.run_once(), Outcome::Again);
+    assert_eq!(sending.run_once(), Outcome::Again);
+    assert!(sending.seen().is_empty());
+    sending.tcp.heal();
+    sending.run();
+    assert!(sending.failed.is_none());
+    assert_eq!(messages(&sending), [Opcode::Send, Opcode::Send]);
+    assert_eq!(sending.queue.completions.len(), 2);
+    // TCP does not wait for more.
+    assert!(sending.tcp.flags.last().is_some_and(|flags| !flags.more));
+}
+
 /// V-RD-11, T-47: a request that waits for the batch to leave has the next turn, whatever the peer
 /// reads meanwhile.
 #[test]
