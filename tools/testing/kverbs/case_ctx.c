@@ -216,6 +216,23 @@ static int post_in(struct job *j, enum where where)
 	return -EINVAL;
 }
 
+/*
+ * The other end answers, so that all is acknowledged that it got before. No thread sends
+ * the answer, as the device counts those of both ends.
+ */
+static bool answered(struct kv *k, struct job *j)
+{
+	struct kv_ep *a = &j->p->a, *b = &j->p->b;
+	int rv;
+
+	preempt_disable();
+	rv = kv_recv(a, 1, 0, 0, 0) ?:
+	     kv_post(b, &(struct kv_wr) { .op = IB_WR_SEND, .id = 1 });
+	preempt_enable();
+	return kv_ok(k, !rv, "post an answer: %d", rv) &&
+	       kv_want(k, b->scq, 1, KV_OK) && kv_want(k, a->rcq, 1, KV_OK);
+}
+
 static void thread_in(struct kv *k, enum where where)
 {
 	struct job j;
@@ -224,7 +241,7 @@ static void thread_in(struct kv *k, enum where where)
 		return;
 	for (; j.round < ROUNDS; j.round++) {
 		j.rv = post_in(&j, where);
-		if (!arrived(k, &j))
+		if (!arrived(k, &j) || !answered(k, &j))
 			return;
 		/* The next one is none of many. */
 		usleep_range(1000, 2000);
@@ -250,6 +267,78 @@ THREAD_IN(ctx_rcu, IN_RCU)
 THREAD_IN(ctx_waiting, IN_WAITING)
 THREAD_IN(ctx_reclaim, IN_RECLAIM)
 THREAD_IN(ctx_nice, IN_NICE)
+
+/*
+ * An RCU reader posts what needs waiting for, and more behind it: all is done, in
+ * order. Each registration finds the region invalidated.
+ */
+static void ctx_rcu_order(struct kv *k)
+{
+	struct kv_mr *mr;
+	struct kv_ep *a;
+	struct job j;
+	u32 key;
+
+	if (!begin(k, &j))
+		return;
+	a = &j.p->a;
+	mr = kv_alloc_mr(k, a, 2, IB_MR_TYPE_MEM_REG);
+	if (!mr)
+		return;
+	key = mr->mr->rkey;
+	for (; j.round < ROUNDS; j.round++) {
+		memset(mr->va, j.round + 1, LEN);
+		ib_update_fast_reg_key(mr->mr, key & 0xff);
+		rcu_read_lock();
+		j.rv = kv_recv(&j.p->b, 1, j.in->addr, LEN, j.p->b.pd->local_dma_lkey) ?:
+		       kv_recv(&j.p->b, 2, j.in->addr, 0, j.p->b.pd->local_dma_lkey) ?:
+		       kv_post_list(a, (struct kv_wr[]) {
+			{ .op = IB_WR_REG_MR, .id = 1, .mr = mr->mr, .key = key,
+			  .access = IB_ACCESS_LOCAL_WRITE },
+			{ .op = IB_WR_SEND, .id = 2, .sges = 1,
+			  .sge = { { mr->mr->iova, LEN, key } } },
+			{ .op = IB_WR_LOCAL_INV, .id = 3, .key = key },
+			{ .op = IB_WR_SEND, .id = 4 } }, 4);
+		rcu_read_unlock();
+		if (!kv_ok(k, !j.rv, "post: %d", j.rv) ||
+		    !kv_want(k, a->scq, 1, KV_OK) || !kv_want(k, a->scq, 2, KV_OK) ||
+		    !kv_want(k, a->scq, 3, KV_OK) || !kv_want(k, a->scq, 4, KV_OK) ||
+		    !kv_want(k, j.p->b.rcq, 1, KV_OK) || !kv_want(k, j.p->b.rcq, 2, KV_OK) ||
+		    !kv_ok(k, !memcmp(j.in->va, mr->va, LEN), "contents"))
+			return;
+		key = ib_inc_rkey(key);
+	}
+}
+
+/* Posts in a row go out in order, whoever sends them. */
+static void ctx_row(struct kv *k)
+{
+	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .depth = 4 * ROUNDS });
+	struct kv_mem *out = p ? kv_mem(k, &p->a, 4 * ROUNDS, 0) : NULL;
+	struct kv_mem *in = p ? kv_mem(k, &p->b, 4 * ROUNDS, 0) : NULL;
+	int n, rv = 0;
+
+	if (!out || !in)
+		return;
+	for (n = 0; n < 4 * ROUNDS; n++) {
+		((u8 *)out->va)[n] = n + 1;
+		rv = rv ?: kv_recv(&p->b, n, in->addr + n, 1, p->b.pd->local_dma_lkey);
+	}
+	for (n = 0; n < 4 * ROUNDS && !rv; n++) {
+		/* As block devices do. */
+		rcu_read_lock();
+		rv = kv_post(&p->a, &(struct kv_wr) {
+			.op = IB_WR_SEND, .id = n, .sges = 1,
+			.sge = { { out->addr + n, 1, p->a.pd->local_dma_lkey } } });
+		rcu_read_unlock();
+	}
+	if (!kv_ok(k, !rv, "post: %d", rv))
+		return;
+	for (n = 0; n < 4 * ROUNDS; n++)
+		if (!kv_want(k, p->a.scq, n, KV_OK) || !kv_want(k, p->b.rcq, n, KV_OK))
+			return;
+	kv_ok(k, !memcmp(in->va, out->va, 4 * ROUNDS), "contents");
+}
 
 static void on_irq(struct irq_work *work)
 {
@@ -399,6 +488,8 @@ const struct kv_case kv_ctx_cases[] = {
 	{ "ctx-bh-off", "V-PRIV-6 L-CORE-12", ctx_bh_off },
 	{ "ctx-spinlock", "V-PRIV-6 L-CORE-12", ctx_spinlock },
 	{ "ctx-rcu", "V-PRIV-6 L-CORE-12", ctx_rcu },
+	{ "ctx-rcu-order", "V-MR-17 V-PRIV-6 L-CORE-12", ctx_rcu_order },
+	{ "ctx-row", "V-PRIV-6 L-CORE-12", ctx_row },
 	{ "ctx-waiting", "V-PRIV-6 L-CORE-12", ctx_waiting },
 	{ "ctx-reclaim", "V-PRIV-6 L-CORE-12", ctx_reclaim },
 	{ "ctx-nice", "V-PRIV-5", ctx_nice },

@@ -143,8 +143,11 @@ pub(crate) enum Reason {
     /// A consumer in the kernel posted send requests, in any context. `may_send`: its thread has
     /// no spin lock, and may keep others waiting.
     KernelPost { may_send: bool },
-    /// A post whose thread may send, but somebody else has the mutex, or more than sending is due.
+    /// A post whose thread may send, but somebody else has the mutex.
     KernelBusy,
+    /// A post whose thread may send, and has the mutex. `only_sends`: nothing else is due. `behind`:
+    /// the peer has not acknowledged all that was sent before.
+    KernelTurn { only_sends: bool, behind: bool },
     /// A consumer in the kernel posted receives. `flushes`: they are flushed.
     KernelRecv { flushes: bool },
     /// There is room in the socket, or the peer has acknowledged all.
@@ -195,9 +198,16 @@ pub(crate) fn who(reason: Reason, sleeps: impl Fn() -> bool) -> Actor {
         KernelPost { may_send: true } => Caller,
         // The consumer may have disabled interrupts, or have locks that its handlers take.
         KernelPost { may_send: false } => Urgent,
-        // Somebody looks again, as for a process. Anything but sending is not for a thread of a
-        // consumer, which may have its locks.
-        KernelBusy => Urgent,
+        // Somebody looks again, as for a process. These consumers do not poll for long.
+        KernelBusy => Patient,
+        // Anything but sending is not for a thread of a consumer, which may have its locks.
+        KernelTurn {
+            only_sends: false, ..
+        } => Urgent,
+        // What the peer answers is under way already, so this is not all that the consumer waits
+        // for. What it posts until it sleeps leaves together.
+        KernelTurn { behind: true, .. } => Patient,
+        KernelTurn { .. } => Caller,
         // They are flushed behind what was posted before.
         KernelRecv { flushes: true } => Urgent,
         // The stream takes them.

@@ -109,6 +109,13 @@ impl Inner {
         self.conn.as_mut()?.tx.take_failure()
     }
 
+    /// Returns whether the peer has not acknowledged yet all that TCP was given. What is handed to
+    /// the other end past TCP does not count.
+    pub(super) fn is_behind(&self) -> bool {
+        let conn = self.conn.as_ref();
+        conn.is_some_and(|conn| !conn.stream.sock.is_acknowledged())
+    }
+
     /// Returns whether `stream` is that of the current connection.
     pub(super) fn is_on(&self, stream: &Arc<Stream>) -> bool {
         let conn = self.conn.as_ref();

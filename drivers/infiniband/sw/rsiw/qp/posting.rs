@@ -147,11 +147,15 @@ impl Qp {
         let state = self.state();
         let is_sent = state.sends() && state.post_send(inner.was_closed) == Post::Queue;
         // A Terminate and the FIN are the work item's.
-        if !is_sent || inner.failed.is_some() {
-            return self.who(Reason::KernelBusy);
+        let turn = Reason::KernelTurn {
+            only_sends: is_sent && inner.failed.is_none(),
+            behind: inner.is_behind(),
+        };
+        let actor = self.who(turn);
+        if actor == Actor::Caller {
+            self.send_only(&mut inner, may_wait);
         }
-        self.send_only(&mut inner, may_wait);
-        Actor::Nobody
+        actor
     }
 
     /// Posts the receives of a kernel consumer, up to the first bad one. Fails as

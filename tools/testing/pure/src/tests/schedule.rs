@@ -43,13 +43,20 @@ fn doorbells() {
     assert_eq!(always(Busy { sends: false }), Caller);
 }
 
-/// Consumers in the kernel post in any context. Where the thread may sleep it sends, unless others
-/// send, or more is to be done than to send.
+/// Consumers in the kernel post in any context. Where the thread has no spin lock it sends, unless
+/// others send, more is to be done than to send, or the peer is behind.
 #[test]
 fn kernel_consumers() {
     assert_eq!(always(KernelPost { may_send: false }), Urgent);
     assert_eq!(always(KernelPost { may_send: true }), Caller);
-    assert_eq!(always(KernelBusy), Urgent);
+    assert_eq!(always(KernelBusy), Patient);
+    for behind in [false, true] {
+        let only_sends = false;
+        assert_eq!(always(KernelTurn { only_sends, behind }), Urgent);
+        let only_sends = true;
+        let actor = if behind { Patient } else { Caller };
+        assert_eq!(always(KernelTurn { only_sends, behind }), actor);
+    }
     assert_eq!(always(KernelRecv { flushes: true }), Urgent);
     assert_eq!(always(KernelRecv { flushes: false }), Nobody);
 }
@@ -107,7 +114,7 @@ fn sleeping_only_makes_patient() {
         // Only who rings a doorbell, or posts in the kernel, can be the one to act.
         let posts = matches!(
             reason,
-            Busy { .. } | Doorbell { .. } | KernelPost { may_send: true }
+            Busy { .. } | Doorbell { .. } | KernelPost { may_send: true } | KernelTurn { .. }
         );
         assert!(polls != Caller || posts, "{reason:?}");
     }
@@ -122,6 +129,10 @@ fn every_reason() -> Vec<Reason> {
             all.push(Doorbell { row, gathers });
         }
         all.push(KernelPost { may_send: yes });
+        for behind in [false, true] {
+            let only_sends = yes;
+            all.push(KernelTurn { only_sends, behind });
+        }
         all.push(KernelRecv { flushes: yes });
         for stalled in [false, true] {
             let draining = yes;

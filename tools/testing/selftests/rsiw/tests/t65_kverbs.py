@@ -64,6 +64,12 @@ def atomic_tcp(t):
     run_family(t, "atomic")
 
 
+@test("kverbs-ctx-tcp", cost=15, only_type="rsiw", tcp=ANY_PATH)
+def ctx_tcp(t):
+    """Kernel verbs: posting from everywhere, and who sends then, through TCP."""
+    run_family(t, "ctx")
+
+
 @test("owner-kernel", cost=8, only_type="rsiw")
 def owner_kernel(t):
     """A process does not get hold of a queue pair of the kernel's."""
