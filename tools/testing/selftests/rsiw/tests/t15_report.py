@@ -75,7 +75,7 @@ def report(t):
                  "rx_softirq_octets: 262144",
                  "tx_send_requests", "drv_iwarp_state RTS", "state LISTEN",
                  "network namespace " + path.server_ns, ":%d" % port,
-                 "==== log", "==== end"):
+                 "==== CRC", "instructions of the processor for it: ", "==== log", "==== end"):
         if want not in text:
             raise Fail("no '%s' in:\n%s" % (want, text))
     with t.sub("nothing that helps to forge"):
