@@ -20,6 +20,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 import cases  # noqa: E402
 import components  # noqa: E402
+import storages  # noqa: E402
 import sweeps  # noqa: E402
 
 # Told apart also by those who do not see all colours (Okabe and Ito).
@@ -283,6 +284,36 @@ def figures(rows, path):
     return "<details><summary>The figures</summary>%s</details>" % out
 
 
+def storage(rows):
+    """Each variant of storage beside plain TCP, a plot per unit, and all figures."""
+    value = {(r["case"], r["device"], r["unit"]): r["value"] for r in rows}
+    variants = [v for v in storages.VARIANTS if any(r["device"] == v for r in rows)]
+    out = []
+    for unit, title in ((storages.COUNTED, "instructions of a block"),
+                        (storages.TIMED, "blocks a second, two processors")):
+        names = [n for n in storages.NAMES if (n, storages.BASE, unit) in value]
+        others = [v for v in variants if v != storages.BASE]
+        if not names or not others:
+            continue
+        figure, axis = plt.subplots(figsize=(11, 3))
+        width = 0.8 / len(others)
+        for n, variant in enumerate(others):
+            at = [(i + (n - (len(others) - 1) / 2) * width, case)
+                  for i, case in enumerate(names) if (case, variant, unit) in value]
+            axis.bar([x for x, _ in at],
+                     [value[c, variant, unit] / value[c, storages.BASE, unit]
+                      for _, c in at], width, label=variant)
+        axis.axhline(1, color="black", linewidth=1)
+        axis.set_xticks(range(len(names)), names, rotation=25, ha="right")
+        axis.set_title("%s, in relation to plain TCP" % title, fontsize=10)
+        axis.legend(fontsize=8)
+        axis.grid(axis="y", alpha=0.3)
+        out.append(svg(figure))
+    out.append(table(["case", "variant", "value", "unit"], [
+        [r["case"], r["device"], number(r["value"]), r["unit"]] for r in rows]))
+    return "\n".join(out)
+
+
 def about(what):
     return "<dl>" + "".join(
         "<dt>%s</dt><dd><code>%s</code></dd>" % (
@@ -346,6 +377,9 @@ def page(given):
         out.append(real_time(given["smp"], "Two processors", "In real time, in guests "
                              "with two processors, with programs that poll, and that "
                              "sleep until an event"))
+    if "storage" in given:
+        out += ["<h2>Storage</h2><p>NVMe over Fabrics and NFS, both ends in one guest.",
+                about(given["storage"]["about"]), storage(given["storage"]["rows"])]
     if "scale" in given:
         rows = given["scale"]["rows"]
         out.append("<h2>Many connections</h2>")

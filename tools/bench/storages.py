@@ -21,6 +21,9 @@ VARIANTS = {
 # What the others are compared with.
 BASE = "tcp"
 
+# What is measured.
+COUNTED, SWITCHES, TIMED = "instructions", "changes of task", "blocks/s"
+
 # Guest seconds after which a case counts as hung.
 LIMIT = 60
 

@@ -56,9 +56,7 @@ pub(crate) trait Transport {
 
     /// Returns whether what is needed may be waited for. If not, what cannot be had at once is left
     /// to another run, in which that is so.
-    fn may_wait(&self) -> bool {
-        true
-    }
+    fn may_wait(&self) -> bool;
 
     /// Makes room for `len` more octets. Returns whether there is.
     fn reserve(&mut self, len: u32) -> bool;

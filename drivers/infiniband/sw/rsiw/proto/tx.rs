@@ -4,10 +4,7 @@
 //! (RFC 5041 section 5.2, RFC 5040 section 5, RFC 5044 section 5.1). Under the lock of the sender.
 #![forbid(unsafe_code)]
 
-use super::request::{
-    Operation,
-    Request, //
-};
+use super::request::Operation;
 use crate::wire::atomic::{
     AtomicRequest,
     AtomicResponse, //
@@ -91,29 +88,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the message that `request` becomes; Immediate Data behind an RDMA Write are another.
-    /// `None` if it is not sent, or has to be prepared: `sender/start.rs` does both.
-    #[inline(always)]
-    pub(crate) fn of<W>(request: &Request<W>) -> Option<Self> {
-        let solicited = request.solicited;
-        match request.operation {
-            Operation::Send { invalidate } => Some(Self::Send {
-                solicited,
-                invalidate,
-            }),
-            Operation::Write {
-                immediate: Some(data),
-                ..
-            } if request.len == 0 => Some(Self::Immediate { data, solicited }),
-            Operation::Write { stag, to, .. } => Some(Self::Write { stag, to }),
-            Operation::Read { .. }
-            | Operation::Atomic { .. }
-            | Operation::Invalidate { .. }
-            | Operation::Register
-            | Operation::Bind => None,
-        }
-    }
-
     pub(crate) const fn opcode(&self) -> Opcode {
         match self {
             Self::Send {

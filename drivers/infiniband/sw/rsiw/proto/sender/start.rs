@@ -133,12 +133,9 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
                 Ok(()) => Ok(()),
                 Err(NotDone::Fault(fault)) => Err(fault),
                 Err(NotDone::Later) => {
-                    if !env.with_sends(|sends| sends.order.take_back(token)) {
-                        return Err(Failure::defect(
-                            "the request that began last is not the last",
-                        ));
-                    }
-                    return Ok(Next::Later);
+                    let is_undone = env.with_sends(|sends| sends.order.take_back(token));
+                    let defect = || Failure::defect("the youngest request is not the youngest");
+                    return is_undone.then_some(Next::Later).ok_or_else(defect);
                 }
             };
             env.consume();
@@ -165,10 +162,26 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
             Operation::Atomic { stag, to, .. } => {
                 (atomic::request(env, tx, stag, to)?, Origin::Bare)
             }
-            _ => {
-                let kind = Kind::of(&request);
-                let kind = kind.ok_or_else(|| Failure::defect("a request has no message"))?;
+            Operation::Send { invalidate } => {
+                let kind = Kind::Send {
+                    solicited: request.solicited,
+                    invalidate,
+                };
                 (kind, Origin::Request(token))
+            }
+            Operation::Write {
+                immediate: Some(data),
+                ..
+            } if request.len == 0 => {
+                let kind = Kind::Immediate {
+                    data,
+                    solicited: request.solicited,
+                };
+                (kind, Origin::Request(token))
+            }
+            Operation::Write { stag, to, .. } => (Kind::Write { stag, to }, Origin::Request(token)),
+            Operation::Invalidate { .. } | Operation::Register | Operation::Bind => {
+                return Err(Failure::defect("a local operation has no message"));
             }
         };
         let then = match (request.operation, kind) {
