@@ -145,9 +145,10 @@ pub(crate) enum Reason {
     KernelPost { may_send: bool },
     /// A post whose thread may send, but somebody else has the mutex.
     KernelBusy,
-    /// A post whose thread may send, and has the mutex. `only_sends`: nothing else is due. `behind`:
-    /// the peer has not acknowledged all that was sent before.
-    KernelTurn { only_sends: bool, behind: bool },
+    /// A post whose thread may send, and has the mutex. `only_sends`: nothing else is due.
+    /// `one_of_many`: the thread may not sleep, and the consumer waits for more than what it posts
+    /// now.
+    KernelTurn { only_sends: bool, one_of_many: bool },
     /// A consumer in the kernel posted receives. `flushes`: they are flushed.
     KernelRecv { flushes: bool },
     /// There is room in the socket, or the peer has acknowledged all.
@@ -198,15 +199,18 @@ pub(crate) fn who(reason: Reason, sleeps: impl Fn() -> bool) -> Actor {
         KernelPost { may_send: true } => Caller,
         // The consumer may have disabled interrupts, or have locks that its handlers take.
         KernelPost { may_send: false } => Urgent,
-        // Somebody looks again, as for a process. These consumers do not poll for long.
-        KernelBusy => Patient,
+        // Somebody looks again, as for a process.
+        KernelBusy => Urgent,
         // Anything but sending is not for a thread of a consumer, which may have its locks.
         KernelTurn {
             only_sends: false, ..
         } => Urgent,
-        // What the peer answers is under way already, so this is not all that the consumer waits
-        // for. What it posts until it sleeps leaves together.
-        KernelTurn { behind: true, .. } => Patient,
+        // A block device with more under way posts the next one while others are sent, on another
+        // processor if one is free. Where none is, they gather until the thread sleeps.
+        KernelTurn {
+            one_of_many: true, ..
+        } => Patient,
+        // A worker that may sleep answers for many; a second one for it would be in its way.
         KernelTurn { .. } => Caller,
         // They are flushed behind what was posted before.
         KernelRecv { flushes: true } => Urgent,

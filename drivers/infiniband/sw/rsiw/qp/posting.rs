@@ -149,7 +149,8 @@ impl Qp {
         // A Terminate and the FIN are the work item's.
         let turn = Reason::KernelTurn {
             only_sends: is_sent && inner.failed.is_none(),
-            behind: inner.is_behind(),
+            // Otherwise the peer has answered, and acknowledged, all that was posted before.
+            one_of_many: !may_wait && (!self.is_answered() || inner.is_behind()),
         };
         let actor = self.who(turn);
         if actor == Actor::Caller {

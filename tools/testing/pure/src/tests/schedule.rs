@@ -44,18 +44,20 @@ fn doorbells() {
 }
 
 /// Consumers in the kernel post in any context. Where the thread has no spin lock it sends, unless
-/// others send, more is to be done than to send, or the peer is behind.
+/// others send, more is to be done than to send, or it may not sleep and has more under way.
 #[test]
 fn kernel_consumers() {
     assert_eq!(always(KernelPost { may_send: false }), Urgent);
     assert_eq!(always(KernelPost { may_send: true }), Caller);
-    assert_eq!(always(KernelBusy), Patient);
-    for behind in [false, true] {
-        let only_sends = false;
-        assert_eq!(always(KernelTurn { only_sends, behind }), Urgent);
-        let only_sends = true;
-        let actor = if behind { Patient } else { Caller };
-        assert_eq!(always(KernelTurn { only_sends, behind }), actor);
+    assert_eq!(always(KernelBusy), Urgent);
+    for one_of_many in [false, true] {
+        let turn = |only_sends| KernelTurn {
+            only_sends,
+            one_of_many,
+        };
+        assert_eq!(always(turn(false)), Urgent);
+        let actor = if one_of_many { Patient } else { Caller };
+        assert_eq!(always(turn(true)), actor);
     }
     assert_eq!(always(KernelRecv { flushes: true }), Urgent);
     assert_eq!(always(KernelRecv { flushes: false }), Nobody);
@@ -129,9 +131,12 @@ fn every_reason() -> Vec<Reason> {
             all.push(Doorbell { row, gathers });
         }
         all.push(KernelPost { may_send: yes });
-        for behind in [false, true] {
+        for one_of_many in [false, true] {
             let only_sends = yes;
-            all.push(KernelTurn { only_sends, behind });
+            all.push(KernelTurn {
+                only_sends,
+                one_of_many,
+            });
         }
         all.push(KernelRecv { flushes: yes });
         for stalled in [false, true] {
