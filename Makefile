@@ -74,6 +74,10 @@ bench-sweep:
 bench-scale:
 	@tools/bench/scale
 
+# DEVICES, CASES (with commas): of what.
+bench-wan:
+	@tools/bench/wan $(if $(DEVICES),--devices "$(DEVICES)") $(if $(CASES),--cases "$(CASES)")
+
 # ROUNDS: how often each device has its turn. DEVICES, CASES (with commas), WHERE: of what.
 bench-smp:
 	@tools/bench/smp $(if $(ROUNDS),--rounds "$(ROUNDS)") $(if $(DEVICES),--devices "$(DEVICES)") \
@@ -124,6 +128,8 @@ help:
 	@echo "make bench-sweep      messages of every size: throughput and latency, and where they dip"
 	@echo "                      (DEVICES=rsiw,siw WHERE=wire,loopback SIZES=64,4096)"
 	@echo "make bench-scale      cost, memory and set-up of up to 1,000 connections"
+	@echo "make bench-wan        links with a rate and a delay: rsiw beside siw and plain TCP"
+	@echo "                      (DEVICES=rsiw,tcp CASES='1000 Mb/s 40 ms write 1048576 x16')"
 	@echo "make bench-smp        two processors in real time, with programs that poll and that sleep"
 	@echo "                      (ROUNDS=5 DEVICES=rsiw,siw CASES='send_lat 64 polls' WHERE=wire)"
 	@echo "make bench-storage    NVMe and NFS over rsiw, siw and plain TCP"
@@ -141,4 +147,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged user deb modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
+.PHONY: module packaged user deb modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help

@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,6 +19,7 @@ import components  # noqa: E402
 import counting  # noqa: E402
 import medians  # noqa: E402
 import sweeps  # noqa: E402
+import wans  # noqa: E402
 from counting import Count, Function  # noqa: E402
 
 SYMBOLS = """\
@@ -461,6 +463,63 @@ class TwoProcessors(unittest.TestCase):
         runs = smp.rounds(["rsiw", "siw"], 3, "wire", ["send_lat 64 polls"], {})
         self.assertEqual(booted, [["rsiw", "siw"] * 3, ["rsiw", "siw"]])
         self.assertEqual([len(r["runs"]) for r in runs.rows()], [3, 3])
+
+
+class LongWays(unittest.TestCase):
+    CASE = wans.Case(wans.Link(1000, 40), "read", 65536, 16)
+
+    def test_names(self):
+        for case in wans.default_cases():
+            self.assertEqual(wans.named(wans.name(case)), case)
+        self.assertIsNone(wans.named("1000 Mb/s 40 ms read 65536 x129"))
+        self.assertIsNone(wans.named("1000 Mb/s 0 ms read 65536 x16"))
+        self.assertIsNone(wans.named("1000 Mb/s 40 ms read 65536"))
+
+    def test_cases_of_tcp(self):
+        wanted = [self.CASE, self.CASE._replace(verb="write"), self.CASE._replace(size=64)]
+        self.assertEqual(wans.cases_of("rsiw", wanted), wanted)
+        self.assertEqual([wans.load(c) for c in wans.cases_of("tcp", wanted)],
+                         ["send 65536 x1", "send 64 x1"])
+
+    def test_counts(self):
+        for case in wans.default_cases() + [
+                wans.Case(wans.Link(1, 1), "send", sweeps.LARGEST, 1)]:
+            first, short, long = wans.counts(case)
+            self.assertGreater(first, 0)
+            self.assertGreater(long, short)
+
+    def test_rate(self):
+        # 100 Mb/s, and 3 s more for beginning and end.
+        points = [(65536, n, 3000000000 + n * 65536 * 80) for n in (50, 100, 300)]
+        self.assertAlmostEqual(wans.rate(self.CASE, points), 100)
+
+    def test_summary(self):
+        other = self.CASE._replace(verb="write")
+        rows = [wans.row("rsiw", self.CASE, 90.0), wans.row("rsiw", other, 98.0),
+                wans.row("siw", self.CASE, None),
+                wans.row("tcp", wans.reference(self.CASE), 100.0)]
+        self.assertEqual(wans.behind(rows, "rsiw"), [(wans.name(self.CASE), 0.9)])
+        lines = wans.table(rows, ["rsiw", "siw", "tcp"], [self.CASE, other]).splitlines()
+        self.assertRegex(lines[1], r"1000 Mb/s 40 ms +read 65536 x16 +90\.0 +failed +100\.0 "
+                         r"+0\.90 +-")
+        self.assertRegex(lines[2], r"write 65536 x16 +98\.0 +- +100\.0 +0\.98 +-")
+
+    def test_guests(self):
+        wan = script("wan")
+        wanted = [self.CASE, self.CASE._replace(depth=17), self.CASE._replace(depth=18)]
+        said = [["wan %s: 90.5000" % wans.name(wanted[0]), "wan %s: failed" % wans.name(
+            wanted[1])], []]
+
+        def boot(_results, _command, _module, on_line, cpu):
+            self.assertIsNone(cpu)
+            for line in said.pop(0):
+                on_line(line)
+        with mock.patch.multiple(wan.guests, boot=boot, say=lambda text: None,
+                                 fresh_results=lambda *names: "/tmp"):
+            rows = wan.measure("rsiw", wanted, None)
+        # One that fails, and one that a guest does not come to, are failures of their own.
+        self.assertEqual([r["value"] for r in rows], [90.5, None, None])
+        self.assertEqual([r["case"] for r in rows], list(map(wans.name, wanted)))
 
 
 def script(name):

@@ -40,13 +40,14 @@ USAGE_WHERE
 "  --verb VERB          send, write or read (send)\n"
 "  --latency            instead of throughput\n"
 "  --depth N            requests in flight (1)\n"
+"  --reads N            RDMA Reads that a connection allows, each way (16)\n"
 "  --points S:N,...     sizes in bytes, and how many messages of each\n"
 "  --poll               poll instead of sleeping until an event\n"
 "  --tcp                plain TCP, of which there are sends only\n"
 "  --limit SECONDS      watchdog, for each point (60)\n";
 
 #define LARGEST (8u << 20)
-#define MAX_DEPTH 64
+#define MAX_DEPTH 128
 
 /* Receives that a queue pair has, and by how many Sends the server answers. */
 #define RECEIVES 512
@@ -54,9 +55,6 @@ USAGE_WHERE
 
 /* With rounds, one request in so many is signalled. */
 #define SIGNAL 16
-
-/* Reads in flight, of either side. */
-#define READS 16
 
 /* Microseconds in which what was printed is gone before the next point. */
 #define PAUSE 20000
@@ -71,6 +69,7 @@ struct side {
 	uint32_t rkey;
 	int tcp;			/* the socket, instead of all that */
 	bool polls;
+	unsigned int reads;		/* IRD and ORD */
 	unsigned int posted;		/* signalled requests, */
 	unsigned int done;		/* those that have completed, */
 	unsigned int received;		/* and messages of the peer */
@@ -352,7 +351,7 @@ static void rdma_open(struct side *s)
 	struct ep_attr attr = {
 		.send_wr = MAX_DEPTH + RECEIVES / CREDIT + 1,
 		.recv_wr = RECEIVES, .cqe = RECEIVES + MAX_DEPTH + 16,
-		.ird = READS, .ord = READS, .channel = !s->polls,
+		.ird = s->reads, .ord = s->reads, .channel = !s->polls,
 	};
 	struct ep_listener listener = { 0 };
 	struct region own, peer;
@@ -465,7 +464,7 @@ static void check(struct series *series, const char *points, bool tcp)
 int main(int argc, char **argv)
 {
 	struct side s = { .w = { .addr = "127.0.0.1", .port = 18660 },
-			  .tcp = -1 };
+			  .tcp = -1, .reads = 16 };
 	struct series series = { .verb = "send", .depth = 1 };
 	unsigned int limit = 60, size, count;
 	const char *points = "";
@@ -474,6 +473,7 @@ int main(int argc, char **argv)
 		{ "verb", .str = &series.verb },
 		{ "latency", .flag = &series.latency },
 		{ "depth", .num = &series.depth, .min = 1, .max = MAX_DEPTH },
+		{ "reads", .num = &s.reads, .min = 1, .max = MAX_DEPTH },
 		{ "points", .str = &points },
 		{ "poll", .flag = &s.polls },
 		{ "tcp", .flag = &tcp },
