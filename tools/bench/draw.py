@@ -22,6 +22,7 @@ import cases  # noqa: E402
 import components  # noqa: E402
 import storages  # noqa: E402
 import sweeps  # noqa: E402
+import wans  # noqa: E402
 
 # Told apart also by those who do not see all colours (Okabe and Ito).
 DEVICE_COLOURS = {"rsiw": "#0072b2", "siw": "#e69f00", "rxe": "#009e73",
@@ -219,6 +220,39 @@ def sweep(rows, path):
     return svg(figure)
 
 
+def wan(rows):
+    """Bars of what each device gets out of a link, a plot for each load."""
+    rows = [r for r in rows if r["value"] is not None]
+    found = {(r["device"], r["case"]): r["value"] for r in rows}
+    known = list(dict.fromkeys(wans.case_of(r) for r in rows if r["device"] != "tcp"))
+    loads = list(dict.fromkeys(map(wans.load, known)))
+    if not loads:
+        return ""
+    figure, axes = plt.subplots(-(-len(loads) // 2), 2, squeeze=False,
+                                figsize=(12, 2.8 * -(-len(loads) // 2)))
+    for axis in axes.flat[len(loads):]:
+        axis.axis("off")
+    devices = devices_of(rows)
+    width = 0.8 / len(devices)
+    for axis, load in zip(axes.flat, loads):
+        these = [c for c in known if wans.load(c) == load]
+        for n, device in enumerate(devices):
+            parts = [found.get((device, wans.name(
+                wans.reference(c) if device == "tcp" else c)), 0) / c.link.rate
+                     for c in these]
+            axis.bar([i + (n - (len(devices) - 1) / 2) * width
+                      for i in range(len(these))], parts, width, label=device,
+                     color=DEVICE_COLOURS[device])
+        axis.set_xticks(range(len(these)), map(wans.link, these), rotation=25, ha="right",
+                        fontsize=8)
+        axis.set_ylim(0, 1)
+        axis.set_title("%s: part of the link's rate" % load, fontsize=10)
+        axis.legend(fontsize=7)
+        axis.grid(axis="y", alpha=0.3)
+    figure.tight_layout()
+    return svg(figure)
+
+
 def octets(value):
     """A power of two, short."""
     for unit, size in (("M", 1 << 20), ("K", 1 << 10)):
@@ -389,6 +423,16 @@ def page(given):
             [r["case"], r["device"], str(r["qps"]), number(r["value"]),
              r["unit"]] for r in sorted(
                  rows, key=lambda r: (r["case"], r["qps"]))]))
+    if "wan" in given:
+        rows = given["wan"]["rows"]
+        devices = devices_of(rows)
+        out.append("<h2>Long ways</h2><p>Links with a rate, and a delay there and back, on "
+                   "which nothing is dropped. Plain TCP has messages only, which stand "
+                   "beside those of the same size of the others.")
+        out.append(about(given["wan"]["about"]))
+        out.append(wan(rows))
+        out.append("<pre>%s</pre>" % html.escape(wans.table(rows, devices, list(
+            dict.fromkeys(wans.case_of(r) for r in rows if r["device"] != "tcp")))))
     return "\n".join(out) + "\n"
 
 
