@@ -218,12 +218,20 @@ bool rsiw_helper_sk_rcv_shutdown(const struct sock *sk)
 }
 
 /*
+ * Octets of space with which a sender goes on, even if TCP does not call the socket writeable yet,
+ * for which a third of the send buffer has to be free. Where the buffer limits what is under way,
+ * as on a long way, it is to be full. This is what TCP is given in one call.
+ */
+#define ENOUGH_SPACE	(128 * 1024)
+
+/*
  * Returns whether a sender that was told "no space" may go on. If so, the socket stops reporting
  * space until the next sender runs out of it.
  */
 bool rsiw_helper_sk_space_again(struct sock *sk)
 {
-	if (!sk->sk_socket || !sk_stream_is_writeable(sk))
+	if (!sk->sk_socket || !sk_stream_memory_free(sk) ||
+	    sk_stream_wspace(sk) < min(sk_stream_min_wspace(sk), ENOUGH_SPACE))
 		return false;
 	clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 	return true;
