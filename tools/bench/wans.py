@@ -79,8 +79,8 @@ def counts(case):
     """Messages of three measurements in a row. In the first one windows grow. The second
     and the third have a beginning and an end alike, where the link is not full."""
     round_trip = case.link.rtt / 1000
-    short = 0.1 + 5 * round_trip
-    seconds = (0.5 + 10 * round_trip, short, short + 0.3 + 10 * round_trip)
+    short = 0.05 + 4 * round_trip
+    seconds = (0.1 + 10 * round_trip, short, short + 0.15 + 8 * round_trip)
     of_a_second = case.link.rate * 1e6 / 8 / case.size
     # There has to be a difference, whatever the size is.
     return tuple(max(int(s * of_a_second), 3) + n for n, s in enumerate(seconds))
