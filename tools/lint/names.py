@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Python files that do not compile, or use a name that nothing defines.
+
+usage: names.py FILE...
+"""
+
+import builtins
+import symtable
+import sys
+
+KNOWN = set(dir(builtins)) | {"__file__"}
+
+
+def scopes(table):
+    """A scope and all within."""
+    yield table
+    for child in table.get_children():
+        yield from scopes(child)
+
+
+def undefined(path):
+    """The names of the file that are global and that nothing defines."""
+    with open(path, encoding="utf-8") as f:
+        module = symtable.symtable(f.read(), path, "exec")
+    symbols = [(scope, s) for scope in scopes(module) for s in scope.get_symbols()
+               if scope is module or s.is_global()]
+    known = KNOWN | {s.get_name() for _, s in symbols
+                     if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    return sorted({s.get_name() for _, s in symbols
+                   if s.is_referenced() and s.get_name() not in known})
+
+
+def main():
+    if sys.argv[1:] in ([], ["--help"]):
+        print(__doc__.strip())
+        return 0 if sys.argv[1:] else 2
+    status = 0
+    for path in sys.argv[1:]:
+        try:
+            for name in undefined(path):
+                print("%s: nothing defines %s" % (path, name))
+                status = 1
+        except SyntaxError as err:
+            print("%s:%s: %s" % (path, err.lineno, err.msg))
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
