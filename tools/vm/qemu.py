@@ -29,35 +29,27 @@
 # usage: Status: that of COMMAND; 124 out of time, 125 no boot, 126 the guest died.
 
 import argparse
-import ctypes
 import json
-import mmap
 import os
-import platform
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 
-import initramfs
-
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, f"{HERE}/../run")
+
+import initramfs
+from machine import BOOT_TRIES, Watch, accelerator, clock, kill, share
+
 # Nobody else has a folder of that name, wherever the checkout is.
 WORK = tempfile.mkdtemp()
 QMP = f"{WORK}/qmp.sock"
 UPDATES = f"{WORK}/updates"
 INITRAMFS = f"{WORK}/initramfs"
-BOOTED = b"rsiw-guest: booted"
-# Plain boots take 5 to 15 s. One in some thirty hangs early and silently on
-# machines without KVM; nothing of ours runs by then, so trying again is right.
-# Such a guest is known by a console that says nothing new for so long.
-SILENT_SECONDS = 45
-BOOT_SECONDS = 240
-BOOT_TRIES = 3
 # A whole system, with an init and an initramfs of its own, takes a minute.
 SYSTEM_FACTOR = 4
 
@@ -151,72 +143,12 @@ def write_initramfs(args):
     initramfs.write(INITRAMFS, args.release, texts, UPDATES)
 
 
-def has_fast_strings():
-    with open("/proc/cpuinfo", encoding="ascii") as f:
-        return " fsrm" in f.read()
-
-
-def accelerator(args):
-    if args.accel == "kvm" and not args.icount:
-        strings = ""
-        if args.other_strings:
-            strings = ",-erms,-fsrm" if has_fast_strings() else ",+erms,+fsrm"
-        return ["-accel", "kvm", "-smp", str(args.cpus), "-cpu", "host" + strings]
-    # Emulated, "rep movsb" takes a step per byte and five-level page tables a
-    # level more: without the feature bits that make the kernel use them TCP is
-    # three times as fast. Of the mitigations only the cost is emulated.
-    model = ["-cpu", "max,-la57" + ("" if args.other_strings else ",-erms,-fsrm")]
-    if args.icount:
-        return ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", "1"] + model
-    return ["-accel", "tcg,thread=multi", "-smp", str(args.cpus)] + model
-
-
-def share(tag, mode, path):
-    readonly = ",readonly=on" if mode == "ro" else ""
-    return ["-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap{readonly}",
-            "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
-
-
-def tsc_khz():
-    """What the time stamp counter of this machine, which is the guest's, counts
-    in a millisecond. A guest that has to find out on a busy machine errs."""
-    # rdtsc; shl $32, %rdx; or %rdx, %rax; ret
-    code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-    code.write(bytes.fromhex("0f3148c1e2204809d0c3"))
-    rdtsc = ctypes.CFUNCTYPE(ctypes.c_uint64)(
-        ctypes.addressof(ctypes.c_char.from_buffer(code)))
-
-    def sample():
-        """Both clocks, as close to each other as can be had."""
-        best = None
-        for _ in range(100):
-            before, ticks, after = time.monotonic_ns(), rdtsc(), time.monotonic_ns()
-            if best is None or after - before < best[0]:
-                best = after - before, (before + after) // 2, ticks
-        return best[1:]
-
-    start = sample()
-    time.sleep(0.2)
-    end = sample()
-    return (end[1] - start[1]) * 1000000 // (end[0] - start[0])
-
-
-def clock(args):
-    """Kernel arguments for the clock of an emulated machine. The HPET that is to
-    watch the TSC is late there; without the TSC, each reading of the clock would
-    leave the processor. The kernel's test of the timer counts interrupts for ten
-    ticks, finds none on a busy machine, and panics: QEMU's timer needs no test."""
-    if args.icount or args.accel == "kvm" or platform.machine() != "x86_64":
-        return []
-    return ["tsc=nowatchdog", f"tsc_early_khz={tsc_khz()}", "no_timer_check"]
-
-
 def command_line(args):
     kernel_args = ["console=ttyS0", "ignore_loglevel", "printk.devkmsg=on", "panic=-1",
                    "net.ifnames=0", "sysrq_always_enabled", "mitigations=off"]
     if args.initrd:
         kernel_args += ["root=/dev/vda", "rw"]
-    kernel_args += clock(args) + args.append
+    kernel_args += ([] if args.icount else clock(args.accel)) + args.append
     cmd = ["qemu-system-x86_64", "-machine", "q35", "-nodefaults", "-no-user-config",
            "-no-reboot", "-display", "none", "-m", args.memory,
            "-kernel", args.kernel, "-initrd", args.initrd or INITRAMFS,
@@ -231,7 +163,7 @@ def command_line(args):
            "-device", "virtconsole,chardev=out"]
     for one in args.shares:
         cmd += share(*one)
-    cmd += accelerator(args) + network(args)
+    cmd += accelerator(args.accel, args.cpus, args.icount, args.other_strings) + network(args)
     if args.gdb:
         cmd += ["-gdb", f"tcp::{args.gdb}", "-S"]
     return cmd + args.qemu
@@ -258,59 +190,6 @@ def dump_tasks():
             time.sleep(3)
     except (OSError, ValueError) as e:
         print(f"boot: cannot ask the guest for its tasks: {e}", file=sys.stderr)
-
-
-def starved(pid):
-    """Seconds that the process has waited for a processor, where that is known."""
-    waited = 0
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as f:
-                waited = max(waited, int(f.read().split()[1]))
-    except (OSError, ValueError, IndexError):
-        pass
-    return waited / 1e9
-
-
-class Watch:
-    """Is the guest up, or does its console show that it never will be? The
-    times are without those that others kept the processors busy."""
-
-    def __init__(self, console, pid, factor):
-        self.console, self.pid, self.factor = console, pid, factor
-        self.start = self.changed = self.now()
-        self.size = 0
-        self.up = False
-
-    def now(self):
-        return time.monotonic() - starved(self.pid)
-
-    def look(self):
-        """Whether the guest has come up since the last look."""
-        try:
-            with open(self.console, "rb") as f:
-                text = f.read()
-        except FileNotFoundError:
-            return False
-        if len(text) != self.size:
-            self.size, self.changed = len(text), self.now()
-        if self.up or BOOTED not in text:
-            return False
-        self.up = True
-        return True
-
-    def hopeless(self):
-        now = self.now()
-        return (now - self.changed > SILENT_SECONDS * self.factor or
-                now - self.start > BOOT_SECONDS * self.factor)
-
-
-def kill(proc):
-    try:
-        os.killpg(proc.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    proc.wait()
 
 
 def run_once(args, cmd):
