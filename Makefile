@@ -26,6 +26,9 @@ packaged:
 user:
 	@tools/vm/user
 
+run-image:
+	@tools/run/image
+
 deb:
 	@tools/vm/deb $(if $(DEB_VERSION),--version "$(DEB_VERSION)")
 
@@ -112,7 +115,7 @@ help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
 	@echo "make check            all tests (with FEATURES=core those of a module without what parity"
 	@echo "                      with siw does not need; make and make packaged build that, too)"
-	@echo "make check-long       what takes longer: kernel services, our own library, two guests, packages, in-tree"
+	@echo "make check-long       what takes longer: kernel services, our own library, two guests, packages, rsiw-run, in-tree"
 	@echo "make in-tree          the driver in the kernel's source tree: W=1, sparse, checkpatch, selftests"
 	@echo "make conformance-report  which rows of the requirement matrix the last test results show"
 	@echo "make check-soak       traffic and disturbances for half an hour (SECONDS=1800)"
@@ -142,9 +145,10 @@ help:
 	@echo "make packaged         rsiw.ko for Debian's newest packaged Linux 7.3"
 	@echo "make user             our library for programs (a provider of rdma-core): build/user"
 	@echo "make modules_install  installs what make or make packaged has built (INSTALL_MOD_PATH)"
+	@echo "make run-image        what tools/run/rsiw-run boots: build/run/rsiw-run.img"
 	@echo "make deb              Debian packages for the packaged kernel, and for DKMS, in build/deb"
 	@echo "                      (DEB_VERSION=... RSIW_SIGN_KEY=... RSIW_SIGN_CERT=...)"
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged user deb modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
+.PHONY: module packaged user run-image deb modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
