@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The commands in rsiw.rst and rsiw-reference.rst.
+"""The commands in rsiw.rst, rsiw-reference.rst and rsiw-ci.rst.
 
 A comment in front of a literal block, or of the paragraph that it belongs to, says
 where it is run: `on A`, `on A, listening at 7174` (it goes on in the background then),
@@ -13,7 +13,7 @@ from .core import Fail
 
 PAGES = [os.path.join(os.path.dirname(__file__), "../../../../..",
                       "Documentation/infiniband", page)
-         for page in ("rsiw.rst", "rsiw-reference.rst")]
+         for page in ("rsiw.rst", "rsiw-reference.rst", "rsiw-ci.rst")]
 _COMMENT = re.compile(r"\s*\.\. (?:on (?P<host>[AB])(?:, listening at (?P<port>\d+))?"
                       r"|by (?P<test>[\w-]+)|(?P<output>output))$")
 
