@@ -42,7 +42,8 @@ def accelerator(accel, cpus, icount=False, other_strings=False):
 def share(tag, mode, path):
     """QEMU's options for a folder of this machine that the guest mounts by its tag."""
     readonly = ",readonly=on" if mode == "ro" else ""
-    return ["-fsdev", f"local,id={tag},path={path.replace(',', ',,')},security_model=none,multidevs=remap{readonly}",
+    path = path.replace(",", ",,")
+    return ["-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap{readonly}",
             "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
 
 
