@@ -26,7 +26,8 @@ import wans  # noqa: E402
 
 # Told apart also by those who do not see all colours (Okabe and Ito).
 DEVICE_COLOURS = {"rsiw": "#0072b2", "siw": "#e69f00", "rxe": "#009e73",
-                  "tcp": "#7f7f7f"}
+                  "tcp": "#7f7f7f", "rsiw-direct": "#56b4e9", "rsiw-crc": "#cc79a7",
+                  "tcp-digest": "#d55e00"}
 COMPONENT_COLOURS = {
     "program": "#999999", "core": "#f0e442", "driver-tx": "#0072b2",
     "driver-rx": "#56b4e9", "copies": "#d55e00", "tcp": "#009e73",
@@ -75,6 +76,25 @@ def devices_of(rows):
     return [d for d in cases.DEVICES if any(r["device"] == d for r in rows)]
 
 
+def bars(axis, names, series, title, lines=None):
+    """Bars side by side, a group for each name. series: heights by name, for each that
+    is compared. lines: runs by the same two, drawn from the lowest to the highest."""
+    width = 0.8 / len(series)
+    for n, (one, heights) in enumerate(series.items()):
+        at = {name: i + (n - (len(series) - 1) / 2) * width
+              for i, name in enumerate(names) if name in heights}
+        axis.bar(list(at.values()), [heights[name] for name in at], width, label=one,
+                 color=DEVICE_COLOURS[one])
+        for name, x in at.items():
+            runs = (lines or {}).get(one, {}).get(name)
+            if runs:
+                axis.plot([x, x], [min(runs), max(runs)], color="black", linewidth=1)
+    axis.set_xticks(range(len(names)), names, rotation=25, ha="right", fontsize=8)
+    axis.set_title(title, fontsize=10)
+    axis.legend(fontsize=8)
+    axis.grid(axis="y", alpha=0.3)
+
+
 def throughput(rows, path):
     """Bars of the devices side by side, a plot per unit."""
     rows = [r for r in rows if r["path"] == path and not r.get("component")
@@ -82,30 +102,13 @@ def throughput(rows, path):
     units = [u for u in UNIT_TITLES if any(r["unit"] == u for r in rows)]
     if not units:
         return ""
-    counts = [len(listed([r for r in rows if r["unit"] == u])) for u in units]
     figure, axes = plt.subplots(
         len(units), 1, figsize=(11, 3 * len(units)), squeeze=False)
-    for axis, unit, count in zip(axes[:, 0], units, counts):
+    for axis, unit in zip(axes[:, 0], units):
         these = [r for r in rows if r["unit"] == unit]
-        names, devices = listed(these), devices_of(these)
-        width = 0.8 / len(devices)
-        for n, device in enumerate(devices):
-            value = {r["case"]: r["value"] for r in these
-                     if r["device"] == device}
-            at = [i + (n - (len(devices) - 1) / 2) * width
-                  for i, c in enumerate(names) if c in value]
-            axis.bar(at, [value[c] for c in names if c in value], width,
-                     label=device, color=DEVICE_COLOURS[device])
-            runs = {r["case"]: r["runs"] for r in these
-                    if r["device"] == device and r.get("runs")}
-            for x, case in zip(at, (c for c in names if c in value)):
-                if case in runs:
-                    axis.plot([x, x], [min(runs[case]), max(runs[case])],
-                              color="black", linewidth=1)
-        axis.set_xticks(range(count), names, rotation=25, ha="right")
-        axis.set_title(UNIT_TITLES[unit], fontsize=10)
-        axis.legend(fontsize=8)
-        axis.grid(axis="y", alpha=0.3)
+        values, runs = ({d: {r["case"]: r.get(what) for r in these if r["device"] == d}
+                         for d in devices_of(these)} for what in ("value", "runs"))
+        bars(axis, listed(these), values, UNIT_TITLES[unit], runs)
     figure.tight_layout()
     return svg(figure)
 
@@ -147,11 +150,11 @@ def stacks(rows, path):
 def scale(rows):
     """Curves over the number of connections, and what does not depend on it."""
     rows = [r for r in rows if r["value"] is not None]
-    messages, bars = cases.scale_cases(rows)
-    if not messages and not bars:
+    messages, others = cases.scale_cases(rows)
+    if not messages and not others:
         return ""
-    figure, axes = plt.subplots(1, len(messages) + len(bars), squeeze=False,
-                                figsize=(3.4 * (len(messages) + len(bars)), 3.4))
+    figure, axes = plt.subplots(1, len(messages) + len(others), squeeze=False,
+                                figsize=(3.4 * (len(messages) + len(others)), 3.4))
     for axis, case in zip(axes[0], messages):
         for device in devices_of(rows):
             points = sorted((r["qps"], r["value"]) for r in rows
@@ -165,7 +168,7 @@ def scale(rows):
                        fontsize=10)
         axis.legend(fontsize=8)
         axis.grid(alpha=0.3)
-    for axis, (case, unit) in zip(axes[0][len(messages):], bars):
+    for axis, (case, unit) in zip(axes[0][len(messages):], others):
         last = {}
         for r in sorted(rows, key=lambda r: r["qps"]):
             if r["case"] == case:
@@ -232,23 +235,13 @@ def wan(rows):
                                 figsize=(12, 2.8 * -(-len(loads) // 2)))
     for axis in axes.flat[len(loads):]:
         axis.axis("off")
-    devices = devices_of(rows)
-    width = 0.8 / len(devices)
     for axis, load in zip(axes.flat, loads):
         these = [c for c in known if wans.load(c) == load]
-        for n, device in enumerate(devices):
-            parts = [found.get((device, wans.name(
-                wans.reference(c) if device == "tcp" else c)), 0) / c.link.rate
-                     for c in these]
-            axis.bar([i + (n - (len(devices) - 1) / 2) * width
-                      for i in range(len(these))], parts, width, label=device,
-                     color=DEVICE_COLOURS[device])
-        axis.set_xticks(range(len(these)), map(wans.link, these), rotation=25, ha="right",
-                        fontsize=8)
+        parts = {d: {wans.link(c): found.get((d, wans.name(
+            wans.reference(c) if d == "tcp" else c)), 0) / c.link.rate for c in these}
+                 for d in devices_of(rows)}
+        bars(axis, [wans.link(c) for c in these], parts, "%s: part of the link's rate" % load)
         axis.set_ylim(0, 1)
-        axis.set_title("%s: part of the link's rate" % load, fontsize=10)
-        axis.legend(fontsize=7)
-        axis.grid(axis="y", alpha=0.3)
     figure.tight_layout()
     return svg(figure)
 
@@ -330,18 +323,10 @@ def storage(rows):
         if not names or not others:
             continue
         figure, axis = plt.subplots(figsize=(11, 3))
-        width = 0.8 / len(others)
-        for n, variant in enumerate(others):
-            at = [(i + (n - (len(others) - 1) / 2) * width, case)
-                  for i, case in enumerate(names) if (case, variant, unit) in value]
-            axis.bar([x for x, _ in at],
-                     [value[c, variant, unit] / value[c, storages.BASE, unit]
-                      for _, c in at], width, label=variant)
+        ratios = {v: {c: value[c, v, unit] / value[c, storages.BASE, unit] for c in names
+                      if (c, v, unit) in value} for v in others}
+        bars(axis, names, ratios, "%s, in relation to plain TCP" % title)
         axis.axhline(1, color="black", linewidth=1)
-        axis.set_xticks(range(len(names)), names, rotation=25, ha="right")
-        axis.set_title("%s, in relation to plain TCP" % title, fontsize=10)
-        axis.legend(fontsize=8)
-        axis.grid(axis="y", alpha=0.3)
         out.append(svg(figure))
     out.append(table(["case", "variant", "value", "unit"], [
         [r["case"], r["device"], number(r["value"]), r["unit"]] for r in rows]))

@@ -7,30 +7,31 @@ import cases
 import tables
 
 
+KEYS = ("device", "path", "case", "unit")
+
+
 class Runs:
     """All that was measured."""
 
     def __init__(self):
-        self.values = {}    # lists by device, path and case
+        self.values = {}    # lists by KEYS
         self.notes = {}     # what went wrong, by the same
 
     def add(self, rows):
         for row in rows:
-            key = row["device"], row["path"], row["case"]
+            key = tuple(row[k] for k in KEYS)
             if row["value"] is None:
                 self.notes.setdefault(key, []).append(row["note"])
             else:
                 self.values.setdefault(key, []).append(row["value"])
 
     def rows(self):
-        """The medians, as rows of bench-native.json."""
+        """The medians, as rows that are kept."""
         keys = list(dict.fromkeys([*self.values, *self.notes]))
         out = []
         for key in keys:
             values = sorted(self.values.get(key, []))
-            row = {"device": key[0], "path": key[1], "case": key[2],
-                   "value": None, "unit": cases.named(key[2]).unit,
-                   "runs": values}
+            row = {**dict(zip(KEYS, key)), "value": None, "runs": values}
             if values:
                 row["value"] = round(statistics.median(values), 4)
                 row["spread"] = round(spread(values), 1)
@@ -61,11 +62,9 @@ def spreads(rows, devices):
     for path in cases.PATHS:
         lines = [["%s: case" % path] + devices + ["best " + d for d in devices]]
         for case in tables.listed([r for r in rows if r["path"] == path]):
-            some = [found.get((path, case.name, d), {}) for d in devices]
-            lines.append([case.name] + [
-                "%.0f %%" % r["spread"] if r.get("runs") else "-" for r in some
-            ] + [tables.cell({"value": best(r)}) if r.get("runs") else "-"
-                 for r in some])
+            some = [found.get((path, case.name, d)) for d in devices]
+            lines.append([case.name] + [tables.spread(r) for r in some] + [
+                tables.cell({"value": best(r)}) if r and r["runs"] else "-" for r in some])
         if len(lines) > 1:
             out += tables.align(lines, 1)
     return "\n".join(out)

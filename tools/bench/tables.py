@@ -27,6 +27,11 @@ def ratio(mine, other, more_is_better):
     return "%.2f" % (r if more_is_better else 1 / r)
 
 
+def spread(row):
+    """How far the runs of a row are apart."""
+    return "%.0f %%" % row["spread"] if row and row["runs"] else "-"
+
+
 def align(lines, left):
     """A table as text; the first `left` columns are words."""
     width = [max(len(line[i]) for line in lines if i < len(line))

@@ -4,9 +4,11 @@
 
 import importlib.machinery
 import importlib.util
+import json
 import os
 import sys
 import tempfile
+import types
 import unittest
 from unittest import mock
 
@@ -18,6 +20,7 @@ import cases  # noqa: E402
 import components  # noqa: E402
 import counting  # noqa: E402
 import medians  # noqa: E402
+import storages  # noqa: E402
 import sweeps  # noqa: E402
 import wans  # noqa: E402
 from counting import Count, Function  # noqa: E402
@@ -266,7 +269,8 @@ class Cases(unittest.TestCase):
 class Medians(unittest.TestCase):
     @staticmethod
     def row(value, note=None, case="send_bw 64"):
-        row = {"device": "rsiw", "path": "wire", "case": case, "value": value}
+        row = {"device": "rsiw", "path": "wire", "case": case, "value": value,
+               "unit": cases.named(case).unit}
         return {**row, "note": note} if note else row
 
     def test_rows(self):
@@ -438,13 +442,13 @@ class KeptPoints(unittest.TestCase):
 
 
 class TwoProcessors(unittest.TestCase):
+    ROW = {"path": "wire", "case": "send_lat 64 polls", "unit": cases.USEC}
+
     def test_table(self):
         runs = medians.Runs()
         for device, values in (("rsiw", (1.0, 3.0, 2.0)), ("siw", (4.0, 4.0)), ("tcp", ())):
-            runs.add([{"device": device, "path": "wire", "case": "send_lat 64 polls",
-                       "value": value} for value in values])
-        runs.add([{"device": "tcp", "path": "wire", "case": "send_lat 64 polls",
-                   "value": None, "note": "hung"}])
+            runs.add([{**self.ROW, "device": device, "value": value} for value in values])
+        runs.add([{**self.ROW, "device": "tcp", "value": None, "note": "hung"}])
         lines = script("smp").table(runs.rows(), ["rsiw", "siw", "tcp"]).splitlines()
         self.assertRegex(lines[1], r"send_lat 64 polls +us +2\.000 +4\.000 +hung +2\.00 +- "
                          r"+50 % +0 % +-")
@@ -457,12 +461,51 @@ class TwoProcessors(unittest.TestCase):
             booted.append(list(todo))
             # siw hangs in its second turn.
             done = 4 if len(booted) == 1 else len(todo)
-            return [{"device": d, "path": path, "case": names[0], "value": 1.0}
+            return [{**self.ROW, "device": d, "value": 1.0}
                     for d in todo[:done]], done
         smp.measure = measure
         runs = smp.rounds(["rsiw", "siw"], 3, "wire", ["send_lat 64 polls"], {})
         self.assertEqual(booted, [["rsiw", "siw"] * 3, ["rsiw", "siw"]])
         self.assertEqual([len(r["runs"]) for r in runs.rows()], [3, 3])
+
+
+class Storage(unittest.TestCase):
+    CASE = "nvme read 4K x1"
+
+    def test_table(self):
+        storage, runs = script("storage"), medians.Runs()
+        for variant, values in (("rsiw", (1.0, 3.0, 2.0)), ("tcp", (4.0, 4.0))):
+            runs.add([storage.row_of(variant, self.CASE, storages.TIMED, value)
+                      for value in values])
+        rows, variants = runs.rows(), ["rsiw", "siw", "tcp"]
+        lines = storage.table(rows, variants, storages.TIMED, "title").splitlines()
+        self.assertRegex(lines[1], self.CASE + r" +2\.000 +- +4\.000 +0\.50 +- +50 % +- +0 %")
+        self.assertEqual(storage.table(rows, variants, storages.COUNTED, "title"), "")
+
+    def test_a_new_guest_after_one_that_fails(self):
+        storage, runs, booted = script("storage"), medians.Runs(), []
+
+        def guest(todo, *_):
+            booted.append(list(todo))
+            return [], []
+
+        def start(_, __, ___, ____, on_line):
+            # The second turn's device hangs in the first guest.
+            turns = booted[-1][:1] if len(booted) == 1 else booted[-1]
+            for variant in turns:
+                on_line("row " + json.dumps(
+                    {"device": variant, "case": self.CASE, "iops": 1.0}))
+                on_line("done " + variant)
+            return len(booted) == 1
+
+        storage.guest = guest
+        storage.guests = types.SimpleNamespace(
+            start=start, fresh_results=lambda _: "results", say=lambda _: None)
+        args = types.SimpleNamespace(rounds=2, ms=1)
+        failed = storage.turns(["rsiw", "siw"], [self.CASE], {}, args, runs)
+        self.assertEqual(booted, [["rsiw", "siw"] * 2, ["rsiw", "siw"]])
+        self.assertEqual(list(failed), ["siw"])
+        self.assertEqual([len(r["runs"]) for r in runs.rows()], [2, 1])
 
 
 class LongWays(unittest.TestCase):
