@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The commands in rsiw.rst, rsiw-reference.rst and rsiw-ci.rst.
+"""The commands in rsiw.rst, rsiw-reference.rst, rsiw-ci.rst and rsiw-compared.rst.
 
 A comment in front of a literal block, or of the paragraph that it belongs to, says
 where it is run: `on A`, `on A, listening at 7174` (it goes on in the background then),
@@ -11,9 +11,13 @@ import re
 
 from .core import Fail
 
-PAGES = [os.path.join(os.path.dirname(__file__), "../../../../..",
-                      "Documentation/infiniband", page)
-         for page in ("rsiw.rst", "rsiw-reference.rst", "rsiw-ci.rst")]
+def page_of(name):
+    return os.path.join(os.path.dirname(__file__), "../../../../..",
+                        "Documentation/infiniband", name)
+
+
+PAGES = [page_of(name) for name in
+         ("rsiw.rst", "rsiw-reference.rst", "rsiw-ci.rst", "rsiw-compared.rst")]
 _COMMENT = re.compile(r"\s*\.\. (?:on (?P<host>[AB])(?:, listening at (?P<port>\d+))?"
                       r"|by (?P<test>[\w-]+)|(?P<output>output))$")
 
@@ -61,6 +65,22 @@ def blocks_of(page):
         found.append(Block(section, said, "\n".join(text).strip()))
         said = None
     return found
+
+
+def compared():
+    """The table of what devices say in rsiw-compared.rst: by column, values by field."""
+    with open(page_of("rsiw-compared.rst"), encoding="utf-8") as f:
+        lines = iter(f.read().splitlines())
+    head = next(re.split(" {2,}", line) for line in lines if line.startswith("field "))
+    columns = {name: {} for name in head[1:]}
+    next(lines)
+    for line in lines:
+        if line.startswith("==="):
+            return columns
+        field, *values = re.split(" {2,}", line)
+        for name, value in zip(columns, values, strict=True):
+            columns[name][field] = value
+    raise Fail("the table of fields has no end")
 
 
 def run(t, section, names):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The commands that rsiw.rst tells users to give."""
+"""The commands that rsiw.rst tells users to give, and what other pages say."""
 
 import contextlib
+import re
 
 from rsiwtest import core, docs, nfs, nullb, rnbd
 from rsiwtest.core import Fail, test
@@ -47,6 +48,38 @@ def docs_first_steps(t):
         finally:
             LOCAL.write("/sys/module/rsiw/parameters/mpa_crc", "Y")
         t.reap()
+
+
+def says(t, dev, column):
+    """ibv_devinfo prints what the column of rsiw-compared.rst says."""
+    out = t.run("ibv_devinfo", "-v", "-d", dev)
+    printed = dict(re.findall(r"^\s*(\w+):\s+(\S+)", out, re.M))
+    for field, want in docs.compared()[column].items():
+        if printed.get(field) != want:
+            raise Fail("%s of %s is %s, the page says %s" % (
+                field, dev, printed.get(field), want))
+
+
+@test("docs-compared", cost=3)
+def docs_compared(t):
+    """What rsiw-compared.rst has of this driver's devices."""
+    with t.sub("stock library"), t.library("stock"):
+        says(t, t.topo.dev_a, t.type)
+    if t.type == "rsiw" and not t.env.core:
+        with t.sub("our library"), t.library("rsiw"):
+            says(t, t.topo.dev_a, "with librsiw")
+
+
+@test("docs-compared-rxe", cost=3, only_type="rsiw")
+def docs_compared_rxe(t):
+    """What rsiw-compared.rst has of rxe's."""
+    t.need_module("rdma_rxe")
+    sh("rdma", "link", "add", "rxe_lo", "type", "rxe", "netdev", "lo")
+    try:
+        says(t, "rxe_lo", "rxe")
+    finally:
+        sh("rdma", "link", "del", "rxe_lo")
+        sh("modprobe", "-r", "rdma_rxe")
 
 
 @contextlib.contextmanager
