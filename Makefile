@@ -32,6 +32,9 @@ run-image:
 deb:
 	@tools/vm/deb $(if $(DEB_VERSION),--version "$(DEB_VERSION)")
 
+release:
+	@tools/vm/release $(if $(DEB_VERSION),--version "$(DEB_VERSION)")
+
 modules_install:
 	@tools/vm/install "$(KDIR)"
 
@@ -148,7 +151,8 @@ help:
 	@echo "make run-image        what tools/run/rsiw-run boots: build/run/rsiw-run.img"
 	@echo "make deb              Debian packages for the packaged kernel, and for DKMS, in build/deb"
 	@echo "                      (DEB_VERSION=... RSIW_SIGN_KEY=... RSIW_SIGN_CERT=...)"
+	@echo "make release          all files of a release, with checksums, in build/release (DEB_VERSION=...)"
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged user run-image deb modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
+.PHONY: module packaged user run-image deb release modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
