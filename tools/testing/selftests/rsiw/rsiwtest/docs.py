@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The commands in rsiw.rst, rsiw-reference.rst, rsiw-ci.rst and rsiw-compared.rst.
+"""The commands in the pages for users.
 
 A comment in front of a literal block, or of the paragraph that it belongs to, says
 where it is run: `on A`, `on A, listening at 7174` (it goes on in the background then),
@@ -17,7 +17,8 @@ def page_of(name):
 
 
 PAGES = [page_of(name) for name in
-         ("rsiw.rst", "rsiw-reference.rst", "rsiw-ci.rst", "rsiw-compared.rst")]
+         ("rsiw.rst", "rsiw-reference.rst", "rsiw-ci.rst", "rsiw-compared.rst",
+          "rsiw-secure.rst")]
 _COMMENT = re.compile(r"\s*\.\. (?:on (?P<host>[AB])(?:, listening at (?P<port>\d+))?"
                       r"|by (?P<test>[\w-]+)|(?P<output>output))$")
 

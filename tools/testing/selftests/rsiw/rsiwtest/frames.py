@@ -55,18 +55,19 @@ def dissect(pcap):
     return tshark(pcap, "-V", "-O", "iwarp_mpa,iwarp_ddp_rdmap")
 
 
-def are_whole(length, fpdus):
+def are_whole(length, fpdus, segment):
     """Whether none of a packet's FPDUs is in two of its segments: it may be many,
     of one length but for the last."""
     ends = list(itertools.accumulate(fpdus))
-    return length <= SEGMENT or any(
+    return length <= segment or any(
         all((end - size) // unit == (end - 1) // unit
             for end, size in zip(ends, fpdus))
-        for unit in ends if unit <= SEGMENT)
+        for unit in ends if unit <= segment)
 
 
-def misaligned(pcap, sources):
-    """Complaints about FPDUs that are in more than one segment (M-MPA-12).
+def misaligned(pcap, sources, segment=SEGMENT):
+    """Complaints about FPDUs that are in more than one segment (M-MPA-12), which has so
+    many octets at most.
 
     TCP fills the peer's window to the octet, also one that has become larger by
     the time it sends, and has less room in segments that acknowledge selectively;
@@ -93,7 +94,7 @@ def misaligned(pcap, sources):
         is_cut = sack or int(end) in windows.get((source, stream), ())
         if before or (after and is_cut):
             behind += 1
-        elif after == 0 and are_whole(int(length), fpdus):
+        elif after == 0 and are_whole(int(length), fpdus, segment):
             good += 1
         else:
             bad.append("%s octets: %s" % (length, fpdus))

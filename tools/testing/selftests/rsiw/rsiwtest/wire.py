@@ -15,6 +15,8 @@ from .topo import Path, sh, status
 IF_S, IF_C = "rsulp0", "rsulp1"
 S4, C4 = "10.79.1.1", "10.79.1.2"
 TABLE_S, TABLE_C = "7901", "7902"
+# Of rules: what comes in over an end, what goes to the other one, and all else.
+PREF_IN, PREF_OUT, PREF_LOCAL = "10", "20", "100"
 
 
 def meet():
@@ -27,6 +29,47 @@ def meet():
     sh("ping", "-c", "1", "-W", "5", S4)
 
 
+class Pair:
+    """Two interfaces of this namespace, server's and client's, whose addresses reach each
+    other over them."""
+
+    def __init__(self, netdevs, addrs, tables):
+        self.netdevs = netdevs
+        # Of each interface: the other's address, its own, and its table of routes.
+        self.ways = {netdevs[0]: (addrs[1], addrs[0], tables[0]),
+                     netdevs[1]: (addrs[0], addrs[1], tables[1])}
+
+    def add_veth(self):
+        """The interfaces as the ends of a virtual cable."""
+        server, client = self.netdevs
+        sh("ip", "link", "add", server, "mtu", "1500", "type", "veth", "peer",
+           "name", client, "mtu", "1500")
+
+    def start(self):
+        """Addresses, rules and routes of interfaces that are there."""
+        for netdev, (to, own, table) in self.ways.items():
+            conf = "net.ipv4.conf.%s." % netdev
+            sh("sysctl", "-q", conf + "rp_filter=0", conf + "accept_local=1")
+            sh("ip", "addr", "add", own + "/32", "dev", netdev)
+            sh("ip", "link", "set", netdev, "up")
+            sh("ip", "rule", "add", "pref", PREF_IN, "iif", netdev, "lookup", "local")
+            sh("ip", "rule", "add", "pref", PREF_OUT, "to", to, "lookup", table)
+            self.route(netdev)
+
+    def route(self, netdev):
+        """The way to the other one; it goes whenever the interface is down."""
+        to, own, table = self.ways[netdev]
+        sh("ip", "route", "replace", to, "dev", netdev, "src", own, "table", table)
+
+    def drop(self):
+        """Takes down whatever is there of it."""
+        for netdev, (_, _, table) in self.ways.items():
+            status("ip", "link", "del", netdev)
+            status("ip", "route", "flush", "table", table)
+            for pref in (PREF_IN, PREF_OUT):
+                status("ip", "rule", "del", "pref", pref)
+
+
 class Wire:
     """Server and client device on a veth pair in this namespace; the pair alone for the
     link type "tcp"."""
@@ -34,32 +77,24 @@ class Wire:
     def __init__(self, t):
         self.topo = t.topo
         self.dev_s, self.dev_c = t.type + "_s", t.type + "_c"
+        self.pair = Pair((IF_S, IF_C), (S4, C4), (TABLE_S, TABLE_C))
         self.path = Path("services", None, None, self.dev_s, self.dev_c,
                          S4, None, C4)
 
     def __enter__(self):
         self.drop()
-        sh("ip", "link", "add", IF_S, "mtu", "1500", "type", "veth", "peer",
-           "name", IF_C, "mtu", "1500")
-        for netdev, addr in ((IF_S, S4), (IF_C, C4)):
-            conf = "net.ipv4.conf.%s." % netdev
-            sh("sysctl", "-q", conf + "rp_filter=0", conf + "accept_local=1")
-            sh("ip", "addr", "add", addr + "/32", "dev", netdev)
-            sh("ip", "link", "set", netdev, "up")
-        for netdev, pref in ((IF_S, "10"), (IF_C, "11")):
-            sh("ip", "rule", "add", "pref", pref, "iif", netdev, "lookup",
-               "local")
-        for netdev, to, src, table in ((IF_S, C4, S4, TABLE_S),
-                                       (IF_C, S4, C4, TABLE_C)):
-            sh("ip", "rule", "add", "pref", "20", "to", to, "lookup", table)
-            sh("ip", "route", "add", to, "dev", netdev, "src", src, "table",
-               table)
-        sh("ip", "rule", "add", "pref", "100", "lookup", "local")
+        self.add_interfaces()
+        self.pair.start()
+        sh("ip", "rule", "add", "pref", PREF_LOCAL, "lookup", "local")
         sh("ip", "rule", "del", "pref", "0")
         if self.topo.type != "tcp":
             self.topo.add_link(self.dev_s, IF_S)
             self.topo.add_link(self.dev_c, IF_C)
         return self
+
+    def add_interfaces(self):
+        """What the devices are on."""
+        self.pair.add_veth()
 
     def __exit__(self, failure, *_):
         left = "" if failure else self.leftovers()
@@ -71,11 +106,7 @@ class Wire:
         """Takes an end of the wire up or down."""
         sh("ip", "link", "set", netdev, "up" if on else "down")
         if on:
-            # The routes went with the link.
-            to, src, table = (C4, S4, TABLE_S) if netdev == IF_S \
-                else (S4, C4, TABLE_C)
-            sh("ip", "route", "replace", to, "dev", netdev, "src", src,
-               "table", table)
+            self.pair.route(netdev)
 
     def leftovers(self):
         """What the devices still hold when all services have left them. Of
@@ -100,10 +131,7 @@ class Wire:
         for dev in (self.dev_s, self.dev_c):
             if dev in links:
                 sh("rdma", "link", "del", dev, timeout=60)
-        status("ip", "link", "del", IF_S)
         if "lookup local" not in sh("ip", "rule", "show", "pref", "0"):
             sh("ip", "rule", "add", "pref", "0", "lookup", "local")
-        for pref in ("10", "11", "20", "20", "100"):
-            status("ip", "rule", "del", "pref", pref)
-        for table in (TABLE_S, TABLE_C):
-            status("ip", "route", "flush", "table", table)
+        status("ip", "rule", "del", "pref", PREF_LOCAL)
+        self.pair.drop()
