@@ -9,6 +9,7 @@ mod counters;
 mod deframer;
 mod direct;
 mod drain;
+mod exhaustive;
 mod fin;
 mod fuzz;
 mod golden;
