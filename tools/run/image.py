@@ -106,6 +106,7 @@ def add_programs(args, root):
     copy(f"{HERE}/with-libraries", f"{root}/lib/run", 0o755)
     copy(f"{TOP}/tools/rsiw-report", f"{root}/bin/rsiw-report", 0o755)
     copy(f"{HERE}/on", f"{root}/bin/on", 0o755)
+    os.symlink("on", f"{root}/bin/rsh")
 
 
 def add_libraries(root):
