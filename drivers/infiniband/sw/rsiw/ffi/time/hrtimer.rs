@@ -12,9 +12,11 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
             AtomicFlag,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
         Arc, //
     },
@@ -73,7 +75,8 @@ impl<T: ExpiresSoon> ShortTimer<T> {
         Some(this.short_timer()).filter(|timer| is_part(&**this, *timer))
     }
 
-    /// Starts the timer of `this`, unless it runs. Any context.
+    /// Starts the timer of `this`, unless it runs. In either case what the caller did before is seen
+    /// when it runs out. Any context.
     pub(crate) fn start(this: &Arc<T>, us: u32) {
         let Some(timer) = Self::of(this) else {
             kernel::pr_err_once!("BUG: an object names a timer that is not its own\n");
@@ -81,7 +84,8 @@ impl<T: ExpiresSoon> ShortTimer<T> {
         };
         // INVARIANT: the reference that it owns from now on is made next; the callback does not
         // come before the timer was started.
-        if timer.runs.xchg(true, Relaxed) {
+        // ORDERING: a callback that comes for an earlier start sees what was done before this one.
+        if timer.runs.xchg(true, Release) {
             return;
         }
         let target = Arc::into_raw(this.clone());
@@ -114,7 +118,8 @@ impl<T: ExpiresSoon> ShortTimer<T> {
         // SAFETY: the timer is the first field; one that fires is alive by the type invariants.
         let this = unsafe { &*timer.cast::<Self>() };
         let target = this.target.load(Relaxed).cast_const();
-        this.runs.store(false, Relaxed);
+        // ORDERING: with `start`. Whoever comes from now on starts the timer anew.
+        this.runs.xchg(false, Acquire);
         // SAFETY: by the type invariants; this callback takes the reference. The object may be
         // freed here, as C does not look at a timer that is not to be restarted.
         T::soon_expired(unsafe { Arc::from_raw(target) });
