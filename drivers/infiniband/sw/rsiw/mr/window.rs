@@ -11,6 +11,10 @@
 //! Context: any, but for creation and binds, which sleep.
 #![forbid(unsafe_code)]
 
+mod count;
+
+pub(super) use self::count::Windows;
+
 use super::{
     access::{
         Access,
@@ -41,10 +45,7 @@ use kernel::{
     alloc::Flags,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
+        atomic::Relaxed,
         new_spinlock_irq,
         Arc,
         SpinLockIrq, //
@@ -56,26 +57,26 @@ const NO_ADDRESS: u64 = 4096;
 
 /// Stands for a queue pair that binds windows; its identity is its address.
 pub(crate) struct Binder {
-    windows: Atomic<u32>,
+    windows: Windows,
 }
 
 impl Binder {
     pub(crate) fn new(flags: Flags) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
-                windows: Atomic::new(0),
+                windows: Windows::new(),
             },
             flags,
         )?)
     }
 
     pub(crate) fn count(&self) -> u32 {
-        self.windows.load(Relaxed)
+        self.windows.count()
     }
 
     /// Returns whether a window is bound (V-QP-24).
     pub(crate) fn is_in_use(&self) -> bool {
-        self.count() != 0
+        self.windows.any()
     }
 }
 
@@ -118,7 +119,7 @@ impl Drop for Bound {
     fn drop(&mut self) {
         self.region.windows.unbind();
         if let Some(binder) = &self.binder {
-            binder.windows.fetch_sub(1, Relaxed);
+            binder.windows.unbind();
         }
     }
 }
@@ -330,7 +331,8 @@ impl Bound {
             return Err(BindError::Region);
         }
         if let Some(binder) = binder {
-            binder.windows.fetch_add(1, Relaxed);
+            // A queue pair that binds is there.
+            let _ = binder.windows.bind();
         }
         // Dropping it undoes both.
         let mut bound = Self {
@@ -376,46 +378,5 @@ impl Mr {
             .range
             .locate_long(wr.addr, wr.len)
             .map_err(|_| BindError::Bounds)
-    }
-}
-
-/// Windows bound to a region. While there are any, it can neither be invalidated nor deregistered.
-pub(super) struct Windows(Atomic<u32>);
-
-/// The region goes away: there will be no more windows.
-const GOING: u32 = 1 << 31;
-
-impl Windows {
-    pub(super) fn new() -> Self {
-        Self(Atomic::new(0))
-    }
-
-    pub(super) fn count(&self) -> u32 {
-        self.0.load(Relaxed) & !GOING
-    }
-
-    pub(super) fn any(&self) -> bool {
-        self.count() != 0
-    }
-
-    /// Allows no more windows, or returns `EBUSY` if there are some (V-DEA-4).
-    pub(super) fn end(&self) -> Result {
-        match self.0.cmpxchg(0, GOING, Relaxed) {
-            Ok(_) | Err(GOING) => Ok(()),
-            Err(_) => Err(EBUSY),
-        }
-    }
-
-    /// Counts a window, unless the region goes away.
-    fn bind(&self) -> bool {
-        if self.0.fetch_add(1, Relaxed) & GOING == 0 {
-            return true;
-        }
-        self.unbind();
-        false
-    }
-
-    fn unbind(&self) {
-        self.0.fetch_sub(1, Relaxed);
     }
 }

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How many windows are bound to a region, or by a queue pair.
+//!
+//! Context: any; no lock.
+#![forbid(unsafe_code)]
+
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Relaxed,
+        Release, //
+    },
+};
+
+/// A count of windows that are bound. While there are any, what they are bound to stays: a region
+/// can neither be invalidated nor deregistered.
+pub(in crate::mr) struct Windows(Atomic<u32>);
+
+/// It goes away: there will be no more windows.
+const GOING: u32 = 1 << 31;
+
+impl Windows {
+    pub(in crate::mr) fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Returns their number. What those did that are not bound any more is seen then.
+    pub(in crate::mr) fn count(&self) -> u32 {
+        self.0.load(Acquire) & !GOING
+    }
+
+    pub(in crate::mr) fn any(&self) -> bool {
+        self.count() != 0
+    }
+
+    /// Allows no more windows, or returns `EBUSY` if there are some (V-DEA-4).
+    pub(in crate::mr) fn end(&self) -> Result {
+        // ORDERING: with `unbind`: what windows did comes before what is done to the region now.
+        match self.0.cmpxchg(0, GOING, Acquire) {
+            Ok(_) | Err(GOING) => Ok(()),
+            Err(_) => Err(EBUSY),
+        }
+    }
+
+    /// Counts a window, unless the region goes away. The caller goes in by the region's gate next,
+    /// which has whoever makes the region invalid see the count.
+    pub(super) fn bind(&self) -> bool {
+        if self.0.fetch_add(1, Relaxed) & GOING == 0 {
+            return true;
+        }
+        self.unbind();
+        false
+    }
+
+    pub(super) fn unbind(&self) {
+        self.0.fetch_sub(1, Release);
+    }
+}
