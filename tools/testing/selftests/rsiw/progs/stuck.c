@@ -24,6 +24,7 @@ static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
 static const char *what = "connect";
 static struct both both;
 static struct ep alone;
+static volatile bool is_held;
 
 static void *connect_it(void *arg)
 {
@@ -35,9 +36,16 @@ static void *connect_it(void *arg)
 static void *send_it(void *arg)
 {
 	static uint8_t byte;
+	struct ibv_wc wc;
 
 	CHECK_SYS(prctl(PR_SET_NAME, NAME));
-	ep_post_send(&both.a, 1, IBV_WR_SEND, &byte, 0, 0, 0, 0);
+	/* While the connection's lock is taken, a work item sends in its place. */
+	do {
+		CHECK(!ep_post_send(&both.a, 1, IBV_WR_RDMA_WRITE, &byte, 0, 0, 0, 0),
+		      "posted");
+		if (!is_held)
+			CHECK(ep_poll(both.a.scq, &wc, 20000) && !wc.status, "written");
+	} while (!is_held);
 	return arg;
 }
 
@@ -64,6 +72,7 @@ static void run(void)
 	      "thread");
 	while (!control_get(HELD))
 		usleep(10000);
+	is_held = true;
 	/* Something for the connection's work to do, which needs the lock. */
 	if (!sends)
 		CHECK(!to_state(alone.id->qp, IBV_QPS_ERR), "to Error: %m");
