@@ -56,6 +56,9 @@ fuzz:
 coverage:
 	@tools/testing/coverage/run $(if $(LIMIT),--limit $(LIMIT))
 
+mutants:
+	@tools/testing/mutants/run $(if $(SHARD),--shard $(SHARD))
+
 bench:
 	@tools/bench/run
 
@@ -126,6 +129,7 @@ help:
 	@echo "make fuzz             the fuzz targets, a minute each (SECONDS=60)"
 	@echo "make coverage         lines of wire/ and proto/ that the tests in user space run;"
 	@echo "                      fails below 95 % (LIMIT=N), or if a line lacks a reason"
+	@echo "make mutants          changes wire/ and proto/ place by place: does a test notice? (SHARD=0/20: a sample)"
 	@echo "make bench            the benchmark: rsiw beside siw, rxe and plain TCP"
 	@echo "make bench-native     its main cases in real time, on this machine's processor"
 	@echo "                      (RUNS=5 DEVICES=rsiw,tcp CASES='send_bw 65536,iperf3' WHERE=wire)"
@@ -155,4 +159,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged user run-image deb release modules_install demo check check-long in-tree check-soak check-debug fuzz coverage shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
+.PHONY: module packaged user run-image deb release modules_install demo check check-long in-tree check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
