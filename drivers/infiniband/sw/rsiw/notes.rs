@@ -34,7 +34,7 @@ pub(crate) struct Noticeboard<N> {
 }
 
 impl<N: Note> Noticeboard<N> {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             bits: Atomic::new(0),
             _kind: PhantomData,

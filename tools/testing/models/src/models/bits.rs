@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Bits by which softirq, timers and threads bring each other about: `Stream::starves` and
+//! `Stream::pauses`, `Base::has_inbound`, `Stream::awaited`. Copies of `qp/stream.rs`, `qp/rx.rs`,
+//! `qp/tx.rs` and `qp/direct.rs`.
+
+use crate::{check::check, copies::Copied};
+use kernel::{
+    sync::{atomic::*, Mutex},
+    workqueue::Work,
+};
+
+pub(crate) const COPIED: &[Copied] = &[
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/stream.rs",
+        from: "    pub(super) fn starve(",
+        lines: &[
+            "self.starves.xchg(true, Acquire);",
+            "if !self.pauses.load(Relaxed) {",
+            "Timer::start(self, STARVED_MS);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/stream.rs",
+        from: "    fn expired(",
+        lines: &[
+            "this.pauses.store(false, Relaxed);",
+            "this.starves.store(false, Release);",
+            "this.parent.note(QpNote::Socket);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/stream.rs",
+        from: "    fn pause(",
+        lines: &[
+            "if is_later && !self.pauses.load(Relaxed) {",
+            "self.pauses.store(true, Relaxed);",
+            "Timer::start(self, ms);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
+        from: "    fn request_received(",
+        lines: &[
+            "let mut inbound = self.qp.inbound.lock();",
+            "self.qp.has_inbound.store(true, Relaxed);",
+            "self.parent.schedule(Reason::PeerRead);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/tx.rs",
+        from: "    fn oldest_inbound(",
+        lines: &[
+            "if !self.qp.has_inbound.load(Relaxed) {",
+            "self.qp.inbound.lock().front()",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/tx.rs",
+        from: "    fn with_inbound<",
+        lines: &[
+            "let mut inbound = self.qp.inbound.lock();",
+            "self.qp.has_inbound.store(!inbound.is_empty(), Relaxed);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/direct.rs",
+        from: "    fn hold(&mut self)",
+        lines: &[
+            "stream.awaited.store(true, Relaxed);",
+            "stream.parent.note(QpNote::Socket);",
+            "stream.awaited.store(true, Relaxed);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/stream.rs",
+        from: "    fn wake_sender_now(",
+        lines: &[
+            "self.awaited.store(false, Relaxed);",
+            "other.parent.schedule(Reason::Room);",
+        ],
+    },
+];
+
+struct Stream {
+    starves: AtomicFlag,
+    pauses: AtomicFlag,
+    timer: Mutex<bool>,
+}
+
+impl Stream {
+    /// Makes one whose timer runs, for a receive.
+    fn new() -> Self {
+        Self {
+            starves: Atomic::new(false),
+            pauses: Atomic::new(true),
+            timer: Mutex::new(true),
+        }
+    }
+
+    fn starve(&self) {
+        self.starves.xchg(true, Acquire);
+        if !self.pauses.load(Relaxed) {
+            *self.timer.lock() = true;
+        }
+    }
+
+    fn runs_out(&self) {
+        if core::mem::replace(&mut *self.timer.lock(), false) {
+            self.pauses.store(false, Relaxed);
+            // A store in the driver. loom does not put one behind an exchange that came first.
+            self.starves.xchg(false, Release);
+        }
+    }
+}
+
+/// Whoever leaves TCP alone until the timer has run out does not do so without a timer.
+fn starves() {
+    let stream = super::beside(Stream::new(), Stream::starve, Stream::runs_out);
+    if stream.starves.load(Relaxed) {
+        assert!(*stream.timer.lock());
+    }
+}
+
+struct Reads {
+    has_inbound: AtomicFlag,
+    inbound: Mutex<u32>,
+    work: Work,
+}
+
+impl Reads {
+    /// A request of the peer comes in.
+    fn received(&self) {
+        {
+            let mut inbound = self.inbound.lock();
+            *inbound += 1;
+            self.has_inbound.store(true, Relaxed);
+        }
+        self.work.queue();
+    }
+
+    /// The work item answers what it finds.
+    fn answer(&self) {
+        if self.work.begin() && self.has_inbound.load(Relaxed) {
+            let mut inbound = self.inbound.lock();
+            *inbound = 0;
+            self.has_inbound.store(false, Relaxed);
+        }
+    }
+}
+
+/// A request of the peer is answered by the work item that is queued behind it.
+fn is_answered() {
+    let reads = Reads {
+        has_inbound: Atomic::new(false),
+        inbound: Mutex::new(0),
+        work: Work::new(),
+    };
+    let twice = |reads: &Reads| {
+        reads.received();
+        reads.received();
+    };
+    let reads = super::beside(reads, Reads::answer, twice);
+    reads.answer();
+    assert_eq!(*reads.inbound.lock(), 0);
+}
+
+struct Peers {
+    awaited: AtomicFlag,
+    /// The socket of the other end, and whether it has read what TCP had for it.
+    socket: Mutex<bool>,
+    /// What sends, and whether it got through.
+    sender: Work,
+    sent: AtomicFlag,
+}
+
+impl Peers {
+    fn send(&self) {
+        if self.sender.begin() {
+            let socket = self.socket.lock();
+            if *socket {
+                self.sent.store(true, Relaxed);
+            } else {
+                self.awaited.store(true, Relaxed);
+            }
+        }
+    }
+
+    fn receive(&self) {
+        *self.socket.lock() = true;
+        if self.awaited.load(Relaxed) {
+            self.awaited.store(false, Relaxed);
+            self.sender.queue();
+        }
+    }
+}
+
+/// A sender past TCP that waits for the other end is woken.
+fn is_woken() {
+    let peers = Peers {
+        awaited: Atomic::new(false),
+        socket: Mutex::new(false),
+        sender: Work::new(),
+        sent: Atomic::new(false),
+    };
+    peers.sender.queue();
+    let peers = super::beside(peers, Peers::send, Peers::receive);
+    peers.send();
+    assert!(peers.sent.load(Relaxed));
+}
+
+#[test]
+fn bits() {
+    check(file!(), &[starves, is_answered, is_woken], &[]);
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send queue of a process: the library, which fills entries and calls the kernel only if
+//! nobody seems to be at work, meets whoever takes them out. Copies of `user/librsiw/send.c`,
+//! `qp/sq/user.rs` and `ffi/mm/ring.rs`, and of what siw's own library does.
+
+use crate::{
+    check::{check, Spare},
+    copies::Copied,
+    models::Plain,
+};
+use kernel::{
+    sync::{atomic::*, Mutex},
+    weak::Strength,
+    workqueue::Work,
+};
+
+pub(crate) const COPIED: &[Copied] = &[
+    Copied {
+        file: "user/librsiw/rsiw.h",
+        from: "#define rsiw_flags",
+        lines: &[
+            "__atomic_load_n(&(entry)->flags, __ATOMIC_ACQUIRE)",
+            "__atomic_store_n(&(entry)->flags, (to), __ATOMIC_RELEASE)",
+        ],
+    },
+    Copied {
+        file: "user/librsiw/send.c",
+        from: "struct rsiw_sqe *rsiw_stage(",
+        lines: &["if (qp->staged > qp->sq.mask || rsiw_flags(sqe) & SIW_WQE_VALID)"],
+    },
+    Copied {
+        file: "user/librsiw/send.c",
+        from: "bool rsiw_publish(",
+        lines: &[
+            "rsiw_set_flags(sqe, sqe->flags | SIW_WQE_VALID);",
+            "__atomic_thread_fence(__ATOMIC_SEQ_CST);",
+            "if (count <= qp->sq.mask && rsiw_flags(sqe) & SIW_WQE_VALID)",
+            "return !is_polled(qp);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/ffi/mm/ring.rs",
+        from: "macro_rules! impl_ring_flags {",
+        lines: &[
+            "let v = unsafe { atomic_load(ptr.cast::<$signed>(), Acquire) };",
+            "unsafe { atomic_store(ptr.cast::<$signed>(), value as $signed, Release) };",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/sq/user.rs",
+        from: "    pub(super) fn peek(",
+        lines: &[
+            "let flags = self.ring.flags(self.get);",
+            "if flags & wqe::VALID == 0 {",
+            "let front = self.ring.front(self.get);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/posting.rs",
+        from: "    pub(crate) fn doorbell(",
+        lines: &[
+            "let mut inner = match self.inner.try_lock() {",
+            "self.hand_over(other);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/sq/user.rs",
+        from: "    pub(super) fn consume(",
+        lines: &[
+            "self.ring.set_flags(self.get, 0);",
+            "self.get.advance();",
+            "smp_mb(Full);",
+        ],
+    },
+];
+
+const VALID: u32 = 1;
+const LEN: usize = 2;
+
+struct Entry {
+    flags: Atomic<u32>,
+    content: Plain,
+}
+
+struct Queue {
+    ring: [Entry; LEN],
+    /// The mutex of the queue pair, and what it protects: how many were taken.
+    inner: Mutex<usize>,
+    work: Work,
+}
+
+impl Queue {
+    /// Makes a queue with one request.
+    fn new() -> Self {
+        let queue = Self {
+            ring: [0; LEN].map(|flags| Entry {
+                flags: Atomic::new(flags),
+                content: Plain::new(),
+            }),
+            inner: Mutex::new(0),
+            work: Work::new(),
+        };
+        queue.ring[0].flags.store(VALID, Relaxed);
+        queue
+    }
+
+    /// `UserSq::peek` and `UserSq::consume`, until nothing is found.
+    fn drain(&self, get: &mut usize) {
+        loop {
+            let entry = &self.ring[*get % LEN];
+            if entry.flags.load(Acquire) & VALID == 0 {
+                return;
+            }
+            entry.content.read();
+            entry.flags.store(0, Release);
+            *get += 1;
+            smp_mb(Full);
+        }
+    }
+
+    /// Whoever is there takes requests out.
+    fn run(&self) {
+        self.drain(&mut self.inner.lock());
+    }
+
+    /// `Qp::doorbell`. If somebody has the mutex, the work item comes later.
+    fn ring(&self) {
+        match self.inner.try_lock() {
+            Some(mut get) => self.drain(&mut get),
+            None => self.work.queue(),
+        }
+    }
+
+    /// Posts two more requests, one by one, with `publish` of a library, which fills an entry and
+    /// returns whether to call the kernel, or `None` if the entry is taken.
+    fn post(&self, publish: fn(&Self, usize) -> Option<bool>) {
+        for put in 1..3 {
+            if publish(self, put) == Some(true) {
+                self.ring();
+            }
+        }
+    }
+
+    /// `rsiw_stage()` and `rsiw_publish()`, without what `look_word` has.
+    fn publish_own(&self, put: usize) -> Option<bool> {
+        let entry = &self.ring[put % LEN];
+        if entry.flags.load(Acquire) & VALID != 0 {
+            return None;
+        }
+        entry.content.write();
+        entry.flags.store(VALID, Release);
+        smp_mb(Full);
+        let before = &self.ring[(put - 1) % LEN];
+        Some(before.flags.load(Acquire) & VALID == 0)
+    }
+
+    /// The same in siw's own library, whose accesses are sequentially consistent. loom does not
+    /// model that, so there is a fence between those of which it matters.
+    fn publish_stock(&self, put: usize) -> Option<bool> {
+        let entry = &self.ring[put % LEN];
+        if entry.flags.load(Acquire) & VALID != 0 {
+            return None;
+        }
+        entry.content.write();
+        entry.flags.store(VALID, Release);
+        smp_mb(Full);
+        let before = &self.ring[(put - 1) % LEN];
+        Some(before.flags.load(Acquire) & VALID == 0)
+    }
+}
+
+/// Nothing is left in the ring for which nobody comes.
+fn doorbell(post: fn(&Queue)) {
+    let queue = super::beside(Queue::new(), post, Queue::run);
+    if queue.work.begin() {
+        queue.run();
+    }
+    for entry in &queue.ring {
+        assert_eq!(entry.flags.load(Relaxed), 0);
+    }
+}
+
+#[test]
+fn send_ring() {
+    check(
+        file!(),
+        &[
+            || doorbell(|queue| queue.post(Queue::publish_own)),
+            || doorbell(|queue| queue.post(Queue::publish_stock)),
+        ],
+        &[Spare {
+            line: "Some(before.flags.load(Acquire) & VALID == 0)",
+            enough: Strength::Nothing,
+            because: "nothing in the entry is looked at",
+        }],
+    );
+}

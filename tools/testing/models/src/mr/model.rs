@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `mr/window/count.rs`: who binds and unbinds windows meets who takes the region away, or
+//! registers it again.
+
+use super::count::Windows;
+use crate::{check::check, copies::Copied, ffi::sync::gate::Gate, models::Plain};
+use kernel::{
+    init::PinInit,
+    prelude::*,
+    sync::{atomic::*, Arc},
+};
+use loom::thread;
+
+pub(crate) const COPIED: &[Copied] = &[
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/mr/window.rs",
+        from: "    fn new(\n        region: Arc<Mr>,",
+        lines: &[
+            "if !region.windows.bind() {",
+            "let (access, range, offset) = look(&bound.region)?;",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/mr/window.rs",
+        from: "    fn drop(&mut self) {",
+        lines: &["self.region.windows.unbind();", "binder.windows.unbind();"],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/mr/window.rs",
+        from: "    fn part(",
+        lines: &[
+            "let guard = GateGuard::new(self)",
+            "if !guard.valid.load(Relaxed) {",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/mr/fast.rs",
+        from: "    pub(crate) fn register_fast(",
+        lines: &[
+            "if self.valid.load(Relaxed) || self.windows.any() {",
+            "self.valid.store(true, Relaxed);",
+            "match memory.try_register(wr, grant) {",
+        ],
+    },
+];
+
+struct Region {
+    gate: Gate,
+    windows: Windows,
+    valid: AtomicFlag,
+    memory: Plain,
+    /// Whether a window is bound.
+    bound: AtomicFlag,
+}
+
+fn region() -> Arc<Region> {
+    let region = Region {
+        gate: Gate::new().init(),
+        windows: Windows::new(),
+        valid: Atomic::new(true),
+        memory: Plain::new(),
+        bound: Atomic::new(false),
+    };
+    Arc::new(region, GFP_KERNEL).unwrap()
+}
+
+/// Once no more windows are allowed, all that used the region is over.
+fn ends() {
+    let region = region();
+    let users: Vec<_> = (0..2)
+        .map(|_| {
+            let region = region.clone();
+            thread::spawn(move || {
+                if region.windows.bind() {
+                    region.memory.read();
+                    region.windows.unbind();
+                }
+            })
+        })
+        .collect();
+    if region.windows.end().is_ok() {
+        region.memory.write();
+    }
+    for user in users {
+        user.join().unwrap();
+    }
+}
+
+/// So it is where somebody has found none, such as who destroys the queue pair that bound them.
+fn none_any_more() {
+    let region = region();
+    assert!(region.windows.bind());
+    let user = {
+        let region = region.clone();
+        thread::spawn(move || {
+            region.memory.read();
+            region.windows.unbind();
+        })
+    };
+    if !region.windows.any() {
+        region.memory.write();
+    }
+    user.join().unwrap();
+}
+
+/// A region that was invalidated and is registered again has no window of before: see `Bound::new`
+/// in `mr/window.rs`, `Mr::invalidate` in `mr.rs` and `Mr::register_fast` in `mr/fast.rs`.
+fn binds() {
+    let region = region();
+    let user = {
+        let region = region.clone();
+        thread::spawn(move || {
+            region.windows.bind();
+            let valid = region
+                .gate
+                .enter()
+                .is_some_and(|_| region.valid.load(Relaxed));
+            region.bound.store(valid, Relaxed);
+        })
+    };
+    region.valid.store(false, Relaxed);
+    let registers = region.gate.is_empty() && !region.windows.any();
+    user.join().unwrap();
+    assert!(!(registers && region.bound.load(Relaxed)));
+}
+
+#[test]
+fn windows() {
+    check("mr/window/count.rs", &[ends, none_any_more, binds], &[]);
+}
