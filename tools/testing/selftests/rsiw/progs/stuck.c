@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -24,7 +25,7 @@ static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
 static const char *what = "connect";
 static struct both both;
 static struct ep alone;
-static volatile bool is_held;
+static atomic_bool is_held;
 
 static void *connect_it(void *arg)
 {
