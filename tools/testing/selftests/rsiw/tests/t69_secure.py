@@ -83,7 +83,8 @@ def secure(t, make, name, most):
                 raise Fail("seen outside: %s" % words)
 
 
-@test("secure-wireguard", cost=60, limit=600, only_type="rsiw", tcp=ANY_PATH)
+@test("secure-wireguard", cost=60, limit=600, only_type="rsiw", tcp=ANY_PATH,
+      packaged=True)
 def wireguard(t):
     """WireGuard below the devices."""
     t.need("wg")
