@@ -2,6 +2,7 @@
 # What people type. The kernel's build system reads Kbuild instead, which it
 # prefers, so the two roles do not meet in one file.
 
+# KERNEL, of "packaged", "check", "deb", "shell" and "demo", reaches the scripts by itself.
 KDIR ?= /lib/modules/$(shell uname -r)/build
 MAKEFLAGS += --no-print-directory
 
@@ -38,7 +39,7 @@ release:
 modules_install:
 	@tools/vm/install "$(KDIR)"
 
-demo check-long shell in-tree:
+demo check-long check-kernels shell in-tree:
 	@tools/vm/$@
 
 check:
@@ -121,7 +122,8 @@ help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
 	@echo "make check            all tests (with FEATURES=core those of a module without what parity"
 	@echo "                      with siw does not need; make and make packaged build that, too)"
-	@echo "make check-long       what takes longer: kernel services, our own library, two guests, packages, rsiw-run, in-tree"
+	@echo "make check-long       what takes longer: kernel services, our own library, other kernels, two guests, packages, rsiw-run, in-tree"
+	@echo "make check-kernels    the first twenty tests with each packaged kernel that is known"
 	@echo "make in-tree          the driver in the kernel's source tree: W=1, sparse, checkpatch, selftests"
 	@echo "make conformance-report  which rows of the requirement matrix the last test results show"
 	@echo "make check-soak       traffic and disturbances for half an hour (SECONDS=1800)"
@@ -150,6 +152,8 @@ help:
 	@echo "make lint             formatting, lints, and the rules of this tree"
 	@echo "make                  rsiw.ko for KDIR (default: the running kernel)"
 	@echo "make packaged         rsiw.ko for Debian's newest packaged Linux 7.3"
+	@echo "                      (KERNEL=... of this, check, deb, demo and shell names another one:"
+	@echo "                      `awk '/^[^#]/ { print $$1 }' tools/vm/kernels | xargs`)"
 	@echo "make user             our library for programs (a provider of rdma-core): build/user"
 	@echo "make modules_install  installs what make or make packaged has built (INSTALL_MOD_PATH)"
 	@echo "make run-image        what tools/run/rsiw-run boots: build/run/rsiw-run.img"
@@ -159,4 +163,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged user run-image deb release modules_install demo check check-long in-tree check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
+.PHONY: module packaged user run-image deb release modules_install demo check check-long check-kernels in-tree check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help

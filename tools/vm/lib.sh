@@ -18,6 +18,35 @@ case $top$cache in
 *[" $tab:,'\"\\"]*) die "no spaces, colons, commas or quotes, please, in the paths $top and $cache" ;;
 esac
 
+# "port" has a table of its own.
+kernels=${RSIW_KERNELS:-$vm/kernels}
+
+# Columns of the table of kernels: of all, or of the one that KERNEL names.
+known_kernels()
+{
+	awk '/^[^#]/ { print $1 }' "$kernels"
+}
+
+of_kernel()
+{
+	awk -v name="$KERNEL" -v column="$1" '$1 == name { print $column }' "$kernels"
+}
+
+# KERNEL is inherited by all scripts. What belongs to another kernel than the first one of
+# the table is kept apart by the end of its name.
+first_kernel=$(known_kernels | head -n 1)
+: "${KERNEL:=$first_kernel}"
+export KERNEL
+[ -n "$(of_kernel 1)" ] || die "KERNEL=$KERNEL is none of those known: $(known_kernels | xargs)"
+apart=
+[ "$KERNEL" = "$first_kernel" ] || apart=-$KERNEL
+
+# For what is made of the first kernel's source and never of another's.
+first_only()
+{
+	[ -z "$apart" ] || die "$1 is for KERNEL=$first_kernel only"
+}
+
 # A line on stderr when a step starts and its time when it is over; the
 # result of a command stays alone on stdout.
 say()

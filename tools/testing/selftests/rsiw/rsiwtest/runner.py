@@ -12,6 +12,7 @@ import traceback
 from . import core, kmsg, libraries, peer, topo
 from .context import Context, direct
 from .core import Fail, Skip, TimedOut
+from .first import FIRST
 from .leaks import leaked, on_request_only
 from .machine import LOCAL
 from .pairtopo import HERE4, HERE6, PEER4, PEER6, PairTopology, set_up
@@ -79,6 +80,8 @@ def parse(argv):
     p.add_argument("--list", action="store_true", help="only name the tests")
     p.add_argument("--only", action="append", metavar="PATTERN",
                    help="names or shell patterns; may be repeated")
+    p.add_argument("--first", dest="only", action="store_const", const=list(FIRST),
+                   help="the first twenty for a kernel that is new to the driver")
     p.add_argument("--long", action="store_true",
                    help="the long tests instead of those of make check")
     p.add_argument("--peer", action="store_true", help="the tests with a "
