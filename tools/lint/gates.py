@@ -8,7 +8,8 @@ import sys
 
 DRIVER = "drivers/infiniband/sw/rsiw"
 # Where unsafe code may be.
-UNSAFE_HOMES = (f"{DRIVER}/ffi/", f"{DRIVER}/ffi.rs", f"{DRIVER}/rsiw_main.rs")
+UNSAFE_HOMES = (f"{DRIVER}/ffi/", f"{DRIVER}/ffi.rs", f"{DRIVER}/rsiw_main.rs",
+                f"{DRIVER}/compat/")
 # Safe code that macros of the kernel add unsafe code to.
 UNSAFE_MACROS = (f"{DRIVER}/kunit.rs",)
 MAX_LINES = 800

@@ -12,8 +12,8 @@ import sys
 
 DRIVER = "drivers/infiniband/sw/rsiw"
 LOCKING = "Documentation/infiniband/rsiw-locking.rst"
-# Protocol without waits and locks, and tests.
-LEFT_OUT = re.compile(r"^(proto|wire)/|^kunit\.rs$")
+# Protocol without waits and locks, tests, and what stands for the kernel itself.
+LEFT_OUT = re.compile(r"^(proto|wire|compat)/|^kunit\.rs$")
 NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
 
 # What waits for others, beside taking a lock.

@@ -71,6 +71,14 @@ def insert(path, before, text):
         f.writelines(lines)
 
 
+def leave_out(path, word):
+    """Drops the paragraphs of a file that hold a word."""
+    with open(path, encoding="utf-8") as f:
+        paragraphs = f.read().removesuffix("\n").split("\n\n")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("\n\n".join(p for p in paragraphs if word not in p) + "\n")
+
+
 def run(out, name, argv, cwd):
     """Runs a command with its output in a log; returns whether it succeeded, and the output."""
     with open(os.path.join(out, name + ".log"), "w", encoding="utf-8") as log:
@@ -83,9 +91,12 @@ def copy(top, src):
     """Copies the driver and all that goes with it, and makes the tree know of it."""
     count = 0
     for folder in FOLDERS:
-        skip = shutil.ignore_patterns("__pycache__", "bin", "*.pyc")
+        skip = shutil.ignore_patterns("__pycache__", "bin", "*.pyc", "compat")
         shutil.copytree(os.path.join(top, folder), os.path.join(src, folder), ignore=skip)
         count += sum(len(names) for _, _, names in os.walk(os.path.join(src, folder)))
+    # Older kernels have their own tree.
+    for name in ("Makefile", "rsiw_main.rs"):
+        leave_out(f"{src}/{DRIVER}/{name}", "compat")
     docs = []
     for pattern in FILES:
         for path in sorted(glob.glob(os.path.join(top, pattern))):

@@ -41,6 +41,13 @@ export KERNEL
 apart=
 [ "$KERNEL" = "$first_kernel" ] || apart=-$KERNEL
 
+# Returns whether the kernel is the newest of its flavour, which is the first one in the table.
+is_newest()
+{
+	[ "$KERNEL" = "$(awk -v flavour="$(of_kernel 4)" \
+		'/^[^#]/ && $4 == flavour { print $1; exit }' "$kernels")" ]
+}
+
 # For what is made of the first kernel's source and never of another's.
 first_only()
 {

@@ -16,6 +16,10 @@
     )
 )]
 
+// With an older kernel, see compat/rsiw_kernel.rs.
+#[cfg(rsiw_compat)]
+extern crate rsiw_kernel as kernel;
+
 use kernel::prelude::*;
 
 mod abi;

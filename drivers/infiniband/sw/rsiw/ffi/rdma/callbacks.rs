@@ -57,7 +57,7 @@ impl<D: Driver> Vtable<D> {
     };
 
     pub(super) const OPS: &'static b::ib_device_ops = &b::ib_device_ops {
-        owner: this_module::<D::OwnerModule>().as_ptr(),
+        owner: this_module::<crate::LocalModule>().as_ptr(),
         driver_id: D::DRIVER_ID.0,
         uverbs_abi_ver: D::ABI_VERSION,
 
