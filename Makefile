@@ -36,6 +36,9 @@ deb:
 release:
 	@tools/vm/release $(if $(DEB_VERSION),--version "$(DEB_VERSION)")
 
+port:
+	@tools/vm/port "$(KERNEL)"
+
 modules_install:
 	@tools/vm/install "$(KDIR)"
 
@@ -154,6 +157,7 @@ help:
 	@echo "make packaged         rsiw.ko for Debian's newest packaged Linux 7.3"
 	@echo "                      (KERNEL=... of this, check, deb, demo and shell names another one:"
 	@echo "                      `awk '/^[^#]/ { print $$1 }' tools/vm/kernels | xargs`)"
+	@echo "make port KERNEL=7.4  what a packaged kernel that is not known lacks of what the driver uses"
 	@echo "make user             our library for programs (a provider of rdma-core): build/user"
 	@echo "make modules_install  installs what make or make packaged has built (INSTALL_MOD_PATH)"
 	@echo "make run-image        what tools/run/rsiw-run boots: build/run/rsiw-run.img"
@@ -163,4 +167,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged user run-image deb release modules_install demo check check-long check-kernels in-tree check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
+.PHONY: module packaged port user run-image deb release modules_install demo check check-long check-kernels in-tree check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
