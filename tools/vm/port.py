@@ -16,7 +16,7 @@ RUST = (
     ("names of C, and of what is in scope", r"cannot find [a-z ,]+ (`[^`]+`)"),
     ("methods, constants and fields", r"(no [a-z ]+ (?:named )?`[^`]+` (?:found )?for .*`[^`]+`)"),
     ("items of traits", r"(not all trait items.*|.* is not a member of trait.*)"),
-    ("types and parameters", r"(mismatched types|.*takes \d+ .*argument.*|.*is not satisfied.*)"),
+    ("types and parameters", r"(mismatched types.*|.*takes \d+ .*argument.*|.*is not satisfied.*)"),
 )
 C = (
     ("members of C structures", r"has no member named ‘(\w+)’"),
