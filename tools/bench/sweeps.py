@@ -58,6 +58,11 @@ def series_of(device):
             for d in (DEPTHS if m == "bw" else (1,))]
 
 
+def of_tcp(metric):
+    """The series of plain TCP that has this metric."""
+    return next(s for s in series_of("tcp") if s.metric == metric)
+
+
 def default_sizes():
     """Powers of two up to the largest size, what is next to those where something
     may change, and what is in between."""

@@ -321,6 +321,7 @@ class Sweep(unittest.TestCase):
         for device in cases.DEVICES:
             for series in sweeps.series_of(device):
                 self.assertEqual(sweeps.named(sweeps.name(series)), series)
+        self.assertEqual([sweeps.of_tcp(m).depth for m in ("lat", "bw")], [1, max(sweeps.DEPTHS)])
         for text in ("", "send", "send bw", "send lat x1", "send bw x3"):
             self.assertIsNone(sweeps.named(text), text)
 
