@@ -24,12 +24,15 @@ mod rings {
             module::Loaded,
         },
     };
-    use kernel::prelude::*;
+    use kernel::{
+        page::PAGE_SIZE,
+        prelude::*, //
+    };
 
     #[test]
     fn sizes() -> Result {
-        let mem = SharedMemory::new(4096, Loaded::for_test())?;
-        assert_eq!(mem.size(), 4096);
+        let mem = SharedMemory::new(PAGE_SIZE, Loaded::for_test())?;
+        assert_eq!(mem.size(), PAGE_SIZE);
         assert!(SharedMemory::new(0, Loaded::for_test()).is_err());
         assert!(SharedMemory::new(usize::MAX, Loaded::for_test()).is_err());
         // Not a power of two, none, too many.
@@ -62,11 +65,11 @@ mod rings {
 
     #[test]
     fn words() -> Result {
-        let mem = SharedMemory::new(4096, Loaded::for_test())?;
-        assert!(SharedWord::new(mem.clone(), 4096).is_err());
-        assert!(SharedWord::new(mem.clone(), 4093).is_err());
+        let mem = SharedMemory::new(PAGE_SIZE, Loaded::for_test())?;
+        assert!(SharedWord::new(mem.clone(), PAGE_SIZE).is_err());
+        assert!(SharedWord::new(mem.clone(), PAGE_SIZE - 3).is_err());
         assert!(SharedWord::new(mem.clone(), 2).is_err());
-        let word = SharedWord::new(mem, 4092)?;
+        let word = SharedWord::new(mem, PAGE_SIZE - 4)?;
         assert_eq!(word.load(), 0);
         word.store(u32::MAX);
         assert_eq!(word.load(), u32::MAX);

@@ -16,7 +16,8 @@ ffi-bindgen-skip := -mno-fp-ret-in-387 -mpreferred-stack-boundary=% \
 	-fzero-call-used-regs=% -fno-stack-clash-protection -fsanitize=bounds-strict \
 	-fstrict-flex-arrays=% -fmin-function-alignment=% -fzero-init-padding-bits=% \
 	-fdiagnostics-show-context -fdiagnostics-show-context=% --param=% --param asan-% \
-	-fno-ipa-cp-clone -fno-partial-inlining -femit-struct-debug-baseonly
+	-fno-ipa-cp-clone -fno-partial-inlining -femit-struct-debug-baseonly \
+	-mgeneral-regs-only -msign-return-address=% -mabi=lp64 -mstack-protector-guard%
 ifdef CONFIG_CC_IS_CLANG
 ffi-bindgen-cflags = $(c_flags)
 else
