@@ -117,12 +117,22 @@ static noinline long return_later(void)
 	return READ_ONCE(stop_answer);
 }
 
-/* At the first instruction: the return address is on top of the stack. */
+/* At the first instruction of a function: where it returns to. */
+static unsigned long caller_of(struct pt_regs *regs)
+{
+#ifdef CONFIG_ARM64
+	return procedure_link_pointer(regs);
+#else
+	return *(unsigned long *)regs->sp;
+#endif
+}
+NOKPROBE_SYMBOL(caller_of);
+
 static int before_call(struct kprobe *probe, struct pt_regs *regs)
 {
 	struct point *point = container_of(probe, struct point, probe);
 	struct point *wanted = READ_ONCE(only);
-	unsigned long caller = *(unsigned long *)regs->sp;
+	unsigned long caller = caller_of(regs);
 
 	if (wanted && wanted != point)
 		return 0;
@@ -130,7 +140,7 @@ static int before_call(struct kprobe *probe, struct pt_regs *regs)
 	if (READ_ONCE(stop[0]) && caller >= start && caller < end &&
 	    !in_serving_softirq() && !strcmp(current->comm, stop)) {
 		WRITE_ONCE(stop_answer, point->answer);
-		regs->ip = (unsigned long)return_later;
+		instruction_pointer_set(regs, (unsigned long)return_later);
 		return 1;
 	}
 	if (!atomic_read(&times) || caller < start || caller >= end)
@@ -143,11 +153,11 @@ static int before_call(struct kprobe *probe, struct pt_regs *regs)
 	atomic_inc(&point->fired);
 	if (point->hold) {
 		atomic_inc(&waiting);
-		regs->ip = point->hold;
+		instruction_pointer_set(regs, point->hold);
 		return 1;
 	}
-	regs->ax = point->answer;
-	regs->ip = (unsigned long)return_only;
+	regs_set_return_value(regs, point->answer);
+	instruction_pointer_set(regs, (unsigned long)return_only);
 	return 1;
 }
 NOKPROBE_SYMBOL(before_call);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The tool that collects what a report of a problem should have."""
 
+import glob
 import os
 import re
 import shutil
@@ -14,7 +15,8 @@ TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                     "../../../../rsiw-report")
 
 
-PROVIDERS = "/usr/lib/x86_64-linux-gnu/libibverbs"
+# Libraries are in a folder by the name of the machine.
+PROVIDERS = glob.glob("/usr/lib/*-linux-gnu/libibverbs")[0]
 
 
 def library(t, before):
