@@ -3,6 +3,7 @@
 # prefers, so the two roles do not meet in one file.
 
 # KERNEL, of "packaged", "check", "deb", "shell" and "demo", reaches the scripts by itself.
+# ARCH, of "check", stands for all kernels for such machines.
 KDIR ?= /lib/modules/$(shell uname -r)/build
 MAKEFLAGS += --no-print-directory
 
@@ -46,7 +47,7 @@ demo check-long check-kernels shell in-tree:
 	@tools/vm/$@
 
 check:
-	@tools/vm/check $(core)
+	@tools/vm/$(if $(ARCH),check-kernels --whole --arch "$(ARCH)",check $(core))
 
 check-soak:
 	@tools/vm/check --soak "$(or $(SECONDS),1800)"
@@ -124,7 +125,8 @@ distclean: clean
 help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
 	@echo "make check            all tests (with FEATURES=core those of a module without what parity"
-	@echo "                      with siw does not need; make and make packaged build that, too)"
+	@echo "                      with siw does not need; make and make packaged build that, too);"
+	@echo "                      with ARCH=arm64 those in guests, with pages of 4 and of 16 KiB"
 	@echo "make check-long       what takes longer: kernel services, our own library, other kernels, two guests, packages, rsiw-run, in-tree"
 	@echo "make check-kernels    the first twenty tests with each packaged kernel that is known"
 	@echo "make in-tree          the driver in the kernel's source tree: W=1, sparse, checkpatch, selftests"

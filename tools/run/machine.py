@@ -18,22 +18,39 @@ BOOT_SECONDS = 240
 BOOT_TRIES = 3
 
 
+class Machine:
+    """What QEMU is told of a machine of one architecture."""
+
+    def __init__(self, command, console, model):
+        self.command, self.console, self.model = command, console, model
+
+
+# Emulated, "rep movsb" takes a step per byte and five-level page tables a level more: without
+# the feature bits that make the kernel use them TCP is three times as fast. Pointers that are
+# signed as the architecture defines it cost as much; signed in another way they do not.
+MACHINES = {
+    "amd64": Machine(["qemu-system-x86_64", "-machine", "q35"], "ttyS0", "max,-la57"),
+    "arm64": Machine(["qemu-system-aarch64", "-machine", "virt,gic-version=3"], "ttyAMA0",
+                     "max,pauth-impdef=on"),
+}
+
+
 def has_fast_strings():
     with open("/proc/cpuinfo", encoding="ascii") as f:
         return " fsrm" in f.read()
 
 
-def accelerator(accel, cpus, icount=False, other_strings=False):
+def accelerator(accel, cpus, icount=False, other_strings=False, arch="amd64"):
     """QEMU's options for the processors. other_strings: as in "boot --help"."""
     if accel == "kvm" and not icount:
         strings = ""
         if other_strings:
             strings = ",-erms,-fsrm" if has_fast_strings() else ",+erms,+fsrm"
         return ["-accel", "kvm", "-smp", str(cpus), "-cpu", "host" + strings]
-    # Emulated, "rep movsb" takes a step per byte and five-level page tables a
-    # level more: without the feature bits that make the kernel use them TCP is
-    # three times as fast. Of the mitigations only the cost is emulated.
-    model = ["-cpu", "max,-la57" + ("" if other_strings else ",-erms,-fsrm")]
+    model = MACHINES[arch].model
+    if arch == "amd64" and not other_strings:
+        model += ",-erms,-fsrm"
+    model = ["-cpu", model]
     if icount:
         return ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", "1"] + model
     return ["-accel", "tcg,thread=multi", "-smp", str(cpus)] + model
@@ -71,12 +88,12 @@ def tsc_khz():
     return (end[1] - start[1]) * 1000000 // (end[0] - start[0])
 
 
-def clock(accel):
+def clock(accel, arch="amd64"):
     """Kernel arguments for the clock of an emulated machine. The HPET that is to
     watch the TSC is late there; without the TSC, each reading of the clock would
     leave the processor. The kernel's test of the timer counts interrupts for ten
     ticks, finds none on a busy machine, and panics: QEMU's timer needs no test."""
-    if accel == "kvm" or platform.machine() != "x86_64":
+    if accel == "kvm" or arch != "amd64" or platform.machine() != "x86_64":
         return []
     return ["tsc=nowatchdog", f"tsc_early_khz={tsc_khz()}", "no_timer_check"]
 

@@ -25,11 +25,11 @@ def module_files(release, modules):
     return files
 
 
-def base(cpio, release, modules, init):
+def base(cpio, release, modules, init, busybox="/usr/bin/busybox"):
     """What any guest begins with: busybox, the modules, and init as /init."""
     for d in ("dev", "proc", "sys", "bin", "modules", "image", "rw", "newroot"):
         cpio.directory(d)
-    cpio.file("bin/busybox", read("/usr/bin/busybox"), 0o755)
+    cpio.file("bin/busybox", read(busybox), 0o755)
     for tool in TOOLS:
         cpio.link(f"bin/{tool}", "busybox")
     files = module_files(release, modules)
@@ -40,12 +40,12 @@ def base(cpio, release, modules, init):
     cpio.file("init", read(init), 0o755)
 
 
-def write(path, release, texts, updates=None):
+def write(path, release, busybox, texts, updates=None):
     """texts: files to add by name. updates: a tree to put over the guest's root."""
     here = os.path.dirname(os.path.abspath(__file__))
     with open(path, "wb") as out:
         cpio = Cpio(out)
-        base(cpio, release, MODULES, os.path.join(here, "guest-init"))
+        base(cpio, release, MODULES, os.path.join(here, "guest-init"), busybox)
         cpio.directory("layer")
         for name, text in texts.items():
             cpio.file(name, text.encode())

@@ -41,6 +41,44 @@ export KERNEL
 apart=
 [ "$KERNEL" = "$first_kernel" ] || apart=-$KERNEL
 
+# The machine that it is for, by Debian's name.
+arch_of()
+{
+	case $(of_kernel 4) in
+	*arm64*) echo arm64 ;;
+	*) echo amd64 ;;
+	esac
+}
+
+# And the prefix of the tools for it. "foreign" is not empty if that is another one than this.
+arch=$(arch_of)
+case $arch in
+amd64) triplet=x86_64-linux-gnu foreign= ;;
+arm64) triplet=aarch64-linux-gnu foreign=yes ;;
+esac
+
+# kernel_make ARGUMENTS...: the make of a tree of that kernel, whose name is in "release", in
+# the Debian root, with the compiler of the kernel.
+kernel_make()
+{
+	set -- -j"$(nproc)" CC="$triplet-gcc-14" LOCALVERSION= KERNELRELEASE="$release" "$@"
+	if [ -n "$foreign" ]; then
+		"$vm/enter" --layer "$("$vm/cross")" make ARCH="$arch" CROSS_COMPILE="$triplet-" "$@"
+	else
+		"$vm/enter" make "$@"
+	fi
+}
+
+# program_make ARGUMENTS...: make of programs for guests with that kernel, in the Debian root.
+program_make()
+{
+	if [ -n "$foreign" ]; then
+		"$vm/enter" --layer "$("$vm/cross")" make CC="$triplet-gcc-14" "$@"
+	else
+		"$vm/enter" make "$@"
+	fi
+}
+
 # Returns whether the kernel is the newest of its flavour, which is the first one in the table.
 is_newest()
 {

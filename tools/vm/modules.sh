@@ -22,6 +22,5 @@ make_modules()
 {
 	make_dir=$1
 	shift
-	"$vm/enter" make -C "$kdir" M="$make_dir" -j"$(nproc)" CC=x86_64-linux-gnu-gcc-14 \
-		LOCALVERSION= KERNELRELEASE="$release" "$@" modules
+	kernel_make -C "$kdir" M="$make_dir" "$@" modules
 }

@@ -24,6 +24,8 @@
 # usage:   --kernel FILE --release NAME --layer DIR
 # usage:                     another kernel: DIR is laid over the root and holds
 # usage:                     usr/lib/modules/NAME; FILE is the image's path in it
+# usage:   --arch amd64|arm64   (default: amd64)
+# usage:   --busybox FILE    of that architecture (default: the root's)
 # usage:   --initrd FILE     the disk image is a whole system: it is started with this
 # usage:                     and runs what it runs, without COMMAND, modules and checkout
 # usage: Status: that of COMMAND; 124 out of time, 125 no boot, 126 the guest died.
@@ -43,7 +45,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, f"{HERE}/../run")
 
 import initramfs
-from machine import BOOT_TRIES, Watch, accelerator, clock, kill, share
+from machine import BOOT_TRIES, MACHINES, Watch, accelerator, clock, kill, share
 
 # Nobody else has a folder of that name, wherever the checkout is.
 WORK = tempfile.mkdtemp()
@@ -72,6 +74,8 @@ def parse():
     p.add_argument("--icount", action="store_true")
     p.add_argument("--accel", choices=["kvm", "tcg"], required=True)
     p.add_argument("--other-strings", action="store_true")
+    p.add_argument("--arch", choices=list(MACHINES), default="amd64")
+    p.add_argument("--busybox", default="/usr/bin/busybox")
     p.add_argument("--append", action="append", default=[])
     p.add_argument("--qemu", action="append", default=[])
     p.add_argument("--link-server")
@@ -140,18 +144,18 @@ def write_initramfs(args):
     os.makedirs(UPDATES, exist_ok=True)
     with open(f"{UPDATES}/run-env", "w", encoding="utf-8") as f:
         f.write(guest_env(args))
-    initramfs.write(INITRAMFS, args.release, texts, UPDATES)
+    initramfs.write(INITRAMFS, args.release, args.busybox, texts, UPDATES)
 
 
 def command_line(args):
-    kernel_args = ["console=ttyS0", "ignore_loglevel", "printk.devkmsg=on", "panic=-1",
+    machine = MACHINES[args.arch]
+    kernel_args = [f"console={machine.console}", "ignore_loglevel", "printk.devkmsg=on", "panic=-1",
                    "net.ifnames=0", "sysrq_always_enabled", "mitigations=off"]
     if args.initrd:
         kernel_args += ["root=/dev/vda", "rw"]
-    kernel_args += ([] if args.icount else clock(args.accel)) + args.append
-    cmd = ["qemu-system-x86_64", "-machine", "q35", "-nodefaults", "-no-user-config",
-           "-no-reboot", "-display", "none", "-m", args.memory,
-           "-kernel", args.kernel, "-initrd", args.initrd or INITRAMFS,
+    kernel_args += ([] if args.icount else clock(args.accel, args.arch)) + args.append
+    cmd = machine.command + ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+           "-m", args.memory, "-kernel", args.kernel, "-initrd", args.initrd or INITRAMFS,
            "-append", " ".join(kernel_args),
            "-serial", f"file:{args.console}",
            "-qmp", f"unix:{QMP},server=on,wait=off",
@@ -163,7 +167,8 @@ def command_line(args):
            "-device", "virtconsole,chardev=out"]
     for one in args.shares:
         cmd += share(*one)
-    cmd += accelerator(args.accel, args.cpus, args.icount, args.other_strings) + network(args)
+    cmd += accelerator(args.accel, args.cpus, args.icount, args.other_strings, args.arch)
+    cmd += network(args)
     if args.gdb:
         cmd += ["-gdb", f"tcp::{args.gdb}", "-S"]
     return cmd + args.qemu
