@@ -31,19 +31,14 @@ class Failed(Exception):
     """A step that everything after it needs."""
 
 
-def run_tool(script, *argv):
-    """A script of the checkout; its last line is the answer."""
-    done = subprocess.run([os.path.join(TOP, script), *argv],
+def vm(script, *argv):
+    """A script of tools/vm; its last line is the answer."""
+    done = subprocess.run([os.path.join(TOP, "tools/vm", script), *argv],
                           stdout=subprocess.PIPE, text=True, check=False)
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         raise Failed("%s failed" % script)
     return lines[-1]
-
-
-def vm(*argv):
-    """A helper of tools/vm; its last line is the answer."""
-    return run_tool("tools/vm/" + argv[0], *argv[1:])
 
 
 def enter(*argv):
