@@ -130,7 +130,7 @@ ALL_WAITS = {
     ("ffi/workqueue.rs", "drop"): UNLOAD,
     ("ffi/rsiw/queues.rs", "drop"): UNLOAD,
     ("ffi/debugfs.rs", "drop"): "who reads or writes its debugfs files",
-    ("ffi/mm/ring.rs", "drop"): "readers of the word that moves, RCU",
+    ("ffi/mm/movable.rs", "drop"): "readers of the word that moves, RCU",
     ("ffi/task/serving.rs", "run"): "the thread that has asked for it",
     ("ffi/rdma/callbacks/qp.rs", "destroy_qp"): "upcalls, and references of iw_cm",
     ("ffi/rdma/callbacks/queue.rs", "pre_destroy_cq"): HANDLE,

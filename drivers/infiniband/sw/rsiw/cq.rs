@@ -28,7 +28,7 @@ use crate::{
         ResizeCqResp, //
     },
     ffi::{
-        mm::ring::MovableWord,
+        mm::movable::MovableWord,
         module::Loaded,
         rdma::{
             attr::Qpn,

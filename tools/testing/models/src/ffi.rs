@@ -2,6 +2,7 @@
 
 //! Files of `ffi/`, and what stands for the C below them.
 
+pub(crate) mod mm;
 pub(crate) mod raw;
 pub(crate) mod sync;
 pub(crate) mod time;

@@ -6,9 +6,11 @@ pub(crate) mod bits;
 pub(crate) mod completions;
 pub(crate) mod gate;
 pub(crate) mod look_word;
+mod movable;
 mod noticeboard;
 pub(crate) mod placement;
 pub(crate) mod rcu_table;
+pub(crate) mod recv_ring;
 pub(crate) mod send_ring;
 mod short_timer;
 

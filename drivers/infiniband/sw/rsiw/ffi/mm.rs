@@ -40,6 +40,7 @@
 
 pub(super) mod copy;
 pub(super) mod kmem;
+pub(crate) mod movable;
 pub(crate) mod noio;
 pub(crate) mod page;
 pub(crate) mod position;

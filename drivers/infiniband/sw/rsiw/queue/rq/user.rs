@@ -24,10 +24,6 @@ use crate::{
         shared::Moving, //
     },
 };
-use kernel::sync::barrier::{
-    smp_mb,
-    Full, //
-};
 
 /// The consuming end of a process's ring.
 pub(crate) struct UserRq<E> {
@@ -83,7 +79,6 @@ impl<E: HasElements> UserRq<E> {
     fn consume(&mut self) {
         self.ring.set_flags(self.get, 0);
         self.get.advance();
-        smp_mb(Full);
     }
 
     /// As [`super::Rq::take`].
