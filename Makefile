@@ -38,7 +38,7 @@ release:
 	@tools/vm/release $(if $(DEB_VERSION),--version "$(DEB_VERSION)")
 
 port:
-	@tools/vm/port "$(KERNEL)"
+	@tools/vm/port "$(KERNEL)" $(SUITE)
 
 modules_install:
 	@tools/vm/install "$(KDIR)"

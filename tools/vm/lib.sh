@@ -57,15 +57,23 @@ amd64) triplet=x86_64-linux-gnu foreign= ;;
 arm64) triplet=aarch64-linux-gnu foreign=yes ;;
 esac
 
+# kernel_compiler CC|RUSTC: what the packaged kernel was built by, name and version.
+kernel_compiler()
+{
+	sed -n "s/^CONFIG_$1_VERSION_TEXT=\"\(.*\)\"/\1/p" \
+		"$("$vm/kernel")"/headers/usr/src/linux-headers-*/.config
+}
+
 # kernel_make ARGUMENTS...: the make of a tree of that kernel, whose name is in "release", in
-# the Debian root, with the compiler of the kernel.
+# the Debian root, with the compilers of the kernel.
 kernel_make()
 {
-	set -- -j"$(nproc)" CC="$triplet-gcc-14" LOCALVERSION= KERNELRELEASE="$release" "$@"
+	kernel_cc=$(kernel_compiler CC) layer=$("$vm/compilers") || return 1
+	set -- -j"$(nproc)" CC="${kernel_cc%% *}" LOCALVERSION= KERNELRELEASE="$release" "$@"
 	if [ -n "$foreign" ]; then
 		"$vm/enter" --layer "$("$vm/cross")" make ARCH="$arch" CROSS_COMPILE="$triplet-" "$@"
 	else
-		"$vm/enter" make "$@"
+		"$vm/enter" ${layer:+--layer "$layer"} make "$@"
 	fi
 }
 
@@ -133,6 +141,14 @@ hash_of()
 within_cache()
 {
 	printf '%s\n' "${1#"$cache"/}"
+}
+
+# apt_suite SUITE: in the root, has apt know that suite of the archive, too. A mirror may be
+# behind, which is no reason to do without it: signatures are looked at nevertheless.
+apt_suite()
+{
+	sed -n "s/^deb \(.*\) trixie main\$/deb [check-valid-until=no] \1 $1 main/p" \
+		/etc/apt/sources.list >"/etc/apt/sources.list.d/$1.list"
 }
 
 # The version of the packages of the kernel in $1, which have one, from a changelog.
