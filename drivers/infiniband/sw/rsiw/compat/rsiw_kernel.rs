@@ -8,6 +8,7 @@
 pub use kernel::*;
 
 mod errno;
+mod hrtimer;
 pub mod interrupt;
 mod spinlock_irq;
 
@@ -160,13 +161,12 @@ pub mod num {
 
 #[allow(non_camel_case_types, reason = "C names")]
 pub mod bindings {
-    //! What a timer's function returns, which was an integer, and types that were not named, of
-    //! which only addresses matter.
-    pub use kernel::bindings::*;
-    use kernel::{
-        bindings as older,
-        ffi, //
+    //! Types that were not named, of which only addresses matter.
+    pub use crate::hrtimer::{
+        hrtimer_restart,
+        hrtimer_setup, //
     };
+    pub use kernel::bindings::*;
 
     /// A table of C.
     #[repr(C)]
@@ -178,39 +178,5 @@ pub mod bindings {
     #[repr(C)]
     pub struct inet_timewait_death_row {
         _unused: [u8; 0],
-    }
-
-    /// What is to become of a timer whose function has run.
-    #[repr(transparent)]
-    pub struct hrtimer_restart(pub ffi::c_uint);
-
-    impl hrtimer_restart {
-        /// It stays as it is.
-        pub const HRTIMER_NORESTART: Self = Self(older::hrtimer_restart_HRTIMER_NORESTART);
-    }
-
-    type Function = unsafe extern "C" fn(*mut hrtimer) -> hrtimer_restart;
-
-    /// Initialises a timer.
-    ///
-    /// # Safety
-    ///
-    /// `timer` points to a place for a timer that does not move from now on.
-    #[inline]
-    pub unsafe fn hrtimer_setup(
-        timer: *mut hrtimer,
-        function: Option<Function>,
-        clock: clockid_t,
-        mode: hrtimer_mode,
-    ) {
-        // SAFETY: what the function returns is the integer that C expects.
-        let function = unsafe {
-            core::mem::transmute::<
-                Option<Function>,
-                Option<unsafe extern "C" fn(*mut hrtimer) -> older::hrtimer_restart>,
-            >(function)
-        };
-        // SAFETY: by the caller's promise.
-        unsafe { older::hrtimer_setup(timer, function, clock, mode) };
     }
 }
