@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "both.h"
 #include "prog.h"
@@ -309,7 +310,7 @@ static void attributes(struct ep *e)
 	expect(dev.max_qp > 0 && dev.max_qp_wr > 0 && dev.max_cq > 0 &&
 	       dev.max_cqe > 0 && dev.max_mr > 0 && dev.max_pd > 0, "counts");
 	expect(e->id->verbs->num_comp_vectors >= 1, "completion vectors");
-	expect(dev.page_size_cap & 4096, "page sizes %#lx", dev.page_size_cap);
+	expect(dev.page_size_cap & sysconf(_SC_PAGESIZE), "page sizes %#lx", dev.page_size_cap);
 }
 
 static void run(void)

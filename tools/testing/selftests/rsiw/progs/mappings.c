@@ -21,7 +21,7 @@
 
 static bool only_greedy;
 
-#define PAGE 4096ul
+#define PAGE ((unsigned long)sysconf(_SC_PAGESIZE))
 #define LEN (256u << 10)
 
 static struct both b;

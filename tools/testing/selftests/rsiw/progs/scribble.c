@@ -24,15 +24,20 @@
 static unsigned int seconds = 5, least = 20;
 static uint64_t seed;
 
+/* Of memory; those of rings may be larger. */
 #define PAGE 4096
 #define REGION (16 * PAGE)
-/* With depths that give rings of different numbers of pages. */
-static const struct form stock_form = {
+static size_t page;
+/*
+ * With depths that give rings of different numbers of pages, if these are of 4 KiB; of others, so
+ * many times these depths do.
+ */
+static struct form stock_form = {
 	.sqe = 120, .rqe = 112, .cqe = 32, .sqe_sge = 24, .rqe_sge = 16, .max_sge = 6,
 	.sq_depth = 128, .rq_depth = 64, .cq_depth = 256, .srq_depth = 256,
 	.sq_pages = 4, .rq_pages = 2, .cq_pages = 3, .srq_pages = 7,
 };
-static const struct form own_form = {
+static struct form own_form = {
 	.own = true,
 	.sqe = sizeof(struct rsiw_sqe), .rqe = sizeof(struct rsiw_rqe),
 	.cqe = sizeof(struct rsiw_cqe), .sqe_sge = offsetof(struct rsiw_sqe, sge),
@@ -40,7 +45,7 @@ static const struct form own_form = {
 	.sq_depth = 128, .rq_depth = 32, .cq_depth = 256, .srq_depth = 256,
 	.sq_pages = 10, .rq_pages = 3, .cq_pages = 5, .srq_pages = 17,
 };
-const struct form *form = &stock_form;
+const struct form *form;
 static bool own;
 /* One connection is attacked for so long if it lasts, longer on a slow machine. */
 #define ROUND_MS 100
@@ -199,25 +204,25 @@ static void adopt(struct side *s)
 		struct ring *r = &rings[ring_count++];
 
 		*r = found[i];
-		if (r->len == form->sq_pages * PAGE) {
+		if (r->len == form->sq_pages * page) {
 			r->kind = SQ;
 			r->entries = form->sq_depth;
 			s->sq = r;
-		} else if (r->len == form->rq_pages * PAGE) {
+		} else if (r->len == form->rq_pages * page) {
 			r->kind = RQ;
 			r->entries = form->rq_depth;
 			s->rq = r;
-		} else if (r->len == form->cq_pages * PAGE) {
+		} else if (r->len == form->cq_pages * page) {
 			r->kind = CQ;
 			r->entries = form->cq_depth;
 			if (cqs < 2)
 				s->cq[cqs++] = r;
-		} else if (r->len == form->srq_pages * PAGE) {
+		} else if (r->len == form->srq_pages * page) {
 			r->kind = SRQ;
 			r->entries = form->srq_depth;
 			s->rq = r;
-		} else if (own && r->len == PAGE) {
-			CHECK_SYS(mprotect(r->at, PAGE, PROT_READ | PROT_WRITE));
+		} else if (own && r->len == page) {
+			CHECK_SYS(mprotect(r->at, page, PROT_READ | PROT_WRITE));
 			r->kind = POLLED;
 			r->entries = 1;
 		} else {
@@ -391,7 +396,7 @@ static void begin(struct both *b, uint64_t *state)
  */
 static void replace(const struct ring *r, uint32_t entries, uint64_t key, int fd)
 {
-	size_t len = (entries * entry_size(r->kind) + PAGE - 1) / PAGE * PAGE;
+	size_t len = (entries * entry_size(r->kind) + page - 1) / page * page;
 
 	CHECK(len <= r->len, "%zu instead of %zu bytes", len, r->len);
 	CHECK(mmap(r->at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, key) ==
@@ -529,14 +534,28 @@ static void open_sides(void)
 	fill_pool();
 }
 
+/* Sets the form of the rings. */
+static void measure(void)
+{
+	struct form *f = own ? &own_form : &stock_form;
+	unsigned int times;
+
+	page = sysconf(_SC_PAGESIZE);
+	times = page / 4096;
+	f->sq_depth *= times;
+	f->rq_depth *= times;
+	f->cq_depth *= times;
+	f->srq_depth *= times;
+	form = f;
+}
+
 static void run(void)
 {
 	pthread_t thread[2];
 	uint64_t end, state;
 	uintptr_t i;
 
-	if (own)
-		form = &own_form;
+	measure();
 	seed = seed ? seed : (uint64_t)time(NULL);
 	printf("seed %lu\n", seed);
 	fflush(stdout);
