@@ -143,11 +143,16 @@ within_cache()
 	printf '%s\n' "${1#"$cache"/}"
 }
 
-# apt_suite SUITE: in the root, has apt know that suite of the archive, too. A mirror may be
-# behind, which is no reason to do without it: signatures are looked at nevertheless.
+# apt_suite SUITE: in the root, has apt know that suite of the archive, too. What is said of
+# sid and experimental holds for a week only, so that a mirror or a snapshot that is behind
+# could not be used; their signatures are looked at all the same.
 apt_suite()
 {
-	sed -n "s/^deb \(.*\) trixie main\$/deb [check-valid-until=no] \1 $1 main/p" \
+	case $1 in
+	trixie*) options= ;;
+	*) options='[check-valid-until=no] ' ;;
+	esac
+	sed -n "s/^deb \(.*\) trixie main\$/deb $options\1 $1 main/p" \
 		/etc/apt/sources.list >"/etc/apt/sources.list.d/$1.list"
 }
 

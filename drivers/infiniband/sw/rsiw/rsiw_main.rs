@@ -16,7 +16,7 @@
     )
 )]
 
-// With an older kernel, see compat/rsiw_kernel.rs.
+// With an older kernel, see compat/compat.mk.
 #[cfg(rsiw_compat)]
 extern crate rsiw_kernel as kernel;
 

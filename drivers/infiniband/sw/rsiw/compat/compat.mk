@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What the driver, which is written for Linux 7.3, does not find in 7.2 or in a candidate of 7.3
-# is in a crate that stands for the kernel crate. The youngest of that shows which kernel it is.
+# is in a crate that the driver takes for the kernel crate. What is youngest in the kernel's
+# source shows which of them it is.
 
 ifeq ($(wildcard $(srctree)/include/linux/interrupt_rc.h),)
 compat-crate := rsiw_kernel

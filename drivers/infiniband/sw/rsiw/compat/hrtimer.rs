@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a timer's function returns, which was an integer.
+//! What a timer's function returns, which was an integer in 7.2 and in the candidates of 7.3.
 
 #![allow(non_camel_case_types, reason = "C names")]
 

@@ -8,7 +8,7 @@ pub use kernel::*;
 mod hrtimer;
 
 pub mod bindings {
-    //! Those of timers are others.
+    //! What differs is of timers.
     pub use crate::hrtimer::{
         hrtimer_restart,
         hrtimer_setup, //
