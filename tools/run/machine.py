@@ -40,8 +40,10 @@ def has_fast_strings():
         return " fsrm" in f.read()
 
 
-def accelerator(accel, cpus, icount=False, other_strings=False, arch="amd64"):
-    """QEMU's options for the processors. other_strings: as in "boot --help"."""
+def accelerator(accel, cpus, icount=None, other_strings=False, arch="amd64"):
+    """QEMU's options for the processors. icount: the clock counts instructions; time in which
+    there are none is left out ("sleep=off"), or passes as it does here ("sleep=on"), where
+    the guest waits for what is here. other_strings: as in "boot --help"."""
     if accel == "kvm" and not icount:
         strings = ""
         if other_strings:
@@ -52,7 +54,7 @@ def accelerator(accel, cpus, icount=False, other_strings=False, arch="amd64"):
         model += ",-erms,-fsrm"
     model = ["-cpu", model]
     if icount:
-        return ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", "1"] + model
+        return ["-accel", "tcg", "-icount", f"shift=0,{icount}", "-smp", "1"] + model
     return ["-accel", "tcg,thread=multi", "-smp", str(cpus)] + model
 
 

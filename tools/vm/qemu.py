@@ -167,7 +167,8 @@ def command_line(args):
            "-device", "virtconsole,chardev=out"]
     for one in args.shares:
         cmd += share(*one)
-    cmd += accelerator(args.accel, args.cpus, args.icount, args.other_strings, args.arch)
+    cmd += accelerator(args.accel, args.cpus, "sleep=off" if args.icount else None,
+                       args.other_strings, args.arch)
     cmd += network(args)
     if args.gdb:
         cmd += ["-gdb", f"tcp::{args.gdb}", "-S"]
