@@ -26,7 +26,8 @@ def hosts(t):
 @test("docs-blocks", cost=1, only_type="rsiw")
 def docs_blocks(t):
     """Each block of commands names the test that runs it."""
-    tests = {each.name for each in core.collect()} | {"check-deb", "check-run"}
+    tests = {each.name for each in core.collect()} | {
+        "check-deb", "check-run", "check-run-cargo", "check-run-valkey"}
     for block in docs.blocks():
         if block.test and block.test not in tests:
             raise Fail("no test is called %s" % block.test)
