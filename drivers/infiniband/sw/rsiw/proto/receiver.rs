@@ -230,7 +230,6 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     pub(crate) fn fail<C, E: Env<C>>(&mut self, env: &mut E, failure: Failure) {
         self.stopped = true;
-        self.rx.stop();
         env.fail(failure);
     }
 

@@ -218,11 +218,6 @@ impl Rx {
         }
     }
 
-    /// Ignores all further segments, after a local error or a refusal by the driver.
-    pub(crate) fn stop(&mut self) {
-        self.stopped = true;
-    }
-
     /// Returns whether the refused segment was a Read Request or Atomic Request that the consumer
     /// has not enabled. The error is the same as for a wrong queue number (V-AE-12).
     pub(crate) const fn denied(&self) -> bool {
