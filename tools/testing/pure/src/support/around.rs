@@ -83,7 +83,7 @@ pub(crate) struct Around {
     pub(crate) message: Vec<u8>,
     pub(super) received: Vec<(Received, Vec<u8>)>,
     /// The sender's surroundings, and its memory.
-    pub(super) queue: Queue,
+    pub(crate) queue: Queue,
     /// Nobody uses what is invalidated.
     pub(crate) quiet: bool,
     /// Something is invalidated, and what it was for has not completed.

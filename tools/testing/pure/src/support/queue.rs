@@ -95,7 +95,7 @@ pub(crate) struct Queue {
     pub(super) inbound: RefCell<InboundReads<Vec<Inbound>>>,
     pub(crate) heard: bool,
     pub(crate) faults: Faults,
-    pub(super) memory: Memory,
+    pub(crate) memory: Memory,
     /// The message whose memory is open.
     open: Option<Octets>,
     /// All that completed, in this order.

@@ -212,3 +212,17 @@ fn rest_that_may_come_is_waited_for() {
     assert_eq!(found.feed(&mut deframer, &Piece::all(&bytes)), bytes.len());
     assert_eq!((found.fpdus, found.in_place), (want, 1));
 }
+
+/// A buffer that was lacking is no longer asked for if the rest has come in the same chunk by the
+/// next turn.
+#[test]
+fn a_buffer_is_lacking_for_one_turn() {
+    let (bytes, want) = stream(&[40]);
+    let (mut deframer, mut found) = (Deframer::new(), Found::default());
+    assert_eq!(found.feed(&mut deframer, &Piece::all(&bytes[..9])), 0);
+    assert!(deframer.wants_buffer());
+    deframer.begin();
+    assert_eq!(found.feed(&mut deframer, &Piece::all(&bytes)), bytes.len());
+    assert!(!deframer.wants_buffer());
+    assert_eq!((found.fpdus, found.in_place), (want, 1));
+}

@@ -162,6 +162,8 @@ fn sets() {
     assert_eq!(notes.only(Timeout), Notes::NONE);
     assert_eq!(notes.without(Lost), set(&[Socket]));
     notes.insert(Timeout);
+    // Noted again, it is there once.
+    notes.insert(Timeout);
     assert!(notes.remove(Timeout) && !notes.remove(Timeout));
     assert_eq!(notes, set(&[Lost, Socket]));
     assert_eq!(Notes::from_bits(notes.bits()), notes);

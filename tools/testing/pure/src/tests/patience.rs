@@ -78,6 +78,15 @@ fn each_cut() {
     }
 }
 
+/// Where no time is granted nothing waits, nor is it counted as if it had.
+#[test]
+fn no_time_is_granted() {
+    let mut receiving = receiving();
+    receiving.feed(&Peer::new(100).send(40).concat());
+    assert_eq!(receiving.did().last(), Some(&NONE));
+    assert_eq!(waits(&mut receiving), 0);
+}
+
 /// What waits is checked once, however often a receive is looked for, and what comes behind it is
 /// not.
 #[test]

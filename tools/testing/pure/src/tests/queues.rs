@@ -94,6 +94,26 @@ fn p_rdmap_11_responses_in_order() {
     assert_eq!(outbound.outstanding(), 0);
 }
 
+/// P-RDMAP-11: how much of the oldest Read is left counts for its next octet, and no other.
+#[test]
+fn p_rdmap_11_left_of_the_oldest() {
+    let mut outbound = OutboundReads::new(vec![OutboundRead::default(); 2]);
+    assert_eq!(outbound.left(Stag(1), TaggedOffset(1000)), 0);
+    outbound.push(read(1, 100)).unwrap();
+    let begun = outbound.response(Stag(1), TaggedOffset(1000), 60, false);
+    assert!(begun.is_ok());
+    for (stag, to, want) in [(1, 1060, 40), (2, 1060, 0), (1, 1000, 0), (2, 1000, 0)] {
+        assert_eq!(outbound.left(Stag(stag), TaggedOffset(to)), want);
+    }
+    let mut outbound = OutboundReads::new(vec![OutboundRead::default(); 1]);
+    let atomic = OutboundRead {
+        is_atomic: true,
+        ..read(1, 8)
+    };
+    outbound.push(atomic).unwrap();
+    assert_eq!(outbound.left(Stag(1), TaggedOffset(1000)), 0);
+}
+
 /// V-WC-5: a Terminate that quotes a Read Request names one of ours by its number, as long as it is
 /// outstanding.
 #[test]
@@ -205,7 +225,7 @@ fn v_rd_9_irq_is_capped() {
         for n in 0..ird as u32 {
             assert!(inbound.has_room());
             inbound.push(Inbound::Read(read(n))).unwrap();
-            assert_eq!(inbound.len(), n as usize + 1);
+            assert!(inbound.len() == n as usize + 1 && !inbound.is_empty());
         }
         assert!(!inbound.has_room());
         let more = inbound.push(Inbound::default());
@@ -238,6 +258,22 @@ fn t_4_completion_order() {
     order.push(5).unwrap();
     order.done(write);
     assert_eq!(order.pop(), None);
+}
+
+/// T-11: only the youngest request is taken back, and the others keep their names when older ones
+/// are taken out.
+#[test]
+fn t_11_names_hold() {
+    let mut order = Order::new(vec![Record::<u8, u8>::default(); 3]);
+    assert!(!order.take_back(Token(0)));
+    let tokens = [1, 2, 3].map(|work| order.push(work).unwrap());
+    assert_eq!(order.flush(), Some((1, Status::Flushed)));
+    assert_eq!((order.len(), order.is_empty()), (2, false));
+    assert!(!order.take_back(tokens[0]) && !order.take_back(tokens[1]));
+    assert!(order.take_back(tokens[2]));
+    assert_eq!(tokens.map(|token| order.done(token)), [None, Some(2), None]);
+    assert_eq!(order.pop(), Some((2, Status::Success)));
+    assert_eq!((order.len(), order.is_empty()), (0, true));
 }
 
 /// T-33, V-ST-26: one error completion; V-ST-28: the flush keeps the order.

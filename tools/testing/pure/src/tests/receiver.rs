@@ -19,7 +19,7 @@ use crate::support::receiving::{Faults, Receiving};
 use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
 use crate::support::tuning::{SOFTIRQ, WORK};
-use crate::wire::ddp::{Msn, Stag, TaggedOffset};
+use crate::wire::ddp::{Msn, Stag, TaggedOffset, TAGGED_LEN};
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
@@ -173,6 +173,10 @@ fn v_sec_1_budget() {
     assert!(receiving.turn(SOFTIRQ));
     let taken = 1000 - receiving.unread.len() / one.len();
     assert_eq!((taken, receiving.unread.len() % one.len()), (331, 0));
+    // In a train as well.
+    receiving.unread = Peer::new(TAGGED_LEN as u16 + 1).write(1000);
+    assert!(receiving.turn(SOFTIRQ));
+    assert_eq!(receiving.unread.len(), (1000 - 331) * one.len());
     receiving.unread.clear();
     for (budget, taken) in [(SOFTIRQ, 5), (WORK, 17)] {
         let long = peer.write(63_000);
@@ -360,6 +364,23 @@ fn v_inv_14_flushed_while_waiting() {
             assert_eq!(receiving.did(), [completed, write]);
         }
     }
+}
+
+/// V-INV-14: the same for a message that comes in pieces.
+#[test]
+fn v_inv_14_pieces_while_waiting() {
+    let mut peer = Peer::new(200);
+    let mut receiving = receiving();
+    receiving.around.recvs.push_back(Some(10));
+    receiving.around.quiet = false;
+    let send = peer.send_invalidate(5, Stag(8));
+    let (begin, rest) = send.split_at(9);
+    let write = peer.write(1);
+    receiving.feed(begin);
+    receiving.feed(&[rest, &write].concat());
+    assert_eq!(receiving.did()[2..], [Did::Invalidated(Stag(8))]);
+    assert_eq!(receiving.unread, write);
+    assert_eq!(counted(&mut receiving, Counter::RxFpdusInPieces), 1);
 }
 
 /// V-INV-15: a Read that invalidates its sink completes once nobody uses that; what is behind

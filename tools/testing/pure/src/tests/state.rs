@@ -3,7 +3,7 @@
 //! QP states: all 25 pairs of `modify_qp`, and every event in every state (V-ST).
 
 use crate::proto::state::{
-    async_class, next, Async, Effects, Illegal, Post, QpEvent, QpState, Tcp,
+    async_class, next, remote_class, Async, Effects, Illegal, Post, QpEvent, QpState, Tcp,
 };
 use crate::support::rng::{Choices, Rng};
 use crate::wire::terminate::TermError;
@@ -342,6 +342,17 @@ fn v_st_37_posts() {
         STATES.map(QpState::sends),
         [false, true, false, false, false]
     );
+}
+
+/// V-AE-2: what a peer's Terminate tells of goes by layer and type, whatever the code.
+#[test]
+fn v_ae_2_remote_classes() {
+    for code in 0..=0xff {
+        let class = |layer_and_type: u16| remote_class((layer_and_type << 8) | code);
+        assert_eq!([0x01, 0x11].map(class), [Async::Access; 2]);
+        assert_eq!([0x02, 0x12].map(class), [Async::Request; 2]);
+        assert_eq!([0x00, 0x10, 0x20, 0xff].map(class), [Async::Fatal; 4]);
+    }
 }
 
 /// V-AE-5 to V-AE-28.

@@ -7,6 +7,7 @@ use crate::proto::failure::Fault;
 use crate::proto::order::Token;
 use crate::proto::tx::Kind;
 use crate::support::around::Did;
+use crate::support::memory::{Memory, Region};
 use crate::support::receiving::Receiving;
 use crate::wire::ddp::{Stag, TaggedOffset, TAGGED_LEN, UNTAGGED_LEN};
 use crate::wire::rdmap::ReadRequest;
@@ -97,6 +98,37 @@ fn p_err_18_offset_wraps() {
         ];
         assert_eq!(last(&mut receiving, 3), end, "{left}");
         assert_eq!(receiving.around.in_trains, 1, "{left}");
+    }
+}
+
+/// P-ERR-15: a Write that goes on behind the end of its region is placed up to the last segment
+/// that is all within it.
+#[test]
+fn p_err_15_end_of_a_region() {
+    for len in [3 * EACH, 3 * EACH + 1, 4 * EACH - 1] {
+        let region = Region {
+            base: 0,
+            bytes: vec![0xee; len as usize],
+            remote_read: false,
+            remote_write: true,
+            remote_atomic: false,
+        };
+        let mut receiving = receiving();
+        receiving.around.queue.memory = Memory::Regions([(3, region)].into());
+        let (stag, to) = (Stag(3), TaggedOffset(0));
+        let fpdus = peer().message(Kind::Write { stag, to }, 6 * EACH);
+        receiving.feed(&fpdus.concat());
+        assert_eq!(
+            last(&mut receiving, 1),
+            [Did::Failed(TermError::TaggedBounds)]
+        );
+        assert_eq!(receiving.around.in_trains, 2);
+        let Memory::Regions(regions) = &receiving.around.queue.memory else {
+            panic!();
+        };
+        let (placed, rest) = regions[&3].bytes.split_at(3 * EACH as usize);
+        assert!((0..).zip(placed).all(|(n, octet)| n as u8 == *octet));
+        assert!(rest.iter().all(|octet| *octet == 0xee));
     }
 }
 

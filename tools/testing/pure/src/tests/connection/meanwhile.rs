@@ -46,6 +46,7 @@ fn only_the_answer_counts() {
     assert_eq!(Both::new().phase(), c"new");
     let (mut connection, outputs) = Both::initiator(Box::new(Initiator::new(p2p(), depths(4, 4))));
     assert_eq!(outputs.ask, Some(Ask::Dial));
+    assert!(Both::new().is_new() && !connection.is_new());
     assert_eq!(connection.phase(), c"dialing");
     check_waits(&mut connection);
     let _ = step(&mut connection, Input::Done);

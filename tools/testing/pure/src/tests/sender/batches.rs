@@ -3,7 +3,9 @@
 //! How FPDUs get into batches, and batches into TCP.
 
 use super::*;
+use crate::proto::failure::Failure;
 use crate::proto::sender::Outcome;
+use crate::proto::setup::Params;
 use crate::proto::state::QpState;
 use crate::proto::transport::SendFlags;
 use crate::proto::tuning::TX_BATCH;
@@ -191,6 +193,46 @@ fn m_mpa_12_ends_a_segment() {
         ..SendFlags::default()
     };
     assert_eq!(sending.tcp.flags, [SendFlags::default(), cut]);
+}
+
+/// M-MPA-12: the same for a Terminate, unless FPDUs need not fit segments.
+#[test]
+fn m_mpa_12_terminate_begins_a_segment() {
+    for (before, large_fpdus) in [(false, false), (true, false), (true, true)] {
+        let params = Params {
+            large_fpdus,
+            ..params(4)
+        };
+        let mut sending = Sending::new(&params, EMSS, 32);
+        if before {
+            sending.post(send(100));
+            sending.run();
+        }
+        let failure = Failure::from(TermError::LocalCatastrophic);
+        sending.sender.set_terminate(&failure);
+        sending.state = QpState::Terminate;
+        sending.run();
+        let cut = before && !large_fpdus;
+        let flags = SendFlags {
+            cut,
+            ..SendFlags::default()
+        };
+        assert_eq!(sending.tcp.flags.last(), Some(&flags));
+    }
+}
+
+/// T-32: a FIN waits until the peer has acknowledged what was sent, however many messages that was.
+#[test]
+fn t_32_has_spoken() {
+    for count in 0..4 {
+        let mut sending = sending();
+        for _ in 0..count {
+            sending.post(send(10));
+        }
+        sending.run();
+        let finished = Did::Finished(count > 0);
+        assert_eq!(sending.did().last(), Some(&finished), "{count}");
+    }
 }
 
 /// T-32: a batch that is full goes out before the FPDU that does not fit, which comes with the

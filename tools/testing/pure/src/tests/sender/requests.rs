@@ -82,6 +82,28 @@ fn v_ord_12_local_requests() {
     assert_eq!(messages(&sending), sent);
 }
 
+/// V-FNC-3: an invalidation with a fence waits for all that was posted in front of it, if anything
+/// was.
+#[test]
+fn v_fnc_3_fence() {
+    let fenced = || Posted {
+        fence: true,
+        ..Posted::new(INVALIDATE, 0)
+    };
+    let mut sending = sending();
+    sending.post(fenced());
+    sending.run();
+    assert_eq!(sending.queue.completions, [(0, Status::Success)]);
+    sending.post(read(10, false));
+    sending.post(fenced());
+    sending.run();
+    assert_eq!(sending.queue.completions.len(), 1);
+    assert!(sending.answer());
+    sending.run();
+    let ids: Vec<_> = sending.queue.completions.iter().map(|c| c.0).collect();
+    assert_eq!(ids, [0, 1, 2]);
+}
+
 /// V-ORD-12, V-MR-18: what would have to wait for others, where that may not be, is left to another
 /// run; it has not begun, and nothing behind it has. What is in front of it has been sent.
 #[test]

@@ -231,6 +231,18 @@ fn m_mpa_28_reject() {
     }
 }
 
+/// T-28, M-MPA-28: a reject says, as an accept does, that there are CRCs if either side wants them.
+#[test]
+fn t_28_flags_of_a_reject() {
+    for (crc, theirs, want) in [(false, 0, R), (false, C, C | R), (true, 0, C | R)] {
+        let ours = Config { crc, ..config(2) };
+        let (mut responder, _) = respond(ours, &frame(REQ, theirs, 1, &[]));
+        let mut out = [0; MAX_FRAME];
+        let n = responder.reject(&[], &mut out).unwrap();
+        assert_eq!(out[..n], frame(REP, want, 1, &[]));
+    }
+}
+
 /// T-42b: an early close is told once, and not after the end.
 #[test]
 fn t_42b_early_close() {
