@@ -2,14 +2,16 @@
 
 //! Bytes worked out by hand, or printed in an RFC.
 
-use crate::proto::tx::{Kind, Rtr, Tx, MAX_HEADER};
+use crate::proto::tx::{Kind, Rtr, Tx, MAX_HEADER, TERMINATE_HEADER};
 use crate::support::crc::crc32c;
 use crate::support::frames::next;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::{Control, Header, Stag, TaggedOffset};
-use crate::wire::fpdu::{fpdu_len, mulpdu, pad_len, Crc, Trailer, MAX_FPDU};
+use crate::wire::fpdu::{fpdu_len, mulpdu, pad_len, Crc, Trailer, MAX_FPDU, MAX_TRAILER};
 use crate::wire::marker::Markers;
+use crate::wire::mpa::MAX_FRAME;
 use crate::wire::rdmap::{self, ImmediateData, Opcode, ReadRequest};
+use crate::wire::terminate;
 
 /// The 42-octet Send of RFC 5044 figures 5 and 6: 24 zero octets of payload.
 fn example(msn: u8) -> Vec<u8> {
@@ -91,6 +93,16 @@ fn m_mpa_1_lengths_and_trailer() {
         let trailer = Trailer::new(len, None, crc32c);
         assert_eq!(trailer.as_bytes(), vec![0; pad + 4]);
     }
+}
+
+/// The longest of each, which arrays are made for.
+#[test]
+fn longest() {
+    assert_eq!(MAX_TRAILER, 3 + 4);
+    assert_eq!(MAX_FRAME, 20 + 512);
+    // DDP header, control, segment length, headers of a Read Request.
+    assert_eq!(terminate::MAX_ULPDU, 18 + 4 + 2 + 18 + 28);
+    assert_eq!(TERMINATE_HEADER, 2 + 70);
 }
 
 /// M-MPA-9, M-MPA-10, T-27.
