@@ -62,7 +62,9 @@ impl Drop for MovableWord {
 }
 
 /// A word that was replaced in a [`MovableWord`]. Dropping it sleeps until nobody reads it.
-pub(crate) struct Replaced(#[expect(dead_code)] KBox<SharedWord>);
+pub(crate) struct Replaced(
+    #[allow(dead_code, reason = "it is there to be dropped")] KBox<SharedWord>,
+);
 
 impl Drop for Replaced {
     fn drop(&mut self) {

@@ -160,7 +160,9 @@ pub(super) unsafe fn with_handler<H: 'static>(sk: *mut b::sock, f: impl FnOnce(A
 
 /// Directs the events of a connection to a handler until it is dropped, which waits for callbacks
 /// in progress. Drop it in process context, outside the socket's lock and callbacks.
-pub(crate) struct Callbacks<H: StreamHandler>(#[expect(dead_code)] Guard<H>);
+pub(crate) struct Callbacks<H: StreamHandler>(
+    #[allow(dead_code, reason = "it is there to be dropped")] Guard<H>,
+);
 
 impl<H: StreamHandler> Callbacks<H> {
     const TRAMPOLINES: Hooks = Hooks {
