@@ -85,7 +85,7 @@ static void dead(const char *what, uint64_t to, uint32_t rkey)
 
 static void addresses(void)
 {
-	static const uint64_t iova[] = { 0, 4096, 0x8000000000000000,
+	static const uint64_t iova[] = { 0, 65536, 0x8000000000000000,
 					 UINT64_MAX - LEN + 1 };
 	struct ibv_mr *mr;
 	unsigned int i;

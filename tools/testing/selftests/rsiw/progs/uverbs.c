@@ -26,7 +26,7 @@ static struct ibv_context *ctx;
 
 static void regions(struct ibv_pd *pd, char *mem)
 {
-	const uint64_t iova = 0x123456789000;
+	const uint64_t iova = 0x123456780000;
 	struct raw_mr_info info;
 	struct ibv_mr *mr;
 	uint32_t handle;

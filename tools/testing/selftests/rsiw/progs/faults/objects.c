@@ -202,7 +202,7 @@ static int mr_end(void)
 static int rereg_run(void)
 {
 	return raw_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION |
-			    IBV_REREG_MR_CHANGE_ACCESS, NULL, memory + 4096,
+			    IBV_REREG_MR_CHANGE_ACCESS, NULL, memory + 65536,
 			    BIG / 2, (uintptr_t)memory,
 			    IBV_ACCESS_LOCAL_WRITE);
 }
