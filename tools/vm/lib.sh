@@ -143,6 +143,17 @@ within_cache()
 	printf '%s\n' "${1#"$cache"/}"
 }
 
+# apt_install ARGUMENTS...: in the root, installs packages for a layer, and leaves neither
+# lists nor archives behind.
+apt_install()
+{
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get -q update
+	apt-get -q -y -o DPkg::Options::=--force-unsafe-io install "$@"
+	apt-get -q clean
+	find /var/lib/apt/lists -type f -delete
+}
+
 # apt_suite SUITE: in the root, has apt know that suite of the archive, too. What is said of
 # sid and experimental holds for a week only, so that a mirror or a snapshot that is behind
 # could not be used; their signatures are looked at all the same.
