@@ -124,7 +124,7 @@ pub mod num {
             value as usize // CAST: the machine has 64 bits.
         }
 
-        /// What any value of `T` can be made to.
+        /// A type that can hold any value of `T`.
         pub trait FromSafeCast<T> {
             /// Returns the same number.
             fn from_safe_cast(value: T) -> Self;
@@ -144,7 +144,7 @@ pub mod num {
             }
         }
 
-        /// What any value of can be made to a `T`.
+        /// A type of which `T` can hold any value.
         pub trait IntoSafeCast<T> {
             /// Returns the same number.
             fn into_safe_cast(self) -> T;
