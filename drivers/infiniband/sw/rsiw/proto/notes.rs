@@ -107,19 +107,19 @@ pub(crate) fn act_upon_each<G: Noted>(
 #[repr(u32)]
 pub(crate) enum QpNote {
     /// An error of this side, the first one: the stream must end.
-    Failure = 1 << 0,
+    Failure = 0x01,
     /// The peer's Terminate.
-    Terminate = 1 << 1,
+    Terminate = 0x02,
     /// Data came in although this side is closing.
-    DataInClosing = 1 << 2,
+    DataInClosing = 0x04,
     /// Data may be waiting in the socket, or the state of TCP changed.
-    Socket = 1 << 3,
+    Socket = 0x08,
     /// The timer of Draining, Closing, Terminate or the FIN ran out.
-    Timeout = 1 << 4,
+    Timeout = 0x10,
     /// The interface is gone.
-    Lost = 1 << 5,
+    Lost = 0x20,
     /// There may be more to complete, to flush or to send.
-    GoOn = 1 << 6,
+    GoOn = 0x40,
 }
 
 impl Note for QpNote {
@@ -145,15 +145,15 @@ impl Note for QpNote {
 #[repr(u32)]
 pub(crate) enum EndpointNote {
     /// Responder: the first segment was received.
-    FirstSegment = 1 << 0,
-    PeerClosing = 1 << 1,
+    FirstSegment = 0x01,
+    PeerClosing = 0x02,
     /// The queue pair has left the stream.
-    StreamEnded = 1 << 2,
+    StreamEnded = 0x04,
     /// The device or the listener goes away.
-    Shut = 1 << 3,
+    Shut = 0x08,
     /// The queue pair that is set aside goes away or into error.
-    Abort = 1 << 4,
-    Expired = 1 << 5,
+    Abort = 0x10,
+    Expired = 0x20,
 }
 
 impl Note for EndpointNote {
