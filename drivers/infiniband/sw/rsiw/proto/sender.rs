@@ -31,7 +31,8 @@ pub(crate) use self::env::{
 use self::start::{
     next_request,
     Next,
-    Now, //
+    Now,
+    MOST_LOCAL, //
 };
 use super::counters::{
     Counter,
@@ -137,6 +138,8 @@ pub(crate) struct Sender {
     /// Responder: nothing may be sent before the first FPDU came in (T-24).
     wait_for_fpdu: bool,
     sq_turn: bool,
+    /// Local operations that are left to this run.
+    locals: Saturating<u32>,
     terminate: Option<Terminate>,
     /// Something was sent that the peer is to have before the FIN. Messages of set-up do not
     /// count, nor do Read and Atomic Requests, which are answered.
@@ -406,6 +409,7 @@ impl Sender {
             rtr: params.send_rtr,
             wait_for_fpdu: params.wait_for_fpdu,
             sq_turn: true,
+            locals: MOST_LOCAL,
             terminate: None,
             has_spoken: false,
             failure: None,
@@ -474,6 +478,7 @@ impl Sender {
     {
         // CAST: 32 bits fit, here and below.
         let (mut budget, batch) = (Saturating(limits.run as usize), limits.batch as usize);
+        self.locals = MOST_LOCAL;
         let mut is_done = false;
         loop {
             if !self.flush(env, transport) {
@@ -671,7 +676,8 @@ impl Sender {
             is_direct: transport.is_direct(),
             may_send: self.may_send(self.wait_for_fpdu && env.heard_of_peer()),
         };
-        let next = next_request(env, &mut self.tx, &now, &mut self.current)?;
+        let (locals, current) = (&mut self.locals, &mut self.current);
+        let next = next_request(env, &mut self.tx, &now, locals, current)?;
         if matches!(next, Next::AfterFlush) {
             // The next batch begins with it.
             self.sq_turn = true;

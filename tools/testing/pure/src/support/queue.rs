@@ -98,6 +98,8 @@ pub(crate) struct Queue {
     pub(crate) memory: Memory,
     /// The message whose memory is open.
     open: Option<Octets>,
+    /// Whoever posts does so again as soon as a request is taken.
+    pub(crate) is_endless: bool,
     /// All that completed, in this order.
     pub(crate) completions: Vec<(u64, Status<Fault>)>,
     /// A FIN is to follow what is sent, and does.
@@ -119,6 +121,7 @@ impl Queue {
             faults: Faults::default(),
             memory,
             open: None,
+            is_endless: false,
             completions: Vec::new(),
             wants_fin: false,
             fin: false,
@@ -239,7 +242,10 @@ impl Env<Tcp> for Queue {
     }
 
     fn consume(&mut self) {
-        self.posted.pop_front().expect("peeked at");
+        let taken = self.posted.pop_front().expect("peeked at");
+        if self.is_endless {
+            self.posted.push_back(taken);
+        }
     }
 
     fn sink(&self) -> Option<Sink> {

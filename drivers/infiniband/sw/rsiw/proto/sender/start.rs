@@ -48,6 +48,7 @@ use crate::wire::ddp::{
 };
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
+use core::num::Saturating;
 use core::ops::DerefMut;
 
 /// The sink that an empty Read names: nobody checks it, but some adapters refuse zero.
@@ -60,10 +61,14 @@ pub(super) enum Next {
     Empty,
     /// Nothing that may start.
     Nothing,
-    /// Nothing in this run, which may not wait for others.
+    /// Nothing in this run, which may not wait for others, or has carried out enough.
     Later,
     AfterFlush,
 }
+
+/// Most local operations that one run carries out. They send nothing, so that TCP never stops them,
+/// and the process that posts them can add others meanwhile.
+pub(super) const MOST_LOCAL: Saturating<u32> = Saturating(128);
 
 pub(super) struct Now {
     /// TCP has all there was to send.
@@ -85,11 +90,13 @@ enum Begun {
 }
 
 /// Makes the oldest request that may start and is to be sent the current message; carries out those
-/// that are not to be sent. Fails if a request was taken, but cannot be carried out.
+/// that are not to be sent, of which `locals` are left to this run. Fails if a request was taken,
+/// but cannot be carried out.
 pub(super) fn next_request<T: Transport, E: Env<T>>(
     env: &mut E,
     tx: &mut Tx,
     now: &Now,
+    locals: &mut Saturating<u32>,
     current: &mut Option<Current>,
 ) -> Result<Next, Failure> {
     loop {
@@ -106,6 +113,12 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
         };
         if !now.may_send && !request.operation.is_local() {
             return Ok(Next::Nothing);
+        }
+        if request.operation.is_local() {
+            if locals.0 == 0 {
+                return Ok(Next::Later);
+            }
+            *locals -= 1;
         }
         let sink = match request.operation {
             Operation::Read { invalidate, .. } => Some(read_sink(env, invalidate)),

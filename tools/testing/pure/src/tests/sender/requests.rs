@@ -127,6 +127,28 @@ fn v_ord_12_local_requests_later() {
     }
 }
 
+/// T-47: local requests that are posted as fast as they are carried out do not keep a run from
+/// its end, whatever is sent between them.
+#[test]
+fn local_requests_without_end() {
+    for sends in 0..3 {
+        let mut sending = sending();
+        sending.queue.is_endless = true;
+        for _ in 0..4 {
+            sending.post(Posted::new(INVALIDATE, 0));
+        }
+        for _ in 0..sends {
+            sending.post(send(10));
+        }
+        for _ in 0..3 {
+            let before = sending.queue.completions.len();
+            assert_eq!(sending.run_once(), Outcome::Again);
+            let done = sending.queue.completions.len() - before;
+            assert!((128..400).contains(&done), "{sends}: {done}");
+        }
+    }
+}
+
 /// Without memory to send with, where it may not be waited for, the rest is left to another run.
 #[test]
 fn memory_later() {
