@@ -48,6 +48,7 @@ pub(crate) struct Order<S> {
     ring: Ring<S>,
     /// Token of the oldest record.
     base: Wrapping<u32>,
+    /// A request or a receive of the QP has failed.
     failed: bool,
 }
 
@@ -106,21 +107,26 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         Some(record.work)
     }
 
-    /// Records that a request failed. Returns whether this is the QP's one error completion; after
-    /// the first one, requests are flushed instead (T-33).
+    /// Returns whether no request of the QP has failed, and records that one does: the QP has one
+    /// error completion, and after that one, requests are flushed instead (T-33).
+    pub(crate) fn fails_first(&mut self) -> bool {
+        !core::mem::replace(&mut self.failed, true)
+    }
+
+    /// Records that a request failed. Returns whether this is the QP's one error completion.
     pub(crate) fn fail(&mut self, token: Token, error: E) -> bool {
-        let status = if self.failed {
-            Status::Flushed
-        } else {
-            Status::Failed(error)
-        };
-        match self.record(token) {
-            Some(record) if record.status.is_none() => record.status = Some(status),
-            _ => return false,
+        if !self.record(token).is_some_and(|r| r.status.is_none()) {
+            return false;
         }
-        let first = !self.failed;
-        self.failed = true;
-        first
+        let is_first = self.fails_first();
+        let status = match is_first {
+            true => Status::Failed(error),
+            false => Status::Flushed,
+        };
+        if let Some(record) = self.record(token) {
+            record.status = Some(status);
+        }
+        is_first
     }
 
     /// Moves to the storage of `other`, if that is larger, and gives it the old one. Tokens stay

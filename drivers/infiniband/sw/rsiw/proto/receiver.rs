@@ -59,7 +59,7 @@ use super::rx::{
     HEAD_LEN, //
 };
 use super::setup::Params;
-use super::state::QpState;
+use super::state::Arrival;
 use super::train::Train;
 use crate::wire::atomic::{
     AtomicRequest,
@@ -245,7 +245,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         front: &[u8; FPDU_FRONT],
     ) -> Result<usize, Failure> {
         let run = self.rx.run(env).filter(|run| run.is_next(front));
-        let Some(run) = run.filter(|_| env.state() != QpState::Closing) else {
+        let Some(run) = run.filter(|_| env.state().arrival() == Arrival::Take) else {
             return Ok(0);
         };
         let target = run.target();
@@ -339,21 +339,29 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     fn segment<C, E: Env<C>>(&mut self, env: &mut E, ulpdu: &Ulpdu<'_, C>) -> Result<(), Failure> {
-        if let Some(send) = self.rx.whole_send(ulpdu.head, ulpdu.len) {
-            return self.whole_send(env, ulpdu, send);
+        let arrival = env.state().arrival();
+        if arrival == Arrival::Drop {
+            self.stopped = true;
+            return Ok(());
         }
-        let state = env.state();
+        if let Some(send) = self.rx.whole_send(ulpdu.head, ulpdu.len) {
+            return self.whole_send(env, ulpdu, send, arrival);
+        }
         let segment = self.rx.segment(ulpdu.head, ulpdu.len, env)?;
         self.tally.received(&segment);
         if segment.first {
             env.first_segment();
         }
-        if state == QpState::Closing && !matches!(segment.action, Action::Terminate { .. }) {
-            env.data_in_closing();
-            self.stopped = true;
+        if arrival == Arrival::TooLate && !matches!(segment.action, Action::Terminate { .. }) {
+            self.too_late(env);
             return Ok(());
         }
         self.perform(env, ulpdu, &segment)
+    }
+
+    fn too_late<C, E: Env<C>>(&mut self, env: &mut E) {
+        env.data_in_closing();
+        self.stopped = true;
     }
 
     fn perform<C, E: Env<C>>(

@@ -36,6 +36,17 @@ pub(crate) enum Post {
     TooLate,
 }
 
+/// What to do with a segment that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    Take,
+    /// Report [`QpEvent::DataInClosing`] and drop what follows, unless it is a Terminate.
+    TooLate,
+    /// Drop it and what follows: an error has ended the stream, and is the only one that requests
+    /// and the consumer are told of (T-33).
+    Drop,
+}
+
 impl QpState {
     /// Returns whether messages of the SQ and Read Responses may be sent.
     pub(crate) const fn sends(self) -> bool {
@@ -59,6 +70,15 @@ impl QpState {
         match self {
             QpState::Idle | QpState::Rts | QpState::Draining | QpState::Terminate => Post::Queue,
             QpState::Closing | QpState::Error => Post::Flush,
+        }
+    }
+
+    /// Returns what becomes of a segment. Some arrive while a connection is started, in Idle.
+    pub(crate) const fn arrival(self) -> Arrival {
+        match self {
+            QpState::Idle | QpState::Rts | QpState::Draining => Arrival::Take,
+            QpState::Closing => Arrival::TooLate,
+            QpState::Terminate | QpState::Error => Arrival::Drop,
         }
     }
 
@@ -414,8 +434,13 @@ fn closing(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
         QpEvent::PostedTooLate | QpEvent::DataInClosing => {
             to_error(Tcp::ResetIfDelivered, Some(Async::Fatal))
         }
+        // Such as a completion queue without room for what is flushed now.
+        QpEvent::LocalError { in_completion, .. } => {
+            let event = (!in_completion).then_some(Async::Fatal);
+            to_error(Tcp::ResetIfDelivered, event)
+        }
         // "LLP Connection Lost".
-        QpEvent::Timeout | QpEvent::PeerReset | QpEvent::Lost | QpEvent::LocalError { .. } => {
+        QpEvent::Timeout | QpEvent::PeerReset | QpEvent::Lost => {
             to_error(Tcp::Reset, Some(Async::Fatal))
         }
         QpEvent::TerminateReceived { event } => to_error(Tcp::Keep, event),

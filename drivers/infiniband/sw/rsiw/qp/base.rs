@@ -222,6 +222,13 @@ impl Base {
         self.notes.leave(QpNote::Failure);
     }
 
+    /// Takes the failure that [`QpNote::Failure`] is about, ahead of the work item.
+    #[inline]
+    pub(super) fn noted_failure(&self) -> Option<Failure> {
+        let is_noted = self.notes.peek().contains(QpNote::Failure);
+        is_noted.then(|| self.failure.take()).flatten()
+    }
+
     pub(super) fn terminate_received(&self, end: RemoteEnd) {
         self.remote_end.put_first(end);
         self.notes.leave(QpNote::Terminate);

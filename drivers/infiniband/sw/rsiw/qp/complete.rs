@@ -232,10 +232,15 @@ impl Base {
         }
     }
 
-    /// Completes a receive in error. Returns whether the completion reports that (T-33).
+    /// Completes a receive in error, or as flushed if something has failed before. Returns whether
+    /// the completion reports that (T-33).
     pub(super) fn fail_recv(&self, id: u64, fault: Fault) -> bool {
-        let completion = self.no_message(id, Status::Failed(fault));
-        self.complete_recv(&completion).is_ok()
+        let is_first = self.sq.lock().order.fails_first();
+        let status = match is_first {
+            true => Status::Failed(fault),
+            false => Status::Flushed,
+        };
+        self.complete_recv(&self.no_message(id, status)).is_ok() && is_first
     }
 
     /// Completes all send requests as flushed, in post order. Takes at most as many out of the ring

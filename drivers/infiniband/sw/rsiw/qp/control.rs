@@ -243,10 +243,11 @@ impl Qp {
         Some(outcome)
     }
 
-    /// Acts upon a failure of [`Qp::send_only`], before anything else is done.
+    /// Acts upon a failure that is known already, of [`Qp::send_only`] or of the receiver, before
+    /// anything else is done.
     pub(super) fn settle(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         inner.spent_peer = None;
-        if let Some(failure) = inner.failed.take() {
+        if let Some(failure) = inner.failed.take().or_else(|| self.noted_failure()) {
             self.local_error(inner, failure, after);
         }
     }
@@ -338,6 +339,7 @@ impl Qp {
                     // What was posted in Error must not be left to the next connection.
                     self.flush_posted(inner, after);
                 }
+                self.settle(inner, after);
                 let event = QpEvent::Modify {
                     to,
                     idle: self.is_drained(inner),

@@ -184,7 +184,8 @@ impl Qp {
             _ => StreamEnd::Graceful,
         };
         if let Some(conn) = &mut inner.conn {
-            if let Some(error) = effects.terminate {
+            // A responder that has received nothing sends nothing, no Terminate either (T-24).
+            if let Some(error) = effects.terminate.filter(|_| conn.tx.may_send(self)) {
                 conn.tx
                     .set_terminate(&failure.unwrap_or_else(|| error.into()));
             }

@@ -173,8 +173,10 @@ impl Qp {
                 if let Some(end) = self.remote_end.take() {
                     self.log_terminate(end.code);
                     self.ends_of(Cause::peer(end.code));
-                    // Without a connection the requests have been flushed, or are nobody's.
-                    let told = inner.conn.is_some() && self.fail_refused(&end);
+                    // Without a connection the requests have been flushed, or are nobody's. In
+                    // Terminate something else has failed first (T-33).
+                    let may_fail = inner.conn.is_some() && self.state() != QpState::Terminate;
+                    let told = may_fail && self.fail_refused(&end);
                     let event = (!told).then_some(remote_class(end.code));
                     self.feed(inner, QpEvent::TerminateReceived { event }, after);
                 }

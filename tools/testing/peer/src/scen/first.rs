@@ -8,9 +8,10 @@
 use super::close::{disconnected, events_to_end};
 use super::mpa::works;
 use crate::bytes::{fpdu, mpa, mpa_len, pattern, send, words, write, C, R, REP, REQ, S};
+use crate::ep::{state, status};
 use crate::net::{check, same, Res, Tcp, SOON};
 use crate::scenario::List;
-use crate::world::{Conn, World};
+use crate::world::{op, Conn, World};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -234,13 +235,27 @@ pub fn add(list: &mut List) {
                     c.tcp.send(&message[..cut])?;
                     end(&mut c.tcp, how);
                     if how == "FIN" {
-                        ended(&mut c.tcp).map_err(told)?;
+                        c.tcp.expect_closed().map_err(told)?;
                     }
                     disconnected(w, c.slot).map_err(told)?;
                     w.clean()?;
                 }
             }
             works(w)
+        });
+    list.rows("M-MPA-22 V-ST-12 V-ST-13")
+        .says("a responder that has received nothing sends nothing, whatever ends it (T-24)")
+        .each(0..2)
+        .runs(|w, nth| {
+            let mut c = w.conn_with("recv=1")?;
+            c.post(1, op::SEND, 0, 8, "")?;
+            match nth {
+                0 => c.tcp.fin(),
+                _ => c.say("modify", &format!("state={}", state::SQE)).map(|_| ())?,
+            }
+            c.tcp.expect_closed()?;
+            c.tcp.close();
+            c.expect_wc("s", 1, status::FLUSHED)
         });
     list.rows("V-ST-12 V-ST-17 M-MPA-23")
         .says("the same behind a Reply, in its segment (T-25)")

@@ -8,7 +8,7 @@ use super::close::disconnected;
 use super::read::whole_segments;
 use crate::bytes::{self, fpdu, send, terminate, untagged, write, SEND, U_LAST};
 use crate::ep::{event, state, status};
-use crate::net::End;
+use crate::net::{check, End, SOON};
 use crate::scenario::List;
 use crate::world::op;
 
@@ -68,6 +68,28 @@ pub fn add(list: &mut List) {
             c.tcp.expect_terminate(0x0000, None)?;
             c.expect_wc("s", 1, status::LOC_PROT_ERR)
         });
+    list.rows("V-ST-19 V-ST-26")
+        .says("what comes behind the driver's Terminate is not placed, and completes nothing (T-33)")
+        .each(0..3)
+        .runs(|w, nth| {
+            let mut c = w.synced("recv=1")?;
+            c.post(1, op::SEND, 0, 8, "lkey=0")?;
+            c.tcp.expect_terminate(0x0000, None)?;
+            c.expect_wc("s", 1, status::LOC_PROT_ERR)?;
+            // Too long, of a good length, or a refusal.
+            let late = match nth {
+                0 => send(1, &[0; 5000]),
+                1 => send(1, b"late"),
+                _ => terminate(0x1202, None),
+            };
+            c.tcp.fpdu(&late)?;
+            c.tcp.fpdu(&write(c.stag, c.to, b"late"))?;
+            c.no_wc("r")?;
+            c.expect_untouched(0, 64)?;
+            c.tcp.close();
+            c.expect_wc("r", 0, status::FLUSHED)?;
+            c.expect_async(event::NONE)
+        });
     list.rows("V-TM-1 P-TERM-11 D-DDP-20 V-ST-20")
         .says("an error while the driver sends long Writes: whole segments, then the Terminate")
         .runs(|w| {
@@ -123,5 +145,17 @@ pub fn add(list: &mut List) {
                 .expect_terminate(0x0207, Some(&bytes::send(2, b"x")))?;
             beside.send(b"fine")?;
             beside.received(0, 4)
+        });
+    list.rows("V-CQ-7 V-ST-9 V-ST-36")
+        .says("a CQ that overflows with what Closing flushes does not destroy what was sent (T-32)")
+        .runs(|w| {
+            let mut c = w.synced("rcq=1 recv=16")?;
+            c.tcp.small_window(2048);
+            c.post(1, op::SEND, 0, 4096, "")?;
+            c.expect_wc("s", 1, 0)?;
+            c.say("modify", &format!("state={}", state::SQD))?;
+            w.ep.expect_state(c.slot, state::ERR)?;
+            let (bytes, _) = c.tcp.rest(SOON)?;
+            check("all that was sent", bytes.len() > 4096, bytes.len())
         });
 }

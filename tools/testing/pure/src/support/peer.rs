@@ -550,7 +550,9 @@ impl Peer {
     }
 
     fn follow_effects(&mut self, effects: Effects, failure: Option<Failure>) {
-        if let (Some(error), Some(sender)) = (effects.terminate, &mut self.sender) {
+        let heard = self.world.queue.heard;
+        let sender = self.sender.as_mut().filter(|sender| sender.may_send(heard));
+        if let (Some(error), Some(sender)) = (effects.terminate, sender) {
             assert!(self.sent_terminate.is_none() && !self.world.queue.fin);
             self.sent_terminate = Some(error);
             sender.set_terminate(&failure.unwrap_or(error.into()));

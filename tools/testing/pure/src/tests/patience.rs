@@ -310,6 +310,16 @@ fn v_tm_4_ends_meanwhile() {
     }
 }
 
+/// A Send waits also if it comes before the queue pair is told of its connection.
+#[test]
+fn while_starting() {
+    let mut receiving = patient();
+    receiving.around.state = QpState::Idle;
+    receiving.feed(&Peer::new(100).send(40).concat());
+    assert_eq!(receiving.receiver.lacks(), Lack::Receive);
+    assert_eq!(receiving.did(), [Did::FirstFpdu]);
+}
+
 /// Closing does not wait for what had begun to wait.
 #[test]
 fn closing_meanwhile() {

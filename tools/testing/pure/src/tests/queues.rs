@@ -304,6 +304,12 @@ fn t_33_one_failure() {
     let token = order.push(8).unwrap();
     assert!(order.fail(token, 1));
     assert_eq!(order.pop(), Some((8, Status::Failed(1))));
+    // V-ST-26: a receive that fails first is the one, of both queues.
+    order.reset();
+    let token = order.push(9).unwrap();
+    assert!(order.fails_first() && !order.fails_first());
+    assert!(!order.fail(token, 1));
+    assert_eq!(order.pop(), Some((9, Status::Flushed)));
 }
 
 /// T-11: each request ends exactly once, whatever the order of the ends.

@@ -253,13 +253,44 @@ fn p_err_10_receive_was_flushed() {
     assert_eq!(receiving.around.recvs.len(), 1);
 }
 
+/// A Terminate of the peer's, about a receive that it lacks.
+fn terminate() -> Vec<u8> {
+    let mut ulpdu = vec![0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0];
+    ulpdu.extend([0x12, 0x02, 0, 0]);
+    fpdu(&ulpdu)
+}
+
+/// T-33, V-ST-19, V-ST-26: once an error has ended the stream nothing is placed or completed, and no
+/// Terminate is acted upon; also within a message, whose segments come in trains.
+#[test]
+fn t_33_drops_in_terminate() {
+    for state in [QpState::Terminate, QpState::Error] {
+        for begun in [0, 1, 3] {
+            let mut peer = Peer::new(100);
+            let mut stream = peer.send(900);
+            stream.push(peer.write(300));
+            stream.push(peer.send(2000).concat());
+            stream.push(terminate());
+            let (first, rest) = stream.split_at(begun);
+            let mut receiving = receiving();
+            receiving.around.recvs.extend([Some(1_000); 2]);
+            receiving.feed(&first.concat());
+            let before = receiving.did();
+            receiving.around.state = state;
+            receiving.feed(&rest.concat());
+            let did = receiving.did();
+            let new: Vec<_> = did.iter().filter(|d| !before.contains(d)).collect();
+            assert!(new.iter().all(|d| **d == Did::FirstFpdu), "{new:?}");
+            assert!(receiving.unread.is_empty());
+        }
+    }
+}
+
 /// T-37: in Closing data ends the stream, but a Terminate is taken in.
 #[test]
 fn t_37_in_closing() {
     let mut peer = Peer::new(200);
-    let mut terminate = vec![0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0];
-    terminate.extend([0x12, 0x02, 0, 0]);
-    let terminate = fpdu(&terminate);
+    let terminate = terminate();
     let closing = || {
         let mut receiving = receiving();
         receiving.around.state = QpState::Closing;

@@ -234,6 +234,23 @@ fn t_37_peer_fin() {
     assert_eq!(effects.event, Some(Async::Fatal));
 }
 
+/// V-ST-35, T-32, T-33: an error of this side in Closing does not destroy what has completed in front of
+/// the FIN, and is told of once.
+#[test]
+fn t_33_local_errors_in_closing() {
+    for (in_completion, event) in [(true, None), (false, Some(Async::Fatal))] {
+        let failed = QpEvent::LocalError {
+            error: TermError::CatastrophicStream,
+            in_completion,
+            can_send: true,
+        };
+        assert_eq!(
+            next(Closing, failed),
+            error(Tcp::ResetIfDelivered, event, true)
+        );
+    }
+}
+
 /// V-ST-14, V-ST-24, V-TM-3, T-33: an error on this side.
 #[test]
 fn t_33_local_errors() {

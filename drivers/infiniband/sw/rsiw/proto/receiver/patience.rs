@@ -15,7 +15,7 @@ use super::{
 };
 use crate::proto::counters::Counter;
 use crate::proto::failure::Failure;
-use crate::proto::state::QpState;
+use crate::proto::state::Arrival;
 use crate::wire::terminate::Quote;
 use core::num::Saturating;
 use core::ops::DerefMut;
@@ -108,8 +108,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         head: &[u8],
         ulpdu_len: u16,
     ) -> Result<bool, Failure> {
-        let may_wait = matches!(env.state(), QpState::Rts | QpState::Draining);
-        if !may_wait || self.recv.is_some() || !self.rx.takes_recv(head, ulpdu_len, env) {
+        let is_taken = env.state().arrival() == Arrival::Take;
+        if !is_taken || self.recv.is_some() || !self.rx.takes_recv(head, ulpdu_len, env) {
             return Ok(true);
         }
         let taken = env.take_recv().map_err(|failure| Failure {

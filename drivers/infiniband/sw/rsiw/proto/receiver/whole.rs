@@ -17,7 +17,7 @@ use crate::proto::chunk::{
 use crate::proto::counters::Counter;
 use crate::proto::failure::Failure;
 use crate::proto::rx::WholeSend;
-use crate::proto::state::QpState;
+use crate::proto::state::Arrival;
 use core::ops::DerefMut;
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
@@ -28,13 +28,13 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         env: &mut E,
         ulpdu: &Ulpdu<'_, C>,
         send: WholeSend,
+        arrival: Arrival,
     ) -> Result<(), Failure> {
         self.tally.add(Counter::RxSends, 1);
         self.tally
             .add(Counter::RxSendBytes, send.payload_len.into());
-        if env.state() == QpState::Closing {
-            env.data_in_closing();
-            self.stopped = true;
+        if arrival == Arrival::TooLate {
+            self.too_late(env);
             return Ok(());
         }
         let payload = Payload {
