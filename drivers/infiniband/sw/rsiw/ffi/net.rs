@@ -49,6 +49,8 @@
 //! use core::net::SocketAddr;
 //! use kernel::{prelude::*, sync::{Arc, ArcBorrow}};
 //!
+//! // The alignment leaves room for the flags that the kernel adds to a pointer to it.
+//! #[repr(align(8))]
 //! struct Log;
 //!
 //! impl StreamHandler for Log {

@@ -236,6 +236,15 @@ def of_qp(t):
         after = stats.of_device(dev)["tx_send_requests"]
         if after < total:
             raise Fail("%d after %d" % (after, total))
+    with t.sub("two at once"):
+        nums = [num, endless(t, path)]
+        for one in nums:
+            sh("rdma", "statistic", "qp", "bind", "link", link, "lqpn", str(one))
+        moving(dev)
+        found = [entry for entry, _ in stats.of_counters(dev)]
+        if sorted(e.get("lqpn") for e in found) != sorted([n] for n in nums) or \
+                found[0]["cntn"] == found[1]["cntn"]:
+            raise Fail("bound are %s" % found)
     t.reap()
     with t.sub("automatic"):
         sh("rdma", "statistic", "qp", "set", "link", link, "auto", "type", "on")

@@ -87,6 +87,8 @@ impl<H: Send + Sync + 'static> Guard<H> {
         handler: Arc<H>,
         hooks: &Hooks,
     ) -> Result<Self> {
+        // The kernel keeps flags in the low bits of `sk_user_data`.
+        const { assert!(align_of::<H>() >= 8) };
         let sk = sock.sk();
         let raw = Arc::into_raw(handler).cast_mut();
         // SAFETY: the socket is live; guards are made in process context, without these locks.

@@ -137,7 +137,7 @@ impl Umem {
         let pin = Holder::Umem(umem);
         // SAFETY: the object is valid.
         let count = unsafe { h::ib_umem_num_pages(umem.as_ptr()) };
-        let pinned = Pinned::new(pin, device, count, |room| {
+        let pinned = Pinned::new(device, pin, count, |room| {
             // SAFETY: the object is valid, and `room` takes as many pointers as it has elements;
             // `NonNull<T>` is laid out as a pointer.
             unsafe { h::ib_umem_pages(umem.as_ptr(), room.as_mut_ptr().cast(), room.len()) }
@@ -173,7 +173,7 @@ impl Umem {
         let octets = end.checked_sub(first).ok_or(EINVAL)?;
         let count = usize::try_from(octets.div_ceil(page))?;
         let start = addr.wrapping_byte_add(usize::try_from(first)?);
-        let pinned = Pinned::new(pin, device, count, |room| {
+        let pinned = Pinned::new(device, pin, count, |room| {
             // SAFETY: the buffer is mapped, of a size in whole pages, and `room` takes as many
             // pointers as it has elements; `NonNull<T>` is laid out as a pointer.
             unsafe { h::kernel_pages(start, room.as_mut_ptr().cast(), room.len()) }
@@ -305,10 +305,11 @@ impl Umem {
 
 impl Pinned {
     /// Lists the `count` pages of `holder`; `fill` writes their addresses and returns how many it
-    /// wrote. Fails with `EOPNOTSUPP` if not all of the memory has pages, and with `ENOMEM`.
+    /// wrote. Fails with `EOPNOTSUPP` if not all of the memory has pages, and with `ENOMEM`; then
+    /// `holder` lets go of them before `device` is left, since parameters are dropped last to first.
     fn new(
-        holder: Holder,
         device: GateGuard<Arc<DeviceHandle>>,
+        holder: Holder,
         count: usize,
         fill: impl FnOnce(&mut [MaybeUninit<NonNull<u8>>]) -> usize,
     ) -> Result<Self> {

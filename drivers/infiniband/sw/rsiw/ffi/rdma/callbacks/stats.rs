@@ -17,7 +17,11 @@ use crate::ffi::{
 };
 use kernel::{
     error::from_result,
-    prelude::*, //
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
 };
 
 /// # Safety
@@ -50,12 +54,16 @@ pub(super) unsafe extern "C" fn get_hw_stats<D: Driver>(
     })
 }
 
-/// The core calls this without looking whether there is one.
+/// Gives a counter the number by which the core tells those of a device apart.
 ///
 /// # Safety
 ///
-/// None; the type is the core's.
-pub(super) unsafe extern "C" fn counter_init(_counter: *mut b::rdma_counter) {}
+/// Called by the core with a counter that nothing else knows yet.
+pub(super) unsafe extern "C" fn counter_init(counter: *mut b::rdma_counter) {
+    static LAST: Atomic<u32> = Atomic::new(0);
+    // SAFETY: by the caller's promise.
+    unsafe { (*counter).id = LAST.fetch_add(1, Relaxed).wrapping_add(1) };
+}
 
 /// # Safety
 ///
