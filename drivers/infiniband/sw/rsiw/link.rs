@@ -109,6 +109,7 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
         comp_vectors: kernel::cpu::nr_cpu_ids(),
         port_map,
     };
+    let namespace = netdev.settled_namespace();
     let mut made = None;
     core_device::add::<Rsiw>(&spec, |handle| {
         let rnic = Rnic::new(handle, guid, queues)?;
@@ -116,6 +117,10 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
     })?;
     if let Some(rnic) = made {
         rnic.show();
+        // Nobody could find the device when the event came that tells of a move, as that comes once.
+        if netdev.settled_namespace() != namespace {
+            rnic.interface_gone();
+        }
     }
     // The address may have changed before anybody could find the device.
     address_changed(netdev);

@@ -144,6 +144,11 @@ impl Qp {
         self.is_of_kernel() && self.state() == QpState::Idle
     }
 
+    /// Returns whether a process made the QP that is not the caller's.
+    pub(crate) fn is_of_others(&self) -> bool {
+        matches!(&self.consumer, Consumer::Process(process) if !process.owner.is_current())
+    }
+
     /// Returns whether the caller may connect the QP by `id`: others must not get hold of it by its
     /// number. A QP of the kernel has no owner to compare with, but an identifier it was made for.
     pub(crate) fn is_callers(&self, id: CallId<'_>) -> bool {

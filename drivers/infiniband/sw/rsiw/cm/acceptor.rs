@@ -75,14 +75,16 @@ const TCP_BACKLOG: u32 = 128;
 /// Milliseconds until what could not be taken from TCP is tried again.
 const RETRY_MS: u32 = 100;
 
-/// What the wildcard listeners of one consumer have in common: the RDMA CM gives a wildcard port to
-/// one consumer per namespace.
+/// What the wildcard listeners of one consumer have in common: the RDMA CM gives a wildcard port of
+/// a port space to one consumer per namespace. TCP has one space only, so that consumers in
+/// different ones must not share a socket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     namespace: u64,
     /// Index of the VRF's interface; zero is none.
     vrf: i32,
     is_ipv6: bool,
+    port_space: u32,
     /// The consumer's; `tcp_port` is another one if the port mapper chose it.
     port: u16,
     tcp_port: u16,
@@ -148,6 +150,7 @@ impl<'a> Place<'a> {
             namespace: self.netdev.namespace(),
             vrf: self.netdev.vrf(),
             is_ipv6: self.addr.is_ipv6(),
+            port_space: self.id.port_space(),
             port: self.addr.port(),
             tcp_port: self.mapped_port.unwrap_or(self.addr.port()),
         })

@@ -207,9 +207,16 @@ impl Window {
         let base = if zero_based { 0 } else { wr.addr };
         let range = Range::new(base, wr.len).ok_or(BindError::Bounds)?;
         let binder = (self.kind == MwType::Two).then_some(party.binder);
+        // Another's region must not be held for a moment even, as its owner would notice.
+        if matches!(region.kind, Kind::Dma(_) | Kind::Window(_)) {
+            return Err(BindError::Region);
+        }
+        if region.pd != party.pd {
+            return Err(BindError::Pd);
+        }
         // From here on the region stays as it is found.
         Bound::new(region, binder, |region| {
-            let offset = region.part(wr, party.pd, access)?;
+            let offset = region.part(wr, access)?;
             Ok((access, range, offset))
         })
     }
@@ -353,13 +360,7 @@ impl Bound {
 impl Mr {
     /// Returns where in the region the part begins that a window with `access` asks for, if it may
     /// have it.
-    fn part(&self, wr: &Binding, pd: PdId, access: Access) -> Result<u64, BindError> {
-        if matches!(self.kind, Kind::Dma(_) | Kind::Window(_)) {
-            return Err(BindError::Region);
-        }
-        if pd != self.pd {
-            return Err(BindError::Pd);
-        }
+    fn part(&self, wr: &Binding, access: Access) -> Result<u64, BindError> {
         let guard = GateGuard::new(self).ok_or(BindError::Region)?;
         if !guard.valid.load(Relaxed) {
             return Err(BindError::Region);

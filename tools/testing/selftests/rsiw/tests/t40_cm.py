@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Connections: the packaged programs, loops, many at once, hostile TCP."""
 
+import ctypes
+import errno
 import os
 import socket
+import struct
 import time
 
 from rsiwtest import kmsg
@@ -237,6 +240,57 @@ def refused(t):
           netns=path.client_ns, timeout=20)
     server.expect(t.left(10))
     rping(t, path, count=5)
+
+
+RDMA_PS_IPOIB, RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB = 0x0002, 0x0106, 0x0111, 0x013F
+
+
+class Wildcard:
+    """Listens on an IPv4 wildcard port of a port space of the RDMA CM; raises OSError."""
+
+    def __init__(self, space, port):
+        self.lib = ctypes.CDLL("librdmacm.so.1", use_errno=True)
+        self.lib.rdma_create_event_channel.restype = ctypes.c_void_p
+        self.channel = ctypes.c_void_p(self.lib.rdma_create_event_channel())
+        self.id = ctypes.c_void_p()
+        addr = struct.pack("=H", socket.AF_INET) + struct.pack(">H12x", port)
+        try:
+            self.call("rdma_create_id", self.channel, ctypes.byref(self.id), None, space)
+            self.call("rdma_bind_addr", self.id, addr)
+            self.call("rdma_listen", self.id, 4)
+        except OSError:
+            self.close()
+            raise
+
+    def call(self, name, *args):
+        if getattr(self.lib, name)(*args):
+            number = ctypes.get_errno()
+            raise OSError(number, "%s: %s" % (name, os.strerror(number)))
+
+    def close(self):
+        if self.id:
+            self.call("rdma_destroy_id", self.id)
+        self.lib.rdma_destroy_event_channel(self.channel)
+
+
+@test("port-spaces", cost=4, only_type="rsiw")
+def port_spaces(t):
+    """A wildcard port is one consumer's, whatever port space of the RDMA CM others name."""
+    path, spaces = t.topo.wire, (RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB, RDMA_PS_IPOIB)
+    for first in spaces:
+        with t.sub("%#x first" % first), inside(path.server_ns):
+            port = t.port()
+            taken = Wildcard(first, port)
+            for other in spaces:
+                try:
+                    Wildcard(other, port).close()
+                except OSError as e:
+                    if e.errno != errno.EADDRINUSE:
+                        raise Fail("%#x: %s" % (other, e)) from e
+                else:
+                    raise Fail("%#x joins" % other)
+            taken.close()
+            Wildcard(first, port).close()
 
 
 @test("netns-wildcard", cost=6, only_type="rsiw")

@@ -9,6 +9,7 @@
 #include <linux/timer.h>
 #include <linux/uio.h>
 #include <net/inet_connection_sock.h>
+#include <net/inet_ecn.h>
 #include <net/inet_hashtables.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
@@ -41,6 +42,17 @@ void rsiw_helper_netdev_copy_name(struct net_device *dev, char *to)
 int rsiw_helper_netdev_vrf(struct net_device *dev)
 {
 	return l3mdev_master_ifindex(dev);
+}
+
+/* As rsiw_helper_netdev_namespace(), while no move to another one is under way. Takes the RTNL. */
+u64 rsiw_helper_netdev_settled_namespace(const struct net_device *dev)
+{
+	u64 cookie;
+
+	rtnl_lock();
+	cookie = dev_net(dev)->net_cookie;
+	rtnl_unlock();
+	return cookie;
 }
 
 /* Returns the number of the namespace of @dev, which no other one has or will have. */
@@ -373,9 +385,14 @@ void rsiw_helper_sock_set_tos(struct sock *sk, int tos)
 {
 #if IS_ENABLED(CONFIG_IPV6)
 	if (sk->sk_family == AF_INET6) {
+		int tclass;
+
 		lock_sock(sk);
-		if (inet6_sk(sk)->tclass != tos) {
-			inet6_sk(sk)->tclass = tos;
+		/* TCP sets the bits for congestion itself. */
+		tclass = tos & ~INET_ECN_MASK;
+		tclass |= inet6_sk(sk)->tclass & INET_ECN_MASK;
+		if (inet6_sk(sk)->tclass != tclass) {
+			inet6_sk(sk)->tclass = tclass;
 			sk_dst_reset(sk);
 		}
 		release_sock(sk);

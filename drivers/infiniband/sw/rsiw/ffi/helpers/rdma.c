@@ -62,6 +62,12 @@ bool rsiw_helper_iw_cm_id_is_on(const struct iw_cm_id *id, const struct ib_devic
 	return READ_ONCE(consumer_of(id)->device) == dev;
 }
 
+/* Returns the port space in which the consumer of @id has its port. */
+unsigned int rsiw_helper_iw_cm_id_port_space(const struct iw_cm_id *id)
+{
+	return consumer_of(id)->ps;
+}
+
 /*
  * Returns the index of the interface by which the RDMA CM finds the device for a request that comes
  * to @addr; 0 if it finds none.

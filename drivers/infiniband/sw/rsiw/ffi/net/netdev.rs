@@ -79,6 +79,13 @@ impl NetDevice {
         unsafe { h::netdev_namespace(self.0.get()) }
     }
 
+    /// As [`NetDevice::namespace`], while no move to another one is under way. Sleeps; takes the
+    /// RTNL.
+    pub(crate) fn settled_namespace(&self) -> u64 {
+        // SAFETY: `self` is live.
+        unsafe { h::netdev_settled_namespace(self.0.get()) }
+    }
+
     pub(crate) fn mtu(&self) -> u32 {
         // SAFETY: `self` is live.
         unsafe { h::netdev_mtu(self.0.get()) }

@@ -267,6 +267,12 @@ impl<'a> CallId<'a> {
         unsafe { h::iw_cm_id_sees_netdev(self.0 .0.get(), netdev.as_ptr()) }
     }
 
+    /// Returns the port space of the RDMA CM in which the consumer has its port.
+    pub(crate) fn port_space(self) -> u32 {
+        // SAFETY: the identifier is live, and so is the RDMA CM's by the type invariants.
+        unsafe { h::iw_cm_id_port_space(self.0 .0.get()) }
+    }
+
     pub(crate) fn consumer(self) -> ConsumerId {
         // SAFETY: the identifier is live. The core has written the pointer before the call.
         ConsumerId(unsafe { (*self.0 .0.get()).context }.addr())
