@@ -37,7 +37,10 @@ mod registry;
 mod turns;
 mod work;
 
-pub(crate) use self::acceptor::Acceptors;
+pub(crate) use self::{
+    acceptor::Acceptors,
+    calls::handle_for_caller, //
+};
 
 use self::{
     endpoint::{

@@ -312,10 +312,7 @@ impl Driver for Rsiw {
     }
 
     fn qp_by_num(rnic: &Rnic, num: Qpn) -> Option<Arc<QpHandle>> {
-        // iw_cm keeps what it is given while it asks the port mapper, whose daemon may be silent: a
-        // process must not hold another's for so long.
-        let qp = rnic.qps.lookup(num)?;
-        (!qp.is_of_others()).then(|| qp.handle.clone())
+        cm::handle_for_caller(&rnic.dev, &rnic.qps, num)
     }
 
     fn count_in(qp: &Qp, counts: Option<Arc<Counts>>) {

@@ -12,6 +12,7 @@ use crate::{
         net::netdev::NetDevice,
         rdma::{
             attr::Qpn,
+            handle::QpHandle,
             iwcm::{
                 CallId,
                 CmId,
@@ -77,10 +78,23 @@ pub(super) fn own_qp(
     let qp = qps.lookup(num);
     let qp = qp.ok_or(Refusal::new(EINVAL, "there is no such QP"))?;
     if !qp.is_callers(id) {
-        return Err(Refusal::new(EINVAL, "the QP is not the caller's"));
+        return Err(NOT_THE_CALLERS);
     }
     Ok(qp)
 }
+
+/// Returns the handle of QP `num` for iw_cm, which keeps it while it asks the port mapper. That may
+/// be silent for long, and a process must not hold another's QP meanwhile. Any context.
+pub(crate) fn handle_for_caller(dev: &Device, qps: &QpTable, num: Qpn) -> Option<Arc<QpHandle>> {
+    let qp = qps.lookup(num)?;
+    if qp.is_of_others() {
+        let _ = NOT_THE_CALLERS.log(dev, fmt!("QP {num}: cannot connect"));
+        return None;
+    }
+    Some(qp.handle.clone())
+}
+
+const NOT_THE_CALLERS: Refusal = Refusal::new(EINVAL, "the QP is not the caller's");
 
 /// Why a consumer's call fails.
 pub(super) struct Refusal {

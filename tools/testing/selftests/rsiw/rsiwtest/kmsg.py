@@ -39,6 +39,13 @@ class Kmsg:
                                         body.split("\n")[0]))
 
 
+def rested():
+    """A reader, once the driver may say something that is limited in rate: what earlier tests
+    provoked counts for the same interval."""
+    time.sleep(INTERVAL + 1)
+    return Kmsg()
+
+
 def is_foreign(report):
     """Whether a report is one that says nothing about us.
 

@@ -78,7 +78,7 @@ def cqresize_long(t):
 @test("owner", cost=8)
 def owner(t):
     """Connections and processes: others' numbers, ends of processes."""
-    log = kmsg.Kmsg()
+    log = kmsg.rested()
     t.own("owner", t.topo.loopback)
     if t.type == "rsiw":
         line = r"rsiw_\w+: QP \d+: cannot connect: %s: the QP is not the caller's"
