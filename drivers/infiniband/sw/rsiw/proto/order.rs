@@ -115,7 +115,8 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
 
     /// Records that a request failed. Returns whether this is the QP's one error completion.
     pub(crate) fn fail(&mut self, token: Token, error: E) -> bool {
-        if !self.record(token).is_some_and(|r| r.status.is_none()) {
+        let is_under_way = self.record(token).is_some_and(|r| r.status.is_none());
+        if !is_under_way {
             return false;
         }
         let is_first = self.fails_first();

@@ -251,7 +251,9 @@ pub fn add(list: &mut List) {
             c.post(1, op::SEND, 0, 8, "")?;
             match nth {
                 0 => c.tcp.fin(),
-                _ => c.say("modify", &format!("state={}", state::SQE)).map(|_| ())?,
+                _ => c
+                    .say("modify", &format!("state={}", state::SQE))
+                    .map(|_| ())?,
             }
             c.tcp.expect_closed()?;
             c.tcp.close();

@@ -69,7 +69,7 @@ pub fn add(list: &mut List) {
             c.expect_wc("s", 1, status::LOC_PROT_ERR)
         });
     list.rows("V-ST-19 V-ST-26")
-        .says("what comes behind the driver's Terminate is not placed, and completes nothing (T-33)")
+        .says("nothing behind the driver's Terminate is placed or completes anything (T-33)")
         .each(0..3)
         .runs(|w, nth| {
             let mut c = w.synced("recv=1")?;
