@@ -160,7 +160,6 @@ impl NetdevHandler for Watcher {
                 }
             }
             NetdevEvent::ChangeAddr => address_changed(netdev),
-            _ => {}
         }
     }
 }

@@ -41,31 +41,30 @@ impl OwnedQueue {
     /// Makes a queue whose work runs on any CPU, concurrently, and also while memory is reclaimed.
     /// Fails with `ENOMEM`, as do all of these.
     pub(crate) fn new(name: &'static CStr) -> Result<Self> {
-        Self::with_flags(name, UNBOUND, 0)
+        Self::with_flags(name, UNBOUND)
     }
 
     /// As [`OwnedQueue::new`], but the work runs before that of others. The administrator can
     /// change that, and choose the CPUs, in `/sys/devices/virtual/workqueue/NAME`.
     pub(crate) fn new_urgent(name: &'static CStr) -> Result<Self> {
         let urgent = b::wq_flags_WQ_HIGHPRI | b::wq_flags_WQ_SYSFS;
-        Self::with_flags(name, UNBOUND | urgent, 0)
+        Self::with_flags(name, UNBOUND | urgent)
     }
 
     /// Makes a queue whose work runs in softirq, on the processor that it is queued for.
     pub(crate) fn new_softirq(name: &'static CStr) -> Result<Self> {
-        Self::with_flags(name, b::wq_flags_WQ_BH | b::wq_flags_WQ_PERCPU, 0)
+        Self::with_flags(name, b::wq_flags_WQ_BH | b::wq_flags_WQ_PERCPU)
     }
 
     /// As [`OwnedQueue::new`], for work that nobody waits for while memory is reclaimed.
     pub(crate) fn new_idle(name: &'static CStr) -> Result<Self> {
-        Self::with_flags(name, b::wq_flags_WQ_UNBOUND, 0)
+        Self::with_flags(name, b::wq_flags_WQ_UNBOUND)
     }
 
-    fn with_flags(name: &'static CStr, flags: u32, max_active: c_int) -> Result<Self> {
-        // SAFETY: the format takes one string, which is given.
-        let raw = unsafe {
-            b::alloc_workqueue_noprof(c"%s".as_char_ptr(), flags, max_active, name.as_char_ptr())
-        };
+    fn with_flags(name: &'static CStr, flags: u32) -> Result<Self> {
+        // SAFETY: the format takes one string, which is given; 0 is the usual number of workers.
+        let raw =
+            unsafe { b::alloc_workqueue_noprof(c"%s".as_char_ptr(), flags, 0, name.as_char_ptr()) };
         // INVARIANT: it was just made.
         NonNull::new(raw).map(Self).ok_or(ENOMEM)
     }

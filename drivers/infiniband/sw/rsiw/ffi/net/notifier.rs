@@ -17,36 +17,20 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What happened to a network device.
+/// What happened to a network device, as far as anybody here asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetdevEvent {
-    /// The device was registered (also sent for every present device when a notifier registers).
-    Register,
     /// The device is being removed, or moved to another namespace.
     Unregister,
-    Up,
-    GoingDown,
-    Down,
-    /// Flags or carrier changed.
-    Change,
     /// The hardware address changed.
     ChangeAddr,
-    ChangeMtu,
-    ChangeName,
 }
 
 impl NetdevEvent {
     fn from_raw(event: usize) -> Option<Self> {
         Some(match u32::try_from(event).ok()? {
-            b::netdev_cmd_NETDEV_REGISTER => Self::Register,
             b::netdev_cmd_NETDEV_UNREGISTER => Self::Unregister,
-            b::netdev_cmd_NETDEV_UP => Self::Up,
-            b::netdev_cmd_NETDEV_GOING_DOWN => Self::GoingDown,
-            b::netdev_cmd_NETDEV_DOWN => Self::Down,
-            b::netdev_cmd_NETDEV_CHANGE => Self::Change,
             b::netdev_cmd_NETDEV_CHANGEADDR => Self::ChangeAddr,
-            b::netdev_cmd_NETDEV_CHANGEMTU => Self::ChangeMtu,
-            b::netdev_cmd_NETDEV_CHANGENAME => Self::ChangeName,
             _ => return None,
         })
     }
