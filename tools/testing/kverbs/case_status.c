@@ -224,6 +224,24 @@ static void fault_and_close(struct kv *k, struct kv_lab *l)
 	kv_events(k, a, IB_EVENT_QP_FATAL, 0);
 }
 
+/* The same with an end that resets: the peer is told of one or the other, not of a good end. */
+static void fault_and_end(struct kv *k, struct kv_lab *l)
+{
+	struct kv_ep *a = &l->p->a;
+	struct ib_wc wc;
+	int rv;
+
+	rv = kv_post_list(a, (struct kv_wr[]) {
+		{ .op = IB_WR_SEND, .id = 1, .sges = 1,
+		  .sge = { { 0, 1, 0x5a5a5a5a } } } }, 1);
+	if (!kv_ok(k, !rv, "post: %d", rv) ||
+	    !kv_ok(k, !kv_modify(a, IB_QPS_ERR), "to Error") ||
+	    !kv_wc(k, a->scq, &wc))
+		return;
+	kv_ok(k, wc.wr_id == 1 && wc.status == IB_WC_LOC_PROT_ERR, "status %d", wc.status);
+	kv_events(k, &l->p->b, IB_EVENT_QP_FATAL, 1);
+}
+
 const struct kv_case kv_status_cases[] = {
 	{ "local-key", "V-WC-6 V-WR-21", .with = local_key },
 	{ "local-key-byte", "V-STAG-5 V-WC-6", .with = local_key_byte },
@@ -247,5 +265,6 @@ const struct kv_case kv_status_cases[] = {
 	  .access = IB_ACCESS_REMOTE_READ },
 	{ "two-faults", "V-ST-26", .with = two_faults },
 	{ "fault-and-close", "V-ST-14 V-ST-26", .with = fault_and_close },
+	{ "fault-and-end", "V-ST-14 V-ST-26", .with = fault_and_end },
 	{ }
 };

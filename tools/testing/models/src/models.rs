@@ -42,12 +42,22 @@ impl Plain {
 
 /// Runs both at the same time, and returns when both are through.
 fn beside<T: Send + Sync + 'static>(shared: T, one: fn(&T), other: fn(&T)) -> Arc<T> {
+    beside_all(shared, one, [other])
+}
+
+/// The same with any number of others.
+fn beside_all<T, const N: usize>(shared: T, one: fn(&T), others: [fn(&T); N]) -> Arc<T>
+where
+    T: Send + Sync + 'static,
+{
     let shared = Arc::new(shared, GFP_KERNEL).unwrap();
-    let thread = {
+    let threads = others.map(|other| {
         let shared = shared.clone();
         thread::spawn(move || other(&shared))
-    };
+    });
     one(&shared);
-    thread.join().unwrap();
+    for thread in threads {
+        thread.join().unwrap();
+    }
     shared
 }

@@ -141,6 +141,8 @@ pub(crate) struct Sender {
     /// Local operations that are left to this run.
     locals: Saturating<u32>,
     terminate: Option<Terminate>,
+    /// A Terminate is in the batch, or TCP has it.
+    has_terminated: bool,
     /// Something was sent that the peer is to have before the FIN. Messages of set-up do not
     /// count, nor do Read and Atomic Requests, which are answered.
     has_spoken: bool,
@@ -411,6 +413,7 @@ impl Sender {
             sq_turn: true,
             locals: MOST_LOCAL,
             terminate: None,
+            has_terminated: false,
             has_spoken: false,
             failure: None,
             refused: false,
@@ -444,6 +447,12 @@ impl Sender {
             error: failure.error,
             quote: failure.quote,
         });
+    }
+
+    /// Returns whether TCP has not got all of a Terminate; `is_batch_empty` says whether it has all
+    /// of the batch.
+    pub(crate) const fn owes_terminate(&self, is_batch_empty: bool) -> bool {
+        self.terminate.is_some() || (self.has_terminated && !is_batch_empty)
     }
 
     pub(crate) fn run<T, E>(
@@ -487,6 +496,7 @@ impl Sender {
             if let Some(message) = self.terminate.take() {
                 self.has_spoken = true;
                 if self.framer.put_terminate(transport, &message).is_ok() {
+                    self.has_terminated = true;
                     self.tally.terminate_sent(message.error);
                     env.terminate_made(&message);
                     continue;

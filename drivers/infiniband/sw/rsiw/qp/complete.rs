@@ -68,6 +68,9 @@ impl Base {
     /// Adds the completion of a send request, if it has one. Returns whether a handler is to be
     /// called. Notes an overflow for the work item.
     pub(super) fn complete_work(&self, work: &Work, status: Status<Fault>) -> bool {
+        if self.destroyed.load(Relaxed) {
+            return false;
+        }
         if status == Status::Success && !work.signalled {
             if let Some(slots) = self.consumer.send_slots() {
                 slots.free();

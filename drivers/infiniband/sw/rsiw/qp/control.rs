@@ -154,7 +154,7 @@ impl Qp {
     fn transition(self: &Arc<Self>, event: impl FnOnce(&Inner) -> QpEvent) {
         let mut after = After::default();
         let mut inner = self.inner.lock();
-        self.settle(&mut inner, &mut after);
+        self.settle_now(&mut inner, &mut after);
         let event = event(&inner);
         let _ = self.apply(&mut inner, event, None, &mut after);
         self.progress(&mut inner, &mut after);
@@ -244,11 +244,21 @@ impl Qp {
     }
 
     /// Acts upon a failure that is known already, of [`Qp::send_only`] or of the receiver, before
-    /// anything else is done.
-    pub(super) fn settle(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+    /// anything else is done. Returns whether there was one.
+    pub(super) fn settle(self: &Arc<Self>, inner: &mut Inner, after: &mut After) -> bool {
         inner.spent_peer = None;
-        if let Some(failure) = inner.failed.take().or_else(|| self.noted_failure()) {
+        let failure = inner.failed.take().or_else(|| self.noted_failure());
+        let is_failure = failure.is_some();
+        if let Some(failure) = failure {
             self.local_error(inner, failure, after);
+        }
+        is_failure
+    }
+
+    /// As [`Qp::settle`], and tells the peer at once: the caller may end the connection next.
+    fn settle_now(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        if self.settle(inner, after) {
+            self.progress(inner, after);
         }
     }
 
@@ -339,7 +349,7 @@ impl Qp {
                     // What was posted in Error must not be left to the next connection.
                     self.flush_posted(inner, after);
                 }
-                self.settle(inner, after);
+                self.settle_now(inner, after);
                 let event = QpEvent::Modify {
                     to,
                     idle: self.is_drained(inner),

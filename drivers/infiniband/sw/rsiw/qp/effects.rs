@@ -181,6 +181,10 @@ impl Qp {
         let end = match (effects.tcp, &inner.conn) {
             (Tcp::Reset, _) => StreamEnd::Reset,
             (Tcp::ResetIfDelivered, Some(conn)) if conn.is_delivered() => StreamEnd::Reset,
+            // A FIN alone would say that all is well.
+            (Tcp::Keep, Some(conn)) if effects.close && conn.tx.owes_terminate() => {
+                StreamEnd::Reset
+            }
             _ => StreamEnd::Graceful,
         };
         if let Some(conn) = &mut inner.conn {

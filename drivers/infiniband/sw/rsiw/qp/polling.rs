@@ -109,7 +109,11 @@ impl Qp {
         drop(inner);
         after.run(self);
         if seen == Seen::Taken {
-            poller.resume();
+            match current!().signal_pending() {
+                // The thread may be stopped next.
+                true => self.schedule(Reason::GoOn),
+                false => poller.resume(),
+            }
         }
     }
 }
@@ -120,12 +124,13 @@ impl Serves for Qp {
     const NAME: &'static CStr = c"rsiw-poll";
 
     fn is_due(this: ArcBorrow<'_, Self>) -> bool {
-        this.poller.as_deref().is_some_and(Poller::polls)
+        this.poller.as_deref().is_some_and(Poller::is_due)
     }
 
     fn serve(this: ArcBorrow<'_, Self>) {
         let qp = Arc::from(this);
         if let Some(poller) = qp.poller.as_deref() {
+            poller.answer();
             // Others that have the queue pair, too, cannot rely on a thread with a pending signal.
             if !qp.poll_for_a_while(poller.us()) || current!().signal_pending() {
                 qp.stop_polling(poller);

@@ -134,6 +134,11 @@ impl TxState {
         self.sender.set_terminate(failure);
     }
 
+    /// Returns whether TCP has not got all of a Terminate.
+    pub(super) fn owes_terminate(&self) -> bool {
+        self.sender.owes_terminate(self.batch.is_empty())
+    }
+
     /// Sends what there is to send, to `peer` if the other end is on this host.
     #[inline(always)]
     pub(super) fn run(

@@ -125,7 +125,10 @@ impl Qp {
             taken.insert(QpNote::Socket);
         }
         self.complete_due();
-        self.settle(&mut inner, &mut after);
+        if self.settle(&mut inner, &mut after) {
+            // It was the end of what has ended now.
+            taken.remove(QpNote::Timeout);
+        }
         notes::act_upon_each(&mut *inner, taken, |inner, note| {
             self.act_upon(inner, note, seen.as_ref(), &mut after);
         });

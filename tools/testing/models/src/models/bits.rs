@@ -80,6 +80,14 @@ pub(crate) const COPIED: &[Copied] = &[
             "other.parent.schedule(Reason::Room);",
         ],
     },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/direct/peers.rs",
+        from: "    pub(in crate::qp) fn enter(",
+        lines: &[
+            "entry.end.link_to(other.clone());",
+            "other.link_to(entry.end.clone());",
+        ],
+    },
 ];
 
 struct Stream {
@@ -166,6 +174,8 @@ fn is_answered() {
 }
 
 struct Peers {
+    /// The end that is entered knows the other one, which sends, and that one knows it.
+    is_linked: [Mutex<bool>; 2],
     awaited: AtomicFlag,
     /// The socket of the other end, and whether it has read what TCP had for it.
     socket: Mutex<bool>,
@@ -175,8 +185,19 @@ struct Peers {
 }
 
 impl Peers {
+    fn enter(&self) {
+        for end in &self.is_linked {
+            *end.lock() = true;
+        }
+    }
+
     fn send(&self) {
         if self.sender.begin() {
+            if !*self.is_linked[1].lock() {
+                // Through TCP.
+                self.sent.store(true, Relaxed);
+                return;
+            }
             let socket = self.socket.lock();
             if *socket {
                 self.sent.store(true, Relaxed);
@@ -190,21 +211,25 @@ impl Peers {
         *self.socket.lock() = true;
         if self.awaited.load(Relaxed) {
             self.awaited.store(false, Relaxed);
-            self.sender.queue();
+            if *self.is_linked[0].lock() {
+                self.sender.queue();
+            }
         }
     }
 }
 
-/// A sender past TCP that waits for the other end is woken.
+/// A sender past TCP that waits for the other end is woken, from the first moment on in which it
+/// knows that.
 fn is_woken() {
     let peers = Peers {
+        is_linked: [Mutex::new(false), Mutex::new(false)],
         awaited: Atomic::new(false),
         socket: Mutex::new(false),
         sender: Work::new(),
         sent: Atomic::new(false),
     };
     peers.sender.queue();
-    let peers = super::beside(peers, Peers::send, Peers::receive);
+    let peers = super::beside_all(peers, Peers::send, [Peers::receive, Peers::enter]);
     peers.send();
     assert!(peers.sent.load(Relaxed));
 }

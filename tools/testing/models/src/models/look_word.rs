@@ -21,7 +21,7 @@ pub(crate) const COPIED: &[Copied] = &[
             "smp_mb(Full);",
             "let mut inner = self.inner.lock();",
             "let seen = self.deal_with_posted(&mut inner, &mut after);",
-            "poller.resume();",
+            "false => poller.resume(),",
         ],
     },
     Copied {

@@ -158,8 +158,10 @@ impl Prepared {
         if let Some(ends) = entry.queues.common::<LocalPeers>() {
             let mut table = ends.table.lock();
             if let Some(other) = table.other_end(&entry.key, scope, &entry.end.sock) {
+                // The other end may be sending, and wait for this one as soon as it knows it: by
+                // then this one has to know whom it wakes.
+                entry.end.link_to(other.clone());
                 other.link_to(entry.end.clone());
-                entry.end.link_to(other);
             }
             table.ends.insert(node);
         }

@@ -49,6 +49,9 @@ use kernel::{
 enum Phase {
     /// Waits for a call of the process.
     Asleep,
+    /// Was called, and has not run since. It may be stopped, or have no processor: the process
+    /// calls on.
+    Called,
     Polls,
     /// There is no thread any more.
     Over,
@@ -124,12 +127,17 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
     /// Has the thread poll the ring from now on.
     #[inline]
     pub(in crate::qp) fn begin(&self) {
-        if self.change(Phase::Asleep, Phase::Polls) {
+        if self.change(Phase::Asleep, Phase::Called) {
             self.thread.wake();
         }
     }
 
-    /// Undoes [`Poller::pause`].
+    /// Has the process know that the thread polls. In that thread.
+    pub(in crate::qp) fn answer(&self) {
+        self.change(Phase::Called, Phase::Polls);
+    }
+
+    /// Undoes [`Poller::pause`]. In the thread, which goes on.
     pub(in crate::qp) fn resume(&self) {
         self.change(Phase::Asleep, Phase::Polls);
     }
@@ -156,8 +164,8 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
         fits
     }
 
-    pub(in crate::qp) fn polls(&self) -> bool {
-        *self.phase.lock() == Phase::Polls
+    pub(in crate::qp) fn is_due(&self) -> bool {
+        matches!(*self.phase.lock(), Phase::Called | Phase::Polls)
     }
 
     /// Records that no thread acts upon what is posted any more.

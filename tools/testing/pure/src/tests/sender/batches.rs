@@ -7,7 +7,7 @@ use crate::proto::failure::Failure;
 use crate::proto::sender::Outcome;
 use crate::proto::setup::Params;
 use crate::proto::state::QpState;
-use crate::proto::transport::SendFlags;
+use crate::proto::transport::{SendFlags, Transport};
 use crate::proto::tuning::TX_BATCH;
 use crate::wire::fpdu::{fpdu_len, mulpdu};
 
@@ -291,6 +291,30 @@ fn t_11_refused() {
         sending.queue.completions[1..],
         [(1, Status::Flushed), (2, Status::Flushed)]
     );
+}
+
+/// T-32, V-TM-3: whether TCP has all of a Terminate, without which a FIN would be a good end.
+#[test]
+fn t_32_owes_terminate() {
+    let mut sending = sending();
+    let owes = |sending: &Sending| sending.sender.owes_terminate(sending.tcp.is_empty());
+    assert!(!owes(&sending));
+    sending.post(send(10));
+    sending.tcp.takes = 0;
+    sending.run();
+    assert!(!owes(&sending));
+    sending.state = QpState::Terminate;
+    sending.sender.set_terminate(&TermError::MpaCrc.into());
+    assert!(owes(&sending));
+    sending.run();
+    assert!(owes(&sending));
+    sending.tcp.heal();
+    sending.tcp.takes = 5;
+    assert_eq!(sending.run_once(), Outcome::Idle);
+    assert!(owes(&sending));
+    sending.tcp.heal();
+    sending.run();
+    assert!(!owes(&sending));
 }
 
 /// V-TM-5, T-36: in a state in which nothing is sent, what is in the batch leaves, and nothing is
