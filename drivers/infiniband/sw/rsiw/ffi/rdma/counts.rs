@@ -18,11 +18,20 @@ use kernel::{
 
 /// The counters of a driver.
 pub(crate) trait Counted: Copy + Send + Sync + 'static {
-    /// Describes all of them, at most 64, each at its index.
+    /// Describes all of them, at most 64, each at its index. A driver without counters names `()`,
+    /// and has no [`Driver::counts`](super::driver::Driver::counts).
     const DESCS: &'static [StatDesc];
 
     /// Returns the place in [`Counted::DESCS`].
     fn index(self) -> usize;
+}
+
+impl Counted for () {
+    const DESCS: &'static [StatDesc] = &[];
+
+    fn index(self) -> usize {
+        0
+    }
 }
 
 /// A sum for each counter.

@@ -125,6 +125,9 @@ pub(crate) struct MrChange {
 pub(crate) struct DriverId(pub(super) b::rdma_driver_id);
 
 impl DriverId {
+    /// No provider knows the device. There can be one driver without a number at a time.
+    #[allow(dead_code, reason = "for drivers that begin")]
+    pub(crate) const UNKNOWN: Self = Self(b::rdma_driver_id_RDMA_DRIVER_UNKNOWN);
     pub(crate) const SIW: Self = Self(b::rdma_driver_id_RDMA_DRIVER_SIW);
 }
 
