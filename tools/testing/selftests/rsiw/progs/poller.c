@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -29,6 +30,7 @@ static struct ibv_mr *here, *there;
 static bool streams, replaced;
 static int device = -1;	/* its file, while there is a connection */
 static unsigned int calls;
+static int *is_gone;	/* the process that made the queue pair does nothing more */
 
 /* The library's: the linker prefers the program's. Counts calls of the device. */
 ssize_t write(int fd, const void *data, size_t len)
@@ -273,7 +275,7 @@ static struct ibv_qp *new_qp(struct ibv_cq **cq)
 }
 
 /* Posts until the parent, whose the thread is, has been gone for some time. */
-static int goes_on(struct ibv_qp *qp, struct ibv_cq *cq, pid_t parent)
+static int goes_on(struct ibv_qp *qp, struct ibv_cq *cq)
 {
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
 	unsigned int after = 0;
@@ -284,26 +286,28 @@ static int goes_on(struct ibv_qp *qp, struct ibv_cq *cq, pid_t parent)
 			return 1;
 		if (!ep_poll(cq, &wc, EP_EVENT_MS / 2))
 			return 2;
-		after += getppid() != parent;
+		after += __atomic_load_n(is_gone, __ATOMIC_RELAXED);
 	}
 	return 0;
 }
 
-/* The one is killed after so many microseconds. Returns how the other one went on. */
-static int is_killed(unsigned int us)
+/* The one is killed or stopped after so many microseconds. Returns how the other one went on. */
+static int without_maker(int by, unsigned int us)
 {
 	int ends[2], how = -1;
 	pid_t child;
 
+	is_gone = mmap(NULL, sizeof(*is_gone), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(is_gone != MAP_FAILED, "mmap: %m");
 	CHECK_SYS(pipe(ends));
 	child = new_process();
 	if (!child) {
-		pid_t parent = getpid();
 		struct ibv_cq *cq;
 		struct ibv_qp *qp = new_qp(&cq);
 
 		if (!new_process()) {
-			how = goes_on(qp, cq, parent);
+			how = goes_on(qp, cq);
 			CHECK(write(ends[1], &how, sizeof(how)) == sizeof(how), "pipe: %m");
 			_exit(0);
 		}
@@ -314,10 +318,16 @@ static int is_killed(unsigned int us)
 	close(ends[1]);
 	CHECK(read(ends[0], &how, sizeof(how)) == sizeof(how), "pipe: it has ended");
 	usleep(us);
-	CHECK_SYS(kill(child, SIGKILL));
-	CHECK(waitpid(child, NULL, 0) == child, "wait: %m");
+	CHECK_SYS(kill(child, by));
+	CHECK(waitpid(child, NULL, WUNTRACED) == child, "wait: %m");
+	__atomic_store_n(is_gone, 1, __ATOMIC_RELAXED);
 	CHECK(read(ends[0], &how, sizeof(how)) == sizeof(how), "pipe: the other one has ended");
+	if (by == SIGSTOP) {
+		CHECK_SYS(kill(child, SIGKILL));
+		CHECK(waitpid(child, NULL, 0) == child, "wait: %m");
+	}
 	close(ends[0]);
+	CHECK_SYS(munmap(is_gone, sizeof(*is_gone)));
 	return how;
 }
 
@@ -327,7 +337,13 @@ static void inherited(void)
 
 	part("who has inherited a queue pair goes on when the process is killed");
 	for (n = 0; n < 40; n++)
-		if (!expect(!is_killed(5000 + 137 * n), "round %u: a request was forgotten", n))
+		if (!expect(!without_maker(SIGKILL, 5000 + 137 * n),
+			    "round %u: a request was forgotten", n))
+			break;
+	part("and when it is stopped");
+	for (n = 0; n < 40; n++)
+		if (!expect(!without_maker(SIGSTOP, 5000 + 137 * n),
+			    "round %u: a request was forgotten", n))
 			break;
 }
 
