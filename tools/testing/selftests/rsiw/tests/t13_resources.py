@@ -72,8 +72,9 @@ def direct(t):
     with t.loaded_with("direct=2"):
         server, client = pinging(t, t.topo.wire)
         # TCP may still have the answer to the request to connect.
-        wait_until("both directions", 10, lambda: details(
-            "qp", pid=client.pid, drv_direct_tx="yes", drv_direct_rx="yes"))
+        for pid in (client.pid, server.pid):
+            wait_until("both directions", 10, lambda: details(
+                "qp", pid=pid, drv_direct_tx="yes", drv_direct_rx="yes"))
         one, = details("qp", pid=client.pid)
         other, = details("qp", pid=server.pid)
         for qp, peer in ((one, other), (other, one)):
