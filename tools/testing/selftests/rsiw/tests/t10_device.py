@@ -2,11 +2,11 @@
 """The device as the tools see it."""
 
 import json
-import os
 import re
 import time
 
 from rsiwtest.core import Fail, test
+from rsiwtest.groups import Group
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tools import perftest
 from rsiwtest.topo import IF_A, NS_A, sh, status
@@ -146,41 +146,28 @@ def negative(t):
         t.own("negative", t.topo.loopback)
 
 
-GROUP = "/sys/fs/cgroup/rsiw"
-
-
-def charged(name):
-    """Octets of a kind that the group's processes are charged with."""
-    with open(GROUP + "/memory.stat") as f:
-        return {k: int(v) for k, v in map(str.split, f)}[name]
-
-
 @test("memory-cgroup", cost=5)
 def memory_cgroup(t):
     """Rings count for the memory cgroup of the process (S-5042-10)."""
-    with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as f:
-        f.write("+memory")
-    os.makedirs(GROUP, exist_ok=True)
     path, port, depth = t.topo.wire, t.port(), 4096
     args = ["ib_write_bw", "-R", "-F", "-p", port, "-D", "30", "-t", depth]
     server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
     server.wait_listening(port)
-    client = t.start("sh", "-c", "echo $$ >%s/cgroup.procs && exec \"$@\"" % GROUP,
-                     "sh", *args, "-d", path.client_dev, path.addr4,
-                     netns=path.client_ns)
-    # Entries of the send queue have 120 octets.
-    want, most = depth * 120, 0
-    while most < want:
-        if client.poll() is not None:
-            raise Fail("the program ends: %s" % client.tail())
-        t.left()
-        time.sleep(0.1)
-        most = max(most, charged("vmalloc"))
-    client.reap()
-    server.reap()
-    wait_until(lambda: "nothing of %d octets stays charged" % charged("vmalloc"),
-               10, lambda: not charged("vmalloc"))
-    os.rmdir(GROUP)
+    with Group("rsiw", "memory") as group:
+        client = t.start(*group.within([*args, "-d", path.client_dev, path.addr4]),
+                         netns=path.client_ns)
+        # Entries of the send queue have 120 octets.
+        want, most = depth * 120, 0
+        while most < want:
+            if client.poll() is not None:
+                raise Fail("the program ends: %s" % client.tail())
+            t.left()
+            time.sleep(0.1)
+            most = max(most, group.stat("vmalloc"))
+        client.reap()
+        server.reap()
+        wait_until(lambda: "nothing of %d octets stays charged" % group.stat("vmalloc"),
+                   10, lambda: not group.stat("vmalloc"))
 
 
 KUNIT = "/sys/kernel/debug/kunit"
