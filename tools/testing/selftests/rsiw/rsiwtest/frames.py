@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """iWARP frames of a capture, as an independent dissector reads them."""
 
-import contextlib
 import itertools
 import os
 import re
+import signal
 import subprocess
 import time
+
+from .core import Fail
+from .machine import wait_until
 
 # The dissectors of upper layers guess at the contents of small Sends.
 UPPER = ("rpcordma", "smb_direct", "nvme-rdma", "iser", "rpc", "nfs")
@@ -22,22 +25,46 @@ FIELDS = ("ip.src", "ip.dst", "tcp.stream", "tcp.ack", "tcp.window_size",
 SIZE = r"ULPDU length: (\d+)"
 
 
-@contextlib.contextmanager
-def captured(t, netdev, pcap, *what, netns=None):
-    """Captures what matches, all TCP by default, on an interface meanwhile."""
-    dump = t.start("tcpdump", "-i", netdev, "-s", "0", "-U", "-w", pcap,
-                   *(what or ("tcp",)), netns=netns)
-    dump.wait_output("listening on", t.left(20))
-    try:
-        yield
-    finally:
-        # It is behind when there is much to do.
-        size = -1
-        while size != os.path.getsize(pcap):
-            size = os.path.getsize(pcap)
-            time.sleep(1)
-        dump.kill(2)
+# KiB of packets for which the kernel has room until tcpdump takes them.
+ROOM = 16 << 10
+# What it says of packets: those it has taken, those that matched, those without room.
+COUNTS = re.compile(r"(\d+) packets? captured,?\s+(\d+) packets? received by filter,?\s+"
+                    r"(\d+) packets? dropped by kernel")
+
+
+def counts(dump, sig=signal.SIGUSR1):
+    """What tcpdump says of packets when it gets this signal."""
+    before = len(COUNTS.findall(dump.output()))
+    dump.kill(sig)
+    said = wait_until("what tcpdump has counted", 20,
+                      lambda: COUNTS.findall(dump.output())[before:])
+    return tuple(map(int, said[-1]))
+
+
+def has_all(dump):
+    """Whether nothing has come for a second, and tcpdump has taken what had: the kernel keeps
+    packets for that long. Not for `lo`, where all match twice and are taken once."""
+    before = counts(dump)
+    time.sleep(1)
+    taken, matched, lost = counts(dump)
+    return before == (taken, matched, lost) and taken + lost >= matched
+
+
+def capture(t, netdev, pcap, work, *what, netns=None):
+    """Captures what matches, all TCP by default, on an interface while the work is done.
+    It is done again if the kernel had no room for a packet."""
+    for _ in range(3):
+        dump = t.start("tcpdump", "-i", netdev, "-s", "0", "-U", "-B", ROOM, "-w", pcap,
+                       *(what or ("tcp",)), netns=netns)
+        dump.wait_output("listening on", t.left(20))
+        work()
+        wait_until(lambda: "all packets in the capture:\n" + dump.tail(), 60,
+                   lambda: has_all(dump))
+        _, _, lost = counts(dump, signal.SIGINT)
         dump.wait(t.left(10))
+        if not lost:
+            return
+    raise Fail("the kernel had no room for %d packets of a capture" % lost)
 
 
 def tshark(pcap, *how):
@@ -109,28 +136,36 @@ def misaligned(pcap, sources, segment=SEGMENT):
     return []
 
 
+# Seconds: the driver waits no longer than 200 ms for an acknowledgement.
+PATIENCE = 0.15
+
+
 def first_fins(pcap, sources):
     """Of the FINs of these sources that are the first of their connection: how
     many there are, and those that are sent with what stands in front of them not
-    acknowledged."""
+    acknowledged, without having waited for that."""
     fields = ("ip.src", "tcp.stream", "tcp.seq", "tcp.len", "tcp.ack",
-              "tcp.flags.fin")
+              "tcp.flags.fin", "frame.time_epoch")
     how = ["-Y", "tcp and not tcp.flags.reset == 1", "-T", "fields"]
     for field in fields:
         how += ["-e", field]
-    acked, ended, early = {}, set(), []
+    acked, sent, ended, early = {}, {}, set(), []
     for line in tshark(pcap, *how).splitlines():
-        source, stream, seq, length, ack, fin = line.split("\t")
+        source, stream, seq, length, ack, fin, when = line.split("\t")
         # What the other side has acknowledged.
         have = max([a for (who, s), a in acked.items()
                     if s == stream and who != source], default=0)
         acked[source, stream] = int(ack or 0)
+        end, when = int(seq) + int(length), float(when)
+        # How far it has sent, and since when.
+        if end > sent.get((source, stream), (0, 0))[0]:
+            sent[source, stream] = end, when
         if fin not in ("1", "True") or stream in ended:
             continue
         ended.add(stream)
-        end = int(seq) + int(length)
-        if source in sources and have < end:
-            early.append("stream %s: %d octets" % (stream, end - have))
+        waited = when - sent[source, stream][1]
+        if source in sources and have < end and waited < PATIENCE:
+            early.append("stream %s: %d octets, for %.3f s" % (stream, end - have, waited))
     return len(ended), early
 
 

@@ -9,7 +9,7 @@ import os
 
 from rsiwtest import fio
 from rsiwtest.core import ANY_PATH, Fail, test
-from rsiwtest.frames import captured, misaligned
+from rsiwtest.frames import capture, misaligned
 from rsiwtest.machine import LOCAL
 from rsiwtest.nvme import Host, Target
 from rsiwtest.secure import Ipsec, Wireguard
@@ -49,14 +49,16 @@ def write_secret(disk):
 def seen(t, wire, outside, name):
     """Which of our words whoever listens outside reads, of a connection and of blocks."""
     pcap = os.path.join(t.env.results, name + ".pcap")
-    with captured(t, outside, pcap, "ip"):
+
+    def work():
         with Target(LOCAL, wire.path.addr4), Host(LOCAL, wire.path.addr4) as host:
             write_secret(host.disk())
         perftest(t, wire.path, "ib_write_bw", 65536, 10)
+
+    capture(t, outside, pcap, work, "ip")
     with open(pcap, "rb") as f:
         data = f.read()
     os.unlink(pcap)
-    # On a busy machine tcpdump loses a part.
     if len(data) < 1 << 18:
         raise Fail("only %d octets were captured" % len(data))
     return {word for word in (SECRET, BEGIN) if word in data}
@@ -92,8 +94,8 @@ def wireguard(t):
     secure(t, Wireguard, "wireguard", PLAIN - 80)
     with t.sub("FPDUs lie whole in segments"), Wireguard(t) as wire:
         pcap = os.path.join(t.env.results, "inside.pcap")
-        with captured(t, IF_C, pcap):
-            perftest(t, wire.path, "ib_write_bw", 65536, 20)
+        capture(t, IF_C, pcap,
+                lambda: perftest(t, wire.path, "ib_write_bw", 65536, 20))
         if bad := misaligned(pcap, (S4, C4), PLAIN - 80):
             raise Fail("\n".join(bad))
         os.unlink(pcap)

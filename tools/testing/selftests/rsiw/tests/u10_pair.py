@@ -156,8 +156,8 @@ def set_up(t):
                 meet(t, path, *options)
 
 
-def captured(t, name):
-    """Captures all but the agent's own connection."""
+def capture(t, name, work):
+    """Captures all but the agent's own connection while the work is done."""
     pcap = os.path.join(t.env.results, "%s-%s.pcap" % (t.test.name, name))
     return frames.captured(t, NETDEV, pcap, "tcp and not port 4791")
 
@@ -177,8 +177,7 @@ def crc(t):
                 t.load("mpa_crc=" + value)
                 t.topo.ensure()
                 for path in t.topo.paths:
-                    with captured(t, "%s-%s" % (path.name, value)):
-                        work(t, path)
+                    capture(t, "%s-%s" % (path.name, value), lambda: work(t, path))
     finally:
         t.unload()
         t.load(*t.env.params)
