@@ -75,7 +75,10 @@ def collect():
 def select(tests, patterns, long=False, pair=False, debug=False, core=False):
     """The tests that match a pattern, if they are for this kernel and this module; a
     debugging kernel has all files that tests look for. Without patterns either those of
-    `make check` or the long ones."""
+    `make check` or the long ones. A pattern that no test has is an error."""
+    unknown = [p for p in patterns or () if not fnmatch.filter([t.name for t in tests], p)]
+    if unknown:
+        raise Fail("no test is called " + " or ".join(unknown))
     tests = [t for t in tests if t.pair == pair and not (core and t.optional) and
              (not t.packaged if debug else os.path.exists(t.where))]
     if not patterns and not pair:

@@ -286,8 +286,12 @@ def main(argv=None):
     args = parse(argv)
     if args.agent:
         return be_agent(args)
-    tests = core.select(core.collect(), args.only, args.long, args.peer,
-                        args.debug, args.core)
+    try:
+        tests = core.select(core.collect(), args.only, args.long, args.peer,
+                            args.debug, args.core)
+    except Fail as err:
+        print(err, file=sys.stderr)
+        return 2
     for t in tests:
         t.limit += args.seconds or 0
     if args.list:
