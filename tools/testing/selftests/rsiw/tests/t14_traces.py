@@ -145,7 +145,7 @@ def traces_all(t):
                     raise Fail(text)
 
 
-@test("traces-tools", cost=10, only_type="rsiw")
+@test("traces-tools", cost=65, only_type="rsiw")
 def traces_tools(t):
     """trace-cmd and perf show the events with names instead of numbers."""
     t.need("trace-cmd", "perf")

@@ -160,7 +160,7 @@ def count_fpdus(t, op, size):
         raise Fail("most were copied twice: %s" % seen)
 
 
-@test("path-large-fpdus", cost=50, only_type="rsiw")
+@test("path-large-fpdus", cost=100, only_type="rsiw")
 def large_fpdus(t):
     """FPDUs that are longer than segments are taken in from where they lie, and only
     sent to a peer that wants them (RFC 5044 section 5.1)."""

@@ -76,7 +76,7 @@ def in_use(t):
         server.expect(t.left(30))
 
 
-@test("library-programs", cost=80, only_type="rsiw")
+@test("library-programs", cost=110, only_type="rsiw")
 def programs(t):
     """Tests of the verbs with each kind of rings."""
     # On a debugging kernel what takes most of its code.

@@ -60,7 +60,7 @@ def scenarios(t, *args):
         raise Fail("the peer ends with status %d" % status)
 
 
-@test("peer", limit=600, cost=50, only_type="rsiw")
+@test("peer", limit=600, cost=150, only_type="rsiw")
 def quick(t):
     """Every scenario of the raw peer that takes less than a second."""
     scenarios(t)
