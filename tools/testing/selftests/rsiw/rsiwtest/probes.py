@@ -5,11 +5,11 @@ import contextlib
 import os
 import re
 
+from . import traces
 from .core import Skip
 from .machine import LOCAL
 
-TRACING = "/sys/kernel/tracing"
-EVENTS = TRACING + "/kprobe_events"
+EVENTS = traces.BASE + "/kprobe_events"
 
 
 class Probes:
@@ -22,15 +22,15 @@ class Probes:
     def count(self, pid):
         """Counts the calls of a task from here on."""
         self.pid = pid
-        LOCAL.write(TRACING + "/trace", "")
+        traces.empty()
         for name in self.names:
-            event = "%s/events/rsiw/%s" % (TRACING, name)
+            event = "%s/events/rsiw/%s" % (traces.BASE, name)
             LOCAL.write(event + "/filter", "common_pid == %d" % pid)
             LOCAL.write(event + "/enable", "1")
 
     def calls(self):
         """How often the task has called each of them since."""
-        trace = LOCAL.read(TRACING + "/trace")
+        trace = LOCAL.read(traces.BASE + "/trace")
         return {name: len(re.findall(r"-%d .*: %s: " % (self.pid, name), trace))
                 for name in self.names}
 
@@ -48,5 +48,5 @@ def probed(*names):
         yield Probes(names)
     finally:
         for name in made:
-            LOCAL.write("%s/events/rsiw/%s/enable" % (TRACING, name), "0")
+            LOCAL.write("%s/events/rsiw/%s/enable" % (traces.BASE, name), "0")
             LOCAL.write(EVENTS, "-:rsiw/" + name)

@@ -12,6 +12,19 @@ BASE = "/sys/kernel/tracing"
 OURS = BASE + "/events/rsiw"
 
 
+def empty():
+    """Empties the trace. Opening it for a new beginning does that, what is written does not."""
+    # Nothing is added until that is looked at.
+    LOCAL.write(BASE + "/tracing_on", "0")
+    with open(BASE + "/trace", "w"):
+        pass
+    left = [line for line in LOCAL.read(BASE + "/trace").splitlines()
+            if line and not line.startswith("#")]
+    LOCAL.write(BASE + "/tracing_on", "1")
+    if left:
+        raise Fail("%d lines stay in the trace: %s" % (len(left), left[:5]))
+
+
 class Session:
     """While it lasts, events are recorded: those of these names, or all."""
 
@@ -23,14 +36,14 @@ class Session:
             sh("mount", "-t", "tracefs", "tracefs", BASE)
         # Room for what a short test does, on each processor.
         LOCAL.write(BASE + "/buffer_size_kb", "16384")
-        LOCAL.write(BASE + "/trace", " ")
+        empty()
         for name in self.names or [""]:
             LOCAL.write(os.path.join(OURS, name, "enable"), "1")
         return self
 
     def __exit__(self, *_):
         LOCAL.write(OURS + "/enable", "0")
-        LOCAL.write(BASE + "/trace", " ")
+        empty()
         LOCAL.write(BASE + "/buffer_size_kb", "1408")
 
     def events(self, name):
