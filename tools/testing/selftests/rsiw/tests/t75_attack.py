@@ -4,12 +4,12 @@
 Each beside a program that moves data and looks at every byte of it.
 """
 
-import os
 import random
 import signal
 import time
 
 from rsiwtest.core import Fail, test
+from rsiwtest.groups import Group
 from rsiwtest.machine import wait_until
 from rsiwtest.tools import rping
 
@@ -81,30 +81,20 @@ def mappings(t):
     t.own("mappings", t.topo.loopback)
 
 
-GROUP = "/sys/fs/cgroup/rsiw-greedy"
-
-
 @test("greedy", cost=5)
 def greedy(t):
     """A process that wants all memory for its rings gets what it may have.
 
     S-5042-10
     """
-    with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as f:
-        f.write("+memory")
-    os.makedirs(GROUP, exist_ok=True)
-    with open(GROUP + "/memory.max", "w") as f:
-        f.write(str(24 << 20))
     # It is the victim of the group's own limit, with a report in the log: the
     # stack of the call, in which the core's accounting may have left a trace.
     t.allowed += ["Call Trace", "rdma_restrack_"]
     path = t.topo.loopback
     beside = bystander(t, path, 3)
-    try:
-        proc = t.start("sh", "-c",
-                       "echo $$ >%s/cgroup.procs && exec \"$@\"" % GROUP, "sh",
-                       t.bin("mappings"), "--greedy", *path.args(), "--port",
-                       t.port())
+    with Group("rsiw-greedy", "memory", memory_max=24 << 20) as group:
+        proc = t.start(*group.within([t.bin("mappings"), "--greedy", *path.args(),
+                                      "--port", t.port()]))
         rv = proc.wait(t.left(40))
         if rv not in (0, -signal.SIGKILL):
             raise Fail("status %d:\n%s" % (rv, proc.tail()))
@@ -112,15 +102,6 @@ def greedy(t):
         # 16 would be as many as all of it holds.
         if not rows or max(rows) > 24:
             raise Fail("it got %s queue pairs" % rows[-1:])
-        wait_until(lambda: "little of %d octets stays charged" % charged(),
-                   10, lambda: charged() <= 1 << 20)
+        wait_until(lambda: "little of %d octets stays charged" % group.stat("vmalloc"),
+                   10, lambda: group.stat("vmalloc") <= 1 << 20)
         beside.expect(t.left(60))
-    finally:
-        t.reap()
-        os.rmdir(GROUP)
-
-
-def charged():
-    """Octets of rings that the group is charged with."""
-    with open(GROUP + "/memory.stat") as f:
-        return {k: int(v) for k, v in map(str.split, f)}["vmalloc"]
