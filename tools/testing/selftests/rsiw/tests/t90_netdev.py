@@ -25,6 +25,13 @@ def cut(t, *sides):
            "100%", netns=ns)
 
 
+def still_run(*procs):
+    """The traffic has not ended before what was to be done under it."""
+    for proc in procs:
+        if proc.poll() is not None:
+            raise Fail("%s ended too early:\n%s" % (proc, proc.tail()))
+
+
 def local_rping(t, dev, addr, v6=False):
     """Both ends on one address of a device of its own."""
     path = Path("local", None, None, dev, dev, addr, addr, addr)
@@ -69,6 +76,7 @@ def down_up(t):
     path = t.topo.wire
     server, client = stream(t, path, "ib_write_bw", 10)
     sh("ip", "link", "set", IF_B, "down", netns=NS_B)
+    still_run(client, server)
     state = t.topo.links().get(t.topo.dev_b)
     if state == "ACTIVE":
         raise Fail("the port of a device is ACTIVE, its interface is down")
@@ -196,6 +204,7 @@ def loss(t):
 def vanishing_peer(t):
     """Packets of a connection disappear: killing still cleans up."""
     server, client = stream(t, t.topo.wire, "ib_send_bw", 30)
+    still_run(client, server)
     cut(t, SIDE_A)
     time.sleep(0.5)
     for p in (client, server):
