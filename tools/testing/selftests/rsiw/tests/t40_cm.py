@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Connections: the packaged programs, loops, many at once, hostile TCP."""
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -242,38 +243,36 @@ def refused(t):
 RDMA_PS_IPOIB, RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB = 0x0002, 0x0106, 0x0111, 0x013F
 
 
-class Wildcard:
-    """Listens on an IPv4 wildcard port of a port space of the RDMA CM; raises OSError."""
+@contextlib.contextmanager
+def wildcard(space, port):
+    """Listens on an IPv4 wildcard port of a port space of the RDMA CM within; raises
+    OSError."""
+    lib = ctypes.CDLL("librdmacm.so.1", use_errno=True)
+    lib.rdma_create_event_channel.restype = ctypes.c_void_p
 
-    def __init__(self, space, port):
-        self.lib = ctypes.CDLL("librdmacm.so.1", use_errno=True)
-        self.lib.rdma_create_event_channel.restype = ctypes.c_void_p
-        self.channel = ctypes.c_void_p(self.lib.rdma_create_event_channel())
-        self.id = ctypes.c_void_p()
-        addr = struct.pack("=H", socket.AF_INET) + struct.pack(">H12x", port)
-        try:
-            self.call("rdma_create_id", self.channel, ctypes.byref(self.id), None, space)
-            self.call("rdma_bind_addr", self.id, addr)
-            self.call("rdma_listen", self.id, 4)
-        except OSError:
-            self.close()
-            raise
-
-    def call(self, name, *args):
-        if getattr(self.lib, name)(*args):
+    def call(name, *args):
+        if getattr(lib, name)(*args):
             number = ctypes.get_errno()
             raise OSError(number, "%s: %s" % (name, os.strerror(number)))
 
-    def close(self):
-        if self.id:
-            self.call("rdma_destroy_id", self.id)
-        self.lib.rdma_destroy_event_channel(self.channel)
+    channel, cm_id = ctypes.c_void_p(lib.rdma_create_event_channel()), ctypes.c_void_p()
+    if not channel:
+        raise OSError(ctypes.get_errno(), "rdma_create_event_channel")
+    with contextlib.ExitStack() as made:
+        made.callback(lib.rdma_destroy_event_channel, channel)
+        call("rdma_create_id", channel, ctypes.byref(cm_id), None, space)
+        made.callback(call, "rdma_destroy_id", cm_id)
+        call("rdma_bind_addr", cm_id,
+             struct.pack("=H", socket.AF_INET) + struct.pack(">H12x", port))
+        call("rdma_listen", cm_id, 4)
+        yield
 
 
 def taken_for(space, port, number):
     """Who listens at a port of a space is refused with this errno."""
     try:
-        Wildcard(space, port).close()
+        with wildcard(space, port):
+            pass
     except OSError as e:
         if e.errno != number:
             raise Fail("%#x: %s" % (space, e)) from e
@@ -288,15 +287,13 @@ def port_spaces(t):
     for first in spaces:
         with t.sub("%#x first" % first), inside(path.server_ns):
             port = t.port()
-            taken = Wildcard(first, port)
-            try:
+            with wildcard(first, port):
                 for other in spaces:
                     # The RDMA CM itself knows who is in one space.
                     taken_for(other, port, errno.EADDRNOTAVAIL if other == first
                               else errno.EADDRINUSE)
-            finally:
-                taken.close()
-            Wildcard(first, port).close()
+            with wildcard(first, port):
+                pass
 
 
 @test("netns-wildcard", cost=6, only_type="rsiw")
