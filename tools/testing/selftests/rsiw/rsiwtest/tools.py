@@ -13,6 +13,34 @@ from .portmap import serve
 from .topo import sh
 
 
+def rounds_done(client):
+    """How many rounds an rping client with -v has done."""
+    # What it says of the end is written in between.
+    said = client.output().replace("client DISCONNECT EVENT...\n", "")
+    return said.count("rdma-ping-")
+
+
+def all_rounds(client, seconds):
+    """Waits for the good end of an rping client with -v, after all of its rounds. Its
+    status does not tell: it is 0 too when the connection ends early."""
+    client.expect(seconds)
+    count = int(client.argv[client.argv.index("-C") + 1])
+    done = rounds_done(client)
+    if done != count:
+        raise Fail("%s did %d rounds:\n%s" % (client, done, client.tail()))
+
+
+def ping_client(t, addr, port, count, *args, netns=None):
+    """Starts an rping client, for `all_rounds`."""
+    return t.start("rping", "-c", "-v", "-a", addr, "-p", port, "-C", count, *args,
+                   netns=netns)
+
+
+def ping(t, addr, port, count, *args, netns=None, timeout=None):
+    """Runs an rping client with a server that listens; it must do all of its rounds."""
+    all_rounds(ping_client(t, addr, port, count, *args, netns=netns), t.left(timeout))
+
+
 def rping_ends(t, path, *args, port=None, v6=False, mapped=False):
     """Starts an rping server and, when it listens, a client; both. `mapped`:
     the port mapper may choose the port that TCP uses."""
@@ -29,20 +57,11 @@ def rping_ends(t, path, *args, port=None, v6=False, mapped=False):
 def rping(t, path, count=1000, size=64, **ends):
     """rping with validation; both ends must end well. `ends`: as for
     `rping_ends`."""
-    count = t.rounds(count)
-    args = ["-V", "-C", count, "-S", size]
-    # Its status is 0 too when the connection ends early: count, if there is
-    # not too much to print.
-    counted = count * size <= 1 << 20
-    if counted:
-        args += ["-v"]
-    server, client = rping_ends(t, path, *args, **ends)
-    out = client.expect(t.left())
+    # Each prints all that it sends: fewer of large ones.
+    count = min(t.rounds(count), (1 << 20) // size)
+    server, client = rping_ends(t, path, "-V", "-v", "-C", count, "-S", size, **ends)
+    all_rounds(client, t.left())
     server.expect(t.left(30))
-    # What it says of the end is written in between.
-    done = out.replace("client DISCONNECT EVENT...\n", "").count("rdma-ping-")
-    if counted and done != count:
-        raise Fail("rping did %d of %d:\n%s" % (done, count, client.tail()))
 
 
 def connected_qps(netns=None, **having):

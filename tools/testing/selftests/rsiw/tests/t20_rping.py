@@ -2,7 +2,7 @@
 """rping: both address families, both paths, many sizes."""
 
 from rsiwtest.core import Fail, test
-from rsiwtest.tools import rping
+from rsiwtest.tools import all_rounds, ping_client, rping
 
 
 @test("rping-wire-v4", cost=6)
@@ -41,13 +41,14 @@ def rping_sizes(t):
 def rping_persistent(t):
     """One persistent server, ten clients, five of them at once."""
     path, port = t.topo.wire, t.port()
-    args = ["-a", path.addr4, "-p", port, "-V", "-C", 50, "-S", 1000]
-    server = t.start("rping", "-s", "-P", *args, netns=path.server_ns)
+    args = ["-V", "-S", 1000]
+    server = t.start("rping", "-s", "-P", "-a", path.addr4, "-p", port, *args,
+                     netns=path.server_ns)
     server.wait_listening(port)
     for many in (1, 1, 3, 5):
-        clients = [t.start("rping", "-c", *args, netns=path.client_ns)
+        clients = [ping_client(t, path.addr4, port, 50, *args, netns=path.client_ns)
                    for _ in range(many)]
         for c in clients:
-            c.expect(t.left(40))
+            all_rounds(c, t.left(40))
     if server.poll() is not None:
         raise Fail("the persistent server ended:\n%s" % server.tail())

@@ -11,7 +11,7 @@ import struct
 from rsiwtest import kmsg
 from rsiwtest.core import Fail, test
 from rsiwtest.proc import listening
-from rsiwtest.tools import rping, stream
+from rsiwtest.tools import ping, rping, stream
 from rsiwtest.topo import IF_B, NS_A, NS_B, inside, sh
 
 
@@ -168,8 +168,8 @@ def is_open(sock):
 def tcp_noise(t):
     """Bare TCP connections do not disturb a listener (T-42, T-42b)."""
     path, port = t.topo.wire, t.port()
-    args = ["-a", path.addr4, "-p", port, "-V", "-C", 20]
-    server = t.start("rping", "-s", "-P", *args, netns=path.server_ns)
+    server = t.start("rping", "-s", "-P", "-a", path.addr4, "-p", port, "-V",
+                     netns=path.server_ns)
     server.wait_listening(port)
     silent = []
     noise = (b"", b"GET / HTTP/1.0\r\n\r\n", b"MPA ID Req Frame",
@@ -186,13 +186,12 @@ def tcp_noise(t):
             else:
                 silent.append(s)
     # Nobody has to wait until the driver gives up the silent ones.
-    t.run("rping", "-c", "-a", path.addr4, "-p", port, "-C", 1,
-          netns=path.client_ns, timeout=20)
+    ping(t, path.addr4, port, 1, netns=path.client_ns, timeout=20)
     if not all(is_open(s) for s in silent):
         raise Fail("a connect took as long as silent ones are given")
     for s in silent:
         s.close()
-    t.run("rping", "-c", *args, netns=path.client_ns, timeout=20)
+    ping(t, path.addr4, port, 20, "-V", netns=path.client_ns, timeout=20)
     if server.poll() is not None:
         raise Fail("the server ended:\n%s" % server.tail())
 
@@ -234,8 +233,7 @@ def refused(t):
     second = t.start("rping", "-s", "-p", port, "-C", 5, netns=NS_A)
     if second.wait(t.left(20)) == 0:
         raise Fail("two wildcard listeners on one port")
-    t.run("rping", "-c", "-a", path.addr4, "-p", port, "-C", 5,
-          netns=path.client_ns, timeout=20)
+    ping(t, path.addr4, port, 5, netns=path.client_ns, timeout=20)
     server.expect(t.left(10))
     rping(t, path, count=5)
 
@@ -300,20 +298,19 @@ def port_spaces(t):
 def netns_wildcard(t):
     """Wildcard listeners on the same port in two network namespaces."""
     path, port = t.topo.wire, t.port()
-    args = ["-p", port, "-V", "-C", 20]
 
     def serve(ns):
-        server = t.start("rping", "-s", *args, netns=ns)
+        server = t.start("rping", "-s", "-p", port, "-V", "-C", 20, netns=ns)
         server.wait_listening(port)
         return server
 
-    def ping(addr, ns):
-        t.run("rping", "-c", "-a", addr, *args, netns=ns, timeout=20)
+    def client(addr, ns):
+        ping(t, addr, port, 20, "-V", netns=ns, timeout=20)
 
     with t.sub("two listeners"):
         servers = [serve(NS_A), serve(NS_B)]
-        ping(path.addr4, NS_B)
-        ping(path.client4, NS_A)
+        client(path.addr4, NS_B)
+        client(path.client4, NS_A)
         for server in servers:
             server.expect(t.left(10))
     with t.sub("a device that comes later"):
@@ -321,9 +318,9 @@ def netns_wildcard(t):
         first = serve(NS_A)
         t.topo.add_link(path.client_dev, IF_B, netns=NS_B)
         second = serve(NS_B)
-        ping(path.client4, NS_A)
+        client(path.client4, NS_A)
         second.expect(t.left(10))
-        ping(path.addr4, NS_B)
+        client(path.addr4, NS_B)
         first.expect(t.left(10))
 
 

@@ -10,7 +10,7 @@ import struct
 from rsiwtest import mpa, nvme
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import LOCAL, wait_until
-from rsiwtest.tools import connected_qps
+from rsiwtest.tools import connected_qps, ping
 from rsiwtest.topo import inside, sh
 
 # Two interfaces on one side, joined with one each on the other, of which one is used: what
@@ -196,8 +196,7 @@ def which_device_vrf(t):
                 port = t.port()
                 server = t.start("rping", "-s", "-a", OTHER4, "-p", port, netns=OTHER_NS)
                 server.wait_listening(port)
-                t.run("rping", "-c", "-I", FIRST4, "-a", OTHER4, "-p", port, "-C", 20,
-                      netns=netns, timeout=30)
+                ping(t, OTHER4, port, 20, "-I", FIRST4, netns=netns, timeout=30)
                 server.expect(t.left(10))
 
 

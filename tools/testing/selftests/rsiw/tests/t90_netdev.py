@@ -9,7 +9,7 @@ import time
 
 from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.machine import LOCAL, wait_until
-from rsiwtest.tools import perftest, rping, stream
+from rsiwtest.tools import perftest, ping, rping, stream
 from rsiwtest.topo import (IF_A, IF_B, NS_A, NS_B, Path, sh, status)
 
 SIDE_A, SIDE_B = (NS_A, IF_A), (NS_B, IF_B)
@@ -148,14 +148,12 @@ def address_change(t):
     sh("ip", "addr", "add", "10.77.1.1/24", "dev", IF_A, netns=NS_A)
     sh("ip", "addr", "add", "10.77.1.2/24", "dev", IF_B, netns=NS_B)
     for addr in ("10.77.1.1", path.addr4):
-        t.run("rping", "-c", "-a", addr, "-p", port, "-C", 10,
-              netns=path.client_ns, timeout=20)
+        ping(t, addr, port, 10, netns=path.client_ns, timeout=20)
     sh("ip", "addr", "del", "10.77.1.1/24", "dev", IF_A, netns=NS_A)
     sh("ip", "link", "set", IF_A, "address", "02:00:00:12:34:56", netns=NS_A)
     # The other side would go on with the old address for half a minute.
     sh("ip", "neigh", "flush", "dev", IF_B, netns=NS_B)
-    t.run("rping", "-c", "-a", path.addr4, "-p", port, "-C", 10,
-          netns=path.client_ns, timeout=20)
+    ping(t, path.addr4, port, 10, netns=path.client_ns, timeout=20)
     sh("ip", "addr", "del", "10.77.1.2/24", "dev", IF_B, netns=NS_B)
 
 
@@ -204,9 +202,9 @@ def loss(t):
 def vanishing_peer(t):
     """Packets of a connection disappear: killing still cleans up."""
     server, client = stream(t, t.topo.wire, "ib_send_bw", 30)
-    still_run(client, server)
     cut(t, SIDE_A)
     time.sleep(0.5)
+    still_run(client, server)
     for p in (client, server):
         if not p.reap():
             raise Fail("%s does not die of kill -9" % p)

@@ -9,7 +9,7 @@ from rsiwtest import kmsg, mpa
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
 from rsiwtest.portmap import daemon, ports_of_tcp, serve
-from rsiwtest.tools import rping
+from rsiwtest.tools import ping, rping
 from rsiwtest.topo import NS_B, Path, sh
 
 # The daemon serves the first namespace only. There is another end in NS_B, without one.
@@ -84,7 +84,7 @@ def port_mapper(t):
                 if port in ports_of_tcp():
                     raise Fail("the RDMA listener takes port %d of TCP" % port)
                 with tcp_listener(port) as sock:
-                    t.run("rping", "-c", "-a", ADDR, "-p", port, "-C", 20)
+                    ping(t, ADDR, port, 20)
                     if greeting(sock) != b"hello":
                         raise Fail("the TCP service does not answer")
             with t.sub("a port that RDMA has is still refused to RDMA"):
@@ -101,7 +101,7 @@ def port_mapper(t):
                     # It knows no mapping: the listener's port has to be TCP's.
                     port = t.port()
                     serve(t, "rping", "-s", "-a", FAR_ADDR, "-p", port, netns=NS_B)
-                    t.run("rping", "-c", "-a", FAR_ADDR, "-p", port, "-C", 20)
+                    ping(t, FAR_ADDR, port, 20)
             with t.sub("many connections"):
                 port = t.port()
                 serve(t, "cmtime", "-b", ADDR, "-p", port, "-c", 100)

@@ -6,7 +6,7 @@ import random
 import time
 
 from rsiwtest.core import Fail, TimedOut, test
-from rsiwtest.tools import came_too_early
+from rsiwtest.tools import all_rounds, came_too_early
 from rsiwtest.topo import A6, B6, IF_A, IF_B, NS_A, NS_B, sh
 
 # What a round may take, beyond its traffic.
@@ -44,6 +44,8 @@ class Load:
         for proc in reversed(self.procs):
             if self.spared:
                 proc.expect(seconds)
+        if self.spared and self.what == "rping":
+            all_rounds(self.procs[-1], seconds)
         for proc in self.procs:
             if not proc.reap():
                 raise TimedOut("%s cannot be killed" % proc)
@@ -94,9 +96,11 @@ class Soak:
 
     def rping(self, path, seconds):
         port = self.t.port()
-        args = ["rping", "-a", path.addr4, "-p", port, "-V", "-C",
-                60 * seconds, "-S", self.rng.choice((64, 4097, 65535))]
-        return self.pair(path, args + ["-s"], args + ["-c"], port)
+        size = self.rng.choice((64, 4097, 65535))
+        # The client prints all that it sends.
+        count = min(60 * seconds, (8 << 20) // size)
+        args = ["rping", "-a", path.addr4, "-p", port, "-V", "-C", count, "-S", size]
+        return self.pair(path, args + ["-s"], args + ["-c", "-v"], port)
 
     def rstream(self, path, seconds):
         port = self.t.port()

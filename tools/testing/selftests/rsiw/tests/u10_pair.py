@@ -13,7 +13,8 @@ from rsiwtest import frames
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import LOCAL
 from rsiwtest.pairtopo import NETDEV
-from rsiwtest.tools import has_events, perftest, rping, wait_connected
+from rsiwtest.tools import (all_rounds, has_events, perftest, ping_client, rping,
+                            wait_connected)
 from tests.t40_cm import ucmatose
 
 
@@ -223,14 +224,13 @@ def connect_500(t):
 
 def rpings(t, path, count, at_once):
     """Connections of a process each, with a round trip."""
-    args = ["-a", path.addr4, "-p", t.port()]
-    server = t.start("rping", "-s", "-P", *args, netns=path.server_ns)
-    server.wait_listening(args[-1])
+    port = t.port()
+    server = t.start("rping", "-s", "-P", "-a", path.addr4, "-p", port, netns=path.server_ns)
+    server.wait_listening(port)
     for _ in range(count // at_once):
-        for client in [t.start("rping", "-c", "-C", 1, *args,
-                               netns=path.client_ns)
+        for client in [ping_client(t, path.addr4, port, 1, netns=path.client_ns)
                        for _ in range(at_once)]:
-            client.expect(t.left(60))
+            all_rounds(client, t.left(60))
         t.forget()
     server.kill()
 

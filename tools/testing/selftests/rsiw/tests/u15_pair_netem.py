@@ -12,7 +12,8 @@ import time
 from rsiwtest.core import Fail, Skip, test
 from rsiwtest.pairtopo import NETDEV
 from rsiwtest.machine import LOCAL
-from rsiwtest.tools import perftest, rping, wait_connected
+from rsiwtest.tools import (all_rounds, perftest, ping_client, rounds_done, rping,
+                            wait_connected)
 from tests.u10_pair import both
 
 # What the wire does, and how it is said to tc.
@@ -120,21 +121,23 @@ def path_loss(t):
     """Nothing gets through for two minutes; then all goes on unharmed."""
     two_of_a_kind(t)
     path = t.topo.to_peer
-    port = t.port()
-    args = ["rping", "-a", path.addr4, "-p", port, "-V", "-C", 2000, "-S",
-            20000]
-    server = t.start(*args, "-s", netns=path.server_ns)
+    port, args = t.port(), ["-V", "-S", 20000]
+    server = t.start("rping", "-s", "-a", path.addr4, "-p", port, "-C", 2000, *args,
+                     netns=path.server_ns)
     server.wait_listening(port)
-    client = t.start(*args, "-c", netns=path.client_ns)
+    client = ping_client(t, path.addr4, port, 2000, *args, netns=path.client_ns)
     wait_connected(t, path)
-    if client.poll() is not None:
-        raise Fail("%s is done before its wire goes:\n%s" % (
-            client, client.tail()))
     # The other side is reached over the same wire: it is not asked meanwhile.
     with netem("loss", "100%"):
+        before = rounds_done(client)
         time.sleep(125)
         ended = client.poll() is not None
     if ended:
-        raise Fail("%s gave up:\n%s" % (client, client.tail()))
-    client.expect(t.left())
+        raise Fail("%s gave up, or was done before its wire went, after %d rounds:\n%s" % (
+            client, before, client.tail()))
+    if before == 2000:
+        raise Fail("%s was done before its wire went" % client)
+    all_rounds(client, t.left())
     server.expect(t.left(30))
+    # It has printed all that it sent.
+    t.forget()
