@@ -55,7 +55,7 @@ def rping_ends(t, path, *args, port=None, v6=False, mapped=False):
 
 
 def rping(t, path, count=1000, size=64, **ends):
-    """rping with validation; both ends must end well. `ends`: as for
+    """rping with validation; both ends must end well, after all rounds. `ends`: as for
     `rping_ends`."""
     # Each prints all that it sends: fewer of large ones.
     count = min(t.rounds(count), (1 << 20) // size)
@@ -187,14 +187,16 @@ class Perftest:
             time.sleep(0.1)
 
 
+def is_connected(machine):
+    """Whether a machine has a connection."""
+    qps = json.loads(machine.sh("rdma", "-j", "resource", "show", "qp"))
+    return any(qp["state"] == "RTS" for qp in qps)
+
+
 def wait_connected(t, path):
     """Waits until both ends, which are in two guests, have a connection."""
-    def connected(machine):
-        qps = json.loads(machine.sh("rdma", "-j", "resource", "show", "qp"))
-        return any(qp["state"] == "RTS" for qp in qps)
-
     for netns in (path.server_ns, path.client_ns):
-        wait_until("a connection", 20, lambda: connected(t.machine(netns)))
+        wait_until("a connection", 20, lambda: is_connected(t.machine(netns)))
 
 
 def octets(t, netns):

@@ -7,14 +7,13 @@ server here. The other guest has rsiw as well, or siw.
 
 import json
 import os
-import time
 
 from rsiwtest import frames
 from rsiwtest.core import Fail, test
-from rsiwtest.machine import LOCAL
+from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.pairtopo import NETDEV
-from rsiwtest.tools import (all_rounds, has_events, perftest, ping_client, rping,
-                            wait_connected)
+from rsiwtest.tools import (Perftest, all_rounds, has_events, is_connected, perftest,
+                            ping_client, rping, wait_connected)
 from tests.t40_cm import ucmatose
 
 
@@ -160,7 +159,7 @@ def set_up(t):
 def capture(t, name, work):
     """Captures all but the agent's own connection while the work is done."""
     pcap = os.path.join(t.env.results, "%s-%s.pcap" % (t.test.name, name))
-    return frames.captured(t, NETDEV, pcap, "tcp and not port 4791")
+    frames.capture(t, NETDEV, pcap, work, "tcp and not port 4791")
 
 
 @test("pair-crc", cost=40, pair=True, only_type="rsiw")
@@ -239,17 +238,15 @@ def rpings(t, path, count, at_once):
 def unplug(t):
     """The device here goes under traffic; the other side notices."""
     def work(t, path):
-        port = t.port()
-        args = ["-R", "-F", "-p", port, "-s", 65536, "-D", 40]
-        server = t.start("ib_write_bw", *args, netns=path.server_ns)
-        server.wait_listening(port)
-        client = t.start("ib_write_bw", *args, path.addr4,
-                         netns=path.client_ns)
-        time.sleep(4)
-        if client.poll() is not None:
-            raise Fail("%s ended early:\n%s" % (client, client.tail()))
-        t.topo.sides()[0][0].sh("rdma", "link", "del", t.topo.dev)
+        # Longer than this waits: it does not end by itself.
+        pair = Perftest(t, path, "ib_write_bw", "-s", 65536, "-D", 600)
+        pair.connect()
+        pair.wait_flowing()
+        LOCAL.sh("rdma", "link", "del", t.topo.dev)
         t.topo.changed = True
+        other = pair.server if path is t.topo.to_peer else pair.client
+        wait_until("the other side to notice", 30,
+                   lambda: other.poll() is not None or not is_connected(t.topo.peer))
         t.reap()
         links = json.loads(t.topo.peer.sh("rdma", "-j", "resource", "show"))
         if any(r.get("qp") for r in links):
