@@ -54,6 +54,7 @@ def parse():
     p.add_argument("--release", required=True)
     p.add_argument("--module", required=True)
     p.add_argument("--library", required=True, help="without suffix")
+    p.add_argument("--version", required=True)
     p.add_argument("--out", required=True)
     return p.parse_args()
 
@@ -148,11 +149,6 @@ def make_initramfs(args, work):
     return f"{work}/initramfs"
 
 
-def version():
-    with open(f"{TOP}/debian/changelog", encoding="utf-8") as f:
-        return re.match(r".*\((.*)\)", f.readline())[1]
-
-
 def main():
     args = parse()
     with tempfile.TemporaryDirectory() as work:
@@ -166,7 +162,7 @@ def main():
             parts[part] = (position, size, digest)
             position += size + -size % SECTOR
         with open(args.out + ".new", "wb") as out:
-            out.write(header(version(), args.release, parts))
+            out.write(header(args.version, args.release, parts))
             for part in PARTS:
                 out.seek(parts[part][0])
                 with open(files[part], "rb") as f:
