@@ -43,7 +43,7 @@ port:
 modules_install:
 	@tools/vm/install "$(KDIR)"
 
-demo check-long check-kernels shell in-tree:
+demo check-long check-kernels shell in-tree update:
 	@tools/vm/$@
 
 check:
@@ -156,9 +156,10 @@ help:
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints, and the rules of this tree"
 	@echo "make                  rsiw.ko for KDIR (default: the running kernel)"
-	@echo "make packaged         rsiw.ko for Debian's newest packaged Linux 7.3"
+	@echo "make packaged         rsiw.ko for Debian's packaged Linux 7.3, the newest when it is fetched"
 	@echo "                      (KERNEL=... of this, check, deb, demo and shell names another one:"
 	@echo "                      `awk '/^[^#]/ { print $$1 }' tools/vm/kernels | xargs`)"
+	@echo "make update           has packaged kernels fetched anew when they are wanted: the newest ones then"
 	@echo "make port KERNEL=7.4  what a packaged kernel that is not known lacks of what the driver uses"
 	@echo "make user             our library for programs (a provider of rdma-core): build/user"
 	@echo "make modules_install  installs what make or make packaged has built (INSTALL_MOD_PATH)"
@@ -169,4 +170,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged port user run-image deb release modules_install demo check check-long check-kernels in-tree check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
+.PHONY: module packaged port user run-image deb release modules_install demo check check-long check-kernels in-tree update check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
