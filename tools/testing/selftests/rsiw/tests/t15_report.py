@@ -36,6 +36,42 @@ def library(t, before):
             raise Fail("no '%s' in:\n%s" % (want, text))
 
 
+# What would be addresses but for what follows them.
+ENDS = ("rsiw: report: 192.0.2.77:7174: closed", "rsiw: report: by 192.0.2.77.",
+        "rsiw: report: 2001:db8::77: 2001:db8::")
+
+
+def ends_of_lines(t):
+    """Addresses in front of a colon or a full stop."""
+    with open("/dev/kmsg", "w", encoding="ascii") as f:
+        for line in ENDS:
+            print(line, file=f, flush=True)
+    text = t.run(TOOL)
+    if "192.0.2.77" in text or "2001:db8" in text:
+        raise Fail(text)
+    names = dict.fromkeys(re.findall(r"rsiw: report: (?:by )?(address-\d+)(?::7174: closed|\.)$",
+                                     text, re.M))
+    if len(names) != 1 or not re.search(r"rsiw: report: address-\d+: address-\d+$", text, re.M):
+        raise Fail(text)
+
+
+def settings(t):
+    """Those of modprobe, wherever packages and users put them."""
+    for folder in ("/etc", "/run", "/usr/lib"):
+        folder += "/modprobe.d"
+        os.makedirs(folder, exist_ok=True)
+        line = "# rsiw: a setting in %s" % folder
+        path = os.path.join(folder, "rsiw-report.conf")
+        with open(path, "w", encoding="ascii") as f:
+            print(line, file=f)
+        try:
+            text = t.run(TOOL)
+        finally:
+            os.unlink(path)
+        if "%s:%s" % (path, line) not in text:
+            raise Fail(text)
+
+
 # What is for the owner of a connection or region only.
 SECRET = re.compile(r" (\w*[rl]key|iova|drv_base|\S*msn|\S*psn|\S*_nxt) (?!\(left out\))")
 
@@ -91,6 +127,9 @@ def report(t):
             raise Fail(text)
         if path.addr4 not in t.run(TOOL, "--netns", path.server_ns, "--addresses"):
             raise Fail("not even then")
+        ends_of_lines(t)
+    with t.sub("settings"):
+        settings(t)
     with t.sub("files of its own only"):
         out_file(t)
     with t.sub("whether programs use our library"):
