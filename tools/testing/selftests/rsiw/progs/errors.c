@@ -42,14 +42,15 @@ static void end(void)
 /* The stream has ended: one event of this type at each side, or none. */
 static void over(enum ibv_event_type a, enum ibv_event_type p)
 {
-	unsigned int na = 0, np = 0;
+	unsigned int na = 0, np = 0, due = (a != NO_EVENT) + (p != NO_EVENT);
 	struct ibv_async_event ev;
 
 	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR,
 	       "the active side is not in error");
 	expect(wait_state(b.p.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR,
 	       "the passive side is not in error");
-	while (async_event(listener.id->verbs, &ev, 50)) {
+	/* Events come behind the state that they are of. */
+	while (async_event(listener.id->verbs, &ev, na + np < due ? EP_EVENT_MS : 50)) {
 		bool at_a = ev.element.qp == b.a.id->qp;
 
 		expect(ev.event_type == (at_a ? a : p), "%s at the %s side",
@@ -308,7 +309,7 @@ static void overflow(void)
 	for (i = 0; (int)i < room + 1; i++)
 		CHECK_SYS(ep_post_send(&b.a, i, IBV_WR_SEND, NULL, 0, 0, 0, 0));
 	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR, "state");
-	while (async_event(listener.id->verbs, &ev, 100)) {
+	while (async_event(listener.id->verbs, &ev, cq && fatal ? 100 : EP_EVENT_MS)) {
 		cq += ev.event_type == IBV_EVENT_CQ_ERR &&
 		      ev.element.cq == b.a.scq;
 		fatal += ev.event_type == IBV_EVENT_QP_FATAL &&
