@@ -14,6 +14,8 @@
 #define LEN 100000
 #define MSGS 8
 #define LATE_MS 200
+/* How often what the patience is too short for, as this machine is slow, is done again. */
+#define TRIES 5
 
 static unsigned int patience;		/* rnr_wait_ms */
 static char *out, *in;			/* MSGS * LEN each */
@@ -84,6 +86,12 @@ static enum ibv_qp_state state(struct ibv_qp *qp)
 	return qa.qp_state;
 }
 
+/* Whether so many milliseconds have passed. */
+static bool passed(uint64_t since, unsigned int ms)
+{
+	return ep_now_ns() - since >= ms * 1000000ull;
+}
+
 /* Nothing has come, and the connection is there. */
 static void nothing_yet(void)
 {
@@ -146,38 +154,51 @@ static void behind(void)
 	end();
 }
 
-/* Other connections go on. */
-static void others(void)
+/*
+ * Other connections go on. Returns false, without a verdict, if that took longer than
+ * the device waits and there are tries left.
+ */
+static bool others(bool is_last)
 {
-	const unsigned int rounds = 100;
+	unsigned int rounds = 100;
 	struct ibv_mr *to, *from;
+	bool waited, goes_on, late;
 	struct both first;
-	unsigned int i;
+	struct ibv_wc wc;
+	uint64_t since;
 
 	begin();
+	since = ep_now_ns();
 	send_it(0, 64);
-	nothing_yet();
+	waited = !ep_poll(b.p.rcq, &wc, LATE_MS);
 	first = b;
 	from = src;
 	to = dst;
 	begin();
-	for (i = 0; i < rounds; i++) {
+	do {
 		post(1);
 		send_it(1, 64);
 		got(1, 64);
 		sent(1);
-	}
+	} while (--rounds && !passed(since, patience / 2));
 	end();
 	b = first;
 	src = from;
 	dst = to;
-	expect(state(b.p.id->qp) == IBV_QPS_RTS, "the connection is over");
+	goes_on = state(b.p.id->qp) == IBV_QPS_RTS;
 	post(0);
-	got(0, 64);
+	late = !is_last && passed(since, patience);
+	if (!late) {
+		expect(waited, "it did not wait");
+		expect(goes_on, "the connection is over");
+		got(0, 64);
+	}
 	end();
+	return !late;
 }
 
-static void shared(void)
+/* Likewise. */
+static bool shared(bool is_last)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(listener.id->verbs);
 	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 8, .max_sge = 1 } };
@@ -188,6 +209,8 @@ static void shared(void)
 	struct ibv_mr *from[2], *to;
 	struct both two[2];
 	struct ibv_wc wc = { 0 };
+	bool waited, late;
+	uint64_t since;
 	unsigned int i;
 
 	passive.srq = ibv_create_srq(pd, &sa);
@@ -198,22 +221,28 @@ static void shared(void)
 	for (i = 0; i < 2; i++) {
 		both_connect(&two[i], &listener, &where, &active, &passive);
 		from[i] = ep_reg(&two[i].a, out, LEN, IBV_ACCESS_LOCAL_WRITE);
+	}
+	since = ep_now_ns();
+	for (i = 0; i < 2; i++)
 		CHECK_SYS(ep_post_send(&two[i].a, i, IBV_WR_SEND, out, 64,
 				       from[i]->lkey, 0, 0));
-	}
-	expect(!ep_poll(two[0].p.rcq, &wc, LATE_MS), "it did not wait");
-	expect(!ep_poll(two[1].p.rcq, &wc, 0), "it did not wait");
+	waited = !ep_poll(two[0].p.rcq, &wc, LATE_MS) && !ep_poll(two[1].p.rcq, &wc, 0);
 	for (i = 0; i < 2; i++)
 		CHECK_SYS(ibv_post_srq_recv(passive.srq, &wr, &bad));
+	late = !is_last && passed(since, patience);
+	if (!late)
+		expect(waited, "it did not wait");
 	for (i = 0; i < 2; i++) {
-		expect(ep_poll(two[i].p.rcq, &wc, EP_EVENT_MS) && !wc.status,
-		       "connection %u: %s", i, ibv_wc_status_str(wc.status));
+		if (!late)
+			expect(ep_poll(two[i].p.rcq, &wc, EP_EVENT_MS) && !wc.status,
+			       "connection %u: %s", i, ibv_wc_status_str(wc.status));
 		CHECK_SYS(ibv_dereg_mr(from[i]));
 		both_destroy(&two[i]);
 	}
 	CHECK_SYS(ibv_dereg_mr(to));
 	CHECK_SYS(ibv_destroy_srq(passive.srq));
 	CHECK_SYS(ibv_dealloc_pd(pd));
+	return !late;
 }
 
 /* The peer has closed behind what waits. */
@@ -321,9 +350,11 @@ static void run(void)
 	part("V-WR-19 a Read behind a Send that waits");
 	behind();
 	part("V-WR-19 other connections go on");
-	others();
+	for (i = 1; !others(i == TRIES); i++)
+		;
 	part("V-SRQ-15 two connections wait for a shared queue");
-	shared();
+	for (i = 1; !shared(i == TRIES); i++)
+		;
 	part("V-WR-19 the peer closes behind it");
 	closed();
 	part("V-WR-19 destroyed while it waits");
