@@ -227,9 +227,9 @@ static void dma_buffers(void)
 	struct ibv_mr *mr;
 	char *mem;
 
-	if (dev < 0)
-		return;
 	part("V-MR-3 C-004-8 a DMA buffer as a region");
+	if (!expect(dev >= 0, "/dev/udmabuf: %m"))
+		return;
 	create.memfd = memfd_create("buffer", MFD_ALLOW_SEALING);
 	CHECK_SYS(ftruncate(create.memfd, 4 * LEN));
 	CHECK_SYS(fcntl(create.memfd, F_ADD_SEALS, F_SEAL_SHRINK));
