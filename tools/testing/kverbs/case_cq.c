@@ -65,7 +65,6 @@ static void cq_there(struct kv *k, struct kv_lab *l)
 	if (!message(k, l, 2, 0))
 		return;
 	arm(l, IB_CQ_NEXT_COMP);
-	msleep(KV_QUIET_MS);
 	if (kv_calls(k, &l->p->b, 0) && message(k, l, 1, 0))
 		kv_calls(k, &l->p->b, 1);
 }

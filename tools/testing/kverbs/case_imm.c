@@ -200,7 +200,6 @@ static void imm_solicited(struct kv *k, struct kv_lab *l)
 	wr = write(l, 1, 100, 1);
 	if (!post(k, l, &wr, 1) || !told(k, l, 90, 1) || !done(k, l, 1))
 		return;
-	msleep(KV_QUIET_MS);
 	if (!kv_calls(k, &l->p->b, calls))
 		return;
 	wr = write(l, 2, 100, 2);

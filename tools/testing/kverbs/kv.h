@@ -252,7 +252,7 @@ bool kv_reg(struct kv *k, struct kv_ep *ep, struct kv_mr *mr, u32 key,
 	    int access, u32 want);
 /* From a to b, invalidating @key; the receive of b completes with @want. */
 bool kv_send_inv(struct kv *k, struct kv_pair *p, u32 key, u32 want);
-/* After a while at most: the handler of @ep was called so often in all. */
+/* After a while: the handler of @ep was called so often in all. */
 bool kv_calls(struct kv *k, struct kv_ep *ep, int want);
 /* Nothing completes for a while. */
 bool kv_quiet(struct kv *k, struct ib_cq *cq);

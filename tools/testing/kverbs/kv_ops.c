@@ -260,6 +260,7 @@ bool kv_calls(struct kv *k, struct kv_ep *ep, int want)
 
 	while (atomic_read(&ep->calls) < want && time_before(jiffies, end))
 		usleep_range(500, 1000);
+	msleep(KV_QUIET_MS);
 	got = atomic_read(&ep->calls);
 	return kv_ok(k, got == want, "called %d times, not %d", got, want);
 }
