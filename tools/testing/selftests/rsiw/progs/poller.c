@@ -132,6 +132,7 @@ static void who_asks(void)
 	begin("4000000");
 	expect(lookers() == 2, "%u for a long time", lookers());
 	end();
+	no_lookers();
 	part("not where there is no processor for it");
 	CHECK_SYS(sched_getaffinity(0, sizeof(all), &all));
 	CPU_ZERO(&one);
