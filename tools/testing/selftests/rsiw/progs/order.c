@@ -40,6 +40,7 @@ static struct {
 	uint32_t octet;		/* the one to be waited for, */
 	uint8_t value;		/* until it has this value, as those before it then have */
 	uint32_t old;		/* the first one that had not, or NONE */
+	bool waited;		/* the one to be waited for was old at first */
 } look;
 
 /* Not one of the threads keeps a processor from the other while it waits for it. */
@@ -51,6 +52,8 @@ static struct both b;
 static uint8_t *source, *sink;
 static struct ibv_mr *source_mr, *sink_mr;
 static unsigned int seed = 1;
+/* Messages that were waited for, of all. */
+static unsigned int waited, all;
 
 static uint32_t any(uint32_t below)
 {
@@ -79,6 +82,7 @@ static void *looks(void *unused)
 		for (n = 0; !is_new(look.octet); n++)
 			if (n % LOOKS == LOOKS - 1)
 				sched_yield();
+		look.waited = n > 0;
 		/* Loads stay behind those in front on any processor. */
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		for (k = 0; k < look.octet && is_new(k); k++)
@@ -153,6 +157,8 @@ static bool moved(int kind, const uint8_t *from, uint8_t *to, uint32_t len)
 	if (kind == SEND)
 		completed(b.p.rcq);
 	await(&done);
+	all++;
+	waited += look.waited;
 	return expect(look.old == NONE,
 		      "%u octets, from %u to %u: octet %u was old when octet %u was new",
 		      len, (unsigned int)((uintptr_t)from % ALIGNMENTS),
@@ -211,6 +217,9 @@ static void run(void)
 		CHECK_SYS(ibv_dereg_mr(sink_mr));
 	}
 	both_destroy(&b);
+	/* Who finds all of it new at once sees no order. */
+	part("messages were looked for before they came");
+	expect(waited, "all %u were there before the first look", all);
 }
 
 const struct prog prog = {
