@@ -50,8 +50,7 @@ class Server(socketserver.StreamRequestHandler):
         wanted = json.loads(next(stream)[1])
         try:
             child = subprocess.Popen(
-                wanted["command"], cwd=wanted["cwd"], env=wanted["env"], user=wanted["user"],
-                group=wanted["group"], extra_groups=wanted["groups"], start_new_session=True,
+                wanted["command"], cwd=wanted["cwd"], env=wanted["env"], start_new_session=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
         except OSError as e:
             send(self.request, lock, b"e", f"on: {e}\n".encode())
@@ -86,12 +85,24 @@ class Server(socketserver.StreamRequestHandler):
             pass
 
 
+def user():
+    """The words before a command that is to run as this one's user."""
+    if os.getuid() == 0:
+        return []
+    groups = ",".join(str(g) for g in os.getgroups())
+    return ["/run/rsiw/as-user", str(os.getuid()), str(os.getgid()), groups]
+
+
 def client(host, command):
     lock = threading.Lock()
-    with socket.create_connection((host, PORT)) as sock:
+    try:
+        sock = socket.create_connection((host, PORT))
+    except OSError:
+        print(f"on: no host {host}", file=sys.stderr)
+        return 255
+    with sock:
         send(sock, lock, b"c", json.dumps({
-            "command": command, "cwd": os.getcwd(), "env": dict(os.environ),
-            "user": os.getuid(), "group": os.getgid(), "groups": os.getgroups()}).encode())
+            "command": user() + command, "cwd": os.getcwd(), "env": dict(os.environ)}).encode())
         for name in SIGNALS:
             signal.signal(getattr(signal, "SIG" + name),
                           lambda number, _: send(sock, lock, b"s", str(number).encode()))
@@ -107,9 +118,12 @@ def client(host, command):
 
 if __name__ == "__main__":
     if sys.argv[1] == "--serve":
+        # The shell that starts it in the background has two of them ignored.
+        for each in SIGNALS:
+            signal.signal(getattr(signal, "SIG" + each), signal.SIG_DFL)
         socketserver.ThreadingTCPServer.allow_reuse_address = True
         server = socketserver.ThreadingTCPServer((sys.argv[2], PORT), Server)
-        os.write(9, b"ready\n")
+        print("ready", flush=True)
         server.serve_forever()
     # Nothing is worth waiting for: a thread may still read what nobody needs.
     os._exit(client(sys.argv[1], sys.argv[2:]))

@@ -124,7 +124,7 @@ def add_libraries(root):
 def add_guest(root):
     """What runs the guest: busybox and our scripts."""
     copy("/usr/bin/busybox", f"{root}/busybox", 0o755)
-    for name in ("guest-run", "guest-host", "agent.py"):
+    for name in ("guest-run", "guest-host", "as-user", "agent.py"):
         copy(f"{HERE}/{name}", f"{root}/{name}", 0o755)
     os.symlink("busybox", f"{root}/modprobe")
 
