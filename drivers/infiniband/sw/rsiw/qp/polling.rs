@@ -131,9 +131,12 @@ impl Serves for Qp {
         let qp = Arc::from(this);
         if let Some(poller) = qp.poller.as_deref() {
             poller.answer();
-            // Others that have the queue pair, too, cannot rely on a thread with a pending signal.
-            if !qp.poll_for_a_while(poller.us()) || current!().signal_pending() {
-                qp.stop_polling(poller);
+            // Signals stop the thread behind this function. Others that have the queue pair, too,
+            // must not rely on it then, so it does not return while it polls.
+            while poller.polls() {
+                if !qp.poll_for_a_while(poller.us()) || current!().signal_pending() {
+                    qp.stop_polling(poller);
+                }
             }
         }
     }

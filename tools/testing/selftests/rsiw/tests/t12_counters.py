@@ -137,7 +137,7 @@ def port(t):
 def direct(t):
     """What goes without TCP is counted as such, message by message."""
     # Longer than what one segment carries.
-    wire, count, size = t.topo.wire, t.rounds(20), 65400
+    wire, count, size = t.topo.wire, t.rounds(16), 65400
     server, client = wire.server_dev, wire.client_dev
     names = ("tx_direct_segments", "tx_direct_messages", "tx_direct_bytes",
              "rx_direct_segments")

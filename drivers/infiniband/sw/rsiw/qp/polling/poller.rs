@@ -168,6 +168,10 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
         matches!(*self.phase.lock(), Phase::Called | Phase::Polls)
     }
 
+    pub(in crate::qp) fn polls(&self) -> bool {
+        *self.phase.lock() == Phase::Polls
+    }
+
     /// Records that no thread acts upon what is posted any more.
     pub(in crate::qp) fn is_over_now(&self) {
         let mut phase = self.phase.lock();
