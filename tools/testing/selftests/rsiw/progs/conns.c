@@ -87,9 +87,8 @@ static uint32_t number_of(const struct rdma_cm_event *ev)
  * there is neither RPS nor NAPI with them: one queue, in order. It is mostly
  * empty when the sender goes on, but under load SYNs, and the answers to them,
  * may stay there. If the caller moved to another processor then, later ones would
- * overtake them, which is the network's affair. Of the Requests themselves, which
- * the driver's work sends from any processor, none waits: with so few packets in
- * the queue the sender brings its own to the peer before it goes on.
+ * overtake them, which is the network's affair. So do Requests, which the driver's
+ * work sends: the tests keep that on the same processor.
  */
 static void stay_here(void)
 {
