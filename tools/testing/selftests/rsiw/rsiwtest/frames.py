@@ -41,13 +41,21 @@ def counts(dump, sig=signal.SIGUSR1):
     return tuple(map(int, said[-1]))
 
 
-def has_all(dump):
-    """Whether nothing has come for a second, and tcpdump has taken what had: the kernel keeps
-    packets for that long. Not for `lo`, where all match twice and are taken once."""
-    before = counts(dump)
-    time.sleep(1)
-    taken, matched, lost = counts(dump)
-    return before == (taken, matched, lost) and taken + lost >= matched
+def wait_all(dump):
+    """Waits until nothing has come for a second, and tcpdump has taken what had: the kernel keeps
+    packets for that long. A packet from before it began may be among those that matched, and is
+    never taken; so it is over, too, when nothing has changed for five seconds."""
+    same, last = 0, None
+
+    def is_over():
+        nonlocal same, last
+        time.sleep(1)
+        now = counts(dump)
+        same, last = same + 1 if now == last else 0, now
+        taken, matched, lost = now
+        return same >= (1 if taken + lost >= matched else 5)
+
+    wait_until(lambda: "all packets in the capture:\n" + dump.tail(), 60, is_over)
 
 
 def capture(t, netdev, pcap, work, *what, netns=None):
@@ -58,8 +66,7 @@ def capture(t, netdev, pcap, work, *what, netns=None):
                        *(what or ("tcp",)), netns=netns)
         dump.wait_output("listening on", t.left(20))
         work()
-        wait_until(lambda: "all packets in the capture:\n" + dump.tail(), 60,
-                   lambda: has_all(dump))
+        wait_all(dump)
         _, _, lost = counts(dump, signal.SIGINT)
         dump.wait(t.left(10))
         if not lost:
