@@ -206,40 +206,32 @@ static void two_faults(struct kv *k, struct kv_lab *l)
 	kv_ok(k, failed == 1, "%d requests failed", failed);
 }
 
-/* A request that fails, and the end that its poster asks for at once: the failure was first. */
-static void fault_and_close(struct kv *k, struct kv_lab *l)
+/* A request that fails, and a new state that its poster asks for at once: the failure was first. */
+static bool fault_and(struct kv *k, struct kv_ep *a, enum ib_qp_state state)
 {
-	struct kv_ep *a = &l->p->a;
 	struct ib_wc wc;
 	int rv;
 
 	rv = kv_post_list(a, (struct kv_wr[]) {
 		{ .op = IB_WR_SEND, .id = 1, .sges = 1,
 		  .sge = { { 0, 1, 0x5a5a5a5a } } } }, 1);
-	if (!kv_ok(k, !rv, "post: %d", rv) ||
-	    !kv_ok(k, !kv_modify(a, IB_QPS_SQD), "to Closing") ||
-	    !kv_wc(k, a->scq, &wc))
-		return;
-	kv_ok(k, wc.wr_id == 1 && wc.status == IB_WC_LOC_PROT_ERR, "status %d", wc.status);
-	kv_events(k, a, IB_EVENT_QP_FATAL, 0);
+	return kv_ok(k, !rv, "post: %d", rv) &&
+	       kv_ok(k, !kv_modify(a, state), "to state %d", state) &&
+	       kv_wc(k, a->scq, &wc) &&
+	       kv_ok(k, wc.wr_id == 1 && wc.status == IB_WC_LOC_PROT_ERR, "status %d", wc.status);
 }
 
-/* The same with an end that resets: the peer is told of one or the other, not of a good end. */
+static void fault_and_close(struct kv *k, struct kv_lab *l)
+{
+	if (fault_and(k, &l->p->a, IB_QPS_SQD))
+		kv_events(k, &l->p->a, IB_EVENT_QP_FATAL, 0);
+}
+
+/* This end resets: the peer is told of that or of the failure, not of a good end. */
 static void fault_and_end(struct kv *k, struct kv_lab *l)
 {
-	struct kv_ep *a = &l->p->a;
-	struct ib_wc wc;
-	int rv;
-
-	rv = kv_post_list(a, (struct kv_wr[]) {
-		{ .op = IB_WR_SEND, .id = 1, .sges = 1,
-		  .sge = { { 0, 1, 0x5a5a5a5a } } } }, 1);
-	if (!kv_ok(k, !rv, "post: %d", rv) ||
-	    !kv_ok(k, !kv_modify(a, IB_QPS_ERR), "to Error") ||
-	    !kv_wc(k, a->scq, &wc))
-		return;
-	kv_ok(k, wc.wr_id == 1 && wc.status == IB_WC_LOC_PROT_ERR, "status %d", wc.status);
-	kv_events(k, &l->p->b, IB_EVENT_QP_FATAL, 1);
+	if (fault_and(k, &l->p->a, IB_QPS_ERR))
+		kv_events(k, &l->p->b, IB_EVENT_QP_FATAL, 1);
 }
 
 const struct kv_case kv_status_cases[] = {

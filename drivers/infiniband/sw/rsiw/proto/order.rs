@@ -107,10 +107,13 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         Some(record.work)
     }
 
-    /// Returns whether no request of the QP has failed, and records that one does: the QP has one
-    /// error completion, and after that one, requests are flushed instead (T-33).
-    pub(crate) fn fails_first(&mut self) -> bool {
-        !core::mem::replace(&mut self.failed, true)
+    /// Returns how a request or a receive ends that fails: the QP has one error completion, and
+    /// after that one, they are flushed instead (T-33).
+    pub(crate) fn fails(&mut self, error: E) -> Status<E> {
+        match core::mem::replace(&mut self.failed, true) {
+            false => Status::Failed(error),
+            true => Status::Flushed,
+        }
     }
 
     /// Records that a request failed. Returns whether this is the QP's one error completion.
@@ -119,15 +122,11 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         if !is_under_way {
             return false;
         }
-        let is_first = self.fails_first();
-        let status = match is_first {
-            true => Status::Failed(error),
-            false => Status::Flushed,
-        };
+        let status = self.fails(error);
         if let Some(record) = self.record(token) {
             record.status = Some(status);
         }
-        is_first
+        matches!(status, Status::Failed(_))
     }
 
     /// Moves to the storage of `other`, if that is larger, and gives it the old one. Tokens stay

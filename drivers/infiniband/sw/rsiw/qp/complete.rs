@@ -238,12 +238,9 @@ impl Base {
     /// Completes a receive in error, or as flushed if something has failed before. Returns whether
     /// the completion reports that (T-33).
     pub(super) fn fail_recv(&self, id: u64, fault: Fault) -> bool {
-        let is_first = self.sq.lock().order.fails_first();
-        let status = match is_first {
-            true => Status::Failed(fault),
-            false => Status::Flushed,
-        };
-        self.complete_recv(&self.no_message(id, status)).is_ok() && is_first
+        let status = self.sq.lock().order.fails(fault);
+        let is_added = self.complete_recv(&self.no_message(id, status)).is_ok();
+        is_added && matches!(status, Status::Failed(_))
     }
 
     /// Completes all send requests as flushed, in post order. Takes at most as many out of the ring

@@ -44,17 +44,6 @@ int rsiw_helper_netdev_vrf(struct net_device *dev)
 	return l3mdev_master_ifindex(dev);
 }
 
-/* As rsiw_helper_netdev_namespace(), while no move to another one is under way. Takes the RTNL. */
-u64 rsiw_helper_netdev_settled_namespace(const struct net_device *dev)
-{
-	u64 cookie;
-
-	rtnl_lock();
-	cookie = dev_net(dev)->net_cookie;
-	rtnl_unlock();
-	return cookie;
-}
-
 /* Returns the number of the namespace of @dev, which no other one has or will have. */
 u64 rsiw_helper_netdev_namespace(const struct net_device *dev)
 {
@@ -63,6 +52,17 @@ u64 rsiw_helper_netdev_namespace(const struct net_device *dev)
 	rcu_read_lock();
 	cookie = dev_net_rcu(dev)->net_cookie;
 	rcu_read_unlock();
+	return cookie;
+}
+
+/* The same, while no move to another namespace is under way. Takes the RTNL. */
+u64 rsiw_helper_netdev_settled_namespace(const struct net_device *dev)
+{
+	u64 cookie;
+
+	rtnl_lock();
+	cookie = rsiw_helper_netdev_namespace(dev);
+	rtnl_unlock();
 	return cookie;
 }
 
