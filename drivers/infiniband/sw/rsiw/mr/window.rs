@@ -74,9 +74,9 @@ impl Binder {
         self.windows.count()
     }
 
-    /// Returns whether a window is bound (V-QP-24).
-    pub(crate) fn is_in_use(&self) -> bool {
-        self.windows.any()
+    /// Lets the queue pair bind no more, or returns `EBUSY` while a window is bound (V-QP-24).
+    pub(crate) fn end(&self) -> Result {
+        self.windows.end()
     }
 }
 
@@ -96,6 +96,8 @@ pub(crate) enum BindError {
     Valid,
     /// There is no such region, or it cannot have windows.
     Region,
+    /// The queue pair goes away.
+    Binder,
     /// Queue pair, region and window are not of the same protection domain.
     Pd,
     /// Rights that a window cannot have, or not on this region.
@@ -337,18 +339,21 @@ impl Bound {
         if !region.windows.bind() {
             return Err(BindError::Region);
         }
-        if let Some(binder) = binder {
-            // A queue pair that binds is there.
-            let _ = binder.windows.bind();
-        }
         // Dropping it undoes both.
         let mut bound = Self {
             region,
-            binder: binder.cloned(),
+            binder: None,
             access: Access::LOCAL_READ,
             range: Range::ALL,
             offset: 0,
         };
+        if let Some(binder) = binder {
+            // A request that a work item carries out may come behind the end of the queue pair.
+            if !binder.windows.bind() {
+                return Err(BindError::Binder);
+            }
+            bound.binder = Some(binder.clone());
+        }
         let (access, range, offset) = look(&bound.region)?;
         bound.access = access;
         bound.range = range;

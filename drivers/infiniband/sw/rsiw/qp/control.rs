@@ -394,9 +394,7 @@ impl Qp {
     /// unless the process has died: its peer must not take that for a graceful end. Returns
     /// `EBUSY`, and changes nothing, while windows are bound through the QP (V-QP-24).
     pub(crate) fn destroy(self: &Arc<Self>) -> Result {
-        if self.binder.is_in_use() {
-            return Err(EBUSY);
-        }
+        self.binder.end()?;
         if let Some(poller) = &self.poller {
             poller.end();
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `mr/window/count.rs`: who binds and unbinds windows meets who takes the region away, or
-//! registers it again.
+//! `mr/window/count.rs`: who binds and unbinds windows meets who takes the region or the binding
+//! queue pair away, or registers the region again.
 
 use super::count::Windows;
 use crate::{check::check, copies::Copied, ffi::sync::gate::Gate, models::Plain};
@@ -18,6 +18,7 @@ pub(crate) const COPIED: &[Copied] = &[
         from: "    fn new(\n        region: Arc<Mr>,",
         lines: &[
             "if !region.windows.bind() {",
+            "if !binder.windows.bind() {",
             "let (access, range, offset) = look(&bound.region)?;",
         ],
     },
@@ -65,7 +66,7 @@ fn region() -> Arc<Region> {
     Arc::new(region, GFP_KERNEL).unwrap()
 }
 
-/// Once no more windows are allowed, all that used the region is over.
+/// Once no more windows are allowed, as a region or a queue pair goes, all that used it is over.
 fn ends() {
     let region = region();
     let users: Vec<_> = (0..2)
@@ -87,7 +88,7 @@ fn ends() {
     }
 }
 
-/// So it is where somebody has found none, such as who destroys the queue pair that bound them.
+/// So it is where somebody has found none, such as who registers the region again.
 fn none_any_more() {
     let region = region();
     assert!(region.windows.bind());

@@ -41,8 +41,8 @@ impl Binder {
         0
     }
 
-    pub(crate) fn is_in_use(&self) -> bool {
-        false
+    pub(crate) fn end(&self) -> Result {
+        Ok(())
     }
 }
 
