@@ -200,14 +200,15 @@ impl Framer {
         if !transport.reserve(len) {
             return Err(Broken);
         }
-        self.flags.cut = self.packer.push(len) && !self.is_large;
-        let before = transport.mark();
-        let writer = Writer::pieces(transport, octets, &frame, self.crc, self.markers.as_mut());
-        let written = writer.and_then(Writer::finish);
-        if written.is_err() {
+        let (before, mut markers) = (transport.mark(), self.markers);
+        let writer = Writer::pieces(transport, octets, &frame, self.crc, markers.as_mut());
+        if let Err(Broken) = writer.and_then(Writer::finish) {
             transport.truncate(before)?;
+            return Err(Broken);
         }
-        written
+        self.markers = markers;
+        self.flags.cut = self.packer.push(len) && !self.is_large;
+        Ok(())
     }
 
     fn open<T: Transport, E: Env<T>>(
@@ -495,12 +496,15 @@ impl Sender {
             }
             if let Some(message) = self.terminate.take() {
                 self.has_spoken = true;
-                if self.framer.put_terminate(transport, &message).is_ok() {
-                    self.has_terminated = true;
-                    self.tally.terminate_sent(message.error);
-                    env.terminate_made(&message);
-                    continue;
+                if self.framer.put_terminate(transport, &message).is_err() {
+                    // It is owed still: a FIN alone would say that all is well.
+                    self.terminate = Some(message);
+                    return Outcome::Idle;
                 }
+                self.has_terminated = true;
+                self.tally.terminate_sent(message.error);
+                env.terminate_made(&message);
+                continue;
             }
             env.finish(transport, self.has_spoken);
             // What came meanwhile has queued a work item.
