@@ -361,7 +361,7 @@ impl Qp {
     /// Prepares polling for the process if it asked for that, and answers the process.
     fn finish(self: &Arc<Self>, features: Features, udata: &mut Udata<'_>) -> Result {
         if let Some(poller) = &self.poller {
-            poller.prepare(self.clone());
+            poller.prepare(self.clone())?;
         }
         let (sq_key, rq_key) = self.consumer.keys();
         let base = CreateQpResp {

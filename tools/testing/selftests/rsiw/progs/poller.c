@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -354,6 +355,38 @@ static void limit(void)
 	expect(in_child(at_the_limit) == 0, "it fails");
 }
 
+static void on_alarm(int signal)
+{
+}
+
+/* A signal that comes while a queue pair is made. */
+static void signalled(void)
+{
+	struct sigaction alarm = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+	struct itimerval once = {};
+	struct ibv_context *ctx = ibv_open_device(listener.id->verbs->device);
+	unsigned int us;
+
+	part("a signal does not keep a queue from being looked at");
+	CHECK(ctx, "open: %m");
+	CHECK_SYS(setenv("RSIW_POLL_US", "1000", 1));
+	CHECK_SYS(sigaction(SIGALRM, &alarm, NULL));
+	for (us = 50; us < 5000; us += 50) {
+		struct ibv_qp *qp;
+		unsigned int count;
+
+		once.it_value.tv_usec = us;
+		CHECK_SYS(setitimer(ITIMER_REAL, &once, NULL));
+		qp = ep_own_qp(ctx, 8, 8);
+		count = lookers();
+		ep_destroy_own_qp(qp);
+		if (!expect(count == 1, "%u threads with a signal after %u us", count, us))
+			break;
+		no_lookers();
+	}
+	CHECK_SYS(ibv_close_device(ctx));
+}
+
 static void ends(void)
 {
 	unsigned int i, n;
@@ -399,6 +432,7 @@ static void run(void)
 	waiting();
 	errors();
 	limit();
+	signalled();
 	inherited();
 	ends();
 }

@@ -131,7 +131,8 @@ impl<T: Serves> ServingThread<T> {
     /// # Errors
     ///
     /// `EBUSY` if it was made before, or the module is being unloaded; `EOPNOTSUPP` if the kernel
-    /// has [none](Self::EXIST); `EAGAIN` if the process may not have more threads; `ENOMEM`.
+    /// has [none](Self::EXIST); `EAGAIN` if the process may not have more threads; `ENOMEM`;
+    /// `ERESTARTNOINTR` if a signal is pending, behind which it can be tried again.
     pub(crate) fn start(self: &Arc<Self>, target: Arc<T>) -> Result {
         let in_use = self.reaper.loaded().hold().ok_or(EBUSY)?;
         if core::mem::replace(&mut self.state.lock().begun, true) {

@@ -117,11 +117,15 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
     }
 
     /// Lets the ring of `qp` be polled from the first call on. If the process cannot have one more
-    /// thread, it has to call for each request.
-    pub(in crate::qp) fn prepare(&self, qp: Arc<Q>) {
-        if self.thread.start(qp).is_err() {
-            self.is_over_now();
+    /// thread, it has to call for each request. Returns `ERESTARTNOINTR` if a signal has come.
+    pub(in crate::qp) fn prepare(&self, qp: Arc<Q>) -> Result {
+        match self.thread.start(qp) {
+            // The system call begins anew, behind the signal.
+            Err(e) if e == ERESTARTNOINTR => return Err(e),
+            Err(_) => self.is_over_now(),
+            Ok(()) => {}
         }
+        Ok(())
     }
 
     /// Has the thread poll the ring from now on.
