@@ -54,6 +54,15 @@ pub mod error {
     }
 }
 
+/// There are no interrupts: what would be one is a thread.
+pub mod interrupt {
+    pub struct LocalInterruptDisabled;
+
+    pub fn local_interrupt_disable() -> LocalInterruptDisabled {
+        LocalInterruptDisabled
+    }
+}
+
 pub mod num {
     pub mod casts {
         pub fn u32_as_usize(n: u32) -> usize {

@@ -9,6 +9,7 @@ use super::timer::is_part;
 use crate::ffi::raw::b;
 use core::marker::PhantomData;
 use kernel::{
+    interrupt::local_interrupt_disable,
     prelude::*,
     sync::{
         atomic::{
@@ -82,6 +83,9 @@ impl<T: ExpiresSoon> ShortTimer<T> {
             kernel::pr_err_once!("BUG: an object names a timer that is not its own\n");
             return;
         };
+        // Others who find it running rely on it, so nobody may take the processor away from here
+        // until it does.
+        let _here = local_interrupt_disable();
         // INVARIANT: the reference that it owns from now on is made next; the callback does not
         // come before the timer was started.
         // ORDERING: a callback that comes for an earlier start sees what was done before this one.
