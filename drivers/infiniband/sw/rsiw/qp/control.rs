@@ -403,7 +403,7 @@ impl Qp {
         self.transition(|inner| QpEvent::Destroy {
             idle: self.is_idle(inner) && !Process::current().is_ending(),
         });
-        self.cancel_timer();
+        self.stop_timers();
         self.send_cq.forget(&self.handle);
         self.recv_cq.forget(&self.handle);
         self.forget_offers();

@@ -113,4 +113,11 @@ impl Qp {
         Timer::stop(self);
         self.notes.take(QpNote::Timeout);
     }
+
+    /// Stops what runs until a time, once nobody posts any more. Without a connection, too: what is
+    /// posted then may be gathered.
+    pub(super) fn stop_timers(self: &Arc<Self>) {
+        self.cancel_timer();
+        ShortTimer::stop(self);
+    }
 }
