@@ -140,7 +140,7 @@ static struct lock_class_key rsiw_slock_key[2];
 
 /*
  * A consumer may hold locks under which it also uses TCP sockets of its own; ours are another class
- * to lockdep.
+ * to lockdep. Not those that were accepted: TCP makes them, and may have their lock already.
  */
 void rsiw_helper_sock_reclassify(struct sock *sk)
 {
