@@ -68,7 +68,13 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            AtomicFlag,
+            Relaxed, //
+        },
+        Arc, //
+    },
 };
 
 /// The connections and listeners of a device.
@@ -78,6 +84,8 @@ pub(crate) struct Cm {
     qps: Arc<QpTable>,
     #[pin]
     listeners: Registry<Listening>,
+    /// Whether the device is there for all consumers: not while it comes or goes.
+    serves: AtomicFlag,
 }
 
 impl Cm {
@@ -90,6 +98,7 @@ impl Cm {
                 endpoints,
                 qps: qps.clone(),
                 listeners <- Registry::new(),
+                serves: AtomicFlag::new(false),
             }),
             GFP_KERNEL,
         )
@@ -100,8 +109,14 @@ impl Cm {
         self.listeners.len()
     }
 
+    /// Has the device serve: the core knows it, and has told it of those who listen on all devices.
+    pub(crate) fn open(&self) {
+        self.serves.store(true, Relaxed);
+    }
+
     /// Refuses new connections, of consumers and of peers.
     pub(crate) fn close(&self) {
+        self.serves.store(false, Relaxed);
         self.endpoints.all.close();
         self.listeners.close();
         self.listeners.for_each(Listening::close);
@@ -162,10 +177,18 @@ pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result 
 }
 
 /// Starts to listen on the address of `id`; each connection request makes an event.
+///
+/// A consumer that listens on all devices does without one that comes or goes: the RDMA CM would
+/// have nothing to do with a new device for the sake of one port that somebody else has, and such a
+/// consumer would fail to start because one of the devices leaves.
 pub(crate) fn create_listen(cm: &Cm, id: CallId<'_>, backlog: u32) -> Result {
     let dev = &cm.endpoints.dev;
     listen::create(&cm.listeners, &cm.endpoints, id, backlog)
         .map_err(|refusal| refusal.log(dev, fmt!("cannot listen")))
+        .or_else(|error| {
+            let does_without = listen::is_on_all(id) && !cm.serves.load(Relaxed);
+            does_without.then_some(()).ok_or(error)
+        })
 }
 
 /// Stops listening. Connections that an event told of stay.

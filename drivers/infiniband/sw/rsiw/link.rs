@@ -116,6 +116,7 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
         Ok(made.insert(rnic).clone())
     })?;
     if let Some(rnic) = made {
+        rnic.cm.open();
         rnic.show();
         // Nobody could find the device when the event came that tells of a move, as that comes once.
         if netdev.settled_namespace() != namespace {

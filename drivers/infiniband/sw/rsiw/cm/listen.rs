@@ -52,6 +52,13 @@ pub(super) struct Listening {
     acceptor: SpinLock<Option<Arc<Acceptor>>>,
 }
 
+/// Returns whether a consumer listens on the wildcard, or on a loopback address. It does so on the
+/// devices of all namespaces, including those added later.
+pub(super) fn is_on_all(id: CallId<'_>) -> bool {
+    id.local_addr()
+        .is_some_and(|addr| addr.ip().is_unspecified() || addr.ip().is_loopback())
+}
+
 /// See [`super::create_listen`].
 pub(super) fn create(
     all: &Registry<Listening>,
@@ -62,20 +69,17 @@ pub(super) fn create(
     let dev = &endpoints.dev;
     let addr = id.local_addr().ok_or(EAFNOSUPPORT)?;
     let netdev = dev.netdev().ok_or(ENODEV)?;
-    // A consumer that listens on the wildcard, or on a loopback address, does so on the devices of
-    // all namespaces, including those added later. Nobody can reach it through the devices of other
-    // namespaces, where the port may be somebody else's.
-    let ip = addr.ip();
-    let on_all = ip.is_unspecified() || ip.is_loopback();
+    // Nobody can reach a consumer of all devices through those of other namespaces, where the port
+    // may be somebody else's.
     if !id.sees(&netdev) {
-        return if on_all {
+        return if is_on_all(id) {
             Ok(())
         } else {
             Err(NOT_IN_NAMESPACE)
         };
     }
     // What comes to a loopback address is for the device over the loopback interface.
-    if ip.is_loopback() && !netdev.is_loopback() {
+    if addr.ip().is_loopback() && !netdev.is_loopback() {
         return Ok(());
     }
     let turns = Turns::new(dev.queues(), passive::read)?;

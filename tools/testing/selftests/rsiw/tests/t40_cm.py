@@ -4,13 +4,14 @@
 import contextlib
 import ctypes
 import errno
+import json
 import os
 import socket
 import struct
 
 from rsiwtest import kmsg
 from rsiwtest.core import Fail, test
-from rsiwtest.machine import LOCAL
+from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.proc import listening
 from rsiwtest.tools import ping, rping, stream
 from rsiwtest.topo import IF_B, NS_A, NS_B, inside, sh
@@ -346,6 +347,20 @@ def netns_wildcard(t):
         second.expect(t.left(10))
         client(path.addr4, NS_B)
         first.expect(t.left(10))
+    with t.sub("a device that comes later, when TCP has the port"):
+        sh("rdma", "link", "del", path.client_dev)
+        without = t.start("rping", "-s", "-p", port, netns=NS_B)
+        wait_until("%s to listen" % without, t.left(10), lambda: any(
+            (one.get("pid"), one.get("state")) == (without.pid, "LISTEN")
+            for one in json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))))
+        with inside(NS_B):
+            taken = socket.create_server(("", port))
+        with taken:
+            t.topo.add_link(path.client_dev, IF_B, netns=NS_B)
+        port = t.port()
+        server = serve(NS_A)
+        client(path.addr4, NS_B)
+        server.expect(t.left(10))
 
 
 def one_transfer(t, addr, port, ns=None):
