@@ -191,7 +191,7 @@ pub fn connection(data: &[u8]) {
             }
             10 | 11 => {
                 let told = &endpoint.around.told;
-                if told.requests == 1 && !told.answered {
+                if told.may_answer() {
                     if what == 10 {
                         let _ = endpoint.accept(depths, responder_data(data));
                     } else {

@@ -126,8 +126,13 @@ fn answer(
     id: CallId<'_>,
     param: &ConnParam<'_>,
 ) -> Result<(), Refusal> {
+    let accept = Input::Accept {
+        want: depths(param),
+        private_data: param.private_data,
+    };
     let mut st = this.state.lock();
     if !st.connection.is_requested() {
+        this.feed(&mut st, accept);
         return Err(OVER);
     }
     let attached = own_qp(this.dev(), qps, param.qpn, id).and_then(|qp| {
@@ -142,10 +147,6 @@ fn answer(
             return Err(refusal);
         }
     }
-    let accept = Input::Accept {
-        want: depths(param),
-        private_data: param.private_data,
-    };
     this.try_feed(&mut st, accept)?;
     this.introduce(id);
     Ok(())

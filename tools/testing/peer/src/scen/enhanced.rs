@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::bytes::{self, mpa, mpa_len, pattern, read_words, words, Read, C, R, REP, REQ, S};
+use crate::ep::{state, status};
 use crate::net::{check, Res, QUIET, SOON};
 use crate::scenario::List;
 use crate::world::{with_data, Conn, World};
@@ -82,6 +83,19 @@ pub fn add(list: &mut List) {
             .says(text)
             .runs(move |w| rtr(w, kind));
     }
+    list.rows("L-CORE-4 X-ENH-19")
+        .says("accepted, and rejected before the first message: the QP ends, nothing is told")
+        .runs(|w| {
+            let (mut c, _) = w.enhanced(12, 4, 4, "")?;
+            c.say("reject", "")?;
+            // It may find the connection reset.
+            let _ = c.send(&[]);
+            c.tcp.expect_closed()?;
+            c.expect_wc("r", 0, status::FLUSHED)?;
+            w.ep.expect_state(c.slot, state::ERR)?;
+            let event = w.ep.event(c.slot, QUIET)?;
+            check("no event", event.is_none(), event)
+        });
     list.rows("X-ENH-19")
         .says("peer-to-peer: a first message that is not empty establishes as well")
         .runs(|w| {

@@ -57,6 +57,9 @@ pub(crate) struct Told {
     pub(crate) accepted: bool,
     /// The call to accept or to reject was made.
     pub(crate) answered: bool,
+    /// Another answer was given before the established event was told: iw_cm has given up its
+    /// identifier.
+    pub(crate) disowned: bool,
     pub(crate) requests: u8,
     /// With and without an error.
     pub(crate) replies: (u8, u8),
@@ -64,6 +67,14 @@ pub(crate) struct Told {
     pub(crate) established: (u8, u8),
     pub(crate) disconnects: u8,
     pub(crate) closes: u8,
+}
+
+impl Told {
+    /// Whether iw_cm passes an answer of the consumer on.
+    pub(crate) fn may_answer(&self) -> bool {
+        let is_due = self.accepted && self.established == (0, 0) && !self.disowned;
+        self.requests == 1 && (!self.answered || is_due)
+    }
 }
 
 /// All but the connection that decides what happens next.
@@ -298,20 +309,27 @@ impl Endpoint {
 
     /// The consumer accepts, as the driver has it do.
     pub(crate) fn accept(&mut self, want: Depths, private_data: &[u8]) -> Result<(), Error> {
+        let accept = Input::Accept { want, private_data };
+        self.answered();
         if !self.connection.is_requested() {
-            return Err(Error::Reset);
+            return self.feed(accept);
         }
-        self.around.told.answered = true;
         self.around.qp = QpIs::Attached;
-        let result = self.feed(Input::Accept { want, private_data });
+        let result = self.feed(accept);
         self.around.told.accepted = result.is_ok();
         result
     }
 
     /// The consumer rejects.
     pub(crate) fn reject(&mut self, private_data: &[u8]) {
-        self.around.told.answered = true;
+        self.answered();
         assert!(self.feed(Input::Reject { private_data }).is_ok());
+    }
+
+    fn answered(&mut self) {
+        let told = &mut self.around.told;
+        told.answered = true;
+        told.disowned |= told.accepted && told.established == (0, 0);
     }
 
     /// TCP connects and takes the Request, or not.
@@ -374,6 +392,7 @@ impl Endpoint {
         let told = &mut self.around.told;
         let last = told.closes + told.replies.0;
         assert_eq!(last, 0, "{event:?} behind the last event");
+        assert!(!told.disowned, "{event:?} behind another answer");
         match event {
             Event::Request { .. } => {
                 assert!(!told.answered && !told.connects);
@@ -460,7 +479,7 @@ impl Endpoint {
         assert_eq!(replies, u8::from(told.connects), "one reply per connect");
         assert_eq!(
             established,
-            u8::from(told.accepted),
+            u8::from(told.accepted && !told.disowned),
             "one established event per accept"
         );
         let close = told.replies.1 + established;

@@ -157,6 +157,7 @@ static void command(const char *cmd, struct slot *s)
 			puts("ok");
 	} else if (!strcmp(cmd, "reject")) {
 		conn_param(&p, data);
+		s->rejected = true;
 		if (rdma_reject(s->id, data, p.private_data_len))
 			error(cmd);
 		else

@@ -54,7 +54,8 @@ pub(crate) enum Input<'a> {
     },
     /// The timer ran out in [`Awaits::Drained`] before the peer acknowledged all that was sent.
     Unacknowledged,
-    /// The consumer accepts the Request. Its QP is set aside for the connection already.
+    /// The consumer accepts the Request. Its QP is set aside for the connection already, unless the
+    /// Request has an answer.
     Accept {
         /// IRD and ORD that the consumer wants.
         want: Depths,

@@ -9,7 +9,9 @@ use super::{
     Connection,
     Error,
     Input,
+    Link,
     Log,
+    Outbox,
     Outputs,
     Phase,
     Qp,
@@ -109,6 +111,24 @@ where
                 Phase::Parting
             }
             Err(_) => self.reset(out),
+        }
+    }
+
+    /// Takes an answer to a Request that has one. If an established event is still due, iw_cm has
+    /// given up its identifier for this answer, and asserts that it is told nothing more.
+    pub(super) fn answered_again(&mut self, phase: Phase<I, R>, out: &mut Outputs) -> Phase<I, R> {
+        let is_accepted = matches!(phase, Phase::Running(Link::Accepted(_)));
+        if !is_accepted && self.outbox.established.is_none() {
+            return phase;
+        }
+        self.outbox = Outbox::new();
+        match phase {
+            Phase::Running(_) => {
+                out.timer = Some(Timer::Disarm);
+                out.qp = Some(Qp::Abort);
+                Phase::Running(Link::Down)
+            }
+            phase => phase,
         }
     }
 

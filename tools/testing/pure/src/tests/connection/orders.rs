@@ -3,8 +3,8 @@
 //! Every order of inputs.
 //!
 //! [`Endpoint`] asserts what has to hold: one reply per connect, one established event per accept,
-//! one close event after either, nothing behind the end, each socket given up once, a time-out
-//! wherever something is waited for.
+//! one close event after either, nothing behind the end, nothing behind another answer to a Request
+//! that is accepted, each socket given up once, a time-out wherever something is waited for.
 
 use super::*;
 use crate::support::rng::{Choices, Rng};
@@ -177,8 +177,7 @@ impl World {
             // One that was stopped just then.
             Happens::Ending => Input::Expired { is_ending: true },
             Happens::Accept | Happens::AcceptTooMuch => {
-                let told = &this.around.told;
-                if told.requests == 1 && !told.answered {
+                if this.around.told.may_answer() {
                     let much = [0; 600];
                     let private_data = match what {
                         Happens::Accept => &b"yes"[..],
@@ -189,8 +188,7 @@ impl World {
                 return;
             }
             Happens::Reject => {
-                let told = &this.around.told;
-                if told.requests == 1 && !told.answered {
+                if this.around.told.may_answer() {
                     this.reject(b"no");
                 }
                 return;

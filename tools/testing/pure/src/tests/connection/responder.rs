@@ -264,12 +264,10 @@ fn given_up() {
 /// The answer to an accept, or a reject, where there is no Request.
 #[test]
 fn answers_without_request() {
-    for mut this in [
-        connecting(),
-        connected(),
-        accepted(ALL),
-        Endpoint::listen(p2p()),
-    ] {
+    let mut told = accepted(ALL);
+    assert!(told.feed(Input::FirstSegment).is_ok());
+    told.deliver_all();
+    for mut this in [connecting(), connected(), told, Endpoint::listen(p2p())] {
         let want = depths(1, 1);
         let accept = Input::Accept {
             want,
@@ -280,5 +278,38 @@ fn answers_without_request() {
         assert_eq!(this.feed(Input::Reject { private_data: b"" }), Ok(()));
         assert_eq!(format!("{:?}", this.connection), before);
         this.settle();
+    }
+}
+
+/// L-CORE-4: a consumer that answers again before it is told how its accept ended. iw_cm has given
+/// up its identifier, so that nothing is told any more, and the stream ends.
+#[test]
+fn answered_again() {
+    let happened: [fn(&mut Endpoint); 4] = [
+        |_| {},
+        |this| assert!(this.feed(Input::FirstSegment).is_ok()),
+        |this| this.expire(false),
+        |this| {
+            this.expire(false);
+            this.stream_ends(StreamEnd::Graceful);
+        },
+    ];
+    let again: [fn(&mut Endpoint); 2] = [
+        |this| this.reject(b"no"),
+        |this| assert_eq!(this.accept(depths(4, 4), b""), Err(Error::Reset)),
+    ];
+    for happened in happened {
+        for again in again {
+            let mut this = accepted(ALL);
+            happened(&mut this);
+            let is_running = this.connection.is_running();
+            again(&mut this);
+            assert!(!is_running || this.around.qp == QpIs::Aborted);
+            assert!(!is_running || this.around.timer.is_none());
+            assert!(this.feed(Input::FirstSegment).is_ok());
+            this.settle();
+            // The Request only.
+            assert_eq!(this.events.len(), 1);
+        }
     }
 }

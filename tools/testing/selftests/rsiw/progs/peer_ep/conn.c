@@ -183,12 +183,20 @@ void print_created(const struct slot *s)
 
 void destroy(struct slot *s)
 {
+	struct ibv_qp *qp;
 	unsigned int i;
 
 	if (!s->id)
 		return;
-	if (s->id->qp)
+	qp = s->id->qp;
+	if (s->rejected) {
+		/* iw_cm keeps the queue pair of an accept before that. */
+		rdma_destroy_id(s->id);
+		if (qp)
+			ibv_destroy_qp(qp);
+	} else if (qp) {
 		rdma_destroy_qp(s->id);
+	}
 	for (i = 0; i < REGIONS; i++)
 		if (s->mr[i])
 			ibv_dereg_mr(s->mr[i]);
@@ -200,7 +208,8 @@ void destroy(struct slot *s)
 		ibv_destroy_cq(s->rcq);
 	if (s->pd && s->own_pd)
 		ibv_dealloc_pd(s->pd);
-	rdma_destroy_id(s->id);
+	if (!s->rejected)
+		rdma_destroy_id(s->id);
 	*s = (struct slot){ .arena = s->arena };
 }
 

@@ -23,6 +23,8 @@ struct cm_ev {
 
 struct slot {
 	struct rdma_cm_id *id;
+	/* By a reject, perhaps behind an accept. */
+	bool rejected;
 	struct ibv_pd *pd;
 	bool own_pd;
 	struct ibv_cq *scq, *rcq;
