@@ -31,6 +31,7 @@ use crate::{
             CallId,
             ConnParam, //
         },
+        task::process::Process,
     },
     proto::{
         connection::{
@@ -78,6 +79,7 @@ pub(super) fn connect(
     let result = qp.attach(this.clone()).and_then(|()| {
         st.qp = Some(qp);
         st.dial = Some(dial);
+        st.process = Some(Process::current());
         let (connection, outputs) = Connection::initiator(initiator);
         this.begin(&mut st, connection, outputs)
     });

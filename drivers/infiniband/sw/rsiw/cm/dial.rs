@@ -19,7 +19,6 @@ use crate::{
             CmId,
             ConnParam, //
         },
-        task::process::Process,
     },
 };
 use core::net::SocketAddr;
@@ -38,12 +37,10 @@ pub(super) struct Dial {
     remote: SocketAddr,
     tos: Option<u8>,
     pub(super) private_data: KVec<u8>,
-    /// The process that asked.
-    pub(super) process: Process,
 }
 
 impl Dial {
-    /// Takes the request of the calling process from `id` and `param`. Returns `EAFNOSUPPORT` or
+    /// Takes the request from `id` and `param`. Returns `EAFNOSUPPORT` or
     /// `ENOMEM` on error.
     pub(super) fn new(
         dev: &Device,
@@ -63,7 +60,6 @@ impl Dial {
             remote,
             tos: id.tos(),
             private_data,
-            process: Process::current(),
         };
         if dial.local.is_ipv4() != dial.remote.is_ipv4() {
             return Err(EAFNOSUPPORT);

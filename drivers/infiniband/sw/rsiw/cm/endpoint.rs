@@ -37,6 +37,7 @@ use crate::{
                 ConsumerId, //
             },
         },
+        task::process::Process,
         time::timer::{
             Expires,
             Timer, //
@@ -113,6 +114,8 @@ pub(super) struct EndpointState {
     pub(super) connection: OwnConnection,
     /// Of an initiator, until the connection is up or has failed.
     pub(super) dial: Option<KBox<Dial>>,
+    /// Which connects or has accepted, until its consumer is told how that ended.
+    pub(super) process: Option<Process>,
     /// Why the Request could not be sent; the work feeds it to the connection.
     pub(super) unsent: Option<Code>,
     pub(super) sock: Option<Arc<TcpSocket>>,
@@ -138,6 +141,7 @@ impl EndpointState {
         Self {
             connection: Connection::new(),
             dial: None,
+            process: None,
             unsent: None,
             sock: None,
             callbacks: None,
@@ -155,11 +159,9 @@ impl EndpointState {
         })
     }
 
-    /// Returns whether the initiator's process is about to end.
+    /// Returns whether the process that waits for the connection is about to end.
     pub(super) fn is_ending(&self) -> bool {
-        self.dial
-            .as_ref()
-            .is_some_and(|dial| dial.process.is_ending())
+        self.process.as_ref().is_some_and(Process::is_ending)
     }
 
     /// Returns whether the connection lingers, and TCP has not delivered all that was sent.

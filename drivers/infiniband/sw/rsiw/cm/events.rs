@@ -109,6 +109,8 @@ impl Endpoint {
     pub(super) fn next_event(&self, st: &mut EndpointState) -> Option<Pending> {
         let mut data = [0; MAX_EVENT_DATA];
         let event = st.connection.next_event(&mut data)?;
+        // With any event that the consumer of `id` is told, iw_cm stops waiting.
+        st.process = None;
         self.dev().count(counter_of(&event));
         let error = event.error().map_or(0, |error| errno(error).to_errno());
         let number = self.trace_number();

@@ -32,6 +32,7 @@ use crate::{
             CmId,
             ConnParam, //
         },
+        task::process::Process,
     },
     proto::{
         connection::{
@@ -148,6 +149,7 @@ fn answer(
         }
     }
     this.try_feed(&mut st, accept)?;
+    st.process = Some(Process::current());
     this.introduce(id);
     Ok(())
 }

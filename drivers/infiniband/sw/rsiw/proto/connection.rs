@@ -64,7 +64,8 @@ use super::{
 use crate::wire::terminate::TermError;
 use core::ops::DerefMut;
 
-/// Milliseconds after which an initiator that waits looks whether its process still exists.
+/// Milliseconds after which a connection for whose set-up iw_cm has its consumer wait looks whether
+/// the consumer's process still exists.
 pub(crate) const TICK_MS: u32 = 200;
 pub(crate) const CONNECT_MS: u32 = 20_000;
 /// Milliseconds from the accept of TCP to the peer's Request.
@@ -88,8 +89,9 @@ pub(crate) const LINGER_AGAIN: u8 = 11;
 enum Link {
     /// Nothing, so that no event is due when the stream ends.
     Down,
-    /// The consumer accepted; an established event and a close event are due.
-    Accepted(EventDepths),
+    /// The consumer accepted; an established event and a close event are due. The first segment has
+    /// `left` milliseconds to come.
+    Accepted { depths: EventDepths, left: u32 },
     /// It is up; a close event is due.
     Up,
     /// As `Up`, and the peer is closing.
@@ -351,8 +353,9 @@ where
                 Phase::Running(Link::Up)
             }
             (Input::Done, None) if params.peer_to_peer => {
-                out.timer = Some(Timer::Arm(RTR_MS));
-                Phase::Running(Link::Accepted(depths))
+                out.timer = Some(Timer::Arm(TICK_MS));
+                let left = RTR_MS;
+                Phase::Running(Link::Accepted { depths, left })
             }
             (Input::Done, None) => {
                 out.timer = Some(Timer::Disarm);
@@ -372,7 +375,7 @@ where
 
     fn running(&mut self, link: Link, input: Input<'_>, out: &mut Outputs) -> Phase<I, R> {
         match (input, link) {
-            (Input::FirstSegment, Link::Accepted(depths)) => {
+            (Input::FirstSegment, Link::Accepted { depths, .. }) => {
                 out.timer = Some(Timer::Disarm);
                 self.established(None, depths);
                 Phase::Running(Link::Up)
@@ -381,17 +384,22 @@ where
                 self.outbox.disconnect = true;
                 Phase::Running(Link::Closing)
             }
-            (Input::Expired { .. }, Link::Accepted(_)) => {
-                out.log = Some(Log::NoFirstSegment);
-                out.qp = Some(Qp::Abort);
-                Phase::Running(link)
+            (Input::Expired { is_ending }, Link::Accepted { depths, left }) => {
+                let left = left.saturating_sub(TICK_MS);
+                if left > 0 && !is_ending {
+                    out.timer = Some(Timer::Arm(TICK_MS));
+                } else {
+                    out.log = (left == 0).then_some(Log::NoFirstSegment);
+                    out.qp = Some(Qp::Abort);
+                }
+                Phase::Running(Link::Accepted { depths, left })
             }
             (Input::Shut, _) => {
                 out.qp = Some(Qp::Abort);
                 Phase::Running(link)
             }
             (Input::StreamEnded(end), _) => {
-                if let Link::Accepted(depths) = link {
+                if let Link::Accepted { depths, .. } = link {
                     self.established(Some(Error::Reset), depths);
                 }
                 self.outbox.close = link != Link::Down;

@@ -14,12 +14,19 @@ UNTAGGED_LAST, SEND = 0x41, 0x43
 REJECTED = 0x20
 
 
-def ask(conn, data=b""):
-    """Asks by revision 1, with private data, and waits for the answer."""
-    conn.sendall(b"MPA ID Req Frame\0\1" + struct.pack(">H", len(data)) + data)
+def ask(conn, data=b"", mode=b"\0\1"):
+    """Asks, by revision 1 if `mode` (flags and revision) is none other, with private data,
+    and waits for the answer."""
+    conn.sendall(b"MPA ID Req Frame" + mode + struct.pack(">H", len(data)) + data)
     reply = conn.recv(600)
     if not reply.startswith(b"MPA ID Rep Frame") or reply[16] & REJECTED:
         raise Fail("no MPA Reply that accepts")
+
+
+def ask_peer_to_peer(conn):
+    """Asks by revision 2, with CRCs, for the mode in which this side sends first."""
+    # A, B, and a depth of 4; the other depth.
+    ask(conn, struct.pack(">HH", 0xc004, 4), b"\x50\2")
 
 
 def take_request(t, conn):

@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 
-from rsiwtest import kmsg
+from rsiwtest import kmsg, mpa, stats
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.proc import listening
@@ -172,6 +172,35 @@ def kill_perftest(t):
             if not first.reap() or not second.reap():
                 raise Fail("%s: kill -9 of the %s does not end it" % (
                     tool, victim))
+
+
+@test("kill-accepted", cost=4, only_type="rsiw")
+def kill_accepted(t):
+    """A server that is killed while it waits for the peer's first message ends at once.
+
+    It waits in the kernel: rdma_disconnect, as the end of its files, does so until the
+    RDMA CM knows how the accept ended.
+    """
+    path, port = t.topo.wire, t.port()
+    since = stats.Since(path.server_dev)
+    with inside(path.client_ns), socket.socket() as peer:
+        peer.bind((path.client4, 0))
+        lines = "serve 0 20000 %d\ndisconnect 0" % peer.getsockname()[1]
+        server = t.start(
+            "sh", "-c", 'exec "$@" <<EOT\n%s\nEOT' % lines, "sh", t.bin("peer_ep"),
+            "--addr", path.addr4, "--port", port, "--server-netns", path.server_ns,
+            "--limit", int(t.left()))
+        server.wait_output("ok", t.left(20))
+        peer.settimeout(t.left(20))
+        peer.connect((path.addr4, port))
+        mpa.ask_peer_to_peer(peer)
+        wait_until(lambda: "it waits:\n%s" % server.tail(), 10, lambda: "iw_cm" in
+                   LOCAL.read("/proc/%d/wchan" % server.pid))
+        server.kill()
+        server.wait(t.left(40))
+        # Then the time for the first message would have run out.
+        if "conn_timed_out" in since.of(path.server_dev):
+            raise Fail("it did not end before the driver gave the peer up")
 
 
 def is_open(sock):

@@ -49,7 +49,8 @@ pub(crate) enum Input<'a> {
     /// Octets from TCP, no more than [`Awaits::Frame`] says.
     Octets(&'a [u8]),
     Expired {
-        /// The initiator's process is about to end. It waits for iw_cm, which waits for the reply.
+        /// The process that connects or has accepted is about to end. It waits for iw_cm, which
+        /// waits for the reply or for the established event.
         is_ending: bool,
     },
     /// The timer ran out in [`Awaits::Drained`] before the peer acknowledged all that was sent.

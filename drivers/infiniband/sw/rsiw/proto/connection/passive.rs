@@ -117,7 +117,7 @@ where
     /// Takes an answer to a Request that has one. If an established event is still due, iw_cm has
     /// given up its identifier for this answer, and asserts that it is told nothing more.
     pub(super) fn answered_again(&mut self, phase: Phase<I, R>, out: &mut Outputs) -> Phase<I, R> {
-        let is_accepted = matches!(phase, Phase::Running(Link::Accepted(_)));
+        let is_accepted = matches!(phase, Phase::Running(Link::Accepted { .. }));
         if !is_accepted && self.outbox.established.is_none() {
             return phase;
         }

@@ -267,7 +267,7 @@ fn every_order_of_inputs() {
         "AwaitRequest {",
         "Requested(",
         "Running(Down)",
-        "Running(Accepted(",
+        "Running(Accepted {",
         "Running(Up)",
         "Running(Closing)",
         "Finishing(",
