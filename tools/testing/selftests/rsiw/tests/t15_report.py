@@ -39,15 +39,21 @@ def library(t, before):
 # What would be addresses but for what follows them.
 ENDS = ("rsiw: report: 192.0.2.77:7174: closed", "rsiw: report: by 192.0.2.77.",
         "rsiw: report: 2001:db8::77: 2001:db8::")
+# One MAC, with colons, in names and in what cards make of theirs; and a number.
+MACS = ("rsiw: report: 02:00:5e:00:53:77 enx02005e005377: rsiw_wlx02005e005377_lo "
+        "portid 02005e005377 sent 123456789012")
 
 
-def ends_of_lines(t):
-    """Addresses in front of a colon or a full stop."""
+def within_lines(t):
+    """Addresses in front of a colon or a full stop, and in names."""
     with open("/dev/kmsg", "w", encoding="ascii") as f:
-        for line in ENDS:
+        for line in (*ENDS, MACS):
             print(line, file=f, flush=True)
     text = t.run(TOOL)
     if "192.0.2.77" in text or "2001:db8" in text:
+        raise Fail(text)
+    if not re.search(r"rsiw: report: (address-\d+) enx\1: rsiw_wlx\1_lo portid \1 "
+                     "sent 123456789012$", text, re.M):
         raise Fail(text)
     names = dict.fromkeys(re.findall(r"rsiw: report: (?:by )?(address-\d+)(?::7174: closed|\.)$",
                                      text, re.M))
@@ -127,7 +133,7 @@ def report(t):
             raise Fail(text)
         if path.addr4 not in t.run(TOOL, "--netns", path.server_ns, "--addresses"):
             raise Fail("not even then")
-        ends_of_lines(t)
+        within_lines(t)
     with t.sub("settings"):
         settings(t)
     with t.sub("files of its own only"):
