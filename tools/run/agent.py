@@ -2,10 +2,13 @@
 """Runs commands on another machine of rsiw-run, for "on". Client and server send
 each other frames: a letter, the length of what follows, and that. The client's first
 one (c) is the command; then come i(nput) and s(ignal), back come o(utput), e(rrors),
-and x, the status. An empty i, o or e is the end of that."""
+and x, the status. An empty i is the end of that. What the command has left running may
+write on: o and e come behind x as well."""
 
+import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import socketserver
@@ -13,8 +16,11 @@ import struct
 import subprocess
 import sys
 import threading
+import warnings
 
 PORT = 514
+# As much as a pipe may hold.
+PIPE_SIZE = 1 << 20
 SIGNALS = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
 
 
@@ -29,16 +35,25 @@ def frames(stream):
         yield kind, stream.read(size)
 
 
-def relay(fd, sock, lock, kind):
-    """What comes from fd, until its end."""
+def relay(sock, lock):
+    """Standard input, until its end."""
     while True:
         try:
-            data = os.read(fd, 65536)
+            data = os.read(0, 65536)
         except OSError:
             data = b""
-        send(sock, lock, kind, data)
+        send(sock, lock, b"i", data)
         if not data:
             return
+
+
+def write(kind, data):
+    try:
+        while data:
+            data = data[os.write(1 if kind == b"o" else 2, data):]
+    except BrokenPipeError:
+        # As the command itself would end.
+        os._exit(128 + signal.SIGPIPE)
 
 
 class Server(socketserver.StreamRequestHandler):
@@ -56,15 +71,33 @@ class Server(socketserver.StreamRequestHandler):
             send(self.request, lock, b"e", f"on: {e}\n".encode())
             send(self.request, lock, b"x", b"127")
             return
-        outputs = [threading.Thread(target=relay, args=(f.fileno(), self.request, lock, kind))
-                   for f, kind in ((child.stdout, b"o"), (child.stderr, b"e"))]
-        inputs = threading.Thread(target=self.feed, args=(stream, child), daemon=True)
-        for thread in outputs + [inputs]:
-            thread.start()
-        for thread in outputs:
-            thread.join()
-        status = child.wait()
-        send(self.request, lock, b"x", str(status if status >= 0 else 128 - status).encode())
+        threading.Thread(target=self.feed, args=(stream, child), daemon=True).start()
+        with contextlib.suppress(ConnectionError):
+            self.answer(lock, child)
+
+    def answer(self, lock, child):
+        """The status as soon as the command has ended, behind all that it has written."""
+        outputs = {child.stdout.fileno(): b"o", child.stderr.fileno(): b"e"}
+        for fd in outputs:
+            os.set_blocking(fd, False)
+        end = open(os.pidfd_open(child.pid), "rb", buffering=0)
+        while outputs or not end.closed:
+            ready, _, _ = select.select([*outputs] if end.closed else [*outputs, end], [], [])
+            # What it has written before it ended is read by now or here.
+            for fd, kind in list(outputs.items()):
+                try:
+                    data = os.read(fd, PIPE_SIZE)
+                except BlockingIOError:
+                    continue
+                if data:
+                    send(self.request, lock, kind, data)
+                else:
+                    del outputs[fd]
+            if end in ready:
+                end.close()
+                status = child.wait()
+                send(self.request, lock, b"x", str(status if status >= 0 else 128 - status).encode())
+        self.request.shutdown(socket.SHUT_WR)
 
     @staticmethod
     def feed(stream, child):
@@ -79,10 +112,9 @@ class Server(socketserver.StreamRequestHandler):
             except (OSError, ValueError):
                 pass
         # The client is gone.
-        try:
-            os.killpg(child.pid, signal.SIGHUP)
-        except ProcessLookupError:
-            pass
+        if child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGHUP)
 
 
 def user():
@@ -91,6 +123,18 @@ def user():
         return []
     groups = ",".join(str(g) for g in os.getgroups())
     return ["/run/rsiw/as-user", str(os.getuid()), str(os.getgid()), groups]
+
+
+def in_background():
+    """Goes on as two processes. Whether this is the one that nobody waits for."""
+    # That of a fork beside a thread, which is not needed there.
+    warnings.simplefilter("ignore")
+    if os.fork():
+        return False
+    os.closerange(0, 1)
+    for name in SIGNALS:
+        signal.signal(getattr(signal, "SIG" + name), signal.SIG_DFL)
+    return True
 
 
 def client(host, command):
@@ -106,12 +150,15 @@ def client(host, command):
         for name in SIGNALS:
             signal.signal(getattr(signal, "SIG" + name),
                           lambda number, _: send(sock, lock, b"s", str(number).encode()))
-        threading.Thread(target=relay, args=(0, sock, lock, b"i"), daemon=True).start()
-        for kind, data in frames(sock.makefile("rb")):
+        threading.Thread(target=relay, args=(sock, lock), daemon=True).start()
+        answers = frames(sock.makefile("rb"))
+        for kind, data in answers:
             if kind == b"x":
+                if in_background():
+                    for late in answers:
+                        write(*late)
                 return int(data)
-            while data:
-                data = data[os.write(1 if kind == b"o" else 2, data):]
+            write(kind, data)
     print(f"on: {host} has gone", file=sys.stderr)
     return 255
 
