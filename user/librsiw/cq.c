@@ -273,14 +273,17 @@ static struct rsiw_cq *new_cq(void)
 {
 	struct rsiw_cq *cq = calloc(1, sizeof(*cq));
 
-	if (cq)
-		rsiw_init_lock(&cq->lock);
+	if (!cq)
+		return NULL;
+	rsiw_init_lock(&cq->lock);
+	rsiw_init_lock(&cq->ctrl_lock);
 	return cq;
 }
 
 static void free_cq(struct rsiw_cq *cq)
 {
 	rsiw_unmap_ring(&cq->ring);
+	pthread_mutex_destroy(&cq->ctrl_lock);
 	pthread_mutex_destroy(&cq->lock);
 	free(cq);
 }
@@ -366,6 +369,7 @@ int rsiw_resize_cq(struct ibv_cq *ibcq, int cqe)
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&cq->lock);
+	pthread_mutex_lock(&cq->ctrl_lock);
 	ret = ibv_cmd_resize_cq(ibcq, cqe, &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				sizeof(resp));
 	if (!ret)
@@ -377,6 +381,7 @@ int rsiw_resize_cq(struct ibv_cq *ibcq, int cqe)
 		cq->ctrl = ctrl_of(&cq->ring);
 		ring = old;
 	}
+	pthread_mutex_unlock(&cq->ctrl_lock);
 	pthread_mutex_unlock(&cq->lock);
 	rsiw_unmap_ring(&ring);
 	return ret;
@@ -403,9 +408,9 @@ int rsiw_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 
 	if (!solicited_only)
 		flags |= SIW_NOTIFY_NEXT_COMPLETION;
-	pthread_mutex_lock(&cq->lock);
+	pthread_mutex_lock(&cq->ctrl_lock);
 	__atomic_fetch_or(&cq->ctrl->flags, flags, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	pthread_mutex_unlock(&cq->lock);
+	pthread_mutex_unlock(&cq->ctrl_lock);
 	return 0;
 }

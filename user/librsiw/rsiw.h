@@ -50,8 +50,10 @@ struct rsiw_ring {
 
 struct rsiw_cq {
 	struct verbs_cq vcq;
-	pthread_mutex_t lock;
+	pthread_mutex_t lock;		/* also from start_poll to end_poll */
 	struct rsiw_ring ring;
+	/* Who holds the lock above may take this one: a program arms the queue while it polls. */
+	pthread_mutex_t ctrl_lock;
 	struct siw_cq_ctrl *ctrl;	/* behind the entries */
 	struct rsiw_cqe *current;	/* between start_poll and end_poll */
 	uint64_t wc_flags;

@@ -4,6 +4,7 @@
  * library has as well, and with its own.
  */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -81,14 +82,18 @@ int post(struct ibv_send_wr *wr)
 static void extended_polling(void)
 {
 	static const struct ep_attr attr = {
-		.send_wr = 8, .recv_wr = 8, .wc_flags = IBV_WC_STANDARD_FLAGS,
+		.send_wr = 8, .recv_wr = 8, .channel = true, .wc_flags = IBV_WC_STANDARD_FLAGS,
 	};
 	struct ibv_poll_cq_attr none = {}, wrong = { .comp_mask = 1 };
+	struct pollfd event = { .events = POLLIN };
 	struct ibv_cq_ex *cq;
+	struct ibv_cq *old;
 	unsigned int i;
+	void *context;
 
 	part("completions are polled by the extended verbs");
 	begin_with(&attr, ALL_ACCESS);
+	event.fd = b.p.cc->fd;
 	cq = (struct ibv_cq_ex *)b.p.rcq;
 	expect(ibv_start_poll(cq, &none) == ENOENT, "there is something");
 	expect(ibv_start_poll(cq, &wrong) == EINVAL, "an unknown attribute");
@@ -118,6 +123,18 @@ static void extended_polling(void)
 	expect(ibv_next_poll(cq) == ENOENT, "one too many");
 	ibv_end_poll(cq);
 	expect(ibv_start_poll(cq, &none) == ENOENT, "they are still there");
+	part("V-CQ-17 a queue is armed while it is polled");
+	for (i = 0; i < 2; i++)
+		CHECK_SYS(ep_post_recv(&b.p, i, NULL, 0, 0));
+	CHECK_SYS(ep_post_send(&b.a, 0, IBV_WR_SEND, NULL, 0, 0, 0, 0));
+	while (ibv_start_poll(cq, &none))
+		;
+	CHECK_SYS(ibv_req_notify_cq(b.p.rcq, 0));
+	ibv_end_poll(cq);
+	CHECK_SYS(ep_post_send(&b.a, 0, IBV_WR_SEND, NULL, 0, 0, 0, 0));
+	CHECK(poll(&event, 1, EP_EVENT_MS) == 1, "no event");
+	CHECK_SYS(ibv_get_cq_event(b.p.cc, &old, &context));
+	ibv_ack_cq_events(old, 1);
 	forget();
 }
 
