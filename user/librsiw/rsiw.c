@@ -117,16 +117,23 @@ static int rsiw_query_port(struct ibv_context *context, uint8_t port, struct ibv
 	return ibv_cmd_query_port(context, port, attr, &cmd, sizeof(cmd));
 }
 
-/* Tells the clock of time stamps in completions. */
+/*
+ * Tells the clock of time stamps in completions: like them as one number, which programs look
+ * for in the nanoseconds alone, as adapters have no seconds.
+ */
 static int rsiw_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
 {
 	uint32_t asked = values->comp_mask;
+	struct timespec now;
 
 	values->comp_mask = 0;
 	if (!(asked & IBV_VALUES_MASK_RAW_CLOCK))
 		return asked ? EINVAL : 0;
-	if (clock_gettime(CLOCK_MONOTONIC, &values->raw_clock))
+	if (clock_gettime(CLOCK_MONOTONIC, &now))
 		return errno;
+	values->raw_clock = (struct timespec){
+		.tv_nsec = now.tv_sec * 1000000000 + now.tv_nsec,
+	};
 	values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
 	return 0;
 }
