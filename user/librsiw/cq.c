@@ -373,7 +373,8 @@ int rsiw_resize_cq(struct ibv_cq *ibcq, int cqe)
 	ret = ibv_cmd_resize_cq(ibcq, cqe, &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				sizeof(resp));
 	if (!ret)
-		ret = rsiw_map_reserved(ibcq->context, &ring, resp.cq_key, resp.num_cqe);
+		ret = rsiw_map_reserved(ibcq->context, &ring, resp.cq_key, resp.num_cqe,
+					sizeof(struct siw_cq_ctrl));
 	if (!ret) {
 		/* What was not polled is at the beginning of the new ring. */
 		old = cq->ring;

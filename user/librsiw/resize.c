@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Changing the depth of queues. The kernel replaces the ring of a queue by another
- * one. Address space for that is reserved before the call, as nothing may fail once
+ * one. A mapping of the same length is made before the call, as nothing may fail once
  * the kernel has replaced it. The queue is locked meanwhile, so that other threads use
  * it before or afterwards.
  *
@@ -18,7 +18,11 @@
 /* More entries than any queue has. */
 #define TOO_MANY (1u << 30)
 
-/* Reserves addresses for a ring of at least `entries`, with `behind` octets behind them. */
+/*
+ * Makes a mapping that counts for the limits of the process as that of a ring of at least
+ * `entries` will, with `behind` octets behind them. It is shared as then it is not merged
+ * with others, which would have to be split again.
+ */
 int rsiw_reserve_ring(struct rsiw_ring *ring, uint32_t entries, uint32_t entry_size,
 		      size_t behind)
 {
@@ -33,27 +37,23 @@ int rsiw_reserve_ring(struct rsiw_ring *ring, uint32_t entries, uint32_t entry_s
 		count *= 2;
 	len = (size_t)count * entry_size + behind;
 	len = (len + page - 1) / page * page;
-	at = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	at = mmap(NULL, len, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
 		return errno;
-	*ring = (struct rsiw_ring){
-		.at = at,
-		.len = len,
-		.mask = count - 1,
-		.entry_size = entry_size,
-	};
+	*ring = (struct rsiw_ring){ .at = at, .len = len, .entry_size = entry_size };
 	return 0;
 }
 
-/* Maps the ring that the kernel has made at the reserved addresses. */
-int rsiw_map_reserved(struct ibv_context *context, const struct rsiw_ring *ring, uint64_t key,
-		      uint32_t entries)
+/*
+ * Maps the ring that the kernel has made in the place of what was reserved. That is given
+ * back first: with MAP_FIXED the limits of locked memory and of the number of mappings
+ * would count both. Only another thread that takes it at once makes this fail.
+ */
+int rsiw_map_reserved(struct ibv_context *context, struct rsiw_ring *ring, uint64_t key,
+		      uint32_t entries, size_t behind)
 {
-	if (entries != ring->mask + 1 ||
-	    mmap(ring->at, ring->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-		 context->cmd_fd, key) == MAP_FAILED)
-		return EIO;
-	return 0;
+	rsiw_unmap_ring(ring);
+	return rsiw_map_ring(context, ring, key, entries, ring->entry_size, behind);
 }
 
 /*
@@ -87,9 +87,9 @@ static int replace_queues(struct rsiw_qp *qp, struct rsiw_ring *sq, struct rsiw_
 			      &resp);
 
 	if (!ret)
-		ret = rsiw_map_reserved(context, sq, resp.sq_key, resp.num_sqe);
+		ret = rsiw_map_reserved(context, sq, resp.sq_key, resp.num_sqe, 0);
 	if (!ret && rq->at)
-		ret = rsiw_map_reserved(context, rq, resp.rq_key, resp.num_rqe);
+		ret = rsiw_map_reserved(context, rq, resp.rq_key, resp.num_rqe, 0);
 	if (ret)
 		return ret;
 	swap_rings(&qp->sq, sq);
@@ -144,7 +144,7 @@ static int replace_queue(struct rsiw_srq *srq, struct rsiw_ring *ring,
 			      &resp);
 
 	if (!ret)
-		ret = rsiw_map_reserved(context, ring, resp.srq_key, resp.num_rqe);
+		ret = rsiw_map_reserved(context, ring, resp.srq_key, resp.num_rqe, 0);
 	if (!ret)
 		swap_rings(&srq->ring, ring);
 	return ret;

@@ -14,7 +14,7 @@ struct both b;
 char *mem;
 struct ibv_mr *here, *there;
 
-static bool own, ends;
+static bool own, ends, scarce;
 
 void begin_ends(const struct ep_attr *active, const struct ep_attr *passive, int rights)
 {
@@ -423,6 +423,10 @@ static void run(void)
 	mem = ep_pages(LEN);
 	if (ends)
 		abandon();
+	if (scarce) {
+		scarce_depths();
+		return;
+	}
 	attributes();
 	extended_polling();
 	builders();
@@ -439,6 +443,7 @@ static void run(void)
 static const struct opt options[] = {
 	{ .name = "own", .flag = &own },
 	{ .name = "abandon", .flag = &ends },
+	{ .name = "scarce", .flag = &scarce },
 	{},
 };
 
@@ -447,7 +452,8 @@ const struct prog prog = {
 	.text = "What our library offers.\n",
 	.options =
 		"  --own                with rings of its own\n"
-		"  --abandon            only end with windows that are bound\n",
+		"  --abandon            only end with windows that are bound\n"
+		"  --scarce             only resize queues while there is little to be had\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18880,

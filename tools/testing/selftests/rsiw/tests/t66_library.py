@@ -66,6 +66,15 @@ def abandon(t):
               "--abandon")
 
 
+@test("library-scarce", cost=5, only_type="rsiw", optional=True)
+def scarce(t):
+    """Queues are resized in a process that may have hardly more than their new rings:
+    a call that fails changes nothing (V-CQ-11, V-QP-23)."""
+    with t.library("rsiw"):
+        t.run("setpriv", "--bounding-set=-ipc_lock", t.bin("library"), *t.topo.loopback.args(),
+              "--port", t.port(), "--own", "--scarce")
+
+
 @test("library-in-use", cost=3, only_type="rsiw")
 def in_use(t):
     """Programs that are to use the library have loaded it."""

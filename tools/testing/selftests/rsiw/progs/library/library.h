@@ -35,6 +35,8 @@ void forget(void);
 /* Other depths, with rings of their own and without. */
 void own_depths(void);
 void stock_depths(void);
+/* Other depths with little memory and few mappings left, in a process without CAP_IPC_LOCK. */
+void scarce_depths(void);
 /* Only with rings of their own. */
 void own_rings(void);
 /* Ends this process with windows that are bound. */

@@ -4,8 +4,12 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 
 #include "raw.h"
@@ -436,6 +440,138 @@ static void under_load(bool is_shared)
 		end_shared(load.srq, pd);
 	else
 		forget();
+}
+
+/* Entries of queues for which there is hardly room. */
+#define MANY 4096
+
+static struct ibv_srq *srq;
+
+static int more_completions(void)
+{
+	return ibv_resize_cq(b.p.rcq, MANY);
+}
+
+static int more_shared(void)
+{
+	return set_shared(srq, MANY);
+}
+
+static int more_requests(void)
+{
+	return set_depths(b.a.id->qp, MANY, MANY);
+}
+
+static const struct {
+	const char *name;
+	int (*resize)(void);
+	unsigned int rings;
+	size_t octets;			/* of all of them */
+} queues[] = {
+	{ "completions", more_completions, 1, MANY * sizeof(struct rsiw_cqe) },
+	{ "shared receives", more_shared, 1, MANY * sizeof(struct rsiw_rqe) },
+	{ "requests", more_requests, 2,
+	  MANY * (sizeof(struct rsiw_sqe) + sizeof(struct rsiw_rqe)) },
+};
+
+/* A message goes through all queues. */
+static void works(void)
+{
+	static uint64_t id;
+
+	CHECK_SYS(post_recv(srq, id));
+	send_all(id, id + 1);
+	sent(id++, 1);
+}
+
+static size_t locked(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	size_t kib = 0;
+	char line[256];
+
+	CHECK(f, "status: %m");
+	while (fgets(line, sizeof(line), f))
+		sscanf(line, "VmLck: %zu", &kib);
+	fclose(f);
+	return kib * 1024;
+}
+
+static void little_memory(void)
+{
+	struct rlimit before, now;
+	unsigned int i, quarters;
+	int ret;
+
+	CHECK_SYS(getrlimit(RLIMIT_MEMLOCK, &before));
+	CHECK_SYS(mlockall(MCL_FUTURE));
+	for (i = 0; i < COUNT(queues); i++)
+		for (quarters = 3; quarters <= 5; quarters += 2) {
+			part("V-CQ-11 V-QP-23 memory for %u quarters of the rings of %s", quarters,
+			     queues[i].name);
+			now = before;
+			now.rlim_cur = locked() + queues[i].octets / 4 * quarters;
+			CHECK_SYS(setrlimit(RLIMIT_MEMLOCK, &now));
+			ret = queues[i].resize();
+			CHECK_SYS(setrlimit(RLIMIT_MEMLOCK, &before));
+			expect(ret == (quarters < 4 ? EAGAIN : 0), "%s", strerror(ret));
+			works();
+		}
+	CHECK_SYS(munlockall());
+}
+
+/* All mappings that there may be, by splitting one, which is returned. */
+static char *many_mappings(size_t *len)
+{
+	const size_t page = sysconf(_SC_PAGESIZE);
+	FILE *f = fopen("/proc/sys/vm/max_map_count", "r");
+	char *at, *p;
+
+	CHECK(f && fscanf(f, "%zu", len) == 1, "most: %m");
+	fclose(f);
+	*len *= page;
+	at = mmap(NULL, *len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(at != MAP_FAILED, "map: %m");
+	for (p = at; !mprotect(p, page, PROT_READ | PROT_WRITE); p += 2 * page)
+		CHECK(p + 2 * page < at + *len, "there may be more mappings");
+	return at;
+}
+
+static void few_mappings(void)
+{
+	const size_t page = sysconf(_SC_PAGESIZE);
+	unsigned int i, n;
+	size_t len;
+	char *at;
+	int ret;
+
+	at = many_mappings(&len);
+	for (i = 0; i < COUNT(queues); i++) {
+		part("V-CQ-11 V-QP-23 no mapping more than the rings of %s", queues[i].name);
+		/* The last one may be one too many. */
+		for (n = 1; n < queues[i].rings; n++) {
+			expect(queues[i].resize() == ENOMEM, "one mapping is too few");
+			works();
+			CHECK_SYS(munmap(at, page));
+			at += page;
+			len -= page;
+		}
+		ret = queues[i].resize();
+		expect(!ret, "%s", strerror(ret));
+		works();
+	}
+	CHECK_SYS(munmap(at, len));
+}
+
+/* Of what the process may have there is hardly more than what the new rings take. */
+void scarce_depths(void)
+{
+	struct ibv_pd *pd;
+
+	srq = begin_shared(&pd);
+	little_memory();
+	few_mappings();
+	end_shared(srq, pd);
 }
 
 void own_depths(void)
