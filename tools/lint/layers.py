@@ -92,6 +92,15 @@ def check_general(text):
         yield "what is for any driver uses ffi::rsiw"
 
 
+def check_order(text):
+    """What is wrong with the order that the first comment of the crate gives."""
+    comment = " ".join(re.findall(r"^//! ?(.*)", text, re.M))
+    _, _, order = comment.partition("each using only those before it:")
+    told = tuple(tuple(re.findall(r"`(\w+)`", part)) for part in order.split(";"))
+    if told != LAYERS[-4:0:-1]:
+        yield "the first comment does not have the order of tools/lint/layers.py"
+
+
 def files(top):
     for where, dirs, names in os.walk(top):
         dirs.sort()
@@ -120,6 +129,7 @@ def self_test():
     assert list(check_general("use crate::ffi::{raw::b, rsiw::params};"))
     assert list(check_general("fn f() -> bool { crate::ffi::rsiw::params::mpa_crc() }"))
     assert not list(check_general("pub(crate) mod rsiw; // rsiw::\nuse b::rsiw_bind as Bind;"))
+    assert list(check_order("//! Above them, each using only those before it: `cq`, `mr`; `qp`.\n"))
 
 
 def main():
@@ -142,6 +152,8 @@ def main():
         messages = list(check(module, text, depth))
         if module == "ffi" and names[1:2] != ["rsiw"]:
             messages += check_general(text)
+        if module == "rsiw_main":
+            messages += check_order(text)
         for message in messages:
             print(f"{path}: {message}")
             bad += 1

@@ -3,9 +3,9 @@
 //! rsiw: RDMA over any network interface (iWARP on kernel TCP sockets).
 //!
 //! Layers: `wire` and `proto` (pure protocol), and `ffi` (C and all unsafe code), which knows
-//! nothing of these. Above them, each using only those before it: the objects (`device`, `pd`,
-//! `mr`, `cq`, `qp`, `cm`), `verbs` (what the RDMA core calls), and `link` (what makes and
-//! removes devices).
+//! nothing of these. Above them, each using only those before it: `abi`, `counts`, `limits`,
+//! `notes`, `tuning`; `queue`; `cq`, `mr`; `device`; `pd`; `srq`; `qp`; `cm`; `rnic`; `verbs` (what
+//! the RDMA core calls); `link` (what makes and removes devices).
 
 #![cfg_attr(
     rsiw_core,
