@@ -44,6 +44,10 @@ macro_rules! optional {
 }
 
 /// The operations table of a driver.
+///
+/// All that is passed to these callbacks is of `D`: only [`add`](super::device::add) installs the
+/// table, on a device that it has allocated with [`Vtable::DEVICE_SIZE`]. They are called with that
+/// device and with what was allocated for it, by the sizes in the table.
 pub(super) struct Vtable<D>(PhantomData<D>);
 
 impl<D: Driver> Vtable<D> {

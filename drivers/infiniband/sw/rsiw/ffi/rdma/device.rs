@@ -87,7 +87,8 @@ pub(crate) fn add<D: Driver>(
     // SAFETY: revoked in `dealloc_driver`, which the core calls before it frees the device.
     let handle = unsafe { Handle::new(obj, GFP_KERNEL) }?;
     let inner = make(handle.clone()).inspect_err(|_| handle.revoke())?;
-    // SAFETY: the device's memory is fresh.
+    // SAFETY: the core has allocated it zeroed, with the size of the object, so that it has no
+    // driver's object yet; the handle was made for it above.
     unsafe { Object::<b::ib_device, D::Device>::install_with(raw, inner, handle) };
 
     {

@@ -88,7 +88,7 @@ unsafe extern "C" fn resize_qp<D: Methods>(qp: *mut b::ib_qp, udata: *mut b::ib_
     from_result(|| {
         // SAFETY: the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
-        // SAFETY: the queue pair is one of `D`.
+        // SAFETY: the queue pair is one of `D` (see `Vtable`).
         let qp = unsafe { QpObject::<D>::get(qp) };
         D::resize_qp(&qp, &mut udata)?;
         Ok(0)
@@ -102,7 +102,7 @@ unsafe extern "C" fn resize_srq<D: Methods>(srq: *mut b::ib_srq, udata: *mut b::
     from_result(|| {
         // SAFETY: the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
-        // SAFETY: the queue is one of `D`.
+        // SAFETY: the queue is one of `D` (see `Vtable`).
         let srq = unsafe { SrqObject::<D>::get(srq) };
         D::resize_srq(&srq, &mut udata)?;
         Ok(0)
@@ -122,7 +122,7 @@ unsafe extern "C" fn port_counter<D: Methods>(
         b::rsiw_port_counter_RSIW_PORT_XMIT_PACKETS => PortCounter::XmitPackets,
         _ => PortCounter::RcvPackets,
     };
-    // SAFETY: the device is one of `D`.
+    // SAFETY: the device is one of `D` (see `Vtable`).
     let dev = unsafe { DeviceObject::<D>::get(dev) };
     D::port_counter(&dev, which)
 }

@@ -40,7 +40,8 @@ pub(super) unsafe extern "C" fn iw_add_ref<D: Driver>(_qp: *mut b::ib_qp) {}
 ///
 /// Called by the core with a queue pair that it has a reference to, which it gives up. Any context.
 pub(super) unsafe extern "C" fn iw_rem_ref<D: Driver>(qp: *mut b::ib_qp) {
-    // SAFETY: the queue pair is one of `D`; the reference that is given up keeps it and its handle.
+    // SAFETY: the queue pair is one of `D` (see `Vtable`); the reference that is given up keeps it
+    // and its handle.
     let handle = unsafe { QpObject::<D>::handle(qp) };
     // The release may let the core free `qp` and its reference to the handle.
     let handle: Arc<QpHandle> = handle.into();
@@ -63,7 +64,7 @@ pub(super) unsafe extern "C" fn iw_get_qp<D: Driver>(
     dev: *mut b::ib_device,
     qpn: c_int,
 ) -> *mut b::ib_qp {
-    // SAFETY: the device is one of `D`.
+    // SAFETY: the device is one of `D` (see `Vtable`).
     let inner = unsafe { DeviceObject::<D>::get(dev) };
     // CAST: the core carries the number through as it is.
     let Some(handle) = D::qp_by_num(&inner, Qpn(qpn as u32)) else {
@@ -76,7 +77,7 @@ pub(super) unsafe extern "C" fn iw_get_qp<D: Driver>(
     let is_ours = core::ptr::eq(unsafe { (*qp.as_ptr()).device }, dev);
     // A queue pair is complete a little after it has its number.
     //
-    // SAFETY: as above; one of this device is one of `D`.
+    // SAFETY: as above; one of this device is one of `D` (see `Vtable`).
     if is_ours && unsafe { QpObject::<D>::is_installed(qp.as_ptr()) } {
         qp.as_ptr()
     } else {

@@ -29,7 +29,7 @@ pub(super) unsafe extern "C" fn fill_qp<D: Driver>(
     msg: *mut b::sk_buff,
     qp: *mut b::ib_qp,
 ) -> c_int {
-    // SAFETY: the queue pair is one of `D`.
+    // SAFETY: the queue pair is one of `D` (see `Vtable`).
     let qp = unsafe { QpObject::<D>::get(qp) };
     // SAFETY: by the caller's promise.
     unsafe { fill(msg, |to| D::describe_qp(&qp, to)) }
@@ -42,7 +42,7 @@ pub(super) unsafe extern "C" fn fill_cq<D: Driver>(
     msg: *mut b::sk_buff,
     cq: *mut b::ib_cq,
 ) -> c_int {
-    // SAFETY: the queue is one of `D`.
+    // SAFETY: the queue is one of `D` (see `Vtable`).
     let cq = unsafe { CqObject::<D>::get(cq) };
     // SAFETY: by the caller's promise.
     unsafe { fill(msg, |to| D::describe_cq(&cq, to)) }
@@ -55,7 +55,7 @@ pub(super) unsafe extern "C" fn fill_srq<D: Driver>(
     msg: *mut b::sk_buff,
     srq: *mut b::ib_srq,
 ) -> c_int {
-    // SAFETY: the queue is one of `D`.
+    // SAFETY: the queue is one of `D` (see `Vtable`).
     let srq = unsafe { SrqObject::<D>::get(srq) };
     // SAFETY: by the caller's promise.
     unsafe { fill(msg, |to| D::describe_srq(&srq, to)) }
@@ -73,7 +73,7 @@ pub(super) unsafe extern "C" fn fill_cm_id<D: Driver>(
     if dev.is_null() {
         return 0;
     }
-    // SAFETY: the device is one of `D`, and stays while identifiers are bound to it.
+    // SAFETY: the device is one of `D` (see `Vtable`), and stays while identifiers are bound to it.
     let dev = unsafe { DeviceObject::<D>::get(dev) };
     let id = ConsumerId::new(id);
     // SAFETY: by the caller's promise.
@@ -87,7 +87,7 @@ pub(super) unsafe extern "C" fn fill_mr<D: Driver>(
     msg: *mut b::sk_buff,
     mr: *mut b::ib_mr,
 ) -> c_int {
-    // SAFETY: the region is one of `D`.
+    // SAFETY: the region is one of `D` (see `Vtable`).
     let Some(mr) = (unsafe { mr_inner::<D>(mr) }) else {
         return 0;
     };

@@ -42,7 +42,7 @@ pub(super) unsafe extern "C" fn query_device<D: Driver>(
         if let Some(udata) = &mut udata {
             udata.no_io()?;
         }
-        // SAFETY: the device is one of `D`.
+        // SAFETY: the device is one of `D` (see `Vtable`).
         let dev = unsafe { DeviceObject::<D>::get(dev) };
         // SAFETY: the core passes a structure to fill.
         D::query_device(&dev, udata.is_some()).store(unsafe { &mut *attr });
@@ -59,7 +59,7 @@ pub(super) unsafe extern "C" fn query_port<D: Driver>(
     attr: *mut b::ib_port_attr,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: the device is one of `D`.
+        // SAFETY: the device is one of `D` (see `Vtable`).
         let dev = unsafe { DeviceObject::<D>::get(raw) };
         let port = D::query_port(&dev);
         // SAFETY: the core passes a structure to fill.
@@ -67,7 +67,7 @@ pub(super) unsafe extern "C" fn query_port<D: Driver>(
         // What the core has filled in describes a port that needs an address.
         *attr = pin_init::zeroed();
         port.store(attr);
-        // SAFETY: the device is one of `D`, and has a handle.
+        // SAFETY: the device is one of `D` (see `Vtable`), and has a handle.
         let Some(netdev) = unsafe { DeviceObject::<D>::handle(raw) }.netdev() else {
             return Ok(0);
         };
@@ -109,7 +109,7 @@ pub(super) unsafe extern "C" fn query_gid<D: Driver>(
     _index: c_int,
     gid: *mut b::ib_gid,
 ) -> c_int {
-    // SAFETY: the device is one of `D`.
+    // SAFETY: the device is one of `D` (see `Vtable`).
     let dev = unsafe { DeviceObject::<D>::get(dev) };
     // SAFETY: the core passes a GID to fill; every bit pattern is one.
     unsafe { gid.cast::<[u8; 16]>().write(D::query_gid(&dev)) };
@@ -137,13 +137,14 @@ pub(super) unsafe extern "C" fn query_pkey(
 /// Called by the core once, when it is done with the device. Consumers in the kernel may still be
 /// giving up what they have of it.
 pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(dev: *mut b::ib_device) {
-    // SAFETY: the device is one of `D`.
+    // SAFETY: the device is one of `D` (see `Vtable`).
     if unsafe { DeviceObject::<D>::is_installed(dev) } {
         // Before it is taken out: kernel consumers need it for what they still have of the device.
-        // SAFETY: the device is one of `D`, whose part is there until this function takes it out.
+        // SAFETY: the device is one of `D` (see `Vtable`), whose part is there until this function
+        // takes it out.
         D::close(&unsafe { DeviceObject::<D>::get(dev) }.into());
     }
-    // SAFETY: the device is one of `D`; it is not used through the core any more.
+    // SAFETY: the device is one of `D` (see `Vtable`); it is not used through the core any more.
     if let Some(_inner) = unsafe { DeviceObject::<D>::take(dev) } {
         // SAFETY: a device that has a driver's part has a handle.
         unsafe { DeviceObject::<D>::handle(dev) }.revoke();
@@ -156,7 +157,7 @@ pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(dev: *mut b::ib_device
 ///
 /// Called by the core with a registered device of `D`, which it removes then.
 pub(super) unsafe extern "C" fn dellink<D: Driver>(dev: *mut b::ib_device) -> c_int {
-    // SAFETY: the device is one of `D`.
+    // SAFETY: the device is one of `D` (see `Vtable`).
     D::leaving(&unsafe { DeviceObject::<D>::get(dev) }.into());
     0
 }
@@ -170,14 +171,15 @@ pub(super) unsafe extern "C" fn alloc_ucontext<D: Driver>(
 ) -> c_int {
     from_result(|| {
         let obj = NonNull::new(uctx).ok_or(EINVAL)?;
-        // SAFETY: the core has set the device, which is one of `D`.
+        // SAFETY: the core has set the device, which is one of `D` (see `Vtable`).
         let dev = unsafe { DeviceObject::<D>::get((*uctx).device) };
         // SAFETY: the core passes the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
         // SAFETY: revoked in `dealloc_ucontext`; nobody else has it before it is installed.
         let handle = unsafe { Handle::new(obj, GFP_KERNEL_ACCOUNT) }?;
         let inner = D::alloc_ucontext(dev, &mut udata)?;
-        // SAFETY: the memory is fresh.
+        // SAFETY: the core has allocated it zeroed, by the size in the table, so that it has no
+        // driver's object yet; the handle was made for it above.
         unsafe { UcontextObject::<D>::install_with(uctx, inner, handle) };
         Ok(0)
     })
@@ -189,7 +191,7 @@ pub(super) unsafe extern "C" fn alloc_ucontext<D: Driver>(
 pub(super) unsafe extern "C" fn dealloc_ucontext<D: Driver>(uctx: *mut b::ib_ucontext) {
     // SAFETY: the context has a handle until it is dropped below.
     unsafe { UcontextObject::<D>::handle(uctx) }.revoke();
-    // SAFETY: the context is one of `D`; the core frees it next.
+    // SAFETY: the context is one of `D` (see `Vtable`); the core frees it next.
     drop(unsafe { UcontextObject::<D>::take(uctx) });
     // SAFETY: as above; it was just revoked.
     unsafe { UcontextObject::<D>::drop_handle(uctx) };
@@ -212,13 +214,14 @@ pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
     udata: *mut b::ib_udata,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: the core has set the device, which is one of `D`.
+        // SAFETY: the core has set the device, which is one of `D` (see `Vtable`).
         let dev = unsafe { DeviceObject::<D>::get((*pd).device) };
         // SAFETY: the core passes null or the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) };
         // The core gives no udata for a domain of the kernel, which no process can name.
         let inner = D::alloc_pd(dev, PdId::new(udata.is_some()), udata.as_mut())?;
-        // SAFETY: the memory is fresh.
+        // SAFETY: the core has allocated it zeroed, by the size in the table, so that it has no
+        // driver's object yet.
         unsafe { PdObject::<D>::install(pd, inner) };
         Ok(0)
     })
@@ -231,7 +234,7 @@ pub(super) unsafe extern "C" fn dealloc_pd<D: Driver>(
     pd: *mut b::ib_pd,
     _udata: *mut b::ib_udata,
 ) -> c_int {
-    // SAFETY: the domain is one of `D`; the core frees it next.
+    // SAFETY: the domain is one of `D` (see `Vtable`); the core frees it next.
     drop(unsafe { PdObject::<D>::take(pd) });
     0
 }

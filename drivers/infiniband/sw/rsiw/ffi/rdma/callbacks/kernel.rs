@@ -32,7 +32,7 @@ pub(super) unsafe extern "C" fn post_send<D: Driver>(
     bad_wr: *mut *const b::ib_send_wr,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: the queue pair is one of `D`.
+        // SAFETY: the queue pair is one of `D` (see `Vtable`).
         let qp = unsafe { QpObject::<D>::lend(raw) };
         if wr.is_null() {
             D::doorbell(&qp)?;
@@ -63,7 +63,7 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
     bad_wr: *mut *const b::ib_recv_wr,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: the queue pair is one of `D`.
+        // SAFETY: the queue pair is one of `D` (see `Vtable`).
         let qp = unsafe { QpObject::<D>::lend(raw) };
         // SAFETY: as above; the core sets it before the driver sees the queue pair.
         if !unsafe { (*raw).uobject }.is_null() {
@@ -90,7 +90,7 @@ pub(super) unsafe extern "C" fn post_srq_recv<D: Driver>(
     bad_wr: *mut *const b::ib_recv_wr,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: the queue is one of `D`.
+        // SAFETY: the queue is one of `D` (see `Vtable`).
         let srq = unsafe { SrqObject::<D>::get(raw) };
         // SAFETY: as above; the core sets it before the driver sees the queue.
         if !unsafe { (*raw).uobject }.is_null() {
@@ -117,7 +117,7 @@ pub(super) unsafe extern "C" fn poll_cq<D: Driver>(
     wc: *mut b::ib_wc,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: the queue is one of `D`.
+        // SAFETY: the queue is one of `D` (see `Vtable`).
         let cq = unsafe { CqObject::<D>::get(cq) };
         // SAFETY: by the caller's promise.
         let mut room = unsafe { WcRoom::from_raw(wc, count) };
@@ -134,7 +134,7 @@ pub(super) unsafe extern "C" fn req_notify_cq<D: Driver>(
     flags: b::ib_cq_notify_flags,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: the queue is one of `D`.
+        // SAFETY: the queue is one of `D` (see `Vtable`).
         let cq = unsafe { CqObject::<D>::get(cq) };
         let solicited = flags & b::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK
             == b::ib_cq_notify_flags_IB_CQ_SOLICITED;

@@ -121,7 +121,7 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
         if !dmah.is_null() {
             return Err(EOPNOTSUPP);
         }
-        // SAFETY: the domain is one of `D`.
+        // SAFETY: the domain is one of `D` (see `Vtable`).
         let pd = unsafe { PdObject::<D>::get(pd) };
         // SAFETY: the core passes the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
@@ -160,7 +160,7 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<D: Driver>(
             iova,
             access: AccessFlags::from_raw(access),
         };
-        // SAFETY: the domain is one of `D`.
+        // SAFETY: the domain is one of `D` (see `Vtable`).
         D::reg_dmabuf_mr(unsafe { PdObject::<D>::get(pd) }, &init)
     }))
 }
@@ -184,7 +184,7 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
         // SAFETY: `new_mr` made the region.
         let old = unsafe { &(*mr.cast::<MrMemory<D>>()).inner };
         let old = old.as_ref().ok_or(EINVAL)?;
-        // SAFETY: the domain is one of `D`.
+        // SAFETY: the domain is one of `D` (see `Vtable`).
         let pd = unsafe { PdObject::<D>::get(pd) };
         // SAFETY: the core passes the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
@@ -222,7 +222,7 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
         }
         let memory = DmaMemory::new()?;
         new_mr::<D>(Some(KernelMemory::Dma(memory.clone())), || {
-            // SAFETY: the domain is one of `D`.
+            // SAFETY: the domain is one of `D` (see `Vtable`).
             D::get_dma_mr(unsafe { PdObject::<D>::get(pd) }, memory)
         })
     };
@@ -248,7 +248,7 @@ pub(super) unsafe extern "C" fn alloc_mr<D: Driver>(
         }
         let memory = FastMemory::new(usize::from_safe_cast(max), gaps)?;
         new_mr::<D>(Some(KernelMemory::Fast(memory.clone())), || {
-            // SAFETY: the domain is one of `D`.
+            // SAFETY: the domain is one of `D` (see `Vtable`).
             D::alloc_mr(unsafe { PdObject::<D>::get(pd) }, memory)
         })
     };
@@ -283,7 +283,7 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
     mr: *mut b::ib_mr,
     _udata: *mut b::ib_udata,
 ) -> c_int {
-    // SAFETY: the region is one of a device of `D`.
+    // SAFETY: the region is one of a device of `D` (see `Vtable`).
     let dev = unsafe { DeviceObject::<D>::get((*mr).device) };
     let raw = mr.cast::<MrMemory<D>>();
     // SAFETY: `new_mr` made the region in this way.
@@ -318,11 +318,12 @@ pub(super) unsafe extern "C" fn alloc_mw<D: Driver>(
             b::ib_mw_type_IB_MW_TYPE_2 => MwType::Two,
             _ => return Err(EINVAL),
         };
-        // SAFETY: the domain is one of `D`.
+        // SAFETY: the domain is one of `D` (see `Vtable`).
         let pd = unsafe { PdObject::<D>::get(raw.pd) };
         let (inner, stag) = D::alloc_mw(pd, kind, udata.as_mut())?;
         raw.rkey = stag;
-        // SAFETY: the memory is fresh.
+        // SAFETY: the caller has allocated it zeroed, by the size in the table, so that it has no
+        // driver's object yet.
         unsafe { MwObject::<D>::install(mw, inner) };
         Ok(0)
     })
@@ -332,9 +333,9 @@ pub(super) unsafe extern "C" fn alloc_mw<D: Driver>(
 ///
 /// Called, by the core or by a consumer in the kernel, for the last time with this window of `D`.
 pub(super) unsafe extern "C" fn dealloc_mw<D: Driver>(mw: *mut b::ib_mw) -> c_int {
-    // SAFETY: the window is one of a device of `D`.
+    // SAFETY: the window is one of a device of `D` (see `Vtable`).
     let dev = unsafe { DeviceObject::<D>::get((*mw).device) };
-    // SAFETY: the window is one of `D`, and is freed next.
+    // SAFETY: the window is one of `D` (see `Vtable`), and is freed next.
     if let Some(inner) = unsafe { MwObject::<D>::take(mw) } {
         // Nothing is bound to a window.
         let _ = D::dereg_mr(&dev, &inner);

@@ -62,7 +62,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
 ) -> c_int {
     from_result(|| {
         let obj = NonNull::new(qp).ok_or(EINVAL)?;
-        // SAFETY: the core has set the device, which is one of `D`.
+        // SAFETY: the core has set the device, which is one of `D` (see `Vtable`).
         let dev = unsafe { DeviceObject::<D>::get((*qp).device) };
         // SAFETY: the core passes the attributes.
         let attr = unsafe { &mut *attr };
@@ -97,7 +97,8 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         init.cap.store(&mut attr.cap);
         // SAFETY: `qp` is the core's object of this call.
         unsafe { (*qp).qp_num = num.0 };
-        // SAFETY: the memory is fresh.
+        // SAFETY: the core has allocated it zeroed, by the size in the table, so that it has no
+        // driver's object yet; the handle was made for it above.
         unsafe { QpObject::<D>::install_with(qp, inner, handle) };
         Ok(0)
     })
@@ -113,7 +114,7 @@ pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
     _udata: *mut b::ib_udata,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: the queue pair is one of `D`.
+        // SAFETY: the queue pair is one of `D` (see `Vtable`).
         let qp = unsafe { QpObject::<D>::get(qp) };
         // SAFETY: the core passes the attributes.
         let attr = unsafe { &*attr };
@@ -155,7 +156,7 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     _mask: c_int,
     init: *mut b::ib_qp_init_attr,
 ) -> c_int {
-    // SAFETY: the queue pair is one of `D`.
+    // SAFETY: the queue pair is one of `D` (see `Vtable`).
     let qp = unsafe { QpObject::<D>::get(raw) };
     // What is not set below goes to the process, too.
     //
@@ -186,7 +187,7 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     qp: *mut b::ib_qp,
     _udata: *mut b::ib_udata,
 ) -> c_int {
-    // SAFETY: the queue pair is one of `D` and is not taken out yet.
+    // SAFETY: the queue pair is one of `D` (see `Vtable`) and is not taken out yet.
     let inner = unsafe { QpObject::<D>::get(qp) };
     if let Err(e) = D::destroy_qp(inner) {
         return e.to_errno();

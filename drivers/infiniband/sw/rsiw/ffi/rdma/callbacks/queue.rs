@@ -38,7 +38,7 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
 ) -> c_int {
     from_result(|| {
         let obj = NonNull::new(cq).ok_or(EINVAL)?;
-        // SAFETY: the core has set the device, which is one of `D`.
+        // SAFETY: the core has set the device, which is one of `D` (see `Vtable`).
         let dev = unsafe { DeviceObject::<D>::get((*cq).device) };
         // SAFETY: null or the bundle of this call.
         let udata = unsafe { h::uverbs_attr_bundle_udata(attrs) };
@@ -58,7 +58,8 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
         let cqe = c_int::try_from(cqe).unwrap_or(c_int::MAX);
         // SAFETY: `cq` is the core's object of this call.
         unsafe { (*cq).cqe = cqe };
-        // SAFETY: the memory is fresh.
+        // SAFETY: the core has allocated it zeroed, by the size in the table, so that it has no
+        // driver's object yet; the handle was made for it above.
         unsafe { CqObject::<D>::install_with(cq, inner, handle) };
         Ok(0)
     })
@@ -75,7 +76,7 @@ pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
     from_result(|| {
         // SAFETY: the core passes the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
-        // SAFETY: the queue is one of `D`.
+        // SAFETY: the queue is one of `D` (see `Vtable`).
         let inner = unsafe { CqObject::<D>::get(cq) };
         let cqe = D::resize_cq(&inner, entries, &mut udata)?;
         let cqe = c_int::try_from(cqe).unwrap_or(c_int::MAX);
@@ -90,9 +91,10 @@ pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
 ///
 /// # Safety
 ///
-/// Called by the core with a queue of a kernel consumer that is about to be destroyed.
+/// `cq` is a queue of `D` that is about to be destroyed, and this is the first of the calls that
+/// destroy it.
 pub(super) unsafe extern "C" fn pre_destroy_cq<D: Driver>(cq: *mut b::ib_cq) -> c_int {
-    // SAFETY: the queue is one of `D`.
+    // SAFETY: the queue is one of `D` (see `Vtable`).
     let inner = unsafe { CqObject::<D>::get(cq) };
     D::destroy_cq(&inner);
     // SAFETY: the queue has a handle until it is destroyed.
@@ -104,7 +106,7 @@ pub(super) unsafe extern "C" fn pre_destroy_cq<D: Driver>(cq: *mut b::ib_cq) -> 
 ///
 /// Called by the core for the last time with this queue, after [`pre_destroy_cq`].
 pub(super) unsafe extern "C" fn post_destroy_cq<D: Driver>(cq: *mut b::ib_cq) {
-    // SAFETY: the queue is one of `D`; the core frees it next.
+    // SAFETY: the queue is one of `D` (see `Vtable`); the core frees it next.
     drop(unsafe { CqObject::<D>::take(cq) });
     // SAFETY: as above; `pre_destroy_cq` has revoked it.
     unsafe { CqObject::<D>::drop_handle(cq) };
@@ -112,12 +114,13 @@ pub(super) unsafe extern "C" fn post_destroy_cq<D: Driver>(cq: *mut b::ib_cq) {
 
 /// # Safety
 ///
-/// Called by the core for the last time with this queue.
+/// `cq` is a queue of `D` that is about to be destroyed, and this is the first and the last of the
+/// calls that destroy it.
 pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
     cq: *mut b::ib_cq,
     _udata: *mut b::ib_udata,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller says; the next call is the other one that destroys the queue.
     let ret = unsafe { pre_destroy_cq::<D>(cq) };
     // SAFETY: as above.
     unsafe { post_destroy_cq::<D>(cq) };

@@ -41,7 +41,7 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
         if attr.srq_type != b::ib_srq_type_IB_SRQT_BASIC {
             return Err(EOPNOTSUPP);
         }
-        // SAFETY: the core has set the domain, which is one of `D`.
+        // SAFETY: the core has set the domain, which is one of `D` (see `Vtable`).
         let pd = unsafe { PdObject::<D>::get((*srq).pd) };
         // SAFETY: null or the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) };
@@ -56,7 +56,8 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
         let inner = created.inspect_err(|_| handle.revoke())?;
         attr.attr.max_wr = init.max_wr;
         attr.attr.max_sge = init.max_sge;
-        // SAFETY: the memory is fresh.
+        // SAFETY: the core has allocated it zeroed, by the size in the table, so that it has no
+        // driver's object yet; the handle was made for it above.
         unsafe { SrqObject::<D>::install_with(srq, inner, handle) };
         Ok(0)
     })
@@ -76,7 +77,7 @@ pub(super) unsafe extern "C" fn modify_srq<D: Driver>(
         if let Some(mut udata) = unsafe { Udata::from_raw(udata) } {
             udata.no_io()?;
         }
-        // SAFETY: the queue is one of `D`.
+        // SAFETY: the queue is one of `D` (see `Vtable`).
         let srq = unsafe { SrqObject::<D>::get(srq) };
         // SAFETY: the core passes the attributes.
         let attr = unsafe { &*attr };
@@ -101,7 +102,7 @@ pub(super) unsafe extern "C" fn query_srq<D: Driver>(
     srq: *mut b::ib_srq,
     attr: *mut b::ib_srq_attr,
 ) -> c_int {
-    // SAFETY: the queue is one of `D`.
+    // SAFETY: the queue is one of `D` (see `Vtable`).
     let srq = unsafe { SrqObject::<D>::get(srq) };
     // SAFETY: the core passes a structure to fill.
     D::query_srq(&srq).store(unsafe { &mut *attr });
@@ -115,7 +116,7 @@ pub(super) unsafe extern "C" fn destroy_srq<D: Driver>(
     srq: *mut b::ib_srq,
     _udata: *mut b::ib_udata,
 ) -> c_int {
-    // SAFETY: the queue is one of `D` and is not taken out yet.
+    // SAFETY: the queue is one of `D` (see `Vtable`) and is not taken out yet.
     let inner = unsafe { SrqObject::<D>::get(srq) };
     D::destroy_srq(&inner);
     // SAFETY: the queue has a handle until it is taken below.

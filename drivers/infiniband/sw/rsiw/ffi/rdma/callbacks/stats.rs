@@ -47,7 +47,7 @@ pub(super) unsafe extern "C" fn get_hw_stats<D: Driver>(
         if port == 0 {
             return Err(EINVAL);
         }
-        // SAFETY: the device is one of `D`.
+        // SAFETY: the device is one of `D` (see `Vtable`).
         let dev = unsafe { DeviceObject::<D>::get(dev) };
         // SAFETY: by the caller's promise.
         Ok(unsafe { stats::fill(stats, D::counts(&dev)) })
@@ -94,7 +94,7 @@ pub(super) unsafe extern "C" fn counter_bind_qp<D: Driver>(
         }
         // SAFETY: they are there, until `counter_dealloc`.
         let counts = unsafe { CounterObject::<D>::get(counter) };
-        // SAFETY: the queue pair is one of `D`.
+        // SAFETY: the queue pair is one of `D` (see `Vtable`).
         let inner = unsafe { QpObject::<D>::get(qp) };
         D::count_in(&inner, Some(counts.into()));
         // SAFETY: the core's object lives; the driver is to note what it is bound to.
@@ -110,7 +110,7 @@ pub(super) unsafe extern "C" fn counter_unbind_qp<D: Driver>(
     qp: *mut b::ib_qp,
     _port: u32,
 ) -> c_int {
-    // SAFETY: the queue pair is one of `D`.
+    // SAFETY: the queue pair is one of `D` (see `Vtable`).
     let inner = unsafe { QpObject::<D>::get(qp) };
     D::count_in(&inner, None);
     // SAFETY: the core's object lives.
