@@ -114,15 +114,15 @@ pub(crate) struct Failure {
     /// The peer lacks a right, although the code says something else (V-AE-12).
     pub(crate) denied: bool,
     /// What the log says beside the error.
-    pub(crate) cause: Option<&'static str>,
+    pub(crate) detail: Option<&'static str>,
     /// Only a defect of this driver can cause it.
     pub(crate) is_defect: bool,
 }
 
 impl Failure {
-    pub(crate) const fn new(error: TermError, cause: &'static str) -> Self {
+    pub(crate) const fn new(error: TermError, detail: &'static str) -> Self {
         Self {
-            cause: Some(cause),
+            detail: Some(detail),
             ..Self::plain(error)
         }
     }
@@ -151,7 +151,7 @@ impl Failure {
             quote: None,
             in_completion: false,
             denied: false,
-            cause: None,
+            detail: None,
             is_defect: false,
         }
     }

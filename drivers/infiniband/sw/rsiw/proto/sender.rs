@@ -302,8 +302,8 @@ impl Framer {
                     self.is_left = true;
                     return Ok(0);
                 }
-                let cause = "no memory to send with";
-                return Err(Failure::new(TermError::LocalCatastrophic, cause));
+                let detail = "no memory to send with";
+                return Err(Failure::new(TermError::LocalCatastrophic, detail));
             }
             return Ok(0);
         }

@@ -26,7 +26,7 @@ use kernel::{
 
 /// Logs a failure that only a defect of this driver can cause.
 pub(super) fn tell_defect(failure: &Failure) {
-    if let Some(what) = failure.cause.filter(|_| failure.is_defect) {
+    if let Some(what) = failure.detail.filter(|_| failure.is_defect) {
         pr_warn_once!("BUG: {what}\n");
     }
 }
@@ -43,8 +43,8 @@ impl Base {
             "{}: QP {}: ends the stream: {}{}{:?} (Terminate {:#06x})\n",
             self.dev.handle(),
             self.num(),
-            failure.cause.unwrap_or(""),
-            failure.cause.map_or("", |_| ": "),
+            failure.detail.unwrap_or(""),
+            failure.detail.map_or("", |_| ": "),
             failure.error,
             failure.error.code(),
         );

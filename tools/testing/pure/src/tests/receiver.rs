@@ -220,7 +220,7 @@ fn m_mpa_13_buffer_too_small() {
     receiving.feed(&peer.write(5)[..15]);
     assert_eq!(receiving.did(), [Did::Failed(TermError::LocalCatastrophic)]);
     let failure = receiving.around.failure.expect("failed");
-    assert!(failure.is_defect && failure.cause.is_some());
+    assert!(failure.is_defect && failure.detail.is_some());
     assert_eq!(failure.error, TermError::LocalCatastrophic);
 
     // It shrinks when all is there: the last octet comes, and the FPDU does not fit any more.

@@ -43,7 +43,7 @@ fn defect_ends_the_stream() {
         }
         sending.run();
         let failure = sending.failed.as_ref().expect("failed");
-        assert!(failure.is_defect && !failure.in_completion && failure.cause.is_some());
+        assert!(failure.is_defect && !failure.in_completion && failure.detail.is_some());
         assert_eq!(messages(&sending), [Opcode::Terminate]);
         check_local_error(&mut sending, &[Status::Flushed, Status::Flushed]);
     }
