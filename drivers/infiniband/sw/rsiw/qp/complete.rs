@@ -265,7 +265,7 @@ impl Base {
         }
         let flush = |work| notify |= self.complete_work(&work, Status::Flushed);
         drain(ring.len(), || ring.discard(), flush).or_leave_to(|| self.notes.leave(QpNote::GoOn));
-        self.published.took(ring.taken());
+        self.published.set_taken(ring.taken());
         notify
     }
 

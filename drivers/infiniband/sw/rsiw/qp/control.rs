@@ -238,8 +238,8 @@ impl Qp {
             self.start_timer(ms);
         }
         self.count_sent(conn.tx.tally(), actor);
-        self.published.took(ring.taken());
-        self.published.left(conn.tx.unsent());
+        self.published.set_taken(ring.taken());
+        self.published.set_unsent(conn.tx.unsent());
         Some(outcome)
     }
 
@@ -283,7 +283,7 @@ impl Qp {
         }
         let _ = self.apply(inner, event, Some(failure), after);
         if failure.denied {
-            after.is_about_access();
+            after.become_access_error();
         }
     }
 

@@ -75,7 +75,7 @@ impl Qp {
 
     /// Sets the connection that is described, or none. Process context.
     pub(super) fn show(&self, shown: Option<Arc<Stream>>) {
-        self.published.left(0);
+        self.published.set_unsent(0);
         let old = core::mem::replace(&mut *self.shown.lock(), shown);
         // What may be the last reference to a socket is dropped without a lock.
         drop(old);

@@ -88,7 +88,7 @@ impl After {
     }
 
     /// Turns the event, if there is one, into one about missing rights.
-    pub(super) fn is_about_access(&mut self) {
+    pub(super) fn become_access_error(&mut self) {
         if self.event.is_some() {
             self.event = Some(Async::Access);
         }

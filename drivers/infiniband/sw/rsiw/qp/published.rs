@@ -79,12 +79,12 @@ impl Published {
     }
 
     #[inline(always)]
-    pub(super) fn took(&self, taken: u32) {
+    pub(super) fn set_taken(&self, taken: u32) {
         self.taken.store(taken, Relaxed);
     }
 
     #[inline(always)]
-    pub(super) fn left(&self, unsent: usize) {
+    pub(super) fn set_unsent(&self, unsent: usize) {
         // CAST: a batch is smaller.
         self.unsent.store(unsent as u32, Relaxed);
     }
