@@ -47,8 +47,9 @@ pub(crate) struct Rnic {
     removal: Work<Self>,
     #[pin]
     watch: Work<Self, { removal::WATCH }>,
+    /// Runs out when the removal has waited so long that the log says for whom.
     #[pin]
-    patience: Timer<Self>,
+    grace: Timer<Self>,
     #[pin]
     stage: SpinLock<Stage>,
     /// What the administrator sees of the device in debugfs.
@@ -72,7 +73,7 @@ impl Rnic {
                 cm,
                 removal <- new_work!("rsiw::Rnic::removal"),
                 watch <- new_work!("rsiw::Rnic::watch"),
-                patience <- Timer::new(),
+                grace <- Timer::new(),
                 stage <- new_spinlock!(Stage::Used, "rsiw::Rnic::stage"),
                 files <- new_mutex!(None, "rsiw::Rnic::files"),
             }),

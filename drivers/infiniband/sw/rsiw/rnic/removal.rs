@@ -36,7 +36,7 @@ use kernel::{
 /// Milliseconds at most for connections to end. Nothing of that depends on peers.
 const END_MS: u32 = 5_000;
 /// Milliseconds between lines in the log that say for whom a removal waits.
-const PATIENCE_MS: u32 = 10_000;
+const GRACE_MS: u32 = 10_000;
 /// Milliseconds at most for consumers to clean up behind connects that failed.
 const CLEANUP_MS: u32 = 2_000;
 /// Milliseconds between looks at that.
@@ -87,7 +87,7 @@ impl Rnic {
         let mut stage = self.stage.lock();
         if matches!(*stage, Stage::Used) {
             *stage = Stage::Leaving;
-            Timer::start(self, PATIENCE_MS);
+            Timer::start(self, GRACE_MS);
         }
     }
 
@@ -160,7 +160,7 @@ impl WorkItem<WATCH> for Rnic {
         if !matches!(*stage, Stage::Leaving) {
             return;
         }
-        Timer::start(&this, PATIENCE_MS);
+        Timer::start(&this, GRACE_MS);
         drop(stage);
         this.warn_of_users();
     }
@@ -168,7 +168,7 @@ impl WorkItem<WATCH> for Rnic {
 
 impl Expires for Rnic {
     fn timer(&self) -> &Timer<Self> {
-        &self.patience
+        &self.grace
     }
 
     fn expired(this: Arc<Self>) {
