@@ -45,8 +45,3 @@ pub(crate) struct SendLimits {
     /// See [`TX_RUN`].
     pub(crate) run: u32,
 }
-
-pub(crate) const fn nanos(micros: u32) -> u64 {
-    // CAST: 32 bits fit.
-    (micros as u64).saturating_mul(1000)
-}

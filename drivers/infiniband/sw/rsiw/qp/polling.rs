@@ -22,10 +22,7 @@ use crate::{
         },
         time::clock,
     },
-    proto::{
-        schedule::Reason,
-        tuning::nanos, //
-    },
+    proto::schedule::Reason,
 };
 use kernel::{
     prelude::*,
@@ -80,7 +77,7 @@ impl Qp {
     /// Polls the ring for `us` microseconds at most, and ends early if the processor is wanted or a
     /// signal is pending. Returns whether a request was taken out.
     fn poll_for_a_while(self: &Arc<Self>, us: u32) -> bool {
-        let end = clock::now().saturating_add(nanos(us));
+        let end = clock::now().saturating_add(u64::from(us).saturating_mul(1000));
         loop {
             match self.poll_once() {
                 Seen::Taken => return true,

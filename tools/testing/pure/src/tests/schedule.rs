@@ -5,7 +5,6 @@
 use crate::proto::schedule::Actor::{self, Caller, Later, Nobody, Patient, Urgent};
 use crate::proto::schedule::Reason::{self, *};
 use crate::proto::schedule::{who, Doorbells, WORTH};
-use crate::proto::tuning::nanos;
 
 /// What the row says if the consumer polls, and if it sleeps until an event.
 const POLLS_OR_SLEEPS: [bool; 2] = [false, true];
@@ -278,11 +277,4 @@ fn processes_that_sleep() {
             assert!(!ringer.doorbells.has_slept());
         }
     }
-}
-
-/// The longest time that a parameter can name is not cut.
-#[test]
-fn nanoseconds() {
-    assert_eq!(nanos(10), 10_000);
-    assert_eq!(nanos(u32::MAX), u64::from(u32::MAX) * 1000);
 }
