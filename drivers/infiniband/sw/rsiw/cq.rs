@@ -48,7 +48,11 @@ use crate::{
         },
         task::process::memory_for,
     },
-    limits::MAX_CQE,
+    limits::{
+        Limits,
+        Quota,
+        MAX_CQE, //
+    },
     proto::{
         failure::{
             Cause,
@@ -135,19 +139,23 @@ pub(crate) struct Cq {
     armed: Option<MovableWord>,
     /// Needed for the ring that a resize makes.
     loaded: Loaded,
+    _quota: Quota,
 }
 
 impl Cq {
     /// Creates a queue of at least `init.cqe` entries: with `udata` for the calling process, whose
     /// entries are of that `kind`, else for a kernel consumer, whose handler is called on processor
-    /// `init.vector`. Returns `ENOMEM`, or `EINVAL` for no entries or too many.
+    /// `init.vector`. Returns `ENOMEM`, also if the device has all the queues it may have, or
+    /// `EINVAL` for no entries or too many.
     pub(crate) fn new(
         handle: Arc<CqHandle>,
         init: &CqInit,
+        limits: &Arc<Limits>,
         queues: &Arc<Queues>,
         kind: Kind,
         udata: Option<&Udata<'_>>,
     ) -> Result<Arc<Self>> {
+        let quota = Quota::take(limits, |limits| &limits.cqs)?;
         if !(1..=MAX_CQE).contains(&init.cqe) {
             return Err(EINVAL);
         }
@@ -179,6 +187,7 @@ impl Cq {
                 notified: Atomic::new(0),
                 armed,
                 loaded,
+                _quota: quota,
             }),
             memory_for(udata.is_some()),
         )

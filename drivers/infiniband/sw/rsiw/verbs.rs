@@ -70,9 +70,7 @@ use crate::{
             Methods,
             PortCounter, //
         },
-        task::process::memory_for,
     },
-    limits::Quota,
     mr::{
         table::MAX_MR,
         Grant,
@@ -104,12 +102,6 @@ use kernel::{
 /// This driver.
 pub(crate) struct Rsiw;
 
-/// A completion queue that counts against the device's limit.
-pub(crate) struct CountedCq {
-    cq: Arc<Cq>,
-    _quota: Quota,
-}
-
 /// Flag of a new completion queue (`IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION`).
 const TIMESTAMPS: u32 = 1 << 0;
 
@@ -131,7 +123,7 @@ impl Driver for Rsiw {
     type Device = Rnic;
     type Ucontext = Ucontext;
     type Pd = Pd;
-    type Cq = CountedCq;
+    type Cq = Cq;
     type Qp = Qp;
     type Srq = Srq;
     type Mr = Mr;
@@ -194,7 +186,7 @@ impl Driver for Rsiw {
         handle: Arc<CqHandle>,
         init: &CqInit,
         udata: Option<&mut Udata<'_>>,
-    ) -> Result<(Arc<CountedCq>, u32)> {
+    ) -> Result<(Arc<Cq>, u32)> {
         let features = features(udata.as_deref());
         let kind = Kind {
             rings: features.rings(),
@@ -207,34 +199,33 @@ impl Driver for Rsiw {
             return Err(EINVAL);
         }
         let dev = &rnic.dev;
-        let quota = Quota::take(dev.limits(), |limits| &limits.cqs)?;
-        let cq = Cq::new(handle, init, dev.queues(), kind, udata.as_deref())?;
+        let (limits, queues) = (dev.limits(), dev.queues());
+        let cq = Cq::new(handle, init, limits, queues, kind, udata.as_deref())?;
         let len = cq.len();
-        let counted = Arc::new(CountedCq { cq, _quota: quota }, memory_for(udata.is_some()))?;
         if let Some(udata) = udata {
             udata.respond(&CreateCqResp {
                 cq_id: 0,
                 num_cqe: len,
-                cq_key: counted.cq.mmap_key(),
+                cq_key: cq.mmap_key(),
             })?;
         }
-        Ok((counted, len))
+        Ok((cq, len))
     }
 
-    fn resize_cq(cq: &CountedCq, entries: u32, udata: &mut Udata<'_>) -> Result<u32> {
-        cq.cq.resize(entries, udata)
+    fn resize_cq(cq: &Cq, entries: u32, udata: &mut Udata<'_>) -> Result<u32> {
+        cq.resize(entries, udata)
     }
 
-    fn destroy_cq(cq: &CountedCq) {
-        cq.cq.close();
+    fn destroy_cq(cq: &Cq) {
+        cq.close();
     }
 
-    fn poll_cq(cq: &CountedCq, room: &mut WcRoom<'_>) -> Result {
-        cq.cq.poll(room)
+    fn poll_cq(cq: &Cq, room: &mut WcRoom<'_>) -> Result {
+        cq.poll(room)
     }
 
-    fn arm_cq(cq: &CountedCq, solicited: bool) -> Result<bool> {
-        cq.cq.arm(solicited)
+    fn arm_cq(cq: &Cq, solicited: bool) -> Result<bool> {
+        cq.arm(solicited)
     }
 
     fn create_srq(
@@ -275,8 +266,8 @@ impl Driver for Rsiw {
         }
         let parts = Parts {
             pd: pd.into(),
-            send_cq: init.send_cq.as_ref().ok_or(EINVAL)?.cq.clone(),
-            recv_cq: init.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone(),
+            send_cq: init.send_cq.as_ref().ok_or(EINVAL)?.clone(),
+            recv_cq: init.recv_cq.as_ref().ok_or(EINVAL)?.clone(),
             srq: init.srq.clone(),
             features: features(udata.as_deref()),
         };
@@ -323,8 +314,8 @@ impl Driver for Rsiw {
         qp.describe(to)
     }
 
-    fn describe_cq(cq: &CountedCq, to: &mut Details<'_>) -> Result {
-        cq.cq.describe(to)
+    fn describe_cq(cq: &Cq, to: &mut Details<'_>) -> Result {
+        cq.describe(to)
     }
 
     fn describe_srq(srq: &Srq, to: &mut Details<'_>) -> Result {
