@@ -38,7 +38,6 @@ use crate::{
                 CqHandle,
                 QpHandle, //
             },
-            mmap::MmapEntry,
             udata::Udata,
             wc::WcRoom,
         },
@@ -63,7 +62,10 @@ use crate::{
         receiver::Extra,
         request::OperationType,
     },
-    queue::slots::Slots,
+    queue::{
+        offer::Offer,
+        slots::Slots, //
+    },
 };
 use ::kernel::{
     prelude::*,
@@ -72,10 +74,8 @@ use ::kernel::{
             Atomic,
             Relaxed, //
         },
-        new_mutex,
         new_spinlock_irq,
         Arc,
-        Mutex,
         SpinLockIrq, //
     },
 };
@@ -106,6 +106,16 @@ enum Ring {
     Kernel(KernelRing),
 }
 
+impl Ring {
+    /// Returns the ring of a process, or `EOPNOTSUPP` for a kernel consumer.
+    fn user(&mut self) -> Result<&mut UserRing> {
+        match self {
+            Ring::User(ring) => Ok(ring),
+            Ring::Kernel(_) => Err(EOPNOTSUPP),
+        }
+    }
+}
+
 /// What the queue's lock protects.
 struct CqState {
     ring: Ring,
@@ -127,9 +137,8 @@ pub(crate) struct Cq {
     /// `None` for processes.
     vector: Option<Arc<Vector>>,
     len: Atomic<u32>,
-    /// `None` for kernel consumers. Held while the queue is resized.
     #[pin]
-    entry: Mutex<Option<MmapEntry>>,
+    offer: Offer,
     #[pin]
     state: SpinLockIrq<CqState>,
     /// Notifications up to now; wraps. Changes under the queue's lock.
@@ -182,7 +191,7 @@ impl Cq {
                 handle,
                 vector,
                 len: Atomic::new(len),
-                entry <- new_mutex!(entry, "rsiw::Cq::entry"),
+                offer <- Offer::new(entry),
                 state <- new_spinlock_irq!(state, "rsiw::Cq::state"),
                 notified: Atomic::new(0),
                 armed,
@@ -199,7 +208,7 @@ impl Cq {
 
     /// Returns the offset by which the process maps the queue.
     pub(crate) fn mmap_key(&self) -> u64 {
-        self.entry.lock().as_ref().map_or(0, MmapEntry::key)
+        self.offer.key()
     }
 
     /// Gives the queue of a process at least `entries` entries, and returns their number. What was
@@ -216,14 +225,8 @@ impl Cq {
             return Err(EINVAL);
         }
         let len = entries.checked_next_power_of_two().ok_or(EINVAL)?;
-        let mut entry = self.entry.lock();
-        if entry.is_none() {
-            return Err(EOPNOTSUPP);
-        }
-        let kind = match &self.state.lock().ring {
-            Ring::Kernel(_) => return Err(EOPNOTSUPP),
-            Ring::User(ring) => ring.kind(),
-        };
+        let mut entry = self.offer.lock();
+        let kind = self.state.lock().ring.user()?.kind();
         let (mut ring, offer) = UserRing::new(len, kind, udata, self.loaded)?;
         let armed = ring.armed()?;
         udata.respond(&ResizeCqResp {
@@ -231,26 +234,19 @@ impl Cq {
             pad: 0,
             cq_key: offer.key(),
         })?;
-        let mut waiting = match &self.state.lock().ring {
-            Ring::Kernel(_) => return Err(EOPNOTSUPP),
-            Ring::User(old) => old.waiting(),
-        };
+        let mut waiting = self.state.lock().ring.user()?.waiting();
         // Without the lock, which keeps interrupts off, as there may be many.
         let found = waiting.count();
-        let since = match &self.state.lock().ring {
-            Ring::Kernel(_) => return Err(EOPNOTSUPP),
-            Ring::User(old) => old.since(&waiting),
-        };
+        let since = self.state.lock().ring.user()?.since(&waiting);
         let first = waiting.copy_to(&mut ring, found, since)?;
         // This ends: what comes meanwhile can at most fill the new ring, which is an error.
         let replaced = loop {
-            let since = match &mut self.state.lock().ring {
-                Ring::Kernel(_) => return Err(EOPNOTSUPP),
-                Ring::User(old) => match old.go_on_in(&mut ring, &waiting)? {
-                    Moved::Yes => break self.armed.as_ref().map(|word| word.replace(armed)),
-                    Moved::NotYet(since) => since,
-                },
+            let mut state = self.state.lock();
+            let since = match state.ring.user()?.go_on_in(&mut ring, &waiting)? {
+                Moved::Yes => break self.armed.as_ref().map(|word| word.replace(armed)),
+                Moved::NotYet(since) => since,
             };
+            drop(state);
             waiting.catch_up(&mut ring, since)?;
         };
         ring.forget_from(first);
@@ -265,7 +261,7 @@ impl Cq {
     /// Makes room for `more` completions of a kernel consumer. Sleeps.
     fn add_spare(&self, more: u32) -> Result {
         // One caller at a time, so that what each allocates is enough.
-        let _resizing = self.entry.lock();
+        let _resizing = self.offer.lock();
         let lacks = match &self.state.lock().ring {
             Ring::User(_) => return Ok(()),
             Ring::Kernel(ring) => ring.lacks(more),
@@ -282,9 +278,7 @@ impl Cq {
     /// Ends the offer to map the queue, as it is being destroyed. Late completions are harmless:
     /// the memory stays, and the handle lets no handler be called. Sleeps.
     pub(crate) fn close(&self) {
-        if let Some(entry) = &*self.entry.lock() {
-            entry.remove();
-        }
+        self.offer.close();
     }
 
     /// Adds a completion of a request of `qp`, which frees one of `slots` when it is polled.

@@ -42,6 +42,7 @@ use crate::{
     pd::Pd,
     proto::receiver::Recv,
     queue::{
+        offer::Offer,
         rq::{
             BadRecv,
             KernelRq,
@@ -56,10 +57,8 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
-        new_mutex,
         new_spinlock_irq,
         Arc,
-        Mutex,
         SpinLockIrq, //
     },
 };
@@ -91,9 +90,8 @@ pub(crate) struct Srq {
     pd: Arc<Pd>,
     handle: Arc<SrqHandle>,
     max_sge: u32,
-    /// `None` for kernel consumers. Held while the queue of a process is resized.
     #[pin]
-    entry: Mutex<Option<MmapEntry>>,
+    offer: Offer,
     #[pin]
     state: SpinLockIrq<SrqState>,
     _quota: Quota,
@@ -154,7 +152,7 @@ impl Srq {
                 pd: pd.clone(),
                 handle,
                 max_sge,
-                entry <- new_mutex!(entry, "rsiw::Srq::entry"),
+                offer <- Offer::new(entry),
                 state <- new_spinlock_irq!(state, "rsiw::Srq::state"),
                 _quota: quota,
             }),
@@ -164,7 +162,7 @@ impl Srq {
             udata.respond(&CreateSrqResp {
                 num_rqe: depth,
                 pad: 0,
-                srq_key: srq.entry.lock().as_ref().map_or(0, MmapEntry::key),
+                srq_key: srq.offer.key(),
             })?;
         }
         Ok(srq)
@@ -172,9 +170,7 @@ impl Srq {
 
     /// Ends the offer to map the queue, which no QP uses any more. Sleeps.
     pub(crate) fn close(&self) {
-        if let Some(entry) = &*self.entry.lock() {
-            entry.remove();
-        }
+        self.offer.close();
     }
 
     pub(crate) fn max_sge(&self) -> u32 {
@@ -208,7 +204,7 @@ impl Srq {
     pub(crate) fn modify(&self, change: &SrqChange) -> Result {
         let mut new = match change.max_wr {
             None => None,
-            Some(_) if self.entry.lock().is_some() => return Err(EOPNOTSUPP),
+            Some(_) if self.offer.lock().is_some() => return Err(EOPNOTSUPP),
             Some(depth) if !(1..=MAX_SRQ_WR).contains(&depth) => return Err(EINVAL),
             Some(depth) => Some((KernelRq::new(depth, self.max_sge)?, depth)),
         };
@@ -245,7 +241,7 @@ impl Srq {
         if !(1..=MAX_SRQ_WR).contains(&asked.num_rqe) {
             return Err(EINVAL);
         }
-        let mut entry = self.entry.lock();
+        let mut entry = self.offer.lock();
         let loaded = self.pd.device().queues().loaded();
         let (ring, offer) = new_ring::<own::Rqe>(asked.num_rqe, udata, loaded)?;
         let depth = ring.len();
