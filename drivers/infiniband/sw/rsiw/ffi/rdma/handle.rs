@@ -111,14 +111,31 @@ impl<B> Handle<B> {
     }
 }
 
+/// Raises an event of the object of `$handle`, which is the `$element` of the event and has the
+/// consumer's context in `$context`.
+macro_rules! raise {
+    ($handle:expr, $kind:expr, $element:ident, $context:ident) => {
+        $handle.with(|obj| {
+            let mut ev = event($kind);
+            ev.element.$element = ManuallyDrop::new(obj);
+            // SAFETY: the gate keeps the object alive.
+            ev.device = unsafe { (*obj).device };
+            // SAFETY: as above.
+            let (handler, context) = unsafe { ((*obj).event_handler, (*obj).$context) };
+            if let Some(handler) = handler {
+                // SAFETY: the event lives across the call and names the object whose handler it is.
+                unsafe { handler(&raw mut ev, context) };
+            }
+        });
+    };
+}
+
 impl CqHandle {
     /// Calls the completion handler. No lock may be held that polling or arming this queue takes.
     pub(crate) fn notify(&self) {
         self.with(|cq| {
             // SAFETY: the gate keeps the queue alive.
-            let handler = unsafe { (*cq).comp_handler };
-            // SAFETY: the gate keeps the queue alive.
-            let context = unsafe { (*cq).cq_context };
+            let (handler, context) = unsafe { ((*cq).comp_handler, (*cq).cq_context) };
             if let Some(handler) = handler {
                 // SAFETY: this is how the core documents the call of `comp_handler`.
                 unsafe { handler(cq, context) };
@@ -128,59 +145,25 @@ impl CqHandle {
 
     /// Reports that the queue has overflowed.
     pub(crate) fn overflowed(&self) {
-        self.with(|cq| {
-            let mut ev = event(b::ib_event_type_IB_EVENT_CQ_ERR);
-            ev.element.cq = ManuallyDrop::new(cq);
-            // SAFETY: the gate keeps the queue alive.
-            ev.device = unsafe { (*cq).device };
-            // SAFETY: the gate keeps the queue alive.
-            let handler = unsafe { (*cq).event_handler };
-            // SAFETY: the gate keeps the queue alive.
-            let context = unsafe { (*cq).cq_context };
-            if let Some(handler) = handler {
-                // SAFETY: the event lives across the call and names the queue whose handler it is.
-                unsafe { handler(&raw mut ev, context) };
-            }
-        });
+        raise!(self, b::ib_event_type_IB_EVENT_CQ_ERR, cq, cq_context);
     }
 }
 
 impl QpHandle {
     /// Reports an asynchronous event of this queue pair.
     pub(crate) fn event(&self, kind: AsyncEvent) {
-        self.with(|qp| {
-            let mut ev = event(kind.to_raw());
-            ev.element.qp = ManuallyDrop::new(qp);
-            // SAFETY: the gate keeps the queue pair alive.
-            ev.device = unsafe { (*qp).device };
-            // SAFETY: the gate keeps the queue pair alive.
-            let handler = unsafe { (*qp).event_handler };
-            // SAFETY: the gate keeps the queue pair alive.
-            let context = unsafe { (*qp).qp_context };
-            if let Some(handler) = handler {
-                // SAFETY: the event lives across the call and names the QP whose handler it is.
-                unsafe { handler(&raw mut ev, context) };
-            }
-        });
+        raise!(self, kind.to_raw(), qp, qp_context);
     }
 }
 
 impl SrqHandle {
     /// Reports that the shared receive queue has fewer receives than its limit.
     pub(crate) fn limit_reached(&self) {
-        self.with(|srq| {
-            let mut ev = event(b::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED);
-            ev.element.srq = ManuallyDrop::new(srq);
-            // SAFETY: the gate keeps the queue alive.
-            ev.device = unsafe { (*srq).device };
-            // SAFETY: the gate keeps the queue alive.
-            let handler = unsafe { (*srq).event_handler };
-            // SAFETY: the gate keeps the queue alive.
-            let context = unsafe { (*srq).srq_context };
-            if let Some(handler) = handler {
-                // SAFETY: the event lives across the call and names the queue whose handler it is.
-                unsafe { handler(&raw mut ev, context) };
-            }
-        });
+        raise!(
+            self,
+            b::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED,
+            srq,
+            srq_context
+        );
     }
 }
