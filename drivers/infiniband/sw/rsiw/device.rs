@@ -111,28 +111,14 @@ impl Device {
         )
     }
 
-    pub(crate) fn handle(&self) -> &DeviceHandle {
-        &self.handle
-    }
-
-    /// As [`Device::handle`], for those who keep the core's device.
-    pub(crate) fn core(&self) -> &Arc<DeviceHandle> {
+    /// Any context.
+    pub(crate) fn handle(&self) -> &Arc<DeviceHandle> {
         &self.handle
     }
 
     /// Returns the interface, unless the device is going away.
     pub(crate) fn netdev(&self) -> Option<ARef<NetDevice>> {
         self.handle.netdev()
-    }
-
-    /// Returns the queue for the work of queue pairs. Any context.
-    pub(crate) fn queue(&self) -> &OwnedQueue {
-        &self.queues.data
-    }
-
-    /// Returns the queue for sending that does not have to be done at once. Any context.
-    pub(crate) fn patient_queue(&self) -> &OwnedQueue {
-        &self.queues.patient
     }
 
     /// Any context.

@@ -337,7 +337,7 @@ impl Driver for Rsiw {
     ) -> Result<(Arc<Mr>, u32)> {
         let key = udata.read::<RegMrReq>()?.stag_key;
         let dev = pd.device();
-        let mr = Mr::register_user(dev.core(), &dev.stags, pd.id(), init, key)?;
+        let mr = Mr::register_user(dev.handle(), &dev.stags, pd.id(), init, key)?;
         let stag = mr.stag().0;
         if let Err(e) = udata.respond(&RegMrResp { stag, pad: 0 }) {
             mr.deregister(&dev.stags)?;
@@ -348,7 +348,7 @@ impl Driver for Rsiw {
 
     fn reg_dmabuf_mr(pd: ArcBorrow<'_, Pd>, init: &MrInit) -> Result<(Arc<Mr>, u32)> {
         let dev = pd.device();
-        let mr = Mr::register_user(dev.core(), &dev.stags, pd.id(), init, 0)?;
+        let mr = Mr::register_user(dev.handle(), &dev.stags, pd.id(), init, 0)?;
         let stag = mr.stag().0;
         Ok((mr, stag))
     }
@@ -366,7 +366,7 @@ impl Driver for Rsiw {
             udata.read::<RegMrReq>()?.stag_key
         };
         let dev = pd.device();
-        let (mr, init) = mr.reregister(dev.core(), &dev.stags, pd.id(), change, key)?;
+        let (mr, init) = mr.reregister(dev.handle(), &dev.stags, pd.id(), change, key)?;
         let stag = mr.stag().0;
         Ok((mr, stag, init))
     }

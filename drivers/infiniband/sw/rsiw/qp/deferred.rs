@@ -67,12 +67,12 @@ impl Qp {
 
     fn queue_urgent(self: &Arc<Self>) {
         // If that fails it is queued already, and will see whatever there is to see.
-        let _ = self.dev.queue().enqueue::<_, ACTS>(self.clone());
+        let _ = self.dev.queues().data.enqueue::<_, ACTS>(self.clone());
     }
 
     fn queue_patient(self: &Arc<Self>) {
         // As above.
-        let _ = self.dev.patient_queue().enqueue::<_, SENDS>(self.clone());
+        let _ = self.dev.queues().patient.enqueue::<_, SENDS>(self.clone());
     }
 
     /// Lets a work item act if `reason` asks for one. It must not be a reason for which the caller

@@ -73,7 +73,7 @@ impl Rnic {
     /// peer any more. May be called with the RTNL held, and waits for nobody.
     pub(crate) fn interface_gone(self: &Arc<Self>) {
         // Not on the queue of connections, whose end it waits for.
-        let _ = self.dev.patient_queue().enqueue::<_, 0>(self.clone());
+        let _ = self.dev.queues().patient.enqueue::<_, 0>(self.clone());
     }
 
     /// Ends what consumers have under way, and lets nothing new begin, before the core removes the
