@@ -3,8 +3,7 @@
 //! KUnit suites for what needs a kernel to be tested. They run when the module is loaded into a
 //! kernel with `CONFIG_KUNIT=y`, and are not there in others.
 //!
-//! The pure layers are tested in user space, at length and from the same files. Here is one test of
-//! each of those that decide about order and states, to see them work in the kernel, too.
+//! The pure layers are tested in user space, at length and from the same files.
 //!
 //! The code of the macro is unsafe, so this file cannot forbid unsafe code; the tests have none.
 
@@ -590,58 +589,5 @@ mod batches {
         // But not for ever.
         assert!(fills > 4);
         Ok(())
-    }
-}
-
-/// The order of completions, and the states of a queue pair.
-#[kernel::macros::kunit_tests(rsiw_queue_pair)]
-mod queue_pair {
-    use crate::proto::{
-        order::{
-            Order,
-            Record,
-            Status, //
-        },
-        state::{
-            next,
-            QpEvent,
-            QpState, //
-        },
-    };
-    use kernel::prelude::*;
-
-    #[test]
-    fn completions_in_order() -> Result {
-        let slots = KVec::from_elem(Record::<u32, ()>::default(), 2, GFP_KERNEL)?;
-        let mut order = Order::new(slots);
-        let first = order.push(1).map_err(|_| ENOSPC)?;
-        let second = order.push(2).map_err(|_| ENOSPC)?;
-        assert!(order.push(3).is_err());
-        order.done(second);
-        // Not before what was posted earlier.
-        assert!(order.pop().is_none());
-        order.done(first);
-        assert!(order.pop() == Some((1, Status::Success)));
-        assert!(order.pop() == Some((2, Status::Success)));
-        assert!(order.is_empty());
-        Ok(())
-    }
-
-    #[test]
-    fn states() {
-        let modify = |from, to| {
-            let event = QpEvent::Modify {
-                to,
-                idle: true,
-                flushed: true,
-            };
-            next(from, event).is_ok()
-        };
-        assert!(modify(QpState::Rts, QpState::Error));
-        assert!(modify(QpState::Error, QpState::Idle));
-        assert!(!modify(QpState::Error, QpState::Rts));
-        assert!(!modify(QpState::Idle, QpState::Terminate));
-        // Disconnecting what is not connected is fine.
-        assert!(modify(QpState::Idle, QpState::Closing));
     }
 }
