@@ -74,7 +74,7 @@ use kernel::{
 
 pub(crate) use crate::ffi::rdma::kmr::PdId;
 
-/// Pages, or stretches, of a fast-register region.
+/// Most extents of a fast-register region, before adjacent ones are joined.
 pub(crate) const MAX_FAST_REG: u32 = 1024;
 
 enum Kind {

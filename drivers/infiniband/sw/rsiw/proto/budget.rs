@@ -5,7 +5,7 @@
 //! Octets alone are no measure: an FPDU of nothing takes as long as hundreds of octets, and so does
 //! each piece of memory that a payload is spread over. What is left when a budget is spent is for
 //! the work item. An FPDU that was begun is finished: it is at most 64 KiB long, and has as many
-//! pieces as a receive has elements and its regions have stretches.
+//! pieces as a receive has elements and its regions have extents.
 #![forbid(unsafe_code)]
 
 /// What an FPDU costs beside its octets.

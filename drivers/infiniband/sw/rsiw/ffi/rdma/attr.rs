@@ -135,7 +135,7 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_cqe: u32,
     pub(crate) max_mr: u32,
     pub(crate) max_pd: u32,
-    /// Pages, or stretches, of a fast-register region.
+    /// Extents of a fast-register region, before adjacent ones are joined.
     pub(crate) max_fast_reg: u32,
     pub(crate) max_srq: u32,
     pub(crate) max_srq_wr: u32,

@@ -160,7 +160,7 @@ pub(crate) trait Driver: Sized + 'static {
     const ABI_VERSION: u32 = 1;
     /// The description that a device shows.
     const NODE_DESC: &'static [u8] = b"";
-    /// Most pages, or stretches, of a fast-register region.
+    /// Most extents of a fast-register region, before adjacent ones are joined.
     const MAX_FAST_REG: u32 = 0;
     const IN_C: InC = InC::NOTHING;
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a fast-register region consists of: a list of stretches of kernel memory, made from a
-//! scatterlist. Stretches begin at any octet, whatever the consumer's page size; adjacent pages are
-//! one stretch.
+//! What a fast-register region consists of: a list of extents, made from a scatterlist. Extents
+//! begin at any octet, whatever the consumer's page size; adjacent pages are one extent.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: any, but for
 //! allocation and release.
@@ -20,7 +19,7 @@ use kernel::{
     },
 };
 
-/// A stretch of kernel memory.
+/// Kernel memory whose addresses follow each other, as a part of a region.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
     pub(super) addr: u64,
@@ -29,13 +28,13 @@ pub(super) struct Extent {
     pub(super) len: u32,
 }
 
-/// The stretches of a region, in order.
+/// The extents of a region, in order.
 pub(super) struct Layout {
     extents: KVVec<Extent>,
     /// Entries as the consumer counts them: pages, or elements of a scatterlist.
     entries: Saturating<usize>,
     len: u64,
-    /// Zero if the stretches may begin anywhere.
+    /// Zero if the extents may begin anywhere.
     page_size: u64,
     /// Not used for a registration yet.
     fresh: bool,
@@ -44,7 +43,7 @@ pub(super) struct Layout {
 impl Layout {
     pub(super) const NONE: &'static [Extent] = &[];
 
-    /// Makes an empty list with room for `max` stretches.
+    /// Makes an empty list with room for `max` extents.
     pub(super) fn new(max: usize) -> Result<Self> {
         Ok(Self {
             extents: KVVec::with_capacity(max, GFP_KERNEL)?,
@@ -81,13 +80,13 @@ impl Layout {
         }
     }
 
-    /// Returns the stretch with octet `at` of the region, the offset of that octet in the stretch,
-    /// and the stretches behind it. `None` if the `len` octets are not all in the region.
+    /// Returns the extent with octet `at` of the region, the offset of that octet in the extent,
+    /// and the extents behind it. `None` if the `len` octets are not all in the region.
     pub(super) fn find(&self, at: u64, len: u32) -> Option<(&Extent, u32, &[Extent])> {
         if at.checked_add(len.into())? > self.len {
             return None;
         }
-        // Finds the first stretch beyond `at`. The library's search adds with a check that panics.
+        // Finds the first extent beyond `at`. The library's search adds with a check that panics.
         let (mut low, mut high) = (0, self.extents.len());
         while low < high {
             let mid = low.midpoint(high);
@@ -109,7 +108,7 @@ impl Layout {
         self.fresh = false;
     }
 
-    /// Appends `len` octets at `addr`. Fails with `ENOMEM` if there is no room for another stretch.
+    /// Appends `len` octets at `addr`. Fails with `ENOMEM` if there is no room for another extent.
     fn push(&mut self, addr: u64, len: u32) -> Result {
         let at = self.len;
         let end = at.checked_add(len.into()).ok_or(EINVAL)?;
@@ -169,7 +168,7 @@ pub(super) struct Filler {
 }
 
 impl Staging {
-    /// Makes the place for lists of at most `max` stretches, for which `layout` has room.
+    /// Makes the place for lists of at most `max` extents, for which `layout` has room.
     pub(super) fn new(layout: Layout, max: usize, gaps: bool) -> impl PinInit<Self> {
         pin_init!(Self {
             max,

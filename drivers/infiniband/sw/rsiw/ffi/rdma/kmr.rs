@@ -160,7 +160,7 @@ unsafe impl<R: Send> Send for FastMemory<R> {}
 unsafe impl<R: Send + Sync> Sync for FastMemory<R> {}
 
 impl<R: Send + Sync> FastMemory<R> {
-    /// Makes memory for at most `max` stretches, with `gaps` of any alignment, or returns `ENOMEM`.
+    /// Makes memory for at most `max` extents, with `gaps` of any alignment, or returns `ENOMEM`.
     pub(super) fn new(max: usize, gaps: bool) -> Result<Arc<Self>> {
         let active = Active {
             layout: Layout::new(max)?,
@@ -300,7 +300,7 @@ impl<'a> Iterator for Slices<'a> {
             let extent = self.rest.next()?;
             let len = extent.len.min(self.left.0);
             self.left -= len;
-            // SAFETY: the stretch is part of the range that the iterator was made for.
+            // SAFETY: the extent is part of the range that the iterator was made for.
             self.current = unsafe { KernelPieces::new(extent.addr, len) };
         }
     }
