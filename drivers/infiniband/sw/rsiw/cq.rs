@@ -131,6 +131,8 @@ enum Lost {
     Told,
 }
 
+/// A completion queue, to which any number of queue pairs add. What is left of a queue pair may keep
+/// it longer than the core does.
 #[pin_data]
 pub(crate) struct Cq {
     handle: Arc<CqHandle>,

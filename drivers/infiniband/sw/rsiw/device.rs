@@ -63,6 +63,8 @@ use kernel::{
 /// The vendor that, with part 0, rdma-core knows as software iWARP.
 const VENDOR_ID: u32 = 0x626d74;
 
+/// What the objects of a device have in common. They keep it, also when the core's device is gone;
+/// it knows none of them but the memory regions, by their STags.
 #[pin_data]
 pub(crate) struct Device {
     handle: Arc<DeviceHandle>,

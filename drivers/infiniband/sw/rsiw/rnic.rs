@@ -37,6 +37,8 @@ use kernel::{
     workqueue::Work,
 };
 
+/// The driver's part of the core's device: what its objects have in common, its queue pairs and
+/// connections, and how far its removal is. The core has it until it is done with the device.
 #[pin_data]
 pub(crate) struct Rnic {
     /// What all objects use.

@@ -85,6 +85,8 @@ fn of_process<E: HasElements>(
     Ok((rq_of(UserRq::new(ring, init.max_sge)), Some(entry)))
 }
 
+/// A shared receive queue. It knows none of the queue pairs that take from it, and forgets what it
+/// has given to one.
 #[pin_data]
 pub(crate) struct Srq {
     pd: Arc<Pd>,

@@ -129,6 +129,8 @@ struct Framer {
     is_left: bool,
 }
 
+/// The sending half of a connection: the message that it is at, and all that has to be known in the
+/// next run. The batch is the [`Transport`]'s, requests and responses are those of [`Env`].
 #[derive(Debug)]
 pub(crate) struct Sender {
     framer: Framer,
@@ -456,6 +458,8 @@ impl Sender {
         self.terminate.is_some() || (self.has_terminated && !is_batch_empty)
     }
 
+    /// Sends what `state` allows, until `limits.run` octets have gone: what is in the batch, a
+    /// Terminate, then requests and responses in turn. Lets go of all regions before it returns.
     pub(crate) fn run<T, E>(
         &mut self,
         env: &mut E,

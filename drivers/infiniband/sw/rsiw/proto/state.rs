@@ -151,6 +151,8 @@ pub(crate) enum Tcp {
     Reset,
 }
 
+/// An asynchronous event: what the consumer is told of an end of the stream that no completion
+/// tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Async {
     /// `IB_EVENT_QP_FATAL`.

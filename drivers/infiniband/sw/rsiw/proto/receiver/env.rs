@@ -70,6 +70,8 @@ pub(crate) struct Received {
     pub(crate) extra: Extra,
 }
 
+/// A payload could not be placed, or a sink not be invalidated. What that means for the stream
+/// depends on whose memory it is, which the receiver knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unplaced;
 
