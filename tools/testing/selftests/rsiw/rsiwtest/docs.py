@@ -6,6 +6,7 @@ where it is run: `on A`, `on A, listening at 7174` (it goes on in the background
 `by NAME` of a test that does, or `output`, which is none to run.
 """
 
+import glob
 import os
 import re
 
@@ -21,6 +22,10 @@ PAGES = [page_of(name) for name in
           "rsiw-secure.rst")]
 _COMMENT = re.compile(r"\s*\.\. (?:on (?P<host>[AB])(?:, listening at (?P<port>\d+))?"
                       r"|by (?P<test>[\w-]+)|(?P<output>output))$")
+
+
+# "test ``x``", "tests ``x-*``, ``y`` and ``z``", in a paragraph.
+_TESTS = re.compile(r"\b[Tt]ests?(?: |\n *)(``[\w*-]+``(?:(?:,|,? and)\s+``[\w*-]+``)*)")
 
 
 class Block:
@@ -66,6 +71,14 @@ def blocks_of(page):
         found.append(Block(section, said, "\n".join(text).strip()))
         said = None
     return found
+
+
+def named_tests():
+    """The tests, or patterns of such, that the text of any page names."""
+    for page in glob.glob(page_of("*.rst")):
+        with open(page, encoding="utf-8") as f:
+            for found in _TESTS.finditer(f.read()):
+                yield from re.findall(r"``(.*?)``", found[1])
 
 
 def compared():

@@ -2,6 +2,7 @@
 """The commands that rsiw.rst tells users to give, and what other pages say."""
 
 import contextlib
+import fnmatch
 import re
 
 from rsiwtest import core, docs, nfs, nullb, rnbd
@@ -25,12 +26,15 @@ def hosts(t):
 
 @test("docs-blocks", cost=1, only_type="rsiw")
 def docs_blocks(t):
-    """Each block of commands names the test that runs it."""
+    """Each block of commands names the test that runs it, and the text those that there are."""
     tests = {each.name for each in core.collect()} | {
         "check-deb", "check-run", "check-run-cargo", "check-run-valkey"}
     for block in docs.blocks():
         if block.test and block.test not in tests:
             raise Fail("no test is called %s" % block.test)
+    for name in docs.named_tests():
+        if not fnmatch.filter(tests, name):
+            raise Fail("no test is called %s" % name)
 
 
 @test("docs-first-steps", cost=8, only_type="rsiw")
