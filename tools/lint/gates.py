@@ -10,6 +10,8 @@ DRIVER = "drivers/infiniband/sw/rsiw"
 # Where unsafe code may be.
 UNSAFE_HOMES = (f"{DRIVER}/ffi/", f"{DRIVER}/ffi.rs", f"{DRIVER}/rsiw_main.rs",
                 f"{DRIVER}/compat/")
+# What older kernels lack: one that needs more is not worth it.
+COMPAT, COMPAT_LINES = f"{DRIVER}/compat/", 600
 # Safe code that macros of the kernel add unsafe code to.
 UNSAFE_MACROS = (f"{DRIVER}/kunit.rs",)
 MAX_LINES = 800
@@ -95,12 +97,33 @@ def versions():
         yield f"the module's version is {'.'.join(module)}, not that of debian/changelog"
 
 
+def compat():
+    """What is there for older kernels stays small."""
+    total = 0
+    for path in files():
+        if path.startswith(COMPAT):
+            with open(path, encoding="utf-8") as f:
+                total += len(f.readlines())
+    if total > COMPAT_LINES:
+        yield f"{COMPAT}: {total} lines in all, at most {COMPAT_LINES}"
+
+
+def listed():
+    """README of tools/vm names the scripts there, but for what others of them run in a guest."""
+    with open("tools/vm/README", encoding="utf-8") as f:
+        words = set(re.findall(r"[\w.-]+", f.read()))
+    for entry in sorted(os.scandir("tools/vm"), key=lambda e: e.name):
+        if entry.is_file() and os.access(entry, os.X_OK) and not entry.name.endswith("-guest"):
+            if entry.name not in words:
+                yield f"tools/vm/README lacks {entry.name}"
+
+
 def main():
     if sys.argv[1:]:
         print("usage: gates.py    (in the checkout)")
         return 0 if sys.argv[1] == "--help" else 2
     bad = 0
-    for message in versions():
+    for message in (*versions(), *compat(), *listed()):
         print(message)
         bad += 1
     for path in sorted(files()):
