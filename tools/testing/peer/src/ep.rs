@@ -5,7 +5,7 @@
 
 use crate::bytes::{hex, unhex};
 use crate::log::Log;
-use crate::net::Res;
+use crate::net::{check, Res};
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -56,6 +56,12 @@ pub mod state {
     pub const SQD: u32 = 4;
     pub const SQE: u32 = 5;
     pub const ERR: u32 = 6;
+}
+
+/// What ended a connection without a Terminate (rsiw-observing.rst).
+pub mod ended {
+    pub const FIN: u32 = 0x40004;
+    pub const RESET: u32 = 0x40005;
 }
 
 /// `enum ibv_access_flags`.
@@ -210,6 +216,19 @@ impl Ep {
             state if state == want => Ok(()),
             other => Err(format!("state {other} instead of {want}")),
         }
+    }
+
+    /// The driver says that this ended the last connection of the QP with this number.
+    pub fn expect_ended_by(&self, qpn: u64, want: u32) -> Res {
+        let (pid, qpn) = (self.0.borrow().child.id().to_string(), qpn.to_string());
+        let shown = Command::new("rdma")
+            .args(["-dd", "resource", "show", "qp", "pid", &pid, "lqpn", &qpn])
+            .output()
+            .map_err(|e| format!("rdma: {e}"))?;
+        let text = String::from_utf8_lossy(&shown.stdout);
+        let mut words = text.split_whitespace();
+        let got = words.find(|w| *w == "drv_ended_by").and(words.next());
+        check("ended_by", got == Some(&format!("{want:#x}")), &text)
     }
 
     /// Octets of the arena.

@@ -32,6 +32,7 @@ pub struct Conn {
     pub tcp: Tcp,
     pub ep: Ep,
     pub slot: usize,
+    pub qpn: u64,
     pub stag: u32,
     pub to: u64,
     /// Address of the arena.
@@ -176,13 +177,14 @@ impl World {
 }
 
 fn conn(tcp: Tcp, ep: &Ep, slot: usize, created: &[u64]) -> Res<Conn> {
-    let [_, stag, to, arena] = created[..] else {
+    let [qpn, stag, to, arena] = created[..] else {
         return Err(format!("created: {created:?}"));
     };
     Ok(Conn {
         tcp,
         ep: ep.clone(),
         slot,
+        qpn,
         stag: stag as u32,
         to,
         arena,
@@ -260,6 +262,11 @@ impl Conn {
         let more = if got < 0 { got } else { next(1)? };
         let good = got == want && more < 0;
         check(&format!("asynchronous event {want}"), good, (got, more))
+    }
+
+    /// The driver says that this ended the connection.
+    pub fn expect_ended_by(&self, want: u32) -> Res {
+        self.ep.expect_ended_by(self.qpn, want)
     }
 
     /// A Read Request for `len` octets of region 0 that names a sink of ours.

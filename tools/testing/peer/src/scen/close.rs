@@ -5,7 +5,7 @@
 
 use crate::bytes::{fpdu, mpa, send, terminate, untagged, words, write};
 use crate::bytes::{Read, C, READ_RESP, REP, REQ, S, SEND, U, U_LAST};
-use crate::ep::{event, state, status};
+use crate::ep::{ended, event, state, status};
 use crate::net::{check, same, End, Res, SOON};
 use crate::scenario::{Kind, List};
 use crate::world::{op, World};
@@ -60,13 +60,21 @@ pub fn add(list: &mut List) {
             w.ep.expect_state(c.slot, state::ERR)
         });
     list.rows("V-ST-11")
-        .says("FIN right behind the last message: it is delivered")
-        .runs(|w| {
+        .says("FIN right behind the last message, and a RST behind that: it is delivered")
+        .each([false, true])
+        .runs(|w, reset| {
             let mut c = w.conn()?;
             c.send(b"last")?;
             c.tcp.fin();
+            if reset {
+                c.tcp.reset();
+            }
             c.received(0, 4)?;
-            c.tcp.expect_end(End::Fin)
+            if !reset {
+                c.tcp.expect_end(End::Fin)?;
+            }
+            disconnected(w, c.slot)?;
+            c.expect_ended_by(ended::FIN)
         });
     list.rows("V-ST-12 P-ERR-27 D-DDP-19 V-AE-22")
         .says("FIN while a Read of the driver waits: 0x0207")
@@ -114,12 +122,21 @@ pub fn add(list: &mut List) {
             disconnected(w, c.slot)
         });
     list.rows("V-ST-17 V-AE-3 V-TM-9 V-CM-9")
-        .says("RST: Error, flushed, told once")
-        .runs(|w| {
+        .says("RST, also while a Read of the driver waits: Error, flushed, told once")
+        .each([false, true])
+        .runs(|w, busy| {
             let mut c = w.synced("recv=1")?;
+            if busy {
+                c.post(1, op::READ, 131_072, 64, "raddr=1 rkey=1")?;
+                c.tcp.ulpdu()?;
+            }
             c.tcp.reset();
             disconnected(w, c.slot)?;
             c.expect_wc("r", 0, status::FLUSHED)?;
+            if busy {
+                c.expect_wc("s", 1, status::FLUSHED)?;
+            }
+            c.expect_ended_by(ended::RESET)?;
             w.ep.expect_state(c.slot, state::ERR)?;
             c.expect_async(event::FATAL)
         });
@@ -243,8 +260,8 @@ pub fn add(list: &mut List) {
             }
             super::mpa::works(w)
         });
-    list.rows("L-CORE-4 V-CM-9")
-        .says("the peer is gone before the consumer accepts")
+    list.rows("L-CORE-4 V-CM-9 V-ST-17")
+        .says("the peer is gone before the consumer accepts: a RST is no close in good order")
         .each([true, false])
         .runs(|w, reset| {
             let mut tcp = w.tcp()?;
@@ -257,13 +274,19 @@ pub fn add(list: &mut List) {
             } else {
                 drop(tcp);
             }
-            w.ep.say(&format!("create {slot}"))?;
+            let qpn = w.ep.numbers(&format!("create {slot}"))?[0];
             // It may fail, or succeed and be followed by the end.
             if w.ep.say(&format!("accept {slot}")).is_ok() {
                 let events = events_to_end(w, slot)?;
                 let ends = ["DISCONNECTED", "CONNECT_ERROR", "REJECTED"];
                 let good = events.len() == 1 && ends.contains(&events[0].as_str());
                 check("events", good, events)?;
+                if reset {
+                    w.ep.expect_state(slot, state::ERR)?;
+                    let told = w.ep.async_event(slot, SOON)?;
+                    check("asynchronous event", told == event::FATAL, told)?;
+                    w.ep.expect_ended_by(qpn, ended::RESET)?;
+                }
             }
             Ok(())
         });

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Interfaces of all kinds, and what happens to them under a device."""
 
+import contextlib
 import fcntl
 import os
 import re
 import struct
 import time
 
+from rsiwtest import traces
 from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tools import perftest, ping, rping, stream
@@ -220,11 +222,18 @@ def lost_peer(t):
     for ns in (NS_A, NS_B):
         sh("sh", "-c", "echo 3 >/proc/sys/net/ipv4/tcp_retries2", netns=ns)
     t.topo.changed = True
-    both = stream(t, t.topo.wire, "ib_write_bw", 200, "-b")
+    path = t.topo.wire
+    both = stream(t, path, "ib_write_bw", 200, "-b")
     cut(t, SIDE_A, SIDE_B)
-    for proc in both:
-        if proc.wait(t.left(60)) == 0:
-            raise Fail("%s ends well:\n%s" % (proc, proc.tail()))
+    ours = t.type == "rsiw"
+    with traces.Session("rsiw_completion") if ours else contextlib.nullcontext() as session:
+        for proc in both:
+            if proc.wait(t.left(60)) == 0:
+                raise Fail("%s ends well:\n%s" % (proc, proc.tail()))
+        for dev in (path.server_dev, path.client_dev) if ours else ():
+            with t.sub("%s says why" % dev):
+                traces.expect(session.events("rsiw_completion"), dev=dev, status="flushed",
+                              vendor_err="0x40006")
 
 
 @test("end-over-outage", cost=20, tcp=WIRE)

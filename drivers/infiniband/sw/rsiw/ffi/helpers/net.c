@@ -224,9 +224,10 @@ int rsiw_helper_sk_err(const struct sock *sk)
 	return READ_ONCE(sk->sk_err);
 }
 
-bool rsiw_helper_sk_rcv_shutdown(const struct sock *sk)
+/* Any end of a connection shuts both ways down, but only the peer's FIN sets this flag. */
+bool rsiw_helper_tcp_has_fin(const struct sock *sk)
 {
-	return READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN;
+	return sock_flag(sk, SOCK_DONE);
 }
 
 /*
@@ -401,6 +402,14 @@ void rsiw_helper_sock_set_tos(struct sock *sk, int tos)
 	ip_sock_set_tos(sk, tos);
 }
 
+/* Sends what it can, except after an error: that is left to who asks for it later. */
+static int send_unless_ended(struct sock *sk, struct msghdr *msg, size_t len)
+{
+	if (sk->sk_err)
+		return -sk->sk_err;
+	return tcp_sendmsg_locked(sk, msg, len);
+}
+
 /*
  * Sends @len octets of a bvec list, once and without blocking. TCP takes references to the pages,
  * to which nobody may write as long as it has them. -ENOBUFS: TCP has no memory, and nothing on its
@@ -419,13 +428,10 @@ static int send_bvec(struct sock *sk, const struct bio_vec *bvec,
 	};
 
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvec, nr, len);
-	/* A send would take the error away from who asks for it later. */
-	if (sk->sk_err)
-		return -sk->sk_err;
 	skb = cut ? tcp_write_queue_tail(sk) : NULL;
 	if (skb)
 		TCP_SKB_CB(skb)->eor = 1;
-	ret = tcp_sendmsg_locked(sk, &msg, len);
+	ret = send_unless_ended(sk, &msg, len);
 	if (ret == -EAGAIN && tcp_rtx_and_write_queues_empty(sk))
 		ret = -ENOBUFS;
 	return ret;
@@ -461,9 +467,13 @@ int rsiw_helper_tcp_send(struct sock *sk, void *data, size_t len)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 	struct kvec vec = { .iov_base = data, .iov_len = len };
+	int ret;
 
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	return tcp_sendmsg(sk, &msg, len);
+	lock_sock(sk);
+	ret = send_unless_ended(sk, &msg, len);
+	release_sock(sk);
+	return ret;
 }
 
 int rsiw_helper_tcp_recv(struct socket *sock, void *data, size_t len)

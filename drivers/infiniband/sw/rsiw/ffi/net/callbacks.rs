@@ -218,7 +218,7 @@ impl<H: StreamHandler> Callbacks<H> {
             TcpState::Closed => StreamEvent::Closed,
             TcpState::CloseWait => StreamEvent::PeerFin,
             // SAFETY: as above.
-            TcpState::Closing if unsafe { h::sk_rcv_shutdown(sk) } => StreamEvent::PeerFin,
+            TcpState::Closing if unsafe { h::tcp_has_fin(sk) } => StreamEvent::PeerFin,
             _ => return,
         };
         // SAFETY: this function is installed for `H` only.

@@ -70,7 +70,7 @@ impl LockedSock<'_> {
     /// Returns whether the peer's FIN was received. Octets in front of it may still be unread.
     pub(crate) fn peer_fin(&self) -> bool {
         // SAFETY: `sk` is live by the type invariants.
-        unsafe { h::sk_rcv_shutdown(self.sk.as_ptr()) }
+        unsafe { h::tcp_has_fin(self.sk.as_ptr()) }
     }
 
     /// Returns the error that ended the connection, if one did.
