@@ -113,6 +113,7 @@ ALL_WAITS = {
     ("cm/acceptor.rs", "remove"): TIMERS,
     ("qp/inner.rs", "dismantle"): TIMERS,
     ("qp/deferred.rs", "cancel_timer"): TIMERS,
+    ("qp/deferred.rs", "stop_timers"): TIMERS,
     ("qp/effects.rs", "release"): TIMERS,
     ("rnic/removal.rs", "close"): TIMERS,
     ("cm.rs", "close_all"): "endpoints that are left (``close_all``)",
