@@ -40,11 +40,7 @@ use crate::{
         tx,
     },
     wire::{
-        fpdu::{
-            Crc,
-            Trailer,
-            MAX_TRAILER, //
-        },
+        marker::Markers,
         mpa,
         terminate::{
             TermError,
@@ -207,8 +203,8 @@ impl Endpoint {
                 st.refused = Some(Quota::take(self.dev().limits(), |limits| &limits.refused)?);
                 Ok(())
             }
-            Ask::Terminate(error) => {
-                send_terminate(st.sock.as_ref().ok_or(ECONNRESET)?, error)?;
+            Ask::Terminate { error, markers } => {
+                send_terminate(st.sock.as_ref().ok_or(ECONNRESET)?, error, markers)?;
                 self.dev().count(Some(Counter::of_terminate(error)));
                 Ok(())
             }
@@ -275,24 +271,13 @@ fn send_frame(st: &EndpointState, frame: &[u8], len: usize) -> Result {
 }
 
 /// Sends a Terminate as the first FPDU of a stream that will have no other.
-fn send_terminate(sock: &TcpSocket, error: TermError) -> Result {
-    let mut header = [0; tx::TERMINATE_HEADER];
+fn send_terminate(sock: &TcpSocket, error: TermError, markers: bool) -> Result {
     let message = Terminate { error, quote: None };
-    let frame = tx::terminate(&message, &mut header);
-    let header = header.get(..frame.header_len).ok_or(EINVAL)?;
+    let mut markers = markers.then(Markers::new);
+    let mut fpdu = [0; tx::MAX_TERMINATE];
     // A peer that does not want CRCs ignores this one.
-    let crc = Crc::new().update(crc32c, header);
-    let trailer = Trailer::new(frame.ulpdu_len, Some(crc), crc32c);
-    let mut fpdu = [0; tx::TERMINATE_HEADER + MAX_TRAILER];
-    for (to, from) in fpdu
-        .iter_mut()
-        .zip(Iterator::chain(header.iter(), trailer.as_bytes()))
-    {
-        *to = *from;
-    }
-    let len = header.len().checked_add(trailer.as_bytes().len());
-    let len = len.ok_or(EINVAL)?;
-    send_whole(sock, fpdu.get(..len).ok_or(EINVAL)?)
+    let fpdu = tx::terminate(&message, markers.as_mut(), Some(crc32c), &mut fpdu);
+    send_whole(sock, fpdu.ok_or(EINVAL)?)
 }
 
 /// Sends a frame that fits the empty send queue of a new connection; if not, returns `ENOBUFS`.

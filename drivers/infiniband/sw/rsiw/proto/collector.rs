@@ -146,6 +146,11 @@ impl Collector {
         }
     }
 
+    /// Returns whether the frame asks for markers, once its header is there.
+    pub(super) fn wants_markers(&self) -> bool {
+        self.header.is_some_and(|header| header.markers)
+    }
+
     /// Returns the enhanced words, if the frame has them. Fails if it is too short (T-9, X-ENH-4).
     pub(super) fn enhanced(&self, header: &Header) -> Result<Option<Enhanced>, SetupFailure> {
         if !header.enhanced {

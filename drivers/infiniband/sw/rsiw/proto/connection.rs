@@ -365,7 +365,10 @@ where
             (Input::Failed(_), Some(_)) => {
                 self.connect_failed(Reply::failed(Error::Reset), out);
                 // X-ENH-17.
-                out.ask = Some(Ask::Terminate(TermError::MpaLocalCatastrophic));
+                out.ask = Some(Ask::Terminate {
+                    error: TermError::MpaLocalCatastrophic,
+                    markers: params.send_markers,
+                });
                 Phase::Parting
             }
             (Input::Failed(code), None) => self.accept_failed(Error::Other(code), out),

@@ -58,7 +58,7 @@ use super::tx::{
     TooMany,
     Tx,
     MAX_HEADER,
-    TERMINATE_HEADER, //
+    MAX_TERMINATE, //
 };
 use crate::proto::setup::Params;
 use crate::wire::ddp::Msn;
@@ -195,16 +195,15 @@ impl Framer {
         transport: &mut T,
         message: &Terminate,
     ) -> Result<(), Broken> {
-        let mut header = [0; TERMINATE_HEADER];
-        let frame = tx::terminate(message, &mut header);
-        let octets = header.get(..frame.header_len).ok_or(Broken)?;
-        let len = self.octets(&frame)?;
+        let (mut fpdu, mut markers) = ([0; MAX_TERMINATE], self.markers);
+        let crc32c = self.crc.then_some(T::crc32c as fn(u32, &[u8]) -> u32);
+        let fpdu = tx::terminate(message, markers.as_mut(), crc32c, &mut fpdu).ok_or(Broken)?;
+        let len = u32::try_from(fpdu.len()).map_err(|_| Broken)?;
         if !transport.reserve(len) {
             return Err(Broken);
         }
-        let (before, mut markers) = (transport.mark(), self.markers);
-        let writer = Writer::pieces(transport, octets, &frame, self.crc, markers.as_mut());
-        if let Err(Broken) = writer.and_then(Writer::finish) {
+        let before = transport.mark();
+        if let Err(Broken) = transport.put(fpdu) {
             transport.truncate(before)?;
             return Err(Broken);
         }

@@ -213,6 +213,11 @@ impl Initiator {
         }))
     }
 
+    /// Returns whether the Reply asks for markers, which then begin the stream (M-MPA-14).
+    pub(crate) fn peer_wants_markers(&self) -> bool {
+        self.reply.wants_markers()
+    }
+
     /// Takes note that TCP was closed or reset. An old responder may do that on an enhanced
     /// Request; a new connection with revision 1 may do better (RFC 6581 section 10, X-ENH-5).
     pub(crate) fn closed(&mut self) -> Option<SetupEvent> {

@@ -20,7 +20,13 @@ use crate::wire::ddp::{
 };
 use crate::wire::fpdu::{
     self,
+    Crc,
+    CRC_LEN,
     LEN_FIELD, //
+};
+use crate::wire::marker::{
+    Markers,
+    MARKER_LEN, //
 };
 use crate::wire::rdmap::{
     Control,
@@ -55,8 +61,9 @@ use zerocopy_derive::{
 
 /// The most octets in front of a payload: length field, untagged header, Atomic Request.
 pub(crate) const MAX_HEADER: usize = LEN_FIELD + ddp::UNTAGGED_LEN + ATOMIC_REQUEST_LEN;
-/// The same for a Terminate, which has no payload of its own.
-pub(crate) const TERMINATE_HEADER: usize = LEN_FIELD + terminate::MAX_ULPDU;
+/// The most octets of the FPDU of a Terminate, with the one marker that there may be in it.
+// CAST: a small constant.
+pub(crate) const MAX_TERMINATE: usize = fpdu::fpdu_len(terminate::MAX_ULPDU as u16) + MARKER_LEN;
 
 /// STag of the ready-to-receive Write and Read. Nobody checks it at length zero, but some adapters
 /// refuse an STag of zero.
@@ -180,7 +187,7 @@ impl Tx {
 }
 
 /// One FPDU of a message. On the wire: the header ([`Message::put_header`]), `payload` octets of
-/// the message from `offset` on, and `wire::fpdu::Trailer::new(ulpdu_len, …)`.
+/// the message from `offset` on, pad and CRC field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// Octets of the header, MPA's length field included.
@@ -449,23 +456,39 @@ struct AtomicResponseFpdu {
 
 const _: () = assert!(size_of::<AtomicRequestFpdu>() == MAX_HEADER);
 
-/// Makes the one FPDU of a Terminate, after which nothing may be sent (T-32, P-RDMAP-17).
-pub(crate) fn terminate(message: &Terminate, out: &mut [u8; TERMINATE_HEADER]) -> Frame {
-    let mut ulpdu = [0; terminate::MAX_ULPDU];
-    let ulpdu_len = message.emit(&mut ulpdu);
-    // As many octets on both sides.
-    let all = ulpdu_len.to_be_bytes().into_iter().chain(ulpdu);
-    for (to, from) in out.iter_mut().zip(all) {
-        *to = from;
+/// Makes the one FPDU of a Terminate, after which nothing may be sent (T-32, P-RDMAP-17), with the
+/// marker that is due in it, if any, and with a CRC if there is `crc32c`. Returns `None` if it does
+/// not fit, which is a defect.
+pub(crate) fn terminate<'a>(
+    message: &Terminate,
+    markers: Option<&mut Markers>,
+    crc32c: Option<fn(u32, &[u8]) -> u32>,
+    out: &'a mut [u8; MAX_TERMINATE],
+) -> Option<&'a [u8]> {
+    // What is behind the ULPDU stays zero, as a pad has to be.
+    let mut plain = [0; LEN_FIELD + terminate::MAX_ULPDU];
+    let (len_field, ulpdu) = plain.split_first_chunk_mut()?;
+    let ulpdu_len = message.emit(ulpdu.first_chunk_mut()?);
+    *len_field = ulpdu_len.to_be_bytes();
+    let plain = plain.get(..fpdu::covered_len(ulpdu_len))?;
+    // It is too short for two. CAST: it is short.
+    let fpdu_len = fpdu::fpdu_len(ulpdu_len) as u32;
+    let marker = markers.and_then(|markers| markers.next_fpdu(fpdu_len).next());
+    // CAST: 32 bits fit.
+    let at = marker.map_or(0, |marker| marker.at as usize);
+    let marker = marker.as_ref().map_or(&[][..], |marker| &marker.bytes);
+    let (before, behind) = plain.split_at_checked(at)?;
+    let len = plain.len().wrapping_add(marker.len());
+    let (front, crc) = out.split_at_mut_checked(len)?;
+    let all = before.iter().chain(marker).chain(behind);
+    for (to, from) in front.iter_mut().zip(all) {
+        *to = *from;
     }
-    Frame {
-        header_len: usize::from(ulpdu_len).wrapping_add(LEN_FIELD),
-        payload: 0,
-        offset: 0,
-        ulpdu_len,
-        fpdu_len: fpdu::fpdu_len(ulpdu_len),
-        last: true,
-    }
+    *crc.first_chunk_mut()? = match crc32c {
+        Some(crc32c) => Crc::new().update(crc32c, front).to_wire(),
+        None => [0; CRC_LEN],
+    };
+    out.get(..len.wrapping_add(CRC_LEN))
 }
 
 /// Octets of payload for which a segment is filled up. Another FPDU takes some hundred instructions

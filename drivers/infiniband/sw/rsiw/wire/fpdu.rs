@@ -13,7 +13,6 @@ pub(crate) const CRC_LEN: usize = 4;
 /// Octets that an FPDU adds to its ULPDU, without the pad.
 pub(crate) const OVERHEAD: usize = LEN_FIELD + CRC_LEN;
 const MAX_PAD: usize = 3;
-pub(crate) const MAX_TRAILER: usize = MAX_PAD + CRC_LEN;
 /// Longest ULPDU that the length field can name; a receiver takes all of them (section 4.1).
 pub(crate) const MAX_ULPDU: u16 = u16::MAX;
 /// Longest FPDU that a peer may send, for which the deframer's buffer has room.
@@ -79,45 +78,5 @@ impl Crc {
 
     pub(crate) fn matches(self, wire: [u8; CRC_LEN]) -> bool {
         self.to_wire() == wire
-    }
-}
-
-/// Pad and CRC field of an FPDU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Trailer {
-    bytes: [u8; MAX_TRAILER],
-    len: u8,
-}
-
-impl Trailer {
-    /// Makes the trailer of an FPDU. `crc` covers all octets in front of the trailer; the pad is
-    /// added here. Without CRC the field is zero.
-    pub(crate) fn new(
-        ulpdu_len: u16,
-        crc: Option<Crc>,
-        crc32c: impl Fn(u32, &[u8]) -> u32,
-    ) -> Self {
-        let pad = pad_len(ulpdu_len);
-        let mut bytes = [0; MAX_TRAILER];
-        if let Some(crc) = crc {
-            let crc = match [0u8; 3].get(..pad) {
-                Some(zeros) if pad > 0 => crc.update(crc32c, zeros),
-                _ => crc,
-            };
-            for (to, from) in bytes.iter_mut().skip(pad).zip(crc.to_wire()) {
-                *to = from;
-            }
-        }
-        // CAST: at most 7.
-        Trailer {
-            bytes,
-            len: pad.wrapping_add(CRC_LEN) as u8,
-        }
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.bytes
-            .get(..usize::from(self.len))
-            .unwrap_or(&self.bytes)
     }
 }

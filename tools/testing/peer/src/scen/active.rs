@@ -22,6 +22,22 @@ fn refused(w: &mut World, reply: &[u8]) -> Res {
     failed(&c)
 }
 
+/// A Reply that cannot be agreed to, without markers and with: a Terminate is all that comes, and the
+/// consumer is told.
+fn disagreed(w: &mut World, words: &[u8], code: u16) -> Res {
+    for flags in [C | S, C | S | M] {
+        let (mut c, _) = dialled(w, "")?;
+        c.tcp.send(&mpa(REP, flags, 2, words))?;
+        if flags & M != 0 {
+            c.tcp.expect_markers();
+        }
+        c.tcp.expect_terminate(code, None)?;
+        failed(&c)?;
+        w.clean()?;
+    }
+    Ok(())
+}
+
 /// The consumer learns that there is no connection.
 fn failed(c: &Conn) -> Res {
     no_connection(&c.event()?)
@@ -70,24 +86,14 @@ pub fn add(list: &mut List) {
             };
             check("message", abcd & flag != 0, bytes::hex(&first))
         });
-    list.rows("X-ENH-16")
-        .says("no message that both can do: Terminate 0x2007")
+    list.rows("X-ENH-16 M-MPA-14 M-MPA-15")
+        .says("no message that both can do: Terminate 0x2007, also with markers")
         .each([8, 0])
-        .runs(|w, abcd| {
-            let (mut c, _) = dialled(w, "")?;
-            c.tcp.send(&mpa(REP, C | S, 2, &words(abcd, 4, 4)))?;
-            c.tcp.expect_terminate(0x2007, None)?;
-            failed(&c)
-        });
-    list.rows("X-ENH-9")
-        .says("the responder wants more than there can be: Terminate 0x2006")
+        .runs(|w, abcd| disagreed(w, &words(abcd, 4, 4), 0x2007));
+    list.rows("X-ENH-9 M-MPA-14 M-MPA-15")
+        .says("the responder wants more than there can be: Terminate 0x2006, also with markers")
         .each([129, 200, 16382])
-        .runs(|w, ord| {
-            let (mut c, _) = dialled(w, "")?;
-            c.tcp.send(&mpa(REP, C | S, 2, &words(10, 4, ord)))?;
-            c.tcp.expect_terminate(0x2006, None)?;
-            failed(&c)
-        });
+        .runs(|w, ord| disagreed(w, &words(10, 4, ord), 0x2006));
     list.rows("X-ENH-4")
         .says("enhanced Reply with 0 to 3 octets: closed (T-9)")
         .each(0..4)

@@ -100,7 +100,8 @@ pub(crate) struct Endpoint {
     pub(crate) answers: Answers,
     /// What was done, for tests that look.
     pub(crate) sent: Vec<Vec<u8>>,
-    pub(crate) terminates: Vec<TermError>,
+    /// With or without markers.
+    pub(crate) terminates: Vec<(TermError, bool)>,
     pub(crate) started: Option<Params>,
     pub(crate) logs: Vec<Log>,
     pub(crate) armed: Vec<u32>,
@@ -265,9 +266,9 @@ impl Endpoint {
                 assert!(around.tcp && around.callbacks && around.qp == QpIs::Free);
                 self.sent.push(frame[..len].to_vec());
             }
-            Ask::Terminate(error) => {
+            Ask::Terminate { error, markers } => {
                 assert!(around.tcp && around.qp == QpIs::Free);
-                self.terminates.push(error);
+                self.terminates.push((error, markers));
             }
             Ask::Start { reply, params } => {
                 assert!(around.tcp && !around.callbacks && around.qp == QpIs::Attached);

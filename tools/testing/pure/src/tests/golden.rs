@@ -2,12 +2,12 @@
 
 //! Bytes worked out by hand, or printed in an RFC.
 
-use crate::proto::tx::{Kind, Rtr, Tx, MAX_HEADER, TERMINATE_HEADER};
+use crate::proto::tx::{Kind, Rtr, Tx, MAX_HEADER, MAX_TERMINATE};
 use crate::support::crc::crc32c;
 use crate::support::frames::next;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::{Control, Header, Stag, TaggedOffset};
-use crate::wire::fpdu::{fpdu_len, mulpdu, pad_len, Crc, Trailer, MAX_FPDU, MAX_TRAILER};
+use crate::wire::fpdu::{fpdu_len, mulpdu, pad_len, Crc, MAX_FPDU};
 use crate::wire::marker::Markers;
 use crate::wire::mpa::MAX_FRAME;
 use crate::wire::rdmap::{self, ImmediateData, Opcode, ReadRequest};
@@ -42,7 +42,7 @@ fn m_mpa_4_crc_vectors() {
     assert_eq!(crc(&example(2)), [0x29, 0x0f, 0xbe, 0xde]);
 }
 
-/// The same FPDUs as the transmit half makes them, CRC through the trailer.
+/// The same FPDUs as the transmit half makes them.
 #[test]
 fn m_mpa_4_vectors_from_tx() {
     let mut tx = Tx::new();
@@ -55,11 +55,7 @@ fn m_mpa_4_vectors_from_tx() {
         let frame = next(&mut tx.message(kind, 24), 1442, &mut out).unwrap();
         let fpdu = [&out[..frame.header_len], &[0; 24]].concat();
         assert_eq!(fpdu, example(msn));
-        let state = Crc::new().update(crc32c, &fpdu);
-        assert_eq!(
-            Trailer::new(frame.ulpdu_len, Some(state), crc32c).as_bytes(),
-            want
-        );
+        assert_eq!(crc(&fpdu), want);
     }
 }
 
@@ -75,9 +71,9 @@ fn m_mpa_15_first_marker() {
     assert_eq!((second[0].at, second[0].bytes), (20, [0, 0, 0, 0x14]));
 }
 
-/// M-MPA-1, M-MPA-2: multiples of four, 0 to 3 octets of pad, all zero, CRC low octet first.
+/// M-MPA-1, M-MPA-2: multiples of four, 0 to 3 octets of pad.
 #[test]
-fn m_mpa_1_lengths_and_trailer() {
+fn m_mpa_1_lengths() {
     for len in 0..=u16::MAX {
         let pad = pad_len(len);
         assert!(pad < 4);
@@ -86,23 +82,17 @@ fn m_mpa_1_lengths_and_trailer() {
     }
     assert_eq!(MAX_FPDU, 65544);
     for (len, pad) in [(42u16, 0), (43, 3), (44, 2), (45, 1)] {
-        let body = vec![0xa5; 2 + usize::from(len)];
-        let whole = [&body[..], &[0; 3][..pad]].concat();
-        let trailer = Trailer::new(len, Some(Crc::new().update(crc32c, &body)), crc32c);
-        assert_eq!(trailer.as_bytes(), [&[0; 3][..pad], &crc(&whole)].concat());
-        let trailer = Trailer::new(len, None, crc32c);
-        assert_eq!(trailer.as_bytes(), vec![0; pad + 4]);
+        assert_eq!(pad_len(len), pad);
     }
 }
 
 /// The longest of each, which arrays are made for.
 #[test]
 fn longest() {
-    assert_eq!(MAX_TRAILER, 3 + 4);
     assert_eq!(MAX_FRAME, 20 + 512);
     // DDP header, control, segment length, headers of a Read Request.
     assert_eq!(terminate::MAX_ULPDU, 18 + 4 + 2 + 18 + 28);
-    assert_eq!(TERMINATE_HEADER, 2 + 70);
+    assert_eq!(MAX_TERMINATE, 2 + 70 + 4 + 4);
 }
 
 /// M-MPA-9, M-MPA-10, T-27.

@@ -2,8 +2,11 @@
 
 //! The Terminate message against bytes worked out from the RFC's bit numbers (T-1).
 
-use crate::proto::tx::{self, TERMINATE_HEADER};
+use crate::proto::tx::{self, MAX_TERMINATE};
+use crate::support::crc::crc32c;
+use crate::support::frames::{split, without_markers};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
+use crate::wire::marker::Markers;
 use crate::wire::rdmap::{Opcode, ReadRequest};
 use crate::wire::terminate::{Quote, Quoted, Received, TermError, Terminate};
 
@@ -31,14 +34,24 @@ fn read_request() -> Vec<u8> {
 
 /// What follows the DDP header of the FPDU that is sent.
 fn sent(error: TermError, quote: Option<Quote>) -> Vec<u8> {
-    let mut out = [0xaa; TERMINATE_HEADER];
-    let frame = tx::terminate(&Terminate { error, quote }, &mut out);
-    let fpdu = &out[..frame.header_len];
-    assert_eq!(fpdu[..2], frame.ulpdu_len.to_be_bytes());
-    assert_eq!(usize::from(frame.ulpdu_len) + 2, frame.header_len);
-    assert_eq!(fpdu[2..20], DDP);
-    assert!(frame.last && frame.payload == 0);
-    fpdu[20..].to_vec()
+    let message = Terminate { error, quote };
+    let mut out = [0xaa; MAX_TERMINATE];
+    let fpdu = tx::terminate(&message, None, Some(crc32c), &mut out).unwrap();
+    let (seen, 0) = split(fpdu, Some(true)) else {
+        panic!();
+    };
+    assert_eq!((seen.len(), &seen[0].ulpdu[..18]), (1, &DDP[..]));
+
+    // M-MPA-14, M-MPA-15: as the first FPDU of a stream with markers; with CRC and without.
+    for crc in [Some(crc32c as fn(u32, &[u8]) -> u32), None] {
+        let mut markers = Markers::new();
+        let mut out = [0xaa; MAX_TERMINATE];
+        let marked = tx::terminate(&message, Some(&mut markers), crc, &mut out).unwrap();
+        assert_eq!(marked[..4], [0; 4]);
+        let plain = without_markers(marked, crc.is_some());
+        assert_eq!(split(&plain, None).0, seen);
+    }
+    seen[0].ulpdu[18..].to_vec()
 }
 
 /// P-TERM-1, P-TERM-3, P-TERM-4: a Write with a bad STag, `11 00 C0 00`.

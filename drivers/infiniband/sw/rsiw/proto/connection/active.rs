@@ -203,6 +203,7 @@ where
         out: &mut Outputs,
     ) -> Phase<I, R> {
         let SetupFailure { reason, terminate } = failure;
+        let markers = attempt.mpa.peer_wants_markers();
         if attempt.may_fall_back(reason) {
             if let Some(attempt) = attempt.older() {
                 out.timer = Some(Timer::Disarm);
@@ -220,8 +221,8 @@ where
         };
         self.connect_failed(Reply::failed(error), out);
         match terminate {
-            Some(code) => {
-                out.ask = Some(Ask::Terminate(code));
+            Some(error) => {
+                out.ask = Some(Ask::Terminate { error, markers });
                 Phase::Parting
             }
             None => self.reset(out),

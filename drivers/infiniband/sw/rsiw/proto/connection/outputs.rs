@@ -65,8 +65,8 @@ pub(crate) enum Ask {
     /// Send the Reply, of so many octets, that refuses the Request, unless too many refused
     /// connections wait for their peers.
     Refuse(usize),
-    /// Send a Terminate as the only FPDU of the stream.
-    Terminate(TermError),
+    /// Send a Terminate as the only FPDU of the stream, with or without markers.
+    Terminate { error: TermError, markers: bool },
 }
 
 /// What the administrator may want to know.

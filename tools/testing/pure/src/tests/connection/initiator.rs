@@ -64,7 +64,8 @@ fn x_enh_13_each_rtr() {
     }
 }
 
-/// X-ENH-9, X-ENH-16, X-ENH-17: what cannot be agreed on, or carried out, is told by a Terminate.
+/// X-ENH-9, X-ENH-16, X-ENH-17, M-MPA-14: what cannot be agreed on, or carried out, is told by a
+/// Terminate, with markers if the Reply asks for them.
 #[test]
 fn x_enh_17_terminate() {
     for (words, error) in [
@@ -74,24 +75,27 @@ fn x_enh_17_terminate() {
             TermError::MpaNoMatchingRtr,
         ),
     ] {
-        for good in [true, false] {
+        for (good, flags) in [(true, C | S), (false, C | S), (true, C | S | M)] {
             let mut this = await_reply();
             this.answers.good = u8::from(good);
-            this.octets(&frame(REP, C | S, 2, &words));
-            assert_eq!(this.terminates, [error]);
+            this.octets(&frame(REP, flags, 2, &words));
+            assert_eq!(this.terminates, [(error, flags & M != 0)]);
             // Behind a Terminate that TCP does not take nothing has to arrive.
             assert_eq!(this.connection.is_closed(), !good);
             this.settle();
             assert_eq!(events(&this), [failed(Error::Protocol)]);
         }
     }
-    let mut this = await_reply();
-    this.answers.good = 0;
-    this.octets(&reply(b"hi"));
-    assert_eq!(this.terminates, [TermError::MpaLocalCatastrophic]);
-    assert!(this.connection.is_closed());
-    this.settle();
-    assert_eq!(events(&this), [failed(Error::Reset)]);
+    for flags in [C | S, C | S | M] {
+        let mut this = await_reply();
+        this.answers.good = 0;
+        this.octets(&frame(REP, flags, 2, &words(3, 2, [true; 4])));
+        let error = TermError::MpaLocalCatastrophic;
+        assert_eq!(this.terminates, [(error, flags & M != 0)]);
+        assert!(this.connection.is_closed());
+        this.settle();
+        assert_eq!(events(&this), [failed(Error::Reset)]);
+    }
 }
 
 /// RFC 6581 section 10, X-ENH-5: an answer of an older responder, or none, leads to another

@@ -71,7 +71,10 @@ fn only_the_answer_counts() {
     let outputs = step(&mut connection, Input::Failed(FAILURE));
     assert_eq!(
         outputs.ask,
-        Some(Ask::Terminate(TermError::MpaLocalCatastrophic))
+        Some(Ask::Terminate {
+            error: TermError::MpaLocalCatastrophic,
+            markers: false,
+        })
     );
     assert_eq!(connection.phase(), c"parting");
     check_waits(&mut connection);

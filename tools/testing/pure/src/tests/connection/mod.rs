@@ -9,7 +9,7 @@ mod meanwhile;
 mod orders;
 mod responder;
 
-use super::setup::{config, depths, frame, p2p, words, C, NO_BITS, R, REP, REQ, S};
+use super::setup::{config, depths, frame, p2p, words, C, M, NO_BITS, R, REP, REQ, S};
 use crate::proto::collector::Reason;
 use crate::proto::connection::{
     Awaits, Code, Error, Event, Input, Log, StreamEnd, ANSWER_MS, CONNECT_MS, LINGER_AGAIN,
