@@ -138,12 +138,16 @@ impl Endpoint {
 
     /// Delivers an event. If that fails, the connection is told.
     pub(super) fn deliver(self: &Arc<Self>, pending: Pending) {
-        if pending.deliver(self.number()).is_err() {
-            let mut st = self.state.lock();
-            if let Some(id) = pending.id.filter(|_| self.cm_id().is_none()) {
-                self.set_cm_id(id);
-            }
-            self.feed(&mut st, Input::Undelivered(pending.event));
+        let input = match pending.deliver(self.number()) {
+            Ok(()) => return,
+            // The listener is gone. It has ended those without a Request likewise.
+            Err(e) if e == ECONNABORTED => Input::Shut,
+            Err(_) => Input::Undelivered(pending.event),
+        };
+        let mut st = self.state.lock();
+        if let Some(id) = pending.id.filter(|_| self.cm_id().is_none()) {
+            self.set_cm_id(id);
         }
+        self.feed(&mut st, input);
     }
 }

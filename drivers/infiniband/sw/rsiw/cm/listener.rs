@@ -105,7 +105,8 @@ impl Listener {
         to.count(c"max_half_open", most)
     }
 
-    /// Hands an event to the consumer. No lock may be held.
+    /// Hands an event to the consumer, or returns `ECONNABORTED` if the listener is closed. No lock
+    /// may be held.
     pub(super) fn deliver(&self, event: &Event<'_>) -> Result {
         if self.is_closed() {
             return Err(ECONNABORTED);

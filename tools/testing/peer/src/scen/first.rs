@@ -224,6 +224,19 @@ pub fn add(list: &mut List) {
             }
             works(w)
         });
+    list.rows("L-CORE-4")
+        .says("a peer resets right behind its Request: the consumer is told all the same")
+        .each(0..20)
+        .runs(|w, _| {
+            let mut tcp = w.tcp()?;
+            let (slot, port) = (w.slot(), tcp.port());
+            tcp.send(&mpa(REQ, C, 1, &[]))?;
+            tcp.reset();
+            w.ep.request(slot, SOON, port)?.ok_or("no request")?;
+            w.ep.say(&format!("create {slot}"))?;
+            w.ep.say(&format!("accept {slot}"))?;
+            disconnected(w, slot)
+        });
     list.rows("V-ST-12 V-ST-17 M-MPA-30")
         .says("a peer ends within the first message of a connection, at every octet")
         .runs(|w| {

@@ -38,7 +38,7 @@ ANSWERS = {
     "kernel_accept": ENOBUFS,
     "kernel_connect": ENOBUFS,
     "kernel_getsockname": ENOBUFS,
-    "kernel_getpeername": ENOTCONN,
+    "inet_getname": ENOTCONN,
     "kernel_sock_shutdown": ENOTCONN,
     "kernel_recvmsg": ENOBUFS,
     "tcp_sendmsg": ENOMEM,

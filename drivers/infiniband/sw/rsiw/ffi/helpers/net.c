@@ -311,6 +311,12 @@ u64 rsiw_helper_sock_net_cookie(const struct sock *sk)
 	return sock_net(sk)->net_cookie;
 }
 
+/* As kernel_getpeername(), also if the connection has ended (as SO_PEERNAME). */
+int rsiw_helper_sock_peer_name(struct socket *sock, struct sockaddr_storage *to)
+{
+	return READ_ONCE(sock->ops)->getname(sock, (struct sockaddr *)to, 2);
+}
+
 int rsiw_helper_ip6_sock_set_v6only(struct sock *sk)
 {
 	return ip6_sock_set_v6only(sk);

@@ -247,10 +247,11 @@ impl TcpSocket {
         Ok(storage)
     }
 
+    /// Returns the address of the peer, also if the connection has ended.
     pub(crate) fn peer_addr(&self) -> Result<Storage> {
         let mut storage = Storage::zeroed();
         // SAFETY: the socket is live; `storage` has room for any address.
-        let ret = unsafe { b::kernel_getpeername(self.sock.as_ptr(), storage.as_mut_ptr().cast()) };
+        let ret = unsafe { h::sock_peer_name(self.sock.as_ptr(), storage.as_mut_ptr()) };
         usize::try_from(ret).map_err(|_| Error::from_errno(ret))?;
         Ok(storage)
     }

@@ -82,7 +82,7 @@ pub(crate) enum Log {
     NotAnswered,
     /// A peer-to-peer initiator does not begin to send.
     NoFirstSegment,
-    /// The consumer could not be told of a Request.
+    /// The consumer could not be told of a Request, for lack of memory or of room in its backlog.
     NoRoom,
     /// The consumer could not be told of another event.
     EventLost,
