@@ -227,7 +227,7 @@ impl Cq {
             return Err(EINVAL);
         }
         let len = entries.checked_next_power_of_two().ok_or(EINVAL)?;
-        let mut entry = self.offer.lock();
+        let mut entry = self.offer.entry();
         let kind = self.state.lock().ring.user()?.kind();
         let (mut ring, offer) = UserRing::new(len, kind, udata, self.loaded)?;
         let armed = ring.armed()?;
@@ -263,7 +263,7 @@ impl Cq {
     /// Makes room for `more` completions of a kernel consumer. Sleeps.
     fn add_spare(&self, more: u32) -> Result {
         // One caller at a time, so that what each allocates is enough.
-        let _resizing = self.offer.lock();
+        let _resizing = self.offer.entry();
         let lacks = match &self.state.lock().ring {
             Ring::User(_) => return Ok(()),
             Ring::Kernel(ring) => ring.lacks(more),

@@ -206,7 +206,7 @@ impl Srq {
     pub(crate) fn modify(&self, change: &SrqChange) -> Result {
         let mut new = match change.max_wr {
             None => None,
-            Some(_) if self.offer.lock().is_some() => return Err(EOPNOTSUPP),
+            Some(_) if self.offer.entry().is_some() => return Err(EOPNOTSUPP),
             Some(depth) if !(1..=MAX_SRQ_WR).contains(&depth) => return Err(EINVAL),
             Some(depth) => Some((KernelRq::new(depth, self.max_sge)?, depth)),
         };
@@ -243,7 +243,7 @@ impl Srq {
         if !(1..=MAX_SRQ_WR).contains(&asked.num_rqe) {
             return Err(EINVAL);
         }
-        let mut entry = self.offer.lock();
+        let mut entry = self.offer.entry();
         let loaded = self.pd.device().queues().loaded();
         let (ring, offer) = new_ring::<own::Rqe>(asked.num_rqe, udata, loaded)?;
         let depth = ring.len();

@@ -32,17 +32,17 @@ impl Offer {
 
     /// Returns the offset by which the process maps the ring, or 0.
     pub(crate) fn key(&self) -> u64 {
-        self.lock().as_ref().map_or(0, MmapEntry::key)
+        self.entry().as_ref().map_or(0, MmapEntry::key)
     }
 
-    /// Keeps others from resizing the queue.
-    pub(crate) fn lock(&self) -> impl DerefMut<Target = Option<MmapEntry>> + '_ {
+    /// Returns the entry, and keeps others from resizing the queue meanwhile.
+    pub(crate) fn entry(&self) -> impl DerefMut<Target = Option<MmapEntry>> + '_ {
         self.entry.lock()
     }
 
     /// Ends the offer, as the queue is being destroyed. The memory stays while it is mapped.
     pub(crate) fn close(&self) {
-        if let Some(entry) = &*self.lock() {
+        if let Some(entry) = &*self.entry() {
             entry.remove();
         }
     }
