@@ -41,7 +41,6 @@ ANSWERS = {
     "inet_getname": ENOTCONN,
     "kernel_sock_shutdown": ENOTCONN,
     "kernel_recvmsg": ENOBUFS,
-    "tcp_sendmsg": ENOMEM,
     "tcp_sendmsg_locked": ENOMEM,
     "_ib_copy_validate_udata_in": EFAULT,
     "_ib_respond_udata": EFAULT,
