@@ -178,9 +178,9 @@ pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result 
 
 /// Starts to listen on the address of `id`; each connection request makes an event.
 ///
-/// A consumer that listens on all devices does without one that comes or goes: the RDMA CM would
-/// have nothing to do with a new device for the sake of one port that somebody else has, and such a
-/// consumer would fail to start because one of the devices leaves.
+/// A consumer that listens on all devices does without one that comes or goes. If this failed, the
+/// RDMA CM would not use a new device at all, only because somebody else has one port of it; and no
+/// such consumer could start while a device leaves.
 pub(crate) fn create_listen(cm: &Cm, id: CallId<'_>, backlog: u32) -> Result {
     let dev = &cm.endpoints.dev;
     listen::create(&cm.listeners, &cm.endpoints, id, backlog)

@@ -40,8 +40,7 @@ pub(super) struct Dial {
 }
 
 impl Dial {
-    /// Takes the request from `id` and `param`. Returns `EAFNOSUPPORT` or
-    /// `ENOMEM` on error.
+    /// Takes the request from `id` and `param`. Returns `EAFNOSUPPORT` or `ENOMEM` on error.
     pub(super) fn new(
         dev: &Device,
         id: &CmId,

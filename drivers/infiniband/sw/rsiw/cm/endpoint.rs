@@ -114,7 +114,7 @@ pub(super) struct EndpointState {
     pub(super) connection: OwnConnection,
     /// Of an initiator, until the connection is up or has failed.
     pub(super) dial: Option<KBox<Dial>>,
-    /// Which connects or has accepted, until its consumer is told how that ended.
+    /// The process that connects or has accepted, until its consumer is told how that ended.
     pub(super) process: Option<Process>,
     /// Why the Request could not be sent; the work feeds it to the connection.
     pub(super) unsent: Option<Code>,

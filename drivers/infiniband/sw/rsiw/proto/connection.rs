@@ -64,8 +64,8 @@ use super::{
 use crate::wire::terminate::TermError;
 use core::ops::DerefMut;
 
-/// Milliseconds after which a connection for whose set-up iw_cm has its consumer wait looks whether
-/// the consumer's process still exists.
+/// Milliseconds between looks at whether the process still exists that waits, in iw_cm, for the end
+/// of the set-up.
 pub(crate) const TICK_MS: u32 = 200;
 pub(crate) const CONNECT_MS: u32 = 20_000;
 /// Milliseconds from the accept of TCP to the peer's Request.
