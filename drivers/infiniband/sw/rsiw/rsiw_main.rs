@@ -12,6 +12,7 @@
     allow(
         dead_code,
         unused_imports,
+        clippy::drop_non_drop,
         reason = "some is there for parts only that FEATURES=core leaves out"
     )
 )]

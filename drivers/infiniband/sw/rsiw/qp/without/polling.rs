@@ -42,7 +42,7 @@ impl<Q> Poller<Q> {
         match self.0 {}
     }
 
-    pub(in crate::qp) fn prepare(&self, _qp: Arc<Q>) {
+    pub(in crate::qp) fn prepare(&self, _qp: Arc<Q>) -> Result {
         match self.0 {}
     }
 
