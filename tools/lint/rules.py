@@ -132,6 +132,7 @@ ALL_WAITS = {
     ("ffi/rsiw/queues.rs", "drop"): UNLOAD,
     ("ffi/debugfs.rs", "drop"): "who reads or writes its debugfs files",
     ("ffi/mm/movable.rs", "drop"): "readers of the word that moves, RCU",
+    ("ffi/net/tls.rs", "drop"): "who tells of the end of a handshake",
     ("ffi/task/serving.rs", "run"): "the thread that has asked for it",
     ("ffi/rdma/callbacks/qp.rs", "destroy_qp"): "upcalls, and references of iw_cm",
     ("ffi/rdma/callbacks/queue.rs", "pre_destroy_cq"): HANDLE,

@@ -15,8 +15,8 @@
 //! iw_cm knows endpoints and listeners by number, so one that is gone is not found.
 //!
 //! The files, from the lowest to the highest: `calls`, `registry`, `turns`, `dial`; `endpoint` and
-//! `listener`, which refer to each other; `outputs`, `events`, `work`; `active`, `passive`;
-//! `acceptor`, `listen`. Each uses only those in front of it.
+//! `listener`, which refer to each other; `secure`, `outputs`, `events`, `work`; `active`,
+//! `passive`; `acceptor`, `listen`. Each uses only those in front of it.
 //!
 //! Locks: endpoint mutex > what the QP takes > socket lock. The QP never waits for an endpoint.
 //!
@@ -34,6 +34,7 @@ mod listener;
 mod outputs;
 mod passive;
 mod registry;
+mod secure;
 mod turns;
 mod work;
 

@@ -10,6 +10,10 @@ use crate::{
     ffi::{
         net::{
             netdev::NetDevice,
+            tls::{
+                Credentials,
+                Proof, //
+            },
             ChunkPool, //
         },
         random,
@@ -22,6 +26,7 @@ use crate::{
         },
         rsiw::{
             methods::VERSION,
+            params,
             queues::Queues, //
         },
         workqueue::OwnedQueue,
@@ -74,6 +79,8 @@ pub(crate) struct Device {
     /// Of the port, as a number: follows the address of the interface.
     port_guid: Atomic<u64>,
     limits: Arc<Limits>,
+    /// Set if all connections have TLS below MPA.
+    tls: Option<Credentials>,
     /// What is counted for the whole device, but for queue pairs that are bound to counters.
     pub(crate) counts: Arc<Counts>,
     /// What is counted for queue pairs while they are bound to counters.
@@ -103,6 +110,7 @@ impl Device {
                 guid,
                 port_guid: Atomic::new(guid.to_u64()),
                 limits,
+                tls: credentials(),
                 counts,
                 bound_counts,
                 tuning: Tuning::new(),
@@ -143,6 +151,12 @@ impl Device {
     /// Any context.
     pub(crate) fn limits(&self) -> &Arc<Limits> {
         &self.limits
+    }
+
+    /// Returns how the ends of connections show who they are, if all have TLS below MPA. Any
+    /// context.
+    pub(crate) fn tls(&self) -> Option<&Credentials> {
+        self.tls.as_ref()
     }
 
     /// Returns the link-local prefix and the EUI-64.
@@ -213,6 +227,17 @@ impl Device {
             mtu: netdev.mtu(),
         }
     }
+}
+
+/// Returns what parameters say of TLS for new devices.
+fn credentials() -> Option<Credentials> {
+    let proof = match params::tls() {
+        1 => Proof::SharedKey(params::tls_key()),
+        2 => Proof::Certificates,
+        _ => return None,
+    };
+    let keyring = params::tls_keyring();
+    Some(Credentials { proof, keyring })
 }
 
 /// The EUI-64 of a device.

@@ -26,7 +26,10 @@ use super::{
 };
 use crate::{
     ffi::{
-        net::TcpState,
+        net::{
+            tls::Side,
+            TcpState, //
+        },
         rdma::iwcm::{
             CallId,
             ConnParam, //
@@ -67,7 +70,7 @@ pub(super) fn connect(
         return Err(NOT_IN_NAMESPACE);
     }
     let qp = own_qp(dev, qps, param.qpn, id)?;
-    let initiator = Initiator::new(config(), depths(param));
+    let initiator = Initiator::new(config(dev), depths(param));
     if param.private_data.len() > initiator.max_private_data() {
         return Err(TOO_MUCH_DATA);
     }
@@ -114,25 +117,33 @@ fn try_request(this: &Arc<Endpoint>, st: &mut EndpointState) -> bool {
     if st.connection.awaits() != Awaits::Connected || this.is_given_up() {
         return true;
     }
+    let tcp = st.sock.as_ref().map(|sock| sock.state());
+    let is_ready = match tcp.unwrap_or(TcpState::Closed) {
+        TcpState::Connecting => false,
+        TcpState::Closed | TcpState::Listen => return true,
+        TcpState::Established | TcpState::CloseWait | TcpState::Closing => {
+            match this.secure(st, Side::Client) {
+                Ok(is_ready) => is_ready,
+                // The endpoint's own work tells the connection.
+                Err(_) => return true,
+            }
+        }
+    };
+    if !is_ready {
+        if !this.has_expired() {
+            return false;
+        }
+        let is_ending = st.is_ending();
+        if !st.connection.goes_on(is_ending) {
+            return true;
+        }
+        // Only sets the timer anew.
+        this.feed(st, Input::Expired { is_ending });
+        return false;
+    }
     let (Some(sock), Some(dial)) = (&st.sock, &st.dial) else {
         return true;
     };
-    match sock.state() {
-        TcpState::Connecting => {
-            if !this.has_expired() {
-                return false;
-            }
-            let is_ending = st.is_ending();
-            if !st.connection.goes_on(is_ending) {
-                return true;
-            }
-            // Only sets the timer anew.
-            this.feed(st, Input::Expired { is_ending });
-            return false;
-        }
-        TcpState::Closed | TcpState::Listen => return true,
-        TcpState::Established | TcpState::CloseWait | TcpState::Closing => {}
-    }
     let mut frame = [0; mpa::MAX_FRAME];
     let private_data = &dial.private_data;
     let outputs = this.step(

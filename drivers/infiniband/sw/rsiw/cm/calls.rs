@@ -43,10 +43,11 @@ const CAP: Depths = Depths {
     ord: MAX_READS,
 };
 
-pub(super) fn config() -> Config {
+pub(super) fn config(dev: &Device) -> Config {
     Config {
         rev: mpa::REV_2,
-        crc: params::mpa_crc(),
+        // TLS finds every change by itself.
+        crc: params::mpa_crc() && dev.tls().is_none(),
         large_fpdus: params::large_fpdus(),
         peer_to_peer: true,
         rtr: mpa::RtrSet::ALL,

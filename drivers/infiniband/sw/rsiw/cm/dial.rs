@@ -66,7 +66,8 @@ impl Dial {
         Ok(KBox::new(dial, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// Starts to connect TCP, which reports to `handler`.
+    /// Starts to connect TCP, which reports to `handler`. With `is_secure` the socket is made for
+    /// TLS.
     ///
     /// Ports of RDMA consumers have a number space of their own, so TCP may be using one that is
     /// free there. Then another is taken, unless the consumer wanted a privileged one.
@@ -74,11 +75,12 @@ impl Dial {
         &self,
         over: &NetDevice,
         handler: &Arc<H>,
+        is_secure: bool,
     ) -> Result<(Arc<TcpSocket>, Callbacks<H>)> {
         let port = self.mapped_port.unwrap_or(self.local.port());
-        match self.connect_from(port, over, handler) {
+        match self.connect_from(port, over, handler, is_secure) {
             Err(e) if (e == EADDRINUSE || e == EADDRNOTAVAIL) && port >= FIRST_USER_PORT => {
-                self.connect_from(0, over, handler)
+                self.connect_from(0, over, handler, is_secure)
             }
             other => other,
         }
@@ -90,8 +92,14 @@ impl Dial {
         port: u16,
         over: &NetDevice,
         handler: &Arc<H>,
+        is_secure: bool,
     ) -> Result<(Arc<TcpSocket>, Callbacks<H>)> {
         let sock = TcpSocket::new(over, &self.local)?;
+        let sock = if is_secure {
+            sock.with_file(&self.remote)?
+        } else {
+            sock
+        };
         if let Some(tos) = self.tos {
             sock.set_tos(tos);
         }

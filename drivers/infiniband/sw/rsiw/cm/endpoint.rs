@@ -22,6 +22,7 @@ use crate::{
     device::Device,
     ffi::{
         net::{
+            tls::Handshake,
             Callbacks,
             LockedSock,
             StreamEvent,
@@ -96,6 +97,9 @@ use kernel::{
     workqueue::Work,
 };
 
+/// How long a handshake of TLS may wait for others, in milliseconds.
+const PATIENCE_MS: u32 = 10_000;
+
 /// Whose work acts in the place of the endpoint's own until there is a Request
 /// (see [`super::turns`]).
 #[derive(Clone)]
@@ -104,6 +108,31 @@ pub(super) enum Deputy {
     Listener(Arc<Listener>),
     /// That of the device, for the side that connects.
     Initiators,
+}
+
+/// How far the TLS of a connection is (see [`super::secure`]).
+pub(super) enum Security {
+    /// It has none, or has it.
+    Settled,
+    /// The handshake is to begin, once TCP is connected and within `left` milliseconds from then on.
+    Wanted {
+        left: u32,
+    },
+    UnderWay(Handshake<Endpoint>),
+    Failed(Error),
+}
+
+impl Security {
+    pub(super) const WANTED: Self = Self::Wanted { left: PATIENCE_MS };
+
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self, Self::Settled)
+    }
+
+    /// Returns whether the timer runs for the next try to ask for a handshake.
+    pub(super) fn is_tried_again(&self) -> bool {
+        matches!(self, Self::Wanted { left } if *left < PATIENCE_MS)
+    }
 }
 
 /// A connection that keeps the set-up state of either side in a `KBox`.
@@ -119,6 +148,7 @@ pub(super) struct EndpointState {
     /// Why the Request could not be sent; the work feeds it to the connection.
     pub(super) unsent: Option<Code>,
     pub(super) sock: Option<Arc<TcpSocket>>,
+    pub(super) security: Security,
     /// During set-up, and while lingering; in between the QP has its own.
     pub(super) callbacks: Option<Callbacks<Endpoint>>,
     pub(super) qp: Option<Arc<Qp>>,
@@ -144,6 +174,7 @@ impl EndpointState {
             process: None,
             unsent: None,
             sock: None,
+            security: Security::Settled,
             callbacks: None,
             qp: None,
             refused: None,
@@ -442,6 +473,10 @@ impl Manager for Endpoint {
 
 impl StreamHandler for Endpoint {
     fn data_ready(this: ArcBorrow<'_, Self>, _sk: &mut LockedSock<'_>) {
+        Self::kick(this);
+    }
+
+    fn records_ready(this: ArcBorrow<'_, Self>) {
         Self::kick(this);
     }
 

@@ -216,10 +216,12 @@ impl Endpoint {
         // endpoint's turn, others would overtake it.
         self.leave_to(Deputy::Initiators);
         let dial = st.dial.as_ref().ok_or(EINVAL)?;
-        let netdev = self.dev().netdev().ok_or(ENODEV)?;
-        let (sock, callbacks) = dial.connect(&netdev, self)?;
+        let dev = self.dev();
+        let netdev = dev.netdev().ok_or(ENODEV)?;
+        let (sock, callbacks) = dial.connect(&netdev, self, dev.tls().is_some())?;
         st.callbacks = Some(callbacks);
         st.sock = Some(sock);
+        st.security = self.wanted_security();
         Ok(())
     }
 

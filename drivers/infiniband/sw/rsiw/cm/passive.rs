@@ -51,24 +51,31 @@ use kernel::{
 
 /// Makes an endpoint for a TCP connection that was just accepted.
 pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
-    let responder = KBox::new(Responder::new(config()), GFP_KERNEL)?;
+    let dev = &listener.endpoints.dev;
+    let responder = KBox::new(Responder::new(config(dev)), GFP_KERNEL)?;
+    let sock = match dev.tls() {
+        Some(_) => {
+            let peer = sock.peer_addr()?.get().ok_or(ECONNRESET)?;
+            sock.with_file(&peer)?
+        }
+        None => sock,
+    };
     let this = listener.endpoints.add()?;
     let mut st = this.state.lock();
     st.connection = Connection::closed();
-    let result = listener
-        .admit(this.number())
-        .and_then(|()| {
-            this.leave_to(Deputy::Listener(listener.clone()));
-            Callbacks::install(sock.clone(), this.clone())
-        })
-        .and_then(|callbacks| {
-            st.callbacks = Some(callbacks);
-            st.sock = Some(sock);
-            let (connection, outputs) = Connection::responder(responder);
-            this.begin(&mut st, connection, outputs)
-        });
+    let result = listener.admit(this.number()).and_then(|()| {
+        this.leave_to(Deputy::Listener(listener.clone()));
+        st.security = this.wanted_security();
+        if st.security.is_settled() {
+            st.callbacks = Some(Callbacks::install(sock.clone(), this.clone())?);
+        }
+        st.sock = Some(sock);
+        let (connection, outputs) = Connection::responder(responder);
+        this.begin(&mut st, connection, outputs)
+    });
     drop(st);
-    // The Request may be there already; if there was an error the endpoint goes away.
+    // The Request may be there already, or there is a handshake to begin; if there was an error the
+    // endpoint goes away.
     Endpoint::kick(this);
     result
 }

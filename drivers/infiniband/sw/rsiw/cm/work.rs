@@ -8,7 +8,8 @@
 use super::{
     endpoint::{
         Endpoint,
-        EndpointState, //
+        EndpointState,
+        Security, //
     },
     outputs::code,
 };
@@ -16,6 +17,7 @@ use crate::{
     ffi::{
         mm::noio::NoIo,
         net::{
+            tls::Side,
             TcpSocket,
             TcpState, //
         },
@@ -94,6 +96,8 @@ impl Endpoint {
                 self.feed(st, Input::Shut);
             }
             EndpointNote::Abort => self.feed(st, Input::Abort),
+            // The caller goes on to that.
+            EndpointNote::Expired if st.security.is_tried_again() => {}
             EndpointNote::Expired => {
                 let input = if st.is_unacknowledged() {
                     Input::Unacknowledged
@@ -114,11 +118,18 @@ impl Endpoint {
             Awaits::Connected => {
                 // A deputy leaves the endpoint to this work only when it will not connect.
                 if self.deputy().is_none() {
-                    let error = st.sock.as_ref().and_then(|sock| sock.error());
+                    let error = match &st.security {
+                        Security::Failed(error) => Some(*error),
+                        _ => st.sock.as_ref().and_then(|sock| sock.error()),
+                    };
                     self.feed(st, Input::Closed(error.map(code)));
                 }
             }
-            Awaits::Frame(_) => self.read_frame(st),
+            Awaits::Frame(_) => match self.secure(st, Side::Server) {
+                Ok(true) => self.read_frame(st),
+                Ok(false) => {}
+                Err(error) => self.feed(st, Input::Closed(Some(code(error)))),
+            },
             Awaits::Acknowledgement => {
                 if st.sock.as_ref().is_none_or(|sock| sock.may_finish()) {
                     self.feed(st, Input::Acknowledged);
@@ -164,10 +175,11 @@ impl Endpoint {
         self.disarm(&mut st);
         let callbacks = st.callbacks.take();
         let sock = st.sock.take();
+        let security = core::mem::replace(&mut st.security, Security::Settled);
         let qp = st.qp.take();
         let cm_id = self.take_cm_id();
         drop(st);
-        drop((callbacks, sock, qp, cm_id));
+        drop((callbacks, security, sock, qp, cm_id));
         true
     }
 }

@@ -11,3 +11,4 @@
 #include "helpers/net.c"
 #include "helpers/process.c"
 #include "helpers/rdma.c"
+#include "helpers/tls.c"

@@ -9,6 +9,7 @@
 //!   [`SkbChunk`]s; [`LockedBySock`] is data of the driver that the same lock guards.
 //! - [`TxBatch`] is what one call sends: pages of a [`ChunkPool`], of which TCP takes references
 //!   and which come back when the peer has acknowledged them.
+//! - [`Handshake`](tls::Handshake) gives a connection TLS, through which everything goes then.
 //! - [`NetDevice`](netdev::NetDevice) is a network device, [`NetdevNotifier`] tells of changes.
 //!
 //! # Layers
@@ -18,7 +19,7 @@
 //! - `addr`, `netdev` with `notifier`, `state`, `hooks`; `skb`; `chunk` with `batch`: what is
 //!   around sockets, and knows of none;
 //! - `socket`: a TCP socket; `locked`: what its lock gives access to;
-//! - `lock` (who gets the lock), `guarded`, `numbers`: what takes both;
+//! - `lock` (who gets the lock), `guarded`, `numbers`: what takes both; `tls`;
 //! - `callbacks`, then `listen`: handlers, and sockets that have them.
 //!
 //! # Lifetimes
@@ -58,6 +59,8 @@
 //!         pr_info!("there is data\n");
 //!     }
 //!
+//!     fn records_ready(_this: ArcBorrow<'_, Self>) {}
+//!
 //!     fn write_space(_this: ArcBorrow<'_, Self>) {}
 //!
 //!     fn state_change(_this: ArcBorrow<'_, Self>, event: StreamEvent) {
@@ -94,6 +97,7 @@ mod numbers;
 mod skb;
 mod socket;
 mod state;
+pub(crate) mod tls;
 
 pub(in crate::ffi) use self::addr::Storage;
 #[cfg(CONFIG_KUNIT = "y")]

@@ -60,6 +60,7 @@ impl Qp {
             return Ok(());
         };
         to.flag(c"crc", conn.crc)?;
+        to.flag(c"tls", conn.tls)?;
         to.flag(c"markers", conn.markers)?;
         to.count(c"batch_bytes", self.published.unsent())?;
         to.flag(c"direct_tx", conn.direct.0)?;

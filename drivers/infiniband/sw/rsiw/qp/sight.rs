@@ -12,6 +12,8 @@ use crate::{ffi::net::TcpSocket, proto::direct::is_empty};
 /// What a connection looked like at one moment.
 pub(super) struct Sight {
     pub(super) crc: bool,
+    /// It has TLS below MPA.
+    pub(super) tls: bool,
     /// This side's FPDUs have markers.
     pub(super) markers: bool,
     /// Whether messages go past TCP at this moment, from this side and to it.
@@ -43,6 +45,7 @@ impl Stream {
         let tcp = self.sock.numbers();
         Sight {
             crc: self.has_crc,
+            tls: self.sock.is_secure(),
             markers: self.has_markers,
             direct,
             peer,

@@ -17,7 +17,9 @@ use super::{
 };
 use crate::{
     ffi::{
+        log::pr_ratelimited,
         net::{
+            tls::Notice,
             LockedBySock,
             LockedSock,
             SkbChunk,
@@ -51,6 +53,7 @@ use kernel::{
         flags::__GFP_NOWARN,
         AllocError, //
     },
+    fmt,
     prelude::*,
     sync::{
         atomic::{
@@ -85,6 +88,8 @@ pub(super) struct Seen {
     pub(super) cut: bool,
     /// Set once TCP is done with the connection; with its error, if there was one.
     pub(super) closed: Option<Option<Error>>,
+    /// Why reading has stopped, if that was not for want of octets.
+    stop: Option<Error>,
 }
 
 /// The receiving side of a connection.
@@ -113,6 +118,8 @@ pub(crate) struct Stream {
     pub(super) pauses: AtomicFlag,
     /// TCP has no memory to send with: it is asked again when the timer has run out.
     starves: AtomicFlag,
+    /// The peer has said through TLS that its FIN is next. Set and read by [`Stream::drain`].
+    is_closing: AtomicFlag,
 }
 
 /// What is needed before receiving can go on.
@@ -158,6 +165,7 @@ impl Stream {
                 retry <- Timer::new(),
                 pauses: AtomicFlag::new(false),
                 starves: AtomicFlag::new(false),
+                is_closing: AtomicFlag::new(false),
             }),
             GFP_KERNEL,
         )
@@ -191,20 +199,62 @@ impl Stream {
         lack
     }
 
-    /// Takes in what was received, as much as `budget` allows. Returns what is lacking then.
-    fn receive(&self, sk: &mut LockedSock<'_>, budget: Budget) -> Lack {
+    /// Takes in what was received, as much as `budget` allows. Returns what is lacking then, and how
+    /// reading ended. Without TLS it fails only where there is nothing to read: the connection is
+    /// over, or is a listener's.
+    fn receive(&self, sk: &mut LockedSock<'_>, budget: Budget) -> (Lack, Result<usize>) {
         let Some(mut intake) = self.take_part(sk) else {
-            return Lack::Nothing;
+            return (Lack::Nothing, Ok(0));
         };
         intake.with(|receiver, env| receiver.begin::<SkbChunk<'_>, _>(env, budget));
-        // If this fails there is nothing to read: the connection is over, or is a listener's.
-        let _ = sk.read(|chunk| intake.with(|receiver, env| receiver.consume(env, chunk)));
-        self.put_back(sk, intake)
+        let read = sk.read(|chunk| intake.with(|receiver, env| receiver.consume(env, chunk)));
+        (self.put_back(sk, intake), read)
     }
 
     /// Takes in what was received, and returns what became of the connection. Process context, no
     /// lock held.
     pub(super) fn drain(self: &Arc<Self>) -> Seen {
+        let seen = self.look();
+        if self.sock.is_secure() {
+            return self.heed_tls(seen);
+        }
+        seen
+    }
+
+    /// Acts upon what TLS says besides data; `seen` is what was seen before. A FIN that the peer has
+    /// not announced may be anybody's, and after a record that is no data there is no more data:
+    /// nobody here has new keys.
+    fn heed_tls(self: &Arc<Self>, mut seen: Seen) -> Seen {
+        if seen.stop == Some(EINVAL) && !self.is_closing.load(Relaxed) {
+            match self.sock.take_notice() {
+                Ok(Notice::Closing) => {
+                    self.is_closing.store(true, Relaxed);
+                    seen = self.look();
+                }
+                Ok(notice) => return self.break_off(seen, notice),
+                // It was the error of a record that cannot be read.
+                Err(_) => {}
+            }
+        }
+        match seen.stop {
+            Some(error) if error != EAGAIN => self.break_off(seen, error),
+            _ if seen.fin && !self.is_closing.load(Relaxed) => self.break_off(seen, "cut"),
+            _ => seen,
+        }
+    }
+
+    /// Ends the connection because of what TLS found; the socket's callbacks report the end.
+    fn break_off(&self, seen: Seen, cause: impl fmt::Debug) -> Seen {
+        if seen.closed.is_none() {
+            let (dev, num) = (self.base().dev.handle(), self.base().num());
+            pr_ratelimited!("{dev}: QP {num}: TLS ends the connection: {cause:?}\n");
+            self.sock.abort();
+        }
+        Seen { fin: false, ..seen }
+    }
+
+    /// Does the part of [`Stream::drain`] that all connections need.
+    fn look(self: &Arc<Self>) -> Seen {
         let looked = self.sock.with_lock(|sk| match self.needs(sk) {
             None => Ok(self.inspect(sk)),
             Some(need) => Err(need),
@@ -233,13 +283,16 @@ impl Stream {
 
     /// Does the part of [`Stream::drain`] for which the socket is locked.
     fn inspect(self: &Arc<Self>, sk: &mut LockedSock<'_>) -> Seen {
-        let lack = self.receive(sk, self.base().dev.tuning.work_budget());
+        // Reading through TLS takes the error away.
+        let error = sk.error();
+        let (lack, read) = self.receive(sk, self.base().dev.tuning.work_budget());
         let is_later = self.pause(sk, lack);
         let cut = self
             .receiving(sk)
             .is_some_and(|part| part.receiver.is_cut());
-        let closed = (sk.state() == TcpState::Closed).then(|| sk.error());
+        let closed = (sk.state() == TcpState::Closed).then(|| error.or_else(|| sk.error()));
         Seen {
+            stop: read.err(),
             more: lack != Lack::Nothing && !is_later,
             fin: sk.peer_fin() && lack == Lack::Nothing,
             cut,
@@ -372,7 +425,7 @@ impl Expires for Stream {
 impl StreamHandler for Stream {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>) {
         let base = this.base();
-        let lack = this.receive(sk, base.dev.tuning.softirq_budget());
+        let (lack, _) = this.receive(sk, base.dev.tuning.softirq_budget());
         base.answered.store(true, Relaxed);
         if lack == Lack::Turn {
             base.count(Counter::RxSoftirqBudget);
@@ -383,6 +436,11 @@ impl StreamHandler for Stream {
             base.notes.leave(QpNote::Socket);
         }
         this.parent.ring_if_noted(base);
+    }
+
+    fn records_ready(this: ArcBorrow<'_, Self>) {
+        this.base().answered.store(true, Relaxed);
+        this.parent.note(QpNote::Socket);
     }
 
     fn write_space(this: ArcBorrow<'_, Self>) {

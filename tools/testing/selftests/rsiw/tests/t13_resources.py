@@ -38,7 +38,7 @@ def resources(t):
         other, = details("qp", pid=server.pid)
         for qp in (one, other):
             check("QP", qp, drv_iwarp_state="RTS", drv_crc="yes",
-                  drv_markers="no", drv_windows=0, drv_reads_out=int,
+                  drv_tls="no", drv_markers="no", drv_windows=0, drv_reads_out=int,
                   drv_reads_in=int, drv_tcp_unacked=int, drv_batch_bytes=int,
                   drv_mss=int, drv_direct_peer=None, drv_direct_tx="no",
                   drv_direct_rx="no")

@@ -55,6 +55,10 @@ pub(crate) trait StreamHandler: Send + Sync + 'static {
     /// Called when data, or the peer's FIN, has arrived.
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>);
 
+    /// Called instead of [`StreamHandler::data_ready`] if the socket has TLS, which decrypts in
+    /// process context only: see [`LockedSock::read`]. Also called while that is under way.
+    fn records_ready(this: ArcBorrow<'_, Self>);
+
     /// Called when there is space again after a send that did not take everything, or the peer has
     /// acknowledged something that [`TcpSocket::may_finish`] missed.
     fn write_space(this: ArcBorrow<'_, Self>);
@@ -72,6 +76,8 @@ pub(crate) trait StreamHandler: Send + Sync + 'static {
 /// value, and the socket's callbacks are those for `H`.
 pub(super) struct Guard<H: 'static> {
     sock: Arc<TcpSocket>,
+    /// What the socket had before.
+    originals: Hooks,
     handler: NonNull<H>,
     _handler: PhantomData<Arc<H>>,
 }
@@ -95,6 +101,8 @@ impl<H: Send + Sync + 'static> Guard<H> {
         unsafe { lock(sk) };
         // SAFETY: the locks are held.
         let free = unsafe { h::sk_user_data(sk.as_ptr()) }.is_null();
+        // SAFETY: the locks are held.
+        let originals = unsafe { Hooks::of(sk) };
         if free {
             // SAFETY: the locks are held; the pointer stays good until `drop` takes it back.
             unsafe { h::sk_set_user_data(sk.as_ptr(), raw.cast()) };
@@ -107,6 +115,7 @@ impl<H: Send + Sync + 'static> Guard<H> {
             // INVARIANT: pointer and callbacks were stored above.
             Some(handler) if free => Ok(Self {
                 sock,
+                originals,
                 handler,
                 _handler: PhantomData,
             }),
@@ -123,6 +132,10 @@ impl<H> Guard<H> {
     pub(super) fn sock(&self) -> &TcpSocket {
         &self.sock
     }
+
+    pub(super) fn originals(&self) -> &Hooks {
+        &self.originals
+    }
 }
 
 impl<H: 'static> Drop for Guard<H> {
@@ -131,7 +144,7 @@ impl<H: 'static> Drop for Guard<H> {
         // SAFETY: the socket is live; guards are dropped in process context, without its locks.
         unsafe { lock(sk) };
         // SAFETY: the locks are held.
-        unsafe { self.sock.originals().store(sk) };
+        unsafe { self.originals.store(sk) };
         // SAFETY: the locks are held; the pointer is this guard's.
         unsafe { h::sk_set_user_data(sk.as_ptr(), core::ptr::null_mut()) };
         // SAFETY: the locks are held.
@@ -163,8 +176,14 @@ pub(super) unsafe fn with_handler<H: 'static>(sk: *mut b::sock, f: impl FnOnce(A
 /// Directs the events of a connection to a handler until it is dropped, which waits for callbacks
 /// in progress. Drop it in process context, outside the socket's lock and callbacks.
 pub(crate) struct Callbacks<H: StreamHandler>(
-    #[allow(dead_code, reason = "it is there to be dropped")] Guard<H>,
+    #[allow(dead_code, reason = "it is there to be dropped")] Installed<H>,
 );
+
+#[allow(dead_code, reason = "these are there to be dropped")]
+enum Installed<H: StreamHandler> {
+    OnTcp(Guard<H>),
+    OnTls(Guard<OnTls<H>>),
+}
 
 impl<H: StreamHandler> Callbacks<H> {
     const TRAMPOLINES: Hooks = Hooks {
@@ -179,7 +198,13 @@ impl<H: StreamHandler> Callbacks<H> {
     /// What happened before is not told: look at the state and drain the socket once, with
     /// [`TcpSocket::with_lock`].
     pub(crate) fn install(sock: Arc<TcpSocket>, handler: Arc<H>) -> Result<Self> {
-        Ok(Self(Guard::install_all(sock, handler, &Self::TRAMPOLINES)?))
+        Ok(Self(if sock.is_secure() {
+            let handler = OnTls::new(&sock, handler)?;
+            let hooks = &OnTls::<H>::TRAMPOLINES;
+            Installed::OnTls(Guard::install_all(sock, handler, hooks)?)
+        } else {
+            Installed::OnTcp(Guard::install_all(sock, handler, &Self::TRAMPOLINES)?)
+        }))
     }
 
     /// # Safety
@@ -191,7 +216,7 @@ impl<H: StreamHandler> Callbacks<H> {
         };
         // SAFETY: TCP calls this with the lock of the connected socket held, and not from within
         // what is done with a `LockedSock`: with a process in there it puts data into the backlog.
-        let mut locked = unsafe { LockedSock::new(locked) };
+        let mut locked = unsafe { LockedSock::new(locked, false) };
         // SAFETY: this function is installed for `H` only.
         unsafe { with_handler::<H>(sk, |handler| H::data_ready(handler, &mut locked)) };
     }
@@ -223,5 +248,70 @@ impl<H: StreamHandler> Callbacks<H> {
         };
         // SAFETY: this function is installed for `H` only.
         unsafe { with_handler::<H>(sk, |handler| H::state_change(handler, event)) };
+    }
+}
+
+/// A handler of a socket that has TLS, whose own hooks it does not replace but follows: TLS sends
+/// in the background what TCP had no space for.
+struct OnTls<H> {
+    handler: Arc<H>,
+    /// Those of TLS.
+    below: Hooks,
+}
+
+impl<H: StreamHandler> OnTls<H> {
+    const TRAMPOLINES: Hooks = Hooks {
+        data_ready: Some(Self::data_ready),
+        write_space: Some(Self::write_space),
+        ..Callbacks::<Self>::TRAMPOLINES
+    };
+
+    fn new(sock: &TcpSocket, handler: Arc<H>) -> Result<Arc<Self>> {
+        // SAFETY: the socket is live; its hooks are exchanged by guards only, of which it has none,
+        // or else this comes to nothing.
+        let below = unsafe { Hooks::of(sock.sk()) };
+        Ok(Arc::new(Self { handler, below }, GFP_KERNEL)?)
+    }
+
+    /// # Safety
+    ///
+    /// To be called as `sk_data_ready`.
+    unsafe extern "C" fn data_ready(sk: *mut b::sock) {
+        // SAFETY: this function is installed for `Self` only.
+        unsafe { with_handler::<Self>(sk, Self::records_ready) };
+    }
+
+    /// # Safety
+    ///
+    /// To be called as `sk_write_space`.
+    unsafe extern "C" fn write_space(sk: *mut b::sock) {
+        let call_below = |this: ArcBorrow<'_, Self>| {
+            if let Some(below) = this.below.write_space {
+                // SAFETY: the hook of this socket, called as it would be without the handler.
+                unsafe { below(sk) };
+            }
+        };
+        // SAFETY: this function is installed for `Self` only.
+        unsafe { with_handler::<Self>(sk, call_below) };
+        // SAFETY: as this function is called.
+        unsafe { Callbacks::<Self>::write_space(sk) };
+    }
+}
+
+impl<H: StreamHandler> StreamHandler for OnTls<H> {
+    fn data_ready(this: ArcBorrow<'_, Self>, _sk: &mut LockedSock<'_>) {
+        Self::records_ready(this);
+    }
+
+    fn records_ready(this: ArcBorrow<'_, Self>) {
+        H::records_ready(this.handler.as_arc_borrow());
+    }
+
+    fn write_space(this: ArcBorrow<'_, Self>) {
+        H::write_space(this.handler.as_arc_borrow());
+    }
+
+    fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent) {
+        H::state_change(this.handler.as_arc_borrow(), event);
     }
 }

@@ -45,9 +45,11 @@ impl<H: ListenHandler> ListenSocket<H> {
     /// it, or with `EADDRINUSE` if another socket listens there.
     pub(crate) fn listen(sock: Arc<TcpSocket>, handler: Arc<H>, backlog: u32) -> Result<Self> {
         let sock = Arc::from(Arc::into_unique_or_drop(sock).ok_or(EBUSY)?);
+        // SAFETY: the socket is live and nobody else uses it.
+        let originals = unsafe { Hooks::of(sock.sk()) };
         let hooks = Hooks {
             data_ready: Some(Self::data_ready),
-            ..*sock.originals()
+            ..originals
         };
         // INVARIANT: it was the only reference.
         let this = Self(Guard::install_all(sock, handler, &hooks)?);
@@ -79,9 +81,12 @@ impl<H: ListenHandler> ListenSocket<H> {
             Err(e) if e == EAGAIN => return Ok(None),
             Err(e) => return Err(e),
         }
-        // SAFETY: the call above returned a new socket that nobody else knows; it has inherited the
-        // listener's callbacks, though not the handler.
-        let child = unsafe { TcpSocket::from_raw(sock, Some(*self.0.sock().originals())) }?;
+        // SAFETY: the call above returned a new socket that nobody else knows.
+        let child = unsafe { TcpSocket::from_raw(sock) }?;
+        // It has inherited the listener's callbacks, though not the handler.
+        //
+        // SAFETY: the socket is live, and this is process context, without its locks.
+        unsafe { self.0.originals().restore(child.sk()) };
         Ok(Some(Arc::new(child, GFP_KERNEL)?))
     }
 

@@ -29,7 +29,8 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// This value holds the spin lock of `sock`, bottom halves are off, and no process owns the socket.
+/// This value holds the spin lock of `sock`, bottom halves are off, and no process owns the socket,
+/// which has no TLS.
 pub(crate) struct HeldSock<'a> {
     sock: &'a TcpSocket,
     _thread: NotThreadSafe,
@@ -43,7 +44,7 @@ impl HeldSock<'_> {
         // SAFETY: by the invariant no process has the socket, and none gets it before the spin lock
         // is given back, which is when this value, borrowed here, is dropped. TCP calls back in the
         // same state, and not from within what is done with a `LockedSock`.
-        f(&mut unsafe { LockedSock::new(self.sock.sk()) })
+        f(&mut unsafe { LockedSock::new(self.sock.sk(), false) })
     }
 }
 
@@ -56,9 +57,13 @@ impl Drop for HeldSock<'_> {
 
 impl TcpSocket {
     /// Holds the socket, unless a process has it: then calls `if_taken`, before that process can
-    /// give it back. Never sleeps; nor does what it waits for.
+    /// give it back. Never sleeps; nor does what it waits for. A socket with TLS is for processes
+    /// only, and `if_taken` is not called.
     #[inline]
     pub(crate) fn hold(&self, if_taken: impl FnOnce()) -> Option<HeldSock<'_>> {
+        if self.is_secure() {
+            return None;
+        }
         let sk = self.sk();
         // SAFETY: the socket is live.
         let is_free = unsafe { h::sock_hold(sk.as_ptr()) };
@@ -75,7 +80,8 @@ impl TcpSocket {
         })
     }
 
-    /// As [`TcpSocket::send_batch`], without sleeping. Returns `EBUSY` if a process has the socket.
+    /// As [`TcpSocket::send_batch`], without sleeping. Returns `EBUSY` if a process has the socket,
+    /// or it has TLS.
     pub(crate) fn send_batch_at_once(
         &self,
         batch: &mut TxBatch,
@@ -101,7 +107,7 @@ impl TcpSocket {
         unsafe { h::lock_sock(sk.as_ptr()) };
         // SAFETY: the lock was just taken and is held until after the last use. Whoever takes it
         // has no other proof: it would have waited for itself.
-        let mut locked = unsafe { LockedSock::new(sk) };
+        let mut locked = unsafe { LockedSock::new(sk, self.is_secure()) };
         let result = f(&mut locked);
         // SAFETY: the lock is held by this function.
         unsafe { b::release_sock(sk.as_ptr()) };

@@ -2,7 +2,8 @@
 
 //! A TCP socket under its lock: reading received data in place.
 //!
-//! Context: process, or softirq and backlog inside the callbacks of a socket.
+//! Context: process, or softirq and backlog inside the callbacks of a socket. What a socket with TLS
+//! has received is read in process context only.
 
 use super::{
     skb::SkbChunk,
@@ -31,15 +32,19 @@ use kernel::{
 /// `sk` is a live TCP socket whose lock is held during `'a`, by the process or by softirq
 /// processing of the socket. No other value for that socket is used meanwhile. `'a` is invariant,
 /// and who gets a proof is a function for any `'a`, so that two proofs cannot be exchanged.
+///
+/// With `is_secure` the socket has TLS, and a process has it.
 pub(crate) struct LockedSock<'a> {
     sk: NonNull<b::sock>,
+    is_secure: bool,
     _lock: PhantomData<fn(&'a ()) -> &'a ()>,
     _not_send: PhantomData<*mut ()>,
 }
 
 struct ReadContext<'f, F> {
     take: &'f mut F,
-    sk: NonNull<b::sock>,
+    /// In whose queue the buffers are; `None` if TLS has made them.
+    sk: Option<NonNull<b::sock>>,
     stopped: bool,
 }
 
@@ -48,11 +53,12 @@ impl LockedSock<'_> {
     ///
     /// `sk` is a live TCP socket whose lock is held for as long as the value is used. The caller
     /// uses no other value for it meanwhile, and shows the value to one function that takes it for
-    /// any `'a`.
-    pub(super) unsafe fn new(sk: NonNull<b::sock>) -> Self {
+    /// any `'a`. With `is_secure` the socket has TLS, and a process has the lock.
+    pub(super) unsafe fn new(sk: NonNull<b::sock>, is_secure: bool) -> Self {
         // INVARIANT: the caller vouches for it.
         Self {
             sk,
+            is_secure,
             _lock: PhantomData,
             _not_send: PhantomData,
         }
@@ -83,13 +89,20 @@ impl LockedSock<'_> {
     ///
     /// `take` returns how many octets of a chunk it took. If those are not all, reading stops and
     /// the rest stays in the socket. Reading also stops behind the peer's FIN.
+    ///
+    /// TLS takes in between what has come meanwhile, for which callbacks run. This returns why it
+    /// did not go on: zero if `take` stopped, or behind the FIN; `EAGAIN` if there is no whole
+    /// record; `EINVAL` in front of a record that is no data, for which see
+    /// [`TcpSocket::take_notice`]; other errors if there will be nothing more.
+    ///
+    /// [`TcpSocket::take_notice`]: super::TcpSocket::take_notice
     pub(crate) fn read<F>(&mut self, mut take: F) -> Result<usize>
     where
         F: FnMut(&SkbChunk<'_>) -> usize,
     {
         let mut context = ReadContext {
             take: &mut take,
-            sk: self.sk,
+            sk: (!self.is_secure).then_some(self.sk),
             stopped: false,
         };
         let mut desc = b::read_descriptor_t {
@@ -97,14 +110,26 @@ impl LockedSock<'_> {
             ..pin_init::zeroed()
         };
         desc.arg.data = (&raw mut context).cast();
-        // SAFETY: the socket is live and locked by the type invariants; `actor::<F>` gets the
-        // context it expects, which outlives the call.
-        let n = unsafe { b::tcp_read_sock(self.sk.as_ptr(), &mut desc, Some(actor::<F>)) };
+        let sk = self.sk.as_ptr();
+        let n = if self.is_secure {
+            loop {
+                // SAFETY: as below, and a process has the socket.
+                let n = unsafe { h::tls_read_sock(sk, &mut desc, Some(actor::<F>)) };
+                // Behind octets that were taken, the reason comes with the next call.
+                if n <= 0 {
+                    break n;
+                }
+            }
+        } else {
+            // SAFETY: the socket is live and locked by the type invariants; `actor::<F>` gets the
+            // context it expects, which outlives the call.
+            unsafe { b::tcp_read_sock(sk, &mut desc, Some(actor::<F>)) }
+        };
         usize::try_from(n).or_else(|_| to_result(n).map(|()| 0))
     }
 }
 
-/// The actor of `tcp_read_sock`.
+/// The actor of `tcp_read_sock`, and of what stands for it in TLS.
 ///
 /// # Safety
 ///
@@ -131,7 +156,8 @@ where
         return 0;
     }
     // SAFETY: the buffer holds the octets, and is the first of the queue of the socket that `read`
-    // has, which is locked. Its total length is a `c_uint` that TCP keeps far below `c_int::MAX`.
+    // has, which is locked, or this call's own. Its total length is a `c_uint` that TCP and TLS keep
+    // far below `c_int::MAX`.
     let chunk = unsafe { SkbChunk::new(context.sk, skb, offset, chunk_len) };
     let taken = (context.take)(&chunk).min(len);
     context.stopped = taken < len;

@@ -51,8 +51,8 @@ pub(crate) enum Reach {
 ///
 /// # Invariants
 ///
-/// `skb` is in the receive queue of the chunk's socket. It has, from `offset` on, the `len` octets
-/// of the chunk from number `from` on.
+/// `skb` is in the receive queue of the chunk's socket, if the chunk has one. It has, from `offset`
+/// on, the `len` octets of the chunk from number `from` on.
 #[derive(Clone, Copy)]
 struct Buffer {
     skb: NonNull<b::sk_buff>,
@@ -162,12 +162,12 @@ struct Raw {
 ///
 /// # Invariants
 ///
-/// `sk` is a TCP socket whose lock is held, and whose receive queue begins with `skb`. That holds
-/// at least `offset + len` octets, `offset + len` fits a `c_int`, and nothing takes octets from the
-/// queue during `'a`. There are `reach` octets from the first one of the chunk on, at least `len`,
-/// in buffers of the queue.
+/// `sk` is a TCP socket whose lock is held, and whose receive queue begins with `skb`, from which
+/// nothing takes octets during `'a`; or there is none, and `skb` belongs to whoever made the chunk.
+/// That holds at least `offset + len` octets, and `offset + len` fits a `c_int`. There are `reach`
+/// octets from the first one of the chunk on, at least `len`, in it and in buffers of the queue.
 pub(crate) struct SkbChunk<'a> {
-    sk: NonNull<b::sock>,
+    sk: Option<NonNull<b::sock>>,
     skb: NonNull<b::sk_buff>,
     offset: u32,
     len: u32,
@@ -183,7 +183,7 @@ impl SkbChunk<'_> {
     ///
     /// The type invariants must hold for as long as the value is used.
     pub(super) unsafe fn new(
-        sk: NonNull<b::sock>,
+        sk: Option<NonNull<b::sock>>,
         skb: NonNull<b::sk_buff>,
         offset: u32,
         len: u32,
@@ -256,11 +256,12 @@ impl SkbChunk<'_> {
     /// Returns the buffer behind `buffer`, if it has come and nothing out of band is in between.
     fn behind(&self, buffer: &Buffer) -> Option<Buffer> {
         let (mut offset, mut len) = (0, 0);
+        let sk = self.sk?;
         // SAFETY: by the type invariants both are live, and the buffer is in the queue of the
         // socket, which is locked; the rest is writable.
         let skb = unsafe {
             h::tcp_skb_behind(
-                self.sk.as_ptr(),
+                sk.as_ptr(),
                 buffer.skb.as_ptr(),
                 buffer.end(),
                 &mut offset,
@@ -303,8 +304,10 @@ impl SkbChunk<'_> {
 
     /// Returns whether `more` octets may come behind those of `buffer` while these are there.
     fn may_get(&self, buffer: &Buffer, more: u32) -> bool {
+        let (skb, end) = (buffer.skb.as_ptr(), buffer.end());
         // SAFETY: as in `behind`.
-        unsafe { h::tcp_may_get(self.sk.as_ptr(), buffer.skb.as_ptr(), buffer.end(), more) }
+        let may_get = |sk: NonNull<b::sock>| unsafe { h::tcp_may_get(sk.as_ptr(), skb, end, more) };
+        self.sk.is_some_and(may_get)
     }
 
     fn buffer(&self, at: u32) -> Option<Buffer> {

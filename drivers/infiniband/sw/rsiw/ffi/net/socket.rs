@@ -5,7 +5,6 @@
 use super::{
     addr::Storage,
     batch::TxBatch,
-    hooks::Hooks,
     netdev::NetDevice,
     state::{
         error_of,
@@ -45,14 +44,26 @@ pub(crate) struct SendFlags {
 ///
 /// # Invariants
 ///
-/// `sock` is a TCP socket owned by this value, `sk` its `struct sock`. It listens only as a part of
-/// a [`ListenSocket`].
+/// `sock` is a TCP socket owned by this value as `ownership` says, `sk` its `struct sock`. It
+/// listens only as a part of a [`ListenSocket`].
 ///
 /// [`ListenSocket`]: super::ListenSocket
 pub(crate) struct TcpSocket {
     sock: NonNull<b::socket>,
     sk: NonNull<b::sock>,
-    originals: Hooks,
+    ownership: Ownership,
+}
+
+/// What keeps a socket.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ownership {
+    /// This side alone.
+    Own,
+    /// Its file, of which this side has a reference: all that is sent and received goes through
+    /// TLS.
+    File,
+    /// Nothing: making the file has failed.
+    Gone,
 }
 
 // SAFETY: sockets may be used and closed by any thread.
@@ -82,7 +93,7 @@ impl TcpSocket {
             )
         })?;
         // SAFETY: the call above returned a new socket that nobody else knows.
-        let this = unsafe { Self::from_raw(sock, None)? };
+        let this = unsafe { Self::from_raw(sock)? };
         let sk = this.sk.as_ptr();
         // SAFETY: the socket is new: not locked and not visible to anyone else.
         unsafe { h::sock_reclassify(sk) };
@@ -100,12 +111,12 @@ impl TcpSocket {
         Arc::new(this, GFP_KERNEL_ACCOUNT).map_err(Error::from)
     }
 
-    /// Takes over a socket; `originals` are its own hooks if it has others now.
+    /// Takes over a socket, which has its own hooks.
     ///
     /// # Safety
     ///
     /// `sock` is a TCP socket that the caller owns.
-    pub(super) unsafe fn from_raw(sock: *mut b::socket, originals: Option<Hooks>) -> Result<Self> {
+    pub(super) unsafe fn from_raw(sock: *mut b::socket) -> Result<Self> {
         let sock = NonNull::new(sock).ok_or(EINVAL)?;
         // SAFETY: the caller owns the socket.
         let sk = unsafe { (*sock.as_ptr()).sk };
@@ -115,16 +126,31 @@ impl TcpSocket {
         Ok(Self {
             sock,
             sk,
-            originals: match originals {
-                Some(originals) => {
-                    // SAFETY: the socket is live.
-                    unsafe { originals.restore(sk) };
-                    originals
-                }
-                // SAFETY: the socket is live and has the hooks it was created with.
-                None => unsafe { Hooks::of(sk) },
-            },
+            ownership: Ownership::Own,
         })
+    }
+
+    /// Makes a file for the socket, which it needs for a handshake of TLS with `peer`, or returns
+    /// why the kernel has none; the socket can only be dropped then.
+    pub(super) fn add_file(&mut self, peer: &SocketAddr) -> Result {
+        if self.ownership != Ownership::Own {
+            return Err(EINVAL);
+        }
+        let (mut peer, _) = Storage::new(peer);
+        // SAFETY: the socket is live, has no file, and nobody else uses it.
+        let added = to_result(unsafe { h::sock_add_file(self.sock.as_ptr(), peer.as_mut_ptr()) });
+        // INVARIANT: the file has the socket now; without a file it is released.
+        self.ownership = match added {
+            Ok(()) => Ownership::File,
+            Err(_) => Ownership::Gone,
+        };
+        added
+    }
+
+    /// Returns whether all that is sent and received goes through TLS.
+    #[inline]
+    pub(crate) fn is_secure(&self) -> bool {
+        self.ownership == Ownership::File
     }
 
     pub(super) fn sock(&self) -> NonNull<b::socket> {
@@ -133,10 +159,6 @@ impl TcpSocket {
 
     pub(in crate::ffi) fn sk(&self) -> NonNull<b::sock> {
         self.sk
-    }
-
-    pub(super) fn originals(&self) -> &Hooks {
-        &self.originals
     }
 
     pub(crate) fn bind(&self, addr: &SocketAddr) -> Result {
@@ -205,15 +227,14 @@ impl TcpSocket {
 
     /// Sends as much of `data` as there is space for.
     pub(crate) fn send(&self, data: &[u8]) -> Result<usize> {
-        // SAFETY: the socket is live; the kernel only reads from `data`.
-        let ret = unsafe {
-            h::tcp_send(
-                self.sk.as_ptr(),
-                data.as_ptr().cast_mut().cast(),
-                data.len(),
-            )
-        };
-        accepted(ret)
+        let (octets, len) = (data.as_ptr().cast_mut().cast(), data.len());
+        accepted(if self.is_secure() {
+            // SAFETY: the socket is live; the kernel only reads from `data`.
+            unsafe { h::tls_send(self.sock.as_ptr(), octets, len) }
+        } else {
+            // SAFETY: as above.
+            unsafe { h::tcp_send(self.sk.as_ptr(), octets, len) }
+        })
     }
 
     /// Sends as much of `batch` as there is space for, in one call, and advances it. If some
@@ -226,7 +247,13 @@ impl TcpSocket {
     pub(crate) fn send_batch(&self, batch: &mut TxBatch, flags: SendFlags) -> Result<usize> {
         send_with(batch, flags, |bvecs, len, raw| {
             let (list, nr) = (bvecs.as_ptr(), count(bvecs));
-            // SAFETY: the socket is live; the list is as `send_with` says.
+            if self.is_secure() {
+                // Where segments begin is up to the records.
+                //
+                // SAFETY: the socket is live; the list is as `send_with` says.
+                return unsafe { h::tls_send_bvec(self.sock.as_ptr(), list, nr, len) };
+            }
+            // SAFETY: as above.
             unsafe { h::tcp_send_bvec(self.sk.as_ptr(), list, nr, len, raw, flags.cut) }
         })
     }
@@ -288,6 +315,12 @@ impl TcpSocket {
 
     /// Sends a FIN behind what was sent before. Receiving goes on.
     pub(crate) fn shutdown_write(&self) {
+        if self.is_secure() {
+            // This also gives TCP what TLS has left to send.
+            //
+            // SAFETY: the socket is live.
+            unsafe { h::tls_close(self.sock.as_ptr()) };
+        }
         // SAFETY: the socket is live. An error means that the connection is gone already.
         let _ =
             unsafe { b::kernel_sock_shutdown(self.sock.as_ptr(), b::sock_shutdown_cmd_SHUT_WR) };
@@ -319,8 +352,13 @@ impl TcpSocket {
 
 impl Drop for TcpSocket {
     fn drop(&mut self) {
-        // SAFETY: the socket is owned by the type invariants and nobody refers to it any more.
-        unsafe { b::sock_release(self.sock.as_ptr()) };
+        match self.ownership {
+            // SAFETY: the socket is owned by the type invariants and nobody refers to it any more.
+            Ownership::Own => unsafe { b::sock_release(self.sock.as_ptr()) },
+            // SAFETY: as above; this is the reference of this side.
+            Ownership::File => unsafe { h::sock_put_file(self.sock.as_ptr()) },
+            Ownership::Gone => {}
+        }
     }
 }
 

@@ -4,6 +4,8 @@
  * counts: the module macro of the kernel crate has neither.
  */
 #include <linux/moduleparam.h>
+#include <linux/string.h>
+#include <linux/sysfs.h>
 #include "rsiw_params.h"
 
 /* Which parts the module has: "core" (make FEATURES=core), or "all". */
@@ -61,6 +63,45 @@ module_param_cb(rnr_wait_ms, &rnr_wait_ms_ops, &rsiw_rnr_wait_ms, 0644);
 __MODULE_PARM_TYPE(rnr_wait_ms, "uint");
 MODULE_PARM_DESC(rnr_wait_ms,
 		 "Milliseconds that a message waits for a receive before it ends its connection, up to 60000 (default: 0)");
+
+unsigned int rsiw_tls;
+int rsiw_tls_keyring;
+int rsiw_tls_key;
+#ifndef RSIW_CORE
+static const char *const tls_names[] = { "off", "psk", "x509" };
+
+static int set_tls(const char *val, const struct kernel_param *kp)
+{
+	int chosen = sysfs_match_string(tls_names, val);
+
+	if (chosen < 0)
+		return chosen;
+	WRITE_ONCE(rsiw_tls, chosen);
+	return 0;
+}
+
+static int get_tls(char *buffer, const struct kernel_param *kp)
+{
+	return sysfs_emit(buffer, "%s\n", tls_names[READ_ONCE(rsiw_tls)]);
+}
+
+static const struct kernel_param_ops tls_ops = {
+	.set = set_tls,
+	.get = get_tls,
+};
+
+module_param_cb(tls, &tls_ops, NULL, 0644);
+__MODULE_PARM_TYPE(tls, "off|psk|x509");
+MODULE_PARM_DESC(tls, "TLS below MPA for all connections of new devices (default: off)");
+
+module_param_named(tls_keyring, rsiw_tls_keyring, int, 0644);
+MODULE_PARM_DESC(tls_keyring,
+		 "Keyring in which tlshd looks for keys of new devices, by its number (default: 0, none)");
+
+module_param_named(tls_key, rsiw_tls_key, int, 0644);
+MODULE_PARM_DESC(tls_key,
+		 "Key by which new devices with tls=psk say who connects, by its number (default: 0, none)");
+#endif
 
 bool rsiw_siw_link_type;
 module_param_named(siw_link_type, rsiw_siw_link_type, bool, 0444);

@@ -35,6 +35,16 @@ parameters! {
     /// Milliseconds that a Send waits for a receive before it ends the stream. For new connections.
     fn rnr_wait_ms() -> u32 = rsiw_rnr_wait_ms;
 
+    /// Whether connections have TLS below MPA: no (0), with a key that both ends have (1), with
+    /// certificates (2). For new devices, as are the next two.
+    fn tls() -> u32 = rsiw_tls;
+
+    /// The number of the keyring in which the daemon that does handshakes looks; zero is none.
+    fn tls_keyring() -> i32 = rsiw_tls_keyring;
+
+    /// The number of the key by which the side that connects says who it is; zero is none.
+    fn tls_key() -> i32 = rsiw_tls_key;
+
     /// Whether the link type `siw` is registered too, for tools that name it. Set when the module
     /// is loaded.
     fn siw_link_type() -> bool = rsiw_siw_link_type;

@@ -130,13 +130,13 @@ pub(in crate::qp) struct Entry {
 
 impl Prepared {
     /// Prepares the end of a new connection. Returns `None` if all has to go through TCP, because
-    /// of a parameter, of markers, or of a lack of memory. No lock is held.
+    /// of a parameter, of markers, of TLS, or of a lack of memory. No lock is held.
     pub(in crate::qp) fn new(stream: &Arc<Stream>) -> Option<Self> {
         let scope = Scope::of(params::direct());
-        if scope == Scope::Nowhere || stream.has_markers {
+        let sock = &stream.sock;
+        if scope == Scope::Nowhere || stream.has_markers || sock.is_secure() {
             return None;
         }
-        let sock = &stream.sock;
         let place = |addr: SocketAddr| (addr.ip(), addr.port());
         let (local, remote) = (sock.local_addr().ok()?, sock.peer_addr().ok()?);
         let queues = stream.base().dev.queues().clone();

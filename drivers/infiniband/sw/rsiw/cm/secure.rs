@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TLS below MPA: its handshake comes between TCP and the Request, on connections of a device that
+//! has it. No standard says how the two go together; both ends have to be told.
+//!
+//! Meanwhile the socket is the daemon's that does the handshake, and has no callbacks. The timer of
+//! the connection's phase goes on.
+//!
+//! Context: process, under the endpoint's mutex.
+#![forbid(unsafe_code)]
+
+use super::endpoint::{
+    Endpoint,
+    EndpointState,
+    Security, //
+};
+use crate::{
+    ffi::{
+        log::pr_ratelimited,
+        net::{
+            tls::{
+                Handshake,
+                HandshakeHandler,
+                Side, //
+            },
+            Callbacks, //
+        },
+    },
+    proto::connection::REQUEST_MS,
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+
+/// How long the daemon may take, in milliseconds: less than the phases in which it has to.
+const HANDSHAKE_MS: u32 = 10_000;
+/// If more handshakes wait for the daemon than the kernel allows, one that was asked for by a peer
+/// is asked for again after so many milliseconds; others at the next tick of their phase.
+const RETRY_MS: u32 = 50;
+
+impl Endpoint {
+    /// Returns what a new connection wants.
+    pub(super) fn wanted_security(&self) -> Security {
+        match self.dev().tls() {
+            Some(_) => Security::WANTED,
+            None => Security::Settled,
+        }
+    }
+
+    /// Goes on with TLS as far as possible on a connected socket, as `side`. Returns whether MPA may
+    /// use the socket, or why it never may. The handshake kicks the endpoint when it ends.
+    pub(super) fn secure(self: &Arc<Self>, st: &mut EndpointState, side: Side) -> Result<bool> {
+        let outcome = match &st.security {
+            Security::Settled => return Ok(true),
+            Security::Failed(error) => return Err(*error),
+            Security::Wanted { left } => {
+                let left = *left;
+                match self.begin_handshake(st, side) {
+                    Err(e) if e == EAGAIN && left > 0 => {
+                        self.try_again(st, side, left);
+                        Ok(false)
+                    }
+                    other => other.map(|()| false),
+                }
+            }
+            Security::UnderWay(handshake) => match handshake.outcome() {
+                None => Ok(false),
+                Some(ended) => ended.and_then(|()| self.end_handshake(st)).map(|()| true),
+            },
+        };
+        outcome.inspect_err(|error| {
+            let dev = self.dev().handle();
+            pr_ratelimited!("{dev}: no TLS on a connection: {error:?}\n");
+            st.security = Security::Failed(*error);
+        })
+    }
+
+    fn begin_handshake(self: &Arc<Self>, st: &mut EndpointState, side: Side) -> Result {
+        let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
+        let credentials = self.dev().tls().ok_or(EINVAL)?;
+        st.callbacks = None;
+        let (sock, handler) = (sock.clone(), self.clone());
+        let handshake = Handshake::start(sock, side, credentials, HANDSHAKE_MS, handler)?;
+        if st.security.is_tried_again() {
+            self.arm(st, REQUEST_MS);
+        }
+        st.security = Security::UnderWay(handshake);
+        Ok(())
+    }
+
+    /// Has the handshake begun later.
+    fn try_again(self: &Arc<Self>, st: &mut EndpointState, side: Side, left: u32) {
+        // The timer of the other side ticks anyway, as long as the phase lasts.
+        if side == Side::Server {
+            let left = left.saturating_sub(RETRY_MS);
+            st.security = Security::Wanted { left };
+            self.arm(st, RETRY_MS);
+        }
+    }
+
+    fn end_handshake(self: &Arc<Self>, st: &mut EndpointState) -> Result {
+        let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
+        st.callbacks = Some(Callbacks::install(sock.clone(), self.clone())?);
+        st.security = Security::Settled;
+        Ok(())
+    }
+}
+
+impl HandshakeHandler for Endpoint {
+    fn ended(this: ArcBorrow<'_, Self>) {
+        Self::kick(this);
+    }
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/dcache.h>
+#include <linux/file.h>
+#include <linux/inet.h>
+#include <linux/net.h>
+#include <linux/tls.h>
+#include <net/handshake.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+#include <net/tls.h>
+
+/*
+ * Gives a socket a file, with which a daemon in user space gets it for the handshake. The socket is
+ * gone if this fails. The name of the file is the address of the peer: names of others would have to
+ * be kept as long as the daemon may ask for them, and without one it asks the DNS who that is.
+ */
+int rsiw_helper_sock_add_file(struct socket *sock, const struct sockaddr_storage *peer)
+{
+	char name[INET6_ADDRSTRLEN + 1];
+
+	snprintf(name, sizeof(name), "%pISc", peer);
+	return PTR_ERR_OR_ZERO(sock_alloc_file(sock, 0, name));
+}
+
+/* Gives up the file that rsiw_helper_sock_add_file() has made, and with it the socket. */
+void rsiw_helper_sock_put_file(struct socket *sock)
+{
+	fput(sock->file);
+}
+
+#if IS_ENABLED(CONFIG_NET_HANDSHAKE)
+/* Asks for a handshake. After 0 @done is called once, unless the handshake is cancelled. */
+int rsiw_helper_tls_hello(struct socket *sock, bool is_server, bool has_psk, int keyring, int key,
+			  unsigned int timeout_ms, void (*done)(void *data, int status, int peer),
+			  void *data)
+{
+	struct tls_handshake_args args = {
+		.ta_sock = sock,
+		.ta_done = done,
+		.ta_data = data,
+		.ta_peername = sock->file->f_path.dentry->d_name.name,
+		.ta_timeout_ms = timeout_ms,
+		.ta_keyring = keyring,
+		/* Of the client, which says by it who it is. */
+		.ta_my_peerids = { key },
+		.ta_num_peerids = 1,
+	};
+
+	if (has_psk)
+		return is_server ? tls_server_hello_psk(&args, GFP_KERNEL) :
+				   tls_client_hello_psk(&args, GFP_KERNEL);
+	return is_server ? tls_server_hello_x509(&args, GFP_KERNEL) :
+			   tls_client_hello_x509(&args, GFP_KERNEL);
+}
+
+/* Returns whether a handshake was under way, whose end nobody will be told of. */
+bool rsiw_helper_tls_cancel(struct socket *sock)
+{
+	return tls_handshake_cancel(sock->sk);
+}
+
+/* Tells the peer that nothing follows, once. */
+void rsiw_helper_tls_close(struct socket *sock)
+{
+	tls_handshake_close(sock);
+}
+
+/*
+ * Takes a record that is no data. Returns its type, and its first octets in @to (2 bytes), or an
+ * error.
+ */
+int rsiw_helper_tls_recv_control(struct socket *sock, u8 *to)
+{
+	u8 type[CMSG_SPACE(sizeof(u8))] __aligned(sizeof(size_t)) = { };
+	struct msghdr msg = {
+		.msg_control = type,
+		.msg_controllen = sizeof(type),
+	};
+	struct kvec vec = { .iov_base = to, .iov_len = 2 };
+	int ret;
+
+	ret = kernel_recvmsg(sock, &msg, &vec, 1, vec.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (ret < 0)
+		return ret;
+	return tls_get_record_type(sock->sk, (struct cmsghdr *)type);
+}
+#else
+int rsiw_helper_tls_hello(struct socket *sock, bool is_server, bool has_psk, int keyring, int key,
+			  unsigned int timeout_ms, void (*done)(void *data, int status, int peer),
+			  void *data)
+{
+	return -EOPNOTSUPP;
+}
+
+bool rsiw_helper_tls_cancel(struct socket *sock)
+{
+	return false;
+}
+
+void rsiw_helper_tls_close(struct socket *sock)
+{
+}
+
+int rsiw_helper_tls_recv_control(struct socket *sock, u8 *to)
+{
+	return -EOPNOTSUPP;
+}
+#endif
+
+/* Returns whether TLS has the keys of both directions. */
+bool rsiw_helper_sock_has_tls(struct sock *sk)
+{
+	const struct tcp_ulp_ops *ulp = inet_csk(sk)->icsk_ulp_ops;
+	const struct tls_context *ctx;
+
+	if (!ulp || strcmp(ulp->name, "tls"))
+		return false;
+	ctx = tls_get_ctx(sk);
+	return ctx->tx_conf != TLS_BASE && ctx->rx_conf != TLS_BASE;
+}
+
+/* As tcp_read_sock(), of what TLS has decrypted. The lock is held, and given back in between. */
+int rsiw_helper_tls_read_sock(struct sock *sk, read_descriptor_t *desc, sk_read_actor_t actor)
+{
+	return READ_ONCE(sk->sk_socket->ops)->read_sock(sk, desc, actor);
+}
+
+/*
+ * Has TLS make records of what @msg has, without blocking. TLS may have no memory when TCP has
+ * nothing on its way whose acknowledgement would be reported as space; and a thread with a signal
+ * does not wait for who else is sending. -ENOBUFS: try again later.
+ */
+static int tls_send_msg(struct socket *sock, struct msghdr *msg)
+{
+	int ret = -READ_ONCE(sock->sk->sk_err);
+	bool is_idle;
+
+	/* As send_unless_ended(). */
+	if (ret)
+		return ret;
+	ret = sock_sendmsg(sock, msg);
+	switch (ret) {
+	case -EAGAIN:
+		lock_sock(sock->sk);
+		is_idle = tcp_rtx_and_write_queues_empty(sock->sk);
+		release_sock(sock->sk);
+		return is_idle ? -ENOBUFS : -EAGAIN;
+	case -ENOMEM:
+	case -EINTR:
+		return -ENOBUFS;
+	}
+	return ret;
+}
+
+/* As rsiw_helper_tcp_send_bvec(), in records of their own. */
+int rsiw_helper_tls_send_bvec(struct socket *sock, const struct bio_vec *bvec, unsigned int nr,
+			      size_t len)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES };
+
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvec, nr, len);
+	return tls_send_msg(sock, &msg);
+}
+
+/* As rsiw_helper_tcp_send(). */
+int rsiw_helper_tls_send(struct socket *sock, void *data, size_t len)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	struct kvec vec = { .iov_base = data, .iov_len = len };
+
+	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
+	return tls_send_msg(sock, &msg);
+}

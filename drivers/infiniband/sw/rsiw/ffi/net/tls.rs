@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TLS on TCP sockets: the kernel's record layer (kTLS), and the handshake in front of it, which a
+//! daemon in user space (`tlshd`) does for the kernel.
+//!
+//! A socket that is to have TLS gets a file first ([`TcpSocket::with_file`]), with which the daemon
+//! gets it. After the handshake, all that is sent through the socket is encrypted, and all that is
+//! received was. The record layer takes the socket's lock by itself, and may wait for memory: so
+//! nothing is sent, and nothing is read, in softirq.
+//!
+//! Context: process.
+//!
+//! C headers: [`include/net/handshake.h`](srctree/include/net/handshake.h),
+//! [`include/net/tls.h`](srctree/include/net/tls.h)
+
+use super::socket::TcpSocket;
+use crate::ffi::raw::h;
+use core::net::SocketAddr;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow,
+        Completion,
+        SetOnce, //
+    },
+};
+
+/// Says that a peer has not shown who it is (`TLS_NO_PEERID`).
+const NO_PEER: c_int = 0;
+/// A record type of TLS (RFC 8446 section 5.1).
+const ALERT: c_int = 21;
+/// An alert (RFC 8446 section 6).
+const CLOSE_NOTIFY: u8 = 0;
+
+/// How the ends of a connection show who they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Proof {
+    /// By a key that both have; the one with this number is that of the side that connects.
+    SharedKey(i32),
+    /// By certificates, of which the daemon knows.
+    Certificates,
+}
+
+/// What the daemon is told of a handshake.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Credentials {
+    pub(crate) proof: Proof,
+    /// The number of a keyring for the daemon to look in; zero is none.
+    pub(crate) keyring: i32,
+}
+
+/// Which end of a connection this side is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+/// What is told of the end of a handshake.
+pub(crate) trait HandshakeHandler: Send + Sync + 'static {
+    /// Called once, when [`Handshake::outcome`] has something to say. Must not wait.
+    fn ended(this: ArcBorrow<'_, Self>);
+}
+
+/// What the daemon's answer is about.
+#[pin_data]
+struct Pending<H> {
+    handler: Arc<H>,
+    side: Side,
+    status: SetOnce<c_int>,
+    #[pin]
+    is_told: Completion,
+}
+
+/// A handshake on a socket that is connected. Nobody else may use the socket until it has ended.
+/// Dropping it cancels it, or waits for a call of its handler that has begun.
+///
+/// # Invariants
+///
+/// `pending` was handed to C, which calls [`done`] with it once, or never if the handshake has been
+/// cancelled.
+pub(crate) struct Handshake<H: HandshakeHandler> {
+    sock: Arc<TcpSocket>,
+    pending: Arc<Pending<H>>,
+}
+
+impl<H: HandshakeHandler> Handshake<H> {
+    /// Asks the daemon for a handshake of `ms` milliseconds at most, on a socket that has a file.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` without a daemon, `EAGAIN` if too many wait for it, `EOPNOTSUPP` if the kernel
+    /// cannot ask; `EINVAL` without a file.
+    pub(crate) fn start(
+        sock: Arc<TcpSocket>,
+        side: Side,
+        credentials: &Credentials,
+        ms: u32,
+        handler: Arc<H>,
+    ) -> Result<Self> {
+        let pending = Arc::pin_init(
+            pin_init!(Pending {
+                handler,
+                side,
+                status: SetOnce::new(),
+                is_told <- Completion::new(),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        let (has_psk, key) = match credentials.proof {
+            Proof::SharedKey(key) => (true, key),
+            Proof::Certificates => (false, 0),
+        };
+        let data = Arc::into_raw(pending.clone());
+        // SAFETY: the socket is live; `done::<H>` gets what it expects, a reference that is its own.
+        let asked = to_result(unsafe {
+            h::tls_hello(
+                sock.sock().as_ptr(),
+                side == Side::Server,
+                has_psk,
+                credentials.keyring,
+                key,
+                ms,
+                Some(done::<H>),
+                data.cast_mut().cast(),
+            )
+        });
+        if asked.is_err() {
+            // SAFETY: from `into_raw` above; nobody will be called with it.
+            drop(unsafe { Arc::from_raw(data) });
+        }
+        asked?;
+        // INVARIANT: C has it now.
+        Ok(Self { sock, pending })
+    }
+
+    /// Returns how the handshake ended, if it has: `EACCES` or what else the daemon says, also if it
+    /// does not know who connects, or `EPROTO` if it has not given the socket keys for both
+    /// directions.
+    pub(crate) fn outcome(&self) -> Option<Result> {
+        let status = *self.pending.status.as_ref()?;
+        // SAFETY: the socket is live; the daemon is done with it.
+        let has_tls = || unsafe { h::sock_has_tls(self.sock.sk().as_ptr()) };
+        Some(to_result(status).and_then(|()| if has_tls() { Ok(()) } else { Err(EPROTO) }))
+    }
+}
+
+impl<H: HandshakeHandler> Drop for Handshake<H> {
+    fn drop(&mut self) {
+        // SAFETY: the socket is live.
+        if unsafe { h::tls_cancel(self.sock.sock().as_ptr()) } {
+            // SAFETY: C had a reference from `into_raw`, by the invariant, and will not use it.
+            drop(unsafe { Arc::from_raw(Arc::as_ptr(&self.pending)) });
+        } else {
+            self.pending.is_told.wait_for_completion();
+        }
+    }
+}
+
+/// The call that ends a handshake.
+///
+/// # Safety
+///
+/// `data` is from `into_raw` of an `Arc<Pending<H>>`, and this call's own.
+unsafe extern "C" fn done<H: HandshakeHandler>(data: *mut c_void, status: c_int, peer: c_int) {
+    // SAFETY: by the caller's promise.
+    let pending = unsafe { Arc::from_raw(data.cast_const().cast::<Pending<H>>()) };
+    // The daemon asks who connects for a certificate, and leaves it to its consumer whether there
+    // has to be one.
+    let is_nobody = pending.side == Side::Server && peer == NO_PEER;
+    let status = match status {
+        0 if is_nobody => EACCES.to_errno(),
+        status => status.min(0),
+    };
+    // Nobody else sets it.
+    let _ = pending.status.populate(status);
+    H::ended(pending.handler.as_arc_borrow());
+    pending.is_told.complete_all();
+}
+
+/// What a record says that is no data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// Nothing follows but the FIN.
+    Closing,
+    /// The peer gives up, for a reason of RFC 8446 section 6.2.
+    Alert(u8),
+    /// Something of the handshake, as new keys are, or of no use.
+    Other,
+}
+
+impl TcpSocket {
+    /// Returns the socket with a file, for a handshake with `peer`, whose certificate has to name
+    /// that address. Fails with `EBUSY` if somebody else has a reference to the socket, or as the
+    /// kernel has no file; the socket is closed then.
+    pub(crate) fn with_file(self: Arc<Self>, peer: &SocketAddr) -> Result<Arc<Self>> {
+        let mut this = Arc::into_unique_or_drop(self).ok_or(EBUSY)?;
+        this.as_mut().get_mut().add_file(peer)?;
+        Ok(Arc::from(this))
+    }
+
+    /// Takes the record that [`LockedSock::read`] has stopped at with `EINVAL`. Other errors are
+    /// those of the record layer, or of TCP.
+    ///
+    /// [`LockedSock::read`]: super::LockedSock::read
+    pub(crate) fn take_notice(&self) -> Result<Notice> {
+        let mut octets = [0; 2];
+        // SAFETY: the socket is live; there is room for two octets.
+        let kind = unsafe { h::tls_recv_control(self.sock().as_ptr(), octets.as_mut_ptr()) };
+        to_result(kind)?;
+        Ok(match (kind, octets) {
+            (ALERT, [_, CLOSE_NOTIFY]) => Notice::Closing,
+            (ALERT, [_, reason]) => Notice::Alert(reason),
+            _ => Notice::Other,
+        })
+    }
+}
