@@ -14,13 +14,27 @@ UNTAGGED_LAST, SEND = 0x41, 0x43
 REJECTED = 0x20
 
 
-def ask(conn, data=b"", mode=b"\0\1"):
-    """Asks, by revision 1 if `mode` (flags and revision) is none other, with private data,
-    and waits for the answer."""
-    conn.sendall(b"MPA ID Req Frame" + mode + struct.pack(">H", len(data)) + data)
+def request(conn, data=b"", mode=b"\0\1"):
+    """Asks, by revision 1 if `mode` (flags and revision) is none other, with private data."""
+    conn.sendall(frame(data, mode))
+
+
+def frame(data=b"", mode=b"\0\1"):
+    """The Request that asks so."""
+    return b"MPA ID Req Frame" + mode + struct.pack(">H", len(data)) + data
+
+
+def take_reply(conn):
+    """Waits for the answer, which has to accept."""
     reply = conn.recv(600)
     if not reply.startswith(b"MPA ID Rep Frame") or reply[16] & REJECTED:
         raise Fail("no MPA Reply that accepts")
+
+
+def ask(conn, data=b"", mode=b"\0\1"):
+    """Asks as `request`, and waits for the answer."""
+    request(conn, data, mode)
+    take_reply(conn)
 
 
 def ask_peer_to_peer(conn):
@@ -52,12 +66,17 @@ def crc32c(octets):
     return crc ^ 0xffffffff
 
 
-def send(conn, msn, payload):
-    """Sends a message that is one segment, the msn-th Send of this side."""
+def fpdu(msn, payload):
+    """A message that is one segment, the msn-th Send of a side."""
     ulpdu = struct.pack(">BBIIII", UNTAGGED_LAST, SEND, 0, 0, msn, 0) + payload
-    fpdu = struct.pack(">H", len(ulpdu)) + ulpdu
-    fpdu += bytes(-len(fpdu) % 4)
-    conn.sendall(fpdu + struct.pack("<I", crc32c(fpdu)))
+    octets = struct.pack(">H", len(ulpdu)) + ulpdu
+    octets += bytes(-len(octets) % 4)
+    return octets + struct.pack("<I", crc32c(octets))
+
+
+def send(conn, msn, payload):
+    """Sends such a message."""
+    conn.sendall(fpdu(msn, payload))
 
 
 def receive(conn):

@@ -88,13 +88,17 @@ class Wire:
         sh("ip", "rule", "add", "pref", PREF_LOCAL, "lookup", "local")
         sh("ip", "rule", "del", "pref", "0")
         if self.topo.type != "tcp":
-            self.topo.add_link(self.dev_s, IF_S)
-            self.topo.add_link(self.dev_c, IF_C)
+            self.add_device(self.dev_s, IF_S)
+            self.add_device(self.dev_c, IF_C)
         return self
 
     def add_interfaces(self):
         """What the devices are on."""
         self.pair.add_veth()
+
+    def add_device(self, dev, netdev):
+        """One of the two devices."""
+        self.topo.add_link(dev, netdev)
 
     def __exit__(self, failure, *_):
         left = "" if failure else self.leftovers()
