@@ -38,8 +38,8 @@ use kernel::{
 
 /// How long the daemon may take, in milliseconds: less than the phases in which it has to.
 const HANDSHAKE_MS: u32 = 10_000;
-/// If more handshakes wait for the daemon than the kernel allows, one that was asked for by a peer
-/// is asked for again after so many milliseconds; others at the next tick of their phase.
+/// The kernel limits how many handshakes wait for the daemon. Beyond that the side that was connected
+/// to asks again after so many milliseconds, the other side at the next tick of its phase.
 const RETRY_MS: u32 = 50;
 
 impl Endpoint {

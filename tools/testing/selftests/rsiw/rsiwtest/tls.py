@@ -11,7 +11,7 @@ import tempfile
 from .core import Fail
 from .machine import LOCAL, wait_until
 from .proc import Proc
-from .topo import A4, B4, NS_A, NS_B, sh
+from .topo import A4, B4, NS_A, NS_B, sh, status
 from .wire import C4, IF_C, S4, Wire
 
 PARAMETERS = "/sys/module/rsiw/parameters/"
@@ -157,7 +157,8 @@ class Agent:
 
     def children(self):
         """Its processes that do a handshake now."""
-        text = LOCAL.read("/proc/%d/task/%d/children" % (self.proc.pid, self.proc.pid))
+        # Not every kernel has the file of /proc that lists them.
+        _, text = status("pgrep", "-P", str(self.proc.pid))
         return [int(pid) for pid in text.split()]
 
     def signal(self, sig):

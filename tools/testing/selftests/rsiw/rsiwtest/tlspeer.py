@@ -25,8 +25,8 @@ def record(kind, octets, version=b"\3\3"):
 
 class Stream:
     """TLS with a pre-shared key, or with nothing to show if there is none, over a socket that is
-    connected. `recv`, `sendall` and
-    `settimeout` are as those of a socket; each call of `sendall` makes one record at least."""
+    connected. `recv`, `sendall` and `settimeout` are as those of a socket; each call of `sendall`
+    makes one record at least."""
 
     def __init__(self, sock, identity=None, secret=None, server=False):
         self.sock, self.holds, self.fin_follows = sock, False, False

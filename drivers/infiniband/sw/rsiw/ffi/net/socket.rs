@@ -59,8 +59,7 @@ pub(crate) struct TcpSocket {
 enum Ownership {
     /// This side alone.
     Own,
-    /// Its file, of which this side has a reference: all that is sent and received goes through
-    /// TLS.
+    /// Its file, of which this side has a reference: the socket is for TLS.
     File,
     /// Nothing: making the file has failed.
     Gone,
@@ -147,7 +146,7 @@ impl TcpSocket {
         added
     }
 
-    /// Returns whether all that is sent and received goes through TLS.
+    /// Returns whether the socket is for TLS, through which all goes after the handshake.
     #[inline]
     pub(crate) fn is_secure(&self) -> bool {
         self.ownership == Ownership::File
