@@ -315,9 +315,14 @@ def in_the_midst(t, agent, wire):
             with t.within(SOON, "the removal of both devices"):
                 wire.drop()
             try:
-                anew(t)
+                # With lockdep the module stays as long as the socket, which tlshd has: the
+                # kernel counts on its names of the locks.
+                if not os.path.exists("/proc/lockdep"):
+                    anew(t)
             finally:
                 agent.signal(signal.SIGCONT)
+        wait_until("the end of the handshake", 20, lambda: not agent.children())
+        anew(t)
     with t.sub("a peer that says nothing"), wire:
         listener, client = silent_peer(t)
         with listener, t.within(SET_UP, "the attempt"):
