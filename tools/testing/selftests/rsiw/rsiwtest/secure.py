@@ -2,7 +2,6 @@
 """Wires whose packets are encrypted, WireGuard and IPsec as rsiw-secure.rst sets them up, and
 what has to hold of such a wire."""
 
-import json
 import os
 
 from . import fio
@@ -11,7 +10,7 @@ from .frames import capture
 from .machine import LOCAL
 from .nvme import Host, Target
 from .tools import perftest, pinging
-from .topo import sh, status
+from .topo import objects, sh, status
 from .wire import C4, IF_C, IF_S, S4, Pair, Wire
 
 PORTS = {IF_S: "51820", IF_C: "51821"}
@@ -88,7 +87,7 @@ class Ipsec(Wire):
 def segment(t, wire):
     """Octets of a segment of a connection over the wire."""
     server, client = pinging(t, wire.path)
-    shown = json.loads(sh("rdma", "-dd", "-j", "resource", "show", "qp"))
+    shown = objects("qp", details=True)
     t.reap()
     found = {qp["drv_mss"] for qp in shown if qp.get("pid") in (server.pid, client.pid)
              and qp["state"] == "RTS"}

@@ -10,7 +10,7 @@ from .core import Fail, TimedOut
 from .machine import wait_until
 from .peer import PEER
 from .portmap import serve
-from .topo import sh
+from .topo import objects, sh
 
 
 def rounds_done(client):
@@ -67,8 +67,7 @@ def rping(t, path, count=1000, size=64, **ends):
 def connected_qps(netns=None, **having):
     """The connected queue pairs that a network namespace sees and that have
     these values."""
-    qps = json.loads(sh("rdma", "-j", "resource", "show", "qp", netns=netns))
-    return [qp for qp in qps if qp["state"] == "RTS" and
+    return [qp for qp in objects("qp", netns) if qp["state"] == "RTS" and
             all(qp.get(name) == value for name, value in having.items())]
 
 

@@ -97,6 +97,25 @@ def devices(netns=None):
     return set(sh("ls", DEVICES, netns=netns, check=False).split())
 
 
+def objects(kind=None, netns=None, details=False, who=(), timeout=30):
+    """What `rdma resource show` tells of the objects of a kind, or of their numbers for
+    each device. `who` is a command that runs it.
+
+    It fails for a device that goes in between, as `devices` says, and is asked again as
+    often as there are devices that can go.
+    """
+    argv = ["rdma", "-jdd" if details else "-j", "resource", "show"]
+    argv += [kind] if kind else []
+    can_go = len(devices(netns))
+    while True:
+        try:
+            return json.loads(sh(*who, *argv, netns=netns, timeout=timeout) or "[]")
+        except Fail:
+            if not can_go:
+                raise
+            can_go -= 1
+
+
 def pace(netns=None):
     """Has TCP send many segments at a time where all takes long. It would send two,
     as it goes by the pace of the connection, and each time costs a debugging kernel
@@ -159,10 +178,9 @@ class Topology:
 
     def resources(self):
         """Counts of every kind of object per device."""
-        out = json.loads(sh("rdma", "-j", "resource", "show") or "[]")
         return {r["ifname"]: {k: v for k, v in r.items()
                               if k not in ("ifindex", "ifname")}
-                for r in out}
+                for r in objects()}
 
     def add_link(self, name, netdev, netns=None, link_type=None):
         """`rdma link add`, then the character device where needed."""

@@ -6,11 +6,10 @@ one end of a veth pair to the other would take the short cut over `lo`, were
 there not rules that ask for the routes below before the local addresses.
 """
 
-import json
 
 from .core import Fail
 from .machine import wait_until
-from .topo import Path, sh, status
+from .topo import Path, objects, sh, status
 
 IF_S, IF_C = "rsulp0", "rsulp1"
 S4, C4 = "10.79.1.1", "10.79.1.2"
@@ -117,7 +116,7 @@ class Wire:
         completion queues the core keeps a stock for the next connection."""
         def now():
             held = []
-            for res in json.loads(sh("rdma", "-j", "resource", "show")):
+            for res in objects():
                 if res["ifname"] in (self.dev_s, self.dev_c):
                     held += ["%s: %s %d" % (res["ifname"], k, res[k])
                              for k in ("qp", "cm_id", "mr", "pd", "srq")

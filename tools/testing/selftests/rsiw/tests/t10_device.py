@@ -9,7 +9,7 @@ from rsiwtest.core import Fail, test
 from rsiwtest.groups import Group
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tools import perftest
-from rsiwtest.topo import IF_A, NS_A, sh, status
+from rsiwtest.topo import IF_A, NS_A, objects, sh, status
 
 
 @test("devinfo", cost=2)
@@ -46,8 +46,7 @@ def version(t, devinfo):
 
 def objects(kind, pid):
     """What `rdma resource show` tells of a process's objects."""
-    return [o for o in json.loads(sh("rdma", "-j", "resource", "show", kind))
-            if o.get("pid") == pid]
+    return [o for o in objects(kind) if o.get("pid") == pid]
 
 
 def used(t, pid):
@@ -87,7 +86,7 @@ def rdma_tool(t):
     server = t.start("rping", "-s", "-a", t.topo.wire.addr4, "-p", port,
                      netns=NS_A)
     server.wait_listening(port)
-    cms = json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))
+    cms = objects("cm_id")
     if not any(c.get("state") == "LISTEN" and c.get("pid") == server.pid
                for c in cms):
         raise Fail("rdma resource shows no listening cm_id: %s" % cms)

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """`rdma resource show ... -dd`: what the driver adds."""
 
-import json
 
 from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.kverbs import Held, loaded
 from rsiwtest.machine import wait_until
 from rsiwtest.tools import pinging
-from rsiwtest.topo import sh
+from rsiwtest.topo import objects
 
 
 def details(kind, **having):
     """Objects of a kind that have these values, with the driver's details."""
-    shown = json.loads(sh("rdma", "-jdd", "resource", "show", kind))
-    return [o for o in shown if all(o.get(k) == v for k, v in having.items())]
+    return [o for o in objects(kind, details=True) if all(o.get(k) == v for k, v in having.items())]
 
 
 def check(what, entry, **want):
@@ -143,7 +141,7 @@ def for_all(t):
     faults = []
     for name, who in (("nobody", nobody), ("root", ())):
         for kind, known in FOR_ALL.items():
-            shown = json.loads(sh(*who, "rdma", "-jdd", "resource", "show", kind))
+            shown = objects(kind, details=True, who=who)
             told = {k[len("drv_"):] for o in shown for k in o if k.startswith("drv_")}
             if kind != "srq" and not told:
                 faults.append("%s is told nothing of a %s" % (name, kind))

@@ -4,7 +4,6 @@
 import contextlib
 import ctypes
 import errno
-import json
 import os
 import socket
 import struct
@@ -14,7 +13,7 @@ from rsiwtest.core import Fail, test
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.proc import listening
 from rsiwtest.tools import ping, rping, stream
-from rsiwtest.topo import IF_B, NS_A, NS_B, inside, sh
+from rsiwtest.topo import IF_B, NS_A, NS_B, inside, objects, sh
 
 
 def ucmatose(t, path, count):
@@ -381,7 +380,7 @@ def netns_wildcard(t):
         without = t.start("rping", "-s", "-p", port, netns=NS_B)
         wait_until("%s to listen" % without, t.left(10), lambda: any(
             (one.get("pid"), one.get("state")) == (without.pid, "LISTEN")
-            for one in json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))))
+            for one in objects("cm_id")))
         with inside(NS_B):
             taken = socket.create_server(("", port))
         with taken:

@@ -6,12 +6,11 @@ path show by the way. Here it is so between namespaces, too, and not at all, wit
 the tests of the wire that do not need one.
 """
 
-import json
 import signal
 
 from rsiwtest.core import Fail, test
-from rsiwtest.tools import octets, perftest, stream
-from rsiwtest.topo import NS_A, sh
+from rsiwtest.tools import connected_qps, octets, perftest, stream
+from rsiwtest.topo import NS_A
 from tests import t40_cm, t60_data, t80_unplug
 
 # As many as on a debugging kernel.
@@ -114,9 +113,7 @@ def stopped(t):
             for op in ("send", "read"):
                 with t.sub("others %s" % op):
                     perftest(t, path, "ib_%s_bw" % op, 65536, 50)
-            qps = json.loads(sh("rdma", "-j", "resource", "show", "qp",
-                                netns=NS_A))
-            if not any(qp["state"] == "RTS" for qp in qps):
+            if not connected_qps(NS_A):
                 raise Fail("the connection of the stopped one is over")
         finally:
             server.popen.send_signal(signal.SIGCONT)

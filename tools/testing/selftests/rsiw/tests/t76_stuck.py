@@ -9,7 +9,6 @@ stop with them.
 
 import contextlib
 import ctypes
-import json
 import os
 import signal
 
@@ -18,7 +17,7 @@ from rsiwtest.faults import CALLS, failing_calls, text_of
 from rsiwtest.groups import Group
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tools import rping
-from rsiwtest.topo import IF_B, NS_A, NS_B, sh, status
+from rsiwtest.topo import IF_B, NS_A, NS_B, objects, sh, status
 
 
 @contextlib.contextmanager
@@ -71,7 +70,7 @@ def stuck_seen(t):
     """Who looks at objects of others does not wait for those who have their locks."""
     with stuck(t, t.topo.wire, "send", "tcp_sendmsg_locked") as prog:
         for kind in ("qp", "cm_id", "cq", "pd"):
-            shown = json.loads(sh("rdma", "-jdd", "resource", "show", kind, timeout=10))
+            shown = objects(kind, details=True, timeout=10)
             if not any(o.get("pid") == prog.pid for o in shown):
                 raise Fail("not the program's %s: %s" % (kind, shown))
             still(prog)

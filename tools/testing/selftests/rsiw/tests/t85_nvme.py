@@ -7,7 +7,6 @@ device, nothing may hang: not the I/O, not the removal, not the controllers.
 
 import base64
 import contextlib
-import json
 import socket
 import struct
 import sys
@@ -71,10 +70,9 @@ def nvme_srq(t):
     """The target takes its commands from a shared receive queue."""
     with use_srq(1), service(t) as (wire, _), \
             Host(LOCAL, wire.path.addr4) as host:
-        res = {r["ifname"]: r for r in
-               json.loads(sh("rdma", "-j", "resource", "show"))}
-        if not res[wire.dev_s].get("srq"):
-            raise Fail("no shared receive queue: %s" % res[wire.dev_s])
+        held = t.topo.resources()[wire.dev_s]
+        if not held.get("srq"):
+            raise Fail("no shared receive queue: %s" % held)
         fio.verify(t, host.disk())
 
 

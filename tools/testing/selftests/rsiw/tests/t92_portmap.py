@@ -2,7 +2,6 @@
 """One port for TCP and RDMA, by the port mapper of rdma-core (iwpmd)."""
 
 import contextlib
-import json
 import socket
 
 from rsiwtest import kmsg, mpa
@@ -10,7 +9,7 @@ from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
 from rsiwtest.portmap import daemon, ports_of_tcp, serve
 from rsiwtest.tools import ping, rping
-from rsiwtest.topo import NS_B, Path, sh
+from rsiwtest.topo import NS_B, Path, objects, sh
 
 # The daemon serves the first namespace only. There is another end in NS_B, without one.
 ADDR, FAR_ADDR = "10.79.1.1", "10.79.1.2"
@@ -222,7 +221,7 @@ def port_mapper_posed(t):
 
 def comes_from(addr, port):
     """There is a connection of RDMA that comes from there."""
-    ids = json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))
+    ids = objects("cm_id")
     peers = [i.get("dst-addr") for i in ids]
     if "%s:%d" % (addr, port) not in peers:
         raise Fail("no connection from %s:%d, but from %s" % (addr, port, peers))

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Mixed, verified traffic for long, while everything around it changes."""
 
-import json
 import random
 import time
 
 from rsiwtest.core import Fail, TimedOut, test
 from rsiwtest.tools import all_rounds, came_too_early
-from rsiwtest.topo import A6, B6, IF_A, IF_B, NS_A, NS_B, sh
+from rsiwtest.topo import A6, B6, IF_A, IF_B, NS_A, NS_B, objects, sh
 
 # What a round may take, beyond its traffic.
 ROUND_LIMIT = 120
@@ -128,7 +127,7 @@ class Soak:
     def connected(self, loads):
         """Whether each process of `loads` has a connection: perftest's have two,
         so that their number says nothing."""
-        cms = json.loads(sh("rdma", "-j", "resource", "show", "cm_id"))
+        cms = objects("cm_id")
         pids = {c.get("pid") for c in cms if c.get("state") == "CONNECT"}
         return all(pid in pids for load in loads for proc in load.procs
                    for pid in [proc.pid] + children(proc.pid))
