@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Python files that do not compile, or use a name that nothing defines.
+"""Python files that do not compile, use a name that nothing defines, or define one that
+they import.
 
 usage: names.py FILE...
 """
@@ -19,16 +20,26 @@ def scopes(table):
         yield from scopes(child)
 
 
-def undefined(path):
-    """The names of the file that are global and that nothing defines."""
+def parsed(path):
+    """The outermost scope of a file."""
     with open(path, encoding="utf-8") as f:
-        module = symtable.symtable(f.read(), path, "exec")
+        return symtable.symtable(f.read(), path, "exec")
+
+
+def undefined(module):
+    """The names of a file that are global and that nothing defines."""
     symbols = [(scope, s) for scope in scopes(module) for s in scope.get_symbols()
                if scope is module or s.is_global()]
     known = KNOWN | {s.get_name() for _, s in symbols
                      if s.is_assigned() or s.is_imported() or s.is_namespace()}
     return sorted({s.get_name() for _, s in symbols
                    if s.is_referenced() and s.get_name() not in known})
+
+
+def covered(module):
+    """The names that a file imports and then defines itself."""
+    return sorted(s.get_name() for s in module.get_symbols()
+                  if s.is_imported() and s.is_namespace())
 
 
 def main():
@@ -38,8 +49,12 @@ def main():
     status = 0
     for path in sys.argv[1:]:
         try:
-            for name in undefined(path):
+            module = parsed(path)
+            for name in undefined(module):
                 print("%s: nothing defines %s" % (path, name))
+                status = 1
+            for name in covered(module):
+                print("%s: %s is imported and defined" % (path, name))
                 status = 1
         except SyntaxError as err:
             print("%s:%s: %s" % (path, err.lineno, err.msg))

@@ -44,7 +44,7 @@ def version(t, devinfo):
         raise Fail("not %s:\n%s" % (wanted, devinfo))
 
 
-def objects(kind, pid):
+def of_process(kind, pid):
     """What `rdma resource show` tells of a process's objects."""
     return [o for o in objects(kind) if o.get("pid") == pid]
 
@@ -52,15 +52,15 @@ def objects(kind, pid):
 def used(t, pid):
     """A connected program's objects are shown as they are."""
     wait_until("a QP is in RTS", 10, lambda: any(
-        q["state"] == "RTS" for q in objects("qp", pid)))
-    qp = objects("qp", pid)[0]
+        q["state"] == "RTS" for q in of_process("qp", pid)))
+    qp = of_process("qp", pid)[0]
     if not 0 < qp["lqpn"] < 1 << 24 or qp["type"] != "RC":
         raise Fail("QP: %s" % qp)
     if not any(cm.get("state") == "CONNECT" and cm.get("lqpn") == qp["lqpn"]
-               for cm in objects("cm_id", pid)):
-        raise Fail("cm_id: %s" % objects("cm_id", pid))
+               for cm in of_process("cm_id", pid)):
+        raise Fail("cm_id: %s" % of_process("cm_id", pid))
     for kind, key in (("cq", "cqe"), ("mr", "mrlen"), ("pd", "users")):
-        found = objects(kind, pid)
+        found = of_process(kind, pid)
         if not found or not all(o[key] for o in found):
             raise Fail("%s: %s" % (kind, found))
 
