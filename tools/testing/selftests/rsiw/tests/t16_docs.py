@@ -75,7 +75,7 @@ def docs_compared(t):
             says(t, t.topo.dev_a, "with librsiw")
 
 
-@test("docs-compared-rxe", cost=3, only_type="rsiw")
+@test("docs-compared-rxe", cost=3, only_type="rsiw", packaged=True)
 def docs_compared_rxe(t):
     """What rsiw-compared.rst has of rxe's."""
     t.need_module("rdma_rxe")
