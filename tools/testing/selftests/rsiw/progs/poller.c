@@ -357,6 +357,7 @@ static void limit(void)
 
 static void on_alarm(int signal)
 {
+	(void)signal;
 }
 
 /* A signal that comes while a queue pair is made. */
