@@ -3,6 +3,7 @@
 over their transport (rtrs). Both know the first network namespace only."""
 
 import os
+import time
 
 from . import nullb
 from .core import Fail
@@ -18,8 +19,18 @@ TRANSPORT = "/sys/class/rtrs-client/" + SESSION
 PATHS = TRANSPORT + "/paths"
 
 
+def disks():
+    """The names of its disks here."""
+    return [name for name in LOCAL.listdir("/sys/block") if name.startswith("rnbd")]
+
+
 def unload():
     """Removes all of it from the kernel, its sessions first."""
+    if os.path.exists("/sys/module/rnbd_client") and not disks():
+        # A session without disks ends by itself. The client forgets it a moment after it can
+        # be seen no more, and complains if it is removed in between.
+        wait_until("the end of the session", 60, lambda: not os.path.exists(TRANSPORT))
+        time.sleep(1)
     for name in MODULES:
         # A program that has just ended may have been the last user.
         wait_until("the removal of " + name, 60, lambda m=name: not (
@@ -83,8 +94,7 @@ class Client:
 
     def find(self):
         """The name of the disk here."""
-        names = [name for name in LOCAL.listdir("/sys/block")
-                 if name.startswith("rnbd")]
+        names = disks()
         if len(names) != 1:
             raise Fail("disks of rnbd: %s" % names)
         return names[0]
