@@ -11,6 +11,9 @@ BAD = re.compile(
     r"general protection|\bOops\b|Call Trace|rcu.*stall|restrack|"
     r"inconsistent lock state|suspicious RCU|sleeping function")
 
+# How reports begin that may say nothing about us.
+STARTS = re.compile(r"possible circular locking|vmalloc error|WARNING.* ib_cq_pool_cleanup\+")
+
 # What one burst of the driver's rate limit lets through, and how often, in s.
 BURST, INTERVAL = 10, 5
 
@@ -46,32 +49,38 @@ def rested():
     return Kmsg()
 
 
-def is_foreign(report):
-    """Whether a report is one that says nothing about us.
+def is_foreign(report, waited):
+    """Whether a report is one that says nothing about us; `waited`: the removal of a device
+    had to wait for consumers before it.
 
     Of lockdep: nvmet takes nvmet_config_sem in handlers of rdma_cm, and waits
     under it for those of another connection, which lockdep cannot tell apart.
+    Of completion queues: the core waits for consumers to give up their identifiers, and some
+    return their completion queues after that.
     Of vmalloc: a test has the stack of a new thread fail, which the kernel
     allocates in a way that it complains about."""
     text = "\n".join(report)
     if "vmalloc error" in report[0]:
         return "dup_task_struct" in text
+    if "ib_cq_pool_cleanup" in report[0]:
+        return waited
     return ("nvmet_config_sem" in text and "handler_mutex" in text and
             "[rsiw]" not in text)
 
 
 def without_foreign(lines):
     """The lines but for such reports. See also tools/vm/check-log."""
-    out, report = [], None
+    out, report, waited = [], None, False
     for line in lines:
-        if "possible circular locking" in line or "vmalloc error" in line:
+        waited = waited or "removal waits for consumers" in line
+        if STARTS.search(line):
             report = []
         if report is None:
             out.append(line)
             continue
         report.append(line)
         if "</TASK>" in line:
-            if not is_foreign(report):
+            if not is_foreign(report, waited):
                 out += report
             report = None
     return out + (report or [])
