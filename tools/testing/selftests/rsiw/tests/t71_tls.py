@@ -315,8 +315,8 @@ def in_the_midst(t, agent, wire):
             with t.within(SOON, "the removal of both devices"):
                 wire.drop()
             try:
-                # With lockdep the module stays as long as the socket, which tlshd has: the
-                # kernel counts on its names of the locks.
+                # With lockdep the kernel keeps the module as long as the socket, which tlshd
+                # has: the names of the socket's locks are strings of the module.
                 if not os.path.exists("/proc/lockdep"):
                     anew(t)
             finally:
