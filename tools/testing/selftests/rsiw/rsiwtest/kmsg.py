@@ -3,6 +3,7 @@
 
 import os
 import re
+import sys
 import time
 
 BAD = re.compile(
@@ -50,8 +51,8 @@ def rested():
 
 
 def is_foreign(report, waited):
-    """Whether a report is one that says nothing about us; `waited`: the removal of a device
-    had to wait for consumers before it.
+    """Whether a report is one that says nothing about us; `waited`: in the same test, the removal
+    of a device had to wait for consumers before it.
 
     Of lockdep: nvmet takes nvmet_config_sem in handlers of rdma_cm, and waits
     under it for those of another connection, which lockdep cannot tell apart.
@@ -69,10 +70,13 @@ def is_foreign(report, waited):
 
 
 def without_foreign(lines):
-    """The lines but for such reports. See also tools/vm/check-log."""
+    """The lines but for such reports."""
     out, report, waited = [], None, False
     for line in lines:
-        waited = waited or "removal waits for consumers" in line
+        if "rsiw-selftest: begin " in line:
+            waited = False
+        elif "removal waits for consumers" in line:
+            waited = True
         if STARTS.search(line):
             report = []
         if report is None:
@@ -182,3 +186,15 @@ def dump_stacks(path, kmsg):
                 if level:
                     with open("/proc/sys/kernel/printk", "w") as f:
                         f.write(level[0])
+
+
+def main():
+    """Copies a log from stdin to stdout, without foreign reports, for tools/vm/check-log."""
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    for line in without_foreign(line.rstrip("\n") for line in sys.stdin):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
