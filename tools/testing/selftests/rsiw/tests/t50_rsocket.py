@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """rsockets: rstream, riostream, rcopy."""
 
+import contextlib
 import hashlib
 import os
 import select
@@ -11,6 +12,24 @@ from rsiwtest.core import Fail, TimedOut, test
 
 # Seconds in which a message comes, on a busy host too.
 STILL = 8
+# How many mappings a socket has room for, unless its program says.
+ROOM = "/etc/rdma/rsocket/iomap_size"
+
+
+@contextlib.contextmanager
+def room_for_mappings():
+    """Within, every socket has room for one mapping. The server of riostream asks for it
+    only when it listens already: a client that was faster would find none (ENOMEM)."""
+    made = not os.path.exists(ROOM)
+    if made:
+        os.makedirs(os.path.dirname(ROOM), exist_ok=True)
+        with open(ROOM, "w") as f:
+            f.write("1")
+    try:
+        yield
+    finally:
+        if made:
+            os.unlink(ROOM)
 
 
 def stream(t, tool, path, *options):
@@ -44,7 +63,7 @@ def rstream(t):
 def riostream(t):
     """riostream -T verify: direct placement by riowrite."""
     for path, size in ((t.topo.wire, 4096), (t.topo.loopback, 65536)):
-        with t.sub("%d bytes, %s" % (size, path.name)):
+        with t.sub("%d bytes, %s" % (size, path.name)), room_for_mappings():
             stream(t, "riostream", path, "-T", "v", "-S", size, "-C", 20,
                    "-I", 10)
 
@@ -75,7 +94,7 @@ def spin(t):
     """Where both ends keep all processors busy by polling, each message gets there."""
     path = t.topo.loopback
     for value in (0, 1):
-        with t.loaded_with("direct=%d" % value):
+        with t.loaded_with("direct=%d" % value), room_for_mappings():
             for tool in ("rstream", "riostream"):
                 # Polling, by default and without a call that waits; waiting.
                 for mode in ((), ("-T", "n"), ("-T", "b")):
