@@ -130,8 +130,10 @@ def came_too_early(client):
 class Perftest:
     """Both sides of a perftest program over rdma_cm."""
 
-    def __init__(self, t, path, tool, *args, v6=False):
+    def __init__(self, t, path, tool, *args, v6=False, group=None):
+        """`group`: of the client's processes."""
         self.t = t
+        self.group = group
         self.path = path
         self.port = t.port()
         self.args = [tool, "-R", "-F", "-p", self.port, *args]
@@ -147,8 +149,18 @@ class Perftest:
     def connect(self):
         """Starts the client, once the server listens."""
         self.server.wait_listening(self.port)
-        self.client = self.t.start(*self.args, "-d", self.path.client_dev,
-                                   self.addr, netns=self.path.client_ns)
+        argv = [*self.args, "-d", self.path.client_dev, self.addr]
+        if self.group:
+            argv = self.group.within(argv)
+        self.client = self.t.start(*argv, netns=self.path.client_ns)
+
+    def ensure_running(self):
+        """Fails if one of them has ended, but for a client that came too early."""
+        if self.lost_its_race():
+            return
+        for proc in (self.server, self.client):
+            if proc.poll() is not None:
+                raise Fail("%s ends with status %s:\n%s" % (proc, proc.poll(), proc.tail()))
 
     def lost_its_race(self):
         """Whether the client came too early; both are started again then."""

@@ -26,10 +26,11 @@ def empty():
 
 
 class Session:
-    """While it lasts, events are recorded: those of these names, or all."""
+    """While it lasts, events are recorded: those of these names, or all. `only`: a filter of
+    the kernel's for the events of these names."""
 
-    def __init__(self, *names):
-        self.names = names
+    def __init__(self, *names, only=None):
+        self.names, self.only = names, only
 
     def __enter__(self):
         if not os.path.ismount(BASE):
@@ -37,12 +38,16 @@ class Session:
         # Room for what a short test does, on each processor.
         LOCAL.write(BASE + "/buffer_size_kb", "16384")
         empty()
+        for name in self.names if self.only else ():
+            LOCAL.write(os.path.join(OURS, name, "filter"), self.only)
         for name in self.names or [""]:
             LOCAL.write(os.path.join(OURS, name, "enable"), "1")
         return self
 
     def __exit__(self, *_):
         LOCAL.write(OURS + "/enable", "0")
+        if self.only:
+            LOCAL.write(OURS + "/filter", "0")
         empty()
         LOCAL.write(BASE + "/buffer_size_kb", "1408")
 

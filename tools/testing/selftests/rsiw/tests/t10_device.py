@@ -8,7 +8,7 @@ import time
 from rsiwtest.core import Fail, test
 from rsiwtest.groups import Group
 from rsiwtest.machine import LOCAL, wait_until
-from rsiwtest.tools import perftest
+from rsiwtest.tools import Perftest, perftest
 from rsiwtest.topo import IF_A, NS_A, objects, sh, status
 
 
@@ -122,8 +122,8 @@ def link_add_del(t):
         if not rv or "File exists" not in out:
             raise Fail("a second device of one interface: %s" % out.strip())
         sh("ip", "link", "del", "rsdum")
-        if t.type + "_z" in t.topo.links():
-            raise Fail("the device outlives its interface")
+        wait_until("the device to go with its interface", 10,
+                   lambda: t.type + "_z" not in t.topo.links())
     finally:
         status("ip", "link", "del", "rsdum")
 
@@ -148,23 +148,19 @@ def negative(t):
 @test("memory-cgroup", cost=5)
 def memory_cgroup(t):
     """Rings count for the memory cgroup of the process (S-5042-10)."""
-    path, port, depth = t.topo.wire, t.port(), 4096
-    args = ["ib_write_bw", "-R", "-F", "-p", port, "-D", "30", "-t", depth]
-    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
-    server.wait_listening(port)
+    depth = 4096
     with Group("rsiw", "memory") as group:
-        client = t.start(*group.within([*args, "-d", path.client_dev, path.addr4]),
-                         netns=path.client_ns)
+        pair = Perftest(t, t.topo.wire, "ib_write_bw", "-D", "30", "-t", depth, group=group)
+        pair.connect()
         # Entries of the send queue have 120 octets.
         want, most = depth * 120, 0
         while most < want:
-            if client.poll() is not None:
-                raise Fail("the program ends: %s" % client.tail())
+            pair.ensure_running()
             t.left()
             time.sleep(0.1)
             most = max(most, group.stat("vmalloc"))
-        client.reap()
-        server.reap()
+        pair.client.reap()
+        pair.server.reap()
         wait_until(lambda: "nothing of %d octets stays charged" % group.stat("vmalloc"),
                    10, lambda: not group.stat("vmalloc"))
 

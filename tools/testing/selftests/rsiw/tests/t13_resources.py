@@ -5,7 +5,7 @@
 from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.kverbs import Held, loaded
 from rsiwtest.machine import wait_until
-from rsiwtest.tools import pinging
+from rsiwtest.tools import Perftest, pinging
 from rsiwtest.topo import objects
 
 
@@ -31,6 +31,10 @@ def check(what, entry, **want):
 def resources(t):
     """The details of a connection's objects are those of its program."""
     server, client = pinging(t, t.topo.wire)
+    # The server's end runs when it has sent the Reply, with which the client's begins.
+    wait_until("the server's end", 10, lambda: details(
+        "qp", pid=server.pid, drv_iwarp_state="RTS") and details(
+        "cm_id", pid=server.pid, state="CONNECT", drv_phase="running"))
     with t.sub("queue pairs"):
         one, = details("qp", pid=client.pid)
         other, = details("qp", pid=server.pid)
@@ -83,12 +87,14 @@ def direct(t):
 @test("resources-srq", cost=4, only_type="rsiw")
 def of_srq(t):
     """The details of a shared receive queue."""
-    path, port = t.topo.wire, t.port()
-    args = ["ib_send_bw", "-R", "-F", "-p", port, "--use-srq", "-r", 64, "-D", 30]
-    server = t.start(*args, "-d", path.server_dev, netns=path.server_ns)
-    server.wait_listening(port)
-    t.start(*args, "-d", path.client_dev, path.addr4, netns=path.client_ns)
-    srq, = wait_until("a queue", 20, lambda: details("srq", pid=server.pid))
+    pair = Perftest(t, t.topo.wire, "ib_send_bw", "--use-srq", "-r", 64, "-D", 30)
+    pair.connect()
+
+    def queues():
+        pair.ensure_running()
+        return details("srq", pid=pair.server.pid)
+
+    srq, = wait_until("a queue", 20, queues)
     check("SRQ", srq, drv_depth=int, drv_limit=0, drv_max_sge=int)
 
 

@@ -232,7 +232,8 @@ def which_device_nvme(t):
         with t.sub("by the first interface"), inside(OTHER_NS), \
                 socket.create_connection((SECOND4, int(nvme.PORT)), timeout=10) as conn:
             mpa.ask(conn, ADMIN_QUEUE)
-            belongs_to(connected_qps(), SECOND)
+            # The Reply comes before the target's end runs.
+            belongs_to(wait_until("a connection", 10, connected_qps), SECOND)
         with t.sub("from this side"), nvme.Host(LOCAL, SECOND4):
             belongs_to(connected_qps(), SECOND)
 

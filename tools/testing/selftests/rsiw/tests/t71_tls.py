@@ -125,9 +125,13 @@ def unplugged(t):
                 with t.sub("%s: %s goes" % (tool, what)), wire:
                     pair = Perftest(t, wire.path, tool, "-s", 65536, "-D", 60)
                     pair.connect()
-                    wait_until("traffic", 20,
-                               lambda: stats.of_device(wire.dev_c)["rx_fpdus"] +
-                               stats.of_device(wire.dev_s)["rx_fpdus"] > 50)
+
+                    def is_flowing():
+                        pair.ensure_running()
+                        return sum(stats.of_device(dev)["rx_fpdus"]
+                                   for dev in (wire.dev_c, wire.dev_s)) > 50
+
+                    wait_until("traffic", 20, is_flowing)
                     with t.within(SOON, "the end"):
                         end(pair)
                     # Programs may wait for ever for one that is gone; nothing of them stays.

@@ -5,6 +5,7 @@ For allocations and copies the kernel has to be one with fault injection, like
 the debugging kernel; calls can be made to fail in any.
 """
 
+import itertools
 import re
 
 from rsiwtest.core import ANY_PATH, Fail, test
@@ -127,16 +128,18 @@ def link(t):
 @test("faults-netdev", cost=12, only_type="rsiw", where=FUNCTIONS)
 def netdev(t):
     """Allocations that fail while the interface of a device goes away."""
-    name = t.type + "_f"
+    # The core keeps a name for longer than the device is seen.
+    names = (t.type + "_f%d" % n for n in itertools.count())
 
     def prepare():
         sh("ip", "link", "add", "rsdum", "type", "dummy")
         sh("ip", "link", "set", "rsdum", "up")
-        sh("rdma", "link", "add", name, "type", t.type, "netdev", "rsdum")
+        sh("rdma", "link", "add", next(names), "type", t.type, "netdev", "rsdum")
 
     def run():
         error = tried("ip", "link", "del", "rsdum")()
-        wait_until("the device to go", 20, lambda: name not in t.topo.links())
+        wait_until("the device to go", 20, lambda: not any(
+            name.startswith(t.type + "_f") for name in t.topo.links()))
         return error
 
     with failures("allocations", text_of(t.env.module), NEAR) as failing:
