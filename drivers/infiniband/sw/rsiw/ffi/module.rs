@@ -2,7 +2,10 @@
 
 //! The life of this module's code, and of others. Context: process.
 
-use super::raw::h;
+use super::{
+    net::tls::await_calls,
+    raw::h, //
+};
 use kernel::{
     prelude::*,
     str::CStr,
@@ -71,6 +74,7 @@ impl Drop for Last {
         rcu::rcu_barrier();
         // SAFETY: no requirements; process context.
         unsafe { h::shared_flush() };
+        await_calls();
     }
 }
 

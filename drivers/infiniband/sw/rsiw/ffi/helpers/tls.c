@@ -4,6 +4,7 @@
 #include <linux/file.h>
 #include <linux/inet.h>
 #include <linux/net.h>
+#include <linux/rcupdate.h>
 #include <linux/tls.h>
 #include <net/handshake.h>
 #include <net/sock.h>
@@ -107,6 +108,12 @@ int rsiw_helper_tls_recv_control(struct socket *sock, u8 *to)
 	return -EOPNOTSUPP;
 }
 #endif
+
+/* Waits for tasks that were preempted in a function of this module which does not sleep. */
+void rsiw_helper_tasks_wait(void)
+{
+	synchronize_rcu_tasks();
+}
 
 /* Returns whether TLS has the keys of both directions. */
 bool rsiw_helper_sock_has_tls(struct sock *sk)

@@ -20,6 +20,10 @@ use kernel::{
     error::to_result,
     prelude::*,
     sync::{
+        atomic::{
+            AtomicFlag,
+            Relaxed, //
+        },
         Arc,
         ArcBorrow,
         Completion,
@@ -33,6 +37,9 @@ const NO_PEER: c_int = 0;
 const ALERT: c_int = 21;
 /// An alert (RFC 8446 section 6).
 const CLOSE_NOTIFY: u8 = 0;
+
+/// Whether there was a handshake since the module was loaded.
+static EVER: AtomicFlag = AtomicFlag::new(false);
 
 /// How the ends of a connection show who they are.
 #[derive(Clone, Copy, Debug)]
@@ -66,12 +73,17 @@ pub(crate) trait HandshakeHandler: Send + Sync + 'static {
 
 /// What the daemon's answer is about.
 #[pin_data]
-struct Pending<H> {
-    handler: Arc<H>,
+struct Pending {
     side: Side,
     status: SetOnce<c_int>,
     #[pin]
     is_told: Completion,
+}
+
+/// What C has until the daemon answers.
+struct Asked<H> {
+    pending: Arc<Pending>,
+    handler: Arc<H>,
 }
 
 /// A handshake on a socket that is connected. Nobody else may use the socket until it has ended.
@@ -79,12 +91,18 @@ struct Pending<H> {
 ///
 /// # Invariants
 ///
-/// `pending` was handed to C, which calls [`done`] with it once, or never if the handshake has been
+/// `asked` was handed to C, which calls [`done`] with it once, or never if the handshake has been
 /// cancelled.
 pub(crate) struct Handshake<H: HandshakeHandler> {
     sock: Arc<TcpSocket>,
-    pending: Arc<Pending<H>>,
+    pending: Arc<Pending>,
+    asked: *mut Asked<H>,
 }
+
+// SAFETY: it is as if `asked` were a reference, and what it points to may go to any thread.
+unsafe impl<H: HandshakeHandler> Send for Handshake<H> {}
+// SAFETY: nothing of what `asked` points to is accessible.
+unsafe impl<H: HandshakeHandler> Sync for Handshake<H> {}
 
 impl<H: HandshakeHandler> Handshake<H> {
     /// Asks the daemon for a handshake of `ms` milliseconds at most, on a socket that has a file.
@@ -102,7 +120,6 @@ impl<H: HandshakeHandler> Handshake<H> {
     ) -> Result<Self> {
         let pending = Arc::pin_init(
             pin_init!(Pending {
-                handler,
                 side,
                 status: SetOnce::new(),
                 is_told <- Completion::new(),
@@ -113,9 +130,14 @@ impl<H: HandshakeHandler> Handshake<H> {
             Proof::SharedKey(key) => (true, key),
             Proof::Certificates => (false, 0),
         };
-        let data = Arc::into_raw(pending.clone());
-        // SAFETY: the socket is live; `done::<H>` gets what it expects, a reference that is its own.
-        let asked = to_result(unsafe {
+        EVER.store(true, Relaxed);
+        let asked = Asked {
+            pending: pending.clone(),
+            handler,
+        };
+        let asked = KBox::into_raw(KBox::new(asked, GFP_KERNEL_ACCOUNT)?);
+        // SAFETY: the socket is live; `done::<H>` gets what it expects.
+        let ret = to_result(unsafe {
             h::tls_hello(
                 sock.sock().as_ptr(),
                 side == Side::Server,
@@ -124,16 +146,20 @@ impl<H: HandshakeHandler> Handshake<H> {
                 key,
                 ms,
                 Some(done::<H>),
-                data.cast_mut().cast(),
+                asked.cast(),
             )
         });
-        if asked.is_err() {
-            // SAFETY: from `into_raw` above; nobody will be called with it.
-            drop(unsafe { Arc::from_raw(data) });
+        if ret.is_err() {
+            // SAFETY: from a box above; nobody will be called with it.
+            drop(unsafe { KBox::from_raw(asked) });
         }
-        asked?;
+        ret?;
         // INVARIANT: C has it now.
-        Ok(Self { sock, pending })
+        Ok(Self {
+            sock,
+            pending,
+            asked,
+        })
     }
 
     /// Returns how the handshake ended, if it has: `EACCES` or what else the daemon says, also if it
@@ -151,8 +177,8 @@ impl<H: HandshakeHandler> Drop for Handshake<H> {
     fn drop(&mut self) {
         // SAFETY: the socket is live.
         if unsafe { h::tls_cancel(self.sock.sock().as_ptr()) } {
-            // SAFETY: C had a reference from `into_raw`, by the invariant, and will not use it.
-            drop(unsafe { Arc::from_raw(Arc::as_ptr(&self.pending)) });
+            // SAFETY: C had it, by the invariant, and will not use it.
+            drop(unsafe { KBox::from_raw(self.asked) });
         } else {
             self.pending.is_told.wait_for_completion();
         }
@@ -163,10 +189,11 @@ impl<H: HandshakeHandler> Drop for Handshake<H> {
 ///
 /// # Safety
 ///
-/// `data` is from `into_raw` of an `Arc<Pending<H>>`, and this call's own.
+/// `data` is a `KBox<Asked<H>>`, and this call's own.
 unsafe extern "C" fn done<H: HandshakeHandler>(data: *mut c_void, status: c_int, peer: c_int) {
     // SAFETY: by the caller's promise.
-    let pending = unsafe { Arc::from_raw(data.cast_const().cast::<Pending<H>>()) };
+    let asked = unsafe { KBox::from_raw(data.cast::<Asked<H>>()) };
+    let Asked { pending, handler } = KBox::into_inner(asked);
     // The daemon asks who connects for a certificate, and leaves it to its consumer whether there
     // has to be one.
     let is_nobody = pending.side == Side::Server && peer == NO_PEER;
@@ -176,8 +203,19 @@ unsafe extern "C" fn done<H: HandshakeHandler>(data: *mut c_void, status: c_int,
     };
     // Nobody else sets it.
     let _ = pending.status.populate(status);
-    H::ended(pending.handler.as_arc_borrow());
+    H::ended(handler.as_arc_borrow());
+    drop(handler);
+    // What comes behind this does not sleep: `await_calls` counts on that.
     pending.is_told.complete_all();
+}
+
+/// Waits until every task that was in the end of [`done`] has left it. Process context, when there
+/// will be no more handshakes.
+pub(in crate::ffi) fn await_calls() {
+    if EVER.load(Relaxed) {
+        // SAFETY: no requirements; process context.
+        unsafe { h::tasks_wait() };
+    }
 }
 
 /// What a record says that is no data.
