@@ -175,7 +175,12 @@ impl Endpoint {
                     sock.abort();
                 }
             }
-            Some(Tcp::Release) => st.sock = None,
+            Some(Tcp::Release) => {
+                // To close a socket says nothing through TLS.
+                if let Some(sock) = st.sock.take() {
+                    sock.shutdown_write();
+                }
+            }
             None => {}
         }
     }

@@ -148,22 +148,25 @@ impl Endpoint {
                 return;
             };
             let received = match &st.sock {
-                Some(sock) => sock.recv(space),
+                Some(sock) => sock.with_lock(|sk| sk.recv(space)),
                 None => Ok(0),
             };
             let input = match received {
                 Ok(n) if n > 0 => Input::Octets(buf.get(..n).unwrap_or(&[])),
                 Err(e) if e == EAGAIN => return,
+                Err(e) if e == EINTR => return Self::kick(self.clone()),
                 _ => Input::Closed(None),
             };
             self.feed(st, input);
         }
     }
 
-    /// Drops what the peer sent, and looks for its FIN.
+    /// Drops what the peer sent, and looks for its FIN. Goes on later if that is much.
     fn drain(self: &Arc<Self>, st: &mut EndpointState) {
-        if st.sock.as_ref().is_none_or(drained) {
-            self.feed(st, Input::Drained);
+        match st.sock.as_ref().map_or(Some(true), drained) {
+            Some(true) => self.feed(st, Input::Drained),
+            Some(false) => {}
+            None => Self::kick(self.clone()),
         }
     }
 
@@ -184,12 +187,14 @@ impl Endpoint {
     }
 }
 
-/// Drops what was received. Returns whether the peer's FIN was there too, or TCP is closed.
-fn drained(sock: &Arc<TcpSocket>) -> bool {
+/// Drops what was received. Returns whether the peer's FIN was there too, or TCP is closed; `None`
+/// if there may be more.
+fn drained(sock: &Arc<TcpSocket>) -> Option<bool> {
     sock.with_lock(|sk| loop {
         match sk.read(|chunk| chunk.len()) {
             Ok(dropped) if dropped > 0 => {}
-            _ => return sk.peer_fin() || sk.state() == TcpState::Closed,
+            Err(e) if e == EINTR => return None,
+            _ => return Some(sk.peer_fin() || sk.state() == TcpState::Closed),
         }
     })
 }

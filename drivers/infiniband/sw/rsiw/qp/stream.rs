@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{
     ffi::{
-        log::pr_ratelimited,
         net::{
             tls::Notice,
             LockedBySock,
@@ -77,6 +76,26 @@ const RETRY_MS: u32 = 100;
 /// How long TCP, which had no memory to send with, is left alone, in milliseconds.
 const STARVED_MS: u32 = 10;
 
+/// How a stream has ended, or has to, by what TLS says: not in good order.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Breach {
+    Notice(Notice),
+    /// A record cannot be read.
+    Unreadable(Error),
+    /// The peer has not announced its FIN, which may be anybody's.
+    Unannounced,
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Notice(notice) => write!(f, "{notice:?}"),
+            Self::Unreadable(error) => write!(f, "a record cannot be read: {error:?}"),
+            Self::Unannounced => f.write_str("a FIN was not announced"),
+        }
+    }
+}
+
 /// What became of a connection, as seen with the socket locked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
@@ -88,8 +107,20 @@ pub(super) struct Seen {
     pub(super) cut: bool,
     /// Set once TCP is done with the connection; with its error, if there was one.
     pub(super) closed: Option<Option<Error>>,
-    /// Why reading has stopped, if that was not for want of octets.
+    /// Set if the connection is to be reset, as TLS says.
+    pub(super) breach: Option<Breach>,
+    /// Why reading has stopped, if that is known.
     stop: Option<Error>,
+}
+
+impl Seen {
+    fn breached(self, breach: Breach) -> Self {
+        Self {
+            fin: false,
+            breach: Some(breach),
+            ..self
+        }
+    }
 }
 
 /// The receiving side of a connection.
@@ -221,9 +252,8 @@ impl Stream {
         seen
     }
 
-    /// Acts upon what TLS says besides data; `seen` is what was seen before. A FIN that the peer has
-    /// not announced may be anybody's, and after a record that is no data there is no more data:
-    /// nobody here has new keys.
+    /// Adds what TLS says besides data; `seen` is what was seen before. After a record that is no
+    /// data there is no more data: nobody here has new keys.
     fn heed_tls(self: &Arc<Self>, mut seen: Seen) -> Seen {
         if seen.stop == Some(EINVAL) && !self.is_closing.load(Relaxed) {
             match self.sock.take_notice() {
@@ -231,26 +261,24 @@ impl Stream {
                     self.is_closing.store(true, Relaxed);
                     seen = self.look();
                 }
-                Ok(notice) => return self.break_off(seen, notice),
+                Ok(notice) => return seen.breached(Breach::Notice(notice)),
                 // It was the error of a record that cannot be read.
                 Err(_) => {}
             }
         }
         match seen.stop {
-            Some(error) if error != EAGAIN => self.break_off(seen, error),
-            _ if seen.fin && !self.is_closing.load(Relaxed) => self.break_off(seen, "cut"),
+            Some(error) if error != EAGAIN && error != EINTR => match seen.closed {
+                None => seen.breached(Breach::Unreadable(error)),
+                // To read has taken TCP's error away.
+                Some(found) => Seen {
+                    fin: false,
+                    closed: Some(found.or(Some(error))),
+                    ..seen
+                },
+            },
+            _ if seen.fin && !self.is_closing.load(Relaxed) => seen.breached(Breach::Unannounced),
             _ => seen,
         }
-    }
-
-    /// Ends the connection because of what TLS found; the socket's callbacks report the end.
-    fn break_off(&self, seen: Seen, cause: impl fmt::Debug) -> Seen {
-        if seen.closed.is_none() {
-            let (dev, num) = (self.base().dev.handle(), self.base().num());
-            pr_ratelimited!("{dev}: QP {num}: TLS ends the connection: {cause:?}\n");
-            self.sock.abort();
-        }
-        Seen { fin: false, ..seen }
     }
 
     /// Does the part of [`Stream::drain`] that all connections need.
@@ -287,16 +315,19 @@ impl Stream {
         let error = sk.error();
         let (lack, read) = self.receive(sk, self.base().dev.tuning.work_budget());
         let is_later = self.pause(sk, lack);
+        let stop = read.err();
+        let is_over = stop == Some(EINTR);
         let cut = self
             .receiving(sk)
             .is_some_and(|part| part.receiver.is_cut());
-        let closed = (sk.state() == TcpState::Closed).then(|| error.or_else(|| sk.error()));
+        let is_closed = sk.state() == TcpState::Closed && !is_over;
         Seen {
-            stop: read.err(),
-            more: lack != Lack::Nothing && !is_later,
-            fin: sk.peer_fin() && lack == Lack::Nothing,
+            more: is_over || lack != Lack::Nothing && !is_later,
+            fin: sk.peer_fin() && lack == Lack::Nothing && !is_over,
             cut,
-            closed,
+            closed: is_closed.then(|| error.or_else(|| sk.error())),
+            breach: None,
+            stop,
         }
     }
 

@@ -214,13 +214,21 @@ impl Qp {
             let idle = !seen.cut && self.is_idle(inner);
             self.feed(inner, QpEvent::PeerFin { idle }, after);
         }
-        match seen.closed {
-            None => {}
-            Some(None) => self.feed(inner, QpEvent::Closed, after),
-            Some(Some(e)) if e == ETIMEDOUT || e == EHOSTUNREACH || e == ENETUNREACH => {
+        match (seen.breach, seen.closed) {
+            (Some(breach), _) => {
+                let (dev, num) = (self.dev.handle(), self.num());
+                pr_ratelimited!("{dev}: QP {num}: TLS ends the connection: {breach}\n");
+                if let Some(conn) = &inner.conn {
+                    conn.stream.sock.abort();
+                }
+                self.feed(inner, QpEvent::PeerReset, after);
+            }
+            (None, None) => {}
+            (None, Some(None)) => self.feed(inner, QpEvent::Closed, after),
+            (None, Some(Some(e))) if e == ETIMEDOUT || e == EHOSTUNREACH || e == ENETUNREACH => {
                 self.feed(inner, QpEvent::Lost, after);
             }
-            Some(Some(_)) => self.feed(inner, QpEvent::PeerReset, after),
+            (None, Some(Some(_))) => self.feed(inner, QpEvent::PeerReset, after),
         }
     }
 

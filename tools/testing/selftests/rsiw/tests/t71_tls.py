@@ -20,6 +20,7 @@ from rsiwtest.tools import Perftest, perftest, ping_client, pinging, rounds_done
 from rsiwtest.topo import NS_A, NS_B, sh
 from rsiwtest.wire import C4, IF_C, IF_S, S4
 
+from . import t90_netdev
 from .t13_resources import details
 from .t50_rsocket import stream
 
@@ -74,6 +75,19 @@ def many(t, path):
         perftest(t, path, "ib_write_bw", 4096, 20, qps=16)
 
 
+def over_outage(t, size):
+    """A process ends while TCP, which has as many octets for it, takes nothing: what it has sent
+    arrives, and its end in good order."""
+    for ns in (NS_A, NS_B):
+        sh("sh", "-c", "echo 4096 %d %d >/proc/sys/net/ipv4/tcp_wmem" % (size, size), netns=ns)
+    log = kmsg.Kmsg()
+    t90_netdev.over_outage(t, fits=False)
+    lines = [line for line in log.read() if "TLS ends" in line]
+    os.close(log.fd)
+    if lines:
+        raise Fail("with %d octets the peer says: %s" % (size, lines))
+
+
 @test("tls-psk", cost=60, limit=900, only_type="rsiw", packaged=True, optional=True)
 def with_keys(t):
     """TLS with pre-shared keys below MPA: programs, NVMe, data of all sizes."""
@@ -99,6 +113,8 @@ def with_keys(t):
         with t.sub("between namespaces"), tls.between_namespaces(t, both):
             rping(t, t.topo.wire, count=50, size=10000)
             perftest(t, t.topo.wire, "ib_read_bw", 16384, 20)
+            for size in (24576, 32768):
+                over_outage(t, size)
 
 
 @test("tls-many", cost=30, limit=500, only_type="rsiw", packaged=True, optional=True)
@@ -466,6 +482,38 @@ def at_once(t, meeting):
                 raise Fail("the driver's stream is " + how)
 
 
+def after_the_programs(t, meeting):
+    """Ends of the peer's stream when the program has ended its own."""
+    for name, end in (("a FIN without close_notify", Stream.fin), ("a reset", Stream.reset)):
+        with t.sub("the program closes, then " + name), meeting.connected() as conn:
+            meeting.program.say("disconnect", meeting.slot)
+            if (how := conn.end(t.left(10))) != "closed":
+                raise Fail("the driver's stream is " + how)
+            end(conn)
+            meeting.ended(ERROR, FATAL)
+
+
+def short_records(t, meeting):
+    """What ends behind more records than are taken in at a time."""
+    octets = os.urandom(1400)
+    for name, end, state, event in (("a good end", good, INIT, NONE),
+                                    ("a FIN without close_notify", Stream.fin, ERROR, FATAL),
+                                    ("a reset", Stream.reset, ERROR, FATAL)):
+        with t.sub("records of one octet at once, and " + name), \
+                meeting.connected("recv=16", "rsize=1400") as conn:
+            with conn.held():
+                for octet in mpa.fpdu(2, octets):
+                    conn.sendall(bytes((octet,)))
+                if end is not Stream.reset:
+                    end(conn)
+            if end is Stream.reset:
+                conn.reset()
+            else:
+                meeting.received(1, len(octets))
+                conn.end(t.left(10))
+            meeting.ended(state, event)
+
+
 def nothing(conn):
     """What is no record."""
     conn.sock.sendall(os.urandom(64))
@@ -625,6 +673,8 @@ def peers(t):
                 meeting.ended(INIT, NONE)
             any_cuts(t, meeting)
             at_once(t, meeting)
+            after_the_programs(t, meeting)
+            short_records(t, meeting)
             cut_off(t, meeting)
             before_request(t, meeting)
             with t.sub("a key update"):

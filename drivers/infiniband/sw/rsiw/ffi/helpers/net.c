@@ -482,14 +482,6 @@ int rsiw_helper_tcp_send(struct sock *sk, void *data, size_t len)
 	return ret;
 }
 
-int rsiw_helper_tcp_recv(struct socket *sock, void *data, size_t len)
-{
-	struct msghdr msg = { };
-	struct kvec vec = { .iov_base = data, .iov_len = len };
-
-	return kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 /* Received data, and memory of sends. */
 
 /* As rsiw_helper_skb_piece(), for all but what is in lists. */

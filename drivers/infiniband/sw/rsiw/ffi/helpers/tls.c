@@ -10,6 +10,7 @@
 #include <net/sock.h>
 #include <net/tcp.h>
 #include <net/tls.h>
+#include <net/tls_prot.h>
 
 /*
  * Gives a socket a file, with which a daemon in user space gets it for the handshake. The socket is
@@ -61,12 +62,6 @@ bool rsiw_helper_tls_cancel(struct socket *sock)
 	return tls_handshake_cancel(sock->sk);
 }
 
-/* Tells the peer that nothing follows, once. */
-void rsiw_helper_tls_close(struct socket *sock)
-{
-	tls_handshake_close(sock);
-}
-
 /*
  * Takes a record that is no data. Returns its type, and its first octets in @to (2 bytes), or an
  * error.
@@ -99,10 +94,6 @@ bool rsiw_helper_tls_cancel(struct socket *sock)
 	return false;
 }
 
-void rsiw_helper_tls_close(struct socket *sock)
-{
-}
-
 int rsiw_helper_tls_recv_control(struct socket *sock, u8 *to)
 {
 	return -EOPNOTSUPP;
@@ -125,6 +116,42 @@ bool rsiw_helper_sock_has_tls(struct sock *sk)
 		return false;
 	ctx = tls_get_ctx(sk);
 	return ctx->tx_conf != TLS_BASE && ctx->rx_conf != TLS_BASE;
+}
+
+/*
+ * Tells the peer through TLS that nothing follows. The FIN is next, and behind that TLS cannot give
+ * TCP anything any more: so for this, and for what of a record or two was left behind, there is
+ * space, as there is for the FIN.
+ */
+void rsiw_helper_tls_close(struct socket *sock)
+{
+	u8 alert[] = { TLS_ALERT_LEVEL_WARNING, TLS_ALERT_DESC_CLOSE_NOTIFY };
+	u8 control[CMSG_SPACE(sizeof(u8))] __aligned(sizeof(size_t)) = { };
+	struct msghdr msg = {
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
+	};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+	struct kvec vec = { .iov_base = alert, .iov_len = sizeof(alert) };
+	struct sock *sk = sock->sk;
+	bool is_due;
+
+	cmsg->cmsg_level = SOL_TLS;
+	cmsg->cmsg_type = TLS_SET_RECORD_TYPE;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(u8));
+	*(u8 *)CMSG_DATA(cmsg) = TLS_RECORD_TYPE_ALERT;
+	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, vec.iov_len);
+
+	lock_sock(sk);
+	is_due = rsiw_helper_sock_has_tls(sk) && !(sk->sk_shutdown & SEND_SHUTDOWN);
+	if (is_due) {
+		WRITE_ONCE(sk->sk_sndbuf, INT_MAX);
+		WRITE_ONCE(tcp_sk(sk)->notsent_lowat, U32_MAX);
+	}
+	release_sock(sk);
+	if (is_due)
+		sock_sendmsg(sock, &msg);
 }
 
 /* As tcp_read_sock(), of what TLS has decrypted. The lock is held, and given back in between. */

@@ -199,7 +199,7 @@ impl<H: StreamHandler> Callbacks<H> {
     /// [`TcpSocket::with_lock`].
     pub(crate) fn install(sock: Arc<TcpSocket>, handler: Arc<H>) -> Result<Self> {
         Ok(Self(if sock.is_secure() {
-            let handler = OnTls::new(&sock, handler)?;
+            let handler = OnTls::new(sock.clone(), handler)?;
             let hooks = &OnTls::<H>::TRAMPOLINES;
             Installed::OnTls(Guard::install_all(sock, handler, hooks)?)
         } else {
@@ -216,7 +216,7 @@ impl<H: StreamHandler> Callbacks<H> {
         };
         // SAFETY: TCP calls this with the lock of the connected socket held, and not from within
         // what is done with a `LockedSock`: with a process in there it puts data into the backlog.
-        let mut locked = unsafe { LockedSock::new(locked, false) };
+        let mut locked = unsafe { LockedSock::new(locked, None) };
         // SAFETY: this function is installed for `H` only.
         unsafe { with_handler::<H>(sk, |handler| H::data_ready(handler, &mut locked)) };
     }
@@ -255,6 +255,7 @@ impl<H: StreamHandler> Callbacks<H> {
 /// in the background what TCP had no space for.
 struct OnTls<H> {
     handler: Arc<H>,
+    sock: Arc<TcpSocket>,
     /// Those of TLS.
     below: Hooks,
 }
@@ -266,19 +267,31 @@ impl<H: StreamHandler> OnTls<H> {
         ..Callbacks::<Self>::TRAMPOLINES
     };
 
-    fn new(sock: &TcpSocket, handler: Arc<H>) -> Result<Arc<Self>> {
+    fn new(sock: Arc<TcpSocket>, handler: Arc<H>) -> Result<Arc<Self>> {
         // SAFETY: the socket is live; its hooks are exchanged by guards only, of which it has none,
         // or else this comes to nothing.
         let below = unsafe { Hooks::of(sock.sk()) };
-        Ok(Arc::new(Self { handler, below }, GFP_KERNEL)?)
+        let this = Self {
+            handler,
+            sock,
+            below,
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
     /// # Safety
     ///
-    /// To be called as `sk_data_ready`.
+    /// To be called as `sk_data_ready`, with the socket's lock held.
     unsafe extern "C" fn data_ready(sk: *mut b::sock) {
+        let heed = |this: ArcBorrow<'_, Self>| {
+            if let Some(turn) = this.sock.turn() {
+                // SAFETY: the lock is held.
+                unsafe { turn.arrived() };
+            }
+            Self::records_ready(this);
+        };
         // SAFETY: this function is installed for `Self` only.
-        unsafe { with_handler::<Self>(sk, Self::records_ready) };
+        unsafe { with_handler::<Self>(sk, heed) };
     }
 
     /// # Safety

@@ -44,7 +44,7 @@ impl HeldSock<'_> {
         // SAFETY: by the invariant no process has the socket, and none gets it before the spin lock
         // is given back, which is when this value, borrowed here, is dropped. TCP calls back in the
         // same state, and not from within what is done with a `LockedSock`.
-        f(&mut unsafe { LockedSock::new(self.sock.sk(), false) })
+        f(&mut unsafe { LockedSock::new(self.sock.sk(), None) })
     }
 }
 
@@ -107,7 +107,7 @@ impl TcpSocket {
         unsafe { h::lock_sock(sk.as_ptr()) };
         // SAFETY: the lock was just taken and is held until after the last use. Whoever takes it
         // has no other proof: it would have waited for itself.
-        let mut locked = unsafe { LockedSock::new(sk, self.is_secure()) };
+        let mut locked = unsafe { LockedSock::new(sk, self.turn()) };
         let result = f(&mut locked);
         // SAFETY: the lock is held by this function.
         unsafe { b::release_sock(sk.as_ptr()) };

@@ -17,6 +17,7 @@ use crate::ffi::raw::{
     h, //
 };
 use core::{
+    cell::UnsafeCell,
     marker::PhantomData,
     ptr::NonNull, //
 };
@@ -24,6 +25,41 @@ use kernel::{
     error::to_result,
     prelude::*, //
 };
+
+/// How much one call of [`LockedSock::read`] takes in at most from a socket with TLS: records with
+/// data, of any length, and arrivals meanwhile, which may be of records without any.
+const TURN: usize = 256;
+
+/// What is left of the [`TURN`] of the process that reads from a socket with TLS.
+///
+/// # Invariants
+///
+/// It is accessed with the lock of its socket held. TLS looks at `count` before each record.
+pub(super) struct Turn(UnsafeCell<b::read_descriptor_t>);
+
+impl Turn {
+    pub(super) fn new() -> Self {
+        Self(UnsafeCell::new(pin_init::zeroed()))
+    }
+
+    /// Counts what has arrived.
+    ///
+    /// # Safety
+    ///
+    /// The lock of the socket is held.
+    pub(super) unsafe fn arrived(&self) {
+        // SAFETY: valid, and nobody else accesses it, by the invariant.
+        unsafe { spend(self.0.get()) };
+    }
+}
+
+/// # Safety
+///
+/// `desc` is valid, and nobody else accesses it.
+unsafe fn spend(desc: *mut b::read_descriptor_t) {
+    // SAFETY: by the caller's promise.
+    unsafe { (*desc).count = (*desc).count.saturating_sub(1) };
+}
 
 /// Proof that the lock of a TCP socket is held, and access to what the lock protects.
 ///
@@ -33,10 +69,10 @@ use kernel::{
 /// processing of the socket. No other value for that socket is used meanwhile. `'a` is invariant,
 /// and who gets a proof is a function for any `'a`, so that two proofs cannot be exchanged.
 ///
-/// With `is_secure` the socket has TLS, and a process has it.
+/// With `turn`, which is the socket's, that has TLS, and a process has it.
 pub(crate) struct LockedSock<'a> {
     sk: NonNull<b::sock>,
-    is_secure: bool,
+    turn: Option<&'a Turn>,
     _lock: PhantomData<fn(&'a ()) -> &'a ()>,
     _not_send: PhantomData<*mut ()>,
 }
@@ -48,17 +84,17 @@ struct ReadContext<'f, F> {
     stopped: bool,
 }
 
-impl LockedSock<'_> {
+impl<'a> LockedSock<'a> {
     /// # Safety
     ///
     /// `sk` is a live TCP socket whose lock is held for as long as the value is used. The caller
     /// uses no other value for it meanwhile, and shows the value to one function that takes it for
-    /// any `'a`. With `is_secure` the socket has TLS, and a process has the lock.
-    pub(super) unsafe fn new(sk: NonNull<b::sock>, is_secure: bool) -> Self {
+    /// any `'a`. With `turn`, which is the socket's, that has TLS, and a process has the lock.
+    pub(super) unsafe fn new(sk: NonNull<b::sock>, turn: Option<&'a Turn>) -> Self {
         // INVARIANT: the caller vouches for it.
         Self {
             sk,
-            is_secure,
+            turn,
             _lock: PhantomData,
             _not_send: PhantomData,
         }
@@ -92,17 +128,27 @@ impl LockedSock<'_> {
     ///
     /// TLS takes in between what has come meanwhile, for which callbacks run. This returns why it
     /// did not go on: zero if `take` stopped, or behind the FIN; `EAGAIN` if there is no whole
-    /// record; `EINVAL` in front of a record that is no data, for which see
+    /// record; `EINTR` after as much as there may be in one call, when the caller has to come back
+    /// without being told; `EINVAL` in front of a record that is no data, for which see
     /// [`TcpSocket::take_notice`]; other errors if there will be nothing more.
     ///
     /// [`TcpSocket::take_notice`]: super::TcpSocket::take_notice
-    pub(crate) fn read<F>(&mut self, mut take: F) -> Result<usize>
+    pub(crate) fn read<F>(&mut self, take: F) -> Result<usize>
+    where
+        F: FnMut(&SkbChunk<'_>) -> usize,
+    {
+        self.read_in_turn(TURN, take)
+    }
+
+    /// As [`LockedSock::read`], with `most` in the place of [`TURN`].
+    #[inline(always)]
+    fn read_in_turn<F>(&mut self, most: usize, mut take: F) -> Result<usize>
     where
         F: FnMut(&SkbChunk<'_>) -> usize,
     {
         let mut context = ReadContext {
             take: &mut take,
-            sk: (!self.is_secure).then_some(self.sk),
+            sk: self.turn.is_none().then_some(self.sk),
             stopped: false,
         };
         let mut desc = b::read_descriptor_t {
@@ -111,21 +157,56 @@ impl LockedSock<'_> {
         };
         desc.arg.data = (&raw mut context).cast();
         let sk = self.sk.as_ptr();
-        let n = if self.is_secure {
-            loop {
-                // SAFETY: as below, and a process has the socket.
-                let n = unsafe { h::tls_read_sock(sk, &mut desc, Some(actor::<F>)) };
-                // Behind octets that were taken, the reason comes with the next call.
-                if n <= 0 {
-                    break n;
-                }
-            }
-        } else {
+        let Some(turn) = self.turn else {
             // SAFETY: the socket is live and locked by the type invariants; `actor::<F>` gets the
             // context it expects, which outlives the call.
-            unsafe { b::tcp_read_sock(sk, &mut desc, Some(actor::<F>)) }
+            let n = unsafe { b::tcp_read_sock(sk, &mut desc, Some(actor::<F>)) };
+            return usize::try_from(n).or_else(|_| to_result(n).map(|()| 0));
         };
-        usize::try_from(n).or_else(|_| to_result(n).map(|()| 0))
+        desc.count = most;
+        // SAFETY: the lock is held by the type invariants.
+        unsafe { *turn.0.get() = desc };
+        loop {
+            // SAFETY: as above, and a process has the socket.
+            let n = unsafe { h::tls_read_sock(sk, turn.0.get(), Some(actor::<F>)) };
+            to_result(n.min(0))?;
+            // Behind octets that were taken, the reason comes with the next call.
+            if n == 0 {
+                break;
+            }
+        }
+        // SAFETY: as above.
+        let is_over = unsafe { (*turn.0.get()).count } == 0 && !context.stopped;
+        if is_over {
+            Err(EINTR)
+        } else {
+            Ok(0)
+        }
+    }
+
+    /// Copies received octets to `data`. Returns how many, zero for the peer's FIN or at the end of
+    /// the connection, or `EAGAIN` if nothing is there; with TLS, other errors of
+    /// [`LockedSock::read`] as well.
+    pub(crate) fn recv(&mut self, data: &mut [u8]) -> Result<usize> {
+        let mut copied = 0;
+        // What TLS says behind the octets stays there for the next call.
+        let read = self.read_in_turn(1, |chunk| {
+            let room = data.get_mut(copied..).unwrap_or_default();
+            let len = chunk.len().min(room.len());
+            let to = room.get_mut(..len).unwrap_or_default();
+            let taken = chunk.copy_to(0, to).map_or(0, |()| len);
+            copied = copied.saturating_add(taken);
+            taken
+        });
+        if copied > 0 {
+            return Ok(copied);
+        }
+        read?;
+        if self.peer_fin() || self.state() == TcpState::Closed {
+            Ok(0)
+        } else {
+            Err(EAGAIN)
+        }
     }
 }
 
@@ -159,6 +240,10 @@ where
     // has, which is locked, or this call's own. Its total length is a `c_uint` that TCP and TLS keep
     // far below `c_int::MAX`.
     let chunk = unsafe { SkbChunk::new(context.sk, skb, offset, chunk_len) };
+    if context.sk.is_none() {
+        // SAFETY: TLS has passed the descriptor on, and does not access it meanwhile.
+        unsafe { spend(desc) };
+    }
     let taken = (context.take)(&chunk).min(len);
     context.stopped = taken < len;
     c_int::try_from(taken).unwrap_or(0)

@@ -5,6 +5,7 @@
 use super::{
     addr::Storage,
     batch::TxBatch,
+    locked::Turn,
     netdev::NetDevice,
     state::{
         error_of,
@@ -52,6 +53,7 @@ pub(crate) struct TcpSocket {
     sock: NonNull<b::socket>,
     sk: NonNull<b::sock>,
     ownership: Ownership,
+    turn: Turn,
 }
 
 /// What keeps a socket.
@@ -126,6 +128,7 @@ impl TcpSocket {
             sock,
             sk,
             ownership: Ownership::Own,
+            turn: Turn::new(),
         })
     }
 
@@ -150,6 +153,12 @@ impl TcpSocket {
     #[inline]
     pub(crate) fn is_secure(&self) -> bool {
         self.ownership == Ownership::File
+    }
+
+    /// Returns the turn of who reads from it, if the socket is for TLS.
+    #[inline]
+    pub(super) fn turn(&self) -> Option<&Turn> {
+        self.is_secure().then_some(&self.turn)
     }
 
     pub(super) fn sock(&self) -> NonNull<b::socket> {
@@ -257,14 +266,6 @@ impl TcpSocket {
         })
     }
 
-    /// Receives what is there, at most the length of `data`. Returns zero for the peer's FIN, or
-    /// `EAGAIN` if nothing is there.
-    pub(crate) fn recv(&self, data: &mut [u8]) -> Result<usize> {
-        // SAFETY: the socket is live; `data` is writable for its length.
-        let ret = unsafe { h::tcp_recv(self.sock.as_ptr(), data.as_mut_ptr().cast(), data.len()) };
-        usize::try_from(ret).map_err(|_| Error::from_errno(ret))
-    }
-
     pub(crate) fn local_addr(&self) -> Result<Storage> {
         let mut storage = Storage::zeroed();
         // SAFETY: the socket is live; `storage` has room for any address.
@@ -315,8 +316,6 @@ impl TcpSocket {
     /// Sends a FIN behind what was sent before. Receiving goes on.
     pub(crate) fn shutdown_write(&self) {
         if self.is_secure() {
-            // This also gives TCP what TLS has left to send.
-            //
             // SAFETY: the socket is live.
             unsafe { h::tls_close(self.sock.as_ptr()) };
         }
