@@ -40,7 +40,6 @@ ANSWERS = {
     "kernel_getsockname": ENOBUFS,
     "inet_getname": ENOTCONN,
     "kernel_sock_shutdown": ENOTCONN,
-    "kernel_recvmsg": ENOBUFS,
     "tcp_sendmsg_locked": ENOMEM,
     "_ib_copy_validate_udata_in": EFAULT,
     "_ib_respond_udata": EFAULT,

@@ -3,8 +3,10 @@
 #include <linux/dcache.h>
 #include <linux/file.h>
 #include <linux/inet.h>
+#include <linux/mutex.h>
 #include <linux/net.h>
 #include <linux/rcupdate.h>
+#include <linux/sizes.h>
 #include <linux/tls.h>
 #include <net/handshake.h>
 #include <net/sock.h>
@@ -118,10 +120,13 @@ bool rsiw_helper_sock_has_tls(struct sock *sk)
 	return ctx->tx_conf != TLS_BASE && ctx->rx_conf != TLS_BASE;
 }
 
+/* For what of a record or two TLS could not give to TCP yet, and an alert. */
+#define RSIW_TLS_REST SZ_128K
+
 /*
  * Tells the peer through TLS that nothing follows. The FIN is next, and behind that TLS cannot give
- * TCP anything any more: so for this, and for what of a record or two was left behind, there is
- * space, as there is for the FIN.
+ * TCP anything any more: so for this, and for what is in front of it, there is space, as there is
+ * for the FIN.
  */
 void rsiw_helper_tls_close(struct socket *sock)
 {
@@ -135,7 +140,9 @@ void rsiw_helper_tls_close(struct socket *sock)
 	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
 	struct kvec vec = { .iov_base = alert, .iov_len = sizeof(alert) };
 	struct sock *sk = sock->sk;
+	struct mutex *sends;
 	bool is_due;
+	int ret;
 
 	cmsg->cmsg_level = SOL_TLS;
 	cmsg->cmsg_type = TLS_SET_RECORD_TYPE;
@@ -146,12 +153,28 @@ void rsiw_helper_tls_close(struct socket *sock)
 	lock_sock(sk);
 	is_due = rsiw_helper_sock_has_tls(sk) && !(sk->sk_shutdown & SEND_SHUTDOWN);
 	if (is_due) {
-		WRITE_ONCE(sk->sk_sndbuf, INT_MAX);
+		WRITE_ONCE(sk->sk_sndbuf, max(sk->sk_sndbuf, sk->sk_wmem_queued) + RSIW_TLS_REST);
 		WRITE_ONCE(tcp_sk(sk)->notsent_lowat, U32_MAX);
 	}
 	release_sock(sk);
-	if (is_due)
-		sock_sendmsg(sock, &msg);
+	if (!is_due)
+		return;
+
+	sends = &tls_get_ctx(sk)->tx_lock;
+	do {
+		/* In there a thread with a signal does not wait for who else is sending. */
+		mutex_lock(sends);
+		mutex_unlock(sends);
+		ret = sock_sendmsg(sock, &msg);
+	} while (ret == -EINTR);
+	if (ret != -EPIPE)
+		return;
+
+	/* That has taken away why TCP has closed the connection, other than by a FIN of this side. */
+	lock_sock(sk);
+	if (sk->sk_state == TCP_CLOSE && !sk->sk_err)
+		WRITE_ONCE(sk->sk_err, EPIPE);
+	release_sock(sk);
 }
 
 /* As tcp_read_sock(), of what TLS has decrypted. The lock is held, and given back in between. */
