@@ -176,7 +176,7 @@ impl Endpoint {
                 }
             }
             Some(Tcp::Release) => {
-                // To close a socket says nothing through TLS.
+                // Closing a socket sends no close_notify.
                 if let Some(sock) = st.sock.take() {
                     sock.shutdown_write();
                 }

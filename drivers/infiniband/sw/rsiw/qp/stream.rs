@@ -269,7 +269,7 @@ impl Stream {
         match seen.stop {
             Some(error) if error != EAGAIN && error != EINTR => match seen.closed {
                 None => seen.breached(Breach::Unreadable(error)),
-                // To read has taken TCP's error away.
+                // Reading has taken TCP's error away.
                 Some(found) => Seen {
                     fin: false,
                     closed: Some(found.or(Some(error))),
@@ -316,14 +316,14 @@ impl Stream {
         let (lack, read) = self.receive(sk, self.base().dev.tuning.work_budget());
         let is_later = self.pause(sk, lack);
         let stop = read.err();
-        let is_over = stop == Some(EINTR);
+        let is_turn_over = stop == Some(EINTR);
         let cut = self
             .receiving(sk)
             .is_some_and(|part| part.receiver.is_cut());
-        let is_closed = sk.state() == TcpState::Closed && !is_over;
+        let is_closed = sk.state() == TcpState::Closed && !is_turn_over;
         Seen {
-            more: is_over || lack != Lack::Nothing && !is_later,
-            fin: sk.peer_fin() && lack == Lack::Nothing && !is_over,
+            more: is_turn_over || lack != Lack::Nothing && !is_later,
+            fin: sk.peer_fin() && lack == Lack::Nothing && !is_turn_over,
             cut,
             closed: is_closed.then(|| error.or_else(|| sk.error())),
             breach: None,

@@ -156,11 +156,10 @@ class Perftest:
 
     def ensure_running(self):
         """Fails if one of them has ended, but for a client that came too early."""
-        if self.lost_its_race():
-            return
-        for proc in (self.server, self.client):
-            if proc.poll() is not None:
-                raise Fail("%s ends with status %s:\n%s" % (proc, proc.poll(), proc.tail()))
+        both = (self.server, self.client)
+        if any(proc.poll() is not None for proc in both) and not self.lost_its_race():
+            raise Fail("\n".join("%s, status %s, ends too early:\n%s" % (
+                proc, proc.poll(), proc.tail()) for proc in both))
 
     def lost_its_race(self):
         """Whether the client came too early; both are started again then."""
@@ -186,13 +185,8 @@ class Perftest:
         is_flowing = flowing(self.t, self.path.server_ns, "-b" in self.args)
         end = time.monotonic() + self.t.left(30)
         while not is_flowing():
-            both = (self.server, self.client)
-            if any(proc.poll() is not None for proc in both):
-                if not self.lost_its_race():
-                    raise Fail("\n".join("%s, status %s, before data flows:\n%s"
-                                         % (proc, proc.poll(), proc.tail())
-                                         for proc in both))
-            elif time.monotonic() > end:
+            self.ensure_running()
+            if time.monotonic() > end:
                 raise TimedOut("no data flows:\n%s\n%s" % (
                     self.server.tail(), self.client.tail()))
             time.sleep(0.1)

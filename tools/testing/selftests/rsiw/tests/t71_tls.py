@@ -76,8 +76,8 @@ def many(t, path):
 
 
 def over_outage(t, size):
-    """A process ends while TCP, which has as many octets for it, takes nothing: what it has sent
-    arrives, and its end in good order."""
+    """A process ends during an outage, with a send buffer of `size` octets: what it has sent
+    arrives, and its stream ends in good order."""
     for ns in (NS_A, NS_B):
         sh("sh", "-c", "echo 4096 %d %d >/proc/sys/net/ipv4/tcp_wmem" % (size, size), netns=ns)
     log = kmsg.Kmsg()

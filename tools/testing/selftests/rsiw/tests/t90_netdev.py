@@ -245,8 +245,8 @@ def end_over_outage(t):
 
 
 def over_outage(t, fits=True):
-    """A process sends, and ends, in an outage: before that is over if TCP has space for all, as
-    `fits` says."""
+    """A process sends, and ends, during an outage. `fits`: TCP has space for all, so that the
+    process ends before the outage does."""
     path, port, base = t.topo.wire, t.port(), "/tmp/rsiw-outage"
     sh("rm", "-rf", base)
     os.makedirs(base)

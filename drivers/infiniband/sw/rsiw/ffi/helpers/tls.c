@@ -102,7 +102,7 @@ int rsiw_helper_tls_recv_control(struct socket *sock, u8 *to)
 }
 #endif
 
-/* Waits for tasks that were preempted in a function of this module which does not sleep. */
+/* Waits until every task that is preempted now, in a function which does not sleep, has left it. */
 void rsiw_helper_tasks_wait(void)
 {
 	synchronize_rcu_tasks();
@@ -120,13 +120,13 @@ bool rsiw_helper_sock_has_tls(struct sock *sk)
 	return ctx->tx_conf != TLS_BASE && ctx->rx_conf != TLS_BASE;
 }
 
-/* For what of a record or two TLS could not give to TCP yet, and an alert. */
+/* Space for the record or two that TLS may not have given to TCP yet, and for an alert. */
 #define RSIW_TLS_REST SZ_128K
 
 /*
- * Tells the peer through TLS that nothing follows. The FIN is next, and behind that TLS cannot give
- * TCP anything any more: so for this, and for what is in front of it, there is space, as there is
- * for the FIN.
+ * Tells the peer through TLS that nothing follows (close_notify). The FIN is next, and TLS cannot
+ * give TCP anything after that: so neither the alert nor what is in front of it may be refused for
+ * want of space.
  */
 void rsiw_helper_tls_close(struct socket *sock)
 {
@@ -162,7 +162,7 @@ void rsiw_helper_tls_close(struct socket *sock)
 
 	sends = &tls_get_ctx(sk)->tx_lock;
 	do {
-		/* In there a thread with a signal does not wait for who else is sending. */
+		/* With a signal pending, sock_sendmsg() does not wait for another sender. */
 		mutex_lock(sends);
 		mutex_unlock(sends);
 		ret = sock_sendmsg(sock, &msg);
@@ -170,7 +170,7 @@ void rsiw_helper_tls_close(struct socket *sock)
 	if (ret != -EPIPE)
 		return;
 
-	/* That has taken away why TCP has closed the connection, other than by a FIN of this side. */
+	/* Sending clears the error of a reset, the only thing that closes TCP before this FIN. */
 	lock_sock(sk);
 	if (sk->sk_state == TCP_CLOSE && !sk->sk_err)
 		WRITE_ONCE(sk->sk_err, EPIPE);

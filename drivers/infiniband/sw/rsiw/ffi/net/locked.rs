@@ -176,8 +176,8 @@ impl<'a> LockedSock<'a> {
             }
         }
         // SAFETY: as above.
-        let is_over = unsafe { (*turn.0.get()).count } == 0 && !context.stopped;
-        if is_over {
+        let is_turn_over = unsafe { (*turn.0.get()).count } == 0 && !context.stopped;
+        if is_turn_over {
             Err(EINTR)
         } else {
             Ok(0)
@@ -189,7 +189,7 @@ impl<'a> LockedSock<'a> {
     /// [`LockedSock::read`] as well.
     pub(crate) fn recv(&mut self, data: &mut [u8]) -> Result<usize> {
         let mut copied = 0;
-        // What TLS says behind the octets stays there for the next call.
+        // One record, so that an error behind it is left for the next call.
         let read = self.read_in_turn(1, |chunk| {
             let room = data.get_mut(copied..).unwrap_or_default();
             let len = chunk.len().min(room.len());

@@ -39,7 +39,7 @@ const ALERT: c_int = 21;
 const CLOSE_NOTIFY: u8 = 0;
 
 /// Whether there was a handshake since the module was loaded.
-static EVER: AtomicFlag = AtomicFlag::new(false);
+static ANY_HANDSHAKE: AtomicFlag = AtomicFlag::new(false);
 
 /// How the ends of a connection show who they are.
 #[derive(Clone, Copy, Debug)]
@@ -99,9 +99,9 @@ pub(crate) struct Handshake<H: HandshakeHandler> {
     asked: *mut Asked<H>,
 }
 
-// SAFETY: it is as if `asked` were a reference, and what it points to may go to any thread.
+// SAFETY: `asked` stands for a box, whose contents may go to any thread.
 unsafe impl<H: HandshakeHandler> Send for Handshake<H> {}
-// SAFETY: nothing of what `asked` points to is accessible.
+// SAFETY: a shared handshake gives no access to what `asked` points to.
 unsafe impl<H: HandshakeHandler> Sync for Handshake<H> {}
 
 impl<H: HandshakeHandler> Handshake<H> {
@@ -130,7 +130,7 @@ impl<H: HandshakeHandler> Handshake<H> {
             Proof::SharedKey(key) => (true, key),
             Proof::Certificates => (false, 0),
         };
-        EVER.store(true, Relaxed);
+        ANY_HANDSHAKE.store(true, Relaxed);
         let asked = Asked {
             pending: pending.clone(),
             handler,
@@ -205,14 +205,14 @@ unsafe extern "C" fn done<H: HandshakeHandler>(data: *mut c_void, status: c_int,
     let _ = pending.status.populate(status);
     H::ended(handler.as_arc_borrow());
     drop(handler);
-    // What comes behind this does not sleep: `await_calls` counts on that.
+    // Nothing after this may sleep: see `await_calls`.
     pending.is_told.complete_all();
 }
 
-/// Waits until every task that was in the end of [`done`] has left it. Process context, when there
-/// will be no more handshakes.
+/// Waits until every task has left [`done`] that has completed `is_told` there. Process context, when
+/// all handshakes have ended.
 pub(in crate::ffi) fn await_calls() {
-    if EVER.load(Relaxed) {
+    if ANY_HANDSHAKE.load(Relaxed) {
         // SAFETY: no requirements; process context.
         unsafe { h::tasks_wait() };
     }
