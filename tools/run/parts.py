@@ -51,4 +51,7 @@ class Image:
 
 
 if __name__ == "__main__":
-    Image(sys.argv[1]).check()
+    try:
+        Image(sys.argv[1]).check()
+    except (OSError, ValueError) as e:
+        sys.exit(f"parts.py: {e}")
