@@ -58,6 +58,13 @@ def accelerator(accel, cpus, icount=None, other_strings=False, arch="amd64"):
     return ["-accel", "tcg,thread=multi", "-smp", str(cpus)] + model
 
 
+def debugger(path):
+    """QEMU's options for a kernel that waits for a debugger at the UNIX socket `path`. Whoever
+    gets there has the guest, and all that is shared with it; everybody gets to a port."""
+    path = path.replace(",", ",,")
+    return ["-chardev", f"socket,id=gdb,path={path},server=on,wait=off", "-gdb", "chardev:gdb", "-S"]
+
+
 def share(tag, mode, path):
     """QEMU's options for a folder of this machine that the guest mounts by its tag."""
     readonly = ",readonly=on" if mode == "ro" else ""

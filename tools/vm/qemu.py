@@ -19,7 +19,7 @@
 # usage:   --qemu ARG        a QEMU argument; repeatable
 # usage:   --link-server PATH, --link-client PATH
 # usage:                     a network to another guest over the socket PATH
-# usage:   --gdb PORT        waits for a debugger on PORT of this machine
+# usage:   --gdb             waits for a debugger, at the UNIX socket "gdb" in the results
 # usage:   --interactive     COMMAND (default: a shell) gets the terminal
 # usage:   --kernel FILE --release NAME --layer DIR
 # usage:                     another kernel: DIR is laid over the root and holds
@@ -45,7 +45,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, f"{HERE}/../run")
 
 import initramfs
-from machine import BOOT_TRIES, MACHINES, Watch, accelerator, clock, kill, share
+from machine import BOOT_TRIES, MACHINES, Watch, accelerator, clock, debugger, kill, share
 
 # Nobody else has a folder of that name, wherever the checkout is.
 WORK = tempfile.mkdtemp()
@@ -80,7 +80,7 @@ def parse():
     p.add_argument("--qemu", action="append", default=[])
     p.add_argument("--link-server")
     p.add_argument("--link-client")
-    p.add_argument("--gdb", type=int)
+    p.add_argument("--gdb", action="store_true")
     p.add_argument("--interactive", action="store_true")
     p.add_argument("command", nargs=argparse.REMAINDER)
     args = p.parse_args()
@@ -171,7 +171,7 @@ def command_line(args):
                        args.other_strings, args.arch)
     cmd += network(args)
     if args.gdb:
-        cmd += ["-gdb", f"tcp::{args.gdb}", "-S"]
+        cmd += debugger(f"{args.results}/gdb")
     return cmd + args.qemu
 
 
