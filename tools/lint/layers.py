@@ -24,7 +24,7 @@ LAYERS = (
     ("device",),
     ("cq", "mr"),
     ("queue",),
-    ("abi", "counts", "limits", "notes", "tuning"),
+    ("abi", "counts", "limits", "notes", "tuning", "watched"),
     ("ffi",),
     ("proto",),
     ("wire",),

@@ -66,6 +66,10 @@ use crate::{
         offer::Offer,
         slots::Slots, //
     },
+    watched::{
+        Watch,
+        Watched, //
+    },
 };
 use ::kernel::{
     prelude::*,
@@ -75,8 +79,7 @@ use ::kernel::{
             Relaxed, //
         },
         new_spinlock_irq,
-        Arc,
-        SpinLockIrq, //
+        Arc, //
     },
 };
 
@@ -131,6 +134,42 @@ enum Lost {
     Told,
 }
 
+/// What is told of a queue to those who do not have its lock.
+struct Told {
+    /// Completions that wait, for a kernel consumer.
+    waiting: u32,
+    /// What a kernel consumer waits for: flags of [`notify`].
+    armed: u32,
+    overflowed: bool,
+}
+
+impl Watch for CqState {
+    /// The number of completions that wait, 32 bits; then what the queue is armed for, 31; and
+    /// whether completions were lost. The first two are 0 for a process.
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        let lost = u64::from(self.overflow != Lost::No) << 63;
+        match &self.ring {
+            Ring::User(_) => lost,
+            // CAST: the length is at most 32 bits.
+            Ring::Kernel(ring) => ring.len() as u64 | u64::from(ring.armed_for()) << 32 | lost,
+        }
+    }
+}
+
+impl Told {
+    /// Takes a word of [`CqState`] apart.
+    fn of(word: u64) -> Self {
+        Self {
+            // CAST: the lower half.
+            waiting: word as u32,
+            // CAST: the upper half.
+            armed: (word >> 32) as u32 & (u32::MAX >> 1),
+            overflowed: word >> 63 != 0,
+        }
+    }
+}
+
 /// A completion queue, to which any number of queue pairs add. What is left of a queue pair may keep
 /// it longer than the core does.
 #[pin_data]
@@ -142,7 +181,7 @@ pub(crate) struct Cq {
     #[pin]
     offer: Offer,
     #[pin]
-    state: SpinLockIrq<CqState>,
+    state: Watched<CqState>,
     /// Notifications up to now; wraps. Changes under the queue's lock.
     notified: Atomic<u32>,
     /// The word in the ring of a process in which it says what it waits for; `None` for
@@ -194,7 +233,7 @@ impl Cq {
                 vector,
                 len: Atomic::new(len),
                 offer <- Offer::new(entry),
-                state <- new_spinlock_irq!(state, "rsiw::Cq::state"),
+                state <- Watched::new(new_spinlock_irq!(state, "rsiw::Cq::state")),
                 notified: Atomic::new(0),
                 armed,
                 loaded,
@@ -364,18 +403,15 @@ impl Cq {
     }
 
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
-        let (armed, waiting, lost) = {
-            let state = self.state.lock();
-            let (armed, waiting) = match &state.ring {
-                Ring::User(ring) => (ring.armed_for(), None),
-                Ring::Kernel(ring) => (ring.armed_for(), Some(ring.len())),
-            };
-            (armed, waiting, state.overflow != Lost::No)
-        };
+        let told = Told::of(self.state.word());
         to.number(c"entries", self.len())?;
-        if let Some(waiting) = waiting {
-            to.count(c"waiting", waiting)?;
-        }
+        let armed = match &self.armed {
+            Some(word) => word.load(),
+            None => {
+                to.number(c"waiting", told.waiting)?;
+                told.armed
+            }
+        };
         let armed = if armed & notify::NEXT_COMPLETION != 0 {
             c"next"
         } else if armed & notify::SOLICITED != 0 {
@@ -384,7 +420,7 @@ impl Cq {
             c"no"
         };
         to.word(c"armed", armed)?;
-        to.flag(c"overflowed", lost)
+        to.flag(c"overflowed", told.overflowed)
     }
 
     /// Calls the consumer's handler, that of a kernel consumer in softirq. Any context with

@@ -4,8 +4,8 @@
 //!
 //! Layers: `wire` and `proto` (pure protocol), and `ffi` (C and all unsafe code), which knows
 //! nothing of these. Above them, each using only those before it: `abi`, `counts`, `limits`,
-//! `notes`, `tuning`; `queue`; `cq`, `mr`; `device`; `pd`; `srq`; `qp`; `cm`; `rnic`; `verbs` (what
-//! the RDMA core calls); `link` (what makes and removes devices).
+//! `notes`, `tuning`, `watched`; `queue`; `cq`, `mr`; `device`; `pd`; `srq`; `qp`; `cm`; `rnic`;
+//! `verbs` (what the RDMA core calls); `link` (what makes and removes devices).
 
 #![cfg_attr(
     rsiw_core,
@@ -42,6 +42,7 @@ mod rnic;
 mod srq;
 mod tuning;
 mod verbs;
+mod watched;
 mod wire;
 
 module! {

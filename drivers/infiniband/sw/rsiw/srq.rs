@@ -53,13 +53,16 @@ use crate::{
         shared::new_ring,
         slots::Slots,
     },
+    watched::{
+        Watch,
+        Watched, //
+    },
 };
 use kernel::{
     prelude::*,
     sync::{
         new_spinlock_irq,
-        Arc,
-        SpinLockIrq, //
+        Arc, //
     },
 };
 
@@ -70,6 +73,39 @@ struct SrqState {
     depth: u32,
     /// The consumer wants to be told when fewer receives than this wait; 0 if it does not.
     limit: u32,
+}
+
+/// What is told of a queue to those who do not have its lock.
+struct Told {
+    depth: u32,
+    limit: u32,
+    /// Receives that wait. A process does not tell.
+    posted: Option<u32>,
+}
+
+const _: () = assert!(MAX_SRQ_WR <= 1 << 20, "see the word of SrqState");
+
+impl Watch for SrqState {
+    /// The depth, the limit, and one more than the receives that wait, or 0; each in 21 bits.
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        // CAST: at most the depth.
+        let posted = self.rq.posted().map_or(0, |posted| posted as u64 + 1);
+        u64::from(self.depth) | u64::from(self.limit) << 21 | posted << 42
+    }
+}
+
+impl Told {
+    /// Takes a word of [`SrqState`] apart.
+    fn of(word: u64) -> Self {
+        // CAST: 21 bits.
+        let part = |shift: u32| (word >> shift) as u32 & ((1 << 21) - 1);
+        Self {
+            depth: part(0),
+            limit: part(21),
+            posted: part(42).checked_sub(1),
+        }
+    }
 }
 
 /// Makes the queue of a process, of at least `init.max_wr` entries, and the offer to map it. Sets
@@ -95,21 +131,18 @@ pub(crate) struct Srq {
     #[pin]
     offer: Offer,
     #[pin]
-    state: SpinLockIrq<SrqState>,
+    state: Watched<SrqState>,
     _quota: Quota,
 }
 
 impl Srq {
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
-        let (depth, limit, posted) = {
-            let state = self.state.lock();
-            (state.depth, state.limit, state.rq.posted())
-        };
-        to.number(c"depth", depth)?;
+        let told = Told::of(self.state.word());
+        to.number(c"depth", told.depth)?;
         to.number(c"max_sge", self.max_sge)?;
-        to.number(c"limit", limit)?;
-        match posted {
-            Some(posted) => to.count(c"posted", posted),
+        to.number(c"limit", told.limit)?;
+        match told.posted {
+            Some(posted) => to.number(c"posted", posted),
             None => Ok(()),
         }
     }
@@ -155,7 +188,7 @@ impl Srq {
                 handle,
                 max_sge,
                 offer <- Offer::new(entry),
-                state <- new_spinlock_irq!(state, "rsiw::Srq::state"),
+                state <- Watched::new(new_spinlock_irq!(state, "rsiw::Srq::state")),
                 _quota: quota,
             }),
             memory_for(udata.is_some()),
@@ -280,11 +313,11 @@ impl Srq {
 
     /// Returns the attributes. The limit is 0 once it was reached.
     pub(crate) fn query(&self) -> SrqAttr {
-        let state = self.state.lock();
+        let told = Told::of(self.state.word());
         SrqAttr {
-            max_wr: state.depth,
+            max_wr: told.depth,
             max_sge: self.max_sge,
-            limit: state.limit,
+            limit: told.limit,
         }
     }
 

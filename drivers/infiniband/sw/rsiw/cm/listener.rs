@@ -24,6 +24,10 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         new_spinlock,
         Arc,
         SpinLock, //
@@ -41,6 +45,9 @@ pub(super) struct Listener {
     cm_id: ARef<CmId>,
     #[pin]
     half_open: SpinLock<HalfOpen>,
+    /// How many places there are, and how many of them are taken, which changes under the lock.
+    places: usize,
+    taken: Atomic<u32>,
 }
 
 struct HalfOpen {
@@ -62,9 +69,10 @@ impl Listener {
             .unwrap_or(most)
             .max(least)
             .min(most);
+        let numbers = KVec::from_elem(0, places, GFP_KERNEL_ACCOUNT)?;
         let half_open = HalfOpen {
             closed: false,
-            numbers: KVec::from_elem(0, places, GFP_KERNEL_ACCOUNT)?,
+            numbers,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -72,6 +80,8 @@ impl Listener {
                 turns,
                 cm_id: id.into(),
                 half_open <- new_spinlock!(half_open, "rsiw::cm::Listener::half_open"),
+                places,
+                taken: Atomic::new(0),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -82,6 +92,7 @@ impl Listener {
         let numbers = {
             let mut half_open = self.half_open.lock();
             half_open.closed = true;
+            self.taken.store(0, Relaxed);
             core::mem::replace(&mut half_open.numbers, KVec::new())
         };
         for number in numbers {
@@ -94,15 +105,8 @@ impl Listener {
     }
 
     pub(super) fn describe(&self, to: &mut Details<'_>) -> Result {
-        let (half_open, most) = {
-            let half_open = self.half_open.lock();
-            // As many as the backlog, at most 1,024.
-            let taken = half_open.numbers.iter().filter(|n| **n != 0);
-            let taken = taken.fold(0, |count: usize, _| count.saturating_add(1));
-            (taken, half_open.numbers.len())
-        };
-        to.count(c"half_open", half_open)?;
-        to.count(c"max_half_open", most)
+        to.number(c"half_open", self.taken.load(Relaxed))?;
+        to.count(c"max_half_open", self.places)
     }
 
     /// Hands an event to the consumer, or returns `ECONNABORTED` if the listener is closed. No lock
@@ -117,8 +121,11 @@ impl Listener {
     /// Removes an endpoint that has got its Request, or is gone.
     pub(super) fn forget(&self, number: usize) {
         let mut half_open = self.half_open.lock();
+        // Bound: the places, 1,024 at most.
         if let Some(place) = half_open.numbers.iter_mut().find(|n| **n == number) {
             *place = 0;
+            let taken = self.taken.load(Relaxed).saturating_sub(1);
+            self.taken.store(taken, Relaxed);
         }
     }
 
@@ -130,8 +137,13 @@ impl Listener {
             return Err(ECONNABORTED);
         }
         // Numbers grow, so that the least is a free place or the oldest.
+        // Bound: the places, 1,024 at most.
         let place = half_open.numbers.iter_mut().min().ok_or(ENOSPC)?;
         let oldest = core::mem::replace(place, number);
+        if oldest == 0 {
+            let taken = self.taken.load(Relaxed).saturating_add(1);
+            self.taken.store(taken, Relaxed);
+        }
         drop(half_open);
         self.end(oldest);
         Ok(())

@@ -45,6 +45,8 @@ struct Inner<T> {
     last: usize,
     closed: bool,
     objects: RBTree<usize, Arc<T>>,
+    /// How many `objects` are.
+    count: Saturating<usize>,
     /// Numbers by consumers' identifiers. One that a consumer has given up may be another's by now.
     consumers: RBTree<ConsumerId, usize>,
 }
@@ -73,6 +75,7 @@ impl<T: Entry> Registry<T> {
                     last: 0,
                     closed: false,
                     objects: RBTree::new(),
+                    count: Saturating(0),
                     consumers: RBTree::new(),
                 },
                 "rsiw::cm::Registry::inner"
@@ -91,6 +94,7 @@ impl<T: Entry> Registry<T> {
         let mut inner = self.inner.lock();
         inner.check_open()?;
         inner.objects.insert(node);
+        inner.count += 1;
         Ok(object)
     }
 
@@ -106,6 +110,9 @@ impl<T: Entry> Registry<T> {
             let _ = inner.consumers.remove(&consumer);
         }
         let old = inner.objects.remove(&number);
+        if old.is_some() {
+            inner.count -= 1;
+        }
         if inner.objects.is_empty() {
             self.empty.notify_all();
         }
@@ -131,9 +138,7 @@ impl<T: Entry> Registry<T> {
     }
 
     pub(super) fn len(&self) -> usize {
-        let inner = self.inner.lock();
-        let all = inner.objects.keys();
-        all.fold(Saturating(0), |count, _| count + Saturating(1)).0
+        self.inner.lock().count.0
     }
 
     /// Calls `f`, with no lock held, for each object that there is when this begins.

@@ -191,11 +191,6 @@ impl UserRing {
         Ok(KBox::new(self.armed.clone(), GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// Returns what the process waits for, as flags of [`notify`](crate::abi::notify).
-    pub(super) fn armed_for(&self) -> u32 {
-        self.armed.load()
-    }
-
     /// Returns what waits for the process at this moment. It must not poll while it resizes
     /// the queue.
     pub(super) fn waiting(&self) -> Waiting {

@@ -39,7 +39,7 @@
 //! Sockets are in the namespace, and in the VRF, of an interface that the caller names, and can
 //! take an address that is in use elsewhere. RDMA over TCP needs this; a `kernel::net` would have
 //! options for it. [`SkbChunk`] and [`TcpNumbers`] look at TCP's own data, for which C exports no
-//! function (`rsiw-design.rst`, "Tricks").
+//! function (`rsiw-tricks.rst`).
 //!
 //! # Examples
 //!

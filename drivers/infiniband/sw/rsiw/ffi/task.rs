@@ -15,7 +15,7 @@
 //! until it has ended; nobody waits for it, as a debugger may have stopped it.
 //!
 //! Each function says its context. Most look at the running thread, and answer for this moment
-//! only. An interface should itself say whether a call may sleep; see `rsiw-design.rst`, "Tricks".
+//! only. An interface should itself say whether a call may sleep; see `rsiw-tricks.rst`.
 //!
 //! # Examples
 //!

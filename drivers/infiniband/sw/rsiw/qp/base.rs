@@ -62,6 +62,10 @@ use crate::{
     },
     queue::rq::Rq,
     srq::Srq,
+    watched::{
+        Watch,
+        Watched, //
+    },
     wire::ddp::Msn,
 };
 use kernel::{
@@ -74,8 +78,7 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        Arc,
-        SpinLockIrq, //
+        Arc, //
     },
 };
 
@@ -86,6 +89,22 @@ pub(super) struct RemoteEnd {
     pub(super) code: u16,
     /// The Read Request or Atomic Request that it refuses.
     pub(super) read: Option<Msn>,
+}
+
+impl Watch for InboundReads<KVec<Inbound>> {
+    /// How many there are.
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        self.len() as u64 // CAST: IRD at most.
+    }
+}
+
+impl Watch for Option<Rq> {
+    /// The number of slots.
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        self.as_ref().map_or(0, |rq| rq.len() as u64) // CAST: at most [`MAX_WR`].
+    }
 }
 
 /// What the parts of a queue pair share.
@@ -118,14 +137,12 @@ pub(crate) struct Base {
     /// Whether the consumer destroys the QP, whose requests make no completions then (V-CQ-29).
     pub(super) destroyed: AtomicFlag,
     #[pin]
-    pub(super) sq: SpinLockIrq<Sq>,
+    pub(super) sq: Watched<Sq>,
     #[pin]
-    pub(super) inbound: SpinLockIrq<InboundReads<KVec<Inbound>>>,
-    /// Whether `inbound` holds any, to save taking its lock in vain. Changes under that lock.
-    pub(super) has_inbound: AtomicFlag,
+    pub(super) inbound: Watched<InboundReads<KVec<Inbound>>>,
     /// `None` with a shared receive queue.
     #[pin]
-    pub(super) rq: SpinLockIrq<Option<Rq>>,
+    pub(super) rq: Watched<Option<Rq>>,
     pub(super) notes: Noticeboard<QpNote>,
     /// What goes with [`QpNote::Failure`].
     #[pin]

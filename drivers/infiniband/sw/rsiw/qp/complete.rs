@@ -149,7 +149,7 @@ impl Base {
     /// Records that TCP has these requests.
     pub(super) fn sends_done(&self, tokens: &[Token]) {
         self.with_sends(|sq| {
-            // As many as end in one batch.
+            // Bound: as many as end in one batch.
             for token in tokens {
                 sq.order.done(*token);
             }

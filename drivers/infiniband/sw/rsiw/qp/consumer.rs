@@ -63,7 +63,7 @@ pub(super) struct Rings {
     /// Locked while the rings are replaced.
     #[pin]
     pub(super) offers: Mutex<Offers>,
-    /// A view of the send queue for those who do not have the QP's mutex.
+    /// A view of the send queue for those who describe the QP. Only a resize takes this lock else.
     #[pin]
     pub(super) posted: SpinLockIrq<Posted>,
 }
@@ -122,19 +122,21 @@ impl Consumer {
         self.kernel()?.recv_slots.as_ref()
     }
 
-    /// Returns whether requests wait in the send queue; `next` is the number of a process's next.
+    /// Returns whether requests seem to wait in the send queue; `next` is the number of a process's
+    /// next. Takes no lock of those who post or send.
     pub(super) fn has_posted(&self, next: u32) -> bool {
         match self {
             Self::Process(process) => process.rings.posted.lock().has(next),
-            Self::Kernel(kernel) => !kernel.posted.is_empty(),
+            Self::Kernel(kernel) => !kernel.posted.seems_empty(),
         }
     }
 
     /// Returns the depth of the send queue, for a consumer in the kernel the one that it asked for.
+    /// Takes no lock of those who post or send.
     pub(super) fn send_depth(&self) -> u32 {
         match self {
             Self::Process(process) => process.rings.posted.lock().len(),
-            Self::Kernel(kernel) => kernel.posted.asked_and_spare().0,
+            Self::Kernel(kernel) => kernel.posted.asked(),
         }
     }
 

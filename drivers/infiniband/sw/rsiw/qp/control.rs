@@ -103,7 +103,6 @@ impl Qp {
         }
         let idle_inbound = {
             let mut old = self.inbound.lock();
-            self.has_inbound.store(false, Relaxed);
             core::mem::replace(&mut *old, InboundReads::new(inbound))
         };
         let old_outbound = {

@@ -88,6 +88,7 @@ impl Base {
     /// Counts rare events, ignoring `None`.
     #[inline(always)]
     pub(super) fn count_all(&self, counters: impl IntoIterator<Item = Option<Counter>>) {
+        // Bound: the counters that one event has.
         for counter in counters.into_iter().flatten() {
             self.count(counter);
         }

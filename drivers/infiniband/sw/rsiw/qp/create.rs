@@ -86,6 +86,7 @@ use crate::{
         shared::new_ring,
     },
     srq::Srq,
+    watched::Watched,
 };
 use kernel::{
     new_mutex, new_spinlock, new_spinlock_irq, new_work,
@@ -181,7 +182,7 @@ impl Queues {
             cap.max_inline_data,
         )?;
         let spare = Spare::new(send_cq.clone());
-        spare.extend(posted.asked_and_spare().1)?;
+        spare.extend(posted.spare())?;
         let (rq, recv_slots) = match srq {
             Some(srq) => (None, srq.slots()),
             None => {
@@ -318,11 +319,11 @@ impl Qp {
                     answered: AtomicFlag::new(false),
                     has_slept: AtomicFlag::new(false),
                     destroyed: AtomicFlag::new(false),
-                    sq <- new_spinlock_irq!(sends, "rsiw::Qp::sq"),
-                    inbound <-
-                        new_spinlock_irq!(InboundReads::new(KVec::new()), "rsiw::Qp::inbound"),
-                    has_inbound: AtomicFlag::new(false),
-                    rq <- new_spinlock_irq!(rq, "rsiw::Qp::rq"),
+                    sq <- Watched::new(new_spinlock_irq!(sends, "rsiw::Qp::sq")),
+                    inbound <- Watched::new(
+                        new_spinlock_irq!(InboundReads::new(KVec::new()), "rsiw::Qp::inbound")
+                    ),
+                    rq <- Watched::new(new_spinlock_irq!(rq, "rsiw::Qp::rq")),
                     notes: Noticeboard::new(),
                     failure <- Slot::new(),
                     remote_end <- Slot::new(),

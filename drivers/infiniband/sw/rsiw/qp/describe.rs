@@ -6,11 +6,12 @@
 //! Any process may ask for the latter, and the core does not say who does. So nothing is reported
 //! that helps to forge what a peer sends, such as numbers of TCP and of messages.
 //!
-//! Context: process; takes no mutex and no socket's lock, and spin locks to read a few numbers.
+//! Context: process; takes no lock of those who post, send, receive or complete.
 #![forbid(unsafe_code)]
 
 use super::{
     polling::Poller,
+    sq::UnderWay,
     stream::Stream,
     Qp, //
 };
@@ -24,7 +25,6 @@ use crate::{
         details::Details,
     },
     proto::state::QpState,
-    queue::rq::Rq,
 };
 use kernel::{
     prelude::*,
@@ -38,20 +38,15 @@ impl Qp {
     /// Writes the details to `to`. Fails as [`Details`] does.
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
         to.word(c"iwarp_state", self.state().name())?;
-        let (under_way, reads, ord, stalled) = {
-            let sq = self.sq.lock();
-            let reads = sq.outbound.outstanding();
-            (sq.order.len(), reads, sq.ord, sq.stalled)
-        };
+        let under_way = UnderWay::of(self.sq.word());
         to.hex(c"ended_by", self.ended().0.into())?;
         let is_empty = !self.consumer.has_posted(self.published.taken());
         to.flag(c"sq_empty", is_empty)?;
-        to.count(c"sends_under_way", under_way)?;
-        to.flag(c"sends_stalled", stalled)?;
-        to.count(c"reads_out", reads)?;
-        to.count(c"ord", ord)?;
-        let inbound = self.inbound.lock().len();
-        to.count(c"reads_in", inbound)?;
+        to.number(c"sends_under_way", under_way.requests)?;
+        to.flag(c"sends_stalled", under_way.stalled)?;
+        to.number(c"reads_out", under_way.reads)?;
+        to.number(c"ord", under_way.ord)?;
+        to.number(c"reads_in", self.inbound.word())?;
         to.number(c"ird", self.published.ird())?;
         to.number(c"windows", self.binder.count())?;
         to.number(c"poll_us", self.poller.as_deref().map_or(0, Poller::us))?;
@@ -82,15 +77,14 @@ impl Qp {
         drop(old);
     }
 
-    /// Returns the attributes. The core also asks on behalf of others, so no mutex is taken.
+    /// Returns the attributes. The core also asks on behalf of others.
     pub(crate) fn query(&self) -> QpQuery {
-        let ord = self.sq.lock().ord;
         QpQuery {
             state: verbs_state(self.state()),
             cap: self.current_cap(),
             access: self.access.load(Relaxed),
             // CAST: at most 128.
-            max_rd_atomic: ord as u8,
+            max_rd_atomic: UnderWay::of(self.sq.word()).ord as u8,
             max_dest_rd_atomic: self.published.ird() as u8,
             sig_all: self.sig_all,
             mtu: self.dev.netdev().map_or(0, |netdev| netdev.mtu()),
@@ -102,7 +96,7 @@ impl Qp {
         let mut cap = self.cap;
         cap.max_send_wr = self.consumer.send_depth();
         // CAST: at most [`MAX_WR`].
-        cap.max_recv_wr = self.rq.lock().as_ref().map_or(0, Rq::len) as u32;
+        cap.max_recv_wr = self.rq.word() as u32;
         cap
     }
 }

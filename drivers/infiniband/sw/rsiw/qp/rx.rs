@@ -88,10 +88,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+    sync::Arc, //
 };
 
 /// The receiving part of a connection, which belongs to whoever holds the socket's lock.
@@ -336,10 +333,7 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
             Inbound::Read(InboundRead { request, .. }) => self.qp.check_source(request)?,
             Inbound::Atomic(_, request) => self.qp.check_word(request)?,
         }
-        let mut inbound = self.qp.inbound.lock();
-        inbound.push(request)?;
-        self.qp.has_inbound.store(true, Relaxed);
-        drop(inbound);
+        self.qp.inbound.lock().push(request)?;
         self.parent.schedule(Reason::PeerRead);
         Ok(())
     }

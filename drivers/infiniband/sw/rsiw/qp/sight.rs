@@ -2,8 +2,7 @@
 
 //! A snapshot of a queue pair's connection, for whoever describes the QP.
 //!
-//! Context: process; takes no mutex and no socket's lock, only the spin lock of the link to the
-//! other end.
+//! Context: process; takes no lock of those who send or receive.
 #![forbid(unsafe_code)]
 
 use super::stream::Stream;
@@ -35,11 +34,14 @@ impl Stream {
         let past = |from: &TcpSocket, to: &TcpSocket| {
             is_empty(from.numbers().write_seq, to.numbers().copied_seq)
         };
-        let (direct, peer) = match &*self.peer.lock() {
-            Some(other) => (
+        let peer = self.shown_peer(|other| {
+            (
                 (past(&self.sock, &other.sock), past(&other.sock, &self.sock)),
-                Some(other.base().num().0),
-            ),
+                other.base().num().0,
+            )
+        });
+        let (direct, peer) = match peer {
+            Some((direct, num)) => (direct, Some(num)),
             None => ((false, false), None),
         };
         let tcp = self.sock.numbers();

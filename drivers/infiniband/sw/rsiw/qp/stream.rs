@@ -137,6 +137,9 @@ pub(crate) struct Stream {
     /// The other end of the connection, if it is on this host, until one of the two has ended.
     #[pin]
     pub(super) peer: SpinLockIrq<Option<Arc<Stream>>>,
+    /// The same for who describes the QP: only set-up and end take this lock else.
+    #[pin]
+    shown_peer: SpinLockIrq<Option<Arc<Stream>>>,
     /// Whether `peer` may be set. Never set before `peer` is.
     has_peer: AtomicFlag,
     /// Whether the other end waits for this one to take in what it has. Set with the socket held.
@@ -191,6 +194,7 @@ impl Stream {
                 has_markers: params.send_markers,
                 part: LockedBySock::new(sock, Some(part)),
                 peer <- new_spinlock_irq!(None, "rsiw::Stream::peer"),
+                shown_peer <- new_spinlock_irq!(None, "rsiw::Stream::shown_peer"),
                 has_peer: AtomicFlag::new(false),
                 awaited: AtomicFlag::new(false),
                 retry <- Timer::new(),
@@ -417,8 +421,19 @@ impl Stream {
 
     /// Makes `other` the other end, of which there was none.
     pub(super) fn link_to(&self, other: Arc<Self>) {
+        *self.shown_peer.lock() = Some(other.clone());
         *self.peer.lock() = Some(other);
         self.has_peer.store(true, Relaxed);
+    }
+
+    /// Calls `f` with the other end, if there is one, whose links stay meanwhile.
+    pub(super) fn shown_peer<R>(&self, f: impl FnOnce(&Self) -> R) -> Option<R> {
+        self.shown_peer.lock().as_deref().map(f)
+    }
+
+    /// Forgets the other end, and returns what is to be dropped without a lock.
+    pub(super) fn unlink(&self) -> [Option<Arc<Self>>; 2] {
+        [self.peer.lock().take(), self.shown_peer.lock().take()]
     }
 
     /// Wakes the sender of the other end, if it waits for this one to take something in. Any

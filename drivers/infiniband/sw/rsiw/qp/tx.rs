@@ -80,10 +80,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+    sync::Arc, //
 };
 
 /// The sending side of a connection.
@@ -235,17 +232,15 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
     }
 
     fn oldest_inbound(&self) -> Option<Inbound> {
-        if !self.qp.has_inbound.load(Relaxed) {
+        // Mostly there are none: the lock is not taken in vain.
+        if self.qp.inbound.word() == 0 {
             return None;
         }
         self.qp.inbound.lock().front()
     }
 
     fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R {
-        let mut inbound = self.qp.inbound.lock();
-        let result = f(&mut inbound);
-        self.qp.has_inbound.store(!inbound.is_empty(), Relaxed);
-        result
+        f(&mut self.qp.inbound.lock())
     }
 
     fn done(&mut self, tokens: &[Token]) {

@@ -136,14 +136,14 @@ impl<T: Copy> Posted<T> {
     pub(crate) fn move_to(&mut self, to: &mut Self) -> Result {
         self.check_fits(to)?;
         to.slots = self.slots.clone();
-        // As many as a consumer in the kernel has posted, at most its depth: [`MAX_WR`], or that of
-        // a shared receive queue.
+        // Bound: as many as a consumer in the kernel has posted, at most its depth: [`MAX_WR`], or
+        // that of a shared receive queue.
         while let Some((request, elements, octets)) = self.front() {
             let (request, used) = (*request, elements.len());
             let row = to.row(to.len()).ok_or(EINVAL)?;
             let room = to.elements.get_mut(row).ok_or(EINVAL)?;
             let room = room.get_mut(..octets.len()).ok_or(EINVAL)?;
-            // All of it: there may be octets in the place of elements.
+            // Bound: the octets of one list. All of it: there may be octets in the place of elements.
             room.copy_from_slice(octets);
             to.put(request, used)?;
             self.pop();

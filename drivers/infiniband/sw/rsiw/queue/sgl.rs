@@ -94,6 +94,7 @@ impl SgList {
         let Some(room) = self.replace(elements.len()) else {
             return false;
         };
+        // Bound: the elements of one request.
         room.copy_from_slice(elements);
         true
     }
@@ -105,6 +106,7 @@ impl SgList {
         let Some(room) = room.and_then(|room| room.as_mut_bytes().get_mut(..octets.len())) else {
             return false;
         };
+        // Bound: the inline data of one request.
         room.copy_from_slice(octets);
         true
     }

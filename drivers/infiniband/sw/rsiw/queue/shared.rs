@@ -114,6 +114,7 @@ impl<E: HasElements> Moving<E> {
 
     /// Forgets the entries that were taken; `taken` is the next one to be. Any context.
     pub(crate) fn forget(&mut self, taken: Position) {
+        // Bound: [`AT_A_TIME`] under a lock: see [`Moving::finish`].
         for _ in 0..self.stale(taken) {
             self.to.set_flags(self.first, 0);
             self.first.advance();

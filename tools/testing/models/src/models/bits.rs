@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Bits by which softirq, timers and threads bring each other about: `Stream::starves` and
-//! `Stream::pauses`, `Base::has_inbound`, `Stream::awaited`. Copies of `qp/stream.rs`, `qp/rx.rs`,
-//! `qp/tx.rs` and `qp/direct.rs`.
+//! `Stream::pauses`, the word of `Base::inbound`, `Stream::awaited`. Copies of `qp/stream.rs`,
+//! `qp/rx.rs`, `qp/tx.rs`, `qp/direct.rs` and `watched.rs`.
 
 use crate::{check::check, copies::Copied};
 use kernel::{
@@ -42,8 +42,7 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
         from: "    fn request_received(",
         lines: &[
-            "let mut inbound = self.qp.inbound.lock();",
-            "self.qp.has_inbound.store(true, Relaxed);",
+            "self.qp.inbound.lock().push(request)?;",
             "self.parent.schedule(Reason::PeerRead);",
         ],
     },
@@ -51,17 +50,19 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/qp/tx.rs",
         from: "    fn oldest_inbound(",
         lines: &[
-            "if !self.qp.has_inbound.load(Relaxed) {",
+            "if self.qp.inbound.word() == 0 {",
             "self.qp.inbound.lock().front()",
         ],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/tx.rs",
         from: "    fn with_inbound<",
-        lines: &[
-            "let mut inbound = self.qp.inbound.lock();",
-            "self.qp.has_inbound.store(!inbound.is_empty(), Relaxed);",
-        ],
+        lines: &["f(&mut self.qp.inbound.lock())"],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/watched.rs",
+        from: "    fn drop(&mut self)",
+        lines: &["self.word.store(self.guard.word(), Relaxed);"],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/direct.rs",
@@ -131,8 +132,8 @@ fn starves() {
 }
 
 struct Reads {
-    has_inbound: AtomicFlag,
     inbound: Mutex<u32>,
+    word: Atomic<u32>,
     work: Work,
 }
 
@@ -142,17 +143,17 @@ impl Reads {
         {
             let mut inbound = self.inbound.lock();
             *inbound += 1;
-            self.has_inbound.store(true, Relaxed);
+            self.word.store(*inbound, Relaxed);
         }
         self.work.queue();
     }
 
     /// The work item answers what it finds.
     fn answer(&self) {
-        if self.work.begin() && self.has_inbound.load(Relaxed) {
+        if self.work.begin() && self.word.load(Relaxed) != 0 {
             let mut inbound = self.inbound.lock();
             *inbound = 0;
-            self.has_inbound.store(false, Relaxed);
+            self.word.store(0, Relaxed);
         }
     }
 }
@@ -160,8 +161,8 @@ impl Reads {
 /// A request of the peer is answered by the work item that is queued behind it.
 fn is_answered() {
     let reads = Reads {
-        has_inbound: Atomic::new(false),
         inbound: Mutex::new(0),
+        word: Atomic::new(0),
         work: Work::new(),
     };
     let twice = |reads: &Reads| {

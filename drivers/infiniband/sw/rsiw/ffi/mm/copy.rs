@@ -30,6 +30,7 @@ pub(in crate::ffi) unsafe fn place(to: *mut u8, from: *const u8, len: usize) {
 /// them is one of `to`.
 #[inline(always)]
 pub(in crate::ffi) unsafe fn fetch(to: &mut [u8], from: *const u8) {
+    // Bound: under a spin lock, the inline data of a request ([`KERNEL_MAX_INLINE`]).
     // SAFETY: by the caller's promise; C's `memcpy` puts up with concurrent writes.
     unsafe { b::memcpy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
 }

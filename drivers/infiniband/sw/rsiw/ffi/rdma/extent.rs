@@ -129,6 +129,7 @@ impl Layout {
     }
 
     fn truncate(&mut self, len: u64) {
+        // Bound: the extents that a consumer in the kernel has just mapped.
         while let Some(last) = self.extents.last_mut() {
             match len.checked_sub(last.at).filter(|rest| *rest > 0) {
                 Some(rest) => {
@@ -283,6 +284,7 @@ unsafe fn map_elements(
         None => 0,
     };
     let mut mapped = Saturating(0);
+    // Bound: the elements that a consumer in the kernel maps.
     while mapped.0 < count && layout.entries.0 < max && !sg.is_null() {
         // SAFETY: there are `count` elements, of which this is one.
         let addr = unsafe { b::sg_dma_address(sg) };

@@ -292,6 +292,7 @@ impl SendWr<'_> {
     /// `EINVAL` if they do not fit.
     pub(crate) fn copy_inline(&self, to: &mut [u8]) -> Result<usize> {
         let mut at = 0usize;
+        // Bound: the elements that a consumer in the kernel gives, until `to` is full.
         for element in self.elements()? {
             let len = usize::try_from(element.len)?;
             let end = at.checked_add(len).ok_or(EINVAL)?;

@@ -182,6 +182,7 @@ impl Table {
             },
             number: 0,
         };
+        // Bound: a constant.
         for _ in 0..MOST_CANDIDATES {
             let cursor = self.ends.cursor_lower_bound(&from)?;
             let (at, end) = cursor.current();
@@ -219,16 +220,14 @@ impl Drop for Entry {
         };
         let mut table = ends.table.lock();
         let node = table.ends.remove_node(&self.key);
-        let other = self.end.peer.lock().take();
-        let link = other.as_ref().and_then(|other| {
-            let mut link = other.peer.lock();
-            link.take_if(|end| Arc::ptr_eq(end, &self.end))
-        });
+        let links = self.end.unlink();
+        // Both have a link to each other, or none: see `table`.
+        let back = links[0].as_ref().map(|other| other.unlink());
         drop(table);
         // If its sender waits for this end, it has to go on through TCP.
-        if let Some(other) = &other {
+        if let [Some(other), _] = &links {
             other.parent.schedule(Reason::Room);
         }
-        drop((node, link, other));
+        drop((node, back, links));
     }
 }

@@ -38,6 +38,10 @@ use crate::{
         sgl::SgList,
         slots::Slots,
     },
+    watched::{
+        Watch,
+        Watched, //
+    },
     wire::{
         atomic::{
             AtomicOperation,
@@ -56,8 +60,7 @@ use kernel::{
     prelude::*,
     sync::{
         new_spinlock_irq,
-        Arc,
-        SpinLockIrq, //
+        Arc, //
     },
 };
 use zerocopy::IntoBytes;
@@ -91,6 +94,15 @@ impl Requests {
     }
 }
 
+impl Watch for Requests {
+    /// How many wait, and in the upper half the depth that the consumer asked for.
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        let waiting = self.posted.len() as u64; // CAST: at most the depth, 32 bits.
+        waiting | u64::from(self.asked) << 32
+    }
+}
+
 /// A send queue in private memory: the consumer fills it, and it is emptied under the QP's mutex.
 #[pin_data]
 pub(in crate::qp) struct KernelSq {
@@ -98,7 +110,7 @@ pub(in crate::qp) struct KernelSq {
     max_sge: u32,
     max_inline: u32,
     #[pin]
-    requests: SpinLockIrq<Requests>,
+    requests: Watched<Requests>,
 }
 
 impl KernelSq {
@@ -115,7 +127,8 @@ impl KernelSq {
                 sig_all,
                 max_sge,
                 max_inline,
-                requests <- new_spinlock_irq!(requests, "rsiw::KernelSq::requests"),
+                requests <-
+                    Watched::new(new_spinlock_irq!(requests, "rsiw::KernelSq::requests")),
             }),
             GFP_KERNEL,
         )
@@ -170,14 +183,23 @@ impl KernelSq {
         self.requests.lock().posted.depth()
     }
 
-    /// Returns the depth that the consumer asked for, and the number of slots beyond that.
-    pub(in crate::qp) fn asked_and_spare(&self) -> (u32, u32) {
-        let requests = self.requests.lock();
-        (requests.asked, requests.spare())
+    /// Returns the depth that the consumer asked for.
+    pub(in crate::qp) fn asked(&self) -> u32 {
+        (self.requests.word() >> 32) as u32 // CAST: the upper half.
+    }
+
+    /// Returns the number of slots beyond those that the consumer asked for.
+    pub(in crate::qp) fn spare(&self) -> u32 {
+        self.requests.lock().spare()
     }
 
     pub(in crate::qp) fn is_empty(&self) -> bool {
         self.requests.lock().posted.len() == 0
+    }
+
+    /// Returns whether nothing seems to wait, to those who only tell.
+    pub(in crate::qp) fn seems_empty(&self) -> bool {
+        self.requests.word() as u32 == 0 // CAST: the lower half.
     }
 
     /// As [`super::SqRing::peek`].
