@@ -116,6 +116,7 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
         if all > to.capacity() {
             return Err(Full);
         }
+        // Bound: the depth of a queue.
         while let Some(entry) = self.pop() {
             to.push(entry)?;
         }
