@@ -15,7 +15,6 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/qp/control.rs",
         from: "    pub(crate) fn start(",
         lines: &[
-            "self.has_inbound.store(false, Relaxed);",
             "self.answered.store(true, Relaxed);",
             ".cmpxchg(AccessFlags::NONE, DEFAULT_RIGHTS, Relaxed);",
             "self.ended_by.store(Cause::NONE.0, Relaxed);",
