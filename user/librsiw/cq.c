@@ -4,6 +4,7 @@
  * library clears the mark once it has read them. They share no index.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "rsiw.h"
 
@@ -90,6 +91,37 @@ static void take(struct rsiw_cq *cq, struct rsiw_cqe *cqe)
 {
 	rsiw_set_flags(cqe, 0);
 	cq->ring.next++;
+}
+
+/*
+ * Takes out the completions of a queue pair that is destroyed: the program has freed
+ * what they name. The kernel adds no more of them. It alone knows where it puts the next
+ * completion, so the others, which stay in order, move to the end of what waits.
+ */
+void rsiw_forget_qp(struct ibv_cq *ibcq, uint32_t qp_num)
+{
+	struct rsiw_cq *cq = to_rsiw_cq(ibcq);
+	struct rsiw_ring *ring = &cq->ring;
+	uint32_t waiting = 0, taken = 0;
+	struct rsiw_cqe *cqe;
+
+	pthread_mutex_lock(&cq->lock);
+	for (; waiting <= ring->mask; waiting++) {
+		cqe = rsiw_entry(ring, ring->next + waiting);
+		if (!(rsiw_flags(cqe) & SIW_WQE_VALID))
+			break;
+	}
+	while (waiting--) {
+		cqe = rsiw_entry(ring, ring->next + waiting);
+		if (cqe->qp_id == qp_num)
+			taken++;
+		else if (taken)
+			memcpy(rsiw_entry(ring, ring->next + waiting + taken), cqe,
+			       ring->entry_size);
+	}
+	while (taken--)
+		take(cq, rsiw_entry(ring, ring->next));
+	pthread_mutex_unlock(&cq->lock);
 }
 
 int rsiw_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)

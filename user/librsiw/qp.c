@@ -308,11 +308,19 @@ int rsiw_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
 	return ibv_cmd_query_qp(qp, attr, attr_mask, init_attr, &cmd, sizeof(cmd));
 }
 
-int rsiw_destroy_qp(struct ibv_qp *qp)
+int rsiw_destroy_qp(struct ibv_qp *ibqp)
 {
-	int ret = ibv_cmd_destroy_qp(qp);
+	struct rsiw_qp *qp = to_rsiw_qp(ibqp);
+	int ret = ibv_cmd_destroy_qp(ibqp);
 
-	if (!ret)
-		free_qp(to_rsiw_qp(qp));
-	return ret;
+	if (ret)
+		return ret;
+	/* Other drivers may have given the number to a new queue pair by now. */
+	if (qp->features & RSIW_FEATURE_RINGS) {
+		rsiw_forget_qp(ibqp->send_cq, ibqp->qp_num);
+		if (ibqp->recv_cq != ibqp->send_cq)
+			rsiw_forget_qp(ibqp->recv_cq, ibqp->qp_num);
+	}
+	free_qp(qp);
+	return 0;
 }

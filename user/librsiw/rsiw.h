@@ -156,6 +156,7 @@ int rsiw_resize_cq(struct ibv_cq *cq, int cqe);
 int rsiw_destroy_cq(struct ibv_cq *cq);
 int rsiw_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int rsiw_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+void rsiw_forget_qp(struct ibv_cq *cq, uint32_t qp_num);
 
 struct ibv_srq *rsiw_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
 int rsiw_resize_srq(struct rsiw_srq *srq, const struct ibv_srq_attr *attr, bool has_limit);

@@ -75,6 +75,15 @@ def scarce(t):
               "--port", t.port(), "--own", "--scarce")
 
 
+@test("library-parting", cost=30, only_type="rsiw")
+def parting(t):
+    """Connections that end while messages arrive: what has arrived is told before the end, and
+    our library takes the completions of a queue pair out that is destroyed (V-CQ-29)."""
+    for library, args in (("rsiw", ("--clean",)), ("stock", ())):
+        with t.library(library), t.sub(library):
+            t.own("parting", t.topo.loopback, *args)
+
+
 @test("library-in-use", cost=3, only_type="rsiw")
 def in_use(t):
     """Programs that are to use the library have loaded it."""
