@@ -234,6 +234,31 @@ def which_device(source, table):
                 yield f"{source.at(m.start())}: which device it is, is answered elsewhere"
 
 
+# Who writes to the kernel's log, beside the device's own part of it, and without a limit.
+ALL_WRITERS = {
+    "log.rs": "the device's lines, each author with its limit",
+    "link.rs": "what only the administrator can cause: devices that are made, the module",
+    "rnic/removal.rs": "a removal, of which the driver tells every 10 s",
+}
+WRITES = re.compile(r"""
+    \b(?:pr|dev|net|netdev|ibdev)_(?:emerg|alert|crit|err|warn|notice|info|debug|dbg|cont)\w*\s*!?\s*\(
+    |\b\w*printk\w*\s*!?\s*\(
+    |\b_*ratelimit\s*\(
+    """, re.X)
+# A defect, which is told once.
+DEFECT = re.compile(r'pr_(?:warn|err)_once!\(\s*"BUG: ')
+
+
+def log_lines(source, writers):
+    """A line in the log names its device and its author, which `Device::log` asks for; whoever
+    else writes one is in the table."""
+    for m in WRITES.finditer(source.code):
+        if (source.path not in writers and not DEFECT.match(source.text, m.start())
+                and not (source.path == "ffi/ratelimit.rs" and "ratelimit" in m.group())):
+            yield (f"{source.at(m.start())}: a line in the log that names no author; "
+                   "Device::log writes those")
+
+
 def section_of(text, title):
     """A section of a document, up to the next one."""
     body = text.split(f"\n{title}\n{'=' * len(title)}\n", 1)
@@ -258,6 +283,9 @@ def check(sources, section):
     yield from loops(program)
     for source in above:
         yield from which_device(source, WHICH_DEVICE)
+        yield from log_lines(source, ALL_WRITERS)
+    paths = {source.path for source in above}
+    yield from (f"{path} is not there any more" for path in ALL_WRITERS if path not in paths)
 
 
 def self_test():
@@ -266,7 +294,8 @@ def self_test():
         source = Source(path, text)
         if rule is waits:
             return list(waits([source], *args))
-        return list(rule(source if rule is which_device else Program([source]), *args))
+        of_file = rule in (which_device, log_lines)
+        return list(rule(source if of_file else Program([source]), *args))
 
     stop = "fn end(&self) { // Timer::stop(self)\n    Timer::stop(self);\n}"
     assert len(found(waits, {}, "", text=stop)) == 1
@@ -323,6 +352,14 @@ def self_test():
     table = ((r"\bbind_to_device\s*\(", {"b.rs"}),)
     assert len(found(which_device, table, text="fn f() { s.bind_to_device(n) }")) == 1
     assert not found(which_device, table, path="b.rs", text="fn f() { s.bind_to_device(n) }")
+
+    line = 'fn f() { %s("%s\\n"); }'
+    for call in ("pr_info!", "::kernel::pr_err!", "dev_warn_once!", "printk_deferred", "___ratelimit"):
+        assert len(found(log_lines, {}, text=line % (call, "x"))) == 1, call
+    assert len(found(log_lines, {}, text=line % ("pr_warn_once!", "x"))) == 1
+    assert not found(log_lines, {}, text=line % ("pr_warn_once!", "BUG: x"))
+    assert not found(log_lines, {"a.rs": "x"}, text=line % ("pr_info!", "x"))
+    assert not found(log_lines, {}, text="fn f() { dev.log(Author::Kernel, fmt!(\"x\")) } // pr_info!(")
 
     text = "A\n=\nx\n\nB\n=\ny\nz\n\nCC\n==\nw\n"
     assert section_of(text, "B").split() == ["y", "z"] and not section_of(text, "D")

@@ -44,6 +44,7 @@ pub(crate) use self::{
 };
 
 use self::{
+    calls::caller,
     endpoint::{
         Endpoint,
         Endpoints, //
@@ -143,8 +144,9 @@ impl Cm {
 /// Starts to connect. Unless it fails, a reply event follows in bounded time.
 pub(crate) fn connect(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     let dev = &cm.endpoints.dev;
-    active::connect(&cm.endpoints, &cm.qps, id, param)
-        .map_err(|refusal| refusal.log(dev, fmt!("QP {}: cannot connect", param.qpn)))?;
+    active::connect(&cm.endpoints, &cm.qps, id, param).map_err(|refusal| {
+        refusal.log(dev, caller(id), fmt!("QP {}: cannot connect", param.qpn))
+    })?;
     dev.count(Some(Counter::ConnAsked));
     Ok(())
 }
@@ -154,7 +156,7 @@ pub(crate) fn connect(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result 
 pub(crate) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     let dev = &cm.endpoints.dev;
     passive::accept(&cm.endpoints, &cm.qps, id, param)
-        .map_err(|refusal| refusal.log(dev, fmt!("QP {}: cannot accept", param.qpn)))?;
+        .map_err(|refusal| refusal.log(dev, caller(id), fmt!("QP {}: cannot accept", param.qpn)))?;
     dev.count(Some(Counter::ConnAccepted));
     Ok(())
 }
@@ -185,7 +187,7 @@ pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result 
 pub(crate) fn create_listen(cm: &Cm, id: CallId<'_>, backlog: u32) -> Result {
     let dev = &cm.endpoints.dev;
     listen::create(&cm.listeners, &cm.endpoints, id, backlog)
-        .map_err(|refusal| refusal.log(dev, fmt!("cannot listen")))
+        .map_err(|refusal| refusal.log(dev, caller(id), fmt!("cannot listen")))
         .or_else(|error| {
             let does_without = listen::is_on_all(id) && !cm.serves.load(Relaxed);
             does_without.then_some(()).ok_or(error)

@@ -43,6 +43,10 @@ use crate::{
         MAX_SRQ_WR,
         MAX_WR, //
     },
+    log::{
+        Author,
+        Log, //
+    },
     mr::{
         table::{
             StagTable,
@@ -54,6 +58,7 @@ use crate::{
     tuning::Tuning,
 };
 use kernel::{
+    fmt,
     prelude::*,
     sync::{
         aref::ARef,
@@ -89,6 +94,8 @@ pub(crate) struct Device {
     /// Memory for sending.
     pub(crate) chunks: Arc<ChunkPool>,
     #[pin]
+    log: Log,
+    #[pin]
     pub(crate) stags: StagTable,
 }
 
@@ -115,6 +122,7 @@ impl Device {
                 bound_counts,
                 tuning: Tuning::new(),
                 chunks,
+                log <- Log::new(),
                 stags <- stags,
             }),
             GFP_KERNEL,
@@ -146,6 +154,17 @@ impl Device {
         if let Some(counter) = counter {
             self.counts.add(counter, 1);
         }
+    }
+
+    /// Writes a line about this device to the kernel's log, unless `author`, who can cause such
+    /// lines, has caused too many of late. Any context.
+    pub(crate) fn log(&self, author: Author, line: fmt::Arguments<'_>) {
+        self.log.write(&*self.handle, author, line);
+    }
+
+    /// Ends the device's part of the log, while the device still has a name. Any context.
+    pub(crate) fn close_log(&self) {
+        self.log.close(&*self.handle);
     }
 
     /// Any context.

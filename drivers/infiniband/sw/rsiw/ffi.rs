@@ -12,12 +12,12 @@
 
 pub(crate) mod crc;
 pub(crate) mod debugfs;
-pub(crate) mod log;
 pub(crate) mod mm;
 pub(crate) mod module;
 pub(crate) mod net;
 mod opaque;
 pub(crate) mod random;
+pub(crate) mod ratelimit;
 mod raw;
 pub(crate) mod rdma;
 pub(crate) mod rsiw;

@@ -4,8 +4,8 @@
 //!
 //! Layers: `wire` and `proto` (pure protocol), and `ffi` (C and all unsafe code), which knows
 //! nothing of these. Above them, each using only those before it: `abi`, `counts`, `limits`,
-//! `notes`, `tuning`, `watched`; `queue`; `cq`, `mr`; `device`; `pd`; `srq`; `qp`; `cm`; `rnic`;
-//! `verbs` (what the RDMA core calls); `link` (what makes and removes devices).
+//! `log`, `notes`, `tuning`, `watched`; `queue`; `cq`, `mr`; `device`; `pd`; `srq`; `qp`; `cm`;
+//! `rnic`; `verbs` (what the RDMA core calls); `link` (what makes and removes devices).
 
 #![cfg_attr(
     rsiw_core,
@@ -32,6 +32,7 @@ mod ffi;
 mod kunit;
 mod limits;
 mod link;
+mod log;
 mod mr;
 mod notes;
 mod pd;

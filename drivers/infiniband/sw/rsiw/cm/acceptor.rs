@@ -20,7 +20,6 @@ use super::{
 use crate::{
     device::Device,
     ffi::{
-        log::pr_ratelimited,
         mm::noio::NoIo,
         net::{
             netdev::NetDevice,
@@ -41,6 +40,7 @@ use crate::{
             Timer, //
         },
     },
+    log::Author,
     proto::drain::drain,
 };
 use core::{
@@ -205,8 +205,11 @@ impl_has_work! {
 pub(super) fn join(listener: &Arc<Listener>, mut place: Place<'_>) -> Result<Arc<Acceptor>> {
     match (Acceptor::at(&place, listener), place.mapped_port) {
         (Err(e), Some(port)) if e == EADDRINUSE => {
-            let dev = listener.endpoints.dev.handle();
-            pr_ratelimited!("{dev}: port mapper: somebody listens at port {port}\n");
+            // Any process may claim to be the port mapper.
+            listener.endpoints.dev.log(
+                Author::Process,
+                fmt!("port mapper: somebody listens at port {port}"),
+            );
             place.mapped_port = None;
             Acceptor::at(&place, listener)
         }
@@ -306,8 +309,10 @@ impl Acceptor {
         })?;
         let listener = owner(&sock, &open.listeners);
         if let (None, Some(any)) = (&listener, open.listeners.first()) {
-            let dev = any.endpoints.dev.handle();
-            pr_ratelimited!("{dev}: a connection to an address of no device that is listened on\n");
+            any.endpoints.dev.log(
+                Author::Stranger,
+                fmt!("a connection to an address of no device that is listened on"),
+            );
         }
         Some((sock, listener))
     }

@@ -8,7 +8,6 @@
 use crate::{
     device::Device,
     ffi::{
-        log::pr_ratelimited,
         net::netdev::NetDevice,
         rdma::{
             attr::Qpn,
@@ -22,6 +21,7 @@ use crate::{
         rsiw::params,
     },
     limits::MAX_READS,
+    log::Author,
     proto::{
         negotiate::Depths, //
         setup::Config,
@@ -89,13 +89,24 @@ pub(super) fn own_qp(
 pub(crate) fn handle_for_caller(dev: &Device, qps: &QpTable, num: Qpn) -> Option<Arc<QpHandle>> {
     let qp = qps.lookup(num)?;
     if qp.is_of_others() {
-        let _ = NOT_THE_CALLERS.log(dev, fmt!("QP {num}: cannot connect"));
+        let caller = Author::Process;
+        let _ = NOT_THE_CALLERS.log(dev, caller, fmt!("QP {num}: cannot connect"));
         return None;
     }
     Some(qp.handle.clone())
 }
 
 const NOT_THE_CALLERS: Refusal = Refusal::new(EINVAL, "the QP is not the caller's");
+
+/// Returns who calls by `id`. A listener does not show whether a consumer in the kernel made it, so
+/// it counts as a process's.
+pub(super) fn caller(id: CallId<'_>) -> Author {
+    if id.has_qp() {
+        Author::Kernel
+    } else {
+        Author::Process
+    }
+}
 
 /// Why a consumer's call fails.
 pub(super) struct Refusal {
@@ -109,12 +120,11 @@ impl Refusal {
         Self { error, cause }
     }
 
-    /// Logs the refusal behind `what`, which the call was about, and returns the error.
-    pub(super) fn log(self, dev: &Device, what: fmt::Arguments<'_>) -> Error {
-        let dev = dev.handle();
+    /// Logs the refusal behind `what`, which the call of `author` was about, and returns the error.
+    pub(super) fn log(self, dev: &Device, author: Author, what: fmt::Arguments<'_>) -> Error {
         let Self { error, cause } = self;
         let separator = if cause.is_empty() { "" } else { ": " };
-        pr_ratelimited!("{dev}: {what}: {error:?}{separator}{cause}\n");
+        dev.log(author, fmt!("{what}: {error:?}{separator}{cause}"));
         error
     }
 }
@@ -130,9 +140,9 @@ impl<E: Into<Error>> From<E> for Refusal {
 pub(super) fn mapped_port(dev: &Device, id: &CmId, netdev: &NetDevice) -> Option<u16> {
     let port = id.mapped_port()?;
     if netdev.is_port_reserved(port) {
-        pr_ratelimited!(
-            "{}: port mapper: port {port} takes a privilege\n",
-            dev.handle()
+        dev.log(
+            Author::Process,
+            fmt!("port mapper: port {port} takes a privilege"),
         );
         return None;
     }

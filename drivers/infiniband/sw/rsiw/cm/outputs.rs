@@ -14,7 +14,6 @@ use super::endpoint::{
 use crate::{
     ffi::{
         crc::crc32c,
-        log::pr_ratelimited,
         net::{
             Callbacks,
             TcpSocket,
@@ -24,6 +23,7 @@ use crate::{
         rsiw::trace,
     },
     limits::Quota,
+    log::Author,
     proto::{
         connection::{
             self,
@@ -190,8 +190,11 @@ impl Endpoint {
         st.dial = None;
         if let Some(qp) = st.qp.take() {
             if let Some(error) = error.map(errno) {
-                let dev = self.dev().handle();
-                pr_ratelimited!("{}: QP {}: connect failed: {:?}\n", dev, qp.num(), error);
+                let num = qp.num();
+                self.dev().log(
+                    qp.peer_author(),
+                    fmt!("QP {num}: connect failed: {error:?}"),
+                );
             }
             qp.detach(&**self);
         }
@@ -256,18 +259,18 @@ impl Endpoint {
 
     fn log(&self, st: &EndpointState, log: Log) {
         self.dev().count(Counter::of_log(&log));
-        let dev = self.dev().handle();
+        let (dev, asker) = (self.dev(), self.author(st));
         match log {
-            Log::NoRequest => pr_ratelimited!("{dev}: no MPA Request on a connection\n"),
-            Log::BadRequest(reason) => pr_ratelimited!("{dev}: bad MPA Request: {reason:?}\n"),
-            Log::RequestCut => pr_ratelimited!("{dev}: MPA Request was cut\n"),
-            Log::NotAnswered => pr_ratelimited!("{dev}: request not answered in time\n"),
+            Log::NoRequest => dev.log(asker, fmt!("no MPA Request on a connection")),
+            Log::BadRequest(reason) => dev.log(asker, fmt!("bad MPA Request: {reason:?}")),
+            Log::RequestCut => dev.log(asker, fmt!("MPA Request was cut")),
+            Log::NotAnswered => dev.log(asker, fmt!("request not answered in time")),
             Log::NoFirstSegment => {
                 let num = st.qp.as_ref().map_or(Qpn(0), |qp| qp.num());
-                pr_ratelimited!("{dev}: QP {num}: the peer does not begin to send\n");
+                dev.log(asker, fmt!("QP {num}: the peer does not begin to send"));
             }
-            Log::NoRoom => pr_ratelimited!("{dev}: no room for a connection request\n"),
-            Log::EventLost => pr_ratelimited!("{dev}: event lost\n"),
+            Log::NoRoom => dev.log(asker, fmt!("no room for a connection request")),
+            Log::EventLost => dev.log(Author::Kernel, fmt!("event lost")),
         }
     }
 }

@@ -15,17 +15,15 @@ use super::endpoint::{
     Security, //
 };
 use crate::{
-    ffi::{
-        log::pr_ratelimited,
-        net::{
-            tls::{
-                Handshake,
-                HandshakeHandler,
-                Side, //
-            },
-            Callbacks, //
+    ffi::net::{
+        tls::{
+            Handshake,
+            HandshakeHandler,
+            Side, //
         },
+        Callbacks, //
     },
+    log::Author,
     proto::connection::REQUEST_MS,
 };
 use kernel::{
@@ -51,6 +49,17 @@ impl Endpoint {
         }
     }
 
+    /// Returns who can cause what happens to a connection while it is set up: the peer of the queue
+    /// pair that connects or accepts it, or whoever asks for it.
+    pub(super) fn author(&self, st: &EndpointState) -> Author {
+        let has_shown = matches!(st.security, Security::Settled) && self.dev().tls().is_some();
+        match &st.qp {
+            Some(qp) => qp.peer_author(),
+            None if has_shown => Author::Asker,
+            None => Author::Stranger,
+        }
+    }
+
     /// Goes on with TLS as far as possible on a connected socket, as `side`. Returns whether MPA may
     /// use the socket, or why it never may. The handshake kicks the endpoint when it ends.
     pub(super) fn secure(self: &Arc<Self>, st: &mut EndpointState, side: Side) -> Result<bool> {
@@ -73,8 +82,9 @@ impl Endpoint {
             },
         };
         outcome.inspect_err(|error| {
-            let dev = self.dev().handle();
-            pr_ratelimited!("{dev}: no TLS on a connection: {error:?}\n");
+            let author = self.author(st);
+            self.dev()
+                .log(author, fmt!("no TLS on a connection: {error:?}"));
             st.security = Security::Failed(*error);
         })
     }

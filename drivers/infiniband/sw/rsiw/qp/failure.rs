@@ -5,9 +5,12 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
-use super::base::Base;
+use super::{
+    base::Base,
+    consumer::Consumer, //
+};
 use crate::{
-    ffi::log::pr_ratelimited,
+    log::Author,
     mr::access::MrError,
     proto::{
         failure::{
@@ -20,7 +23,9 @@ use crate::{
     wire::terminate::TermError, //
 };
 use kernel::{
+    fmt,
     pr_warn_once,
+    prelude::*,
     sync::atomic::Relaxed, //
 };
 
@@ -38,26 +43,46 @@ impl Base {
         let _ = self.ended_by.cmpxchg(none, cause.0, Relaxed);
     }
 
+    /// Logs what this side ends the stream for: an error of its consumer, or of the peer.
     pub(super) fn log_failure(&self, failure: &Failure) {
-        pr_ratelimited!(
-            "{}: QP {}: ends the stream: {}{}{:?} (Terminate {:#06x})\n",
-            self.dev.handle(),
-            self.num(),
-            failure.detail.unwrap_or(""),
-            failure.detail.map_or("", |_| ": "),
-            failure.error,
-            failure.error.code(),
+        let author = match failure.error {
+            TermError::LocalCatastrophic => self.own_author(),
+            _ => self.peer_author(),
+        };
+        let detail = failure.detail.unwrap_or("");
+        let separator = failure.detail.map_or("", |_| ": ");
+        let (num, error, code) = (self.num(), failure.error, failure.error.code());
+        self.dev.log(
+            author,
+            fmt!("QP {num}: ends the stream: {detail}{separator}{error:?} (Terminate {code:#06x})"),
         );
     }
 
     /// Logs that the peer has ended the stream.
     pub(super) fn log_terminate(&self, code: u16) {
-        pr_ratelimited!(
-            "{}: QP {}: the peer ends the stream (Terminate {:#06x})\n",
-            self.dev.handle(),
-            self.num(),
-            code,
-        );
+        self.log_peer(fmt!("the peer ends the stream (Terminate {code:#06x})"));
+    }
+
+    /// Logs what the peer of this queue pair can cause.
+    pub(super) fn log_peer(&self, line: fmt::Arguments<'_>) {
+        let num = self.num();
+        self.dev.log(self.peer_author(), fmt!("QP {num}: {line}"));
+    }
+
+    /// Returns who can cause lines about what this side does.
+    fn own_author(&self) -> Author {
+        match self.consumer {
+            Consumer::Process(_) => Author::Process,
+            Consumer::Kernel(_) => Author::Kernel,
+        }
+    }
+
+    /// Returns who can cause lines about what the other side does.
+    pub(crate) fn peer_author(&self) -> Author {
+        match self.consumer {
+            Consumer::Process(_) => Author::PeerOfProcess,
+            Consumer::Kernel(_) => Author::PeerOfKernel,
+        }
     }
 
     /// Returns why a request that ended with `status` failed.

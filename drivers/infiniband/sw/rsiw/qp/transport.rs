@@ -13,7 +13,6 @@ use super::{
 use crate::{
     ffi::{
         crc::crc32c,
-        log::pr_ratelimited,
         mm::page::PageSlice,
         net::{
             self,
@@ -183,8 +182,7 @@ impl Transport for TcpTransport<'_> {
         };
         // The connection has to end, if it has not yet. The socket's callbacks report that.
         if self.stream.sock.state() != TcpState::Closed {
-            let (dev, num) = (self.qp.dev.handle(), self.qp.num());
-            pr_ratelimited!("{dev}: QP {num}: TCP does not send: {error:?}\n");
+            self.qp.log_peer(fmt!("TCP does not send: {error:?}"));
         }
         self.stream.sock.abort();
         Err(Refused)

@@ -23,7 +23,6 @@ use super::{
 };
 use crate::{
     ffi::{
-        log::pr_ratelimited,
         mm::noio::NoIo,
         time::{
             hrtimer::{
@@ -196,10 +195,7 @@ impl Qp {
                     return self.start_timer(CLOSE_TIMEOUT_MS);
                 }
                 if self.state() == QpState::Draining {
-                    let (dev, num) = (self.dev.handle(), self.num());
-                    pr_ratelimited!(
-                        "{dev}: QP {num}: disconnects with requests not done in time\n"
-                    );
+                    self.log_peer(fmt!("disconnects with requests not done in time"));
                 }
                 self.feed(inner, QpEvent::Timeout, after);
             }
@@ -216,8 +212,7 @@ impl Qp {
         }
         match (seen.breach, seen.closed) {
             (Some(breach), _) => {
-                let (dev, num) = (self.dev.handle(), self.num());
-                pr_ratelimited!("{dev}: QP {num}: TLS ends the connection: {breach}\n");
+                self.log_peer(fmt!("TLS ends the connection: {breach}"));
                 if let Some(conn) = &inner.conn {
                     conn.stream.sock.abort();
                 }

@@ -125,6 +125,7 @@ impl Rnic {
         drop(files);
         Timer::stop(self);
         self.cm.close_all();
+        self.dev.close_log();
     }
 
     /// Logs who has not let go yet.

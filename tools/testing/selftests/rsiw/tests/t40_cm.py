@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """Connections: the packaged programs, loops, many at once, hostile TCP."""
 
+import collections
 import contextlib
 import ctypes
 import errno
 import os
+import re
 import socket
 import struct
+import time
 
 from rsiwtest import kmsg, mpa, stats
 from rsiwtest.core import Fail, test
@@ -268,6 +271,96 @@ def log_limit(t):
             s.close()
     if not any("bad MPA Request" in line for line in log.read()):
         raise Fail("not a word about bad Requests")
+
+
+LEFT_OUT = re.compile(r"rsiw: (\S+): left out (\d+) lines about (.*)")
+
+
+class Lines:
+    """What the log says of the bad Requests of a stranger and the bad calls of a process to
+    the server's device of a path."""
+
+    def __init__(self, t, path):
+        self.path, self.port = path, t.port()
+        self.dev = path.server_dev
+
+    def ask(self, count):
+        """As a stranger."""
+        with enter(self.path.client_ns):
+            for _ in range(count):
+                with socket.create_connection((self.path.addr4, self.port), timeout=10) as s:
+                    s.sendall(b"GET / HTTP/1.0\r\n\r\n" * 4)
+                    with contextlib.suppress(ConnectionResetError):
+                        s.recv(1)
+
+    def call(self, count):
+        """As a process."""
+        with enter(self.path.server_ns):
+            for _ in range(count):
+                taken_for(RDMA_PS_UDP, self.port, errno.EADDRINUSE)
+
+    def told(self, lines, words):
+        """How many lines say this of the device."""
+        return sum("rsiw: %s: %s" % (self.dev, words) in line for line in lines)
+
+    def left_out(self, lines):
+        """How many lines were left out, by whom they are about."""
+        sums = collections.Counter()
+        for found in filter(None, map(LEFT_OUT.search, lines)):
+            dev, count, who = found.groups()
+            sums[who] += int(count) if dev == self.dev else 0
+        return +sums
+
+
+def enter(netns):
+    return inside(netns) if netns else contextlib.nullcontext()
+
+
+@test("log-authors", cost=14, only_type="rsiw")
+def log_authors(t):
+    """Who has much said in the log hides nobody else, and is told how much was left out (T-44).
+
+    A process has its limit, strangers have theirs, and each device has its own.
+    """
+    flood = 4 * kmsg.BURST
+    with contextlib.ExitStack() as stack:
+        wire, loopback = (Lines(t, path) for path in t.topo.paths)
+        for at in (wire, loopback):
+            with enter(at.path.server_ns):
+                stack.enter_context(wildcard(RDMA_PS_TCP, at.port))
+        log = kmsg.rested()
+        stack.callback(os.close, log.fd)
+        start = time.monotonic()
+        wire.call(flood)
+        wire.ask(1)
+        wire.ask(flood - 1)
+        loopback.call(1)
+        loopback.ask(1)
+        took, lines = time.monotonic() - start, log.read()
+        calls, asks = wire.told(lines, "cannot listen"), wire.told(lines, "bad MPA Request")
+        for what, good in (("a stranger is told of beside a process", asks > 0),
+                           ("another device is told of", loopback.told(lines, "cannot listen") == 1
+                            and loopback.told(lines, "bad MPA Request") == 1)):
+            t.subtests.append(("T-44 " + what, good, "" if good else "\n".join(lines)))
+        for what, count in (("processes", calls), ("strangers", asks)):
+            good = count <= kmsg.BURST * (int(took / kmsg.INTERVAL) + 2)
+            t.subtests.append(("T-44 %s: %d of %d lines" % (what, count, flood), good, ""))
+        # What was left out is told with the next line, once.
+        time.sleep(kmsg.INTERVAL + 1)
+        wire.call(1)
+        wire.ask(1)
+        lines += log.read()
+        calls, asks = wire.told(lines, "cannot listen"), wire.told(lines, "bad MPA Request")
+        want = {"processes": flood + 1 - calls, "who asks for connections": flood + 1 - asks}
+        if wire.left_out(lines) != want:
+            raise Fail("left out are %s, and not %s" % (wire.left_out(lines), want))
+        # ... or at the end of the device.
+        loopback.call(flood)
+        sh("rdma", "link", "del", loopback.dev)
+        lines = log.read()
+        want = {"processes": flood - loopback.told(lines, "cannot listen")}
+        if loopback.left_out(lines) != want:
+            raise Fail("left out are %s, and not %s" % (loopback.left_out(lines), want))
 
 
 @test("refused", cost=4)

@@ -82,7 +82,8 @@ def long(t):
 @test("peer-storm", limit=1200, cost=100, only_type="rsiw", long=True)
 def storm(t):
     """The scenarios of the raw peer with many connections or much data."""
-    with Quiet(t, "storms"):
+    # Who asks for connections, and the peer of a process.
+    with Quiet(t, "storms", authors=2):
         scenarios(t, "--kind", "storm")
 
 

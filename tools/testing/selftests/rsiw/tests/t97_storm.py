@@ -193,8 +193,10 @@ def log(t):
 def abrupt(t):
     """5,000 connections that end in every way but the usual one."""
     for path in t.topo.paths:
+        # Of each device a process, its peer, and who asks for connections.
+        authors = 3 * len({path.server_dev, path.client_dev})
         with t.sub("S-5042-13 V-ST-35 2500 abrupt ends on " + path.name), \
-                Quiet(t, "abrupt ends on " + path.name):
+                Quiet(t, "abrupt ends on " + path.name, authors):
             t.own("abrupt", path, "--count", 2500)
         rping(t, path, count=20)
 

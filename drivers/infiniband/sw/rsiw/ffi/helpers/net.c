@@ -639,14 +639,16 @@ void rsiw_helper_timer_setup(struct timer_list *timer,
 	timer_setup(timer, function, 0);
 }
 
-/* Returns whether a message that a peer can provoke may be printed now. */
-bool rsiw_helper_log_allowed(void)
+/* The kernel's default limit, about which the kernel itself writes nothing. */
+void rsiw_helper_ratelimit_init(struct ratelimit_state *rs)
 {
-	static DEFINE_RATELIMIT_STATE(state, DEFAULT_RATELIMIT_INTERVAL,
-				      DEFAULT_RATELIMIT_BURST);
+	ratelimit_default_init(rs);
+	ratelimit_set_flags(rs, RATELIMIT_MSG_ON_RELEASE);
+}
 
-	/* The name is what the line about suppressed messages begins with. */
-	return ___ratelimit(&state, "rsiw");
+unsigned int rsiw_helper_ratelimit_state_reset_miss(struct ratelimit_state *rs)
+{
+	return ratelimit_state_reset_miss(rs);
 }
 
 /* Returns whether the timer was running. */

@@ -287,9 +287,18 @@ impl<'a> CallId<'a> {
     /// Returns whether the consumer made `qp` for this connection, as those in the kernel do;
     /// `None` if it made none, as processes do.
     pub(crate) fn made(self, qp: &QpHandle) -> Option<bool> {
+        Some(self.qp()?.as_ptr() == qp.as_ptr())
+    }
+
+    /// Returns whether the consumer made a queue pair for this connection, as only those in the
+    /// kernel do.
+    pub(crate) fn has_qp(self) -> bool {
+        self.qp().is_some()
+    }
+
+    fn qp(self) -> Option<NonNull<b::ib_qp>> {
         // SAFETY: the identifier is live, and so is the RDMA CM's by the type invariants.
-        let made = NonNull::new(unsafe { h::iw_cm_id_qp(self.0 .0.get()) })?;
-        Some(made.as_ptr() == qp.as_ptr())
+        NonNull::new(unsafe { h::iw_cm_id_qp(self.0 .0.get()) })
     }
 }
 
