@@ -18,6 +18,7 @@ pub(crate) mod drain;
 pub(crate) mod failure;
 pub(crate) mod fin;
 pub(crate) mod frame;
+pub(crate) mod growing;
 pub(crate) mod names;
 pub(crate) mod negotiate;
 pub(crate) mod notes;

@@ -5,10 +5,8 @@
 //! a Send when TCP has it.
 #![forbid(unsafe_code)]
 
-use super::ring::{
-    Full,
-    Ring, //
-};
+use super::growing::GrowingRing;
+use super::ring::Full;
 use core::num::Wrapping;
 use core::ops::DerefMut;
 
@@ -45,7 +43,7 @@ impl<W: Default, E> Default for Record<W, E> {
 /// Work requests under way, in post order.
 #[derive(Debug)]
 pub(crate) struct Order<S> {
-    ring: Ring<S>,
+    ring: GrowingRing<S>,
     /// Token of the oldest record.
     base: Wrapping<u32>,
     /// A request or a receive of the QP has failed.
@@ -55,7 +53,7 @@ pub(crate) struct Order<S> {
 impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     pub(crate) const fn new(slots: S) -> Self {
         Order {
-            ring: Ring::new(slots),
+            ring: GrowingRing::new(slots),
             base: Wrapping(0),
             failed: false,
         }
@@ -129,18 +127,20 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         matches!(status, Status::Failed(_))
     }
 
-    /// Moves to the storage of `other`, if that is larger, and gives it the old one. Tokens stay
-    /// valid. Returns [`Full`] and changes nothing if records of `other` are in the way.
-    pub(crate) fn swap_if_larger(&mut self, other: &mut Self) -> Result<(), Full> {
-        if other.ring.capacity() > self.ring.capacity() {
-            self.ring.swap_slots(&mut other.ring)?;
-        }
-        Ok(())
+    /// Begins to move to the records `larger`, or returns those that are not used: they are not
+    /// more, or a move is under way. Tokens stay valid.
+    pub(crate) fn grow(&mut self, larger: S) -> Option<S> {
+        self.ring.grow(larger).err()
+    }
+
+    /// Moves `most` records at most. Returns the old ones once nothing is left there.
+    pub(crate) fn move_some(&mut self, most: usize) -> Option<S> {
+        self.ring.move_some(most)
     }
 
     /// Takes the oldest request out if it has ended.
     pub(crate) fn pop(&mut self) -> Option<(W, Status<E>)> {
-        let status = self.ring.get(0)?.status?;
+        let status = self.ring.front()?.status?;
         let record = self.ring.pop()?;
         self.base += 1;
         Some((record.work, status))

@@ -101,6 +101,11 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         self.head = 0;
         self.len = 0;
     }
+
+    /// Returns the storage.
+    pub(crate) fn into_slots(self) -> S {
+        self.slots
+    }
 }
 
 impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
@@ -110,17 +115,23 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
         Some(entry)
     }
 
-    /// Moves all entries to `to` and takes its place, or returns [`Full`] and changes nothing.
-    pub(crate) fn swap_slots(&mut self, to: &mut Self) -> Result<(), Full> {
-        let all = self.len.checked_add(to.len).ok_or(Full)?;
-        if all > to.capacity() {
+    pub(crate) fn pop_youngest(&mut self) -> Option<T> {
+        let entry = *self.get(self.len.checked_sub(1)?)?;
+        self.drop_youngest();
+        Some(entry)
+    }
+
+    /// Puts an entry in front of the oldest one, or returns [`Full`] and changes nothing.
+    pub(crate) fn push_oldest(&mut self, entry: T) -> Result<(), Full> {
+        if self.is_full() {
             return Err(Full);
         }
-        // Bound: the depth of a queue.
-        while let Some(entry) = self.pop() {
-            to.push(entry)?;
-        }
-        core::mem::swap(self, to);
+        let before = self.head.checked_sub(1);
+        let at = before.or(self.slots.len().checked_sub(1)).ok_or(Full)?;
+        let len = self.len.checked_add(1).ok_or(Full)?;
+        *self.slots.get_mut(at).ok_or(Full)? = entry;
+        self.head = at;
+        self.len = len;
         Ok(())
     }
 }

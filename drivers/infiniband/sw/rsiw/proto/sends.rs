@@ -13,7 +13,6 @@ use super::reads::{
     OutboundRead, //
     OutboundReads,
 };
-use super::ring::Full;
 use core::ops::DerefMut;
 
 /// `S` and `O` are the storage of [`Order`] and [`OutboundReads`].
@@ -51,10 +50,5 @@ where
     pub(crate) fn has_room(&mut self) -> bool {
         self.stalled |= self.order.is_full();
         !self.order.is_full()
-    }
-
-    /// Moves to the records of `other` if those are more: see [`Order::swap_if_larger`].
-    pub(crate) fn swap_if_larger(&mut self, other: &mut Self) -> Result<(), Full> {
-        self.order.swap_if_larger(&mut other.order)
     }
 }

@@ -20,7 +20,7 @@ use super::{
     published::Published,
     sq::{
         kernel::KernelSq,
-        under_way,
+        records,
         user::{
             Posted,
             UserSq, //
@@ -76,7 +76,10 @@ use crate::{
         Slot, //
     },
     pd::Pd,
-    proto::reads::InboundReads,
+    proto::{
+        reads::InboundReads,
+        sends::Sends, //
+    },
     queue::{
         rq::{
             KernelRq,
@@ -297,7 +300,7 @@ impl Qp {
         let flags = memory_for(udata.is_some());
         let binder = Binder::new(flags)?;
         // CAST: at most [`MAX_WR`].
-        let mut sends = under_way((ring.len() as u32).max(1), flags)?;
+        let mut sends = Sends::new(records(ring.len() as u32, flags)?, KVec::new());
         sends.ord = MAX_READS.into();
         let qp = Arc::pin_init(
             pin_init!(Self {

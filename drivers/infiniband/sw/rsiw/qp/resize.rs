@@ -11,9 +11,9 @@
 use super::{
     consumer::Offers,
     sq::{
-        under_way,
+        records,
         user::Posted,
-        Sq, //
+        Records, //
     },
     Qp,
 };
@@ -47,6 +47,9 @@ use kernel::{
     alloc::Flags,
     prelude::*, //
 };
+
+/// Most records that are moved at a time with interrupts off.
+const AT_A_TIME: usize = 64;
 
 impl Qp {
     /// Gives both queues the depths in `cap`, all or nothing, whatever is posted and under way
@@ -169,12 +172,18 @@ impl Qp {
 
     /// Makes room for `depth` requests under way, in memory allocated with `flags`. Returns what is
     /// not used any more.
-    fn make_room(&self, depth: u32, flags: Flags) -> Result<Sq> {
-        let mut spare = under_way(depth.max(1), flags)?;
-        // At most [`MAX_WR`] records of some words are copied under the lock, once for each
-        // doubling of the depth.
-        let swapped = self.sq.lock().swap_if_larger(&mut spare);
-        swapped.map_err(|_| EINVAL)?;
-        Ok(spare)
+    fn make_room(&self, depth: u32, flags: Flags) -> Result<Records> {
+        let larger = records(depth, flags)?;
+        // Whoever has the mutex is alone in growing, and in beginning requests.
+        let _inner = self.inner.lock();
+        if let Some(unused) = self.sq.lock().order.grow(larger) {
+            return Ok(unused);
+        }
+        loop {
+            let moved = self.sq.lock().order.move_some(AT_A_TIME);
+            if let Some(old) = moved {
+                return Ok(old);
+            }
+        }
     }
 }

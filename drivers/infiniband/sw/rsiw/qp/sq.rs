@@ -163,8 +163,11 @@ impl SqRing {
     }
 }
 
+/// Room for requests under way.
+pub(super) type Records = KVVec<Record<Work, Fault>>;
+
 /// Send requests under way.
-pub(super) type Sq = Sends<KVVec<Record<Work, Fault>>, KVec<OutboundRead>>;
+pub(super) type Sq = Sends<Records, KVec<OutboundRead>>;
 
 /// What is told of the requests under way to those who do not have their lock.
 pub(super) struct UnderWay {
@@ -201,7 +204,10 @@ impl UnderWay {
 }
 
 /// Makes room for `depth` requests under way, in memory that is allocated with `flags`.
-pub(super) fn under_way(depth: u32, flags: Flags) -> Result<Sq> {
-    let records = KVVec::from_elem(Record::default(), u32_as_usize(depth), flags)?;
-    Ok(Sends::new(records, KVec::new()))
+pub(super) fn records(depth: u32, flags: Flags) -> Result<Records> {
+    Ok(KVVec::from_elem(
+        Record::default(),
+        u32_as_usize(depth.max(1)),
+        flags,
+    )?)
 }

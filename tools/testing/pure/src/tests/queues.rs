@@ -340,97 +340,139 @@ fn t_11_exactly_one_end() {
     }
 }
 
-/// A ring moves with all its entries, in their order, or not at all.
+/// A ring takes entries at both ends, wherever its oldest one is.
 #[test]
-fn ring_moves_all_or_nothing() {
-    let filled = |capacity: usize, entries: u8| {
-        let mut ring = Ring::new(vec![0u8; capacity]);
-        for entry in 0..entries {
-            ring.push(entry).unwrap();
-        }
-        ring
-    };
-    for (capacity, taken) in [(2, 0), (3, 1), (0, 0)] {
-        let (mut ring, mut to) = (filled(3, 3), filled(capacity, taken));
-        assert_eq!(ring.swap_slots(&mut to), Err(Full));
-        assert_eq!((ring.len(), to.len()), (3, usize::from(taken)));
-    }
-    let (mut ring, mut to) = (filled(4, 4), filled(3, 0));
-    // The oldest is not in the first slot any more.
-    ring.pop();
-    ring.swap_slots(&mut to).unwrap();
-    assert_eq!((ring.capacity(), to.len()), (3, 0));
-    assert_eq!(
-        std::iter::from_fn(|| ring.pop()).collect::<Vec<_>>(),
-        [1, 2, 3]
-    );
-}
-
-/// V-QP-21: requests under way move to a larger ring, their tokens stay good.
-#[test]
-fn v_qp_21_more_records() {
+fn ring_has_two_ends() {
     for seed in 0..100 {
         let mut rng = Rng::new(seed);
-        let mut order = Order::new(vec![Record::<u32, u8>::default(); 1 + rng.below(4)]);
-        let (mut live, mut next, mut popped) = (Vec::new(), 0, Vec::new());
-        for _ in 0..200 {
-            match rng.below(8) {
+        let mut ring = Ring::new(vec![0u32; rng.below(5)]);
+        let mut model = std::collections::VecDeque::new();
+        for n in 0..200 {
+            let full = model.len() == ring.capacity();
+            match rng.below(4) {
                 0 => {
-                    let depth = 1 + rng.below(16);
-                    let mut other = Order::new(vec![Record::default(); depth]);
-                    order.swap_if_larger(&mut other).unwrap();
-                    assert!(other.is_empty());
-                    // A larger ring has room; a smaller one changes nothing.
-                    if depth > next as usize - popped.len() {
+                    assert_eq!(ring.push(n), if full { Err(Full) } else { Ok(()) });
+                    if !full {
+                        model.push_back(n);
+                    }
+                }
+                1 => {
+                    assert_eq!(ring.push_oldest(n), if full { Err(Full) } else { Ok(()) });
+                    if !full {
+                        model.push_front(n);
+                    }
+                }
+                2 => assert_eq!(ring.pop(), model.pop_front()),
+                _ => assert_eq!(ring.pop_youngest(), model.pop_back()),
+            }
+            assert!((0..5).all(|n| ring.get(n) == model.get(n)));
+        }
+    }
+}
+
+/// V-QP-21: requests under way move to a larger ring, their tokens stay good. Between the steps of
+/// a move requests begin, end, and are taken back.
+#[test]
+fn v_qp_21_more_records() {
+    let mut between = 0;
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let mut depth = 1 + rng.below(4);
+        let mut order = Order::new(vec![Record::<u32, u8>::default(); depth]);
+        let (mut live, mut next, mut popped, mut moves) = (Vec::new(), 0, Vec::new(), false);
+        for _ in 0..200 {
+            match rng.below(12) {
+                0 => {
+                    let asked = 1 + rng.below(40);
+                    let unused = order.grow(vec![Record::default(); asked]);
+                    // One move at a time, and only to what is larger.
+                    assert_eq!(unused.is_none(), asked > depth && !moves);
+                    if unused.is_none() {
+                        (depth, moves) = (asked, true);
                         assert!(!order.is_full());
                     }
                 }
-                1..=4 => {
-                    if let Ok(token) = order.push(next) {
-                        live.push((token, next));
-                        next += 1;
+                1..=2 => {
+                    if let Some(old) = order.move_some(rng.below(4)) {
+                        assert!(moves && old.len() < depth);
+                        moves = false;
+                    }
+                }
+                3..=6 => {
+                    let is_full = next as usize - popped.len() == depth;
+                    assert_eq!(order.is_full(), is_full);
+                    match order.push(next) {
+                        Ok(token) => live.push((token, next)),
+                        Err(Full) => assert!(is_full),
+                    }
+                    next += u32::from(!is_full);
+                }
+                7 => {
+                    let youngest = live.last().copied();
+                    if let Some((token, work)) = youngest {
+                        if order.take_back(token) {
+                            assert_eq!(work + 1, next);
+                            live.pop();
+                            next -= 1;
+                        }
                     }
                 }
                 _ if !live.is_empty() => {
-                    let (token, work) = live.swap_remove(rng.below(live.len()));
+                    let (token, work) = live.remove(rng.below(live.len()));
                     assert_eq!(order.done(token), Some(work));
+                    between += usize::from(moves);
                 }
                 _ => (),
             }
             popped.extend(std::iter::from_fn(|| order.pop()).map(|(w, _)| w));
+            assert_eq!(order.len(), next as usize - popped.len());
         }
         for (token, work) in live {
             assert_eq!(order.done(token), Some(work));
         }
         popped.extend(std::iter::from_fn(|| order.pop()).map(|(w, _)| w));
         assert_eq!(popped, (0..next).collect::<Vec<_>>());
+        order.reset();
+        assert!(order.is_empty());
     }
+    assert!(between > 1_000, "{between}");
+}
+
+/// No step of a move takes longer than it was told, however many requests are under way.
+#[test]
+fn v_qp_21_moves_in_steps() {
+    const DEPTH: u32 = 16_384;
+    let records = |count| vec![Record::<u32, u8>::default(); count];
+    let mut order = Order::new(records(DEPTH as usize));
+    for n in 0..DEPTH {
+        order.push(n).unwrap();
+    }
+    assert!(order.grow(records(2 * DEPTH as usize)).is_none());
+    let steps = (1..).find(|_| order.move_some(64).is_some());
+    assert_eq!(steps, Some(DEPTH / 64));
+    assert_eq!(order.len(), DEPTH as usize);
 }
 
 /// V-QP-21: requests under way move to more records when the send queue grows, and stay where they
 /// are when it does not; what waits for a record is noted.
 #[test]
 fn v_qp_21_sends_grow() {
-    type UnderWay = Sends<Vec<Record<u32, Fault>>, Vec<OutboundRead>>;
-    let new = |records| -> UnderWay { Sends::new(vec![Record::default(); records], Vec::new()) };
-    let mut sends = new(2);
+    type Records = Vec<Record<u32, Fault>>;
+    let new = |records| -> Records { vec![Record::default(); records] };
+    let mut sends: Sends<Records, Vec<OutboundRead>> = Sends::new(new(2), Vec::new());
     let first = sends.order.push(10).unwrap();
     assert!(sends.has_room() && !sends.stalled);
     sends.order.push(11).unwrap();
     assert!(!sends.has_room() && sends.stalled);
-    let mut more = new(3);
-    assert_eq!(sends.swap_if_larger(&mut more), Ok(()));
+    assert!(sends.order.grow(new(3)).is_none());
+    // There is room from here on, and no other move before this one has ended.
     assert!(sends.has_room());
+    assert!(sends.order.grow(new(4)).is_some());
+    assert_eq!(sends.order.move_some(2).map(|old| old.len()), Some(2));
     sends.order.done(first);
     assert_eq!(sends.order.pop(), Some((10, Status::Success)));
-    // What it had is smaller.
-    assert_eq!(sends.swap_if_larger(&mut more), Ok(()));
+    assert!(sends.order.grow(new(2)).is_some());
     assert!(sends.order.push(12).is_ok() && sends.order.push(13).is_ok());
     assert!(!sends.has_room());
-    // What is in use is nowhere to go to.
-    let mut used = new(4);
-    used.order.push(14).unwrap();
-    used.order.push(15).unwrap();
-    assert_eq!(sends.swap_if_larger(&mut used), Err(Full));
     assert_eq!(sends.order.flush(), Some((11, Status::Flushed)));
 }
