@@ -82,6 +82,13 @@ struct rsiw_qp {
 	struct rsiw_ring sq;
 	uint32_t *polled;		/* not 0 while the kernel polls the queue; or NULL */
 	uint32_t staged;		/* requests behind the last one that the kernel may see */
+	/*
+	 * Calls that posts have had to make, the last of these that has returned, and the
+	 * first request of the post that has to make the last one.
+	 */
+	uint32_t owed;
+	uint32_t called;
+	uint32_t owed_at;
 	uint32_t max_send_sge;
 	uint32_t max_inline;
 	struct rsiw_doorbell doorbell;

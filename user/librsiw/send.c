@@ -4,8 +4,13 @@
  * valid together. Then the kernel is called, unless it has not taken the entry in
  * front of them yet, or polls the queue by itself: in both cases it looks at the next
  * entry before it stops.
+ *
+ * The entry in front may be another thread's, which has not called yet, and may not do
+ * so for long: it may be kept from running. Then the kernel is called all the same. No
+ * thread is cancelled between its post and its call.
  */
 #include <errno.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "rsiw.h"
@@ -133,6 +138,20 @@ static bool is_polled(const struct rsiw_qp *qp)
 	return qp->polled && __atomic_load_n(qp->polled, __ATOMIC_RELAXED);
 }
 
+/*
+ * Whether the kernel knows of the last request for which it has to be called: that call has
+ * returned, or it has taken the request. From there on it looks at the next entry before it
+ * stops, behind each that it takes.
+ */
+static bool is_called(const struct rsiw_qp *qp)
+{
+	const struct rsiw_sqe *sqe = rsiw_entry(&qp->sq, qp->owed_at);
+
+	if (__atomic_load_n(&qp->called, __ATOMIC_RELAXED) == qp->owed)
+		return true;
+	return !(rsiw_flags(sqe) & SIW_WQE_VALID);
+}
+
 /* Lets the kernel see what was staged. Returns whether it is to be called. */
 bool rsiw_publish(struct rsiw_qp *qp)
 {
@@ -154,30 +173,50 @@ bool rsiw_publish(struct rsiw_qp *qp)
 	 */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	sqe = rsiw_entry(&qp->sq, first - 1);
-	if (count <= qp->sq.mask && rsiw_flags(sqe) & SIW_WQE_VALID)
+	if (count <= qp->sq.mask && rsiw_flags(sqe) & SIW_WQE_VALID && is_called(qp))
 		return false;
 	/* Likewise, the kernel clears this word, then looks at the queue once more. */
-	return !is_polled(qp);
+	if (is_polled(qp))
+		return false;
+	qp->owed_at = first;
+	/* Behind the barrier above: whoever sees this and calls has the kernel see the entries. */
+	__atomic_store_n(&qp->owed, qp->owed + 1, __ATOMIC_RELAXED);
+	return true;
 }
 
 /*
  * Calls the kernel. It may have taken the requests already, so a post that has got
  * here is refused only if the queue pair is gone with its device.
  *
- * write() is the fastest way, but fails in threads whose credentials are not those
- * with which the device was opened. libibverbs knows another way.
+ * SYS_write is the fastest way, but fails in threads whose credentials are not those
+ * with which the device was opened. libibverbs knows another way. write() would let a
+ * thread be cancelled before the call.
  */
-int rsiw_ring_doorbell(struct rsiw_qp *qp)
+static int call_kernel(struct rsiw_qp *qp)
 {
-	ssize_t n = write(qp->vqp.qp.context->cmd_fd, &qp->doorbell, sizeof(qp->doorbell));
+	long n = syscall(SYS_write, qp->vqp.qp.context->cmd_fd, &qp->doorbell,
+			 sizeof(qp->doorbell));
 	struct ibv_send_wr *bad_wr;
-	int ret;
+	int ret, cancels;
 
 	if (n == sizeof(qp->doorbell))
 		return 0;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
 	do
 		ret = ibv_cmd_post_send(&qp->vqp.qp, NULL, &bad_wr);
 	while (ret == EINTR || ret == ENOMEM);
+	pthread_setcancelstate(cancels, NULL);
+	return ret;
+}
+
+/* Rings for all that was posted before, whoever did. */
+int rsiw_ring_doorbell(struct rsiw_qp *qp)
+{
+	uint32_t owed = __atomic_load_n(&qp->owed, __ATOMIC_ACQUIRE);
+	int ret = call_kernel(qp);
+
+	if (!ret)
+		__atomic_store_n(&qp->called, owed, __ATOMIC_RELAXED);
 	return ret;
 }
 

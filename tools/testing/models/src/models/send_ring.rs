@@ -35,8 +35,27 @@ pub(crate) const COPIED: &[Copied] = &[
         lines: &[
             "rsiw_set_flags(sqe, sqe->flags | SIW_WQE_VALID);",
             "__atomic_thread_fence(__ATOMIC_SEQ_CST);",
-            "if (count <= qp->sq.mask && rsiw_flags(sqe) & SIW_WQE_VALID)",
-            "return !is_polled(qp);",
+            "if (count <= qp->sq.mask && rsiw_flags(sqe) & SIW_WQE_VALID && is_called(qp))",
+            "if (is_polled(qp))",
+            "qp->owed_at = first;",
+            "__atomic_store_n(&qp->owed, qp->owed + 1, __ATOMIC_RELAXED);",
+        ],
+    },
+    Copied {
+        file: "user/librsiw/send.c",
+        from: "static bool is_called(",
+        lines: &[
+            "if (__atomic_load_n(&qp->called, __ATOMIC_RELAXED) == qp->owed)",
+            "return !(rsiw_flags(sqe) & SIW_WQE_VALID);",
+        ],
+    },
+    Copied {
+        file: "user/librsiw/send.c",
+        from: "int rsiw_ring_doorbell(",
+        lines: &[
+            "uint32_t owed = __atomic_load_n(&qp->owed, __ATOMIC_ACQUIRE);",
+            "int ret = call_kernel(qp);",
+            "__atomic_store_n(&qp->called, owed, __ATOMIC_RELAXED);",
         ],
     },
     Copied {
@@ -88,10 +107,15 @@ struct Queue {
     /// The mutex of the queue pair, and what it protects: how many were taken.
     inner: Mutex<usize>,
     work: Work,
+    /// Calls that posts have had to make, and the last of these that has returned.
+    owed: Atomic<u32>,
+    called: Atomic<u32>,
+    /// The request of the last of these posts, under the library's lock.
+    owed_at: Mutex<usize>,
 }
 
 impl Queue {
-    /// Makes a queue with one request.
+    /// Makes a queue with one request, for which a call is owed.
     fn new() -> Self {
         let queue = Self {
             ring: [0; LEN].map(|flags| Entry {
@@ -100,6 +124,9 @@ impl Queue {
             }),
             inner: Mutex::new(0),
             work: Work::new(),
+            owed: Atomic::new(1),
+            called: Atomic::new(0),
+            owed_at: Mutex::new(0),
         };
         queue.ring[0].flags.store(VALID, Relaxed);
         queue
@@ -124,12 +151,15 @@ impl Queue {
         self.drain(&mut self.inner.lock());
     }
 
-    /// `Qp::doorbell`. If somebody has the mutex, the work item comes later.
+    /// `rsiw_ring_doorbell()`, and `Qp::doorbell`. If somebody has the mutex, the work item comes
+    /// later.
     fn ring(&self) {
+        let owed = self.owed.load(Acquire);
         match self.inner.try_lock() {
             Some(mut get) => self.drain(&mut get),
             None => self.work.queue(),
         }
+        self.called.store(owed, Relaxed);
     }
 
     /// Posts two more requests, one by one, and calls the kernel where that is needed.
@@ -139,6 +169,24 @@ impl Queue {
                 self.ring();
             }
         }
+    }
+
+    /// Posts a request and never calls the kernel: the thread is kept from running. Then another
+    /// thread posts.
+    fn post_behind(&self) {
+        self.publish(1);
+        if self.publish(2) == Some(true) {
+            self.ring();
+        }
+    }
+
+    /// `is_called()`.
+    fn is_called(&self) -> bool {
+        let at = *self.owed_at.lock();
+        if self.called.load(Relaxed) == self.owed.load(Relaxed) {
+            return true;
+        }
+        self.ring[at % LEN].flags.load(Acquire) & VALID == 0
     }
 
     /// Fills an entry and returns whether to call the kernel, or `None` if the entry is taken: what
@@ -154,30 +202,58 @@ impl Queue {
         entry.flags.store(VALID, Release);
         smp_mb(Full);
         let before = &self.ring[(put - 1) % LEN];
-        Some(before.flags.load(Acquire) & VALID == 0)
+        if before.flags.load(Acquire) & VALID != 0 && self.is_called() {
+            return Some(false);
+        }
+        *self.owed_at.lock() = put;
+        self.owed.store(self.owed.load(Relaxed) + 1, Relaxed);
+        Some(true)
+    }
+
+    /// Nothing is left for which nobody comes.
+    fn is_left_empty(&self) {
+        if self.work.begin() {
+            self.run();
+        }
+        for entry in &self.ring {
+            assert_eq!(entry.flags.load(Relaxed), 0);
+        }
     }
 }
 
-/// Nothing is left in the ring for which nobody comes.
+/// Those who post call where that is needed.
 fn doorbell() {
-    let queue = super::beside(Queue::new(), Queue::post, Queue::run);
-    if queue.work.begin() {
-        queue.run();
-    }
-    for entry in &queue.ring {
-        assert_eq!(entry.flags.load(Relaxed), 0);
-    }
+    super::beside(Queue::new(), Queue::post, Queue::ring).is_left_empty();
+}
+
+/// One who ought to call does not: the next one sees to it.
+fn kept_from_running() {
+    super::beside(Queue::new(), Queue::post_behind, Queue::ring).is_left_empty();
+}
+
+/// As above, with a queue of which all is taken when the other one calls.
+fn kept_from_running_first() {
+    let queue = Queue::new();
+    queue.run();
+    super::beside(queue, Queue::post_behind, Queue::ring).is_left_empty();
 }
 
 #[test]
 fn send_ring() {
     check(
         file!(),
-        &[doorbell],
-        &[Spare {
-            line: "Some(before.flags.load(Acquire) & VALID == 0)",
-            enough: Strength::Nothing,
-            because: "nothing in the entry is looked at",
-        }],
+        &[doorbell, kept_from_running, kept_from_running_first],
+        &[
+            Spare {
+                line: "if before.flags.load(Acquire) & VALID != 0 && self.is_called() {",
+                enough: Strength::Nothing,
+                because: "nothing in the entry is looked at",
+            },
+            Spare {
+                line: "self.ring[at % LEN].flags.load(Acquire) & VALID == 0",
+                enough: Strength::Nothing,
+                because: "as above",
+            },
+        ],
     );
 }

@@ -4,6 +4,7 @@
  * was refused: while threads post to one queue pair, while it fails, and for
  * threads that have become somebody else.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -158,6 +159,48 @@ static void again(uint32_t depth)
 	ep_destroy_own_qp(qp);
 }
 
+static void *posts_until_cancelled(void *arg)
+{
+	for (;;) {
+		post_one();
+		pthread_testcancel();
+	}
+	return arg;
+}
+
+/* What a thread has posted that is cancelled is not in the way of what others post. */
+static void cancelled(void)
+{
+	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED }, *bad;
+	unsigned int i;
+
+	part("threads are cancelled while they post");
+	for (i = 0; i < 10 * rounds; i++) {
+		struct ibv_wc wc = {};
+		pthread_t thread;
+		int ret;
+
+		new_qp(16, ROOM);
+		CHECK_SYS(to_state(qp, IBV_QPS_ERR));
+		start(&thread, posts_until_cancelled);
+		while (posted < i % 8)
+			poll_some();
+		pthread_cancel(thread);
+		pthread_join(thread, NULL);
+		while ((ret = ibv_post_send(qp, &wr, &bad)) == ENOMEM && ep_poll(cq, &wc, PATIENCE_MS))
+			;
+		if (!expect(!ret, "round %u: the queue stays full", i))
+			break;
+		do
+			if (!expect(ep_poll(cq, &wc, PATIENCE_MS),
+				    "round %u: what was posted next does not complete", i))
+				return;
+		while (wc.wr_id != 1);
+		ep_destroy_own_qp(qp);
+	}
+}
+
 /* What a thread does that has become somebody else. */
 static struct both b;
 static struct ibv_mr *src, *dst;
@@ -227,6 +270,7 @@ static void run(void)
 		to_error(depths[i]);
 	for (i = 0; i < COUNT(depths); i++)
 		again(depths[i]);
+	cancelled();
 	somebody_else("ibv_post_send", writes, 0);
 	somebody_else("ibv_wr_complete", writes_by_builder, IBV_QP_EX_WITH_RDMA_WRITE);
 }
