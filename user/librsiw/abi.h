@@ -74,6 +74,7 @@ static_assert(sizeof(struct rsiw_ureq_alloc_ctx) == 16, "rsiw_ureq_alloc_ctx");
 static_assert(sizeof(struct rsiw_uresp_alloc_ctx) == 56, "rsiw_uresp_alloc_ctx");
 static_assert(offsetof(struct rsiw_uresp_alloc_ctx, features) == 16, "features");
 static_assert(offsetof(struct rsiw_uresp_alloc_ctx, clock_khz) == 36, "clock_khz");
+static_assert(sizeof(struct rsiw_rq_ctrl) == 8, "rsiw_rq_ctrl");
 static_assert(sizeof(struct rsiw_uresp_resize_cq) == 16, "rsiw_uresp_resize_cq");
 static_assert(sizeof(struct rsiw_ureq_resize_qp) == 8, "rsiw_ureq_resize_qp");
 static_assert(sizeof(struct rsiw_uresp_resize_qp) == 24, "rsiw_uresp_resize_qp");

@@ -284,11 +284,6 @@ static void set_functions(struct rsiw_cq *cq)
 		ex->read_completion_wallclock_ns = rsiw_read_wallclock;
 }
 
-static struct siw_cq_ctrl *ctrl_of(const struct rsiw_ring *ring)
-{
-	return (void *)(ring->at + (size_t)(ring->mask + 1) * ring->entry_size);
-}
-
 static int map(struct rsiw_cq *cq, struct ibv_context *context,
 	       const struct siw_uresp_create_cq *resp)
 {
@@ -297,7 +292,7 @@ static int map(struct rsiw_cq *cq, struct ibv_context *context,
 				sizeof(struct siw_cq_ctrl));
 
 	if (!ret)
-		cq->ctrl = ctrl_of(&cq->ring);
+		cq->ctrl = rsiw_behind(&cq->ring);
 	return ret;
 }
 
@@ -411,7 +406,7 @@ int rsiw_resize_cq(struct ibv_cq *ibcq, int cqe)
 		/* What was not polled is at the beginning of the new ring. */
 		old = cq->ring;
 		cq->ring = ring;
-		cq->ctrl = ctrl_of(&cq->ring);
+		cq->ctrl = rsiw_behind(&cq->ring);
 		ring = old;
 	}
 	pthread_mutex_unlock(&cq->ctrl_lock);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Queue pairs and shared receive queues, and receives, which take no system call. */
+/*
+ * Queue pairs and shared receive queues, and receives. These take no system call, except
+ * where the kernel says that it flushes them.
+ */
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -42,10 +45,27 @@ static int put_recvs(struct rsiw_ring *ring, uint32_t max_sge, struct ibv_recv_w
 	return ret;
 }
 
+/* Whether the kernel flushes what is posted, and so is to be called. The queue is locked. */
+static bool is_flushed(const struct rsiw_qp *qp)
+{
+	const struct rsiw_rq_ctrl *ctrl = rsiw_behind(&qp->rq);
+
+	if (!qp->behind_rq)
+		return false;
+	/*
+	 * The kernel sets the word, then looks at the queue; we fill an entry, then look
+	 * at the word. One of the two sees the other.
+	 */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(&ctrl->flushes, __ATOMIC_RELAXED);
+}
+
 int rsiw_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	struct rsiw_qp *qp = to_rsiw_qp(ibqp);
-	int ret;
+	struct ibv_recv_wr *first = wr;
+	int ret, rung = 0;
+	bool call;
 
 	if (!qp->rq.at) {
 		*bad_wr = wr;
@@ -53,7 +73,14 @@ int rsiw_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 	}
 	pthread_mutex_lock(&qp->rq_lock);
 	ret = put_recvs(&qp->rq, qp->max_recv_sge, wr, bad_wr);
+	call = is_flushed(qp);
 	pthread_mutex_unlock(&qp->rq_lock);
+	if (call)
+		rung = rsiw_ring_doorbell(qp);
+	if (rung && !ret) {
+		*bad_wr = first;
+		ret = rung;
+	}
 	return ret;
 }
 
@@ -208,7 +235,7 @@ static int map_queues(struct rsiw_qp *qp, struct ibv_context *context,
 	if (ret || has_srq)
 		return ret;
 	return rsiw_map_ring(context, &qp->rq, resp->rq_key, resp->num_rqe,
-			     qp->layout->rqe_size, 0);
+			     qp->layout->rqe_size, qp->behind_rq);
 }
 
 struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
@@ -233,6 +260,8 @@ struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 	rsiw_init_lock(&qp->rq_lock);
 	qp->layout = ctx->layout;
 	qp->features = ctx->features;
+	if (ctx->features & RSIW_FEATURE_FLUSH)
+		qp->behind_rq = sizeof(struct rsiw_rq_ctrl);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		ret = rsiw_set_wr_functions(qp, attr->send_ops_flags);
 		if (ret)

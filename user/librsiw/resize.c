@@ -89,7 +89,8 @@ static int replace_queues(struct rsiw_qp *qp, struct rsiw_ring *sq, struct rsiw_
 	if (!ret)
 		ret = rsiw_map_reserved(context, sq, resp.sq_key, resp.num_sqe, 0);
 	if (!ret && rq->at)
-		ret = rsiw_map_reserved(context, rq, resp.rq_key, resp.num_rqe, 0);
+		ret = rsiw_map_reserved(context, rq, resp.rq_key, resp.num_rqe,
+					qp->behind_rq);
 	if (ret)
 		return ret;
 	swap_rings(&qp->sq, sq);
@@ -112,7 +113,8 @@ int rsiw_resize_qp(struct rsiw_qp *qp, struct ibv_qp_cap *cap)
 		return EINVAL;
 	ret = rsiw_reserve_ring(&sq, cap->max_send_wr, qp->layout->sqe_size, 0);
 	if (!ret && qp->rq.at)
-		ret = rsiw_reserve_ring(&rq, cap->max_recv_wr, qp->layout->rqe_size, 0);
+		ret = rsiw_reserve_ring(&rq, cap->max_recv_wr, qp->layout->rqe_size,
+					qp->behind_rq);
 	if (!ret) {
 		pthread_mutex_lock(&qp->sq_lock);
 		pthread_mutex_lock(&qp->rq_lock);

@@ -100,6 +100,7 @@ struct rsiw_qp {
 
 	pthread_mutex_t rq_lock;
 	struct rsiw_ring rq;		/* none with a shared one */
+	size_t behind_rq;		/* octets behind the entries: rsiw_rq_ctrl or nothing */
 	uint32_t max_recv_sge;
 };
 
@@ -136,6 +137,12 @@ static inline struct rsiw_qp *to_rsiw_qp_ex(struct ibv_qp_ex *qp)
 static inline void *rsiw_entry(const struct rsiw_ring *ring, uint32_t number)
 {
 	return ring->at + (size_t)(number & ring->mask) * ring->entry_size;
+}
+
+/* What is behind the entries. */
+static inline void *rsiw_behind(const struct rsiw_ring *ring)
+{
+	return ring->at + (size_t)(ring->mask + 1) * ring->entry_size;
 }
 
 /* Whoever sees the flags that the other side has set sees all that it wrote before them. */

@@ -33,6 +33,8 @@ enum rsiw_feature {
 	RSIW_FEATURE_RESIZE	= 1 << 5,
 	/* Posting without a call, for the QPs that ask for it */
 	RSIW_FEATURE_POLL	= 1 << 6,
+	/* A struct rsiw_rq_ctrl behind the entries of each QP's own receive queue */
+	RSIW_FEATURE_FLUSH	= 1 << 7,
 };
 
 struct rsiw_ureq_alloc_ctx {
@@ -81,6 +83,22 @@ struct rsiw_uresp_create_qp {
 	__u32 poll_us;		/* 0: nobody polls, and nothing is to be mapped */
 	__u32 pad2;
 	__aligned_u64 poll_key;
+};
+
+/*
+ * With RSIW_FEATURE_FLUSH this is behind the entries of a QP's own receive queue,
+ * as struct siw_cq_ctrl is behind those of a CQ, and is mapped with them. Resizing
+ * the queue makes another one.
+ *
+ * As long as the word is not 0, the QP is in a state in which receives are
+ * flushed. The process sets the flags of its entries, has a full barrier, and
+ * reads the word; if it is not 0, it calls the kernel as for requests (POST_SEND
+ * without a request). The kernel sets the word, has a full barrier, and looks at
+ * the queue. It never reads the word.
+ */
+struct rsiw_rq_ctrl {
+	__u32 flushes;
+	__u32 pad;
 };
 
 /*

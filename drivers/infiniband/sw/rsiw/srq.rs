@@ -118,7 +118,7 @@ fn of_process<E: HasElements>(
 ) -> Result<(Rq, Option<MmapEntry>)> {
     let (ring, entry) = new_ring::<E>(init.max_wr, udata, pd.device().queues().loaded())?;
     init.max_wr = ring.len();
-    Ok((rq_of(UserRq::new(ring, init.max_sge)), Some(entry)))
+    Ok((rq_of(UserRq::new(ring, None, init.max_sge)), Some(entry)))
 }
 
 /// A shared receive queue. It knows none of the queue pairs that take from it, and forgets what it

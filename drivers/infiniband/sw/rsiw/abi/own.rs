@@ -178,12 +178,15 @@ impl Features {
     const RESIZE: Self = Self(1 << 5);
     /// Polling the send queue instead of being called.
     const POLL: Self = Self(1 << 6);
+    /// A [`RqCtrl`] behind the entries of receive queues.
+    const FLUSH: Self = Self(1 << 7);
 
     /// What there is.
     const ALL: u64 = Self::RINGS.0
         | Self::IMMEDIATE.0
         | Self::ATOMIC.0
         | Self::TIMESTAMP.0
+        | Self::FLUSH.0
         | if cfg!(rsiw_core) {
             0
         } else {
@@ -213,6 +216,11 @@ impl Features {
 
     pub(crate) fn may_ask_to_poll(self) -> bool {
         self.contains(Self::POLL)
+    }
+
+    /// Returns whether the process tells of receives that it posts where they are flushed.
+    pub(crate) fn tells_of_flushes(self) -> bool {
+        self.contains(Self::FLUSH)
     }
 
     pub(crate) fn has_timestamps(self) -> bool {
@@ -279,6 +287,14 @@ pub(crate) struct CreateQpResp {
     pub(crate) poll_us: u32,
     pub(crate) pad: u32,
     pub(crate) poll_key: u64,
+}
+
+/// What follows the entries of a receive queue: whether they are flushed, in the first word.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct RqCtrl {
+    pub(crate) flushes: u32,
+    pub(crate) pad: u32,
 }
 
 #[repr(C)]
@@ -454,6 +470,7 @@ const _: () = {
     assert!(Features::RESIZE.0 == uapi::FEATURE_RESIZE);
     assert!(RESIZE_SRQ_LIMIT == uapi::RESIZE_SRQ_LIMIT);
     assert!(Features::POLL.0 == uapi::FEATURE_POLL);
+    assert!(Features::FLUSH.0 == uapi::FEATURE_FLUSH);
     assert!(MAX_POLL_US == uapi::MAX_POLL_US);
     assert!(super::opcode::BIND_MW == uapi::OP_BIND_MW);
     assert!(super::opcode::WRITE_WITH_IMM == uapi::OP_WRITE_WITH_IMM);
@@ -463,6 +480,7 @@ const _: () = {
     assert!(size_of::<AllocContextResp>() == size_of::<uapi::AllocContextResp>());
     assert!(size_of::<CreateQpReq>() == size_of::<uapi::CreateQpReq>());
     assert!(size_of::<CreateQpResp>() == size_of::<uapi::CreateQpResp>());
+    assert!(size_of::<RqCtrl>() == size_of::<uapi::RqCtrl>());
     assert!(size_of::<super::ResizeCqResp>() == size_of::<uapi::ResizeCqResp>());
     assert!(size_of::<ResizeQpReq>() == size_of::<uapi::ResizeQpReq>());
     assert!(size_of::<ResizeQpResp>() == size_of::<uapi::ResizeQpResp>());
@@ -492,6 +510,7 @@ same_places!(CreateQpReq, uapi::CreateQpReq; poll_us = poll_us);
 same_places!(CreateQpResp, uapi::CreateQpResp;
     base.qp_id = qp_id, base.num_sqe = num_sqe, base.num_rqe = num_rqe, base.sq_key = sq_key,
     base.rq_key = rq_key, poll_us = poll_us, poll_key = poll_key);
+same_places!(RqCtrl, uapi::RqCtrl; flushes = flushes);
 same_places!(super::ResizeCqResp, uapi::ResizeCqResp; num_cqe = num_cqe, cq_key = cq_key);
 same_places!(ResizeQpReq, uapi::ResizeQpReq; num_sqe = num_sqe, num_rqe = num_rqe);
 same_places!(ResizeQpResp, uapi::ResizeQpResp;

@@ -27,6 +27,33 @@ impl Drained {
     }
 }
 
+/// When to look again at a ring of whose entries nobody tells.
+///
+/// The time doubles with each look that finds nothing, up to 16 s. So an entry waits for no longer
+/// than it took to come, or 16 s, and a ring that nobody uses any more costs next to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Relook {
+    ms: u32,
+}
+
+impl Relook {
+    /// After something was found, or at first.
+    pub(crate) const FIRST: Self = Self { ms: 1 };
+    const MOST_MS: u32 = 16_384;
+
+    /// Returns when to look next after a look that has found nothing.
+    pub(crate) fn later(self) -> Self {
+        Self {
+            ms: self.ms.saturating_mul(2).min(Self::MOST_MS),
+        }
+    }
+
+    /// Returns the time until then in milliseconds.
+    pub(crate) const fn ms(self) -> u32 {
+        self.ms
+    }
+}
+
 /// Gives up to `most` entries to `each`. `take` takes the oldest one out, if there is one, and has
 /// a full barrier between freeing an entry and looking at the next one.
 #[inline]

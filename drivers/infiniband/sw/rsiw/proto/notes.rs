@@ -114,7 +114,8 @@ pub(crate) enum QpNote {
     DataInClosing = 0x04,
     /// Data may be waiting in the socket, or the state of TCP changed.
     Socket = 0x08,
-    /// The timer of Draining, Closing, Terminate or the FIN ran out.
+    /// The timer of Draining, Closing, Terminate or the FIN ran out, or in Error that of the next
+    /// look at the receives.
     Timeout = 0x10,
     /// The interface is gone.
     Lost = 0x20,

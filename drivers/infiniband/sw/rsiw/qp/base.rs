@@ -58,7 +58,10 @@ use crate::{
             Actor,
             Reason, //
         },
-        state::QpState,
+        state::{
+            Post,
+            QpState, //
+        },
     },
     queue::rq::Rq,
     srq::Srq,
@@ -77,6 +80,10 @@ use kernel::{
             AtomicFlag,
             Relaxed,
             Release, //
+        },
+        barrier::{
+            smp_mb,
+            Full, //
         },
         Arc, //
     },
@@ -162,6 +169,23 @@ impl Base {
     /// Returns the state, which may have changed by now.
     pub(super) fn state(&self) -> QpState {
         self.published.state()
+    }
+
+    /// Changes the state, and tells a process whether its receives are flushed in the new one. Under
+    /// the QP's mutex. Whoever flushes then sees what was posted by who had not been told yet.
+    pub(super) fn set_state(&self, state: QpState) {
+        self.published.set_state(state);
+        if let Some(rq) = &mut *self.rq.lock() {
+            rq.set_flushes(state.post_recv() == Post::Flush);
+        }
+        smp_mb(Full);
+    }
+
+    /// Returns whether the consumer posts receives to the QP's own queue and does not tell of them
+    /// where they are flushed.
+    pub(super) fn posts_recvs_silently(&self) -> bool {
+        let rq = self.rq.lock();
+        rq.as_ref().is_some_and(|rq| !rq.is_told_of_posts())
     }
 
     /// Returns how windows identify the QP.

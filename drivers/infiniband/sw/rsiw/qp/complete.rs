@@ -271,9 +271,9 @@ impl Base {
 
     /// Completes receives of the QP's own queue as flushed, in post order: at most as many as it
     /// has slots, the work item flushes the rest. Those of a shared queue stay for others
-    /// (V-SRQ-17). Returns whether a handler is to be called.
-    pub(super) fn flush_rq(&self) -> bool {
-        let mut notify = false;
+    /// (V-SRQ-17). Sets `notify` if a handler is to be called. Returns whether there were any.
+    pub(super) fn flush_rq(&self, notify: &mut bool) -> bool {
+        let mut any = false;
         if self.destroyed.load(Relaxed) {
             return false;
         }
@@ -281,9 +281,12 @@ impl Base {
             return false;
         };
         let discard = || (*self.rq.lock()).as_mut().and_then(|rq| rq.discard());
-        let flush = |id| notify |= self.flush_recv(id);
+        let flush = |id| {
+            any = true;
+            *notify |= self.flush_recv(id);
+        };
         drain(most, discard, flush).or_leave_to(|| self.notes.leave(QpNote::GoOn));
-        notify
+        any
     }
 
     /// Completes a receive as flushed. Returns whether a handler is to be called.

@@ -129,7 +129,7 @@ impl Qp {
         self.ended_by.store(Cause::NONE.0, Relaxed);
         self.published.set_ird(params.ird);
         inner.last_wqe_told = false;
-        self.published.set_state(state);
+        self.set_state(state);
         if let Some(conn) = &mut inner.conn {
             conn.entry = prepared.map(Prepared::enter);
             self.show(Some(conn.stream.clone()));

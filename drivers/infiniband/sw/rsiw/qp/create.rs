@@ -86,7 +86,10 @@ use crate::{
             Rq,
             UserRq, //
         },
-        shared::new_ring,
+        shared::{
+            new_recv_ring,
+            new_ring, //
+        },
     },
     srq::Srq,
     watched::Watched,
@@ -151,9 +154,10 @@ impl Queues {
         let (rq, recv) = if asked.has_srq {
             (None, None)
         } else {
-            let (ring, entry) = new_ring::<R>(cap.max_recv_wr, udata, loaded)?;
+            let tells = asked.features.tells_of_flushes();
+            let (ring, word, entry) = new_recv_ring::<R>(cap.max_recv_wr, tells, udata, loaded)?;
             cap.max_recv_wr = ring.len();
-            let rq = UserRq::new(ring, cap.max_recv_sge);
+            let rq = UserRq::new(ring, word, cap.max_recv_sge);
             (Some(rq_of(rq)), Some(entry))
         };
         cap.max_send_wr = sq.len();

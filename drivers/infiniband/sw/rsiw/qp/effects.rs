@@ -23,6 +23,7 @@ use crate::{
     proto::{
         connection::StreamEnd,
         counters::Counter,
+        drain::Relook,
         failure::{
             Cause,
             Failure, //
@@ -166,7 +167,14 @@ impl Qp {
             }
         );
         inner.was_closed = effects.close || (inner.was_closed && disconnects);
-        self.published.set_state(state);
+        if before.post_recv() == Post::Flush && state.post_recv() != Post::Flush {
+            // What was posted until now must not be left to the next connection (V-ST-37).
+            self.flush_rq(&mut after.notify.recv);
+        }
+        if before == QpState::Error && state != before {
+            self.stop_looking(inner);
+        }
+        self.set_state(state);
         self.perform(inner, &effects, failure, after);
         Ok(())
     }
@@ -227,7 +235,8 @@ impl Qp {
         }
         after.notify.recv |= recv.is_some_and(|recv| self.flush_recv(recv.id));
         if effects.flush_rq {
-            after.notify.recv |= self.flush_rq();
+            self.flush_rq(&mut after.notify.recv);
+            self.look_again(inner, Relook::FIRST);
             after.last_wqe |= self.is_last_wqe(inner);
         }
         if effects.renew {
@@ -281,8 +290,26 @@ impl Qp {
                 let _ = self.apply(inner, QpEvent::PostedTooLate, None, after);
             }
         }
-        if self.state().post_recv() == Post::Flush {
-            after.notify.recv |= self.flush_rq();
+        if self.state().post_recv() == Post::Flush && self.flush_rq(&mut after.notify.recv) {
+            self.look_again(inner, Relook::FIRST);
         }
+    }
+
+    /// Has the receives of a QP in Error be looked at later, if the process does not tell of those
+    /// that it posts until then. In Closing this is not needed: it ends soon, with a flush.
+    pub(super) fn look_again(self: &Arc<Self>, inner: &mut Inner, when: Relook) {
+        let is_over = self.state() != QpState::Error || self.destroyed.load(Relaxed);
+        if is_over || !self.posts_recvs_silently() {
+            return;
+        }
+        inner.relook = when;
+        self.start_timer(when.ms());
+        inner.left.remove(QpNote::Timeout);
+    }
+
+    /// Undoes [`Qp::look_again`].
+    fn stop_looking(self: &Arc<Self>, inner: &mut Inner) {
+        self.cancel_timer();
+        inner.left.remove(QpNote::Timeout);
     }
 }

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     ffi::{net::Callbacks, time::timer::Timer},
     proto::{
+        drain::Relook,
         failure::Failure,
         notes::{
             Noted,
@@ -73,6 +74,8 @@ pub(super) struct Inner {
     /// Whether `LAST_WQE_REACHED` was raised since the QP was made or last connected.
     pub(super) last_wqe_told: bool,
     pub(super) doorbells: Doorbells,
+    /// When to look next at the receives of a process that does not tell of them, in Error.
+    pub(super) relook: Relook,
     /// Notes that were taken and not acted upon yet; none unless the work item does so.
     pub(super) left: Notes<QpNote>,
     /// What failed in [`Qp::send_only`](super::Qp::send_only). Nothing is sent until
@@ -98,6 +101,7 @@ impl Inner {
             was_closed: false,
             last_wqe_told: false,
             doorbells: Doorbells::new(),
+            relook: Relook::FIRST,
             left: Notes::NONE,
             failed: None,
             spent_peer: None,

@@ -24,7 +24,10 @@ use crate::{
         ResizeQpResp, //
     },
     ffi::{
-        mm::ring::SharedRing,
+        mm::ring::{
+            SharedRing,
+            SharedWord, //
+        },
         rdma::{
             attr::QpCap,
             udata::Udata, //
@@ -38,6 +41,7 @@ use crate::{
             UserRq, //
         },
         shared::{
+            new_recv_ring,
             new_ring,
             Moving, //
         },
@@ -109,11 +113,13 @@ impl Qp {
         let mut offers = rings.offers.lock();
         let loaded = self.dev.queues().loaded();
         let (sq, send) = new_ring::<own::Sqe>(asked.num_sqe, udata, loaded)?;
-        let (rq, recv) = match self.srq {
-            Some(_) => (None, None),
+        let (rq, mut word, recv) = match self.srq {
+            Some(_) => (None, None, None),
             None => {
-                let (ring, offer) = new_ring::<own::Rqe>(asked.num_rqe, udata, loaded)?;
-                (Some(ring), Some(offer))
+                let tells = self.with_own_rq(|queue| queue.is_told_of_posts())?;
+                let (ring, word, offer) =
+                    new_recv_ring::<own::Rqe>(asked.num_rqe, tells, udata, loaded)?;
+                (Some(ring), word, Some(offer))
             }
         };
         let new = Offers { send, recv };
@@ -126,19 +132,20 @@ impl Qp {
         })?;
         // First, and never taken back, as in `resize`.
         let grown = self.make_room(sq.len(), memory_for(true))?;
-        let moved = self.move_to(sq, rq)?;
+        let moved = self.move_to(sq, rq, &mut word)?;
         let old = core::mem::replace(&mut *offers, new);
         // Memory is freed without a lock.
         drop(offers);
-        drop((grown, moved, old));
+        drop((grown, moved, word, old));
         Ok(())
     }
 
-    /// Goes on in other rings with what was posted, and returns the old ones.
+    /// Goes on in other rings with what was posted, and returns the old ones; likewise with `word`.
     fn move_to(
         &self,
         sq: SharedRing<own::Sqe>,
         rq: Option<SharedRing<own::Rqe>>,
+        word: &mut Option<SharedWord>,
     ) -> Result<(Moving<own::Sqe>, Option<Moving<own::Rqe>>, Posted)> {
         // Receives may be taken at any time, requests only under this mutex.
         let mut inner = self.inner.lock();
@@ -154,6 +161,7 @@ impl Qp {
             while !self.with_own_rq(|queue| queue.go_on_in(recvs))? {
                 recvs.forget(self.with_own_rq(|queue| queue.taken())?);
             }
+            self.with_own_rq(|queue| queue.tell_by(word))?;
         }
         queue.go_on_in(&mut sends);
         let rings = self.consumer.rings().ok_or(EOPNOTSUPP)?;

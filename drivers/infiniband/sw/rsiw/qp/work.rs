@@ -124,7 +124,7 @@ impl Qp {
             taken.insert(QpNote::Socket);
         }
         self.complete_due();
-        if self.settle(&mut inner, &mut after) {
+        if self.settle(&mut inner, &mut after) && self.state() != QpState::Error {
             // It was the end of what has ended now.
             taken.remove(QpNote::Timeout);
         }
@@ -188,6 +188,11 @@ impl Qp {
                 if let Some(seen) = seen {
                     self.act_upon_socket(inner, seen, after);
                 }
+            }
+            // The caller looks at the queues behind all notes.
+            QpNote::Timeout if self.state() == QpState::Error => {
+                let later = inner.relook.later();
+                self.look_again(inner, later);
             }
             QpNote::Timeout => {
                 let conn = inner.conn.as_mut();

@@ -104,6 +104,25 @@ impl Rq {
         }
     }
 
+    /// Tells a process whether its receives are flushed from now on: if so it calls after it has
+    /// posted. Whoever flushes has a full barrier behind this.
+    pub(crate) fn set_flushes(&mut self, flushes: bool) {
+        match self {
+            Self::User(ring) => ring.set_flushes(flushes),
+            Self::Own(ring) => ring.set_flushes(flushes),
+            Self::Kernel(_) => {}
+        }
+    }
+
+    /// Returns whether the consumer tells of receives that it posts where they are flushed.
+    pub(crate) fn is_told_of_posts(&self) -> bool {
+        match self {
+            Self::User(ring) => ring.is_told_of_posts(),
+            Self::Own(ring) => ring.is_told_of_posts(),
+            Self::Kernel(_) => true,
+        }
+    }
+
     /// Returns the number of slots.
     pub(crate) fn len(&self) -> usize {
         match self {

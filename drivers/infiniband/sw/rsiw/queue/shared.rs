@@ -11,13 +11,17 @@
 
 use crate::{
     abi::{
+        own::RqCtrl,
         wqe,
         HasElements, //
     },
     ffi::{
         mm::{
             position::Position,
-            ring::SharedRing,
+            ring::{
+                SharedRing,
+                SharedWord, //
+            },
             shmem::SharedMemory, //
         },
         module::Loaded,
@@ -27,7 +31,11 @@ use crate::{
         },
     },
 };
-use kernel::prelude::*;
+use core::mem::size_of;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// Most entries that are forgotten at a time with interrupts off.
 const AT_A_TIME: u32 = 64;
@@ -39,11 +47,40 @@ pub(crate) fn new_ring<E: HasElements>(
     udata: &Udata<'_>,
     loaded: Loaded,
 ) -> Result<(SharedRing<E>, MmapEntry)> {
+    let (ring, mem) = with_room_behind(depth, 0, loaded)?;
+    Ok((ring, MmapEntry::insert(udata, mem)?))
+}
+
+/// The ring of a queue pair's own receive queue; the word of the [`RqCtrl`] behind its entries, if
+/// there is one; and the offer to map both.
+pub(crate) type RecvRing<E> = (SharedRing<E>, Option<SharedWord>, MmapEntry);
+
+/// As [`new_ring`], with an [`RqCtrl`] behind the entries if the process knows of it.
+pub(crate) fn new_recv_ring<E: HasElements>(
+    depth: u32,
+    has_word: bool,
+    udata: &Udata<'_>,
+    loaded: Loaded,
+) -> Result<RecvRing<E>> {
+    if !has_word {
+        let (ring, offer) = new_ring(depth, udata, loaded)?;
+        return Ok((ring, None, offer));
+    }
+    let (ring, mem) = with_room_behind::<E>(depth, size_of::<RqCtrl>(), loaded)?;
+    let word = SharedWord::new(mem.clone(), SharedRing::<E>::bytes(ring.len())?)?;
+    Ok((ring, Some(word), MmapEntry::insert(udata, mem)?))
+}
+
+fn with_room_behind<E: HasElements>(
+    depth: u32,
+    behind: usize,
+    loaded: Loaded,
+) -> Result<(SharedRing<E>, Arc<SharedMemory>)> {
     // The library maps each ring, so there has to be something to map.
     let entries = depth.max(1).checked_next_power_of_two().ok_or(EINVAL)?;
-    let mem = SharedMemory::new(SharedRing::<E>::bytes(entries)?, loaded)?;
-    let ring = SharedRing::new(mem.clone(), entries)?;
-    Ok((ring, MmapEntry::insert(udata, mem)?))
+    let bytes = SharedRing::<E>::bytes(entries)?.checked_add(behind);
+    let mem = SharedMemory::new(bytes.ok_or(EINVAL)?, loaded)?;
+    Ok((SharedRing::new(mem.clone(), entries)?, mem))
 }
 
 /// Returns how many entries in a row are valid from number `first` on, `most` at most. Any context.

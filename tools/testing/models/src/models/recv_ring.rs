@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The receive queue of a process: the library, which fills entries and calls nobody, meets whoever
-//! takes them out as messages come. Copies of `user/librsiw/qp.c` and `queue/rq/user.rs`; how both
-//! read and write flags is in `send_ring`.
+//! takes them out as messages come; and where the queue is flushed, of which a word tells it, it
+//! calls. Copies of `user/librsiw/qp.c`, `queue/rq/user.rs` and `qp/base.rs`; how both read and
+//! write flags is in `send_ring`, and how the kernel writes the word in `look_word`.
 
 use crate::{check::check, copies::Copied, models::Plain};
 use kernel::sync::atomic::*;
@@ -34,6 +35,22 @@ pub(crate) const COPIED: &[Copied] = &[
             "if !self.has_next() {",
             "self.ring.front(self.get)",
             "self.consume();",
+        ],
+    },
+    Copied {
+        file: "user/librsiw/qp.c",
+        from: "static bool is_flushed(",
+        lines: &[
+            "__atomic_thread_fence(__ATOMIC_SEQ_CST);",
+            "return __atomic_load_n(&ctrl->flushes, __ATOMIC_RELAXED);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/base.rs",
+        from: "    pub(super) fn set_state(",
+        lines: &[
+            "rq.set_flushes(state.post_recv() == Post::Flush);",
+            "smp_mb(Full);",
         ],
     },
 ];
@@ -84,7 +101,43 @@ fn receives() {
     );
 }
 
+struct Flushed {
+    entry: Entry,
+    word: Atomic<u32>,
+    taken: AtomicFlag,
+    called: AtomicFlag,
+}
+
+/// What is posted while the flush begins is flushed, or its poster calls.
+fn flushes() {
+    let queue = Flushed {
+        entry: Entry {
+            flags: Atomic::new(0),
+            content: Plain::new(),
+        },
+        word: Atomic::new(0),
+        taken: Atomic::new(false),
+        called: Atomic::new(false),
+    };
+    let queue = super::beside(
+        queue,
+        // `rsiw_post_recv()`.
+        |queue| {
+            put(&queue.entry);
+            smp_mb(Full);
+            queue.called.store(queue.word.load(Relaxed) != 0, Relaxed);
+        },
+        // `Base::set_state`, and the flush.
+        |queue| {
+            queue.word.store(1, Relaxed);
+            smp_mb(Full);
+            queue.taken.store(take(&queue.entry), Relaxed);
+        },
+    );
+    assert!(queue.taken.load(Relaxed) || queue.called.load(Relaxed));
+}
+
 #[test]
 fn recv_ring() {
-    check(file!(), &[receives], &[]);
+    check(file!(), &[receives, flushes], &[]);
 }

@@ -19,7 +19,7 @@ pub(crate) const COPIED: &[Copied] = &[
             ".cmpxchg(AccessFlags::NONE, DEFAULT_RIGHTS, Relaxed);",
             "self.ended_by.store(Cause::NONE.0, Relaxed);",
             "self.published.set_ird(params.ird);",
-            "self.published.set_state(state);",
+            "self.set_state(state);",
         ],
     },
     Copied {

@@ -3,7 +3,7 @@
 //! T-11: a drain ends empty or with a successor. The ring of a process and its doorbell, with the
 //! steps of both sides in every order.
 
-use crate::proto::drain::{drain, Drained};
+use crate::proto::drain::{drain, Drained, Relook};
 use std::cell::{Cell, RefCell};
 
 /// How many requests are posted.
@@ -128,5 +128,24 @@ fn ends_empty_or_goes_on() {
         let mut got = vec![];
         assert_eq!(drain(most, || entries.pop(), |entry| got.push(entry)), want);
         assert_eq!(got.len(), usize::min(held as usize, most));
+    }
+}
+
+/// V-ST-29: of receives that nobody tells of, each is found after as long again as it took to come,
+/// or 16 s, at most; and a queue that is left alone is rarely looked at.
+#[test]
+fn v_st_29_looks_again() {
+    for came in 0..200_000u64 {
+        let (mut relook, mut now, mut looks) = (Relook::FIRST, 0, 0);
+        loop {
+            now += u64::from(relook.ms());
+            looks += 1;
+            if now >= came {
+                break;
+            }
+            relook = relook.later();
+        }
+        assert!(now - came <= (came + 1).min(16_384), "{came} {now}");
+        assert!(looks <= 15 + came / 16_384, "{came} {looks}");
     }
 }

@@ -159,6 +159,48 @@ static void again(uint32_t depth)
 	ep_destroy_own_qp(qp);
 }
 
+static void post_recv(uint64_t id)
+{
+	struct ibv_recv_wr wr = { .wr_id = id }, *bad;
+
+	CHECK_SYS(ibv_post_recv(qp, &wr, &bad));
+}
+
+/* Whether the next completion is that of a flushed receive with this number. */
+static bool is_flushed(uint64_t id)
+{
+	struct ibv_wc wc;
+
+	return ep_poll(cq, &wc, PATIENCE_MS) && wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == id;
+}
+
+/* As programs do that count their receives down: one is posted for each that is flushed. */
+static void count_down(void)
+{
+	struct ibv_qp_attr deeper = { .cap = { .max_send_wr = 16, .max_recv_wr = 64 } };
+	uint64_t next, done;
+
+	part("V-ST-29 receives are posted for those that are flushed, and are flushed");
+	new_qp(16, 1024);
+	for (next = 0; next < 4; next++)
+		post_recv(next);
+	CHECK_SYS(to_state(qp, IBV_QPS_ERR));
+	for (done = 0; done < 200 && expect(is_flushed(done), "%lu of 200", done); done++)
+		if (next < 200)
+			post_recv(next++);
+	part("V-ST-29 a receive is flushed after a while, and in other rings");
+	usleep(300000);
+	post_recv(200);
+	expect(is_flushed(200), "after a while");
+	/* Only own rings can be replaced. */
+	if (!ibv_modify_qp(qp, &deeper, IBV_QP_CAP))
+		for (next = 300; next < 364; next++)
+			post_recv(next);
+	for (done = 300; done < next && expect(is_flushed(done), "%lu in other rings", done); done++)
+		;
+	ep_destroy_own_qp(qp);
+}
+
 static void *posts_until_cancelled(void *arg)
 {
 	for (;;) {
@@ -270,6 +312,7 @@ static void run(void)
 		to_error(depths[i]);
 	for (i = 0; i < COUNT(depths); i++)
 		again(depths[i]);
+	count_down();
 	cancelled();
 	somebody_else("ibv_post_send", writes, 0);
 	somebody_else("ibv_wr_complete", writes_by_builder, IBV_QP_EX_WITH_RDMA_WRITE);

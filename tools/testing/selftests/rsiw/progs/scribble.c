@@ -396,7 +396,8 @@ static void begin(struct both *b, uint64_t *state)
  */
 static void replace(const struct ring *r, uint32_t entries, uint64_t key, int fd)
 {
-	size_t len = (entries * entry_size(r->kind) + page - 1) / page * page;
+	size_t behind = r->kind == RQ ? sizeof(struct rsiw_rq_ctrl) : 0;
+	size_t len = (entries * entry_size(r->kind) + behind + page - 1) / page * page;
 
 	CHECK(len <= r->len, "%zu instead of %zu bytes", len, r->len);
 	CHECK(mmap(r->at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, key) ==

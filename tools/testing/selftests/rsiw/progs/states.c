@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "both.h"
 #include "prog.h"
@@ -258,6 +259,33 @@ static void flushed(struct ibv_cq *cq, uint64_t first, unsigned int n)
 	expect(!ep_poll(cq, &wc, 20), "one too many");
 }
 
+/*
+ * A receive is posted while Closing waits for the other side. Returns false, without a
+ * verdict, if that took too long and there are tries left.
+ */
+static bool kept_for_nobody(bool is_last)
+{
+	enum ibv_qp_state end;
+	uint64_t since;
+	struct both b;
+	bool late;
+
+	connected(&b);
+	cut(true);
+	since = ep_now_ns();
+	CHECK_SYS(to_state(b.p.id->qp, CLOSING));
+	CHECK_SYS(ep_post_recv(&b.p, 5, buf, 0, 0));
+	cut(false);
+	end = wait_state(b.p.id->qp, IDLE, EP_EVENT_MS);
+	late = end != IDLE && !is_last && may_be_over(since);
+	if (!late) {
+		expect(end == IDLE, "now %s", name(end));
+		flushed(b.p.rcq, 5, 1);
+	}
+	both_destroy(&b);
+	return !late;
+}
+
 static void flushing(void)
 {
 	struct ibv_mr *mr;
@@ -265,6 +293,9 @@ static void flushing(void)
 	struct both b;
 	int i;
 
+	part("V-ST-33 V-ST-37 a receive in Closing is flushed, not kept for the next connection");
+	for (i = 1; !kept_for_nobody(i == TRIES); i++)
+		;
 	part("V-ST-2 Idle: posts are accepted, nothing happens");
 	connected(&b);
 	struct rdma_cm_id id = { .qp = ep_qp(b.p.pd, b.p.scq, b.p.rcq, 8) };
@@ -284,7 +315,21 @@ static void flushing(void)
 	for (i = 0; i < 20; i++) {
 		CHECK_SYS(ep_post_send(&idle, i, IBV_WR_SEND, buf, 0, 0, 0, 0));
 		flushed(b.p.scq, i, 1);
+		CHECK_SYS(ep_post_recv(&idle, 10 + i, buf, 0, 0));
+		flushed(b.p.rcq, 10 + i, 1);
 	}
+	part("V-ST-29 receives alone are flushed as well, whenever they are posted");
+	for (i = 0; i < 20; i++) {
+		usleep(i % 4 * 50000);
+		CHECK_SYS(ep_post_recv(&idle, i, buf, 0, 0));
+		flushed(b.p.rcq, i, 1);
+	}
+	part("V-ST-2 V-ST-30 those that are posted behind Error are kept");
+	accepted(id.qp, ERROR, IDLE);
+	CHECK_SYS(ep_post_recv(&idle, 1, buf, 0, 0));
+	expect(!ep_poll(b.p.rcq, &wc, 50), "a completion");
+	CHECK_SYS(to_state(id.qp, ERROR));
+	flushed(b.p.rcq, 1, 1);
 	CHECK_SYS(ibv_destroy_qp(id.qp));
 	part("V-ST-16 V-ST-25 V-CM-7 V-QP-19 RTS to Error: all flushed, once");
 	mr = ep_reg(&b.p, buf, LEN, IBV_ACCESS_LOCAL_WRITE);

@@ -14,6 +14,7 @@ use crate::ffi::raw::b;
 pub(crate) use b::{
     rsiw_bind as Bind,
     rsiw_cqe as Cqe,
+    rsiw_rq_ctrl as RqCtrl,
     rsiw_rqe as Rqe,
     rsiw_sge as Sge,
     rsiw_sqe as Sqe,
@@ -42,6 +43,7 @@ pub(crate) const FEATURE_TIMESTAMP: u64 = b::rsiw_feature_RSIW_FEATURE_TIMESTAMP
 pub(crate) const FEATURE_RESIZE: u64 = b::rsiw_feature_RSIW_FEATURE_RESIZE as u64;
 pub(crate) const RESIZE_SRQ_LIMIT: u32 = b::rsiw_resize_srq_flags_RSIW_RESIZE_SRQ_LIMIT;
 pub(crate) const FEATURE_POLL: u64 = b::rsiw_feature_RSIW_FEATURE_POLL as u64;
+pub(crate) const FEATURE_FLUSH: u64 = b::rsiw_feature_RSIW_FEATURE_FLUSH as u64;
 pub(crate) const MAX_POLL_US: u32 = b::RSIW_MAX_POLL_US;
 pub(crate) const OP_BIND_MW: u8 = b::rsiw_opcode_RSIW_OP_BIND_MW as u8;
 pub(crate) const OP_WRITE_WITH_IMM: u8 = b::rsiw_opcode_RSIW_OP_WRITE_WITH_IMM as u8;

@@ -17,7 +17,10 @@ use crate::{
     },
     ffi::mm::{
         position::Position,
-        ring::SharedRing, //
+        ring::{
+            SharedRing,
+            SharedWord, //
+        },
     },
     queue::{
         sgl::SgList,
@@ -31,16 +34,41 @@ pub(crate) struct UserRq<E> {
     /// The next entry to be taken out.
     get: Position,
     max_sge: u32,
+    /// Tells the process that it is to tell of what it posts; `None` if it knows of no such word.
+    word: Option<SharedWord>,
+    /// What the word says. The word itself is the process's, too.
+    flushes: bool,
 }
 
 impl<E: HasElements> UserRq<E> {
     /// Takes over the consuming end of a ring.
-    pub(crate) fn new(ring: SharedRing<E>, max_sge: u32) -> Self {
+    pub(crate) fn new(ring: SharedRing<E>, word: Option<SharedWord>, max_sge: u32) -> Self {
         Self {
             ring,
             get: Position::FIRST,
             max_sge,
+            word,
+            flushes: false,
         }
+    }
+
+    /// As [`super::Rq::set_flushes`].
+    pub(crate) fn set_flushes(&mut self, flushes: bool) {
+        self.flushes = flushes;
+        if let Some(word) = &self.word {
+            word.store(flushes.into());
+        }
+    }
+
+    /// Has `word` tell the process from now on what the old one did, which is there afterwards.
+    pub(crate) fn tell_by(&mut self, word: &mut Option<SharedWord>) {
+        core::mem::swap(&mut self.word, word);
+        self.set_flushes(self.flushes);
+    }
+
+    /// As [`super::Rq::is_told_of_posts`].
+    pub(crate) fn is_told_of_posts(&self) -> bool {
+        self.word.is_some()
     }
 
     pub(crate) fn len(&self) -> u32 {
