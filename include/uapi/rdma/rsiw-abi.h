@@ -70,7 +70,7 @@ struct rsiw_uresp_alloc_ctx {
 
 struct rsiw_ureq_create_qp {
 	__u32 poll_us;		/* RSIW_MAX_POLL_US at most, or that is used */
-	__u32 pad;
+	__u32 pad;		/* 0 */
 };
 
 struct rsiw_uresp_create_qp {
@@ -184,7 +184,11 @@ struct rsiw_uresp_resize_srq {
 	__aligned_u64 srq_key;
 };
 
-/* Entries of the rings of RSIW_FEATURE_RINGS. */
+/*
+ * Entries of the rings of RSIW_FEATURE_RINGS. Where it says 0, anything else is an
+ * error of the request. What an operation does not use of the operands is not looked
+ * at: entries are used again, for other operations.
+ */
 #define RSIW_MAX_SGE		16
 #define RSIW_MAX_INLINE		256
 
@@ -212,7 +216,7 @@ struct rsiw_bind {
 	__u32 region;
 	__aligned_u64 length;
 	__u32 access;
-	__u32 pad;
+	__u32 pad;		/* 0 */
 };
 
 struct rsiw_sqe {
@@ -225,17 +229,17 @@ struct rsiw_sqe {
 	union {
 		struct {
 			__aligned_u64 data;	/* the lower half, in network order */
-			__aligned_u64 pad[2];
+			__aligned_u64 unused[2];
 		} imm;
 		struct {
 			__aligned_u64 compare_add;
 			__aligned_u64 swap;
-			__aligned_u64 pad;
+			__aligned_u64 unused;
 		} atomic;
 		struct rsiw_bind bind;
 	};
 	__u32 inline_length;	/* octets in data, with SIW_WQE_INLINE */
-	__u32 pad[3];
+	__u32 pad[3];		/* 0 */
 	union {
 		struct rsiw_sge sge[RSIW_MAX_SGE];
 		__u8 data[RSIW_MAX_INLINE];
@@ -246,8 +250,8 @@ struct rsiw_rqe {
 	__aligned_u64 id;
 	__u16 flags;
 	__u8 num_sge;
-	__u8 opcode;
-	__u32 unused;
+	__u8 opcode;		/* 0 */
+	__u32 unused;		/* 0 */
 	struct rsiw_sge sge[RSIW_MAX_SGE];
 };
 

@@ -213,6 +213,11 @@ impl RingEntry for Cqe {
 pub(crate) trait HasElements: RingEntry<Flags = u16> {
     const MAX_SGE: u32;
 
+    /// Returns whether nothing is set in a receive that means nothing so far.
+    fn is_clean(_front: &RqeFront) -> bool {
+        true
+    }
+
     /// Copies the first elements of the entry at `at`. Returns whether it has room for as many.
     fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool;
 }

@@ -273,10 +273,13 @@ pub(crate) struct CreateQpReq {
 }
 
 impl CreateQpReq {
-    /// Returns for how many microseconds after each request the send queue is to be polled; 0
-    /// is none.
-    pub(crate) fn poll_us(&self) -> u32 {
-        self.poll_us.min(MAX_POLL_US)
+    /// Returns for how many microseconds after each request the send queue is to be polled, 0
+    /// for none; or `EINVAL` if something is asked for that there is not.
+    pub(crate) fn poll_us(&self) -> Result<u32> {
+        match self.pad {
+            0 => Ok(self.poll_us.min(MAX_POLL_US)),
+            _ => Err(EINVAL),
+        }
     }
 }
 
@@ -393,6 +396,12 @@ impl SendEntry for Sqe {
     }
 }
 
+impl SqeFront {
+    fn bind(&self) -> Bind {
+        zerocopy::transmute!(self.operands)
+    }
+}
+
 impl Front for SqeFront {
     #[inline]
     fn base(&self) -> &super::SqeFront {
@@ -401,6 +410,9 @@ impl Front for SqeFront {
 
     #[inline]
     fn operation(&self) -> Option<Operation> {
+        if self.pad != [0; 3] {
+            return None;
+        }
         let stag = Stag(self.base.rkey);
         let to = TaggedOffset(self.base.raddr);
         let [first, ..] = self.operands;
@@ -415,7 +427,7 @@ impl Front for SqeFront {
             opcode::FETCH_AND_ADD => atomic(OperationType::FetchAdd),
             opcode::COMP_AND_SWAP => atomic(OperationType::CompareSwap),
             opcode::INVAL_STAG => Operation::Invalidate { stag },
-            opcode::BIND_MW => Operation::Bind,
+            opcode::BIND_MW if self.bind().pad == 0 => Operation::Bind,
             _ => return self.base.operation(),
         })
     }
@@ -434,7 +446,7 @@ impl Front for SqeFront {
                 compare_mask: u64::MAX,
             })),
             opcode::BIND_MW => {
-                let bind: Bind = zerocopy::transmute!(self.operands);
+                let bind = self.bind();
                 Some(Operands::Bind(Binding {
                     window: bind.window,
                     stag: self.base.rkey,
@@ -451,6 +463,11 @@ impl Front for SqeFront {
 
 impl HasElements for Rqe {
     const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 16.
+
+    #[inline]
+    fn is_clean(front: &RqeFront) -> bool {
+        front.opcode == 0 && front.unused == 0
+    }
 
     #[inline]
     fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {

@@ -238,7 +238,7 @@ fn poll_us(features: Features, udata: Option<&mut Udata<'_>>) -> Result<u32> {
         return Ok(0);
     };
     let req = udata.read_if_there::<own::CreateQpReq>()?;
-    Ok(req.map_or(0, |req| req.poll_us()))
+    req.map_or(Ok(0), |req| req.poll_us())
 }
 
 impl Qp {

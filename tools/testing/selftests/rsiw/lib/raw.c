@@ -71,14 +71,16 @@ int raw_resize_cq(struct ibv_cq *cq, uint32_t *entries, uint64_t *key)
 	return err;
 }
 
-int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, void *answer,
-		  uint32_t *num)
+int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, struct rsiw_ureq_create_qp ours,
+		  void *answer, uint32_t *num)
 {
 	struct ib_uverbs_create_qp_resp *resp = answer;
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
 		struct ib_uverbs_create_qp body;
+		struct rsiw_ureq_create_qp ours;
 	} cmd = {
+		.ours = ours,
 		.hdr = { .command = IB_USER_VERBS_CMD_CREATE_QP,
 			 .in_words = sizeof(cmd) / 4,
 			 .out_words = RAW_ANSWER / 4 },

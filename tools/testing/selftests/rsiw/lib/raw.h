@@ -57,12 +57,12 @@ int raw_query_mr(struct ibv_context *ctx, uint32_t handle,
 		 struct raw_mr_info *info);
 int raw_dereg(struct ibv_context *ctx, uint32_t handle);
 /*
- * Creates a QP of one request each, whose number is in `*num`; the driver's part
- * of the answer goes to `answer` at last.
+ * Creates a QP of one request each, whose number is in `*num`, with `ours` as the
+ * driver's part of the request; that of the answer goes to `answer` at last.
  */
 #define RAW_ANSWER 1024
-int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, void *answer,
-		  uint32_t *num);
+int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, struct rsiw_ureq_create_qp ours,
+		  void *answer, uint32_t *num);
 /*
  * The core's call to post a request of one element, or none (NULL), to the QP of
  * this number.

@@ -10,6 +10,7 @@
 
 #include "both.h"
 #include "prog.h"
+#include "raw.h"
 
 #define LEN 4096
 #define NO_EVENT ((enum ibv_event_type)-1)
@@ -325,8 +326,8 @@ static void overflow(void)
 	both_destroy(&b);
 }
 
-/* The send queue in the mapped memory of this process, by a post in it. */
-static uint8_t *find_sqe(uint64_t magic)
+/* An entry in the mapped queues of this process, the first of its queue. */
+static uint8_t *find_entry(uint64_t magic)
 {
 	char line[512];
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -361,13 +362,35 @@ static void forged(const char *name, unsigned int at, uint8_t value,
 	id = active_id(b.a.ec, &listener, &where);
 	ep_setup(&b.a, id, &attr);
 	CHECK_SYS(ep_post_send(&b.a, magic, IBV_WR_SEND, NULL, 0, 0, 0, 0));
-	find_sqe(magic)[at] = value;
+	find_entry(magic)[at] = value;
 	async_drain(listener.id->verbs);
 	CHECK_SYS(rdma_connect(id, &b.a.param));
 	ep_accept(&b.p, &listener, &attr);
 	ep_expect(b.a.ec, RDMA_CM_EVENT_ESTABLISHED);
 	status(b.a.scq, want);
 	over(NO_EVENT, IBV_EVENT_QP_FATAL);
+	both_destroy(&b);
+}
+
+/* The same of a receive, for which a message comes. */
+static void forged_recv(const char *name, unsigned int at, uint8_t value, enum ibv_wc_status want)
+{
+	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
+	const uint64_t magic = 0x6268bac2d4e6f80a;
+	struct rdma_cm_id *id;
+
+	part("%s", name);
+	b.a.ec = rdma_create_event_channel();
+	id = active_id(b.a.ec, &listener, &where);
+	ep_setup(&b.a, id, &attr);
+	CHECK_SYS(ep_post_recv(&b.a, magic, NULL, 0, 0));
+	find_entry(magic)[at] = value;
+	async_drain(listener.id->verbs);
+	CHECK_SYS(rdma_connect(id, &b.a.param));
+	ep_accept(&b.p, &listener, &attr);
+	ep_expect(b.a.ec, RDMA_CM_EVENT_ESTABLISHED);
+	CHECK_SYS(ep_post_send(&b.p, 1, IBV_WR_SEND, NULL, 0, 0, 0, 0));
+	status(b.a.rcq, want);
 	both_destroy(&b);
 }
 
@@ -390,6 +413,12 @@ static void run(void)
 	       IBV_WC_LOC_QP_OP_ERR);
 	forged("V-WC-3 T-3 more elements than there are", 10, 200,
 	       IBV_WC_LOC_QP_OP_ERR);
+	if (raw_own_rings(listener.id->verbs)) {
+		forged("V-WC-3 T-3 a pad of a request that is not 0", 52, 1, IBV_WC_LOC_QP_OP_ERR);
+		forged("V-WC-3 T-3 the last one", 63, 1, IBV_WC_LOC_QP_OP_ERR);
+		forged_recv("V-WC-3 T-3 a pad of a receive that is not 0", 12, 1,
+			    IBV_WC_LOC_QP_OP_ERR);
+	}
 	CHECK_SYS(ibv_dealloc_pd(other));
 }
 

@@ -115,9 +115,13 @@ impl<E: HasElements> UserRq<E> {
         if !self.has_next() {
             return None;
         }
-        let RqeFront { id, num_sge, .. } = self.ring.front(self.get);
+        let front = self.ring.front(self.get);
+        let RqeFront { id, num_sge, .. } = front;
         let (ring, count) = (&self.ring, num_sge.into());
-        let len = sgl.copy_from_ring(ring, self.get, count, self.max_sge);
+        let len = match E::is_clean(&front) {
+            true => sgl.copy_from_ring(ring, self.get, count, self.max_sge),
+            false => None,
+        };
         self.consume();
         Some(len.map_or(Err(BadRecv { id }), |len| Ok(Recv { id, len })))
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What takes rings of our own, and that it is refused without. */
 #include "library.h"
+#include "raw.h"
 
 #include <errno.h>
 #include <string.h>
@@ -449,6 +450,20 @@ static void builders(void)
  * The core destroys what a process leaves behind, the newest first: the queue pair
  * and the region before the windows that hold them.
  */
+/* What the driver does not know of yet is not taken for nothing. */
+static void pads(void)
+{
+	static char answer[RAW_ANSWER];
+	uint32_t num;
+	int err;
+
+	part("V-IMM-2 a pad of a request to create a QP is 0");
+	begin(ALL_ACCESS);
+	err = raw_create_qp(b.a.pd, b.a.scq, (struct rsiw_ureq_create_qp){ .pad = 1 }, answer, &num);
+	expect(err == EINVAL, "created: %s", strerror(err));
+	forget();
+}
+
 void abandon(void)
 {
 	struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
@@ -483,6 +498,7 @@ void own_rings(void)
 	shared();
 	time_stamps();
 	builders();
+	pads();
 	own_depths();
 }
 
