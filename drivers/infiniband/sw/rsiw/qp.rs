@@ -144,9 +144,9 @@ impl Qp {
         self.is_of_kernel() && self.state() == QpState::Idle
     }
 
-    /// Returns whether a process made the QP that is not the caller's.
+    /// Returns whether the QP cannot be one of the caller's. Process context.
     pub(crate) fn is_of_others(&self) -> bool {
-        matches!(&self.consumer, Consumer::Process(process) if !process.owner.is_current())
+        self.consumer.is_not_the_caller()
     }
 
     /// Returns whether the caller may connect the QP by `id`: others must not get hold of it by its

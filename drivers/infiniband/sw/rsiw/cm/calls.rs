@@ -85,7 +85,8 @@ pub(super) fn own_qp(
 }
 
 /// Returns the handle of QP `num` for iw_cm, which keeps it while it asks the port mapper. That may
-/// be silent for long, and a process must not hold another's QP meanwhile. Any context.
+/// be silent for long, and nobody must hold another's QP meanwhile. In a thread's call to connect or
+/// accept, with interrupts off.
 pub(crate) fn handle_for_caller(dev: &Device, qps: &QpTable, num: Qpn) -> Option<Arc<QpHandle>> {
     let qp = qps.lookup(num)?;
     if qp.is_of_others() {

@@ -13,7 +13,10 @@ use crate::{
     cq::Spare,
     ffi::{
         rdma::mmap::MmapEntry,
-        task::process::Identity, //
+        task::process::{
+            is_kernel_thread,
+            Identity, //
+        },
     },
     queue::slots::Slots,
 };
@@ -82,6 +85,8 @@ impl Rings {
 
 /// What a consumer in the kernel has: queues in private memory.
 pub(super) struct OfKernel {
+    /// The process in whose call the QP was made, which may be one of the kernel.
+    pub(super) maker: Identity,
     pub(super) posted: Arc<KernelSq>,
     pub(super) send_slots: Arc<Slots>,
     /// Of its own receive queue, or of the shared one.
@@ -91,6 +96,16 @@ pub(super) struct OfKernel {
 }
 
 impl Consumer {
+    /// Returns whether the calling process cannot be the consumer. One in the kernel calls in a
+    /// thread of the kernel, which no process has, or in the call that made the QP, as who mounts.
+    /// Process context.
+    pub(super) fn is_not_the_caller(&self) -> bool {
+        match self {
+            Self::Process(process) => !process.owner.is_current(),
+            Self::Kernel(kernel) => !is_kernel_thread() && !kernel.maker.is_current(),
+        }
+    }
+
     pub(super) fn rings(&self) -> Option<&Rings> {
         match self {
             Self::Process(process) => Some(&process.rings),

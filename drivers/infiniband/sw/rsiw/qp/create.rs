@@ -202,6 +202,7 @@ impl Queues {
             ring: SqRing::Kernel(posted.clone()),
             rq,
             consumer: Consumer::Kernel(OfKernel {
+                maker: Identity::current()?,
                 send_slots: posted.slots(),
                 posted,
                 recv_slots,

@@ -12,9 +12,10 @@
 #include "prog.h"
 
 static unsigned int num;
+static bool only_connect;
 
 static const struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
-static unsigned int num;
+
 /* Whether SIGTERM, which is blocked, has come. */
 static bool is_over(void)
 {
@@ -71,20 +72,24 @@ static void run(void)
 	sigemptyset(&term);
 	sigaddset(&term, SIGTERM);
 	CHECK_SYS(sigprocmask(SIG_BLOCK, &term, NULL));
-	part("V-PRIV-2 rdma_connect with the number of a kernel's queue pair");
+	part("V-PRIV-2 rdma_connect with the number of another's queue pair");
 	err = connect_it();
 	expect(err == EINVAL, "%s", strerror(err));
-	part("V-PRIV-2 rdma_accept with the number of a kernel's queue pair");
-	err = accept_it(&listener);
-	expect(err == EINVAL, "%s", strerror(err));
+	if (!only_connect) {
+		part("V-PRIV-2 rdma_accept with the number of another's queue pair");
+		err = accept_it(&listener);
+		expect(err == EINVAL, "%s", strerror(err));
+	}
 	part("V-PRIV-2 the same again and again");
 	puts("LOOPING");
 	fflush(stdout);
 	do {
 		err = connect_it();
 		expect(err == EINVAL, "connect: %s", strerror(err));
-		err = accept_it(&listener);
-		expect(err == EINVAL, "accept: %s", strerror(err));
+		if (!only_connect) {
+			err = accept_it(&listener);
+			expect(err == EINVAL, "accept: %s", strerror(err));
+		}
 		rounds++;
 	} while (!is_over());
 	printf("%u rounds\n", rounds);
@@ -92,6 +97,7 @@ static void run(void)
 
 static const struct opt options[] = {
 	{ "num", .num = &num, .min = 1, .max = ~0u },
+	{ "only-connect", .flag = &only_connect },
 	{ }
 };
 
@@ -99,7 +105,8 @@ const struct prog prog = {
 	.name = "foreign",
 	.text = "Tries once, says LOOPING, and goes on until it gets SIGTERM.\n",
 	.options =
-		"  --num N              number of the queue pair\n",
+		"  --num N              number of the queue pair\n"
+		"  --only-connect       does not accept\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18840,

@@ -31,6 +31,7 @@ static const uint16_t no_error;
 
 static const char *address;
 static unsigned int to, from_port;
+static bool silent;
 
 static int fd;
 static uint32_t port_id, seq = 1;
@@ -166,9 +167,11 @@ static void answer(struct nlmsghdr *msg)
 	default:
 		return;
 	}
-	/* The core follows a null pointer if it has not noted its request yet. */
-	usleep(100000);
-	send_it();
+	if (!silent || op != RDMA_NL_IWPM_QUERY_MAPPING) {
+		/* The core follows a null pointer if it has not noted its request yet. */
+		usleep(100000);
+		send_it();
+	}
 	printf("ASKED %s\n", asked);
 	fflush(stdout);
 }
@@ -217,6 +220,7 @@ static const struct opt options[] = {
 	{ "to", .num = &to, .min = 1, .max = 65535 },
 	{ "address", .str = &address },
 	{ "from-port", .num = &from_port, .min = 1, .max = 65535 },
+	{ "silent", .flag = &silent },
 	{ }
 };
 
@@ -227,7 +231,8 @@ const struct prog prog = {
 		"  --to PORT            port that all are mapped to\n"
 		"  --address ADDR       address that all are mapped to\n"
 		"  --from-port PORT     connections from that port of --addr to --port come\n"
-		"                       from " FORGED_ADDR ", as the core is told\n",
+		"                       from " FORGED_ADDR ", as the core is told\n"
+		"  --silent             does not answer who asks for a peer, and waits\n",
 	.table = options,
 	.kind = PROG_FREE,
 	.port = 20600,

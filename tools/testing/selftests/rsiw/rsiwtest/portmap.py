@@ -71,3 +71,14 @@ def daemon(t, addr):
             yield proc
         finally:
             proc.reap(10)
+
+
+@contextlib.contextmanager
+def poser(t, *args):
+    """A process of nobody that says it is the port mapper."""
+    proc = t.start(t.bin("mapper"), *args)
+    try:
+        proc.wait_output("READY", t.left(20))
+        yield proc
+    finally:
+        proc.reap(10)

@@ -4,7 +4,11 @@
 import signal
 
 from rsiwtest.core import ANY_PATH, Fail, test
+from rsiwtest.kmsg import error, rested, says
 from rsiwtest.kverbs import Held, complaint, loaded
+from rsiwtest.machine import wait_until
+from rsiwtest.portmap import poser
+from rsiwtest.topo import objects
 
 FAMILIES = {
     "reg": "registering by the send queue",
@@ -82,3 +86,40 @@ def owner_kernel(t):
             held.connect()
         thief.popen.send_signal(signal.SIGTERM)
         thief.expect(t.left(30))
+
+
+def tried(t, num, mapper):
+    """A process that would connect queue pair `num`, once it was refused or waits for `mapper`."""
+    thief = t.start(t.bin("foreign"), *t.topo.loopback.args(), "--port", t.port(),
+                    "--num", num, "--only-connect", "--limit", int(t.left(60)))
+    wait_until("an answer to " + str(thief), t.left(30), lambda: "LOOPING" in thief.output() or
+               "ASKED for a peer" in mapper.output())
+    return thief
+
+
+@test("owner-silent", cost=25, only_type="rsiw")
+def owner_silent(t):
+    """A process that connects another's queue pair does not keep it, though the port mapper, whom
+    iw_cm asks meanwhile, says nothing."""
+    with loaded(t), poser(t, "--silent") as mapper:
+        log = rested()
+        with t.sub("V-PRIV-2 a queue pair of the kernel's"), Held() as held:
+            thief = tried(t, held.num, mapper)
+            with t.within(3, "to destroy it"):
+                held.file.close()
+            thief.popen.send_signal(signal.SIGTERM)
+            thief.expect(t.left(60))
+            if not says(log.read(), "QP %d: cannot connect: %s: the QP is not the caller's" % (
+                    held.num, error("EINVAL", "-22"))):
+                raise Fail("the log does not say why")
+        with t.sub("V-PRIV-2 a queue pair of another process"):
+            owner = t.start(t.bin("hoard"), *t.topo.loopback.args(), "--port", t.port(),
+                            "--kind", "qp", "--count", 1, "--hold", "--limit", int(t.left()))
+            owner.wait_output("all 1", t.left(30))
+            num, = (qp["lqpn"] for qp in objects("qp") if qp.get("pid") == owner.pid)
+            thief = tried(t, num, mapper)
+            with t.within(3, "to destroy it"):
+                owner.kill(signal.SIGUSR1)
+                owner.wait_output("given back", t.left(60))
+            thief.popen.send_signal(signal.SIGTERM)
+            thief.expect(t.left(60))

@@ -7,7 +7,7 @@ import socket
 from rsiwtest import kmsg, mpa
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
-from rsiwtest.portmap import daemon, ports_of_tcp, serve
+from rsiwtest.portmap import daemon, ports_of_tcp, poser, serve
 from rsiwtest.tools import ping, rping
 from rsiwtest.topo import NS_B, Path, objects, sh
 
@@ -127,17 +127,6 @@ def port_mapper_elsewhere(t):
 
 
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
-
-
-@contextlib.contextmanager
-def poser(t, *args):
-    """A process of nobody that says it is the port mapper."""
-    proc = t.start(t.bin("mapper"), *args)
-    try:
-        proc.wait_output("READY", t.left(20))
-        yield proc
-    finally:
-        proc.reap(10)
 
 
 def places_of_tcp():

@@ -28,6 +28,11 @@ bool rsiw_helper_process_is_current(const struct pid *pid)
 	return task_tgid(current) == pid;
 }
 
+bool rsiw_helper_is_kernel_thread(void)
+{
+	return current->flags & PF_KTHREAD;
+}
+
 void rsiw_helper_put_pid(struct pid *pid)
 {
 	put_pid(pid);

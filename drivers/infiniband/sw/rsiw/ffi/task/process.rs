@@ -29,6 +29,12 @@ pub(crate) const fn memory_for(is_process: bool) -> Flags {
     }
 }
 
+/// Returns whether the caller is a thread of the kernel, which serves no process. Process context.
+pub(crate) fn is_kernel_thread() -> bool {
+    // SAFETY: looks at flags of the thread.
+    unsafe { h::is_kernel_thread() }
+}
+
 /// A process, which may have ended.
 pub(crate) struct Process(ARef<Task>);
 
