@@ -28,9 +28,13 @@ use crate::ffi::{
             CqHandle,
             DeviceHandle, //
         },
-        iwcm::CallId,
+        iwcm::{
+            CallId,
+            CmId, //
+        },
         kmr::{
             DmaMemory,
+            FastMemory,
             PdId, //
         },
         udata::Udata,
@@ -49,7 +53,10 @@ use crate::ffi::{
 use core::mem::swap;
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
 };
 
 fn is_send<T: Send>(_: T) {}
@@ -106,6 +113,16 @@ fn register_other(asked: Registration, other: Registration) -> Registration {
     forged
 }
 
+/// A region that the consumer has invalidated since is not made once more.
+fn register_again(memory: &FastMemory<u32>, asked: Registration) {
+    let _ = memory.try_register(asked, |_, _| Ok::<u32, ()>(0));
+    let _ = memory.try_register(asked, |_, _| Ok::<u32, ()>(0)); //~ E0382
+}
+
+fn register_by_request(wr: SendWr<'_>) -> (Option<Registration>, Option<Registration>) {
+    (wr.into_registration(), wr.into_registration()) //~ E0382
+}
+
 /// Consumers take what an event names for what its type says.
 fn report_wrong(cq: &CqHandle) {
     cq.event(AsyncEvent::Fatal); //~ E0599
@@ -136,6 +153,11 @@ fn keep_memory<'a>(memory: &'a DmaMemory, pd: PdId, guard: GateGuard<&'a Gate>) 
 /// What a call of the core lends ends with it.
 fn keep_call(id: CallId<'_>) -> CallId<'static> {
     id //~ lifetime
+}
+
+/// The device that an identifier names may be gone after the call.
+fn follow_late(kept: &ARef<CmId>) -> Option<u16> {
+    kept.mapped_port() //~ E0599
 }
 
 fn keep_request<'a>(chain: &mut SendChain<'a>) -> Option<SendWr<'static>> {

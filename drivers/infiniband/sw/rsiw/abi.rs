@@ -223,7 +223,6 @@ pub(crate) trait HasElements: RingEntry<Flags = u16> {
 }
 
 /// Operands of a request beside its elements.
-#[derive(Clone, Copy)]
 pub(crate) enum Operands {
     Register(Registration),
     Bind(Binding),

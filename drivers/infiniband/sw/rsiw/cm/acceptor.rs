@@ -139,7 +139,7 @@ impl<'a> Place<'a> {
             id,
             netdev,
             addr,
-            mapped_port: mapped_port(dev, &id, netdev),
+            mapped_port: mapped_port(dev, id, netdev),
             backlog: backlog.max(TCP_BACKLOG),
         }
     }

@@ -75,7 +75,7 @@ pub(super) fn connect(
         return Err(TOO_MUCH_DATA);
     }
     let initiator = KBox::new(initiator, GFP_KERNEL_ACCOUNT)?;
-    let dial = Dial::new(dev, &id, &netdev, param)?;
+    let dial = Dial::new(dev, id, &netdev, param)?;
     let this = endpoints.add()?;
     let mut st = this.state.lock();
     st.connection = Connection::closed();

@@ -14,7 +14,6 @@ use crate::{
             handle::QpHandle,
             iwcm::{
                 CallId,
-                CmId,
                 ConnParam, //
             },
         },
@@ -138,7 +137,7 @@ impl<E: Into<Error>> From<E> for Refusal {
 
 /// Returns the local TCP port that the port mapper chose for a consumer, unless it is a privileged
 /// one: any process may claim to be the mapper.
-pub(super) fn mapped_port(dev: &Device, id: &CmId, netdev: &NetDevice) -> Option<u16> {
+pub(super) fn mapped_port(dev: &Device, id: CallId<'_>, netdev: &NetDevice) -> Option<u16> {
     let port = id.mapped_port()?;
     if netdev.is_port_reserved(port) {
         dev.log(

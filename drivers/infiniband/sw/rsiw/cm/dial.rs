@@ -16,7 +16,7 @@ use crate::{
             TcpSocket, //
         },
         rdma::iwcm::{
-            CmId,
+            CallId,
             ConnParam, //
         },
     },
@@ -43,7 +43,7 @@ impl Dial {
     /// Takes the request from `id` and `param`. Returns `EAFNOSUPPORT` or `ENOMEM` on error.
     pub(super) fn new(
         dev: &Device,
-        id: &CmId,
+        id: CallId<'_>,
         netdev: &NetDevice,
         param: &ConnParam<'_>,
     ) -> Result<KBox<Self>> {

@@ -27,7 +27,7 @@ use kernel::{
 };
 
 /// Why a registration is refused (V-WC-9, V-WC-17 to 19).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum FastError {
     /// The STag is no fast-register region's, or names another region.
     Stag,
@@ -41,8 +41,9 @@ pub(crate) enum FastError {
     Length,
     /// The address is not at the same place in a page as the first byte, or wraps.
     Address,
-    /// The memory of an earlier registration is still in use, and the caller must not wait.
-    Busy,
+    /// The memory of an earlier registration is still in use, and the caller must not wait. This one
+    /// can be made later.
+    Busy(Registration),
 }
 
 impl Mr {
@@ -54,14 +55,14 @@ impl Mr {
     pub(crate) fn register_fast(
         &self,
         pd: PdId,
-        wr: &Registration,
+        mut wr: Registration,
         may_wait: bool,
     ) -> Result<(), FastError> {
         let Kind::Fast(memory) = &self.kind else {
             return Err(FastError::Stag);
         };
         let stag = Stag(wr.stag);
-        if stag.index() != self.stag().index() || !memory.is_meant(wr) {
+        if stag.index() != self.stag().index() || !memory.is_meant(&wr) {
             return Err(FastError::Stag);
         }
         if pd != self.pd {
@@ -76,12 +77,13 @@ impl Mr {
         if !access.is_legal() || !Access::are_known(wr.access) {
             return Err(FastError::Access);
         }
-        let range = Range::new(wr.iova, wr.len).ok_or(FastError::Length)?;
+        let (iova, wanted) = (wr.iova, wr.len);
+        let range = Range::new(iova, wanted).ok_or(FastError::Length)?;
         let grant = |len: u64, page_offset: Option<(u64, u64)>| {
-            if wr.len > len {
+            if wanted > len {
                 return Err(FastError::Length);
             }
-            if page_offset.is_some_and(|(offset, mask)| wr.iova & mask != offset) {
+            if page_offset.is_some_and(|(offset, mask)| iova & mask != offset) {
                 return Err(FastError::Address);
             }
             // Nobody is inside the gate: whoever goes in next, perhaps to invalidate the region,
@@ -94,12 +96,13 @@ impl Mr {
             })
         };
         loop {
-            match memory.try_register(wr, grant) {
-                Some(result) => return result,
-                None if memory.is_closed() => return Err(FastError::Stag),
-                None if !may_wait => return Err(FastError::Busy),
-                None => fsleep(PAUSE),
-            }
+            wr = match memory.try_register(wr, grant) {
+                Ok(result) => return result,
+                Err(_) if memory.is_closed() => return Err(FastError::Stag),
+                Err(later) if !may_wait => return Err(FastError::Busy(later)),
+                Err(later) => later,
+            };
+            fsleep(PAUSE);
         }
     }
 }

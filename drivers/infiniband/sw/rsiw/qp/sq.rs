@@ -130,7 +130,8 @@ impl SqRing {
     }
 
     /// Looks at the oldest request, which stays where it is. `sgl` gets its elements or octets, and
-    /// `operands` what it has besides.
+    /// `operands` what it has besides; a consumer in the kernel has that once, so that it has to be
+    /// there still when the same request is looked at again.
     pub(super) fn peek(
         &self,
         sgl: &mut SgList,

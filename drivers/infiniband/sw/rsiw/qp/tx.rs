@@ -267,14 +267,17 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
     }
 
     fn register(&mut self) -> Result<(), NotDone> {
-        let Some(Operands::Register(registration)) = &self.source.operands else {
+        let Some(Operands::Register(registration)) = self.source.operands.take() else {
             return Err(Fault::General.into());
         };
         let mr = self.qp.dev.stags.lookup(Stag(registration.stag));
         let mr = mr.ok_or(Fault::LocalProtection)?;
         let registered = mr.register_fast(self.qp.pd.id(), registration, self.may_wait);
         registered.map_err(|error| match error {
-            FastError::Busy => NotDone::Later,
+            FastError::Busy(later) => {
+                self.source.operands = Some(Operands::Register(later));
+                NotDone::Later
+            }
             FastError::Stag | FastError::Pd => Fault::LocalProtection.into(),
             _ => Fault::LocalOperation.into(),
         })

@@ -57,14 +57,18 @@ pub(crate) struct Posted<T> {
     slots: Arc<Slots>,
 }
 
-impl<T: Copy> Posted<T> {
+impl<T> Posted<T> {
     /// Makes a queue of `depth` requests of at most `max_sge` elements or `max_inline` octets each.
     pub(crate) fn new(depth: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
         let depth = u32_as_usize(depth);
         let width = slots(max_sge, max_inline);
         let all = depth.checked_mul(width).ok_or(ENOMEM)?;
+        let mut requests = KVVec::with_capacity(depth, GFP_KERNEL)?;
+        for _ in 0..depth {
+            requests.push_within_capacity(None).map_err(|_| ENOMEM)?;
+        }
         Ok(Self {
-            requests: Ring::new(KVVec::from_elem(None, depth, GFP_KERNEL)?),
+            requests: Ring::new(requests),
             elements: KVVec::from_elem(Sge::default(), all, GFP_KERNEL)?,
             width,
             slots: Slots::new()?,
@@ -116,9 +120,10 @@ impl<T: Copy> Posted<T> {
     }
 
     /// Returns the oldest request, its elements, and the whole room of which they fill the front.
-    pub(crate) fn front(&self) -> Option<(&T, &[Sge], &[Sge])> {
-        let (request, used) = self.requests.get(0)?.as_ref()?;
-        let room = self.elements.get(self.row(0)?)?;
+    pub(crate) fn front(&mut self) -> Option<(&mut T, &[Sge], &[Sge])> {
+        let row = self.row(0)?;
+        let (request, used) = self.requests.get_mut(0)?.as_mut()?;
+        let room = self.elements.get(row)?;
         Some((request, room.get(..*used)?, room))
     }
 
@@ -138,21 +143,23 @@ impl<T: Copy> Posted<T> {
         to.slots = self.slots.clone();
         // Bound: as many as a consumer in the kernel has posted, at most its depth: [`MAX_WR`], or
         // that of a shared receive queue.
-        while let Some((request, elements, octets)) = self.front() {
-            let (request, used) = (*request, elements.len());
+        while let Some((_, elements, octets)) = self.front() {
+            let used = elements.len();
             let row = to.row(to.len()).ok_or(EINVAL)?;
             let room = to.elements.get_mut(row).ok_or(EINVAL)?;
             let room = room.get_mut(..octets.len()).ok_or(EINVAL)?;
             // Bound: the octets of one list. All of it: there may be octets in the place of elements.
             room.copy_from_slice(octets);
+            let request = self.pop().ok_or(EINVAL)?;
             to.put(request, used)?;
-            self.pop();
         }
         Ok(())
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {
-        self.requests.pop()?.map(|(request, _)| request)
+        let (request, _) = self.requests.get_mut(0)?.take()?;
+        self.requests.drop_oldest();
+        Some(request)
     }
 }
 

@@ -92,97 +92,13 @@ impl CmId {
         unsafe { &*ptr.cast::<Self>() }
     }
 
-    /// Returns the local address that the consumer chose.
-    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: the identifier is live; the address is set before it is passed on.
-        Storage::from_raw(unsafe { (*self.0.get()).local_addr }).get()
-    }
-
-    pub(crate) fn remote_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: as for `local_addr`.
-        Storage::from_raw(unsafe { (*self.0.get()).remote_addr }).get()
-    }
-
-    /// Returns the local TCP port that the port mapper chose in place of the consumer's. The
-    /// mapper's daemon has a socket that is bound to that port, but does not listen. Any process
-    /// may say that it is the daemon: the core asks for no privilege.
-    pub(crate) fn mapped_port(&self) -> Option<u16> {
-        // SAFETY: the identifier is live; the address is set before it is passed on.
-        let mapped = Storage::from_raw(unsafe { (*self.0.get()).m_local_addr });
-        self.changed_port(self.local_addr(), mapped.get())
-    }
-
-    /// Returns the peer's TCP port according to the port mapper, if the consumer chose another one.
-    pub(crate) fn mapped_remote_port(&self) -> Option<u16> {
-        // SAFETY: as for `mapped_port`.
-        let mapped = Storage::from_raw(unsafe { (*self.0.get()).m_remote_addr });
-        self.changed_port(self.remote_addr(), mapped.get())
-    }
-
-    /// Returns the port of `mapped`, if it is not that of `asked`, and the mapper may choose one.
-    fn changed_port(&self, asked: Option<SocketAddr>, mapped: Option<SocketAddr>) -> Option<u16> {
-        // SAFETY: the identifier is live; nobody writes this field now.
-        let is_mapped = unsafe { b::iw_cm_id::mapped_raw(self.0.get()) };
-        if !is_mapped || !self.may_map() {
-            return None;
-        }
-        let (asked, mapped) = (asked?.port(), mapped?.port());
-        (mapped != 0 && mapped != asked).then_some(mapped)
-    }
-
-    /// Returns whether the port mapper may choose ports for the device. The core always asks it.
-    fn may_map(&self) -> bool {
-        // SAFETY: the identifier, and the device that it names, are live.
-        let flags = unsafe { (*(*self.0.get()).device).iw_driver_flags };
-        flags & b::iw_flags_IW_F_NO_PORT_MAP == 0
-    }
-
-    /// Keeps the core from believing the port mapper about where connections of this listener come
-    /// from, unless the mapper may choose ports for the device. Call it before the first event.
-    /// Returns what [`CmId::restore_mapping`] must give back before the core forgets the listener,
-    /// whose mapping it would not find otherwise.
-    ///
-    /// The core looks up what it was told about a connection, by anybody, under the address that
-    /// the listener was mapped to. So that becomes one that nobody can guess.
-    pub(crate) fn hide_mapping(&self) -> Option<Mapping> {
-        if self.may_map() {
-            return None;
-        }
-        let mut octets = [0; 16];
-        for (to, from) in octets.iter_mut().zip(
-            core::iter::repeat_with(random::random_u32).flat_map(u32::to_ne_bytes), //
-        ) {
-            *to = from;
-        }
-        let secret = Storage::new(&SocketAddr::from((octets, 0))).0;
-        // SAFETY: the identifier is live; the core reads the field when it handles an event.
-        let mapped = unsafe { &raw mut (*self.0.get()).m_local_addr };
-        // SAFETY: as above.
-        let before = unsafe { mapped.replace(secret.into_raw()) };
-        Some(Mapping(Storage::from_raw(before)))
-    }
-
-    /// Undoes [`CmId::hide_mapping`]. The listener is gone.
+    /// Undoes [`CallId::hide_mapping`]. The listener is gone.
     pub(crate) fn restore_mapping(&self, mapping: Mapping) {
         // An event that is being handled may see any mixture of both. It is dropped: the core has
         // marked the identifier before.
         //
         // SAFETY: the identifier is live.
         unsafe { (*self.0.get()).m_local_addr = mapping.0.into_raw() };
-    }
-
-    /// Returns the type of service, if the consumer chose one.
-    pub(crate) fn tos(&self) -> Option<u8> {
-        // SAFETY: the identifier is live; nobody writes this field now.
-        let is_set = unsafe { b::iw_cm_id::tos_set_raw(self.0.get()) };
-        // SAFETY: as above.
-        is_set.then_some(unsafe { (*self.0.get()).tos })
-    }
-
-    /// Returns whether an IPv6 listener leaves IPv4 alone.
-    pub(crate) fn afonly(&self) -> bool {
-        // SAFETY: the identifier is live; nobody writes this field now.
-        unsafe { b::iw_cm_id::afonly_raw(self.0.get()) }
     }
 
     /// Returns the driver's number for the connection or listener; zero if it has none yet.
@@ -247,18 +163,104 @@ impl ConsumerId {
 ///
 /// # Invariants
 ///
-/// The RDMA CM's identifier, by which the consumer knows this one, lives during `'a`.
+/// The RDMA CM's identifier, by which the consumer knows this one, and the device that it names live
+/// during `'a`, and the core writes no address of it.
 #[derive(Clone, Copy)]
 pub(crate) struct CallId<'a>(&'a CmId);
 
 impl<'a> CallId<'a> {
     /// # Safety
     ///
-    /// `ptr`, and the RDMA CM's identifier by which its consumer knows it, live during `'a`.
+    /// `ptr`, the RDMA CM's identifier by which its consumer knows it, and the device that it names
+    /// live during `'a`. The core does not write addresses, type of service and options meanwhile.
     pub(in crate::ffi) unsafe fn from_raw(ptr: *mut b::iw_cm_id) -> Self {
         // SAFETY: by the caller's promise.
         // INVARIANT: as above.
         Self(unsafe { CmId::from_raw(ptr) })
+    }
+
+    /// Returns the local address that the consumer chose.
+    pub(crate) fn local_addr(self) -> Option<SocketAddr> {
+        // SAFETY: the identifier is live; nobody writes the address during the call.
+        Storage::from_raw(unsafe { (*self.0 .0.get()).local_addr }).get()
+    }
+
+    pub(crate) fn remote_addr(self) -> Option<SocketAddr> {
+        // SAFETY: as for `local_addr`.
+        Storage::from_raw(unsafe { (*self.0 .0.get()).remote_addr }).get()
+    }
+
+    /// Returns the local TCP port that the port mapper chose in place of the consumer's. The
+    /// mapper's daemon has a socket that is bound to that port, but does not listen. Any process
+    /// may say that it is the daemon: the core asks for no privilege.
+    pub(crate) fn mapped_port(self) -> Option<u16> {
+        // SAFETY: the identifier is live; nobody writes the address during the call.
+        let mapped = Storage::from_raw(unsafe { (*self.0 .0.get()).m_local_addr });
+        self.changed_port(self.local_addr(), mapped.get())
+    }
+
+    /// Returns the peer's TCP port according to the port mapper, if the consumer chose another one.
+    pub(crate) fn mapped_remote_port(self) -> Option<u16> {
+        // SAFETY: as for `mapped_port`.
+        let mapped = Storage::from_raw(unsafe { (*self.0 .0.get()).m_remote_addr });
+        self.changed_port(self.remote_addr(), mapped.get())
+    }
+
+    /// Returns the port of `mapped`, if it is not that of `asked`, and the mapper may choose one.
+    fn changed_port(self, asked: Option<SocketAddr>, mapped: Option<SocketAddr>) -> Option<u16> {
+        // SAFETY: the identifier is live; nobody writes this field now.
+        let is_mapped = unsafe { b::iw_cm_id::mapped_raw(self.0 .0.get()) };
+        if !is_mapped || !self.may_map() {
+            return None;
+        }
+        let (asked, mapped) = (asked?.port(), mapped?.port());
+        (mapped != 0 && mapped != asked).then_some(mapped)
+    }
+
+    /// Returns whether the port mapper may choose ports for the device. The core always asks it.
+    fn may_map(self) -> bool {
+        // SAFETY: the identifier, and the device that it names, are live.
+        let flags = unsafe { (*(*self.0 .0.get()).device).iw_driver_flags };
+        flags & b::iw_flags_IW_F_NO_PORT_MAP == 0
+    }
+
+    /// Keeps the core from believing the port mapper about where connections of this listener come
+    /// from, unless the mapper may choose ports for the device. Call it before the first event.
+    /// Returns what [`CmId::restore_mapping`] must give back before the core forgets the listener,
+    /// whose mapping it would not find otherwise.
+    ///
+    /// The core looks up what it was told about a connection, by anybody, under the address that
+    /// the listener was mapped to. So that becomes one that nobody can guess.
+    pub(crate) fn hide_mapping(self) -> Option<Mapping> {
+        if self.may_map() {
+            return None;
+        }
+        let mut octets = [0; 16];
+        for (to, from) in octets.iter_mut().zip(
+            core::iter::repeat_with(random::random_u32).flat_map(u32::to_ne_bytes), //
+        ) {
+            *to = from;
+        }
+        let secret = Storage::new(&SocketAddr::from((octets, 0))).0;
+        // SAFETY: the identifier is live; the core reads the field when it handles an event.
+        let mapped = unsafe { &raw mut (*self.0 .0.get()).m_local_addr };
+        // SAFETY: as above.
+        let before = unsafe { mapped.replace(secret.into_raw()) };
+        Some(Mapping(Storage::from_raw(before)))
+    }
+
+    /// Returns the type of service, if the consumer chose one.
+    pub(crate) fn tos(self) -> Option<u8> {
+        // SAFETY: the identifier is live; nobody writes this field now.
+        let is_set = unsafe { b::iw_cm_id::tos_set_raw(self.0 .0.get()) };
+        // SAFETY: as above.
+        is_set.then_some(unsafe { (*self.0 .0.get()).tos })
+    }
+
+    /// Returns whether an IPv6 listener leaves IPv4 alone.
+    pub(crate) fn afonly(self) -> bool {
+        // SAFETY: the identifier is live; nobody writes this field now.
+        unsafe { b::iw_cm_id::afonly_raw(self.0 .0.get()) }
     }
 
     /// Returns whether `netdev` is in the network namespace of the consumer.

@@ -196,16 +196,16 @@ impl<R: Send + Sync> FastMemory<R> {
     /// length, the offset of its first octet in a page and the mask of such offsets (`None` if it
     /// may begin anywhere), and returns what the registration grants, or why there is none.
     ///
-    /// Returns `None` if somebody is inside the gate, it is closed, or `wr` asks for other memory.
+    /// Gives `wr` back if somebody is inside the gate, it is closed, or `wr` asks for other memory.
     pub(crate) fn try_register<E>(
         &self,
-        wr: &Registration,
+        wr: Registration,
         grant: impl FnOnce(u64, Option<(u64, u64)>) -> Result<R, E>,
-    ) -> Option<Result<(), E>> {
-        if !self.is_meant(wr) {
-            return None;
+    ) -> Result<Result<(), E>, Registration> {
+        if !self.is_meant(&wr) {
+            return Err(wr);
         }
-        self.gate.exclusively(|| {
+        let done = self.gate.exclusively(|| {
             // SAFETY: by the gate nobody is inside, so that nobody reads `active`.
             // INVARIANT: inside `exclusively`.
             let active = unsafe { &mut *self.active.get() };
@@ -215,7 +215,8 @@ impl<R: Send + Sync> FastMemory<R> {
             drop(staged);
             active.grant = Some(grant(active.layout.len(), active.layout.page_offset())?);
             Ok(())
-        })
+        });
+        done.ok_or(wr)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -55,7 +55,8 @@ pub(crate) enum SendOp {
         /// The key to invalidate on this side.
         key: u32,
     },
-    Register(Registration),
+    /// See [`SendWr::into_registration`].
+    Register,
     Bind(Binding),
 }
 
@@ -110,8 +111,9 @@ pub(crate) struct Binding {
     pub(crate) len: u64,
 }
 
-/// A fast registration. Only a request that was posted makes one.
-#[derive(Clone, Copy, Debug)]
+/// A fast registration. Only a request that was posted makes one, and each makes only one: what the
+/// consumer invalidates later stays invalid.
+#[derive(Debug)]
 pub(crate) struct Registration {
     /// The STag of the region with its new key.
     pub(crate) stag: u32,
@@ -143,7 +145,7 @@ impl SendWr<'_> {
         unsafe { *self.wr().__bindgen_anon_1.wr_id }
     }
 
-    /// Returns what it asks for; `None` if unknown here, or for an object that is another driver's.
+    /// Returns what it asks for; `None` if unknown here.
     pub(crate) fn operation(&self) -> Option<SendOp> {
         // SAFETY: 32 bits of either member.
         let key = unsafe { *self.wr().ex.invalidate_rkey };
@@ -170,7 +172,7 @@ impl SendWr<'_> {
                 invalidate: true,
             },
             b::ib_wr_opcode_IB_WR_LOCAL_INV => SendOp::Invalidate { key },
-            b::ib_wr_opcode_IB_WR_REG_MR => SendOp::Register(self.registration()?),
+            b::ib_wr_opcode_IB_WR_REG_MR => SendOp::Register,
             b::ib_wr_opcode_IB_WR_BIND_MW => SendOp::Bind(self.binding()?),
             b::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP => self.atomic(|wr| AtomicOp::CompareSwap {
                 compare: wr.compare_add,
@@ -218,7 +220,12 @@ impl SendWr<'_> {
         }
     }
 
-    fn registration(&self) -> Option<Registration> {
+    /// Returns the registration that it asks for; `None` if it asks for something else, or for a
+    /// region of another driver.
+    pub(crate) fn into_registration(self) -> Option<Registration> {
+        if self.wr().opcode != b::ib_wr_opcode_IB_WR_REG_MR {
+            return None;
+        }
         // SAFETY: by the invariant, for this operation.
         let wr = unsafe { self.0.cast::<b::ib_reg_wr>().as_ref() };
         if wr.mr.is_null() {

@@ -146,7 +146,7 @@ impl KernelSq {
         let posted = &mut requests.posted;
         // Bound: as many as the consumer posts at a time, up to the depth.
         for wr in chain {
-            let (request, used) = self.request(&wr, posted.room()?)?;
+            let (request, used) = self.request(wr, posted.room()?)?;
             posted.push(request, used)?;
         }
         Ok(())
@@ -208,10 +208,12 @@ impl KernelSq {
         sgl: &mut SgList,
         operands: &mut Option<Operands>,
     ) -> Option<Result<Wqe, BadWqe>> {
-        let requests = self.requests.lock();
+        let mut requests = self.requests.lock();
         let (request, elements, room) = requests.posted.front()?;
         if let Ok((wqe, own)) = request {
-            *operands = *own;
+            if let Some(own) = own.take() {
+                *operands = Some(own);
+            }
             let fits = if wqe.is_inline {
                 let octets = room.as_bytes().get(..u32_as_usize(wqe.len));
                 octets.is_some_and(|octets| sgl.set_octets(octets))
@@ -226,7 +228,10 @@ impl KernelSq {
                 }));
             }
         }
-        Some(request.map(|(wqe, _)| wqe))
+        Some(match request {
+            Ok((wqe, _)) => Ok(*wqe),
+            Err(bad) => Err(*bad),
+        })
     }
 
     pub(super) fn pop(&self) -> Option<Work> {
@@ -239,7 +244,7 @@ impl KernelSq {
 
     /// Validates a request and copies its elements or octets to `room`. Returns the request and
     /// how many elements it has.
-    fn request(&self, wr: &SendWr<'_>, room: &mut [Sge]) -> Result<(Checked, usize)> {
+    fn request(&self, wr: SendWr<'_>, room: &mut [Sge]) -> Result<(Checked, usize)> {
         let (operation, operands) = operation(wr.operation().ok_or(EINVAL)?);
         let is_local = operation.is_local();
         let is_atomic = matches!(operation, Operation::Atomic { .. });
@@ -292,6 +297,13 @@ impl KernelSq {
             len,
             is_inline,
         };
+        let operands = match operation {
+            Operation::Register => {
+                let of = wr.into_registration().ok_or(EINVAL)?;
+                Some(Operands::Register(of))
+            }
+            _ => operands,
+        };
         Ok((Ok((wqe, operands)), used))
     }
 }
@@ -322,7 +334,7 @@ fn operation(asked: SendOp) -> (Operation, Option<Operands>) {
             return (asked, Some(Operands::Atomic(operation)));
         }
         SendOp::Invalidate { key } => Operation::Invalidate { stag: Stag(key) },
-        SendOp::Register(of) => return (Operation::Register, Some(Operands::Register(of))),
+        SendOp::Register => Operation::Register,
         SendOp::Bind(of) => return (Operation::Bind, Some(Operands::Bind(of))),
     };
     (operation, None)
