@@ -35,6 +35,7 @@ ORDINARY = {
         "provider_data add_ref rem_ref local_addr remote_addr m_remote_addr tos",
     "ours": "handle inner object filler memory rcu mem node min max",
     "the thread itself": "mm nr_cpus_allowed",
+    "memory cgroups, whose references are counted there": "css",
 }
 # Functions that begin as the kernel's own do, and are offered to everybody all the same.
 OFFERED = set("__alloc_percpu __ffs64 __vmalloc __xa_insert __xa_erase __set_current_state "
@@ -49,7 +50,7 @@ ASKED = re.compile(
     r"|sock_owned_by_user_nocheck|kallsyms_lookup_name|find_module|symbol_get)\b")
 
 C_FIELD = re.compile(r"(?:->|(?<=[\w)\]])\.)\s*([a-z]\w*)\b(?!\s*\()")
-RUST_FIELD = re.compile(r"\(\*[\w.]+(?:\([^()]*\))*(?:\.\w+(?:\([^()]*\))*)*\)\s*\.\s*(\w+)\b(?!\s*\()")
+RUST_FIELD = re.compile(r"\(\*[\w.]+(?: \.[\w.]+)*(?:\([^()]*\))*(?:\.\w+(?:\([^()]*\))*)*\)\s*\.\s*(\w+)\b(?!\s*\()")
 INTERNAL = re.compile(r"\b(__\w+)\s*\(")
 # "``a``, ``b`` and ``c`` in ``ffi/x.c``"
 PLACED = re.compile(r"((?:``[\w.>-]+``(?:,\s+|\s+and\s+)?)+)\s+in\s+``(ffi/[\w/.]+)``")

@@ -20,7 +20,10 @@ use super::{
 use crate::{
     device::Device,
     ffi::{
-        mm::noio::NoIo,
+        mm::{
+            noio::NoIo,
+            payer::Payer, //
+        },
         net::{
             netdev::NetDevice,
             ListenHandler,
@@ -182,6 +185,8 @@ pub(super) struct Acceptor {
     queues: Arc<Queues>,
     /// Its key in [`Acceptors`], if it is shared.
     key: Option<Key>,
+    /// Who pays for connections until they have a QP: the process that listens.
+    payer: Payer,
     /// Taken by consumers' calls, and by the work that takes connections from TCP.
     #[pin]
     open: Mutex<Option<Open>>,
@@ -249,6 +254,7 @@ impl Acceptor {
             pin_init!(Self {
                 queues: queues.clone(),
                 key,
+                payer: Payer::of_caller(),
                 open <- new_mutex!(None, "rsiw::cm::Acceptor::open"),
                 work <- new_work!("rsiw::cm::Acceptor::work"),
                 timer <- Timer::new(),
@@ -303,7 +309,7 @@ impl Acceptor {
     fn next(self: &Arc<Self>) -> Option<(Arc<TcpSocket>, Option<Arc<Listener>>)> {
         let open = self.open.lock();
         let open = open.as_ref()?;
-        let sock = open.sock.accept().unwrap_or_else(|_| {
+        let sock = open.sock.accept(&self.payer).unwrap_or_else(|_| {
             Timer::start(self, RETRY_MS);
             None
         })?;
@@ -350,16 +356,14 @@ impl WorkItem for Acceptor {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        drain(
-            ACCEPT_BUDGET,
-            || this.next(),
-            |(sock, listener)| match listener {
-                // An error closes the socket.
-                Some(listener) => drop(passive::create(&listener, sock)),
-                None => sock.abort(),
-            },
-        )
-        .or_leave_to(|| this.queue());
+        let admit = |(sock, listener): (Arc<TcpSocket>, Option<Arc<Listener>>)| match listener {
+            // An error closes the socket.
+            Some(listener) => drop(passive::create(&listener, sock, &this.payer)),
+            None => sock.abort(),
+        };
+        this.payer
+            .pays(|| drain(ACCEPT_BUDGET, || this.next(), admit))
+            .or_leave_to(|| this.queue());
     }
 }
 

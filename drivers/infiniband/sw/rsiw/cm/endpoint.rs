@@ -21,6 +21,7 @@ use super::{
 use crate::{
     device::Device,
     ffi::{
+        mm::payer::Payer,
         net::{
             tls::Handshake,
             Callbacks,
@@ -235,9 +236,10 @@ impl Endpoints {
     }
 
     /// Adds an endpoint, or returns `ENODEV` if the device is going away. The endpoint does nothing
-    /// until its connection is set and it is kicked.
-    pub(super) fn add(self: &Arc<Self>) -> Result<Arc<Endpoint>> {
-        self.all.add(|number| Endpoint::new(self.clone(), number))
+    /// until its connection is set and it is kicked. `payer` pays for what its work allocates.
+    pub(super) fn add(self: &Arc<Self>, payer: Payer) -> Result<Arc<Endpoint>> {
+        self.all
+            .add(|number| Endpoint::new(self.clone(), number, payer))
     }
 }
 
@@ -247,6 +249,8 @@ pub(super) struct Endpoint {
     pub(super) endpoints: Arc<Endpoints>,
     /// By which iw_cm and the registry know it.
     number: usize,
+    /// Who pays until there is a QP, which has a payer of its own.
+    pub(super) payer: Payer,
     #[pin]
     timer: Timer<Self>,
     pub(super) notes: Noticeboard<EndpointNote>,
@@ -282,7 +286,7 @@ impl_list_item! {
 }
 
 impl Endpoint {
-    fn new(endpoints: Arc<Endpoints>, number: usize) -> Result<Arc<Self>> {
+    fn new(endpoints: Arc<Endpoints>, number: usize, payer: Payer) -> Result<Arc<Self>> {
         let state = EndpointState::new();
         let shown = Shown {
             cm_id: None,
@@ -293,6 +297,7 @@ impl Endpoint {
             pin_init!(Self {
                 endpoints,
                 number,
+                payer,
                 timer <- Timer::new(),
                 notes: Noticeboard::new(),
                 stream_end <- Slot::new(),

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     ffi::{
+        mm::payer::Payer,
         net::{
             Callbacks,
             TcpSocket, //
@@ -49,10 +50,10 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Makes an endpoint for a TCP connection that was just accepted.
-pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
+/// Makes an endpoint for a TCP connection that was just accepted, for which `payer` pays.
+pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>, payer: &Payer) -> Result {
     let dev = &listener.endpoints.dev;
-    let responder = KBox::new(Responder::new(config(dev)), GFP_KERNEL)?;
+    let responder = KBox::new(Responder::new(config(dev)), GFP_KERNEL_ACCOUNT)?;
     let sock = match dev.tls() {
         Some(_) => {
             let peer = sock.peer_addr()?.get().ok_or(ECONNRESET)?;
@@ -60,7 +61,7 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>) -> Result {
         }
         None => sock,
     };
-    let this = listener.endpoints.add()?;
+    let this = listener.endpoints.add(payer.clone())?;
     let mut st = this.state.lock();
     st.connection = Connection::closed();
     let result = listener.admit(this.number()).and_then(|()| {
@@ -86,7 +87,8 @@ pub(super) fn read(this: &Arc<Endpoint>) {
     if let Some(Deputy::Listener(listener)) = this.deputy() {
         // Nobody else knows the endpoint, so that no process keeps this waiting.
         let mut st = this.state.lock();
-        this.advance(&mut st);
+        // Who listens pays for all whose turn comes in this work.
+        this.payer.pays(|| this.advance(&mut st));
         if matches!(st.connection.awaits(), Awaits::Frame(_)) {
             return;
         }

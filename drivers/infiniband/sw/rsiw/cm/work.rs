@@ -48,26 +48,30 @@ impl WorkItem for Endpoint {
 
     fn run(this: Arc<Self>) {
         let _scope = NoIo::enter();
-        // A process may hold the mutex and be preempted. The work of other endpoints must not wait
-        // for it, so neither does this: each call of a process kicks the endpoint when it has
-        // unlocked the mutex.
-        while let Some(mut st) = this.state.try_lock() {
-            this.advance(&mut st);
-            let Some(pending) = this.next_event(&mut st) else {
-                if this.retire(st) {
-                    this.endpoints.all.remove(&this);
-                } else if this.deputy().is_some() {
-                    Self::kick(this.clone());
-                }
-                return;
-            };
-            drop(st);
-            this.deliver(pending);
-        }
+        this.payer.pays(|| this.act());
     }
 }
 
 impl Endpoint {
+    fn act(self: &Arc<Self>) {
+        // A process may hold the mutex and be preempted. The work of other endpoints must not wait
+        // for it, so neither does this: each call of a process kicks the endpoint when it has
+        // unlocked the mutex.
+        while let Some(mut st) = self.state.try_lock() {
+            self.advance(&mut st);
+            let Some(pending) = self.next_event(&mut st) else {
+                if self.retire(st) {
+                    self.endpoints.all.remove(self);
+                } else if self.deputy().is_some() {
+                    Self::kick(self.clone());
+                }
+                return;
+            };
+            drop(st);
+            self.deliver(pending);
+        }
+    }
+
     pub(super) fn advance(self: &Arc<Self>, st: &mut EndpointState) {
         if st.connection.is_new() {
             return;

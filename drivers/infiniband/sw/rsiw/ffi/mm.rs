@@ -10,6 +10,7 @@
 //! - [`shmem::SharedMemory`] is memory of the driver that a process maps; [`ring`] is typed access
 //!   to queues there, by copy, with indices that cannot lead outside.
 //! - [`noio::NoIo`] keeps allocations of a thread from starting input and output.
+//! - [`payer::Payer`] is the memory cgroup that pays for what a work item allocates.
 //!
 //! # Lifetimes and context
 //!
@@ -43,6 +44,7 @@ pub(super) mod kmem;
 pub(crate) mod movable;
 pub(crate) mod noio;
 pub(crate) mod page;
+pub(crate) mod payer;
 pub(crate) mod position;
 pub(crate) mod ring;
 pub(crate) mod shmem;

@@ -22,13 +22,16 @@ use super::{
 use crate::{
     cq::Cq,
     device::Device,
-    ffi::rdma::{
-        attr::{
-            AccessFlags,
-            QpCap,
-            Qpn, //
+    ffi::{
+        mm::payer::Payer,
+        rdma::{
+            attr::{
+                AccessFlags,
+                QpCap,
+                Qpn, //
+            },
+            handle::QpHandle,
         },
-        handle::QpHandle,
     },
     mr::{
         access::Access,
@@ -124,6 +127,8 @@ pub(crate) struct Base {
     pub(crate) handle: Arc<QpHandle>,
     pub(super) cap: QpCap,
     pub(super) consumer: Consumer,
+    /// Who pays for what a connection needs: the process that made the QP.
+    pub(crate) payer: Payer,
     pub(super) send_cq: Arc<Cq>,
     pub(super) recv_cq: Arc<Cq>,
     pub(super) srq: Option<Arc<Srq>>,

@@ -86,11 +86,21 @@ impl Qp {
         params: &Params,
         manager: &dyn Manager,
     ) -> Result {
-        let inbound = KVec::from_elem(Inbound::default(), params.ird.into(), GFP_KERNEL)?;
+        self.payer.pays(|| self.take_stream(sock, params, manager))
+    }
+
+    /// See [`Qp::start`].
+    fn take_stream(
+        self: &Arc<Self>,
+        sock: &Arc<TcpSocket>,
+        params: &Params,
+        manager: &dyn Manager,
+    ) -> Result {
+        let inbound = KVec::from_elem(Inbound::default(), params.ird.into(), GFP_KERNEL_ACCOUNT)?;
         let outbound = KVec::from_elem(
             OutboundRead::default(),
             params.outbound_slots().into(),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let tx = TxState::new(self, params, sock.mss())?;
         let stream = Stream::new(self.clone(), sock, params)?;

@@ -43,7 +43,10 @@ use crate::{
         Spare, //
     },
     ffi::{
-        mm::ring::SharedRing,
+        mm::{
+            payer::Payer,
+            ring::SharedRing, //
+        },
         rdma::{
             attr::{
                 AccessFlags,
@@ -302,6 +305,10 @@ impl Qp {
         };
         let cap = *cap;
 
+        let payer = match &udata {
+            Some(_) => Payer::of_caller(),
+            None => Payer::nobody(),
+        };
         let flags = memory_for(udata.is_some());
         let binder = Binder::new(flags)?;
         // CAST: at most [`MAX_WR`].
@@ -316,6 +323,7 @@ impl Qp {
                     handle,
                     cap,
                     consumer,
+                    payer,
                     send_cq,
                     recv_cq,
                     srq,

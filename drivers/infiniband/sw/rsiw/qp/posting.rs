@@ -129,7 +129,7 @@ impl Qp {
         let may_wait = context::may_sleep();
         let may_send = (may_wait || context::is_preemptible()) && !context::is_low_priority();
         match self.who(Reason::KernelPost { may_send }) {
-            Actor::Caller => self.queue(self.send_posted(may_wait)),
+            Actor::Caller => self.queue(self.payer.pays(|| self.send_posted(may_wait))),
             other => self.queue(other),
         }
         result

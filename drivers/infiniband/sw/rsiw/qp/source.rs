@@ -59,7 +59,7 @@ impl Source {
     /// Makes room for messages of at most `max_sge` elements or `max_inline` octets.
     pub(super) fn new(max_sge: u32, max_inline: u32) -> Result<Self> {
         let width = max_sge.max(1);
-        let mut accesses = KVec::with_capacity(u32_as_usize(width), GFP_KERNEL)?;
+        let mut accesses = KVec::with_capacity(u32_as_usize(width), GFP_KERNEL_ACCOUNT)?;
         for _ in 0..width {
             accesses
                 .push_within_capacity(CachedRegion::NONE)

@@ -169,7 +169,11 @@ impl Need {
     /// sender, which needs the socket.
     fn get(self) -> Option<Result<KVVec<u8>, AllocError>> {
         match self {
-            Self::Buffer => Some(KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL | __GFP_NOWARN)),
+            Self::Buffer => Some(KVVec::from_elem(
+                0,
+                MAX_FPDU,
+                GFP_KERNEL_ACCOUNT | __GFP_NOWARN,
+            )),
             Self::Quiet(mr) => {
                 mr.wait_quiet();
                 None
@@ -185,7 +189,7 @@ impl Stream {
         params: &Params,
     ) -> Result<Arc<Self>> {
         let max_sge = parent.base().max_recv_sge();
-        let part = KBox::new(Receiving::new(params, max_sge)?, GFP_KERNEL)?;
+        let part = KBox::new(Receiving::new(params, max_sge)?, GFP_KERNEL_ACCOUNT)?;
         Arc::pin_init(
             pin_init!(Self {
                 parent,
@@ -202,7 +206,7 @@ impl Stream {
                 starves: AtomicFlag::new(false),
                 is_closing: AtomicFlag::new(false),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

@@ -73,7 +73,7 @@ impl WorkItem<ACTS> for Qp {
 
     fn run(this: Arc<Qp>) {
         let _scope = NoIo::enter();
-        this.act_upon_notes();
+        this.payer.pays(|| this.act_upon_notes());
     }
 }
 
@@ -82,11 +82,13 @@ impl WorkItem<SENDS> for Qp {
 
     fn run(this: Arc<Qp>) {
         let _scope = NoIo::enter();
-        let mut after = After::of(Actor::Patient);
-        let mut inner = this.inner.lock();
-        this.send_posts(&mut inner, &mut after);
-        drop(inner);
-        after.run(&this);
+        this.payer.pays(|| {
+            let mut after = After::of(Actor::Patient);
+            let mut inner = this.inner.lock();
+            this.send_posts(&mut inner, &mut after);
+            drop(inner);
+            after.run(&this);
+        });
     }
 }
 

@@ -38,7 +38,11 @@ impl SgList {
     /// Makes a list with room for `max_sge` elements or `max_inline` octets.
     pub(crate) fn new(max_sge: u32, max_inline: u32) -> Result<Self> {
         Ok(Self {
-            room: KVec::from_elem(Sge::default(), slots(max_sge, max_inline), GFP_KERNEL)?,
+            room: KVec::from_elem(
+                Sge::default(),
+                slots(max_sge, max_inline),
+                GFP_KERNEL_ACCOUNT,
+            )?,
             count: 0,
         })
     }

@@ -9,12 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "prog.h"
 
 static unsigned int count = 100, parallel = 1, ping_bytes;
 static const char *who = "client";
-static bool ordered;
+static bool ordered, hold;
 
 struct conn {
 	struct ep ep;
@@ -201,6 +202,12 @@ static void batch(struct run *r)
 		ping(r);
 		ep_sync(&pair);
 	}
+	if (hold) {
+		if (pair.server)
+			puts("HOLDING");
+		fflush(stdout);
+		pause();
+	}
 	for (i = 0; i < parallel && r->i_disconnect; i++)
 		/* May come second when both do it. */
 		rdma_disconnect(r->conn[i].ep.id);
@@ -249,6 +256,7 @@ static const struct opt options[] = {
 	{ "ping", .num = &ping_bytes, .max = 1 << 20 },
 	{ "disconnect", .str = &who },
 	{ "ordered", .flag = &ordered },
+	{ "hold", .flag = &hold },
 	{ }
 };
 
@@ -261,7 +269,9 @@ const struct prog prog = {
 		"  --parallel N         of these at the same time (1)\n"
 		"  --ping BYTES         one message and its echo on each (0: none)\n"
 		"  --disconnect SIDE    client, server or both (client)\n"
-		"  --ordered            the server is told of requests in the order of the calls\n",
+		"  --ordered            the server is told of requests in the order of the calls\n"
+		"  --hold               says HOLDING when the first of them are up and have sent, and\n"
+		"                       keeps them until it is killed\n",
 	.table = options,
 	.kind = PROG_PAIR,
 	.port = 18610,

@@ -43,3 +43,7 @@ class Group:
         """A number of memory.stat: octets that its processes are charged with."""
         stat = LOCAL.read(self.path + "/memory.stat")
         return {k: int(v) for k, v in map(str.split, stat.splitlines())}[name]
+
+    def current(self):
+        """Octets that its processes are charged with, of all kinds."""
+        return int(LOCAL.read(self.path + "/memory.current"))

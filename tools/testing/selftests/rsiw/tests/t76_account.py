@@ -8,7 +8,7 @@ import socket
 
 from rsiwtest.core import Fail, test
 from rsiwtest.groups import Group
-from rsiwtest.machine import wait_until
+from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.probes import probed
 
 
@@ -89,6 +89,62 @@ def regions(t):
             raise Fail(proc.tail())
         if not 1000 <= made(proc) <= limit // OWN["mr"][1]:
             raise Fail("%d regions" % made(proc))
+
+
+def free():
+    """Octets of memory that nobody uses, once caches are empty."""
+    LOCAL.write("/proc/sys/vm/drop_caches", "3")
+    lines = LOCAL.read("/proc/meminfo").splitlines()
+    return 1024 * int({k: v for k, v in (li.split(":") for li in lines)}["MemFree"].split()[0])
+
+
+def connections(t, count, group):
+    """Connections over TCP, each of which has sent a message, with both ends in a group."""
+    return t.start(*group.within([
+        t.bin("conns"), *t.topo.wire.args(), "--port", t.port(), "--count", count, "--parallel",
+        count, "--ping", PING, "--hold", "--limit", int(t.left())]))
+
+
+# Octets of a message: more than the page that is a connection's first memory to send from.
+PING = 16384
+LIMIT = 60 << 20
+# Octets of a queue pair that may be charged to nobody: what TCP makes before there is a socket, and
+# the core for identifiers and events.
+UNPAID = 12 << 10
+
+
+@test("charged-connections", cost=40)
+def charged_connections(t):
+    """What connections take counts for the memory cgroup of their processes, both sides."""
+    count = 200
+    with Group("rsiw-account", "memory") as group:
+        # What is made once, and is kept.
+        connections(t, 10, group).wait_output("HOLDING", t.left(60))
+        t.reap()
+        before, paid = free(), group.current()
+        connections(t, count, group).wait_output("HOLDING", t.left())
+        lost, paid = before - free(), group.current() - paid
+        print("# %d connections: %d KiB are gone, %d KiB of them charged" % (
+            count, lost >> 10, paid >> 10))
+        t.reap()
+    if lost - paid > 2 * count * UNPAID:
+        raise Fail("for %d queue pairs %d KiB are gone, and %d KiB charged" % (
+            2 * count, lost >> 10, paid >> 10))
+
+
+@test("memory-cgroup-connections", cost=30)
+def limited_connections(t):
+    """Connections end at the limit of their group, and others are not concerned."""
+    # The victim of the group's own limit is reported in the log.
+    t.allowed += ["Call Trace"]
+    # Enough for the processes and their objects, and not for what is sent and received with.
+    with Group("rsiw-account", "memory", memory_max=LIMIT) as group:
+        proc = connections(t, 400, group)
+        wait_until("the limit of the group", t.left(60),
+                   lambda: proc.poll() is not None or "HOLDING" in proc.output())
+        if proc.poll() is None:
+            raise Fail("all are made, and %d KiB charged" % (group.current() >> 10))
+    t.own("conns", t.topo.wire, "--count", 20, "--parallel", 20, "--ping", PING)
 
 
 OBJECTS = 100

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
@@ -17,6 +18,43 @@ unsigned int rsiw_helper_memalloc_noio_save(void)
 void rsiw_helper_memalloc_noio_restore(unsigned int flags)
 {
 	memalloc_noio_restore(flags);
+}
+
+/*
+ * Takes a reference to the group that pays for what the caller allocates: that of its process, or
+ * the root group, which pays for nothing, in a thread of the kernel. NULL without such groups.
+ */
+struct mem_cgroup *rsiw_helper_memcg_of_caller(void)
+{
+	return get_mem_cgroup_from_mm(NULL);
+}
+
+struct mem_cgroup *rsiw_helper_memcg_of_nobody(void)
+{
+#ifdef CONFIG_MEMCG
+	if (!mem_cgroup_disabled())
+		return root_mem_cgroup;
+#endif
+	return NULL;
+}
+
+void rsiw_helper_memcg_get(struct mem_cgroup *memcg)
+{
+#ifdef CONFIG_MEMCG
+	if (memcg)
+		css_get(&memcg->css);
+#endif
+}
+
+void rsiw_helper_memcg_put(struct mem_cgroup *memcg)
+{
+	mem_cgroup_put(memcg);
+}
+
+/* Has @memcg pay for what this thread allocates. Returns who paid before. */
+struct mem_cgroup *rsiw_helper_memcg_pays(struct mem_cgroup *memcg)
+{
+	return set_active_memcg(memcg);
 }
 
 void *rsiw_helper_page_address(struct page *page)

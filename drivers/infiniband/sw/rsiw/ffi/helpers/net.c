@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/bvec.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/netdevice.h>
 #include <linux/nsproxy.h>
@@ -8,6 +9,7 @@
 #include <linux/skbuff.h>
 #include <linux/timer.h>
 #include <linux/uio.h>
+#include <net/inet_common.h>
 #include <net/inet_connection_sock.h>
 #include <net/inet_ecn.h>
 #include <net/inet_hashtables.h>
@@ -172,6 +174,51 @@ void rsiw_helper_sock_prepare(struct sock *sk)
 	tcp_sock_set_nodelay(sk);
 	sock_set_reuseaddr(sk);
 	sock_set_keepalive(sk);
+}
+
+/* TCP charges @memcg for the buffers of @sk, which has none yet, nor anybody who is charged. */
+static void sock_charge_to(struct sock *sk, struct mem_cgroup *memcg)
+{
+#ifdef CONFIG_MEMCG
+	if (mem_cgroup_sockets_enabled && memcg && !mem_cgroup_is_root(memcg) &&
+	    cgroup_subsys_on_dfl(memory_cgrp_subsys) && !sk->sk_memcg &&
+	    css_tryget(&memcg->css))
+		sk->sk_memcg = memcg;
+#endif
+}
+
+/*
+ * As kernel_accept() without waiting, but @memcg is charged for the socket's buffers, also for what
+ * has arrived already. TCP takes the group of who accepts, and in a work item that is none.
+ */
+int rsiw_helper_accept_for(struct socket *sock, struct mem_cgroup *memcg, struct socket **to)
+{
+	struct proto_accept_arg arg = {
+		.flags = O_NONBLOCK,
+		.err = -EINVAL,
+		.kern = true,
+	};
+	const struct proto_ops *ops = READ_ONCE(sock->ops);
+	struct sock *sk = sock->sk, *child;
+	struct socket *made;
+	int err;
+
+	err = sock_create_lite(sk->sk_family, sk->sk_type, sk->sk_protocol, &made);
+	if (err < 0)
+		return err;
+	child = READ_ONCE(sk->sk_prot)->accept(sk, &arg);
+	if (!child) {
+		sock_release(made);
+		return arg.err;
+	}
+	lock_sock(child);
+	sock_charge_to(child, memcg);
+	__inet_accept(sock, made, child);
+	release_sock(child);
+	made->ops = ops;
+	__module_get(ops->owner);
+	*to = made;
+	return 0;
 }
 
 void rsiw_helper_lock_sock(struct sock *sk)
@@ -596,7 +643,8 @@ bool rsiw_helper_tcp_may_get(const struct sock *sk, const struct sk_buff *skb, u
 
 /*
  * Returns @len octets of zeroed pages, or one page where more are not easily had, and sets @len; or
- * NULL. The consumer may be a block device or a file system: no waiting for those.
+ * NULL. Who pays at the moment is charged. The consumer may be a block device or a file system: no
+ * waiting for those.
  */
 struct page *rsiw_helper_tx_pages_alloc(u32 *len, bool may_wait)
 {
@@ -606,11 +654,11 @@ struct page *rsiw_helper_tx_pages_alloc(u32 *len, bool may_wait)
 	if (order)
 		page = alloc_pages((GFP_NOIO & ~__GFP_DIRECT_RECLAIM) |
 				   __GFP_COMP | __GFP_ZERO | __GFP_NOWARN |
-				   __GFP_NORETRY, order);
+				   __GFP_NORETRY | __GFP_ACCOUNT, order);
 	if (!page) {
 		order = 0;
 		page = alloc_page((may_wait ? GFP_NOIO : GFP_NOWAIT | __GFP_NOWARN) |
-				  __GFP_ZERO);
+				  __GFP_ZERO | __GFP_ACCOUNT);
 	}
 	*len = PAGE_SIZE << order;
 	return page;

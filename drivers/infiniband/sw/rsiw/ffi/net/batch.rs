@@ -66,14 +66,14 @@ impl TxBatch {
     pub(crate) fn new(pool: Arc<ChunkPool>, chunks: usize) -> Result<Self> {
         Ok(Self {
             pool,
-            chunks: ChunkRing::new(chunks)?,
+            chunks: ChunkRing::new(chunks, GFP_KERNEL_ACCOUNT)?,
             begin: 0,
             last: 0,
             end: 0,
             limit: 0,
             remaining: 0,
             gone: Wrapping(0),
-            bvecs: KVec::from_elem(pin_init::zeroed(), chunks, GFP_KERNEL)?,
+            bvecs: KVec::from_elem(pin_init::zeroed(), chunks, GFP_KERNEL_ACCOUNT)?,
         })
     }
 

@@ -276,7 +276,7 @@ impl<H: StreamHandler> OnTls<H> {
             sock,
             below,
         };
-        Ok(Arc::new(this, GFP_KERNEL)?)
+        Ok(Arc::new(this, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// # Safety

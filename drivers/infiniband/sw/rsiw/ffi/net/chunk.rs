@@ -18,6 +18,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
+    alloc::Flags,
     new_spinlock,
     num::casts::IntoSafeCast,
     page::PAGE_SIZE,
@@ -168,8 +169,8 @@ pub(super) struct ChunkRing {
 }
 
 impl ChunkRing {
-    pub(super) fn new(max: usize) -> Result<Self> {
-        let mut slots = KVec::with_capacity(max, GFP_KERNEL)?;
+    pub(super) fn new(max: usize, flags: Flags) -> Result<Self> {
+        let mut slots = KVec::with_capacity(max, flags)?;
         for _ in 0..max {
             slots.push_within_capacity(None).map_err(|_| ENOMEM)?;
         }
@@ -233,7 +234,8 @@ impl ChunkRing {
 }
 
 /// Chunks that were sent, oldest first. Once TCP has let go of them they are filled again, which
-/// saves the allocator the work of clearing them.
+/// saves the allocator the work of clearing them. Whoever paid for a chunk pays until it goes back to
+/// the allocator, although others may fill it meanwhile.
 #[pin_data]
 pub(crate) struct ChunkPool {
     #[pin]
@@ -243,7 +245,7 @@ pub(crate) struct ChunkPool {
 impl ChunkPool {
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            sent <- new_spinlock!(ChunkRing::new(MAX_POOLED)?, "rsiw::ChunkPool::sent"),
+            sent <- new_spinlock!(ChunkRing::new(MAX_POOLED, GFP_KERNEL)?, "rsiw::ChunkPool::sent"),
         })
     }
 

@@ -11,9 +11,12 @@ use super::{
     socket::TcpSocket,
     state::TcpState, //
 };
-use crate::ffi::raw::{
-    b,
-    h, //
+use crate::ffi::{
+    mm::payer::Payer,
+    raw::{
+        b,
+        h, //
+    },
 };
 use kernel::{
     error::to_result,
@@ -64,18 +67,14 @@ impl<H: ListenHandler> ListenSocket<H> {
         Ok(this)
     }
 
-    /// Takes a connection from the queue, `None` if there is none.
-    pub(crate) fn accept(&self) -> Result<Option<Arc<TcpSocket>>> {
+    /// Takes a connection from the queue, `None` if there is none. `payer` pays for its buffers. In
+    /// a thread of the kernel.
+    pub(crate) fn accept(&self, payer: &Payer) -> Result<Option<Arc<TcpSocket>>> {
         let mut sock = core::ptr::null_mut();
-        // SAFETY: the socket is live; `sock` is a place for the result.
-        let ret = unsafe {
-            // CAST: a small flag.
-            b::kernel_accept(
-                self.0.sock().sock().as_ptr(),
-                &mut sock,
-                b::O_NONBLOCK as c_int,
-            )
-        };
+        let listener = self.0.sock().sock().as_ptr();
+        // SAFETY: the socket listens and is live, as is the payer's group; `sock` is a place for the
+        // result.
+        let ret = unsafe { h::accept_for(listener, payer.as_ptr(), &mut sock) };
         match to_result(ret) {
             Ok(()) => {}
             Err(e) if e == EAGAIN => return Ok(None),
@@ -87,7 +86,7 @@ impl<H: ListenHandler> ListenSocket<H> {
         //
         // SAFETY: the socket is live, and this is process context, without its locks.
         unsafe { self.0.originals().restore(child.sk()) };
-        Ok(Some(Arc::new(child, GFP_KERNEL)?))
+        Ok(Some(Arc::new(child, GFP_KERNEL_ACCOUNT)?))
     }
 
     /// # Safety

@@ -147,7 +147,7 @@ impl Prepared {
             number: queues.common::<LocalPeers>()?.number(),
         };
         let end = stream.clone();
-        let node = RBTreeNode::new(key, end.clone(), GFP_KERNEL).ok()?;
+        let node = RBTreeNode::new(key, end.clone(), GFP_KERNEL_ACCOUNT).ok()?;
         let entry = Entry { queues, key, end };
         Some(Self { entry, node, scope })
     }

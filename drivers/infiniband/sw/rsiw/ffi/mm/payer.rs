@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who pays for memory: the memory cgroup that it is charged to.
+//!
+//! What is allocated with `__GFP_ACCOUNT` is charged to the group of the thread. A work item runs in
+//! a thread of the kernel, which has none, so that whoever queues it has to be remembered.
+//!
+//! C headers: [`include/linux/memcontrol.h`](srctree/include/linux/memcontrol.h),
+//! [`include/linux/sched/mm.h`](srctree/include/linux/sched/mm.h)
+//!
+//! Context: any, if a function does not say otherwise.
+
+use crate::ffi::raw::{
+    b,
+    h, //
+};
+
+/// A memory cgroup, or nobody.
+///
+/// # Invariants
+///
+/// Null, or a group of which this value owns a reference.
+pub(crate) struct Payer(*mut b::mem_cgroup);
+
+// SAFETY: the reference may be used and given back by any thread, and in any context.
+unsafe impl Send for Payer {}
+// SAFETY: only the address is looked at, and the reference counted.
+unsafe impl Sync for Payer {}
+
+impl Payer {
+    /// Returns the group of the calling process; nobody in a thread of the kernel. Within
+    /// [`Payer::pays`] it is who pays. Process context.
+    pub(crate) fn of_caller() -> Self {
+        // INVARIANT: the call has taken the reference.
+        //
+        // SAFETY: looks at the calling thread.
+        Self(unsafe { h::memcg_of_caller() })
+    }
+
+    /// Returns nobody, who pays for what consumers in the kernel need, whichever process their
+    /// threads work for at the moment.
+    pub(crate) fn nobody() -> Self {
+        // INVARIANT: null, or the root group, which is always there and not counted.
+        //
+        // SAFETY: reads an address.
+        Self(unsafe { h::memcg_of_nobody() })
+    }
+
+    /// Calls `f`, in which this group pays for what the thread allocates with `__GFP_ACCOUNT`. Calls
+    /// nest. The thread waits until there is memory of a group at its limit, so nothing that others
+    /// wait for belongs in `f`.
+    #[inline]
+    pub(crate) fn pays<R>(&self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: the group stays as long as this value, which is borrowed until the end of the
+        // call; who paid before is put back then, by the same thread in the same context.
+        let before = unsafe { h::memcg_pays(self.0) };
+        let result = f();
+        // SAFETY: what the first call returned is still there: whoever set it waits for this call.
+        unsafe { h::memcg_pays(before) };
+        result
+    }
+
+    pub(in crate::ffi) fn as_ptr(&self) -> *mut b::mem_cgroup {
+        self.0
+    }
+}
+
+impl Clone for Payer {
+    fn clone(&self) -> Self {
+        // SAFETY: the group is live by the type invariants.
+        unsafe { h::memcg_get(self.0) };
+        // INVARIANT: just taken.
+        Self(self.0)
+    }
+}
+
+impl Drop for Payer {
+    fn drop(&mut self) {
+        // SAFETY: the reference is owned by the type invariants.
+        unsafe { h::memcg_put(self.0) };
+    }
+}
