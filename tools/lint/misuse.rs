@@ -13,9 +13,17 @@ use crate::ffi::{
         Shown, //
     },
     net::{
+        tls::{
+            Credentials,
+            Handshake,
+            HandshakeHandler,
+            Side, //
+        },
+        Callbacks,
         HeldSock,
         LockedBySock,
         LockedSock,
+        StreamHandler,
         TcpSocket, //
     },
     rdma::{
@@ -170,6 +178,26 @@ fn keep_udata(kept: &mut Option<&'static mut Udata<'static>>, udata: &mut Udata<
 
 fn keep_details(kept: &mut Option<&'static mut Details<'static>>, to: &mut Details<'_>) {
     *kept = Some(to); //~ lifetime
+}
+
+/// TLS takes the hooks that it finds for those below its own: they must not be a handler's.
+fn shake_with_callbacks<H: StreamHandler + HandshakeHandler>(
+    sock: &Arc<TcpSocket>,
+    handler: &Arc<H>,
+    credentials: &Credentials,
+) -> Result<(Callbacks<H>, Handshake<H>)> {
+    let claim = sock.claim()?;
+    let callbacks = Callbacks::install(claim, handler.clone())?;
+    let shake = Handshake::start(claim, Side::Client, credentials, 1, handler.clone())?; //~ E0382
+    Ok((callbacks, shake))
+}
+
+fn shake_without_claim<H: HandshakeHandler>(
+    sock: Arc<TcpSocket>,
+    handler: Arc<H>,
+    credentials: &Credentials,
+) -> Result<Handshake<H>> {
+    Handshake::start(sock, Side::Client, credentials, 1, handler) //~ E0308
 }
 
 fn send_proof(sk: &mut LockedSock<'_>) {

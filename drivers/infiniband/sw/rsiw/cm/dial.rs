@@ -110,7 +110,7 @@ impl Dial {
         } else {
             sock.bind(&local)?;
         }
-        let callbacks = Callbacks::install(sock.clone(), handler.clone())?;
+        let callbacks = Callbacks::install(sock.claim()?, handler.clone())?;
         match sock.connect(&self.remote) {
             // The peer has refused already; the consumer learns of it in the usual way.
             Err(e) if e == ECONNREFUSED || e == ECONNRESET => {}

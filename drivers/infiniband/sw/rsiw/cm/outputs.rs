@@ -147,8 +147,9 @@ impl Endpoint {
         match outputs.callbacks {
             Some(connection::Callbacks::Install) => {
                 // Without them the timer ends the connection.
-                let install =
-                    |sock: &Arc<TcpSocket>| Callbacks::install(sock.clone(), self.clone()).ok();
+                let install = |sock: &Arc<TcpSocket>| {
+                    Callbacks::install(sock.claim().ok()?, self.clone()).ok()
+                };
                 st.callbacks = st.sock.as_ref().and_then(install);
             }
             Some(connection::Callbacks::Remove) => st.callbacks = None,

@@ -68,7 +68,7 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>, payer: &Pay
         this.leave_to(Deputy::Listener(listener.clone()));
         st.security = this.wanted_security();
         if st.security.is_settled() {
-            st.callbacks = Some(Callbacks::install(sock.clone(), this.clone())?);
+            st.callbacks = Some(Callbacks::install(sock.claim()?, this.clone())?);
         }
         st.sock = Some(sock);
         let (connection, outputs) = Connection::responder(responder);

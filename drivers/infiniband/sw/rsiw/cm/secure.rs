@@ -93,8 +93,8 @@ impl Endpoint {
         let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
         let credentials = self.dev().tls().ok_or(EINVAL)?;
         st.callbacks = None;
-        let (sock, handler) = (sock.clone(), self.clone());
-        let handshake = Handshake::start(sock, side, credentials, HANDSHAKE_MS, handler)?;
+        let (claim, handler) = (sock.claim()?, self.clone());
+        let handshake = Handshake::start(claim, side, credentials, HANDSHAKE_MS, handler)?;
         if st.security.is_tried_again() {
             self.arm(st, REQUEST_MS);
         }
@@ -113,9 +113,10 @@ impl Endpoint {
     }
 
     fn end_handshake(self: &Arc<Self>, st: &mut EndpointState) -> Result {
-        let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
-        st.callbacks = Some(Callbacks::install(sock.clone(), self.clone())?);
+        // The handshake has the socket until it is dropped.
         st.security = Security::Settled;
+        let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
+        st.callbacks = Some(Callbacks::install(sock.claim()?, self.clone())?);
         Ok(())
     }
 }

@@ -72,7 +72,7 @@
 //! fn connect(over: &NetDevice, from: &SocketAddr, to: &SocketAddr) -> Result<Callbacks<Log>> {
 //!     let sock = TcpSocket::new(over, from)?;
 //!     sock.bind(from)?;
-//!     let callbacks = Callbacks::install(sock.clone(), Arc::new(Log, GFP_KERNEL)?)?;
+//!     let callbacks = Callbacks::install(sock.claim()?, Arc::new(Log, GFP_KERNEL)?)?;
 //!     sock.connect(to)?;
 //!     Ok(callbacks)
 //! }

@@ -130,7 +130,7 @@ impl Qp {
             .access
             .cmpxchg(AccessFlags::NONE, DEFAULT_RIGHTS, Relaxed);
         inner.conn = Some(Conn {
-            callbacks: Callbacks::install(sock.clone(), stream.clone())?,
+            callbacks: Callbacks::install(sock.claim()?, stream.clone())?,
             stream,
             tx,
             entry: None,

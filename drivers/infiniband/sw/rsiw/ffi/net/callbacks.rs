@@ -21,7 +21,10 @@ use super::{
         Hooks, //
     },
     locked::LockedSock,
-    socket::TcpSocket,
+    socket::{
+        Claim,
+        TcpSocket, //
+    },
     state::TcpState, //
 };
 use crate::ffi::raw::{
@@ -75,27 +78,24 @@ pub(crate) trait StreamHandler: Send + Sync + 'static {
 /// `sk_user_data` of the socket is a pointer from `Arc::into_raw` of an `Arc<H>`, owned by this
 /// value, and the socket's callbacks are those for `H`.
 pub(super) struct Guard<H: 'static> {
-    sock: Arc<TcpSocket>,
+    /// Given back behind the hooks.
+    claim: Claim,
     /// What the socket had before.
     originals: Hooks,
     handler: NonNull<H>,
     _handler: PhantomData<Arc<H>>,
 }
 
-// SAFETY: the guard owns an `Arc<H>` and an `Arc<TcpSocket>`.
+// SAFETY: the guard owns an `Arc<H>` and a `Claim`.
 unsafe impl<H: Send + Sync> Send for Guard<H> {}
 // SAFETY: nothing of the handler is accessible through a shared guard.
 unsafe impl<H: Send + Sync> Sync for Guard<H> {}
 
 impl<H: Send + Sync + 'static> Guard<H> {
-    pub(super) fn install_all(
-        sock: Arc<TcpSocket>,
-        handler: Arc<H>,
-        hooks: &Hooks,
-    ) -> Result<Self> {
+    pub(super) fn install_all(claim: Claim, handler: Arc<H>, hooks: &Hooks) -> Result<Self> {
         // The kernel keeps flags in the low bits of `sk_user_data`.
         const { assert!(align_of::<H>() >= 8) };
-        let sk = sock.sk();
+        let sk = claim.sock().sk();
         let raw = Arc::into_raw(handler).cast_mut();
         // SAFETY: the socket is live; guards are made in process context, without these locks.
         unsafe { lock(sk) };
@@ -114,7 +114,7 @@ impl<H: Send + Sync + 'static> Guard<H> {
         match NonNull::new(raw) {
             // INVARIANT: pointer and callbacks were stored above.
             Some(handler) if free => Ok(Self {
-                sock,
+                claim,
                 originals,
                 handler,
                 _handler: PhantomData,
@@ -130,7 +130,7 @@ impl<H: Send + Sync + 'static> Guard<H> {
 
 impl<H> Guard<H> {
     pub(super) fn sock(&self) -> &TcpSocket {
-        &self.sock
+        self.claim.sock()
     }
 
     pub(super) fn originals(&self) -> &Hooks {
@@ -140,7 +140,7 @@ impl<H> Guard<H> {
 
 impl<H: 'static> Drop for Guard<H> {
     fn drop(&mut self) {
-        let sk = self.sock.sk();
+        let sk = self.claim.sock().sk();
         // SAFETY: the socket is live; guards are dropped in process context, without its locks.
         unsafe { lock(sk) };
         // SAFETY: the locks are held.
@@ -193,17 +193,18 @@ impl<H: StreamHandler> Callbacks<H> {
         error_report: Some(Self::state_change),
     };
 
-    /// Directs the events of `sock` to `handler`, or fails with `EBUSY` if the socket has one.
+    /// Directs the events of a socket to `handler`, or fails with `EBUSY` if others have claimed the
+    /// socket's user data.
     ///
     /// What happened before is not told: look at the state and drain the socket once, with
     /// [`TcpSocket::with_lock`].
-    pub(crate) fn install(sock: Arc<TcpSocket>, handler: Arc<H>) -> Result<Self> {
-        Ok(Self(if sock.is_secure() {
-            let handler = OnTls::new(sock.clone(), handler)?;
+    pub(crate) fn install(claim: Claim, handler: Arc<H>) -> Result<Self> {
+        Ok(Self(if claim.sock().is_secure() {
+            let handler = OnTls::new(claim.sock().clone(), handler)?;
             let hooks = &OnTls::<H>::TRAMPOLINES;
-            Installed::OnTls(Guard::install_all(sock, handler, hooks)?)
+            Installed::OnTls(Guard::install_all(claim, handler, hooks)?)
         } else {
-            Installed::OnTcp(Guard::install_all(sock, handler, &Self::TRAMPOLINES)?)
+            Installed::OnTcp(Guard::install_all(claim, handler, &Self::TRAMPOLINES)?)
         }))
     }
 
@@ -268,8 +269,8 @@ impl<H: StreamHandler> OnTls<H> {
     };
 
     fn new(sock: Arc<TcpSocket>, handler: Arc<H>) -> Result<Arc<Self>> {
-        // SAFETY: the socket is live; its hooks are exchanged by guards only, of which it has none,
-        // or else this comes to nothing.
+        // SAFETY: the socket is live; its hooks are exchanged by who has the claim only, which is
+        // the caller.
         let below = unsafe { Hooks::of(sock.sk()) };
         let this = Self {
             handler,

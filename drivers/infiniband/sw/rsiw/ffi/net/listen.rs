@@ -47,7 +47,7 @@ impl<H: ListenHandler> ListenSocket<H> {
     /// Has `sock`, which is bound, listen. Fails with `EBUSY` if somebody else has a reference to
     /// it, or with `EADDRINUSE` if another socket listens there.
     pub(crate) fn listen(sock: Arc<TcpSocket>, handler: Arc<H>, backlog: u32) -> Result<Self> {
-        let sock = Arc::from(Arc::into_unique_or_drop(sock).ok_or(EBUSY)?);
+        let sock: Arc<TcpSocket> = Arc::from(Arc::into_unique_or_drop(sock).ok_or(EBUSY)?);
         // SAFETY: the socket is live and nobody else uses it.
         let originals = unsafe { Hooks::of(sock.sk()) };
         let hooks = Hooks {
@@ -55,7 +55,7 @@ impl<H: ListenHandler> ListenSocket<H> {
             ..originals
         };
         // INVARIANT: it was the only reference.
-        let this = Self(Guard::install_all(sock, handler, &hooks)?);
+        let this = Self(Guard::install_all(sock.claim()?, handler, &hooks)?);
         let sock = this.0.sock();
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
         // SAFETY: the socket is live.

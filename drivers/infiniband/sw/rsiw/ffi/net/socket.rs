@@ -23,7 +23,14 @@ use core::{
 use kernel::{
     error::to_result,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Release, //
+        },
+        Arc, //
+    },
 };
 
 /// How a batch is sent.
@@ -54,6 +61,29 @@ pub(crate) struct TcpSocket {
     sk: NonNull<b::sock>,
     ownership: Ownership,
     turn: Turn,
+    /// Whether there is a [`Claim`].
+    is_claimed: Atomic<bool>,
+}
+
+/// The right to exchange a socket's hooks, of which there is one at a time: for callbacks, or for a
+/// handshake, in which TLS takes the hooks that it finds for those below its own.
+///
+/// # Invariants
+///
+/// `is_claimed` of the socket was set for this value.
+pub(crate) struct Claim(Arc<TcpSocket>);
+
+impl Claim {
+    pub(super) fn sock(&self) -> &Arc<TcpSocket> {
+        &self.0
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // What was done with the hooks is seen by who claims them next.
+        self.0.is_claimed.store(false, Release);
+    }
 }
 
 /// What keeps a socket.
@@ -129,7 +159,17 @@ impl TcpSocket {
             sk,
             ownership: Ownership::Own,
             turn: Turn::new(),
+            is_claimed: Atomic::new(false),
         })
+    }
+
+    /// Claims the socket's hooks, or returns `EBUSY` while somebody has them.
+    pub(crate) fn claim(self: &Arc<Self>) -> Result<Claim> {
+        if self.is_claimed.xchg(true, Full) {
+            return Err(EBUSY);
+        }
+        // INVARIANT: just set.
+        Ok(Claim(self.clone()))
     }
 
     /// Makes a file for the socket, which it needs for a handshake of TLS with `peer`, or returns

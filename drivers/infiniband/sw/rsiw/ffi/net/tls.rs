@@ -13,7 +13,10 @@
 //! C headers: [`include/net/handshake.h`](srctree/include/net/handshake.h),
 //! [`include/net/tls.h`](srctree/include/net/tls.h)
 
-use super::socket::TcpSocket;
+use super::socket::{
+    Claim,
+    TcpSocket, //
+};
 use crate::ffi::raw::h;
 use core::net::SocketAddr;
 use kernel::{
@@ -86,7 +89,8 @@ struct Asked<H> {
     handler: Arc<H>,
 }
 
-/// A handshake on a socket that is connected. Nobody else may use the socket until it has ended.
+/// A handshake on a socket that is connected, and has no callbacks until it has ended, and been
+/// dropped. Nobody else may use the socket meanwhile.
 /// Dropping it cancels it, or waits for a call of its handler that has begun.
 ///
 /// # Invariants
@@ -94,7 +98,7 @@ struct Asked<H> {
 /// `asked` was handed to C, which calls [`done`] with it once, or never if the handshake has been
 /// cancelled.
 pub(crate) struct Handshake<H: HandshakeHandler> {
-    sock: Arc<TcpSocket>,
+    claim: Claim,
     pending: Arc<Pending>,
     asked: *mut Asked<H>,
 }
@@ -112,7 +116,7 @@ impl<H: HandshakeHandler> Handshake<H> {
     /// `ESRCH` without a daemon, `EAGAIN` if too many wait for it, `EOPNOTSUPP` if the kernel
     /// cannot ask; `EINVAL` without a file.
     pub(crate) fn start(
-        sock: Arc<TcpSocket>,
+        claim: Claim,
         side: Side,
         credentials: &Credentials,
         ms: u32,
@@ -139,7 +143,7 @@ impl<H: HandshakeHandler> Handshake<H> {
         // SAFETY: the socket is live; `done::<H>` gets what it expects.
         let ret = to_result(unsafe {
             h::tls_hello(
-                sock.sock().as_ptr(),
+                claim.sock().sock().as_ptr(),
                 side == Side::Server,
                 has_psk,
                 credentials.keyring,
@@ -156,7 +160,7 @@ impl<H: HandshakeHandler> Handshake<H> {
         ret?;
         // INVARIANT: C has it now.
         Ok(Self {
-            sock,
+            claim,
             pending,
             asked,
         })
@@ -168,7 +172,7 @@ impl<H: HandshakeHandler> Handshake<H> {
     pub(crate) fn outcome(&self) -> Option<Result> {
         let status = *self.pending.status.as_ref()?;
         // SAFETY: the socket is live; the daemon is done with it.
-        let has_tls = || unsafe { h::sock_has_tls(self.sock.sk().as_ptr()) };
+        let has_tls = || unsafe { h::sock_has_tls(self.claim.sock().sk().as_ptr()) };
         Some(to_result(status).and_then(|()| if has_tls() { Ok(()) } else { Err(EPROTO) }))
     }
 }
@@ -176,7 +180,7 @@ impl<H: HandshakeHandler> Handshake<H> {
 impl<H: HandshakeHandler> Drop for Handshake<H> {
     fn drop(&mut self) {
         // SAFETY: the socket is live.
-        if unsafe { h::tls_cancel(self.sock.sock().as_ptr()) } {
+        if unsafe { h::tls_cancel(self.claim.sock().sock().as_ptr()) } {
             // SAFETY: C had it, by the invariant, and will not use it.
             drop(unsafe { KBox::from_raw(self.asked) });
         } else {
