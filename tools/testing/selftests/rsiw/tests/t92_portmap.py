@@ -2,7 +2,10 @@
 """One port for TCP and RDMA, by the port mapper of rdma-core (iwpmd)."""
 
 import contextlib
+import errno
+import os
 import socket
+import sys
 
 from rsiwtest import kmsg, mpa
 from rsiwtest.core import Fail, test
@@ -206,6 +209,35 @@ def port_mapper_posed(t):
                     mpa.ask(conn)
                     comes_from(addr, own)
                 server.reap(10)
+
+
+# Asks the core for each thing that a port mapper says, without saying anything, and prints
+# what it answers. The types are RDMA_NL_IWCM (2) and a number of RDMA_NL_IWPM_*, the
+# protocol is NETLINK_RDMA, the group RDMA_NL_GROUP_IWPM (2). RDMA_NL_IWPM_REMOVE_MAPPING
+# (3) is the kernel's only.
+SAY_NOTHING = """
+import socket, struct
+with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 20) as sock:
+    sock.settimeout(10)
+    for op in (0, 1, 2, 4, 5, 6, 7, 8):
+        sock.send(struct.pack("=LHHLL", 16, (2 << 10) + op, 1, op + 1, 0))
+        print(op, -struct.unpack_from("=i", sock.recv(4096), 16)[0])
+    try:
+        sock.setsockopt(270, 1, 2)
+        print("group 0")
+    except OSError as e:
+        print("group", e.errno)
+"""
+MENDED = "/usr/lib/modules/%s/updates/iw_cm.ko" % os.uname().release
+
+
+@test("port-mapper-refused", cost=4, only_type="rsiw", packaged=True, where=MENDED)
+def port_mapper_refused(t):
+    """The RDMA core with tools/vm/patches/core takes nothing from a port mapper of nobody."""
+    said = t.run(*NOBODY, sys.executable, "-c", SAY_NOTHING)
+    want = ["%s %d" % (what, errno.EPERM) for what in (0, 1, 2, 4, 5, 6, 7, 8, "group")]
+    if said.splitlines() != want:
+        raise Fail("the core answers nobody: %s" % said.split("\n"))
 
 
 def comes_from(addr, port):
