@@ -215,9 +215,12 @@ def loops(program):
             yield f"{source.path}:{line}: a loop with {held} has no '// Bound:' above it"
 
 
-# Which device a connection belongs to is said by its local address, in one place: where each
-# of what could say it may be used. Listeners are bound to no interface.
+# Which device a connection belongs to is said by its local address, and which way it may come by
+# the device, each in one place: where each of what could say it may be used.
 WHICH_DEVICE = (
+    (r"\bTcpSocket::new\s*\(", {"cm/acceptor.rs", "cm/dial.rs"}),
+    (r"\bWays::\w+", {"cm/acceptor.rs", "device.rs", "ffi/net/socket.rs"}),
+    (r"\.\s*accept\s*\(\s*\)", {"cm/acceptor.rs"}),
     (r"\bsock_bindtoindex\s*\(", {"ffi/net/socket.rs"}),
     (r"\bib_device_get_by_\w+\s*\(", {"ffi/rdma/device.rs"}),
     (r"\bby_netdev\s*\(", {"link.rs", "ffi/rdma/device.rs"}),

@@ -25,7 +25,8 @@ ORDINARY = {
         "sk sk_family sk_state sk_shutdown sk_socket sk_callback_lock sk_rcv_saddr "
         "sk_v6_rcv_saddr sk_bound_dev_if sk_data_ready sk_error_report sk_state_change "
         "sk_write_space ops net_cookie",
-    "interfaces": "mtu max_mtu addr_len dev_addr flags name reg_state",
+    # netif_is_vxlan() compares the kind.
+    "interfaces": "ifindex mtu max_mtu addr_len dev_addr flags name reg_state rtnl_link_ops kind",
     "files, buffers, areas": "file f_mode size dmabuf dev vm_start vm_end",
     "callbacks of tcp_read_sock()": "arg count",
     "objects of the RDMA core, as its drivers use them":
@@ -41,7 +42,8 @@ ORDINARY = {
 OFFERED = set("__alloc_percpu __ffs64 __vmalloc __xa_insert __xa_erase __set_current_state "
               "___ratelimit __ethtool_get_link_ksettings __rcu_assign_sk_user_data_with_flags "
               "__locked_read_sk_user_data_with_flags __aligned __alignof__ __ATTR __stringify "
-              "__MODULE_PARM_TYPE __flush_workqueue __spin_lock_init __printk".split())
+              "__MODULE_PARM_TYPE __sysfs_match_string __flush_workqueue __spin_lock_init "
+              "__printk".split())
 # Calls and flags that ask for a reason wherever they are used.
 ASKED = re.compile(
     r"\b(SOCK_[A-Z]\w+|SK_[A-Z]\w+|ICSK_[A-Z]\w+|preemptible|synchronize_rcu_tasks\w*"

@@ -14,7 +14,8 @@ use crate::{
                 Credentials,
                 Proof, //
             },
-            ChunkPool, //
+            ChunkPool,
+            Ways, //
         },
         random,
         rdma::{
@@ -25,7 +26,10 @@ use crate::{
             handle::DeviceHandle,
         },
         rsiw::{
-            methods::VERSION,
+            methods::{
+                Setting,
+                VERSION, //
+            },
             params,
             queues::Queues, //
         },
@@ -60,6 +64,7 @@ use crate::{
 use kernel::{
     fmt,
     prelude::*,
+    str::CStr,
     sync::{
         aref::ARef,
         atomic::{
@@ -79,13 +84,10 @@ const VENDOR_ID: u32 = 0x626d74;
 pub(crate) struct Device {
     handle: Arc<DeviceHandle>,
     queues: Arc<Queues>,
-    /// Of the node.
-    guid: Guid,
+    settings: Settings,
     /// Of the port, as a number: follows the address of the interface.
     port_guid: Atomic<u64>,
     limits: Arc<Limits>,
-    /// Set if all connections have TLS below MPA.
-    tls: Option<Credentials>,
     /// What is counted for the whole device, but for queue pairs that are bound to counters.
     pub(crate) counts: Arc<Counts>,
     /// What is counted for queue pairs while they are bound to counters.
@@ -102,7 +104,7 @@ pub(crate) struct Device {
 impl Device {
     pub(crate) fn new(
         handle: Arc<DeviceHandle>,
-        guid: Guid,
+        settings: Settings,
         queues: &Arc<Queues>,
     ) -> Result<Arc<Self>> {
         let chunks = Arc::pin_init(ChunkPool::new(), GFP_KERNEL)?;
@@ -114,10 +116,9 @@ impl Device {
             pin_init!(Self {
                 handle,
                 queues: queues.clone(),
-                guid,
-                port_guid: Atomic::new(guid.to_u64()),
+                settings,
+                port_guid: Atomic::new(settings.guid.to_u64()),
                 limits,
-                tls: credentials(),
                 counts,
                 bound_counts,
                 tuning: Tuning::new(),
@@ -175,7 +176,25 @@ impl Device {
     /// Returns how the ends of connections show who they are, if all have TLS below MPA. Any
     /// context.
     pub(crate) fn tls(&self) -> Option<&Credentials> {
-        self.tls.as_ref()
+        self.settings.tls.as_ref()
+    }
+
+    /// Returns by which interfaces packets of connections come and go. Any context.
+    pub(crate) fn ways(&self) -> Ways {
+        self.settings.ways
+    }
+
+    /// Returns a setting, in the parameter's words. Any context.
+    pub(crate) fn setting(&self, which: Setting) -> &'static CStr {
+        match (which, self.tls().map(|credentials| credentials.proof)) {
+            (Setting::Tls, Some(Proof::SharedKey(_))) => c"psk",
+            (Setting::Tls, Some(Proof::Certificates)) => c"x509",
+            (Setting::Tls, None) => c"off",
+            (Setting::BindNetdev, _) => match self.ways() {
+                Ways::Interface => c"on",
+                Ways::Vrf => c"off",
+            },
+        }
     }
 
     /// Returns the link-local prefix and the EUI-64.
@@ -206,7 +225,7 @@ impl Device {
         let max_sge = crate::abi::MAX_SGE as u32; // CAST: 6.
         DeviceAttr {
             fw_ver: VERSION,
-            sys_image_guid: self.guid.to_u64(),
+            sys_image_guid: self.settings.guid.to_u64(),
             vendor_id: VENDOR_ID,
             max_qp: MAX_QP,
             max_qp_wr: MAX_WR,
@@ -244,6 +263,36 @@ impl Device {
                 mtu => mtu,
             },
             mtu: netdev.mtu(),
+        }
+    }
+}
+
+/// What a device is made with, and keeps.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings {
+    /// Of the node.
+    pub(crate) guid: Guid,
+    /// Set if all connections have TLS below MPA.
+    tls: Option<Credentials>,
+    ways: Ways,
+}
+
+impl Settings {
+    /// Returns what the parameters say now for a device over `netdev`.
+    ///
+    /// Without [`Ways::Interface`], who sends to an address of `netdev` by another interface is
+    /// served as one who comes by `netdev`. So that is the default where this makes a difference.
+    pub(crate) fn new(netdev: &NetDevice) -> Self {
+        let tls = credentials();
+        let is_bound = match params::bind_netdev() {
+            0 => tls.is_some() || netdev.is_tunnel(),
+            1 => true,
+            _ => false,
+        };
+        Self {
+            guid: Guid::new(netdev),
+            tls,
+            ways: if is_bound { Ways::Interface } else { Ways::Vrf },
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::{
     cm::Acceptors,
-    device::Guid,
+    device::Settings,
     ffi::{
         module::{
             self,
@@ -101,18 +101,18 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
         let name = netdev.name();
         pr_info!("{name}: no port mapper outside the first network namespace\n");
     }
-    let guid = Guid::new(netdev);
+    let settings = Settings::new(netdev);
     let spec = Spec {
         name,
         netdev,
-        node_guid: guid.to_u64(),
+        node_guid: settings.guid.to_u64(),
         comp_vectors: kernel::cpu::nr_cpu_ids(),
         port_map,
     };
     let namespace = netdev.settled_namespace();
     let mut made = None;
     core_device::add::<Rsiw>(&spec, |handle| {
-        let rnic = Rnic::new(handle, guid, queues)?;
+        let rnic = Rnic::new(handle, settings, queues)?;
         Ok(made.insert(rnic).clone())
     })?;
     if let Some(rnic) = made {

@@ -13,7 +13,7 @@ use crate::{
     cm::Cm,
     device::{
         Device,
-        Guid, //
+        Settings, //
     },
     ffi::{
         debugfs::Shown,
@@ -62,10 +62,10 @@ pub(crate) struct Rnic {
 impl Rnic {
     pub(crate) fn new(
         handle: Arc<DeviceHandle>,
-        guid: Guid,
+        settings: Settings,
         queues: &Arc<Queues>,
     ) -> Result<Arc<Self>> {
-        let dev = Device::new(handle, guid, queues)?;
+        let dev = Device::new(handle, settings, queues)?;
         let qps = QpTable::new(queues.loaded())?;
         let cm = Cm::new(&dev, &qps)?;
         Arc::pin_init(

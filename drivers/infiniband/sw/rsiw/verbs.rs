@@ -68,7 +68,8 @@ use crate::{
         rsiw::methods::{
             self,
             Methods,
-            PortCounter, //
+            PortCounter,
+            Setting, //
         },
     },
     mr::{
@@ -93,6 +94,7 @@ use crate::{
 use core::num::Wrapping;
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::{
         Arc,
         ArcBorrow, //
@@ -447,5 +449,9 @@ impl Methods for Rsiw {
             PortCounter::XmitData | PortCounter::RcvData => sum / 4,
             PortCounter::XmitPackets | PortCounter::RcvPackets => sum,
         }
+    }
+
+    fn setting(rnic: &Rnic, which: Setting) -> &'static CStr {
+        rnic.dev.setting(which)
     }
 }

@@ -3,11 +3,16 @@
 //! Listening TCP sockets, and the choice of the listener that gets a connection.
 //!
 //! A connection belongs to the device that owns its local address, because the RDMA CM puts its
-//! identifier there. The interface by which packets come in does not matter.
+//! identifier there. The interface by which packets come in does not matter, unless the device is
+//! bound to its interface ([`Ways::Interface`]): then no others get to it.
 //!
 //! A consumer that listens on the wildcard has a listener on each device. Those in one network
 //! namespace, or in one VRF of it, share a socket. A listener at an address has a socket of its
 //! own; its device may have lost that address since.
+//!
+//! A listener of a bound device gets connections from a socket that is bound to the interface, which
+//! it has for itself. On the wildcard it joins the shared socket as well: that has the port, and
+//! TCP prefers the bound one for what comes by the interface.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -28,7 +33,8 @@ use crate::{
             netdev::NetDevice,
             ListenHandler,
             ListenSocket,
-            TcpSocket, //
+            TcpSocket,
+            Ways, //
         },
         rdma::iwcm::{
             CallId,
@@ -126,6 +132,7 @@ pub(super) struct Place<'a> {
     id: CallId<'a>,
     netdev: &'a NetDevice,
     addr: SocketAddr,
+    ways: Ways,
     mapped_port: Option<u16>,
     backlog: u32,
 }
@@ -142,6 +149,7 @@ impl<'a> Place<'a> {
             id,
             netdev,
             addr,
+            ways: dev.ways(),
             mapped_port: mapped_port(dev, id, netdev),
             backlog: backlog.max(TCP_BACKLOG),
         }
@@ -159,10 +167,14 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Makes the socket and binds it.
-    fn socket(&self) -> Result<Arc<TcpSocket>> {
+    /// Makes the socket for a role, and binds it.
+    fn socket(&self, role: &Role) -> Result<Arc<TcpSocket>> {
         let mut addr = self.addr;
-        let sock = TcpSocket::new(self.netdev, &addr)?;
+        let ways = match role {
+            Role::Shared(_) => Ways::Vrf,
+            Role::Single | Role::Below(_) => self.ways,
+        };
+        let sock = TcpSocket::new(self.netdev, &addr, ways)?;
         if addr.is_ipv6() && self.id.afonly() {
             sock.set_v6only()?;
         }
@@ -171,20 +183,31 @@ impl<'a> Place<'a> {
         }
         if let Some(port) = self.mapped_port {
             addr.set_port(port);
-            sock.bind_beside(&addr)?;
-        } else {
-            sock.bind(&addr)?;
+        }
+        match role {
+            Role::Below(_) => sock.bind_below(&addr)?,
+            _ if self.mapped_port.is_some() => sock.bind_beside(&addr)?,
+            _ => sock.bind(&addr)?,
         }
         Ok(sock)
     }
+}
+
+/// Whose a socket is that listens.
+enum Role {
+    /// That of one listener, at an address.
+    Single,
+    /// That of all listeners which have this key in [`Acceptors`].
+    Shared(Key),
+    /// That of one listener on the wildcard whose device is bound; it has joined this one, too.
+    Below(Arc<Acceptor>),
 }
 
 /// A socket that listens.
 #[pin_data]
 pub(super) struct Acceptor {
     queues: Arc<Queues>,
-    /// Its key in [`Acceptors`], if it is shared.
-    key: Option<Key>,
+    role: Role,
     /// Who pays for connections until they have a QP: the process that listens.
     payer: Payer,
     /// Taken by consumers' calls, and by the work that takes connections from TCP.
@@ -227,8 +250,23 @@ impl Acceptor {
     fn at(place: &Place<'_>, listener: &Arc<Listener>) -> Result<Arc<Self>> {
         let queues = listener.endpoints.dev.queues();
         let Some(key) = place.key() else {
-            return Self::new(place, queues, None, listener);
+            return Self::new(place, queues, Role::Single, listener);
         };
+        let shared = Self::shared(place, key, queues, listener)?;
+        match place.ways {
+            Ways::Vrf => Ok(shared),
+            Ways::Interface => Self::new(place, queues, Role::Below(shared.clone()), listener)
+                .inspect_err(|_| shared.leave(listener)),
+        }
+    }
+
+    /// Finds or makes the socket that has this key, and adds `listener`.
+    fn shared(
+        place: &Place<'_>,
+        key: Key,
+        queues: &Arc<Queues>,
+        listener: &Arc<Listener>,
+    ) -> Result<Arc<Self>> {
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let mut shared = queues.common::<Acceptors>().ok_or(EINVAL)?.shared.lock();
         if let Some(this) = shared.get(&key) {
@@ -237,7 +275,7 @@ impl Acceptor {
             open.listeners = joined(&open.listeners, listener)?;
             return Ok(this.clone());
         }
-        let this = Self::new(place, queues, Some(key), listener)?;
+        let this = Self::new(place, queues, Role::Shared(key), listener)?;
         shared.insert(node.into_node(key, this.clone()));
         Ok(this)
     }
@@ -245,15 +283,16 @@ impl Acceptor {
     fn new(
         place: &Place<'_>,
         queues: &Arc<Queues>,
-        key: Option<Key>,
+        role: Role,
         listener: &Arc<Listener>,
     ) -> Result<Arc<Self>> {
-        let sock = place.socket()?;
+        let sock = place.socket(&role)?;
+        let is_below = matches!(role, Role::Below(_));
         let listeners = joined(&[], listener)?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 queues: queues.clone(),
-                key,
+                role,
                 payer: Payer::of_caller(),
                 open <- new_mutex!(None, "rsiw::cm::Acceptor::open"),
                 work <- new_work!("rsiw::cm::Acceptor::work"),
@@ -261,7 +300,11 @@ impl Acceptor {
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
-        let sock = ListenSocket::listen(sock, this.clone(), place.backlog)?;
+        let sock = if is_below {
+            ListenSocket::listen_below(sock, this.clone(), place.backlog)?
+        } else {
+            ListenSocket::listen(sock, this.clone(), place.backlog)?
+        };
         *this.open.lock() = Some(Open { sock, listeners });
         // Connections may have come before the socket was in its place.
         this.queue();
@@ -271,14 +314,20 @@ impl Acceptor {
     /// Gives `listener` no more connections. Closes the socket, and so frees its port, when no
     /// listener is left.
     pub(super) fn leave(self: &Arc<Self>, listener: &Arc<Listener>) {
-        let Some(key) = &self.key else {
-            return self.remove(listener, || {});
-        };
-        if let Some(all) = self.queues.common::<Acceptors>() {
-            let mut shared = all.shared.lock();
-            self.remove(listener, || {
-                let _ = shared.remove(key);
-            });
+        match &self.role {
+            Role::Single => self.remove(listener, || {}),
+            Role::Shared(key) => {
+                if let Some(all) = self.queues.common::<Acceptors>() {
+                    let mut shared = all.shared.lock();
+                    self.remove(listener, || {
+                        let _ = shared.remove(key);
+                    });
+                }
+            }
+            Role::Below(shared) => {
+                self.remove(listener, || {});
+                shared.leave(listener);
+            }
         }
     }
 
@@ -313,14 +362,32 @@ impl Acceptor {
             Timer::start(self, RETRY_MS);
             None
         })?;
-        let listener = owner(&sock, &open.listeners);
-        if let (None, Some(any)) = (&listener, open.listeners.first()) {
-            any.endpoints.dev.log(
-                Author::Stranger,
-                fmt!("a connection to an address of no device that is listened on"),
-            );
-        }
+        let listener = self.choose(&sock, &open.listeners);
         Some((sock, listener))
+    }
+
+    /// Returns which of the listeners gets a connection, and logs it if none does. Those of bound
+    /// devices get nothing from the shared socket: TCP gives that what came by other interfaces.
+    fn choose(&self, sock: &TcpSocket, listeners: &[Arc<Listener>]) -> Option<Arc<Listener>> {
+        let owner = owner(sock, listeners);
+        let is_shared = matches!(self.role, Role::Shared(_));
+        let (why, of) = match &owner {
+            Some(owner) if is_shared && owner.endpoints.dev.ways() == Ways::Interface => {
+                ("by another interface is refused", owner)
+            }
+            Some(_) => return owner,
+            None if is_shared => (
+                "to an address of no device that is listened on",
+                listeners.first()?,
+            ),
+            None => (
+                "to an address of another device is refused",
+                listeners.first()?,
+            ),
+        };
+        let dev = &of.endpoints.dev;
+        dev.log(Author::Stranger, fmt!("a connection {why}"));
+        None
     }
 
     /// Queues the work. Any context.

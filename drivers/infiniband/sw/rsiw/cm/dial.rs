@@ -13,7 +13,8 @@ use crate::{
             netdev::NetDevice,
             Callbacks,
             StreamHandler,
-            TcpSocket, //
+            TcpSocket,
+            Ways, //
         },
         rdma::iwcm::{
             CallId,
@@ -35,6 +36,7 @@ pub(super) struct Dial {
     /// The local TCP port that the port mapper chose.
     mapped_port: Option<u16>,
     remote: SocketAddr,
+    ways: Ways,
     tos: Option<u8>,
     pub(super) private_data: KVec<u8>,
 }
@@ -57,6 +59,7 @@ impl Dial {
             local: id.local_addr().ok_or(EAFNOSUPPORT)?,
             mapped_port: mapped_port(dev, id, netdev),
             remote,
+            ways: dev.ways(),
             tos: id.tos(),
             private_data,
         };
@@ -94,7 +97,7 @@ impl Dial {
         handler: &Arc<H>,
         is_secure: bool,
     ) -> Result<(Arc<TcpSocket>, Callbacks<H>)> {
-        let sock = TcpSocket::new(over, &self.local)?;
+        let sock = TcpSocket::new(over, &self.local, self.ways)?;
         let sock = if is_secure {
             sock.with_file(&self.remote)?
         } else {

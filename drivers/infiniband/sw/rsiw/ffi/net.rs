@@ -70,7 +70,7 @@
 //!
 //! /// Connects, and logs what happens, until the result is dropped.
 //! fn connect(over: &NetDevice, from: &SocketAddr, to: &SocketAddr) -> Result<Callbacks<Log>> {
-//!     let sock = TcpSocket::new(over, from)?;
+//!     let sock = TcpSocket::new(over, from, Ways::Interface)?;
 //!     sock.bind(from)?;
 //!     let callbacks = Callbacks::install(sock.claim()?, Arc::new(Log, GFP_KERNEL)?)?;
 //!     sock.connect(to)?;
@@ -135,7 +135,8 @@ pub(crate) use self::{
     },
     socket::{
         SendFlags,
-        TcpSocket, //
+        TcpSocket,
+        Ways, //
     },
     state::TcpState,
 };

@@ -54,7 +54,8 @@ def params(t):
             raise Fail("loaded with mpa_crc=perhaps: %s" % out)
         t.load()
         for name, wrong in (("direct", "3"), ("rnr_wait_ms", "60001"),
-                            ("rnr_wait_ms", "-1"), ("tls", "perhaps"), ("tls_key", "x")):
+                            ("rnr_wait_ms", "-1"), ("tls", "perhaps"), ("tls_key", "x"),
+                            ("bind_netdev", "perhaps")):
             before = value(name)
             rv, _ = status("sh", "-c", "echo %s > %s/%s" % (wrong, PARAMETERS, name))
             if not rv or value(name) != before:

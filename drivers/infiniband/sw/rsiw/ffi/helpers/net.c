@@ -7,6 +7,7 @@
 #include <linux/nsproxy.h>
 #include <linux/ratelimit.h>
 #include <linux/skbuff.h>
+#include <linux/string.h>
 #include <linux/timer.h>
 #include <linux/uio.h>
 #include <net/inet_common.h>
@@ -17,6 +18,7 @@
 #include <net/ipv6.h>
 #include <net/l3mdev.h>
 #include <net/net_namespace.h>
+#include <net/rtnetlink.h>
 #include <net/sock.h>
 #include <net/tcp.h>
 
@@ -66,6 +68,26 @@ u64 rsiw_helper_netdev_settled_namespace(const struct net_device *dev)
 	cookie = rsiw_helper_netdev_namespace(dev);
 	rtnl_unlock();
 	return cookie;
+}
+
+int rsiw_helper_netdev_index(const struct net_device *dev)
+{
+	return READ_ONCE(dev->ifindex);
+}
+
+/*
+ * Returns whether @dev is of a kind that is there to keep others out: a tunnel with keys, or one
+ * whose other end is a program or a policy of IPsec.
+ */
+bool rsiw_helper_netdev_is_tunnel(const struct net_device *dev)
+{
+	static const char *const kinds[] = {
+		"wireguard", "ovpn", "tun", "xfrm", "vti", "vti6", "macsec",
+	};
+	/* Its module waits for references to its interfaces before it goes. */
+	const struct rtnl_link_ops *ops = READ_ONCE(dev->rtnl_link_ops);
+
+	return ops && match_string(kinds, ARRAY_SIZE(kinds), ops->kind) >= 0;
 }
 
 unsigned int rsiw_helper_netdev_mtu(const struct net_device *dev)

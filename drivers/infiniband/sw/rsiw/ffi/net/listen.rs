@@ -47,6 +47,20 @@ impl<H: ListenHandler> ListenSocket<H> {
     /// Has `sock`, which is bound, listen. Fails with `EBUSY` if somebody else has a reference to
     /// it, or with `EADDRINUSE` if another socket listens there.
     pub(crate) fn listen(sock: Arc<TcpSocket>, handler: Arc<H>, backlog: u32) -> Result<Self> {
+        let this = Self::listen_below(sock, handler, backlog)?;
+        // TCP does not look where the bind was forced, and somebody else may have begun since.
+        if this.0.sock().is_contended() {
+            return Err(EADDRINUSE);
+        }
+        Ok(this)
+    }
+
+    /// As [`ListenSocket::listen`], after [`TcpSocket::bind_below`].
+    pub(crate) fn listen_below(
+        sock: Arc<TcpSocket>,
+        handler: Arc<H>,
+        backlog: u32,
+    ) -> Result<Self> {
         let sock: Arc<TcpSocket> = Arc::from(Arc::into_unique_or_drop(sock).ok_or(EBUSY)?);
         // SAFETY: the socket is live and nobody else uses it.
         let originals = unsafe { Hooks::of(sock.sk()) };
@@ -60,10 +74,6 @@ impl<H: ListenHandler> ListenSocket<H> {
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
         // SAFETY: the socket is live.
         to_result(unsafe { b::kernel_listen(sock.sock().as_ptr(), backlog) })?;
-        // TCP does not look where the bind was forced, and somebody else may have begun since.
-        if sock.is_contended() {
-            return Err(EADDRINUSE);
-        }
         Ok(this)
     }
 

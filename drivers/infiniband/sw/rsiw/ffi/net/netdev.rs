@@ -73,6 +73,19 @@ impl NetDevice {
         unsafe { h::netdev_vrf(self.0.get()) }
     }
 
+    /// Returns the interface's index, which no other interface of its namespace has.
+    pub(super) fn index(&self) -> i32 {
+        // SAFETY: `self` is live.
+        unsafe { h::netdev_index(self.0.get()) }
+    }
+
+    /// Returns whether the interface is a tunnel that keeps others out, such as WireGuard's. It
+    /// stays what it is.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        // SAFETY: `self` is live.
+        unsafe { h::netdev_is_tunnel(self.0.get()) }
+    }
+
     /// Returns the number of the interface's namespace, which no other one has.
     pub(crate) fn namespace(&self) -> u64 {
         // SAFETY: `self` is live.

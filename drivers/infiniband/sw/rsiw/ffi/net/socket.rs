@@ -33,6 +33,19 @@ use kernel::{
     },
 };
 
+/// By which interfaces the packets of a socket come and go, and of those that are accepted from it.
+/// TCP sees to it with each packet, the first one included.
+///
+/// What this host sends to an address of its own counts as coming by the interface that has the
+/// address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ways {
+    /// Any of the VRF in which an interface is now, or any that is in none.
+    Vrf,
+    /// One interface.
+    Interface,
+}
+
 /// How a batch is sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SendFlags {
@@ -103,8 +116,8 @@ unsafe impl Send for TcpSocket {}
 unsafe impl Sync for TcpSocket {}
 
 impl TcpSocket {
-    /// Creates a socket for addresses like `addr`, in the namespace and the present VRF of `ndev`.
-    pub(crate) fn new(ndev: &NetDevice, addr: &SocketAddr) -> Result<Arc<Self>> {
+    /// Creates a socket for addresses like `addr`, in the namespace of `ndev`, with these ways.
+    pub(crate) fn new(ndev: &NetDevice, addr: &SocketAddr, ways: Ways) -> Result<Arc<Self>> {
         let family = if addr.is_ipv4() {
             b::AF_INET
         } else {
@@ -134,10 +147,13 @@ impl TcpSocket {
         unsafe { b::sk_net_refcnt_upgrade(sk) };
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_prepare(sk) };
-        let vrf = ndev.vrf();
-        if vrf != 0 {
+        let ifindex = match ways {
+            Ways::Vrf => ndev.vrf(),
+            Ways::Interface => ndev.index(),
+        };
+        if ifindex != 0 {
             // SAFETY: the socket is live and unlocked.
-            to_result(unsafe { b::sock_bindtoindex(sk, vrf, true) })?;
+            to_result(unsafe { b::sock_bindtoindex(sk, ifindex, true) })?;
         }
         Arc::new(this, GFP_KERNEL_ACCOUNT).map_err(Error::from)
     }
@@ -234,6 +250,14 @@ impl TcpSocket {
             return Err(EADDRINUSE);
         }
         Ok(())
+    }
+
+    /// As [`TcpSocket::bind`], for a socket of one interface, to a port at which the caller has one
+    /// of [`Ways::Vrf`] that listens: that keeps others from the port.
+    pub(crate) fn bind_below(&self, addr: &SocketAddr) -> Result {
+        // SAFETY: the socket is live and unlocked.
+        unsafe { h::sock_force_reuse(self.sk.as_ptr()) };
+        self.bind(addr)
     }
 
     /// Returns whether another socket listens for connections that this bound one would get.

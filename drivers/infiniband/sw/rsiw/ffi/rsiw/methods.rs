@@ -24,7 +24,8 @@ use crate::ffi::{
 use core::marker::PhantomData;
 use kernel::{
     error::from_result,
-    prelude::*, //
+    prelude::*,
+    str::CStr, //
 };
 
 /// The driver's version, in the form in which the stock library takes one of firmware apart.
@@ -44,6 +45,13 @@ pub(crate) enum PortCounter {
     RcvPackets,
 }
 
+/// What a device was made with, by the name of the parameter and of the file in sysfs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    Tls,
+    BindNetdev,
+}
+
 /// The methods that a driver implements beside [`Driver`] to have these.
 pub(crate) trait Methods: Driver {
     /// Gives the queues of a process's queue pair other depths, as its part of the call says, or
@@ -55,6 +63,9 @@ pub(crate) trait Methods: Driver {
 
     /// Returns a counter of the port. Any context.
     fn port_counter(dev: &Self::Device, which: PortCounter) -> u64;
+
+    /// Returns how a setting is, as the file has it. Any context.
+    fn setting(dev: &Self::Device, which: Setting) -> &'static CStr;
 }
 
 /// Names what is in C, which calls the methods of `D`, the only driver of the module.
@@ -73,6 +84,7 @@ impl<D: Methods> Callbacks<D> {
         resize_qp: Some(resize_qp::<D>),
         resize_srq: Some(resize_srq::<D>),
         port_counter: Some(port_counter::<D>),
+        setting: Some(setting::<D>),
     };
 }
 
@@ -125,4 +137,20 @@ unsafe extern "C" fn port_counter<D: Methods>(
     // SAFETY: the device is one of `D` (see `Vtable`).
     let dev = unsafe { DeviceObject::<D>::get(dev) };
     D::port_counter(&dev, which)
+}
+
+/// # Safety
+///
+/// Called for an attribute of a device of `D`.
+unsafe extern "C" fn setting<D: Methods>(
+    dev: *mut b::ib_device,
+    which: b::rsiw_setting,
+) -> *const c_char {
+    let which = match which {
+        b::rsiw_setting_RSIW_SETTING_TLS => Setting::Tls,
+        _ => Setting::BindNetdev,
+    };
+    // SAFETY: the device is one of `D` (see `Vtable`).
+    let dev = unsafe { DeviceObject::<D>::get(dev) };
+    D::setting(&dev, which).as_char_ptr()
 }

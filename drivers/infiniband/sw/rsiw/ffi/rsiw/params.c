@@ -15,6 +15,17 @@ MODULE_INFO(features, "core");
 MODULE_INFO(features, "all");
 #endif
 
+/* Sets @number to that of @val among @names. */
+static int set_name(const char *val, const char *const *names, size_t count, unsigned int *number)
+{
+	int chosen = __sysfs_match_string(names, count, val);
+
+	if (chosen < 0)
+		return chosen;
+	WRITE_ONCE(*number, chosen);
+	return 0;
+}
+
 unsigned int rsiw_direct = 1;
 #ifndef RSIW_CORE
 static int set_direct(const char *val, const struct kernel_param *kp)
@@ -72,12 +83,7 @@ static const char *const tls_names[] = { "off", "psk", "x509" };
 
 static int set_tls(const char *val, const struct kernel_param *kp)
 {
-	int chosen = sysfs_match_string(tls_names, val);
-
-	if (chosen < 0)
-		return chosen;
-	WRITE_ONCE(rsiw_tls, chosen);
-	return 0;
+	return set_name(val, tls_names, ARRAY_SIZE(tls_names), &rsiw_tls);
 }
 
 static int get_tls(char *buffer, const struct kernel_param *kp)
@@ -102,6 +108,29 @@ module_param_named(tls_key, rsiw_tls_key, int, 0644);
 MODULE_PARM_DESC(tls_key,
 		 "Key by which new devices with tls=psk say who connects, by its number (default: 0, none)");
 #endif
+
+static const char *const bind_netdev_names[] = { "auto", "on", "off" };
+unsigned int rsiw_bind_netdev;
+
+static int set_bind_netdev(const char *val, const struct kernel_param *kp)
+{
+	return set_name(val, bind_netdev_names, ARRAY_SIZE(bind_netdev_names), &rsiw_bind_netdev);
+}
+
+static int get_bind_netdev(char *buffer, const struct kernel_param *kp)
+{
+	return sysfs_emit(buffer, "%s\n", bind_netdev_names[READ_ONCE(rsiw_bind_netdev)]);
+}
+
+static const struct kernel_param_ops bind_netdev_ops = {
+	.set = set_bind_netdev,
+	.get = get_bind_netdev,
+};
+
+module_param_cb(bind_netdev, &bind_netdev_ops, NULL, 0644);
+__MODULE_PARM_TYPE(bind_netdev, "auto|on|off");
+MODULE_PARM_DESC(bind_netdev,
+		 "Let connections of new devices use the interface of the device only (auto, the default: with TLS and over tunnels)");
 
 bool rsiw_siw_link_type;
 module_param_named(siw_link_type, rsiw_siw_link_type, bool, 0444);

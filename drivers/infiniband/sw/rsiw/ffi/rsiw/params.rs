@@ -45,6 +45,10 @@ parameters! {
     /// The number of the key by which the side that connects says who it is; zero is none.
     fn tls_key() -> i32 = rsiw_tls_key;
 
+    /// Whether connections use the interface of their device only: with TLS and over tunnels (0), in
+    /// any case (1), never (2). For new devices.
+    fn bind_netdev() -> u32 = rsiw_bind_netdev;
+
     /// Whether the link type `siw` is registered too, for tools that name it. Set when the module
     /// is loaded.
     fn siw_link_type() -> bool = rsiw_siw_link_type;

@@ -23,12 +23,19 @@ enum rsiw_port_counter {
 	RSIW_PORT_RCV_PACKETS,
 };
 
+enum rsiw_setting {
+	RSIW_SETTING_TLS,
+	RSIW_SETTING_BIND_NETDEV,
+};
+
 /* What carries the methods out. Those of processes return 0 or a negative error number. */
 struct rsiw_methods {
 	int (*resize_qp)(struct ib_qp *qp, struct ib_udata *udata);
 	int (*resize_srq)(struct ib_srq *srq, struct ib_udata *udata);
 	/* Of the only port of a device. */
 	u64 (*port_counter)(struct ib_device *dev, enum rsiw_port_counter which);
+	/* Returns a static string. */
+	const char *(*setting)(struct ib_device *dev, enum rsiw_setting which);
 };
 
 /* Returns what the last call of rsiw_definitions() was given. */

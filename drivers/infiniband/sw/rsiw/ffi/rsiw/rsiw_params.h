@@ -14,5 +14,6 @@ extern bool rsiw_siw_link_type;
 extern unsigned int rsiw_tls;
 extern int rsiw_tls_keyring;
 extern int rsiw_tls_key;
+extern unsigned int rsiw_bind_netdev;
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * What monitoring programs look for in sysfs at every adapter: the version, and the counters of a
  * port that InfiniBand has (Documentation/ABI/stable/sysfs-class-infiniband) as far as they mean
- * something here.
+ * something here. And what the device was made with: rdma(8) has no attributes for that.
  */
 #include <linux/module.h>
 #include <linux/stringify.h>
@@ -45,4 +45,30 @@ static const struct attribute_group counters = {
 	.attrs = list,
 };
 
-const struct attribute_group *rsiw_port_groups[] = { &counters, NULL };
+static ssize_t show_setting(struct ib_device *dev, u32 port, struct ib_port_attribute *attr,
+			    char *buf);
+
+/* In the order of enum rsiw_setting, by the names of the parameters. */
+static struct ib_port_attribute setting_attributes[] = {
+	__ATTR(tls, 0444, show_setting, NULL),
+	__ATTR(bind_netdev, 0444, show_setting, NULL),
+};
+
+static ssize_t show_setting(struct ib_device *dev, u32 port, struct ib_port_attribute *attr,
+			    char *buf)
+{
+	return sysfs_emit(buf, "%s\n", rsiw_methods()->setting(dev, attr - setting_attributes));
+}
+
+static struct attribute *setting_list[] = {
+	&setting_attributes[RSIW_SETTING_TLS].attr,
+	&setting_attributes[RSIW_SETTING_BIND_NETDEV].attr,
+	NULL
+};
+
+static const struct attribute_group settings = {
+	.name = "settings",
+	.attrs = setting_list,
+};
+
+const struct attribute_group *rsiw_port_groups[] = { &counters, &settings, NULL };
