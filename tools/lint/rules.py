@@ -14,6 +14,8 @@ from source import Program, Source, line_of
 
 DRIVER = "drivers/infiniband/sw/rsiw"
 LOCKING = "Documentation/infiniband/rsiw-locking.rst"
+PARAMETERS = DRIVER + "/ffi/rsiw/params.c"
+LINK = "tools/rsiw-link"
 # What stands for the kernel itself, and tests.
 LEFT_OUT = re.compile(r"^compat/|^kunit\.rs$")
 # Protocol without waits and locks of its own.
@@ -262,6 +264,17 @@ def log_lines(source, writers):
                    "Device::log writes those")
 
 
+PARAMETER = re.compile(r'MODULE_PARM_DESC\(\s*(\w+),\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\)')
+
+
+def settings(declared, program):
+    """Each parameter that new devices are made with is a setting of the program that makes them
+    from a file."""
+    for name, words in PARAMETER.findall(declared):
+        if "new devices" in words and not re.search(r"^\s*%s\)" % name, program, re.M):
+            yield f"{LINK}: devices are made with {name}, which no file can set"
+
+
 def section_of(text, title):
     """A section of a document, up to the next one."""
     body = text.split(f"\n{title}\n{'=' * len(title)}\n", 1)
@@ -364,6 +377,10 @@ def self_test():
     assert not found(log_lines, {"a.rs": "x"}, text=line % ("pr_info!", "x"))
     assert not found(log_lines, {}, text="fn f() { dev.log(Author::Kernel, fmt!(\"x\")) } // pr_info!(")
 
+    declared = 'MODULE_PARM_DESC(%s, "Of new devices");\nMODULE_PARM_DESC(x,\n\t "Else");'
+    assert len(list(settings(declared % "a", "\tb) w=$v ;;\n"))) == 1
+    assert not list(settings(declared % "b", "\tb) w=$v ;;\n"))
+
     text = "A\n=\nx\n\nB\n=\ny\nz\n\nCC\n==\nw\n"
     assert section_of(text, "B").split() == ["y", "z"] and not section_of(text, "D")
 
@@ -376,6 +393,8 @@ def main():
     with open(LOCKING, encoding="utf-8") as f:
         section = section_of(f.read(), "What an end waits for")
     bad = list(check(list(sources_of(DRIVER)), section))
+    with open(PARAMETERS, encoding="utf-8") as declared, open(LINK, encoding="utf-8") as program:
+        bad += settings(declared.read(), program.read())
     for message in bad:
         print(message)
     return 1 if bad else 0
