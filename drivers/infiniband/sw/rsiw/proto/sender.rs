@@ -502,6 +502,7 @@ impl Sender {
                 if self.framer.put_terminate(transport, &message).is_err() {
                     // It is owed still: a FIN alone would say that all is well.
                     self.terminate = Some(message);
+                    transport.try_later();
                     return Outcome::Idle;
                 }
                 self.has_terminated = true;

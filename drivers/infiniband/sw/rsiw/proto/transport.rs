@@ -61,6 +61,9 @@ pub(crate) trait Transport {
     /// Makes room for `len` more octets. Returns whether there is.
     fn reserve(&mut self, len: u32) -> bool;
 
+    /// Has the sender run again later, for want of memory: nobody tells when there is some.
+    fn try_later(&mut self);
+
     /// Returns the place of the next octet.
     fn mark(&self) -> Self::Mark;
 

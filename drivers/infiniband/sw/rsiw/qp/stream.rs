@@ -150,7 +150,7 @@ pub(crate) struct Stream {
     retry: Timer<Stream>,
     /// Whether `retry` runs because of what receiving lacks.
     pub(super) pauses: AtomicFlag,
-    /// TCP has no memory to send with: it is asked again when the timer has run out.
+    /// There is no memory to send with: this side tries again when the timer has run out.
     starves: AtomicFlag,
     /// The peer has said through TLS that its FIN is next. Set and read by [`Stream::drain`].
     is_closing: AtomicFlag,
@@ -379,8 +379,8 @@ impl Stream {
         is_later
     }
 
-    /// Leaves TCP, which has no memory to send with, alone until the timer has run out. Nobody else
-    /// would tell when there is some. Process context.
+    /// Has nothing sent, for want of memory, until the timer has run out. Nobody else would tell when
+    /// there is some. Process context.
     pub(super) fn starve(self: &Arc<Self>) {
         // ORDERING: if the timer has just cleared this, it is seen to have cleared `pauses`, too.
         self.starves.xchg(true, Acquire);
@@ -390,7 +390,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether TCP is to be left alone for now: see [`Stream::starve`].
+    /// Returns whether nothing is to be sent for now: see [`Stream::starve`].
     #[inline]
     pub(super) fn starves(&self) -> bool {
         self.starves.load(Relaxed)

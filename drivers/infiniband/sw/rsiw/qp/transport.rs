@@ -58,7 +58,7 @@ pub(super) struct TcpTransport<'a> {
     pub(super) batch: &'a mut TxBatch,
     /// Whether the caller may wait for memory, for the socket and for those who use a region.
     pub(super) may_wait: bool,
-    /// What is in the batch is left to a caller who may wait.
+    /// What there is to send is left to a caller who may wait.
     pub(super) is_left: bool,
     /// Set if the other end of the connection is on this host.
     pub(super) direct: Option<Direct<'a>>,
@@ -113,6 +113,13 @@ impl Transport for TcpTransport<'_> {
     #[inline(always)]
     fn reserve(&mut self, len: u32) -> bool {
         self.batch.reserve(len, self.may_wait).is_ok()
+    }
+
+    fn try_later(&mut self) {
+        match self.may_wait {
+            true => self.stream.starve(),
+            false => self.is_left = true,
+        }
     }
 
     #[inline]
@@ -175,7 +182,7 @@ impl Transport for TcpTransport<'_> {
                 return Ok(());
             }
             Err(e) if e == ENOBUFS => {
-                self.stream.starve();
+                self.try_later();
                 return Ok(());
             }
             Err(e) => e,

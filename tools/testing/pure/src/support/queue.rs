@@ -91,6 +91,8 @@ type UnderWay = Sends<Vec<Record<u64, Fault>>, Vec<OutboundRead>>;
 pub(crate) struct Queue {
     pub(super) posted: VecDeque<(u64, Posted, Octets)>,
     peeked: Option<(Posted, Octets)>,
+    /// The queue was seen empty in the last run: whoever posts rings.
+    pub(super) was_empty: bool,
     pub(super) sends: RefCell<UnderWay>,
     pub(super) inbound: RefCell<InboundReads<Vec<Inbound>>>,
     pub(crate) heard: bool,
@@ -115,6 +117,7 @@ impl Queue {
         Self {
             posted: VecDeque::new(),
             peeked: None,
+            was_empty: false,
             sends: RefCell::new(Sends::new(records, Vec::new())),
             inbound: RefCell::new(InboundReads::new(Vec::new())),
             heard: false,
@@ -164,7 +167,6 @@ impl Queue {
     }
 
     /// Whether transmission waits for a Read to complete.
-    #[cfg(test)]
     pub(crate) fn stalled(&self) -> bool {
         self.sends.borrow().stalled
     }
@@ -225,6 +227,7 @@ impl Env<Tcp> for Queue {
     type Inbound = Vec<Inbound>;
 
     fn peek(&mut self) -> Option<Peeked<Tcp, Self>> {
+        self.was_empty = self.posted.is_empty();
         let (work, posted, octets) = self.posted.front()?;
         let (work, posted) = (*work, *posted);
         self.peeked = Some((posted, octets.clone()));

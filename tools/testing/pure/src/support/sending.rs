@@ -7,7 +7,7 @@ use super::limits::ALL;
 use super::memory::{Memory, Octets};
 use super::queue::Queue;
 pub(crate) use super::queue::{Faults, Posted};
-use super::tcp::Tcp;
+use super::tcp::{Tcp, Told};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::EventDepths;
 use crate::proto::order::Status;
@@ -113,12 +113,34 @@ impl Sending {
 
     /// Runs the sender once.
     pub(crate) fn run_once(&mut self) -> Outcome {
+        self.tcp.told = Told::default();
+        self.queue.was_empty = false;
         let outcome = self
             .sender
             .run(&mut self.queue, &mut self.tcp, self.state, SENDING);
         // T-20: no region is kept from its owner.
         assert!(!self.queue.is_open(), "memory is left open");
+        if outcome == Outcome::Idle {
+            self.check_idle();
+        }
         outcome
+    }
+
+    /// A sender that is idle has seen the queue empty, or somebody tells it when it can go on.
+    fn check_idle(&self) {
+        let Told {
+            room,
+            other_end,
+            memory,
+        } = self.tcp.told;
+        if room || memory || self.tcp.has_refused {
+            return;
+        }
+        assert!(!self.tcp.has_batch(), "a batch that nobody sends");
+        assert!(!self.sender.owes_terminate(true), "a Terminate, likewise");
+        let is_over = self.queue.was_empty || !self.state.sends();
+        let waits = other_end || self.queue.stalled() || !self.sender.may_send(self.queue.heard);
+        assert!(is_over || waits, "nobody goes on");
     }
 
     /// Runs the sender as the driver does, until it waits; ends the stream if something failed.

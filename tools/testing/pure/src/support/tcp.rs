@@ -10,6 +10,17 @@ use crate::proto::transport::{Broken, Refused, SendFlags, Transport};
 use crate::wire::fpdu::Crc;
 use std::collections::VecDeque;
 
+/// What the sender lacked in its last run, and is told of when it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// TCP did not take all.
+    pub(crate) room: bool,
+    /// The other end on this host did not take a segment.
+    pub(crate) other_end: bool,
+    /// There was no memory: a timer runs, or somebody who may wait for it goes on.
+    pub(crate) memory: bool,
+}
+
 /// TCP, and a batch in front of it.
 #[derive(Debug)]
 pub(crate) struct Tcp {
@@ -27,6 +38,8 @@ pub(crate) struct Tcp {
     /// A batch cannot forget a part of it.
     pub(crate) keeps: bool,
     pub(crate) refuses: bool,
+    /// It has refused, and tells of the end of the connection.
+    pub(super) has_refused: bool,
     /// Memory may not be waited for.
     pub(crate) is_hasty: bool,
     /// What becomes of segments that go past TCP; without that they do not.
@@ -38,6 +51,8 @@ pub(crate) struct Tcp {
     pub(crate) is_read: bool,
     /// Octets of these since the last batch.
     since: usize,
+    /// Who sends is told when this goes on.
+    pub(crate) told: Told,
     batch: Vec<u8>,
     piece: Room,
     /// What was sent, and how.
@@ -58,11 +73,13 @@ impl Tcp {
             breaks_at: usize::MAX,
             keeps: false,
             refuses: false,
+            has_refused: false,
             is_hasty: false,
             direct: None,
             handed: VecDeque::new(),
             is_read: false,
             since: 0,
+            told: Told::default(),
             batch: Vec::new(),
             piece: Room::default(),
             out: Vec::new(),
@@ -102,13 +119,14 @@ impl Transport for Tcp {
 
     fn prepare(&mut self, _front: &[u8]) -> HandedOver {
         assert!(self.is_direct());
-        if self.is_read && (!self.out.is_empty() || self.allowance == 0) {
-            return HandedOver::Later;
-        }
-        if self.is_read && self.since > self.space {
-            return HandedOver::Enough;
-        }
-        let outcome = self.direct.expect("direct");
+        let outcome = if self.is_read && (!self.out.is_empty() || self.allowance == 0) {
+            HandedOver::Later
+        } else if self.is_read && self.since > self.space {
+            HandedOver::Enough
+        } else {
+            self.direct.expect("direct")
+        };
+        self.told.other_end |= outcome == HandedOver::Later;
         if outcome == HandedOver::Gone {
             self.direct = None;
             self.since = 0;
@@ -140,6 +158,10 @@ impl Transport for Tcp {
 
     fn reserve(&mut self, len: u32) -> bool {
         self.batch.len() + len as usize <= self.room
+    }
+
+    fn try_later(&mut self) {
+        self.told.memory = true;
     }
 
     fn mark(&self) -> usize {
@@ -196,10 +218,12 @@ impl Transport for Tcp {
         }
         assert!(!self.batch.is_empty(), "nothing is sent");
         if self.refuses {
+            self.has_refused = true;
             return Err(Refused);
         }
         // A real other side takes in at once what is handed over; here TCP waits until it has.
         if self.allowance == 0 || (self.is_read && !self.handed.is_empty()) {
+            self.told.room = true;
             return Ok(());
         }
         self.allowance -= 1;
@@ -211,6 +235,8 @@ impl Transport for Tcp {
         self.out.extend(self.batch.drain(..n));
         if self.batch.is_empty() {
             self.log.borrow_mut().push(Did::Sent);
+        } else {
+            self.told.room = true;
         }
         Ok(())
     }

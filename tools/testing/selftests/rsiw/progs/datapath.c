@@ -164,6 +164,38 @@ static void unsent(void)
 	both_destroy(&b);
 }
 
+/* A Terminate for which there is no memory, and nobody who posts or sends anything. */
+static void untold(void)
+{
+	const unsigned int many = 1000000000;
+	unsigned int asked, most;
+	uint64_t since;
+	struct ep e;
+	size_t len;
+	int fd;
+
+	part("a Terminate goes out when there is memory for it");
+	fd = accepted(&e, &plain);
+	/* A whole one first: before it there may be no Terminate. */
+	wire_send(fd, wire, wire_tagged(wire, WIRE_WRITE, 1, 0, "", 0));
+	wait_taken(fd);
+	control_arm(0, many);
+	since = ep_now_ns();
+	/* There is no such region. */
+	wire_send(fd, wire, wire_tagged(wire, WIRE_WRITE, 1, 0, "octet", 5));
+	expect(!wire_fpdu(fd, wire, 500), "it went out without memory");
+	asked = many - control_get("times");
+	most = (ep_now_ns() - since) / (PAUSE_MS * 1000000ull);
+	control_set("times", 0);
+	expect(asked > 1, "memory was asked for %u times", asked);
+	expect(asked <= most, "memory was asked for %u times, not at most %u", asked, most);
+	/* Before the time for the end of the stream is over. */
+	len = wire_fpdu(fd, wire, 2000);
+	expect(len > 14 && (wire[1] & 0xf) == WIRE_TERMINATE, "no Terminate came");
+	close(fd);
+	ep_destroy(&e);
+}
+
 /* An FPDU in many pieces, and no memory to put it together. */
 static void starved(bool for_ever)
 {
@@ -512,6 +544,7 @@ static void run(void)
 	} steps[] = {
 		{ "refused", .run = refused },
 		{ "unsent", .run = unsent },
+		{ "untold", .run = untold },
 		{ "starved", .either = starved, .second = false },
 		{ "starved-for-ever", .either = starved, .second = true },
 		{ "stale-fin", .either = stale, .second = false },

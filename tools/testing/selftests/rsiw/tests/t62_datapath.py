@@ -18,6 +18,8 @@ from tests import t60_data
 # What TCP and its reset answer when they do nothing.
 REFUSED = {"tcp_sendmsg_locked": -12, "tcp_abort": 0}
 STARVED = {"rust_helper_kvrealloc_node_align": 0}
+# What a batch asks for.
+NO_PAGE = {"alloc_pages_noprof": 0}
 # What TCP itself asks for when it takes data.
 NO_BUFFER = {"tcp_stream_alloc_skb": 0}
 
@@ -25,6 +27,7 @@ NO_BUFFER = {"tcp_stream_alloc_skb": 0}
 FPDU = r"5proto8receiver.*8Receiver.*E4fpdu[^.]*$"
 END = r"2qp8complete.*13complete_work$"
 WORK = r"2qp4work.*(WorkItem3run|3act)$"
+BATCH = r"rsiw_helper_tx_pages_alloc$"
 READY = r"9Callbacks.*6StreamE10data_ready"
 # Looks for octets in the list of a buffer.
 LIST = r"^skb_piece_in_list"
@@ -75,6 +78,12 @@ def refused(t):
 def unsent(t):
     """TCP that has no memory, and does not tell when it has, is asked seldom."""
     step(t, "unsent", NO_BUFFER, function("tcp_sendmsg_locked"))
+
+
+@test("path-untold", cost=5, only_type="rsiw", tcp=ANY_PATH)
+def untold(t):
+    """A Terminate for which there is no memory is not forgotten."""
+    step(t, "untold", NO_PAGE, text_like(t.env.module, BATCH))
 
 
 @test("path-starved", cost=15, only_type="rsiw", tcp=ANY_PATH)
