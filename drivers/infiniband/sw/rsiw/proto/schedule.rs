@@ -158,7 +158,7 @@ pub(crate) enum Reason {
     /// The response to a Read is placed. `draining`: the FIN waits for the last one. `stalled`: a
     /// request waits until fewer are under way.
     ReadDone { draining: bool, stalled: bool },
-    /// The first segment of the peer came, before which a responder may not send.
+    /// The first FPDU of the peer came, before which a responder may not send (T-24).
     PeerHeard,
     /// Somebody stopped although there may be more to send, flush or complete, of which nobody
     /// tells: see [`Drained`](super::drain::Drained).

@@ -246,11 +246,16 @@ impl Base {
         self.heard.load(Acquire) != 0
     }
 
-    /// Records that an FPDU with a correct CRC came in.
-    pub(super) fn fpdu_received(&self) {
-        if self.heard.load(Relaxed) == 0 {
+    /// Records that an FPDU with a correct CRC came in. Returns whether it is the first one, for
+    /// which transmission may wait.
+    #[inline]
+    #[must_use = "transmission may wait for it"]
+    pub(super) fn fpdu_received(&self) -> bool {
+        let is_first = self.heard.load(Relaxed) == 0;
+        if is_first {
             self.heard.store(1, Release);
         }
+        is_first
     }
 
     /// Forgets what was noted about an earlier connection, which leaves no more notes. Under the

@@ -47,8 +47,6 @@ impl Parent for Qp {
         if let Some(manager) = manager {
             manager.first_segment();
         }
-        // A responder may have requests that waited for this (T-24).
-        self.schedule(Reason::PeerHeard);
     }
 }
 

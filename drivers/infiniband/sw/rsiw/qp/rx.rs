@@ -229,8 +229,11 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
         self.qp.state()
     }
 
+    #[inline]
     fn fpdu_received(&mut self) {
-        self.qp.fpdu_received();
+        if self.qp.fpdu_received() {
+            self.parent.schedule(Reason::PeerHeard);
+        }
     }
 
     fn first_segment(&mut self) {

@@ -84,7 +84,8 @@ pub(crate) trait Env<C>: Limits {
     /// Returns the state of the connection, which may be another by now.
     fn state(&self) -> QpState;
 
-    /// Tells that an FPDU with the right CRC has come in, so this side may send.
+    /// Tells that an FPDU with the right CRC has come in. From the first one on this side may send:
+    /// transmission that has waited for it is to go on.
     fn fpdu_received(&mut self);
 
     /// Tells that the first segment has passed the protocol's checks.
