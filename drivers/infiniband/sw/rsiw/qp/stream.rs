@@ -361,17 +361,20 @@ impl Stream {
         self.put_back(sk, intake);
     }
 
-    /// Starts the timer if what is `lack`ing cannot be had now: memory for the buffer, or a
-    /// receive. Returns whether that is so.
+    /// Starts the timer if what is `lack`ing cannot be had now and may be waited for: memory for the
+    /// buffer, or a receive. Returns whether that is so.
     fn pause(self: &Arc<Self>, sk: &mut LockedSock<'_>, lack: Lack) -> bool {
         let Some(part) = self.receiving(sk) else {
             return false;
         };
         let is_later = lack == Lack::Receive || lack == Lack::Buffer && part.tries > 0;
         if is_later && !self.pauses.load(Relaxed) {
-            let ms = match lack {
+            let pause = match lack {
                 Lack::Receive => part.receiver.pause(),
-                _ => RETRY_MS,
+                _ => Some(RETRY_MS),
+            };
+            let Some(ms) = pause else {
+                return false;
             };
             self.pauses.store(true, Relaxed);
             Timer::start(self, ms);

@@ -155,13 +155,50 @@ fn ends() {
         while receiving.receiver.lacks() == Lack::Receive {
             receiving.feed(&[]);
             assert!(receiving.around.failure.is_none());
-            waited += receiving.receiver.pause();
+            let Some(pause) = receiving.receiver.pause() else {
+                break;
+            };
+            waited += pause;
         }
         assert_eq!(waited, 100);
         receiving.feed(&[]);
         assert_eq!(receiving.did().last(), Some(&NONE));
         let failures = [&hasty, &receiving].map(|x| format!("{:?}", x.around.failure));
         assert_eq!(failures[0], failures[1]);
+    }
+}
+
+/// What arrives during a pause, the last one too, does not end it: a Send waits for all of the time,
+/// and no longer.
+#[test]
+fn waits_to_the_millisecond() {
+    for limit in [1, 2, 10, 16, 31, 32, 100] {
+        for until in 0..=limit {
+            let mut peer = Peer::new(100);
+            let mut receiving = receiving();
+            receiving.receiver.set_patience(limit);
+            receiving.feed(&peer.send(40).concat());
+            // A millisecond after the other: the timer runs out, or something arrives.
+            let mut timer = 0;
+            for _ in 0..until {
+                if timer == 0 {
+                    receiving.feed(&[]);
+                    timer = receiving.receiver.pause().expect("time is left");
+                }
+                receiving.feed(&peer.write(10));
+                assert_eq!(receiving.receiver.lacks(), Lack::Receive, "{limit}");
+                timer -= 1;
+            }
+            if until < limit {
+                receiving.around.recvs.push_back(Some(40));
+            } else {
+                assert_eq!((timer, receiving.receiver.pause()), (0, None), "{limit}");
+            }
+            receiving.feed(&[]);
+            let is_taken = receiving.did().contains(&completed(0, 40));
+            assert_eq!(is_taken, until < limit, "{limit}, {until}");
+            assert_eq!(receiving.around.failure.is_none(), is_taken);
+        }
     }
 }
 
@@ -173,7 +210,7 @@ fn begins_anew() {
     for n in 0..3 {
         receiving.feed(&peer.send(40).concat());
         let pauses = [(); 6].map(|()| receiving.receiver.pause());
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 16], "{n}");
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 16].map(Some), "{n}");
         receiving.around.recvs.push_back(Some(40));
         receiving.feed(&[]);
         assert_eq!(receiving.did().last(), Some(&completed(n, 40)));

@@ -29,10 +29,11 @@ const LONGEST_PAUSE: Saturating<u32> = Saturating(16);
 pub(super) struct Patience {
     /// Milliseconds that each may wait; with 0 none does.
     limit: u32,
-    /// Milliseconds that the Send at hand may still wait.
+    /// Milliseconds that the Send at hand may still wait, from when the pause at hand began.
     left: Saturating<u32>,
-    /// The next pause, in milliseconds.
+    /// The pause at hand, and the longest that the next one may be, in milliseconds.
     pause: Saturating<u32>,
+    next: Saturating<u32>,
     waits: bool,
     /// The next FPDU waits, and its CRC is right: it is not computed at each look.
     is_checked: bool,
@@ -43,7 +44,8 @@ impl Patience {
         Self {
             limit,
             left: Saturating(limit),
-            pause: FIRST_PAUSE,
+            pause: Saturating(0),
+            next: FIRST_PAUSE,
             waits: false,
             is_checked: false,
         }
@@ -78,12 +80,13 @@ impl Patience {
         *self = Self::new(self.limit);
     }
 
-    /// Returns the milliseconds until the next look for a receive, and counts them as waited for.
-    pub(super) fn pause(&mut self) -> u32 {
-        let pause = self.pause.min(self.left);
-        self.left -= pause;
-        self.pause = (self.pause * Saturating(2)).min(LONGEST_PAUSE);
-        pause.0
+    /// Ends the pause at hand, if there is one, and begins another. What is looked for during a
+    /// pause does not count: only what is over has been waited for.
+    pub(super) fn pause(&mut self) -> Option<u32> {
+        self.left -= self.pause;
+        self.pause = self.next.min(self.left);
+        self.next = (self.next * Saturating(2)).min(LONGEST_PAUSE);
+        (self.pause.0 > 0).then_some(self.pause.0)
     }
 }
 
@@ -93,8 +96,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.patience = Patience::new(ms);
     }
 
-    /// Returns the milliseconds to pause if a receive is lacking. Call once for each pause.
-    pub(crate) fn pause(&mut self) -> u32 {
+    /// Returns the milliseconds to pause if a receive is lacking, or `None` if all the time is over:
+    /// then the next look for a receive is the last one. Call it when nobody pauses any more.
+    pub(crate) fn pause(&mut self) -> Option<u32> {
         self.patience.pause()
     }
 
