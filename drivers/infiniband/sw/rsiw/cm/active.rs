@@ -89,13 +89,9 @@ pub(super) fn connect(
     if result.is_ok() {
         this.introduce(id);
     }
-    let sock = st.sock.clone();
     drop(st);
-    // While TCP connects there is nothing to do: TCP or the timer will kick the endpoint.
-    let is_waiting = sock.is_some_and(|sock| sock.state() == TcpState::Connecting);
-    if result.is_err() || !is_waiting {
-        Endpoint::kick(this);
-    }
+    // TCP and the timer have kicked the endpoint in vain until now.
+    Endpoint::kick(this);
     Ok(result?)
 }
 
