@@ -66,6 +66,18 @@ fn holds(model: &fn(), site: Site, strength: Strength) -> bool {
     result.is_ok()
 }
 
+/// Checks that each of `models` holds, and that it fails if what it shows is left out of it.
+pub(crate) fn check_each(models: &[(&str, fn(), fn())]) {
+    print_only_surprises();
+    for (what, model, without) in models {
+        run(model);
+        IS_EXPECTED.set(true);
+        let result = panic::catch_unwind(AssertUnwindSafe(|| run(without)));
+        IS_EXPECTED.set(false);
+        assert!(result.is_err(), "{what}: the model does not need it");
+    }
+}
+
 /// Returns the lines of a file, without white space around them.
 fn lines(file: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);

@@ -79,6 +79,7 @@ const COPIES: &[&[Copied]] = &[
     models::rcu_table::COPIED,
     models::recv_ring::COPIED,
     models::send_ring::COPIED,
+    models::wakers::COPIED,
     mr::model::COPIED,
     qp::model::COPIED,
 ];

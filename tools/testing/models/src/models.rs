@@ -13,6 +13,7 @@ pub(crate) mod rcu_table;
 pub(crate) mod recv_ring;
 pub(crate) mod send_ring;
 mod short_timer;
+pub(crate) mod wakers;
 
 use kernel::{prelude::*, sync::Arc};
 use loom::{cell::UnsafeCell, thread};

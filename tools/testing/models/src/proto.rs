@@ -3,8 +3,49 @@
 //! Files of `proto/`.
 
 #[allow(dead_code)]
+#[path = "../../../../drivers/infiniband/sw/rsiw/proto/drain.rs"]
+pub(crate) mod drain;
+
+#[allow(dead_code)]
+#[path = "../../../../drivers/infiniband/sw/rsiw/proto/growing.rs"]
+pub(crate) mod growing;
+
+#[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/sw/rsiw/proto/notes.rs"]
 pub(crate) mod notes;
+
+#[allow(dead_code)]
+#[path = "../../../../drivers/infiniband/sw/rsiw/proto/order.rs"]
+pub(crate) mod order;
+
+#[allow(dead_code)]
+#[path = "../../../../drivers/infiniband/sw/rsiw/proto/ring.rs"]
+pub(crate) mod ring;
+
+#[allow(dead_code)]
+#[path = "../../../../drivers/infiniband/sw/rsiw/proto/sends.rs"]
+pub(crate) mod sends;
+
+pub(crate) mod failure {
+    /// Nothing fails here.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Fault;
+}
+
+pub(crate) mod reads {
+    /// Reads are only requests under way here.
+    #[derive(Debug)]
+    pub(crate) struct OutboundRead;
+
+    #[derive(Debug)]
+    pub(crate) struct OutboundReads<O>(#[allow(dead_code)] O);
+
+    impl<O> OutboundReads<O> {
+        pub(crate) const fn new(reads: O) -> Self {
+            Self(reads)
+        }
+    }
+}
 
 pub(crate) mod state {
     /// The states are only numbers here.

@@ -43,6 +43,7 @@ use crate::{
             Recv, //
         },
         request::OperationType,
+        sends::Completed,
     },
     queue::{
         rq::{
@@ -57,12 +58,6 @@ use kernel::{
     prelude::*,
     sync::atomic::Relaxed, //
 };
-
-/// Most completions that are added at a time with interrupts off. Many may wait for the oldest one.
-const AT_A_TIME: usize = 64;
-/// How often whoever completes the oldest request, perhaps in softirq, adds [`AT_A_TIME`]
-/// completions. The work item adds the rest.
-const TIMES: u32 = 4;
 
 impl Base {
     /// Adds the completion of a send request, if it has one. Returns whether a handler is to be
@@ -100,34 +95,32 @@ impl Base {
     }
 
     /// Changes the records under way and completes those that are due; if they are many the work
-    /// item completes the rest.
-    fn with_sends<R>(&self, change: impl FnOnce(&mut Sq) -> R) -> R {
+    /// item completes the rest. Also returns whether transmission waited for what has left.
+    fn with_sends<R>(&self, change: impl FnOnce(&mut Sq) -> R) -> (R, bool) {
+        let mut notify = false;
+        let mut complete = |sq: &mut Sq| self.complete_some(sq, &mut notify);
         let mut sq = self.sq.lock();
         let result = change(&mut sq);
-        let (mut notify, mut drained) = self.complete_some(&mut sq);
+        let first = complete(&mut sq);
         drop(sq);
-        for _ in 1..TIMES {
-            if drained == Drained::Empty {
-                break;
-            }
-            let (called, now) = self.complete_some(&mut self.sq.lock());
-            notify |= called;
-            drained = now;
-        }
+        let all = first.and_the_rest(|| complete(&mut self.sq.lock()));
         if notify {
             self.send_cq.notify();
         }
+        let Completed { drained, resumes } = all;
         drained.or_leave_to(|| self.notes.leave(QpNote::GoOn));
-        result
+        (result, resumes)
     }
 
     /// Completes all that is due. That is at most a full queue, as records are added under `inner`
-    /// only. Process context, under `inner`.
-    pub(super) fn complete_due(&self) {
-        let mut notify = false;
+    /// only. Returns whether transmission waited for it. Process context, under `inner`.
+    #[must_use = "transmission may wait for what has left"]
+    pub(super) fn complete_due(&self) -> bool {
+        let (mut notify, mut resumed) = (false, false);
         loop {
-            let (called, drained) = self.complete_some(&mut self.sq.lock());
-            notify |= called;
+            let Completed { drained, resumes } =
+                self.complete_some(&mut self.sq.lock(), &mut notify);
+            resumed |= resumes;
             if drained == Drained::Empty {
                 break;
             }
@@ -135,23 +128,22 @@ impl Base {
         if notify {
             self.send_cq.notify();
         }
+        resumed
     }
 
-    /// Completes the oldest requests that are due, [`AT_A_TIME`] at most. Returns whether a handler
-    /// is to be called, and whether there may be more.
-    fn complete_some(&self, sq: &mut Sq) -> (bool, Drained) {
-        let mut notify = false;
-        let complete = |(work, status): (Work, _)| notify |= self.complete_work(&work, status);
-        let drained = drain(AT_A_TIME, || sq.order.pop(), complete);
-        (notify, drained)
+    /// Completes the oldest requests that are due, some at a time. Sets `notify` if a handler is to
+    /// be called.
+    fn complete_some(&self, sq: &mut Sq, notify: &mut bool) -> Completed {
+        sq.complete(|work, status| *notify |= self.complete_work(&work, status))
     }
 
-    /// Records that TCP has these requests.
+    /// Records that TCP has these requests. The sender looks at its queue next, so what waited for
+    /// them goes on.
     pub(super) fn sends_done(&self, tokens: &[Token]) {
-        self.with_sends(|sq| {
+        let ((), _) = self.with_sends(|sq| {
             // Bound: as many as end in one batch.
             for token in tokens {
-                sq.order.done(*token);
+                sq.done(*token);
             }
         });
     }
@@ -159,27 +151,31 @@ impl Base {
     /// Records that the response of the oldest Read is placed; `token` is `None` if that is no
     /// request's. Returns whether transmission waited for this.
     pub(super) fn read_done(&self, token: Option<Token>) -> bool {
-        self.with_sends(|sq| {
+        let ((), resumes) = self.with_sends(|sq| {
             sq.outbound.pop();
             if let Some(token) = token {
-                let work = sq.order.done(token);
+                let work = sq.done(token);
                 sq.silent |= work.is_some_and(|work| !work.signalled);
             }
-            core::mem::replace(&mut sq.stalled, false)
-        })
+        });
+        resumes
     }
 
-    /// Fails a request under way. Returns whether its completion reports that (T-33).
+    /// Fails a request under way, which ends the stream. Returns whether its completion reports
+    /// that (T-33).
     pub(super) fn fail_send(&self, token: Token, fault: Fault) -> bool {
-        self.with_sends(|sq| sq.order.fail(token, fault))
+        let (told, _) = self.with_sends(|sq| sq.fail(token, fault));
+        told
     }
 
-    /// Fails a request that has not begun. Returns whether its completion reports that.
+    /// Fails a request that has not begun, which ends the stream. Returns whether its completion
+    /// reports that.
     pub(super) fn fail_new_send(&self, work: Work, fault: Fault) -> bool {
-        self.with_sends(|sq| match sq.order.push(work) {
-            Ok(token) => sq.order.fail(token, fault),
+        let (told, _) = self.with_sends(|sq| match sq.push(work) {
+            Ok(token) => sq.fail(token, fault),
             Err(_) => false,
-        })
+        });
+        told
     }
 
     /// Takes a receive for a message that begins.
@@ -238,7 +234,7 @@ impl Base {
     /// Completes a receive in error, or as flushed if something has failed before. Returns whether
     /// the completion reports that (T-33).
     pub(super) fn fail_recv(&self, id: u64, fault: Fault) -> bool {
-        let status = self.sq.lock().order.fails(fault);
+        let status = self.sq.lock().fails(fault);
         let is_added = self.complete_recv(&self.no_message(id, status)).is_ok();
         is_added && matches!(status, Status::Failed(_))
     }
@@ -252,7 +248,7 @@ impl Base {
         let mut notify = false;
         // Softirq adds nothing any more. One lock for all would keep interrupts off for long.
         loop {
-            let flushed = self.sq.lock().order.flush();
+            let flushed = self.sq.lock().flush();
             let Some((work, status)) = flushed else {
                 break;
             };

@@ -298,11 +298,14 @@ impl Qp {
 
     /// Returns whether the connection may be closed gracefully: nothing is to be sent or answered.
     pub(super) fn is_idle(self: &Arc<Self>, inner: &Inner) -> bool {
-        self.complete_due();
+        if self.complete_due() {
+            // Not all who ask this send next.
+            self.notes.leave(QpNote::GoOn);
+        }
         let busy = inner.conn.as_ref().is_some_and(|conn| conn.tx.is_busy());
         !busy
             && inner.ring.is_empty()
-            && self.sq.lock().order.is_empty()
+            && self.sq.lock().is_empty()
             && self.inbound.lock().is_empty()
     }
 

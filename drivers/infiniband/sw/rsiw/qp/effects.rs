@@ -240,9 +240,7 @@ impl Qp {
             after.last_wqe |= self.is_last_wqe(inner);
         }
         if effects.renew {
-            let mut sq = self.sq.lock();
-            sq.order.reset();
-            sq.stalled = false;
+            self.sq.lock().renew();
         }
         if effects.event.is_some() {
             after.event = effects.event;

@@ -184,11 +184,11 @@ impl Qp {
         let larger = records(depth, flags)?;
         // Whoever has the mutex is alone in growing, and in beginning requests.
         let _inner = self.inner.lock();
-        if let Some(unused) = self.sq.lock().order.grow(larger) {
+        if let Some(unused) = self.sq.lock().grow(larger) {
             return Ok(unused);
         }
         loop {
-            let moved = self.sq.lock().order.move_some(AT_A_TIME);
+            let moved = self.sq.lock().move_some(AT_A_TIME);
             if let Some(old) = moved {
                 return Ok(old);
             }

@@ -184,10 +184,10 @@ impl Watch for Sq {
     /// The number of requests, 32 bits; then Reads, 16; ORD, 15; and whether transmission waits.
     #[inline(always)]
     fn word(&self) -> u64 {
-        let requests = self.order.len() as u64; // CAST: at most the depth, 32 bits.
+        let requests = self.len() as u64; // CAST: at most the depth, 32 bits.
         let reads = self.outbound.outstanding() as u64; // CAST: ORD and one, at most.
         let ord = self.ord as u64; // CAST: at most 128.
-        requests | reads << 32 | ord << 48 | u64::from(self.stalled) << 63
+        requests | reads << 32 | ord << 48 | u64::from(self.is_stalled()) << 63
     }
 }
 

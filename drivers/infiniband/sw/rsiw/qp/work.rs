@@ -125,7 +125,8 @@ impl Qp {
         if seen.is_some() {
             taken.insert(QpNote::Socket);
         }
-        self.complete_due();
+        // What waited for these is sent below.
+        let _ = self.complete_due();
         if self.settle(&mut inner, &mut after) && self.state() != QpState::Error {
             // It was the end of what has ended now.
             taken.remove(QpNote::Timeout);

@@ -91,19 +91,21 @@ pub(crate) const COPIED: &[Copied] = &[
     },
 ];
 
-struct Stream {
+struct Stream<const WAKES: bool> {
     starves: AtomicFlag,
     pauses: AtomicFlag,
     timer: Mutex<bool>,
+    work: Work,
 }
 
-impl Stream {
+impl<const WAKES: bool> Stream<WAKES> {
     /// Makes one whose timer runs, for a receive.
     fn new() -> Self {
         Self {
             starves: Atomic::new(false),
             pauses: Atomic::new(true),
             timer: Mutex::new(true),
+            work: Work::new(),
         }
     }
 
@@ -119,25 +121,32 @@ impl Stream {
             self.pauses.store(false, Relaxed);
             // A store in the driver. loom does not put one behind an exchange that came first.
             self.starves.xchg(false, Release);
+            if WAKES {
+                self.work.queue();
+            }
         }
     }
 }
 
-/// Whoever leaves TCP alone until the timer has run out does not do so without a timer.
-fn starves() {
-    let stream = super::beside(Stream::new(), Stream::starve, Stream::runs_out);
+/// Whoever sends nothing until the timer has run out does not do so without a timer, and goes on
+/// then.
+pub(crate) fn starves<const WAKES: bool>() {
+    let new = Stream::<WAKES>::new();
+    let stream = super::beside(new, Stream::starve, Stream::runs_out);
     if stream.starves.load(Relaxed) {
         assert!(*stream.timer.lock());
     }
+    stream.runs_out();
+    assert!(stream.work.begin() && !stream.starves.load(Relaxed));
 }
 
-struct Reads {
+struct Reads<const WAKES: bool> {
     inbound: Mutex<u32>,
     word: Atomic<u32>,
     work: Work,
 }
 
-impl Reads {
+impl<const WAKES: bool> Reads<WAKES> {
     /// A request of the peer comes in.
     fn received(&self) {
         {
@@ -145,7 +154,9 @@ impl Reads {
             *inbound += 1;
             self.word.store(*inbound, Relaxed);
         }
-        self.work.queue();
+        if WAKES {
+            self.work.queue();
+        }
     }
 
     /// The work item answers what it finds.
@@ -159,13 +170,13 @@ impl Reads {
 }
 
 /// A request of the peer is answered by the work item that is queued behind it.
-fn is_answered() {
-    let reads = Reads {
+pub(crate) fn is_answered<const WAKES: bool>() {
+    let reads = Reads::<WAKES> {
         inbound: Mutex::new(0),
         word: Atomic::new(0),
         work: Work::new(),
     };
-    let twice = |reads: &Reads| {
+    let twice = |reads: &Reads<WAKES>| {
         reads.received();
         reads.received();
     };
@@ -174,7 +185,7 @@ fn is_answered() {
     assert_eq!(*reads.inbound.lock(), 0);
 }
 
-struct Peers {
+struct Peers<const WAKES: bool> {
     /// The end that is entered knows the other one, which sends, and that one knows it.
     is_linked: [Mutex<bool>; 2],
     awaited: AtomicFlag,
@@ -185,7 +196,7 @@ struct Peers {
     sent: AtomicFlag,
 }
 
-impl Peers {
+impl<const WAKES: bool> Peers<WAKES> {
     fn enter(&self) {
         for end in &self.is_linked {
             *end.lock() = true;
@@ -212,7 +223,7 @@ impl Peers {
         *self.socket.lock() = true;
         if self.awaited.load(Relaxed) {
             self.awaited.store(false, Relaxed);
-            if *self.is_linked[0].lock() {
+            if WAKES && *self.is_linked[0].lock() {
                 self.sender.queue();
             }
         }
@@ -221,8 +232,8 @@ impl Peers {
 
 /// A sender past TCP that waits for the other end is woken, from the first moment on in which it
 /// knows that.
-fn is_woken() {
-    let peers = Peers {
+pub(crate) fn is_woken<const WAKES: bool>() {
+    let peers = Peers::<WAKES> {
         is_linked: [Mutex::new(false), Mutex::new(false)],
         awaited: Atomic::new(false),
         socket: Mutex::new(false),
@@ -237,5 +248,9 @@ fn is_woken() {
 
 #[test]
 fn bits() {
-    check(file!(), &[starves, is_answered, is_woken], &[]);
+    check(
+        file!(),
+        &[starves::<true>, is_answered::<true>, is_woken::<true>],
+        &[],
+    );
 }

@@ -294,7 +294,7 @@ impl Peer {
         self.world.queue.posted.is_empty()
             && self.pipe.is_empty()
             && !self.sender.as_ref().is_some_and(Sender::is_busy)
-            && sends.order.is_empty()
+            && sends.is_empty()
             && self.world.queue.inbound.borrow().is_empty()
             && sends.outbound.outstanding() == 0
     }
@@ -433,7 +433,7 @@ impl Peer {
     /// How many of its requests and of the peer's Reads are under way.
     pub(crate) fn under_way(&self) -> (usize, usize) {
         (
-            self.world.queue.sends.borrow().order.len(),
+            self.world.queue.sends.borrow().len(),
             self.world.queue.inbound.borrow().len(),
         )
     }

@@ -6,13 +6,14 @@
 use super::memory::{Memory, Octets};
 use super::tcp::Tcp;
 use crate::proto::direct::HandedOver;
+use crate::proto::drain::Drained;
 use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
 use crate::proto::order::{Record, Status, Token};
 use crate::proto::reads::{Inbound, InboundReads, OutboundRead, OutboundReads};
 use crate::proto::request::{BadRequest, Operation, Request, Sink};
 use crate::proto::sender::{Atomics, Env, NotDone, OpenError, PayloadError, Peeked};
-use crate::proto::sends::Sends;
+use crate::proto::sends::{Completed, Sends};
 use crate::proto::setup::Params;
 use crate::proto::transport::Transport;
 use crate::proto::tx::Frame;
@@ -150,7 +151,7 @@ impl Queue {
     /// Everything that is not complete is flushed.
     pub(crate) fn flush(&mut self) {
         while self.sends.get_mut().outbound.pop().is_some() {}
-        while let Some((id, status)) = { self.sends.get_mut().order.flush() } {
+        while let Some((id, status)) = { self.sends.get_mut().flush() } {
             self.completed(id, status);
         }
         while let Some((id, ..)) = self.posted.pop_front() {
@@ -166,9 +167,15 @@ impl Queue {
         self.log.borrow_mut().push(did);
     }
 
+    /// How many requests have not begun.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.posted.len()
+    }
+
     /// Whether transmission waits for a Read to complete.
     pub(crate) fn stalled(&self) -> bool {
-        self.sends.borrow().stalled
+        self.sends.borrow().is_stalled()
     }
 
     /// Leaves no room for Reads of ours.
@@ -182,10 +189,28 @@ impl Queue {
         self.tell(Did::Completed(id, status));
     }
 
-    /// Completes what is due.
-    pub(super) fn complete(&mut self) {
-        while let Some((id, status)) = { self.sends.get_mut().order.pop() } {
+    /// Completes what is due, in one hold of the lock.
+    pub(super) fn complete_some(&mut self) -> Completed {
+        let mut due = Vec::new();
+        let completed = self
+            .sends
+            .get_mut()
+            .complete(|id, status| due.push((id, status)));
+        for (id, status) in due {
             self.completed(id, status);
+        }
+        completed
+    }
+
+    /// Completes all that is due. Returns whether transmission waited for it.
+    pub(super) fn complete(&mut self) -> bool {
+        let mut resumed = false;
+        loop {
+            let Completed { drained, resumes } = self.complete_some();
+            resumed |= resumes;
+            if drained == Drained::Empty {
+                return resumed;
+            }
         }
     }
 
@@ -275,19 +300,19 @@ impl Env<Tcp> for Queue {
     fn done(&mut self, tokens: &[Token]) {
         assert!(!tokens.is_empty());
         for token in tokens {
-            self.sends.get_mut().order.done(*token);
+            self.sends.get_mut().done(*token);
         }
         self.complete();
     }
 
     fn fail(&mut self, token: Token, fault: Fault) -> bool {
-        let told = self.sends.get_mut().order.fail(token, fault);
+        let told = self.sends.get_mut().fail(token, fault);
         self.complete();
         told
     }
 
     fn fail_new(&mut self, work: u64, fault: Fault) -> bool {
-        let token = self.sends.get_mut().order.push(work).expect("room");
+        let token = self.sends.get_mut().push(work).expect("room");
         self.fail(token, fault)
     }
 

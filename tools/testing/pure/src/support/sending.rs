@@ -8,12 +8,16 @@ use super::memory::{Memory, Octets};
 use super::queue::Queue;
 pub(crate) use super::queue::{Faults, Posted};
 use super::tcp::{Tcp, Told};
+#[cfg(test)]
+use crate::proto::drain::Drained;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::EventDepths;
 use crate::proto::order::Status;
 use crate::proto::reads::{Inbound, InboundRead};
 use crate::proto::rx::Rx;
 use crate::proto::sender::{Outcome, Sender};
+#[cfg(test)]
+use crate::proto::sends::Completed;
 use crate::proto::setup::Params;
 use crate::proto::state::QpState;
 use crate::support::tuning::SENDING;
@@ -100,15 +104,42 @@ impl Sending {
 
     /// The peer answers our oldest Read, if there is one. Returns whether there was.
     pub(crate) fn answer(&mut self) -> bool {
+        let is_answered = self.end_read();
+        self.queue.complete();
+        is_answered
+    }
+
+    /// Changes what an answer to our oldest Read changes, if there is one. Returns whether there is.
+    fn end_read(&mut self) -> bool {
         let sends = self.queue.sends.get_mut();
         let Some(entry) = sends.outbound.pop() else {
             return false;
         };
         if let Some(token) = entry.token {
-            sends.order.done(token);
+            sends.done(token);
         }
-        self.queue.complete();
         true
+    }
+
+    /// As [`Sending::answer`], as the driver does it: in some holds of the lock, in front of each of
+    /// which `between` is called. Returns whether the sender is to run.
+    #[cfg(test)]
+    pub(crate) fn answer_in_parts(&mut self, mut between: impl FnMut(&mut Self, u32)) -> bool {
+        let mut holds = 0;
+        let mut hold = |this: &mut Self| {
+            between(this, holds);
+            holds += 1;
+            assert!(holds > 1 || this.end_read());
+            this.queue.complete_some()
+        };
+        let first = hold(self);
+        let Completed { drained, resumes } = first.and_the_rest(|| hold(self));
+        let is_left = drained == Drained::GoOn;
+        if is_left {
+            // The work item completes the rest, and sends.
+            self.queue.complete();
+        }
+        resumes || is_left
     }
 
     /// Runs the sender once.

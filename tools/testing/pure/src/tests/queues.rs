@@ -2,6 +2,7 @@
 
 //! Outbound and inbound Reads and the completion order, over rings of every small capacity.
 
+use crate::proto::drain::Drained;
 use crate::proto::failure::Fault;
 use crate::proto::order::{Order, Record, Status, Token};
 use crate::proto::reads::{Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads};
@@ -460,19 +461,22 @@ fn v_qp_21_sends_grow() {
     type Records = Vec<Record<u32, Fault>>;
     let new = |records| -> Records { vec![Record::default(); records] };
     let mut sends: Sends<Records, Vec<OutboundRead>> = Sends::new(new(2), Vec::new());
-    let first = sends.order.push(10).unwrap();
-    assert!(sends.has_room() && !sends.stalled);
-    sends.order.push(11).unwrap();
-    assert!(!sends.has_room() && sends.stalled);
-    assert!(sends.order.grow(new(3)).is_none());
+    let first = sends.push(10).unwrap();
+    assert!(sends.has_room() && !sends.is_stalled());
+    sends.push(11).unwrap();
+    assert!(!sends.has_room() && sends.is_stalled());
+    assert!(sends.grow(new(3)).is_none());
     // There is room from here on, and no other move before this one has ended.
     assert!(sends.has_room());
-    assert!(sends.order.grow(new(4)).is_some());
-    assert_eq!(sends.order.move_some(2).map(|old| old.len()), Some(2));
-    sends.order.done(first);
-    assert_eq!(sends.order.pop(), Some((10, Status::Success)));
-    assert!(sends.order.grow(new(2)).is_some());
-    assert!(sends.order.push(12).is_ok() && sends.order.push(13).is_ok());
+    assert!(sends.grow(new(4)).is_some());
+    assert_eq!(sends.move_some(2).map(|old| old.len()), Some(2));
+    sends.done(first);
+    let mut done = Vec::new();
+    let completed = sends.complete(|work, status| done.push((work, status)));
+    assert!(completed.resumes && completed.drained == Drained::Empty);
+    assert_eq!(done, [(10, Status::Success)]);
+    assert!(sends.grow(new(2)).is_some());
+    assert!(sends.push(12).is_ok() && sends.push(13).is_ok());
     assert!(!sends.has_room());
-    assert_eq!(sends.order.flush(), Some((11, Status::Flushed)));
+    assert_eq!(sends.flush(), Some((11, Status::Flushed)));
 }

@@ -55,6 +55,14 @@ def posting(t):
             t.own("posting", t.topo.loopback)
 
 
+@test("library-fence", cost=10, only_type="rsiw", optional=True)
+def fence(t):
+    """What waits for all in front of it goes on when they are complete (T-11, V-FNC-3)."""
+    for rings in ("rsiw", "rsiw-poll"):
+        with t.library(rings):
+            t.own("fence", t.topo.loopback)
+
+
 @test("library-abandon", cost=3, only_type="rsiw")
 def abandon(t):
     """A process ends whose windows are bound; nothing of it is left (V-RNIC-25).

@@ -91,7 +91,7 @@ pub(crate) trait Atomics {
 pub(crate) trait Env<T: Transport>: Atomics {
     /// What is needed to complete a request.
     type Work: Copy;
-    /// Storage of [`Sends::order`].
+    /// Storage of the records of [`Sends`].
     type Records: DerefMut<Target = [Record<Self::Work, Fault>]>;
     /// Storage of [`Sends::outbound`].
     type Outbound: DerefMut<Target = [OutboundRead]>;

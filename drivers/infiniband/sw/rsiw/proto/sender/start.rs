@@ -146,7 +146,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
                 Ok(()) => Ok(()),
                 Err(NotDone::Fault(fault)) => Err(fault),
                 Err(NotDone::Later) => {
-                    let is_undone = env.with_sends(|sends| sends.order.take_back(token));
+                    let is_undone = env.with_sends(|sends| sends.take_back(token));
                     let defect = || Failure::defect("the youngest request is not the youngest");
                     return is_undone.then_some(Next::Later).ok_or_else(defect);
                 }
@@ -229,11 +229,11 @@ where
         return Ok(Begun::No);
     }
     let operation = &request.operation;
-    let earlier = !sends.order.is_empty();
+    let earlier = !sends.is_empty();
     let reads = sends.outbound.outstanding();
     match may_start(operation, request.fence, reads, sends.ord, earlier) {
         Start::Wait => {
-            sends.stalled = true;
+            sends.stall();
             return Ok(Begun::No);
         }
         Start::NoReadResources => return Ok(Begun::Failed(Fault::LocalOperation)),
@@ -251,7 +251,7 @@ where
     if let Some(Err(fault)) = sink {
         return Ok(Begun::Failed(fault));
     }
-    let token = sends.order.push(request.work);
+    let token = sends.push(request.work);
     let token = token.map_err(|_| TermError::LocalCatastrophic)?;
     if let Some(Ok((sink_stag, sink_to))) = sink {
         let entry = OutboundRead {

@@ -8,6 +8,7 @@ mod direct;
 mod failures;
 mod requests;
 mod short;
+mod wakers;
 
 use crate::proto::failure::Fault;
 use crate::proto::order::Status;
