@@ -63,6 +63,19 @@ def fence(t):
             t.own("fence", t.topo.loopback)
 
 
+@test("library-mix", cost=70, only_type="rsiw", optional=True)
+def mix(t):
+    """Requests of every kind, sleeping, polling and resizing at once: all completes once
+    and in order (T-4, T-11)."""
+    seed = 0
+    for params in (("direct=1",), ("direct=0",), ("direct=1", "rnr_wait_ms=1000")):
+        with t.loaded_with(*params):
+            for rings in ("rsiw", "rsiw-poll"):
+                seed += 1
+                with t.sub("%s %s" % (" ".join(params), rings)), t.library(rings):
+                    t.own("mix", t.topo.loopback, "--seed", seed)
+
+
 @test("library-abandon", cost=3, only_type="rsiw")
 def abandon(t):
     """A process ends whose windows are bound; nothing of it is left (V-RNIC-25).
