@@ -139,6 +139,16 @@ const WITHOUT: &[Without] = &[
         "smp_mb(Read);",
         "TCP has the other side, under its locks",
     ),
+    without(
+        "ffi/net/socket.rs",
+        "self.is_claimed.xchg(true, Full)",
+        "a lock for which nobody waits",
+    ),
+    without(
+        "ffi/net/socket.rs",
+        "self.0.is_claimed.store(false, Release);",
+        "likewise",
+    ),
     without("ffi/rdma/kmr.rs", "self.released.xchg(true, Full)", ONCE),
     without("ffi/rdma/umem.rs", "self.released.xchg(true, Full)", ONCE),
     without(

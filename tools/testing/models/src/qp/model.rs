@@ -13,7 +13,7 @@ use loom::thread;
 pub(crate) const COPIED: &[Copied] = &[
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/control.rs",
-        from: "    pub(crate) fn start(",
+        from: "    fn take_stream(",
         lines: &[
             "self.answered.store(true, Relaxed);",
             ".cmpxchg(AccessFlags::NONE, DEFAULT_RIGHTS, Relaxed);",
