@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Python files that do not compile, use a name that nothing defines, or define one that
-they import.
+they import; and tests that wait for a time, not for an event, and do not say why.
 
 usage: names.py FILE...
 """
 
+import ast
 import builtins
 import symtable
 import sys
@@ -42,6 +43,23 @@ def covered(module):
                   if s.is_imported() and s.is_namespace())
 
 
+def sleeps(path):
+    """The lines of tests that sleep outside a loop which looks, without a comment above."""
+    if "selftests/" not in path:
+        return
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    lines, todo = text.splitlines(), [(ast.parse(text), False)]
+    while todo:
+        node, looks = todo.pop()
+        looks = isinstance(node, ast.While) or looks and not isinstance(node, ast.FunctionDef)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "sleep" and not looks:
+            above = lines[max(0, node.lineno - 4):node.lineno]
+            if not any(line.lstrip().startswith("#") for line in above):
+                yield node.lineno
+        todo += [(child, looks) for child in ast.iter_child_nodes(node)]
+
+
 def main():
     if sys.argv[1:] in ([], ["--help"]):
         print(__doc__.strip())
@@ -55,6 +73,9 @@ def main():
                 status = 1
             for name in covered(module):
                 print("%s: %s is imported and defined" % (path, name))
+                status = 1
+            for line in sleeps(path):
+                print("%s:%d: what happens meanwhile, that cannot be waited for?" % (path, line))
                 status = 1
         except SyntaxError as err:
             print("%s:%s: %s" % (path, err.lineno, err.msg))

@@ -49,6 +49,7 @@ def wait_all(dump):
 
     def is_over():
         nonlocal same, last
+        # What is the same for some seconds is all that comes.
         time.sleep(1)
         now = counts(dump)
         same, last = same + 1 if now == last else 0, now

@@ -46,6 +46,7 @@ class Kmsg:
 def rested():
     """A reader, once the driver may say something that is limited in rate: what earlier tests
     provoked counts for the same interval."""
+    # The interval of the limit.
     time.sleep(INTERVAL + 1)
     return Kmsg()
 
@@ -179,6 +180,7 @@ def dump_stacks(path, kmsg):
                         f.write("1")
                 with open("/proc/sysrq-trigger", "w") as f:
                     f.write(key)
+                # The kernel writes by itself.
                 time.sleep(0.5)
                 out.write("== sysrq-%s\n%s\n" % (key, "\n".join(kmsg.read())))
             except OSError as err:

@@ -39,6 +39,7 @@ def look_ends(t):
             with t.sub("killed, %d" % n):
                 proc = t.start(*args, t.port(), "--stream")
                 proc.wait_output("streams", t.left())
+                # At another moment each time.
                 time.sleep(0.01 * n)
                 proc.kill()
                 proc.reap()

@@ -288,6 +288,7 @@ def unanswered(t, agent, wire):
             agent.signal(signal.SIGSTOP)
             try:
                 client = ping_client(t, S4, serve(t, wire.path), 1)
+                # One that gives up has done so by then.
                 time.sleep(1)
                 if client.poll() is not None:
                     raise Fail("it does not wait for tlshd:\n" + client.tail())
@@ -302,10 +303,12 @@ def unanswered(t, agent, wire):
         agent.signal(signal.SIGSTOP)
         try:
             client = ping_client(t, S4, serve(t, wire.path), 1)
+            # In the midst of the handshake, most likely.
             time.sleep(1)
             with t.within(SOON, "the end of both"):
                 t.reap()
             with dial(serve(t, wire.path), t.left(10)):
+                # As above.
                 time.sleep(1)
                 with t.within(SOON, "the end of the listener"):
                     t.reap()
@@ -474,6 +477,7 @@ def at_once(t, meeting):
                 end(conn)
             meeting.received(1, 4)
             if end is Stream.finish:
+                # The FIN is not to come together with what announces it.
                 time.sleep(0.5)
                 conn.fin()
             how = conn.end(t.left(10))

@@ -19,6 +19,7 @@ def bystander(t, path, seconds, *args):
     proc = t.start(t.bin("integrity"), *path.args(), "--port", t.port(),
                    "--only", "random", "--seconds", seconds, "--max-size",
                    100000, "--limit", int(t.left()), *args)
+    # Its traffic has begun, most likely.
     time.sleep(0.5)
     return proc
 
@@ -34,6 +35,7 @@ def scribble(t, path, seconds, seed, *args):
     """One attack to its end and one that is killed, beside a bystander."""
     beside = bystander(t, path, seconds + 1)
     whole = attack(t, path, seconds, seed, *args)
+    # In the midst of the first one.
     time.sleep(seconds / 2)
     killed = attack(t, path, 1000, seed + 1, *args)
     whole.expect(t.left())

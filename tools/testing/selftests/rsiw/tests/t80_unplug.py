@@ -19,6 +19,7 @@ def unplug(t, path, removed, action, *args):
                    "--removed", removed, "--limit", limit, "--wait",
                    30 * t.env.slow, *args)
     prog.wait_output("READY", t.left(40))
+    # In the midst of its work.
     time.sleep(0.3)
     with t.within(20, "the removal"):
         action()

@@ -162,6 +162,7 @@ def nvme_target_restart(t):
         for _ in range(2):
             target.stop()
             wait_until("a reconnect", 10, lambda: host.state() != "live")
+            # Some attempts to reconnect fail.
             time.sleep(1)
             target.serve()
             host.live(30)
@@ -176,6 +177,7 @@ def nvme_link_flap(t):
         job = fio.running(t, host.disk(), 15)
         for netdev in (IF_C, IF_S):
             wire.up(netdev, False)
+            # Long enough for losses, too short for the host to give up.
             time.sleep(1)
             wire.up(netdev, True)
             # The other's route went as well: it lost its carrier only.

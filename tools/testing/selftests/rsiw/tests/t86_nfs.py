@@ -122,6 +122,7 @@ def nfs_server_restart(t):
             nfs.Mount(LOCAL, wire.path.addr4) as mount:
         job = fio.running(t, mount.path, 12, sizes=NFS.sizes)
         server.stop()
+        # Some attempts to reconnect fail.
         time.sleep(2)
         server.serve()
         job.expect(t.left(150))

@@ -82,6 +82,7 @@ def down_up(t):
     state = t.topo.links().get(t.topo.dev_b)
     if state == "ACTIVE":
         raise Fail("the port of a device is ACTIVE, its interface is down")
+    # What the change leads to is over, most likely.
     time.sleep(0.5)
     sh("ip", "link", "set", IF_B, "up", netns=NS_B)
     # IPv6 addresses went with the link.
@@ -205,6 +206,7 @@ def vanishing_peer(t):
     """Packets of a connection disappear: killing still cleans up."""
     server, client = stream(t, t.topo.wire, "ib_send_bw", 30)
     cut(t, SIDE_A)
+    # TCP has begun to send again.
     time.sleep(0.5)
     still_run(client, server)
     for p in (client, server):

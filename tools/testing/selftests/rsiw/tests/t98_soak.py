@@ -144,10 +144,12 @@ class Soak:
             load.away = load.path is self.t.topo.wire
         for _ in range(self.rng.randrange(1, 4)):
             sh("ip", "link", "set", netdev, "down", netns=ns)
+            # By the seed, as all here.
             time.sleep(self.rng.uniform(0.05, 0.8))
             sh("ip", "link", "set", netdev, "up", netns=ns)
             sh("ip", "addr", "replace", v6 + "/64", "dev", netdev, "nodad",
                netns=ns)
+            # As above.
             time.sleep(self.rng.uniform(0.05, 0.5))
 
     def kill(self, loads):
@@ -202,6 +204,7 @@ class Soak:
     def round(self, what):
         self.t.topo.ensure()
         loads = self.start(self.rng.randrange(2, 9))
+        # In the midst of what they do.
         time.sleep(self.rng.uniform(0, 2))
         getattr(self, what)(loads)
         for load in loads:

@@ -130,6 +130,7 @@ def path_loss(t):
     # The other side is reached over the same wire: it is not asked meanwhile.
     with netem("loss", "100%"):
         before = rounds_done(client)
+        # The time that this is about.
         time.sleep(125)
         ended = client.poll() is not None
     if ended:

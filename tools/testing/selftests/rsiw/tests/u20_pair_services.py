@@ -49,6 +49,7 @@ def pair_nvme_restart(t):
         with target, host:
             job = fio.running(t, host.disk(), 8, netns=path.client_ns)
             target.stop()
+            # Some attempts to reconnect fail.
             time.sleep(1)
             target.serve()
             job.expect(t.left(60))
