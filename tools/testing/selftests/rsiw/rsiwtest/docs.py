@@ -6,11 +6,14 @@ where it is run: `on A`, `on A, listening at 7174` (it goes on in the background
 `by NAME` of a test that does, or `output`, which is none to run.
 """
 
+import functools
 import glob
 import os
 import re
 
 from .core import Fail
+from .tools import came_too_early
+
 
 def page_of(name):
     return os.path.join(os.path.dirname(__file__), "../../../../..",
@@ -97,9 +100,16 @@ def compared():
     raise Fail("the table of fields has no end")
 
 
+def listen(t, script, port):
+    """Runs a block that goes on in the background."""
+    server = t.start("sh", "-ec", script)
+    server.wait_listening(port)
+    return server
+
+
 def run(t, section, names):
     """Runs the blocks of a section; `names` says for each host what its names are."""
-    ran = 0
+    ran, serve = 0, None
     for block in blocks():
         if block.section != section or not block.host:
             continue
@@ -107,9 +117,17 @@ def run(t, section, names):
         for name, mine in names[block.host].items():
             script = script.replace(name, mine)
         if block.port:
-            t.start("sh", "-ec", script).wait_listening(block.port)
+            serve = functools.partial(listen, t, script, block.port)
+            server = serve()
         else:
-            t.run("sh", "-ec", script)
+            client = t.start("sh", "-ec", script)
+            client.wait(t.left())
+            while came_too_early(client):
+                server.reap()
+                server = serve()
+                client = t.start("sh", "-ec", script)
+                client.wait(t.left())
+            client.expect(t.left())
         ran += 1
     if not ran:
         raise Fail("the section '%s' has no commands" % section)

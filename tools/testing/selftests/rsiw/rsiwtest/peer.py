@@ -13,7 +13,7 @@ import xmlrpc.server
 from . import kmsg
 from .core import Fail, TimedOut
 from .machine import Machine
-from .proc import Proc, listening
+from .proc import Proc, is_calling, listening
 
 # Where a test names a network namespace: the other guest.
 PEER = "@peer"
@@ -57,6 +57,9 @@ class Agent(Machine):
 
     def listeners(self, pid, port):
         return listening(pid, port)
+
+    def is_calling(self, pid):
+        return is_calling(pid)
 
     def kill(self, pid, sig):
         self.procs[pid].kill(sig)
@@ -164,6 +167,9 @@ class RemoteProc(Proc):
 
     def listeners(self, port):
         return self.peer.listeners(self.pid, port)
+
+    def is_calling(self):
+        return self.peer.is_calling(self.pid)
 
     def kill(self, sig=9):
         self.peer.kill(self.pid, sig)

@@ -2,9 +2,11 @@
 """Child processes: each a session of its own, so that none is left behind."""
 
 import errno
+import glob
 import os
 import signal
 import subprocess
+import sys
 import time
 
 from .core import Fail, TimedOut
@@ -91,14 +93,15 @@ class Proc:
                                (self, text, timeout, self.tail()))
             time.sleep(0.05)
 
-    def wait_listening(self, port, timeout=15):
-        """Waits until a TCP socket of its network namespace listens."""
+    def wait_listening(self, port, timeout=15, rests=False):
+        """Waits until a TCP socket of its network namespace listens. `rests`: it waits by itself
+        when it does, so that the end of the call which makes it listen can be waited for."""
         end = time.monotonic() + timeout * self.slow
         seen = 0
         while True:
             # A wildcard has one socket per network namespace or VRF, made one by one.
             before, seen = seen, self.listeners(port)
-            if seen and seen == before:
+            if seen and (not self.is_calling() if rests else seen == before):
                 return
             if self.poll() is not None:
                 raise Fail("%s ends with status %s instead of listening:\n%s" %
@@ -111,6 +114,10 @@ class Proc:
     def listeners(self, port):
         """How many sockets listen on `port` where it runs."""
         return listening(self.pid, port)
+
+    def is_calling(self):
+        """Whether it may be about to listen for more."""
+        return is_calling(self.pid)
 
     def tail(self, head=5, tail=20):
         """The beginning and the end of its output, indented."""
@@ -127,13 +134,28 @@ class Proc:
             pass
 
     def reap(self, timeout=10):
-        """Kills the session; False when it does not even die of that."""
+        """Kills the session, and waits for all of it; False when it does not even die of that."""
+        end = time.monotonic() + timeout
         self.kill()
         try:
             self.popen.wait(timeout)
         except subprocess.TimeoutExpired:
             return False
+        # What it has started is waited for by process 1, and gone then.
+        while lives(self.pid):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.01)
         return True
+
+
+def lives(group):
+    """Whether a process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def listening(pid, port):
@@ -149,3 +171,35 @@ def listening(pid, port):
         except OSError:
             pass
     return count
+
+
+# The call by which librdmacm asks for anything, and its command to listen.
+WRITE = {"x86_64": "1", "aarch64": "64"}[os.uname().machine]
+LISTEN = 7
+
+
+def is_within_listen(task):
+    """Whether a thread (of /proc) is in the call that makes a socket listen, or at work."""
+    with open(task + "/syscall") as f:
+        call = f.read().split()
+    if call[0] != WRITE:
+        return call[0] == "running"
+    with open(task + "/mem", "rb", buffering=0) as mem:
+        mem.seek(int(call[2], 16))
+        return int.from_bytes(mem.read(4), sys.byteorder) == LISTEN
+
+
+def is_calling(pid):
+    """Whether a process, or one that it has started, may be about to listen for more: a wildcard
+    listens for one device after the other, in one call."""
+    try:
+        for task in glob.glob("/proc/%d/task/*" % pid):
+            if is_within_listen(task):
+                return True
+            with open(task + "/children") as f:
+                if any(is_calling(int(child)) for child in f.read().split()):
+                    return True
+    except (OSError, IndexError):
+        # One has just ended.
+        return True
+    return False

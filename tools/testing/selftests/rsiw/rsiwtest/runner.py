@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 
-from . import core, kmsg, libraries, peer, topo
+from . import core, kmsg, late, libraries, peer, topo
 from .context import Context, direct
 from .core import Fail, Skip, TimedOut
 from .first import FIRST
@@ -93,7 +93,7 @@ def parse(argv):
     p.add_argument("--seconds", type=int, metavar="N",
                    help="how long `soak` and `peer-random` run (60)")
     p.add_argument("--seed", type=int, metavar="S",
-                   help="of `soak` and `peer-random` (random; printed)")
+                   help="of `soak`, `peer-random` and --late (random; printed)")
     p.add_argument("--debug", action="store_true",
                    help="on a debugging kernel: give everything %d times the "
                    "time, look for leaked memory at the end" % SLOW)
@@ -108,6 +108,11 @@ def parse(argv):
     p.add_argument("--slow", type=int, metavar="N",
                    help="give everything N times the time, as on a host that "
                    "is busy with other things")
+    p.add_argument("--late", type=int, default=0, metavar="MS",
+                   help="a processor is late by up to MS milliseconds now and then, as "
+                   "on a busy host")
+    p.add_argument("--times", type=int, default=1, metavar="N",
+                   help="run each test N times, which shows one that fails now and then")
     p.add_argument("results", nargs="?", metavar="RESULTS_DIR")
     args = p.parse_args(argv)
     if not args.bin:
@@ -282,6 +287,13 @@ def be_agent(args):
     return peer.serve(args.type, PEER4, os.path.abspath(args.results))
 
 
+def repeated(tests, times):
+    """Each of the tests so many times."""
+    for test in tests:
+        for _ in range(times):
+            yield test
+
+
 def main(argv=None):
     args = parse(argv)
     if args.agent:
@@ -312,7 +324,7 @@ def main(argv=None):
     if args.queue:
         tests = core.Queue(tests, os.path.abspath(args.queue))
     else:
-        print("1..%d" % (len(tests) + args.debug), flush=True)
+        print("1..%d" % (len(tests) * args.times + args.debug), flush=True)
     count = {"pass": 0, "fail": 0, "skip": 0}
     records = []
     try:
@@ -323,20 +335,21 @@ def main(argv=None):
         print("Bail out! %s" % err)
         return 1
     number = 0
-    for number, test in enumerate(tests, 1):
-        if test.only_type and test.only_type != env.type:
-            res = Result(test)
-            res.state = "skip"
-            res.notes.append("only for %s" % test.only_type)
-        else:
-            res = run_one(env, test, log)
-        print_result(number, res)
-        count[res.state] += 1
-        records.append({"name": test.name, "state": res.state,
-                        "seconds": round(res.seconds, 1), "notes": res.notes,
-                        "subtests": res.subtests})
-        with open(os.path.join(env.results, "results.json"), "w") as f:
-            json.dump(records, f, indent=1)
+    with late.late(args.late, args.seed):
+        for number, test in enumerate(repeated(tests, args.times), 1):
+            if test.only_type and test.only_type != env.type:
+                res = Result(test)
+                res.state = "skip"
+                res.notes.append("only for %s" % test.only_type)
+            else:
+                res = run_one(env, test, log)
+            print_result(number, res)
+            count[res.state] += 1
+            records.append({"name": test.name, "state": res.state,
+                            "seconds": round(res.seconds, 1), "notes": res.notes,
+                            "subtests": res.subtests})
+            with open(os.path.join(env.results, "results.json"), "w") as f:
+                json.dump(records, f, indent=1)
     env.topo.drop()
     if env.peer:
         env.peer.end()

@@ -50,7 +50,7 @@ def rping_ends(t, path, *args, port=None, v6=False, mapped=False):
         server = serve(t, "rping", "-s", *args, netns=path.server_ns)
     else:
         server = t.start("rping", "-s", *args, netns=path.server_ns)
-        server.wait_listening(port)
+        server.wait_listening(port, rests=True)
     return server, t.start("rping", "-c", *args, netns=path.client_ns)
 
 
@@ -123,7 +123,8 @@ def came_too_early(client):
     keeps the client from being faster (create_rdma_cm_connection). Refused, it
     tries again, and crashes: rdma_cm_destroy_cma() has freed what it uses then.
     A refusal that is not of this kind ends otherwise."""
-    return (client.poll() == -signal.SIGSEGV and
+    # As a shell says it, too.
+    return (client.poll() in (-signal.SIGSEGV, 128 + signal.SIGSEGV) and
             "RDMA_CM_EVENT_REJECTED; error: -111" in client.output())
 
 
@@ -148,7 +149,7 @@ class Perftest:
 
     def connect(self):
         """Starts the client, once the server listens."""
-        self.server.wait_listening(self.port)
+        self.server.wait_listening(self.port, rests=True)
         argv = [*self.args, "-d", self.path.client_dev, self.addr]
         if self.group:
             argv = self.group.within(argv)

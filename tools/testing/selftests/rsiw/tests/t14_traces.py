@@ -145,6 +145,12 @@ def traces_all(t):
                     raise Fail(text)
 
 
+def some_reads(dev):
+    """A command that lasts until the peer has read from a device some more times."""
+    return ("sh", "-c", "n=$(($(cat $0) + 20)); while [ $(cat $0) -lt $n ]; do sleep 0.05; done",
+            "/sys/class/infiniband/%s/ports/1/hw_counters/rx_read_requests" % dev)
+
+
 @test("traces-tools", cost=65, only_type="rsiw")
 def traces_tools(t):
     """trace-cmd and perf show the events with names instead of numbers."""
@@ -152,16 +158,17 @@ def traces_tools(t):
     sample = "/tmp/rsiw-trace.dat"
     with traces.Session("rsiw_setup"):
         pinging(t, t.topo.wire)
+        rounds = some_reads(t.topo.wire.client_dev)
         want = ("opcode=read_request", "operation=send status=success")
         with t.sub("trace-cmd"):
             t.run("trace-cmd", "record", "-e", "rsiw:rsiw_fpdu_rx", "-e",
-                  "rsiw:rsiw_completion", "-o", sample, "sleep", 0.2)
+                  "rsiw:rsiw_completion", "-o", sample, *rounds)
             said = t.run("trace-cmd", "report", "-i", sample)
             missing = [words for words in want if words not in said]
             if missing:
                 raise Fail("not said: %s\n%s" % (missing, said[:2000]))
         with t.sub("perf trace"):
-            said = t.run("perf", "trace", "-a", "-e", "rsiw:*", "sleep", 0.2)
+            said = t.run("perf", "trace", "-a", "-e", "rsiw:*", *rounds)
             missing = [name for name in ("rsiw:rsiw_fpdu_tx(", "read_request",
                                          "success") if name not in said]
             if missing:

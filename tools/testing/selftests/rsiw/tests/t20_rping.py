@@ -2,7 +2,8 @@
 """rping: both address families, both paths, many sizes."""
 
 from rsiwtest.core import Fail, test
-from rsiwtest.tools import all_rounds, ping_client, rping
+from rsiwtest.machine import wait_until
+from rsiwtest.tools import all_rounds, connected_qps, ping_client, rping
 
 
 @test("rping-wire-v4", cost=6)
@@ -44,10 +45,17 @@ def rping_persistent(t):
     args = ["-V", "-S", 1000]
     server = t.start("rping", "-s", "-P", "-a", path.addr4, "-p", port, *args,
                      netns=path.server_ns)
-    server.wait_listening(port)
+    server.wait_listening(port, rests=True)
     for many in (1, 1, 3, 5):
-        clients = [ping_client(t, path.addr4, port, 50, *args, netns=path.client_ns)
-                   for _ in range(many)]
+        clients = []
+        for _ in range(many):
+            client = ping_client(t, path.addr4, port, t.rounds(100), *args,
+                                 netns=path.client_ns)
+            clients.append(client)
+            # Of requests to connect the server keeps one: a second one, before it has begun to
+            # serve the first, takes its place.
+            wait_until("a connection", 20, lambda c=client: c.poll() is not None or
+                       connected_qps(path.client_ns, pid=c.pid))
         for c in clients:
             all_rounds(c, t.left(40))
     if server.poll() is not None:
