@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Calls of functions of the kernel, counted per task."""
+"""Calls of functions of the kernel: counted per task, or with members of their arguments."""
 
 import contextlib
 import os
@@ -10,6 +10,7 @@ from .core import Skip
 from .machine import LOCAL
 
 EVENTS = traces.BASE + "/kprobe_events"
+FUNCTIONS = traces.BASE + "/dynamic_events"
 
 
 class Probes:
@@ -50,3 +51,28 @@ def probed(*names):
         for name in made:
             LOCAL.write("%s/events/rsiw/%s/enable" % (traces.BASE, name), "0")
             LOCAL.write(EVENTS, "-:rsiw/" + name)
+
+
+@contextlib.contextmanager
+def watched(members, *names):
+    """Traces calls of these functions with members of their arguments, which are C expressions by
+    name. Gives a function that returns what was seen: a dictionary for each call."""
+    if not os.path.exists(FUNCTIONS):
+        raise Skip("no dynamic events here")
+    made = []
+    try:
+        for name in names:
+            LOCAL.write(FUNCTIONS, "f:rsiw/%s %s %s" % (name, name, " ".join(
+                "%s=%s" % member for member in members.items())))
+            made.append(name)
+        traces.empty()
+        for name in names:
+            LOCAL.write("%s/events/rsiw/%s/enable" % (traces.BASE, name), "1")
+        pattern = r" (?:%s): .*?" % "|".join(names) + "".join(
+            r" %s=(?P<%s>\S+)" % (name, name) for name in members)
+        yield lambda: [m.groupdict() for m in
+                       re.finditer(pattern, LOCAL.read(traces.BASE + "/trace"))]
+    finally:
+        for name in made:
+            LOCAL.write("%s/events/rsiw/%s/enable" % (traces.BASE, name), "0")
+            LOCAL.write(FUNCTIONS, "-:rsiw/" + name)

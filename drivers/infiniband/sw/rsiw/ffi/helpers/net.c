@@ -186,13 +186,14 @@ void rsiw_helper_sock_reclassify(struct sock *sk)
 
 /*
  * Consumers are block devices and file systems too: memory for sending must not be reclaimed
- * through them. What TCP copies, frames of MPA, goes into the page fragment of the task
- * nevertheless (sk_use_task_frag): nobody sends these to reclaim memory, and a fragment of the
- * socket's own would be 32 KiB as long as the connection lives.
+ * through them. Nor does what is sent go through the page fragment of the task: who posts may be
+ * in a page fault that was taken while it sent on a socket of its own. Sockets that are accepted
+ * inherit both.
  */
 void rsiw_helper_sock_prepare(struct sock *sk)
 {
 	sk->sk_allocation = GFP_NOIO;
+	sk->sk_use_task_frag = false;
 	tcp_sock_set_nodelay(sk);
 	sock_set_reuseaddr(sk);
 	sock_set_keepalive(sk);
@@ -538,6 +539,7 @@ int rsiw_helper_tcp_send_bvec_held(struct sock *sk, const struct bio_vec *bvec,
 	return ret;
 }
 
+/* Sends what it can of a frame, which TCP copies. */
 int rsiw_helper_tcp_send(struct sock *sk, void *data, size_t len)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
@@ -547,6 +549,11 @@ int rsiw_helper_tcp_send(struct sock *sk, void *data, size_t len)
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
 	lock_sock(sk);
 	ret = send_unless_ended(sk, &msg, len);
+	/* Few are sent on a connection; without this it would keep 32 KiB for the next one. */
+	if (sk->sk_frag.page) {
+		put_page(sk->sk_frag.page);
+		sk->sk_frag.page = NULL;
+	}
 	release_sock(sk);
 	return ret;
 }
