@@ -15,6 +15,7 @@
 #[allow(dead_code, unused_imports, reason = "each driver uses a part of it")]
 #[path = "../../drivers/infiniband/sw/rsiw/ffi"]
 mod ffi {
+    mod keys;
     pub(crate) mod mm;
     pub(crate) mod module;
     pub(crate) mod net;

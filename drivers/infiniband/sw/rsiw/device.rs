@@ -8,6 +8,7 @@
 use crate::{
     counts::Counts,
     ffi::{
+        keys::Keyring,
         net::{
             netdev::NetDevice,
             tls::{
@@ -112,12 +113,13 @@ impl Device {
         let counts = Counts::new()?;
         let bound_counts = Counts::new()?;
         let stags = StagTable::new(queues.loaded())?;
+        let port_guid = settings.guid.to_u64();
         Arc::pin_init(
             pin_init!(Self {
                 handle,
                 queues: queues.clone(),
                 settings,
-                port_guid: Atomic::new(settings.guid.to_u64()),
+                port_guid: Atomic::new(port_guid),
                 limits,
                 counts,
                 bound_counts,
@@ -268,7 +270,6 @@ impl Device {
 }
 
 /// What a device is made with, and keeps.
-#[derive(Clone, Copy)]
 pub(crate) struct Settings {
     /// Of the node.
     pub(crate) guid: Guid,
@@ -278,34 +279,41 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns what the parameters say now for a device over `netdev`.
+    /// Returns what the parameters say now for a device over `netdev`. Fails with `ENOKEY` or
+    /// `ENOTDIR` if the keyring that they name is none.
     ///
     /// Without [`Ways::Interface`], who sends to an address of `netdev` by another interface is
     /// served as one who comes by `netdev`. So that is the default where this makes a difference.
-    pub(crate) fn new(netdev: &NetDevice) -> Self {
-        let tls = credentials();
+    pub(crate) fn new(netdev: &NetDevice) -> Result<Self> {
+        let tls = credentials()?;
         let is_bound = match params::bind_netdev() {
             0 => tls.is_some() || netdev.is_tunnel(),
             1 => true,
             _ => false,
         };
-        Self {
+        Ok(Self {
             guid: Guid::new(netdev),
             tls,
             ways: if is_bound { Ways::Interface } else { Ways::Vrf },
-        }
+        })
     }
 }
 
-/// Returns what parameters say of TLS for new devices.
-fn credentials() -> Option<Credentials> {
+/// Returns what parameters say of TLS for new devices. Fails as [`Settings::new`].
+fn credentials() -> Result<Option<Credentials>> {
     let proof = match params::tls() {
         1 => Proof::SharedKey(params::tls_key()),
         2 => Proof::Certificates,
-        _ => return None,
+        _ => return Ok(None),
     };
-    let keyring = params::tls_keyring();
-    Some(Credentials { proof, keyring })
+    let keyring = match params::tls_keyring() {
+        0 => None,
+        serial => {
+            let keyring = Keyring::lookup(serial)?;
+            Some(Arc::new(keyring, GFP_KERNEL)?)
+        }
+    };
+    Ok(Some(Credentials { proof, keyring }))
 }
 
 /// The EUI-64 of a device.

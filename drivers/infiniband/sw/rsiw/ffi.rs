@@ -12,6 +12,7 @@
 
 pub(crate) mod crc;
 pub(crate) mod debugfs;
+pub(crate) mod keys;
 pub(crate) mod mm;
 pub(crate) mod module;
 pub(crate) mod net;

@@ -16,6 +16,7 @@ use crate::{
         },
         net::{
             netdev::NetDevice,
+            tls::Credentials,
             NetdevEvent,
             NetdevHandler,
             NetdevNotifier, //
@@ -101,7 +102,10 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
         let name = netdev.name();
         pr_info!("{name}: no port mapper outside the first network namespace\n");
     }
-    let settings = Settings::new(netdev);
+    let settings = Settings::new(netdev).inspect_err(|_| {
+        let name = netdev.name();
+        pr_err!("{name}: no device, as tls_keyring is no keyring\n");
+    })?;
     let spec = Spec {
         name,
         netdev,
@@ -118,6 +122,10 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
     if let Some(rnic) = made {
         rnic.cm.open();
         rnic.show();
+        if rnic.dev.tls().is_some_and(Credentials::is_by_certificate) {
+            let name = netdev.name();
+            pr_info!("{name}: x509.truststore of tlshd.conf says who may connect; without it that is whoever has a certificate of a public authority\n");
+        }
         // Nobody could find the device when the event came that tells of a move, as that comes once.
         if netdev.settled_namespace() != namespace {
             rnic.interface_gone();

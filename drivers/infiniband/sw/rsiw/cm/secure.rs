@@ -82,9 +82,13 @@ impl Endpoint {
             },
         };
         outcome.inspect_err(|error| {
+            let why = match *error {
+                e if e == EKEYREJECTED => " (another key, or none of tls_keyring)",
+                _ => "",
+            };
             let author = self.author(st);
             self.dev()
-                .log(author, fmt!("no TLS on a connection: {error:?}"));
+                .log(author, fmt!("no TLS on a connection: {error:?}{why}"));
             st.security = Security::Failed(*error);
         })
     }

@@ -7,6 +7,7 @@
 #include "helpers/copy.c"
 #include "helpers/counts.c"
 #include "helpers/dmabuf.c"
+#include "helpers/keys.c"
 #include "helpers/mem.c"
 #include "helpers/net.c"
 #include "helpers/process.c"

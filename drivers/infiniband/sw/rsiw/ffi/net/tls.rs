@@ -17,7 +17,10 @@ use super::socket::{
     Claim,
     TcpSocket, //
 };
-use crate::ffi::raw::h;
+use crate::ffi::{
+    keys::Keyring,
+    raw::h, //
+};
 use core::net::SocketAddr;
 use kernel::{
     error::to_result,
@@ -53,12 +56,18 @@ pub(crate) enum Proof {
     Certificates,
 }
 
-/// What the daemon is told of a handshake.
-#[derive(Clone, Copy, Debug)]
+/// What the daemon is told of a handshake, and who may connect.
 pub(crate) struct Credentials {
     pub(crate) proof: Proof,
-    /// The number of a keyring for the daemon to look in; zero is none.
-    pub(crate) keyring: i32,
+    /// In which the daemon looks for keys, beside its own. With [`Proof::SharedKey`] nobody may
+    /// connect whose key is not linked into it.
+    pub(crate) keyring: Option<Arc<Keyring>>,
+}
+
+impl Credentials {
+    pub(crate) fn is_by_certificate(&self) -> bool {
+        matches!(self.proof, Proof::Certificates)
+    }
 }
 
 /// Which end of a connection this side is.
@@ -77,10 +86,45 @@ pub(crate) trait HandshakeHandler: Send + Sync + 'static {
 /// What the daemon's answer is about.
 #[pin_data]
 struct Pending {
-    side: Side,
+    admits: Admits,
     status: SetOnce<c_int>,
     #[pin]
     is_told: Completion,
+}
+
+/// Which peers this side talks to, of those who have ended a handshake.
+enum Admits {
+    /// The daemon knows of all: this side connects, and a key or a certificate is that of the other
+    /// side.
+    All,
+    /// Those who have shown a certificate. The daemon asks for one, and leaves it to its consumer
+    /// whether there has to be one.
+    Known,
+    /// Those whose key is in a keyring. The daemon takes any that it finds, in keyrings of others,
+    /// too.
+    KeysOf(Option<Arc<Keyring>>),
+}
+
+impl Admits {
+    fn new(side: Side, credentials: &Credentials) -> Self {
+        match (side, credentials.proof) {
+            (Side::Client, _) => Self::All,
+            (Side::Server, Proof::Certificates) => Self::Known,
+            (Side::Server, Proof::SharedKey(_)) => Self::KeysOf(credentials.keyring.clone()),
+        }
+    }
+
+    /// Looks whether `peer`, the number of a key or a certificate, may connect. Process context.
+    fn check(&self, peer: c_int) -> Result {
+        match self {
+            Self::All => Ok(()),
+            Self::Known if peer != NO_PEER => Ok(()),
+            Self::KeysOf(Some(keyring)) if peer != NO_PEER => {
+                keyring.check(peer).map_err(|_| EKEYREJECTED)
+            }
+            _ => Err(EACCES),
+        }
+    }
 }
 
 /// What C has until the daemon answers.
@@ -124,7 +168,7 @@ impl<H: HandshakeHandler> Handshake<H> {
     ) -> Result<Self> {
         let pending = Arc::pin_init(
             pin_init!(Pending {
-                side,
+                admits: Admits::new(side, credentials),
                 status: SetOnce::new(),
                 is_told <- Completion::new(),
             }),
@@ -134,6 +178,7 @@ impl<H: HandshakeHandler> Handshake<H> {
             Proof::SharedKey(key) => (true, key),
             Proof::Certificates => (false, 0),
         };
+        let keyring = credentials.keyring.as_ref().map_or(0, |ring| ring.serial());
         ANY_HANDSHAKE.store(true, Relaxed);
         let asked = Asked {
             pending: pending.clone(),
@@ -146,7 +191,7 @@ impl<H: HandshakeHandler> Handshake<H> {
                 claim.sock().sock().as_ptr(),
                 side == Side::Server,
                 has_psk,
-                credentials.keyring,
+                keyring,
                 key,
                 ms,
                 Some(done::<H>),
@@ -167,8 +212,8 @@ impl<H: HandshakeHandler> Handshake<H> {
     }
 
     /// Returns how the handshake ended, if it has: `EACCES` or what else the daemon says, also if it
-    /// does not know who connects, or `EPROTO` if it has not given the socket keys for both
-    /// directions.
+    /// does not know who connects; `EKEYREJECTED` if that is somebody whose key is not in the
+    /// keyring; or `EPROTO` if it has not given the socket keys for both directions.
     pub(crate) fn outcome(&self) -> Option<Result> {
         let status = *self.pending.status.as_ref()?;
         // SAFETY: the socket is live; the daemon is done with it.
@@ -198,11 +243,11 @@ unsafe extern "C" fn done<H: HandshakeHandler>(data: *mut c_void, status: c_int,
     // SAFETY: by the caller's promise.
     let asked = unsafe { KBox::from_raw(data.cast::<Asked<H>>()) };
     let Asked { pending, handler } = KBox::into_inner(asked);
-    // The daemon asks who connects for a certificate, and leaves it to its consumer whether there
-    // has to be one.
-    let is_nobody = pending.side == Side::Server && peer == NO_PEER;
     let status = match status {
-        0 if is_nobody => EACCES.to_errno(),
+        0 => pending
+            .admits
+            .check(peer)
+            .map_or_else(Error::to_errno, |()| 0),
         status => status.min(0),
     };
     // Nobody else sets it.
