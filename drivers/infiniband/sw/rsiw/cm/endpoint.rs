@@ -57,6 +57,7 @@ use crate::{
             Connection,
             StreamEnd, //
         },
+        crowd::Source,
         names::Name,
         notes::{
             EndpointNote,
@@ -115,6 +116,8 @@ pub(super) enum Deputy {
 pub(super) enum Security {
     /// It has none, or has it.
     Settled,
+    /// The peer has sent no ClientHello yet, or not all of it. Of the side that was connected to.
+    Silent,
     /// The handshake is to begin, once TCP is connected and within `left` milliseconds from then on.
     Wanted {
         left: u32,
@@ -125,10 +128,6 @@ pub(super) enum Security {
 
 impl Security {
     pub(super) const WANTED: Self = Self::Wanted { left: PATIENCE_MS };
-
-    pub(super) fn is_settled(&self) -> bool {
-        matches!(self, Self::Settled)
-    }
 
     /// Returns whether the timer runs for the next try to ask for a handshake.
     pub(super) fn is_tried_again(&self) -> bool {
@@ -149,6 +148,8 @@ pub(super) struct EndpointState {
     /// Why the Request could not be sent; the work feeds it to the connection.
     pub(super) unsent: Option<Code>,
     pub(super) sock: Option<Arc<TcpSocket>>,
+    /// Where the connection comes from, if it was accepted.
+    pub(super) source: Source,
     pub(super) security: Security,
     /// During set-up, and while lingering; in between the QP has its own.
     pub(super) callbacks: Option<Callbacks<Endpoint>>,
@@ -175,6 +176,7 @@ impl EndpointState {
             process: None,
             unsent: None,
             sock: None,
+            source: Source::UNKNOWN,
             security: Security::Settled,
             callbacks: None,
             qp: None,

@@ -12,12 +12,23 @@ use super::{
     },
     turns::Turns,
 };
-use crate::ffi::rdma::{
-    details::Details,
-    iwcm::{
-        CallId,
-        CmId,
-        Event, //
+use crate::{
+    ffi::{
+        rdma::{
+            details::Details,
+            iwcm::{
+                CallId,
+                CmId,
+                Event, //
+            },
+        },
+        time::clock,
+    },
+    proto::crowd::{
+        Crowd,
+        Crowded,
+        Place,
+        Source, //
     },
 };
 use kernel::{
@@ -36,6 +47,9 @@ use kernel::{
 
 /// Range of how many connections without a Request a listener may have.
 const HALF_OPEN: (usize, usize) = (128, 1024);
+/// How many handshakes of TLS a listener may have under way: each is a process of the daemon's.
+const HANDSHAKES: usize = 32;
+const NS_PER_MS: u64 = 1_000_000;
 
 #[pin_data]
 pub(super) struct Listener {
@@ -45,16 +59,32 @@ pub(super) struct Listener {
     cm_id: ARef<CmId>,
     #[pin]
     half_open: SpinLock<HalfOpen>,
-    /// How many places there are, and how many of them are taken, which changes under the lock.
+    /// How many there may be; how many there are, and of these in a handshake, which changes under
+    /// the lock.
     places: usize,
     taken: Atomic<u32>,
+    shaking: Atomic<u32>,
 }
 
+/// The connections without a Request. One that is driven out of its crowd is ended (T-42).
 struct HalfOpen {
     closed: bool,
-    /// Numbers of the endpoints without a Request; zero is a free place. If there is none, the
-    /// oldest endpoint goes (T-42).
-    numbers: KVec<usize>,
+    /// Those that say nothing yet; with TLS, those without a ClientHello and those that wait until
+    /// their handshake can begin.
+    silent: Crowd<KVec<Place>>,
+    /// Those in a handshake.
+    shaking: Crowd<KVec<Place>>,
+    /// Those that are through with it.
+    secured: Crowd<KVec<Place>>,
+}
+
+fn crowd(places: usize) -> Result<Crowd<KVec<Place>>> {
+    let places = KVec::from_elem(Place::FREE, places, GFP_KERNEL_ACCOUNT)?;
+    Ok(Crowd::new(places))
+}
+
+fn place(source: Source, number: usize) -> Place {
+    Place::new(source, number, clock::now() / NS_PER_MS)
 }
 
 impl Listener {
@@ -69,10 +99,12 @@ impl Listener {
             .unwrap_or(most)
             .max(least)
             .min(most);
-        let numbers = KVec::from_elem(0, places, GFP_KERNEL_ACCOUNT)?;
+        let has_tls = endpoints.dev.tls().is_some();
         let half_open = HalfOpen {
             closed: false,
-            numbers,
+            silent: crowd(places)?,
+            shaking: crowd(if has_tls { HANDSHAKES } else { 0 })?,
+            secured: crowd(if has_tls { places } else { 0 })?,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -82,6 +114,7 @@ impl Listener {
                 half_open <- new_spinlock!(half_open, "rsiw::cm::Listener::half_open"),
                 places,
                 taken: Atomic::new(0),
+                shaking: Atomic::new(0),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -89,15 +122,26 @@ impl Listener {
 
     /// Refuses new connections, and ends those without a Request.
     pub(super) fn close(&self) {
-        let numbers = {
-            let mut half_open = self.half_open.lock();
-            half_open.closed = true;
-            self.taken.store(0, Relaxed);
-            core::mem::replace(&mut half_open.numbers, KVec::new())
-        };
-        for number in numbers {
+        self.half_open.lock().closed = true;
+        while let Some(number) = self.pop() {
             self.end(number);
         }
+    }
+
+    fn pop(&self) -> Option<usize> {
+        let mut half_open = self.half_open.lock();
+        let HalfOpen {
+            silent,
+            shaking,
+            secured,
+            ..
+        } = &mut *half_open;
+        let number = silent
+            .pop()
+            .or_else(|| shaking.pop())
+            .or_else(|| secured.pop());
+        self.show(&half_open);
+        number
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -106,7 +150,8 @@ impl Listener {
 
     pub(super) fn describe(&self, to: &mut Details<'_>) -> Result {
         to.number(c"half_open", self.taken.load(Relaxed))?;
-        to.count(c"max_half_open", self.places)
+        to.count(c"max_half_open", self.places)?;
+        to.number(c"handshakes", self.shaking.load(Relaxed))
     }
 
     /// Hands an event to the consumer, or returns `ECONNABORTED` if the listener is closed. No lock
@@ -119,37 +164,103 @@ impl Listener {
     }
 
     /// Removes an endpoint that has got its Request, or is gone.
-    pub(super) fn forget(&self, number: usize) {
+    pub(super) fn forget(&self, source: Source, number: usize) {
         let mut half_open = self.half_open.lock();
-        // Bound: the places, 1,024 at most.
-        if let Some(place) = half_open.numbers.iter_mut().find(|n| **n == number) {
-            *place = 0;
-            let taken = self.taken.load(Relaxed).saturating_sub(1);
-            self.taken.store(taken, Relaxed);
-        }
+        let _ = half_open.silent.remove(source, number)
+            || half_open.shaking.remove(source, number)
+            || half_open.secured.remove(source, number);
+        self.show(&half_open);
     }
 
-    /// Adds an endpoint without a Request, which ends the oldest one if there is no free place.
-    /// Returns `ECONNABORTED` if the listener is closed.
-    pub(super) fn admit(&self, number: usize) -> Result {
-        let mut half_open = self.half_open.lock();
-        if half_open.closed {
-            return Err(ECONNABORTED);
-        }
-        // Numbers grow, so that the least is a free place or the oldest.
-        // Bound: the places, 1,024 at most.
-        let place = half_open.numbers.iter_mut().min().ok_or(ENOSPC)?;
-        let oldest = core::mem::replace(place, number);
-        if oldest == 0 {
-            let taken = self.taken.load(Relaxed).saturating_add(1);
-            self.taken.store(taken, Relaxed);
-        }
-        drop(half_open);
-        self.end(oldest);
+    /// Shows how many there are, to those who only look. Under the lock.
+    fn show(&self, half_open: &HalfOpen) {
+        let HalfOpen {
+            silent,
+            shaking,
+            secured,
+            ..
+        } = half_open;
+        let number = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        let others = number(shaking.len()).saturating_add(number(secured.len()));
+        let taken = number(silent.len()).saturating_add(others);
+        self.taken.store(taken, Relaxed);
+        self.shaking.store(number(shaking.len()), Relaxed);
+    }
+
+    /// Adds an endpoint without a Request, for which another one may have to go. Returns
+    /// `ECONNABORTED` if the listener is closed.
+    pub(super) fn admit(&self, source: Source, number: usize) -> Result {
+        let goes = {
+            let mut half_open = self.half_open.lock();
+            if half_open.closed {
+                return Err(ECONNABORTED);
+            }
+            let goes = half_open.silent.admit(place(source, number));
+            self.show(&half_open);
+            goes
+        };
+        self.end_some(goes);
         Ok(())
     }
 
-    /// Ends a connection without a Request; zero is none.
+    /// Makes the endpoint one of those in a handshake. Fails with `EAGAIN` as long as there are too
+    /// many of these, or `ECONNABORTED` if it has been driven out.
+    pub(super) fn begin_handshake(&self, source: Source, number: usize) -> Result {
+        let goes = {
+            let mut half_open = self.half_open.lock();
+            if !half_open.silent.remove(source, number) {
+                return Err(ECONNABORTED);
+            }
+            let place = place(source, number);
+            let admitted = half_open.shaking.admit_in_turn(place);
+            if admitted.is_err() {
+                // Into the place that it had.
+                half_open.silent.admit(place);
+            }
+            self.show(&half_open);
+            admitted.map_err(|Crowded| EAGAIN)?
+        };
+        self.end_some(goes);
+        Ok(())
+    }
+
+    /// Takes back [`Listener::begin_handshake`].
+    pub(super) fn put_off(&self, source: Source, number: usize) {
+        let goes = {
+            let mut half_open = self.half_open.lock();
+            let was_there = half_open.shaking.remove(source, number);
+            let goes = was_there
+                .then(|| half_open.silent.admit(place(source, number)))
+                .flatten();
+            self.show(&half_open);
+            goes
+        };
+        self.end_some(goes);
+    }
+
+    /// Makes it one of those that are through with the handshake. Fails with `ECONNABORTED` if it
+    /// has been driven out.
+    pub(super) fn end_handshake(&self, source: Source, number: usize) -> Result {
+        let goes = {
+            let mut half_open = self.half_open.lock();
+            if !half_open.shaking.remove(source, number) {
+                return Err(ECONNABORTED);
+            }
+            let goes = half_open.secured.admit(place(source, number));
+            self.show(&half_open);
+            goes
+        };
+        self.end_some(goes);
+        Ok(())
+    }
+
+    fn end_some(&self, number: Option<usize>) {
+        if let Some(number) = number {
+            self.end(number);
+        }
+    }
+
+    /// Ends a connection without a Request.
     fn end(&self, number: usize) {
         if let Some(endpoint) = self.endpoints.all.get(number) {
             endpoint.shut();

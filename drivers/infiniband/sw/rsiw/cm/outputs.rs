@@ -15,6 +15,7 @@ use crate::{
     ffi::{
         crc::crc32c,
         net::{
+            tls::Side,
             Callbacks,
             TcpSocket,
             TcpState, //
@@ -230,7 +231,7 @@ impl Endpoint {
         let (sock, callbacks) = dial.connect(&netdev, self, dev.tls().is_some())?;
         st.callbacks = Some(callbacks);
         st.sock = Some(sock);
-        st.security = self.wanted_security();
+        st.security = self.wanted_security(Side::Client);
         Ok(())
     }
 

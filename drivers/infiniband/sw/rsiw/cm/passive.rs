@@ -25,6 +25,7 @@ use crate::{
     ffi::{
         mm::payer::Payer,
         net::{
+            tls::Side,
             Callbacks,
             TcpSocket, //
         },
@@ -41,6 +42,7 @@ use crate::{
             Connection,
             Input, //
         },
+        crowd::Source,
         setup::Responder,
     },
     qp::QpTable,
@@ -54,29 +56,27 @@ use kernel::{
 pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>, payer: &Payer) -> Result {
     let dev = &listener.endpoints.dev;
     let responder = KBox::new(Responder::new(config(dev)), GFP_KERNEL_ACCOUNT)?;
+    let peer = sock.peer_addr()?.get().ok_or(ECONNRESET)?;
+    let source = Source::of(peer.ip());
     let sock = match dev.tls() {
-        Some(_) => {
-            let peer = sock.peer_addr()?.get().ok_or(ECONNRESET)?;
-            sock.with_file(&peer)?
-        }
+        Some(_) => sock.with_file(&peer)?,
         None => sock,
     };
     let this = listener.endpoints.add(payer.clone())?;
     let mut st = this.state.lock();
     st.connection = Connection::closed();
-    let result = listener.admit(this.number()).and_then(|()| {
+    let result = listener.admit(source, this.number()).and_then(|()| {
         this.leave_to(Deputy::Listener(listener.clone()));
-        st.security = this.wanted_security();
-        if st.security.is_settled() {
-            st.callbacks = Some(Callbacks::install(sock.claim()?, this.clone())?);
-        }
+        st.source = source;
+        st.security = this.wanted_security(Side::Server);
+        st.callbacks = Some(Callbacks::install(sock.claim()?, this.clone())?);
         st.sock = Some(sock);
         let (connection, outputs) = Connection::responder(responder);
         this.begin(&mut st, connection, outputs)
     });
     drop(st);
-    // The Request may be there already, or there is a handshake to begin; if there was an error the
-    // endpoint goes away.
+    // The Request or a ClientHello may be there already; if there was an error the endpoint goes
+    // away.
     Endpoint::kick(this);
     result
 }
@@ -93,8 +93,9 @@ pub(super) fn read(this: &Arc<Endpoint>) {
             return;
         }
         let request = this.next_event(&mut st);
+        let source = st.source;
         drop(st);
-        listener.forget(this.number());
+        listener.forget(source, this.number());
         if let Some(request) = request {
             this.deliver(request);
         }

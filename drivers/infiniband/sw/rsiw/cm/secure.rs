@@ -9,10 +9,15 @@
 //! Context: process, under the endpoint's mutex.
 #![forbid(unsafe_code)]
 
-use super::endpoint::{
-    Endpoint,
-    EndpointState,
-    Security, //
+use super::{
+    endpoint::{
+        Deputy,
+        Endpoint,
+        EndpointState,
+        Security, //
+    },
+    listener::Listener,
+    registry::Entry, //
 };
 use crate::{
     ffi::net::{
@@ -21,10 +26,18 @@ use crate::{
             HandshakeHandler,
             Side, //
         },
-        Callbacks, //
+        Callbacks,
+        TcpSocket, //
     },
     log::Author,
     proto::connection::REQUEST_MS,
+    wire::{
+        tls::{
+            Opening,
+            OPENING, //
+        },
+        Short,
+    },
 };
 use kernel::{
     prelude::*,
@@ -41,11 +54,12 @@ const HANDSHAKE_MS: u32 = 10_000;
 const RETRY_MS: u32 = 50;
 
 impl Endpoint {
-    /// Returns what a new connection wants.
-    pub(super) fn wanted_security(&self) -> Security {
-        match self.dev().tls() {
-            Some(_) => Security::WANTED,
-            None => Security::Settled,
+    /// Returns what a new connection wants, as `side`.
+    pub(super) fn wanted_security(&self, side: Side) -> Security {
+        match (self.dev().tls(), side) {
+            (None, _) => Security::Settled,
+            (Some(_), Side::Client) => Security::WANTED,
+            (Some(_), Side::Server) => Security::Silent,
         }
     }
 
@@ -63,8 +77,22 @@ impl Endpoint {
     /// Goes on with TLS as far as possible on a connected socket, as `side`. Returns whether MPA may
     /// use the socket, or why it never may. The handshake kicks the endpoint when it ends.
     pub(super) fn secure(self: &Arc<Self>, st: &mut EndpointState, side: Side) -> Result<bool> {
+        if matches!(st.security, Security::Silent) {
+            match st
+                .sock
+                .as_ref()
+                .map_or(Err(ECONNRESET), |sock| opening(sock))
+            {
+                Ok(true) => st.security = Security::WANTED,
+                Ok(false) => return Ok(false),
+                // Port scanners and health checks say nothing (T-42b).
+                Err(e) if e != EPROTO => return Err(e),
+                Err(e) => self.fail(st, e),
+            }
+        }
         let outcome = match &st.security {
             Security::Settled => return Ok(true),
+            Security::Silent => return Ok(false),
             Security::Failed(error) => return Err(*error),
             Security::Wanted { left } => {
                 let left = *left;
@@ -81,29 +109,48 @@ impl Endpoint {
                 Some(ended) => ended.and_then(|()| self.end_handshake(st)).map(|()| true),
             },
         };
-        outcome.inspect_err(|error| {
-            let why = match *error {
-                e if e == EKEYREJECTED => " (another key, or none of tls_keyring)",
-                _ => "",
-            };
-            let author = self.author(st);
-            self.dev()
-                .log(author, fmt!("no TLS on a connection: {error:?}{why}"));
-            st.security = Security::Failed(*error);
-        })
+        outcome.inspect_err(|error| self.fail(st, *error))
+    }
+
+    /// Logs why a connection has no TLS, and never will.
+    fn fail(&self, st: &mut EndpointState, error: Error) {
+        let why = match error {
+            e if e == EKEYREJECTED => " (another key, or none of tls_keyring)",
+            _ => "",
+        };
+        let author = self.author(st);
+        self.dev()
+            .log(author, fmt!("no TLS on a connection: {error:?}{why}"));
+        st.security = Security::Failed(error);
     }
 
     fn begin_handshake(self: &Arc<Self>, st: &mut EndpointState, side: Side) -> Result {
-        let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
+        let sock = st.sock.clone().ok_or(ECONNRESET)?;
         let credentials = self.dev().tls().ok_or(EINVAL)?;
+        let host = self.host();
+        if let Some(listener) = &host {
+            listener.begin_handshake(st.source, self.number())?;
+        }
         st.callbacks = None;
-        let (claim, handler) = (sock.claim()?, self.clone());
-        let handshake = Handshake::start(claim, side, credentials, HANDSHAKE_MS, handler)?;
-        if st.security.is_tried_again() {
+        let start = |claim| Handshake::start(claim, side, credentials, HANDSHAKE_MS, self.clone());
+        let handshake = sock.claim().and_then(start).inspect_err(|_| {
+            if let Some(listener) = &host {
+                listener.put_off(st.source, self.number());
+            }
+        })?;
+        if side == Side::Server {
             self.arm(st, REQUEST_MS);
         }
         st.security = Security::UnderWay(handshake);
         Ok(())
+    }
+
+    /// Returns the listener that the connection belongs to until there is a Request.
+    fn host(&self) -> Option<Arc<Listener>> {
+        match self.deputy() {
+            Some(Deputy::Listener(listener)) => Some(listener),
+            _ => None,
+        }
     }
 
     /// Has the handshake begun later.
@@ -117,11 +164,31 @@ impl Endpoint {
     }
 
     fn end_handshake(self: &Arc<Self>, st: &mut EndpointState) -> Result {
+        if let Some(listener) = self.host() {
+            listener.end_handshake(st.source, self.number())?;
+        }
         // The handshake has the socket until it is dropped.
         st.security = Security::Settled;
         let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
         st.callbacks = Some(Callbacks::install(sock.claim()?, self.clone())?);
         Ok(())
+    }
+}
+
+/// Looks how the stream of a peer begins. Returns whether a ClientHello is there, the whole of its
+/// first record: the daemon is asked no sooner, as that costs a process. Fails with `EPROTO` if it is
+/// something else, or as TCP does.
+fn opening(sock: &TcpSocket) -> Result<bool> {
+    let mut octets = [0; OPENING];
+    let count = match sock.peek(&mut octets) {
+        Err(e) if e == EAGAIN => return Ok(false),
+        Ok(0) => return Err(ECONNRESET),
+        other => other?,
+    };
+    match Opening::parse(octets.get(..count).unwrap_or(&[])) {
+        Ok(Opening::ClientHello(len)) => Ok(sock.unread() >= len),
+        Ok(Opening::Other) => Err(EPROTO),
+        Err(Short) => Ok(false),
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod chunk;
 pub(crate) mod collector;
 pub(crate) mod connection;
 pub(crate) mod counters;
+pub(crate) mod crowd;
 pub(crate) mod deframer;
 pub(crate) mod direct;
 pub(crate) mod drain;

@@ -558,6 +558,26 @@ int rsiw_helper_tcp_send(struct sock *sk, void *data, size_t len)
 	return ret;
 }
 
+/*
+ * Copies the first octets that were received and not read, at most @len, into @to, and leaves them
+ * where they are. Returns how many these are, 0 at the end of the stream, or an error.
+ */
+int rsiw_helper_tcp_peek(struct socket *sock, void *to, size_t len)
+{
+	struct msghdr msg = { };
+	struct kvec vec = { .iov_base = to, .iov_len = len };
+
+	return kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT | MSG_PEEK | MSG_NOSIGNAL);
+}
+
+/* Returns how many octets were received and not read. A FIN counts as one. */
+u32 rsiw_helper_tcp_unread(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return READ_ONCE(tp->rcv_nxt) - READ_ONCE(tp->copied_seq);
+}
+
 /* Received data, and memory of sends. */
 
 /* As rsiw_helper_skb_piece(), for all but what is in lists. */

@@ -22,6 +22,7 @@ use core::{
 };
 use kernel::{
     error::to_result,
+    num::casts::IntoSafeCast,
     prelude::*,
     sync::{
         atomic::{
@@ -328,6 +329,20 @@ impl TcpSocket {
             // SAFETY: as above.
             unsafe { h::tcp_send_bvec(self.sk.as_ptr(), list, nr, len, raw, flags.cut) }
         })
+    }
+
+    /// Copies the first octets that were received and not read, which stay where they are. Returns
+    /// how many these are, zero at the end of the stream, or `EAGAIN` if there are none.
+    pub(crate) fn peek(&self, to: &mut [u8]) -> Result<usize> {
+        // SAFETY: the socket is live; there is room for so many octets.
+        let ret = unsafe { h::tcp_peek(self.sock.as_ptr(), to.as_mut_ptr().cast(), to.len()) };
+        usize::try_from(ret).map_err(|_| Error::from_errno(ret))
+    }
+
+    /// Returns how many octets were received and not read; a FIN counts as one.
+    pub(crate) fn unread(&self) -> usize {
+        // SAFETY: the socket is live.
+        unsafe { h::tcp_unread(self.sk.as_ptr()) }.into_safe_cast()
     }
 
     pub(crate) fn local_addr(&self) -> Result<Storage> {

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A bounded number of connections that wait for something of their peers, and who of them goes if
+//! there are too many: strangers may open any number, and must not keep others out (T-42).
+//!
+//! Where there is no room, those go first of whom there are most from one place. So nobody can drive
+//! out others by opening many connections, unless from as many places.
+#![forbid(unsafe_code)]
+
+use core::{
+    cmp::Reverse,
+    net::{
+        IpAddr,
+        Ipv6Addr, //
+    },
+    ops::DerefMut,
+};
+
+/// Milliseconds that a connection may be in a crowd before one from elsewhere may drive it out that
+/// can wait.
+const UNDISTURBED_MS: u64 = 3_000;
+
+/// Where connections come from: an address of IPv4, or a network of IPv6, of whose 2^64 addresses a
+/// host may use any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Source(u128);
+
+impl Source {
+    pub(crate) const UNKNOWN: Self = Self(0);
+    const HOST: u128 = (1 << 64) - 1;
+
+    pub(crate) fn of(addr: IpAddr) -> Self {
+        Self(match addr {
+            IpAddr::V4(addr) => addr.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(addr) if addr.to_ipv4_mapped().is_some() => addr.to_bits(),
+            IpAddr::V6(addr) => Ipv6Addr::to_bits(addr) & !Self::HOST,
+        })
+    }
+}
+
+/// A connection in a crowd. Its number is larger than those of older ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    source: Source,
+    number: usize,
+    since_ms: u64,
+}
+
+impl Place {
+    pub(crate) const FREE: Self = Self {
+        source: Source::UNKNOWN,
+        number: 0,
+        since_ms: 0,
+    };
+
+    /// Returns the place of a connection from `source` that comes into a crowd at `since_ms`.
+    pub(crate) fn new(source: Source, number: usize, since_ms: u64) -> Self {
+        Self {
+            source,
+            number,
+            since_ms,
+        }
+    }
+}
+
+/// The connections in some memory, which bounds their number.
+pub(crate) struct Crowd<S> {
+    places: S,
+    /// So many of `places` are taken, in order.
+    taken: usize,
+}
+
+impl<S: DerefMut<Target = [Place]>> Crowd<S> {
+    pub(crate) fn new(places: S) -> Self {
+        Self { places, taken: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.taken
+    }
+
+    fn taken(&self) -> &[Place] {
+        self.places.get(..self.taken).unwrap_or(&[])
+    }
+
+    /// Adds a connection. Returns the number of the one that has to go for that.
+    pub(crate) fn admit(&mut self, place: Place) -> Option<usize> {
+        let goes = self.is_full().then(|| self.first_to_go()).flatten();
+        if let Some(goes) = goes {
+            self.remove(goes.source, goes.number);
+        }
+        self.insert(place);
+        goes.map(|goes| goes.number)
+    }
+
+    /// As [`Crowd::admit`], unless the connection has to wait: as long as there is no room, and
+    /// nobody else has been there for long from a place that has more there.
+    pub(crate) fn admit_in_turn(&mut self, place: Place) -> Result<Option<usize>, Crowded> {
+        if self.is_full() {
+            let own = self.count(place.source).saturating_add(1);
+            let goes = self.first_to_go().ok_or(Crowded)?;
+            let ms = place.since_ms.saturating_sub(goes.since_ms);
+            if self.count(goes.source) <= own || ms < UNDISTURBED_MS {
+                return Err(Crowded);
+            }
+        }
+        Ok(self.admit(place))
+    }
+
+    /// Removes a connection. Returns whether it was there.
+    pub(crate) fn remove(&mut self, source: Source, number: usize) -> bool {
+        let key = (source, number);
+        let found = self
+            .taken()
+            .binary_search_by_key(&key, |place| (place.source, place.number));
+        let Some(behind) = found
+            .ok()
+            .and_then(|at| self.places.get_mut(at..self.taken))
+        else {
+            return false;
+        };
+        // Bound: the places.
+        behind.rotate_left(1);
+        self.taken = self.taken.saturating_sub(1);
+        true
+    }
+
+    /// Removes any connection, and returns its number.
+    pub(crate) fn pop(&mut self) -> Option<usize> {
+        let last = *self.taken().last()?;
+        self.taken = self.taken.saturating_sub(1);
+        Some(last.number)
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken == self.places.len()
+    }
+
+    fn count(&self, source: Source) -> usize {
+        let taken = self.taken();
+        let from = taken.partition_point(|place| place.source < source);
+        let to = taken.partition_point(|place| place.source <= source);
+        to.saturating_sub(from)
+    }
+
+    /// Returns the oldest one from the place from which there are most.
+    fn first_to_go(&self) -> Option<Place> {
+        let all = self.taken().chunk_by(|a, b| a.source == b.source);
+        let oldest = all.filter_map(|same| Some((same.len(), *same.first()?)));
+        // Bound: the places.
+        oldest
+            .max_by_key(|(len, oldest)| (*len, Reverse(oldest.number)))
+            .map(|(_, oldest)| oldest)
+    }
+
+    /// Adds a connection, if there is room.
+    fn insert(&mut self, place: Place) {
+        let at = self.taken().partition_point(|other| *other < place);
+        let Some(behind) = self.places.get_mut(at..=self.taken) else {
+            return;
+        };
+        // Bound: the places.
+        behind.rotate_right(1);
+        if let Some(free) = behind.first_mut() {
+            *free = place;
+        }
+        self.taken = self.taken.saturating_add(1);
+    }
+}
+
+/// There is no room now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crowded;
