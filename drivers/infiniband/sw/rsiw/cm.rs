@@ -14,7 +14,7 @@
 //!
 //! iw_cm knows endpoints and listeners by number, so one that is gone is not found.
 //!
-//! The files, from the lowest to the highest: `calls`, `registry`, `turns`, `dial`; `endpoint` and
+//! The files, from the lowest to the highest: `calls`, `registry`, `turns`, `lines`, `dial`; `endpoint` and
 //! `listener`, which refer to each other; `secure`, `outputs`, `events`, `work`; `active`,
 //! `passive`; `acceptor`, `listen`. Each uses only those in front of it.
 //!
@@ -29,6 +29,7 @@ mod calls;
 mod dial;
 mod endpoint;
 mod events;
+mod lines;
 mod listen;
 mod listener;
 mod outputs;

@@ -41,7 +41,8 @@ use crate::{
             Ask,
             Awaits,
             Connection,
-            Input, //
+            Input,
+            TICK_MS, //
         },
         setup::Initiator,
     },
@@ -101,7 +102,9 @@ pub(super) fn request(this: &Arc<Endpoint>) {
     // Whoever has the mutex kicks the endpoint when it is unlocked.
     if let Some(mut st) = this.state.try_lock() {
         if try_request(this, &mut st) {
+            let spot = st.spot.take();
             drop(st);
+            drop(spot);
             this.take_over();
         }
     }
@@ -135,6 +138,7 @@ fn try_request(this: &Arc<Endpoint>, st: &mut EndpointState) -> bool {
         }
         // Only sets the timer anew.
         this.feed(st, Input::Expired { is_ending });
+        st.security.elapsed(TICK_MS);
         return false;
     }
     let (Some(sock), Some(dial)) = (&st.sock, &st.dial) else {

@@ -8,6 +8,12 @@
 
 use super::{
     dial::Dial,
+    lines::{
+        InLine,
+        Line,
+        Lines,
+        Spot, //
+    },
     listener::Listener,
     registry::{
         Entry,
@@ -123,11 +129,26 @@ pub(super) enum Security {
         left: u32,
     },
     UnderWay(Handshake<Endpoint>),
+    /// It has TLS, and waits for older connections, `left` milliseconds at most.
+    InLine {
+        left: u32,
+    },
     Failed(Error),
 }
 
 impl Security {
     pub(super) const WANTED: Self = Self::Wanted { left: PATIENCE_MS };
+
+    /// Takes note that so much time has passed.
+    pub(super) fn elapsed(&mut self, ms: u32) {
+        if let Self::InLine { left } = self {
+            *left = left.saturating_sub(ms);
+        }
+    }
+
+    pub(super) fn is_in_line(&self) -> bool {
+        matches!(self, Self::InLine { .. })
+    }
 
     /// Returns whether the timer runs for the next try to ask for a handshake.
     pub(super) fn is_tried_again(&self) -> bool {
@@ -151,6 +172,8 @@ pub(super) struct EndpointState {
     /// Where the connection comes from, if it was accepted.
     pub(super) source: Source,
     pub(super) security: Security,
+    /// From the beginning of a handshake until the Request was sent, or its event delivered.
+    pub(super) spot: Option<Spot<Endpoint>>,
     /// During set-up, and while lingering; in between the QP has its own.
     pub(super) callbacks: Option<Callbacks<Endpoint>>,
     pub(super) qp: Option<Arc<Qp>>,
@@ -178,6 +201,7 @@ impl EndpointState {
             sock: None,
             source: Source::UNKNOWN,
             security: Security::Settled,
+            spot: None,
             callbacks: None,
             qp: None,
             refused: None,
@@ -191,6 +215,11 @@ impl EndpointState {
             local: sock.local_addr().ok()?.get()?,
             remote: sock.peer_addr().ok()?.get()?,
         })
+    }
+
+    /// Returns whether no older connection of its line is about to send or receive its Request.
+    pub(super) fn is_first_in_line(&self) -> bool {
+        self.spot.as_ref().is_none_or(Spot::is_first)
     }
 
     /// Returns whether the process that waits for the connection is about to end.
@@ -223,15 +252,18 @@ pub(super) struct Endpoints {
     pub(super) all: Registry<Endpoint>,
     /// Those that connect and have not sent their Request.
     initiators: Arc<Turns<Endpoint>>,
+    lines: Arc<Lines<Endpoint>>,
 }
 
 impl Endpoints {
     pub(super) fn new(dev: &Arc<Device>, initiators: Arc<Turns<Endpoint>>) -> Result<Arc<Self>> {
+        let lines = Lines::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 dev: dev.clone(),
                 all <- Registry::new(),
                 initiators,
+                lines,
             }),
             GFP_KERNEL,
         )
@@ -387,6 +419,14 @@ impl Endpoint {
         let _ = self.dev().cm_queue().enqueue(self.clone());
     }
 
+    /// Stands behind older connections from now on. Under the mutex.
+    pub(super) fn stand_in(self: &Arc<Self>, st: &mut EndpointState, line: Line) -> Result {
+        if st.spot.is_none() {
+            st.spot = Some(self.endpoints.lines.join(line, self.clone())?);
+        }
+        Ok(())
+    }
+
     pub(super) fn leave_to(&self, deputy: Deputy) {
         *self.deputy.lock() = Some(deputy);
     }
@@ -438,6 +478,12 @@ impl Endpoint {
 }
 
 impl InTurn for Endpoint {}
+
+impl InLine for Endpoint {
+    fn is_first(self: Arc<Self>) {
+        Self::kick(self);
+    }
+}
 
 impl Entry for Endpoint {
     fn number(&self) -> usize {

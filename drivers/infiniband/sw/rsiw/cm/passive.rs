@@ -93,12 +93,14 @@ pub(super) fn read(this: &Arc<Endpoint>) {
             return;
         }
         let request = this.next_event(&mut st);
-        let source = st.source;
+        let (source, spot) = (st.source, st.spot.take());
         drop(st);
         listener.forget(source, this.number());
         if let Some(request) = request {
             this.deliver(request);
         }
+        // Those behind it deliver theirs now.
+        drop(spot);
     }
     this.take_over();
 }

@@ -16,6 +16,10 @@ use super::{
         EndpointState,
         Security, //
     },
+    lines::{
+        Line,
+        WAIT_MS, //
+    },
     listener::Listener,
     registry::Entry, //
 };
@@ -83,7 +87,10 @@ impl Endpoint {
                 .as_ref()
                 .map_or(Err(ECONNRESET), |sock| opening(sock))
             {
-                Ok(true) => st.security = Security::WANTED,
+                Ok(true) => {
+                    self.stand_in_line(st, side)?;
+                    st.security = Security::WANTED;
+                }
                 Ok(false) => return Ok(false),
                 // Port scanners and health checks say nothing (T-42b).
                 Err(e) if e != EPROTO => return Err(e),
@@ -106,8 +113,15 @@ impl Endpoint {
             }
             Security::UnderWay(handshake) => match handshake.outcome() {
                 None => Ok(false),
-                Some(ended) => ended.and_then(|()| self.end_handshake(st)).map(|()| true),
+                Some(ended) => ended.and_then(|()| self.end_handshake(st, side)),
             },
+            Security::InLine { left } => {
+                let is_over = *left == 0 || st.is_first_in_line();
+                if is_over {
+                    self.leave_line(st, side);
+                }
+                Ok(is_over)
+            }
         };
         outcome.inspect_err(|error| self.fail(st, *error))
     }
@@ -125,6 +139,7 @@ impl Endpoint {
     }
 
     fn begin_handshake(self: &Arc<Self>, st: &mut EndpointState, side: Side) -> Result {
+        self.stand_in_line(st, side)?;
         let sock = st.sock.clone().ok_or(ECONNRESET)?;
         let credentials = self.dev().tls().ok_or(EINVAL)?;
         let host = self.host();
@@ -163,7 +178,25 @@ impl Endpoint {
         }
     }
 
-    fn end_handshake(self: &Arc<Self>, st: &mut EndpointState) -> Result {
+    fn stand_in_line(self: &Arc<Self>, st: &mut EndpointState, side: Side) -> Result {
+        let ends = st.both_ends().ok_or(ECONNRESET)?;
+        let line = match side {
+            Side::Client => Line::To(ends.remote),
+            Side::Server => Line::From(ends.remote.ip(), ends.local.port()),
+        };
+        self.stand_in(st, line)
+    }
+
+    /// Lets MPA begin, though older connections may not have begun with it.
+    fn leave_line(self: &Arc<Self>, st: &mut EndpointState, side: Side) {
+        st.security = Security::Settled;
+        if side == Side::Server {
+            self.arm(st, REQUEST_MS);
+        }
+    }
+
+    /// Returns whether MPA may begin at once.
+    fn end_handshake(self: &Arc<Self>, st: &mut EndpointState, side: Side) -> Result<bool> {
         if let Some(listener) = self.host() {
             listener.end_handshake(st.source, self.number())?;
         }
@@ -171,7 +204,15 @@ impl Endpoint {
         st.security = Security::Settled;
         let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
         st.callbacks = Some(Callbacks::install(sock.claim()?, self.clone())?);
-        Ok(())
+        if st.is_first_in_line() {
+            return Ok(true);
+        }
+        st.security = Security::InLine { left: WAIT_MS };
+        // The timer of the other side ticks.
+        if side == Side::Server {
+            self.arm(st, WAIT_MS);
+        }
+        Ok(false)
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
         EndpointState,
         Security, //
     },
+    lines::WAIT_MS,
     outputs::code,
 };
 use crate::{
@@ -102,6 +103,7 @@ impl Endpoint {
             EndpointNote::Abort => self.feed(st, Input::Abort),
             // The caller goes on to that.
             EndpointNote::Expired if st.security.is_tried_again() => {}
+            EndpointNote::Expired if st.security.is_in_line() => st.security.elapsed(WAIT_MS),
             EndpointNote::Expired => {
                 let input = if st.is_unacknowledged() {
                     Input::Unacknowledged
@@ -183,10 +185,11 @@ impl Endpoint {
         let callbacks = st.callbacks.take();
         let sock = st.sock.take();
         let security = core::mem::replace(&mut st.security, Security::Settled);
+        let spot = st.spot.take();
         let qp = st.qp.take();
         let cm_id = self.take_cm_id();
         drop(st);
-        drop((callbacks, security, sock, qp, cm_id));
+        drop((callbacks, security, spot, sock, qp, cm_id));
         true
     }
 }
