@@ -103,6 +103,8 @@ counters! {
     /// Softirqs that left data to the work item because their budget was used up.
     RxSoftirqBudget = c"rx_softirq_budget_spent";
     RxCrcErrors = c"rx_crc_errors";
+    /// Connections that ended because a key of TLS had been used for long enough.
+    TlsKeysUsedUp = c"tls_keys_used_up";
     /// Messages for which there was no receive. Each ends its stream.
     OutOfBuffer = c"out_of_buffer";
     /// Messages that had to wait for a receive.

@@ -228,6 +228,11 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Ok(self.deframer.use_up(fpdu.len, left))
     }
 
+    /// Returns whether nothing is taken in any more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
     pub(crate) fn fail<C, E: Env<C>>(&mut self, env: &mut E, failure: Failure) {
         self.stopped = true;
         env.fail(failure);

@@ -322,6 +322,9 @@ impl Stream {
         // Reading through TLS takes the error away.
         let error = sk.error();
         let (lack, read) = self.receive(sk, self.base().dev.tuning.work_budget());
+        if self.sock.is_key_used_up() {
+            self.retire_key(sk);
+        }
         let is_later = self.pause(sk, lack);
         let stop = read.err();
         let is_turn_over = stop == Some(EINTR);
@@ -337,6 +340,22 @@ impl Stream {
             breach: None,
             stop,
         }
+    }
+
+    /// Ends the stream before a key of TLS has encrypted too much. The peer looks after what it
+    /// receives likewise, and so after what this side sends.
+    #[cold]
+    fn retire_key(&self, sk: &mut LockedSock<'_>) {
+        let Some(mut intake) = self.take_part(sk) else {
+            return;
+        };
+        if !intake.part.receiver.is_stopped() {
+            self.base().count(Counter::TlsKeysUsedUp);
+            let what = "the key of TLS has encrypted enough";
+            let failure = Failure::new(TermError::LocalCatastrophic, what);
+            intake.with(|receiver, env| receiver.fail::<SkbChunk<'_>, _>(env, failure));
+        }
+        self.put_back(sk, intake);
     }
 
     /// Gives the receiver the buffer that it lacks. Without memory for one, it is asked for again

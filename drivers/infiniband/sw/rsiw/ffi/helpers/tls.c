@@ -120,6 +120,19 @@ bool rsiw_helper_sock_has_tls(struct sock *sk)
 	return ctx->tx_conf != TLS_BASE && ctx->rx_conf != TLS_BASE;
 }
 
+/*
+ * Returns how many octets of TCP's stream the key of a direction has encrypted, of that direction
+ * which has more; 0 if the cipher has no limit. TCP counts what the peer has acknowledged.
+ */
+u64 rsiw_helper_tls_aes_octets(const struct sock *sk)
+{
+	const struct tls_context *ctx = tls_get_ctx(sk);
+
+	if (!ctx || ctx->prot_info.cipher_type == TLS_CIPHER_CHACHA20_POLY1305)
+		return 0;
+	return max(READ_ONCE(tcp_sk(sk)->bytes_acked), READ_ONCE(tcp_sk(sk)->bytes_received));
+}
+
 /* Space for the record or two that TLS may not have given to TCP yet, and for an alert. */
 #define RSIW_TLS_REST SZ_128K
 

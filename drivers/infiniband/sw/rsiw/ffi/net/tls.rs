@@ -44,6 +44,11 @@ const ALERT: c_int = 21;
 /// An alert (RFC 8446 section 6).
 const CLOSE_NOTIFY: u8 = 0;
 
+/// Octets that a key of AES may encrypt. RFC 8446 section 5.5 allows AES-GCM 2^24.5 records of 2^14
+/// octets; what is on its way when this is seen needs some of that. Headers and tags of records count
+/// here too, which covers what short records cost more.
+const KEY_OCTETS: u64 = 1 << 38;
+
 /// Whether there was a handshake since the module was loaded.
 static ANY_HANDSHAKE: AtomicFlag = AtomicFlag::new(false);
 
@@ -286,6 +291,13 @@ impl TcpSocket {
         let mut this = Arc::into_unique_or_drop(self).ok_or(EBUSY)?;
         this.as_mut().get_mut().add_file(peer)?;
         Ok(Arc::from(this))
+    }
+
+    /// Returns whether a key of the connection, that of either direction, has to be replaced, which
+    /// nobody can do. Any context.
+    pub(crate) fn is_key_used_up(&self) -> bool {
+        // SAFETY: the socket is live; TLS stays on it as long as it is.
+        self.is_secure() && unsafe { h::tls_aes_octets(self.sk().as_ptr()) } >= KEY_OCTETS
     }
 
     /// Takes the record that [`LockedSock::read`] has stopped at with `EINVAL`. Other errors are
