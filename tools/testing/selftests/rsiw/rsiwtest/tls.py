@@ -32,6 +32,21 @@ class Keyring:
     def __init__(self, name):
         self.name, self.serial = name, 0
 
+    @classmethod
+    def found(cls, name):
+        """One that the kernel has, by its name."""
+        ring = cls(name)
+        for line in LOCAL.read("/proc/keys").splitlines():
+            row = line.split(None, 8)
+            if row[7] == "keyring" and row[8].rsplit(":", 1)[0] == name:
+                ring.serial = int(row[0], 16)
+                return ring
+        raise Fail("no keyring " + name)
+
+    def remove(self, key):
+        """Takes a key out, if it is there."""
+        status("keyctl", "unlink", str(key), str(self.serial))
+
     def __enter__(self):
         self.serial = int(sh("keyctl", "newring", self.name, "@u"))
         sh("keyctl", "setperm", str(self.serial), ALL_TO_OWNER)
@@ -218,14 +233,15 @@ class TlsWire(Wire):
 @contextlib.contextmanager
 def between_namespaces(t, values, authority=None, clients=None):
     """The devices of the two namespaces anew, with these values, and a tlshd in each; that of
-    the client's has its certificate from somebody else if `clients` says so."""
-    with Agent(t, NS_A, authority), Agent(t, NS_B, clients or authority):
+    the client's has its certificate from somebody else if `clients` says so. Gives the server's
+    tlshd."""
+    with Agent(t, NS_A, authority) as agent, Agent(t, NS_B, clients or authority):
         t.topo.changed = True
         for dev in (t.topo.dev_a, t.topo.dev_b):
             sh("rdma", "link", "del", dev)
         with settings(values):
             t.topo.add_wire_links()
-        yield
+        yield agent
 
 
 def need(t):

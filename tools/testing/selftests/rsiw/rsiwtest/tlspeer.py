@@ -28,7 +28,8 @@ class Stream:
     connected. `recv`, `sendall` and `settimeout` are as those of a socket; each call of `sendall`
     makes one record at least."""
 
-    def __init__(self, sock, identity=None, secret=None, server=False):
+    def __init__(self, sock, identity=None, secret=None, server=False, greets_only=False):
+        """`greets_only`: sends a ClientHello, and leaves the rest of the handshake to `shake`."""
         self.sock, self.holds, self.fin_follows = sock, False, False
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else
                                  ssl.PROTOCOL_TLS_CLIENT)
@@ -45,6 +46,15 @@ class Stream:
                 context.set_psk_client_callback(lambda _: (identity, secret))
         self.come, self.out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self.come, self.out, server_side=server)
+        if greets_only:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                self.tls.do_handshake()
+            self.flush()
+        else:
+            self.shake()
+
+    def shake(self):
+        """Does the handshake, or the rest of it."""
         self.until(self.tls.do_handshake)
 
     def flush(self):

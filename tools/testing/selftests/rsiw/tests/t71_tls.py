@@ -4,20 +4,20 @@ else reads it or gets in, and tlshd holds nothing up."""
 
 import contextlib
 import os
-import random
 import secrets
 import signal
 import socket
 import ssl
-import subprocess
 import time
 
 from rsiwtest import kmsg, mpa, secure, stats, tls
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
-from rsiwtest.tlspeer import DATA, ERROR, FATAL, HEADER, INIT, NONE, Listener, Stream, record
-from rsiwtest.tools import Perftest, perftest, ping_client, pinging, rounds_done, rping
-from rsiwtest.topo import NS_A, NS_B, sh
+from rsiwtest.probes import watched
+from rsiwtest.tlspeer import Stream
+from rsiwtest.tools import (Perftest, all_rounds, perftest, ping_client, pinging, rounds_done,
+                            rping)
+from rsiwtest.topo import IF_B, NS_A, NS_B, sh, status
 from rsiwtest.wire import C4, IF_C, IF_S, S4
 
 from . import t90_netdev
@@ -63,6 +63,9 @@ def shown(t, path):
 
 def many(t, path):
     """Connections one after the other, and at once."""
+    with t.sub("16 queue pairs whose numbers count"):
+        # Each end connects the queue pair with a number to that of the other's with the same one.
+        perftest(t, path, "ib_send_bw", 4096, 20, qps=16)
     with t.sub("connections one after the other"):
         for _ in range(t.rounds(50)):
             rping(t, path, count=2)
@@ -115,6 +118,36 @@ def with_keys(t):
             perftest(t, t.topo.wire, "ib_read_bw", 16384, 20)
             for size in (24576, 32768):
                 over_outage(t, size)
+
+
+# GFP_NOIO, by which sockets of the driver are known.
+NO_IO = 0xc00
+
+
+@test("task-fragment", cost=10, only_type="rsiw", packaged=True, optional=True)
+def task_fragment(t):
+    """No socket of the driver sends from the page fragment of the task, which may be within a
+    send of its own."""
+    tls.need(t)
+    members = {"gfp": "sk->sk_allocation", "task": "sk->sk_use_task_frag"}
+
+    def send(path, function):
+        with watched(members, function) as calls:
+            # Either side sends.
+            perftest(t, path, "ib_send_bw", 4096, 5, "-b")
+            ours = [call for call in calls() if int(call["gfp"], 0) == NO_IO]
+        t.reap()
+        if not ours:
+            raise Fail("nobody is seen to call " + function)
+        from_task = [call for call in ours if int(call["task"], 0)]
+        if from_task:
+            raise Fail("%d of %d calls of %s" % (len(from_task), len(ours), function))
+
+    with t.sub("in the clear"):
+        send(t.topo.wire, "tcp_sendmsg_locked")
+    with keys() as (_, both, *_), tls.Agent(t), tls.TlsWire(t, both, both) as wire, \
+            t.sub("with TLS"):
+        send(wire.path, "tls_sw_sendmsg")
 
 
 @test("tls-many", cost=30, limit=500, only_type="rsiw", packaged=True, optional=True)
@@ -256,12 +289,119 @@ def strangers(t):
             anew(t)
 
 
-def serve(t, path):
+@test("tls-whose-key", cost=30, limit=300, only_type="rsiw", optional=True)
+def whose_key(t):
+    """Who has a key is let in if that key is in the keyring of the device, and only then; tlshd
+    looks into others, too."""
+    tls.need(t)
+    with keys() as (_, right, ring, others), tls.Keyring("rsiw-inner") as inner, \
+            tls.Agent(t, ring=";".join((tls.RING, others.name, inner.name))):
+        os.close(kmsg.rested().fd)
+
+        def is_refused(server, client):
+            with tls.TlsWire(t, server, client) as wire:
+                lines = refused(t, AT_ONCE)
+                if not kmsg.says(lines, "rsiw: %s: no TLS on a connection" % wire.dev_s):
+                    raise Fail("the log says nothing of it: %s" % "\n".join(lines))
+
+        sh("keyctl", "link", str(inner.serial), str(ring.serial))
+        # The name of each begins as no other one does.
+        for name, where in (("in .nvme", tls.Keyring.found(".nvme")), ("in another", others),
+                            ("in one within", inner)):
+            # Who has it in a keyring of his own may say who else may use it.
+            key = others.add(name[3:] + "-rsiw")
+            if where is not others:
+                sh("keyctl", "link", str(key), str(where.serial))
+                others.remove(key)
+            try:
+                with t.sub(name):
+                    is_refused(right, tls.psk(ring, key))
+            finally:
+                where.remove(key)
+        with t.sub("no keyring"):
+            is_refused({**right, "tls_keyring": 0}, right)
+        with t.sub("what is no keyring"), \
+                tls.settings({**right, "tls_keyring": right["tls_key"]}):
+            sh("ip", "link", "add", IF_S, "type", "dummy")
+            try:
+                code, _ = status("rdma", "link", "add", "rsiw_none", "type", "rsiw", "netdev",
+                                 IF_S)
+            finally:
+                sh("ip", "link", "del", IF_S)
+            if not code:
+                raise Fail("there is a device")
+        key = ring.add("gone-rsiw")
+        with t.sub("one that is revoked"), tls.TlsWire(t, right, tls.psk(ring, key)) as wire:
+            rping(t, wire.path, count=2)
+            t.forget()
+            sh("keyctl", "revoke", str(key))
+            refused(t, AT_ONCE)
+        with t.sub("the right one"), tls.TlsWire(t, right, right) as wire:
+            rping(t, wire.path, count=2)
+
+
+def serve(t, path, *args):
     """An rping that listens; its port."""
     port = t.port()
-    server = t.start("rping", "-s", "-a", path.addr4, "-p", port, netns=path.server_ns)
+    server = t.start("rping", "-s", *args, "-a", path.addr4, "-p", port, netns=path.server_ns)
     server.wait_listening(port)
     return port
+
+
+# Of Python: connections to a listener from an address, so many a second, as long as it runs; most of
+# them stay open. They say nothing, or begin as a ClientHello does.
+FLOOD = """\
+import itertools, socket, sys, time
+addr, port, source, rate, says = sys.argv[1:]
+held = []
+for n in itertools.count():
+    sock = socket.socket()
+    sock.bind((source, 0))
+    sock.setblocking(False)
+    sock.connect_ex((addr, int(port)))
+    held.append(sock)
+    if len(held) > 400:
+        held.pop(0).close()
+    if len(held) > 50:
+        try:
+            held[-50].send(bytes.fromhex(says))
+        except OSError:
+            pass
+    if n == 300:
+        print("flooding", flush=True)
+    time.sleep(1 / int(rate))
+"""
+# The address of a stranger on the friend's host.
+B4_TOO = "10.77.0.200"
+
+
+@test("tls-flood", cost=60, limit=400, only_type="rsiw", optional=True)
+def flood(t):
+    """A stranger who opens many connections and says nothing costs no process, and keeps nobody
+    out."""
+    tls.need(t)
+    with keys() as (_, both, *_), tls.between_namespaces(t, both) as agent:
+        path = t.topo.wire
+        sh("ip", "addr", "add", B4_TOO + "/24", "dev", IF_B, netns=NS_B)
+        for name, says in (("says nothing", ""), ("begins and stops", "1603010200010001fc0303")):
+            with t.sub("who " + name):
+                port = serve(t, path, "-P")
+                stranger = t.start("python3", "-c", FLOOD, path.addr4, port, B4_TOO, 60, says,
+                                   netns=path.client_ns)
+                stranger.wait_output("flooding", t.left(60))
+                most = 0
+                for _ in range(3):
+                    client = ping_client(t, path.addr4, port, 2, netns=path.client_ns)
+                    with t.within(AT_ONCE, "a connection"):
+                        while client.poll() is None:
+                            t.left()
+                            most = max(most, len(agent.children()))
+                            time.sleep(0.05)
+                    all_rounds(client, t.left(5))
+                stranger.kill()
+                t.reap()
+                if most > 4:
+                    raise Fail("%d processes of tlshd" % most)
 
 
 # ---- tlshd that is not there, hangs, or dies -------------------------------------
@@ -378,9 +518,9 @@ def agents(t):
             refused(t, AT_ONCE)
         with t.sub("none: who comes is sent away"), wire:
             port = serve(t, wire.path)
-            # The reset may come before the connect returns.
-            with contextlib.suppress(ConnectionResetError), dial(port, t.left(AT_ONCE)) as conn:
+            with dial(port, t.left(AT_ONCE)) as conn:
                 conn.settimeout(t.left(AT_ONCE))
+                Stream(conn, tls.FRIEND, bytes(32), greets_only=True)
                 ends(conn)
             t.reap()
         with tls.Agent(t) as agent:
@@ -394,302 +534,5 @@ def agents(t):
             in_the_midst(t, agent, wire)
             with t.sub("it goes on"), wire:
                 rping(t, wire.path, count=5)
-        with t.sub("the module goes"):
-            anew(t)
-
-
-# ---- a peer of our own -----------------------------------------------------------
-
-
-class Meeting:
-    """A verbs program that listens, and peers in Python that connect to it."""
-
-    def __init__(self, t, secret):
-        self.t, self.secret, self.port, self.slot = t, secret, t.port(), 0
-        self.program = Listener(t, S4, self.port)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *args):
-        self.program.__exit__(*args)
-
-    def dial(self):
-        """A peer that has done the handshake."""
-        return Stream(dial(self.port, self.t.left(20)), tls.FRIEND, self.secret)
-
-    def accept(self, port, *options):
-        """The program takes the request that comes from this port."""
-        self.slot = (self.slot + 1) % 8
-        self.program.say("serve", self.slot, int(1000 * self.t.left(20)), port, *options)
-
-    def answered(self, conn, *options):
-        """The program accepts, the peer has the Reply, and its first message arrives."""
-        self.accept(conn.sock.getsockname()[1], *options)
-        mpa.take_reply(conn)
-        mpa.send(conn, 1, b"hello")
-        self.received(0, 5)
-
-    def received(self, number, octets):
-        """A message of the peer's has arrived, in the receive with this number."""
-        found = self.program.say("wc", self.slot, "r", int(1000 * self.t.left(10)))
-        if found.split()[:4] != [str(number), "0", "128", str(octets)]:
-            raise Fail("the message: " + found)
-
-    def connected(self, *options):
-        """A peer whose connection is there."""
-        conn = self.dial()
-        mpa.request(conn)
-        self.answered(conn, *options)
-        return conn
-
-    def ended(self, state, event):
-        self.program.ended(self.slot, state, event)
-
-
-def closes(t, meeting):
-    """Ends in good order, by either side."""
-    with t.sub("the peer closes"), meeting.connected() as conn:
-        conn.finish()
-        conn.fin()
-        if (how := conn.end(t.left(10))) != "closed":
-            raise Fail("the driver's stream is " + how)
-        meeting.ended(INIT, NONE)
-    with t.sub("the program closes"), meeting.connected() as conn:
-        meeting.program.say("disconnect", meeting.slot)
-        if (how := conn.end(t.left(10))) != "closed":
-            raise Fail("the driver's stream is " + how)
-        conn.finish()
-        conn.fin()
-        meeting.ended(INIT, NONE)
-
-
-def at_once(t, meeting):
-    """What is behind the last message is there when that is read."""
-    for name, end, state, event in (
-            ("a message, close_notify and FIN at once", good, INIT, NONE),
-            ("a message and close_notify at once, then a FIN", Stream.finish, INIT, NONE),
-            ("a message and a FIN at once", Stream.fin, ERROR, FATAL),
-            ("a message and a fatal alert at once", Stream.fatal, ERROR, FATAL)):
-        with t.sub(name), meeting.connected() as conn:
-            with conn.held():
-                mpa.send(conn, 2, b"last")
-                end(conn)
-            meeting.received(1, 4)
-            if end is Stream.finish:
-                # The FIN is not to come together with what announces it.
-                time.sleep(0.5)
-                conn.fin()
-            how = conn.end(t.left(10))
-            meeting.ended(state, event)
-            if state == INIT and how != "closed":
-                raise Fail("the driver's stream is " + how)
-
-
-def after_the_programs(t, meeting):
-    """Ends of the peer's stream when the program has ended its own."""
-    for name, end in (("a FIN without close_notify", Stream.fin), ("a reset", Stream.reset)):
-        with t.sub("the program closes, then " + name), meeting.connected() as conn:
-            meeting.program.say("disconnect", meeting.slot)
-            if (how := conn.end(t.left(10))) != "closed":
-                raise Fail("the driver's stream is " + how)
-            end(conn)
-            meeting.ended(ERROR, FATAL)
-
-
-def short_records(t, meeting):
-    """What ends behind more records than are taken in at a time."""
-    octets = os.urandom(1400)
-    for name, end, state, event in (("a good end", good, INIT, NONE),
-                                    ("a FIN without close_notify", Stream.fin, ERROR, FATAL),
-                                    ("a reset", Stream.reset, ERROR, FATAL)):
-        with t.sub("records of one octet at once, and " + name), \
-                meeting.connected("recv=16", "rsize=1400") as conn:
-            with conn.held():
-                for octet in mpa.fpdu(2, octets):
-                    conn.sendall(bytes((octet,)))
-                if end is not Stream.reset:
-                    end(conn)
-            if end is Stream.reset:
-                conn.reset()
-            else:
-                meeting.received(1, len(octets))
-                conn.end(t.left(10))
-            meeting.ended(state, event)
-
-
-def nothing(conn):
-    """What is no record."""
-    conn.sock.sendall(os.urandom(64))
-
-
-def version(conn):
-    """A header of another version of the record layer."""
-    conn.sock.sendall(record(DATA, os.urandom(64), version=b"\0\0"))
-
-
-def unreadable(conn):
-    """A record that nobody can read."""
-    conn.sock.sendall(record(DATA, os.urandom(64)))
-
-
-def huge(conn):
-    """A record that is too long."""
-    conn.sock.sendall(record(DATA, os.urandom(20000)))
-
-
-def half(conn):
-    """Half a record."""
-    conn.sock.sendall(record(DATA, bytes(64))[:HEADER + 20])
-    conn.fin()
-
-
-def good(conn):
-    """A close_notify and a FIN."""
-    conn.finish()
-    conn.fin()
-
-
-# All other ends are as a reset is.
-BAD_ENDS = {"a FIN without close_notify": Stream.fin, "a fatal alert": Stream.fatal,
-            "a record that nobody can read": unreadable, "what is no record": nothing,
-            "a header of another version": version, "a record that is too long": huge,
-            "half a record": half, "a reset": Stream.reset}
-ENDS = {"a good end": good, **BAD_ENDS}
-
-
-def cut_off(t, meeting):
-    """Ends of a connection that are none in good order."""
-    for name, end in BAD_ENDS.items():
-        with t.sub(name), meeting.connected() as conn:
-            end(conn)
-            meeting.ended(ERROR, FATAL)
-            if end is not Stream.reset:
-                conn.end(t.left(10))
-
-
-def before_request(t, meeting):
-    """Ends between the handshake and the MPA Request, and in that: nobody hears of them."""
-    for sent in (0, 10):
-        with t.sub("ends behind %d octets of a Request" % sent):
-            for end in ENDS.values():
-                with meeting.dial() as conn:
-                    if sent:
-                        conn.sendall(mpa.frame()[:sent])
-                    end(conn)
-                    if end is not Stream.reset:
-                        conn.end(t.left(10))
-            # The next one is the first that it hears of.
-            meeting.connected().sock.close()
-
-
-def answers(t, secret):
-    """Who connects meets all kinds of ends in place of a Reply."""
-    port = t.port()
-    with socket.create_server((S4, port)) as listener:
-        listener.settimeout(0.2)
-        for name, end in ENDS.items():
-            with t.sub("in place of a Reply, " + name):
-                client = ping_client(t, S4, port, 1)
-                with t.within(AT_ONCE, "the attempt"):
-                    while client.poll() is None:
-                        t.left()
-                        with contextlib.suppress(TimeoutError):
-                            sock, _ = listener.accept()
-                            with sock:
-                                sock.settimeout(t.left(10))
-                                conn = Stream(sock, tls.FRIEND, secret, server=True)
-                                mpa.take_request(t, conn)
-                                with contextlib.suppress(ConnectionError):
-                                    end(conn)
-                                if end is not Stream.reset:
-                                    conn.end(t.left(10))
-                if rounds_done(client) or "cma event" not in client.output():
-                    raise Fail("it goes on:\n" + client.tail())
-
-
-def any_cuts(t, meeting):
-    """Records end anywhere in messages, and have several."""
-    count, seed = 12, random.randrange(1 << 32)
-    rng = random.Random(seed)
-    with t.sub("records of all sizes, seed %d" % seed):
-        for most in (3, 50, 5000):
-            messages = [rng.randbytes(rng.randrange(1400)) for _ in range(count)]
-            stream_of = b"".join(mpa.fpdu(i, octets) for i, octets in enumerate(messages, 2))
-            with meeting.connected("recv=16", "rsize=1400") as conn:
-                while stream_of:
-                    cut = rng.randrange(1, most + 1)
-                    conn.sendall(stream_of[:cut])
-                    stream_of = stream_of[cut:]
-                for i, octets in enumerate(messages, 1):
-                    meeting.received(i, len(octets))
-                    at = (1 << 19) + 1400 * i
-                    found = meeting.program.say("peek", meeting.slot, at, len(octets))
-                    if octets and bytes.fromhex(found) != octets:
-                        raise Fail("message %d is another one" % i)
-                good(conn)
-                meeting.ended(INIT, NONE)
-
-
-def key_update(t, meeting):
-    """By openssl, as Python cannot ask for one."""
-    own, said = t.port(), b""
-    peer = subprocess.Popen(
-        ["openssl", "s_client", "-connect", "%s:%d" % (S4, meeting.port), "-bind",
-         "%s:%d" % (C4, own), "-tls1_3", "-ciphersuites", "TLS_AES_128_GCM_SHA256",
-         "-psk_identity", tls.FRIEND, "-psk", meeting.secret.hex()],
-        bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    os.set_blocking(peer.stdout.fileno(), False)
-
-    def says(what):
-        nonlocal said
-        said += peer.stdout.read() or b""
-        return what in said
-
-    try:
-        peer.stdin.write(mpa.frame())
-        meeting.accept(own)
-        wait_until(lambda: "a Reply: %s" % said, 10, lambda: says(b"MPA ID Rep Frame"))
-        # A command, as it is the first of what comes at a time.
-        peer.stdin.write(b"K\n")
-        meeting.ended(ERROR, FATAL)
-        wait_until(lambda: "KEYUPDATE: %s" % said, 5, lambda: says(b"KEYUPDATE"))
-    finally:
-        peer.kill()
-        peer.wait()
-        peer.stdin.close()
-        peer.stdout.close()
-
-
-@test("tls-peer", cost=40, limit=400, only_type="rsiw", optional=True)
-def peers(t):
-    """A peer that speaks TLS by itself: records of one octet, ends of all kinds."""
-    tls.need(t)
-    with keys() as (secret, both, *_), tls.Agent(t), tls.TlsWire(t, both, both):
-        with Meeting(t, secret) as meeting:
-            closes(t, meeting)
-            with t.sub("a record for each octet"), meeting.dial() as conn:
-                for octet in mpa.frame(b"private"):
-                    conn.sendall(bytes((octet,)))
-                meeting.answered(conn)
-                conn.finish()
-                conn.fin()
-                meeting.ended(INIT, NONE)
-            any_cuts(t, meeting)
-            at_once(t, meeting)
-            after_the_programs(t, meeting)
-            short_records(t, meeting)
-            cut_off(t, meeting)
-            before_request(t, meeting)
-            with t.sub("a key update"):
-                key_update(t, meeting)
-            with t.sub("one among many who say nothing"), contextlib.ExitStack() as silent:
-                for _ in range(40):
-                    silent.enter_context(dial(meeting.port, t.left(10)))
-                with t.within(AT_ONCE, "a connection"):
-                    meeting.connected().sock.close()
-            with t.sub("another one connects"), meeting.connected() as conn:
-                pass
-        answers(t, secret)
         with t.sub("the module goes"):
             anew(t)
