@@ -142,8 +142,8 @@ class Agent:
 
     count = 0
 
-    def __init__(self, t, netns=None, authority=None, ring=RING):
-        self.t, self.netns, self.proc = t, netns, None
+    def __init__(self, t, netns=None, authority=None, ring=RING, env=None):
+        self.t, self.netns, self.env, self.proc = t, netns, env, None
         Agent.count += 1
         self.base = os.path.join(t.env.results, "%s.tlshd%d" % (t.test.name, Agent.count))
         text = CONFIGURATION % ring
@@ -157,7 +157,7 @@ class Agent:
     def start(self):
         """Starts it; the kernel knows of it then."""
         self.proc = Proc(["tlshd", "-s", "-c", self.base + ".conf"], self.base + ".log",
-                         self.netns, slow=self.t.env.slow)
+                         self.netns, self.env, slow=self.t.env.slow)
         wait_until(lambda: "tlshd is there:\n" + self.proc.tail(), 15, self.is_there)
 
     def is_there(self):

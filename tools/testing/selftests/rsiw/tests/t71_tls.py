@@ -10,14 +10,14 @@ import socket
 import ssl
 import time
 
-from rsiwtest import kmsg, mpa, secure, stats, tls
+from rsiwtest import docs, kmsg, mpa, secure, stats, tls
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
 from rsiwtest.probes import watched
 from rsiwtest.tlspeer import Stream
-from rsiwtest.tools import (Perftest, all_rounds, perftest, ping_client, pinging, rounds_done,
-                            rping)
-from rsiwtest.topo import IF_B, NS_A, NS_B, sh, status
+from rsiwtest.tools import (Perftest, all_rounds, perftest, ping, ping_client, pinging,
+                            rounds_done, rping)
+from rsiwtest.topo import B4, IF_B, NS_A, NS_B, sh, status
 from rsiwtest.wire import C4, IF_C, IF_S, S4
 
 from . import t90_netdev
@@ -206,6 +206,23 @@ def with_certificates(t):
         with t.sub("between namespaces"), \
                 tls.between_namespaces(t, tls.X509, authority=authority):
             rping(t, t.topo.wire, count=50)
+
+
+@test("tls-chacha", cost=8, limit=300, only_type="rsiw", packaged=True, optional=True)
+def without_aes(t):
+    """What the manual says to have no cipher whose key has a limit."""
+    tls.need(t)
+    block, = (b for b in docs.blocks() if b.test == t.test.name)
+    config = os.path.join(t.env.results, "gnutls.conf")
+    with open(config, "w", encoding="ascii") as f:
+        f.write(block.text + "\n")
+    with tls.Authority() as authority, \
+            tls.Agent(t, authority=authority,
+                      env={"GNUTLS_SYSTEM_PRIORITY_FILE": config}) as agent, \
+            tls.TlsWire(t, tls.X509, tls.X509) as wire:
+        rping(t, wire.path, count=5)
+        if "CHACHA20-POLY1305)" not in agent.proc.output():
+            raise Fail("another cipher:\n" + agent.proc.tail())
 
 
 # ---- who does not get in ---------------------------------------------------------
@@ -402,6 +419,20 @@ def flood(t):
                 t.reap()
                 if most > 4:
                     raise Fail("%d processes of tlshd" % most)
+        with t.sub("the firewall of the manual"):
+            t.need("nft")
+            port = serve(t, path, "-P")
+            block, = (b for b in docs.blocks() if b.test == t.test.name)
+            rules = block.text.replace("4420", str(port)).replace("192.0.2.0/28", B4)
+            sh("sh", "-ec", rules, netns=path.server_ns)
+            stranger = t.start("python3", "-c", FLOOD, path.addr4, port, B4_TOO, 60, "",
+                               netns=path.client_ns)
+            stranger.wait_output("flooding", t.left(60))
+            ping(t, path.addr4, port, 2, netns=path.client_ns, timeout=AT_ONCE)
+            busy = sh("nft", "list", "set", "inet", "rsiw", "busy", netns=path.server_ns)
+            if B4_TOO not in busy or B4 + " " in busy:
+                raise Fail("who is known to be busy:\n" + busy)
+            t.reap()
 
 
 # ---- tlshd that is not there, hangs, or dies -------------------------------------
