@@ -49,7 +49,8 @@ def resources(t):
             cm, = details("cm_id", pid=pid, state="CONNECT")
             check("cm_id", cm, drv_phase="running", drv_conn=int)
         listener, = details("cm_id", pid=server.pid, state="LISTEN")
-        check("listener", listener, drv_half_open=0, drv_max_half_open=int)
+        check("listener", listener, drv_half_open=0, drv_max_half_open=int,
+              drv_handshakes=0)
     with t.sub("completion queues"):
         cq, = details("cq", pid=client.pid)
         # rping has its one queue armed nearly all the time.
@@ -121,7 +122,8 @@ def of_many(t):
         raise Fail("%d identifiers are shown, %d different, not %d" %
                    (len(shown), len(numbers), count + 1))
     for one in shown:
-        check("listener", one, drv_half_open=0, drv_max_half_open=int)
+        check("listener", one, drv_half_open=0, drv_max_half_open=int,
+              drv_handshakes=0)
 
 
 # What anybody may be told. Before anything is added: does it help to forge what a peer
@@ -130,7 +132,7 @@ FOR_ALL = {
     "qp": "iwarp_state ended_by sq_empty sends_under_way sends_stalled reads_out ord reads_in "
           "ird windows poll_us crc tls markers batch_bytes direct_tx direct_rx direct_peer mss "
           "tcp_unacked tcp_unsent tcp_unread",
-    "cm_id": "conn phase half_open max_half_open",
+    "cm_id": "conn phase half_open max_half_open handshakes",
     "cq": "entries waiting armed overflowed",
     "srq": "depth max_sge limit posted",
     "mr": "kind valid windows users local_write remote_write remote_read remote_atomic",
