@@ -10,7 +10,6 @@
  * thread is cancelled between its post and its call.
  */
 #include <errno.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "rsiw.h"
@@ -188,23 +187,23 @@ bool rsiw_publish(struct rsiw_qp *qp)
  * Calls the kernel. It may have taken the requests already, so a post that has got
  * here is refused only if the queue pair is gone with its device.
  *
- * SYS_write is the fastest way, but fails in threads whose credentials are not those
- * with which the device was opened. libibverbs knows another way. write() would let a
- * thread be cancelled before the call.
+ * write() is the fastest way, but fails in threads whose credentials are not those
+ * with which the device was opened. libibverbs knows another way. In both a thread could
+ * be cancelled before the kernel knows of what it has posted.
  */
 static int call_kernel(struct rsiw_qp *qp)
 {
-	long n = syscall(SYS_write, qp->vqp.qp.context->cmd_fd, &qp->doorbell,
-			 sizeof(qp->doorbell));
 	struct ibv_send_wr *bad_wr;
-	int ret, cancels;
+	int ret = 0, cancels;
+	ssize_t n;
 
-	if (n == sizeof(qp->doorbell))
-		return 0;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
-	do
-		ret = ibv_cmd_post_send(&qp->vqp.qp, NULL, &bad_wr);
-	while (ret == EINTR || ret == ENOMEM);
+	n = write(qp->vqp.qp.context->cmd_fd, &qp->doorbell, sizeof(qp->doorbell));
+	if (n != sizeof(qp->doorbell)) {
+		do
+			ret = ibv_cmd_post_send(&qp->vqp.qp, NULL, &bad_wr);
+		while (ret == EINTR || ret == ENOMEM);
+	}
 	pthread_setcancelstate(cancels, NULL);
 	return ret;
 }
