@@ -35,7 +35,7 @@ ANSWERS = {
     "sock_create_kern": ENOBUFS,
     "kernel_bind": ENOBUFS,
     "kernel_listen": ENOBUFS,
-    "kernel_accept": ENOBUFS,
+    "sock_create_lite": ENOBUFS,
     "kernel_connect": ENOBUFS,
     "kernel_getsockname": ENOBUFS,
     "inet_getname": ENOTCONN,

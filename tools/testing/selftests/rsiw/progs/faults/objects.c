@@ -109,10 +109,10 @@ static int qp_end(void)
 	return ibv_destroy_qp(qp);
 }
 
-/* Whether a ring can be mapped that the kernel has made. */
-static int mapped(uint32_t entries, size_t size, uint64_t key)
+/* Whether a ring can be mapped that the kernel has made, with `behind` octets behind its entries. */
+static int mapped(uint32_t entries, size_t size, size_t behind, uint64_t key)
 {
-	size_t len = (entries * size + 4095) & ~4095ul;
+	size_t len = (entries * size + behind + 4095) & ~4095ul;
 	void *ring = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, ctx->cmd_fd, key);
 
 	if (ring == MAP_FAILED)
@@ -146,8 +146,9 @@ static int resize_qp_run(void)
 	want = before.max_send_wr == 64 ? 256 : 64;
 	err = raw_resize_qp(qp, want, want, &resp);
 	if (!err)
-		err = mapped(resp.num_sqe, sizeof(struct rsiw_sqe), resp.sq_key) ?:
-		      mapped(resp.num_rqe, sizeof(struct rsiw_rqe), resp.rq_key);
+		err = mapped(resp.num_sqe, sizeof(struct rsiw_sqe), 0, resp.sq_key) ?:
+		      mapped(resp.num_rqe, sizeof(struct rsiw_rqe),
+			     sizeof(struct rsiw_rq_ctrl), resp.rq_key);
 	else
 		want = before.max_send_wr;
 	after = depths(&shared);
@@ -166,7 +167,7 @@ static int resize_srq_run(void)
 	want = before == 64 ? 256 : 64;
 	err = raw_resize_srq(srq, want, &resp);
 	if (!err)
-		err = mapped(resp.num_rqe, sizeof(struct rsiw_rqe), resp.srq_key);
+		err = mapped(resp.num_rqe, sizeof(struct rsiw_rqe), 0, resp.srq_key);
 	else
 		want = before;
 	depths(&after);
