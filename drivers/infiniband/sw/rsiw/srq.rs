@@ -90,7 +90,8 @@ impl Watch for SrqState {
     #[inline(always)]
     fn word(&self) -> u64 {
         // CAST: at most the depth.
-        let posted = self.rq.posted().map_or(0, |posted| posted as u64 + 1);
+        let posted = self.rq.posted();
+        let posted = posted.map_or(0, |posted| (posted as u64).saturating_add(1));
         u64::from(self.depth) | u64::from(self.limit) << 21 | posted << 42
     }
 }

@@ -66,8 +66,11 @@ fn holds(model: &fn(), site: Site, strength: Strength) -> bool {
     result.is_ok()
 }
 
+/// What a model shows, the model, and the model without it.
+pub(crate) type Pair<'a> = (&'a str, fn(), fn());
+
 /// Checks that each of `models` holds, and that it fails if what it shows is left out of it.
-pub(crate) fn check_each(models: &[(&str, fn(), fn())]) {
+pub(crate) fn check_each(models: &[Pair<'_>]) {
     print_only_surprises();
     for (what, model, without) in models {
         run(model);

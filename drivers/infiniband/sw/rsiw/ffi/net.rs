@@ -45,7 +45,7 @@
 //!
 //! ```
 //! use crate::ffi::net::{
-//!     netdev::NetDevice, Callbacks, LockedSock, StreamEvent, StreamHandler, TcpSocket,
+//!     netdev::NetDevice, Callbacks, LockedSock, StreamEvent, StreamHandler, TcpSocket, Ways,
 //! };
 //! use core::net::SocketAddr;
 //! use kernel::{prelude::*, sync::{Arc, ArcBorrow}};

@@ -9,6 +9,7 @@
 
 use core::{
     cmp::Reverse,
+    mem::swap,
     net::{
         IpAddr,
         Ipv6Addr, //
@@ -109,20 +110,18 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
 
     /// Removes a connection. Returns whether it was there.
     pub(crate) fn remove(&mut self, source: Source, number: usize) -> bool {
-        let key = (source, number);
-        let found = self
-            .taken()
-            .binary_search_by_key(&key, |place| (place.source, place.number));
-        let Some(behind) = found
-            .ok()
-            .and_then(|at| self.places.get_mut(at..self.taken))
-        else {
+        let at = self.first_place(|place| (place.source, place.number) == (source, number));
+        let Some(behind) = self.places.get_mut(at..self.taken) else {
             return false;
         };
+        let was_there = !behind.is_empty();
+        let mut next = Place::FREE;
         // Bound: the places.
-        behind.rotate_left(1);
-        self.taken = self.taken.saturating_sub(1);
-        true
+        for place in behind.iter_mut().rev() {
+            swap(place, &mut next);
+        }
+        self.taken = self.taken.saturating_sub(was_there.into());
+        was_there
     }
 
     /// Removes any connection, and returns its number.
@@ -136,33 +135,54 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
         self.taken == self.places.len()
     }
 
+    /// Returns the index of the first place that is taken and for which this holds, or how many are
+    /// taken.
+    fn first_place(&self, holds: impl Fn(&Place) -> bool) -> usize {
+        // Bound: the places.
+        let found = (0..self.taken)
+            .zip(self.taken())
+            .find(|(_, place)| holds(place));
+        found.map_or(self.taken, |(at, _)| at)
+    }
+
     fn count(&self, source: Source) -> usize {
-        let taken = self.taken();
-        let from = taken.partition_point(|place| place.source < source);
-        let to = taken.partition_point(|place| place.source <= source);
+        let from = self.first_place(|place| place.source >= source);
+        let to = self.first_place(|place| place.source > source);
         to.saturating_sub(from)
     }
 
     /// Returns the oldest one from the place from which there are most.
     fn first_to_go(&self) -> Option<Place> {
-        let all = self.taken().chunk_by(|a, b| a.source == b.source);
-        let oldest = all.filter_map(|same| Some((same.len(), *same.first()?)));
+        let mut most = (0_usize, None::<Place>);
+        let mut same = most;
         // Bound: the places.
-        oldest
-            .max_by_key(|(len, oldest)| (*len, Reverse(oldest.number)))
-            .map(|(_, oldest)| oldest)
+        for place in self.taken() {
+            same = match same {
+                (len, Some(oldest)) if oldest.source == place.source => {
+                    (len.saturating_add(1), Some(oldest))
+                }
+                _ => (1, Some(*place)),
+            };
+            let rank = |(len, oldest): (usize, Option<Place>)| {
+                (len, oldest.map(|oldest| Reverse(oldest.number)))
+            };
+            if rank(same) > rank(most) {
+                most = same;
+            }
+        }
+        most.1
     }
 
     /// Adds a connection, if there is room.
     fn insert(&mut self, place: Place) {
-        let at = self.taken().partition_point(|other| *other < place);
+        let at = self.first_place(|other| *other >= place);
         let Some(behind) = self.places.get_mut(at..=self.taken) else {
             return;
         };
+        let mut next = place;
         // Bound: the places.
-        behind.rotate_right(1);
-        if let Some(free) = behind.first_mut() {
-            *free = place;
+        for place in behind {
+            swap(place, &mut next);
         }
         self.taken = self.taken.saturating_add(1);
     }
