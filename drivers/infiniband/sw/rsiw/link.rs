@@ -102,9 +102,9 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
         let name = netdev.name();
         pr_info!("{name}: no port mapper outside the first network namespace\n");
     }
-    let settings = Settings::new(netdev).inspect_err(|_| {
+    let settings = Settings::new(netdev).inspect_err(|error| {
         let name = netdev.name();
-        pr_err!("{name}: no device, as tls_keyring is no keyring\n");
+        pr_err!("{name}: no device, as tls_keyring is not usable: {error:?}\n");
     })?;
     let spec = Spec {
         name,
