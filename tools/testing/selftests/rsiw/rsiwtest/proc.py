@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Child processes: each a session of its own, so that none is left behind."""
 
+import contextlib
 import errno
 import glob
 import os
@@ -189,16 +190,24 @@ def is_within_listen(task):
         return int.from_bytes(mem.read(4), sys.byteorder) == LISTEN
 
 
+def children(pid):
+    """What a process has started. Not all kernels list that by themselves."""
+    for stat in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError), open(stat) as f:
+            # The name, in parentheses, may be anything.
+            if int(f.read().rpartition(")")[2].split()[1]) == pid:
+                yield int(stat.split("/")[2])
+
+
 def is_calling(pid):
     """Whether a process, or one that it has started, may be about to listen for more: a wildcard
     listens for one device after the other, in one call."""
     try:
-        for task in glob.glob("/proc/%d/task/*" % pid):
-            if is_within_listen(task):
-                return True
-            with open(task + "/children") as f:
-                if any(is_calling(int(child)) for child in f.read().split()):
-                    return True
+        tasks = glob.glob("/proc/%d/task/*" % pid)
+        if any(is_within_listen(task) for task in tasks):
+            return True
+        if any(is_calling(child) for child in children(pid)):
+            return True
     except (OSError, IndexError):
         # One has just ended.
         return True
