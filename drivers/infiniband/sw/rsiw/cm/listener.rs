@@ -190,74 +190,58 @@ impl Listener {
     /// Adds an endpoint without a Request, for which another one may have to go. Returns
     /// `ECONNABORTED` if the listener is closed.
     pub(super) fn admit(&self, source: Source, number: usize) -> Result {
-        let goes = {
-            let mut half_open = self.half_open.lock();
-            if half_open.closed {
-                return Err(ECONNABORTED);
-            }
-            let goes = half_open.silent.admit(place(source, number));
-            self.show(&half_open);
-            goes
-        };
-        self.end_some(goes);
-        Ok(())
+        self.change(|half_open| match half_open.closed {
+            true => Err(ECONNABORTED),
+            false => Ok(half_open.silent.admit(place(source, number))),
+        })
     }
 
     /// Makes the endpoint one of those in a handshake. Fails with `EAGAIN` as long as there are too
     /// many of these, or `ECONNABORTED` if it has been driven out.
     pub(super) fn begin_handshake(&self, source: Source, number: usize) -> Result {
-        let goes = {
-            let mut half_open = self.half_open.lock();
+        self.change(|half_open| {
             if !half_open.silent.remove(source, number) {
                 return Err(ECONNABORTED);
             }
             let place = place(source, number);
-            let admitted = half_open.shaking.admit_in_turn(place);
-            if admitted.is_err() {
+            half_open.shaking.admit_in_turn(place).map_err(|Crowded| {
                 // Into the place that it had.
                 half_open.silent.admit(place);
-            }
-            self.show(&half_open);
-            admitted.map_err(|Crowded| EAGAIN)?
-        };
-        self.end_some(goes);
-        Ok(())
+                EAGAIN
+            })
+        })
     }
 
-    /// Takes back [`Listener::begin_handshake`].
-    pub(super) fn put_off(&self, source: Source, number: usize) {
-        let goes = {
-            let mut half_open = self.half_open.lock();
-            let was_there = half_open.shaking.remove(source, number);
-            let goes = was_there
-                .then(|| half_open.silent.admit(place(source, number)))
-                .flatten();
-            self.show(&half_open);
-            goes
-        };
-        self.end_some(goes);
+    /// Takes back [`Listener::begin_handshake`]. Fails with `ECONNABORTED` if it has been driven
+    /// out.
+    pub(super) fn put_off(&self, source: Source, number: usize) -> Result {
+        self.change(|half_open| match half_open.shaking.remove(source, number) {
+            true => Ok(half_open.silent.admit(place(source, number))),
+            false => Err(ECONNABORTED),
+        })
     }
 
     /// Makes it one of those that are through with the handshake. Fails with `ECONNABORTED` if it
     /// has been driven out.
     pub(super) fn end_handshake(&self, source: Source, number: usize) -> Result {
-        let goes = {
-            let mut half_open = self.half_open.lock();
-            if !half_open.shaking.remove(source, number) {
-                return Err(ECONNABORTED);
-            }
-            let goes = half_open.secured.admit(place(source, number));
-            self.show(&half_open);
-            goes
-        };
-        self.end_some(goes);
-        Ok(())
+        self.change(|half_open| match half_open.shaking.remove(source, number) {
+            true => Ok(half_open.secured.admit(place(source, number))),
+            false => Err(ECONNABORTED),
+        })
     }
 
-    fn end_some(&self, number: Option<usize>) {
-        if let Some(number) = number {
+    /// Changes who waits, and ends the connection that `change` says has to go for that.
+    fn change(&self, change: impl FnOnce(&mut HalfOpen) -> Result<Option<usize>>) -> Result {
+        let goes = {
+            let mut half_open = self.half_open.lock();
+            let goes = change(&mut half_open);
+            self.show(&half_open);
+            goes?
+        };
+        if let Some(number) = goes {
             self.end(number);
         }
+        Ok(())
     }
 
     /// Ends a connection without a Request.

@@ -148,10 +148,11 @@ impl Endpoint {
         }
         st.callbacks = None;
         let start = |claim| Handshake::start(claim, side, credentials, HANDSHAKE_MS, self.clone());
-        let handshake = sock.claim().and_then(start).inspect_err(|_| {
+        let handshake = sock.claim().and_then(start).or_else(|error| {
             if let Some(listener) = &host {
-                listener.put_off(st.source, self.number());
+                listener.put_off(st.source, self.number())?;
             }
+            Err(error)
         })?;
         if side == Side::Server {
             self.arm(st, REQUEST_MS);

@@ -146,9 +146,10 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
     }
 
     fn count(&self, source: Source) -> usize {
-        let from = self.first_place(|place| place.source >= source);
-        let to = self.first_place(|place| place.source > source);
-        to.saturating_sub(from)
+        // Bound: the places.
+        self.taken().iter().fold(0_usize, |count, place| {
+            count.saturating_add((place.source == source).into())
+        })
     }
 
     /// Returns the oldest one from the place from which there are most.

@@ -349,24 +349,40 @@ static uint8_t *find_entry(uint64_t magic)
 	return found;
 }
 
-/* An entry that no library writes, in a QP that is connected afterwards. */
-static void forged(const char *name, unsigned int at, uint8_t value,
-		   enum ibv_wc_status want)
+/* What the first entry of a queue says, so that it is found. */
+#define MAGIC 0x5157a9b1c3d5e7f9ull
+
+/* A QP that is not connected, in which one request or receive is posted. */
+static void begin_forged(const char *name, bool is_receive)
 {
 	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
-	const uint64_t magic = 0x5157a9b1c3d5e7f9;
-	struct rdma_cm_id *id;
 
 	part("%s", name);
 	b.a.ec = rdma_create_event_channel();
-	id = active_id(b.a.ec, &listener, &where);
-	ep_setup(&b.a, id, &attr);
-	CHECK_SYS(ep_post_send(&b.a, magic, IBV_WR_SEND, NULL, 0, 0, 0, 0));
-	find_entry(magic)[at] = value;
+	ep_setup(&b.a, active_id(b.a.ec, &listener, &where), &attr);
+	if (is_receive)
+		CHECK_SYS(ep_post_recv(&b.a, MAGIC, NULL, 0, 0));
+	else
+		CHECK_SYS(ep_post_send(&b.a, MAGIC, IBV_WR_SEND, NULL, 0, 0, 0, 0));
+}
+
+/* Makes of what is posted an entry that no library writes, and connects the QP. */
+static void forge(unsigned int at, uint8_t value)
+{
+	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
+
+	find_entry(MAGIC)[at] = value;
 	async_drain(listener.id->verbs);
-	CHECK_SYS(rdma_connect(id, &b.a.param));
+	CHECK_SYS(rdma_connect(b.a.id, &b.a.param));
 	ep_accept(&b.p, &listener, &attr);
 	ep_expect(b.a.ec, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+static void forged(const char *name, unsigned int at, uint8_t value,
+		   enum ibv_wc_status want)
+{
+	begin_forged(name, false);
+	forge(at, value);
 	status(b.a.scq, want);
 	over(NO_EVENT, IBV_EVENT_QP_FATAL);
 	both_destroy(&b);
@@ -375,20 +391,8 @@ static void forged(const char *name, unsigned int at, uint8_t value,
 /* The same of a receive, for which a message comes. */
 static void forged_recv(const char *name, unsigned int at, uint8_t value, enum ibv_wc_status want)
 {
-	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
-	const uint64_t magic = 0x6268bac2d4e6f80a;
-	struct rdma_cm_id *id;
-
-	part("%s", name);
-	b.a.ec = rdma_create_event_channel();
-	id = active_id(b.a.ec, &listener, &where);
-	ep_setup(&b.a, id, &attr);
-	CHECK_SYS(ep_post_recv(&b.a, magic, NULL, 0, 0));
-	find_entry(magic)[at] = value;
-	async_drain(listener.id->verbs);
-	CHECK_SYS(rdma_connect(id, &b.a.param));
-	ep_accept(&b.p, &listener, &attr);
-	ep_expect(b.a.ec, RDMA_CM_EVENT_ESTABLISHED);
+	begin_forged(name, true);
+	forge(at, value);
 	CHECK_SYS(ep_post_send(&b.p, 1, IBV_WR_SEND, NULL, 0, 0, 0, 0));
 	status(b.a.rcq, want);
 	both_destroy(&b);

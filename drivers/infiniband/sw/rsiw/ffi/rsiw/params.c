@@ -15,16 +15,35 @@ MODULE_INFO(features, "core");
 MODULE_INFO(features, "all");
 #endif
 
-/* Sets @number to that of @val among @names. */
-static int set_name(const char *val, const char *const *names, size_t count, unsigned int *number)
+/* A parameter that is one of a few words, and is kept as the number of that word. */
+struct choice {
+	unsigned int *number;
+	const char *const *words;
+	size_t count;
+};
+
+static int set_choice(const char *val, const struct kernel_param *kp)
 {
-	int chosen = __sysfs_match_string(names, count, val);
+	const struct choice *choice = kp->arg;
+	int chosen = __sysfs_match_string(choice->words, choice->count, val);
 
 	if (chosen < 0)
 		return chosen;
-	WRITE_ONCE(*number, chosen);
+	WRITE_ONCE(*choice->number, chosen);
 	return 0;
 }
+
+static int get_choice(char *buffer, const struct kernel_param *kp)
+{
+	const struct choice *choice = kp->arg;
+
+	return sysfs_emit(buffer, "%s\n", choice->words[READ_ONCE(*choice->number)]);
+}
+
+static const struct kernel_param_ops choice_ops = {
+	.set = set_choice,
+	.get = get_choice,
+};
 
 unsigned int rsiw_direct = 1;
 #ifndef RSIW_CORE
@@ -79,24 +98,10 @@ unsigned int rsiw_tls;
 int rsiw_tls_keyring;
 int rsiw_tls_key;
 #ifndef RSIW_CORE
-static const char *const tls_names[] = { "off", "psk", "x509" };
+static const char *const tls_words[] = { "off", "psk", "x509" };
+static struct choice tls_choice = { &rsiw_tls, tls_words, ARRAY_SIZE(tls_words) };
 
-static int set_tls(const char *val, const struct kernel_param *kp)
-{
-	return set_name(val, tls_names, ARRAY_SIZE(tls_names), &rsiw_tls);
-}
-
-static int get_tls(char *buffer, const struct kernel_param *kp)
-{
-	return sysfs_emit(buffer, "%s\n", tls_names[READ_ONCE(rsiw_tls)]);
-}
-
-static const struct kernel_param_ops tls_ops = {
-	.set = set_tls,
-	.get = get_tls,
-};
-
-module_param_cb(tls, &tls_ops, NULL, 0644);
+module_param_cb(tls, &choice_ops, &tls_choice, 0644);
 __MODULE_PARM_TYPE(tls, "off|psk|x509");
 MODULE_PARM_DESC(tls, "TLS below MPA for all connections of new devices (default: off)");
 
@@ -109,25 +114,13 @@ MODULE_PARM_DESC(tls_key,
 		 "Key by which new devices with tls=psk say who connects, by its number (default: 0, none)");
 #endif
 
-static const char *const bind_netdev_names[] = { "auto", "on", "off" };
 unsigned int rsiw_bind_netdev;
-
-static int set_bind_netdev(const char *val, const struct kernel_param *kp)
-{
-	return set_name(val, bind_netdev_names, ARRAY_SIZE(bind_netdev_names), &rsiw_bind_netdev);
-}
-
-static int get_bind_netdev(char *buffer, const struct kernel_param *kp)
-{
-	return sysfs_emit(buffer, "%s\n", bind_netdev_names[READ_ONCE(rsiw_bind_netdev)]);
-}
-
-static const struct kernel_param_ops bind_netdev_ops = {
-	.set = set_bind_netdev,
-	.get = get_bind_netdev,
+static const char *const bind_netdev_words[] = { "auto", "on", "off" };
+static struct choice bind_netdev_choice = {
+	&rsiw_bind_netdev, bind_netdev_words, ARRAY_SIZE(bind_netdev_words)
 };
 
-module_param_cb(bind_netdev, &bind_netdev_ops, NULL, 0644);
+module_param_cb(bind_netdev, &choice_ops, &bind_netdev_choice, 0644);
 __MODULE_PARM_TYPE(bind_netdev, "auto|on|off");
 MODULE_PARM_DESC(bind_netdev,
 		 "Let connections of new devices use the interface of the device only (auto, the default: with TLS and over tunnels)");
