@@ -167,18 +167,13 @@ impl Endpoint {
             None => {}
         }
         match outputs.tcp {
-            Some(Tcp::Finish) => {
-                if let Some(sock) = &st.sock {
-                    sock.shutdown_write();
-                }
-            }
             Some(Tcp::Reset) => {
                 if let Some(sock) = st.sock.take() {
                     sock.abort();
                 }
             }
             Some(Tcp::Release) => {
-                // Closing a socket sends no close_notify.
+                // The FIN was sent, but for a race: closing a socket sends no close_notify.
                 if let Some(sock) = st.sock.take() {
                     sock.shutdown_write();
                 }
@@ -213,6 +208,7 @@ impl Endpoint {
                 st.refused = Some(Quota::take(self.dev().limits(), |limits| &limits.refused)?);
                 Ok(())
             }
+            Ask::Finish { anyway } => finish(st, anyway),
             Ask::Terminate { error, markers } => {
                 send_terminate(st.sock.as_ref().ok_or(ECONNRESET)?, error, markers)?;
                 self.dev().count(Some(Counter::of_terminate(error)));
@@ -275,6 +271,15 @@ impl Endpoint {
             Log::EventLost => dev.log(Author::Kernel, fmt!("event lost")),
         }
     }
+}
+
+fn finish(st: &EndpointState, anyway: bool) -> Result {
+    match &st.sock {
+        Some(sock) if anyway => sock.shutdown_write(),
+        Some(sock) if !sock.try_shutdown_write() => return Err(ENOBUFS),
+        _ => {}
+    }
+    Ok(())
 }
 
 fn send_frame(st: &EndpointState, frame: &[u8], len: usize) -> Result {

@@ -128,7 +128,8 @@ enum Phase<I, R> {
     Running(Link),
     /// TCP is given the last words: a Terminate, or a Reply that refuses.
     Parting,
-    /// The connection is over; the FIN waits until the peer has what stands in front of it.
+    /// The connection is over; the FIN waits until the peer has what stands in front of it, or TCP
+    /// has been asked to send it.
     Finishing(Fin),
     /// The connection is over; what the peer still sends is dropped until its FIN comes.
     Lingering,

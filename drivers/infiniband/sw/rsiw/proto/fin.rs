@@ -6,6 +6,9 @@
 //! acknowledgement says that TCP over there has the data, which drivers take in as it comes. The
 //! FIN waits for it [`FIN_WAIT_MS`] at most: a peer that takes nothing must not prevent the close.
 //!
+//! With TLS, something has to go out in front of the FIN, for which there may be no memory. Then the
+//! FIN is tried again every [`FIN_WAIT_MS`], [`FIN_RETRIES`] times at most, and sent without it.
+//!
 //! Pure; whoever owns the value serialises its use. A queue pair has one while it has the stream, a
 //! connection before and after.
 #![forbid(unsafe_code)]
@@ -13,6 +16,8 @@
 /// Milliseconds for which the FIN waits for an acknowledgement: longer than TCP delays one where
 /// the way is short, and little for a close.
 pub(crate) const FIN_WAIT_MS: u32 = 200;
+/// As long in all as a side waits for the peer's FIN.
+pub(crate) const FIN_RETRIES: u8 = 25;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fin {
@@ -22,6 +27,10 @@ pub(crate) enum Fin {
     Wanted,
     /// It is to be sent once that is acknowledged.
     Waits,
+    /// It is being sent, and may be tried again so many times; [`Fin::answer`] comes next.
+    Tried(u8),
+    /// It could not be sent, and is to be tried again, so many times.
+    Refused(u8),
     Sent,
 }
 
@@ -30,9 +39,12 @@ pub(crate) enum Fin {
 pub(crate) enum Step {
     /// Start a timer of [`FIN_WAIT_MS`], and call [`Fin::expired`] when it runs out.
     Wait,
+    /// Send it, and call [`Fin::answer`].
     Send {
         /// A timer was started for it, and is free for what follows.
         has_waited: bool,
+        /// This is the last time, so it goes out whatever is in front of it.
+        anyway: bool,
     },
 }
 
@@ -52,25 +64,43 @@ impl Fin {
     /// whether all of that is acknowledged, or need not be.
     pub(crate) fn step(&mut self, is_free: bool) -> Option<Step> {
         match (*self, is_free) {
-            (Fin::Wanted | Fin::Waits, true) => {
-                let has_waited = *self == Fin::Waits;
-                *self = Fin::Sent;
-                Some(Step::Send { has_waited })
-            }
+            (Fin::Wanted | Fin::Waits, true) => Some(self.send(FIN_RETRIES)),
             (Fin::Wanted, false) => {
                 *self = Fin::Waits;
                 Some(Step::Wait)
             }
-            (Fin::Waits, false) | (Fin::No | Fin::Sent, _) => None,
+            _ => None,
         }
     }
 
-    /// Takes note that the timer ran out. Returns whether the FIN is to be sent now.
-    pub(crate) fn expired(&mut self) -> bool {
-        let waits = *self == Fin::Waits;
-        if waits {
-            *self = Fin::Sent;
+    /// Takes note that the timer ran out. Returns what to do if it was that of the FIN.
+    pub(crate) fn expired(&mut self) -> Option<Step> {
+        match *self {
+            Fin::Waits => Some(self.send(FIN_RETRIES)),
+            Fin::Refused(left) => Some(self.send(left.saturating_sub(1))),
+            _ => None,
         }
-        waits
+    }
+
+    /// Takes note whether the FIN was sent. Returns what to do if not.
+    pub(crate) fn answer(&mut self, is_sent: bool) -> Option<Step> {
+        let Fin::Tried(left) = *self else {
+            return None;
+        };
+        if is_sent {
+            *self = Fin::Sent;
+            return None;
+        }
+        *self = Fin::Refused(left);
+        Some(Step::Wait)
+    }
+
+    fn send(&mut self, left: u8) -> Step {
+        let has_waited = *self != Fin::Wanted;
+        *self = Fin::Tried(left);
+        Step::Send {
+            has_waited,
+            anyway: left == 0,
+        }
     }
 }

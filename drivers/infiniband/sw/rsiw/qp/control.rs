@@ -11,6 +11,7 @@ use super::{
     direct::Prepared,
     effects::After,
     failure::tell_defect,
+    fin::Fin,
     inner::{
         Conn,
         Inner, //
@@ -243,13 +244,19 @@ impl Qp {
             inner.spent_peer = Some(last.into());
             self.notes.leave(QpNote::GoOn);
         }
-        if let Some(ms) = conn.tx.fin.take_timer() {
-            self.start_timer(ms);
-        }
+        self.restart_timer(&mut conn.tx.fin);
         self.count_sent(conn.tx.tally(), actor);
         self.published.set_taken(ring.taken());
         self.published.set_unsent(conn.tx.unsent());
         Some(outcome)
+    }
+
+    /// Sets the timer as the FIN needs it, if it does.
+    #[inline]
+    pub(super) fn restart_timer(self: &Arc<Self>, fin: &mut Fin) {
+        if let Some(ms) = fin.take_timer() {
+            self.start_timer(ms);
+        }
     }
 
     /// Acts upon a failure that is known already, of [`Qp::send_only`] or of the receiver, before

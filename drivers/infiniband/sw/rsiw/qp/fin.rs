@@ -40,33 +40,41 @@ impl Fin {
     /// the FIN waits until the peer has acknowledged that, or the timer has run out.
     #[inline(always)]
     pub(super) fn send(&mut self, sock: &TcpSocket, has_spoken: bool) {
-        if !self.state.is_due() {
-            return;
+        if self.state.is_due() {
+            let step = self.state.step(!has_spoken || sock.may_finish());
+            self.carry_out(step, sock);
         }
-        match self.state.step(!has_spoken || sock.may_finish()) {
+    }
+
+    fn carry_out(&mut self, step: Option<Step>, sock: &TcpSocket) {
+        match step {
             Some(Step::Wait) => self.timer = Some(FIN_WAIT_MS),
-            Some(Step::Send { has_waited }) => {
-                sock.shutdown_write();
-                self.timer = has_waited.then_some(CLOSE_TIMEOUT_MS);
+            Some(Step::Send { has_waited, anyway }) => {
+                if anyway {
+                    sock.shutdown_write();
+                }
+                let is_sent = anyway || sock.try_shutdown_write();
+                self.timer = match self.state.answer(is_sent) {
+                    Some(_) => Some(FIN_WAIT_MS),
+                    None => has_waited.then_some(CLOSE_TIMEOUT_MS),
+                };
             }
             None => {}
         }
     }
 
     /// Returns the milliseconds after which the QP's timer is to run out, once for each
-    /// [`Fin::send`] that needs it.
+    /// [`Fin::send`] or [`Fin::expired`] that needs it.
     #[inline]
     pub(super) fn take_timer(&mut self) -> Option<u32> {
         self.timer.take()
     }
 
-    /// Sends a FIN that waits for acknowledgements, as the timer ran out. Returns whether there was
-    /// one; then the peer has [`CLOSE_TIMEOUT_MS`] from now on.
+    /// Sends a FIN that waits, as the timer ran out. Returns whether there was one; then the timer
+    /// is to be set anew. Once it is sent, the peer has [`CLOSE_TIMEOUT_MS`].
     pub(super) fn expired(&mut self, sock: &TcpSocket) -> bool {
-        let was_waiting = self.state.expired();
-        if was_waiting {
-            sock.shutdown_write();
-        }
-        was_waiting
+        let step = self.state.expired();
+        self.carry_out(step, sock);
+        step.is_some()
     }
 }

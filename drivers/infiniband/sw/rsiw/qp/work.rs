@@ -13,7 +13,6 @@ use super::{
         SENDS, //
     },
     effects::After,
-    fin::CLOSE_TIMEOUT_MS,
     inner::Inner,
     stream::{
         Seen,
@@ -198,9 +197,10 @@ impl Qp {
                 self.look_again(inner, later);
             }
             QpNote::Timeout => {
-                let conn = inner.conn.as_mut();
-                if conn.is_some_and(|conn| conn.tx.fin.expired(&conn.stream.sock)) {
-                    return self.start_timer(CLOSE_TIMEOUT_MS);
+                if let Some(conn) = &mut inner.conn {
+                    if conn.tx.fin.expired(&conn.stream.sock) {
+                        return self.restart_timer(&mut conn.tx.fin);
+                    }
                 }
                 if self.state() == QpState::Draining {
                     self.log_peer(fmt!("disconnects with requests not done in time"));

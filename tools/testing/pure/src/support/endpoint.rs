@@ -229,10 +229,6 @@ impl Endpoint {
             None => {}
         }
         match outputs.tcp {
-            Some(Tcp::Finish) => {
-                assert!(around.tcp && !around.fin && around.callbacks);
-                around.fin = true;
-            }
             Some(Tcp::Reset | Tcp::Release) => {
                 assert!(around.tcp && !around.callbacks);
                 around.tcp = false;
@@ -244,7 +240,7 @@ impl Endpoint {
 
     fn answer(&mut self, ask: Ask, frame: &[u8]) -> Input<'static> {
         let around = &mut self.around;
-        let is_good = self.answers.good > 0;
+        let is_good = self.answers.good > 0 || matches!(ask, Ask::Finish { anyway: true });
         self.answers.good = match self.answers.good {
             u8::MAX => u8::MAX,
             good => good.saturating_sub(1),
@@ -265,6 +261,10 @@ impl Endpoint {
             Ask::Refuse(len) => {
                 assert!(around.tcp && around.callbacks && around.qp == QpIs::Free);
                 self.sent.push(frame[..len].to_vec());
+            }
+            Ask::Finish { .. } => {
+                assert!(around.tcp && !around.fin && around.callbacks);
+                around.fin = is_good;
             }
             Ask::Terminate { error, markers } => {
                 assert!(around.tcp && around.qp == QpIs::Free);

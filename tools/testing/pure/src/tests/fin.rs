@@ -2,7 +2,12 @@
 
 //! This side's FIN, and how long it waits.
 
-use crate::proto::fin::{Fin, Step};
+use crate::proto::fin::{Fin, Step, FIN_RETRIES};
+
+/// What is to be done to send it.
+const fn send(has_waited: bool, anyway: bool) -> Option<Step> {
+    Some(Step::Send { has_waited, anyway })
+}
 
 /// It goes at once where all is acknowledged, and is sent once.
 #[test]
@@ -10,15 +15,17 @@ fn free_at_once() {
     let mut fin = Fin::No;
     assert!(!fin.is_due());
     assert_eq!(fin.step(true), None);
-    assert!(!fin.expired());
+    assert_eq!(fin.expired(), None);
     fin.want();
     assert!(fin.is_due());
-    assert_eq!(fin.step(true), Some(Step::Send { has_waited: false }));
+    assert_eq!(fin.step(true), send(false, false));
+    assert_eq!(fin.answer(true), None);
     assert_eq!(fin, Fin::Sent);
     fin.want();
     assert!(!fin.is_due());
     assert_eq!((fin.step(true), fin.step(false)), (None, None));
-    assert!(!fin.expired());
+    assert_eq!((fin.expired(), fin.answer(false)), (None, None));
+    assert_eq!(fin, Fin::Sent);
 }
 
 /// It waits for acknowledgements, with one timer, until they are there.
@@ -30,9 +37,9 @@ fn waits_for_acknowledgements() {
     fin.want();
     assert_eq!(fin.step(false), None);
     assert!(fin.is_due());
-    assert_eq!(fin.step(true), Some(Step::Send { has_waited: true }));
-    assert!(!fin.expired());
-    assert_eq!(fin.step(true), None);
+    assert_eq!(fin.step(true), send(true, false));
+    assert_eq!(fin.answer(true), None);
+    assert_eq!((fin.expired(), fin.step(true)), (None, None));
 }
 
 /// It waits no longer than its timer, and only its own.
@@ -41,10 +48,31 @@ fn waits_no_more() {
     let mut fin = Fin::No;
     fin.want();
     // A timer of something else.
-    assert!(!fin.expired());
+    assert_eq!(fin.expired(), None);
     assert_eq!(fin.step(false), Some(Step::Wait));
-    assert!(fin.expired());
-    assert!(!fin.expired());
-    assert_eq!(fin.step(true), None);
+    assert_eq!(fin.expired(), send(true, false));
+    assert_eq!(fin.answer(true), None);
+    assert_eq!((fin.expired(), fin.step(true)), (None, None));
     assert_eq!(fin, Fin::Sent);
+}
+
+/// What was refused is tried again when the timer runs out, and at no other time; it goes at last
+/// whatever is in front of it.
+#[test]
+fn refused() {
+    let mut fin = Fin::No;
+    fin.want();
+    // An answer to something else.
+    assert_eq!(fin.answer(false), None);
+    assert_eq!(fin.step(true), send(false, false));
+    for left in (0..FIN_RETRIES).rev() {
+        assert_eq!(fin.answer(false), Some(Step::Wait));
+        assert!(!fin.is_due());
+        assert_eq!((fin.step(true), fin.step(false)), (None, None));
+        let mut later = fin;
+        assert_eq!(later.expired(), send(true, left == 0));
+        assert_eq!(later.answer(true), None);
+        assert_eq!(later, Fin::Sent);
+        assert_eq!(fin.expired(), send(true, left == 0));
+    }
 }

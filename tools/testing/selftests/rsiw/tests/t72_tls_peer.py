@@ -13,10 +13,11 @@ import time
 from rsiwtest import kmsg, mpa, stats, tls
 from rsiwtest.core import Fail, test
 from rsiwtest.faults import failing_calls, text_of
-from rsiwtest.machine import wait_until
+from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tlspeer import DATA, ERROR, FATAL, HEADER, INIT, NONE, Listener, Stream, record
 from rsiwtest.tools import ping_client, rounds_done
-from rsiwtest.wire import C4, S4
+from rsiwtest.topo import sh, status
+from rsiwtest.wire import C4, IF_C, S4
 
 from .t71_tls import AT_ONCE, anew, dial, keys
 
@@ -295,6 +296,84 @@ def key_used_up(t, meeting, dev):
         raise Fail("it is not counted")
 
 
+# Not in the module socket.
+SO_SNDBUFFORCE = 32
+TCP_MEM = "/proc/sys/net/ipv4/tcp_mem"
+
+
+@contextlib.contextmanager
+def tcp_full():
+    """TCP has much on its way between two sockets. Gives what makes all that it may have, or not."""
+    before = LOCAL.read(TCP_MEM)
+    with contextlib.ExitStack() as socks:
+        # Each processor has a reserve of a MiB, which TCP's count does not have.
+        for _ in range(2 + 2 * os.cpu_count()):
+            ends = socks.enter_context(tcp_pair())
+            ends[0].setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 20)
+            ends[0].setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    ends[0].send(bytes(65536))
+        try:
+            yield lambda is_full: LOCAL.write(TCP_MEM, "1 1 1" if is_full else before)
+        finally:
+            LOCAL.write(TCP_MEM, before)
+
+
+@contextlib.contextmanager
+def tcp_pair():
+    """Two sockets that are connected."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, \
+            socket.create_connection(listener.getsockname()) as one:
+        with listener.accept()[0] as other:
+            yield one, other
+
+
+def without_memory(t, meeting, full):
+    """The driver's stream ends while TCP gets no memory: in good order when it has some, and as one
+    that is cut if that takes too long."""
+    def ends(conn):
+        # What the driver has sent by now, it has sent without memory.
+        time.sleep(1)
+        full(False)
+        status("tc", "qdisc", "del", "dev", IF_C, "root")
+        if (how := conn.end(t.left(20))) != "closed":
+            raise Fail("the driver's stream is " + how)
+        conn.finish()
+        conn.fin()
+
+    with t.sub("nothing is on its way"), meeting.connected() as conn:
+        full(True)
+        meeting.program.say("disconnect", meeting.slot)
+        ends(conn)
+        meeting.ended(INIT, NONE)
+    # With one of these, TLS still has memory for its record, and TCP none for that.
+    for size in (1400, 1600, 1800, 2000):
+        with t.sub("%d octets are on their way" % size), meeting.connected() as conn:
+            sh("tc", "qdisc", "add", "dev", IF_C, "root", "netem", "loss", "100%")
+            meeting.program.say("send", meeting.slot, 7, 2, 0, size)
+            # So that the message is on its way, and has had its memory.
+            time.sleep(0.2)
+            full(True)
+            meeting.program.say("disconnect", meeting.slot)
+            ends(conn)
+            meeting.ended(INIT, NONE)
+    with t.sub("the program does not wait for that"), meeting.connected() as conn:
+        full(True)
+        meeting.program.say("disconnect", meeting.slot)
+        meeting.program.say("destroy", meeting.slot)
+        ends(conn)
+    with t.sub("it gets none for long"), meeting.connected() as conn:
+        full(True)
+        meeting.program.say("disconnect", meeting.slot)
+        if (how := conn.end(t.left(20))) != "cut off":
+            raise Fail("the driver's stream is " + how)
+        full(False)
+        # After that it announces nothing, either.
+        conn.fin()
+        meeting.ended(ERROR, FATAL)
+
+
 def key_update(t, meeting):
     """By openssl, as Python cannot ask for one."""
     own, said = t.port(), b""
@@ -332,6 +411,15 @@ def used_up(t):
     with keys() as (secret, both, *_), tls.Agent(t), tls.TlsWire(t, both, both) as wire, \
             Meeting(t, secret) as meeting:
         key_used_up(t, meeting, wire.dev_s)
+
+
+@test("tls-no-memory", cost=40, limit=200, only_type="rsiw", optional=True)
+def no_memory(t):
+    """A stream that ends when TCP gets no memory."""
+    tls.need(t)
+    with keys() as (secret, both, *_), tls.Agent(t), tls.TlsWire(t, both, both), \
+            Meeting(t, secret) as meeting, tcp_full() as full:
+        without_memory(t, meeting, full)
 
 
 @test("tls-peer", cost=40, limit=400, only_type="rsiw", optional=True)

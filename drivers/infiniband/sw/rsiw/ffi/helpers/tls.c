@@ -109,7 +109,7 @@ void rsiw_helper_tasks_wait(void)
 }
 
 /* Returns whether TLS has the keys of both directions. */
-bool rsiw_helper_sock_has_tls(struct sock *sk)
+bool rsiw_helper_sock_has_tls(const struct sock *sk)
 {
 	const struct tcp_ulp_ops *ulp = inet_csk(sk)->icsk_ulp_ops;
 	const struct tls_context *ctx;
@@ -133,15 +133,30 @@ u64 rsiw_helper_tls_aes_octets(const struct sock *sk)
 	return max(READ_ONCE(tcp_sk(sk)->bytes_acked), READ_ONCE(tcp_sk(sk)->bytes_received));
 }
 
+/* Returns whether TLS may give TCP something that goes out. The lock is held. */
+static bool tls_may_send(const struct sock *sk)
+{
+	return rsiw_helper_sock_has_tls(sk) && !(sk->sk_shutdown & SEND_SHUTDOWN);
+}
+
 /* Space for the record or two that TLS may not have given to TCP yet, and for an alert. */
 #define RSIW_TLS_REST SZ_128K
 
 /*
- * Tells the peer through TLS that nothing follows (close_notify). The FIN is next, and TLS cannot
- * give TCP anything after that: so neither the alert nor what is in front of it may be refused for
- * want of space.
+ * Gives TCP space for the alert and what is in front of it. TCP makes the space smaller whenever it
+ * lacks memory, so this is done before each attempt. The lock is held.
  */
-void rsiw_helper_tls_close(struct socket *sock)
+static void tls_make_space(struct sock *sk)
+{
+	WRITE_ONCE(sk->sk_sndbuf, max(sk->sk_sndbuf, sk->sk_wmem_queued + RSIW_TLS_REST));
+	WRITE_ONCE(tcp_sk(sk)->notsent_lowat, U32_MAX);
+}
+
+/*
+ * Has TLS tell the peer that nothing follows (close_notify). Returns false if there is no memory for
+ * that; then it is to be called again. See rsiw_helper_tls_is_through() for what comes next.
+ */
+bool rsiw_helper_tls_close(struct socket *sock)
 {
 	u8 alert[] = { TLS_ALERT_LEVEL_WARNING, TLS_ALERT_DESC_CLOSE_NOTIFY };
 	u8 control[CMSG_SPACE(sizeof(u8))] __aligned(sizeof(size_t)) = { };
@@ -164,14 +179,12 @@ void rsiw_helper_tls_close(struct socket *sock)
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, vec.iov_len);
 
 	lock_sock(sk);
-	is_due = rsiw_helper_sock_has_tls(sk) && !(sk->sk_shutdown & SEND_SHUTDOWN);
-	if (is_due) {
-		WRITE_ONCE(sk->sk_sndbuf, max(sk->sk_sndbuf, sk->sk_wmem_queued) + RSIW_TLS_REST);
-		WRITE_ONCE(tcp_sk(sk)->notsent_lowat, U32_MAX);
-	}
+	is_due = tls_may_send(sk);
+	if (is_due)
+		tls_make_space(sk);
 	release_sock(sk);
 	if (!is_due)
-		return;
+		return true;
 
 	sends = &tls_get_ctx(sk)->tx_lock;
 	do {
@@ -180,14 +193,42 @@ void rsiw_helper_tls_close(struct socket *sock)
 		mutex_unlock(sends);
 		ret = sock_sendmsg(sock, &msg);
 	} while (ret == -EINTR);
+	if (ret == -EAGAIN || ret == -ENOMEM)
+		return false;
 	if (ret != -EPIPE)
-		return;
+		return true;
 
 	/* Sending clears the error of a reset, the only thing that closes TCP before this FIN. */
 	lock_sock(sk);
 	if (sk->sk_state == TCP_CLOSE && !sk->sk_err)
 		WRITE_ONCE(sk->sk_err, EPIPE);
 	release_sock(sk);
+	return true;
+}
+
+/*
+ * Returns whether TCP has all that TLS was given. TLS reports success also where TCP has refused a
+ * record for want of memory, and cannot give it anything behind a FIN. With nothing on its way, TCP
+ * does not say when it has memory again: so TLS tries once more, in the background, whenever this
+ * is called.
+ */
+bool rsiw_helper_tls_is_through(struct sock *sk)
+{
+	const struct tls_context *ctx;
+	bool is_left = false;
+
+	lock_sock(sk);
+	if (tls_may_send(sk) && (1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT)) {
+		ctx = tls_get_ctx(sk);
+		is_left = ctx->partially_sent_record ||
+			  (ctx->tx_conf == TLS_SW && !list_empty(&tls_sw_ctx_tx(ctx)->tx_list));
+	}
+	if (is_left) {
+		tls_make_space(sk);
+		READ_ONCE(sk->sk_write_space)(sk);
+	}
+	release_sock(sk);
+	return !is_left;
 }
 
 /* As tcp_read_sock(), of what TLS has decrypted. The lock is held, and given back in between. */

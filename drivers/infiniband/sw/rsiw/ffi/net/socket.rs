@@ -28,6 +28,7 @@ use kernel::{
         atomic::{
             Atomic,
             Full,
+            Relaxed,
             Release, //
         },
         Arc, //
@@ -77,6 +78,8 @@ pub(crate) struct TcpSocket {
     turn: Turn,
     /// Whether there is a [`Claim`].
     is_claimed: Atomic<bool>,
+    /// Whether TLS has the alert by which it tells the peer of the FIN.
+    has_said_end: Atomic<bool>,
 }
 
 /// The right to exchange a socket's hooks, of which there is one at a time: for callbacks, or for a
@@ -177,6 +180,7 @@ impl TcpSocket {
             ownership: Ownership::Own,
             turn: Turn::new(),
             is_claimed: Atomic::new(false),
+            has_said_end: Atomic::new(false),
         })
     }
 
@@ -392,12 +396,41 @@ impl TcpSocket {
         usize::try_from(unsafe { h::sk_stream_wspace(self.sk.as_ptr()) }).unwrap_or(0)
     }
 
-    /// Sends a FIN behind what was sent before. Receiving goes on.
+    /// Has TLS tell the peer of the FIN, once. Returns false if there is no memory for that now.
+    fn say_end(&self) -> bool {
+        if !self.has_said_end.load(Relaxed) {
+            // SAFETY: the socket is live.
+            let has_said = unsafe { h::tls_close(self.sock.as_ptr()) };
+            self.has_said_end.store(has_said, Relaxed);
+        }
+        self.has_said_end.load(Relaxed)
+    }
+
+    /// Sends a FIN behind what was sent before, if TCP has all of that. Receiving goes on. Returns
+    /// whether the FIN was sent. If not, TLS has no memory, or gets none from TCP, for what is to
+    /// stand in front of the FIN: call it again some time later, or [`Self::shutdown_write`]. Calls
+    /// do not overlap.
+    #[must_use]
+    pub(crate) fn try_shutdown_write(&self) -> bool {
+        // SAFETY: the socket is live; this context does not have its lock.
+        let is_through = || unsafe { h::tls_is_through(self.sk.as_ptr()) };
+        let may_send = !self.is_secure() || self.say_end() && is_through();
+        if may_send {
+            self.send_fin();
+        }
+        may_send
+    }
+
+    /// Sends a FIN whatever TLS still has: to the peer it may be that of a stream that was cut.
+    /// Otherwise as [`Self::try_shutdown_write`].
     pub(crate) fn shutdown_write(&self) {
         if self.is_secure() {
-            // SAFETY: the socket is live.
-            unsafe { h::tls_close(self.sock.as_ptr()) };
+            let _ = self.say_end();
         }
+        self.send_fin();
+    }
+
+    fn send_fin(&self) {
         // SAFETY: the socket is live. An error means that the connection is gone already.
         let _ =
             unsafe { b::kernel_sock_shutdown(self.sock.as_ptr(), b::sock_shutdown_cmd_SHUT_WR) };

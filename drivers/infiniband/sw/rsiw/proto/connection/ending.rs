@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    Ask,
     Callbacks,
     Connection,
     Input,
@@ -47,7 +48,7 @@ where
         self.finish(fin, step, out)
     }
 
-    /// Waits until the FIN may go, and sends it.
+    /// Waits until the FIN may go, and sends it, more than once if need be.
     pub(super) fn finishing(
         &mut self,
         mut fin: Fin,
@@ -56,7 +57,18 @@ where
     ) -> Phase<I, R> {
         let step = match input {
             Input::Acknowledged => fin.step(true),
-            Input::Expired { .. } => fin.expired().then_some(Step::Send { has_waited: true }),
+            Input::Expired { .. } => fin.expired(),
+            Input::Failed(_) => fin.answer(false),
+            Input::Done => {
+                fin.answer(true);
+                if fin == Fin::Sent {
+                    out.timer = Some(Timer::Arm(LINGER_MS));
+                    return Phase::Lingering;
+                }
+                None
+            }
+            // The surroundings look again when it is sent.
+            Input::Drained if matches!(fin, Fin::Refused(_)) => None,
             Input::Drained => return self.give_up(Tcp::Release, out),
             Input::Abort | Input::Shut => return self.reset(out),
             _ => None,
@@ -76,10 +88,9 @@ where
                 out.timer = Some(Timer::Arm(FIN_WAIT_MS));
                 Phase::Finishing(fin)
             }
-            Some(Step::Send { .. }) => {
-                out.tcp = Some(Tcp::Finish);
-                out.timer = Some(Timer::Arm(LINGER_MS));
-                Phase::Lingering
+            Some(Step::Send { anyway, .. }) => {
+                out.ask = Some(Ask::Finish { anyway });
+                Phase::Finishing(fin)
             }
         }
     }

@@ -41,7 +41,6 @@ pub(crate) enum Qp {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tcp {
-    Finish,
     /// Reset it, and let go of the socket.
     Reset,
     /// Let go of the socket.
@@ -65,6 +64,8 @@ pub(crate) enum Ask {
     /// Send the Reply, of so many octets, that refuses the Request, unless too many refused
     /// connections wait for their peers.
     Refuse(usize),
+    /// Send the FIN, if TCP has all that is to stand in front of it, or `anyway`.
+    Finish { anyway: bool },
     /// Send a Terminate as the only FPDU of the stream, with or without markers.
     Terminate { error: TermError, markers: bool },
 }

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::proto::connection::{Connection, Outputs};
+use crate::proto::fin::FIN_RETRIES;
 use crate::proto::setup::{Initiator, Responder};
 
 /// The FIN waits for acknowledgements, but not for ever, and neither does what follows.
@@ -22,6 +23,39 @@ fn fin_waits_and_lingers() {
     assert!(this.connection.is_closed());
     this.settle();
     assert_eq!(this.around.told.closes, 1);
+}
+
+/// A FIN that cannot be sent yet is tried again, for so long, and then sent all the same. What the
+/// peer has sent does not make an end of that.
+#[test]
+fn fin_is_tried_again() {
+    for refusals in [1, FIN_RETRIES - 1, FIN_RETRIES, u8::MAX] {
+        let mut this = connected();
+        this.stream_ends(StreamEnd::Graceful);
+        this.armed.clear();
+        this.answers.good = 0;
+        assert!(this.feed(Input::Acknowledged).is_ok());
+        let tried_again = refusals.min(FIN_RETRIES);
+        for left in (0..tried_again).rev() {
+            assert!(!this.around.fin);
+            assert_eq!(this.connection.awaits(), Awaits::Acknowledgement);
+            assert!(this.feed(Input::Acknowledged).is_ok());
+            assert!(this.feed(Input::Drained).is_ok());
+            assert!(!this.connection.is_closed());
+            if left == 0 && refusals < FIN_RETRIES {
+                this.answers = Answers::GOOD;
+            }
+            this.expire(false);
+        }
+        assert!(this.around.fin);
+        assert_eq!(this.connection.awaits(), Awaits::Drained);
+        let mut armed = vec![FIN_WAIT_MS; tried_again.into()];
+        armed.push(LINGER_MS);
+        assert_eq!(this.armed, armed);
+        assert!(this.feed(Input::Drained).is_ok());
+        assert!(this.connection.is_closed());
+        this.settle();
+    }
 }
 
 /// What the peer has not acknowledged is waited for longer, but not for ever.
