@@ -35,6 +35,8 @@ enum rsiw_feature {
 	RSIW_FEATURE_POLL	= 1 << 6,
 	/* A struct rsiw_rq_ctrl behind the entries of each QP's own receive queue */
 	RSIW_FEATURE_FLUSH	= 1 << 7,
+	/* enum rsiw_resize_flags, for completion queues and for what RSIW_FEATURE_RESIZE has */
+	RSIW_FEATURE_RESIZE_STEPS = 1 << 8,
 };
 
 struct rsiw_ureq_alloc_ctx {
@@ -102,8 +104,28 @@ struct rsiw_rq_ctrl {
 };
 
 /*
- * Driver's part of the response to IB_USER_VERBS_CMD_RESIZE_CQ; without room
- * for it the call fails. The driver has no part in the request.
+ * Flags of each request to resize queues, with RSIW_FEATURE_RESIZE_STEPS. Without one of
+ * them the call makes other rings and moves the queues there at once. If the process then
+ * cannot map them, the queues are lost to it. In two steps nothing is lost:
+ *
+ * MAKE makes the rings and answers with their keys; the queues stay as they are, and may
+ * be used. There is one such set of rings for each object: another MAKE replaces it, and
+ * the object's destruction frees it. A call without flags leaves it as it is.
+ *
+ * MOVE moves the queues to the rings that MAKE has made (EINVAL if there are none), whose
+ * numbers of entries hold: those in the request are not looked at. It has no response of
+ * the driver's. If it fails the queues stay as they were, and the rings are gone: they
+ * remain memory as long as they are mapped. What is said below of posting, polling and
+ * arming during the call is of MOVE.
+ */
+enum rsiw_resize_flags {
+	RSIW_RESIZE_MAKE	= 1 << 1,
+	RSIW_RESIZE_MOVE	= 1 << 2,
+};
+
+/*
+ * Driver's parts of IB_USER_VERBS_CMD_RESIZE_CQ. A request that is left out has no flags.
+ * Without room for the response the call fails.
  *
  * The CQ gets another ring, of num_cqe entries with a struct siw_cq_ctrl behind
  * them, to be mapped by cq_key like the first one. It starts
@@ -114,6 +136,11 @@ struct rsiw_rq_ctrl {
  * As for any CQ, nobody may poll or arm it during the call. Completions may be
  * added.
  */
+struct rsiw_ureq_resize_cq {
+	__u32 flags;		/* enum rsiw_resize_flags */
+	__u32 pad;		/* 0 */
+};
+
 struct rsiw_uresp_resize_cq {
 	__u32 num_cqe;
 	__u32 pad;
@@ -154,9 +181,12 @@ enum rsiw_resize_attrs {
 	RSIW_ATTR_RESIZE_HANDLE	= UVERBS_ID_DRIVER_NS_WITH_UHW,
 };
 
+/* May end before the flags: it has none then. */
 struct rsiw_ureq_resize_qp {
 	__u32 num_sqe;
 	__u32 num_rqe;		/* 0 with a shared receive queue */
+	__u32 flags;		/* enum rsiw_resize_flags */
+	__u32 pad;		/* 0 */
 };
 
 struct rsiw_uresp_resize_qp {
@@ -166,15 +196,16 @@ struct rsiw_uresp_resize_qp {
 	__aligned_u64 rq_key;
 };
 
+/* Beside those of enum rsiw_resize_flags. */
 enum rsiw_resize_srq_flags {
-	/* Another limit as well. Without it the limit stays. */
+	/* Another limit as well. Without it the limit stays, as it does with MAKE. */
 	RSIW_RESIZE_SRQ_LIMIT	= 1 << 0,
 };
 
 struct rsiw_ureq_resize_srq {
 	__u32 num_rqe;
 	__u32 limit;
-	__u32 flags;		/* enum rsiw_resize_srq_flags */
+	__u32 flags;		/* enum rsiw_resize_flags, enum rsiw_resize_srq_flags */
 	__u32 pad;		/* 0 */
 };
 

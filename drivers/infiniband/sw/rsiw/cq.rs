@@ -25,6 +25,7 @@ use self::{
 use crate::{
     abi::{
         notify,
+        own::ResizeCqReq,
         ResizeCqResp, //
     },
     ffi::{
@@ -38,6 +39,7 @@ use crate::{
                 CqHandle,
                 QpHandle, //
             },
+            mmap::MmapEntry,
             udata::Udata,
             wc::WcRoom,
         },
@@ -170,6 +172,9 @@ impl Told {
     }
 }
 
+/// A ring that the queue of a process may go on in, and the offer to map it.
+type NewRing = (UserRing, MmapEntry);
+
 /// A completion queue, to which any number of queue pairs add. What is left of a queue pair may keep
 /// it longer than the core does.
 #[pin_data]
@@ -179,7 +184,7 @@ pub(crate) struct Cq {
     vector: Option<Arc<Vector>>,
     len: Atomic<u32>,
     #[pin]
-    offer: Offer,
+    offer: Offer<NewRing>,
     #[pin]
     state: Watched<CqState>,
     /// Notifications up to now; wraps. Changes under the queue's lock.
@@ -252,29 +257,25 @@ impl Cq {
         self.offer.key()
     }
 
-    /// Gives the queue of a process at least `entries` entries, and returns their number. What was
-    /// not polled and the arming move to a new ring, and nothing gets lost (V-CQ-11). The old ring
-    /// stays in memory for as long as it is mapped, but gets no more entries. Sleeps.
+    /// Gives the queue of a process at least `entries` entries, or takes one step of that; returns
+    /// the number that it has then. What was not polled and the arming move to a new ring, and
+    /// nothing gets lost (V-CQ-11). The old ring stays in memory for as long as it is mapped, but
+    /// gets no more entries. Sleeps.
     ///
     /// # Errors
     ///
     /// `EINVAL` if more completions wait than there is room for (V-CQ-12), for no entries or too
-    /// many, or if the process has no room for the answer; `EOPNOTSUPP` for kernel consumers;
-    /// `ENOMEM`. Nothing has changed then (V-CQ-13).
+    /// many, if the process has no room for the answer, or if it moves to a ring that was not made;
+    /// `EOPNOTSUPP` for kernel consumers; `ENOMEM`, `EFAULT`. Nothing has changed then (V-CQ-13).
     pub(crate) fn resize(&self, entries: u32, udata: &mut Udata<'_>) -> Result<u32> {
-        if !(1..=MAX_CQE).contains(&entries) {
-            return Err(EINVAL);
-        }
-        let len = entries.checked_next_power_of_two().ok_or(EINVAL)?;
-        let mut entry = self.offer.entry();
-        let kind = self.state.lock().ring.user()?.kind();
-        let (mut ring, offer) = UserRing::new(len, kind, udata, self.loaded)?;
-        let armed = ring.armed()?;
-        udata.respond(&ResizeCqResp {
-            num_cqe: len,
-            pad: 0,
-            cq_key: offer.key(),
-        })?;
+        let step = udata.read_from::<ResizeCqReq>(0)?.step()?;
+        let mut offered = self.offer.offered();
+        let made = &mut offered.made;
+        let new = made.take_step(step, || self.make_ring(entries, udata))?;
+        let Some((mut ring, entry)) = new else {
+            return Ok(self.len());
+        };
+        let (len, armed) = (ring.len(), ring.armed()?);
         let mut waiting = self.state.lock().ring.user()?.waiting();
         // Without the lock, which keeps interrupts off, as there may be many.
         let found = waiting.count();
@@ -292,17 +293,33 @@ impl Cq {
         };
         ring.forget_from(first);
         self.len.store(len, Relaxed);
-        let old = entry.replace(offer);
+        let old = offered.entry.replace(entry);
         // Memory is freed without a lock held.
-        drop(entry);
+        drop(offered);
         drop((old, ring, replaced));
         Ok(len)
+    }
+
+    /// Makes a ring of at least `entries` entries, and tells the process how to map it.
+    fn make_ring(&self, entries: u32, udata: &mut Udata<'_>) -> Result<NewRing> {
+        if !(1..=MAX_CQE).contains(&entries) {
+            return Err(EINVAL);
+        }
+        let len = entries.checked_next_power_of_two().ok_or(EINVAL)?;
+        let kind = self.state.lock().ring.user()?.kind();
+        let (ring, entry) = UserRing::new(len, kind, udata, self.loaded)?;
+        udata.respond(&ResizeCqResp {
+            num_cqe: len,
+            pad: 0,
+            cq_key: entry.key(),
+        })?;
+        Ok((ring, entry))
     }
 
     /// Makes room for `more` completions of a kernel consumer. Sleeps.
     fn add_spare(&self, more: u32) -> Result {
         // One caller at a time, so that what each allocates is enough.
-        let _resizing = self.offer.entry();
+        let _resizing = self.offer.offered();
         let lacks = match &self.state.lock().ring {
             Ring::User(_) => return Ok(()),
             Ring::Kernel(ring) => ring.lacks(more),

@@ -19,6 +19,7 @@ use crate::{
         CreateSrqResp, HasElements, Rings, Rqe,
     },
     ffi::{
+        mm::ring::SharedRing,
         rdma::{
             attr::SrqAttr,
             details::Details,
@@ -122,6 +123,9 @@ fn of_process<E: HasElements>(
     Ok((rq_of(UserRq::new(ring, None, init.max_sge)), Some(entry)))
 }
 
+/// A ring that the queue of a process may go on in, and the offer to map it.
+type NewRing = (SharedRing<own::Rqe>, MmapEntry);
+
 /// A shared receive queue. It knows none of the queue pairs that take from it, and forgets what it
 /// has given to one.
 #[pin_data]
@@ -130,7 +134,7 @@ pub(crate) struct Srq {
     handle: Arc<SrqHandle>,
     max_sge: u32,
     #[pin]
-    offer: Offer,
+    offer: Offer<NewRing>,
     #[pin]
     state: Watched<SrqState>,
     _quota: Quota,
@@ -240,7 +244,7 @@ impl Srq {
     pub(crate) fn modify(&self, change: &SrqChange) -> Result {
         let mut new = match change.max_wr {
             None => None,
-            Some(_) if self.offer.entry().is_some() => return Err(EOPNOTSUPP),
+            Some(_) if self.offer.offered().entry.is_some() => return Err(EOPNOTSUPP),
             Some(depth) if !(1..=MAX_SRQ_WR).contains(&depth) => return Err(EINVAL),
             Some(depth) => Some((KernelRq::new(depth, self.max_sge)?, depth)),
         };
@@ -262,30 +266,24 @@ impl Srq {
     }
 
     /// Gives the queue of a process with own rings the depth, and the limit, that its request asks
-    /// for, all or nothing. What was posted and not taken moves to a new ring, under the numbers
-    /// that it has (V-SRQ-5). The old ring stays in memory for as long as it is mapped, but nobody
-    /// looks there any more. Sleeps.
+    /// for, all or nothing; or takes one step of that. What was posted and not taken moves to a new
+    /// ring, under the numbers that it has (V-SRQ-5). The old ring stays in memory for as long as it
+    /// is mapped, but nobody looks there any more. Sleeps.
     ///
     /// # Errors
     ///
     /// `EINVAL` for a limit above the depth, more receives than the new depth, a depth of none or
-    /// beyond the maximum, or if the process has no room for the answer; `ENOMEM`; `EFAULT`;
-    /// `EOPNOTSUPP` for a queue without own rings.
+    /// beyond the maximum, if the process has no room for the answer, or if it moves to a ring that
+    /// was not made; `ENOMEM`; `EFAULT`; `EOPNOTSUPP` for a queue without own rings.
     pub(crate) fn resize_ring(&self, udata: &mut Udata<'_>) -> Result {
         let asked: ResizeSrqReq = udata.read()?;
-        let limit = asked.limit()?;
-        if !(1..=MAX_SRQ_WR).contains(&asked.num_rqe) {
-            return Err(EINVAL);
-        }
-        let mut entry = self.offer.entry();
-        let loaded = self.pd.device().queues().loaded();
-        let (ring, offer) = new_ring::<own::Rqe>(asked.num_rqe, udata, loaded)?;
+        let (step, limit) = (asked.step()?, asked.limit());
+        let mut offered = self.offer.offered();
+        let made = &mut offered.made;
+        let Some((ring, entry)) = made.take_step(step, || self.make_ring(&asked, udata))? else {
+            return Ok(());
+        };
         let depth = ring.len();
-        udata.respond(&ResizeSrqResp {
-            num_rqe: depth,
-            pad: 0,
-            srq_key: offer.key(),
-        })?;
         let mut moving = self.state.lock().rq.own()?.moving_to(ring);
         // Without the lock, which keeps interrupts off, as there may be many.
         moving.copy(|| Ok(self.state.lock().rq.own()?.taken()))?;
@@ -305,11 +303,26 @@ impl Srq {
             drop(state);
             moving.forget(taken);
         }
-        let old = entry.replace(offer);
+        let old = offered.entry.replace(entry);
         // Memory is freed without a lock held.
-        drop(entry);
+        drop(offered);
         drop((old, moving));
         Ok(())
+    }
+
+    /// Makes the ring that a process asks for, and tells it how to map it.
+    fn make_ring(&self, asked: &ResizeSrqReq, udata: &mut Udata<'_>) -> Result<NewRing> {
+        if !(1..=MAX_SRQ_WR).contains(&asked.num_rqe) {
+            return Err(EINVAL);
+        }
+        let loaded = self.pd.device().queues().loaded();
+        let (ring, entry) = new_ring::<own::Rqe>(asked.num_rqe, udata, loaded)?;
+        udata.respond(&ResizeSrqResp {
+            num_rqe: ring.len(),
+            pad: 0,
+            srq_key: entry.key(),
+        })?;
+        Ok((ring, entry))
     }
 
     /// Returns the attributes. The limit is 0 once it was reached.

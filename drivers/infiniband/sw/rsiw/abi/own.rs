@@ -112,11 +112,65 @@ pub(crate) struct AllocContextResp {
     reserved: [u64; 2],
 }
 
+/// What a request to resize queues asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResizeStep {
+    /// Making other rings and moving there at once.
+    Whole,
+    /// Making them only.
+    Make,
+    /// Moving to those that were made.
+    Move,
+}
+
+const RESIZE_MAKE: u32 = 1 << 1;
+const RESIZE_MOVE: u32 = 1 << 2;
+
+impl ResizeStep {
+    /// Returns the step that the flags and the pad of a request ask for, or `EINVAL` if one has
+    /// something that has no meaning.
+    fn of(flags: u32, pad: u32) -> Result<Self> {
+        match (flags, pad) {
+            (0, 0) => Ok(Self::Whole),
+            (RESIZE_MAKE, 0) => Ok(Self::Make),
+            (RESIZE_MOVE, 0) => Ok(Self::Move),
+            _ => Err(EINVAL),
+        }
+    }
+}
+
+/// Request to resize a completion queue, with rings of either kind. It may be left out.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct ResizeCqReq {
+    flags: u32,
+    pad: u32,
+}
+
+impl ResizeCqReq {
+    /// Returns the step that is asked for, or `EINVAL`.
+    pub(crate) fn step(&self) -> Result<ResizeStep> {
+        ResizeStep::of(self.flags, self.pad)
+    }
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct ResizeQpReq {
     pub(crate) num_sqe: u32,
     pub(crate) num_rqe: u32,
+    flags: u32,
+    pad: u32,
+}
+
+impl ResizeQpReq {
+    /// Octets of the shortest request, which has no flags.
+    pub(crate) const SHORTEST: usize = offset_of!(Self, flags);
+
+    /// Returns the step that is asked for, or `EINVAL`.
+    pub(crate) fn step(&self) -> Result<ResizeStep> {
+        ResizeStep::of(self.flags, self.pad)
+    }
 }
 
 #[repr(C)]
@@ -149,13 +203,14 @@ pub(crate) struct ResizeSrqResp {
 const RESIZE_SRQ_LIMIT: u32 = 1 << 0;
 
 impl ResizeSrqReq {
-    /// Returns the new limit, if there is to be one, or `EINVAL` for unknown flags.
-    pub(crate) fn limit(&self) -> Result<Option<u32>> {
-        match (self.flags, self.pad) {
-            (0, 0) => Ok(None),
-            (RESIZE_SRQ_LIMIT, 0) => Ok(Some(self.limit)),
-            _ => Err(EINVAL),
-        }
+    /// Returns the step that is asked for, or `EINVAL`.
+    pub(crate) fn step(&self) -> Result<ResizeStep> {
+        ResizeStep::of(self.flags & !RESIZE_SRQ_LIMIT, self.pad)
+    }
+
+    /// Returns the new limit, if there is to be one.
+    pub(crate) fn limit(&self) -> Option<u32> {
+        (self.flags & RESIZE_SRQ_LIMIT != 0).then_some(self.limit)
     }
 }
 
@@ -180,6 +235,8 @@ impl Features {
     const POLL: Self = Self(1 << 6);
     /// A [`RqCtrl`] behind the entries of receive queues.
     const FLUSH: Self = Self(1 << 7);
+    /// A [`ResizeStep`] at a time, which every process may ask for.
+    const RESIZE_STEPS: Self = Self(1 << 8);
 
     /// What there is.
     const ALL: u64 = Self::RINGS.0
@@ -187,6 +244,7 @@ impl Features {
         | Self::ATOMIC.0
         | Self::TIMESTAMP.0
         | Self::FLUSH.0
+        | Self::RESIZE_STEPS.0
         | if cfg!(rsiw_core) {
             0
         } else {
@@ -485,6 +543,8 @@ const _: () = {
     assert!(Features::WINDOWS.0 == uapi::FEATURE_WINDOWS);
     assert!(Features::TIMESTAMP.0 == uapi::FEATURE_TIMESTAMP);
     assert!(Features::RESIZE.0 == uapi::FEATURE_RESIZE);
+    assert!(Features::RESIZE_STEPS.0 == uapi::FEATURE_RESIZE_STEPS);
+    assert!(RESIZE_MAKE == uapi::RESIZE_MAKE && RESIZE_MOVE == uapi::RESIZE_MOVE);
     assert!(RESIZE_SRQ_LIMIT == uapi::RESIZE_SRQ_LIMIT);
     assert!(Features::POLL.0 == uapi::FEATURE_POLL);
     assert!(Features::FLUSH.0 == uapi::FEATURE_FLUSH);
@@ -498,6 +558,7 @@ const _: () = {
     assert!(size_of::<CreateQpReq>() == size_of::<uapi::CreateQpReq>());
     assert!(size_of::<CreateQpResp>() == size_of::<uapi::CreateQpResp>());
     assert!(size_of::<RqCtrl>() == size_of::<uapi::RqCtrl>());
+    assert!(size_of::<ResizeCqReq>() == size_of::<uapi::ResizeCqReq>());
     assert!(size_of::<super::ResizeCqResp>() == size_of::<uapi::ResizeCqResp>());
     assert!(size_of::<ResizeQpReq>() == size_of::<uapi::ResizeQpReq>());
     assert!(size_of::<ResizeQpResp>() == size_of::<uapi::ResizeQpResp>());
@@ -528,8 +589,10 @@ same_places!(CreateQpResp, uapi::CreateQpResp;
     base.qp_id = qp_id, base.num_sqe = num_sqe, base.num_rqe = num_rqe, base.sq_key = sq_key,
     base.rq_key = rq_key, poll_us = poll_us, poll_key = poll_key);
 same_places!(RqCtrl, uapi::RqCtrl; flushes = flushes);
+same_places!(ResizeCqReq, uapi::ResizeCqReq; flags = flags, pad = pad);
 same_places!(super::ResizeCqResp, uapi::ResizeCqResp; num_cqe = num_cqe, cq_key = cq_key);
-same_places!(ResizeQpReq, uapi::ResizeQpReq; num_sqe = num_sqe, num_rqe = num_rqe);
+same_places!(ResizeQpReq, uapi::ResizeQpReq;
+    num_sqe = num_sqe, num_rqe = num_rqe, flags = flags, pad = pad);
 same_places!(ResizeQpResp, uapi::ResizeQpResp;
     num_sqe = num_sqe, num_rqe = num_rqe, sq_key = sq_key, rq_key = rq_key);
 same_places!(ResizeSrqReq, uapi::ResizeSrqReq; num_rqe = num_rqe, limit = limit, flags = flags);

@@ -185,6 +185,10 @@ impl UserRing {
         self.ring.kind()
     }
 
+    pub(super) fn len(&self) -> u32 {
+        self.ring.len()
+    }
+
     /// Returns the word in which the process says what it waits for, for those who read it without
     /// the queue's lock; or `ENOMEM`. Sleeps.
     pub(super) fn armed(&self) -> Result<KBox<SharedWord>> {

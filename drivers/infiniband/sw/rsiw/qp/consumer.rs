@@ -10,15 +10,23 @@ use super::sq::{
     user::Posted, //
 };
 use crate::{
+    abi::own,
     cq::Spare,
     ffi::{
+        mm::ring::{
+            SharedRing,
+            SharedWord, //
+        },
         rdma::mmap::MmapEntry,
         task::process::{
             is_kernel_thread,
             Identity, //
         },
     },
-    queue::slots::Slots,
+    queue::{
+        offer::Made,
+        slots::Slots, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -60,12 +68,28 @@ impl Offers {
     }
 }
 
+/// Own rings that the queues of a process may go on in.
+pub(super) struct NewRings {
+    pub(super) sq: SharedRing<own::Sqe>,
+    /// `None` if the receive queue is shared.
+    pub(super) rq: Option<SharedRing<own::Rqe>>,
+    /// Behind the entries of `rq`, if the process knows of it.
+    pub(super) word: Option<SharedWord>,
+    pub(super) offers: Offers,
+}
+
+/// The offers to map the rings in use, and other rings.
+pub(super) struct Offered {
+    pub(super) offers: Offers,
+    pub(super) made: Made<NewRings>,
+}
+
 /// The rings of a process.
 #[pin_data]
 pub(super) struct Rings {
     /// Locked while the rings are replaced.
     #[pin]
-    pub(super) offers: Mutex<Offers>,
+    pub(super) offered: Mutex<Offered>,
     /// A view of the send queue for those who describe the QP. Only a resize takes this lock else.
     #[pin]
     pub(super) posted: SpinLockIrq<Posted>,
@@ -73,9 +97,13 @@ pub(super) struct Rings {
 
 impl Rings {
     pub(super) fn new(offers: Offers, posted: Posted) -> Result<Pin<KBox<Self>>> {
+        let offered = Offered {
+            offers,
+            made: Made::NONE,
+        };
         KBox::pin_init(
             pin_init!(Self {
-                offers <- new_mutex!(offers, "rsiw::Rings::offers"),
+                offered <- new_mutex!(offered, "rsiw::Rings::offered"),
                 posted <- new_spinlock_irq!(posted, "rsiw::Rings::posted"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -159,7 +187,7 @@ impl Consumer {
     /// none. Process context.
     pub(super) fn keys(&self) -> (u64, u64) {
         match self {
-            Self::Process(process) => process.rings.offers.lock().keys(),
+            Self::Process(process) => process.rings.offered.lock().offers.keys(),
             Self::Kernel(_) => (0, 0),
         }
     }
@@ -167,9 +195,10 @@ impl Consumer {
     /// Withdraws the offers to map the rings. Process context.
     pub(super) fn forget_rings(&self) {
         if let Self::Process(process) = self {
-            let offers = process.rings.offers.lock();
-            offers.send.remove();
-            if let Some(recv) = &offers.recv {
+            let mut offered = process.rings.offered.lock();
+            offered.made.forget();
+            offered.offers.send.remove();
+            if let Some(recv) = &offered.offers.recv {
                 recv.remove();
             }
         }

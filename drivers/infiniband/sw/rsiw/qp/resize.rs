@@ -9,7 +9,10 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    consumer::Offers,
+    consumer::{
+        NewRings,
+        Offers, //
+    },
     sq::{
         records,
         user::Posted,
@@ -95,25 +98,44 @@ impl Qp {
     }
 
     /// Gives the queues of a process with own rings the depths that its request asks for, in new
-    /// rings, all or nothing. What was posted and not taken moves there and keeps its numbers. The
-    /// old rings remain memory as long as they are mapped, but nobody looks at them. Sleeps.
+    /// rings, all or nothing; or takes one step of that. What was posted and not taken moves there
+    /// and keeps its numbers. The old rings remain memory as long as they are mapped, but nobody
+    /// looks at them. Sleeps.
     ///
     /// # Errors
     ///
     /// `EINVAL` for depths beyond the maximum or below what is posted, for a receive queue where
-    /// there is a shared one (V-QP-22), or if the process has no room for the answer. `ENOMEM`,
-    /// `EFAULT`. `EOPNOTSUPP` for the QP of any other consumer.
+    /// there is a shared one (V-QP-22), if the process has no room for the answer, or if it moves to
+    /// rings that were not made. `ENOMEM`, `EFAULT`. `EOPNOTSUPP` for the QP of any other consumer.
     pub(crate) fn resize_rings(&self, udata: &mut Udata<'_>) -> Result {
         let rings = self.consumer.rings().ok_or(EOPNOTSUPP)?;
-        let asked: ResizeQpReq = udata.read()?;
+        let asked: ResizeQpReq = udata.read_from(ResizeQpReq::SHORTEST)?;
+        let step = asked.step()?;
+        let mut offered = rings.offered.lock();
+        let made = &mut offered.made;
+        let Some(new) = made.take_step(step, || self.make_rings(&asked, udata))? else {
+            return Ok(());
+        };
+        // First, and never taken back, as in `resize`.
+        let grown = self.make_room(new.sq.len(), memory_for(true))?;
+        let mut word = new.word;
+        let moved = self.move_to(new.sq, new.rq, &mut word)?;
+        let old = core::mem::replace(&mut offered.offers, new.offers);
+        // Memory is freed without a lock.
+        drop(offered);
+        drop((grown, moved, word, old));
+        Ok(())
+    }
+
+    /// Makes the rings that a process asks for, and tells it how to map them.
+    fn make_rings(&self, asked: &ResizeQpReq, udata: &mut Udata<'_>) -> Result<NewRings> {
         let shared = self.srq.is_some() && asked.num_rqe != 0;
         if shared || asked.num_sqe > MAX_WR || asked.num_rqe > MAX_WR {
             return Err(EINVAL);
         }
-        let mut offers = rings.offers.lock();
         let loaded = self.dev.queues().loaded();
         let (sq, send) = new_ring::<own::Sqe>(asked.num_sqe, udata, loaded)?;
-        let (rq, mut word, recv) = match self.srq {
+        let (rq, word, recv) = match self.srq {
             Some(_) => (None, None, None),
             None => {
                 let tells = self.with_own_rq(|queue| queue.is_told_of_posts())?;
@@ -122,22 +144,20 @@ impl Qp {
                 (Some(ring), word, Some(offer))
             }
         };
-        let new = Offers { send, recv };
-        let (sq_key, rq_key) = new.keys();
+        let offers = Offers { send, recv };
+        let (sq_key, rq_key) = offers.keys();
         udata.respond(&ResizeQpResp {
             num_sqe: sq.len(),
             num_rqe: rq.as_ref().map_or(0, SharedRing::len),
             sq_key,
             rq_key,
         })?;
-        // First, and never taken back, as in `resize`.
-        let grown = self.make_room(sq.len(), memory_for(true))?;
-        let moved = self.move_to(sq, rq, &mut word)?;
-        let old = core::mem::replace(&mut *offers, new);
-        // Memory is freed without a lock.
-        drop(offers);
-        drop((grown, moved, word, old));
-        Ok(())
+        Ok(NewRings {
+            sq,
+            rq,
+            word,
+            offers,
+        })
     }
 
     /// Goes on in other rings with what was posted, and returns the old ones; likewise with `word`.

@@ -47,7 +47,8 @@ int raw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 	return err;
 }
 
-int raw_resize_cq(struct ibv_cq *cq, uint32_t *entries, uint64_t *key)
+static int resize_cq(struct ibv_cq *cq, const struct rsiw_ureq_resize_cq *ours,
+		     uint32_t *entries, uint64_t *key)
 {
 	struct {
 		/* Its flexible end is the driver's part. */
@@ -57,18 +58,38 @@ int raw_resize_cq(struct ibv_cq *cq, uint32_t *entries, uint64_t *key)
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
 		struct ib_uverbs_resize_cq body;
+		struct rsiw_ureq_resize_cq ours;
 	} cmd = {
 		.hdr = HEADER(cmd, resp, RESIZE_CQ),
 		.body = { .response = (uintptr_t)&resp,
 			  .cq_handle = cq->handle, .cqe = *entries },
 	};
-	int err = command(cq->context, &cmd, sizeof(cmd));
+	size_t len = sizeof(cmd);
+	int err;
 
+	if (ours) {
+		cmd.ours = *ours;
+	} else {
+		len = offsetof(typeof(cmd), ours);
+		cmd.hdr.in_words = len / 4;
+	}
+	err = command(cq->context, &cmd, len);
 	if (!err) {
 		*entries = resp.drv.num_cqe;
 		*key = resp.drv.cq_key;
 	}
 	return err;
+}
+
+int raw_resize_cq(struct ibv_cq *cq, uint32_t *entries, uint64_t *key)
+{
+	return resize_cq(cq, NULL, entries, key);
+}
+
+int raw_resize_cq_with(struct ibv_cq *cq, struct rsiw_ureq_resize_cq ours, uint32_t *entries,
+		       uint64_t *key)
+{
+	return resize_cq(cq, &ours, entries, key);
 }
 
 int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, struct rsiw_ureq_create_qp ours,
@@ -307,7 +328,7 @@ int raw_resize(struct ibv_context *ctx, unsigned int object, uint32_t handle,
 int raw_resize_qp(struct ibv_qp *qp, uint32_t sqe, uint32_t rqe,
 		  struct rsiw_uresp_resize_qp *resp)
 {
-	struct rsiw_ureq_resize_qp req = { sqe, rqe };
+	struct rsiw_ureq_resize_qp req = { .num_sqe = sqe, .num_rqe = rqe };
 
 	return raw_resize(qp->context, UVERBS_OBJECT_QP, qp->handle, &req,
 			  sizeof(req), resp, sizeof(*resp));

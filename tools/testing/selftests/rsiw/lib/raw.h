@@ -21,6 +21,9 @@ int raw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
  * the ring of `entries` entries is mapped from, see rsiw-abi.h.
  */
 int raw_resize_cq(struct ibv_cq *cq, uint32_t *entries, uint64_t *key);
+/* As well, with a driver's part of the request. */
+int raw_resize_cq_with(struct ibv_cq *cq, struct rsiw_ureq_resize_cq ours, uint32_t *entries,
+		       uint64_t *key);
 /* Octets of an entry of that ring, of which there are more if requests have more elements. */
 size_t raw_cqe_size(struct ibv_context *ctx);
 

@@ -167,7 +167,8 @@ static void handshakes(void)
 	static const uint64_t all = RSIW_FEATURE_RINGS | RSIW_FEATURE_IMM |
 				    RSIW_FEATURE_ATOMIC | RSIW_FEATURE_WINDOWS |
 				    RSIW_FEATURE_TIMESTAMP | RSIW_FEATURE_RESIZE |
-				    RSIW_FEATURE_POLL | RSIW_FEATURE_FLUSH;
+				    RSIW_FEATURE_POLL | RSIW_FEATURE_FLUSH |
+				    RSIW_FEATURE_RESIZE_STEPS;
 	static const struct {
 		const char *name;
 		struct rsiw_ureq_alloc_ctx req;

@@ -68,6 +68,15 @@ impl Udata<'_> {
     /// Reads the call's private input. Fails with `EINVAL` if it is shorter than `T`, or longer
     /// with something set beyond, and with `EFAULT` if it cannot be read.
     pub(crate) fn read<T: FromBytes + IntoBytes + Immutable>(&mut self) -> Result<T> {
+        self.read_from(size_of::<T>())
+    }
+
+    /// As [`Udata::read`], but only input of less than `least` octets is too short. What is missing
+    /// of `T` is 0.
+    pub(crate) fn read_from<T: FromBytes + IntoBytes + Immutable>(
+        &mut self,
+        least: usize,
+    ) -> Result<T> {
         let mut req = T::new_zeroed();
         // SAFETY: the invariant makes the pointer valid; `req` has room for the size given.
         to_result(unsafe {
@@ -75,7 +84,7 @@ impl Udata<'_> {
                 self.raw.as_ptr(),
                 (&raw mut req).cast(),
                 size_of::<T>(),
-                size_of::<T>(),
+                least,
             )
         })?;
         Ok(req)

@@ -20,6 +20,7 @@ pub(crate) use b::{
     rsiw_sqe as Sqe,
     rsiw_ureq_alloc_ctx as AllocContextReq,
     rsiw_ureq_create_qp as CreateQpReq,
+    rsiw_ureq_resize_cq as ResizeCqReq,
     rsiw_ureq_resize_qp as ResizeQpReq,
     rsiw_ureq_resize_srq as ResizeSrqReq,
     rsiw_uresp_alloc_ctx as AllocContextResp,
@@ -41,6 +42,9 @@ pub(crate) const FEATURE_ATOMIC: u64 = b::rsiw_feature_RSIW_FEATURE_ATOMIC as u6
 pub(crate) const FEATURE_WINDOWS: u64 = b::rsiw_feature_RSIW_FEATURE_WINDOWS as u64;
 pub(crate) const FEATURE_TIMESTAMP: u64 = b::rsiw_feature_RSIW_FEATURE_TIMESTAMP as u64;
 pub(crate) const FEATURE_RESIZE: u64 = b::rsiw_feature_RSIW_FEATURE_RESIZE as u64;
+pub(crate) const FEATURE_RESIZE_STEPS: u64 = b::rsiw_feature_RSIW_FEATURE_RESIZE_STEPS as u64;
+pub(crate) const RESIZE_MAKE: u32 = b::rsiw_resize_flags_RSIW_RESIZE_MAKE;
+pub(crate) const RESIZE_MOVE: u32 = b::rsiw_resize_flags_RSIW_RESIZE_MOVE;
 pub(crate) const RESIZE_SRQ_LIMIT: u32 = b::rsiw_resize_srq_flags_RSIW_RESIZE_SRQ_LIMIT;
 pub(crate) const FEATURE_POLL: u64 = b::rsiw_feature_RSIW_FEATURE_POLL as u64;
 pub(crate) const FEATURE_FLUSH: u64 = b::rsiw_feature_RSIW_FEATURE_FLUSH as u64;

@@ -303,8 +303,8 @@ static void refusals(void)
 static void raw_calls(void)
 {
 	struct ibv_context *ctx = listener.id->verbs;
-	struct { struct rsiw_ureq_resize_qp req; uint64_t behind; } req = { { 32, 32 }, 1 };
-	struct rsiw_ureq_resize_srq shared = { .num_rqe = 32, .flags = 2 };
+	struct { struct rsiw_ureq_resize_qp req; uint64_t behind; } req = { { 32, 32, 0, 0 }, 1 };
+	struct rsiw_ureq_resize_srq shared = { .num_rqe = 32, .flags = 1 << 3 };
 	struct rsiw_uresp_resize_srq shared_resp;
 	struct rsiw_uresp_resize_qp resp;
 	struct ibv_srq *srq;
@@ -340,8 +340,15 @@ static void raw_calls(void)
 	       "no request");
 	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 4, &resp, 24) == EINVAL,
 	       "a short request");
-	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 16, &resp, 24) == EOPNOTSUPP,
+	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 24, &resp, 24) == EOPNOTSUPP,
 	       "a longer request with something in it");
+	req.req.pad = 1;
+	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 16, &resp, 24) == EINVAL,
+	       "something in what is unused");
+	req.req.pad = 0;
+	req.req.flags = 1;
+	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 16, &resp, 24) == EINVAL,
+	       "an unknown flag");
 	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 8, NULL, 0) == EINVAL,
 	       "no room for an answer");
 	expect(raw_resize(ctx, UVERBS_OBJECT_QP, qp, &req, 8, &resp, 16) == EINVAL,
@@ -355,6 +362,146 @@ static void raw_calls(void)
 	depths_are(b.a.id->qp, 16, 16);
 	depths_are(b.p.id->qp, 16, 0);
 	end_shared(srq, pd);
+}
+
+/* Whether the memory of a ring can be mapped by that key. */
+static bool maps(uint64_t key, size_t octets)
+{
+	size_t page = sysconf(_SC_PAGESIZE), len = (octets + page - 1) / page * page;
+	void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED,
+			listener.id->verbs->cmd_fd, key);
+
+	return at != MAP_FAILED && !munmap(at, len);
+}
+
+static int requests_step(uint32_t depth, uint32_t flags, struct rsiw_uresp_resize_qp *resp)
+{
+	struct rsiw_ureq_resize_qp req = { depth, depth, flags, 0 };
+	struct ibv_qp *qp = b.a.id->qp;
+
+	return raw_resize(qp->context, UVERBS_OBJECT_QP, qp->handle, &req, sizeof(req), resp,
+			  resp ? sizeof(*resp) : 0);
+}
+
+/* The library does not learn of the last of them. */
+static void steps_of_requests(void)
+{
+	const size_t size = sizeof(struct rsiw_sqe);
+	struct rsiw_uresp_resize_qp resp, other;
+	unsigned int i;
+
+	part("V-QP-23 V-IMM-5 a queue pair that is resized in steps");
+	begin(ALL_ACCESS);
+	CHECK_SYS(set_depths(b.a.id->qp, 16, 16));
+	expect(requests_step(32, RSIW_RESIZE_MOVE, NULL) == EINVAL, "to nothing");
+	expect(requests_step(32, RSIW_RESIZE_MAKE | RSIW_RESIZE_MOVE, &resp) == EINVAL,
+	       "two steps at once");
+	expect(requests_step(32, RSIW_RESIZE_MAKE, NULL) == EINVAL, "no room for an answer");
+	expect(requests_step(32769, RSIW_RESIZE_MAKE, &resp) == EINVAL, "too many");
+	expect(requests_step(32, RSIW_RESIZE_MOVE, NULL) == EINVAL, "to what was not made");
+	CHECK_SYS(requests_step(30, RSIW_RESIZE_MAKE, &resp));
+	expect(resp.num_sqe == 32 && resp.num_rqe == 32, "%u, %u", resp.num_sqe, resp.num_rqe);
+	depths_are(b.a.id->qp, 16, 16);
+	expect(maps(resp.sq_key, 32 * size), "made and not mapped");
+	CHECK_SYS(requests_step(64, RSIW_RESIZE_MAKE, &other));
+	expect(!maps(resp.sq_key, 32 * size), "another set of rings");
+	expect(maps(other.sq_key, 64 * size), "made and not mapped");
+	CHECK_SYS(post_recv(NULL, 0));
+	send_all(0, 1);
+	sent(0, 1);
+	part("V-QP-23 rings that are too small are gone afterwards");
+	for (i = 0; i < 8; i++)
+		CHECK_SYS(ep_post_recv(&b.a, i, mem, 8, here->lkey));
+	CHECK_SYS(requests_step(4, RSIW_RESIZE_MAKE, &resp));
+	expect(requests_step(64, RSIW_RESIZE_MOVE, NULL) == EINVAL, "fewer than what waits");
+	expect(!maps(resp.sq_key, 4 * size), "there are still some");
+	expect(requests_step(64, RSIW_RESIZE_MOVE, NULL) == EINVAL, "to what is gone");
+	depths_are(b.a.id->qp, 16, 16);
+	CHECK_SYS(requests_step(64, RSIW_RESIZE_MAKE, &resp));
+	/* Numbers of entries are those of the rings, whatever the request says. */
+	CHECK_SYS(requests_step(-1, RSIW_RESIZE_MOVE, NULL));
+	depths_are(b.a.id->qp, 64, 64);
+	expect(maps(resp.sq_key, 64 * size), "moved and not mapped");
+	part("V-QP-23 rings that nothing has moved to go with their queue pair");
+	CHECK_SYS(requests_step(128, RSIW_RESIZE_MAKE, &resp));
+	forget();
+	expect(!maps(resp.sq_key, 128 * size), "there are still some");
+}
+
+static int shared_step(struct ibv_srq *srq, uint32_t depth, uint32_t flags, uint32_t limit,
+		       struct rsiw_uresp_resize_srq *resp)
+{
+	struct rsiw_ureq_resize_srq req = { depth, limit, flags, 0 };
+
+	return raw_resize(srq->context, UVERBS_OBJECT_SRQ, srq->handle, &req, sizeof(req), resp,
+			  resp ? sizeof(*resp) : 0);
+}
+
+static void steps_of_shared(void)
+{
+	const uint32_t move_and_limit = RSIW_RESIZE_MOVE | RSIW_RESIZE_SRQ_LIMIT;
+	struct rsiw_uresp_resize_srq resp, other;
+	const size_t size = sizeof(struct rsiw_rqe);
+	struct ibv_srq *srq;
+	struct ibv_pd *pd;
+
+	part("V-SRQ-5 V-IMM-5 a shared receive queue that is resized in steps");
+	srq = begin_shared(&pd);
+	expect(shared_step(srq, 32, RSIW_RESIZE_MOVE, 0, NULL) == EINVAL, "to nothing");
+	expect(shared_step(srq, 32, RSIW_RESIZE_MAKE | RSIW_RESIZE_MOVE, 0, &resp) == EINVAL,
+	       "two steps at once");
+	CHECK_SYS(shared_step(srq, 32, RSIW_RESIZE_MAKE, 0, &resp));
+	CHECK_SYS(shared_step(srq, 64, RSIW_RESIZE_MAKE, 0, &other));
+	expect(!maps(resp.srq_key, 32 * size) && maps(other.srq_key, 64 * size), "keys");
+	shared_is(srq, 16, 0);
+	CHECK_SYS(post_recv(srq, 0));
+	send_all(0, 1);
+	sent(0, 1);
+	expect(shared_step(srq, 0, move_and_limit, 65, NULL) == EINVAL, "a limit above the depth");
+	expect(shared_step(srq, 0, RSIW_RESIZE_MOVE, 0, NULL) == EINVAL, "to what is gone");
+	shared_is(srq, 16, 0);
+	CHECK_SYS(shared_step(srq, 32, RSIW_RESIZE_MAKE | RSIW_RESIZE_SRQ_LIMIT, 99, &resp));
+	shared_is(srq, 16, 0);
+	CHECK_SYS(shared_step(srq, 0, move_and_limit, 3, NULL));
+	shared_is(srq, 32, 3);
+	CHECK_SYS(shared_step(srq, 128, RSIW_RESIZE_MAKE, 0, &resp));
+	end_shared(srq, pd);
+	expect(!maps(resp.srq_key, 128 * size), "there are still some");
+}
+
+static int completions_step(struct ibv_cq *cq, uint32_t entries, uint32_t flags, uint64_t *key)
+{
+	const struct rsiw_ureq_resize_cq ours = { flags, 0 };
+
+	return raw_resize_cq_with(cq, ours, &entries, key);
+}
+
+/* With rings of either kind. */
+static void steps_of_completions(void)
+{
+	struct ibv_context *ctx = listener.id->verbs;
+	const struct rsiw_ureq_resize_cq unknown = { 1, 0 }, pad = { 0, 1 };
+	const size_t size = raw_cqe_size(ctx);
+	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, NULL, 0);
+	uint64_t key, other;
+	uint32_t n = 32;
+
+	part("V-CQ-13 V-IMM-4 a completion queue that is resized in steps");
+	CHECK(cq, "completion queue: %m");
+	expect(completions_step(cq, 32, RSIW_RESIZE_MOVE, &key) == EINVAL, "to nothing");
+	expect(completions_step(cq, 32, RSIW_RESIZE_MAKE | RSIW_RESIZE_MOVE, &key) == EINVAL,
+	       "two steps at once");
+	expect(raw_resize_cq_with(cq, unknown, &n, &key) == EINVAL, "an unknown flag");
+	expect(raw_resize_cq_with(cq, pad, &n, &key) == EINVAL, "something in what is unused");
+	CHECK_SYS(completions_step(cq, 32, RSIW_RESIZE_MAKE, &key));
+	CHECK_SYS(completions_step(cq, 256, RSIW_RESIZE_MAKE, &other));
+	expect(!maps(key, 32 * size + 8) && maps(other, 256 * size + 8), "keys");
+	CHECK_SYS(completions_step(cq, 1, RSIW_RESIZE_MOVE, &key));
+	expect(maps(other, 256 * size + 8), "moved and not mapped");
+	expect(completions_step(cq, 32, RSIW_RESIZE_MOVE, &key) == EINVAL, "to what is gone");
+	CHECK_SYS(completions_step(cq, 32, RSIW_RESIZE_MAKE, &key));
+	CHECK_SYS(ibv_destroy_cq(cq));
+	expect(!maps(key, 32 * size + 8), "there are still some");
 }
 
 static struct load {
@@ -581,6 +728,9 @@ void own_depths(void)
 	shared();
 	refusals();
 	raw_calls();
+	steps_of_requests();
+	steps_of_shared();
+	steps_of_completions();
 	under_load(false);
 	under_load(true);
 }
@@ -601,4 +751,5 @@ void stock_depths(void)
 	depths_are(b.a.id->qp, 16, 16);
 	shared_is(srq, 16, 0);
 	end_shared(srq, pd);
+	steps_of_completions();
 }
