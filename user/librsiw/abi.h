@@ -18,7 +18,8 @@ DECLARE_DRV_CMD(rsiw_get_context, IB_USER_VERBS_CMD_GET_CONTEXT, rsiw_ureq_alloc
 		rsiw_uresp_alloc_ctx);
 DECLARE_DRV_CMD(rsiw_create_cq, IB_USER_VERBS_CMD_CREATE_CQ, empty, siw_uresp_create_cq);
 DECLARE_DRV_CMD(rsiw_create_cq_ex, IB_USER_VERBS_EX_CMD_CREATE_CQ, empty, siw_uresp_create_cq);
-DECLARE_DRV_CMD(rsiw_resize_cq, IB_USER_VERBS_CMD_RESIZE_CQ, empty, rsiw_uresp_resize_cq);
+DECLARE_DRV_CMD(rsiw_resize_cq, IB_USER_VERBS_CMD_RESIZE_CQ, rsiw_ureq_resize_cq,
+		rsiw_uresp_resize_cq);
 DECLARE_DRV_CMD(rsiw_create_srq, IB_USER_VERBS_CMD_CREATE_SRQ, empty, siw_uresp_create_srq);
 DECLARE_DRV_CMD(rsiw_create_qp, IB_USER_VERBS_CMD_CREATE_QP, rsiw_ureq_create_qp,
 		rsiw_uresp_create_qp);
@@ -75,8 +76,9 @@ static_assert(sizeof(struct rsiw_uresp_alloc_ctx) == 56, "rsiw_uresp_alloc_ctx")
 static_assert(offsetof(struct rsiw_uresp_alloc_ctx, features) == 16, "features");
 static_assert(offsetof(struct rsiw_uresp_alloc_ctx, clock_khz) == 36, "clock_khz");
 static_assert(sizeof(struct rsiw_rq_ctrl) == 8, "rsiw_rq_ctrl");
+static_assert(sizeof(struct rsiw_ureq_resize_cq) == 8, "rsiw_ureq_resize_cq");
 static_assert(sizeof(struct rsiw_uresp_resize_cq) == 16, "rsiw_uresp_resize_cq");
-static_assert(sizeof(struct rsiw_ureq_resize_qp) == 8, "rsiw_ureq_resize_qp");
+static_assert(sizeof(struct rsiw_ureq_resize_qp) == 16, "rsiw_ureq_resize_qp");
 static_assert(sizeof(struct rsiw_uresp_resize_qp) == 24, "rsiw_uresp_resize_qp");
 static_assert(sizeof(struct rsiw_ureq_resize_srq) == 16, "rsiw_ureq_resize_srq");
 static_assert(sizeof(struct rsiw_uresp_resize_srq) == 16, "rsiw_uresp_resize_srq");

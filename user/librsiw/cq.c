@@ -387,21 +387,27 @@ int rsiw_resize_cq(struct ibv_cq *ibcq, int cqe)
 	struct rsiw_cq *cq = to_rsiw_cq(ibcq);
 	struct rsiw_resize_cq_resp resp = {};
 	struct rsiw_resize_cq cmd = {};
-	struct rsiw_ring ring, old;
+	struct rsiw_ring ring = {}, old;
+	bool has_steps = ctx->features & RSIW_FEATURE_RESIZE_STEPS;
 	int ret;
 
 	if (cqe < 1)
 		return EINVAL;
-	ret = rsiw_reserve_ring(&ring, cqe, ctx->layout->cqe_size, sizeof(struct siw_cq_ctrl));
-	if (ret)
-		return ret;
+	if (has_steps)
+		cmd.flags = RSIW_RESIZE_MAKE;
 	pthread_mutex_lock(&cq->lock);
 	pthread_mutex_lock(&cq->ctrl_lock);
 	ret = ibv_cmd_resize_cq(ibcq, cqe, &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				sizeof(resp));
+	/* If this fails in one step, with stock rings, the queue is lost. */
 	if (!ret)
-		ret = rsiw_map_reserved(ibcq->context, &ring, resp.cq_key, resp.num_cqe,
-					sizeof(struct siw_cq_ctrl));
+		ret = rsiw_map_ring(ibcq->context, &ring, resp.cq_key, resp.num_cqe,
+				    ctx->layout->cqe_size, sizeof(struct siw_cq_ctrl));
+	if (!ret && has_steps) {
+		cmd.flags = RSIW_RESIZE_MOVE;
+		ret = ibv_cmd_resize_cq(ibcq, cqe, &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
+					sizeof(resp));
+	}
 	if (!ret) {
 		/* What was not polled is at the beginning of the new ring. */
 		old = cq->ring;

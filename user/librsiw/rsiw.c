@@ -36,7 +36,7 @@ const struct rsiw_layout rsiw_own_rings = {
 
 #define WANTED (RSIW_FEATURE_RINGS | RSIW_FEATURE_IMM | RSIW_FEATURE_ATOMIC | \
 		RSIW_FEATURE_WINDOWS | RSIW_FEATURE_TIMESTAMP | RSIW_FEATURE_RESIZE | \
-		RSIW_FEATURE_POLL | RSIW_FEATURE_FLUSH)
+		RSIW_FEATURE_POLL | RSIW_FEATURE_FLUSH | RSIW_FEATURE_RESIZE_STEPS)
 
 /* Maps a ring, with `behind` octets behind its entries. */
 int rsiw_map_ring(struct ibv_context *context, struct rsiw_ring *ring, uint64_t key,
@@ -198,6 +198,9 @@ static void agree(struct rsiw_context *ctx, const struct rsiw_uresp_alloc_ctx *a
 		return;
 	ctx->layout = &rsiw_own_rings;
 	ctx->features = answer->features & WANTED;
+	/* An older driver's way, in one step, may lose queues. */
+	if (!(ctx->features & RSIW_FEATURE_RESIZE_STEPS))
+		ctx->features &= ~RSIW_FEATURE_RESIZE;
 	ctx->max_sge = rsiw_smaller(answer->max_sge, RSIW_MAX_SGE);
 	ctx->max_inline = rsiw_smaller(answer->max_inline, RSIW_MAX_INLINE);
 	ctx->max_windows = answer->max_windows;

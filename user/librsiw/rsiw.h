@@ -152,10 +152,6 @@ static inline void *rsiw_behind(const struct rsiw_ring *ring)
 int rsiw_map_ring(struct ibv_context *context, struct rsiw_ring *ring, uint64_t key,
 		  uint32_t entries, uint32_t entry_size, size_t behind);
 void rsiw_unmap_ring(struct rsiw_ring *ring);
-int rsiw_reserve_ring(struct rsiw_ring *ring, uint32_t entries, uint32_t entry_size,
-		      size_t behind);
-int rsiw_map_reserved(struct ibv_context *context, struct rsiw_ring *ring, uint64_t key,
-		      uint32_t entries, size_t behind);
 int rsiw_put_recv(struct rsiw_ring *ring, uint32_t max_sge, const struct ibv_recv_wr *wr);
 
 int rsiw_query_device_ex(struct ibv_context *context,

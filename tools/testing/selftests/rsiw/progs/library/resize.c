@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 
@@ -613,12 +614,11 @@ static const struct {
 	const char *name;
 	int (*resize)(void);
 	unsigned int rings;
-	size_t octets;			/* of all of them */
+	size_t octets;			/* of the largest, which counts as each is mapped */
 } queues[] = {
 	{ "completions", more_completions, 1, MANY * sizeof(struct rsiw_cqe) },
 	{ "shared receives", more_shared, 1, MANY * sizeof(struct rsiw_rqe) },
-	{ "requests", more_requests, 2,
-	  MANY * (sizeof(struct rsiw_sqe) + sizeof(struct rsiw_rqe)) },
+	{ "requests", more_requests, 2, MANY * sizeof(struct rsiw_sqe) },
 };
 
 /* A message goes through all queues. */
@@ -629,6 +629,46 @@ static void works(void)
 	CHECK_SYS(post_recv(srq, id));
 	send_all(id, id + 1);
 	sent(id++, 1);
+	CHECK_SYS(ep_post_recv(&b.a, 0, NULL, 0, 0));
+	CHECK_SYS(ep_post_send(&b.p, 0, IBV_WR_SEND, NULL, 0, 0, 0, 0));
+	good(b.a.rcq, IBV_WC_RECV);
+	good(b.p.scq, IBV_WC_SEND);
+}
+
+/* How many mappings of the device are made before one fails; none fails if it is negative. */
+static int before_failure = -1;
+
+/* Takes the place of the C library's, for our library as well. */
+void *mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	if (fd >= 0 && before_failure >= 0 && !before_failure--) {
+		errno = EAGAIN;
+		return MAP_FAILED;
+	}
+	return (void *)syscall(SYS_mmap, at, len, prot, flags, fd, offset);
+}
+
+/* There was room when the call began, which another thread has taken since. */
+static void room_is_taken(void)
+{
+	const int entries = b.p.rcq->cqe;
+	unsigned int i, n;
+	int ret;
+
+	for (i = 0; i < COUNT(queues); i++)
+		for (n = 0; n < queues[i].rings; n++) {
+			part("V-CQ-13 V-QP-23 ring %u of %s cannot be mapped", n + 1,
+			     queues[i].name);
+			before_failure = n;
+			ret = queues[i].resize();
+			expect(ret == EAGAIN && before_failure < 0, "%s, %d", strerror(ret),
+			       before_failure);
+			before_failure = -1;
+			expect(b.p.rcq->cqe == entries, "%d completions", b.p.rcq->cqe);
+			shared_is(srq, 16, 0);
+			depths_are(b.a.id->qp, 16, 16);
+			works();
+		}
 }
 
 static size_t locked(void)
@@ -654,7 +694,7 @@ static void little_memory(void)
 	CHECK_SYS(mlockall(MCL_FUTURE));
 	for (i = 0; i < COUNT(queues); i++)
 		for (quarters = 3; quarters <= 5; quarters += 2) {
-			part("V-CQ-11 V-QP-23 memory for %u quarters of the rings of %s", quarters,
+			part("V-CQ-11 V-QP-23 memory for %u quarters of a ring of %s", quarters,
 			     queues[i].name);
 			now = before;
 			now.rlim_cur = locked() + queues[i].octets / 4 * quarters;
@@ -716,6 +756,7 @@ void scarce_depths(void)
 	struct ibv_pd *pd;
 
 	srq = begin_shared(&pd);
+	room_is_taken();
 	little_memory();
 	few_mappings();
 	end_shared(srq, pd);
