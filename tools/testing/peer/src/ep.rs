@@ -5,7 +5,7 @@
 
 use crate::bytes::{hex, unhex};
 use crate::log::Log;
-use crate::net::{check, Res};
+use crate::net::{check, Res, Shown};
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -229,6 +229,13 @@ impl Ep {
         let mut words = text.split_whitespace();
         let got = words.find(|w| *w == "drv_ended_by").and(words.next());
         check("ended_by", got == Some(&format!("{want:#x}")), &text)
+    }
+
+    /// What `ss` shows of the driver's socket that is connected to `port`.
+    pub fn shown(&self, port: u16) -> Res<Shown> {
+        let pid = self.0.borrow().child.id().to_string();
+        let ss = ["nsenter", "--target", &pid, "--net", "ss"];
+        Shown::of(&ss, &format!("dport = :{port}"))
     }
 
     /// Octets of the arena.

@@ -10,6 +10,7 @@ use crate::log::Log;
 use std::fmt::Debug;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// What goes wrong in a scenario, as text.
@@ -324,9 +325,34 @@ impl Tcp {
         ))
     }
 
+    /// What `ss` shows of this socket.
+    pub fn shown(&self) -> Res<Shown> {
+        Shown::of(&["ss"], &format!("sport = :{}", self.port()))
+    }
+
     /// Lets no more than about `bytes` come in before they are read.
     pub fn small_window(&self, bytes: i32) {
         let _ = self.stream().map(|tcp| ffi::small_window(tcp, bytes));
+    }
+}
+
+/// What `ss` shows of a socket.
+pub struct Shown(String);
+
+impl Shown {
+    /// Of the connected socket that fits `filter`; `ss` is how the program is called.
+    pub fn of(ss: &[&str], filter: &str) -> Res<Self> {
+        let options = ["-Htmin", "state", "connected", filter];
+        let shown = Command::new(ss[0]).args(&ss[1..]).args(options).output();
+        let shown = shown.map_err(|e| format!("{ss:?}: {e}"))?;
+        Ok(Shown(String::from_utf8_lossy(&shown.stdout).into_owned()))
+    }
+
+    /// The number right behind this name.
+    pub fn number(&self, name: &str) -> Res<u64> {
+        let mut words = self.0.split([' ', '\t', '\n', '(', ',', ')']);
+        let number = words.find_map(|w| w.strip_prefix(name)?.parse().ok());
+        number.ok_or(format!("no number behind '{name}': {}", self.0))
     }
 }
 

@@ -234,6 +234,40 @@ impl Conn {
         check(&format!("number {id} with status {status}"), good, wc)
     }
 
+    /// Takes the next completion of the send queue, which has to be a good one. Returns whether
+    /// there is one: none comes once TCP is full, until something is read here.
+    pub fn completes(&self) -> Res<bool> {
+        let until = Instant::now() + Duration::from_millis(SOON);
+        loop {
+            let is_full = self.is_full()?;
+            if is_full {
+                // TCP takes nothing more. Whoever was still at work on the queue pair is through
+                // when a change of it is, here of nothing.
+                self.say("modify", "")?;
+            }
+            match self.ep.wc(self.slot, "s", 0)? {
+                Some(wc) => return check("completion", wc.status == 0, wc).map(|()| true),
+                None if is_full => return Ok(false),
+                None if Instant::now() > until => {
+                    return Err(format!("neither completed nor held up within {SOON} ms"))
+                }
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+
+    /// Whether TCP is full on both sides: this side's refuses what comes, the driver's knows of all
+    /// that was taken before, and has no room for more.
+    fn is_full(&self) -> Res<bool> {
+        let here = self.tcp.shown()?;
+        if here.number("d")? == 0 {
+            return Ok(false);
+        }
+        let there = self.ep.shown(self.tcp.port())?;
+        let told = there.number("bytes_acked:")? >= here.number("bytes_received:")?;
+        Ok(told && there.number("w")? >= there.number("tb")?)
+    }
+
     /// No completion comes.
     pub fn no_wc(&self, queue: &str) -> Res {
         let wc = self.ep.wc(self.slot, queue, QUIET)?;

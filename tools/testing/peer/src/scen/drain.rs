@@ -157,7 +157,7 @@ fn held_up(w: &mut World) -> Res<(Conn, u64)> {
     w.ep.say(&format!("fill {} {FROM} {LEN} 0", c.slot))?;
     for id in 0..64 {
         c.post(id, op::WRITE, FROM, LEN, &format!("raddr={TO} rkey={KEY}"))?;
-        if w.ep.wc(c.slot, "s", 300)?.is_none() {
+        if !c.completes()? {
             return Ok((c, id + 1));
         }
     }

@@ -54,7 +54,7 @@ pub fn add(list: &mut List) {
                     return Err(format!("{:?} for post {id}", start.elapsed()));
                 }
             }
-            let done = completed(&c, w)?;
+            let done = completed(&c)?;
             check("held up", done < 12, done)
         });
     list.rows("V-WR-22")
@@ -74,7 +74,7 @@ pub fn add(list: &mut List) {
             for id in 0..12 {
                 c.post(id, op::WRITE, FROM, 262_144, &to())?;
             }
-            let done = completed(&c, w)?;
+            let done = completed(&c)?;
             check("held up", done <= 9, done)?;
             c.say("modify", &format!("state={}", state::SQE))?;
             let mut messages = 0;
@@ -149,9 +149,9 @@ fn stalled(w: &mut World) -> Res<Conn> {
 }
 
 /// How many requests have completed when no more do.
-fn completed(c: &Conn, w: &World) -> Res<usize> {
+fn completed(c: &Conn) -> Res<usize> {
     let mut n = 0;
-    while w.ep.wc(c.slot, "s", 300)?.is_some() {
+    while c.completes()? {
         n += 1;
     }
     Ok(n)
