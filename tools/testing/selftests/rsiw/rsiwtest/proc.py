@@ -94,15 +94,15 @@ class Proc:
                                (self, text, timeout, self.tail()))
             time.sleep(0.05)
 
-    def wait_listening(self, port, timeout=15, rests=False):
-        """Waits until a TCP socket of its network namespace listens. `rests`: it waits by itself
-        when it does, so that the end of the call which makes it listen can be waited for."""
+    def wait_listening(self, port, timeout=15, is_through=None):
+        """Waits until a TCP socket of its network namespace listens. A wildcard has one for each
+        network namespace or VRF, made one by one in a call whose end is waited for:
+        `is_through` says whether it has ended; if it is not given, the program rests then."""
         end = time.monotonic() + timeout * self.slow
-        seen = 0
         while True:
-            # A wildcard has one socket per network namespace or VRF, made one by one.
-            before, seen = seen, self.listeners(port)
-            if seen and (not self.is_calling() if rests else seen == before):
+            found = self.listeners(port)
+            if found and (is_through() if is_through else
+                          not any(map(is_wildcard, found)) or not self.is_calling()):
                 return
             if self.poll() is not None:
                 raise Fail("%s ends with status %s instead of listening:\n%s" %
@@ -113,7 +113,7 @@ class Proc:
             time.sleep(0.03)
 
     def listeners(self, port):
-        """How many sockets listen on `port` where it runs."""
+        """Where sockets listen on `port` where it runs."""
         return listening(self.pid, port)
 
     def is_calling(self):
@@ -160,18 +160,25 @@ def lives(group):
 
 
 def listening(pid, port):
-    """How many sockets listen on `port` in the namespace of `pid`."""
-    want, count = "%04X" % port, 0
+    """The addresses at which sockets listen on `port` in the namespace of `pid`, in the kernel's
+    hexadecimal form."""
+    want, found = "%04X" % port, []
     for name in ("tcp", "tcp6"):
         try:
             with open("/proc/%d/net/%s" % (pid, name)) as f:
                 for line in f:
                     field = line.split()
-                    if field[3] == "0A" and field[1].endswith(":" + want):
-                        count += 1
+                    addr, _, at = field[1].partition(":")
+                    if field[3] == "0A" and at == want:
+                        found.append(addr)
         except OSError:
             pass
-    return count
+    return found
+
+
+def is_wildcard(addr):
+    """Whether an address of `listening` is any of the host's."""
+    return not addr.strip("0")
 
 
 # The call by which librdmacm asks for anything, and its command to listen.

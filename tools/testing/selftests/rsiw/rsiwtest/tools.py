@@ -50,7 +50,7 @@ def rping_ends(t, path, *args, port=None, v6=False, mapped=False):
         server = serve(t, "rping", "-s", *args, netns=path.server_ns)
     else:
         server = t.start("rping", "-s", *args, netns=path.server_ns)
-        server.wait_listening(port, rests=True)
+        server.wait_listening(port)
     return server, t.start("rping", "-c", *args, netns=path.client_ns)
 
 
@@ -149,7 +149,7 @@ class Perftest:
 
     def connect(self):
         """Starts the client, once the server listens."""
-        self.server.wait_listening(self.port, rests=True)
+        self.server.wait_listening(self.port)
         argv = [*self.args, "-d", self.path.client_dev, self.addr]
         if self.group:
             argv = self.group.within(argv)

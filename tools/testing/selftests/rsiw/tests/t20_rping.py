@@ -45,7 +45,7 @@ def rping_persistent(t):
     args = ["-V", "-S", 1000]
     server = t.start("rping", "-s", "-P", "-a", path.addr4, "-p", port, *args,
                      netns=path.server_ns)
-    server.wait_listening(port, rests=True)
+    server.wait_listening(port)
     for many in (1, 1, 3, 5):
         clients = []
         for _ in range(many):

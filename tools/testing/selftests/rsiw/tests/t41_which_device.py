@@ -96,7 +96,7 @@ def serve(t, here, addr):
     """A server that listens at an address; with its port."""
     port = t.port()
     server = t.start("rping", "-s", "-P", "-a", addr, "-p", port, netns=here.netns)
-    server.wait_listening(port, rests=True)
+    server.wait_listening(port)
     return server, port
 
 

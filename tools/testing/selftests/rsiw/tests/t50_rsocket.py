@@ -32,10 +32,18 @@ def room_for_mappings():
             os.unlink(ROOM)
 
 
-def stream(t, tool, path, *options):
+def serve(t, path, tool, *options):
+    """A server that listens, and its port. It may poll then. Once rsockets listen with one device
+    after the other, they start a thread for the connections; a plain socket (-T f) just listens."""
     port = t.port()
     server = t.start(tool, "-p", port, *options, netns=path.server_ns)
-    server.wait_listening(port)
+    tasks, threads = "/proc/%d/task" % server.pid, 1 if "f" in options else 2
+    server.wait_listening(port, is_through=lambda: len(os.listdir(tasks)) >= threads)
+    return server, port
+
+
+def stream(t, tool, path, *options):
+    server, port = serve(t, path, tool, *options)
     client = t.start(tool, "-s", path.addr4, "-p", port, *options,
                      netns=path.client_ns)
     # The server leaves right after its last byte. A client that polls (-T a)
@@ -71,9 +79,7 @@ def riostream(t):
 def gets_on(t, path, tool, *options):
     """Runs the tool while messages come in, however slowly. Its ends take turns, each
     waits for the other's message: one that is not sent, or not taken in, is the last."""
-    port = t.port()
-    server = t.start(tool, "-p", port, "-T", "v", *options, netns=path.server_ns)
-    server.wait_listening(port)
+    server, port = serve(t, path, tool, "-T", "v", *options)
     client = t.start(tool, "-s", path.addr4, "-p", port, "-T", "v", *options,
                      netns=path.client_ns)
     seen, since = 0, time.monotonic()
@@ -106,7 +112,7 @@ def spin(t):
 @test("rcopy", cost=8)
 def rcopy(t):
     """A file copied by rcopy arrives unchanged."""
-    path, port = t.topo.wire, t.port()
+    path = t.topo.wire
     base = "/tmp/rsiw-rcopy"
     os.makedirs(base, exist_ok=True)
     source, target = base + "/source", base + "/target"
@@ -114,8 +120,7 @@ def rcopy(t):
         f.write(os.urandom((8 << 20) + 4321))
     if os.path.exists(target):
         os.unlink(target)
-    server = t.start("rcopy", "-p", port, netns=path.server_ns)
-    server.wait_listening(port)
+    server, port = serve(t, path, "rcopy")
     # Its options come last, or it takes itself for the server.
     t.run("rcopy", source, path.addr4 + ":" + target, "-p", port,
           netns=path.client_ns, timeout=40)

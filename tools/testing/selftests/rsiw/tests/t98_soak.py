@@ -106,7 +106,8 @@ class Soak:
         args = ["rstream", "-p", port, "-T", "v", "-S",
                 self.rng.choice((64, 4096, 65536)), "-C", 20 * seconds,
                 "-I", 10]
-        return self.pair(path, args, args + ["-s", path.addr4], port)
+        # At an address, as it polls when it listens (see wait_listening).
+        return self.pair(path, args + ["-b", path.addr4], args + ["-s", path.addr4], port)
 
     def start(self, seconds):
         """Verified traffic on both paths, connected when this returns."""
