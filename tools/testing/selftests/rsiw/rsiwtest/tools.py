@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """How the packaged RDMA programs are run as pairs."""
 
+import contextlib
 import json
 import re
 import signal
@@ -115,6 +116,22 @@ def perftest(t, path, tool, size, iters, *extra, qps=1, events=False,
         raise Fail("%s did %s of %d iterations:\n%s" % (
             pair.client, rows[-1][1], iters, pair.client.tail()))
     return out
+
+
+@contextlib.contextmanager
+def unrefused(port):
+    """Within, who comes to a port of this network namespace at which nobody listens is not told
+    so, and comes again a second later, as TCP does without an answer."""
+    table = ("inet", "rsiw_unrefused")
+    sh("nft", "add", "table", *table)
+    try:
+        sh("nft", "add", "chain", *table, "out", "{ type filter hook output priority filter; }")
+        # The answer to a SYN has no number of its own.
+        sh("nft", "add", "rule", *table, "out", "tcp sport %d tcp sequence 0" % port,
+           "tcp flags & rst == rst drop")
+        yield
+    finally:
+        sh("nft", "delete", "table", *table)
 
 
 def came_too_early(client):

@@ -40,6 +40,7 @@ def docs_blocks(t):
 @test("docs-first-steps", cost=8, only_type="rsiw")
 def docs_first_steps(t):
     """First steps, two hosts, and tuning."""
+    t.need("nft")
     with hosts(t) as names:
         for host in names.values():
             sh("rdma", "link", "del", host["rsiw0"])
