@@ -34,7 +34,7 @@ ORDINARY = {
         "index list inlen outlen value driver_udata attr",
     "identifiers of iw_cm, as its drivers use them":
         "provider_data add_ref rem_ref local_addr remote_addr m_remote_addr tos",
-    "ours": "handle inner object filler memory rcu mem node min max",
+    "ours": "handle inner object filler memory rcu mem node min max words number",
     "the thread itself": "mm nr_cpus_allowed",
     "memory cgroups, whose references are counted there": "css",
 }

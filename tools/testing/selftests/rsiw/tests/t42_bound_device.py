@@ -321,7 +321,7 @@ def of_nvme(t):
                 pass
 
 
-@test("bound-device-filter", cost=8, only_type="rsiw")
+@test("bound-device-filter", cost=8, only_type="rsiw", packaged=True)
 def filtered(t):
     """What the page for secure networks says for devices that are not bound: nftables refuses who
     comes by another interface, and nobody else."""

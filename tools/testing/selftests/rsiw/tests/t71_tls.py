@@ -392,47 +392,62 @@ for n in itertools.count():
 B4_TOO = "10.77.0.200"
 
 
+@contextlib.contextmanager
+def flooded(t, path, port, says):
+    """A stranger opens connections to a port all the time, and says no more than that on each."""
+    stranger = t.start("python3", "-c", FLOOD, path.addr4, port, B4_TOO, 60, says,
+                       netns=path.client_ns)
+    stranger.wait_output("flooding", t.left(60))
+    yield
+    stranger.kill()
+    t.reap()
+
+
+@contextlib.contextmanager
+def with_stranger(t):
+    """A device that asks who is there, and an address from which a stranger can come."""
+    tls.need(t)
+    with keys() as (_, both, *_), tls.between_namespaces(t, both) as agent:
+        sh("ip", "addr", "add", B4_TOO + "/24", "dev", IF_B, netns=NS_B)
+        yield agent, t.topo.wire
+
+
 @test("tls-flood", cost=60, limit=400, only_type="rsiw", optional=True)
 def flood(t):
     """A stranger who opens many connections and says nothing costs no process, and keeps nobody
     out."""
-    tls.need(t)
-    with keys() as (_, both, *_), tls.between_namespaces(t, both) as agent:
-        path = t.topo.wire
-        sh("ip", "addr", "add", B4_TOO + "/24", "dev", IF_B, netns=NS_B)
+    with with_stranger(t) as (agent, path):
         for name, says in (("says nothing", ""), ("begins and stops", "1603010200010001fc0303")):
             with t.sub("who " + name):
                 port = serve(t, path, "-P")
-                stranger = t.start("python3", "-c", FLOOD, path.addr4, port, B4_TOO, 60, says,
-                                   netns=path.client_ns)
-                stranger.wait_output("flooding", t.left(60))
-                most = 0
-                for _ in range(3):
-                    client = ping_client(t, path.addr4, port, 2, netns=path.client_ns)
-                    with t.within(AT_ONCE, "a connection"):
-                        while client.poll() is None:
-                            t.left()
-                            most = max(most, len(agent.children()))
-                            time.sleep(0.05)
-                    all_rounds(client, t.left(5))
-                stranger.kill()
-                t.reap()
+                with flooded(t, path, port, says):
+                    most = 0
+                    for _ in range(3):
+                        client = ping_client(t, path.addr4, port, 2, netns=path.client_ns)
+                        with t.within(AT_ONCE, "a connection"):
+                            while client.poll() is None:
+                                t.left()
+                                most = max(most, len(agent.children()))
+                                time.sleep(0.05)
+                        all_rounds(client, t.left(5))
                 if most > 4:
                     raise Fail("%d processes of tlshd" % most)
-        with t.sub("the firewall of the manual"):
-            t.need("nft")
-            port = serve(t, path, "-P")
-            block, = (b for b in docs.blocks() if b.test == t.test.name)
-            rules = block.text.replace("4420", str(port)).replace("192.0.2.0/28", B4)
-            sh("sh", "-ec", rules, netns=path.server_ns)
-            stranger = t.start("python3", "-c", FLOOD, path.addr4, port, B4_TOO, 60, "",
-                               netns=path.client_ns)
-            stranger.wait_output("flooding", t.left(60))
+
+
+@test("tls-firewall", cost=15, limit=400, only_type="rsiw", packaged=True, optional=True)
+def firewall(t):
+    """What the manual has a firewall do about such a stranger."""
+    t.need("nft")
+    with with_stranger(t) as (_, path):
+        port = serve(t, path, "-P")
+        block, = (b for b in docs.blocks() if b.test == t.test.name)
+        rules = block.text.replace("4420", str(port)).replace("192.0.2.0/28", B4)
+        sh("sh", "-ec", rules, netns=path.server_ns)
+        with flooded(t, path, port, ""):
             ping(t, path.addr4, port, 2, netns=path.client_ns, timeout=AT_ONCE)
             busy = sh("nft", "list", "set", "inet", "rsiw", "busy", netns=path.server_ns)
             if B4_TOO not in busy or B4 + " " in busy:
                 raise Fail("who is known to be busy:\n" + busy)
-            t.reap()
 
 
 # ---- tlshd that is not there, hangs, or dies -------------------------------------
