@@ -59,7 +59,6 @@ impl Actor {
             Self::Urgent => c"urgent",
             Self::Patient => c"patient",
             Self::Later => c"later",
-            Self::Nobody => c"nobody",
         }
     }
 }

@@ -7,9 +7,10 @@
 //! runs before other work of the processor, so a program that polls does not keep it from bringing
 //! what is polled for. The patient one runs in its turn, while more to send gathers.
 //!
-//! [`who`] is the whole table, except for threads that have the queue pair's mutex anyway: one that
-//! changes the state sends what the new state lets out, and one that rings the doorbell too late
-//! flushes what it posted. Pure: any context.
+//! [`who`] has the questions that are decisions. All else that others have to do is urgent: what was
+//! noted, what may be sent now, and what somebody has left. Threads that have the queue pair's mutex
+//! anyway do not ask: one that changes the state sends what the new state lets out, and one that
+//! rings the doorbell too late flushes what it posted. Pure: any context.
 #![forbid(unsafe_code)]
 
 use core::num::{
@@ -36,8 +37,6 @@ pub(crate) enum Actor {
     Patient,
     /// A work item, after [`GATHER_US`].
     Later,
-    /// Nobody: there is nothing to do, or somebody is about to do it.
-    Nobody,
 }
 
 /// What is known of a process by its doorbells. Under the mutex of its queue pair.
@@ -129,61 +128,29 @@ impl Doorbells {
     }
 }
 
-/// Why somebody may have to act, and what is known then.
+/// A question about who sends, and what is known then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// A process rang the doorbell while somebody else had the mutex. `sends`: requests are sent in
-    /// this state.
-    Busy { sends: bool },
     /// A process rang the doorbell, its thread has the mutex, and requests wait to be sent. `row`:
     /// see [`Doorbells::is_row`]. `gathers`: few wait, and giving them time is worth it.
     Doorbell { row: bool, gathers: bool },
-    /// [`GATHER_US`] have passed.
-    Gathered,
-    /// A consumer in the kernel posted send requests, in any context. `may_send`: its thread has
-    /// no spin lock, and may keep others waiting.
-    KernelPost { may_send: bool },
-    /// A post whose thread may send, but somebody else has the mutex.
-    KernelBusy,
-    /// A post whose thread may send, and has the mutex. `only_sends`: nothing else is due.
-    /// `one_of_many`: the thread may not sleep, and the consumer waits for more than what it posts
-    /// now.
-    KernelTurn { only_sends: bool, one_of_many: bool },
-    /// A consumer in the kernel posted receives. `flushes`: they are flushed.
-    KernelRecv { flushes: bool },
-    /// There is room in the socket, or the peer has acknowledged all.
-    Room,
-    /// A Read of the peer is to be answered.
-    PeerRead,
-    /// The response to a Read is placed. `draining`: the FIN waits for the last one. `stalled`: a
-    /// request waits until fewer are under way.
-    ReadDone { draining: bool, stalled: bool },
-    /// The first FPDU of the peer came, before which a responder may not send (T-24).
-    PeerHeard,
-    /// Somebody stopped although there may be more to send, flush or complete, of which nobody
-    /// tells: see [`Drained`](super::drain::Drained).
-    GoOn,
-    /// Something was noted that only the work item may act upon.
-    Note,
+    /// Requests were left to a work item: they had [`GATHER_US`], or somebody else had the mutex
+    /// when the doorbell rang, or they waited until fewer are under way.
+    Left,
+    /// A consumer in the kernel posted, its thread may send, has the mutex, and nothing else is
+    /// due. `one_of_many`: the thread may not sleep, and the consumer waits for more than what it
+    /// posts now.
+    KernelPost { one_of_many: bool },
 }
 
-/// Returns who acts because of `reason`. `sleeps` returns whether the process that consumes send
-/// completions sleeps until an event instead of polling; it is called only where that counts.
-///
-/// Inlined: most reasons are constants, for which only the answer is left.
+/// Returns who sends. `sleeps` returns whether the process that consumes send completions sleeps
+/// until an event instead of polling; it is called only where that counts.
 #[inline(always)]
 pub(crate) fn who(reason: Reason, sleeps: impl Fn() -> bool) -> Actor {
-    use Actor::{Caller, Later, Nobody, Patient, Urgent};
+    use Actor::{Caller, Later, Patient, Urgent};
     use Reason::*;
 
     match reason {
-        // Whoever has the mutex may have looked at the ring already, so somebody looks again. A
-        // consumer that sleeps posts more before; one that polls would keep the patient item away.
-        Busy { sends: true } if sleeps() => Patient,
-        Busy { sends: true } => Urgent,
-        // What becomes of the request is known only under the mutex, so the thread waits for it.
-        Busy { sends: false } => Caller,
-
         // A consumer that waits for an answer has little else on the way, and gets it soonest so.
         Doorbell { row: false, .. } => Caller,
         // Many go to TCP in one call, as the library does not ring while a request waits. A work
@@ -191,50 +158,15 @@ pub(crate) fn who(reason: Reason, sleeps: impl Fn() -> bool) -> Actor {
         Doorbell { gathers: true, .. } => Later,
         Doorbell { .. } if sleeps() => Patient,
         Doorbell { .. } => Caller,
-        Gathered if sleeps() => Patient,
-        Gathered => Urgent,
 
-        // The thread sends if the mutex is free at once: a post may not depend on how long others
-        // have it.
-        KernelPost { may_send: true } => Caller,
-        // The consumer may have disabled interrupts, or have locks that its handlers take.
-        KernelPost { may_send: false } => Urgent,
-        // Somebody looks again, as for a process.
-        KernelBusy => Urgent,
-        // Anything but sending is not for a thread of a consumer, which may have its locks.
-        KernelTurn {
-            only_sends: false, ..
-        } => Urgent,
+        // A consumer that sleeps posts more before; one that polls would keep the patient item away.
+        Left if sleeps() => Patient,
+        Left => Urgent,
+
         // A block device with more under way posts the next one while others are sent, on another
         // processor if one is free. Where none is, they gather until the thread sleeps.
-        KernelTurn {
-            one_of_many: true, ..
-        } => Patient,
+        KernelPost { one_of_many: true } => Patient,
         // A worker that may sleep answers for many; a second one for it would be in its way.
-        KernelTurn { .. } => Caller,
-        // They are flushed behind what was posted before.
-        KernelRecv { flushes: true } => Urgent,
-        // The stream takes them.
-        KernelRecv { flushes: false } => Nobody,
-
-        // TCP is about to run dry, or the FIN may go.
-        Room => Urgent,
-
-        // Those that come before it runs are answered with it.
-        PeerRead => Urgent,
-
-        // The FIN may be due. A process that disconnects does not poll.
-        ReadDone { draining: true, .. } => Urgent,
-        // As for a request that is posted now.
-        ReadDone { stalled: true, .. } if sleeps() => Patient,
-        ReadDone { stalled: true, .. } => Urgent,
-        ReadDone { .. } => Nobody,
-
-        // Requests may have waited for this from the start.
-        PeerHeard => Urgent,
-        // The consumer may poll for the last of them.
-        GoOn => Urgent,
-        // Errors, the socket and timers must not wait for a program.
-        Note => Urgent,
+        KernelPost { .. } => Caller,
     }
 }

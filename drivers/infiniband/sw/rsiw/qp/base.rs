@@ -216,7 +216,7 @@ impl Base {
         }
     }
 
-    /// Returns who is to act because of `reason`.
+    /// As [`schedule::who`].
     #[inline(always)]
     pub(super) fn who(&self, reason: Reason) -> Actor {
         schedule::who(reason, || {

@@ -49,10 +49,7 @@ use crate::{
             OutboundReads, //
         },
         receiver::Lack,
-        schedule::{
-            Actor,
-            Reason, //
-        },
+        schedule::Actor,
         sender::Outcome,
         setup::Params,
         state::{
@@ -190,7 +187,7 @@ impl Qp {
                 None | Some(Outcome::Idle) => return,
                 Some(Outcome::Again) => {
                     self.count(Counter::TxBudget);
-                    self.schedule(Reason::GoOn);
+                    self.urge();
                     return;
                 }
                 Some(Outcome::Failed) => {

@@ -106,7 +106,7 @@ impl Base {
             let counter = match actor {
                 Actor::Urgent | Actor::Later => Counter::TxByUrgent,
                 Actor::Patient => Counter::TxByPatient,
-                Actor::Caller | Actor::Nobody => Counter::TxByThread,
+                Actor::Caller => Counter::TxByThread,
             };
             tally.add(counter, core::mem::take(batches).into());
         }

@@ -20,7 +20,6 @@ use crate::{
         notes::QpNote,
         schedule::{
             Actor,
-            Reason,
             GATHER_US, //
         },
     },
@@ -52,18 +51,21 @@ impl Parent for Qp {
 
 impl Qp {
     /// Queues the work item that `actor` is, or starts the timer that queues one. Does nothing if
-    /// that is the caller or nobody.
+    /// that is the caller.
     #[inline(always)]
     pub(super) fn queue(self: &Arc<Self>, actor: Actor) {
         match actor {
-            Actor::Urgent => self.queue_urgent(),
+            Actor::Urgent => self.urge(),
             Actor::Patient => self.queue_patient(),
             Actor::Later => ShortTimer::start(self, GATHER_US),
-            Actor::Caller | Actor::Nobody => {}
+            Actor::Caller => {}
         }
     }
 
-    fn queue_urgent(self: &Arc<Self>) {
+    /// Queues the urgent work item. So goes on whoever was waited for, or has stopped although there
+    /// may be more of which nobody tells: errors, the socket and timers must not wait for a program,
+    /// and a consumer may poll for what is sent, flushed or completed then.
+    pub(super) fn urge(self: &Arc<Self>) {
         // If that fails it is queued already, and will see whatever there is to see.
         let _ = self.dev.queues().data.enqueue::<_, ACTS>(self.clone());
     }
@@ -73,17 +75,10 @@ impl Qp {
         let _ = self.dev.queues().patient.enqueue::<_, SENDS>(self.clone());
     }
 
-    /// Lets a work item act if `reason` asks for one. It must not be a reason for which the caller
-    /// acts itself.
-    #[inline(always)]
-    pub(super) fn schedule(self: &Arc<Self>, reason: Reason) {
-        self.queue(self.who(reason));
-    }
-
     /// Leaves a note for the work item. What goes with it is in its slot already.
     pub(super) fn note(self: &Arc<Self>, note: QpNote) {
         self.notes.leave(note);
-        self.schedule(Reason::Note);
+        self.urge();
     }
 
     /// Lets the work item act upon what was noted, if anything was. Whoever sends or receives calls
@@ -91,7 +86,7 @@ impl Qp {
     #[inline]
     pub(super) fn ring_if_noted(self: &Arc<Self>) {
         if self.is_noted() {
-            self.schedule(Reason::Note);
+            self.urge();
         }
     }
 

@@ -9,10 +9,7 @@
 use super::base::Base;
 use crate::proto::{
     notes::QpNote,
-    schedule::{
-        Actor,
-        Reason, //
-    },
+    schedule::Actor, //
 };
 use kernel::sync::Arc;
 
@@ -28,19 +25,16 @@ pub(super) trait Parent: Send + Sync {
 }
 
 impl dyn Parent {
-    /// As [`Qp::schedule`](super::Qp::schedule).
+    /// As [`Qp::urge`](super::Qp::urge).
     #[inline]
-    pub(super) fn schedule(self: &Arc<Self>, reason: Reason) {
-        match self.base().who(reason) {
-            Actor::Caller | Actor::Nobody => {}
-            actor => self.clone().let_act(actor),
-        }
+    pub(super) fn urge(self: &Arc<Self>) {
+        self.clone().let_act(Actor::Urgent);
     }
 
     /// As [`Qp::note`](super::Qp::note).
     pub(super) fn note(self: &Arc<Self>, note: QpNote) {
         self.base().notes.leave(note);
-        self.schedule(Reason::Note);
+        self.urge();
     }
 
     /// As [`Qp::ring_if_noted`](super::Qp::ring_if_noted). `base` is that of this queue pair, which
@@ -48,7 +42,7 @@ impl dyn Parent {
     #[inline]
     pub(super) fn ring_if_noted(self: &Arc<Self>, base: &Base) {
         if base.is_noted() {
-            self.schedule(Reason::Note);
+            self.urge();
         }
     }
 }

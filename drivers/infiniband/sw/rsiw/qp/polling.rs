@@ -13,16 +13,13 @@ use super::{
     inner::Inner,
     Qp, //
 };
-use crate::{
-    ffi::{
-        rsiw::queues::Queues,
-        task::{
-            context,
-            serving::Serves, //
-        },
-        time::clock,
+use crate::ffi::{
+    rsiw::queues::Queues,
+    task::{
+        context,
+        serving::Serves, //
     },
-    proto::schedule::Reason,
+    time::clock,
 };
 use kernel::{
     prelude::*,
@@ -108,7 +105,7 @@ impl Qp {
         if seen == Seen::Taken {
             match current!().signal_pending() {
                 // The thread may be stopped next.
-                true => self.schedule(Reason::GoOn),
+                true => self.urge(),
                 false => poller.resume(),
             }
         }
@@ -144,7 +141,7 @@ impl Serves for Qp {
             poller.is_over_now();
             // As in `stop_polling`. Others may have the queue pair, too, and go on.
             smp_mb(Full);
-            qp.schedule(Reason::GoOn);
+            qp.urge();
         }
     }
 }

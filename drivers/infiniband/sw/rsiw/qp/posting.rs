@@ -83,19 +83,17 @@ impl Qp {
         }
         let mut inner = match self.inner.try_lock() {
             Some(inner) => inner,
+            // What becomes of the request is known only under the mutex.
+            None if !self.state().sends() => self.inner.lock(),
+            // Whoever has the mutex may have looked at the ring already, so somebody looks again.
             None => {
-                let sends = self.state().sends();
-                match self.who(Reason::Busy { sends }) {
-                    Actor::Caller => self.inner.lock(),
-                    other => {
-                        self.trace_doorbell(other);
-                        self.hand_over(other);
-                        if let Some(poller) = &self.poller {
-                            poller.begin();
-                        }
-                        return Ok(());
-                    }
+                let actor = self.who(Reason::Left);
+                self.trace_doorbell(actor);
+                self.hand_over(actor);
+                if let Some(poller) = &self.poller {
+                    poller.begin();
                 }
+                return Ok(());
             }
         };
         let mut after = After::default();
@@ -128,9 +126,10 @@ impl Qp {
         let result = kernel.posted.post(chain);
         let may_wait = context::may_sleep();
         let may_send = (may_wait || context::is_preemptible()) && !context::is_low_priority();
-        match self.who(Reason::KernelPost { may_send }) {
-            Actor::Caller => self.queue(self.payer.pays(|| self.send_posted(may_wait))),
-            other => self.queue(other),
+        match may_send {
+            true => self.queue(self.payer.pays(|| self.send_posted(may_wait))),
+            // The consumer may have disabled interrupts, or have locks that its handlers take.
+            false => self.urge(),
         }
         result
     }
@@ -142,17 +141,19 @@ impl Qp {
     fn send_posted(self: &Arc<Self>, may_wait: bool) -> Actor {
         let _scope = NoIo::enter();
         let Some(mut inner) = self.inner.try_lock() else {
-            return self.who(Reason::KernelBusy);
+            // Somebody looks again, as for a process.
+            return Actor::Urgent;
         };
         let state = self.state();
         let is_sent = state.sends() && state.post_send(inner.was_closed) == Post::Queue;
         // A Terminate and the FIN are the work item's.
-        let turn = Reason::KernelTurn {
-            only_sends: is_sent && inner.failed.is_none(),
+        if !is_sent || inner.failed.is_some() {
+            return Actor::Urgent;
+        }
+        let actor = self.who(Reason::KernelPost {
             // Otherwise the peer has answered, and acknowledged, all that was posted before.
             one_of_many: !may_wait && (!self.is_answered() || inner.is_behind()),
-        };
-        let actor = self.who(turn);
+        });
         if actor == Actor::Caller {
             self.send_only(&mut inner, may_wait);
         }
@@ -172,8 +173,10 @@ impl Qp {
         };
         // Whoever flushes the queue changed the state before: either that flush sees these
         // receives, or the new state is seen here.
-        let flushes = self.state().post_recv() == Post::Flush;
-        self.schedule(Reason::KernelRecv { flushes });
+        if self.state().post_recv() == Post::Flush {
+            // They are flushed behind what was posted before.
+            self.urge();
+        }
         result
     }
 }

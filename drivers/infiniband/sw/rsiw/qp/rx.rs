@@ -69,7 +69,10 @@ use crate::{
             Limits,
             Target, //
         },
-        schedule::Reason,
+        schedule::{
+            Actor,
+            Reason, //
+        },
         setup::Params,
         state::QpState,
         train::Train,
@@ -232,7 +235,8 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
     #[inline]
     fn fpdu_received(&mut self) {
         if self.qp.fpdu_received() {
-            self.parent.schedule(Reason::PeerHeard);
+            // Requests may have waited for this from the start.
+            self.parent.urge();
         }
     }
 
@@ -320,10 +324,17 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
     }
 
     fn read_done(&mut self, token: Option<Token>) {
-        let stalled = self.qp.read_done(token);
+        let resumes = self.qp.read_done(token);
         // Whoever makes the state Draining looks at the Reads afterwards.
-        let draining = self.qp.state() == QpState::Draining;
-        self.parent.schedule(Reason::ReadDone { draining, stalled });
+        let actor = if self.qp.state() == QpState::Draining {
+            // The FIN may be due. A process that disconnects does not poll.
+            Actor::Urgent
+        } else if resumes {
+            self.qp.who(Reason::Left)
+        } else {
+            return;
+        };
+        self.parent.clone().let_act(actor);
     }
 
     fn fail_send(&mut self, token: Token, fault: Fault) -> bool {
@@ -337,7 +348,8 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
             Inbound::Atomic(_, request) => self.qp.check_word(request)?,
         }
         self.qp.inbound.lock().push(request)?;
-        self.parent.schedule(Reason::PeerRead);
+        // Those that come before the work item runs are answered with it.
+        self.parent.urge();
         Ok(())
     }
 }

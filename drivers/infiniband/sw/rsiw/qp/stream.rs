@@ -39,8 +39,7 @@ use crate::{
         failure::Failure,
         notes::QpNote,
         receiver::Lack,
-        schedule::Reason, //
-        setup::Params,
+        setup::Params, //
     },
     wire::{
         fpdu::MAX_FPDU,
@@ -477,7 +476,7 @@ impl Stream {
         self.awaited.store(false, Relaxed);
         // No reference is taken: softirq must not drop what may be the last one.
         if let Some(other) = &*self.peer.lock() {
-            other.parent.schedule(Reason::Room);
+            other.parent.urge();
         }
     }
 }
@@ -516,7 +515,7 @@ impl StreamHandler for Stream {
     }
 
     fn write_space(this: ArcBorrow<'_, Self>) {
-        this.parent.schedule(Reason::Room);
+        this.parent.urge();
     }
 
     fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent) {

@@ -107,7 +107,7 @@ impl ExpiresSoon for Qp {
     }
 
     fn soon_expired(this: Arc<Self>) {
-        this.schedule(Reason::Gathered);
+        this.queue(this.who(Reason::Left));
     }
 }
 

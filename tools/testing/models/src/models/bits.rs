@@ -43,7 +43,7 @@ pub(crate) const COPIED: &[Copied] = &[
         from: "    fn request_received(",
         lines: &[
             "self.qp.inbound.lock().push(request)?;",
-            "self.parent.schedule(Reason::PeerRead);",
+            "self.parent.urge();",
         ],
     },
     Copied {
@@ -78,7 +78,7 @@ pub(crate) const COPIED: &[Copied] = &[
         from: "    fn wake_sender_now(",
         lines: &[
             "self.awaited.store(false, Relaxed);",
-            "other.parent.schedule(Reason::Room);",
+            "other.parent.urge();",
         ],
     },
     Copied {

@@ -27,11 +27,7 @@ pub(crate) const COPIED: &[Copied] = &[
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/polling.rs",
         from: "    fn is_over(",
-        lines: &[
-            "poller.is_over_now();",
-            "smp_mb(Full);",
-            "qp.schedule(Reason::GoOn);",
-        ],
+        lines: &["poller.is_over_now();", "smp_mb(Full);", "qp.urge();"],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/polling/poller.rs",

@@ -80,7 +80,8 @@ pub(crate) const COPIED: &[Copied] = &[
         from: "    pub(crate) fn doorbell(",
         lines: &[
             "let mut inner = match self.inner.try_lock() {",
-            "self.hand_over(other);",
+            "None => {",
+            "self.hand_over(actor);",
         ],
     },
     Copied {

@@ -56,7 +56,7 @@ pub(crate) const COPIED: &[Copied] = &[
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/stream.rs",
         from: "    fn write_space(",
-        lines: &["this.parent.schedule(Reason::Room);"],
+        lines: &["this.parent.urge();"],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/base.rs",
@@ -69,17 +69,16 @@ pub(crate) const COPIED: &[Copied] = &[
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
         from: "    fn fpdu_received(",
-        lines: &[
-            "if self.qp.fpdu_received() {",
-            "self.parent.schedule(Reason::PeerHeard);",
-        ],
+        lines: &["if self.qp.fpdu_received() {", "self.parent.urge();"],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
         from: "    fn read_done(",
         lines: &[
-            "let stalled = self.qp.read_done(token);",
-            "self.parent.schedule(Reason::ReadDone { draining, stalled });",
+            "let resumes = self.qp.read_done(token);",
+            "} else if resumes {",
+            "self.qp.who(Reason::Left)",
+            "self.parent.clone().let_act(actor);",
         ],
     },
     Copied {

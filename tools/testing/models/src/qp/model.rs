@@ -27,7 +27,7 @@ pub(crate) const COPIED: &[Copied] = &[
         from: "    pub(crate) fn post_recv(",
         lines: &[
             "let result = match &mut *self.rq.lock() {",
-            "let flushes = self.state().post_recv() == Post::Flush;",
+            "if self.state().post_recv() == Post::Flush {",
         ],
     },
 ];

@@ -2,7 +2,7 @@
 
 //! Who sends: each row of the table, what is remembered of doorbells, and what gathers.
 
-use crate::proto::schedule::Actor::{self, Caller, Later, Nobody, Patient, Urgent};
+use crate::proto::schedule::Actor::{self, Caller, Later, Patient, Urgent};
 use crate::proto::schedule::Reason::{self, *};
 use crate::proto::schedule::{who, Doorbells, WORTH};
 
@@ -12,19 +12,19 @@ const POLLS_OR_SLEEPS: [bool; 2] = [false, true];
 /// For how many doorbells holds what the last ones have shown.
 const HOLDS: u32 = 256;
 
-/// Who acts, whatever the consumer does, which must not be asked: that costs something.
+/// Who sends, whatever the consumer does, which must not be asked: that costs something.
 fn always(reason: Reason) -> Actor {
     who(reason, || {
         panic!("{reason:?}: what the consumer does does not count")
     })
 }
 
-/// Who acts if the consumer polls, and who if it sleeps.
+/// Who sends if the consumer polls, and who if it sleeps.
 fn by_consumer(reason: Reason) -> [Actor; 2] {
     POLLS_OR_SLEEPS.map(|sleeps| who(reason, || sleeps))
 }
 
-/// A thread that rings the doorbell sends itself unless more may come, or somebody else sends.
+/// A thread that rings the doorbell sends itself unless more may come.
 #[test]
 fn doorbells() {
     for gathers in [false, true] {
@@ -34,116 +34,23 @@ fn doorbells() {
     let row = true;
     let gathers = true;
     assert_eq!(always(Doorbell { row, gathers }), Later);
-    assert_eq!(by_consumer(Gathered), [Urgent, Patient]);
     let gathers = false;
     assert_eq!(by_consumer(Doorbell { row, gathers }), [Caller, Patient]);
-    assert_eq!(by_consumer(Busy { sends: true }), [Urgent, Patient]);
-    // What is not sent is flushed, under the mutex.
-    assert_eq!(always(Busy { sends: false }), Caller);
 }
 
-/// Consumers in the kernel post in any context. Where the thread has no spin lock it sends, unless
-/// others send, more is to be done than to send, or it may not sleep and has more under way.
+/// What was left to a work item comes in its turn if nobody polls for it.
+#[test]
+fn left() {
+    assert_eq!(by_consumer(Left), [Urgent, Patient]);
+}
+
+/// The thread of a consumer in the kernel sends, unless it may not sleep and has more under way.
 #[test]
 fn kernel_consumers() {
-    assert_eq!(always(KernelPost { may_send: false }), Urgent);
-    assert_eq!(always(KernelPost { may_send: true }), Caller);
-    assert_eq!(always(KernelBusy), Urgent);
     for one_of_many in [false, true] {
-        let turn = |only_sends| KernelTurn {
-            only_sends,
-            one_of_many,
-        };
-        assert_eq!(always(turn(false)), Urgent);
         let actor = if one_of_many { Patient } else { Caller };
-        assert_eq!(always(turn(true)), actor);
+        assert_eq!(always(KernelPost { one_of_many }), actor);
     }
-    assert_eq!(always(KernelRecv { flushes: true }), Urgent);
-    assert_eq!(always(KernelRecv { flushes: false }), Nobody);
-}
-
-/// A response lets go on what waited for it: the FIN, or a request.
-#[test]
-fn responses() {
-    for stalled in [false, true] {
-        let draining = true;
-        assert_eq!(always(ReadDone { draining, stalled }), Urgent);
-    }
-    let draining = false;
-    let stalled = ReadDone {
-        draining,
-        stalled: true,
-    };
-    assert_eq!(by_consumer(stalled), [Urgent, Patient]);
-    let idle = ReadDone {
-        draining,
-        stalled: false,
-    };
-    assert_eq!(always(idle), Nobody);
-}
-
-/// What else only a work item can do is urgent.
-#[test]
-fn always_urgent() {
-    for reason in [Room, PeerHeard, GoOn, Note] {
-        assert_eq!(always(reason), Urgent, "{reason:?}");
-    }
-}
-
-/// Nothing is left to nobody but what needs nobody, and a consumer that sleeps makes work patient,
-/// never more urgent.
-#[test]
-fn sleeping_only_makes_patient() {
-    for reason in every_reason() {
-        let [polls, sleeps] = by_consumer(reason);
-        assert!(
-            polls == sleeps || sleeps == Patient && polls != Nobody,
-            "{reason:?}"
-        );
-        assert_eq!(
-            polls == Nobody,
-            matches!(
-                reason,
-                KernelRecv { flushes: false }
-                    | ReadDone {
-                        draining: false,
-                        stalled: false
-                    }
-            ),
-            "{reason:?}"
-        );
-        // Only who rings a doorbell, or posts in the kernel, can be the one to act.
-        let posts = matches!(
-            reason,
-            Busy { .. } | Doorbell { .. } | KernelPost { may_send: true } | KernelTurn { .. }
-        );
-        assert!(polls != Caller || posts, "{reason:?}");
-    }
-}
-
-fn every_reason() -> Vec<Reason> {
-    let mut all = vec![Gathered, KernelBusy, Room, PeerRead, PeerHeard, GoOn, Note];
-    for yes in [false, true] {
-        all.push(Busy { sends: yes });
-        for gathers in [false, true] {
-            let row = yes;
-            all.push(Doorbell { row, gathers });
-        }
-        all.push(KernelPost { may_send: yes });
-        for one_of_many in [false, true] {
-            let only_sends = yes;
-            all.push(KernelTurn {
-                only_sends,
-                one_of_many,
-            });
-        }
-        all.push(KernelRecv { flushes: yes });
-        for stalled in [false, true] {
-            let draining = yes;
-            all.push(ReadDone { draining, stalled });
-        }
-    }
-    all
 }
 
 /// A process that rings doorbells, and those who take its requests.

@@ -24,13 +24,10 @@ use crate::{
             },
         },
     },
-    proto::{
-        direct::{
-            are_two_ends,
-            Numbers,
-            Scope, //
-        },
-        schedule::Reason,
+    proto::direct::{
+        are_two_ends,
+        Numbers,
+        Scope, //
     },
     qp::stream::Stream,
 };
@@ -226,7 +223,7 @@ impl Drop for Entry {
         drop(table);
         // If its sender waits for this end, it has to go on through TCP.
         if let [Some(other), _] = &links {
-            other.parent.schedule(Reason::Room);
+            other.parent.urge();
         }
         drop((node, back, links));
     }

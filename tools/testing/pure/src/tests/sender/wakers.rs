@@ -7,7 +7,6 @@
 use super::{messages, read, send, sending, write, EMSS};
 use crate::proto::direct::HandedOver;
 use crate::proto::request::Operation;
-use crate::proto::schedule::{who, Actor, Reason};
 use crate::proto::sends::{AT_A_TIME, TIMES};
 use crate::proto::setup::Params;
 use crate::support::queue::Did;
@@ -15,11 +14,6 @@ use crate::support::sending::{params, Posted, Sending};
 use crate::wire::ddp::Stag;
 use crate::wire::rdmap::Opcode;
 use crate::wire::terminate::TermError;
-
-/// Whether somebody acts because of `reason`, whatever the consumer does.
-fn is_told(reason: Reason) -> bool {
-    [false, true].map(|sleeps| who(reason, || sleeps)) != [Actor::Nobody; 2]
-}
 
 fn invalidate(fence: bool) -> Posted {
     let operation = Operation::Invalidate { stag: Stag(9) };
@@ -47,11 +41,7 @@ struct Case {
 }
 
 fn read_is_done(sending: &mut Sending) -> bool {
-    let stalled = sending.answer_in_parts(|_, _| {});
-    is_told(Reason::ReadDone {
-        draining: false,
-        stalled,
-    })
+    sending.answer_in_parts(|_, _| {})
 }
 
 fn all_begun(sending: &Sending) -> bool {
@@ -78,7 +68,7 @@ fn cases() -> Vec<Case> {
         |sending| {
             let was_told = sending.tcp.told.room;
             sending.tcp.heal();
-            was_told && is_told(Reason::Room)
+            was_told
         },
         |sending| messages(sending) == [Opcode::Send],
     );
@@ -92,7 +82,7 @@ fn cases() -> Vec<Case> {
         |sending| {
             let was_told = sending.tcp.told.memory;
             sending.tcp.heal();
-            was_told && is_told(Reason::Note)
+            was_told
         },
         |sending| messages(sending) == [Opcode::Terminate],
     );
@@ -124,7 +114,7 @@ fn cases() -> Vec<Case> {
         responder,
         |sending| {
             sending.queue.heard = true;
-            is_told(Reason::PeerHeard)
+            true
         },
         |sending| messages(sending) == [Opcode::Send],
     );
@@ -138,7 +128,7 @@ fn cases() -> Vec<Case> {
         |sending| {
             let was_told = sending.tcp.told.other_end;
             sending.tcp.direct = Some(HandedOver::Taken);
-            was_told && is_told(Reason::Room)
+            was_told
         },
         |sending| sending.tcp.handed.len() == 1,
     );
