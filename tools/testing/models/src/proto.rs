@@ -30,6 +30,9 @@ pub(crate) mod failure {
     /// Nothing fails here.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct Fault;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Failure;
 }
 
 pub(crate) mod reads {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two ends of one TCP connection on one host: who they are, when segments go from one to the other
-//! without TCP, and what becomes of a segment that does. Pure: any context.
+//! Two ends of one TCP connection on one host: who they are, and when segments go from one to the
+//! other without TCP. Pure: any context.
 //!
 //! Two sockets are the two ends of one connection if their addresses say so and each has received
 //! what the other has sent, as far as the numbers of TCP tell (RFC 9293 section 3.4): others agree
@@ -59,17 +59,4 @@ const fn has_received(to: &Numbers, from: &Numbers) -> bool {
 /// is written next, `read` that of the octet that the other end reads next.
 pub(crate) const fn is_empty(written: u32, read: u32) -> bool {
     written == read
-}
-
-/// What becomes of a segment for the other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HandedOver {
-    /// It is taken in, as it would be from TCP.
-    Taken,
-    /// The other end has taken as much as it may at a time, and takes more once it is let go of.
-    Enough,
-    /// The other end cannot take it now. The sender is told when it can.
-    Later,
-    /// There is no other end, or it has gone: TCP has to carry the segment, or to refuse it.
-    Gone,
 }

@@ -8,20 +8,81 @@
 //! somebody who goes on. *A drain ends empty or with a successor.*
 #![forbid(unsafe_code)]
 
+use super::failure::Failure;
+
+/// Why a sender has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a drain ends empty or with a successor"]
+pub(crate) enum Stop {
+    /// There is nothing to send: the send queue was seen empty, or nothing of it is sent in this
+    /// state.
+    Empty,
+    /// What is next has to wait for something, of which the waker tells.
+    For(Marked),
+    /// There may be more to send, of which nobody tells: the caller has somebody go on.
+    Again,
+    /// An error ends the stream.
+    Failed(Failure),
+}
+
+impl From<Marked> for Stop {
+    #[inline]
+    fn from(marked: Marked) -> Self {
+        Self::For(marked)
+    }
+}
+
+impl From<Failure> for Stop {
+    #[inline]
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Who tells a sender that waits that it can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waker {
+    /// The socket: TCP has room again, or the connection is over.
+    Socket,
+    /// The response to a Read, behind which requests complete.
+    Read,
+    /// The first FPDU of the peer.
+    Peer,
+    /// The other end of the connection, on this host.
+    OtherEnd,
+    /// The timer that runs for want of memory.
+    Timer,
+}
+
+impl Waker {
+    /// Has the waker find the mark by which it knows that it is waited for: `set` sets that, in the
+    /// hold of the lock in which the caller has seen that it has to wait.
+    #[inline(always)]
+    pub(crate) fn mark(self, set: impl FnOnce()) -> Marked {
+        set();
+        Marked(self)
+    }
+}
+
+/// A waker whose mark is set. Only [`Waker::mark`] makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marked(Waker);
+
+/// How taking entries out of a ring has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a drain ends empty or with a successor"]
 pub(crate) enum Drained {
     /// The ring was seen empty: whoever puts something into it from now on tells of it.
     Empty,
     /// There may be more, of which nobody tells.
-    GoOn,
+    Again,
 }
 
 impl Drained {
     /// Calls `successor`, which has somebody go on, unless the ring was seen empty.
     #[inline]
     pub(crate) fn or_leave_to(self, successor: impl FnOnce()) {
-        if self == Self::GoOn {
+        if self == Self::Again {
             successor();
         }
     }
@@ -68,5 +129,5 @@ pub(crate) fn drain<T>(
             None => return Drained::Empty,
         }
     }
-    Drained::GoOn
+    Drained::Again
 }

@@ -105,7 +105,7 @@ impl Cause {
 }
 
 /// An error that ends the stream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) error: TermError,
     pub(crate) quote: Option<Quote>,

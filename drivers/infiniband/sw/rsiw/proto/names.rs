@@ -5,7 +5,7 @@
 //! (`request.rs`, `wire/rdmap.rs`). Any context.
 #![forbid(unsafe_code)]
 
-use super::direct::HandedOver;
+use super::drain::Stop;
 use super::failure::Fault;
 use super::order::Status;
 use super::schedule::Actor;
@@ -63,14 +63,14 @@ impl Actor {
     }
 }
 
-impl HandedOver {
-    pub(crate) const fn name(self) -> Name {
-        match self {
-            Self::Taken => c"taken",
-            Self::Enough => c"enough",
-            Self::Later => c"later",
-            Self::Gone => c"gone",
-        }
+/// Returns the name of what the other end on this host answers, see
+/// [`Transport::prepare`](super::transport::Transport::prepare).
+pub(crate) const fn of_answer(answer: &Result<bool, Stop>) -> Name {
+    match answer {
+        Ok(true) => c"taken",
+        Ok(false) => c"gone",
+        Err(Stop::Again) => c"enough",
+        Err(_) => c"later",
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) enum QpNote {
     /// The interface is gone.
     Lost = 0x20,
     /// There may be more to complete, to flush or to send.
-    GoOn = 0x40,
+    Again = 0x40,
 }
 
 impl Note for QpNote {
@@ -131,7 +131,7 @@ impl Note for QpNote {
         Self::Socket,
         Self::Timeout,
         Self::Lost,
-        Self::GoOn,
+        Self::Again,
     ];
 
     fn bit(self) -> u32 {

@@ -30,7 +30,6 @@ pub(crate) use self::env::{
 };
 use self::start::{
     next_request,
-    Next,
     Now,
     MOST_LOCAL, //
 };
@@ -38,6 +37,7 @@ use super::counters::{
     Counter,
     Tally, //
 };
+use super::drain::Stop;
 use super::failure::Failure;
 use super::frame::Writer;
 use super::order::Token;
@@ -95,19 +95,6 @@ struct Current {
     origin: Origin,
 }
 
-/// Why [`Sender::run`] came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a drain ends empty or with a successor"]
-pub(crate) enum Outcome {
-    /// There is nothing to send: the send queue was seen empty, or what it waits for, such as
-    /// space, is told of.
-    Idle,
-    /// There is more to send, of which nobody tells; come back later.
-    Again,
-    /// A request or a response failed: see [`Sender::take_failure`].
-    Failed,
-}
-
 /// The part of a sender that puts FPDUs into the batch.
 #[derive(Debug)]
 struct Framer {
@@ -124,9 +111,6 @@ struct Framer {
     crc: bool,
     /// FPDUs need not fit the segments of TCP.
     is_large: bool,
-    /// The rest is left to another run, of which nobody tells: the other end on this host takes no
-    /// more before it was let go of, or something is to be waited for.
-    is_left: bool,
 }
 
 /// The sending half of a connection: the message that it is at, and all that has to be known in the
@@ -148,9 +132,8 @@ pub(crate) struct Sender {
     /// Something was sent that the peer is to have before the FIN. Messages of set-up do not
     /// count, nor do Read and Atomic Requests, which are answered.
     has_spoken: bool,
-    failure: Option<Failure>,
     /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
-    refused: bool,
+    refused: Option<Refused>,
     /// What was sent since the caller last took it.
     pub(crate) tally: Tally,
     /// The calls of TCP in that time.
@@ -265,15 +248,15 @@ impl Framer {
     }
 
     /// Adds the next FPDU of a message to the batch, and those behind it that fill a segment each,
-    /// until it has `limit` octets; or hands one over. Returns how many that were; 0 if the first
-    /// does not fit, or the other end does not take it now.
+    /// until it has `limit` octets; or hands one over. Returns how many that were. Stops with
+    /// [`Stop::Again`] if the first does not fit behind what is in the batch.
     fn put_fpdus<T, E>(
         &mut self,
         env: &mut E,
         transport: &mut T,
         current: &mut Current,
         limit: usize,
-    ) -> Result<u32, Failure>
+    ) -> Result<u32, Stop>
     where
         T: Transport,
         E: Env<T>,
@@ -283,8 +266,8 @@ impl Framer {
             self.open(env, current)?;
         }
         if transport.is_direct() {
-            if let Some(taken) = self.hand_over(env, transport, current)? {
-                return Ok(taken);
+            if self.hand_over(env, transport, current)? {
+                return Ok(1);
             }
             self.set_segment_size(transport.segment_size());
         }
@@ -298,23 +281,21 @@ impl Framer {
         let len = self.octets(&frame);
         let len = len.map_err(|Broken| Failure::defect("an FPDU is too long"))?;
         if !transport.reserve(len) {
-            if transport.is_empty() {
-                if !transport.may_wait() {
-                    self.is_left = true;
-                    return Ok(0);
-                }
-                let detail = "no memory to send with";
-                return Err(Failure::new(TermError::LocalCatastrophic, detail));
+            self.flags.more = !transport.is_empty();
+            if self.flags.more || !transport.may_wait() {
+                return Err(Stop::Again);
             }
-            return Ok(0);
+            let detail = "no memory to send with";
+            return Err(Failure::new(TermError::LocalCatastrophic, detail).into());
         }
         let mut packer = self.packer;
         if packer.push(len) && !self.is_large {
             if !transport.is_empty() {
                 // The batch ends its TCP segment; this FPDU begins the next.
                 self.packer.end_record();
+                self.flags.more = true;
                 self.flags.eor = true;
-                return Ok(0);
+                return Err(Stop::Again);
             }
             self.flags.cut = true;
         }
@@ -341,7 +322,7 @@ impl Framer {
             }
             Err(error) => error,
         };
-        Err(self.take_back(transport, before, error))
+        Err(self.take_back(transport, before, error).into())
     }
 
     /// Removes what was written of FPDUs since batch and markers were as `before`. What is in front
@@ -406,7 +387,6 @@ impl Sender {
                 mulpdu: mulpdu(emss, params.send_markers),
                 crc: params.crc,
                 is_large: params.large_fpdus,
-                is_left: false,
             },
             current: None,
             tx: Tx::new(),
@@ -417,25 +397,15 @@ impl Sender {
             terminate: None,
             has_terminated: false,
             has_spoken: false,
-            failure: None,
-            refused: false,
+            refused: None,
             tally: Tally::new(),
             batches: 0,
         }
     }
 
-    fn failed(&mut self, failure: Failure) -> Outcome {
-        self.failure = Some(failure);
-        Outcome::Failed
-    }
-
-    pub(crate) fn take_failure(&mut self) -> Option<Failure> {
-        self.failure.take()
-    }
-
     /// Returns whether a message is on its way, apart from what is in the batch.
     pub(crate) const fn is_busy(&self) -> bool {
-        self.current.is_some() || self.refused
+        self.current.is_some() || self.refused.is_some()
     }
 
     /// Returns whether this side may send: a responder must have heard of its peer first.
@@ -465,16 +435,16 @@ impl Sender {
         transport: &mut T,
         state: QpState,
         limits: SendLimits,
-    ) -> Outcome
+    ) -> Stop
     where
         T: Transport,
         E: Env<T>,
     {
-        let outcome = self.send(env, transport, state, limits);
+        let stop = self.send(env, transport, state, limits);
         // No region may be kept from its owner while the peer is awaited (T-20), nor while the
         // caller waits for the owner.
         self.framer.close(env);
-        outcome
+        stop
     }
 
     #[inline]
@@ -484,7 +454,7 @@ impl Sender {
         transport: &mut T,
         state: QpState,
         limits: SendLimits,
-    ) -> Outcome
+    ) -> Stop
     where
         T: Transport,
         E: Env<T>,
@@ -492,18 +462,17 @@ impl Sender {
         // CAST: 32 bits fit, here and below.
         let (mut budget, batch) = (Saturating(limits.run as usize), limits.batch as usize);
         self.locals = MOST_LOCAL;
-        let mut is_done = false;
+        let mut is_all = false;
         loop {
-            if !self.flush(env, transport) {
-                return Outcome::Idle;
+            if let Err(stop) = self.flush(env, transport) {
+                return stop;
             }
             if let Some(message) = self.terminate.take() {
                 self.has_spoken = true;
                 if self.framer.put_terminate(transport, &message).is_err() {
                     // It is owed still: a FIN alone would say that all is well.
                     self.terminate = Some(message);
-                    transport.try_later();
-                    return Outcome::Idle;
+                    return transport.starve();
                 }
                 self.has_terminated = true;
                 self.tally.terminate_sent(message.error);
@@ -512,123 +481,130 @@ impl Sender {
             }
             env.finish(transport, self.has_spoken);
             // What came meanwhile has queued a work item.
-            if is_done || !state.sends() {
-                return Outcome::Idle;
+            if is_all || !state.sends() {
+                return Stop::Empty;
             }
             if budget.0 == 0 {
-                return Outcome::Again;
+                return Stop::Again;
             }
-            let filled = self.fill(env, transport, batch);
+            let stop = self.fill(env, transport, batch);
             budget -= transport.len();
-            is_done = match filled {
-                Ok(is_all) => is_all,
-                Err(failure) => {
-                    // The segments in front of the bad one go out (V-TM-1).
-                    self.flush(env, transport);
-                    self.framer.close(env);
-                    self.current = None;
-                    return self.failed(failure);
-                }
-            };
-            if transport.is_empty() {
-                return match self.framer.is_left {
-                    true => Outcome::Again,
-                    false => Outcome::Idle,
-                };
+            if let Stop::Failed(_) = stop {
+                // The segments in front of the bad one go out (V-TM-1).
+                let _ = self.flush(env, transport);
+                self.framer.close(env);
+                self.current = None;
+                return stop;
             }
+            if transport.is_empty() {
+                return stop;
+            }
+            // Whatever else has stopped it may be over once the batch is flushed.
+            is_all = matches!(stop, Stop::Empty);
         }
     }
 
-    /// Hands the batch to TCP. Returns whether TCP took all of it.
+    /// Hands the batch to TCP. Stops if TCP does not take all of it.
     #[inline(always)]
-    fn flush<T: Transport, E: Env<T>>(&mut self, env: &mut E, transport: &mut T) -> bool {
-        if self.refused {
-            return false;
+    fn flush<T: Transport, E: Env<T>>(
+        &mut self,
+        env: &mut E,
+        transport: &mut T,
+    ) -> Result<(), Stop> {
+        if let Some(Refused(end)) = self.refused {
+            return Err(end.into());
         }
         if !transport.is_empty() {
             let before = transport.len();
-            match transport.send(self.framer.flags) {
-                // TCP has nothing of it, and is told the same once more.
-                Ok(()) if transport.len() == before => return false,
-                Ok(()) => {
-                    self.batches = self.batches.wrapping_add(1);
-                    self.framer.packer.end_batch();
-                    self.framer.flags.cut = false;
-                    if transport.is_empty() {
-                        self.framer.flags = SendFlags::default();
-                    }
-                }
+            let stop = match transport.send(self.framer.flags) {
+                Ok(stop) => stop,
                 // FPDUs are whole without those of the batch, so the peer would not miss them. TCP
                 // tells of the end of the connection, and the requests are flushed then.
-                Err(Refused) => {
-                    self.refused = true;
+                Err(Refused(end)) => {
+                    self.refused = Some(Refused(end));
                     transport.clear();
                     self.framer.ends.clear();
-                    return false;
+                    return Err(end.into());
                 }
+            };
+            // If TCP has nothing of it, it is told the same once more.
+            if transport.len() != before {
+                self.batches = self.batches.wrapping_add(1);
+                self.framer.packer.end_batch();
+                self.framer.flags.cut = false;
             }
-            if !transport.is_empty() {
-                return false;
+            if !matches!(stop, Stop::Empty) {
+                return Err(stop);
             }
+            self.framer.flags = SendFlags::default();
         }
         if !self.framer.ends.tokens().is_empty() {
             env.done(self.framer.ends.tokens());
             self.framer.ends.clear();
         }
-        true
+        Ok(())
     }
 
     /// Puts FPDUs into the empty batch, as many as are ready and fit, up to `batch` octets. Returns
-    /// whether those were all, and nothing waits until TCP has them.
-    fn fill<T, E>(&mut self, env: &mut E, transport: &mut T, batch: usize) -> Result<bool, Failure>
+    /// why no more are put there: [`Stop::Again`] if the batch is full, or has to be flushed first.
+    #[inline(always)]
+    fn fill<T, E>(&mut self, env: &mut E, transport: &mut T, batch: usize) -> Stop
     where
         T: Transport,
         E: Env<T>,
     {
-        self.framer.is_left = false;
         self.framer.set_segment_size(transport.segment_size());
         let limit = transport.space().min(batch);
-        while transport.is_empty() || transport.len() < limit {
-            if self.current.is_none() {
-                if self.framer.ends.is_full() {
-                    break;
-                }
-                if self.next_message(env, transport)? {
-                    return Ok(true);
-                }
-            }
-            let Some(current) = &mut self.current else {
-                break;
-            };
-            let before = current.message.sent();
-            let count = self.framer.put_fpdus(env, transport, current, limit)?;
-            if count == 0 {
-                self.framer.flags.more = !transport.is_direct() && !transport.is_empty();
-                break;
-            }
-            self.tally.add(Counter::TxFpdus, count.into());
-            let is_done = current.message.is_done();
-            // If TCP has to carry them, they are in the batch, and this is false.
-            if transport.is_direct() {
-                let octets = current.message.sent().wrapping_sub(before);
-                self.tally.handed_over(octets, is_done);
-            }
-            if is_done {
-                self.tally
-                    .sent(current.message.kind(), current.message.sent());
-                if let Some((data, solicited)) = current.then.take() {
-                    let kind = Kind::Immediate { data, solicited };
-                    current.message = self.tx.message(kind, 0);
-                    continue;
-                }
-                let origin = current.origin;
-                self.current = None;
-                // The next message mostly lies in the same memory.
-                self.framer.is_open = false;
-                self.end_message(env, &origin)?;
+        loop {
+            if let Err(stop) = self.put_some(env, transport, limit) {
+                return stop;
             }
         }
-        Ok(false)
+    }
+
+    /// Puts the next FPDUs of one message into the batch, unless that has `limit` octets.
+    #[inline(always)]
+    fn put_some<T, E>(&mut self, env: &mut E, transport: &mut T, limit: usize) -> Result<(), Stop>
+    where
+        T: Transport,
+        E: Env<T>,
+    {
+        if !transport.is_empty() && transport.len() >= limit {
+            return Err(Stop::Again);
+        }
+        if self.current.is_none() {
+            if self.framer.ends.is_full() {
+                return Err(Stop::Again);
+            }
+            self.next_message(env, transport)?;
+        }
+        let no_message = || Failure::defect("there is no message to send");
+        let current = self.current.as_mut().ok_or_else(no_message)?;
+        let before = current.message.sent();
+        let count = self.framer.put_fpdus(env, transport, current, limit)?;
+        self.tally.add(Counter::TxFpdus, count.into());
+        let is_done = current.message.is_done();
+        // If TCP has to carry them, they are in the batch, and this is false.
+        if transport.is_direct() {
+            let octets = current.message.sent().wrapping_sub(before);
+            self.tally.handed_over(octets, is_done);
+        }
+        if !is_done {
+            return Ok(());
+        }
+        self.tally
+            .sent(current.message.kind(), current.message.sent());
+        if let Some((data, solicited)) = current.then.take() {
+            let kind = Kind::Immediate { data, solicited };
+            current.message = self.tx.message(kind, 0);
+            return Ok(());
+        }
+        let origin = current.origin;
+        self.current = None;
+        // The next message mostly lies in the same memory.
+        self.framer.is_open = false;
+        self.end_message(env, &origin)?;
+        Ok(())
     }
 
     /// Ends a message, all of which is in the batch.
@@ -650,37 +626,31 @@ impl Sender {
         Ok(())
     }
 
-    /// Chooses what to send next, if anything may start. Returns whether there is nothing at all.
-    fn next_message<T, E>(&mut self, env: &mut E, transport: &T) -> Result<bool, Failure>
+    /// Makes what is to be sent next the current message, if it may start.
+    fn next_message<T, E>(&mut self, env: &mut E, transport: &T) -> Result<(), Stop>
     where
         T: Transport,
         E: Env<T>,
     {
         if let Some(rtr) = self.rtr.take() {
             self.current = Some(self.ready_to_receive(env, rtr)?);
-            return Ok(false);
+            return Ok(());
         }
         let sq_first = self.sq_turn;
         self.sq_turn = !sq_first;
-        let mut is_empty = false;
-        if sq_first {
-            match self.next_request(env, transport)? {
-                // Another response in the same batch, and another, could go on for ever.
-                Next::Message | Next::AfterFlush => return Ok(false),
-                Next::Nothing => {}
-                Next::Later => self.framer.is_left = true,
-                Next::Empty => is_empty = true,
-            }
+        if !sq_first {
+            return match self.next_response(env)? {
+                true => Ok(()),
+                false => self.next_request(env, transport),
+            };
         }
-        self.next_response(env)?;
-        if self.current.is_none() && !sq_first {
-            match self.next_request(env, transport)? {
-                Next::Empty => is_empty = true,
-                Next::Later => self.framer.is_left = true,
-                Next::Message | Next::AfterFlush | Next::Nothing => {}
-            }
+        let started = self.next_request(env, transport);
+        let gives_way = matches!(started, Err(Stop::Empty | Stop::For(_)));
+        // Responses do not wait for requests (T-47).
+        if gives_way && self.next_response(env)? {
+            return Ok(());
         }
-        Ok(is_empty && self.current.is_none())
+        started
     }
 
     /// Starts the oldest request of the send queue, if it may start.
@@ -688,18 +658,22 @@ impl Sender {
         &mut self,
         env: &mut E,
         transport: &T,
-    ) -> Result<Next, Failure> {
+    ) -> Result<(), Stop> {
         let now = Now {
             is_flushed: transport.is_empty(),
             is_direct: transport.is_direct(),
-            may_send: self.may_send(self.wait_for_fpdu && env.heard_of_peer()),
+            may_send: match self.wait_for_fpdu {
+                true => env.heard_of_peer(),
+                false => Ok(()),
+            },
         };
         let (locals, current) = (&mut self.locals, &mut self.current);
-        let next = next_request(env, &mut self.tx, &now, locals, current)?;
-        if matches!(next, Next::AfterFlush) {
-            // The next batch begins with it.
+        let started = next_request(env, &mut self.tx, &now, locals, current);
+        if matches!(started, Err(Stop::Again)) && !now.is_flushed {
+            // The next batch begins with it: a response to the peer, and another, could go on for
+            // ever.
             self.sq_turn = true;
         }
-        Ok(next)
+        started
     }
 }

@@ -11,7 +11,9 @@
 
 use super::drain::{
     drain,
-    Drained, //
+    Drained,
+    Marked,
+    Waker, //
 };
 use super::failure::Fault;
 use super::order::{
@@ -107,15 +109,16 @@ where
     }
 
     /// Notes that transmission waits for something that the caller has just seen.
-    pub(crate) fn stall(&mut self) {
-        self.stalled = true;
+    pub(crate) fn stall(&mut self) -> Marked {
+        Waker::Read.mark(|| self.stalled = true)
     }
 
-    /// Returns whether one more request may be under way; if not, transmission waits.
-    pub(crate) fn has_room(&mut self) -> bool {
-        let is_full = self.order.is_full();
-        self.stalled |= is_full;
-        !is_full
+    /// Has transmission wait unless one more request may be under way.
+    pub(crate) fn room(&mut self) -> Result<(), Marked> {
+        match self.order.is_full() {
+            true => Err(self.stall()),
+            false => Ok(()),
+        }
     }
 
     /// As [`Order::push`].

@@ -4,7 +4,10 @@
 //! Under the lock of the sender.
 #![forbid(unsafe_code)]
 
-use super::direct::HandedOver;
+use super::drain::{
+    Marked,
+    Stop, //
+};
 use crate::wire::fpdu::Crc;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,9 +24,9 @@ pub(crate) struct SendFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// TCP does not send any more. Whoever says so has ended the connection.
+/// TCP does not send any more. Whoever says so has ended the connection, of which TCP tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused;
+pub(crate) struct Refused(pub(crate) Marked);
 
 /// TCP, and a batch in front of it. Octets are copied into the batch once, so a CRC is that of what
 /// is sent, whoever changes the sources meanwhile.
@@ -38,8 +41,10 @@ pub(crate) trait Transport {
     fn is_direct(&self) -> bool;
 
     /// Asks the other end to take the next segment, of which `front` are MPA's length field and the
-    /// headers; it has to be handed over after [`HandedOver::Taken`].
-    fn prepare(&mut self, front: &[u8]) -> HandedOver;
+    /// headers. Returns whether it does, and then the segment has to be handed over; if not, the
+    /// other end has gone, and TCP has to carry the segment, or to refuse it. Fails with
+    /// [`Stop::Again`] if the other end takes more once it is let go of.
+    fn prepare(&mut self, front: &[u8]) -> Result<bool, Stop>;
 
     /// Returns the octets of a segment (EMSS).
     fn segment_size(&self) -> u32;
@@ -54,15 +59,16 @@ pub(crate) trait Transport {
         self.len() == 0
     }
 
-    /// Returns whether what is needed may be waited for. If not, what cannot be had at once is left
-    /// to another run, in which that is so.
+    /// Returns whether what is needed may be waited for. If not, the sender stops with
+    /// [`Stop::Again`] where it would have to, for another run, in which that is so.
     fn may_wait(&self) -> bool;
 
     /// Makes room for `len` more octets. Returns whether there is.
     fn reserve(&mut self, len: u32) -> bool;
 
-    /// Has the sender run again later, for want of memory: nobody tells when there is some.
-    fn try_later(&mut self);
+    /// Returns how the sender stops for want of memory: until a timer has run out, as nobody tells
+    /// when there is some, or for another run if it may not wait.
+    fn starve(&mut self) -> Stop;
 
     /// Returns the place of the next octet.
     fn mark(&self) -> Self::Mark;
@@ -89,9 +95,9 @@ pub(crate) trait Transport {
     /// Returns the CRC of the octets from `mark` on. Fails if something behind `mark` has left.
     fn crc_since(&self, mark: Self::Mark) -> Result<Crc, Broken>;
 
-    /// Hands as much of the batch to TCP as TCP takes. Fails if the stream cannot go on, and the
-    /// batch will not be sent.
-    fn send(&mut self, how: SendFlags) -> Result<(), Refused>;
+    /// Hands as much of the batch to TCP as TCP takes. Returns [`Stop::Empty`] if that is all of it.
+    /// Fails if the stream cannot go on, and the batch will not be sent.
+    fn send(&mut self, how: SendFlags) -> Result<Stop, Refused>;
 }
 
 /// A stretch of memory to be sent over `T`.

@@ -4,6 +4,7 @@
 //! (RFC 5041 section 5.2, RFC 5040 section 5, RFC 5044 section 5.1). Under the lock of the sender.
 #![forbid(unsafe_code)]
 
+use super::failure::Fault;
 use super::request::Operation;
 use crate::wire::atomic::{
     AtomicRequest,
@@ -570,35 +571,25 @@ impl Packer {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
-    Now,
-    /// Not yet; the work requests behind it wait too (V-RD-2).
-    Wait,
-    /// Never: a Read or Atomic Operation with an ORD of zero completes in error (V-RD-3).
-    NoReadResources,
-}
-
-/// Returns whether the next request of the SQ may start (V-FNC, V-RD-1 to 3, T-41). `reads` are our
-/// Reads and Atomic Operations outstanding. `earlier`: a request posted before is incomplete.
+/// Returns whether the next request of the SQ may start (V-FNC, V-RD-1 to 3, T-41). If not, those
+/// behind it wait too (V-RD-2). `reads` are our Reads and Atomic Operations outstanding. `earlier`: a
+/// request posted before is incomplete. Fails for a Read or Atomic Operation if ORD is zero, which
+/// completes in error (V-RD-3).
 pub(crate) const fn may_start(
     operation: &Operation,
     fence: bool,
     reads: usize,
     ord: usize,
     earlier: bool,
-) -> Start {
+) -> Result<bool, Fault> {
     let waits = match operation {
         Operation::Read { .. } | Operation::Atomic { .. } if ord == 0 => {
-            return Start::NoReadResources;
+            return Err(Fault::LocalOperation);
         }
         Operation::Read { .. } | Operation::Atomic { .. } => reads >= ord,
         Operation::Send { .. } | Operation::Write { .. } => fence && reads > 0,
         Operation::Invalidate { .. } => fence && earlier,
         Operation::Register | Operation::Bind => false,
     };
-    match waits {
-        true => Start::Wait,
-        false => Start::Now,
-    }
+    Ok(!waits)
 }

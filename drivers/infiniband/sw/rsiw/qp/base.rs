@@ -47,6 +47,10 @@ use crate::{
     },
     pd::Pd,
     proto::{
+        drain::{
+            Marked,
+            Waker, //
+        },
         failure::Failure,
         notes::{
             Notes,
@@ -242,8 +246,13 @@ impl Base {
             || rights.contains(Access::REMOTE_READ | Access::REMOTE_WRITE)
     }
 
-    pub(super) fn heard_of_peer(&self) -> bool {
-        self.heard.load(Acquire) != 0
+    /// Has the sender wait unless an FPDU of the peer has come in.
+    pub(super) fn heard_of_peer(&self) -> Result<(), Marked> {
+        match self.heard.load(Acquire) {
+            // There is nothing to set: whoever stores that it came in always wakes.
+            0 => Err(Waker::Peer.mark(|| {})),
+            _ => Ok(()),
+        }
     }
 
     /// Records that an FPDU with a correct CRC came in. Returns whether it is the first one, for

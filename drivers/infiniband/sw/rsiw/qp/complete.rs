@@ -108,7 +108,7 @@ impl Base {
             self.send_cq.notify();
         }
         let Completed { drained, resumes } = all;
-        drained.or_leave_to(|| self.notes.leave(QpNote::GoOn));
+        drained.or_leave_to(|| self.notes.leave(QpNote::Again));
         (result, resumes)
     }
 
@@ -260,7 +260,7 @@ impl Base {
             while sq.outbound.pop().is_some() {}
         }
         let flush = |work| notify |= self.complete_work(&work, Status::Flushed);
-        drain(ring.len(), || ring.discard(), flush).or_leave_to(|| self.notes.leave(QpNote::GoOn));
+        drain(ring.len(), || ring.discard(), flush).or_leave_to(|| self.notes.leave(QpNote::Again));
         self.published.set_taken(ring.taken());
         notify
     }
@@ -281,7 +281,7 @@ impl Base {
             any = true;
             *notify |= self.flush_recv(id);
         };
-        drain(most, discard, flush).or_leave_to(|| self.notes.leave(QpNote::GoOn));
+        drain(most, discard, flush).or_leave_to(|| self.notes.leave(QpNote::Again));
         any
     }
 

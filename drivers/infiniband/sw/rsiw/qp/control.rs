@@ -37,6 +37,7 @@ use crate::{
     limits::MAX_READS,
     proto::{
         counters::Counter,
+        drain::Stop,
         failure::{
             Cause,
             Failure, //
@@ -50,7 +51,6 @@ use crate::{
         },
         receiver::Lack,
         schedule::Actor,
-        sender::Outcome,
         setup::Params,
         state::{
             self,
@@ -178,23 +178,17 @@ impl Qp {
     /// Transmits what can be transmitted; failures of requests and responses change the state.
     pub(super) fn progress(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         self.settle(inner, after);
-        loop {
-            let state = self.state();
-            match self.send(inner, after.actor, true) {
-                Some(Outcome::Idle) if state == QpState::Draining && self.is_drained(inner) => {
+        while let Some(stop) = self.send(inner, after.actor, true) {
+            match stop {
+                Stop::Empty if self.state() == QpState::Draining && self.is_drained(inner) => {
                     let _ = self.apply(inner, QpEvent::Drained, None, after);
                 }
-                None | Some(Outcome::Idle) => return,
-                Some(Outcome::Again) => {
+                Stop::Empty | Stop::For(_) => return,
+                Stop::Again => {
                     self.count(Counter::TxBudget);
-                    self.urge();
-                    return;
+                    return self.urge();
                 }
-                Some(Outcome::Failed) => {
-                    if let Some(failure) = inner.take_failure() {
-                        self.local_error(inner, failure, after);
-                    }
-                }
+                Stop::Failed(failure) => self.local_error(inner, failure, after),
             }
         }
     }
@@ -205,47 +199,47 @@ impl Qp {
     pub(super) fn send_only(self: &Arc<Self>, inner: &mut Inner, may_wait: bool) {
         match self.send(inner, Actor::Caller, may_wait) {
             // The FIN may be due.
-            Some(Outcome::Idle) if self.state() == QpState::Draining => {
-                self.notes.leave(QpNote::GoOn);
+            Some(Stop::Empty) if self.state() == QpState::Draining => {
+                self.notes.leave(QpNote::Again);
             }
-            None | Some(Outcome::Idle) => {}
-            Some(Outcome::Again) => {
+            None | Some(Stop::Empty | Stop::For(_)) => {}
+            Some(Stop::Again) => {
                 if may_wait {
                     self.count(Counter::TxBudget);
                 }
-                self.notes.leave(QpNote::GoOn);
+                self.notes.leave(QpNote::Again);
             }
-            Some(Outcome::Failed) => {
-                inner.failed = inner.take_failure();
-                self.notes.leave(QpNote::GoOn);
+            Some(Stop::Failed(failure)) => {
+                inner.failed = Some(failure);
+                self.notes.leave(QpNote::Again);
             }
         }
         self.ring_if_noted();
     }
 
     /// Transmits until there is nothing more to send, or something else has to be done first.
-    /// Returns `None` without a connection.
+    /// Returns `None` without a connection, and while a timer runs for want of memory.
     #[inline(always)]
-    fn send(self: &Arc<Self>, inner: &mut Inner, actor: Actor, may_wait: bool) -> Option<Outcome> {
+    fn send(self: &Arc<Self>, inner: &mut Inner, actor: Actor, may_wait: bool) -> Option<Stop> {
         let state = self.state();
         let conn = inner.conn.as_mut()?;
         if conn.stream.starves() {
-            return Some(Outcome::Idle);
+            return None;
         }
         let peer = conn.stream.peer();
         let (stream, ring) = (&conn.stream, &mut inner.ring);
         let (tx, end) = (&mut conn.tx, peer.as_deref());
-        let outcome = tx.run(self, stream, end, ring, state, may_wait);
+        let stop = tx.run(self, stream, end, ring, state, may_wait);
         // The last reference to a stream may not be dropped where nothing may sleep.
         if let Some(last) = peer.and_then(Arc::into_unique_or_drop) {
             inner.spent_peer = Some(last.into());
-            self.notes.leave(QpNote::GoOn);
+            self.notes.leave(QpNote::Again);
         }
         self.restart_timer(&mut conn.tx.fin);
         self.count_sent(conn.tx.tally(), actor);
         self.published.set_taken(ring.taken());
         self.published.set_unsent(conn.tx.unsent());
-        Some(outcome)
+        Some(stop)
     }
 
     /// Sets the timer as the FIN needs it, if it does.
@@ -304,7 +298,7 @@ impl Qp {
     pub(super) fn is_idle(self: &Arc<Self>, inner: &Inner) -> bool {
         if self.complete_due() {
             // Not all who ask this send next.
-            self.notes.leave(QpNote::GoOn);
+            self.notes.leave(QpNote::Again);
         }
         let busy = inner.conn.as_ref().is_some_and(|conn| conn.tx.is_busy());
         !busy

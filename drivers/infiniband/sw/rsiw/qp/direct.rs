@@ -6,7 +6,7 @@
 //! The sender holds the other end's socket, as softirq does when data arrives, and feeds its
 //! receiver from its own memory: each octet is copied once, from source to sink. It waits neither
 //! for a process that has that socket, nor for what the receiver lacks: it leaves a mark
-//! (`Stream::awaited`), and the other end wakes it.
+//! (`Stream::mark_awaited`), and the other end wakes it.
 //!
 //! Context: process, under the QP's mutex. Bottom halves are off while the other end is held, which
 //! is for one batch at most.
@@ -39,14 +39,12 @@ use crate::{
     },
     mr::access::Slices,
     proto::{
-        direct::{
-            is_empty,
-            HandedOver, //
-        },
+        direct::is_empty,
+        drain::Stop,
         notes::QpNote,
         receiver::Lack,
         sender::PayloadError,
-        tx::Frame,
+        tx::Frame, //
     },
 };
 use core::ops::Range;
@@ -117,29 +115,29 @@ impl<'a> Direct<'a> {
         self.len = 0;
     }
 
-    /// Asks the other end to take the next segment, whose headers are `front`. Must not be called
-    /// again after [`HandedOver::Gone`].
+    /// Asks the other end to take the next segment, whose headers are `front`: see
+    /// [`Transport::prepare`](crate::proto::transport::Transport::prepare). Must not be called again
+    /// once it has gone.
     #[inline]
-    pub(super) fn prepare(&mut self, front: &[u8]) -> HandedOver {
-        if self.held.is_none() {
-            let outcome = self.hold();
-            if outcome != HandedOver::Taken {
-                return outcome;
-            }
+    pub(super) fn prepare(&mut self, front: &[u8]) -> Result<bool, Stop> {
+        if self.held.is_none() && !self.hold()? {
+            return Ok(false);
         }
         let Some(intake) = self.intake() else {
-            return HandedOver::Gone;
+            return Ok(false);
         };
-        let outcome = intake.with(|receiver, env| receiver.admit::<SkbChunk<'_>, _>(env, front));
-        if outcome == HandedOver::Later {
+        let lack = intake.with(|receiver, env| receiver.admit::<SkbChunk<'_>, _>(env, front));
+        let stop = match lack {
+            Lack::Nothing => return Ok(true),
+            Lack::Turn => Stop::Again,
             // The other end's work item wakes this side when the receiver goes on.
-            self.end.awaited.store(true, Relaxed);
-        }
+            Lack::Buffer | Lack::Quiet | Lack::Receive => self.end.mark_awaited().into(),
+        };
         // If something was handed over, the sender lets go when it flushes.
-        if outcome != HandedOver::Taken && self.len == 0 {
+        if self.len == 0 {
             self.let_go();
         }
-        outcome
+        Err(stop)
     }
 
     #[inline]
@@ -147,8 +145,8 @@ impl<'a> Direct<'a> {
         self.held.as_mut()?.intake.as_mut()
     }
 
-    /// Hands over a segment, for which [`Direct::prepare`] has just returned [`HandedOver::Taken`].
-    /// Fails if the other end is not held, or the memory of the message is not there.
+    /// Hands over a segment that the other end takes, as [`Direct::prepare`] has just returned. Fails
+    /// if the other end is not held, or the memory of the message is not there.
     #[inline]
     pub(super) fn hand_over(
         &mut self,
@@ -170,19 +168,18 @@ impl<'a> Direct<'a> {
         Ok(())
     }
 
-    /// Holds the other end, if all that TCP had for it has been read.
-    fn hold(&mut self) -> HandedOver {
+    /// Holds the other end, if all that TCP had for it has been read. Returns whether it is there.
+    fn hold(&mut self) -> Result<bool, Stop> {
         let end = self.end;
-        let stream = end;
-        let mut is_taken = false;
-        let sock = end.sock.hold(|| {
-            is_taken = true;
-            stream.awaited.store(true, Relaxed);
-        });
-        let Some(mut sock) = sock else {
+        let mut marked = None;
+        let sock = end.sock.hold(|| marked = Some(end.mark_awaited()));
+        if let Some(marked) = marked {
             // The other end's work item gets the socket when the process has given it back.
-            stream.parent.note(QpNote::Socket);
-            return HandedOver::Later;
+            end.parent.note(QpNote::Socket);
+            return Err(marked.into());
+        }
+        let Some(mut sock) = sock else {
+            return Ok(false);
         };
         let sends = matches!(
             self.own.state(),
@@ -191,16 +188,15 @@ impl<'a> Direct<'a> {
         let (state, read_up_to) = sock.with(|sk| (sk.state(), sk.read_up_to()));
         let receives = matches!(state, TcpState::Established | TcpState::Closing);
         if !sends || !receives {
-            return HandedOver::Gone;
+            return Ok(false);
         }
         if !is_empty(self.own.written(), read_up_to) {
             // The other end wakes this side when it has read more.
-            stream.awaited.store(true, Relaxed);
-            return HandedOver::Later;
+            return Err(end.mark_awaited().into());
         }
-        let Some(mut intake) = sock.with(|sk| stream.take_part(sk)) else {
+        let Some(mut intake) = sock.with(|sk| end.take_part(sk)) else {
             // The stream has ended.
-            return HandedOver::Gone;
+            return Ok(false);
         };
         let budget = intake.base.dev.tuning.softirq_budget();
         intake.with(|receiver, env| receiver.begin::<SkbChunk<'_>, _>(env, budget));
@@ -209,7 +205,7 @@ impl<'a> Direct<'a> {
             intake: Some(intake),
             sock: Some(sock),
         });
-        HandedOver::Taken
+        Ok(true)
     }
 }
 

@@ -108,11 +108,6 @@ impl Inner {
         }
     }
 
-    /// Takes what the sender says has failed.
-    pub(super) fn take_failure(&mut self) -> Option<Failure> {
-        self.conn.as_mut()?.tx.take_failure()
-    }
-
     /// Returns whether the peer has not acknowledged yet all that TCP was given. What is handed to
     /// the other end past TCP does not count.
     pub(super) fn is_behind(&self) -> bool {

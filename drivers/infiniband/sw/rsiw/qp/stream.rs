@@ -36,6 +36,10 @@ use crate::{
     proto::{
         budget::Budget,
         counters::Counter,
+        drain::{
+            Marked,
+            Waker, //
+        },
         failure::Failure,
         notes::QpNote,
         receiver::Lack,
@@ -142,7 +146,7 @@ pub(crate) struct Stream {
     /// Whether `peer` may be set. Never set before `peer` is.
     has_peer: AtomicFlag,
     /// Whether the other end waits for this one to take in what it has. Set with the socket held.
-    pub(super) awaited: AtomicFlag,
+    awaited: AtomicFlag,
     /// Runs while there is no memory, or no receive, to receive with, or no memory for TCP to send
     /// with.
     #[pin]
@@ -402,13 +406,15 @@ impl Stream {
 
     /// Has nothing sent, for want of memory, until the timer has run out. Nobody else would tell when
     /// there is some. Process context.
-    pub(super) fn starve(self: &Arc<Self>) {
-        // ORDERING: if the timer has just cleared this, it is seen to have cleared `pauses`, too.
-        self.starves.xchg(true, Acquire);
-        // A timer that runs already serves both.
-        if !self.pauses.load(Relaxed) {
-            Timer::start(self, STARVED_MS);
-        }
+    pub(super) fn starve(self: &Arc<Self>) -> Marked {
+        Waker::Timer.mark(|| {
+            // ORDERING: if the timer has just cleared this, it is seen to have cleared `pauses`, too.
+            self.starves.xchg(true, Acquire);
+            // A timer that runs already serves both.
+            if !self.pauses.load(Relaxed) {
+                Timer::start(self, STARVED_MS);
+            }
+        })
     }
 
     /// Returns whether nothing is to be sent for now: see [`Stream::starve`].
@@ -459,6 +465,12 @@ impl Stream {
     /// Forgets the other end, and returns what is to be dropped without a lock.
     pub(super) fn unlink(&self) -> [Option<Arc<Self>>; 2] {
         [self.peer.lock().take(), self.shown_peer.lock().take()]
+    }
+
+    /// Has [`Stream::wake_sender`] wake the sender of the other end. That sender calls this, with this
+    /// socket held.
+    pub(super) fn mark_awaited(&self) -> Marked {
+        Waker::OtherEnd.mark(|| self.awaited.store(true, Relaxed))
     }
 
     /// Wakes the sender of the other end, if it waits for this one to take something in. Any

@@ -17,8 +17,11 @@ use crate::{
     },
     proto::{
         chunk::FPDU_FRONT,
-        direct::HandedOver,
-        names::Name,
+        drain::Stop,
+        names::{
+            self,
+            Name, //
+        },
         schedule::Actor,
         state::{
             QpEvent,
@@ -78,10 +81,14 @@ impl Base {
 
     /// Traces that the QP at the other end, on this host, was asked to take a segment.
     #[inline(always)]
-    pub(super) fn trace_direct<'a>(&self, peer: impl FnOnce() -> &'a Self, outcome: HandedOver) {
+    pub(super) fn trace_direct<'a>(
+        &self,
+        peer: impl FnOnce() -> &'a Self,
+        answer: &Result<bool, Stop>,
+    ) {
         trace::direct(|| {
             let (dev, num) = (self.dev.handle(), self.num().0);
-            (dev, num, peer().num().0, outcome.name())
+            (dev, num, peer().num().0, names::of_answer(answer))
         });
     }
 

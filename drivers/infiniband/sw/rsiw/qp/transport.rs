@@ -22,7 +22,10 @@ use crate::{
         },
     },
     proto::{
-        direct::HandedOver,
+        drain::{
+            Stop,
+            Waker, //
+        },
         transport::{
             Broken,
             Piece,
@@ -58,8 +61,6 @@ pub(super) struct TcpTransport<'a> {
     pub(super) batch: &'a mut TxBatch,
     /// Whether the caller may wait for memory, for the socket and for those who use a region.
     pub(super) may_wait: bool,
-    /// What there is to send is left to a caller who may wait.
-    pub(super) is_left: bool,
     /// Set if the other end of the connection is on this host.
     pub(super) direct: Option<Direct<'a>>,
 }
@@ -74,16 +75,16 @@ impl Transport for TcpTransport<'_> {
     }
 
     #[inline]
-    fn prepare(&mut self, front: &[u8]) -> HandedOver {
+    fn prepare(&mut self, front: &[u8]) -> Result<bool, Stop> {
         let Some(direct) = &mut self.direct else {
-            return HandedOver::Gone;
+            return Ok(false);
         };
-        let outcome = direct.prepare(front);
-        self.qp.trace_direct(|| direct.peer(), outcome);
-        if outcome == HandedOver::Gone {
+        let answer = direct.prepare(front);
+        self.qp.trace_direct(|| direct.peer(), &answer);
+        if matches!(answer, Ok(false)) {
             self.direct = None;
         }
-        outcome
+        answer
     }
 
     #[inline]
@@ -115,10 +116,10 @@ impl Transport for TcpTransport<'_> {
         self.batch.reserve(len, self.may_wait).is_ok()
     }
 
-    fn try_later(&mut self) {
+    fn starve(&mut self) -> Stop {
         match self.may_wait {
-            true => self.stream.starve(),
-            false => self.is_left = true,
+            true => self.stream.starve().into(),
+            false => Stop::Again,
         }
     }
 
@@ -158,12 +159,12 @@ impl Transport for TcpTransport<'_> {
         Ok(octets.fold(Crc::new(), |crc, octets| crc.update(crc32c, octets)))
     }
 
-    fn send(&mut self, how: SendFlags) -> Result<(), Refused> {
+    fn send(&mut self, how: SendFlags) -> Result<Stop, Refused> {
         if let Some(direct) = &mut self.direct {
             // TCP works on this side's socket now: no other one may be held meanwhile.
             direct.let_go();
             if self.batch.is_empty() {
-                return Ok(());
+                return Ok(Stop::Empty);
             }
         }
         let SendFlags { more, eor, cut } = how;
@@ -175,24 +176,19 @@ impl Transport for TcpTransport<'_> {
         };
         self.qp.trace_batch(octets, self.batch.remaining(), sent);
         let error = match sent {
-            Ok(_) => return Ok(()),
+            Ok(_) if self.batch.is_empty() => return Ok(Stop::Empty),
+            // TCP sets the mark where it finds no room (`SOCK_NOSPACE`).
+            Ok(_) => return Ok(Waker::Socket.mark(|| {}).into()),
             // Who may wait asks again, and is told of the same error.
-            Err(e) if !self.may_wait && e != EIO => {
-                self.is_left = true;
-                return Ok(());
-            }
-            Err(e) if e == ENOBUFS => {
-                self.try_later();
-                return Ok(());
-            }
+            Err(e) if !self.may_wait && e != EIO => return Ok(Stop::Again),
+            Err(e) if e == ENOBUFS => return Ok(self.starve()),
             Err(e) => e,
         };
         // The connection has to end, if it has not yet. The socket's callbacks report that.
         if self.stream.sock.state() != TcpState::Closed {
             self.qp.log_peer(fmt!("TCP does not send: {error:?}"));
         }
-        self.stream.sock.abort();
-        Err(Refused)
+        Err(Refused(Waker::Socket.mark(|| self.stream.sock.abort())))
     }
 }
 

@@ -29,6 +29,10 @@ use crate::{
     },
     proto::{
         counters::Tally,
+        drain::{
+            Marked,
+            Stop, //
+        },
         failure::{
             Failure,
             Fault, //
@@ -49,7 +53,6 @@ use crate::{
             Env,
             NotDone,
             OpenError,
-            Outcome,
             PayloadError,
             Peeked,
             Sender, //
@@ -113,12 +116,7 @@ impl TxState {
 
     /// Returns whether this side may send: a responder must have heard of its peer first.
     pub(super) fn may_send(&self, qp: &Base) -> bool {
-        self.sender.may_send(qp.heard_of_peer())
-    }
-
-    /// Takes the failure that [`Outcome::Failed`] is about.
-    pub(super) fn take_failure(&mut self) -> Option<Failure> {
-        self.sender.take_failure()
+        self.sender.may_send(qp.heard_of_peer().is_ok())
     }
 
     /// Returns the counts of what was sent and of calls of TCP, for the caller to take.
@@ -146,14 +144,13 @@ impl TxState {
         ring: &mut SqRing,
         state: QpState,
         may_wait: bool,
-    ) -> Outcome {
+    ) -> Stop {
         let (batch, source) = (&mut self.batch, &mut self.source);
         let mut transport = TcpTransport {
             qp,
             stream,
             batch,
             may_wait,
-            is_left: false,
             direct: peer.and_then(|end| Direct::new(end, &stream.sock)),
         };
         let mut env = SendEnv {
@@ -164,11 +161,7 @@ impl TxState {
             may_wait,
         };
         let limits = qp.dev.tuning.sending();
-        let outcome = self.sender.run(&mut env, &mut transport, state, limits);
-        match (outcome, transport.is_left) {
-            (Outcome::Idle, true) => Outcome::Again,
-            _ => outcome,
-        }
+        self.sender.run(&mut env, &mut transport, state, limits)
     }
 }
 
@@ -332,7 +325,7 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         direct.hand_over(self.source, front, frame)
     }
 
-    fn heard_of_peer(&self) -> bool {
+    fn heard_of_peer(&self) -> Result<(), Marked> {
         self.qp.heard_of_peer()
     }
 

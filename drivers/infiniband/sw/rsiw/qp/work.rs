@@ -209,7 +209,7 @@ impl Qp {
             }
             QpNote::Lost => self.feed(inner, QpEvent::Lost, after),
             // The caller goes on after all notes.
-            QpNote::GoOn => {}
+            QpNote::Again => {}
         }
     }
 

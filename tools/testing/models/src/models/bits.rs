@@ -68,10 +68,15 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/qp/direct.rs",
         from: "    fn hold(&mut self)",
         lines: &[
-            "stream.awaited.store(true, Relaxed);",
-            "stream.parent.note(QpNote::Socket);",
-            "stream.awaited.store(true, Relaxed);",
+            "end.sock.hold(|| marked = Some(end.mark_awaited()));",
+            "end.parent.note(QpNote::Socket);",
+            "return Err(end.mark_awaited().into());",
         ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/stream.rs",
+        from: "    pub(super) fn mark_awaited(",
+        lines: &["self.awaited.store(true, Relaxed)"],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/stream.rs",

@@ -22,7 +22,7 @@ struct Qp {
     failure: Slot<u32>,
     /// What is only looked at, and not noted.
     mark: Atomic<u32>,
-    /// What belongs to the note [`QpNote::GoOn`], without a lock.
+    /// What belongs to the note [`QpNote::Again`], without a lock.
     plain: Plain,
     work: Work,
     /// The mutex, and what was acted upon.
@@ -58,7 +58,7 @@ impl Qp {
     }
 
     fn act(&self, taken: Notes<QpNote>, acted: &mut Notes<QpNote>) {
-        if taken.contains(QpNote::GoOn) {
+        if taken.contains(QpNote::Again) {
             self.plain.read();
         }
         if taken.contains(QpNote::Failure) {
@@ -81,7 +81,7 @@ fn with(work: fn(&Qp)) {
     let leave: [fn(&Qp); 2] = [
         |qp| {
             qp.plain.write();
-            qp.note(QpNote::GoOn);
+            qp.note(QpNote::Again);
         },
         |qp| {
             qp.failure.put_first(7);
@@ -105,7 +105,7 @@ fn with(work: fn(&Qp)) {
     // If it is queued, it runs once more.
     work(&qp);
     let acted = *qp.inner.lock();
-    assert!(acted.contains(QpNote::GoOn) && acted.contains(QpNote::Failure));
+    assert!(acted.contains(QpNote::Again) && acted.contains(QpNote::Failure));
 }
 
 #[test]

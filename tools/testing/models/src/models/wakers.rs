@@ -21,25 +21,28 @@ use kernel::{
     workqueue::Work,
 };
 
+/// A call that takes the mutex of an endpoint that it has made.
+const fn begins(file: &'static str, from: &'static str) -> Copied {
+    Copied {
+        file,
+        from,
+        lines: &[
+            "let mut st = this.state.lock();",
+            "drop(st);",
+            "Endpoint::kick(this);",
+        ],
+    }
+}
+
 pub(crate) const COPIED: &[Copied] = &[
-    Copied {
-        file: "drivers/infiniband/sw/rsiw/cm/active.rs",
-        from: "pub(super) fn connect(",
-        lines: &[
-            "let mut st = this.state.lock();",
-            "drop(st);",
-            "Endpoint::kick(this);",
-        ],
-    },
-    Copied {
-        file: "drivers/infiniband/sw/rsiw/cm/passive.rs",
-        from: "pub(super) fn create(",
-        lines: &[
-            "let mut st = this.state.lock();",
-            "drop(st);",
-            "Endpoint::kick(this);",
-        ],
-    },
+    begins(
+        "drivers/infiniband/sw/rsiw/cm/active.rs",
+        "pub(super) fn connect(",
+    ),
+    begins(
+        "drivers/infiniband/sw/rsiw/cm/passive.rs",
+        "pub(super) fn create(",
+    ),
     Copied {
         file: "drivers/infiniband/sw/rsiw/cm/passive.rs",
         from: "pub(super) fn accept(",
@@ -90,7 +93,7 @@ pub(crate) const COPIED: &[Copied] = &[
             "let first = complete(&mut sq);",
             "drop(sq);",
             "first.and_the_rest(|| complete(&mut self.sq.lock()));",
-            "drained.or_leave_to(|| self.notes.leave(QpNote::GoOn));",
+            "drained.or_leave_to(|| self.notes.leave(QpNote::Again));",
             "(result, resumes)",
         ],
     },
@@ -212,7 +215,7 @@ fn read_done<const WAKES: bool>() {
             if sends.is_empty() {
                 *sender.sent.lock() = true;
             } else {
-                sends.stall();
+                let _ = sends.stall();
             }
         },
         |sender| {

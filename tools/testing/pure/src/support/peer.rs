@@ -5,13 +5,13 @@
 
 use crate::proto::budget::Budget;
 use crate::proto::counters::Tally;
-use crate::proto::direct::HandedOver;
+use crate::proto::drain::Stop;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::Depths;
 use crate::proto::order::Status;
 use crate::proto::receiver::{Extra, Lack, Receiver};
 use crate::proto::request::{Operation, OperationType, Sink};
-use crate::proto::sender::{Outcome, Sender};
+use crate::proto::sender::Sender;
 use crate::proto::setup::{Config, Initiator, Params, Responder, SetupEvent};
 use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState};
 use crate::proto::transport::Transport;
@@ -306,7 +306,7 @@ impl Peer {
 
     /// From now on segments go to the other side without the pipe, as soon as that is empty.
     pub(crate) fn go_direct(&mut self) {
-        self.pipe.direct = Some(HandedOver::Taken);
+        self.pipe.direct = Some(Ok(true));
     }
 
     /// From now on all goes through the pipe again, once what went past it was taken.
@@ -348,7 +348,7 @@ impl Peer {
         let budget = Budget::new(self.tuning.rx);
         receiver.begin::<Piece<'_>, _>(&mut self.world, budget);
         let admitted = receiver.admit::<Piece<'_>, _>(&mut self.world, front);
-        let is_admitted = admitted == HandedOver::Taken;
+        let is_admitted = admitted == Lack::Nothing;
         if is_admitted {
             receiver.take_in(&mut self.world, &Piece::all(&all), front, ulpdu_len);
         }
@@ -364,11 +364,8 @@ impl Peer {
         self.pipe.allowance = batches;
         let state = self.world.state;
         match sender.run(&mut self.world.queue, &mut self.pipe, state, self.tuning.tx) {
-            Outcome::Idle | Outcome::Again => {}
-            Outcome::Failed => {
-                let failure = sender.take_failure().expect("what has failed");
-                self.fail(failure);
-            }
+            Stop::Empty | Stop::For(_) | Stop::Again => {}
+            Stop::Failed(failure) => self.fail(failure),
         }
         self.pipe.allowance = 0;
     }

@@ -5,8 +5,7 @@
 
 use super::memory::{Memory, Octets};
 use super::tcp::Tcp;
-use crate::proto::direct::HandedOver;
-use crate::proto::drain::Drained;
+use crate::proto::drain::{Drained, Marked, Waker};
 use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
 use crate::proto::order::{Record, Status, Token};
@@ -376,7 +375,7 @@ impl Env<Tcp> for Queue {
         front: &[u8],
         frame: &Frame,
     ) -> Result<(), PayloadError> {
-        assert_eq!(transport.prepare(front), HandedOver::Taken);
+        assert_eq!(transport.prepare(front), Ok(true));
         if let Some(error) = self.faults.payload {
             return Err(error);
         }
@@ -396,8 +395,11 @@ impl Env<Tcp> for Queue {
         Ok(())
     }
 
-    fn heard_of_peer(&self) -> bool {
-        self.heard
+    fn heard_of_peer(&self) -> Result<(), Marked> {
+        match self.heard {
+            true => Ok(()),
+            false => Err(Waker::Peer.mark(|| ())),
+        }
     }
 
     fn finish(&mut self, transport: &mut Tcp, has_spoken: bool) {

@@ -7,15 +7,16 @@ use super::limits::ALL;
 use super::memory::{Memory, Octets};
 use super::queue::Queue;
 pub(crate) use super::queue::{Faults, Posted};
-use super::tcp::{Tcp, Told};
+use super::tcp::Tcp;
 #[cfg(test)]
 use crate::proto::drain::Drained;
+use crate::proto::drain::{Stop, Waker};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::EventDepths;
 use crate::proto::order::Status;
 use crate::proto::reads::{Inbound, InboundRead};
 use crate::proto::rx::Rx;
-use crate::proto::sender::{Outcome, Sender};
+use crate::proto::sender::{Env, Sender};
 #[cfg(test)]
 use crate::proto::sends::Completed;
 use crate::proto::setup::Params;
@@ -41,6 +42,14 @@ pub(crate) fn params(depth: u16) -> Params {
         event: EventDepths::default(),
     }
 }
+
+const ALL_WAKERS: [Waker; 5] = [
+    Waker::Socket,
+    Waker::Read,
+    Waker::Peer,
+    Waker::OtherEnd,
+    Waker::Timer,
+];
 
 /// A sender and its surroundings.
 pub(crate) struct Sending {
@@ -134,7 +143,7 @@ impl Sending {
         };
         let first = hold(self);
         let Completed { drained, resumes } = first.and_the_rest(|| hold(self));
-        let is_left = drained == Drained::GoOn;
+        let is_left = drained == Drained::Again;
         if is_left {
             // The work item completes the rest, and sends.
             self.queue.complete();
@@ -143,51 +152,51 @@ impl Sending {
     }
 
     /// Runs the sender once.
-    pub(crate) fn run_once(&mut self) -> Outcome {
-        self.tcp.told = Told::default();
+    pub(crate) fn run_once(&mut self) -> Stop {
+        self.tcp.marked = None;
         self.queue.was_empty = false;
-        let outcome = self
+        let stop = self
             .sender
             .run(&mut self.queue, &mut self.tcp, self.state, SENDING);
         // T-20: no region is kept from its owner.
         assert!(!self.queue.is_open(), "memory is left open");
-        if outcome == Outcome::Idle {
-            self.check_idle();
-        }
-        outcome
+        self.check(&stop);
+        stop
     }
 
-    /// A sender that is idle has seen the queue empty, or somebody tells it when it can go on.
-    fn check_idle(&self) {
-        let Told {
-            room,
-            other_end,
-            memory,
-        } = self.tcp.told;
-        if room || memory || self.tcp.has_refused {
-            return;
+    /// A sender that stops has seen the queue empty, or waits for who has its mark, or says that
+    /// somebody has to go on.
+    fn check(&self, stop: &Stop) {
+        let is_sent = !self.tcp.has_batch() && !self.sender.owes_terminate(true);
+        let is_waker = |waker: &Waker| *stop == Stop::For(waker.mark(|| ()));
+        match stop {
+            Stop::Empty => assert!(
+                is_sent && (self.queue.was_empty || !self.state.sends()),
+                "there is something left"
+            ),
+            Stop::For(_) => match ALL_WAKERS.into_iter().find(is_waker).expect("a waker") {
+                Waker::Socket if self.tcp.has_refused => {}
+                Waker::Read => assert!(is_sent && self.queue.stalled()),
+                Waker::Peer => assert!(is_sent && self.queue.heard_of_peer().is_err()),
+                waker => assert_eq!(self.tcp.marked, Some(waker)),
+            },
+            Stop::Again | Stop::Failed(_) => {}
         }
-        assert!(!self.tcp.has_batch(), "a batch that nobody sends");
-        assert!(!self.sender.owes_terminate(true), "a Terminate, likewise");
-        let is_over = self.queue.was_empty || !self.state.sends();
-        let waits = other_end || self.queue.stalled() || !self.sender.may_send(self.queue.heard);
-        assert!(is_over || waits, "nobody goes on");
     }
 
     /// Runs the sender as the driver does, until it waits; ends the stream if something failed.
     pub(crate) fn run(&mut self) {
         for _ in 0..10_000 {
             match self.run_once() {
-                Outcome::Idle => return,
+                Stop::Empty | Stop::For(_) => return,
                 // Who goes on may wait.
-                Outcome::Again => {
+                Stop::Again => {
                     self.queue.faults.later = false;
                     if core::mem::take(&mut self.tcp.is_hasty) {
                         self.tcp.room = usize::MAX;
                     }
                 }
-                Outcome::Failed => {
-                    let failure = self.sender.take_failure().expect("what has failed");
+                Stop::Failed(failure) => {
                     assert!(self.failed.is_none(), "fails twice");
                     self.sender.set_terminate(&failure);
                     self.failed = Some(failure);

@@ -5,20 +5,14 @@
 use super::crc::crc32c;
 use super::queue::{Did, Log};
 use super::room::Room;
-use crate::proto::direct::HandedOver;
+use crate::proto::drain::{Stop, Waker};
 use crate::proto::transport::{Broken, Refused, SendFlags, Transport};
 use crate::wire::fpdu::Crc;
 use std::collections::VecDeque;
 
-/// What the sender lacked in its last run, and is told of when it is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// TCP did not take all.
-    pub(crate) room: bool,
-    /// The other end on this host did not take a segment.
-    pub(crate) other_end: bool,
-    /// There was no memory: a timer runs, or somebody who may wait for it goes on.
-    pub(crate) memory: bool,
+/// The answer of an other end on this host that takes a segment later.
+pub(crate) fn waits() -> Result<bool, Stop> {
+    Err(Waker::OtherEnd.mark(|| ()).into())
 }
 
 /// TCP, and a batch in front of it.
@@ -43,7 +37,7 @@ pub(crate) struct Tcp {
     /// Memory may not be waited for.
     pub(crate) is_hasty: bool,
     /// What becomes of segments that go past TCP; without that they do not.
-    pub(crate) direct: Option<HandedOver>,
+    pub(crate) direct: Option<Result<bool, Stop>>,
     /// Those that did: headers and payload.
     pub(crate) handed: VecDeque<(Vec<u8>, Vec<u8>)>,
     /// There is another side, which takes in what is sent, and a segment past TCP only if nothing is
@@ -51,8 +45,8 @@ pub(crate) struct Tcp {
     pub(crate) is_read: bool,
     /// Octets of these since the last batch.
     since: usize,
-    /// Who sends is told when this goes on.
-    pub(crate) told: Told,
+    /// The mark of whoever wakes the sender, until the next run: TCP, the other end or the timer.
+    pub(crate) marked: Option<Waker>,
     batch: Vec<u8>,
     piece: Room,
     /// What was sent, and how.
@@ -79,7 +73,7 @@ impl Tcp {
             handed: VecDeque::new(),
             is_read: false,
             since: 0,
-            told: Told::default(),
+            marked: None,
             batch: Vec::new(),
             piece: Room::default(),
             out: Vec::new(),
@@ -100,6 +94,11 @@ impl Tcp {
         self.handed.push_back((front.to_vec(), payload));
     }
 
+    /// Has `waker` wake the sender.
+    fn waits_for(&mut self, waker: Waker) -> Stop {
+        waker.mark(|| self.marked = Some(waker)).into()
+    }
+
     /// Takes everything from now on, in segments of the same size.
     pub(crate) fn heal(&mut self) {
         self.space = usize::MAX;
@@ -117,21 +116,23 @@ impl Transport for Tcp {
         self.direct.is_some() && self.batch.is_empty()
     }
 
-    fn prepare(&mut self, _front: &[u8]) -> HandedOver {
+    fn prepare(&mut self, _front: &[u8]) -> Result<bool, Stop> {
         assert!(self.is_direct());
-        let outcome = if self.is_read && (!self.out.is_empty() || self.allowance == 0) {
-            HandedOver::Later
+        let answer = if self.is_read && (!self.out.is_empty() || self.allowance == 0) {
+            waits()
         } else if self.is_read && self.since > self.space {
-            HandedOver::Enough
+            Err(Stop::Again)
         } else {
             self.direct.expect("direct")
         };
-        self.told.other_end |= outcome == HandedOver::Later;
-        if outcome == HandedOver::Gone {
+        if answer == Ok(false) {
             self.direct = None;
             self.since = 0;
         }
-        outcome
+        match answer {
+            Err(Stop::For(_)) => Err(self.waits_for(Waker::OtherEnd)),
+            _ => answer,
+        }
     }
 
     fn segment_size(&self) -> u32 {
@@ -160,8 +161,11 @@ impl Transport for Tcp {
         self.batch.len() + len as usize <= self.room
     }
 
-    fn try_later(&mut self) {
-        self.told.memory = true;
+    fn starve(&mut self) -> Stop {
+        match self.is_hasty {
+            true => Stop::Again,
+            false => self.waits_for(Waker::Timer),
+        }
     }
 
     fn mark(&self) -> usize {
@@ -210,21 +214,19 @@ impl Transport for Tcp {
         Ok(Crc::new().update(crc32c, &self.batch[mark..]))
     }
 
-    fn send(&mut self, how: SendFlags) -> Result<(), Refused> {
+    fn send(&mut self, how: SendFlags) -> Result<Stop, Refused> {
         if std::mem::take(&mut self.since) > 0 {
             assert!(self.batch.is_empty(), "one way at a time");
             self.log.borrow_mut().push(Did::Sent);
-            return Ok(());
+            return Ok(Stop::Empty);
         }
         assert!(!self.batch.is_empty(), "nothing is sent");
         if self.refuses {
-            self.has_refused = true;
-            return Err(Refused);
+            return Err(Refused(Waker::Socket.mark(|| self.has_refused = true)));
         }
         // A real other side takes in at once what is handed over; here TCP waits until it has.
         if self.allowance == 0 || (self.is_read && !self.handed.is_empty()) {
-            self.told.room = true;
-            return Ok(());
+            return Ok(self.waits_for(Waker::Socket));
         }
         self.allowance -= 1;
         self.flags.push(how);
@@ -233,11 +235,10 @@ impl Transport for Tcp {
             self.takes -= n;
         }
         self.out.extend(self.batch.drain(..n));
-        if self.batch.is_empty() {
-            self.log.borrow_mut().push(Did::Sent);
-        } else {
-            self.told.room = true;
+        if !self.batch.is_empty() {
+            return Ok(self.waits_for(Waker::Socket));
         }
-        Ok(())
+        self.log.borrow_mut().push(Did::Sent);
+        Ok(Stop::Empty)
     }
 }

@@ -82,7 +82,7 @@ fn left_over(len: usize, most: usize, order: usize, has_successor: bool) -> usiz
             others();
             match has_successor {
                 true => drained.or_leave_to(|| goes_on = true),
-                false => assert!(matches!(drained, Drained::Empty | Drained::GoOn)),
+                false => assert!(matches!(drained, Drained::Empty | Drained::Again)),
             }
         }
     }
@@ -120,9 +120,9 @@ fn without_a_successor() {
 #[test]
 fn ends_empty_or_goes_on() {
     for (held, most, want) in [
-        (0, 0, Drained::GoOn),
+        (0, 0, Drained::Again),
         (0, 1, Drained::Empty),
-        (2, 2, Drained::GoOn),
+        (2, 2, Drained::Again),
     ] {
         let mut entries = (0..held).collect::<Vec<i32>>();
         let mut got = vec![];

@@ -3,8 +3,8 @@
 //! What traces call things: as the code does, unless a specification has another word.
 
 use crate::proto::connection::{Code, Error, Event, Input, StreamEnd};
-use crate::proto::direct::HandedOver;
-use crate::proto::names::Name;
+use crate::proto::drain::Stop;
+use crate::proto::names::{of_answer, Name};
 use crate::proto::negotiate::{Depths, EventDepths};
 use crate::proto::order::Status;
 use crate::proto::request::OperationType;
@@ -12,6 +12,7 @@ use crate::proto::schedule::Actor;
 use crate::proto::state::{QpEvent, QpState};
 use crate::proto::tx::{Kind, Tx};
 use crate::support::faults::FAULTS;
+use crate::support::tcp::waits;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::rdmap::{ImmediateData, Opcode, ReadRequest};
@@ -79,12 +80,9 @@ fn states_and_events_have_their_names() {
 }
 
 #[test]
-fn outcomes_have_their_names() {
-    use HandedOver::*;
-
-    for outcome in [Taken, Enough, Later, Gone] {
-        check(outcome.name(), outcome);
-    }
+fn answers_have_names() {
+    let answers = [Ok(true), Ok(false), Err(Stop::Again), waits()];
+    all_differ(answers.map(|answer| of_answer(&answer)));
 }
 
 #[test]

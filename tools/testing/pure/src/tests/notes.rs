@@ -70,7 +70,7 @@ fn each_note_has_a_bit() {
             | QpNote::Socket
             | QpNote::Timeout
             | QpNote::Lost
-            | QpNote::GoOn => {}
+            | QpNote::Again => {}
         }
     }
     assert_eq!((QpNote::ALL.len(), EndpointNote::ALL.len()), (7, 6));

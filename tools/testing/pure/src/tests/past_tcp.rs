@@ -5,7 +5,7 @@
 use super::receiver::{completed, counted, receiving, Peer};
 use crate::proto::budget::Budget;
 use crate::proto::counters::Counter;
-use crate::proto::direct::HandedOver;
+use crate::proto::receiver::Lack;
 use crate::support::around::Did;
 use crate::support::piece::Piece;
 use crate::support::receiving::Receiving;
@@ -25,7 +25,7 @@ fn hand_over(receiving: &mut Receiving, fpdu: &[u8]) -> bool {
         receiver, around, ..
     } = receiving;
     receiver.begin::<Piece<'_>, _>(around, SOFTIRQ);
-    let is_admitted = receiver.admit::<Piece<'_>, _>(around, front) == HandedOver::Taken;
+    let is_admitted = receiver.admit::<Piece<'_>, _>(around, front) == Lack::Nothing;
     if is_admitted {
         receiver.take_in(around, &Piece::all(segment), front, ulpdu_len);
     }
@@ -80,10 +80,7 @@ fn v_sec_1_budget() {
     let Receiving {
         receiver, around, ..
     } = &mut receiving;
-    for (budget, outcome) in [
-        (Budget::NONE, HandedOver::Enough),
-        (SOFTIRQ, HandedOver::Taken),
-    ] {
+    for (budget, outcome) in [(Budget::NONE, Lack::Turn), (SOFTIRQ, Lack::Nothing)] {
         receiver.begin::<Piece<'_>, _>(around, budget);
         assert_eq!(receiver.admit::<Piece<'_>, _>(around, front), outcome);
     }

@@ -462,12 +462,12 @@ fn v_qp_21_sends_grow() {
     let new = |records| -> Records { vec![Record::default(); records] };
     let mut sends: Sends<Records, Vec<OutboundRead>> = Sends::new(new(2), Vec::new());
     let first = sends.push(10).unwrap();
-    assert!(sends.has_room() && !sends.is_stalled());
+    assert!(sends.room().is_ok() && !sends.is_stalled());
     sends.push(11).unwrap();
-    assert!(!sends.has_room() && sends.is_stalled());
+    assert!(sends.room().is_err() && sends.is_stalled());
     assert!(sends.grow(new(3)).is_none());
     // There is room from here on, and no other move before this one has ended.
-    assert!(sends.has_room());
+    assert!(sends.room().is_ok());
     assert!(sends.grow(new(4)).is_some());
     assert_eq!(sends.move_some(2).map(|old| old.len()), Some(2));
     sends.done(first);
@@ -477,6 +477,6 @@ fn v_qp_21_sends_grow() {
     assert_eq!(done, [(10, Status::Success)]);
     assert!(sends.grow(new(2)).is_some());
     assert!(sends.push(12).is_ok() && sends.push(13).is_ok());
-    assert!(!sends.has_room());
+    assert!(sends.room().is_err());
     assert_eq!(sends.flush(), Some((11, Status::Flushed)));
 }

@@ -2,8 +2,9 @@
 
 //! Segmentation, packing and start conditions.
 
+use crate::proto::failure::Fault;
 use crate::proto::request::{Operation, OperationType};
-use crate::proto::tx::{may_start, Kind, Packer, Start, TooMany, Tx, MAX_HEADER};
+use crate::proto::tx::{may_start, Kind, Packer, TooMany, Tx, MAX_HEADER};
 use crate::support::frames::next;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Header, Stag, TaggedOffset};
@@ -191,24 +192,24 @@ fn v_fnc_start_conditions() {
     let (register, bind) = (Operation::Register, Operation::Bind);
     // (operation, fence, reads, ord, earlier) -> Start
     let table = [
-        ((send, false, 5, 8, true), Start::Now),
-        ((write, true, 0, 8, true), Start::Now), // V-FNC-4
-        ((send, true, 1, 8, true), Start::Wait), // V-FNC-1
-        ((write, true, 1, 8, true), Start::Wait),
-        ((send, true, 0, 0, false), Start::Now),
-        ((read, false, 7, 8, true), Start::Now),
-        ((read, true, 7, 8, true), Start::Now), // V-FNC-5, T-41
-        ((read, false, 8, 8, true), Start::Wait), // V-RD-1
-        ((read, true, 9, 8, true), Start::Wait), // ORD was lowered
-        ((read, false, 0, 0, false), Start::NoReadResources), // V-RD-3
-        ((atomic, true, 7, 8, true), Start::Now),
-        ((atomic, false, 8, 8, true), Start::Wait), // X-ATM-13
-        ((atomic, false, 0, 0, false), Start::NoReadResources),
-        ((register, true, 3, 8, true), Start::Now), // V-FNC-5
-        ((bind, true, 3, 8, true), Start::Now),
-        ((invalidate, false, 3, 8, true), Start::Now),
-        ((invalidate, true, 0, 8, true), Start::Wait), // V-FNC-3
-        ((invalidate, true, 0, 8, false), Start::Now),
+        ((send, false, 5, 8, true), Ok(true)),
+        ((write, true, 0, 8, true), Ok(true)), // V-FNC-4
+        ((send, true, 1, 8, true), Ok(false)), // V-FNC-1
+        ((write, true, 1, 8, true), Ok(false)),
+        ((send, true, 0, 0, false), Ok(true)),
+        ((read, false, 7, 8, true), Ok(true)),
+        ((read, true, 7, 8, true), Ok(true)),   // V-FNC-5, T-41
+        ((read, false, 8, 8, true), Ok(false)), // V-RD-1
+        ((read, true, 9, 8, true), Ok(false)),  // ORD was lowered
+        ((read, false, 0, 0, false), Err(Fault::LocalOperation)), // V-RD-3
+        ((atomic, true, 7, 8, true), Ok(true)),
+        ((atomic, false, 8, 8, true), Ok(false)), // X-ATM-13
+        ((atomic, false, 0, 0, false), Err(Fault::LocalOperation)),
+        ((register, true, 3, 8, true), Ok(true)), // V-FNC-5
+        ((bind, true, 3, 8, true), Ok(true)),
+        ((invalidate, false, 3, 8, true), Ok(true)),
+        ((invalidate, true, 0, 8, true), Ok(false)), // V-FNC-3
+        ((invalidate, true, 0, 8, false), Ok(true)),
     ];
     for ((operation, fence, reads, ord, earlier), want) in table {
         let got = may_start(&operation, fence, reads, ord, earlier);

@@ -9,6 +9,7 @@
 
 use super::{
     Env,
+    Lack,
     Receiver,
     Ulpdu, //
 };
@@ -17,7 +18,6 @@ use crate::proto::chunk::{
     Source, //
 };
 use crate::proto::counters::Counter;
-use crate::proto::direct::HandedOver;
 use crate::wire::fpdu::{
     fpdu_len,
     LEN_FIELD, //
@@ -25,35 +25,34 @@ use crate::wire::fpdu::{
 use core::ops::DerefMut;
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
-    /// Returns [`HandedOver::Taken`] if a segment of which `front` are MPA's length field and the
-    /// headers can be taken in now, [`HandedOver::Enough`] if that takes another turn, or
-    /// [`HandedOver::Later`] if an invalidated region or a receive is waited for.
+    /// Returns what is lacking before a segment can be taken in of which `front` are MPA's length
+    /// field and the headers.
     #[inline]
-    pub(crate) fn admit<C: Chunk, E: Env<C>>(&mut self, env: &mut E, front: &[u8]) -> HandedOver {
+    pub(crate) fn admit<C: Chunk, E: Env<C>>(&mut self, env: &mut E, front: &[u8]) -> Lack {
         if self.budget.is_spent() {
-            return HandedOver::Enough;
+            return Lack::Turn;
         }
         if self.stopped {
-            return HandedOver::Taken;
+            return Lack::Nothing;
         }
         if !self.resume(env) {
-            return HandedOver::Later;
+            return self.lacks();
         }
         let (len, head) = match front.split_first_chunk::<LEN_FIELD>() {
             Some(parts) if self.patience.is_granted() => parts,
-            _ => return HandedOver::Taken,
+            _ => return Lack::Nothing,
         };
         match self.find_recv(env, head, u16::from_be_bytes(*len)) {
-            Ok(true) => HandedOver::Taken,
-            Ok(false) => HandedOver::Later,
+            Ok(true) => Lack::Nothing,
+            Ok(false) => Lack::Receive,
             Err(failure) => {
                 self.fail(env, failure);
-                HandedOver::Taken
+                Lack::Nothing
             }
         }
     }
 
-    /// Takes in a segment, for which [`Receiver::admit`] has just returned [`HandedOver::Taken`].
+    /// Takes in a segment, for which [`Receiver::admit`] has just returned [`Lack::Nothing`].
     /// `front` is as there, `segment` all octets up to the pad. All that the peer wrote to TCP
     /// before has to be taken in already.
     #[inline]

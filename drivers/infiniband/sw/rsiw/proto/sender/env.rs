@@ -3,6 +3,7 @@
 //! What a sender needs of its surroundings. Its methods are called under the lock of the sender.
 #![forbid(unsafe_code)]
 
+use crate::proto::drain::Marked;
 use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
 use crate::proto::order::{
@@ -160,8 +161,8 @@ pub(crate) trait Env<T: Transport>: Atomics {
 
     /// Hands a segment to the other end of the connection, on this host: `front`, which is MPA's
     /// length field and the headers, and the payload of the current message that `frame` names. The
-    /// message is open, and [`Transport::prepare`] has just returned `HandedOver::Taken`. Fails if
-    /// the memory of the message is not there.
+    /// message is open, and the other end takes the segment, as [`Transport::prepare`] has just
+    /// returned. Fails if the memory of the message is not there.
     fn hand_over(
         &self,
         transport: &mut T,
@@ -169,7 +170,8 @@ pub(crate) trait Env<T: Transport>: Atomics {
         frame: &tx::Frame,
     ) -> Result<(), PayloadError>;
 
-    fn heard_of_peer(&self) -> bool;
+    /// Has the sender wait unless an FPDU of the peer has come in.
+    fn heard_of_peer(&self) -> Result<(), Marked>;
 
     /// For tracing: the FPDU of `frame` and those behind it that are alike, `count` in all, are in
     /// the batch.

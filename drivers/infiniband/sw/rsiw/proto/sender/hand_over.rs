@@ -13,7 +13,7 @@ use super::{
     Origin,
     PayloadError, //
 };
-use crate::proto::direct::HandedOver;
+use crate::proto::drain::Stop;
 use crate::proto::failure::Failure;
 use crate::proto::transport::Transport;
 use crate::proto::tx::{
@@ -23,15 +23,15 @@ use crate::proto::tx::{
 use crate::wire::terminate::TermError;
 
 impl Framer {
-    /// Hands over the next segment of a message that is open. Returns how many were taken, 0 or 1;
-    /// `None` if TCP has to carry it. Fails if the message cannot go on.
+    /// Hands over the next segment of a message that is open. Returns whether the other end has taken
+    /// it; if not, TCP has to carry it.
     #[inline]
     pub(super) fn hand_over<T: Transport, E: Env<T>>(
         &mut self,
         env: &E,
         transport: &mut T,
         current: &mut Current,
-    ) -> Result<Option<u32>, Failure> {
+    ) -> Result<bool, Stop> {
         let message = &current.message;
         let frame = message.frame(self.mulpdu);
         let frame = frame.ok_or_else(|| Failure::defect("a message has no segment"))?;
@@ -39,16 +39,10 @@ impl Framer {
         let no_room = || Failure::defect("a header has no room");
         let front = front.get_mut(..frame.header_len).ok_or_else(no_room)?;
         if !message.put_header(&frame, front) {
-            return Err(no_room());
+            return Err(no_room().into());
         }
-        match transport.prepare(front) {
-            HandedOver::Taken => {}
-            HandedOver::Enough => {
-                self.is_left = true;
-                return Ok(Some(0));
-            }
-            HandedOver::Later => return Ok(Some(0)),
-            HandedOver::Gone => return Ok(None),
+        if !transport.prepare(front)? {
+            return Ok(false);
         }
         if let (true, Origin::Peer(msn)) = (frame.last, current.origin) {
             end_response(env, msn)?;
@@ -56,12 +50,12 @@ impl Framer {
         }
         let handed = env.hand_over(transport, front, &frame);
         handed.map_err(|error| match error {
-            PayloadError::NoMemory => TermError::LocalCatastrophic.into(),
+            PayloadError::NoMemory => Failure::from(TermError::LocalCatastrophic),
             PayloadError::Broken => Failure::defect("a segment is not what its header says"),
         })?;
         env.fpdus_made(&current.message, &frame, 1);
         let advanced = current.message.advance(&frame, 1);
         advanced.map_err(|TooMany| Failure::defect("a message has no such segment"))?;
-        Ok(Some(1))
+        Ok(true)
     }
 }

@@ -14,6 +14,10 @@ use super::{
     Origin,
     Sender, //
 };
+use crate::proto::drain::{
+    Marked,
+    Stop, //
+};
 use crate::proto::failure::{
     Failure,
     Fault, //
@@ -39,7 +43,6 @@ use crate::proto::tx::{
     may_start,
     Kind,
     Rtr,
-    Start,
     Tx, //
 };
 use crate::wire::ddp::{
@@ -54,18 +57,6 @@ use core::ops::DerefMut;
 /// The sink that an empty Read names: nobody checks it, but some adapters refuse zero.
 const NO_SINK: Stag = Stag(1);
 
-pub(super) enum Next {
-    /// The message that is the current one now.
-    Message,
-    /// Nothing: the send queue is empty.
-    Empty,
-    /// Nothing that may start.
-    Nothing,
-    /// Nothing in this run, which may not wait for others, or has carried out enough.
-    Later,
-    AfterFlush,
-}
-
 /// Most local operations that one run carries out. They send nothing, so that TCP never stops them,
 /// and the process that posts them can add others meanwhile.
 pub(super) const MOST_LOCAL: Saturating<u32> = Saturating(128);
@@ -76,48 +67,34 @@ pub(super) struct Now {
     /// The other end of the connection takes segments without TCP. From the first one until all is
     /// flushed it is held, and this side must not wait for anything.
     pub(super) is_direct: bool,
-    /// The peer may be sent to. What concerns this side only does not wait for that.
-    pub(super) may_send: bool,
+    /// Whether the peer may be sent to. What concerns this side only does not wait for that.
+    pub(super) may_send: Result<(), Marked>,
 }
 
-/// What becomes of a request, decided while the requests under way are locked.
-enum Begun {
-    Yes(Token),
-    No,
-    /// It has to wait until TCP has what was made so far.
-    AfterFlush,
-    Failed(Fault),
-}
-
-/// Makes the oldest request that may start and is to be sent the current message; carries out those
-/// that are not to be sent, of which `locals` are left to this run. Fails if a request was taken,
-/// but cannot be carried out.
+/// Makes the oldest request, if it may start and is to be sent, the current message; carries out
+/// those that are not to be sent, of which `locals` are left to this run. Stops with
+/// [`Stop::Again`] at one that has to come behind a flush, or is left to another run.
 pub(super) fn next_request<T: Transport, E: Env<T>>(
     env: &mut E,
     tx: &mut Tx,
     now: &Now,
     locals: &mut Saturating<u32>,
     current: &mut Option<Current>,
-) -> Result<Next, Failure> {
+) -> Result<(), Stop> {
     loop {
         let request = match env.peek() {
-            None => return Ok(Next::Empty),
+            None => return Err(Stop::Empty),
             Some(Ok(request)) => request,
             Some(Err(BadRequest { work, fault })) => {
-                if !env.with_sends(Sends::has_room) {
-                    return Ok(Next::Nothing);
-                }
-                env.consume();
-                return Err(Failure::of_request(env.fail_new(work, fault)));
+                env.with_sends(Sends::room)?;
+                return Err(fail_new(env, work, fault).into());
             }
         };
-        if !now.may_send && !request.operation.is_local() {
-            return Ok(Next::Nothing);
-        }
-        if request.operation.is_local() {
-            if locals.0 == 0 {
-                return Ok(Next::Later);
-            }
+        if !request.operation.is_local() {
+            now.may_send?;
+        } else if locals.0 == 0 {
+            return Err(Stop::Again);
+        } else {
             *locals -= 1;
         }
         let sink = match request.operation {
@@ -126,13 +103,8 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
             _ => None,
         };
         let token = match env.with_sends(|sends| begin(sends, &request, sink, now))? {
-            Begun::Yes(token) => token,
-            Begun::No => return Ok(Next::Nothing),
-            Begun::AfterFlush => return Ok(Next::AfterFlush),
-            Begun::Failed(fault) => {
-                env.consume();
-                return Err(Failure::of_request(env.fail_new(request.work, fault)));
-            }
+            Ok(token) => token,
+            Err(fault) => return Err(fail_new(env, request.work, fault).into()),
         };
         if request.operation.is_local() {
             // Open memory is let go of first: whoever may wait for its users must not be one.
@@ -148,7 +120,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
                 Err(NotDone::Later) => {
                     let is_undone = env.with_sends(|sends| sends.take_back(token));
                     let defect = || Failure::defect("the youngest request is not the youngest");
-                    return is_undone.then_some(Next::Later).ok_or_else(defect);
+                    return Err(is_undone.then_some(Stop::Again).ok_or_else(defect)?);
                 }
             };
             env.consume();
@@ -160,7 +132,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
             Operation::Read { stag, to, .. } => {
                 let (sink_stag, sink_to) = match sink {
                     Some(Ok(sink)) => sink,
-                    _ => return Err(Failure::defect("a Read began without its sink")),
+                    _ => return Err(Failure::defect("a Read began without its sink").into()),
                 };
                 let kind = Kind::ReadRequest(ReadRequest {
                     sink_stag,
@@ -194,7 +166,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
             }
             Operation::Write { stag, to, .. } => (Kind::Write { stag, to }, Origin::Request(token)),
             Operation::Invalidate { .. } | Operation::Register | Operation::Bind => {
-                return Err(Failure::defect("a local operation has no message"));
+                return Err(Failure::defect("a local operation has no message").into());
             }
         };
         let then = match (request.operation, kind) {
@@ -209,50 +181,52 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
             then,
             origin,
         });
-        return Ok(Next::Message);
+        return Ok(());
     }
 }
 
-/// Records a request as under way, if it may start.
+/// Takes out a request that cannot begin, and completes it in error.
+#[cold]
+fn fail_new<T: Transport, E: Env<T>>(env: &mut E, work: E::Work, fault: Fault) -> Failure {
+    env.consume();
+    Failure::of_request(env.fail_new(work, fault))
+}
+
+/// Records a request as under way, if it may start. Returns its token, or what is wrong with it.
 fn begin<W, S, O>(
     sends: &mut Sends<S, O>,
     request: &Request<W>,
     sink: Option<Result<(Stag, TaggedOffset), Fault>>,
     now: &Now,
-) -> Result<Begun, Failure>
+) -> Result<Result<Token, Fault>, Stop>
 where
     W: Copy,
     S: DerefMut<Target = [Record<W, Fault>]>,
     O: DerefMut<Target = [OutboundRead]>,
 {
-    if !sends.has_room() {
-        return Ok(Begun::No);
-    }
+    sends.room()?;
     let operation = &request.operation;
     let earlier = !sends.is_empty();
     let reads = sends.outbound.outstanding();
     match may_start(operation, request.fence, reads, sends.ord, earlier) {
-        Start::Wait => {
-            sends.stall();
-            return Ok(Begun::No);
-        }
-        Start::NoReadResources => return Ok(Begun::Failed(Fault::LocalOperation)),
+        Ok(false) => return Err(sends.stall().into()),
+        Err(fault) => return Ok(Err(fault)),
         // What is in front of it may still be read from the region.
-        Start::Now if !now.is_flushed && operation.takes_back() => return Ok(Begun::AfterFlush),
-        Start::Now if !now.is_flushed && now.is_direct && operation.is_local() => {
-            return Ok(Begun::AfterFlush);
+        Ok(true) if !now.is_flushed && operation.takes_back() => return Err(Stop::Again),
+        Ok(true) if !now.is_flushed && now.is_direct && operation.is_local() => {
+            return Err(Stop::Again);
         }
-        Start::Now => {}
+        Ok(true) => {}
     }
     // STag 0 is nobody's, so the peer need not be asked (V-STAG0-8).
     if matches!(operation, Operation::Write { stag: Stag(0), .. }) && request.len > 0 {
-        return Ok(Begun::Failed(Fault::LocalProtection));
+        return Ok(Err(Fault::LocalProtection));
     }
     if let Some(Err(fault)) = sink {
-        return Ok(Begun::Failed(fault));
+        return Ok(Err(fault));
     }
-    let token = sends.push(request.work);
-    let token = token.map_err(|_| TermError::LocalCatastrophic)?;
+    let no_room = |_| Failure::from(TermError::LocalCatastrophic);
+    let token = sends.push(request.work).map_err(no_room)?;
     if let Some(Ok((sink_stag, sink_to))) = sink {
         let entry = OutboundRead {
             sink_stag,
@@ -269,10 +243,9 @@ where
                 }
             ),
         };
-        let pushed = sends.outbound.push(entry);
-        pushed.map_err(|_| TermError::LocalCatastrophic)?;
+        sends.outbound.push(entry).map_err(no_room)?;
     }
-    Ok(Begun::Yes(token))
+    Ok(Ok(token))
 }
 
 /// Returns the sink of a Read, which this side must be allowed to write if it is used (T-22).
@@ -328,15 +301,18 @@ impl Sender {
         })
     }
 
-    /// Makes the answer to the peer's oldest request the current message. Fails for an Atomic
-    /// Operation that the peer may not carry out.
+    /// Makes the answer to the peer's oldest request the current message, if there is one. Returns
+    /// whether there is. Fails for an Atomic Operation that the peer may not carry out.
     pub(super) fn next_response<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let (msn, request) = match env.oldest_inbound() {
-            None => return Ok(()),
-            Some(Inbound::Atomic(msn, request)) => return self.perform_atomic(env, msn, &request),
+            None => return Ok(false),
+            Some(Inbound::Atomic(msn, request)) => {
+                self.perform_atomic(env, msn, &request)?;
+                return Ok(true);
+            }
             Some(Inbound::Read(InboundRead { msn, request })) => (msn, request),
         };
         let kind = Kind::ReadResponse(request);
@@ -345,6 +321,6 @@ impl Sender {
             then: None,
             origin: Origin::Peer(msn),
         });
-        Ok(())
+        Ok(true)
     }
 }

@@ -9,7 +9,7 @@ use crate::{
         rsiw::queues::Common, //
     },
     proto::{
-        direct::HandedOver,
+        drain::Stop,
         sender::PayloadError,
         tx::Frame, //
     },
@@ -76,7 +76,7 @@ impl<'a> Direct<'a> {
         match self.0 {}
     }
 
-    pub(in crate::qp) fn prepare(&mut self, _front: &[u8]) -> HandedOver {
+    pub(in crate::qp) fn prepare(&mut self, _front: &[u8]) -> Result<bool, Stop> {
         match self.0 {}
     }
 

@@ -3,8 +3,8 @@
 //! How FPDUs get into batches, and batches into TCP.
 
 use super::*;
+use crate::proto::drain::Stop;
 use crate::proto::failure::Failure;
-use crate::proto::sender::Outcome;
 use crate::proto::setup::Params;
 use crate::proto::state::QpState;
 use crate::proto::transport::{SendFlags, Transport};
@@ -74,7 +74,7 @@ fn v_rd_11_budget() {
         sending.post(write(1 << 20));
     }
     let mut rounds = 0;
-    while matches!(sending.run_once(), Outcome::Again) {
+    while matches!(sending.run_once(), Stop::Again) {
         rounds += 1;
         let sent = sending.tcp.out.len();
         let least = rounds << 20;
@@ -310,7 +310,7 @@ fn t_32_owes_terminate() {
     assert!(owes(&sending));
     sending.tcp.heal();
     sending.tcp.takes = 5;
-    assert_eq!(sending.run_once(), Outcome::Idle);
+    assert!(matches!(sending.run_once(), Stop::For(_)));
     assert!(owes(&sending));
     sending.tcp.heal();
     sending.run();

@@ -3,13 +3,14 @@
 //! Segments past TCP whose other end, or whose memory, is gone; and what stands behind them.
 
 use super::*;
-use crate::proto::direct::HandedOver;
-use crate::proto::sender::{Outcome, PayloadError};
+use crate::proto::drain::Stop;
+use crate::proto::sender::PayloadError;
+use crate::support::tcp::waits;
 
-/// A sender for whose segments past TCP `outcome` holds.
-fn direct(outcome: HandedOver) -> Sending {
+/// A sender whose segments past TCP get `answer`.
+fn direct(answer: Result<bool, Stop>) -> Sending {
     let mut sending = sending();
-    sending.tcp.direct = Some(outcome);
+    sending.tcp.direct = Some(answer);
     sending
 }
 
@@ -19,7 +20,7 @@ fn direct(outcome: HandedOver) -> Sending {
 fn m_mpa_10_other_end_has_gone() {
     for posted in [&[send(40)][..], &[send(5_000)], &[send(40), write(70_000)]] {
         let mut plain = sending();
-        let mut gone = direct(HandedOver::Gone);
+        let mut gone = direct(Ok(false));
         for posted in posted {
             plain.post(*posted);
             gone.post(*posted);
@@ -32,11 +33,11 @@ fn m_mpa_10_other_end_has_gone() {
         assert!(gone.tcp.handed.is_empty());
     }
 
-    let mut sending = direct(HandedOver::Taken);
+    let mut sending = direct(Ok(true));
     sending.post(send(40));
     sending.run();
     assert!(sending.tcp.handed.len() == 1 && sending.tcp.out.is_empty());
-    sending.tcp.direct = Some(HandedOver::Gone);
+    sending.tcp.direct = Some(Ok(false));
     sending.post(write(40));
     sending.run();
     assert!(sending.tcp.handed.len() == 1);
@@ -49,7 +50,7 @@ fn m_mpa_10_other_end_has_gone() {
 /// the other end is let go of.
 #[test]
 fn v_ord_12_local_requests_wait() {
-    let mut sending = direct(HandedOver::Taken);
+    let mut sending = direct(Ok(true));
     sending.post(send(40));
     sending.post(Posted::new(Operation::Register, 0));
     sending.run();
@@ -65,7 +66,7 @@ fn v_ord_12_local_requests_wait() {
 fn v_tm_1_payload_fails() {
     for error in [PayloadError::NoMemory, PayloadError::Broken] {
         for count in [1, 2] {
-            let mut sending = direct(HandedOver::Taken);
+            let mut sending = direct(Ok(true));
             sending.queue.faults.payload = Some(error);
             for _ in 0..count {
                 sending.post(send(40));
@@ -84,15 +85,15 @@ fn v_tm_1_payload_fails() {
 #[test]
 fn t_11_goes_on_after_enough() {
     for posted in [&[send(40)][..], &[send(5_000)], &[send(40), write(70_000)]] {
-        let mut sending = direct(HandedOver::Enough);
+        let mut sending = direct(Err(Stop::Again));
         for posted in posted {
             sending.post(*posted);
         }
-        assert_eq!(sending.run_once(), Outcome::Again, "{posted:?}");
-        sending.tcp.direct = Some(HandedOver::Later);
-        assert_eq!(sending.run_once(), Outcome::Idle);
+        assert_eq!(sending.run_once(), Stop::Again, "{posted:?}");
+        sending.tcp.direct = Some(waits());
+        assert!(matches!(sending.run_once(), Stop::For(_)));
         assert!(sending.tcp.handed.is_empty() && sending.tcp.out.is_empty());
-        sending.tcp.direct = Some(HandedOver::Taken);
+        sending.tcp.direct = Some(Ok(true));
         sending.run();
         assert!(sending.tcp.handed.len() >= posted.len());
         let completions = &sending.queue.completions;

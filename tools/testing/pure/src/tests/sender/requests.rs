@@ -3,8 +3,8 @@
 //! When requests start, in which order, and what is wrong with them from the start.
 
 use super::*;
+use crate::proto::drain::Stop;
 use crate::proto::request::OperationType;
-use crate::proto::sender::Outcome;
 use crate::proto::tx::Rtr;
 
 const INVALIDATE: Operation = Operation::Invalidate { stag: Stag(9) };
@@ -115,7 +115,7 @@ fn v_ord_12_local_requests_later() {
         sending.post(send(10));
         sending.queue.faults.later = true;
         for _ in 0..2 {
-            assert_eq!(sending.run_once(), Outcome::Again);
+            assert_eq!(sending.run_once(), Stop::Again);
             assert_eq!(messages(&sending), [Opcode::Send]);
             assert_eq!(sending.queue.completions.len(), 1);
         }
@@ -142,7 +142,7 @@ fn local_requests_without_end() {
         }
         for _ in 0..3 {
             let before = sending.queue.completions.len();
-            assert_eq!(sending.run_once(), Outcome::Again);
+            assert_eq!(sending.run_once(), Stop::Again);
             let done = sending.queue.completions.len() - before;
             assert!((128..400).contains(&done), "{sends}: {done}");
         }
@@ -157,8 +157,8 @@ fn memory_later() {
     sending.post(send(3000));
     sending.tcp.is_hasty = true;
     sending.tcp.room = 0;
-    assert_eq!(sending.run_once(), Outcome::Again);
-    assert_eq!(sending.run_once(), Outcome::Again);
+    assert_eq!(sending.run_once(), Stop::Again);
+    assert_eq!(sending.run_once(), Stop::Again);
     assert!(sending.seen().is_empty());
     sending.tcp.heal();
     sending.run();
@@ -404,8 +404,7 @@ fn x_enh_18_ready_to_receive() {
     agreed.send_rtr = Some(Rtr::Read);
     let mut sending = Sending::new(&agreed, EMSS, 8);
     sending.queue.no_reads();
-    assert_eq!(sending.run_once(), Outcome::Failed);
-    let failure = sending.sender.take_failure().expect("what has failed");
-    assert!(!failure.in_completion);
+    let stop = sending.run_once();
+    assert!(matches!(stop, Stop::Failed(failure) if !failure.in_completion));
     assert!(sending.tcp.out.is_empty());
 }

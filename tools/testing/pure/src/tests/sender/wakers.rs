@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! T-11: what a sender waits for, and who tells it that this is there. Each case is run again without
-//! being told, and then must not come to an end: so it shows what it is meant to show. (In all other
-//! tests `Sending` checks that a sender that is idle waits for something.)
+//! T-11: what a sender waits for, and who wakes it. Each case is run again without being woken, and
+//! then must not come to an end: so it shows what it is meant to show. (In all other tests `Sending`
+//! checks why the sender stops.)
 
 use super::{messages, read, send, sending, write, EMSS};
-use crate::proto::direct::HandedOver;
+use crate::proto::drain::{Stop, Waker};
 use crate::proto::request::Operation;
 use crate::proto::sends::{AT_A_TIME, TIMES};
 use crate::proto::setup::Params;
 use crate::support::queue::Did;
 use crate::support::sending::{params, Posted, Sending};
+use crate::support::tcp::waits;
 use crate::wire::ddp::Stag;
 use crate::wire::rdmap::Opcode;
 use crate::wire::terminate::TermError;
@@ -30,14 +31,22 @@ fn fenced(posted: Posted) -> Posted {
     }
 }
 
-/// A sender that waits, and what it waits for.
+/// A sender that waits.
 struct Case {
     what: &'static str,
     sending: Sending,
-    /// Makes it happen. Returns whether the sender is told.
+    waker: Waker,
+    /// Makes happen what it waits for. Returns whether the waker wakes the sender.
     happens: fn(&mut Sending) -> bool,
-    /// Whether what was waited for has been done.
+    /// Whether what waited has been done.
     is_done: fn(&Sending) -> bool,
+}
+
+/// TCP, or the other end on this host, takes everything, and wakes who has left a mark.
+fn heals(sending: &mut Sending) -> bool {
+    sending.tcp.heal();
+    sending.tcp.direct = sending.tcp.direct.and(Some(Ok(true)));
+    sending.tcp.marked.is_some()
 }
 
 fn read_is_done(sending: &mut Sending) -> bool {
@@ -48,45 +57,54 @@ fn all_begun(sending: &Sending) -> bool {
     sending.queue.waiting() == 0
 }
 
+fn is_sent(sending: &Sending) -> bool {
+    messages(sending) == [Opcode::Send]
+}
+
 fn cases() -> Vec<Case> {
-    let mut cases = Vec::new();
-    let mut add = |what, sending, happens, is_done| {
-        cases.push(Case {
-            what,
-            sending,
-            happens,
-            is_done,
-        });
+    let case = |what, sending, waker, happens, is_done| Case {
+        what,
+        sending,
+        waker,
+        happens,
+        is_done,
     };
 
     let mut full = sending();
     full.tcp.takes = 100;
     full.post(send(10_000));
-    add(
-        "room in the socket",
-        full,
-        |sending| {
-            let was_told = sending.tcp.told.room;
-            sending.tcp.heal();
-            was_told
-        },
-        |sending| messages(sending) == [Opcode::Send],
-    );
 
     let mut starved = sending();
     starved.sender.set_terminate(&TermError::MpaCrc.into());
     starved.tcp.room = 0;
-    add(
-        "memory for a Terminate",
-        starved,
-        |sending| {
-            let was_told = sending.tcp.told.memory;
-            sending.tcp.heal();
-            was_told
-        },
-        |sending| messages(sending) == [Opcode::Terminate],
-    );
+    let terminates = |sending: &Sending| messages(sending) == [Opcode::Terminate];
 
+    let mut responder = Sending::new(
+        &Params {
+            wait_for_fpdu: true,
+            ..params(4)
+        },
+        EMSS,
+        32,
+    );
+    responder.post(send(10));
+    // Whoever stores this always wakes.
+    let hears = |sending: &mut Sending| {
+        sending.queue.heard = true;
+        true
+    };
+
+    let mut local = sending();
+    local.tcp.direct = Some(waits());
+    local.post(send(10));
+    let takes = |sending: &Sending| sending.tcp.handed.len() == 1;
+
+    let mut cases = vec![
+        case("room in the socket", full, Waker::Socket, heals, is_sent),
+        case("memory", starved, Waker::Timer, heals, terminates),
+        case("the first FPDU", responder, Waker::Peer, hears, is_sent),
+        case("the other end", local, Waker::OtherEnd, heals, takes),
+    ];
     // Each kind of request that waits for a Read, and one that waits for a record.
     let behind: [(&str, u16, Posted); 5] = [
         ("a fence", 4, fenced(send(10))),
@@ -100,55 +118,26 @@ fn cases() -> Vec<Case> {
         let mut reads = Sending::new(&params(ord), EMSS, records);
         reads.post(read(10, false));
         reads.post(posted);
-        add(what, reads, read_is_done, all_begun);
+        cases.push(case(what, reads, Waker::Read, read_is_done, all_begun));
     }
-
-    let waits = Params {
-        wait_for_fpdu: true,
-        ..params(4)
-    };
-    let mut responder = Sending::new(&waits, EMSS, 32);
-    responder.post(send(10));
-    add(
-        "the first FPDU of the peer",
-        responder,
-        |sending| {
-            sending.queue.heard = true;
-            true
-        },
-        |sending| messages(sending) == [Opcode::Send],
-    );
-
-    let mut local = sending();
-    local.tcp.direct = Some(HandedOver::Later);
-    local.post(send(10));
-    add(
-        "the other end on this host",
-        local,
-        |sending| {
-            let was_told = sending.tcp.told.other_end;
-            sending.tcp.direct = Some(HandedOver::Taken);
-            was_told
-        },
-        |sending| sending.tcp.handed.len() == 1,
-    );
     cases
 }
 
 #[test]
 fn t_11_each_waker() {
-    for tells in [true, false] {
+    for wakes in [true, false] {
         for case in cases() {
             let (what, mut sending) = (case.what, case.sending);
             // Nothing comes of itself.
             for _ in 0..2 {
-                sending.run();
+                let stop = Stop::For(case.waker.mark(|| ()));
+                assert_eq!(sending.run_once(), stop, "{what}: does not wait");
                 assert!(!(case.is_done)(&sending), "{what}: does not wait");
             }
-            if (case.happens)(&mut sending) && tells {
+            if (case.happens)(&mut sending) && wakes {
                 sending.run();
             }
-            assert_eq!((case.is_done)(&sending), tells, "{what}");
+            assert_eq!((case.is_done)(&sending), wakes, "{what}");
         }
     }
 }
