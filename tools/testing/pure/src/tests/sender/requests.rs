@@ -169,6 +169,25 @@ fn memory_later() {
     assert!(sending.tcp.flags.last().is_some_and(|flags| !flags.more));
 }
 
+/// V-RD-12, T-47: a response to the peer does not wait for a request that waits, whichever has the
+/// turn.
+#[test]
+fn v_rd_12_response_in_either_turn() {
+    for turns in 0..2 {
+        let mut sending = Sending::new(&params(1), EMSS, 32);
+        sending.post(read(10, false));
+        sending.post(read(10, false));
+        sending.run();
+        for _ in 0..turns {
+            assert!(matches!(sending.run_once(), Stop::For(_)));
+        }
+        sending.peer_reads(peers_read(10));
+        sending.run();
+        let want = [Opcode::ReadRequest, Opcode::ReadResponse];
+        assert_eq!(messages(&sending), want, "{turns}");
+    }
+}
+
 /// V-RD-11, T-47: a request that waits for the batch to leave has the next turn, whatever the peer
 /// reads meanwhile.
 #[test]
